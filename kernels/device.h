@@ -1,0 +1,57 @@
+// Who packs and unpacks: the CPU, or a CUDA GPU with the same bytes.
+//
+// A Device is used by one thread at a time; a pipeline opens one per worker. Every function is synchronous.
+// Errors of a GPU are thrown as DeviceError, which names the call and the reason.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/layouts.h"
+#include "kernels/matrix.h"
+
+namespace mxfp4 {
+
+struct DeviceError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Pack `matrix` into packed_bytes(layout, matrix.padded) bytes at `packed`.
+struct PackItem {
+  Layout layout;
+  Matrix matrix;
+  uint8_t* packed = nullptr;
+};
+
+/// Unpack into the rows of `matrix`, and count pad bytes that are not what the matrix prescribes.
+struct UnpackItem {
+  Layout layout;
+  const uint8_t* packed = nullptr;
+  MutableMatrix matrix;
+};
+
+/// Pad bytes of one item that differ from what its layout prescribes; (n, b) is the first, in storage coordinates.
+struct PadReport {
+  int64_t wrong = 0;
+  int64_t n = 0, b = 0;
+  uint8_t is = 0, expected = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string name() const = 0;
+  /// Memory that the device reads and writes fastest (page-locked for CUDA); aligned to 4096.
+  virtual uint8_t* allocate(int64_t bytes) = 0;
+  virtual void release(uint8_t* memory) = 0;
+  virtual void pack(std::span<const PackItem> items) = 0;
+  /// reports: one per item.
+  virtual void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) = 0;
+};
+
+std::unique_ptr<Device> open_cpu();
+
+}  // namespace mxfp4

@@ -1,0 +1,118 @@
+// What a layout is: where each byte and bit of one matrix goes.
+//
+// A matrix is n rows of b bytes, row after row: codes have b = K/2 (byte j holds column 2j in its low
+// nibble and 2j+1 in its high one), scales b = K/32, a bias is a matrix of n rows of one element.
+// Every layout reads four source bytes, rearranges their 32 bits and puts the word at an offset; three
+// constexpr functions say so, and pack, unpack, the CUDA kernels and the proof below all run on them:
+//
+//     struct L {
+//       static constexpr const char* name;            // "marlin.codes": as the manifest spells it
+//       static constexpr int tile_n, tile_b;          // a tile is tile_n rows of tile_b bytes
+//       static constexpr int store_n, store_b;        // storage is padded up to multiples of these (1: never)
+//       Byte at(int w, int i);                        // source byte i (0..3, first = lowest) of word w of a tile
+//       int bit(int i);                               // bit i of the word comes from gathered bit bit(i)
+//       int64_t offset(Shape s, int64_t tn, int64_t tb, int w);   // where word w of tile (tn, tb) goes, in bytes
+//     };
+//
+// Words are little-endian. `s` is always the storage shape. `static_assert(is_bijection<L>())` follows each
+// definition: no byte of the source is lost, none of the destination is left unwritten.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernels/hd.h"
+
+namespace mxfp4 {
+
+/// n rows of b bytes.
+struct Shape {
+  int64_t n = 0, b = 0;
+  friend constexpr bool operator==(const Shape&, const Shape&) = default;
+};
+
+/// Byte b of row n inside a tile.
+struct Byte {
+  int n, b;
+};
+
+MXFP4_HD constexpr int64_t round_up(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
+
+/// Bytes that stay where they are within their word.
+MXFP4_HD constexpr int same_bit(int i) { return i; }
+
+template <class L>
+inline constexpr int words_per_tile = L::tile_n * L::tile_b / 4;
+
+/// The shape that L stores for a matrix of shape s: s itself, or s with L's own storage padding.
+template <class L>
+MXFP4_HD constexpr Shape storage(Shape s) {
+  return {round_up(s.n, L::store_n), round_up(s.b, L::store_b)};
+}
+
+/// Whether L can hold a matrix of shape s.
+template <class L>
+constexpr bool fits(Shape s) {
+  const Shape p = storage<L>(s);
+  return p.n % L::tile_n == 0 && p.b % L::tile_b == 0;
+}
+
+/// bit() applied to a gathered word.
+template <class L>
+MXFP4_HD constexpr uint32_t permute(uint32_t word) {
+  uint32_t out = 0;
+  for (int i = 0; i < 32; ++i) out |= (word >> L::bit(i) & 1u) << i;
+  return out;
+}
+
+/// The inverse of permute().
+template <class L>
+MXFP4_HD constexpr uint32_t unpermute(uint32_t word) {
+  uint32_t out = 0;
+  for (int i = 0; i < 32; ++i) out |= (word >> i & 1u) << L::bit(i);
+  return out;
+}
+
+namespace detail {
+
+template <class L>
+constexpr bool tile_is_bijection() {
+  std::array<bool, L::tile_n * L::tile_b> seen{};
+  for (int w = 0; w < words_per_tile<L>; ++w)
+    for (int i = 0; i < 4; ++i) {
+      const Byte c = L::at(w, i);
+      if (c.n < 0 || c.n >= L::tile_n || c.b < 0 || c.b >= L::tile_b) return false;
+      if (seen[c.n * L::tile_b + c.b]) return false;
+      seen[c.n * L::tile_b + c.b] = true;
+    }
+  uint32_t bits = 0;
+  for (int i = 0; i < 32; ++i) bits |= 1u << L::bit(i);
+  return bits == 0xFFFFFFFFu;
+}
+
+/// Two by three blocks, a block being the least shape that is both whole tiles and a storage multiple.
+template <class L>
+constexpr bool offsets_are_bijection() {
+  constexpr int block_n = L::store_n > L::tile_n ? L::store_n : L::tile_n;
+  constexpr int block_b = L::store_b > L::tile_b ? L::store_b : L::tile_b;
+  static_assert(block_n % L::tile_n == 0 && block_b % L::tile_b == 0, "storage padding is no multiple of the tile");
+  constexpr Shape s{2 * block_n, 3 * block_b};
+  std::array<bool, s.n * s.b / 4> seen{};
+  for (int64_t tn = 0; tn < s.n / L::tile_n; ++tn)
+    for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb)
+      for (int w = 0; w < words_per_tile<L>; ++w) {
+        const int64_t at = L::offset(s, tn, tb, w);
+        if (at < 0 || at % 4 || at / 4 >= s.n * s.b / 4 || seen[at / 4]) return false;
+        seen[at / 4] = true;
+      }
+  return true;
+}
+
+}  // namespace detail
+
+template <class L>
+constexpr bool is_bijection() {
+  return detail::tile_is_bijection<L>() && detail::offsets_are_bijection<L>();
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,93 @@
+#include "src/file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "src/error.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr int64_t max_transfer = 0x7ffff000;  // what Linux moves in one call
+
+Fd open_file(const std::string& path, std::string name, int flags, const char* action) {
+  if (name.empty()) name = path;
+  int fd;
+  do fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  while (fd < 0 && errno == EINTR);
+  if (fd < 0) fail_errno(name, action, errno);
+  return {fd, std::move(name)};
+}
+
+}  // namespace
+
+Fd::~Fd() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void Fd::read(void* to, int64_t bytes, int64_t offset) const {
+  auto* p = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(fd_, p, size_t(std::min(bytes, max_transfer)), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno(name_, "cannot read", errno);
+    if (got == 0) fail(Kind::io, "{}: ends at byte {}, {} more expected; did it change?", name_, offset, bytes);
+    p += got, offset += got, bytes -= got;
+  }
+}
+
+void Fd::write(const void* from, int64_t bytes, int64_t offset) const {
+  auto* p = static_cast<const char*>(from);
+  while (bytes > 0) {
+    const ssize_t put = ::pwrite(fd_, p, size_t(std::min(bytes, max_transfer)), offset);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail_errno(name_, "cannot write", errno);
+    p += put, offset += put, bytes -= put;
+  }
+}
+
+void Fd::sync() const {
+  if (::fsync(fd_) != 0) fail_errno(name_, "cannot sync to disk", errno);
+}
+
+void Fd::close() {
+  const int fd = fd_;
+  fd_ = -1;
+  if (fd >= 0 && ::close(fd) != 0) fail_errno(name_, "cannot close", errno);
+}
+
+struct stat Fd::stat() const {
+  struct stat s;
+  if (::fstat(fd_, &s) != 0) fail_errno(name_, "cannot stat", errno);
+  return s;
+}
+
+Fd open_read(const std::string& path, std::string name) {
+  return open_file(path, std::move(name), O_RDONLY, "cannot open");
+}
+
+Fd open_write(const std::string& path, std::string name) {
+  return open_file(path, std::move(name), O_RDWR | O_CREAT | O_TRUNC, "cannot create");
+}
+
+std::string read_text(const std::string& path, int64_t limit, std::string name) {
+  const Fd fd = open_read(path, std::move(name));
+  const int64_t bytes = fd.stat().st_size;
+  if (bytes > limit) fail(Kind::input, "{}: {} bytes, at most {} expected", fd.name(), bytes, limit);
+  std::string text(size_t(bytes), '\0');
+  fd.read(text.data(), bytes, 0);
+  return text;
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  Fd fd = open_write(path);
+  fd.write(text.data(), int64_t(text.size()), 0);
+  fd.sync();
+  fd.close();
+}
+
+}  // namespace mxfp4

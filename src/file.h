@@ -1,0 +1,53 @@
+// Files: whole reads and writes with short transfers looped, errors that name file and cause.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <string>
+
+namespace mxfp4 {
+
+/// An open file descriptor, closed at the end of its scope.
+class Fd {
+ public:
+  Fd() = default;
+  Fd(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+  Fd(Fd&& other) noexcept { swap(other); }
+  Fd& operator=(Fd&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Fd();
+  int get() const { return fd_; }
+  const std::string& name() const { return name_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+  /// Reads exactly [offset, offset + bytes); a file that ends before is an error.
+  void read(void* to, int64_t bytes, int64_t offset) const;
+  void write(const void* from, int64_t bytes, int64_t offset) const;
+  /// fsync.
+  void sync() const;
+  /// close, with its error reported.
+  void close();
+  struct stat stat() const;
+
+ private:
+  void swap(Fd& other) {
+    std::swap(fd_, other.fd_);
+    std::swap(name_, other.name_);
+  }
+  int fd_ = -1;
+  std::string name_;
+};
+
+/// name: how messages call the file; the path itself where empty.
+Fd open_read(const std::string& path, std::string name = {});
+/// Creates or truncates.
+Fd open_write(const std::string& path, std::string name = {});
+
+/// A whole (small) file. Larger than `limit` bytes is an error.
+std::string read_text(const std::string& path, int64_t limit, std::string name = {});
+void write_text(const std::string& path, std::string_view text);
+
+}  // namespace mxfp4
