@@ -33,13 +33,6 @@ struct UnpackItem {
   MutableMatrix matrix;
 };
 
-/// Pad bytes of one item that differ from what its layout prescribes; (n, b) is the first, in storage coordinates.
-struct PadReport {
-  int64_t wrong = 0;
-  int64_t n = 0, b = 0;
-  uint8_t is = 0, expected = 0;
-};
-
 class Device {
  public:
   virtual ~Device() = default;

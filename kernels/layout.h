@@ -15,7 +15,11 @@
 //     };
 //
 // Words are little-endian. `s` is always the storage shape. `static_assert(is_bijection<L>())` follows each
-// definition: no byte of the source is lost, none of the destination is left unwritten.
+// definition: no byte of the source is lost, none of the destination is left unwritten, and a word's distance
+// from its tile's first word is the same in every tile.
+//
+// The row order of w13 is no part of a layout, nor is a cast of values: RowOrder (matrix.h) and the caller apply
+// them before. A layout that keeps every byte in its place, whatever the width, has no words at all: Plain.
 #pragma once
 
 #include <array>
@@ -41,8 +45,27 @@ MXFP4_HD constexpr int64_t round_up(int64_t x, int64_t multiple) { return (x + m
 /// Bytes that stay where they are within their word.
 MXFP4_HD constexpr int same_bit(int i) { return i; }
 
+/// The bit() of a layout that moves nibbles: nibble j of the word is gathered nibble nibble[j].
+MXFP4_HD constexpr int nibble_bit(const int (&nibble)[8], int i) { return nibble[i / 4] * 4 + i % 4; }
+
+/// Base of a layout that never pads its storage.
+struct Unpadded {
+  static constexpr int store_n = 1, store_b = 1;
+};
+
+/// Base of a layout that stores the rows as they are, each padded to a multiple of row_bytes.
+template <int row_bytes>
+struct PlainRows {
+  static constexpr int tile_n = 1, tile_b = 1, store_n = 1, store_b = row_bytes;
+};
+
 template <class L>
-inline constexpr int words_per_tile = L::tile_n * L::tile_b / 4;
+inline constexpr bool is_plain = !requires {
+  L::at(0, 0);
+};
+
+template <class L>
+inline constexpr int words_per_tile = L::tile_n* L::tile_b / 4;
 
 /// The shape that L stores for a matrix of shape s: s itself, or s with L's own storage padding.
 template <class L>
@@ -90,29 +113,31 @@ constexpr bool tile_is_bijection() {
   return bits == 0xFFFFFFFFu;
 }
 
-/// Two by three blocks, a block being the least shape that is both whole tiles and a storage multiple.
+/// On two by three tiles.
 template <class L>
 constexpr bool offsets_are_bijection() {
-  constexpr int block_n = L::store_n > L::tile_n ? L::store_n : L::tile_n;
-  constexpr int block_b = L::store_b > L::tile_b ? L::store_b : L::tile_b;
-  static_assert(block_n % L::tile_n == 0 && block_b % L::tile_b == 0, "storage padding is no multiple of the tile");
-  constexpr Shape s{2 * block_n, 3 * block_b};
+  constexpr Shape s{2 * L::tile_n, 3 * L::tile_b};
   std::array<bool, s.n * s.b / 4> seen{};
-  for (int64_t tn = 0; tn < s.n / L::tile_n; ++tn)
-    for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb)
+  for (int64_t tn = 0; tn < 2; ++tn)
+    for (int64_t tb = 0; tb < 3; ++tb)
       for (int w = 0; w < words_per_tile<L>; ++w) {
         const int64_t at = L::offset(s, tn, tb, w);
         if (at < 0 || at % 4 || at / 4 >= s.n * s.b / 4 || seen[at / 4]) return false;
+        if (at - L::offset(s, tn, tb, 0) != L::offset(s, 0, 0, w) - L::offset(s, 0, 0, 0)) return false;
         seen[at / 4] = true;
       }
   return true;
 }
 
+/// A storage multiple and the tile: one divides the other.
+constexpr bool agree(int tile, int store) { return tile % store == 0 || store % tile == 0; }
+
 }  // namespace detail
 
 template <class L>
 constexpr bool is_bijection() {
-  return detail::tile_is_bijection<L>() && detail::offsets_are_bijection<L>();
+  return detail::agree(L::tile_n, L::store_n) && detail::agree(L::tile_b, L::store_b) &&
+         detail::tile_is_bijection<L>() && detail::offsets_are_bijection<L>();
 }
 
 }  // namespace mxfp4

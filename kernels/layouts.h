@@ -1,17 +1,44 @@
 // The registry of layouts: one name in the variant each.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <variant>
 
+#include "kernels/layouts/aiter.h"
+#include "kernels/layouts/deepgemm.h"
+#include "kernels/layouts/flashinfer_sm90.h"
 #include "kernels/layouts/marlin.h"
+#include "kernels/layouts/plain.h"
+#include "kernels/layouts/triton_blackwell.h"
+#include "kernels/layouts/triton_hopper.h"
+#include "kernels/layouts/trtllm.h"
+#include "kernels/layouts/vllm_cpu.h"
 
 namespace mxfp4 {
 
-using Layout = std::variant<MarlinCodes, MarlinScales, MarlinBias>;
+using Layout =
+    std::variant<Plain, MarlinCodes, MarlinScales, MarlinBias, MarlinA8Codes, MarlinA8Scales, FlashinferSm90V1Codes,
+                 FlashinferSm90V1Scales, FlashinferSm90V2Codes, FlashinferSm90V2Scales, FlashinferSm90Fp4Fp8Codes,
+                 Scales128x4, TrtllmCodes, TrtllmScales, TrtllmBias, TritonHopperCodesA, TritonHopperCodesB,
+                 TritonHopperCodesC, TritonHopperScalesW4, TritonHopperScalesW8, TritonBlackwellCodes,
+                 TritonBlackwellScales, DeepgemmScales, DeepgemmMegaScales, Aiter16x16Codes, Cdna4Scales, VllmCpuCodes,
+                 VllmCpuScales>;
 
 inline const char* name_of(const Layout& layout) {
   return std::visit([](auto l) { return decltype(l)::name; }, layout);
+}
+
+/// Every layout, in the order of the variant.
+inline constexpr auto layouts = []<size_t... i>(std::index_sequence<i...>) {
+  return std::array{Layout(std::in_place_index<i>)...};
+}
+(std::make_index_sequence<std::variant_size_v<Layout>>());
+
+inline std::optional<Layout> find_layout(std::string_view name) {
+  for (const Layout& layout : layouts)
+    if (name == name_of(layout)) return layout;
+  return std::nullopt;
 }
 
 /// The shape that the layout stores for a matrix of shape s.

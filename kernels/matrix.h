@@ -54,11 +54,24 @@ struct BasicMatrix {
     const int64_t block = order.block ? order.block : padded.n / 2;
     return {int(n / block % 2) ^ int(order.up_first), n / (2 * block) * block + n % block};
   }
+  /// How many rows from n on come from consecutive rows of one view.
+  MXFP4_HD constexpr int64_t rows_together(int64_t n) const {
+    if (views == 1) return padded.n - n;
+    const int64_t block = order.block ? order.block : padded.n / 2;
+    return block - n % block;
+  }
   /// The byte that a pad position (n, b) of the storage holds before `add`; only for positions that are pads.
   MXFP4_HD constexpr uint8_t pad_byte(int64_t n, int64_t b) const {
     if (n >= padded.n || b >= padded.b) return pad.storage;
     return source(n).row >= real.n ? pad.row : pad.column;
   }
+};
+
+/// Pad bytes of one packed matrix that differ from what it prescribes; (n, b) is the first, in storage coordinates.
+struct PadReport {
+  int64_t wrong = 0;
+  int64_t n = 0, b = 0;
+  uint8_t is = 0, expected = 0;
 };
 
 using Rows = BasicRows<const uint8_t>;

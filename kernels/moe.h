@@ -13,9 +13,9 @@ namespace mxfp4 {
 ///   g = min(gate, limit); u = clamp(up, -limit, limit); out = g * sigmoid(alpha * g) * (u + beta)
 /// SiLU: alpha 1, beta 0. GPT-OSS: alpha 1.702, beta 1, limit 7.
 struct MoeConfig {
-  int64_t experts = 0, hidden = 0, intermediate = 0;       // as in the checkpoint
-  int64_t padded_hidden = 0, padded_intermediate = 0;      // as packed by the engine
-  int64_t w13_block = 0;                                   // rows of gate, then up, in turn; 0: two halves
+  int64_t experts = 0, hidden = 0, intermediate = 0;   // as in the checkpoint
+  int64_t padded_hidden = 0, padded_intermediate = 0;  // as packed by the engine
+  int64_t w13_block = 0;                               // rows of gate, then up, in turn; 0: two halves
   bool w13_up_first = false;
   int top_k = 1;
   double alpha = 1, beta = 0, limit = std::numeric_limits<double>::infinity();

@@ -1,0 +1,34 @@
+// AITER's MoE on gfx950 (e404860 of 2026-08-22; vLLM and SGLang), and triton's CDNA4 scales, which are the same bytes.
+// The "gate_up" forms of a16w4 are these layouts over w13 in blocks of 16 gate and 16 up rows. Facts: shuffle_weight,
+// shuffle_weight_a16w4, shuffle_scale_a16w4 and e8m0_shuffle, byte-checked against AITER's host code.
+#pragma once
+
+#include "kernels/layout.h"
+
+namespace mxfp4 {
+
+/// U8 [N, K/2] holding [N/16][K/32][16 rows][16 bytes]; a tile is two such blocks, the least K that AITER takes.
+struct Aiter16x16Codes : Unpadded {
+  static constexpr const char* name = "aiter_16x16.codes";
+  static constexpr int tile_n = 16, tile_b = 32;
+  MXFP4_HD static constexpr Byte at(int w, int i) { return {w / 4 % 16, w / 64 * 16 + w % 4 * 4 + i}; }
+  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
+  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+    return tn * 16 * s.b + tb * 512 + w * 4;
+  }
+};
+static_assert(is_bijection<Aiter16x16Codes>());
+
+/// U8 [N, K/32] holding [N/32][K/256][4: g][16: n][2: g / 4][2: n / 16] for row n and scale g of a tile.
+struct Cdna4Scales : Unpadded {
+  static constexpr const char* name = "cdna4.scales";
+  static constexpr int tile_n = 32, tile_b = 8;
+  MXFP4_HD static constexpr Byte at(int w, int i) { return {w % 16 + i % 2 * 16, w / 16 + i / 2 * 4}; }
+  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
+  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+    return tn * 32 * s.b + tb * 256 + w * 4;
+  }
+};
+static_assert(is_bijection<Cdna4Scales>());
+
+}  // namespace mxfp4

@@ -1,0 +1,14 @@
+// The canonical rows unchanged: codes, scales and biases of backends that want them as the checkpoint has them, in
+// the backend's row order and padding (FlashInfer cutlass SM100 and CuTe-DSL codes, DeepGEMM codes, transformers'
+// scales, every bias that no kernel permutes; BF16 rows are 2 bytes, F32 rows 4).
+#pragma once
+
+#include "kernels/layout.h"
+
+namespace mxfp4 {
+
+struct Plain : PlainRows<1> {
+  static constexpr const char* name = "plain";
+};
+
+}  // namespace mxfp4

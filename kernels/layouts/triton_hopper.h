@@ -1,0 +1,55 @@
+// triton_kernels' Hopper layouts (mma version 3), as vLLM, SGLang and transformers use them on SM90.
+// The values' storage padding has three generations: A is triton 3.5 (vLLM to 0.16 and again from May 2026, the Hub
+// kernels of transformers), B is 3.6 and 3.7, C is 3.8. Every version reads C, since kernels take strides from the
+// tensor. Scales are padded to four groups: kernels to 3.7 read tiles of four without a mask (vllm#47303).
+// Facts: triton_kernels' hopper_value and hopper_scale layouts; A, B and C run on an H200 in 3.5.1 and 3.6.0 give the
+// bits of the package's own conversion.
+#pragma once
+
+#include "kernels/layouts/hopper.h"
+
+namespace mxfp4 {
+
+/// U8, memory [N'/4, 4K'/2], read as its transpose.
+template <int rows, int bytes>
+struct TritonHopperCodes : HopperTile {
+  static constexpr int store_n = rows, store_b = bytes;
+  MXFP4_HD static constexpr int bit(int i) { return hopper_bit(i); }
+  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+    const int row = w / 32, word = w / 16 % 2 * 16 + w % 4 * 4 + w / 4 % 4;
+    return (tn * 4 + row) * s.b * 4 + tb * 128 + word * 4;
+  }
+};
+struct TritonHopperCodesA : TritonHopperCodes<16, 32> {
+  static constexpr const char* name = "triton_hopper_a.codes";
+};
+struct TritonHopperCodesB : TritonHopperCodes<64, 64> {
+  static constexpr const char* name = "triton_hopper_b.codes";
+};
+struct TritonHopperCodesC : TritonHopperCodes<256, 64> {
+  static constexpr const char* name = "triton_hopper_c.codes";
+};
+static_assert(is_bijection<TritonHopperCodesA>());
+
+/// U8, memory [N'/32, 32G'], read as its transpose. Of a tile, row r of the result holds rows 16r to 16r+15 and the
+/// same 16 * warps rows further down; a word is rows n, n+8 of group g, then of group g+1.
+template <int warps>
+struct TritonHopperScales {
+  static constexpr int tile_n = 32 * warps, tile_b = 2, store_n = tile_n, store_b = 4;
+  MXFP4_HD static constexpr Byte at(int w, int i) {
+    return {w / 16 * 16 + w / 8 % 2 * 16 * warps + w % 8 + i % 2 * 8, i / 2};
+  }
+  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
+  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+    return (tn * warps + w / 16) * s.b * 32 + tb * 64 + w % 16 * 4;
+  }
+};
+struct TritonHopperScalesW4 : TritonHopperScales<4> {
+  static constexpr const char* name = "triton_hopper_w4.scales";
+};
+struct TritonHopperScalesW8 : TritonHopperScales<8> {
+  static constexpr const char* name = "triton_hopper_w8.scales";
+};
+static_assert(is_bijection<TritonHopperScalesW4>() && is_bijection<TritonHopperScalesW8>());
+
+}  // namespace mxfp4
