@@ -73,8 +73,8 @@ void measure(Row& row, Device& device, std::vector<uint8_t>& in, std::vector<uin
 void print(const Row& row) {
   const double gb = double(row.matrices * row.shape.n * row.shape.b) / 1e9;
   const double copy = median(row.timings.copy), pack = median(row.timings.pack), unpack = median(row.timings.unpack);
-  fmt::print("{:28} {:>12} {:8.2f} {:8.2f} {:8.2f} {:7.0f}% {:7.0f}%\n", name_of(row.layout),
-             fmt::format("{}x{}", row.shape.n, row.shape.b), gb / copy, gb / pack, gb / unpack, 100 * copy / pack,
+  fmt::print("{:28} {:>12} {:8.2f} {:9.2f} {:5.0f}% {:9.2f} {:5.0f}%\n", name_of(row.layout),
+             fmt::format("{}x{}", row.shape.n, row.shape.b), gb / copy, gb / pack, 100 * copy / pack, gb / unpack,
              100 * copy / unpack);
 }
 
@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
   auto device = open_cpu();
   for (int r = 0; r < repeats; ++r)
     for (Row& row : table) measure(row, *device, in, out);
-  fmt::print("{:28} {:>12} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "layout", "rows x bytes", "memcpy", "pack", "unpack", "",
-             "");
+  fmt::print("GB/s of input, one core; the percentages are of memcpy\n{:28} {:>12} {:>8} {:>16} {:>16}\n", "layout",
+             "rows x bytes", "memcpy", "pack", "unpack");
   for (const Row& row : table) print(row);
 }

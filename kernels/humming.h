@@ -1,0 +1,26 @@
+// What FlashInfer's W4A8 path on SM90 ("Humming", from 0.6.18; vLLM) does to values before its layouts apply. Its
+// kernel knows twelve scales per expert, a base 2^(base - 127) and its next eleven doublings: groups with a smaller
+// scale take the base, and their codes are divided to match. So it is lossy, and no layout: it has no inverse.
+// Facts: preprocess_moe_weights_for_sm90_mixed_gemm_humming, byte-checked for scale ranges up to 138; beyond, where
+// FlashInfer's table overflows, codes become 0 here.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace mxfp4 {
+
+struct Humming {
+  float residual = 0;          // 2^(base - 127) / 2, the factor that the kernel applies to the whole expert
+  int64_t groups = 0;          // of 32 codes
+  int64_t groups_clamped = 0;  // whose scale was raised to the base
+  int64_t codes_changed = 0;   // in clamped groups
+  int64_t codes_rounded = 0;   // of those: code times scale is not what it was
+  int64_t minus_zeros = 0;     // written as zero, in all groups
+};
+
+/// Rewrite one expert's whole matrix (w13: gate and up together) in place. codes: 16 bytes for each scale, in the same
+/// order. Scales become offsets from the base, 1 to 12.
+Humming humming_rewrite(std::span<uint8_t> codes, std::span<uint8_t> scales);
+
+}  // namespace mxfp4
