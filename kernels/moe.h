@@ -9,6 +9,13 @@
 
 namespace mxfp4 {
 
+/// How w13 interleaves gate and up: blocks of `block` rows in turn; 0: two halves, 1: pairs.
+struct W13Order {
+  int64_t block = 0;
+  bool up_first = false;
+  friend constexpr bool operator==(const W13Order&, const W13Order&) = default;
+};
+
 /// Sizes of one layer (per tensor-parallel rank) and its activation.
 ///   g = min(gate, limit); u = clamp(up, -limit, limit); out = g * sigmoid(alpha * g) * (u + beta)
 /// SiLU: alpha 1, beta 0. GPT-OSS: alpha 1.702, beta 1, limit 7.
@@ -25,6 +32,7 @@ struct MoeConfig {
 struct PackedMoe {
   const uint8_t *w13 = nullptr, *w13_scale = nullptr, *w13_bias = nullptr;
   const uint8_t *w2 = nullptr, *w2_scale = nullptr, *w2_bias = nullptr;
+  const float *w13_residual = nullptr, *w2_residual = nullptr;  // [experts], where scales are offsets from it
 };
 
 /// Experts and weights of each token, [tokens][top_k]; weights already hold renormalisation and routed scaling.

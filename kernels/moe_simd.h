@@ -1,0 +1,9 @@
+// MXFP4_EVERY_WIDTH marks a function that is compiled once for each width of x86's vectors; the program takes the
+// widest that the machine has.
+#pragma once
+
+#ifdef __x86_64__
+#define MXFP4_EVERY_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define MXFP4_EVERY_WIDTH
+#endif
