@@ -147,8 +147,8 @@ std::vector<double> combine(const MoeConfig& config, const Product& w2, const Ro
 
 }  // namespace
 
-MoeOutput moe_cpu(const Fragment& fragment, const MoeConfig& config, const PackedMoe& packed, std::span<const float> x,
-                  const Routing& routing) {
+MoeCpuOutput moe_cpu(const Fragment& fragment, const MoeConfig& config, const PackedMoe& packed,
+                     std::span<const float> x, const Routing& routing) {
   const int64_t hidden = config.padded_hidden, inter = config.padded_intermediate, all = int64_t(routing.ids.size());
   const Product w13{fragment, packed.w13, packed.w13_scale, packed.w13_bias, packed.w13_residual, 2 * inter, hidden};
   const Product w2{fragment, packed.w2, packed.w2_scale, packed.w2_bias, packed.w2_residual, hidden, inter};
@@ -157,7 +157,7 @@ MoeOutput moe_cpu(const Fragment& fragment, const MoeConfig& config, const Packe
 
   Rows in(routing.tokens, hidden), act(all, inter), y13(all, 2 * inter), y2(all, hidden);
   for (int64_t t = 0; t < routing.tokens; ++t) std::copy_n(x.data() + t * config.hidden, config.hidden, in.row(t));
-  MoeOutput result;
+  MoeCpuOutput result;
   multiply(w13, slots, in, routing.top_k, y13);
   result.leaks = activate_all(config, w13, slots, y13, act);
   multiply(w2, slots, act, 1, y2);

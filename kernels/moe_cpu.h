@@ -8,13 +8,13 @@
 
 namespace mxfp4 {
 
-struct MoeOutput {
+struct MoeCpuOutput {
   std::vector<float> out;  // [tokens][hidden], pads trimmed
   int64_t leaks = 0;       // values that are not 0 in padded columns of the activation or of the result
 };
 
 /// x: [tokens][config.hidden], padded with zeros inside. config.w13_block and .w13_up_first say how the rows lie.
-MoeOutput moe_cpu(const Fragment& fragment, const MoeConfig& config, const PackedMoe& packed, std::span<const float> x,
-                  const Routing& routing);
+MoeCpuOutput moe_cpu(const Fragment& fragment, const MoeConfig& config, const PackedMoe& packed,
+                     std::span<const float> x, const Routing& routing);
 
 }  // namespace mxfp4

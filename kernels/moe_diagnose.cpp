@@ -86,7 +86,7 @@ std::vector<double> reference_of(const MoeCase& layer) { return result_of(layer,
 std::vector<float> packed_result_of(const MoeCase& layer, const Fragment& fragment) {
   std::vector<float> sum(layer.x.size(), 0.0f);
   for (const MoeShard& shard : layer.shards) {
-    const MoeOutput part = moe_cpu(fragment, shard.config, shard.packed, layer.x, shard.routing);
+    const MoeCpuOutput part = moe_cpu(fragment, shard.config, shard.packed, layer.x, shard.routing);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += part.out[i];
   }
   return sum;

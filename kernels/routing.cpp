@@ -33,53 +33,53 @@ std::vector<int32_t> best(const std::vector<double>& keys, int top_k) {
 }
 
 /// Scores of one token's experts to weights, in place.
-void weigh(const Router& router, std::vector<double>& weights) {
-  if (router.scoring == Scoring::softmax) {
+void weigh(const RouterRule& rule, std::vector<double>& weights) {
+  if (rule.scoring == Scoring::softmax) {
     const double largest = *std::max_element(weights.begin(), weights.end());
     for (double& w : weights) w = std::exp(w - largest);
   }
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  const double by = router.scaling / (router.renormalise || router.scoring == Scoring::softmax ? sum : 1.0);
+  const double by = rule.scaling / (rule.renormalise || rule.scoring == Scoring::softmax ? sum : 1.0);
   for (double& w : weights) w *= by;
 }
 
-void check(const Router& router) {
-  if (router.top_k < 1 || router.top_k > router.experts) throw std::invalid_argument("top_k is not in 1..experts");
+void check(const RouterRule& rule) {
+  if (rule.top_k < 1 || rule.top_k > rule.experts) throw std::invalid_argument("top_k is not in 1..experts");
 }
 
 }  // namespace
 
-Routing route(const Router& router, std::span<const float> logits) {
-  check(router);
+Routing route(const RouterRule& rule, std::span<const float> logits) {
+  check(rule);
   Routing routing;
-  routing.top_k = router.top_k;
-  routing.tokens = int64_t(logits.size()) / router.experts;
-  std::vector<double> scores(router.experts), keys(router.experts), weights(router.top_k);
+  routing.top_k = rule.top_k;
+  routing.tokens = int64_t(logits.size()) / rule.experts;
+  std::vector<double> scores(rule.experts), keys(rule.experts), weights(rule.top_k);
   for (int64_t t = 0; t < routing.tokens; ++t) {
-    for (int64_t e = 0; e < router.experts; ++e) {
-      scores[e] = score(router.scoring, logits[t * router.experts + e]);
-      keys[e] = scores[e] + (router.bias.empty() ? 0.0f : router.bias[e]);
+    for (int64_t e = 0; e < rule.experts; ++e) {
+      scores[e] = score(rule.scoring, logits[t * rule.experts + e]);
+      keys[e] = scores[e] + (rule.bias.empty() ? 0.0f : rule.bias[e]);
     }
-    const std::vector<int32_t> chosen = best(keys, router.top_k);
-    for (int j = 0; j < router.top_k; ++j) weights[j] = scores[chosen[j]];
-    weigh(router, weights);
+    const std::vector<int32_t> chosen = best(keys, rule.top_k);
+    for (int j = 0; j < rule.top_k; ++j) weights[j] = scores[chosen[j]];
+    weigh(rule, weights);
     routing.ids.insert(routing.ids.end(), chosen.begin(), chosen.end());
     routing.weights.insert(routing.weights.end(), weights.begin(), weights.end());
   }
   return routing;
 }
 
-Routing route_random(const Router& router, int64_t tokens, uint64_t seed) {
+Routing route_random(const RouterRule& rule, int64_t tokens, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
-  std::vector<float> logits(tokens * router.experts);
+  std::vector<float> logits(tokens * rule.experts);
   for (float& x : logits) x = normal(random);
-  return route(router, logits);
+  return route(rule, logits);
 }
 
-Routing route_to_every_expert(const Router& router, int64_t tokens, uint64_t seed) {
-  Routing routing = route_random(router, tokens, seed);
-  std::vector<int32_t> order(router.experts);
+Routing route_to_every_expert(const RouterRule& rule, int64_t tokens, uint64_t seed) {
+  Routing routing = route_random(rule, tokens, seed);
+  std::vector<int32_t> order(rule.experts);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), std::mt19937_64(seed));
   for (size_t i = 0; i < routing.ids.size(); ++i) routing.ids[i] = order[i % order.size()];

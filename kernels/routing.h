@@ -15,7 +15,8 @@ namespace mxfp4 {
 ///   sigmoid, sqrt_softplus: scores s(logit); chosen by score + bias, weighed by score (DeepSeek-V3, -V4).
 enum class Scoring { softmax, sigmoid, sqrt_softplus };
 
-struct Router {
+/// A model's way of choosing experts.
+struct RouterRule {
   Scoring scoring = Scoring::softmax;
   int64_t experts = 0;
   int top_k = 1;
@@ -25,13 +26,13 @@ struct Router {
 };
 
 /// logits: [tokens][experts]. Equal scores: the lower expert first.
-Routing route(const Router& router, std::span<const float> logits);
+Routing route(const RouterRule& rule, std::span<const float> logits);
 
 /// Routing of random logits.
-Routing route_random(const Router& router, int64_t tokens, uint64_t seed);
+Routing route_random(const RouterRule& rule, int64_t tokens, uint64_t seed);
 
 /// Random weights, and every expert in turn: all are covered once tokens * top_k >= experts.
-Routing route_to_every_expert(const Router& router, int64_t tokens, uint64_t seed);
+Routing route_to_every_expert(const RouterRule& rule, int64_t tokens, uint64_t seed);
 
 /// The routing that one expert-parallel rank sees: expert e becomes map[e], -1 where another rank holds it.
 Routing local_routing(const Routing& routing, std::span<const int32_t> map);

@@ -126,9 +126,9 @@ inline MoeConfig config_of(const GoldenLayer& layer, const Packing& packing) {
 
 inline constexpr double golden_routed_scaling = 1.5;
 inline Routing golden_routing(const GoldenLayer& layer) {
-  Router router;
-  router.experts = layer.config.experts, router.top_k = layer.config.top_k, router.scaling = golden_routed_scaling;
-  return route_random(router, 3, 1);
+  RouterRule rule;
+  rule.experts = layer.config.experts, rule.top_k = layer.config.top_k, rule.scaling = golden_routed_scaling;
+  return route_random(rule, 3, 1);
 }
 
 /// The layer on one rank, packed as the golden tensors of that packing.

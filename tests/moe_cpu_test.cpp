@@ -55,7 +55,7 @@ TEST_CASE("every fragment computes the golden layers' MoE from the packed bytes"
       const MoeShard& shard = c.shards.front();
       if (!shard.packed.w13) continue;  // Humming: DeepSeek only
       INFO(file << " " << packing.tag);
-      const MoeOutput got = moe_cpu(*c.fragment, shard.config, shard.packed, c.x, shard.routing);
+      const MoeCpuOutput got = moe_cpu(*c.fragment, shard.config, shard.packed, c.x, shard.routing);
       const Comparison right = compare(reference_of(c), got.out, c.fragment->tolerance);
       CHECK(right.relative_l2 <= c.fragment->tolerance);
       CHECK(right.cosine > 0.999999);
