@@ -1,0 +1,47 @@
+"""vLLM plugin: the quantization method `mxfp4_pack`, which serves what `mxfp4-pack convert --engine vllm` wrote.
+
+vLLM calls `register` once in every process (entry point group vllm.general_plugins), before it reads a model's
+config. Nothing of vLLM is imported until then, and the method classes not until a packed model is met.
+"""
+
+from functools import lru_cache
+
+from mxfp4_pack_reader import METHOD
+
+
+@lru_cache(maxsize=None)
+def register():
+    from vllm.model_executor.layers.quantization import register_quantization_config
+    from vllm.model_executor.layers.quantization.base_config import QuantizationConfig
+
+    @register_quantization_config(METHOD)
+    class Dispatch(QuantizationConfig):
+        """Stands for the name until `from_config` knows the model: vLLM keeps only what that returns."""
+
+        @classmethod
+        def override_quantization_method(cls, hf_quant_cfg, user_quant, **kwargs):
+            packed = isinstance(hf_quant_cfg, dict) and hf_quant_cfg.get("quant_method") == METHOD
+            return METHOD if packed else None
+
+        @classmethod
+        def from_config(cls, config):
+            from mxfp4_pack_vllm.quantization import packed_config
+            return packed_config(config)
+
+        @classmethod
+        def get_name(cls):
+            return METHOD
+
+        @classmethod
+        def get_min_capability(cls):
+            return 75
+
+        @staticmethod
+        def get_config_filenames():
+            return []
+
+        def get_supported_act_dtypes(self):
+            raise NotImplementedError
+
+        def get_quant_method(self, layer, prefix):
+            raise NotImplementedError

@@ -1,0 +1,117 @@
+"""Writes small packed checkpoints by hand, as mxfp4-pack-format(5) describes them."""
+
+import json
+import os
+from functools import lru_cache
+
+import torch
+from safetensors.torch import save_file
+
+import formats
+from mxfp4_pack_reader import in_memory_order
+
+DTYPE = {torch.int32: "I32", torch.uint8: "U8", torch.float8_e8m0fnu: "F8_E8M0", torch.bfloat16: "BF16",
+             torch.float32: "F32"}
+
+
+def random_layer(seed, experts, hidden, intermediate, bias):
+    """A raw layer with all 16 codes and spread scales."""
+    g = torch.Generator().manual_seed(seed)
+    layer = {}
+    for role, rows, k in (("w13", 2 * intermediate, hidden), ("w2", hidden, intermediate)):
+        layer[role, "codes"] = torch.randint(0, 256, (experts, rows, k // 2), generator=g, dtype=torch.uint8)
+        layer[role, "scales"] = torch.randint(110, 135, (experts, rows, k // 32), generator=g, dtype=torch.uint8)
+        if bias:
+            layer[role, "bias"] = torch.randn((experts, rows), generator=g).to(torch.bfloat16)
+    return layer
+
+
+def parameter_name(engine, backend, model_type, role, part):
+    if part == "codes":
+        return f"{role}_weight"
+    if part == "bias":
+        return f"{role}_bias" if engine == "vllm" else f"{role}_weight_bias"
+    inv = engine == "sglang" and backend == "flashinfer-cutlass" and model_type == "deepseek_v4"
+    return f"{role}_weight_scale_inv" if inv else f"{role}_weight_scale"
+
+
+class Checkpoint:
+    """layers: {(namespace, number): raw layer of all ranks together, or a list with one for each MoE TP rank}"""
+
+    def __init__(self, engine, backend, model_type, hidden, intermediate, layers, pairs=None):
+        self.engine, self.backend, self.model_type = engine, backend, model_type
+        self.hidden, self.intermediate, self.layers = hidden, intermediate, layers
+        self.pairs = model_type == "gpt_oss" if pairs is None else pairs
+        self.swiglu_limit = 7.0 if model_type == "gpt_oss" else 10.0
+        self.tp_size = max(len(raw) if isinstance(raw, list) else 1 for raw in layers.values())
+
+    @property
+    def padded(self):
+        return formats.padded_sizes(self.engine, self.backend, self.hidden, self.intermediate)
+
+    def convert(self, raw):
+        scale_pad = formats.PADDING[self.engine, self.backend][2]
+        return formats.converted(self.engine, self.backend, formats.pad(raw, self.pairs, *self.padded, scale_pad),
+                                 self.pairs)
+
+    @lru_cache(maxsize=None)
+    def expected(self, key, rank=0):
+        raw = self.layers[key]
+        return self.convert(raw[rank] if isinstance(raw, list) else raw)
+
+    def name(self, role, part):
+        return parameter_name(self.engine, self.backend, self.model_type, role, part)
+
+    @lru_cache(maxsize=None)
+    def canary(self):
+        """256 plus the model's remainder in each direction, as large as the engine pads it."""
+        h, i = (256 + size % 256 for size in self.padded)
+        raw = random_layer(99, 2, h, i, self.model_type == "gpt_oss")
+        suffix = {"codes": "", "scales": "_scale", "bias": "_bias"}
+        out = formats.converted(self.engine, self.backend, raw, self.pairs)
+        return ({f"in.{role}{suffix[part]}": t.contiguous() for (role, part), t in raw.items()}
+                | {f"out.{self.name(*key)}": in_memory_order(t).contiguous().clone() for key, t in out.items()})
+
+    def write(self, directory, **changes):
+        os.makedirs(os.path.join(directory, "packed"))
+        module = "model.layers.{}.mlp.experts" if self.model_type == "gpt_oss" else "layers.{}.ffn.experts"
+        entries = []
+        for rank in range(self.tp_size):
+            stored = {}
+            for namespace, number in self.layers:
+                file = "packed/packed-00001.safetensors" if self.tp_size == 1 else (
+                    f"packed/tp{self.tp_size}-rank{rank}-00001.safetensors")
+                prefix = module.format(number) if namespace == "model" else f"mtp.{number}.ffn.experts"
+                for key, t in self.expected((namespace, number), rank).items():
+                    name = f"{prefix}.{self.name(*key)}"
+                    stored[name] = in_memory_order(t).contiguous()
+                    entry = {"name": name, "namespace": namespace, "layer": number, "file": file, "role": key[0],
+                             "part": key[1], "dtype": DTYPE[t.dtype], "torch_dtype": str(t.dtype)[6:],
+                             "shape": list(stored[name].shape), "experts": t.shape[0]}
+                    if self.tp_size > 1:
+                        entry["rank"] = rank
+                    if not t.is_contiguous():
+                        entry["view"] = {"torch_dtype": str(t.dtype)[6:], "shape": list(t.shape),
+                                         "strides": list(t.stride())}
+                    entries.append(entry)
+            save_file(stored, os.path.join(directory, file))
+        save_file(self.canary(), os.path.join(directory, "packed/canary-0.safetensors"))
+        set_ = {"engine": self.engine, "backend": self.backend, "layout_version": "1",
+                "fits": [{"library": self.engine, "range": "1 to 2", "tested": "a stand-in"}],
+                "moe_tp_size": self.tp_size, "canary": "packed/canary-0.safetensors",
+                "model": {"hidden": self.hidden, "intermediate": self.intermediate, "padded_hidden": self.padded[0],
+                          "padded_intermediate": self.padded[1], "swiglu_limit": self.swiglu_limit},
+                "tensors": entries}
+        manifest = {"format_version": 1, "source": {"model_type": self.model_type}, "sets": [set_]} | changes
+        with open(os.path.join(directory, "mxfp4-pack.json"), "w") as file:
+            json.dump(manifest, file)
+        source = {"quant_method": "mxfp4" if self.model_type == "gpt_oss" else "fp8"}
+        mark = {"format_version": manifest["format_version"], "engine": self.engine, "backend": self.backend,
+                "layout_version": "1", "manifest": "mxfp4-pack.json"}
+        config = {"model_type": self.model_type,
+                  "num_hidden_layers": sum(namespace == "model" for namespace, _ in self.layers),
+                  "quantization_config": source | {"quant_method": "mxfp4_pack", "mxfp4_pack": mark,
+                                                   "source_quantization_config": source}}
+        with open(os.path.join(directory, "config.json"), "w") as file:
+            json.dump(config, file)
+        return directory

@@ -1,0 +1,28 @@
+"""Runs the loaders' tests, each engine's in a process of its own. Exit code 77 (skipped) where torch is missing.
+
+The tests need torch >= 2.7 (any build, no GPU) and safetensors >= 0.6.2: pip install torch safetensors
+"""
+
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LOADERS = os.path.join(HERE, "..", "..", "src", "loaders")
+
+try:
+    import safetensors  # noqa: F401
+    from torch import float8_e8m0fnu  # noqa: F401
+except ImportError as missing:
+    print("*" * 100)
+    print(f"skipped: torch not installed for {sys.executable} ({missing}).")
+    print("NOT TESTED: the vLLM and SGLang loaders. 'pip install torch safetensors' and run this again.")
+    print("*" * 100)
+    sys.exit(77)
+
+path = os.pathsep.join(os.path.join(LOADERS, name) for name in ("reader", "vllm", "sglang"))
+environment = dict(os.environ, PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1")
+failed = [name for name in ("test_formats", "test_vllm", "test_sglang")
+          if subprocess.run([sys.executable, "-m", "unittest", name, *sys.argv[1:]], cwd=HERE, env=environment).returncode]
+if failed:
+    sys.exit(f"failed: {', '.join(failed)}")

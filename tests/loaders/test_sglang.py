@@ -1,0 +1,294 @@
+"""The SGLang loader against stand-ins of the engine's classes."""
+
+import json
+import os
+import tempfile
+import unittest
+from functools import lru_cache
+
+import torch
+from safetensors.torch import load_file, save_file
+
+import formats
+import sglang_stand_in as sglang
+from golden import golden_layer, golden_tensors
+from mxfp4_pack_reader import Refused
+from packed_dir import Checkpoint, random_layer
+
+sglang.install()
+import mxfp4_pack_sglang  # noqa: E402
+from mxfp4_pack_sglang import hooks  # noqa: E402
+
+mxfp4_pack_sglang.register()
+sglang.HookRegistry.apply()
+
+LAYER = ("model.layers.0.mlp.experts", 0)
+
+
+@lru_cache(maxsize=None)
+def golden_checkpoint(family, backend):
+    raw, pairs = golden_layer(family)
+    hidden, intermediate = raw["w13", "codes"].shape[2] * 2, raw["w2", "codes"].shape[2] * 2
+    return Checkpoint("sglang", backend, "gpt_oss" if pairs else "deepseek_v4", hidden, intermediate, {("model", 0): raw})
+
+
+def gpt_oss(backend, layers=None):
+    if layers:
+        return Checkpoint("sglang", backend, "gpt_oss", 320, 352, layers)
+    return golden_checkpoint("gpt_oss", backend)
+
+
+def deepseek(backend, layers=None):
+    if layers:
+        return Checkpoint("sglang", backend, "deepseek_v4", 256, 128, layers)
+    return golden_checkpoint("deepseek", backend)
+
+
+class Sglang(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.directory = os.path.join(temporary.name, "out")
+        sglang.TP.size, sglang.TP.rank, sglang.TP.ep_rank = 1, 0, 0
+        hooks.manifest = None
+
+    def same(self, got, want, what):
+        self.assertEqual(got.dtype, want.dtype, what)
+        self.assertEqual(tuple(got.shape), tuple(want.shape), what)
+        self.assertEqual(got.stride(), want.stride(), what)
+        self.assertTrue(torch.equal(got.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8)), what)
+
+    def all_same(self, checkpoint, layer, expected):
+        for (role, part), want in expected.items():
+            if checkpoint.backend == "triton" and part != "bias":
+                thing = getattr(layer.quant_method, role + "_weight_triton_tensor")
+                if part == "scales":
+                    thing = getattr(layer.quant_method, role + "_precision_config").weight_scale
+                got = thing.storage.data
+            else:
+                got = getattr(layer, checkpoint.name(role, part)).data
+            self.same(got, want, (role, part))
+        self.assertFalse([name for name, p in layer.named_parameters() if p.is_meta])
+
+    def refuses(self, message, checkpoint=None, layers=(LAYER,), **given):
+        checkpoint = checkpoint or gpt_oss("marlin")
+        if not os.path.isdir(self.directory):
+            checkpoint.write(self.directory)
+        hooks.manifest = None
+        with self.assertRaises(Refused) as caught:
+            sglang.serve(self.directory, checkpoint, layers, **given)
+        self.assertIn(message, str(caught.exception))
+        return str(caught.exception)
+
+    def serve(self, checkpoint, layers=(LAYER,), **given):
+        hooks.manifest = None
+        if not os.path.isdir(self.directory):
+            checkpoint.write(self.directory)
+        return sglang.serve(self.directory, checkpoint, layers, **given)
+
+    def test_every_backend_and_family(self):
+        for make, backend in ((gpt_oss, "marlin"), (gpt_oss, "flashinfer-cutlass"), (gpt_oss, "triton"),
+                              (deepseek, "marlin"), (deepseek, "flashinfer-cutlass")):
+            with self.subTest(family=make.__name__, backend=backend), tempfile.TemporaryDirectory() as parent:
+                self.directory = os.path.join(parent, "out")
+                checkpoint = make(backend)
+                layer, = self.serve(checkpoint)
+                self.all_same(checkpoint, layer, checkpoint.expected(("model", 0)))
+
+    def test_golden_bytes(self):
+        for make, family in ((gpt_oss, "gpt_oss"), (deepseek, "deepseek")):
+            with self.subTest(family=family), tempfile.TemporaryDirectory() as parent:
+                self.directory = os.path.join(parent, "out")
+                layer, = self.serve(make("marlin"))
+                for name, parameter in layer.named_parameters():
+                    want = golden_tensors(family)["sglang.marlin." + name.replace("_weight", "")]
+                    want = want.view(torch.float8_e8m0fnu) if "scale" in name else want
+                    self.same(parameter.data, want, name)
+
+    def test_raw_parameters_have_no_memory(self):
+        seen = []
+        self.serve(gpt_oss("marlin"), before_processing=lambda model: seen.extend(model.parameters()))
+        self.assertEqual(len(seen), 6)
+        self.assertTrue(all(p.is_meta for p in seen))
+
+    def test_what_the_engine_adds_is_there(self):
+        layer, = self.serve(gpt_oss("marlin"))
+        self.assertEqual(layer._mxfp4_backend, "marlin")
+        self.assertEqual((layer.workspace.device.type, layer.workspace.dtype), ("cpu", torch.int32))
+
+        self.directory += "2"
+        layer, = self.serve(gpt_oss("flashinfer-cutlass", {("model", 0): random_layer(3, 4, 320, 352, True)}))
+        for name, value in (("alpha", 1.702), ("beta", 1.0), ("limit", 7.0)):
+            self.assertTrue(torch.equal(getattr(layer, "swiglu_" + name), torch.full((4,), value)))
+
+        self.directory += "3"
+        layer, = self.serve(deepseek("marlin"))
+        self.assertFalse([name for name, _ in layer.named_parameters() if "inv" in name])
+        self.assertEqual(layer._dsv4_mxfp4_backend, "marlin")
+
+        self.directory += "4"
+        layer, = self.serve(deepseek("flashinfer-cutlass"))
+        self.assertEqual(layer._dsv4_mxfp4_backend, "flashinfer_cutlass_sm90")
+        self.assertTrue(torch.equal(layer.quant_method._swiglu_limit_tensor, torch.full((2,), 10.0)))
+
+        self.directory += "5"
+        sglang.kernel_options.clear()
+        layer, = self.serve(gpt_oss("triton"))
+        self.assertEqual(sglang.kernel_options, {"split_k": 1})
+        self.assertEqual([n for n, _ in layer.named_parameters()], ["w13_weight_bias", "w2_weight_bias"])
+
+    def test_triton_storage_may_be_larger_than_the_engines(self):
+        """SGLang pads groups of 32 to 2, packed storage to 4: kernels read by strides."""
+        checkpoint = gpt_oss("triton")
+        layer, = self.serve(checkpoint)
+        scale = layer.quant_method.w13_precision_config.weight_scale.storage.data
+        raw, pairs = golden_layer("gpt_oss")
+        engines = formats.hopper_scales(formats.pad(raw, pairs, 320, 384, 0x7F)["w13", "scales"], 2)
+        self.assertLess(engines.shape[1], scale.shape[1])
+        self.assertTrue(torch.equal(scale[:, :engines.shape[1]], engines))
+
+    def test_tensor_and_expert_parallel(self):
+        ranks = [random_layer(r, 2, 256, 128, True) for r in range(2)]
+        checkpoint = Checkpoint("sglang", "marlin", "gpt_oss", 256, 128, {("model", 0): ranks})
+        sglang.TP.size = 2
+        for sglang.TP.rank in range(2):
+            layer, = self.serve(checkpoint)
+            self.all_same(checkpoint, layer, checkpoint.expected(("model", 0), sglang.TP.rank))
+        sglang.TP.size, sglang.TP.rank = 1, 0
+        self.assertIn("mxfp4-pack convert", self.refuses("tensor-parallel size [2], asked for is 1", checkpoint))
+
+        self.directory += "2"
+        checkpoint = gpt_oss("marlin", {("model", 0): random_layer(5, 6, 320, 352, True)})
+        for sglang.TP.ep_rank in range(3):
+            layer, = self.serve(checkpoint, ep_size=3)
+            rows = slice(2 * sglang.TP.ep_rank, 2 * sglang.TP.ep_rank + 2)
+            self.all_same(checkpoint, layer, {k: t[rows] for k, t in checkpoint.expected(("model", 0)).items()})
+
+    def test_draft_layer(self):
+        layers = {("model", 0): random_layer(1, 2, 256, 128, False), ("mtp", 0): random_layer(3, 2, 256, 128, False)}
+        checkpoint = deepseek("marlin", layers)
+        draft, = self.serve(checkpoint, [("model.decoder.mlp.experts", 0)])
+        self.all_same(checkpoint, draft, checkpoint.expected(("mtp", 0)))
+        self.directory += "2"
+        self.refuses("no packed experts of mtp layer 0", deepseek("marlin"), [("model.decoder.mlp.experts", 0)])
+
+    def test_unpacked_models_are_left_alone(self):
+        directory = os.path.join(os.path.dirname(self.directory), "raw")
+        os.mkdir(directory)
+        with open(os.path.join(directory, "config.json"), "w") as file:
+            json.dump({"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}, file)
+        layer, = sglang.serve(directory, gpt_oss("marlin"), [LAYER], moe_runner_backend="marlin", enable_eplb=True)
+        self.assertEqual(layer.w13_weight.dtype, torch.int32)
+        self.assertFalse(hasattr(layer, "mxfp4_pack"))
+        self.assertEqual(sglang.ServerArgs(directory).moe_runner_backend, "triton_kernel")
+
+    def test_changed_canary_is_refused(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        path = os.path.join(self.directory, "packed/canary-0.safetensors")
+        for name in ("in.w2", "out.w13_weight_scale", "out.w2_weight_bias"):
+            with self.subTest(changed=name):
+                tensors = load_file(path)
+                tensors[name].view(torch.uint8).view(-1)[0] ^= 1
+                save_file(tensors, path)
+                message = self.refuses("bytes differ", checkpoint)
+                self.assertIn("installed: sglang", message)
+                self.assertIn("packed for: sglang 1 to 2", message)
+                self.assertIn(f"mxfp4-pack convert CHECKPOINT {self.directory} --engine sglang --backend marlin", message)
+                tensors[name].view(torch.uint8).view(-1)[0] ^= 1
+                save_file(tensors, path)
+
+    def test_another_converter_is_refused(self):
+        self.addCleanup(setattr, sglang.converter_bug, "value", False)
+        sglang.converter_bug.value = True
+        for make, backend in ((gpt_oss, "marlin"), (gpt_oss, "flashinfer-cutlass"), (gpt_oss, "triton"),
+                              (deepseek, "marlin"), (deepseek, "flashinfer-cutlass")):
+            with self.subTest(family=make.__name__, backend=backend), tempfile.TemporaryDirectory() as parent:
+                self.directory = os.path.join(parent, "out")
+                self.refuses("w2 codes: bytes differ", make(backend))
+
+    def test_failing_converter_is_refused(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        path = os.path.join(self.directory, "packed/canary-0.safetensors")
+        tensors = load_file(path)
+        del tensors["in.w2_scale"]
+        save_file(tensors, path)
+        self.refuses("its converter fails on the canary", checkpoint)
+
+    def test_arguments_that_are_refused(self):
+        for given, name in (({"enable_eplb": True}, "--enable-eplb"), ({"cpu_offload_gb": 1}, "--cpu-offload-gb"),
+                            ({"ep_num_redundant_experts": 2}, "--ep-num-redundant-experts"),
+                            ({"init_expert_location": "x.pt"}, "--init-expert-location"),
+                            ({"offload_group_size": 2}, "--offload-group-size"), ({"enable_lora": True}, "--enable-lora"),
+                            ({"lora_paths": ["x"]}, "--enable-lora"), ({"enable_memory_saver": True}, "--enable-memory-saver"),
+                            ({"load_format": "sharded_state"}, "--load-format sharded_state"),
+                            ({"moe_runner_backend": "triton_kernel"}, "--moe-runner-backend triton_kernel is asked for"),
+                            ({"speculative_moe_runner_backend": "triton"}, "--speculative-moe-runner-backend triton")):
+            with self.subTest(argument=name):
+                self.refuses(name, **given)
+
+    def test_another_kernel_is_refused(self):
+        class Other(sglang.Mxfp4MoEMethod):
+            def __init__(self):
+                super().__init__()
+                self.use_marlin, self.use_triton_kernels = False, True
+
+        self.refuses("SGLang chose Other with another kernel than marlin", method=Other)
+
+    def test_a_layer_that_no_hook_met_is_refused(self):
+        class Unknown(sglang.Mxfp4MarlinMoEMethod):
+            def create_weights(self, layer, **given):
+                pass
+
+            def process_weights_after_loading(self, layer):
+                pass
+
+        self.refuses("did not load the packed experts of model.layers.0.mlp.experts", method=Unknown)
+
+    def test_missing_hooks_are_refused(self):
+        module = sglang.module("marlin_utils_fp4")
+        hooked = module.prepare_moe_mxfp4_layer_for_marlin
+        self.addCleanup(setattr, module, "prepare_moe_mxfp4_layer_for_marlin", hooked)
+        module.prepare_moe_mxfp4_layer_for_marlin = hooked.__wrapped__
+        self.refuses("the installed SGLang lacks sglang.srt.layers.quantization.marlin_utils_fp4.prepare_moe_mxfp4")
+        del module.prepare_moe_mxfp4_layer_for_marlin
+        self.refuses("the installed SGLang lacks sglang.srt.layers.quantization.marlin_utils_fp4.prepare_moe_mxfp4")
+
+    def test_other_sizes_and_layers_are_refused(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        self.addCleanup(setattr, checkpoint, "hidden", 320)
+        checkpoint.hidden = 1024
+        self.refuses("it pads (hidden, intermediate) to (1024, 384), packed is (512, 384)", checkpoint)
+        checkpoint.hidden = 320
+        self.refuses("has 3 experts", checkpoint, experts=3)
+        self.refuses("no packed experts of model layer 7", checkpoint, [("model.layers.7.mlp.experts", 7)])
+
+    def test_other_manifests_are_refused(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        path = os.path.join(self.directory, "mxfp4-pack.json")
+        with open(path) as file:
+            good = file.read()
+        for change, message in (
+                (lambda m: m.update(format_version=2), "format_version is 2, this loader reads 1"),
+                (lambda m: m["sets"][0].update(engine="vllm"), "was packed for vllm, not for sglang"),
+                (lambda m: m["sets"][0].update(backend="deepgemm"), "no loader for experts packed for backend deepgemm")):
+            manifest = json.loads(good)
+            change(manifest)
+            with open(path, "w") as file:
+                json.dump(manifest, file)
+            with self.subTest(message=message):
+                self.refuses(message, checkpoint)
+
+    def test_a_second_packed_model_is_refused(self):
+        checkpoint = gpt_oss("marlin")
+        self.serve(checkpoint)
+        other = checkpoint.write(self.directory + "2")
+        with self.assertRaisesRegex(Refused, "two packed models in one process"):
+            sglang.serve(other, checkpoint, [LAYER])
+
+
+if __name__ == "__main__":
+    unittest.main()

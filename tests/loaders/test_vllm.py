@@ -1,0 +1,305 @@
+"""The vLLM loader against stand-ins of the engine's classes."""
+
+import json
+import os
+import tempfile
+import unittest
+from functools import lru_cache
+
+import torch
+from safetensors.torch import load_file, save_file
+
+import vllm_stand_in as vllm
+from golden import golden_layer, golden_tensors
+from mxfp4_pack_reader import Refused
+from packed_dir import Checkpoint, random_layer
+
+vllm.install()
+import mxfp4_pack_vllm  # noqa: E402
+from mxfp4_pack_vllm import quantization  # noqa: E402
+
+mxfp4_pack_vllm.register()
+
+GPT = "model.layers.{}.mlp.experts"
+DEEPSEEK = "model.layers.{}.ffn.experts"
+
+
+@lru_cache(maxsize=None)
+def golden_checkpoint(family, backend):
+    raw, pairs = golden_layer(family)
+    hidden, intermediate = raw["w13", "codes"].shape[2] * 2, raw["w2", "codes"].shape[2] * 2
+    return Checkpoint("vllm", backend, "gpt_oss" if pairs else "deepseek_v4", hidden, intermediate, {("model", 0): raw})
+
+
+def gpt_oss(backend, layers=None):
+    if layers:
+        return Checkpoint("vllm", backend, "gpt_oss", 320, 352, layers)
+    return golden_checkpoint("gpt_oss", backend)
+
+
+def deepseek(backend, layers=None):
+    if layers:
+        return Checkpoint("vllm", backend, "deepseek_v4", 256, 128, layers)
+    return golden_checkpoint("deepseek", backend)
+
+
+def held(layer, key):
+    """The tensor that a layer holds for (role, part) after its processing, as its kernel sees it."""
+    role, part = key
+    thing = getattr(layer, quantization.KEYWORD[key], None)
+    if layer.quant_method.packed.backend == "triton" and part != "bias":
+        if part == "scales":
+            thing = getattr(layer.quant_method, role + "_precision_config").weight_scale
+        return thing.storage.data
+    return thing.data
+
+
+class Vllm(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.directory = os.path.join(temporary.name, "out")
+        quantization.canaries_passed.clear()
+
+    def same(self, got, want, what):
+        self.assertEqual(got.dtype, want.dtype, what)
+        self.assertEqual(tuple(got.shape), tuple(want.shape), what)
+        self.assertEqual(got.stride(), want.stride(), what)
+        self.assertEqual(got.device.type, "cpu", what)
+        self.assertTrue(torch.equal(got.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8)), what)
+
+    def all_same(self, layer, expected):
+        for key, want in expected.items():
+            self.same(held(layer, key), want, key)
+        self.assertEqual(layer.quant_method.moe_kernel[0], "kernel")
+
+    def refuses(self, message, checkpoint=None, prefixes=None, **settings):
+        checkpoint = checkpoint or gpt_oss("marlin")
+        if not os.path.isdir(self.directory):
+            checkpoint.write(self.directory)
+        with self.assertRaises(Refused) as caught:
+            vllm.serve(self.directory, checkpoint, prefixes or [GPT.format(0)], **settings)
+        self.assertIn(message, str(caught.exception))
+        return str(caught.exception)
+
+    def test_every_backend_and_family(self):
+        for make, prefix in ((gpt_oss, GPT), (deepseek, DEEPSEEK)):
+            for backend in ("marlin", "flashinfer-cutlass", "triton"):
+                with self.subTest(family=make.__name__, backend=backend), tempfile.TemporaryDirectory() as parent:
+                    checkpoint = make(backend)
+                    directory = checkpoint.write(os.path.join(parent, "out"))
+                    layers = vllm.serve(directory, checkpoint, [prefix.format(0)])
+                    layer = layers[prefix.format(0)]
+                    self.all_same(layer, checkpoint.expected(("model", 0)))
+                    self.assertEqual(layer.quant_method.mxfp4_backend.name in ("TRITON", "TRITON_UNFUSED"),
+                                     backend == "triton")
+
+    def test_golden_bytes(self):
+        for make, family, prefix in ((gpt_oss, "gpt_oss", GPT), (deepseek, "deepseek", DEEPSEEK)):
+            with self.subTest(family=family), tempfile.TemporaryDirectory() as parent:
+                checkpoint = make("marlin")
+                directory = checkpoint.write(os.path.join(parent, "out"))
+                layer = vllm.serve(directory, checkpoint, [prefix.format(0)])[prefix.format(0)]
+                golden = golden_tensors(family)
+                names = ["w13_weight", "w2_weight", "w13_weight_scale", "w2_weight_scale"]
+                for name in names + (["w13_bias", "w2_bias"] if family == "gpt_oss" else []):
+                    want = golden["vllm.marlin." + name.replace("_weight", "")]
+                    if "scale" in name:
+                        want = want.view(torch.float8_e8m0fnu)
+                    self.same(getattr(layer, name).data, want, name)
+
+    def test_raw_parameters_have_no_memory(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        seen = []
+
+        def look(layers):
+            seen.extend(p for layer in layers.values() for p in layer.parameters())
+
+        vllm.serve(self.directory, checkpoint, [GPT.format(0)], before_processing=look)
+        self.assertEqual(len(seen), 6)
+        self.assertTrue(all(p.is_meta for p in seen))
+
+    def test_conversion_function_is_put_back(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        name = "convert_gpt_oss_weight_to_mxfp4_moe_kernel_format"
+        vllm.serve(self.directory, checkpoint, [GPT.format(0)])
+        self.assertIs(getattr(quantization.engine, name), getattr(vllm, name))
+        self.refuses("swiglu_limit", checkpoint, swiglu_limit=3.0)
+        self.assertIs(getattr(quantization.engine, name), getattr(vllm, name))
+
+    def test_triton_keeps_the_side_effects_of_the_conversion(self):
+        checkpoint = gpt_oss("triton")
+        checkpoint.write(self.directory)
+        vllm.kernel_options.clear()
+        layer = vllm.serve(self.directory, checkpoint, [GPT.format(0)])[GPT.format(0)]
+        self.assertEqual(vllm.kernel_options, {"split_k": 1})
+        self.assertEqual([n for n, _ in layer.named_parameters()], ["w13_bias", "w2_bias"])
+
+    def test_tensor_parallel_ranks_read_their_own_set(self):
+        ranks = [random_layer(r, 2, 256, 128, True) for r in range(2)]
+        checkpoint = Checkpoint("vllm", "marlin", "gpt_oss", 256, 128, {("model", 0): ranks})
+        checkpoint.write(self.directory)
+        for rank in range(2):
+            layer = vllm.serve(self.directory, checkpoint, [GPT.format(0)], tp=(2, rank))[GPT.format(0)]
+            self.all_same(layer, checkpoint.expected(("model", 0), rank))
+        message = self.refuses("tensor-parallel size [2], asked for is 1", checkpoint)
+        self.assertIn("mxfp4-pack convert", message)
+
+    def test_expert_parallel_ranks_read_rows(self):
+        for backend in ("marlin", "triton"):
+            checkpoint = gpt_oss(backend, {("model", 0): random_layer(5, 6, 320, 352, True)})
+            with tempfile.TemporaryDirectory() as parent:
+                directory = checkpoint.write(os.path.join(parent, "out"))
+                expected = checkpoint.expected(("model", 0))
+                for owned in ([0, 1, 2], [3, 4, 5], [1, 3, 5]):
+                    with self.subTest(backend=backend, experts=owned):
+                        expert_map = torch.full((6,), -1)
+                        expert_map[owned] = torch.arange(3)
+                        layer = vllm.serve(directory, checkpoint, [GPT.format(0)], expert_map=expert_map)[GPT.format(0)]
+                        for key, want in expected.items():
+                            got = held(layer, key)
+                            self.assertEqual(got.stride()[1:], want.stride()[1:], key)
+                            self.assertTrue(torch.equal(got.contiguous().view(torch.uint8),
+                                                        want[owned].contiguous().view(torch.uint8)), key)
+
+    def test_draft_layers_are_numbered_on(self):
+        layers = {("model", 0): random_layer(1, 2, 256, 128, False), ("model", 1): random_layer(2, 2, 256, 128, False),
+                  ("mtp", 0): random_layer(3, 2, 256, 128, False)}
+        checkpoint = deepseek("marlin", layers)
+        checkpoint.write(self.directory)
+        made = vllm.serve(self.directory, checkpoint, [DEEPSEEK.format(n) for n in range(3)], swiglu_limit=10.0)
+        for number, key in enumerate(layers):
+            self.all_same(made[DEEPSEEK.format(number)], checkpoint.expected(key))
+        self.refuses("no packed experts of mtp layer 1", checkpoint, [DEEPSEEK.format(3)])
+
+    def test_dummy_reads_nothing(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        for file in os.listdir(os.path.join(self.directory, "packed")):
+            os.remove(os.path.join(self.directory, "packed", file))
+        layer = vllm.serve(self.directory, checkpoint, [GPT.format(0)], load_format="dummy")[GPT.format(0)]
+        for key, want in checkpoint.expected(("model", 0)).items():
+            self.assertEqual((held(layer, key).dtype, held(layer, key).shape), (want.dtype, want.shape))
+
+    def test_without_the_plugin_the_method_is_unknown(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        kept = dict(vllm.methods)
+        vllm.methods.clear()
+        self.addCleanup(vllm.methods.update, kept)
+        with self.assertRaisesRegex(ValueError, "Unknown quantization method: mxfp4_pack"):
+            vllm.serve(self.directory, checkpoint, [GPT.format(0)])
+
+    def test_changed_canary_is_refused(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        path = os.path.join(self.directory, "packed/canary-0.safetensors")
+        for name in ("in.w2", "out.w13_weight_scale", "out.w2_bias"):
+            with self.subTest(changed=name):
+                tensors = load_file(path)
+                tensors[name].view(torch.uint8).view(-1)[0] ^= 1
+                save_file(tensors, path)
+                message = self.refuses("bytes differ", checkpoint)
+                self.assertIn("installed: vllm", message)
+                self.assertIn("packed for: vllm 1 to 2", message)
+                self.assertIn(f"mxfp4-pack convert CHECKPOINT {self.directory} --engine vllm --backend marlin", message)
+                tensors[name].view(torch.uint8).view(-1)[0] ^= 1
+                save_file(tensors, path)
+
+    def test_another_converter_is_refused(self):
+        for backend in ("marlin", "triton"):
+            with tempfile.TemporaryDirectory() as parent:
+                checkpoint = gpt_oss(backend)
+                self.directory = checkpoint.write(os.path.join(parent, "out"))
+                vllm.converter_bug.value = True
+                self.addCleanup(setattr, vllm.converter_bug, "value", False)
+                self.refuses("it makes other bytes of the canary (w2 codes: bytes differ)", checkpoint)
+                vllm.converter_bug.value = False
+
+    def test_failing_converter_is_refused(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        path = os.path.join(self.directory, "packed/canary-0.safetensors")
+        tensors = load_file(path)
+        del tensors["in.w2_scale"]
+        save_file(tensors, path)
+        self.refuses("its converter fails on the canary", checkpoint)
+
+    def test_files_that_disagree_with_the_manifest_are_refused(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        path = os.path.join(self.directory, "packed/packed-00001.safetensors")
+        tensors = load_file(path)
+        name = "model.layers.0.mlp.experts.w13_weight_scale"
+        save_file(tensors | {name: tensors[name].view(torch.uint8)}, path)
+        self.refuses("dtype is torch.uint8, manifest: float8_e8m0fnu", checkpoint)
+        save_file(tensors | {name: tensors[name][:, 1:].contiguous()}, path)
+        self.refuses("shape is", checkpoint)
+
+    def test_another_backend_is_refused(self):
+        self.refuses("--moe-backend triton is asked for, but the experts are packed for marlin", moe_backend="triton")
+
+    def test_a_kernel_that_the_engine_chose_otherwise_is_refused(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        self.addCleanup(vllm.ASKED.update, marlin=vllm.Backend.MARLIN)
+        vllm.ASKED["marlin"] = vllm.Backend.TRITON
+        self.refuses("vLLM chose TRITON, the experts are packed for MARLIN", checkpoint)
+
+    def test_settings_that_are_refused(self):
+        for setting, name in (({"cpu_offload_gb": 4}, "--cpu-offload-gb"), ({"enable_eplb": True}, "--enable-eplb"),
+                              ({"offload_group_size": 2}, "--offload-group-size"),
+                              ({"enable_sleep_mode": True}, "--enable-sleep-mode"),
+                              ({"lora_config": object()}, "--enable-lora")):
+            with self.subTest(setting=name):
+                self.assertIn("unpack", self.refuses(name, **setting))
+
+    def test_other_sizes_and_layers_are_refused(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        self.addCleanup(setattr, checkpoint, "hidden", 320)
+        checkpoint.hidden = 1024
+        self.refuses("it pads (hidden, intermediate) to (1024, 384), packed is (512, 384)", checkpoint)
+        checkpoint.hidden = 320
+        self.refuses("asks for 3 experts", checkpoint, experts=3)
+        self.refuses("lacks biases", checkpoint, has_bias=False)
+        self.refuses("no packed experts", checkpoint, [GPT.format(7)])
+
+    def test_other_manifests_are_refused(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        path = os.path.join(self.directory, "mxfp4-pack.json")
+        with open(path) as file:
+            good = file.read()
+        for change, message in (
+                (lambda m: m.update(format_version=2), "format_version is 2, this loader reads 1"),
+                (lambda m: m["sets"][0].update(engine="sglang"), "was packed for sglang, not for vllm"),
+                (lambda m: m["source"].update(model_type="deepseek_v4"), "holds experts of deepseek_v4"),
+                (lambda m: m["sets"][0].update(backend="deepgemm"), "no loader for experts packed for backend deepgemm")):
+            manifest = json.loads(good)
+            change(manifest)
+            with open(path, "w") as file:
+                json.dump(manifest, file)
+            with self.subTest(message=message):
+                self.refuses(message, checkpoint)
+        os.remove(path)
+        self.refuses("mxfp4-pack.json is missing", checkpoint)
+
+    def test_newer_format_is_refused_before_the_manifest(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory, format_version=2)
+        self.refuses("format_version is 2", checkpoint)
+
+    def test_other_vllm_without_the_function_is_refused(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        name = "convert_gpt_oss_weight_to_mxfp4_moe_kernel_format"
+        self.addCleanup(setattr, quantization.engine, name, getattr(vllm, name))
+        delattr(quantization.engine, name)
+        self.refuses(f"the installed vLLM has no {name}", checkpoint)
+
+
+if __name__ == "__main__":
+    unittest.main()
