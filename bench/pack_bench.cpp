@@ -1,8 +1,8 @@
 // mxfp4_pack_bench [REPEATS]: how fast one core packs and unpacks each layout, in input bytes per second.
 //
-// Each row works on as many experts' matrices as exceed the last-level cache, through the CPU device, rows in place.
-// memcpy of the same bytes is measured next to every row and shown as the share that packing reaches; a figure is
-// the median of its repeats, which are interleaved so that a busy machine slows all rows alike.
+// Each row works through the CPU device on as many experts' matrices as exceed the last-level cache. memcpy of the
+// same bytes is measured beside every row, to show which share of it packing reaches. A figure is the median of its
+// repeats, which are interleaved so that a busy machine slows all rows alike.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -72,21 +72,23 @@ struct Places {
 
 template <class L>
 uint32_t pack_word(const uint8_t* tile, const int32_t (&from)[4]) {
-  constexpr auto& t = permute_tables<L>.pack;
   uint32_t word = 0;
   for (int i = 0; i < 4; ++i)
     if constexpr (moves_bytes<L>())
       word |= uint32_t(tile[from[i]]) << 8 * i;
     else
-      word |= t[i][tile[from[i]]];
+      word |= permute_tables<L>.pack[i][tile[from[i]]];
   return word;
 }
 
 template <class L>
 uint32_t unpack_word(uint32_t p) {
-  constexpr auto& t = permute_tables<L>.unpack;
-  if constexpr (moves_bytes<L>()) return p;
-  return t[0][p & 255] | t[1][p >> 8 & 255] | t[2][p >> 16 & 255] | t[3][p >> 24];
+  if constexpr (moves_bytes<L>()) {
+    return p;
+  } else {
+    constexpr auto& t = permute_tables<L>.unpack;
+    return t[0][p & 255] | t[1][p >> 8 & 255] | t[2][p >> 16 & 255] | t[3][p >> 24];
+  }
 }
 
 /// Pack strip tn. `strip`: tile_n rows of s.b bytes. s: the storage shape.

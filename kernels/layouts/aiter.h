@@ -1,5 +1,6 @@
 // AITER's MoE on gfx950 (e404860 of 2026-08-22; vLLM and SGLang), and triton's CDNA4 scales, which are the same bytes.
-// The "gate_up" forms of a16w4 are these layouts over w13 in blocks of 16 gate and 16 up rows. Facts: shuffle_weight,
+// The "gate_up" forms of a16w4 are these layouts over w13 in blocks of 16 gate and 16 up rows. The engines pad hidden
+// and intermediate to 256, so a layout has nothing to pad. Facts: shuffle_weight,
 // shuffle_weight_a16w4, shuffle_scale_a16w4 and e8m0_shuffle, byte-checked against AITER's host code.
 #pragma once
 
@@ -19,7 +20,7 @@ struct Aiter16x16Codes : Unpadded {
 };
 static_assert(is_bijection<Aiter16x16Codes>());
 
-/// U8 [N, K/32] holding [N/32][K/256][4: g][16: n][2: g / 4][2: n / 16] for row n and scale g of a tile.
+/// U8 [N, K/32] holding [N/32][K/256][4: g % 4][16: n % 16][2: g / 4][2: n / 16] for row n and scale g of a tile.
 struct Cdna4Scales : Unpadded {
   static constexpr const char* name = "cdna4.scales";
   static constexpr int tile_n = 32, tile_b = 8;
