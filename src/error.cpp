@@ -6,11 +6,16 @@ namespace mxfp4 {
 
 const char* name_of(Kind kind) {
   switch (kind) {
-    case Kind::usage: return "usage";
-    case Kind::input: return "input";
-    case Kind::io: return "io";
-    case Kind::device: return "device";
-    case Kind::interrupted: return "interrupted";
+    case Kind::usage:
+      return "usage";
+    case Kind::input:
+      return "input";
+    case Kind::io:
+      return "io";
+    case Kind::device:
+      return "device";
+    case Kind::interrupted:
+      return "interrupted";
   }
   return "?";
 }

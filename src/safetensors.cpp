@@ -150,7 +150,8 @@ const char* foreign_format(std::string_view head) {
   auto starts = [&](std::string_view magic) { return head.substr(0, magic.size()) == magic; };
   if (starts("version https://git-lfs")) return "this is a Git LFS pointer, not the weights; run 'git lfs pull'";
   if (starts("GGUF")) return "this is a GGUF file; use the original safetensors checkpoint";
-  if (starts("GPT-OSS v1.0")) return "this is a GPT-OSS metal file; use the safetensors checkpoint in the repository's root";
+  if (starts("GPT-OSS v1.0"))
+    return "this is a GPT-OSS metal file; use the safetensors checkpoint in the repository's root";
   if (starts("PK\x03\x04") || starts("\x80\x02") || starts("\x80\x04"))
     return "this is a PyTorch pickle; use the safetensors checkpoint";
   return nullptr;
@@ -196,8 +197,7 @@ Header parse_header(std::string_view json, int64_t file_bytes, std::string_view 
     return a.offset != b.offset ? a.offset < b.offset : a.bytes != b.bytes ? a.bytes < b.bytes : a.name < b.name;
   });
   check_duplicates(header.tensors, file, problems);
-  if (problems.errors().size() == before)
-    check_cover(header.tensors, file_bytes - header.data_offset, file, problems);
+  if (problems.errors().size() == before) check_cover(header.tensors, file_bytes - header.data_offset, file, problems);
   for (Tensor& t : header.tensors) t.offset += header.data_offset;
   header.metadata = std::move(sax.metadata);
   return header;
@@ -224,7 +224,8 @@ Header read_header(const std::string& path, std::string_view file, Problems& pro
     return {};
   }
   if (int64_t(length) > bytes - 8) {
-    problems.error(printable(file), "header of {} bytes expected, {} present; interrupted download?", length, bytes - 8);
+    problems.error(printable(file), "header of {} bytes expected, {} present; interrupted download?", length,
+                   bytes - 8);
     return {};
   }
   std::string json(length, '\0');

@@ -1,0 +1,73 @@
+// A checkpoint: a directory of safetensors shards as one map name -> tensor. Only headers are read.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/file.h"
+#include "src/json.h"
+#include "src/safetensors.h"
+
+namespace mxfp4 {
+
+/// What identifies a file's state; compared at the end of a run to notice a source that changed.
+struct FileState {
+  int64_t bytes = 0, mtime_ns = 0;
+  uint64_t device = 0, inode = 0;
+  friend bool operator==(const FileState&, const FileState&) = default;
+};
+FileState state_of(const struct stat& s);
+
+/// Whether a name read from a file may be used as a path: relative, below the directory, no tricks.
+bool is_safe_name(std::string_view name);
+
+/// One shard.
+struct Shard {
+  std::string name;  // as the index spells it, relative to the directory
+  std::string path;  // to open
+  FileState state;
+};
+
+struct Checkpoint {
+  std::string dir;
+  std::vector<Shard> shards;
+  std::vector<Tensor> tensors;          // by name; Tensor::file indexes shards
+  Json config;                          // {} where there is none
+  std::string config_text, index_text;  // verbatim; empty where there is none
+  std::vector<std::string> companions;  // other files to carry along, relative paths, sorted
+  std::vector<std::string> left_out;    // files that are not carried along
+
+  const Tensor* find(std::string_view name) const;
+  const std::string& shard_of(const Tensor& t) const { return shards[size_t(t.file)].name; }
+  /// "SHARD: TENSOR" for messages.
+  std::string where(const Tensor& t) const { return mxfp4::where(shard_of(t), t.name); }
+};
+
+/// Reads config, index and every shard's header, and checks them against each other and the files' sizes.
+/// What is wrong goes to `problems`; only what makes the rest unreadable throws.
+Checkpoint open_checkpoint(const std::string& dir, Problems& problems);
+
+/// The first string (number) at any of the places a config keeps its keys: the top level, then text_config.
+std::string config_string(const Json& config, const char* key, std::string otherwise = {});
+double config_number(const Json& config, const char* key, double otherwise);
+
+/// quantization_config, wherever it stands: top level or text_config. Null where there is none.
+const Json* quantization_config(const Json& config);
+
+/// A shard's data, opened on first use and read from any thread.
+class ShardReader {
+ public:
+  explicit ShardReader(const Checkpoint& checkpoint);
+  /// Bytes [offset, offset + bytes) of a tensor.
+  void read(const Tensor& t, int64_t offset, int64_t bytes, void* to) const;
+  /// Throws Error{io} where a shard is not the file that was opened, or its size or mtime differ.
+  void check_unchanged() const;
+
+ private:
+  const Checkpoint& checkpoint_;
+  std::vector<Fd> fds_;
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,247 @@
+#include "src/convert.h"
+
+#include <filesystem>
+#include <mutex>
+
+#include "src/canary.h"
+#include "src/log.h"
+#include "src/manifest.h"
+#include "src/output.h"
+#include "src/print_plan.h"
+#include "src/transfer.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Carries out the jobs of a plan: reads, packs, hashes, writes. What the data refuse is collected, and from then on
+/// scales are only checked, so that one run names every bad tensor.
+class Conversion {
+ public:
+  Conversion(const Plan& plan, const ConvertOptions& options, const OutputDir& out)
+      : plan_(plan), options_(options), reader_(*plan.checkpoint), sums_(plan) {
+    for (const OutFile& f : plan.files) {
+      files_.push_back(out.create(f.name, f.bytes));
+      files_.back().write(f.header.data(), int64_t(f.header.size()), 0);
+    }
+  }
+
+  void run() {
+    Progress progress("packing", plan_.file_bytes);
+    run_jobs(int64_t(plan_.jobs.size()), options_.threads, [&](Worker& worker, int64_t i) {
+      const Job& job = plan_.jobs[size_t(i)];
+      progress.add(job.target < 0 ? copy(worker, job) : pack(worker, job));
+    });
+    problems_.throw_if_any();
+    reader_.check_unchanged();
+    for (Fd& f : files_) {
+      f.sync();
+      f.close();
+    }
+  }
+
+  const Checksums& checksums() const { return sums_; }
+  int64_t zero_scales() const { return zero_scales_; }
+
+ private:
+  int64_t copy(Worker& worker, const Job& job) {
+    if (failed_) return 0;
+    int64_t done = 0;
+    for (int64_t i = job.begin; i < job.end; ++i) {
+      const CopyPiece& p = plan_.copy_pieces[size_t(i)];
+      const CopiedTensor& t = plan_.copied[size_t(p.copied)];
+      uint8_t* data = worker.source.reserve(p.bytes);
+      reader_.read(*t.source, p.begin, p.bytes, data);
+      sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)] = hash_bytes(data, p.bytes);
+      files_[size_t(t.file)].write(data, p.bytes, t.offset + p.begin);
+      done += p.bytes;
+    }
+    return done;
+  }
+
+  int64_t pack(Worker& worker, const Job& job) {
+    const PackedTensor& t = plan_.packed[size_t(job.target)];
+    if (failed_ && t.part != Part::scales) return 0;
+    const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
+    uint8_t* source = worker.source.reserve(pieces.source_bytes);
+    read_pieces(reader_, pieces, source);
+    hash_sources(job, t, pieces, source);
+    const uint8_t* canonical = to_canonical(worker, job, t, pieces, source);
+    if (failed_) return 0;
+    const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
+    uint8_t* packed = worker.packed.reserve(bytes);
+    pack_experts(plan_, t, job.begin, job.end, pieces, *worker.device, canonical, packed);
+    for (int64_t e = job.begin; e < job.end; ++e)
+      sums_.packed[size_t(job.target)].slices[size_t(e)] =
+          hash_bytes(packed + (e - job.begin) * t.slice_bytes, t.slice_bytes);
+    files_[size_t(t.file)].write(packed, bytes, t.offset + job.begin * t.slice_bytes);
+    return bytes;
+  }
+
+  void hash_sources(const Job& job, const PackedTensor& t, const Pieces& pieces, const uint8_t* source) {
+    for (const PieceAt& p : pieces.list) {
+      const SourceIndex at = source_index(plan_, t, p.expert, p.piece);
+      sums_.packed[size_t(job.target)].sources[at.tensor][at.piece] =
+          hash_bytes(source + p.source_at, p.slice.piece_bytes);
+    }
+  }
+
+  /// The pieces in canonical form: `source` itself where the bytes are the same.
+  const uint8_t* to_canonical(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
+                              uint8_t* source) {
+    if (t.part == Part::codes) return source;
+    const bool same = pieces.source_bytes == pieces.canonical_bytes;
+    uint8_t* canonical = same ? source : worker.canonical.reserve(pieces.canonical_bytes);
+    for (const PieceAt& p : pieces.list) {
+      const int64_t count = p.slice.piece_bytes / p.width.source;
+      const uint8_t* from = source + p.source_at;
+      uint8_t* to = canonical + p.canonical_at;
+      if (t.part == Part::bias) {
+        if (!same) bias_to_canonical(p.width, from, count, to);
+      } else {
+        check_scales(job, t, p, scales_to_canonical(p.slice.tensor->dtype, from, count, options_.allow_nan_scales, to));
+      }
+    }
+    return canonical;
+  }
+
+  void check_scales(const Job& job, const PackedTensor& t, const PieceAt& p, const ScaleReport& r) {
+    zero_scales_ += r.zero;
+    if (r.bad) complain(p, r.first_bad, fmt::format("{} ({} such scales here)", r.first, r.bad));
+    if (!r.zero_floats) return;
+    if (r.least_floats)
+      complain(p, r.first_zero_float, "holds both 0.0 and 2^-127, which would become the same byte");
+    else if (const int64_t at = first_nonzero_group(t, p); at >= 0)
+      complain(p, at, "scale 0.0 over codes that are not zero");
+    sums_.packed[size_t(job.target)].float_zeros[source_index(plan_, t, p.expert, p.piece).tensor] = 1;
+  }
+
+  /// The first scale 0.0 of the piece whose 32 codes are not all zero; -1 where there is none.
+  int64_t first_nonzero_group(const PackedTensor& t, const PieceAt& p) {
+    const Expert& e = plan_.model->layers[size_t(t.layer)].experts[size_t(p.expert)];
+    const Slice& codes = t.role == Role::w2 ? e.down.codes : p.piece == 1 ? e.up.codes : e.gate.codes;
+    std::vector<float> scales(size_t(p.slice.piece_bytes / 4));
+    reader_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, scales.data());
+    for (size_t i = 0; i < scales.size(); ++i) {
+      if (scales[i] != 0) continue;
+      uint8_t bytes[group / 2];
+      reader_.read(*codes.tensor, codes.piece + int64_t(i) * group / 2, group / 2, bytes);
+      for (uint8_t b : bytes)
+        if (b & 0x77) return int64_t(i);
+    }
+    return -1;
+  }
+
+  /// Names file, tensor, expert, row and group of scale `index` of a piece.
+  void complain(const PieceAt& p, int64_t index, const std::string& what) {
+    const int64_t columns = p.slice.tensor->shape.back();
+    const std::lock_guard lock(mutex_);
+    problems_.error(plan_.checkpoint->where(*p.slice.tensor), "expert {}, row {}, group {}: {}", p.expert,
+                    index / columns, index % columns, what);
+    failed_ = true;
+  }
+
+  const Plan& plan_;
+  const ConvertOptions& options_;
+  ShardReader reader_;
+  Checksums sums_;
+  std::vector<Fd> files_;
+  std::atomic<int64_t> zero_scales_ = 0;
+  std::atomic<bool> failed_ = false;
+  std::mutex mutex_;
+  Problems problems_;
+};
+
+/// The config with quant_method replaced, and what the loaders need beside it.
+std::string packed_config(const Plan& plan) {
+  Json config = plan.checkpoint->config;
+  Json* holder = &config;
+  if (!config.contains("quantization_config")) holder = &config["text_config"];
+  Json& q = (*holder)["quantization_config"];
+  const Json original = q;
+  q["quant_method"] = "mxfp4_pack";
+  q["mxfp4_pack"] = {{"format_version", format_version},
+                     {"engine", plan.backend->engine},
+                     {"backend", plan.backend->name},
+                     {"layout_version", plan.backend->layout_version},
+                     {"manifest", manifest_name}};
+  q["source_quantization_config"] = original;
+  return config.dump(2) + "\n";
+}
+
+/// Names the copied tensors only: an engine's default loader must never stream packed ones.
+std::string rest_index(const Plan& plan) {
+  int64_t total = 0;
+  std::map<std::string_view, const std::string*> map;
+  for (const CopiedTensor& t : plan.copied) {
+    total += t.source->bytes;
+    map[t.source->name] = &plan.files[size_t(t.file)].name;
+  }
+  std::string out =
+      fmt::format("{{\n  \"metadata\": {{\"total_size\": {}, \"mxfp4_pack\": \"{}\"}},\n  \"weight_map\": {{", total,
+                  manifest_name);
+  const char* separator = "\n";
+  for (const auto& [name, file] : map) {
+    out += fmt::format("{}    {}: {}", separator, Json(name).dump(), Json(*file).dump());
+    separator = ",\n";
+  }
+  return out + "\n  }\n}\n";
+}
+
+ListedFile put_text(const OutputDir& out, const std::string& name, const std::string& text) {
+  write_text(out.path(name), text);
+  const auto bytes = int64_t(text.size());
+  return {name, bytes, to_hex(hash_bytes(text.data(), bytes))};
+}
+
+/// Everything beside the tensors; the manifest comes last.
+void write_companions(const Plan& plan, const OutputDir& out, const Checksums& sums, const ManifestOptions& options) {
+  std::vector<ListedFile> files;
+  for (const OutFile& f : plan.files)
+    files.push_back({f.name, f.bytes, to_hex(hash_bytes(f.header.data(), int64_t(f.header.size()))), true});
+  files.push_back(put_text(out, "packed/canary-0.safetensors", make_canary(*plan.model, *plan.backend)));
+  for (const std::string& name : plan.checkpoint->companions) {
+    const std::string path = fs::path(plan.checkpoint->dir) / name;
+    files.push_back(put_text(out, name, read_text(path, int64_t(1) << 30, name)));
+  }
+  files.push_back(put_text(out, "model.safetensors.index.json", rest_index(plan)));
+  files.push_back(put_text(out, "config.json", packed_config(plan)));
+  write_text(out.path(manifest_name), write_manifest(plan, sums, options, files));
+}
+
+void report_left_out(const Checkpoint& ck) {
+  if (!ck.left_out.empty())
+    note(fmt::format("not carried along: {}", printable(fmt::format("{}", fmt::join(ck.left_out, ", ")))));
+}
+
+}  // namespace
+
+void convert(const ConvertOptions& options) {
+  const Backend& backend = find_backend(options.backend, options.engine, options.layout_version);
+  Problems problems;
+  const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
+  const Model model = recognise(checkpoint, options.model, problems);
+  Plan plan;
+  if (!problems.any())
+    plan = make_plan(checkpoint, model, backend, {.max_file_bytes = options.max_file_bytes}, problems);
+  for (const std::string& line : problems.warnings()) warn(line);
+  problems.throw_if_any();
+  for (const std::string& line : model.notes) note(line);
+  if (options.dry_run) return print_plan(plan, thread_count(options.threads), options.json);
+
+  OutputDir out(options.out, options.checkpoint, options.force ? files_made_in : OutputDir::Made());
+  out.check_space(plan.file_bytes);
+  Conversion conversion(plan, options, out);
+  conversion.run();
+  write_companions(plan, out, conversion.checksums(), {options.model.gate_up, options.allow_nan_scales});
+  out.commit();
+  report_left_out(checkpoint);
+  if (conversion.zero_scales())
+    note(fmt::format("{} scales are 0x00 (2^-127); Marlin and Hopper kernels read them as 0.0",
+                     conversion.zero_scales()));
+  print_result(plan, options.out, conversion.zero_scales(), options.json);
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,22 @@
+// convert: a published checkpoint to the bytes that an engine's kernel reads.
+#pragma once
+
+#include <string>
+
+#include "src/model.h"
+
+namespace mxfp4 {
+
+struct ConvertOptions {
+  std::string checkpoint, out;
+  std::string backend, engine, layout_version;
+  ModelOptions model;
+  bool allow_nan_scales = false;
+  int threads = 0;
+  int64_t max_file_bytes = 5'000'000'000;
+  bool dry_run = false, force = false, json = false;
+};
+
+void convert(const ConvertOptions& options);
+
+}  // namespace mxfp4

@@ -1,0 +1,138 @@
+#include "src/inspect.h"
+
+#include <map>
+
+#include "src/backend.h"
+#include "src/json.h"
+#include "src/log.h"
+
+namespace mxfp4 {
+
+namespace {
+
+struct Count {
+  int64_t tensors = 0, bytes = 0;
+};
+
+std::map<std::string, Count> by_dtype(const Checkpoint& ck) {
+  std::map<std::string, Count> out;
+  for (const Tensor& t : ck.tensors) {
+    Count& c = out[name_of(t.dtype)];
+    ++c.tensors, c.bytes += t.bytes;
+  }
+  return out;
+}
+
+Json layer_json(const MoeLayer& l) {
+  return {{"module", l.module}, {"namespace", l.space == Space::mtp ? "mtp" : "model"},
+          {"layer", l.index},   {"experts", l.experts.size()},
+          {"hidden", l.hidden}, {"intermediate", l.intermediate}};
+}
+
+Count total(const Checkpoint& ck) {
+  Count all;
+  for (const Tensor& t : ck.tensors) ++all.tensors, all.bytes += t.bytes;
+  return all;
+}
+
+Count rest(const Model& m) {
+  Count all;
+  for (const Tensor* t : m.rest) ++all.tensors, all.bytes += t->bytes;
+  return all;
+}
+
+void print_json(const Checkpoint& ck, const Model& m, const Problems& problems) {
+  const Count all = total(ck), pass = rest(m);
+  Json dtypes = Json::object(), layers = Json::array();
+  for (const auto& [name, c] : by_dtype(ck)) dtypes[name] = {{"tensors", c.tensors}, {"bytes", c.bytes}};
+  for (const MoeLayer& l : m.layers) layers.push_back(layer_json(l));
+  const Json j = {{"checkpoint", ck.dir},
+                  {"family", m.family},
+                  {"model_type", m.model_type},
+                  {"shards", ck.shards.size()},
+                  {"tensors", all.tensors},
+                  {"bytes", all.bytes},
+                  {"dtypes", dtypes},
+                  {"convert", {{"tensors", all.tensors - pass.tensors}, {"bytes", all.bytes - pass.bytes}}},
+                  {"pass_through", {{"tensors", pass.tensors}, {"bytes", pass.bytes}}},
+                  {"layers", layers},
+                  {"notes", m.notes},
+                  {"warnings", problems.warnings()},
+                  {"problems", problems.errors()}};
+  fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+/// Layers of equal size on one line: "model layers 0-23: 32 experts, hidden 2880, intermediate 2880".
+void print_layers(const Model& m) {
+  for (size_t i = 0; i < m.layers.size();) {
+    const MoeLayer& a = m.layers[i];
+    size_t end = i + 1;
+    while (end < m.layers.size() && m.layers[end].space == a.space &&
+           m.layers[end].index == m.layers[end - 1].index + 1 && m.layers[end].experts.size() == a.experts.size() &&
+           m.layers[end].hidden == a.hidden && m.layers[end].intermediate == a.intermediate)
+      ++end;
+    const int64_t last = m.layers[end - 1].index;
+    fmt::print("{} {}: {} experts, hidden {}, intermediate {}{}\n", a.space == Space::mtp ? "MTP" : "layers",
+               last == a.index ? fmt::format("{}", a.index) : fmt::format("{}-{}", a.index, last), a.experts.size(),
+               a.hidden, a.intermediate, m.bias ? ", bias" : "");
+    i = end;
+  }
+}
+
+void print_text(const Checkpoint& ck, const Model& m) {
+  const Count all = total(ck), pass = rest(m);
+  fmt::print("{}: {} ({}), {} tensors, {} in {} shards\n", ck.dir, m.family.empty() ? "unknown family" : m.family,
+             m.model_type.empty() ? "no model_type" : printable(m.model_type), all.tensors, human_bytes(all.bytes),
+             ck.shards.size());
+  for (const auto& [name, c] : by_dtype(ck))
+    fmt::print("  {:<12} {:>8} tensors  {}\n", name, c.tensors, human_bytes(c.bytes));
+  print_layers(m);
+  fmt::print("converted: {} tensors, {}; passed through: {} tensors, {}\n", all.tensors - pass.tensors,
+             human_bytes(all.bytes - pass.bytes), pass.tensors, human_bytes(pass.bytes));
+}
+
+}  // namespace
+
+void inspect(const InspectOptions& options) {
+  Problems problems;
+  const Checkpoint ck = open_checkpoint(options.checkpoint, problems);
+  const Model m = recognise(ck, options.model, problems);
+  if (options.json) {
+    print_json(ck, m, problems);
+  } else {
+    print_text(ck, m);
+    for (const std::string& line : m.notes) note(line);
+    for (const std::string& line : problems.warnings()) warn(line);
+  }
+  problems.throw_if_any();
+}
+
+void list_backends(bool json) {
+  Json all = Json::array();
+  for (const Backend* b : backends()) {
+    Json fits = Json::object(), needs = Json::object();
+    for (const Fit& f : b->fits) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
+    for (const Setting& s : b->requires_) needs[s.name] = s.value;
+    all.push_back({{"backend", b->name},
+                   {"engine", b->engine},
+                   {"layout_version", b->layout_version},
+                   {"gpu", b->gpu},
+                   {"summary", b->summary},
+                   {"hidden_multiple", b->multiple.hidden},
+                   {"intermediate_multiple", b->multiple.intermediate},
+                   {"fits", fits},
+                   {"requires", needs}});
+  }
+  if (json) {
+    fmt::print("{}\n", Json{{"backends", all}}.dump());
+    return;
+  }
+  fmt::print("{:<24} {:<13} {:<8} {:<22} {}\n", "BACKEND", "ENGINE", "LAYOUT", "GPU", "FITS");
+  for (const Backend* b : backends()) {
+    std::string fits;
+    for (const Fit& f : b->fits) fits += fmt::format("{}{} {}", fits.empty() ? "" : "; ", f.library, f.range);
+    fmt::print("{:<24} {:<13} {:<8} {:<22} {}\n", b->name, b->engine, b->layout_version, b->gpu, fits);
+  }
+}
+
+}  // namespace mxfp4

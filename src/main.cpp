@@ -1,0 +1,182 @@
+// The command line: options to one function per subcommand. The only catch and the only exit code are here.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+
+#include "src/convert.h"
+#include "src/error.h"
+#include "src/inspect.h"
+#include "src/json.h"
+#include "src/log.h"
+#include "src/pipeline.h"
+#include "src/unpack.h"
+#include "src/verify.h"
+
+using namespace mxfp4;
+
+namespace {
+
+/// What all subcommands share.
+struct Common {
+  bool json = false, quiet = false, verbose = false;
+};
+
+/// Set by the subcommand that was asked for; returns the exit code.
+using Run = std::function<int()>;
+
+void add_common(CLI::App* app, Common& common) {
+  app->add_flag("--json", common.json, "Print one JSON object on stdout, errors too");
+  auto* quiet = app->add_flag("-q,--quiet", common.quiet, "Say nothing unless something is wrong");
+  app->add_flag("-v,--verbose", common.verbose, "Say more")->excludes(quiet);
+}
+
+void add_gate_up(CLI::App* app, ModelOptions& model) {
+  app->add_option("--gate-up", model.gate_up, "Rows of *_blocks tensors where the model type does not say it")
+      ->check(CLI::IsMember({"interleaved", "concatenated"}))
+      ->type_name("interleaved|concatenated");
+}
+
+void add_threads(CLI::App* app, int& threads) {
+  app->add_option("--threads", threads, "Threads; 0: one per core")
+      ->check(CLI::Range(0, 4096))
+      ->type_name("N")
+      ->capture_default_str();
+}
+
+void add_inspect(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("inspect", "Say what a checkpoint holds and whether it can be converted");
+  static InspectOptions o;
+  app->description(
+      "mxfp4-pack inspect gpt-oss-20b/\n\nSays what a checkpoint holds, what would be converted and every problem. "
+      "Reads headers only.");
+  app->add_option("CKPT", o.checkpoint, "Checkpoint directory")->required()->type_name("");
+  add_gate_up(app, o.model);
+  add_common(app, common);
+  app->callback([&] { run = [&] { return o.json = common.json, inspect(o), 0; }; });
+}
+
+void add_convert(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("convert", "Write the bytes that an engine's kernel reads");
+  static ConvertOptions o;
+  app->description(
+      "mxfp4-pack convert gpt-oss-20b/ gpt-oss-20b-marlin/ --backend marlin --engine vllm\n\n"
+      "Writes OUT: the checkpoint with its experts packed for one backend of one engine.");
+  app->add_option("CKPT", o.checkpoint, "Checkpoint directory; only read")->required()->type_name("");
+  app->add_option("OUT", o.out, "Directory to make; appears whole or not at all")->required()->type_name("");
+  app->add_option("--backend", o.backend, "What to write; 'mxfp4-pack backends' lists them")
+      ->required()
+      ->type_name("NAME");
+  app->add_option("--engine", o.engine, "Who will read it; bytes differ")
+      ->required()
+      ->check(CLI::IsMember({"vllm", "sglang"}))
+      ->type_name("vllm|sglang");
+  app->add_flag("--dry-run", o.dry_run, "Print the plan: tensors, files, padding, memory, disk; write nothing");
+  app->add_flag("--force", o.force, "Replace an OUT that mxfp4-pack made");
+  app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Take scale bytes 0xFF (NaN)");
+  add_gate_up(app, o.model);
+  add_threads(app, o.threads);
+  add_common(app, common);
+  app->callback([&] { run = [&] { return o.json = common.json, convert(o), 0; }; });
+}
+
+void add_verify(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("verify", "Prove that an output is right");
+  static VerifyOptions o;
+  static std::string level = "bytes";
+  app->description(
+      "mxfp4-pack verify gpt-oss-20b-marlin/ --source gpt-oss-20b/\n\n"
+      "Exit code 0: right. 1: wrong, what and where is printed.");
+  app->add_option("OUT", o.out, "Output of convert")->required()->type_name("");
+  app->add_option("--source", o.source, "The checkpoint; without it the manifest's checksums stand for it")
+      ->type_name("CKPT");
+  app->add_option("--level", level, "files: sizes and checksums. bytes: also unpack and compare every byte and pad")
+      ->check(CLI::IsMember({"files", "bytes"}))
+      ->type_name("files|bytes")
+      ->capture_default_str();
+  add_threads(app, o.threads);
+  add_common(app, common);
+  app->callback([&] {
+    run = [&] {
+      o.json = common.json;
+      o.level = level == "files" ? Level::files : Level::bytes;
+      return verify(o) ? 0 : 1;
+    };
+  });
+}
+
+void add_unpack(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("unpack", "Take packed experts back to the checkpoint's own tensors");
+  static UnpackOptions o;
+  app->description(
+      "mxfp4-pack unpack gpt-oss-20b-marlin/ gpt-oss-20b-again/\n\nWrites the checkpoint that OUT was made from; every "
+      "tensor byte for byte.");
+  app->add_option("OUT", o.out, "Output of convert")->required()->type_name("");
+  app->add_option("DEST", o.dest, "Directory to make")->required()->type_name("");
+  add_threads(app, o.threads);
+  add_common(app, common);
+  app->callback([&] { run = [&] { return o.json = common.json, unpack(o), 0; }; });
+}
+
+void add_backends(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("backends", "List what can be written");
+  app->description(
+      "mxfp4-pack backends\n\nLists engine, backend, layout version, GPU and the versions that each fits.");
+  add_common(app, common);
+  app->callback([&] { run = [&] { return list_backends(common.json), 0; }; });
+}
+
+int report(const Error& e, bool json) {
+  if (json) {
+    const Json j = {{"error", {{"kind", name_of(e.kind)}, {"lines", e.lines}}}};
+    fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+  } else {
+    for (const std::string& line : e.lines) fmt::print(stderr, "mxfp4-pack: error: {}\n", line);
+  }
+  if (e.kind == Kind::interrupted) return pending_signal() == SIGTERM ? 143 : 130;
+  return 2;
+}
+
+bool asked_for_json(int argc, char** argv) {
+  return std::any_of(argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json"; });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  install_signal_handlers();
+  const bool json = asked_for_json(argc, argv);
+  try {
+    Common common;
+    Run run;
+    CLI::App app(
+        "mxfp4-pack convert gpt-oss-20b/ OUT/ --backend marlin --engine vllm\nmxfp4-pack verify OUT/ --source "
+        "gpt-oss-20b/\n\n"
+        "Packs the experts of MXFP4 mixture-of-experts checkpoints once, offline, into the bytes that an\n"
+        "inference engine would compute at every start, and proves them right.",
+        "mxfp4-pack");
+    app.require_subcommand(1);
+    app.set_version_flag("--version", std::string("mxfp4-pack ") + MXFP4_VERSION);
+    app.get_formatter()->column_width(34);
+    add_inspect(app, common, run);
+    add_convert(app, common, run);
+    add_verify(app, common, run);
+    add_unpack(app, common, run);
+    add_backends(app, common, run);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+      if (e.get_exit_code() == 0) return app.exit(e);
+      fail(Kind::usage, "{}; see mxfp4-pack --help", e.what());
+    }
+    set_verbosity(common.quiet ? Verbosity::quiet : common.verbose ? Verbosity::verbose : Verbosity::normal);
+    return run();
+  } catch (const Error& e) {
+    return report(e, json);
+  } catch (const DeviceError& e) {
+    return report({Kind::device, e.what()}, json);
+  } catch (const std::bad_alloc&) {
+    return report({Kind::io, "out of memory"}, json);
+  } catch (const std::exception& e) {
+    return report({Kind::io, e.what()}, json);
+  }
+}

@@ -1,0 +1,341 @@
+#include "src/manifest.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr const char* no_checksum = "00000000000000000000000000000000";
+constexpr int64_t max_manifest_bytes = int64_t(4) << 30;
+
+std::string json_text(std::string_view s) { return Json(s).dump(); }
+
+std::string sizes(const Sizes& s) { return fmt::format("[{}]", fmt::join(s, ",")); }
+
+/// One line of the fingerprint, and its checksum by name.
+std::string tensor_line(const Tensor& t, const std::string& checksum) {
+  return fmt::format("{} {} {} {}", t.name, name_of(t.dtype), sizes(t.shape), checksum);
+}
+
+class Writer {
+ public:
+  Writer(const Plan& plan, const Checksums& sums, const ManifestOptions& options, const std::vector<ListedFile>& files)
+      : plan_(plan), sums_(sums), options_(options), files_(files) {}
+
+  std::string run() {
+    const std::string copied = copied_tensors(), packed = packed_tensors();
+    text_ = fmt::format("{{\n\"format_version\": {},\n\"xxh3_128\": \"{}\",\n", format_version, no_checksum);
+    text_ += fmt::format("\"tool\": {{\"name\": \"mxfp4-pack\", \"version\": \"{}\"}},\n", MXFP4_VERSION);
+    source();
+    text_ += "\"files\": [\n" +
+             list(files_,
+                  [](const ListedFile& f) {
+                    return fmt::format("{{\"name\": {}, \"bytes\": {}, \"{}\": \"{}\"}}", json_text(f.name), f.bytes,
+                                       f.holds_tensors ? "header_xxh3_128" : "xxh3_128", f.checksum);
+                  }) +
+             "],\n";
+    text_ += "\"copied\": [\n" + copied + "],\n\"sets\": [\n{\n";
+    set();
+    text_ += "\"tensors\": [\n" + packed + "]\n}\n]\n}\n";
+    const std::string sum = to_hex(hash_bytes(text_.data(), int64_t(text_.size())));
+    text_.replace(text_.find(no_checksum), sum.size(), sum);
+    return std::move(text_);
+  }
+
+ private:
+  template <class T, class F>
+  static std::string list(const std::vector<T>& items, F line) {
+    std::string out;
+    for (size_t i = 0; i < items.size(); ++i) out += line(items[i]) + (i + 1 < items.size() ? ",\n" : "\n");
+    return out;
+  }
+
+  std::string tensor_entry(const Tensor& t, const std::string& checksum) {
+    lines_.emplace(t.name, tensor_line(t, checksum));
+    return fmt::format("\"name\": {}, \"file\": {}, \"dtype\": \"{}\", \"shape\": {}, \"xxh3_128\": \"{}\"",
+                       json_text(t.name), json_text(plan_.checkpoint->shard_of(t)), name_of(t.dtype), sizes(t.shape),
+                       checksum);
+  }
+
+  std::string copied_tensors() {
+    std::vector<std::string> entries;
+    for (size_t i = 0; i < plan_.copied.size(); ++i)
+      entries.push_back(fmt::format("{{{}, \"copy\": {}}}",
+                                    tensor_entry(*plan_.copied[i].source, to_hex(hash_of_pieces(sums_.copied[i]))),
+                                    json_text(plan_.files[size_t(plan_.copied[i].file)].name)));
+    return list(entries, [](const std::string& s) { return s; });
+  }
+
+  std::string packed_tensors() {
+    std::vector<std::string> entries;
+    for (size_t i = 0; i < plan_.packed.size(); ++i) entries.push_back(packed_entry(i));
+    return list(entries, [](const std::string& s) { return s; });
+  }
+
+  std::string packed_entry(size_t i) {
+    const PackedTensor& t = plan_.packed[i];
+    const MoeLayer& layer = plan_.model->layers[size_t(t.layer)];
+    const Parameter& p = *t.parameter;
+    std::string out = fmt::format(
+        "{{\"name\": {}, \"parameter\": \"{}\", \"namespace\": \"{}\", \"layer\": {}, \"file\": {}, \"dtype\": \"{}\", "
+        "\"torch_dtype\": \"{}\", \"shape\": {}, ",
+        json_text(t.name), p.name, layer.space == Space::mtp ? "mtp" : "model", layer.index,
+        json_text(plan_.files[size_t(t.file)].name), name_of(p.dtype), p.torch_dtype, sizes(t.shape));
+    if (p.view) {
+      const Shape padded = plan_.padded_shape(t);
+      const View v = p.view(int64_t(layer.experts.size()), padded.n, padded.b);
+      out += fmt::format("\"view\": {{\"dtype\": \"{}\", \"shape\": {}, \"strides\": {}}}, ", v.torch_dtype,
+                         sizes(v.shape), sizes(v.strides));
+    }
+    out += fmt::format(
+        "\"layout\": \"{}\", \"role\": \"{}\", \"part\": \"{}\", \"experts\": {}, \"xxh3_128\": \"{}\", "
+        "\"source\": [",
+        name_of(p.layout), name_of(t.role), name_of(t.part), layer.experts.size(),
+        to_hex(hash_of_pieces(sums_.packed[i].slices)));
+    const auto sources = sources_of(plan_, t);
+    for (size_t s = 0; s < sources.size(); ++s)
+      out += fmt::format("{}{{{}{}}}", s ? ", " : "",
+                         tensor_entry(*sources[s], to_hex(hash_of_pieces(sums_.packed[i].sources[s]))),
+                         sums_.packed[i].float_zeros[s] ? ", \"zero_scale\": 0.0" : "");
+    return out + "]}";
+  }
+
+  void source() {
+    const Checkpoint& ck = *plan_.checkpoint;
+    text_ += fmt::format("\"source\": {{\"model_type\": {}, \"family\": {}, \"fingerprint\": \"{}\",\n",
+                         json_text(plan_.model->model_type), json_text(plan_.model->family), fingerprint_of(lines_));
+    if (!options_.gate_up.empty()) text_ += fmt::format("\"gate_up\": {},\n", json_text(options_.gate_up));
+    if (options_.allow_nan_scales) text_ += "\"allow_nan_scales\": true,\n";
+    text_ += "\"files\": [\n" + list(ck.shards, [](const Shard& s) {
+               return fmt::format("{{\"name\": {}, \"bytes\": {}}}", json_text(s.name), s.state.bytes);
+             });
+    text_ +=
+        fmt::format("],\n\"config\": {},\n\"index\": {}}},\n", json_text(ck.config_text), json_text(ck.index_text));
+  }
+
+  void set() {
+    const Backend& b = *plan_.backend;
+    const Model& m = *plan_.model;
+    text_ += fmt::format("\"engine\": \"{}\", \"backend\": \"{}\", \"layout_version\": \"{}\",\n", b.engine, b.name,
+                         b.layout_version);
+    Json fits = Json::object(), needs = Json::object();
+    for (const Fit& f : b.fits) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
+    for (const Setting& s : b.requires_) needs[s.name] = s.value;
+    needs["has_bias"] = m.bias;
+    needs["activation"] = m.activation.name;
+    text_ += fmt::format("\"fits\": {},\n\"requires\": {},\n\"constants\": [],\n", fits.dump(), needs.dump());
+    text_ += "\"moe_tp_size\": 1, \"ranks\": [0],\n";
+    const MoeLayer& layer = m.layers.front();
+    const LayerSize padded = padded_size(b, {layer.hidden, layer.intermediate});
+    const RowOrder order = b.w13_order(m);
+    const Parameter& scale = b.parameter(Role::w13, Part::scales);
+    const Json model = {
+        {"hidden", layer.hidden},
+        {"intermediate", layer.intermediate},
+        {"padded_hidden", padded.hidden},
+        {"padded_intermediate", padded.intermediate},
+        {"w13_rows", {{"block", order.block}, {"first", order.up_first ? "up" : "gate"}}},
+        {"activation",
+         {{"name", m.activation.name},
+          {"alpha", m.activation.alpha},
+          {"beta", m.activation.beta},
+          {"limit", m.activation.limit}}},
+        {"routed_scaling_factor", m.router.scaling},
+        {"scale_pad_byte", scale.pad.row + scale.add},
+    };
+    text_ += fmt::format("\"model\": {},\n\"canary\": \"packed/canary-0.safetensors\",\n", model.dump());
+  }
+
+  const Plan& plan_;
+  const Checksums& sums_;
+  const ManifestOptions& options_;
+  const std::vector<ListedFile>& files_;
+  std::map<std::string, std::string> lines_;  // for the fingerprint
+  std::string text_;
+};
+
+/// Access to a member of the manifest that must be there.
+const Json& member(const Json& object, const char* key) {
+  const auto it = object.is_object() ? object.find(key) : object.end();
+  if (!object.is_object() || it == object.end()) fail(Kind::input, "{}: no '{}'; damaged?", manifest_name, key);
+  return *it;
+}
+
+std::string text_of(const Json& object, const char* key) {
+  const Json& v = member(object, key);
+  if (!v.is_string()) fail(Kind::input, "{}: '{}' is no string; damaged?", manifest_name, key);
+  return v.get<std::string>();
+}
+
+const Json& list_of(const Json& object, const char* key) {
+  const Json& v = member(object, key);
+  if (!v.is_array()) fail(Kind::input, "{}: '{}' is no list; damaged?", manifest_name, key);
+  return v;
+}
+
+std::string file_name_of(const Json& object) {
+  std::string name = text_of(object, "name");
+  if (!is_safe_name(name)) fail(Kind::input, "{}: unsafe file name '{}'", manifest_name, printable(name));
+  return name;
+}
+
+int64_t number_of(const Json& object, const char* key) {
+  const Json& v = member(object, key);
+  if (!v.is_number_unsigned()) fail(Kind::input, "{}: '{}' is no number; damaged?", manifest_name, key);
+  return v.get<int64_t>();
+}
+
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json) {}
+
+  Manifest run() {
+    const Json& source = member(json_, "source");
+    const Json& sets = list_of(json_, "sets");
+    if (sets.empty()) fail(Kind::input, "{}: 'sets' is empty; damaged?", manifest_name);
+    const Json& set = sets[0];
+    m_.tool_version = text_of(member(json_, "tool"), "version");
+    m_.engine = text_of(set, "engine");
+    m_.backend = text_of(set, "backend");
+    m_.layout_version = text_of(set, "layout_version");
+    m_.fingerprint = text_of(source, "fingerprint");
+    if (source.contains("gate_up")) m_.options.gate_up = text_of(source, "gate_up");
+    m_.options.allow_nan_scales = source.contains("allow_nan_scales");
+    for (const Json& f : list_of(json_, "files")) {
+      const bool tensors = f.contains("header_xxh3_128");
+      m_.files.push_back(
+          {file_name_of(f), number_of(f, "bytes"), text_of(f, tensors ? "header_xxh3_128" : "xxh3_128"), tensors});
+    }
+    read_source(source);
+    for (const Json& t : list_of(json_, "copied")) add_tensor(t);
+    for (const Json& t : list_of(set, "tensors")) {
+      m_.packed[text_of(t, "name")] = text_of(t, "xxh3_128");
+      for (const Json& s : list_of(t, "source")) add_tensor(s);
+    }
+    std::sort(m_.source.tensors.begin(), m_.source.tensors.end(),
+              [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+    return std::move(m_);
+  }
+
+ private:
+  void read_source(const Json& source) {
+    Checkpoint& ck = m_.source;
+    ck.dir = "the source";
+    ck.config_text = text_of(source, "config");
+    ck.index_text = text_of(source, "index");
+    if (!ck.config_text.empty()) ck.config = parse_json(ck.config_text, "config.json");
+    for (const Json& f : list_of(source, "files")) {
+      files_[file_name_of(f)] = int(ck.shards.size());
+      ck.shards.push_back({file_name_of(f), {}, {number_of(f, "bytes"), 0, 0, 0}});
+    }
+  }
+
+  void add_tensor(const Json& j) {
+    Tensor t;
+    t.name = text_of(j, "name");
+    if (!parse_dtype(text_of(j, "dtype"), t.dtype)) fail(Kind::input, "{}: unknown dtype; damaged?", manifest_name);
+    for (const Json& d : list_of(j, "shape")) {
+      if (!d.is_number_unsigned()) fail(Kind::input, "{}: a shape holds no number; damaged?", manifest_name);
+      t.shape.push_back(d.get<int64_t>());
+    }
+    const auto file = files_.find(text_of(j, "file"));
+    t.bytes = tensor_bytes(t.dtype, t.shape);
+    if (file == files_.end() || t.bytes < 0) fail(Kind::input, "{}: {}: damaged?", manifest_name, printable(t.name));
+    t.file = file->second;
+    if (!m_.checksums.emplace(t.name, text_of(j, "xxh3_128")).second)
+      return;  // a stacked tensor serves one packed one only
+    if (j.contains("zero_scale")) m_.float_zeros[t.name] = true;
+    m_.source.tensors.push_back(std::move(t));
+  }
+
+  const Json& json_;
+  Manifest m_;
+  std::map<std::string, int> files_;
+};
+
+/// The text with its own checksum's digits set to zero must have that checksum.
+void check_own_checksum(std::string text, const std::string& expected) {
+  const size_t at = text.find(expected);
+  if (expected.size() != 32 || at == text.npos)
+    fail(Kind::input, "{}: no checksum of its own; damaged?", manifest_name);
+  text.replace(at, 32, no_checksum);
+  if (to_hex(hash_bytes(text.data(), int64_t(text.size()))) != expected)
+    fail(Kind::input, "{}: does not have its own checksum; damaged or edited", manifest_name);
+}
+
+}  // namespace
+
+std::string fingerprint_of(const std::map<std::string, std::string>& lines) {
+  XXH3_state_t* state = XXH3_createState();
+  XXH3_128bits_reset(state);
+  for (const auto& [name, line] : lines) {
+    XXH3_128bits_update(state, line.data(), line.size());
+    XXH3_128bits_update(state, "\n", 1);
+  }
+  const std::string out = to_hex(XXH3_128bits_digest(state));
+  XXH3_freeState(state);
+  return out;
+}
+
+Checksums::Checksums(const Plan& plan) {
+  for (const PackedTensor& t : plan.packed) {
+    const auto& experts = plan.model->layers[size_t(t.layer)].experts;
+    const size_t tensors = sources_of(plan, t).size();
+    Packed p;
+    p.slices.resize(experts.size());
+    p.float_zeros.resize(tensors);
+    const bool stacked = source_index(plan, t, int64_t(experts.size()) - 1, 0).piece > 0;
+    p.sources.assign(tensors, std::vector<Hash>(stacked ? experts.size() : 1));
+    packed.push_back(std::move(p));
+  }
+  copied.resize(plan.copied.size());
+  for (const CopyPiece& p : plan.copy_pieces) copied[size_t(p.copied)].emplace_back();
+}
+
+std::vector<const Tensor*> sources_of(const Plan& plan, const PackedTensor& t) {
+  std::vector<const Tensor*> out;
+  for (const Expert& e : plan.model->layers[size_t(t.layer)].experts)
+    for (const Slice& s : pieces_of(t, e)) {
+      if (!out.empty() && out.back() == s.tensor) continue;
+      out.push_back(s.tensor);
+    }
+  return out;
+}
+
+SourceIndex source_index(const Plan& plan, const PackedTensor& t, int64_t expert, int piece) {
+  const auto& experts = plan.model->layers[size_t(t.layer)].experts;
+  const auto pieces = pieces_of(t, experts[size_t(expert)]);
+  const Slice& s = pieces[size_t(piece)];
+  if (s.piece_bytes < s.tensor->bytes) return {0, size_t(expert)};  // stacked
+  return {size_t(expert) * pieces.size() + size_t(piece), 0};
+}
+
+std::string write_manifest(const Plan& plan, const Checksums& sums, const ManifestOptions& options,
+                           const std::vector<ListedFile>& files) {
+  return Writer(plan, sums, options, files).run();
+}
+
+Manifest read_manifest(const std::string& out) {
+  const std::string path = out + "/" + manifest_name;
+  if (!std::filesystem::exists(path))
+    fail(Kind::input, "{}: no {}; an output of 'mxfp4-pack convert' was expected", printable(out), manifest_name);
+  std::string text = read_text(path, max_manifest_bytes, manifest_name);
+  const Json json = parse_json(text, manifest_name);
+  const int64_t version = number_of(json, "format_version");
+  if (version > format_version)
+    fail(Kind::input, "{}: format_version {}, this program knows up to {}; use a newer mxfp4-pack", manifest_name,
+         version, format_version);
+  check_own_checksum(std::move(text), text_of(json, "xxh3_128"));
+  return Reader(json).run();
+}
+
+std::vector<std::string> files_made_in(const std::string& out) {
+  if (!std::filesystem::exists(out + "/" + manifest_name)) return {};
+  std::vector<std::string> names = {manifest_name};
+  for (const ListedFile& f : read_manifest(out).files) names.push_back(f.name);
+  return names;
+}
+
+}  // namespace mxfp4

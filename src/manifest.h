@@ -1,0 +1,76 @@
+// The manifest mxfp4-pack.json: the plan plus checksums, on disk. man/mxfp4-pack-format.5 is its description.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/checksum.h"
+#include "src/json.h"
+#include "src/plan.h"
+
+namespace mxfp4 {
+
+inline constexpr const char* manifest_name = "mxfp4-pack.json";
+inline constexpr int format_version = 1;
+
+/// Checksums of a plan's tensors, filled while it is carried out.
+struct Checksums {
+  struct Packed {
+    std::vector<Hash> slices;                // per expert
+    std::vector<std::vector<Hash>> sources;  // per source tensor, per piece
+    std::vector<uint8_t> float_zeros;        // per source tensor: byte 0 stands for F32 0.0
+  };
+  std::vector<Packed> packed;
+  std::vector<std::vector<Hash>> copied;  // per copied tensor, per piece
+
+  explicit Checksums(const Plan& plan);
+};
+
+/// The source tensors of a packed tensor, in the order of the manifest: one stacked, or gate, up per expert.
+std::vector<const Tensor*> sources_of(const Plan& plan, const PackedTensor& t);
+
+/// Where piece `piece` of expert `expert` is kept: index of the source tensor, index of its piece.
+struct SourceIndex {
+  size_t tensor, piece;
+};
+SourceIndex source_index(const Plan& plan, const PackedTensor& t, int64_t expert, int piece);
+
+/// A file of OUT other than the manifest. Where it holds packed or copied tensors, which have checksums of their own,
+/// the file's covers the header only; in any other all bytes.
+struct ListedFile {
+  std::string name;
+  int64_t bytes = 0;
+  std::string checksum;
+  bool holds_tensors = false;
+};
+
+struct ManifestOptions {
+  std::string gate_up;
+  bool allow_nan_scales = false;
+};
+
+std::string write_manifest(const Plan& plan, const Checksums& checksums, const ManifestOptions& options,
+                           const std::vector<ListedFile>& files);
+
+/// A manifest as read from OUT.
+struct Manifest {
+  std::string tool_version, engine, backend, layout_version, fingerprint;
+  ManifestOptions options;
+  std::vector<ListedFile> files;
+  Checkpoint source;                             // names, dtypes, shapes, config and index; no data
+  std::map<std::string, std::string> checksums;  // of source tensors (packed and copied) by name
+  std::map<std::string, std::string> packed;     // of packed tensors by name
+  std::map<std::string, bool> float_zeros;       // source scale tensors whose byte 0 stands for F32 0.0
+};
+
+/// Reads OUT's manifest. Throws Error{input} where there is none, where it is newer, damaged or not consistent.
+Manifest read_manifest(const std::string& out);
+
+/// The names of the files that OUT's manifest lists, and its own; empty where OUT has none.
+std::vector<std::string> files_made_in(const std::string& out);
+
+/// Over name, dtype, shape and checksum of every source tensor, by name.
+std::string fingerprint_of(const std::map<std::string, std::string>& lines);
+
+}  // namespace mxfp4

@@ -1,0 +1,187 @@
+#include "src/model.h"
+
+#include <algorithm>
+#include <charconv>
+#include <unordered_set>
+
+#include "src/models/families.h"
+
+namespace mxfp4 {
+
+namespace {
+
+bool parse_number(std::string_view text, int64_t& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty() && out >= 0;
+}
+
+/// Formats of experts that look alike or are simply others, by a tensor that only they have.
+struct Lookalike {
+  const char* part;
+  const char* is;
+};
+constexpr Lookalike lookalikes[] = {
+    {"block.0.mlp.mlp1_weight.blocks", "this is GPT-OSS in OpenAI's own naming (original/); use the repository's root"},
+    {".weight_global_scale", "NVFP4 experts (weight_global_scale), MXFP4 expected"},
+    {".weight_scale_2", "NVFP4 experts (weight_scale_2), MXFP4 expected"},
+    {".weight_shape", "INT4 pack-quantized experts (weight_shape), MXFP4 expected"},
+};
+
+bool refuse_lookalike(const Checkpoint& ck, Problems& problems) {
+  for (const Tensor& t : ck.tensors)
+    for (const Lookalike& l : lookalikes)
+      if (t.name.find(l.part) != std::string::npos) {
+        const bool expert = t.name.find("expert") != std::string::npos || l.part[0] != '.';
+        if (expert) return problems.error(ck.where(t), "{}", l.is), true;
+      }
+  return false;
+}
+
+/// The dtype of the routed experts' weights, for the message that there is nothing to pack.
+std::string dtype_of_experts(const Checkpoint& ck) {
+  ExpertName name;
+  for (const Tensor& t : ck.tensors) {
+    if (parse_expert(t.name, name) && name.suffix == "weight") return name_of(t.dtype);
+    if (t.name.find(".experts.gate_up_proj") != std::string::npos) return name_of(t.dtype);
+  }
+  return {};
+}
+
+/// Everything that no layer takes, in file order.
+void collect_rest(const Checkpoint& ck, Model& model) {
+  std::unordered_set<const Tensor*> taken;
+  for (const MoeLayer& layer : model.layers)
+    for (const Expert& e : layer.experts)
+      for (const Proj* p : {&e.gate, &e.up, &e.down})
+        for (const Slice* s : {&p->codes, &p->scales, &p->bias}) taken.insert(s->tensor);
+  for (const Tensor& t : ck.tensors)
+    if (!taken.count(&t)) model.rest.push_back(&t);
+  std::sort(model.rest.begin(), model.rest.end(), [](const Tensor* a, const Tensor* b) {
+    return a->file != b->file ? a->file < b->file : a->offset != b->offset ? a->offset < b->offset : a->name < b->name;
+  });
+}
+
+void note_zero_layers(const Checkpoint& ck, Problems& problems) {
+  const std::string dtype = dtype_of_experts(ck);
+  if (dtype.empty())
+    problems.error(printable(ck.dir), "no routed experts found; a GPT-OSS or DeepSeek-V4 checkpoint was expected");
+  else
+    problems.error(printable(ck.dir), "no MXFP4 routed experts found; experts are {}", dtype);
+}
+
+}  // namespace
+
+bool parse_layer(std::string_view module, Space& space, int64_t& index) {
+  size_t start = 0;
+  bool after_key = false, found = false;
+  while (start <= module.size()) {
+    const size_t dot = std::min(module.find('.', start), module.size());
+    const std::string_view part = module.substr(start, dot - start);
+    int64_t number;
+    if (after_key && parse_number(part, number)) index = number, found = true;
+    after_key = part == "layers" || part == "mtp";
+    if (after_key && !found) space = part == "mtp" ? Space::mtp : Space::model;
+    start = dot + 1;
+  }
+  return found;
+}
+
+bool parse_expert(std::string_view name, ExpertName& out) {
+  constexpr std::string_view key = ".experts.";
+  const size_t at = name.find(key);
+  if (at == name.npos) return false;
+  out.module = name.substr(0, at + key.size() - 1);
+  const std::string_view tail = name.substr(at + key.size());
+  const size_t dot1 = tail.find('.');
+  if (dot1 == tail.npos || !parse_number(tail.substr(0, dot1), out.id)) return false;
+  const size_t dot2 = tail.find('.', dot1 + 1);
+  if (dot2 == tail.npos) return false;
+  out.proj = tail.substr(dot1 + 1, dot2 - dot1 - 1);
+  out.suffix = tail.substr(dot2 + 1);
+  return true;
+}
+
+bool is_scale_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::F8_E8M0 || d == Dtype::F32; }
+bool is_code_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::I8 || d == Dtype::F4; }
+
+int64_t router_rows(const Checkpoint& ck, const MoeLayer& layer, Problems& problems) {
+  const std::string parent = layer.module.substr(0, layer.module.rfind('.'));
+  for (const char* router : {".router.weight", ".gate.weight"})
+    if (const Tensor* t = ck.find(parent + router)) {
+      if (t->shape.size() == 2) return t->shape[0];
+      problems.error(ck.where(*t), "{} is no router, [experts, hidden] expected", describe(t->dtype, t->shape));
+      return -1;
+    }
+  problems.error(printable(layer.module), "no router beside it ({0}.router.weight or {0}.gate.weight expected)",
+                 parent);
+  return -1;
+}
+
+int64_t check_pair(const Checkpoint& ck, const Tensor& codes, const std::vector<int64_t>& codes_shape,
+                   const Tensor& scales, const std::vector<int64_t>& scales_shape, Problems& problems) {
+  const auto complain = [&](const Tensor& t, const std::string& text) {
+    return problems.error(ck.where(t), "{}", text), 0;
+  };
+  if (!is_code_dtype(codes.dtype))
+    return complain(codes, fmt::format("{} codes, U8, I8 or F4 expected", name_of(codes.dtype)));
+  if (!is_scale_dtype(scales.dtype))
+    return complain(scales,
+                    fmt::format("{} scales, U8, F8_E8M0 or F32 expected{}", name_of(scales.dtype),
+                                scales.dtype == Dtype::BF16 || scales.dtype == Dtype::F16 ? "; looks like INT4 or FP8"
+                                : scales.dtype == Dtype::F8_E4M3                          ? "; looks like NVFP4"
+                                                                                          : ""));
+  const int64_t n = codes_shape[0], columns = codes_shape[1] * (codes.dtype == Dtype::F4 ? 1 : 2);
+  if (scales_shape.size() != 2 || scales_shape[0] != n || scales_shape[1] * group != columns || columns % group) {
+    const int64_t per = scales_shape.size() == 2 && scales_shape[1] > 0 ? columns / scales_shape[1] : 0;
+    const char* hint = per == 16 ? "; one scale per 16 is NVFP4"
+                       : per == 128 || (scales_shape.size() == 2 && scales_shape[0] != n) ? "; looks like block FP8"
+                                                                                          : "";
+    if (columns % group) return complain(codes, fmt::format("{} columns, a multiple of {} expected", columns, group));
+    return complain(scales, fmt::format("{} for codes {}, [{}, {}] expected{}", describe(scales.dtype, scales.shape),
+                                        describe(codes.dtype, codes.shape), n, columns / group, hint));
+  }
+  return columns;
+}
+
+void check_config(const Checkpoint& ck, const Model& model, const char* experts, const char* hidden,
+                  const char* intermediate, Problems& problems) {
+  const auto want = [&](const char* key) { return key ? int64_t(config_number(ck.config, key, -1)) : -1; };
+  const int64_t e = want(experts), h = want(hidden), i = want(intermediate);
+  int64_t other = 0, main = 0;
+  for (const MoeLayer& l : model.layers) {
+    const auto size = [&](const char* key, int64_t is, int64_t expected) {
+      if (expected >= 0 && is != expected)
+        problems.error(printable(l.module), "{} columns or rows, config.json says {} = {}", is, key, expected);
+    };
+    size(hidden, l.hidden, h);
+    size(intermediate, l.intermediate, i);
+    if (l.space == Space::model) ++main, other += e >= 0 && int64_t(l.experts.size()) != e;
+  }
+  if (other == 0) return;
+  if (other == main)
+    problems.error("config.json", "{} = {}, but the layers have {} experts", experts, e,
+                   model.layers[0].experts.size());
+  else
+    problems.warn("config.json", "{} = {}, but {} of {} layers have another number of experts", experts, e, other,
+                  main);
+}
+
+Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& problems) {
+  Model model;
+  model.model_type = config_string(ck.config, "model_type");
+  if (refuse_lookalike(ck, problems)) return model;
+  for (const Family& family : families) {
+    if (!family.matches(ck)) continue;
+    model.family = family.name;
+    family.read(ck, options, model, problems);
+    break;
+  }
+  if (model.layers.empty() && !problems.any()) note_zero_layers(ck, problems);
+  std::sort(model.layers.begin(), model.layers.end(), [](const MoeLayer& a, const MoeLayer& b) {
+    return a.space != b.space ? a.space < b.space : a.index < b.index;
+  });
+  collect_rest(ck, model);
+  return model;
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,71 @@
+#include "src/pipeline.h"
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <mutex>
+#include <thread>
+
+#include "src/error.h"
+
+namespace mxfp4 {
+
+namespace {
+
+volatile std::sig_atomic_t signal_number = 0;
+void on_signal(int number) { signal_number = number; }
+
+}  // namespace
+
+uint8_t* Buffer::reserve(int64_t bytes) {
+  if (bytes > bytes_) {
+    if (data_) device_->release(data_);
+    data_ = nullptr;
+    data_ = device_->allocate(bytes);
+    bytes_ = bytes;
+  }
+  return data_;
+}
+
+void install_signal_handlers() {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+int pending_signal() { return signal_number; }
+
+void throw_if_interrupted() {
+  if (signal_number) fail(Kind::interrupted, "interrupted by signal {}", int(signal_number));
+}
+
+int thread_count(int threads) { return threads > 0 ? threads : std::max(1, int(std::thread::hardware_concurrency())); }
+
+void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work) {
+  std::atomic<int64_t> next = 0;
+  std::atomic<bool> stop = false;
+  std::exception_ptr first;
+  std::mutex mutex;
+  const auto run = [&] {
+    try {
+      Worker worker;
+      for (int64_t job; !stop && (job = next++) < count;) {
+        throw_if_interrupted();
+        work(worker, job);
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::current_exception();
+      stop = true;
+    }
+  };
+  std::vector<std::thread> pool;
+  const int64_t n = std::min<int64_t>(thread_count(threads), count);
+  for (int64_t i = 1; i < n; ++i) pool.emplace_back(run);
+  if (n > 0) run();
+  for (auto& t : pool) t.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace mxfp4

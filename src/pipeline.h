@@ -1,0 +1,50 @@
+// Jobs on threads: claimed in order by whoever is free, stopped by the first error or a signal.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "kernels/device.h"
+
+namespace mxfp4 {
+
+/// A buffer of the device's memory that grows and is reused.
+class Buffer {
+ public:
+  explicit Buffer(Device& device) : device_(&device) {}
+  Buffer(const Buffer&) = delete;
+  ~Buffer() {
+    if (data_) device_->release(data_);
+  }
+  /// At least `bytes` bytes; the contents are lost when it grows.
+  uint8_t* reserve(int64_t bytes);
+
+ private:
+  Device* device_;
+  uint8_t* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+/// What one thread of a pipeline owns.
+struct Worker {
+  std::unique_ptr<Device> device = open_cpu();
+  Buffer source{*device}, canonical{*device}, packed{*device}, other{*device};
+};
+
+/// Calls work(worker, job) for every job in [0, count). threads 0: one per core. The first exception ends the others
+/// after their current job and is thrown here; so is a pending signal.
+void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work);
+
+/// Threads that `threads` means on this machine.
+int thread_count(int threads);
+
+/// SIGINT and SIGTERM set a flag that run_jobs looks at between jobs.
+void install_signal_handlers();
+/// The signal that came, or 0.
+int pending_signal();
+/// Throws Error{interrupted} where a signal came.
+void throw_if_interrupted();
+
+}  // namespace mxfp4

@@ -1,0 +1,251 @@
+#include "src/plan.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace mxfp4 {
+
+namespace {
+
+const Slice& slice_of(const Proj& p, Part part) {
+  return part == Part::codes ? p.codes : part == Part::scales ? p.scales : p.bias;
+}
+
+/// Bytes of a row of k columns in canonical form.
+int64_t row_bytes(const PackedTensor& t, int64_t k) {
+  switch (t.part) {
+    case Part::codes:
+      return k / 2;
+    case Part::scales:
+      return k / group;
+    case Part::bias:
+      return bits_of(t.parameter->dtype) / 8;
+  }
+  return 0;
+}
+
+/// Rows and columns of a role's matrix.
+Shape matrix_size(Role role, LayerSize size) {
+  return role == Role::w13 ? Shape{size.intermediate * 2, size.hidden} : Shape{size.hidden, size.intermediate};
+}
+
+int alignment_of(Dtype d) { return std::max(1, bits_of(d) / 8); }
+
+class Planner {
+ public:
+  Planner(Plan& plan, const PlanOptions& options, Problems& problems)
+      : plan_(plan), options_(options), problems_(problems) {}
+
+  void run() {
+    for (int i = 0; i < int(plan_.model->layers.size()); ++i) add_layer(i);
+    if (problems_.any()) return;
+    place_packed();
+    place_copied();
+    add_jobs();
+    check_names();
+  }
+
+ private:
+  void add_layer(int index) {
+    const MoeLayer& layer = plan_.model->layers[size_t(index)];
+    const Expert& expert = layer.experts.front();
+    const LayerSize size = padded_size(*plan_.backend, {layer.hidden, layer.intermediate});
+    for (Role role : roles)
+      for (Part part : parts) {
+        if (!slice_of(role == Role::w13 ? expert.gate : expert.down, part).tensor) continue;
+        PackedTensor t;
+        t.parameter = &plan_.backend->parameter(role, part);
+        t.name = layer.module + "." + t.parameter->name;
+        t.layer = index, t.role = role, t.part = part;
+        const Shape nk = matrix_size(role, size), padded = plan_.padded_shape(t);
+        if (!fits(t.parameter->layout, padded)) {
+          problems_.error(printable(t.name), "{} rows of {} bytes do not fit {}", padded.n, padded.b,
+                          name_of(t.parameter->layout));
+          continue;
+        }
+        t.shape = t.parameter->shape(nk.n, nk.b);
+        t.shape.insert(t.shape.begin(), int64_t(layer.experts.size()));
+        t.slice_bytes = mxfp4::packed_bytes(t.parameter->layout, padded);
+        t.bytes = t.slice_bytes * int64_t(layer.experts.size());
+        if (tensor_bytes(t.parameter->dtype, t.shape) != t.bytes)
+          fail(Kind::input, "{}: shape {} is not {} bytes", t.name, describe(t.parameter->dtype, t.shape), t.bytes);
+        plan_.packed_bytes += t.bytes;
+        plan_.padding_bytes += t.bytes - real_bytes(t, layer);
+        plan_.packed.push_back(std::move(t));
+      }
+  }
+
+  static int64_t real_bytes(const PackedTensor& t, const MoeLayer& layer) {
+    const Shape nk = matrix_size(t.role, {layer.hidden, layer.intermediate});
+    return nk.n * row_bytes(t, nk.b) * int64_t(layer.experts.size());
+  }
+
+  /// Files of at most max_file_bytes; a layer stays together unless it is larger.
+  void place_packed() {
+    std::vector<std::vector<int>> files;
+    int64_t used = 0;
+    const auto next_file = [&] { files.emplace_back(), used = 0; };
+    for (size_t i = 0; i < plan_.packed.size();) {
+      size_t end = i;
+      int64_t layer_bytes = 0;
+      for (; end < plan_.packed.size() && plan_.packed[end].layer == plan_.packed[i].layer; ++end)
+        layer_bytes += plan_.packed[end].bytes;
+      if (files.empty() || used + layer_bytes > options_.max_file_bytes) next_file();
+      for (; i < end; ++i) {
+        if (used > 0 && used + plan_.packed[i].bytes > options_.max_file_bytes) next_file();
+        files.back().push_back(int(i));
+        used += plan_.packed[i].bytes;
+      }
+    }
+    if (!files.empty() && files.back().empty()) files.pop_back();
+    for (size_t f = 0; f < files.size(); ++f)
+      write_packed_header(fmt::format("packed/packed-{:05}.safetensors", f + 1), files[f]);
+  }
+
+  /// Whole pages first, so that they and each of their experts stay page-aligned; then by alignment.
+  void write_packed_header(const std::string& name, std::vector<int> members) {
+    const auto rank = [&](int i) {
+      const PackedTensor& t = plan_.packed[size_t(i)];
+      return t.bytes % page == 0 ? 0 : 1 + 64 - alignment_of(t.parameter->dtype);
+    };
+    std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return rank(a) < rank(b); });
+    std::vector<Tensor> tensors;
+    for (int i : members) {
+      const PackedTensor& t = plan_.packed[size_t(i)];
+      tensors.push_back({t.name, t.parameter->dtype, t.shape, 0, 0, t.bytes});
+    }
+    const int64_t data = add_file(name, tensors);
+    for (size_t m = 0; m < members.size(); ++m) {
+      plan_.packed[size_t(members[m])].file = int(plan_.files.size()) - 1;
+      plan_.packed[size_t(members[m])].offset = data + tensors[m].offset;
+    }
+  }
+
+  /// In the order of the checkpoint, within a file by alignment.
+  void place_copied() {
+    const auto& rest = plan_.model->rest;
+    int number = 0;
+    for (size_t i = 0; i < rest.size();) {
+      int64_t used = 0;
+      std::vector<const Tensor*> members;
+      for (; i < rest.size() && (members.empty() || used + rest[i]->bytes <= options_.max_file_bytes); ++i)
+        members.push_back(rest[i]), used += rest[i]->bytes;
+      std::stable_sort(members.begin(), members.end(), [](const Tensor* a, const Tensor* b) {
+        return alignment_of(a->dtype) > alignment_of(b->dtype);
+      });
+      std::vector<Tensor> tensors;
+      for (const Tensor* t : members) tensors.push_back({t->name, t->dtype, t->shape, 0, 0, t->bytes});
+      const int64_t data = add_file(fmt::format("rest-{:05}.safetensors", ++number), tensors);
+      for (size_t m = 0; m < members.size(); ++m)
+        plan_.copied.push_back({members[m], int(plan_.files.size()) - 1, data + tensors[m].offset});
+    }
+  }
+
+  /// Sets the tensors' offsets within the data; returns where the data begin.
+  int64_t add_file(const std::string& name, std::vector<Tensor>& tensors) {
+    int64_t end = 0;
+    for (Tensor& t : tensors) t.offset = end, end += t.bytes;
+    const Metadata mark = {{"format", "pt"}, {"mxfp4_pack", "1"}};
+    OutFile file{name, write_header(tensors, mark, page), 0};
+    const auto data = int64_t(file.header.size());
+    file.bytes = data + end;
+    plan_.file_bytes += file.bytes;
+    plan_.files.push_back(std::move(file));
+    return data;
+  }
+
+  void add_jobs() {
+    for (int i = 0; i < int(plan_.packed.size()); ++i) {
+      const PackedTensor& t = plan_.packed[size_t(i)];
+      const auto& experts = plan_.model->layers[size_t(t.layer)].experts;
+      int64_t source = 0;
+      for (const Slice& s : pieces_of(t, experts.front())) source += s.piece_bytes;
+      const int64_t step = std::max<int64_t>(1, options_.job_bytes / std::max<int64_t>(1, source));
+      const auto count = int64_t(experts.size());
+      for (int64_t e = 0; e < count; e += step) plan_.jobs.push_back({i, e, std::min(e + step, count)});
+      plan_.job_bytes = std::max(plan_.job_bytes, std::min(step, count) * (2 * source + t.slice_bytes));
+    }
+    add_copy_jobs();
+  }
+
+  void add_copy_jobs() {
+    auto& pieces = plan_.copy_pieces;
+    for (int i = 0; i < int(plan_.copied.size()); ++i) {
+      const int64_t bytes = plan_.copied[size_t(i)].source->bytes;
+      for (int64_t at = 0; at < bytes; at += copy_piece_bytes)
+        pieces.push_back({i, at, std::min(copy_piece_bytes, bytes - at)});
+    }
+    for (size_t begin = 0; begin < pieces.size();) {
+      size_t end = begin;
+      int64_t bytes = 0;
+      while (end < pieces.size() && (end == begin || bytes + pieces[end].bytes <= options_.job_bytes))
+        bytes += pieces[end++].bytes;
+      plan_.jobs.push_back({-1, int64_t(begin), int64_t(end)});
+      plan_.job_bytes = std::max(plan_.job_bytes, bytes);
+      begin = end;
+    }
+  }
+
+  void check_names() {
+    std::unordered_set<std::string_view> names;
+    for (const PackedTensor& t : plan_.packed)
+      if (!names.insert(t.name).second || plan_.checkpoint->find(t.name))
+        problems_.error(printable(t.name), "a packed tensor would have the name of another tensor");
+  }
+
+  Plan& plan_;
+  const PlanOptions& options_;
+  Problems& problems_;
+};
+
+}  // namespace
+
+Shape Plan::padded_shape(const PackedTensor& t) const {
+  const MoeLayer& layer = model->layers[size_t(t.layer)];
+  const Shape nk = matrix_size(t.role, padded_size(*backend, {layer.hidden, layer.intermediate}));
+  return {nk.n, row_bytes(t, nk.b)};
+}
+
+Plan make_plan(const Checkpoint& ck, const Model& model, const Backend& backend, const PlanOptions& options,
+               Problems& problems) {
+  Plan plan;
+  plan.checkpoint = &ck;
+  plan.model = &model;
+  plan.backend = &backend;
+  Planner(plan, options, problems).run();
+  return plan;
+}
+
+std::vector<Slice> pieces_of(const PackedTensor& t, const Expert& e) {
+  if (t.role == Role::w2) return {slice_of(e.down, t.part)};
+  const Slice &gate = slice_of(e.gate, t.part), &up = slice_of(e.up, t.part);
+  if (gate.tensor == up.tensor && gate.piece == up.piece) return {gate};
+  return {gate, up};
+}
+
+template <class T>
+BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& e, T* const pieces[2]) {
+  const MoeLayer& layer = plan.model->layers[size_t(t.layer)];
+  const bool w13 = t.role == Role::w13;
+  BasicMatrix<T> m;
+  m.views = w13 ? 2 : 1;
+  m.real = {w13 ? layer.intermediate : layer.hidden, row_bytes(t, w13 ? layer.hidden : layer.intermediate)};
+  m.padded = plan.padded_shape(t);
+  m.order = plan.backend->w13_order(*plan.model);
+  m.pad = t.parameter->pad;
+  m.add = t.parameter->add;
+  const bool one_piece = pieces_of(t, e).size() == 1;
+  const auto view = [&](const Proj& p, int piece) {
+    const Slice& s = slice_of(p, t.part);
+    const Width width = width_of(t.part, s.tensor->dtype, t.parameter->dtype);
+    return BasicRows<T>{pieces[piece] + width.to_canonical(s.offset), width.to_canonical(s.stride)};
+  };
+  m.view[0] = view(w13 ? e.gate : e.down, 0);
+  if (w13) m.view[1] = view(e.up, one_piece ? 0 : 1);
+  return m;
+}
+
+template Matrix matrix_of(const Plan&, const PackedTensor&, const Expert&, const uint8_t* const[2]);
+template MutableMatrix matrix_of(const Plan&, const PackedTensor&, const Expert&, uint8_t* const[2]);
+
+}  // namespace mxfp4

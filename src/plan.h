@@ -1,0 +1,90 @@
+// The plan: every output byte accounted for before any is moved.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/backend.h"
+#include "src/canonical.h"
+#include "src/checkpoint.h"
+#include "src/model.h"
+
+namespace mxfp4 {
+
+/// Tensors, and in packed files every expert's slice where sizes permit, begin at multiples of this.
+inline constexpr int64_t page = 4096;
+/// Copied tensors are hashed and moved in pieces of this size.
+inline constexpr int64_t copy_piece_bytes = int64_t(16) << 20;
+
+struct PlanOptions {
+  int64_t max_file_bytes = 5'000'000'000;
+  int64_t job_bytes = int64_t(8) << 20;  // source bytes of a job, unless one expert has more
+};
+
+/// A file to write; its tensors' offsets are from the start of the file.
+struct OutFile {
+  std::string name;    // relative: "packed/packed-00001.safetensors"
+  std::string header;  // length field, JSON and padding
+  int64_t bytes = 0;
+};
+
+/// One packed tensor: one part of one role of one layer, all experts.
+struct PackedTensor {
+  std::string name;
+  const Parameter* parameter = nullptr;
+  int layer = 0;  // index into Model::layers
+  Role role = Role::w13;
+  Part part = Part::codes;
+  Sizes shape;
+  int file = 0;
+  int64_t offset = 0, bytes = 0, slice_bytes = 0;  // slice: one expert
+};
+
+struct CopiedTensor {
+  const Tensor* source = nullptr;
+  int file = 0;
+  int64_t offset = 0;
+};
+
+/// Pack experts [begin, end) of packed[target]; or copy pieces [begin, end) of the list of copied pieces (target -1).
+struct Job {
+  int target = -1;
+  int64_t begin = 0, end = 0;
+};
+
+/// Bytes [begin, begin + bytes) of a copied tensor.
+struct CopyPiece {
+  int copied = 0;
+  int64_t begin = 0, bytes = 0;
+};
+
+struct Plan {
+  const Checkpoint* checkpoint = nullptr;
+  const Model* model = nullptr;
+  const Backend* backend = nullptr;
+  std::vector<OutFile> files;
+  std::vector<PackedTensor> packed;
+  std::vector<CopiedTensor> copied;
+  std::vector<CopyPiece> copy_pieces;
+  std::vector<Job> jobs;
+  int64_t file_bytes = 0;     // of all files
+  int64_t packed_bytes = 0;   // of packed tensors
+  int64_t padding_bytes = 0;  // of them, pads
+  int64_t job_bytes = 0;      // largest job: source, canonical and packed bytes together
+
+  /// The packed size of a layer's matrix: w13 has twice the intermediate rows.
+  Shape padded_shape(const PackedTensor& t) const;
+};
+
+/// Refusals (shapes that the backend cannot hold, names that collide) go to `problems`.
+Plan make_plan(const Checkpoint& checkpoint, const Model& model, const Backend& backend, const PlanOptions& options,
+               Problems& problems);
+
+/// The pieces of the checkpoint that one expert's matrix is made of: one, or gate's and up's.
+std::vector<Slice> pieces_of(const PackedTensor& t, const Expert& expert);
+
+/// The matrix of one expert over its pieces in canonical form (see canonical.h): pieces[i] is where piece i begins.
+template <class T>
+BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& expert, T* const pieces[2]);
+
+}  // namespace mxfp4

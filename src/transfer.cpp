@@ -1,0 +1,92 @@
+#include "src/transfer.h"
+
+#include <cstring>
+
+namespace mxfp4 {
+
+namespace {
+
+/// Calls use(expert index within the job, matrix) for each expert.
+template <class T, class Use>
+void for_each_matrix(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
+                     T* canonical, Use use) {
+  const auto& experts = plan.model->layers[size_t(t.layer)].experts;
+  size_t next = 0;
+  for (int64_t e = begin; e < end; ++e) {
+    T* at[2] = {};
+    for (; next < pieces.list.size() && pieces.list[next].expert == e; ++next)
+      at[pieces.list[next].piece] = canonical + pieces.list[next].canonical_at;
+    use(e - begin, matrix_of<T>(plan, t, experts[size_t(e)], at));
+  }
+}
+
+}  // namespace
+
+Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end) {
+  Pieces out;
+  const auto& experts = plan.model->layers[size_t(t.layer)].experts;
+  for (int64_t e = begin; e < end; ++e) {
+    int piece = 0;
+    for (const Slice& s : pieces_of(t, experts[size_t(e)])) {
+      const Width width = width_of(t.part, s.tensor->dtype, t.parameter->dtype);
+      out.list.push_back({s, e, piece++, width, out.source_bytes, out.canonical_bytes});
+      out.source_bytes += s.piece_bytes;
+      out.canonical_bytes += width.to_canonical(s.piece_bytes);
+    }
+  }
+  return out;
+}
+
+void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source) {
+  const auto& list = pieces.list;
+  for (size_t i = 0; i < list.size();) {
+    const Slice& first = list[i].slice;
+    int64_t bytes = 0;
+    size_t end = i;
+    for (; end < list.size() && list[end].slice.tensor == first.tensor && list[end].slice.piece == first.piece + bytes;
+         ++end)
+      bytes += list[end].slice.piece_bytes;
+    reader.read(*first.tensor, first.piece, bytes, source + list[i].source_at);
+    i = end;
+  }
+}
+
+void pack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
+                  Device& device, const uint8_t* canonical, uint8_t* packed) {
+  std::vector<PackItem> items;
+  for_each_matrix(plan, t, begin, end, pieces, canonical, [&](int64_t i, const Matrix& m) {
+    items.push_back({t.parameter->layout, m, packed + i * t.slice_bytes});
+  });
+  device.pack(items);
+}
+
+std::vector<PadReport> unpack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
+                                      const Pieces& pieces, Device& device, const uint8_t* packed, uint8_t* canonical) {
+  std::vector<UnpackItem> items;
+  for_each_matrix(plan, t, begin, end, pieces, canonical, [&](int64_t i, const MutableMatrix& m) {
+    items.push_back({t.parameter->layout, packed + i * t.slice_bytes, m});
+  });
+  std::vector<PadReport> reports(items.size());
+  device.unpack(items, reports);
+  return reports;
+}
+
+void restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical,
+                   uint8_t* source) {
+  const int64_t count = p.slice.piece_bytes / p.width.source;
+  const uint8_t* from = canonical + p.canonical_at;
+  uint8_t* to = source + p.source_at;
+  switch (t.part) {
+    case Part::codes:
+      std::memcpy(to, from, size_t(count));
+      break;
+    case Part::scales:
+      scales_from_canonical(p.slice.tensor->dtype, from, count, float_zero, to);
+      break;
+    case Part::bias:
+      bias_from_canonical(p.width, from, count, to);
+      break;
+  }
+}
+
+}  // namespace mxfp4

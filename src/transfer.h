@@ -1,0 +1,42 @@
+// Moving one job's experts between the checkpoint's pieces and the packed tensor, in both directions.
+#pragma once
+
+#include <vector>
+
+#include "src/canonical.h"
+#include "src/pipeline.h"
+#include "src/plan.h"
+
+namespace mxfp4 {
+
+/// One piece of a job: which, and where it stands in the buffers of source and of canonical bytes.
+struct PieceAt {
+  Slice slice;
+  int64_t expert = 0;
+  int piece = 0;  // 0, or 1 for up where it has a piece of its own
+  Width width;
+  int64_t source_at = 0, canonical_at = 0;
+};
+
+/// Every piece of experts [begin, end), one after the other; and the buffers' sizes.
+struct Pieces {
+  std::vector<PieceAt> list;
+  int64_t source_bytes = 0, canonical_bytes = 0;
+};
+Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end);
+
+/// Reads all pieces into `source`, neighbours in one call.
+void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source);
+
+/// Packs experts [begin, end) from canonical bytes into end - begin slices at `packed`.
+void pack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
+                  Device& device, const uint8_t* canonical, uint8_t* packed);
+
+/// The inverse; one report of pad bytes per expert.
+std::vector<PadReport> unpack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
+                                      const Pieces& pieces, Device& device, const uint8_t* packed, uint8_t* canonical);
+
+/// Canonical bytes back to the checkpoint's elements. float_zero: see scales_from_canonical().
+void restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical, uint8_t* source);
+
+}  // namespace mxfp4

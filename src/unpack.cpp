@@ -1,0 +1,148 @@
+#include "src/unpack.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "src/log.h"
+#include "src/output.h"
+#include "src/packed_checkpoint.h"
+
+namespace mxfp4 {
+
+namespace {
+
+class Unpacking {
+ public:
+  Unpacking(const PackedCheckpoint& p, const UnpackOptions& options, const OutputDir& dest)
+      : p_(p), options_(options), reader_(p.files), sums_(p.plan), source_(p.manifest.source) {
+    for (size_t s = 0; s < source_.shards.size(); ++s) add_shard(int(s), dest);
+  }
+
+  void run() {
+    Progress progress("unpacking", p_.plan.file_bytes);
+    run_jobs(int64_t(p_.plan.jobs.size()), options_.threads, [&](Worker& worker, int64_t i) {
+      const Job& job = p_.plan.jobs[size_t(i)];
+      progress.add(job.target < 0 ? copy(worker, job) : unpack(worker, job));
+    });
+    check_sums();
+    for (Fd& f : files_) {
+      f.sync();
+      f.close();
+    }
+  }
+
+ private:
+  void add_shard(int shard, const OutputDir& dest) {
+    std::vector<Tensor*> members;
+    for (Tensor& t : source_.tensors)
+      if (t.file == shard) members.push_back(&t);
+    std::stable_sort(members.begin(), members.end(),
+                     [](const Tensor* a, const Tensor* b) { return bits_of(a->dtype) > bits_of(b->dtype); });
+    std::vector<Tensor> tensors;
+    int64_t end = 0;
+    for (Tensor* t : members) {
+      tensors.push_back(*t);
+      tensors.back().offset = end;
+      end += t->bytes;
+    }
+    const std::string header = write_header(tensors, {{"format", "pt"}}, 8);
+    for (size_t i = 0; i < members.size(); ++i) members[i]->offset = tensors[i].offset + int64_t(header.size());
+    files_.push_back(dest.create(source_.shards[size_t(shard)].name, int64_t(header.size()) + end));
+    files_.back().write(header.data(), int64_t(header.size()), 0);
+  }
+
+  const Tensor& restored(const Tensor& t) const { return *source_.find(t.name); }
+
+  int64_t copy(Worker& worker, const Job& job) {
+    int64_t done = 0;
+    for (int64_t i = job.begin; i < job.end; ++i) {
+      const CopyPiece& piece = p_.plan.copy_pieces[size_t(i)];
+      const CopiedTensor& t = p_.plan.copied[size_t(piece.copied)];
+      uint8_t* data = worker.packed.reserve(piece.bytes);
+      reader_.read(p_.stored(t), piece.begin, piece.bytes, data);
+      sums_.copied[size_t(piece.copied)][size_t(piece.begin / copy_piece_bytes)] = hash_bytes(data, piece.bytes);
+      const Tensor& to = restored(*t.source);
+      files_[size_t(to.file)].write(data, piece.bytes, to.offset + piece.begin);
+      done += piece.bytes;
+    }
+    return done;
+  }
+
+  int64_t unpack(Worker& worker, const Job& job) {
+    const PackedTensor& t = p_.plan.packed[size_t(job.target)];
+    const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
+    uint8_t* packed = worker.packed.reserve(bytes);
+    reader_.read(p_.stored(t), job.begin * t.slice_bytes, bytes, packed);
+    const Pieces pieces = pieces_in(p_.plan, t, job.begin, job.end);
+    uint8_t* canonical = worker.canonical.reserve(pieces.canonical_bytes);
+    unpack_experts(p_.plan, t, job.begin, job.end, pieces, *worker.device, packed, canonical);
+    uint8_t* source = worker.source.reserve(pieces.source_bytes);
+    for (const PieceAt& p : pieces.list) {
+      restore_piece(t, p, p_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical, source);
+      const SourceIndex at = source_index(p_.plan, t, p.expert, p.piece);
+      sums_.packed[size_t(job.target)].sources[at.tensor][at.piece] =
+          hash_bytes(source + p.source_at, p.slice.piece_bytes);
+      const Tensor& to = restored(*p.slice.tensor);
+      files_[size_t(to.file)].write(source + p.source_at, p.slice.piece_bytes, to.offset + p.slice.piece);
+    }
+    return bytes;
+  }
+
+  void check_sums() const {
+    Problems problems;
+    const auto compare = [&](const Tensor& t, const std::vector<Hash>& pieces) {
+      if (to_hex(hash_of_pieces(pieces)) != p_.manifest.checksums.at(t.name))
+        problems.error(source_.where(t), "unpacked, it does not have the source's checksum; run 'mxfp4-pack verify'");
+    };
+    for (size_t i = 0; i < p_.plan.copied.size(); ++i) compare(*p_.plan.copied[i].source, sums_.copied[i]);
+    for (size_t i = 0; i < p_.plan.packed.size(); ++i) {
+      const auto sources = sources_of(p_.plan, p_.plan.packed[i]);
+      for (size_t s = 0; s < sources.size(); ++s) compare(*sources[s], sums_.packed[i].sources[s]);
+    }
+    problems.throw_if_any();
+  }
+
+  const PackedCheckpoint& p_;
+  const UnpackOptions& options_;
+  ShardReader reader_;
+  Checksums sums_;
+  Checkpoint source_;  // the manifest's, with the offsets that are written
+  std::vector<Fd> files_;
+};
+
+/// Config and index verbatim, and every listed file that is no tensor file, the canary or one of ours.
+void write_companions(const PackedCheckpoint& p, const OutputDir& dest) {
+  for (const ListedFile& f : p.manifest.files) {
+    const bool ours =
+        f.name == "config.json" || f.name == "model.safetensors.index.json" || f.name.starts_with("packed/");
+    if (!f.holds_tensors && !ours)
+      write_text(dest.path(f.name), read_text(p.dir + "/" + f.name, int64_t(1) << 30, f.name));
+  }
+  if (!p.manifest.source.index_text.empty())
+    write_text(dest.path("model.safetensors.index.json"), p.manifest.source.index_text);
+  write_text(dest.path("config.json"), p.manifest.source.config_text);
+}
+
+}  // namespace
+
+void unpack(const UnpackOptions& options) {
+  Problems problems;
+  const auto packed = open_packed(options.out, problems);
+  problems.throw_if_any();
+  OutputDir dest(options.dest, options.out);
+  int64_t bytes = 0;
+  for (const Shard& s : packed->manifest.source.shards) bytes += s.state.bytes;
+  dest.check_space(bytes);
+  Unpacking(*packed, options, dest).run();
+  write_companions(*packed, dest);
+  dest.commit();
+  if (options.json)
+    fmt::print(
+        "{}\n",
+        Json{{"out", options.out}, {"dest", options.dest}, {"tensors", packed->manifest.source.tensors.size()}}.dump());
+  else
+    note(fmt::format("{}: {} tensors, each with its source's checksum", options.dest,
+                     packed->manifest.source.tensors.size()));
+}
+
+}  // namespace mxfp4
