@@ -54,7 +54,7 @@ void sync_dir(const fs::path& dir) {
 }
 
 /// Swaps two directories in one step where the file system can; else moves `old` aside first.
-void exchange(const std::string& fresh, const std::string& old) {
+void swap_directories(const std::string& fresh, const std::string& old) {
   if (::syscall(SYS_renameat2, AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(), RENAME_EXCHANGE) == 0) return;
   if (errno != EINVAL && errno != ENOSYS) fail_errno(old, "cannot replace", errno);
   const std::string aside = fresh + ".old";
@@ -120,7 +120,7 @@ void OutputDir::commit() {
     if (entry.is_directory()) sync_dir(entry.path());
   sync_dir(partial_);
   if (replace_)
-    exchange(partial_, out_);
+    swap_directories(partial_, out_);
   else if (::syscall(SYS_renameat2, AT_FDCWD, partial_.c_str(), AT_FDCWD, out_.c_str(), RENAME_NOREPLACE) != 0 &&
            ((errno != EINVAL && errno != ENOSYS) || ::rename(partial_.c_str(), out_.c_str()) != 0))
     fail_errno(out_, "cannot rename into place", errno);
