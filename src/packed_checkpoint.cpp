@@ -47,6 +47,7 @@ std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& 
   p->plan = make_plan(m.source, p->model, find_backend(m.backend, m.engine, m.layout_version), {}, problems);
   problems.throw_if_any();
   read_headers(*p, problems);
+  if (problems.any()) return p;  // what an unreadable file lacks is not worth a line each
   for (const PackedTensor& t : p->plan.packed) check_stored(*p, t.name, t.parameter->dtype, t.shape, problems);
   for (const CopiedTensor& t : p->plan.copied)
     check_stored(*p, t.source->name, t.source->dtype, t.source->shape, problems);
