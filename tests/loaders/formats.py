@@ -6,12 +6,19 @@ the C++ code. A layer is {(role, part): tensor}: codes U8 [E, N, K/2], scales U8
 import torch
 
 
-def pad(layer, pairs, hidden, intermediate, scale_pad):
-    """The engine's padding: w13's rows in pairs get their pads at the end, in halves each half at its end."""
-    def grow(t, rows, columns, value, halves):
+def pad(layer, pairs, hidden, intermediate, scale_pads):
+    """The engine's padding: w13's rows in pairs get their pads at the end, in halves each half at its end.
+
+    scale_pads: the byte of pads along hidden and along intermediate; where both meet, the latter.
+    """
+    def grow(t, rows, columns, along_rows, along_columns, halves):
         if halves:
-            return torch.cat([grow(h, rows // 2, columns, value, False) for h in t.chunk(2, dim=1)], dim=1)
-        out = torch.full((t.shape[0], rows, columns), value, dtype=t.dtype)
+            halves = (grow(h, rows // 2, columns, along_rows, along_columns, False) for h in t.chunk(2, dim=1))
+            return torch.cat(list(halves), dim=1)
+        out = torch.zeros((t.shape[0], rows, columns), dtype=t.dtype)
+        if t.dtype == torch.uint8:
+            out[:, :, t.shape[2]:] = along_columns
+            out[:, t.shape[1]:, :columns if role == "w13" else t.shape[2]] = along_rows
         out[:, :t.shape[1], :t.shape[2]] = t
         return out
 
@@ -19,8 +26,9 @@ def pad(layer, pairs, hidden, intermediate, scale_pad):
     for (role, part), t in layer.items():
         rows, k = (2 * intermediate, hidden) if role == "w13" else (hidden, intermediate)
         columns = {"codes": k // 2, "scales": k // 32, "bias": 1}[part]
-        grown = grow(t.reshape(*t.shape[:2], -1), rows, columns, scale_pad if part == "scales" else 0,
-                     role == "w13" and not pairs)
+        pads = scale_pads if part == "scales" else (0, 0)
+        along_rows, along_columns = pads[::-1] if role == "w13" else pads
+        grown = grow(t.reshape(*t.shape[:2], -1), rows, columns, along_rows, along_columns, role == "w13" and not pairs)
         out[role, part] = grown[..., 0] if part == "bias" else grown
     return out
 
@@ -126,10 +134,11 @@ def hopper_scales(t, groups_multiple):
     return scatter(t, row * 32 * big_g + column, big_n * big_g).reshape(e, big_n // 32, 32 * big_g).transpose(1, 2)
 
 
-# (engine, backend): multiples that hidden and intermediate are padded to, and the pad byte of scales
-PADDING = {("vllm", "marlin"): (256, 128, 0x00), ("vllm", "flashinfer-cutlass"): (128, 128, 0x00),
-           ("vllm", "triton"): (32, 64, 0x00), ("sglang", "marlin"): (256, 128, 0x7F),
-           ("sglang", "flashinfer-cutlass"): (256, 128, 0x00), ("sglang", "triton"): (32, 64, 0x7F)}
+# (engine, backend): multiples that hidden and intermediate are padded to, and the pad bytes of scales. SGLang pads for
+# FlashInfer along hidden before loading (buffers of ones) and along intermediate after it (zeros).
+PADDING = {("vllm", "marlin"): (256, 128, (0, 0)), ("vllm", "flashinfer-cutlass"): (128, 128, (0, 0)),
+           ("vllm", "triton"): (32, 64, (0, 0)), ("sglang", "marlin"): (256, 128, (0x7F, 0x7F)),
+           ("sglang", "flashinfer-cutlass"): (256, 128, (0x7F, 0)), ("sglang", "triton"): (32, 64, (0x7F, 0x7F))}
 
 
 def padded_sizes(engine, backend, hidden, intermediate):

@@ -3,6 +3,7 @@
 import os
 from functools import lru_cache
 
+import torch
 from safetensors import safe_open
 
 TESTDATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "testdata")
@@ -21,3 +22,11 @@ def golden_layer(family):
     layer = {(role, part): tensors[f"in.{role}{suffix}"] for role in ("w13", "w2") for part, suffix in SUFFIX.items()
              if f"in.{role}{suffix}" in tensors}
     return layer, tensors[""]["w13_rows"] == "pairs"
+
+
+def same(test, got, want, what):
+    """Fails the test unless dtype, shape, strides and bytes are the same."""
+    test.assertEqual(got.dtype, want.dtype, what)
+    test.assertEqual(tuple(got.shape), tuple(want.shape), what)
+    test.assertEqual(got.stride(), want.stride(), what)
+    test.assertTrue(torch.equal(got.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8)), what)

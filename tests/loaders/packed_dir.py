@@ -85,22 +85,22 @@ class Checkpoint:
                 for key, t in self.expected((namespace, number), rank).items():
                     name = f"{prefix}.{self.name(*key)}"
                     stored[name] = in_memory_order(t).contiguous()
-                    entry = {"name": name, "namespace": namespace, "layer": number, "file": file, "role": key[0],
-                             "part": key[1], "dtype": DTYPE[t.dtype], "torch_dtype": str(t.dtype)[6:],
+                    entry = {"name": name, "parameter": self.name(*key), "namespace": namespace, "layer": number,
+                             "file": file, "role": key[0], "part": key[1], "dtype": DTYPE[t.dtype], "torch_dtype": str(t.dtype)[6:],
                              "shape": list(stored[name].shape), "experts": t.shape[0]}
                     if self.tp_size > 1:
                         entry["rank"] = rank
                     if not t.is_contiguous():
-                        entry["view"] = {"torch_dtype": str(t.dtype)[6:], "shape": list(t.shape),
+                        entry["view"] = {"dtype": str(t.dtype)[6:], "shape": list(t.shape),
                                          "strides": list(t.stride())}
                     entries.append(entry)
             save_file(stored, os.path.join(directory, file))
         save_file(self.canary(), os.path.join(directory, "packed/canary-0.safetensors"))
         set_ = {"engine": self.engine, "backend": self.backend, "layout_version": "1",
-                "fits": [{"library": self.engine, "range": "1 to 2", "tested": "a stand-in"}],
+                "fits": {self.engine: {"range": "1 to 2", "tested": "a stand-in"}},
                 "moe_tp_size": self.tp_size, "canary": "packed/canary-0.safetensors",
                 "model": {"hidden": self.hidden, "intermediate": self.intermediate, "padded_hidden": self.padded[0],
-                          "padded_intermediate": self.padded[1], "swiglu_limit": self.swiglu_limit},
+                          "padded_intermediate": self.padded[1], "activation": {"limit": self.swiglu_limit}},
                 "tensors": entries}
         manifest = {"format_version": 1, "source": {"model_type": self.model_type}, "sets": [set_]} | changes
         with open(os.path.join(directory, "mxfp4-pack.json"), "w") as file:

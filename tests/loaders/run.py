@@ -1,4 +1,4 @@
-"""Runs the loaders' tests, each engine's in a process of its own. Exit code 77 (skipped) where torch is missing.
+"""Runs the loaders' tests. Exit code 77 (skipped) where torch is missing. MXFP4_PACK names the program to test with.
 
 The tests need torch >= 2.7 (any build, no GPU) and safetensors >= 0.6.2: pip install torch safetensors
 """
@@ -22,7 +22,5 @@ except ImportError as missing:
 
 path = os.pathsep.join(os.path.join(LOADERS, name) for name in ("reader", "vllm", "sglang"))
 environment = dict(os.environ, PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1")
-failed = [name for name in ("test_formats", "test_vllm", "test_sglang")
-          if subprocess.run([sys.executable, "-m", "unittest", name, *sys.argv[1:]], cwd=HERE, env=environment).returncode]
-if failed:
-    sys.exit(f"failed: {', '.join(failed)}")
+names = ["test_formats", "test_vllm", "test_sglang", "test_tool.Tool"]
+sys.exit(subprocess.run([sys.executable, "-m", "unittest", "-b", *sys.argv[1:], *names], cwd=HERE, env=environment).returncode)

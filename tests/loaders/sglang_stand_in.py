@@ -189,7 +189,7 @@ class Mxfp4MoEMethod:
 
     def _process_weights_for_sm90_cutlass(self, layer):
         h, i = self._padded_hidden, self._padded_intermediate
-        raw = formats.pad(read(layer), True, h, i, 0)
+        raw = formats.pad(read(layer), True, h, i, (0, 0))
         for (role, part), t in formats.converted("sglang", "flashinfer-cutlass", raw, True).items():
             suffix = {"codes": "", "scales": "_scale", "bias": "_bias"}[part]
             setattr(layer, f"{role}_weight{suffix}", parameter(t ^ 1 if converter_bug.value and part == "codes" else t))

@@ -2,15 +2,8 @@
 
 import unittest
 
-import torch
-
 import formats
-from golden import golden_layer, golden_tensors
-
-
-def same(test, made, want, what):
-    test.assertEqual(tuple(made.shape), tuple(want.shape), what)
-    test.assertTrue(torch.equal(made.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8)), what)
+from golden import golden_layer, golden_tensors, same
 
 
 class Formats(unittest.TestCase):
@@ -19,14 +12,14 @@ class Formats(unittest.TestCase):
         keys = [("w13", "codes"), ("w13", "scales"), ("w13", "bias"), ("w2", "codes"), ("w2", "scales"), ("w2", "bias")]
         for key, name in zip(keys, names):
             if key in made:
-                same(self, made[key], golden[f"{tag}.{name}"], f"{family} {tag} {name}")
+                same(self, made[key].view(golden[f"{tag}.{name}"].dtype), golden[f"{tag}.{name}"], f"{family} {tag} {name}")
 
     def test_marlin(self):
         for family, hidden, intermediate in (("gpt_oss", 512, 384), ("deepseek", 256, 128)):
             raw, pairs = golden_layer(family)
-            vllm = formats.pad(raw, pairs, hidden, intermediate, 0)
+            vllm = formats.pad(raw, pairs, hidden, intermediate, (0, 0))
             self.check(family, "vllm.marlin", formats.marlin(vllm))
-            sglang = formats.pad(raw, pairs, hidden, intermediate, 0x7F)
+            sglang = formats.pad(raw, pairs, hidden, intermediate, (0x7F, 0x7F))
             if pairs:
                 sglang = formats.reorder_w13(sglang, formats.gate_up)
             self.check(family, "sglang.marlin", formats.marlin(sglang))
@@ -35,7 +28,7 @@ class Formats(unittest.TestCase):
         names = [f"fc{i}_expert_weights fc{i}_scales fc{i}_expert_biases".split() for i in (1, 2)]
         for family, hidden, intermediate in (("gpt_oss", 384, 384), ("deepseek", 256, 128)):
             raw, pairs = golden_layer(family)
-            raw = formats.pad(raw, pairs, hidden, intermediate, 0)
+            raw = formats.pad(raw, pairs, hidden, intermediate, (0, 0))
             if pairs:
                 raw = formats.reorder_w13(raw, formats.gate_up)
             self.check(family, "flashinfer_cutlass_sm90_v1",
@@ -45,7 +38,7 @@ class Formats(unittest.TestCase):
         for family, intermediate in (("gpt_oss", 384), ("deepseek", 128)):
             raw, pairs = golden_layer(family)
             hidden = raw["w13", "codes"].shape[2] * 2
-            raw = formats.pad(raw, pairs, hidden, intermediate, 0)
+            raw = formats.pad(raw, pairs, hidden, intermediate, (0, 0))
             made = {}
             for role in ("w13", "w2"):
                 made[role, "codes"] = formats.hopper_codes(raw[role, "codes"]).transpose(1, 2)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import formats
 import sglang_stand_in as sglang
-from golden import golden_layer, golden_tensors
+from golden import golden_layer, golden_tensors, same
 from mxfp4_pack_reader import Refused
 from packed_dir import Checkpoint, random_layer
 
@@ -44,6 +44,20 @@ def deepseek(backend, layers=None):
     return golden_checkpoint("deepseek", backend)
 
 
+def all_same(test, checkpoint, layer, expected):
+    """The layer holds `expected` as its kernel sees it, and nothing without memory."""
+    for (role, part), want in expected.items():
+        if checkpoint.backend == "triton" and part != "bias":
+            thing = getattr(layer.quant_method, role + "_weight_triton_tensor")
+            if part == "scales":
+                thing = getattr(layer.quant_method, role + "_precision_config").weight_scale
+            got = thing.storage.data
+        else:
+            got = getattr(layer, checkpoint.name(role, part)).data
+        same(test, got, want, (role, part))
+    test.assertFalse([name for name, p in layer.named_parameters() if p.is_meta])
+
+
 class Sglang(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -51,24 +65,6 @@ class Sglang(unittest.TestCase):
         self.directory = os.path.join(temporary.name, "out")
         sglang.TP.size, sglang.TP.rank, sglang.TP.ep_rank = 1, 0, 0
         hooks.manifest = None
-
-    def same(self, got, want, what):
-        self.assertEqual(got.dtype, want.dtype, what)
-        self.assertEqual(tuple(got.shape), tuple(want.shape), what)
-        self.assertEqual(got.stride(), want.stride(), what)
-        self.assertTrue(torch.equal(got.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8)), what)
-
-    def all_same(self, checkpoint, layer, expected):
-        for (role, part), want in expected.items():
-            if checkpoint.backend == "triton" and part != "bias":
-                thing = getattr(layer.quant_method, role + "_weight_triton_tensor")
-                if part == "scales":
-                    thing = getattr(layer.quant_method, role + "_precision_config").weight_scale
-                got = thing.storage.data
-            else:
-                got = getattr(layer, checkpoint.name(role, part)).data
-            self.same(got, want, (role, part))
-        self.assertFalse([name for name, p in layer.named_parameters() if p.is_meta])
 
     def refuses(self, message, checkpoint=None, layers=(LAYER,), **given):
         checkpoint = checkpoint or gpt_oss("marlin")
@@ -93,7 +89,7 @@ class Sglang(unittest.TestCase):
                 self.directory = os.path.join(parent, "out")
                 checkpoint = make(backend)
                 layer, = self.serve(checkpoint)
-                self.all_same(checkpoint, layer, checkpoint.expected(("model", 0)))
+                all_same(self, checkpoint, layer, checkpoint.expected(("model", 0)))
 
     def test_golden_bytes(self):
         for make, family in ((gpt_oss, "gpt_oss"), (deepseek, "deepseek")):
@@ -103,7 +99,7 @@ class Sglang(unittest.TestCase):
                 for name, parameter in layer.named_parameters():
                     want = golden_tensors(family)["sglang.marlin." + name.replace("_weight", "")]
                     want = want.view(torch.float8_e8m0fnu) if "scale" in name else want
-                    self.same(parameter.data, want, name)
+                    same(self, parameter.data, want, name)
 
     def test_raw_parameters_have_no_memory(self):
         seen = []
@@ -143,7 +139,7 @@ class Sglang(unittest.TestCase):
         layer, = self.serve(checkpoint)
         scale = layer.quant_method.w13_precision_config.weight_scale.storage.data
         raw, pairs = golden_layer("gpt_oss")
-        engines = formats.hopper_scales(formats.pad(raw, pairs, 320, 384, 0x7F)["w13", "scales"], 2)
+        engines = formats.hopper_scales(formats.pad(raw, pairs, 320, 384, (0x7F, 0x7F))["w13", "scales"], 2)
         self.assertLess(engines.shape[1], scale.shape[1])
         self.assertTrue(torch.equal(scale[:, :engines.shape[1]], engines))
 
@@ -153,7 +149,7 @@ class Sglang(unittest.TestCase):
         sglang.TP.size = 2
         for sglang.TP.rank in range(2):
             layer, = self.serve(checkpoint)
-            self.all_same(checkpoint, layer, checkpoint.expected(("model", 0), sglang.TP.rank))
+            all_same(self, checkpoint, layer, checkpoint.expected(("model", 0), sglang.TP.rank))
         sglang.TP.size, sglang.TP.rank = 1, 0
         self.assertIn("mxfp4-pack convert", self.refuses("tensor-parallel size [2], asked for is 1", checkpoint))
 
@@ -162,13 +158,13 @@ class Sglang(unittest.TestCase):
         for sglang.TP.ep_rank in range(3):
             layer, = self.serve(checkpoint, ep_size=3)
             rows = slice(2 * sglang.TP.ep_rank, 2 * sglang.TP.ep_rank + 2)
-            self.all_same(checkpoint, layer, {k: t[rows] for k, t in checkpoint.expected(("model", 0)).items()})
+            all_same(self, checkpoint, layer, {k: t[rows] for k, t in checkpoint.expected(("model", 0)).items()})
 
     def test_draft_layer(self):
         layers = {("model", 0): random_layer(1, 2, 256, 128, False), ("mtp", 0): random_layer(3, 2, 256, 128, False)}
         checkpoint = deepseek("marlin", layers)
         draft, = self.serve(checkpoint, [("model.decoder.mlp.experts", 0)])
-        self.all_same(checkpoint, draft, checkpoint.expected(("mtp", 0)))
+        all_same(self, checkpoint, draft, checkpoint.expected(("mtp", 0)))
         self.directory += "2"
         self.refuses("no packed experts of mtp layer 0", deepseek("marlin"), [("model.decoder.mlp.experts", 0)])
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import vllm_stand_in as vllm
-from golden import golden_layer, golden_tensors
+from golden import golden_layer, golden_tensors, same
 from mxfp4_pack_reader import Refused
 from packed_dir import Checkpoint, random_layer
 
@@ -61,16 +61,9 @@ class Vllm(unittest.TestCase):
         self.directory = os.path.join(temporary.name, "out")
         quantization.canaries_passed.clear()
 
-    def same(self, got, want, what):
-        self.assertEqual(got.dtype, want.dtype, what)
-        self.assertEqual(tuple(got.shape), tuple(want.shape), what)
-        self.assertEqual(got.stride(), want.stride(), what)
-        self.assertEqual(got.device.type, "cpu", what)
-        self.assertTrue(torch.equal(got.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8)), what)
-
     def all_same(self, layer, expected):
         for key, want in expected.items():
-            self.same(held(layer, key), want, key)
+            same(self, held(layer, key), want, key)
         self.assertEqual(layer.quant_method.moe_kernel[0], "kernel")
 
     def refuses(self, message, checkpoint=None, prefixes=None, **settings):
@@ -106,7 +99,7 @@ class Vllm(unittest.TestCase):
                     want = golden["vllm.marlin." + name.replace("_weight", "")]
                     if "scale" in name:
                         want = want.view(torch.float8_e8m0fnu)
-                    self.same(getattr(layer, name).data, want, name)
+                    same(self, getattr(layer, name).data, want, name)
 
     def test_raw_parameters_have_no_memory(self):
         checkpoint = gpt_oss("marlin")

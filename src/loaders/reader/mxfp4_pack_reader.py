@@ -50,9 +50,8 @@ class Entry(NamedTuple):
 
 def _entry(t):
     v = t.get("view")
-    view = v and View(v.get("torch_dtype", t["torch_dtype"]), tuple(v["shape"]), tuple(v["strides"]))
-    return Entry(t["name"], t["name"].rsplit(".", 1)[1], t["file"], t["torch_dtype"], tuple(t["shape"]), view,
-                 t["experts"])
+    view = v and View(v["dtype"], tuple(v["shape"]), tuple(v["strides"]))
+    return Entry(t["name"], t["parameter"], t["file"], t["torch_dtype"], tuple(t["shape"]), view, t["experts"])
 
 
 class PackedSet:
@@ -74,7 +73,7 @@ class PackedSet:
     moe_tp_size = property(lambda self: self.fields["moe_tp_size"])
     padded_sizes = property(lambda self: (self.fields["model"]["padded_hidden"],
                                           self.fields["model"]["padded_intermediate"]))
-    swiglu_limit = property(lambda self: self.fields["model"].get("swiglu_limit"))
+    swiglu_limit = property(lambda self: self.fields["model"]["activation"]["limit"])
 
     def layer(self, namespace, number, what):
         try:
@@ -137,12 +136,13 @@ class PackedSet:
             raise self.mismatch(f"it makes other bytes of the canary ({'; '.join(found)})")
 
     def mismatch(self, why):
-        fits = self.fields.get("fits", [])
-        libraries = [self.engine, "torch", *(f["library"] for f in fits if f["library"] != self.engine)]
+        fits = self.fields["fits"]
+        libraries = [self.engine, "torch", *(library for library in fits if library != self.engine)]
+        packed_for = (f"{library} {fit['range']}" for library, fit in fits.items())
         return Refused(
             f"{self.directory} does not fit the installed {self.engine}: {why}.\n"
             f"  installed: {', '.join(f'{name} {installed(name)}' for name in libraries)}\n"
-            f"  packed for: {', '.join(f['library'] + ' ' + f['range'] for f in fits)} "
+            f"  packed for: {', '.join(packed_for)} "
             f"(layout version {self.fields['layout_version']})\n  {self.again()}")
 
     def again(self, **changes):

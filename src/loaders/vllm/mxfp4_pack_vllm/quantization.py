@@ -23,7 +23,7 @@ from vllm.models.deepseek_v4.quant_config import DeepseekV4FP8Config
 MOE_BACKEND = {
     "marlin": {"gpt_oss": "marlin", "deepseek_v4": "marlin"},
     "flashinfer-cutlass": {"gpt_oss": "flashinfer_cutlass", "deepseek_v4": "flashinfer_cutlass"},
-    # vLLM's "triton" shuffles DeepSeek-V4 along the wrong axis before its kernel; "triton_unfused" takes rows as loaded.
+    # vLLM's "triton" reorders w13 of DeepSeek-V4 for its fused activation; "triton_unfused" takes rows as loaded.
     "triton": {"gpt_oss": "triton", "deepseek_v4": "triton_unfused"},
 }
 ACCEPTED = {

@@ -1,0 +1,200 @@
+"""The SGLang loader in an installed SGLang's own classes, on a machine without a GPU.
+
+Exchanged are only: questions about the GPU and the server's settings, gptq_marlin_repack and FlashInfer's two interleave
+functions (CUDA kernels; by formulas here), and the FusedMoE module around the method classes. The hook registry,
+get_config, the method classes and their conversions and triton_kernels' layouts are the installed ones.
+
+    PYTHONPATH=src/loaders/reader:src/loaders/sglang:tests/loaders python3 tests/engines/sglang_classes.py
+"""
+
+import os
+import sys
+import tempfile
+import unittest
+from types import ModuleType, SimpleNamespace
+from unittest import mock
+
+import sglang
+import torch
+from sglang.srt.layers.moe.utils import MoeRunnerBackend
+from sglang.srt.layers.quantization import marlin_utils_fp4, mxfp4
+from sglang.srt.layers.quantization import mxfp4_flashinfer_cutlass_moe as v4_cutlass
+from sglang.srt.layers.quantization import mxfp4_marlin_moe as v4_marlin
+from sglang.srt.plugins.hook_registry import HookRegistry
+from sglang.srt.utils.hf_transformers import config as hf_config
+
+import formats
+import mxfp4_pack_sglang
+from golden import golden_layer, same
+from mxfp4_pack_sglang import hooks
+from packed_dir import Checkpoint
+
+mxfp4_pack_sglang.register()
+HookRegistry.apply_hooks()
+
+
+def marlin_repack(b_q_weight, perm, size_k, size_n, num_bits):
+    """[K/8, N] int32 -> [K/16, 2N] int32"""
+    codes = b_q_weight.T.contiguous().view(torch.uint8)[None]
+    return formats.marlin({("w13", "codes"): codes})["w13", "codes"][0]
+
+
+def interleave_weights(weight, kind):
+    return formats.flashinfer_sm90_v1({("w13", "codes"): weight})["w13", "codes"]
+
+
+def interleave_scales(scale, group_size=32):
+    return formats.flashinfer_sm90_v1({("w13", "scales"): scale})["w13", "scales"]
+
+
+RUNNERS = {"marlin": MoeRunnerBackend.MARLIN, "flashinfer-cutlass": MoeRunnerBackend.FLASHINFER_MXFP4,
+           "triton": MoeRunnerBackend.TRITON_KERNELS}
+
+
+class Classes(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.directory = os.path.join(temporary.name, "out")
+        hooks.manifest = None
+        flashinfer = {"flashinfer": ModuleType("flashinfer"), "flashinfer.fused_moe": ModuleType("flashinfer.fused_moe")}
+        flashinfer["flashinfer.fused_moe"].interleave_moe_weights_for_sm90_mixed_gemm = interleave_weights
+        flashinfer["flashinfer.fused_moe"].interleave_moe_scales_for_sm90_mixed_gemm = interleave_scales
+        patch = mock.patch.dict(sys.modules, flashinfer)
+        patch.start()
+        self.addCleanup(patch.stop)
+        for module, name, value in (
+                (mxfp4, "is_sm90_supported", lambda: True), (mxfp4, "is_sm100_supported", lambda: False),
+                (mxfp4, "is_sm120_supported", lambda: False), (v4_marlin, "is_sm90_supported", lambda: True),
+                (mxfp4, "get_exec", lambda: SimpleNamespace(moe=SimpleNamespace(flashinfer_mxfp4_moe_precision="bf16"))),
+                (mxfp4, "has_triton_kernels", True), (mxfp4, "_FI_HAS_SM90_CUTLASS_MXFP4", True),
+                (mxfp4, "interleave_moe_weights_for_sm90_mixed_gemm", interleave_weights),
+                (mxfp4, "interleave_moe_scales_for_sm90_mixed_gemm", interleave_scales),
+                (marlin_utils_fp4, "gptq_marlin_repack", marlin_repack),
+                (marlin_utils_fp4, "marlin_make_workspace", lambda device, n: torch.zeros(n, dtype=torch.int32)),
+                (v4_cutlass, "is_flashinfer_available", lambda: True), (v4_cutlass, "is_sm120_supported", lambda: False),
+                (torch.cuda, "empty_cache", lambda: None)):
+            patch = mock.patch.object(module, name, value, create=True)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def method(self, checkpoint):
+        if checkpoint.model_type == "gpt_oss":
+            with mock.patch.object(mxfp4, "get_moe_runner_backend", lambda: RUNNERS[checkpoint.backend]):
+                return mxfp4.Mxfp4MoEMethod(prefix="model.layers.0.mlp.experts")
+        fp8 = SimpleNamespace(process_weights_after_loading=lambda layer: None, create_weights=self.fp8_create_weights)
+        make = {"marlin": v4_marlin.Mxfp4MarlinMoEMethod, "flashinfer-cutlass": v4_cutlass.Mxfp4FlashinferCutlassMoEMethod}
+        return make[checkpoint.backend](fp8, "model.layers.0.mlp.experts")
+
+    @staticmethod
+    def fp8_create_weights(layer, e, h, i, dtype, fp4_scale_dtype=None, **extra):
+        """What Fp8MoEMethod makes for FP4 experts."""
+        for role, rows, k in (("w13", 2 * i, h), ("w2", h, i)):
+            for name, columns, kind in (("weight", k // 2, torch.int8), ("weight_scale_inv", k // 32, fp4_scale_dtype)):
+                t = torch.empty((e, rows, columns), dtype=torch.uint8).view(kind)
+                layer.register_parameter(f"{role}_{name}", torch.nn.Parameter(t, requires_grad=False))
+
+    def layer(self, checkpoint):
+        """As FusedMoE.__init__ goes about it."""
+        experts = checkpoint.layers["model", 0]["w13", "codes"].shape[0]
+        gpt_oss = checkpoint.model_type == "gpt_oss"
+        hidden = checkpoint.hidden
+        if gpt_oss and checkpoint.backend == "flashinfer-cutlass":
+            hidden = -(-hidden // 256) * 256
+        layer = torch.nn.Module()
+        layer.layer_name, layer.layer_id = "model.layers.0.mlp.experts", 0
+        layer.num_experts = layer.num_local_experts = experts
+        layer.moe_tp_size, layer.moe_tp_rank, layer.moe_ep_rank = 1, 0, 0
+        layer.hidden_size, layer.intermediate_size_per_partition = hidden, checkpoint.intermediate
+        layer.moe_runner_config = SimpleNamespace(
+            gemm1_alpha=1.702 if gpt_oss else None, gemm1_clamp_limit=7.0 if gpt_oss else None,
+            gate_up_interleaved=True, swiglu_limit=None if gpt_oss else 10.0, activation="silu", is_gated=True,
+            apply_router_weight_on_input=False)
+        layer.quant_method = method = self.method(checkpoint)
+        method.create_weights(layer=layer, num_experts=experts, hidden_size=hidden,
+                              intermediate_size_per_partition=checkpoint.intermediate, params_dtype=torch.bfloat16,
+                              weight_loader=None, with_bias=gpt_oss, moe_intermediate_size=checkpoint.intermediate)
+        with mock.patch("sglang.srt.layers.moe.moe_runner.MoeRunner", lambda backend, config: SimpleNamespace(config=config)), \
+                mock.patch("sglang.srt.layers.moe.moe_runner.runner.MoeRunner", lambda backend, config: None), \
+                mock.patch.object(mxfp4, "MoeRunner", lambda backend, config: None), \
+                mock.patch.object(mxfp4, "get_moe_runner_backend", lambda: RUNNERS[checkpoint.backend]), \
+                mock.patch.dict(sys.modules, {"sglang.srt.layers.moe.moe_runner.flashinfer_cutlass": ModuleType("x")}):
+            method.create_moe_runner(layer, layer.moe_runner_config)
+        return layer
+
+    def fill(self, layer, checkpoint):
+        """What the engine's own weight loader does."""
+        raw, pairs = checkpoint.layers["model", 0], checkpoint.pairs
+        if getattr(layer.quant_method, "load_up_proj_weight_first", False):
+            raw = formats.reorder_w13(raw, formats.swap)
+        if pairs and checkpoint.backend == "flashinfer-cutlass":
+            sizes = layer.w13_weight.shape[2] * 2, layer.w13_weight.shape[1] // 2
+            padded = formats.pad(raw, pairs, *sizes, (0x7F, 0x7F))
+        else:
+            padded = formats.pad(raw, pairs, *checkpoint.padded, formats.PADDING["sglang", checkpoint.backend][2])
+        for (role, part), t in padded.items():
+            names = {"codes": ["weight"], "scales": ["weight_scale", "weight_scale_inv"], "bias": ["weight_bias"]}[part]
+            parameter = next(getattr(layer, f"{role}_{n}") for n in names if hasattr(layer, f"{role}_{n}"))
+            parameter.data.view(t.dtype).copy_(t)
+
+    def compare(self, family, backend):
+        raw, pairs = golden_layer(family)
+        h, i = raw["w13", "codes"].shape[2] * 2, raw["w2", "codes"].shape[2] * 2
+        checkpoint = Checkpoint("sglang", backend, "gpt_oss" if pairs else "deepseek_v4", h, i, {("model", 0): raw})
+        checkpoint.write(self.directory)
+        engines = self.layer(checkpoint)
+        self.fill(engines, checkpoint)
+        engines.quant_method.process_weights_after_loading(engines)
+        config = hf_config.get_config(self.directory, trust_remote_code=False)
+        self.assertEqual(config.quantization_config["quant_method"], "mxfp4" if pairs else "fp8")
+        layer = self.layer(checkpoint)
+        self.assertTrue(all(p.is_meta for p in layer.parameters()))
+        layer.quant_method.process_weights_after_loading(layer)
+        left = {n for n, _ in engines.named_parameters()} - {n for n, _ in layer.named_parameters()}
+        # the engine keeps Triton's raw scales without a use
+        self.assertEqual(left, {"w13_weight_scale", "w2_weight_scale"} if backend == "triton" else set())
+        for name, got in layer.named_parameters():
+            same(self, got.data, getattr(engines, name).data, name)
+        for name in ("_mxfp4_backend", "_dsv4_mxfp4_backend"):
+            self.assertEqual(getattr(layer, name, None), getattr(engines, name, None), name)
+        self.assertEqual(layer.mxfp4_pack.done, True)
+        return layer, engines
+
+    def test_marlin(self):
+        for family in ("gpt_oss", "deepseek"):
+            with self.subTest(family=family):
+                hooks.manifest = None
+                self.directory += family
+                layer, engines = self.compare(family, "marlin")
+                same(self, layer.workspace, engines.workspace, "workspace")
+
+    def test_flashinfer_cutlass(self):
+        for family in ("gpt_oss", "deepseek"):
+            with self.subTest(family=family):
+                hooks.manifest = None
+                self.directory += family
+                layer, engines = self.compare(family, "flashinfer-cutlass")
+                if family == "deepseek":
+                    same(self, layer.quant_method._swiglu_limit_tensor, engines.quant_method._swiglu_limit_tensor, "limit")
+
+    def test_triton(self):
+        import vllm.third_party.triton_kernels as triton_kernels
+        sys.modules["triton_kernels"] = triton_kernels
+        from triton_kernels.tensor_details import layout
+        with mock.patch.object(layout, "cuda_capability_geq", lambda major, minor=0: major <= 9):
+            layer, engines = self.compare("gpt_oss", "triton")
+        for role in ("w13", "w2"):
+            got = getattr(layer.quant_method, role + "_weight_triton_tensor")
+            want = getattr(engines.quant_method, role + "_weight_triton_tensor")
+            same(self, got.storage.data, want.storage.data, role)
+            self.assertEqual((got.shape, got.shape_max, vars(got.storage.layout)),
+                             (want.shape, want.shape_max, vars(want.storage.layout)))
+            got, want = (getattr(m.quant_method, role + "_precision_config").weight_scale for m in (layer, engines))
+            self.assertEqual((got.shape, got.shape_max), (want.shape, want.shape_max))
+            corner = got.storage.data[:, :want.storage.data.shape[1], :want.storage.data.shape[2]]
+            self.assertTrue(torch.equal(corner, want.storage.data))
+
+
+if __name__ == "__main__":
+    print(f"SGLang {sglang.__version__}, torch {torch.__version__}, python {sys.version.split()[0]}")
+    unittest.main()

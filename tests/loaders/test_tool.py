@@ -1,0 +1,104 @@
+"""What mxfp4-pack itself writes, through both loaders. MXFP4_PACK names the program."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+import torch
+from safetensors import safe_open
+
+import sglang_stand_in
+import vllm_stand_in
+from golden import TESTDATA, same
+from packed_dir import Checkpoint
+from test_sglang import all_same
+from test_sglang import hooks as sglang_hooks
+from test_vllm import held
+
+PROGRAM = os.environ.get("MXFP4_PACK", "")
+
+
+def tensors_of(directory):
+    found = {}
+    for file in sorted(os.listdir(directory)):
+        if file.endswith(".safetensors"):
+            with safe_open(os.path.join(directory, file), framework="pt") as f:
+                found.update({name: f.get_tensor(name) for name in f.keys()})
+    return found
+
+
+def gpt_oss_layers(tensors, config):
+    layers = {}
+    for n in range(config["num_hidden_layers"]):
+        layer = layers["model", n] = {}
+        for role, name in (("w13", "gate_up_proj"), ("w2", "down_proj")):
+            for part, suffix in (("codes", "blocks"), ("scales", "scales"), ("bias", "bias")):
+                t = tensors[f"model.layers.{n}.mlp.experts.{name}_{suffix}"]
+                layer[role, part] = t.flatten(2) if part == "codes" else t
+    return layers
+
+
+def deepseek_layers(tensors, config):
+    layers = {}
+    prefixes = {("model", n): f"layers.{n}" for n in range(config["num_hidden_layers"])} | {("mtp", 0): "mtp.0"}
+    for key, prefix in prefixes.items():
+        def stack(w, kind):
+            return torch.stack([tensors[f"{prefix}.ffn.experts.{e}.{w}.{kind}"].view(torch.uint8)
+                                for e in range(config["n_routed_experts"])])
+        layers[key] = {(role, part): torch.cat([stack(w, kind) for w in parts], dim=1)
+                       for role, parts in (("w13", ("w1", "w3")), ("w2", ("w2",)))
+                       for part, kind in (("codes", "weight"), ("scales", "scale"))}
+    return layers
+
+
+@unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")
+class Tool(unittest.TestCase):
+    def checkpoints(self, engine):
+        """(a converted tiny checkpoint, what it must hold) for every backend of the engine that the loaders know"""
+        listed = json.loads(subprocess.check_output([PROGRAM, "backends", "--json"]))
+        listed = listed if isinstance(listed, list) else listed["backends"]
+        backends = dict.fromkeys(b["backend"] for b in listed if b["engine"] == engine)
+        for name, layers_of in (("gpt-oss", gpt_oss_layers), ("deepseek-v4", deepseek_layers)):
+            source = os.path.join(TESTDATA, "tiny", name)
+            with open(os.path.join(source, "config.json")) as file:
+                config = json.load(file)
+            for backend in ("marlin", "flashinfer-cutlass", "triton"):
+                if backend not in backends or (engine, backend, name) == ("sglang", "triton", "deepseek-v4"):
+                    continue
+                with tempfile.TemporaryDirectory() as parent, self.subTest(engine=engine, model=name, backend=backend):
+                    out = os.path.join(parent, "out")
+                    subprocess.run([PROGRAM, "convert", source, out, "--engine", engine, "--backend", backend, "-q"],
+                                   check=True)
+                    sizes = config["hidden_size"], config.get("moe_intermediate_size", config.get("intermediate_size"))
+                    yield out, Checkpoint(engine, backend, config["model_type"], *sizes,
+                                          layers_of(tensors_of(source), config))
+
+    def test_vllm(self):
+        count = 0
+        for out, checkpoint in self.checkpoints("vllm"):
+            module = "mlp" if checkpoint.model_type == "gpt_oss" else "ffn"
+            prefixes = [f"model.layers.{n}.{module}.experts" for n in range(len(checkpoint.layers))]
+            limit = None if checkpoint.model_type == "gpt_oss" else 10.0
+            layers = vllm_stand_in.serve(out, checkpoint, prefixes, swiglu_limit=limit)
+            for layer, key in zip(layers.values(), checkpoint.layers):
+                for part, want in checkpoint.expected(key).items():
+                    same(self, held(layer, part), want, (key, part))
+                    count += 1
+        self.assertGreater(count, 0)
+
+    def test_sglang(self):
+        count = 0
+        for out, checkpoint in self.checkpoints("sglang"):
+            sglang_hooks.manifest = None
+            keys = [key for key in checkpoint.layers if key[0] == "model"]
+            layers = sglang_stand_in.serve(out, checkpoint, [(f"model.layers.{n}.mlp.experts", n) for _, n in keys])
+            for layer, key in zip(layers, keys):
+                all_same(self, checkpoint, layer, checkpoint.expected(key))
+                count += 1
+        self.assertGreater(count, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
