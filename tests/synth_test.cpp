@@ -397,7 +397,9 @@ TEST_CASE("large tensors are the same whichever block is made first") {
   CHECK((contents(dir / "one") == contents(dir / "many")));
   const ReadBack made(dir / "one");
   const auto& [tensor, data] = made.tensors.at("model.layers.1.mlp.experts.gate_up_proj_blocks");
-  CHECK((data.substr(0, 4096) != data.substr(size_t(fill_block), 4096)));
+  int64_t equal = 0;
+  for (int64_t i = 0; i < fill_block; ++i) equal += data[size_t(i)] == data[size_t(fill_block + i)];
+  CHECK(equal < fill_block / 100);  // one in 256 expected
 }
 
 TEST_CASE("the destination appears whole or not at all") {

@@ -1,7 +1,6 @@
 #include "src/synth/describe.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
 #include "src/synth/expression.h"
@@ -91,13 +90,8 @@ class Expansion {
   }
 
  private:
-  struct Template {
-    std::string name;
-    SynthTensor tensor;
-  };
-
   void add_group(const Json& group) {
-    std::vector<Template> templates;
+    std::vector<SynthTensor> templates;
     for (const Json& t : group["tensors"]) add_templates(t, group.value("prefix", ""), templates);
     std::vector<std::pair<std::string, int64_t>> loops;
     if (group.contains("for"))
@@ -105,25 +99,25 @@ class Expansion {
     loop(group, templates, loops, 0);
   }
 
-  void add_templates(const Json& entry, const std::string& prefix, std::vector<Template>& templates) {
+  void add_templates(const Json& entry, const std::string& prefix, std::vector<SynthTensor>& templates) {
     if (entry.is_string()) {
       for (const Json& t : description_["parts"][entry.get<std::string>()]) add_templates(t, prefix, templates);
       return;
     }
-    Template made{prefix + entry[0].get<std::string>(), {}};
-    SynthTensor& t = made.tensor;
-    if (!parse_dtype(entry[1].get<std::string>(), t.dtype)) fail(Kind::usage, "{}: unknown dtype", made.name);
+    SynthTensor t;
+    t.name = prefix + entry[0].get<std::string>();
+    if (!parse_dtype(entry[1].get<std::string>(), t.dtype)) fail(Kind::usage, "{}: unknown dtype", t.name);
     for (const Json& size : entry[2]) t.shape.push_back(number(size, scope_));
     t.bytes = tensor_bytes(t.dtype, t.shape);
-    if (t.bytes < 0) fail(Kind::usage, "{}: {} is too large", made.name, describe(t.dtype, t.shape));
+    if (t.bytes < 0) fail(Kind::usage, "{}: {} is too large", t.name, describe(t.dtype, t.shape));
     const auto fill = std::find(std::begin(fill_names), std::end(fill_names), entry[3].get<std::string>());
-    if (fill == std::end(fill_names)) fail(Kind::usage, "{}: unknown fill", made.name);
+    if (fill == std::end(fill_names)) fail(Kind::usage, "{}: unknown fill", t.name);
     t.fill = Fill(fill - std::begin(fill_names));
-    templates.push_back(std::move(made));
+    templates.push_back(std::move(t));
   }
 
-  /// Runs through the variables from `depth` on, innermost last.
-  void loop(const Json& group, const std::vector<Template>& templates,
+  /// Runs through the variables from `depth` on, the last one innermost. The names of templates still hold {variables}.
+  void loop(const Json& group, const std::vector<SynthTensor>& templates,
             const std::vector<std::pair<std::string, int64_t>>& loops, size_t depth) {
     if (depth == loops.size()) return add_tensors(group, templates, loops);
     const auto& [name, count] = loops[depth];
@@ -134,13 +128,11 @@ class Expansion {
     scope_.numbers.erase(name);
   }
 
-  void add_tensors(const Json& group, const std::vector<Template>& templates,
+  void add_tensors(const Json& group, const std::vector<SynthTensor>& templates,
                    const std::vector<std::pair<std::string, int64_t>>& loops) {
     if (group.contains("if") && !number(group["if"], scope_)) return;
     const int64_t shard = group.contains("shard") ? number(group["shard"], scope_) : 0;
-    for (const Template& made : templates) {
-      SynthTensor t = made.tensor;
-      t.name = made.name;
+    for (SynthTensor t : templates) {
       for (const auto& [name, count] : loops) t.name = substitute(std::move(t.name), name, scope_.numbers[name]);
       t.file = int(shard);
       const bool scales = t.fill == Fill::scales || t.fill == Fill::block_scales;
