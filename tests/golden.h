@@ -13,7 +13,7 @@ namespace mxfp4 {
 class Golden {
  public:
   explicit Golden(const std::string& name)
-      : text_(read_text(std::string(MXFP4_TESTDATA) + "/golden/" + name, 1 << 26)) {
+      : text_(read_text(fmt::format("{}/golden/{}", MXFP4_TESTDATA, name), 1 << 26)) {
     Problems problems;
     uint64_t length;
     std::memcpy(&length, text_.data(), 8);

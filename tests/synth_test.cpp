@@ -434,7 +434,7 @@ TEST_CASE("testdata/tiny is what synth makes") {
   sizes.experts = 3, sizes.intermediate = 64;
   synth(options_for("deepseek-v4-flash", dir / "deepseek-v4", sizes));
   for (const char* name : {"gpt-oss", "deepseek-v4"}) {
-    const auto kept = contents(std::string(MXFP4_TESTDATA) + "/tiny/" + name);
+    const auto kept = contents(fmt::format("{}/tiny/{}", MXFP4_TESTDATA, name));
     for (const auto& [file, text] : contents(dir / name)) {
       INFO(name << "/" << file);
       REQUIRE(kept.contains(file));
