@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# What a user sees: stdout, stderr and exit codes of the program. usage: run.sh MXFP4-PACK SOURCE-DIR
+set -u
+program=$1 root=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+passed=0 failed=0
+
+# expect NAME EXIT-CODE STDOUT-PATTERN STDERR-PATTERN COMMAND...: patterns are grep -E, '' means nothing may be printed
+expect() {
+  local name=$1 code=$2 out=$3 err=$4
+  shift 4
+  "$@" >"$dir/out.txt" 2>"$dir/err.txt"
+  local got=$?
+  if [ $got -eq "$code" ] && matches "$dir/out.txt" "$out" && matches "$dir/err.txt" "$err"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name: exit $got, $code expected"
+    sed 's/^/  stdout: /' "$dir/out.txt" | head -n 20
+    sed 's/^/  stderr: /' "$dir/err.txt" | head -n 20
+  fi
+}
+matches() { if [ -z "$2" ]; then [ ! -s "$1" ]; else grep -qE -- "$2" "$1"; fi; }
+
+tiny=$root/testdata/tiny/gpt-oss
+commands=$("$program" --help | sed -n '/^Subcommands:/,$p' | awk '/^  [a-z]/ {print $1}')
+
+expect 'help begins with an example' 0 '^mxfp4-pack convert ' '' "$program" --help
+expect 'version' 0 '^mxfp4-pack [0-9]+\.[0-9]+' '' "$program" --version
+expect 'no command' 2 '' 'error: .*subcommand' "$program"
+expect 'unknown option' 2 '' 'error: .*--nothing' "$program" inspect "$tiny" --nothing
+expect 'no engine' 2 '' 'error: --engine is required' "$program" convert "$tiny" "$dir/o" --backend marlin
+expect 'unknown backend' 2 '' "error: no backend 'x'; 'mxfp4-pack backends' lists them" \
+  "$program" convert "$tiny" "$dir/o" --backend x --engine vllm
+expect 'usage error as JSON' 2 '^\{"error":\{"kind":"usage","lines":\[".*--engine' '' \
+  "$program" convert "$tiny" "$dir/o" --backend marlin --json
+expect 'missing checkpoint' 2 '' 'error: .*nowhere: cannot open: No such file' "$program" inspect "$dir/nowhere"
+expect 'missing checkpoint as JSON' 2 '"kind":"io"' '' "$program" inspect "$dir/nowhere" --json
+expect 'backends' 0 '^marlin +sglang' '' "$program" backends
+expect 'backends as JSON' 0 '"backend":"marlin","engine":"vllm"' '' "$program" backends --json
+
+expect 'inspect' 0 'layers 0-2: 3 experts, hidden 96, intermediate 160, bias' '' "$program" inspect "$tiny"
+expect 'inspect as JSON' 0 '"family":"gpt-oss".*"problems":\[\]' '' "$program" inspect "$tiny" --json
+expect 'dry run' 0 'experts.w13_weight  I32 \[3, 16, 1024\]  packed/packed-00001.safetensors  196608' '' \
+  "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm --dry-run
+expect 'dry run writes nothing' 2 '' 'cannot open|no mxfp4-pack.json' "$program" verify "$dir/o"
+expect 'convert says what to do next' 0 '' 'check it with: mxfp4-pack verify' \
+  "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
+expect 'convert refuses an existing place' 2 '' '--force' "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
+expect 'convert, quiet' 0 '' '' "$program" convert "$tiny" "$dir/q" --backend marlin --engine sglang -q
+expect 'convert as JSON' 0 '^\{"backend":"marlin".*"zero_scales":[0-9]+\}$' '' \
+  "$program" convert "$tiny" "$dir/j" --backend marlin --engine sglang --json -q
+expect 'verify' 0 'right at level bytes' '' "$program" verify "$dir/o" --source "$tiny"
+expect 'verify without the source' 0 'right at level bytes' '' "$program" verify "$dir/o"
+expect 'verify, quiet' 0 '' '' "$program" verify "$dir/o" -q
+expect 'verify against another source' 2 '' 'missing in the source' "$program" verify "$dir/o" --source "$root/testdata/tiny/deepseek-v4"
+expect 'unpack' 0 '' 'tensors, each with its source' "$program" unpack "$dir/o" "$dir/u"
+expect 'what was unpacked is the source' 0 'right' '' "$program" verify "$dir/o" --source "$dir/u"
+expect 'packed output as input' 2 '' 'already packed by mxfp4-pack' "$program" convert "$dir/o" "$dir/p" --backend marlin --engine vllm
+
+# the last word of layer 0's w13 codes of expert 0 holds columns beyond hidden: a pad
+printf '\001' | dd of="$dir/o/packed/packed-00001.safetensors" bs=1 seek=$((4096 + 65536 - 1)) conv=notrunc 2>/dev/null
+expect 'a wrong pad byte' 1 'w13_weight: expert 0: 1 pad bytes are wrong, the first in row [0-9]+, byte 12[0-9]: 0x[0-9a-f]+, 0x00 expected' '' \
+  "$program" verify "$dir/o" --source "$tiny"
+expect 'a wrong pad byte as JSON' 1 '^\{"ok":false' '' "$program" verify "$dir/o" --source "$tiny" --json
+expect 'unpack takes no notice of pads' 0 '' 'tensors' "$program" unpack "$dir/o" "$dir/u2"
+printf '\377' | dd of="$dir/o/packed/packed-00001.safetensors" bs=1 seek=4096 conv=notrunc 2>/dev/null
+expect 'a wrong code' 1 "bytes differ from the source's .*gate_up_proj_blocks" '' "$program" verify "$dir/o" --source "$tiny"
+expect 'unpack notices a wrong code' 2 '' "does not have the source's checksum" "$program" unpack "$dir/o" "$dir/u3"
+expect 'and leaves nothing' 2 '' 'cannot open' "$program" inspect "$dir/u3"
+
+expect 'synth' 0 '' 'at random, seed 7' "$program" synth deepseek-v4-flash "$dir/s" --tiny --seed 7
+expect 'synth of an unknown model' 2 '' 'error: ' "$program" synth nothing "$dir/s2"
+
+# every option of every help text stands in the man page
+for command in '' $commands; do
+  for option in $("$program" $command --help | grep -oE '^ +(-[a-z],)?--?[a-z-]+' | grep -oE -- '-[a-z-]+' | sort -u); do
+    expect "man page has '$command' $option" 0 . '' grep -F -- "Fl ${option#-}" "$root/man/mxfp4-pack.1"
+  done
+  [ -n "$command" ] && expect "man page has $command" 0 . '' grep -F ".It Cm $command" "$root/man/mxfp4-pack.1"
+done
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
