@@ -1,5 +1,5 @@
 // The bytes of a random checkpoint. Every byte follows from the seed, its tensor's name and its place in the tensor, so
-// that blocks can be made in any order.
+// that blocks can be made in any order and by any thread.
 #pragma once
 
 #include <cstdint>

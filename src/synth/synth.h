@@ -13,13 +13,13 @@ struct SynthOptions {
   std::string dest;   // a directory to make; it must not exist, or be empty
   SynthSizes sizes;   // absent: the published size
   uint64_t seed = 0;
-  int threads = 0;  // 0: as many as the machine has
+  int threads = 0;  // 0: as many as the machine has; at most one per shard works
   /// Called with the bytes of tensors written so far and in all, by one thread at a time. May throw to stop.
   std::function<void(int64_t done, int64_t total)> progress;
 };
 
 /// Writes config.json, model.safetensors.index.json and all shards. The bytes depend on model, sizes and seed alone.
-/// `dest` appears whole or not at all: it is built in the hidden directory .NAME.partial-PID beside it.
+/// `dest` appears whole or not at all, see OutputDir.
 /// Throws Error{usage} where the options do not make sense, Error{io} where writing fails.
 void synth(const SynthOptions& options);
 
