@@ -8,7 +8,7 @@
 #include "src/manifest.h"
 #include "src/output.h"
 #include "src/print_plan.h"
-#include "src/transfer.h"
+#include "src/source.h"
 
 namespace mxfp4 {
 
@@ -20,8 +20,8 @@ namespace {
 /// scales are only checked, so that one run names every bad tensor.
 class Conversion {
  public:
-  Conversion(const Plan& plan, const ConvertOptions& options, const OutputDir& out)
-      : plan_(plan), options_(options), reader_(*plan.checkpoint), sums_(plan) {
+  Conversion(const Plan& plan, const ConvertOptions& options, Source& source, const OutputDir& out)
+      : plan_(plan), options_(options), source_(source), sums_(plan) {
     for (const OutFile& f : plan.files) {
       files_.push_back(out.create(f.name, f.bytes));
       files_.back().write(f.header.data(), int64_t(f.header.size()), 0);
@@ -35,7 +35,7 @@ class Conversion {
       progress.add(job.target < 0 ? copy(worker, job) : pack(worker, job));
     });
     problems_.throw_if_any();
-    reader_.check_unchanged();
+    source_.check_unchanged();
     for (Fd& f : files_) {
       f.sync();
       f.close();
@@ -53,7 +53,7 @@ class Conversion {
       const CopyPiece& p = plan_.copy_pieces[size_t(i)];
       const CopiedTensor& t = plan_.copied[size_t(p.copied)];
       uint8_t* data = worker.source.reserve(p.bytes);
-      reader_.read(*t.source, p.begin, p.bytes, data);
+      source_.read_copied(t, p.copied, p.begin, p.bytes, data);
       sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)] = hash_bytes(data, p.bytes);
       files_[size_t(t.file)].write(data, p.bytes, t.offset + p.begin);
       done += p.bytes;
@@ -66,16 +66,22 @@ class Conversion {
     if (failed_ && t.part != Part::scales) return 0;
     const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
     uint8_t* source = worker.source.reserve(pieces.source_bytes);
-    read_pieces(reader_, pieces, source);
+    source_.read_pieces(worker, t, job.begin, job.end, pieces, source);
     hash_sources(job, t, pieces, source);
-    const uint8_t* canonical = to_canonical(worker, job, t, pieces, source);
-    if (failed_) return 0;
+    const uint8_t* canonical = canonical_form(worker, job, t, pieces, source);
+    int64_t done = 0;
+    for (size_t r = 0; r < plan_.tp.ranks.size() && !failed_; ++r)
+      done += pack_rank(worker, job, size_t(job.target) + r, pieces, canonical);
+    return done;
+  }
+
+  int64_t pack_rank(Worker& worker, const Job& job, size_t target, const Pieces& pieces, const uint8_t* canonical) {
+    const PackedTensor& t = plan_.packed[target];
     const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
     uint8_t* packed = worker.packed.reserve(bytes);
     pack_experts(plan_, t, job.begin, job.end, pieces, *worker.device, canonical, packed);
     for (int64_t e = job.begin; e < job.end; ++e)
-      sums_.packed[size_t(job.target)].slices[size_t(e)] =
-          hash_bytes(packed + (e - job.begin) * t.slice_bytes, t.slice_bytes);
+      sums_.packed[target].slices[size_t(e)] = hash_bytes(packed + (e - job.begin) * t.slice_bytes, t.slice_bytes);
     files_[size_t(t.file)].write(packed, bytes, t.offset + job.begin * t.slice_bytes);
     return bytes;
   }
@@ -89,21 +95,13 @@ class Conversion {
   }
 
   /// The pieces in canonical form: `source` itself where the bytes are the same.
-  const uint8_t* to_canonical(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
-                              uint8_t* source) {
-    if (t.part == Part::codes) return source;
+  const uint8_t* canonical_form(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
+                                uint8_t* source) {
     const bool same = pieces.source_bytes == pieces.canonical_bytes;
+    if (same && t.part != Part::scales) return source;
     uint8_t* canonical = same ? source : worker.canonical.reserve(pieces.canonical_bytes);
-    for (const PieceAt& p : pieces.list) {
-      const int64_t count = p.slice.piece_bytes / p.width.source;
-      const uint8_t* from = source + p.source_at;
-      uint8_t* to = canonical + p.canonical_at;
-      if (t.part == Part::bias) {
-        if (!same) bias_to_canonical(p.width, from, count, to);
-      } else {
-        check_scales(job, t, p, scales_to_canonical(p.slice.tensor->dtype, from, count, options_.allow_nan_scales, to));
-      }
-    }
+    for (const PieceAt& p : pieces.list)
+      check_scales(job, t, p, to_canonical(t, p, options_.allow_nan_scales, source, canonical));
     return canonical;
   }
 
@@ -113,7 +111,7 @@ class Conversion {
     if (!r.zero_floats) return;
     if (r.least_floats)
       complain(p, r.first_zero_float, "holds both 0.0 and 2^-127, which would become the same byte");
-    else if (const int64_t at = first_nonzero_group(t, p); at >= 0)
+    else if (const int64_t at = source_.reader() ? first_nonzero_group(t, p) : -1; at >= 0)
       complain(p, at, "scale 0.0 over codes that are not zero");
     sums_.packed[size_t(job.target)].float_zeros[source_index(plan_, t, p.expert, p.piece).tensor] = 1;
   }
@@ -123,11 +121,12 @@ class Conversion {
     const Expert& e = plan_.model->layers[size_t(t.layer)].experts[size_t(p.expert)];
     const Slice& codes = t.role == Role::w2 ? e.down.codes : p.piece == 1 ? e.up.codes : e.gate.codes;
     std::vector<float> scales(size_t(p.slice.piece_bytes / 4));
-    reader_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, scales.data());
+    const ShardReader& reader = *source_.reader();
+    reader.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, scales.data());
     for (size_t i = 0; i < scales.size(); ++i) {
       if (scales[i] != 0) continue;
       uint8_t bytes[group / 2];
-      reader_.read(*codes.tensor, codes.piece + int64_t(i) * group / 2, group / 2, bytes);
+      reader.read(*codes.tensor, codes.piece + int64_t(i) * group / 2, group / 2, bytes);
       for (uint8_t b : bytes)
         if (b & 0x77) return int64_t(i);
     }
@@ -145,7 +144,7 @@ class Conversion {
 
   const Plan& plan_;
   const ConvertOptions& options_;
-  ShardReader reader_;
+  Source& source_;
   Checksums sums_;
   std::vector<Fd> files_;
   std::atomic<int64_t> zero_scales_ = 0;
@@ -218,14 +217,22 @@ void report_left_out(const Checkpoint& ck) {
 
 }  // namespace
 
-void convert(const ConvertOptions& options) {
+namespace {
+
+TensorParallel tensor_parallel(const ConvertOptions& o) {
+  TensorParallel tp{o.tp_size, {}};
+  if (o.rank >= o.tp_size) fail(Kind::usage, "--rank {} is not below --tp-size {}", o.rank, o.tp_size);
+  for (int r = 0; r < o.tp_size; ++r)
+    if (o.rank < 0 || o.rank == r) tp.ranks.push_back(r);
+  return tp;
+}
+
+/// Plans and carries out one conversion of a model whose bytes `source` gives.
+void run(const ConvertOptions& options, const Checkpoint& checkpoint, const Model& model, Source& source,
+         Problems& problems) {
   const Backend& backend = find_backend(options.backend, options.engine, options.layout_version);
-  Problems problems;
-  const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
-  const Model model = recognise(checkpoint, options.model, problems);
-  Plan plan;
-  if (!problems.any())
-    plan = make_plan(checkpoint, model, backend, {.max_file_bytes = options.max_file_bytes}, problems);
+  const Plan plan = make_plan(checkpoint, model, backend,
+                              {.tp = tensor_parallel(options), .max_file_bytes = options.max_file_bytes}, problems);
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
   for (const std::string& line : model.notes) note(line);
@@ -233,7 +240,7 @@ void convert(const ConvertOptions& options) {
 
   OutputDir out(options.out, options.checkpoint, options.force ? files_made_in : OutputDir::Made());
   out.check_space(plan.file_bytes);
-  Conversion conversion(plan, options, out);
+  Conversion conversion(plan, options, source, out);
   conversion.run();
   write_companions(plan, out, conversion.checksums(), {options.model.gate_up, options.allow_nan_scales});
   out.commit();
@@ -242,6 +249,41 @@ void convert(const ConvertOptions& options) {
     note(fmt::format("{} scales are 0x00 (2^-127); Marlin and Hopper kernels read them as 0.0",
                      conversion.zero_scales()));
   print_result(plan, options.out, conversion.zero_scales(), options.json);
+}
+
+void convert_checkpoint(const ConvertOptions& options) {
+  Problems problems;
+  const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
+  const Model model = recognise(checkpoint, options.model, problems);
+  if (problems.any()) {
+    for (const std::string& line : problems.warnings()) warn(line);
+    problems.throw_if_any();
+  }
+  const auto source = read_from(checkpoint);
+  run(options, checkpoint, model, *source, problems);
+}
+
+/// From one packed form to another: the same bytes as from the source, which is not needed.
+void convert_packed(ConvertOptions options) {
+  Problems problems;
+  const auto packed = open_packed(options.checkpoint, problems);
+  problems.throw_if_any();
+  const PackedSet* set = packed->complete_set();
+  if (!set) fail(Kind::input, "{}: no set holds all of its ranks; all are needed", printable(options.checkpoint));
+  options.model.gate_up = packed->manifest.options.gate_up;
+  options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
+  const auto source = read_from(*packed, *set);
+  run(options, packed->manifest.source, packed->model, *source, problems);
+}
+
+}  // namespace
+
+void convert(const ConvertOptions& options) {
+  find_backend(options.backend, options.engine, options.layout_version);  // a usage error comes first
+  if (fs::exists(fs::path(options.checkpoint) / manifest_name))
+    convert_packed(options);
+  else
+    convert_checkpoint(options);
 }
 
 }  // namespace mxfp4

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "src/model.h"
+#include "src/plan.h"
 
 namespace mxfp4 {
 
@@ -11,6 +11,8 @@ struct ConvertOptions {
   std::string checkpoint, out;
   std::string backend, engine, layout_version;
   ModelOptions model;
+  int tp_size = 1;
+  int rank = -1;  // of tp_size; -1: all
   bool allow_nan_scales = false;
   int threads = 0;
   int64_t max_file_bytes = 5'000'000'000;

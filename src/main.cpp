@@ -71,6 +71,11 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
       ->required()
       ->check(CLI::IsMember({"vllm", "sglang"}))
       ->type_name("vllm|sglang");
+  app->add_option("--tp-size", o.tp_size, "Tensor-parallel ranks of the MoE layers: a set of files for each")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--rank", o.rank, "Write this rank only")->check(CLI::Range(0, 1023))->type_name("R");
   app->add_flag("--dry-run", o.dry_run, "Print the plan: tensors, files, padding, memory, disk; write nothing");
   app->add_flag("--force", o.force, "Replace an OUT that mxfp4-pack made");
   app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Take scale bytes 0xFF (NaN)");

@@ -61,10 +61,12 @@ class Writer {
 
   std::string copied_tensors() {
     std::vector<std::string> entries;
-    for (size_t i = 0; i < plan_.copied.size(); ++i)
-      entries.push_back(fmt::format("{{{}, \"copy\": {}}}",
-                                    tensor_entry(*plan_.copied[i].source, to_hex(hash_of_pieces(sums_.copied[i]))),
-                                    json_text(plan_.files[size_t(plan_.copied[i].file)].name)));
+    for (size_t i = 0; i < plan_.copied.size(); ++i) {
+      const CopiedTensor& t = plan_.copied[i];
+      entries.push_back(fmt::format("{{{}, \"offset\": {}, \"copy\": {}}}",
+                                    tensor_entry(*t.source, to_hex(hash_of_pieces(sums_.copied[i]))), t.source->offset,
+                                    json_text(plan_.files[size_t(t.file)].name)));
+    }
     return list(entries, [](const std::string& s) { return s; });
   }
 
@@ -79,9 +81,9 @@ class Writer {
     const MoeLayer& layer = plan_.model->layers[size_t(t.layer)];
     const Parameter& p = *t.parameter;
     std::string out = fmt::format(
-        "{{\"name\": {}, \"parameter\": \"{}\", \"namespace\": \"{}\", \"layer\": {}, \"file\": {}, \"dtype\": \"{}\", "
-        "\"torch_dtype\": \"{}\", \"shape\": {}, ",
-        json_text(t.name), p.name, layer.space == Space::mtp ? "mtp" : "model", layer.index,
+        "{{\"name\": {}, \"parameter\": \"{}\", \"namespace\": \"{}\", \"layer\": {}, \"rank\": {}, \"file\": {}, "
+        "\"dtype\": \"{}\", \"torch_dtype\": \"{}\", \"shape\": {}, ",
+        json_text(t.name), p.name, layer.space == Space::mtp ? "mtp" : "model", layer.index, t.rank,
         json_text(plan_.files[size_t(t.file)].name), name_of(p.dtype), p.torch_dtype, sizes(t.shape));
     if (p.view) {
       const Shape padded = plan_.padded_shape(t);
@@ -95,10 +97,11 @@ class Writer {
         name_of(p.layout), name_of(t.role), name_of(t.part), layer.experts.size(),
         to_hex(hash_of_pieces(sums_.packed[i].slices)));
     const auto sources = sources_of(plan_, t);
+    const Checksums::Packed& shared = sums_.packed[i - i % plan_.tp.ranks.size()];
     for (size_t s = 0; s < sources.size(); ++s)
-      out += fmt::format("{}{{{}{}}}", s ? ", " : "",
-                         tensor_entry(*sources[s], to_hex(hash_of_pieces(sums_.packed[i].sources[s]))),
-                         sums_.packed[i].float_zeros[s] ? ", \"zero_scale\": 0.0" : "");
+      out +=
+          fmt::format("{}{{{}{}}}", s ? ", " : "", tensor_entry(*sources[s], to_hex(hash_of_pieces(shared.sources[s]))),
+                      shared.float_zeros[s] ? ", \"zero_scale\": 0.0" : "");
     return out + "]}";
   }
 
@@ -126,9 +129,9 @@ class Writer {
     needs["has_bias"] = m.bias;
     needs["activation"] = m.activation.name;
     text_ += fmt::format("\"fits\": {},\n\"requires\": {},\n\"constants\": [],\n", fits.dump(), needs.dump());
-    text_ += "\"moe_tp_size\": 1, \"ranks\": [0],\n";
+    text_ += fmt::format("\"moe_tp_size\": {}, \"ranks\": [{}],\n", plan_.tp.size, fmt::join(plan_.tp.ranks, ","));
     const MoeLayer& layer = m.layers.front();
-    const LayerSize padded = padded_size(b, {layer.hidden, layer.intermediate});
+    const LayerSize padded = rank_size(b, layer, plan_.tp.size);
     const RowOrder order = b.w13_order(m);
     const Parameter& scale = b.parameter(Role::w13, Part::scales);
     const Json model = {
@@ -187,19 +190,19 @@ int64_t number_of(const Json& object, const char* key) {
   return v.get<int64_t>();
 }
 
+/// Neither tensors nor made by this tool.
+bool is_companion(const ListedFile& f) {
+  return !f.holds_tensors && f.name != "config.json" && f.name != "model.safetensors.index.json" &&
+         !f.name.starts_with("packed/canary-");
+}
+
 class Reader {
  public:
   explicit Reader(const Json& json) : json_(json) {}
 
   Manifest run() {
     const Json& source = member(json_, "source");
-    const Json& sets = list_of(json_, "sets");
-    if (sets.empty()) fail(Kind::input, "{}: 'sets' is empty; damaged?", manifest_name);
-    const Json& set = sets[0];
     m_.tool_version = text_of(member(json_, "tool"), "version");
-    m_.engine = text_of(set, "engine");
-    m_.backend = text_of(set, "backend");
-    m_.layout_version = text_of(set, "layout_version");
     m_.fingerprint = text_of(source, "fingerprint");
     if (source.contains("gate_up")) m_.options.gate_up = text_of(source, "gate_up");
     m_.options.allow_nan_scales = source.contains("allow_nan_scales");
@@ -207,22 +210,44 @@ class Reader {
       const bool tensors = f.contains("header_xxh3_128");
       m_.files.push_back(
           {file_name_of(f), number_of(f, "bytes"), text_of(f, tensors ? "header_xxh3_128" : "xxh3_128"), tensors});
+      if (is_companion(m_.files.back())) m_.source.companions.push_back(m_.files.back().name);
     }
     read_source(source);
-    for (const Json& t : list_of(json_, "copied")) add_tensor(t);
-    for (const Json& t : list_of(set, "tensors")) {
-      m_.packed[text_of(t, "name")] = text_of(t, "xxh3_128");
-      for (const Json& s : list_of(t, "source")) add_tensor(s);
+    for (const Json& t : list_of(json_, "copied")) {
+      add_tensor(t);
+      m_.copied[text_of(t, "name")] = text_of(t, "copy");
     }
+    for (const Json& set : list_of(json_, "sets")) read_set(set);
+    if (m_.sets.empty()) fail(Kind::input, "{}: 'sets' is empty; damaged?", manifest_name);
     std::sort(m_.source.tensors.begin(), m_.source.tensors.end(),
               [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
     return std::move(m_);
   }
 
  private:
+  void read_set(const Json& json) {
+    ManifestSet set;
+    set.engine = text_of(json, "engine");
+    set.backend = text_of(json, "backend");
+    set.layout_version = text_of(json, "layout_version");
+    set.tp.size = int(number_of(json, "moe_tp_size"));
+    set.tp.ranks.clear();
+    for (const Json& r : list_of(json, "ranks")) set.tp.ranks.push_back(r.is_number_unsigned() ? r.get<int>() : -1);
+    const bool sane =
+        set.tp.size >= 1 && !set.tp.ranks.empty() &&
+        std::all_of(set.tp.ranks.begin(), set.tp.ranks.end(), [&](int r) { return r >= 0 && r < set.tp.size; });
+    if (!sane) fail(Kind::input, "{}: ranks that do not fit moe_tp_size {}; damaged?", manifest_name, set.tp.size);
+    for (const Json& t : list_of(json, "tensors")) {
+      const std::pair key(int(number_of(t, "rank")), text_of(t, "name"));
+      set.checksums[key] = text_of(t, "xxh3_128");
+      set.files[key] = text_of(t, "file");
+      for (const Json& s : list_of(t, "source")) add_tensor(s);
+    }
+    m_.sets.push_back(std::move(set));
+  }
+
   void read_source(const Json& source) {
     Checkpoint& ck = m_.source;
-    ck.dir = "the source";
     ck.config_text = text_of(source, "config");
     ck.index_text = text_of(source, "index");
     if (!ck.config_text.empty()) ck.config = parse_json(ck.config_text, "config.json");
@@ -244,9 +269,9 @@ class Reader {
     t.bytes = tensor_bytes(t.dtype, t.shape);
     if (file == files_.end() || t.bytes < 0) fail(Kind::input, "{}: {}: damaged?", manifest_name, printable(t.name));
     t.file = file->second;
-    if (!m_.checksums.emplace(t.name, text_of(j, "xxh3_128")).second)
-      return;  // a stacked tensor serves one packed one only
+    if (!m_.checksums.emplace(t.name, text_of(j, "xxh3_128")).second) return;  // of another rank or set
     if (j.contains("zero_scale")) m_.float_zeros[t.name] = true;
+    if (j.contains("offset")) t.offset = number_of(j, "offset");
     m_.source.tensors.push_back(std::move(t));
   }
 
@@ -282,9 +307,9 @@ std::string fingerprint_of(const std::map<std::string, std::string>& lines) {
 Checksums::Checksums(const Plan& plan) {
   for (const PackedTensor& t : plan.packed) {
     const auto& experts = plan.model->layers[size_t(t.layer)].experts;
-    const size_t tensors = sources_of(plan, t).size();
     Packed p;
     p.slices.resize(experts.size());
+    const size_t tensors = t.rank == plan.tp.ranks.front() ? sources_of(plan, t).size() : 0;
     p.float_zeros.resize(tensors);
     const bool stacked = source_index(plan, t, int64_t(experts.size()) - 1, 0).piece > 0;
     p.sources.assign(tensors, std::vector<Hash>(stacked ? experts.size() : 1));

@@ -17,7 +17,8 @@ inline constexpr int format_version = 1;
 /// Checksums of a plan's tensors, filled while it is carried out.
 struct Checksums {
   struct Packed {
-    std::vector<Hash> slices;                // per expert
+    std::vector<Hash> slices;  // per expert
+    // Of the first rank's tensor only, for all ranks are made of the same:
     std::vector<std::vector<Hash>> sources;  // per source tensor, per piece
     std::vector<uint8_t> float_zeros;        // per source tensor: byte 0 stands for F32 0.0
   };
@@ -53,14 +54,23 @@ struct ManifestOptions {
 std::string write_manifest(const Plan& plan, const Checksums& checksums, const ManifestOptions& options,
                            const std::vector<ListedFile>& files);
 
+/// One of the manifest's sets.
+struct ManifestSet {
+  std::string engine, backend, layout_version;
+  TensorParallel tp;
+  std::map<std::pair<int, std::string>, std::string> checksums;  // of packed tensors by rank and name
+  std::map<std::pair<int, std::string>, std::string> files;      // where each is kept
+};
+
 /// A manifest as read from OUT.
 struct Manifest {
-  std::string tool_version, engine, backend, layout_version, fingerprint;
+  std::string tool_version, fingerprint;
   ManifestOptions options;
   std::vector<ListedFile> files;
+  std::vector<ManifestSet> sets;
   Checkpoint source;                             // names, dtypes, shapes, config and index; no data
   std::map<std::string, std::string> checksums;  // of source tensors (packed and copied) by name
-  std::map<std::string, std::string> packed;     // of packed tensors by name
+  std::map<std::string, std::string> copied;     // the file where a copied tensor is kept, by name
   std::map<std::string, bool> float_zeros;       // source scale tensors whose byte 0 stands for F32 0.0
 };
 

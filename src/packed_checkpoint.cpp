@@ -1,14 +1,17 @@
 #include "src/packed_checkpoint.h"
 
-#include <algorithm>
 #include <filesystem>
+#include <map>
 
 namespace mxfp4 {
 
 namespace {
 
+using Stored = std::map<std::pair<std::string, std::string>, Tensor>;  // by file and name
+
 /// The headers of OUT's safetensors files, as the manifest lists them.
-void read_headers(PackedCheckpoint& p, Problems& problems) {
+Stored read_headers(PackedCheckpoint& p, Problems& problems) {
+  Stored stored;
   for (const ListedFile& f : p.manifest.files) {
     if (!f.holds_tensors) continue;
     const std::string path = p.dir + "/" + f.name;
@@ -18,39 +21,75 @@ void read_headers(PackedCheckpoint& p, Problems& problems) {
     }
     for (Tensor& t : read_header(path, f.name, problems).tensors) {
       t.file = int(p.files.shards.size());
-      p.files.tensors.push_back(std::move(t));
+      stored.emplace(std::pair(f.name, t.name), std::move(t));
     }
     p.files.shards.push_back({f.name, path, state_of(open_read(path, f.name).stat())});
   }
-  std::sort(p.files.tensors.begin(), p.files.tensors.end(),
-            [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+  return stored;
 }
 
-void check_stored(const PackedCheckpoint& p, const std::string& name, Dtype dtype, const Sizes& shape,
-                  Problems& problems) {
-  const Tensor* t = p.files.find(name);
-  if (!t)
-    problems.error(where(p.dir, name), "missing");
-  else if (t->dtype != dtype || t->shape != shape)
-    problems.error(p.files.where(*t), "{}, {} expected", describe(t->dtype, t->shape), describe(dtype, shape));
+/// The tensor `name` of `file`, with the dtype and shape that were planned.
+Tensor find_stored(const Stored& stored, const std::string& file, const std::string& name, Dtype dtype,
+                   const Sizes& shape, Problems& problems) {
+  const auto it = stored.find({file, name});
+  if (it == stored.end()) {
+    problems.error(where(file, name), "missing");
+    return {};
+  }
+  if (it->second.dtype != dtype || it->second.shape != shape)
+    problems.error(where(file, name), "{}, {} expected", describe(it->second.dtype, it->second.shape),
+                   describe(dtype, shape));
+  return it->second;
+}
+
+PackedSet open_set(const PackedCheckpoint& p, const ManifestSet& m, Problems& problems) {
+  PackedSet set;
+  set.plan = make_plan(p.manifest.source, p.model, find_backend(m.backend, m.engine, m.layout_version), {.tp = m.tp},
+                       problems);
+  return set;
+}
+
+void find_packed(PackedSet& set, const ManifestSet& m, const Stored& stored, Problems& problems) {
+  for (const PackedTensor& t : set.plan.packed) {
+    const auto file = m.files.find({t.rank, t.name});
+    if (file == m.files.end()) {
+      problems.error(manifest_name, "{}: not listed for rank {}", printable(t.name), t.rank);
+      continue;
+    }
+    set.stored.push_back(find_stored(stored, file->second, t.name, t.parameter->dtype, t.shape, problems));
+    set.checksums.push_back(m.checksums.at({t.rank, t.name}));
+  }
 }
 
 }  // namespace
+
+const PackedSet* PackedCheckpoint::complete_set() const {
+  for (const PackedSet& set : sets)
+    if (set.plan.tp.complete()) return &set;
+  return nullptr;
+}
 
 std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems) {
   auto p = std::make_unique<PackedCheckpoint>();
   p->dir = out;
   p->manifest = read_manifest(out);
+  p->manifest.source.dir = out;  // where its companions are
   const Manifest& m = p->manifest;
   p->model = recognise(m.source, {m.options.gate_up}, problems);
   problems.throw_if_any();
-  p->plan = make_plan(m.source, p->model, find_backend(m.backend, m.engine, m.layout_version), {}, problems);
+  for (const ManifestSet& set : m.sets) p->sets.push_back(open_set(*p, set, problems));
   problems.throw_if_any();
-  read_headers(*p, problems);
+  const Stored stored = read_headers(*p, problems);
   if (problems.any()) return p;  // what an unreadable file lacks is not worth a line each
-  for (const PackedTensor& t : p->plan.packed) check_stored(*p, t.name, t.parameter->dtype, t.shape, problems);
-  for (const CopiedTensor& t : p->plan.copied)
-    check_stored(*p, t.source->name, t.source->dtype, t.source->shape, problems);
+  for (size_t i = 0; i < p->sets.size(); ++i) find_packed(p->sets[i], m.sets[i], stored, problems);
+  for (const CopiedTensor& t : p->sets.front().plan.copied) {
+    const auto file = m.copied.find(t.source->name);
+    if (file == m.copied.end())
+      problems.error(manifest_name, "{}: not listed as copied", printable(t.source->name));
+    else
+      p->copied.push_back(
+          find_stored(stored, file->second, t.source->name, t.source->dtype, t.source->shape, problems));
+  }
   return p;
 }
 

@@ -8,15 +8,23 @@
 
 namespace mxfp4 {
 
+/// One set of packed tensors in an output.
+struct PackedSet {
+  Plan plan;                   // as it was made; where tensors are kept, `stored` says
+  std::vector<Tensor> stored;  // by OUT's own headers: stored[i] is plan.packed[i], Tensor::file an index of files
+  std::vector<std::string> checksums;  // in the manifest
+};
+
 struct PackedCheckpoint {
   std::string dir;
   Manifest manifest;
   Model model;       // over manifest.source
-  Plan plan;         // what was packed and copied; where it is kept, `files` says
-  Checkpoint files;  // OUT's safetensors files by their own headers
+  Checkpoint files;  // OUT's safetensors files
+  std::vector<PackedSet> sets;
+  std::vector<Tensor> copied;  // copied[i] is where plan.copied[i] of every set is kept
 
-  const Tensor& stored(const PackedTensor& t) const { return *files.find(t.name); }
-  const Tensor& stored(const CopiedTensor& t) const { return *files.find(t.source->name); }
+  /// The first set that holds all of its ranks; null where there is none.
+  const PackedSet* complete_set() const;
 };
 
 /// Reads manifest and headers, and checks that every planned tensor is there with the planned dtype and shape; what is

@@ -31,6 +31,15 @@ Shape matrix_size(Role role, LayerSize size) {
 
 int alignment_of(Dtype d) { return std::max(1, bits_of(d) / 8); }
 
+/// A rank's share of the intermediate columns. GPT-OSS: whole groups, rounded up, the last rank takes the rest.
+/// DeepSeek-V4 and others: equal shares. Count 0 or below: the rank would be empty.
+Span rank_span(const Model& model, int64_t intermediate, int size, int rank) {
+  const int64_t groups = intermediate / group;
+  const int64_t share = model.pairs ? (groups + size - 1) / size * group : intermediate / size;
+  const int64_t begin = share * rank;
+  return {begin, std::min(share, intermediate - begin)};
+}
+
 class Planner {
  public:
   Planner(Plan& plan, const PlanOptions& options, Problems& problems)
@@ -49,57 +58,91 @@ class Planner {
   void add_layer(int index) {
     const MoeLayer& layer = plan_.model->layers[size_t(index)];
     const Expert& expert = layer.experts.front();
-    const LayerSize size = padded_size(*plan_.backend, {layer.hidden, layer.intermediate});
+    if (!can_split(layer)) return;
     for (Role role : roles)
       for (Part part : parts) {
         if (!slice_of(role == Role::w13 ? expert.gate : expert.down, part).tensor) continue;
-        PackedTensor t;
-        t.parameter = &plan_.backend->parameter(role, part);
-        t.name = layer.module + "." + t.parameter->name;
-        t.layer = index, t.role = role, t.part = part;
-        const Shape nk = matrix_size(role, size), padded = plan_.padded_shape(t);
-        if (!fits(t.parameter->layout, padded)) {
-          problems_.error(printable(t.name), "{} rows of {} bytes do not fit {}", padded.n, padded.b,
-                          name_of(t.parameter->layout));
-          continue;
-        }
-        t.shape = t.parameter->shape(nk.n, nk.b);
-        t.shape.insert(t.shape.begin(), int64_t(layer.experts.size()));
-        t.slice_bytes = mxfp4::packed_bytes(t.parameter->layout, padded);
-        t.bytes = t.slice_bytes * int64_t(layer.experts.size());
-        if (tensor_bytes(t.parameter->dtype, t.shape) != t.bytes)
-          fail(Kind::input, "{}: shape {} is not {} bytes", t.name, describe(t.parameter->dtype, t.shape), t.bytes);
-        plan_.packed_bytes += t.bytes;
-        plan_.padding_bytes += t.bytes - real_bytes(t, layer);
-        plan_.packed.push_back(std::move(t));
+        for (int rank : plan_.tp.ranks) add_tensor(index, role, part, rank);
       }
+  }
+
+  bool can_split(const MoeLayer& layer) {
+    const int size = plan_.tp.size;
+    const Span last = rank_span(*plan_.model, layer.intermediate, size, size - 1);
+    if (last.count <= 0)
+      problems_.error(printable(layer.module), "intermediate {} leaves rank {} of {} empty", layer.intermediate,
+                      size - 1, size);
+    else if (layer.intermediate % group || last.count % group || (!plan_.model->pairs && layer.intermediate % size))
+      problems_.error(printable(layer.module), "intermediate {} does not split into {} ranks of whole groups of {}",
+                      layer.intermediate, size, group);
+    else
+      return true;
+    return false;
+  }
+
+  void add_tensor(int index, Role role, Part part, int rank) {
+    const MoeLayer& layer = plan_.model->layers[size_t(index)];
+    PackedTensor t;
+    t.parameter = &plan_.backend->parameter(role, part);
+    t.name = layer.module + "." + t.parameter->name;
+    t.layer = index, t.role = role, t.part = part, t.rank = rank;
+    t.intermediate = rank_span(*plan_.model, layer.intermediate, plan_.tp.size, rank);
+    const Shape nk = matrix_size(role, rank_size(*plan_.backend, layer, plan_.tp.size)), padded = plan_.padded_shape(t);
+    if (!fits(t.parameter->layout, padded)) {
+      problems_.error(printable(t.name), "{} rows of {} bytes do not fit {}", padded.n, padded.b,
+                      name_of(t.parameter->layout));
+      return;
+    }
+    t.shape = t.parameter->shape(nk.n, nk.b);
+    t.shape.insert(t.shape.begin(), int64_t(layer.experts.size()));
+    t.slice_bytes = mxfp4::packed_bytes(t.parameter->layout, padded);
+    t.bytes = t.slice_bytes * int64_t(layer.experts.size());
+    if (tensor_bytes(t.parameter->dtype, t.shape) != t.bytes)
+      fail(Kind::input, "{}: shape {} is not {} bytes", t.name, describe(t.parameter->dtype, t.shape), t.bytes);
+    plan_.packed_bytes += t.bytes;
+    plan_.padding_bytes += t.bytes - real_bytes(t, layer);
+    plan_.packed.push_back(std::move(t));
   }
 
   static int64_t real_bytes(const PackedTensor& t, const MoeLayer& layer) {
-    const Shape nk = matrix_size(t.role, {layer.hidden, layer.intermediate});
+    const Shape nk = matrix_size(t.role, {layer.hidden, t.intermediate.count});
     return nk.n * row_bytes(t, nk.b) * int64_t(layer.experts.size());
   }
 
-  /// Files of at most max_file_bytes; a layer stays together unless it is larger.
+  /// Files of at most max_file_bytes for each rank; a layer stays together unless it is larger.
   void place_packed() {
+    for (int rank : plan_.tp.ranks) {
+      std::vector<int> mine;
+      for (int i = 0; i < int(plan_.packed.size()); ++i)
+        if (plan_.packed[size_t(i)].rank == rank) mine.push_back(i);
+      const auto files = split(mine);
+      for (size_t f = 0; f < files.size(); ++f) write_packed_header(file_name(rank, f + 1), files[f]);
+    }
+  }
+
+  std::string file_name(int rank, size_t number) const {
+    const std::string set = options_.set ? fmt::format("set{}-", options_.set) : "";
+    const std::string stem = plan_.tp.size == 1 ? "packed" : fmt::format("tp{}-rank{}", plan_.tp.size, rank);
+    return fmt::format("packed/{}{}-{:05}.safetensors", set, stem, number);
+  }
+
+  std::vector<std::vector<int>> split(const std::vector<int>& tensors) const {
+    const auto at = [&](size_t i) -> const PackedTensor& { return plan_.packed[size_t(tensors[i])]; };
     std::vector<std::vector<int>> files;
     int64_t used = 0;
     const auto next_file = [&] { files.emplace_back(), used = 0; };
-    for (size_t i = 0; i < plan_.packed.size();) {
+    for (size_t i = 0; i < tensors.size();) {
       size_t end = i;
       int64_t layer_bytes = 0;
-      for (; end < plan_.packed.size() && plan_.packed[end].layer == plan_.packed[i].layer; ++end)
-        layer_bytes += plan_.packed[end].bytes;
-      if (files.empty() || used + layer_bytes > options_.max_file_bytes) next_file();
+      for (; end < tensors.size() && at(end).layer == at(i).layer; ++end) layer_bytes += at(end).bytes;
+      if (files.empty() || (used > 0 && used + layer_bytes > options_.max_file_bytes)) next_file();
       for (; i < end; ++i) {
-        if (used > 0 && used + plan_.packed[i].bytes > options_.max_file_bytes) next_file();
-        files.back().push_back(int(i));
-        used += plan_.packed[i].bytes;
+        if (used > 0 && used + at(i).bytes > options_.max_file_bytes) next_file();
+        files.back().push_back(tensors[i]);
+        used += at(i).bytes;
       }
     }
-    if (!files.empty() && files.back().empty()) files.pop_back();
-    for (size_t f = 0; f < files.size(); ++f)
-      write_packed_header(fmt::format("packed/packed-{:05}.safetensors", f + 1), files[f]);
+    return files;
   }
 
   /// Whole pages first, so that they and each of their experts stay page-aligned; then by alignment.
@@ -155,7 +198,8 @@ class Planner {
   }
 
   void add_jobs() {
-    for (int i = 0; i < int(plan_.packed.size()); ++i) {
+    const int ranks = int(plan_.tp.ranks.size());
+    for (int i = 0; i < int(plan_.packed.size()); i += ranks) {
       const PackedTensor& t = plan_.packed[size_t(i)];
       const auto& experts = plan_.model->layers[size_t(t.layer)].experts;
       int64_t source = 0;
@@ -189,7 +233,7 @@ class Planner {
   void check_names() {
     std::unordered_set<std::string_view> names;
     for (const PackedTensor& t : plan_.packed)
-      if (!names.insert(t.name).second || plan_.checkpoint->find(t.name))
+      if (t.rank == plan_.tp.ranks.front() && (!names.insert(t.name).second || plan_.checkpoint->find(t.name)))
         problems_.error(printable(t.name), "a packed tensor would have the name of another tensor");
   }
 
@@ -202,8 +246,12 @@ class Planner {
 
 Shape Plan::padded_shape(const PackedTensor& t) const {
   const MoeLayer& layer = model->layers[size_t(t.layer)];
-  const Shape nk = matrix_size(t.role, padded_size(*backend, {layer.hidden, layer.intermediate}));
+  const Shape nk = matrix_size(t.role, rank_size(*backend, layer, tp.size));
   return {nk.n, row_bytes(t, nk.b)};
+}
+
+LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size) {
+  return padded_size(backend, {layer.hidden, (layer.intermediate + tp_size - 1) / tp_size});
 }
 
 Plan make_plan(const Checkpoint& ck, const Model& model, const Backend& backend, const PlanOptions& options,
@@ -212,6 +260,7 @@ Plan make_plan(const Checkpoint& ck, const Model& model, const Backend& backend,
   plan.checkpoint = &ck;
   plan.model = &model;
   plan.backend = &backend;
+  plan.tp = options.tp;
   Planner(plan, options, problems).run();
   return plan;
 }
@@ -227,9 +276,11 @@ template <class T>
 BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& e, T* const pieces[2]) {
   const MoeLayer& layer = plan.model->layers[size_t(t.layer)];
   const bool w13 = t.role == Role::w13;
+  const Span span = t.intermediate;
   BasicMatrix<T> m;
   m.views = w13 ? 2 : 1;
-  m.real = {w13 ? layer.intermediate : layer.hidden, row_bytes(t, w13 ? layer.hidden : layer.intermediate)};
+  m.real = w13 ? Shape{span.count, row_bytes(t, layer.hidden)} : Shape{layer.hidden, row_bytes(t, span.count)};
+  if (!w13 && t.part == Part::bias && t.rank > 0) m.real.n = 0;  // ranks are summed: the bias is added once
   m.padded = plan.padded_shape(t);
   m.order = plan.backend->w13_order(*plan.model);
   m.pad = t.parameter->pad;
@@ -238,7 +289,9 @@ BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& 
   const auto view = [&](const Proj& p, int piece) {
     const Slice& s = slice_of(p, t.part);
     const Width width = width_of(t.part, s.tensor->dtype, t.parameter->dtype);
-    return BasicRows<T>{pieces[piece] + width.to_canonical(s.offset), width.to_canonical(s.stride)};
+    const int64_t stride = width.to_canonical(s.stride);
+    const int64_t first = w13 ? span.begin * stride : t.part == Part::bias ? 0 : row_bytes(t, span.begin);
+    return BasicRows<T>{pieces[piece] + width.to_canonical(s.offset) + first, stride};
   };
   m.view[0] = view(w13 ? e.gate : e.down, 0);
   if (w13) m.view[1] = view(e.up, one_piece ? 0 : 1);

@@ -1,6 +1,7 @@
 // The plan: every output byte accounted for before any is moved.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,17 @@ inline constexpr int64_t page = 4096;
 /// Copied tensors are hashed and moved in pieces of this size.
 inline constexpr int64_t copy_piece_bytes = int64_t(16) << 20;
 
+/// Which tensor-parallel ranks a set holds: all of `size`, or one.
+struct TensorParallel {
+  int size = 1;
+  std::vector<int> ranks = {0};
+  bool complete() const { return int(ranks.size()) == size; }
+  friend bool operator==(const TensorParallel&, const TensorParallel&) = default;
+};
+
 struct PlanOptions {
+  TensorParallel tp = {};
+  int set = 0;  // number of the set in its output: names its files
   int64_t max_file_bytes = 5'000'000'000;
   int64_t job_bytes = int64_t(8) << 20;  // source bytes of a job, unless one expert has more
 };
@@ -28,13 +39,20 @@ struct OutFile {
   int64_t bytes = 0;
 };
 
-/// One packed tensor: one part of one role of one layer, all experts.
+/// Columns of the intermediate dimension that a rank holds.
+struct Span {
+  int64_t begin = 0, count = 0;
+};
+
+/// One packed tensor: one part of one role of one layer of one rank, all experts.
 struct PackedTensor {
   std::string name;
   const Parameter* parameter = nullptr;
   int layer = 0;  // index into Model::layers
   Role role = Role::w13;
   Part part = Part::codes;
+  int rank = 0;
+  Span intermediate;
   Sizes shape;
   int file = 0;
   int64_t offset = 0, bytes = 0, slice_bytes = 0;  // slice: one expert
@@ -46,7 +64,8 @@ struct CopiedTensor {
   int64_t offset = 0;
 };
 
-/// Pack experts [begin, end) of packed[target]; or copy pieces [begin, end) of the list of copied pieces (target -1).
+/// Pack experts [begin, end) of packed[target] and of the ranks that follow it (packed has all ranks of a tensor in a
+/// row, so that the source is read once); or copy pieces [begin, end) of the list of copied pieces (target -1).
 struct Job {
   int target = -1;
   int64_t begin = 0, end = 0;
@@ -62,6 +81,7 @@ struct Plan {
   const Checkpoint* checkpoint = nullptr;
   const Model* model = nullptr;
   const Backend* backend = nullptr;
+  TensorParallel tp;
   std::vector<OutFile> files;
   std::vector<PackedTensor> packed;
   std::vector<CopiedTensor> copied;
@@ -74,7 +94,14 @@ struct Plan {
 
   /// The packed size of a layer's matrix: w13 has twice the intermediate rows.
   Shape padded_shape(const PackedTensor& t) const;
+  /// The packed tensors of a job, one per rank.
+  std::span<const PackedTensor> ranks_of(const Job& job) const {
+    return {&packed[size_t(job.target)], tp.ranks.size()};
+  }
 };
+
+/// The engine's sizes of a layer on one rank.
+LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size);
 
 /// Refusals (shapes that the backend cannot hold, names that collide) go to `problems`.
 Plan make_plan(const Checkpoint& checkpoint, const Model& model, const Backend& backend, const PlanOptions& options,

@@ -51,6 +51,19 @@ void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* sourc
   }
 }
 
+ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,
+                         uint8_t* canonical) {
+  const int64_t count = p.slice.piece_bytes / p.width.source;
+  const uint8_t* from = source + p.source_at;
+  uint8_t* to = canonical + p.canonical_at;
+  if (t.part == Part::scales) return scales_to_canonical(p.slice.tensor->dtype, from, count, allow_nan, to);
+  if (t.part == Part::bias && p.width.source != p.width.canonical)
+    bias_to_canonical(p.width, from, count, to);
+  else if (from != to)
+    std::memcpy(to, from, size_t(p.slice.piece_bytes));
+  return {};
+}
+
 void pack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
                   Device& device, const uint8_t* canonical, uint8_t* packed) {
   std::vector<PackItem> items;

@@ -28,6 +28,10 @@ Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t
 /// Reads all pieces into `source`, neighbours in one call.
 void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source);
 
+/// One piece's elements to canonical bytes. What scales hold is reported; codes and bias have an empty report.
+ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,
+                         uint8_t* canonical);
+
 /// Packs experts [begin, end) from canonical bytes into end - begin slices at `packed`.
 void pack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
                   Device& device, const uint8_t* canonical, uint8_t* packed);

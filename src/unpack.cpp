@@ -1,11 +1,10 @@
 #include "src/unpack.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "src/log.h"
 #include "src/output.h"
-#include "src/packed_checkpoint.h"
+#include "src/source.h"
 
 namespace mxfp4 {
 
@@ -13,15 +12,20 @@ namespace {
 
 class Unpacking {
  public:
-  Unpacking(const PackedCheckpoint& p, const UnpackOptions& options, const OutputDir& dest)
-      : p_(p), options_(options), reader_(p.files), sums_(p.plan), source_(p.manifest.source) {
+  Unpacking(const PackedCheckpoint& p, const PackedSet& set, const UnpackOptions& options, const OutputDir& dest)
+      : plan_(set.plan),
+        manifest_(p.manifest),
+        options_(options),
+        from_(read_from(p, set)),
+        sums_(set.plan),
+        source_(p.manifest.source) {
     for (size_t s = 0; s < source_.shards.size(); ++s) add_shard(int(s), dest);
   }
 
   void run() {
-    Progress progress("unpacking", p_.plan.file_bytes);
-    run_jobs(int64_t(p_.plan.jobs.size()), options_.threads, [&](Worker& worker, int64_t i) {
-      const Job& job = p_.plan.jobs[size_t(i)];
+    Progress progress("unpacking", plan_.file_bytes);
+    run_jobs(int64_t(plan_.jobs.size()), options_.threads, [&](Worker& worker, int64_t i) {
+      const Job& job = plan_.jobs[size_t(i)];
       progress.add(job.target < 0 ? copy(worker, job) : unpack(worker, job));
     });
     check_sums();
@@ -56,10 +60,10 @@ class Unpacking {
   int64_t copy(Worker& worker, const Job& job) {
     int64_t done = 0;
     for (int64_t i = job.begin; i < job.end; ++i) {
-      const CopyPiece& piece = p_.plan.copy_pieces[size_t(i)];
-      const CopiedTensor& t = p_.plan.copied[size_t(piece.copied)];
+      const CopyPiece& piece = plan_.copy_pieces[size_t(i)];
+      const CopiedTensor& t = plan_.copied[size_t(piece.copied)];
       uint8_t* data = worker.packed.reserve(piece.bytes);
-      reader_.read(p_.stored(t), piece.begin, piece.bytes, data);
+      from_->read_copied(t, piece.copied, piece.begin, piece.bytes, data);
       sums_.copied[size_t(piece.copied)][size_t(piece.begin / copy_piece_bytes)] = hash_bytes(data, piece.bytes);
       const Tensor& to = restored(*t.source);
       files_[size_t(to.file)].write(data, piece.bytes, to.offset + piece.begin);
@@ -69,55 +73,47 @@ class Unpacking {
   }
 
   int64_t unpack(Worker& worker, const Job& job) {
-    const PackedTensor& t = p_.plan.packed[size_t(job.target)];
-    const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
-    uint8_t* packed = worker.packed.reserve(bytes);
-    reader_.read(p_.stored(t), job.begin * t.slice_bytes, bytes, packed);
-    const Pieces pieces = pieces_in(p_.plan, t, job.begin, job.end);
-    uint8_t* canonical = worker.canonical.reserve(pieces.canonical_bytes);
-    unpack_experts(p_.plan, t, job.begin, job.end, pieces, *worker.device, packed, canonical);
+    const PackedTensor& t = plan_.packed[size_t(job.target)];
+    const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
     uint8_t* source = worker.source.reserve(pieces.source_bytes);
+    from_->read_pieces(worker, t, job.begin, job.end, pieces, source);
     for (const PieceAt& p : pieces.list) {
-      restore_piece(t, p, p_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical, source);
-      const SourceIndex at = source_index(p_.plan, t, p.expert, p.piece);
+      const SourceIndex at = source_index(plan_, t, p.expert, p.piece);
       sums_.packed[size_t(job.target)].sources[at.tensor][at.piece] =
           hash_bytes(source + p.source_at, p.slice.piece_bytes);
       const Tensor& to = restored(*p.slice.tensor);
       files_[size_t(to.file)].write(source + p.source_at, p.slice.piece_bytes, to.offset + p.slice.piece);
     }
-    return bytes;
+    return pieces.source_bytes;
   }
 
   void check_sums() const {
     Problems problems;
     const auto compare = [&](const Tensor& t, const std::vector<Hash>& pieces) {
-      if (to_hex(hash_of_pieces(pieces)) != p_.manifest.checksums.at(t.name))
+      if (to_hex(hash_of_pieces(pieces)) != manifest_.checksums.at(t.name))
         problems.error(source_.where(t), "unpacked, it does not have the source's checksum; run 'mxfp4-pack verify'");
     };
-    for (size_t i = 0; i < p_.plan.copied.size(); ++i) compare(*p_.plan.copied[i].source, sums_.copied[i]);
-    for (size_t i = 0; i < p_.plan.packed.size(); ++i) {
-      const auto sources = sources_of(p_.plan, p_.plan.packed[i]);
+    for (size_t i = 0; i < plan_.copied.size(); ++i) compare(*plan_.copied[i].source, sums_.copied[i]);
+    for (size_t i = 0; i < plan_.packed.size(); i += plan_.tp.ranks.size()) {
+      const auto sources = sources_of(plan_, plan_.packed[i]);
       for (size_t s = 0; s < sources.size(); ++s) compare(*sources[s], sums_.packed[i].sources[s]);
     }
     problems.throw_if_any();
   }
 
-  const PackedCheckpoint& p_;
+  const Plan& plan_;
+  const Manifest& manifest_;
   const UnpackOptions& options_;
-  ShardReader reader_;
+  std::unique_ptr<Source> from_;
   Checksums sums_;
   Checkpoint source_;  // the manifest's, with the offsets that are written
   std::vector<Fd> files_;
 };
 
-/// Config and index verbatim, and every listed file that is no tensor file, the canary or one of ours.
+/// Config and index verbatim, and the companions.
 void write_companions(const PackedCheckpoint& p, const OutputDir& dest) {
-  for (const ListedFile& f : p.manifest.files) {
-    const bool ours =
-        f.name == "config.json" || f.name == "model.safetensors.index.json" || f.name.starts_with("packed/");
-    if (!f.holds_tensors && !ours)
-      write_text(dest.path(f.name), read_text(p.dir + "/" + f.name, int64_t(1) << 30, f.name));
-  }
+  for (const std::string& name : p.manifest.source.companions)
+    write_text(dest.path(name), read_text(p.dir + "/" + name, int64_t(1) << 30, name));
   if (!p.manifest.source.index_text.empty())
     write_text(dest.path("model.safetensors.index.json"), p.manifest.source.index_text);
   write_text(dest.path("config.json"), p.manifest.source.config_text);
@@ -129,11 +125,13 @@ void unpack(const UnpackOptions& options) {
   Problems problems;
   const auto packed = open_packed(options.out, problems);
   problems.throw_if_any();
+  const PackedSet* set = packed->complete_set();
+  if (!set) fail(Kind::input, "{}: no set holds all of its ranks; all are needed", printable(options.out));
   OutputDir dest(options.dest, options.out);
   int64_t bytes = 0;
   for (const Shard& s : packed->manifest.source.shards) bytes += s.state.bytes;
   dest.check_space(bytes);
-  Unpacking(*packed, options, dest).run();
+  Unpacking(*packed, *set, options, dest).run();
   write_companions(*packed, dest);
   dest.commit();
   if (options.json)

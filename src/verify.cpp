@@ -55,80 +55,89 @@ Difference difference(const uint8_t* a, const uint8_t* b, int64_t bytes) {
   return d;
 }
 
+/// The checkpoint to compare with, where one was given.
+struct Original {
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::unique_ptr<ShardReader> reader;
+
+  Original(const PackedCheckpoint& p, const std::string& dir) {
+    if (dir.empty()) return;
+    Problems problems;
+    checkpoint = std::make_unique<Checkpoint>(open_checkpoint(dir, problems));
+    problems.throw_if_any();
+    for (const Tensor& t : p.manifest.source.tensors) {
+      const Tensor* s = checkpoint->find(t.name);
+      if (!s)
+        problems.error(where(dir, t.name), "missing in the source");
+      else if (s->dtype != t.dtype || s->shape != t.shape)
+        problems.error(checkpoint->where(*s), "{}, the output was made from {}", describe(s->dtype, s->shape),
+                       describe(t.dtype, t.shape));
+    }
+    problems.throw_if_any();
+    reader = std::make_unique<ShardReader>(*checkpoint);
+  }
+  explicit operator bool() const { return reader != nullptr; }
+  void read(const Tensor& t, int64_t offset, int64_t bytes, uint8_t* to) const {
+    reader->read(*checkpoint->find(t.name), offset, bytes, to);
+  }
+};
+
+/// Checks one set of packed tensors; the first set's pass checks the copied tensors too.
 class Verification {
  public:
-  Verification(const PackedCheckpoint& p, const VerifyOptions& options, Problems& problems)
-      : p_(p), options_(options), problems_(problems), out_(p.files), sums_(p.plan) {
-    if (!options.source.empty()) open_source();
-  }
+  Verification(const PackedCheckpoint& p, const PackedSet& set, const Original& source, const VerifyOptions& options)
+      : p_(p), set_(set), plan_(set.plan), source_(source), options_(options), out_(p.files), sums_(set.plan) {}
 
-  void run() {
-    Progress progress("verifying", p_.plan.file_bytes);
-    run_jobs(int64_t(p_.plan.jobs.size()), options_.threads, [&](Worker& worker, int64_t i) {
-      const Job& job = p_.plan.jobs[size_t(i)];
-      progress.add(job.target < 0 ? check_copied(worker, job) : check_packed(worker, job));
+  void run(Problems& problems) {
+    Progress progress("verifying", plan_.file_bytes);
+    const bool first = &set_ == &p_.sets.front();
+    run_jobs(int64_t(plan_.jobs.size()), options_.threads, [&](Worker& worker, int64_t i) {
+      const Job& job = plan_.jobs[size_t(i)];
+      if (job.target >= 0) progress.add(check_packed(worker, job));
+      if (job.target < 0 && first) progress.add(check_copied(worker, job));
     });
-    for (size_t i = 0; i < p_.plan.copied.size(); ++i) {
-      const Tensor& t = *p_.plan.copied[i].source;
-      compare_checksum(p_.files.where(p_.stored(p_.plan.copied[i])), sums_.copied[i], p_.manifest.checksums.at(t.name));
-    }
-    for (size_t i = 0; i < p_.plan.packed.size(); ++i) check_sums(i);
+    for (size_t i = 0; first && i < plan_.copied.size(); ++i)
+      compare_checksum(p_.files.where(p_.copied[i]), sums_.copied[i], p_.manifest.checksums.at(p_.copied[i].name));
+    for (size_t i = 0; i < plan_.packed.size(); ++i) check_sums(i);
     std::sort(lines_.begin(), lines_.end());
-    for (const auto& [key, text] : lines_) problems_.error(key, "{}", text);
+    for (const auto& [at, text] : lines_) problems.error(at, "{}", text);
   }
 
  private:
-  void open_source() {
-    Problems found;
-    source_ = std::make_unique<Checkpoint>(open_checkpoint(options_.source, found));
-    found.throw_if_any();
-    for (const Tensor& t : p_.manifest.source.tensors) {
-      const Tensor* s = source_->find(t.name);
-      if (!s)
-        problems_.error(where(options_.source, t.name), "missing in the source");
-      else if (s->dtype != t.dtype || s->shape != t.shape)
-        problems_.error(source_->where(*s), "{}, the output was made from {}", describe(s->dtype, s->shape),
-                        describe(t.dtype, t.shape));
-    }
-    problems_.throw_if_any();
-    reader_ = std::make_unique<ShardReader>(*source_);
-  }
-
-  void complain(const std::string& at, std::string text) {
+  void complain(const Tensor& stored, std::string text) {
     const std::lock_guard lock(mutex_);
-    lines_.emplace_back(at, std::move(text));
+    lines_.emplace_back(p_.files.where(stored), std::move(text));
   }
 
   void compare_checksum(const std::string& at, const std::vector<Hash>& pieces, const std::string& expected) {
     if (to_hex(hash_of_pieces(pieces)) != expected)
-      complain(at, fmt::format("does not have the checksum in {}", manifest_name));
+      lines_.emplace_back(at, fmt::format("does not have the checksum in {}", manifest_name));
   }
 
   void check_sums(size_t i) {
-    const PackedTensor& t = p_.plan.packed[i];
-    const std::string at = p_.files.where(p_.stored(t));
-    compare_checksum(at, sums_.packed[i].slices, p_.manifest.packed.at(t.name));
-    if (options_.level < Level::bytes || source_) return;
-    const auto sources = sources_of(p_.plan, t);
+    const PackedTensor& t = plan_.packed[i];
+    compare_checksum(p_.files.where(set_.stored[i]), sums_.packed[i].slices, set_.checksums[i]);
+    if (options_.level < Level::bytes || !plan_.tp.complete() || t.rank != plan_.tp.ranks.front()) return;
+    const auto sources = sources_of(plan_, t);
     for (size_t s = 0; s < sources.size(); ++s)
-      if (to_hex(hash_of_pieces(sums_.packed[i].sources[s])) != p_.manifest.checksums.at(sources[s]->name))
-        complain(at,
+      if (!source_ && to_hex(hash_of_pieces(sums_.packed[i].sources[s])) != p_.manifest.checksums.at(sources[s]->name))
+        complain(set_.stored[i],
                  fmt::format("unpacked, it does not have the source's checksum of {}", printable(sources[s]->name)));
   }
 
   int64_t check_copied(Worker& worker, const Job& job) {
     int64_t done = 0;
     for (int64_t i = job.begin; i < job.end; ++i) {
-      const CopyPiece& piece = p_.plan.copy_pieces[size_t(i)];
-      const CopiedTensor& t = p_.plan.copied[size_t(piece.copied)];
+      const CopyPiece& piece = plan_.copy_pieces[size_t(i)];
+      const Tensor& stored = p_.copied[size_t(piece.copied)];
       uint8_t* data = worker.packed.reserve(piece.bytes);
-      out_.read(p_.stored(t), piece.begin, piece.bytes, data);
+      out_.read(stored, piece.begin, piece.bytes, data);
       sums_.copied[size_t(piece.copied)][size_t(piece.begin / copy_piece_bytes)] = hash_bytes(data, piece.bytes);
       if (source_ && options_.level >= Level::bytes) {
         uint8_t* want = worker.source.reserve(piece.bytes);
-        reader_->read(*source_->find(t.source->name), piece.begin, piece.bytes, want);
+        source_.read(stored, piece.begin, piece.bytes, want);
         if (const Difference d = difference(data, want, piece.bytes); d.count)
-          complain(p_.files.where(p_.stored(t)),
+          complain(stored,
                    fmt::format("{} bytes differ from the source, the first at {}", d.count, piece.begin + d.first));
       }
       done += piece.bytes;
@@ -136,75 +145,106 @@ class Verification {
     return done;
   }
 
+  /// Reads and hashes the job's slices rank after rank, and unpacks them into one canonical buffer.
   int64_t check_packed(Worker& worker, const Job& job) {
-    const PackedTensor& t = p_.plan.packed[size_t(job.target)];
-    const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
-    uint8_t* packed = worker.packed.reserve(bytes);
-    out_.read(p_.stored(t), job.begin * t.slice_bytes, bytes, packed);
-    for (int64_t e = job.begin; e < job.end; ++e)
-      sums_.packed[size_t(job.target)].slices[size_t(e)] =
-          hash_bytes(packed + (e - job.begin) * t.slice_bytes, t.slice_bytes);
-    if (options_.level >= Level::bytes) check_bytes(worker, job, t, packed);
-    return bytes;
+    const PackedTensor& t = plan_.packed[size_t(job.target)];
+    const bool bytes = options_.level >= Level::bytes;
+    const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
+    uint8_t* canonical = bytes ? worker.canonical.reserve(pieces.canonical_bytes) : nullptr;
+    if (bytes && !plan_.tp.complete()) fill_missing_ranks(worker, t, pieces, canonical);
+    int64_t done = 0;
+    for (size_t r = 0; r < plan_.tp.ranks.size(); ++r) {
+      const size_t i = size_t(job.target) + r;
+      const PackedTensor& ranked = plan_.packed[i];
+      const int64_t size = (job.end - job.begin) * ranked.slice_bytes;
+      uint8_t* packed = worker.packed.reserve(size);
+      out_.read(set_.stored[i], job.begin * ranked.slice_bytes, size, packed);
+      for (int64_t e = job.begin; e < job.end; ++e)
+        sums_.packed[i].slices[size_t(e)] =
+            hash_bytes(packed + (e - job.begin) * ranked.slice_bytes, ranked.slice_bytes);
+      if (bytes)
+        report_pads(job, set_.stored[i],
+                    unpack_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, canonical));
+      done += size;
+    }
+    if (bytes) check_source(worker, job, t, pieces, canonical);
+    return done;
   }
 
-  void check_bytes(Worker& worker, const Job& job, const PackedTensor& t, const uint8_t* packed) {
-    const Pieces pieces = pieces_in(p_.plan, t, job.begin, job.end);
-    uint8_t* canonical = worker.canonical.reserve(pieces.canonical_bytes);
-    report_pads(job, t, unpack_experts(p_.plan, t, job.begin, job.end, pieces, *worker.device, packed, canonical));
+  /// Where ranks are missing their rows come from the source, or are left as they are where none was given.
+  void fill_missing_ranks(Worker& worker, const PackedTensor& t, const Pieces& pieces, uint8_t* canonical) {
+    if (!source_) return;
+    uint8_t* source = worker.source.reserve(pieces.source_bytes);
+    for (const PieceAt& p : pieces.list) {
+      source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, source + p.source_at);
+      to_canonical(t, p, true, source, canonical);
+    }
+  }
+
+  void check_source(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
+                    const uint8_t* canonical) {
+    if (!source_ && !plan_.tp.complete()) return;
     uint8_t* restored = worker.other.reserve(pieces.source_bytes);
     for (const PieceAt& p : pieces.list) {
       restore_piece(t, p, p_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical, restored);
-      const SourceIndex at = source_index(p_.plan, t, p.expert, p.piece);
+      const SourceIndex at = source_index(plan_, t, p.expert, p.piece);
       if (source_)
-        compare_with_source(worker, t, p, restored + p.source_at);
+        compare_with_source(worker, set_.stored[size_t(job.target)], p, restored + p.source_at);
       else
         sums_.packed[size_t(job.target)].sources[at.tensor][at.piece] =
             hash_bytes(restored + p.source_at, p.slice.piece_bytes);
     }
   }
 
-  void report_pads(const Job& job, const PackedTensor& t, const std::vector<PadReport>& reports) {
+  void report_pads(const Job& job, const Tensor& stored, const std::vector<PadReport>& reports) {
     for (size_t i = 0; i < reports.size(); ++i)
       if (const PadReport& r = reports[i]; r.wrong)
         complain(
-            p_.files.where(p_.stored(t)),
+            stored,
             fmt::format("expert {}: {} pad bytes are wrong, the first in row {}, byte {}: {:#04x}, {:#04x} expected",
                         job.begin + int64_t(i), r.wrong, r.n, r.b, r.is, r.expected));
   }
 
-  void compare_with_source(Worker& worker, const PackedTensor& t, const PieceAt& p, const uint8_t* restored) {
-    const Tensor& source = *source_->find(p.slice.tensor->name);
+  void compare_with_source(Worker& worker, const Tensor& stored, const PieceAt& p, const uint8_t* restored) {
     uint8_t* want = worker.source.reserve(p.slice.piece_bytes);
-    reader_->read(source, p.slice.piece, p.slice.piece_bytes, want);
+    source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, want);
     const Difference d = difference(restored, want, p.slice.piece_bytes);
     if (d.count)
-      complain(p_.files.where(p_.stored(t)),
+      complain(stored,
                fmt::format("expert {}: {} bytes differ from the source's {}, the first at byte {} of the expert",
-                           p.expert, d.count, printable(source.name), d.first));
+                           p.expert, d.count, printable(p.slice.tensor->name), d.first));
   }
 
   const PackedCheckpoint& p_;
+  const PackedSet& set_;
+  const Plan& plan_;
+  const Original& source_;
   const VerifyOptions& options_;
-  Problems& problems_;
   ShardReader out_;
   Checksums sums_;
-  std::unique_ptr<Checkpoint> source_;
-  std::unique_ptr<ShardReader> reader_;
   std::mutex mutex_;
   std::vector<std::pair<std::string, std::string>> lines_;
 };
 
 void print_verdict(const VerifyOptions& options, const PackedCheckpoint& p, const Problems& problems) {
   const char* level = options.level == Level::files ? "files" : "bytes";
+  size_t tensors = 0;
+  Json sets = Json::array();
+  for (const PackedSet& set : p.sets) {
+    tensors += set.plan.packed.size();
+    sets.push_back({{"engine", set.plan.backend->engine},
+                    {"backend", set.plan.backend->name},
+                    {"layout_version", set.plan.backend->layout_version},
+                    {"moe_tp_size", set.plan.tp.size},
+                    {"ranks", set.plan.tp.ranks}});
+  }
   if (options.json) {
     const Json j = {{"ok", !problems.any()},
                     {"out", options.out},
                     {"level", level},
-                    {"engine", p.manifest.engine},
-                    {"backend", p.manifest.backend},
+                    {"sets", sets},
                     {"problems", problems.errors()}};
-    fmt::print("{}\n", j.dump());
+    fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
     return;
   }
   for (const std::string& line : problems.errors()) fmt::print("{}\n", line);
@@ -212,8 +252,8 @@ void print_verdict(const VerifyOptions& options, const PackedCheckpoint& p, cons
     fmt::print("{}: wrong: {} problem{} at level {}\n", options.out, problems.errors().size(),
                problems.errors().size() == 1 ? "" : "s", level);
   else if (verbosity() != Verbosity::quiet)
-    fmt::print("{}: right at level {} ({} packed and {} copied tensors)\n", options.out, level, p.plan.packed.size(),
-               p.plan.copied.size());
+    fmt::print("{}: right at level {} ({} packed and {} copied tensors)\n", options.out, level, tensors,
+               p.copied.size());
 }
 
 }  // namespace
@@ -222,7 +262,10 @@ bool verify(const VerifyOptions& options) {
   Problems problems;
   const auto packed = open_packed(options.out, problems);
   check_files(*packed, problems);
-  if (!problems.any()) Verification(*packed, options, problems).run();
+  if (!problems.any()) {
+    const Original source(*packed, options.source);
+    for (const PackedSet& set : packed->sets) Verification(*packed, set, source, options).run(problems);
+  }
   print_verdict(options, *packed, problems);
   return !problems.any();
 }

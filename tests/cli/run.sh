@@ -57,7 +57,12 @@ expect 'verify, quiet' 0 '' '' "$program" verify "$dir/o" -q
 expect 'verify against another source' 2 '' 'missing in the source' "$program" verify "$dir/o" --source "$root/testdata/tiny/deepseek-v4"
 expect 'unpack' 0 '' 'tensors, each with its source' "$program" unpack "$dir/o" "$dir/u"
 expect 'what was unpacked is the source' 0 'right' '' "$program" verify "$dir/o" --source "$dir/u"
-expect 'packed output as input' 2 '' 'already packed by mxfp4-pack' "$program" convert "$dir/o" "$dir/p" --backend marlin --engine vllm
+expect 'packed output as input' 0 '' 'packed tensors for sglang' "$program" convert "$dir/o" "$dir/p" --backend marlin --engine sglang
+expect 'gives the same bytes' 0 '' '' diff -r "$dir/p" "$dir/q"
+expect 'tensor parallel' 0 'w13_weight.*packed/tp2-rank1-00001' '' \
+  "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 2 --dry-run
+expect 'a rank that is not there' 2 '' 'error: --rank 2 is not below --tp-size 2' \
+  "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 2 --rank 2
 
 # the last word of layer 0's w13 codes of expert 0 holds columns beyond hidden: a pad
 printf '\001' | dd of="$dir/o/packed/packed-00001.safetensors" bs=1 seek=$((4096 + 65536 - 1)) conv=notrunc 2>/dev/null

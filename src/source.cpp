@@ -1,0 +1,71 @@
+#include "src/source.h"
+
+#include <map>
+#include <tuple>
+
+namespace mxfp4 {
+
+namespace {
+
+class FromShards final : public Source {
+ public:
+  explicit FromShards(const Checkpoint& checkpoint) : reader_(checkpoint) {}
+  void read_pieces(Worker&, const PackedTensor&, int64_t, int64_t, const Pieces& pieces, uint8_t* to) override {
+    mxfp4::read_pieces(reader_, pieces, to);
+  }
+  void read_copied(const CopiedTensor& t, int64_t, int64_t offset, int64_t bytes, uint8_t* to) override {
+    reader_.read(*t.source, offset, bytes, to);
+  }
+  const ShardReader* reader() const override { return &reader_; }
+  void check_unchanged() const override { reader_.check_unchanged(); }
+
+ private:
+  ShardReader reader_;
+};
+
+class FromPacked final : public Source {
+ public:
+  FromPacked(const PackedCheckpoint& packed, const PackedSet& set) : packed_(packed), set_(set), reader_(packed.files) {
+    for (size_t i = 0; i < set.plan.packed.size(); i += set.plan.tp.ranks.size()) {
+      const PackedTensor& t = set.plan.packed[i];
+      first_rank_[{t.layer, t.role, t.part}] = i;
+    }
+  }
+  void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces&,
+                   uint8_t* to) override {
+    const size_t first = first_rank_.at({t.layer, t.role, t.part});
+    const Pieces pieces = pieces_in(set_.plan, set_.plan.packed[first], begin, end);
+    uint8_t* canonical = worker.other.reserve(pieces.canonical_bytes);
+    for (size_t i = first; i < first + set_.plan.tp.ranks.size(); ++i) {
+      const PackedTensor& from = set_.plan.packed[i];
+      const int64_t bytes = (end - begin) * from.slice_bytes;
+      uint8_t* data = worker.packed.reserve(bytes);
+      reader_.read(set_.stored[i], begin * from.slice_bytes, bytes, data);
+      unpack_experts(set_.plan, from, begin, end, pieces, *worker.device, data, canonical);
+    }
+    for (const PieceAt& p : pieces.list)
+      restore_piece(set_.plan.packed[first], p, packed_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical,
+                    to);
+  }
+  void read_copied(const CopiedTensor&, int64_t index, int64_t offset, int64_t bytes, uint8_t* to) override {
+    reader_.read(packed_.copied[size_t(index)], offset, bytes, to);
+  }
+  const ShardReader* reader() const override { return nullptr; }
+  void check_unchanged() const override { reader_.check_unchanged(); }
+
+ private:
+  const PackedCheckpoint& packed_;
+  const PackedSet& set_;
+  ShardReader reader_;
+  std::map<std::tuple<int, Role, Part>, size_t> first_rank_;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> read_from(const Checkpoint& checkpoint) { return std::make_unique<FromShards>(checkpoint); }
+
+std::unique_ptr<Source> read_from(const PackedCheckpoint& packed, const PackedSet& set) {
+  return std::make_unique<FromPacked>(packed, set);
+}
+
+}  // namespace mxfp4

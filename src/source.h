@@ -1,0 +1,28 @@
+// Where a conversion's bytes come from: a checkpoint's shards, or a packed output, unpacked on the way.
+#pragma once
+
+#include "src/packed_checkpoint.h"
+#include "src/transfer.h"
+
+namespace mxfp4 {
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  /// The pieces of experts [begin, end) of tensor t, as the checkpoint holds them.
+  virtual void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
+                           uint8_t* to) = 0;
+  /// Bytes of a tensor that is copied.
+  virtual void read_copied(const CopiedTensor& t, int64_t index, int64_t offset, int64_t bytes, uint8_t* to) = 0;
+  /// A checkpoint to look codes up in, for scales that are 0.0; null where that was done when the output was made.
+  virtual const ShardReader* reader() const = 0;
+  /// Throws where a file changed while it was read.
+  virtual void check_unchanged() const = 0;
+};
+
+std::unique_ptr<Source> read_from(const Checkpoint& checkpoint);
+
+/// `set`: one that holds all its ranks.
+std::unique_ptr<Source> read_from(const PackedCheckpoint& packed, const PackedSet& set);
+
+}  // namespace mxfp4
