@@ -98,7 +98,8 @@ class Checkpoint:
         save_file(self.canary(), os.path.join(directory, "packed/canary-0.safetensors"))
         set_ = {"engine": self.engine, "backend": self.backend, "layout_version": "1",
                 "fits": {self.engine: {"range": "1 to 2", "tested": "a stand-in"}},
-                "moe_tp_size": self.tp_size, "canary": "packed/canary-0.safetensors",
+                "requires": {"unset:MXFP4_PACK_TEST_VARIABLE": ""}, "moe_tp_size": self.tp_size,
+                "canary": "packed/canary-0.safetensors",
                 "model": {"hidden": self.hidden, "intermediate": self.intermediate, "padded_hidden": self.padded[0],
                           "padded_intermediate": self.padded[1], "activation": {"limit": self.swiglu_limit}},
                 "tensors": entries}

@@ -5,6 +5,7 @@ import os
 import tempfile
 import unittest
 from functools import lru_cache
+from unittest import mock
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -279,6 +280,10 @@ class Vllm(unittest.TestCase):
                 self.refuses(message, checkpoint)
         os.remove(path)
         self.refuses("mxfp4-pack.json is missing", checkpoint)
+
+    def test_a_set_environment_variable_is_refused(self):
+        with mock.patch.dict(os.environ, MXFP4_PACK_TEST_VARIABLE="fp8"):
+            self.refuses("the environment variable MXFP4_PACK_TEST_VARIABLE changes the bytes")
 
     def test_newer_format_is_refused_before_the_manifest(self):
         checkpoint = gpt_oss("marlin")

@@ -181,14 +181,20 @@ class Manifest:
         sizes = [s["moe_tp_size"] for s in self.sets if s["backend"] == backend]
         for fields in self.sets:
             if fields["backend"] == backend and fields["moe_tp_size"] == moe_tp_size:
+                for name in fields["requires"]:
+                    if name.startswith("unset:") and os.environ.get(name[6:]):
+                        raise Refused(f"the environment variable {name[6:]} changes the bytes that {fields['engine']}'s "
+                                      "kernel wants; unset it")
                 return PackedSet(self.directory, fields, self.source, rank)
         raise Refused(f"{self.directory} holds {backend} for MoE tensor-parallel size {sizes}, asked for is "
                       f"{moe_tp_size}. {convert_again(self.directory, self.sets[0]['engine'], backend, moe_tp_size)}")
 
 
 def read_config(directory):
+    """The language model's part of config.json: the object that has the quantization_config."""
     with open(os.path.join(directory, "config.json"), encoding="utf-8") as file:
-        return json.load(file)
+        config = json.load(file)
+    return config if "quantization_config" in config else config.get("text_config", config)
 
 
 def is_packed(directory):
