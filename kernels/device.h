@@ -45,6 +45,10 @@ class Device {
   virtual void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) = 0;
 };
 
+struct Driver;
+
+/// With the driver that chosen_driver() takes, or with this one.
 std::unique_ptr<Device> open_cpu();
+std::unique_ptr<Device> open_cpu(const Driver& driver);
 
 }  // namespace mxfp4

@@ -3,44 +3,26 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "kernels/driver.h"
 #include "kernels/stage.h"
-#include "kernels/strip.h"
 
 namespace mxfp4 {
 namespace {
 
-template <class L>
-void pack_matrix(const Matrix& m, uint8_t* packed, std::vector<uint8_t>& strip) {
-  const Shape s = storage<L>(m.padded);
-  if constexpr (is_plain<L>) {
-    stage(m, s, 0, s.n, packed);
-  } else {
-    strip.resize(L::tile_n * s.b);
-    for (int64_t tn = 0; tn < s.n / L::tile_n; ++tn) {
-      stage(m, s, tn * L::tile_n, (tn + 1) * L::tile_n, strip.data());
-      pack_strip_tables<L>(strip.data(), s, tn, packed);
-    }
-  }
-}
-
-template <class L>
-PadReport unpack_matrix(const uint8_t* packed, const MutableMatrix& m, std::vector<uint8_t>& strip) {
-  const Shape s = storage<L>(m.padded);
-  PadReport report;
-  if constexpr (is_plain<L>) {
-    unstage(m, s, 0, s.n, packed, report);
-  } else {
-    strip.resize(L::tile_n * s.b);
-    for (int64_t tn = 0; tn < s.n / L::tile_n; ++tn) {
-      unpack_strip_tables<L>(packed, s, tn, strip.data());
-      unstage(m, s, tn * L::tile_n, (tn + 1) * L::tile_n, strip.data(), report);
-    }
-  }
-  return report;
+int tile_rows(const Layout& layout) {
+  return std::visit(
+      [](auto l) {
+        if constexpr (is_plain<decltype(l)>)
+          return 0;
+        else
+          return decltype(l)::tile_n;
+      },
+      layout);
 }
 
 class Cpu final : public Device {
  public:
+  explicit Cpu(const Driver& driver) : driver_(driver) {}
   std::string name() const override { return "cpu"; }
   uint8_t* allocate(int64_t bytes) override {
     void* p = std::aligned_alloc(4096, size_t(round_up(bytes, 4096)));
@@ -49,21 +31,43 @@ class Cpu final : public Device {
   }
   void release(uint8_t* memory) override { std::free(memory); }
   void pack(std::span<const PackItem> items) override {
-    for (const PackItem& item : items)
-      std::visit([&](auto l) { pack_matrix<decltype(l)>(item.matrix, item.packed, strip_); }, item.layout);
+    for (const PackItem& item : items) pack(item);
   }
   void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) override {
-    for (size_t i = 0; i < items.size(); ++i)
-      std::visit([&](auto l) { reports[i] = unpack_matrix<decltype(l)>(items[i].packed, items[i].matrix, strip_); },
-                 items[i].layout);
+    for (size_t i = 0; i < items.size(); ++i) unpack(items[i], reports[i]);
   }
 
  private:
+  void pack(const PackItem& item) {
+    const Shape s = storage_of(item.layout, item.matrix.padded);
+    const int64_t rows = tile_rows(item.layout);
+    if (rows == 0) return stage(item.matrix, s, 0, s.n, item.packed);
+    strip_.resize(size_t(rows * s.b));
+    for (int64_t tn = 0; tn < s.n / rows; ++tn) {
+      stage(item.matrix, s, tn * rows, (tn + 1) * rows, strip_.data());
+      driver_.pack[item.layout.index()](strip_.data(), s, tn, item.packed);
+    }
+  }
+
+  void unpack(const UnpackItem& item, PadReport& report) {
+    const Shape s = storage_of(item.layout, item.matrix.padded);
+    const int64_t rows = tile_rows(item.layout);
+    report = {};
+    if (rows == 0) return unstage(item.matrix, s, 0, s.n, item.packed, report);
+    strip_.resize(size_t(rows * s.b));
+    for (int64_t tn = 0; tn < s.n / rows; ++tn) {
+      driver_.unpack[item.layout.index()](item.packed, s, tn, strip_.data());
+      unstage(item.matrix, s, tn * rows, (tn + 1) * rows, strip_.data(), report);
+    }
+  }
+
+  const Driver& driver_;
   std::vector<uint8_t> strip_;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> open_cpu() { return std::make_unique<Cpu>(); }
+std::unique_ptr<Device> open_cpu() { return open_cpu(chosen_driver()); }
+std::unique_ptr<Device> open_cpu(const Driver& driver) { return std::make_unique<Cpu>(driver); }
 
 }  // namespace mxfp4

@@ -1,0 +1,169 @@
+// Strips by AVX-512 byte shuffles (VBMI) and bit matrices (GFNI); the form is computed in shuffle.h.
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "kernels/driver.h"
+#include "kernels/shuffle.h"
+#include "kernels/strip.h"
+
+namespace mxfp4 {
+
+namespace {
+
+__m512i load(const Bytes64& b) { return _mm512_load_si512(b.b); }
+__m512i load(const Lanes& l) { return _mm512_load_si512(l.q); }
+
+/// The four chosen bytes of every word, each times its matrix, added.
+template <class Indices, class Matrices>
+__m512i mix(__m512i x, const Indices& indices, const Matrices& matrices) {
+  __m512i y[4];
+  for (int i = 0; i < 4; ++i)
+    y[i] = _mm512_gf2p8affine_epi64_epi8(_mm512_permutexvar_epi8(load(indices[i]), x), load(matrices[i]), 0);
+  return _mm512_ternarylogic_epi64(_mm512_xor_si512(y[0], y[1]), y[2], y[3], 0x96);
+}
+
+/// The source vector: chunk c from place[c].
+template <int chunk>
+__m512i gather(const uint8_t* tile, const int64_t* place) {
+  __m512i x = _mm512_setzero_si512();
+  for (int c = 0; c < 64 / chunk; ++c) {
+    const uint8_t* p = tile + place[c];
+    if constexpr (chunk == 16)
+      x = _mm512_mask_broadcast_i64x2(x, __mmask8(3 << 2 * c), _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    else if constexpr (chunk == 8)
+      x = _mm512_mask_broadcastq_epi64(x, __mmask8(1 << c), _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    else if constexpr (chunk == 4)
+      x = _mm512_mask_broadcastd_epi32(x, __mmask16(1 << c), _mm_loadu_si32(p));
+    else
+      x = _mm512_mask_broadcastw_epi16(x, __mmask32(1) << c, _mm_loadu_si16(p));
+  }
+  return x;
+}
+
+template <int chunk>
+void scatter(__m512i x, uint8_t* tile, const int64_t* place) {
+  Bytes64 bytes;
+  _mm512_store_si512(bytes.b, x);
+  for (int c = 0; c < 64 / chunk; ++c) std::memcpy(tile + place[c], bytes.b + c * chunk, chunk);
+}
+
+/// 16 words to or from runs of `run` neighbours.
+template <int run>
+void store_runs(__m512i x, uint8_t* out, const int64_t* to) {
+  if constexpr (run == 16) {
+    _mm512_storeu_si512(out + to[0], x);
+  } else if constexpr (run == 8) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + to[0]), _mm512_castsi512_si256(x));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + to[1]), _mm512_extracti64x4_epi64(x, 1));
+  } else {
+    Bytes64 bytes;
+    _mm512_store_si512(bytes.b, x);
+    for (int r = 0; r < 4; ++r) std::memcpy(out + to[r], bytes.b + r * 16, 16);
+  }
+}
+template <int run>
+__m512i load_runs(const uint8_t* in, const int64_t* to) {
+  if constexpr (run == 16) {
+    return _mm512_loadu_si512(in + to[0]);
+  } else {
+    __m512i x = _mm512_setzero_si512();
+    for (int r = 0; r < 16 / run; ++r)
+      if constexpr (run == 8)
+        x = _mm512_mask_broadcast_i64x4(x, __mmask8(15 << 4 * r),
+                                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + to[r])));
+      else
+        x = _mm512_mask_broadcast_i64x2(x, __mmask8(3 << 2 * r),
+                                        _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + to[r])));
+    return x;
+  }
+}
+
+/// Distances within a strip and within the packed matrix, for one width.
+template <class L>
+struct Distances {
+  static constexpr auto& form = shuffle<L>;
+  int64_t from[form.groups][64 / form.chunk], to[form.groups][16 / form.run];
+  explicit Distances(Shape s) {
+    const int64_t first = L::offset(s, 0, 0, 0);
+    for (int g = 0; g < form.groups; ++g) {
+      for (int c = 0; c < 64 / form.chunk; ++c) from[g][c] = form.at[g][c].n * s.b + form.at[g][c].b;
+      for (int r = 0; r < 16 / form.run; ++r) to[g][r] = L::offset(s, 0, 0, form.order[g * 16 + r * form.run]) - first;
+    }
+  }
+};
+
+template <class L>
+void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed) {
+  constexpr auto& form = shuffle<L>;
+  const Distances<L> d(s);
+  const __m512i lanes = load(form.lanes);
+  for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb) {
+    const uint8_t* tile = strip + tb * L::tile_b;
+    uint8_t* out = packed + L::offset(s, tn, tb, 0);
+    for (int g = 0; g < form.groups; ++g) {
+      const __m512i y = mix(gather<form.chunk>(tile, d.from[g]), form.in[g], form.pack);
+      store_runs<form.run>(_mm512_permutexvar_epi8(lanes, y), out, d.to[g]);
+    }
+  }
+}
+
+template <class L>
+void unpack_shuffles(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip) {
+  constexpr auto& form = shuffle<L>;
+  constexpr int ahead = 4096 / (L::tile_n * L::tile_b) + 1;
+  const Distances<L> d(s);
+  for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb) {
+    uint8_t* tile = strip + tb * L::tile_b;
+    const uint8_t* in = packed + L::offset(s, tn, tb, 0);
+    const uint8_t* next = packed + L::offset(s, tn, tb + ahead, 0);
+    for (int g = 0; g < form.groups; ++g) {
+      for (int r = 0; r < 16 / form.run; ++r) __builtin_prefetch(next + d.to[g][r]);
+      const __m512i y = mix(load_runs<form.run>(in, d.to[g]), form.word, form.unpack);
+      scatter<form.chunk>(_mm512_permutexvar_epi8(load(form.out[g]), y), tile, d.from[g]);
+    }
+  }
+}
+
+/// Layouts that move runs of bytes are as fast by memcpy, and those with another form have none here.
+template <class L>
+constexpr bool has_shuffles() {
+  if constexpr (is_plain<L>)
+    return false;
+  else
+    return run_bytes<L>() < 16 && shuffle<L>.chunk > 0;
+}
+
+template <class L>
+PackStrip pack_of(size_t i) {
+  if constexpr (has_shuffles<L>())
+    return pack_shuffles<L>;
+  else
+    return tables_driver.pack[i];
+}
+template <class L>
+UnpackStrip unpack_of(size_t i) {
+  if constexpr (has_shuffles<L>())
+    return unpack_shuffles<L>;
+  else
+    return tables_driver.unpack[i];
+}
+
+bool runs_here() {
+  return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("gfni");
+}
+
+template <size_t... i>
+Driver make(std::index_sequence<i...>) {
+  return {"avx512",
+          runs_here,
+          {pack_of<std::variant_alternative_t<i, Layout>>(i)...},
+          {unpack_of<std::variant_alternative_t<i, Layout>>(i)...}};
+}
+
+}  // namespace
+
+const Driver avx512_driver = make(std::make_index_sequence<std::variant_size_v<Layout>>());
+
+}  // namespace mxfp4
