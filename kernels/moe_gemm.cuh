@@ -1,0 +1,184 @@
+// What the grouped products of the MoE share: their arguments, the geometry of a tile, the asynchronous copies of
+// weights, scales and tokens, and the epilogue.
+//
+// out[token][n] = sum over k of w[expert][n][k] * x[token][k]. A block computes kUnits * 64 weight rows for the
+// tokens of one TokenTile. Weights are the 16 rows of the matrix instruction, tokens its columns.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/moe_words.h"
+
+namespace mxfp4 {
+
+/// Sorted positions first..first+count-1 belong to `expert`.
+struct TokenTile {
+  int expert, first, count;
+};
+
+/// kernels/moe.h has the formula. halves: gate and up are the two halves of w13, else they alternate.
+struct Activation {
+  float alpha, beta, limit;
+  bool halves, up_first;
+};
+
+struct GemmArgs {
+  FragmentMatrix w;
+  const float* bias;       // [experts][n], or null
+  const __nv_bfloat16* x;  // rows of `pitch` elements, zero from the matrix's k to the next multiple of 64
+  int pitch;
+  const int* rows;  // sorted position -> row of x; null: the position itself
+  const TokenTile* tiles;
+  const int* tile_count;
+  void* out;  // [sorted position][out_pitch]: bf16 behind the activation, else fp32
+  int out_pitch;
+  Activation act;
+};
+
+// ---- geometry ------------------------------------------------------------------------------------------------------
+
+/// First row of unit u of row tile t. With halves, units 0..kUnits/2-1 are of the first half, the others of the second.
+template <int kUnits, bool kGated>
+__device__ inline int unit_row(const GemmArgs& a, int t, int u) {
+  if (kGated && a.act.halves) {
+    const int row = t * (kUnits * 32) + u % (kUnits / 2) * 64;
+    return u < kUnits / 2 ? row : a.w.n / 2 + row;
+  }
+  return (t * kUnits + u) * 64;
+}
+
+/// A unit beyond the matrix is fetched from its first rows instead, and its results are dropped by the epilogue.
+__device__ inline int inside(const GemmArgs& a, int row) { return row < a.w.n ? row : 0; }
+
+// ---- copies --------------------------------------------------------------------------------------------------------
+
+__device__ inline uint32_t shared_address(const void* p) { return uint32_t(__cvta_generic_to_shared(p)); }
+
+__device__ inline void copy16(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+}
+/// Zeros instead where !valid.
+__device__ inline void copy16_if(void* to, const void* from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(valid ? 16 : 0));
+}
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;"); }
+template <int kPending>
+__device__ inline void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending));
+}
+
+/// Token rows lie in shared memory as 128 bytes (64 codes) each; 16-byte piece c of row r at c ^ (r & 7): without bank
+/// conflicts for ldmatrix, and what wgmma calls the 128-byte swizzle.
+__device__ inline int token_offset(int row, int piece) { return row * 128 + ((piece ^ (row & 7)) << 4); }
+
+// ---- matrix instruction --------------------------------------------------------------------------------------------
+
+__device__ inline void load_matrix4(uint32_t (&r)[4], const uint8_t* p) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(p)));
+}
+
+/// B operands of eight tokens from `row` on, for 32 codes: b[0], b[1] the first k16 step, b[2], b[3] the second.
+__device__ inline void load_tokens(uint32_t (&b)[4], const uint8_t* tokens, int row, int half, int lane) {
+  load_matrix4(b, tokens + token_offset(row + lane % 8, half * 4 + lane / 8));
+}
+
+__device__ inline void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ inline uint32_t scaled(uint32_t pair, uint32_t scale) {
+  const __nv_bfloat162 r = __hmul2(reinterpret_cast<__nv_bfloat162&>(pair), reinterpret_cast<__nv_bfloat162&>(scale));
+  return reinterpret_cast<const uint32_t&>(r);
+}
+
+/// The four scales of a tile that a lane applies: [group][row g or g + 8].
+struct LaneScales {
+  uint32_t s[2][2];
+  __device__ LaneScales(uint32_t word, int exponent) {
+#pragma unroll
+    for (int group = 0; group < 2; group++)
+#pragma unroll
+      for (int half = 0; half < 2; half++) s[group][half] = fragment_scale(word, group, half, exponent);
+  }
+};
+
+/// A operand of one k16 step, scaled.
+template <class Fragment>
+__device__ inline void decode_scaled(uint32_t word, const uint32_t (&scale)[2], uint32_t (&a)[4]) {
+  Fragment::decode(word, a);
+#pragma unroll
+  for (int i = 0; i < 4; i++) a[i] = scaled(a[i], scale[i % 2]);
+}
+
+// ---- epilogue ------------------------------------------------------------------------------------------------------
+
+/// Sums are collected as [slab][token][kUnits * 64 + 4] floats: the 4 keep a fragment's writes free of bank conflicts.
+template <int kUnits>
+inline constexpr int sum_pitch = kUnits * 64 + 4;
+
+/// One 16 x 8 fragment: rows g, g + 8 from `row`, tokens 2t, 2t + 1 from `token`.
+template <int kUnits>
+__device__ inline void put_fragment(float* sums, int row, int token, int lane, const float* d) {
+  float* p = sums + (token + lane % 4 * 2) * sum_pitch<kUnits> + row + lane / 4;
+  p[0] = d[0], p[sum_pitch<kUnits>] = d[1], p[8] = d[2], p[sum_pitch<kUnits> + 8] = d[3];
+}
+
+__device__ inline float activate(const Activation& act, float gate, float up) {
+  const float g = fminf(gate, act.limit), u = fminf(fmaxf(up, -act.limit), act.limit);
+  return __fdividef(g, 1 + __expf(-act.alpha * g)) * (u + act.beta);
+}
+
+__device__ inline void store_pair(float* out, float a, float b) { *reinterpret_cast<float2*>(out) = {a, b}; }
+__device__ inline void store_pair(__nv_bfloat16* out, float a, float b) {
+  *reinterpret_cast<__nv_bfloat162*>(out) = __floats2bfloat162_rn(a, b);
+}
+
+/// Adds kSlabs slabs in order, then the bias, applies the activation if kGated, and writes the tile's columns.
+/// Two columns per thread.
+template <int kUnits, bool kGated, int kSlabs>
+__device__ inline void finish_tile(const GemmArgs& a, const TokenTile& tile, int row_tile, const float* sums,
+                                   int slab_floats, int thread, int threads) {
+  constexpr int columns = kGated ? kUnits * 32 : kUnits * 64;
+  const int n_out = kGated ? a.w.n / 2 : a.w.n;
+  const float post = __uint_as_float(uint32_t(253 - a.w.exponent) << 23);  // 2^(126 - exponent)
+  const float* bias = a.bias ? a.bias + int64_t(tile.expert) * a.w.n : nullptr;
+  const auto sum = [&](int token, int row) {
+    float v = 0;
+#pragma unroll
+    for (int s = 0; s < kSlabs; s++) v += sums[s * slab_floats + token * sum_pitch<kUnits> + row];
+    return v * post;
+  };
+  for (int i = thread; i < tile.count * (columns / 2); i += threads) {
+    const int token = i / (columns / 2), c = i % (columns / 2) * 2, column = row_tile * columns + c;
+    if (column >= n_out) continue;
+    float v[2];
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      if constexpr (kGated) {
+        const bool halves = a.act.halves;
+        const int r0 = halves ? c + j : 2 * (c + j), r1 = halves ? r0 + kUnits * 32 : r0 + 1;
+        const int n0 = halves ? column + j : 2 * (column + j), n1 = halves ? n_out + n0 : n0 + 1;
+        float first = sum(token, r0), second = sum(token, r1);
+        if (bias) first += bias[n0], second += bias[n1];
+        const float bad = first != first ? first : second;  // NaN, which fminf and fmaxf would drop
+        v[j] = bad != bad ? bad : a.act.up_first ? activate(a.act, second, first) : activate(a.act, first, second);
+      } else {
+        v[j] = sum(token, c + j) + (bias ? bias[column + j] : 0);
+      }
+    }
+    using Out = std::conditional_t<kGated, __nv_bfloat16, float>;
+    store_pair(static_cast<Out*>(a.out) + int64_t(tile.first + token) * a.out_pitch + column, v[0], v[1]);
+  }
+}
+
+}  // namespace mxfp4
