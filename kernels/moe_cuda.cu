@@ -36,6 +36,13 @@ Buffer<T> to_device(const T* host, int64_t count) {
   return buffer;
 }
 
+bool has_wgmma() {
+  int device = 0, major = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  return major == 9;
+}
+
 class Layer final : public CudaMoe {
  public:
   Layer(const MoeConfig& config, const MoeStorage& storage) : c_(config), s_(storage) {
@@ -115,7 +122,7 @@ class Layer final : public CudaMoe {
 Layer::Batch Layer::make_batch(const uint16_t* x, const Routing& r) {
   Batch b;
   b.tokens = int(r.tokens), b.slots = int(r.tokens * r.top_k);
-  b.plan = plan_moe(s_.format, double(b.slots) / double(c_.experts));
+  b.plan = plan_moe(double(b.slots) / double(c_.experts), has_wgmma());
   b.max_tiles = max_token_tiles(b.slots, int(c_.experts), b.plan.tokens);
   b.x = to_device(reinterpret_cast<const __nv_bfloat16*>(x), r.tokens * c_.hidden);
   if (c_.hidden != w13_.view.k) b.padded_x = Buffer<__nv_bfloat16>(r.tokens * w13_.view.k);
@@ -140,7 +147,7 @@ void Layer::run(const Batch& b) {
   if (b.padded_x.get()) launch_pad(b.x.get(), b.tokens, int(c_.hidden), pitch, b.padded_x.get(), stream_);
   const Activation act{float(c_.alpha), float(c_.beta), float(c_.limit), c_.w13_block == 0, c_.w13_up_first};
   const auto product = [&](const GemmArgs& args, bool gated) {
-    if (s_.format == MoeFormat::marlin)
+    if (s_.format == MoeFormat::marlin && b.plan.kernel != MoeKernel::wgmma)
       launch_marlin(args, b.plan, gated, b.max_tiles, stream_);
     else
       launch_sm90(s_.format, args, b.plan, gated, b.max_tiles, stream_);
@@ -250,10 +257,10 @@ std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const MoeStorage& s
   return layer;
 }
 
-MoePlan plan_moe(MoeFormat format, double tokens_per_expert) {
+MoePlan plan_moe(double tokens_per_expert, bool has_wgmma) {
   if (tokens_per_expert <= 3) return {MoeKernel::stream, 8};
   if (tokens_per_expert <= 10) return {MoeKernel::stream, 16};
-  const MoeKernel many = format == MoeFormat::marlin ? MoeKernel::tile : MoeKernel::wgmma;
+  const MoeKernel many = has_wgmma ? MoeKernel::wgmma : MoeKernel::tile;
   if (tokens_per_expert <= 24) return {many, 32};
   return {many, tokens_per_expert <= 48 ? 64 : 128};
 }

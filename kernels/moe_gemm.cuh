@@ -54,12 +54,28 @@ __device__ inline int unit_row(const GemmArgs& a, int t, int u) {
 /// A unit beyond the matrix is fetched from its first rows instead, and its results are dropped by the epilogue.
 __device__ inline int inside(const GemmArgs& a, int row) { return row < a.w.n ? row : 0; }
 
+// ---- kernels in a row ------------------------------------------------------------------------------------------------
+
+/// From SM90 on a kernel of the forward starts while the one before it ends; this waits for its results.
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+/// Lets the next kernel start once every block has come here.
+__device__ inline void start_next() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // ---- copies --------------------------------------------------------------------------------------------------------
 
 __device__ inline uint32_t shared_address(const void* p) { return uint32_t(__cvta_generic_to_shared(p)); }
 
+/// For weights, which are walked along k: the neighbourhood comes to L2 with the piece.
 __device__ inline void copy16(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
 }
 /// Zeros instead where !valid.
 __device__ inline void copy16_if(void* to, const void* from, bool valid) {

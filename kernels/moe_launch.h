@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "kernels/moe_cuda.h"
 #include "kernels/moe_gemm.cuh"
@@ -25,20 +26,29 @@ struct MoePlan {
   int tokens = 8;
 };
 /// The fastest known for this many tokens per expert (tokens * top_k / experts).
-MoePlan plan_moe(MoeFormat format, double tokens_per_expert);
+MoePlan plan_moe(double tokens_per_expert, bool has_wgmma);
 
 /// One grouped product; max_tiles bounds *args.tile_count.
 void launch_marlin(const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles, cudaStream_t stream);
 void launch_sm90(MoeFormat format, const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles,
                  cudaStream_t stream);
 
-/// Launch with dynamic shared memory; the attribute is set on every launch, which is legal while a graph is captured.
-template <class Kernel>
-void launch(Kernel kernel, dim3 grid, int threads, int shared_bytes, cudaStream_t stream, const GemmArgs& args) {
+/// Launch with dynamic shared memory, from SM90 on overlapping the end of the kernel before it (wait_for_previous).
+template <class... Args>
+void launch(void (*kernel)(Args...), dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
+            const std::type_identity_t<Args>&... args) {
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
              "cudaFuncSetAttribute");
-  kernel<<<grid, threads, shared_bytes, stream>>>(args);
-  check_cuda(cudaGetLastError(), "launch of a MoE product");
+  int device = 0, major = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid, config.blockDim = dim3(unsigned(threads)), config.dynamicSmemBytes = size_t(shared_bytes);
+  config.stream = stream, config.attrs = &overlap, config.numAttrs = major >= 9 ? 1 : 0;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, args...), "launch of a MoE kernel");
 }
 /// Row tiles of `units` units each.
 inline unsigned row_tiles(const GemmArgs& args, bool gated, int units) {

@@ -16,8 +16,8 @@ __device__ uint64_t exclusive_scan(uint64_t value, uint64_t* shared) {
   }
   if (lane == 31) shared[warp] = sum;
   __syncthreads();
-  uint64_t before = 0;
-  for (int w = 0; w < warp; w++) before += shared[w];
+  uint64_t before = lane < warp ? shared[lane] : 0;
+  for (int d = 16; d > 0; d /= 2) before += __shfl_xor_sync(~0u, before, d);
   return before + sum - value;
 }
 
@@ -28,8 +28,11 @@ __global__ void __launch_bounds__(route_threads) route_kernel(const RouteArgs a)
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int part = (a.slots + route_threads - 1) / route_threads * 32;
   const int begin = warp * part, end = min(begin + part, a.slots);
+  const int warps = (a.slots + part - 1) / part;  // that have any
   int* mine = count + warp * a.experts;
-  for (int i = threadIdx.x; i < route_warps * a.experts; i += route_threads) count[i] = 0;
+  for (int i = threadIdx.x; i < warps * a.experts; i += route_threads) count[i] = 0;
+  wait_for_previous();
+  start_next();
   __syncthreads();
 
   const auto each = [&](auto&& act) {
@@ -50,7 +53,7 @@ __global__ void __launch_bounds__(route_threads) route_kernel(const RouteArgs a)
   const int e = threadIdx.x;
   int total = 0;
   if (e < a.experts)
-    for (int w = 0; w < route_warps; w++) {
+    for (int w = 0; w < warps; w++) {
       const int c = count[w * a.experts + e];
       count[w * a.experts + e] = total;
       total += c;
@@ -59,7 +62,7 @@ __global__ void __launch_bounds__(route_threads) route_kernel(const RouteArgs a)
   const uint64_t before = exclusive_scan(uint64_t(total) << 32 | uint32_t(tiles), scan);
   const int first = int(before >> 32), first_tile = int(uint32_t(before));
   if (e < a.experts) {
-    for (int w = 0; w < route_warps; w++) count[w * a.experts + e] += first;
+    for (int w = 0; w < warps; w++) count[w * a.experts + e] += first;
     const int size = tiles ? ((total + tiles - 1) / tiles + 7) / 8 * 8 : 0;
     for (int i = 0; i < tiles; i++)
       a.tiles[first_tile + i] = {e, first + min(i * size, total), min(size, max(total - i * size, 0))};
@@ -77,14 +80,17 @@ __global__ void sum_kernel(const float* results, const int* position, const floa
                            __nv_bfloat16* out) {
   const int column = int(blockIdx.y * blockDim.x + threadIdx.x) * 8;
   const int64_t token = blockIdx.x;
+  wait_for_previous();
+  start_next();
   if (column >= columns) return;
   float sum[8] = {};
+#pragma unroll 4
   for (int j = 0; j < top_k; j++) {
     const int p = position[token * top_k + j];
-    if (p < 0) continue;
-    const float w = weights[token * top_k + j];
-    const float4* from = reinterpret_cast<const float4*>(results + int64_t(p) * columns + column);
+    const float w = p < 0 ? 0 : weights[token * top_k + j];
+    const float4* from = reinterpret_cast<const float4*>(results + int64_t(max(p, 0)) * columns + column);
     const float4 a = from[0], b = from[1];
+    if (p < 0) continue;
     sum[0] += w * a.x, sum[1] += w * a.y, sum[2] += w * a.z, sum[3] += w * a.w;
     sum[4] += w * b.x, sum[5] += w * b.y, sum[6] += w * b.z, sum[7] += w * b.w;
   }
@@ -94,6 +100,8 @@ __global__ void sum_kernel(const float* results, const int* position, const floa
 }
 
 __global__ void pad_kernel(const __nv_bfloat16* in, int from, int to, __nv_bfloat16* out) {
+  wait_for_previous();
+  start_next();
   for (int c = threadIdx.x; c < to; c += blockDim.x)
     out[int64_t(blockIdx.x) * to + c] = c < from ? in[int64_t(blockIdx.x) * from + c] : __float2bfloat16(0);
 }
@@ -133,23 +141,18 @@ __global__ void random_kernel(uint64_t* out, int64_t count, bool scales, uint64_
 
 void launch_route(const RouteArgs& args, cudaStream_t stream) {
   const int bytes = route_warps * args.experts * int(sizeof(int));
-  check_cuda(cudaFuncSetAttribute(route_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-             "cudaFuncSetAttribute");
-  route_kernel<<<1, route_threads, bytes, stream>>>(args);
-  check_cuda(cudaGetLastError(), "route_kernel");
+  launch(route_kernel, dim3(1), route_threads, bytes, stream, args);
 }
 
 void launch_sum(const float* results, const int* position, const float* weights, int tokens, int top_k, int columns,
                 __nv_bfloat16* out, cudaStream_t stream) {
   const int threads = 128;
   const dim3 grid(unsigned(tokens), unsigned((columns / 8 + threads - 1) / threads));
-  sum_kernel<<<grid, threads, 0, stream>>>(results, position, weights, top_k, columns, out);
-  check_cuda(cudaGetLastError(), "sum_kernel");
+  launch(sum_kernel, grid, threads, 0, stream, results, position, weights, top_k, columns, out);
 }
 
 void launch_pad(const __nv_bfloat16* in, int64_t rows, int from, int to, __nv_bfloat16* out, cudaStream_t stream) {
-  pad_kernel<<<unsigned(rows), 256, 0, stream>>>(in, from, to, out);
-  check_cuda(cudaGetLastError(), "pad_kernel");
+  launch(pad_kernel, dim3(unsigned(rows)), 256, 0, stream, in, from, to, out);
 }
 
 void launch_bias(MoeFormat format, const void* in, int64_t experts, int n, float* out, cudaStream_t stream) {

@@ -1,5 +1,5 @@
 // The MoE products on Hopper words (FlashInfer SM90 v1 and v2, Triton Hopper): wgmma for many tokens, mma.sync for
-// few. Compiled for sm_90a alone.
+// few. Marlin words too take wgmma here where tokens are many. Compiled for sm_90a alone.
 #include "kernels/moe_launch.h"
 #include "kernels/moe_stream.cuh"
 #include "kernels/moe_wgmma.cuh"
@@ -22,15 +22,18 @@ void wgmma_tokens(const GemmArgs& args, bool gated, int max_tiles, cudaStream_t 
 }
 
 template <class Fragment>
+void launch_wgmma(const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles, cudaStream_t stream) {
+  if (plan.tokens == 32) return wgmma_tokens<Fragment, 32>(args, gated, max_tiles, stream);
+  if (plan.tokens == 64) return wgmma_tokens<Fragment, 64>(args, gated, max_tiles, stream);
+  if (plan.tokens == 128) return wgmma_tokens<Fragment, 128>(args, gated, max_tiles, stream);
+  throw std::invalid_argument("no such wgmma kernel");
+}
+
+template <class Fragment>
 void launch_fragment(const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles, cudaStream_t stream) {
-  if (plan.kernel == MoeKernel::stream) {
-    if (plan.tokens == 8) return stream_tokens<Fragment, 8>(args, gated, max_tiles, stream);
-    if (plan.tokens == 16) return stream_tokens<Fragment, 16>(args, gated, max_tiles, stream);
-  } else if (plan.kernel == MoeKernel::wgmma) {
-    if (plan.tokens == 32) return wgmma_tokens<Fragment, 32>(args, gated, max_tiles, stream);
-    if (plan.tokens == 64) return wgmma_tokens<Fragment, 64>(args, gated, max_tiles, stream);
-    if (plan.tokens == 128) return wgmma_tokens<Fragment, 128>(args, gated, max_tiles, stream);
-  }
+  if (plan.kernel == MoeKernel::wgmma) return launch_wgmma<Fragment>(args, plan, gated, max_tiles, stream);
+  if (plan.tokens == 8) return stream_tokens<Fragment, 8>(args, gated, max_tiles, stream);
+  if (plan.tokens == 16) return stream_tokens<Fragment, 16>(args, gated, max_tiles, stream);
   throw std::invalid_argument("no such SM90 kernel");
 }
 
@@ -69,7 +72,9 @@ __global__ void __launch_bounds__(256, 1) wgmma_chain(int steps, float* out) {
 
 void launch_sm90(MoeFormat format, const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles,
                  cudaStream_t stream) {
-  if (format == MoeFormat::flashinfer_v1)
+  if (format == MoeFormat::marlin)
+    launch_wgmma<MarlinFragment>(args, plan, gated, max_tiles, stream);
+  else if (format == MoeFormat::flashinfer_v1)
     launch_fragment<FlashinferV1Fragment>(args, plan, gated, max_tiles, stream);
   else if (format == MoeFormat::flashinfer_v2)
     launch_fragment<FlashinferV2Fragment>(args, plan, gated, max_tiles, stream);

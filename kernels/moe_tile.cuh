@@ -124,6 +124,8 @@ __device__ inline void tile_product(const GemmArgs& a, const TokenTile& tile, in
 template <class Fragment, int kTokens, bool kGated>
 __global__ void __launch_bounds__(tile_threads, kTokens > 64 ? 2 : 3) tile_kernel(const GemmArgs a) {
   extern __shared__ __align__(1024) uint8_t shared[];
+  wait_for_previous();
+  start_next();
   if (int(blockIdx.y) >= *a.tile_count) return;
   const TokenTile tile = a.tiles[blockIdx.y];
   if constexpr (kTokens == 128) {

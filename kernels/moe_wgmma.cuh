@@ -1,8 +1,8 @@
 // Many tokens per expert on SM90: wgmma with the weights as A, decoded into registers, and the tokens as B.
 //
 // A block takes 256 weight rows (four units) and up to kTokens tokens. One warpgroup copies weights, scales and the
-// routed token rows into a ring of stages; two warpgroups multiply, each its own two units: warp w of a group decodes
-// tile w of a unit, which is its 16 rows of the m64 operand. While one k16 step multiplies, the next is decoded.
+// routed token rows into a ring of stages; two warpgroups multiply, each its own two units. The 64 rows of an operand
+// are a tile of each warp: warps 0, 1 take the first unit's tiles 0, 2 and then 1, 3, warps 2, 3 the second unit's. While one k16 step multiplies, the next is decoded.
 #pragma once
 
 #include "kernels/moe_gemm.cuh"
@@ -46,50 +46,72 @@ __device__ inline void consumers_sync() { asm volatile("bar.sync 1, 256;" ::: "m
 
 // ---- the copying warpgroup -----------------------------------------------------------------------------------------
 
+/// What one thread copies of every stage, walking along k.
+template <class Fragment, int kTokens, bool kGated>
+struct WgmmaCopy {
+  using Stage = WgmmaStage<kTokens>;
+  const GemmArgs& a;
+  const uint8_t *words[wgmma_units], *scales;
+  int x[kTokens / 16], scale_target, thread, tokens;
+
+  __device__ WgmmaCopy(const GemmArgs& args, const TokenTile& tile, int row_tile)
+      : a(args), thread(threadIdx.x), tokens(tile.count) {
+    constexpr int pieces = Fragment::scale_pieces;
+    const int warp = thread / 32, lane = thread % 32, scale_unit = thread / pieces % wgmma_units;
+#pragma unroll
+    for (int u = 0; u < wgmma_units; u++) {
+      const int row = inside(a, unit_row<wgmma_units, kGated>(a, row_tile, u));
+      words[u] = a.w.words + int64_t(tile.expert) * a.w.word_stride + Fragment::source(a.w, row, lane) +
+                 Fragment::chunk_step(a.w, row, warp);
+    }
+    const int scale_row = inside(a, unit_row<wgmma_units, kGated>(a, row_tile, scale_unit));
+    scales = a.w.scales + int64_t(tile.expert) * a.w.scale_stride +
+             Fragment::scale_source(a.w, scale_row, thread % pieces);
+    scale_target = Stage::scales + scale_unit * 256 + thread % pieces * 16;
+  }
+  __device__ void find_tokens(const TokenTile& tile) {
+#pragma unroll
+    for (int i = 0; i < kTokens / 16; i++) {
+      const int token = thread / 8 + 16 * i, position = tile.first + token;
+      x[i] = token < tokens ? (a.rows ? a.rows[position] : position) * a.pitch + thread % 8 * 8 : 0;
+    }
+  }
+  __device__ void copy_words(uint8_t* stage, int block) {
+#pragma unroll
+    for (int u = 0; u < wgmma_units; u++) {
+      copy16(stage + u * unit_bytes + thread / 32 * 512 + Fragment::target(thread % 32), words[u]);
+      words[u] += a.w.k_step;
+    }
+    if (thread < wgmma_units * Fragment::scale_pieces)
+      copy16(stage + scale_target, scales + int64_t(block >> Fragment::scale_shift) * a.w.scale_step);
+  }
+  __device__ void copy_tokens(uint8_t* stage, int block) const {
+#pragma unroll
+    for (int i = 0; i < kTokens / 16; i++)
+      if (16 * i < tokens)
+        copy16_if(stage + Stage::tokens + token_offset(thread / 8 + 16 * i, thread % 8), a.x + x[i] + block * 64,
+                  thread / 8 + 16 * i < tokens);
+  }
+};
+
 template <class Fragment, int kTokens, bool kGated>
 __device__ inline void wgmma_copy(const GemmArgs& a, const TokenTile& tile, int row_tile, uint8_t* shared) {
   using Stage = WgmmaStage<kTokens>;
-  constexpr int pieces = Fragment::scale_pieces;
-  const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   uint64_t *full = reinterpret_cast<uint64_t*>(shared + Stage::barriers), *empty = full + Stage::count;
-
-  const uint8_t* words[wgmma_units];
-#pragma unroll
-  for (int u = 0; u < wgmma_units; u++) {
-    const int row = inside(a, unit_row<wgmma_units, kGated>(a, row_tile, u));
-    words[u] = a.w.words + int64_t(tile.expert) * a.w.word_stride + Fragment::source(a.w, row, lane) +
-               Fragment::chunk_step(a.w, row, warp);
+  WgmmaCopy<Fragment, kTokens, kGated> copy(a, tile, row_tile);
+  const int blocks = a.w.k / unit_k, first = min(blocks, Stage::count);
+  for (int block = 0; block < first; block++) copy.copy_words(shared + block * Stage::bytes, block);
+  if (!kGated) wait_for_previous();
+  copy.find_tokens(tile);
+  for (int block = 0; block < first; block++) {
+    copy.copy_tokens(shared + block * Stage::bytes, block);
+    barrier_arrive_copies(&full[block]);
   }
-  const int scale_unit = thread / pieces % wgmma_units;
-  const uint8_t* scales =
-      a.w.scales + int64_t(tile.expert) * a.w.scale_stride +
-      Fragment::scale_source(a.w, inside(a, unit_row<wgmma_units, kGated>(a, row_tile, scale_unit)), thread % pieces);
-  const int scale_target = Stage::scales + scale_unit * 256 + thread % pieces * 16;
-  int x[kTokens / 16];
-#pragma unroll
-  for (int i = 0; i < kTokens / 16; i++) {
-    const int token = thread / 8 + 16 * i, position = tile.first + token;
-    x[i] = token >= tile.count ? -1 : (a.rows ? a.rows[position] : position) * a.pitch + thread % 8 * 8;
-  }
-  const int used = (tile.count + 15) / 16;
-
-  const int blocks = a.w.k / unit_k;
-  int slot = 0, parity = 1;
-  for (int block = 0; block < blocks; block++) {
+  int slot = 0, parity = 0;
+  for (int block = first; block < blocks; block++) {
     barrier_wait(&empty[slot], parity);
-    uint8_t* stage = shared + slot * Stage::bytes;
-#pragma unroll
-    for (int u = 0; u < wgmma_units; u++) {
-      copy16(stage + u * unit_bytes + warp * 512 + Fragment::target(lane), words[u]);
-      words[u] += a.w.k_step;
-    }
-    if (thread < wgmma_units * pieces)
-      copy16(stage + scale_target, scales + int64_t(block >> Fragment::scale_shift) * a.w.scale_step);
-#pragma unroll
-    for (int i = 0; i < kTokens / 16; i++)
-      if (i < used)
-        copy16_if(stage + Stage::tokens + token_offset(thread / 8 + 16 * i, thread % 8),
-                  a.x + max(x[i], 0) + block * 64, x[i] >= 0);
+    copy.copy_words(shared + slot * Stage::bytes, block);
+    copy.copy_tokens(shared + slot * Stage::bytes, block);
     barrier_arrive_copies(&full[slot]);
     if (++slot == Stage::count) slot = 0, parity ^= 1;
   }
@@ -97,27 +119,27 @@ __device__ inline void wgmma_copy(const GemmArgs& a, const TokenTile& tile, int 
 
 // ---- a multiplying warpgroup ---------------------------------------------------------------------------------------
 
-/// A lane's words and scales of one block: tile `warp` of the group's two units.
+/// A lane's words and scales of one block: tiles first, first + 1 of one unit.
 template <class Fragment>
 struct WgmmaWords {
-  uint32_t w[2][1][4], scales[2][2][2];  // [unit][group of 32][row g or g + 8]
+  uint32_t w[2][4], scales[2][2][2];  // [tile], of scales also [group of 32][row g or g + 8]
 
   __device__ void wait_and_load(const GemmArgs& a, const uint8_t* stage, uint64_t* full, int parity, int block,
-                                int group, int warp, int lane) {
+                                int unit, int first, int lane) {
     barrier_wait(full, parity);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // tokens came by cp.async, wgmma reads them
+    Fragment::template words<2>(stage + unit * unit_bytes, first, lane, w);
 #pragma unroll
-    for (int u = 0; u < 2; u++) {
-      const int unit = group * 2 + u;
-      Fragment::template words<1>(stage + unit * unit_bytes, warp, lane, w[u]);
-      const uint32_t word = Fragment::scale(stage + wgmma_units * unit_bytes + unit * 256, warp, lane / 4, block);
+    for (int i = 0; i < 2; i++) {
+      const uint8_t* scale = stage + wgmma_units * unit_bytes + unit * 256;
+      const uint32_t word = Fragment::scale(scale, first + i, lane / 4, block);
 #pragma unroll
-      for (int i = 0; i < 4; i++) scales[u][i / 2][i % 2] = fragment_scale(word, i / 2, i % 2, a.w.exponent);
+      for (int j = 0; j < 4; j++) scales[i][j / 2][j % 2] = fragment_scale(word, j / 2, j % 2, a.w.exponent);
     }
   }
   __device__ void decode(int step, uint32_t (&operand)[2][4]) const {
 #pragma unroll
-    for (int u = 0; u < 2; u++) decode_scaled<Fragment>(w[u][0][step], scales[u][step / 2], operand[u]);
+    for (int i = 0; i < 2; i++) decode_scaled<Fragment>(w[i][step], scales[i][step / 2], operand[i]);
   }
 };
 
@@ -125,7 +147,8 @@ struct WgmmaWords {
 template <class Fragment, int kTokens, int kUsed, bool kGated>
 __device__ inline void wgmma_product(const GemmArgs& a, const TokenTile& tile, int row_tile, uint8_t* shared) {
   using Stage = WgmmaStage<kTokens>;
-  const int consumer = threadIdx.x - 128, group = consumer / 128, warp = consumer / 32 % 4, lane = consumer % 32;
+  const int consumer = threadIdx.x - 128, lane = consumer % 32;
+  const int unit = consumer / 64, first = consumer / 32 % 2 * 2;
   uint64_t *full = reinterpret_cast<uint64_t*>(shared + Stage::barriers), *empty = full + Stage::count;
   const int blocks = a.w.k / unit_k;
   float d[2][kUsed / 2];
@@ -137,7 +160,7 @@ __device__ inline void wgmma_product(const GemmArgs& a, const TokenTile& tile, i
   WgmmaWords<Fragment> words;
   uint32_t operand[2][2][4];
   int slot = 0, parity = 0;
-  words.wait_and_load(a, shared, &full[0], 0, 0, group, warp, lane);
+  words.wait_and_load(a, shared, &full[0], 0, 0, unit, first, lane);
   words.decode(0, operand[0]);
   for (int block = 0; block < blocks; block++) {
     const uint64_t b = token_descriptor(shared + slot * Stage::bytes + Stage::tokens);
@@ -151,7 +174,7 @@ __device__ inline void wgmma_product(const GemmArgs& a, const TokenTile& tile, i
       wgmma_wait<1>();
       if (s == 3 && block + 1 < blocks) {
         if (++slot == Stage::count) slot = 0, parity ^= 1;
-        words.wait_and_load(a, shared + slot * Stage::bytes, &full[slot], parity, block + 1, group, warp, lane);
+        words.wait_and_load(a, shared + slot * Stage::bytes, &full[slot], parity, block + 1, unit, first, lane);
       }
       words.decode((s + 1) % 4, operand[(s + 1) % 2]);
     }
@@ -164,7 +187,7 @@ __device__ inline void wgmma_product(const GemmArgs& a, const TokenTile& tile, i
   for (int u = 0; u < 2; u++)
 #pragma unroll
     for (int j = 0; j < kUsed / 8; j++)
-      put_fragment<wgmma_units>(sums, (group * 2 + u) * 64 + warp * 16, j * 8, lane, &d[u][j * 4]);
+      put_fragment<wgmma_units>(sums, unit * 64 + (first + u) * 16, j * 8, lane, &d[u][j * 4]);
   consumers_sync();
   finish_tile<wgmma_units, kGated, 1>(a, tile, row_tile, sums, 0, consumer, wgmma_consumers);
 }
@@ -183,6 +206,8 @@ template <class Fragment, int kTokens, bool kGated>
 __global__ void __launch_bounds__(wgmma_threads, WgmmaStage<kTokens>::blocks_per_sm) wgmma_kernel(const GemmArgs a) {
   extern __shared__ __align__(1024) uint8_t shared[];
   using Stage = WgmmaStage<kTokens>;
+  if (kGated) wait_for_previous();  // the second product's token tiles are older than the kernel before it
+  start_next();
   if (int(blockIdx.y) >= *a.tile_count) return;
   const TokenTile tile = a.tiles[blockIdx.y];
   if (threadIdx.x == 0) {
