@@ -21,8 +21,10 @@ namespace {
 struct Named {
   const char* name;
   MoeStorage storage;
+  bool mma_only = false;
 };
 const Named formats[] = {{"marlin", {MoeFormat::marlin}},
+                         {"marlin_mma", {MoeFormat::marlin}, true},  // as before SM90
                          {"flashinfer_v2", {MoeFormat::flashinfer_v2}},
                          {"triton_hopper", {MoeFormat::triton_hopper, 256, 128, 8}},
                          {"flashinfer_v1", {MoeFormat::flashinfer_v1}}};
@@ -38,6 +40,7 @@ const Peer best_peers[] = {{1, 59},     {4, 140},     {16, 389},    {64, 884},
 void print_table(const Named& format, const MoeConfig& c, const std::vector<int64_t>& tokens, const GpuCeilings& gpu) {
   const bool peers = c.experts == 256 && c.hidden == 4096 && c.intermediate == 2048 && c.top_k == 6;
   const auto layer = random_moe(c, format.storage, 1);
+  if (format.mma_only) layer->avoid_wgmma();
   std::printf("\n%s\n%7s %8s %10s %10s %8s %9s %7s %9s %8s\n", format.name, "tokens", "experts", "us", "floor us",
               "% floor", "GB/s", "TFLOP/s", "best peer", "ratio");
   for (const int64_t m : tokens) {

@@ -79,6 +79,10 @@ class Layer final : public CudaMoe {
 
   MoeOutput forward(const std::vector<uint16_t>& x, const Routing& routing) override;
   MoeTiming time(int64_t tokens, uint64_t seed) override;
+  void avoid_wgmma() override {
+    if (s_.format != MoeFormat::marlin) throw std::invalid_argument("MoE kernel: this layout needs wgmma");
+    wgmma_ = false;
+  }
 
  private:
   /// One batch's buffers on the GPU.
@@ -117,12 +121,13 @@ class Layer final : public CudaMoe {
   Buffer<uint8_t> words_[2], scales_[2];
   Buffer<float> bias_[2];
   cudaStream_t stream_ = nullptr;
+  bool wgmma_ = has_wgmma();
 };
 
 Layer::Batch Layer::make_batch(const uint16_t* x, const Routing& r) {
   Batch b;
   b.tokens = int(r.tokens), b.slots = int(r.tokens * r.top_k);
-  b.plan = plan_moe(double(b.slots) / double(c_.experts), has_wgmma());
+  b.plan = plan_moe(double(b.slots) / double(c_.experts), wgmma_);
   b.max_tiles = max_token_tiles(b.slots, int(c_.experts), b.plan.tokens);
   b.x = to_device(reinterpret_cast<const __nv_bfloat16*>(x), r.tokens * c_.hidden);
   if (c_.hidden != w13_.view.k) b.padded_x = Buffer<__nv_bfloat16>(r.tokens * w13_.view.k);
@@ -258,7 +263,7 @@ std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const MoeStorage& s
 }
 
 MoePlan plan_moe(double tokens_per_expert, bool has_wgmma) {
-  if (tokens_per_expert <= 3) return {MoeKernel::stream, 8};
+  if (tokens_per_expert <= 7) return {MoeKernel::stream, 8};
   if (tokens_per_expert <= 10) return {MoeKernel::stream, 16};
   const MoeKernel many = has_wgmma ? MoeKernel::wgmma : MoeKernel::tile;
   if (tokens_per_expert <= 24) return {many, 32};

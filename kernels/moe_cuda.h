@@ -35,6 +35,8 @@ class CudaMoe {
   virtual MoeOutput forward(const std::vector<uint16_t>& x, const Routing& routing) = 0;
   /// Uniform routing from `seed`; several routings in turn, so that every run finds other experts.
   virtual MoeTiming time(int64_t tokens, uint64_t seed) = 0;
+  /// From now on only mma.sync, as on a GPU without wgmma. Marlin only.
+  virtual void avoid_wgmma() = 0;
 };
 
 /// Uploads a layer from host memory. Tensor sizes: moe_bytes() times experts; biases [experts][n], Marlin and

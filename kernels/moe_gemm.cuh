@@ -54,7 +54,8 @@ __device__ inline int unit_row(const GemmArgs& a, int t, int u) {
 /// A unit beyond the matrix is fetched from its first rows instead, and its results are dropped by the epilogue.
 __device__ inline int inside(const GemmArgs& a, int row) { return row < a.w.n ? row : 0; }
 
-// ---- kernels in a row ------------------------------------------------------------------------------------------------
+// ---- kernels in a row
+// ------------------------------------------------------------------------------------------------
 
 /// From SM90 on a kernel of the forward starts while the one before it ends; this waits for its results.
 __device__ inline void wait_for_previous() {
@@ -73,14 +74,13 @@ __device__ inline void start_next() {
 
 __device__ inline uint32_t shared_address(const void* p) { return uint32_t(__cvta_generic_to_shared(p)); }
 
-/// For weights, which are walked along k: the neighbourhood comes to L2 with the piece.
-__device__ inline void copy16(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+/// For tokens, which are read by many blocks.
+__device__ inline void copy_token_piece(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
 }
-/// Zeros instead where !valid.
-__device__ inline void copy16_if(void* to, const void* from, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-               "r"(valid ? 16 : 0));
+/// For weights, which are walked along k: the neighbourhood comes to L2 with the piece.
+__device__ inline void copy_weight_piece(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;"); }
 template <int kPending>
@@ -149,9 +149,11 @@ __device__ inline void put_fragment(float* sums, int row, int token, int lane, c
   p[0] = d[0], p[sum_pitch<kUnits>] = d[1], p[8] = d[2], p[sum_pitch<kUnits> + 8] = d[3];
 }
 
+/// NaN in gives NaN out, which fminf and fmaxf alone would drop.
 __device__ inline float activate(const Activation& act, float gate, float up) {
   const float g = fminf(gate, act.limit), u = fminf(fmaxf(up, -act.limit), act.limit);
-  return __fdividef(g, 1 + __expf(-act.alpha * g)) * (u + act.beta);
+  const float out = __fdividef(g, 1 + __expf(-act.alpha * g)) * (u + act.beta);
+  return isnan(gate) || isnan(up) ? gate + up : out;
 }
 
 __device__ inline void store_pair(float* out, float a, float b) { *reinterpret_cast<float2*>(out) = {a, b}; }
@@ -159,41 +161,63 @@ __device__ inline void store_pair(__nv_bfloat16* out, float a, float b) {
   *reinterpret_cast<__nv_bfloat162*>(out) = __floats2bfloat162_rn(a, b);
 }
 
+/// Two or four consecutive sums, slabs added in order.
+template <int kSlabs, class Vector>
+__device__ inline Vector add_slabs(const float* sums, int slab_floats) {
+  Vector v = *reinterpret_cast<const Vector*>(sums);
+#pragma unroll
+  for (int s = 1; s < kSlabs; s++) {
+    const Vector other = *reinterpret_cast<const Vector*>(sums + s * slab_floats);
+    v.x += other.x, v.y += other.y;
+    if constexpr (sizeof(Vector) == 16) v.z += other.z, v.w += other.w;
+  }
+  return v;
+}
+
 /// Adds kSlabs slabs in order, then the bias, applies the activation if kGated, and writes the tile's columns.
-/// Two columns per thread.
+/// A thread keeps to two columns and goes through the tokens.
 template <int kUnits, bool kGated, int kSlabs>
 __device__ inline void finish_tile(const GemmArgs& a, const TokenTile& tile, int row_tile, const float* sums,
                                    int slab_floats, int thread, int threads) {
-  constexpr int columns = kGated ? kUnits * 32 : kUnits * 64;
-  const int n_out = kGated ? a.w.n / 2 : a.w.n;
+  using Out = std::conditional_t<kGated, __nv_bfloat16, float>;
+  constexpr int columns = kGated ? kUnits * 32 : kUnits * 64, pairs = columns / 2;
+  const int n_out = kGated ? a.w.n / 2 : a.w.n, c = thread % pairs * 2, column = row_tile * columns + c;
+  if (column >= n_out) return;
   const float post = __uint_as_float(uint32_t(253 - a.w.exponent) << 23);  // 2^(126 - exponent)
   const float* bias = a.bias ? a.bias + int64_t(tile.expert) * a.w.n : nullptr;
-  const auto sum = [&](int token, int row) {
-    float v = 0;
-#pragma unroll
-    for (int s = 0; s < kSlabs; s++) v += sums[s * slab_floats + token * sum_pitch<kUnits> + row];
-    return v * post;
-  };
-  for (int i = thread; i < tile.count * (columns / 2); i += threads) {
-    const int token = i / (columns / 2), c = i % (columns / 2) * 2, column = row_tile * columns + c;
-    if (column >= n_out) continue;
-    float v[2];
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-      if constexpr (kGated) {
-        const bool halves = a.act.halves;
-        const int r0 = halves ? c + j : 2 * (c + j), r1 = halves ? r0 + kUnits * 32 : r0 + 1;
-        const int n0 = halves ? column + j : 2 * (column + j), n1 = halves ? n_out + n0 : n0 + 1;
-        float first = sum(token, r0), second = sum(token, r1);
-        if (bias) first += bias[n0], second += bias[n1];
-        const float bad = first != first ? first : second;  // NaN, which fminf and fmaxf would drop
-        v[j] = bad != bad ? bad : a.act.up_first ? activate(a.act, second, first) : activate(a.act, first, second);
-      } else {
-        v[j] = sum(token, c + j) + (bias ? bias[column + j] : 0);
-      }
+  const int step = threads / pairs;
+  Out* out = static_cast<Out*>(a.out) + int64_t(tile.first + thread / pairs) * a.out_pitch + column;
+  sums += thread / pairs * sum_pitch<kUnits>;
+
+  if constexpr (kGated) {
+    const bool halves = a.act.halves, up_first = a.act.up_first;
+    // Rows of the first and second of gate and up: in the tile, and in the matrix.
+    const int gate_row = up_first ? c + kUnits * 32 : c, up_row = up_first ? c : c + kUnits * 32;
+    float gate_bias[2] = {}, up_bias[2] = {};
+    for (int j = 0; j < 2 && bias; j++) {
+      const int n = column + j, first = halves ? n : 2 * n, second = halves ? n_out + n : 2 * n + 1;
+      gate_bias[j] = bias[up_first ? second : first], up_bias[j] = bias[up_first ? first : second];
     }
-    using Out = std::conditional_t<kGated, __nv_bfloat16, float>;
-    store_pair(static_cast<Out*>(a.out) + int64_t(tile.first + token) * a.out_pitch + column, v[0], v[1]);
+    for (int token = thread / pairs; token < tile.count; token += step) {
+      float2 gate, up;
+      if (halves) {
+        gate = add_slabs<kSlabs, float2>(sums + gate_row, slab_floats);
+        up = add_slabs<kSlabs, float2>(sums + up_row, slab_floats);
+      } else {
+        const float4 v = add_slabs<kSlabs, float4>(sums + 2 * c, slab_floats);
+        gate = up_first ? float2{v.y, v.w} : float2{v.x, v.z}, up = up_first ? float2{v.x, v.z} : float2{v.y, v.w};
+      }
+      store_pair(out, activate(a.act, fmaf(gate.x, post, gate_bias[0]), fmaf(up.x, post, up_bias[0])),
+                 activate(a.act, fmaf(gate.y, post, gate_bias[1]), fmaf(up.y, post, up_bias[1])));
+      sums += step * sum_pitch<kUnits>, out += int64_t(step) * a.out_pitch;
+    }
+  } else {
+    const float2 b = bias ? float2{bias[column], bias[column + 1]} : float2{};
+    for (int token = thread / pairs; token < tile.count; token += step) {
+      const float2 v = add_slabs<kSlabs, float2>(sums + c, slab_floats);
+      store_pair(out, fmaf(v.x, post, b.x), fmaf(v.y, post, b.y));
+      sums += step * sum_pitch<kUnits>, out += int64_t(step) * a.out_pitch;
+    }
   }
 }
 

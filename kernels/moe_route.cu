@@ -35,19 +35,23 @@ __global__ void __launch_bounds__(route_threads) route_kernel(const RouteArgs a)
   start_next();
   __syncthreads();
 
+  // Each of the warp's slots in order, eight rounds of ids fetched ahead: act(slot, id or -1).
   const auto each = [&](auto&& act) {
-    for (int i = begin + lane; i - lane < end; i += 32) {
-      const int id = i < end ? a.ids[i] : -1;
-      const bool valid = id >= 0 && id < a.experts;
-      const unsigned same = __match_any_sync(~0u, valid ? id : -1), below = same & ((1u << lane) - 1);
-      const int start = valid ? mine[id] : 0;
-      __syncwarp();
-      if (valid && !below) mine[id] = start + __popc(same);
-      __syncwarp();
-      if (i < end) act(i, valid ? start + __popc(below) : -1);
+    for (int base = begin; base < end; base += 256) {
+      int id[8];
+#pragma unroll
+      for (int r = 0; r < 8; r++) {
+        const int slot = base + r * 32 + lane;
+        id[r] = slot < end ? a.ids[slot] : -1;
+        if (id[r] >= a.experts) id[r] = -1;
+      }
+#pragma unroll
+      for (int r = 0; r < 8; r++) act(base + r * 32 + lane, max(id[r], -1));
     }
   };
-  each([](int, int) {});
+  each([&](int, int id) {
+    if (id >= 0) atomicAdd(&mine[id], 1);
+  });
   __syncthreads();
 
   const int e = threadIdx.x;
@@ -69,7 +73,13 @@ __global__ void __launch_bounds__(route_threads) route_kernel(const RouteArgs a)
   }
   if (e == route_threads - 1) *a.tile_count = first_tile + tiles;
   __syncthreads();
-  each([&](int slot, int position) {
+  each([&](int slot, int id) {
+    const unsigned same = __match_any_sync(~0u, id), below = same & ((1u << lane) - 1);
+    const int position = id < 0 ? -1 : mine[id] + __popc(below);
+    __syncwarp();
+    if (id >= 0 && !below) mine[id] += __popc(same);
+    __syncwarp();
+    if (slot >= end) return;
     a.position[slot] = position;
     if (position >= 0) a.rows[position] = slot / a.top_k;
   });

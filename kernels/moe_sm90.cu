@@ -18,7 +18,7 @@ template <class Fragment, int kTokens>
 void wgmma_tokens(const GemmArgs& args, bool gated, int max_tiles, cudaStream_t stream) {
   const dim3 grid(row_tiles(args, gated, wgmma_units), unsigned(max_tiles));
   launch(gated ? wgmma_kernel<Fragment, kTokens, true> : wgmma_kernel<Fragment, kTokens, false>, grid, wgmma_threads,
-         WgmmaStage<kTokens>::shared, stream, args);
+         WgmmaStage<Fragment, kTokens>::shared, stream, args);
 }
 
 template <class Fragment>

@@ -61,7 +61,7 @@ StoredMatrix stored_matrix(const MoeStorage& s, int64_t n, int64_t k) {
     m.words = n * k / 2, m.scales = n * k / 32;
   } else {
     const bool v2 = s.format == MoeFormat::flashinfer_v2;
-    v.row_bytes = int(k / 2), v.k_step = 32, v.chunk_step = 16 * v.row_bytes;
+    v.row_bytes = int(k / 2), v.k_step = 64, v.chunk_step = 8 * v.row_bytes;
     v.scale_row = v2 ? int(k * 2) : 0, v.scale_step = v2 ? 256 : int(4 * n);
     m.words = n * k / 2, m.scales = n * k / 32;
   }

@@ -29,6 +29,7 @@ MXFP4_HD constexpr int tile_shared_bytes() {
 template <class Fragment, int kTokens, bool kGated>
 struct TileCopy {
   using Stage = TileStage<Fragment, kTokens>;
+  static_assert(Fragment::span == 1);
   const uint8_t *words[2], *scales;
   int row[2], x[kTokens / 16], scale_target, warp, lane, tokens;
 
@@ -47,8 +48,8 @@ struct TileCopy {
     scale_target = Stage::scales + u * Fragment::scale_bytes + lane % pieces * 16;
 #pragma unroll
     for (int i = 0; i < kTokens / 16; i++) {
-      const int token = threadIdx.x / 8 + 16 * i, position = tile.first + token;
-      x[i] = token >= tile.count ? -1 : (a.rows ? a.rows[position] : position) * a.pitch + lane % 8 * 8;
+      const int position = tile.first + min(int(threadIdx.x / 8) + 16 * i, tokens - 1);
+      x[i] = (a.rows ? a.rows[position] : position) * a.pitch + lane % 8 * 8;
     }
   }
 
@@ -56,13 +57,14 @@ struct TileCopy {
   __device__ void issue(const GemmArgs& a, uint8_t* stage, int block) const {
 #pragma unroll
     for (int u = 0; u < 2; u++)
-      copy16(stage + u * unit_bytes + warp * 512 + Fragment::target(lane), words[u] + int64_t(block) * a.w.k_step);
+      copy_weight_piece(stage + u * unit_bytes + Fragment::target(warp, lane), words[u] + int64_t(block) * a.w.k_step);
     if (threadIdx.x < 2 * Fragment::scale_pieces)
-      copy16(stage + scale_target, scales + int64_t(block >> Fragment::scale_shift) * a.w.scale_step);
+      copy_weight_piece(stage + scale_target, scales + int64_t(block) * a.w.scale_step);
 #pragma unroll
     for (int i = 0; i < (kUsed + 15) / 16; i++)
-      copy16_if(stage + Stage::tokens + token_offset(threadIdx.x / 8 + 16 * i, lane % 8),
-                a.x + max(x[i], 0) + block * 64, x[i] >= 0);
+      if (threadIdx.x / 8 + 16 * i < tokens)
+        copy_token_piece(stage + Stage::tokens + token_offset(threadIdx.x / 8, lane % 8) + i * 2048,
+                         a.x + x[i] + block * 64);
   }
 };
 

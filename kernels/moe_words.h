@@ -8,13 +8,15 @@
 //     row g + 8       a1     |     a3
 //
 // Every format keeps these eight codes of a lane in one 32-bit word. The unit of work is 64 rows (four 16-row
-// tiles) x 64 codes: 2048 bytes, 128 pieces of 16 bytes. A warp fetches piece `lane` of each of four 512-byte chunks:
+// tiles) x 64 codes: 2048 bytes, 128 pieces of 16 bytes. A warp fetches 512 bytes at a time, a chunk; shared memory
+// then holds the unit as four parts of 512 bytes:
 //
-//     Marlin         chunk = k16 step, the piece holds the lane's words of the four tiles
-//     Triton Hopper  chunk = tile,     the piece holds the lane's words of the four k16 steps
-//     FlashInfer     chunk = tile,     a piece is 16 bytes of one row: the words of four lanes, for one k16 step
+//     Marlin         part = k16 step, a piece holds the lane's words of the four tiles
+//     Triton Hopper  part = tile,     a piece holds the lane's words of the four k16 steps
+//     FlashInfer     part = tile,     a piece is 16 bytes of one row: the words of four lanes, for one k16 step
 //
-// Scales travel with the unit, 128 or 256 bytes, and are read as one word per tile and lane:
+// FlashInfer keeps rows whole, so its units are fetched in spans of two, 64 bytes of a row at once.
+// Scales travel with the span, 128 or 256 bytes, and are read as one word per tile and lane:
 // bytes (row g, group 0), (row g+8, group 0), (row g, group 1), (row g+8, group 1).
 #pragma once
 
@@ -31,12 +33,12 @@ inline constexpr int unit_rows = 64, unit_k = 64, unit_bytes = 2048;
 struct FragmentMatrix {
   const uint8_t *words = nullptr, *scales = nullptr;
   int64_t word_stride = 0, scale_stride = 0;  // from expert to expert
-  int n = 0, k = 0;                           // the engine's rows; codes of a row, a multiple of 64
+  int n = 0, k = 0;                           // the engine's rows; codes of a row, a multiple of a span
   int row_bytes = 0;    // Marlin: a k16 row of tiles. FlashInfer: a row. Triton: a storage row (4 rows of the matrix)
-  int k_step = 0;       // from one 64 codes to the next
-  int chunk_step = 0;   // from chunk to chunk of a unit
+  int k_step = 0;       // from one span to the next
+  int chunk_step = 0;   // from chunk to chunk of a span
   int scale_row = 0;    // Triton: bytes of a storage row of scales. FlashInfer v2: of 64 rows. Else 0
-  int scale_step = 0;   // from one scale block along k (FlashInfer: 128 codes, else 64) to the next
+  int scale_step = 0;   // from one span's scales to the next
   int scale_warps = 8;  // Triton: the num_warps that the scales were swizzled for
   int exponent = 0;     // scales are applied as 2^(byte - 127 + exponent - 126), see fragment_scale
 };
@@ -98,13 +100,13 @@ MXFP4_HD constexpr int fragment_exponent(int largest_byte) {
 
 /// I32 [K/16, 2N]: tiles of 64 rows x 16 codes, rows innermost.
 struct MarlinFragment {
-  static constexpr int scale_bytes = 128, scale_shift = 0;
+  static constexpr int span = 1, scale_bytes = 128;
   static constexpr const char* name = "marlin";
   MXFP4_HD static int64_t source(const FragmentMatrix&, int row, int lane) {
     return int64_t(row / 64) * 512 + lane * 16;
   }
   MXFP4_HD static int chunk_step(const FragmentMatrix& m, int, int chunk) { return chunk * m.chunk_step; }
-  MXFP4_HD static int target(int lane) { return lane * 16; }
+  MXFP4_HD static int target(int chunk, int lane) { return chunk * 512 + lane * 16; }
 
   /// words[i][s]: tile first + i, k16 step s.
   template <int kTiles>
@@ -149,7 +151,7 @@ MXFP4_HD constexpr void decode_hopper(uint32_t w, uint32_t (&a)[4]) {
 
 /// U8 [N/4, 2K], both padded: a storage row is rows 2r, 2r+1, 2r+8, 2r+9 of a tile, 128 bytes for 64 codes.
 struct TritonFragment {
-  static constexpr int scale_bytes = 128, scale_shift = 0;
+  static constexpr int span = 1, scale_bytes = 128;
   static constexpr const char* name = "triton_hopper";
   MXFP4_HD static int64_t source(const FragmentMatrix& m, int row, int lane) {
     return (int64_t(row / 4) + lane / 8) * m.row_bytes + lane % 8 * 16;
@@ -157,7 +159,7 @@ struct TritonFragment {
   MXFP4_HD static int chunk_step(const FragmentMatrix& m, int row, int chunk) {
     return row + chunk * 16 < m.n ? chunk * m.chunk_step : 0;  // the last unit may have fewer than four tiles
   }
-  MXFP4_HD static int target(int lane) { return lane * 16; }
+  MXFP4_HD static int target(int chunk, int lane) { return chunk * 512 + lane * 16; }
   template <int kTiles>
   MXFP4_HD static void words(const uint8_t* unit, int first, int lane, uint32_t (&w)[kTiles][4]) {
     for (int i = 0; i < kTiles; i++) {
@@ -182,16 +184,22 @@ struct TritonFragment {
 /// U8 [N, K/2]: 32 bytes of a row are 64 codes of rows r and r+8; k16 step s of lane (g, t) lies in row
 /// g + 8 * (s % 2) at byte 16 * (s / 2) + 4t.
 struct FlashinferFragment {
-  static constexpr int scale_bytes = 256, scale_shift = 1;
+  static constexpr int span = 2, scale_bytes = 256;
+  /// A chunk is 64 bytes of eight rows, half of them for each unit. The 32 bytes of a row stay together, because a
+  /// fetch that scatters a sector costs two; their halves are exchanged in rows 4..7, against bank conflicts.
   MXFP4_HD static int64_t source(const FragmentMatrix& m, int row, int lane) {
-    return (int64_t(row) + lane / 2) * m.row_bytes + lane % 2 * 16;
+    return (int64_t(row) + lane / 4) * m.row_bytes + lane % 4 * 16;
   }
   MXFP4_HD static int chunk_step(const FragmentMatrix& m, int, int chunk) { return chunk * m.chunk_step; }
-  MXFP4_HD static int target(int lane) { return lane % 2 * 256 + lane / 2 * 16; }
+  MXFP4_HD static int target(int chunk, int lane) {
+    return lane % 4 / 2 * unit_bytes + chunk * 256 + lane / 4 * 32 + (lane % 2 ^ lane / 16) * 16;
+  }
   template <int kTiles>
   MXFP4_HD static void words(const uint8_t* unit, int first, int lane, uint32_t (&w)[kTiles][4]) {
     for (int i = 0; i < kTiles; i++)
-      for (int s = 0; s < 4; s++) w[i][s] = load<uint32_t>(unit + (first + i) * 512 + s * 128 + lane * 4);
+      for (int s = 0; s < 4; s++)
+        w[i][s] = load<uint32_t>(unit + (first + i) * 512 + s % 2 * 256 + lane / 4 * 32 + (s / 2 ^ lane / 16) * 16 +
+                                 lane % 4 * 4);
   }
   static constexpr int scale_pieces = 16;
   MXFP4_HD static int bias_index(int n) { return n; }

@@ -29,22 +29,21 @@ struct Canonical {
   int scale(int64_t e, int64_t row, int64_t group) const { return scales[size_t((e * n + row) * (k / 32) + group)]; }
 };
 
-/// One unit of 64 rows and 64 codes, as the kernels hold it in shared memory.
+/// One span of 64 rows, as the kernels hold it in shared memory.
 template <class Fragment>
-struct Unit {
-  alignas(16) uint8_t words[unit_bytes], scales[256];
-  Unit(const FragmentMatrix& m, int64_t expert, int row, int block) {
-    for (int chunk = 0; chunk < 4; chunk++)
+struct Span {
+  alignas(16) uint8_t words[Fragment::span * unit_bytes], scales[256];
+  Span(const FragmentMatrix& m, int64_t expert, int row, int index) {
+    for (int chunk = 0; chunk < 4 * Fragment::span; chunk++)
       for (int lane = 0; lane < 32; lane++)
-        std::memcpy(words + chunk * 512 + Fragment::target(lane),
+        std::memcpy(words + Fragment::target(chunk, lane),
                     m.words + expert * m.word_stride + Fragment::source(m, row, lane) +
-                        Fragment::chunk_step(m, row, chunk) + int64_t(block) * m.k_step,
+                        Fragment::chunk_step(m, row, chunk) + int64_t(index) * m.k_step,
                     16);
     for (int p = 0; p < Fragment::scale_pieces; p++)
-      std::memcpy(scales + p * 16,
-                  m.scales + expert * m.scale_stride + Fragment::scale_source(m, row, p) +
-                      int64_t(block >> Fragment::scale_shift) * m.scale_step,
-                  16);
+      std::memcpy(
+          scales + p * 16,
+          m.scales + expert * m.scale_stride + Fragment::scale_source(m, row, p) + int64_t(index) * m.scale_step, 16);
   }
 };
 
@@ -55,14 +54,15 @@ int64_t wrong_words(const FragmentMatrix& m, const Canonical& c, int64_t experts
   for (int64_t e = 0; e < experts; e++)
     for (int row = 0; row < m.n; row += unit_rows)
       for (int block = 0; block < m.k / unit_k; block++) {
-        const Unit<Fragment> unit(m, e, row, block);
+        const Span<Fragment> span(m, e, row, block / Fragment::span);
+        const uint8_t* unit = span.words + block % Fragment::span * unit_bytes;
         for (int tile = 0; tile < 4 && row + tile * 16 < m.n; tile++)
           for (int lane = 0; lane < 32; lane++) {
             uint32_t one[1][4], four[4][4], two[2][4];
-            Fragment::template words<1>(unit.words, tile, lane, one);
-            Fragment::template words<4>(unit.words, 0, lane, four);
-            Fragment::template words<2>(unit.words, tile / 2 * 2, lane, two);
-            const uint32_t scale = Fragment::scale(unit.scales, tile, lane / 4, block);
+            Fragment::template words<1>(unit, tile, lane, one);
+            Fragment::template words<4>(unit, 0, lane, four);
+            Fragment::template words<2>(unit, tile / 2 * 2, lane, two);
+            const uint32_t scale = Fragment::scale(span.scales, tile, lane / 4, block);
             for (int s = 0; s < 4; s++) {
               wrong += one[0][s] != four[tile][s] || one[0][s] != two[tile % 2][s];
               uint32_t a[4];
