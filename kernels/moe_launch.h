@@ -57,6 +57,11 @@ inline unsigned row_tiles(const GemmArgs& args, bool gated, int units) {
   return unsigned((rows + per_tile - 1) / per_tile);
 }
 
+/// Whether the streaming kernel has so few blocks that more warps in each are faster.
+inline bool few_blocks(const GemmArgs& args, bool gated, int max_tiles) {
+  return int(row_tiles(args, gated, 2)) * max_tiles <= 256;
+}
+
 /// Counting sort of the slots (token * top_k + j) by expert, stable.
 struct RouteArgs {
   const int* ids;  // [slots]; outside 0..experts-1: skipped

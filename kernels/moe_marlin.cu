@@ -6,11 +6,12 @@
 namespace mxfp4 {
 namespace {
 
-template <int kTokens>
+template <int kTokens, int kWarps>
 void stream_tokens(const GemmArgs& args, bool gated, int max_tiles, cudaStream_t stream) {
   const dim3 grid(row_tiles(args, gated, 2), unsigned(max_tiles));
-  launch(gated ? stream_kernel<MarlinFragment, kTokens, true> : stream_kernel<MarlinFragment, kTokens, false>, grid,
-         stream_warps * 32, stream_shared_bytes<MarlinFragment, kTokens>(), stream, args);
+  launch(gated ? stream_kernel<MarlinFragment, kTokens, kWarps, true>
+               : stream_kernel<MarlinFragment, kTokens, kWarps, false>,
+         grid, kWarps * 32, StreamRing<MarlinFragment, kTokens, kWarps>::shared, stream, args);
 }
 
 template <int kTokens>
@@ -24,8 +25,10 @@ void tile_tokens(const GemmArgs& args, bool gated, int max_tiles, cudaStream_t s
 
 void launch_marlin(const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles, cudaStream_t stream) {
   if (plan.kernel == MoeKernel::stream) {
-    if (plan.tokens == 8) return stream_tokens<8>(args, gated, max_tiles, stream);
-    if (plan.tokens == 16) return stream_tokens<16>(args, gated, max_tiles, stream);
+    if (plan.tokens == 8 && few_blocks(args, gated, max_tiles))
+      return stream_tokens<8, 8>(args, gated, max_tiles, stream);
+    if (plan.tokens == 8) return stream_tokens<8, 4>(args, gated, max_tiles, stream);
+    if (plan.tokens == 16) return stream_tokens<16, 4>(args, gated, max_tiles, stream);
   } else {
     if (plan.tokens == 32) return tile_tokens<32>(args, gated, max_tiles, stream);
     if (plan.tokens == 64) return tile_tokens<64>(args, gated, max_tiles, stream);

@@ -7,11 +7,11 @@
 namespace mxfp4 {
 namespace {
 
-template <class Fragment, int kTokens>
+template <class Fragment, int kTokens, int kWarps>
 void stream_tokens(const GemmArgs& args, bool gated, int max_tiles, cudaStream_t stream) {
   const dim3 grid(row_tiles(args, gated, 2), unsigned(max_tiles));
-  launch(gated ? stream_kernel<Fragment, kTokens, true> : stream_kernel<Fragment, kTokens, false>, grid,
-         stream_warps * 32, stream_shared_bytes<Fragment, kTokens>(), stream, args);
+  launch(gated ? stream_kernel<Fragment, kTokens, kWarps, true> : stream_kernel<Fragment, kTokens, kWarps, false>, grid,
+         kWarps * 32, StreamRing<Fragment, kTokens, kWarps>::shared, stream, args);
 }
 
 template <class Fragment, int kTokens>
@@ -32,8 +32,10 @@ void launch_wgmma(const GemmArgs& args, const MoePlan& plan, bool gated, int max
 template <class Fragment>
 void launch_fragment(const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles, cudaStream_t stream) {
   if (plan.kernel == MoeKernel::wgmma) return launch_wgmma<Fragment>(args, plan, gated, max_tiles, stream);
-  if (plan.tokens == 8) return stream_tokens<Fragment, 8>(args, gated, max_tiles, stream);
-  if (plan.tokens == 16) return stream_tokens<Fragment, 16>(args, gated, max_tiles, stream);
+  if (plan.tokens == 8 && few_blocks(args, gated, max_tiles))
+    return stream_tokens<Fragment, 8, 8>(args, gated, max_tiles, stream);
+  if (plan.tokens == 8) return stream_tokens<Fragment, 8, 4>(args, gated, max_tiles, stream);
+  if (plan.tokens == 16) return stream_tokens<Fragment, 16, 4>(args, gated, max_tiles, stream);
   throw std::invalid_argument("no such SM90 kernel");
 }
 
