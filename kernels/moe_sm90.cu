@@ -54,10 +54,10 @@ __global__ void __launch_bounds__(256, 1) wgmma_chain(int steps, float* out) {
   for (auto& step : a)
     for (uint32_t& v : step) r = r * 1664525u + 1013904223u, v = (r & 0x807f807fu) | 0x3f003f00u;
   const uint64_t b = token_descriptor(shared);
-  wgmma_fence();
   for (int i = 0; i < steps; i++) {
 #pragma unroll
     for (int s = 0; s < 4; s++) {
+      wgmma_fence();
       Wgmma<128>::multiply(d[0], a[s], b + s * descriptor_step);
       Wgmma<128>::multiply(d[1], a[3 - s], b + s * descriptor_step);
     }
