@@ -129,6 +129,9 @@ Layer::Batch Layer::make_batch(const uint16_t* x, const Routing& r) {
   b.tokens = int(r.tokens), b.slots = int(r.tokens * r.top_k);
   b.plan = plan_moe(double(b.slots) / double(c_.experts), wgmma_);
   b.max_tiles = max_token_tiles(b.slots, int(c_.experts), b.plan.tokens);
+  // The kernels count elements of an activation in 32 bits, and token tiles in the grid's second dimension.
+  if (r.tokens * r.top_k * std::max(w13_.view.k, w2_.view.k) > INT32_MAX || b.max_tiles > 65535)
+    throw std::invalid_argument("MoE kernel: too many tokens in one batch");
   b.x = to_device(reinterpret_cast<const __nv_bfloat16*>(x), r.tokens * c_.hidden);
   if (c_.hidden != w13_.view.k) b.padded_x = Buffer<__nv_bfloat16>(r.tokens * w13_.view.k);
   b.h = Buffer<__nv_bfloat16>(int64_t(b.slots) * w2_.view.k);

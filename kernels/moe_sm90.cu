@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(256, 1) wgmma_chain(int steps, float* out) {
     for (int s = 0; s < 4; s++) {
       wgmma_fence();
       Wgmma<128>::multiply(d[0], a[s], b + s * descriptor_step);
-      Wgmma<128>::multiply(d[1], a[3 - s], b + s * descriptor_step);
+      Wgmma<128>::multiply(d[1], a[s], b + s * descriptor_step);
     }
     wgmma_commit();
     wgmma_wait<1>();
