@@ -79,6 +79,8 @@ void read_triton_hopper_a(const PackedMatrix&, int64_t n0, int64_t k0, int64_t k
 void read_triton_hopper_b(const PackedMatrix&, int64_t n0, int64_t k0, int64_t k1, float* out);
 void read_triton_hopper_a_w4(const PackedMatrix&, int64_t n0, int64_t k0, int64_t k1, float* out);
 void read_triton_hopper_b_w4(const PackedMatrix&, int64_t n0, int64_t k0, int64_t k1, float* out);
+void read_triton_hopper_a_strided(const PackedMatrix&, int64_t n0, int64_t k0, int64_t k1, float* out);
+void read_triton_hopper_b_strided(const PackedMatrix&, int64_t n0, int64_t k0, int64_t k1, float* out);
 void read_triton_blackwell(const PackedMatrix&, int64_t n0, int64_t k0, int64_t k1, float* out);
 void read_sm100(const PackedMatrix&, int64_t n0, int64_t k0, int64_t k1, float* out);
 void read_trtllm(const PackedMatrix&, int64_t n0, int64_t k0, int64_t k1, float* out);

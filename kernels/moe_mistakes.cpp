@@ -39,6 +39,20 @@ void add_orders(const MoeCase& layer, std::vector<Mistake>& mistakes) {
   }
 }
 
+/// GPT-OSS's pairs taken for halves, and the reverse. The engine may then also write w13 as it believes to have found
+/// it.
+void add_misread(const MoeCase& layer, std::vector<Mistake>& mistakes) {
+  const MoeConfig& config = layer.shards.front().config;
+  const W13Order right{config.w13_block, config.w13_up_first}, pairs{1, false}, halves{};
+  for (const bool is_pairs : {true, false})
+    for (const W13Order written : {right, is_pairs ? halves : pairs}) {
+      const W13Order is = is_pairs ? pairs : halves, taken = is_pairs ? halves : pairs;
+      mistakes.push_back({is_pairs ? "the checkpoint's gate and up rows are pairs, but were taken for halves"
+                                   : "the checkpoint's gate and up rows are halves, but were taken for pairs",
+                          {.stored = is, .taken_for = taken, .rows = written, .bias = written, .read = right}});
+    }
+}
+
 /// A scale byte that was taken for the number it is, which was then rounded to a power of two.
 uint8_t byte_as_number(uint8_t byte) { return byte == 0 ? 0 : uint8_t(127 + std::lround(std::log2(double(byte)))); }
 /// The value of a scale, converted to an integer.
@@ -110,6 +124,7 @@ void add_biases(const MoeCase& layer, std::vector<Mistake>& mistakes) {
 std::vector<Mistake> likely_mistakes(const MoeCase& layer) {
   std::vector<Mistake> mistakes;
   add_orders(layer, mistakes);
+  add_misread(layer, mistakes);
   add_values(mistakes);
   add_forward(layer, mistakes);
   add_biases(layer, mistakes);

@@ -37,11 +37,18 @@ SourceRow row_at(const SourceExpert& expert, W13Order order, int64_t padded, int
   return row < matrix.n ? SourceRow{&matrix, row} : SourceRow{};
 }
 
-/// What the kernel takes for row i of gate (or up): that row, unless `reading` writes one order and reads another.
+/// What row i of gate (or up) was, where w13 was found in one order and taken for another.
+SourceRow row_found(const SourceExpert& expert, const Reading& reading, bool up, int64_t i) {
+  const int64_t inter = expert.gate.n;
+  return row_at(expert, reading.stored, inter, position(reading.taken_for, inter, up, i));
+}
+
+/// What the kernel takes for row i of gate (or up): that row, unless it reads another order than was written.
 SourceRow row_read(const SourceExpert& expert, const Reading& reading, W13Order written, int64_t padded, bool up,
                    int64_t i) {
-  if (written == reading.read) return {up ? &expert.up : &expert.gate, i};
-  return row_at(expert, written, padded, position(reading.read, padded, up, i));
+  if (written == reading.read) return row_found(expert, reading, up, i);
+  const SourceRow row = row_at(expert, written, padded, position(reading.read, padded, up, i));
+  return row.matrix ? row_found(expert, reading, row.matrix == &expert.up, row.row) : row;
 }
 
 /// The dequantised values and the bias of row i of gate (or up).

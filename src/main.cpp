@@ -88,23 +88,42 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
 void add_verify(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("verify", "Prove that an output is right");
   static VerifyOptions o;
-  static std::string level = "bytes";
+  static std::map<std::string, Level> levels = {
+      {"files", Level::files}, {"bytes", Level::bytes}, {"kernels", Level::kernels}};
+  static std::vector<std::string> layers;
   app->description(
       "mxfp4-pack verify gpt-oss-20b-marlin/ --source gpt-oss-20b/\n\n"
       "Exit code 0: right. 1: wrong, what and where is printed.");
   app->add_option("OUT", o.out, "Output of convert")->required()->type_name("");
   app->add_option("--source", o.source, "The checkpoint; without it the manifest's checksums stand for it")
       ->type_name("CKPT");
-  app->add_option("--level", level, "files: sizes and checksums. bytes: also unpack and compare every byte and pad")
-      ->check(CLI::IsMember({"files", "bytes"}))
-      ->type_name("files|bytes")
+  app->add_option(
+         "--level", o.level,
+         "files: sizes and checksums. bytes: also unpack and compare every byte and pad. kernels: also compute "
+         "MoE layers on the packed bytes and compare with the source's. Default: the highest possible")
+      ->transform(CLI::Transformer(levels))
+      ->type_name("files|bytes|kernels");
+  app->add_option("--layers", layers, "Layers to compute, by number; default: the first")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber | CLI::IsMember({"all"}))
+      ->type_name("0,5,..|all");
+  app->add_option("--tokens", o.kernels.tokens, "Batches to compute")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536))
+      ->type_name("N,..")
       ->capture_default_str();
+  app->add_option("--seed", o.kernels.seed, "Of routing and inputs")->type_name("N")->capture_default_str();
+  app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
+      ->check(CLI::PositiveNumber)
+      ->type_name("X");
   add_threads(app, o.threads);
   add_common(app, common);
   app->callback([&] {
     run = [&] {
       o.json = common.json;
-      o.level = level == "files" ? Level::files : Level::bytes;
+      o.kernels.all_layers = std::count(layers.begin(), layers.end(), "all") > 0;
+      for (const std::string& layer : layers)
+        if (layer != "all") o.kernels.layers.push_back(std::stoll(layer));
       return verify(o) ? 0 : 1;
     };
   });

@@ -230,6 +230,7 @@ class Reader {
     set.engine = text_of(json, "engine");
     set.backend = text_of(json, "backend");
     set.layout_version = text_of(json, "layout_version");
+    set.model = member(json, "model");
     set.tp.size = int(number_of(json, "moe_tp_size"));
     set.tp.ranks.clear();
     for (const Json& r : list_of(json, "ranks")) set.tp.ranks.push_back(r.is_number_unsigned() ? r.get<int>() : -1);

@@ -60,6 +60,7 @@ struct ManifestSet {
   TensorParallel tp;
   std::map<std::pair<int, std::string>, std::string> checksums;  // of packed tensors by rank and name
   std::map<std::pair<int, std::string>, std::string> files;      // where each is kept
+  Json model;  // sizes, row order, activation and routed scaling factor, as loaders take them
 };
 
 /// A manifest as read from OUT.

@@ -85,8 +85,16 @@ struct Original {
 /// Checks one set of packed tensors; the first set's pass checks the copied tensors too.
 class Verification {
  public:
-  Verification(const PackedCheckpoint& p, const PackedSet& set, const Original& source, const VerifyOptions& options)
-      : p_(p), set_(set), plan_(set.plan), source_(source), options_(options), out_(p.files), sums_(set.plan) {}
+  Verification(const PackedCheckpoint& p, const PackedSet& set, const Original& source, const VerifyOptions& options,
+               Level level)
+      : p_(p),
+        set_(set),
+        plan_(set.plan),
+        source_(source),
+        options_(options),
+        level_(level),
+        out_(p.files),
+        sums_(set.plan) {}
 
   void run(Problems& problems) {
     Progress progress("verifying", plan_.file_bytes);
@@ -117,7 +125,7 @@ class Verification {
   void check_sums(size_t i) {
     const PackedTensor& t = plan_.packed[i];
     compare_checksum(p_.files.where(set_.stored[i]), sums_.packed[i].slices, set_.checksums[i]);
-    if (options_.level < Level::bytes || !plan_.tp.complete() || t.rank != plan_.tp.ranks.front()) return;
+    if (level_ < Level::bytes || !plan_.tp.complete() || t.rank != plan_.tp.ranks.front()) return;
     const auto sources = sources_of(plan_, t);
     for (size_t s = 0; s < sources.size(); ++s)
       if (!source_ && to_hex(hash_of_pieces(sums_.packed[i].sources[s])) != p_.manifest.checksums.at(sources[s]->name))
@@ -133,7 +141,7 @@ class Verification {
       uint8_t* data = worker.packed.reserve(piece.bytes);
       out_.read(stored, piece.begin, piece.bytes, data);
       sums_.copied[size_t(piece.copied)][size_t(piece.begin / copy_piece_bytes)] = hash_bytes(data, piece.bytes);
-      if (source_ && options_.level >= Level::bytes) {
+      if (source_ && level_ >= Level::bytes) {
         uint8_t* want = worker.source.reserve(piece.bytes);
         source_.read(stored, piece.begin, piece.bytes, want);
         if (const Difference d = difference(data, want, piece.bytes); d.count)
@@ -148,7 +156,7 @@ class Verification {
   /// Reads and hashes the job's slices rank after rank, and unpacks them into one canonical buffer.
   int64_t check_packed(Worker& worker, const Job& job) {
     const PackedTensor& t = plan_.packed[size_t(job.target)];
-    const bool bytes = options_.level >= Level::bytes;
+    const bool bytes = level_ >= Level::bytes;
     const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
     uint8_t* canonical = bytes ? worker.canonical.reserve(pieces.canonical_bytes) : nullptr;
     if (bytes && !plan_.tp.complete()) fill_missing_ranks(worker, t, pieces, canonical);
@@ -220,54 +228,84 @@ class Verification {
   const Plan& plan_;
   const Original& source_;
   const VerifyOptions& options_;
+  const Level level_;
   ShardReader out_;
   Checksums sums_;
   std::mutex mutex_;
   std::vector<std::pair<std::string, std::string>> lines_;
 };
 
-void print_verdict(const VerifyOptions& options, const PackedCheckpoint& p, const Problems& problems) {
-  const char* level = options.level == Level::files ? "files" : "bytes";
-  size_t tensors = 0;
+/// The level that is meant, or Error{usage} where it cannot be reached.
+Level level_of(const VerifyOptions& options, const PackedCheckpoint& p) {
+  if (options.level == Level::kernels && options.source.empty())
+    fail(Kind::usage, "--level kernels compares with the checkpoint; say where it is with --source");
+  if (options.level != Level::highest) return options.level;
+  const bool kernels = !options.source.empty() && std::all_of(p.sets.begin(), p.sets.end(), [](const PackedSet& set) {
+    return !kernel_of(*set.plan.backend).empty();
+  });
+  return kernels ? Level::kernels : Level::bytes;
+}
+
+const char* name_of(Level level) {
+  return level == Level::files ? "files" : level == Level::bytes ? "bytes" : "kernels";
+}
+
+/// What was found, at which level; kernels: a report for each set.
+struct Verdict {
+  Level level;
+  Problems problems;
+  std::vector<KernelReport> kernels;
+};
+
+void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
   Json sets = Json::array();
-  for (const PackedSet& set : p.sets) {
-    tensors += set.plan.packed.size();
-    sets.push_back({{"engine", set.plan.backend->engine},
-                    {"backend", set.plan.backend->name},
-                    {"layout_version", set.plan.backend->layout_version},
-                    {"moe_tp_size", set.plan.tp.size},
-                    {"ranks", set.plan.tp.ranks}});
+  for (size_t i = 0; i < p.sets.size(); ++i) {
+    const Plan& plan = p.sets[i].plan;
+    sets.push_back({{"engine", plan.backend->engine},
+                    {"backend", plan.backend->name},
+                    {"layout_version", plan.backend->layout_version},
+                    {"moe_tp_size", plan.tp.size},
+                    {"ranks", plan.tp.ranks}});
+    if (i < v.kernels.size()) sets.back()["kernels"] = to_json(v.kernels[i]);
   }
-  if (options.json) {
-    const Json j = {{"ok", !problems.any()},
-                    {"out", options.out},
-                    {"level", level},
-                    {"sets", sets},
-                    {"problems", problems.errors()}};
-    fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
-    return;
-  }
-  for (const std::string& line : problems.errors()) fmt::print("{}\n", line);
-  if (problems.any())
-    fmt::print("{}: wrong: {} problem{} at level {}\n", options.out, problems.errors().size(),
-               problems.errors().size() == 1 ? "" : "s", level);
+  const Json j = {{"ok", !v.problems.any()},
+                  {"out", options.out},
+                  {"level", name_of(v.level)},
+                  {"sets", sets},
+                  {"problems", v.problems.errors()}};
+  fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
+  const auto& lines = v.problems.errors();
+  if (!lines.empty() || verbosity() != Verbosity::quiet)
+    for (const KernelReport& report : v.kernels) fmt::print("{}", to_text(report));
+  for (const std::string& line : lines) fmt::print("{}\n", line);
+  size_t tensors = 0;
+  for (const PackedSet& set : p.sets) tensors += set.plan.packed.size();
+  if (!lines.empty())
+    fmt::print("{}: wrong: {} problem{} at level {}\n", options.out, lines.size(), lines.size() == 1 ? "" : "s",
+               name_of(v.level));
   else if (verbosity() != Verbosity::quiet)
-    fmt::print("{}: right at level {} ({} packed and {} copied tensors)\n", options.out, level, tensors,
+    fmt::print("{}: right at level {} ({} packed and {} copied tensors)\n", options.out, name_of(v.level), tensors,
                p.copied.size());
 }
 
 }  // namespace
 
 bool verify(const VerifyOptions& options) {
-  Problems problems;
-  const auto packed = open_packed(options.out, problems);
-  check_files(*packed, problems);
-  if (!problems.any()) {
+  Verdict v;
+  const auto packed = open_packed(options.out, v.problems);
+  v.level = level_of(options, *packed);
+  check_files(*packed, v.problems);
+  if (!v.problems.any()) {
     const Original source(*packed, options.source);
-    for (const PackedSet& set : packed->sets) Verification(*packed, set, source, options).run(problems);
+    for (const PackedSet& set : packed->sets) Verification(*packed, set, source, options, v.level).run(v.problems);
+    for (size_t i = 0; v.level == Level::kernels && i < packed->sets.size(); ++i)
+      v.kernels.push_back(verify_kernels(*packed, i, *source.checkpoint, options.kernels, v.problems));
   }
-  print_verdict(options, *packed, problems);
-  return !problems.any();
+  options.json ? print_json(options, *packed, v) : print_text(options, *packed, v);
+  return !v.problems.any();
 }
 
 }  // namespace mxfp4

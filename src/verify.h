@@ -3,15 +3,19 @@
 
 #include <string>
 
+#include "src/verify_kernels.h"
+
 namespace mxfp4 {
 
 /// files: sizes and checksums against the manifest. bytes: also every packed byte, unpacked, against the source, and
-/// every pad byte against the value its layout prescribes.
-enum class Level { files, bytes };
+/// every pad byte against the value its layout prescribes. kernels: also the fused MoE on OUT's bytes against a
+/// reference made from the source, which is needed for it. highest: what OUT's backend and the source permit.
+enum class Level { files, bytes, kernels, highest };
 
 struct VerifyOptions {
   std::string out, source;  // source may be empty: the manifest's checksums stand for it
-  Level level = Level::bytes;
+  Level level = Level::highest;
+  KernelOptions kernels;
   int threads = 0;
   bool json = false;
 };

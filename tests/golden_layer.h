@@ -1,6 +1,8 @@
 // A golden MoE layer as the kernels take it: the checkpoint's rows, and the packed tensors of one engine's backend.
 #pragma once
 
+#include <fmt/format.h>
+
 #include "kernels/moe_diagnose.h"
 #include "kernels/moe_inputs.h"
 #include "kernels/routing.h"
@@ -158,7 +160,7 @@ inline MoeCase golden_tensor_parallel(const GoldenLayer& layer, int64_t tp) {
     shard.source = layer.slice(first, end);
     for (SourceExpert& expert : shard.source)
       if (rank > 0) expert.down.bias = {};
-    shard.packed = layer.packed("vllm.marlin.tp" + std::to_string(tp) + ".rank" + std::to_string(rank));
+    shard.packed = layer.packed(fmt::format("vllm.marlin.tp{}.rank{}", tp, rank));
     c.shards.push_back(shard);
   }
   return c;

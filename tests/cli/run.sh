@@ -51,7 +51,16 @@ expect 'convert refuses an existing place' 2 '' '--force' "$program" convert "$t
 expect 'convert, quiet' 0 '' '' "$program" convert "$tiny" "$dir/q" --backend marlin --engine sglang -q
 expect 'convert as JSON' 0 '^\{"backend":"marlin".*"zero_scales":[0-9]+\}$' '' \
   "$program" convert "$tiny" "$dir/j" --backend marlin --engine sglang --json -q
-expect 'verify' 0 'right at level bytes' '' "$program" verify "$dir/o" --source "$tiny"
+expect 'verify' 0 'right at level kernels' '' "$program" verify "$dir/o" --source "$tiny"
+expect 'verify bytes only' 0 'right at level bytes' '' "$program" verify "$dir/o" --source "$tiny" --level bytes
+expect 'verify one layer' 0 'layers.1.mlp.experts +4 +[23]/3 .* right$' '' \
+  "$program" verify "$dir/o" --source "$tiny" --layers 1 --tokens 4 --seed 3
+expect 'verify all layers as JSON' 0 '"kernels":[{]"kernel":"marlin","device":"cpu".*layers.2.mlp.experts' '' \
+  "$program" verify "$dir/o" --source "$tiny" --layers all --json
+expect 'verify with a tolerance that nothing meets' 1 'relative L2 error .*no likely mistake explains it' '' \
+  "$program" verify "$dir/o" --source "$tiny" --tokens 1 --tolerance 1e-12
+expect 'kernels need the source' 2 '' 'say where it is with --source' "$program" verify "$dir/o" --level kernels
+expect 'no such layer' 2 '' 'none of the layers asked for' "$program" verify "$dir/o" --source "$tiny" --layers 99
 expect 'verify without the source' 0 'right at level bytes' '' "$program" verify "$dir/o"
 expect 'verify, quiet' 0 '' '' "$program" verify "$dir/o" -q
 expect 'verify against another source' 2 '' 'missing in the source' "$program" verify "$dir/o" --source "$root/testdata/tiny/deepseek-v4"

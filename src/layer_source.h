@@ -1,0 +1,33 @@
+// One layer of a checkpoint in memory, as the MoE reference takes it. It reads the checkpoint on its own: nothing here
+// is shared with what packs it.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "kernels/moe_source.h"
+#include "src/checkpoint.h"
+#include "src/model.h"
+
+namespace mxfp4 {
+
+class LayerSource {
+ public:
+  LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer);
+  const MoeSource& experts() const { return experts_; }
+
+ private:
+  struct Piece {
+    std::vector<uint8_t> bytes;
+    int64_t narrowed = 1;  // source bytes per byte held: 4 for F32 scales, which become E8M0
+  };
+  const Piece& load(const Slice& slice);
+  SourceRows rows(const Slice& slice);
+  SourceMatrix matrix(const Proj& proj, int64_t n, int64_t k);
+
+  ShardReader reader_;
+  std::map<std::pair<const Tensor*, int64_t>, Piece> pieces_;
+  MoeSource experts_;
+};
+
+}  // namespace mxfp4
