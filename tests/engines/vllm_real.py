@@ -39,7 +39,7 @@ def experts_of(model):
             continue
         held = dict(layer.named_parameters())
         for weight in ("w13_weight", "w2_weight"):
-            if hasattr(getattr(layer, weight), "storage"):
+            if weight not in held:  # triton: an object around its storage, and no parameter
                 held[weight] = getattr(layer, weight).storage.data
         for scale in ("w13_precision_config", "w2_precision_config"):
             if getattr(method, scale, None) is not None:
