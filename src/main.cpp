@@ -113,6 +113,10 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
       ->type_name("N,..")
       ->capture_default_str();
   app->add_option("--seed", o.kernels.seed, "Of routing and inputs")->type_name("N")->capture_default_str();
+  app->add_option("--device", o.kernels.device, "Who computes the layers; auto: a GPU where it can")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->type_name("auto|cpu|cuda")
+      ->capture_default_str();
   app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
       ->check(CLI::PositiveNumber)
       ->type_name("X");

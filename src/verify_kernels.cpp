@@ -2,125 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 
-#include "kernels/moe_cpu.h"
 #include "kernels/moe_diagnose.h"
 #include "kernels/moe_inputs.h"
+#include "kernels/moe_kernel.h"
 #include "kernels/moe_reference.h"
 #include "kernels/routing.h"
+#include "src/engine_kernel.h"
 #include "src/layer_source.h"
+#include "src/run_settings.h"
 
 namespace mxfp4 {
 
 namespace {
-
-/// Which fragment an engine's backend reads with, and in which order w13's rows where the engine decides that. Written
-/// from the engines, not from src/backends: a backend that is consistently wrong must not find a kernel that agrees.
-struct EngineKernel {
-  const char *backend, *engine, *layout_version, *fragment;  // "": any
-  bool halves = false;                                       // also for models whose rows load as pairs
-};
-constexpr EngineKernel engine_kernels[] = {
-    {"marlin", "sglang", "", "marlin", true},
-    {"marlin", "", "", "marlin"},
-    {"marlin-fp8", "", "", "marlin-fp8"},
-    {"flashinfer-cutlass", "", "v1", "flashinfer-sm90-v1"},
-    {"flashinfer-cutlass", "", "v2", "flashinfer-sm90-v2"},
-    {"flashinfer-humming", "", "", "flashinfer-humming"},
-    {"flashinfer-cutlass-mxfp8", "", "", "flashinfer-cutlass-sm100"},
-    {"flashinfer-trtllm", "", "", "flashinfer-trtllm"},
-    {"flashinfer-cutedsl", "", "", "flashinfer-cutedsl"},
-    {"triton-hopper", "transformers", "a", "triton-hopper-a-strided"},
-    {"triton-hopper", "transformers", "b", "triton-hopper-b-strided"},
-    {"triton-hopper", "transformers", "c", "triton-hopper-c-strided"},
-    {"triton-hopper", "", "a", "triton-hopper-a"},
-    {"triton-hopper", "", "b", "triton-hopper-b"},
-    {"triton-hopper", "", "c", "triton-hopper-c"},
-    {"triton-hopper", "", "a-w4", "triton-hopper-a-w4"},
-    {"triton-hopper", "", "b-w4", "triton-hopper-b-w4"},
-    {"triton-hopper", "", "c-w4", "triton-hopper-c-w4"},
-    {"triton-blackwell", "", "", "triton-blackwell"},
-    {"deepgemm", "", "", "deepgemm"},
-    {"deepgemm-mega", "", "", "deepgemm-mega"},
-    {"aiter-a16w4", "", "", "aiter-a16w4"},
-    {"aiter-w4a4", "", "", "aiter-w4a4"},
-    {"vllm-cpu", "", "", "vllm-cpu"},
-};
-
-const EngineKernel* find_kernel(const Backend& b) {
-  const auto is = [](std::string_view pattern, std::string_view name) { return pattern.empty() || pattern == name; };
-  for (const EngineKernel& k : engine_kernels)
-    if (is(k.backend, b.name) && is(k.engine, b.engine) && is(k.layout_version, b.layout_version)) return &k;
-  return nullptr;
-}
-
-W13Order order_read(const EngineKernel& kernel, const Model& model) {
-  const Fragment& fragment = *find_fragment(kernel.fragment);
-  if (!fragment.w13_as_loaded) return fragment.w13;
-  return {model.pairs && !kernel.halves ? 1 : 0, false};
-}
-
-/// What a model's own text says of the forward; OUT's copies of it may have been changed.
-struct Settings {
-  double alpha = 1, beta = 0, limit = 0, scaling = 1;
-};
-struct NamedSetting {
-  const char* name;
-  double Settings::*value;
-};
-constexpr NamedSetting named_settings[] = {{"activation's alpha", &Settings::alpha},
-                                           {"activation's beta", &Settings::beta},
-                                           {"activation's limit", &Settings::limit},
-                                           {"routed scaling factor", &Settings::scaling}};
-
-Settings settings_of(const Model& m) {
-  return {m.activation.alpha, m.activation.beta, m.activation.limit, m.router.scaling};
-}
-
-/// As OUT's config.json says, which engines read.
-Settings settings_in_config(const PackedCheckpoint& p) {
-  Checkpoint changed = p.manifest.source;
-  changed.config = parse_json(read_text(p.dir + "/config.json", 1 << 26, "config.json"), "config.json");
-  Json& holder = changed.config.contains("quantization_config") ? changed.config : changed.config["text_config"];
-  Json& quantization = holder["quantization_config"];
-  if (quantization.contains("source_quantization_config"))
-    quantization = Json(quantization["source_quantization_config"]);
-  Problems reported_elsewhere;
-  return settings_of(recognise(changed, {p.manifest.options.gate_up}, reported_elsewhere));
-}
-
-/// As the manifest's set says, which loaders read.
-Settings settings_in_manifest(const Json& set_model, const Settings& otherwise) {
-  const Json activation = set_model.value("activation", Json::object());
-  return {activation.value("alpha", otherwise.alpha), activation.value("beta", otherwise.beta),
-          activation.value("limit", otherwise.limit), set_model.value("routed_scaling_factor", otherwise.scaling)};
-}
-
-/// What runs: the source's settings, except those that a copy in OUT has otherwise. Each of those is a problem.
-Settings settings_to_run(const PackedCheckpoint& p, const Json& set_model, const Settings& source, Problems& problems) {
-  Settings run = source;
-  const auto take = [&](const char* file, const Settings& said) {
-    for (const NamedSetting& s : named_settings) {
-      if (said.*s.value == source.*s.value) continue;
-      problems.error(file, "{} {}, the source's is {}", s.name, said.*s.value, source.*s.value);
-      run.*s.value = said.*s.value;
-    }
-  };
-  take(manifest_name, settings_in_manifest(set_model, source));
-  if (std::filesystem::exists(p.dir + "/config.json")) take("config.json", settings_in_config(p));
-  return run;
-}
-
-void check_order(const Json& set_model, W13Order read, Problems& problems) {
-  const Json rows = set_model.value("w13_rows", Json::object());
-  const int64_t block = rows.value("block", read.block);
-  const std::string read_first = read.up_first ? "up" : "gate", first = rows.value("first", read_first);
-  if (block != read.block || first != read_first)
-    problems.error(manifest_name, "w13_rows are blocks of {}, {} first; the kernel reads blocks of {}, {} first", block,
-                   first, read.block, read_first);
-}
 
 /// The source by its own model type; --gate-up of the conversion only where that is not known.
 Model recognise_source(const Checkpoint& source, const PackedCheckpoint& p) {
@@ -196,9 +91,9 @@ MoeSource slice(const MoeSource& whole, Span columns, bool first_rank) {
 class LayerCheck {
  public:
   LayerCheck(const EngineKernel& kernel, const Model& truth, const MoeLayer& layer, const MoeSource& source,
-             const Settings& run, const KernelOptions& options)
-      : truth_(truth), source_(source), run_(run), options_(options), name_(layer.module) {
-    const Settings said = settings_of(truth);
+             const RunSettings& run, const KernelOptions& options, bool cuda)
+      : source_(source), run_(run), options_(options), cuda_(cuda), name_(layer.module) {
+    const RunSettings said = settings_of(truth);
     const W13Order order = order_read(kernel, truth);
     whole_.experts = int64_t(layer.experts.size()), whole_.hidden = layer.hidden;
     whole_.intermediate = whole_.padded_intermediate = layer.intermediate;
@@ -214,6 +109,8 @@ class LayerCheck {
     MoeConfig c = whole_;
     c.intermediate = columns.count, c.padded_hidden = padded.hidden, c.padded_intermediate = padded.intermediate;
     case_.shards.push_back({c, slice(source_, columns, first_rank), {}, packed});
+    set_activation(c, run_);
+    kernels_.push_back(open_moe_kernel(*case_.fragment, c, packed, cuda_));
     columns_ += columns.count;
   }
 
@@ -225,7 +122,7 @@ class LayerCheck {
   }
 
  private:
-  static void set_activation(MoeConfig& c, const Settings& s) {
+  static void set_activation(MoeConfig& c, const RunSettings& s) {
     c.alpha = s.alpha, c.beta = s.beta;
     c.limit = s.limit > 0 ? s.limit : std::numeric_limits<double>::infinity();
   }
@@ -242,24 +139,27 @@ class LayerCheck {
     check.layer = name_, check.forced = forced, check.tokens = routing.tokens;
     check.experts = whole_.experts, check.covered = experts_covered(routing);
     check.w13_rms = reference.w13_rms, check.clamped = reference.clamped;
-    const double tolerance = options_.tolerance > 0 ? options_.tolerance : case_.fragment->tolerance;
-    check.comparison = compare(complete ? reference.out : reference_of(case_), got.out, tolerance);
+    check.comparison = compare(complete ? reference.out : reference_of(case_), got.out, tolerance());
     check.leaks = got.leaks;
-    if (!check.comparison.right()) check.diagnosis = diagnose(case_, got.out, tolerance).mistake;
+    if (!check.comparison.right()) check.diagnosis = diagnose(case_, got.out, tolerance()).mistake;
     if (!check.right()) complain(check, problems);
     report.checks.push_back(std::move(check));
   }
 
+  double tolerance() const {
+    if (options_.tolerance > 0) return options_.tolerance;
+    // Each rank's result is rounded by itself.
+    return cuda_ ? cuda_tolerance * std::sqrt(double(case_.shards.size())) : case_.fragment->tolerance;
+  }
+
   /// The packed bytes with the settings of OUT, ranks added up.
-  MoeCpuOutput forward() const {
+  MoeCpuOutput forward() {
     MoeCpuOutput sum;
     sum.out.resize(case_.x.size());
-    for (const MoeShard& shard : case_.shards) {
-      MoeConfig config = shard.config;
-      set_activation(config, run_);
-      Routing routing = shard.routing;
+    for (size_t r = 0; r < kernels_.size(); ++r) {
+      Routing routing = case_.shards[r].routing;
       for (float& weight : routing.weights) weight = float(weight * run_.scaling / case_.routed_scaling);
-      const MoeCpuOutput part = moe_cpu(*case_.fragment, config, shard.packed, case_.x, routing);
+      const MoeCpuOutput part = kernels_[r]->run(case_.x, routing);
       for (size_t i = 0; i < sum.out.size(); ++i) sum.out[i] += part.out[i];
       sum.leaks += part.leaks;
     }
@@ -276,16 +176,24 @@ class LayerCheck {
                    c.diagnosis.empty() ? "no likely mistake explains it" : c.diagnosis);
   }
 
-  const Model& truth_;
   const MoeSource& source_;
-  const Settings& run_;
+  const RunSettings& run_;
   const KernelOptions& options_;
+  bool cuda_;
   std::string name_;
   MoeConfig whole_;  // the layer, not split
   RouterRule rule_;
   MoeCase case_;
+  std::vector<std::unique_ptr<MoeKernel>> kernels_;  // of case_'s ranks
   int64_t columns_ = 0;
 };
+
+bool use_cuda(const Fragment& fragment, const std::string& device) {
+  if (device == "cpu") return false;
+  const std::string missing = cuda_kernel_missing(fragment);
+  if (device == "cuda" && !missing.empty()) fail(Kind::device, "kernel {} on cuda: {}", fragment.name, missing);
+  return missing.empty();
+}
 
 bool is_chosen(const Model& model, const MoeLayer& layer, const KernelOptions& options) {
   if (options.all_layers) return true;
@@ -306,21 +214,23 @@ const MoeLayer* same_layer(const Model& truth, const MoeLayer& layer, Problems& 
 }  // namespace
 
 std::string kernel_of(const Backend& backend) {
-  const EngineKernel* kernel = find_kernel(backend);
+  const EngineKernel* kernel = find_engine_kernel(backend);
   return kernel ? kernel->fragment : "";
 }
 
 KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Checkpoint& source,
                             const KernelOptions& options, Problems& problems) {
   const Plan& plan = p.sets[index].plan;
-  const EngineKernel* kernel = find_kernel(*plan.backend);
+  const EngineKernel* kernel = find_engine_kernel(*plan.backend);
   if (!kernel) fail(Kind::usage, "no kernel computes backend {} of {}", plan.backend->name, plan.backend->engine);
   const Model truth = recognise_source(source, p);
   const Json& said = p.manifest.sets[index].model;
-  const Settings run = settings_to_run(p, said, settings_of(truth), problems);
+  const RunSettings run = settings_to_run(p, said, settings_of(truth), problems);
   check_order(said, order_read(*kernel, truth), problems);
 
-  KernelReport report{kernel->fragment, "cpu", find_fragment(kernel->fragment)->reason, {}};
+  const Fragment& fragment = *find_fragment(kernel->fragment);
+  const bool cuda = use_cuda(fragment, options.device);
+  KernelReport report{fragment.name, cuda ? "cuda" : "cpu", cuda ? cuda_reason : fragment.reason, {}};
   const ShardReader reader(p.files);
   for (size_t i = 0; i < p.model.layers.size(); ++i) {
     if (!is_chosen(p.model, p.model.layers[i], options)) continue;
@@ -329,7 +239,7 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
     const LayerSource rows(source, *layer);
     std::vector<PackedLayer> ranks;
     for (const int rank : plan.tp.ranks) ranks.emplace_back(p.sets[index], reader, i, rank);
-    LayerCheck check(*kernel, truth, *layer, rows.experts(), run, options);
+    LayerCheck check(*kernel, truth, *layer, rows.experts(), run, options, cuda);
     for (size_t r = 0; r < ranks.size(); ++r)
       check.add_rank(rank_size(*plan.backend, *layer, plan.tp.size), ranks[r].intermediate(), plan.tp.ranks[r] == 0,
                      ranks[r].view());
@@ -337,41 +247,6 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
   }
   if (report.checks.empty() && !problems.any()) fail(Kind::usage, "OUT has none of the layers asked for");
   return report;
-}
-
-Json to_json(const KernelReport& report) {
-  Json checks = Json::array();
-  for (const KernelCheck& c : report.checks)
-    checks.push_back({{"layer", c.layer},
-                      {"tokens", c.tokens},
-                      {"every_expert", c.forced},
-                      {"experts", c.experts},
-                      {"experts_covered", c.covered},
-                      {"w13_rms", c.w13_rms},
-                      {"clamped", c.clamped},
-                      {"relative_l2", c.comparison.relative_l2},
-                      {"max_abs", c.comparison.max_abs},
-                      {"cosine", c.comparison.cosine},
-                      {"not_finite", c.comparison.not_finite},
-                      {"nonzero_pads", c.leaks},
-                      {"tolerance", c.comparison.tolerance},
-                      {"diagnosis", c.diagnosis},
-                      {"ok", c.right()}});
-  return {
-      {"kernel", report.kernel}, {"device", report.device}, {"tolerance_reason", report.reason}, {"checks", checks}};
-}
-
-std::string to_text(const KernelReport& report) {
-  std::string text =
-      fmt::format("kernel {} on {} (tolerance: {})\n{:<32} {:>6} {:>9} {:>6} {:>8} {:>9} {:>9} {:>9} {}\n",
-                  report.kernel, report.device, report.reason, "layer", "tokens", "experts", "rms", "clamped",
-                  "rel. L2", "max. abs", "cosine", "verdict");
-  for (const KernelCheck& c : report.checks)
-    text +=
-        fmt::format("{:<32} {:>6} {:>9} {:>6.2f} {:>7.1f}% {:>9.2g} {:>9.2g} {:>9.6f} {}\n", c.layer, c.tokens,
-                    fmt::format("{}/{}", c.covered, c.experts), c.w13_rms, 100 * c.clamped, c.comparison.relative_l2,
-                    c.comparison.max_abs, c.comparison.cosine, !c.right() ? "WRONG" : "right");
-  return text;
 }
 
 }  // namespace mxfp4

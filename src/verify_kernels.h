@@ -15,7 +15,8 @@ struct KernelOptions {
   std::vector<int64_t> layers;  // their numbers; empty: the first one
   std::vector<int64_t> tokens = {1, 16, 256};
   uint64_t seed = 1;
-  double tolerance = 0;  // of relative L2; 0: the kernel's own
+  std::string device = "auto";  // cpu, cuda; auto: cuda where it can run the kernel
+  double tolerance = 0;         // of relative L2; 0: the kernel's own
 };
 
 /// One batch through one layer.
@@ -25,7 +26,7 @@ struct KernelCheck {
   int64_t tokens = 0, experts = 0, covered = 0;
   double w13_rms = 0, clamped = 0;  // of the reference, see MoeReference
   Comparison comparison;
-  int64_t leaks = 0;      // values that are not 0 in padded columns
+  int64_t leaks = 0;      // not 0: padded columns hold something
   std::string diagnosis;  // where wrong: the mistake that explains it, or empty
   bool right() const { return comparison.right() && leaks == 0; }
 };

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
+#include "kernels/moe_kernel.h"
 #include "src/checksum.h"
 #include "tests/layer_checkpoint.h"
 #include "tests/program.h"
@@ -40,13 +41,14 @@ class Pair {
     convert(o);
   }
   /// What the kernels alone say of OUT and the right checkpoint; empty where all is well.
-  std::string kernels() {
+  std::string kernels(const std::string& device = "cpu") {
     Problems problems;
     const auto packed = open_packed(dir_ / "out", problems);
     const Checkpoint source = open_checkpoint(dir_ / "right", problems);
     REQUIRE_FALSE(problems.any());
     KernelOptions options;
     options.tokens = {1, 3};
+    options.device = device;
     const KernelReport report = verify_kernels(*packed, 0, source, options, problems);
     for (const KernelCheck& c : report.checks) all_covered = all_covered || c.covered == c.experts;
     return fmt::format("{}", fmt::join(problems.errors(), "\n"));
@@ -195,11 +197,33 @@ TEST_CASE("kernels run with OUT's own settings, and name what is not the source'
              Contains("w13_rows are blocks of 0, up first; the kernel reads blocks of 0, gate first"));
 }
 
+TEST_CASE("kernels on a GPU find nothing wrong, and name mistakes", "[gpu]") {
+  if (const std::string missing = cuda_kernel_missing(*find_fragment("marlin")); !missing.empty()) {
+    WARN("not run: " << missing);
+    return;
+  }
+  for (const char* file : {gpt_oss, deepseek})
+    for (const int ranks : {1, 2}) {
+      Pair pair(file);
+      pair.pack("vllm", {}, ranks);
+      CHECK(pair.kernels("cuda") == "");
+    }
+  Pair nibbles(gpt_oss);
+  nibbles.spoil("_blocks",
+                [](Bytes b, const Tensor&) { each_byte(b, [](uint8_t x) { return uint8_t(x << 4 | x >> 4); }); });
+  nibbles.pack("vllm");
+  CHECK_THAT(nibbles.kernels("cuda"), Catch::Contains("nibbles of every byte are swapped"));
+  Pair clamp(deepseek);
+  clamp.pack("vllm");
+  edit_json(clamp.out("config.json"), [](Json& j) { j.erase("swiglu_limit"); });
+  CHECK_THAT(clamp.kernels("cuda"), Catch::Contains("the clamp is missing"));
+}
+
 TEST_CASE("the level of verify is the highest possible unless it is given") {
   Pair pair(deepseek);
   pair.pack("sglang");
   VerifyOptions o;
-  o.out = pair.out(""), o.threads = 1, o.kernels.tokens = {1};
+  o.out = pair.out(""), o.threads = 1, o.kernels.tokens = {1}, o.kernels.device = "cpu";
   CHECK(verify(o));
   o.level = Level::kernels;
   CHECK_THROWS_AS(verify(o), Error);  // no source

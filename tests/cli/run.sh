@@ -59,6 +59,7 @@ expect 'verify all layers as JSON' 0 '"kernels":[{]"kernel":"marlin","device":"c
   "$program" verify "$dir/o" --source "$tiny" --layers all --json
 expect 'verify with a tolerance that nothing meets' 1 'relative L2 error .*no likely mistake explains it' '' \
   "$program" verify "$dir/o" --source "$tiny" --tokens 1 --tolerance 1e-12
+expect 'verify on the CPU by name' 0 'kernel marlin on cpu' '' "$program" verify "$dir/o" --source "$tiny" --device cpu --tokens 1
 expect 'kernels need the source' 2 '' 'say where it is with --source' "$program" verify "$dir/o" --level kernels
 expect 'no such layer' 2 '' 'none of the layers asked for' "$program" verify "$dir/o" --source "$tiny" --layers 99
 expect 'verify without the source' 0 'right at level bytes' '' "$program" verify "$dir/o"
