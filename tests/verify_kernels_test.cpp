@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <random>
 
 #include "kernels/moe_kernel.h"
 #include "src/checksum.h"
@@ -94,6 +95,14 @@ void edit_json(const std::string& path, Change change) {
     text.replace(text.find(zeros), 32, sum);
   }
   std::ofstream(path, std::ios::binary) << text;
+}
+
+/// The manifest's checksum of a packed tensor in a file: of the experts' slices.
+std::string checksum_of(const std::string& file, const Tensor& t, int64_t experts) {
+  std::vector<Hash> slices;
+  for (int64_t e = 0; e < experts; ++e)
+    slices.push_back(hash_bytes(file.data() + t.offset + e * (t.bytes / experts), t.bytes / experts));
+  return to_hex(hash_of_pieces(slices));
 }
 
 const char* const gpt_oss = "layer_gpt_oss.safetensors";
@@ -217,6 +226,33 @@ TEST_CASE("kernels on a GPU find nothing wrong, and name mistakes", "[gpu]") {
   clamp.pack("vllm");
   edit_json(clamp.out("config.json"), [](Json& j) { j.erase("swiglu_limit"); });
   CHECK_THAT(clamp.kernels("cuda"), Catch::Contains("the clamp is missing"));
+}
+
+TEST_CASE("bytes find a flipped bit anywhere in the packed tensors, with checksums to match") {
+  for (const char* file : {gpt_oss, deepseek}) {
+    Pair pair(file);
+    pair.pack("vllm");
+    const std::string path = pair.out("packed/packed-00001.safetensors");
+    const std::string right = read_text(path, 1 << 28), manifest = read_text(pair.out(manifest_name), 1 << 28);
+    Problems problems;
+    const std::vector<Tensor> tensors = read_header(path, "packed", problems).tensors;
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 100; ++i) {
+      const Tensor& t = tensors[random() % tensors.size()];
+      const int64_t at = t.offset + int64_t(random() % uint64_t(t.bytes));
+      INFO(file << " " << t.name << " byte " << at - t.offset);
+      std::string text = right;
+      text[size_t(at)] = char(text[size_t(at)] ^ 1 << random() % 8);
+      write_text(path, text);
+      edit_json(pair.out(manifest_name), [&](Json& j) {
+        for (Json& entry : j["sets"][0]["tensors"])
+          if (entry["name"] == t.name) entry["xxh3_128"] = checksum_of(text, t, pair.experts);
+      });
+      CHECK(is_right(pair.out(""), {}, Level::files));
+      CHECK_FALSE(is_right(pair.out(""), pair.out("../right")));
+      write_text(pair.out(manifest_name), manifest);
+    }
+  }
 }
 
 TEST_CASE("the level of verify is the highest possible unless it is given") {
