@@ -51,4 +51,12 @@ struct Driver;
 std::unique_ptr<Device> open_cpu();
 std::unique_ptr<Device> open_cpu(const Driver& driver);
 
+/// 0 where there is no driver or no device, and in a build without CUDA.
+int cuda_device_count();
+/// One line: "CUDA 13.0; cuda:0 NVIDIA H200", or why there is no device.
+std::string cuda_description();
+/// device_memory: bytes that it may take of the GPU's for what is being packed, 0 for a default. One matrix in and out
+/// is the least; three times that is needed for copies and kernels to overlap.
+std::unique_ptr<Device> open_cuda(int index, int64_t device_memory = 0);
+
 }  // namespace mxfp4

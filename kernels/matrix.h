@@ -49,9 +49,11 @@ struct BasicMatrix {
   PadBytes pad;
   uint8_t add = 0;
 
-  MXFP4_HD constexpr RowSource source(int64_t n) const {
+  /// Int: a type for the division, which is slow in 64 bits on a GPU.
+  template <class Int = int64_t>
+  MXFP4_HD constexpr RowSource source(Int n) const {
     if (views == 1) return {0, n};
-    const int64_t block = order.block ? order.block : padded.n / 2;
+    const Int block = Int(order.block ? order.block : padded.n / 2);
     return {int(n / block % 2) ^ int(order.up_first), n / (2 * block) * block + n % block};
   }
   /// How many rows from n on come from consecutive rows of one view.

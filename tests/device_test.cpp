@@ -1,0 +1,229 @@
+// The CUDA device makes the CPU's bytes, and its reports.
+#include "kernels/device.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <random>
+#include <string_view>
+
+#include "tests/gpu.h"
+
+using namespace mxfp4;
+
+namespace {
+
+void fill_random(uint8_t* bytes, int64_t n, int seed) {
+  std::mt19937_64 random(seed);
+  for (int64_t i = 0; i < n; i += 8) {
+    const uint64_t x = random();
+    std::memcpy(bytes + i, &x, size_t(std::min<int64_t>(8, n - i)));
+  }
+}
+std::vector<uint8_t> random_bytes(int64_t n, int seed) {
+  std::vector<uint8_t> bytes(n);
+  fill_random(bytes.data(), n, seed);
+  return bytes;
+}
+
+/// A matrix of one or two views over `bytes`, as checkpoints have them.
+struct Source {
+  enum Form { dense, in_turn, halves, apart } form;  // apart: every row is followed by bytes that are not its own
+  Shape real;                                        // of each view
+  int views;
+  int64_t skew;  // bytes before the first row
+  int64_t stride() const { return form == in_turn ? 2 * real.b : form == apart ? real.b + 37 : real.b; }
+  int64_t second() const { return form == in_turn ? real.b : real.n * stride(); }
+  int64_t bytes() const { return skew + views * real.n * std::max(stride(), real.b) + 64; }
+  template <class T>
+  void see(BasicMatrix<T>& m, T* data) const {
+    m.view[0] = {data + skew, stride()};
+    if (views == 2) m.view[1] = {data + skew + second(), stride()};
+    m.views = views, m.real = real;
+  }
+};
+
+struct Case {
+  Layout layout;
+  Source source;
+  Shape padded;
+  RowOrder order;
+  PadBytes pad;
+  uint8_t add = 0;
+  template <class T>
+  BasicMatrix<T> matrix(T* data) const {
+    BasicMatrix<T> m;
+    source.see(m, data);
+    m.padded = padded, m.order = order, m.pad = pad, m.add = add;
+    return m;
+  }
+  int64_t packed() const { return packed_bytes(layout, padded); }
+};
+
+bool equal(const PadReport& a, const PadReport& b) {
+  return a.wrong == b.wrong && a.n == b.n && a.b == b.b && a.is == b.is && a.expected == b.expected;
+}
+
+/// The cases in one batch through either device: packed bytes, then rows and reports from packed bytes with flipped
+/// bits.
+struct Results {
+  std::vector<std::vector<uint8_t>> packed, rows;
+  std::vector<PadReport> reports;
+};
+
+Results run(Device& device, const std::vector<Case>& cases, int flips) {
+  Results results;
+  std::vector<std::vector<uint8_t>> sources;
+  std::vector<PackItem> packs;
+  std::vector<UnpackItem> unpacks;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    sources.push_back(random_bytes(cases[i].source.bytes(), int(i)));
+    results.packed.emplace_back(cases[i].packed(), uint8_t(0xEE));
+    results.rows.emplace_back(cases[i].source.bytes(), uint8_t(0xDD));
+    packs.push_back({cases[i].layout, cases[i].matrix<const uint8_t>(sources[i].data()), results.packed[i].data()});
+  }
+  device.pack(packs);
+  auto flipped = results.packed;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    std::mt19937 random{unsigned(i)};
+    for (int f = 0; f < flips; ++f) flipped[i][random() % flipped[i].size()] ^= uint8_t(1 << random() % 8);
+    unpacks.push_back({cases[i].layout, flipped[i].data(), cases[i].matrix(results.rows[i].data())});
+  }
+  results.reports.resize(cases.size());
+  device.unpack(unpacks, results.reports);
+  return results;
+}
+
+void check_cases(Device& gpu, const std::vector<Case>& cases, int flips = 3) {
+  const auto cpu = open_cpu();
+  const Results want = run(*cpu, cases, flips), got = run(gpu, cases, flips);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Case& c = cases[i];
+    INFO(name_of(c.layout) << ": " << c.padded.n << "x" << c.padded.b << " of " << c.source.real.n << "x"
+                           << c.source.real.b << ", form " << int(c.source.form) << ", views " << c.source.views
+                           << ", skew " << c.source.skew << ", block " << c.order.block << ", add " << int(c.add));
+    CHECK(got.packed[i] == want.packed[i]);
+    CHECK(got.rows[i] == want.rows[i]);
+    CHECK(equal(got.reports[i], want.reports[i]));
+  }
+}
+
+/// Bytes of a row of k columns in the kind of matrix that the layout is for.
+int64_t row_bytes(const Layout& layout, int64_t k) {
+  const std::string_view name = name_of(layout);
+  if (name.ends_with(".scales")) return k / 32;
+  if (name.ends_with(".bias")) return name.starts_with("trtllm") ? 4 : 2;
+  return k / 2;
+}
+
+/// The least shape from s on that the layout takes.
+Shape fitting(const Layout& layout, Shape s) {
+  const Shape multiple = multiple_of(layout);
+  return {round_up(s.n, multiple.n), round_up(s.b, multiple.b)};
+}
+
+}  // namespace
+
+TEST_CASE("cuda makes the CPU's bytes for every layout and golden shape", "[gpu]") {
+  if (no_gpu()) return;
+  const auto gpu = open_cuda(0);
+  std::vector<Case> cases;
+  const Shape golden[] = {{64, 128}, {128, 2880}, {192, 640}, {320, 384}, {256, 256}, {2880, 2880}};
+  for (const Layout& layout : layouts)
+    for (const Shape nk : golden)
+      for (const int64_t skew : {0, 8, 5}) {
+        const Shape s = fitting(layout, {nk.n, row_bytes(layout, nk.b)});
+        cases.push_back({layout, {Source::dense, s, 1, skew}, s, {}, {}});
+      }
+  check_cases(*gpu, cases);
+}
+
+TEST_CASE("cuda keeps row orders, paddings and strides as the CPU does", "[gpu]") {
+  if (no_gpu()) return;
+  const auto gpu = open_cuda(0);
+  std::vector<Case> cases;
+  std::mt19937 random(1);
+  const auto one_of = [&](std::initializer_list<int64_t> values) { return values.begin()[random() % values.size()]; };
+  for (const Layout& layout : layouts)
+    for (int i = 0; i < 24; ++i) {
+      const int64_t block = one_of({0, 1, 8, 16, 64});
+      const int views = i % 3 ? 2 : 1;
+      Shape padded = fitting(layout, {128 * one_of({1, 2, 3, 5}), row_bytes(layout, 32 * one_of({2, 5, 9, 12, 90}))});
+      padded.n = round_up(padded.n, 256);
+      const Shape real{padded.n / views - one_of({0, 1, 17}),
+                       std::max<int64_t>(1, padded.b - one_of({0, 0, 1, 7, 16}))};
+      cases.push_back({layout,
+                       {Source::Form(random() % 4), real, views, one_of({0, 1, 2, 4, 8, 16})},
+                       padded,
+                       {block, random() % 2 == 0},
+                       {0x11, 0x7F, 0xA5},
+                       uint8_t(one_of({0, 6}))});
+      if (views == 1 && cases.back().source.form != Source::apart) cases.back().source.form = Source::dense;
+    }
+  check_cases(*gpu, cases);
+}
+
+TEST_CASE("cuda packs in as little device memory as one matrix needs", "[gpu]") {
+  if (no_gpu()) return;
+  std::vector<Case> cases;
+  for (int i = 0; i < 40; ++i) {
+    const Layout layout = layouts[size_t(i) % layouts.size()];
+    const Shape s = fitting(layout, {256 * (1 + i % 3), row_bytes(layout, 2880)});
+    cases.push_back({layout, {Source::dense, s, 1, 0}, s, {}, {}});
+  }
+  for (const int64_t memory : {1, 1 << 20, 3 << 20}) check_cases(*open_cuda(0, memory), cases);
+}
+
+TEST_CASE("cuda makes the CPU's bytes for whole layers of 32 to 256 experts", "[gpu][large]") {
+  if (no_gpu()) return;
+  constexpr int distinct = 4;
+  struct Layer {
+    int64_t experts, n, k;
+  };
+  const auto gpu = open_cuda(0), cpu = open_cpu();
+  const int64_t most = int64_t(256) * 4096 * 1056;
+  uint8_t* const memory = gpu->allocate(most);
+  for (const Layout& layout : layouts)
+    for (const Layer layer : {Layer{32, 5760, 2880}, Layer{128, 2880, 2880}, Layer{256, 4096, 2048}}) {
+      const Shape s = fitting(layout, {layer.n, row_bytes(layout, layer.k)});
+      const int64_t size = packed_bytes(layout, s);
+      INFO(name_of(layout) << " " << layer.experts << " of " << s.n << "x" << s.b);
+      REQUIRE(layer.experts * size <= most);
+      const auto source = random_bytes(distinct * s.n * s.b, 7);
+      std::vector<uint8_t> want(distinct * size), back(distinct * s.n * s.b);
+      std::vector<PackItem> packs;
+      std::vector<UnpackItem> unpacks;
+      for (int64_t e = 0; e < layer.experts; ++e) {
+        Matrix m;
+        m.view[0] = {source.data() + e % distinct * s.n * s.b, s.b};
+        m.real = m.padded = s;
+        packs.push_back({layout, m, memory + e * size});
+      }
+      std::memset(memory, 0xEE, size_t(layer.experts * size));
+      gpu->pack(packs);
+      auto few = std::vector(packs.begin(), packs.begin() + distinct);
+      for (int e = 0; e < distinct; ++e) few[e].packed = want.data() + e * size;
+      cpu->pack(few);
+      int64_t wrong = 0;
+      for (int64_t e = 0; e < layer.experts; ++e)
+        wrong += std::memcmp(memory + e * size, want.data() + e % distinct * size, size_t(size)) != 0;
+      CHECK(wrong == 0);
+      for (int e = 0; e < distinct; ++e) {
+        MutableMatrix m;
+        m.view[0] = {back.data() + e * s.n * s.b, s.b};
+        m.real = m.padded = s;
+        unpacks.push_back({layout, memory + (layer.experts - distinct + e) * size, m});
+      }
+      std::vector<PadReport> reports(distinct);
+      gpu->unpack(unpacks, reports);
+      CHECK(back == source);
+      CHECK(std::all_of(reports.begin(), reports.end(), [](const PadReport& r) { return r.wrong == 0; }));
+    }
+  gpu->release(memory);
+}
+
+TEST_CASE("a GPU that is not there is an error that says so") {
+  CHECK_THROWS_AS(open_cuda(cuda_device_count()), DeviceError);
+  CHECK_THROWS_AS(open_cuda(-1), DeviceError);
+  CHECK(!cuda_description().empty());
+}
