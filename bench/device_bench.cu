@@ -1,8 +1,8 @@
 // mxfp4_device_bench [REPEATS]: how fast the GPU packs and unpacks each layout in its own memory, and through PCIe.
 //
-// Each row packs and unpacks the w13 of a whole layer, gate and up as the checkpoint has them, in one launch, and
-// checks that the rows come back. GB/s are bytes read and written; next to it the share of a device-to-device copy of
-// as many bytes, measured in turn with it. A figure is the median of its repeats.
+// Each row packs and unpacks the w13 of a whole layer, gate and up as the checkpoint has them, in one launch, over as
+// many layers as fit, and checks that the rows come back. GB/s are bytes read and written; next to it the share of a
+// device-to-device copy of as many bytes, measured in turn with it. A figure is the median of its repeats.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -76,49 +76,85 @@ double median(std::vector<double> v) {
 
 /// Device memory for the largest layer, rows and packed, and the rows again.
 struct Memory {
+  int64_t bytes;  // of each of the three
   uint8_t *rows, *packed, *back;
   PadFound* found;
   unsigned long long* different;
 };
 
-bool measure(const Layer& layer, const Layout& layout, const Memory& memory, Timer& timer, int repeats) {
+/// One layer's w13 in one layout, `sets` times in memory so that a set is gone from the cache when its turn comes
+/// again.
+struct Work {
+  int64_t bytes_in, bytes_out, stride;  // of a set; sets are `stride` apart
+  std::vector<std::vector<PackItem>> packs;
+  std::vector<std::vector<UnpackItem>> unpacks;
+};
+
+Work make_work(const Layer& layer, const Layout& layout, const Memory& memory) {
   const int64_t b = row_bytes(name_of(layout), layer.columns), size = 2 * layer.rows * b;
   Matrix m;
   m.views = 2, m.real = {layer.rows, b};
   m.padded = {layer.padded_n, row_bytes(name_of(layout), layer.padded_columns)};
-  const int64_t packed = packed_bytes(layout, m.padded), bytes = layer.experts * (size + packed);
-  std::vector<PackItem> packs;
-  std::vector<UnpackItem> unpacks;
-  for (int64_t e = 0; e < layer.experts; ++e) {
-    const int64_t second = layer.in_turn ? b : layer.rows * b, stride = layer.in_turn ? 2 * b : b;
-    m.view[0] = {memory.rows + e * size, stride}, m.view[1] = {memory.rows + e * size + second, stride};
-    packs.push_back({layout, m, memory.packed + e * round_up(packed, 16)});
-    MutableMatrix to{{}, 2, m.real, m.padded, {}, {}, 0};
-    to.view[0] = {memory.back + e * size, stride}, to.view[1] = {memory.back + e * size + second, stride};
-    unpacks.push_back({layout, packs.back().packed, to});
+  const int64_t packed = packed_bytes(layout, m.padded);
+  const int64_t second = layer.in_turn ? b : layer.rows * b, row_stride = layer.in_turn ? 2 * b : b;
+  Work work{layer.experts * size, layer.experts * packed, layer.experts * round_up(std::max(size, packed), 16), {}, {}};
+  const int64_t sets = std::min<int64_t>(memory.bytes / work.stride, 16);
+  for (int64_t set = 0; set < sets; ++set) {
+    work.packs.emplace_back();
+    work.unpacks.emplace_back();
+    for (int64_t e = 0; e < layer.experts; ++e) {
+      const int64_t at = set * work.stride + e * size;
+      MutableMatrix to{{}, 2, m.real, m.padded, {}, {}, 0};
+      for (int v : {0, 1}) {
+        m.view[v] = {memory.rows + at + v * second, row_stride};
+        to.view[v] = {memory.back + at + v * second, row_stride};
+      }
+      uint8_t* const p = memory.packed + set * work.stride + e * round_up(packed, 16);
+      work.packs.back().push_back({layout, m, p});
+      work.unpacks.back().push_back({layout, p, to});
+    }
   }
-  MXFP4_CUDA(cudaMemset(memory.packed, 0xEE, size_t(layer.experts * round_up(packed, 16))));
-  MXFP4_CUDA(cudaMemset(memory.back, 0xEE, size_t(layer.experts * size)));
+  return work;
+}
+
+/// Whether the rows of every set came back.
+bool rows_are_back(const Work& work, const Memory& memory) {
+  unsigned long long different = 0;
+  MXFP4_CUDA(cudaMemset(memory.different, 0, 8));
+  for (size_t set = 0; set < work.packs.size(); ++set)
+    count_different_kernel<<<1024, 256>>>(reinterpret_cast<uint32_t*>(memory.rows + set * work.stride),
+                                          reinterpret_cast<uint32_t*>(memory.back + set * work.stride),
+                                          work.bytes_in / 4, memory.different);
+  MXFP4_CUDA(cudaMemcpy(&different, memory.different, 8, cudaMemcpyDeviceToHost));
+  return different == 0;
+}
+
+bool measure(const Layer& layer, const Layout& layout, const Memory& memory, Timer& timer, int repeats) {
+  const Work work = make_work(layer, layout, memory);
+  const int64_t bytes = work.bytes_in + work.bytes_out;
+  MXFP4_CUDA(cudaMemset(memory.packed, 0xEE, size_t(memory.bytes)));
+  MXFP4_CUDA(cudaMemset(memory.back, 0xEE, size_t(memory.bytes)));
   std::vector<double> copying, packing, unpacking;
   for (int i = 0; i <= repeats; ++i) {
     const double c = timer.seconds([&] {
-      MXFP4_CUDA(cudaMemcpyAsync(memory.packed, memory.rows, size_t(bytes / 2), cudaMemcpyDeviceToDevice, nullptr));
+      for (size_t set = 0; set < work.packs.size(); ++set)
+        MXFP4_CUDA(cudaMemcpyAsync(memory.packed + set * work.stride, memory.rows + set * work.stride,
+                                   size_t(bytes / 2), cudaMemcpyDeviceToDevice, nullptr));
     });
-    const double p = timer.seconds([&] { launch_pack(packs, nullptr); });
-    const double u = timer.seconds([&] { launch_unpack(unpacks, memory.found, nullptr); });
+    const double p = timer.seconds([&] {
+      for (const auto& items : work.packs) launch_pack(items, nullptr);
+    });
+    const double u = timer.seconds([&] {
+      for (const auto& items : work.unpacks) launch_unpack(items, memory.found, nullptr);
+    });
     if (i > 0) copying.push_back(c), packing.push_back(p), unpacking.push_back(u);
   }
-  unsigned long long different = 0;
-  MXFP4_CUDA(cudaMemset(memory.different, 0, 8));
-  count_different_kernel<<<1024, 256>>>(reinterpret_cast<uint32_t*>(memory.rows),
-                                        reinterpret_cast<uint32_t*>(memory.back), layer.experts * size / 4,
-                                        memory.different);
-  MXFP4_CUDA(cudaMemcpy(&different, memory.different, 8, cudaMemcpyDeviceToHost));
+  const bool right = rows_are_back(work, memory);
+  const double all = double(bytes) * double(work.packs.size()) / 1e9;
   const double copy = median(copying), pack = median(packing), unpack = median(unpacking);
-  std::printf("%-30s%10.1f%8.0f%8.0f%7.1f%%%8.0f%7.1f%%%s\n", name_of(layout), double(bytes) / 1e6,
-              double(bytes) / copy / 1e9, double(bytes) / pack / 1e9, 100 * copy / pack, double(bytes) / unpack / 1e9,
-              100 * copy / unpack, different ? "  ROWS DIFFER" : "");
-  return different == 0;
+  std::printf("%-30s%10.1f%8.0f%8.0f%7.1f%%%8.0f%7.1f%%%s\n", name_of(layout), double(bytes) / 1e6, all / copy,
+              all / pack, 100 * copy / pack, all / unpack, 100 * copy / unpack, right ? "" : "  ROWS DIFFER");
+  return right;
 }
 
 bool measure_memory(int repeats) {
@@ -126,6 +162,7 @@ bool measure_memory(int repeats) {
   int64_t most = 0;
   for (const Layer& layer : layers) most = std::max(most, layer.experts * layer.padded_n * layer.padded_columns / 2);
   Memory memory;
+  memory.bytes = most;
   for (uint8_t** p : {&memory.rows, &memory.packed, &memory.back}) MXFP4_CUDA(cudaMalloc(p, size_t(most)));
   MXFP4_CUDA(cudaMalloc(&memory.found, Batch::max_items * sizeof(PadFound)));
   MXFP4_CUDA(cudaMemset(memory.found, 0, Batch::max_items * sizeof(PadFound)));

@@ -12,15 +12,16 @@ namespace mxfp4 {
 /// One row of the block in global memory: `real` bytes at aligned + skew, then pads.
 struct alignas(16) RowSlot {
   uint8_t* aligned;  // to 8
-  uint32_t bits;     // skew in bits, and real in bits from bit 16 on: a shift of words by `bits` is one by the skew
+  uint32_t bits;     // skew in bits; real in bits from bit 16 on
   uint32_t pad;      // up to the padded width: the byte four times, before `add`
   __device__ __forceinline__ int skew() const { return int(bits >> 3 & 7); }
   __device__ __forceinline__ int real() const { return int(bits >> 19); }
   __device__ __forceinline__ int real_bits() const { return int(bits >> 16); }
+  __device__ __forceinline__ int end() const { return real() + skew(); }
 };
 
 __device__ __forceinline__ RowSlot row_slot(uint8_t* data, int64_t real, uint32_t pad) {
-  const uint32_t skew = reinterpret_cast<uintptr_t>(data) & 7;
+  const uint32_t skew = real > 0 ? reinterpret_cast<uintptr_t>(data) & 7 : 0;
   return {data - skew, 8 * skew | uint32_t(real) << 19, pad};
 }
 
@@ -113,27 +114,29 @@ __device__ __forceinline__ void load_aligned(const Batch& batch, Corner at, cons
   for (int k = 0; k < steps; ++k) rows[swizzle(threadIdx.x) ^ swizzle(k * Size::threads)] = x[k];
 }
 
-/// Global rows that begin and end anywhere to shared rows: eight bytes are made of the sixteen aligned that hold them.
+/// Global rows that begin and end anywhere to shared rows. Each lane reads an aligned pair of words once, and takes
+/// what its eight bytes need of the next from the lane beside it.
 template <class Size>
 __device__ __forceinline__ void load_unaligned(const Batch& batch, Corner at, const RowSlot* slots, uint4* rows) {
-  constexpr int across = Size::cols / 8, down = Size::threads / across, together = 4;
+  constexpr int across = Size::cols / 8, down = Size::threads / across, together = 8;
   const int c = threadIdx.x % across * 8;
   const PadWord pad0(batch, at, c), pad1(batch, at, c + 4);
   for (int first = 0; first < Size::rows / down; first += together) {
     const RowSlot* const slot = slots + threadIdx.x / across + first * down;
     const uint32_t to = swizzled_pair(threadIdx.x) ^ swizzled_pair(first * Size::threads);
-    uint2 low[together], high[together];
+    uint2 low[together];
 #pragma unroll
     for (int k = 0; k < together; ++k) {
       const RowSlot& row = slot[k * down];
-      const uint2* p = reinterpret_cast<const uint2*>(row.aligned + c);
-      low[k] = c < row.real() ? __ldg(p) : make_uint2(0, 0);
-      high[k] = c + 8 < row.real() + row.skew() ? __ldg(p + 1) : make_uint2(0, 0);
+      low[k] = c < row.end() ? __ldg(reinterpret_cast<const uint2*>(row.aligned + c)) : make_uint2(0, 0);
     }
 #pragma unroll
     for (int k = 0; k < together; ++k) {
       const RowSlot& row = slot[k * down];
-      const uint2 x = funnel(low[k], high[k], row.bits);
+      uint2 high = make_uint2(__shfl_down_sync(~0u, low[k].x, 1, across), __shfl_down_sync(~0u, low[k].y, 1, across));
+      if (c + 8 == Size::cols && row.end() > Size::cols)
+        high = __ldg(reinterpret_cast<const uint2*>(row.aligned + Size::cols));
+      const uint2 x = funnel(low[k], high, row.bits);
       const uint32_t mask0 = first_bits(row.real_bits() - 8 * c), mask1 = first_bits(row.real_bits() - 8 * c - 32);
       reinterpret_cast<uint2*>(rows)[to ^ swizzled_pair(k * Size::threads)] =
           make_uint2((x.x & mask0) | (pad0(row.pad) & ~mask0), (x.y & mask1) | (pad1(row.pad) & ~mask1));
@@ -172,13 +175,12 @@ __device__ __forceinline__ uint32_t shared_word(const uint4* rows, int r, int c)
   return c & 3 ? __funnelshift_r(at(w), at(w + 1), 8 * (c & 3)) : at(w);
 }
 
-/// Pair k of a row's aligned pairs of words in global memory, made of the shared row. Any pair with a byte of the row.
+/// Pair k of a row's aligned pairs of words in global memory; those of the shared row begin at `row`.
 template <class Size>
-__device__ __forceinline__ uint2 shared_pair(const uint4* rows, int r, int skew, int k) {
-  constexpr int across = Size::cols / 8;
+__device__ __forceinline__ uint2 shared_pair(const uint4* rows, uint32_t row, int skew, int k) {
   const uint2* const pairs = reinterpret_cast<const uint2*>(rows);
-  const int low = max(k - (skew > 0), 0), high = min(k, across - 1);
-  return funnel(pairs[swizzled_pair(r * across + low)], pairs[swizzled_pair(r * across + high)], 8 * (8 - skew));
+  const int low = max(k - (skew > 0), 0), high = min(k, Size::cols / 8 - 1);
+  return funnel(pairs[row ^ low], pairs[row ^ high], 8 * (8 - skew));
 }
 
 /// The same pair where the row has only a part of it.
@@ -187,7 +189,7 @@ __device__ __forceinline__ void store_edge(const uint4* rows, int r, const RowSl
   const int c = 8 * k - slot.skew(), last = min(slot.real() - c, 8);
   int first = max(-c, 0);
   if (last - first == 8) return;
-  const uint2 pair = shared_pair<Size>(rows, r, slot.skew(), k);
+  const uint2 pair = shared_pair<Size>(rows, swizzled_pair(r * (Size::cols / 8)), slot.skew(), k);
   const uint64_t x = uint64_t(pair.y) << 32 | pair.x;
   uint8_t* const p = slot.aligned + 8 * k;
   while (first < last) {
@@ -215,13 +217,14 @@ __device__ __forceinline__ void store_rows(const RowSlot* slots, bool aligned, c
   } else {
     constexpr int across = Size::cols / 8, down = Size::threads / across;
     const int pair = threadIdx.x % across;
+    const uint32_t row = swizzled_pair(threadIdx.x / across * across);
 #pragma unroll 4
     for (int k = 0; k < Size::rows / down; ++k) {
-      const int r = threadIdx.x / across + k * down;
-      const RowSlot& slot = slots[r];
+      const RowSlot& slot = slots[threadIdx.x / across + k * down];
       const int skew = slot.skew(), c = 8 * pair - skew;
       if (c >= 0 && c + 8 <= slot.real())
-        __stcs(reinterpret_cast<uint2*>(slot.aligned) + pair, shared_pair<Size>(rows, r, skew, pair));
+        __stcs(reinterpret_cast<uint2*>(slot.aligned) + pair,
+               shared_pair<Size>(rows, row ^ swizzled_pair(k * Size::threads), skew, pair));
     }
     for (int edge = threadIdx.x; edge < 2 * Size::rows; edge += Size::threads) {
       const RowSlot slot = slots[edge / 2];
