@@ -199,7 +199,7 @@ class Cuda final : public Device {
       cudaGetLastError();  // it is handled: leave no error behind
       return false;
     }
-    check_cuda(error, "cudaMalloc");
+    check_device(error, "cudaMalloc");
     slot.bytes = bytes;
     return true;
   }

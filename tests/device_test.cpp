@@ -7,8 +7,6 @@
 #include <random>
 #include <string_view>
 
-#include "tests/gpu.h"
-
 using namespace mxfp4;
 
 namespace {
@@ -125,7 +123,7 @@ Shape fitting(const Layout& layout, Shape s) {
 }  // namespace
 
 TEST_CASE("cuda makes the CPU's bytes for every layout and golden shape", "[gpu]") {
-  if (no_gpu()) return;
+  if (cuda_device_count() == 0) return;
   const auto gpu = open_cuda(0);
   std::vector<Case> cases;
   const Shape golden[] = {{64, 128}, {128, 2880}, {192, 640}, {320, 384}, {256, 256}, {2880, 2880}};
@@ -139,7 +137,7 @@ TEST_CASE("cuda makes the CPU's bytes for every layout and golden shape", "[gpu]
 }
 
 TEST_CASE("cuda keeps row orders, paddings and strides as the CPU does", "[gpu]") {
-  if (no_gpu()) return;
+  if (cuda_device_count() == 0) return;
   const auto gpu = open_cuda(0);
   std::vector<Case> cases;
   std::mt19937 random(1);
@@ -164,7 +162,7 @@ TEST_CASE("cuda keeps row orders, paddings and strides as the CPU does", "[gpu]"
 }
 
 TEST_CASE("cuda packs in as little device memory as one matrix needs", "[gpu]") {
-  if (no_gpu()) return;
+  if (cuda_device_count() == 0) return;
   std::vector<Case> cases;
   for (int i = 0; i < 40; ++i) {
     const Layout layout = layouts[size_t(i) % layouts.size()];
@@ -175,7 +173,7 @@ TEST_CASE("cuda packs in as little device memory as one matrix needs", "[gpu]") 
 }
 
 TEST_CASE("cuda makes the CPU's bytes for whole layers of 32 to 256 experts", "[gpu][large]") {
-  if (no_gpu()) return;
+  if (cuda_device_count() == 0) return;
   constexpr int distinct = 4;
   struct Layer {
     int64_t experts, n, k;

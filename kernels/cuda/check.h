@@ -9,10 +9,10 @@
 
 namespace mxfp4 {
 
-inline void check_cuda(cudaError_t error, const char* call) {
+inline void check_device(cudaError_t error, const char* call) {
   if (error != cudaSuccess) throw DeviceError(std::string(call) + ": " + cudaGetErrorString(error));
 }
 
 }  // namespace mxfp4
 
-#define MXFP4_CUDA(call) ::mxfp4::check_cuda(call, #call)
+#define MXFP4_CUDA(call) ::mxfp4::check_device(call, #call)
