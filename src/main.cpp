@@ -56,6 +56,12 @@ void add_inspect(CLI::App& root, Common& common, Run& run) {
   app->callback([&] { run = [&] { return o.json = common.json, inspect(o), 0; }; });
 }
 
+/// The layout version of triton-hopper for kernels of 4 warps.
+std::string four_warps(const std::string& backend, const std::string& version) {
+  if (backend != "triton-hopper") fail(Kind::usage, "--num-warps is for backend triton-hopper only");
+  return (version.empty() ? "c" : version) + "-w4";
+}
+
 void add_convert(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("convert", "Write the bytes that an engine's kernel reads");
   static ConvertOptions o;
@@ -64,13 +70,30 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
       "Writes OUT: the checkpoint with its experts packed for one backend of one engine.");
   app->add_option("CKPT", o.checkpoint, "Checkpoint directory; only read")->required()->type_name("");
   app->add_option("OUT", o.out, "Directory to make; appears whole or not at all")->required()->type_name("");
-  app->add_option("--backend", o.backend, "What to write; 'mxfp4-pack backends' lists them")
+  app->add_option("--backend", o.backend,
+                  "What to write; 'mxfp4-pack backends' lists them. auto: what the engine would choose")
       ->required()
       ->type_name("NAME");
   app->add_option("--engine", o.engine, "Who will read it; bytes differ")
       ->required()
-      ->check(CLI::IsMember({"vllm", "sglang"}))
-      ->type_name("vllm|sglang");
+      ->check(CLI::IsMember({"vllm", "sglang", "transformers"}))
+      ->type_name("vllm|sglang|transformers");
+  app->add_option("--layout-version", o.layout_version,
+                  "Which form of the layout; default: the first that "
+                  "'mxfp4-pack backends' lists")
+      ->type_name("NAME");
+  app->add_option("--gpu", o.gpu, "With --backend auto: where it will run")
+      ->check(CLI::IsMember(
+          {"sm75", "sm80", "sm86", "sm87", "sm89", "sm90", "sm100", "sm103", "sm120", "sm121", "gfx950", "cpu"}))
+      ->type_name("sm90|sm100|gfx950|..");
+  app->add_option("--phase", o.phase, "With --backend auto on sm90: the fastest as measured, not the engine's choice")
+      ->check(CLI::IsMember({"prefill", "decode"}))
+      ->type_name("prefill|decode");
+  static int num_warps = 8;
+  app->add_option("--num-warps", num_warps, "triton-hopper: warps of the engine's kernel")
+      ->check(CLI::IsMember({4, 8}))
+      ->type_name("4|8")
+      ->capture_default_str();
   app->add_option("--tp-size", o.tp_size, "Tensor-parallel ranks of the MoE layers: a set of files for each")
       ->check(CLI::Range(1, 1024))
       ->type_name("N")
@@ -82,7 +105,14 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   add_gate_up(app, o.model);
   add_threads(app, o.threads);
   add_common(app, common);
-  app->callback([&] { run = [&] { return o.json = common.json, convert(o), 0; }; });
+  app->callback([&] {
+    run = [&] {
+      o.json = common.json;
+      if (num_warps == 4) o.layout_version = four_warps(o.backend, o.layout_version);
+      convert(o);
+      return 0;
+    };
+  });
 }
 
 void add_verify(CLI::App& root, Common& common, Run& run) {
