@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "src/convert.h"
+#include "src/diff.h"
 #include "src/error.h"
 #include "src/inspect.h"
 #include "src/json.h"
@@ -176,6 +177,22 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
   app->callback([&] { run = [&] { return o.json = common.json, unpack(o), 0; }; });
 }
 
+void add_diff(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("diff", "Say where two outputs differ, or an output and an engine's live state");
+  static DiffOptions o;
+  app->description(
+      "mxfp4-pack diff gpt-oss-20b-marlin/ state.safetensors\n\nSays per tensor which expert, row and column differ "
+      "first, how many do, and the likely cause.\nExit code 0: equal. 1: different.");
+  app->add_option("A", o.a, "Output of convert")->required()->type_name("");
+  app->add_option("B", o.b, "Another one, or safetensors: a file or a directory")->required()->type_name("");
+  app->add_option("--rank", o.rank, "Tensor-parallel rank to compare")
+      ->check(CLI::Range(0, 1023))
+      ->type_name("R")
+      ->capture_default_str();
+  add_common(app, common);
+  app->callback([&] { run = [&] { return o.json = common.json, diff(o) ? 0 : 1; }; });
+}
+
 void add_backends(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("backends", "List what can be written");
   app->description(
@@ -266,6 +283,7 @@ int main(int argc, char** argv) {
     add_convert(app, common, run);
     add_verify(app, common, run);
     add_unpack(app, common, run);
+    add_diff(app, common, run);
     add_backends(app, common, run);
     add_synth(app, common, run);
     try {
