@@ -1,8 +1,8 @@
 // triton_kernels on SM100 and SM103. Codes stay in rows, each padded to 128 bytes and seen transposed; scales go into
 // 128x4 atoms, padded to 128 rows and 8 groups. Rows stay as loaded, biases become F32. vLLM and SGLang pad
-// intermediate to 64, hidden is never padded. The bytes are those of triton_kernels 3.5 to 3.8 (early vLLM kept codes
-// strided). Source: triton_kernels' BlackwellMXValueLayout and BlackwellMXScaleLayout, byte-checked as host code; not
-// run.
+// intermediate to 64, hidden is never padded; SGLang's scale buffers begin with 0x7F (1.0, #33500), which stays in that
+// padding. The bytes are those of triton_kernels 3.5 to 3.8 (early vLLM kept codes strided).
+// Source: triton_kernels' BlackwellMXValueLayout and BlackwellMXScaleLayout, byte-checked as host code; not run.
 #include "src/backends/registry.h"
 #include "src/backends/triton.h"
 
@@ -49,7 +49,10 @@ Backend vllm() {
 Backend sglang() {
   Backend b = vllm();
   b.engine = "sglang";
-  for (size_t role : {0, 1}) b.parameters[role][size_t(Part::bias)].name = sglang_names.bias[role];
+  for (size_t role : {0, 1}) {
+    b.parameters[role][size_t(Part::bias)].name = sglang_names.bias[role];
+    b.parameters[role][size_t(Part::scales)].pad = {0x7F, 0x7F, 0x00};
+  }
   b.fits = {{"sglang", "0.5.11 to 0.5.17", "sources read"}, {"triton_kernels", "3.5 to 3.8", "converter bytes equal"}};
   b.requires_ = {{"moe_runner_backend", "triton_kernel"}};
   return b;
