@@ -73,7 +73,7 @@ Humming humming_rewrite(std::span<uint8_t> codes, std::span<uint8_t> scales) {
     const int delta = std::max(0, base - scales[g]);
     h.groups_clamped += delta > 0;
     scales[g] = uint8_t(scales[g] + delta - base + 1);
-    rewrite_group(codes.data() + g * group_bytes, delta, h);
+    if (!codes.empty()) rewrite_group(codes.data() + g * group_bytes, delta, h);
   }
   return h;
 }

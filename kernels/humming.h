@@ -20,7 +20,7 @@ struct Humming {
 };
 
 /// Rewrite one expert's whole matrix (w13: gate and up together) in place. codes: 16 bytes for each scale, in the same
-/// order. Scales become offsets from the base, 1 to 12.
+/// order; or none, to rewrite the scales alone. Scales become offsets from the base, 1 to 12.
 Humming humming_rewrite(std::span<uint8_t> codes, std::span<uint8_t> scales);
 
 }  // namespace mxfp4

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "src/pipeline.h"
-#include "src/plan.h"
+#include "src/rewrite.h"
 
 namespace mxfp4 {
 
@@ -41,7 +41,7 @@ Tiny make_tiny(const Model& like) {
   MoeLayer layer{Space::model, 0, "out", h, i, std::vector<Expert>(experts)};
   for (Role role : roles)
     for (Part part : parts) {
-      if (part == Part::bias && !like.bias) continue;
+      if (part == Part::residual || (part == Part::bias && !like.bias)) continue;
       const int64_t n = role == Role::w13 ? 2 * i : h, k = role == Role::w13 ? h : i;
       const int64_t row = part == Part::codes ? k / 2 : part == Part::scales ? k / group : 2;
       Tensor t{"in." + std::string(name_of(role)) +
@@ -110,30 +110,25 @@ void add_pair(const Tiny& tiny, const Plan& plan, const PackedTensor& t, Device&
   if (t.part == Part::bias) loaded.dtype = Dtype::BF16;
   PackedTensor raw = t;
   raw.parameter = &loaded;
+  const auto read = [&](const Pieces& pieces, uint8_t* to) {
+    for (const PieceAt& p : pieces.list)
+      std::memcpy(to + p.source_at, base + p.slice.tensor->offset + p.slice.piece, size_t(p.slice.piece_bytes));
+  };
   std::string in, out(size_t(t.bytes), '\0');
+  pack_from(plan, t, 0, experts, read, device, reinterpret_cast<uint8_t*>(out.data()));
+  file.put(t.name, t.parameter->dtype, t.shape, out);
+  if (t.part == Part::residual) return;
   for (int64_t e = 0; e < experts; ++e) {
     const Expert& expert = tiny.model.layers.front().experts[size_t(e)];
     const Slice piece = pieces_of(t, expert).front();
     const uint8_t* from = base + piece.tensor->offset + piece.piece;
     const uint8_t* source[2] = {from, from};
     in += raw_rows(tiny.model, matrix_of<const uint8_t>(plan, raw, expert, source));
-    const Width width = width_of(t.part, piece.tensor->dtype, t.parameter->dtype);
-    std::string canonical(size_t(width.to_canonical(piece.piece_bytes)), '\0');
-    auto* to = reinterpret_cast<uint8_t*>(canonical.data());
-    if (t.part == Part::bias)
-      bias_to_canonical(width, from, piece.piece_bytes / width.source, to);
-    else
-      std::memcpy(to, from, canonical.size());
-    const uint8_t* at[2] = {to, to};
-    const PackItem item{t.parameter->layout, matrix_of<const uint8_t>(plan, t, expert, at),
-                        reinterpret_cast<uint8_t*>(out.data()) + e * t.slice_bytes};
-    device.pack({&item, 1});
   }
   const Shape padded = plan.padded_shape(t);
   const Sizes shape = t.part == Part::bias ? Sizes{experts, padded.n} : Sizes{experts, padded.n, padded.b};
   file.put(pieces_of(t, tiny.model.layers.front().experts.front()).front().tensor->name,
            t.part == Part::bias ? Dtype::BF16 : Dtype::U8, shape, in);
-  file.put(t.name, t.parameter->dtype, t.shape, out);
 }
 
 }  // namespace

@@ -48,19 +48,26 @@ ScaleReport floats_to_bytes(const uint8_t* from, int64_t count, uint8_t* to) {
 }  // namespace
 
 Width width_of(Part part, Dtype source, Dtype parameter) {
-  if (part == Part::scales) return {bits_of(source) / 8, 1};
+  if (part == Part::scales || part == Part::residual) return {bits_of(source) / 8, 1};
   if (part == Part::bias) return {2, bits_of(parameter) / 8};
   return {1, 1};
 }
 
-ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, bool allow_nan, uint8_t* to) {
-  if (source == Dtype::F32) return floats_to_bytes(from, count, to);
+ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, bool allow_nan, uint8_t* to,
+                                uint8_t largest) {
   ScaleReport r;
-  r.zero = std::count(from, from + count, uint8_t(0));
-  if (!allow_nan && std::memchr(from, 0xFF, size_t(count)))
+  if (source == Dtype::F32) {
+    r = floats_to_bytes(from, count, to);
+  } else {
+    r.zero = std::count(from, from + count, uint8_t(0));
+    if (!allow_nan && std::memchr(from, 0xFF, size_t(count)))
+      for (int64_t i = 0; i < count; ++i)
+        if (from[i] == 0xFF) note_bad(r, i, "0xFF is NaN");
+    if (to != from) std::memcpy(to, from, size_t(count));
+  }
+  if (largest < 0xFF && !r.bad)
     for (int64_t i = 0; i < count; ++i)
-      if (from[i] == 0xFF) note_bad(r, i, "0xFF is NaN");
-  if (to != from) std::memcpy(to, from, size_t(count));
+      if (to[i] > largest) note_bad(r, i, fmt::format("scale byte {} above {}, the backend's largest", to[i], largest));
   return r;
 }
 

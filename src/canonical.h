@@ -27,8 +27,9 @@ struct ScaleReport {
 };
 
 /// Checks `count` scales and writes their bytes to `to` (which may be `from` where both are one byte wide).
-/// allow_nan: 0xFF is counted nowhere.
-ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, bool allow_nan, uint8_t* to);
+/// allow_nan: 0xFF is counted nowhere. largest: bytes above it, which the backend cannot hold, are bad too.
+ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, bool allow_nan, uint8_t* to,
+                                uint8_t largest = 0xFF);
 /// zero_is_float_zero: byte 0 was F32 0.0, not 2^-127.
 void scales_from_canonical(Dtype source, const uint8_t* from, int64_t count, bool zero_is_float_zero, uint8_t* to);
 

@@ -8,6 +8,8 @@
 #include "src/manifest.h"
 #include "src/output.h"
 #include "src/print_plan.h"
+#include "src/rewrite.h"
+#include "src/select.h"
 #include "src/source.h"
 
 namespace mxfp4 {
@@ -44,6 +46,7 @@ class Conversion {
 
   const Checksums& checksums() const { return sums_; }
   int64_t zero_scales() const { return zero_scales_; }
+  const Humming& loss() const { return loss_; }
 
  private:
   int64_t copy(Worker& worker, const Job& job) {
@@ -69,17 +72,34 @@ class Conversion {
     source_.read_pieces(worker, t, job.begin, job.end, pieces, source);
     hash_sources(job, t, pieces, source);
     const uint8_t* canonical = canonical_form(worker, job, t, pieces, source);
+    std::vector<uint8_t> scales;
+    if (plan_.backend->rewrite && t.part == Part::codes) scales = scales_beside(worker, job, t);
     int64_t done = 0;
     for (size_t r = 0; r < plan_.tp.ranks.size() && !failed_; ++r)
-      done += pack_rank(worker, job, size_t(job.target) + r, pieces, canonical);
+      done += pack_rank(worker, job, size_t(job.target) + r, pieces, canonical, scales.data());
     return done;
   }
 
-  int64_t pack_rank(Worker& worker, const Job& job, size_t target, const Pieces& pieces, const uint8_t* canonical) {
+  /// Of the same experts, canonical: lossy backends rewrite codes by them.
+  std::vector<uint8_t> scales_beside(Worker& worker, const Job& job, const PackedTensor& codes) {
+    const PackedTensor& t = sibling(plan_, codes, Part::scales);
+    return load_canonical(plan_, t, job.begin, job.end, [&](const Pieces& pieces, uint8_t* to) {
+      source_.read_pieces(worker, t, job.begin, job.end, pieces, to);
+    });
+  }
+
+  int64_t pack_rank(Worker& worker, const Job& job, size_t target, const Pieces& pieces, const uint8_t* canonical,
+                    const uint8_t* scales) {
     const PackedTensor& t = plan_.packed[target];
     const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
     uint8_t* packed = worker.packed.reserve(bytes);
-    pack_experts(plan_, t, job.begin, job.end, pieces, *worker.device, canonical, packed);
+    if (plan_.backend->rewrite) {
+      const Humming loss = pack_rewritten(plan_, t, job.begin, job.end, canonical, scales, *worker.device, packed);
+      const std::lock_guard lock(mutex_);
+      add(loss_, loss);
+    } else {
+      pack_experts(plan_, t, job.begin, job.end, pieces, *worker.device, canonical, packed);
+    }
     for (int64_t e = job.begin; e < job.end; ++e)
       sums_.packed[target].slices[size_t(e)] = hash_bytes(packed + (e - job.begin) * t.slice_bytes, t.slice_bytes);
     files_[size_t(t.file)].write(packed, bytes, t.offset + job.begin * t.slice_bytes);
@@ -106,6 +126,7 @@ class Conversion {
   }
 
   void check_scales(const Job& job, const PackedTensor& t, const PieceAt& p, const ScaleReport& r) {
+    if (t.part == Part::residual) return;  // made of scales that are checked elsewhere
     zero_scales_ += r.zero;
     if (r.bad) complain(p, r.first_bad, fmt::format("{} ({} such scales here)", r.first, r.bad));
     if (!r.zero_floats) return;
@@ -151,13 +172,16 @@ class Conversion {
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;
   Problems problems_;
+  Humming loss_;
 };
 
 /// The config with quant_method replaced, and what the loaders need beside it.
 std::string packed_config(const Plan& plan) {
   Json config = plan.checkpoint->config;
   Json* holder = &config;
-  if (!config.contains("quantization_config")) holder = &config["text_config"];
+  if (const auto text = config.find("text_config");
+      text != config.end() && text->is_object() && text->contains("quantization_config"))
+    holder = &*text;
   Json& q = (*holder)["quantization_config"];
   const Json original = q;
   q["quant_method"] = "mxfp4_pack";
@@ -166,7 +190,7 @@ std::string packed_config(const Plan& plan) {
                      {"backend", plan.backend->name},
                      {"layout_version", plan.backend->layout_version},
                      {"manifest", manifest_name}};
-  q["source_quantization_config"] = original;
+  if (!original.is_null()) q["source_quantization_config"] = original;
   return config.dump(2) + "\n";
 }
 
@@ -227,10 +251,19 @@ TensorParallel tensor_parallel(const ConvertOptions& o) {
   return tp;
 }
 
+/// The backend asked for, or the one that the engine would choose, with the reason.
+std::string chosen_backend(const ConvertOptions& o, const Model& model) {
+  if (o.backend != "auto") return o.backend;
+  const Choice c = select_backend(model, {o.engine, o.gpu, o.phase});
+  note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
+  if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
+  return c.backend;
+}
+
 /// Plans and carries out one conversion of a model whose bytes `source` gives.
 void run(const ConvertOptions& options, const Checkpoint& checkpoint, const Model& model, Source& source,
          Problems& problems) {
-  const Backend& backend = find_backend(options.backend, options.engine, options.layout_version);
+  const Backend& backend = find_backend(chosen_backend(options, model), options.engine, options.layout_version, &model);
   const Plan plan = make_plan(checkpoint, model, backend,
                               {.tp = tensor_parallel(options), .max_file_bytes = options.max_file_bytes}, problems);
   for (const std::string& line : problems.warnings()) warn(line);
@@ -242,12 +275,14 @@ void run(const ConvertOptions& options, const Checkpoint& checkpoint, const Mode
   out.check_space(plan.file_bytes);
   Conversion conversion(plan, options, source, out);
   conversion.run();
-  write_companions(plan, out, conversion.checksums(), {options.model.gate_up, options.allow_nan_scales});
+  write_companions(plan, out, conversion.checksums(),
+                   {options.model.gate_up, options.allow_nan_scales, conversion.loss()});
   out.commit();
   report_left_out(checkpoint);
   if (conversion.zero_scales())
     note(fmt::format("{} scales are 0x00 (2^-127); Marlin and Hopper kernels read them as 0.0",
                      conversion.zero_scales()));
+  if (backend.rewrite) note(describe_loss(conversion.loss()));
   print_result(plan, options.out, conversion.zero_scales(), options.json);
 }
 
@@ -268,18 +303,18 @@ void convert_packed(ConvertOptions options) {
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();
-  const PackedSet* set = packed->complete_set();
-  if (!set) fail(Kind::input, "{}: no set holds all of its ranks; all are needed", printable(options.checkpoint));
+  const PackedSet& set = packed->unpackable_set();
   options.model.gate_up = packed->manifest.options.gate_up;
   options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
-  const auto source = read_from(*packed, *set);
+  const auto source = read_from(*packed, set);
   run(options, packed->manifest.source, packed->model, *source, problems);
 }
 
 }  // namespace
 
 void convert(const ConvertOptions& options) {
-  find_backend(options.backend, options.engine, options.layout_version);  // a usage error comes first
+  if (options.backend != "auto")  // a usage error comes first
+    find_backend(options.backend, options.engine, options.layout_version);
   if (fs::exists(fs::path(options.checkpoint) / manifest_name))
     convert_packed(options);
   else

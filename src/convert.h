@@ -10,6 +10,7 @@ namespace mxfp4 {
 struct ConvertOptions {
   std::string checkpoint, out;
   std::string backend, engine, layout_version;
+  std::string gpu, phase;  // for backend "auto"
   ModelOptions model;
   int tp_size = 1;
   int rank = -1;  // of tp_size; -1: all

@@ -1,5 +1,6 @@
 #include "src/inspect.h"
 
+#include <cstring>
 #include <map>
 
 #include "src/backend.h"
@@ -112,7 +113,8 @@ void list_backends(bool json) {
   for (const Backend* b : backends()) {
     Json fits = Json::object(), needs = Json::object();
     for (const Fit& f : b->fits) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
-    for (const Setting& s : b->requires_) needs[s.name] = s.value;
+    for (const Setting& s : b->requires_)
+      needs[s.name] = needs.contains(s.name) ? needs[s.name].get<std::string>() + " or " + s.value : s.value;
     all.push_back({{"backend", b->name},
                    {"engine", b->engine},
                    {"layout_version", b->layout_version},
@@ -128,7 +130,12 @@ void list_backends(bool json) {
     return;
   }
   fmt::print("{:<24} {:<13} {:<8} {:<22} {}\n", "BACKEND", "ENGINE", "LAYOUT", "GPU", "FITS");
+  const Backend* before = nullptr;  // those that differ in the models they take are one line
   for (const Backend* b : backends()) {
+    if (before && !std::strcmp(before->name, b->name) && !std::strcmp(before->engine, b->engine) &&
+        !std::strcmp(before->layout_version, b->layout_version))
+      continue;
+    before = b;
     std::string fits;
     for (const Fit& f : b->fits) fits += fmt::format("{}{} {}", fits.empty() ? "" : "; ", f.library, f.range);
     fmt::print("{:<24} {:<13} {:<8} {:<22} {}\n", b->name, b->engine, b->layout_version, b->gpu, fits);

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "src/convert.h"
+#include "src/diff.h"
 #include "src/error.h"
 #include "src/inspect.h"
 #include "src/json.h"
@@ -56,6 +57,12 @@ void add_inspect(CLI::App& root, Common& common, Run& run) {
   app->callback([&] { run = [&] { return o.json = common.json, inspect(o), 0; }; });
 }
 
+/// The layout version of triton-hopper for kernels of 4 warps.
+std::string four_warps(const std::string& backend, const std::string& version) {
+  if (backend != "triton-hopper") fail(Kind::usage, "--num-warps is for backend triton-hopper only");
+  return (version.empty() ? "c" : version) + "-w4";
+}
+
 void add_convert(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("convert", "Write the bytes that an engine's kernel reads");
   static ConvertOptions o;
@@ -64,13 +71,30 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
       "Writes OUT: the checkpoint with its experts packed for one backend of one engine.");
   app->add_option("CKPT", o.checkpoint, "Checkpoint directory; only read")->required()->type_name("");
   app->add_option("OUT", o.out, "Directory to make; appears whole or not at all")->required()->type_name("");
-  app->add_option("--backend", o.backend, "What to write; 'mxfp4-pack backends' lists them")
+  app->add_option("--backend", o.backend,
+                  "What to write; 'mxfp4-pack backends' lists them. auto: what the engine would choose")
       ->required()
       ->type_name("NAME");
   app->add_option("--engine", o.engine, "Who will read it; bytes differ")
       ->required()
-      ->check(CLI::IsMember({"vllm", "sglang"}))
-      ->type_name("vllm|sglang");
+      ->check(CLI::IsMember({"vllm", "sglang", "transformers"}))
+      ->type_name("vllm|sglang|transformers");
+  app->add_option("--layout-version", o.layout_version,
+                  "Which form of the layout; default: the first that "
+                  "'mxfp4-pack backends' lists")
+      ->type_name("NAME");
+  app->add_option("--gpu", o.gpu, "With --backend auto: where it will run")
+      ->check(CLI::IsMember(
+          {"sm75", "sm80", "sm86", "sm87", "sm89", "sm90", "sm100", "sm103", "sm120", "sm121", "gfx950", "cpu"}))
+      ->type_name("sm90|sm100|gfx950|..");
+  app->add_option("--phase", o.phase, "With --backend auto on sm90: the fastest as measured, not the engine's choice")
+      ->check(CLI::IsMember({"prefill", "decode"}))
+      ->type_name("prefill|decode");
+  static int num_warps = 8;
+  app->add_option("--num-warps", num_warps, "triton-hopper: warps of the engine's kernel")
+      ->check(CLI::IsMember({4, 8}))
+      ->type_name("4|8")
+      ->capture_default_str();
   app->add_option("--tp-size", o.tp_size, "Tensor-parallel ranks of the MoE layers: a set of files for each")
       ->check(CLI::Range(1, 1024))
       ->type_name("N")
@@ -82,7 +106,14 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   add_gate_up(app, o.model);
   add_threads(app, o.threads);
   add_common(app, common);
-  app->callback([&] { run = [&] { return o.json = common.json, convert(o), 0; }; });
+  app->callback([&] {
+    run = [&] {
+      o.json = common.json;
+      if (num_warps == 4) o.layout_version = four_warps(o.backend, o.layout_version);
+      convert(o);
+      return 0;
+    };
+  });
 }
 
 void add_verify(CLI::App& root, Common& common, Run& run) {
@@ -144,6 +175,22 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
   add_threads(app, o.threads);
   add_common(app, common);
   app->callback([&] { run = [&] { return o.json = common.json, unpack(o), 0; }; });
+}
+
+void add_diff(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("diff", "Say where two outputs differ, or an output and an engine's live state");
+  static DiffOptions o;
+  app->description(
+      "mxfp4-pack diff gpt-oss-20b-marlin/ state.safetensors\n\nSays per tensor which expert, row and column differ "
+      "first, how many do, and the likely cause.\nExit code 0: equal. 1: different.");
+  app->add_option("A", o.a, "Output of convert")->required()->type_name("");
+  app->add_option("B", o.b, "Another one, or safetensors: a file or a directory")->required()->type_name("");
+  app->add_option("--rank", o.rank, "Tensor-parallel rank to compare")
+      ->check(CLI::Range(0, 1023))
+      ->type_name("R")
+      ->capture_default_str();
+  add_common(app, common);
+  app->callback([&] { run = [&] { return o.json = common.json, diff(o) ? 0 : 1; }; });
 }
 
 void add_backends(CLI::App& root, Common& common, Run& run) {
@@ -236,6 +283,7 @@ int main(int argc, char** argv) {
     add_convert(app, common, run);
     add_verify(app, common, run);
     add_unpack(app, common, run);
+    add_diff(app, common, run);
     add_backends(app, common, run);
     add_synth(app, common, run);
     try {

@@ -86,11 +86,12 @@ class Writer {
         json_text(t.name), p.name, layer.space == Space::mtp ? "mtp" : "model", layer.index, t.rank,
         json_text(plan_.files[size_t(t.file)].name), name_of(p.dtype), p.torch_dtype, sizes(t.shape));
     if (p.view) {
-      const Shape padded = plan_.padded_shape(t);
-      const View v = p.view(int64_t(layer.experts.size()), padded.n, padded.b);
+      const View v = p.view(t.shape);
       out += fmt::format("\"view\": {{\"dtype\": \"{}\", \"shape\": {}, \"strides\": {}}}, ", v.torch_dtype,
                          sizes(v.shape), sizes(v.strides));
     }
+    if (p.object)
+      out += fmt::format("\"triton\": {}, ", p.object(int64_t(layer.experts.size()), plan_.padded_shape(t)).dump());
     out += fmt::format(
         "\"layout\": \"{}\", \"role\": \"{}\", \"part\": \"{}\", \"experts\": {}, \"xxh3_128\": \"{}\", "
         "\"source\": [",
@@ -125,10 +126,13 @@ class Writer {
                          b.layout_version);
     Json fits = Json::object(), needs = Json::object();
     for (const Fit& f : b.fits) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
-    for (const Setting& s : b.requires_) needs[s.name] = s.value;
+    for (const Setting& s : b.requires_)
+      if (!s.when || s.when(m)) needs[s.name] = s.value;
     needs["has_bias"] = m.bias;
     needs["activation"] = m.activation.name;
-    text_ += fmt::format("\"fits\": {},\n\"requires\": {},\n\"constants\": [],\n", fits.dump(), needs.dump());
+    text_ += fmt::format("\"fits\": {},\n\"requires\": {},\n\"constants\": {},\n", fits.dump(), needs.dump(),
+                         constants().dump());
+    if (b.rewrite) text_ += fmt::format("\"loss\": {},\n", to_json(options_.loss).dump());
     text_ += fmt::format("\"moe_tp_size\": {}, \"ranks\": [{}],\n", plan_.tp.size, fmt::join(plan_.tp.ranks, ","));
     const MoeLayer& layer = m.layers.front();
     const LayerSize padded = rank_size(b, layer, plan_.tp.size);
@@ -149,6 +153,15 @@ class Writer {
         {"scale_pad_byte", scale.pad.row + scale.add},
     };
     text_ += fmt::format("\"model\": {},\n\"canary\": \"packed/canary-0.safetensors\",\n", model.dump());
+  }
+
+  Json constants() const {
+    Json out = Json::array();
+    if (!plan_.backend->constants) return out;
+    const auto experts = int64_t(plan_.model->layers.front().experts.size());
+    for (const Constant& c : plan_.backend->constants(*plan_.model))
+      out.push_back({{"name", c.name}, {"value", c.value}, {"dtype", "F32"}, {"shape", {experts}}});
+    return out;
   }
 
   const Plan& plan_;

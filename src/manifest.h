@@ -8,6 +8,7 @@
 #include "src/checksum.h"
 #include "src/json.h"
 #include "src/plan.h"
+#include "src/rewrite.h"
 
 namespace mxfp4 {
 
@@ -49,6 +50,7 @@ struct ListedFile {
 struct ManifestOptions {
   std::string gate_up;
   bool allow_nan_scales = false;
+  Humming loss;  // of a lossy backend, over all experts
 };
 
 std::string write_manifest(const Plan& plan, const Checksums& checksums, const ManifestOptions& options,

@@ -41,8 +41,10 @@ bool refuse_lookalike(const Checkpoint& ck, Problems& problems) {
 std::string dtype_of_experts(const Checkpoint& ck) {
   ExpertName name;
   for (const Tensor& t : ck.tensors) {
-    if (parse_expert(t.name, name) && name.suffix == "weight") return name_of(t.dtype);
-    if (t.name.find(".experts.gate_up_proj") != std::string::npos) return name_of(t.dtype);
+    if (parse_expert(t.name, name) && (name.suffix == "weight" || name.suffix == "weight_packed"))
+      return name_of(t.dtype);
+    for (const char* stacked : {".experts.gate_up_proj", ".experts.w13"})
+      if (t.name.find(stacked) != std::string::npos) return name_of(t.dtype);
   }
   return {};
 }
@@ -59,6 +61,23 @@ void collect_rest(const Checkpoint& ck, Model& model) {
   std::sort(model.rest.begin(), model.rest.end(), [](const Tensor* a, const Tensor* b) {
     return a->file != b->file ? a->file < b->file : a->offset != b->offset ? a->offset < b->offset : a->name < b->name;
   });
+}
+
+/// Notes how many linears outside the experts are MXFP4 too: by dtype and the ratio of columns.
+void count_other_linears(const Checkpoint& ck, Model& model) {
+  int64_t count = 0;
+  for (const Tensor* t : model.rest) {
+    if (!is_code_dtype(t->dtype) || t->shape.size() != 2) continue;
+    const size_t dot = t->name.rfind('.');
+    if (dot == t->name.npos) continue;
+    for (const char* suffix : {".weight_scale", ".scale", ".weight_scale_inv", ".scales"}) {
+      const Tensor* s = ck.find(t->name.substr(0, dot) + suffix);
+      const int64_t columns = t->shape[1] * (t->dtype == Dtype::F4 ? 1 : 2);
+      if (s && s->shape == std::vector<int64_t>{t->shape[0], columns / group} && is_scale_dtype(s->dtype)) ++count;
+    }
+  }
+  if (count)
+    model.notes.push_back(fmt::format("{} MXFP4 linears outside the routed experts are passed through", count));
 }
 
 void note_zero_layers(const Checkpoint& ck, Problems& problems) {
@@ -133,7 +152,8 @@ int64_t check_pair(const Checkpoint& ck, const Tensor& codes, const std::vector<
   const int64_t n = codes_shape[0], columns = codes_shape[1] * (codes.dtype == Dtype::F4 ? 1 : 2);
   if (scales_shape.size() != 2 || scales_shape[0] != n || scales_shape[1] * group != columns || columns % group) {
     const int64_t per = scales_shape.size() == 2 && scales_shape[1] > 0 ? columns / scales_shape[1] : 0;
-    const char* hint = per == 16 ? "; one scale per 16 is NVFP4"
+    const char* hint = per == 16   ? "; one scale per 16 is NVFP4"
+                       : per == 48 ? "; 3/4 byte a code is MXFP6"
                        : per == 128 || (scales_shape.size() == 2 && scales_shape[0] != n) ? "; looks like block FP8"
                                                                                           : "";
     if (columns % group) return complain(codes, fmt::format("{} columns, a multiple of {} expected", columns, group));
@@ -181,6 +201,7 @@ Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& pro
     return a.space != b.space ? a.space < b.space : a.index < b.index;
   });
   collect_rest(ck, model);
+  count_other_linears(ck, model);
   return model;
 }
 

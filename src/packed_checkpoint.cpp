@@ -44,8 +44,8 @@ Tensor find_stored(const Stored& stored, const std::string& file, const std::str
 
 PackedSet open_set(const PackedCheckpoint& p, const ManifestSet& m, Problems& problems) {
   PackedSet set;
-  set.plan = make_plan(p.manifest.source, p.model, find_backend(m.backend, m.engine, m.layout_version), {.tp = m.tp},
-                       problems);
+  set.plan = make_plan(p.manifest.source, p.model, find_backend(m.backend, m.engine, m.layout_version, &p.model),
+                       {.tp = m.tp}, problems);
   return set;
 }
 
@@ -65,8 +65,17 @@ void find_packed(PackedSet& set, const ManifestSet& m, const Stored& stored, Pro
 
 const PackedSet* PackedCheckpoint::complete_set() const {
   for (const PackedSet& set : sets)
-    if (set.plan.tp.complete()) return &set;
+    if (set.plan.tp.complete() && !set.plan.backend->rewrite) return &set;
   return nullptr;
+}
+
+const PackedSet& PackedCheckpoint::unpackable_set() const {
+  if (const PackedSet* set = complete_set()) return *set;
+  for (const PackedSet& set : sets)
+    if (set.plan.backend->rewrite)
+      fail(Kind::input, "{}: {} is lossy: the source's codes and scales are not in it; use the original checkpoint",
+           printable(dir), set.plan.backend->name);
+  fail(Kind::input, "{}: no set holds all of its ranks; all are needed", printable(dir));
 }
 
 std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems) {

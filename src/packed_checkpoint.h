@@ -23,8 +23,10 @@ struct PackedCheckpoint {
   std::vector<PackedSet> sets;
   std::vector<Tensor> copied;  // copied[i] is where plan.copied[i] of every set is kept
 
-  /// The first set that holds all of its ranks; null where there is none.
+  /// The first set that holds all of its ranks and the source's values; null where there is none.
   const PackedSet* complete_set() const;
+  /// The same. Throws Error{input} that says why there is none.
+  const PackedSet& unpackable_set() const;
 };
 
 /// Reads manifest and headers, and checks that every planned tensor is there with the planned dtype and shape; what is

@@ -8,7 +8,7 @@ namespace mxfp4 {
 namespace {
 
 const Slice& slice_of(const Proj& p, Part part) {
-  return part == Part::codes ? p.codes : part == Part::scales ? p.scales : p.bias;
+  return part == Part::codes ? p.codes : part == Part::bias ? p.bias : p.scales;  // a residual is made of scales
 }
 
 /// Bytes of a row of k columns in canonical form.
@@ -19,6 +19,7 @@ int64_t row_bytes(const PackedTensor& t, int64_t k) {
     case Part::scales:
       return k / group;
     case Part::bias:
+    case Part::residual:
       return bits_of(t.parameter->dtype) / 8;
   }
   return 0;
@@ -58,9 +59,10 @@ class Planner {
   void add_layer(int index) {
     const MoeLayer& layer = plan_.model->layers[size_t(index)];
     const Expert& expert = layer.experts.front();
-    if (!can_split(layer)) return;
+    if (!can_split(layer) || is_refused(layer)) return;
     for (Role role : roles)
       for (Part part : parts) {
+        if (!plan_.backend->parameter(role, part).name) continue;
         if (!slice_of(role == Role::w13 ? expert.gate : expert.down, part).tensor) continue;
         for (int rank : plan_.tp.ranks) add_tensor(index, role, part, rank);
       }
@@ -78,6 +80,14 @@ class Planner {
     else
       return true;
     return false;
+  }
+
+  bool is_refused(const MoeLayer& layer) {
+    const Backend& b = *plan_.backend;
+    const LayerSize size{layer.hidden, (layer.intermediate + plan_.tp.size - 1) / plan_.tp.size};
+    const std::string why = b.refuse ? b.refuse(*plan_.model, size) : "";
+    if (!why.empty()) problems_.error(printable(layer.module), "{} of {} cannot serve it: {}", b.name, b.engine, why);
+    return !why.empty();
   }
 
   void add_tensor(int index, Role role, Part part, int rank) {
@@ -105,6 +115,7 @@ class Planner {
   }
 
   static int64_t real_bytes(const PackedTensor& t, const MoeLayer& layer) {
+    if (t.part == Part::residual) return t.bytes;
     const Shape nk = matrix_size(t.role, {layer.hidden, t.intermediate.count});
     return nk.n * row_bytes(t, nk.b) * int64_t(layer.experts.size());
   }
@@ -232,8 +243,9 @@ class Planner {
 
   void check_names() {
     std::unordered_set<std::string_view> names;
+    for (const Tensor* t : plan_.model->rest) names.insert(t->name);
     for (const PackedTensor& t : plan_.packed)
-      if (t.rank == plan_.tp.ranks.front() && (!names.insert(t.name).second || plan_.checkpoint->find(t.name)))
+      if (t.rank == plan_.tp.ranks.front() && !names.insert(t.name).second)
         problems_.error(printable(t.name), "a packed tensor would have the name of another tensor");
   }
 
@@ -246,6 +258,7 @@ class Planner {
 
 Shape Plan::padded_shape(const PackedTensor& t) const {
   const MoeLayer& layer = model->layers[size_t(t.layer)];
+  if (t.part == Part::residual) return {1, row_bytes(t, 1)};
   const Shape nk = matrix_size(t.role, rank_size(*backend, layer, tp.size));
   return {nk.n, row_bytes(t, nk.b)};
 }
@@ -282,7 +295,7 @@ BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& 
   m.real = w13 ? Shape{span.count, row_bytes(t, layer.hidden)} : Shape{layer.hidden, row_bytes(t, span.count)};
   if (!w13 && t.part == Part::bias && t.rank > 0) m.real.n = 0;  // ranks are summed: the bias is added once
   m.padded = plan.padded_shape(t);
-  m.order = plan.backend->w13_order(*plan.model);
+  m.order = t.parameter->order.value_or(plan.backend->w13_order(*plan.model));
   m.pad = t.parameter->pad;
   m.add = t.parameter->add;
   const bool one_piece = pieces_of(t, e).size() == 1;

@@ -33,7 +33,7 @@ class FromPacked final : public Source {
   }
   void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces&,
                    uint8_t* to) override {
-    const size_t first = first_rank_.at({t.layer, t.role, t.part});
+    const size_t first = first_rank_.at({t.layer, t.role, t.part == Part::residual ? Part::scales : t.part});
     const Pieces pieces = pieces_in(set_.plan, set_.plan.packed[first], begin, end);
     uint8_t* canonical = worker.other.reserve(pieces.canonical_bytes);
     for (size_t i = first; i < first + set_.plan.tp.ranks.size(); ++i) {

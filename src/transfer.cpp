@@ -56,7 +56,8 @@ ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan
   const int64_t count = p.slice.piece_bytes / p.width.source;
   const uint8_t* from = source + p.source_at;
   uint8_t* to = canonical + p.canonical_at;
-  if (t.part == Part::scales) return scales_to_canonical(p.slice.tensor->dtype, from, count, allow_nan, to);
+  if (t.part == Part::scales || t.part == Part::residual)
+    return scales_to_canonical(p.slice.tensor->dtype, from, count, allow_nan, to, uint8_t(0xFF - t.parameter->add));
   if (t.part == Part::bias && p.width.source != p.width.canonical)
     bias_to_canonical(p.width, from, count, to);
   else if (from != to)
@@ -95,6 +96,8 @@ void restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, con
       break;
     case Part::scales:
       scales_from_canonical(p.slice.tensor->dtype, from, count, float_zero, to);
+      break;
+    case Part::residual:  // of lossy backends, which are never unpacked
       break;
     case Part::bias:
       bias_from_canonical(p.width, from, count, to);

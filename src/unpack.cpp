@@ -125,13 +125,12 @@ void unpack(const UnpackOptions& options) {
   Problems problems;
   const auto packed = open_packed(options.out, problems);
   problems.throw_if_any();
-  const PackedSet* set = packed->complete_set();
-  if (!set) fail(Kind::input, "{}: no set holds all of its ranks; all are needed", printable(options.out));
+  const PackedSet& set = packed->unpackable_set();
   OutputDir dest(options.dest, options.out);
   int64_t bytes = 0;
   for (const Shard& s : packed->manifest.source.shards) bytes += s.state.bytes;
   dest.check_space(bytes);
-  Unpacking(*packed, *set, options, dest).run();
+  Unpacking(*packed, set, options, dest).run();
   write_companions(*packed, dest);
   dest.commit();
   if (options.json)

@@ -6,6 +6,7 @@
 
 #include "src/log.h"
 #include "src/packed_checkpoint.h"
+#include "src/rewrite.h"
 
 namespace mxfp4 {
 
@@ -156,7 +157,7 @@ class Verification {
   /// Reads and hashes the job's slices rank after rank, and unpacks them into one canonical buffer.
   int64_t check_packed(Worker& worker, const Job& job) {
     const PackedTensor& t = plan_.packed[size_t(job.target)];
-    const bool bytes = level_ >= Level::bytes;
+    const bool lossy = plan_.backend->rewrite, bytes = level_ >= Level::bytes && !lossy;
     const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
     uint8_t* canonical = bytes ? worker.canonical.reserve(pieces.canonical_bytes) : nullptr;
     if (bytes && !plan_.tp.complete()) fill_missing_ranks(worker, t, pieces, canonical);
@@ -173,10 +174,29 @@ class Verification {
       if (bytes)
         report_pads(job, set_.stored[i],
                     unpack_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, canonical));
+      if (lossy && level_ >= Level::bytes) compare_with_repack(worker, job, i, packed);
       done += size;
     }
     if (bytes) check_source(worker, job, t, pieces, canonical);
     return done;
+  }
+
+  /// Lossy backends: OUT's bytes against those that the source gives again.
+  void compare_with_repack(Worker& worker, const Job& job, size_t i, const uint8_t* packed) {
+    const PackedTensor& t = plan_.packed[i];
+    const auto read = [&](const Pieces& pieces, uint8_t* to) {
+      for (const PieceAt& p : pieces.list)
+        source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, to + p.source_at);
+    };
+    uint8_t* want = worker.other.reserve((job.end - job.begin) * t.slice_bytes);
+    pack_from(plan_, t, job.begin, job.end, read, *worker.device, want);
+    for (int64_t e = job.begin; e < job.end; ++e) {
+      const int64_t at = (e - job.begin) * t.slice_bytes;
+      if (const Difference d = difference(packed + at, want + at, t.slice_bytes); d.count)
+        complain(set_.stored[i],
+                 fmt::format("expert {}: {} bytes differ from the source packed again, the first at byte {}", e,
+                             d.count, d.first));
+    }
   }
 
   /// Where ranks are missing their rows come from the source, or are left as they are where none was given.
@@ -239,6 +259,12 @@ class Verification {
 Level level_of(const VerifyOptions& options, const PackedCheckpoint& p) {
   if (options.level == Level::kernels && options.source.empty())
     fail(Kind::usage, "--level kernels compares with the checkpoint; say where it is with --source");
+  const bool lossy =
+      std::any_of(p.sets.begin(), p.sets.end(), [](const PackedSet& set) { return set.plan.backend->rewrite; });
+  if (lossy && options.source.empty()) {
+    if (options.level == Level::highest || options.level == Level::files) return Level::files;
+    fail(Kind::usage, "{}: a set is lossy, so level bytes needs --source", options.out);
+  }
   if (options.level != Level::highest) return options.level;
   const bool kernels = !options.source.empty() && std::all_of(p.sets.begin(), p.sets.end(), [](const PackedSet& set) {
     return !kernel_of(*set.plan.backend).empty();

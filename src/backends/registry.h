@@ -1,12 +1,29 @@
-// The registry of backends: one line each.
+// The registry of backends: one line each. Of one name and engine the first is the default.
 #pragma once
 
 #include "src/backend.h"
 
 namespace mxfp4 {
 
-extern const Backend marlin_vllm, marlin_sglang;
+using Backends = const std::vector<Backend>;
+extern Backends marlin, marlin_fp8, flashinfer_cutlass, flashinfer_cutlass_mxfp8, flashinfer_trtllm, flashinfer_cutedsl,
+    flashinfer_humming, triton_hopper, triton_blackwell, deepgemm, deepgemm_mega, aiter_a16w4, aiter_w4a4, vllm_cpu;
 
-inline const Backend* const registry[] = {&marlin_vllm, &marlin_sglang};
+inline Backends* const registry[] = {
+    &marlin,
+    &marlin_fp8,
+    &triton_hopper,
+    &flashinfer_cutlass,
+    &flashinfer_humming,
+    &triton_blackwell,
+    &flashinfer_trtllm,
+    &flashinfer_cutlass_mxfp8,
+    &flashinfer_cutedsl,
+    &deepgemm,
+    &deepgemm_mega,
+    &aiter_a16w4,
+    &aiter_w4a4,
+    &vllm_cpu,
+};
 
 }  // namespace mxfp4

@@ -1,7 +1,9 @@
-// DeepSeek-V4 in its native names, with or without "model." in front: one tensor per expert and projection.
+// DeepSeek-V4 and V4.1, one tensor per expert and projection, with or without "model." in front:
 //   layers.N.ffn.experts.E.w1|w3.weight I8 [I, H/2] (gate, up), .w2.weight I8 [H, I/2] (down), .scale F8_E8M0 [n, k/32]
-// mtp.M blocks hold experts of the same kind. `.scale` also belongs to block-FP8 weights: the dtype of the weight and
-// the ratio of columns tell MXFP4, not the name, and a missing expert_dtype means nothing.
+// or in Hugging Face's names, layers.N.mlp.experts.E.gate_proj|up_proj|down_proj, or Quark's with .weight_scale.
+// mtp.M blocks hold experts of the same kind; V4.1's have a number of experts of their own, and its config nests the
+// text model's keys. `.scale` also belongs to block-FP8 weights: the dtype of the weight and the ratio of columns tell
+// MXFP4, not the name, and a missing expert_dtype means nothing.
 // Source: DeepSeek's inference/convert.py, SGLang and vLLM loaders (2026-08).
 #include "src/models/families.h"
 
@@ -19,30 +21,30 @@ bool matches(const Checkpoint& ck) {
   return false;
 }
 
+bool is_v41(const Checkpoint& ck) { return config_string(ck.config, "model_type") == "deepseek_v41"; }
+
 void check_markers(const Checkpoint& ck, Problems& problems) {
-  const std::string dtype = config_string(ck.config, "expert_dtype");
+  const Json* q = quantization_config(ck.config);
+  if (!q) return problems.error("config.json", "no quantization_config, but the experts are MXFP4");
+  const std::string dtype = config_string(ck.config, "expert_dtype", config_string(*q, "expert_dtype"));
   if (!dtype.empty() && dtype != "fp4")
     problems.error("config.json", "expert_dtype is '{}', but the experts are MXFP4 ('fp4' expected)", printable(dtype));
-  if (!quantization_config(ck.config))
-    problems.error("config.json", "no quantization_config, but the experts are MXFP4");
 }
 
 void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  if (model.model_type != "deepseek_v4")
+  if (!model.model_type.starts_with("deepseek_v4"))
     problems.warn("config.json", "model_type '{}' is not known; read as DeepSeek-V4 by its tensor names",
                   printable(model.model_type));
-  read_separate_experts(ck, names, model, problems);
+  read_spelled_experts(ck, names, "hidden_size", model, problems);
   if (model.layers.empty()) return;
-  model.activation.limit = config_number(ck.config, "swiglu_limit", 0);
-  model.router = {config_string(ck.config, "scoring_func", "sqrtsoftplus"),
-                  int64_t(config_number(ck.config, "num_experts_per_tok", 0)), true,
-                  config_number(ck.config, "routed_scaling_factor", 1)};
+  model.activation.name = "silu";
+  model.router.scoring = config_string(ck.config, "scoring_func", "sqrtsoftplus");
   check_markers(ck, problems);
-  check_config(ck, model, "n_routed_experts", "hidden_size", "moe_intermediate_size", problems);
 }
 
 }  // namespace
 
 const Family deepseek_v4 = {"deepseek-v4", matches, read};
+const Family deepseek_v41 = {"deepseek-v4.1", is_v41, read};
 
 }  // namespace mxfp4

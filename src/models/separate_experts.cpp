@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "src/model.h"
+#include "src/models/families.h"
 
 namespace mxfp4 {
 
@@ -144,6 +144,38 @@ void read_separate_experts(const Checkpoint& ck, const ExpertNames& names, Model
       reader.add(layer, id, parts, first ? first->dtype : Dtype::I8, scales ? scales->dtype : Dtype::F8_E8M0);
     if (!layer.experts.empty()) model.layers.push_back(std::move(layer));
   }
+}
+
+std::optional<ExpertNames> find_expert_names(const Checkpoint& ck) {
+  constexpr const char* projections[][3] = {{"w1", "w3", "w2"}, {"gate_proj", "up_proj", "down_proj"}};
+  constexpr const char* suffixes[][2] = {
+      {"weight_packed", "weight_scale"}, {"weight", "weight_scale"}, {"weight", "scale"},
+      {"weight", "weight_scale_inv"},    {"weight", "scales"},       {"blocks", "scales"}};
+  ExpertName name;
+  for (const Tensor& t : ck.tensors) {
+    if (!is_code_dtype(t.dtype) || !parse_expert(t.name, name)) continue;
+    for (const auto& p : projections)
+      for (const auto& s : suffixes) {
+        if ((name.proj != p[0] && name.proj != p[1] && name.proj != p[2]) || name.suffix != s[0]) continue;
+        const std::string stem = t.name.substr(0, t.name.size() - name.suffix.size());
+        if (ck.find(stem + s[1])) return ExpertNames{p[0], p[1], p[2], s[0], s[1]};
+      }
+  }
+  return std::nullopt;
+}
+
+bool has_expert_suffix(const Checkpoint& ck, std::string_view suffix) {
+  ExpertName name;
+  return std::any_of(ck.tensors.begin(), ck.tensors.end(),
+                     [&](const Tensor& t) { return parse_expert(t.name, name) && name.suffix == suffix; });
+}
+
+void read_spelled_experts(const Checkpoint& ck, const ExpertNames& usual, const char* hidden, Model& model,
+                          Problems& problems) {
+  read_separate_experts(ck, find_expert_names(ck).value_or(usual), model, problems);
+  if (model.layers.empty()) return;
+  read_settings(ck, model);
+  check_config(ck, model, experts_key(ck.config), hidden, "moe_intermediate_size", problems);
 }
 
 }  // namespace mxfp4

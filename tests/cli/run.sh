@@ -85,6 +85,17 @@ expect 'a wrong code' 1 "bytes differ from the source's .*gate_up_proj_blocks" '
 expect 'unpack notices a wrong code' 2 '' "does not have the source's checksum" "$program" unpack "$dir/o" "$dir/u3"
 expect 'and leaves nothing' 2 '' 'cannot open' "$program" inspect "$dir/u3"
 
+expect 'auto chooses and says why' 0 'marlin' 'auto: marlin: .*only one.*runs there' \
+  "$program" convert "$tiny" "$dir/auto" --backend auto --gpu sm89 --engine vllm --dry-run
+expect 'auto without a known order' 2 '' 'not known; say --backend, of marlin' \
+  "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/auto" --backend auto --gpu sm90 --engine sglang --dry-run
+expect 'a shape that cannot be served' 2 '' 'cannot serve it: hidden 96 and intermediate 160 must be multiples of 128' \
+  "$program" convert "$tiny" "$dir/no" --backend flashinfer-humming --engine vllm
+expect 'four warps' 0 'layout version c-w4' '' \
+  "$program" convert "$tiny" "$dir/w4" --backend triton-hopper --engine vllm --num-warps 4 --dry-run
+expect 'diff of an output with itself' 0 'tensors are equal' '' "$program" diff "$dir/q" "$dir/q"
+expect 'diff' 1 'w13_weight: 3 of 3 experts differ.*other row order of w13' '' "$program" diff "$dir/q" "$dir/o"
+
 expect 'synth' 0 '' 'at random, seed 7' "$program" synth deepseek-v4-flash "$dir/s" --tiny --seed 7
 expect 'synth of an unknown model' 2 '' 'error: ' "$program" synth nothing "$dir/s2"
 

@@ -1,0 +1,76 @@
+// What several backends share: names of parameters, shapes, views, row orders and refusals.
+#pragma once
+
+#include "src/backend.h"
+
+namespace mxfp4 {
+
+/// The engine's names: [w13, w2].
+struct Names {
+  const char *codes[2], *scales[2], *bias[2];
+};
+inline constexpr Names vllm_names = {
+    {"w13_weight", "w2_weight"}, {"w13_weight_scale", "w2_weight_scale"}, {"w13_bias", "w2_bias"}};
+inline constexpr Names sglang_names = {
+    {"w13_weight", "w2_weight"}, {"w13_weight_scale", "w2_weight_scale"}, {"w13_weight_bias", "w2_weight_bias"}};
+/// SGLang's FlashInfer methods for DeepSeek-V4 keep the name under which scales are loaded.
+inline constexpr Names sglang_inv_names = {{"w13_weight", "w2_weight"},
+                                           {"w13_weight_scale_inv", "w2_weight_scale_inv"},
+                                           {"w13_weight_bias", "w2_weight_bias"}};
+
+/// w13 and w2 alike, but for their names.
+inline Parameters both(const Names& names, Parameter codes, Parameter scales, Parameter bias) {
+  Parameters out;
+  for (size_t role : {0, 1}) {
+    codes.name = names.codes[role], scales.name = names.scales[role], bias.name = names.bias[role];
+    out[role] = {codes, scales, bias};
+  }
+  return out;
+}
+
+/// Shapes of one expert: the rows in their order, unless the layout says otherwise.
+inline Sizes code_rows(int64_t n, int64_t k) { return {n, k / 2}; }
+inline Sizes scale_rows(int64_t n, int64_t k) { return {n, k / group}; }
+inline Sizes bias_rows(int64_t n, int64_t) { return {n}; }
+
+/// Canonical codes, and biases that no kernel permutes.
+inline Parameter plain_codes() { return {.shape = code_rows}; }
+inline Parameter bf16_bias() { return {.dtype = Dtype::BF16, .torch_dtype = "bfloat16", .shape = bias_rows}; }
+inline Parameter f32_bias() { return {.dtype = Dtype::F32, .torch_dtype = "float32", .shape = bias_rows}; }
+
+inline Sizes contiguous_strides(const Sizes& shape) {
+  Sizes strides(shape.size(), 1);
+  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+  return strides;
+}
+
+/// The last two axes exchanged, over the same memory.
+inline View transposed(const char* torch_dtype, const Sizes& stored) {
+  View v{torch_dtype, stored, contiguous_strides(stored)};
+  std::swap(v.shape.end()[-1], v.shape.end()[-2]);
+  std::swap(v.strides.end()[-1], v.strides.end()[-2]);
+  return v;
+}
+
+/// Row orders of w13.
+inline RowOrder gate_up_halves(const Model&) { return {}; }
+inline RowOrder up_gate_halves(const Model&) { return {0, true}; }
+
+inline bool is_deepseek_v4(const Model& m) { return m.family.starts_with("deepseek-v4"); }
+inline bool is_not_deepseek_v4(const Model& m) { return !is_deepseek_v4(m); }
+
+/// For backends that cannot pad.
+inline std::string refuse_unless_128(const Model&, LayerSize size) {
+  if (size.hidden % 128 == 0 && size.intermediate % 128 == 0) return {};
+  return fmt::format("hidden {} and intermediate {} must be multiples of 128, since nothing is padded", size.hidden,
+                     size.intermediate);
+}
+
+/// The SwiGLU constants under an engine's names; without a limit the engine passes none of them.
+inline std::vector<Constant> swiglu(const Model& m, const char* alpha, const char* beta, const char* limit) {
+  const Activation& a = m.activation;
+  if (a.limit == 0) return {};
+  return {{alpha, a.alpha}, {beta, a.beta}, {limit, a.limit}};
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,33 @@
+// DeepGEMM's grouped FP8 x FP4 GEMM on SM100. Codes are canonical, w13 as [gate; up]; scales become int32 words of four
+// bytes of a row, column-major, and are read through a strided view. vLLM pads both sizes to 128; biases become F32.
+// "deepgemm-mega" (deepgemm_mega.cpp) has the same shapes and strides and other bytes: no kernel can tell them apart.
+// Source: DeepGEMM 54e2261 of 2026-06-23 (transform_sf_into_required_layout, byte-checked as host code), vLLM
+// 446179f8, SGLang b26729f22. The kernels were not run.
+#include "src/backends/deepgemm.h"
+
+#include "src/backends/registry.h"
+
+namespace mxfp4 {
+
+namespace {
+
+Backend backend(const char* engine, const Names& names, Fit fit, Setting setting) {
+  return {.name = "deepgemm",
+          .engine = engine,
+          .layout_version = "1",
+          .gpu = "SM100",
+          .summary = "DeepGEMM W4A8, fp8 activations",
+          .multiple = {128, 128},
+          .w13_order = gate_up_halves,
+          .parameters = both(names, plain_codes(), packed_scales(DeepgemmScales{}), f32_bias()),
+          .fits = {fit, {"deep_gemm", "54e2261 (2026-06-23)", "converter bytes equal"}},
+          .requires_ = {setting}};
+}
+
+}  // namespace
+
+Backends deepgemm = {
+    backend("vllm", vllm_names, {"vllm", "0.26.0 on", "sources read"}, {"moe_backend", "deep_gemm"}),
+    backend("sglang", sglang_names, {"sglang", "0.5.16, 0.5.17", "sources read"}, {"moe_runner_backend", "deep_gemm"})};
+
+}  // namespace mxfp4

@@ -1,0 +1,34 @@
+// DeepGEMM's fused expert-parallel MoE on SM100 (fp8_fp4_mega_moe). w13 is blocks of 8 gate and 8 up rows, codes are
+// otherwise canonical; scales are deepgemm's words with the rows of every 128 in UTCCP order. Both sizes are padded to
+// 128. The kernel takes no bias; GPT-OSS's is kept beside it, F32 in the rows' order, for engines that add it.
+// Source: DeepGEMM 54e2261 of 2026-06-23 (the mega-MoE weight transform, byte-checked as host code), vLLM
+// DeepseekV4MegaMoEExperts, SGLang build_mega_moe_experts_weights. The kernels were not run.
+#include "src/backends/deepgemm.h"
+#include "src/backends/registry.h"
+
+namespace mxfp4 {
+
+namespace {
+
+RowOrder blocks_of_8(const Model&) { return {8, false}; }
+
+Backend backend(const char* engine, const Names& names, Fit fit, Setting setting) {
+  return {.name = "deepgemm-mega",
+          .engine = engine,
+          .layout_version = "1",
+          .gpu = "SM100",
+          .summary = "DeepGEMM mega-MoE W4A8, fp8 activations",
+          .multiple = {128, 128},
+          .w13_order = blocks_of_8,
+          .parameters = both(names, plain_codes(), packed_scales(DeepgemmMegaScales{}), f32_bias()),
+          .fits = {fit, {"deep_gemm", "54e2261 (2026-06-23)", "converter bytes equal"}},
+          .requires_ = {setting}};
+}
+
+}  // namespace
+
+Backends deepgemm_mega = {
+    backend("vllm", vllm_names, {"vllm", "0.26.0 on", "sources read"}, {"moe_backend", "deep_gemm_mega_moe"}),
+    backend("sglang", sglang_names, {"sglang", "0.5.16, 0.5.17", "sources read"}, {"moe_a2a_backend", "megamoe"})};
+
+}  // namespace mxfp4

@@ -1,0 +1,69 @@
+// FlashInfer's CUTLASS mixed-input MoE on SM90 (W4A16), as vLLM and SGLang feed it. FlashInfer changed the bytes twice
+// under the same function names, and no kernel notices a mix: layout v1 is 0.6.10 to 0.6.15.post1, 0.6.16.post3,
+// 0.6.16.post4 and 0.6.17, v2 is 0.6.16 to 0.6.16.post2 and from 0.6.18. w13 is [up; gate], biases stay BF16.
+//
+// vLLM pads hidden and intermediate to 128 with zeros. SGLang's layer pads GPT-OSS's hidden to 256 before its method
+// pads both to 128; scales keep the 0x7F (1.0) that their buffers begin with in the columns beyond the real ones, and
+// get 0x00 in whole pad rows. For DeepSeek-V4 SGLang pads nothing, refuses sizes that are no multiples of 128 and calls
+// the scales ..._scale_inv.
+// Source: FlashInfer to 0.6.18rc7, vLLM 4e88d854, SGLang 01a6f276 and b26729f22; v1 and v2 byte-checked on an H200.
+#include "src/backends/common.h"
+#include "src/backends/registry.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr const char* fits_v1 = "0.6.10 to 0.6.15.post1, 0.6.16.post3, 0.6.16.post4, 0.6.17";
+constexpr const char* fits_v2 = "0.6.16 to 0.6.16.post2, 0.6.18 on";
+
+Sizes scales_v1(int64_t n, int64_t k) { return {k / 128, n * 4}; }
+Sizes scales_v2(int64_t n, int64_t k) { return {n / 64, k / 128, 16, 16}; }
+
+Parameters parameters(const Names& names, bool v2, PadBytes pad) {
+  const Parameter v1_scales = {.layout = FlashinferSm90V1Scales{}, .shape = scales_v1, .pad = pad};
+  const Parameter v2_scales = {.layout = FlashinferSm90V2Scales{}, .shape = scales_v2, .pad = pad};
+  return both(names, {.layout = v2 ? Layout(FlashinferSm90V2Codes{}) : FlashinferSm90V1Codes{}, .shape = code_rows},
+              v2 ? v2_scales : v1_scales, bf16_bias());
+}
+
+std::vector<Constant> swiglu_vectors(const Model& m) {
+  return swiglu(m, "swiglu_alpha", "swiglu_beta", "swiglu_limit");
+}
+
+Backend backend(bool v2) {
+  return {.name = "flashinfer-cutlass",
+          .engine = "vllm",
+          .layout_version = v2 ? "v2" : "v1",
+          .gpu = "SM90",
+          .summary = "FlashInfer CUTLASS W4A16, bf16 activations",
+          .multiple = {128, 128},
+          .w13_order = up_gate_halves,
+          .parameters = parameters(vllm_names, v2, {}),
+          .fits = {{"vllm", v2 ? "newer than 0.27.1" : "0.26.0 (GPT-OSS only) to 0.27.1", "sources read"},
+                   {"flashinfer", v2 ? fits_v2 : fits_v1, "converter bytes equal"}},
+          .requires_ = {{"moe_backend", "flashinfer_cutlass"}}};
+}
+
+Backend sglang(bool v2, bool deepseek) {
+  Backend b = backend(v2);
+  b.engine = "sglang";
+  b.takes = deepseek ? is_deepseek_v4 : is_not_deepseek_v4;
+  if (deepseek) b.summary = "FlashInfer CUTLASS W4A16, bf16 activations; DeepSeek-V4";
+  if (deepseek)
+    b.refuse = refuse_unless_128, b.parameters = parameters(sglang_inv_names, v2, {});
+  else
+    b.multiple = {256, 128}, b.parameters = parameters(sglang_names, v2, {0x00, 0x7F, 0x00});
+  b.fits = {{"sglang", v2 ? "0.5.20 on" : "0.5.11 to 0.5.17", "sources read"},
+            {"flashinfer", v2 ? fits_v2 : fits_v1, "converter bytes equal"}};
+  b.requires_ = {{"moe_runner_backend", "flashinfer_mxfp4"}};
+  b.constants = swiglu_vectors;
+  return b;
+}
+
+}  // namespace
+
+Backends flashinfer_cutlass = {backend(true),      backend(false),       sglang(true, false),
+                               sglang(true, true), sglang(false, false), sglang(false, true)};
+
+}  // namespace mxfp4

@@ -1,0 +1,56 @@
+// FlashInfer's CUTLASS MXFP4 x MXFP8 MoE on SM100, SM103 and SM120. Codes stay as they are, w13 as [up; gate]; scales
+// go into 128x4 atoms and keep their shape, biases stay BF16. Engines view codes as int64 and scales as int32 only when
+// they call it. Padding is as in FlashInfer's SM90 form: vLLM 128, SGLang hidden to 256 for GPT-OSS and nothing for
+// DeepSeek-V4, whose scales are called ..._scale_inv. That SGLang's pad columns of scales hold 0x7F here too is taken
+// from its common create_weights.
+// Source: FlashInfer to 0.6.18rc7 (block_scale_interleave, byte-checked as host code), vLLM 446179f8, SGLang b26729f22.
+#include "src/backends/common.h"
+#include "src/backends/registry.h"
+
+namespace mxfp4 {
+
+namespace {
+
+Parameters parameters(const Names& names, PadBytes pad) {
+  return both(names, plain_codes(), {.layout = Scales128x4{}, .shape = scale_rows, .pad = pad}, bf16_bias());
+}
+
+std::vector<Constant> vectors(const Model& m) {
+  auto all = swiglu(m, "swiglu_alpha", "swiglu_beta", "swiglu_limit");
+  all.push_back({"mxfp4_weight_global_scale", 1});
+  return all;
+}
+
+Backend vllm() {
+  return {.name = "flashinfer-cutlass-mxfp8",
+          .engine = "vllm",
+          .layout_version = "1",
+          .gpu = "SM100, SM103, SM120",
+          .summary = "FlashInfer CUTLASS W4A8, mxfp8 activations",
+          .multiple = {128, 128},
+          .w13_order = up_gate_halves,
+          .parameters = parameters(vllm_names, {}),
+          .fits = {{"vllm", "0.26.0 to 0.27.1", "sources read"}, {"flashinfer", "0.6.10 on", "converter bytes equal"}},
+          .requires_ = {{"moe_backend", "flashinfer_cutlass_afp8"}}};
+}
+
+Backend sglang(bool deepseek) {
+  Backend b = vllm();
+  b.engine = "sglang";
+  b.takes = deepseek ? is_deepseek_v4 : is_not_deepseek_v4;
+  if (deepseek) b.summary = "FlashInfer CUTLASS W4A8, mxfp8 activations; DeepSeek-V4";
+  if (deepseek)
+    b.refuse = refuse_unless_128, b.parameters = parameters(sglang_inv_names, {});
+  else
+    b.multiple = {256, 128}, b.parameters = parameters(sglang_names, {0x00, 0x7F, 0x00});
+  b.fits = {{"sglang", "0.5.16, 0.5.17", "sources read"}, {"flashinfer", "0.6.11 on", "converter bytes equal"}};
+  b.requires_ = {{"moe_runner_backend", "flashinfer_mxfp4"}};
+  b.constants = vectors;
+  return b;
+}
+
+}  // namespace
+
+Backends flashinfer_cutlass_mxfp8 = {vllm(), sglang(false), sglang(true)};
+
+}  // namespace mxfp4

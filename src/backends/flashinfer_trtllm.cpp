@@ -1,0 +1,73 @@
+// FlashInfer's trtllm-gen MoE on SM100 and SM103; the same bytes serve BF16 and MXFP8 activations. w13 is pairs (up,
+// gate), then all rows are shuffled in blocks of 32, in codes, scales and F32 bias alike; scales, in 128x4 atoms, carry
+// the label float8_e4m3fn that the launcher asks for, though they are E8M0 bytes.
+//
+// Hidden is padded to 256; intermediate to 128 (i128) by SGLang and by vLLM from 0.27.1, to 256 (i256) by vLLM up to
+// 0.26.0 and by early SGLang. For DeepSeek-V4 SGLang pads nothing and calls the scales ..._scale_inv.
+// Source: FlashInfer 0.6.18 (shuffle_matrix_a, shuffle_matrix_sf_a, all row indices byte-checked), vLLM 0.26.0 and
+// 0.27.1, SGLang b26729f22. The kernels were not run.
+#include "src/backends/common.h"
+#include "src/backends/registry.h"
+
+namespace mxfp4 {
+
+namespace {
+
+RowOrder up_gate_pairs(const Model&) { return {1, true}; }
+
+Parameters parameters(const Names& names) {
+  return both(names, {.layout = TrtllmCodes{}, .shape = code_rows},
+              {.layout = TrtllmScales{}, .dtype = Dtype::F8_E4M3, .torch_dtype = "float8_e4m3fn", .shape = scale_rows},
+              {.layout = TrtllmBias{}, .dtype = Dtype::F32, .torch_dtype = "float32", .shape = bias_rows});
+}
+
+std::vector<Constant> gpt_oss_vectors(const Model& m) {
+  return swiglu(m, "gemm1_alpha", "gemm1_beta", "gemm1_clamp_limit");
+}
+std::vector<Constant> clamp_only(const Model& m) {
+  if (m.activation.limit == 0) return {};
+  return {{"gemm1_clamp_limit", m.activation.limit}};
+}
+
+Backend vllm(bool i128) {
+  return {.name = "flashinfer-trtllm",
+          .engine = "vllm",
+          .layout_version = i128 ? "i128" : "i256",
+          .gpu = "SM100, SM103",
+          .summary = "FlashInfer trtllm-gen, bf16 or mxfp8 activations",
+          .multiple = {256, i128 ? 128 : 256},
+          .w13_order = up_gate_pairs,
+          .parameters = parameters(vllm_names),
+          .fits = {{"vllm", i128 ? "0.27.1 on" : "to 0.26.0", "sources read"},
+                   {"flashinfer", "0.6.10 on", "converter bytes equal"}},
+          .requires_ = {{"moe_backend", "flashinfer_trtllm or flashinfer_trtllm_afp8"}}};
+}
+
+Backend sglang(bool i128) {
+  Backend b = vllm(i128);
+  b.engine = "sglang";
+  b.takes = is_not_deepseek_v4;
+  b.parameters = parameters(sglang_names);
+  b.fits = {{"sglang", i128 ? "0.5.16, 0.5.17" : "before 0.5.16", "sources read"},
+            {"flashinfer", "0.6.11 on", "converter bytes equal"}};
+  b.requires_ = {{"moe_runner_backend", "flashinfer_mxfp4"}};
+  b.constants = gpt_oss_vectors;
+  return b;
+}
+
+Backend sglang_deepseek() {
+  Backend b = sglang(true);
+  b.takes = is_deepseek_v4;
+  b.summary = "FlashInfer trtllm-gen, bf16 or mxfp8 activations; DeepSeek-V4";
+  b.multiple = {128, 128};
+  b.refuse = refuse_unless_128;
+  b.parameters = parameters(sglang_inv_names);
+  b.constants = clamp_only;
+  return b;
+}
+
+}  // namespace
+
+Backends flashinfer_trtllm = {vllm(true), vllm(false), sglang(true), sglang_deepseek(), sglang(false)};
+
+}  // namespace mxfp4

@@ -1,0 +1,65 @@
+// triton_kernels on SM100 and SM103. Codes stay in rows, each padded to 128 bytes and seen transposed; scales go into
+// 128x4 atoms, padded to 128 rows and 8 groups. Rows stay as loaded, biases become F32. vLLM and SGLang pad
+// intermediate to 64, hidden is never padded; SGLang's scale buffers begin with 0x7F (1.0, #33500), which stays in that
+// padding. The bytes are those of triton_kernels 3.5 to 3.8 (early vLLM kept codes strided).
+// Source: triton_kernels' BlackwellMXValueLayout and BlackwellMXScaleLayout, byte-checked as host code; not run.
+#include "src/backends/registry.h"
+#include "src/backends/triton.h"
+
+namespace mxfp4 {
+
+namespace {
+
+Sizes value_shape(int64_t n, int64_t k) { return {n, storage<TritonBlackwellCodes>({n, k / 2}).b}; }
+Sizes scale_shape(int64_t n, int64_t k) {
+  const Shape s = storage<TritonBlackwellScales>({n, k / group});
+  return {s.n / 128, s.b / 4, 2, 256};
+}
+
+/// triton_kernels has one axis for experts and blocks of rows.
+View flat_blocks(const Sizes& stored) {
+  const Sizes shape = {1, stored[0] * stored[1], stored[2], 2, 256};
+  return {"uint8", shape, contiguous_strides(shape)};
+}
+
+Json value_object(int64_t experts, Shape padded) {
+  return triton_object("BlackwellMXValueLayout", experts, padded.b * 2, padded.n);
+}
+Json scale_object(int64_t experts, Shape padded) {
+  return triton_object("BlackwellMXScaleLayout", experts, padded.b, padded.n);
+}
+
+Backend vllm() {
+  return {.name = "triton-blackwell",
+          .engine = "vllm",
+          .layout_version = "1",
+          .gpu = "SM100, SM103",
+          .summary = "triton_kernels, bf16 activations",
+          .multiple = {1, 64},
+          .w13_order = loaded_order,
+          .parameters = both(
+              vllm_names,
+              {.layout = TritonBlackwellCodes{}, .shape = value_shape, .view = u8_transposed, .object = value_object},
+              {.layout = TritonBlackwellScales{}, .shape = scale_shape, .view = flat_blocks, .object = scale_object},
+              f32_bias()),
+          .fits = {{"vllm", "0.26.0 on", "sources read"}, {"triton_kernels", "3.5 to 3.8", "converter bytes equal"}},
+          .requires_ = vllm_triton_settings()};
+}
+
+Backend sglang() {
+  Backend b = vllm();
+  b.engine = "sglang";
+  for (size_t role : {0, 1}) {
+    b.parameters[role][size_t(Part::bias)].name = sglang_names.bias[role];
+    b.parameters[role][size_t(Part::scales)].pad = {0x7F, 0x7F, 0x00};
+  }
+  b.fits = {{"sglang", "0.5.11 to 0.5.17", "sources read"}, {"triton_kernels", "3.5 to 3.8", "converter bytes equal"}};
+  b.requires_ = {{"moe_runner_backend", "triton_kernel"}};
+  return b;
+}
+
+}  // namespace
+
+Backends triton_blackwell = {vllm(), sglang()};
+
+}  // namespace mxfp4

@@ -1,0 +1,30 @@
+// vLLM's CPU MoE (AVX-512, AMX): blocks of 32 rows, columns outermost within a block; rows as loaded, both sizes padded
+// to 32, biases F32.
+// Source: vLLM mid-2026 (convert_weight_packed byte-checked as host code, convert_scale_packed read).
+#include "src/backends/common.h"
+#include "src/backends/registry.h"
+
+namespace mxfp4 {
+
+namespace {
+
+Sizes codes_shape(int64_t n, int64_t k) { return {n / 32, k / 2, 32}; }
+Sizes scales_shape(int64_t n, int64_t k) { return {n / 32, k / group, 32}; }
+
+}  // namespace
+
+Backends vllm_cpu = {
+    {.name = "vllm-cpu",
+     .engine = "vllm",
+     .layout_version = "1",
+     .gpu = "CPU (AVX-512, AMX)",
+     .summary = "vLLM CPU W4A16, bf16 activations",
+     .multiple = {32, 32},
+     .w13_order = loaded_order,
+     .parameters = both(vllm_names, {.layout = VllmCpuCodes{}, .shape = codes_shape},
+                        {.layout = VllmCpuScales{}, .shape = scales_shape}, f32_bias()),
+     .fits = {{"vllm", "0.26.0 on", "sources read"}},
+     .requires_ = {{"moe_backend", "cpu"}}},
+};
+
+}  // namespace mxfp4

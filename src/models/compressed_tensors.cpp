@@ -1,0 +1,32 @@
+// compressed-tensors' mxfp4-pack-quantized (Qwen3-MoE, MiniMax, GLM and others by llm-compressor and AutoRound):
+//   MODULE.E.gate_proj|up_proj|down_proj.weight_packed U8 [n, k/2], .weight_scale U8 [n, k/32]
+// There is no global scale; NVFP4 has the same .weight_packed, scales per 16 and a global one.
+// Source: compressed_tensors compressors/mxfp4/base.py, quant_scheme.py.
+#include "src/models/families.h"
+
+namespace mxfp4 {
+
+void check_compressed_tensors(const Checkpoint& ck, const Model& model, Problems& problems) {
+  if (model.layers.empty()) return;
+  const Json* q = quantization_config(ck.config);
+  if (!q || !mentions(*q, "format", "mxfp4-pack-quantized"))
+    problems.error("config.json",
+                   "quantization_config has no format 'mxfp4-pack-quantized', but the experts are MXFP4");
+}
+
+namespace {
+
+constexpr ExpertNames names = {"gate_proj", "up_proj", "down_proj", "weight_packed", "weight_scale"};
+
+bool matches(const Checkpoint& ck) { return has_expert_suffix(ck, "weight_packed"); }
+
+void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+  read_spelled_experts(ck, names, "hidden_size", model, problems);
+  check_compressed_tensors(ck, model, problems);
+}
+
+}  // namespace
+
+const Family compressed_tensors = {"compressed-tensors", matches, read};
+
+}  // namespace mxfp4

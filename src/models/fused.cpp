@@ -1,0 +1,48 @@
+// Experts as an engine holds them, gate and up in one tensor of all experts, rows of gate before those of up:
+//   MODULE.w13_weight U8 [E, 2I, H/2], .w13_weight_scale [E, 2I, H/32], .w2_weight [E, H, I/2], .w2_weight_scale, and
+//   perhaps .w13_bias, .w2_bias (vLLM's own parameters, as a Gemma-4 release has them), or
+//   MODULE.w13.weight, .w13.scale, .w2.weight, .w2.scale (third-party DeepSeek-V4).
+// Source: llama.cpp #24738 (the scales' names are inferred), loaders of DeepSeek-V4 conversions.
+#include "src/models/families.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr StackedNames spellings[] = {{".w13", ".w2", "_weight", "_weight_scale", "_bias"},
+                                      {".w13", ".w2", ".weight", ".scale", ".bias"}};
+
+bool is_w13(const Tensor& t, const StackedNames& names) {
+  return is_code_dtype(t.dtype) && t.name.ends_with(std::string(names.w13) + names.codes);
+}
+
+bool matches(const Checkpoint& ck) {
+  for (const Tensor& t : ck.tensors)
+    for (const StackedNames& names : spellings)
+      if (is_w13(t, names)) return true;
+  return false;
+}
+
+void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Problems& problems) {
+  if (model.model_type.starts_with("deepseek_v4")) model.family = "deepseek-v4 fused";
+  model.pairs = options.gate_up == "interleaved";
+  for (const StackedNames& names : spellings)
+    for (const Tensor& t : ck.tensors) {
+      if (!is_w13(t, names)) continue;
+      MoeLayer layer;
+      layer.module = t.name.substr(0, t.name.size() - std::string_view(names.codes).size() - 4);
+      if (!parse_layer(layer.module, layer.space, layer.index))
+        problems.error(ck.where(t), "no layer number in the name");
+      else
+        read_stacked_layer(ck, names, std::move(layer), model.pairs, model, problems);
+    }
+  if (model.layers.empty()) return;
+  read_settings(ck, model);
+  check_config(ck, model, experts_key(ck.config), "hidden_size", "moe_intermediate_size", problems);
+}
+
+}  // namespace
+
+const Family fused = {"fused", matches, read};
+
+}  // namespace mxfp4

@@ -1,0 +1,27 @@
+// NVIDIA ModelOpt's MXFP4 and W4A8_MXFP4_FP8: MODULE.E.gate_proj|up_proj|down_proj.weight U8 [n, k/2], .weight_scale U8
+// [n, k/32]. What it says of itself stands in quantization_config or in hf_quant_config.json beside the config, so any
+// checkpoint with these tensors and no other marker is read as this.
+// Source: Model-Optimizer export/quant_utils.py, convert_hf_config.py.
+#include "src/models/families.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr ExpertNames names = {"gate_proj", "up_proj", "down_proj", "weight", "weight_scale"};
+
+bool matches(const Checkpoint& ck) { return has_expert_suffix(ck, "weight_scale"); }
+
+void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+  const Json* q = quantization_config(ck.config);
+  if (q && q->contains("quant_algo") && !mentions(*q, "quant_algo", "W4A8_MXFP4_FP8") &&
+      !mentions(*q, "quant_algo", "mxfp4") && !mentions(*q, "quant_algo", "MXFP4"))
+    problems.error("config.json", "quant_algo is no MXFP4, but the experts are");
+  read_spelled_experts(ck, names, "hidden_size", model, problems);
+}
+
+}  // namespace
+
+const Family modelopt = {"modelopt", matches, read};
+
+}  // namespace mxfp4

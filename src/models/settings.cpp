@@ -1,0 +1,31 @@
+// What families read from a config alike.
+#include <algorithm>
+
+#include "src/models/families.h"
+
+namespace mxfp4 {
+
+void read_settings(const Checkpoint& ck, Model& model) {
+  model.activation.name = config_string(ck.config, "hidden_act", "silu");
+  model.activation.limit = config_number(ck.config, "swiglu_limit", 0);
+  const double top_k = config_number(ck.config, "num_experts_per_token", 0);
+  model.router = {config_string(ck.config, "scoring_func", "softmax"),
+                  int64_t(config_number(ck.config, "num_experts_per_tok", top_k)), true,
+                  config_number(ck.config, "routed_scaling_factor", 1)};
+}
+
+const char* experts_key(const Json& config) {
+  for (const char* key : {"n_routed_experts", "num_experts", "num_local_experts"})
+    if (config_number(config, key, -1) >= 0) return key;
+  return nullptr;
+}
+
+bool mentions(const Json& json, std::string_view key, std::string_view text) {
+  if (json.is_object())
+    for (const auto& [name, value] : json.items())
+      if (name == key && value.is_string() && value.get_ref<const std::string&>() == text) return true;
+  return json.is_structured() &&
+         std::any_of(json.begin(), json.end(), [&](const Json& child) { return mentions(child, key, text); });
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,84 @@
+// Layers whose experts lie in one tensor: shared by every family that stores them so.
+#include "src/models/families.h"
+
+namespace mxfp4 {
+
+namespace {
+
+/// The three tensors of one projection, checked: n rows of k columns in each of E experts.
+struct Stacked {
+  const Tensor *blocks = nullptr, *scales = nullptr, *bias = nullptr;
+  int64_t experts = 0, n = 0, k = 0;
+};
+
+std::vector<int64_t> without_ones(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> out;
+  for (int64_t d : shape)
+    if (d != 1) out.push_back(d);
+  return out;
+}
+
+bool read_stacked(const Checkpoint& ck, const StackedNames& names, const std::string& name, Stacked& s,
+                  Problems& problems) {
+  s.blocks = ck.find(name + names.codes);
+  s.scales = ck.find(name + names.scales);
+  s.bias = ck.find(name + names.bias);
+  if (!s.blocks) return problems.error(printable(name + names.codes), "missing"), false;
+  if (!s.scales)
+    return problems.error(ck.where(*s.blocks), "no scales beside it ({}{} expected)", name, names.scales), false;
+  const auto& b = s.blocks->shape;
+  const bool in_groups = b.size() == 4 && b[3] * 2 == group;
+  if (!in_groups && b.size() != 3)
+    return problems.error(ck.where(*s.blocks),
+                          "{}, [experts, rows, columns/32, 16] or [experts, rows, columns/2] expected",
+                          describe(s.blocks->dtype, b)),
+           false;
+  s.experts = b[0], s.n = b[1];
+  auto scales = s.scales->shape;
+  if (scales.size() > 3) scales = without_ones(scales);
+  if (scales.size() != 3 || scales[0] != s.experts)
+    return problems.error(ck.where(*s.scales), "{}, [{}, {}, columns/32] expected",
+                          describe(s.scales->dtype, s.scales->shape), b[0], b[1]),
+           false;
+  s.k = check_pair(ck, *s.blocks, {s.n, in_groups ? b[2] * b[3] : b[2]}, *s.scales, {scales[1], scales[2]}, problems);
+  if (s.bias && (s.bias->dtype != Dtype::BF16 || s.bias->shape != std::vector<int64_t>{s.experts, s.n}))
+    return problems.error(ck.where(*s.bias), "{}, BF16 [{}, {}] expected", describe(s.bias->dtype, s.bias->shape),
+                          s.experts, s.n),
+           false;
+  return s.k > 0;
+}
+
+/// Rows first, first + step, first + 2 step .. of expert e.
+Proj rows_of(const Stacked& s, int64_t e, int64_t first, int64_t step) {
+  const auto slice = [&](const Tensor* t, int64_t row_bytes) {
+    const int64_t piece = s.n * row_bytes;
+    return t ? Slice{t, e * piece, piece, first * row_bytes, step * row_bytes} : Slice{};
+  };
+  return {slice(s.blocks, s.k / 2), slice(s.scales, s.k / group * bits_of(s.scales->dtype) / 8), slice(s.bias, 2)};
+}
+
+}  // namespace
+
+void read_stacked_layer(const Checkpoint& ck, const StackedNames& names, MoeLayer layer, bool pairs, Model& model,
+                        Problems& problems) {
+  Stacked w13, w2;
+  const bool read13 = read_stacked(ck, names, layer.module + names.w13, w13, problems);
+  const bool read2 = read_stacked(ck, names, layer.module + names.w2, w2, problems);
+  const int64_t experts = router_rows(ck, layer, problems);
+  if (!read13 || !read2) return;
+  if (w13.n % 2 || w2.n != w13.k || w2.k * 2 != w13.n || w2.experts != w13.experts)
+    return problems.error(ck.where(*w2.blocks), "{} does not fit gate and up's {}",
+                          describe(w2.blocks->dtype, w2.blocks->shape), describe(w13.blocks->dtype, w13.blocks->shape));
+  if (experts >= 0 && experts != w13.experts)
+    return problems.error(ck.where(*w13.blocks), "{} experts, the router has {}", w13.experts, experts);
+  if (!w13.bias != !w2.bias)
+    return problems.error(printable(layer.module), "a bias on one projection only, on both or none expected");
+  layer.hidden = w13.k, layer.intermediate = w2.k;
+  model.bias = w13.bias != nullptr;
+  for (int64_t e = 0; e < w13.experts; ++e)
+    layer.experts.push_back({rows_of(w13, e, 0, pairs ? 2 : 1),
+                             rows_of(w13, e, pairs ? 1 : layer.intermediate, pairs ? 2 : 1), rows_of(w2, e, 0, 1)});
+  model.layers.push_back(std::move(layer));
+}
+
+}  // namespace mxfp4
