@@ -179,7 +179,8 @@ bool is_weights(const fs::path& p) {
 
 bool is_left_out(const fs::path& relative, int64_t bytes) {
   static const std::set<std::string> folders = {"original", "metal", "inference", ".cache", ".git"};
-  static const std::set<std::string> files = {"config.json", index_name, ".gitattributes", "mxfp4-pack.json"};
+  static const std::set<std::string> files = {"config.json", index_name, ".gitattributes", "mxfp4-pack.json",
+                                              "SHA256SUMS"};
   return folders.count(relative.begin()->string()) || files.count(relative.string()) || is_weights(relative) ||
          bytes > max_companion_bytes;
 }

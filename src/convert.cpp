@@ -2,14 +2,17 @@
 
 #include <filesystem>
 #include <mutex>
+#include <set>
 
 #include "src/canary.h"
+#include "src/job_record.h"
 #include "src/log.h"
 #include "src/manifest.h"
 #include "src/output.h"
 #include "src/print_plan.h"
 #include "src/rewrite.h"
 #include "src/select.h"
+#include "src/sha256.h"
 #include "src/source.h"
 
 namespace mxfp4 {
@@ -22,33 +25,103 @@ namespace {
 /// scales are only checked, so that one run names every bad tensor.
 class Conversion {
  public:
-  Conversion(const Plan& plan, const ConvertOptions& options, Source& source, const OutputDir& out)
-      : plan_(plan), options_(options), source_(source), sums_(plan) {
-    for (const OutFile& f : plan.files) {
-      files_.push_back(out.create(f.name, f.bytes));
-      files_.back().write(f.header.data(), int64_t(f.header.size()), 0);
-    }
-  }
+  Conversion(const Plan& plan, const ConvertOptions& options, Source& source, OutputDir& out)
+      : plan_(plan), options_(options), source_(source), out_(out), sums_(plan), counts_(plan.jobs.size()) {}
 
   void run() {
+    open_files();
+    const std::vector<int64_t> left = jobs_left();
+    out_.keep(true);
     Progress progress("packing", plan_.file_bytes);
-    run_jobs(int64_t(plan_.jobs.size()), options_.threads, [&](Worker& worker, int64_t i) {
-      const Job& job = plan_.jobs[size_t(i)];
+    run_jobs(int64_t(left.size()), options_.threads, [&](Worker& worker, int64_t i) {
+      const int64_t index = left[size_t(i)];
+      const Job& job = plan_.jobs[size_t(index)];
       progress.add(job.target < 0 ? copy(worker, job) : pack(worker, job));
+      if (!failed_) out_.journal().add(index, record_of(plan_, job, sums_, counts_of(job)));
     });
-    problems_.throw_if_any();
-    source_.check_unchanged();
+    check_source();
     for (Fd& f : files_) {
+      throw_if_interrupted();
       f.sync();
       f.close();
     }
   }
 
+  /// Reads the journal: true at every job that is written down.
+  std::vector<bool> read_journal() {
+    std::vector<bool> done(plan_.jobs.size());
+    for (const auto& [index, record] : out_.journal().records())
+      if (index >= 0 && size_t(index) < done.size())
+        done[size_t(index)] = read_record(plan_, plan_.jobs[size_t(index)], record, sums_, counts_[size_t(index)]);
+    return done;
+  }
+
   const Checksums& checksums() const { return sums_; }
-  int64_t zero_scales() const { return zero_scales_; }
+  int64_t zero_scales() const {
+    int64_t sum = 0;
+    for (const JobCounts& c : counts_) sum += c.zero_scales;
+    return sum;
+  }
   const Humming& loss() const { return loss_; }
 
  private:
+  void open_files() {
+    for (const OutFile& f : plan_.files) {
+      files_.push_back(out_.create(f.name, f.bytes));
+      files_.back().write(f.header.data(), int64_t(f.header.size()), 0);
+    }
+  }
+
+  /// All but those that the journal has and whose bytes on disk are what it says.
+  std::vector<int64_t> jobs_left() {
+    // The loss of a lossy backend is counted while packing: what is kept would be missing from its report.
+    const std::vector<bool> done = plan_.backend->rewrite ? std::vector<bool>(plan_.jobs.size()) : read_journal();
+    std::vector<uint8_t> good(done.size());
+    run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
+      good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
+    });
+    std::vector<int64_t> left;
+    for (size_t i = 0; i < good.size(); ++i)
+      if (!good[i]) {
+        left.push_back(int64_t(i));
+        counts_[i] = {};
+      }
+    if (left.size() < good.size())
+      note(fmt::format("{} of {} jobs are done already", good.size() - left.size(), good.size()));
+    return left;
+  }
+
+  bool is_on_disk(Worker& worker, const Job& job) {
+    const auto has = [&](int file, int64_t offset, int64_t bytes, const Hash& hash) {
+      uint8_t* data = worker.packed.reserve(bytes);
+      files_[size_t(file)].read(data, bytes, offset);
+      return XXH128_isEqual(hash_bytes(data, bytes), hash) != 0;
+    };
+    for (int64_t i = job.begin; i < job.end; ++i) {
+      if (job.target < 0) {
+        const CopyPiece& p = plan_.copy_pieces[size_t(i)];
+        const CopiedTensor& t = plan_.copied[size_t(p.copied)];
+        const Hash& sum = sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)];
+        if (!has(t.file, t.offset + p.begin, p.bytes, sum)) return false;
+      } else {
+        const Checksums::Packed* sums = &sums_.packed[size_t(job.target)];
+        for (const PackedTensor& t : plan_.ranks_of(job))
+          if (!has(t.file, t.offset + i * t.slice_bytes, t.slice_bytes, (sums++)->slices[size_t(i)])) return false;
+      }
+    }
+    return true;
+  }
+
+  /// A source that holds what cannot be packed, or that changed, leaves nothing to go on with.
+  void check_source() {
+    out_.keep(false);
+    problems_.throw_if_any();
+    source_.check_unchanged();
+    out_.keep(true);
+  }
+
+  JobCounts& counts_of(const Job& job) { return counts_[size_t(&job - plan_.jobs.data())]; }
+
   int64_t copy(Worker& worker, const Job& job) {
     if (failed_) return 0;
     int64_t done = 0;
@@ -127,14 +200,15 @@ class Conversion {
 
   void check_scales(const Job& job, const PackedTensor& t, const PieceAt& p, const ScaleReport& r) {
     if (t.part == Part::residual) return;  // made of scales that are checked elsewhere
-    zero_scales_ += r.zero;
+    counts_of(job).zero_scales += r.zero;
     if (r.bad) complain(p, r.first_bad, fmt::format("{} ({} such scales here)", r.first, r.bad));
     if (!r.zero_floats) return;
     if (r.least_floats)
       complain(p, r.first_zero_float, "holds both 0.0 and 2^-127, which would become the same byte");
     else if (const int64_t at = source_.reader() ? first_nonzero_group(t, p) : -1; at >= 0)
       complain(p, at, "scale 0.0 over codes that are not zero");
-    sums_.packed[size_t(job.target)].float_zeros[source_index(plan_, t, p.expert, p.piece).tensor] = 1;
+    uint8_t& zero = sums_.packed[size_t(job.target)].float_zeros[source_index(plan_, t, p.expert, p.piece).tensor];
+    std::atomic_ref(zero).store(1, std::memory_order_relaxed);  // jobs of one stacked tensor share it
   }
 
   /// The first scale 0.0 of the piece whose 32 codes are not all zero; -1 where there is none.
@@ -166,9 +240,10 @@ class Conversion {
   const Plan& plan_;
   const ConvertOptions& options_;
   Source& source_;
+  OutputDir& out_;
   Checksums sums_;
+  std::vector<JobCounts> counts_;
   std::vector<Fd> files_;
-  std::atomic<int64_t> zero_scales_ = 0;
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;
   Problems problems_;
@@ -234,6 +309,37 @@ void write_companions(const Plan& plan, const OutputDir& out, const Checksums& s
   write_text(out.path(manifest_name), write_manifest(plan, sums, options, files));
 }
 
+/// SHA256SUMS of every other file.
+void write_sums(const OutputDir& out, int threads) {
+  std::vector<std::string> names;
+  const fs::path dir = fs::path(out.path(manifest_name)).parent_path();
+  for (const auto& entry : fs::recursive_directory_iterator(dir))
+    if (entry.is_regular_file()) names.push_back(entry.path().lexically_relative(dir).string());
+  write_text(out.path(sums_name), sha256_sums(dir.string(), std::move(names), threads));
+}
+
+std::string checksum_of(const std::string& text) { return to_hex(hash_bytes(text.data(), int64_t(text.size()))); }
+
+/// Everything that a run's bytes depend on: the plan with the options behind it, and the source's files as they are.
+Start start_of(const Plan& plan, const ConvertOptions& options) {
+  const Backend& b = *plan.backend;
+  std::string given = fmt::format("{} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
+                                  b.layout_version, options.model.gate_up, options.allow_nan_scales, plan.tp.size);
+  for (const OutFile& f : plan.files) given += fmt::format("{} {} {}\n", f.name, f.bytes, checksum_of(f.header));
+  for (const Job& j : plan.jobs) given += fmt::format("{} {} {}\n", j.target, j.begin, j.end);
+  std::set<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(options.checkpoint))
+    if (struct stat s; entry.path().extension() == ".safetensors" && ::stat(entry.path().c_str(), &s) == 0) {
+      const FileState state = state_of(s);
+      files.insert(fmt::format("{} {} {} {}", entry.path().lexically_relative(options.checkpoint).string(), state.bytes,
+                               state.mtime_ns, state.inode));
+    }
+  const Checkpoint& ck = *plan.checkpoint;
+  const std::string source =
+      fmt::format("{} {} {}", fmt::join(files, "\n"), checksum_of(ck.config_text), checksum_of(ck.index_text));
+  return {options.leftover, checksum_of(given), checksum_of(source)};
+}
+
 void report_left_out(const Checkpoint& ck) {
   if (!ck.left_out.empty())
     note(fmt::format("not carried along: {}", printable(fmt::format("{}", fmt::join(ck.left_out, ", ")))));
@@ -271,12 +377,19 @@ void run(const ConvertOptions& options, const Checkpoint& checkpoint, const Mode
   for (const std::string& line : model.notes) note(line);
   if (options.dry_run) return print_plan(plan, thread_count(options.threads), options.json);
 
-  OutputDir out(options.out, options.checkpoint, options.force ? files_made_in : OutputDir::Made());
-  out.check_space(plan.file_bytes);
+  OutputDir out(options.out, options.checkpoint, options.force ? files_made_in : OutputDir::Made(),
+                start_of(plan, options));
   Conversion conversion(plan, options, source, out);
-  conversion.run();
-  write_companions(plan, out, conversion.checksums(),
-                   {options.model.gate_up, options.allow_nan_scales, conversion.loss()});
+  if (out.committed()) {
+    conversion.read_journal();
+  } else {
+    out.check_space(plan.file_bytes);
+    conversion.run();
+    write_companions(plan, out, conversion.checksums(),
+                     {options.model.gate_up, options.allow_nan_scales, conversion.loss()});
+    if (options.sha256) write_sums(out, options.threads);
+    throw_if_interrupted();
+  }
   out.commit();
   report_left_out(checkpoint);
   if (conversion.zero_scales())

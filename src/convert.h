@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "src/output.h"
 #include "src/plan.h"
 
 namespace mxfp4 {
@@ -17,7 +18,8 @@ struct ConvertOptions {
   bool allow_nan_scales = false;
   int threads = 0;
   int64_t max_file_bytes = 5'000'000'000;
-  bool dry_run = false, force = false, json = false;
+  Leftover leftover = Leftover::refuse;
+  bool dry_run = false, force = false, sha256 = false, json = false;
 };
 
 void convert(const ConvertOptions& options);

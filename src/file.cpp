@@ -45,19 +45,21 @@ void Fd::write(const void* from, int64_t bytes, int64_t offset) const {
   while (bytes > 0) {
     const ssize_t put = ::pwrite(fd_, p, size_t(std::min(bytes, max_transfer)), offset);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) fail_errno(name_, "cannot write", errno);
+    if (put == 0) errno = ENOSPC;
+    if (put <= 0) fail_errno(name_, "cannot write", errno);
     p += put, offset += put, bytes -= put;
   }
 }
 
 void Fd::sync() const {
-  if (::fsync(fd_) != 0) fail_errno(name_, "cannot sync to disk", errno);
+  while (::fsync(fd_) != 0)
+    if (errno != EINTR) fail_errno(name_, "cannot sync to disk", errno);
 }
 
 void Fd::close() {
   const int fd = fd_;
   fd_ = -1;
-  if (fd >= 0 && ::close(fd) != 0) fail_errno(name_, "cannot close", errno);
+  if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) fail_errno(name_, "cannot close", errno);
 }
 
 struct stat Fd::stat() const {
@@ -72,6 +74,10 @@ Fd open_read(const std::string& path, std::string name) {
 
 Fd open_write(const std::string& path, std::string name) {
   return open_file(path, std::move(name), O_RDWR | O_CREAT | O_TRUNC, "cannot create");
+}
+
+Fd open_update(const std::string& path, std::string name) {
+  return open_file(path, std::move(name), O_RDWR | O_CREAT, "cannot create");
 }
 
 std::string read_text(const std::string& path, int64_t limit, std::string name) {

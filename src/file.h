@@ -45,6 +45,8 @@ class Fd {
 Fd open_read(const std::string& path, std::string name = {});
 /// Creates or truncates.
 Fd open_write(const std::string& path, std::string name = {});
+/// Creates, or opens what is there as it is.
+Fd open_update(const std::string& path, std::string name = {});
 
 /// A whole (small) file. Larger than `limit` bytes is an error.
 std::string read_text(const std::string& path, int64_t limit, std::string name = {});

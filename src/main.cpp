@@ -42,6 +42,7 @@ void add_threads(CLI::App* app, int& threads) {
   app->add_option("--threads", threads, "Threads; 0: one per core")
       ->check(CLI::Range(0, 4096))
       ->type_name("N")
+      ->envname("MXFP4_PACK_THREADS")
       ->capture_default_str();
 }
 
@@ -74,11 +75,13 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   app->add_option("--backend", o.backend,
                   "What to write; 'mxfp4-pack backends' lists them. auto: what the engine would choose")
       ->required()
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->envname("MXFP4_PACK_BACKEND");
   app->add_option("--engine", o.engine, "Who will read it; bytes differ")
       ->required()
       ->check(CLI::IsMember({"vllm", "sglang", "transformers"}))
-      ->type_name("vllm|sglang|transformers");
+      ->type_name("vllm|sglang|transformers")
+      ->envname("MXFP4_PACK_ENGINE");
   app->add_option("--layout-version", o.layout_version,
                   "Which form of the layout; default: the first that "
                   "'mxfp4-pack backends' lists")
@@ -102,6 +105,13 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   app->add_option("--rank", o.rank, "Write this rank only")->check(CLI::Range(0, 1023))->type_name("R");
   app->add_flag("--dry-run", o.dry_run, "Print the plan: tensors, files, padding, memory, disk; write nothing");
   app->add_flag("--force", o.force, "Replace an OUT that mxfp4-pack made");
+  auto* resume = app->add_flag_callback(
+      "--resume", [] { o.leftover = Leftover::resume; },
+      "Go on with what an interrupted run left; as ever where it left nothing");
+  app->add_flag_callback(
+         "--restart", [] { o.leftover = Leftover::discard; }, "Discard what an interrupted run left")
+      ->excludes(resume);
+  app->add_flag("--sha256", o.sha256, "Write SHA256SUMS, which sha256sum -c reads and verify checks");
   app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Take scale bytes 0xFF (NaN)");
   add_gate_up(app, o.model);
   add_threads(app, o.threads);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "src/sha256.h"
+
 namespace mxfp4 {
 
 namespace {
@@ -374,6 +376,7 @@ std::vector<std::string> files_made_in(const std::string& out) {
   if (!std::filesystem::exists(out + "/" + manifest_name)) return {};
   std::vector<std::string> names = {manifest_name};
   for (const ListedFile& f : read_manifest(out).files) names.push_back(f.name);
+  if (std::filesystem::exists(out + "/" + sums_name)) names.push_back(sums_name);
   return names;
 }
 

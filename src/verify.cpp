@@ -7,6 +7,7 @@
 #include "src/log.h"
 #include "src/packed_checkpoint.h"
 #include "src/rewrite.h"
+#include "src/sha256.h"
 
 namespace mxfp4 {
 
@@ -324,6 +325,8 @@ bool verify(const VerifyOptions& options) {
   const auto packed = open_packed(options.out, v.problems);
   v.level = level_of(options, *packed);
   check_files(*packed, v.problems);
+  if (!v.problems.any() && std::filesystem::exists(options.out + "/" + sums_name))
+    check_sha256_sums(options.out, files_made_in(options.out), options.threads, v.problems);
   if (!v.problems.any()) {
     const Original source(*packed, options.source);
     for (const PackedSet& set : packed->sets) Verification(*packed, set, source, options, v.level).run(v.problems);

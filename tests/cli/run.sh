@@ -96,6 +96,54 @@ expect 'four warps' 0 'layout version c-w4' '' \
 expect 'diff of an output with itself' 0 'tensors are equal' '' "$program" diff "$dir/q" "$dir/q"
 expect 'diff' 1 'w13_weight: 3 of 3 experts differ.*other row order of w13' '' "$program" diff "$dir/q" "$dir/o"
 
+# what interrupted runs leave, and two runs at once
+on() { "$program" convert "$tiny" "$1" --backend marlin --engine vllm --threads 1 "${@:2}"; }
+leave() {  # a partial output with some jobs done
+  for try in $(seq 200); do
+    "$program" convert "$tiny" "$1" --backend marlin --engine vllm --threads 1 -q & local pid=$!
+    while [ ! -s "$journal" ] && kill -0 $pid 2>/dev/null; do :; done
+    kill -KILL $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    [ ! -e "$1" ] && [ "$(grep -c '' "$journal" 2>/dev/null || echo 0)" -gt 1 ] && return
+    rm -rf "$1" "$journal" "$partial"
+  done
+}
+journal=$dir/.k.mxfp4-pack.journal partial=$dir/.k.mxfp4-pack.partial
+{ leave "$dir/k"; } 2>/dev/null
+expect 'a partial output is not overlooked' 2 '' 'a partial output is there; go on with convert --resume' on "$dir/k"
+expect 'nor used with other options' 2 '' 'begun with other options' on "$dir/k" --resume --allow-nan-scales
+cp -r "$tiny" "$dir/copy"
+expect 'nor from another source' 2 '' 'begun from another source' \
+  "$program" convert "$dir/copy" "$dir/k" --backend marlin --engine vllm --resume
+expect 'resume and restart exclude each other' 2 '' 'excludes' on "$dir/k" --resume --restart
+expect 'unpack leaves it alone' 2 '' 'a partial output is there' "$program" unpack "$dir/q" "$dir/k"
+expect 'resume keeps what is done' 0 '' '[0-9]+ of [0-9]+ jobs are done already' on "$dir/k" --resume
+expect 'what was resumed is right' 0 'right' '' "$program" verify "$dir/k" --source "$tiny"
+expect 'nothing is left behind' 1 '' '' test -e "$journal" -o -e "$partial"
+rm -r "$dir/k"
+{ leave "$dir/k"; } 2>/dev/null
+expect 'restart begins anew' 0 '' 'check it with' on "$dir/k" --restart
+rm -r "$dir/k"
+expect 'resume without a partial output' 0 '' 'check it with' on "$dir/k" --resume
+exec 9>"$dir/.locked.mxfp4-pack.journal"
+flock 9
+expect 'a place that another run writes' 2 '' 'another run of mxfp4-pack is writing it' on "$dir/locked"
+exec 9>&-
+expect 'a lock of the dead' 0 '' 'check it with' on "$dir/locked"
+
+expect 'convert with SHA-256' 0 '' '' on "$dir/sums" --sha256 -q
+expect 'sha256sum accepts it' 0 '' '' sh -c "cd '$dir/sums' && sha256sum -c --quiet --strict SHA256SUMS"
+expect 'it names every other file' 0 '' '' \
+  bash -c "cd '$dir/sums' && find . -type f ! -name SHA256SUMS | sed 's,^./,,' | LC_ALL=C sort | cmp - <(cut -c67- SHA256SUMS)"
+expect 'verify with SHA-256' 0 'right' '' "$program" verify "$dir/sums"
+sed -i '1s/^./x/' "$dir/sums/SHA256SUMS"
+expect 'verify with a wrong SHA-256' 1 'does not have the checksum in SHA256SUMS' '' "$program" verify "$dir/sums"
+expect 'replaced with SHA-256' 0 '' '' on "$dir/sums" --force -q
+
+expect 'defaults from the environment' 0 '"engine":"sglang"' '' \
+  env MXFP4_PACK_BACKEND=marlin MXFP4_PACK_ENGINE=sglang MXFP4_PACK_THREADS=1 "$program" convert "$tiny" "$dir/env" --json -q
+expect 'a wrong default' 2 '' 'error: ' env MXFP4_PACK_THREADS=many "$program" verify "$dir/env"
+
 expect 'synth' 0 '' 'at random, seed 7' "$program" synth deepseek-v4-flash "$dir/s" --tiny --seed 7
 expect 'synth of an unknown model' 2 '' 'error: ' "$program" synth nothing "$dir/s2"
 
@@ -103,6 +151,11 @@ expect 'synth of an unknown model' 2 '' 'error: ' "$program" synth nothing "$dir
 for command in '' $commands; do
   for option in $("$program" $command --help | grep -oE '^ +(-[a-z],)?--?[a-z-]+' | grep -oE -- '-[a-z-]+' | sort -u); do
     expect "man page has '$command' $option" 0 . '' grep -F -- "Fl ${option#-}" "$root/man/mxfp4-pack.1"
+  done
+  for option in $("$program" $command --help | grep -oE -- '--[a-z][a-z0-9-]+' | sort -u); do
+    for shell in mxfp4-pack.bash _mxfp4-pack mxfp4-pack.fish; do
+      expect "$shell has '$command' $option" 0 . '' grep -E -- "(--|-l )${option#--}([^a-z-]|$)" "$root/src/completions/$shell"
+    done
   done
   [ -n "$command" ] && expect "man page has $command" 0 . '' grep -F ".It Cm $command" "$root/man/mxfp4-pack.1"
 done

@@ -1,0 +1,39 @@
+# bash completion of mxfp4-pack
+_mxfp4_pack() {
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
+  local common='--help --json --quiet --verbose' words=
+  case $before in
+    --engine) words='vllm sglang transformers' ;;
+    --gpu) words='sm75 sm80 sm89 sm90 sm100 sm103 sm120 gfx950 cpu' ;;
+    --phase) words='prefill decode' ;;
+    --num-warps) words='4 8' ;;
+    --gate-up) words='interleaved concatenated' ;;
+    --device) words='auto cpu cuda' ;;
+    --level) words='files bytes kernels' ;;
+    --backend) words=$(mxfp4-pack backends 2>/dev/null | awk 'NR > 1 {print $1}' | sort -u) ;;
+    --layout-version | --threads | --tp-size | --rank | --seed | --layers | --experts | --hidden | --intermediate | --vocab | --tokens | --tolerance) return ;;
+    *)
+      if [ "$COMP_CWORD" -eq 1 ]; then
+        words='inspect convert verify unpack diff backends synth --help --version'
+      elif [[ $word == -* ]]; then
+        case $command in
+          inspect) words="$common --gate-up" ;;
+          convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --dry-run --force --resume --restart --sha256
+            --allow-nan-scales --gate-up --threads" ;;
+          verify) words="$common --source --level --tokens --layers --seed --tolerance --device --threads" ;;
+          unpack) words="$common --threads" ;;
+          diff) words="$common --rank" ;;
+          backends) words=$common ;;
+          synth) words="$common --layers --experts --hidden --intermediate --vocab --tiny --seed --threads" ;;
+        esac
+      fi
+      ;;
+  esac
+  if [ -n "$words" ]; then
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+  else
+    mapfile -t COMPREPLY < <(compgen -d -- "$word")
+    compopt -o filenames
+  fi
+}
+complete -F _mxfp4_pack mxfp4-pack

@@ -1,0 +1,152 @@
+// Preloaded into the program: its k-th call of what moves or names files fails.
+//   INJECT_CALL   k, counted from 1 over all calls below; 0 or none: only count
+//   INJECT_FAULT  ENOSPC, EIO, EDQUOT, EINTR, or short: half of what a read or write was asked for
+//   INJECT_LOG    file to which the number of calls and the call that failed are written at the end
+// A close that fails has closed. Calls on what is no file of the run (below INJECT_ROOT) are not counted.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static atomic_int calls;
+static int chosen = -1, fault, is_short;
+static char root[PATH_MAX], failed[256];
+static const char* log_path;
+
+__attribute__((constructor)) static void begin(void) {
+  const char* k = getenv("INJECT_CALL");
+  const char* name = getenv("INJECT_FAULT");
+  const char* below = getenv("INJECT_ROOT");
+  if (below) strncpy(root, below, sizeof root - 1);
+  log_path = getenv("INJECT_LOG");
+  if (!name) name = "EIO";
+  is_short = !strcmp(name, "short");
+  fault = !strcmp(name, "ENOSPC") ? ENOSPC : !strcmp(name, "EDQUOT") ? EDQUOT : !strcmp(name, "EINTR") ? EINTR : EIO;
+  chosen = k ? atoi(k) : 0;
+}
+
+__attribute__((destructor)) static void end(void) {
+  if (!log_path) return;
+  char text[512];
+  const int bytes = snprintf(text, sizeof text, "%d %s\n", atomic_load(&calls), failed);
+  int (*real_open)(const char*, int, ...) = dlsym(RTLD_NEXT, "open");
+  ssize_t (*real_write)(int, const void*, size_t) = dlsym(RTLD_NEXT, "write");
+  const int fd = real_open(log_path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (real_write(fd, text, (size_t)bytes) != bytes) _exit(99);
+}
+
+static int is_ours(const char* path) { return chosen >= 0 && path && !strncmp(path, root, strlen(root)); }
+
+static const char* path_of(int fd, char* to) {
+  char link[64];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t n = readlink(link, to, PATH_MAX - 1);
+  to[n > 0 ? n : 0] = 0;
+  return to;
+}
+
+// 1 where this call is the one to fail; errno is set.
+static int hit(const char* call, const char* path) {
+  if (!is_ours(path) || atomic_fetch_add(&calls, 1) + 1 != chosen) return 0;
+  snprintf(failed, sizeof failed, "%s %s", call, path + strlen(root));
+  errno = fault;
+  return 1;
+}
+
+static int hit_fd(const char* call, int fd) {
+  char path[PATH_MAX];
+  const int before = errno;
+  const int result = hit(call, path_of(fd, path));
+  if (!result) errno = before;
+  return result;
+}
+
+#define REAL(type, name, ...) \
+  static type (*real)(__VA_ARGS__); \
+  if (!real) *(void**)&real = dlsym(RTLD_NEXT, #name)
+
+// A transfer of half, or a failure.
+#define TRANSFER(name, fd, bytes, ...)                      \
+  if (hit_fd(#name, fd)) {                                  \
+    if (!is_short) return -1;                               \
+    if (bytes > 1) bytes /= 2;                              \
+  }                                                         \
+  return real(__VA_ARGS__)
+
+ssize_t read(int fd, void* to, size_t bytes) {
+  REAL(ssize_t, read, int, void*, size_t);
+  TRANSFER(read, fd, bytes, fd, to, bytes);
+}
+ssize_t write(int fd, const void* from, size_t bytes) {
+  REAL(ssize_t, write, int, const void*, size_t);
+  TRANSFER(write, fd, bytes, fd, from, bytes);
+}
+ssize_t pread(int fd, void* to, size_t bytes, off_t at) {
+  REAL(ssize_t, pread, int, void*, size_t, off_t);
+  TRANSFER(pread, fd, bytes, fd, to, bytes, at);
+}
+ssize_t pwrite(int fd, const void* from, size_t bytes, off_t at) {
+  REAL(ssize_t, pwrite, int, const void*, size_t, off_t);
+  TRANSFER(pwrite, fd, bytes, fd, from, bytes, at);
+}
+int fsync(int fd) {
+  REAL(int, fsync, int);
+  return !is_short && hit_fd("fsync", fd) ? -1 : real(fd);
+}
+int ftruncate(int fd, off_t bytes) {
+  REAL(int, ftruncate, int, off_t);
+  return !is_short && hit_fd("ftruncate", fd) ? -1 : real(fd, bytes);
+}
+int fallocate(int fd, int mode, off_t at, off_t bytes) {
+  REAL(int, fallocate, int, int, off_t, off_t);
+  return !is_short && hit_fd("fallocate", fd) ? -1 : real(fd, mode, at, bytes);
+}
+int flock(int fd, int operation) {
+  REAL(int, flock, int, int);
+  return !is_short && hit_fd("flock", fd) ? -1 : real(fd, operation);
+}
+int close(int fd) {
+  REAL(int, close, int);
+  if (is_short || !hit_fd("close", fd)) return real(fd);
+  real(fd);
+  errno = fault;
+  return -1;
+}
+int open(const char* path, int flags, ...) {
+  REAL(int, open, const char*, int, ...);
+  va_list more;
+  va_start(more, flags);
+  const int mode = flags & O_CREAT ? va_arg(more, int) : 0;
+  va_end(more);
+  return !is_short && hit("open", path) ? -1 : real(path, flags, mode);
+}
+int mkdir(const char* path, mode_t mode) {
+  REAL(int, mkdir, const char*, mode_t);
+  return !is_short && hit("mkdir", path) ? -1 : real(path, mode);
+}
+int rename(const char* from, const char* to) {
+  REAL(int, rename, const char*, const char*);
+  return !is_short && hit("rename", to) ? -1 : real(from, to);
+}
+int renameat2(int from_dir, const char* from, int to_dir, const char* to, unsigned flags) {
+  REAL(int, renameat2, int, const char*, int, const char*, unsigned);
+  return !is_short && hit("renameat2", to) ? -1 : real(from_dir, from, to_dir, to, flags);
+}
+int unlink(const char* path) {
+  REAL(int, unlink, const char*);
+  return !is_short && hit("unlink", path) ? -1 : real(path);
+}
+int open64(const char* path, int flags, ...) __attribute__((alias("open")));
+ssize_t pread64(int fd, void* to, size_t bytes, off64_t at) __attribute__((alias("pread")));
+ssize_t pwrite64(int fd, const void* from, size_t bytes, off64_t at) __attribute__((alias("pwrite")));
+int ftruncate64(int fd, off64_t bytes) __attribute__((alias("ftruncate")));
+int fallocate64(int fd, int mode, off64_t at, off64_t bytes) __attribute__((alias("fallocate")));

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Fails each system call of a tiny convert in turn. usage: run.sh MXFP4-PACK INJECT-LIBRARY CKPT [STEP]
+# STEP n (default 1: every call) takes every n-th call, each with the next of the faults; 1 takes all faults at each.
+# A failed call must give exit 2 and a line that names the cause, or an honest success; OUT must not be there unless it
+# is whole, the checkpoint must be untouched, and --resume must end in the bytes of an undisturbed run.
+set -u
+program=$1 library=$2 step=${4:-1}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cp -r "$3" "$dir/in"
+sum() { (cd "$1" && find . -type f -printf '%p %T@ %i\n' -exec sha256sum {} +) | sort | sha256sum; }
+bytes() { (cd "$1" && find . -type f -exec sha256sum {} +) | sort | sha256sum; }
+convert() { "$program" convert "$dir/in" "$dir/out" --backend marlin --engine vllm --threads 1 "$@"; }
+inject() {
+  INJECT_ROOT=$dir INJECT_CALL=$1 INJECT_FAULT=$2 INJECT_LOG=$dir/log LD_PRELOAD=$library convert "${@:3}" \
+    >"$dir/stdout" 2>"$dir/stderr"
+}
+die() { echo "FAILED: $fault at call $call ($(cat "$dir/log")): $*"; sed 's/^/  /' "$dir/stderr"; exit 1; }
+
+source=$(sum "$dir/in")
+inject 0 EIO || { cat "$dir/stderr"; exit 1; }
+read -r calls _ <"$dir/log"
+expected=$(bytes "$dir/out")
+rm -r "$dir/out"
+
+declare -A cause=([ENOSPC]='No space left on device' [EIO]='Input/output error' [EDQUOT]='Disk quota exceeded')
+faults=(ENOSPC EIO EDQUOT short EINTR)
+tried=0 refused=0 survived=0
+
+try() {
+  inject "$call" "$fault"
+  local code=$?
+  tried=$((tried + 1))
+  case $code in
+    0)
+      survived=$((survived + 1))
+      [ "$(bytes "$dir/out")" = "$expected" ] || die 'success, but other bytes'
+      ;;
+    2)
+      refused=$((refused + 1))
+      [ "$fault" = short ] && die 'a short transfer is no error'
+      [ "$fault" = EINTR ] || grep -q "error: .*: .*${cause[$fault]}" "$dir/stderr" || die 'no line names file and cause'
+      ! [ -e "$dir/out" ] || [ "$(bytes "$dir/out")" = "$expected" ] || die 'OUT is there and not whole'
+      [ -e "$dir/out" ] || convert --resume -q 2>"$dir/stderr" || die 'resume failed'
+      [ "$(bytes "$dir/out")" = "$expected" ] || die 'other bytes after --resume'
+      ;;
+    *) die "exit $code" ;;
+  esac
+  [ "$(sum "$dir/in")" = "$source" ] || die 'the checkpoint was touched'
+  # what a crash after the rename leaves goes with the next run
+  if [ -e "$dir/.out.mxfp4-pack.journal" ]; then convert --resume -q || die 'resume of a finished run failed'; fi
+  [ "$(ls -A "$dir" | grep -c mxfp4-pack)" = 0 ] || die "left behind: $(ls -A "$dir")"
+  rm -r "$dir/out"
+}
+
+for ((call = 1; call <= calls; call += step)); do
+  if [ "$step" -gt 1 ]; then
+    fault=${faults[$((call / step % ${#faults[@]}))]}
+    try
+  else
+    for fault in "${faults[@]}"; do try; done
+  fi
+done
+[ $refused -gt 0 ] || { echo 'FAILED: no fault was noticed'; exit 1; }
+echo "$calls calls, $tried faults: $refused refused and resumed, $survived without harm"
