@@ -62,6 +62,8 @@ class PackedLayer {
     m.w13 = at(Role::w13, Part::codes), m.w13_scale = at(Role::w13, Part::scales);
     m.w13_bias = at(Role::w13, Part::bias);
     m.w2 = at(Role::w2, Part::codes), m.w2_scale = at(Role::w2, Part::scales), m.w2_bias = at(Role::w2, Part::bias);
+    m.w13_residual = reinterpret_cast<const float*>(at(Role::w13, Part::residual));
+    m.w2_residual = reinterpret_cast<const float*>(at(Role::w2, Part::residual));
     return m;
   }
 

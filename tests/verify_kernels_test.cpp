@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <random>
+#include <set>
 
 #include "kernels/moe_kernel.h"
 #include "src/checksum.h"
@@ -39,6 +40,11 @@ class Pair {
   void pack(const std::string& engine, const std::string& gate_up = {}, int ranks = 1, int rank = -1) {
     ConvertOptions o = conversion(dir_ / "wrong", dir_ / "out", engine);
     o.model.gate_up = gate_up, o.tp_size = ranks, o.rank = rank;
+    convert(o);
+  }
+  void pack_for(const Backend& backend) {
+    ConvertOptions o = conversion(dir_ / "wrong", dir_ / "out", backend.engine, backend.name);
+    o.layout_version = backend.layout_version;
     convert(o);
   }
   /// What the kernels alone say of OUT and the right checkpoint; empty where all is well.
@@ -118,6 +124,24 @@ TEST_CASE("kernels find nothing wrong in what convert makes") {
       CHECK(pair.kernels() == "");
       CHECK(pair.all_covered);
     }
+}
+
+TEST_CASE("the kernels of every backend find nothing wrong in what convert makes") {
+  std::set<std::string> ran;
+  for (const Backend* backend : backends())
+    for (const char* file : {gpt_oss, deepseek}) {
+      INFO(backend->engine << " " << backend->name << " " << backend->layout_version << " " << file);
+      REQUIRE(kernel_of(*backend) != "");
+      Pair pair(file);
+      try {
+        pair.pack_for(*backend);
+      } catch (const Error&) {
+        continue;  // the backend does not take this family or size
+      }
+      CHECK(pair.kernels() == "");
+      ran.insert(kernel_of(*backend));
+    }
+  CHECK(ran.size() == fragments().size());
 }
 
 TEST_CASE("kernels add tensor-parallel ranks up, and take one alone") {
