@@ -57,14 +57,19 @@ class Conversion {
   }
 
   const Checksums& checksums() const { return sums_; }
-  int64_t zero_scales() const {
-    int64_t sum = 0;
-    for (const JobCounts& c : counts_) sum += c.zero_scales;
-    return sum;
-  }
-  const Humming& loss() const { return loss_; }
+  int64_t zero_scales() const { return total().zero_scales; }
+  Humming loss() const { return total().loss; }
 
  private:
+  JobCounts total() const {
+    JobCounts sum;
+    for (const JobCounts& c : counts_) {
+      sum.zero_scales += c.zero_scales;
+      add(sum.loss, c.loss);
+    }
+    return sum;
+  }
+
   void open_files() {
     for (const OutFile& f : plan_.files) {
       files_.push_back(out_.create(f.name, f.bytes));
@@ -74,8 +79,7 @@ class Conversion {
 
   /// All but those that the journal has and whose bytes on disk are what it says.
   std::vector<int64_t> jobs_left() {
-    // The loss of a lossy backend is counted while packing: what is kept would be missing from its report.
-    const std::vector<bool> done = plan_.backend->rewrite ? std::vector<bool>(plan_.jobs.size()) : read_journal();
+    const std::vector<bool> done = read_journal();
     std::vector<uint8_t> good(done.size());
     run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
       good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
@@ -167,9 +171,7 @@ class Conversion {
     const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
     uint8_t* packed = worker.packed.reserve(bytes);
     if (plan_.backend->rewrite) {
-      const Humming loss = pack_rewritten(plan_, t, job.begin, job.end, canonical, scales, *worker.device, packed);
-      const std::lock_guard lock(mutex_);
-      add(loss_, loss);
+      add(counts_of(job).loss, pack_rewritten(plan_, t, job.begin, job.end, canonical, scales, *worker.device, packed));
     } else {
       pack_experts(plan_, t, job.begin, job.end, pieces, *worker.device, canonical, packed);
     }
@@ -247,7 +249,6 @@ class Conversion {
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;
   Problems problems_;
-  Humming loss_;
 };
 
 /// The config with quant_method replaced, and what the loaders need beside it.
