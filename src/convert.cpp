@@ -14,6 +14,7 @@
 #include "src/select.h"
 #include "src/sha256.h"
 #include "src/source.h"
+#include "src/unchanged.h"
 
 namespace mxfp4 {
 
@@ -368,7 +369,7 @@ std::string chosen_backend(const ConvertOptions& o, const Model& model) {
 }
 
 /// Plans and carries out one conversion of a model whose bytes `source` gives.
-void run(const ConvertOptions& options, const Checkpoint& checkpoint, const Model& model, Source& source,
+Json run(const ConvertOptions& options, const Checkpoint& checkpoint, const Model& model, Source& source,
          Problems& problems) {
   const Backend& backend = find_backend(chosen_backend(options, model), options.engine, options.layout_version, &model);
   const Plan plan = make_plan(checkpoint, model, backend,
@@ -376,18 +377,26 @@ void run(const ConvertOptions& options, const Checkpoint& checkpoint, const Mode
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
   for (const std::string& line : model.notes) note(line);
-  if (options.dry_run) return print_plan(plan, thread_count(options.threads), options.json);
+  if (options.dry_run) return print_plan(plan, thread_count(options.threads), options.json), Json();
+  ManifestOptions manifest_options = {options.model.gate_up, options.allow_nan_scales, {}};
+  const bool sums_missing = options.sha256 && !fs::exists(fs::path(options.out) / sums_name);
+  if (options.if_changed && !sums_missing &&
+      is_unchanged(plan, source, manifest_options, options.out, options.threads)) {
+    note(fmt::format("{}: nothing has changed", options.out));
+    return Json{{"out", options.out}, {"unchanged", true}};
+  }
+  const SourceCache cache(checkpoint);
 
-  OutputDir out(options.out, options.checkpoint, options.force ? files_made_in : OutputDir::Made(),
-                start_of(plan, options));
+  OutputDir out(options.out, options.checkpoint,
+                options.force || options.if_changed ? files_made_in : OutputDir::Made(), start_of(plan, options));
   Conversion conversion(plan, options, source, out);
   if (out.committed()) {
     conversion.read_journal();
   } else {
     out.check_space(plan.file_bytes);
     conversion.run();
-    write_companions(plan, out, conversion.checksums(),
-                     {options.model.gate_up, options.allow_nan_scales, conversion.loss()});
+    manifest_options.loss = conversion.loss();
+    write_companions(plan, out, conversion.checksums(), manifest_options);
     if (options.sha256) write_sums(out, options.threads);
     throw_if_interrupted();
   }
@@ -397,10 +406,12 @@ void run(const ConvertOptions& options, const Checkpoint& checkpoint, const Mode
     note(fmt::format("{} scales are 0x00 (2^-127); Marlin and Hopper kernels read them as 0.0",
                      conversion.zero_scales()));
   if (backend.rewrite) note(describe_loss(conversion.loss()));
-  print_result(plan, options.out, conversion.zero_scales(), options.json);
+  if (options.if_changed) cache.put(fingerprint_of(plan, conversion.checksums()));
+  if (!options.json) note_result(plan, options.out);
+  return result_of(plan, options.out, conversion.zero_scales());
 }
 
-void convert_checkpoint(const ConvertOptions& options) {
+Json convert_checkpoint(const ConvertOptions& options) {
   Problems problems;
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
   const Model model = recognise(checkpoint, options.model, problems);
@@ -409,11 +420,11 @@ void convert_checkpoint(const ConvertOptions& options) {
     problems.throw_if_any();
   }
   const auto source = read_from(checkpoint);
-  run(options, checkpoint, model, *source, problems);
+  return run(options, checkpoint, model, *source, problems);
 }
 
 /// From one packed form to another: the same bytes as from the source, which is not needed.
-void convert_packed(ConvertOptions options) {
+Json convert_packed(ConvertOptions options) {
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();
@@ -421,18 +432,16 @@ void convert_packed(ConvertOptions options) {
   options.model.gate_up = packed->manifest.options.gate_up;
   options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
   const auto source = read_from(*packed, set);
-  run(options, packed->manifest.source, packed->model, *source, problems);
+  return run(options, packed->manifest.source, packed->model, *source, problems);
 }
 
 }  // namespace
 
-void convert(const ConvertOptions& options) {
+Json convert(const ConvertOptions& options) {
   if (options.backend != "auto")  // a usage error comes first
     find_backend(options.backend, options.engine, options.layout_version);
-  if (fs::exists(fs::path(options.checkpoint) / manifest_name))
-    convert_packed(options);
-  else
-    convert_checkpoint(options);
+  const bool is_packed = fs::exists(fs::path(options.checkpoint) / manifest_name);
+  return is_packed ? convert_packed(options) : convert_checkpoint(options);
 }
 
 }  // namespace mxfp4
