@@ -14,6 +14,7 @@
 #include "src/select.h"
 #include "src/sha256.h"
 #include "src/source.h"
+#include "src/unchanged.h"
 
 namespace mxfp4 {
 
@@ -57,14 +58,19 @@ class Conversion {
   }
 
   const Checksums& checksums() const { return sums_; }
-  int64_t zero_scales() const {
-    int64_t sum = 0;
-    for (const JobCounts& c : counts_) sum += c.zero_scales;
-    return sum;
-  }
-  const Humming& loss() const { return loss_; }
+  int64_t zero_scales() const { return total().zero_scales; }
+  Humming loss() const { return total().loss; }
 
  private:
+  JobCounts total() const {
+    JobCounts sum;
+    for (const JobCounts& c : counts_) {
+      sum.zero_scales += c.zero_scales;
+      add(sum.loss, c.loss);
+    }
+    return sum;
+  }
+
   void open_files() {
     for (const OutFile& f : plan_.files) {
       files_.push_back(out_.create(f.name, f.bytes));
@@ -74,8 +80,7 @@ class Conversion {
 
   /// All but those that the journal has and whose bytes on disk are what it says.
   std::vector<int64_t> jobs_left() {
-    // The loss of a lossy backend is counted while packing: what is kept would be missing from its report.
-    const std::vector<bool> done = plan_.backend->rewrite ? std::vector<bool>(plan_.jobs.size()) : read_journal();
+    const std::vector<bool> done = read_journal();
     std::vector<uint8_t> good(done.size());
     run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
       good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
@@ -167,9 +172,7 @@ class Conversion {
     const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
     uint8_t* packed = worker.packed.reserve(bytes);
     if (plan_.backend->rewrite) {
-      const Humming loss = pack_rewritten(plan_, t, job.begin, job.end, canonical, scales, *worker.device, packed);
-      const std::lock_guard lock(mutex_);
-      add(loss_, loss);
+      add(counts_of(job).loss, pack_rewritten(plan_, t, job.begin, job.end, canonical, scales, *worker.device, packed));
     } else {
       pack_experts(plan_, t, job.begin, job.end, pieces, *worker.device, canonical, packed);
     }
@@ -247,7 +250,6 @@ class Conversion {
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;
   Problems problems_;
-  Humming loss_;
 };
 
 /// The config with quant_method replaced, and what the loaders need beside it.
@@ -367,7 +369,7 @@ std::string chosen_backend(const ConvertOptions& o, const Model& model) {
 }
 
 /// Plans and carries out one conversion of a model whose bytes `source` gives.
-void run(const ConvertOptions& options, const Checkpoint& checkpoint, const Model& model, Source& source,
+Json run(const ConvertOptions& options, const Checkpoint& checkpoint, const Model& model, Source& source,
          Problems& problems) {
   const Backend& backend = find_backend(chosen_backend(options, model), options.engine, options.layout_version, &model);
   const Plan plan = make_plan(checkpoint, model, backend,
@@ -375,18 +377,26 @@ void run(const ConvertOptions& options, const Checkpoint& checkpoint, const Mode
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
   for (const std::string& line : model.notes) note(line);
-  if (options.dry_run) return print_plan(plan, thread_count(options.threads), options.json);
+  if (options.dry_run) return print_plan(plan, thread_count(options.threads), options.json), Json();
+  ManifestOptions manifest_options = {options.model.gate_up, options.allow_nan_scales, {}};
+  const bool sums_missing = options.sha256 && !fs::exists(fs::path(options.out) / sums_name);
+  if (options.if_changed && !sums_missing &&
+      is_unchanged(plan, source, manifest_options, options.out, options.threads)) {
+    note(fmt::format("{}: nothing has changed", options.out));
+    return Json{{"out", options.out}, {"unchanged", true}};
+  }
+  const SourceCache cache(checkpoint);
 
-  OutputDir out(options.out, options.checkpoint, options.force ? files_made_in : OutputDir::Made(),
-                start_of(plan, options));
+  OutputDir out(options.out, options.checkpoint,
+                options.force || options.if_changed ? files_made_in : OutputDir::Made(), start_of(plan, options));
   Conversion conversion(plan, options, source, out);
   if (out.committed()) {
     conversion.read_journal();
   } else {
     out.check_space(plan.file_bytes);
     conversion.run();
-    write_companions(plan, out, conversion.checksums(),
-                     {options.model.gate_up, options.allow_nan_scales, conversion.loss()});
+    manifest_options.loss = conversion.loss();
+    write_companions(plan, out, conversion.checksums(), manifest_options);
     if (options.sha256) write_sums(out, options.threads);
     throw_if_interrupted();
   }
@@ -396,10 +406,12 @@ void run(const ConvertOptions& options, const Checkpoint& checkpoint, const Mode
     note(fmt::format("{} scales are 0x00 (2^-127); Marlin and Hopper kernels read them as 0.0",
                      conversion.zero_scales()));
   if (backend.rewrite) note(describe_loss(conversion.loss()));
-  print_result(plan, options.out, conversion.zero_scales(), options.json);
+  if (options.if_changed) cache.put(fingerprint_of(plan, conversion.checksums()));
+  if (!options.json) note_result(plan, options.out);
+  return result_of(plan, options.out, conversion.zero_scales());
 }
 
-void convert_checkpoint(const ConvertOptions& options) {
+Json convert_checkpoint(const ConvertOptions& options) {
   Problems problems;
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
   const Model model = recognise(checkpoint, options.model, problems);
@@ -408,11 +420,11 @@ void convert_checkpoint(const ConvertOptions& options) {
     problems.throw_if_any();
   }
   const auto source = read_from(checkpoint);
-  run(options, checkpoint, model, *source, problems);
+  return run(options, checkpoint, model, *source, problems);
 }
 
 /// From one packed form to another: the same bytes as from the source, which is not needed.
-void convert_packed(ConvertOptions options) {
+Json convert_packed(ConvertOptions options) {
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();
@@ -420,18 +432,16 @@ void convert_packed(ConvertOptions options) {
   options.model.gate_up = packed->manifest.options.gate_up;
   options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
   const auto source = read_from(*packed, set);
-  run(options, packed->manifest.source, packed->model, *source, problems);
+  return run(options, packed->manifest.source, packed->model, *source, problems);
 }
 
 }  // namespace
 
-void convert(const ConvertOptions& options) {
+Json convert(const ConvertOptions& options) {
   if (options.backend != "auto")  // a usage error comes first
     find_backend(options.backend, options.engine, options.layout_version);
-  if (fs::exists(fs::path(options.checkpoint) / manifest_name))
-    convert_packed(options);
-  else
-    convert_checkpoint(options);
+  const bool is_packed = fs::exists(fs::path(options.checkpoint) / manifest_name);
+  return is_packed ? convert_packed(options) : convert_checkpoint(options);
 }
 
 }  // namespace mxfp4

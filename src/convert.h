@@ -19,9 +19,11 @@ struct ConvertOptions {
   int threads = 0;
   int64_t max_file_bytes = 5'000'000'000;
   Leftover leftover = Leftover::refuse;
-  bool dry_run = false, force = false, sha256 = false, json = false;
+  bool dry_run = false, force = false, if_changed = false, sha256 = false, json = false;
 };
 
-void convert(const ConvertOptions& options);
+/// What --json prints; `unchanged` in it is true where --if-changed found nothing to do. Null after a dry run, whose plan
+/// is printed here.
+Json convert(const ConvertOptions& options);
 
 }  // namespace mxfp4

@@ -45,13 +45,17 @@ std::string record_of(const Plan& plan, const Job& job, Checksums& sums, const J
       plan, job, sums, [&](Hash& h) { hashes.append(1, ' ').append(to_hex(h)); },
       // jobs of one stacked tensor share its mark
       [&](uint8_t& f) { flags += std::atomic_ref(f).load(std::memory_order_relaxed) ? '1' : '0'; });
-  return fmt::format("{} {}{}", counts.zero_scales, flags, hashes);
+  const Humming& l = counts.loss;
+  return fmt::format("{} {} {} {} {} {} {}{}", counts.zero_scales, l.groups, l.groups_clamped, l.codes_changed,
+                     l.codes_rounded, l.minus_zeros, flags, hashes);
 }
 
 bool read_record(const Plan& plan, const Job& job, const std::string& record, Checksums& sums, JobCounts& counts) {
   std::istringstream words(record);
   std::string flags, word;
-  words >> counts.zero_scales >> flags;
+  Humming& l = counts.loss;
+  words >> counts.zero_scales >> l.groups >> l.groups_clamped >> l.codes_changed >> l.codes_rounded >> l.minus_zeros >>
+      flags;
   bool good = bool(words);
   size_t next = 1;
   visit(

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "src/batch.h"
 #include "src/convert.h"
 #include "src/diff.h"
 #include "src/error.h"
@@ -64,21 +65,30 @@ std::string four_warps(const std::string& backend, const std::string& version) {
   return (version.empty() ? "c" : version) + "-w4";
 }
 
-void add_convert(CLI::App& root, Common& common, Run& run) {
-  auto* app = root.add_subcommand("convert", "Write the bytes that an engine's kernel reads");
-  static ConvertOptions o;
-  app->description(
-      "mxfp4-pack convert gpt-oss-20b/ gpt-oss-20b-marlin/ --backend marlin --engine vllm\n\n"
-      "Writes OUT: the checkpoint with its experts packed for one backend of one engine.");
-  app->add_option("CKPT", o.checkpoint, "Checkpoint directory; only read")->required()->type_name("");
-  app->add_option("OUT", o.out, "Directory to make; appears whole or not at all")->required()->type_name("");
-  app->add_option("--backend", o.backend,
-                  "What to write; 'mxfp4-pack backends' lists them. auto: what the engine would choose")
-      ->required()
-      ->type_name("NAME")
-      ->envname("MXFP4_PACK_BACKEND");
-  app->add_option("--engine", o.engine, "Who will read it; bytes differ")
-      ->required()
+/// What convert and each line of its --filelist take.
+struct Conversion {
+  ConvertOptions options;
+  int num_warps = 8;
+
+  ConvertOptions settled() const {
+    ConvertOptions o = options;
+    if (num_warps == 4) o.layout_version = four_warps(o.backend, o.layout_version);
+    return o;
+  }
+};
+
+/// Returns the options that must be given.
+std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
+  ConvertOptions& o = c.options;
+  auto* checkpoint = app->add_option("CKPT", o.checkpoint, "Checkpoint directory; only read");
+  checkpoint->required()->type_name("");
+  auto* out = app->add_option("OUT", o.out, "Directory to make; appears whole or not at all");
+  out->required()->type_name("");
+  auto* backend = app->add_option(
+      "--backend", o.backend, "What to write; 'mxfp4-pack backends' lists them. auto: what the engine would choose");
+  backend->required()->type_name("NAME")->envname("MXFP4_PACK_BACKEND");
+  auto* engine = app->add_option("--engine", o.engine, "Who will read it; bytes differ");
+  engine->required()
       ->check(CLI::IsMember({"vllm", "sglang", "transformers"}))
       ->type_name("vllm|sglang|transformers")
       ->envname("MXFP4_PACK_ENGINE");
@@ -93,8 +103,7 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   app->add_option("--phase", o.phase, "With --backend auto on sm90: the fastest as measured, not the engine's choice")
       ->check(CLI::IsMember({"prefill", "decode"}))
       ->type_name("prefill|decode");
-  static int num_warps = 8;
-  app->add_option("--num-warps", num_warps, "triton-hopper: warps of the engine's kernel")
+  app->add_option("--num-warps", c.num_warps, "triton-hopper: warps of the engine's kernel")
       ->check(CLI::IsMember({4, 8}))
       ->type_name("4|8")
       ->capture_default_str();
@@ -105,22 +114,60 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   app->add_option("--rank", o.rank, "Write this rank only")->check(CLI::Range(0, 1023))->type_name("R");
   app->add_flag("--dry-run", o.dry_run, "Print the plan: tensors, files, padding, memory, disk; write nothing");
   app->add_flag("--force", o.force, "Replace an OUT that mxfp4-pack made");
+  app->add_flag("--if-changed", o.if_changed,
+                "Do nothing where OUT is of this source and these options; else replace it");
   auto* resume = app->add_flag_callback(
-      "--resume", [] { o.leftover = Leftover::resume; },
+      "--resume", [&o] { o.leftover = Leftover::resume; },
       "Go on with what an interrupted run left; as ever where it left nothing");
   app->add_flag_callback(
-         "--restart", [] { o.leftover = Leftover::discard; }, "Discard what an interrupted run left")
+         "--restart", [&o] { o.leftover = Leftover::discard; }, "Discard what an interrupted run left")
       ->excludes(resume);
   app->add_flag("--sha256", o.sha256, "Write SHA256SUMS, which sha256sum -c reads and verify checks");
   app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Take scale bytes 0xFF (NaN)");
   add_gate_up(app, o.model);
   add_threads(app, o.threads);
+  return {checkpoint, out, backend, engine};
+}
+
+/// A line of a list; `defaults` from the command line.
+ConvertOptions parse_conversion(const std::string& line, const Conversion& defaults) {
+  CLI::App app;
+  Conversion o = defaults;
+  const auto needed = add_conversion(&app, o);
+  needed[2]->required(defaults.options.backend.empty());
+  needed[3]->required(defaults.options.engine.empty());
+  try {
+    app.parse(line, false);
+  } catch (const CLI::ParseError& e) {
+    fail(Kind::usage, "{}", e.what());
+  }
+  return o.settled();
+}
+
+void add_convert(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("convert", "Write the bytes that an engine's kernel reads");
+  static Conversion o;
+  static BatchOptions batch;
+  app->description(
+      "mxfp4-pack convert gpt-oss-20b/ gpt-oss-20b-marlin/ --backend marlin --engine vllm\n\n"
+      "Writes OUT: the checkpoint with its experts packed for one backend of one engine.");
+  const auto needed = add_conversion(app, o);
+  const auto take_list = [needed](const std::string& name) {
+    batch.filelist = name;
+    for (CLI::Option* option : needed) option->required(false);
+  };
+  auto* list = app->add_option_function<std::string>("--filelist", take_list,
+                                                     "Conversions, one a line: CKPT OUT and options; - for stdin");
+  list->type_name("FILE")->excludes(needed[0])->excludes(needed[1]);
+  app->add_flag("--fail-fast", batch.fail_fast, "End a list at the first failure")->needs(list);
   add_common(app, common);
   app->callback([&] {
     run = [&] {
-      o.json = common.json;
-      if (num_warps == 4) o.layout_version = four_warps(o.backend, o.layout_version);
-      convert(o);
+      o.options.json = batch.json = common.json;
+      if (!batch.filelist.empty())
+        return convert_all(batch, [&](const std::string& line) { return parse_conversion(line, o); });
+      const Json result = convert(o.settled());
+      if (common.json && !o.options.dry_run) fmt::print("{}\n", result.dump());
       return 0;
     };
   });

@@ -320,6 +320,19 @@ std::string fingerprint_of(const std::map<std::string, std::string>& lines) {
   return out;
 }
 
+std::string fingerprint_of(const Plan& plan, const Checksums& sums) {
+  std::map<std::string, std::string> lines;
+  const auto add = [&](const Tensor& t, const std::vector<Hash>& pieces) {
+    lines.emplace(t.name, tensor_line(t, to_hex(hash_of_pieces(pieces))));
+  };
+  for (size_t i = 0; i < plan.copied.size(); ++i) add(*plan.copied[i].source, sums.copied[i]);
+  for (size_t i = 0; i < plan.packed.size(); i += plan.tp.ranks.size()) {
+    const auto sources = sources_of(plan, plan.packed[i]);
+    for (size_t s = 0; s < sources.size(); ++s) add(*sources[s], sums.packed[i].sources[s]);
+  }
+  return fingerprint_of(lines);
+}
+
 Checksums::Checksums(const Plan& plan) {
   for (const PackedTensor& t : plan.packed) {
     const auto& experts = plan.model->layers[size_t(t.layer)].experts;

@@ -83,6 +83,9 @@ Manifest read_manifest(const std::string& out);
 /// The names of the files that OUT's manifest lists, and its own; empty where OUT has none.
 std::vector<std::string> files_made_in(const std::string& out);
 
+/// Of a plan's source, whose checksums are there.
+std::string fingerprint_of(const Plan& plan, const Checksums& checksums);
+
 /// Over name, dtype, shape and checksum of every source tensor, by name.
 std::string fingerprint_of(const std::map<std::string, std::string>& lines);
 

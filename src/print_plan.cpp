@@ -73,17 +73,17 @@ void print_plan(const Plan& plan, int threads, bool json) {
   fmt::print("peak memory: about {} with {} threads\n", human_bytes(peak_memory(plan, threads)), threads);
 }
 
-void print_result(const Plan& plan, const std::string& out, int64_t zero_scales, bool json) {
-  if (json) {
-    Json j = summary(plan, 1);
-    j.erase("peak_memory_bytes");
-    j["out"] = out;
-    j["zero_scales"] = zero_scales;
-    fmt::print("{}\n", j.dump());
-  } else if (verbosity() != Verbosity::quiet) {
-    note(fmt::format("{}: {} packed tensors for {} {}, {} in all; check it with: mxfp4-pack verify {}", out,
-                     plan.packed.size(), plan.backend->engine, plan.backend->name, human_bytes(plan.file_bytes), out));
-  }
+Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales) {
+  Json j = summary(plan, 1);
+  j.erase("peak_memory_bytes");
+  j["out"] = out;
+  j["zero_scales"] = zero_scales;
+  return j;
+}
+
+void note_result(const Plan& plan, const std::string& out) {
+  note(fmt::format("{}: {} packed tensors for {} {}, {} in all; check it with: mxfp4-pack verify {}", out,
+                   plan.packed.size(), plan.backend->engine, plan.backend->name, human_bytes(plan.file_bytes), out));
 }
 
 }  // namespace mxfp4

@@ -11,7 +11,9 @@ int64_t peak_memory(const Plan& plan, int threads);
 /// convert --dry-run: every output tensor with dtype, shape, file and bytes; padding, memory and disk.
 void print_plan(const Plan& plan, int threads, bool json);
 
-/// The last words of convert.
-void print_result(const Plan& plan, const std::string& out, int64_t zero_scales, bool json);
+/// The object that convert --json prints.
+Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales);
+/// The last words of convert without it.
+void note_result(const Plan& plan, const std::string& out);
 
 }  // namespace mxfp4

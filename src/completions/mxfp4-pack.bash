@@ -11,6 +11,7 @@ _mxfp4_pack() {
     --device) words='auto cpu cuda' ;;
     --level) words='files bytes kernels' ;;
     --backend) words=$(mxfp4-pack backends 2>/dev/null | awk 'NR > 1 {print $1}' | sort -u) ;;
+    --filelist) mapfile -t COMPREPLY < <(compgen -f -- "$word") && return ;;
     --layout-version | --threads | --tp-size | --rank | --seed | --layers | --experts | --hidden | --intermediate | --vocab | --tokens | --tolerance) return ;;
     *)
       if [ "$COMP_CWORD" -eq 1 ]; then
@@ -18,7 +19,7 @@ _mxfp4_pack() {
       elif [[ $word == -* ]]; then
         case $command in
           inspect) words="$common --gate-up" ;;
-          convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --dry-run --force --resume --restart --sha256
+          convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --dry-run --force --if-changed --filelist --fail-fast --resume --restart --sha256
             --allow-nan-scales --gate-up --threads" ;;
           verify) words="$common --source --level --tokens --layers --seed --tolerance --device --threads" ;;
           unpack) words="$common --threads" ;;

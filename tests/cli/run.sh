@@ -140,6 +140,44 @@ sed -i '1s/^./x/' "$dir/sums/SHA256SUMS"
 expect 'verify with a wrong SHA-256' 1 'does not have the checksum in SHA256SUMS' '' "$program" verify "$dir/sums"
 expect 'replaced with SHA-256' 0 '' '' on "$dir/sums" --force -q
 
+# many conversions, and those with nothing to do
+export XDG_CACHE_HOME=$dir/cache
+list=$dir/list
+printf '%s\n' '# a list' "'$tiny' '$dir/l1' --engine vllm" '' "'$dir/nowhere' '$dir/l2'" "'$tiny' '$dir/l3' --threads 1" >"$list"
+many() { "$program" convert --filelist "$list" --backend marlin --engine sglang "$@"; }
+expect 'a list ends at the first failure' 2 '"converted":1,"unchanged":0,"failed":1,"not_begun":1' '' many --fail-fast --json -q
+rm -r "$dir/l1"
+expect 'a list goes on after a failure' 2 '' 'list:4: .*nowhere' many
+expect 'and has the defaults of its command line' 0 '"engine":"sglang"|sglang' '' "$program" verify "$dir/l3" --json
+sed -i '4d; s/--engine vllm/& --sha256/' "$list"
+expect 'a list, again' 2 '"failed":2' '' many --json -q
+expect 'if changed: the one without SHA256SUMS' 0 '"converted":1,"unchanged":1,"failed":0' '' many --if-changed --json -q
+expect 'if changed: nothing to do' 0 '' '0 converted, 2 unchanged, 0 failed' many --if-changed
+cp -r "$tiny" "$dir/tuned"
+"$program" convert "$dir/tuned" "$dir/t" --backend marlin --engine vllm -q
+expect 'if changed: a copy of the source' 0 '' 'nothing has changed' \
+  "$program" convert "$dir/tuned" "$dir/t" --backend marlin --engine vllm --if-changed
+shard=$(ls "$dir"/tuned/*.safetensors | head -n 1)
+printf '\001' | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 1)) conv=notrunc 2>/dev/null
+expect 'if changed: one byte' 0 '' 'check it with' \
+  "$program" convert "$dir/tuned" "$dir/t" --backend marlin --engine vllm --if-changed
+expect 'which is then right' 0 'right' '' "$program" verify "$dir/t" --source "$dir/tuned"
+sleep 2.1  # what changed within two seconds is not trusted to the cache
+expect 'if changed: read and kept' 0 '' 'nothing' "$program" convert "$dir/tuned" "$dir/t" --backend marlin --engine vllm --if-changed
+expect 'in the cache' 0 '[0-9a-f]{32}' '' ls "$XDG_CACHE_HOME/mxfp4-pack"
+expect 'if changed: known from it' 0 '' 'nothing' "$program" convert "$dir/tuned" "$dir/t" --backend marlin --engine vllm --if-changed
+expect 'if changed: another option' 0 '' 'check it with' \
+  "$program" convert "$dir/tuned" "$dir/t" --backend marlin --engine sglang --if-changed
+expect 'a bad line' 2 '' 'error: -:1: .*--nothing' sh -c "echo a b --nothing | '$program' convert --filelist - --backend marlin --engine vllm"
+expect 'a list and a checkpoint' 2 '' 'excludes' "$program" convert "$tiny" "$dir/o9" --filelist "$list" --backend marlin --engine vllm
+
+# the README's pipeline, word for word, twice
+mkdir "$dir/pipeline"
+sed -n '/^## In a pipeline/,/^## Before/p' "$root/README.md" | sed -n 's/^    //p' >"$dir/pipeline/ci.sh"
+pipeline() { (cd "$dir/pipeline" && PATH=$(dirname "$program"):$PATH sh ci.sh && cat result.json); }
+expect 'the pipeline' 0 '"converted":2,"unchanged":0,"failed":0' '' pipeline
+expect 'the pipeline, again' 0 '"converted":0,"unchanged":2,"failed":0' '' pipeline
+
 expect 'defaults from the environment' 0 '"engine":"sglang"' '' \
   env MXFP4_PACK_BACKEND=marlin MXFP4_PACK_ENGINE=sglang MXFP4_PACK_THREADS=1 "$program" convert "$tiny" "$dir/env" --json -q
 expect 'a wrong default' 2 '' 'error: ' env MXFP4_PACK_THREADS=many "$program" verify "$dir/env"
