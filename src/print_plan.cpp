@@ -31,7 +31,7 @@ Json summary(const Plan& plan, int threads) {
 }
 
 void print_json(const Plan& plan, int threads) {
-  std::string head = summary(plan, threads).dump();
+  std::string head = one_line(summary(plan, threads));
   head.pop_back();
   fmt::print("{},\n\"files\": [", head);
   const char* separator = "\n";
@@ -79,7 +79,7 @@ void print_result(const Plan& plan, const std::string& out, int64_t zero_scales,
     j.erase("peak_memory_bytes");
     j["out"] = out;
     j["zero_scales"] = zero_scales;
-    fmt::print("{}\n", j.dump());
+    fmt::print("{}\n", one_line(j));
   } else if (verbosity() != Verbosity::quiet) {
     note(fmt::format("{}: {} packed tensors for {} {}, {} in all; check it with: mxfp4-pack verify {}", out,
                      plan.packed.size(), plan.backend->engine, plan.backend->name, human_bytes(plan.file_bytes), out));

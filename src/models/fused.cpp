@@ -37,7 +37,7 @@ void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Probl
         read_stacked_layer(ck, names, std::move(layer), model.pairs, model, problems);
     }
   if (model.layers.empty()) return;
-  read_settings(ck, model);
+  read_settings(ck, model, problems);
   check_config(ck, model, experts_key(ck.config), "hidden_size", "moe_intermediate_size", problems);
 }
 
