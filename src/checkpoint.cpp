@@ -1,8 +1,8 @@
 #include "src/checkpoint.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
+#include <unordered_set>
 
 namespace mxfp4 {
 
@@ -10,71 +10,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* config_name = "config.json";
 constexpr const char* index_name = "model.safetensors.index.json";
-constexpr int64_t max_index_bytes = int64_t(1) << 30;
+constexpr int64_t max_index_bytes = int64_t(256) << 20;
 constexpr int64_t max_config_bytes = int64_t(16) << 20;
 constexpr int64_t max_companion_bytes = int64_t(256) << 20;
-
-/// {"metadata": {..}, "weight_map": {"tensor": "file", ..}}
-struct IndexSax : SaxBase {
-  using number_integer_t = int64_t;
-  std::vector<std::pair<std::string, std::string>> weight_map;
-  bool in_map = false, has_map = false;
-  int64_t total_size = -1;
-  std::string field;
-
-  IndexSax() { max_depth = 8; }
-  bool scalar() { return in_map && depth == 2 ? refuse("weight_map: a file name is no string") : true; }
-  bool null() { return scalar(); }
-  bool boolean(bool) { return scalar(); }
-  bool number_integer(int64_t) { return scalar(); }
-  bool number_unsigned(uint64_t v) {
-    if (!in_map && depth == 2 && field == "total_size") total_size = int64_t(v);
-    return scalar();
-  }
-  bool number_float(double v, const std::string&) {
-    if (!in_map && depth == 2 && field == "total_size" && v >= 0 && v < 9e18) total_size = int64_t(v);
-    return scalar();
-  }
-  bool string(std::string& v) {
-    if (in_map && depth == 2) weight_map.emplace_back(std::move(field), std::move(v));
-    return true;
-  }
-  bool start_object(size_t) {
-    if (in_map && depth >= 2) return refuse("weight_map: a file name is no string");
-    return enter();
-  }
-  bool end_object() { return --depth == 1 ? (in_map = false, true) : true; }
-  bool start_array(size_t) { return in_map ? refuse("weight_map: a file name is no string") : enter(); }
-  bool end_array() { return --depth, true; }
-  bool key(std::string& k) {
-    if (depth == 1) {
-      in_map = k == "weight_map";
-      if (in_map && std::exchange(has_map, true)) return refuse("duplicate key 'weight_map'");
-    }
-    field = std::move(k);
-    return true;
-  }
-};
-
-struct Index {
-  std::vector<std::pair<std::string, std::string>> weight_map;  // by tensor name
-  int64_t total_size = -1;
-};
-
-Index parse_index(std::string_view text, Problems& problems) {
-  IndexSax sax;
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &sax)) {
-    problems.error(index_name, "invalid JSON: {}", sax.complaint);
-    return {};
-  }
-  if (!sax.has_map) problems.error(index_name, "no weight_map");
-  auto& map = sax.weight_map;
-  std::sort(map.begin(), map.end());
-  for (size_t i = 1; i < map.size(); ++i)
-    if (map[i].first == map[i - 1].first) problems.error(where(index_name, map[i].first), "duplicate key");
-  return {std::move(map), sax.total_size};
-}
 
 bool is_below(const fs::path& path, const fs::path& dir) {
   const auto [end, rest] = std::mismatch(dir.begin(), dir.end(), path.begin(), path.end());
@@ -88,26 +28,28 @@ bool link_is_allowed(const fs::path& resolved, const fs::path& dir) {
   return snapshots.filename() == "snapshots" && is_below(resolved, snapshots.parent_path() / "blobs");
 }
 
-bool add_shard(Checkpoint& ck, const fs::path& real_dir, const std::string& name, Problems& problems) {
+/// The real path of a file of the checkpoint; empty and a problem where it is missing or not to be read.
+std::string resolve(const Checkpoint& ck, const std::string& name, Problems& problems) {
   const fs::path path = fs::path(ck.dir) / name;
   std::error_code ec;
   const fs::path resolved = fs::canonical(path, ec);
-  if (ec) {
-    if (fs::is_symlink(fs::symlink_status(path)))
-      problems.error(printable(name), "broken link to {}", printable(fs::read_symlink(path).string()));
-    else
-      problems.error(printable(name), "missing; incomplete download?");
-    return false;
-  }
-  if (!link_is_allowed(resolved, real_dir)) {
-    problems.error(printable(name), "links outside the checkpoint, to {}", printable(resolved.string()));
-    return false;
-  }
-  if (!fs::is_regular_file(resolved)) {
-    problems.error(printable(name), "not a regular file");
-    return false;
-  }
-  ck.shards.push_back({name, resolved.string(), state_of(open_read(resolved.string(), name).stat())});
+  if (ec && fs::is_symlink(fs::symlink_status(path)))
+    problems.error(name, "broken link to {}; interrupted download?", fs::read_symlink(path).string());
+  else if (ec)
+    problems.error(name, "missing; interrupted download?");
+  else if (!link_is_allowed(resolved, fs::canonical(ck.dir)))
+    problems.error(name, "links outside the checkpoint, to {}", resolved.string());
+  else if (!fs::is_regular_file(resolved))
+    problems.error(name, "not a regular file");
+  else
+    return resolved.string();
+  return {};
+}
+
+bool add_shard(Checkpoint& ck, const std::string& name, Problems& problems) {
+  const std::string path = resolve(ck, name, problems);
+  if (path.empty()) return false;
+  ck.shards.push_back({name, path, state_of(open_read(path, name).stat())});
   return true;
 }
 
@@ -119,34 +61,34 @@ std::vector<std::string> shards_without_index(const std::string& dir) {
   return names;
 }
 
+/// Whether the tensor is in another shard, too.
+bool is_twice(const std::vector<Tensor>& tensors, size_t i) {
+  return (i > 0 && tensors[i - 1].name == tensors[i].name) ||
+         (i + 1 < tensors.size() && tensors[i + 1].name == tensors[i].name);
+}
+
 void check_tensors_once(const Checkpoint& ck, Problems& problems) {
   for (size_t i = 1; i < ck.tensors.size(); ++i) {
     const Tensor &a = ck.tensors[i - 1], &b = ck.tensors[i];
-    if (a.name == b.name && a.file != b.file)
-      problems.error(ck.where(b), "also in {}; a tensor must be in one shard only", printable(ck.shard_of(a)));
+    if (a.name == b.name) problems.error(ck.where(b), "also in {}; a tensor must be in one shard only", ck.shard_of(a));
   }
 }
 
 void check_against_index(const Checkpoint& ck, const Index& index, const std::set<std::string>& unreadable,
                          Problems& problems) {
-  size_t i = 0;
+  for (const auto& [name, file] : index.weight_map)
+    if (!unreadable.count(file) && !ck.find(name))
+      problems.error(where(file, name), "in the index but not in the shard");
   int64_t total = 0;
-  for (const Tensor& t : ck.tensors) {
+  for (size_t i = 0; i < ck.tensors.size(); ++i) {
+    const Tensor& t = ck.tensors[i];
     total += t.bytes;
-    for (; i < index.weight_map.size() && index.weight_map[i].first < t.name; ++i) {
-      const auto& [name, file] = index.weight_map[i];
-      if (!unreadable.count(file)) problems.error(where(file, name), "in the index but not in the shard");
-    }
-    const bool indexed = i < index.weight_map.size() && index.weight_map[i].first == t.name;
-    if (!indexed)
+    const std::string* file = index.file_of(t.name);
+    if (!file)
       problems.warn(ck.where(t), "in the shard but not in the index; carried along as engines do");
-    else if (index.weight_map[i].second != ck.shard_of(t))
-      problems.error(ck.where(t), "the index says {}", printable(index.weight_map[i].second));
-    if (indexed) ++i;
+    else if (*file != ck.shard_of(t) && !is_twice(ck.tensors, i))
+      problems.error(ck.where(t), "the index says {}", *file);
   }
-  for (; i < index.weight_map.size(); ++i)
-    if (!unreadable.count(index.weight_map[i].second))
-      problems.error(where(index.weight_map[i].second, index.weight_map[i].first), "in the index but not in the shard");
   if (index.total_size >= 0 && index.total_size != total && unreadable.empty())
     problems.warn(index_name, "total_size is {}, the tensors have {} bytes", index.total_size, total);
 }
@@ -159,7 +101,7 @@ std::set<std::string> read_headers(Checkpoint& ck, Problems& problems) {
     Header header = read_header(ck.shards[i].path, ck.shards[i].name, problems);
     for (const auto& [key, value] : header.metadata)
       if (key == "mxfp4_pack")
-        problems.error(printable(ck.shards[i].name), "already packed by mxfp4-pack; use the original checkpoint");
+        problems.error(ck.shards[i].name, "already packed by mxfp4-pack; use the original checkpoint");
     if (problems.errors().size() != before) unreadable.insert(ck.shards[i].name);
     for (Tensor& t : header.tensors) {
       t.file = int(i);
@@ -179,7 +121,7 @@ bool is_weights(const fs::path& p) {
 
 bool is_left_out(const fs::path& relative, int64_t bytes) {
   static const std::set<std::string> folders = {"original", "metal", "inference", ".cache", ".git"};
-  static const std::set<std::string> files = {"config.json", index_name, ".gitattributes", "mxfp4-pack.json",
+  static const std::set<std::string> files = {config_name, index_name, ".gitattributes", "mxfp4-pack.json",
                                               "SHA256SUMS"};
   return folders.count(relative.begin()->string()) || files.count(relative.string()) || is_weights(relative) ||
          bytes > max_companion_bytes;
@@ -187,6 +129,8 @@ bool is_left_out(const fs::path& relative, int64_t bytes) {
 
 /// Every regular file beside the weights, at most two folders down; links are followed to real files.
 void find_companions(Checkpoint& ck, const fs::path& real_dir) {
+  std::unordered_set<std::string> shards;
+  for (const Shard& s : ck.shards) shards.insert(s.name);
   const auto options = fs::directory_options::skip_permission_denied;
   for (auto it = fs::recursive_directory_iterator(ck.dir, options); it != fs::recursive_directory_iterator(); ++it) {
     const fs::path relative = it->path().lexically_relative(ck.dir);
@@ -196,35 +140,73 @@ void find_companions(Checkpoint& ck, const fs::path& real_dir) {
       if (it.depth() >= 2 || it->is_symlink()) it.disable_recursion_pending();
       continue;
     }
-    if (relative == "config.json" || relative == index_name) continue;
-    const bool carried = fs::is_regular_file(resolved) && link_is_allowed(resolved, real_dir) &&
+    if (relative == config_name || relative == index_name || shards.count(relative.string())) continue;
+    const bool carried = is_safe_name(relative.string()) && fs::is_regular_file(resolved) &&
+                         link_is_allowed(resolved, real_dir) &&
                          !is_left_out(relative, int64_t(fs::file_size(resolved)));
-    const bool shard =
-        std::any_of(ck.shards.begin(), ck.shards.end(), [&](const Shard& s) { return s.name == relative; });
-    if (!shard) (carried ? ck.companions : ck.left_out).push_back(relative.string());
+    (carried ? ck.companions : ck.left_out).push_back(relative.string());
   }
   std::sort(ck.companions.begin(), ck.companions.end());
   std::sort(ck.left_out.begin(), ck.left_out.end());
 }
 
-/// Says what a directory without safetensors is instead, where that can be told.
-[[noreturn]] void fail_no_weights(const std::string& dir) {
-  for (const auto& entry : fs::directory_iterator(dir)) {
-    const std::string name = entry.path().filename().string(), ext = entry.path().extension().string();
-    if (name == "model.bin")
-      fail(Kind::input, "{}: a GPT-OSS metal model; use the safetensors in the repository's root", dir);
-    if (ext == ".gguf") fail(Kind::input, "{}: a GGUF model; use the original safetensors checkpoint", dir);
-    if (ext == ".bin" || ext == ".pt" || ext == ".pth")
-      fail(Kind::input, "{}: a PyTorch pickle ({}); use the safetensors checkpoint", dir, printable(name));
+/// Says what a file given as checkpoint, or a directory without safetensors, is instead, where that can be told.
+[[noreturn]] void fail_no_checkpoint(const std::string& path) {
+  if (fs::is_regular_file(path)) {
+    const std::string foreign = foreign_format_of(path);
+    fail(Kind::input, "{}: {}", path, foreign.empty() ? "a file; a checkpoint directory was expected" : foreign);
   }
-  fail(Kind::input, "{}: no {} and no *.safetensors; a checkpoint directory was expected", dir, index_name);
+  for (const auto& entry : fs::directory_iterator(path))
+    if (entry.is_regular_file() && is_weights(entry.path()))
+      if (const std::string foreign = foreign_format_of(entry.path().string()); !foreign.empty())
+        fail(Kind::input, "{}: {}: {}", path, entry.path().filename().string(), foreign);
+  fail(Kind::input, "{}: no {} and no *.safetensors; a checkpoint directory was expected", path, index_name);
+}
+
+/// Reads a JSON file of the checkpoint; empty and a problem where that fails.
+std::string read_json_text(const Checkpoint& ck, const char* name, int64_t limit, Problems& problems) {
+  const std::string path = resolve(ck, name, problems);
+  if (path.empty()) return {};
+  std::string text = read_text(path, limit, name);
+  const std::string foreign = foreign_format_of(path);
+  if (foreign.empty()) return text;
+  return problems.error(name, "{}", foreign), std::string();
+}
+
+bool read_config(Checkpoint& ck, Problems& problems) {
+  const size_t before = problems.errors().size();
+  try {
+    ck.config_text = read_json_text(ck, config_name, max_config_bytes, problems);
+    if (problems.errors().size() != before) return false;
+    ck.config = parse_json(ck.config_text, config_name);
+    if (!ck.config.is_object()) problems.error(config_name, "no JSON object");
+  } catch (const Error& e) {
+    problems.add(e);
+  }
+  return problems.errors().size() == before;
+}
+
+/// The shards that the index names; without one, every *.safetensors file. The names of those that cannot be read.
+std::set<std::string> read_shards(Checkpoint& ck, const std::set<std::string>& names, Problems& problems) {
+  std::set<std::string> unreadable;
+  int64_t bytes = 0;
+  for (const std::string& name : names) {
+    const bool safe = is_safe_name(name);
+    if (!safe) problems.error(index_name, "unsafe file name '{}'", name);
+    if (!safe || !add_shard(ck, name, problems))
+      unreadable.insert(name);
+    else if (__builtin_add_overflow(bytes, ck.shards.back().state.bytes, &bytes) || bytes > max_checkpoint_bytes)
+      fail(Kind::input, "{}: more than {} bytes in all", ck.dir, max_checkpoint_bytes);
+  }
+  unreadable.merge(read_headers(ck, problems));
+  return unreadable;
 }
 
 }  // namespace
 
 bool is_safe_name(std::string_view name) {
-  if (name.empty() || name.front() == '/' || name.find('\\') != name.npos || name.find(':') != name.npos) return false;
-  if (std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; })) return false;
+  if (name.empty() || name.front() == '/' || name.find_first_of("\\:") != name.npos || !is_printable(name))
+    return false;
   for (const auto& part : fs::path(name))
     if (part == ".." || part == "." || part.empty()) return false;
   return true;
@@ -244,63 +226,31 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
   std::error_code ec;
   const fs::path real_dir = fs::canonical(dir, ec);
   if (ec) fail_errno(dir, "cannot open", ec.value());
-  if (!fs::is_directory(real_dir)) fail(Kind::input, "{}: not a directory; a checkpoint directory was expected", dir);
+  if (!fs::is_directory(real_dir)) fail_no_checkpoint(dir);
+  const bool indexed = fs::exists(fs::symlink_status(fs::path(dir) / index_name));
+  const std::vector<std::string> files = shards_without_index(dir);
+  if (!indexed && files.empty()) fail_no_checkpoint(dir);
   Checkpoint ck;
   ck.dir = dir;
-  if (const fs::path p = fs::path(dir) / "config.json"; fs::exists(p)) {
-    ck.config_text = read_text(p.string(), max_config_bytes, "config.json");
-    ck.config = parse_json(ck.config_text, "config.json");
-    if (!ck.config.is_object()) problems.error("config.json", "no JSON object");
-  }
-  std::set<std::string> unreadable;
-  if (const fs::path p = fs::path(dir) / index_name; fs::exists(p)) {
-    ck.index_text = read_text(p.string(), max_index_bytes, index_name);
-    const Index index = parse_index(ck.index_text, problems);
-    std::set<std::string> names;
+  ck.complete = read_config(ck, problems);
+  Index index;
+  std::set<std::string> names;
+  if (indexed) {
+    const size_t before = problems.errors().size();
+    ck.index_text = read_json_text(ck, index_name, max_index_bytes, problems);
+    if (problems.errors().size() == before) index = parse_index(ck.index_text, problems);
+    ck.complete &= problems.errors().size() == before;
     for (const auto& [tensor, file] : index.weight_map) names.insert(file);
-    for (const std::string& name : names) {
-      if (!is_safe_name(name)) problems.error(index_name, "unsafe file name '{}'", printable(name));
-      if (!is_safe_name(name) || !add_shard(ck, real_dir, name, problems)) unreadable.insert(name);
-    }
-    unreadable.merge(read_headers(ck, problems));
-    check_against_index(ck, index, unreadable, problems);
   } else {
-    const auto names = shards_without_index(dir);
-    if (names.empty()) fail_no_weights(dir);
-    for (const std::string& name : names) add_shard(ck, real_dir, name, problems);
-    if (names.size() > 1) problems.warn(printable(dir), "no {}; all {} shards are read", index_name, names.size());
-    read_headers(ck, problems);
+    names.insert(files.begin(), files.end());
+    if (names.size() > 1) problems.warn(dir, "no {}; all {} shards are read", index_name, names.size());
   }
+  const std::set<std::string> unreadable = read_shards(ck, names, problems);
+  if (indexed && ck.complete) check_against_index(ck, index, unreadable, problems);
   check_tensors_once(ck, problems);
+  ck.complete &= unreadable.empty();
   find_companions(ck, real_dir);
   return ck;
-}
-
-namespace {
-
-const Json* config_value(const Json& config, const char* key) {
-  if (!config.is_object()) return nullptr;
-  if (const auto it = config.find(key); it != config.end()) return &*it;
-  if (const auto text = config.find("text_config"); text != config.end() && text->is_object())
-    if (const auto it = text->find(key); it != text->end()) return &*it;
-  return nullptr;
-}
-
-}  // namespace
-
-std::string config_string(const Json& config, const char* key, std::string otherwise) {
-  const Json* value = config_value(config, key);
-  return value && value->is_string() ? value->get<std::string>() : otherwise;
-}
-
-double config_number(const Json& config, const char* key, double otherwise) {
-  const Json* value = config_value(config, key);
-  return value && value->is_number() ? value->get<double>() : otherwise;
-}
-
-const Json* quantization_config(const Json& config) {
-  const Json* value = config_value(config, "quantization_config");
-  return value && value->is_object() ? value : nullptr;
 }
 
 ShardReader::ShardReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {

@@ -12,6 +12,9 @@
 
 namespace mxfp4 {
 
+/// Far above any checkpoint, and low enough that no size computed from shapes overflows.
+inline constexpr int64_t max_checkpoint_bytes = int64_t(1) << 46;
+
 /// What identifies a file's state; compared at the end of a run to notice a source that changed.
 struct FileState {
   int64_t bytes = 0, mtime_ns = 0;
@@ -20,7 +23,7 @@ struct FileState {
 };
 FileState state_of(const struct stat& s);
 
-/// Whether a name read from a file may be used as a path: relative, below the directory, no tricks.
+/// Whether a name may be used as a path: relative, below the directory, printable UTF-8, no drive letter.
 bool is_safe_name(std::string_view name);
 
 /// One shard.
@@ -38,12 +41,21 @@ struct Checkpoint {
   std::string config_text, index_text;  // verbatim; empty where there is none
   std::vector<std::string> companions;  // other files to carry along, relative paths, sorted
   std::vector<std::string> left_out;    // files that are not carried along
+  bool complete = true;                 // all was read: a name that is not there is missing
 
   const Tensor* find(std::string_view name) const;
   const std::string& shard_of(const Tensor& t) const { return shards[size_t(t.file)].name; }
   /// "SHARD: TENSOR" for messages.
   std::string where(const Tensor& t) const { return mxfp4::where(shard_of(t), t.name); }
 };
+
+/// model.safetensors.index.json.
+struct Index {
+  std::vector<std::pair<std::string, std::string>> weight_map;  // tensor, file; by tensor
+  int64_t total_size = -1;                                      // as it says; -1 where it does not
+  const std::string* file_of(std::string_view tensor) const;
+};
+Index parse_index(std::string_view text, Problems& problems);
 
 /// Reads config, index and every shard's header, and checks them against each other and the files' sizes.
 /// What is wrong goes to `problems`; only what makes the rest unreadable throws.
@@ -52,6 +64,17 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems);
 /// The first string (number) at any of the places a config keeps its keys: the top level, then text_config.
 std::string config_string(const Json& config, const char* key, std::string otherwise = {});
 double config_number(const Json& config, const char* key, double otherwise);
+/// A whole number of at least 1.
+int64_t config_count(const Json& config, const char* key, int64_t otherwise);
+/// A string of any object.
+std::string json_string(const Json& object, const char* key, std::string otherwise = {});
+
+/// The keys that a family reads: each must have its type where it is there and not null, as quantization_config must be
+/// an object.
+struct ConfigTypes {
+  std::vector<const char*> strings, numbers, counts;
+};
+void check_config_types(const Json& config, const ConfigTypes& types, Problems& problems);
 
 /// quantization_config, wherever it stands: top level or text_config. Null where there is none.
 const Json* quantization_config(const Json& config);

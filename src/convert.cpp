@@ -204,12 +204,12 @@ class Conversion {
   void check_scales(const Job& job, const PackedTensor& t, const PieceAt& p, const ScaleReport& r) {
     if (t.part == Part::residual) return;  // made of scales that are checked elsewhere
     counts_of(job).zero_scales += r.zero;
-    if (r.bad) complain(p, r.first_bad, fmt::format("{} ({} such scales here)", r.first, r.bad));
+    if (r.bad) complain(t, p, r.first_bad, fmt::format("{} ({} such scales here)", r.first, r.bad));
     if (!r.zero_floats) return;
     if (r.least_floats)
-      complain(p, r.first_zero_float, "holds both 0.0 and 2^-127, which would become the same byte");
+      complain(t, p, r.first_zero_float, "holds both 0.0 and 2^-127, which would become the same byte");
     else if (const int64_t at = source_.reader() ? first_nonzero_group(t, p) : -1; at >= 0)
-      complain(p, at, "scale 0.0 over codes that are not zero");
+      complain(t, p, at, "scale 0.0 over codes that are not zero");
     uint8_t& zero = sums_.packed[size_t(job.target)].float_zeros[source_index(plan_, t, p.expert, p.piece).tensor];
     std::atomic_ref(zero).store(1, std::memory_order_relaxed);  // jobs of one stacked tensor share it
   }
@@ -232,8 +232,9 @@ class Conversion {
   }
 
   /// Names file, tensor, expert, row and group of scale `index` of a piece.
-  void complain(const PieceAt& p, int64_t index, const std::string& what) {
-    const int64_t columns = p.slice.tensor->shape.back();
+  void complain(const PackedTensor& t, const PieceAt& p, int64_t index, const std::string& what) {
+    const MoeLayer& layer = plan_.model->layers[size_t(t.layer)];
+    const int64_t columns = (t.role == Role::w2 ? layer.intermediate : layer.hidden) / group;
     const std::lock_guard lock(mutex_);
     problems_.error(plan_.checkpoint->where(*p.slice.tensor), "expert {}, row {}, group {}: {}", p.expert,
                     index / columns, index % columns, what);

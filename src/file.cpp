@@ -69,7 +69,7 @@ struct stat Fd::stat() const {
 }
 
 Fd open_read(const std::string& path, std::string name) {
-  return open_file(path, std::move(name), O_RDONLY, "cannot open");
+  return open_file(path, std::move(name), O_RDONLY | O_NONBLOCK, "cannot open");  // a FIFO must not hang
 }
 
 Fd open_write(const std::string& path, std::string name) {
@@ -82,7 +82,9 @@ Fd open_update(const std::string& path, std::string name) {
 
 std::string read_text(const std::string& path, int64_t limit, std::string name) {
   const Fd fd = open_read(path, std::move(name));
-  const int64_t bytes = fd.stat().st_size;
+  const struct stat s = fd.stat();
+  if (!S_ISREG(s.st_mode)) fail(Kind::input, "{}: not a regular file", fd.name());
+  const int64_t bytes = s.st_size;
   if (bytes > limit) fail(Kind::input, "{}: {} bytes, at most {} expected", fd.name(), bytes, limit);
   std::string text(size_t(bytes), '\0');
   fd.read(text.data(), bytes, 0);

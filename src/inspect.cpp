@@ -60,7 +60,7 @@ void print_json(const Checkpoint& ck, const Model& m, const Problems& problems) 
                   {"notes", m.notes},
                   {"warnings", problems.warnings()},
                   {"problems", problems.errors()}};
-  fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", one_line(j));
 }
 
 /// Layers of equal size on one line: "model layers 0-23: 32 experts, hidden 2880, intermediate 2880".

@@ -1,5 +1,6 @@
 #include "src/json.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "src/error.h"
@@ -7,11 +8,13 @@
 namespace mxfp4 {
 
 bool SaxBase::parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) {
+  // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ..; last read: '..'"
   std::string text = e.what();
-  const size_t colon = text.rfind("; last read");  // keep "syntax error ... ; last read: '...'", drop the id in front
-  const size_t start = text.find("syntax error");
-  if (start != std::string::npos) text = text.substr(start, colon == std::string::npos ? colon : colon - start);
-  return refuse(printable(text) + " at byte " + std::to_string(at));
+  text.resize(std::min(text.find("; last read"), text.size()));
+  for (const char* before : {"] ", ": "})
+    if (const size_t start = text.find(before); start != text.npos) text.erase(0, start + 2);
+  text.resize(std::min<size_t>(text.size(), 200));
+  return refuse(text + " at byte " + std::to_string(at));
 }
 
 namespace {
@@ -48,7 +51,7 @@ struct DomSax : SaxBase {
   bool end_object() { return end(); }
   bool end_array() { return end(); }
   bool key(std::string& k) {
-    if (!keys.back().insert(k).second) return refuse("duplicate key '" + printable(k) + "'");
+    if (!keys.back().insert(k).second) return refuse("duplicate key '" + k + "'");
     auto* object = open.back()->get_ptr<Json::object_t*>();
     object->emplace_back(std::move(k), nullptr);
     slot = &object->back().second;
@@ -61,8 +64,7 @@ struct DomSax : SaxBase {
 Json parse_json(std::string_view text, std::string_view file, int max_depth) {
   DomSax sax;
   sax.max_depth = max_depth;
-  if (!Json::sax_parse(text.begin(), text.end(), &sax))
-    fail(Kind::input, "{}: invalid JSON: {}", printable(file), sax.complaint);
+  if (!parse_sax(text, sax)) fail(Kind::input, "{}: invalid JSON: {}", file, sax.complaint);
   return std::move(sax.root);
 }
 

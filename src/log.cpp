@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "src/error.h"
+
 namespace mxfp4 {
 
 namespace {
@@ -22,11 +24,11 @@ void set_verbosity(Verbosity v) { current = v; }
 Verbosity verbosity() { return current; }
 
 void warn(const std::string& text) {
-  if (current != Verbosity::quiet) fmt::print(stderr, "mxfp4-pack: warning: {}\n", text);
+  if (current != Verbosity::quiet) fmt::print(stderr, "mxfp4-pack: warning: {}\n", printable(text));
 }
 
 void note(const std::string& text) {
-  if (current != Verbosity::quiet) fmt::print(stderr, "mxfp4-pack: {}\n", text);
+  if (current != Verbosity::quiet) fmt::print(stderr, "mxfp4-pack: {}\n", printable(text));
 }
 
 std::string human_bytes(int64_t bytes) {

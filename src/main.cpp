@@ -167,7 +167,7 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
       if (!batch.filelist.empty())
         return convert_all(batch, [&](const std::string& line) { return parse_conversion(line, o); });
       const Json result = convert(o.settled());
-      if (common.json && !o.options.dry_run) fmt::print("{}\n", result.dump());
+      if (common.json && !o.options.dry_run) fmt::print("{}\n", one_line(result));
       return 0;
     };
   });
@@ -296,7 +296,7 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
       synth(o);
       progress.reset();
       if (common.json)
-        fmt::print("{}\n", Json{{"model", o.model}, {"dest", o.dest}, {"bytes", before}}.dump());
+        fmt::print("{}\n", one_line(Json{{"model", o.model}, {"dest", o.dest}, {"bytes", before}}));
       else
         note(fmt::format("{}: {} at random, seed {}", o.dest, human_bytes(before), o.seed));
       return 0;
@@ -307,7 +307,7 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
 int report(const Error& e, bool json) {
   if (json) {
     const Json j = {{"error", {{"kind", name_of(e.kind)}, {"lines", e.lines}}}};
-    fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", one_line(j));
   } else {
     for (const std::string& line : e.lines) fmt::print(stderr, "mxfp4-pack: error: {}\n", line);
   }

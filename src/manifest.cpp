@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "src/sha256.h"
 
@@ -10,6 +11,7 @@ namespace mxfp4 {
 namespace {
 
 constexpr const char* no_checksum = "00000000000000000000000000000000";
+constexpr int64_t max_ranks = 65'536;
 constexpr int64_t max_manifest_bytes = int64_t(4) << 30;
 
 std::string json_text(std::string_view s) { return Json(s).dump(); }
@@ -199,10 +201,15 @@ std::string file_name_of(const Json& object) {
   return name;
 }
 
-int64_t number_of(const Json& object, const char* key) {
-  const Json& v = member(object, key);
-  if (!v.is_number_unsigned()) fail(Kind::input, "{}: '{}' is no number; damaged?", manifest_name, key);
+/// A whole number from 0 to `most`.
+int64_t number_in(const Json& v, const char* key, int64_t most) {
+  if (!v.is_number_unsigned() || v.get<uint64_t>() > uint64_t(most))
+    fail(Kind::input, "{}: '{}' is no number from 0 to {}; damaged?", manifest_name, key, most);
   return v.get<int64_t>();
+}
+
+int64_t number_of(const Json& object, const char* key, int64_t most = max_checkpoint_bytes) {
+  return number_in(member(object, key), key, most);
 }
 
 /// Neither tensors nor made by this tool.
@@ -228,6 +235,7 @@ class Reader {
       if (is_companion(m_.files.back())) m_.source.companions.push_back(m_.files.back().name);
     }
     read_source(source);
+    check_names();
     for (const Json& t : list_of(json_, "copied")) {
       add_tensor(t);
       m_.copied[text_of(t, "name")] = text_of(t, "copy");
@@ -246,20 +254,35 @@ class Reader {
     set.backend = text_of(json, "backend");
     set.layout_version = text_of(json, "layout_version");
     set.model = member(json, "model");
-    set.tp.size = int(number_of(json, "moe_tp_size"));
+    check_model(set.model);
+    set.tp.size = int(number_of(json, "moe_tp_size", max_ranks));
     set.tp.ranks.clear();
-    for (const Json& r : list_of(json, "ranks")) set.tp.ranks.push_back(r.is_number_unsigned() ? r.get<int>() : -1);
-    const bool sane =
-        set.tp.size >= 1 && !set.tp.ranks.empty() &&
-        std::all_of(set.tp.ranks.begin(), set.tp.ranks.end(), [&](int r) { return r >= 0 && r < set.tp.size; });
-    if (!sane) fail(Kind::input, "{}: ranks that do not fit moe_tp_size {}; damaged?", manifest_name, set.tp.size);
+    for (const Json& r : list_of(json, "ranks")) {
+      const auto rank = int(number_in(r, "ranks", max_ranks));
+      if (!set.tp.ranks.empty() && rank <= set.tp.ranks.back())
+        fail(Kind::input, "{}: ranks are not in order; damaged?", manifest_name);
+      set.tp.ranks.push_back(rank);
+    }
+    if (set.tp.ranks.empty() || set.tp.ranks.back() >= set.tp.size)
+      fail(Kind::input, "{}: ranks that do not fit moe_tp_size {}; damaged?", manifest_name, set.tp.size);
     for (const Json& t : list_of(json, "tensors")) {
-      const std::pair key(int(number_of(t, "rank")), text_of(t, "name"));
+      const std::pair key(int(number_of(t, "rank", max_ranks)), text_of(t, "name"));
       set.checksums[key] = text_of(t, "xxh3_128");
       set.files[key] = text_of(t, "file");
       for (const Json& s : list_of(t, "source")) add_tensor(s);
     }
     m_.sets.push_back(std::move(set));
+  }
+
+  /// The parts that verify reads have their types.
+  static void check_model(const Json& model) {
+    const auto number = [](const Json& object, const char* key) {
+      if (!member(object, key).is_number()) fail(Kind::input, "{}: '{}' is no number; damaged?", manifest_name, key);
+    };
+    for (const char* key : {"alpha", "beta", "limit"}) number(member(model, "activation"), key);
+    number(model, "routed_scaling_factor");
+    number_of(member(model, "w13_rows"), "block");
+    text_of(member(model, "w13_rows"), "first");
   }
 
   void read_source(const Json& source) {
@@ -273,27 +296,40 @@ class Reader {
     }
   }
 
+  /// Unpacked, shards and companions lie in one directory.
+  void check_names() const {
+    std::set<std::string_view> names;
+    const auto add = [&](const std::string& name) {
+      if (!names.insert(name).second)
+        fail(Kind::input, "{}: the file '{}' is listed twice; damaged?", manifest_name, name);
+    };
+    for (const Shard& s : m_.source.shards) add(s.name);
+    for (const std::string& name : m_.source.companions) add(name);
+    names.clear();
+    for (const ListedFile& f : m_.files) add(f.name);
+  }
+
   void add_tensor(const Json& j) {
     Tensor t;
     t.name = text_of(j, "name");
     if (!parse_dtype(text_of(j, "dtype"), t.dtype)) fail(Kind::input, "{}: unknown dtype; damaged?", manifest_name);
-    for (const Json& d : list_of(j, "shape")) {
-      if (!d.is_number_unsigned()) fail(Kind::input, "{}: a shape holds no number; damaged?", manifest_name);
-      t.shape.push_back(d.get<int64_t>());
-    }
+    for (const Json& d : list_of(j, "shape")) t.shape.push_back(number_in(d, "shape", INT64_MAX));
     const auto file = files_.find(text_of(j, "file"));
     t.bytes = tensor_bytes(t.dtype, t.shape);
-    if (file == files_.end() || t.bytes < 0) fail(Kind::input, "{}: {}: damaged?", manifest_name, printable(t.name));
+    if (file == files_.end() || t.bytes < 0) fail(Kind::input, "{}: {}: damaged?", manifest_name, t.name);
     t.file = file->second;
     if (!m_.checksums.emplace(t.name, text_of(j, "xxh3_128")).second) return;  // of another rank or set
     if (j.contains("zero_scale")) m_.float_zeros[t.name] = true;
     if (j.contains("offset")) t.offset = number_of(j, "offset");
+    if (t.bytes > max_checkpoint_bytes || (bytes_ += t.bytes) > max_checkpoint_bytes)
+      fail(Kind::input, "{}: more than {} bytes in all; damaged?", manifest_name, max_checkpoint_bytes);
     m_.source.tensors.push_back(std::move(t));
   }
 
   const Json& json_;
   Manifest m_;
   std::map<std::string, int> files_;
+  int64_t bytes_ = 0;
 };
 
 /// The text with its own checksum's digits set to zero must have that checksum.
@@ -371,11 +407,7 @@ std::string write_manifest(const Plan& plan, const Checksums& sums, const Manife
   return Writer(plan, sums, options, files).run();
 }
 
-Manifest read_manifest(const std::string& out) {
-  const std::string path = out + "/" + manifest_name;
-  if (!std::filesystem::exists(path))
-    fail(Kind::input, "{}: no {}; an output of 'mxfp4-pack convert' was expected", printable(out), manifest_name);
-  std::string text = read_text(path, max_manifest_bytes, manifest_name);
+Manifest parse_manifest(std::string text) {
   const Json json = parse_json(text, manifest_name);
   const int64_t version = number_of(json, "format_version");
   if (version > format_version)
@@ -383,6 +415,13 @@ Manifest read_manifest(const std::string& out) {
          version, format_version);
   check_own_checksum(std::move(text), text_of(json, "xxh3_128"));
   return Reader(json).run();
+}
+
+Manifest read_manifest(const std::string& out) {
+  const std::string path = out + "/" + manifest_name;
+  if (!std::filesystem::exists(path))
+    fail(Kind::input, "{}: no {}; an output of 'mxfp4-pack convert' was expected", out, manifest_name);
+  return parse_manifest(read_text(path, max_manifest_bytes, manifest_name));
 }
 
 std::vector<std::string> files_made_in(const std::string& out) {

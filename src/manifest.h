@@ -77,7 +77,10 @@ struct Manifest {
   std::map<std::string, bool> float_zeros;       // source scale tensors whose byte 0 stands for F32 0.0
 };
 
-/// Reads OUT's manifest. Throws Error{input} where there is none, where it is newer, damaged or not consistent.
+/// Throws Error{input} where the text is newer, damaged or not consistent.
+Manifest parse_manifest(std::string text);
+
+/// Reads OUT's manifest; throws Error{input} where there is none, too.
 Manifest read_manifest(const std::string& out);
 
 /// The names of the files that OUT's manifest lists, and its own; empty where OUT has none.

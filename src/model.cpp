@@ -12,7 +12,8 @@ namespace {
 
 bool parse_number(std::string_view text, int64_t& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty() && out >= 0;
+  const bool canonical = !text.empty() && (text[0] != '0' || text.size() == 1);  // 007 would be another name of 7
+  return error == std::errc() && end == text.data() + text.size() && canonical && out >= 0;
 }
 
 /// Formats of experts that look alike or are simply others, by a tensor that only they have.
@@ -31,7 +32,7 @@ bool refuse_lookalike(const Checkpoint& ck, Problems& problems) {
   for (const Tensor& t : ck.tensors)
     for (const Lookalike& l : lookalikes)
       if (t.name.find(l.part) != std::string::npos) {
-        const bool expert = t.name.find("expert") != std::string::npos || l.part[0] != '.';
+        const bool expert = t.name.find(".experts.") != std::string::npos || l.part[0] != '.';
         if (expert) return problems.error(ck.where(t), "{}", l.is), true;
       }
   return false;
@@ -82,10 +83,51 @@ void count_other_linears(const Checkpoint& ck, Model& model) {
 
 void note_zero_layers(const Checkpoint& ck, Problems& problems) {
   const std::string dtype = dtype_of_experts(ck);
+  const Json* q = quantization_config(ck.config);
   if (dtype.empty())
-    problems.error(printable(ck.dir), "no routed experts found; a GPT-OSS or DeepSeek-V4 checkpoint was expected");
+    problems.error(ck.dir, "no routed experts found; a GPT-OSS or DeepSeek-V4 checkpoint was expected");
   else
-    problems.error(printable(ck.dir), "no MXFP4 routed experts found; experts are {}", dtype);
+    problems.error(ck.dir, "no MXFP4 routed experts found; experts are {}{}", dtype,
+                   q && json_string(*q, "quant_method") == "mxfp4" ? ", but config.json says quant_method mxfp4" : "");
+}
+
+/// Where the tensors of a module begin: those after it in `tensors` whose names start with "MODULE.".
+std::vector<Tensor>::const_iterator first_of_module(const Checkpoint& ck, const std::string& module) {
+  return std::lower_bound(ck.tensors.begin(), ck.tensors.end(), module + ".",
+                          [](const Tensor& t, const std::string& name) { return t.name < name; });
+}
+
+/// Tensors among a layer's experts that no engine would look for once these are packed. Scales of activations are left
+/// for it.
+void check_leftovers(const Checkpoint& ck, const Model& model, Problems& problems) {
+  const std::unordered_set<const Tensor*> rest(model.rest.begin(), model.rest.end());
+  for (const MoeLayer& layer : model.layers) {
+    int64_t count = 0;
+    const Tensor* first = nullptr;
+    for (auto t = first_of_module(ck, layer.module); t != ck.tensors.end() && t->name.starts_with(layer.module + ".");
+         ++t)
+      if (rest.count(&*t) && t->name.find(".input_") == t->name.npos && count++ == 0) first = &*t;
+    if (count) problems.error(ck.where(*first), "not known among MXFP4 experts ({} such in {})", count, layer.module);
+  }
+}
+
+/// A router whose experts are missing altogether.
+void check_routers(const Checkpoint& ck, Problems& problems) {
+  for (const Tensor& t : ck.tensors)
+    for (const std::string_view router :
+         {".mlp.router.weight", ".mlp.gate.weight", ".ffn.gate.weight", ".block_sparse_moe.gate.weight"}) {
+      if (!t.name.ends_with(router)) continue;
+      const std::string module = t.name.substr(0, t.name.size() - router.size()) +
+                                 std::string(router.substr(0, router.find('.', 1))) + ".experts";
+      const auto next = first_of_module(ck, module);
+      if (next == ck.tensors.end() || !next->name.starts_with(module + "."))
+        problems.error(ck.where(t), "a router without experts ({}.* expected)", module);
+    }
+}
+
+std::vector<int64_t> without_ones(std::vector<int64_t> shape) {
+  std::erase(shape, 1);
+  return shape;
 }
 
 }  // namespace
@@ -122,59 +164,62 @@ bool parse_expert(std::string_view name, ExpertName& out) {
 
 bool is_scale_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::F8_E8M0 || d == Dtype::F32; }
 bool is_code_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::I8 || d == Dtype::F4; }
+int64_t columns_of(Dtype codes, int64_t row_elements) { return codes == Dtype::F4 ? row_elements : row_elements * 2; }
 
 int64_t router_rows(const Checkpoint& ck, const MoeLayer& layer, Problems& problems) {
   const std::string parent = layer.module.substr(0, layer.module.rfind('.'));
   for (const char* router : {".router.weight", ".gate.weight"})
     if (const Tensor* t = ck.find(parent + router)) {
-      if (t->shape.size() == 2) return t->shape[0];
+      if (t->shape.size() == 2 && t->bytes > 0 && t->shape[0] <= max_experts) return t->shape[0];
       problems.error(ck.where(*t), "{} is no router, [experts, hidden] expected", describe(t->dtype, t->shape));
       return -1;
     }
-  problems.error(printable(layer.module), "no router beside it ({0}.router.weight or {0}.gate.weight expected)",
-                 parent);
+  problems.error(layer.module, "no router beside it ({0}.router.weight or {0}.gate.weight expected)", parent);
   return -1;
 }
 
-int64_t check_pair(const Checkpoint& ck, const Tensor& codes, const std::vector<int64_t>& codes_shape,
-                   const Tensor& scales, const std::vector<int64_t>& scales_shape, Problems& problems) {
+int64_t check_pair(const Checkpoint& ck, const Tensor& codes, std::vector<int64_t> rows, int64_t row_elements,
+                   const Tensor& scales, Problems& problems) {
   const auto complain = [&](const Tensor& t, const std::string& text) {
     return problems.error(ck.where(t), "{}", text), 0;
   };
   if (!is_code_dtype(codes.dtype))
     return complain(codes, fmt::format("{} codes, U8, I8 or F4 expected", name_of(codes.dtype)));
-  if (!is_scale_dtype(scales.dtype))
-    return complain(scales,
-                    fmt::format("{} scales, U8, F8_E8M0 or F32 expected{}", name_of(scales.dtype),
-                                scales.dtype == Dtype::BF16 || scales.dtype == Dtype::F16 ? "; looks like INT4 or FP8"
-                                : scales.dtype == Dtype::F8_E4M3                          ? "; looks like NVFP4"
-                                                                                          : ""));
-  const int64_t n = codes_shape[0], columns = codes_shape[1] * (codes.dtype == Dtype::F4 ? 1 : 2);
-  if (scales_shape.size() != 2 || scales_shape[0] != n || scales_shape[1] * group != columns || columns % group) {
-    const int64_t per = scales_shape.size() == 2 && scales_shape[1] > 0 ? columns / scales_shape[1] : 0;
-    const char* hint = per == 16   ? "; one scale per 16 is NVFP4"
-                       : per == 48 ? "; 3/4 byte a code is MXFP6"
-                       : per == 128 || (scales_shape.size() == 2 && scales_shape[0] != n) ? "; looks like block FP8"
-                                                                                          : "";
-    if (columns % group) return complain(codes, fmt::format("{} columns, a multiple of {} expected", columns, group));
-    return complain(scales, fmt::format("{} for codes {}, [{}, {}] expected{}", describe(scales.dtype, scales.shape),
-                                        describe(codes.dtype, codes.shape), n, columns / group, hint));
+  if (!is_scale_dtype(scales.dtype)) {
+    const char* hint = scales.dtype == Dtype::BF16 || scales.dtype == Dtype::F16 ? "; looks like INT4 or FP8"
+                       : scales.dtype == Dtype::F8_E4M3                          ? "; looks like NVFP4"
+                                                                                 : "";
+    return complain(scales, fmt::format("{} scales, U8, F8_E8M0 or F32 expected{}", name_of(scales.dtype), hint));
   }
-  return columns;
+  if (codes.bytes == 0) return complain(codes, describe(codes.dtype, codes.shape) + " is empty");
+  const int64_t columns = columns_of(codes.dtype, row_elements);
+  if (columns % group) return complain(codes, fmt::format("{} columns, a multiple of {} expected", columns, group));
+  rows.push_back(columns / group);
+  if (without_ones(scales.shape) == without_ones(rows)) return columns;
+  const int64_t last = scales.shape.empty() ? 0 : scales.shape.back(), per = last > 0 ? columns / last : 0;
+  const char* hint = per == 16    ? "; one scale per 16 is NVFP4"
+                     : per == 48  ? "; 3/4 byte a code is MXFP6"
+                     : per == 128 ? "; looks like block FP8"
+                                  : "";
+  return complain(scales, fmt::format("{} for codes {}, [{}] expected{}", describe(scales.dtype, scales.shape),
+                                      describe(codes.dtype, codes.shape), fmt::join(rows, ", "), hint));
 }
 
 void check_config(const Checkpoint& ck, const Model& model, const char* experts, const char* hidden,
                   const char* intermediate, Problems& problems) {
-  const auto want = [&](const char* key) { return key ? int64_t(config_number(ck.config, key, -1)) : -1; };
-  const int64_t e = want(experts), h = want(hidden), i = want(intermediate);
+  const int64_t e = config_count(ck.config, experts, -1);
+  const MoeLayer& first = model.layers.front();
   int64_t other = 0, main = 0;
   for (const MoeLayer& l : model.layers) {
-    const auto size = [&](const char* key, int64_t is, int64_t expected) {
-      if (expected >= 0 && is != expected)
-        problems.error(printable(l.module), "{} columns or rows, config.json says {} = {}", is, key, expected);
+    const auto size = [&](const char* key, int64_t is, int64_t of_first) {
+      const int64_t says = config_count(ck.config, key, -1);
+      if (says >= 0 && is != says)
+        problems.error(l.module, "{} columns or rows, config.json says {} = {}", is, key, says);
+      else if (says < 0 && is != of_first)
+        problems.error(l.module, "{} columns or rows, {} has {}", is, first.module, of_first);
     };
-    size(hidden, l.hidden, h);
-    size(intermediate, l.intermediate, i);
+    size(hidden, l.hidden, first.hidden);
+    size(intermediate, l.intermediate, first.intermediate);
     if (l.space == Space::model) ++main, other += e >= 0 && int64_t(l.experts.size()) != e;
   }
   if (other == 0) return;
@@ -189,7 +234,7 @@ void check_config(const Checkpoint& ck, const Model& model, const char* experts,
 Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& problems) {
   Model model;
   model.model_type = config_string(ck.config, "model_type");
-  if (refuse_lookalike(ck, problems)) return model;
+  if (!ck.complete || refuse_lookalike(ck, problems)) return model;
   for (const Family& family : families) {
     if (!family.matches(ck)) continue;
     model.family = family.name;
@@ -200,7 +245,13 @@ Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& pro
   std::sort(model.layers.begin(), model.layers.end(), [](const MoeLayer& a, const MoeLayer& b) {
     return a.space != b.space ? a.space < b.space : a.index < b.index;
   });
+  for (size_t i = 1; i < model.layers.size(); ++i)
+    if (const MoeLayer& a = model.layers[i - 1], &b = model.layers[i]; a.space == b.space && a.index == b.index)
+      problems.error(b.module, "{} is layer {}, too", a.module, a.index);
   collect_rest(ck, model);
+  if (problems.any()) return model;
+  check_leftovers(ck, model, problems);
+  check_routers(ck, problems);
   count_other_linears(ck, model);
   return model;
 }

@@ -78,7 +78,8 @@ struct Family {
   void (*read)(const Checkpoint&, const ModelOptions&, Model&, Problems&);
 };
 
-/// Finds the family that matches and reads it; what is wrong goes to `problems`.
+/// Finds the family that matches and reads it; what is wrong goes to `problems`. Nothing is read of a checkpoint that
+/// is not complete: what is missing in it says nothing.
 Model recognise(const Checkpoint& checkpoint, const ModelOptions& options, Problems& problems);
 
 /// "model.layers.12.mlp.experts" -> model, 12. False where no such number stands in the name.
@@ -88,19 +89,24 @@ bool parse_layer(std::string_view module, Space& space, int64_t& index);
 int64_t router_rows(const Checkpoint& checkpoint, const MoeLayer& layer, Problems& problems);
 
 /// Compares the layers' expert counts and sizes with what the config says: `experts`, `hidden`, `intermediate` are
-/// its keys. Every layer of another size is an error; of another expert count a warning, an error where all agree.
+/// its keys. Every layer of another size (where the config has none: than the first's) is an error; of another expert
+/// count a warning, an error where all agree.
 void check_config(const Checkpoint& checkpoint, const Model& model, const char* experts, const char* hidden,
                   const char* intermediate, Problems& problems);
 
-/// K from the columns of scales; 0 and a problem where codes [.., n, k/2 bytes] and scales [.., n, k/32] disagree or
-/// are no MXFP4. `rows`: n expected of both. Shapes are taken without their leading expert dimension.
-int64_t check_pair(const Checkpoint& checkpoint, const Tensor& codes, const std::vector<int64_t>& codes_shape,
-                   const Tensor& scales, const std::vector<int64_t>& scales_shape, Problems& problems);
+/// K of codes whose rows, [n] or [experts, n], hold `row_elements` elements each; 0 and a problem where codes or scales
+/// are no MXFP4. Scales are [rows.., k/32], dimensions of 1 apart.
+int64_t check_pair(const Checkpoint& checkpoint, const Tensor& codes, std::vector<int64_t> rows, int64_t row_elements,
+                   const Tensor& scales, Problems& problems);
 
 /// One byte per scale (U8, F8_E8M0) or F32.
 bool is_scale_dtype(Dtype dtype);
 /// U8, I8 or F4.
 bool is_code_dtype(Dtype dtype);
+/// The columns that row_elements of a code dtype hold.
+int64_t columns_of(Dtype codes, int64_t row_elements);
+
+inline constexpr int64_t max_experts = 65'536;  // of a layer
 
 /// Layers whose experts stand one by one, `MODULE.ID.PROJ.SUFFIX`.
 struct ExpertNames {

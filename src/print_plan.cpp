@@ -31,7 +31,7 @@ Json summary(const Plan& plan, int threads) {
 }
 
 void print_json(const Plan& plan, int threads) {
-  std::string head = summary(plan, threads).dump();
+  std::string head = one_line(summary(plan, threads));
   head.pop_back();
   fmt::print("{},\n\"files\": [", head);
   const char* separator = "\n";

@@ -1,15 +1,21 @@
 #include "src/safetensors.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <optional>
+#include <unordered_set>
 
 #include "src/file.h"
 #include "src/json.h"
 
 namespace mxfp4 {
 
+static_assert(std::endian::native == std::endian::little && sizeof(size_t) == 8, "files are little-endian and large");
+
 namespace {
+
+constexpr size_t max_rank = 64;
 
 struct DtypeRow {
   const char* name;
@@ -33,6 +39,7 @@ struct HeaderSax : SaxBase {
   };
   std::vector<Entry> entries;
   Metadata metadata;
+  std::unordered_set<std::string> metadata_keys;
   bool in_metadata = false, has_metadata = false;
   std::string field;
   std::vector<int64_t>* numbers = nullptr;
@@ -40,7 +47,7 @@ struct HeaderSax : SaxBase {
   HeaderSax() { max_depth = 3; }
   bool unexpected(const char* what) {
     return refuse(depth == 0 ? fmt::format("{} where an object was expected", what)
-                             : fmt::format("unexpected {} in the entry of '{}'", what, printable(current())));
+                             : fmt::format("unexpected {} in the entry of '{}'", what, current()));
   }
   std::string current() const { return in_metadata || entries.empty() ? "__metadata__" : entries.back().name; }
   bool null() { return unexpected("null"); }
@@ -50,6 +57,7 @@ struct HeaderSax : SaxBase {
   bool number_unsigned(uint64_t v) {
     if (!numbers) return unexpected("number");
     if (v > uint64_t(INT64_MAX)) return unexpected("number above 2^63");
+    if (numbers->size() == max_rank) return unexpected("list of more than 64 numbers");
     return numbers->push_back(int64_t(v)), true;
   }
   bool string(std::string& v) {
@@ -74,36 +82,32 @@ struct HeaderSax : SaxBase {
   bool end_array() { return --depth, numbers = nullptr, true; }
   bool key(std::string& k) {
     if (depth == 1) {
+      if (k.size() > max_name_bytes)
+        return refuse(fmt::format("a name of {} bytes, at most {} expected", k.size(), max_name_bytes));
       in_metadata = k == "__metadata__";
       if (in_metadata && std::exchange(has_metadata, true)) return refuse("duplicate key '__metadata__'");
       if (!in_metadata) entries.push_back({std::move(k), {}, {}, {}});
     } else if (in_metadata) {
-      for (const auto& [name, value] : metadata)
-        if (name == k) return refuse(fmt::format("duplicate key '{}' in __metadata__", printable(k)));
+      if (!metadata_keys.insert(k).second) return refuse(fmt::format("duplicate key '{}' in __metadata__", k));
     } else {
       Entry& e = entries.back();
       bool* seen = k == "shape" ? &e.has_shape : k == "data_offsets" ? &e.has_offsets : nullptr;
-      if (!seen && k != "dtype")
-        return refuse(fmt::format("unknown field '{}' in the entry of '{}'", printable(k), printable(e.name)));
+      if (!seen && k != "dtype") return refuse(fmt::format("unknown field '{}' in the entry of '{}'", k, e.name));
       if (seen ? std::exchange(*seen, true) : e.dtype.has_value())
-        return refuse(fmt::format("duplicate key '{}' in the entry of '{}'", k, printable(e.name)));
+        return refuse(fmt::format("duplicate key '{}' in the entry of '{}'", k, e.name));
     }
     field = std::move(k);
     return true;
   }
 };
 
-bool has_control_character(std::string_view name) {
-  return std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; });
-}
-
 /// One entry as a Tensor with offsets still relative to the data; false where it is unusable.
 bool check_entry(HeaderSax::Entry& e, std::string_view file, Problems& problems, Tensor& t) {
   const std::string at = where(file, e.name);
-  if (has_control_character(e.name)) return problems.error(at, "name has a control character"), false;
+  if (!is_printable(e.name)) return problems.error(at, "name has a control character"), false;
   if (!e.dtype || !e.has_shape || !e.has_offsets)
     return problems.error(at, "{} is missing", !e.dtype ? "dtype" : !e.has_shape ? "shape" : "data_offsets"), false;
-  if (!parse_dtype(*e.dtype, t.dtype)) return problems.error(at, "unknown dtype '{}'", printable(*e.dtype)), false;
+  if (!parse_dtype(*e.dtype, t.dtype)) return problems.error(at, "unknown dtype '{}'", *e.dtype), false;
   if (e.offsets.size() != 2)
     return problems.error(at, "data_offsets has {} numbers, 2 expected", e.offsets.size()), false;
   t.bytes = tensor_bytes(t.dtype, e.shape);
@@ -131,7 +135,8 @@ void check_duplicates(const std::vector<Tensor>& tensors, std::string_view file,
 }
 
 /// First tensor at 0, each where the last ended, the file exactly as long as header and data.
-void check_cover(const std::vector<Tensor>& tensors, int64_t data_bytes, std::string_view file, Problems& problems) {
+void check_cover(const std::vector<Tensor>& tensors, int64_t data_offset, int64_t file_bytes, std::string_view file,
+                 Problems& problems) {
   int64_t end = 0;
   for (const Tensor& t : tensors) {
     if (t.offset != end)
@@ -139,13 +144,15 @@ void check_cover(const std::vector<Tensor>& tensors, int64_t data_bytes, std::st
                      t.offset > end ? "a hole" : "an overlap");
     end = t.offset + t.bytes;
   }
-  if (data_bytes < end)
-    problems.error(printable(file), "{} bytes of data expected, {} present; interrupted download?", end, data_bytes);
-  if (data_bytes > end)
-    problems.error(printable(file), "{} bytes of data expected, {} surplus bytes at the end", end, data_bytes - end);
+  const int64_t surplus = file_bytes - data_offset - end;
+  if (surplus < 0)
+    problems.error(file, "{} bytes expected, {} present; interrupted download?", file_bytes - surplus, file_bytes);
+  if (surplus > 0)
+    problems.error(file, "{} bytes expected, {} present: {} surplus at the end", data_offset + end, file_bytes,
+                   surplus);
 }
 
-/// Names what the file is when it is none of ours, from its first bytes.
+/// What a file that is no safetensors file is, by its first bytes; null where it is not known.
 const char* foreign_format(std::string_view head) {
   auto starts = [&](std::string_view magic) { return head.substr(0, magic.size()) == magic; };
   if (starts("version https://git-lfs")) return "this is a Git LFS pointer, not the weights; run 'git lfs pull'";
@@ -183,8 +190,8 @@ Header parse_header(std::string_view json, int64_t file_bytes, std::string_view 
   HeaderSax sax;
   Header header;
   header.data_offset = 8 + int64_t(json.size());
-  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &sax)) {
-    problems.error(printable(file), "invalid header: {}", sax.complaint);
+  if (!parse_sax(json, sax)) {
+    problems.error(file, "invalid header: {}", sax.complaint);
     return header;
   }
   const size_t before = problems.errors().size();
@@ -197,37 +204,36 @@ Header parse_header(std::string_view json, int64_t file_bytes, std::string_view 
     return a.offset != b.offset ? a.offset < b.offset : a.bytes != b.bytes ? a.bytes < b.bytes : a.name < b.name;
   });
   check_duplicates(header.tensors, file, problems);
-  if (problems.errors().size() == before) check_cover(header.tensors, file_bytes - header.data_offset, file, problems);
+  if (problems.errors().size() == before) check_cover(header.tensors, header.data_offset, file_bytes, file, problems);
+  if (problems.errors().size() != before) return {};
   for (Tensor& t : header.tensors) t.offset += header.data_offset;
   header.metadata = std::move(sax.metadata);
   return header;
 }
 
+std::string foreign_format_of(const std::string& path) {
+  const Fd fd = open_read(path);
+  std::string head(size_t(std::min<int64_t>(fd.stat().st_size, 32)), '\0');
+  fd.read(head.data(), int64_t(head.size()), 0);
+  const char* foreign = foreign_format(head);
+  return foreign ? foreign : "";
+}
+
 Header read_header(const std::string& path, std::string_view file, Problems& problems) {
   const Fd fd = open_read(path, std::string(file));
   const int64_t bytes = fd.stat().st_size;
-  char head[32] = {};
-  fd.read(head, std::min<int64_t>(bytes, sizeof head), 0);
-  if (const char* foreign = foreign_format({head, size_t(std::min<int64_t>(bytes, sizeof head))})) {
-    problems.error(printable(file), "{}", foreign);
-    return {};
-  }
+  const auto refuse = [&](const std::string& what) {
+    const std::string foreign = foreign_format_of(path);
+    return problems.error(file, "{}", foreign.empty() ? what : foreign), Header{};
+  };
+  if (bytes < 8) return refuse(fmt::format("{} bytes, at least 8 expected; interrupted download?", bytes));
   uint64_t length;
-  std::memcpy(&length, head, 8);
-  if (bytes < 8) {
-    problems.error(printable(file), "{} bytes, a safetensors file has at least 8; interrupted download?", bytes);
-    return {};
-  }
-  if (length > uint64_t(max_header_bytes)) {
-    problems.error(printable(file), "header of {} bytes, at most {} expected; not a safetensors file?", length,
-                   max_header_bytes);
-    return {};
-  }
-  if (int64_t(length) > bytes - 8) {
-    problems.error(printable(file), "header of {} bytes expected, {} present; interrupted download?", length,
-                   bytes - 8);
-    return {};
-  }
+  fd.read(&length, 8, 0);
+  if (length > uint64_t(max_header_bytes))
+    return refuse(
+        fmt::format("header of {} bytes, at most {} expected; not a safetensors file?", length, max_header_bytes));
+  if (int64_t(length) > bytes - 8)
+    return refuse(fmt::format("header of {} bytes expected, {} present; interrupted download?", length, bytes - 8));
   std::string json(length, '\0');
   fd.read(json.data(), int64_t(length), 8);
   return parse_header(json, bytes, file, problems);

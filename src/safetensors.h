@@ -63,10 +63,14 @@ struct Header {
 
 inline constexpr int64_t max_header_bytes = 100'000'000;
 
-/// Checks a header's JSON against a file of `file_bytes`; what is wrong goes to `problems` under the name `file`.
+/// Checks a header's JSON against a file of `file_bytes`; what is wrong goes to `problems` under the name `file`, and
+/// no tensors come back.
 Header parse_header(std::string_view json, int64_t file_bytes, std::string_view file, Problems& problems);
 
-/// Opens `path` read-only and parses its header. A Git LFS pointer, GGUF, pickle or metal file is refused by name.
+/// What another file is, with what to use instead: a Git LFS pointer, GGUF, pickle or metal. Empty where not known.
+std::string foreign_format_of(const std::string& path);
+
+/// Opens `path` read-only and parses its header; the length is checked against the file before memory is taken.
 /// `file` is the name shown in messages. I/O errors throw.
 Header read_header(const std::string& path, std::string_view file, Problems& problems);
 

@@ -134,9 +134,9 @@ void unpack(const UnpackOptions& options) {
   write_companions(*packed, dest);
   dest.commit();
   if (options.json)
-    fmt::print(
-        "{}\n",
-        Json{{"out", options.out}, {"dest", options.dest}, {"tensors", packed->manifest.source.tensors.size()}}.dump());
+    fmt::print("{}\n",
+               one_line(Json{
+                   {"out", options.out}, {"dest", options.dest}, {"tensors", packed->manifest.source.tensors.size()}}));
   else
     note(fmt::format("{}: {} tensors, each with its source's checksum", options.dest,
                      packed->manifest.source.tensors.size()));

@@ -29,15 +29,16 @@ void check_files(const PackedCheckpoint& p, Problems& problems) {
       problems.error(f.name, "{} bytes, {} expected", bytes, f.bytes);
       continue;
     }
-    std::string text(size_t(bytes), '\0');
+    int64_t covered = bytes;
     if (f.holds_tensors) {
       uint64_t length = 0;
       fd.read(&length, 8, 0);
-      text.resize(size_t(std::min<uint64_t>(8 + length, uint64_t(bytes))));
+      covered = std::min(bytes, 8 + int64_t(std::min(length, uint64_t(max_header_bytes))));
     } else if (bytes > whole_file_limit) {
       problems.error(f.name, "{} bytes, at most {} expected", bytes, whole_file_limit);
       continue;
     }
+    std::string text(size_t(covered), '\0');
     fd.read(text.data(), int64_t(text.size()), 0);
     if (to_hex(hash_bytes(text.data(), int64_t(text.size()))) != f.checksum)
       problems.error(f.name, "{} does not have the checksum in {}", f.holds_tensors ? "the header" : "it",

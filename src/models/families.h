@@ -26,8 +26,8 @@ bool has_expert_suffix(const Checkpoint& checkpoint, std::string_view suffix);
 void read_spelled_experts(const Checkpoint& checkpoint, const ExpertNames& usual, const char* hidden, Model& model,
                           Problems& problems);
 
-/// Activation and router as the config has them.
-void read_settings(const Checkpoint& checkpoint, Model& model);
+/// Activation and router as the config has them; keys of another type than theirs are problems.
+void read_settings(const Checkpoint& checkpoint, Model& model, Problems& problems);
 
 /// The first of the keys that families have for it: "n_routed_experts", "num_experts", "num_local_experts".
 const char* experts_key(const Json& config);

@@ -13,7 +13,7 @@ constexpr StackedNames spellings[] = {{".w13", ".w2", "_weight", "_weight_scale"
                                       {".w13", ".w2", ".weight", ".scale", ".bias"}};
 
 bool is_w13(const Tensor& t, const StackedNames& names) {
-  return is_code_dtype(t.dtype) && t.name.ends_with(std::string(names.w13) + names.codes);
+  return is_code_dtype(t.dtype) && t.shape.size() > 2 && t.name.ends_with(std::string(names.w13) + names.codes);
 }
 
 bool matches(const Checkpoint& ck) {
@@ -37,7 +37,7 @@ void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Probl
         read_stacked_layer(ck, names, std::move(layer), model.pairs, model, problems);
     }
   if (model.layers.empty()) return;
-  read_settings(ck, model);
+  read_settings(ck, model, problems);
   check_config(ck, model, experts_key(ck.config), "hidden_size", "moe_intermediate_size", problems);
 }
 

@@ -5,6 +5,7 @@
 // models saved with these names hold gate and up one after the other. E is each layer's own (pruned models).
 // Source: openai/gpt-oss gpt_oss/torch/weights.py and model.py, transformers integrations/mxfp4.py.
 #include <algorithm>
+#include <set>
 
 #include "src/models/families.h"
 
@@ -12,55 +13,62 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr std::string_view key = ".gate_up_proj_blocks";
-
 constexpr StackedNames names = {".gate_up_proj", ".down_proj", "_blocks", "_scales", "_bias"};
+
+/// The module of a name "MODULE.gate_up_proj_blocks" or of another of the four; empty for any other.
+std::string_view module_of(std::string_view name) {
+  for (const char* proj : {names.w13, names.w2})
+    for (const char* part : {names.codes, names.scales})
+      if (const std::string suffix = std::string(proj) + part; name.ends_with(suffix))
+        return name.substr(0, name.size() - suffix.size());
+  return {};
+}
 
 bool matches(const Checkpoint& ck) {
   return config_string(ck.config, "model_type") == "gpt_oss" ||
-         std::any_of(ck.tensors.begin(), ck.tensors.end(), [](const Tensor& t) { return t.name.ends_with(key); });
+         std::any_of(ck.tensors.begin(), ck.tensors.end(), [](const Tensor& t) { return !module_of(t.name).empty(); });
 }
 
 void read_config(const Checkpoint& ck, Model& model, Problems& problems) {
+  check_config_types(
+      ck.config,
+      {{"model_type"},
+       {"swiglu_limit"},
+       {"num_experts_per_tok", "experts_per_token", "num_local_experts", "hidden_size", "intermediate_size"}},
+      problems);
   model.activation = {"swigluoai", 1.702, 1, config_number(ck.config, "swiglu_limit", 7)};
-  model.router.top_k =
-      int64_t(config_number(ck.config, "num_experts_per_tok", config_number(ck.config, "experts_per_token", 0)));
+  model.router.top_k = config_count(ck.config, "num_experts_per_tok", config_count(ck.config, "experts_per_token", 0));
   const Json* q = quantization_config(ck.config);
-  const std::string method = q ? q->value("quant_method", "") : "";
+  const std::string method = q ? json_string(*q, "quant_method") : "";
   if (method != "mxfp4" && method != "quark")
     problems.error("config.json",
-                   "quantization_config.quant_method is '{}', but the experts are MXFP4 ('mxfp4' expected)",
-                   printable(method));
+                   "quantization_config.quant_method is '{}', but the experts are MXFP4 ('mxfp4' expected)", method);
 }
 
 void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Problems& problems) {
+  std::set<std::string_view> modules;
+  for (const Tensor& t : ck.tensors)
+    if (const std::string_view module = module_of(t.name); !module.empty()) modules.insert(module);
+  if (modules.empty()) return;
   const bool known = model.model_type == "gpt_oss";
+  if (!known && options.gate_up.empty())
+    return problems.error("config.json",
+                          "model_type '{}' does not say the order of gate and up rows in *_blocks; say --gate-up "
+                          "interleaved or --gate-up concatenated",
+                          model.model_type);
   if (!known)
-    problems.warn("config.json", "model_type '{}' is not known; read as GPT-OSS by its tensor names",
-                  printable(model.model_type));
+    problems.warn("config.json", "model_type '{}' is not known; read as GPT-OSS by its tensor names", model.model_type);
   model.pairs = options.gate_up.empty() ? known : options.gate_up == "interleaved";
-  for (const Tensor& t : ck.tensors) {
-    if (!t.name.ends_with(key)) continue;
-    if (!known && options.gate_up.empty()) {
-      problems.error(ck.where(t),
-                     "the order of gate and up rows is not known for model_type '{}'; say "
-                     "--gate-up interleaved or --gate-up concatenated",
-                     printable(model.model_type));
-      return;
-    }
+  for (const std::string_view module : modules) {
     MoeLayer layer;
-    layer.module = t.name.substr(0, t.name.size() - key.size());
+    layer.module = module;
     if (!parse_layer(layer.module, layer.space, layer.index))
-      problems.error(ck.where(t), "no layer number in the name");
+      problems.error(layer.module, "no layer number in the name");
     else
       read_stacked_layer(ck, names, std::move(layer), model.pairs, model, problems);
   }
-  for (const Tensor& t : ck.tensors)
-    if (t.name.ends_with("_proj_scales") && !ck.find(t.name.substr(0, t.name.size() - 6) + "blocks"))
-      problems.error(ck.where(t), "scales without codes ({}blocks expected)", t.name.substr(0, t.name.size() - 6));
-  if (model.layers.empty()) return;
   read_config(ck, model, problems);
-  check_config(ck, model, "num_local_experts", "hidden_size", "intermediate_size", problems);
+  if (!model.layers.empty()) check_config(ck, model, "num_local_experts", "hidden_size", "intermediate_size", problems);
 }
 
 }  // namespace

@@ -55,10 +55,10 @@ struct Whole {
 Whole find_whole(const Checkpoint& ck, const std::string& name, Problems& problems) {
   Whole w{ck.find(name + ".weight"), ck.find(name + ".weight_scale"), ck.find(name + ".bias")};
   if (!w.codes || !w.scales || w.codes->shape.size() != 2)
-    return problems.error(printable(name), "incomplete: weight [rows, columns/2] and weight_scale expected"), w;
+    return problems.error(name, "incomplete: weight [rows, columns/2] and weight_scale expected"), w;
   w.n = w.codes->shape[0];
-  w.k = check_pair(ck, *w.codes, w.codes->shape, *w.scales, w.scales->shape, problems);
-  if (w.bias && (w.bias->dtype != Dtype::BF16 || w.bias->shape != std::vector<int64_t>{w.n})) {
+  w.k = check_pair(ck, *w.codes, {w.n}, w.codes->shape[1], *w.scales, problems);
+  if (w.k > 0 && w.bias && (w.bias->dtype != Dtype::BF16 || w.bias->shape != std::vector<int64_t>{w.n})) {
     problems.error(ck.where(*w.bias), "{}, BF16 [{}] expected", describe(w.bias->dtype, w.bias->shape), w.n);
     w.k = 0;
   }
@@ -99,7 +99,7 @@ void read_gpt_oss(const Checkpoint& ck, const ModelOptions&, Model& model, Probl
     for (int64_t id = 0; id < count; ++id) add_expert(ck, id, layer, model, problems);
     if (!layer.experts.empty()) model.layers.push_back(std::move(layer));
   }
-  read_settings(ck, model);
+  read_settings(ck, model, problems);
   model.activation = {"swigluoai", 1.702, 1, config_number(ck.config, "swiglu_limit", 7)};
   check_marker(ck, model, problems);
   check_config(ck, model, experts_key(ck.config), "hidden_size", "intermediate_size", problems);

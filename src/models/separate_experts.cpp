@@ -14,21 +14,26 @@ struct Pair {
 struct Parts {
   Pair gate, up, down;
 };
-using Modules = std::map<std::string_view, std::map<int64_t, Parts>>;
+struct Module {
+  std::map<int64_t, Parts> experts;
+  const Tensor* largest = nullptr;  // codes, whatever they are called
+};
+using Modules = std::map<std::string_view, Module>;
 
 Modules group_by_module(const Checkpoint& ck, const ExpertNames& names) {
   Modules modules;
   ExpertName name;
   for (const Tensor& t : ck.tensors) {
     if (!parse_expert(t.name, name)) continue;
-    Parts& parts = modules[name.module][name.id];
+    Module& module = modules[name.module];
+    if (!module.largest || t.bytes > module.largest->bytes) module.largest = &t;
+    Parts& parts = module.experts[name.id];
     Pair* pair = name.proj == names.gate   ? &parts.gate
                  : name.proj == names.up   ? &parts.up
                  : name.proj == names.down ? &parts.down
                                            : nullptr;
-    if (!pair) continue;
-    if (name.suffix == names.codes) pair->codes = &t;
-    if (name.suffix == names.scales) pair->scales = &t;
+    if (pair && name.suffix == names.codes) pair->codes = &t;
+    if (pair && name.suffix == names.scales) pair->scales = &t;
   }
   return modules;
 }
@@ -49,14 +54,12 @@ std::string ranges(const std::vector<int64_t>& ids) {
 /// Ids must be 0 .. rows - 1, as many as the router has rows.
 bool check_ids(const MoeLayer& layer, const std::map<int64_t, Parts>& experts, int64_t rows, Problems& problems) {
   std::vector<int64_t> missing, surplus;
-  for (int64_t id = 0; id < rows && missing.size() < 100'000; ++id)
+  for (int64_t id = 0; id < rows; ++id)
     if (!experts.count(id)) missing.push_back(id);
   for (const auto& [id, parts] : experts)
     if (id >= rows) surplus.push_back(id);
-  if (!missing.empty())
-    problems.error(printable(layer.module), "experts {} missing, the router has {}", ranges(missing), rows);
-  if (!surplus.empty())
-    problems.error(printable(layer.module), "surplus experts {}, the router has {}", ranges(surplus), rows);
+  if (!missing.empty()) problems.error(layer.module, "experts {} missing, the router has {}", ranges(missing), rows);
+  if (!surplus.empty()) problems.error(layer.module, "surplus experts {}, the router has {}", ranges(surplus), rows);
   return missing.empty() && surplus.empty();
 }
 
@@ -68,20 +71,18 @@ struct Reader {
 
   /// K of one projection; 0 and a problem where it is not complete or no MXFP4.
   int64_t columns(const Pair& p, int64_t id, const char* proj) const {
-    const std::string at = printable(fmt::format("{}.{}.{}", module, id, proj));
+    const std::string at = fmt::format("{}.{}.{}", module, id, proj);
     if (!p.codes && !p.scales)
       return problems.error(at, "missing; experts without gate, up and down are not supported"), 0;
     if (!p.codes)
       return problems.error(ck.where(*p.scales), "scales without codes ({}.{} expected)", at, names.codes), 0;
     if (!p.scales)
       return problems.error(ck.where(*p.codes), "no scales beside it ({}.{} expected)", at, names.scales), 0;
-    auto scales = p.scales->shape;
-    if (scales.size() > 2) scales.erase(std::remove(scales.begin(), scales.end(), 1), scales.end());
     if (p.codes->shape.size() != 2)
       return problems.error(ck.where(*p.codes), "{}, [rows, columns/2] expected",
                             describe(p.codes->dtype, p.codes->shape)),
              0;
-    return check_pair(ck, *p.codes, p.codes->shape, *p.scales, scales, problems);
+    return check_pair(ck, *p.codes, {p.codes->shape[0]}, p.codes->shape[1], *p.scales, problems);
   }
 
   Proj proj(const Pair& p, int64_t k) const {
@@ -110,39 +111,57 @@ struct Reader {
   }
 };
 
-/// A tensor of the module that shows its dtype.
-const Tensor* first_codes(const std::map<int64_t, Parts>& experts) {
-  for (const auto& [id, parts] : experts)
-    for (const Pair* p : {&parts.gate, &parts.up, &parts.down})
-      if (p->codes) return p->codes;
-  return nullptr;
+/// The first codes that may be MXFP4, else any codes; null where there are none.
+const Tensor* first_codes(const Module& module) {
+  const Tensor* first = nullptr;
+  for (const auto& [id, parts] : module.experts)
+    for (const Pair* p : {&parts.gate, &parts.up, &parts.down}) {
+      if (p->codes && is_code_dtype(p->codes->dtype)) return p->codes;
+      if (!first) first = p->codes;
+    }
+  return first;
+}
+
+/// None of its tensors has a name of an expert's codes or scales.
+bool is_unknown(const Module& module) {
+  return std::all_of(module.experts.begin(), module.experts.end(), [](const auto& expert) {
+    const Parts& p = expert.second;
+    return !p.gate.codes && !p.gate.scales && !p.up.codes && !p.up.scales && !p.down.codes && !p.down.scales;
+  });
 }
 
 }  // namespace
 
 void read_separate_experts(const Checkpoint& ck, const ExpertNames& names, Model& model, Problems& problems) {
-  for (const auto& [module, experts] : group_by_module(ck, names)) {
+  for (const auto& [name, module] : group_by_module(ck, names)) {
+    const auto& experts = module.experts;
     MoeLayer layer;
-    layer.module = module;
-    const Tensor* first = first_codes(experts);
-    if (first && !is_code_dtype(first->dtype)) {
-      model.notes.push_back(
-          fmt::format("{}: experts are {}, passed through", printable(module), name_of(first->dtype)));
+    layer.module = name;
+    const Tensor* first = first_codes(module);
+    const Tensor* shown = is_unknown(module) ? module.largest : first;
+    if (shown && !is_code_dtype(shown->dtype)) {
+      model.notes.push_back(fmt::format("{}: experts are {}, passed through", name, name_of(shown->dtype)));
       continue;
     }
-    if (!parse_layer(module, layer.space, layer.index)) {
-      problems.error(printable(module), "no layer number in the name");
+    if (is_unknown(module)) {
+      problems.error(ck.where(*shown), "experts' tensors called {}, {} and {} with .{} and .{} expected", names.gate,
+                     names.up, names.down, names.codes, names.scales);
+      continue;
+    }
+    if (!parse_layer(name, layer.space, layer.index)) {
+      problems.error(name, "no layer number in the name");
       continue;
     }
     const int64_t rows = router_rows(ck, layer, problems);
     if (rows >= 0 && !check_ids(layer, experts, rows, problems)) continue;
+    const size_t before = problems.errors().size();
     const Reader reader{ck, names, problems, layer.module};
     const Tensor* scales = nullptr;
     for (const auto& [id, parts] : experts)
       if (!scales) scales = parts.gate.scales;
     for (const auto& [id, parts] : experts)
       reader.add(layer, id, parts, first ? first->dtype : Dtype::I8, scales ? scales->dtype : Dtype::F8_E8M0);
-    if (!layer.experts.empty()) model.layers.push_back(std::move(layer));
+    if (problems.errors().size() == before) model.layers.push_back(std::move(layer));
   }
 }
 
@@ -174,7 +193,7 @@ void read_spelled_experts(const Checkpoint& ck, const ExpertNames& usual, const 
                           Problems& problems) {
   read_separate_experts(ck, find_expert_names(ck).value_or(usual), model, problems);
   if (model.layers.empty()) return;
-  read_settings(ck, model);
+  read_settings(ck, model, problems);
   check_config(ck, model, experts_key(ck.config), hidden, "moe_intermediate_size", problems);
 }
 

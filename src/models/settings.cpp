@@ -5,12 +5,18 @@
 
 namespace mxfp4 {
 
-void read_settings(const Checkpoint& ck, Model& model) {
+void read_settings(const Checkpoint& ck, Model& model, Problems& problems) {
+  check_config_types(ck.config,
+                     {{"model_type", "hidden_act", "scoring_func", "expert_dtype"},
+                      {"swiglu_limit", "routed_scaling_factor"},
+                      {"num_experts_per_tok", "num_experts_per_token", "n_routed_experts", "num_experts",
+                       "num_local_experts", "hidden_size", "intermediate_size", "moe_intermediate_size"}},
+                     problems);
   model.activation.name = config_string(ck.config, "hidden_act", "silu");
   model.activation.limit = config_number(ck.config, "swiglu_limit", 0);
-  const double top_k = config_number(ck.config, "num_experts_per_token", 0);
+  const int64_t top_k = config_count(ck.config, "num_experts_per_token", 0);
   model.router = {config_string(ck.config, "scoring_func", "softmax"),
-                  int64_t(config_number(ck.config, "num_experts_per_tok", top_k)), true,
+                  config_count(ck.config, "num_experts_per_tok", top_k), true,
                   config_number(ck.config, "routed_scaling_factor", 1)};
 }
 

@@ -11,37 +11,25 @@ struct Stacked {
   int64_t experts = 0, n = 0, k = 0;
 };
 
-std::vector<int64_t> without_ones(const std::vector<int64_t>& shape) {
-  std::vector<int64_t> out;
-  for (int64_t d : shape)
-    if (d != 1) out.push_back(d);
-  return out;
-}
-
 bool read_stacked(const Checkpoint& ck, const StackedNames& names, const std::string& name, Stacked& s,
                   Problems& problems) {
   s.blocks = ck.find(name + names.codes);
   s.scales = ck.find(name + names.scales);
   s.bias = ck.find(name + names.bias);
-  if (!s.blocks) return problems.error(printable(name + names.codes), "missing"), false;
+  if (!s.blocks) return problems.error(name + names.codes, "missing"), false;
   if (!s.scales)
     return problems.error(ck.where(*s.blocks), "no scales beside it ({}{} expected)", name, names.scales), false;
   const auto& b = s.blocks->shape;
-  const bool in_groups = b.size() == 4 && b[3] * 2 == group;
-  if (!in_groups && b.size() != 3)
+  const bool in_groups = b.size() == 4 && b[3] == group * bits_of(Dtype::F4) / bits_of(s.blocks->dtype);
+  if ((!in_groups && b.size() != 3) || b[0] > max_experts)
     return problems.error(ck.where(*s.blocks),
                           "{}, [experts, rows, columns/32, 16] or [experts, rows, columns/2] expected",
                           describe(s.blocks->dtype, b)),
            false;
   s.experts = b[0], s.n = b[1];
-  auto scales = s.scales->shape;
-  if (scales.size() > 3) scales = without_ones(scales);
-  if (scales.size() != 3 || scales[0] != s.experts)
-    return problems.error(ck.where(*s.scales), "{}, [{}, {}, columns/32] expected",
-                          describe(s.scales->dtype, s.scales->shape), b[0], b[1]),
-           false;
-  s.k = check_pair(ck, *s.blocks, {s.n, in_groups ? b[2] * b[3] : b[2]}, *s.scales, {scales[1], scales[2]}, problems);
-  if (s.bias && (s.bias->dtype != Dtype::BF16 || s.bias->shape != std::vector<int64_t>{s.experts, s.n}))
+  const int64_t row_elements = s.blocks->bytes == 0 ? 0 : in_groups ? b[2] * b[3] : b[2];
+  s.k = check_pair(ck, *s.blocks, {b[0], b[1]}, row_elements, *s.scales, problems);
+  if (s.k > 0 && s.bias && (s.bias->dtype != Dtype::BF16 || s.bias->shape != std::vector<int64_t>{s.experts, s.n}))
     return problems.error(ck.where(*s.bias), "{}, BF16 [{}, {}] expected", describe(s.bias->dtype, s.bias->shape),
                           s.experts, s.n),
            false;
@@ -72,7 +60,10 @@ void read_stacked_layer(const Checkpoint& ck, const StackedNames& names, MoeLaye
   if (experts >= 0 && experts != w13.experts)
     return problems.error(ck.where(*w13.blocks), "{} experts, the router has {}", w13.experts, experts);
   if (!w13.bias != !w2.bias)
-    return problems.error(printable(layer.module), "a bias on one projection only, on both or none expected");
+    return problems.error(layer.module, "a bias on one projection only, on both or none expected");
+  if (!model.layers.empty() && model.bias != (w13.bias != nullptr))
+    return problems.error(layer.module, "{} bias, {} has {}", w13.bias ? "a" : "no", model.layers.front().module,
+                          model.bias ? "one" : "none");
   layer.hidden = w13.k, layer.intermediate = w2.k;
   model.bias = w13.bias != nullptr;
   for (int64_t e = 0; e < w13.experts; ++e)

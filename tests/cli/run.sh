@@ -96,15 +96,17 @@ expect 'four warps' 0 'layout version c-w4' '' \
 expect 'diff of an output with itself' 0 'tensors are equal' '' "$program" diff "$dir/q" "$dir/q"
 expect 'diff' 1 'w13_weight: 3 of 3 experts differ.*other row order of w13' '' "$program" diff "$dir/q" "$dir/o"
 
-# what interrupted runs leave, and two runs at once
-on() { "$program" convert "$tiny" "$1" --backend marlin --engine vllm --threads 1 "${@:2}"; }
+# what interrupted runs leave, and two runs at once; a checkpoint of many jobs, so that one is there to be interrupted
+many=$dir/many
+"$program" synth gpt-oss-20b "$many" --tiny --layers 24 -q
+on() { "$program" convert "$many" "$1" --backend marlin --engine vllm --threads 1 "${@:2}"; }
 leave() {  # a partial output with some jobs done
   for try in $(seq 200); do
-    "$program" convert "$tiny" "$1" --backend marlin --engine vllm --threads 1 -q & local pid=$!
-    while [ ! -s "$journal" ] && kill -0 $pid 2>/dev/null; do :; done
+    "$program" convert "$many" "$1" --backend marlin --engine vllm --threads 1 -q & local pid=$!
+    until { read -r && read -r; } <"$journal" || ! kill -0 $pid; do :; done
     kill -KILL $pid 2>/dev/null
     wait $pid 2>/dev/null
-    [ ! -e "$1" ] && [ "$(grep -c '' "$journal" 2>/dev/null || echo 0)" -gt 1 ] && return
+    [ ! -e "$1" ] && { read -r && read -r; } <"$journal" && return
     rm -rf "$1" "$journal" "$partial"
   done
 }
@@ -112,13 +114,13 @@ journal=$dir/.k.mxfp4-pack.journal partial=$dir/.k.mxfp4-pack.partial
 { leave "$dir/k"; } 2>/dev/null
 expect 'a partial output is not overlooked' 2 '' 'a partial output is there; go on with convert --resume' on "$dir/k"
 expect 'nor used with other options' 2 '' 'begun with other options' on "$dir/k" --resume --allow-nan-scales
-cp -r "$tiny" "$dir/copy"
+cp -r "$many" "$dir/copy"
 expect 'nor from another source' 2 '' 'begun from another source' \
   "$program" convert "$dir/copy" "$dir/k" --backend marlin --engine vllm --resume
 expect 'resume and restart exclude each other' 2 '' 'excludes' on "$dir/k" --resume --restart
 expect 'unpack leaves it alone' 2 '' 'a partial output is there' "$program" unpack "$dir/q" "$dir/k"
 expect 'resume keeps what is done' 0 '' '[0-9]+ of [0-9]+ jobs are done already' on "$dir/k" --resume
-expect 'what was resumed is right' 0 'right' '' "$program" verify "$dir/k" --source "$tiny"
+expect 'what was resumed is right' 0 'right' '' "$program" verify "$dir/k" --source "$many"
 expect 'nothing is left behind' 1 '' '' test -e "$journal" -o -e "$partial"
 rm -r "$dir/k"
 { leave "$dir/k"; } 2>/dev/null
