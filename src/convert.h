@@ -22,8 +22,8 @@ struct ConvertOptions {
   bool dry_run = false, force = false, if_changed = false, sha256 = false, json = false;
 };
 
-/// What --json prints; `unchanged` in it is true where --if-changed found nothing to do. Null after a dry run, whose plan
-/// is printed here.
+/// What --json prints; `unchanged` in it is true where --if-changed found nothing to do. Null after a dry run, whose
+/// plan is printed here.
 Json convert(const ConvertOptions& options);
 
 }  // namespace mxfp4
