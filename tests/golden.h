@@ -7,13 +7,14 @@
 
 #include "src/file.h"
 #include "src/safetensors.h"
+#include "tests/testdata.h"
 
 namespace mxfp4 {
 
 class Golden {
  public:
   explicit Golden(const std::string& name)
-      : text_(read_text(fmt::format("{}/golden/{}", MXFP4_TESTDATA, name), 1 << 26)) {
+      : text_(read_text(fmt::format("{}/golden/{}", testdata(), name), 1 << 26)) {
     Problems problems;
     uint64_t length;
     std::memcpy(&length, text_.data(), 8);

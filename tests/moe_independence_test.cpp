@@ -5,12 +5,13 @@
 #include <set>
 
 #include "src/file.h"
+#include "tests/testdata.h"
 
 using namespace mxfp4;
 
 namespace {
 
-const std::filesystem::path root = std::filesystem::path(MXFP4_TESTDATA).parent_path();
+const std::filesystem::path root = std::filesystem::path(testdata()).parent_path();
 
 void collect_includes(const std::string& file, std::set<std::string>& seen) {
   if (!seen.insert(file).second || !std::filesystem::exists(root / file)) return;

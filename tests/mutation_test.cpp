@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "tests/fuzz/targets.h"
+#include "tests/testdata.h"
 #include "tests/try_checkpoint.h"
 
 using namespace mxfp4;
@@ -73,7 +74,7 @@ TEST_CASE("every input of the fuzz corpus") {
                                                   {"config", fuzz::read_config_text},
                                                   {"manifest", fuzz::read_manifest_text}};
   for (const auto& [name, read] : targets) {
-    const auto files = contents_of(std::string(MXFP4_TESTDATA) + "/fuzz/" + name);
+    const auto files = contents_of(testdata() + "/fuzz/" + name);
     CHECK(files.size() > 1);
     for (const auto& [file, text] : files) {
       INFO(name << "/" << file);

@@ -7,6 +7,7 @@
 #include "src/verify.h"
 #include "tests/golden.h"
 #include "tests/temp_dir.h"
+#include "tests/testdata.h"
 
 namespace mxfp4 {
 
@@ -52,6 +53,6 @@ inline std::map<std::string, std::string> tensors_of(const std::string& dir) {
   return out;
 }
 
-inline const std::string tiny = std::string(MXFP4_TESTDATA) + "/tiny/";
+inline const std::string tiny = testdata() + "/tiny/";
 
 }  // namespace mxfp4

@@ -11,6 +11,7 @@
 #include "src/file.h"
 #include "src/synth/expression.h"
 #include "src/synth/fill.h"
+#include "tests/testdata.h"
 
 using namespace mxfp4;
 namespace fs = std::filesystem;
@@ -434,7 +435,7 @@ TEST_CASE("testdata/tiny is what synth makes") {
   sizes.experts = 3, sizes.intermediate = 64;
   synth(options_for("deepseek-v4-flash", dir / "deepseek-v4", sizes));
   for (const char* name : {"gpt-oss", "deepseek-v4"}) {
-    const auto kept = contents(fmt::format("{}/tiny/{}", MXFP4_TESTDATA, name));
+    const auto kept = contents(fmt::format("{}/tiny/{}", testdata(), name));
     for (const auto& [file, text] : contents(dir / name)) {
       INFO(name << "/" << file);
       REQUIRE(kept.contains(file));
