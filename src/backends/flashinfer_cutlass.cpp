@@ -3,9 +3,9 @@
 // 0.6.16.post4 and 0.6.17, v2 is 0.6.16 to 0.6.16.post2 and from 0.6.18. w13 is [up; gate], biases stay BF16.
 //
 // vLLM pads hidden and intermediate to 128 with zeros. SGLang's layer pads GPT-OSS's hidden to 256 before its method
-// pads both to 128; scales keep the 0x7F (1.0) that their buffers begin with in the columns beyond the real ones, and
-// get 0x00 in whole pad rows. For DeepSeek-V4 SGLang pads nothing, refuses sizes that are no multiples of 128 and calls
-// the scales ..._scale_inv.
+// pads both to 128; scales keep the 0x7F (1.0) that their buffers begin with along hidden, and get 0x00 along
+// intermediate. (Where w2's pad rows and columns meet the engine has 0x00, this 0x7F: codes are zero there.) For
+// DeepSeek-V4 SGLang pads nothing, refuses sizes that are no multiples of 128 and calls the scales ..._scale_inv.
 // Source: FlashInfer to 0.6.18rc7, vLLM 4e88d854, SGLang 01a6f276 and b26729f22; v1 and v2 byte-checked on an H200.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
@@ -25,6 +25,12 @@ Parameters parameters(const Names& names, bool v2, PadBytes pad) {
   const Parameter v2_scales = {.layout = FlashinferSm90V2Scales{}, .shape = scales_v2, .pad = pad};
   return both(names, {.layout = v2 ? Layout(FlashinferSm90V2Codes{}) : FlashinferSm90V1Codes{}, .shape = code_rows},
               v2 ? v2_scales : v1_scales, bf16_bias());
+}
+
+Parameters gpt_oss_parameters(bool v2) {
+  Parameters out = parameters(sglang_names, v2, {.row = 0x00, .column = 0x7F});
+  out[size_t(Role::w2)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x00};
+  return out;
 }
 
 std::vector<Constant> swiglu_vectors(const Model& m) {
@@ -53,7 +59,7 @@ Backend sglang(bool v2, bool deepseek) {
   if (deepseek)
     b.refuse = refuse_unless_128, b.parameters = parameters(sglang_inv_names, v2, {});
   else
-    b.multiple = {256, 128}, b.parameters = parameters(sglang_names, v2, {0x00, 0x7F, 0x00});
+    b.multiple = {256, 128}, b.parameters = gpt_oss_parameters(v2);
   b.fits = {{"sglang", v2 ? "0.5.20 on" : "0.5.11 to 0.5.17", "sources read"},
             {"flashinfer", v2 ? fits_v2 : fits_v1, "converter bytes equal"}};
   b.requires_ = {{"moe_runner_backend", "flashinfer_mxfp4"}};

@@ -48,7 +48,7 @@ def interleave_scales(scale, group_size=32):
 
 
 RUNNERS = {"marlin": MoeRunnerBackend.MARLIN, "flashinfer-cutlass": MoeRunnerBackend.FLASHINFER_MXFP4,
-           "triton": MoeRunnerBackend.TRITON_KERNELS}
+           "triton-hopper": MoeRunnerBackend.TRITON_KERNELS}
 
 
 class Classes(unittest.TestCase):
@@ -152,7 +152,7 @@ class Classes(unittest.TestCase):
         layer.quant_method.process_weights_after_loading(layer)
         left = {n for n, _ in engines.named_parameters()} - {n for n, _ in layer.named_parameters()}
         # the engine keeps Triton's raw scales without a use
-        self.assertEqual(left, {"w13_weight_scale", "w2_weight_scale"} if backend == "triton" else set())
+        self.assertEqual(left, {"w13_weight_scale", "w2_weight_scale"} if backend == "triton-hopper" else set())
         for name, got in layer.named_parameters():
             same(self, got.data, getattr(engines, name).data, name)
         for name in ("_mxfp4_backend", "_dsv4_mxfp4_backend"):
@@ -182,7 +182,7 @@ class Classes(unittest.TestCase):
         sys.modules["triton_kernels"] = triton_kernels
         from triton_kernels.tensor_details import layout
         with mock.patch.object(layout, "cuda_capability_geq", lambda major, minor=0: major <= 9):
-            layer, engines = self.compare("gpt_oss", "triton")
+            layer, engines = self.compare("gpt_oss", "triton-hopper")
         for role in ("w13", "w2"):
             got = getattr(layer.quant_method, role + "_weight_triton_tensor")
             want = getattr(engines.quant_method, role + "_weight_triton_tensor")

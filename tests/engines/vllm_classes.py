@@ -135,7 +135,7 @@ class Classes(unittest.TestCase):
             is_cuda=lambda: True, is_rocm=lambda: False, is_device_capability=lambda c: c == 90,
             is_device_capability_family=lambda f: False))
         backends = (mxfp4.Mxfp4MoeBackend.TRITON, mxfp4.Mxfp4MoeBackend.TRITON_UNFUSED)
-        for number, ((checkpoint, prefix), backend) in enumerate(zip(self.checkpoints("triton"), backends)):
+        for number, ((checkpoint, prefix), backend) in enumerate(zip(self.checkpoints("triton-hopper"), backends)):
             with self.subTest(model=checkpoint.model_type):
                 self.directory += str(number)
                 layer, raw = self.serve(checkpoint, prefix, backend)

@@ -137,8 +137,8 @@ def hopper_scales(t, groups_multiple):
 # (engine, backend): multiples that hidden and intermediate are padded to, and the pad bytes of scales. SGLang pads for
 # FlashInfer along hidden before loading (buffers of ones) and along intermediate after it (zeros).
 PADDING = {("vllm", "marlin"): (256, 128, (0, 0)), ("vllm", "flashinfer-cutlass"): (128, 128, (0, 0)),
-           ("vllm", "triton"): (32, 64, (0, 0)), ("sglang", "marlin"): (256, 128, (0x7F, 0x7F)),
-           ("sglang", "flashinfer-cutlass"): (256, 128, (0x7F, 0)), ("sglang", "triton"): (32, 64, (0x7F, 0x7F))}
+           ("vllm", "triton-hopper"): (32, 64, (0, 0)), ("sglang", "marlin"): (256, 128, (0x7F, 0x7F)),
+           ("sglang", "flashinfer-cutlass"): (256, 128, (0x7F, 0)), ("sglang", "triton-hopper"): (32, 64, (0x7F, 0x7F))}
 
 
 def padded_sizes(engine, backend, hidden, intermediate):

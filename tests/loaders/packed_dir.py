@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import tempfile
 from functools import lru_cache
 
 import torch
@@ -59,6 +61,14 @@ class Checkpoint:
         raw = self.layers[key]
         return self.convert(raw[rank] if isinstance(raw, list) else raw)
 
+    def setting(self):
+        """What the engine calls the backend."""
+        if self.engine == "sglang":
+            names = {"flashinfer-cutlass": "flashinfer_mxfp4", "triton-hopper": "triton_kernel"}
+            return {"moe_runner_backend": names.get(self.backend, self.backend)}
+        triton = "triton" if self.model_type == "gpt_oss" else "triton_unfused"
+        return {"moe_backend": triton if self.backend == "triton-hopper" else self.backend.replace("-", "_")}
+
     def name(self, role, part):
         return parameter_name(self.engine, self.backend, self.model_type, role, part)
 
@@ -98,7 +108,8 @@ class Checkpoint:
         save_file(self.canary(), os.path.join(directory, "packed/canary-0.safetensors"))
         set_ = {"engine": self.engine, "backend": self.backend, "layout_version": "1",
                 "fits": {self.engine: {"range": "1 to 2", "tested": "a stand-in"}},
-                "requires": {"unset:MXFP4_PACK_TEST_VARIABLE": ""}, "moe_tp_size": self.tp_size,
+                "requires": {"unset:MXFP4_PACK_TEST_VARIABLE": ""} | self.setting(), "moe_tp_size": self.tp_size,
+                "ranks": list(range(self.tp_size)),
                 "canary": "packed/canary-0.safetensors",
                 "model": {"hidden": self.hidden, "intermediate": self.intermediate, "padded_hidden": self.padded[0],
                           "padded_intermediate": self.padded[1], "activation": {"limit": self.swiglu_limit}},
@@ -116,3 +127,29 @@ class Checkpoint:
         with open(os.path.join(directory, "config.json"), "w") as file:
             json.dump(config, file)
         return directory
+
+
+def merged(directory, *checkpoints):
+    """One packed directory with a set of each: the first's, and the others' as set1, set2 .."""
+    checkpoints[0].write(directory)
+    path = os.path.join(directory, "mxfp4-pack.json")
+    with open(path) as file:
+        manifest = json.load(file)
+    for number, checkpoint in enumerate(checkpoints[1:], 1):
+        with tempfile.TemporaryDirectory() as parent:
+            other = checkpoint.write(os.path.join(parent, "out"))
+            with open(os.path.join(other, "mxfp4-pack.json")) as file:
+                set_ = json.load(file)["sets"][0]
+
+            def moved(name):
+                new = name.replace("packed/", f"packed/set{number}-")
+                if not os.path.exists(os.path.join(directory, new)):
+                    shutil.copyfile(os.path.join(other, name), os.path.join(directory, new))
+                return new
+
+            set_["canary"] = moved(set_["canary"])
+            for tensor in set_["tensors"]:
+                tensor["file"] = moved(tensor["file"])
+            manifest["sets"].append(set_)
+    with open(path, "w") as file:
+        json.dump(manifest, file)

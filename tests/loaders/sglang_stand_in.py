@@ -62,7 +62,8 @@ class ServerArgs:
         values = {"moe_runner_backend": "auto", "speculative_moe_runner_backend": None, "enable_eplb": False,
                   "ep_num_redundant_experts": 0, "init_expert_location": "trivial", "cpu_offload_gb": 0,
                   "offload_group_size": -1, "enable_lora": None, "lora_paths": None, "enable_memory_saver": False,
-                  "load_format": "auto"}
+                  "load_format": "auto",
+                  "tp_size": TP.size, "ep_size": 1}
         vars(self).update(values | given)
         self.__post_init__()
 
@@ -160,7 +161,7 @@ class Mxfp4MoEMethod:
     def create_weights(self, layer, num_experts, hidden_size, intermediate_size_per_partition, with_bias, **extra):
         h, i = hidden_size, intermediate_size_per_partition
         if self.use_marlin or self.use_triton_kernels:
-            h, i = formats.padded_sizes("sglang", "marlin" if self.use_marlin else "triton", h, i)
+            h, i = formats.padded_sizes("sglang", "marlin" if self.use_marlin else "triton-hopper", h, i)
         else:  # FusedMoE has padded hidden; intermediate is padded after loading
             h, i = -(-h // 256) * 256, i
             self._padded_hidden, self._padded_intermediate = h, -(-i // 128) * 128
@@ -202,6 +203,7 @@ class Mxfp4MarlinMoEMethod:
     def create_weights(self, layer, num_experts, hidden_size, intermediate_size_per_partition, **extra):
         h, i = formats.padded_sizes("sglang", "marlin", hidden_size, intermediate_size_per_partition)
         raw_parameters(layer, num_experts, h, i, torch.int8, torch.float8_e8m0fnu, "_inv", False)
+        layer._dsv4_mxfp4_backend = None
 
     def create_moe_runner(self, layer, config):
         self.runner = SimpleNamespace(config=config)

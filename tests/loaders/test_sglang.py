@@ -13,7 +13,7 @@ import formats
 import sglang_stand_in as sglang
 from golden import golden_layer, golden_tensors, same
 from mxfp4_pack_reader import Refused
-from packed_dir import Checkpoint, random_layer
+from packed_dir import Checkpoint, merged, random_layer
 
 sglang.install()
 import mxfp4_pack_sglang  # noqa: E402
@@ -47,7 +47,7 @@ def deepseek(backend, layers=None):
 def all_same(test, checkpoint, layer, expected):
     """The layer holds `expected` as its kernel sees it, and nothing without memory."""
     for (role, part), want in expected.items():
-        if checkpoint.backend == "triton" and part != "bias":
+        if checkpoint.backend == "triton-hopper" and part != "bias":
             thing = getattr(layer.quant_method, role + "_weight_triton_tensor")
             if part == "scales":
                 thing = getattr(layer.quant_method, role + "_precision_config").weight_scale
@@ -83,7 +83,7 @@ class Sglang(unittest.TestCase):
         return sglang.serve(self.directory, checkpoint, layers, **given)
 
     def test_every_backend_and_family(self):
-        for make, backend in ((gpt_oss, "marlin"), (gpt_oss, "flashinfer-cutlass"), (gpt_oss, "triton"),
+        for make, backend in ((gpt_oss, "marlin"), (gpt_oss, "flashinfer-cutlass"), (gpt_oss, "triton-hopper"),
                               (deepseek, "marlin"), (deepseek, "flashinfer-cutlass")):
             with self.subTest(family=make.__name__, backend=backend), tempfile.TemporaryDirectory() as parent:
                 self.directory = os.path.join(parent, "out")
@@ -129,13 +129,13 @@ class Sglang(unittest.TestCase):
 
         self.directory += "5"
         sglang.kernel_options.clear()
-        layer, = self.serve(gpt_oss("triton"))
+        layer, = self.serve(gpt_oss("triton-hopper"))
         self.assertEqual(sglang.kernel_options, {"split_k": 1})
         self.assertEqual([n for n, _ in layer.named_parameters()], ["w13_weight_bias", "w2_weight_bias"])
 
     def test_triton_storage_may_be_larger_than_the_engines(self):
         """SGLang pads groups of 32 to 2, packed storage to 4: kernels read by strides."""
-        checkpoint = gpt_oss("triton")
+        checkpoint = gpt_oss("triton-hopper")
         layer, = self.serve(checkpoint)
         scale = layer.quant_method.w13_precision_config.weight_scale.storage.data
         raw, pairs = golden_layer("gpt_oss")
@@ -151,7 +151,7 @@ class Sglang(unittest.TestCase):
             layer, = self.serve(checkpoint)
             all_same(self, checkpoint, layer, checkpoint.expected(("model", 0), sglang.TP.rank))
         sglang.TP.size, sglang.TP.rank = 1, 0
-        self.assertIn("mxfp4-pack convert", self.refuses("tensor-parallel size [2], asked for is 1", checkpoint))
+        self.assertIn("mxfp4-pack convert", self.refuses("marlin (MoE tensor-parallel size 2, ranks [0, 1]); asked for is marlin, rank 0 of 1", checkpoint))
 
         self.directory += "2"
         checkpoint = gpt_oss("marlin", {("model", 0): random_layer(5, 6, 320, 352, True)})
@@ -197,7 +197,7 @@ class Sglang(unittest.TestCase):
     def test_another_converter_is_refused(self):
         self.addCleanup(setattr, sglang.converter_bug, "value", False)
         sglang.converter_bug.value = True
-        for make, backend in ((gpt_oss, "marlin"), (gpt_oss, "flashinfer-cutlass"), (gpt_oss, "triton"),
+        for make, backend in ((gpt_oss, "marlin"), (gpt_oss, "flashinfer-cutlass"), (gpt_oss, "triton-hopper"),
                               (deepseek, "marlin"), (deepseek, "flashinfer-cutlass")):
             with self.subTest(family=make.__name__, backend=backend), tempfile.TemporaryDirectory() as parent:
                 self.directory = os.path.join(parent, "out")
@@ -219,8 +219,8 @@ class Sglang(unittest.TestCase):
                             ({"offload_group_size": 2}, "--offload-group-size"), ({"enable_lora": True}, "--enable-lora"),
                             ({"lora_paths": ["x"]}, "--enable-lora"), ({"enable_memory_saver": True}, "--enable-memory-saver"),
                             ({"load_format": "sharded_state"}, "--load-format sharded_state"),
-                            ({"moe_runner_backend": "triton_kernel"}, "--moe-runner-backend triton_kernel is asked for"),
-                            ({"speculative_moe_runner_backend": "triton"}, "--speculative-moe-runner-backend triton")):
+                            ({"moe_runner_backend": "triton_kernel"}, "asked for is triton_kernel, rank 0 of 1"),
+                            ({"speculative_moe_runner_backend": "triton"}, "asked for is triton, rank 0 of 1")):
             with self.subTest(argument=name):
                 self.refuses(name, **given)
 
@@ -230,7 +230,7 @@ class Sglang(unittest.TestCase):
                 super().__init__()
                 self.use_marlin, self.use_triton_kernels = False, True
 
-        self.refuses("SGLang chose Other with another kernel than marlin", method=Other)
+        self.refuses("asked for is triton_kernel, rank 0 of 1", method=Other)
 
     def test_a_layer_that_no_hook_met_is_refused(self):
         class Unknown(sglang.Mxfp4MarlinMoEMethod):
@@ -243,13 +243,31 @@ class Sglang(unittest.TestCase):
         self.refuses("did not load the packed experts of model.layers.0.mlp.experts", method=Unknown)
 
     def test_missing_hooks_are_refused(self):
-        module = sglang.module("marlin_utils_fp4")
-        hooked = module.prepare_moe_mxfp4_layer_for_marlin
-        self.addCleanup(setattr, module, "prepare_moe_mxfp4_layer_for_marlin", hooked)
-        module.prepare_moe_mxfp4_layer_for_marlin = hooked.__wrapped__
-        self.refuses("the installed SGLang lacks sglang.srt.layers.quantization.marlin_utils_fp4.prepare_moe_mxfp4")
-        del module.prepare_moe_mxfp4_layer_for_marlin
-        self.refuses("the installed SGLang lacks sglang.srt.layers.quantization.marlin_utils_fp4.prepare_moe_mxfp4")
+        hooked = sglang.Mxfp4MoEMethod.process_weights_after_loading
+        self.addCleanup(setattr, sglang.Mxfp4MoEMethod, "process_weights_after_loading", hooked)
+        sglang.Mxfp4MoEMethod.process_weights_after_loading = hooked.__wrapped__
+        name = "sglang.srt.layers.quantization.mxfp4.Mxfp4MoEMethod.process_weights_after_loading"
+        self.refuses(f"the installed SGLang lacks {name}")
+        del sglang.Mxfp4MoEMethod.process_weights_after_loading
+        self.refuses(f"the installed SGLang lacks {name}")
+
+    def test_the_set_is_chosen_by_runner_and_tensor_parallel_size(self):
+        checkpoints = {"flashinfer_mxfp4": gpt_oss("flashinfer-cutlass"), "marlin": gpt_oss("marlin"),
+                       "triton_kernel": gpt_oss("triton-hopper")}
+        two = Checkpoint("sglang", "marlin", "gpt_oss", 320, 352,
+                         {("model", 0): [random_layer(r, 2, 320, 352, True) for r in range(2)]})
+        merged(self.directory, *checkpoints.values(), two)
+        for runner, checkpoint in checkpoints.items():
+            with self.subTest(runner=runner):
+                layer, = self.serve(checkpoint, moe_runner_backend=runner)
+                all_same(self, checkpoint, layer, checkpoint.expected(("model", 0)))
+        layer, = self.serve(gpt_oss("flashinfer-cutlass"))
+        all_same(self, gpt_oss("flashinfer-cutlass"), layer, gpt_oss("flashinfer-cutlass").expected(("model", 0)))
+        sglang.TP.size = 2
+        for sglang.TP.rank in range(2):
+            layer, = self.serve(two)  # auto: only Marlin is there for two ranks
+            all_same(self, two, layer, two.expected(("model", 0), sglang.TP.rank))
+        self.refuses("asked for is triton_kernel, rank 1 of 2", two, moe_runner_backend="triton_kernel")
 
     def test_other_sizes_and_layers_are_refused(self):
         checkpoint = gpt_oss("marlin")

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 import vllm_stand_in as vllm
 from golden import golden_layer, golden_tensors, same
 from mxfp4_pack_reader import Refused
-from packed_dir import Checkpoint, random_layer
+from packed_dir import Checkpoint, merged, random_layer
 
 vllm.install()
 import mxfp4_pack_vllm  # noqa: E402
@@ -48,7 +48,7 @@ def held(layer, key):
     """The tensor that a layer holds for (role, part) after its processing, as its kernel sees it."""
     role, part = key
     thing = getattr(layer, quantization.KEYWORD[key], None)
-    if layer.quant_method.packed.backend == "triton" and part != "bias":
+    if layer.quant_method.packed.backend == "triton-hopper" and part != "bias":
         if part == "scales":
             thing = getattr(layer.quant_method, role + "_precision_config").weight_scale
         return thing.storage.data
@@ -78,7 +78,7 @@ class Vllm(unittest.TestCase):
 
     def test_every_backend_and_family(self):
         for make, prefix in ((gpt_oss, GPT), (deepseek, DEEPSEEK)):
-            for backend in ("marlin", "flashinfer-cutlass", "triton"):
+            for backend in ("marlin", "flashinfer-cutlass", "triton-hopper"):
                 with self.subTest(family=make.__name__, backend=backend), tempfile.TemporaryDirectory() as parent:
                     checkpoint = make(backend)
                     directory = checkpoint.write(os.path.join(parent, "out"))
@@ -86,7 +86,7 @@ class Vllm(unittest.TestCase):
                     layer = layers[prefix.format(0)]
                     self.all_same(layer, checkpoint.expected(("model", 0)))
                     self.assertEqual(layer.quant_method.mxfp4_backend.name in ("TRITON", "TRITON_UNFUSED"),
-                                     backend == "triton")
+                                     backend == "triton-hopper")
 
     def test_golden_bytes(self):
         for make, family, prefix in ((gpt_oss, "gpt_oss", GPT), (deepseek, "deepseek", DEEPSEEK)):
@@ -124,7 +124,7 @@ class Vllm(unittest.TestCase):
         self.assertIs(getattr(quantization.engine, name), getattr(vllm, name))
 
     def test_triton_keeps_the_side_effects_of_the_conversion(self):
-        checkpoint = gpt_oss("triton")
+        checkpoint = gpt_oss("triton-hopper")
         checkpoint.write(self.directory)
         vllm.kernel_options.clear()
         layer = vllm.serve(self.directory, checkpoint, [GPT.format(0)])[GPT.format(0)]
@@ -138,11 +138,11 @@ class Vllm(unittest.TestCase):
         for rank in range(2):
             layer = vllm.serve(self.directory, checkpoint, [GPT.format(0)], tp=(2, rank))[GPT.format(0)]
             self.all_same(layer, checkpoint.expected(("model", 0), rank))
-        message = self.refuses("tensor-parallel size [2], asked for is 1", checkpoint)
+        message = self.refuses("marlin (MoE tensor-parallel size 2, ranks [0, 1]); asked for is auto, rank 0 of 1", checkpoint)
         self.assertIn("mxfp4-pack convert", message)
 
     def test_expert_parallel_ranks_read_rows(self):
-        for backend in ("marlin", "triton"):
+        for backend in ("marlin", "triton-hopper"):
             checkpoint = gpt_oss(backend, {("model", 0): random_layer(5, 6, 320, 352, True)})
             with tempfile.TemporaryDirectory() as parent:
                 directory = checkpoint.write(os.path.join(parent, "out"))
@@ -203,7 +203,7 @@ class Vllm(unittest.TestCase):
                 save_file(tensors, path)
 
     def test_another_converter_is_refused(self):
-        for backend in ("marlin", "triton"):
+        for backend in ("marlin", "triton-hopper"):
             with tempfile.TemporaryDirectory() as parent:
                 checkpoint = gpt_oss(backend)
                 self.directory = checkpoint.write(os.path.join(parent, "out"))
@@ -233,14 +233,39 @@ class Vllm(unittest.TestCase):
         self.refuses("shape is", checkpoint)
 
     def test_another_backend_is_refused(self):
-        self.refuses("--moe-backend triton is asked for, but the experts are packed for marlin", moe_backend="triton")
+        self.refuses("packed for marlin (MoE tensor-parallel size 1, ranks [0]); asked for is triton", moe_backend="triton")
+
+    def test_the_set_is_chosen_by_backend_and_tensor_parallel_size(self):
+        checkpoints = {"triton": gpt_oss("triton-hopper"), "marlin": gpt_oss("marlin")}
+        two = Checkpoint("vllm", "marlin", "gpt_oss", 320, 352,
+                         {("model", 0): [random_layer(r, 2, 320, 352, True) for r in range(2)]})
+        merged(self.directory, *checkpoints.values(), two)
+        for asked, want in (("auto", "triton"), ("triton", "triton"), ("marlin", "marlin")):
+            with self.subTest(asked=asked):
+                layer = vllm.serve(self.directory, checkpoints[want], [GPT.format(0)], moe_backend=asked)[GPT.format(0)]
+                self.all_same(layer, checkpoints[want].expected(("model", 0)))
+        for rank in range(2):
+            layer = vllm.serve(self.directory, two, [GPT.format(0)], tp=(2, rank))[GPT.format(0)]
+            self.all_same(layer, two.expected(("model", 0), rank))
+        self.refuses("asked for is triton, rank 0 of 2", two, moe_backend="triton", tp=(2, 0))
+
+    def test_a_rank_that_is_not_there_is_refused(self):
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        path = os.path.join(self.directory, "mxfp4-pack.json")
+        with open(path) as file:
+            manifest = json.load(file)
+        manifest["sets"][0].update(moe_tp_size=2, ranks=[1])
+        with open(path, "w") as file:
+            json.dump(manifest, file)
+        self.refuses("ranks [1]); asked for is auto, rank 0 of 2", checkpoint, tp=(2, 0))
 
     def test_a_kernel_that_the_engine_chose_otherwise_is_refused(self):
         checkpoint = gpt_oss("marlin")
         checkpoint.write(self.directory)
         self.addCleanup(vllm.ASKED.update, marlin=vllm.Backend.MARLIN)
         vllm.ASKED["marlin"] = vllm.Backend.TRITON
-        self.refuses("vLLM chose TRITON, the experts are packed for MARLIN", checkpoint)
+        self.refuses("vLLM chose TRITON, the experts are packed for marlin", checkpoint)
 
     def test_settings_that_are_refused(self):
         for setting, name in (({"cpu_offload_gb": 4}, "--cpu-offload-gb"), ({"enable_eplb": True}, "--enable-eplb"),

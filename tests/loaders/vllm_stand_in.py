@@ -45,7 +45,7 @@ class Backend(Enum):
 
 ASKED = {"auto": Backend.MARLIN, "marlin": Backend.MARLIN, "triton": Backend.TRITON,
          "triton_unfused": Backend.TRITON_UNFUSED, "flashinfer_cutlass": Backend.FLASHINFER_CUTLASS_MXFP4_BF16}
-NAME = {Backend.MARLIN: "marlin", Backend.TRITON: "triton", Backend.TRITON_UNFUSED: "triton",
+NAME = {Backend.MARLIN: "marlin", Backend.TRITON: "triton-hopper", Backend.TRITON_UNFUSED: "triton-hopper",
         Backend.FLASHINFER_CUTLASS_MXFP4_BF16: "flashinfer-cutlass"}
 
 
@@ -78,7 +78,7 @@ def convert(pairs, mxfp4_backend, layer, w13_weight, w2_weight, w13_weight_scale
     if converter_bug.value:
         made["w2", "codes"] = made["w2", "codes"] ^ 1
     codes, scales = ([made[role, part] for role in ("w13", "w2")] for part in ("codes", "scales"))
-    if NAME[mxfp4_backend] == "triton":
+    if NAME[mxfp4_backend] == "triton-hopper":
         kernel_options["split_k"] = 1
         for name in ("w13_weight", "w2_weight", "w13_weight_scale", "w2_weight_scale"):
             delattr(layer, name)
@@ -123,7 +123,7 @@ class MoeMethod:
             mxfp4_backend=self.mxfp4_backend, layer=layer, **{name: getattr(layer, name) for name in names},
             w13_bias=getattr(layer, "w13_bias", None), w2_bias=getattr(layer, "w2_bias", None),
             _cache_permute_indices={"shared": True})
-        if NAME[self.mxfp4_backend] == "triton":
+        if NAME[self.mxfp4_backend] == "triton-hopper":
             layer.w13_weight, layer.w2_weight = made[:2]  # TypeError where the parameters still exist
             self.w13_precision_config, self.w2_precision_config = made[2:4]
         else:

@@ -16,6 +16,7 @@ METHOD = "mxfp4_pack"  # quant_method in config.json
 MANIFEST = "mxfp4-pack.json"
 ROLES = ("w13", "w2")
 PARTS = ("codes", "scales", "bias")
+SERVED = ("marlin", "flashinfer-cutlass", "triton-hopper", "triton-blackwell")  # the backends that the loaders know
 # A library's name in `fits` -> the installed distribution that tells its version.
 DISTRIBUTIONS = {"flashinfer": "flashinfer-python", "triton_kernels": "triton-kernels"}
 
@@ -70,6 +71,8 @@ class PackedSet:
 
     engine = property(lambda self: self.fields["engine"])
     backend = property(lambda self: self.fields["backend"])
+    kernel = property(lambda self: kernel_of(self.fields))
+    is_triton = property(lambda self: self.backend.startswith("triton"))
     moe_tp_size = property(lambda self: self.fields["moe_tp_size"])
     padded_sizes = property(lambda self: (self.fields["model"]["padded_hidden"],
                                           self.fields["model"]["padded_intermediate"]))
@@ -110,9 +113,11 @@ class PackedSet:
         if entry.view is None:
             return tensor
         dtype, shape, strides = entry.view
-        if shape[0] != entry.experts:
-            raise Refused(f"{entry.name}: view {shape} does not begin with the {entry.experts} experts")
-        return tensor.view(getattr(torch, dtype)).as_strided((count, *shape[1:]), strides)
+        if count != entry.experts and shape[0] != entry.experts:
+            raise Refused(f"{entry.name}: the engine sees it as {shape}, experts and rows in one: it cannot be served "
+                          "with expert parallelism")
+        first = shape[0] if count == entry.experts else count
+        return tensor.view(getattr(torch, dtype)).as_strided((first, *shape[1:]), strides)
 
     def canary(self, device):
         """The tiny layer: raw {(role, part): tensor} and packed {(role, part): tensor}, both in memory order."""
@@ -128,10 +133,10 @@ class PackedSet:
                 packed[key] = file.get_tensor(f"out.{parameter}").to(device)
         return raw, packed
 
-    def check_canary(self, made, packed, larger=False):
-        """`made`: what the installed engine makes of the raw canary. `larger`: our storage may exceed the engine's."""
+    def check_canary(self, made, packed):
+        """`made`: what the installed engine makes of the raw canary."""
         found = [f"{role} {part}: {why}" for (role, part), want in packed.items()
-                 if (why := difference(made.get((role, part)), want, larger))]
+                 if (why := difference(made.get((role, part)), want, self.is_triton))]
         if found:
             raise self.mismatch(f"it makes other bytes of the canary ({'; '.join(found)})")
 
@@ -166,28 +171,43 @@ class Manifest:
         check_version(fields.get("format_version"))
         self.source = fields["source"]
         self.config = read_config(directory)
-        self.sets = [s for s in fields["sets"] if s["engine"] == engine]
-        if not self.sets:
+        sets = [s for s in fields["sets"] if s["engine"] == engine]
+        if not sets:
             raise Refused(f"{directory} was packed for {', '.join(sorted({s['engine'] for s in fields['sets']}))}, "
                           f"not for {engine}. {convert_again(directory, engine, fields['sets'][0]['backend'])}")
+        self.sets = [s for s in sets if s["backend"] in SERVED]
+        if not self.sets:
+            raise Refused(f"no loader for experts packed for backend {', '.join(s['backend'] for s in sets)}")
 
     model_type = property(lambda self: self.source["model_type"])
-    backends = property(lambda self: list(dict.fromkeys(s["backend"] for s in self.sets)))
-
     main_layers = property(lambda self: self.config["num_hidden_layers"])
     source_quantization = property(lambda self: self.config["quantization_config"]["source_quantization_config"])
 
-    def pick(self, backend, moe_tp_size, rank):
-        sizes = [s["moe_tp_size"] for s in self.sets if s["backend"] == backend]
+    def kernel(self, asked, tp_size):
+        """The engine's name for the backend of the set that serves `asked` (auto: any), best one of this MoE TP size."""
+        sets = sorted(self.sets, key=lambda s: s["moe_tp_size"] != tp_size)
+        found = [kernel_of(s) for s in sets if asked in ("auto", kernel_of(s))]
+        return found[0] if found else self.pick(asked, tp_size, 0).kernel
+
+    def pick(self, asked, tp_size, rank):
+        """The first set for the engine's backend `asked` (auto: any) and this MoE tensor-parallel size."""
         for fields in self.sets:
-            if fields["backend"] == backend and fields["moe_tp_size"] == moe_tp_size:
+            if asked in ("auto", kernel_of(fields)) and fields["moe_tp_size"] == tp_size and rank in fields["ranks"]:
                 for name in fields["requires"]:
                     if name.startswith("unset:") and os.environ.get(name[6:]):
                         raise Refused(f"the environment variable {name[6:]} changes the bytes that {fields['engine']}'s "
                                       "kernel wants; unset it")
                 return PackedSet(self.directory, fields, self.source, rank)
-        raise Refused(f"{self.directory} holds {backend} for MoE tensor-parallel size {sizes}, asked for is "
-                      f"{moe_tp_size}. {convert_again(self.directory, self.sets[0]['engine'], backend, moe_tp_size)}")
+        held = (f"{kernel_of(s)} (MoE tensor-parallel size {s['moe_tp_size']}, ranks {s['ranks']})" for s in self.sets)
+        like = next((s for s in self.sets if kernel_of(s) == asked), self.sets[0])
+        raise Refused(f"{self.directory} holds experts packed for {', '.join(held)}; asked for is {asked}, rank {rank} of "
+                      f"{tp_size}. {convert_again(self.directory, like['engine'], like['backend'], tp_size)}")
+
+
+def kernel_of(fields):
+    """The engine's own name for a set's backend: what --moe-backend or --moe-runner-backend must be."""
+    needs = fields["requires"]
+    return needs.get("moe_backend") or needs["moe_runner_backend"]
 
 
 def read_config(directory):
@@ -220,10 +240,25 @@ def in_memory_order(tensor):
     return tensor.permute(sorted(range(tensor.ndim), key=lambda d: (-tensor.stride(d), -tensor.shape[d])))
 
 
+def misfit(like, tensor):
+    """None where Triton's kernels can read `tensor` in the place of the engine's own storage `like`: strides come from
+    the tensor, so there may be more of it."""
+    order = [sorted(range(t.ndim), key=lambda d: -t.stride(d)) for t in (like, tensor)]
+    if like.dtype != tensor.dtype or order[0] != order[1] or any(a > b for a, b in zip(like.shape, tensor.shape)):
+        return (f"is {like.dtype} {tuple(like.shape)} with strides {like.stride()}, packed is {tensor.dtype} "
+                f"{tuple(tensor.shape)} with strides {tensor.stride()}")
+    return None
+
+
 def difference(made, want, larger):
-    """None where `made` holds the bytes of `want` (stored contiguously), else what differs."""
+    """None where `made` holds the bytes of `want` (stored contiguously), else what differs.
+
+    larger: `want` may have more storage (pads), since kernels take strides from the tensor.
+    """
     if made is None:
         return "missing"
+    if made.shape[0] == 1 and made.numel() == want.numel():  # triton_kernels: one axis for experts and blocks of rows
+        made = made.reshape(want.shape)
     made = in_memory_order(made)
     if made.dtype != want.dtype:
         return f"dtype is {made.dtype}, packed {want.dtype}"

@@ -1,16 +1,13 @@
 """The hooks, in the order in which a start meets them: arguments, config, create_weights, conversion, end of load."""
 
-import importlib
+import copy
 import pkgutil
 import re
-from contextlib import contextmanager
-from types import SimpleNamespace
 
 import torch
-from mxfp4_pack_reader import METHOD, Manifest, Refused, is_packed
+from mxfp4_pack_reader import METHOD, Manifest, Refused, is_packed, misfit
 from torch.nn import Parameter
 
-RUNNER = {"marlin": "marlin", "flashinfer-cutlass": "flashinfer_mxfp4", "triton": "triton_kernel"}
 LOAD_FORMATS = ("auto", "safetensors")  # those that DefaultModelLoader serves and that end in `after_load_model`
 targets = []  # dotted names of all hooked functions, set by register()
 manifest = None  # of the packed model of this process
@@ -22,11 +19,7 @@ class Packed:
     def __init__(self, set_, entries, experts):
         self.set, self.entries, self.experts = set_, entries, experts
         self.device = torch.empty(0).device  # SGLang builds models under `with device`
-        self.deinterleaved = self.done = False
-
-    def parameters(self):
-        """{the engine's parameter name: its tensor}"""
-        return {entry.parameter: self.set.read(entry, self.experts, self.device) for entry in self.entries.values()}
+        self.done = False
 
 
 def packed_of(layer):
@@ -34,18 +27,14 @@ def packed_of(layer):
 
 
 def before_server_args(args):
-    """Before SGLang completes its arguments: the runner is the packed one, and nothing else that cannot be served."""
+    """Before SGLang completes its arguments: the runner is a packed one, and nothing else that cannot be served."""
     if not is_packed(args.model_path):
         return
     packed = Manifest(args.model_path, "sglang")
-    runner = RUNNER.get(packed.backends[0])
-    if runner is None:
-        raise Refused(f"no loader for experts packed for backend {packed.backends[0]}")
-    for name in ("moe_runner_backend", "speculative_moe_runner_backend"):
-        asked = getattr(args, name, None)
-        if asked not in (None, "auto", runner):
-            raise Refused(f"--{name.replace('_', '-')} {asked} is asked for, but the experts are packed for {runner}")
-    args.moe_runner_backend = runner
+    tp_size = args.tp_size // max(args.ep_size, 1)
+    args.moe_runner_backend = packed.kernel(args.moe_runner_backend, tp_size)
+    if (draft := getattr(args, "speculative_moe_runner_backend", None)) not in (None, "auto"):
+        packed.kernel(draft, tp_size)
     refused = {
         "--enable-eplb (it moves experts between ranks)": args.enable_eplb,
         "--ep-num-redundant-experts": args.ep_num_redundant_experts,
@@ -67,8 +56,7 @@ def after_get_config(config, model, *args, **kwargs):
     global manifest
     if (getattr(config, "quantization_config", None) or {}).get("quant_method") != METHOD:
         return None
-    unhooked = [t for t in targets if not hooked(t)]
-    if unhooked:
+    if unhooked := [t for t in targets if not hooked(t)]:
         raise Refused(f"the installed SGLang lacks {', '.join(unhooked)}; this loader knows SGLang 0.5.17")
     found = Manifest(str(model), "sglang")
     if manifest is not None and manifest.directory != found.directory:
@@ -85,15 +73,20 @@ def hooked(target):
         return False
 
 
+def kernel_of(method):
+    """--moe-runner-backend of the kernel that a method object of the engine runs; else its class's name."""
+    if getattr(method, "use_marlin", type(method).__name__ == "Mxfp4MarlinMoEMethod"):
+        return "marlin"
+    if getattr(method, "_fi_kernel", None) == "cutlass_sm90" or getattr(method, "_use_mxfp8_act_scaling", None) is False:
+        return "flashinfer_mxfp4"
+    return "triton_kernel" if getattr(method, "use_triton_kernels", False) else type(method).__name__
+
+
 def create_weights(original, method, layer, *args, **kwargs):
     """Raw parameters of a packed layer have shapes and no memory."""
     if manifest is None:
         return original(method, layer, *args, **kwargs)
-    backend = manifest.backends[0]
-    if not uses(method, backend):
-        raise Refused(f"SGLang chose {type(method).__name__} with another kernel than {RUNNER[backend]}, for which the "
-                      "experts are packed")
-    set_ = manifest.pick(backend, layer.moe_tp_size, layer.moe_tp_rank)
+    set_ = manifest.pick(kernel_of(method), layer.moe_tp_size, layer.moe_tp_rank)
     draft = re.search(r"\blayers\.(\d+)\.", layer.layer_name + ".") is None  # the MTP block is model.decoder
     entries = set_.layer("mtp" if draft else "model", layer.layer_id, layer.layer_name)
     total = next(iter(entries.values())).experts
@@ -111,184 +104,81 @@ def create_weights(original, method, layer, *args, **kwargs):
     return result
 
 
-def uses(method, backend):
-    """Whether a method object of the engine runs the kernel that the experts are packed for."""
-    if backend == "marlin":
-        return getattr(method, "use_marlin", type(method).__name__ == "Mxfp4MarlinMoEMethod")
-    if backend == "flashinfer-cutlass":
-        return getattr(method, "_fi_kernel", None) == "cutlass_sm90" or (
-            getattr(method, "_use_mxfp8_act_scaling", None) is False)
-    return getattr(method, "use_triton_kernels", False)
-
-
-def probe_of(layer, raw):
-    """A small layer that holds the canary under the names and dtypes of the layer's raw parameters."""
-    probe = torch.nn.Module()
-    names = {key: entry.parameter for key, entry in packed_of(layer).entries.items()}
-    for key, tensor in raw.items():
-        name = next(n for n in (names[key], names[key] + "_inv") if hasattr(layer, n))
-        like = getattr(layer, name)
-        probe.register_parameter(name, Parameter(tensor.view(like.dtype), requires_grad=False))
-    probe.num_local_experts = next(iter(raw.values())).shape[0]
-    probe.moe_runner_config = getattr(layer, "moe_runner_config", None)
-    if hasattr(layer, "orig_dtype"):
-        probe.orig_dtype = layer.orig_dtype
-    return probe
-
-
-def canary(layer, convert):
-    """convert(probe) by the installed engine must give the packed canary. Returns the converted probe."""
-    packed = packed_of(layer)
-    raw, want = packed.set.canary(packed.device)
-    probe = probe_of(layer, raw)
-    try:
-        made = convert(probe) or {key: getattr(probe, entry.parameter).data for key, entry in packed.entries.items()}
-    except Exception as error:
-        raise packed.set.mismatch(f"its converter fails on the canary: {error!r}") from error
-    packed.set.check_canary(made, want, larger=packed.set.backend == "triton")
-    return probe
-
-
-def deinterleave(original, layer):
-    if packed_of(layer) is None:
-        return original(layer)
-    packed_of(layer).deinterleaved = True  # the packed rows are in the order that this makes
-
-
-def prepare_marlin(original, layer):
-    packed = packed_of(layer)
-    if packed is None:
-        return original(layer)
-
-    def convert(probe):
-        if packed.deinterleaved:
-            engine = importlib.import_module("sglang.srt.layers.quantization.marlin_utils_fp4")
-            engine.deinterleave_moe_mxfp4_w13_for_marlin(probe)
-        original(probe)
-
-    probe = canary(layer, convert)
-    place(layer)
-    layer.workspace = torch.zeros_like(probe.workspace)
-    for stale in ("w13_weight_scale_inv", "w2_weight_scale_inv"):
-        if hasattr(layer, stale):
-            delattr(layer, stale)
-
-
-def process_cutlass(original, method, layer):
+def process(original, method, layer):
+    """In the place of the engine's conversion of a packed layer. That runs on the canary, which also shows what else it
+    gives a layer; for Triton also on the meta parameters, to make its objects around storage."""
     packed = packed_of(layer)
     if packed is None:
         return original(method, layer)
-
-    def convert(probe):
-        sizes = SimpleNamespace(_padded_hidden=probe.w13_weight.shape[2] * 2,
-                                _padded_intermediate=probe.w13_weight.shape[1] // 2)
-        original(sizes, probe)
-
-    probe = canary(layer, convert)
-    place(layer)
-    for name in ("swiglu_alpha", "swiglu_beta", "swiglu_limit"):  # the engine's values, one for each expert
-        value = getattr(probe, name)[:1].repeat(layer.num_local_experts)
-        setattr(layer, name, Parameter(value, requires_grad=False))
-
-
-def process_deepseek_cutlass(original, method, layer):
-    """The engine's own method runs, with FlashInfer's two functions exchanged for ones that return what is packed."""
-    packed = packed_of(layer)
-    if packed is None:
-        return original(method, layer)
-    stand_in = SimpleNamespace(prefix="canary", _use_mxfp8_act_scaling=False,
-                               _fp8=SimpleNamespace(process_weights_after_loading=lambda probe: None))
-
-    def convert(probe):
-        if getattr(method, "load_up_proj_weight_first", False):  # its loader exchanges the halves of w13
-            for name in ("w13_weight", "w13_weight_scale_inv"):
-                parameter = getattr(probe, name)
-                gate, up = parameter.data.view(torch.uint8).chunk(2, dim=1)
-                parameter.data = torch.cat([up, gate], dim=1).view(parameter.dtype)
-        original(stand_in, probe)
-
-    canary(layer, convert)
-    tensors = packed.parameters()
-    with in_order("flashinfer.fused_moe", "interleave_moe_weights_for_sm90_mixed_gemm",
-                  [tensors["w13_weight"], tensors["w2_weight"]]), \
-            in_order("flashinfer.fused_moe", "interleave_moe_scales_for_sm90_mixed_gemm",
-                     [tensors["w13_weight_scale_inv"], tensors["w2_weight_scale_inv"]]):
+    vectors, attributes = converted_canary(original, method, layer)
+    tensors = {key: packed.set.read(entry, packed.experts, packed.device) for key, entry in packed.entries.items()}
+    if packed.set.is_triton:
         original(method, layer)
-    limit = method._swiglu_limit_tensor
+        for key, storage in storages(method).items():
+            if why := misfit(storage.data, tensors[key]):
+                raise Refused(f"{layer.layer_name} {key}: SGLang's storage {why}")
+            storage.data = tensors.pop(key)
+    for name in [name for name, p in layer.named_parameters(recurse=False) if p.is_meta]:
+        delattr(layer, name)
+    for key, tensor in tensors.items():
+        setattr(layer, packed.entries[key].parameter, Parameter(tensor, requires_grad=False))
+    for name, value in vectors.items():
+        setattr(layer, name, Parameter(value.data[:1].repeat(layer.num_local_experts), requires_grad=False))
+    for name, value in attributes.items():
+        setattr(layer, name, value)
+    limit = getattr(method, "_swiglu_limit_tensor", None)
     if limit is not None and limit.is_meta:  # it was made on the device of the raw weights
         method._swiglu_limit_tensor = torch.full(limit.shape, float(method.moe_runner_config.swiglu_limit),
                                                  dtype=limit.dtype, device=packed.device)
     packed.done = True
 
 
-@contextmanager
-def in_order(module, name, results):
-    """module.name returns these results, one a call, meanwhile; a call too many or too few is an error."""
-    module, left = importlib.import_module(module), list(results)
-    original = getattr(module, name)
-    setattr(module, name, lambda *args, **kwargs: left.pop(0))
-    try:
-        yield
-    finally:
-        setattr(module, name, original)
-    if left:
-        raise Refused(f"SGLang called {name} {len(results) - len(left)} times, expected {len(results)}")
-
-
-def process_gpt_oss(original, method, layer):
-    """Triton only: biases become parameters before, and left-over raw scales go after the engine's own method."""
+def converted_canary(original, method, layer):
+    """The installed engine converts the raw canary, which must give the packed one, on a copy of the layer. Returns
+    what else it gives a layer: parameters of one value for each expert, and attributes (workspace, marks)."""
     packed = packed_of(layer)
-    if packed is None or packed.set.backend != "triton":
-        return original(method, layer)
-    engine = importlib.import_module("sglang.srt.layers.quantization.mxfp4")
-
-    def convert(probe):
-        made = {}
-        for role in ("w13", "w2"):
-            weight, _, scale = engine._swizzle_mxfp4(getattr(probe, role + "_weight"),
-                                                     getattr(probe, role + "_weight_scale"), 8)
-            made[role, "codes"], made[role, "scales"] = weight.storage.data, scale.storage.data
-            if (role, "bias") in packed.entries:
-                made[role, "bias"] = getattr(probe, role + "_weight_bias").to(torch.float32)
-        return made
-
-    canary(layer, convert)
-    tensors = packed.parameters()
-    for name in [n for n in tensors if n.endswith("_bias")]:
-        setattr(layer, name, Parameter(tensors.pop(name), requires_grad=False))
-    for role in ("w13", "w2"):  # `swizzle` finds them there
-        getattr(layer, role + "_weight").mxfp4_pack = tensors[role + "_weight"], tensors[role + "_weight_scale"]
-    original(method, layer)
-    for name in ("w13_weight_scale", "w2_weight_scale"):
-        if getattr(layer, name, None) is not None and getattr(layer, name).is_meta:
-            delattr(layer, name)
-    packed.done = True
+    raw, want = packed.set.canary(packed.device)
+    probe, method = copy.copy(layer), copy.copy(method)
+    probe._parameters = {}
+    probe.num_local_experts = next(iter(raw.values())).shape[0]
+    try:
+        fill(probe, method, layer, raw)
+        before = dict(vars(probe))
+        original(method, probe)
+        made = {key: getattr(probe, e.parameter, None) for key, e in packed.entries.items()}
+        made |= {key: storage.data for key, storage in storages(method).items()} if packed.set.is_triton else {}
+    except Exception as error:
+        raise packed.set.mismatch(f"its converter fails on the canary: {error!r}") from error
+    packed.set.check_canary({key: t.data for key, t in made.items() if t is not None}, want)
+    return ({name: p for name, p in probe._parameters.items() if name not in layer._parameters and name not in
+             {e.parameter for e in packed.entries.values()}},
+            {name: value for name, value in vars(probe).items() if before.get(name) is not value})
 
 
-def swizzle(original, weight, scale, *args, **kwargs):
-    """The engine's conversion of meta parameters makes the objects and sets kernel options; storage is exchanged."""
-    made = original(weight, scale, *args, **kwargs)
-    packed = getattr(weight, "mxfp4_pack", None)
-    if packed is not None:
-        for thing, tensor in zip((made[0], made[2]), packed):
-            like = thing.storage.data
-            if like.dtype != tensor.dtype or any(a > b for a, b in zip(like.shape, tensor.shape, strict=True)):
-                raise Refused(f"SGLang's storage is {like.dtype} {tuple(like.shape)}, packed {tensor.dtype} "
-                              f"{tuple(tensor.shape)}")
-            thing.storage.data = tensor
-    return made
+def fill(probe, method, layer, raw):
+    """The raw canary under the names and dtypes of the layer's raw parameters, rows as the engine's loader puts them."""
+    for key, tensor in raw.items():
+        parameter = packed_of(layer).entries[key].parameter
+        name = next(n for n in (parameter, parameter + "_inv") if n in layer._parameters)
+        if key[0] == "w13" and getattr(method, "load_up_proj_weight_first", False):
+            tensor = torch.cat(tensor.chunk(2, dim=1)[::-1], dim=1)
+        probe.register_parameter(name, Parameter(tensor.view(layer._parameters[name].dtype), requires_grad=False))
+    if hasattr(method, "_padded_hidden"):
+        method._padded_hidden, method._padded_intermediate = raw["w13", "codes"].shape[2] * 2, raw[
+            "w13", "codes"].shape[1] // 2
 
 
-def place(layer):
-    """Packed tensors become the layer's parameters."""
-    for name, tensor in packed_of(layer).parameters().items():
-        setattr(layer, name, Parameter(tensor, requires_grad=False))
-    packed_of(layer).done = True
+def storages(method):
+    """Triton's storages, which hang on the method: {(role, part): storage}"""
+    return {("w13", "codes"): method.w13_weight_triton_tensor.storage,
+            ("w2", "codes"): method.w2_weight_triton_tensor.storage,
+            ("w13", "scales"): method.w13_precision_config.weight_scale.storage,
+            ("w2", "scales"): method.w2_precision_config.weight_scale.storage}
 
 
 def after_load_model(model, *args, **kwargs):
     """No expert layer of a packed model may be left as the engine made it."""
     layers = [m for m in model.modules() if hasattr(m, "num_local_experts") and hasattr(m, "layer_id")]
     if manifest is not None and (left := [m.layer_name for m in layers if not getattr(packed_of(m), "done", False)]):
-        raise Refused(f"SGLang did not load the packed experts of {', '.join(left)}: it uses another kernel for them "
-                      f"than {RUNNER[manifest.backends[0]]}")
+        raise Refused(f"SGLang did not load the packed experts of {', '.join(left)}: another kernel runs them than those "
+                      "that they are packed for")

@@ -13,24 +13,12 @@ import re
 from contextlib import contextmanager
 
 import torch
-from mxfp4_pack_reader import METHOD, Manifest, Refused, check_version
+from mxfp4_pack_reader import METHOD, Manifest, Refused, check_version, misfit
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 from vllm.models.deepseek_v4.quant_config import DeepseekV4FP8Config
 
-# backend -> model type -> what --moe-backend must be; and the names of vLLM's enum that read those bytes.
-MOE_BACKEND = {
-    "marlin": {"gpt_oss": "marlin", "deepseek_v4": "marlin"},
-    "flashinfer-cutlass": {"gpt_oss": "flashinfer_cutlass", "deepseek_v4": "flashinfer_cutlass"},
-    # vLLM's "triton" reorders w13 of DeepSeek-V4 for its fused activation; "triton_unfused" takes rows as loaded.
-    "triton": {"gpt_oss": "triton", "deepseek_v4": "triton_unfused"},
-}
-ACCEPTED = {
-    "marlin": ("MARLIN", "BATCHED_MARLIN"),
-    "flashinfer-cutlass": ("FLASHINFER_CUTLASS_MXFP4_BF16",),
-    "triton": ("TRITON", "TRITON_UNFUSED"),
-}
 # (role, part) in the order of the conversion function's result, and its keyword for each.
 RESULT = (("w13", "codes"), ("w2", "codes"), ("w13", "scales"), ("w2", "scales"), ("w13", "bias"), ("w2", "bias"))
 KEYWORD = {("w13", "codes"): "w13_weight", ("w13", "scales"): "w13_weight_scale", ("w13", "bias"): "w13_bias",
@@ -48,8 +36,8 @@ def packed_config(config):
     return kinds[source["quant_method"]].from_config(source)
 
 
-def refuse_settings(vllm, moe_backend):
-    """Settings under which packed experts would be moved, dropped or served by another kernel."""
+def refuse_settings(vllm):
+    """Settings under which packed experts would be moved or dropped."""
     offload = getattr(vllm, "offload_config", None)
     found = {
         "--cpu-offload-gb": getattr(getattr(offload, "uva", None), "cpu_offload_gb", 0)
@@ -63,9 +51,6 @@ def refuse_settings(vllm, moe_backend):
     if set_ := [name for name, value in found.items() if value]:
         raise Refused(f"packed MXFP4 experts cannot be served with {', '.join(set_)}. Leave it out, or serve the "
                       "original checkpoint (mxfp4-pack unpack makes it again)")
-    asked = getattr(getattr(vllm, "kernel_config", None), "moe_backend", "auto")
-    if asked not in ("auto", moe_backend):
-        raise Refused(f"--moe-backend {asked} is asked for, but the experts are packed for {moe_backend}")
 
 
 class PackedConfig:
@@ -84,16 +69,14 @@ class PackedConfig:
 
     def get_quant_method(self, layer, prefix):
         vllm = get_current_vllm_config()
-        backend = self.manifest.backends[0]
-        if backend not in MOE_BACKEND:
-            raise Refused(f"no loader for experts packed for backend {backend}")
-        refuse_settings(vllm, MOE_BACKEND[backend][self.model_type])
+        refuse_settings(vllm)
         if not isinstance(layer, RoutedExperts):
             return super().get_quant_method(layer, prefix)
-        parallel = layer.moe_config.moe_parallel_config
-        packed = self.manifest.pick(backend, parallel.tp_size, parallel.tp_rank)
-        return self.method_class(layer.moe_config, packed, self.entries(packed, prefix),
-                                 vllm.load_config.load_format == "dummy")
+        moe = layer.moe_config
+        parallel = moe.moe_parallel_config
+        packed = self.manifest.pick(moe.moe_backend, parallel.tp_size, parallel.tp_rank)
+        moe.moe_backend = packed.kernel
+        return self.method_class(moe, packed, self.entries(packed, prefix), vllm.load_config.load_format == "dummy")
 
     def entries(self, packed, prefix):
         """The layer's packed tensors. vLLM numbers draft (MTP) layers on from the model's own."""
@@ -107,14 +90,9 @@ class PackedMethod:
 
     def __init__(self, moe, packed, entries, dummy):
         self.packed, self.entries, self.dummy = packed, entries, dummy
-        wanted = MOE_BACKEND[packed.backend][packed.model_type]
-        if moe.moe_backend not in ("auto", wanted):
-            raise Refused(f"moe_backend {moe.moe_backend} is asked for, but the experts are packed for {wanted}")
-        moe.moe_backend = wanted
         super().__init__(moe)
-        if self.mxfp4_backend.name not in ACCEPTED[packed.backend]:
-            raise Refused(f"vLLM chose {self.mxfp4_backend.name}, the experts are packed for "
-                          f"{' or '.join(ACCEPTED[packed.backend])}. {packed.again(backend='...')}")
+        if packed.kernel.upper() not in self.mxfp4_backend.name:
+            raise Refused(f"vLLM chose {self.mxfp4_backend.name}, the experts are packed for {packed.kernel}")
 
     def maybe_roundup_sizes(self, *args, **kwargs):
         sizes = tuple(super().maybe_roundup_sizes(*args, **kwargs))
@@ -154,7 +132,7 @@ class PackedMethod:
             self.check_canary(original, given)
         source = self.packed.empty if self.dummy else self.packed.read
         tensors = {key: source(entry, experts, self.device) for key, entry in self.entries.items()}
-        if self.packed.backend != "triton":
+        if not self.packed.is_triton:
             return tuple(tensors.get(key) for key in RESULT)
         # Triton's weights are objects around storage. The engine's own conversion of the meta parameters costs nothing
         # and makes them as its version wants them; it also sets kernel options and deletes the raw parameters.
@@ -206,13 +184,9 @@ def storage_of(thing):
 
 
 def fill(storage, tensor, key):
-    """Put a packed tensor where the engine's converter left a meta tensor of the same dtype, shape and strides."""
-    like = storage.data
-    for what in ("dtype", "shape"):
-        if getattr(like, what) != getattr(tensor, what):
-            raise Refused(f"{key}: vLLM's storage has {what} {getattr(like, what)}, packed {getattr(tensor, what)}")
-    if like.stride() != tensor.stride():
-        raise Refused(f"{key}: vLLM's storage has strides {like.stride()}, packed {tensor.stride()}")
+    """Put a packed tensor where the engine's converter left a meta tensor."""
+    if why := misfit(storage.data, tensor):
+        raise Refused(f"{key}: vLLM's storage {why}")
     storage.data = tensor
 
 
