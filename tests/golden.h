@@ -13,8 +13,7 @@ namespace mxfp4 {
 
 class Golden {
  public:
-  explicit Golden(const std::string& name)
-      : text_(read_text(fmt::format("{}/golden/{}", testdata(), name), 1 << 26)) {
+  explicit Golden(const std::string& name) : text_(read_text(fmt::format("{}/golden/{}", testdata(), name), 1 << 26)) {
     Problems problems;
     uint64_t length;
     std::memcpy(&length, text_.data(), 8);
