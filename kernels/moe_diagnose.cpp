@@ -25,9 +25,11 @@ bool takes(const Fragment& other, const Fragment& own, int64_t n, int64_t k) {
   return other.code_bytes(n, k) == own.code_bytes(n, k) && other.scale_bytes(n, k) == own.scale_bytes(n, k) &&
          n % other.rows == 0 && k % other.columns == 0;
 }
-bool takes(const Fragment& other, const Fragment& own, const MoeConfig& c) {
+bool takes(const Fragment& other, const Fragment& own, const MoeShard& shard) {
+  const MoeConfig& c = shard.config;
   return other.read != own.read && takes(other, own, 2 * c.padded_intermediate, c.padded_hidden) &&
-         takes(other, own, c.padded_hidden, c.padded_intermediate);
+         takes(other, own, c.padded_hidden, c.padded_intermediate) &&
+         (!shard.packed.w13_bias || bias_element_bytes(other.bias) == bias_element_bytes(own.bias));
 }
 
 /// The first columns of row 0 of w2 of one of the shard's experts, as the fragment reads it.
@@ -110,7 +112,7 @@ Diagnosis diagnose(const MoeCase& whole, std::span<const float> result, double t
   const std::vector<double> right = reference_of(layer);
   const bool bytes_are_right = compare(right, packed_result_of(layer, *layer.fragment), tolerance).right();
   for (const Fragment& other : fragments())
-    if (!bytes_are_right && takes(other, *layer.fragment, layer.shards.front().config))
+    if (!bytes_are_right && takes(other, *layer.fragment, layer.shards.front()))
       consider(std::string("the bytes are those of ") + other.name + ", not of " + layer.fragment->name, right,
                packed_result_of(layer, other));
   if (best.error > tolerance) best.mistake.clear();

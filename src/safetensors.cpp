@@ -146,7 +146,8 @@ void check_cover(const std::vector<Tensor>& tensors, int64_t data_offset, int64_
   }
   const int64_t surplus = file_bytes - data_offset - end;
   if (surplus < 0)
-    problems.error(file, "{} bytes expected, {} present; interrupted download?", file_bytes - surplus, file_bytes);
+    problems.error(file, "{} bytes expected, {} present; interrupted download?", uint64_t(data_offset) + uint64_t(end),
+                   file_bytes);
   if (surplus > 0)
     problems.error(file, "{} bytes expected, {} present: {} surplus at the end", data_offset + end, file_bytes,
                    surplus);
