@@ -7,17 +7,13 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 
+#include "kernels/device_error.h"
 #include "kernels/layouts.h"
 #include "kernels/matrix.h"
 
 namespace mxfp4 {
-
-struct DeviceError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 /// Pack `matrix` into packed_bytes(layout, matrix.padded) bytes at `packed`.
 struct PackItem {

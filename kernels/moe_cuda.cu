@@ -46,12 +46,8 @@ bool has_wgmma() {
 class Layer final : public CudaMoe {
  public:
   Layer(const MoeConfig& config, const MoeStorage& storage) : c_(config), s_(storage) {
-    if (const std::string missing = moe_cuda_missing(s_.format); !missing.empty()) throw std::runtime_error(missing);
-    if (c_.experts < 1 || c_.experts > max_experts) throw std::invalid_argument("MoE kernel: 1 to 1024 experts");
-    if (c_.w13_block != 0 && c_.w13_block != 1)
-      throw std::invalid_argument("MoE kernel: gate and up rows in halves or in turn, not in blocks");
-    if (c_.w13_block == 0 && c_.padded_intermediate % 64 != 0)
-      throw std::invalid_argument("MoE kernel: halves of w13 must be multiples of 64 rows");
+    if (const std::string missing = moe_cuda_missing(s_.format); !missing.empty()) throw DeviceError(missing);
+    if (const std::string refusal = moe_refusal(c_, s_); !refusal.empty()) throw std::invalid_argument(refusal);
     w13_ = stored_matrix(s_, 2 * c_.padded_intermediate, c_.padded_hidden);
     w2_ = stored_matrix(s_, c_.padded_hidden, c_.padded_intermediate);
     check_cuda(cudaStreamCreate(&stream_), "cudaStreamCreate");
@@ -131,7 +127,7 @@ Layer::Batch Layer::make_batch(const uint16_t* x, const Routing& r) {
   b.max_tiles = max_token_tiles(b.slots, int(c_.experts), b.plan.tokens);
   // The kernels count elements of an activation in 32 bits, and token tiles in the grid's second dimension.
   if (r.tokens * r.top_k * std::max(w13_.view.k, w2_.view.k) > INT32_MAX || b.max_tiles > 65535)
-    throw std::invalid_argument("MoE kernel: too many tokens in one batch");
+    throw DeviceError("MoE kernel: too many tokens in one batch");
   b.x = to_device(reinterpret_cast<const __nv_bfloat16*>(x), r.tokens * c_.hidden);
   if (c_.hidden != w13_.view.k) b.padded_x = Buffer<__nv_bfloat16>(r.tokens * w13_.view.k);
   b.h = Buffer<__nv_bfloat16>(int64_t(b.slots) * w2_.view.k);
@@ -273,13 +269,17 @@ MoePlan plan_moe(double tokens_per_expert, bool has_wgmma) {
   return {many, tokens_per_expert <= 48 ? 64 : 128};
 }
 
-std::string moe_cuda_missing(MoeFormat format) {
+std::string moe_cuda_missing(MoeFormat format, int64_t bytes) {
   int device = 0, major = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess)
     return "no CUDA device";
   if (major < 8) return "the MoE kernels need compute capability 8.0";
   if (format != MoeFormat::marlin && major != 9) return "the MoE kernel of this layout needs compute capability 9.0";
+  size_t free = 0, all = 0;
+  if (bytes > 0 && (cudaMemGetInfo(&free, &all) != cudaSuccess || int64_t(free) < bytes))
+    return "the layer needs " + std::to_string(bytes >> 20) + " MiB of the GPU's memory, " +
+           std::to_string(free >> 20) + " MiB are free";
   return {};
 }
 

@@ -25,7 +25,7 @@ struct MoeTiming {
   double microseconds = 0, weight_bytes = 0, operations = 0;
 };
 
-/// One layer on the GPU. Errors are std::runtime_error and name the CUDA call.
+/// One layer on the GPU. Errors are DeviceError and name the CUDA call.
 /// Sizes: n and k multiples of 64 as padded by the engine (Triton: n of 32), w13_block 0 or 1, experts <= 1024,
 /// top_k <= 32.
 class CudaMoe {
@@ -40,7 +40,7 @@ class CudaMoe {
 };
 
 /// Uploads a layer from host memory. Tensor sizes: moe_bytes() times experts; biases [experts][n], Marlin and
-/// FlashInfer bf16, Triton fp32. Throws std::invalid_argument for a size that the format does not take.
+/// FlashInfer bf16, Triton fp32. Throws std::invalid_argument with moe_refusal() where there is one.
 std::unique_ptr<CudaMoe> upload_moe(const MoeConfig& config, const MoeStorage& storage, const PackedMoe& host);
 
 /// A layer of random codes and of scales in 2^-9..2^-3, made on the GPU: for timing.
@@ -53,7 +53,7 @@ struct GpuCeilings {
 };
 GpuCeilings measure_gpu();
 
-/// Empty where a forward of this format can run here; else the reason.
-std::string moe_cuda_missing(MoeFormat format);
+/// Empty where a forward of this format can run here with so much of the GPU's memory; else the reason.
+std::string moe_cuda_missing(MoeFormat format, int64_t bytes = 0);
 
 }  // namespace mxfp4

@@ -49,4 +49,14 @@ std::string cuda_kernel_missing(const Fragment& fragment) {
   return storage ? moe_cuda_missing(storage->format) : "no CUDA kernel reads this layout";
 }
 
+std::string cuda_kernel_missing(const Fragment& fragment, std::span<const MoeConfig> ranks, int64_t tokens) {
+  std::string missing = cuda_kernel_missing(fragment);
+  int64_t bytes = 0;
+  for (const MoeConfig& rank : ranks) {
+    if (missing.empty()) missing = moe_refusal(rank, *find_moe_storage(fragment.name));
+    if (missing.empty()) bytes += moe_device_bytes(rank, *find_moe_storage(fragment.name), tokens);
+  }
+  return missing.empty() ? moe_cuda_missing(find_moe_storage(fragment.name)->format, bytes) : missing;
+}
+
 }  // namespace mxfp4

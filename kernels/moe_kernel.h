@@ -21,6 +21,8 @@ std::unique_ptr<MoeKernel> open_moe_kernel(const Fragment& fragment, const MoeCo
 
 /// Empty where a CUDA GPU can run the fragment's format here; else the reason.
 std::string cuda_kernel_missing(const Fragment& fragment);
+/// The same for the ranks of one layer, all at once, with batches of so many tokens.
+std::string cuda_kernel_missing(const Fragment& fragment, std::span<const MoeConfig> ranks, int64_t tokens);
 
 /// Of relative L2 on a GPU, for `cuda_reason`.
 inline constexpr double cuda_tolerance = 3e-3;

@@ -4,17 +4,17 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 
+#include "kernels/device_error.h"
 #include "kernels/moe_cuda.h"
 #include "kernels/moe_gemm.cuh"
 
 namespace mxfp4 {
 
 inline void check_cuda(cudaError_t status, const char* call) {
-  if (status != cudaSuccess) throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(status));
+  if (status != cudaSuccess) throw DeviceError(std::string(call) + ": " + cudaGetErrorString(status));
 }
 
 /// stream: weights once through registers, few tokens. tile: mma.sync, many tokens. wgmma: many tokens on SM90.
@@ -70,7 +70,6 @@ struct RouteArgs {
   TokenTile* tiles;      // an expert's tokens in equal parts, each a multiple of 8 and at most tile_tokens
   int* tile_count;
 };
-inline constexpr int max_experts = 1024;
 void launch_route(const RouteArgs& args, cudaStream_t stream);
 inline int max_token_tiles(int slots, int experts, int tile_tokens) {
   const int full = experts + slots / tile_tokens;

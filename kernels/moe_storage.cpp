@@ -75,4 +75,22 @@ MoeBytes moe_bytes(const MoeConfig& c, const MoeStorage& s) {
   return {w13.words, w13.scales, w2.words, w2.scales, s.format == MoeFormat::triton_hopper ? 4 : 2};
 }
 
+std::string moe_refusal(const MoeConfig& c, const MoeStorage& storage) try {
+  if (c.experts < 1 || c.experts > max_cuda_experts) return "MoE kernel: 1 to 1024 experts";
+  if (c.w13_block != 0 && c.w13_block != 1) return "MoE kernel: gate and up rows in halves or in turn, not in blocks";
+  if (c.w13_block == 0 && c.padded_intermediate % 64 != 0)
+    return "MoE kernel: halves of w13 must be multiples of 64 rows";
+  moe_bytes(c, storage);
+  return {};
+} catch (const std::invalid_argument& e) {
+  return e.what();
+}
+
+int64_t moe_device_bytes(const MoeConfig& c, const MoeStorage& storage, int64_t tokens) {
+  const MoeBytes b = moe_bytes(c, storage);
+  const int64_t slots = tokens * c.top_k;
+  return c.experts * (b.w13 + b.w13_scale + b.w2 + b.w2_scale) + tokens * (c.hidden + 2 * c.padded_hidden) * 2 +
+         slots * (4 * c.padded_hidden + 2 * c.padded_intermediate);
+}
+
 }  // namespace mxfp4

@@ -1,12 +1,15 @@
 // How the packed matrices of a layer lie in memory, seen from the GPU kernels that read them.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "kernels/moe.h"
 #include "kernels/moe_words.h"
 
 namespace mxfp4 {
+
+inline constexpr int max_cuda_experts = 1024;
 
 enum class MoeFormat { marlin, flashinfer_v1, flashinfer_v2, triton_hopper };
 
@@ -27,6 +30,11 @@ struct MoeBytes {
   int64_t w13 = 0, w13_scale = 0, w2 = 0, w2_scale = 0, bias_element = 2;
 };
 MoeBytes moe_bytes(const MoeConfig& config, const MoeStorage& storage);
+
+/// Why the CUDA kernels do not take a layer of this size; empty where they do.
+std::string moe_refusal(const MoeConfig& config, const MoeStorage& storage);
+/// Of the GPU, for a layer and one batch of so many tokens.
+int64_t moe_device_bytes(const MoeConfig& config, const MoeStorage& storage, int64_t tokens);
 
 /// One matrix of `n` rows and `k` codes: bytes per expert, and the kernels' view of it, without addresses.
 /// Throws std::invalid_argument for a size that the format does not take.

@@ -1,5 +1,7 @@
 #include "src/engine_kernel.h"
 
+#include <algorithm>
+
 namespace mxfp4 {
 
 namespace {
@@ -44,6 +46,16 @@ W13Order order_read(const EngineKernel& kernel, const Model& model) {
   const Fragment& fragment = *find_fragment(kernel.fragment);
   if (!fragment.w13_as_loaded) return fragment.w13;
   return {model.pairs && !kernel.halves ? 1 : 0, false};
+}
+
+MoeConfig kernel_config(const EngineKernel& kernel, const Model& model, const MoeLayer& layer, LayerSize padded) {
+  const W13Order order = order_read(kernel, model);
+  MoeConfig c;
+  c.experts = int64_t(layer.experts.size()), c.hidden = layer.hidden, c.intermediate = layer.intermediate;
+  c.padded_hidden = padded.hidden, c.padded_intermediate = padded.intermediate;
+  c.w13_block = order.block, c.w13_up_first = order.up_first;
+  c.top_k = int(std::clamp<int64_t>(model.router.top_k, 1, c.experts));
+  return c;
 }
 
 }  // namespace mxfp4

@@ -18,4 +18,7 @@ const EngineKernel* find_engine_kernel(const Backend& backend);
 /// The order in which the kernel takes w13's rows.
 W13Order order_read(const EngineKernel& kernel, const Model& model);
 
+/// A layer as the kernel takes it, but for the activation: plain SiLU. `padded`: by the engine, on one rank.
+MoeConfig kernel_config(const EngineKernel& kernel, const Model& model, const MoeLayer& layer, LayerSize padded);
+
 }  // namespace mxfp4

@@ -20,8 +20,12 @@ Json to_json(const KernelReport& report) {
                       {"tolerance", c.comparison.tolerance},
                       {"diagnosis", c.diagnosis},
                       {"ok", c.right()}});
-  return {
-      {"kernel", report.kernel}, {"device", report.device}, {"tolerance_reason", report.reason}, {"checks", checks}};
+  const KernelSeconds& s = report.seconds;
+  return {{"kernel", report.kernel},
+          {"device", report.device},
+          {"tolerance_reason", report.reason},
+          {"seconds", {{"reading", s.reading}, {"reference", s.reference}, {"kernel", s.kernel}}},
+          {"checks", checks}};
 }
 
 std::string to_text(const KernelReport& report) {

@@ -3,47 +3,61 @@
 #include <cmath>
 #include <cstring>
 
+#include "src/pipeline.h"
+
 namespace mxfp4 {
 
 namespace {
 
-/// F32 powers of two to E8M0; 0.0 becomes byte 0.
-std::vector<uint8_t> exponents_of(const std::vector<uint8_t>& floats) {
-  std::vector<uint8_t> bytes(floats.size() / 4);
-  for (size_t i = 0; i < bytes.size(); ++i) {
+/// F32 powers of two to E8M0, in place; 0.0 becomes byte 0.
+void narrow(uint8_t* floats, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
     float value;
-    std::memcpy(&value, floats.data() + 4 * i, 4);
-    bytes[i] = value == 0 ? 0 : std::isfinite(value) ? uint8_t(std::ilogb(value) + 127) : 255;
+    std::memcpy(&value, floats + 4 * i, 4);
+    floats[i] = value == 0 ? 0 : std::isfinite(value) ? uint8_t(std::ilogb(value) + 127) : 255;
   }
-  return bytes;
 }
 
 }  // namespace
 
-LayerSource::LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer) : reader_(checkpoint) {
+void read_all(const ShardReader& reader, const std::vector<Read>& reads) {
+  run_jobs(int64_t(reads.size()), 0, [&](Worker&, int64_t i) {
+    const Read& r = reads[size_t(i)];
+    reader.read(*r.tensor, r.offset, r.bytes, r.to);
+  });
+}
+
+LayerSource::LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer) {
+  load(ShardReader(checkpoint), layer);
   for (const Expert& e : layer.experts)
     experts_.push_back({matrix(e.gate, layer.intermediate, layer.hidden),
                         matrix(e.up, layer.intermediate, layer.hidden),
                         matrix(e.down, layer.hidden, layer.intermediate)});
 }
 
-const LayerSource::Piece& LayerSource::load(const Slice& slice) {
-  const auto [at, is_new] = pieces_.try_emplace({slice.tensor, slice.piece});
-  Piece& piece = at->second;
-  if (!is_new) return piece;
-  piece.bytes.resize(size_t(slice.piece_bytes));
-  reader_.read(*slice.tensor, slice.piece, slice.piece_bytes, piece.bytes.data());
-  if (slice.tensor->dtype == Dtype::F32) piece.bytes = exponents_of(piece.bytes), piece.narrowed = 4;
-  return piece;
+void LayerSource::load(const ShardReader& reader, const MoeLayer& layer) {
+  std::vector<Read> reads;
+  const auto want = [&](const Slice& slice) {
+    if (!slice.tensor) return;
+    const auto [at, is_new] = pieces_.try_emplace({slice.tensor, slice.piece});
+    if (!is_new) return;
+    at->second.bytes = std::make_unique_for_overwrite<uint8_t[]>(size_t(slice.piece_bytes));
+    reads.push_back({slice.tensor, slice.piece, slice.piece_bytes, at->second.bytes.get()});
+  };
+  for (const Expert& e : layer.experts)
+    for (const Proj* p : {&e.gate, &e.up, &e.down}) want(p->codes), want(p->scales), want(p->bias);
+  read_all(reader, reads);
+  for (const Read& r : reads)
+    if (r.tensor->dtype == Dtype::F32) narrow(r.to, r.bytes / 4), pieces_.at({r.tensor, r.offset}).narrowed = 4;
 }
 
-SourceRows LayerSource::rows(const Slice& slice) {
+SourceRows LayerSource::rows(const Slice& slice) const {
   if (!slice.tensor) return {};
-  const Piece& piece = load(slice);
-  return {piece.bytes.data() + slice.offset / piece.narrowed, slice.stride / piece.narrowed};
+  const Piece& piece = pieces_.at({slice.tensor, slice.piece});
+  return {piece.bytes.get() + slice.offset / piece.narrowed, slice.stride / piece.narrowed};
 }
 
-SourceMatrix LayerSource::matrix(const Proj& proj, int64_t n, int64_t k) {
+SourceMatrix LayerSource::matrix(const Proj& proj, int64_t n, int64_t k) const {
   return {n, k, rows(proj.codes), rows(proj.scales), rows(proj.bias)};
 }
 

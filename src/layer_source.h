@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "kernels/moe_source.h"
@@ -11,6 +12,15 @@
 
 namespace mxfp4 {
 
+/// Bytes of a tensor, and where they go.
+struct Read {
+  const Tensor* tensor;
+  int64_t offset, bytes;
+  uint8_t* to;
+};
+/// On one thread per core.
+void read_all(const ShardReader& reader, const std::vector<Read>& reads);
+
 class LayerSource {
  public:
   LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer);
@@ -18,14 +28,13 @@ class LayerSource {
 
  private:
   struct Piece {
-    std::vector<uint8_t> bytes;
+    std::unique_ptr<uint8_t[]> bytes;
     int64_t narrowed = 1;  // source bytes per byte held: 4 for F32 scales, which become E8M0
   };
-  const Piece& load(const Slice& slice);
-  SourceRows rows(const Slice& slice);
-  SourceMatrix matrix(const Proj& proj, int64_t n, int64_t k);
+  void load(const ShardReader& reader, const MoeLayer& layer);
+  SourceRows rows(const Slice& slice) const;
+  SourceMatrix matrix(const Proj& proj, int64_t n, int64_t k) const;
 
-  ShardReader reader_;
   std::map<std::pair<const Tensor*, int64_t>, Piece> pieces_;
   MoeSource experts_;
 };

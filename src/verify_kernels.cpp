@@ -1,8 +1,10 @@
 #include "src/verify_kernels.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels/moe_diagnose.h"
 #include "kernels/moe_inputs.h"
@@ -11,6 +13,7 @@
 #include "kernels/routing.h"
 #include "src/engine_kernel.h"
 #include "src/layer_source.h"
+#include "src/log.h"
 #include "src/run_settings.h"
 
 namespace mxfp4 {
@@ -27,37 +30,52 @@ Model recognise_source(const Checkpoint& source, const PackedCheckpoint& p) {
   return model;
 }
 
-RouterRule rule_of(const Model& model, int64_t experts, uint64_t seed) {
+RouterRule rule_of(const Model& model, const MoeConfig& layer, uint64_t seed) {
   RouterRule rule;
-  rule.experts = experts;
-  rule.top_k = int(std::clamp<int64_t>(model.router.top_k, 1, experts));
+  rule.experts = layer.experts, rule.top_k = layer.top_k;
   rule.renormalise = model.router.renormalise, rule.scaling = model.router.scaling;
   if (model.router.scoring == "softmax") return rule;
   rule.scoring = model.router.scoring == "sigmoid" ? Scoring::sigmoid : Scoring::sqrt_softplus;
-  for (int64_t e = 0; e < experts; ++e) rule.bias.push_back(float((e * 7 + int64_t(seed)) % 11) * 0.01f);
+  for (int64_t e = 0; e < rule.experts; ++e) rule.bias.push_back(float((e * 7 + int64_t(seed)) % 11) * 0.01f);
   return rule;
 }
+
+/// Tokens that reach every expert.
+int64_t tokens_for_all(const MoeConfig& layer) { return (layer.experts + layer.top_k - 1) / layer.top_k; }
+
+class Stopwatch {
+ public:
+  /// Seconds since the last call.
+  double lap() {
+    const auto last = std::exchange(last_, Clock::now());
+    return std::chrono::duration<double>(last_ - last).count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+};
 
 /// A set's packed tensors of one layer on one rank, whole.
 class PackedLayer {
  public:
   PackedLayer(const PackedSet& set, const ShardReader& reader, size_t layer, int rank) {
+    std::vector<Read> reads;
     for (size_t i = 0; i < set.plan.packed.size(); ++i) {
       const PackedTensor& t = set.plan.packed[i];
       if (size_t(t.layer) != layer || t.rank != rank) continue;
-      std::vector<uint8_t>& data = data_[size_t(t.role)][size_t(t.part)];
-      data.resize(size_t(t.bytes));
-      reader.read(set.stored[i], 0, t.bytes, data.data());
+      auto& data = data_[size_t(t.role)][size_t(t.part)];
+      data = std::make_unique_for_overwrite<uint8_t[]>(size_t(t.bytes));
+      for (int64_t at = 0; at < t.bytes; at += t.slice_bytes)
+        reads.push_back({&set.stored[i], at, t.slice_bytes, data.get() + at});
       intermediate_ = t.intermediate;
     }
+    read_all(reader, reads);
   }
   /// Columns of the intermediate dimension that the rank holds.
   Span intermediate() const { return intermediate_; }
   PackedMoe view() const {
-    const auto at = [&](Role role, Part part) -> const uint8_t* {
-      const auto& data = data_[size_t(role)][size_t(part)];
-      return data.empty() ? nullptr : data.data();
-    };
+    const auto at = [&](Role role, Part part) -> const uint8_t* { return data_[size_t(role)][size_t(part)].get(); };
     PackedMoe m;
     m.w13 = at(Role::w13, Part::codes), m.w13_scale = at(Role::w13, Part::scales);
     m.w13_bias = at(Role::w13, Part::bias);
@@ -68,7 +86,7 @@ class PackedLayer {
   }
 
  private:
-  std::vector<uint8_t> data_[2][std::size(parts)];
+  std::unique_ptr<uint8_t[]> data_[2][std::size(parts)];
   Span intermediate_;
 };
 
@@ -96,13 +114,9 @@ class LayerCheck {
              const RunSettings& run, const KernelOptions& options, bool cuda)
       : source_(source), run_(run), options_(options), cuda_(cuda), name_(layer.module) {
     const RunSettings said = settings_of(truth);
-    const W13Order order = order_read(kernel, truth);
-    whole_.experts = int64_t(layer.experts.size()), whole_.hidden = layer.hidden;
-    whole_.intermediate = whole_.padded_intermediate = layer.intermediate;
-    whole_.w13_block = order.block, whole_.w13_up_first = order.up_first;
+    whole_ = kernel_config(kernel, truth, layer, {layer.hidden, layer.intermediate});
     set_activation(whole_, said);
-    rule_ = rule_of(truth, whole_.experts, options.seed);
-    whole_.top_k = rule_.top_k;
+    rule_ = rule_of(truth, whole_, options.seed);
     case_.fragment = find_fragment(kernel.fragment);
     case_.routed_scaling = said.scaling;
   }
@@ -117,10 +131,9 @@ class LayerCheck {
   }
 
   void run(KernelReport& report, Problems& problems) {
-    const int64_t all = (whole_.experts + rule_.top_k - 1) / rule_.top_k;  // tokens that reach every expert
     for (const int64_t tokens : options_.tokens)
       check(route_random(rule_, tokens, options_.seed), false, report, problems);
-    check(route_to_every_expert(rule_, all, options_.seed), true, report, problems);
+    check(route_to_every_expert(rule_, tokens_for_all(whole_), options_.seed), true, report, problems);
   }
 
  private:
@@ -131,11 +144,14 @@ class LayerCheck {
 
   void check(const Routing& routing, bool forced, KernelReport& report, Problems& problems) {
     for (MoeShard& shard : case_.shards) shard.routing = routing;
+    Stopwatch watch;
     case_.x = moe_inputs(whole_, source_, routing, options_.seed);
     // Ranks that are all there add up to the layer, which is computed without splitting it.
     const bool complete = columns_ == whole_.intermediate;
     const MoeReference reference = moe_reference(whole_, source_, case_.x, routing);
+    report.seconds.reference += watch.lap();
     const MoeCpuOutput got = forward();
+    report.seconds.kernel += watch.lap();
 
     KernelCheck check;
     check.layer = name_, check.forced = forced, check.tokens = routing.tokens;
@@ -190,13 +206,6 @@ class LayerCheck {
   int64_t columns_ = 0;
 };
 
-bool use_cuda(const Fragment& fragment, const std::string& device) {
-  if (device == "cpu") return false;
-  const std::string missing = cuda_kernel_missing(fragment);
-  if (device == "cuda" && !missing.empty()) fail(Kind::device, "kernel {} on cuda: {}", fragment.name, missing);
-  return missing.empty();
-}
-
 bool is_chosen(const Model& model, const MoeLayer& layer, const KernelOptions& options) {
   if (options.all_layers) return true;
   if (options.layers.empty()) return &layer == &model.layers.front();
@@ -211,6 +220,26 @@ const MoeLayer* same_layer(const Model& truth, const MoeLayer& layer, Problems& 
       return &l;
   problems.error(layer.module, "the source has no such layer");
   return nullptr;
+}
+
+/// Whether the layers run on a GPU; the same device for all of them.
+bool use_cuda(const EngineKernel& kernel, const Model& truth, const Plan& plan,
+              const std::vector<const MoeLayer*>& layers, const KernelOptions& options) {
+  if (options.device == "cpu") return false;
+  const Fragment& fragment = *find_fragment(kernel.fragment);
+  std::string missing = cuda_kernel_missing(fragment);
+  const bool could = missing.empty();
+  for (const MoeLayer* layer : layers) {
+    if (!missing.empty()) break;
+    const MoeConfig rank = kernel_config(kernel, truth, *layer, rank_size(*plan.backend, *layer, plan.tp.size));
+    const std::vector<MoeConfig> ranks(plan.tp.ranks.size(), rank);
+    const int64_t tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
+    missing = cuda_kernel_missing(fragment, ranks, std::max(tokens, tokens_for_all(rank)));
+  }
+  if (missing.empty()) return true;
+  if (options.device == "cuda") fail(Kind::device, "kernel {} on cuda: {}", fragment.name, missing);
+  if (could) warn(fmt::format("kernel {} runs on the CPU: {}", fragment.name, missing));
+  return false;
 }
 
 }  // namespace
@@ -231,20 +260,28 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
   check_order(said, order_read(*kernel, truth), problems);
 
   const Fragment& fragment = *find_fragment(kernel->fragment);
-  const bool cuda = use_cuda(fragment, options.device);
-  KernelReport report{fragment.name, cuda ? "cuda" : "cpu", cuda ? cuda_reason : fragment.reason, {}};
-  const ShardReader reader(p.files);
+  std::vector<size_t> chosen;  // of p.model.layers
+  std::vector<const MoeLayer*> layers;
   for (size_t i = 0; i < p.model.layers.size(); ++i) {
     if (!is_chosen(p.model, p.model.layers[i], options)) continue;
-    const MoeLayer* layer = same_layer(truth, p.model.layers[i], problems);
-    if (!layer) continue;
+    if (const MoeLayer* layer = same_layer(truth, p.model.layers[i], problems))
+      chosen.push_back(i), layers.push_back(layer);
+  }
+  const bool cuda = use_cuda(*kernel, truth, plan, layers, options);
+  KernelReport report{fragment.name, cuda ? "cuda" : "cpu", cuda ? cuda_reason : fragment.reason, {}, {}};
+  const ShardReader reader(p.files);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Stopwatch watch;
+    const MoeLayer* layer = layers[i];
     const LayerSource rows(source, *layer);
     std::vector<PackedLayer> ranks;
-    for (const int rank : plan.tp.ranks) ranks.emplace_back(p.sets[index], reader, i, rank);
+    for (const int rank : plan.tp.ranks) ranks.emplace_back(p.sets[index], reader, chosen[i], rank);
+    report.seconds.reading += watch.lap();
     LayerCheck check(*kernel, truth, *layer, rows.experts(), run, options, cuda);
     for (size_t r = 0; r < ranks.size(); ++r)
       check.add_rank(rank_size(*plan.backend, *layer, plan.tp.size), ranks[r].intermediate(), plan.tp.ranks[r] == 0,
                      ranks[r].view());
+    report.seconds.kernel += watch.lap();
     check.run(report, problems);
   }
   if (report.checks.empty() && !problems.any()) fail(Kind::usage, "OUT has none of the layers asked for");

@@ -15,7 +15,7 @@ struct KernelOptions {
   std::vector<int64_t> layers;  // their numbers; empty: the first one
   std::vector<int64_t> tokens = {1, 16, 256};
   uint64_t seed = 1;
-  std::string device = "auto";  // cpu, cuda; auto: cuda where it can run the kernel
+  std::string device = "auto";  // cpu, cuda; auto: cuda where it can run the kernel and has the memory for it
   double tolerance = 0;         // of relative L2; 0: the kernel's own
 };
 
@@ -31,8 +31,14 @@ struct KernelCheck {
   bool right() const { return comparison.right() && leaks == 0; }
 };
 
+/// kernel: its upload to a GPU too. What else is done, such as the search for a mistake, is in none of them.
+struct KernelSeconds {
+  double reading = 0, reference = 0, kernel = 0;
+};
+
 struct KernelReport {
   std::string kernel, device, reason;  // reason: of the tolerance
+  KernelSeconds seconds;
   std::vector<KernelCheck> checks;
 };
 

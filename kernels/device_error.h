@@ -1,0 +1,12 @@
+// What every function of a GPU throws: it names the call and the reason.
+#pragma once
+
+#include <stdexcept>
+
+namespace mxfp4 {
+
+struct DeviceError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace mxfp4
