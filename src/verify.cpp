@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 
 #include "src/log.h"
 #include "src/packed_checkpoint.h"
@@ -278,11 +279,12 @@ const char* name_of(Level level) {
   return level == Level::files ? "files" : level == Level::bytes ? "bytes" : "kernels";
 }
 
-/// What was found, at which level; kernels: a report for each set.
+/// What was found, at which level; kernels: a report for each set; bench: where it was asked for.
 struct Verdict {
   Level level;
   Problems problems;
   std::vector<KernelReport> kernels;
+  std::optional<BenchReport> bench;
 };
 
 void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
@@ -296,18 +298,20 @@ void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const V
                     {"ranks", plan.tp.ranks}});
     if (i < v.kernels.size()) sets.back()["kernels"] = to_json(v.kernels[i]);
   }
-  const Json j = {{"ok", !v.problems.any()},
-                  {"out", options.out},
-                  {"level", name_of(v.level)},
-                  {"sets", sets},
-                  {"problems", v.problems.errors()}};
-  fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+  Json j = {{"ok", !v.problems.any()},
+            {"out", options.out},
+            {"level", name_of(v.level)},
+            {"sets", sets},
+            {"problems", v.problems.errors()}};
+  if (v.bench) j["bench"] = to_json(*v.bench);
+  fmt::print("{}\n", one_line(j));
 }
 
 void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
   const auto& lines = v.problems.errors();
   if (!lines.empty() || verbosity() != Verbosity::quiet)
     for (const KernelReport& report : v.kernels) fmt::print("{}", to_text(report));
+  if (v.bench) fmt::print("{}", to_text(*v.bench));
   for (const std::string& line : lines) fmt::print("{}\n", line);
   size_t tensors = 0;
   for (const PackedSet& set : p.sets) tensors += set.plan.packed.size();
@@ -322,6 +326,12 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
 }  // namespace
 
 bool verify(const VerifyOptions& options) {
+  if (options.bench.run) require_bench();
+  if (options.out.empty()) {
+    const BenchReport bench = bench_shape(options.bench);
+    fmt::print("{}", options.json ? one_line(Json{{"bench", to_json(bench)}}) + "\n" : to_text(bench));
+    return true;
+  }
   Verdict v;
   const auto packed = open_packed(options.out, v.problems);
   v.level = level_of(options, *packed);
@@ -334,6 +344,7 @@ bool verify(const VerifyOptions& options) {
     for (size_t i = 0; v.level == Level::kernels && i < packed->sets.size(); ++i)
       v.kernels.push_back(verify_kernels(*packed, i, *source.checkpoint, options.kernels, v.problems));
   }
+  if (options.bench.run) v.bench = bench_sets(*packed, options.bench);
   options.json ? print_json(options, *packed, v) : print_text(options, *packed, v);
   return !v.problems.any();
 }

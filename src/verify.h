@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "src/kernel_bench.h"
 #include "src/verify_kernels.h"
 
 namespace mxfp4 {
@@ -13,9 +14,11 @@ namespace mxfp4 {
 enum class Level { files, bytes, kernels, highest };
 
 struct VerifyOptions {
-  std::string out, source;  // source may be empty: the manifest's checksums stand for it
+  // source may be empty: the manifest's checksums stand for it; out too where a shape is timed
+  std::string out, source;
   Level level = Level::highest;
   KernelOptions kernels;
+  BenchOptions bench;
   int threads = 0;
   bool json = false;
 };

@@ -1,12 +1,15 @@
 #include "src/verify_kernels.h"
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <fstream>
 #include <random>
 #include <set>
 
 #include "kernels/moe_kernel.h"
+#include "kernels/moe_storage.h"
 #include "src/checksum.h"
+#include "src/kernel_bench.h"
 #include "tests/layer_checkpoint.h"
 #include "tests/program.h"
 
@@ -15,6 +18,40 @@ using namespace mxfp4;
 namespace {
 
 using Bytes = std::span<uint8_t>;
+
+/// What packs the layers and who computes them.
+struct Target {
+  const char *device, *engine, *backend = "marlin", *version = "";
+};
+const Target on_cpu[] = {{"cpu", "vllm"}, {"cpu", "sglang"}};
+const Target on_gpu[] = {{"cuda", "vllm"},
+                         {"cuda", "sglang"},
+                         {"cuda", "vllm", "flashinfer-cutlass", "v1"},
+                         {"cuda", "vllm", "flashinfer-cutlass", "v2"},
+                         {"cuda", "vllm", "triton-hopper"}};
+
+std::string info(const Target& t) { return fmt::format("{} {} {} on {}", t.engine, t.backend, t.version, t.device); }
+
+/// Those that this machine's GPU can compute; a warning where it has none.
+std::vector<Target> gpu_targets() {
+  std::vector<Target> targets;
+  for (const Target& t : on_gpu) {
+    const Fragment& fragment = *find_fragment(kernel_of(find_backend(t.backend, t.engine, t.version)));
+    const std::string missing = cuda_kernel_missing(fragment);
+    if (missing.empty())
+      targets.push_back(t);
+    else
+      WARN("skipped: " << info(t) << ": " << missing);
+  }
+  return targets;
+}
+
+/// Where the tensors of a safetensors file begin.
+size_t data_begin(const std::string& file) {
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), 8);
+  return 8 + length;
+}
 
 /// A checkpoint of one golden layer, and beside it another that a converter misunderstood in some way.
 class Pair {
@@ -37,9 +74,21 @@ class Pair {
     REQUIRE(found > 0);
     write_text(path, text);
   }
-  void pack(const std::string& engine, const std::string& gate_up = {}, int ranks = 1, int rank = -1) {
-    ConvertOptions o = conversion(dir_ / "wrong", dir_ / "out", engine);
-    o.model.gate_up = gate_up, o.tp_size = ranks, o.rank = rank;
+  /// Names in the misunderstood checkpoint's header change places; they are equally long.
+  void swap_names(const std::string& a, const std::string& b) {
+    const std::string path = dir_ / "wrong/model.safetensors";
+    std::string text = read_text(path, 1 << 28);
+    for (size_t at = 8; at < data_begin(text); ++at) {
+      if (text.compare(at, a.size(), a) == 0)
+        text.replace(at, a.size(), b);
+      else if (text.compare(at, b.size(), b) == 0)
+        text.replace(at, b.size(), a);
+    }
+    write_text(path, text);
+  }
+  void pack(const Target& target, const std::string& gate_up = {}, int ranks = 1, int rank = -1) {
+    ConvertOptions o = conversion(dir_ / "wrong", dir_ / "out", target.engine, target.backend);
+    o.layout_version = target.version, o.model.gate_up = gate_up, o.tp_size = ranks, o.rank = rank;
     convert(o);
   }
   void pack_for(const Backend& backend) {
@@ -48,17 +97,27 @@ class Pair {
     convert(o);
   }
   /// What the kernels alone say of OUT and the right checkpoint; empty where all is well.
-  std::string kernels(const std::string& device = "cpu") {
+  std::string kernels(const Target& target = on_cpu[0]) {
     Problems problems;
     const auto packed = open_packed(dir_ / "out", problems);
     const Checkpoint source = open_checkpoint(dir_ / "right", problems);
     REQUIRE_FALSE(problems.any());
     KernelOptions options;
     options.tokens = {1, 3};
-    options.device = device;
+    options.device = target.device;
     const KernelReport report = verify_kernels(*packed, 0, source, options, problems);
+    CHECK(report.device == target.device);
     for (const KernelCheck& c : report.checks) all_covered = all_covered || c.covered == c.experts;
     return fmt::format("{}", fmt::join(problems.errors(), "\n"));
+  }
+  /// Who computes OUT where this is asked for.
+  std::string device_of(const std::string& asked) {
+    Problems problems;
+    const auto packed = open_packed(dir_ / "out", problems);
+    const Checkpoint source = open_checkpoint(dir_ / "right", problems);
+    KernelOptions options;
+    options.device = asked;
+    return verify_kernels(*packed, 0, source, options, problems).device;
   }
   std::string out(const std::string& file) const { return dir_ / ("out/" + file); }
   int64_t experts;
@@ -116,14 +175,20 @@ const char* const deepseek = "layer_deepseek.safetensors";
 
 }  // namespace
 
+static void find_nothing_wrong(const Target& target) {
+  INFO(info(target));
+  for (const char* file : {gpt_oss, deepseek}) {
+    Pair pair(file);
+    pair.pack(target);
+    CHECK(pair.kernels(target) == "");
+    CHECK(pair.all_covered);
+  }
+}
 TEST_CASE("kernels find nothing wrong in what convert makes") {
-  for (const char* file : {gpt_oss, deepseek})
-    for (const char* engine : {"vllm", "sglang"}) {
-      Pair pair(file);
-      pair.pack(engine);
-      CHECK(pair.kernels() == "");
-      CHECK(pair.all_covered);
-    }
+  for (const Target& target : on_cpu) find_nothing_wrong(target);
+}
+TEST_CASE("kernels on a GPU find nothing wrong in what convert makes", "[gpu]") {
+  for (const Target& target : gpu_targets()) find_nothing_wrong(target);
 }
 
 TEST_CASE("the kernels of every backend find nothing wrong in what convert makes") {
@@ -144,79 +209,115 @@ TEST_CASE("the kernels of every backend find nothing wrong in what convert makes
   CHECK(ran.size() == fragments().size());
 }
 
-TEST_CASE("kernels add tensor-parallel ranks up, and take one alone") {
+static void check_ranks(const Target& target) {
   for (const char* file : {gpt_oss, deepseek})
     for (const int rank : {-1, 0, 1}) {
       Pair pair(file);
-      pair.pack("vllm", {}, 2, rank);
-      CHECK(pair.kernels() == "");
+      pair.pack(target, {}, 2, rank);
+      CHECK(pair.kernels(target) == "");
     }
-}
-
-TEST_CASE("kernels name a stale rank") {
   Pair pair(deepseek);
-  pair.pack("vllm", {}, 2);
+  pair.pack(target, {}, 2);
   const std::string first = pair.out("packed/tp2-rank0-00001.safetensors");
   std::filesystem::copy_file(first, pair.out("packed/tp2-rank1-00001.safetensors"),
                              std::filesystem::copy_options::overwrite_existing);
-  CHECK_THAT(pair.kernels(), Catch::Contains("stale rank: rank 1 holds what belongs to rank 0"));
+  CHECK_THAT(pair.kernels(target), Catch::Contains("stale rank: rank 1 holds what belongs to rank 0"));
+}
+TEST_CASE("kernels add tensor-parallel ranks up, take one alone, and name a stale one") { check_ranks(on_cpu[0]); }
+TEST_CASE("kernels on a GPU add ranks up, take one alone, and name a stale one", "[gpu]") {
+  for (const Target& target : gpu_targets())
+    if (target.backend == std::string("marlin")) check_ranks(target);
 }
 
-TEST_CASE("kernels alone name every mistake of the conversion") {
+static void name_mistakes_of_conversion(const Target& target) {
   using Catch::Contains;
-  for (const char* engine : {"vllm", "sglang"}) {
-    INFO(engine);
-    const auto gpt = [&](const std::string& suffix, auto change) {
-      Pair pair(gpt_oss);
-      pair.spoil(suffix, change);
-      pair.pack(engine);
-      return pair.kernels();
-    };
-    const auto swap_nibbles = [](Bytes b, const Tensor&) {
-      each_byte(b, [](uint8_t x) { return uint8_t(x << 4 | x >> 4); });
-    };
-    CHECK_THAT(gpt("_blocks", swap_nibbles), Contains("nibbles of every byte are swapped"));
-    CHECK_THAT(gpt("_scales", [](Bytes b, const Tensor&) { each_byte(b, [](uint8_t x) { return uint8_t(x + 1); }); }),
-               Contains("2 times too large"));
-    const auto value = [](uint8_t x) { return uint8_t(x < 127 ? 0 : 1 << (x - 127)); };
-    CHECK_THAT(gpt("_scales", [&](Bytes b, const Tensor&) { each_byte(b, value); }), Contains("read as a number"));
-    const auto number = [](uint8_t x) { return uint8_t(127 + std::lround(std::log2(double(x)))); };
-    CHECK_THAT(gpt("_scales", [&](Bytes b, const Tensor&) { each_byte(b, number); }), Contains("read as a number"));
-    const auto zero = [](Bytes b, const Tensor&) { each_byte(b, [](uint8_t) { return uint8_t(0); }); };
-    CHECK_THAT(gpt("gate_up_proj_bias", zero), Contains("w13's bias is missing"));
-    CHECK_THAT(gpt("down_proj_bias", zero), Contains("w2's bias is missing"));
-    CHECK_THAT(gpt("_bias", zero), Contains("both biases are missing"));
-    CHECK_THAT(gpt("gate_up_proj_bias", swap_pairs), Contains("bias is not in the order of its rows"));
-
-    Pair swapped(gpt_oss);
-    for (const char* suffix : {"gate_up_proj_blocks", "gate_up_proj_scales", "gate_up_proj_bias"})
-      swapped.spoil(suffix, swap_pairs);
-    swapped.pack(engine);
-    CHECK_THAT(swapped.kernels(), Contains("w1 and w3 (gate and up) are swapped"));
-
-    Pair order(gpt_oss);
-    for (const char* suffix : {"_blocks", "_scales", "_bias"}) order.spoil(suffix, swap_experts);
-    order.pack(engine);
-    CHECK_THAT(order.kernels(), Contains("experts are in another order: expert 1 is in the place of expert 0"));
-  }
-}
-
-TEST_CASE("kernels tell pairs from halves, whatever the conversion was told") {
-  for (const char* engine : {"vllm", "sglang"}) {
+  INFO(info(target));
+  const auto gpt = [&](const std::string& suffix, auto change) {
     Pair pair(gpt_oss);
-    pair.pack(engine, "concatenated");
-    CHECK_THAT(pair.kernels(),
-               Catch::Contains("relative L2") && Catch::Contains("rows are pairs, but were taken for halves"));
-  }
+    pair.spoil(suffix, change);
+    pair.pack(target);
+    return pair.kernels(target);
+  };
+  const auto swap_nibbles = [](Bytes b, const Tensor&) {
+    each_byte(b, [](uint8_t x) { return uint8_t(x << 4 | x >> 4); });
+  };
+  CHECK_THAT(gpt("_blocks", swap_nibbles), Contains("nibbles of every byte are swapped"));
+  CHECK_THAT(gpt("_scales", [](Bytes b, const Tensor&) { each_byte(b, [](uint8_t x) { return uint8_t(x + 1); }); }),
+             Contains("2 times too large"));
+  const auto value = [](uint8_t x) { return uint8_t(x < 127 ? 0 : 1 << (x - 127)); };
+  CHECK_THAT(gpt("_scales", [&](Bytes b, const Tensor&) { each_byte(b, value); }), Contains("read as a number"));
+  const auto number = [](uint8_t x) { return uint8_t(127 + std::lround(std::log2(double(x)))); };
+  CHECK_THAT(gpt("_scales", [&](Bytes b, const Tensor&) { each_byte(b, number); }), Contains("read as a number"));
+  const auto zero = [](Bytes b, const Tensor&) { each_byte(b, [](uint8_t) { return uint8_t(0); }); };
+  CHECK_THAT(gpt("gate_up_proj_bias", zero), Contains("w13's bias is missing"));
+  CHECK_THAT(gpt("down_proj_bias", zero), Contains("w2's bias is missing"));
+  CHECK_THAT(gpt("_bias", zero), Contains("both biases are missing"));
+  CHECK_THAT(gpt("gate_up_proj_bias", swap_pairs), Contains("bias is not in the order of its rows"));
+
+  Pair swapped(gpt_oss);
+  for (const char* suffix : {"gate_up_proj_blocks", "gate_up_proj_scales", "gate_up_proj_bias"})
+    swapped.spoil(suffix, swap_pairs);
+  swapped.pack(target);
+  CHECK_THAT(swapped.kernels(target), Contains("w1 and w3 (gate and up) are swapped"));
+
+  Pair names(deepseek);
+  names.swap_names(".w1.", ".w3.");
+  names.pack(target);
+  CHECK_THAT(names.kernels(target), Contains("w1 and w3 (gate and up) are swapped"));
+
+  Pair order(gpt_oss);
+  for (const char* suffix : {"_blocks", "_scales", "_bias"}) order.spoil(suffix, swap_experts);
+  order.pack(target);
+  CHECK_THAT(order.kernels(target), Contains("experts are in another order: expert 1 is in the place of expert 0"));
+
+  Pair halves(gpt_oss);
+  halves.pack(target, "concatenated");
+  CHECK_THAT(halves.kernels(target), Contains("relative L2") && Contains("rows are pairs, but were taken for halves"));
+}
+TEST_CASE("kernels alone name every mistake of the conversion") {
+  for (const Target& target : on_cpu) name_mistakes_of_conversion(target);
+}
+TEST_CASE("kernels on a GPU alone name every mistake of the conversion", "[gpu]") {
+  for (const Target& target : gpu_targets()) name_mistakes_of_conversion(target);
 }
 
-TEST_CASE("kernels run with OUT's own settings, and name what is not the source's") {
+/// The bytes of one version under the headers and in the manifest of the other: sizes are the same.
+static void name_other_version(const char* device) {
+  const Target v1{device, "vllm", "flashinfer-cutlass", "v1"}, v2{device, "vllm", "flashinfer-cutlass", "v2"};
+  for (const auto& [is, said] : {std::pair{v1, v2}, std::pair{v2, v1}})
+    for (const char* file : {gpt_oss, deepseek}) {
+      Pair pair(file);
+      pair.pack(is);
+      const std::string path = pair.out("packed/packed-00001.safetensors");
+      const std::string bytes = read_text(path, 1 << 28);
+      std::filesystem::remove_all(pair.out(""));
+      pair.pack(said);
+      std::string text = read_text(path, 1 << 28);
+      const size_t from = data_begin(bytes), to = data_begin(text);
+      REQUIRE(bytes.size() - from == text.size() - to);
+      write_text(path, text.replace(to, text.npos, bytes, from));
+      CHECK_THAT(pair.kernels(said),
+                 Catch::Contains(fmt::format("are those of flashinfer-sm90-{}, not of flashinfer-sm90-{}", is.version,
+                                             said.version)));
+    }
+}
+TEST_CASE("kernels name another version of the layout") { name_other_version("cpu"); }
+TEST_CASE("kernels on a GPU name another version of the layout", "[gpu]") {
+  if (const std::string missing = cuda_kernel_missing(*find_fragment("flashinfer-sm90-v2")); !missing.empty()) {
+    WARN("skipped: " << missing);
+    return;
+  }
+  name_other_version("cuda");
+}
+
+static void name_settings(const Target& target) {
   using Catch::Contains;
-  const auto edited = [](const char* file, auto change) {
+  INFO(info(target));
+  const auto edited = [&](const char* file, auto change) {
     Pair pair(deepseek);
-    pair.pack("vllm");
+    pair.pack(target);
     edit_json(pair.out(file), change);
-    return pair.kernels();
+    return pair.kernels(target);
   };
   CHECK_THAT(edited("config.json", [](Json& j) { j["routed_scaling_factor"] = 1.0; }),
              Contains("the routed scaling factor is missing") && Contains("config.json: routed scaling factor 1"));
@@ -226,36 +327,75 @@ TEST_CASE("kernels run with OUT's own settings, and name what is not the source'
              Contains("the routed scaling factor is missing"));
   CHECK_THAT(edited(manifest_name, [](Json& j) { j["sets"][0]["model"]["activation"]["limit"] = 0; }),
              Contains("the clamp is missing"));
-  CHECK_THAT(edited(manifest_name, [](Json& j) { j["sets"][0]["model"]["w13_rows"]["first"] = "up"; }),
-             Contains("w13_rows are blocks of 0, up first; the kernel reads blocks of 0, gate first"));
+  const auto rows = [](Json& j) { return std::string(j["first"]) == "up" ? "gate" : "up"; };
+  CHECK_THAT(edited(manifest_name,
+                    [&](Json& j) {
+                      Json& said = j["sets"][0]["model"]["w13_rows"];
+                      said["first"] = rows(said);
+                    }),
+             Contains("w13_rows are blocks of 0, ") && Contains("; the kernel reads blocks of 0, "));
+}
+TEST_CASE("kernels run with OUT's own settings, and name what is not the source's") {
+  for (const Target& target : on_cpu) name_settings(target);
+}
+TEST_CASE("kernels on a GPU run with OUT's own settings, and name what is not the source's", "[gpu]") {
+  for (const Target& target : gpu_targets()) name_settings(target);
 }
 
-TEST_CASE("kernels on a GPU find nothing wrong, and name mistakes", "[gpu]") {
-  if (const std::string missing = cuda_kernel_missing(*find_fragment("marlin")); !missing.empty()) {
-    WARN("not run: " << missing);
-    return;
+TEST_CASE("a GPU is taken where it takes the layer, else the CPU", "[gpu]") {
+  for (const Target& target : gpu_targets()) {
+    Pair pair(gpt_oss);
+    pair.pack(target);
+    CHECK(pair.device_of("auto") == "cuda");
   }
-  for (const char* file : {gpt_oss, deepseek})
-    for (const int ranks : {1, 2}) {
-      Pair pair(file);
-      pair.pack("vllm", {}, ranks);
-      CHECK(pair.kernels("cuda") == "");
-    }
-  Pair nibbles(gpt_oss);
-  nibbles.spoil("_blocks",
-                [](Bytes b, const Tensor&) { each_byte(b, [](uint8_t x) { return uint8_t(x << 4 | x >> 4); }); });
-  nibbles.pack("vllm");
-  CHECK_THAT(nibbles.kernels("cuda"), Catch::Contains("nibbles of every byte are swapped"));
-  Pair clamp(deepseek);
-  clamp.pack("vllm");
-  edit_json(clamp.out("config.json"), [](Json& j) { j.erase("swiglu_limit"); });
-  CHECK_THAT(clamp.kernels("cuda"), Catch::Contains("the clamp is missing"));
+  Pair pair(deepseek);
+  pair.pack({"auto", "vllm", "vllm-cpu"});
+  CHECK(pair.device_of("auto") == "cpu");
+  CHECK_THROWS_WITH(pair.device_of("cuda"), Catch::Contains("kernel vllm-cpu on cuda: "));
+}
+
+TEST_CASE("what no CUDA kernel takes is refused with its reason before anything is computed") {
+  MoeConfig c;
+  c.experts = 8, c.hidden = c.padded_hidden = 256, c.intermediate = c.padded_intermediate = 128, c.top_k = 2;
+  const MoeStorage &marlin = *find_moe_storage("marlin"), &triton = *find_moe_storage("triton-hopper-a");
+  CHECK(moe_refusal(c, marlin) == "");
+  const auto refusal = [&](const MoeStorage& storage, auto change) {
+    MoeConfig wrong = c;
+    change(wrong);
+    return moe_refusal(wrong, storage);
+  };
+  CHECK_THAT(refusal(marlin, [](MoeConfig& w) { w.experts = 1025; }), Catch::Contains("1024 experts"));
+  CHECK_THAT(refusal(marlin, [](MoeConfig& w) { w.w13_block = 8; }), Catch::Contains("not in blocks"));
+  CHECK_THAT(refusal(triton, [](MoeConfig& w) { w.padded_intermediate = 96; }), Catch::Contains("64 rows"));
+  CHECK_THAT(refusal(marlin, [](MoeConfig& w) { w.padded_hidden = 96; }), Catch::Contains("multiples of 64"));
+  // 8 experts of 3 * 256 * 128 codes, a half and a 32nd byte each
+  CHECK(moe_device_bytes(c, marlin, 0) == 8 * 3 * 256 * 128 * 17 / 32);
+  CHECK(moe_device_bytes(c, marlin, 4096) > moe_device_bytes(c, marlin, 0) + 4096 * 256 * 4);
+}
+
+TEST_CASE("the floor of a time is the slower of reading weights and computing") {
+  const GpuCeilings gpu{"", 4e12, 8e14};
+  CHECK(floor_microseconds({1, 6, 100, 4e6, 8e6}, gpu) == Approx(1));
+  CHECK(floor_microseconds({8192, 256, 100, 4e6, 8e10}, gpu) == Approx(100));
+  CHECK(floor_microseconds({8192, 256, 100, 4e6, 8e10}, {"", 4e12, 0}) == Approx(1));  // no wgmma: reading alone
+  KernelTimes times{"marlin", {}, {{1, 6, 2, 4e6, 8e6}}};
+  CHECK_THAT(to_text({gpu, {times}}), Catch::Contains("2.0       1.0    50%   2000      4.0"));
+}
+
+TEST_CASE("times of every CUDA kernel at a shape", "[gpu]") {
+  if (gpu_targets().empty()) return;
+  BenchOptions o;
+  o.hidden = 512, o.intermediate = 256, o.experts = 8, o.top_k = 2, o.tokens = {1, 64};
+  const BenchReport report = bench_shape(o);
+  CHECK(report.kernels.size() >= 1);
+  for (const KernelTimes& k : report.kernels)
+    for (const MoeTiming& t : k.batches) CHECK(t.microseconds > floor_microseconds(t, report.gpu));
 }
 
 TEST_CASE("bytes find a flipped bit anywhere in the packed tensors, with checksums to match") {
   for (const char* file : {gpt_oss, deepseek}) {
     Pair pair(file);
-    pair.pack("vllm");
+    pair.pack(on_cpu[0]);
     const std::string path = pair.out("packed/packed-00001.safetensors");
     const std::string right = read_text(path, 1 << 28), manifest = read_text(pair.out(manifest_name), 1 << 28);
     Problems problems;
@@ -281,7 +421,7 @@ TEST_CASE("bytes find a flipped bit anywhere in the packed tensors, with checksu
 
 TEST_CASE("the level of verify is the highest possible unless it is given") {
   Pair pair(deepseek);
-  pair.pack("sglang");
+  pair.pack(on_cpu[1]);
   VerifyOptions o;
   o.out = pair.out(""), o.threads = 1, o.kernels.tokens = {1}, o.kernels.device = "cpu";
   CHECK(verify(o));

@@ -21,7 +21,8 @@ _mxfp4_pack() {
           inspect) words="$common --gate-up" ;;
           convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --dry-run --force --if-changed --filelist --fail-fast --resume --restart --sha256
             --allow-nan-scales --gate-up --threads" ;;
-          verify) words="$common --source --level --tokens --layers --seed --tolerance --device --threads" ;;
+          verify) words="$common --source --level --tokens --layers --seed --tolerance --device --threads --bench
+            --hidden --intermediate --experts --top-k" ;;
           unpack) words="$common --threads" ;;
           diff) words="$common --rank" ;;
           backends) words=$common ;;

@@ -30,12 +30,14 @@ complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l allow-nan-sca
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l source -x -a '(__fish_complete_directories)'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l level -x -a 'files bytes kernels'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify synth" -l layers -x
-complete -c mxfp4-pack -n "__fish_seen_subcommand_from synth" -l experts -x
-complete -c mxfp4-pack -n "__fish_seen_subcommand_from synth" -l hidden -x
-complete -c mxfp4-pack -n "__fish_seen_subcommand_from synth" -l intermediate -x
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify synth" -l experts -x
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify synth" -l hidden -x
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify synth" -l intermediate -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from synth" -l vocab -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify synth" -l seed -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l device -x -a 'auto cpu cuda'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l tokens -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l tolerance -x
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l bench -d 'Print times of the CUDA kernels'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l top-k -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from synth" -l tiny -d 'A few hundred KB'

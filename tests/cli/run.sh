@@ -187,6 +187,15 @@ expect 'a wrong default' 2 '' 'error: ' env MXFP4_PACK_THREADS=many "$program" v
 expect 'synth' 0 '' 'at random, seed 7' "$program" synth deepseek-v4-flash "$dir/s" --tiny --seed 7
 expect 'synth of an unknown model' 2 '' 'error: ' "$program" synth nothing "$dir/s2"
 
+# times of kernels; no GPU is a clear refusal
+shape='--hidden 256 --intermediate 128 --experts 8'
+bench() { CUDA_VISIBLE_DEVICES= "$program" verify --bench "$@"; }
+expect 'bench without a GPU' 2 '' 'error: --bench times the CUDA kernels: ' bench $shape --top-k 2
+expect 'bench without a GPU, as JSON' 2 '"kind":"device"' '' bench $shape --top-k 2 --json
+expect 'bench of half a shape' 2 '' '--top-k' bench $shape
+expect 'bench of nothing' 2 '' 'OUT is required' bench
+expect 'a shape without bench' 2 '' '--bench' "$program" verify $shape --top-k 2
+
 # every option of every help text stands in the man page
 for command in '' $commands; do
   for option in $("$program" $command --help | grep -oE '^ +(-[a-z],)?--?[a-z-]+' | grep -oE -- '-[a-z-]+' | sort -u); do
