@@ -13,6 +13,7 @@
 #include "src/rewrite.h"
 #include "src/select.h"
 #include "src/sha256.h"
+#include "src/sharded_state.h"
 #include "src/source.h"
 #include "src/unchanged.h"
 
@@ -307,8 +308,9 @@ void write_companions(const Plan& plan, const OutputDir& out, const Checksums& s
     const std::string path = fs::path(plan.checkpoint->dir) / name;
     files.push_back(put_text(out, name, read_text(path, int64_t(1) << 30, name)));
   }
-  files.push_back(put_text(out, "model.safetensors.index.json", rest_index(plan)));
-  files.push_back(put_text(out, "config.json", packed_config(plan)));
+  const bool sharded = options.format == sharded_state_format;
+  files.push_back(put_text(out, "model.safetensors.index.json", sharded ? guard_index() : rest_index(plan)));
+  files.push_back(put_text(out, "config.json", sharded ? plan.checkpoint->config_text : packed_config(plan)));
   write_text(out.path(manifest_name), write_manifest(plan, sums, options, files));
 }
 
@@ -373,13 +375,18 @@ std::string chosen_backend(const ConvertOptions& o, const Model& model) {
 Json run(const ConvertOptions& options, const Checkpoint& checkpoint, const Model& model, Source& source,
          Problems& problems) {
   const Backend& backend = find_backend(chosen_backend(options, model), options.engine, options.layout_version, &model);
-  const Plan plan = make_plan(checkpoint, model, backend,
-                              {.tp = tensor_parallel(options), .max_file_bytes = options.max_file_bytes}, problems);
+  Plan plan = make_plan(checkpoint, model, backend,
+                        {.tp = tensor_parallel(options), .max_file_bytes = options.max_file_bytes}, problems);
+  ManifestOptions manifest_options = {options.model.gate_up, options.allow_nan_scales, {}, {}};
+  std::vector<StateFile> state;
+  if (options.format == sharded_state_format && !problems.any()) {
+    state = add_state(plan, problems);
+    manifest_options.format = sharded_state_format;
+  }
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
   for (const std::string& line : model.notes) note(line);
   if (options.dry_run) return print_plan(plan, thread_count(options.threads), options.json), Json();
-  ManifestOptions manifest_options = {options.model.gate_up, options.allow_nan_scales, {}};
   const bool sums_missing = options.sha256 && !fs::exists(fs::path(options.out) / sums_name);
   if (options.if_changed && !sums_missing &&
       is_unchanged(plan, source, manifest_options, options.out, options.threads)) {
@@ -396,6 +403,7 @@ Json run(const ConvertOptions& options, const Checkpoint& checkpoint, const Mode
   } else {
     out.check_space(plan.file_bytes);
     conversion.run();
+    write_state(plan, state, out, options.threads);
     manifest_options.loss = conversion.loss();
     write_companions(plan, out, conversion.checksums(), manifest_options);
     if (options.sha256) write_sums(out, options.threads);

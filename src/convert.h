@@ -14,7 +14,8 @@ struct ConvertOptions {
   std::string gpu, phase;  // for backend "auto"
   ModelOptions model;
   int tp_size = 1;
-  int rank = -1;  // of tp_size; -1: all
+  int rank = -1;                  // of tp_size; -1: all
+  std::string format = "packed";  // or "sharded-state"
   bool allow_nan_scales = false;
   int threads = 0;
   int64_t max_file_bytes = 5'000'000'000;

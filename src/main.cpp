@@ -112,6 +112,11 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
       ->type_name("N")
       ->capture_default_str();
   app->add_option("--rank", o.rank, "Write this rank only")->check(CLI::Range(0, 1023))->type_name("R");
+  app->add_option("--format", o.format,
+                  "packed: experts, for an engine with a loader. sharded-state: GPT-OSS whole, for SGLang without one")
+      ->check(CLI::IsMember({"packed", "sharded-state"}))
+      ->type_name("packed|sharded-state")
+      ->capture_default_str();
   app->add_flag("--dry-run", o.dry_run, "Print the plan: tensors, files, padding, memory, disk; write nothing");
   app->add_flag("--force", o.force, "Replace an OUT that mxfp4-pack made");
   app->add_flag("--if-changed", o.if_changed,

@@ -32,6 +32,7 @@ class Writer {
     const std::string copied = copied_tensors(), packed = packed_tensors();
     text_ = fmt::format("{{\n\"format_version\": {},\n\"xxh3_128\": \"{}\",\n", format_version, no_checksum);
     text_ += fmt::format("\"tool\": {{\"name\": \"mxfp4-pack\", \"version\": \"{}\"}},\n", MXFP4_VERSION);
+    if (!options_.format.empty()) text_ += fmt::format("\"format\": {},\n", json_text(options_.format));
     source();
     text_ += "\"files\": [\n" +
              list(files_,
@@ -224,6 +225,7 @@ class Reader {
 
   Manifest run() {
     const Json& source = member(json_, "source");
+    if (json_.contains("format")) m_.options.format = text_of(json_, "format");
     m_.tool_version = text_of(member(json_, "tool"), "version");
     m_.fingerprint = text_of(source, "fingerprint");
     if (source.contains("gate_up")) m_.options.gate_up = text_of(source, "gate_up");

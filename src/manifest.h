@@ -50,7 +50,8 @@ struct ListedFile {
 struct ManifestOptions {
   std::string gate_up;
   bool allow_nan_scales = false;
-  Humming loss;  // of a lossy backend, over all experts
+  Humming loss;        // of a lossy backend, over all experts
+  std::string format;  // sharded_state_format, or empty
 };
 
 std::string write_manifest(const Plan& plan, const Checksums& checksums, const ManifestOptions& options,

@@ -9,6 +9,7 @@
 #include "src/packed_checkpoint.h"
 #include "src/rewrite.h"
 #include "src/sha256.h"
+#include "src/sharded_state.h"
 
 namespace mxfp4 {
 
@@ -340,6 +341,7 @@ bool verify(const VerifyOptions& options) {
     check_sha256_sums(options.out, files_made_in(options.out), options.threads, v.problems);
   if (!v.problems.any()) {
     const Original source(*packed, options.source);
+    if (packed->manifest.options.format == sharded_state_format) verify_state(*packed, options.threads, v.problems);
     for (const PackedSet& set : packed->sets) Verification(*packed, set, source, options, v.level).run(v.problems);
     for (size_t i = 0; v.level == Level::kernels && i < packed->sets.size(); ++i)
       v.kernels.push_back(verify_kernels(*packed, i, *source.checkpoint, options.kernels, v.problems));

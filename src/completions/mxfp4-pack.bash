@@ -7,6 +7,7 @@ _mxfp4_pack() {
     --gpu) words='sm75 sm80 sm89 sm90 sm100 sm103 sm120 gfx950 cpu' ;;
     --phase) words='prefill decode' ;;
     --num-warps) words='4 8' ;;
+    --format) words='packed sharded-state' ;;
     --gate-up) words='interleaved concatenated' ;;
     --device) words='auto cpu cuda' ;;
     --level) words='files bytes kernels' ;;
@@ -19,7 +20,7 @@ _mxfp4_pack() {
       elif [[ $word == -* ]]; then
         case $command in
           inspect) words="$common --gate-up" ;;
-          convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --dry-run --force --if-changed --filelist --fail-fast --resume --restart --sha256
+          convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --format --dry-run --force --if-changed --filelist --fail-fast --resume --restart --sha256
             --allow-nan-scales --gate-up --threads" ;;
           verify) words="$common --source --level --tokens --layers --seed --tolerance --device --threads --bench
             --hidden --intermediate --experts --top-k" ;;

@@ -196,6 +196,25 @@ expect 'bench of half a shape' 2 '' '--top-k' bench $shape
 expect 'bench of nothing' 2 '' 'OUT is required' bench
 expect 'a shape without bench' 2 '' '--bench' "$program" verify $shape --top-k 2
 
+# a whole state for SGLang
+sharded() { "$program" convert "$1" "$dir/st" --engine "${3-sglang}" --backend "$2" --format sharded-state --tp-size "${4-2}"; }
+expect 'sharded state' 0 '' 'check it with' sharded "$tiny" flashinfer-cutlass
+expect 'sharded state is right' 0 'right at level kernels' '' "$program" verify "$dir/st" --source "$tiny"
+expect 'sharded state: the config is the checkpoint'"'"'s' 0 '' '' cmp "$dir/st/config.json" "$tiny/config.json"
+expect 'sharded state: a default load finds no file' 0 'use--load-format-sharded_state' '' \
+  cat "$dir/st/model.safetensors.index.json"
+expect 'sharded state: each rank has its parts' 0 '^2$' '' sh -c "ls '$dir'/st | grep -c 'model-rank-1-part-[01].safetensors'"
+expect 'sharded state: unpack' 0 '' 'each with its source' "$program" unpack "$dir/st" "$dir/st-u"
+part=$dir/st/model-rank-1-part-0.safetensors
+printf '\377' | dd of="$part" bs=1 seek=$(($(stat -c %s "$part") - 1)) conv=notrunc 2>/dev/null
+expect 'sharded state: a changed byte' 1 'model-rank-1-part-0.safetensors: 1 bytes are not what the copied' '' \
+  "$program" verify "$dir/st"
+rm -r "$dir/st"
+expect 'sharded state: another engine' 2 '' 'not for marlin of vllm' sharded "$tiny" marlin vllm
+expect 'sharded state: another backend' 2 '' 'not for triton-hopper of sglang' sharded "$tiny" triton-hopper
+expect 'sharded state: another family' 2 '' 'is for GPT-OSS' sharded "$root/testdata/tiny/deepseek-v4" marlin
+expect 'sharded state: ranks that do not split' 2 '' 'rows do not split into 5 ranks' sharded "$tiny" marlin sglang 5
+
 # every option of every help text stands in the man page
 for command in '' $commands; do
   for option in $("$program" $command --help | grep -oE '^ +(-[a-z],)?--?[a-z-]+' | grep -oE -- '-[a-z-]+' | sort -u); do

@@ -22,5 +22,5 @@ except ImportError as missing:
 
 path = os.pathsep.join(os.path.join(LOADERS, name) for name in ("reader", "vllm", "sglang"))
 environment = dict(os.environ, PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1")
-names = ["test_formats", "test_vllm", "test_sglang", "test_tool.Tool"]
+names = ["test_formats", "test_vllm", "test_sglang", "test_tool.Tool", "test_sharded_state"]
 sys.exit(subprocess.run([sys.executable, "-m", "unittest", "-b", *sys.argv[1:], *names], cwd=HERE, env=environment).returncode)
