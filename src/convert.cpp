@@ -34,7 +34,7 @@ class Conversion {
     open_files();
     const std::vector<int64_t> left = jobs_left();
     out_.keep(true);
-    Progress progress("packing", plan_.file_bytes);
+    Progress progress("packing", data_bytes());
     run_jobs(int64_t(left.size()), options_.threads, [&](Worker& worker, int64_t i) {
       const int64_t index = left[size_t(i)];
       const Job& job = plan_.jobs[size_t(index)];
@@ -70,6 +70,13 @@ class Conversion {
       add(sum.loss, c.loss);
     }
     return sum;
+  }
+
+  /// What the jobs write; headers and a sharded state's files are not theirs.
+  int64_t data_bytes() const {
+    int64_t bytes = plan_.packed_bytes;
+    for (const CopiedTensor& t : plan_.copied) bytes += t.source->bytes;
+    return bytes;
   }
 
   void open_files() {
