@@ -29,6 +29,23 @@ struct UnpackItem {
   MutableMatrix matrix;
 };
 
+/// Unpack into memory of the device's own and compare with the rows of `matrix`.
+struct CompareItem {
+  Layout layout;
+  const uint8_t* packed = nullptr;
+  Matrix matrix;
+};
+
+/// Bytes of one view that differ; (n, b) is the first, in the view's own rows.
+struct ViewReport {
+  int64_t wrong = 0;
+  int64_t n = 0, b = 0;
+};
+struct CompareReport {
+  PadReport pads;
+  ViewReport view[2];
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -37,8 +54,9 @@ class Device {
   virtual uint8_t* allocate(int64_t bytes) = 0;
   virtual void release(uint8_t* memory) = 0;
   virtual void pack(std::span<const PackItem> items) = 0;
-  /// reports: one per item.
+  /// reports: one per item, here and below.
   virtual void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) = 0;
+  virtual void compare(std::span<const CompareItem> items, std::span<CompareReport> reports) = 0;
 };
 
 struct Driver;
@@ -49,10 +67,16 @@ std::unique_ptr<Device> open_cpu(const Driver& driver);
 
 /// 0 where there is no driver or no device, and in a build without CUDA.
 int cuda_device_count();
-/// One line: "CUDA 13.0; cuda:0 NVIDIA H200", or why there is no device.
+bool built_with_cuda();
+/// One line: "CUDA 13.0; cuda:0 NVIDIA H200", "CUDA 13.0; no CUDA driver found" or "built without CUDA".
 std::string cuda_description();
+/// Why cuda_device_count() is 0.
+std::string cuda_missing();
+/// The GPU that the MoE kernels of this thread run on; the first where none was selected.
+void select_cuda(int index);
 /// device_memory: bytes that it may take of the GPU's for what is being packed, 0 for a default. One matrix in and out
-/// is the least; three times that is needed for copies and kernels to overlap.
+/// is the least; three times that is needed for copies and kernels of one call to overlap. Those of several Devices
+/// on one GPU overlap anyway; where its memory is too short for all of them they take turns.
 std::unique_ptr<Device> open_cuda(int index, int64_t device_memory = 0);
 
 }  // namespace mxfp4

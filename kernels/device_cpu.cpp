@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <vector>
 
@@ -36,6 +37,9 @@ class Cpu final : public Device {
   void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) override {
     for (size_t i = 0; i < items.size(); ++i) unpack(items[i], reports[i]);
   }
+  void compare(std::span<const CompareItem> items, std::span<CompareReport> reports) override {
+    for (size_t i = 0; i < items.size(); ++i) compare(items[i], reports[i]);
+  }
 
  private:
   void pack(const PackItem& item) {
@@ -61,8 +65,28 @@ class Cpu final : public Device {
     }
   }
 
+  void compare(const CompareItem& item, CompareReport& report) {
+    const Matrix& m = item.matrix;
+    MutableMatrix unpacked{{}, m.views, m.real, m.padded, m.order, m.pad, m.add};
+    rows_.resize(size_t(m.views * m.real.n * m.real.b));
+    for (int v = 0; v < m.views; ++v) unpacked.view[v] = {rows_.data() + v * m.real.n * m.real.b, m.real.b};
+    unpack({item.layout, item.packed, unpacked}, report.pads);
+    for (int v = 0; v < m.views; ++v) report.view[v] = difference(unpacked.view[v].data, m.view[v], m.real);
+  }
+
+  static ViewReport difference(const uint8_t* is, const Rows& expected, Shape s) {
+    ViewReport d;
+    for (int64_t n = 0; n < s.n; ++n, is += s.b) {
+      const uint8_t* want = expected.data + n * expected.stride;
+      if (std::memcmp(is, want, size_t(s.b)) == 0) continue;
+      for (int64_t b = 0; b < s.b; ++b)
+        if (is[b] != want[b] && d.wrong++ == 0) d.n = n, d.b = b;
+    }
+    return d;
+  }
+
   const Driver& driver_;
-  std::vector<uint8_t> strip_;
+  std::vector<uint8_t> strip_, rows_;
 };
 
 }  // namespace

@@ -1,76 +1,16 @@
 // A CUDA GPU: chunks of items over three streams, so that copies to the device, kernels and copies back overlap.
 // They overlap only for memory from allocate(); any other host memory works, at the driver's pace.
-#include <algorithm>
 #include <array>
 #include <vector>
 
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/gpu_memory.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/place.h"
 
 namespace mxfp4 {
 namespace {
 
-constexpr int64_t default_memory = int64_t(192) << 20, alignment = 256;
-
-/// A copy of `rows` rows of `width` bytes between host and device.
-struct Transfer {
-  uint8_t* host;
-  int64_t host_stride;
-  uint8_t* device;
-  int64_t stride, width, rows;
-};
-
-void copy(const Transfer& t, cudaMemcpyKind kind, cudaStream_t stream) {
-  const bool to_device = kind == cudaMemcpyHostToDevice;
-  uint8_t *const to = to_device ? t.device : t.host, *const from = to_device ? t.host : t.device;
-  if (t.rows == 1)
-    MXFP4_CUDA(cudaMemcpyAsync(to, from, t.width, kind, stream));
-  else
-    MXFP4_CUDA(cudaMemcpy2DAsync(to, to_device ? t.stride : t.host_stride, from, to_device ? t.host_stride : t.stride,
-                                 t.width, t.rows, kind, stream));
-}
-
-/// A matrix' real rows in device memory: one image of the host's bytes where they have no gaps, else dense rows.
-struct Placed {
-  MutableMatrix matrix;
-  Transfer transfers[2];
-  int count = 0;
-  int64_t bytes = 0;
-};
-
-template <class T>
-Placed place(const BasicMatrix<T>& m, uint8_t* device) {
-  Placed placed{{{}, m.views, m.real, m.padded, m.order, m.pad, m.add}, {}};
-  const int64_t rows = m.real.n, width = m.real.b;
-  if (rows * width == 0) return placed;
-  uint8_t* host[2] = {};
-  for (int v = 0; v < m.views; ++v) host[v] = const_cast<uint8_t*>(m.view[v].data);
-  uint8_t *begin = host[0], *end = host[0];
-  for (int v = 0; v < m.views; ++v) {
-    begin = std::min(begin, host[v]);
-    end = std::max(end, host[v] + (rows - 1) * m.view[v].stride + width);
-  }
-  if (end - begin == m.views * rows * width) {
-    for (int v = 0; v < m.views; ++v) placed.matrix.view[v] = {device + (host[v] - begin), m.view[v].stride};
-    placed.transfers[placed.count++] = {begin, 0, device, 0, end - begin, 1};
-    placed.bytes = round_up(end - begin, alignment);
-  } else {
-    const int64_t stride = round_up(width, 16);
-    for (int v = 0; v < m.views; ++v) {
-      uint8_t* const to = device + placed.bytes;
-      placed.matrix.view[v] = {to, stride};
-      placed.transfers[placed.count++] = {host[v], m.view[v].stride, to, stride, width, rows};
-      placed.bytes += round_up(rows * stride, alignment);
-    }
-  }
-  return placed;
-}
-
-Matrix read_only(const MutableMatrix& m) {
-  Matrix r{{}, m.views, m.real, m.padded, m.order, m.pad, m.add};
-  for (int v = 0; v < m.views; ++v) r.view[v] = {m.view[v].data, m.view[v].stride};
-  return r;
-}
+constexpr int64_t default_memory = int64_t(192) << 20;
 
 /// A stream and the device memory that its chunks use in turn.
 struct Slot {
@@ -81,8 +21,10 @@ struct Slot {
 
 class Cuda final : public Device {
  public:
-  Cuda(int index, int64_t memory) : index_(index), memory_(memory > 0 ? memory : default_memory) {
+  Cuda(int index, int64_t memory)
+      : index_(index), memory_(memory > 0 ? memory : default_memory), gpu_(GpuMemory::of(index)) {
     use();
+    MXFP4_CUDA(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));  // the cores have other work than waiting
     cudaDeviceProp properties;
     MXFP4_CUDA(cudaGetDeviceProperties(&properties, index_));
     name_ = "cuda:" + std::to_string(index_) + " (" + properties.name + ")";
@@ -92,7 +34,7 @@ class Cuda final : public Device {
     cudaSetDevice(index_);
     for (Slot& slot : slots_) {
       cudaStreamSynchronize(slot.stream);
-      cudaFree(slot.memory);
+      gpu_.free(slot.memory);
       cudaStreamDestroy(slot.stream);
     }
     cudaFree(found_);
@@ -108,14 +50,14 @@ class Cuda final : public Device {
   void release(uint8_t* memory) override { MXFP4_CUDA(cudaFreeHost(memory)); }
 
   void pack(std::span<const PackItem> items) override {
-    run(items, [](std::span<const PackItem> chunk, size_t, const Slot& slot) {
+    run(items, 1, [](std::span<const PackItem> chunk, size_t, const Slot& slot) {
       std::vector<PackItem> on_device;
       uint8_t* next = slot.memory;
       for (const PackItem& item : chunk) {
         const Placed placed = place(item.matrix, next);
-        for (int i = 0; i < placed.count; ++i) copy(placed.transfers[i], cudaMemcpyHostToDevice, slot.stream);
+        upload(placed, slot.stream);
         on_device.push_back({item.layout, read_only(placed.matrix), next + placed.bytes});
-        next += bytes_of(item);
+        next += bytes_of(item, 1);
       }
       launch_pack(on_device, slot.stream);
       for (size_t i = 0; i < chunk.size(); ++i)
@@ -125,29 +67,51 @@ class Cuda final : public Device {
   }
 
   void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) override {
-    use();
-    std::vector<PadFound> found(items.size());
-    reserve_found(items.size());
-    run(items, [this](std::span<const UnpackItem> chunk, size_t first, const Slot& slot) {
+    find(items.size());
+    run(items, 1, [this](std::span<const UnpackItem> chunk, size_t first, const Slot& slot) {
       std::vector<UnpackItem> on_device;
       std::vector<Placed> all_placed;
       uint8_t* next = slot.memory;
       for (const UnpackItem& item : chunk) {
         all_placed.push_back(place(item.matrix, next));
-        uint8_t* const packed = next + all_placed.back().bytes;
-        copy({const_cast<uint8_t*>(item.packed), 0, packed, 0, packed_size(item), 1}, cudaMemcpyHostToDevice,
-             slot.stream);
-        on_device.push_back({item.layout, packed, all_placed.back().matrix});
-        next += bytes_of(item);
+        on_device.push_back({item.layout, next + all_placed.back().bytes, all_placed.back().matrix});
+        upload_packed(item, on_device.back().packed, slot.stream);
+        next += bytes_of(item, 1);
       }
-      MXFP4_CUDA(cudaMemsetAsync(found_ + first, 0, chunk.size() * sizeof(PadFound), slot.stream));
       launch_unpack(on_device, found_ + first, slot.stream);
       for (const Placed& placed : all_placed)
         for (int i = 0; i < placed.count; ++i) copy(placed.transfers[i], cudaMemcpyDeviceToHost, slot.stream);
     });
-    if (items.empty()) return;
-    MXFP4_CUDA(cudaMemcpy(found.data(), found_, found.size() * sizeof(PadFound), cudaMemcpyDeviceToHost));
-    for (size_t i = 0; i < items.size(); ++i) reports[i] = pad_report(found[i], items[i]);
+    const std::vector<PadFound> found = found_by_now(items.size());
+    for (size_t i = 0; i < items.size(); ++i) reports[i] = pad_report(found[i], stored_row(items[i]));
+  }
+
+  /// A chunk's memory: the rows expected, as many again for those unpacked, packed matrices.
+  void compare(std::span<const CompareItem> items, std::span<CompareReport> reports) override {
+    const size_t n = items.size();
+    find(3 * n);  // pads, then two views of each
+    run(items, 2, [this, n](std::span<const CompareItem> chunk, size_t first, const Slot& slot) {
+      int64_t expected = 0;
+      for (const CompareItem& item : chunk) expected += place(item.matrix, nullptr).bytes;
+      std::vector<UnpackItem> on_device;
+      uint8_t *next = slot.memory, *packed = slot.memory + 2 * expected;
+      for (const CompareItem& item : chunk) {
+        const Placed placed = place(item.matrix, next);
+        upload(placed, slot.stream);
+        upload_packed(item, packed, slot.stream);
+        on_device.push_back({item.layout, packed, place(item.matrix, next + expected).matrix});
+        next += placed.bytes;
+        packed += round_up(packed_size(item), device_alignment);
+      }
+      launch_unpack(on_device, found_ + first, slot.stream);
+      launch_compare(on_device, -expected, found_ + n + 2 * first, slot.stream);
+    });
+    const std::vector<PadFound> found = found_by_now(3 * n);
+    for (size_t i = 0; i < n; ++i) {
+      reports[i].pads = pad_report(found[i], stored_row(items[i]));
+      for (int v = 0; v < 2; ++v)
+        reports[i].view[v] = view_report(found[n + 2 * i + size_t(v)], items[i].matrix.real.b);
+    }
   }
 
  private:
@@ -157,84 +121,110 @@ class Cuda final : public Device {
   static int64_t packed_size(const Item& item) {
     return packed_bytes(item.layout, item.matrix.padded);
   }
+  /// Bytes of a row of the packed matrix' storage.
   template <class Item>
-  static int64_t bytes_of(const Item& item) {
-    return place(item.matrix, nullptr).bytes + round_up(packed_size(item), alignment);
+  static int64_t stored_row(const Item& item) {
+    return storage_of(item.layout, item.matrix.padded).b;
+  }
+  /// images: how often the rows are in memory, beside the packed matrix.
+  template <class Item>
+  static int64_t bytes_of(const Item& item, int images) {
+    return images * place(item.matrix, nullptr).bytes + round_up(packed_size(item), device_alignment);
+  }
+
+  static void upload(const Placed& placed, cudaStream_t stream) {
+    for (int i = 0; i < placed.count; ++i) copy(placed.transfers[i], cudaMemcpyHostToDevice, stream);
+  }
+  template <class Item>
+  static void upload_packed(const Item& item, const uint8_t* to, cudaStream_t stream) {
+    copy({const_cast<uint8_t*>(item.packed), 0, const_cast<uint8_t*>(to), 0, packed_size(item), 1},
+         cudaMemcpyHostToDevice, stream);
   }
 
   /// Call chunk(items, index of the first, slot) for runs of items that fit a slot, and wait for all of them.
-  /// Where device memory is short, runs become shorter, then slots fewer, before it is an error.
+  /// Where device memory is short, runs become shorter, then slots fewer, then other Devices are waited for, before it
+  /// is an error.
   template <class Item, class Chunk>
-  void run(std::span<const Item> items, Chunk chunk) {
+  void run(std::span<const Item> items, int images, Chunk chunk) {
     use();
     for (size_t first = 0, turn = 0; first < items.size();) {
       const int64_t capacity = std::min(memory_, limit_) / slots_used_;
-      int64_t bytes = bytes_of(items[first]);
+      int64_t bytes = bytes_of(items[first], images);
       size_t count = 1;
       for (; first + count < items.size(); ++count) {
-        const int64_t more = bytes + bytes_of(items[first + count]);
+        const int64_t more = bytes + bytes_of(items[first + count], images);
         if (more > capacity) break;
         bytes = more;
       }
       Slot& slot = slots_[turn++ % slots_used_];
+      const int64_t frees = gpu_.frees();
       if (reserve(slot, bytes)) {
         chunk(items.subspan(first, count), first, slot);
         first += count;
       } else {
-        shrink(bytes, count);
+        shrink(bytes, count, frees);
       }
     }
-    wait();
-  }
-
-  void wait() {
     for (Slot& slot : slots_) MXFP4_CUDA(cudaStreamSynchronize(slot.stream));
+    if (gpu_.is_short())
+      for (Slot& slot : slots_) free_memory(slot);
   }
 
-  static bool reserve(Slot& slot, int64_t bytes) {
+  bool reserve(Slot& slot, int64_t bytes) {
     if (bytes <= slot.bytes) return true;
     free_memory(slot);
-    const cudaError_t error = cudaMalloc(&slot.memory, size_t(bytes));
-    if (error == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // it is handled: leave no error behind
-      return false;
-    }
-    check_device(error, "cudaMalloc");
+    slot.memory = gpu_.allocate(bytes);
+    if (!slot.memory) return false;
     slot.bytes = bytes;
     return true;
   }
-  static void free_memory(Slot& slot) {
+  void free_memory(Slot& slot) {
     MXFP4_CUDA(cudaStreamSynchronize(slot.stream));
-    MXFP4_CUDA(cudaFree(slot.memory));
+    gpu_.free(slot.memory);
     slot.memory = nullptr, slot.bytes = 0;
   }
 
-  void shrink(int64_t bytes, size_t count) {
+  /// frees: of the GPU's memory, before `bytes` were found to be too many.
+  void shrink(int64_t bytes, size_t count, int64_t frees) {
     for (Slot& slot : slots_) free_memory(slot);
     if (count > 1)
       limit_ = bytes / 2 * int64_t(slots_used_);
     else if (slots_used_ > 1)
       slots_used_ = 1;
-    else
+    else if (!gpu_.wait_for_free(frees))
       throw DeviceError(name_ + ": cudaMalloc of " + std::to_string(bytes) +
                         " bytes, one matrix in and out: " + cudaGetErrorString(cudaErrorMemoryAllocation));
   }
 
-  void reserve_found(size_t items) {
-    if (items <= found_items_) return;
-    MXFP4_CUDA(cudaFree(found_));
-    found_ = nullptr, found_items_ = 0;
-    MXFP4_CUDA(cudaMalloc(&found_, items * sizeof(PadFound)));
-    found_items_ = items;
+  /// `count` counters, all zeros, at found_.
+  void find(size_t count) {
+    use();
+    if (count > found_count_) {
+      MXFP4_CUDA(cudaFree(found_));
+      found_ = nullptr, found_count_ = 0;
+      MXFP4_CUDA(cudaMalloc(&found_, count * sizeof(PadFound)));
+      found_count_ = count;
+    }
+    if (count > 0) MXFP4_CUDA(cudaMemsetAsync(found_, 0, count * sizeof(PadFound), slots_[0].stream));
+    MXFP4_CUDA(cudaStreamSynchronize(slots_[0].stream));
+  }
+  std::vector<PadFound> found_by_now(size_t count) {
+    std::vector<PadFound> found(count);
+    if (count > 0)
+      MXFP4_CUDA(
+          cudaMemcpyAsync(found.data(), found_, count * sizeof(PadFound), cudaMemcpyDeviceToHost, slots_[0].stream));
+    MXFP4_CUDA(cudaStreamSynchronize(slots_[0].stream));
+    return found;
   }
 
   int index_;
   int64_t memory_, limit_ = INT64_MAX;  // limit_: what the GPU was found to have
+  GpuMemory& gpu_;
   std::string name_;
   std::array<Slot, 3> slots_;
   size_t slots_used_ = 3;
   PadFound* found_ = nullptr;
-  size_t found_items_ = 0;
+  size_t found_count_ = 0;
 };
 
 /// The number of devices, or why there is none.
@@ -265,11 +255,12 @@ int cuda_device_count() {
   return count_devices(why);
 }
 
+bool built_with_cuda() { return true; }
+
 std::string cuda_description() {
-  std::string text;
-  const int count = count_devices(text);
-  if (count == 0) return text;
-  text = "CUDA " + version_text(CUDART_VERSION);
+  std::string why, text = "CUDA " + version_text(CUDART_VERSION);
+  const int count = count_devices(why);
+  if (count == 0) return text + "; " + why;
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties;
     MXFP4_CUDA(cudaGetDeviceProperties(&properties, i));
@@ -278,10 +269,18 @@ std::string cuda_description() {
   return text;
 }
 
+std::string cuda_missing() {
+  std::string why;
+  count_devices(why);
+  return why;
+}
+
+void select_cuda(int index) { MXFP4_CUDA(cudaSetDevice(index)); }
+
 std::unique_ptr<Device> open_cuda(int index, int64_t device_memory) {
   std::string why;
   const int count = count_devices(why);
-  if (count == 0) throw DeviceError(why);
+  if (count == 0) throw DeviceError("cuda:" + std::to_string(index) + ": " + why);
   if (index < 0 || index >= count)
     throw DeviceError("cuda:" + std::to_string(index) +
                       ": there is no such device; the last is cuda:" + std::to_string(count - 1));

@@ -13,7 +13,7 @@ namespace mxfp4 {
 
 using Hash = XXH128_hash_t;
 
-inline Hash hash_bytes(const void* data, int64_t bytes) { return XXH3_128bits(data, size_t(bytes)); }
+Hash hash_bytes(const void* data, int64_t bytes);
 Hash hash_of_pieces(std::span<const Hash> pieces);
 /// 32 hexadecimal digits.
 std::string to_hex(Hash hash);

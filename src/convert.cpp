@@ -27,20 +27,30 @@ namespace {
 /// scales are only checked, so that one run names every bad tensor.
 class Conversion {
  public:
-  Conversion(const Plan& plan, const ConvertOptions& options, Source& source, OutputDir& out)
-      : plan_(plan), options_(options), source_(source), out_(out), sums_(plan), counts_(plan.jobs.size()) {}
+  Conversion(const Plan& plan, const ConvertOptions& options, const DeviceChoice& devices, Source& source,
+             OutputDir& out)
+      : plan_(plan),
+        options_(options),
+        devices_(devices),
+        source_(source),
+        out_(out),
+        sums_(plan),
+        counts_(plan.jobs.size()) {}
 
   void run() {
     open_files();
     const std::vector<int64_t> left = jobs_left();
     out_.keep(true);
     Progress progress("packing", data_bytes());
-    run_jobs(int64_t(left.size()), options_.threads, [&](Worker& worker, int64_t i) {
-      const int64_t index = left[size_t(i)];
-      const Job& job = plan_.jobs[size_t(index)];
-      progress.add(job.target < 0 ? copy(worker, job) : pack(worker, job));
-      if (!failed_) out_.journal().add(index, record_of(plan_, job, sums_, counts_of(job)));
-    });
+    run_jobs(
+        int64_t(left.size()), options_.threads,
+        [&](Worker& worker, int64_t i) {
+          const int64_t index = left[size_t(i)];
+          const Job& job = plan_.jobs[size_t(index)];
+          progress.add(job.target < 0 ? copy(worker, job) : pack(worker, job));
+          if (!failed_) out_.journal().add(index, record_of(plan_, job, sums_, counts_of(job)));
+        },
+        devices_);
     check_source();
     for (Fd& f : files_) {
       throw_if_interrupted();
@@ -251,6 +261,7 @@ class Conversion {
 
   const Plan& plan_;
   const ConvertOptions& options_;
+  const DeviceChoice& devices_;
   Source& source_;
   OutputDir& out_;
   Checksums sums_;
@@ -401,10 +412,11 @@ Json run(const ConvertOptions& options, const Checkpoint& checkpoint, const Mode
     return Json{{"out", options.out}, {"unchanged", true}};
   }
   const SourceCache cache(checkpoint);
+  const DeviceChoice devices = choose_device(options.device);
 
   OutputDir out(options.out, options.checkpoint,
                 options.force || options.if_changed ? files_made_in : OutputDir::Made(), start_of(plan, options));
-  Conversion conversion(plan, options, source, out);
+  Conversion conversion(plan, options, devices, source, out);
   if (out.committed()) {
     conversion.read_journal();
   } else {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "src/device_choice.h"
 #include "src/output.h"
 #include "src/plan.h"
 
@@ -18,6 +19,7 @@ struct ConvertOptions {
   std::string format = "packed";  // or "sharded-state"
   bool allow_nan_scales = false;
   int threads = 0;
+  DeviceOptions device;
   int64_t max_file_bytes = 5'000'000'000;
   Leftover leftover = Leftover::refuse;
   bool dry_run = false, force = false, if_changed = false, sha256 = false, json = false;

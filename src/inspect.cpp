@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 
+#include "kernels/device.h"
 #include "src/backend.h"
 #include "src/json.h"
 #include "src/log.h"
@@ -126,7 +127,7 @@ void list_backends(bool json) {
                    {"requires", needs}});
   }
   if (json) {
-    fmt::print("{}\n", Json{{"backends", all}}.dump());
+    fmt::print("{}\n", Json{{"backends", all}, {"cuda", cuda_description()}}.dump());
     return;
   }
   fmt::print("{:<24} {:<13} {:<8} {:<22} {}\n", "BACKEND", "ENGINE", "LAYOUT", "GPU", "FITS");
@@ -140,6 +141,7 @@ void list_backends(bool json) {
     for (const Fit& f : b->fits) fits += fmt::format("{}{} {}", fits.empty() ? "" : "; ", f.library, f.range);
     fmt::print("{:<24} {:<13} {:<8} {:<22} {}\n", b->name, b->engine, b->layout_version, b->gpu, fits);
   }
+  note(cuda_description());
 }
 
 }  // namespace mxfp4

@@ -47,6 +47,16 @@ void add_threads(CLI::App* app, int& threads) {
       ->capture_default_str();
 }
 
+void add_device(CLI::App* app, DeviceOptions& device) {
+  app->add_option("--device", device.name, "Who packs and unpacks; auto: a GPU where there is one")
+      ->type_name("auto|cpu|cuda|cuda:0,1")
+      ->envname("MXFP4_PACK_DEVICE")
+      ->capture_default_str();
+  app->add_option("--device-memory", device.memory, "Memory of each GPU to use at most; default: what threads need")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE");
+}
+
 void add_inspect(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("inspect", "Say what a checkpoint holds and whether it can be converted");
   static InspectOptions o;
@@ -131,6 +141,7 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
   app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Take scale bytes 0xFF (NaN)");
   add_gate_up(app, o.model);
   add_threads(app, o.threads);
+  add_device(app, o.device);
   return {checkpoint, out, backend, engine};
 }
 
@@ -222,15 +233,12 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   auto* tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute");
   tokens->delimiter(',')->check(CLI::Range(1, 65536))->type_name("N,..")->capture_default_str();
   app->add_option("--seed", o.kernels.seed, "Of routing and inputs")->type_name("N")->capture_default_str();
-  app->add_option("--device", o.kernels.device, "Who computes the layers; auto: a GPU where it can")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->type_name("auto|cpu|cuda")
-      ->capture_default_str();
   app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
       ->check(CLI::PositiveNumber)
       ->type_name("X");
   add_bench(app, out, o.bench);
   add_threads(app, o.threads);
+  add_device(app, o.device);
   add_common(app, common);
   app->callback([&, tokens] {
     if (tokens->count()) o.bench.tokens = o.kernels.tokens;
@@ -253,6 +261,7 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
   app->add_option("OUT", o.out, "Output of convert")->required()->type_name("");
   app->add_option("DEST", o.dest, "Directory to make")->required()->type_name("");
   add_threads(app, o.threads);
+  add_device(app, o.device);
   add_common(app, common);
   app->callback([&] { run = [&] { return o.json = common.json, unpack(o), 0; }; });
 }
@@ -357,7 +366,7 @@ int main(int argc, char** argv) {
         "inference engine would compute at every start, and proves them right.",
         "mxfp4-pack");
     app.require_subcommand(1);
-    app.set_version_flag("--version", std::string("mxfp4-pack ") + MXFP4_VERSION);
+    app.set_version_flag("--version", [] { return "mxfp4-pack " MXFP4_VERSION "\n" + cuda_description(); });
     app.get_formatter()->column_width(34);
     add_inspect(app, common, run);
     add_convert(app, common, run);

@@ -40,16 +40,18 @@ void throw_if_interrupted() {
   if (signal_number) fail(Kind::interrupted, "interrupted by signal {}", int(signal_number));
 }
 
-int thread_count(int threads) { return threads > 0 ? threads : std::max(1, int(std::thread::hardware_concurrency())); }
+int thread_count(int threads) { return worker_count({}, threads); }
 
-void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work) {
+void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,
+              const DeviceChoice& devices) {
   std::atomic<int64_t> next = 0;
   std::atomic<bool> stop = false;
   std::exception_ptr first;
   std::mutex mutex;
-  const auto run = [&] {
+  const auto workers = int(std::min<int64_t>(worker_count(devices, threads), count));
+  const auto run = [&](int index) {
     try {
-      Worker worker;
+      Worker worker{open_device(devices, index, workers)};
       for (int64_t job; !stop && (job = next++) < count;) {
         throw_if_interrupted();
         work(worker, job);
@@ -61,9 +63,8 @@ void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int6
     }
   };
   std::vector<std::thread> pool;
-  const int64_t n = std::min<int64_t>(thread_count(threads), count);
-  for (int64_t i = 1; i < n; ++i) pool.emplace_back(run);
-  if (n > 0) run();
+  for (int i = 1; i < workers; ++i) pool.emplace_back(run, i);
+  if (workers > 0) run(0);
   for (auto& t : pool) t.join();
   if (first) std::rethrow_exception(first);
 }

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/device.h"
+#include "src/device_choice.h"
 
 namespace mxfp4 {
 
@@ -29,13 +29,14 @@ class Buffer {
 
 /// What one thread of a pipeline owns.
 struct Worker {
-  std::unique_ptr<Device> device = open_cpu();
+  std::unique_ptr<Device> device;
   Buffer source{*device}, canonical{*device}, packed{*device}, other{*device};
 };
 
-/// Calls work(worker, job) for every job in [0, count). threads 0: one per core. The first exception ends the others
-/// after their current job and is thrown here; so is a pending signal.
-void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work);
+/// Calls work(worker, job) for every job in [0, count) on worker_count(devices, threads) threads. The first exception
+/// ends the others after their current job and is thrown here; so is a pending signal.
+void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,
+              const DeviceChoice& devices = {});
 
 /// Threads that `threads` means on this machine.
 int thread_count(int threads);

@@ -1,5 +1,6 @@
 #include "src/transfer.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace mxfp4 {
@@ -82,6 +83,32 @@ std::vector<PadReport> unpack_experts(const Plan& plan, const PackedTensor& t, i
   });
   std::vector<PadReport> reports(items.size());
   device.unpack(items, reports);
+  return reports;
+}
+
+std::vector<ExpertReport> compare_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
+                                          const Pieces& pieces, Device& device, const uint8_t* packed,
+                                          const uint8_t* canonical) {
+  std::vector<CompareItem> items;
+  for_each_matrix(plan, t, begin, end, pieces, canonical, [&](int64_t i, const Matrix& m) {
+    items.push_back({t.parameter->layout, packed + i * t.slice_bytes, m});
+  });
+  std::vector<CompareReport> found(items.size());
+  device.compare(items, found);
+  std::vector<ExpertReport> reports(items.size());
+  for (const PieceAt& p : pieces.list) {
+    const auto i = size_t(p.expert - begin);
+    reports[i].pads = found[i].pads;
+    for (int v = 0; v < items[i].matrix.views; ++v) {
+      const Rows& rows = items[i].matrix.view[v];
+      const ViewReport& r = found[i].view[v];
+      const int64_t at = rows.data + r.n * rows.stride + r.b - (canonical + p.canonical_at);
+      if (r.wrong == 0 || at < 0 || at >= p.width.to_canonical(p.slice.piece_bytes)) continue;
+      PieceReport& piece = reports[i].piece[p.piece];
+      piece.first = piece.wrong ? std::min(piece.first, at) : at;
+      piece.wrong += r.wrong;
+    }
+  }
   return reports;
 }
 

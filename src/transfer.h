@@ -40,6 +40,20 @@ void pack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_
 std::vector<PadReport> unpack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
                                       const Pieces& pieces, Device& device, const uint8_t* packed, uint8_t* canonical);
 
+/// What differs between one expert's packed bytes and its pieces: bytes of a piece, the first from where it begins.
+struct PieceReport {
+  int64_t wrong = 0, first = 0;
+};
+struct ExpertReport {
+  PadReport pads;
+  PieceReport piece[2];
+};
+
+/// Unpacks experts [begin, end) on the device and compares them there with canonical bytes.
+std::vector<ExpertReport> compare_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
+                                          const Pieces& pieces, Device& device, const uint8_t* packed,
+                                          const uint8_t* canonical);
+
 /// Canonical bytes back to the checkpoint's elements. float_zero: see scales_from_canonical().
 void restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical, uint8_t* source);
 

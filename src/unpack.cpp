@@ -12,10 +12,12 @@ namespace {
 
 class Unpacking {
  public:
-  Unpacking(const PackedCheckpoint& p, const PackedSet& set, const UnpackOptions& options, const OutputDir& dest)
+  Unpacking(const PackedCheckpoint& p, const PackedSet& set, const UnpackOptions& options, const DeviceChoice& devices,
+            const OutputDir& dest)
       : plan_(set.plan),
         manifest_(p.manifest),
         options_(options),
+        devices_(devices),
         from_(read_from(p, set)),
         sums_(set.plan),
         source_(p.manifest.source) {
@@ -24,10 +26,13 @@ class Unpacking {
 
   void run() {
     Progress progress("unpacking", plan_.file_bytes);
-    run_jobs(int64_t(plan_.jobs.size()), options_.threads, [&](Worker& worker, int64_t i) {
-      const Job& job = plan_.jobs[size_t(i)];
-      progress.add(job.target < 0 ? copy(worker, job) : unpack(worker, job));
-    });
+    run_jobs(
+        int64_t(plan_.jobs.size()), options_.threads,
+        [&](Worker& worker, int64_t i) {
+          const Job& job = plan_.jobs[size_t(i)];
+          progress.add(job.target < 0 ? copy(worker, job) : unpack(worker, job));
+        },
+        devices_);
     check_sums();
     for (Fd& f : files_) {
       f.sync();
@@ -104,6 +109,7 @@ class Unpacking {
   const Plan& plan_;
   const Manifest& manifest_;
   const UnpackOptions& options_;
+  const DeviceChoice& devices_;
   std::unique_ptr<Source> from_;
   Checksums sums_;
   Checkpoint source_;  // the manifest's, with the offsets that are written
@@ -126,11 +132,12 @@ void unpack(const UnpackOptions& options) {
   const auto packed = open_packed(options.out, problems);
   problems.throw_if_any();
   const PackedSet& set = packed->unpackable_set();
+  const DeviceChoice devices = choose_device(options.device);
   OutputDir dest(options.dest, options.out);
   int64_t bytes = 0;
   for (const Shard& s : packed->manifest.source.shards) bytes += s.state.bytes;
   dest.check_space(bytes);
-  Unpacking(*packed, set, options, dest).run();
+  Unpacking(*packed, set, options, devices, dest).run();
   write_companions(*packed, dest);
   dest.commit();
   if (options.json)

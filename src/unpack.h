@@ -3,11 +3,14 @@
 
 #include <string>
 
+#include "src/device_choice.h"
+
 namespace mxfp4 {
 
 struct UnpackOptions {
   std::string out, dest;
   int threads = 0;
+  DeviceOptions device;
   bool json = false;
 };
 

@@ -91,24 +91,28 @@ struct Original {
 class Verification {
  public:
   Verification(const PackedCheckpoint& p, const PackedSet& set, const Original& source, const VerifyOptions& options,
-               Level level)
+               Level level, const DeviceChoice& devices)
       : p_(p),
         set_(set),
         plan_(set.plan),
         source_(source),
         options_(options),
         level_(level),
+        devices_(devices),
         out_(p.files),
         sums_(set.plan) {}
 
   void run(Problems& problems) {
     Progress progress("verifying", plan_.file_bytes);
     const bool first = &set_ == &p_.sets.front();
-    run_jobs(int64_t(plan_.jobs.size()), options_.threads, [&](Worker& worker, int64_t i) {
-      const Job& job = plan_.jobs[size_t(i)];
-      if (job.target >= 0) progress.add(check_packed(worker, job));
-      if (job.target < 0 && first) progress.add(check_copied(worker, job));
-    });
+    run_jobs(
+        int64_t(plan_.jobs.size()), options_.threads,
+        [&](Worker& worker, int64_t i) {
+          const Job& job = plan_.jobs[size_t(i)];
+          if (job.target >= 0) progress.add(check_packed(worker, job));
+          if (job.target < 0 && first) progress.add(check_copied(worker, job));
+        },
+        devices_);
     for (size_t i = 0; first && i < plan_.copied.size(); ++i)
       compare_checksum(p_.files.where(p_.copied[i]), sums_.copied[i], p_.manifest.checksums.at(p_.copied[i].name));
     for (size_t i = 0; i < plan_.packed.size(); ++i) check_sums(i);
@@ -120,6 +124,10 @@ class Verification {
   void complain(const Tensor& stored, std::string text) {
     const std::lock_guard lock(mutex_);
     lines_.emplace_back(p_.files.where(stored), std::move(text));
+  }
+  void complain(const Tensor& stored, const PieceAt& p, const Difference& d) {
+    complain(stored, fmt::format("expert {}: {} bytes differ from the source's {}, the first at byte {} of the expert",
+                                 p.expert, d.count, printable(p.slice.tensor->name), d.first));
   }
 
   void compare_checksum(const std::string& at, const std::vector<Hash>& pieces, const std::string& expected) {
@@ -161,10 +169,13 @@ class Verification {
   /// Reads and hashes the job's slices rank after rank, and unpacks them into one canonical buffer.
   int64_t check_packed(Worker& worker, const Job& job) {
     const PackedTensor& t = plan_.packed[size_t(job.target)];
-    const bool lossy = plan_.backend->rewrite, bytes = level_ >= Level::bytes && !lossy;
+    const bool lossy = plan_.backend->rewrite;
     const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
-    uint8_t* canonical = bytes ? worker.canonical.reserve(pieces.canonical_bytes) : nullptr;
-    if (bytes && !plan_.tp.complete()) fill_missing_ranks(worker, t, pieces, canonical);
+    const bool compare = level_ >= Level::bytes && !lossy && source_ && pieces.source_bytes == pieces.canonical_bytes;
+    const bool restore = level_ >= Level::bytes && !lossy && !compare;
+    const uint8_t* expected = compare ? read_expected(worker, pieces) : nullptr;
+    uint8_t* canonical = restore ? worker.canonical.reserve(pieces.canonical_bytes) : nullptr;
+    if (restore && !plan_.tp.complete()) fill_missing_ranks(worker, t, pieces, canonical);
     int64_t done = 0;
     for (size_t r = 0; r < plan_.tp.ranks.size(); ++r) {
       const size_t i = size_t(job.target) + r;
@@ -175,14 +186,25 @@ class Verification {
       for (int64_t e = job.begin; e < job.end; ++e)
         sums_.packed[i].slices[size_t(e)] =
             hash_bytes(packed + (e - job.begin) * ranked.slice_bytes, ranked.slice_bytes);
-      if (bytes)
+      if (compare)
+        report_experts(job, set_.stored[i], pieces,
+                       compare_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, expected));
+      if (restore)
         report_pads(job, set_.stored[i],
                     unpack_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, canonical));
       if (lossy && level_ >= Level::bytes) compare_with_repack(worker, job, i, packed);
       done += size;
     }
-    if (bytes) check_source(worker, job, t, pieces, canonical);
+    if (restore) check_source(worker, job, t, pieces, canonical);
     return done;
+  }
+
+  /// The source's pieces where they are canonical as they are.
+  const uint8_t* read_expected(Worker& worker, const Pieces& pieces) {
+    uint8_t* source = worker.source.reserve(pieces.source_bytes);
+    for (const PieceAt& p : pieces.list)
+      source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, source + p.source_at);
+    return source;
   }
 
   /// Lossy backends: OUT's bytes against those that the source gives again.
@@ -228,23 +250,31 @@ class Verification {
     }
   }
 
+  void report_experts(const Job& job, const Tensor& stored, const Pieces& pieces,
+                      const std::vector<ExpertReport>& reports) {
+    for (size_t i = 0; i < reports.size(); ++i) report_pads(stored, job.begin + int64_t(i), reports[i].pads);
+    for (const PieceAt& p : pieces.list) {
+      const PieceReport& r = reports[size_t(p.expert - job.begin)].piece[p.piece];
+      if (r.wrong) complain(stored, p, {r.wrong, r.first});
+    }
+  }
+
   void report_pads(const Job& job, const Tensor& stored, const std::vector<PadReport>& reports) {
-    for (size_t i = 0; i < reports.size(); ++i)
-      if (const PadReport& r = reports[i]; r.wrong)
-        complain(
-            stored,
-            fmt::format("expert {}: {} pad bytes are wrong, the first in row {}, byte {}: {:#04x}, {:#04x} expected",
-                        job.begin + int64_t(i), r.wrong, r.n, r.b, r.is, r.expected));
+    for (size_t i = 0; i < reports.size(); ++i) report_pads(stored, job.begin + int64_t(i), reports[i]);
+  }
+
+  void report_pads(const Tensor& stored, int64_t expert, const PadReport& r) {
+    if (r.wrong)
+      complain(stored,
+               fmt::format("expert {}: {} pad bytes are wrong, the first in row {}, byte {}: {:#04x}, {:#04x} expected",
+                           expert, r.wrong, r.n, r.b, r.is, r.expected));
   }
 
   void compare_with_source(Worker& worker, const Tensor& stored, const PieceAt& p, const uint8_t* restored) {
     uint8_t* want = worker.source.reserve(p.slice.piece_bytes);
     source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, want);
     const Difference d = difference(restored, want, p.slice.piece_bytes);
-    if (d.count)
-      complain(stored,
-               fmt::format("expert {}: {} bytes differ from the source's {}, the first at byte {} of the expert",
-                           p.expert, d.count, printable(p.slice.tensor->name), d.first));
+    if (d.count) complain(stored, p, d);
   }
 
   const PackedCheckpoint& p_;
@@ -253,6 +283,7 @@ class Verification {
   const Original& source_;
   const VerifyOptions& options_;
   const Level level_;
+  const DeviceChoice& devices_;
   ShardReader out_;
   Checksums sums_;
   std::mutex mutex_;
@@ -274,6 +305,15 @@ Level level_of(const VerifyOptions& options, const PackedCheckpoint& p) {
     return !kernel_of(*set.plan.backend).empty();
   });
   return kernels ? Level::kernels : Level::bytes;
+}
+
+/// The kernels run on the first of the devices. Those that no GPU can run are an error only where they were asked for.
+KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& devices) {
+  KernelOptions kernels = options.kernels;
+  const bool asked_for = options.level == Level::kernels && options.device.name != "auto";
+  kernels.device = devices.gpus.empty() ? "cpu" : asked_for ? "cuda" : "auto";
+  if (!devices.gpus.empty()) select_cuda(devices.gpus.front());
+  return kernels;
 }
 
 const char* name_of(Level level) {
@@ -341,10 +381,13 @@ bool verify(const VerifyOptions& options) {
     check_sha256_sums(options.out, files_made_in(options.out), options.threads, v.problems);
   if (!v.problems.any()) {
     const Original source(*packed, options.source);
+    const DeviceChoice devices = v.level >= Level::bytes ? choose_device(options.device) : DeviceChoice();
     if (packed->manifest.options.format == sharded_state_format) verify_state(*packed, options.threads, v.problems);
-    for (const PackedSet& set : packed->sets) Verification(*packed, set, source, options, v.level).run(v.problems);
+    for (const PackedSet& set : packed->sets)
+      Verification(*packed, set, source, options, v.level, devices).run(v.problems);
+    const KernelOptions kernels = kernel_options(options, devices);
     for (size_t i = 0; v.level == Level::kernels && i < packed->sets.size(); ++i)
-      v.kernels.push_back(verify_kernels(*packed, i, *source.checkpoint, options.kernels, v.problems));
+      v.kernels.push_back(verify_kernels(*packed, i, *source.checkpoint, kernels, v.problems));
   }
   if (options.bench.run) v.bench = bench_sets(*packed, options.bench);
   options.json ? print_json(options, *packed, v) : print_text(options, *packed, v);

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "src/device_choice.h"
 #include "src/kernel_bench.h"
 #include "src/verify_kernels.h"
 
@@ -20,6 +21,7 @@ struct VerifyOptions {
   KernelOptions kernels;
   BenchOptions bench;
   int threads = 0;
+  DeviceOptions device;
   bool json = false;
 };
 

@@ -61,12 +61,17 @@ struct Case {
 bool equal(const PadReport& a, const PadReport& b) {
   return a.wrong == b.wrong && a.n == b.n && a.b == b.b && a.is == b.is && a.expected == b.expected;
 }
+bool equal(const ViewReport& a, const ViewReport& b) { return a.wrong == b.wrong && a.n == b.n && a.b == b.b; }
+bool equal(const CompareReport& a, const CompareReport& b) {
+  return equal(a.pads, b.pads) && equal(a.view[0], b.view[0]) && equal(a.view[1], b.view[1]);
+}
 
 /// The cases in one batch through either device: packed bytes, then rows and reports from packed bytes with flipped
 /// bits.
 struct Results {
   std::vector<std::vector<uint8_t>> packed, rows;
   std::vector<PadReport> reports;
+  std::vector<CompareReport> compared;
 };
 
 Results run(Device& device, const std::vector<Case>& cases, int flips) {
@@ -74,6 +79,7 @@ Results run(Device& device, const std::vector<Case>& cases, int flips) {
   std::vector<std::vector<uint8_t>> sources;
   std::vector<PackItem> packs;
   std::vector<UnpackItem> unpacks;
+  std::vector<CompareItem> compares;
   for (size_t i = 0; i < cases.size(); ++i) {
     sources.push_back(random_bytes(cases[i].source.bytes(), int(i)));
     results.packed.emplace_back(cases[i].packed(), uint8_t(0xEE));
@@ -86,10 +92,24 @@ Results run(Device& device, const std::vector<Case>& cases, int flips) {
     std::mt19937 random{unsigned(i)};
     for (int f = 0; f < flips; ++f) flipped[i][random() % flipped[i].size()] ^= uint8_t(1 << random() % 8);
     unpacks.push_back({cases[i].layout, flipped[i].data(), cases[i].matrix(results.rows[i].data())});
+    compares.push_back({cases[i].layout, flipped[i].data(), packs[i].matrix});
   }
   results.reports.resize(cases.size());
   device.unpack(unpacks, results.reports);
+  results.compared.resize(cases.size());
+  device.compare(compares, results.compared);
   return results;
+}
+
+/// Where the rows that run() unpacked are not the source's.
+ViewReport difference(const Case& c, int view, const std::vector<uint8_t>& rows, int seed) {
+  const auto source = random_bytes(c.source.bytes(), seed);
+  const Rows is = c.matrix(rows.data()).view[view], want = c.matrix(source.data()).view[view];
+  ViewReport d;
+  for (int64_t n = c.source.real.n; n-- > 0;)
+    for (int64_t b = c.source.real.b; b-- > 0;)
+      if (is.data[n * is.stride + b] != want.data[n * want.stride + b]) ++d.wrong, d.n = n, d.b = b;
+  return d;
 }
 
 void check_cases(Device& gpu, const std::vector<Case>& cases, int flips = 3) {
@@ -103,6 +123,7 @@ void check_cases(Device& gpu, const std::vector<Case>& cases, int flips = 3) {
     CHECK(got.packed[i] == want.packed[i]);
     CHECK(got.rows[i] == want.rows[i]);
     CHECK(equal(got.reports[i], want.reports[i]));
+    CHECK(equal(got.compared[i], want.compared[i]));
   }
 }
 
@@ -121,6 +142,29 @@ Shape fitting(const Layout& layout, Shape s) {
 }
 
 }  // namespace
+
+TEST_CASE("compare finds what unpack and a loop over the rows find") {
+  const auto cpu = open_cpu();
+  std::vector<Case> cases;
+  for (const Layout& layout : layouts)
+    for (const Source::Form form : {Source::dense, Source::in_turn, Source::apart}) {
+      const int views = form == Source::in_turn ? 2 : 1;
+      const Shape padded = fitting(layout, {256, row_bytes(layout, 2880)});
+      const Shape real{padded.n / views - 3, std::max<int64_t>(1, padded.b - 5)};
+      cases.push_back({layout, {form, real, views, 4}, padded, {0, false}, {0, 0x7F, 0}});
+    }
+  const Results r = run(*cpu, cases, 12);
+  int64_t wrong = 0;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    INFO(name_of(cases[i].layout) << ", form " << int(cases[i].source.form));
+    CHECK(equal(r.compared[i].pads, r.reports[i]));
+    for (int v = 0; v < cases[i].source.views; ++v) {
+      CHECK(equal(r.compared[i].view[v], difference(cases[i], v, r.rows[i], int(i))));
+      wrong += r.compared[i].view[v].wrong;
+    }
+  }
+  CHECK(wrong > int64_t(cases.size()));
+}
 
 TEST_CASE("cuda makes the CPU's bytes for every layout and golden shape", "[gpu]") {
   if (cuda_device_count() == 0) return;

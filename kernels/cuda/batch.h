@@ -7,10 +7,10 @@
 
 namespace mxfp4 {
 
-/// Pads of one item that are wrong; all zeros: none.
+/// Bytes that are wrong: pads of one item, or bytes of one view that are not those expected. All zeros: none.
 struct PadFound {
   unsigned long long wrong;
-  unsigned long long first;  // the complement of (storage position << 16 | is << 8 | expected), the greatest there is
+  unsigned long long first;  // the complement of (position << 16 | is << 8 | expected), the greatest there is
 };
 
 /// A kernel parameter: no copy to the device precedes a launch. All pointers are the device's.
@@ -20,7 +20,7 @@ struct Batch {
   struct Item {
     uint8_t* view[2];
     uint8_t* packed;
-    PadFound* found;  // unpack only
+    PadFound* found;  // not for packing
   };
   MutableMatrix matrix;  // of every item; its view[].data are not used
   Shape storage;

@@ -86,11 +86,11 @@ struct BlockMap {
   static constexpr Shape sample{4 * (L::store_n > Size::rows ? L::store_n : Size::rows),
                                 4 * (L::store_b > Size::cols ? L::store_b : Size::cols)};
   static constexpr int64_t offset_of(int address) {
-    const int w = address & (1 << w_bits) - 1, tb = address >> w_bits & (1 << tb_bits) - 1;
+    const int w = address & ((1 << w_bits) - 1), tb = address >> w_bits & ((1 << tb_bits) - 1);
     return L::offset(sample, address >> (w_bits + tb_bits), tb, w) - L::offset(sample, 0, 0, 0);
   }
   static constexpr Byte source_of(int address, int i) {
-    const int w = address & (1 << w_bits) - 1, tb = address >> w_bits & (1 << tb_bits) - 1;
+    const int w = address & ((1 << w_bits) - 1), tb = address >> w_bits & ((1 << tb_bits) - 1);
     const Byte in_tile = L::at(w, i);
     return {(address >> (w_bits + tb_bits)) * L::tile_n + in_tile.n, tb * L::tile_b + in_tile.b};
   }
@@ -196,7 +196,7 @@ constexpr bool is_regular() {
       for (int i = 0; i < 4; ++i) {
         const ByteOf from = map.from[j][i];
         const int byte = (chunk + map.piece[from.word / 4]) * 16 + from.word % 4 * 4 + from.byte;
-        const int n = byte >> Map::col_bits, b = byte & (1 << Map::col_bits) - 1;
+        const int n = byte >> Map::col_bits, b = byte & ((1 << Map::col_bits) - 1);
         const Byte want = Map::source_of(address, i);
         if (n != want.n || b != want.b) return false;
       }

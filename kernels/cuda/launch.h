@@ -17,7 +17,12 @@ void launch_pack(std::span<const PackItem> items, cudaStream_t stream);
 /// found: one per item, in device memory, all zeros.
 void launch_unpack(std::span<const UnpackItem> items, PadFound* found, cudaStream_t stream);
 
-/// What `found`, copied to the host, says of an item.
-PadReport pad_report(const PadFound& found, const UnpackItem& item);
+/// Compare the rows of items with those `expected_at` bytes (a multiple of 16) from them; gaps between rows and up to
+/// the next multiple of 16 must be readable. found: two per item, one for each view, in device memory, all zeros.
+void launch_compare(std::span<const UnpackItem> items, int64_t expected_at, PadFound* found, cudaStream_t stream);
+
+/// What `found`, copied to the host, says. width: bytes of a row of the packed matrix' storage, or of the view.
+PadReport pad_report(const PadFound& found, int64_t width);
+ViewReport view_report(const PadFound& found, int64_t width);
 
 }  // namespace mxfp4

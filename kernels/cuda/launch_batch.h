@@ -27,6 +27,7 @@ inline bool same_but_for_pointers(const Work& x, const Work& y) {
          a.order == b.order && a.pad == b.pad && a.add == b.add;
 }
 
+/// For layouts that is_regular() holds for; a test says that it does for all.
 template <class L>
 void launch_kernel(void (*kernel)(Batch), Batch& batch, int items, cudaStream_t stream) {
   using Size = BlockSize<L>;

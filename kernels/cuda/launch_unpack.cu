@@ -18,12 +18,12 @@ void launch_unpack(std::span<const UnpackItem> items, PadFound* found, cudaStrea
   });
 }
 
-PadReport pad_report(const PadFound& found, const UnpackItem& item) {
+PadReport pad_report(const PadFound& found, int64_t width) {
   PadReport report;
   report.wrong = int64_t(found.wrong);
   if (report.wrong == 0) return report;
   const unsigned long long first = ~found.first;
-  const int64_t place = int64_t(first >> 16), width = storage_of(item.layout, item.matrix.padded).b;
+  const int64_t place = int64_t(first >> 16);
   report.n = place / width, report.b = place % width;
   report.is = uint8_t(first >> 8), report.expected = uint8_t(first);
   return report;

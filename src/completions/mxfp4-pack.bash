@@ -13,7 +13,7 @@ _mxfp4_pack() {
     --level) words='files bytes kernels' ;;
     --backend) words=$(mxfp4-pack backends 2>/dev/null | awk 'NR > 1 {print $1}' | sort -u) ;;
     --filelist) mapfile -t COMPREPLY < <(compgen -f -- "$word") && return ;;
-    --layout-version | --threads | --tp-size | --rank | --seed | --layers | --experts | --hidden | --intermediate | --vocab | --tokens | --tolerance) return ;;
+    --layout-version | --threads | --device-memory | --tp-size | --rank | --seed | --layers | --experts | --hidden | --intermediate | --vocab | --tokens | --tolerance) return ;;
     *)
       if [ "$COMP_CWORD" -eq 1 ]; then
         words='inspect convert verify unpack diff backends synth --help --version'
@@ -21,10 +21,10 @@ _mxfp4_pack() {
         case $command in
           inspect) words="$common --gate-up" ;;
           convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --format --dry-run --force --if-changed --filelist --fail-fast --resume --restart --sha256
-            --allow-nan-scales --gate-up --threads" ;;
-          verify) words="$common --source --level --tokens --layers --seed --tolerance --device --threads --bench
+            --allow-nan-scales --gate-up --threads --device --device-memory" ;;
+          verify) words="$common --source --level --tokens --layers --seed --tolerance --threads --device --device-memory --bench
             --hidden --intermediate --experts --top-k" ;;
-          unpack) words="$common --threads" ;;
+          unpack) words="$common --threads --device --device-memory" ;;
           diff) words="$common --rank" ;;
           backends) words=$common ;;
           synth) words="$common --layers --experts --hidden --intermediate --vocab --tiny --seed --threads" ;;

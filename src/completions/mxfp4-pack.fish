@@ -9,6 +9,8 @@ complete -c mxfp4-pack -l json -d 'Print one JSON object'
 complete -c mxfp4-pack -s q -l quiet -d 'Say nothing unless something is wrong'
 complete -c mxfp4-pack -s v -l verbose -d 'Say more'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert verify unpack synth" -l threads -x -d 'Threads; 0: one per core'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert verify unpack" -l device -x -a 'auto cpu cuda' -d 'Who packs and unpacks'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert verify unpack" -l device-memory -x -d 'Of each GPU'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from inspect convert" -l gate-up -x -a 'interleaved concatenated'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l backend -x -a "(mxfp4-pack backends 2>/dev/null | awk 'NR > 1 {print \$1}' | sort -u)"
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l engine -x -a 'vllm sglang transformers'
@@ -36,7 +38,6 @@ complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify synth" -l hidden -
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify synth" -l intermediate -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from synth" -l vocab -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify synth" -l seed -x
-complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l device -x -a 'auto cpu cuda'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l tokens -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l tolerance -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l bench -d 'Print times of the CUDA kernels'

@@ -24,10 +24,12 @@ expect() {
 matches() { if [ -z "$2" ]; then [ ! -s "$1" ]; else grep -qE -- "$2" "$1"; fi; }
 
 tiny=$root/testdata/tiny/gpt-oss
+export MXFP4_PACK_DEVICE=cpu  # the same messages wherever the tests run
 commands=$("$program" --help | sed -n '/^Subcommands:/,$p' | awk '/^  [a-z]/ {print $1}')
 
 expect 'help begins with an example' 0 '^mxfp4-pack convert ' '' "$program" --help
 expect 'version' 0 '^mxfp4-pack [0-9]+\.[0-9]+' '' "$program" --version
+expect 'version says what there is of CUDA' 0 'CUDA' '' "$program" --version
 expect 'no command' 2 '' 'error: .*subcommand' "$program"
 expect 'unknown option' 2 '' 'error: .*--nothing' "$program" inspect "$tiny" --nothing
 expect 'no engine' 2 '' 'error: --engine is required' "$program" convert "$tiny" "$dir/o" --backend marlin
@@ -37,7 +39,7 @@ expect 'usage error as JSON' 2 '^\{"error":\{"kind":"usage","lines":\[".*--engin
   "$program" convert "$tiny" "$dir/o" --backend marlin --json
 expect 'missing checkpoint' 2 '' 'error: .*nowhere: cannot open: No such file' "$program" inspect "$dir/nowhere"
 expect 'missing checkpoint as JSON' 2 '"kind":"io"' '' "$program" inspect "$dir/nowhere" --json
-expect 'backends' 0 '^marlin +sglang' '' "$program" backends
+expect 'backends' 0 '^marlin +sglang' 'CUDA' "$program" backends
 expect 'backends as JSON' 0 '"backend":"marlin","engine":"vllm"' '' "$program" backends --json
 
 expect 'inspect' 0 'layers 0-2: 3 experts, hidden 96, intermediate 160, bias' '' "$program" inspect "$tiny"
@@ -183,6 +185,17 @@ expect 'the pipeline, again' 0 '"converted":0,"unchanged":2,"failed":0' '' pipel
 expect 'defaults from the environment' 0 '"engine":"sglang"' '' \
   env MXFP4_PACK_BACKEND=marlin MXFP4_PACK_ENGINE=sglang MXFP4_PACK_THREADS=1 "$program" convert "$tiny" "$dir/env" --json -q
 expect 'a wrong default' 2 '' 'error: ' env MXFP4_PACK_THREADS=many "$program" verify "$dir/env"
+
+# who packs
+expect 'no such device' 2 '' 'error: --device gpu: auto, cpu, cuda' \
+  "$program" convert "$tiny" "$dir/dev" --backend marlin --engine vllm --device gpu
+expect 'a GPU that is not there' 2 '' 'error: .*(no such device|CUDA)' \
+  "$program" convert "$tiny" "$dir/dev" --backend marlin --engine vllm --device cuda:99
+expect 'a GPU that is not there as JSON' 2 '"kind":"device"' '' "$program" unpack "$dir/o" "$dir/dev" --device cuda:99 --json
+expect 'no such size' 2 '' 'error: --device-memory' "$program" verify "$dir/env" --device-memory 1x
+expect 'a GPU or the CPU' 0 '' . env MXFP4_PACK_DEVICE=auto \
+  "$program" convert "$tiny" "$dir/dev" --backend marlin --engine sglang --device-memory 64M
+expect 'the same bytes' 0 '' '' diff -r "$dir/env" "$dir/dev"
 
 expect 'synth' 0 '' 'at random, seed 7' "$program" synth deepseek-v4-flash "$dir/s" --tiny --seed 7
 expect 'synth of an unknown model' 2 '' 'error: ' "$program" synth nothing "$dir/s2"

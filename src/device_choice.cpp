@@ -1,0 +1,76 @@
+#include "src/device_choice.h"
+
+#include <algorithm>
+#include <charconv>
+#include <mutex>
+#include <thread>
+
+#include "src/error.h"
+#include "src/log.h"
+
+namespace mxfp4 {
+
+namespace {
+
+// A thread reads, hashes and writes at 1 to 2 GB/s; as many as this feed PCIe.
+constexpr int workers_per_gpu = 16;
+// One expert's matrix of every known model, in and out.
+constexpr int64_t worker_memory = int64_t(64) << 20;
+
+/// The numbers in "cuda:0,2"; "cuda" is the first.
+std::vector<int> gpus_in(const std::string& name) {
+  std::vector<int> gpus;
+  const auto refuse = [&] { fail(Kind::usage, "--device {}: auto, cpu, cuda, cuda:N or cuda:N,M,.. expected", name); };
+  if (name == "cuda") return {0};
+  if (!name.starts_with("cuda:")) refuse();
+  for (const char *at = name.data() + 4, *end = name.data() + name.size(); at < end;) {
+    int gpu = 0;
+    const auto [stop, error] = std::from_chars(at + 1, end, gpu);
+    if (error != std::errc() || gpu < 0 || (stop < end && *stop != ',')) refuse();
+    if (std::count(gpus.begin(), gpus.end(), gpu)) fail(Kind::usage, "--device {}: cuda:{} is there twice", name, gpu);
+    gpus.push_back(gpu);
+    at = stop;
+  }
+  return gpus;
+}
+
+void note_once(const std::string& text) {
+  static std::once_flag said;
+  std::call_once(said, [&] { note(text); });
+}
+
+}  // namespace
+
+DeviceChoice choose_device(const DeviceOptions& options) {
+  if (options.name == "cpu") return {};
+  if (options.name != "auto") {
+    const DeviceChoice choice{gpus_in(options.name), options.memory};
+    for (const int gpu : choice.gpus) open_cuda(gpu);
+    return choice;
+  }
+  if (!built_with_cuda()) return {};
+  try {
+    open_cuda(0);
+    return {{0}, options.memory};
+  } catch (const DeviceError& e) {
+    note_once(fmt::format("--device auto: the CPU; {}", e.what()));
+    return {};
+  }
+}
+
+int worker_count(const DeviceChoice& choice, int threads) {
+  const int all = threads > 0 ? threads : std::max(1, int(std::thread::hardware_concurrency()));
+  if (choice.gpus.empty()) return all;
+  const auto gpus = int(choice.gpus.size());
+  const int most = threads > 0 ? all : std::min(all, workers_per_gpu * gpus);
+  if (choice.memory == 0) return most;
+  return std::min(most, gpus * int(std::clamp<int64_t>(choice.memory / worker_memory, 1, most)));
+}
+
+std::unique_ptr<Device> open_device(const DeviceChoice& choice, int index, int workers) {
+  if (choice.gpus.empty()) return open_cpu();
+  const auto gpus = int(choice.gpus.size());
+  return open_cuda(choice.gpus[size_t(index % gpus)], choice.memory / ((workers + gpus - 1) / gpus));
+}
+
+}  // namespace mxfp4

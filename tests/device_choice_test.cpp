@@ -1,0 +1,102 @@
+// --device: what it takes, and that the program makes the same bytes on every device.
+#include "src/device_choice.h"
+
+#include <catch2/catch.hpp>
+
+#include "src/backend.h"
+#include "tests/program.h"
+
+using namespace mxfp4;
+
+namespace {
+
+std::string refusal(const std::string& name) {
+  try {
+    choose_device({name, 0});
+  } catch (const Error& e) {
+    return e.lines.front();
+  }
+  return {};
+}
+
+/// Converts on a device; false where the backend does not take the checkpoint.
+bool convert_on(const DeviceOptions& device, const Backend& b, const std::string& from, const std::string& out,
+                int tp_size = 1) {
+  ConvertOptions o = conversion(from, out, b.engine, b.name);
+  o.layout_version = b.layout_version, o.device = device, o.tp_size = tp_size;
+  try {
+    convert(o);
+  } catch (const Error& e) {
+    CHECK(e.kind == Kind::input);
+    return false;
+  }
+  return true;
+}
+
+bool is_right_on(const std::string& device, const std::string& out, const std::string& source) {
+  VerifyOptions o;
+  o.out = out, o.source = source, o.level = Level::bytes, o.threads = 2, o.device.name = device;
+  return verify(o);
+}
+
+void unpack_on(const std::string& device, const std::string& out, const std::string& dest) {
+  UnpackOptions o;
+  o.out = out, o.dest = dest, o.threads = 2, o.device.name = device;
+  unpack(o);
+}
+
+}  // namespace
+
+TEST_CASE("--device takes lists of GPUs and nothing else") {
+  for (const char* name : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:0,", "cuda:0;1", "cuda0", "CUDA", ""})
+    CHECK(refusal(name).find("expected") != std::string::npos);
+  CHECK(refusal("cuda:0,1,0").find("twice") != std::string::npos);
+  CHECK(choose_device({"cpu", 0}).gpus.empty());
+  CHECK_THROWS_AS(choose_device({"cuda:" + std::to_string(cuda_device_count()), 0}), DeviceError);
+}
+
+TEST_CASE("threads are shared among GPUs, and few where their memory is small") {
+  constexpr int64_t mib = 1 << 20;
+  CHECK(worker_count({}, 5) == 5);
+  CHECK(worker_count({{0, 1}, 0}, 40) == 40);
+  CHECK(worker_count({{0}, 0}, 0) <= 16);
+  CHECK(worker_count({{0}, 1}, 40) == 1);
+  CHECK(worker_count({{0, 1}, 256 * mib}, 40) == 8);
+  CHECK(worker_count({{0, 1}, 256 * mib}, 3) == 3);
+}
+
+TEST_CASE("a conversion on cuda gives the CPU's files with every backend", "[gpu]") {
+  if (cuda_device_count() == 0) return;
+  const TempDir dir;
+  int converted = 0;
+  for (const char* name : {"gpt-oss", "deepseek-v4"})
+    for (size_t i = 0; i < backends().size(); ++i) {
+      const Backend* b = backends()[i];
+      INFO(name << " " << b->engine << " " << b->name << " " << b->layout_version);
+      const std::string source = tiny + name, id = fmt::format("-{}-{}", name, i);
+      const bool done = convert_on({"cpu", 0}, *b, source, dir / ("cpu" + id));
+      CHECK(convert_on({"cuda", 0}, *b, source, dir / ("cuda" + id)) == done);
+      if (!done) continue;
+      ++converted;
+      CHECK(contents_of(dir / ("cuda" + id)) == contents_of(dir / ("cpu" + id)));
+      CHECK(is_right_on("cuda", dir / ("cpu" + id), source));
+      if (b->rewrite) continue;
+      unpack_on("cuda", dir / ("cpu" + id), dir / ("back" + id));
+      CHECK(tensors_of(dir / ("back" + id)) == tensors_of(source));
+    }
+  CHECK(converted > 20);
+}
+
+TEST_CASE("ranks, little device memory and a packed source on cuda give the CPU's files", "[gpu]") {
+  if (cuda_device_count() == 0) return;
+  const TempDir dir;
+  const std::string source = tiny + "gpt-oss";
+  const Backend &marlin = find_backend("marlin", "vllm", ""), &hopper = find_backend("triton-hopper", "vllm", "");
+  REQUIRE(convert_on({"cpu", 0}, marlin, source, dir / "cpu", 2));
+  REQUIRE(convert_on({"cuda", 1}, marlin, source, dir / "cuda", 2));
+  CHECK(contents_of(dir / "cuda") == contents_of(dir / "cpu"));
+  CHECK(is_right_on("cuda", dir / "cuda", source));
+  REQUIRE(convert_on({"cpu", 0}, hopper, source, dir / "h"));
+  REQUIRE(convert_on({"cuda", 0}, hopper, dir / "cuda", dir / "i"));
+  CHECK(tensors_of(dir / "i") == tensors_of(dir / "h"));
+}
