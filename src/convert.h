@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "src/link.h"
 #include "src/output.h"
 #include "src/plan.h"
 
@@ -20,6 +21,7 @@ struct ConvertOptions {
   int threads = 0;
   int64_t max_file_bytes = 5'000'000'000;
   Leftover leftover = Leftover::refuse;
+  Link link = Link::none;
   bool dry_run = false, force = false, if_changed = false, sha256 = false, json = false;
 };
 
