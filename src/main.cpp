@@ -335,7 +335,7 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
 
 void add_bench(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("bench", "Measure what this machine can do");
-  static BenchOptions o;
+  static MachineBenchOptions o;
   app->description(
       "mxfp4-pack bench --dir /models --model gpt-oss-120b\n\nMeasures memory, disk and packing, and says what that "
       "makes of converting a model. Takes a minute.");

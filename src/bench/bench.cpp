@@ -61,7 +61,7 @@ int64_t disk_bytes(const std::string& dir) {
   return std::clamp<int64_t>(int64_t(s.f_bavail) * int64_t(s.f_frsize) / 4, 16 << 20, 1 << 30);
 }
 
-Figures measure(const BenchOptions& o) {
+Figures measure(const MachineBenchOptions& o) {
   Figures f;
   f.processor = processor_name();
   f.threads = thread_count(o.threads);
@@ -82,7 +82,7 @@ Figures measure(const BenchOptions& o) {
   return f;
 }
 
-void print_json(const BenchOptions& o, const Figures& f, const Prediction& p) {
+void print_json(const MachineBenchOptions& o, const Figures& f, const Prediction& p) {
   Json packing = Json::array();
   for (const PackSpeed& s : f.packing)
     packing.push_back({{"layout", s.layout},
@@ -107,7 +107,7 @@ void print_json(const BenchOptions& o, const Figures& f, const Prediction& p) {
   fmt::print("{}\n", one_line(j));
 }
 
-void print_text(const BenchOptions& o, const Figures& f, const Prediction& p) {
+void print_text(const MachineBenchOptions& o, const Figures& f, const Prediction& p) {
   fmt::print("{}, {} threads, driver {}\n", f.processor, f.threads, chosen_driver().name);
   if (!f.gpu.empty()) fmt::print("{}\n", f.gpu);
   fmt::print("disk at {}: read {:.2f} GB/s, write {:.2f} GB/s\n", printable(o.dir), f.disk.read / 1e9,
@@ -124,7 +124,7 @@ void print_text(const BenchOptions& o, const Figures& f, const Prediction& p) {
 
 }  // namespace
 
-void bench(const BenchOptions& options) {
+void bench(const MachineBenchOptions& options) {
   const int64_t bytes = describe_checkpoint(options.model, {}).bytes;
   const Figures figures = measure(options);
   const Prediction prediction = predict(figures, bytes);

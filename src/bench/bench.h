@@ -5,7 +5,7 @@
 
 namespace mxfp4 {
 
-struct BenchOptions {
+struct MachineBenchOptions {
   std::string dir = ".";              // on the file system to measure
   std::string model = "gpt-oss-20b";  // one of synth_models()
   int threads = 0;
@@ -14,6 +14,6 @@ struct BenchOptions {
 };
 
 /// Measures and prints.
-void bench(const BenchOptions& options);
+void bench(const MachineBenchOptions& options);
 
 }  // namespace mxfp4
