@@ -50,7 +50,7 @@ const Driver& choose() {
 const Driver tables_driver = make_tables(std::make_index_sequence<std::variant_size_v<Layout>>());
 
 const std::vector<const Driver*>& drivers() {
-  static const std::vector<const Driver*> all = {&avx512_driver, &tables_driver};
+  static const std::vector<const Driver*> all = {&avx512_driver, &avx2_driver, &tables_driver};
   return all;
 }
 

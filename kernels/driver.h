@@ -32,6 +32,8 @@ const std::vector<const Driver*>& drivers();
 const Driver& chosen_driver();
 
 extern const Driver tables_driver;
-extern const Driver avx512_driver;  // AVX-512 VBMI and GFNI; never runs where the build is not for x86-64
+// These never run where the build is not for x86-64.
+extern const Driver avx2_driver;
+extern const Driver avx512_driver;  // AVX-512 VBMI and GFNI
 
 }  // namespace mxfp4

@@ -79,20 +79,6 @@ __m512i load_runs(const uint8_t* in, const int64_t* to) {
   }
 }
 
-/// Distances within a strip and within the packed matrix, for one width.
-template <class L>
-struct Distances {
-  static constexpr auto& form = shuffle<L>;
-  int64_t from[form.groups][64 / form.chunk], to[form.groups][16 / form.run];
-  explicit Distances(Shape s) {
-    const int64_t first = L::offset(s, 0, 0, 0);
-    for (int g = 0; g < form.groups; ++g) {
-      for (int c = 0; c < 64 / form.chunk; ++c) from[g][c] = form.at[g][c].n * s.b + form.at[g][c].b;
-      for (int r = 0; r < 16 / form.run; ++r) to[g][r] = L::offset(s, 0, 0, form.order[g * 16 + r * form.run]) - first;
-    }
-  }
-};
-
 template <class L>
 void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed) {
   constexpr auto& form = shuffle<L>;
@@ -123,15 +109,6 @@ void unpack_shuffles(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip)
       scatter<form.chunk>(_mm512_permutexvar_epi8(load(form.out[g]), y), tile, d.from[g]);
     }
   }
-}
-
-/// Layouts that move runs of bytes are as fast by memcpy, and those with another form have none here.
-template <class L>
-constexpr bool has_shuffles() {
-  if constexpr (is_plain<L>)
-    return false;
-  else
-    return run_bytes<L>() < 16 && shuffle<L>.chunk > 0;
 }
 
 template <class L>

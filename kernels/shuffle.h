@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "kernels/layout.h"
+#include "kernels/strip.h"
 
 namespace mxfp4 {
 
@@ -138,5 +139,28 @@ struct Shuffle {
 
 template <class L>
 inline constexpr Shuffle<L> shuffle{};
+
+/// Distances within a strip and within the packed matrix, for one width.
+template <class L>
+struct Distances {
+  static constexpr auto& form = shuffle<L>;
+  int64_t from[form.groups][64 / form.chunk], to[form.groups][16 / form.run];
+  explicit Distances(Shape s) {
+    const int64_t first = L::offset(s, 0, 0, 0);
+    for (int g = 0; g < form.groups; ++g) {
+      for (int c = 0; c < 64 / form.chunk; ++c) from[g][c] = form.at[g][c].n * s.b + form.at[g][c].b;
+      for (int r = 0; r < 16 / form.run; ++r) to[g][r] = L::offset(s, 0, 0, form.order[g * 16 + r * form.run]) - first;
+    }
+  }
+};
+
+/// Layouts that move runs of bytes are as fast by memcpy, and those with another form have none.
+template <class L>
+constexpr bool has_shuffles() {
+  if constexpr (is_plain<L>)
+    return false;
+  else
+    return run_bytes<L>() < 16 && shuffle<L>.chunk > 0;
+}
 
 }  // namespace mxfp4

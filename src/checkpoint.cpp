@@ -254,17 +254,30 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
 }
 
 ShardReader::ShardReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
-  for (const Shard& s : checkpoint.shards) fds_.push_back(open_read(s.path, s.name));
+  for (const Shard& s : checkpoint.shards) files_.emplace_back(open_read(s.path, s.name));
   check_unchanged();
 }
 
 void ShardReader::read(const Tensor& t, int64_t offset, int64_t bytes, void* to) const {
-  fds_[size_t(t.file)].read(to, bytes, t.offset + offset);
+  files_[size_t(t.file)].read(to, bytes, t.offset + offset);
+}
+
+void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to) const {
+  for (size_t i = 0; i < ranges.size();) {
+    const int file = ranges[i].tensor->file;
+    const int64_t begin = ranges[i].tensor->offset + ranges[i].offset;
+    int64_t end = begin;
+    for (; i < ranges.size() && ranges[i].tensor->file == file && ranges[i].tensor->offset + ranges[i].offset == end;
+         ++i)
+      end += ranges[i].bytes;
+    files_[size_t(file)].read(to, end - begin, begin);
+    to += end - begin;
+  }
 }
 
 void ShardReader::check_unchanged() const {
-  for (size_t i = 0; i < fds_.size(); ++i)
-    if (state_of(fds_[i].stat()) != checkpoint_.shards[i].state ||
+  for (size_t i = 0; i < files_.size(); ++i)
+    if (state_of(files_[i].fd().stat()) != checkpoint_.shards[i].state ||
         state_of(open_read(checkpoint_.shards[i].path, checkpoint_.shards[i].name).stat()) !=
             checkpoint_.shards[i].state)
       fail(Kind::io, "{}: changed while it was read; start again", checkpoint_.shards[i].name);

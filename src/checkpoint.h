@@ -2,11 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "src/file.h"
+#include "src/direct_file.h"
 #include "src/json.h"
 #include "src/safetensors.h"
 
@@ -79,18 +80,26 @@ void check_config_types(const Json& config, const ConfigTypes& types, Problems& 
 /// quantization_config, wherever it stands: top level or text_config. Null where there is none.
 const Json* quantization_config(const Json& config);
 
+/// Bytes [offset, offset + bytes) of a tensor.
+struct TensorRange {
+  const Tensor* tensor;
+  int64_t offset, bytes;
+};
+
 /// A shard's data, opened on first use and read from any thread.
 class ShardReader {
  public:
   explicit ShardReader(const Checkpoint& checkpoint);
   /// Bytes [offset, offset + bytes) of a tensor.
   void read(const Tensor& t, int64_t offset, int64_t bytes, void* to) const;
+  /// Ranges one after the other; neighbours in a shard are read as one.
+  void read(std::span<const TensorRange> ranges, uint8_t* to) const;
   /// Throws Error{io} where a shard is not the file that was opened, or its size or mtime differ.
   void check_unchanged() const;
 
  private:
   const Checkpoint& checkpoint_;
-  std::vector<Fd> fds_;
+  std::vector<DirectFile> files_;
 };
 
 }  // namespace mxfp4

@@ -15,6 +15,7 @@
 #include "src/sha256.h"
 #include "src/sharded_state.h"
 #include "src/source.h"
+#include "src/stages.h"
 #include "src/unchanged.h"
 
 namespace mxfp4 {
@@ -52,10 +53,9 @@ class Conversion {
         },
         devices_);
     check_source();
-    for (Fd& f : files_) {
+    for (size_t i = 0; i < files_.size(); ++i) {
       throw_if_interrupted();
-      f.sync();
-      f.close();
+      stages_.time(Stage::sync, [&] { is_linked_[i] ? files_[i].fd().sync() : files_[i].finish(); });
     }
   }
 
@@ -71,6 +71,8 @@ class Conversion {
   const Checksums& checksums() const { return sums_; }
   int64_t zero_scales() const { return total().zero_scales; }
   Humming loss() const { return total().loss; }
+  /// Seconds of each stage, summed over threads.
+  Json seconds() const { return stages_.seconds(); }
 
  private:
   JobCounts total() const {
@@ -91,8 +93,10 @@ class Conversion {
 
   void open_files() {
     for (const OutFile& f : plan_.files) {
-      files_.push_back(out_.create(f.name, f.bytes));
-      files_.back().write(f.header.data(), int64_t(f.header.size()), 0);
+      is_linked_.push_back(f.shard >= 0 &&
+                           link_file(options_.link, plan_.checkpoint->shards[size_t(f.shard)].path, out_.path(f.name)));
+      files_.emplace_back(is_linked_.back() ? open_read(out_.path(f.name), f.name) : out_.create(f.name, f.bytes));
+      if (!is_linked_.back()) files_.back().write(f.header.data(), int64_t(f.header.size()), 0);
     }
   }
 
@@ -146,18 +150,32 @@ class Conversion {
   JobCounts& counts_of(const Job& job) { return counts_[size_t(&job - plan_.jobs.data())]; }
 
   int64_t copy(Worker& worker, const Job& job) {
-    if (failed_) return 0;
     int64_t done = 0;
-    for (int64_t i = job.begin; i < job.end; ++i) {
-      const CopyPiece& p = plan_.copy_pieces[size_t(i)];
-      const CopiedTensor& t = plan_.copied[size_t(p.copied)];
-      uint8_t* data = worker.source.reserve(p.bytes);
-      source_.read_copied(t, p.copied, p.begin, p.bytes, data);
-      sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)] = hash_bytes(data, p.bytes);
-      files_[size_t(t.file)].write(data, p.bytes, t.offset + p.begin);
-      done += p.bytes;
+    for (std::span<const CopyPiece> left = plan_.pieces_of(job); !left.empty() && !failed_;) {
+      const int file = plan_.copied[size_t(left[0].copied)].file;
+      size_t count = 0;
+      while (count < left.size() && plan_.copied[size_t(left[count].copied)].file == file) ++count;
+      done += copy_together(worker, left.first(count));
+      left = left.subspan(count);
     }
     return done;
+  }
+
+  /// Pieces that lie one after the other in one file.
+  int64_t copy_together(Worker& worker, std::span<const CopyPiece> pieces) {
+    const CopiedTensor& first = plan_.copied[size_t(pieces[0].copied)];
+    const int64_t offset = first.offset + pieces[0].begin;
+    int64_t bytes = 0;
+    for (const CopyPiece& p : pieces) bytes += p.bytes;
+    uint8_t* data = worker.source.reserve(bytes, offset);
+    stages_.time(Stage::read, [&] { source_.read_copied(plan_, pieces, data); });
+    const uint8_t* at = data;
+    for (const CopyPiece& p : pieces) {
+      sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)] = hash(at, p.bytes);
+      at += p.bytes;
+    }
+    if (!is_linked_[size_t(first.file)]) write(first.file, data, bytes, offset);
+    return bytes;
   }
 
   int64_t pack(Worker& worker, const Job& job) {
@@ -165,7 +183,7 @@ class Conversion {
     if (failed_ && t.part != Part::scales) return 0;
     const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
     uint8_t* source = worker.source.reserve(pieces.source_bytes);
-    source_.read_pieces(worker, t, job.begin, job.end, pieces, source);
+    stages_.time(Stage::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, source); });
     hash_sources(job, t, pieces, source);
     const uint8_t* canonical = canonical_form(worker, job, t, pieces, source);
     std::vector<uint8_t> scales;
@@ -180,7 +198,7 @@ class Conversion {
   std::vector<uint8_t> scales_beside(Worker& worker, const Job& job, const PackedTensor& codes) {
     const PackedTensor& t = sibling(plan_, codes, Part::scales);
     return load_canonical(plan_, t, job.begin, job.end, [&](const Pieces& pieces, uint8_t* to) {
-      source_.read_pieces(worker, t, job.begin, job.end, pieces, to);
+      stages_.time(Stage::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, to); });
     });
   }
 
@@ -188,23 +206,33 @@ class Conversion {
                     const uint8_t* scales) {
     const PackedTensor& t = plan_.packed[target];
     const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
-    uint8_t* packed = worker.packed.reserve(bytes);
-    if (plan_.backend->rewrite) {
-      add(counts_of(job).loss, pack_rewritten(plan_, t, job.begin, job.end, canonical, scales, *worker.device, packed));
-    } else {
-      pack_experts(plan_, t, job.begin, job.end, pieces, *worker.device, canonical, packed);
-    }
+    const int64_t offset = t.offset + job.begin * t.slice_bytes;
+    uint8_t* packed = worker.packed.reserve(bytes, offset);
+    stages_.time(Stage::pack, [&] {
+      if (plan_.backend->rewrite)
+        add(counts_of(job).loss,
+            pack_rewritten(plan_, t, job.begin, job.end, canonical, scales, *worker.device, packed));
+      else
+        pack_experts(plan_, t, job.begin, job.end, pieces, *worker.device, canonical, packed);
+    });
     for (int64_t e = job.begin; e < job.end; ++e)
-      sums_.packed[target].slices[size_t(e)] = hash_bytes(packed + (e - job.begin) * t.slice_bytes, t.slice_bytes);
-    files_[size_t(t.file)].write(packed, bytes, t.offset + job.begin * t.slice_bytes);
+      sums_.packed[target].slices[size_t(e)] = hash(packed + (e - job.begin) * t.slice_bytes, t.slice_bytes);
+    write(t.file, packed, bytes, offset);
     return bytes;
+  }
+
+  Hash hash(const uint8_t* data, int64_t bytes) {
+    return stages_.time(Stage::hash, [=] { return hash_bytes(data, bytes); });
+  }
+
+  void write(int file, const uint8_t* data, int64_t bytes, int64_t offset) {
+    stages_.time(Stage::write, [&] { files_[size_t(file)].write(data, bytes, offset); });
   }
 
   void hash_sources(const Job& job, const PackedTensor& t, const Pieces& pieces, const uint8_t* source) {
     for (const PieceAt& p : pieces.list) {
       const SourceIndex at = source_index(plan_, t, p.expert, p.piece);
-      sums_.packed[size_t(job.target)].sources[at.tensor][at.piece] =
-          hash_bytes(source + p.source_at, p.slice.piece_bytes);
+      sums_.packed[size_t(job.target)].sources[at.tensor][at.piece] = hash(source + p.source_at, p.slice.piece_bytes);
     }
   }
 
@@ -266,7 +294,9 @@ class Conversion {
   OutputDir& out_;
   Checksums sums_;
   std::vector<JobCounts> counts_;
-  std::vector<Fd> files_;
+  std::vector<DirectFile> files_;
+  std::vector<bool> is_linked_;  // of each file: its bytes are the source's own
+  Stages stages_;
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;
   Problems problems_;
@@ -394,7 +424,10 @@ Json run(const ConvertOptions& options, const Checkpoint& checkpoint, const Mode
          Problems& problems) {
   const Backend& backend = find_backend(chosen_backend(options, model), options.engine, options.layout_version, &model);
   Plan plan = make_plan(checkpoint, model, backend,
-                        {.tp = tensor_parallel(options), .max_file_bytes = options.max_file_bytes}, problems);
+                        {.tp = tensor_parallel(options),
+                         .max_file_bytes = options.max_file_bytes,
+                         .keep_shards = options.link != Link::none},
+                        problems);
   ManifestOptions manifest_options = {options.model.gate_up, options.allow_nan_scales, {}, {}};
   std::vector<StateFile> state;
   if (options.format == sharded_state_format && !problems.any()) {
@@ -436,7 +469,9 @@ Json run(const ConvertOptions& options, const Checkpoint& checkpoint, const Mode
   if (backend.rewrite) note(describe_loss(conversion.loss()));
   if (options.if_changed) cache.put(fingerprint_of(plan, conversion.checksums()));
   if (!options.json) note_result(plan, options.out);
-  return result_of(plan, options.out, conversion.zero_scales());
+  Json result = result_of(plan, options.out, conversion.zero_scales());
+  result["seconds"] = conversion.seconds();
+  return result;
 }
 
 Json convert_checkpoint(const ConvertOptions& options) {
@@ -453,6 +488,8 @@ Json convert_checkpoint(const ConvertOptions& options) {
 
 /// From one packed form to another: the same bytes as from the source, which is not needed.
 Json convert_packed(ConvertOptions options) {
+  if (options.link != Link::none)
+    fail(Kind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();

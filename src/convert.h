@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/device_choice.h"
+#include "src/link.h"
 #include "src/output.h"
 #include "src/plan.h"
 
@@ -22,6 +23,7 @@ struct ConvertOptions {
   DeviceOptions device;
   int64_t max_file_bytes = 5'000'000'000;
   Leftover leftover = Leftover::refuse;
+  Link link = Link::none;
   bool dry_run = false, force = false, if_changed = false, sha256 = false, json = false;
 };
 

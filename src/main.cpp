@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "src/batch.h"
+#include "src/bench/bench.h"
 #include "src/convert.h"
 #include "src/diff.h"
 #include "src/error.h"
@@ -137,6 +138,11 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
   app->add_flag_callback(
          "--restart", [&o] { o.leftover = Leftover::discard; }, "Discard what an interrupted run left")
       ->excludes(resume);
+  static const std::map<std::string, Link> links = {
+      {"none", Link::none}, {"auto", Link::automatic}, {"hard", Link::hard}, {"reflink", Link::reflink}};
+  app->add_option("--link", o.link, "Shards without experts keep their names, linked instead of copied; default: none")
+      ->transform(CLI::Transformer(links))
+      ->type_name("auto|hard|reflink|none");
   app->add_flag("--sha256", o.sha256, "Write SHA256SUMS, which sha256sum -c reads and verify checks");
   app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Take scale bytes 0xFF (NaN)");
   add_gate_up(app, o.model);
@@ -336,6 +342,27 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
   });
 }
 
+void add_bench(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("bench", "Measure what this machine can do");
+  static MachineBenchOptions o;
+  app->description(
+      "mxfp4-pack bench --dir /models --model gpt-oss-120b\n\nMeasures memory, disk and packing, and says what that "
+      "makes of converting a model. Takes a minute.");
+  app->add_option("--dir", o.dir, "Folder on the file system to measure; a GB is written there and removed")
+      ->type_name("DIR")
+      ->capture_default_str();
+  app->add_option("--model", o.model, "Model to predict; those of 'mxfp4-pack synth --help'")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app->add_option("--repeats", o.repeats, "Medians of so many measurements")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->capture_default_str();
+  add_threads(app, o.threads);
+  add_common(app, common);
+  app->callback([&] { run = [&] { return o.json = common.json, bench(o), 0; }; });
+}
+
 int report(const Error& e, bool json) {
   if (json) {
     const Json j = {{"error", {{"kind", name_of(e.kind)}, {"lines", e.lines}}}};
@@ -375,6 +402,7 @@ int main(int argc, char** argv) {
     add_diff(app, common, run);
     add_backends(app, common, run);
     add_synth(app, common, run);
+    add_bench(app, common, run);
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {

@@ -29,11 +29,14 @@ class Writer {
       : plan_(plan), sums_(sums), options_(options), files_(files) {}
 
   std::string run() {
-    const std::string copied = copied_tensors(), packed = packed_tensors();
-    text_ = fmt::format("{{\n\"format_version\": {},\n\"xxh3_128\": \"{}\",\n", format_version, no_checksum);
+    const std::string fingerprint = fingerprint_of(plan_, sums_);  // first: it takes much memory for a while
+    const std::string packed = packed_tensors();
+    const std::string copied = copied_tensors();
+    text_.reserve(packed.size() + copied.size() + plan_.checkpoint->index_text.size() * 5 / 4 + (1 << 20));
+    text_ += fmt::format("{{\n\"format_version\": {},\n\"xxh3_128\": \"{}\",\n", format_version, no_checksum);
     text_ += fmt::format("\"tool\": {{\"name\": \"mxfp4-pack\", \"version\": \"{}\"}},\n", MXFP4_VERSION);
     if (!options_.format.empty()) text_ += fmt::format("\"format\": {},\n", json_text(options_.format));
-    source();
+    source(fingerprint);
     text_ += "\"files\": [\n" +
              list(files_,
                   [](const ListedFile& f) {
@@ -57,8 +60,7 @@ class Writer {
     return out;
   }
 
-  std::string tensor_entry(const Tensor& t, const std::string& checksum) {
-    lines_.emplace(t.name, tensor_line(t, checksum));
+  std::string tensor_entry(const Tensor& t, const std::string& checksum) const {
     return fmt::format("\"name\": {}, \"file\": {}, \"dtype\": \"{}\", \"shape\": {}, \"xxh3_128\": \"{}\"",
                        json_text(t.name), json_text(plan_.checkpoint->shard_of(t)), name_of(t.dtype), sizes(t.shape),
                        checksum);
@@ -76,9 +78,10 @@ class Writer {
   }
 
   std::string packed_tensors() {
-    std::vector<std::string> entries;
-    for (size_t i = 0; i < plan_.packed.size(); ++i) entries.push_back(packed_entry(i));
-    return list(entries, [](const std::string& s) { return s; });
+    std::string out;
+    for (size_t i = 0; i < plan_.packed.size(); ++i)
+      out += packed_entry(i) + (i + 1 < plan_.packed.size() ? ",\n" : "\n");
+    return out;
   }
 
   std::string packed_entry(size_t i) {
@@ -111,10 +114,10 @@ class Writer {
     return out + "]}";
   }
 
-  void source() {
+  void source(const std::string& fingerprint) {
     const Checkpoint& ck = *plan_.checkpoint;
     text_ += fmt::format("\"source\": {{\"model_type\": {}, \"family\": {}, \"fingerprint\": \"{}\",\n",
-                         json_text(plan_.model->model_type), json_text(plan_.model->family), fingerprint_of(lines_));
+                         json_text(plan_.model->model_type), json_text(plan_.model->family), fingerprint);
     if (!options_.gate_up.empty()) text_ += fmt::format("\"gate_up\": {},\n", json_text(options_.gate_up));
     if (options_.allow_nan_scales) text_ += "\"allow_nan_scales\": true,\n";
     text_ += "\"files\": [\n" + list(ck.shards, [](const Shard& s) {
@@ -173,7 +176,6 @@ class Writer {
   const Checksums& sums_;
   const ManifestOptions& options_;
   const std::vector<ListedFile>& files_;
-  std::map<std::string, std::string> lines_;  // for the fingerprint
   std::string text_;
 };
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "src/direct_file.h"
 #include "src/error.h"
 
 namespace mxfp4 {
@@ -17,14 +18,16 @@ void on_signal(int number) { signal_number = number; }
 
 }  // namespace
 
-uint8_t* Buffer::reserve(int64_t bytes) {
+uint8_t* Buffer::reserve(int64_t bytes, int64_t offset) {
+  const int64_t first = offset % DirectFile::page;
+  bytes += first;
   if (bytes > bytes_) {
     if (data_) device_->release(data_);
     data_ = nullptr;
     data_ = device_->allocate(bytes);
     bytes_ = bytes;
   }
-  return data_;
+  return data_ + first;
 }
 
 void install_signal_handlers() {

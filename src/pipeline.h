@@ -18,8 +18,9 @@ class Buffer {
   ~Buffer() {
     if (data_) device_->release(data_);
   }
-  /// At least `bytes` bytes; the contents are lost when it grows.
-  uint8_t* reserve(int64_t bytes);
+  /// At least `bytes` bytes, which begin in their page as byte `offset` of a file does in its own; the contents are
+  /// lost when it grows.
+  uint8_t* reserve(int64_t bytes, int64_t offset = 0);
 
  private:
   Device* device_;

@@ -44,7 +44,9 @@ Span rank_span(const Model& model, int64_t intermediate, int size, int rank) {
 class Planner {
  public:
   Planner(Plan& plan, const PlanOptions& options, Problems& problems)
-      : plan_(plan), options_(options), problems_(problems) {}
+      : plan_(plan), options_(options), problems_(problems), tensors_in_(plan.checkpoint->shards.size()) {
+    for (const Tensor& t : plan.checkpoint->tensors) ++tensors_in_[size_t(t.file)];
+  }
 
   void run() {
     for (int i = 0; i < int(plan_.model->layers.size()); ++i) add_layer(i);
@@ -175,9 +177,32 @@ class Planner {
     }
   }
 
-  /// In the order of the checkpoint, within a file by alignment.
   void place_copied() {
-    const auto& rest = plan_.model->rest;
+    std::vector<const Tensor*> rest = plan_.model->rest;
+    if (options_.keep_shards)
+      for (int shard = 0; shard < int(plan_.checkpoint->shards.size()); ++shard) keep_shard(shard, rest);
+    place_rest(rest);
+  }
+
+  /// A shard that holds no expert, and whose name is no name of ours, becomes a file of its own.
+  void keep_shard(int shard, std::vector<const Tensor*>& rest) {
+    const Shard& s = plan_.checkpoint->shards[size_t(shard)];
+    const auto first = std::partition_point(rest.begin(), rest.end(), [=](auto* t) { return t->file < shard; });
+    const auto end = std::partition_point(first, rest.end(), [=](auto* t) { return t->file == shard; });
+    if (end - first != tensors_in_[size_t(shard)] || s.name.starts_with("rest-") || s.name.starts_with("packed/"))
+      return;
+    int64_t data = 0;
+    for (auto t = first; t != end; ++t) data += (*t)->bytes;
+    OutFile file{s.name, std::string(size_t(s.state.bytes - data), '\0'), s.state.bytes, shard};
+    open_read(s.path, s.name).read(file.header.data(), int64_t(file.header.size()), 0);
+    for (auto t = first; t != end; ++t) plan_.copied.push_back({*t, int(plan_.files.size()), (*t)->offset});
+    plan_.file_bytes += file.bytes;
+    plan_.files.push_back(std::move(file));
+    rest.erase(first, end);
+  }
+
+  /// In the order of the checkpoint, within a file by alignment.
+  void place_rest(const std::vector<const Tensor*>& rest) {
     int number = 0;
     for (size_t i = 0; i < rest.size();) {
       int64_t used = 0;
@@ -252,6 +277,7 @@ class Planner {
   Plan& plan_;
   const PlanOptions& options_;
   Problems& problems_;
+  std::vector<int64_t> tensors_in_;  // of each shard
 };
 
 }  // namespace

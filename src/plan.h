@@ -29,6 +29,7 @@ struct PlanOptions {
   TensorParallel tp = {};
   int set = 0;  // number of the set in its output: names its files
   int64_t max_file_bytes = 5'000'000'000;
+  bool keep_shards = false;  // shards that hold no expert stay files of their own
   int64_t job_bytes = int64_t(8) << 20;  // source bytes of a job, unless one expert has more
 };
 
@@ -37,6 +38,7 @@ struct OutFile {
   std::string name;    // relative: "packed/packed-00001.safetensors"
   std::string header;  // length field, JSON and padding
   int64_t bytes = 0;
+  int shard = -1;  // of the source, where this file is that shard as it is; `header` is then the shard's
 };
 
 /// Columns of the intermediate dimension that a rank holds.
@@ -97,6 +99,10 @@ struct Plan {
   /// The packed tensors of a job, one per rank.
   std::span<const PackedTensor> ranks_of(const Job& job) const {
     return {&packed[size_t(job.target)], tp.ranks.size()};
+  }
+  /// The pieces of a job that copies; those of one file lie one after the other in it.
+  std::span<const CopyPiece> pieces_of(const Job& job) const {
+    return std::span(copy_pieces).subspan(size_t(job.begin), size_t(job.end - job.begin));
   }
 };
 

@@ -13,8 +13,10 @@ class FromShards final : public Source {
   void read_pieces(Worker&, const PackedTensor&, int64_t, int64_t, const Pieces& pieces, uint8_t* to) override {
     mxfp4::read_pieces(reader_, pieces, to);
   }
-  void read_copied(const CopiedTensor& t, int64_t, int64_t offset, int64_t bytes, uint8_t* to) override {
-    reader_.read(*t.source, offset, bytes, to);
+  void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to) override {
+    std::vector<TensorRange> ranges;
+    for (const CopyPiece& p : pieces) ranges.push_back({plan.copied[size_t(p.copied)].source, p.begin, p.bytes});
+    reader_.read(ranges, to);
   }
   const ShardReader* reader() const override { return &reader_; }
   void check_unchanged() const override { reader_.check_unchanged(); }
@@ -47,8 +49,10 @@ class FromPacked final : public Source {
       restore_piece(set_.plan.packed[first], p, packed_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical,
                     to);
   }
-  void read_copied(const CopiedTensor&, int64_t index, int64_t offset, int64_t bytes, uint8_t* to) override {
-    reader_.read(packed_.copied[size_t(index)], offset, bytes, to);
+  void read_copied(const Plan&, std::span<const CopyPiece> pieces, uint8_t* to) override {
+    std::vector<TensorRange> ranges;
+    for (const CopyPiece& p : pieces) ranges.push_back({&packed_.copied[size_t(p.copied)], p.begin, p.bytes});
+    reader_.read(ranges, to);
   }
   const ShardReader* reader() const override { return nullptr; }
   void check_unchanged() const override { reader_.check_unchanged(); }

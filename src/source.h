@@ -12,8 +12,8 @@ class Source {
   /// The pieces of experts [begin, end) of tensor t, as the checkpoint holds them.
   virtual void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
                            uint8_t* to) = 0;
-  /// Bytes of a tensor that is copied.
-  virtual void read_copied(const CopiedTensor& t, int64_t index, int64_t offset, int64_t bytes, uint8_t* to) = 0;
+  /// Pieces of the plan's copied tensors, one after the other.
+  virtual void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to) = 0;
   /// A checkpoint to look codes up in, for scales that are 0.0; null where that was done when the output was made.
   virtual const ShardReader* reader() const = 0;
   /// Throws where a file changed while it was read.

@@ -39,17 +39,9 @@ Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t
 }
 
 void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source) {
-  const auto& list = pieces.list;
-  for (size_t i = 0; i < list.size();) {
-    const Slice& first = list[i].slice;
-    int64_t bytes = 0;
-    size_t end = i;
-    for (; end < list.size() && list[end].slice.tensor == first.tensor && list[end].slice.piece == first.piece + bytes;
-         ++end)
-      bytes += list[end].slice.piece_bytes;
-    reader.read(*first.tensor, first.piece, bytes, source + list[i].source_at);
-    i = end;
-  }
+  std::vector<TensorRange> ranges;
+  for (const PieceAt& p : pieces.list) ranges.push_back({p.slice.tensor, p.slice.piece, p.slice.piece_bytes});
+  reader.read(ranges, source);
 }
 
 ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,

@@ -30,10 +30,9 @@ std::string fingerprint_of(const Plan& plan, Source& source, int threads) {
   run_jobs(int64_t(plan.jobs.size()), threads, [&](Worker& worker, int64_t j) {
     const Job& job = plan.jobs[size_t(j)];
     if (job.target < 0) {
-      for (int64_t i = job.begin; i < job.end; ++i) {
-        const CopyPiece& p = plan.copy_pieces[size_t(i)];
+      for (const CopyPiece& p : plan.pieces_of(job)) {
         uint8_t* data = worker.source.reserve(p.bytes);
-        source.read_copied(plan.copied[size_t(p.copied)], p.copied, p.begin, p.bytes, data);
+        source.read_copied(plan, {&p, 1}, data);
         sums.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)] = hash_bytes(data, p.bytes);
       }
       return;

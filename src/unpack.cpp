@@ -34,10 +34,7 @@ class Unpacking {
         },
         devices_);
     check_sums();
-    for (Fd& f : files_) {
-      f.sync();
-      f.close();
-    }
+    for (DirectFile& f : files_) f.finish();
   }
 
  private:
@@ -56,7 +53,7 @@ class Unpacking {
     }
     const std::string header = write_header(tensors, {{"format", "pt"}}, 8);
     for (size_t i = 0; i < members.size(); ++i) members[i]->offset = tensors[i].offset + int64_t(header.size());
-    files_.push_back(dest.create(source_.shards[size_t(shard)].name, int64_t(header.size()) + end));
+    files_.emplace_back(dest.create(source_.shards[size_t(shard)].name, int64_t(header.size()) + end));
     files_.back().write(header.data(), int64_t(header.size()), 0);
   }
 
@@ -67,11 +64,12 @@ class Unpacking {
     for (int64_t i = job.begin; i < job.end; ++i) {
       const CopyPiece& piece = plan_.copy_pieces[size_t(i)];
       const CopiedTensor& t = plan_.copied[size_t(piece.copied)];
-      uint8_t* data = worker.packed.reserve(piece.bytes);
-      from_->read_copied(t, piece.copied, piece.begin, piece.bytes, data);
-      sums_.copied[size_t(piece.copied)][size_t(piece.begin / copy_piece_bytes)] = hash_bytes(data, piece.bytes);
       const Tensor& to = restored(*t.source);
-      files_[size_t(to.file)].write(data, piece.bytes, to.offset + piece.begin);
+      const int64_t offset = to.offset + piece.begin;
+      uint8_t* data = worker.packed.reserve(piece.bytes, offset);
+      from_->read_copied(plan_, {&piece, 1}, data);
+      sums_.copied[size_t(piece.copied)][size_t(piece.begin / copy_piece_bytes)] = hash_bytes(data, piece.bytes);
+      files_[size_t(to.file)].write(data, piece.bytes, offset);
       done += piece.bytes;
     }
     return done;
@@ -113,7 +111,7 @@ class Unpacking {
   std::unique_ptr<Source> from_;
   Checksums sums_;
   Checkpoint source_;  // the manifest's, with the offsets that are written
-  std::vector<Fd> files_;
+  std::vector<DirectFile> files_;
 };
 
 /// Config and index verbatim, and the companions.

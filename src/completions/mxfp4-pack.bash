@@ -10,23 +10,25 @@ _mxfp4_pack() {
     --format) words='packed sharded-state' ;;
     --gate-up) words='interleaved concatenated' ;;
     --device) words='auto cpu cuda' ;;
+    --link) words='auto hard reflink none' ;;
     --level) words='files bytes kernels' ;;
     --backend) words=$(mxfp4-pack backends 2>/dev/null | awk 'NR > 1 {print $1}' | sort -u) ;;
     --filelist) mapfile -t COMPREPLY < <(compgen -f -- "$word") && return ;;
-    --layout-version | --threads | --device-memory | --tp-size | --rank | --seed | --layers | --experts | --hidden | --intermediate | --vocab | --tokens | --tolerance) return ;;
+    --layout-version | --threads | --device-memory | --tp-size | --rank | --seed | --layers | --experts | --hidden | --intermediate | --vocab | --tokens | --tolerance | --model | --repeats) return ;;
     *)
       if [ "$COMP_CWORD" -eq 1 ]; then
-        words='inspect convert verify unpack diff backends synth --help --version'
+        words='inspect convert verify unpack diff backends synth bench --help --version'
       elif [[ $word == -* ]]; then
         case $command in
           inspect) words="$common --gate-up" ;;
-          convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --format --dry-run --force --if-changed --filelist --fail-fast --resume --restart --sha256
+          convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --format --dry-run --force --if-changed --filelist --fail-fast --resume --restart --link --sha256
             --allow-nan-scales --gate-up --threads --device --device-memory" ;;
           verify) words="$common --source --level --tokens --layers --seed --tolerance --threads --device --device-memory --bench
             --hidden --intermediate --experts --top-k" ;;
           unpack) words="$common --threads --device --device-memory" ;;
           diff) words="$common --rank" ;;
           backends) words=$common ;;
+          bench) words="$common --dir --model --repeats --threads" ;;
           synth) words="$common --layers --experts --hidden --intermediate --vocab --tiny --seed --threads" ;;
         esac
       fi

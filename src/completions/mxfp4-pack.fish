@@ -1,5 +1,5 @@
 # fish completion of mxfp4-pack
-set -l commands inspect convert verify unpack diff backends synth
+set -l commands inspect convert verify unpack diff backends synth bench
 complete -c mxfp4-pack -f
 complete -c mxfp4-pack -n "not __fish_seen_subcommand_from $commands" -a "$commands"
 complete -c mxfp4-pack -n "not __fish_seen_subcommand_from $commands" -l version -d 'Print the version'
@@ -8,7 +8,7 @@ complete -c mxfp4-pack -s h -l help -d 'Print the help'
 complete -c mxfp4-pack -l json -d 'Print one JSON object'
 complete -c mxfp4-pack -s q -l quiet -d 'Say nothing unless something is wrong'
 complete -c mxfp4-pack -s v -l verbose -d 'Say more'
-complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert verify unpack synth" -l threads -x -d 'Threads; 0: one per core'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert verify unpack synth bench" -l threads -x -d 'Threads; 0: one per core'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert verify unpack" -l device -x -a 'auto cpu cuda' -d 'Who packs and unpacks'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert verify unpack" -l device-memory -x -d 'Of each GPU'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from inspect convert" -l gate-up -x -a 'interleaved concatenated'
@@ -28,6 +28,7 @@ complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l filelist -r -
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l fail-fast -d 'End a list at the first failure'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l resume -d 'Go on with what an interrupted run left'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l restart -d 'Discard what an interrupted run left'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l link -x -a 'auto hard reflink none' -d 'Shards without experts'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l sha256 -d 'Write SHA256SUMS'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l allow-nan-scales -d 'Take scale bytes 0xFF'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l source -x -a '(__fish_complete_directories)'
@@ -43,3 +44,6 @@ complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l tolerance -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l bench -d 'Print times of the CUDA kernels'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l top-k -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from synth" -l tiny -d 'A few hundred KB'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from bench" -l dir -x -a '(__fish_complete_directories)'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from bench" -l model -x
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from bench" -l repeats -x

@@ -1,0 +1,19 @@
+// bench: what this machine can do, and what that says about converting a model.
+#pragma once
+
+#include <string>
+
+namespace mxfp4 {
+
+struct MachineBenchOptions {
+  std::string dir = ".";              // on the file system to measure
+  std::string model = "gpt-oss-20b";  // one of synth_models()
+  int threads = 0;
+  int repeats = 3;
+  bool json = false;
+};
+
+/// Measures and prints.
+void bench(const MachineBenchOptions& options);
+
+}  // namespace mxfp4

@@ -1,0 +1,19 @@
+// How fast a file system takes and gives files, moved as convert moves them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace mxfp4 {
+
+/// Bytes per second.
+struct DiskSpeed {
+  int64_t bytes = 0;  // of the file that was moved
+  double write = 0;   // with everything on the disk
+  double read = 0;    // with nothing in the page cache, where it can be emptied of a file
+};
+
+/// Writes a file of `bytes` in `dir` and reads it, three times; the medians. The file is removed.
+DiskSpeed disk_speed(const std::string& dir, int64_t bytes, int threads);
+
+}  // namespace mxfp4

@@ -1,0 +1,39 @@
+// Large files moved in large blocks at any offsets, by any thread, past the page cache where that is possible: a run
+// then goes at the disk's speed and pushes nothing else out of memory.
+//
+// Reading: what is in the page cache comes from there, the rest straight from the disk. Where a file system cannot do
+// that, what a read brought into the cache is dropped again; what was there before stays. (The system does not say what
+// is cached of another user's file that may not be written; such files are read through the cache, as cp does.)
+// Writing: whole pages go straight to the disk, the two broken pages at a range's ends through the cache. No page is
+// reached by both ways, so that the two cannot disagree.
+#pragma once
+
+#include "src/file.h"
+
+namespace mxfp4 {
+
+class DirectFile {
+ public:
+  /// What begins and ends a direct transfer, in the file and in memory.
+  static constexpr int64_t page = 4096;
+
+  DirectFile() = default;
+  /// Takes over an open file.
+  explicit DirectFile(Fd fd);
+
+  /// As Fd::read.
+  void read(void* to, int64_t bytes, int64_t offset) const;
+  /// As Fd::write. Pages go straight to the disk where `from` lies in its page as `offset` does.
+  void write(const void* from, int64_t bytes, int64_t offset) const;
+  /// Brings all to disk, out of the page cache, and closes the file.
+  void finish();
+  const Fd& fd() const { return fd_; }
+
+ private:
+  bool read_direct(uint8_t* to, int64_t bytes, int64_t offset) const;
+
+  Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it
+  bool direct_writes_ = false;
+};
+
+}  // namespace mxfp4

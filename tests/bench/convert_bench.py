@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""How long convert takes beside `cp -r --reflink=never` of its output, on the same file system.
+
+usage: convert_bench.py MXFP4-PACK DIR [--backends marlin,flashinfer-cutlass] [--modes warm,cold] [--runs 5] [--layers 4]
+
+DIR is on the file system to measure; a checkpoint of random bytes and the outputs are made in it (14 GB) and removed.
+  warm   the files to read are in the page cache; a run ends when the program does
+  cold   the page cache is dropped before each run (as root); a run ends when all is on disk: sync is part of it
+Runs of convert and cp alternate, outputs are removed and all is synced before each, the first pair is discarded.
+Printed: medians of seconds and of CPU seconds (user + system), the ratio of the medians, the least and the greatest
+ratio of a pair, and convert's peak resident memory.
+"""
+import argparse
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+
+def first_line(path, key):
+    with open(path) as f:
+        for line in f:
+            if line.startswith(key):
+                return line.split(":", 1)[1].strip()
+    return "?"
+
+
+def timed(command, sync_path=None):
+    """Seconds, CPU seconds and peak resident bytes of a command, with what it wrote brought to disk where asked for."""
+    start = time.monotonic()
+    process = subprocess.Popen(command)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{command}: exit code {process.returncode}")
+    if sync_path:
+        subprocess.run(["sync", "-f", sync_path], check=True)
+    return time.monotonic() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
+
+def read_all(directory):
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with open(os.path.join(folder, name), "rb", buffering=0) as f:
+                buffer = bytearray(1 << 22)
+                while f.readinto(buffer):
+                    pass
+
+
+def prepare(mode, source, target):
+    shutil.rmtree(target, ignore_errors=True)
+    subprocess.run(["sync"], check=True)
+    if mode == "cold":
+        with open("/proc/sys/vm/drop_caches", "w") as f:
+            f.write("3\n")
+    else:
+        read_all(source)
+
+
+def tree_bytes(directory):
+    return sum(os.path.getsize(os.path.join(d, n)) for d, _, names in os.walk(directory) for n in names)
+
+
+def measure(mode, convert, cp, runs):
+    """Timings of convert and of cp. convert, cp: (command, what it reads, what it makes)."""
+    rows = []
+    for i in range(runs + 1):
+        pair = []
+        for command, source, target in (convert, cp):
+            prepare(mode, source, target)
+            pair.append(timed(command, os.path.dirname(target) if mode == "cold" else None))
+            shutil.rmtree(target)
+        if i > 0:
+            rows.append(pair)
+        print(f"  {'discarded ' if i == 0 else ''}{pair[0][0]:.2f} {pair[1][0]:.2f}", file=sys.stderr)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("program")
+    parser.add_argument("dir")
+    parser.add_argument("--backends", default="marlin,flashinfer-cutlass")
+    parser.add_argument("--modes", default="warm,cold")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--layers", type=int, default=4)
+    o = parser.parse_args()
+
+    root = os.path.join(os.path.abspath(o.dir), "mxfp4-pack-bench")
+    os.mkdir(root)
+    checkpoint, out, copy, reference = (os.path.join(root, n) for n in ("in", "out", "copy", "reference"))
+    try:
+        kind = subprocess.run(["stat", "-f", "-c", "%T", root], capture_output=True, text=True, check=True).stdout
+        print(f"{os.cpu_count()} cores, {first_line('/proc/cpuinfo', 'model name')}, {kind.strip()}, "
+              f"Linux {platform.release()}")
+        subprocess.run([o.program, "synth", "gpt-oss-20b", checkpoint, "--layers", str(o.layers), "-q"], check=True)
+        print("| backend | page cache | convert s | cp s | ratio | pairs | convert CPU s | cp CPU s | peak MiB |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        for backend in o.backends.split(","):
+            arguments = ["--backend", backend, "--engine", "vllm", "-q"]
+            shutil.rmtree(reference, ignore_errors=True)
+            subprocess.run([o.program, "convert", checkpoint, reference, *arguments], check=True)
+            for mode in o.modes.split(","):
+                rows = measure(mode, ([o.program, "convert", checkpoint, out, *arguments], checkpoint, out),
+                               (["cp", "-r", "--reflink=never", reference, copy], reference, copy), o.runs)
+                mid = [[statistics.median(r[i][k] for r in rows) for k in range(3)] for i in range(2)]
+                ratios = [r[0][0] / r[1][0] for r in rows]
+                print(f"| {backend} | {mode} | {mid[0][0]:.2f} | {mid[1][0]:.2f} | {mid[0][0] / mid[1][0]:.2f} | "
+                      f"{min(ratios):.2f} to {max(ratios):.2f} | {mid[0][1]:.2f} | {mid[1][1]:.2f} | "
+                      f"{mid[0][2] / 2**20:.0f} |", flush=True)
+            print(f"{backend}: {tree_bytes(checkpoint) / 1e9:.2f} GB in, {tree_bytes(reference) / 1e9:.2f} GB out",
+                  file=sys.stderr)
+    finally:
+        shutil.rmtree(root)
+
+
+if __name__ == "__main__":
+    main()
