@@ -178,6 +178,10 @@ class Planner {
   /// In the order of the checkpoint, within a file by alignment.
   void place_copied() {
     const auto& rest = plan_.model->rest;
+    if (options_.set) {
+      for (const Tensor* t : rest) plan_.copied.push_back({t, -1, 0});
+      return;
+    }
     int number = 0;
     for (size_t i = 0; i < rest.size();) {
       int64_t used = 0;
@@ -274,6 +278,7 @@ Plan make_plan(const Checkpoint& ck, const Model& model, const Backend& backend,
   plan.model = &model;
   plan.backend = &backend;
   plan.tp = options.tp;
+  plan.set = options.set;
   Planner(plan, options, problems).run();
   return plan;
 }

@@ -13,7 +13,7 @@ class Source {
   virtual void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
                            uint8_t* to) = 0;
   /// Bytes of a tensor that is copied.
-  virtual void read_copied(const CopiedTensor& t, int64_t index, int64_t offset, int64_t bytes, uint8_t* to) = 0;
+  virtual void read_copied(const CopiedTensor& t, int64_t offset, int64_t bytes, uint8_t* to) = 0;
   /// A checkpoint to look codes up in, for scales that are 0.0; null where that was done when the output was made.
   virtual const ShardReader* reader() const = 0;
   /// Throws where a file changed while it was read.
@@ -21,6 +21,9 @@ class Source {
 };
 
 std::unique_ptr<Source> read_from(const Checkpoint& checkpoint);
+
+/// For a plan of other files that hold the same tensors: each is looked up by its name.
+std::unique_ptr<Source> read_by_name(const Checkpoint& checkpoint);
 
 /// `set`: one that holds all its ranks.
 std::unique_ptr<Source> read_from(const PackedCheckpoint& packed, const PackedSet& set);

@@ -63,7 +63,7 @@ class Unpacking {
       const CopyPiece& piece = plan_.copy_pieces[size_t(i)];
       const CopiedTensor& t = plan_.copied[size_t(piece.copied)];
       uint8_t* data = worker.packed.reserve(piece.bytes);
-      from_->read_copied(t, piece.copied, piece.begin, piece.bytes, data);
+      from_->read_copied(t, piece.begin, piece.bytes, data);
       sums_.copied[size_t(piece.copied)][size_t(piece.begin / copy_piece_bytes)] = hash_bytes(data, piece.bytes);
       const Tensor& to = restored(*t.source);
       files_[size_t(to.file)].write(data, piece.bytes, to.offset + piece.begin);
@@ -126,6 +126,8 @@ void unpack(const UnpackOptions& options) {
   const auto packed = open_packed(options.out, problems);
   problems.throw_if_any();
   const PackedSet& set = packed->unpackable_set();
+  if (packed->sets.size() > 1)
+    note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
   OutputDir dest(options.dest, options.out);
   int64_t bytes = 0;
   for (const Shard& s : packed->manifest.source.shards) bytes += s.state.bytes;

@@ -20,7 +20,7 @@ _mxfp4_pack() {
       elif [[ $word == -* ]]; then
         case $command in
           inspect) words="$common --gate-up" ;;
-          convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --format --dry-run --force --if-changed --filelist --fail-fast --resume --restart --sha256
+          convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --format --dry-run --force --add --if-changed --filelist --fail-fast --resume --restart --sha256
             --allow-nan-scales --gate-up --threads" ;;
           verify) words="$common --source --level --tokens --layers --seed --tolerance --device --threads --bench
             --hidden --intermediate --experts --top-k" ;;
