@@ -41,6 +41,12 @@ Span rank_span(const Model& model, int64_t intermediate, int size, int rank) {
   return {begin, std::min(share, intermediate - begin)};
 }
 
+/// The intermediate columns of the first rank, which no other has more of: whole groups, also where the engine pads to
+/// less.
+int64_t rank_share(const MoeLayer& layer, int tp_size) {
+  return (layer.intermediate / group + tp_size - 1) / tp_size * group;
+}
+
 class Planner {
  public:
   Planner(Plan& plan, const PlanOptions& options, Problems& problems)
@@ -84,7 +90,7 @@ class Planner {
 
   bool is_refused(const MoeLayer& layer) {
     const Backend& b = *plan_.backend;
-    const LayerSize size{layer.hidden, (layer.intermediate + plan_.tp.size - 1) / plan_.tp.size};
+    const LayerSize size{layer.hidden, rank_share(layer, plan_.tp.size)};
     const std::string why = b.refuse ? b.refuse(*plan_.model, size) : "";
     if (!why.empty()) problems_.error(printable(layer.module), "{} of {} cannot serve it: {}", b.name, b.engine, why);
     return !why.empty();
@@ -268,7 +274,7 @@ Shape Plan::padded_shape(const PackedTensor& t) const {
 }
 
 LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size) {
-  return padded_size(backend, {layer.hidden, (layer.intermediate + tp_size - 1) / tp_size});
+  return padded_size(backend, {layer.hidden, rank_share(layer, tp_size)});
 }
 
 Plan make_plan(const Checkpoint& ck, const Model& model, const Backend& backend, const PlanOptions& options,

@@ -103,8 +103,8 @@ class Verification {
         sums_(set.plan) {}
 
   void run(Problems& problems) {
-    Progress progress("verifying", plan_.file_bytes);
     const bool first = &set_ == &p_.sets.front();
+    Progress progress("verifying", first ? plan_.file_bytes : plan_.packed_bytes);
     run_jobs(int64_t(plan_.jobs.size()), options_.threads, [&](Worker& worker, int64_t i) {
       const Job& job = plan_.jobs[size_t(i)];
       if (job.target >= 0) progress.add(check_packed(worker, job));

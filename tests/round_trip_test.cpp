@@ -31,7 +31,7 @@ Checkpoint made(bool gpt_oss, int64_t hidden, int64_t intermediate, int64_t expe
     add(module + "gate_up_proj_scales", Dtype::U8, {e, 2 * i, h / 32});
     add("model.layers.0.mlp.router.weight", Dtype::BF16, {e, h});
   } else {
-    ck.config = {{"model_type", "deepseek_v4"}};
+    ck.config = {{"model_type", "deepseek_v4"}, {"quantization_config", {{"quant_method", "fp8"}}}};
     for (int64_t x = 0; x < e; ++x)
       for (const char* proj : {"w1", "w2", "w3"}) {
         const bool down = proj[1] == '2';
@@ -85,7 +85,7 @@ bool round_trip(const Checkpoint& ck, const Model& model, const Backend& backend
     }
     for (const PieceAt& p : pieces.list) restore_piece(first, p, false, again.data(), back.data());
     INFO(first.name);
-    CHECK(back == source);
+    CHECK((back == source));  // not to be printed
   }
   return true;
 }
@@ -109,7 +109,8 @@ int round_trips(bool gpt_oss, int64_t hidden, int64_t intermediate, int64_t expe
 }  // namespace
 
 TEST_CASE("every backend at GPT-OSS' 2880, whole and in ranks") {
-  for (const int tp : {1, 2, 4, 8}) CHECK(round_trips(true, 2880, 2880, 1, tp, uint32_t(tp)) >= 20);
+  CHECK(round_trips(true, 2880, 96, 1, 1, 9) >= 20);
+  for (const int tp : {1, 2, 4, 8}) CHECK(round_trips(true, 96, 2880, 1, tp, uint32_t(tp)) >= 20);
 }
 
 TEST_CASE("every backend over shapes, ranks and seeds") {
@@ -118,10 +119,10 @@ TEST_CASE("every backend over shapes, ranks and seeds") {
     int64_t hidden, intermediate;
   };
   for (const auto& [gpt_oss, hidden, intermediate] :
-       {Sizes2{true, 96, 352}, {true, 320, 1024}, {false, 128, 256}, {false, 512, 1024}, {false, 256, 2048}})
+       {Sizes2{true, 96, 352}, {true, 320, 512}, {false, 128, 256}, {false, 256, 1024}})
     for (const int tp : {1, 2, 4, 8})
       for (const uint32_t seed : {1u, 2u}) {
-        const int taken = round_trips(gpt_oss, hidden, intermediate, 2, tp, seed);
+        const int taken = round_trips(gpt_oss, hidden, intermediate, seed == 1 ? 2 : 1, tp, seed);
         INFO(hidden << " x " << intermediate << ", tp " << tp);
         CHECK(taken >= (intermediate / tp >= 128 ? 10 : 1));
       }

@@ -102,12 +102,14 @@ expect 'nothing to add to' 2 '' 'no mxfp4-pack.json' add --backend marlin --engi
 "$program" convert "$tiny" "$dir/several" --backend marlin --engine vllm -q
 expect 'add: the plan' 0 'copied: nothing; it is there already' '' add --backend marlin --engine sglang --dry-run
 expect 'add' 0 '' 'packed tensors for sglang marlin, .* beside 1 earlier set; check' add --backend marlin --engine sglang
-expect 'add as JSON' 0 '"moe_tp_size":2.*"ranks":\[0,1\],"set":2' '' \
+expect 'add as JSON' 0 '"set":2,"moe_tp_size":2,"ranks":\[0,1\],' '' \
   add --backend triton-hopper --engine vllm --tp-size 2 --json -q
 expect 'add it again' 2 '' 'marlin of sglang is there already' add --backend marlin --engine sglang
 expect 'add and force exclude each other' 2 '' 'excludes' add --backend marlin --engine sglang --force
 expect 'add of another checkpoint' 2 '' 'deepseek-v4: not the source that .*several was made from' \
   "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/several" --add --backend deepgemm --engine vllm
+expect 'inspect lists the sets' 0 'set 2: triton-hopper of vllm at tp 2, layout version c: 36 tensors' '' \
+  "$program" inspect "$dir/several"
 expect 'verify of several sets' 0 'triton-hopper of vllm at tp 2: right at level' '' \
   "$program" verify "$dir/several" --source "$tiny"
 expect 'unpack of several sets' 0 '' 'unpacking marlin of vllm' "$program" unpack "$dir/several" "$dir/several-again"
@@ -151,7 +153,7 @@ expect 'resume without a partial output' 0 '' 'check it with' on "$dir/k" --resu
 on_top() { "$program" convert "$many" "$dir/k" --add --backend marlin --engine sglang --threads 1 "$@"; }
 leave_added() {  # the same of an addition
   for try in $(seq 200); do
-    on_top -q & local pid=$!
+    "$program" convert "$many" "$dir/k" --add --backend marlin --engine sglang --threads 1 -q & local pid=$!
     until { read -r && read -r; } <"$journal" || ! kill -0 $pid; do :; done
     kill -KILL $pid 2>/dev/null
     wait $pid 2>/dev/null
