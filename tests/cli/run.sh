@@ -106,6 +106,8 @@ expect 'add as JSON' 0 '"set":2,"moe_tp_size":2,"ranks":\[0,1\],' '' \
   add --backend triton-hopper --engine vllm --tp-size 2 --json -q
 expect 'add it again' 2 '' 'marlin of sglang is there already' add --backend marlin --engine sglang
 expect 'add and force exclude each other' 2 '' 'excludes' add --backend marlin --engine sglang --force
+expect 'add of a sharded state' 2 '' 'a sharded state is of one set' \
+  add --backend deepgemm --engine sglang --format sharded-state
 expect 'add of another checkpoint' 2 '' 'deepseek-v4: not the source that .*several was made from' \
   "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/several" --add --backend deepgemm --engine vllm
 expect 'inspect lists the sets' 0 'set 2: triton-hopper of vllm at tp 2, layout version c: 36 tensors' '' \
