@@ -4,7 +4,8 @@
 #include <mutex>
 #include <set>
 
-#include "src/canary.h"
+#include "src/add_set.h"
+#include "src/companions.h"
 #include "src/job_record.h"
 #include "src/log.h"
 #include "src/manifest.h"
@@ -28,13 +29,15 @@ namespace {
 /// scales are only checked, so that one run names every bad tensor.
 class Conversion {
  public:
+  /// `earlier`: of the output that the plan's set comes to, or null.
   Conversion(const Plan& plan, const ConvertOptions& options, const DeviceChoice& devices, Source& source,
-             OutputDir& out)
+             OutputDir& out, const Manifest* earlier)
       : plan_(plan),
         options_(options),
         devices_(devices),
         source_(source),
         out_(out),
+        earlier_(earlier),
         sums_(plan),
         counts_(plan.jobs.size()) {}
 
@@ -129,7 +132,7 @@ class Conversion {
         const CopyPiece& p = plan_.copy_pieces[size_t(i)];
         const CopiedTensor& t = plan_.copied[size_t(p.copied)];
         const Hash& sum = sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)];
-        if (!has(t.file, t.offset + p.begin, p.bytes, sum)) return false;
+        if (t.file >= 0 && !has(t.file, t.offset + p.begin, p.bytes, sum)) return false;
       } else {
         const Checksums::Packed* sums = &sums_.packed[size_t(job.target)];
         for (const PackedTensor& t : plan_.ranks_of(job))
@@ -144,6 +147,7 @@ class Conversion {
     out_.keep(false);
     problems_.throw_if_any();
     source_.check_unchanged();
+    if (earlier_) check_same_contents(options_.checkpoint, plan_, sums_, *earlier_);
     out_.keep(true);
   }
 
@@ -174,7 +178,7 @@ class Conversion {
       sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)] = hash(at, p.bytes);
       at += p.bytes;
     }
-    if (!is_linked_[size_t(first.file)]) write(first.file, data, bytes, offset);
+    if (first.file >= 0 && !is_linked_[size_t(first.file)]) write(first.file, data, bytes, offset);
     return bytes;
   }
 
@@ -292,6 +296,7 @@ class Conversion {
   const DeviceChoice& devices_;
   Source& source_;
   OutputDir& out_;
+  const Manifest* earlier_;
   Checksums sums_;
   std::vector<JobCounts> counts_;
   std::vector<DirectFile> files_;
@@ -301,75 +306,6 @@ class Conversion {
   std::mutex mutex_;
   Problems problems_;
 };
-
-/// The config with quant_method replaced, and what the loaders need beside it.
-std::string packed_config(const Plan& plan) {
-  Json config = plan.checkpoint->config;
-  Json* holder = &config;
-  if (const auto text = config.find("text_config");
-      text != config.end() && text->is_object() && text->contains("quantization_config"))
-    holder = &*text;
-  Json& q = (*holder)["quantization_config"];
-  const Json original = q;
-  q["quant_method"] = "mxfp4_pack";
-  q["mxfp4_pack"] = {{"format_version", format_version},
-                     {"engine", plan.backend->engine},
-                     {"backend", plan.backend->name},
-                     {"layout_version", plan.backend->layout_version},
-                     {"manifest", manifest_name}};
-  if (!original.is_null()) q["source_quantization_config"] = original;
-  return config.dump(2) + "\n";
-}
-
-/// Names the copied tensors only: an engine's default loader must never stream packed ones.
-std::string rest_index(const Plan& plan) {
-  int64_t total = 0;
-  std::map<std::string_view, const std::string*> map;
-  for (const CopiedTensor& t : plan.copied) {
-    total += t.source->bytes;
-    map[t.source->name] = &plan.files[size_t(t.file)].name;
-  }
-  std::string out =
-      fmt::format("{{\n  \"metadata\": {{\"total_size\": {}, \"mxfp4_pack\": \"{}\"}},\n  \"weight_map\": {{", total,
-                  manifest_name);
-  const char* separator = "\n";
-  for (const auto& [name, file] : map) {
-    out += fmt::format("{}    {}: {}", separator, Json(name).dump(), Json(*file).dump());
-    separator = ",\n";
-  }
-  return out + "\n  }\n}\n";
-}
-
-ListedFile put_text(const OutputDir& out, const std::string& name, const std::string& text) {
-  write_text(out.path(name), text);
-  const auto bytes = int64_t(text.size());
-  return {name, bytes, to_hex(hash_bytes(text.data(), bytes))};
-}
-
-/// Everything beside the tensors; the manifest comes last.
-void write_companions(const Plan& plan, const OutputDir& out, const Checksums& sums, const ManifestOptions& options) {
-  std::vector<ListedFile> files;
-  for (const OutFile& f : plan.files)
-    files.push_back({f.name, f.bytes, to_hex(hash_bytes(f.header.data(), int64_t(f.header.size()))), true});
-  files.push_back(put_text(out, "packed/canary-0.safetensors", make_canary(*plan.model, *plan.backend)));
-  for (const std::string& name : plan.checkpoint->companions) {
-    const std::string path = fs::path(plan.checkpoint->dir) / name;
-    files.push_back(put_text(out, name, read_text(path, int64_t(1) << 30, name)));
-  }
-  const bool sharded = options.format == sharded_state_format;
-  files.push_back(put_text(out, "model.safetensors.index.json", sharded ? guard_index() : rest_index(plan)));
-  files.push_back(put_text(out, "config.json", sharded ? plan.checkpoint->config_text : packed_config(plan)));
-  write_text(out.path(manifest_name), write_manifest(plan, sums, options, files));
-}
-
-/// SHA256SUMS of every other file.
-void write_sums(const OutputDir& out, int threads) {
-  std::vector<std::string> names;
-  const fs::path dir = fs::path(out.path(manifest_name)).parent_path();
-  for (const auto& entry : fs::recursive_directory_iterator(dir))
-    if (entry.is_regular_file()) names.push_back(entry.path().lexically_relative(dir).string());
-  write_text(out.path(sums_name), sha256_sums(dir.string(), std::move(names), threads));
-}
 
 std::string checksum_of(const std::string& text) { return to_hex(hash_bytes(text.data(), int64_t(text.size()))); }
 
@@ -419,16 +355,57 @@ std::string chosen_backend(const ConvertOptions& o, const Model& model) {
   return c.backend;
 }
 
-/// Plans and carries out one conversion of a model whose bytes `source` gives.
-Json run(const ConvertOptions& options, const Checkpoint& checkpoint, const Model& model, Source& source,
-         Problems& problems) {
-  const Backend& backend = find_backend(chosen_backend(options, model), options.engine, options.layout_version, &model);
-  Plan plan = make_plan(checkpoint, model, backend,
-                        {.tp = tensor_parallel(options),
-                         .max_file_bytes = options.max_file_bytes,
-                         .keep_shards = options.link != Link::none},
-                        problems);
+/// What is converted, and where its bytes come from.
+struct Input {
+  const Checkpoint& checkpoint;
+  const Model& model;
+  Source& source;
+  const Checkpoint& files;                    // which the source reads
+  const PackedCheckpoint* earlier = nullptr;  // OUT, where a set is added to it
+};
+
+/// Where the plan's set stands in OUT: behind those that are there, or where --if-changed may find it.
+int set_in_out(const ConvertOptions& options, const Input& in, const Backend& backend) {
+  if (in.earlier) return set_number(in.earlier->manifest, backend, tensor_parallel(options));
+  if (!options.if_changed || !fs::exists(fs::path(options.out) / manifest_name)) return 0;
+  const Manifest m = read_manifest(options.out);
+  const int number = set_number(m, backend, tensor_parallel(options));
+  return number < int(m.sets.size()) ? number : 0;
+}
+
+OutputDir open_out(const ConvertOptions& options, const Input& in, const Plan& plan) {
+  OutputDir::Made made;
+  if (options.force || options.if_changed) made = files_made_in;
+  if (in.earlier) made = files_below;  // all are kept
+  const bool itself = in.earlier && fs::equivalent(options.checkpoint, options.out);
+  return OutputDir(options.out, itself ? "" : options.checkpoint, made, start_of(plan, options));
+}
+
+void report(const ConvertOptions& options, const Input& in, const Plan& plan, const Conversion& conversion) {
+  report_left_out(in.checkpoint);
+  if (conversion.zero_scales())
+    note(fmt::format("{} scales are 0x00 (2^-127); Marlin and Hopper kernels read them as 0.0",
+                     conversion.zero_scales()));
+  if (plan.backend->rewrite) note(describe_loss(conversion.loss()));
+  if (!options.json) note_result(plan, options.out);
+}
+
+/// Plans and carries out one conversion of a model whose bytes the source gives.
+Json run(const ConvertOptions& options, const Input& in, Problems& problems) {
+  const Backend& backend =
+      find_backend(chosen_backend(options, in.model), options.engine, options.layout_version, &in.model);
+  const auto plan_as = [&](int set) {
+    return make_plan(in.checkpoint, in.model, backend,
+                     {.tp = tensor_parallel(options),
+                      .set = set,
+                      .max_file_bytes = options.max_file_bytes,
+                      .keep_shards = options.link != Link::none},
+                     problems);
+  };
+  const int set = set_in_out(options, in, backend);
+  Plan plan = plan_as(in.earlier ? set : 0);
   ManifestOptions manifest_options = {options.model.gate_up, options.allow_nan_scales, {}, {}};
+  if (in.earlier) manifest_options = in.earlier->manifest.options;
   std::vector<StateFile> state;
   if (options.format == sharded_state_format && !problems.any()) {
     state = add_state(plan, problems);
@@ -436,39 +413,39 @@ Json run(const ConvertOptions& options, const Checkpoint& checkpoint, const Mode
   }
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
-  for (const std::string& line : model.notes) note(line);
-  if (options.dry_run) return print_plan(plan, thread_count(options.threads), options.json), Json();
-  const bool sums_missing = options.sha256 && !fs::exists(fs::path(options.out) / sums_name);
-  if (options.if_changed && !sums_missing &&
-      is_unchanged(plan, source, manifest_options, options.out, options.threads)) {
+  for (const std::string& line : in.model.notes) note(line);
+  if (options.dry_run) {
+    if (in.earlier) refuse_second(options.out, in.earlier->manifest, backend, plan.tp);
+    return print_plan(plan, thread_count(options.threads), options.json), Json();
+  }
+  const bool sums = fs::exists(fs::path(options.out) / sums_name);
+  if (options.if_changed && (sums || !options.sha256) &&
+      is_unchanged(plan.set == set ? plan : plan_as(set), in.source, in.files, manifest_options, options.out,
+                   options.threads)) {
     note(fmt::format("{}: nothing has changed", options.out));
     return Json{{"out", options.out}, {"unchanged", true}};
   }
-  const SourceCache cache(checkpoint);
+  const SourceCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device);
 
-  OutputDir out(options.out, options.checkpoint,
-                options.force || options.if_changed ? files_made_in : OutputDir::Made(), start_of(plan, options));
-  Conversion conversion(plan, options, devices, source, out);
+  OutputDir out = open_out(options, in, plan);
+  Conversion conversion(plan, options, devices, in.source, out, in.earlier ? &in.earlier->manifest : nullptr);
   if (out.committed()) {
     conversion.read_journal();
   } else {
+    if (in.earlier) refuse_second(options.out, in.earlier->manifest, backend, plan.tp);
     out.check_space(plan.file_bytes);
+    if (in.earlier) link_earlier(plan, out, *in.earlier);
     conversion.run();
     write_state(plan, state, out, options.threads);
     manifest_options.loss = conversion.loss();
-    write_companions(plan, out, conversion.checksums(), manifest_options);
-    if (options.sha256) write_sums(out, options.threads);
+    write_companions(plan, out, conversion.checksums(), manifest_options, in.earlier);
+    if (options.sha256 || (in.earlier && sums)) write_sums(out, in.earlier ? options.out : "", options.threads);
     throw_if_interrupted();
   }
   out.commit();
-  report_left_out(checkpoint);
-  if (conversion.zero_scales())
-    note(fmt::format("{} scales are 0x00 (2^-127); Marlin and Hopper kernels read them as 0.0",
-                     conversion.zero_scales()));
-  if (backend.rewrite) note(describe_loss(conversion.loss()));
+  report(options, in, plan, conversion);
   if (options.if_changed) cache.put(fingerprint_of(plan, conversion.checksums()));
-  if (!options.json) note_result(plan, options.out);
   Json result = result_of(plan, options.out, conversion.zero_scales());
   result["seconds"] = conversion.seconds();
   return result;
@@ -483,7 +460,7 @@ Json convert_checkpoint(const ConvertOptions& options) {
     problems.throw_if_any();
   }
   const auto source = read_from(checkpoint);
-  return run(options, checkpoint, model, *source, problems);
+  return run(options, {checkpoint, model, *source, checkpoint}, problems);
 }
 
 /// From one packed form to another: the same bytes as from the source, which is not needed.
@@ -493,11 +470,40 @@ Json convert_packed(ConvertOptions options) {
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();
-  const PackedSet& set = packed->unpackable_set();
   options.model.gate_up = packed->manifest.options.gate_up;
   options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
-  const auto source = read_from(*packed, set);
-  return run(options, packed->manifest.source, packed->model, *source, problems);
+  const auto source = read_from(*packed, packed->unpackable_set());
+  const Checkpoint& names = packed->manifest.source;
+  return run(options, {names, packed->model, *source, names}, problems);
+}
+
+bool is_packed(const std::string& dir) { return fs::exists(fs::path(dir) / manifest_name); }
+
+/// OUT's names, which the new set refers to as the earlier ones do; CKPT's bytes.
+Json add_set(ConvertOptions options) {
+  Problems problems;
+  const auto out = open_packed(options.out, problems);
+  problems.throw_if_any();
+  const ManifestOptions& made = out->manifest.options;
+  if (options.format == sharded_state_format || made.format == sharded_state_format)
+    fail(Kind::usage, "{}: a sharded state is of one set; --add is for outputs of the usual format", options.out);
+  if (!options.model.gate_up.empty() && options.model.gate_up != made.gate_up)
+    fail(Kind::usage, "{}: was made {} --gate-up {}", options.out, made.gate_up.empty() ? "without" : "with",
+         made.gate_up);
+  options.allow_nan_scales |= made.allow_nan_scales;
+  const Checkpoint& names = out->manifest.source;
+  if (is_packed(options.checkpoint)) {
+    const auto packed = open_packed(options.checkpoint, problems);
+    problems.throw_if_any();
+    check_same_form(packed->manifest.source, *out);
+    const auto source = read_from(*packed, packed->unpackable_set());
+    return run(options, {names, out->model, *source, names, out.get()}, problems);
+  }
+  const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
+  problems.throw_if_any();
+  check_same_form(checkpoint, *out);
+  const auto source = read_by_name(checkpoint);
+  return run(options, {names, out->model, *source, checkpoint, out.get()}, problems);
 }
 
 }  // namespace
@@ -505,8 +511,8 @@ Json convert_packed(ConvertOptions options) {
 Json convert(const ConvertOptions& options) {
   if (options.backend != "auto")  // a usage error comes first
     find_backend(options.backend, options.engine, options.layout_version);
-  const bool is_packed = fs::exists(fs::path(options.checkpoint) / manifest_name);
-  return is_packed ? convert_packed(options) : convert_checkpoint(options);
+  if (options.add) return add_set(options);
+  return is_packed(options.checkpoint) ? convert_packed(options) : convert_checkpoint(options);
 }
 
 }  // namespace mxfp4

@@ -24,7 +24,7 @@ struct ConvertOptions {
   int64_t max_file_bytes = 5'000'000'000;
   Leftover leftover = Leftover::refuse;
   Link link = Link::none;
-  bool dry_run = false, force = false, if_changed = false, sha256 = false, json = false;
+  bool dry_run = false, force = false, add = false, if_changed = false, sha256 = false, json = false;
 };
 
 /// What --json prints; `unchanged` in it is true where --if-changed found nothing to do. Null after a dry run, whose

@@ -38,13 +38,19 @@ std::string plain_name(std::string name) {
 
 void add(Side& side, const Tensor& t) { side.tensors.emplace(plain_name(t.name), t); }
 
-/// The packed tensors of one rank, and the copied ones.
-Side side_of(const PackedCheckpoint& p, int rank) {
+/// One rank of one set of an output.
+struct SetRank {
+  size_t set = 0;
+  int rank = 0;
+};
+
+/// An output's packed tensors of one part, and the copied ones.
+Side side_of(const PackedCheckpoint& p, SetRank part) {
   Side side;
   side.files = p.files;
-  const PackedSet& set = p.sets.front();
+  const PackedSet& set = p.sets[part.set];
   for (size_t i = 0; i < set.stored.size(); ++i)
-    if (set.plan.packed[i].rank == rank) add(side, set.stored[i]);
+    if (set.plan.packed[i].rank == part.rank) add(side, set.stored[i]);
   for (const Tensor& t : p.copied) add(side, t);
   side.reader = std::make_unique<ShardReader>(side.files);
   return side;
@@ -94,12 +100,15 @@ std::string in_memory_order(const PackedTensor& t, const Tensor& theirs, std::st
 
 class Comparison {
  public:
-  Comparison(const PackedCheckpoint& a, const Side& ours, const Side& theirs, int rank)
-      : set_(a.sets.front()), ours_(ours), theirs_(theirs), rank_(rank) {}
+  /// `prefix` begins every line.
+  Comparison(const PackedCheckpoint& a, SetRank part, const Side& ours, const Side& theirs, std::string prefix = {})
+      : set_(a.sets[part.set]), rank_(part.rank), ours_(ours), theirs_(theirs), prefix_(std::move(prefix)) {}
 
-  void run() {
+  void run_packed() {
     for (const PackedTensor& t : set_.plan.packed)
       if (t.rank == rank_) compare(t.name, &t);
+  }
+  void run_copied() {
     for (const CopiedTensor& t : set_.plan.copied) compare(t.source->name, nullptr);
   }
   const std::vector<std::string>& lines() const { return lines_; }
@@ -108,7 +117,8 @@ class Comparison {
  private:
   template <class... Args>
   void say(const std::string& name, fmt::format_string<Args...> format, Args&&... args) {
-    lines_.push_back(fmt::format("{}: {}", printable(name), fmt::format(format, std::forward<Args>(args)...)));
+    lines_.push_back(
+        fmt::format("{}{}: {}", prefix_, printable(name), fmt::format(format, std::forward<Args>(args)...)));
   }
 
   void compare(const std::string& name, const PackedTensor* packed) {
@@ -175,8 +185,9 @@ class Comparison {
   }
 
   const PackedSet& set_;
-  const Side &ours_, &theirs_;
   int rank_;
+  const Side &ours_, &theirs_;
+  std::string prefix_;
   std::unique_ptr<Device> device_ = open_cpu();
   std::vector<std::string> lines_;
   int64_t compared_ = 0;
@@ -184,20 +195,142 @@ class Comparison {
 
 bool is_output(const std::string& path) { return fs::exists(fs::path(path) / manifest_name); }
 
+std::string title(const ManifestSet& set) {
+  return fmt::format("{}, layout version {}", describe(set), set.layout_version);
+}
+
+/// The set with some of its ranks.
+std::string describe(const PackedCheckpoint& p, size_t set, const std::vector<int>& ranks) {
+  ManifestSet some = p.manifest.sets[set];
+  some.tp.ranks = ranks;
+  return describe(some);
+}
+
+bool has_rank(const ManifestSet& set, int rank) {
+  return std::find(set.tp.ranks.begin(), set.tp.ranks.end(), rank) != set.tp.ranks.end();
+}
+
 std::unique_ptr<PackedCheckpoint> open_output(const std::string& path, int rank) {
   Problems problems;
   auto p = open_packed(path, problems);
   problems.throw_if_any();
-  const auto& ranks = p->sets.front().plan.tp.ranks;
-  if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
+  const auto& sets = p->manifest.sets;
+  if (rank >= 0 && std::none_of(sets.begin(), sets.end(), [&](const ManifestSet& s) { return has_rank(s, rank); }))
     fail(Kind::usage, "{}: no rank {} in it", printable(path), rank);
   return p;
 }
 
-std::string title(const PackedCheckpoint& p) {
-  const Plan& plan = p.sets.front().plan;
-  return fmt::format("{} of {}, layout version {}", plan.backend->name, plan.backend->engine,
-                     plan.backend->layout_version);
+/// What was compared, and what differs.
+struct Result {
+  std::vector<std::string> lines;
+  std::vector<std::pair<const ManifestSet*, int>> parts;  // of A, with the rank
+  int64_t compared = 0;
+
+  void add(const Comparison& c) {
+    lines.insert(lines.end(), c.lines().begin(), c.lines().end());
+    compared += c.compared();
+  }
+};
+
+/// Two outputs: every rank of every set that both have, sets told by engine, backend and tensor-parallel size. Where
+/// they have one set each, these are compared whatever they are.
+class OutputComparison {
+ public:
+  OutputComparison(const DiffOptions& o, const PackedCheckpoint& a, const PackedCheckpoint& b) : o_(o), a_(a), b_(b) {
+    add_pairs([](const ManifestSet& x, const ManifestSet& y) {
+      return x.engine == y.engine && x.backend == y.backend && x.tp.size == y.tp.size;
+    });
+    if (pairs_.empty() && a.sets.size() == 1 && b.sets.size() == 1)
+      add_pairs([](const ManifestSet&, const ManifestSet&) { return true; });
+  }
+
+  Result run() {
+    for (const auto& [mine, other] : pairs_) compare(mine, other);
+    if (pairs_.empty()) compare_copied();
+    add_unpaired(a_, o_.a, &std::pair<SetRank, SetRank>::first);
+    add_unpaired(b_, o_.b, &std::pair<SetRank, SetRank>::second);
+    return std::move(result_);
+  }
+
+ private:
+  bool is_asked(int rank) const { return o_.rank < 0 || o_.rank == rank; }
+
+  template <class Same>
+  void add_pairs(Same same) {
+    const auto &ours = a_.manifest.sets, &theirs = b_.manifest.sets;
+    for (size_t i = 0; i < ours.size(); ++i)
+      for (const int rank : ours[i].tp.ranks)
+        for (size_t j = 0; j < theirs.size(); ++j)
+          if (is_asked(rank) && same(ours[i], theirs[j]) && has_rank(theirs[j], rank))
+            pairs_.push_back({{i, rank}, {j, rank}});
+  }
+
+  void compare(SetRank mine, SetRank other) {
+    const ManifestSet &x = a_.manifest.sets[mine.set], &y = b_.manifest.sets[other.set];
+    const bool first_rank = result_.parts.empty() || result_.parts.back().first != &x;
+    if (first_rank && title(x) != title(y))
+      result_.lines.push_back(fmt::format("{} is {}; {} is {}", o_.a, title(x), o_.b, title(y)));
+    const Side ours = side_of(a_, mine), theirs = side_of(b_, other);
+    Comparison c(a_, mine, ours, theirs, pairs_.size() > 1 ? describe(a_, mine.set, {mine.rank}) + ": " : "");
+    c.run_packed();
+    result_.add(c);
+    if (result_.parts.empty()) compare_copied();
+    result_.parts.emplace_back(&x, mine.rank);
+  }
+
+  void compare_copied() {
+    const SetRank first{0, a_.manifest.sets.front().tp.ranks.front()};
+    const Side ours = side_of(a_, first), theirs = side_of(b_, {0, b_.manifest.sets.front().tp.ranks.front()});
+    Comparison c(a_, first, ours, theirs);
+    c.run_copied();
+    result_.add(c);
+  }
+
+  void add_unpaired(const PackedCheckpoint& p, const std::string& name, SetRank std::pair<SetRank, SetRank>::*side) {
+    for (size_t i = 0; i < p.sets.size(); ++i) {
+      std::vector<int> alone;
+      for (const int rank : p.manifest.sets[i].tp.ranks)
+        if (is_asked(rank) && std::none_of(pairs_.begin(), pairs_.end(), [&](const auto& pair) {
+              return (pair.*side).set == i && (pair.*side).rank == rank;
+            }))
+          alone.push_back(rank);
+      if (!alone.empty()) result_.lines.push_back(fmt::format("only in {}: {}", name, describe(p, i, alone)));
+    }
+  }
+
+  const DiffOptions& o_;
+  const PackedCheckpoint &a_, &b_;
+  std::vector<std::pair<SetRank, SetRank>> pairs_;
+  Result result_;
+};
+
+/// A dump of one rank's live state does not say of which set it is: the one with the fewest differences is meant.
+Result compare_with_dump(const DiffOptions& o, const PackedCheckpoint& a) {
+  const Side theirs = side_of_dump(o.b);
+  const int rank = std::max(0, o.rank);
+  Result best;
+  for (size_t i = 0; i < a.sets.size(); ++i) {
+    const ManifestSet& set = a.manifest.sets[i];
+    if (!has_rank(set, rank)) continue;
+    const Side ours = side_of(a, {i, rank});
+    Comparison c(a, {i, rank}, ours, theirs);
+    c.run_packed();
+    c.run_copied();
+    if (!best.parts.empty() && c.lines().size() >= best.lines.size()) continue;
+    best = {};
+    best.add(c);
+    best.parts = {{&set, rank}};
+  }
+  if (best.parts.empty()) fail(Kind::usage, "{}: no rank {} in it", printable(o.a), rank);
+  if (a.sets.size() > 1) note(fmt::format("{} is nearest to {}", o.b, describe(*best.parts.front().first)));
+  return best;
+}
+
+Json to_json(const Result& r) {
+  Json sets = Json::array();
+  for (const auto& [set, rank] : r.parts)
+    sets.push_back({{"engine", set->engine}, {"backend", set->backend}, {"moe_tp_size", set->tp.size}, {"rank", rank}});
+  return {{"equal", r.lines.empty()}, {"compared", r.compared}, {"sets", sets}, {"differences", r.lines}};
 }
 
 }  // namespace
@@ -206,25 +339,18 @@ bool diff(const DiffOptions& o) {
   if (!is_output(o.a))
     fail(Kind::input, "{}: no {}; an output of 'mxfp4-pack convert' first", printable(o.a), manifest_name);
   const auto a = open_output(o.a, o.rank);
-  std::unique_ptr<PackedCheckpoint> b;
-  std::vector<std::string> lines;
-  if (is_output(o.b)) {
-    b = open_output(o.b, o.rank);
-    if (title(*a) != title(*b)) lines.push_back(fmt::format("{} is {}; {} is {}", o.a, title(*a), o.b, title(*b)));
-  }
-  const Side ours = side_of(*a, o.rank), theirs = b ? side_of(*b, o.rank) : side_of_dump(o.b);
-  Comparison comparison(*a, ours, theirs, o.rank);
-  comparison.run();
-  lines.insert(lines.end(), comparison.lines().begin(), comparison.lines().end());
-  if (comparison.compared() == 0) lines.push_back(fmt::format("{}: none of {}'s tensors is in it", o.b, o.a));
+  const auto b = is_output(o.b) ? open_output(o.b, o.rank) : nullptr;
+  Result r = b ? OutputComparison(o, *a, *b).run() : compare_with_dump(o, *a);
+  if (r.compared == 0) r.lines.push_back(fmt::format("{}: none of {}'s tensors is in it", o.b, o.a));
   if (o.json) {
-    const Json j = {{"equal", lines.empty()}, {"compared", comparison.compared()}, {"differences", lines}};
-    fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", to_json(r).dump(-1, ' ', false, Json::error_handler_t::replace));
   } else {
-    for (const std::string& line : lines) fmt::print("{}\n", line);
-    if (lines.empty() && verbosity() != Verbosity::quiet) fmt::print("{} tensors are equal\n", comparison.compared());
+    for (const std::string& line : r.lines) fmt::print("{}\n", line);
+    if (r.lines.empty() && verbosity() != Verbosity::quiet)
+      fmt::print("{} tensors{} are equal\n", r.compared,
+                 r.parts.size() > 1 ? fmt::format(" of {} sets and ranks", r.parts.size()) : "");
   }
-  return lines.empty();
+  return r.lines.empty();
 }
 
 }  // namespace mxfp4

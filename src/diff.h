@@ -8,7 +8,7 @@ namespace mxfp4 {
 struct DiffOptions {
   std::string a;  // an output of convert
   std::string b;  // another, or safetensors: a file, or a directory of them
-  int rank = 0;   // tensor-parallel rank to compare
+  int rank = -1;  // tensor-parallel rank to compare; -1: all, of a dump: 0
   bool json = false;
 };
 

@@ -1,12 +1,14 @@
 #include "src/inspect.h"
 
 #include <cstring>
+#include <filesystem>
 #include <map>
 
 #include "kernels/device.h"
 #include "src/backend.h"
 #include "src/json.h"
 #include "src/log.h"
+#include "src/packed_checkpoint.h"
 
 namespace mxfp4 {
 
@@ -43,24 +45,39 @@ Count rest(const Model& m) {
   return all;
 }
 
-void print_json(const Checkpoint& ck, const Model& m, const Problems& problems) {
+Json sets_json(const PackedCheckpoint& p) {
+  Json sets = Json::array();
+  for (const PackedSet& s : p.sets)
+    sets.push_back({{"engine", s.plan.backend->engine},
+                    {"backend", s.plan.backend->name},
+                    {"layout_version", s.plan.backend->layout_version},
+                    {"moe_tp_size", s.plan.tp.size},
+                    {"ranks", s.plan.tp.ranks},
+                    {"tensors", s.plan.packed.size()},
+                    {"bytes", s.plan.packed_bytes}});
+  return sets;
+}
+
+/// `packed`: of which ck is the source, or null.
+void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, const PackedCheckpoint* packed) {
   const Count all = total(ck), pass = rest(m);
   Json dtypes = Json::object(), layers = Json::array();
   for (const auto& [name, c] : by_dtype(ck)) dtypes[name] = {{"tensors", c.tensors}, {"bytes", c.bytes}};
   for (const MoeLayer& l : m.layers) layers.push_back(layer_json(l));
-  const Json j = {{"checkpoint", ck.dir},
-                  {"family", m.family},
-                  {"model_type", m.model_type},
-                  {"shards", ck.shards.size()},
-                  {"tensors", all.tensors},
-                  {"bytes", all.bytes},
-                  {"dtypes", dtypes},
-                  {"convert", {{"tensors", all.tensors - pass.tensors}, {"bytes", all.bytes - pass.bytes}}},
-                  {"pass_through", {{"tensors", pass.tensors}, {"bytes", pass.bytes}}},
-                  {"layers", layers},
-                  {"notes", m.notes},
-                  {"warnings", problems.warnings()},
-                  {"problems", problems.errors()}};
+  Json j = {{"checkpoint", ck.dir},
+            {"family", m.family},
+            {"model_type", m.model_type},
+            {"shards", ck.shards.size()},
+            {"tensors", all.tensors},
+            {"bytes", all.bytes},
+            {"dtypes", dtypes},
+            {"convert", {{"tensors", all.tensors - pass.tensors}, {"bytes", all.bytes - pass.bytes}}},
+            {"pass_through", {{"tensors", pass.tensors}, {"bytes", pass.bytes}}},
+            {"layers", layers},
+            {"notes", m.notes},
+            {"warnings", problems.warnings()},
+            {"problems", problems.errors()}};
+  if (packed) j["sets"] = sets_json(*packed);
   fmt::print("{}\n", one_line(j));
 }
 
@@ -81,9 +98,10 @@ void print_layers(const Model& m) {
   }
 }
 
-void print_text(const Checkpoint& ck, const Model& m) {
+void print_text(const std::string& title, const Checkpoint& ck, const Model& m) {
   const Count all = total(ck), pass = rest(m);
-  fmt::print("{}: {} ({}), {} tensors, {} in {} shards\n", ck.dir, m.family.empty() ? "unknown family" : m.family,
+  fmt::print("{}: {} ({}), {} tensors, {} in {} shards\n", printable(title),
+             m.family.empty() ? "unknown family" : m.family,
              m.model_type.empty() ? "no model_type" : printable(m.model_type), all.tensors, human_bytes(all.bytes),
              ck.shards.size());
   for (const auto& [name, c] : by_dtype(ck))
@@ -93,16 +111,32 @@ void print_text(const Checkpoint& ck, const Model& m) {
              human_bytes(all.bytes - pass.bytes), pass.tensors, human_bytes(pass.bytes));
 }
 
+/// What an output was made from, and its sets.
+void inspect_output(const InspectOptions& options) {
+  Problems problems;
+  const auto p = open_packed(options.checkpoint, problems);
+  problems.throw_if_any();
+  const Checkpoint& ck = p->manifest.source;
+  if (options.json) return print_json(ck, p->model, problems, p.get());
+  fmt::print("{}: an output of mxfp4-pack\n", printable(options.checkpoint));
+  print_text("made from", ck, p->model);
+  for (size_t i = 0; i < p->sets.size(); ++i)
+    fmt::print("set {}: {}, layout version {}: {} tensors, {}\n", i, describe(p->manifest.sets[i]),
+               p->manifest.sets[i].layout_version, p->sets[i].plan.packed.size(),
+               human_bytes(p->sets[i].plan.packed_bytes));
+}
+
 }  // namespace
 
 void inspect(const InspectOptions& options) {
+  if (std::filesystem::exists(options.checkpoint + "/" + manifest_name)) return inspect_output(options);
   Problems problems;
   const Checkpoint ck = open_checkpoint(options.checkpoint, problems);
   const Model m = recognise(ck, options.model, problems);
   if (options.json) {
-    print_json(ck, m, problems);
+    print_json(ck, m, problems, nullptr);
   } else {
-    print_text(ck, m);
+    print_text(ck.dir, ck, m);
     for (const std::string& line : m.notes) note(line);
     for (const std::string& line : problems.warnings()) warn(line);
   }

@@ -129,7 +129,9 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
       ->type_name("packed|sharded-state")
       ->capture_default_str();
   app->add_flag("--dry-run", o.dry_run, "Print the plan: tensors, files, padding, memory, disk; write nothing");
-  app->add_flag("--force", o.force, "Replace an OUT that mxfp4-pack made");
+  auto* force = app->add_flag("--force", o.force, "Replace an OUT that mxfp4-pack made");
+  app->add_flag("--add", o.add, "Add a set (another backend, engine or tp) to an OUT of the same checkpoint")
+      ->excludes(force);
   app->add_flag("--if-changed", o.if_changed,
                 "Do nothing where OUT is of this source and these options; else replace it");
   auto* resume = app->add_flag_callback(
@@ -280,10 +282,9 @@ void add_diff(CLI::App& root, Common& common, Run& run) {
       "first, how many do, and the likely cause.\nExit code 0: equal. 1: different.");
   app->add_option("A", o.a, "Output of convert")->required()->type_name("");
   app->add_option("B", o.b, "Another one, or safetensors: a file or a directory")->required()->type_name("");
-  app->add_option("--rank", o.rank, "Tensor-parallel rank to compare")
+  app->add_option("--rank", o.rank, "This tensor-parallel rank only; of a dump: its rank, 0 unless given")
       ->check(CLI::Range(0, 1023))
-      ->type_name("R")
-      ->capture_default_str();
+      ->type_name("R");
   add_common(app, common);
   app->callback([&] { run = [&] { return o.json = common.json, diff(o) ? 0 : 1; }; });
 }

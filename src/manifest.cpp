@@ -1,6 +1,7 @@
 #include "src/manifest.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -11,6 +12,8 @@ namespace mxfp4 {
 namespace {
 
 constexpr const char* no_checksum = "00000000000000000000000000000000";
+constexpr const char* sets_begin = "\"sets\": [\n";
+constexpr const char* sets_end = "\n]\n}\n";
 constexpr int64_t max_ranks = 65'536;
 constexpr int64_t max_manifest_bytes = int64_t(4) << 30;
 
@@ -25,8 +28,9 @@ std::string tensor_line(const Tensor& t, const std::string& checksum) {
 
 class Writer {
  public:
-  Writer(const Plan& plan, const Checksums& sums, const ManifestOptions& options, const std::vector<ListedFile>& files)
-      : plan_(plan), sums_(sums), options_(options), files_(files) {}
+  Writer(const Plan& plan, const Checksums& sums, const ManifestOptions& options, const std::vector<ListedFile>& files,
+         const EarlierSets& earlier)
+      : plan_(plan), sums_(sums), options_(options), files_(files), earlier_(earlier) {}
 
   std::string run() {
     const std::string fingerprint = fingerprint_of(plan_, sums_);  // first: it takes much memory for a while
@@ -44,9 +48,11 @@ class Writer {
                                        f.holds_tensors ? "header_xxh3_128" : "xxh3_128", f.checksum);
                   }) +
              "],\n";
-    text_ += "\"copied\": [\n" + copied + "],\n\"sets\": [\n{\n";
+    text_ += "\"copied\": [\n" + copied + "],\n" + sets_begin;
+    if (!earlier_.text.empty()) text_ += earlier_.text + ",\n";
+    text_ += "{\n";
     set();
-    text_ += "\"tensors\": [\n" + packed + "]\n}\n]\n}\n";
+    text_ += "\"tensors\": [\n" + packed + "]\n}" + sets_end;
     const std::string sum = to_hex(hash_bytes(text_.data(), int64_t(text_.size())));
     text_.replace(text_.find(no_checksum), sum.size(), sum);
     return std::move(text_);
@@ -70,9 +76,10 @@ class Writer {
     std::vector<std::string> entries;
     for (size_t i = 0; i < plan_.copied.size(); ++i) {
       const CopiedTensor& t = plan_.copied[i];
-      entries.push_back(fmt::format("{{{}, \"offset\": {}, \"copy\": {}}}",
-                                    tensor_entry(*t.source, to_hex(hash_of_pieces(sums_.copied[i]))), t.source->offset,
-                                    json_text(plan_.files[size_t(t.file)].name)));
+      entries.push_back(
+          fmt::format("{{{}, \"offset\": {}, \"copy\": {}}}",
+                      tensor_entry(*t.source, to_hex(hash_of_pieces(sums_.copied[i]))), t.source->offset,
+                      json_text(t.file < 0 ? earlier_.copied.at(t.source->name) : plan_.files[size_t(t.file)].name)));
     }
     return list(entries, [](const std::string& s) { return s; });
   }
@@ -160,7 +167,7 @@ class Writer {
         {"routed_scaling_factor", m.router.scaling},
         {"scale_pad_byte", scale.pad.row + scale.add},
     };
-    text_ += fmt::format("\"model\": {},\n\"canary\": \"packed/canary-0.safetensors\",\n", model.dump());
+    text_ += fmt::format("\"model\": {},\n\"canary\": \"packed/canary-{}.safetensors\",\n", model.dump(), plan_.set);
   }
 
   Json constants() const {
@@ -176,6 +183,7 @@ class Writer {
   const Checksums& sums_;
   const ManifestOptions& options_;
   const std::vector<ListedFile>& files_;
+  const EarlierSets& earlier_;
   std::string text_;
 };
 
@@ -348,6 +356,14 @@ void check_own_checksum(std::string text, const std::string& expected) {
 
 }  // namespace
 
+std::string describe(const ManifestSet& s) {
+  std::string out = s.backend + " of " + s.engine;
+  if (s.tp.size > 1) out += fmt::format(" at tp {}", s.tp.size);
+  if (!s.tp.complete())
+    out += fmt::format(", rank{} {}", s.tp.ranks.size() > 1 ? "s" : "", fmt::join(s.tp.ranks, ", "));
+  return out;
+}
+
 std::string fingerprint_of(const std::map<std::string, std::string>& lines) {
   XXH3_state_t* state = XXH3_createState();
   XXH3_128bits_reset(state);
@@ -360,16 +376,22 @@ std::string fingerprint_of(const std::map<std::string, std::string>& lines) {
   return out;
 }
 
-std::string fingerprint_of(const Plan& plan, const Checksums& sums) {
-  std::map<std::string, std::string> lines;
+std::map<std::string, std::string> source_checksums(const Plan& plan, const Checksums& sums) {
+  std::map<std::string, std::string> out;
   const auto add = [&](const Tensor& t, const std::vector<Hash>& pieces) {
-    lines.emplace(t.name, tensor_line(t, to_hex(hash_of_pieces(pieces))));
+    out.emplace(t.name, to_hex(hash_of_pieces(pieces)));
   };
   for (size_t i = 0; i < plan.copied.size(); ++i) add(*plan.copied[i].source, sums.copied[i]);
   for (size_t i = 0; i < plan.packed.size(); i += plan.tp.ranks.size()) {
     const auto sources = sources_of(plan, plan.packed[i]);
     for (size_t s = 0; s < sources.size(); ++s) add(*sources[s], sums.packed[i].sources[s]);
   }
+  return out;
+}
+
+std::string fingerprint_of(const Plan& plan, const Checksums& sums) {
+  std::map<std::string, std::string> lines = source_checksums(plan, sums);
+  for (auto& [name, text] : lines) text = tensor_line(*plan.checkpoint->find(name), text);
   return fingerprint_of(lines);
 }
 
@@ -391,10 +413,8 @@ Checksums::Checksums(const Plan& plan) {
 std::vector<const Tensor*> sources_of(const Plan& plan, const PackedTensor& t) {
   std::vector<const Tensor*> out;
   for (const Expert& e : plan.model->layers[size_t(t.layer)].experts)
-    for (const Slice& s : pieces_of(t, e)) {
-      if (!out.empty() && out.back() == s.tensor) continue;
-      out.push_back(s.tensor);
-    }
+    for (const Slice& s : pieces_of(t, e))
+      if (s.piece == 0) out.push_back(s.tensor);
   return out;
 }
 
@@ -402,13 +422,13 @@ SourceIndex source_index(const Plan& plan, const PackedTensor& t, int64_t expert
   const auto& experts = plan.model->layers[size_t(t.layer)].experts;
   const auto pieces = pieces_of(t, experts[size_t(expert)]);
   const Slice& s = pieces[size_t(piece)];
-  if (s.piece_bytes < s.tensor->bytes) return {0, size_t(expert)};  // stacked
+  if (s.piece_bytes < s.tensor->bytes) return {size_t(piece), size_t(expert)};  // stacked
   return {size_t(expert) * pieces.size() + size_t(piece), 0};
 }
 
 std::string write_manifest(const Plan& plan, const Checksums& sums, const ManifestOptions& options,
-                           const std::vector<ListedFile>& files) {
-  return Writer(plan, sums, options, files).run();
+                           const std::vector<ListedFile>& files, const EarlierSets& earlier) {
+  return Writer(plan, sums, options, files, earlier).run();
 }
 
 Manifest parse_manifest(std::string text) {
@@ -426,6 +446,15 @@ Manifest read_manifest(const std::string& out) {
   if (!std::filesystem::exists(path))
     fail(Kind::input, "{}: no {}; an output of 'mxfp4-pack convert' was expected", out, manifest_name);
   return parse_manifest(read_text(path, max_manifest_bytes, manifest_name));
+}
+
+std::string read_sets_text(const std::string& out) {
+  const std::string text = read_text(out + "/" + manifest_name, max_manifest_bytes, manifest_name);
+  const size_t begin = text.find(std::string("\n") + sets_begin);  // no string holds a line break
+  if (begin == text.npos || !text.ends_with(sets_end))
+    fail(Kind::input, "{}: not laid out as mxfp4-pack does; no set can be added", manifest_name);
+  const size_t first = begin + 1 + std::strlen(sets_begin);
+  return text.substr(first, text.size() - std::strlen(sets_end) - first);
 }
 
 std::vector<std::string> files_made_in(const std::string& out) {

@@ -29,7 +29,8 @@ struct Checksums {
   explicit Checksums(const Plan& plan);
 };
 
-/// The source tensors of a packed tensor, in the order of the manifest: one stacked, or gate, up per expert.
+/// The source tensors of a packed tensor, in the order of the manifest: one stacked, gate's and up's stacked,
+/// or gate, up per expert.
 std::vector<const Tensor*> sources_of(const Plan& plan, const PackedTensor& t);
 
 /// Where piece `piece` of expert `expert` is kept: index of the source tensor, index of its piece.
@@ -54,8 +55,15 @@ struct ManifestOptions {
   std::string format;  // sharded_state_format, or empty
 };
 
+/// What a manifest has before another set comes to it.
+struct EarlierSets {
+  std::map<std::string, std::string> copied;  // as Manifest::copied
+  std::string text;                           // what stands between the brackets of "sets"; not empty
+};
+
+/// The plan's set comes after the earlier ones, whose text stays as it is.
 std::string write_manifest(const Plan& plan, const Checksums& checksums, const ManifestOptions& options,
-                           const std::vector<ListedFile>& files);
+                           const std::vector<ListedFile>& files, const EarlierSets& earlier = {});
 
 /// One of the manifest's sets.
 struct ManifestSet {
@@ -65,6 +73,9 @@ struct ManifestSet {
   std::map<std::pair<int, std::string>, std::string> files;      // where each is kept
   Json model;  // sizes, row order, activation and routed scaling factor, as loaders take them
 };
+
+/// "marlin of vllm", "marlin of vllm at tp 2", "marlin of vllm at tp 2, rank 1".
+std::string describe(const ManifestSet& set);
 
 /// A manifest as read from OUT.
 struct Manifest {
@@ -84,8 +95,14 @@ Manifest parse_manifest(std::string text);
 /// Reads OUT's manifest; throws Error{input} where there is none, too.
 Manifest read_manifest(const std::string& out);
 
+/// EarlierSets::text of OUT's manifest, which was read before. Throws Error{input} where another program laid it out.
+std::string read_sets_text(const std::string& out);
+
 /// The names of the files that OUT's manifest lists, and its own; empty where OUT has none.
 std::vector<std::string> files_made_in(const std::string& out);
+
+/// The checksum of every tensor of a plan's source, by name.
+std::map<std::string, std::string> source_checksums(const Plan& plan, const Checksums& checksums);
 
 /// Of a plan's source, whose checksums are there.
 std::string fingerprint_of(const Plan& plan, const Checksums& checksums);

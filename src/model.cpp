@@ -44,7 +44,7 @@ std::string dtype_of_experts(const Checkpoint& ck) {
   for (const Tensor& t : ck.tensors) {
     if (parse_expert(t.name, name) && (name.suffix == "weight" || name.suffix == "weight_packed"))
       return name_of(t.dtype);
-    for (const char* stacked : {".experts.gate_up_proj", ".experts.w13"})
+    for (const char* stacked : {".experts.gate_up_proj", ".experts.w13", ".switch_mlp.gate_proj.weight"})
       if (t.name.find(stacked) != std::string::npos) return name_of(t.dtype);
   }
   return {};
@@ -117,11 +117,14 @@ void check_routers(const Checkpoint& ck, Problems& problems) {
     for (const std::string_view router :
          {".mlp.router.weight", ".mlp.gate.weight", ".ffn.gate.weight", ".block_sparse_moe.gate.weight"}) {
       if (!t.name.ends_with(router)) continue;
-      const std::string module = t.name.substr(0, t.name.size() - router.size()) +
-                                 std::string(router.substr(0, router.find('.', 1))) + ".experts";
-      const auto next = first_of_module(ck, module);
-      if (next == ck.tensors.end() || !next->name.starts_with(module + "."))
-        problems.error(ck.where(t), "a router without experts ({}.* expected)", module);
+      const std::string parent =
+          t.name.substr(0, t.name.size() - router.size()) + std::string(router.substr(0, router.find('.', 1)));
+      const auto is_there = [&](const char* experts) {
+        const auto next = first_of_module(ck, parent + experts);
+        return next != ck.tensors.end() && next->name.starts_with(parent + experts + ".");
+      };
+      if (!is_there(".experts") && !is_there(".switch_mlp"))
+        problems.error(ck.where(t), "a router without experts ({}.experts.* expected)", parent);
     }
 }
 

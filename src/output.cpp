@@ -168,7 +168,8 @@ void OutputDir::check_space(int64_t bytes) const {
   if (::statvfs(partial_.c_str(), &s) != 0) fail_errno(partial_, "cannot ask for free space", errno);
   auto free = int64_t(s.f_bavail) * int64_t(s.f_frsize);
   for (const auto& entry : fs::recursive_directory_iterator(partial_))  // what is kept has its space
-    if (struct stat file; ::lstat(entry.path().c_str(), &file) == 0) free += int64_t(file.st_blocks) * 512;
+    if (struct stat file; ::lstat(entry.path().c_str(), &file) == 0 && file.st_nlink == 1)
+      free += int64_t(file.st_blocks) * 512;
   if (free < bytes)
     fail(Kind::io, "{}: {} needed, {} free", fs::path(out_).parent_path().string(), human_bytes(bytes),
          human_bytes(free));

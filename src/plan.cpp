@@ -41,6 +41,12 @@ Span rank_span(const Model& model, int64_t intermediate, int size, int rank) {
   return {begin, std::min(share, intermediate - begin)};
 }
 
+/// The intermediate columns of the first rank, which no other has more of: whole groups, also where the engine pads to
+/// less.
+int64_t rank_share(const MoeLayer& layer, int tp_size) {
+  return (layer.intermediate / group + tp_size - 1) / tp_size * group;
+}
+
 class Planner {
  public:
   Planner(Plan& plan, const PlanOptions& options, Problems& problems)
@@ -86,7 +92,7 @@ class Planner {
 
   bool is_refused(const MoeLayer& layer) {
     const Backend& b = *plan_.backend;
-    const LayerSize size{layer.hidden, (layer.intermediate + plan_.tp.size - 1) / plan_.tp.size};
+    const LayerSize size{layer.hidden, rank_share(layer, plan_.tp.size)};
     const std::string why = b.refuse ? b.refuse(*plan_.model, size) : "";
     if (!why.empty()) problems_.error(printable(layer.module), "{} of {} cannot serve it: {}", b.name, b.engine, why);
     return !why.empty();
@@ -179,6 +185,10 @@ class Planner {
 
   void place_copied() {
     std::vector<const Tensor*> rest = plan_.model->rest;
+    if (options_.set) {
+      for (const Tensor* t : rest) plan_.copied.push_back({t, -1, 0});
+      return;
+    }
     if (options_.keep_shards)
       for (int shard = 0; shard < int(plan_.checkpoint->shards.size()); ++shard) keep_shard(shard, rest);
     place_rest(rest);
@@ -290,7 +300,7 @@ Shape Plan::padded_shape(const PackedTensor& t) const {
 }
 
 LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size) {
-  return padded_size(backend, {layer.hidden, (layer.intermediate + tp_size - 1) / tp_size});
+  return padded_size(backend, {layer.hidden, rank_share(layer, tp_size)});
 }
 
 Plan make_plan(const Checkpoint& ck, const Model& model, const Backend& backend, const PlanOptions& options,
@@ -300,6 +310,7 @@ Plan make_plan(const Checkpoint& ck, const Model& model, const Backend& backend,
   plan.model = &model;
   plan.backend = &backend;
   plan.tp = options.tp;
+  plan.set = options.set;
   Planner(plan, options, problems).run();
   return plan;
 }

@@ -27,7 +27,7 @@ struct TensorParallel {
 
 struct PlanOptions {
   TensorParallel tp = {};
-  int set = 0;  // number of the set in its output: names its files
+  int set = 0;  // number of the set in its output: names its files. Above 0 nothing is copied: it is there already
   int64_t max_file_bytes = 5'000'000'000;
   bool keep_shards = false;  // shards that hold no expert stay files of their own
   int64_t job_bytes = int64_t(8) << 20;  // source bytes of a job, unless one expert has more
@@ -62,7 +62,7 @@ struct PackedTensor {
 
 struct CopiedTensor {
   const Tensor* source = nullptr;
-  int file = 0;
+  int file = 0;  // -1 where an earlier set's conversion copied it
   int64_t offset = 0;
 };
 
@@ -84,6 +84,7 @@ struct Plan {
   const Model* model = nullptr;
   const Backend* backend = nullptr;
   TensorParallel tp;
+  int set = 0;
   std::vector<OutFile> files;
   std::vector<PackedTensor> packed;
   std::vector<CopiedTensor> copied;

@@ -14,16 +14,23 @@ template <class Use>
 void for_each_output(const Plan& plan, Use use) {
   for (const PackedTensor& t : plan.packed)
     use(t.name, t.parameter->dtype, t.shape, plan.files[size_t(t.file)].name, t.bytes);
-  for (const CopiedTensor& t : plan.copied)
+  for (const CopiedTensor& t : plan.copied) {
+    if (t.file < 0) continue;
     use(t.source->name, t.source->dtype, t.source->shape, plan.files[size_t(t.file)].name, t.source->bytes);
+  }
 }
+
+size_t copied_by(const Plan& plan) { return plan.set ? 0 : plan.copied.size(); }
 
 Json summary(const Plan& plan, int threads) {
   return {{"backend", plan.backend->name},
           {"engine", plan.backend->engine},
           {"layout_version", plan.backend->layout_version},
+          {"set", plan.set},
+          {"moe_tp_size", plan.tp.size},
+          {"ranks", plan.tp.ranks},
           {"packed_tensors", plan.packed.size()},
-          {"copied_tensors", plan.copied.size()},
+          {"copied_tensors", copied_by(plan)},
           {"packed_bytes", plan.packed_bytes},
           {"padding_bytes", plan.padding_bytes},
           {"disk_bytes", plan.file_bytes},
@@ -68,7 +75,10 @@ void print_plan(const Plan& plan, int threads, bool json) {
              plan.backend->layout_version);
   fmt::print("packed: {} tensors, {}, of that padding {} ({:.1f} %)\n", plan.packed.size(),
              human_bytes(plan.packed_bytes), human_bytes(plan.padding_bytes), waste);
-  fmt::print("copied: {} tensors\n", plan.copied.size());
+  if (plan.set)
+    fmt::print("copied: nothing; it is there already\n");
+  else
+    fmt::print("copied: {} tensors\n", plan.copied.size());
   fmt::print("disk: {} ({} bytes) in {} files\n", human_bytes(plan.file_bytes), plan.file_bytes, plan.files.size());
   fmt::print("peak memory: about {} with {} threads\n", human_bytes(peak_memory(plan, threads)), threads);
 }
@@ -82,8 +92,11 @@ Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales) {
 }
 
 void note_result(const Plan& plan, const std::string& out) {
-  note(fmt::format("{}: {} packed tensors for {} {}, {} in all; check it with: mxfp4-pack verify {}", out,
-                   plan.packed.size(), plan.backend->engine, plan.backend->name, human_bytes(plan.file_bytes), out));
+  note(fmt::format("{}: {} packed tensors for {} {}{}, {} {}; check it with: mxfp4-pack verify {}", out,
+                   plan.packed.size(), plan.backend->engine, plan.backend->name,
+                   plan.tp.size > 1 ? fmt::format(" at tp {}", plan.tp.size) : "", human_bytes(plan.file_bytes),
+                   plan.set ? fmt::format("beside {} earlier set{}", plan.set, plan.set > 1 ? "s" : "") : "in all",
+                   out));
 }
 
 }  // namespace mxfp4

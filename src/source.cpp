@@ -25,6 +25,28 @@ class FromShards final : public Source {
   ShardReader reader_;
 };
 
+class FromNamed final : public Source {
+ public:
+  explicit FromNamed(const Checkpoint& checkpoint) : checkpoint_(checkpoint), reader_(checkpoint) {}
+  void read_pieces(Worker&, const PackedTensor&, int64_t, int64_t, const Pieces& pieces, uint8_t* to) override {
+    Pieces mine = pieces;
+    for (PieceAt& p : mine.list) p.slice.tensor = checkpoint_.find(p.slice.tensor->name);
+    mxfp4::read_pieces(reader_, mine, to);
+  }
+  void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to) override {
+    std::vector<TensorRange> ranges;
+    for (const CopyPiece& p : pieces)
+      ranges.push_back({checkpoint_.find(plan.copied[size_t(p.copied)].source->name), p.begin, p.bytes});
+    reader_.read(ranges, to);
+  }
+  const ShardReader* reader() const override { return nullptr; }
+  void check_unchanged() const override { reader_.check_unchanged(); }
+
+ private:
+  const Checkpoint& checkpoint_;
+  ShardReader reader_;
+};
+
 class FromPacked final : public Source {
  public:
   FromPacked(const PackedCheckpoint& packed, const PackedSet& set) : packed_(packed), set_(set), reader_(packed.files) {
@@ -32,6 +54,7 @@ class FromPacked final : public Source {
       const PackedTensor& t = set.plan.packed[i];
       first_rank_[{t.layer, t.role, t.part}] = i;
     }
+    for (const Tensor& t : packed.copied) copied_.emplace(t.name, &t);
   }
   void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces&,
                    uint8_t* to) override {
@@ -49,9 +72,10 @@ class FromPacked final : public Source {
       restore_piece(set_.plan.packed[first], p, packed_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical,
                     to);
   }
-  void read_copied(const Plan&, std::span<const CopyPiece> pieces, uint8_t* to) override {
+  void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to) override {
     std::vector<TensorRange> ranges;
-    for (const CopyPiece& p : pieces) ranges.push_back({&packed_.copied[size_t(p.copied)], p.begin, p.bytes});
+    for (const CopyPiece& p : pieces)
+      ranges.push_back({copied_.at(plan.copied[size_t(p.copied)].source->name), p.begin, p.bytes});
     reader_.read(ranges, to);
   }
   const ShardReader* reader() const override { return nullptr; }
@@ -62,11 +86,14 @@ class FromPacked final : public Source {
   const PackedSet& set_;
   ShardReader reader_;
   std::map<std::tuple<int, Role, Part>, size_t> first_rank_;
+  std::map<std::string_view, const Tensor*> copied_;
 };
 
 }  // namespace
 
 std::unique_ptr<Source> read_from(const Checkpoint& checkpoint) { return std::make_unique<FromShards>(checkpoint); }
+
+std::unique_ptr<Source> read_by_name(const Checkpoint& checkpoint) { return std::make_unique<FromNamed>(checkpoint); }
 
 std::unique_ptr<Source> read_from(const PackedCheckpoint& packed, const PackedSet& set) {
   return std::make_unique<FromPacked>(packed, set);

@@ -22,6 +22,9 @@ class Source {
 
 std::unique_ptr<Source> read_from(const Checkpoint& checkpoint);
 
+/// For a plan of other files that hold the same tensors: each is looked up by its name.
+std::unique_ptr<Source> read_by_name(const Checkpoint& checkpoint);
+
 /// `set`: one that holds all its ranks.
 std::unique_ptr<Source> read_from(const PackedCheckpoint& packed, const PackedSet& set);
 

@@ -53,9 +53,10 @@ std::string fingerprint_of(const Plan& plan, Source& source, int threads) {
 
 /// Everything that does not depend on the tensors' contents.
 bool has_same_form(const Plan& plan, const Manifest& m, const ManifestOptions& options) {
-  const ManifestSet& set = m.sets.front();
+  if (size_t(plan.set) >= m.sets.size()) return false;
+  const ManifestSet& set = m.sets[size_t(plan.set)];
   const Checkpoint& ck = *plan.checkpoint;
-  if (m.sets.size() != 1 || set.engine != plan.backend->engine || set.backend != plan.backend->name ||
+  if (set.engine != plan.backend->engine || set.backend != plan.backend->name ||
       set.layout_version != plan.backend->layout_version || set.tp != plan.tp)
     return false;
   if (m.options.gate_up != options.gate_up || m.options.allow_nan_scales != options.allow_nan_scales) return false;
@@ -86,13 +87,13 @@ bool has_its_files(const std::string& out, const Manifest& m) {
 
 }  // namespace
 
-bool is_unchanged(const Plan& plan, Source& source, const ManifestOptions& options, const std::string& out,
-                  int threads) {
+bool is_unchanged(const Plan& plan, Source& source, const Checkpoint& files, const ManifestOptions& options,
+                  const std::string& out, int threads) {
   if (!fs::exists(out + "/" + manifest_name)) return false;
   const Manifest m = read_manifest(out);
   if (!has_same_form(plan, m, options) || !has_same_companions(*plan.checkpoint, m) || !has_its_files(out, m))
     return false;
-  const SourceCache cache(*plan.checkpoint);
+  const SourceCache cache(files);
   if (const std::string known = cache.find(); !known.empty()) return known == m.fingerprint;
   const std::string fingerprint = fingerprint_of(plan, source, threads);
   cache.put(fingerprint);

@@ -6,11 +6,11 @@
 
 namespace mxfp4 {
 
-/// True where OUT's manifest was made by the same plan and options from a source with the same contents, and its files
-/// are there with their sizes. The source is read and hashed, unless a private cache knows every shard by device,
-/// inode, size, mtime and ctime.
-bool is_unchanged(const Plan& plan, Source& source, const ManifestOptions& options, const std::string& out,
-                  int threads);
+/// True where OUT has the plan's set, made with the same options from a source with the same contents, and its files
+/// are there with their sizes. The source is read and hashed, unless a private cache knows every shard of `files` by
+/// device, inode, size, mtime and ctime.
+bool is_unchanged(const Plan& plan, Source& source, const Checkpoint& files, const ManifestOptions& options,
+                  const std::string& out, int threads);
 
 /// Keeps a source's fingerprint in the cache, as far as its files let a later change be seen.
 class SourceCache {

@@ -130,6 +130,8 @@ void unpack(const UnpackOptions& options) {
   const auto packed = open_packed(options.out, problems);
   problems.throw_if_any();
   const PackedSet& set = packed->unpackable_set();
+  if (packed->sets.size() > 1)
+    note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
   const DeviceChoice devices = choose_device(options.device);
   OutputDir dest(options.dest, options.out);
   int64_t bytes = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <optional>
 
@@ -103,8 +104,8 @@ class Verification {
         sums_(set.plan) {}
 
   void run(Problems& problems) {
-    Progress progress("verifying", plan_.file_bytes);
     const bool first = &set_ == &p_.sets.front();
+    Progress progress("verifying", first ? plan_.file_bytes : plan_.packed_bytes);
     run_jobs(
         int64_t(plan_.jobs.size()), options_.threads,
         [&](Worker& worker, int64_t i) {
@@ -290,21 +291,17 @@ class Verification {
   std::vector<std::pair<std::string, std::string>> lines_;
 };
 
-/// The level that is meant, or Error{usage} where it cannot be reached.
-Level level_of(const VerifyOptions& options, const PackedCheckpoint& p) {
+/// The level that is meant for a set, or Error{usage} where it cannot be reached.
+Level level_of(const VerifyOptions& options, const PackedSet& set) {
+  const Backend& backend = *set.plan.backend;
   if (options.level == Level::kernels && options.source.empty())
     fail(Kind::usage, "--level kernels compares with the checkpoint; say where it is with --source");
-  const bool lossy =
-      std::any_of(p.sets.begin(), p.sets.end(), [](const PackedSet& set) { return set.plan.backend->rewrite; });
-  if (lossy && options.source.empty()) {
+  if (backend.rewrite && options.source.empty()) {
     if (options.level == Level::highest || options.level == Level::files) return Level::files;
-    fail(Kind::usage, "{}: a set is lossy, so level bytes needs --source", options.out);
+    fail(Kind::usage, "{}: {} is lossy, so level bytes needs --source", options.out, backend.name);
   }
   if (options.level != Level::highest) return options.level;
-  const bool kernels = !options.source.empty() && std::all_of(p.sets.begin(), p.sets.end(), [](const PackedSet& set) {
-    return !kernel_of(*set.plan.backend).empty();
-  });
-  return kernels ? Level::kernels : Level::bytes;
+  return options.source.empty() || kernel_of(backend).empty() ? Level::bytes : Level::kernels;
 }
 
 /// The kernels run on the first of the devices. Those that no GPU can run are an error only where they were asked for.
@@ -320,12 +317,14 @@ const char* name_of(Level level) {
   return level == Level::files ? "files" : level == Level::bytes ? "bytes" : "kernels";
 }
 
-/// What was found, at which level; kernels: a report for each set; bench: where it was asked for.
+/// What was found, at which level of each set; kernels: a report for each set, by its index; bench: where it was asked
+/// for.
 struct Verdict {
-  Level level;
+  std::vector<Level> levels;
   Problems problems;
-  std::vector<KernelReport> kernels;
+  std::map<size_t, KernelReport> kernels;
   std::optional<BenchReport> bench;
+  Level level() const { return *std::min_element(levels.begin(), levels.end()); }
 };
 
 void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
@@ -336,12 +335,13 @@ void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const V
                     {"backend", plan.backend->name},
                     {"layout_version", plan.backend->layout_version},
                     {"moe_tp_size", plan.tp.size},
-                    {"ranks", plan.tp.ranks}});
-    if (i < v.kernels.size()) sets.back()["kernels"] = to_json(v.kernels[i]);
+                    {"ranks", plan.tp.ranks},
+                    {"level", name_of(v.levels[i])}});
+    if (v.kernels.count(i)) sets.back()["kernels"] = to_json(v.kernels.at(i));
   }
   Json j = {{"ok", !v.problems.any()},
             {"out", options.out},
-            {"level", name_of(v.level)},
+            {"level", name_of(v.level())},
             {"sets", sets},
             {"problems", v.problems.errors()}};
   if (v.bench) j["bench"] = to_json(*v.bench);
@@ -350,18 +350,25 @@ void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const V
 
 void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
   const auto& lines = v.problems.errors();
-  if (!lines.empty() || verbosity() != Verbosity::quiet)
-    for (const KernelReport& report : v.kernels) fmt::print("{}", to_text(report));
+  const auto& sets = p.manifest.sets;
+  const bool speaks = verbosity() != Verbosity::quiet;
+  if (!lines.empty() || speaks)
+    for (const auto& [i, report] : v.kernels)
+      fmt::print("{}{}", sets.size() > 1 ? describe(sets[i]) + ": " : "", to_text(report));
   if (v.bench) fmt::print("{}", to_text(*v.bench));
   for (const std::string& line : lines) fmt::print("{}\n", line);
-  size_t tensors = 0;
-  for (const PackedSet& set : p.sets) tensors += set.plan.packed.size();
   if (!lines.empty())
     fmt::print("{}: wrong: {} problem{} at level {}\n", options.out, lines.size(), lines.size() == 1 ? "" : "s",
-               name_of(v.level));
-  else if (verbosity() != Verbosity::quiet)
-    fmt::print("{}: right at level {} ({} packed and {} copied tensors)\n", options.out, name_of(v.level), tensors,
-               p.copied.size());
+               name_of(v.level()));
+  if (!lines.empty() || !speaks) return;
+  size_t tensors = 0;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    tensors += p.sets[i].plan.packed.size();
+    if (sets.size() > 1)
+      fmt::print("{}: {}: right at level {}\n", options.out, describe(sets[i]), name_of(v.levels[i]));
+  }
+  fmt::print("{}: right at level {} ({} packed and {} copied tensors)\n", options.out, name_of(v.level()), tensors,
+             p.copied.size());
 }
 
 }  // namespace
@@ -375,19 +382,21 @@ bool verify(const VerifyOptions& options) {
   }
   Verdict v;
   const auto packed = open_packed(options.out, v.problems);
-  v.level = level_of(options, *packed);
+  for (const PackedSet& set : packed->sets) v.levels.push_back(level_of(options, set));
   check_files(*packed, v.problems);
   if (!v.problems.any() && std::filesystem::exists(options.out + "/" + sums_name))
     check_sha256_sums(options.out, files_made_in(options.out), options.threads, v.problems);
   if (!v.problems.any()) {
     const Original source(*packed, options.source);
-    const DeviceChoice devices = v.level >= Level::bytes ? choose_device(options.device) : DeviceChoice();
+    const bool reads_all = *std::max_element(v.levels.begin(), v.levels.end()) >= Level::bytes;
+    const DeviceChoice devices = reads_all ? choose_device(options.device) : DeviceChoice();
     if (packed->manifest.options.format == sharded_state_format) verify_state(*packed, options.threads, v.problems);
-    for (const PackedSet& set : packed->sets)
-      Verification(*packed, set, source, options, v.level, devices).run(v.problems);
+    for (size_t i = 0; i < packed->sets.size(); ++i)
+      Verification(*packed, packed->sets[i], source, options, v.levels[i], devices).run(v.problems);
     const KernelOptions kernels = kernel_options(options, devices);
-    for (size_t i = 0; v.level == Level::kernels && i < packed->sets.size(); ++i)
-      v.kernels.push_back(verify_kernels(*packed, i, *source.checkpoint, kernels, v.problems));
+    for (size_t i = 0; i < packed->sets.size(); ++i)
+      if (v.levels[i] == Level::kernels)
+        v.kernels[i] = verify_kernels(*packed, i, *source.checkpoint, kernels, v.problems);
   }
   if (options.bench.run) v.bench = bench_sets(*packed, options.bench);
   options.json ? print_json(options, *packed, v) : print_text(options, *packed, v);

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "kernels/device.h"
+#include "src/synth/synth.h"
 #include "tests/golden.h"
+#include "tests/program.h"
 
 using namespace mxfp4;
 
@@ -104,5 +106,65 @@ TEST_CASE("Humming divides all 16 codes by every power of two, to the nearest") 
     CHECK(h.codes_changed == 2 * changed);
     CHECK(h.codes_rounded == 2 * rounded);
     CHECK(h.minus_zeros == 2);
+  }
+}
+
+namespace {
+
+/// A tensor of a DeepSeek-V4 checkpoint, cut to what a rank of two holds where it is an expert's.
+std::string half_of(Tensor& t, const std::string& bytes, int rank) {
+  if (t.name.find(".ffn.experts.") == t.name.npos) return bytes;
+  if (t.name.find(".w2.") == t.name.npos) {
+    t.shape[0] /= 2;
+    return bytes.substr(size_t(rank) * bytes.size() / 2, bytes.size() / 2);
+  }
+  const size_t row = bytes.size() / size_t(t.shape[0]);
+  std::string out;
+  for (size_t at = 0; at < bytes.size(); at += row) out += bytes.substr(at + size_t(rank) * row / 2, row / 2);
+  t.shape[1] /= 2;
+  return out;
+}
+
+/// Those halves of a checkpoint as a checkpoint of its own.
+void write_half(const std::string& from, const std::string& to, int rank) {
+  Problems problems;
+  std::vector<Tensor> tensors;
+  std::string data;
+  for (const auto& [name, text] : contents_of(from)) {
+    if (!name.ends_with(".safetensors")) continue;
+    for (Tensor t : read_header(from + "/" + name, name, problems).tensors) {
+      const std::string half = half_of(t, text.substr(size_t(t.offset), size_t(t.bytes)), rank);
+      t.offset = int64_t(data.size()), t.bytes = int64_t(half.size());
+      tensors.push_back(t);
+      data += half;
+    }
+  }
+  Json config = parse_json(read_text(from + "/config.json", 1 << 20), "config");
+  config["moe_intermediate_size"] = config["moe_intermediate_size"].get<int64_t>() / 2;
+  std::filesystem::create_directories(to);
+  write_text(to + "/model.safetensors", write_header(tensors, {{"format", "pt"}}, 8) + data);
+  write_text(to + "/config.json", config.dump());
+}
+
+}  // namespace
+
+TEST_CASE("a rank of a Humming layer is what its columns alone would give") {
+  const TempDir dir;
+  SynthOptions made;
+  made.model = "deepseek-v4-flash", made.dest = dir / "in", made.threads = 2;
+  made.sizes.tiny = true, made.sizes.hidden = 256, made.sizes.intermediate = 256, made.sizes.experts = 2;
+  synth(made);
+  ConvertOptions o = conversion(dir / "in", dir / "out", "vllm", "flashinfer-humming");
+  o.tp_size = 2;
+  convert(o);
+  CHECK(is_right(dir / "out", dir / "in"));
+  CHECK_THROWS_WITH(run_unpack(dir / "out", dir / "again"), Catch::Contains("flashinfer-humming is lossy"));
+  for (const int rank : {0, 1}) {
+    const std::string half = dir / fmt::format("half{}", rank);
+    write_half(dir / "in", half, rank);
+    convert(conversion(half, half + "-out", "vllm", "flashinfer-humming"));
+    const auto packed = tensors_of_file(dir / fmt::format("out/packed/tp2-rank{}-00001.safetensors", rank));
+    CHECK(packed.size() >= 6);
+    CHECK(packed == tensors_of_file(half + "-out/packed/packed-00001.safetensors"));
   }
 }

@@ -23,6 +23,7 @@ complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert diff" -l rank -x 
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l format -x -a 'packed sharded-state'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l dry-run -d 'Print the plan'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l force -d 'Replace an OUT that mxfp4-pack made'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l add -d 'Add a set to an OUT'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l if-changed -d 'Do nothing where OUT is up to date'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l filelist -r -F -d 'Conversions, one a line'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l fail-fast -d 'End a list at the first failure'

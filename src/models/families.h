@@ -8,11 +8,11 @@
 
 namespace mxfp4 {
 
-extern const Family gpt_oss_quark, fused, gpt_oss, deepseek_v41, deepseek_v4, kimi_k3, compressed_tensors, mimo, quark,
-    modelopt;
+extern const Family modelslim, mlx, gpt_oss_quark, fused, gpt_oss, deepseek_v41, deepseek_v4, kimi_k3,
+    compressed_tensors, mimo, quark, modelopt;
 
-inline const Family families[] = {gpt_oss_quark,      fused, gpt_oss, deepseek_v41, deepseek_v4, kimi_k3,
-                                  compressed_tensors, mimo,  quark,   modelopt};
+inline const Family families[] = {modelslim,   mlx,     gpt_oss_quark,      fused, gpt_oss, deepseek_v41,
+                                  deepseek_v4, kimi_k3, compressed_tensors, mimo,  quark,   modelopt};
 
 /// How a checkpoint spells experts that stand one by one: by the first codes with scales beside them. Nothing where no
 /// expert has any.
@@ -31,6 +31,12 @@ void read_settings(const Checkpoint& checkpoint, Model& model, Problems& problem
 
 /// The first of the keys that families have for it: "n_routed_experts", "num_experts", "num_local_experts".
 const char* experts_key(const Json& config);
+
+/// A JSON file that is carried along with the checkpoint; nothing where it is not there.
+std::optional<Json> read_companion(const Checkpoint& checkpoint, const std::string& name);
+
+/// Whether `json` holds `key` somewhere, at any depth.
+bool has_key(const Json& json, const std::string& key);
 
 /// Whether `json` holds `key` with this text somewhere, at any depth.
 bool mentions(const Json& json, std::string_view key, std::string_view text);

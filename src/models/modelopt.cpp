@@ -1,6 +1,6 @@
 // NVIDIA ModelOpt's MXFP4 and W4A8_MXFP4_FP8: MODULE.E.gate_proj|up_proj|down_proj.weight U8 [n, k/2], .weight_scale U8
-// [n, k/32]. What it says of itself stands in quantization_config or in hf_quant_config.json beside the config, so any
-// checkpoint with these tensors and no other marker is read as this.
+// [n, k/32]. What it says of itself stands in quantization_config or, of older releases, in hf_quant_config.json beside
+// the config; any checkpoint with these tensors and no other marker is read as this.
 // Source: Model-Optimizer export/quant_utils.py, convert_hf_config.py.
 #include "src/models/families.h"
 
@@ -12,11 +12,25 @@ constexpr ExpertNames names = {"gate_proj", "up_proj", "down_proj", "weight", "w
 
 bool matches(const Checkpoint& ck) { return has_expert_suffix(ck, "weight_scale"); }
 
+constexpr const char* separate_config = "hf_quant_config.json";
+
+/// No algorithm at all, or an MXFP4 one somewhere: mixed precision names one per module.
+bool is_mxfp4(const Json& q) {
+  return !has_key(q, "quant_algo") || mentions(q, "quant_algo", "W4A8_MXFP4_FP8") ||
+         mentions(q, "quant_algo", "mxfp4") || mentions(q, "quant_algo", "MXFP4");
+}
+
+void check_algorithm(const Checkpoint& ck, Problems& problems) {
+  const char* complaint = "quant_algo is no MXFP4, but the experts are";
+  if (const Json* q = quantization_config(ck.config)) {
+    if (!is_mxfp4(*q)) problems.error("config.json", "{}", complaint);
+  } else if (const auto separate = read_companion(ck, separate_config)) {
+    if (!is_mxfp4(*separate)) problems.error(separate_config, "{}", complaint);
+  }
+}
+
 void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
-  const Json* q = quantization_config(ck.config);
-  if (q && q->contains("quant_algo") && !mentions(*q, "quant_algo", "W4A8_MXFP4_FP8") &&
-      !mentions(*q, "quant_algo", "mxfp4") && !mentions(*q, "quant_algo", "MXFP4"))
-    problems.error("config.json", "quant_algo is no MXFP4, but the experts are");
+  check_algorithm(ck, problems);
   read_spelled_experts(ck, names, "hidden_size", model, problems);
 }
 

@@ -1,5 +1,6 @@
 // What families read from a config alike.
 #include <algorithm>
+#include <filesystem>
 
 #include "src/models/families.h"
 
@@ -24,6 +25,19 @@ const char* experts_key(const Json& config) {
   for (const char* key : {"n_routed_experts", "num_experts", "num_local_experts"})
     if (config_number(config, key, -1) >= 0) return key;
   return nullptr;
+}
+
+std::optional<Json> read_companion(const Checkpoint& ck, const std::string& name) {
+  const std::string path = ck.dir + "/" + name;
+  const bool listed = std::find(ck.companions.begin(), ck.companions.end(), name) != ck.companions.end();
+  if (!listed || !std::filesystem::exists(path)) return std::nullopt;
+  return parse_json(read_text(path, int64_t(1) << 28, name), name);
+}
+
+bool has_key(const Json& json, const std::string& key) {
+  if (json.is_object() && json.contains(key)) return true;
+  return json.is_structured() &&
+         std::any_of(json.begin(), json.end(), [&](const Json& child) { return has_key(child, key); });
 }
 
 bool mentions(const Json& json, std::string_view key, std::string_view text) {

@@ -98,6 +98,31 @@ expect 'four warps' 0 'layout version c-w4' '' \
 expect 'diff of an output with itself' 0 'tensors are equal' '' "$program" diff "$dir/q" "$dir/q"
 expect 'diff' 1 'w13_weight: 3 of 3 experts differ.*other row order of w13' '' "$program" diff "$dir/q" "$dir/o"
 
+# several sets in one output
+add() { "$program" convert "$tiny" "$dir/several" --add "$@"; }
+expect 'nothing to add to' 2 '' 'no mxfp4-pack.json' add --backend marlin --engine sglang
+"$program" convert "$tiny" "$dir/several" --backend marlin --engine vllm -q
+expect 'add: the plan' 0 'copied: nothing; it is there already' '' add --backend marlin --engine sglang --dry-run
+expect 'add' 0 '' 'packed tensors for sglang marlin, .* beside 1 earlier set; check' add --backend marlin --engine sglang
+expect 'add as JSON' 0 '"set":2,"moe_tp_size":2,"ranks":\[0,1\],' '' \
+  add --backend triton-hopper --engine vllm --tp-size 2 --json -q
+expect 'add it again' 2 '' 'marlin of sglang is there already' add --backend marlin --engine sglang
+expect 'add and force exclude each other' 2 '' 'excludes' add --backend marlin --engine sglang --force
+expect 'add of a sharded state' 2 '' 'a sharded state is of one set' \
+  add --backend deepgemm --engine sglang --format sharded-state
+expect 'add of another checkpoint' 2 '' 'deepseek-v4: not the source that .*several was made from' \
+  "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/several" --add --backend deepgemm --engine vllm
+expect 'inspect lists the sets' 0 'set 2: triton-hopper of vllm at tp 2, layout version c: 36 tensors' '' \
+  "$program" inspect "$dir/several"
+expect 'verify of several sets' 0 'triton-hopper of vllm at tp 2: right at level' '' \
+  "$program" verify "$dir/several" --source "$tiny"
+expect 'unpack of several sets' 0 '' 'unpacking marlin of vllm' "$program" unpack "$dir/several" "$dir/several-again"
+expect 'diff of several sets' 1 'only in .*several: triton-hopper of vllm at tp 2' '' "$program" diff "$dir/several" "$dir/q"
+"$program" synth deepseek-v4-flash "$dir/square" --tiny --hidden 256 --intermediate 256 -q
+"$program" convert "$dir/square" "$dir/lossy" --backend flashinfer-humming --engine vllm -q
+expect 'unpack of a lossy set' 2 '' "flashinfer-humming is lossy: the source's codes and scales are not in it" \
+  "$program" unpack "$dir/lossy" "$dir/lossy-again"
+
 # what interrupted runs leave, and two runs at once; a checkpoint of many jobs, so that one is there to be interrupted
 many=$dir/many
 "$program" synth gpt-oss-20b "$many" --tiny --layers 24 -q
@@ -129,6 +154,24 @@ rm -r "$dir/k"
 expect 'restart begins anew' 0 '' 'check it with' on "$dir/k" --restart
 rm -r "$dir/k"
 expect 'resume without a partial output' 0 '' 'check it with' on "$dir/k" --resume
+on_top() { "$program" convert "$many" "$dir/k" --add --backend marlin --engine sglang --threads 1 "$@"; }
+leave_added() {  # the same of an addition
+  for try in $(seq 200); do
+    "$program" convert "$many" "$dir/k" --add --backend marlin --engine sglang --threads 1 -q & local pid=$!
+    until { read -r && read -r; } <"$journal" || ! kill -0 $pid; do :; done
+    kill -KILL $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    [ ! -e "$dir/k/packed/canary-1.safetensors" ] && { read -r && read -r; } <"$journal" && return
+    rm -rf "$dir/k" "$journal" "$partial"
+    on "$dir/k" -q
+  done
+}
+{ leave_added; } 2>/dev/null
+expect 'an addition that was cut short leaves OUT as it was' 0 'right' '' "$program" verify "$dir/k" --source "$many"
+expect 'it is not overlooked' 2 '' 'a partial output is there' on_top
+expect 'resume of an addition' 0 '' '[0-9]+ of [0-9]+ jobs are done already' on_top --resume
+expect 'it is right' 0 'marlin of sglang: right' '' "$program" verify "$dir/k" --source "$many"
+expect 'and leaves nothing behind' 1 '' '' test -e "$journal" -o -e "$partial"
 exec 9>"$dir/.locked.mxfp4-pack.journal"
 flock 9
 expect 'a place that another run writes' 2 '' 'another run of mxfp4-pack is writing it' on "$dir/locked"

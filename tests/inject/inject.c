@@ -141,6 +141,14 @@ int renameat2(int from_dir, const char* from, int to_dir, const char* to, unsign
   REAL(int, renameat2, int, const char*, int, const char*, unsigned);
   return !is_short && hit("renameat2", to) ? -1 : real(from_dir, from, to_dir, to, flags);
 }
+int link(const char* from, const char* to) {
+  REAL(int, link, const char*, const char*);
+  if (getenv("INJECT_NO_LINKS")) {  // as a file system without them
+    errno = EPERM;
+    return -1;
+  }
+  return !is_short && hit("link", to) ? -1 : real(from, to);
+}
 int unlink(const char* path) {
   REAL(int, unlink, const char*);
   return !is_short && hit("unlink", path) ? -1 : real(path);
