@@ -124,7 +124,10 @@ TEST_CASE("every published model into every backend that accepts its shape; the 
     const TempDir dir;
     write_synth(std::string(model.name), dir / "in");
     int converted = 0;
+    const bool all_versions = model.name == "gpt-oss-20b" || model.name == "deepseek-v4-flash";
     for (const Backend* b : backends()) {
+      const Backend& usual = find_backend(b->name, b->engine, "");
+      if (!all_versions && std::string_view(b->layout_version) != usual.layout_version) continue;
       INFO(model.name << " " << b->engine << " " << b->name << " " << b->layout_version);
       const std::string out = dir / fmt::format("{}", size_t(b - backends().front()));
       const std::string why = convert_with(*b, dir / "in", out);
@@ -134,7 +137,7 @@ TEST_CASE("every published model into every backend that accepts its shape; the 
       CHECK((why.empty() || refused));
       converted += why.empty();
     }
-    CHECK(converted >= 25);
+    CHECK(converted >= (all_versions ? 25 : 20));
   }
 }
 
