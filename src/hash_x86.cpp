@@ -1,4 +1,5 @@
-// XXH3 with the widest vectors of the processor: AVX-512 hashes four times as fast as the SSE2 that x86-64 has at least.
+// XXH3 with the widest vectors of the processor: AVX-512 hashes four times as fast as the SSE2 that x86-64 has at
+// least.
 #include <xxh_x86dispatch.h>
 
 #include "src/checksum.h"
