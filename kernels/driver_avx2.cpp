@@ -5,7 +5,6 @@
 
 #include <cstring>
 
-#include "kernels/driver.h"
 #include "kernels/shuffle.h"
 
 namespace mxfp4 {
@@ -194,31 +193,15 @@ void unpack_shuffles(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip)
   }
 }
 
-template <class L>
-PackStrip pack_of(size_t i) {
-  if constexpr (has_shuffles<L>())
-    return pack_shuffles<L>;
-  else
-    return tables_driver.pack[i];
-}
-template <class L>
-UnpackStrip unpack_of(size_t i) {
-  if constexpr (has_shuffles<L>())
-    return unpack_shuffles<L>;
-  else
-    return tables_driver.unpack[i];
-}
-
-template <size_t... i>
-Driver make(std::index_sequence<i...>) {
-  return {"avx2",
-          [] { return bool(__builtin_cpu_supports("avx2")); },
-          {pack_of<std::variant_alternative_t<i, Layout>>(i)...},
-          {unpack_of<std::variant_alternative_t<i, Layout>>(i)...}};
-}
+struct Words {
+  template <class L>
+  static constexpr PackStrip pack = pack_shuffles<L>;
+  template <class L>
+  static constexpr UnpackStrip unpack = unpack_shuffles<L>;
+};
 
 }  // namespace
 
-const Driver avx2_driver = make(std::make_index_sequence<std::variant_size_v<Layout>>());
+const Driver avx2_driver = shuffles_driver<Words>("avx2", [] { return bool(__builtin_cpu_supports("avx2")); });
 
 }  // namespace mxfp4

@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "kernels/driver.h"
 #include "kernels/shuffle.h"
 #include "kernels/strip.h"
 
@@ -111,36 +110,20 @@ void unpack_shuffles(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip)
   }
 }
 
-template <class L>
-PackStrip pack_of(size_t i) {
-  if constexpr (has_shuffles<L>())
-    return pack_shuffles<L>;
-  else
-    return tables_driver.pack[i];
-}
-template <class L>
-UnpackStrip unpack_of(size_t i) {
-  if constexpr (has_shuffles<L>())
-    return unpack_shuffles<L>;
-  else
-    return tables_driver.unpack[i];
-}
+struct Words {
+  template <class L>
+  static constexpr PackStrip pack = pack_shuffles<L>;
+  template <class L>
+  static constexpr UnpackStrip unpack = unpack_shuffles<L>;
+};
 
 bool runs_here() {
   return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("gfni");
 }
 
-template <size_t... i>
-Driver make(std::index_sequence<i...>) {
-  return {"avx512",
-          runs_here,
-          {pack_of<std::variant_alternative_t<i, Layout>>(i)...},
-          {unpack_of<std::variant_alternative_t<i, Layout>>(i)...}};
-}
-
 }  // namespace
 
-const Driver avx512_driver = make(std::make_index_sequence<std::variant_size_v<Layout>>());
+const Driver avx512_driver = shuffles_driver<Words>("avx512", runs_here);
 
 }  // namespace mxfp4

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 
+#include "kernels/driver.h"
 #include "kernels/layout.h"
 #include "kernels/strip.h"
 
@@ -161,6 +162,23 @@ constexpr bool has_shuffles() {
     return false;
   else
     return run_bytes<L>() < 16 && shuffle<L>.chunk > 0;
+}
+
+/// The driver of Words::pack<L> and Words::unpack<L>, by the tables' where a layout has no shuffles. Words belongs to
+/// one file, so that no code for its processor is shared with others.
+template <class Words>
+Driver shuffles_driver(const char* name, bool (*runs_here)()) {
+  Driver d = tables_driver;
+  d.name = name;
+  d.runs_here = runs_here;
+  const auto set = [&]<size_t... i>(std::index_sequence<i...>) {
+    const auto one = [&]<class L>(size_t at, const L*) {
+      if constexpr (has_shuffles<L>()) d.pack[at] = Words::template pack<L>, d.unpack[at] = Words::template unpack<L>;
+    };
+    (one(i, static_cast<const std::variant_alternative_t<i, Layout>*>(nullptr)), ...);
+  };
+  set(std::make_index_sequence<std::variant_size_v<Layout>>());
+  return d;
 }
 
 }  // namespace mxfp4
