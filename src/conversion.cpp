@@ -1,0 +1,241 @@
+#include "src/conversion.h"
+
+#include "src/add_set.h"
+#include "src/link.h"
+#include "src/log.h"
+#include "src/rewrite.h"
+
+namespace mxfp4 {
+
+void Conversion::run() {
+  open_files();
+  const std::vector<int64_t> left = jobs_left();
+  out_.keep(true);
+  Progress progress("packing", data_bytes());
+  run_jobs(
+      int64_t(left.size()), options_.threads,
+      [&](Worker& worker, int64_t i) {
+        const int64_t index = left[size_t(i)];
+        const Job& job = plan_.jobs[size_t(index)];
+        progress.add(job.target < 0 ? copy(worker, job) : pack(worker, job));
+        if (!failed_) out_.journal().add(index, record_of(plan_, job, sums_, counts_of(job)));
+      },
+      devices_);
+  check_source();
+  for (size_t i = 0; i < files_.size(); ++i) {
+    throw_if_interrupted();
+    stages_.time(Stage::sync, [&] { is_linked_[i] ? files_[i].fd().sync() : files_[i].finish(); });
+  }
+}
+
+std::vector<bool> Conversion::read_journal() {
+  std::vector<bool> done(plan_.jobs.size());
+  for (const auto& [index, record] : out_.journal().records())
+    if (index >= 0 && size_t(index) < done.size())
+      done[size_t(index)] = read_record(plan_, plan_.jobs[size_t(index)], record, sums_, counts_[size_t(index)]);
+  return done;
+}
+
+JobCounts Conversion::total() const {
+  JobCounts sum;
+  for (const JobCounts& c : counts_) {
+    sum.zero_scales += c.zero_scales;
+    add(sum.loss, c.loss);
+  }
+  return sum;
+}
+
+int64_t Conversion::data_bytes() const {
+  int64_t bytes = plan_.packed_bytes;
+  for (const CopiedTensor& t : plan_.copied) bytes += t.source->bytes;
+  return bytes;
+}
+
+void Conversion::open_files() {
+  for (const OutFile& f : plan_.files) {
+    is_linked_.push_back(f.shard >= 0 &&
+                         link_file(options_.link, plan_.checkpoint->shards[size_t(f.shard)].path, out_.path(f.name)));
+    files_.emplace_back(is_linked_.back() ? open_read(out_.path(f.name), f.name) : out_.create(f.name, f.bytes));
+    if (!is_linked_.back()) files_.back().write(f.header.data(), int64_t(f.header.size()), 0);
+  }
+}
+
+std::vector<int64_t> Conversion::jobs_left() {
+  const std::vector<bool> done = read_journal();
+  std::vector<uint8_t> good(done.size());
+  run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
+    good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
+  });
+  std::vector<int64_t> left;
+  for (size_t i = 0; i < good.size(); ++i)
+    if (!good[i]) {
+      left.push_back(int64_t(i));
+      counts_[i] = {};
+    }
+  if (left.size() < good.size())
+    note(fmt::format("{} of {} jobs are done already", good.size() - left.size(), good.size()));
+  return left;
+}
+
+bool Conversion::is_on_disk(Worker& worker, const Job& job) {
+  const auto has = [&](int file, int64_t offset, int64_t bytes, const Hash& hash) {
+    uint8_t* data = worker.packed.reserve(bytes);
+    files_[size_t(file)].read(data, bytes, offset);
+    return XXH128_isEqual(hash_bytes(data, bytes), hash) != 0;
+  };
+  for (int64_t i = job.begin; i < job.end; ++i) {
+    if (job.target < 0) {
+      const CopyPiece& p = plan_.copy_pieces[size_t(i)];
+      const CopiedTensor& t = plan_.copied[size_t(p.copied)];
+      const Hash& sum = sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)];
+      if (t.file >= 0 && !has(t.file, t.offset + p.begin, p.bytes, sum)) return false;
+    } else {
+      const Checksums::Packed* sums = &sums_.packed[size_t(job.target)];
+      for (const PackedTensor& t : plan_.ranks_of(job))
+        if (!has(t.file, t.offset + i * t.slice_bytes, t.slice_bytes, (sums++)->slices[size_t(i)])) return false;
+    }
+  }
+  return true;
+}
+
+void Conversion::check_source() {
+  out_.keep(false);
+  problems_.throw_if_any();
+  source_.check_unchanged();
+  if (earlier_) check_same_contents(options_.checkpoint, plan_, sums_, *earlier_);
+  out_.keep(true);
+}
+
+int64_t Conversion::copy(Worker& worker, const Job& job) {
+  int64_t done = 0;
+  for (std::span<const CopyPiece> left = plan_.pieces_of(job); !left.empty() && !failed_;) {
+    const int file = plan_.copied[size_t(left[0].copied)].file;
+    size_t count = 0;
+    while (count < left.size() && plan_.copied[size_t(left[count].copied)].file == file) ++count;
+    done += copy_together(worker, left.first(count));
+    left = left.subspan(count);
+  }
+  return done;
+}
+
+int64_t Conversion::copy_together(Worker& worker, std::span<const CopyPiece> pieces) {
+  const CopiedTensor& first = plan_.copied[size_t(pieces[0].copied)];
+  const int64_t offset = first.offset + pieces[0].begin;
+  int64_t bytes = 0;
+  for (const CopyPiece& p : pieces) bytes += p.bytes;
+  uint8_t* data = worker.source.reserve(bytes, offset);
+  stages_.time(Stage::read, [&] { source_.read_copied(plan_, pieces, data); });
+  const uint8_t* at = data;
+  for (const CopyPiece& p : pieces) {
+    sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)] = hash(at, p.bytes);
+    at += p.bytes;
+  }
+  if (first.file >= 0 && !is_linked_[size_t(first.file)]) write(first.file, data, bytes, offset);
+  return bytes;
+}
+
+int64_t Conversion::pack(Worker& worker, const Job& job) {
+  const PackedTensor& t = plan_.packed[size_t(job.target)];
+  if (failed_ && t.part != Part::scales) return 0;
+  const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
+  uint8_t* source = worker.source.reserve(pieces.source_bytes);
+  stages_.time(Stage::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, source); });
+  hash_sources(job, t, pieces, source);
+  const uint8_t* canonical = canonical_form(worker, job, t, pieces, source);
+  std::vector<uint8_t> scales;
+  if (plan_.backend->rewrite && t.part == Part::codes) scales = scales_beside(worker, job, t);
+  int64_t done = 0;
+  for (size_t r = 0; r < plan_.tp.ranks.size() && !failed_; ++r)
+    done += pack_rank(worker, job, size_t(job.target) + r, pieces, canonical, scales.data());
+  return done;
+}
+
+std::vector<uint8_t> Conversion::scales_beside(Worker& worker, const Job& job, const PackedTensor& codes) {
+  const PackedTensor& t = sibling(plan_, codes, Part::scales);
+  return load_canonical(plan_, t, job.begin, job.end, [&](const Pieces& pieces, uint8_t* to) {
+    stages_.time(Stage::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, to); });
+  });
+}
+
+int64_t Conversion::pack_rank(Worker& worker, const Job& job, size_t target, const Pieces& pieces,
+                              const uint8_t* canonical, const uint8_t* scales) {
+  const PackedTensor& t = plan_.packed[target];
+  const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
+  const int64_t offset = t.offset + job.begin * t.slice_bytes;
+  uint8_t* packed = worker.packed.reserve(bytes, offset);
+  stages_.time(Stage::pack, [&] {
+    if (plan_.backend->rewrite)
+      add(counts_of(job).loss, pack_rewritten(plan_, t, job.begin, job.end, canonical, scales, *worker.device, packed));
+    else
+      pack_experts(plan_, t, job.begin, job.end, pieces, *worker.device, canonical, packed);
+  });
+  for (int64_t e = job.begin; e < job.end; ++e)
+    sums_.packed[target].slices[size_t(e)] = hash(packed + (e - job.begin) * t.slice_bytes, t.slice_bytes);
+  write(t.file, packed, bytes, offset);
+  return bytes;
+}
+
+Hash Conversion::hash(const uint8_t* data, int64_t bytes) {
+  return stages_.time(Stage::hash, [=] { return hash_bytes(data, bytes); });
+}
+
+void Conversion::write(int file, const uint8_t* data, int64_t bytes, int64_t offset) {
+  stages_.time(Stage::write, [&] { files_[size_t(file)].write(data, bytes, offset); });
+}
+
+void Conversion::hash_sources(const Job& job, const PackedTensor& t, const Pieces& pieces, const uint8_t* source) {
+  for (const PieceAt& p : pieces.list) {
+    const SourceIndex at = source_index(plan_, t, p.expert, p.piece);
+    sums_.packed[size_t(job.target)].sources[at.tensor][at.piece] = hash(source + p.source_at, p.slice.piece_bytes);
+  }
+}
+
+const uint8_t* Conversion::canonical_form(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
+                                          uint8_t* source) {
+  const bool same = pieces.source_bytes == pieces.canonical_bytes;
+  if (same && t.part != Part::scales) return source;
+  uint8_t* canonical = same ? source : worker.canonical.reserve(pieces.canonical_bytes);
+  for (const PieceAt& p : pieces.list)
+    check_scales(job, t, p, to_canonical(t, p, options_.allow_nan_scales, source, canonical));
+  return canonical;
+}
+
+void Conversion::check_scales(const Job& job, const PackedTensor& t, const PieceAt& p, const ScaleReport& r) {
+  if (t.part == Part::residual) return;  // made of scales that are checked elsewhere
+  counts_of(job).zero_scales += r.zero;
+  if (r.bad) complain(t, p, r.first_bad, fmt::format("{} ({} such scales here)", r.first, r.bad));
+  if (!r.zero_floats) return;
+  if (r.least_floats)
+    complain(t, p, r.first_zero_float, "holds both 0.0 and 2^-127, which would become the same byte");
+  else if (const int64_t at = source_.reader() ? first_nonzero_group(t, p) : -1; at >= 0)
+    complain(t, p, at, "scale 0.0 over codes that are not zero");
+  uint8_t& zero = sums_.packed[size_t(job.target)].float_zeros[source_index(plan_, t, p.expert, p.piece).tensor];
+  std::atomic_ref(zero).store(1, std::memory_order_relaxed);  // jobs of one stacked tensor share it
+}
+
+int64_t Conversion::first_nonzero_group(const PackedTensor& t, const PieceAt& p) {
+  const Expert& e = plan_.model->layers[size_t(t.layer)].experts[size_t(p.expert)];
+  const Slice& codes = t.role == Role::w2 ? e.down.codes : p.piece == 1 ? e.up.codes : e.gate.codes;
+  std::vector<float> scales(size_t(p.slice.piece_bytes / 4));
+  const ShardReader& reader = *source_.reader();
+  reader.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, scales.data());
+  for (size_t i = 0; i < scales.size(); ++i) {
+    if (scales[i] != 0) continue;
+    uint8_t bytes[group / 2];
+    reader.read(*codes.tensor, codes.piece + int64_t(i) * group / 2, group / 2, bytes);
+    for (uint8_t b : bytes)
+      if (b & 0x77) return int64_t(i);
+  }
+  return -1;
+}
+
+void Conversion::complain(const PackedTensor& t, const PieceAt& p, int64_t index, const std::string& what) {
+  const MoeLayer& layer = plan_.model->layers[size_t(t.layer)];
+  const int64_t columns = (t.role == Role::w2 ? layer.intermediate : layer.hidden) / group;
+  const std::lock_guard lock(mutex_);
+  problems_.error(plan_.checkpoint->where(*p.slice.tensor), "expert {}, row {}, group {}: {}", p.expert,
+                  index / columns, index % columns, what);
+  failed_ = true;
+}
+
+}  // namespace mxfp4
