@@ -258,8 +258,8 @@ ShardReader::ShardReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint)
   check_unchanged();
 }
 
-void ShardReader::read(const Tensor& t, int64_t offset, int64_t bytes, void* to) const {
-  files_[size_t(t.file)].read(to, bytes, t.offset + offset);
+void ShardReader::read(const Tensor& t, int64_t offset, int64_t bytes, void* to, const DirectFile::Taker& take) const {
+  files_[size_t(t.file)].read(to, bytes, t.offset + offset, take);
 }
 
 void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to) const {

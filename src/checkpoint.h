@@ -90,8 +90,8 @@ struct TensorRange {
 class ShardReader {
  public:
   explicit ShardReader(const Checkpoint& checkpoint);
-  /// Bytes [offset, offset + bytes) of a tensor.
-  void read(const Tensor& t, int64_t offset, int64_t bytes, void* to) const;
+  /// Bytes [offset, offset + bytes) of a tensor; as DirectFile::read.
+  void read(const Tensor& t, int64_t offset, int64_t bytes, void* to, const DirectFile::Taker& take = {}) const;
   /// Ranges one after the other; neighbours in a shard are read as one.
   void read(std::span<const TensorRange> ranges, uint8_t* to) const;
   /// Throws Error{io} where a shard is not the file that was opened, or its size or mtime differ.

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,33 @@ namespace mxfp4 {
 using Hash = XXH128_hash_t;
 
 Hash hash_bytes(const void* data, int64_t bytes);
+/// Hashes bytes that come block after block.
+class Hasher {
+ public:
+  Hasher() : state_(XXH3_createState()) { reset(); }
+  void reset() { XXH3_128bits_reset(state_.get()); }
+  void take(const void* data, int64_t bytes);
+  Hash hash() const { return XXH3_128bits_digest(state_.get()); }
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
+  std::unique_ptr<XXH3_state_t, Free> state_;
+};
+
+/// Hashes pieces of one size, which come one after the other in blocks of any: the hash of each goes to the next place.
+class PieceHasher {
+ public:
+  PieceHasher(int64_t piece_bytes, Hash* to) : piece_bytes_(piece_bytes), left_(piece_bytes), to_(to) {}
+  void take(const uint8_t* data, int64_t bytes);
+
+ private:
+  int64_t piece_bytes_, left_;
+  Hash* to_;
+  Hasher hasher_;
+};
+
 Hash hash_of_pieces(std::span<const Hash> pieces);
 /// 32 hexadecimal digits.
 std::string to_hex(Hash hash);

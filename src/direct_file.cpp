@@ -21,7 +21,8 @@ namespace {
 constexpr int64_t page = DirectFile::page;
 constexpr int64_t least_file = 1 << 20;  // smaller ones are not worth a second descriptor
 constexpr int64_t least_read = 64 << 10;
-constexpr int64_t block = 4 << 20;  // enough for a disk to be busy
+constexpr int64_t block = 4 << 20;           // enough for a disk to be busy
+constexpr int64_t cached_block = 256 << 10;  // stays in a core's own cache
 
 int64_t page_begin(int64_t at) { return at / page * page; }
 int64_t page_end(int64_t at) { return page_begin(at + page - 1); }
@@ -88,28 +89,39 @@ DirectFile::DirectFile(Fd fd) : fd_(std::move(fd)) {
   ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_RANDOM);  // little is read through the cache, and nothing around it
 }
 
-/// False where the disk did not give all; then the ordinary read says why, or gives it.
-bool DirectFile::read_direct(uint8_t* to, int64_t bytes, int64_t offset) const {
+/// The bytes that were read; fewer than asked for where the disk did not give all.
+int64_t DirectFile::read_direct(uint8_t* to, int64_t bytes, int64_t offset, const Taker& take) const {
   uint8_t* buffer = read_buffer();
-  for (const int64_t end = offset + bytes; offset < end;) {
-    const int64_t begin = page_begin(offset), ask = std::min(page_end(end) - begin, block);
-    const int64_t want = std::min(end - begin, ask);  // the file may end within the last page
+  int64_t done = 0;
+  while (done < bytes) {
+    const int64_t at = offset + done, begin = page_begin(at);
+    const int64_t ask = std::min(page_end(offset + bytes) - begin, block);
+    const int64_t want = std::min(offset + bytes - begin, ask);  // the file may end within the last page
     ssize_t got;
     do got = ::pread(direct_.get(), buffer, size_t(ask), begin);
     while (got < 0 && errno == EINTR);
-    if (got < want) return false;
-    const int64_t part = begin + want - offset;
-    std::memcpy(to, buffer + (offset - begin), size_t(part));
-    to += part, offset += part;
+    if (got < want) break;
+    const uint8_t* data = buffer + (at - begin);
+    const int64_t part = begin + want - at;
+    if (to) std::memcpy(to + done, data, size_t(part));
+    if (take) take(data, part);
+    done += part;
   }
-  return true;
+  return done;
 }
 
-void DirectFile::read(void* to, int64_t bytes, int64_t offset) const {
-  if (bytes < least_read || is_cached(fd_, offset, bytes)) return fd_.read(to, bytes, offset);
-  if (direct_ && read_direct(static_cast<uint8_t*>(to), bytes, offset)) return;
-  fd_.read(to, bytes, offset);
-  ::posix_fadvise(fd_.get(), offset, bytes, POSIX_FADV_DONTNEED);
+void DirectFile::read(void* to, int64_t bytes, int64_t offset, const Taker& take) const {
+  auto* out = static_cast<uint8_t*>(to);
+  const bool cached = bytes < least_read || is_cached(fd_, offset, bytes);
+  int64_t done = cached || !direct_ ? 0 : read_direct(out, bytes, offset, take);
+  if (done == bytes) return;
+  for (int64_t part; done < bytes; done += part) {
+    part = std::min(bytes - done, cached ? cached_block : block);
+    uint8_t* data = out ? out + done : read_buffer();
+    fd_.read(data, part, offset + done);
+    if (take) take(data, part);
+  }
+  if (!cached) ::posix_fadvise(fd_.get(), offset, bytes, POSIX_FADV_DONTNEED);
 }
 
 void DirectFile::write(const void* data, int64_t bytes, int64_t offset) const {

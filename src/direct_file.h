@@ -8,6 +8,8 @@
 // reached by both ways, so that the two cannot disagree.
 #pragma once
 
+#include <functional>
+
 #include "src/file.h"
 
 namespace mxfp4 {
@@ -21,8 +23,11 @@ class DirectFile {
   /// Takes over an open file.
   explicit DirectFile(Fd fd);
 
-  /// As Fd::read.
-  void read(void* to, int64_t bytes, int64_t offset) const;
+  /// Takes the blocks of a read, in order, while the processor's caches still have them.
+  using Taker = std::function<void(const uint8_t* block, int64_t bytes)>;
+
+  /// As Fd::read. `to` null: the blocks are only handed to `take`.
+  void read(void* to, int64_t bytes, int64_t offset, const Taker& take = {}) const;
   /// As Fd::write. Pages go straight to the disk where `from` lies in its page as `offset` does.
   void write(const void* from, int64_t bytes, int64_t offset) const;
   /// Brings all to disk, out of the page cache, and closes the file.
@@ -30,7 +35,7 @@ class DirectFile {
   const Fd& fd() const { return fd_; }
 
  private:
-  bool read_direct(uint8_t* to, int64_t bytes, int64_t offset) const;
+  int64_t read_direct(uint8_t* to, int64_t bytes, int64_t offset, const Taker& take) const;
 
   Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it
   bool direct_writes_ = false;

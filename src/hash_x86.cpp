@@ -8,4 +8,6 @@ namespace mxfp4 {
 
 Hash hash_bytes(const void* data, int64_t bytes) { return XXH3_128bits_dispatch(data, size_t(bytes)); }
 
+void Hasher::take(const void* data, int64_t bytes) { XXH3_128bits_update_dispatch(state_.get(), data, size_t(bytes)); }
+
 }  // namespace mxfp4

@@ -52,6 +52,12 @@ void check_files(const PackedCheckpoint& p, Problems& problems) {
 /// Bytes that differ: how many, and the first.
 struct Difference {
   int64_t count = 0, first = -1;
+
+  /// What follows, from byte `at` on.
+  void add(int64_t at, const Difference& next) {
+    if (count == 0 && next.count > 0) first = at + next.first;
+    count += next.count;
+  }
 };
 Difference difference(const uint8_t* a, const uint8_t* b, int64_t bytes) {
   Difference d;
@@ -149,19 +155,25 @@ class Verification {
 
   int64_t check_copied(Worker& worker, const Job& job) {
     int64_t done = 0;
-    for (int64_t i = job.begin; i < job.end; ++i) {
-      const CopyPiece& piece = plan_.copy_pieces[size_t(i)];
+    for (const CopyPiece& piece : plan_.pieces_of(job)) {
       const Tensor& stored = p_.copied[size_t(piece.copied)];
-      uint8_t* data = worker.packed.reserve(piece.bytes);
-      out_.read(stored, piece.begin, piece.bytes, data);
-      sums_.copied[size_t(piece.copied)][size_t(piece.begin / copy_piece_bytes)] = hash_bytes(data, piece.bytes);
+      const uint8_t* want = nullptr;
       if (source_ && level_ >= Level::bytes) {
-        uint8_t* want = worker.source.reserve(piece.bytes);
-        source_.read(stored, piece.begin, piece.bytes, want);
-        if (const Difference d = difference(data, want, piece.bytes); d.count)
-          complain(stored,
-                   fmt::format("{} bytes differ from the source, the first at {}", d.count, piece.begin + d.first));
+        uint8_t* source = worker.source.reserve(piece.bytes);
+        source_.read(stored, piece.begin, piece.bytes, source);
+        want = source;
       }
+      PieceHasher hasher(piece.bytes, &sums_.copied[size_t(piece.copied)][size_t(piece.begin / copy_piece_bytes)]);
+      Difference found;
+      int64_t at = 0;
+      out_.read(stored, piece.begin, piece.bytes, nullptr, [&](const uint8_t* data, int64_t bytes) {
+        hasher.take(data, bytes);
+        if (want) found.add(at, difference(data, want + at, bytes));
+        at += bytes;
+      });
+      if (found.count)
+        complain(stored, fmt::format("{} bytes differ from the source, the first at {}", found.count,
+                                     piece.begin + found.first));
       done += piece.bytes;
     }
     return done;
@@ -182,11 +194,10 @@ class Verification {
       const size_t i = size_t(job.target) + r;
       const PackedTensor& ranked = plan_.packed[i];
       const int64_t size = (job.end - job.begin) * ranked.slice_bytes;
-      uint8_t* packed = worker.packed.reserve(size);
-      out_.read(set_.stored[i], job.begin * ranked.slice_bytes, size, packed);
-      for (int64_t e = job.begin; e < job.end; ++e)
-        sums_.packed[i].slices[size_t(e)] =
-            hash_bytes(packed + (e - job.begin) * ranked.slice_bytes, ranked.slice_bytes);
+      uint8_t* packed = level_ >= Level::bytes ? worker.packed.reserve(size) : nullptr;
+      PieceHasher hasher(ranked.slice_bytes, &sums_.packed[i].slices[size_t(job.begin)]);
+      out_.read(set_.stored[i], job.begin * ranked.slice_bytes, size, packed,
+                [&](const uint8_t* data, int64_t bytes) { hasher.take(data, bytes); });
       if (compare)
         report_experts(job, set_.stored[i], pieces,
                        compare_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, expected));

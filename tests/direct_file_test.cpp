@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "kernels/device.h"
+#include "src/checksum.h"
 #include "src/error.h"
 #include "src/pipeline.h"
 
@@ -105,6 +106,39 @@ TEST_CASE("reading leaves the page cache as it was") {
   CHECK(cached > total / 4096 / 2);
   direct.read(got.data(), total, 0);
   CHECK(cached_pages(made) == cached);
+}
+
+TEST_CASE("a read hands over every block once, in order, and each piece is hashed") {
+  const std::string want = content();
+  for (const char* dir : {"/tmp", "/dev/shm"})
+    for (const bool cached : {true, false}) {
+      if (!std::filesystem::is_directory(dir)) continue;
+      CAPTURE(dir, cached);
+      const Temporary file(dir);
+      Fd made = open_write(file.name());
+      made.write(want.data(), total, 0);
+      made.sync();
+      if (!cached) ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
+      const DirectFile direct(open_read(file.name()));
+      for (const int64_t piece : {int64_t(1), int64_t(100), int64_t(4096), int64_t(700001), total - 5}) {
+        const int64_t pieces = (total - 5) / piece, bytes = pieces * piece;
+        std::vector<Hash> hashes(static_cast<size_t>(pieces));
+        for (const bool keep : {false, true}) {
+          PieceHasher hasher(piece, hashes.data());
+          std::string blocks, kept(size_t(keep ? bytes : 0), '\0');
+          direct.read(keep ? kept.data() : nullptr, bytes, 3, [&](const uint8_t* data, int64_t part) {
+            hasher.take(data, part);
+            blocks.append(reinterpret_cast<const char*>(data), size_t(part));
+          });
+          CHECK((blocks == want.substr(3, size_t(bytes))));
+          if (keep) CHECK((kept == blocks));
+          int64_t wrong = 0;
+          for (int64_t i = 0; i < pieces; ++i)
+            wrong += !XXH128_isEqual(hashes[size_t(i)], hash_bytes(want.data() + 3 + i * piece, piece));
+          CHECK(wrong == 0);
+        }
+      }
+    }
 }
 
 TEST_CASE("a file that ends early is an error by either way") {
