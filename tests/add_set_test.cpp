@@ -65,14 +65,6 @@ std::string refusal(const ConvertOptions& o) {
   return said;
 }
 
-void flip(const std::string& path, int64_t at) {
-  std::fstream f(path, std::ios::in | std::ios::out | std::ios::binary);
-  f.seekg(at);
-  const char c = char(f.get() ^ 1);
-  f.seekp(at);
-  f.put(c);
-}
-
 void copy_dir(const std::string& from, const std::string& to) {
   std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
 }

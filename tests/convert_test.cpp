@@ -24,15 +24,6 @@ void run_with_threads(const std::string& from, const std::string& to, const std:
   convert(o);
 }
 
-/// Flips one bit of a byte in a file.
-void flip(const std::string& path, int64_t at) {
-  std::fstream f(path, std::ios::in | std::ios::out | std::ios::binary);
-  f.seekg(at);
-  const char c = char(f.get() ^ 1);
-  f.seekp(at);
-  f.put(c);
-}
-
 }  // namespace
 
 TEST_CASE("a layer converted by the program equals the golden bytes") {

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -39,6 +40,15 @@ inline std::map<std::string, std::string> contents_of(const std::string& dir) {
     out[std::filesystem::relative(entry.path(), dir).string()] = text.str();
   }
   return out;
+}
+
+/// Flips one bit of a byte in a file.
+inline void flip(const std::string& path, int64_t at) {
+  std::fstream f(path, std::ios::in | std::ios::out | std::ios::binary);
+  f.seekg(at);
+  const char c = char(f.get() ^ 1);
+  f.seekp(at);
+  f.put(c);
 }
 
 }  // namespace mxfp4

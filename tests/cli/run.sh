@@ -217,6 +217,14 @@ expect 'if changed: another option' 0 '' 'check it with' \
   "$program" convert "$dir/tuned" "$dir/t" --backend marlin --engine sglang --if-changed
 expect 'a bad line' 2 '' 'error: -:1: .*--nothing' sh -c "echo a b --nothing | '$program' convert --filelist - --backend marlin --engine vllm"
 expect 'a list and a checkpoint' 2 '' 'excludes' "$program" convert "$tiny" "$dir/o9" --filelist "$list" --backend marlin --engine vllm
+printf '%s\n' "'$tiny' '$dir/added'" "'$tiny' '$dir/added' --engine sglang --add" \
+  "'$tiny' '$dir/added' --engine vllm --backend triton-hopper --tp-size 2 --add" >"$list"
+expect 'a list that adds sets' 0 '"converted":3,"unchanged":0,"failed":0' '' \
+  "$program" convert --filelist "$list" --backend marlin --engine vllm --json -q
+expect 'all of which are right' 0 'right at level bytes.*' '' "$program" verify "$dir/added" --source "$tiny" --level bytes
+expect 'the third set' 0 '"backend":"triton-hopper"' '' "$program" verify "$dir/added" --json --level bytes
+expect 'a list that adds them again' 2 '"converted":0,"unchanged":0,"failed":3' '' \
+  "$program" convert --filelist "$list" --backend marlin --engine vllm --json -q
 
 # the README's pipeline, word for word, twice
 mkdir "$dir/pipeline"

@@ -174,7 +174,7 @@ class Manifest:
         sets = [s for s in fields["sets"] if s["engine"] == engine]
         if not sets:
             raise Refused(f"{directory} was packed for {', '.join(sorted({s['engine'] for s in fields['sets']}))}, "
-                          f"not for {engine}. {convert_again(directory, engine, fields['sets'][0]['backend'])}")
+                          f"not for {engine}. {convert_again(directory, engine, fields['sets'][0]['backend'], how='--add')}")
         self.sets = [s for s in sets if s["backend"] in SERVED]
         if not self.sets:
             raise Refused(f"no loader for experts packed for backend {', '.join(s['backend'] for s in sets)}")
@@ -199,9 +199,9 @@ class Manifest:
                                       "kernel wants; unset it")
                 return PackedSet(self.directory, fields, self.source, rank)
         held = (f"{kernel_of(s)} (MoE tensor-parallel size {s['moe_tp_size']}, ranks {s['ranks']})" for s in self.sets)
-        like = next((s for s in self.sets if kernel_of(s) == asked), self.sets[0])
+        backend = next((s["backend"] for s in self.sets if asked in ("auto", kernel_of(s))), "BACKEND")
         raise Refused(f"{self.directory} holds experts packed for {', '.join(held)}; asked for is {asked}, rank {rank} of "
-                      f"{tp_size}. {convert_again(self.directory, like['engine'], like['backend'], tp_size)}")
+                      f"{tp_size}. {convert_again(self.directory, self.sets[0]['engine'], backend, tp_size, '--add')}")
 
 
 def kernel_of(fields):
@@ -223,9 +223,10 @@ def is_packed(directory):
             and read_config(directory).get("quantization_config", {}).get("quant_method") == METHOD)
 
 
-def convert_again(directory, engine, backend, tp_size=1):
+def convert_again(directory, engine, backend, tp_size=1, how="--force"):
+    """The command that makes what was asked for. how: --force replaces all sets, --add adds one to them."""
     tp = f" --tp-size {tp_size}" if tp_size > 1 else ""
-    return f"Run again: mxfp4-pack convert CHECKPOINT {directory} --engine {engine} --backend {backend}{tp} --force"
+    return f"Run: mxfp4-pack convert CHECKPOINT {directory} --engine {engine} --backend {backend}{tp} {how}"
 
 
 def installed(library):
