@@ -7,9 +7,21 @@
 #include "kernels/device.h"
 #include "kernels/driver.h"
 #include "kernels/stage.h"
+#include "kernels/strip.h"
 
 namespace mxfp4 {
 namespace {
+
+bool is_strip_together(const Layout& layout) {
+  return std::visit(
+      [](auto l) {
+        if constexpr (is_plain<decltype(l)>)
+          return false;
+        else
+          return mxfp4::is_strip_together<decltype(l)>();
+      },
+      layout);
+}
 
 int tile_rows(const Layout& layout) {
   return std::visit(
@@ -47,10 +59,19 @@ class Cpu final : public Device {
     const Shape s = storage_of(item.layout, item.matrix.padded);
     const int64_t rows = tile_rows(item.layout);
     if (rows == 0) return stage(item.matrix, s, 0, s.n, item.packed);
-    strip_.resize(size_t(rows * s.b));
+    const PackStrip pack = driver_.pack[item.layout.index()];
+    const int64_t bytes = rows * s.b;
+    const bool stream = driver_.stream && is_strip_together(item.layout);
+    strip_.resize(size_t(bytes));
+    if (stream) packed_.resize(size_t(bytes));
     for (int64_t tn = 0; tn < s.n / rows; ++tn) {
       stage(item.matrix, s, tn * rows, (tn + 1) * rows, strip_.data());
-      driver_.pack[item.layout.index()](strip_.data(), s, tn, item.packed);
+      if (!stream) {
+        pack(strip_.data(), s, tn, item.packed);
+      } else {
+        pack(strip_.data(), s, 0, packed_.data());
+        driver_.stream(item.packed + tn * bytes, packed_.data(), bytes);
+      }
     }
   }
 
@@ -108,7 +129,7 @@ class Cpu final : public Device {
   }
 
   const Driver& driver_;
-  std::vector<uint8_t> strip_, expected_, rows_;
+  std::vector<uint8_t> strip_, packed_, expected_, rows_;
 };
 
 }  // namespace

@@ -22,6 +22,9 @@ struct Driver {
   bool (*runs_here)();
   std::array<PackStrip, std::variant_size_v<Layout>> pack;
   std::array<UnpackStrip, std::variant_size_v<Layout>> unpack;
+  /// Copies past the caches, as far as `to` is aligned for it: what is packed is not read again soon. Null: there is
+  /// no such way, or no gain.
+  void (*stream)(uint8_t* to, const uint8_t* from, int64_t bytes) = nullptr;
 };
 
 /// Every driver of this build, the fastest first; the last runs everywhere.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/shuffle.h"
+#include "kernels/turn.h"
 
 namespace mxfp4 {
 
@@ -166,8 +167,15 @@ void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed) {
   for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb) {
     const uint8_t* tile = strip + tb * L::tile_b;
     uint8_t* out = packed + L::offset(s, tn, tb, 0);
+    alignas(64) uint8_t turned[512];
+    if constexpr (has_turned_groups<L>()) turn(tile, s.b, turned);
     for (int g = 0; g < form.groups; ++g) {
-      const Pairs planes = choose(gather<form.chunk>(tile, d.from[g]), form_of<L>.in[g]);
+      Quad x;
+      if constexpr (has_turned_groups<L>())
+        for (int i = 0; i < 4; ++i) x.v[i] = load16(turned + 64 * g + 16 * i);
+      else
+        x = gather<form.chunk>(tile, d.from[g]);
+      const Pairs planes = choose(x, form_of<L>.in[g]);
       const Quad words = interleave(mix(planes, form_of<L>.pack));
       for (int i = 0; i < 4; ++i) store16(out + quarter<form.run>(d.to[g], i), words.v[i]);
     }
@@ -183,17 +191,34 @@ void unpack_shuffles(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip)
     uint8_t* tile = strip + tb * L::tile_b;
     const uint8_t* in = packed + L::offset(s, tn, tb, 0);
     const uint8_t* next = packed + L::offset(s, tn, tb + ahead, 0);
+    alignas(64) uint8_t turned[512];
     for (int g = 0; g < form.groups; ++g) {
       for (int r = 0; r < 16 / form.run; ++r) __builtin_prefetch(next + d.to[g][r]);
       Quad words;
       for (int i = 0; i < 4; ++i) words.v[i] = load16(in + quarter<form.run>(d.to[g], i));
       const Quad planes = mix(deinterleave(words), form_of<L>.unpack);
-      scatter<form.chunk>(choose(planes, form_of<L>.out[g]), tile, d.from[g]);
+      const Pairs x = choose(planes, form_of<L>.out[g]);
+      if constexpr (has_turned_groups<L>())
+        for (int i = 0; i < 2; ++i) _mm256_store_si256(reinterpret_cast<__m256i*>(turned + 64 * g + 32 * i), x.v[i]);
+      else
+        scatter<form.chunk>(x, tile, d.from[g]);
     }
+    if constexpr (has_turned_groups<L>()) turn_back(turned, tile, s.b);
   }
 }
 
+void copy_past_caches(uint8_t* to, const uint8_t* from, int64_t bytes) {
+  int64_t i = 0;
+  if (reinterpret_cast<uintptr_t>(to) % 32 == 0)
+    for (; i + 32 <= bytes; i += 32)
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
+                          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
+  std::memcpy(to + i, from + i, size_t(bytes - i));
+  _mm_sfence();
+}
+
 struct Words {
+  static constexpr auto stream = copy_past_caches;
   template <class L>
   static constexpr PackStrip pack = pack_shuffles<L>;
   template <class L>

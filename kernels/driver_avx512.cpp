@@ -5,6 +5,7 @@
 
 #include "kernels/shuffle.h"
 #include "kernels/strip.h"
+#include "kernels/turn.h"
 
 namespace mxfp4 {
 
@@ -47,11 +48,14 @@ void scatter(__m512i x, uint8_t* tile, const int64_t* place) {
   for (int c = 0; c < 64 / chunk; ++c) std::memcpy(tile + place[c], bytes.b + c * chunk, chunk);
 }
 
-/// 16 words to or from runs of `run` neighbours.
-template <int run>
+/// 16 words to or from runs of `run` neighbours; `past_caches`: as far as they are aligned for it.
+template <int run, bool past_caches>
 void store_runs(__m512i x, uint8_t* out, const int64_t* to) {
   if constexpr (run == 16) {
-    _mm512_storeu_si512(out + to[0], x);
+    if (past_caches && reinterpret_cast<uintptr_t>(out + to[0]) % 64 == 0)
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(out + to[0]), x);
+    else
+      _mm512_storeu_si512(out + to[0], x);
   } else if constexpr (run == 8) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + to[0]), _mm512_castsi512_si256(x));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + to[1]), _mm512_extracti64x4_epi64(x, 1));
@@ -86,11 +90,19 @@ void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed) {
   for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb) {
     const uint8_t* tile = strip + tb * L::tile_b;
     uint8_t* out = packed + L::offset(s, tn, tb, 0);
+    alignas(64) uint8_t turned[512];
+    if constexpr (has_turned_groups<L>()) turn(tile, s.b, turned);
     for (int g = 0; g < form.groups; ++g) {
-      const __m512i y = mix(gather<form.chunk>(tile, d.from[g]), form.in[g], form.pack);
-      store_runs<form.run>(_mm512_permutexvar_epi8(lanes, y), out, d.to[g]);
+      __m512i x;
+      if constexpr (has_turned_groups<L>())
+        x = _mm512_load_si512(turned + 64 * g);
+      else
+        x = gather<form.chunk>(tile, d.from[g]);
+      const __m512i y = _mm512_permutexvar_epi8(lanes, mix(x, form.in[g], form.pack));
+      store_runs<form.run, !is_strip_together<L>()>(y, out, d.to[g]);
     }
   }
+  _mm_sfence();
 }
 
 template <class L>
@@ -102,15 +114,31 @@ void unpack_shuffles(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip)
     uint8_t* tile = strip + tb * L::tile_b;
     const uint8_t* in = packed + L::offset(s, tn, tb, 0);
     const uint8_t* next = packed + L::offset(s, tn, tb + ahead, 0);
+    alignas(64) uint8_t turned[512];
     for (int g = 0; g < form.groups; ++g) {
       for (int r = 0; r < 16 / form.run; ++r) __builtin_prefetch(next + d.to[g][r]);
       const __m512i y = mix(load_runs<form.run>(in, d.to[g]), form.word, form.unpack);
-      scatter<form.chunk>(_mm512_permutexvar_epi8(load(form.out[g]), y), tile, d.from[g]);
+      const __m512i x = _mm512_permutexvar_epi8(load(form.out[g]), y);
+      if constexpr (has_turned_groups<L>())
+        _mm512_store_si512(turned + 64 * g, x);
+      else
+        scatter<form.chunk>(x, tile, d.from[g]);
     }
+    if constexpr (has_turned_groups<L>()) turn_back(turned, tile, s.b);
   }
 }
 
+void copy_past_caches(uint8_t* to, const uint8_t* from, int64_t bytes) {
+  int64_t i = 0;
+  if (reinterpret_cast<uintptr_t>(to) % 64 == 0)
+    for (; i + 64 <= bytes; i += 64)
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_loadu_si512(from + i));
+  std::memcpy(to + i, from + i, size_t(bytes - i));
+  _mm_sfence();
+}
+
 struct Words {
+  static constexpr auto stream = copy_past_caches;
   template <class L>
   static constexpr PackStrip pack = pack_shuffles<L>;
   template <class L>

@@ -29,7 +29,7 @@ struct Shuffle {
   static constexpr int words = words_per_tile<L>, groups = words / 16;
 
   std::array<int, words> order{};                   // words by where they go
-  std::array<std::array<Byte, 32>, groups> at{};    // of a group, the first byte of each source chunk
+  std::array<std::array<Byte, 32>, groups> at{};    // of a group, the first byte of each source chunk, by row
   std::array<std::array<Bytes64, 4>, groups> in{};  // of a group, where byte i of lane word stands in the source vector
   std::array<Bytes64, groups> out{};      // of a group, where in the lanes each byte of the source vector stands
   std::array<Bytes64, 4> word{};          // where byte i of lane word stands in 16 words in a row
@@ -124,7 +124,11 @@ struct Shuffle {
     int chunks = 0;
     for (int i = 0; i < 64; ++i) {
       const Byte b = L::at(order[g * 16 + i / 4], i % 4);
-      if (b.b % chunk == 0) at[g][chunks++] = b;
+      if (b.b % chunk != 0) continue;
+      int c = chunks++;
+      for (; c > 0 && (at[g][c - 1].n > b.n || (at[g][c - 1].n == b.n && at[g][c - 1].b > b.b)); --c)
+        at[g][c] = at[g][c - 1];
+      at[g][c] = b;
     }
     for (int i = 0; i < 64; ++i)
       for (int k = 0; k < 4; ++k) in[g][k].b[i] = uint8_t(place(g, L::at(order[g * 16 + lane_word(i)], k)));
@@ -164,13 +168,14 @@ constexpr bool has_shuffles() {
     return run_bytes<L>() < 16 && shuffle<L>.chunk > 0;
 }
 
-/// The driver of Words::pack<L> and Words::unpack<L>, by the tables' where a layout has no shuffles. Words belongs to
+/// The driver of Words::pack<L>, unpack<L> and stream, by the tables' where a layout has no shuffles. Words belongs to
 /// one file, so that no code for its processor is shared with others.
 template <class Words>
 Driver shuffles_driver(const char* name, bool (*runs_here)()) {
   Driver d = tables_driver;
   d.name = name;
   d.runs_here = runs_here;
+  d.stream = Words::stream;
   const auto set = [&]<size_t... i>(std::index_sequence<i...>) {
     const auto one = [&]<class L>(size_t at, const L*) {
       if constexpr (has_shuffles<L>()) d.pack[at] = Words::template pack<L>, d.unpack[at] = Words::template unpack<L>;

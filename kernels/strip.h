@@ -56,6 +56,16 @@ constexpr int run_bytes() {
   return run;
 }
 
+/// Whether strip tn is bytes [tn, tn + 1) * tile_n * s.b of any packed matrix.
+template <class L>
+constexpr bool is_strip_together() {
+  for (const Shape s : {Shape{2 * L::tile_n, 3 * L::tile_b}, Shape{3 * L::tile_n, 5 * L::tile_b}})
+    for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb)
+      for (int w = 0; w < words_per_tile<L>; ++w)
+        if (L::offset(s, 1, tb, w) / (L::tile_n * s.b) != 1) return false;
+  return true;
+}
+
 /// Where the bytes of each word of a tile lie in the strip and where the word goes, from the tile's first byte each.
 template <class L>
 struct Places {

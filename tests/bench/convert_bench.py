@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""How long convert takes beside `cp -r --reflink=never` of its output, on the same file system.
+"""How long convert takes beside `cp -r --reflink=never` of its output on the same file system, and verify beside `cat`.
 
-usage: convert_bench.py MXFP4-PACK DIR [--backends marlin,flashinfer-cutlass] [--modes warm,cold] [--runs 5] [--layers 4]
+usage: convert_bench.py MXFP4-PACK DIR [--what convert,files,bytes] [--backends marlin,flashinfer-cutlass]
+                        [--modes warm,cold] [--runs 5] [--layers 4]
 
 DIR is on the file system to measure; a checkpoint of random bytes and the outputs are made in it (14 GB) and removed.
   warm   the files to read are in the page cache; a run ends when the program does
   cold   the page cache is dropped before each run (as root); a run ends when all is on disk: sync is part of it
-Runs of convert and cp alternate, outputs are removed and all is synced before each, the first pair is discarded.
+  convert  beside cp of the output
+  files    verify --level files beside cat of the output
+  bytes    verify --level bytes beside cat of the output and of the checkpoint
+Runs of the two alternate, outputs are removed and all is synced before each, the first pair is discarded.
 Printed: medians of seconds and of CPU seconds (user + system), the ratio of the medians, the least and the greatest
-ratio of a pair, and convert's peak resident memory.
+ratio of a pair, and the program's peak resident memory.
 """
 import argparse
 import os
@@ -50,39 +54,54 @@ def read_all(directory):
                     pass
 
 
-def prepare(mode, source, target):
-    shutil.rmtree(target, ignore_errors=True)
+def prepare(mode, sources, target):
+    if target:
+        shutil.rmtree(target, ignore_errors=True)
     subprocess.run(["sync"], check=True)
     if mode == "cold":
         with open("/proc/sys/vm/drop_caches", "w") as f:
             f.write("3\n")
     else:
-        read_all(source)
+        for source in sources:
+            read_all(source)
 
 
 def tree_bytes(directory):
     return sum(os.path.getsize(os.path.join(d, n)) for d, _, names in os.walk(directory) for n in names)
 
 
-def measure(mode, convert, cp, runs):
-    """Timings of convert and of cp. convert, cp: (command, what it reads, what it makes)."""
+def cat(*directories):
+    return ["sh", "-c", 'find "$@" -type f -exec cat {} + >/dev/null', "sh", *directories]
+
+
+def measure(mode, ours, theirs, runs):
+    """Timings of two commands in turn. ours, theirs: (command, the directories that it reads, what it makes or None)."""
     rows = []
     for i in range(runs + 1):
         pair = []
-        for command, source, target in (convert, cp):
-            prepare(mode, source, target)
-            pair.append(timed(command, os.path.dirname(target) if mode == "cold" else None))
-            shutil.rmtree(target)
+        for command, sources, target in (ours, theirs):
+            prepare(mode, sources, target)
+            pair.append(timed(command, os.path.dirname(target) if target and mode == "cold" else None))
+            if target:
+                shutil.rmtree(target)
         if i > 0:
             rows.append(pair)
         print(f"  {'discarded ' if i == 0 else ''}{pair[0][0]:.2f} {pair[1][0]:.2f}", file=sys.stderr)
     return rows
 
 
+def row(what, backend, mode, rows):
+    mid = [[statistics.median(r[i][k] for r in rows) for k in range(3)] for i in range(2)]
+    ratios = [r[0][0] / r[1][0] for r in rows]
+    return (f"| {what} | {backend} | {mode} | {mid[0][0]:.2f} | {mid[1][0]:.2f} | {mid[0][0] / mid[1][0]:.2f} | "
+            f"{min(ratios):.2f} to {max(ratios):.2f} | {mid[0][1]:.2f} | {mid[1][1]:.2f} | {mid[0][2] / 2**20:.0f} |")
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("program")
     parser.add_argument("dir")
+    parser.add_argument("--what", default="convert,files,bytes")
     parser.add_argument("--backends", default="marlin,flashinfer-cutlass")
     parser.add_argument("--modes", default="warm,cold")
     parser.add_argument("--runs", type=int, default=5)
@@ -97,20 +116,23 @@ def main():
         print(f"{os.cpu_count()} cores, {first_line('/proc/cpuinfo', 'model name')}, {kind.strip()}, "
               f"Linux {platform.release()}")
         subprocess.run([o.program, "synth", "gpt-oss-20b", checkpoint, "--layers", str(o.layers), "-q"], check=True)
-        print("| backend | page cache | convert s | cp s | ratio | pairs | convert CPU s | cp CPU s | peak MiB |")
-        print("|---|---|---|---|---|---|---|---|---|")
+        print("| | backend | page cache | s | cp or cat s | ratio | pairs | CPU s | cp or cat CPU s | peak MiB |")
+        print("|---|---|---|---|---|---|---|---|---|---|")
         for backend in o.backends.split(","):
             arguments = ["--backend", backend, "--engine", "vllm", "-q"]
             shutil.rmtree(reference, ignore_errors=True)
             subprocess.run([o.program, "convert", checkpoint, reference, *arguments], check=True)
-            for mode in o.modes.split(","):
-                rows = measure(mode, ([o.program, "convert", checkpoint, out, *arguments], checkpoint, out),
-                               (["cp", "-r", "--reflink=never", reference, copy], reference, copy), o.runs)
-                mid = [[statistics.median(r[i][k] for r in rows) for k in range(3)] for i in range(2)]
-                ratios = [r[0][0] / r[1][0] for r in rows]
-                print(f"| {backend} | {mode} | {mid[0][0]:.2f} | {mid[1][0]:.2f} | {mid[0][0] / mid[1][0]:.2f} | "
-                      f"{min(ratios):.2f} to {max(ratios):.2f} | {mid[0][1]:.2f} | {mid[1][1]:.2f} | "
-                      f"{mid[0][2] / 2**20:.0f} |", flush=True)
+            verify = [o.program, "verify", reference, "-q", "--level"]
+            both = [reference, checkpoint]
+            cases = {
+                "convert": (([o.program, "convert", checkpoint, out, *arguments], [checkpoint], out),
+                            (["cp", "-r", "--reflink=never", reference, copy], [reference], copy)),
+                "files": (([*verify, "files"], [reference], None), (cat(reference), [reference], None)),
+                "bytes": (([*verify, "bytes", "--source", checkpoint], both, None), (cat(*both), both, None)),
+            }
+            for what in o.what.split(","):
+                for mode in o.modes.split(","):
+                    print(row(what, backend, mode, measure(mode, *cases[what], o.runs)), flush=True)
             print(f"{backend}: {tree_bytes(checkpoint) / 1e9:.2f} GB in, {tree_bytes(reference) / 1e9:.2f} GB out",
                   file=sys.stderr)
     finally:
