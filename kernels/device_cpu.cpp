@@ -12,6 +12,8 @@
 namespace mxfp4 {
 namespace {
 
+constexpr int64_t least_stream = 4096;  // smaller strips are not worth the wait at their end
+
 bool is_strip_together(const Layout& layout) {
   return std::visit(
       [](auto l) {
@@ -61,7 +63,7 @@ class Cpu final : public Device {
     if (rows == 0) return stage(item.matrix, s, 0, s.n, item.packed);
     const PackStrip pack = driver_.pack[item.layout.index()];
     const int64_t bytes = rows * s.b;
-    const bool stream = driver_.stream && is_strip_together(item.layout);
+    const bool stream = driver_.stream && bytes >= least_stream && is_strip_together(item.layout);
     strip_.resize(size_t(bytes));
     if (stream) packed_.resize(size_t(bytes));
     for (int64_t tn = 0; tn < s.n / rows; ++tn) {

@@ -48,11 +48,11 @@ void scatter(__m512i x, uint8_t* tile, const int64_t* place) {
   for (int c = 0; c < 64 / chunk; ++c) std::memcpy(tile + place[c], bytes.b + c * chunk, chunk);
 }
 
-/// 16 words to or from runs of `run` neighbours; `past_caches`: as far as they are aligned for it.
-template <int run, bool past_caches>
+/// 16 words to or from runs of `run` neighbours; `past`: past the caches, as far as they are aligned for it.
+template <int run, bool past>
 void store_runs(__m512i x, uint8_t* out, const int64_t* to) {
   if constexpr (run == 16) {
-    if (past_caches && reinterpret_cast<uintptr_t>(out + to[0]) % 64 == 0)
+    if (past && reinterpret_cast<uintptr_t>(out + to[0]) % 64 == 0)
       _mm512_stream_si512(reinterpret_cast<__m512i*>(out + to[0]), x);
     else
       _mm512_storeu_si512(out + to[0], x);
@@ -82,6 +82,10 @@ __m512i load_runs(const uint8_t* in, const int64_t* to) {
   }
 }
 
+/// Strips of codes that go to many places are large, and written past the caches from here.
+template <class L>
+inline constexpr bool past_caches = !is_strip_together<L>() && L::tile_b >= 8;
+
 template <class L>
 void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed) {
   constexpr auto& form = shuffle<L>;
@@ -99,10 +103,10 @@ void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed) {
       else
         x = gather<form.chunk>(tile, d.from[g]);
       const __m512i y = _mm512_permutexvar_epi8(lanes, mix(x, form.in[g], form.pack));
-      store_runs<form.run, !is_strip_together<L>()>(y, out, d.to[g]);
+      store_runs<form.run, past_caches<L>>(y, out, d.to[g]);
     }
   }
-  _mm_sfence();
+  if (past_caches<L>) _mm_sfence();
 }
 
 template <class L>
