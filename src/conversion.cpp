@@ -54,7 +54,7 @@ int64_t Conversion::data_bytes() const {
 void Conversion::open_files() {
   for (const OutFile& f : plan_.files) {
     is_linked_.push_back(f.shard >= 0 &&
-                         link_file(options_.link, plan_.checkpoint->shards[size_t(f.shard)].path, out_.path(f.name)));
+                         link_file(*options_.link, plan_.checkpoint->shards[size_t(f.shard)].path, out_.path(f.name)));
     files_.emplace_back(is_linked_.back() ? open_read(out_.path(f.name), f.name) : out_.create(f.name, f.bytes));
     if (!is_linked_.back()) files_.back().write(f.header.data(), int64_t(f.header.size()), 0);
   }

@@ -111,7 +111,7 @@ Json run(const ConvertOptions& options, const Input& in, Problems& problems) {
                      {.tp = tensor_parallel(options),
                       .set = set,
                       .max_file_bytes = options.max_file_bytes,
-                      .keep_shards = options.link != Link::none},
+                      .keep_shards = options.link.has_value()},
                      problems);
   };
   const int set = set_in_out(options, in, backend);
@@ -177,8 +177,7 @@ Json convert_checkpoint(const ConvertOptions& options) {
 
 /// From one packed form to another: the same bytes as from the source, which is not needed.
 Json convert_packed(ConvertOptions options) {
-  if (options.link != Link::none)
-    fail(Kind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
+  if (options.link) fail(Kind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();

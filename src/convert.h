@@ -1,6 +1,7 @@
 // convert: a published checkpoint to the bytes that an engine's kernel reads.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "src/device_choice.h"
@@ -23,7 +24,7 @@ struct ConvertOptions {
   DeviceOptions device;
   int64_t max_file_bytes = 5'000'000'000;
   Leftover leftover = Leftover::refuse;
-  Link link = Link::none;
+  std::optional<Link> link;  // shards that hold no expert are kept whole, in this way
   bool dry_run = false, force = false, add = false, if_changed = false, sha256 = false, json = false;
 };
 

@@ -26,6 +26,7 @@ bool hard_link(const std::string& from, const std::string& to) {
 }  // namespace
 
 bool link_file(Link how, const std::string& from, const std::string& to) {
+  if (how == Link::none) return false;
   ::unlink(to.c_str());
   if (how != Link::hard) {
     if (reflink(from, to)) return true;

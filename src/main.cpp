@@ -142,7 +142,7 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
       ->excludes(resume);
   static const std::map<std::string, Link> links = {
       {"none", Link::none}, {"auto", Link::automatic}, {"hard", Link::hard}, {"reflink", Link::reflink}};
-  app->add_option("--link", o.link, "Shards without experts keep their names, linked instead of copied; default: none")
+  app->add_option("--link", o.link, "Keep shards without experts whole, under their names: linked, or copied (none)")
       ->transform(CLI::Transformer(links))
       ->type_name("auto|hard|reflink|none");
   app->add_flag("--sha256", o.sha256, "Write SHA256SUMS, which sha256sum -c reads and verify checks");

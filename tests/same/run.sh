@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The same bytes with 1, 2 and 4 threads, every driver and every --link. usage: run.sh MXFP4-PACK
-# Files larger than a MiB, which go past the page cache, and smaller ones; a shard without experts among them. Kept
-# shards give other files than copied tensors do, so that OUT is compared among the runs that keep them; its packed
-# files are compared among all.
+# Files larger than a MiB, which go past the page cache, and smaller ones; a shard without experts among them. Without
+# --link its tensors come into other files, so that these runs are compared with each other, their packed files with
+# all.
 set -u
 program=$1
 dir=$(mktemp -d)
@@ -18,19 +18,18 @@ runs=0 skipped= kept=
 declare -A whole packed
 for driver in tables avx2 avx512; do
   for threads in 1 2 4; do
-    for link in none auto hard reflink; do
+    for link in '' none auto hard reflink; do
       for backend in marlin flashinfer-cutlass; do
-        [ $backend = marlin ] || [ "$threads $link" = "2 none" ] || continue
-        case "$skipped" in *" $driver "* | *" $link "*) continue ;; esac
+        [ $backend = marlin ] || [ "$threads $link" = "2 " ] || continue
+        case "$skipped" in *" $driver "* | *" ${link:-all} "*) continue ;; esac
         if ! MXFP4_PACK_DRIVER=$driver "$program" convert "$dir/in" "$dir/out" --backend $backend --engine vllm -q \
-          --threads $threads --link $link 2>"$dir/err"; then
+          --threads $threads ${link:+--link $link} 2>"$dir/err"; then
           grep -q 'does not run here' "$dir/err" && skipped+=" $driver " && continue
-          [ $link = reflink ] && grep -q 'cannot reflink' "$dir/err" && skipped+=" $link " && continue
+          [ "$link" = reflink ] && grep -q 'cannot reflink' "$dir/err" && skipped+=" $link " && continue
           die "$driver $backend $threads $link"
         fi
-        form=$backend.copied
-        [ $link = none ] || form=$backend.kept
-        [ $link = none ] || kept+=$(find "$dir/out" -maxdepth 1 -name 'model-*.safetensors')
+        form=$backend${link:+.kept}
+        [ -z "$link" ] || kept+=$(find "$dir/out" -maxdepth 1 -name 'model-*.safetensors')
         [ -n "${whole[$form]:-}" ] ||
           "$program" verify "$dir/out" --source "$dir/in" --level bytes -q 2>"$dir/err" || die 'not right'
         is=$(sum "$dir/out") part=$(sum "$dir/out/packed")
