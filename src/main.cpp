@@ -28,6 +28,21 @@ struct Common {
 /// Set by the subcommand that was asked for; returns the exit code.
 using Run = std::function<int()>;
 
+/// Validators that say nothing in the help: the option's type names the values already.
+CLI::Validator one_of(std::vector<std::string> values) { return CLI::IsMember(std::move(values)).description(""); }
+template <class T>
+CLI::Validator by_name(const std::map<std::string, T>& values) {
+  const auto find = [values](std::string& text) {
+    const auto it = values.find(text);
+    std::vector<std::string> names;
+    for (const auto& [name, value] : values) names.push_back(name);
+    if (it == values.end()) return fmt::format("{} not in {{{}}}", text, fmt::join(names, ","));
+    text = std::to_string(int(it->second));
+    return std::string();
+  };
+  return CLI::Validator(find, "");
+}
+
 void add_common(CLI::App* app, Common& common) {
   app->add_flag("--json", common.json, "Print one JSON object on stdout, errors too");
   auto* quiet = app->add_flag("-q,--quiet", common.quiet, "Say nothing unless something is wrong");
@@ -36,7 +51,7 @@ void add_common(CLI::App* app, Common& common) {
 
 void add_gate_up(CLI::App* app, ModelOptions& model) {
   app->add_option("--gate-up", model.gate_up, "Rows of *_blocks tensors where the model type does not say it")
-      ->check(CLI::IsMember({"interleaved", "concatenated"}))
+      ->check(one_of({"interleaved", "concatenated"}))
       ->type_name("interleaved|concatenated");
 }
 
@@ -54,7 +69,7 @@ void add_device(CLI::App* app, DeviceOptions& device) {
       ->envname("MXFP4_PACK_DEVICE")
       ->capture_default_str();
   app->add_option("--device-memory", device.memory, "Memory of each GPU to use at most; default: what threads need")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(CLI::AsSizeValue(false).description(""))
       ->type_name("SIZE");
 }
 
@@ -100,22 +115,22 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
   backend->required()->type_name("NAME")->envname("MXFP4_PACK_BACKEND");
   auto* engine = app->add_option("--engine", o.engine, "Who will read it; bytes differ");
   engine->required()
-      ->check(CLI::IsMember({"vllm", "sglang", "transformers"}))
+      ->check(one_of({"vllm", "sglang", "transformers"}))
       ->type_name("vllm|sglang|transformers")
       ->envname("MXFP4_PACK_ENGINE");
   app->add_option("--layout-version", o.layout_version,
                   "Which form of the layout; default: the first that "
                   "'mxfp4-pack backends' lists")
       ->type_name("NAME");
-  app->add_option("--gpu", o.gpu, "With --backend auto: where it will run")
-      ->check(CLI::IsMember(
-          {"sm75", "sm80", "sm86", "sm87", "sm89", "sm90", "sm100", "sm103", "sm120", "sm121", "gfx950", "cpu"}))
-      ->type_name("sm90|sm100|gfx950|..");
+  app->add_option("--gpu", o.gpu, "With --backend auto: where it will run: sm75 to sm121, gfx950, cpu")
+      ->check(
+          one_of({"sm75", "sm80", "sm86", "sm87", "sm89", "sm90", "sm100", "sm103", "sm120", "sm121", "gfx950", "cpu"}))
+      ->type_name("ARCH");
   app->add_option("--phase", o.phase, "With --backend auto on sm90: the fastest as measured, not the engine's choice")
-      ->check(CLI::IsMember({"prefill", "decode"}))
+      ->check(one_of({"prefill", "decode"}))
       ->type_name("prefill|decode");
   app->add_option("--num-warps", c.num_warps, "triton-hopper: warps of the engine's kernel")
-      ->check(CLI::IsMember({4, 8}))
+      ->check(one_of({"4", "8"}))
       ->type_name("4|8")
       ->capture_default_str();
   app->add_option("--tp-size", o.tp_size, "Tensor-parallel ranks of the MoE layers: a set of files for each")
@@ -125,7 +140,7 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
   app->add_option("--rank", o.rank, "Write this rank only")->check(CLI::Range(0, 1023))->type_name("R");
   app->add_option("--format", o.format,
                   "packed: experts, for an engine with a loader. sharded-state: GPT-OSS whole, for SGLang without one")
-      ->check(CLI::IsMember({"packed", "sharded-state"}))
+      ->check(one_of({"packed", "sharded-state"}))
       ->type_name("packed|sharded-state")
       ->capture_default_str();
   app->add_flag("--dry-run", o.dry_run, "Print the plan: tensors, files, padding, memory, disk; write nothing");
@@ -143,7 +158,7 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
   static const std::map<std::string, Link> links = {
       {"none", Link::none}, {"auto", Link::automatic}, {"hard", Link::hard}, {"reflink", Link::reflink}};
   app->add_option("--link", o.link, "Keep shards without experts whole, under their names: linked, or copied (none)")
-      ->transform(CLI::Transformer(links))
+      ->transform(by_name(links))
       ->type_name("auto|hard|reflink|none");
   app->add_flag("--sha256", o.sha256, "Write SHA256SUMS, which sha256sum -c reads and verify checks");
   app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Take scale bytes 0xFF (NaN)");
@@ -232,11 +247,11 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
          "--level", o.level,
          "files: sizes and checksums. bytes: also unpack and compare every byte and pad. kernels: also compute "
          "MoE layers on the packed bytes and compare with the source's. Default: the highest possible")
-      ->transform(CLI::Transformer(levels))
+      ->transform(by_name(levels))
       ->type_name("files|bytes|kernels");
   app->add_option("--layers", layers, "Layers to compute, by number; default: the first")
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber | CLI::IsMember({"all"}))
+      ->check(CLI::NonNegativeNumber.description("") | one_of({"all"}))
       ->type_name("0,5,..|all");
   auto* tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute");
   tokens->delimiter(',')->check(CLI::Range(1, 65536))->type_name("N,..")->capture_default_str();
