@@ -123,7 +123,7 @@ MoeReference moe_reference(const MoeConfig& config, const MoeSource& source, std
   std::vector<Tally> tallies(hits.size() * inter);  // one per row, so that the sum does not depend on threads
 
   // Below that, waking threads costs more than the work.
-  const bool large = int64_t(routing.ids.size()) * inter * hidden > 1 << 22;
+  [[maybe_unused]] const bool large = int64_t(routing.ids.size()) * inter * hidden > 1 << 22;
 #pragma omp parallel if (large)
   {
     std::vector<double> gate(hidden), up(hidden), down(inter), gates, ups, downs;
