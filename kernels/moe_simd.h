@@ -2,7 +2,7 @@
 // widest that the machine has.
 #pragma once
 
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // which would look at the choice before it is ready
 #define MXFP4_EVERY_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define MXFP4_EVERY_WIDTH
