@@ -66,7 +66,8 @@ void multiply_block(const Fragment& fragment, const PackedMatrix& m, int64_t n0,
 void multiply(const Product& product, const std::vector<Slots>& slots, const Rows& in, int slots_per_row, Rows& out) {
   const Fragment& fragment = product.fragment;
   const int64_t blocks = product.n / fragment.rows;
-  [[maybe_unused]] const bool large = int64_t(out.data.size()) * product.k > 1 << 22;  // below that, threads cost more than the work
+  [[maybe_unused]] const bool large =
+      int64_t(out.data.size()) * product.k > 1 << 22;  // below that, threads cost more than the work
 #pragma omp parallel if (large)
   {
     std::vector<float> block;
