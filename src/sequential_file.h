@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "src/file.h"
+#include "src/direct_file.h"
 
 namespace mxfp4 {
 
@@ -15,7 +15,7 @@ class SequentialFile {
   /// Room that is always there for the next bytes.
   static constexpr int64_t room = 1 << 20;
 
-  /// Takes over an empty or preallocated file that is open for writing.
+  /// Takes over an empty or preallocated file that is open for writing; only the latter's bytes go past the page cache.
   explicit SequentialFile(Fd fd);
   /// Where the next bytes, at most `room` of them, are to be put.
   uint8_t* next() { return buffer_.get() + used_; }
@@ -30,7 +30,7 @@ class SequentialFile {
   };
   void write(int64_t bytes);
 
-  Fd fd_;
+  DirectFile file_;
   std::unique_ptr<uint8_t, Free> buffer_;
   int64_t used_ = 0, offset_ = 0;  // in the buffer; of the buffer's begin in the file
 };

@@ -7,6 +7,15 @@ namespace mxfp4 {
 
 namespace {
 
+/// Pieces of copied tensors from where find(tensor of the plan) says.
+template <class Find>
+void read_copied_pieces(const ShardReader& reader, const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
+                        Find find) {
+  std::vector<TensorRange> ranges;
+  for (const CopyPiece& p : pieces) ranges.push_back({find(*plan.copied[size_t(p.copied)].source), p.begin, p.bytes});
+  reader.read(ranges, to);
+}
+
 class FromShards final : public Source {
  public:
   explicit FromShards(const Checkpoint& checkpoint) : reader_(checkpoint) {}
@@ -14,9 +23,7 @@ class FromShards final : public Source {
     mxfp4::read_pieces(reader_, pieces, to);
   }
   void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to) override {
-    std::vector<TensorRange> ranges;
-    for (const CopyPiece& p : pieces) ranges.push_back({plan.copied[size_t(p.copied)].source, p.begin, p.bytes});
-    reader_.read(ranges, to);
+    read_copied_pieces(reader_, plan, pieces, to, [](const Tensor& t) { return &t; });
   }
   const ShardReader* reader() const override { return &reader_; }
   void check_unchanged() const override { reader_.check_unchanged(); }
@@ -34,10 +41,7 @@ class FromNamed final : public Source {
     mxfp4::read_pieces(reader_, mine, to);
   }
   void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to) override {
-    std::vector<TensorRange> ranges;
-    for (const CopyPiece& p : pieces)
-      ranges.push_back({checkpoint_.find(plan.copied[size_t(p.copied)].source->name), p.begin, p.bytes});
-    reader_.read(ranges, to);
+    read_copied_pieces(reader_, plan, pieces, to, [this](const Tensor& t) { return checkpoint_.find(t.name); });
   }
   const ShardReader* reader() const override { return nullptr; }
   void check_unchanged() const override { reader_.check_unchanged(); }
@@ -73,10 +77,7 @@ class FromPacked final : public Source {
                     to);
   }
   void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to) override {
-    std::vector<TensorRange> ranges;
-    for (const CopyPiece& p : pieces)
-      ranges.push_back({copied_.at(plan.copied[size_t(p.copied)].source->name), p.begin, p.bytes});
-    reader_.read(ranges, to);
+    read_copied_pieces(reader_, plan, pieces, to, [this](const Tensor& t) { return copied_.at(t.name); });
   }
   const ShardReader* reader() const override { return nullptr; }
   void check_unchanged() const override { reader_.check_unchanged(); }

@@ -1,5 +1,7 @@
 #include "src/sequential_file.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
@@ -10,11 +12,12 @@ using namespace mxfp4;
 namespace {
 
 /// `total` bytes in pieces of at most `piece`, in `dir`.
-void check_written(const std::string& dir, int64_t total, int64_t piece) {
-  INFO(dir << ": " << total << " bytes in pieces of " << piece);
+void check_written(const std::string& dir, int64_t total, int64_t piece, bool preallocated) {
+  CAPTURE(dir, total, piece, preallocated);
   std::string name = dir + "/mxfp4-sequential-XXXXXX";
   const int fd = ::mkstemp(name.data());
   REQUIRE(fd >= 0);
+  if (preallocated) REQUIRE(::ftruncate(fd, total) == 0);
   std::string want(size_t(total), '\0');
   for (size_t i = 0; i < want.size(); ++i) want[i] = char(i % 251);
   SequentialFile file(Fd(fd, name));
@@ -35,5 +38,6 @@ TEST_CASE("a sequential file holds what was appended, on disk and in memory") {
   for (const std::string& dir : {std::filesystem::temp_directory_path().string(), std::string("/dev/shm")})
     for (int64_t total : {int64_t(0), int64_t(1), int64_t(4095), int64_t(4096), int64_t(4097), 4 * mib, 4 * mib + 1,
                           5 * mib - 1, 9 * mib + 4096, 12 * mib + 7})
-      for (int64_t piece : {int64_t(7777), mib}) check_written(dir, total, piece);
+      for (int64_t piece : {int64_t(7777), mib})
+        for (bool preallocated : {false, true}) check_written(dir, total, piece, preallocated);
 }
