@@ -262,7 +262,7 @@ void ShardReader::read(const Tensor& t, int64_t offset, int64_t bytes, void* to,
   files_[size_t(t.file)].read(to, bytes, t.offset + offset, take);
 }
 
-void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to) const {
+void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::Taker& take) const {
   for (size_t i = 0; i < ranges.size();) {
     const int file = ranges[i].tensor->file;
     const int64_t begin = ranges[i].tensor->offset + ranges[i].offset;
@@ -270,7 +270,7 @@ void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to) const {
     for (; i < ranges.size() && ranges[i].tensor->file == file && ranges[i].tensor->offset + ranges[i].offset == end;
          ++i)
       end += ranges[i].bytes;
-    files_[size_t(file)].read(to, end - begin, begin);
+    files_[size_t(file)].read(to, end - begin, begin, take);
     to += end - begin;
   }
 }

@@ -6,18 +6,20 @@
 
 namespace mxfp4 {
 
-void PieceHasher::take(const uint8_t* data, int64_t bytes) {
+void PieceHasher::operator()(const uint8_t* data, int64_t bytes) {
   while (bytes > 0) {
-    const int64_t part = std::min(bytes, left_);
-    if (part == piece_bytes_) {
-      *to_++ = hash_bytes(data, part);
+    const HashedPiece& piece = pieces_.at(next_);
+    const int64_t part = std::min(bytes, piece.bytes - taken_);
+    if (part == piece.bytes) {
+      *piece.to = hash_bytes(data, part);
+      ++next_;
     } else {
       hasher_.take(data, part);
-      left_ -= part;
-      if (left_ == 0) {
-        *to_++ = hasher_.hash();
+      taken_ += part;
+      if (taken_ == piece.bytes) {
+        *piece.to = hasher_.hash();
         hasher_.reset();
-        left_ = piece_bytes_;
+        taken_ = 0, ++next_;
       }
     }
     data += part, bytes -= part;

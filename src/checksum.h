@@ -30,15 +30,22 @@ class Hasher {
   std::unique_ptr<XXH3_state_t, Free> state_;
 };
 
-/// Hashes pieces of one size, which come one after the other in blocks of any: the hash of each goes to the next place.
+/// Where the hash of a piece of `bytes` bytes, not 0, goes.
+struct HashedPiece {
+  int64_t bytes;
+  Hash* to;
+};
+
+/// Hashes pieces which come one after the other in blocks of any size.
 class PieceHasher {
  public:
-  PieceHasher(int64_t piece_bytes, Hash* to) : piece_bytes_(piece_bytes), left_(piece_bytes), to_(to) {}
-  void take(const uint8_t* data, int64_t bytes);
+  explicit PieceHasher(std::vector<HashedPiece> pieces) : pieces_(std::move(pieces)) {}
+  void operator()(const uint8_t* data, int64_t bytes);
 
  private:
-  int64_t piece_bytes_, left_;
-  Hash* to_;
+  std::vector<HashedPiece> pieces_;
+  size_t next_ = 0;
+  int64_t taken_ = 0;  // of the next piece, by hasher_
   Hasher hasher_;
 };
 

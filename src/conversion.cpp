@@ -124,12 +124,8 @@ int64_t Conversion::copy_together(Worker& worker, std::span<const CopyPiece> pie
   int64_t bytes = 0;
   for (const CopyPiece& p : pieces) bytes += p.bytes;
   uint8_t* data = worker.source.reserve(bytes, offset);
-  stages_.time(Stage::read, [&] { source_.read_copied(plan_, pieces, data); });
-  const uint8_t* at = data;
-  for (const CopyPiece& p : pieces) {
-    sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)] = hash(at, p.bytes);
-    at += p.bytes;
-  }
+  PieceHasher hasher = copy_hasher(pieces, sums_);
+  stages_.time(Stage::read, [&] { source_.read_copied(plan_, pieces, data, hashing(hasher)); });
   if (first.file >= 0 && !is_linked_[size_t(first.file)]) write(first.file, data, bytes, offset);
   return bytes;
 }
@@ -139,8 +135,9 @@ int64_t Conversion::pack(Worker& worker, const Job& job) {
   if (failed_ && t.part != Part::scales) return 0;
   const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
   uint8_t* source = worker.source.reserve(pieces.source_bytes);
-  stages_.time(Stage::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, source); });
-  hash_sources(job, t, pieces, source);
+  PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
+  stages_.time(Stage::read,
+               [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, source, hashing(hasher)); });
   const uint8_t* canonical = canonical_form(worker, job, t, pieces, source);
   std::vector<uint8_t> scales;
   if (plan_.backend->rewrite && t.part == Part::codes) scales = scales_beside(worker, job, t);
@@ -169,25 +166,17 @@ int64_t Conversion::pack_rank(Worker& worker, const Job& job, size_t target, con
     else
       pack_experts(plan_, t, job.begin, job.end, pieces, *worker.device, canonical, packed);
   });
-  for (int64_t e = job.begin; e < job.end; ++e)
-    sums_.packed[target].slices[size_t(e)] = hash(packed + (e - job.begin) * t.slice_bytes, t.slice_bytes);
-  write(t.file, packed, bytes, offset);
+  PieceHasher hasher = slice_hasher(plan_, target, job.begin, job.end, sums_);
+  write(t.file, packed, bytes, offset, hashing(hasher));
   return bytes;
 }
 
-Hash Conversion::hash(const uint8_t* data, int64_t bytes) {
-  return stages_.time(Stage::hash, [=] { return hash_bytes(data, bytes); });
+DirectFile::Taker Conversion::hashing(PieceHasher& hasher) {
+  return [&](const uint8_t* data, int64_t bytes) { stages_.time(Stage::hash, [&] { hasher(data, bytes); }); };
 }
 
-void Conversion::write(int file, const uint8_t* data, int64_t bytes, int64_t offset) {
-  stages_.time(Stage::write, [&] { files_[size_t(file)].write(data, bytes, offset); });
-}
-
-void Conversion::hash_sources(const Job& job, const PackedTensor& t, const Pieces& pieces, const uint8_t* source) {
-  for (const PieceAt& p : pieces.list) {
-    const SourceIndex at = source_index(plan_, t, p.expert, p.piece);
-    sums_.packed[size_t(job.target)].sources[at.tensor][at.piece] = hash(source + p.source_at, p.slice.piece_bytes);
-  }
+void Conversion::write(int file, const uint8_t* data, int64_t bytes, int64_t offset, const DirectFile::Taker& take) {
+  stages_.time(Stage::write, [&] { files_[size_t(file)].write(data, bytes, offset, take); });
 }
 
 const uint8_t* Conversion::canonical_form(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,

@@ -65,9 +65,9 @@ class Conversion {
   std::vector<uint8_t> scales_beside(Worker& worker, const Job& job, const PackedTensor& codes);
   int64_t pack_rank(Worker& worker, const Job& job, size_t target, const Pieces& pieces, const uint8_t* canonical,
                     const uint8_t* scales);
-  Hash hash(const uint8_t* data, int64_t bytes);
-  void write(int file, const uint8_t* data, int64_t bytes, int64_t offset);
-  void hash_sources(const Job& job, const PackedTensor& t, const Pieces& pieces, const uint8_t* source);
+  /// `hasher`, timed as a stage of its own within reading or writing.
+  DirectFile::Taker hashing(PieceHasher& hasher);
+  void write(int file, const uint8_t* data, int64_t bytes, int64_t offset, const DirectFile::Taker& take = {});
   /// The pieces in canonical form: `source` itself where the bytes are the same.
   const uint8_t* canonical_form(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
                                 uint8_t* source);

@@ -23,13 +23,13 @@ class DirectFile {
   /// Takes over an open file.
   explicit DirectFile(Fd fd);
 
-  /// Takes the blocks of a read, in order, while the processor's caches still have them.
+  /// Takes the blocks of a read or write, in order, while the processor's caches have them.
   using Taker = std::function<void(const uint8_t* block, int64_t bytes)>;
 
   /// As Fd::read. `to` null: the blocks are only handed to `take`.
   void read(void* to, int64_t bytes, int64_t offset, const Taker& take = {}) const;
   /// As Fd::write. Pages go straight to the disk where `from` lies in its page as `offset` does.
-  void write(const void* from, int64_t bytes, int64_t offset) const;
+  void write(const void* from, int64_t bytes, int64_t offset, const Taker& take = {}) const;
   /// Brings all to disk, out of the page cache, and closes the file.
   void finish();
   const Fd& fd() const { return fd_; }

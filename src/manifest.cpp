@@ -426,6 +426,29 @@ SourceIndex source_index(const Plan& plan, const PackedTensor& t, int64_t expert
   return {size_t(expert) * pieces.size() + size_t(piece), 0};
 }
 
+PieceHasher source_hasher(const Plan& plan, int target, const Pieces& pieces, Checksums& sums) {
+  std::vector<HashedPiece> list;
+  for (const PieceAt& p : pieces.list) {
+    const SourceIndex at = source_index(plan, plan.packed[size_t(target)], p.expert, p.piece);
+    list.push_back({p.slice.piece_bytes, &sums.packed[size_t(target)].sources[at.tensor][at.piece]});
+  }
+  return PieceHasher(std::move(list));
+}
+
+PieceHasher slice_hasher(const Plan& plan, size_t target, int64_t begin, int64_t end, Checksums& sums) {
+  std::vector<HashedPiece> list;
+  for (int64_t e = begin; e < end; ++e)
+    list.push_back({plan.packed[target].slice_bytes, &sums.packed[target].slices[size_t(e)]});
+  return PieceHasher(std::move(list));
+}
+
+PieceHasher copy_hasher(std::span<const CopyPiece> pieces, Checksums& sums) {
+  std::vector<HashedPiece> list;
+  for (const CopyPiece& p : pieces)
+    list.push_back({p.bytes, &sums.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)]});
+  return PieceHasher(std::move(list));
+}
+
 std::string write_manifest(const Plan& plan, const Checksums& sums, const ManifestOptions& options,
                            const std::vector<ListedFile>& files, const EarlierSets& earlier) {
   return Writer(plan, sums, options, files, earlier).run();

@@ -33,8 +33,8 @@ class OutputDir {
 
   /// Where a relative name is built; its folders are made.
   std::string path(const std::string& name) const;
-  /// Creates a file of `bytes` bytes, its space reserved where the file system can. What a run before this one wrote to
-  /// it stays.
+  /// Creates a file of `bytes` bytes, its space reserved where the file system can and is no memory. What a run before
+  /// this one wrote to it stays.
   Fd create(const std::string& name, int64_t bytes) const;
   /// Throws Error{io} where the file system has less than `bytes` free.
   void check_space(int64_t bytes) const;

@@ -256,6 +256,22 @@ class Planner {
       plan_.job_bytes = std::max(plan_.job_bytes, std::min(step, count) * (2 * source + t.slice_bytes));
     }
     add_copy_jobs();
+    spread_jobs();
+  }
+
+  /// All files grow at once, each in its order: jobs in a row write to different files, where writers of one file would
+  /// wait for each other.
+  void spread_jobs() {
+    const auto place = [&](const Job& job) {  // 0 to 1 within its file
+      const CopyPiece* piece = job.target < 0 ? &plan_.copy_pieces[size_t(job.begin)] : nullptr;
+      const PackedTensor* t = piece ? nullptr : &plan_.packed[size_t(job.target)];
+      const int file = piece ? plan_.copied[size_t(piece->copied)].file : t->file;
+      const int64_t at =
+          piece ? plan_.copied[size_t(piece->copied)].offset + piece->begin : t->offset + job.begin * t->slice_bytes;
+      return file < 0 ? 0.0 : double(at) / double(plan_.files[size_t(file)].bytes);
+    };
+    std::stable_sort(plan_.jobs.begin(), plan_.jobs.end(),
+                     [&](const Job& a, const Job& b) { return place(a) < place(b); });
   }
 
   void add_copy_jobs() {

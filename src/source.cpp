@@ -10,20 +10,22 @@ namespace {
 /// Pieces of copied tensors from where find(tensor of the plan) says.
 template <class Find>
 void read_copied_pieces(const ShardReader& reader, const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
-                        Find find) {
+                        const DirectFile::Taker& take, Find find) {
   std::vector<TensorRange> ranges;
   for (const CopyPiece& p : pieces) ranges.push_back({find(*plan.copied[size_t(p.copied)].source), p.begin, p.bytes});
-  reader.read(ranges, to);
+  reader.read(ranges, to, take);
 }
 
 class FromShards final : public Source {
  public:
   explicit FromShards(const Checkpoint& checkpoint) : reader_(checkpoint) {}
-  void read_pieces(Worker&, const PackedTensor&, int64_t, int64_t, const Pieces& pieces, uint8_t* to) override {
-    mxfp4::read_pieces(reader_, pieces, to);
+  void read_pieces(Worker&, const PackedTensor&, int64_t, int64_t, const Pieces& pieces, uint8_t* to,
+                   const DirectFile::Taker& take) override {
+    mxfp4::read_pieces(reader_, pieces, to, take);
   }
-  void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to) override {
-    read_copied_pieces(reader_, plan, pieces, to, [](const Tensor& t) { return &t; });
+  void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
+                   const DirectFile::Taker& take) override {
+    read_copied_pieces(reader_, plan, pieces, to, take, [](const Tensor& t) { return &t; });
   }
   const ShardReader* reader() const override { return &reader_; }
   void check_unchanged() const override { reader_.check_unchanged(); }
@@ -35,13 +37,15 @@ class FromShards final : public Source {
 class FromNamed final : public Source {
  public:
   explicit FromNamed(const Checkpoint& checkpoint) : checkpoint_(checkpoint), reader_(checkpoint) {}
-  void read_pieces(Worker&, const PackedTensor&, int64_t, int64_t, const Pieces& pieces, uint8_t* to) override {
+  void read_pieces(Worker&, const PackedTensor&, int64_t, int64_t, const Pieces& pieces, uint8_t* to,
+                   const DirectFile::Taker& take) override {
     Pieces mine = pieces;
     for (PieceAt& p : mine.list) p.slice.tensor = checkpoint_.find(p.slice.tensor->name);
-    mxfp4::read_pieces(reader_, mine, to);
+    mxfp4::read_pieces(reader_, mine, to, take);
   }
-  void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to) override {
-    read_copied_pieces(reader_, plan, pieces, to, [this](const Tensor& t) { return checkpoint_.find(t.name); });
+  void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
+                   const DirectFile::Taker& take) override {
+    read_copied_pieces(reader_, plan, pieces, to, take, [this](const Tensor& t) { return checkpoint_.find(t.name); });
   }
   const ShardReader* reader() const override { return nullptr; }
   void check_unchanged() const override { reader_.check_unchanged(); }
@@ -60,8 +64,8 @@ class FromPacked final : public Source {
     }
     for (const Tensor& t : packed.copied) copied_.emplace(t.name, &t);
   }
-  void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces&,
-                   uint8_t* to) override {
+  void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces&, uint8_t* to,
+                   const DirectFile::Taker& take) override {
     const size_t first = first_rank_.at({t.layer, t.role, t.part == Part::residual ? Part::scales : t.part});
     const Pieces pieces = pieces_in(set_.plan, set_.plan.packed[first], begin, end);
     uint8_t* canonical = worker.other.reserve(pieces.canonical_bytes);
@@ -75,9 +79,11 @@ class FromPacked final : public Source {
     for (const PieceAt& p : pieces.list)
       restore_piece(set_.plan.packed[first], p, packed_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical,
                     to);
+    if (take) take(to, pieces.source_bytes);
   }
-  void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to) override {
-    read_copied_pieces(reader_, plan, pieces, to, [this](const Tensor& t) { return copied_.at(t.name); });
+  void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
+                   const DirectFile::Taker& take) override {
+    read_copied_pieces(reader_, plan, pieces, to, take, [this](const Tensor& t) { return copied_.at(t.name); });
   }
   const ShardReader* reader() const override { return nullptr; }
   void check_unchanged() const override { reader_.check_unchanged(); }

@@ -9,11 +9,12 @@ namespace mxfp4 {
 class Source {
  public:
   virtual ~Source() = default;
-  /// The pieces of experts [begin, end) of tensor t, as the checkpoint holds them.
+  /// The pieces of experts [begin, end) of tensor t, as the checkpoint holds them; `take` as DirectFile::read.
   virtual void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
-                           uint8_t* to) = 0;
+                           uint8_t* to, const DirectFile::Taker& take = {}) = 0;
   /// Pieces of the plan's copied tensors, one after the other.
-  virtual void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to) = 0;
+  virtual void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
+                           const DirectFile::Taker& take) = 0;
   /// A checkpoint to look codes up in, for scales that are 0.0; null where that was done when the output was made.
   virtual const ShardReader* reader() const = 0;
   /// Throws where a file changed while it was read.

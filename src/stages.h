@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <utility>
 
 #include "src/json.h"
 
@@ -13,14 +14,22 @@ enum class Stage { read, pack, hash, write, sync };
 
 class Stages {
  public:
-  /// Calls work() and adds the time it takes; from any thread.
+  /// Calls work() and adds the time it takes, without that of stages within it; from any thread.
   template <class Work>
   auto time(Stage stage, Work work) {
     struct Clock {
       std::atomic<int64_t>& sum;
+      int64_t& within;
+      int64_t outer = std::exchange(within, 0);  // what the stage around this one has within it so far
       std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
-      ~Clock() { sum += (std::chrono::steady_clock::now() - begin).count(); }
-    } const clock{sums_[size_t(stage)]};
+      ~Clock() {
+        const int64_t all = (std::chrono::steady_clock::now() - begin).count();
+        sum += all - within;
+        within = outer + all;
+      }
+    };
+    static thread_local int64_t within = 0;
+    const Clock clock{sums_[size_t(stage)], within};
     return work();
   }
   /// {"read": 1.25, ..}, with "wall" since this object was made.

@@ -38,10 +38,10 @@ Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t
   return out;
 }
 
-void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source) {
+void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source, const DirectFile::Taker& take) {
   std::vector<TensorRange> ranges;
   for (const PieceAt& p : pieces.list) ranges.push_back({p.slice.tensor, p.slice.piece, p.slice.piece_bytes});
-  reader.read(ranges, source);
+  reader.read(ranges, source, take);
 }
 
 ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,

@@ -26,7 +26,7 @@ struct Pieces {
 Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end);
 
 /// Reads all pieces into `source`, neighbours in one call.
-void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source);
+void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source, const DirectFile::Taker& take = {});
 
 /// One piece's elements to canonical bytes. What scales hold is reported; codes and bias have an empty report.
 ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 
 namespace mxfp4 {
 
@@ -32,20 +33,16 @@ std::string fingerprint_of(const Plan& plan, Source& source, int threads) {
     if (job.target < 0) {
       for (const CopyPiece& p : plan.pieces_of(job)) {
         uint8_t* data = worker.source.reserve(p.bytes);
-        source.read_copied(plan, {&p, 1}, data);
-        sums.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)] = hash_bytes(data, p.bytes);
+        PieceHasher hasher = copy_hasher({&p, 1}, sums);
+        source.read_copied(plan, {&p, 1}, data, std::ref(hasher));
       }
       return;
     }
     const PackedTensor& t = plan.packed[size_t(job.target)];
     const Pieces pieces = pieces_in(plan, t, job.begin, job.end);
     uint8_t* data = worker.source.reserve(pieces.source_bytes);
-    source.read_pieces(worker, t, job.begin, job.end, pieces, data);
-    for (const PieceAt& p : pieces.list) {
-      const SourceIndex at = source_index(plan, t, p.expert, p.piece);
-      sums.packed[size_t(job.target)].sources[at.tensor][at.piece] =
-          hash_bytes(data + p.source_at, p.slice.piece_bytes);
-    }
+    PieceHasher hasher = source_hasher(plan, job.target, pieces, sums);
+    source.read_pieces(worker, t, job.begin, job.end, pieces, data, std::ref(hasher));
   });
   source.check_unchanged();
   return fingerprint_of(plan, sums);

@@ -1,6 +1,7 @@
 #include "src/unpack.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "src/log.h"
 #include "src/output.h"
@@ -67,8 +68,8 @@ class Unpacking {
       const Tensor& to = restored(*t.source);
       const int64_t offset = to.offset + piece.begin;
       uint8_t* data = worker.packed.reserve(piece.bytes, offset);
-      from_->read_copied(plan_, {&piece, 1}, data);
-      sums_.copied[size_t(piece.copied)][size_t(piece.begin / copy_piece_bytes)] = hash_bytes(data, piece.bytes);
+      PieceHasher hasher = copy_hasher({&piece, 1}, sums_);
+      from_->read_copied(plan_, {&piece, 1}, data, std::ref(hasher));
       files_[size_t(to.file)].write(data, piece.bytes, offset);
       done += piece.bytes;
     }
@@ -79,11 +80,9 @@ class Unpacking {
     const PackedTensor& t = plan_.packed[size_t(job.target)];
     const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
     uint8_t* source = worker.source.reserve(pieces.source_bytes);
-    from_->read_pieces(worker, t, job.begin, job.end, pieces, source);
+    PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
+    from_->read_pieces(worker, t, job.begin, job.end, pieces, source, std::ref(hasher));
     for (const PieceAt& p : pieces.list) {
-      const SourceIndex at = source_index(plan_, t, p.expert, p.piece);
-      sums_.packed[size_t(job.target)].sources[at.tensor][at.piece] =
-          hash_bytes(source + p.source_at, p.slice.piece_bytes);
       const Tensor& to = restored(*p.slice.tensor);
       files_[size_t(to.file)].write(source + p.source_at, p.slice.piece_bytes, to.offset + p.slice.piece);
     }

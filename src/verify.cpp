@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -163,11 +164,11 @@ class Verification {
         source_.read(stored, piece.begin, piece.bytes, source);
         want = source;
       }
-      PieceHasher hasher(piece.bytes, &sums_.copied[size_t(piece.copied)][size_t(piece.begin / copy_piece_bytes)]);
+      PieceHasher hasher = copy_hasher({&piece, 1}, sums_);
       Difference found;
       int64_t at = 0;
       out_.read(stored, piece.begin, piece.bytes, nullptr, [&](const uint8_t* data, int64_t bytes) {
-        hasher.take(data, bytes);
+        hasher(data, bytes);
         if (want) found.add(at, difference(data, want + at, bytes));
         at += bytes;
       });
@@ -195,9 +196,8 @@ class Verification {
       const PackedTensor& ranked = plan_.packed[i];
       const int64_t size = (job.end - job.begin) * ranked.slice_bytes;
       uint8_t* packed = level_ >= Level::bytes ? worker.packed.reserve(size) : nullptr;
-      PieceHasher hasher(ranked.slice_bytes, &sums_.packed[i].slices[size_t(job.begin)]);
-      out_.read(set_.stored[i], job.begin * ranked.slice_bytes, size, packed,
-                [&](const uint8_t* data, int64_t bytes) { hasher.take(data, bytes); });
+      PieceHasher hasher = slice_hasher(plan_, i, job.begin, job.end, sums_);
+      out_.read(set_.stored[i], job.begin * ranked.slice_bytes, size, packed, std::ref(hasher));
       if (compare)
         report_experts(job, set_.stored[i], pieces,
                        compare_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, expected));

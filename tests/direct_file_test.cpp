@@ -124,10 +124,12 @@ TEST_CASE("a read hands over every block once, in order, and each piece is hashe
         const int64_t pieces = (total - 5) / piece, bytes = pieces * piece;
         std::vector<Hash> hashes(static_cast<size_t>(pieces));
         for (const bool keep : {false, true}) {
-          PieceHasher hasher(piece, hashes.data());
+          std::vector<HashedPiece> list;
+          for (Hash& hash : hashes) list.push_back({piece, &hash});
+          PieceHasher hasher(std::move(list));
           std::string blocks, kept(size_t(keep ? bytes : 0), '\0');
           direct.read(keep ? kept.data() : nullptr, bytes, 3, [&](const uint8_t* data, int64_t part) {
-            hasher.take(data, part);
+            hasher(data, part);
             blocks.append(reinterpret_cast<const char*>(data), size_t(part));
           });
           CHECK((blocks == want.substr(3, size_t(bytes))));
@@ -139,6 +141,31 @@ TEST_CASE("a read hands over every block once, in order, and each piece is hashe
         }
       }
     }
+}
+
+TEST_CASE("a write hands over every block once, in order, before it is in the file") {
+  const std::string want = content();
+  for (const char* dir : {"/tmp", "/dev/shm"})
+    for (const int64_t offset : {int64_t(0), int64_t(3)})
+      for (const bool congruent : {true, false}) {
+        if (!std::filesystem::is_directory(dir)) continue;
+        CAPTURE(dir, offset, congruent);
+        const Temporary file(dir);
+        Fd made = open_write(file.name());
+        REQUIRE(::ftruncate(made.get(), total + offset) == 0);
+        const DirectFile direct(std::move(made));
+        std::vector<uint8_t> memory(size_t(total) + 2 * 4096);
+        uint8_t* from = memory.data() + (4096 - reinterpret_cast<uintptr_t>(memory.data()) % 4096);
+        from += congruent ? offset : offset + 1;
+        std::memcpy(from, want.data(), size_t(total));
+        std::string blocks, got(size_t(total), '\0');
+        direct.write(from, total, offset, [&](const uint8_t* data, int64_t part) {
+          blocks.append(reinterpret_cast<const char*>(data), size_t(part));
+        });
+        CHECK((blocks == want));
+        direct.read(got.data(), total, offset);
+        CHECK((got == want));
+      }
 }
 
 TEST_CASE("a file that ends early is an error by either way") {

@@ -1,4 +1,5 @@
-// mxfp4_device_bench [REPEATS]: how fast the GPU packs and unpacks each layout in its own memory, and through PCIe.
+// mxfp4_device_bench [REPEATS [NAME]]: how fast the GPU packs and unpacks each layout, or those whose names hold NAME,
+// in its own memory, and through PCIe.
 //
 // Each row packs and unpacks the w13 of a whole layer, gate and up as the checkpoint has them, in one launch, over as
 // many layers as fit, and checks that the rows come back. GB/s are bytes read and written; next to it the share of a
@@ -157,7 +158,7 @@ bool measure(const Layer& layer, const Layout& layout, const Memory& memory, Tim
   return right;
 }
 
-bool measure_memory(int repeats) {
+bool measure_memory(int repeats, std::string_view name) {
   bool right = true;
   int64_t most = 0;
   for (const Layer& layer : layers) most = std::max(most, layer.experts * layer.padded_n * layer.padded_columns / 2);
@@ -172,7 +173,9 @@ bool measure_memory(int repeats) {
   for (const Layer& layer : layers) {
     std::printf("%s: GB/s read and written, share of the copy\n%-30s%10s%8s%8s%16s\n", layer.name, "layout", "MB",
                 "copy", "pack", "unpack");
-    for (const Layout& layout : layouts) right &= measure(layer, layout, memory, timer, repeats);
+    for (const Layout& layout : layouts)
+      if (std::string_view(name_of(layout)).find(name) != std::string_view::npos)
+        right &= measure(layer, layout, memory, timer, repeats);
   }
   for (void* p : {static_cast<void*>(memory.rows), static_cast<void*>(memory.packed), static_cast<void*>(memory.back),
                   static_cast<void*>(memory.found), static_cast<void*>(memory.different)})
@@ -239,13 +242,13 @@ void measure_pipeline(int repeats) {
 int main(int argc, char** argv) {
   const int repeats = argc > 1 ? std::atoi(argv[1]) : 9;
   if (repeats < 1) {
-    std::fputs("usage: mxfp4_device_bench [REPEATS]\n", stderr);
+    std::fputs("usage: mxfp4_device_bench [REPEATS [NAME]]\n", stderr);
     return 2;
   }
   try {
     std::printf("%s\n", cuda_description().c_str());
     if (cuda_device_count() == 0) return 2;
-    const bool right = measure_memory(repeats);
+    const bool right = measure_memory(repeats, argc > 2 ? argv[2] : "");
     measure_pipeline(repeats);
     return right ? 0 : 1;
   } catch (const DeviceError& e) {
