@@ -72,6 +72,8 @@ bool built_with_cuda();
 std::string cuda_description();
 /// Why cuda_device_count() is 0.
 std::string cuda_missing();
+/// Throws where open_cuda(index) would for want of a driver or of that device, in half the time.
+void check_cuda(int index);
 /// The GPU that the MoE kernels of this thread run on; the first where none was selected.
 void select_cuda(int index);
 /// device_memory: bytes that it may take of the GPU's for what is being packed, 0 for a default. One matrix in and out

@@ -277,13 +277,17 @@ std::string cuda_missing() {
 
 void select_cuda(int index) { MXFP4_CUDA(cudaSetDevice(index)); }
 
-std::unique_ptr<Device> open_cuda(int index, int64_t device_memory) {
+void check_cuda(int index) {
   std::string why;
   const int count = count_devices(why);
   if (count == 0) throw DeviceError("cuda:" + std::to_string(index) + ": " + why);
   if (index < 0 || index >= count)
     throw DeviceError("cuda:" + std::to_string(index) +
                       ": there is no such device; the last is cuda:" + std::to_string(count - 1));
+}
+
+std::unique_ptr<Device> open_cuda(int index, int64_t device_memory) {
+  check_cuda(index);
   return std::make_unique<Cuda>(index, device_memory);
 }
 

@@ -11,10 +11,15 @@ std::string cuda_description() { return cuda_missing(); }
 
 std::string cuda_missing() { return "built without CUDA"; }
 
-void select_cuda(int) { open_cuda(0); }
-
-std::unique_ptr<Device> open_cuda(int, int64_t) {
+void check_cuda(int) {
   throw DeviceError("this program was built without CUDA; use --device cpu, or build it where nvcc is found");
+}
+
+void select_cuda(int index) { check_cuda(index); }
+
+std::unique_ptr<Device> open_cuda(int index, int64_t) {
+  check_cuda(index);
+  return nullptr;
 }
 
 }  // namespace mxfp4

@@ -108,11 +108,7 @@ Json run(const ConvertOptions& options, const Input& in, Problems& problems) {
       find_backend(chosen_backend(options, in.model), options.engine, options.layout_version, &in.model);
   const auto plan_as = [&](int set) {
     return make_plan(in.checkpoint, in.model, backend,
-                     {.tp = tensor_parallel(options),
-                      .set = set,
-                      .max_file_bytes = options.max_file_bytes,
-                      .keep_shards = options.link.has_value()},
-                     problems);
+                     {.tp = tensor_parallel(options), .set = set, .keep_shards = options.link.has_value()}, problems);
   };
   const int set = set_in_out(options, in, backend);
   Plan plan = plan_as(in.earlier ? set : 0);

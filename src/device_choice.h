@@ -16,10 +16,11 @@ struct DeviceOptions {
   int64_t memory = 0;
 };
 
-/// gpus: their numbers; empty: the CPU.
+/// gpus: their numbers; empty: the CPU. automatic: it takes the place of GPUs that cannot be opened.
 struct DeviceChoice {
   std::vector<int> gpus;
   int64_t memory = 0;
+  bool automatic = false;
 };
 
 /// GPUs that are asked for by name and cannot be used are a DeviceError; with "auto" the CPU takes their place, which

@@ -83,6 +83,8 @@ int64_t write_direct(const Fd& fd, const uint8_t* from, int64_t bytes, int64_t o
 
 DirectFile::DirectFile(Fd fd) : fd_(std::move(fd)) {
   if (fd_.stat().st_size < least_file) return;
+  in_memory_ = is_in_memory(fd_);
+  if (in_memory_) return;
   direct_ = open_direct(fd_);
   if (!direct_) return;
   direct_writes_ = has_small_pages(fd_);
@@ -112,7 +114,7 @@ int64_t DirectFile::read_direct(uint8_t* to, int64_t bytes, int64_t offset, cons
 
 void DirectFile::read(void* to, int64_t bytes, int64_t offset, const Taker& take) const {
   auto* out = static_cast<uint8_t*>(to);
-  const bool cached = bytes < least_read || is_cached(fd_, offset, bytes);
+  const bool cached = in_memory_ || bytes < least_read || is_cached(fd_, offset, bytes);
   int64_t done = cached || !direct_ ? 0 : read_direct(out, bytes, offset, take);
   if (done == bytes) return;
   for (int64_t part; done < bytes; done += part) {
@@ -129,6 +131,7 @@ void DirectFile::write(const void* data, int64_t bytes, int64_t offset, const Ta
   const int64_t begin = page_end(offset) - offset, end = page_begin(offset + bytes) - offset;
   const bool congruent = (reinterpret_cast<uintptr_t>(from) - uintptr_t(offset)) % page == 0;
   const bool cached = !direct_writes_ || !congruent || begin >= end;
+  if (in_memory_) ::fallocate(fd_.get(), 0, offset, bytes);  // all pages at once; writing says what cannot be had
   for (int64_t done = 0, part; cached && done < bytes; done += part) {
     part = take ? std::min(bytes - done, cached_block) : bytes;
     if (take) take(from + done, part);

@@ -1,6 +1,8 @@
 #include "src/file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,6 +68,11 @@ struct stat Fd::stat() const {
   struct stat s;
   if (::fstat(fd_, &s) != 0) fail_errno(name_, "cannot stat", errno);
   return s;
+}
+
+bool is_in_memory(const Fd& fd) {
+  struct statfs s;
+  return ::fstatfs(fd.get(), &s) == 0 && (s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC);
 }
 
 Fd open_read(const std::string& path, std::string name) {

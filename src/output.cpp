@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <linux/magic.h>
-#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -32,12 +30,6 @@ void check_apart(const std::string& out, const fs::path& place, const std::strin
   if (place == real) fail(Kind::usage, "{}: is the source itself; nothing is converted in place", out);
   if (contains(real, place)) fail(Kind::usage, "{}: lies inside the source {}; choose another place", out, source);
   if (contains(place, real)) fail(Kind::usage, "{}: holds the source {}; choose another place", out, source);
-}
-
-/// There reserving space costs as much as writing, and one thread does it.
-bool is_in_memory(const Fd& fd) {
-  struct statfs s;
-  return ::fstatfs(fd.get(), &s) == 0 && (s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC);
 }
 
 /// Only a directory in which every file was made by this tool may go.
@@ -162,7 +154,7 @@ std::string OutputDir::path(const std::string& name) const {
 Fd OutputDir::create(const std::string& name, int64_t bytes) const {
   Fd fd = open_update(path(name), name);
   if (fd.stat().st_size != bytes && ::ftruncate(fd.get(), bytes) != 0) fail_errno(name, "cannot set its size", errno);
-  if (bytes == 0 || is_in_memory(fd)) return fd;
+  if (bytes == 0 || is_in_memory(fd)) return fd;  // there it costs what writing does, and one thread would do it all
   while (::fallocate(fd.get(), 0, 0, bytes) != 0) {
     if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) break;
     if (errno != EINTR) fail_errno(name, "cannot reserve space", errno);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -52,13 +54,25 @@ void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int6
   std::exception_ptr first;
   std::mutex mutex;
   const auto workers = int(std::min<int64_t>(worker_count(devices, threads), count));
+  const auto take_jobs = [&](Worker& worker, const auto& enough) {
+    for (int64_t job; !stop && !enough() && (job = next++) < count;) {
+      throw_if_interrupted();
+      work(worker, job);
+    }
+  };
   const auto run = [&](int index) {
     try {
-      Worker worker{open_device(devices, index, workers)};
-      for (int64_t job; !stop && (job = next++) < count;) {
-        throw_if_interrupted();
-        work(worker, job);
+      auto opening = std::async(devices.gpus.empty() ? std::launch::deferred : std::launch::async,
+                                [&] { return open_device(devices, index, workers); });
+      const auto is_open_in = [&](int milliseconds) {
+        return opening.wait_for(std::chrono::milliseconds(milliseconds)) != std::future_status::timeout;
+      };
+      if (!is_open_in(20)) {
+        Worker meanwhile{open_cpu()};
+        take_jobs(meanwhile, [&] { return is_open_in(0); });
       }
+      Worker worker{opening.get()};
+      take_jobs(worker, [] { return false; });
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!first) first = std::current_exception();

@@ -35,7 +35,8 @@ struct Worker {
 };
 
 /// Calls work(worker, job) for every job in [0, count) on worker_count(devices, threads) threads. The first exception
-/// ends the others after their current job and is thrown here; so is a pending signal.
+/// ends the others after their current job and is thrown here; so is a pending signal. Until a GPU is ready, which
+/// takes a tenth of a second the first time, its threads work with the CPU.
 void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,
               const DeviceChoice& devices = {});
 

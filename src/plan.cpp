@@ -57,6 +57,7 @@ class Planner {
   void run() {
     for (int i = 0; i < int(plan_.model->layers.size()); ++i) add_layer(i);
     if (problems_.any()) return;
+    max_file_bytes_ = file_limit();
     place_packed();
     place_copied();
     add_jobs();
@@ -128,7 +129,15 @@ class Planner {
     return nk.n * row_bytes(t, nk.b) * int64_t(layer.experts.size());
   }
 
-  /// Files of at most max_file_bytes for each rank; a layer stays together unless it is larger.
+  /// A sixteenth of all, so that as many threads write to different files, but 1 GB at least and 5 GB at most.
+  int64_t file_limit() const {
+    int64_t all = 0;
+    for (const PackedTensor& t : plan_.packed) all += t.bytes;
+    for (const Tensor* t : plan_.model->rest) all += t->bytes;
+    return std::clamp<int64_t>(all / 16, 1'000'000'000, 5'000'000'000);
+  }
+
+  /// Files of at most max_file_bytes_ for each rank; a layer stays together unless it is larger.
   void place_packed() {
     for (int rank : plan_.tp.ranks) {
       std::vector<int> mine;
@@ -154,9 +163,9 @@ class Planner {
       size_t end = i;
       int64_t layer_bytes = 0;
       for (; end < tensors.size() && at(end).layer == at(i).layer; ++end) layer_bytes += at(end).bytes;
-      if (files.empty() || (used > 0 && used + layer_bytes > options_.max_file_bytes)) next_file();
+      if (files.empty() || (used > 0 && used + layer_bytes > max_file_bytes_)) next_file();
       for (; i < end; ++i) {
-        if (used > 0 && used + at(i).bytes > options_.max_file_bytes) next_file();
+        if (used > 0 && used + at(i).bytes > max_file_bytes_) next_file();
         files.back().push_back(tensors[i]);
         used += at(i).bytes;
       }
@@ -217,7 +226,7 @@ class Planner {
     for (size_t i = 0; i < rest.size();) {
       int64_t used = 0;
       std::vector<const Tensor*> members;
-      for (; i < rest.size() && (members.empty() || used + rest[i]->bytes <= options_.max_file_bytes); ++i)
+      for (; i < rest.size() && (members.empty() || used + rest[i]->bytes <= max_file_bytes_); ++i)
         members.push_back(rest[i]), used += rest[i]->bytes;
       std::stable_sort(members.begin(), members.end(), [](const Tensor* a, const Tensor* b) {
         return alignment_of(a->dtype) > alignment_of(b->dtype);
@@ -304,6 +313,7 @@ class Planner {
   const PlanOptions& options_;
   Problems& problems_;
   std::vector<int64_t> tensors_in_;  // of each shard
+  int64_t max_file_bytes_ = 0;       // unless one tensor is larger
 };
 
 }  // namespace

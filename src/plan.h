@@ -28,7 +28,6 @@ struct TensorParallel {
 struct PlanOptions {
   TensorParallel tp = {};
   int set = 0;  // number of the set in its output: names its files. Above 0 nothing is copied: it is there already
-  int64_t max_file_bytes = 5'000'000'000;
   bool keep_shards = false;              // shards that hold no expert stay files of their own
   int64_t job_bytes = int64_t(8) << 20;  // source bytes of a job, unless one expert has more
 };

@@ -67,6 +67,7 @@ TEST_CASE("threads are shared among GPUs, and few where their memory is small") 
 
 TEST_CASE("a conversion on cuda gives the CPU's files with every backend", "[gpu]") {
   if (cuda_device_count() == 0) return;
+  open_cuda(0);  // so that it is ready before the first job
   const TempDir dir;
   int converted = 0;
   for (const char* name : {"gpt-oss", "deepseek-v4"})
