@@ -90,6 +90,7 @@ TEST_CASE("a conversion on cuda gives the CPU's files with every backend", "[gpu
 
 TEST_CASE("ranks, little device memory and a packed source on cuda give the CPU's files", "[gpu]") {
   if (cuda_device_count() == 0) return;
+  open_cuda(0);
   const TempDir dir;
   const std::string source = tiny + "gpt-oss";
   const Backend &marlin = find_backend("marlin", "vllm", ""), &hopper = find_backend("triton-hopper", "vllm", "");
