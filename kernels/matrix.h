@@ -54,7 +54,8 @@ struct BasicMatrix {
   MXFP4_HD constexpr RowSource source(Int n) const {
     if (views == 1) return {0, n};
     const Int block = Int(order.block ? order.block : padded.n / 2);
-    return {int(n / block % 2) ^ int(order.up_first), n / (2 * block) * block + n % block};
+    const Int blocks = n / block;  // the one division
+    return {int(blocks % 2) ^ int(order.up_first), blocks / 2 * block + (n - blocks * block)};
   }
   /// How many rows from n on come from consecutive rows of one view.
   MXFP4_HD constexpr int64_t rows_together(int64_t n) const {

@@ -131,7 +131,6 @@ void DirectFile::write(const void* data, int64_t bytes, int64_t offset, const Ta
   const int64_t begin = page_end(offset) - offset, end = page_begin(offset + bytes) - offset;
   const bool congruent = (reinterpret_cast<uintptr_t>(from) - uintptr_t(offset)) % page == 0;
   const bool cached = !direct_writes_ || !congruent || begin >= end;
-  if (in_memory_) ::fallocate(fd_.get(), 0, offset, bytes);  // all pages at once; writing says what cannot be had
   for (int64_t done = 0, part; cached && done < bytes; done += part) {
     part = take ? std::min(bytes - done, cached_block) : bytes;
     if (take) take(from + done, part);

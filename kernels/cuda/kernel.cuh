@@ -78,9 +78,12 @@ template <class L>
 struct Unit {
   static constexpr int per_thread = BlockSize<L>::chunks_per_thread / BlockMap<L>().pieces;
   uint32_t chunk, position;  // of its first row and word, swizzled
+  int column;                // of its first byte
   __device__ __forceinline__ explicit Unit(int k) {
     constexpr BlockMap<L> map;
     chunk = swizzle(map.unit_chunk(threadIdx.x)) ^ swizzle(map.unit_chunk(k * BlockSize<L>::threads));
+    column =
+        int(map.unit_chunk(threadIdx.x) | map.unit_chunk(k * BlockSize<L>::threads)) % (BlockSize<L>::cols / 16) * 16;
     const uint32_t p = map.unit_position(threadIdx.x), q = map.unit_position(k * BlockSize<L>::threads);
     position = (swizzle(p >> 2) ^ swizzle(q >> 2)) << 2 | ((p ^ q) & 3);
   }
@@ -94,13 +97,15 @@ struct Unit {
   }
 };
 
+/// width: columns that the storage has here; the words of others are left alone.
 template <class L>
-__device__ __forceinline__ void pack_words(const uint4* rows, uint4* words) {
+__device__ __forceinline__ void pack_words(const uint4* rows, int width, uint4* words) {
   constexpr BlockMap<L> map;
   constexpr int n = map.words;
 #pragma unroll
   for (int k = 0; k < Unit<L>::per_thread; ++k) {
     const Unit<L> unit(k);
+    if (unit.column >= width) continue;
     uint32_t in[n], out[n];
 #pragma unroll
     for (int p = 0; p < n / 4; ++p) {
@@ -121,12 +126,13 @@ __device__ __forceinline__ void pack_words(const uint4* rows, uint4* words) {
 }
 
 template <class L>
-__device__ __forceinline__ void unpack_words(const uint4* words, uint4* rows) {
+__device__ __forceinline__ void unpack_words(const uint4* words, int width, uint4* rows) {
   constexpr BlockMap<L> map;
   constexpr int n = map.words;
 #pragma unroll
   for (int k = 0; k < Unit<L>::per_thread; ++k) {
     const Unit<L> unit(k);
+    if (unit.column >= width) continue;
     uint32_t in[n], out[n];
 #pragma unroll
     for (int j = 0; j < n; ++j)
@@ -175,7 +181,7 @@ __global__ void __launch_bounds__(BlockSize<L>::threads, BlockSize<L>::per_multi
     store_rows<Size>(slots, batch.storage.b % 16 == 0, rows);
   } else {
     __shared__ uint4 words[Size::chunks];
-    pack_words<L>(rows, words);
+    pack_words<L>(rows, width_here<Size>(batch, at), words);
     __syncthreads();
     store_words<L>(batch, at, words);
   }
@@ -196,7 +202,7 @@ __global__ void __launch_bounds__(BlockSize<L>::threads, BlockSize<L>::per_multi
     __shared__ uint4 words[Size::chunks];
     load_words<L>(batch, at, words);
     __syncthreads();
-    unpack_words<L>(words, rows);
+    unpack_words<L>(words, width_here<Size>(batch, at), rows);
   }
   __syncthreads();
   const bool any_pads = __syncthreads_or(find_rows<Size>(batch, at, slots));

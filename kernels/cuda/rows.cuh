@@ -20,7 +20,7 @@ struct alignas(16) RowSlot {
   __device__ __forceinline__ int end() const { return real() + skew(); }
 };
 
-__device__ __forceinline__ RowSlot row_slot(uint8_t* data, int64_t real, uint32_t pad) {
+__device__ __forceinline__ RowSlot row_slot(uint8_t* data, int real, uint32_t pad) {
   const uint32_t skew = real > 0 ? reinterpret_cast<uintptr_t>(data) & 7 : 0;
   return {data - skew, 8 * skew | uint32_t(real) << 19, pad};
 }
@@ -36,37 +36,42 @@ __device__ __forceinline__ Corner corner(const Batch& batch) {
   return {int64_t(blockIdx.x / across) * Size::rows, int64_t(blockIdx.x % across) * Size::cols};
 }
 
+/// Columns that the storage has in the block.
+template <class Size>
+__device__ __forceinline__ int width_here(const Batch& batch, Corner at) {
+  return int(min(batch.storage.b - at.b, int64_t(Size::cols)));
+}
+
 __device__ __forceinline__ uint32_t four(uint8_t byte) { return byte * 0x01010101u; }
 
 /// The rows of the views. True if the thread met one that does not fill the storage.
 template <class Size>
 __device__ __forceinline__ bool find_rows(const Batch& batch, Corner at, RowSlot* slots) {
+  static_assert(Size::rows <= Size::threads);
+  if (threadIdx.x >= Size::rows) return false;
   const MutableMatrix& m = batch.matrix;
-  bool pads = false;
-  for (int r = threadIdx.x; r < Size::rows; r += Size::threads) {
-    const int64_t n = at.n + r, width = min(batch.storage.b - at.b, int64_t(Size::cols));
-    RowSlot slot = row_slot(nullptr, 0, four(m.pad.storage));
-    if (n < m.padded.n) {
-      const RowSource source = m.source(uint32_t(n));
-      const BasicRows<uint8_t>& view = m.view[source.view];
-      slot.pad = four(source.row < m.real.n ? m.pad.column : m.pad.row);
-      if (source.row < m.real.n && at.b < m.real.b)
-        slot = row_slot(batch.items[blockIdx.y].view[source.view] + source.row * view.stride + at.b,
-                        min(m.real.b - at.b, width), slot.pad);
-    }
-    slots[r] = slot;
-    pads |= n < batch.storage.n && slot.real() < width;
+  const int64_t n = at.n + threadIdx.x;
+  const int width = width_here<Size>(batch, at);
+  RowSlot slot = row_slot(nullptr, 0, four(m.pad.storage));
+  if (n < m.padded.n) {
+    const RowSource source = m.source(uint32_t(n));
+    const bool real = source.row < m.real.n;
+    slot.pad = four(real ? m.pad.column : m.pad.row);
+    if (real && at.b < m.real.b)
+      slot = row_slot(batch.items[blockIdx.y].view[source.view] + source.row * m.view[source.view].stride + at.b,
+                      int(min(m.real.b - at.b, int64_t(width))), slot.pad);
   }
-  return pads;
+  slots[threadIdx.x] = slot;
+  return n < batch.storage.n && slot.real() < width;
 }
 
 /// The rows of a packed matrix whose layout is plain.
 template <class Size>
 __device__ __forceinline__ void find_packed_rows(const Batch& batch, Corner at, RowSlot* slots) {
-  for (int r = threadIdx.x; r < Size::rows; r += Size::threads) {
-    const int64_t n = at.n + r, left = n < batch.storage.n ? batch.storage.b - at.b : 0;
-    slots[r] = row_slot(batch.items[blockIdx.y].packed + n * batch.storage.b + at.b, min(left, int64_t(Size::cols)), 0);
-  }
+  if (threadIdx.x >= Size::rows) return;
+  const int64_t n = at.n + threadIdx.x;
+  slots[threadIdx.x] = row_slot(batch.items[blockIdx.y].packed + n * batch.storage.b + at.b,
+                                n < batch.storage.n ? width_here<Size>(batch, at) : 0, 0);
 }
 
 /// A mask of the first n bits or bytes of a word, for any n.

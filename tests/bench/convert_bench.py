@@ -3,13 +3,16 @@
 
 usage: convert_bench.py MXFP4-PACK DIR [--what convert,files,bytes] [--backends marlin,flashinfer-cutlass]
                         [--modes warm,cold] [--runs 5] [--layers 4]
+       convert_bench.py MXFP4-PACK DIR --what devices [--threads cpu:1,cpu:4,cpu:16,cuda:4,cuda:16] [..]
 
-DIR is on the file system to measure; a checkpoint of random bytes and the outputs are made in it (14 GB) and removed.
+DIR is on the file system to measure; a checkpoint of random bytes and the outputs are made in it (14 GB with 4 layers)
+and removed.
   warm   the files to read are in the page cache; a run ends when the program does
   cold   the page cache is dropped before each run (as root); a run ends when all is on disk: sync is part of it
   convert  beside cp of the output
   files    verify --level files beside cat of the output
   bytes    verify --level bytes beside cat of the output and of the checkpoint
+  devices  convert with so many threads on the CPU and on a GPU, page cache warm, and cp: seconds and GB/s of output
 Runs of the two alternate, outputs are removed and all is synced before each, the first pair is discarded.
 Printed: medians of seconds and of CPU seconds (user + system), the ratio of the medians, the least and the greatest
 ratio of a pair, and the program's peak resident memory.
@@ -90,6 +93,20 @@ def measure(mode, ours, theirs, runs):
     return rows
 
 
+def measure_devices(cases, copy, runs, output_bytes):
+    """cases, copy: (name, command, what it reads, what it makes), timed in turn; copy, of what they make, last."""
+    times = {case[0]: [] for case in [*cases, copy]}
+    for i in range(runs + 1):
+        for name, command, source, target in [*cases, copy]:
+            shutil.rmtree(target, ignore_errors=True)
+            read_all(source)
+            times[name].append(timed(command))
+        shutil.rmtree(copy[3])
+    for name, all_times in times.items():
+        seconds, cpu = (statistics.median(t[k] for t in all_times[1:]) for k in range(2))
+        yield f"| {name} | {output_bytes / seconds / 1e9:.2f} | {seconds:.2f} | {cpu:.2f} |"
+
+
 def row(what, backend, mode, rows):
     mid = [[statistics.median(r[i][k] for r in rows) for k in range(3)] for i in range(2)]
     ratios = [r[0][0] / r[1][0] for r in rows]
@@ -104,6 +121,7 @@ def main():
     parser.add_argument("--what", default="convert,files,bytes")
     parser.add_argument("--backends", default="marlin,flashinfer-cutlass")
     parser.add_argument("--modes", default="warm,cold")
+    parser.add_argument("--threads", default="cpu:1,cpu:4,cpu:16,cuda:4,cuda:16")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--layers", type=int, default=4)
     o = parser.parse_args()
@@ -116,6 +134,16 @@ def main():
         print(f"{os.cpu_count()} cores, {first_line('/proc/cpuinfo', 'model name')}, {kind.strip()}, "
               f"Linux {platform.release()}")
         subprocess.run([o.program, "synth", "gpt-oss-20b", checkpoint, "--layers", str(o.layers), "-q"], check=True)
+        if o.what == "devices":
+            arguments = ["--backend", o.backends.split(",")[0], "--engine", "vllm", "-q"]
+            subprocess.run([o.program, "convert", checkpoint, reference, *arguments], check=True)
+            cases = [(f"{device}, threads {threads}",
+                      [o.program, "convert", checkpoint, out, *arguments, "--device", device, "--threads", threads],
+                      checkpoint, out) for device, threads in (c.rsplit(":", 1) for c in o.threads.split(","))]
+            cp = ("cp -r --reflink=never", ["cp", "-r", "--reflink=never", reference, copy], reference, copy)
+            print("| | GB/s of output | s | CPU s |\n|---|---|---|---|")
+            print("\n".join(measure_devices(cases, cp, o.runs, tree_bytes(reference))))
+            return
         print("| | backend | page cache | s | cp or cat s | ratio | pairs | CPU s | cp or cat CPU s | peak MiB |")
         print("|---|---|---|---|---|---|---|---|---|---|")
         for backend in o.backends.split(","):
