@@ -1,3 +1,5 @@
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +14,7 @@
 namespace mxfp4 {
 namespace {
 
+constexpr int64_t huge_page = int64_t(2) << 20;
 constexpr int64_t least_stream = 4096;  // smaller strips are not worth the wait at their end
 
 bool is_strip_together(const Layout& layout) {
@@ -41,8 +44,10 @@ class Cpu final : public Device {
   explicit Cpu(const Driver& driver) : driver_(driver) {}
   std::string name() const override { return "cpu"; }
   uint8_t* allocate(int64_t bytes) override {
-    void* p = std::aligned_alloc(4096, size_t(round_up(bytes, 4096)));
+    const int64_t page = bytes >= huge_page ? huge_page : 4096;
+    void* p = std::aligned_alloc(size_t(page), size_t(round_up(bytes, page)));
     if (!p) throw std::bad_alloc();
+    if (page == huge_page) ::madvise(p, size_t(round_up(bytes, page)), MADV_HUGEPAGE);  // if not, it is only slower
     return static_cast<uint8_t*>(p);
   }
   void release(uint8_t* memory) override { std::free(memory); }

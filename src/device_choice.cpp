@@ -13,7 +13,7 @@ namespace mxfp4 {
 namespace {
 
 // More threads than this move no more bytes, for more processor time: they wait for each other in the kernel.
-constexpr int workers_per_gpu = 16;
+constexpr int workers_per_gpu = 8;
 // One expert's matrix of every known model, in and out.
 constexpr int64_t worker_memory = int64_t(64) << 20;
 
