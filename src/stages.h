@@ -19,17 +19,14 @@ class Stages {
   auto time(Stage stage, Work work) {
     struct Clock {
       std::atomic<int64_t>& sum;
-      int64_t& within;
-      int64_t outer = std::exchange(within, 0);  // what the stage around this one has within it so far
+      int64_t outer = std::exchange(within_, 0);
       std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
       ~Clock() {
         const int64_t all = (std::chrono::steady_clock::now() - begin).count();
-        sum += all - within;
-        within = outer + all;
+        sum += all - within_;
+        within_ = outer + all;
       }
-    };
-    static thread_local int64_t within = 0;
-    const Clock clock{sums_[size_t(stage)], within};
+    } const clock{sums_[size_t(stage)]};
     return work();
   }
   /// {"read": 1.25, ..}, with "wall" since this object was made.
@@ -42,6 +39,7 @@ class Stages {
   }
 
  private:
+  static inline thread_local int64_t within_ = 0;  // of the stage that this thread is in: the time of those within it
   std::array<std::atomic<int64_t>, 5> sums_{};
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
