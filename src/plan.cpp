@@ -50,14 +50,17 @@ int64_t rank_share(const MoeLayer& layer, int tp_size) {
 class Planner {
  public:
   Planner(Plan& plan, const PlanOptions& options, Problems& problems)
-      : plan_(plan), options_(options), problems_(problems), tensors_in_(plan.checkpoint->shards.size()) {
+      : plan_(plan),
+        options_(options),
+        problems_(problems),
+        tensors_in_(plan.checkpoint->shards.size()),
+        max_file_bytes_(file_limit(*plan.checkpoint)) {
     for (const Tensor& t : plan.checkpoint->tensors) ++tensors_in_[size_t(t.file)];
   }
 
   void run() {
     for (int i = 0; i < int(plan_.model->layers.size()); ++i) add_layer(i);
     if (problems_.any()) return;
-    max_file_bytes_ = file_limit();
     place_packed();
     place_copied();
     add_jobs();
@@ -129,11 +132,11 @@ class Planner {
     return nk.n * row_bytes(t, nk.b) * int64_t(layer.experts.size());
   }
 
-  /// A sixteenth of all, so that as many threads write to different files, but 1 GB at least and 5 GB at most.
-  int64_t file_limit() const {
+  /// A sixteenth of the checkpoint, so that as many threads write to different files, but 1 GB at least and 5 GB at
+  /// most; not of what is written, for a rank's files are the same alone and among all.
+  static int64_t file_limit(const Checkpoint& checkpoint) {
     int64_t all = 0;
-    for (const PackedTensor& t : plan_.packed) all += t.bytes;
-    for (const Tensor* t : plan_.model->rest) all += t->bytes;
+    for (const Tensor& t : checkpoint.tensors) all += t.bytes;
     return std::clamp<int64_t>(all / 16, 1'000'000'000, 5'000'000'000);
   }
 
@@ -271,16 +274,21 @@ class Planner {
   /// All files grow at once, each in its order: jobs in a row write to different files, where writers of one file would
   /// wait for each other.
   void spread_jobs() {
-    const auto place = [&](const Job& job) {  // 0 to 1 within its file
-      const CopyPiece* piece = job.target < 0 ? &plan_.copy_pieces[size_t(job.begin)] : nullptr;
-      const PackedTensor* t = piece ? nullptr : &plan_.packed[size_t(job.target)];
-      const int file = piece ? plan_.copied[size_t(piece->copied)].file : t->file;
-      const int64_t at =
-          piece ? plan_.copied[size_t(piece->copied)].offset + piece->begin : t->offset + job.begin * t->slice_bytes;
+    std::vector<std::pair<double, Job>> placed;  // 0 to 1 within the file
+    const auto share = [&](int file, int64_t at) {
       return file < 0 ? 0.0 : double(at) / double(plan_.files[size_t(file)].bytes);
     };
-    std::stable_sort(plan_.jobs.begin(), plan_.jobs.end(),
-                     [&](const Job& a, const Job& b) { return place(a) < place(b); });
+    for (const Job& job : plan_.jobs)
+      if (job.target < 0) {
+        const CopyPiece& p = plan_.copy_pieces[size_t(job.begin)];
+        const CopiedTensor& t = plan_.copied[size_t(p.copied)];
+        placed.push_back({share(t.file, t.offset + p.begin), job});
+      } else {
+        const PackedTensor& t = plan_.packed[size_t(job.target)];
+        placed.push_back({share(t.file, t.offset + job.begin * t.slice_bytes), job});
+      }
+    std::stable_sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::transform(placed.begin(), placed.end(), plan_.jobs.begin(), [](const auto& p) { return p.second; });
   }
 
   void add_copy_jobs() {
@@ -313,7 +321,7 @@ class Planner {
   const PlanOptions& options_;
   Problems& problems_;
   std::vector<int64_t> tensors_in_;  // of each shard
-  int64_t max_file_bytes_ = 0;       // unless one tensor is larger
+  int64_t max_file_bytes_;           // unless one tensor is larger
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "src/synth/describe.h"
 #include "tests/layer_checkpoint.h"
 #include "tests/program.h"
 
@@ -10,6 +12,28 @@ namespace {
 ConvertOptions split(ConvertOptions o, int size, int rank = -1) {
   o.tp_size = size, o.rank = rank;
   return o;
+}
+
+/// A published checkpoint at its true size, as its headers say; there are no files.
+Checkpoint headers_of(const char* model) {
+  const SynthCheckpoint made = describe_checkpoint(model, {});
+  Checkpoint c;
+  c.config = made.config;
+  for (const std::string& name : made.shards) c.shards.push_back({name, name, {}});
+  c.tensors.assign(made.tensors.begin(), made.tensors.end());
+  std::sort(c.tensors.begin(), c.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+  return c;
+}
+
+/// Name and header of every file that is planned.
+std::map<std::string, std::string> planned(const Checkpoint& c, const TensorParallel& tp) {
+  Problems problems;
+  const Model model = recognise(c, {}, problems);
+  const Plan plan = make_plan(c, model, find_backend("marlin", "vllm", ""), {.tp = tp}, problems);
+  problems.throw_if_any();
+  std::map<std::string, std::string> files;
+  for (const OutFile& f : plan.files) files[f.name] = f.header;
+  return files;
 }
 
 }  // namespace
@@ -63,6 +87,17 @@ TEST_CASE("one rank alone is the same as among all, and verifies against the sou
   CHECK(is_right(dir / "one", tiny + "gpt-oss"));
   CHECK(is_right(dir / "one"));
   CHECK_THROWS_WITH(run_unpack(dir / "one", dir / "again"), Catch::Contains("no set holds all of its ranks"));
+}
+
+TEST_CASE("a large rank's files are the same alone and among all") {
+  const Checkpoint c = headers_of("gpt-oss-120b");
+  const auto all = planned(c, {2, {0, 1}}), one = planned(c, {2, {1}});
+  CHECK(one.size() > 10);
+  CHECK(one.size() < all.size());
+  for (const auto& [name, header] : one) {
+    CAPTURE(name);
+    CHECK((all.count(name) && all.at(name) == header));
+  }
 }
 
 TEST_CASE("a split that would leave a rank empty or cut a group is refused") {
