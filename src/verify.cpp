@@ -251,14 +251,13 @@ class Verification {
                     const uint8_t* canonical) {
     if (!source_ && !plan_.tp.complete()) return;
     uint8_t* restored = worker.other.reserve(pieces.source_bytes);
+    PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
     for (const PieceAt& p : pieces.list) {
       restore_piece(t, p, p_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical, restored);
-      const SourceIndex at = source_index(plan_, t, p.expert, p.piece);
       if (source_)
         compare_with_source(worker, set_.stored[size_t(job.target)], p, restored + p.source_at);
       else
-        sums_.packed[size_t(job.target)].sources[at.tensor][at.piece] =
-            hash_bytes(restored + p.source_at, p.slice.piece_bytes);
+        hasher(restored + p.source_at, p.slice.piece_bytes);
     }
   }
 
