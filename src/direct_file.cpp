@@ -142,17 +142,20 @@ void DirectFile::read(void* to, int64_t bytes, int64_t offset, const Taker& take
   if (!cached) ::posix_fadvise(fd_.get(), offset, bytes, POSIX_FADV_DONTNEED);
 }
 
+void DirectFile::write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const Taker& take) const {
+  if (!take) return fd_.write(from, bytes, offset);
+  for (int64_t done = 0, part; done < bytes; done += part) {
+    part = std::min(bytes - done, cached_block);
+    take(from + done, part);
+    fd_.write(from + done, part, offset + done);
+  }
+}
+
 void DirectFile::write(const void* data, int64_t bytes, int64_t offset, const Taker& take) const {
   const auto* from = static_cast<const uint8_t*>(data);
   const int64_t begin = page_end(offset) - offset, end = page_begin(offset + bytes) - offset;
   const bool congruent = (reinterpret_cast<uintptr_t>(from) - uintptr_t(offset)) % page == 0;
-  const bool cached = !direct_writes_ || !congruent || begin >= end;
-  for (int64_t done = 0, part; cached && done < bytes; done += part) {
-    part = take ? std::min(bytes - done, cached_block) : bytes;
-    if (take) take(from + done, part);
-    fd_.write(from + done, part, offset + done);
-  }
-  if (cached) return;
+  if (!direct_writes_ || !congruent || begin >= end) return write_cached(from, bytes, offset, take);
   if (take) take(from, bytes);
   fd_.write(from, begin, offset);
   const int64_t done = begin + write_direct(direct_, from + begin, end - begin, offset + begin);

@@ -36,6 +36,7 @@ class DirectFile {
 
  private:
   int64_t read_direct(uint8_t* to, int64_t bytes, int64_t offset, const Taker& take) const;
+  void write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const Taker& take) const;
 
   Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it
   bool direct_writes_ = false, in_memory_ = false;
