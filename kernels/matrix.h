@@ -53,7 +53,8 @@ struct BasicMatrix {
   template <class Int = int64_t>
   MXFP4_HD constexpr RowSource source(Int n) const {
     if (views == 1) return {0, n};
-    const Int block = Int(order.block ? order.block : padded.n / 2);
+    const Int half = Int(padded.n / 2), block = Int(order.block);
+    if (block == 0) return {int(n >= half) ^ int(order.up_first), n >= half ? n - half : n};
     const Int blocks = n / block;  // the one division
     return {int(blocks % 2) ^ int(order.up_first), blocks / 2 * block + (n - blocks * block)};
   }

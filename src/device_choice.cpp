@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <mutex>
-#include <thread>
 
 #include "src/error.h"
 #include "src/log.h"
@@ -12,8 +11,8 @@ namespace mxfp4 {
 
 namespace {
 
-// Twice as many move an eighth more bytes from and to memory, for a third more processor time.
-constexpr int workers_per_gpu = 8;
+// More wait for each other's copies through main memory; cores that are left pack from their caches.
+constexpr int workers_per_gpu = 4;
 // One expert's matrix of every known model, in and out.
 constexpr int64_t worker_memory = int64_t(64) << 20;
 
@@ -58,20 +57,19 @@ DeviceChoice choose_device(const DeviceOptions& options) {
   }
 }
 
-int worker_count(const DeviceChoice& choice, int threads) {
-  const int all = threads > 0 ? threads : std::max(1, int(std::thread::hardware_concurrency()));
-  if (choice.gpus.empty()) return all;
+int gpu_workers(const DeviceChoice& choice, int workers) {
   const auto gpus = int(choice.gpus.size());
-  const int most = threads > 0 ? all : std::min(all, workers_per_gpu * gpus);
-  if (choice.memory == 0) return most;
+  const int most = std::min(workers, workers_per_gpu * gpus);
+  if (choice.memory == 0 || most == 0) return most;
   return std::min(most, gpus * int(std::clamp<int64_t>(choice.memory / worker_memory, 1, most)));
 }
 
 std::unique_ptr<Device> open_device(const DeviceChoice& choice, int index, int workers) {
-  if (choice.gpus.empty()) return open_cpu();
+  const int with_gpu = gpu_workers(choice, workers);
+  if (index >= with_gpu) return open_cpu();
   const auto gpus = int(choice.gpus.size());
   try {
-    return open_cuda(choice.gpus[size_t(index % gpus)], choice.memory / ((workers + gpus - 1) / gpus));
+    return open_cuda(choice.gpus[size_t(index % gpus)], choice.memory / ((with_gpu + gpus - 1) / gpus));
   } catch (const DeviceError& e) {
     if (!choice.automatic) throw;
     note_once(e);

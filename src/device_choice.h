@@ -27,8 +27,8 @@ struct DeviceChoice {
 /// is said once in a program that was built with CUDA.
 DeviceChoice choose_device(const DeviceOptions& options);
 
-/// How many threads share the choice; threads 0: one per core, on GPUs no more than keep them busy.
-int worker_count(const DeviceChoice& choice, int threads);
+/// How many of `workers` threads work with a GPU, the first ones; the others pack on the CPU beside them.
+int gpu_workers(const DeviceChoice& choice, int workers);
 
 /// What worker `index` of `workers` works with: GPUs are taken in turn.
 std::unique_ptr<Device> open_device(const DeviceChoice& choice, int index, int workers);

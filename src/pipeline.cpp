@@ -45,7 +45,7 @@ void throw_if_interrupted() {
   if (signal_number) fail(Kind::interrupted, "interrupted by signal {}", int(signal_number));
 }
 
-int thread_count(int threads) { return worker_count({}, threads); }
+int thread_count(int threads) { return threads > 0 ? threads : std::max(1, int(std::thread::hardware_concurrency())); }
 
 void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,
               const DeviceChoice& devices) {
@@ -53,7 +53,7 @@ void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int6
   std::atomic<bool> stop = false;
   std::exception_ptr first;
   std::mutex mutex;
-  const auto workers = int(std::min<int64_t>(worker_count(devices, threads), count));
+  const auto workers = int(std::min<int64_t>(thread_count(threads), count));
   const auto take_jobs = [&](Worker& worker, const auto& enough) {
     for (int64_t job; !stop && !enough() && (job = next++) < count;) {
       throw_if_interrupted();
@@ -62,7 +62,8 @@ void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int6
   };
   const auto run = [&](int index) {
     try {
-      auto opening = std::async(devices.gpus.empty() ? std::launch::deferred : std::launch::async,
+      const bool with_gpu = index < gpu_workers(devices, workers);
+      auto opening = std::async(with_gpu ? std::launch::async : std::launch::deferred,
                                 [&] { return open_device(devices, index, workers); });
       const auto is_open_in = [&](int milliseconds) {
         return opening.wait_for(std::chrono::milliseconds(milliseconds)) != std::future_status::timeout;

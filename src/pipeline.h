@@ -34,13 +34,13 @@ struct Worker {
   Buffer source{*device}, canonical{*device}, packed{*device}, other{*device};
 };
 
-/// Calls work(worker, job) for every job in [0, count) on worker_count(devices, threads) threads. The first exception
-/// ends the others after their current job and is thrown here; so is a pending signal. Until a GPU is ready, which
-/// takes a tenth of a second the first time, its threads work with the CPU.
+/// Calls work(worker, job) for every job in [0, count) on thread_count(threads) threads. The first exception ends the
+/// others after their current job and is thrown here; so is a pending signal. Until a GPU is ready, which takes a tenth
+/// of a second the first time, its threads work with the CPU.
 void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,
               const DeviceChoice& devices = {});
 
-/// Threads that `threads` means on this machine.
+/// Threads that `threads` means on this machine; 0: one per core.
 int thread_count(int threads);
 
 /// SIGINT and SIGTERM set a flag that run_jobs looks at between jobs.

@@ -55,14 +55,16 @@ TEST_CASE("--device takes lists of GPUs and nothing else") {
   CHECK_THROWS_AS(choose_device({"cuda:" + std::to_string(cuda_device_count()), 0}), DeviceError);
 }
 
-TEST_CASE("threads are shared among GPUs, and few where their memory is small") {
+TEST_CASE("four threads work with each GPU, fewer where its memory is small, none without one") {
   constexpr int64_t mib = 1 << 20;
-  CHECK(worker_count({}, 5) == 5);
-  CHECK(worker_count({{0, 1}, 0}, 40) == 40);
-  CHECK(worker_count({{0}, 0}, 0) <= 16);
-  CHECK(worker_count({{0}, 1}, 40) == 1);
-  CHECK(worker_count({{0, 1}, 256 * mib}, 40) == 8);
-  CHECK(worker_count({{0, 1}, 256 * mib}, 3) == 3);
+  CHECK(gpu_workers({}, 5) == 0);
+  CHECK(gpu_workers({{0}, 0}, 3) == 3);
+  CHECK(gpu_workers({{0}, 0}, 40) == 4);
+  CHECK(gpu_workers({{0, 1}, 0}, 40) == 8);
+  CHECK(gpu_workers({{0}, 1}, 40) == 1);
+  CHECK(gpu_workers({{0, 1}, 128 * mib}, 40) == 4);
+  CHECK(gpu_workers({{0, 1}, 256 * mib}, 3) == 3);
+  CHECK(open_device({{0}, 0}, 4, 5)->name() == open_cpu()->name());
 }
 
 TEST_CASE("a conversion on cuda gives the CPU's files with every backend", "[gpu]") {

@@ -1,6 +1,6 @@
 // What one CUDA block moves, worked out at compile time from a layout's three functions.
 //
-// A block holds rows x cols bytes of the storage, whole tiles, in shared memory: once as rows, once as packed words.
+// A block holds rows x cols bytes of the storage, whole tiles, in shared memory: as rows, then as packed words.
 // It rests on one fact: every layout permutes address bits. The address bits of a block are those of the word w in
 // its tile, then of the tile's place along a row, then of its place down the rows; each moves the source by a power of
 // two rows or bytes. So whatever the kernels need (which thread takes which bytes, in what order words leave) is a

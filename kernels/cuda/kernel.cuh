@@ -1,4 +1,4 @@
-// The pack and the unpack kernel, for any layout. blockIdx.x: the block of the storage, blockIdx.y: the item.
+// The pack and the unpack kernel, for any layout. blockIdx.x and y: the block of the storage, z: the item.
 #pragma once
 
 #include "kernels/cuda/permute.cuh"
@@ -6,19 +6,23 @@
 
 namespace mxfp4 {
 
-/// Where the word at an address of the block lies.
+/// Where the word at an address of the block lies. Tiles are counted in 32 bits, bytes in 64.
 template <class L>
 struct WordPlace {
-  int64_t tn, tb;
+  uint32_t tn, tb;
   int w;
   __device__ __forceinline__ WordPlace(Corner at, uint32_t address) {
     using Map = BlockMap<L>;
-    tn = at.n / L::tile_n + (address >> (Map::w_bits + Map::tb_bits));
-    tb = at.b / L::tile_b + (address >> Map::w_bits & ((1 << Map::tb_bits) - 1));
+    tn = uint32_t(at.n) / L::tile_n + (address >> (Map::w_bits + Map::tb_bits));
+    tb = uint32_t(at.b) / L::tile_b + (address >> Map::w_bits & ((1 << Map::tb_bits) - 1));
     w = int(address & ((1 << Map::w_bits) - 1));
   }
-  __device__ __forceinline__ bool exists(Shape s) const { return tn < s.n / L::tile_n && tb < s.b / L::tile_b; }
-  __device__ __forceinline__ int64_t offset(Shape s) const { return L::offset(s, tn, tb, w); }
+  __device__ __forceinline__ bool exists(Shape s) const {
+    return tn < uint32_t(s.n) / L::tile_n && tb < uint32_t(s.b) / L::tile_b;
+  }
+  __device__ __forceinline__ int64_t offset(Shape s) const {
+    return L::offset({uint32_t(s.n), uint32_t(s.b)}, tn, tb, w);
+  }
 };
 
 /// whole(address, k): chunk k of the thread is one aligned chunk of the packed matrix. single(address, k, i): it is
@@ -27,8 +31,9 @@ template <class L, class Whole, class Single>
 __device__ __forceinline__ void for_chunks(const Batch& batch, Corner at, Whole whole, Single single) {
   using Size = BlockSize<L>;
   constexpr BlockMap<L> map;
+  constexpr bool in_one_tile = map.address(3) < words_per_tile<L>;
   const Shape s = batch.storage;
-  uint8_t* const packed = batch.items[blockIdx.y].packed;
+  uint8_t* const packed = item(batch).packed;
   const uint32_t mine = map.address(threadIdx.x * 4);
 #pragma unroll
   for (int k = 0; k < Size::chunks_per_thread; ++k) {
@@ -36,10 +41,11 @@ __device__ __forceinline__ void for_chunks(const Batch& batch, Corner at, Whole 
     const WordPlace<L> place(at, first);
     if (!place.exists(s)) continue;
     const int64_t offset = place.offset(s);
-    if (offset % 16 == 0 && WordPlace<L>(at, first | map.address(3)).exists(s)) {
+    if (offset % 16 == 0 && (in_one_tile || WordPlace<L>(at, first | map.address(3)).exists(s))) {
       whole(reinterpret_cast<uint4*>(packed + offset), k);
       continue;
     }
+#pragma unroll 1
     for (int i = 0; i < 4; ++i) {
       const WordPlace<L> one(at, first | map.address(i));
       if (one.exists(s)) single(reinterpret_cast<uint32_t*>(packed + one.offset(s)), k, i);
@@ -61,16 +67,18 @@ __device__ __forceinline__ void store_words(const Batch& batch, Corner at, const
 
 template <class L>
 __device__ __forceinline__ void load_words(const Batch& batch, Corner at, uint4* words) {
-  uint4 x[BlockSize<L>::chunks_per_thread];
-  bool loaded[BlockSize<L>::chunks_per_thread] = {};
+  uint4 x[BlockSize<L>::chunks_per_thread] = {};
   for_chunks<L>(
-      batch, at, [&](const uint4* from, int k) { x[k] = __ldg(from), loaded[k] = true; },
+      batch, at, [&](const uint4* from, int k) { x[k] = __ldg(from); },
       [&](const uint32_t* from, int k, int i) {
-        reinterpret_cast<uint32_t*>(words + chunk_of<L>(k))[i] = __ldg(from);
+        const uint32_t word = __ldg(from);
+        if (i == 0) x[k].x = word;
+        if (i == 1) x[k].y = word;
+        if (i == 2) x[k].z = word;
+        if (i == 3) x[k].w = word;
       });
 #pragma unroll
-  for (int k = 0; k < BlockSize<L>::chunks_per_thread; ++k)
-    if (loaded[k]) words[chunk_of<L>(k)] = x[k];
+  for (int k = 0; k < BlockSize<L>::chunks_per_thread; ++k) words[chunk_of<L>(k)] = x[k];
 }
 
 /// A unit of the thread: where its pieces and words are in shared memory.
@@ -97,93 +105,103 @@ struct Unit {
   }
 };
 
-/// width: columns that the storage has here; the words of others are left alone.
+/// Rows to words, in place. Between barriers. width: columns that the storage has here; the words of others do not
+/// matter.
 template <class L>
-__device__ __forceinline__ void pack_words(const uint4* rows, int width, uint4* words) {
+__device__ __forceinline__ void pack_words(uint4* block, int width) {
   constexpr BlockMap<L> map;
   constexpr int n = map.words;
+  uint32_t out[Unit<L>::per_thread][n];
 #pragma unroll
   for (int k = 0; k < Unit<L>::per_thread; ++k) {
     const Unit<L> unit(k);
     if (unit.column >= width) continue;
-    uint32_t in[n], out[n];
+    uint32_t in[n];
 #pragma unroll
     for (int p = 0; p < n / 4; ++p) {
-      const uint4 x = rows[unit.piece(p)];
+      const uint4 x = block[unit.piece(p)];
       in[4 * p] = x.x, in[4 * p + 1] = x.y, in[4 * p + 2] = x.z, in[4 * p + 3] = x.w;
     }
-    pack_unit<L, n>(in, out);
+    pack_unit<L, n>(in, out[k]);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < Unit<L>::per_thread; ++k) {
+    const Unit<L> unit(k);
+    if (unit.column >= width) continue;
 #pragma unroll
     for (int j = 0; j < n; ++j)
       if constexpr (map.quad[0] >= 0) {
         constexpr int one = 1 << map.quad[0], two = 1 << map.quad[1];
         if (!(j & (one | two)))
-          words[unit.word(j) >> 2] = make_uint4(out[j], out[j | one], out[j | two], out[j | one | two]);
+          block[unit.word(j) >> 2] = make_uint4(out[k][j], out[k][j | one], out[k][j | two], out[k][j | one | two]);
       } else {
-        reinterpret_cast<uint32_t*>(words)[unit.word(j)] = out[j];
+        reinterpret_cast<uint32_t*>(block)[unit.word(j)] = out[k][j];
       }
   }
 }
 
+/// Words to rows, in place. Between barriers.
 template <class L>
-__device__ __forceinline__ void unpack_words(const uint4* words, int width, uint4* rows) {
+__device__ __forceinline__ void unpack_words(uint4* block, int width) {
   constexpr BlockMap<L> map;
   constexpr int n = map.words;
+  uint32_t out[Unit<L>::per_thread][n];
 #pragma unroll
   for (int k = 0; k < Unit<L>::per_thread; ++k) {
     const Unit<L> unit(k);
     if (unit.column >= width) continue;
-    uint32_t in[n], out[n];
+    uint32_t in[n];
 #pragma unroll
     for (int j = 0; j < n; ++j)
       if constexpr (map.quad[0] >= 0) {
         constexpr int one = 1 << map.quad[0], two = 1 << map.quad[1];
         if (j & (one | two)) continue;
-        const uint4 x = words[unit.word(j) >> 2];
+        const uint4 x = block[unit.word(j) >> 2];
         in[j] = x.x, in[j | one] = x.y, in[j | two] = x.z, in[j | one | two] = x.w;
       } else {
-        in[j] = reinterpret_cast<const uint32_t*>(words)[unit.word(j)];
+        in[j] = reinterpret_cast<const uint32_t*>(block)[unit.word(j)];
       }
-    unpack_unit<L, n>(in, out);
+    unpack_unit<L, n>(in, out[k]);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < Unit<L>::per_thread; ++k) {
+    const Unit<L> unit(k);
+    if (unit.column >= width) continue;
 #pragma unroll
     for (int p = 0; p < n / 4; ++p)
-      rows[unit.piece(p)] = make_uint4(out[4 * p], out[4 * p + 1], out[4 * p + 2], out[4 * p + 3]);
+      block[unit.piece(p)] = make_uint4(out[k][4 * p], out[k][4 * p + 1], out[k][4 * p + 2], out[k][4 * p + 3]);
   }
 }
 
-/// Every row of the item, real or packed, begins and ends at a multiple of 16.
-__device__ __forceinline__ bool rows_aligned(const Batch& batch) {
+/// The bits of where the rows of the views begin, of their strides and of their length.
+__device__ __forceinline__ uint32_t row_bits(const Batch& batch) {
   const MutableMatrix& m = batch.matrix;
-  const Batch::Item& item = batch.items[blockIdx.y];
-  uintptr_t bits = reinterpret_cast<uintptr_t>(item.view[0]) | m.view[0].stride | m.real.b;
-  if (m.views == 2) bits |= reinterpret_cast<uintptr_t>(item.view[1]) | m.view[1].stride;
-  return bits % 16 == 0;
+  uint8_t* const* const view = item(batch).view;
+  uint32_t bits = uint32_t(reinterpret_cast<uintptr_t>(view[0]) | m.view[0].stride | m.real.b);
+  if (m.views == 2) bits |= uint32_t(reinterpret_cast<uintptr_t>(view[1]) | m.view[1].stride);
+  return bits;
 }
 
 template <class L>
 __global__ void __launch_bounds__(BlockSize<L>::threads, BlockSize<L>::per_multiprocessor)
     pack_kernel(const __grid_constant__ Batch batch) {
   using Size = BlockSize<L>;
-  __shared__ uint4 rows[Size::chunks];
+  __shared__ uint4 block[Size::chunks];
   __shared__ RowSlot slots[Size::rows];
-  const Corner at = corner<Size>(batch);
-  find_rows<Size>(batch, at, slots);
+  const Corner at = corner<Size>();
+  const bool pad_rows = __syncthreads_or(find_rows<Size>(batch, at, slots));
+  load_rows<Size>(batch, at, slots, row_bits(batch), pad_rows, batch.matrix.add, block);
   __syncthreads();
-  load_rows<Size>(batch, at, slots, rows_aligned(batch), rows);
-  __syncthreads();
-  if (batch.matrix.add) {
-    add_to_rows<Size>(batch.matrix.add, rows);
-    __syncthreads();
-  }
   if constexpr (is_plain<L>) {
     find_packed_rows<Size>(batch, at, slots);
     __syncthreads();
-    store_rows<Size>(slots, batch.storage.b % 16 == 0, rows);
+    store_rows<Size>(slots, uint32_t(batch.storage.b), block);
   } else {
-    __shared__ uint4 words[Size::chunks];
-    pack_words<L>(rows, width_here<Size>(batch, at), words);
+    pack_words<L>(block, width_here<Size>(batch, at));
     __syncthreads();
-    store_words<L>(batch, at, words);
+    store_words<L>(batch, at, block);
   }
 }
 
@@ -191,27 +209,27 @@ template <class L>
 __global__ void __launch_bounds__(BlockSize<L>::threads, BlockSize<L>::per_multiprocessor)
     unpack_kernel(const __grid_constant__ Batch batch) {
   using Size = BlockSize<L>;
-  __shared__ uint4 rows[Size::chunks];
+  __shared__ uint4 block[Size::chunks];
   __shared__ RowSlot slots[Size::rows];
-  const Corner at = corner<Size>(batch);
+  const Corner at = corner<Size>();
+  const int width = width_here<Size>(batch, at);
   if constexpr (is_plain<L>) {
     find_packed_rows<Size>(batch, at, slots);
     __syncthreads();
-    load_rows<Size>(batch, at, slots, batch.storage.b % 16 == 0, rows);
+    load_rows<Size>(batch, at, slots, uint32_t(batch.storage.b), true, 0, block);
   } else {
-    __shared__ uint4 words[Size::chunks];
-    load_words<L>(batch, at, words);
+    load_words<L>(batch, at, block);
     __syncthreads();
-    unpack_words<L>(words, width_here<Size>(batch, at), rows);
+    unpack_words<L>(block, width);
   }
   __syncthreads();
-  const bool any_pads = __syncthreads_or(find_rows<Size>(batch, at, slots));
+  const bool pad_rows = __syncthreads_or(find_rows<Size>(batch, at, slots));
   if (batch.matrix.add) {
-    add_to_rows<Size>(uint8_t(-batch.matrix.add), rows);
+    add_to_rows<Size>(uint8_t(-batch.matrix.add), block);
     __syncthreads();
   }
-  store_rows<Size>(slots, rows_aligned(batch), rows);
-  if (any_pads) check_pads<Size>(batch, at, slots, rows);
+  store_rows<Size>(slots, row_bits(batch), block);
+  if (pad_rows || real_here<Size>(batch, at) < width) check_pads<Size>(batch, at, slots, block);
 }
 
 }  // namespace mxfp4
