@@ -18,6 +18,7 @@ namespace mxfp4 {
 namespace {
 
 constexpr int64_t whole_file_limit = int64_t(1) << 30;
+constexpr int64_t compared_block = int64_t(1) << 20;  // of both sides: caches have them, and a disk is busy
 
 /// Sizes of all listed files, and the checksums of headers and of small files.
 void check_files(const PackedCheckpoint& p, Problems& problems) {
@@ -158,20 +159,19 @@ class Verification {
     int64_t done = 0;
     for (const CopyPiece& piece : plan_.pieces_of(job)) {
       const Tensor& stored = p_.copied[size_t(piece.copied)];
-      const uint8_t* want = nullptr;
-      if (source_ && level_ >= Level::bytes) {
-        uint8_t* source = worker.source.reserve(piece.bytes);
-        source_.read(stored, piece.begin, piece.bytes, source);
-        want = source;
-      }
       PieceHasher hasher = copy_hasher({&piece, 1}, sums_);
       Difference found;
-      int64_t at = 0;
-      out_.read(stored, piece.begin, piece.bytes, nullptr, [&](const uint8_t* data, int64_t bytes) {
-        hasher(data, bytes);
-        if (want) found.add(at, difference(data, want + at, bytes));
-        at += bytes;
-      });
+      const bool compare = source_ && level_ >= Level::bytes;
+      const int64_t step = compare ? compared_block : piece.bytes;
+      for (int64_t at = 0, bytes; at < piece.bytes; at += bytes) {
+        bytes = std::min(step, piece.bytes - at);
+        uint8_t* is = compare ? worker.packed.reserve(bytes) : nullptr;
+        out_.read(stored, piece.begin + at, bytes, is, std::ref(hasher));
+        if (!compare) continue;
+        uint8_t* want = worker.source.reserve(bytes);
+        source_.read(stored, piece.begin + at, bytes, want);
+        found.add(at, difference(is, want, bytes));
+      }
       if (found.count)
         complain(stored, fmt::format("{} bytes differ from the source, the first at {}", found.count,
                                      piece.begin + found.first));
