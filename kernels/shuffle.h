@@ -37,6 +37,7 @@ struct Shuffle {
   std::array<Lanes, 4> pack{}, unpack{};  // matrices by source byte and lane
   int chunk = 0;                          // bytes of a source chunk: 16, 8, 4 or 2; 0: there is no such form
   int run = 0;                            // words in a row that are neighbours in any matrix: 16, 8 or 4
+  bool twins = false;  // group g is the even qwords of four 32-byte pieces, g + groups/2 the odd ones
 
   constexpr Shuffle() {
     if constexpr (words % 16 == 0) {
@@ -48,6 +49,7 @@ struct Shuffle {
       fill_lanes();
       fill_matrices();
       for (int g = 0; g < groups; ++g) fill_group(g);
+      twins = find_twins();
     }
   }
 
@@ -133,6 +135,15 @@ struct Shuffle {
     for (int i = 0; i < 64; ++i)
       for (int k = 0; k < 4; ++k) in[g][k].b[i] = uint8_t(place(g, L::at(order[g * 16 + lane_word(i)], k)));
     for (int i = 0; i < 64; ++i) out[g].b[place(g, L::at(order[g * 16 + lane_word(i)], lane_byte(i)))] = uint8_t(i);
+  }
+  constexpr bool find_twins() const {
+    bool found = chunk == 8 && groups % 2 == 0;
+    for (int g = 0; found && g < groups / 2; ++g)
+      for (int c = 0; c < 8; ++c) {
+        const Byte first = at[g][c / 2 * 2], even = at[g][c], odd = at[g + groups / 2][c];
+        found = found && even.n == first.n && even.b == first.b + c % 2 * 16 && odd.n == even.n && odd.b == even.b + 8;
+      }
+    return found;
   }
   /// Where a source byte stands in the group's vector.
   constexpr int place(int g, Byte b) const {

@@ -35,8 +35,9 @@ void launch_kernel(void (*kernel)(Batch), Batch& batch, int items, cudaStream_t 
   const int64_t across = round_up(batch.storage.b, Size::cols) / Size::cols;
   if (down * across == 0) return;
   void* arguments[] = {&batch};
-  MXFP4_CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(unsigned(across), unsigned(down), unsigned(items)),
-                              dim3(Size::threads), arguments, 0, stream));
+  MXFP4_CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
+                              dim3(unsigned(across), unsigned(down), unsigned(items)), dim3(Size::threads), arguments,
+                              0, stream));
 }
 
 /// launch(layout, batch, items): called for each batch.
