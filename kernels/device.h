@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,10 +31,13 @@ struct UnpackItem {
 };
 
 /// Unpack into memory of the device's own and compare with the rows of `matrix`.
+/// fetch(first, end): brings rows first to end of the views into memory; called before they are looked at, so that a
+/// CPU has them in its caches then. Null where they are there.
 struct CompareItem {
   Layout layout;
   const uint8_t* packed = nullptr;
   Matrix matrix;
+  std::function<void(int64_t first, int64_t end)> fetch = {};
 };
 
 /// Bytes of one view that differ; (n, b) is the first, in the view's own rows.

@@ -92,7 +92,10 @@ class Cuda final : public Device {
     find(3 * n);  // pads, then two views of each
     run(items, 2, [this, n](std::span<const CompareItem> chunk, size_t first, const Slot& slot) {
       int64_t expected = 0;
-      for (const CompareItem& item : chunk) expected += place(item.matrix, nullptr).bytes;
+      for (const CompareItem& item : chunk) {
+        if (item.fetch) item.fetch(0, item.matrix.real.n);
+        expected += place(item.matrix, nullptr).bytes;
+      }
       std::vector<UnpackItem> on_device;
       uint8_t *next = slot.memory, *packed = slot.memory + 2 * expected;
       for (const CompareItem& item : chunk) {

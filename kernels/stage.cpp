@@ -68,6 +68,22 @@ void check(const uint8_t* row, int64_t n, int64_t begin, int64_t end, uint8_t ex
   report.wrong += wrong;
 }
 
+/// The pads of a run's rows, which begin at `from`; row n is the first.
+template <class T>
+void check_pads(const BasicMatrix<T>& m, Shape s, int64_t n, const Run<T>& run, const uint8_t* from,
+                PadReport& report) {
+  for (int64_t r = m.real.b < s.b ? 0 : run.real; r < run.rows; ++r) {
+    const Pads pads = pads_of(m, s, n + r, r < run.real);
+    check(from + r * s.b, n + r, pads.begin, pads.middle, uint8_t(pads.engine + m.add), report);
+    check(from + r * s.b, n + r, pads.middle, pads.end, uint8_t(m.pad.storage + m.add), report);
+  }
+}
+
+bool is_sum(const uint8_t* sum, const uint8_t* from, int64_t n, uint8_t add) {
+  if (add == 0) return std::memcmp(sum, from, size_t(n)) == 0;
+  return std::equal(sum, sum + n, from, [=](uint8_t a, uint8_t b) { return a == uint8_t(b + add); });
+}
+
 }  // namespace
 
 void stage(const Matrix& m, Shape s, int64_t n, int64_t end, uint8_t* to) {
@@ -81,17 +97,25 @@ void stage(const Matrix& m, Shape s, int64_t n, int64_t end, uint8_t* to) {
   }
 }
 
+bool is_staged(const Matrix& m, Shape s, int64_t n, int64_t end, const uint8_t* rows) {
+  PadReport report;
+  while (n < end) {
+    const auto run = run_at(m, n, end);
+    for (int64_t r = 0; r < run.real; ++r)
+      if (!is_sum(rows + r * s.b, run.view.data + r * run.view.stride, m.real.b, m.add)) return false;
+    check_pads(m, s, n, run, rows, report);
+    n += run.rows, rows += run.rows * s.b;
+  }
+  return report.wrong == 0;
+}
+
 void unstage(const MutableMatrix& m, Shape s, int64_t n, int64_t end, const uint8_t* from, PadReport& report) {
   while (n < end) {
     const auto run = run_at(m, n, end);
     copy_rows(run.view.data, run.view.stride, from, s.b, {run.real, m.real.b});
     if (m.add)
       for (int64_t r = 0; r < run.real; ++r) add_bytes(run.view.data + r * run.view.stride, m.real.b, uint8_t(-m.add));
-    for (int64_t r = m.real.b < s.b ? 0 : run.real; r < run.rows; ++r) {
-      const Pads pads = pads_of(m, s, n + r, r < run.real);
-      check(from + r * s.b, n + r, pads.begin, pads.middle, uint8_t(pads.engine + m.add), report);
-      check(from + r * s.b, n + r, pads.middle, pads.end, uint8_t(m.pad.storage + m.add), report);
-    }
+    check_pads(m, s, n, run, from, report);
     n += run.rows, from += run.rows * s.b;
   }
 }

@@ -275,6 +275,10 @@ void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const D
   }
 }
 
+bool ShardReader::is_cached(const Tensor& t, int64_t offset, int64_t bytes) const {
+  return files_[size_t(t.file)].is_cached(bytes, t.offset + offset);
+}
+
 void ShardReader::check_unchanged() const {
   for (size_t i = 0; i < files_.size(); ++i)
     if (state_of(files_[i].fd().stat()) != checkpoint_.shards[i].state ||

@@ -55,7 +55,7 @@ int64_t cached_pages(const Fd& fd, int64_t offset, int64_t bytes) {
 }
 
 /// Whether all of a range is in the page cache.
-bool is_cached(const Fd& fd, int64_t offset, int64_t bytes) {
+bool is_range_cached(const Fd& fd, int64_t offset, int64_t bytes) {
   static const int64_t system_page = ::sysconf(_SC_PAGESIZE);
   const int64_t begin = offset / system_page * system_page;
   const auto length = size_t(offset + bytes - begin);
@@ -128,9 +128,13 @@ int64_t DirectFile::read_direct(uint8_t* to, int64_t bytes, int64_t offset, cons
   return done;
 }
 
+bool DirectFile::is_cached(int64_t bytes, int64_t offset) const {
+  return in_memory_ || is_range_cached(fd_, offset, bytes);
+}
+
 void DirectFile::read(void* to, int64_t bytes, int64_t offset, const Taker& take) const {
   auto* out = static_cast<uint8_t*>(to);
-  const bool cached = in_memory_ || bytes < least_read || is_cached(fd_, offset, bytes);
+  const bool cached = bytes < least_read || is_cached(bytes, offset);
   int64_t done = cached || !direct_ ? 0 : read_direct(out, bytes, offset, take);
   if (done == bytes) return;
   for (int64_t part; done < bytes; done += part) {

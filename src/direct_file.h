@@ -28,6 +28,8 @@ class DirectFile {
 
   /// As Fd::read. `to` null: the blocks are only handed to `take`.
   void read(void* to, int64_t bytes, int64_t offset, const Taker& take = {}) const;
+  /// Whether a read of that range comes from memory, where small reads cost no more than large ones.
+  bool is_cached(int64_t bytes, int64_t offset) const;
   /// As Fd::write. Pages go straight to the disk where `from` lies in its page as `offset` does.
   void write(const void* from, int64_t bytes, int64_t offset, const Taker& take = {}) const;
   /// Brings all to disk, out of the page cache, and closes the file.

@@ -21,6 +21,25 @@ void for_each_matrix(const Plan& plan, const PackedTensor& t, int64_t begin, int
   }
 }
 
+/// Rows first to last of m's views, piece by piece; where views lie in turn, both at once.
+void fetch_rows(const Matrix& m, int64_t first, int64_t last, const Pieces& pieces, const uint8_t* canonical,
+                const FetchPiece& fetch) {
+  std::pair<int64_t, int64_t> ranges[2];
+  for (int v = 0; v < m.views; ++v) {
+    const int64_t at = m.view[v].data - canonical;
+    ranges[v] = {at + first * m.view[v].stride, at + (last - 1) * m.view[v].stride + m.real.b};
+  }
+  const auto& [a, b] = ranges;
+  const bool in_turn = m.views == 2 && a.first < b.second && b.first < a.second;
+  if (in_turn) ranges[0] = {std::min(a.first, b.first), std::max(a.second, b.second)};
+  for (int v = 0; v < (in_turn ? 1 : m.views); ++v)
+    for (const PieceAt& p : pieces.list) {
+      const int64_t begin = std::max(ranges[v].first, p.canonical_at) - p.canonical_at;
+      const int64_t end = std::min(ranges[v].second - p.canonical_at, p.width.to_canonical(p.slice.piece_bytes));
+      if (begin < end) fetch(p, begin, end);
+    }
+}
+
 }  // namespace
 
 Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end) {
@@ -80,10 +99,14 @@ std::vector<PadReport> unpack_experts(const Plan& plan, const PackedTensor& t, i
 
 std::vector<ExpertReport> compare_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
                                           const Pieces& pieces, Device& device, const uint8_t* packed,
-                                          const uint8_t* canonical) {
+                                          const uint8_t* canonical, const FetchPiece& fetch) {
   std::vector<CompareItem> items;
   for_each_matrix(plan, t, begin, end, pieces, canonical, [&](int64_t i, const Matrix& m) {
     items.push_back({t.parameter->layout, packed + i * t.slice_bytes, m});
+    if (fetch)
+      items.back().fetch = [&, m](int64_t first, int64_t last) {
+        fetch_rows(m, first, last, pieces, canonical, fetch);
+      };
   });
   std::vector<CompareReport> found(items.size());
   device.compare(items, found);

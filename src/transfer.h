@@ -1,6 +1,7 @@
 // Moving one job's experts between the checkpoint's pieces and the packed tensor, in both directions.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "src/canonical.h"
@@ -49,10 +50,14 @@ struct ExpertReport {
   PieceReport piece[2];
 };
 
-/// Unpacks experts [begin, end) on the device and compares them there with canonical bytes.
+/// Brings bytes `first` to `end` of a piece into the canonical buffer.
+using FetchPiece = std::function<void(const PieceAt&, int64_t first, int64_t end)>;
+
+/// Unpacks experts [begin, end) on the device and compares them there with canonical bytes, which `fetch` brings when
+/// they are needed; null where they are there.
 std::vector<ExpertReport> compare_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
                                           const Pieces& pieces, Device& device, const uint8_t* packed,
-                                          const uint8_t* canonical);
+                                          const uint8_t* canonical, const FetchPiece& fetch = {});
 
 /// Canonical bytes back to the checkpoint's elements. float_zero: see scales_from_canonical().
 void restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical, uint8_t* source);

@@ -94,6 +94,9 @@ struct Original {
   void read(const Tensor& t, int64_t offset, int64_t bytes, uint8_t* to) const {
     reader->read(*checkpoint->find(t.name), offset, bytes, to);
   }
+  bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const {
+    return reader->is_cached(*checkpoint->find(t.name), offset, bytes);
+  }
 };
 
 /// Checks one set of packed tensors; the first set's pass checks the copied tensors too.
@@ -187,7 +190,8 @@ class Verification {
     const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
     const bool compare = level_ >= Level::bytes && !lossy && source_ && pieces.source_bytes == pieces.canonical_bytes;
     const bool restore = level_ >= Level::bytes && !lossy && !compare;
-    const uint8_t* expected = compare ? read_expected(worker, pieces) : nullptr;
+    uint8_t* expected = compare ? worker.source.reserve(pieces.source_bytes) : nullptr;
+    const FetchPiece fetch = compare ? fetch_expected(pieces, expected) : nullptr;
     uint8_t* canonical = restore ? worker.canonical.reserve(pieces.canonical_bytes) : nullptr;
     if (restore && !plan_.tp.complete()) fill_missing_ranks(worker, t, pieces, canonical);
     int64_t done = 0;
@@ -199,8 +203,9 @@ class Verification {
       PieceHasher hasher = slice_hasher(plan_, i, job.begin, job.end, sums_);
       out_.read(set_.stored[i], job.begin * ranked.slice_bytes, size, packed, std::ref(hasher));
       if (compare)
-        report_experts(job, set_.stored[i], pieces,
-                       compare_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, expected));
+        report_experts(
+            job, set_.stored[i], pieces,
+            compare_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, expected, fetch));
       if (restore)
         report_pads(job, set_.stored[i],
                     unpack_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, canonical));
@@ -211,12 +216,19 @@ class Verification {
     return done;
   }
 
-  /// The source's pieces where they are canonical as they are.
-  const uint8_t* read_expected(Worker& worker, const Pieces& pieces) {
-    uint8_t* source = worker.source.reserve(pieces.source_bytes);
-    for (const PieceAt& p : pieces.list)
-      source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, source + p.source_at);
-    return source;
+  /// The source's pieces, which are canonical as they are: read now, or, where memory has them and one rank looks at
+  /// them, by the function that is returned.
+  FetchPiece fetch_expected(const Pieces& pieces, uint8_t* to) {
+    const auto read = [this, to](const PieceAt& p, int64_t first, int64_t end) {
+      source_.read(*p.slice.tensor, p.slice.piece + first, end - first, to + p.source_at + first);
+    };
+    const bool later =
+        plan_.tp.ranks.size() == 1 && std::all_of(pieces.list.begin(), pieces.list.end(), [&](const PieceAt& p) {
+          return source_.is_cached(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes);
+        });
+    if (later) return read;
+    for (const PieceAt& p : pieces.list) read(p, 0, p.slice.piece_bytes);
+    return {};
   }
 
   /// Lossy backends: OUT's bytes against those that the source gives again.

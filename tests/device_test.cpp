@@ -76,7 +76,7 @@ struct Results {
 
 Results run(Device& device, const std::vector<Case>& cases, int flips) {
   Results results;
-  std::vector<std::vector<uint8_t>> sources;
+  std::vector<std::vector<uint8_t>> sources, late;  // late: rows that are there when they are compared
   std::vector<PackItem> packs;
   std::vector<UnpackItem> unpacks;
   std::vector<CompareItem> compares;
@@ -92,7 +92,17 @@ Results run(Device& device, const std::vector<Case>& cases, int flips) {
     std::mt19937 random{unsigned(i)};
     for (int f = 0; f < flips; ++f) flipped[i][random() % flipped[i].size()] ^= uint8_t(1 << random() % 8);
     unpacks.push_back({cases[i].layout, flipped[i].data(), cases[i].matrix(results.rows[i].data())});
-    compares.push_back({cases[i].layout, flipped[i].data(), packs[i].matrix});
+    late.emplace_back(cases[i].source.bytes(), uint8_t(0xCC));
+    compares.push_back({cases[i].layout, flipped[i].data(), cases[i].matrix<const uint8_t>(late[i].data())});
+    if (i % 2)
+      std::copy(sources[i].begin(), sources[i].end(), late[i].begin());
+    else
+      compares[i].fetch = [from = packs[i].matrix, to = cases[i].matrix(late[i].data())](int64_t first, int64_t end) {
+        for (int v = 0; v < to.views; ++v)
+          for (int64_t n = first; n < end; ++n)
+            std::memcpy(to.view[v].data + n * to.view[v].stride, from.view[v].data + n * from.view[v].stride,
+                        size_t(to.real.b));
+      };
   }
   results.reports.resize(cases.size());
   device.unpack(unpacks, results.reports);
@@ -151,7 +161,8 @@ TEST_CASE("compare finds what unpack and a loop over the rows find") {
       const int views = form == Source::in_turn ? 2 : 1;
       const Shape padded = fitting(layout, {256, row_bytes(layout, 2880)});
       const Shape real{padded.n / views - 3, std::max<int64_t>(1, padded.b - 5)};
-      cases.push_back({layout, {form, real, views, 4}, padded, {0, false}, {0, 0x7F, 0}});
+      const uint8_t add = form == Source::dense ? 6 : 0;
+      cases.push_back({layout, {form, real, views, 4}, padded, {0, false}, {0, 0x7F, 0}, add});
     }
   const Results r = run(*cpu, cases, 12);
   int64_t wrong = 0;
