@@ -19,6 +19,7 @@ namespace {
 
 constexpr int64_t whole_file_limit = int64_t(1) << 30;
 constexpr int64_t compared_block = int64_t(1) << 20;  // of both sides: caches have them, and a disk is busy
+constexpr int64_t least_later = 64 << 10;             // smaller pieces are not worth asking whether memory has them
 
 /// Sizes of all listed files, and the checksums of headers and of small files.
 void check_files(const PackedCheckpoint& p, Problems& problems) {
@@ -216,16 +217,17 @@ class Verification {
     return done;
   }
 
-  /// The source's pieces, which are canonical as they are: read now, or, where memory has them and one rank looks at
-  /// them, by the function that is returned.
+  /// The source's pieces, which are canonical as they are: read now, or, where they are large, in memory and of one
+  /// rank, by the function that is returned.
   FetchPiece fetch_expected(const Pieces& pieces, uint8_t* to) {
     const auto read = [this, to](const PieceAt& p, int64_t first, int64_t end) {
       source_.read(*p.slice.tensor, p.slice.piece + first, end - first, to + p.source_at + first);
     };
-    const bool later =
-        plan_.tp.ranks.size() == 1 && std::all_of(pieces.list.begin(), pieces.list.end(), [&](const PieceAt& p) {
-          return source_.is_cached(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes);
-        });
+    const auto can_wait = [&](const PieceAt& p) {
+      return p.slice.piece_bytes >= least_later &&
+             source_.is_cached(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes);
+    };
+    const bool later = plan_.tp.ranks.size() == 1 && std::all_of(pieces.list.begin(), pieces.list.end(), can_wait);
     if (later) return read;
     for (const PieceAt& p : pieces.list) read(p, 0, p.slice.piece_bytes);
     return {};

@@ -123,6 +123,15 @@ expect 'diff of several sets' 1 'only in .*several: triton-hopper of vllm at tp 
 expect 'unpack of a lossy set' 2 '' "flashinfer-humming is lossy: the source's codes and scales are not in it" \
   "$program" unpack "$dir/lossy" "$dir/lossy-again"
 
+# experts of more than 64 KB, gate and up in turn, are read band by band while they are compared
+"$program" synth gpt-oss-20b "$dir/wide" --tiny --hidden 512 --intermediate 512 -q
+"$program" convert "$dir/wide" "$dir/wide-out" --backend marlin --engine vllm -q
+expect 'verify of large experts' 0 'right at level bytes' '' \
+  "$program" verify "$dir/wide-out" --source "$dir/wide" --level bytes
+expect 'verify of large experts against other ones' 1 "bytes differ from the source's .*gate_up_proj_blocks" '' \
+  sh -c "\"$program\" synth gpt-oss-20b \"$dir/wide-2\" --tiny --hidden 512 --intermediate 512 --seed 9 -q &&
+    \"$program\" verify \"$dir/wide-out\" --source \"$dir/wide-2\" --level bytes"
+
 # what interrupted runs leave, and two runs at once; a checkpoint of many jobs, so that one is there to be interrupted
 many=$dir/many
 "$program" synth gpt-oss-20b "$many" --tiny --layers 24 -q
