@@ -50,6 +50,14 @@ struct CompareReport {
   ViewReport view[2];
 };
 
+/// Host bytes that pack() reads or writes, and their XXH3-128 (seed 0), where the device made it.
+struct Checksum {
+  const uint8_t* data;
+  int64_t bytes;
+  uint64_t low = 0, high = 0;
+  bool made = false;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -57,7 +65,10 @@ class Device {
   /// Memory that the device reads and writes fastest (page-locked for CUDA); aligned to 4096.
   virtual uint8_t* allocate(int64_t bytes) = 0;
   virtual void release(uint8_t* memory) = 0;
-  virtual void pack(std::span<const PackItem> items) = 0;
+  /// Whether pack() makes checksums. A CPU makes none: its caller does that best while it reads and writes.
+  virtual bool makes_checksums() const { return false; }
+  /// sums, of which no two overlap: those are made whose bytes the device has in one piece; others stay as they are.
+  virtual void pack(std::span<const PackItem> items, std::span<Checksum> sums = {}) = 0;
   /// reports: one per item, here and below.
   virtual void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) = 0;
   virtual void compare(std::span<const CompareItem> items, std::span<CompareReport> reports) = 0;

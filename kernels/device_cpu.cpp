@@ -52,7 +52,7 @@ class Cpu final : public Device {
     return static_cast<uint8_t*>(p);
   }
   void release(uint8_t* memory) override { std::free(memory); }
-  void pack(std::span<const PackItem> items) override {
+  void pack(std::span<const PackItem> items, std::span<Checksum>) override {
     for (const PackItem& item : items) pack(item);
   }
   void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) override {

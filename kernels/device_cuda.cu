@@ -6,6 +6,7 @@
 #include "kernels/cuda/gpu_memory.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/place.h"
+#include "kernels/cuda/wanted_sums.h"
 
 namespace mxfp4 {
 namespace {
@@ -37,7 +38,7 @@ class Cuda final : public Device {
       gpu_.free(slot.memory);
       cudaStreamDestroy(slot.stream);
     }
-    cudaFree(found_);
+    cudaFree(answers_);
   }
   std::string name() const override { return name_; }
 
@@ -49,26 +50,42 @@ class Cuda final : public Device {
   }
   void release(uint8_t* memory) override { MXFP4_CUDA(cudaFreeHost(memory)); }
 
-  void pack(std::span<const PackItem> items) override {
-    run(items, 1, [](std::span<const PackItem> chunk, size_t, const Slot& slot) {
+  bool makes_checksums() const override { return true; }
+
+  /// A chunk's memory: rows and packed matrix of each item, then what its checksums need.
+  void pack(std::span<const PackItem> items, std::span<Checksum> sums) override {
+    WantedSums wanted(sums, answers<Xxh128>(sums.size()));
+    const auto size_of = [&](const PackItem& item) {
+      const int64_t bytes = bytes_of(item, 1);
+      return bytes + (sums.empty() ? 0 : round_up(xxh_scratch(bytes), device_alignment));
+    };
+    run(items, size_of, [&](std::span<const PackItem> chunk, size_t, const Slot& slot) {
       std::vector<PackItem> on_device;
+      std::vector<XxhItem> hashed;
       uint8_t* next = slot.memory;
       for (const PackItem& item : chunk) {
         const Placed placed = place(item.matrix, next);
         upload(placed, slot.stream);
         on_device.push_back({item.layout, read_only(placed.matrix), next + placed.bytes});
+        if (placed.is_image()) wanted.find(placed.transfers[0].host, next, placed.transfers[0].width, hashed);
+        wanted.find(item.packed, on_device.back().packed, packed_size(item), hashed);
         next += bytes_of(item, 1);
       }
       launch_pack(on_device, slot.stream);
+      launch_xxh3(hashed, next, slot.stream);
       for (size_t i = 0; i < chunk.size(); ++i)
         copy({chunk[i].packed, 0, on_device[i].packed, 0, packed_size(chunk[i]), 1}, cudaMemcpyDeviceToHost,
              slot.stream);
     });
+    const std::vector<Xxh128> made = answers_by_now<Xxh128>(sums.size());
+    for (size_t i = 0; i < sums.size(); ++i)
+      if (sums[i].made) sums[i].low = made[i].low, sums[i].high = made[i].high;
   }
 
   void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) override {
-    find(items.size());
-    run(items, 1, [this](std::span<const UnpackItem> chunk, size_t first, const Slot& slot) {
+    PadFound* const answer = zeros<PadFound>(items.size());
+    const auto size_of = [](const UnpackItem& item) { return bytes_of(item, 1); };
+    run(items, size_of, [&](std::span<const UnpackItem> chunk, size_t first, const Slot& slot) {
       std::vector<UnpackItem> on_device;
       std::vector<Placed> all_placed;
       uint8_t* next = slot.memory;
@@ -78,19 +95,20 @@ class Cuda final : public Device {
         upload_packed(item, on_device.back().packed, slot.stream);
         next += bytes_of(item, 1);
       }
-      launch_unpack(on_device, found_ + first, slot.stream);
+      launch_unpack(on_device, answer + first, slot.stream);
       for (const Placed& placed : all_placed)
         for (int i = 0; i < placed.count; ++i) copy(placed.transfers[i], cudaMemcpyDeviceToHost, slot.stream);
     });
-    const std::vector<PadFound> found = found_by_now(items.size());
+    const auto found = answers_by_now<PadFound>(items.size());
     for (size_t i = 0; i < items.size(); ++i) reports[i] = pad_report(found[i], stored_row(items[i]));
   }
 
   /// A chunk's memory: the rows expected, as many again for those unpacked, packed matrices.
   void compare(std::span<const CompareItem> items, std::span<CompareReport> reports) override {
     const size_t n = items.size();
-    find(3 * n);  // pads, then two views of each
-    run(items, 2, [this, n](std::span<const CompareItem> chunk, size_t first, const Slot& slot) {
+    PadFound* const answer = zeros<PadFound>(3 * n);  // pads, then two views of each
+    const auto size_of = [](const CompareItem& item) { return bytes_of(item, 2); };
+    run(items, size_of, [&](std::span<const CompareItem> chunk, size_t first, const Slot& slot) {
       int64_t expected = 0;
       for (const CompareItem& item : chunk) {
         if (item.fetch) item.fetch(0, item.matrix.real.n);
@@ -106,10 +124,10 @@ class Cuda final : public Device {
         next += placed.bytes;
         packed += round_up(packed_size(item), device_alignment);
       }
-      launch_unpack(on_device, found_ + first, slot.stream);
-      launch_compare(on_device, -expected, found_ + n + 2 * first, slot.stream);
+      launch_unpack(on_device, answer + first, slot.stream);
+      launch_compare(on_device, -expected, answer + n + 2 * first, slot.stream);
     });
-    const std::vector<PadFound> found = found_by_now(3 * n);
+    const auto found = answers_by_now<PadFound>(3 * n);
     for (size_t i = 0; i < n; ++i) {
       reports[i].pads = pad_report(found[i], stored_row(items[i]));
       for (int v = 0; v < 2; ++v)
@@ -145,17 +163,18 @@ class Cuda final : public Device {
   }
 
   /// Call chunk(items, index of the first, slot) for runs of items that fit a slot, and wait for all of them.
+  /// size_of(item): bytes of a slot that it needs.
   /// Where device memory is short, runs become shorter, then slots fewer, then other Devices are waited for, before it
   /// is an error.
-  template <class Item, class Chunk>
-  void run(std::span<const Item> items, int images, Chunk chunk) {
+  template <class Item, class Size, class Chunk>
+  void run(std::span<const Item> items, Size size_of, Chunk chunk) {
     use();
     for (size_t first = 0, turn = 0; first < items.size();) {
       const int64_t capacity = std::min(memory_, limit_) / slots_used_;
-      int64_t bytes = bytes_of(items[first], images);
+      int64_t bytes = size_of(items[first]);
       size_t count = 1;
       for (; first + count < items.size(); ++count) {
-        const int64_t more = bytes + bytes_of(items[first + count], images);
+        const int64_t more = bytes + size_of(items[first + count]);
         if (more > capacity) break;
         bytes = more;
       }
@@ -199,25 +218,33 @@ class Cuda final : public Device {
                         " bytes, one matrix in and out: " + cudaGetErrorString(cudaErrorMemoryAllocation));
   }
 
-  /// `count` counters, all zeros, at found_.
-  void find(size_t count) {
+  /// Device memory for the answers of one call.
+  template <class Answer>
+  Answer* answers(size_t count) {
     use();
-    if (count > found_count_) {
-      MXFP4_CUDA(cudaFree(found_));
-      found_ = nullptr, found_count_ = 0;
-      MXFP4_CUDA(cudaMalloc(&found_, count * sizeof(PadFound)));
-      found_count_ = count;
+    const size_t bytes = count * sizeof(Answer);
+    if (bytes > answer_bytes_) {
+      MXFP4_CUDA(cudaFree(answers_));
+      answers_ = nullptr, answer_bytes_ = 0;
+      MXFP4_CUDA(cudaMalloc(&answers_, bytes));
+      answer_bytes_ = bytes;
     }
-    if (count > 0) MXFP4_CUDA(cudaMemsetAsync(found_, 0, count * sizeof(PadFound), slots_[0].stream));
-    MXFP4_CUDA(cudaStreamSynchronize(slots_[0].stream));
+    return static_cast<Answer*>(answers_);
   }
-  std::vector<PadFound> found_by_now(size_t count) {
-    std::vector<PadFound> found(count);
-    if (count > 0)
-      MXFP4_CUDA(
-          cudaMemcpyAsync(found.data(), found_, count * sizeof(PadFound), cudaMemcpyDeviceToHost, slots_[0].stream));
+  template <class Answer>
+  Answer* zeros(size_t count) {
+    Answer* const all = answers<Answer>(count);
+    if (count > 0) MXFP4_CUDA(cudaMemsetAsync(all, 0, count * sizeof(Answer), slots_[0].stream));
     MXFP4_CUDA(cudaStreamSynchronize(slots_[0].stream));
-    return found;
+    return all;
+  }
+  template <class Answer>
+  std::vector<Answer> answers_by_now(size_t count) {
+    std::vector<Answer> all(count);
+    if (count == 0) return all;
+    MXFP4_CUDA(cudaMemcpyAsync(all.data(), answers_, count * sizeof(Answer), cudaMemcpyDeviceToHost, slots_[0].stream));
+    MXFP4_CUDA(cudaStreamSynchronize(slots_[0].stream));
+    return all;
   }
 
   int index_;
@@ -226,8 +253,8 @@ class Cuda final : public Device {
   std::string name_;
   std::array<Slot, 3> slots_;
   size_t slots_used_ = 3;
-  PadFound* found_ = nullptr;
-  size_t found_count_ = 0;
+  void* answers_ = nullptr;
+  size_t answer_bytes_ = 0;
 };
 
 /// The number of devices, or why there is none.

@@ -41,6 +41,7 @@ class PieceHasher {
  public:
   explicit PieceHasher(std::vector<HashedPiece> pieces) : pieces_(std::move(pieces)) {}
   void operator()(const uint8_t* data, int64_t bytes);
+  const std::vector<HashedPiece>& pieces() const { return pieces_; }
 
  private:
   std::vector<HashedPiece> pieces_;

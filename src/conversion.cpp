@@ -136,15 +136,21 @@ int64_t Conversion::pack(Worker& worker, const Job& job) {
   const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
   uint8_t* source = worker.source.reserve(pieces.source_bytes);
   PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
-  stages_.time(Stage::read,
-               [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, source, hashing(hasher)); });
-  const uint8_t* canonical = canonical_form(worker, job, t, pieces, source);
-  std::vector<uint8_t> scales;
-  if (plan_.backend->rewrite && t.part == Part::codes) scales = scales_beside(worker, job, t);
+  const bool sees_source = pieces.source_bytes == pieces.canonical_bytes && plan_.tp.size == 1;
+  const bool by_device = sees_source && device_makes_checksums(worker);
+  const auto take = by_device ? DirectFile::Taker() : hashing(hasher);
+  stages_.time(Stage::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, source, take); });
+  Input input{pieces, canonical_form(worker, job, t, pieces, source), {}, {}};
+  if (by_device) input.sums.add(hasher, source);
+  if (plan_.backend->rewrite && t.part == Part::codes) input.scales = scales_beside(worker, job, t);
   int64_t done = 0;
   for (size_t r = 0; r < plan_.tp.ranks.size() && !failed_; ++r)
-    done += pack_rank(worker, job, size_t(job.target) + r, pieces, canonical, scales.data());
+    done += pack_rank(worker, job, size_t(job.target) + r, input);
   return done;
+}
+
+bool Conversion::device_makes_checksums(const Worker& worker) const {
+  return worker.device->makes_checksums() && !plan_.backend->rewrite;
 }
 
 std::vector<uint8_t> Conversion::scales_beside(Worker& worker, const Job& job, const PackedTensor& codes) {
@@ -154,20 +160,24 @@ std::vector<uint8_t> Conversion::scales_beside(Worker& worker, const Job& job, c
   });
 }
 
-int64_t Conversion::pack_rank(Worker& worker, const Job& job, size_t target, const Pieces& pieces,
-                              const uint8_t* canonical, const uint8_t* scales) {
+int64_t Conversion::pack_rank(Worker& worker, const Job& job, size_t target, const Input& input) {
   const PackedTensor& t = plan_.packed[target];
   const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
   const int64_t offset = t.offset + job.begin * t.slice_bytes;
   uint8_t* packed = worker.packed.reserve(bytes, offset);
+  PieceHasher hasher = slice_hasher(plan_, target, job.begin, job.end, sums_);
+  const bool by_device = device_makes_checksums(worker);
+  DeviceSums sums = input.sums;
+  if (by_device) sums.add(hasher, packed);
   stages_.time(Stage::pack, [&] {
     if (plan_.backend->rewrite)
-      add(counts_of(job).loss, pack_rewritten(plan_, t, job.begin, job.end, canonical, scales, *worker.device, packed));
+      add(counts_of(job).loss,
+          pack_rewritten(plan_, t, job.begin, job.end, input.canonical, input.scales.data(), *worker.device, packed));
     else
-      pack_experts(plan_, t, job.begin, job.end, pieces, *worker.device, canonical, packed);
+      pack_experts(plan_, t, job.begin, job.end, input.pieces, *worker.device, input.canonical, packed, sums.wanted());
   });
-  PieceHasher hasher = slice_hasher(plan_, target, job.begin, job.end, sums_);
-  write(t.file, packed, bytes, offset, hashing(hasher));
+  stages_.time(Stage::hash, [&] { sums.store(); });
+  write(t.file, packed, bytes, offset, by_device ? DirectFile::Taker() : hashing(hasher));
   return bytes;
 }
 

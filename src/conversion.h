@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/convert.h"
+#include "src/device_sums.h"
 #include "src/direct_file.h"
 #include "src/job_record.h"
 #include "src/manifest.h"
@@ -63,8 +64,15 @@ class Conversion {
   int64_t pack(Worker& worker, const Job& job);
   /// Of the same experts, canonical: lossy backends rewrite codes by them.
   std::vector<uint8_t> scales_beside(Worker& worker, const Job& job, const PackedTensor& codes);
-  int64_t pack_rank(Worker& worker, const Job& job, size_t target, const Pieces& pieces, const uint8_t* canonical,
-                    const uint8_t* scales);
+  /// What a job is packed from; scales: see scales_beside(), sums: of the source that are still to be made.
+  struct Input {
+    const Pieces& pieces;
+    const uint8_t* canonical;
+    std::vector<uint8_t> scales;
+    DeviceSums sums;
+  };
+  bool device_makes_checksums(const Worker& worker) const;
+  int64_t pack_rank(Worker& worker, const Job& job, size_t target, const Input& input);
   /// `hasher`, timed as a stage of its own within reading or writing.
   DirectFile::Taker hashing(PieceHasher& hasher);
   void write(int file, const uint8_t* data, int64_t bytes, int64_t offset, const DirectFile::Taker& take = {});

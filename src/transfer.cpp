@@ -78,12 +78,12 @@ ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan
 }
 
 void pack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
-                  Device& device, const uint8_t* canonical, uint8_t* packed) {
+                  Device& device, const uint8_t* canonical, uint8_t* packed, std::span<Checksum> sums) {
   std::vector<PackItem> items;
   for_each_matrix(plan, t, begin, end, pieces, canonical, [&](int64_t i, const Matrix& m) {
     items.push_back({t.parameter->layout, m, packed + i * t.slice_bytes});
   });
-  device.pack(items);
+  device.pack(items, sums);
 }
 
 std::vector<PadReport> unpack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,

@@ -33,9 +33,9 @@ void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* sourc
 ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,
                          uint8_t* canonical);
 
-/// Packs experts [begin, end) from canonical bytes into end - begin slices at `packed`.
+/// Packs experts [begin, end) from canonical bytes into end - begin slices at `packed`. sums: see Device::pack().
 void pack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
-                  Device& device, const uint8_t* canonical, uint8_t* packed);
+                  Device& device, const uint8_t* canonical, uint8_t* packed, std::span<Checksum> sums = {});
 
 /// The inverse; one report of pad bytes per expert.
 std::vector<PadReport> unpack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,

@@ -1,6 +1,8 @@
 // The CUDA device makes the CPU's bytes, and its reports.
 #include "kernels/device.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -226,6 +228,42 @@ TEST_CASE("cuda packs in as little device memory as one matrix needs", "[gpu]") 
   }
   for (const int64_t memory : {1, 1 << 20, 3 << 20}) check_cases(*open_cuda(0, memory), cases);
 }
+
+/// Packs rows of so many bytes each as they are, with the checksums of the packed bytes and of the rows: of each second
+/// in two parts, the second of which begins at any byte.
+void check_sums(Device& device, const std::vector<int64_t>& lengths) {
+  std::vector<std::vector<uint8_t>> rows, packed;
+  std::vector<PackItem> items;
+  std::vector<Checksum> sums;
+  for (const int64_t bytes : lengths) {
+    rows.push_back(random_bytes(bytes, int(bytes)));
+    packed.emplace_back(size_t(bytes));
+    const Shape s{1, bytes};
+    items.push_back({Plain{}, {{{rows.back().data(), bytes}}, 1, s, s, {}, {}, 0}, packed.back().data()});
+    sums.push_back({packed.back().data(), bytes});
+    const int64_t part = bytes % 2 ? bytes : bytes % 4 ? bytes / 2 : bytes / 32 * 16;
+    sums.push_back({rows.back().data(), part});
+    if (part < bytes) sums.push_back({rows.back().data() + part, bytes - part});
+  }
+  device.pack(items, sums);
+  for (const Checksum& sum : sums) {
+    const XXH128_hash_t want = XXH3_128bits(sum.data, size_t(sum.bytes));
+    INFO(sum.bytes << " bytes");
+    CHECK(sum.made == (device.makes_checksums() && sum.bytes > 240 && reinterpret_cast<uintptr_t>(sum.data) % 16 == 0));
+    if (sum.made) CHECK((sum.low == want.low64 && sum.high == want.high64));
+  }
+}
+
+TEST_CASE("cuda makes the checksums of what it packs", "[gpu]") {
+  if (cuda_device_count() == 0) return;
+  std::vector<int64_t> lengths;
+  for (int64_t bytes = 1; bytes <= 4200; ++bytes) lengths.push_back(bytes);
+  for (const int64_t bytes : {1 << 20, (1 << 20) + 1, 8294400, 8294399}) lengths.push_back(bytes);
+  check_sums(*open_cuda(0), lengths);
+  check_sums(*open_cuda(0, 1 << 20), {5000, 4096, 1 << 19, 70000});
+}
+
+TEST_CASE("a CPU leaves checksums to its caller") { check_sums(*open_cpu(), {100, 4096, 70000}); }
 
 TEST_CASE("cuda makes the CPU's bytes for whole layers of 32 to 256 experts", "[gpu][large]") {
   if (cuda_device_count() == 0) return;

@@ -35,6 +35,7 @@ struct Placed {
   Transfer transfers[2];
   int count = 0;
   int64_t bytes = 0;
+  bool is_image() const { return count == 1 && transfers[0].rows == 1; }
 };
 
 template <class T>

@@ -3,7 +3,7 @@
 
 usage: convert_bench.py MXFP4-PACK DIR [--what convert,files,bytes] [--backends marlin,flashinfer-cutlass]
                         [--modes warm,cold] [--runs 5] [--layers 4]
-       convert_bench.py MXFP4-PACK DIR --what devices [--threads cpu:1,cpu:4,cpu:16,cuda:4,cuda:16] [..]
+       convert_bench.py MXFP4-PACK DIR --what devices [--threads cpu:1,cpu:4,cpu:16,cuda:4,cuda:16] [--copies 4,16] [..]
 
 DIR is on the file system to measure; a checkpoint of random bytes and the outputs are made in it (14 GB with 4 layers)
 and removed.
@@ -12,7 +12,8 @@ and removed.
   convert  beside cp of the output
   files    verify --level files beside cat of the output
   bytes    verify --level bytes beside cat of the output and of the checkpoint
-  devices  convert with so many threads on the CPU and on a GPU, page cache warm, and cp: seconds and GB/s of output
+  devices  convert with so many threads on the CPU and on a GPU, page cache warm, cp, and cp of the files by several
+           processes at once: seconds, GB/s of output, CPU seconds and their ratio to cp's
 Runs of the two alternate, outputs are removed and all is synced before each, the first pair is discarded.
 Printed: medians of seconds and of CPU seconds (user + system), the ratio of the medians, the least and the greatest
 ratio of a pair, and the program's peak resident memory.
@@ -93,18 +94,35 @@ def measure(mode, ours, theirs, runs):
     return rows
 
 
-def measure_devices(cases, copy, runs, output_bytes):
-    """cases, copy: (name, command, what it reads, what it makes), timed in turn; copy, of what they make, last."""
-    times = {case[0]: [] for case in [*cases, copy]}
+def measure_devices(cases, runs, output_bytes):
+    """cases: (name, command, what it reads or None where that is in memory, what it makes), timed in turn, cp first."""
+    times = {case[0]: [] for case in cases}
     for i in range(runs + 1):
-        for name, command, source, target in [*cases, copy]:
-            shutil.rmtree(target, ignore_errors=True)
-            read_all(source)
+        for name, command, source, target in cases:
+            if source:
+                read_all(source)
             times[name].append(timed(command))
-        shutil.rmtree(copy[3])
-    for name, all_times in times.items():
-        seconds, cpu = (statistics.median(t[k] for t in all_times[1:]) for k in range(2))
-        yield f"| {name} | {output_bytes / seconds / 1e9:.2f} | {seconds:.2f} | {cpu:.2f} |"
+            shutil.rmtree(target)
+    middle = {name: [statistics.median(t[k] for t in all_times[1:]) for k in range(2)]
+              for name, all_times in times.items()}
+    cp_cpu = middle[cases[0][0]][1]
+    for name, (seconds, cpu) in middle.items():
+        yield f"| {name} | {output_bytes / seconds / 1e9:.2f} | {seconds:.2f} | {cpu:.2f} | {cpu / cp_cpu:.2f} |"
+
+
+def device_cases(o, arguments, checkpoint, reference, out, in_memory):
+    def case(name, command, source):
+        return name, command, None if in_memory else source, out
+    copy = 'mkdir "$2" && cd "$1" && find . -type f | xargs -P "$3" -I{} cp --reflink=never --parents {} "$2"'
+    yield case("cp -r --reflink=never", ["cp", "-r", "--reflink=never", reference, out], reference)
+    for processes in filter(None, o.copies.split(",")):
+        yield case(f"cp of the files, processes {processes}",
+                   ["sh", "-c", copy, "sh", reference, out, processes], reference)
+    for one in o.threads.split(","):
+        device, threads = one.rsplit(":", 1)
+        yield case(f"{device}, threads {threads}",
+                   [o.program, "convert", checkpoint, out, *arguments, "--device", device, "--threads", threads],
+                   checkpoint)
 
 
 def row(what, backend, mode, rows):
@@ -122,6 +140,7 @@ def main():
     parser.add_argument("--backends", default="marlin,flashinfer-cutlass")
     parser.add_argument("--modes", default="warm,cold")
     parser.add_argument("--threads", default="cpu:1,cpu:4,cpu:16,cuda:4,cuda:16")
+    parser.add_argument("--copies", default="4,16")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--layers", type=int, default=4)
     o = parser.parse_args()
@@ -137,12 +156,9 @@ def main():
         if o.what == "devices":
             arguments = ["--backend", o.backends.split(",")[0], "--engine", "vllm", "-q"]
             subprocess.run([o.program, "convert", checkpoint, reference, *arguments], check=True)
-            cases = [(f"{device}, threads {threads}",
-                      [o.program, "convert", checkpoint, out, *arguments, "--device", device, "--threads", threads],
-                      checkpoint, out) for device, threads in (c.rsplit(":", 1) for c in o.threads.split(","))]
-            cp = ("cp -r --reflink=never", ["cp", "-r", "--reflink=never", reference, copy], reference, copy)
-            print("| | GB/s of output | s | CPU s |\n|---|---|---|---|")
-            print("\n".join(measure_devices(cases, cp, o.runs, tree_bytes(reference))))
+            cases = list(device_cases(o, arguments, checkpoint, reference, out, kind.strip() == "tmpfs"))
+            print("| | GB/s of output | s | CPU s | of cp's |\n|---|---|---|---|---|")
+            print("\n".join(measure_devices(cases, o.runs, tree_bytes(reference))))
             return
         print("| | backend | page cache | s | cp or cat s | ratio | pairs | CPU s | cp or cat CPU s | peak MiB |")
         print("|---|---|---|---|---|---|---|---|---|---|")
