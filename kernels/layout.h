@@ -113,13 +113,13 @@ constexpr bool tile_is_bijection() {
   return bits == 0xFFFFFFFFu;
 }
 
-/// On two by three tiles.
+/// On two by three tiles, or what the storage makes of them.
 template <class L>
 constexpr bool offsets_are_bijection() {
-  constexpr Shape s{2 * L::tile_n, 3 * L::tile_b};
+  constexpr Shape s = storage<L>({2 * L::tile_n, 3 * L::tile_b});
   std::array<bool, s.n * s.b / 4> seen{};
-  for (int64_t tn = 0; tn < 2; ++tn)
-    for (int64_t tb = 0; tb < 3; ++tb)
+  for (int64_t tn = 0; tn < s.n / L::tile_n; ++tn)
+    for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb)
       for (int w = 0; w < words_per_tile<L>; ++w) {
         const int64_t at = L::offset(s, tn, tb, w);
         if (at < 0 || at % 4 || at / 4 >= s.n * s.b / 4 || seen[at / 4]) return false;

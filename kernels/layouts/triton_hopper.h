@@ -31,17 +31,16 @@ struct TritonHopperCodesC : TritonHopperCodes<256, 64> {
 };
 static_assert(is_bijection<TritonHopperCodesA>());
 
-/// U8, memory [N'/32, 32G'], read as its transpose. Of a tile, row r of the result holds rows 16r to 16r+15 and the
-/// same 16 * warps rows further down; a word is rows n, n+8 of group g, then of group g+1.
+/// U8, memory [N'/32, 32G'], read as its transpose. Of each 32 * warps rows, row r of the result holds rows 16r to
+/// 16r+15 and the same 16 * warps rows further down; a word is rows n, n+8 of group g, then of group g+1.
 template <int warps>
 struct TritonHopperScales {
-  static constexpr int tile_n = 32 * warps, tile_b = 2, store_n = tile_n, store_b = 4;
-  MXFP4_HD static constexpr Byte at(int w, int i) {
-    return {w / 16 * 16 + w / 8 % 2 * 16 * warps + w % 8 + i % 2 * 8, i / 2};
-  }
+  static constexpr int tile_n = 16, tile_b = 2, store_n = 32 * warps, store_b = 4;
+  MXFP4_HD static constexpr Byte at(int w, int i) { return {w + i % 2 * 8, i / 2}; }
   MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
   MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
-    return (tn * warps + w / 16) * s.b * 32 + tb * 64 + w % 16 * 4;
+    const int64_t row = tn / (2 * warps) * warps + tn % warps, half = tn / warps % 2;
+    return row * s.b * 32 + tb * 64 + half * 32 + w * 4;
   }
 };
 struct TritonHopperScalesW4 : TritonHopperScales<4> {
