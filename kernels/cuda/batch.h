@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/turns.h"
 #include "kernels/matrix.h"
 
 namespace mxfp4 {
@@ -24,6 +25,7 @@ struct Batch {
   };
   MutableMatrix matrix;  // of every item; its view[].data are not used
   Shape storage;
+  Turns turns;
   Item items[max_items];
 };
 

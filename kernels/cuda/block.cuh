@@ -40,17 +40,21 @@ constexpr int log2_of(int power) {
 /// Shared memory is addressed in chunks of 16 bytes; this spreads eight rows' same column over all banks.
 MXFP4_HD constexpr uint32_t swizzle(uint32_t chunk) { return chunk ^ ((chunk >> 3 ^ chunk >> 6) & 7); }
 
-/// rows x cols: runs of 128 bytes of a row, unless the tile is very tall; twice the rows where a tile is narrow, as
-/// scales and their short runs of packed words are.
-template <class L>
+/// rows x cols: runs of 128 bytes of a row; twice the rows where a tile is narrow, as scales and their short runs of
+/// packed words are. A block is one or two such parts (Turns).
+template <class L, int parts_ = 1>
 struct BlockSize {
-  static constexpr int cols = L::tile_n > 128 ? 64 : L::tile_b > 128 ? L::tile_b : 128;
+  static constexpr int parts = parts_;
+  static constexpr int cols = L::tile_b > 128 ? L::tile_b : 128;
   static constexpr int least = L::tile_b < 8 ? 128 : 64;
   static constexpr int rows = L::tile_n > least ? L::tile_n : least;
   static constexpr int chunks = rows * cols / 16;
   static constexpr int chunks_per_thread = 4;
   static constexpr int threads = chunks / chunks_per_thread;
-  static constexpr int per_multiprocessor = 1280 / threads;  // blocks: 20 KiB of loads under way, 48 registers a thread
+  static constexpr bool can_pair = L::tile_b <= 8 && !is_plain<L>;  // scales and biases: rows are narrow
+  // Blocks of a multiprocessor: 20 KiB of loads under way, 48 registers a thread; 40 where loads need none.
+  static constexpr int blocks_to_pack = 1280 / threads;
+  static constexpr int blocks_to_unpack = threads < 256 || is_plain<L> ? blocks_to_pack : 1536 / threads;
 };
 
 /// Byte `byte` of register or word `word`.

@@ -1,4 +1,5 @@
-// The pack and the unpack kernel, for any layout. blockIdx.x and y: the block of the storage, z: the item.
+// The pack and the unpack kernel, for any layout. blockIdx.x and y: the block of the storage, or the first of
+// its two parts (Turns), z: the item.
 #pragma once
 
 #include "kernels/cuda/permute.cuh"
@@ -10,15 +11,16 @@ namespace mxfp4 {
 template <class L>
 struct WordPlace {
   uint32_t tn, tb;
-  int w;
+  int w, end;
   __device__ __forceinline__ WordPlace(Corner at, uint32_t address) {
     using Map = BlockMap<L>;
     tn = uint32_t(at.n) / L::tile_n + (address >> (Map::w_bits + Map::tb_bits));
     tb = uint32_t(at.b) / L::tile_b + (address >> Map::w_bits & ((1 << Map::tb_bits) - 1));
     w = int(address & ((1 << Map::w_bits) - 1));
+    end = at.end;
   }
   __device__ __forceinline__ bool exists(Shape s) const {
-    return tn < uint32_t(s.n) / L::tile_n && tb < uint32_t(s.b) / L::tile_b;
+    return tn < uint32_t(end) / L::tile_n && tb < uint32_t(s.b) / L::tile_b;
   }
   __device__ __forceinline__ int64_t offset(Shape s) const {
     return L::offset({uint32_t(s.n), uint32_t(s.b)}, tn, tb, w);
@@ -65,20 +67,22 @@ __device__ __forceinline__ void store_words(const Batch& batch, Corner at, const
       [&](uint32_t* to, int k, int i) { __stcs(to, reinterpret_cast<const uint32_t*>(words + chunk_of<L>(k))[i]); });
 }
 
+/// Sixteen bytes from global to shared memory, past the registers; there after wait_for_copies() and a barrier. The
+/// rest of their line comes into the L2 cache: a block near this one may have it.
+__device__ __forceinline__ void copy_chunk(uint4* to, const uint4* from) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(uint32_t(__cvta_generic_to_shared(to))),
+               "l"(from));
+}
+__device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+/// What is beyond the storage does not matter.
 template <class L>
 __device__ __forceinline__ void load_words(const Batch& batch, Corner at, uint4* words) {
-  uint4 x[BlockSize<L>::chunks_per_thread] = {};
   for_chunks<L>(
-      batch, at, [&](const uint4* from, int k) { x[k] = __ldg(from); },
+      batch, at, [&](const uint4* from, int k) { copy_chunk(words + chunk_of<L>(k), from); },
       [&](const uint32_t* from, int k, int i) {
-        const uint32_t word = __ldg(from);
-        if (i == 0) x[k].x = word;
-        if (i == 1) x[k].y = word;
-        if (i == 2) x[k].z = word;
-        if (i == 3) x[k].w = word;
+        reinterpret_cast<uint32_t*>(words + chunk_of<L>(k))[i] = __ldg(from);
       });
-#pragma unroll
-  for (int k = 0; k < BlockSize<L>::chunks_per_thread; ++k) words[chunk_of<L>(k)] = x[k];
 }
 
 /// A unit of the thread: where its pieces and words are in shared memory.
@@ -184,52 +188,62 @@ __device__ __forceinline__ uint32_t row_bits(const Batch& batch) {
   return bits;
 }
 
-template <class L>
-__global__ void __launch_bounds__(BlockSize<L>::threads, BlockSize<L>::per_multiprocessor)
+template <class L, int parts>
+__global__ void __launch_bounds__(BlockSize<L>::threads, BlockSize<L>::blocks_to_pack)
     pack_kernel(const __grid_constant__ Batch batch) {
-  using Size = BlockSize<L>;
-  __shared__ uint4 block[Size::chunks];
-  __shared__ RowSlot slots[Size::rows];
-  const Corner at = corner<Size>();
-  const bool pad_rows = __syncthreads_or(find_rows<Size>(batch, at, slots));
-  load_rows<Size>(batch, at, slots, row_bits(batch), pad_rows, batch.matrix.add, block);
+  using Size = BlockSize<L, parts>;
+  __shared__ Shared<Size> shared;
+  uint4* const block = shared.chunks;
+  RowSlot* const slots = shared.slots();
+  const bool pad_rows = __syncthreads_or(find_rows<Size>(batch, slots));
+  load_rows<Size>(batch, slots, row_bits(batch), pad_rows, batch.matrix.add, block);
   __syncthreads();
   if constexpr (is_plain<L>) {
-    find_packed_rows<Size>(batch, at, slots);
+    find_packed_rows<Size>(batch, slots);
     __syncthreads();
     store_rows<Size>(slots, uint32_t(batch.storage.b), block);
   } else {
-    pack_words<L>(block, width_here<Size>(batch, at));
+#pragma unroll
+    for (int part = 0; part < parts; ++part) pack_words<L>(block + part * Size::chunks, width_here<Size>(batch));
     __syncthreads();
-    store_words<L>(batch, at, block);
+#pragma unroll
+    for (int part = 0; part < parts; ++part)
+      store_words<L>(batch, corner<Size>(batch, part), block + part * Size::chunks);
   }
 }
 
-template <class L>
-__global__ void __launch_bounds__(BlockSize<L>::threads, BlockSize<L>::per_multiprocessor)
+template <class L, int parts>
+__global__ void __launch_bounds__(BlockSize<L>::threads, BlockSize<L>::blocks_to_unpack)
     unpack_kernel(const __grid_constant__ Batch batch) {
-  using Size = BlockSize<L>;
-  __shared__ uint4 block[Size::chunks];
-  __shared__ RowSlot slots[Size::rows];
-  const Corner at = corner<Size>();
-  const int width = width_here<Size>(batch, at);
+  using Size = BlockSize<L, parts>;
+  __shared__ Shared<Size> shared;
+  uint4* const block = shared.chunks;
+  RowSlot* const slots = shared.slots();
+  const int width = width_here<Size>(batch);
+  bool pad_rows;
   if constexpr (is_plain<L>) {
-    find_packed_rows<Size>(batch, at, slots);
+    find_packed_rows<Size>(batch, slots);
     __syncthreads();
-    load_rows<Size>(batch, at, slots, uint32_t(batch.storage.b), true, 0, block);
+    load_rows<Size>(batch, slots, uint32_t(batch.storage.b), true, 0, block);
+    __syncthreads();
+    pad_rows = __syncthreads_or(find_rows<Size>(batch, slots));
   } else {
-    load_words<L>(batch, at, block);
+#pragma unroll
+    for (int part = 0; part < parts; ++part)
+      load_words<L>(batch, corner<Size>(batch, part), block + part * Size::chunks);
+    pad_rows = find_rows<Size>(batch, slots);
+    wait_for_copies();
+    pad_rows = __syncthreads_or(pad_rows);
+#pragma unroll
+    for (int part = 0; part < parts; ++part) unpack_words<L>(block + part * Size::chunks, width);
     __syncthreads();
-    unpack_words<L>(block, width);
   }
-  __syncthreads();
-  const bool pad_rows = __syncthreads_or(find_rows<Size>(batch, at, slots));
   if (batch.matrix.add) {
     add_to_rows<Size>(uint8_t(-batch.matrix.add), block);
     __syncthreads();
   }
+  if (pad_rows || real_here<Size>(batch) < width) check_pads<Size>(batch, slots, block);
   store_rows<Size>(slots, row_bits(batch), block);
-  if (pad_rows || real_here<Size>(batch, at) < width) check_pads<Size>(batch, at, slots, block);
 }
 
 }  // namespace mxfp4

@@ -27,13 +27,17 @@ inline bool same_but_for_pointers(const Work& x, const Work& y) {
          a.order == b.order && a.pad == b.pad && a.add == b.add;
 }
 
-/// For layouts that is_regular() holds for; a test says that it does for all.
+/// For layouts that is_regular() holds for; a test says that it does for all. kernel: of blocks of one part; of two,
+/// or null.
 template <class L>
-void launch_kernel(void (*kernel)(Batch), Batch& batch, int items, cudaStream_t stream) {
+void launch_kernel(void (*kernel)(Batch), void (*paired)(Batch), Batch& batch, int items, cudaStream_t stream) {
   using Size = BlockSize<L>;
-  const int64_t down = round_up(batch.storage.n, Size::rows) / Size::rows;
+  batch.turns = turns_of<L>(batch.matrix);
+  const int64_t first = batch.turns.half ? batch.turns.half : batch.storage.n;  // rows of the blocks' first parts
+  const int64_t down = round_up(first, Size::rows) / Size::rows;
   const int64_t across = round_up(batch.storage.b, Size::cols) / Size::cols;
   if (down * across == 0) return;
+  if (batch.turns.half) kernel = paired;
   void* arguments[] = {&batch};
   MXFP4_CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
                               dim3(unsigned(across), unsigned(down), unsigned(items)), dim3(Size::threads), arguments,

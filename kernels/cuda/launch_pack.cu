@@ -20,7 +20,9 @@ void launch_pack(std::span<const PackItem> items, cudaStream_t stream) {
     std::visit(
         [&](auto l) {
           using L = decltype(l);
-          launch_kernel<L>(pack_kernel<L>, batch, count, stream);
+          void (*paired)(Batch) = nullptr;
+          if constexpr (BlockSize<L>::can_pair) paired = pack_kernel<L, 2>;
+          launch_kernel<L>(pack_kernel<L, 1>, paired, batch, count, stream);
         },
         layout);
   });

@@ -12,7 +12,9 @@ void launch_unpack(std::span<const UnpackItem> items, PadFound* found, cudaStrea
     std::visit(
         [&](auto l) {
           using L = decltype(l);
-          launch_kernel<L>(unpack_kernel<L>, batch, count, stream);
+          void (*paired)(Batch) = nullptr;
+          if constexpr (BlockSize<L>::can_pair) paired = unpack_kernel<L, 2>;
+          launch_kernel<L>(unpack_kernel<L, 1>, paired, batch, count, stream);
         },
         layout);
   });
