@@ -18,6 +18,39 @@ constexpr int64_t huge_page = int64_t(2) << 20;
 constexpr int64_t least_stream = 4096;     // smaller strips are not worth the wait at their end
 constexpr int64_t band_bytes = 256 << 10;  // of views' rows that are fetched at once: a core's own cache has them
 
+struct Free {
+  void operator()(uint8_t* p) const { std::free(p); }
+};
+
+uint8_t* allocate_pages(int64_t bytes) {
+  const int64_t page = bytes >= huge_page ? huge_page : 4096;
+  void* p = std::aligned_alloc(size_t(page), size_t(round_up(bytes, page)));
+  if (!p) throw std::bad_alloc();
+  if (page == huge_page) ::madvise(p, size_t(round_up(bytes, page)), MADV_HUGEPAGE);  // if not, it is only slower
+  return static_cast<uint8_t*>(p);
+}
+
+/// Two strips for one call after the other: whole vectors in lines of the cache, and nothing of one at the place in its
+/// page where the other has the same, for a load would wait for the store.
+class Strips {
+ public:
+  void reserve(int64_t bytes) {
+    if (bytes <= bytes_) return;
+    bytes_ = 0;
+    const int64_t apart = round_up(bytes, 4096) + 2048;
+    memory_.reset(allocate_pages(apart + bytes));
+    second_ = memory_.get() + apart;
+    bytes_ = bytes;
+  }
+  uint8_t* first() const { return memory_.get(); }
+  uint8_t* second() const { return second_; }
+
+ private:
+  std::unique_ptr<uint8_t, Free> memory_;
+  uint8_t* second_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
 bool is_strip_together(const Layout& layout) {
   return std::visit(
       [](auto l) {
@@ -44,13 +77,7 @@ class Cpu final : public Device {
  public:
   explicit Cpu(const Driver& driver) : driver_(driver) {}
   std::string name() const override { return "cpu"; }
-  uint8_t* allocate(int64_t bytes) override {
-    const int64_t page = bytes >= huge_page ? huge_page : 4096;
-    void* p = std::aligned_alloc(size_t(page), size_t(round_up(bytes, page)));
-    if (!p) throw std::bad_alloc();
-    if (page == huge_page) ::madvise(p, size_t(round_up(bytes, page)), MADV_HUGEPAGE);  // if not, it is only slower
-    return static_cast<uint8_t*>(p);
-  }
+  uint8_t* allocate(int64_t bytes) override { return allocate_pages(bytes); }
   void release(uint8_t* memory) override { std::free(memory); }
   void pack(std::span<const PackItem> items, std::span<Checksum>) override {
     for (const PackItem& item : items) pack(item);
@@ -70,15 +97,14 @@ class Cpu final : public Device {
     const PackStrip pack = driver_.pack[item.layout.index()];
     const int64_t bytes = rows * s.b;
     const bool stream = driver_.stream && bytes >= least_stream && is_strip_together(item.layout);
-    strip_.resize(size_t(bytes));
-    if (stream) packed_.resize(size_t(bytes));
+    strips_.reserve(bytes);
     for (int64_t tn = 0; tn < s.n / rows; ++tn) {
-      stage(item.matrix, s, tn * rows, (tn + 1) * rows, strip_.data());
+      stage(item.matrix, s, tn * rows, (tn + 1) * rows, strips_.first());
       if (!stream) {
-        pack(strip_.data(), s, tn, item.packed);
+        pack(strips_.first(), s, tn, item.packed);
       } else {
-        pack(strip_.data(), s, 0, packed_.data());
-        driver_.stream(item.packed + tn * bytes, packed_.data(), bytes);
+        pack(strips_.first(), s, 0, strips_.second());
+        driver_.stream(item.packed + tn * bytes, strips_.second(), bytes);
       }
     }
   }
@@ -88,10 +114,10 @@ class Cpu final : public Device {
     const int64_t rows = tile_rows(item.layout);
     report = {};
     if (rows == 0) return unstage(item.matrix, s, 0, s.n, item.packed, report);
-    strip_.resize(size_t(rows * s.b));
+    strips_.reserve(rows * s.b);
     for (int64_t tn = 0; tn < s.n / rows; ++tn) {
-      driver_.unpack[item.layout.index()](item.packed, s, tn, strip_.data());
-      unstage(item.matrix, s, tn * rows, (tn + 1) * rows, strip_.data(), report);
+      driver_.unpack[item.layout.index()](item.packed, s, tn, strips_.first());
+      unstage(item.matrix, s, tn * rows, (tn + 1) * rows, strips_.first(), report);
     }
   }
 
@@ -141,9 +167,9 @@ class Cpu final : public Device {
     const int64_t rows = tile_rows(item.layout);
     const uint8_t* is = item.packed + strip.n * s.b;
     if (rows) {
-      strip_.resize(size_t(rows * s.b));
-      driver_.unpack[item.layout.index()](item.packed, s, strip.n / rows, strip_.data());
-      is = strip_.data();
+      strips_.reserve(rows * s.b);
+      driver_.unpack[item.layout.index()](item.packed, s, strip.n / rows, strips_.first());
+      is = strips_.first();
     }
     return is_staged(item.matrix, s, strip.n, strip.end, is);
   }
@@ -169,7 +195,8 @@ class Cpu final : public Device {
   }
 
   const Driver& driver_;
-  std::vector<uint8_t> strip_, packed_, rows_;
+  Strips strips_;
+  std::vector<uint8_t> rows_;
 };
 
 }  // namespace
