@@ -65,7 +65,6 @@ Figures measure(const MachineBenchOptions& o) {
   Figures f;
   f.processor = processor_name();
   f.threads = thread_count(o.threads);
-  f.disk = disk_speed(o.dir, disk_bytes(o.dir), f.threads);
   f.hash = hash_speed(f.threads);
   std::vector<Packer> packers;
   for (const Driver* d : drivers())
@@ -79,6 +78,7 @@ Figures measure(const MachineBenchOptions& o) {
     for (PackSpeed& s : pack_speeds(all, {{"cuda", [] { return open_cuda(0); }}}, {1}, o.repeats))
       f.packing.push_back(std::move(s));
   }
+  f.disk = disk_speed(o.dir, disk_bytes(o.dir), f.threads);  // last: a virtual machine is slower for a while after it
   return f;
 }
 
