@@ -24,8 +24,9 @@ class Cuda final : public Device {
  public:
   Cuda(int index, int64_t memory)
       : index_(index), memory_(memory > 0 ? memory : default_memory), gpu_(GpuMemory::of(index)) {
+    // The cores have other work than waiting. cudaSetDevice() would open the GPU without the flag.
+    MXFP4_CUDA(cudaInitDevice(index_, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid));
     use();
-    MXFP4_CUDA(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));  // the cores have other work than waiting
     cudaDeviceProp properties;
     MXFP4_CUDA(cudaGetDeviceProperties(&properties, index_));
     name_ = "cuda:" + std::to_string(index_) + " (" + properties.name + ")";
