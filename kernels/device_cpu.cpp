@@ -100,13 +100,22 @@ class Cpu final : public Device {
     strips_.reserve(bytes);
     for (int64_t tn = 0; tn < s.n / rows; ++tn) {
       stage(item.matrix, s, tn * rows, (tn + 1) * rows, strips_.first());
+      const Rows next = rows_at(item.matrix, (tn + 1) * rows, rows);
       if (!stream) {
-        pack(strips_.first(), s, tn, item.packed);
+        pack(strips_.first(), s, tn, item.packed, next);
       } else {
-        pack(strips_.first(), s, 0, strips_.second());
+        pack(strips_.first(), s, 0, strips_.second(), next);
         driver_.stream(item.packed + tn * bytes, strips_.second(), bytes);
       }
     }
+  }
+
+  /// Rows n to n + rows of the storage, if all are real and follow one another in a view.
+  static Rows rows_at(const Matrix& m, int64_t n, int64_t rows) {
+    if (n >= m.padded.n || m.rows_together(n) < rows) return {};
+    const RowSource source = m.source(n);
+    const Rows& view = m.view[source.view];
+    return source.row + rows <= m.real.n ? Rows{view.data + source.row * view.stride, view.stride} : Rows{};
   }
 
   void unpack(const UnpackItem& item, PadReport& report) {

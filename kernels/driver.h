@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "kernels/layouts.h"
+#include "kernels/matrix.h"
 
 namespace mxfp4 {
 
 /// Strip tn of a matrix with storage shape s, tile_n rows of s.b bytes, to its words in `packed`; and back.
-using PackStrip = void (*)(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed);
+/// next: as many rows as a strip has that are wanted after it, brought into the caches meanwhile; data null: none.
+using PackStrip = void (*)(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, const Rows& next);
 using UnpackStrip = void (*)(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip);
 
 /// One entry per layout, by its place in the variant; null for layouts that have no words (is_plain).

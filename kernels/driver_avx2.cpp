@@ -161,12 +161,14 @@ int64_t quarter(const int64_t* to, int i) {
 }
 
 template <class L>
-void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed) {
+void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, const Rows& next) {
   constexpr auto& form = shuffle<L>;
   const Distances<L> d(s);
+  StripAhead ahead(next, s.b);
   for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb) {
     const uint8_t* tile = strip + tb * L::tile_b;
     uint8_t* out = packed + L::offset(s, tn, tb, 0);
+    ahead.ask(lines_per_tile<L>);
     alignas(64) uint8_t turned[512];
     if constexpr (has_turned_groups<L>()) turn(tile, s.b, turned);
     for (int g = 0; g < form.groups; ++g) {

@@ -137,13 +137,15 @@ template <class L>
 inline constexpr bool past_caches = !is_strip_together<L>() && L::tile_b >= 8;
 
 template <class L>
-void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed) {
+void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, const Rows& next) {
   constexpr auto& form = shuffle<L>;
   const Distances<L> d(s);
   const __m512i lanes = load(form.lanes);
+  StripAhead ahead(next, s.b);
   for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb) {
     const uint8_t* tile = strip + tb * L::tile_b;
     uint8_t* out = packed + L::offset(s, tn, tb, 0);
+    ahead.ask(lines_per_tile<L>);
     const auto put = [&](int g, __m512i x) {
       const __m512i y = _mm512_permutexvar_epi8(lanes, mix(x, form.in[g], form.pack));
       store_runs<form.run, past_caches<L>>(y, out, d.to[g]);

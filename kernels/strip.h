@@ -101,14 +101,35 @@ uint32_t unpack_word(uint32_t p) {
   }
 }
 
+/// Asks for the lines of a strip's rows, some with each tile: a processor waits for few lines at a time.
+class StripAhead {
+ public:
+  StripAhead(const Rows& rows, int64_t width) : rows_(rows), width_(width) {}
+  void ask(int lines) {
+    for (int i = 0; rows_.data && i < lines; ++i) {
+      __builtin_prefetch(rows_.data + at_, 0, 2);
+      at_ += 64;
+      if (at_ >= width_) rows_.data += rows_.stride, at_ -= width_;
+    }
+  }
+
+ private:
+  Rows rows_;
+  int64_t width_, at_ = 0;
+};
+template <class L>
+inline constexpr int lines_per_tile = (L::tile_n * L::tile_b + 63) / 64;
+
 /// Pack strip tn. `strip`: tile_n rows of s.b bytes. s: the storage shape.
 template <class L>
-void pack_strip_tables(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed) {
+void pack_strip_tables(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, const Rows& next) {
   constexpr int run = run_bytes<L>();
   const Places<L> places(s);
+  StripAhead ahead(next, s.b);
   for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb) {
     const uint8_t* tile = strip + tb * L::tile_b;
     uint8_t* out = packed + L::offset(s, tn, tb, 0);
+    ahead.ask(lines_per_tile<L>);
     if constexpr (run > 0)
       for (int w = 0; w < words_per_tile<L>; w += run / 4)
         std::memcpy(out + places.to[w], tile + places.from[w][0], run);
