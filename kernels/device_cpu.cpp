@@ -24,30 +24,29 @@ struct Free {
 
 uint8_t* allocate_pages(int64_t bytes) {
   const int64_t page = bytes >= huge_page ? huge_page : 4096;
-  void* p = std::aligned_alloc(size_t(page), size_t(round_up(bytes, page)));
-  if (!p) throw std::bad_alloc();
-  if (page == huge_page) ::madvise(p, size_t(round_up(bytes, page)), MADV_HUGEPAGE);  // if not, it is only slower
+  void* p = nullptr;
+  if (::posix_memalign(&p, size_t(page), size_t(bytes)) != 0) throw std::bad_alloc();
+  if (page == huge_page) ::madvise(p, size_t(bytes / page * page), MADV_HUGEPAGE);  // if not, it is only slower
   return static_cast<uint8_t*>(p);
 }
 
-/// Two strips for one call after the other: whole vectors in lines of the cache, and nothing of one at the place in its
-/// page where the other has the same, for a load would wait for the store.
+/// Two strips, one made of the other: whole vectors in lines of the cache, and nothing of one at the place in its page
+/// where the other has the same, for a load would wait for the store.
 class Strips {
  public:
   void reserve(int64_t bytes) {
     if (bytes <= bytes_) return;
     bytes_ = 0;
-    const int64_t apart = round_up(bytes, 4096) + 2048;
-    memory_.reset(allocate_pages(apart + bytes));
-    second_ = memory_.get() + apart;
+    first_.reset(allocate_pages(bytes));
+    second_.reset(allocate_pages(apart + bytes));
     bytes_ = bytes;
   }
-  uint8_t* first() const { return memory_.get(); }
-  uint8_t* second() const { return second_; }
+  uint8_t* first() const { return first_.get(); }
+  uint8_t* second() const { return second_.get() + apart; }
 
  private:
-  std::unique_ptr<uint8_t, Free> memory_;
-  uint8_t* second_ = nullptr;
+  static constexpr int64_t apart = 2048;
+  std::unique_ptr<uint8_t, Free> first_, second_;
   int64_t bytes_ = 0;
 };
 
