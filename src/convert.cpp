@@ -1,7 +1,6 @@
 #include "src/convert.h"
 
 #include <filesystem>
-#include <future>
 #include <set>
 
 #include "src/add_set.h"
@@ -214,18 +213,11 @@ Json add_set(ConvertOptions options) {
   return run(options, {names, out->model, *source, checkpoint, out.get()}, problems);
 }
 
-/// Starts the driver of the GPUs, which takes a tenth of a second, while headers are read and the plan is made.
-std::future<int> start_cuda(const ConvertOptions& options) {
-  const bool wanted = options.device.name != "cpu" && !options.dry_run;
-  return std::async(wanted ? std::launch::async : std::launch::deferred, cuda_device_count);
-}
-
 }  // namespace
 
 Json convert(const ConvertOptions& options) {
   if (options.backend != "auto")  // a usage error comes first
     find_backend(options.backend, options.engine, options.layout_version);
-  const auto starting = start_cuda(options);
   if (options.add) return add_set(options);
   return is_packed(options.checkpoint) ? convert_packed(options) : convert_checkpoint(options);
 }
