@@ -220,19 +220,21 @@ TEST_CASE("cuda keeps row orders, paddings and strides as the CPU does", "[gpu]"
 
 TEST_CASE("cuda keeps rows that share sectors, in turn or dense, as the CPU does", "[gpu]") {
   if (cuda_device_count() == 0) return;
-  std::vector<Case> cases;
-  for (const Layout& layout : layouts)
-    for (const int64_t block : {0, 1, 8, 32, 64})
-      for (const int64_t n : {128, 640, 768})
-        for (const int64_t b : {90, 45, 17, 15}) {
-          const int i = int(cases.size()), missing = i % 3;
-          Shape padded = fitting(layout, {n, std::min(b + i % 2 * 3, row_bytes(layout, 32 * 96))});
-          padded.n = round_up(padded.n, 128);
-          const Shape real{padded.n / 2 - missing, std::min(b, padded.b)};
-          const Source::Form form = i % 4 ? Source::in_turn : Source::dense;
-          cases.push_back({layout, {form, real, 2, 2 * (i % 7)}, padded, {block, i % 5 < 2}, {0x11, 0x7F, 0xA5}});
-        }
-  check_cases(*open_cuda(0), cases);
+  const auto gpu = open_cuda(0);
+  for (const Layout& layout : layouts) DYNAMIC_SECTION(name_of(layout)) {
+      std::vector<Case> cases;
+      for (const int64_t block : {0, 1, 8, 32, 64})
+        for (const int64_t n : {128, 640, 768})
+          for (const int64_t b : {90, 45, 17, 15}) {
+            const int i = int(cases.size()), missing = i % 3;
+            Shape padded = fitting(layout, {n, std::min(b + i % 2 * 3, row_bytes(layout, 32 * 96))});
+            padded.n = round_up(padded.n, 128);
+            const Shape real{padded.n / 2 - missing, std::min(b, padded.b)};
+            const Source::Form form = i % 4 ? Source::in_turn : Source::dense;
+            cases.push_back({layout, {form, real, 2, 2 * (i % 7)}, padded, {block, i % 5 < 2}, {0x11, 0x7F, 0xA5}});
+          }
+      check_cases(*gpu, cases);
+    }
 }
 
 TEST_CASE("cuda packs in as little device memory as one matrix needs", "[gpu]") {
@@ -277,6 +279,10 @@ TEST_CASE("cuda makes the checksums of what it packs", "[gpu]") {
   for (int64_t bytes = 1; bytes <= 4200; ++bytes) lengths.push_back(bytes);
   for (const int64_t bytes : {1 << 20, (1 << 20) + 1, 8294400, 8294399}) lengths.push_back(bytes);
   check_sums(*open_cuda(0), lengths);
+}
+
+TEST_CASE("cuda makes checksums in little device memory", "[gpu]") {
+  if (cuda_device_count() == 0) return;
   check_sums(*open_cuda(0, 1 << 20), {5000, 4096, 1 << 19, 70000});
 }
 

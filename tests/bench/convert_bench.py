@@ -12,8 +12,9 @@ and removed.
   convert  beside cp of the output
   files    verify --level files beside cat of the output
   bytes    verify --level bytes beside cat of the output and of the checkpoint
-  devices  convert with so many threads on the CPU and on a GPU, page cache warm, cp, and cp of the files by several
-           processes at once: seconds, GB/s of output, CPU seconds and their ratio to cp's
+  devices  convert with so many threads on the CPU and on a GPU, page cache warm; cp; and by several processes at once
+           cp of the files, and reading them into one and writing them from another 16 MB, which is the least that a
+           GPU leaves to the CPU: seconds, GB/s of output, CPU seconds and their ratio to cp's
 Runs of the two alternate, outputs are removed and all is synced before each, the first pair is discarded.
 Printed: medians of seconds and of CPU seconds (user + system), the ratio of the medians, the least and the greatest
 ratio of a pair, and the program's peak resident memory.
@@ -110,14 +111,31 @@ def measure_devices(cases, runs, output_bytes):
         yield f"| {name} | {output_bytes / seconds / 1e9:.2f} | {seconds:.2f} | {cpu:.2f} | {cpu / cp_cpu:.2f} |"
 
 
+# argv: a file, where a copy of its size goes. A core's own cache does not hold the buffers, as those of a GPU.
+COPY_THROUGH_MEMORY = """
+import os, sys
+size, block = 16 << 20, 4 << 20
+given, taken = (memoryview(bytearray(b"x") * size) for _ in range(2))
+source = os.open(sys.argv[1], os.O_RDONLY)
+os.makedirs(os.path.dirname(sys.argv[2]), exist_ok=True)
+copy = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+at = 0
+while got := os.preadv(source, [given[at % size:at % size + block]], at):
+    at += os.pwrite(copy, taken[at % size:at % size + got], at)
+"""
+
+
 def device_cases(o, arguments, checkpoint, reference, out, in_memory):
     def case(name, command, source):
         return name, command, None if in_memory else source, out
     copy = 'mkdir "$2" && cd "$1" && find . -type f | xargs -P "$3" -I{} cp --reflink=never --parents {} "$2"'
+    through = 'cd "$1" && find . -type f | xargs -P "$3" -I{} python3 -I -S -c "$4" {} "$2"/{}'
     yield case("cp -r --reflink=never", ["cp", "-r", "--reflink=never", reference, out], reference)
     for processes in filter(None, o.copies.split(",")):
         yield case(f"cp of the files, processes {processes}",
                    ["sh", "-c", copy, "sh", reference, out, processes], reference)
+        yield case(f"through memory, processes {processes}",
+                   ["sh", "-c", through, "sh", reference, out, processes, COPY_THROUGH_MEMORY], reference)
     for one in o.threads.split(","):
         device, threads = one.rsplit(":", 1)
         yield case(f"{device}, threads {threads}",
