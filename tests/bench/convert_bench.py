@@ -3,10 +3,11 @@
 
 usage: convert_bench.py MXFP4-PACK DIR [--what convert,files,bytes] [--backends marlin,flashinfer-cutlass]
                         [--modes warm,cold] [--runs 5] [--layers 4]
-       convert_bench.py MXFP4-PACK DIR --what devices [--threads cpu:1,cpu:4,cpu:16,cuda:4,cuda:16] [--copies 4,16] [..]
+       convert_bench.py MXFP4-PACK DIR --what devices [--threads cpu:1,cpu:4,cpu:16,cuda:4,cuda:16] [--copies 4,16]
+                        [--out DIR2] [..]
 
 DIR is on the file system to measure; a checkpoint of random bytes and the outputs are made in it (14 GB with 4 layers)
-and removed.
+and removed. With --out what is timed writes to DIR2, on another file system.
   warm   the files to read are in the page cache; a run ends when the program does
   cold   the page cache is dropped before each run (as root); a run ends when all is on disk: sync is part of it
   convert  beside cp of the output
@@ -95,15 +96,15 @@ def measure(mode, ours, theirs, runs):
     return rows
 
 
-def measure_devices(cases, runs, output_bytes):
-    """cases: (name, command, what it reads or None where that is in memory, what it makes), timed in turn, cp first."""
-    times = {case[0]: [] for case in cases}
-    for i in range(runs + 1):
-        for name, command, source, target in cases:
-            if source:
-                read_all(source)
+def measure_devices(cases, sources, out, runs, output_bytes):
+    """cases: (name, command that makes `out` of `sources`), timed in turn, cp first."""
+    times = {name: [] for name, _ in cases}
+    for _ in range(runs + 1):
+        for source in sources:
+            read_all(source)
+        for name, command in cases:
             times[name].append(timed(command))
-            shutil.rmtree(target)
+            shutil.rmtree(out)
     middle = {name: [statistics.median(t[k] for t in all_times[1:]) for k in range(2)]
               for name, all_times in times.items()}
     cp_cpu = middle[cases[0][0]][1]
@@ -125,22 +126,19 @@ while got := os.preadv(source, [given[at % size:at % size + block]], at):
 """
 
 
-def device_cases(o, arguments, checkpoint, reference, out, in_memory):
-    def case(name, command, source):
-        return name, command, None if in_memory else source, out
-    copy = 'mkdir "$2" && cd "$1" && find . -type f | xargs -P "$3" -I{} cp --reflink=never --parents {} "$2"'
-    through = 'cd "$1" && find . -type f | xargs -P "$3" -I{} python3 -I -S -c "$4" {} "$2"/{}'
-    yield case("cp -r --reflink=never", ["cp", "-r", "--reflink=never", reference, out], reference)
+def device_cases(o, arguments, checkpoint, reference, out):
+    files = 'mkdir "$2" && cd "$1" && find . -type f | xargs -P "$3" -I{} '
+    yield "cp -r --reflink=never", ["cp", "-r", "--reflink=never", reference, out]
     for processes in filter(None, o.copies.split(",")):
-        yield case(f"cp of the files, processes {processes}",
-                   ["sh", "-c", copy, "sh", reference, out, processes], reference)
-        yield case(f"through memory, processes {processes}",
-                   ["sh", "-c", through, "sh", reference, out, processes, COPY_THROUGH_MEMORY], reference)
+        yield (f"cp of the files, processes {processes}",
+               ["sh", "-c", files + 'cp --reflink=never --parents {} "$2"', "sh", reference, out, processes])
+        yield (f"through memory, processes {processes}",
+               ["sh", "-c", files + 'python3 -I -S -c "$4" {} "$2"/{}', "sh", reference, out, processes,
+                COPY_THROUGH_MEMORY])
     for one in o.threads.split(","):
         device, threads = one.rsplit(":", 1)
-        yield case(f"{device}, threads {threads}",
-                   [o.program, "convert", checkpoint, out, *arguments, "--device", device, "--threads", threads],
-                   checkpoint)
+        yield (f"{device}, threads {threads}",
+               [o.program, "convert", checkpoint, out, *arguments, "--device", device, "--threads", threads])
 
 
 def row(what, backend, mode, rows):
@@ -159,24 +157,27 @@ def main():
     parser.add_argument("--modes", default="warm,cold")
     parser.add_argument("--threads", default="cpu:1,cpu:4,cpu:16,cuda:4,cuda:16")
     parser.add_argument("--copies", default="4,16")
+    parser.add_argument("--out")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--layers", type=int, default=4)
     o = parser.parse_args()
 
-    root = os.path.join(os.path.abspath(o.dir), "mxfp4-pack-bench")
-    os.mkdir(root)
-    checkpoint, out, copy, reference = (os.path.join(root, n) for n in ("in", "out", "copy", "reference"))
+    roots = [os.path.join(os.path.abspath(d), "mxfp4-pack-bench") for d in (o.dir, o.out) if d]
+    for one in roots:
+        os.mkdir(one)
+    checkpoint, reference = (os.path.join(roots[0], n) for n in ("in", "reference"))
+    out, copy = (os.path.join(roots[-1], n) for n in ("out", "copy"))
     try:
-        kind = subprocess.run(["stat", "-f", "-c", "%T", root], capture_output=True, text=True, check=True).stdout
-        print(f"{os.cpu_count()} cores, {first_line('/proc/cpuinfo', 'model name')}, {kind.strip()}, "
+        kinds = subprocess.run(["stat", "-f", "-c", "%T", *roots], capture_output=True, text=True, check=True).stdout
+        print(f"{os.cpu_count()} cores, {first_line('/proc/cpuinfo', 'model name')}, {' to '.join(kinds.split())}, "
               f"Linux {platform.release()}")
         subprocess.run([o.program, "synth", "gpt-oss-20b", checkpoint, "--layers", str(o.layers), "-q"], check=True)
         if o.what == "devices":
             arguments = ["--backend", o.backends.split(",")[0], "--engine", "vllm", "-q"]
             subprocess.run([o.program, "convert", checkpoint, reference, *arguments], check=True)
-            cases = list(device_cases(o, arguments, checkpoint, reference, out, kind.strip() == "tmpfs"))
+            cases = list(device_cases(o, arguments, checkpoint, reference, out))
             print("| | GB/s of output | s | CPU s | of cp's |\n|---|---|---|---|---|")
-            print("\n".join(measure_devices(cases, o.runs, tree_bytes(reference))))
+            print("\n".join(measure_devices(cases, [checkpoint, reference], out, o.runs, tree_bytes(reference))))
             return
         print("| | backend | page cache | s | cp or cat s | ratio | pairs | CPU s | cp or cat CPU s | peak MiB |")
         print("|---|---|---|---|---|---|---|---|---|---|")
@@ -198,7 +199,8 @@ def main():
             print(f"{backend}: {tree_bytes(checkpoint) / 1e9:.2f} GB in, {tree_bytes(reference) / 1e9:.2f} GB out",
                   file=sys.stderr)
     finally:
-        shutil.rmtree(root)
+        for one in roots:
+            shutil.rmtree(one)
 
 
 if __name__ == "__main__":
