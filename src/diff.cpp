@@ -336,8 +336,6 @@ Json to_json(const Result& r) {
 }  // namespace
 
 bool diff(const DiffOptions& o) {
-  if (!is_output(o.a))
-    fail(Kind::input, "{}: no {}; an output of 'mxfp4-pack convert' first", printable(o.a), manifest_name);
   const auto a = open_output(o.a, o.rank);
   const auto b = is_output(o.b) ? open_output(o.b, o.rank) : nullptr;
   Result r = b ? OutputComparison(o, *a, *b).run() : compare_with_dump(o, *a);

@@ -17,6 +17,7 @@ namespace {
 struct Count {
   int64_t tensors = 0, bytes = 0;
 };
+Json json_of(const Count& c) { return {{"tensors", c.tensors}, {"bytes", c.bytes}}; }
 
 std::map<std::string, Count> by_dtype(const Checkpoint& ck) {
   std::map<std::string, Count> out;
@@ -45,6 +46,12 @@ Count rest(const Model& m) {
   return all;
 }
 
+/// What a model that was recognised takes of its checkpoint.
+Count taken(const Checkpoint& ck, const Model& m) {
+  const Count all = total(ck), pass = rest(m);
+  return {all.tensors - pass.tensors, all.bytes - pass.bytes};
+}
+
 Json sets_json(const PackedCheckpoint& p) {
   Json sets = Json::array();
   for (const PackedSet& s : p.sets)
@@ -60,9 +67,10 @@ Json sets_json(const PackedCheckpoint& p) {
 
 /// `packed`: of which ck is the source, or null.
 void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, const PackedCheckpoint* packed) {
-  const Count all = total(ck), pass = rest(m);
+  const bool recognised = !m.family.empty();
+  const Count all = total(ck);
   Json dtypes = Json::object(), layers = Json::array();
-  for (const auto& [name, c] : by_dtype(ck)) dtypes[name] = {{"tensors", c.tensors}, {"bytes", c.bytes}};
+  for (const auto& [name, c] : by_dtype(ck)) dtypes[name] = json_of(c);
   for (const MoeLayer& l : m.layers) layers.push_back(layer_json(l));
   Json j = {{"checkpoint", ck.dir},
             {"family", m.family},
@@ -71,8 +79,8 @@ void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, 
             {"tensors", all.tensors},
             {"bytes", all.bytes},
             {"dtypes", dtypes},
-            {"convert", {{"tensors", all.tensors - pass.tensors}, {"bytes", all.bytes - pass.bytes}}},
-            {"pass_through", {{"tensors", pass.tensors}, {"bytes", pass.bytes}}},
+            {"convert", recognised ? json_of(taken(ck, m)) : Json()},
+            {"pass_through", recognised ? json_of(rest(m)) : Json()},
             {"layers", layers},
             {"notes", m.notes},
             {"warnings", problems.warnings()},
@@ -99,16 +107,18 @@ void print_layers(const Model& m) {
 }
 
 void print_text(const std::string& title, const Checkpoint& ck, const Model& m) {
-  const Count all = total(ck), pass = rest(m);
+  const Count all = total(ck);
   fmt::print("{}: {} ({}), {} tensors, {} in {} shards\n", printable(title),
-             m.family.empty() ? "unknown family" : m.family,
+             m.family.empty() ? "not recognised" : m.family,
              m.model_type.empty() ? "no model_type" : printable(m.model_type), all.tensors, human_bytes(all.bytes),
              ck.shards.size());
   for (const auto& [name, c] : by_dtype(ck))
     fmt::print("  {:<12} {:>8} tensors  {}\n", name, c.tensors, human_bytes(c.bytes));
   print_layers(m);
-  fmt::print("converted: {} tensors, {}; passed through: {} tensors, {}\n", all.tensors - pass.tensors,
-             human_bytes(all.bytes - pass.bytes), pass.tensors, human_bytes(pass.bytes));
+  if (m.family.empty()) return;
+  const Count convert = taken(ck, m), pass = rest(m);
+  fmt::print("converted: {} tensors, {}; passed through: {} tensors, {}\n", convert.tensors, human_bytes(convert.bytes),
+             pass.tensors, human_bytes(pass.bytes));
 }
 
 /// What an output was made from, and its sets.

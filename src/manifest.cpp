@@ -467,7 +467,8 @@ Manifest parse_manifest(std::string text) {
 Manifest read_manifest(const std::string& out) {
   const std::string path = out + "/" + manifest_name;
   if (!std::filesystem::exists(path))
-    fail(Kind::input, "{}: no {}; an output of 'mxfp4-pack convert' was expected", out, manifest_name);
+    fail(Kind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(out),
+         std::filesystem::exists(out) ? fmt::format("no {}", manifest_name) : "no such directory");
   return parse_manifest(read_text(path, max_manifest_bytes, manifest_name));
 }
 

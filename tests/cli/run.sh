@@ -43,10 +43,17 @@ expect 'backends' 0 '^marlin +sglang' 'CUDA' "$program" backends
 expect 'backends as JSON' 0 '"backend":"marlin","engine":"vllm"' '' "$program" backends --json
 
 expect 'inspect' 0 'layers 0-2: 3 experts, hidden 96, intermediate 160, bias' '' "$program" inspect "$tiny"
+cp -r "$tiny" "$dir/cut"
+truncate -s -1000 "$dir/cut/model-00000-of-00001.safetensors"
+expect 'inspect of a truncated shard' 2 'cut: not recognised \(gpt_oss\), 34 tensors' '213774 present' \
+  "$program" inspect "$dir/cut"
+expect 'nothing is said to be converted then' 2 '"convert":null.*"pass_through":null' '' "$program" inspect "$dir/cut" --json
+expect 'no output of convert' 2 '' 'cut: no mxfp4-pack.json; an output of' "$program" verify "$dir/cut"
+expect 'nothing to compare' 2 '' 'nowhere: no such directory' "$program" diff "$dir/nowhere" "$dir/cut"
 expect 'inspect as JSON' 0 '"family":"gpt-oss".*"problems":\[\]' '' "$program" inspect "$tiny" --json
 expect 'dry run' 0 'experts.w13_weight  I32 \[3, 16, 1024\]  packed/packed-00001.safetensors  196608' '' \
   "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm --dry-run
-expect 'dry run writes nothing' 2 '' 'cannot open|no mxfp4-pack.json' "$program" verify "$dir/o"
+expect 'dry run writes nothing' 2 '' '/o: no such directory; an output of' "$program" verify "$dir/o"
 expect 'convert says what to do next' 0 '' 'check it with: mxfp4-pack verify' \
   "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
 expect 'convert refuses an existing place' 2 '' '--force' "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
@@ -100,7 +107,7 @@ expect 'diff' 1 'w13_weight: 3 of 3 experts differ.*other row order of w13' '' "
 
 # several sets in one output
 add() { "$program" convert "$tiny" "$dir/several" --add "$@"; }
-expect 'nothing to add to' 2 '' 'no mxfp4-pack.json' add --backend marlin --engine sglang
+expect 'nothing to add to' 2 '' 'several: no such directory; an output of' add --backend marlin --engine sglang
 "$program" convert "$tiny" "$dir/several" --backend marlin --engine vllm -q
 expect 'add: the plan' 0 'copied: nothing; it is there already' '' add --backend marlin --engine sglang --dry-run
 expect 'add' 0 '' 'packed tensors for sglang marlin, .* beside 1 earlier set; check' add --backend marlin --engine sglang
