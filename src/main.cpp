@@ -12,6 +12,7 @@
 #include "src/json.h"
 #include "src/log.h"
 #include "src/pipeline.h"
+#include "src/select.h"
 #include "src/synth/synth.h"
 #include "src/unpack.h"
 #include "src/verify.h"
@@ -30,6 +31,15 @@ using Run = std::function<int()>;
 
 /// Validators that say nothing in the help: the option's type names the values already.
 CLI::Validator one_of(std::vector<std::string> values) { return CLI::IsMember(std::move(values)).description(""); }
+CLI::Validator architecture() {
+  const auto find = [](std::string& text) {
+    const std::string name = architecture_of(text);
+    if (name.empty()) return fmt::format("{} is none of {}", text, known_architectures());
+    text = name;
+    return std::string();
+  };
+  return CLI::Validator(find, "");
+}
 template <class T>
 CLI::Validator by_name(const std::map<std::string, T>& values) {
   const auto find = [values](std::string& text) {
@@ -122,10 +132,9 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
                   "Which form of the layout; default: the first that "
                   "'mxfp4-pack backends' lists")
       ->type_name("NAME");
-  app->add_option("--gpu", o.gpu, "With --backend auto: where it will run: sm75 to sm121, gfx950, cpu")
-      ->check(
-          one_of({"sm75", "sm80", "sm86", "sm87", "sm89", "sm90", "sm100", "sm103", "sm120", "sm121", "gfx950", "cpu"}))
-      ->type_name("ARCH");
+  app->add_option("--gpu", o.gpu, "With --backend auto: where it will run: h100, b200, sm75 to sm121, gfx950, cpu, ..")
+      ->transform(architecture())
+      ->type_name("GPU");
   app->add_option("--phase", o.phase, "With --backend auto on sm90: the fastest as measured, not the engine's choice")
       ->check(one_of({"prefill", "decode"}))
       ->type_name("prefill|decode");

@@ -18,6 +18,26 @@ struct Rule {
   const char* why;
 };
 
+/// NVIDIA's list of compute capabilities, AMD's of accelerators (both 2026).
+struct Architecture {
+  const char* name;
+  const char* gpus;  // separated by spaces
+};
+constexpr Architecture architectures[] = {
+    {"sm75", "t4"},
+    {"sm80", "a30 a100"},
+    {"sm86", "a10 a40 a6000 rtx3090"},
+    {"sm87", "orin"},
+    {"sm89", "l4 l40 l40s rtx4090"},
+    {"sm90", "h20 h100 h200 gh200"},
+    {"sm100", "b100 b200 gb200"},
+    {"sm103", "b300 gb300"},
+    {"sm120", "rtx5090"},
+    {"sm121", "gb10"},
+    {"gfx950", "mi350x mi355x"},
+    {"cpu", ""},
+};
+
 constexpr const char* blackwell = "sm100 sm103";
 constexpr const char* older = "sm75 sm80 sm86 sm87 sm89 sm120 sm121";
 
@@ -135,8 +155,24 @@ Choice by_phase(const Model& model, const Deployment& d) {
 
 }  // namespace
 
+std::string architecture_of(const std::string& gpu) {
+  std::string name = gpu;
+  for (char& c : name)
+    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
+  for (const Architecture& a : architectures)
+    if (name == a.name || names(a.gpus, name)) return a.name;
+  return {};
+}
+
+std::string known_architectures() {
+  std::vector<std::string> list;
+  for (const Architecture& a : architectures)
+    list.push_back(*a.gpus ? fmt::format("{} ({})", a.name, fmt::join(words(a.gpus), ", ")) : a.name);
+  return fmt::format("{}", fmt::join(list, ", "));
+}
+
 Choice select_backend(const Model& model, const Deployment& d) {
-  if (d.gpu.empty()) fail(Kind::usage, "--backend auto needs --gpu");
+  if (d.gpu.empty()) fail(Kind::usage, "--backend auto needs --gpu: {}", known_architectures());
   if (!d.phase.empty()) return by_phase(model, d);
   for (const Rule& r : rules)
     if (d.engine == r.engine && kin_of(model) == r.kin && names(r.gpus, d.gpu))

@@ -15,6 +15,11 @@ struct Deployment {
   std::string phase;  // "prefill", "decode" or empty
 };
 
+/// The architecture that a GPU is of: "sm90" for "H100", as for "sm90". Empty where it is not known.
+std::string architecture_of(const std::string& gpu);
+/// "sm75 (t4), sm80 (a30, a100), .., cpu"
+std::string known_architectures();
+
 struct Choice {
   std::string backend;
   std::string why;                        // a sentence without a full stop

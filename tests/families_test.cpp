@@ -422,6 +422,23 @@ TEST_CASE("a config that contradicts the tensors is an error") {
   CHECK(first_error(problems).find("no format 'mxfp4-pack-quantized'") != std::string::npos);
 }
 
+TEST_CASE("a GPU is known by its architecture and by its name") {
+  for (const auto& [name, architecture] : {std::pair("sm90", "sm90"),
+                                           {"H100", "sm90"},
+                                           {"h200", "sm90"},
+                                           {"T4", "sm75"},
+                                           {"a100", "sm80"},
+                                           {"RTX4090", "sm89"},
+                                           {"gb200", "sm100"},
+                                           {"b300", "sm103"},
+                                           {"mi355x", "gfx950"},
+                                           {"CPU", "cpu"},
+                                           {"h10", ""},
+                                           {"h100 h200", ""},
+                                           {"", ""}})
+    CHECK(architecture_of(name) == architecture);
+}
+
 TEST_CASE("auto chooses as the engine does, and says so where that is not known") {
   Model gpt_oss, deepseek, kimi;
   gpt_oss.family = "gpt-oss", gpt_oss.pairs = true;
@@ -449,7 +466,7 @@ TEST_CASE("auto chooses as the engine does, and says so where that is not known"
   CHECK(chosen(deepseek, "sglang", "sm90").find("what sglang chooses for deepseek-v4 on sm90 is not known") !=
         std::string::npos);
   CHECK(chosen(kimi, "vllm", "sm90").find("not known; say --backend, of marlin, ") != std::string::npos);
-  CHECK(chosen(gpt_oss, "vllm", "").find("needs --gpu") != std::string::npos);
+  CHECK(chosen(gpt_oss, "vllm", "").find("needs --gpu: sm75 (t4), ") != std::string::npos);
   CHECK(chosen(gpt_oss, "vllm", "sm90", "prefill") == "triton-hopper");
   CHECK(chosen(deepseek, "vllm", "sm90", "prefill") == "flashinfer-cutlass");
   CHECK(chosen(deepseek, "vllm", "sm90", "decode") == "marlin");

@@ -4,7 +4,7 @@ _mxfp4_pack() {
   local common='--help --json --quiet --verbose' words=
   case $before in
     --engine) words='vllm sglang transformers' ;;
-    --gpu) words='sm75 sm80 sm89 sm90 sm100 sm103 sm120 gfx950 cpu' ;;
+    --gpu) words='h100 h200 b200 b300 l40s a100 t4 rtx5090 mi355x sm75 sm80 sm89 sm90 sm100 sm103 sm120 gfx950 cpu' ;;
     --phase) words='prefill decode' ;;
     --num-warps) words='4 8' ;;
     --format) words='packed sharded-state' ;;
