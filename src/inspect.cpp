@@ -17,6 +17,7 @@ namespace {
 struct Count {
   int64_t tensors = 0, bytes = 0;
 };
+Count operator-(const Count& a, const Count& b) { return {a.tensors - b.tensors, a.bytes - b.bytes}; }
 Json json_of(const Count& c) { return {{"tensors", c.tensors}, {"bytes", c.bytes}}; }
 
 std::map<std::string, Count> by_dtype(const Checkpoint& ck) {
@@ -46,12 +47,6 @@ Count rest(const Model& m) {
   return all;
 }
 
-/// What a model that was recognised takes of its checkpoint.
-Count taken(const Checkpoint& ck, const Model& m) {
-  const Count all = total(ck), pass = rest(m);
-  return {all.tensors - pass.tensors, all.bytes - pass.bytes};
-}
-
 Json sets_json(const PackedCheckpoint& p) {
   Json sets = Json::array();
   for (const PackedSet& s : p.sets)
@@ -68,7 +63,7 @@ Json sets_json(const PackedCheckpoint& p) {
 /// `packed`: of which ck is the source, or null.
 void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, const PackedCheckpoint* packed) {
   const bool recognised = !m.family.empty();
-  const Count all = total(ck);
+  const Count all = total(ck), pass = rest(m);
   Json dtypes = Json::object(), layers = Json::array();
   for (const auto& [name, c] : by_dtype(ck)) dtypes[name] = json_of(c);
   for (const MoeLayer& l : m.layers) layers.push_back(layer_json(l));
@@ -79,8 +74,8 @@ void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, 
             {"tensors", all.tensors},
             {"bytes", all.bytes},
             {"dtypes", dtypes},
-            {"convert", recognised ? json_of(taken(ck, m)) : Json()},
-            {"pass_through", recognised ? json_of(rest(m)) : Json()},
+            {"convert", recognised ? json_of(all - pass) : Json()},
+            {"pass_through", recognised ? json_of(pass) : Json()},
             {"layers", layers},
             {"notes", m.notes},
             {"warnings", problems.warnings()},
@@ -116,7 +111,7 @@ void print_text(const std::string& title, const Checkpoint& ck, const Model& m) 
     fmt::print("  {:<12} {:>8} tensors  {}\n", name, c.tensors, human_bytes(c.bytes));
   print_layers(m);
   if (m.family.empty()) return;
-  const Count convert = taken(ck, m), pass = rest(m);
+  const Count pass = rest(m), convert = all - pass;
   fmt::print("converted: {} tensors, {}; passed through: {} tensors, {}\n", convert.tensors, human_bytes(convert.bytes),
              pass.tensors, human_bytes(pass.bytes));
 }
