@@ -18,7 +18,7 @@ struct Rule {
   const char* why;
 };
 
-/// NVIDIA's list of compute capabilities, AMD's of accelerators (both 2026).
+/// gpus: of NVIDIA by compute capability, of AMD by LLVM target as in ROCm's GPU specifications.
 struct Architecture {
   const char* name;
   const char* gpus;  // separated by spaces

@@ -100,6 +100,9 @@ expect 'auto for a GPU by its name' 0 'marlin' 'auto: marlin: ' \
   "$program" convert "$tiny" "$dir/auto" --backend auto --gpu L40S --engine vllm --dry-run
 expect 'auto for an unknown GPU' 2 '' '--gpu: h101 is none of sm75 \(t4\), .*sm90 \(h20, h100, .*cpu; see' \
   "$program" convert "$tiny" "$dir/auto" --backend auto --gpu h101 --engine vllm --dry-run
+for gpu in $("$program" convert "$tiny" "$dir/auto" --backend auto --engine vllm 2>&1 | sed 's/.*--gpu: //; s/[(),]//g'); do
+  expect "man page has --gpu $gpu" 0 . '' grep -E -- "^\.(Cm|It Fl -gpu Cm).* $gpu( |$)" "$root/man/mxfp4-pack.1"
+done
 expect 'auto without a known order' 2 '' 'not known; say --backend, of marlin' \
   "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/auto" --backend auto --gpu sm90 --engine sglang --dry-run
 expect 'a shape that cannot be served' 2 '' 'cannot serve it: hidden 96 and intermediate 160 must be multiples of 128' \
