@@ -65,6 +65,9 @@ class Device {
   /// Memory that the device reads and writes fastest (page-locked for CUDA); aligned to 4096.
   virtual uint8_t* allocate(int64_t bytes) = 0;
   virtual void release(uint8_t* memory) = 0;
+  /// Makes other memory, whole pages of which none is locked already, as fast for the device as its own until the
+  /// result is gone, which may outlive the device. writes: it is not only read. Null where that cannot be done.
+  virtual std::shared_ptr<void> lock(uint8_t* /*memory*/, int64_t /*bytes*/, bool /*writes*/) { return nullptr; }
   /// Whether pack() makes checksums. A CPU makes none: its caller does that best while it reads and writes.
   virtual bool makes_checksums() const { return false; }
   /// sums, of which no two overlap: those are made whose bytes the device has in one piece; others stay as they are.

@@ -29,6 +29,7 @@ class Cuda final : public Device {
     use();
     cudaDeviceProp properties;
     MXFP4_CUDA(cudaGetDeviceProperties(&properties, index_));
+    can_lock_ = properties.hostRegisterReadOnlySupported != 0;
     name_ = "cuda:" + std::to_string(index_) + " (" + properties.name + ")";
     for (Slot& slot : slots_) MXFP4_CUDA(cudaStreamCreateWithFlags(&slot.stream, cudaStreamNonBlocking));
   }
@@ -40,6 +41,7 @@ class Cuda final : public Device {
       cudaStreamDestroy(slot.stream);
     }
     cudaFree(answers_);
+    cudaFreeHost(host_answers_);
   }
   std::string name() const override { return name_; }
 
@@ -51,11 +53,26 @@ class Cuda final : public Device {
   }
   void release(uint8_t* memory) override { MXFP4_CUDA(cudaFreeHost(memory)); }
 
+  std::shared_ptr<void> lock(uint8_t* memory, int64_t bytes, bool writes) override {
+    use();
+    const unsigned flags = cudaHostRegisterPortable | (writes ? 0u : unsigned(cudaHostRegisterReadOnly));
+    if (!can_lock_ || cudaHostRegister(memory, size_t(bytes), flags) != cudaSuccess) {
+      cudaGetLastError();  // it is handled: leave no error behind
+      can_lock_ = false;
+      return nullptr;
+    }
+    return {memory, [index = index_](uint8_t* locked) {
+              cudaSetDevice(index);
+              cudaHostUnregister(locked);
+            }};
+  }
+
   bool makes_checksums() const override { return true; }
 
   /// A chunk's memory: rows and packed matrix of each item, then what its checksums need.
   void pack(std::span<const PackItem> items, std::span<Checksum> sums) override {
-    WantedSums wanted(sums, answers<Xxh128>(sums.size()));
+    Xxh128* const made = host_answers(sums.size());
+    WantedSums wanted(sums, made);
     const auto size_of = [&](const PackItem& item) {
       const int64_t bytes = bytes_of(item, 1);
       return bytes + (sums.empty() ? 0 : round_up(xxh_scratch(bytes), device_alignment));
@@ -68,7 +85,8 @@ class Cuda final : public Device {
         const Placed placed = place(item.matrix, next);
         upload(placed, slot.stream);
         on_device.push_back({item.layout, read_only(placed.matrix), next + placed.bytes});
-        if (placed.is_image()) wanted.find(placed.transfers[0].host, next, placed.transfers[0].width, hashed);
+        for (const Transfer& t : std::span(placed.transfers, size_t(placed.count)))
+          if (t.rows == 1) wanted.find(t.host, t.device, t.width, hashed);
         wanted.find(item.packed, on_device.back().packed, packed_size(item), hashed);
         next += bytes_of(item, 1);
       }
@@ -78,7 +96,6 @@ class Cuda final : public Device {
         copy({chunk[i].packed, 0, on_device[i].packed, 0, packed_size(chunk[i]), 1}, cudaMemcpyDeviceToHost,
              slot.stream);
     });
-    const std::vector<Xxh128> made = answers_by_now<Xxh128>(sums.size());
     for (size_t i = 0; i < sums.size(); ++i)
       if (sums[i].made) sums[i].low = made[i].low, sums[i].high = made[i].high;
   }
@@ -163,14 +180,26 @@ class Cuda final : public Device {
          cudaMemcpyHostToDevice, stream);
   }
 
-  /// Call chunk(items, index of the first, slot) for runs of items that fit a slot, and wait for all of them.
-  /// size_of(item): bytes of a slot that it needs.
-  /// Where device memory is short, runs become shorter, then slots fewer, then other Devices are waited for, before it
-  /// is an error.
+  /// Call chunk(items, index of the first, slot) for runs of items that fit a slot, and wait for all of them, also
+  /// before an error leaves: their memory is the caller's. size_of(item): bytes of a slot that it needs. Where device
+  /// memory is short, runs become shorter, then slots fewer, then other Devices are waited for, before it is an error.
   template <class Item, class Size, class Chunk>
   void run(std::span<const Item> items, Size size_of, Chunk chunk) {
     use();
-    for (size_t first = 0, turn = 0; first < items.size();) {
+    try {
+      run_chunks(items, size_of, chunk);
+    } catch (...) {
+      for (Slot& slot : slots_) cudaStreamSynchronize(slot.stream);
+      throw;
+    }
+    if (gpu_.is_short())
+      for (Slot& slot : slots_) free_memory(slot);
+  }
+
+  template <class Item, class Size, class Chunk>
+  void run_chunks(std::span<const Item> items, Size size_of, Chunk chunk) {
+    size_t turn = 0;
+    for (size_t first = 0; first < items.size();) {
       const int64_t capacity = std::min(memory_, limit_) / slots_used_;
       int64_t bytes = size_of(items[first]);
       size_t count = 1;
@@ -188,9 +217,7 @@ class Cuda final : public Device {
         shrink(bytes, count, frees);
       }
     }
-    for (Slot& slot : slots_) MXFP4_CUDA(cudaStreamSynchronize(slot.stream));
-    if (gpu_.is_short())
-      for (Slot& slot : slots_) free_memory(slot);
+    for (size_t i = 0; i < std::min(turn, slots_.size()); ++i) MXFP4_CUDA(cudaStreamSynchronize(slots_[i].stream));
   }
 
   bool reserve(Slot& slot, int64_t bytes) {
@@ -217,6 +244,18 @@ class Cuda final : public Device {
     else if (!gpu_.wait_for_free(frees))
       throw DeviceError(name_ + ": cudaMalloc of " + std::to_string(bytes) +
                         " bytes, one matrix in and out: " + cudaGetErrorString(cudaErrorMemoryAllocation));
+  }
+
+  /// Page-locked memory that kernels write a call's checksums to: they are there when its streams are done.
+  Xxh128* host_answers(size_t count) {
+    if (count > host_answers_size_) {
+      use();
+      MXFP4_CUDA(cudaFreeHost(host_answers_));
+      host_answers_ = nullptr, host_answers_size_ = 0;
+      MXFP4_CUDA(cudaHostAlloc(&host_answers_, count * sizeof(Xxh128), cudaHostAllocPortable | cudaHostAllocMapped));
+      host_answers_size_ = count;
+    }
+    return host_answers_;
   }
 
   /// Device memory for the answers of one call.
@@ -254,8 +293,11 @@ class Cuda final : public Device {
   std::string name_;
   std::array<Slot, 3> slots_;
   size_t slots_used_ = 3;
+  bool can_lock_ = false;
   void* answers_ = nullptr;
   size_t answer_bytes_ = 0;
+  Xxh128* host_answers_ = nullptr;
+  size_t host_answers_size_ = 0;
 };
 
 /// The number of devices, or why there is none.

@@ -275,6 +275,18 @@ void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const D
   }
 }
 
+std::unique_ptr<DeviceMap> ShardReader::map(Device& device, std::span<const TensorRange> ranges) const {
+  int64_t begin = INT64_MAX, end = 0, bytes = 0;
+  for (const TensorRange& r : ranges) {
+    if (r.tensor->file != ranges[0].tensor->file) return nullptr;
+    begin = std::min(begin, r.tensor->offset + r.offset);
+    end = std::max(end, r.tensor->offset + r.offset + r.bytes);
+    bytes += r.bytes;
+  }
+  if (end - begin > 2 * bytes) return nullptr;
+  return files_[size_t(ranges[0].tensor->file)].map(device, end - begin, begin);
+}
+
 bool ShardReader::is_cached(const Tensor& t, int64_t offset, int64_t bytes) const {
   return files_[size_t(t.file)].is_cached(bytes, t.offset + offset);
 }

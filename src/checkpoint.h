@@ -94,6 +94,9 @@ class ShardReader {
   void read(const Tensor& t, int64_t offset, int64_t bytes, void* to, const DirectFile::Taker& take = {}) const;
   /// Ranges one after the other; neighbours in a shard are read as one.
   void read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::Taker& take = {}) const;
+  /// As DirectFile::map, of what holds all ranges; null also where that is much else, or in several shards. A byte is
+  /// at its offset in the shard.
+  std::unique_ptr<DeviceMap> map(Device& device, std::span<const TensorRange> ranges) const;
   /// As DirectFile::is_cached.
   bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const;
   /// Throws Error{io} where a shard is not the file that was opened, or its size or mtime differ.

@@ -99,7 +99,7 @@ int64_t write_direct(const Fd& fd, const uint8_t* from, int64_t bytes, int64_t o
 
 DirectFile::DirectFile(Fd fd) : fd_(std::move(fd)) {
   if (fd_.stat().st_size < least_file) return;
-  in_memory_ = is_in_memory(fd_);
+  in_memory_ = mxfp4::is_in_memory(fd_);
   if (in_memory_) return;
   direct_ = open_direct(fd_);
   if (!direct_) return;
@@ -130,6 +130,14 @@ int64_t DirectFile::read_direct(uint8_t* to, int64_t bytes, int64_t offset, cons
 
 bool DirectFile::is_cached(int64_t bytes, int64_t offset) const {
   return in_memory_ || is_range_cached(fd_, offset, bytes);
+}
+
+std::unique_ptr<DeviceMap> DirectFile::map(Device& device, int64_t bytes, int64_t offset) const {
+  return is_cached(bytes, offset) ? DeviceMap::for_reading(device, fd_, offset, bytes) : nullptr;
+}
+
+std::unique_ptr<DeviceMap> DirectFile::map_to_write(Device& device, int64_t bytes, int64_t offset) const {
+  return in_memory_ ? DeviceMap::for_writing(device, fd_, offset, bytes) : nullptr;
 }
 
 void DirectFile::read(void* to, int64_t bytes, int64_t offset, const Taker& take) const {

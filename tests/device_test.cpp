@@ -28,13 +28,13 @@ std::vector<uint8_t> random_bytes(int64_t n, int seed) {
 
 /// A matrix of one or two views over `bytes`, as checkpoints have them.
 struct Source {
-  enum Form { dense, in_turn, halves, apart } form;  // apart: every row is followed by bytes that are not its own
-  Shape real;                                        // of each view
+  enum Form { dense, in_turn, halves, apart, distant } form;  // apart: each row is followed by bytes not its own
+  Shape real;                                                 // of each view
   int views;
   int64_t skew;  // bytes before the first row
   int64_t stride() const { return form == in_turn ? 2 * real.b : form == apart ? real.b + 37 : real.b; }
-  int64_t second() const { return form == in_turn ? real.b : real.n * stride(); }
-  int64_t bytes() const { return skew + views * real.n * std::max(stride(), real.b) + 64; }
+  int64_t second() const { return form == in_turn ? real.b : real.n * stride() + (form == distant ? 37 : 0); }
+  int64_t bytes() const { return skew + views * real.n * std::max(stride(), real.b) + 128; }
   template <class T>
   void see(BasicMatrix<T>& m, T* data) const {
     m.view[0] = {data + skew, stride()};
@@ -208,7 +208,7 @@ TEST_CASE("cuda keeps row orders, paddings and strides as the CPU does", "[gpu]"
       const Shape real{padded.n / views - one_of({0, 1, 17}),
                        std::max<int64_t>(1, padded.b - one_of({0, 0, 1, 7, 16}))};
       cases.push_back({layout,
-                       {Source::Form(random() % 4), real, views, one_of({0, 1, 2, 4, 8, 16})},
+                       {Source::Form(random() % 5), real, views, one_of({0, 1, 2, 4, 8, 16})},
                        padded,
                        {block, random() % 2 == 0},
                        {0x11, 0x7F, 0xA5},

@@ -14,8 +14,8 @@ namespace mxfp4 {
 
 class TempDir {
  public:
-  TempDir() {
-    std::string name = (std::filesystem::temp_directory_path() / "mxfp4-XXXXXX").string();
+  explicit TempDir(const std::filesystem::path& in = std::filesystem::temp_directory_path()) {
+    std::string name = (in / "mxfp4-XXXXXX").string();
     if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed");
     path_ = name;
   }

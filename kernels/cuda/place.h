@@ -29,13 +29,13 @@ inline void copy(const Transfer& t, cudaMemcpyKind kind, cudaStream_t stream) {
                                  t.width, t.rows, kind, stream));
 }
 
-/// A matrix' real rows in device memory: one image of the host's bytes where they have no gaps, else dense rows.
+/// A matrix' real rows in device memory: one image of the host's bytes where they have no gaps, or one of each view,
+/// else rows at multiples of 16.
 struct Placed {
   MutableMatrix matrix;
   Transfer transfers[2];
   int count = 0;
   int64_t bytes = 0;
-  bool is_image() const { return count == 1 && transfers[0].rows == 1; }
 };
 
 template <class T>
@@ -55,11 +55,13 @@ Placed place(const BasicMatrix<T>& m, uint8_t* device) {
     placed.transfers[placed.count++] = {begin, 0, device, 0, end - begin, 1};
     placed.bytes = round_up(end - begin, device_alignment);
   } else {
-    const int64_t stride = round_up(width, 16);
     for (int v = 0; v < m.views; ++v) {
       uint8_t* const to = device + placed.bytes;
+      const bool dense = m.view[v].stride == width;
+      const int64_t stride = dense ? width : round_up(width, 16);
       placed.matrix.view[v] = {to, stride};
-      placed.transfers[placed.count++] = {host[v], m.view[v].stride, to, stride, width, rows};
+      placed.transfers[placed.count++] = dense ? Transfer{host[v], 0, to, 0, rows * width, 1}
+                                               : Transfer{host[v], m.view[v].stride, to, stride, width, rows};
       placed.bytes += round_up(rows * stride, device_alignment);
     }
   }

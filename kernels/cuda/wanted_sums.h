@@ -13,7 +13,7 @@ namespace mxfp4 {
 
 class WantedSums {
  public:
-  /// to: one for each of `sums`, in device memory.
+  /// to: one for each of `sums`, where kernels write them.
   WantedSums(std::span<Checksum> sums, Xxh128* to) : to_(to), sums_(sums), by_address_(sums.size()) {
     std::iota(by_address_.begin(), by_address_.end(), size_t(0));
     std::sort(by_address_.begin(), by_address_.end(), [&](size_t a, size_t b) { return sums[a].data < sums[b].data; });
