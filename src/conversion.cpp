@@ -1,30 +1,44 @@
 #include "src/conversion.h"
 
 #include "src/add_set.h"
+#include "src/job_rows.h"
 #include "src/link.h"
 #include "src/log.h"
 #include "src/rewrite.h"
 
 namespace mxfp4 {
 
+namespace {
+
+// A GPU's driver maps for one thread at a time: pages cost less where there are many, and enough rows are left for all.
+constexpr int64_t in_place_bytes_at_once = int64_t(72) << 20;
+
+}  // namespace
+
 void Conversion::run() {
   open_files();
   const std::vector<int64_t> left = jobs_left();
   out_.keep(true);
   Progress progress("packing", data_bytes());
+  const std::vector<std::vector<int64_t>> rows =
+      job_rows(plan_, left, may_pack_in_place() ? in_place_bytes_at_once : 0);
   run_jobs(
-      int64_t(left.size()), options_.threads,
-      [&](Worker& worker, int64_t i) {
-        const int64_t index = left[size_t(i)];
-        const Job& job = plan_.jobs[size_t(index)];
-        progress.add(job.target < 0 ? copy(worker, job) : pack(worker, job));
-        if (!failed_) out_.journal().add(index, record_of(plan_, job, sums_, counts_of(job)));
-      },
-      devices_);
+      int64_t(rows.size()), options_.threads,
+      [&](Worker& worker, int64_t i) { carry_out(worker, rows[size_t(i)], progress); }, devices_);
   check_source();
   for (size_t i = 0; i < files_.size(); ++i) {
     throw_if_interrupted();
     stages_.time(Stage::sync, [&] { is_linked_[i] ? files_[i].fd().sync() : files_[i].finish(); });
+  }
+}
+
+void Conversion::carry_out(Worker& worker, const std::vector<int64_t>& row, Progress& progress) {
+  const int64_t in_place = pack_in_place(worker, row);
+  progress.add(in_place);
+  for (const int64_t index : row) {
+    const Job& job = plan_.jobs[size_t(index)];
+    if (!in_place) progress.add(job.target < 0 ? copy(worker, job) : pack(worker, job));
+    if (!failed_) out_.journal().add(index, record_of(plan_, job, sums_, counts_of(job)));
   }
 }
 
@@ -141,12 +155,45 @@ int64_t Conversion::pack(Worker& worker, const Job& job) {
   const auto take = by_device ? DirectFile::Taker() : hashing(hasher);
   stages_.time(Stage::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, source, take); });
   Input input{pieces, canonical_form(worker, job, t, pieces, source), {}, {}};
-  if (by_device) input.sums.add(hasher, source);
+  if (by_device) input.sums.add(hasher, [&](size_t i) { return source + pieces.list[i].source_at; });
   if (plan_.backend->rewrite && t.part == Part::codes) input.scales = scales_beside(worker, job, t);
   int64_t done = 0;
   for (size_t r = 0; r < plan_.tp.ranks.size() && !failed_; ++r)
     done += pack_rank(worker, job, size_t(job.target) + r, input);
   return done;
+}
+
+bool Conversion::may_pack_in_place() const {
+  const auto in_memory = [](const DirectFile& f) { return f.is_in_memory(); };
+  return !devices_.gpus.empty() && plan_.tp.size == 1 && !plan_.backend->rewrite &&
+         std::any_of(files_.begin(), files_.end(), in_memory);
+}
+
+int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& row) {
+  const Job &first = plan_.jobs[size_t(row.front())], &last = plan_.jobs[size_t(row.back())];
+  if (failed_ || first.target < 0 || !may_pack_in_place() || !worker.device->makes_checksums()) return 0;
+  const PackedTensor& t = plan_.packed[size_t(first.target)];
+  Pieces pieces = pieces_in(plan_, t, first.begin, last.end);
+  if (t.part != Part::codes || pieces.source_bytes != pieces.canonical_bytes) return 0;
+  const int64_t bytes = (last.end - first.begin) * t.slice_bytes, offset = t.offset + first.begin * t.slice_bytes;
+  const DirectFile& file = files_[size_t(t.file)];
+  const auto source = stages_.time(Stage::read, [&] { return source_.map(*worker.device, pieces); });
+  if (!source) return 0;
+  const auto target = stages_.time(Stage::write, [&] { return file.map_to_write(*worker.device, bytes, offset); });
+  if (!target) return 0;
+  for (PieceAt& p : pieces.list) p.mapped = source->at(p.slice.tensor->offset + p.slice.piece);
+  uint8_t* const packed = target->at(offset);
+  const PieceHasher from = source_hasher(plan_, first.target, pieces, sums_);
+  const PieceHasher to = slice_hasher(plan_, size_t(first.target), first.begin, last.end, sums_);
+  DeviceSums sums;
+  sums.add(from, [&](size_t i) { return pieces.list[i].mapped; });
+  sums.add(to, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
+  stages_.time(Stage::pack, [&] {
+    pack_experts(plan_, t, first.begin, last.end, pieces, *worker.device, nullptr, packed, sums.wanted());
+  });
+  stages_.time(Stage::hash, [&] { sums.store(); });
+  in_place_bytes_ += bytes;
+  return bytes;
 }
 
 bool Conversion::device_makes_checksums(const Worker& worker) const {
@@ -168,7 +215,7 @@ int64_t Conversion::pack_rank(Worker& worker, const Job& job, size_t target, con
   PieceHasher hasher = slice_hasher(plan_, target, job.begin, job.end, sums_);
   const bool by_device = device_makes_checksums(worker);
   DeviceSums sums = input.sums;
-  if (by_device) sums.add(hasher, packed);
+  if (by_device) sums.add(hasher, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
   stages_.time(Stage::pack, [&] {
     if (plan_.backend->rewrite)
       add(counts_of(job).loss,

@@ -11,6 +11,7 @@
 #include "src/device_sums.h"
 #include "src/direct_file.h"
 #include "src/job_record.h"
+#include "src/log.h"
 #include "src/manifest.h"
 #include "src/output.h"
 #include "src/pipeline.h"
@@ -46,6 +47,8 @@ class Conversion {
   Humming loss() const { return total().loss; }
   /// Seconds of each stage, summed over threads.
   Json seconds() const { return stages_.seconds(); }
+  /// What pack_in_place() packed.
+  int64_t in_place_bytes() const { return in_place_bytes_; }
 
  private:
   JobCounts total() const;
@@ -62,6 +65,12 @@ class Conversion {
   /// Pieces that lie one after the other in one file.
   int64_t copy_together(Worker& worker, std::span<const CopyPiece> pieces);
   int64_t pack(Worker& worker, const Job& job);
+  /// A row of jobs, all together or one after the other.
+  void carry_out(Worker& worker, const std::vector<int64_t>& row, Progress& progress);
+  bool may_pack_in_place() const;
+  /// A row of codes that a GPU reads where the page cache has them and writes into a file in memory; the bytes that
+  /// were packed, 0 where that cannot be.
+  int64_t pack_in_place(Worker& worker, const std::vector<int64_t>& row);
   /// Of the same experts, canonical: lossy backends rewrite codes by them.
   std::vector<uint8_t> scales_beside(Worker& worker, const Job& job, const PackedTensor& codes);
   /// What a job is packed from; scales: see scales_beside(), sums: of the source that are still to be made.
@@ -97,6 +106,7 @@ class Conversion {
   std::vector<bool> is_linked_;  // of each file: its bytes are the source's own
   Stages stages_;
   std::atomic<bool> failed_ = false;
+  std::atomic<int64_t> in_place_bytes_ = 0;
   std::mutex mutex_;
   Problems problems_;
 };

@@ -156,6 +156,7 @@ Json run(const ConvertOptions& options, const Input& in, Problems& problems) {
   if (options.if_changed) cache.put(fingerprint_of(plan, conversion.checksums()));
   Json result = result_of(plan, options.out, conversion.zero_scales());
   result["seconds"] = conversion.seconds();
+  result["in_place_bytes"] = conversion.in_place_bytes();
   return result;
 }
 

@@ -11,8 +11,8 @@ namespace mxfp4 {
 
 namespace {
 
-// More wait for each other's copies through main memory; cores that are left pack from their caches.
-constexpr int workers_per_gpu = 4;
+// More wait for each other, in the driver or for main memory; cores that are left pack from their caches.
+constexpr int workers_per_gpu = 8;
 // One expert's matrix of every known model, in and out.
 constexpr int64_t worker_memory = int64_t(64) << 20;
 

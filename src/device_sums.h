@@ -10,12 +10,12 @@ namespace mxfp4 {
 
 class DeviceSums {
  public:
-  /// The hasher's pieces, which lie one after the other at `data`.
-  void add(const PieceHasher& hasher, const uint8_t* data) {
-    for (const HashedPiece& piece : hasher.pieces()) {
-      wanted_.push_back({data, piece.bytes});
-      to_.push_back(piece.to);
-      data += piece.bytes;
+  /// The hasher's pieces, of which number i lies at at(i).
+  template <class At>
+  void add(const PieceHasher& hasher, At at) {
+    for (size_t i = 0; i < hasher.pieces().size(); ++i) {
+      wanted_.push_back({at(i), hasher.pieces()[i].bytes});
+      to_.push_back(hasher.pieces()[i].to);
     }
   }
   /// For Device::pack().

@@ -23,6 +23,9 @@ class FromShards final : public Source {
                    const DirectFile::Taker& take) override {
     mxfp4::read_pieces(reader_, pieces, to, take);
   }
+  std::unique_ptr<DeviceMap> map(Device& device, const Pieces& pieces) const override {
+    return reader_.map(device, ranges_of(pieces));
+  }
   void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
                    const DirectFile::Taker& take) override {
     read_copied_pieces(reader_, plan, pieces, to, take, [](const Tensor& t) { return &t; });

@@ -12,6 +12,8 @@ class Source {
   /// The pieces of experts [begin, end) of tensor t, as the checkpoint holds them; `take` as DirectFile::read.
   virtual void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
                            uint8_t* to, const DirectFile::Taker& take = {}) = 0;
+  /// What holds all pieces, as ShardReader::map; null where they are in no shard.
+  virtual std::unique_ptr<DeviceMap> map(Device&, const Pieces&) const { return nullptr; }
   /// Pieces of the plan's copied tensors, one after the other.
   virtual void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
                            const DirectFile::Taker& take) = 0;

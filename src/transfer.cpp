@@ -7,6 +7,14 @@ namespace mxfp4 {
 
 namespace {
 
+/// Only what is packed is mapped.
+template <class T>
+T* address(const PieceAt& p, T* canonical) {
+  if constexpr (std::is_const_v<T>)
+    if (p.mapped) return p.mapped;
+  return canonical + p.canonical_at;
+}
+
 /// Calls use(expert index within the job, matrix) for each expert.
 template <class T, class Use>
 void for_each_matrix(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
@@ -16,7 +24,7 @@ void for_each_matrix(const Plan& plan, const PackedTensor& t, int64_t begin, int
   for (int64_t e = begin; e < end; ++e) {
     T* at[2] = {};
     for (; next < pieces.list.size() && pieces.list[next].expert == e; ++next)
-      at[pieces.list[next].piece] = canonical + pieces.list[next].canonical_at;
+      at[pieces.list[next].piece] = address<T>(pieces.list[next], canonical);
     use(e - begin, matrix_of<T>(plan, t, experts[size_t(e)], at));
   }
 }
@@ -57,10 +65,14 @@ Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t
   return out;
 }
 
-void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source, const DirectFile::Taker& take) {
+std::vector<TensorRange> ranges_of(const Pieces& pieces) {
   std::vector<TensorRange> ranges;
   for (const PieceAt& p : pieces.list) ranges.push_back({p.slice.tensor, p.slice.piece, p.slice.piece_bytes});
-  reader.read(ranges, source, take);
+  return ranges;
+}
+
+void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source, const DirectFile::Taker& take) {
+  reader.read(ranges_of(pieces), source, take);
 }
 
 ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "src/backend.h"
+#include "src/synth/synth.h"
 #include "tests/program.h"
 
 using namespace mxfp4;
@@ -55,16 +56,16 @@ TEST_CASE("--device takes lists of GPUs and nothing else") {
   CHECK_THROWS_AS(choose_device({"cuda:" + std::to_string(cuda_device_count()), 0}), DeviceError);
 }
 
-TEST_CASE("four threads work with each GPU, fewer where its memory is small, none without one") {
+TEST_CASE("eight threads work with each GPU, fewer where its memory is small, none without one") {
   constexpr int64_t mib = 1 << 20;
   CHECK(gpu_workers({}, 5) == 0);
   CHECK(gpu_workers({{0}, 0}, 3) == 3);
-  CHECK(gpu_workers({{0}, 0}, 40) == 4);
-  CHECK(gpu_workers({{0, 1}, 0}, 40) == 8);
+  CHECK(gpu_workers({{0}, 0}, 40) == 8);
+  CHECK(gpu_workers({{0, 1}, 0}, 40) == 16);
   CHECK(gpu_workers({{0}, 1}, 40) == 1);
   CHECK(gpu_workers({{0, 1}, 128 * mib}, 40) == 4);
   CHECK(gpu_workers({{0, 1}, 256 * mib}, 3) == 3);
-  CHECK(open_device({{0}, 0}, 4, 5)->name() == open_cpu()->name());
+  CHECK(open_device({{0}, 0}, 8, 9)->name() == open_cpu()->name());
 }
 
 TEST_CASE("a conversion on cuda gives the CPU's files with every backend", "[gpu]") {
@@ -103,4 +104,32 @@ TEST_CASE("ranks, little device memory and a packed source on cuda give the CPU'
   REQUIRE(convert_on({"cpu", 0}, hopper, source, dir / "h"));
   REQUIRE(convert_on({"cuda", 0}, hopper, dir / "cuda", dir / "i"));
   CHECK(tensors_of(dir / "i") == tensors_of(dir / "h"));
+}
+
+TEST_CASE("cuda packs in place from and to memory, and gives the CPU's files", "[gpu]") {
+  if (cuda_device_count() == 0) return;
+  if (std::filesystem::space("/dev/shm").available < uint64_t(512) << 20) {
+    WARN("less than 512 MiB free in /dev/shm: nothing was packed in place");
+    return;
+  }
+  open_cuda(0);
+  const TempDir dir("/dev/shm");
+  for (const char* name : {"gpt-oss-20b", "deepseek-v4-flash"}) {
+    SynthOptions made;
+    made.model = name, made.dest = dir / name, made.threads = 2;
+    made.sizes.hidden = 768, made.sizes.intermediate = 768, made.sizes.experts = 40, made.sizes.layers = 2;
+    made.sizes.tiny = true;
+    synth(made);
+    const std::string cpu = dir / name + "-cpu", cuda = dir / name + "-cuda";
+    convert(conversion(made.dest, cpu, "vllm"));
+    ConvertOptions o = conversion(made.dest, cuda, "vllm");
+    o.device.name = "cuda", o.threads = 8;
+    const auto in_place = convert(o)["in_place_bytes"].get<int64_t>();
+    if (in_place == 0) WARN("no large pages in /dev/shm: nothing was packed in place");
+    CHECK((in_place == 0 || in_place > int64_t(20) << 20));
+    CHECK(contents_of(cuda) == contents_of(cpu));
+    CHECK(is_right(cuda, made.dest));
+    std::filesystem::remove_all(cpu);
+    std::filesystem::remove_all(cuda);
+  }
 }

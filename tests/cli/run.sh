@@ -58,7 +58,7 @@ expect 'convert says what to do next' 0 '' 'check it with: mxfp4-pack verify' \
   "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
 expect 'convert refuses an existing place' 2 '' '--force' "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
 expect 'convert, quiet' 0 '' '' "$program" convert "$tiny" "$dir/q" --backend marlin --engine sglang -q
-expect 'convert as JSON' 0 '^\{"backend":"marlin".*"zero_scales":[0-9]+,"seconds":\{"read":[0-9.e-]+,.*"wall":[0-9.]+\}\}$' '' \
+expect 'convert as JSON' 0 '^\{"backend":"marlin".*"zero_scales":[0-9]+,"seconds":\{"read":[0-9.e-]+,.*"wall":[0-9.]+\},"in_place_bytes":0\}$' '' \
   "$program" convert "$tiny" "$dir/j" --backend marlin --engine sglang --json -q
 expect 'verify' 0 'right at level kernels' '' "$program" verify "$dir/o" --source "$tiny"
 expect 'verify bytes only' 0 'right at level bytes' '' "$program" verify "$dir/o" --source "$tiny" --level bytes
