@@ -105,6 +105,7 @@ def measure_devices(cases, cached, out, runs, output_bytes):
             read_all(directory)
         for name, command in cases:
             times[name].append(timed(command))
+            print("{}: {:.2f} s, {:.2f} CPU s".format(name, *times[name][-1]), file=sys.stderr, flush=True)
             shutil.rmtree(out)
     middle = {name: [statistics.median(t[k] for t in all_times[1:]) for k in range(2)]
               for name, all_times in times.items()}
