@@ -166,7 +166,7 @@ int64_t Conversion::pack(Worker& worker, const Job& job) {
 bool Conversion::may_pack_in_place() const {
   const auto in_memory = [](const DirectFile& f) { return f.is_in_memory(); };
   return !devices_.gpus.empty() && plan_.tp.size == 1 && !plan_.backend->rewrite &&
-         std::any_of(files_.begin(), files_.end(), in_memory);
+         std::any_of(files_.begin(), files_.end(), in_memory) && DeviceMap::can_write();
 }
 
 int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& row) {
@@ -191,7 +191,8 @@ int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& ro
   stages_.time(Stage::pack, [&] {
     pack_experts(plan_, t, first.begin, last.end, pieces, *worker.device, nullptr, packed, sums.wanted());
   });
-  stages_.time(Stage::hash, [&] { sums.store(); });
+  if (!sums.are_made()) return 0;  // no CPU looks into a map: see DeviceMap::at()
+  sums.store();
   in_place_bytes_ += bytes;
   return bytes;
 }

@@ -49,6 +49,16 @@ std::unique_ptr<DeviceMap> DeviceMap::for_writing(Device& device, const Fd& fd, 
   return done ? std::move(map) : nullptr;
 }
 
+bool DeviceMap::can_write() {
+  static const bool can = [] {
+    const Fd fd(::memfd_create("mxfp4-pack", MFD_CLOEXEC), "memory");
+    DeviceMap map;
+    return fd && ::ftruncate(fd.get(), large_page) == 0 && map.make(fd, 0, large_page, PROT_READ | PROT_WRITE) &&
+           make_large(map.data_, large_page);
+  }();
+  return can;
+}
+
 /// In memory as in the file, large pages begin at multiples of their size.
 bool DeviceMap::make(const Fd& fd, int64_t begin, int64_t end, int access) {
   const int64_t bytes = end - begin;

@@ -16,6 +16,8 @@ class DeviceMap {
   static std::unique_ptr<DeviceMap> for_reading(Device& device, const Fd& fd, int64_t offset, int64_t bytes);
   /// Those of a file in memory, to be written: they get large pages, which cost a small part of what small ones cost.
   static std::unique_ptr<DeviceMap> for_writing(Device& device, const Fd& fd, int64_t offset, int64_t bytes);
+  /// Whether this system makes large pages on demand, without which for_writing() gives nothing: Linux since 6.1.
+  static bool can_write();
   DeviceMap(const DeviceMap&) = delete;
   ~DeviceMap();
   /// Where the byte at that offset of the file is, for the device: should another process truncate the file, a CPU that

@@ -1,6 +1,7 @@
 // Checksums that are left to the device which packs; what it does not make is made here.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/device.h"
@@ -20,6 +21,10 @@ class DeviceSums {
   }
   /// For Device::pack().
   std::span<Checksum> wanted() { return wanted_; }
+  /// After it: whether the device made all.
+  bool are_made() const {
+    return std::all_of(wanted_.begin(), wanted_.end(), [](const Checksum& sum) { return sum.made; });
+  }
   /// After it, while the bytes are there.
   void store() const {
     for (size_t i = 0; i < wanted_.size(); ++i) {

@@ -46,13 +46,6 @@ std::string some_text(size_t bytes) {
   return text;
 }
 
-/// Whether files in a directory can have large pages: a tmpfs of a Linux that makes them.
-bool has_large_pages(const std::string& dir) {
-  const Fd fd = open_update(dir + "/probe");
-  LockingDevice device;
-  return is_in_memory(fd) && ::ftruncate(fd.get(), 4 << 20) == 0 && DeviceMap::for_writing(device, fd, 0, 4 << 20);
-}
-
 }  // namespace
 
 TEST_CASE("a map to read holds a file's bytes, locked until it is gone") {
@@ -85,8 +78,8 @@ TEST_CASE("a file that became shorter is not mapped") {
 
 TEST_CASE("maps to write leave what is beside them, and the file's size, as they are") {
   const TempDir dir("/dev/shm");
-  if (!has_large_pages(dir / "")) {
-    WARN("no large pages in /dev/shm: nothing is packed in place here");
+  if (!DeviceMap::can_write()) {
+    WARN("no large pages here: nothing is packed in place");
     return;
   }
   const std::string text = some_text((9 << 20) + 12345);
