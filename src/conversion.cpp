@@ -20,8 +20,8 @@ void Conversion::run() {
   const std::vector<int64_t> left = jobs_left();
   out_.keep(true);
   Progress progress("packing", data_bytes());
-  const std::vector<std::vector<int64_t>> rows =
-      job_rows(plan_, left, may_pack_in_place() ? in_place_bytes_at_once : 0);
+  in_place_ = may_pack_in_place();
+  const std::vector<std::vector<int64_t>> rows = job_rows(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
   run_jobs(
       int64_t(rows.size()), options_.threads,
       [&](Worker& worker, int64_t i) { carry_out(worker, rows[size_t(i)], progress); }, devices_);
@@ -171,7 +171,7 @@ bool Conversion::may_pack_in_place() const {
 
 int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& row) {
   const Job &first = plan_.jobs[size_t(row.front())], &last = plan_.jobs[size_t(row.back())];
-  if (failed_ || first.target < 0 || !may_pack_in_place() || !worker.device->makes_checksums()) return 0;
+  if (failed_ || first.target < 0 || !in_place_ || !device_makes_checksums(worker)) return 0;
   const PackedTensor& t = plan_.packed[size_t(first.target)];
   Pieces pieces = pieces_in(plan_, t, first.begin, last.end);
   if (t.part != Part::codes || pieces.source_bytes != pieces.canonical_bytes) return 0;
@@ -181,15 +181,18 @@ int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& ro
   if (!source) return 0;
   const auto target = stages_.time(Stage::write, [&] { return file.map_to_write(*worker.device, bytes, offset); });
   if (!target) return 0;
-  for (PieceAt& p : pieces.list) p.mapped = source->at(p.slice.tensor->offset + p.slice.piece);
+  const auto in_shard = [](const PieceAt& p) { return p.slice.tensor->offset + p.slice.piece; };
+  const int64_t origin = in_shard(pieces.list.front());
+  for (PieceAt& p : pieces.list) p.canonical_at = in_shard(p) - origin;
+  const uint8_t* const canonical = source->at(origin);
   uint8_t* const packed = target->at(offset);
   const PieceHasher from = source_hasher(plan_, first.target, pieces, sums_);
   const PieceHasher to = slice_hasher(plan_, size_t(first.target), first.begin, last.end, sums_);
   DeviceSums sums;
-  sums.add(from, [&](size_t i) { return pieces.list[i].mapped; });
+  sums.add(from, [&](size_t i) { return canonical + pieces.list[i].canonical_at; });
   sums.add(to, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
   stages_.time(Stage::pack, [&] {
-    pack_experts(plan_, t, first.begin, last.end, pieces, *worker.device, nullptr, packed, sums.wanted());
+    pack_experts(plan_, t, first.begin, last.end, pieces, *worker.device, canonical, packed, sums.wanted());
   });
   if (!sums.are_made()) return 0;  // no CPU looks into a map: see DeviceMap::at()
   sums.store();

@@ -67,6 +67,7 @@ class Conversion {
   int64_t pack(Worker& worker, const Job& job);
   /// A row of jobs, all together or one after the other.
   void carry_out(Worker& worker, const std::vector<int64_t>& row, Progress& progress);
+  /// Whether pack_in_place() can pack anything of this conversion, by what is open.
   bool may_pack_in_place() const;
   /// A row of codes that a GPU reads where the page cache has them and writes into a file in memory; the bytes that
   /// were packed, 0 where that cannot be.
@@ -106,6 +107,7 @@ class Conversion {
   std::vector<bool> is_linked_;  // of each file: its bytes are the source's own
   Stages stages_;
   std::atomic<bool> failed_ = false;
+  bool in_place_ = false;
   std::atomic<int64_t> in_place_bytes_ = 0;
   std::mutex mutex_;
   Problems problems_;

@@ -18,8 +18,7 @@ int64_t page_size() {
   static const int64_t size = ::sysconf(_SC_PAGESIZE);
   return size;
 }
-int64_t down(int64_t at, int64_t to) { return at / to * to; }
-int64_t up(int64_t at, int64_t to) { return down(at + to - 1, to); }
+int64_t round_down(int64_t x, int64_t multiple) { return x / multiple * multiple; }
 
 /// Joins small pages, of which there must be one, to large ones.
 bool make_large(uint8_t* data, int64_t bytes) {
@@ -33,7 +32,7 @@ bool make_large(uint8_t* data, int64_t bytes) {
 
 std::unique_ptr<DeviceMap> DeviceMap::for_reading(Device& device, const Fd& fd, int64_t offset, int64_t bytes) {
   std::unique_ptr<DeviceMap> map(new DeviceMap);
-  const int64_t begin = down(offset, page_size()), end = up(offset + bytes, page_size());
+  const int64_t begin = round_down(offset, page_size()), end = round_up(offset + bytes, page_size());
   const bool done = map->make(fd, begin, end, PROT_READ) &&
                     ::madvise(map->data_, size_t(end - begin), populate_read) == 0 &&
                     map->lock(device, offset, bytes, false);
@@ -42,8 +41,9 @@ std::unique_ptr<DeviceMap> DeviceMap::for_reading(Device& device, const Fd& fd, 
 
 std::unique_ptr<DeviceMap> DeviceMap::for_writing(Device& device, const Fd& fd, int64_t offset, int64_t bytes) {
   std::unique_ptr<DeviceMap> map(new DeviceMap);
-  const int64_t begin = down(offset, large_page), end = up(offset + bytes, large_page);
-  const int64_t large_end = std::min(end, down(fd.stat().st_size, large_page));  // a file takes no more than its size
+  const int64_t begin = round_down(offset, large_page), end = round_up(offset + bytes, large_page);
+  const int64_t large_end =
+      std::min(end, round_down(fd.stat().st_size, large_page));  // a file takes no more than its size
   const bool done = map->make(fd, begin, end, PROT_READ | PROT_WRITE) && make_large(map->data_, large_end - begin) &&
                     map->lock(device, offset, bytes, true);
   return done ? std::move(map) : nullptr;
@@ -66,7 +66,7 @@ bool DeviceMap::make(const Fd& fd, int64_t begin, int64_t end, int access) {
   if (room == MAP_FAILED) return false;
   auto* const first = static_cast<uint8_t*>(room);
   const auto to = int64_t(reinterpret_cast<uintptr_t>(first));
-  const int64_t skip = up(to - begin % large_page, large_page) + begin % large_page - to;
+  const int64_t skip = round_up(to - begin % large_page, large_page) + begin % large_page - to;
   data_ = first + skip, begin_ = begin, bytes_ = bytes;
   if (skip > 0) ::munmap(first, size_t(skip));
   if (skip < large_page) ::munmap(data_ + bytes, size_t(large_page - skip));
@@ -74,7 +74,7 @@ bool DeviceMap::make(const Fd& fd, int64_t begin, int64_t end, int access) {
 }
 
 bool DeviceMap::lock(Device& device, int64_t offset, int64_t bytes, bool writes) {
-  const int64_t begin = down(offset, page_size()), end = up(offset + bytes, page_size());
+  const int64_t begin = round_down(offset, page_size()), end = round_up(offset + bytes, page_size());
   if (writes && ::madvise(at(begin), size_t(end - begin), populate_write) != 0) return false;
   lock_ = device.lock(at(begin), end - begin, writes);
   return lock_ != nullptr;

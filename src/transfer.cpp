@@ -7,14 +7,6 @@ namespace mxfp4 {
 
 namespace {
 
-/// Only what is packed is mapped.
-template <class T>
-T* address(const PieceAt& p, T* canonical) {
-  if constexpr (std::is_const_v<T>)
-    if (p.mapped) return p.mapped;
-  return canonical + p.canonical_at;
-}
-
 /// Calls use(expert index within the job, matrix) for each expert.
 template <class T, class Use>
 void for_each_matrix(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
@@ -24,7 +16,7 @@ void for_each_matrix(const Plan& plan, const PackedTensor& t, int64_t begin, int
   for (int64_t e = begin; e < end; ++e) {
     T* at[2] = {};
     for (; next < pieces.list.size() && pieces.list[next].expert == e; ++next)
-      at[pieces.list[next].piece] = address<T>(pieces.list[next], canonical);
+      at[pieces.list[next].piece] = canonical + pieces.list[next].canonical_at;
     use(e - begin, matrix_of<T>(plan, t, experts[size_t(e)], at));
   }
 }

@@ -17,7 +17,6 @@ struct PieceAt {
   int piece = 0;  // 0, or 1 for up where it has a piece of its own
   Width width;
   int64_t source_at = 0, canonical_at = 0;
-  const uint8_t* mapped = nullptr;  // where a device finds it, canonical as it is, when it is in neither buffer
 };
 
 /// Every piece of experts [begin, end), one after the other; and the buffers' sizes.
@@ -37,8 +36,7 @@ void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* sourc
 ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,
                          uint8_t* canonical);
 
-/// Packs experts [begin, end) from canonical bytes, or those mapped, into end - begin slices at `packed`. sums: see
-/// Device::pack().
+/// Packs experts [begin, end) from canonical bytes into end - begin slices at `packed`. sums: see Device::pack().
 void pack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
                   Device& device, const uint8_t* canonical, uint8_t* packed, std::span<Checksum> sums = {});
 
