@@ -77,9 +77,8 @@ void check_same_contents(const std::string& source, const Plan& plan, const Chec
   for (const auto& [name, sum] : source_checksums(plan, sums))
     if (m.checksums.at(name) != sum && wrong++ == 0) first = name;
   if (wrong)
-    fail(Kind::input,
-         "{}: not the source that the output was made from: {} of {} tensors hold something else, {} first",
-         printable(source), wrong, m.checksums.size(), printable(first));
+    fail(Kind::input, "{}: {} of {} tensors do not have the checksum in {}, {} first; damaged, or another source",
+         printable(source), wrong, m.checksums.size(), manifest_name, printable(first));
 }
 
 std::vector<std::string> files_below(const std::string& dir) {

@@ -4,6 +4,8 @@
 #include <set>
 #include <unordered_set>
 
+#include "src/checksum.h"
+
 namespace mxfp4 {
 
 namespace fs = std::filesystem;
@@ -28,26 +30,8 @@ bool link_is_allowed(const fs::path& resolved, const fs::path& dir) {
   return snapshots.filename() == "snapshots" && is_below(resolved, snapshots.parent_path() / "blobs");
 }
 
-/// The real path of a file of the checkpoint; empty and a problem where it is missing or not to be read.
-std::string resolve(const Checkpoint& ck, const std::string& name, Problems& problems) {
-  const fs::path path = fs::path(ck.dir) / name;
-  std::error_code ec;
-  const fs::path resolved = fs::canonical(path, ec);
-  if (ec && fs::is_symlink(fs::symlink_status(path)))
-    problems.error(name, "broken link to {}; interrupted download?", fs::read_symlink(path).string());
-  else if (ec)
-    problems.error(name, "missing; interrupted download?");
-  else if (!link_is_allowed(resolved, fs::canonical(ck.dir)))
-    problems.error(name, "links outside the checkpoint, to {}", resolved.string());
-  else if (!fs::is_regular_file(resolved))
-    problems.error(name, "not a regular file");
-  else
-    return resolved.string();
-  return {};
-}
-
 bool add_shard(Checkpoint& ck, const std::string& name, Problems& problems) {
-  const std::string path = resolve(ck, name, problems);
+  const std::string path = real_path(ck.dir, name, problems);
   if (path.empty()) return false;
   ck.shards.push_back({name, path, state_of(open_read(path, name).stat())});
   return true;
@@ -165,7 +149,7 @@ void find_companions(Checkpoint& ck, const fs::path& real_dir) {
 
 /// Reads a JSON file of the checkpoint; empty and a problem where that fails.
 std::string read_json_text(const Checkpoint& ck, const char* name, int64_t limit, Problems& problems) {
-  const std::string path = resolve(ck, name, problems);
+  const std::string path = real_path(ck.dir, name, problems);
   if (path.empty()) return {};
   std::string text = read_text(path, limit, name);
   const std::string foreign = foreign_format_of(path);
@@ -204,12 +188,46 @@ std::set<std::string> read_shards(Checkpoint& ck, const std::set<std::string>& n
 
 }  // namespace
 
+std::string real_path(const std::string& dir, const std::string& name, Problems& problems) {
+  const fs::path path = fs::path(dir) / name;
+  std::error_code ec;
+  const fs::path resolved = fs::canonical(path, ec);
+  if (ec && fs::is_symlink(fs::symlink_status(path)))
+    problems.error(name, "broken link to {}; interrupted download?", fs::read_symlink(path).string());
+  else if (ec)
+    problems.error(name, "missing; interrupted download?");
+  else if (!link_is_allowed(resolved, fs::canonical(dir)))
+    problems.error(name, "links outside the directory, to {}", resolved.string());
+  else if (!fs::is_regular_file(resolved))
+    problems.error(name, "not a regular file");
+  else
+    return resolved.string();
+  return {};
+}
+
+std::string companion_text(const Checkpoint& ck, const std::string& name) {
+  Problems problems;
+  const std::string path = real_path(ck.dir, name, problems);
+  problems.throw_if_any();
+  std::string text = read_text(path, max_companion_bytes, name);
+  const auto known = ck.companion_checksums.find(name);
+  if (known != ck.companion_checksums.end() && to_hex(hash_bytes(text.data(), int64_t(text.size()))) != known->second)
+    fail(Kind::input, "{}: does not have the checksum that the output's manifest has for it; damaged?", name);
+  return text;
+}
+
+bool is_own_name(std::string_view name) {
+  static const std::set<std::string_view> names = {config_name, index_name, "mxfp4-pack.json", "SHA256SUMS"};
+  return names.count(name) || name.starts_with("packed/") || name.starts_with("rest-") ||
+         name.starts_with("model-rank-");
+}
+
 bool is_safe_name(std::string_view name) {
   if (name.empty() || name.front() == '/' || name.find_first_of("\\:") != name.npos || !is_printable(name))
     return false;
   for (const auto& part : fs::path(name))
     if (part == ".." || part == "." || part.empty()) return false;
-  return true;
+  return fs::path(name).lexically_normal().string() == name;
 }
 
 FileState state_of(const struct stat& s) {

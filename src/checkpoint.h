@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,8 +25,16 @@ struct FileState {
 };
 FileState state_of(const struct stat& s);
 
-/// Whether a name may be used as a path: relative, below the directory, printable UTF-8, no drive letter.
+/// Whether a name may be used as a path: relative, below the directory, in its shortest spelling, printable UTF-8, no
+/// drive letter.
 bool is_safe_name(std::string_view name);
+
+/// Whether this tool writes files of that name into an output, so that none of the source's may have it there.
+bool is_own_name(std::string_view name);
+
+/// The real path of `name` below `dir`. Empty and a problem where it is missing, no regular file, or a link out of the
+/// directory (into the blobs/ of the same Hugging Face cache entry is allowed).
+std::string real_path(const std::string& dir, const std::string& name, Problems& problems);
 
 /// One shard.
 struct Shard {
@@ -37,12 +46,13 @@ struct Shard {
 struct Checkpoint {
   std::string dir;
   std::vector<Shard> shards;
-  std::vector<Tensor> tensors;          // by name; Tensor::file indexes shards
-  Json config;                          // {} where there is none
-  std::string config_text, index_text;  // verbatim; empty where there is none
-  std::vector<std::string> companions;  // other files to carry along, relative paths, sorted
-  std::vector<std::string> left_out;    // files that are not carried along
-  bool complete = true;                 // all was read: a name that is not there is missing
+  std::vector<Tensor> tensors;                             // by name; Tensor::file indexes shards
+  Json config;                                             // {} where there is none
+  std::string config_text, index_text;                     // verbatim; empty where there is none
+  std::vector<std::string> companions;                     // other files to carry along, relative paths, sorted
+  std::vector<std::string> left_out;                       // files that are not carried along
+  std::map<std::string, std::string> companion_checksums;  // by name, where a manifest has them
+  bool complete = true;                                    // all was read: a name that is not there is missing
 
   const Tensor* find(std::string_view name) const;
   const std::string& shard_of(const Tensor& t) const { return shards[size_t(t.file)].name; }
@@ -61,6 +71,9 @@ Index parse_index(std::string_view text, Problems& problems);
 /// Reads config, index and every shard's header, and checks them against each other and the files' sizes.
 /// What is wrong goes to `problems`; only what makes the rest unreadable throws.
 Checkpoint open_checkpoint(const std::string& dir, Problems& problems);
+
+/// The bytes of one of the companions. Throws Error{input} where they do not have the checksum that is known.
+std::string companion_text(const Checkpoint& checkpoint, const std::string& name);
 
 /// The first string (number) at any of the places a config keeps its keys: the top level, then text_config.
 std::string config_string(const Json& config, const char* key, std::string otherwise = {});

@@ -68,10 +68,8 @@ std::string canary_name(const Plan& plan) { return fmt::format("packed/canary-{}
 
 /// The files that the rest of the output needs: the checkpoint's, and the index.
 void write_rest(const Plan& plan, const OutputDir& out, bool sharded, std::vector<ListedFile>& files) {
-  for (const std::string& name : plan.checkpoint->companions) {
-    const std::string path = fs::path(plan.checkpoint->dir) / name;
-    files.push_back(put_text(out, name, read_text(path, int64_t(1) << 30, name)));
-  }
+  for (const std::string& name : plan.checkpoint->companions)
+    files.push_back(put_text(out, name, companion_text(*plan.checkpoint, name)));
   files.push_back(put_text(out, "model.safetensors.index.json", sharded ? guard_index() : rest_index(plan)));
 }
 
@@ -94,7 +92,7 @@ Lines sums_in(const std::string& dir) {
 }  // namespace
 
 void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint& earlier) {
-  std::set<std::string> fresh = {manifest_name, config_name, sums_name, canary_name(plan)};
+  std::set<std::string> fresh = {manifest_name, config_name, sums_name, canary_name(plan), run_file};
   for (const OutFile& f : plan.files) fresh.insert(f.name);
   link_files(earlier.dir, fs::path(out.path(manifest_name)).parent_path().string(), fresh);
 }
@@ -124,6 +122,7 @@ void write_sums(const OutputDir& out, const std::string& earlier, int threads) {
   Lines lines;
   std::vector<std::string> others;
   for (const std::string& name : files_below(dir)) {
+    if (name == run_file) continue;
     const auto line = known.find(name);
     if (line != known.end() && fs::equivalent(fs::path(earlier) / name, fs::path(dir) / name))
       lines.insert(*line);

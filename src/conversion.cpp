@@ -116,7 +116,7 @@ void Conversion::check_source() {
   out_.keep(false);
   problems_.throw_if_any();
   source_.check_unchanged();
-  if (earlier_) check_same_contents(options_.checkpoint, plan_, sums_, *earlier_);
+  if (known_) check_same_contents(options_.checkpoint, plan_, sums_, *known_);
   out_.keep(true);
 }
 

@@ -25,15 +25,15 @@ namespace mxfp4 {
 /// scales are only checked, so that one run names every bad tensor.
 class Conversion {
  public:
-  /// `earlier`: of the output that the plan's set comes to, or null.
+  /// known: a manifest whose checksums the source's tensors must have, or null.
   Conversion(const Plan& plan, const ConvertOptions& options, const DeviceChoice& devices, Source& source,
-             OutputDir& out, const Manifest* earlier)
+             OutputDir& out, const Manifest* known)
       : plan_(plan),
         options_(options),
         devices_(devices),
         source_(source),
         out_(out),
-        earlier_(earlier),
+        known_(known),
         sums_(plan),
         counts_(plan.jobs.size()) {}
 
@@ -100,7 +100,7 @@ class Conversion {
   const DeviceChoice& devices_;
   Source& source_;
   OutputDir& out_;
-  const Manifest* earlier_;
+  const Manifest* known_;
   Checksums sums_;
   std::vector<JobCounts> counts_;
   std::vector<DirectFile> files_;

@@ -28,9 +28,14 @@ std::string checksum_of(const std::string& text) { return to_hex(hash_bytes(text
 /// Everything that a run's bytes depend on: the plan with the options behind it, and the source's files as they are.
 Start start_of(const Plan& plan, const ConvertOptions& options) {
   const Backend& b = *plan.backend;
-  std::string given = fmt::format("{} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
-                                  b.layout_version, options.model.gate_up, options.allow_nan_scales, plan.tp.size);
-  for (const OutFile& f : plan.files) given += fmt::format("{} {} {}\n", f.name, f.bytes, checksum_of(f.header));
+  std::string given = fmt::format("{} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
+                                  b.layout_version, options.model.gate_up, options.allow_nan_scales, plan.tp.size,
+                                  options.link ? int(*options.link) : -1);
+  std::set<std::string> linked;  // a hard link changes a file's ctime
+  for (const OutFile& f : plan.files) {
+    given += fmt::format("{} {} {}\n", f.name, f.bytes, checksum_of(f.header));
+    if (f.shard >= 0) linked.insert(f.name);
+  }
   for (const Job& j : plan.jobs) given += fmt::format("{} {} {}\n", j.target, j.begin, j.end);
   std::set<std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(options.checkpoint))
@@ -38,11 +43,16 @@ Start start_of(const Plan& plan, const ConvertOptions& options) {
       const FileState state = state_of(s);
       files.insert(fmt::format("{} {} {} {}", entry.path().lexically_relative(options.checkpoint).string(), state.bytes,
                                state.mtime_ns, state.inode));
+      if (!linked.count(entry.path().lexically_relative(options.checkpoint).string()))
+        files.insert(fmt::format("{} changed {}.{}", entry.path().string(), s.st_ctim.tv_sec, s.st_ctim.tv_nsec));
     }
   const Checkpoint& ck = *plan.checkpoint;
   const std::string source =
       fmt::format("{} {} {}", fmt::join(files, "\n"), checksum_of(ck.config_text), checksum_of(ck.index_text));
-  return {options.leftover, checksum_of(given), checksum_of(source)};
+  const Existing existing = options.add                           ? Existing::extend
+                            : options.force || options.if_changed ? Existing::replace
+                                                                  : Existing::refuse;
+  return {existing, options.leftover, checksum_of(given), checksum_of(source)};
 }
 
 void report_left_out(const Checkpoint& ck) {
@@ -73,6 +83,7 @@ struct Input {
   const Model& model;
   Source& source;
   const Checkpoint& files;                    // which the source reads
+  const Manifest* known = nullptr;            // whose checksums the source must have, where it is known from before
   const PackedCheckpoint* earlier = nullptr;  // OUT, where a set is added to it
 };
 
@@ -85,14 +96,6 @@ int set_in_out(const ConvertOptions& options, const Input& in, const Backend& ba
   return number < int(m.sets.size()) ? number : 0;
 }
 
-OutputDir open_out(const ConvertOptions& options, const Input& in, const Plan& plan) {
-  OutputDir::Made made;
-  if (options.force || options.if_changed) made = files_made_in;
-  if (in.earlier) made = files_below;  // all are kept
-  const bool itself = in.earlier && fs::equivalent(options.checkpoint, options.out);
-  return OutputDir(options.out, itself ? "" : options.checkpoint, made, start_of(plan, options));
-}
-
 void report(const ConvertOptions& options, const Input& in, const Plan& plan, const Conversion& conversion) {
   report_left_out(in.checkpoint);
   if (conversion.zero_scales())
@@ -102,8 +105,15 @@ void report(const ConvertOptions& options, const Input& in, const Plan& plan, co
   if (!options.json) note_result(plan, options.out);
 }
 
-/// Plans and carries out one conversion of a model whose bytes the source gives.
-Json run(const ConvertOptions& options, const Input& in, Problems& problems) {
+void check_files_are_there(const std::string& out) {
+  for (const ListedFile& f : read_manifest(out).files)
+    if (const fs::path path = fs::path(out) / f.name;
+        !fs::is_regular_file(path) || int64_t(fs::file_size(path)) != f.bytes)
+      fail(Kind::io, "{}: {} is missing or not whole; remove {} and convert again", out, f.name, out);
+}
+
+/// Plans and carries out one conversion of a model whose bytes the source gives. place: null for a dry run.
+Json run(const ConvertOptions& options, OutputDir* place, const Input& in, Problems& problems) {
   const Backend& backend =
       find_backend(chosen_backend(options, in.model), options.engine, options.layout_version, &in.model);
   const auto plan_as = [&](int set) {
@@ -136,9 +146,11 @@ Json run(const ConvertOptions& options, const Input& in, Problems& problems) {
   const SourceCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device);
 
-  OutputDir out = open_out(options, in, plan);
-  Conversion conversion(plan, options, devices, in.source, out, in.earlier ? &in.earlier->manifest : nullptr);
+  OutputDir& out = *place;
+  out.open(start_of(plan, options));
+  Conversion conversion(plan, options, devices, in.source, out, in.known);
   if (out.committed()) {
+    check_files_are_there(options.out);
     conversion.read_journal();
   } else {
     if (in.earlier) refuse_second(options.out, in.earlier->manifest, backend, plan.tp);
@@ -151,7 +163,7 @@ Json run(const ConvertOptions& options, const Input& in, Problems& problems) {
     if (options.sha256 || (in.earlier && sums)) write_sums(out, in.earlier ? options.out : "", options.threads);
     throw_if_interrupted();
   }
-  out.commit();
+  out.commit(manifest_name);
   report(options, in, plan, conversion);
   if (options.if_changed) cache.put(fingerprint_of(plan, conversion.checksums()));
   Json result = result_of(plan, options.out, conversion.zero_scales());
@@ -160,7 +172,7 @@ Json run(const ConvertOptions& options, const Input& in, Problems& problems) {
   return result;
 }
 
-Json convert_checkpoint(const ConvertOptions& options) {
+Json convert_checkpoint(const ConvertOptions& options, OutputDir* place) {
   Problems problems;
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
   const Model model = recognise(checkpoint, options.model, problems);
@@ -169,11 +181,11 @@ Json convert_checkpoint(const ConvertOptions& options) {
     problems.throw_if_any();
   }
   const auto source = read_from(checkpoint);
-  return run(options, {checkpoint, model, *source, checkpoint}, problems);
+  return run(options, place, {checkpoint, model, *source, checkpoint}, problems);
 }
 
 /// From one packed form to another: the same bytes as from the source, which is not needed.
-Json convert_packed(ConvertOptions options) {
+Json convert_packed(ConvertOptions options, OutputDir* place) {
   if (options.link) fail(Kind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
@@ -182,13 +194,13 @@ Json convert_packed(ConvertOptions options) {
   options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
   const auto source = read_from(*packed, packed->unpackable_set());
   const Checkpoint& names = packed->manifest.source;
-  return run(options, {names, packed->model, *source, names}, problems);
+  return run(options, place, {names, packed->model, *source, names, &packed->manifest}, problems);
 }
 
 bool is_packed(const std::string& dir) { return fs::exists(fs::path(dir) / manifest_name); }
 
 /// OUT's names, which the new set refers to as the earlier ones do; CKPT's bytes.
-Json add_set(ConvertOptions options) {
+Json add_set(ConvertOptions options, OutputDir* place) {
   Problems problems;
   const auto out = open_packed(options.out, problems);
   problems.throw_if_any();
@@ -205,13 +217,19 @@ Json add_set(ConvertOptions options) {
     problems.throw_if_any();
     check_same_form(packed->manifest.source, *out);
     const auto source = read_from(*packed, packed->unpackable_set());
-    return run(options, {names, out->model, *source, names, out.get()}, problems);
+    return run(options, place, {names, out->model, *source, names, &out->manifest, out.get()}, problems);
   }
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
   problems.throw_if_any();
   check_same_form(checkpoint, *out);
   const auto source = read_by_name(checkpoint);
-  return run(options, {names, out->model, *source, checkpoint, out.get()}, problems);
+  return run(options, place, {names, out->model, *source, checkpoint, &out->manifest, out.get()}, problems);
+}
+
+/// A set is added to OUT from its own tensors.
+bool is_own_source(const ConvertOptions& options) {
+  std::error_code ec;
+  return options.add && fs::equivalent(options.checkpoint, options.out, ec);
 }
 
 }  // namespace
@@ -219,8 +237,11 @@ Json add_set(ConvertOptions options) {
 Json convert(const ConvertOptions& options) {
   if (options.backend != "auto")  // a usage error comes first
     find_backend(options.backend, options.engine, options.layout_version);
-  if (options.add) return add_set(options);
-  return is_packed(options.checkpoint) ? convert_packed(options) : convert_checkpoint(options);
+  std::optional<OutputDir> place;  // locked before anything of OUT is read
+  if (!options.dry_run) place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, files_made_in);
+  OutputDir* out = place ? &*place : nullptr;
+  if (options.add) return add_set(options, out);
+  return is_packed(options.checkpoint) ? convert_packed(options, out) : convert_checkpoint(options, out);
 }
 
 }  // namespace mxfp4

@@ -80,11 +80,15 @@ Fd open_read(const std::string& path, std::string name) {
 }
 
 Fd open_write(const std::string& path, std::string name) {
-  return open_file(path, std::move(name), O_RDWR | O_CREAT | O_TRUNC, "cannot create");
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail_errno(name.empty() ? path : name, "cannot replace", errno);
+  return open_file(path, std::move(name), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, "cannot create");
 }
 
-Fd open_update(const std::string& path, std::string name) {
-  return open_file(path, std::move(name), O_RDWR | O_CREAT, "cannot create");
+Fd open_own(const std::string& path, std::string name) {
+  struct stat s;
+  const bool own = ::lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_uid == ::geteuid();
+  if (!own) return open_write(path, std::move(name));
+  return open_file(path, std::move(name), O_RDWR | O_NOFOLLOW, "cannot open");
 }
 
 std::string read_text(const std::string& path, int64_t limit, std::string name) {

@@ -46,13 +46,15 @@ bool is_in_memory(const Fd& fd);
 
 /// name: how messages call the file; the path itself where empty.
 Fd open_read(const std::string& path, std::string name = {});
-/// Creates or truncates.
+/// Creates the file anew: what has the name goes first, so that nothing is ever written through a link or into a file
+/// that has another name too.
 Fd open_write(const std::string& path, std::string name = {});
-/// Creates, or opens what is there as it is.
-Fd open_update(const std::string& path, std::string name = {});
+/// A file that this user's earlier run created, as it is; created anew where there is none, or something else.
+Fd open_own(const std::string& path, std::string name = {});
 
 /// A whole (small) file. Larger than `limit` bytes is an error.
 std::string read_text(const std::string& path, int64_t limit, std::string name = {});
+/// As open_write(), synced.
 void write_text(const std::string& path, std::string_view text);
 
 }  // namespace mxfp4

@@ -14,7 +14,10 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr const char* mark = "mxfp4-pack-journal-1";
+constexpr const char* any_mark = "mxfp4-pack-journal-";
+constexpr const char* mark = "mxfp4-pack-journal-2";
+constexpr const char* finished = "finished";
+constexpr int64_t max_bytes = int64_t(4) << 30;
 
 std::string checksum_of(std::string_view text) { return to_hex(hash_bytes(text.data(), int64_t(text.size()))); }
 
@@ -30,23 +33,36 @@ bool take_lock(const Fd& fd, const std::string& out) {
   return true;
 }
 
+/// In a folder where others can write too, the name may be somebody else's.
+Fd open_journal(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+  if (fd < 0 && errno == ELOOP) fail(Kind::usage, "{}: is a link; remove it", path);
+  if (fd < 0) fail_errno(path, "cannot create", errno);
+  Fd file(fd, path);
+  const struct stat s = file.stat();
+  if (!S_ISREG(s.st_mode) || s.st_nlink > 1) fail(Kind::usage, "{}: not a file of mxfp4-pack's own; remove it", path);
+  if (s.st_uid != ::geteuid()) fail(Kind::usage, "{}: belongs to another user, whose run may be going on", path);
+  if (s.st_size > max_bytes) fail(Kind::input, "{}: {} bytes, at most {} expected", path, s.st_size, max_bytes);
+  return file;
+}
+
 bool is_file_at(const Fd& fd, const std::string& path) {
   struct stat here, there = fd.stat();
-  return ::stat(path.c_str(), &here) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+  return ::lstat(path.c_str(), &here) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
 }  // namespace
 
 Journal::Journal(std::string path, const std::string& out) : path_(std::move(path)) {
   do {  // again where the run that held it has ended and removed it meanwhile
-    fd_ = open_update(path_);
+    fd_ = open_journal(path_);
     if (!take_lock(fd_, out)) fail(Kind::usage, "{}: another run of mxfp4-pack is writing it", out);
   } while (!is_file_at(fd_, path_));
   read();
 }
 
 Journal::~Journal() {
-  if (!begun_) remove();
+  if (!begun_ && !foreign_) remove();
 }
 
 void Journal::read() {
@@ -56,20 +72,26 @@ void Journal::read() {
   for (std::string line; std::getline(lines, line) && !lines.eof();) {
     const size_t last = line.rfind(' ');
     if (last == line.npos || checksum_of(line.substr(0, last)) != line.substr(last + 1)) break;
-    std::istringstream words(line.substr(0, last));
-    if (begun_) {
-      int64_t job = -1;
-      words >> job;
-      std::getline(words >> std::ws, records_[job]);
-    } else {
-      std::string first;
-      words >> first >> head_.options >> head_.source >> head_.directory;
-      if (first != mark || !words) break;
-      begun_ = true;
-    }
+    if (!read_line(line.substr(0, last))) break;
     end_ += int64_t(line.size()) + 1;
   }
-  if (end_ < int64_t(text.size())) truncate();
+  foreign_ = !begun_ && text.starts_with(any_mark) && text.find('\n') != text.npos;
+  if (end_ < int64_t(text.size()) && !foreign_) truncate();
+}
+
+/// False where it is no line of this version.
+bool Journal::read_line(const std::string& text) {
+  std::istringstream words(text);
+  std::string first;
+  if (!begun_) {
+    words >> first >> head_.options >> head_.source >> head_.run;
+    return begun_ = first == mark && words;
+  }
+  if (text.starts_with(finished)) return bool(words >> first >> proof_.checksum >> proof_.file);
+  int64_t job = -1;
+  words >> job;
+  std::getline(words >> std::ws, records_[job]);
+  return true;
 }
 
 /// What is beyond the last whole line goes.
@@ -78,15 +100,24 @@ void Journal::truncate() {
 }
 
 void Journal::clear() {
-  begun_ = false, end_ = 0;
+  begun_ = foreign_ = false;
+  end_ = 0;
   records_.clear();
+  proof_ = {};
   truncate();
 }
 
 void Journal::begin(const JournalHead& head) {
   clear();
-  append(fmt::format("{} {} {} {}", mark, head.options, head.source, head.directory));
-  head_ = head, begun_ = true;
+  append(fmt::format("{} {} {} {}", mark, head.options, head.source, head.run));
+  head_ = head;
+  begun_ = true;
+}
+
+void Journal::finish(const Proof& proof) {
+  append(fmt::format("{} {} {}", finished, proof.checksum, proof.file));
+  fd_.sync();
+  proof_ = proof;
 }
 
 void Journal::add(int64_t job, const std::string& record) {

@@ -40,6 +40,14 @@ CLI::Validator architecture() {
   };
   return CLI::Validator(find, "");
 }
+/// Digits alone: 1e3 and 1.7 are no layers.
+CLI::Validator layer_number() {
+  const auto check = [](std::string& text) {
+    const bool digits = text.size() <= 9 && !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+    return digits || text == "all" ? std::string() : fmt::format("{} is no number of a layer, nor all", text);
+  };
+  return CLI::Validator(check, "");
+}
 template <class T>
 CLI::Validator by_name(const std::map<std::string, T>& values) {
   const auto find = [values](std::string& text) {
@@ -260,7 +268,7 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
       ->type_name("files|bytes|kernels");
   app->add_option("--layers", layers, "Layers to compute, by number; default: the first")
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber.description("") | one_of({"all"}))
+      ->check(layer_number())
       ->type_name("0,5,..|all");
   auto* tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute");
   tokens->delimiter(',')->check(CLI::Range(1, 65536))->type_name("N,..")->capture_default_str();

@@ -244,7 +244,10 @@ class Reader {
       const bool tensors = f.contains("header_xxh3_128");
       m_.files.push_back(
           {file_name_of(f), number_of(f, "bytes"), text_of(f, tensors ? "header_xxh3_128" : "xxh3_128"), tensors});
-      if (is_companion(m_.files.back())) m_.source.companions.push_back(m_.files.back().name);
+      const ListedFile& listed = m_.files.back();
+      if (!is_companion(listed)) continue;
+      m_.source.companions.push_back(listed.name);
+      m_.source.companion_checksums[listed.name] = listed.checksum;
     }
     read_source(source);
     check_names();

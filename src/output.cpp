@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <random>
 #include <set>
 
 #include "src/error.h"
@@ -26,24 +27,22 @@ bool contains(const fs::path& dir, const fs::path& path) {
 
 void check_apart(const std::string& out, const fs::path& place, const std::string& source) {
   if (source.empty()) return;
-  const fs::path real = fs::canonical(source);
+  std::error_code ec;
+  const fs::path real = fs::canonical(source, ec);
+  if (ec) return;  // whoever opens it says what is wrong
   if (place == real) fail(Kind::usage, "{}: is the source itself; nothing is converted in place", out);
   if (contains(real, place)) fail(Kind::usage, "{}: lies inside the source {}; choose another place", out, source);
   if (contains(place, real)) fail(Kind::usage, "{}: holds the source {}; choose another place", out, source);
 }
 
 /// Only a directory in which every file was made by this tool may go.
-void check_replaceable(const std::string& out, const fs::path& place, const OutputDir::Made& made) {
-  if (fs::is_directory(place) && fs::is_empty(place)) return;
-  if (!made) fail(Kind::usage, "{}: exists; choose another place, or replace what mxfp4-pack made with --force", out);
-  const std::vector<std::string> names = made(place.string());
+void check_replaceable(const std::string& out, const std::string& place, const ListOwn& made) {
+  const std::vector<std::string> names = made(place);
   if (names.empty()) fail(Kind::usage, "{}: exists and was not made by mxfp4-pack; choose another place", out);
-  const std::set<std::string> ours(names.begin(), names.end());
-  for (const auto& entry : fs::recursive_directory_iterator(place))
-    if (!entry.is_directory() && !ours.count(entry.path().lexically_relative(place).string()))
-      fail(Kind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out,
-           printable(entry.path().lexically_relative(place).string()));
+  check_only_own(out, place, names);
 }
+
+bool is_empty_directory(const std::string& place) { return fs::is_directory(place) && fs::is_empty(place); }
 
 void sync_dir(const fs::path& dir) {
   const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -51,6 +50,11 @@ void sync_dir(const fs::path& dir) {
   const int result = ::fsync(fd), error = errno;
   ::close(fd);
   if (result != 0 && error != EINVAL) fail_errno(dir.string(), "cannot sync to disk", error);
+}
+
+std::string checksum_of(const std::string& path) {
+  const std::string text = read_text(path, int64_t(4) << 30);
+  return to_hex(hash_bytes(text.data(), int64_t(text.size())));
 }
 
 /// Swaps two directories in one step where the file system can; else moves `old` to `aside` first.
@@ -78,61 +82,121 @@ std::string hidden_beside(const fs::path& place, const char* what) {
   return (place.parent_path() / fmt::format(".{}.mxfp4-pack.{}", place.filename().string(), what)).string();
 }
 
-/// 0 where there is none.
-uint64_t inode_of(const std::string& path) {
-  struct stat s;
-  return ::lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) ? s.st_ino : 0;
+std::string random_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
+
+/// A folder, not a link, that belongs to this user.
+bool is_own_folder(const std::string& path) {
+  struct stat s;
+  return ::lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == ::geteuid();
+}
+
+bool holds(const std::string& dir, const Proof& proof) {
+  const std::string path = dir + "/" + proof.file;
+  return !proof.file.empty() && fs::is_regular_file(fs::symlink_status(path)) && checksum_of(path) == proof.checksum;
+}
+
+bool holds_run(const std::string& dir, const std::string& run) {
+  const std::string path = dir + "/" + run_file;
+  return fs::is_regular_file(fs::symlink_status(path)) && read_text(path, 64, run_file) == run;
+}
+
+mode_t mode_of_new_folders() {
+  const mode_t mask = ::umask(077);
+  ::umask(mask);
+  return 0777 & ~mask;
+}
+
+/// In the plain form of commit() for file systems that cannot exchange: the predecessor between two renames.
+std::string aside_of(const std::string& partial) { return partial + ".old"; }
 
 }  // namespace
 
-OutputDir::OutputDir(Place place, const std::string& out)
-    : out_(place.path),
+OutputDir::OutputDir(Place place, const std::string& out, ListOwn made)
+    : name_(out),
+      out_(place.path),
       partial_(hidden_beside(place.path, "partial")),
+      made_(std::move(made)),
       journal_(hidden_beside(place.path, "journal"), out),
-      leftover_(!journal_.records().empty()) {}
+      mode_(mode_of_new_folders()) {}
 
-OutputDir::OutputDir(const std::string& out, const std::string& source, const Made& made, const Start& start)
-    : OutputDir(Place{place_of(out, source)}, out) {
-  keep_ = journal_.begun() && take_over(out, start);
-  if (!committed_ && fs::exists(out_)) {
-    check_replaceable(out, out_, made);
-    replace_ = true;
+OutputDir::OutputDir(const std::string& out, const std::string& source, ListOwn made)
+    : OutputDir(Place{place_of(out, source)}, out, std::move(made)) {
+  const std::string aside = aside_of(partial_);
+  if (!fs::exists(out_) && is_own_folder(aside) && ::rename(aside.c_str(), out_.c_str()) != 0)
+    fail_errno(out_, "cannot put back", errno);
+  finished_ = journal_.begun() && holds(out_, journal_.proof());
+  if (finished_) remove_replaced([](const std::string&) { return false; });
+}
+
+void OutputDir::open(const Start& start) {
+  keep_ = take_over(start);
+  if (!committed_ && fs::exists(out_) && !is_empty_directory(out_)) {
+    if (start.existing == Existing::refuse || !made_)
+      fail(Kind::usage, "{}: exists; choose another place{}", name_,
+           made_ ? ", or replace what mxfp4-pack made with --force" : "");
+    if (start.existing == Existing::replace) check_replaceable(name_, out_, made_);
   }
-  leftover_ = false;
+  replace_ = !committed_ && fs::exists(out_);
+  if (replace_) look_at_predecessor();
+  opened_ = true;
+  if (keep_) write_text(partial_ + "/" + run_file, journal_.head().run);
   if (!committed_ && !keep_) begin(start);
 }
 
+void OutputDir::look_at_predecessor() {
+  struct stat s;
+  if (::lstat(out_.c_str(), &s) != 0) fail_errno(name_, "cannot stat", errno);
+  if (s.st_uid != ::geteuid() && ::access(out_.c_str(), W_OK) != 0)
+    fail(Kind::usage, "{}: belongs to another user and cannot be replaced; choose another place", name_);
+  mode_ = s.st_mode & 07777;
+  before_ = snapshot_of(out_);
+}
+
 /// What to do about the journal of an earlier run: true where this run goes on with what is there.
-bool OutputDir::take_over(const std::string& out, const Start& start) {
+bool OutputDir::take_over(const Start& start) {
   const JournalHead& head = journal_.head();
   const bool same = head.options == start.options && head.source == start.source;
-  if (head.directory == inode_of(out_)) {  // it was cut short after the rename
-    remove_replaced();
+  if (finished_) {
     committed_ = same && start.leftover == Leftover::resume;
     return false;
   }
-  if (journal_.records().empty() || head.directory != inode_of(partial_) || start.leftover == Leftover::discard)
-    return false;
+  if (start.leftover == Leftover::discard) return false;
+  if (journal_.is_foreign())
+    fail(Kind::usage, "{}: another version's partial output is there; begin anew with --restart", name_);
+  if (journal_.records().empty() || !is_partial_ours()) return false;
   if (start.leftover == Leftover::refuse)
-    fail(Kind::usage, "{}: a partial output is there; go on with convert --resume, or begin anew with --restart", out);
+    fail(Kind::usage, "{}: a partial output is there; go on with convert --resume, or begin anew with --restart",
+         name_);
   if (!same)
-    fail(Kind::usage, "{}: the partial output was begun {}; begin anew with --restart", out,
+    fail(Kind::usage, "{}: the partial output was begun {}; begin anew with --restart", name_,
          head.source != start.source ? "from another source, or the source has changed"
                                      : "with other options or another version");
   return true;
 }
 
+/// Whether the partial directory is the one that the journal is about.
+bool OutputDir::is_partial_ours() const {
+  return is_own_folder(partial_) && (holds_run(partial_, journal_.head().run) || holds(partial_, journal_.proof()));
+}
+
 void OutputDir::begin(const Start& start) {
-  std::error_code ec;
   journal_.clear();
-  fs::remove_all(partial_, ec);
-  if (!fs::create_directory(partial_, ec)) fail_errno(partial_, "cannot create", ec ? ec.value() : EEXIST);
-  journal_.begin({start.options, start.source, inode_of(partial_)});
+  remove_tree(partial_);
+  if (::mkdir(partial_.c_str(), 0700) != 0) fail_errno(partial_, "cannot create", errno);
+  const JournalHead head{start.options, start.source, random_id()};
+  write_text(partial_ + "/" + run_file, head.run);
+  journal_.begin(head);
 }
 
 OutputDir::~OutputDir() {
-  if (committed_ || leftover_) return;
+  if (committed_) return;
+  if (!opened_) {
+    if (finished_) journal_.remove();
+    return;
+  }
   if (keep_ && !journal_.records().empty()) {
     note(fmt::format("{}: {} finished jobs are kept; go on with --resume, or begin anew with --restart", out_,
                      journal_.records().size()));
@@ -152,7 +216,7 @@ std::string OutputDir::path(const std::string& name) const {
 }
 
 Fd OutputDir::create(const std::string& name, int64_t bytes) const {
-  Fd fd = open_update(path(name), name);
+  Fd fd = open_own(path(name), name);
   if (fd.stat().st_size != bytes && ::ftruncate(fd.get(), bytes) != 0) fail_errno(name, "cannot set its size", errno);
   if (bytes == 0 || is_in_memory(fd)) return fd;  // there it costs what writing does, and one thread would do it all
   while (::fallocate(fd.get(), 0, 0, bytes) != 0) {
@@ -176,29 +240,48 @@ void OutputDir::check_space(int64_t bytes) const {
 }
 
 void OutputDir::rename_into_place() {
-  if (replace_) return swap_directories(partial_, out_, partial_ + ".old");
+  if (replace_) return swap_directories(partial_, out_, aside_of(partial_));
   if (::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, out_.c_str(), RENAME_NOREPLACE) == 0) return;
   if ((errno != EINVAL && errno != ENOSYS) || ::rename(partial_.c_str(), out_.c_str()) != 0)
     fail_errno(out_, "cannot rename into place", errno);
 }
 
-void OutputDir::commit() {
+void OutputDir::commit(const std::string& proof) {
   if (!committed_) {
+    if (!proof.empty()) journal_.finish({proof, checksum_of(partial_ + "/" + proof)});
+    ::unlink((partial_ + "/" + run_file).c_str());
     for (const auto& entry : fs::recursive_directory_iterator(partial_))
       if (entry.is_directory()) sync_dir(entry.path());
+    if (::chmod(partial_.c_str(), mode_) != 0) fail_errno(partial_, "cannot set its mode", errno);
     sync_dir(partial_);
     rename_into_place();
     committed_ = true;
     sync_dir(fs::path(out_).parent_path());
   }
-  if (replace_) remove_replaced();
+  if (replace_) {
+    const Snapshot now = snapshot_of(fs::exists(partial_) ? partial_ : aside_of(partial_));
+    remove_replaced([&](const std::string& name) {
+      const auto was = before_.find(name);
+      const auto is = now.find(name);
+      return was != before_.end() && is != now.end() && was->second == is->second;
+    });
+  }
   journal_.remove();
 }
 
-void OutputDir::remove_replaced() {
-  std::error_code ec;
-  fs::remove_all(partial_, ec);
-  fs::remove_all(partial_ + ".old", ec);
+/// What another directory has taken the place of. Where the run that did it was cut short, its manifest says what of it
+/// may go.
+void OutputDir::remove_replaced(const IsOwn& is_own) {
+  for (const std::string& old : {partial_, aside_of(partial_)}) {
+    if (!fs::is_directory(fs::symlink_status(old))) continue;
+    std::set<std::string> listed;
+    try {
+      const auto names = made_ ? made_(old) : std::vector<std::string>();
+      if (!opened_) listed.insert(names.begin(), names.end());
+    } catch (const Error&) {  // nothing is known of it, so all of it is kept
+    }
+    remove_directory(old, out_, [&](const std::string& name) { return is_own(name) || listed.count(name) > 0; });
+  }
 }
 
 }  // namespace mxfp4

@@ -1,6 +1,5 @@
 #include "src/packed_checkpoint.h"
 
-#include <filesystem>
 #include <map>
 
 namespace mxfp4 {
@@ -14,11 +13,8 @@ Stored read_headers(PackedCheckpoint& p, Problems& problems) {
   Stored stored;
   for (const ListedFile& f : p.manifest.files) {
     if (!f.holds_tensors) continue;
-    const std::string path = p.dir + "/" + f.name;
-    if (!std::filesystem::is_regular_file(path)) {
-      problems.error(f.name, "missing");
-      continue;
-    }
+    const std::string path = real_path(p.dir, f.name, problems);
+    if (path.empty()) continue;
     for (Tensor& t : read_header(path, f.name, problems).tensors) {
       t.file = int(p.files.shards.size());
       stored.emplace(std::pair(f.name, t.name), std::move(t));

@@ -211,8 +211,7 @@ class Planner {
     const Shard& s = plan_.checkpoint->shards[size_t(shard)];
     const auto first = std::partition_point(rest.begin(), rest.end(), [=](auto* t) { return t->file < shard; });
     const auto end = std::partition_point(first, rest.end(), [=](auto* t) { return t->file == shard; });
-    if (end - first != tensors_in_[size_t(shard)] || s.name.starts_with("rest-") || s.name.starts_with("packed/"))
-      return;
+    if (end - first != tensors_in_[size_t(shard)] || is_own_name(s.name)) return;
     int64_t data = 0;
     for (auto t = first; t != end; ++t) data += (*t)->bytes;
     OutFile file{s.name, std::string(size_t(s.state.bytes - data), '\0'), s.state.bytes, shard};

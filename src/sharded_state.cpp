@@ -241,7 +241,7 @@ void write_state(const Plan& plan, const std::vector<StateFile>& files, const Ou
       const std::string& name = plan.files[size_t(t.file)].name;
       open_read(out.path(name), name).read(to, bytes, t.offset + offset);
     };
-    const Fd fd = open_update(out.path(f.file.name), f.file.name);
+    const Fd fd = out.create(f.file.name, f.file.bytes);
     make_file(f, read, [&](const uint8_t* data, int64_t bytes, int64_t offset) {
       throw_if_interrupted();
       fd.write(data, bytes, offset);

@@ -1,6 +1,10 @@
 #include "src/source.h"
 
+#include <algorithm>
+#include <functional>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <tuple>
 
 namespace mxfp4 {
@@ -66,6 +70,8 @@ class FromPacked final : public Source {
       first_rank_[{t.layer, t.role, t.part}] = i;
     }
     for (const Tensor& t : packed.copied) copied_.emplace(t.name, &t);
+    for (const PackedTensor& t : set.plan.packed)
+      slices_.emplace_back(set.plan.model->layers[size_t(t.layer)].experts.size());
   }
   void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces&, uint8_t* to,
                    const DirectFile::Taker& take) override {
@@ -76,7 +82,10 @@ class FromPacked final : public Source {
       const PackedTensor& from = set_.plan.packed[i];
       const int64_t bytes = (end - begin) * from.slice_bytes;
       uint8_t* data = worker.packed.reserve(bytes);
-      reader_.read(set_.stored[i], begin * from.slice_bytes, bytes, data);
+      std::vector<Hash> hashes(size_t(end - begin));
+      PieceHasher hasher = slice_hasher(from.slice_bytes, hashes);
+      reader_.read(set_.stored[i], begin * from.slice_bytes, bytes, data, std::ref(hasher));
+      keep(hashes, i, begin);
       unpack_experts(set_.plan, from, begin, end, pieces, *worker.device, data, canonical);
     }
     for (const PieceAt& p : pieces.list)
@@ -89,14 +98,42 @@ class FromPacked final : public Source {
     read_copied_pieces(reader_, plan, pieces, to, take, [this](const Tensor& t) { return copied_.at(t.name); });
   }
   const ShardReader* reader() const override { return nullptr; }
-  void check_unchanged() const override { reader_.check_unchanged(); }
+  /// Throws also where a tensor does not have the checksum that its own manifest says, pads included. A run that
+  /// continues another has not read all slices of each tensor; the checksums of the source cover those.
+  void check_unchanged() const override {
+    reader_.check_unchanged();
+    Problems problems;
+    for (size_t i = 0; i < slices_.size(); ++i) {
+      std::vector<Hash> hashes;
+      for (const std::optional<Hash>& h : slices_[i])
+        if (h) hashes.push_back(*h);
+      if (hashes.size() == slices_[i].size() && to_hex(hash_of_pieces(hashes)) != set_.checksums[i])
+        problems.error(packed_.files.where(set_.stored[i]), "does not have the checksum in {}; damaged?",
+                       manifest_name);
+    }
+    problems.throw_if_any();
+  }
 
  private:
+  static PieceHasher slice_hasher(int64_t slice_bytes, std::vector<Hash>& hashes) {
+    std::vector<HashedPiece> list;
+    for (Hash& h : hashes) list.push_back({slice_bytes, &h});
+    return PieceHasher(std::move(list));
+  }
+
+  /// Several jobs may read the same scales.
+  void keep(const std::vector<Hash>& hashes, size_t tensor, int64_t begin) {
+    const std::lock_guard lock(mutex_);
+    std::copy(hashes.begin(), hashes.end(), slices_[tensor].begin() + begin);
+  }
+
   const PackedCheckpoint& packed_;
   const PackedSet& set_;
   ShardReader reader_;
   std::map<std::tuple<int, Role, Part>, size_t> first_rank_;
   std::map<std::string_view, const Tensor*> copied_;
+  std::mutex mutex_;
+  std::vector<std::vector<std::optional<Hash>>> slices_;  // as they were read: of each packed tensor, per expert
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ class Source {
                            const DirectFile::Taker& take) = 0;
   /// A checkpoint to look codes up in, for scales that are 0.0; null where that was done when the output was made.
   virtual const ShardReader* reader() const = 0;
-  /// Throws where a file changed while it was read.
+  /// Throws where a file changed while it was read, or does not have the checksums that are known of it.
   virtual void check_unchanged() const = 0;
 };
 

@@ -34,6 +34,7 @@ class Unpacking {
           progress.add(job.target < 0 ? copy(worker, job) : unpack(worker, job));
         },
         devices_);
+    from_->check_unchanged();
     check_sums();
     for (DirectFile& f : files_) f.finish();
   }
@@ -116,7 +117,7 @@ class Unpacking {
 /// Config and index verbatim, and the companions.
 void write_companions(const PackedCheckpoint& p, const OutputDir& dest) {
   for (const std::string& name : p.manifest.source.companions)
-    write_text(dest.path(name), read_text(p.dir + "/" + name, int64_t(1) << 30, name));
+    write_text(dest.path(name), companion_text(p.manifest.source, name));
   if (!p.manifest.source.index_text.empty())
     write_text(dest.path("model.safetensors.index.json"), p.manifest.source.index_text);
   write_text(dest.path("config.json"), p.manifest.source.config_text);
@@ -133,6 +134,7 @@ void unpack(const UnpackOptions& options) {
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
   const DeviceChoice devices = choose_device(options.device);
   OutputDir dest(options.dest, options.out);
+  dest.open();
   int64_t bytes = 0;
   for (const Shard& s : packed->manifest.source.shards) bytes += s.state.bytes;
   dest.check_space(bytes);

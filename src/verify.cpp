@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "src/log.h"
 #include "src/packed_checkpoint.h"
@@ -24,11 +25,9 @@ constexpr int64_t least_later = 64 << 10;             // smaller pieces are not 
 /// Sizes of all listed files, and the checksums of headers and of small files.
 void check_files(const PackedCheckpoint& p, Problems& problems) {
   for (const ListedFile& f : p.manifest.files) {
-    const std::string path = p.dir + "/" + f.name;
-    if (!std::filesystem::is_regular_file(path)) {
-      if (!f.holds_tensors) problems.error(f.name, "missing");
-      continue;
-    }
+    Problems known;  // of files with tensors: open_packed() has named them
+    const std::string path = real_path(p.dir, f.name, f.holds_tensors ? known : problems);
+    if (path.empty()) continue;
     const Fd fd = open_read(path, f.name);
     const int64_t bytes = fd.stat().st_size;
     if (bytes != f.bytes) {
@@ -90,6 +89,30 @@ struct Original {
     }
     problems.throw_if_any();
     reader = std::make_unique<ShardReader>(*checkpoint);
+  }
+
+  /// What is no tensor: config, index and companions.
+  void compare_rest(const Checkpoint& made_from, Problems& problems) const {
+    const auto same = [&](const char* name, const std::string& is, const std::string& was) {
+      if (is != was) problems.error(where(checkpoint->dir, name), "not what the output was made from");
+    };
+    same("config.json", checkpoint->config_text, made_from.config_text);
+    same("model.safetensors.index.json", checkpoint->index_text, made_from.index_text);
+    const std::set<std::string> theirs(checkpoint->companions.begin(), checkpoint->companions.end());
+    const std::set<std::string> ours(made_from.companions.begin(), made_from.companions.end());
+    for (const std::string& name : theirs)
+      if (!ours.count(name)) problems.error(where(checkpoint->dir, name), "in the source, but not in the output");
+    for (const std::string& name : ours) {
+      if (!theirs.count(name)) {
+        problems.error(where(checkpoint->dir, name), "in the output, but not in the source");
+        continue;
+      }
+      const std::string text = companion_text(*checkpoint, name);
+      if (to_hex(hash_bytes(text.data(), int64_t(text.size()))) != made_from.companion_checksums.at(name))
+        problems.error(where(checkpoint->dir, name), "not what the output was made from");
+    }
+    for (const Tensor& t : checkpoint->tensors)
+      if (!made_from.find(t.name)) problems.error(checkpoint->where(t), "in the source, but not in the output");
   }
   explicit operator bool() const { return reader != nullptr; }
   void read(const Tensor& t, int64_t offset, int64_t bytes, uint8_t* to) const {
@@ -412,6 +435,7 @@ bool verify(const VerifyOptions& options) {
     check_sha256_sums(options.out, files_made_in(options.out), options.threads, v.problems);
   if (!v.problems.any()) {
     const Original source(*packed, options.source);
+    if (source) source.compare_rest(packed->manifest.source, v.problems);
     const bool reads_all = *std::max_element(v.levels.begin(), v.levels.end()) >= Level::bytes;
     const DeviceChoice devices = reads_all ? choose_device(options.device) : DeviceChoice();
     if (packed->manifest.options.format == sharded_state_format) verify_state(*packed, options.threads, v.problems);

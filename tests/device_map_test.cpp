@@ -84,7 +84,7 @@ TEST_CASE("maps to write leave what is beside them, and the file's size, as they
   }
   const std::string text = some_text((9 << 20) + 12345);
   const auto size = int64_t(text.size());
-  const Fd fd = open_update(dir / "file");
+  const Fd fd = open_own(dir / "file");
   REQUIRE(::ftruncate(fd.get(), size) == 0);
   const int64_t ends[] = {777, 2 << 20, 3000001, 5 << 20, size};  // by write() and in place, in turn
   int64_t begin = 0;
@@ -108,7 +108,7 @@ TEST_CASE("maps to write leave what is beside them, and the file's size, as they
 
 TEST_CASE("nothing is mapped to write where it cannot be locked") {
   const TempDir dir("/dev/shm");
-  const Fd fd = open_update(dir / "file");
+  const Fd fd = open_own(dir / "file");
   REQUIRE(::ftruncate(fd.get(), 4 << 20) == 0);
   LockingDevice refusing(false);
   CHECK(!DeviceMap::for_writing(refusing, fd, 0, 4 << 20));
@@ -118,11 +118,11 @@ TEST_CASE("nothing is mapped to write where it cannot be locked") {
 TEST_CASE("a file on a disk is not mapped to write, one in memory is not before it is large") {
   const TempDir memory("/dev/shm");
   LockingDevice device;
-  Fd fd = open_update(memory / "small");
+  Fd fd = open_own(memory / "small");
   REQUIRE(::ftruncate(fd.get(), 1000) == 0);
   CHECK(!DirectFile(std::move(fd)).map_to_write(device, 1000, 0));
   const TempDir dir;
-  fd = open_update(dir / "file");
+  fd = open_own(dir / "file");
   REQUIRE(::ftruncate(fd.get(), 4 << 20) == 0);
   if (!is_in_memory(fd)) CHECK(!DirectFile(std::move(fd)).map_to_write(device, 4 << 20, 0));
 }

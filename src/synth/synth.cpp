@@ -109,6 +109,7 @@ void write_shards(const SynthCheckpoint& checkpoint, const SynthOptions& options
 void synth(const SynthOptions& options) {
   const SynthCheckpoint checkpoint = describe_checkpoint(options.model, options.sizes);
   OutputDir dir(options.dest, "");
+  dir.open();
   dir.check_space(checkpoint.bytes);
   write_shards(checkpoint, options, dir);
   write_text(dir.path("config.json"), checkpoint.config.dump(2) + "\n");

@@ -70,6 +70,9 @@ expect 'verify with a tolerance that nothing meets' 1 'relative L2 error .*no li
   "$program" verify "$dir/o" --source "$tiny" --tokens 1 --tolerance 1e-12
 expect 'verify on the CPU by name' 0 'kernel marlin on cpu' '' "$program" verify "$dir/o" --source "$tiny" --device cpu --tokens 1
 expect 'kernels need the source' 2 '' 'say where it is with --source' "$program" verify "$dir/o" --level kernels
+for layer in 1e3 1.7 -1 99999999999999999999; do
+  expect "no number of a layer: $layer" 2 '' 'no number of a layer' "$program" verify "$dir/o" --source "$tiny" --layers $layer
+done
 expect 'no such layer' 2 '' 'none of the layers asked for' "$program" verify "$dir/o" --source "$tiny" --layers 99
 expect 'verify without the source' 0 'right at level bytes' '' "$program" verify "$dir/o"
 expect 'verify, quiet' 0 '' '' "$program" verify "$dir/o" -q
@@ -88,10 +91,10 @@ printf '\001' | dd of="$dir/o/packed/packed-00001.safetensors" bs=1 seek=$((4096
 expect 'a wrong pad byte' 1 'w13_weight: expert 0: 1 pad bytes are wrong, the first in row [0-9]+, byte 12[0-9]: 0x[0-9a-f]+, 0x00 expected' '' \
   "$program" verify "$dir/o" --source "$tiny"
 expect 'a wrong pad byte as JSON' 1 '^\{"ok":false' '' "$program" verify "$dir/o" --source "$tiny" --json
-expect 'unpack takes no notice of pads' 0 '' 'tensors' "$program" unpack "$dir/o" "$dir/u2"
+expect 'unpack notices a wrong pad byte' 2 '' 'w13_weight: does not have the checksum in' "$program" unpack "$dir/o" "$dir/u2"
 printf '\377' | dd of="$dir/o/packed/packed-00001.safetensors" bs=1 seek=4096 conv=notrunc 2>/dev/null
 expect 'a wrong code' 1 "bytes differ from the source's .*gate_up_proj_blocks" '' "$program" verify "$dir/o" --source "$tiny"
-expect 'unpack notices a wrong code' 2 '' "does not have the source's checksum" "$program" unpack "$dir/o" "$dir/u3"
+expect 'unpack notices a wrong code' 2 '' 'w13_weight: does not have the checksum in' "$program" unpack "$dir/o" "$dir/u3"
 expect 'and leaves nothing' 2 '' 'cannot open' "$program" inspect "$dir/u3"
 
 expect 'auto chooses and says why' 0 'marlin' 'auto: marlin: .*only one.*runs there' \

@@ -38,7 +38,7 @@ for ((i = 1; kills < count; ++i)); do
   jobs=0
   if [ -e "$dir/.out.mxfp4-pack.journal" ] && [ ! -e "$out" ]; then
     midway=$((midway + 1))
-    jobs=$(($(grep -c '' "$dir/.out.mxfp4-pack.journal") - 1))
+    jobs=$(grep -c '^[0-9]' "$dir/.out.mxfp4-pack.journal")
     if [ $jobs -gt 0 ]; then
       convert "$out" >/dev/null 2>"$dir/err" && die "a plain run took no notice of a partial output"
       grep -q -- '--resume' "$dir/err" || die "a plain run did not name --resume: $(cat "$dir/err")"

@@ -1,0 +1,38 @@
+// A directory that another has taken the place of: what this tool made in it goes, what anyone else put there stays.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mxfp4 {
+
+/// The relative names of the files that this tool made in a directory; empty where it made none.
+using ListOwn = std::function<std::vector<std::string>(const std::string& dir)>;
+/// Whether a file, by its relative name, may be removed.
+using IsOwn = std::function<bool(const std::string& name)>;
+
+/// Identity of each file of a directory, by relative name; links are not followed.
+struct FileIdentity {
+  uint64_t device = 0, inode = 0;
+  int64_t bytes = 0, mtime_ns = 0;
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+using Snapshot = std::map<std::string, FileIdentity>;
+Snapshot snapshot_of(const std::string& dir);
+
+/// Throws Error{usage} unless every file of `dir` is in `names`, and every folder holds one of them. out: what messages
+/// call the directory.
+void check_only_own(const std::string& out, const std::string& dir, const std::vector<std::string>& names);
+
+/// Removes `old`. A file that is not `is_own` and not in `fresh` already is moved to `fresh`, under its name or, where
+/// that is taken, "NAME.kept-N"; each is said.
+void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own);
+
+/// Removes a directory with all that is in it, also where folders are read-only. Throws Error{io} where something
+/// stays.
+void remove_tree(const std::string& dir);
+
+}  // namespace mxfp4
