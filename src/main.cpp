@@ -3,19 +3,19 @@
 #include <csignal>
 #include <cstdio>
 
-#include "src/batch.h"
+#include "src/backends/select.h"
+#include "src/base/error.h"
+#include "src/base/json.h"
+#include "src/base/log.h"
 #include "src/bench/bench.h"
-#include "src/convert.h"
-#include "src/diff.h"
-#include "src/error.h"
-#include "src/inspect.h"
-#include "src/json.h"
-#include "src/log.h"
-#include "src/pipeline.h"
-#include "src/select.h"
+#include "src/convert/batch.h"
+#include "src/convert/convert.h"
+#include "src/convert/unpack.h"
+#include "src/device/pipeline.h"
+#include "src/inspect/diff.h"
+#include "src/inspect/inspect.h"
 #include "src/synth/synth.h"
-#include "src/unpack.h"
-#include "src/verify.h"
+#include "src/verify/verify.h"
 
 using namespace mxfp4;
 

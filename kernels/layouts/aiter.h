@@ -4,7 +4,7 @@
 // shuffle_weight_a16w4, shuffle_scale_a16w4 and e8m0_shuffle, byte-checked against AITER's host code.
 #pragma once
 
-#include "kernels/layout.h"
+#include "kernels/layouts/layout.h"
 
 namespace mxfp4 {
 

@@ -2,7 +2,7 @@
 // holds eight codes of a wgmma fragment, arranged so that a shift and a mask yield BF16 numbers.
 #pragma once
 
-#include "kernels/layout.h"
+#include "kernels/layouts/layout.h"
 
 namespace mxfp4 {
 

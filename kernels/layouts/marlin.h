@@ -5,7 +5,7 @@
 // activations (SM89, SM12x); that their scale bytes are 6 larger is BasicMatrix::add, their bias is MarlinBias.
 #pragma once
 
-#include "kernels/layout.h"
+#include "kernels/layouts/layout.h"
 
 namespace mxfp4 {
 

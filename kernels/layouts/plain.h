@@ -3,7 +3,7 @@
 // scales, every bias that no kernel permutes; BF16 rows are 2 bytes, F32 rows 4).
 #pragma once
 
-#include "kernels/layout.h"
+#include "kernels/layouts/layout.h"
 
 namespace mxfp4 {
 

@@ -4,7 +4,7 @@
 // tcgen05.mma block scaling, cuBLAS block scaling factors).
 #pragma once
 
-#include "kernels/layout.h"
+#include "kernels/layouts/layout.h"
 
 namespace mxfp4 {
 

@@ -2,7 +2,7 @@
 // Facts: convert_weight_packed and convert_scale_packed; the codes byte-checked, the scales read.
 #pragma once
 
-#include "kernels/layout.h"
+#include "kernels/layouts/layout.h"
 
 namespace mxfp4 {
 

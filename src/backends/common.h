@@ -1,7 +1,7 @@
 // What several backends share: names of parameters, shapes, views, row orders and refusals.
 #pragma once
 
-#include "src/backend.h"
+#include "src/backends/backend.h"
 
 namespace mxfp4 {
 

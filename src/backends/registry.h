@@ -1,7 +1,7 @@
 // The registry of backends: one line each. Of one name and engine the first is the default.
 #pragma once
 
-#include "src/backend.h"
+#include "src/backends/backend.h"
 
 namespace mxfp4 {
 

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <fstream>
 
-#include "kernels/driver.h"
+#include "kernels/pack/cpu/driver.h"
+#include "src/base/error.h"
+#include "src/base/json.h"
+#include "src/base/log.h"
 #include "src/bench/disk_speed.h"
 #include "src/bench/pack_speed.h"
-#include "src/error.h"
-#include "src/json.h"
-#include "src/log.h"
-#include "src/pipeline.h"
+#include "src/device/pipeline.h"
 #include "src/synth/describe.h"
 
 namespace mxfp4 {

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <vector>
 
+#include "src/base/error.h"
 #include "src/bench/pack_speed.h"
-#include "src/direct_file.h"
-#include "src/error.h"
-#include "src/pipeline.h"
+#include "src/device/pipeline.h"
+#include "src/io/direct_file.h"
 
 namespace mxfp4 {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <thread>
 
-#include "src/checksum.h"
+#include "src/base/checksum.h"
 
 namespace mxfp4 {
 

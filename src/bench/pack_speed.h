@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/device.h"
+#include "kernels/pack/device.h"
 
 namespace mxfp4 {
 

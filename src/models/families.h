@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "src/model.h"
+#include "src/models/model.h"
 
 namespace mxfp4 {
 

@@ -23,8 +23,8 @@
 #include <string_view>
 #include <vector>
 
-#include "src/json.h"
-#include "src/safetensors.h"
+#include "src/base/json.h"
+#include "src/checkpoint/safetensors.h"
 
 namespace mxfp4 {
 

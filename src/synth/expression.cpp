@@ -4,7 +4,7 @@
 #include <cctype>
 #include <charconv>
 
-#include "src/error.h"
+#include "src/base/error.h"
 
 namespace mxfp4 {
 

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <thread>
 
-#include "src/output.h"
-#include "src/sequential_file.h"
+#include "src/io/output.h"
+#include "src/io/sequential_file.h"
 #include "src/synth/fill.h"
 
 namespace mxfp4 {

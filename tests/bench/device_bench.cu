@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/cuda/check.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/pack/cuda/check.h"
+#include "kernels/pack/cuda/launch.h"
 
 using namespace mxfp4;
 

@@ -2,8 +2,8 @@
 // else, an exception of another type included, is a mistake. The fuzz targets and the mutation tests call them.
 #pragma once
 
-#include "src/manifest.h"
-#include "tests/make_checkpoint.h"
+#include "src/packed/manifest.h"
+#include "tests/support/make_checkpoint.h"
 
 namespace mxfp4::fuzz {
 

@@ -1,0 +1,86 @@
+// One expert's matrix as the packer meets it: strided views of the checkpoint's rows, the order in which the
+// packed matrix takes them, and the bytes that fill the rest.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/hd.h"
+#include "kernels/layouts/layout.h"
+
+namespace mxfp4 {
+
+/// Row r begins at data + r * stride. Interleaved gate and up rows are two views with twice the stride.
+template <class T>
+struct BasicRows {
+  T* data = nullptr;
+  int64_t stride = 0;
+};
+
+/// How w13 interleaves gate and up: blocks of `block` rows in turn. block 0: two halves. block 1: pairs.
+struct RowOrder {
+  int64_t block = 0;
+  bool up_first = false;
+  friend constexpr bool operator==(const RowOrder&, const RowOrder&) = default;
+};
+
+/// Where row n of the packed matrix comes from: view 0 (gate, or w2's only one) or 1 (up), and its row there.
+struct RowSource {
+  int view;
+  int64_t row;
+};
+
+/// What fills the rows and columns that the checkpoint does not have, before `add`.
+struct PadBytes {
+  uint8_t row = 0;      // whole rows beyond the real ones
+  uint8_t column = 0;   // the tail of a real row, up to the engine's padded size
+  uint8_t storage = 0;  // what the layout adds beyond the engine's size
+  friend constexpr bool operator==(const PadBytes&, const PadBytes&) = default;
+};
+
+/// views: 1 (w2) or 2 (w13: gate, up), each `real.n` rows of `real.b` bytes.
+/// padded: the engine's size of the whole matrix, before a layout's own storage padding.
+/// add: added to every byte, pads too, modulo 256 (Marlin with FP8 activations: scale bytes + 6).
+template <class T>
+struct BasicMatrix {
+  BasicRows<T> view[2];
+  int views = 1;
+  Shape real, padded;
+  RowOrder order;
+  PadBytes pad;
+  uint8_t add = 0;
+
+  /// Int: a type for the division, which is slow in 64 bits on a GPU.
+  template <class Int = int64_t>
+  MXFP4_HD constexpr RowSource source(Int n) const {
+    if (views == 1) return {0, n};
+    const Int half = Int(padded.n / 2), block = Int(order.block);
+    if (block == 0) return {int(n >= half) ^ int(order.up_first), n >= half ? n - half : n};
+    const Int blocks = n / block;  // the one division
+    return {int(blocks % 2) ^ int(order.up_first), blocks / 2 * block + (n - blocks * block)};
+  }
+  /// How many rows from n on come from consecutive rows of one view.
+  MXFP4_HD constexpr int64_t rows_together(int64_t n) const {
+    if (views == 1) return padded.n - n;
+    const int64_t block = order.block ? order.block : padded.n / 2;
+    return block - n % block;
+  }
+  /// The byte that a pad position (n, b) of the storage holds before `add`; only for positions that are pads.
+  MXFP4_HD constexpr uint8_t pad_byte(int64_t n, int64_t b) const {
+    if (n >= padded.n || b >= padded.b) return pad.storage;
+    return source(n).row >= real.n ? pad.row : pad.column;
+  }
+};
+
+/// Pad bytes of one packed matrix that differ from what it prescribes; (n, b) is the first, in storage coordinates.
+struct PadReport {
+  int64_t wrong = 0;
+  int64_t n = 0, b = 0;
+  uint8_t is = 0, expected = 0;
+};
+
+using Rows = BasicRows<const uint8_t>;
+using MutableRows = BasicRows<uint8_t>;
+using Matrix = BasicMatrix<const uint8_t>;
+using MutableMatrix = BasicMatrix<uint8_t>;
+
+}  // namespace mxfp4

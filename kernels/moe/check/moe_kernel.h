@@ -1,0 +1,31 @@
+// One packed layer ready to run, on the CPU through its fragment or on a CUDA GPU.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/moe/cpu/moe_cpu.h"
+
+namespace mxfp4 {
+
+class MoeKernel {
+ public:
+  virtual ~MoeKernel() = default;
+  /// x: [tokens][hidden], exact in bf16.
+  virtual MoeCpuOutput run(std::span<const float> x, const Routing& routing) = 0;
+};
+
+/// `packed` must outlive the kernel. cuda: see cuda_kernel_missing().
+std::unique_ptr<MoeKernel> open_moe_kernel(const Fragment& fragment, const MoeConfig& config, const PackedMoe& packed,
+                                           bool cuda);
+
+/// Empty where a CUDA GPU can run the fragment's format here; else the reason.
+std::string cuda_kernel_missing(const Fragment& fragment);
+/// The same for the ranks of one layer, all at once, with batches of so many tokens.
+std::string cuda_kernel_missing(const Fragment& fragment, std::span<const MoeConfig> ranks, int64_t tokens);
+
+/// Of relative L2 on a GPU, for `cuda_reason`.
+inline constexpr double cuda_tolerance = 3e-3;
+inline constexpr const char* cuda_reason = "activations between the products and the result rounded to bf16";
+
+}  // namespace mxfp4

@@ -1,0 +1,21 @@
+// The mistakes that conversions and engines are known to make with MXFP4 experts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/moe/check/moe_diagnose.h"
+
+namespace mxfp4 {
+
+/// A change to what the reference is given.
+struct Mistake {
+  std::string name;
+  Reading reading;
+  void (*change)(MoeCase& layer) = nullptr;
+};
+
+/// Those that the layer can have: no bias mistakes without biases, and so on.
+std::vector<Mistake> likely_mistakes(const MoeCase& layer);
+
+}  // namespace mxfp4

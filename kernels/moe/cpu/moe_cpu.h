@@ -1,0 +1,20 @@
+// The MoE layer on packed bytes on the CPU, through one of the fragments.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kernels/moe/cpu/moe_fragment.h"
+
+namespace mxfp4 {
+
+struct MoeCpuOutput {
+  std::vector<float> out;  // [tokens][hidden], pads trimmed
+  int64_t leaks = 0;       // values that are not 0 in padded columns of the activation or of the result
+};
+
+/// x: [tokens][config.hidden], padded with zeros inside. config.w13_block and .w13_up_first say how the rows lie.
+MoeCpuOutput moe_cpu(const Fragment& fragment, const MoeConfig& config, const PackedMoe& packed,
+                     std::span<const float> x, const Routing& routing);
+
+}  // namespace mxfp4

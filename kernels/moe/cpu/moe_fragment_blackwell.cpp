@@ -1,0 +1,70 @@
+// Blackwell: codes come by TMA from plain rows; the tensor core takes its scales from tensor memory as blocks of 512
+// bytes for 128 rows x 4 groups: lane j (16 bytes) serves rows j, 32 + j, 64 + j and 96 + j, 4 bytes each.
+#include "kernels/moe/cpu/moe_fragment.h"
+
+namespace mxfp4::fragment {
+namespace {
+
+float scale_in_block(const uint8_t* block, int64_t n, int64_t group) {
+  return ue8m0(block[n % 32 * 16 + n % 128 / 32 * 4 + group % 4]);
+}
+
+/// Rows of plain codes: columns [k0, k1) of one row, scaled group by group.
+template <class Scale>
+void read_plain_row(const uint8_t* codes, int64_t k0, int64_t k1, float* out, Scale scale_of) {
+  for (int64_t k = k0; k < k1; k += 32) {
+    const float scale = scale_of(k / 32);
+    for (int64_t b = 0; b < 16; ++b) {
+      const uint8_t byte = codes[k / 2 + b];
+      out[k - k0 + 2 * b] = code(byte) * scale;
+      out[k - k0 + 2 * b + 1] = code(byte >> 4) * scale;
+    }
+  }
+}
+
+}  // namespace
+
+/// triton_kernels: rows padded to 128 bytes; groups padded to 8, rows of scales to 128.
+void read_triton_blackwell(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  const int64_t line = up(m.k, 256) / 2, blocks = up(m.k / 32, 8) / 4;
+  for (int64_t n = n0; n < n0 + 32; ++n)
+    read_plain_row(m.codes + n * line, k0, k1, out + (n - n0) * (k1 - k0), [&](int64_t group) {
+      return scale_in_block(m.scales + (n / 128 * blocks + group / 4) * 512, n, group);
+    });
+}
+
+/// CUTLASS and CuTe-DSL: plain rows; blocks of scales along k, then along n.
+void read_sm100(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  for (int64_t n = n0; n < n0 + 128; ++n)
+    read_plain_row(m.codes + n * (m.k / 2), k0, k1, out + (n - n0) * (k1 - k0), [&](int64_t group) {
+      return scale_in_block(m.scales + (n / 128 * (m.k / 128) + group / 4) * 512, n, group);
+    });
+}
+
+/// trtllm-gen: the epilogue's lane j of every 32 owns accumulator rows so that it can write 16 bytes at once: memory
+/// row j of 32 is the matrix's row 4(j % 8) + j / 8. Codes and scales are shuffled alike.
+void read_trtllm(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  for (int64_t n = n0; n < n0 + 128; ++n) {
+    const int64_t j = n % 32, row = n - n0 - j + 4 * (j % 8) + j / 8;
+    read_plain_row(m.codes + n * (m.k / 2), k0, k1, out + row * (k1 - k0), [&](int64_t group) {
+      return scale_in_block(m.scales + (n / 128 * (m.k / 128) + group / 4) * 512, n, group);
+    });
+  }
+}
+
+/// DeepGEMM: TMA reads the scales of one 128-column step as a run of words, one word of 4 groups for each row.
+void read_deepgemm(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  for (int64_t n = n0; n < n0 + 32; ++n)
+    read_plain_row(m.codes + n * (m.k / 2), k0, k1, out + (n - n0) * (k1 - k0),
+                   [&](int64_t group) { return ue8m0(m.scales[(group / 4 * up(m.n, 4) + n) * 4 + group % 4]); });
+}
+
+/// DeepGEMM's fused kernel copies them to tensor memory without a transposition: whole blocks, n within k.
+void read_deepgemm_mega(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  for (int64_t n = n0; n < n0 + 128; ++n)
+    read_plain_row(m.codes + n * (m.k / 2), k0, k1, out + (n - n0) * (k1 - k0), [&](int64_t group) {
+      return scale_in_block(m.scales + (group / 4 * (m.n / 128) + n / 128) * 512, n, group);
+    });
+}
+
+}  // namespace mxfp4::fragment

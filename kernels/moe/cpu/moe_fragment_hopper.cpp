@@ -1,0 +1,169 @@
+// Hopper: weights are operand A of wgmma, from registers. Lane 4g + t of a warp holds rows g and g + 8 of its 16-row
+// slab; for bf16 (k16) at columns 2t, 2t+1 and 2t+8, 2t+9, for FP8 (k32) at 4t..4t+3 and 4t+16..4t+19.
+#include "kernels/moe/cpu/moe_fragment.h"
+
+namespace mxfp4::fragment {
+namespace {
+
+/// A bf16 that holds a code times 2^-126 (sign, exponent's low bits and the top of the mantissa) back to the code.
+uint32_t code_of_bf16(uint32_t bits) { return (bits >> 12 & 8) | (bits >> 6 & 7); }
+
+/// One k16 step of a lane: four bf16 pairs in one word. Shifts of 0, 3 and 6 bring the first three under the mask
+/// 0x81C0; the fourth is spread over the remaining bits. Low half: the even columns; high half: the odd ones.
+struct Step {
+  uint32_t code[4][2];  // {row g, k}, {row g + 8, k}, {row g, k + 8}, {row g + 8, k + 8}; even and odd column
+};
+Step unpack_step(uint32_t w) {
+  Step step;
+  for (int odd = 0; odd < 2; ++odd) {
+    const uint32_t half = w >> 16 * odd & 0xFFFF;
+    for (int i = 0; i < 3; ++i) step.code[i][odd] = code_of_bf16(half << 3 * i & 0x81C0);
+    step.code[3][odd] = code_of_bf16((half << 1 & 0x8000) | (half >> 3 & 0x0180) | (half >> 7 & 0x0040));
+  }
+  return step;
+}
+
+/// Writes a step at column k of rows g and g + 8 with their scales.
+void put_step(const Step& step, float scale_g, float scale_g8, float* row_g, float* row_g8, int64_t k) {
+  for (int odd = 0; odd < 2; ++odd) {
+    row_g[k + odd] = code(step.code[0][odd]) * scale_g;
+    row_g8[k + odd] = code(step.code[1][odd]) * scale_g8;
+    row_g[k + 8 + odd] = code(step.code[2][odd]) * scale_g;
+    row_g8[k + 8 + odd] = code(step.code[3][odd]) * scale_g8;
+  }
+}
+
+/// The scale of generation 2: 256 bytes for 64 rows x 128 columns, 16 chunks of 16 bytes; chunk f serves row f of each
+/// of the four warps' slabs, 4 bytes a warp, one a group.
+float folded_scale(const PackedMatrix& m, int64_t n, int64_t group) {
+  const uint8_t* atom = m.scales + (n / 64 * (m.k / 128) + group / 4) * 256;
+  return exponent(atom[n % 16 * 16 + n % 64 / 16 * 4 + group % 4]);
+}
+
+/// The scale of generation 1: for every 128 columns, 4 bytes a row.
+float row_scale(const PackedMatrix& m, int64_t n, int64_t group) {
+  return exponent(m.scales[group / 4 * 4 * m.n + 4 * n + group % 4]);
+}
+
+}  // namespace
+
+/// A slab is 16 rows of k/2 bytes. A row holds 32 bytes for every 64 columns: words 4u + t, u the 32-column half;
+/// rows of the slab's lower half hold k16 step 2u, those of its upper half step 2u + 1, for lane (row % 8, t).
+void read_sm90_v2(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  const int64_t width = k1 - k0;
+  for (int64_t slab = n0; slab < n0 + 64; slab += 16)
+    for (int upper = 0; upper < 2; ++upper)
+      for (int g = 0; g < 8; ++g) {
+        const uint8_t* memory = m.codes + (slab + 8 * upper + g) * (m.k / 2);
+        float* row = out + (slab - n0 + g) * width;
+        for (int64_t k = k0 + 16 * upper; k < k1; k += 32) {
+          const float low = folded_scale(m, slab + g, k / 32), high = folded_scale(m, slab + g + 8, k / 32);
+          for (int t = 0; t < 4; ++t) {
+            const Step step = unpack_step(word(memory + k / 32 * 16 + 4 * t));
+            put_step(step, low, high, row, row + 8 * width, k - k0 + 2 * t);
+          }
+        }
+      }
+}
+
+/// The same words by bytes: columns 2t, 2t+1, 2t+8, 2t+9, each with row g in the low nibble and row g + 8 in the high.
+void read_sm90_v1(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  const int64_t width = k1 - k0;
+  for (int64_t slab = n0; slab < n0 + 64; slab += 16)
+    for (int upper = 0; upper < 2; ++upper)
+      for (int g = 0; g < 8; ++g) {
+        const uint8_t* memory = m.codes + (slab + 8 * upper + g) * (m.k / 2);
+        float* row = out + (slab - n0 + g) * width;
+        for (int64_t k = k0 + 16 * upper; k < k1; k += 32) {
+          const float low = row_scale(m, slab + g, k / 32), high = row_scale(m, slab + g + 8, k / 32);
+          for (int i = 0; i < 16; ++i) {
+            const uint8_t byte = memory[k / 32 * 16 + i];
+            const int64_t column = k - k0 + i / 4 * 2 + i % 4 / 2 * 8 + i % 2;
+            row[column] = code(byte) * low;
+            row[column + 8 * width] = code(byte >> 4) * high;
+          }
+        }
+      }
+}
+
+/// FP8 operands: word t of 32 columns' 16 bytes is one k16 half of lane (g, t)'s k32 step, four columns of row g, then
+/// of row g + 8. The three low bits of a code stay in their nibble; the signs lie where they meet E4M3's after the
+/// kernel's shifts: bits 7, 15, 23, 31 for row g, 3, 11, 19, 27 for row g + 8. Scales are offsets: 2^offset * residual.
+void read_sm90_fp4fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  constexpr int sign[8] = {7, 15, 23, 31, 3, 11, 19, 27};
+  const int64_t width = k1 - k0;
+  for (int64_t slab = n0; slab < n0 + 64; slab += 16)
+    for (int upper = 0; upper < 2; ++upper)
+      for (int g = 0; g < 8; ++g) {
+        const uint8_t* memory = m.codes + (slab + 8 * upper + g) * (m.k / 2);
+        for (int64_t k = k0 + 16 * upper; k < k1; k += 32)
+          for (int t = 0; t < 4; ++t) {
+            const uint32_t w = word(memory + k / 32 * 16 + 4 * t);
+            for (int i = 0; i < 8; ++i) {
+              const int64_t row = slab + g + i / 4 * 8;
+              const float scale = folded_scale(m, row, k / 32) * 0x1p127f * m.residual;
+              const uint32_t nibble = (w >> 4 * i & 7) | (w >> sign[i] & 1) << 3;
+              out[(row - n0) * width + k - k0 + 4 * t + i % 4] = code(nibble) * scale;
+            }
+          }
+      }
+}
+
+namespace {
+
+/// triton_kernels' scales for kernels of 4 or 8 warps: a warp's 16-row slabs lie `warps` apart; a row of memory has 64
+/// bytes for every two groups: two slabs, 8 lanes g, then group, then rows g and g + 8. Groups are padded to 4.
+/// warps 0: rows of bytes, as transformers leaves them.
+template <int warps>
+float triton_scale(const PackedMatrix& m, int64_t n, int64_t group) {
+  const int64_t groups = m.k / 32;
+  if constexpr (warps == 0) {
+    return group < groups ? exponent(m.scales[n * groups + group]) : 0;
+  } else {
+    const int64_t slab = n / 16, line = slab / (2 * warps) * warps + slab % warps;
+    return exponent(m.scales[line * up(groups, 4) * 32 + group / 2 * 64 + slab / warps % 2 * 32 + n % 8 * 4 +
+                             group % 2 * 2 + n / 8 % 2]);
+  }
+}
+
+/// triton_kernels' codes, mma version 3: a row of memory for every four of the matrix: row 4T + j holds rows 16T + 2j,
+/// 16T + 2j + 1 and those 8 further on. 128 bytes for every 64 columns: first 2j's, then 2j + 1's, each 4 lanes t of 16
+/// bytes, a word for each k16 step. Columns are padded to `pad`; rows too, which moves no byte.
+template <int warps, int64_t pad>
+void read_triton_hopper(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  const int64_t width = k1 - k0, line = up(m.k, pad) * 2;
+  for (int64_t g = 0; g < 8; ++g) {
+    const uint8_t* memory = m.codes + (n0 / 4 + g / 2) * line + g % 2 * 64;
+    float* row = out + g * width;
+    for (int64_t k = k0; k < k1; k += 16) {
+      const float low = triton_scale<warps>(m, n0 + g, k / 32), high = triton_scale<warps>(m, n0 + g + 8, k / 32);
+      for (int t = 0; t < 4; ++t) {
+        const Step step = unpack_step(word(memory + k / 64 * 128 + t * 16 + k % 64 / 16 * 4));
+        put_step(step, low, high, row, row + 8 * width, k - k0 + 2 * t);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void read_triton_hopper_a(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  read_triton_hopper<8, 64>(m, n0, k0, k1, out);
+}
+void read_triton_hopper_b(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  read_triton_hopper<8, 128>(m, n0, k0, k1, out);
+}
+void read_triton_hopper_a_w4(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  read_triton_hopper<4, 64>(m, n0, k0, k1, out);
+}
+void read_triton_hopper_b_w4(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  read_triton_hopper<4, 128>(m, n0, k0, k1, out);
+}
+void read_triton_hopper_a_strided(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  read_triton_hopper<0, 64>(m, n0, k0, k1, out);
+}
+void read_triton_hopper_b_strided(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  read_triton_hopper<0, 128>(m, n0, k0, k1, out);
+}
+
+}  // namespace mxfp4::fragment

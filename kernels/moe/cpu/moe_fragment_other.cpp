@@ -1,0 +1,40 @@
+// AMD's AITER and vLLM's CPU kernel.
+#include "kernels/moe/cpu/moe_fragment.h"
+
+namespace mxfp4::fragment {
+
+/// mfma_scale 16x16x128: 16 lanes l hold a row each, four lane quarters q 32 columns each: 16 bytes a lane, so memory
+/// is tiles of 16 rows x 16 bytes. A lane's scales for two steps of 128 columns and two 16-row tiles are one word:
+/// 256 bytes for 32 rows x 256 columns, [q][l][step][tile].
+void read_aiter(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  const int64_t width = k1 - k0;
+  for (int64_t k = k0; k < k1; k += 32)
+    for (int tile = 0; tile < 2; ++tile)
+      for (int l = 0; l < 16; ++l) {
+        const uint8_t* codes = m.codes + ((n0 / 16 + tile) * (m.k / 32) + k / 32) * 256 + l * 16;
+        const uint8_t* scales = m.scales + (n0 / 32 * (m.k / 256) + k / 256) * 256;
+        const float scale = ue8m0(scales[k % 128 / 32 * 64 + l * 4 + k % 256 / 128 * 2 + tile]);
+        float* to = out + (16 * tile + l) * width + k - k0;
+        for (int b = 0; b < 16; ++b) {
+          to[2 * b] = code(codes[b]) * scale;
+          to[2 * b + 1] = code(codes[b] >> 4) * scale;
+        }
+      }
+}
+
+/// AVX-512 loads 32 bytes, one column pair of 32 rows: nibbles are split into two vectors of 32 (row, column parity):
+/// byte c holds row c / 2 in the low nibble and row 16 + c / 2 in the high one, the odd column where c is odd.
+void read_vllm_cpu(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  const int64_t width = k1 - k0;
+  for (int64_t k = k0; k < k1; k += 2) {
+    const uint8_t* codes = m.codes + n0 * (m.k / 2) + k / 2 * 32;
+    const uint8_t* scales = m.scales + n0 * (m.k / 32) + k / 32 * 32;
+    for (int c = 0; c < 32; ++c) {
+      float* to = out + c / 2 * width + k - k0 + c % 2;
+      to[0] = code(codes[c]) * ue8m0(scales[c / 2]);
+      to[16 * width] = code(codes[c] >> 4) * ue8m0(scales[16 + c / 2]);
+    }
+  }
+}
+
+}  // namespace mxfp4::fragment

@@ -1,0 +1,59 @@
+// The fused MoE forward on a CUDA GPU, over packed weights as the engines' own kernels take them.
+// No CUDA header is needed here; without CUDA the same functions throw (moe_nocuda.cpp).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/moe/cuda/moe_storage.h"
+#include "kernels/moe/moe.h"
+
+namespace mxfp4 {
+
+/// What a forward gives. `padded` is the largest absolute value in the output columns beyond `hidden`, which the
+/// engine's padding must leave at 0.
+struct MoeOutput {
+  std::vector<float> out;  // [tokens][hidden], rounded to bf16 as the engines return it
+  float padded = 0;
+};
+
+/// Median time of one layer, CUDA graph, weights cold in L2.
+struct MoeTiming {
+  int64_t tokens = 0, experts_hit = 0;
+  double microseconds = 0, weight_bytes = 0, operations = 0;
+};
+
+/// One layer on the GPU. Errors are DeviceError and name the CUDA call.
+/// Sizes: n and k multiples of 64 as padded by the engine (Triton: n of 32), w13_block 0 or 1, experts <= 1024,
+/// top_k <= 32.
+class CudaMoe {
+ public:
+  virtual ~CudaMoe() = default;
+  /// x: bf16 bits [tokens][hidden]. Runs repeat bit for bit.
+  virtual MoeOutput forward(const std::vector<uint16_t>& x, const Routing& routing) = 0;
+  /// Uniform routing from `seed`; several routings in turn, so that every run finds other experts.
+  virtual MoeTiming time(int64_t tokens, uint64_t seed) = 0;
+  /// From now on only mma.sync, as on a GPU without wgmma. Marlin only.
+  virtual void avoid_wgmma() = 0;
+};
+
+/// Uploads a layer from host memory. Tensor sizes: moe_bytes() times experts; biases [experts][n], Marlin and
+/// FlashInfer bf16, Triton fp32. Throws std::invalid_argument with moe_refusal() where there is one.
+std::unique_ptr<CudaMoe> upload_moe(const MoeConfig& config, const MoeStorage& storage, const PackedMoe& host);
+
+/// A layer of random codes and of scales in 2^-9..2^-3, made on the GPU: for timing.
+std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const MoeStorage& storage, uint64_t seed);
+
+/// Ceilings of the GPU, measured: a large copy (read + written) and a bf16 matrix product from shared memory.
+struct GpuCeilings {
+  std::string name;
+  double bytes_per_second = 0, operations_per_second = 0;
+};
+GpuCeilings measure_gpu();
+
+/// Empty where a forward of this format can run here with so much of the GPU's memory; else the reason.
+std::string moe_cuda_missing(MoeFormat format, int64_t bytes = 0);
+
+}  // namespace mxfp4

@@ -1,0 +1,198 @@
+// The small kernels around the two products of the MoE.
+#include "kernels/moe/cuda/moe_launch.h"
+
+namespace mxfp4 {
+namespace {
+
+constexpr int route_threads = 1024, route_warps = route_threads / 32;
+
+/// Exclusive prefix sum over the block; shared: one word per warp.
+__device__ uint64_t exclusive_scan(uint64_t value, uint64_t* shared) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  uint64_t sum = value;
+  for (int d = 1; d < 32; d *= 2) {
+    const uint64_t other = __shfl_up_sync(~0u, sum, d);
+    if (lane >= d) sum += other;
+  }
+  if (lane == 31) shared[warp] = sum;
+  __syncthreads();
+  uint64_t before = lane < warp ? shared[lane] : 0;
+  for (int d = 16; d > 0; d /= 2) before += __shfl_xor_sync(~0u, before, d);
+  return before + sum - value;
+}
+
+/// One block. Each warp takes a contiguous part of the slots, counts it, and after the scan places it in order.
+__global__ void __launch_bounds__(route_threads) route_kernel(const RouteArgs a) {
+  extern __shared__ int count[];  // [warp][expert]
+  __shared__ uint64_t scan[route_warps];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int part = (a.slots + route_threads - 1) / route_threads * 32;
+  const int begin = warp * part, end = min(begin + part, a.slots);
+  const int warps = (a.slots + part - 1) / part;  // that have any
+  int* mine = count + warp * a.experts;
+  for (int i = threadIdx.x; i < warps * a.experts; i += route_threads) count[i] = 0;
+  wait_for_previous();
+  start_next();
+  __syncthreads();
+
+  // Each of the warp's slots in order, eight rounds of ids fetched ahead: act(slot, id or -1).
+  const auto each = [&](auto&& act) {
+    for (int base = begin; base < end; base += 256) {
+      int id[8];
+#pragma unroll
+      for (int r = 0; r < 8; r++) {
+        const int slot = base + r * 32 + lane;
+        id[r] = slot < end ? a.ids[slot] : -1;
+        if (id[r] >= a.experts) id[r] = -1;
+      }
+#pragma unroll
+      for (int r = 0; r < 8; r++) act(base + r * 32 + lane, max(id[r], -1));
+    }
+  };
+  each([&](int, int id) {
+    if (id >= 0) atomicAdd(&mine[id], 1);
+  });
+  __syncthreads();
+
+  const int e = threadIdx.x;
+  int total = 0;
+  if (e < a.experts)
+    for (int w = 0; w < warps; w++) {
+      const int c = count[w * a.experts + e];
+      count[w * a.experts + e] = total;
+      total += c;
+    }
+  const int tiles = (total + a.tile_tokens - 1) / a.tile_tokens;
+  const uint64_t before = exclusive_scan(uint64_t(total) << 32 | uint32_t(tiles), scan);
+  const int first = int(before >> 32), first_tile = int(uint32_t(before));
+  if (e < a.experts) {
+    for (int w = 0; w < warps; w++) count[w * a.experts + e] += first;
+    const int size = tiles ? ((total + tiles - 1) / tiles + 7) / 8 * 8 : 0;
+    for (int i = 0; i < tiles; i++)
+      a.tiles[first_tile + i] = {e, first + min(i * size, total), min(size, max(total - i * size, 0))};
+  }
+  if (e == route_threads - 1) *a.tile_count = first_tile + tiles;
+  __syncthreads();
+  each([&](int slot, int id) {
+    const unsigned same = __match_any_sync(~0u, id), below = same & ((1u << lane) - 1);
+    const int position = id < 0 ? -1 : mine[id] + __popc(below);
+    __syncwarp();
+    if (id >= 0 && !below) mine[id] += __popc(same);
+    __syncwarp();
+    if (slot >= end) return;
+    a.position[slot] = position;
+    if (position >= 0) a.rows[position] = slot / a.top_k;
+  });
+}
+
+/// Eight columns per thread.
+__global__ void sum_kernel(const float* results, const int* position, const float* weights, int top_k, int columns,
+                           __nv_bfloat16* out) {
+  const int column = int(blockIdx.y * blockDim.x + threadIdx.x) * 8;
+  const int64_t token = blockIdx.x;
+  wait_for_previous();
+  start_next();
+  if (column >= columns) return;
+  float sum[8] = {};
+#pragma unroll 4
+  for (int j = 0; j < top_k; j++) {
+    const int p = position[token * top_k + j];
+    const float w = p < 0 ? 0 : weights[token * top_k + j];
+    const float4* from = reinterpret_cast<const float4*>(results + int64_t(max(p, 0)) * columns + column);
+    const float4 a = from[0], b = from[1];
+    if (p < 0) continue;
+    sum[0] += w * a.x, sum[1] += w * a.y, sum[2] += w * a.z, sum[3] += w * a.w;
+    sum[4] += w * b.x, sum[5] += w * b.y, sum[6] += w * b.z, sum[7] += w * b.w;
+  }
+  __nv_bfloat162 r[4];
+  for (int i = 0; i < 4; i++) r[i] = __floats2bfloat162_rn(sum[2 * i], sum[2 * i + 1]);
+  *reinterpret_cast<uint4*>(out + token * columns + column) = *reinterpret_cast<uint4*>(r);
+}
+
+__global__ void pad_kernel(const __nv_bfloat16* in, int from, int to, __nv_bfloat16* out) {
+  wait_for_previous();
+  start_next();
+  for (int c = threadIdx.x; c < to; c += blockDim.x)
+    out[int64_t(blockIdx.x) * to + c] = c < from ? in[int64_t(blockIdx.x) * from + c] : __float2bfloat16(0);
+}
+
+template <class T, class Fragment>
+__global__ void bias_kernel(const T* in, int n, float* out) {
+  for (int i = threadIdx.x; i < n; i += blockDim.x)
+    out[int64_t(blockIdx.x) * n + i] = float(in[int64_t(blockIdx.x) * n + Fragment::bias_index(i)]);
+}
+
+__global__ void largest_kernel(const uint8_t* bytes, int64_t count, int* largest) {
+  int most = 0;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += int64_t(gridDim.x) * blockDim.x)
+    most = max(most, int(bytes[i]));
+  most = __reduce_max_sync(~0u, most);
+  if (threadIdx.x % 32 == 0) atomicMax(largest, most);
+}
+
+/// splitmix64
+__device__ uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+__global__ void random_kernel(uint64_t* out, int64_t count, bool scales, uint64_t seed) {
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += int64_t(gridDim.x) * blockDim.x) {
+    const uint64_t r = mix(seed + uint64_t(i));
+    uint64_t s = 0;
+    for (int b = 0; b < 8; b++) s |= (118 + (r >> 8 * b & 0xff) % 7) << 8 * b;
+    out[i] = scales ? s : r;
+  }
+}
+
+}  // namespace
+
+void launch_route(const RouteArgs& args, cudaStream_t stream) {
+  const int bytes = route_warps * args.experts * int(sizeof(int));
+  launch(route_kernel, dim3(1), route_threads, bytes, stream, args);
+}
+
+void launch_sum(const float* results, const int* position, const float* weights, int tokens, int top_k, int columns,
+                __nv_bfloat16* out, cudaStream_t stream) {
+  const int threads = 128;
+  const dim3 grid(unsigned(tokens), unsigned((columns / 8 + threads - 1) / threads));
+  launch(sum_kernel, grid, threads, 0, stream, results, position, weights, top_k, columns, out);
+}
+
+void launch_pad(const __nv_bfloat16* in, int64_t rows, int from, int to, __nv_bfloat16* out, cudaStream_t stream) {
+  launch(pad_kernel, dim3(unsigned(rows)), 256, 0, stream, in, from, to, out);
+}
+
+void launch_bias(MoeFormat format, const void* in, int64_t experts, int n, float* out, cudaStream_t stream) {
+  const auto* half = static_cast<const __nv_bfloat16*>(in);
+  if (format == MoeFormat::marlin)
+    bias_kernel<__nv_bfloat16, MarlinFragment><<<unsigned(experts), 256, 0, stream>>>(half, n, out);
+  else if (format == MoeFormat::triton_hopper)
+    bias_kernel<float, TritonFragment><<<unsigned(experts), 256, 0, stream>>>(static_cast<const float*>(in), n, out);
+  else
+    bias_kernel<__nv_bfloat16, FlashinferFragment><<<unsigned(experts), 256, 0, stream>>>(half, n, out);
+  check_cuda(cudaGetLastError(), "bias_kernel");
+}
+
+int largest_byte(const uint8_t* bytes, int64_t count) {
+  int* device = nullptr;
+  int largest = 0;
+  check_cuda(cudaMalloc(&device, sizeof(int)), "cudaMalloc");
+  cudaError_t status = cudaMemset(device, 0, sizeof(int));
+  if (status == cudaSuccess) {
+    largest_kernel<<<1024, 256>>>(bytes, count, device);
+    status = cudaMemcpy(&largest, device, sizeof(int), cudaMemcpyDeviceToHost);
+  }
+  cudaFree(device);
+  check_cuda(status, "largest_kernel");
+  return largest;
+}
+
+void launch_random(uint8_t* bytes, int64_t count, bool scales, uint64_t seed, cudaStream_t stream) {
+  random_kernel<<<2048, 256, 0, stream>>>(reinterpret_cast<uint64_t*>(bytes), count / 8, scales, seed);
+  check_cuda(cudaGetLastError(), "random_kernel");
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,30 @@
+// The MoE layer in double from the checkpoint's own rows: what every kernel's result is compared with.
+// It never reads packed bytes and shares no code with the kernels that do.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kernels/moe/moe_source.h"
+
+namespace mxfp4 {
+
+struct MoeReference {
+  std::vector<double> out;  // [tokens][hidden]
+  double w13_rms = 0;       // of gate and up outputs before the activation, bias included
+  double clamped = 0;       // share of those outputs that the activation's limit changes
+};
+
+/// x: [tokens][config.hidden]. Only experts that a token goes to are computed. `reading` is not the default only to
+/// learn what a mistake would look like.
+MoeReference moe_reference(const MoeConfig& config, const MoeSource& source, std::span<const float> x,
+                           const Routing& routing, const Reading& reading = {});
+
+/// Root mean squares over w13, from at most 4 tokens and 128 rows per matrix of each expert hit.
+struct W13Sample {
+  double products = 0, biases = 0;
+};
+W13Sample sample_w13(const MoeConfig& config, const MoeSource& source, std::span<const float> x,
+                     const Routing& routing);
+
+}  // namespace mxfp4

@@ -1,0 +1,48 @@
+// Which experts each token goes to, and with what weight, as the model families do it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/moe/moe.h"
+
+namespace mxfp4 {
+
+/// What the router's logits become before the best top_k are taken.
+///   softmax: the best logits, then softmax over those alone (GPT-OSS).
+///   sigmoid, sqrt_softplus: scores s(logit); chosen by score + bias, weighed by score (DeepSeek-V3, -V4).
+enum class Scoring { softmax, sigmoid, sqrt_softplus };
+
+/// A model's way of choosing experts.
+struct RouterRule {
+  Scoring scoring = Scoring::softmax;
+  int64_t experts = 0;
+  int top_k = 1;
+  bool renormalise = true;  // weights of a token sum to 1 before `scaling`
+  double scaling = 1;       // routed scaling factor, applied here and nowhere else
+  std::vector<float> bias;  // [experts], only for the choice; may be empty
+};
+
+/// logits: [tokens][experts]. Equal scores: the lower expert first.
+Routing route(const RouterRule& rule, std::span<const float> logits);
+
+/// Routing of random logits.
+Routing route_random(const RouterRule& rule, int64_t tokens, uint64_t seed);
+
+/// Random weights, and every expert in turn: all are covered once tokens * top_k >= experts.
+Routing route_to_every_expert(const RouterRule& rule, int64_t tokens, uint64_t seed);
+
+/// The routing that one expert-parallel rank sees: expert e becomes map[e], -1 where another rank holds it.
+Routing local_routing(const Routing& routing, std::span<const int32_t> map);
+/// The map of a rank that holds experts [first, first + count).
+std::vector<int32_t> expert_map(int64_t experts, int64_t first, int64_t count);
+
+/// One token's place with one expert: the index into ids and weights.
+using Slots = std::vector<int64_t>;
+/// The slots of every expert that a rank with `experts` experts holds.
+std::vector<Slots> slots_of_experts(const Routing& routing, int64_t experts);
+int64_t experts_covered(const Routing& routing);
+
+}  // namespace mxfp4

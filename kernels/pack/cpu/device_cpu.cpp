@@ -1,0 +1,215 @@
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "kernels/pack/cpu/driver.h"
+#include "kernels/pack/cpu/strip.h"
+#include "kernels/pack/device.h"
+#include "kernels/pack/stage.h"
+
+namespace mxfp4 {
+namespace {
+
+constexpr int64_t huge_page = int64_t(2) << 20;
+constexpr int64_t least_stream = 4096;     // smaller strips are not worth the wait at their end
+constexpr int64_t band_bytes = 256 << 10;  // of views' rows that are fetched at once: a core's own cache has them
+
+struct Free {
+  void operator()(uint8_t* p) const { std::free(p); }
+};
+
+uint8_t* allocate_pages(int64_t bytes) {
+  const int64_t page = bytes >= huge_page ? huge_page : 4096;
+  void* p = nullptr;
+  if (::posix_memalign(&p, size_t(page), size_t(bytes)) != 0) throw std::bad_alloc();
+  if (page == huge_page) ::madvise(p, size_t(bytes / page * page), MADV_HUGEPAGE);  // if not, it is only slower
+  return static_cast<uint8_t*>(p);
+}
+
+/// Two strips, one made of the other: whole vectors in lines of the cache, and nothing of one at the place in its page
+/// where the other has the same, for a load would wait for the store.
+class Strips {
+ public:
+  void reserve(int64_t bytes) {
+    if (bytes <= bytes_) return;
+    bytes_ = 0;
+    first_.reset(allocate_pages(bytes));
+    second_.reset(allocate_pages(apart + bytes));
+    bytes_ = bytes;
+  }
+  uint8_t* first() const { return first_.get(); }
+  uint8_t* second() const { return second_.get() + apart; }
+
+ private:
+  static constexpr int64_t apart = 2048;
+  std::unique_ptr<uint8_t, Free> first_, second_;
+  int64_t bytes_ = 0;
+};
+
+bool is_strip_together(const Layout& layout) {
+  return std::visit(
+      [](auto l) {
+        if constexpr (is_plain<decltype(l)>)
+          return false;
+        else
+          return mxfp4::is_strip_together<decltype(l)>();
+      },
+      layout);
+}
+
+int tile_rows(const Layout& layout) {
+  return std::visit(
+      [](auto l) {
+        if constexpr (is_plain<decltype(l)>)
+          return 0;
+        else
+          return decltype(l)::tile_n;
+      },
+      layout);
+}
+
+class Cpu final : public Device {
+ public:
+  explicit Cpu(const Driver& driver) : driver_(driver) {}
+  std::string name() const override { return "cpu"; }
+  uint8_t* allocate(int64_t bytes) override { return allocate_pages(bytes); }
+  void release(uint8_t* memory) override { std::free(memory); }
+  void pack(std::span<const PackItem> items, std::span<Checksum>) override {
+    for (const PackItem& item : items) pack(item);
+  }
+  void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) override {
+    for (size_t i = 0; i < items.size(); ++i) unpack(items[i], reports[i]);
+  }
+  void compare(std::span<const CompareItem> items, std::span<CompareReport> reports) override {
+    for (size_t i = 0; i < items.size(); ++i) compare(items[i], reports[i]);
+  }
+
+ private:
+  void pack(const PackItem& item) {
+    const Shape s = storage_of(item.layout, item.matrix.padded);
+    const int64_t rows = tile_rows(item.layout);
+    if (rows == 0) return stage(item.matrix, s, 0, s.n, item.packed);
+    const PackStrip pack = driver_.pack[item.layout.index()];
+    const int64_t bytes = rows * s.b;
+    const bool stream = driver_.stream && bytes >= least_stream && is_strip_together(item.layout);
+    strips_.reserve(bytes);
+    for (int64_t tn = 0; tn < s.n / rows; ++tn) {
+      stage(item.matrix, s, tn * rows, (tn + 1) * rows, strips_.first());
+      const Rows next = rows_at(item.matrix, (tn + 1) * rows, rows);
+      if (!stream) {
+        pack(strips_.first(), s, tn, item.packed, next);
+      } else {
+        pack(strips_.first(), s, 0, strips_.second(), next);
+        driver_.stream(item.packed + tn * bytes, strips_.second(), bytes);
+      }
+    }
+  }
+
+  /// Rows n to n + rows of the storage, if all are real and follow one another in a view.
+  static Rows rows_at(const Matrix& m, int64_t n, int64_t rows) {
+    if (n >= m.padded.n || m.rows_together(n) < rows) return {};
+    const RowSource source = m.source(n);
+    const Rows& view = m.view[source.view];
+    return source.row + rows <= m.real.n ? Rows{view.data + source.row * view.stride, view.stride} : Rows{};
+  }
+
+  void unpack(const UnpackItem& item, PadReport& report) {
+    const Shape s = storage_of(item.layout, item.matrix.padded);
+    const int64_t rows = tile_rows(item.layout);
+    report = {};
+    if (rows == 0) return unstage(item.matrix, s, 0, s.n, item.packed, report);
+    strips_.reserve(rows * s.b);
+    for (int64_t tn = 0; tn < s.n / rows; ++tn) {
+      driver_.unpack[item.layout.index()](item.packed, s, tn, strips_.first());
+      unstage(item.matrix, s, tn * rows, (tn + 1) * rows, strips_.first(), report);
+    }
+  }
+
+  /// Strip by strip, which stay in the cache; where one differs, all of it again for the report.
+  void compare(const CompareItem& item, CompareReport& report) {
+    report = {};
+    int64_t fetched = 0;
+    const auto fetch = [&](int64_t end) {
+      if (item.fetch && fetched < end) item.fetch(fetched, end);
+      fetched = std::max(fetched, end);
+    };
+    for (const Strip& strip : strips_of(item)) {
+      fetch(strip.view_end);
+      if (is_equal(item, strip)) continue;
+      fetch(item.matrix.real.n);
+      return report_differences(item, report);
+    }
+  }
+
+  /// Rows n to end of the storage, which come from rows before view_end of the views.
+  struct Strip {
+    int64_t n, end, view_end;
+  };
+  /// In the order in which the views' rows are needed.
+  static std::vector<Strip> strips_of(const CompareItem& item) {
+    const Matrix& m = item.matrix;
+    const Shape s = storage_of(item.layout, m.padded);
+    const int64_t tile = tile_rows(item.layout), step = tile ? tile : 16;
+    const int64_t band = std::max(step, band_bytes / std::max<int64_t>(m.views * m.real.b, 1));
+    std::vector<Strip> strips;
+    for (int64_t n = 0; n < s.n; n += step) {
+      Strip strip{n, std::min(n + step, s.n), 0};
+      for (int64_t at = n, rows; at < std::min(strip.end, m.padded.n); at += rows) {
+        rows = std::min(strip.end - at, m.rows_together(at));
+        strip.view_end = std::max(strip.view_end, m.source(at).row + rows);
+      }
+      strip.view_end = std::min(round_up(strip.view_end, band), m.real.n);
+      strips.push_back(strip);
+    }
+    std::stable_sort(strips.begin(), strips.end(),
+                     [](const Strip& a, const Strip& b) { return a.view_end < b.view_end; });
+    return strips;
+  }
+
+  bool is_equal(const CompareItem& item, const Strip& strip) {
+    const Shape s = storage_of(item.layout, item.matrix.padded);
+    const int64_t rows = tile_rows(item.layout);
+    const uint8_t* is = item.packed + strip.n * s.b;
+    if (rows) {
+      strips_.reserve(rows * s.b);
+      driver_.unpack[item.layout.index()](item.packed, s, strip.n / rows, strips_.first());
+      is = strips_.first();
+    }
+    return is_staged(item.matrix, s, strip.n, strip.end, is);
+  }
+
+  void report_differences(const CompareItem& item, CompareReport& report) {
+    const Matrix& m = item.matrix;
+    MutableMatrix unpacked{{}, m.views, m.real, m.padded, m.order, m.pad, m.add};
+    rows_.resize(size_t(m.views * m.real.n * m.real.b));
+    for (int v = 0; v < m.views; ++v) unpacked.view[v] = {rows_.data() + v * m.real.n * m.real.b, m.real.b};
+    unpack({item.layout, item.packed, unpacked}, report.pads);
+    for (int v = 0; v < m.views; ++v) report.view[v] = difference(unpacked.view[v].data, m.view[v], m.real);
+  }
+
+  static ViewReport difference(const uint8_t* is, const Rows& expected, Shape s) {
+    ViewReport d;
+    for (int64_t n = 0; n < s.n; ++n, is += s.b) {
+      const uint8_t* want = expected.data + n * expected.stride;
+      if (std::memcmp(is, want, size_t(s.b)) == 0) continue;
+      for (int64_t b = 0; b < s.b; ++b)
+        if (is[b] != want[b] && d.wrong++ == 0) d.n = n, d.b = b;
+    }
+    return d;
+  }
+
+  const Driver& driver_;
+  Strips strips_;
+  std::vector<uint8_t> rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> open_cpu() { return open_cpu(chosen_driver()); }
+std::unique_ptr<Device> open_cpu(const Driver& driver) { return std::make_unique<Cpu>(driver); }
+
+}  // namespace mxfp4

@@ -1,0 +1,62 @@
+#include "kernels/pack/cpu/driver.h"
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/pack/cpu/strip.h"
+
+namespace mxfp4 {
+
+namespace {
+
+template <class L>
+constexpr PackStrip pack_tables() {
+  if constexpr (is_plain<L>)
+    return nullptr;
+  else
+    return pack_strip_tables<L>;
+}
+
+template <class L>
+constexpr UnpackStrip unpack_tables() {
+  if constexpr (is_plain<L>)
+    return nullptr;
+  else
+    return unpack_strip_tables<L>;
+}
+
+template <size_t... i>
+constexpr Driver make_tables(std::index_sequence<i...>) {
+  return {"tables",
+          [] { return true; },
+          {pack_tables<std::variant_alternative_t<i, Layout>>()...},
+          {unpack_tables<std::variant_alternative_t<i, Layout>>()...}};
+}
+
+const Driver& choose() {
+  const char* wanted = std::getenv("MXFP4_PACK_DRIVER");
+  std::string names;
+  for (const Driver* d : drivers()) {
+    if (wanted && *wanted ? std::string_view(wanted) == d->name && d->runs_here() : d->runs_here()) return *d;
+    names += names.empty() ? d->name : std::string(", ") + d->name;
+  }
+  throw std::runtime_error(std::string("MXFP4_PACK_DRIVER: '") + wanted + "' does not run here; the drivers are " +
+                           names);
+}
+
+}  // namespace
+
+const Driver tables_driver = make_tables(std::make_index_sequence<std::variant_size_v<Layout>>());
+
+const std::vector<const Driver*>& drivers() {
+  static const std::vector<const Driver*> all = {&avx512_driver, &avx2_driver, &tables_driver};
+  return all;
+}
+
+const Driver& chosen_driver() {
+  static const Driver& driver = choose();
+  return driver;
+}
+
+}  // namespace mxfp4

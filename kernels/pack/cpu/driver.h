@@ -1,0 +1,44 @@
+// The CPU's drivers: ways to move a strip (see strip.h) between its staged rows and the packed matrix. All make the
+// same bytes from the same three functions of a layout; they differ in speed and in what they ask of the processor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "kernels/layouts/layouts.h"
+#include "kernels/layouts/matrix.h"
+
+namespace mxfp4 {
+
+/// Strip tn of a matrix with storage shape s, tile_n rows of s.b bytes, to its words in `packed`; and back.
+/// next: as many rows as a strip has that are wanted after it, brought into the caches meanwhile; data null: none.
+using PackStrip = void (*)(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, const Rows& next);
+using UnpackStrip = void (*)(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip);
+
+/// One entry per layout, by its place in the variant; null for layouts that have no words (is_plain).
+struct Driver {
+  const char* name;  // "tables"
+  bool (*runs_here)();
+  std::array<PackStrip, std::variant_size_v<Layout>> pack;
+  std::array<UnpackStrip, std::variant_size_v<Layout>> unpack;
+  /// Copies past the caches, as far as `to` is aligned for it: what is packed is not read again soon. Null: there is
+  /// no such way, or no gain.
+  void (*stream)(uint8_t* to, const uint8_t* from, int64_t bytes) = nullptr;
+};
+
+/// Every driver of this build, the fastest first; the last runs everywhere.
+const std::vector<const Driver*>& drivers();
+
+/// The first that runs here, or the one that the environment variable MXFP4_PACK_DRIVER names.
+/// Throws std::runtime_error where that one is not there or does not run here.
+const Driver& chosen_driver();
+
+extern const Driver tables_driver;
+// These never run where the build is not for x86-64.
+extern const Driver avx2_driver;
+extern const Driver avx512_driver;  // AVX-512 VBMI and GFNI
+
+}  // namespace mxfp4

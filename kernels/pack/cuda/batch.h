@@ -1,0 +1,32 @@
+// What one launch of a pack or unpack kernel works on: items of one layout that differ in nothing but where they are.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/layouts/matrix.h"
+#include "kernels/pack/cuda/turns.h"
+
+namespace mxfp4 {
+
+/// Bytes that are wrong: pads of one item, or bytes of one view that are not those expected. All zeros: none.
+struct PadFound {
+  unsigned long long wrong;
+  unsigned long long first;  // the complement of (position << 16 | is << 8 | expected), the greatest there is
+};
+
+/// A kernel parameter: no copy to the device precedes a launch. All pointers are the device's.
+/// Rows must be readable up to the next multiple of 8 bytes; packed matrices begin at multiples of 16.
+struct Batch {
+  static constexpr int max_items = 256;
+  struct Item {
+    uint8_t* view[2];
+    uint8_t* packed;
+    PadFound* found;  // not for packing
+  };
+  MutableMatrix matrix;  // of every item; its view[].data are not used
+  Shape storage;
+  Turns turns;
+  Item items[max_items];
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,31 @@
+#include "kernels/pack/cuda/kernel.cuh"
+#include "kernels/pack/cuda/launch.h"
+#include "kernels/pack/cuda/launch_batch.h"
+
+namespace mxfp4 {
+namespace {
+
+MutableMatrix writable(const Matrix& m) {
+  MutableMatrix w{{}, m.views, m.real, m.padded, m.order, m.pad, m.add};
+  for (int v = 0; v < m.views; ++v) w.view[v] = {const_cast<uint8_t*>(m.view[v].data), m.view[v].stride};
+  return w;
+}
+
+}  // namespace
+
+void launch_pack(std::span<const PackItem> items, cudaStream_t stream) {
+  std::vector<Work> work;
+  for (const PackItem& item : items) work.push_back({item.layout, writable(item.matrix), item.packed, nullptr});
+  for_batches(std::move(work), [stream](const Layout& layout, Batch& batch, int count) {
+    std::visit(
+        [&](auto l) {
+          using L = decltype(l);
+          void (*paired)(Batch) = nullptr;
+          if constexpr (BlockSize<L>::can_pair) paired = pack_kernel<L, 2>;
+          launch_kernel<L>(pack_kernel<L, 1>, paired, batch, count, stream);
+        },
+        layout);
+  });
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,38 @@
+// Gate and up rows that lie in turn in memory: how a block takes both, so that what it reads or writes there is one
+// span. Rows that do not begin at multiples of 16 bytes share memory's sectors with their neighbours, and a sector that
+// two blocks write costs twice.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/layouts/matrix.h"
+#include "kernels/pack/cuda/block.cuh"
+
+namespace mxfp4 {
+
+/// Which rows of the storage a block holds, and in which order it takes them from memory or brings them there.
+struct Turns {
+  int rows = 0;      // of one view in the block, before as many of the other that lie between them; 0: as they come
+  int64_t half = 0;  // a block has two parts: rows from n on, n < half, and rows from n + half on; 0: one part
+  /// The place of row r of the block, counted through its parts, in memory's order.
+  MXFP4_HD constexpr int place(int r, bool up_first) const {
+    if (rows == 0) return r;
+    const bool second = r & rows;
+    return (r & -2 * rows) | (r & (rows - 1)) * 2 | int(second != up_first);
+  }
+};
+
+/// The turns in which blocks of L take the rows of m.
+template <class L, class T>
+constexpr Turns turns_of(const BasicMatrix<T>& m) {
+  using Size = BlockSize<L>;
+  const int64_t pair = 2 * m.real.b, block = m.order.block, half = m.padded.n / 2;
+  const bool in_turn = m.views == 2 && m.view[0].stride == pair && m.view[1].stride == pair;
+  if (!Size::can_pair || !in_turn || m.real.b % 16 == 0 || m.real.b > Size::cols - 16) return {};
+  if (block > 0) return {(block & (block - 1)) == 0 && 2 * block <= Size::rows ? int(block) : 0, 0};
+  const int64_t second = storage<L>(m.padded).n - half;  // rows, with the storage's padding
+  if (half == 0 || half % L::tile_n != 0 || second > round_up(half, Size::rows)) return {};
+  return {Size::rows, half};
+}
+
+}  // namespace mxfp4

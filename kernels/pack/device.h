@@ -1,0 +1,102 @@
+// Who packs and unpacks: the CPU, or a CUDA GPU with the same bytes.
+//
+// A Device is used by one thread at a time; a pipeline opens one per worker. Every function is synchronous.
+// Errors of a GPU are thrown as DeviceError, which names the call and the reason.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "kernels/device_error.h"
+#include "kernels/layouts/layouts.h"
+#include "kernels/layouts/matrix.h"
+
+namespace mxfp4 {
+
+/// Pack `matrix` into packed_bytes(layout, matrix.padded) bytes at `packed`.
+struct PackItem {
+  Layout layout;
+  Matrix matrix;
+  uint8_t* packed = nullptr;
+};
+
+/// Unpack into the rows of `matrix`, and count pad bytes that are not what the matrix prescribes.
+struct UnpackItem {
+  Layout layout;
+  const uint8_t* packed = nullptr;
+  MutableMatrix matrix;
+};
+
+/// Unpack into memory of the device's own and compare with the rows of `matrix`.
+/// fetch(first, end): brings rows first to end of the views into memory; called before they are looked at, so that a
+/// CPU has them in its caches then. Null where they are there.
+struct CompareItem {
+  Layout layout;
+  const uint8_t* packed = nullptr;
+  Matrix matrix;
+  std::function<void(int64_t first, int64_t end)> fetch = {};
+};
+
+/// Bytes of one view that differ; (n, b) is the first, in the view's own rows.
+struct ViewReport {
+  int64_t wrong = 0;
+  int64_t n = 0, b = 0;
+};
+struct CompareReport {
+  PadReport pads;
+  ViewReport view[2];
+};
+
+/// Host bytes that pack() reads or writes, and their XXH3-128 (seed 0), where the device made it.
+struct Checksum {
+  const uint8_t* data;
+  int64_t bytes;
+  uint64_t low = 0, high = 0;
+  bool made = false;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string name() const = 0;
+  /// Memory that the device reads and writes fastest (page-locked for CUDA); aligned to 4096.
+  virtual uint8_t* allocate(int64_t bytes) = 0;
+  virtual void release(uint8_t* memory) = 0;
+  /// Makes other memory, whole pages of which none is locked already, as fast for the device as its own until the
+  /// result is gone, which may outlive the device. writes: it is not only read. Null where that cannot be done.
+  virtual std::shared_ptr<void> lock(uint8_t* /*memory*/, int64_t /*bytes*/, bool /*writes*/) { return nullptr; }
+  /// Whether pack() makes checksums. A CPU makes none: its caller does that best while it reads and writes.
+  virtual bool makes_checksums() const { return false; }
+  /// sums, of which no two overlap: those are made whose bytes the device has in one piece; others stay as they are.
+  virtual void pack(std::span<const PackItem> items, std::span<Checksum> sums = {}) = 0;
+  /// reports: one per item, here and below.
+  virtual void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) = 0;
+  virtual void compare(std::span<const CompareItem> items, std::span<CompareReport> reports) = 0;
+};
+
+struct Driver;
+
+/// With the driver that chosen_driver() takes, or with this one.
+std::unique_ptr<Device> open_cpu();
+std::unique_ptr<Device> open_cpu(const Driver& driver);
+
+/// 0 where there is no driver or no device, and in a build without CUDA.
+int cuda_device_count();
+bool built_with_cuda();
+/// One line: "CUDA 13.0; cuda:0 NVIDIA H200", "CUDA 13.0; no CUDA driver found" or "built without CUDA".
+std::string cuda_description();
+/// Why cuda_device_count() is 0.
+std::string cuda_missing();
+/// Throws where open_cuda(index) would for want of a driver or of that device, in half the time.
+void check_cuda(int index);
+/// The GPU that the MoE kernels of this thread run on; the first where none was selected.
+void select_cuda(int index);
+/// device_memory: bytes that it may take of the GPU's for what is being packed, 0 for a default. One matrix in and out
+/// is the least; three times that is needed for copies and kernels of one call to overlap. Those of several Devices
+/// on one GPU overlap anyway; where its memory is too short for all of them they take turns.
+std::unique_ptr<Device> open_cuda(int index, int64_t device_memory = 0);
+
+}  // namespace mxfp4

@@ -1,0 +1,25 @@
+// A build without CUDA.
+#include "kernels/pack/device.h"
+
+namespace mxfp4 {
+
+int cuda_device_count() { return 0; }
+
+bool built_with_cuda() { return false; }
+
+std::string cuda_description() { return cuda_missing(); }
+
+std::string cuda_missing() { return "built without CUDA"; }
+
+void check_cuda(int) {
+  throw DeviceError("this program was built without CUDA; use --device cpu, or build it where nvcc is found");
+}
+
+void select_cuda(int index) { check_cuda(index); }
+
+std::unique_ptr<Device> open_cuda(int index, int64_t) {
+  check_cuda(index);
+  return nullptr;
+}
+
+}  // namespace mxfp4

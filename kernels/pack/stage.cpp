@@ -1,0 +1,123 @@
+#include "kernels/pack/stage.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mxfp4 {
+namespace {
+
+void add_bytes(uint8_t* p, int64_t n, uint8_t add) {
+  if (add == 0) return;
+  for (int64_t i = 0; i < n; ++i) p[i] = uint8_t(p[i] + add);
+}
+
+void copy_rows(uint8_t* to, int64_t to_stride, const uint8_t* from, int64_t from_stride, Shape s) {
+  if (to_stride == s.b && from_stride == s.b) {
+    std::memcpy(to, from, s.n * s.b);
+    return;
+  }
+  for (int64_t r = 0; r < s.n; ++r) std::memcpy(to + r * to_stride, from + r * from_stride, s.b);
+}
+
+/// Storage rows of one kind: the first `real` are consecutive rows of `view`, then come pads.
+template <class T>
+struct Run {
+  int64_t rows, real;
+  BasicRows<T> view;
+};
+
+/// The run at row n, not beyond `end`.
+template <class T>
+Run<T> run_at(const BasicMatrix<T>& m, int64_t n, int64_t end) {
+  if (n >= m.padded.n) return {end - n, 0, {}};
+  const RowSource source = m.source(n);
+  const int64_t rows = std::min(end - n, m.rows_together(n));
+  const int64_t real = std::clamp<int64_t>(m.real.n - source.row, 0, rows);
+  BasicRows<T> view = m.view[source.view];
+  if (real > 0) view.data += source.row * view.stride;
+  return {rows, real, view};
+}
+
+/// The pads of a storage row: bytes begin to middle are `engine`, the engine's pad; the rest is the layout's.
+struct Pads {
+  int64_t begin, middle, end;
+  uint8_t engine;
+};
+
+/// Of row n, which has pads; `real`: a view has it.
+template <class T>
+Pads pads_of(const BasicMatrix<T>& m, Shape s, int64_t n, bool real) {
+  const int64_t begin = real ? m.real.b : 0;
+  return {begin, n < m.padded.n ? m.padded.b : begin, s.b, m.pad_byte(n, begin)};
+}
+
+void fill(const Matrix& m, uint8_t* row, const Pads& pads) {
+  if (pads.begin < pads.middle) std::memset(row + pads.begin, pads.engine, pads.middle - pads.begin);
+  if (pads.middle < pads.end) std::memset(row + pads.middle, m.pad.storage, pads.end - pads.middle);
+}
+
+/// Compare bytes begin to end of row n with the pad that they must be.
+void check(const uint8_t* row, int64_t n, int64_t begin, int64_t end, uint8_t expected, PadReport& report) {
+  int64_t wrong = 0;
+  for (int64_t b = begin; b < end; ++b) wrong += row[b] != expected;
+  if (wrong == 0) return;
+  if (report.wrong == 0) {
+    const uint8_t* first = std::find_if(row + begin, row + end, [=](uint8_t x) { return x != expected; });
+    report.n = n, report.b = first - row, report.is = *first, report.expected = expected;
+  }
+  report.wrong += wrong;
+}
+
+/// The pads of a run's rows, which begin at `from`; row n is the first.
+template <class T>
+void check_pads(const BasicMatrix<T>& m, Shape s, int64_t n, const Run<T>& run, const uint8_t* from,
+                PadReport& report) {
+  for (int64_t r = m.real.b < s.b ? 0 : run.real; r < run.rows; ++r) {
+    const Pads pads = pads_of(m, s, n + r, r < run.real);
+    check(from + r * s.b, n + r, pads.begin, pads.middle, uint8_t(pads.engine + m.add), report);
+    check(from + r * s.b, n + r, pads.middle, pads.end, uint8_t(m.pad.storage + m.add), report);
+  }
+}
+
+bool is_sum(const uint8_t* sum, const uint8_t* from, int64_t n, uint8_t add) {
+  if (add == 0) return std::memcmp(sum, from, size_t(n)) == 0;
+  return std::equal(sum, sum + n, from, [=](uint8_t a, uint8_t b) { return a == uint8_t(b + add); });
+}
+
+}  // namespace
+
+void stage(const Matrix& m, Shape s, int64_t n, int64_t end, uint8_t* to) {
+  while (n < end) {
+    const auto run = run_at(m, n, end);
+    copy_rows(to, s.b, run.view.data, run.view.stride, {run.real, m.real.b});
+    for (int64_t r = m.real.b < s.b ? 0 : run.real; r < run.rows; ++r)
+      fill(m, to + r * s.b, pads_of(m, s, n + r, r < run.real));
+    add_bytes(to, run.rows * s.b, m.add);
+    n += run.rows, to += run.rows * s.b;
+  }
+}
+
+bool is_staged(const Matrix& m, Shape s, int64_t n, int64_t end, const uint8_t* rows) {
+  PadReport report;
+  while (n < end) {
+    const auto run = run_at(m, n, end);
+    for (int64_t r = 0; r < run.real; ++r)
+      if (!is_sum(rows + r * s.b, run.view.data + r * run.view.stride, m.real.b, m.add)) return false;
+    check_pads(m, s, n, run, rows, report);
+    n += run.rows, rows += run.rows * s.b;
+  }
+  return report.wrong == 0;
+}
+
+void unstage(const MutableMatrix& m, Shape s, int64_t n, int64_t end, const uint8_t* from, PadReport& report) {
+  while (n < end) {
+    const auto run = run_at(m, n, end);
+    copy_rows(run.view.data, run.view.stride, from, s.b, {run.real, m.real.b});
+    if (m.add)
+      for (int64_t r = 0; r < run.real; ++r) add_bytes(run.view.data + r * run.view.stride, m.real.b, uint8_t(-m.add));
+    check_pads(m, s, n, run, from, report);
+    n += run.rows, from += run.rows * s.b;
+  }
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,110 @@
+// What one engine's kernel wants: row order of w13, padding, layouts, names and dtypes of its parameters.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/layouts/layouts.h"
+#include "kernels/layouts/matrix.h"
+#include "kernels/pack/humming.h"
+#include "src/models/model.h"
+
+namespace mxfp4 {
+
+enum class Role : uint8_t { w13, w2 };
+/// residual: one factor for each expert, of backends that rewrite values.
+enum class Part : uint8_t { codes, scales, bias, residual };
+inline constexpr Role roles[] = {Role::w13, Role::w2};
+inline constexpr Part parts[] = {Part::codes, Part::scales, Part::bias, Part::residual};
+const char* name_of(Role role);
+const char* name_of(Part part);
+
+using Sizes = std::vector<int64_t>;
+
+/// How the engine sees a stored contiguous tensor, where that differs: dtype, shape and strides in elements.
+struct View {
+  const char* torch_dtype;
+  Sizes shape, strides;
+};
+
+/// One packed tensor of a layer, as the engine's parameter.
+struct Parameter {
+  const char* name = nullptr;  // "w13_weight"; null: the backend has no such part
+  Layout layout = Plain{};
+  Dtype dtype = Dtype::U8;
+  const char* torch_dtype = "uint8";
+  Sizes (*shape)(int64_t n, int64_t k) = nullptr;  // of one expert: n rows, k columns, padded by the engine
+  PadBytes pad = {};
+  uint8_t add = 0;                                          // see BasicMatrix
+  std::optional<RowOrder> order = {};                       // of w13, where it is not the backend's
+  View (*view)(const Sizes& stored) = nullptr;              // stored: the tensor's shape, experts first
+  Json (*object)(int64_t experts, Shape padded) = nullptr;  // what else the engine wraps the tensor in
+};
+using Parameters = std::array<std::array<Parameter, std::size(parts)>, std::size(roles)>;
+
+/// A library's versions whose converter makes these bytes: "0.21 to 0.27.1", and how that is known.
+struct Fit {
+  const char* library;
+  const char* range;
+  const char* tested;
+};
+
+/// A setting of the engine that the packed tensors need: {"moe_backend", "marlin"}.
+struct Setting {
+  const char* name;
+  const char* value;
+  bool (*when)(const Model& model) = nullptr;  // null: always
+};
+
+/// A vector that the engine keeps beside the packed tensors: F32 [experts], every element `value`.
+struct Constant {
+  const char* name;
+  double value;
+};
+
+/// Hidden and intermediate size of a layer; the engine pads each up to a multiple.
+struct LayerSize {
+  int64_t hidden = 0, intermediate = 0;
+};
+
+struct Backend {
+  const char* name;            // "marlin"
+  const char* engine;          // "vllm"
+  const char* layout_version;  // "1"
+  const char* gpu;             // "SM80+"
+  const char* summary;
+  LayerSize multiple;
+  RowOrder (*w13_order)(const Model& model);
+  Parameters parameters;
+  std::vector<Fit> fits;
+  std::vector<Setting> requires_;
+  std::vector<Constant> (*constants)(const Model& model) = nullptr;
+  /// Which models this describes; null: all. Backends of one name, engine and version differ in it.
+  bool (*takes)(const Model& model) = nullptr;
+  /// Why a layer of this size on a rank cannot be served; empty where it can.
+  std::string (*refuse)(const Model& model, LayerSize size) = nullptr;
+  /// Changes one expert's values before layouts apply, so that there is no way back; null: nothing is lost.
+  /// Without codes, only the scales.
+  Humming (*rewrite)(std::span<uint8_t> codes, std::span<uint8_t> scales) = nullptr;
+
+  const Parameter& parameter(Role role, Part part) const { return parameters[size_t(role)][size_t(part)]; }
+};
+
+/// Every backend, in the order in which `backends` lists them.
+const std::vector<const Backend*>& backends();
+
+/// The backend of that name, engine and layout version (empty: the first listed) for a model (null: any). Throws
+/// Error{usage} that lists what there is where none is called so, Error{input} where none takes the model.
+const Backend& find_backend(const std::string& name, const std::string& engine, const std::string& layout_version,
+                            const Model* model = nullptr);
+
+/// The engine's sizes of a layer.
+LayerSize padded_size(const Backend& backend, LayerSize size);
+
+/// w13 as the engine's own loader fills it, before conversion: pairs or halves, gate first.
+RowOrder loaded_order(const Model& model);
+
+}  // namespace mxfp4

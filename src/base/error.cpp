@@ -1,0 +1,81 @@
+#include "src/base/error.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mxfp4 {
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::usage:
+      return "usage";
+    case Kind::input:
+      return "input";
+    case Kind::io:
+      return "io";
+    case Kind::device:
+      return "device";
+    case Kind::interrupted:
+      return "interrupted";
+  }
+  return "?";
+}
+
+namespace {
+
+/// Bytes of the UTF-8 character that `text` begins with; 0 where it is none that may be shown: no UTF-8, a control
+/// character, or one of U+0080 to U+009F, which terminals may take for escapes.
+size_t printable_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return uint8_t(text[i]); };
+  if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7F ? 1 : 0;
+  const size_t length = byte(0) < 0xC2 ? 0 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : byte(0) < 0xF5 ? 4 : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  const int first = byte(0), second = byte(1);
+  const bool c1 = first == 0xC2 && second < 0xA0,
+             overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool surrogate = first == 0xED && second >= 0xA0, above = first == 0xF4 && second >= 0x90;
+  return c1 || overlong || surrogate || above ? 0 : length;
+}
+
+std::vector<std::string> all_printable(std::vector<std::string> lines) {
+  for (std::string& line : lines) line = printable(line);
+  return lines;
+}
+
+}  // namespace
+
+Error::Error(Kind k, std::vector<std::string> l)
+    : std::runtime_error(l.empty() ? "error" : printable(l.front())), kind(k), lines(all_printable(std::move(l))) {}
+
+void fail_errno(std::string_view file, std::string_view action, int error) {
+  fail(Kind::io, "{}: {}: {}", file, action, std::strerror(error));
+}
+
+void Problems::throw_if_any() const {
+  if (any()) throw Error(Kind::input, errors_);
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t length = printable_length(text);
+    out += length ? std::string(text.substr(0, length)) : fmt::format("\\x{:02x}", uint8_t(text[0]));
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
+}
+
+bool is_printable(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = printable_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string where(std::string_view file, std::string_view tensor) { return fmt::format("{}: {}", file, tensor); }
+
+}  // namespace mxfp4

@@ -1,0 +1,112 @@
+#include "src/base/file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "src/base/error.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr int64_t max_transfer = 0x7ffff000;  // what Linux moves in one call
+
+Fd open_file(const std::string& path, std::string name, int flags, const char* action) {
+  if (name.empty()) name = path;
+  int fd;
+  do fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  while (fd < 0 && errno == EINTR);
+  if (fd < 0) fail_errno(name, action, errno);
+  return {fd, std::move(name)};
+}
+
+}  // namespace
+
+Fd::~Fd() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void Fd::read(void* to, int64_t bytes, int64_t offset) const {
+  auto* p = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(fd_, p, size_t(std::min(bytes, max_transfer)), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno(name_, "cannot read", errno);
+    if (got == 0) fail(Kind::io, "{}: ends at byte {}, {} more expected; did it change?", name_, offset, bytes);
+    p += got, offset += got, bytes -= got;
+  }
+}
+
+void Fd::write(const void* from, int64_t bytes, int64_t offset) const {
+  auto* p = static_cast<const char*>(from);
+  while (bytes > 0) {
+    const ssize_t put = ::pwrite(fd_, p, size_t(std::min(bytes, max_transfer)), offset);
+    if (put < 0 && errno == EINTR) continue;
+    if (put == 0) errno = ENOSPC;
+    if (put <= 0) fail_errno(name_, "cannot write", errno);
+    p += put, offset += put, bytes -= put;
+  }
+}
+
+void Fd::sync() const {
+  while (::fsync(fd_) != 0)
+    if (errno != EINTR) fail_errno(name_, "cannot sync to disk", errno);
+}
+
+void Fd::close() {
+  const int fd = fd_;
+  fd_ = -1;
+  if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) fail_errno(name_, "cannot close", errno);
+}
+
+struct stat Fd::stat() const {
+  struct stat s;
+  if (::fstat(fd_, &s) != 0) fail_errno(name_, "cannot stat", errno);
+  return s;
+}
+
+bool is_in_memory(const Fd& fd) {
+  struct statfs s;
+  return ::fstatfs(fd.get(), &s) == 0 && (s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC);
+}
+
+Fd open_read(const std::string& path, std::string name) {
+  return open_file(path, std::move(name), O_RDONLY | O_NONBLOCK, "cannot open");  // a FIFO must not hang
+}
+
+Fd open_write(const std::string& path, std::string name) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail_errno(name.empty() ? path : name, "cannot replace", errno);
+  return open_file(path, std::move(name), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, "cannot create");
+}
+
+Fd open_own(const std::string& path, std::string name) {
+  struct stat s;
+  const bool own = ::lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_uid == ::geteuid();
+  if (!own) return open_write(path, std::move(name));
+  return open_file(path, std::move(name), O_RDWR | O_NOFOLLOW, "cannot open");
+}
+
+std::string read_text(const std::string& path, int64_t limit, std::string name) {
+  const Fd fd = open_read(path, std::move(name));
+  const struct stat s = fd.stat();
+  if (!S_ISREG(s.st_mode)) fail(Kind::input, "{}: not a regular file", fd.name());
+  const int64_t bytes = s.st_size;
+  if (bytes > limit) fail(Kind::input, "{}: {} bytes, at most {} expected", fd.name(), bytes, limit);
+  std::string text(size_t(bytes), '\0');
+  fd.read(text.data(), bytes, 0);
+  return text;
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  Fd fd = open_write(path);
+  fd.write(text.data(), int64_t(text.size()), 0);
+  fd.sync();
+  fd.close();
+}
+
+}  // namespace mxfp4

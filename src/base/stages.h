@@ -1,0 +1,47 @@
+// Where the time of a run goes: seconds of each stage, summed over threads.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "src/base/json.h"
+
+namespace mxfp4 {
+
+enum class Stage { read, pack, hash, write, sync };
+
+class Stages {
+ public:
+  /// Calls work() and adds the time it takes, without that of stages within it; from any thread.
+  template <class Work>
+  auto time(Stage stage, Work work) {
+    struct Clock {
+      std::atomic<int64_t>& sum;
+      int64_t outer = std::exchange(within_, 0);
+      std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+      ~Clock() {
+        const int64_t all = (std::chrono::steady_clock::now() - begin).count();
+        sum += all - within_;
+        within_ = outer + all;
+      }
+    } const clock{sums_[size_t(stage)]};
+    return work();
+  }
+  /// {"read": 1.25, ..}, with "wall" since this object was made.
+  Json seconds() const {
+    Json j;
+    const char* names[] = {"read", "pack", "hash", "write", "sync"};
+    for (size_t i = 0; i < sums_.size(); ++i) j[names[i]] = double(sums_[i]) / 1e9;
+    j["wall"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    return j;
+  }
+
+ private:
+  static inline thread_local int64_t within_ = 0;  // of the stage that this thread is in: the time of those within it
+  std::array<std::atomic<int64_t>, 5> sums_{};
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace mxfp4

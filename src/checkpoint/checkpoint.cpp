@@ -1,0 +1,320 @@
+#include "src/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+#include "src/base/checksum.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* config_name = "config.json";
+constexpr const char* index_name = "model.safetensors.index.json";
+constexpr int64_t max_index_bytes = int64_t(256) << 20;
+constexpr int64_t max_config_bytes = int64_t(16) << 20;
+constexpr int64_t max_companion_bytes = int64_t(256) << 20;
+
+bool is_below(const fs::path& path, const fs::path& dir) {
+  const auto [end, rest] = std::mismatch(dir.begin(), dir.end(), path.begin(), path.end());
+  return end == dir.end();
+}
+
+/// Follows a link out of the directory only into the blobs/ folder of the same Hugging Face cache entry.
+bool link_is_allowed(const fs::path& resolved, const fs::path& dir) {
+  if (is_below(resolved, dir)) return true;
+  const fs::path snapshots = dir.parent_path();
+  return snapshots.filename() == "snapshots" && is_below(resolved, snapshots.parent_path() / "blobs");
+}
+
+bool add_shard(Checkpoint& ck, const std::string& name, Problems& problems) {
+  const std::string path = real_path(ck.dir, name, problems);
+  if (path.empty()) return false;
+  ck.shards.push_back({name, path, state_of(open_read(path, name).stat())});
+  return true;
+}
+
+std::vector<std::string> shards_without_index(const std::string& dir) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(dir))
+    if (entry.path().extension() == ".safetensors") names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Whether the tensor is in another shard, too.
+bool is_twice(const std::vector<Tensor>& tensors, size_t i) {
+  return (i > 0 && tensors[i - 1].name == tensors[i].name) ||
+         (i + 1 < tensors.size() && tensors[i + 1].name == tensors[i].name);
+}
+
+void check_tensors_once(const Checkpoint& ck, Problems& problems) {
+  for (size_t i = 1; i < ck.tensors.size(); ++i) {
+    const Tensor &a = ck.tensors[i - 1], &b = ck.tensors[i];
+    if (a.name == b.name) problems.error(ck.where(b), "also in {}; a tensor must be in one shard only", ck.shard_of(a));
+  }
+}
+
+void check_against_index(const Checkpoint& ck, const Index& index, const std::set<std::string>& unreadable,
+                         Problems& problems) {
+  for (const auto& [name, file] : index.weight_map)
+    if (!unreadable.count(file) && !ck.find(name))
+      problems.error(where(file, name), "in the index but not in the shard");
+  int64_t total = 0;
+  for (size_t i = 0; i < ck.tensors.size(); ++i) {
+    const Tensor& t = ck.tensors[i];
+    total += t.bytes;
+    const std::string* file = index.file_of(t.name);
+    if (!file)
+      problems.warn(ck.where(t), "in the shard but not in the index; carried along as engines do");
+    else if (*file != ck.shard_of(t) && !is_twice(ck.tensors, i))
+      problems.error(ck.where(t), "the index says {}", *file);
+  }
+  if (index.total_size >= 0 && index.total_size != total && unreadable.empty())
+    problems.warn(index_name, "total_size is {}, the tensors have {} bytes", index.total_size, total);
+}
+
+/// Reads the headers of ck.shards into ck.tensors; returns the shards that could not be read.
+std::set<std::string> read_headers(Checkpoint& ck, Problems& problems) {
+  std::set<std::string> unreadable;
+  for (size_t i = 0; i < ck.shards.size(); ++i) {
+    const size_t before = problems.errors().size();
+    Header header = read_header(ck.shards[i].path, ck.shards[i].name, problems);
+    for (const auto& [key, value] : header.metadata)
+      if (key == "mxfp4_pack")
+        problems.error(ck.shards[i].name, "already packed by mxfp4-pack; use the original checkpoint");
+    if (problems.errors().size() != before) unreadable.insert(ck.shards[i].name);
+    for (Tensor& t : header.tensors) {
+      t.file = int(i);
+      ck.tensors.push_back(std::move(t));
+    }
+  }
+  std::sort(ck.tensors.begin(), ck.tensors.end(),
+            [](const Tensor& a, const Tensor& b) { return a.name != b.name ? a.name < b.name : a.file < b.file; });
+  return unreadable;
+}
+
+bool is_weights(const fs::path& p) {
+  static const std::set<std::string> extensions = {".safetensors", ".bin",     ".pt",   ".pth", ".gguf",
+                                                   ".h5",          ".msgpack", ".onnx", ".ckpt"};
+  return extensions.count(p.extension().string()) > 0;
+}
+
+bool is_left_out(const fs::path& relative, int64_t bytes) {
+  static const std::set<std::string> folders = {"original", "metal", "inference", ".cache", ".git"};
+  static const std::set<std::string> files = {config_name, index_name, ".gitattributes", "mxfp4-pack.json",
+                                              "SHA256SUMS"};
+  return folders.count(relative.begin()->string()) || files.count(relative.string()) || is_weights(relative) ||
+         bytes > max_companion_bytes;
+}
+
+/// Every regular file beside the weights, at most two folders down; links are followed to real files.
+void find_companions(Checkpoint& ck, const fs::path& real_dir) {
+  std::unordered_set<std::string> shards;
+  for (const Shard& s : ck.shards) shards.insert(s.name);
+  const auto options = fs::directory_options::skip_permission_denied;
+  for (auto it = fs::recursive_directory_iterator(ck.dir, options); it != fs::recursive_directory_iterator(); ++it) {
+    const fs::path relative = it->path().lexically_relative(ck.dir);
+    std::error_code ec;
+    const fs::path resolved = fs::canonical(it->path(), ec);
+    if (ec || fs::is_directory(resolved)) {
+      if (it.depth() >= 2 || it->is_symlink()) it.disable_recursion_pending();
+      continue;
+    }
+    if (relative == config_name || relative == index_name || shards.count(relative.string())) continue;
+    const bool carried = is_safe_name(relative.string()) && fs::is_regular_file(resolved) &&
+                         link_is_allowed(resolved, real_dir) &&
+                         !is_left_out(relative, int64_t(fs::file_size(resolved)));
+    (carried ? ck.companions : ck.left_out).push_back(relative.string());
+  }
+  std::sort(ck.companions.begin(), ck.companions.end());
+  std::sort(ck.left_out.begin(), ck.left_out.end());
+}
+
+/// Says what a file given as checkpoint, or a directory without safetensors, is instead, where that can be told.
+[[noreturn]] void fail_no_checkpoint(const std::string& path) {
+  if (fs::is_regular_file(path)) {
+    const std::string foreign = foreign_format_of(path);
+    fail(Kind::input, "{}: {}", path, foreign.empty() ? "a file; a checkpoint directory was expected" : foreign);
+  }
+  for (const auto& entry : fs::directory_iterator(path))
+    if (entry.is_regular_file() && is_weights(entry.path()))
+      if (const std::string foreign = foreign_format_of(entry.path().string()); !foreign.empty())
+        fail(Kind::input, "{}: {}: {}", path, entry.path().filename().string(), foreign);
+  fail(Kind::input, "{}: no {} and no *.safetensors; a checkpoint directory was expected", path, index_name);
+}
+
+/// Reads a JSON file of the checkpoint; empty and a problem where that fails.
+std::string read_json_text(const Checkpoint& ck, const char* name, int64_t limit, Problems& problems) {
+  const std::string path = real_path(ck.dir, name, problems);
+  if (path.empty()) return {};
+  std::string text = read_text(path, limit, name);
+  const std::string foreign = foreign_format_of(path);
+  if (foreign.empty()) return text;
+  return problems.error(name, "{}", foreign), std::string();
+}
+
+bool read_config(Checkpoint& ck, Problems& problems) {
+  const size_t before = problems.errors().size();
+  try {
+    ck.config_text = read_json_text(ck, config_name, max_config_bytes, problems);
+    if (problems.errors().size() != before) return false;
+    ck.config = parse_json(ck.config_text, config_name);
+    if (!ck.config.is_object()) problems.error(config_name, "no JSON object");
+  } catch (const Error& e) {
+    problems.add(e);
+  }
+  return problems.errors().size() == before;
+}
+
+/// The shards that the index names; without one, every *.safetensors file. The names of those that cannot be read.
+std::set<std::string> read_shards(Checkpoint& ck, const std::set<std::string>& names, Problems& problems) {
+  std::set<std::string> unreadable;
+  int64_t bytes = 0;
+  for (const std::string& name : names) {
+    const bool safe = is_safe_name(name);
+    if (!safe) problems.error(index_name, "unsafe file name '{}'", name);
+    if (!safe || !add_shard(ck, name, problems))
+      unreadable.insert(name);
+    else if (__builtin_add_overflow(bytes, ck.shards.back().state.bytes, &bytes) || bytes > max_checkpoint_bytes)
+      fail(Kind::input, "{}: more than {} bytes in all", ck.dir, max_checkpoint_bytes);
+  }
+  unreadable.merge(read_headers(ck, problems));
+  return unreadable;
+}
+
+}  // namespace
+
+std::string real_path(const std::string& dir, const std::string& name, Problems& problems) {
+  const fs::path path = fs::path(dir) / name;
+  std::error_code ec;
+  const fs::path resolved = fs::canonical(path, ec);
+  if (ec && fs::is_symlink(fs::symlink_status(path)))
+    problems.error(name, "broken link to {}; interrupted download?", fs::read_symlink(path).string());
+  else if (ec)
+    problems.error(name, "missing; interrupted download?");
+  else if (!link_is_allowed(resolved, fs::canonical(dir)))
+    problems.error(name, "links outside the directory, to {}", resolved.string());
+  else if (!fs::is_regular_file(resolved))
+    problems.error(name, "not a regular file");
+  else
+    return resolved.string();
+  return {};
+}
+
+std::string companion_text(const Checkpoint& ck, const std::string& name) {
+  Problems problems;
+  const std::string path = real_path(ck.dir, name, problems);
+  problems.throw_if_any();
+  std::string text = read_text(path, max_companion_bytes, name);
+  const auto known = ck.companion_checksums.find(name);
+  if (known != ck.companion_checksums.end() && to_hex(hash_bytes(text.data(), int64_t(text.size()))) != known->second)
+    fail(Kind::input, "{}: does not have the checksum that the output's manifest has for it; damaged?", name);
+  return text;
+}
+
+bool is_own_name(std::string_view name) {
+  static const std::set<std::string_view> names = {config_name, index_name, "mxfp4-pack.json", "SHA256SUMS"};
+  return names.count(name) || name.starts_with("packed/") || name.starts_with("rest-") ||
+         name.starts_with("model-rank-");
+}
+
+bool is_safe_name(std::string_view name) {
+  if (name.empty() || name.front() == '/' || name.find_first_of("\\:") != name.npos || !is_printable(name))
+    return false;
+  for (const auto& part : fs::path(name))
+    if (part == ".." || part == "." || part.empty()) return false;
+  return fs::path(name).lexically_normal().string() == name;
+}
+
+FileState state_of(const struct stat& s) {
+  return {s.st_size, int64_t(s.st_mtim.tv_sec) * 1'000'000'000 + s.st_mtim.tv_nsec, s.st_dev, s.st_ino};
+}
+
+const Tensor* Checkpoint::find(std::string_view name) const {
+  const auto it = std::lower_bound(tensors.begin(), tensors.end(), name,
+                                   [](const Tensor& t, std::string_view n) { return t.name < n; });
+  return it != tensors.end() && it->name == name ? &*it : nullptr;
+}
+
+Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
+  std::error_code ec;
+  const fs::path real_dir = fs::canonical(dir, ec);
+  if (ec) fail_errno(dir, "cannot open", ec.value());
+  if (!fs::is_directory(real_dir)) fail_no_checkpoint(dir);
+  const bool indexed = fs::exists(fs::symlink_status(fs::path(dir) / index_name));
+  const std::vector<std::string> files = shards_without_index(dir);
+  if (!indexed && files.empty()) fail_no_checkpoint(dir);
+  Checkpoint ck;
+  ck.dir = dir;
+  ck.complete = read_config(ck, problems);
+  Index index;
+  std::set<std::string> names;
+  if (indexed) {
+    const size_t before = problems.errors().size();
+    ck.index_text = read_json_text(ck, index_name, max_index_bytes, problems);
+    if (problems.errors().size() == before) index = parse_index(ck.index_text, problems);
+    ck.complete &= problems.errors().size() == before;
+    for (const auto& [tensor, file] : index.weight_map) names.insert(file);
+  } else {
+    names.insert(files.begin(), files.end());
+    if (names.size() > 1) problems.warn(dir, "no {}; all {} shards are read", index_name, names.size());
+  }
+  const std::set<std::string> unreadable = read_shards(ck, names, problems);
+  if (indexed && ck.complete) check_against_index(ck, index, unreadable, problems);
+  check_tensors_once(ck, problems);
+  ck.complete &= unreadable.empty();
+  find_companions(ck, real_dir);
+  return ck;
+}
+
+ShardReader::ShardReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
+  for (const Shard& s : checkpoint.shards) files_.emplace_back(open_read(s.path, s.name));
+  check_unchanged();
+}
+
+void ShardReader::read(const Tensor& t, int64_t offset, int64_t bytes, void* to, const DirectFile::Taker& take) const {
+  files_[size_t(t.file)].read(to, bytes, t.offset + offset, take);
+}
+
+void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::Taker& take) const {
+  for (size_t i = 0; i < ranges.size();) {
+    const int file = ranges[i].tensor->file;
+    const int64_t begin = ranges[i].tensor->offset + ranges[i].offset;
+    int64_t end = begin;
+    for (; i < ranges.size() && ranges[i].tensor->file == file && ranges[i].tensor->offset + ranges[i].offset == end;
+         ++i)
+      end += ranges[i].bytes;
+    files_[size_t(file)].read(to, end - begin, begin, take);
+    to += end - begin;
+  }
+}
+
+std::unique_ptr<DeviceMap> ShardReader::map(Device& device, std::span<const TensorRange> ranges) const {
+  int64_t begin = INT64_MAX, end = 0, bytes = 0;
+  for (const TensorRange& r : ranges) {
+    if (r.tensor->file != ranges[0].tensor->file) return nullptr;
+    begin = std::min(begin, r.tensor->offset + r.offset);
+    end = std::max(end, r.tensor->offset + r.offset + r.bytes);
+    bytes += r.bytes;
+  }
+  if (end - begin > 2 * bytes) return nullptr;
+  return files_[size_t(ranges[0].tensor->file)].map(device, end - begin, begin);
+}
+
+bool ShardReader::is_cached(const Tensor& t, int64_t offset, int64_t bytes) const {
+  return files_[size_t(t.file)].is_cached(bytes, t.offset + offset);
+}
+
+void ShardReader::check_unchanged() const {
+  for (size_t i = 0; i < files_.size(); ++i)
+    if (state_of(files_[i].fd().stat()) != checkpoint_.shards[i].state ||
+        state_of(open_read(checkpoint_.shards[i].path, checkpoint_.shards[i].name).stat()) !=
+            checkpoint_.shards[i].state)
+      fail(Kind::io, "{}: changed while it was read; start again", checkpoint_.shards[i].name);
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,123 @@
+// A checkpoint: a directory of safetensors shards as one map name -> tensor. Only headers are read.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/json.h"
+#include "src/checkpoint/safetensors.h"
+#include "src/io/direct_file.h"
+
+namespace mxfp4 {
+
+/// Far above any checkpoint, and low enough that no size computed from shapes overflows.
+inline constexpr int64_t max_checkpoint_bytes = int64_t(1) << 46;
+
+/// What identifies a file's state; compared at the end of a run to notice a source that changed.
+struct FileState {
+  int64_t bytes = 0, mtime_ns = 0;
+  uint64_t device = 0, inode = 0;
+  friend bool operator==(const FileState&, const FileState&) = default;
+};
+FileState state_of(const struct stat& s);
+
+/// Whether a name may be used as a path: relative, below the directory, in its shortest spelling, printable UTF-8, no
+/// drive letter.
+bool is_safe_name(std::string_view name);
+
+/// Whether this tool writes files of that name into an output, so that none of the source's may have it there.
+bool is_own_name(std::string_view name);
+
+/// The real path of `name` below `dir`. Empty and a problem where it is missing, no regular file, or a link out of the
+/// directory (into the blobs/ of the same Hugging Face cache entry is allowed).
+std::string real_path(const std::string& dir, const std::string& name, Problems& problems);
+
+/// One shard.
+struct Shard {
+  std::string name;  // as the index spells it, relative to the directory
+  std::string path;  // to open
+  FileState state;
+};
+
+struct Checkpoint {
+  std::string dir;
+  std::vector<Shard> shards;
+  std::vector<Tensor> tensors;                             // by name; Tensor::file indexes shards
+  Json config;                                             // {} where there is none
+  std::string config_text, index_text;                     // verbatim; empty where there is none
+  std::vector<std::string> companions;                     // other files to carry along, relative paths, sorted
+  std::vector<std::string> left_out;                       // files that are not carried along
+  std::map<std::string, std::string> companion_checksums;  // by name, where a manifest has them
+  bool complete = true;                                    // all was read: a name that is not there is missing
+
+  const Tensor* find(std::string_view name) const;
+  const std::string& shard_of(const Tensor& t) const { return shards[size_t(t.file)].name; }
+  /// "SHARD: TENSOR" for messages.
+  std::string where(const Tensor& t) const { return mxfp4::where(shard_of(t), t.name); }
+};
+
+/// model.safetensors.index.json.
+struct Index {
+  std::vector<std::pair<std::string, std::string>> weight_map;  // tensor, file; by tensor
+  int64_t total_size = -1;                                      // as it says; -1 where it does not
+  const std::string* file_of(std::string_view tensor) const;
+};
+Index parse_index(std::string_view text, Problems& problems);
+
+/// Reads config, index and every shard's header, and checks them against each other and the files' sizes.
+/// What is wrong goes to `problems`; only what makes the rest unreadable throws.
+Checkpoint open_checkpoint(const std::string& dir, Problems& problems);
+
+/// The bytes of one of the companions. Throws Error{input} where they do not have the checksum that is known.
+std::string companion_text(const Checkpoint& checkpoint, const std::string& name);
+
+/// The first string (number) at any of the places a config keeps its keys: the top level, then text_config.
+std::string config_string(const Json& config, const char* key, std::string otherwise = {});
+double config_number(const Json& config, const char* key, double otherwise);
+/// A whole number of at least 1.
+int64_t config_count(const Json& config, const char* key, int64_t otherwise);
+/// A string of any object.
+std::string json_string(const Json& object, const char* key, std::string otherwise = {});
+
+/// The keys that a family reads: each must have its type where it is there and not null, as quantization_config must be
+/// an object.
+struct ConfigTypes {
+  std::vector<const char*> strings, numbers, counts;
+};
+void check_config_types(const Json& config, const ConfigTypes& types, Problems& problems);
+
+/// quantization_config, wherever it stands: top level or text_config. Null where there is none.
+const Json* quantization_config(const Json& config);
+
+/// Bytes [offset, offset + bytes) of a tensor.
+struct TensorRange {
+  const Tensor* tensor;
+  int64_t offset, bytes;
+};
+
+/// A shard's data, opened on first use and read from any thread.
+class ShardReader {
+ public:
+  explicit ShardReader(const Checkpoint& checkpoint);
+  /// Bytes [offset, offset + bytes) of a tensor; as DirectFile::read.
+  void read(const Tensor& t, int64_t offset, int64_t bytes, void* to, const DirectFile::Taker& take = {}) const;
+  /// Ranges one after the other; neighbours in a shard are read as one.
+  void read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::Taker& take = {}) const;
+  /// As DirectFile::map, of what holds all ranges; null also where that is much else, or in several shards. A byte is
+  /// at its offset in the shard.
+  std::unique_ptr<DeviceMap> map(Device& device, std::span<const TensorRange> ranges) const;
+  /// As DirectFile::is_cached.
+  bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const;
+  /// Throws Error{io} where a shard is not the file that was opened, or its size or mtime differ.
+  void check_unchanged() const;
+
+ private:
+  const Checkpoint& checkpoint_;
+  std::vector<DirectFile> files_;
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,61 @@
+#include <cmath>
+
+#include "src/checkpoint/checkpoint.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr int64_t max_count = int64_t(1) << 40;
+
+const Json* config_value(const Json& config, const char* key) {
+  if (!config.is_object() || !key) return nullptr;
+  if (const auto it = config.find(key); it != config.end()) return &*it;
+  if (const auto text = config.find("text_config"); text != config.end() && text->is_object())
+    if (const auto it = text->find(key); it != text->end()) return &*it;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string json_string(const Json& object, const char* key, std::string otherwise) {
+  const auto it = object.is_object() ? object.find(key) : object.end();
+  return object.is_object() && it != object.end() && it->is_string() ? it->get<std::string>() : otherwise;
+}
+
+std::string config_string(const Json& config, const char* key, std::string otherwise) {
+  const Json* value = config_value(config, key);
+  return value && value->is_string() ? value->get<std::string>() : otherwise;
+}
+
+double config_number(const Json& config, const char* key, double otherwise) {
+  const Json* value = config_value(config, key);
+  return value && value->is_number() ? value->get<double>() : otherwise;
+}
+
+int64_t config_count(const Json& config, const char* key, int64_t otherwise) {
+  const double value = config_number(config, key, -1);
+  return value >= 1 && value <= double(max_count) && value == std::floor(value) ? int64_t(value) : otherwise;
+}
+
+const Json* quantization_config(const Json& config) {
+  const Json* value = config_value(config, "quantization_config");
+  return value && value->is_object() ? value : nullptr;
+}
+
+void check_config_types(const Json& config, const ConfigTypes& types, Problems& problems) {
+  const auto check = [&](const char* key, const char* expected, auto right) {
+    const Json* value = config_value(config, key);
+    if (!value || value->is_null() || right(*value)) return;
+    const std::string is = value->dump(-1, ' ', true, Json::error_handler_t::replace);
+    problems.error("config.json", "{} is {:.60}{}, {} expected", key, is, is.size() > 60 ? ".." : "", expected);
+  };
+  for (const char* key : types.strings) check(key, "a string", [](const Json& v) { return v.is_string(); });
+  for (const char* key : types.numbers)
+    check(key, "a number of at least 0", [](const Json& v) { return v.is_number() && v.get<double>() >= 0; });
+  for (const char* key : types.counts)
+    check(key, "a whole number of at least 1", [&](const Json&) { return config_count(config, key, 0) > 0; });
+  check("quantization_config", "an object", [](const Json& v) { return v.is_object(); });
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,87 @@
+// The safetensors container: header rules of the reference implementation (0.8.0), plus what it lets pass:
+// duplicate keys, unknown fields and control characters in names are refused, and every message names its tensor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/base/error.h"
+
+namespace mxfp4 {
+
+enum class Dtype : uint8_t {
+  BOOL,
+  F4,
+  F6_E2M3,
+  F6_E3M2,
+  U8,
+  I8,
+  F8_E5M2,
+  F8_E4M3,
+  F8_E8M0,
+  F8_E4M3FNUZ,
+  F8_E5M2FNUZ,
+  I16,
+  U16,
+  F16,
+  BF16,
+  I32,
+  U32,
+  F32,
+  C64,
+  F64,
+  I64,
+  U64,
+};
+const char* name_of(Dtype dtype);
+int bits_of(Dtype dtype);
+
+/// A tensor in a file. Data are row-major and little-endian.
+struct Tensor {
+  std::string name;
+  Dtype dtype = Dtype::U8;
+  std::vector<int64_t> shape;
+  int file = 0;        // index of the file; 0 where there is but one
+  int64_t offset = 0;  // from the start of the file, bytes
+  int64_t bytes = 0;
+};
+
+/// "F8_E8M0 [2, 96]".
+std::string describe(Dtype dtype, const std::vector<int64_t>& shape);
+
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+struct Header {
+  std::vector<Tensor> tensors;  // by offset
+  Metadata metadata;
+  int64_t data_offset = 0;  // 8 + header length
+};
+
+inline constexpr int64_t max_header_bytes = 100'000'000;
+
+/// Checks a header's JSON against a file of `file_bytes`; what is wrong goes to `problems` under the name `file`, and
+/// no tensors come back.
+Header parse_header(std::string_view json, int64_t file_bytes, std::string_view file, Problems& problems);
+
+/// What another file is, with what to use instead: a Git LFS pointer, GGUF, pickle or metal. Empty where not known.
+std::string foreign_format_of(const std::string& path);
+
+/// Opens `path` read-only and parses its header; the length is checked against the file before memory is taken.
+/// `file` is the name shown in messages. I/O errors throw.
+Header read_header(const std::string& path, std::string_view file, Problems& problems);
+
+/// The length field and JSON of a header for `tensors`, whose offsets are relative to the data section; padded with
+/// spaces so that the data start at a multiple of `alignment`.
+std::string write_header(const std::vector<Tensor>& tensors, const Metadata& metadata, int64_t alignment);
+
+/// shape's product times the dtype's bits in bytes; -1 where that overflows or is no whole number of bytes.
+int64_t tensor_bytes(Dtype dtype, const std::vector<int64_t>& shape);
+
+/// True where the text is valid as a dtype; sets `dtype`.
+bool parse_dtype(std::string_view text, Dtype& dtype);
+
+}  // namespace mxfp4

@@ -1,0 +1,83 @@
+#include "src/convert/batch.h"
+
+#include <iostream>
+#include <sstream>
+
+#include "kernels/pack/device.h"
+#include "src/base/log.h"
+
+namespace mxfp4 {
+
+namespace {
+
+struct Line {
+  int number;
+  std::string text;
+};
+
+std::vector<Line> read_lines(const std::string& filelist) {
+  std::stringstream text;
+  if (filelist == "-")
+    text << std::cin.rdbuf();
+  else
+    text << read_text(filelist, int64_t(64) << 20);
+  std::vector<Line> lines;
+  std::string line;
+  for (int number = 1; std::getline(text, line); ++number) {
+    const size_t first = line.find_first_not_of(" \t\r");
+    if (first != line.npos && line[first] != '#') lines.push_back({number, line});
+  }
+  return lines;
+}
+
+/// What became of a line: the result of convert, or {"error": ..}.
+Json carry_out(const BatchOptions& options, const Line& line, const ParseLine& parse) {
+  const auto failure = [&](Kind kind, const std::vector<std::string>& lines) {
+    for (const std::string& l : lines)
+      if (!options.json) fmt::print(stderr, "mxfp4-pack: error: {}:{}: {}\n", options.filelist, line.number, l);
+    return Json{{"error", {{"kind", name_of(kind)}, {"lines", lines}}}};
+  };
+  try {
+    ConvertOptions o = parse(line.text);
+    if (o.dry_run) fail(Kind::usage, "--dry-run is not for lists");
+    o.json = options.json;
+    return convert(o);
+  } catch (const Error& e) {
+    if (e.kind == Kind::interrupted) throw;
+    return failure(e.kind, e.lines);
+  } catch (const DeviceError& e) {
+    return failure(Kind::device, {e.what()});
+  } catch (const std::exception& e) {
+    return failure(Kind::io, {e.what()});
+  }
+}
+
+}  // namespace
+
+int convert_all(const BatchOptions& options, const ParseLine& parse) {
+  const std::vector<Line> lines = read_lines(options.filelist);
+  Json jobs = Json::array();
+  size_t failed = 0, unchanged = 0;
+  for (const Line& line : lines) {
+    Json result = carry_out(options, line, parse);
+    result["line"] = line.number;
+    failed += result.contains("error");
+    unchanged += result.value("unchanged", false);
+    jobs.push_back(std::move(result));
+    if (failed && options.fail_fast) break;
+  }
+  const size_t converted = jobs.size() - failed - unchanged;
+  if (options.json)
+    fmt::print("{}\n", Json{{"converted", converted},
+                            {"unchanged", unchanged},
+                            {"failed", failed},
+                            {"not_begun", lines.size() - jobs.size()},
+                            {"jobs", std::move(jobs)}}
+                           .dump(-1, ' ', false, Json::error_handler_t::replace));
+  else
+    note(fmt::format("{} converted, {} unchanged, {} failed, {} not begun", converted, unchanged, failed,
+                     lines.size() - jobs.size()));
+  return failed ? 2 : 0;
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,291 @@
+#include "src/convert/conversion.h"
+
+#include "src/base/log.h"
+#include "src/convert/job_rows.h"
+#include "src/io/link.h"
+#include "src/packed/add_set.h"
+#include "src/plan/rewrite.h"
+
+namespace mxfp4 {
+
+namespace {
+
+// A GPU's driver maps for one thread at a time: pages cost less where there are many, and enough rows are left for all.
+constexpr int64_t in_place_bytes_at_once = int64_t(72) << 20;
+
+}  // namespace
+
+void Conversion::run() {
+  open_files();
+  const std::vector<int64_t> left = jobs_left();
+  out_.keep(true);
+  Progress progress("packing", data_bytes());
+  in_place_ = may_pack_in_place();
+  const std::vector<std::vector<int64_t>> rows = job_rows(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
+  run_jobs(
+      int64_t(rows.size()), options_.threads,
+      [&](Worker& worker, int64_t i) { carry_out(worker, rows[size_t(i)], progress); }, devices_);
+  check_source();
+  for (size_t i = 0; i < files_.size(); ++i) {
+    throw_if_interrupted();
+    stages_.time(Stage::sync, [&] { is_linked_[i] ? files_[i].fd().sync() : files_[i].finish(); });
+  }
+}
+
+void Conversion::carry_out(Worker& worker, const std::vector<int64_t>& row, Progress& progress) {
+  const int64_t in_place = pack_in_place(worker, row);
+  progress.add(in_place);
+  for (const int64_t index : row) {
+    const Job& job = plan_.jobs[size_t(index)];
+    if (!in_place) progress.add(job.target < 0 ? copy(worker, job) : pack(worker, job));
+    if (!failed_) out_.journal().add(index, record_of(plan_, job, sums_, counts_of(job)));
+  }
+}
+
+std::vector<bool> Conversion::read_journal() {
+  std::vector<bool> done(plan_.jobs.size());
+  for (const auto& [index, record] : out_.journal().records())
+    if (index >= 0 && size_t(index) < done.size())
+      done[size_t(index)] = read_record(plan_, plan_.jobs[size_t(index)], record, sums_, counts_[size_t(index)]);
+  return done;
+}
+
+JobCounts Conversion::total() const {
+  JobCounts sum;
+  for (const JobCounts& c : counts_) {
+    sum.zero_scales += c.zero_scales;
+    add(sum.loss, c.loss);
+  }
+  return sum;
+}
+
+int64_t Conversion::data_bytes() const {
+  int64_t bytes = plan_.packed_bytes;
+  for (const CopiedTensor& t : plan_.copied) bytes += t.source->bytes;
+  return bytes;
+}
+
+void Conversion::open_files() {
+  for (const OutFile& f : plan_.files) {
+    is_linked_.push_back(f.shard >= 0 &&
+                         link_file(*options_.link, plan_.checkpoint->shards[size_t(f.shard)].path, out_.path(f.name)));
+    files_.emplace_back(is_linked_.back() ? open_read(out_.path(f.name), f.name) : out_.create(f.name, f.bytes));
+    if (!is_linked_.back()) files_.back().write(f.header.data(), int64_t(f.header.size()), 0);
+  }
+}
+
+std::vector<int64_t> Conversion::jobs_left() {
+  const std::vector<bool> done = read_journal();
+  std::vector<uint8_t> good(done.size());
+  run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
+    good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
+  });
+  std::vector<int64_t> left;
+  for (size_t i = 0; i < good.size(); ++i)
+    if (!good[i]) {
+      left.push_back(int64_t(i));
+      counts_[i] = {};
+    }
+  if (left.size() < good.size())
+    note(fmt::format("{} of {} jobs are done already", good.size() - left.size(), good.size()));
+  return left;
+}
+
+bool Conversion::is_on_disk(Worker& worker, const Job& job) {
+  const auto has = [&](int file, int64_t offset, int64_t bytes, const Hash& hash) {
+    uint8_t* data = worker.packed.reserve(bytes);
+    files_[size_t(file)].read(data, bytes, offset);
+    return XXH128_isEqual(hash_bytes(data, bytes), hash) != 0;
+  };
+  for (int64_t i = job.begin; i < job.end; ++i) {
+    if (job.target < 0) {
+      const CopyPiece& p = plan_.copy_pieces[size_t(i)];
+      const CopiedTensor& t = plan_.copied[size_t(p.copied)];
+      const Hash& sum = sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)];
+      if (t.file >= 0 && !has(t.file, t.offset + p.begin, p.bytes, sum)) return false;
+    } else {
+      const Checksums::Packed* sums = &sums_.packed[size_t(job.target)];
+      for (const PackedTensor& t : plan_.ranks_of(job))
+        if (!has(t.file, t.offset + i * t.slice_bytes, t.slice_bytes, (sums++)->slices[size_t(i)])) return false;
+    }
+  }
+  return true;
+}
+
+void Conversion::check_source() {
+  out_.keep(false);
+  problems_.throw_if_any();
+  source_.check_unchanged();
+  if (known_) check_same_contents(options_.checkpoint, plan_, sums_, *known_);
+  out_.keep(true);
+}
+
+int64_t Conversion::copy(Worker& worker, const Job& job) {
+  int64_t done = 0;
+  for (std::span<const CopyPiece> left = plan_.pieces_of(job); !left.empty() && !failed_;) {
+    const int file = plan_.copied[size_t(left[0].copied)].file;
+    size_t count = 0;
+    while (count < left.size() && plan_.copied[size_t(left[count].copied)].file == file) ++count;
+    done += copy_together(worker, left.first(count));
+    left = left.subspan(count);
+  }
+  return done;
+}
+
+int64_t Conversion::copy_together(Worker& worker, std::span<const CopyPiece> pieces) {
+  const CopiedTensor& first = plan_.copied[size_t(pieces[0].copied)];
+  const int64_t offset = first.offset + pieces[0].begin;
+  int64_t bytes = 0;
+  for (const CopyPiece& p : pieces) bytes += p.bytes;
+  uint8_t* data = worker.source.reserve(bytes, offset);
+  PieceHasher hasher = copy_hasher(pieces, sums_);
+  stages_.time(Stage::read, [&] { source_.read_copied(plan_, pieces, data, hashing(hasher)); });
+  if (first.file >= 0 && !is_linked_[size_t(first.file)]) write(first.file, data, bytes, offset);
+  return bytes;
+}
+
+int64_t Conversion::pack(Worker& worker, const Job& job) {
+  const PackedTensor& t = plan_.packed[size_t(job.target)];
+  if (failed_ && t.part != Part::scales) return 0;
+  const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
+  uint8_t* source = worker.source.reserve(pieces.source_bytes);
+  PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
+  const bool sees_source = pieces.source_bytes == pieces.canonical_bytes && plan_.tp.size == 1;
+  const bool by_device = sees_source && device_makes_checksums(worker);
+  const auto take = by_device ? DirectFile::Taker() : hashing(hasher);
+  stages_.time(Stage::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, source, take); });
+  Input input{pieces, canonical_form(worker, job, t, pieces, source), {}, {}};
+  if (by_device) input.sums.add(hasher, [&](size_t i) { return source + pieces.list[i].source_at; });
+  if (plan_.backend->rewrite && t.part == Part::codes) input.scales = scales_beside(worker, job, t);
+  int64_t done = 0;
+  for (size_t r = 0; r < plan_.tp.ranks.size() && !failed_; ++r)
+    done += pack_rank(worker, job, size_t(job.target) + r, input);
+  return done;
+}
+
+bool Conversion::may_pack_in_place() const {
+  const auto in_memory = [](const DirectFile& f) { return f.is_in_memory(); };
+  return !devices_.gpus.empty() && plan_.tp.size == 1 && !plan_.backend->rewrite &&
+         std::any_of(files_.begin(), files_.end(), in_memory) && DeviceMap::can_write();
+}
+
+int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& row) {
+  const Job &first = plan_.jobs[size_t(row.front())], &last = plan_.jobs[size_t(row.back())];
+  if (failed_ || first.target < 0 || !in_place_ || !device_makes_checksums(worker)) return 0;
+  const PackedTensor& t = plan_.packed[size_t(first.target)];
+  Pieces pieces = pieces_in(plan_, t, first.begin, last.end);
+  if (t.part != Part::codes || pieces.source_bytes != pieces.canonical_bytes) return 0;
+  const int64_t bytes = (last.end - first.begin) * t.slice_bytes, offset = t.offset + first.begin * t.slice_bytes;
+  const DirectFile& file = files_[size_t(t.file)];
+  const auto source = stages_.time(Stage::read, [&] { return source_.map(*worker.device, pieces); });
+  if (!source) return 0;
+  const auto target = stages_.time(Stage::write, [&] { return file.map_to_write(*worker.device, bytes, offset); });
+  if (!target) return 0;
+  const auto in_shard = [](const PieceAt& p) { return p.slice.tensor->offset + p.slice.piece; };
+  const int64_t origin = in_shard(pieces.list.front());
+  for (PieceAt& p : pieces.list) p.canonical_at = in_shard(p) - origin;
+  const uint8_t* const canonical = source->at(origin);
+  uint8_t* const packed = target->at(offset);
+  const PieceHasher from = source_hasher(plan_, first.target, pieces, sums_);
+  const PieceHasher to = slice_hasher(plan_, size_t(first.target), first.begin, last.end, sums_);
+  DeviceSums sums;
+  sums.add(from, [&](size_t i) { return canonical + pieces.list[i].canonical_at; });
+  sums.add(to, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
+  stages_.time(Stage::pack, [&] {
+    pack_experts(plan_, t, first.begin, last.end, pieces, *worker.device, canonical, packed, sums.wanted());
+  });
+  if (!sums.are_made()) return 0;  // no CPU looks into a map: see DeviceMap::at()
+  sums.store();
+  in_place_bytes_ += bytes;
+  return bytes;
+}
+
+bool Conversion::device_makes_checksums(const Worker& worker) const {
+  return worker.device->makes_checksums() && !plan_.backend->rewrite;
+}
+
+std::vector<uint8_t> Conversion::scales_beside(Worker& worker, const Job& job, const PackedTensor& codes) {
+  const PackedTensor& t = sibling(plan_, codes, Part::scales);
+  return load_canonical(plan_, t, job.begin, job.end, [&](const Pieces& pieces, uint8_t* to) {
+    stages_.time(Stage::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, to); });
+  });
+}
+
+int64_t Conversion::pack_rank(Worker& worker, const Job& job, size_t target, const Input& input) {
+  const PackedTensor& t = plan_.packed[target];
+  const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
+  const int64_t offset = t.offset + job.begin * t.slice_bytes;
+  uint8_t* packed = worker.packed.reserve(bytes, offset);
+  PieceHasher hasher = slice_hasher(plan_, target, job.begin, job.end, sums_);
+  const bool by_device = device_makes_checksums(worker);
+  DeviceSums sums = input.sums;
+  if (by_device) sums.add(hasher, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
+  stages_.time(Stage::pack, [&] {
+    if (plan_.backend->rewrite)
+      add(counts_of(job).loss,
+          pack_rewritten(plan_, t, job.begin, job.end, input.canonical, input.scales.data(), *worker.device, packed));
+    else
+      pack_experts(plan_, t, job.begin, job.end, input.pieces, *worker.device, input.canonical, packed, sums.wanted());
+  });
+  stages_.time(Stage::hash, [&] { sums.store(); });
+  write(t.file, packed, bytes, offset, by_device ? DirectFile::Taker() : hashing(hasher));
+  return bytes;
+}
+
+DirectFile::Taker Conversion::hashing(PieceHasher& hasher) {
+  return [&](const uint8_t* data, int64_t bytes) { stages_.time(Stage::hash, [&] { hasher(data, bytes); }); };
+}
+
+void Conversion::write(int file, const uint8_t* data, int64_t bytes, int64_t offset, const DirectFile::Taker& take) {
+  stages_.time(Stage::write, [&] { files_[size_t(file)].write(data, bytes, offset, take); });
+}
+
+const uint8_t* Conversion::canonical_form(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
+                                          uint8_t* source) {
+  const bool same = pieces.source_bytes == pieces.canonical_bytes;
+  if (same && t.part != Part::scales) return source;
+  uint8_t* canonical = same ? source : worker.canonical.reserve(pieces.canonical_bytes);
+  for (const PieceAt& p : pieces.list)
+    check_scales(job, t, p, to_canonical(t, p, options_.allow_nan_scales, source, canonical));
+  return canonical;
+}
+
+void Conversion::check_scales(const Job& job, const PackedTensor& t, const PieceAt& p, const ScaleReport& r) {
+  if (t.part == Part::residual) return;  // made of scales that are checked elsewhere
+  counts_of(job).zero_scales += r.zero;
+  if (r.bad) complain(t, p, r.first_bad, fmt::format("{} ({} such scales here)", r.first, r.bad));
+  if (!r.zero_floats) return;
+  if (r.least_floats)
+    complain(t, p, r.first_zero_float, "holds both 0.0 and 2^-127, which would become the same byte");
+  else if (const int64_t at = source_.reader() ? first_nonzero_group(t, p) : -1; at >= 0)
+    complain(t, p, at, "scale 0.0 over codes that are not zero");
+  uint8_t& zero = sums_.packed[size_t(job.target)].float_zeros[source_index(plan_, t, p.expert, p.piece).tensor];
+  std::atomic_ref(zero).store(1, std::memory_order_relaxed);  // jobs of one stacked tensor share it
+}
+
+int64_t Conversion::first_nonzero_group(const PackedTensor& t, const PieceAt& p) {
+  const Expert& e = plan_.model->layers[size_t(t.layer)].experts[size_t(p.expert)];
+  const Slice& codes = t.role == Role::w2 ? e.down.codes : p.piece == 1 ? e.up.codes : e.gate.codes;
+  std::vector<float> scales(size_t(p.slice.piece_bytes / 4));
+  const ShardReader& reader = *source_.reader();
+  reader.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, scales.data());
+  for (size_t i = 0; i < scales.size(); ++i) {
+    if (scales[i] != 0) continue;
+    uint8_t bytes[group / 2];
+    reader.read(*codes.tensor, codes.piece + int64_t(i) * group / 2, group / 2, bytes);
+    for (uint8_t b : bytes)
+      if (b & 0x77) return int64_t(i);
+  }
+  return -1;
+}
+
+void Conversion::complain(const PackedTensor& t, const PieceAt& p, int64_t index, const std::string& what) {
+  const MoeLayer& layer = plan_.model->layers[size_t(t.layer)];
+  const int64_t columns = (t.role == Role::w2 ? layer.intermediate : layer.hidden) / group;
+  const std::lock_guard lock(mutex_);
+  problems_.error(plan_.checkpoint->where(*p.slice.tensor), "expert {}, row {}, group {}: {}", p.expert,
+                  index / columns, index % columns, what);
+  failed_ = true;
+}
+
+}  // namespace mxfp4

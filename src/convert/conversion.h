@@ -1,0 +1,116 @@
+// The jobs of a conversion, carried out.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/log.h"
+#include "src/base/stages.h"
+#include "src/convert/convert.h"
+#include "src/convert/job_record.h"
+#include "src/device/device_sums.h"
+#include "src/device/pipeline.h"
+#include "src/io/direct_file.h"
+#include "src/io/output.h"
+#include "src/packed/manifest.h"
+#include "src/packed/source.h"
+#include "src/plan/transfer.h"
+
+namespace mxfp4 {
+
+/// Carries out the jobs of a plan: reads, packs, hashes, writes. What the data refuse is collected, and from then on
+/// scales are only checked, so that one run names every bad tensor.
+class Conversion {
+ public:
+  /// known: a manifest whose checksums the source's tensors must have, or null.
+  Conversion(const Plan& plan, const ConvertOptions& options, const DeviceChoice& devices, Source& source,
+             OutputDir& out, const Manifest* known)
+      : plan_(plan),
+        options_(options),
+        devices_(devices),
+        source_(source),
+        out_(out),
+        known_(known),
+        sums_(plan),
+        counts_(plan.jobs.size()) {}
+
+  void run();
+
+  /// Reads the journal: true at every job that is written down.
+  std::vector<bool> read_journal();
+
+  const Checksums& checksums() const { return sums_; }
+  int64_t zero_scales() const { return total().zero_scales; }
+  Humming loss() const { return total().loss; }
+  /// Seconds of each stage, summed over threads.
+  Json seconds() const { return stages_.seconds(); }
+  /// What pack_in_place() packed.
+  int64_t in_place_bytes() const { return in_place_bytes_; }
+
+ private:
+  JobCounts total() const;
+  /// What the jobs write; headers and a sharded state's files are not theirs.
+  int64_t data_bytes() const;
+  void open_files();
+  /// All but those that the journal has and whose bytes on disk are what it says.
+  std::vector<int64_t> jobs_left();
+  bool is_on_disk(Worker& worker, const Job& job);
+  /// A source that holds what cannot be packed, or that changed, leaves nothing to go on with.
+  void check_source();
+  JobCounts& counts_of(const Job& job) { return counts_[size_t(&job - plan_.jobs.data())]; }
+  int64_t copy(Worker& worker, const Job& job);
+  /// Pieces that lie one after the other in one file.
+  int64_t copy_together(Worker& worker, std::span<const CopyPiece> pieces);
+  int64_t pack(Worker& worker, const Job& job);
+  /// A row of jobs, all together or one after the other.
+  void carry_out(Worker& worker, const std::vector<int64_t>& row, Progress& progress);
+  /// Whether pack_in_place() can pack anything of this conversion, by what is open.
+  bool may_pack_in_place() const;
+  /// A row of codes that a GPU reads where the page cache has them and writes into a file in memory; the bytes that
+  /// were packed, 0 where that cannot be.
+  int64_t pack_in_place(Worker& worker, const std::vector<int64_t>& row);
+  /// Of the same experts, canonical: lossy backends rewrite codes by them.
+  std::vector<uint8_t> scales_beside(Worker& worker, const Job& job, const PackedTensor& codes);
+  /// What a job is packed from; scales: see scales_beside(), sums: of the source that are still to be made.
+  struct Input {
+    const Pieces& pieces;
+    const uint8_t* canonical;
+    std::vector<uint8_t> scales;
+    DeviceSums sums;
+  };
+  bool device_makes_checksums(const Worker& worker) const;
+  int64_t pack_rank(Worker& worker, const Job& job, size_t target, const Input& input);
+  /// `hasher`, timed as a stage of its own within reading or writing.
+  DirectFile::Taker hashing(PieceHasher& hasher);
+  void write(int file, const uint8_t* data, int64_t bytes, int64_t offset, const DirectFile::Taker& take = {});
+  /// The pieces in canonical form: `source` itself where the bytes are the same.
+  const uint8_t* canonical_form(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
+                                uint8_t* source);
+  void check_scales(const Job& job, const PackedTensor& t, const PieceAt& p, const ScaleReport& r);
+  /// The first scale 0.0 of the piece whose 32 codes are not all zero; -1 where there is none.
+  int64_t first_nonzero_group(const PackedTensor& t, const PieceAt& p);
+  /// Names file, tensor, expert, row and group of scale `index` of a piece.
+  void complain(const PackedTensor& t, const PieceAt& p, int64_t index, const std::string& what);
+
+  const Plan& plan_;
+  const ConvertOptions& options_;
+  const DeviceChoice& devices_;
+  Source& source_;
+  OutputDir& out_;
+  const Manifest* known_;
+  Checksums sums_;
+  std::vector<JobCounts> counts_;
+  std::vector<DirectFile> files_;
+  std::vector<bool> is_linked_;  // of each file: its bytes are the source's own
+  Stages stages_;
+  std::atomic<bool> failed_ = false;
+  bool in_place_ = false;
+  std::atomic<int64_t> in_place_bytes_ = 0;
+  std::mutex mutex_;
+  Problems problems_;
+};
+
+}  // namespace mxfp4

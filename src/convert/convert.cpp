@@ -1,0 +1,247 @@
+#include "src/convert/convert.h"
+
+#include <filesystem>
+#include <set>
+
+#include "src/backends/select.h"
+#include "src/base/log.h"
+#include "src/convert/conversion.h"
+#include "src/convert/unchanged.h"
+#include "src/io/output.h"
+#include "src/io/sha256.h"
+#include "src/packed/add_set.h"
+#include "src/packed/companions.h"
+#include "src/packed/manifest.h"
+#include "src/packed/sharded_state.h"
+#include "src/packed/source.h"
+#include "src/plan/print_plan.h"
+#include "src/plan/rewrite.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string checksum_of(const std::string& text) { return to_hex(hash_bytes(text.data(), int64_t(text.size()))); }
+
+/// Everything that a run's bytes depend on: the plan with the options behind it, and the source's files as they are.
+Start start_of(const Plan& plan, const ConvertOptions& options) {
+  const Backend& b = *plan.backend;
+  std::string given = fmt::format("{} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
+                                  b.layout_version, options.model.gate_up, options.allow_nan_scales, plan.tp.size,
+                                  options.link ? int(*options.link) : -1);
+  std::set<std::string> linked;  // a hard link changes a file's ctime
+  for (const OutFile& f : plan.files) {
+    given += fmt::format("{} {} {}\n", f.name, f.bytes, checksum_of(f.header));
+    if (f.shard >= 0) linked.insert(f.name);
+  }
+  for (const Job& j : plan.jobs) given += fmt::format("{} {} {}\n", j.target, j.begin, j.end);
+  std::set<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(options.checkpoint))
+    if (struct stat s; entry.path().extension() == ".safetensors" && ::stat(entry.path().c_str(), &s) == 0) {
+      const FileState state = state_of(s);
+      files.insert(fmt::format("{} {} {} {}", entry.path().lexically_relative(options.checkpoint).string(), state.bytes,
+                               state.mtime_ns, state.inode));
+      if (!linked.count(entry.path().lexically_relative(options.checkpoint).string()))
+        files.insert(fmt::format("{} changed {}.{}", entry.path().string(), s.st_ctim.tv_sec, s.st_ctim.tv_nsec));
+    }
+  const Checkpoint& ck = *plan.checkpoint;
+  const std::string source =
+      fmt::format("{} {} {}", fmt::join(files, "\n"), checksum_of(ck.config_text), checksum_of(ck.index_text));
+  const Existing existing = options.add                           ? Existing::extend
+                            : options.force || options.if_changed ? Existing::replace
+                                                                  : Existing::refuse;
+  return {existing, options.leftover, checksum_of(given), checksum_of(source)};
+}
+
+void report_left_out(const Checkpoint& ck) {
+  if (!ck.left_out.empty())
+    note(fmt::format("not carried along: {}", printable(fmt::format("{}", fmt::join(ck.left_out, ", ")))));
+}
+
+TensorParallel tensor_parallel(const ConvertOptions& o) {
+  TensorParallel tp{o.tp_size, {}};
+  if (o.rank >= o.tp_size) fail(Kind::usage, "--rank {} is not below --tp-size {}", o.rank, o.tp_size);
+  for (int r = 0; r < o.tp_size; ++r)
+    if (o.rank < 0 || o.rank == r) tp.ranks.push_back(r);
+  return tp;
+}
+
+/// The backend asked for, or the one that the engine would choose, with the reason.
+std::string chosen_backend(const ConvertOptions& o, const Model& model) {
+  if (o.backend != "auto") return o.backend;
+  const Choice c = select_backend(model, {o.engine, o.gpu, o.phase});
+  note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
+  if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
+  return c.backend;
+}
+
+/// What is converted, and where its bytes come from.
+struct Input {
+  const Checkpoint& checkpoint;
+  const Model& model;
+  Source& source;
+  const Checkpoint& files;                    // which the source reads
+  const Manifest* known = nullptr;            // whose checksums the source must have, where it is known from before
+  const PackedCheckpoint* earlier = nullptr;  // OUT, where a set is added to it
+};
+
+/// Where the plan's set stands in OUT: behind those that are there, or where --if-changed may find it.
+int set_in_out(const ConvertOptions& options, const Input& in, const Backend& backend) {
+  if (in.earlier) return set_number(in.earlier->manifest, backend, tensor_parallel(options));
+  if (!options.if_changed || !fs::exists(fs::path(options.out) / manifest_name)) return 0;
+  const Manifest m = read_manifest(options.out);
+  const int number = set_number(m, backend, tensor_parallel(options));
+  return number < int(m.sets.size()) ? number : 0;
+}
+
+void report(const ConvertOptions& options, const Input& in, const Plan& plan, const Conversion& conversion) {
+  report_left_out(in.checkpoint);
+  if (conversion.zero_scales())
+    note(fmt::format("{} scales are 0x00 (2^-127); Marlin and Hopper kernels read them as 0.0",
+                     conversion.zero_scales()));
+  if (plan.backend->rewrite) note(describe_loss(conversion.loss()));
+  if (!options.json) note_result(plan, options.out);
+}
+
+void check_files_are_there(const std::string& out) {
+  for (const ListedFile& f : read_manifest(out).files)
+    if (const fs::path path = fs::path(out) / f.name;
+        !fs::is_regular_file(path) || int64_t(fs::file_size(path)) != f.bytes)
+      fail(Kind::io, "{}: {} is missing or not whole; remove {} and convert again", out, f.name, out);
+}
+
+/// Plans and carries out one conversion of a model whose bytes the source gives. place: null for a dry run.
+Json run(const ConvertOptions& options, OutputDir* place, const Input& in, Problems& problems) {
+  const Backend& backend =
+      find_backend(chosen_backend(options, in.model), options.engine, options.layout_version, &in.model);
+  const auto plan_as = [&](int set) {
+    return make_plan(in.checkpoint, in.model, backend,
+                     {.tp = tensor_parallel(options), .set = set, .keep_shards = options.link.has_value()}, problems);
+  };
+  const int set = set_in_out(options, in, backend);
+  Plan plan = plan_as(in.earlier ? set : 0);
+  ManifestOptions manifest_options = {options.model.gate_up, options.allow_nan_scales, {}, {}};
+  if (in.earlier) manifest_options = in.earlier->manifest.options;
+  std::vector<StateFile> state;
+  if (options.format == sharded_state_format && !problems.any()) {
+    state = add_state(plan, problems);
+    manifest_options.format = sharded_state_format;
+  }
+  for (const std::string& line : problems.warnings()) warn(line);
+  problems.throw_if_any();
+  for (const std::string& line : in.model.notes) note(line);
+  if (options.dry_run) {
+    if (in.earlier) refuse_second(options.out, in.earlier->manifest, backend, plan.tp);
+    return print_plan(plan, thread_count(options.threads), options.json), Json();
+  }
+  const bool sums = fs::exists(fs::path(options.out) / sums_name);
+  if (options.if_changed && (sums || !options.sha256) &&
+      is_unchanged(plan.set == set ? plan : plan_as(set), in.source, in.files, manifest_options, options.out,
+                   options.threads)) {
+    note(fmt::format("{}: nothing has changed", options.out));
+    return Json{{"out", options.out}, {"unchanged", true}};
+  }
+  const SourceCache cache(in.files);
+  const DeviceChoice devices = choose_device(options.device);
+
+  OutputDir& out = *place;
+  out.open(start_of(plan, options));
+  Conversion conversion(plan, options, devices, in.source, out, in.known);
+  if (out.committed()) {
+    check_files_are_there(options.out);
+    conversion.read_journal();
+  } else {
+    if (in.earlier) refuse_second(options.out, in.earlier->manifest, backend, plan.tp);
+    out.check_space(plan.file_bytes);
+    if (in.earlier) link_earlier(plan, out, *in.earlier);
+    conversion.run();
+    write_state(plan, state, out, options.threads);
+    manifest_options.loss = conversion.loss();
+    write_companions(plan, out, conversion.checksums(), manifest_options, in.earlier);
+    if (options.sha256 || (in.earlier && sums)) write_sums(out, in.earlier ? options.out : "", options.threads);
+    throw_if_interrupted();
+  }
+  out.commit(manifest_name);
+  report(options, in, plan, conversion);
+  if (options.if_changed) cache.put(fingerprint_of(plan, conversion.checksums()));
+  Json result = result_of(plan, options.out, conversion.zero_scales());
+  result["seconds"] = conversion.seconds();
+  result["in_place_bytes"] = conversion.in_place_bytes();
+  return result;
+}
+
+Json convert_checkpoint(const ConvertOptions& options, OutputDir* place) {
+  Problems problems;
+  const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
+  const Model model = recognise(checkpoint, options.model, problems);
+  if (problems.any()) {
+    for (const std::string& line : problems.warnings()) warn(line);
+    problems.throw_if_any();
+  }
+  const auto source = read_from(checkpoint);
+  return run(options, place, {checkpoint, model, *source, checkpoint}, problems);
+}
+
+/// From one packed form to another: the same bytes as from the source, which is not needed.
+Json convert_packed(ConvertOptions options, OutputDir* place) {
+  if (options.link) fail(Kind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
+  Problems problems;
+  const auto packed = open_packed(options.checkpoint, problems);
+  problems.throw_if_any();
+  options.model.gate_up = packed->manifest.options.gate_up;
+  options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
+  const auto source = read_from(*packed, packed->unpackable_set());
+  const Checkpoint& names = packed->manifest.source;
+  return run(options, place, {names, packed->model, *source, names, &packed->manifest}, problems);
+}
+
+bool is_packed(const std::string& dir) { return fs::exists(fs::path(dir) / manifest_name); }
+
+/// OUT's names, which the new set refers to as the earlier ones do; CKPT's bytes.
+Json add_set(ConvertOptions options, OutputDir* place) {
+  Problems problems;
+  const auto out = open_packed(options.out, problems);
+  problems.throw_if_any();
+  const ManifestOptions& made = out->manifest.options;
+  if (options.format == sharded_state_format || made.format == sharded_state_format)
+    fail(Kind::usage, "{}: a sharded state is of one set; --add is for outputs of the usual format", options.out);
+  if (!options.model.gate_up.empty() && options.model.gate_up != made.gate_up)
+    fail(Kind::usage, "{}: was made {} --gate-up {}", options.out, made.gate_up.empty() ? "without" : "with",
+         made.gate_up);
+  options.allow_nan_scales |= made.allow_nan_scales;
+  const Checkpoint& names = out->manifest.source;
+  if (is_packed(options.checkpoint)) {
+    const auto packed = open_packed(options.checkpoint, problems);
+    problems.throw_if_any();
+    check_same_form(packed->manifest.source, *out);
+    const auto source = read_from(*packed, packed->unpackable_set());
+    return run(options, place, {names, out->model, *source, names, &out->manifest, out.get()}, problems);
+  }
+  const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
+  problems.throw_if_any();
+  check_same_form(checkpoint, *out);
+  const auto source = read_by_name(checkpoint);
+  return run(options, place, {names, out->model, *source, checkpoint, &out->manifest, out.get()}, problems);
+}
+
+/// A set is added to OUT from its own tensors.
+bool is_own_source(const ConvertOptions& options) {
+  std::error_code ec;
+  return options.add && fs::equivalent(options.checkpoint, options.out, ec);
+}
+
+}  // namespace
+
+Json convert(const ConvertOptions& options) {
+  if (options.backend != "auto")  // a usage error comes first
+    find_backend(options.backend, options.engine, options.layout_version);
+  std::optional<OutputDir> place;  // locked before anything of OUT is read
+  if (!options.dry_run) place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, files_made_in);
+  OutputDir* out = place ? &*place : nullptr;
+  if (options.add) return add_set(options, out);
+  return is_packed(options.checkpoint) ? convert_packed(options, out) : convert_checkpoint(options, out);
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,34 @@
+// convert: a published checkpoint to the bytes that an engine's kernel reads.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "src/device/device_choice.h"
+#include "src/io/link.h"
+#include "src/io/output.h"
+#include "src/plan/plan.h"
+
+namespace mxfp4 {
+
+struct ConvertOptions {
+  std::string checkpoint, out;
+  std::string backend, engine, layout_version;
+  std::string gpu, phase;  // for backend "auto"
+  ModelOptions model;
+  int tp_size = 1;
+  int rank = -1;                  // of tp_size; -1: all
+  std::string format = "packed";  // or "sharded-state"
+  bool allow_nan_scales = false;
+  int threads = 0;
+  DeviceOptions device;
+  Leftover leftover = Leftover::refuse;
+  std::optional<Link> link;  // shards that hold no expert are kept whole, in this way
+  bool dry_run = false, force = false, add = false, if_changed = false, sha256 = false, json = false;
+};
+
+/// What --json prints; `unchanged` in it is true where --if-changed found nothing to do. Null after a dry run, whose
+/// plan is printed here.
+Json convert(const ConvertOptions& options);
+
+}  // namespace mxfp4

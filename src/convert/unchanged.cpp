@@ -1,0 +1,145 @@
+#include "src/convert/unchanged.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t second = 1'000'000'000;
+
+int64_t nanoseconds(const timespec& t) { return int64_t(t.tv_sec) * second + t.tv_nsec; }
+
+std::string checksum_of(const std::string& text) { return to_hex(hash_bytes(text.data(), int64_t(text.size()))); }
+
+/// $XDG_CACHE_HOME/mxfp4-pack, ~/.cache/mxfp4-pack, or empty.
+std::string cache_dir() {
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (cache && *cache == '/') return std::string(cache) + "/mxfp4-pack";
+  return home && *home == '/' ? std::string(home) + "/.cache/mxfp4-pack" : "";
+}
+
+/// Reads and hashes every tensor.
+std::string fingerprint_of(const Plan& plan, Source& source, int threads) {
+  Checksums sums(plan);
+  run_jobs(int64_t(plan.jobs.size()), threads, [&](Worker& worker, int64_t j) {
+    const Job& job = plan.jobs[size_t(j)];
+    if (job.target < 0) {
+      for (const CopyPiece& p : plan.pieces_of(job)) {
+        uint8_t* data = worker.source.reserve(p.bytes);
+        PieceHasher hasher = copy_hasher({&p, 1}, sums);
+        source.read_copied(plan, {&p, 1}, data, std::ref(hasher));
+      }
+      return;
+    }
+    const PackedTensor& t = plan.packed[size_t(job.target)];
+    const Pieces pieces = pieces_in(plan, t, job.begin, job.end);
+    uint8_t* data = worker.source.reserve(pieces.source_bytes);
+    PieceHasher hasher = source_hasher(plan, job.target, pieces, sums);
+    source.read_pieces(worker, t, job.begin, job.end, pieces, data, std::ref(hasher));
+  });
+  source.check_unchanged();
+  return fingerprint_of(plan, sums);
+}
+
+/// Everything that does not depend on the tensors' contents.
+bool has_same_form(const Plan& plan, const Manifest& m, const ManifestOptions& options) {
+  if (size_t(plan.set) >= m.sets.size()) return false;
+  const ManifestSet& set = m.sets[size_t(plan.set)];
+  const Checkpoint& ck = *plan.checkpoint;
+  if (set.engine != plan.backend->engine || set.backend != plan.backend->name ||
+      set.layout_version != plan.backend->layout_version || set.tp != plan.tp)
+    return false;
+  if (m.options.gate_up != options.gate_up || m.options.allow_nan_scales != options.allow_nan_scales) return false;
+  if (m.source.config_text != ck.config_text || m.source.index_text != ck.index_text) return false;
+  return std::all_of(plan.files.begin(), plan.files.end(), [&](const OutFile& f) {
+    const auto listed = std::find_if(m.files.begin(), m.files.end(), [&](auto& l) { return l.name == f.name; });
+    return listed != m.files.end() && listed->bytes == f.bytes && listed->checksum == checksum_of(f.header);
+  });
+}
+
+bool has_same_companions(const Checkpoint& ck, const Manifest& m) {
+  auto ours = m.source.companions, theirs = ck.companions;
+  std::sort(ours.begin(), ours.end());
+  std::sort(theirs.begin(), theirs.end());
+  if (ours != theirs) return false;
+  return std::all_of(m.files.begin(), m.files.end(), [&](const ListedFile& f) {
+    return !std::binary_search(ours.begin(), ours.end(), f.name) ||
+           checksum_of(read_text(ck.dir + "/" + f.name, int64_t(1) << 30, f.name)) == f.checksum;
+  });
+}
+
+bool has_its_files(const std::string& out, const Manifest& m) {
+  return std::all_of(m.files.begin(), m.files.end(), [&](const ListedFile& f) {
+    const fs::path path = out + "/" + f.name;
+    return fs::is_regular_file(path) && int64_t(fs::file_size(path)) == f.bytes;
+  });
+}
+
+}  // namespace
+
+bool is_unchanged(const Plan& plan, Source& source, const Checkpoint& files, const ManifestOptions& options,
+                  const std::string& out, int threads) {
+  if (!fs::exists(out + "/" + manifest_name)) return false;
+  const Manifest m = read_manifest(out);
+  if (!has_same_form(plan, m, options) || !has_same_companions(*plan.checkpoint, m) || !has_its_files(out, m))
+    return false;
+  const SourceCache cache(files);
+  if (const std::string known = cache.find(); !known.empty()) return known == m.fingerprint;
+  const std::string fingerprint = fingerprint_of(plan, source, threads);
+  cache.put(fingerprint);
+  return fingerprint == m.fingerprint;
+}
+
+SourceCache::SourceCache(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
+  for (const Shard& s : checkpoint.shards) {
+    struct stat now;
+    if (::stat(s.path.c_str(), &now) != 0) return;  // a packed source
+    newest_ = std::max(newest_, nanoseconds(now.st_ctim));
+  }
+  key_ = key();
+  if (const std::string dir = cache_dir(); !dir.empty()) path_ = dir + "/" + key_;
+}
+
+std::string SourceCache::key() const {
+  std::string text = MXFP4_VERSION;
+  for (const Shard& s : checkpoint_.shards) {
+    struct stat now;
+    if (::stat(s.path.c_str(), &now) != 0) return {};
+    text += fmt::format("\n{} {} {} {} {} {}", s.name, now.st_dev, now.st_ino, now.st_size, nanoseconds(now.st_mtim),
+                        nanoseconds(now.st_ctim));
+  }
+  return checksum_of(text);
+}
+
+std::string SourceCache::find() const {
+  if (path_.empty() || !fs::exists(path_)) return {};
+  const std::string text = read_text(path_, 4096);
+  const bool whole = text.size() == 66 && text.substr(33, 32) == checksum_of(text.substr(0, 32));
+  return whole ? text.substr(0, 32) : "";
+}
+
+void SourceCache::put(const std::string& fingerprint) const {
+  timespec now;
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  if (path_.empty() || newest_ + 2 * second > nanoseconds(now) || key() != key_) return;
+  std::error_code ec;
+  fs::create_directories(fs::path(path_).parent_path(), ec);
+  fs::permissions(fs::path(path_).parent_path(), fs::perms::owner_all, ec);
+  if (ec) return;
+  const std::string fresh = fmt::format("{}.{}", path_, nanoseconds(now));
+  try {
+    write_text(fresh, fingerprint + " " + checksum_of(fingerprint) + "\n");
+    fs::rename(fresh, path_, ec);
+  } catch (const Error&) {  // a cache that cannot be written is none
+    fs::remove(fresh, ec);
+  }
+}
+
+}  // namespace mxfp4

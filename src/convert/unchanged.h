@@ -1,0 +1,33 @@
+// convert --if-changed: whether OUT is what a run would write, without writing it.
+#pragma once
+
+#include "src/packed/manifest.h"
+#include "src/packed/source.h"
+
+namespace mxfp4 {
+
+/// True where OUT has the plan's set, made with the same options from a source with the same contents, and its files
+/// are there with their sizes. The source is read and hashed, unless a private cache knows every shard of `files` by
+/// device, inode, size, mtime and ctime.
+bool is_unchanged(const Plan& plan, Source& source, const Checkpoint& files, const ManifestOptions& options,
+                  const std::string& out, int threads);
+
+/// Keeps a source's fingerprint in the cache, as far as its files let a later change be seen.
+class SourceCache {
+ public:
+  /// Looks at the shards as they are before they are read. A source without files of its own is not kept.
+  explicit SourceCache(const Checkpoint& checkpoint);
+  /// Empty where it is not known.
+  std::string find() const;
+  /// After reading: does nothing where a shard changed meanwhile, or so lately that a change in the same tick could
+  /// have been missed. That it cannot be kept is no error.
+  void put(const std::string& fingerprint) const;
+
+ private:
+  std::string key() const;
+  const Checkpoint& checkpoint_;
+  std::string key_, path_;
+  int64_t newest_ = 0;  // ctime of the shard that changed last, ns
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,153 @@
+#include "src/convert/unpack.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "src/base/log.h"
+#include "src/io/output.h"
+#include "src/packed/source.h"
+
+namespace mxfp4 {
+
+namespace {
+
+class Unpacking {
+ public:
+  Unpacking(const PackedCheckpoint& p, const PackedSet& set, const UnpackOptions& options, const DeviceChoice& devices,
+            const OutputDir& dest)
+      : plan_(set.plan),
+        manifest_(p.manifest),
+        options_(options),
+        devices_(devices),
+        from_(read_from(p, set)),
+        sums_(set.plan),
+        source_(p.manifest.source) {
+    for (size_t s = 0; s < source_.shards.size(); ++s) add_shard(int(s), dest);
+  }
+
+  void run() {
+    Progress progress("unpacking", plan_.file_bytes);
+    run_jobs(
+        int64_t(plan_.jobs.size()), options_.threads,
+        [&](Worker& worker, int64_t i) {
+          const Job& job = plan_.jobs[size_t(i)];
+          progress.add(job.target < 0 ? copy(worker, job) : unpack(worker, job));
+        },
+        devices_);
+    from_->check_unchanged();
+    check_sums();
+    for (DirectFile& f : files_) f.finish();
+  }
+
+ private:
+  void add_shard(int shard, const OutputDir& dest) {
+    std::vector<Tensor*> members;
+    for (Tensor& t : source_.tensors)
+      if (t.file == shard) members.push_back(&t);
+    std::stable_sort(members.begin(), members.end(),
+                     [](const Tensor* a, const Tensor* b) { return bits_of(a->dtype) > bits_of(b->dtype); });
+    std::vector<Tensor> tensors;
+    int64_t end = 0;
+    for (Tensor* t : members) {
+      tensors.push_back(*t);
+      tensors.back().offset = end;
+      end += t->bytes;
+    }
+    const std::string header = write_header(tensors, {{"format", "pt"}}, 8);
+    for (size_t i = 0; i < members.size(); ++i) members[i]->offset = tensors[i].offset + int64_t(header.size());
+    files_.emplace_back(dest.create(source_.shards[size_t(shard)].name, int64_t(header.size()) + end));
+    files_.back().write(header.data(), int64_t(header.size()), 0);
+  }
+
+  const Tensor& restored(const Tensor& t) const { return *source_.find(t.name); }
+
+  int64_t copy(Worker& worker, const Job& job) {
+    int64_t done = 0;
+    for (int64_t i = job.begin; i < job.end; ++i) {
+      const CopyPiece& piece = plan_.copy_pieces[size_t(i)];
+      const CopiedTensor& t = plan_.copied[size_t(piece.copied)];
+      const Tensor& to = restored(*t.source);
+      const int64_t offset = to.offset + piece.begin;
+      uint8_t* data = worker.packed.reserve(piece.bytes, offset);
+      PieceHasher hasher = copy_hasher({&piece, 1}, sums_);
+      from_->read_copied(plan_, {&piece, 1}, data, std::ref(hasher));
+      files_[size_t(to.file)].write(data, piece.bytes, offset);
+      done += piece.bytes;
+    }
+    return done;
+  }
+
+  int64_t unpack(Worker& worker, const Job& job) {
+    const PackedTensor& t = plan_.packed[size_t(job.target)];
+    const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
+    uint8_t* source = worker.source.reserve(pieces.source_bytes);
+    PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
+    from_->read_pieces(worker, t, job.begin, job.end, pieces, source, std::ref(hasher));
+    for (const PieceAt& p : pieces.list) {
+      const Tensor& to = restored(*p.slice.tensor);
+      files_[size_t(to.file)].write(source + p.source_at, p.slice.piece_bytes, to.offset + p.slice.piece);
+    }
+    return pieces.source_bytes;
+  }
+
+  void check_sums() const {
+    Problems problems;
+    const auto compare = [&](const Tensor& t, const std::vector<Hash>& pieces) {
+      if (to_hex(hash_of_pieces(pieces)) != manifest_.checksums.at(t.name))
+        problems.error(source_.where(t), "unpacked, it does not have the source's checksum; run 'mxfp4-pack verify'");
+    };
+    for (size_t i = 0; i < plan_.copied.size(); ++i) compare(*plan_.copied[i].source, sums_.copied[i]);
+    for (size_t i = 0; i < plan_.packed.size(); i += plan_.tp.ranks.size()) {
+      const auto sources = sources_of(plan_, plan_.packed[i]);
+      for (size_t s = 0; s < sources.size(); ++s) compare(*sources[s], sums_.packed[i].sources[s]);
+    }
+    problems.throw_if_any();
+  }
+
+  const Plan& plan_;
+  const Manifest& manifest_;
+  const UnpackOptions& options_;
+  const DeviceChoice& devices_;
+  std::unique_ptr<Source> from_;
+  Checksums sums_;
+  Checkpoint source_;  // the manifest's, with the offsets that are written
+  std::vector<DirectFile> files_;
+};
+
+/// Config and index verbatim, and the companions.
+void write_companions(const PackedCheckpoint& p, const OutputDir& dest) {
+  for (const std::string& name : p.manifest.source.companions)
+    write_text(dest.path(name), companion_text(p.manifest.source, name));
+  if (!p.manifest.source.index_text.empty())
+    write_text(dest.path("model.safetensors.index.json"), p.manifest.source.index_text);
+  write_text(dest.path("config.json"), p.manifest.source.config_text);
+}
+
+}  // namespace
+
+void unpack(const UnpackOptions& options) {
+  Problems problems;
+  const auto packed = open_packed(options.out, problems);
+  problems.throw_if_any();
+  const PackedSet& set = packed->unpackable_set();
+  if (packed->sets.size() > 1)
+    note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
+  const DeviceChoice devices = choose_device(options.device);
+  OutputDir dest(options.dest, options.out);
+  dest.open();
+  int64_t bytes = 0;
+  for (const Shard& s : packed->manifest.source.shards) bytes += s.state.bytes;
+  dest.check_space(bytes);
+  Unpacking(*packed, set, options, devices, dest).run();
+  write_companions(*packed, dest);
+  dest.commit();
+  if (options.json)
+    fmt::print("{}\n",
+               one_line(Json{
+                   {"out", options.out}, {"dest", options.dest}, {"tensors", packed->manifest.source.tensors.size()}}));
+  else
+    note(fmt::format("{}: {} tensors, each with its source's checksum", options.dest,
+                     packed->manifest.source.tensors.size()));
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,37 @@
+// A part of a file that a device reads or writes where the page cache has it: no CPU copies it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/pack/device.h"
+#include "src/base/file.h"
+
+namespace mxfp4 {
+
+class DeviceMap {
+ public:
+  /// Bytes [offset, offset + bytes) of a file, all in the page cache, to be read. Null, here and below, where the
+  /// system or the device cannot do it, or the file has become shorter.
+  static std::unique_ptr<DeviceMap> for_reading(Device& device, const Fd& fd, int64_t offset, int64_t bytes);
+  /// Those of a file in memory, to be written: they get large pages, which cost a small part of what small ones cost.
+  static std::unique_ptr<DeviceMap> for_writing(Device& device, const Fd& fd, int64_t offset, int64_t bytes);
+  /// Whether this system makes large pages on demand, without which for_writing() gives nothing: Linux since 6.1.
+  static bool can_write();
+  DeviceMap(const DeviceMap&) = delete;
+  ~DeviceMap();
+  /// Where the byte at that offset of the file is, for the device: should another process truncate the file, a CPU that
+  /// looks there dies of SIGBUS, while a device has its pages locked.
+  uint8_t* at(int64_t offset) const { return data_ + (offset - begin_); }
+
+ private:
+  DeviceMap() = default;
+  bool make(const Fd& fd, int64_t begin, int64_t end, int access);
+  bool lock(Device& device, int64_t offset, int64_t bytes, bool writes);
+
+  uint8_t* data_ = nullptr;
+  int64_t begin_ = 0, bytes_ = 0;  // of the file, whole pages
+  std::shared_ptr<void> lock_;
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,53 @@
+// Jobs on threads: claimed in order by whoever is free, stopped by the first error or a signal.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "src/device/device_choice.h"
+
+namespace mxfp4 {
+
+/// A buffer of the device's memory that grows and is reused.
+class Buffer {
+ public:
+  explicit Buffer(Device& device) : device_(&device) {}
+  Buffer(const Buffer&) = delete;
+  ~Buffer() {
+    if (data_) device_->release(data_);
+  }
+  /// At least `bytes` bytes, which begin in their page as byte `offset` of a file does in its own; the contents are
+  /// lost when it grows.
+  uint8_t* reserve(int64_t bytes, int64_t offset = 0);
+
+ private:
+  Device* device_;
+  uint8_t* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+/// What one thread of a pipeline owns.
+struct Worker {
+  std::unique_ptr<Device> device;
+  Buffer source{*device}, canonical{*device}, packed{*device}, other{*device};
+};
+
+/// Calls work(worker, job) for every job in [0, count) on thread_count(threads) threads. The first exception ends the
+/// others after their current job and is thrown here; so is a pending signal. Until a GPU is ready, which takes a tenth
+/// of a second the first time, its threads work with the CPU.
+void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,
+              const DeviceChoice& devices = {});
+
+/// Threads that `threads` means on this machine; 0: one per core.
+int thread_count(int threads);
+
+/// SIGINT and SIGTERM set a flag that run_jobs looks at between jobs.
+void install_signal_handlers();
+/// The signal that came, or 0.
+int pending_signal();
+/// Throws Error{interrupted} where a signal came.
+void throw_if_interrupted();
+
+}  // namespace mxfp4

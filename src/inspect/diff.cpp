@@ -1,0 +1,354 @@
+#include "src/inspect/diff.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "src/base/log.h"
+#include "src/inspect/diff_cause.h"
+#include "src/packed/packed_checkpoint.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Tensors by name, of one side. Engines put their own words into names: see plain_name().
+struct Side {
+  Checkpoint files;
+  std::map<std::string, Tensor> tensors;
+  std::unique_ptr<ShardReader> reader;
+
+  std::string read(const Tensor& t) const {
+    std::string out(size_t(t.bytes), '\0');
+    reader->read(t, 0, t.bytes, out.data());
+    return out;
+  }
+};
+
+/// Without "model." in front and vLLM's "routed_experts." inside.
+std::string plain_name(std::string name) {
+  constexpr std::string_view inside = "routed_experts.", front = "model.";
+  if (const size_t at = name.find(inside); at != name.npos) name.erase(at, inside.size());
+  if (name.starts_with(front)) name.erase(0, front.size());
+  return name;
+}
+
+void add(Side& side, const Tensor& t) { side.tensors.emplace(plain_name(t.name), t); }
+
+/// One rank of one set of an output.
+struct SetRank {
+  size_t set = 0;
+  int rank = 0;
+};
+
+/// An output's packed tensors of one part, and the copied ones.
+Side side_of(const PackedCheckpoint& p, SetRank part) {
+  Side side;
+  side.files = p.files;
+  const PackedSet& set = p.sets[part.set];
+  for (size_t i = 0; i < set.stored.size(); ++i)
+    if (set.plan.packed[i].rank == part.rank) add(side, set.stored[i]);
+  for (const Tensor& t : p.copied) add(side, t);
+  side.reader = std::make_unique<ShardReader>(side.files);
+  return side;
+}
+
+/// A safetensors file, or every one below a directory.
+Side side_of_dump(const std::string& path) {
+  std::vector<std::string> files;
+  if (fs::is_directory(path)) {
+    for (const auto& entry : fs::recursive_directory_iterator(path))
+      if (entry.path().extension() == ".safetensors") files.push_back(entry.path().string());
+  } else {
+    files.push_back(path);
+  }
+  std::sort(files.begin(), files.end());
+  if (files.empty()) fail(Kind::input, "{}: no *.safetensors in it", printable(path));
+  Side side;
+  Problems problems;
+  for (const std::string& file : files) {
+    for (Tensor& t : read_header(file, file, problems).tensors) {
+      t.file = int(side.files.shards.size());
+      add(side, t);
+    }
+    side.files.shards.push_back({file, file, state_of(open_read(file).stat())});
+  }
+  problems.throw_if_any();
+  side.reader = std::make_unique<ShardReader>(side.files);
+  return side;
+}
+
+/// A strided view saved by its logical shape, put back into the order of its memory. Unchanged for any other tensor.
+std::string in_memory_order(const PackedTensor& t, const Tensor& theirs, std::string bytes) {
+  if (!t.parameter->view || theirs.shape == t.shape) return bytes;
+  const View v = t.parameter->view(t.shape);
+  if (theirs.shape != v.shape || int64_t(bytes.size()) != t.bytes) return bytes;
+  int64_t count = 1;
+  for (int64_t d : v.shape) count *= d;
+  const int64_t width = t.bytes / count;
+  std::string out(bytes.size(), '\0');
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t to = 0, rest = i;
+    for (size_t d = v.shape.size(); d-- > 0; rest /= v.shape[d]) to += rest % v.shape[d] * v.strides[d];
+    std::memcpy(&out[size_t(to * width)], &bytes[size_t(i * width)], size_t(width));
+  }
+  return out;
+}
+
+class Comparison {
+ public:
+  /// `prefix` begins every line.
+  Comparison(const PackedCheckpoint& a, SetRank part, const Side& ours, const Side& theirs, std::string prefix = {})
+      : set_(a.sets[part.set]), rank_(part.rank), ours_(ours), theirs_(theirs), prefix_(std::move(prefix)) {}
+
+  void run_packed() {
+    for (const PackedTensor& t : set_.plan.packed)
+      if (t.rank == rank_) compare(t.name, &t);
+  }
+  void run_copied() {
+    for (const CopiedTensor& t : set_.plan.copied) compare(t.source->name, nullptr);
+  }
+  const std::vector<std::string>& lines() const { return lines_; }
+  int64_t compared() const { return compared_; }
+
+ private:
+  template <class... Args>
+  void say(const std::string& name, fmt::format_string<Args...> format, Args&&... args) {
+    lines_.push_back(
+        fmt::format("{}{}: {}", prefix_, printable(name), fmt::format(format, std::forward<Args>(args)...)));
+  }
+
+  void compare(const std::string& name, const PackedTensor* packed) {
+    const auto a = ours_.tensors.find(plain_name(name)), b = theirs_.tensors.find(plain_name(name));
+    if (b == theirs_.tensors.end()) return packed ? say(name, "not there") : void();
+    ++compared_;
+    const std::string mine = ours_.read(a->second);
+    std::string other = theirs_.read(b->second);
+    if (packed) other = in_memory_order(*packed, b->second, std::move(other));
+    if (mine.size() != other.size())
+      return say(name, "{}, {} here", describe(b->second.dtype, b->second.shape),
+                 describe(a->second.dtype, a->second.shape));
+    if (mine == other) return;
+    packed ? say_packed(*packed, mine, other) : say_copied(name, a->second, mine, other);
+  }
+
+  void say_copied(const std::string& name, const Tensor& t, const std::string& mine, const std::string& other) {
+    const auto first = int64_t(std::mismatch(mine.begin(), mine.end(), other.begin()).first - mine.begin());
+    const int64_t columns = t.shape.empty() ? 1 : t.shape.back(), element = first * 8 / bits_of(t.dtype);
+    say(name, "a copied tensor differs, first in row {}, column {}", element / columns, element % columns);
+  }
+
+  void say_packed(const PackedTensor& t, const std::string& mine, const std::string& other) {
+    const auto at = [&](const std::string& s, int64_t e) {
+      return reinterpret_cast<const uint8_t*>(s.data()) + e * t.slice_bytes;
+    };
+    int64_t first = -1, experts = 0, bytes = 0;
+    const int64_t count = t.bytes / t.slice_bytes;
+    for (int64_t e = 0; e < count; ++e) {
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < t.slice_bytes; ++i) wrong += at(mine, e)[i] != at(other, e)[i];
+      if (wrong && experts++ == 0) first = e;
+      bytes += wrong;
+    }
+    const std::string cause = likely_cause(set_.plan, t, first, *device_, at(mine, first), at(other, first));
+    say(t.name, "{} of {} experts differ, {} of {} bytes; first {}{}", experts, count, bytes, t.bytes,
+        place(t, first, at(mine, first), at(other, first)), cause.empty() ? "" : "; " + cause);
+  }
+
+  /// Expert, row and column of the first element that differs, as the checkpoint counts them.
+  std::string place(const PackedTensor& t, int64_t e, const uint8_t* mine, const uint8_t* other) {
+    const int64_t byte = std::mismatch(mine, mine + t.slice_bytes, other).first - mine;
+    if (set_.plan.backend->rewrite) return fmt::format("in expert {}, byte {}", e, byte);
+    const Pieces pieces = pieces_in(set_.plan, t, e, e + 1);
+    std::vector<uint8_t> a(size_t(pieces.canonical_bytes)), b = a;
+    unpack_experts(set_.plan, t, e, e + 1, pieces, *device_, mine, a.data());
+    unpack_experts(set_.plan, t, e, e + 1, pieces, *device_, other, b.data());
+    const auto differ = std::mismatch(a.begin(), a.end(), b.begin()).first;
+    if (differ == a.end()) return fmt::format("in expert {}, byte {}, a pad", e, byte);
+    const int64_t offset = differ - a.begin();
+    const MoeLayer& layer = set_.plan.model->layers[size_t(t.layer)];
+    const int64_t k = t.role == Role::w13 ? layer.hidden : layer.intermediate;
+    const int64_t width = t.part == Part::codes    ? k / 2
+                          : t.part == Part::scales ? k / group
+                                                   : bits_of(t.parameter->dtype) / 8;
+    const int64_t row = offset / width, column = offset % width;
+    const bool odd = t.part == Part::codes && (a[size_t(offset)] & 15) == (b[size_t(offset)] & 15);
+    return fmt::format("in expert {}, row {} of the checkpoint's, {} {}: {:#04x} there, {:#04x} here", e, row,
+                       t.part == Part::scales ? "group" : "column",
+                       t.part == Part::codes  ? column * 2 + odd
+                       : t.part == Part::bias ? 0
+                                              : column,
+                       b[size_t(offset)], a[size_t(offset)]);
+  }
+
+  const PackedSet& set_;
+  int rank_;
+  const Side &ours_, &theirs_;
+  std::string prefix_;
+  std::unique_ptr<Device> device_ = open_cpu();
+  std::vector<std::string> lines_;
+  int64_t compared_ = 0;
+};
+
+bool is_output(const std::string& path) { return fs::exists(fs::path(path) / manifest_name); }
+
+std::string title(const ManifestSet& set) {
+  return fmt::format("{}, layout version {}", describe(set), set.layout_version);
+}
+
+/// The set with some of its ranks.
+std::string describe(const PackedCheckpoint& p, size_t set, const std::vector<int>& ranks) {
+  ManifestSet some = p.manifest.sets[set];
+  some.tp.ranks = ranks;
+  return describe(some);
+}
+
+bool has_rank(const ManifestSet& set, int rank) {
+  return std::find(set.tp.ranks.begin(), set.tp.ranks.end(), rank) != set.tp.ranks.end();
+}
+
+std::unique_ptr<PackedCheckpoint> open_output(const std::string& path, int rank) {
+  Problems problems;
+  auto p = open_packed(path, problems);
+  problems.throw_if_any();
+  const auto& sets = p->manifest.sets;
+  if (rank >= 0 && std::none_of(sets.begin(), sets.end(), [&](const ManifestSet& s) { return has_rank(s, rank); }))
+    fail(Kind::usage, "{}: no rank {} in it", printable(path), rank);
+  return p;
+}
+
+/// What was compared, and what differs.
+struct Result {
+  std::vector<std::string> lines;
+  std::vector<std::pair<const ManifestSet*, int>> parts;  // of A, with the rank
+  int64_t compared = 0;
+
+  void add(const Comparison& c) {
+    lines.insert(lines.end(), c.lines().begin(), c.lines().end());
+    compared += c.compared();
+  }
+};
+
+/// Two outputs: every rank of every set that both have, sets told by engine, backend and tensor-parallel size. Where
+/// they have one set each, these are compared whatever they are.
+class OutputComparison {
+ public:
+  OutputComparison(const DiffOptions& o, const PackedCheckpoint& a, const PackedCheckpoint& b) : o_(o), a_(a), b_(b) {
+    add_pairs([](const ManifestSet& x, const ManifestSet& y) {
+      return x.engine == y.engine && x.backend == y.backend && x.tp.size == y.tp.size;
+    });
+    if (pairs_.empty() && a.sets.size() == 1 && b.sets.size() == 1)
+      add_pairs([](const ManifestSet&, const ManifestSet&) { return true; });
+  }
+
+  Result run() {
+    for (const auto& [mine, other] : pairs_) compare(mine, other);
+    if (pairs_.empty()) compare_copied();
+    add_unpaired(a_, o_.a, &std::pair<SetRank, SetRank>::first);
+    add_unpaired(b_, o_.b, &std::pair<SetRank, SetRank>::second);
+    return std::move(result_);
+  }
+
+ private:
+  bool is_asked(int rank) const { return o_.rank < 0 || o_.rank == rank; }
+
+  template <class Same>
+  void add_pairs(Same same) {
+    const auto &ours = a_.manifest.sets, &theirs = b_.manifest.sets;
+    for (size_t i = 0; i < ours.size(); ++i)
+      for (const int rank : ours[i].tp.ranks)
+        for (size_t j = 0; j < theirs.size(); ++j)
+          if (is_asked(rank) && same(ours[i], theirs[j]) && has_rank(theirs[j], rank))
+            pairs_.push_back({{i, rank}, {j, rank}});
+  }
+
+  void compare(SetRank mine, SetRank other) {
+    const ManifestSet &x = a_.manifest.sets[mine.set], &y = b_.manifest.sets[other.set];
+    const bool first_rank = result_.parts.empty() || result_.parts.back().first != &x;
+    if (first_rank && title(x) != title(y))
+      result_.lines.push_back(fmt::format("{} is {}; {} is {}", o_.a, title(x), o_.b, title(y)));
+    const Side ours = side_of(a_, mine), theirs = side_of(b_, other);
+    Comparison c(a_, mine, ours, theirs, pairs_.size() > 1 ? describe(a_, mine.set, {mine.rank}) + ": " : "");
+    c.run_packed();
+    result_.add(c);
+    if (result_.parts.empty()) compare_copied();
+    result_.parts.emplace_back(&x, mine.rank);
+  }
+
+  void compare_copied() {
+    const SetRank first{0, a_.manifest.sets.front().tp.ranks.front()};
+    const Side ours = side_of(a_, first), theirs = side_of(b_, {0, b_.manifest.sets.front().tp.ranks.front()});
+    Comparison c(a_, first, ours, theirs);
+    c.run_copied();
+    result_.add(c);
+  }
+
+  void add_unpaired(const PackedCheckpoint& p, const std::string& name, SetRank std::pair<SetRank, SetRank>::*side) {
+    for (size_t i = 0; i < p.sets.size(); ++i) {
+      std::vector<int> alone;
+      for (const int rank : p.manifest.sets[i].tp.ranks)
+        if (is_asked(rank) && std::none_of(pairs_.begin(), pairs_.end(), [&](const auto& pair) {
+              return (pair.*side).set == i && (pair.*side).rank == rank;
+            }))
+          alone.push_back(rank);
+      if (!alone.empty()) result_.lines.push_back(fmt::format("only in {}: {}", name, describe(p, i, alone)));
+    }
+  }
+
+  const DiffOptions& o_;
+  const PackedCheckpoint &a_, &b_;
+  std::vector<std::pair<SetRank, SetRank>> pairs_;
+  Result result_;
+};
+
+/// A dump of one rank's live state does not say of which set it is: the one with the fewest differences is meant.
+Result compare_with_dump(const DiffOptions& o, const PackedCheckpoint& a) {
+  const Side theirs = side_of_dump(o.b);
+  const int rank = std::max(0, o.rank);
+  Result best;
+  for (size_t i = 0; i < a.sets.size(); ++i) {
+    const ManifestSet& set = a.manifest.sets[i];
+    if (!has_rank(set, rank)) continue;
+    const Side ours = side_of(a, {i, rank});
+    Comparison c(a, {i, rank}, ours, theirs);
+    c.run_packed();
+    c.run_copied();
+    if (!best.parts.empty() && c.lines().size() >= best.lines.size()) continue;
+    best = {};
+    best.add(c);
+    best.parts = {{&set, rank}};
+  }
+  if (best.parts.empty()) fail(Kind::usage, "{}: no rank {} in it", printable(o.a), rank);
+  if (a.sets.size() > 1) note(fmt::format("{} is nearest to {}", o.b, describe(*best.parts.front().first)));
+  return best;
+}
+
+Json to_json(const Result& r) {
+  Json sets = Json::array();
+  for (const auto& [set, rank] : r.parts)
+    sets.push_back({{"engine", set->engine}, {"backend", set->backend}, {"moe_tp_size", set->tp.size}, {"rank", rank}});
+  return {{"equal", r.lines.empty()}, {"compared", r.compared}, {"sets", sets}, {"differences", r.lines}};
+}
+
+}  // namespace
+
+bool diff(const DiffOptions& o) {
+  const auto a = open_output(o.a, o.rank);
+  const auto b = is_output(o.b) ? open_output(o.b, o.rank) : nullptr;
+  Result r = b ? OutputComparison(o, *a, *b).run() : compare_with_dump(o, *a);
+  if (r.compared == 0) r.lines.push_back(fmt::format("{}: none of {}'s tensors is in it", o.b, o.a));
+  if (o.json) {
+    fmt::print("{}\n", to_json(r).dump(-1, ' ', false, Json::error_handler_t::replace));
+  } else {
+    for (const std::string& line : r.lines) fmt::print("{}\n", line);
+    if (r.lines.empty() && verbosity() != Verbosity::quiet)
+      fmt::print("{} tensors{} are equal\n", r.compared,
+                 r.parts.size() > 1 ? fmt::format(" of {} sets and ranks", r.parts.size()) : "");
+  }
+  return r.lines.empty();
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,113 @@
+#include "src/inspect/diff_cause.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mxfp4 {
+
+namespace {
+
+/// One expert's real rows, unpacked: gate then up, or down.
+struct Unpacked {
+  std::vector<uint8_t> bytes;
+  Matrix matrix;  // over bytes
+  PadReport pads;
+
+  Unpacked(const Plan& plan, const PackedTensor& t, int64_t expert, Device& device, const uint8_t* packed) {
+    const Expert& e = plan.model->layers[size_t(t.layer)].experts[size_t(expert)];
+    uint8_t* none[2] = {};
+    MutableMatrix m = matrix_of<uint8_t>(plan, t, e, none);
+    bytes.resize(size_t(m.views * m.real.n * m.real.b));
+    matrix.views = m.views, matrix.real = m.real, matrix.padded = m.padded, matrix.order = m.order;
+    matrix.pad = m.pad, matrix.add = m.add;
+    for (int v = 0; v < m.views; ++v) {
+      m.view[v] = {bytes.data() + v * m.real.n * m.real.b, m.real.b};
+      matrix.view[v] = {m.view[v].data, m.view[v].stride};
+    }
+    const UnpackItem item{t.parameter->layout, packed, m};
+    device.unpack({&item, 1}, {&pads, 1});
+  }
+};
+
+std::string pack(Device& device, const Layout& layout, const Matrix& m) {
+  std::string out(size_t(packed_bytes(layout, m.padded)), '\0');
+  const PackItem item{layout, m, reinterpret_cast<uint8_t*>(out.data())};
+  device.pack({&item, 1});
+  return out;
+}
+
+std::string name_of(RowOrder o) {
+  const char* first = o.up_first ? "up" : "gate";
+  return o.block == 0   ? fmt::format("two halves, {} first", first)
+         : o.block == 1 ? fmt::format("pairs, {} first", first)
+                        : fmt::format("blocks of {}, {} first", o.block, first);
+}
+
+/// The other backend whose form of the same rows is `theirs`.
+std::string other_backend(const Plan& plan, const PackedTensor& t, Device& device, const Unpacked& ours,
+                          const std::string& theirs) {
+  for (const Backend* b : backends()) {
+    const Parameter& p = b->parameter(t.role, t.part);
+    if (b == plan.backend || !p.name || b->rewrite || p.dtype != t.parameter->dtype) continue;
+    Matrix m = ours.matrix;
+    m.order = p.order.value_or(b->w13_order(*plan.model)), m.pad = p.pad, m.add = p.add;
+    const MoeLayer& layer = plan.model->layers[size_t(t.layer)];
+    const LayerSize size = rank_size(*b, layer, plan.tp.size);
+    const int64_t k = t.role == Role::w13 ? size.hidden : size.intermediate;
+    m.padded = {t.role == Role::w13 ? 2 * size.intermediate : size.hidden, t.part == Part::codes ? k / 2
+                                                                           : t.part == Part::scales
+                                                                               ? k / group
+                                                                               : ours.matrix.padded.b};
+    if (!fits(p.layout, m.padded) || packed_bytes(p.layout, m.padded) != int64_t(theirs.size())) continue;
+    if (pack(device, p.layout, m) == theirs)
+      return fmt::format("these are the bytes of {} of {}, layout version {}", b->name, b->engine, b->layout_version);
+  }
+  return {};
+}
+
+std::string other_order(const PackedTensor& t, Device& device, const Unpacked& ours, const std::string& theirs) {
+  if (t.role != Role::w13) return {};
+  for (int64_t block : {0, 1, 8, 16, 32, 64})
+    for (bool up_first : {false, true}) {
+      Matrix m = ours.matrix;
+      m.order = {block, up_first};
+      if (m.order == ours.matrix.order || (block && m.padded.n % (2 * block))) continue;
+      if (pack(device, t.parameter->layout, m) == theirs)
+        return fmt::format("other row order of w13: {}, {} here", name_of(m.order), name_of(ours.matrix.order));
+    }
+  return {};
+}
+
+/// What became of scale bytes on their way.
+std::string scale_cast(const Unpacked& ours, const Unpacked& theirs) {
+  const auto& a = ours.bytes;
+  const auto& b = theirs.bytes;
+  const uint8_t shift = uint8_t(b[0] - a[0]);
+  bool all_zero = true, same_shift = true;
+  for (size_t i = 0; i < a.size(); ++i) {
+    all_zero &= b[i] == 0;
+    same_shift &= uint8_t(b[i] - a[i]) == shift;
+  }
+  if (all_zero) return "scales were cast by value to an integer: all are 0";
+  if (same_shift && shift)
+    return fmt::format("every scale byte is {:+} (FP8 activations of Marlin add 6)", int(int8_t(shift)));
+  return {};
+}
+
+}  // namespace
+
+std::string likely_cause(const Plan& plan, const PackedTensor& t, int64_t expert, Device& device, const uint8_t* ours,
+                         const uint8_t* theirs) {
+  if (plan.backend->rewrite) return {};
+  const Unpacked a(plan, t, expert, device, ours), b(plan, t, expert, device, theirs);
+  if (a.bytes == b.bytes)
+    return fmt::format("pad bytes only: {:#04x} in row {}, byte {}, {:#04x} here", b.pads.is, b.pads.n, b.pads.b,
+                       b.pads.expected);
+  const std::string bytes(theirs, theirs + t.slice_bytes);
+  std::string cause = other_order(t, device, a, bytes);
+  if (cause.empty()) cause = other_backend(plan, t, device, a, bytes);
+  if (cause.empty() && t.part == Part::scales) cause = scale_cast(a, b);
+  return cause;
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,186 @@
+#include "src/inspect/inspect.h"
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "kernels/pack/device.h"
+#include "src/backends/backend.h"
+#include "src/base/json.h"
+#include "src/base/log.h"
+#include "src/packed/packed_checkpoint.h"
+
+namespace mxfp4 {
+
+namespace {
+
+struct Count {
+  int64_t tensors = 0, bytes = 0;
+};
+Count operator-(const Count& a, const Count& b) { return {a.tensors - b.tensors, a.bytes - b.bytes}; }
+Json json_of(const Count& c) { return {{"tensors", c.tensors}, {"bytes", c.bytes}}; }
+
+std::map<std::string, Count> by_dtype(const Checkpoint& ck) {
+  std::map<std::string, Count> out;
+  for (const Tensor& t : ck.tensors) {
+    Count& c = out[name_of(t.dtype)];
+    ++c.tensors, c.bytes += t.bytes;
+  }
+  return out;
+}
+
+Json layer_json(const MoeLayer& l) {
+  return {{"module", l.module}, {"namespace", l.space == Space::mtp ? "mtp" : "model"},
+          {"layer", l.index},   {"experts", l.experts.size()},
+          {"hidden", l.hidden}, {"intermediate", l.intermediate}};
+}
+
+Count total(const Checkpoint& ck) {
+  Count all;
+  for (const Tensor& t : ck.tensors) ++all.tensors, all.bytes += t.bytes;
+  return all;
+}
+
+Count rest(const Model& m) {
+  Count all;
+  for (const Tensor* t : m.rest) ++all.tensors, all.bytes += t->bytes;
+  return all;
+}
+
+Json sets_json(const PackedCheckpoint& p) {
+  Json sets = Json::array();
+  for (const PackedSet& s : p.sets)
+    sets.push_back({{"engine", s.plan.backend->engine},
+                    {"backend", s.plan.backend->name},
+                    {"layout_version", s.plan.backend->layout_version},
+                    {"moe_tp_size", s.plan.tp.size},
+                    {"ranks", s.plan.tp.ranks},
+                    {"tensors", s.plan.packed.size()},
+                    {"bytes", s.plan.packed_bytes}});
+  return sets;
+}
+
+/// `packed`: of which ck is the source, or null.
+void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, const PackedCheckpoint* packed) {
+  const bool recognised = !m.family.empty();
+  const Count all = total(ck), pass = rest(m);
+  Json dtypes = Json::object(), layers = Json::array();
+  for (const auto& [name, c] : by_dtype(ck)) dtypes[name] = json_of(c);
+  for (const MoeLayer& l : m.layers) layers.push_back(layer_json(l));
+  Json j = {{"checkpoint", ck.dir},
+            {"family", m.family},
+            {"model_type", m.model_type},
+            {"shards", ck.shards.size()},
+            {"tensors", all.tensors},
+            {"bytes", all.bytes},
+            {"dtypes", dtypes},
+            {"convert", recognised ? json_of(all - pass) : Json()},
+            {"pass_through", recognised ? json_of(pass) : Json()},
+            {"layers", layers},
+            {"notes", m.notes},
+            {"warnings", problems.warnings()},
+            {"problems", problems.errors()}};
+  if (packed) j["sets"] = sets_json(*packed);
+  fmt::print("{}\n", one_line(j));
+}
+
+/// Layers of equal size on one line: "model layers 0-23: 32 experts, hidden 2880, intermediate 2880".
+void print_layers(const Model& m) {
+  for (size_t i = 0; i < m.layers.size();) {
+    const MoeLayer& a = m.layers[i];
+    size_t end = i + 1;
+    while (end < m.layers.size() && m.layers[end].space == a.space &&
+           m.layers[end].index == m.layers[end - 1].index + 1 && m.layers[end].experts.size() == a.experts.size() &&
+           m.layers[end].hidden == a.hidden && m.layers[end].intermediate == a.intermediate)
+      ++end;
+    const int64_t last = m.layers[end - 1].index;
+    fmt::print("{} {}: {} experts, hidden {}, intermediate {}{}\n", a.space == Space::mtp ? "MTP" : "layers",
+               last == a.index ? fmt::format("{}", a.index) : fmt::format("{}-{}", a.index, last), a.experts.size(),
+               a.hidden, a.intermediate, m.bias ? ", bias" : "");
+    i = end;
+  }
+}
+
+void print_text(const std::string& title, const Checkpoint& ck, const Model& m) {
+  const Count all = total(ck);
+  fmt::print("{}: {} ({}), {} tensors, {} in {} shards\n", printable(title),
+             m.family.empty() ? "not recognised" : m.family,
+             m.model_type.empty() ? "no model_type" : printable(m.model_type), all.tensors, human_bytes(all.bytes),
+             ck.shards.size());
+  for (const auto& [name, c] : by_dtype(ck))
+    fmt::print("  {:<12} {:>8} tensors  {}\n", name, c.tensors, human_bytes(c.bytes));
+  print_layers(m);
+  if (m.family.empty()) return;
+  const Count pass = rest(m), convert = all - pass;
+  fmt::print("converted: {} tensors, {}; passed through: {} tensors, {}\n", convert.tensors, human_bytes(convert.bytes),
+             pass.tensors, human_bytes(pass.bytes));
+}
+
+/// What an output was made from, and its sets.
+void inspect_output(const InspectOptions& options) {
+  Problems problems;
+  const auto p = open_packed(options.checkpoint, problems);
+  problems.throw_if_any();
+  const Checkpoint& ck = p->manifest.source;
+  if (options.json) return print_json(ck, p->model, problems, p.get());
+  fmt::print("{}: an output of mxfp4-pack\n", printable(options.checkpoint));
+  print_text("made from", ck, p->model);
+  for (size_t i = 0; i < p->sets.size(); ++i)
+    fmt::print("set {}: {}, layout version {}: {} tensors, {}\n", i, describe(p->manifest.sets[i]),
+               p->manifest.sets[i].layout_version, p->sets[i].plan.packed.size(),
+               human_bytes(p->sets[i].plan.packed_bytes));
+}
+
+}  // namespace
+
+void inspect(const InspectOptions& options) {
+  if (std::filesystem::exists(options.checkpoint + "/" + manifest_name)) return inspect_output(options);
+  Problems problems;
+  const Checkpoint ck = open_checkpoint(options.checkpoint, problems);
+  const Model m = recognise(ck, options.model, problems);
+  if (options.json) {
+    print_json(ck, m, problems, nullptr);
+  } else {
+    print_text(ck.dir, ck, m);
+    for (const std::string& line : m.notes) note(line);
+    for (const std::string& line : problems.warnings()) warn(line);
+  }
+  problems.throw_if_any();
+}
+
+void list_backends(bool json) {
+  Json all = Json::array();
+  for (const Backend* b : backends()) {
+    Json fits = Json::object(), needs = Json::object();
+    for (const Fit& f : b->fits) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
+    for (const Setting& s : b->requires_)
+      needs[s.name] = needs.contains(s.name) ? needs[s.name].get<std::string>() + " or " + s.value : s.value;
+    all.push_back({{"backend", b->name},
+                   {"engine", b->engine},
+                   {"layout_version", b->layout_version},
+                   {"gpu", b->gpu},
+                   {"summary", b->summary},
+                   {"hidden_multiple", b->multiple.hidden},
+                   {"intermediate_multiple", b->multiple.intermediate},
+                   {"fits", fits},
+                   {"requires", needs}});
+  }
+  if (json) {
+    fmt::print("{}\n", Json{{"backends", all}, {"cuda", cuda_description()}}.dump());
+    return;
+  }
+  fmt::print("{:<24} {:<13} {:<8} {:<22} {}\n", "BACKEND", "ENGINE", "LAYOUT", "GPU", "FITS");
+  const Backend* before = nullptr;  // those that differ in the models they take are one line
+  for (const Backend* b : backends()) {
+    if (before && !std::strcmp(before->name, b->name) && !std::strcmp(before->engine, b->engine) &&
+        !std::strcmp(before->layout_version, b->layout_version))
+      continue;
+    before = b;
+    std::string fits;
+    for (const Fit& f : b->fits) fits += fmt::format("{}{} {}", fits.empty() ? "" : "; ", f.library, f.range);
+    fmt::print("{:<24} {:<13} {:<8} {:<22} {}\n", b->name, b->engine, b->layout_version, b->gpu, fits);
+  }
+  note(cuda_description());
+}
+
+}  // namespace mxfp4

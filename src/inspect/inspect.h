@@ -1,0 +1,22 @@
+// inspect: what a checkpoint holds, and every reason why convert would refuse it. Reads headers only.
+#pragma once
+
+#include <string>
+
+#include "src/models/model.h"
+
+namespace mxfp4 {
+
+struct InspectOptions {
+  std::string checkpoint;
+  ModelOptions model;
+  bool json = false;
+};
+
+/// Prints on stdout. Throws Error{input} with every problem, after printing what could be told.
+void inspect(const InspectOptions& options);
+
+/// backends: what can be written.
+void list_backends(bool json);
+
+}  // namespace mxfp4

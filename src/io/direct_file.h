@@ -1,0 +1,53 @@
+// Large files moved in large blocks at any offsets, by any thread, past the page cache where that is possible: a run
+// then goes at the disk's speed and pushes nothing else out of memory.
+//
+// Reading: what is in the page cache comes from there, the rest straight from the disk. Where a file system cannot do
+// that, what a read brought into the cache is dropped again; what was there before stays. (The system does not say what
+// is cached of another user's file that may not be written; such files are read through the cache, as cp does.)
+// Writing: whole pages go straight to the disk, the two broken pages at a range's ends through the cache. No page is
+// reached by both ways, so that the two cannot disagree.
+#pragma once
+
+#include <functional>
+
+#include "src/base/file.h"
+#include "src/device/device_map.h"
+
+namespace mxfp4 {
+
+class DirectFile {
+ public:
+  /// What begins and ends a direct transfer, in the file and in memory.
+  static constexpr int64_t page = 4096;
+
+  DirectFile() = default;
+  /// Takes over an open file.
+  explicit DirectFile(Fd fd);
+
+  /// Takes the blocks of a read or write, in order, while the processor's caches have them.
+  using Taker = std::function<void(const uint8_t* block, int64_t bytes)>;
+
+  /// As Fd::read. `to` null: the blocks are only handed to `take`.
+  void read(void* to, int64_t bytes, int64_t offset, const Taker& take = {}) const;
+  /// Whether the file is in memory and nowhere else, and large.
+  bool is_in_memory() const { return in_memory_; }
+  /// Whether a read of that range comes from memory, where small reads cost no more than large ones.
+  bool is_cached(int64_t bytes, int64_t offset) const;
+  /// The range for a device to read, where all of it is in the page cache, and to write, where the file is in memory.
+  std::unique_ptr<DeviceMap> map(Device& device, int64_t bytes, int64_t offset) const;
+  std::unique_ptr<DeviceMap> map_to_write(Device& device, int64_t bytes, int64_t offset) const;
+  /// As Fd::write. Pages go straight to the disk where `from` lies in its page as `offset` does.
+  void write(const void* from, int64_t bytes, int64_t offset, const Taker& take = {}) const;
+  /// Brings all to disk, out of the page cache, and closes the file.
+  void finish();
+  const Fd& fd() const { return fd_; }
+
+ private:
+  int64_t read_direct(uint8_t* to, int64_t bytes, int64_t offset, const Taker& take) const;
+  void write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const Taker& take) const;
+
+  Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it
+  bool direct_writes_ = false, in_memory_ = false;
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,287 @@
+#include "src/io/output.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <random>
+#include <set>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/device/pipeline.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool contains(const fs::path& dir, const fs::path& path) {
+  const auto [end, rest] = std::mismatch(dir.begin(), dir.end(), path.begin(), path.end());
+  return end == dir.end();
+}
+
+void check_apart(const std::string& out, const fs::path& place, const std::string& source) {
+  if (source.empty()) return;
+  std::error_code ec;
+  const fs::path real = fs::canonical(source, ec);
+  if (ec) return;  // whoever opens it says what is wrong
+  if (place == real) fail(Kind::usage, "{}: is the source itself; nothing is converted in place", out);
+  if (contains(real, place)) fail(Kind::usage, "{}: lies inside the source {}; choose another place", out, source);
+  if (contains(place, real)) fail(Kind::usage, "{}: holds the source {}; choose another place", out, source);
+}
+
+/// Only a directory in which every file was made by this tool may go.
+void check_replaceable(const std::string& out, const std::string& place, const ListOwn& made) {
+  const std::vector<std::string> names = made(place);
+  if (names.empty()) fail(Kind::usage, "{}: exists and was not made by mxfp4-pack; choose another place", out);
+  check_only_own(out, place, names);
+}
+
+bool is_empty_directory(const std::string& place) { return fs::is_directory(place) && fs::is_empty(place); }
+
+void sync_dir(const fs::path& dir) {
+  const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail_errno(dir.string(), "cannot open", errno);
+  const int result = ::fsync(fd), error = errno;
+  ::close(fd);
+  if (result != 0 && error != EINVAL) fail_errno(dir.string(), "cannot sync to disk", error);
+}
+
+std::string checksum_of(const std::string& path) {
+  const std::string text = read_text(path, int64_t(4) << 30);
+  return to_hex(hash_bytes(text.data(), int64_t(text.size())));
+}
+
+/// Swaps two directories in one step where the file system can; else moves `old` to `aside` first.
+void swap_directories(const std::string& fresh, const std::string& old, const std::string& aside) {
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS) fail_errno(old, "cannot replace", errno);
+  if (::rename(old.c_str(), aside.c_str()) != 0) fail_errno(old, "cannot move aside", errno);
+  if (::rename(fresh.c_str(), old.c_str()) != 0) fail_errno(old, "cannot rename into place", errno);
+}
+
+/// Where OUT is to stand: absolute, without links.
+std::string place_of(const std::string& out, const std::string& source) {
+  std::error_code ec;
+  fs::path place = fs::weakly_canonical(fs::absolute(out), ec);
+  if (ec) fail_errno(out, "cannot resolve", ec.value());
+  if (!place.has_filename()) place = place.parent_path();
+  if (fs::is_symlink(fs::symlink_status(out))) fail(Kind::usage, "{}: is a link; give the place itself", out);
+  check_apart(out, place, source);
+  if (!fs::is_directory(place.parent_path()))
+    fail(Kind::io, "{}: the folder {} does not exist", out, place.parent_path().string());
+  return place.string();
+}
+
+std::string hidden_beside(const fs::path& place, const char* what) {
+  return (place.parent_path() / fmt::format(".{}.mxfp4-pack.{}", place.filename().string(), what)).string();
+}
+
+std::string random_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+/// A folder, not a link, that belongs to this user.
+bool is_own_folder(const std::string& path) {
+  struct stat s;
+  return ::lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == ::geteuid();
+}
+
+bool holds(const std::string& dir, const Proof& proof) {
+  const std::string path = dir + "/" + proof.file;
+  return !proof.file.empty() && fs::is_regular_file(fs::symlink_status(path)) && checksum_of(path) == proof.checksum;
+}
+
+bool holds_run(const std::string& dir, const std::string& run) {
+  const std::string path = dir + "/" + run_file;
+  return fs::is_regular_file(fs::symlink_status(path)) && read_text(path, 64, run_file) == run;
+}
+
+mode_t mode_of_new_folders() {
+  const mode_t mask = ::umask(077);
+  ::umask(mask);
+  return 0777 & ~mask;
+}
+
+/// In the plain form of commit() for file systems that cannot exchange: the predecessor between two renames.
+std::string aside_of(const std::string& partial) { return partial + ".old"; }
+
+}  // namespace
+
+OutputDir::OutputDir(Place place, const std::string& out, ListOwn made)
+    : name_(out),
+      out_(place.path),
+      partial_(hidden_beside(place.path, "partial")),
+      made_(std::move(made)),
+      journal_(hidden_beside(place.path, "journal"), out),
+      mode_(mode_of_new_folders()) {}
+
+OutputDir::OutputDir(const std::string& out, const std::string& source, ListOwn made)
+    : OutputDir(Place{place_of(out, source)}, out, std::move(made)) {
+  const std::string aside = aside_of(partial_);
+  if (!fs::exists(out_) && is_own_folder(aside) && ::rename(aside.c_str(), out_.c_str()) != 0)
+    fail_errno(out_, "cannot put back", errno);
+  finished_ = journal_.begun() && holds(out_, journal_.proof());
+  if (finished_) remove_replaced([](const std::string&) { return false; });
+}
+
+void OutputDir::open(const Start& start) {
+  keep_ = take_over(start);
+  if (!committed_ && fs::exists(out_) && !is_empty_directory(out_)) {
+    if (start.existing == Existing::refuse || !made_)
+      fail(Kind::usage, "{}: exists; choose another place{}", name_,
+           made_ ? ", or replace what mxfp4-pack made with --force" : "");
+    if (start.existing == Existing::replace) check_replaceable(name_, out_, made_);
+  }
+  replace_ = !committed_ && fs::exists(out_);
+  if (replace_) look_at_predecessor();
+  opened_ = true;
+  if (keep_) write_text(partial_ + "/" + run_file, journal_.head().run);
+  if (!committed_ && !keep_) begin(start);
+}
+
+void OutputDir::look_at_predecessor() {
+  struct stat s;
+  if (::lstat(out_.c_str(), &s) != 0) fail_errno(name_, "cannot stat", errno);
+  if (s.st_uid != ::geteuid() && ::access(out_.c_str(), W_OK) != 0)
+    fail(Kind::usage, "{}: belongs to another user and cannot be replaced; choose another place", name_);
+  mode_ = s.st_mode & 07777;
+  before_ = snapshot_of(out_);
+}
+
+/// What to do about the journal of an earlier run: true where this run goes on with what is there.
+bool OutputDir::take_over(const Start& start) {
+  const JournalHead& head = journal_.head();
+  const bool same = head.options == start.options && head.source == start.source;
+  if (finished_) {
+    committed_ = same && start.leftover == Leftover::resume;
+    return false;
+  }
+  if (start.leftover == Leftover::discard) return false;
+  if (journal_.is_foreign())
+    fail(Kind::usage, "{}: another version's partial output is there; begin anew with --restart", name_);
+  if (journal_.records().empty() || !is_partial_ours()) return false;
+  if (start.leftover == Leftover::refuse)
+    fail(Kind::usage, "{}: a partial output is there; go on with convert --resume, or begin anew with --restart",
+         name_);
+  if (!same)
+    fail(Kind::usage, "{}: the partial output was begun {}; begin anew with --restart", name_,
+         head.source != start.source ? "from another source, or the source has changed"
+                                     : "with other options or another version");
+  return true;
+}
+
+/// Whether the partial directory is the one that the journal is about.
+bool OutputDir::is_partial_ours() const {
+  return is_own_folder(partial_) && (holds_run(partial_, journal_.head().run) || holds(partial_, journal_.proof()));
+}
+
+void OutputDir::begin(const Start& start) {
+  journal_.clear();
+  remove_tree(partial_);
+  if (::mkdir(partial_.c_str(), 0700) != 0) fail_errno(partial_, "cannot create", errno);
+  const JournalHead head{start.options, start.source, random_id()};
+  write_text(partial_ + "/" + run_file, head.run);
+  journal_.begin(head);
+}
+
+OutputDir::~OutputDir() {
+  if (committed_) return;
+  if (!opened_) {
+    if (finished_) journal_.remove();
+    return;
+  }
+  if (keep_ && !journal_.records().empty()) {
+    note(fmt::format("{}: {} finished jobs are kept; go on with --resume, or begin anew with --restart", out_,
+                     journal_.records().size()));
+    return;
+  }
+  std::error_code ec;
+  fs::remove_all(partial_, ec);
+  journal_.remove();
+}
+
+std::string OutputDir::path(const std::string& name) const {
+  const fs::path p = fs::path(partial_) / name;
+  std::error_code ec;
+  fs::create_directories(p.parent_path(), ec);
+  if (ec) fail_errno(p.parent_path().string(), "cannot create", ec.value());
+  return p.string();
+}
+
+Fd OutputDir::create(const std::string& name, int64_t bytes) const {
+  Fd fd = open_own(path(name), name);
+  if (fd.stat().st_size != bytes && ::ftruncate(fd.get(), bytes) != 0) fail_errno(name, "cannot set its size", errno);
+  if (bytes == 0 || is_in_memory(fd)) return fd;  // there it costs what writing does, and one thread would do it all
+  while (::fallocate(fd.get(), 0, 0, bytes) != 0) {
+    if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) break;
+    if (errno != EINTR) fail_errno(name, "cannot reserve space", errno);
+    throw_if_interrupted();
+  }
+  return fd;
+}
+
+void OutputDir::check_space(int64_t bytes) const {
+  struct statvfs s;
+  if (::statvfs(partial_.c_str(), &s) != 0) fail_errno(partial_, "cannot ask for free space", errno);
+  auto free = int64_t(s.f_bavail) * int64_t(s.f_frsize);
+  for (const auto& entry : fs::recursive_directory_iterator(partial_))  // what is kept has its space
+    if (struct stat file; ::lstat(entry.path().c_str(), &file) == 0 && file.st_nlink == 1)
+      free += int64_t(file.st_blocks) * 512;
+  if (free < bytes)
+    fail(Kind::io, "{}: {} needed, {} free", fs::path(out_).parent_path().string(), human_bytes(bytes),
+         human_bytes(free));
+}
+
+void OutputDir::rename_into_place() {
+  if (replace_) return swap_directories(partial_, out_, aside_of(partial_));
+  if (::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, out_.c_str(), RENAME_NOREPLACE) == 0) return;
+  if ((errno != EINVAL && errno != ENOSYS) || ::rename(partial_.c_str(), out_.c_str()) != 0)
+    fail_errno(out_, "cannot rename into place", errno);
+}
+
+void OutputDir::commit(const std::string& proof) {
+  if (!committed_) {
+    if (!proof.empty()) journal_.finish({proof, checksum_of(partial_ + "/" + proof)});
+    ::unlink((partial_ + "/" + run_file).c_str());
+    for (const auto& entry : fs::recursive_directory_iterator(partial_))
+      if (entry.is_directory()) sync_dir(entry.path());
+    if (::chmod(partial_.c_str(), mode_) != 0) fail_errno(partial_, "cannot set its mode", errno);
+    sync_dir(partial_);
+    rename_into_place();
+    committed_ = true;
+    sync_dir(fs::path(out_).parent_path());
+  }
+  if (replace_) {
+    const Snapshot now = snapshot_of(fs::exists(partial_) ? partial_ : aside_of(partial_));
+    remove_replaced([&](const std::string& name) {
+      const auto was = before_.find(name);
+      const auto is = now.find(name);
+      return was != before_.end() && is != now.end() && was->second == is->second;
+    });
+  }
+  journal_.remove();
+}
+
+/// What another directory has taken the place of. Where the run that did it was cut short, its manifest says what of it
+/// may go.
+void OutputDir::remove_replaced(const IsOwn& is_own) {
+  for (const std::string& old : {partial_, aside_of(partial_)}) {
+    if (!fs::is_directory(fs::symlink_status(old))) continue;
+    std::set<std::string> listed;
+    try {
+      const auto names = made_ ? made_(old) : std::vector<std::string>();
+      if (!opened_) listed.insert(names.begin(), names.end());
+    } catch (const Error&) {  // nothing is known of it, so all of it is kept
+    }
+    remove_directory(old, out_, [&](const std::string& name) { return is_own(name) || listed.count(name) > 0; });
+  }
+}
+
+}  // namespace mxfp4

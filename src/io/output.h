@@ -1,0 +1,86 @@
+// An output directory that appears whole or not at all: built beside its place, synced, renamed.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/io/journal.h"
+#include "src/io/replaced.h"
+
+namespace mxfp4 {
+
+/// What becomes of the partial output that an interrupted run left.
+enum class Leftover { refuse, resume, discard };
+
+/// What becomes of a directory that is there. refuse: an error unless it is empty; replace: only where this tool made
+/// every file in it; extend: the caller has linked what stays.
+enum class Existing { refuse, replace, extend };
+
+/// What a run is given, as checksums, and how it begins.
+struct Start {
+  Existing existing = Existing::refuse;
+  Leftover leftover = Leftover::refuse;
+  std::string options = "-", source = "-";
+};
+
+/// Marks the partial directory as a run's own; gone when it is finished.
+inline constexpr const char* run_file = ".mxfp4-pack-run";
+
+class OutputDir {
+ public:
+  /// Locks the place: from here on no other run writes there. Whoever will write takes the lock before it reads
+  /// anything of OUT. Refuses an OUT that is `source` (may be empty), lies inside it or holds it, and one that another
+  /// run is writing. Finishes what a run left that was cut short after its output came into its place. made: null for
+  /// outputs that are never replaced.
+  OutputDir(const std::string& out, const std::string& source, ListOwn made = nullptr);
+  /// Removes what was built, unless committed or kept.
+  ~OutputDir();
+  OutputDir(const OutputDir&) = delete;
+
+  /// Refuses an OUT that exists where `start.existing` does not permit it, and one with a leftover that `start` does
+  /// not take over: Leftover::resume does so where the leftover was given the same.
+  void open(const Start& start = {});
+
+  /// Where a relative name is built; its folders are made.
+  std::string path(const std::string& name) const;
+  /// Creates a file of `bytes` bytes, its space reserved where the file system can, except on tmpfs. What the run that
+  /// this one continues wrote to it stays; anything else of that name goes first, so that nothing is ever written
+  /// through a link.
+  Fd create(const std::string& name, int64_t bytes) const;
+  /// Throws Error{io} where the file system has less than `bytes` free.
+  void check_space(int64_t bytes) const;
+  /// The finished jobs of this run and of those that it continues.
+  Journal& journal() { return journal_; }
+  /// Whether an error from here on leaves a partial output that can be continued, if a job is finished.
+  void keep(bool keep) { keep_ = keep; }
+  /// True where a run that this one continues was cut short after the directory came into its place.
+  bool committed() const { return committed_; }
+  /// Syncs every folder and puts the directory in its place. proof: a file of it whose contents are this run's alone,
+  /// by which a later run knows the output again; may be empty. A predecessor's files are removed afterwards; files
+  /// that others put there meanwhile are moved into the new directory.
+  void commit(const std::string& proof = {});
+
+ private:
+  struct Place {
+    std::string path;
+  };
+  OutputDir(Place place, const std::string& out, ListOwn made);
+  bool take_over(const Start& start);
+  void look_at_predecessor();
+  void begin(const Start& start);
+  bool is_partial_ours() const;
+  void rename_into_place();
+  void remove_replaced(const IsOwn& is_own);
+
+  std::string name_, out_, partial_;  // name_: as the user calls it
+  ListOwn made_;
+  Journal journal_;
+  Snapshot before_;  // of a directory that will be replaced
+  mode_t mode_;      // of the finished directory
+  bool opened_ = false;
+  bool finished_ = false;  // the journal belongs to a run whose output is in its place
+  bool replace_ = false, keep_ = false, committed_ = false;
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,140 @@
+#include "src/io/replaced.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_folder(const fs::directory_entry& entry) { return entry.is_directory() && !entry.is_symlink(); }
+
+/// All entries below a directory, folders too; links are not followed.
+std::vector<fs::directory_entry> entries_below(const std::string& dir) {
+  return {fs::recursive_directory_iterator(dir), fs::recursive_directory_iterator()};
+}
+
+std::string relative(const fs::directory_entry& entry, const std::string& dir) {
+  return entry.path().lexically_relative(dir).string();
+}
+
+/// Files may be removed from it.
+void make_writable(const fs::path& folder) {
+  std::error_code ec;
+  fs::permissions(folder, fs::perms::owner_all, fs::perm_options::add, ec);
+}
+
+void make_folders_writable(const std::string& dir) {
+  make_writable(dir);
+  for (auto it = fs::recursive_directory_iterator(dir); it != fs::recursive_directory_iterator(); ++it)
+    if (is_folder(*it)) make_writable(it->path());  // before the iterator enters it
+}
+
+bool have_same_bytes(const fs::path& a, const fs::path& b) {
+  if (fs::is_symlink(a) || fs::is_symlink(b))
+    return fs::is_symlink(a) && fs::is_symlink(b) && fs::read_symlink(a) == fs::read_symlink(b);
+  if (!fs::is_regular_file(a) || !fs::is_regular_file(b) || fs::file_size(a) != fs::file_size(b)) return false;
+  std::ifstream left(a, std::ios::binary), right(b, std::ios::binary);
+  using Bytes = std::istreambuf_iterator<char>;
+  return std::equal(Bytes(left), Bytes(), Bytes(right), Bytes());
+}
+
+bool is_there_already(const fs::path& from, const fs::path& to) {
+  struct stat a, b;
+  if (::lstat(from.c_str(), &a) != 0 || ::lstat(to.c_str(), &b) != 0) return false;
+  return (a.st_dev == b.st_dev && a.st_ino == b.st_ino) || have_same_bytes(from, to);
+}
+
+/// False where there is something at `to`.
+bool move_to_free_name(const fs::path& from, const fs::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno == EEXIST) return false;
+  if (errno != EINVAL && errno != ENOSYS) fail_errno(from.string(), "cannot move aside", errno);
+  if (fs::exists(fs::symlink_status(to))) return false;
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(from.string(), "cannot move aside", errno);
+  return true;
+}
+
+void move_stranger(const fs::path& from, const fs::path& to) {
+  if (is_there_already(from, to)) {
+    fs::remove(from);
+    return;
+  }
+  fs::create_directories(to.parent_path());
+  fs::path target = to;
+  for (int n = 1; !move_to_free_name(from, target); ++n) target = fmt::format("{}.kept-{}", to.string(), n);
+  note(fmt::format("{}: came while this run was writing, and is kept", target.string()));
+}
+
+/// Removes a directory of folders. False where there is a file.
+bool remove_folders(const std::string& dir) {
+  const auto entries = entries_below(dir);
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)  // what is inside comes before
+    if (::rmdir(entry->path().c_str()) != 0 && errno != ENOENT && errno != ENOTEMPTY && errno != ENOTDIR)
+      fail_errno(entry->path().string(), "cannot remove", errno);
+  if (::rmdir(dir.c_str()) == 0) return true;
+  if (errno != ENOTEMPTY && errno != EEXIST) fail_errno(dir, "cannot remove", errno);
+  return false;
+}
+
+}  // namespace
+
+Snapshot snapshot_of(const std::string& dir) {
+  Snapshot files;
+  for (const auto& entry : entries_below(dir)) {
+    struct stat s;
+    if (is_folder(entry) || ::lstat(entry.path().c_str(), &s) != 0) continue;
+    const int64_t mtime_ns = int64_t(s.st_mtim.tv_sec) * 1'000'000'000 + s.st_mtim.tv_nsec;
+    files[relative(entry, dir)] = {s.st_dev, s.st_ino, s.st_size, mtime_ns};
+  }
+  return files;
+}
+
+void check_only_own(const std::string& out, const std::string& dir, const std::vector<std::string>& names) {
+  const std::set<std::string> ours(names.begin(), names.end());
+  std::set<std::string> folders;
+  for (const std::string& name : names)
+    for (fs::path p = fs::path(name).parent_path(); !p.empty(); p = p.parent_path()) folders.insert(p.string());
+  for (const auto& entry : entries_below(dir)) {
+    const std::string name = relative(entry, dir);
+    if (!(is_folder(entry) ? folders : ours).count(name))
+      fail(Kind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(name));
+  }
+}
+
+void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own) {
+  make_folders_writable(old);
+  do {  // again where something came meanwhile
+    for (const auto& entry : entries_below(old)) {
+      const std::string name = relative(entry, old);
+      if (is_folder(entry)) continue;
+      if (is_own(name))
+        fs::remove(entry.path());
+      else
+        move_stranger(entry.path(), fs::path(fresh) / name);
+    }
+  } while (!remove_folders(old));
+}
+
+void remove_tree(const std::string& dir) {
+  std::error_code ec;
+  if (!fs::exists(fs::symlink_status(dir, ec))) return;
+  if (fs::is_directory(fs::symlink_status(dir, ec))) make_folders_writable(dir);
+  fs::remove_all(dir, ec);
+  if (ec) fail_errno(dir, "cannot remove", ec.value());
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,65 @@
+#include "src/io/sha256.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "src/base/file.h"
+#include "src/device/pipeline.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr int64_t step = int64_t(1) << 20;
+
+std::string sha256_of(const std::string& path, const std::string& name, Buffer& buffer) {
+  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> digest(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  if (!digest || EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) != 1) fail(Kind::io, "OpenSSL has no SHA-256");
+  const Fd fd = open_read(path, name);
+  const int64_t bytes = fd.stat().st_size;
+  uint8_t* data = buffer.reserve(step);
+  for (int64_t at = 0; at < bytes; at += step) {
+    throw_if_interrupted();
+    const int64_t part = std::min(step, bytes - at);
+    fd.read(data, part, at);
+    EVP_DigestUpdate(digest.get(), data, size_t(part));
+  }
+  unsigned char sum[EVP_MAX_MD_SIZE];
+  unsigned length = 0;
+  EVP_DigestFinal_ex(digest.get(), sum, &length);
+  return fmt::format("{:02x}", fmt::join(sum, sum + length, ""));
+}
+
+}  // namespace
+
+std::string sha256_sums(const std::string& dir, std::vector<std::string> names, int threads) {
+  std::erase(names, sums_name);
+  std::sort(names.begin(), names.end());
+  std::vector<std::string> lines(names.size());
+  run_jobs(int64_t(names.size()), threads, [&](Worker& worker, int64_t i) {
+    const std::string& name = names[size_t(i)];
+    lines[size_t(i)] = fmt::format("{}  {}\n", sha256_of(dir + "/" + name, name, worker.source), name);
+  });
+  return fmt::format("{}", fmt::join(lines, ""));
+}
+
+void check_sha256_sums(const std::string& dir, const std::vector<std::string>& names, int threads, Problems& problems) {
+  const auto lines_of = [](const std::string& text) {
+    std::set<std::string> out;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) out.insert(lines.eof() ? line + " (cut short)" : line);
+    return out;
+  };
+  const std::set<std::string> is = lines_of(sha256_sums(dir, names, threads));
+  const std::set<std::string> says = lines_of(read_text(dir + "/" + sums_name, int64_t(1) << 30, sums_name));
+  for (const std::string& line : is)
+    if (!says.count(line)) problems.error(printable(line.substr(66)), "does not have the checksum in {}", sums_name);
+  for (const std::string& line : says)
+    if (!is.count(line)) problems.error(sums_name, "'{}' is not so", printable(line));
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,262 @@
+#include "src/models/model.h"
+
+#include <algorithm>
+#include <charconv>
+#include <unordered_set>
+
+#include "src/models/families.h"
+
+namespace mxfp4 {
+
+namespace {
+
+bool parse_number(std::string_view text, int64_t& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  const bool canonical = !text.empty() && (text[0] != '0' || text.size() == 1);  // 007 would be another name of 7
+  return error == std::errc() && end == text.data() + text.size() && canonical && out >= 0;
+}
+
+/// Formats of experts that look alike or are simply others, by a tensor that only they have.
+struct Lookalike {
+  const char* part;
+  const char* is;
+};
+constexpr Lookalike lookalikes[] = {
+    {"block.0.mlp.mlp1_weight.blocks", "this is GPT-OSS in OpenAI's own naming (original/); use the repository's root"},
+    {".weight_global_scale", "NVFP4 experts (weight_global_scale), MXFP4 expected"},
+    {".weight_scale_2", "NVFP4 experts (weight_scale_2), MXFP4 expected"},
+    {".weight_shape", "INT4 pack-quantized experts (weight_shape), MXFP4 expected"},
+};
+
+bool refuse_lookalike(const Checkpoint& ck, Problems& problems) {
+  for (const Tensor& t : ck.tensors)
+    for (const Lookalike& l : lookalikes)
+      if (t.name.find(l.part) != std::string::npos) {
+        const bool expert = t.name.find(".experts.") != std::string::npos || l.part[0] != '.';
+        if (expert) return problems.error(ck.where(t), "{}", l.is), true;
+      }
+  return false;
+}
+
+/// The dtype of the routed experts' weights, for the message that there is nothing to pack.
+std::string dtype_of_experts(const Checkpoint& ck) {
+  ExpertName name;
+  for (const Tensor& t : ck.tensors) {
+    if (parse_expert(t.name, name) && (name.suffix == "weight" || name.suffix == "weight_packed"))
+      return name_of(t.dtype);
+    for (const char* stacked : {".experts.gate_up_proj", ".experts.w13", ".switch_mlp.gate_proj.weight"})
+      if (t.name.find(stacked) != std::string::npos) return name_of(t.dtype);
+  }
+  return {};
+}
+
+/// Everything that no layer takes, in file order.
+void collect_rest(const Checkpoint& ck, Model& model) {
+  std::unordered_set<const Tensor*> taken;
+  for (const MoeLayer& layer : model.layers)
+    for (const Expert& e : layer.experts)
+      for (const Proj* p : {&e.gate, &e.up, &e.down})
+        for (const Slice* s : {&p->codes, &p->scales, &p->bias}) taken.insert(s->tensor);
+  for (const Tensor& t : ck.tensors)
+    if (!taken.count(&t)) model.rest.push_back(&t);
+  std::sort(model.rest.begin(), model.rest.end(), [](const Tensor* a, const Tensor* b) {
+    return a->file != b->file ? a->file < b->file : a->offset != b->offset ? a->offset < b->offset : a->name < b->name;
+  });
+}
+
+/// Notes how many linears outside the experts are MXFP4 too: by dtype and the ratio of columns.
+void count_other_linears(const Checkpoint& ck, Model& model) {
+  int64_t count = 0;
+  for (const Tensor* t : model.rest) {
+    if (!is_code_dtype(t->dtype) || t->shape.size() != 2) continue;
+    const size_t dot = t->name.rfind('.');
+    if (dot == t->name.npos) continue;
+    for (const char* suffix : {".weight_scale", ".scale", ".weight_scale_inv", ".scales"}) {
+      const Tensor* s = ck.find(t->name.substr(0, dot) + suffix);
+      const int64_t columns = t->shape[1] * (t->dtype == Dtype::F4 ? 1 : 2);
+      if (s && s->shape == std::vector<int64_t>{t->shape[0], columns / group} && is_scale_dtype(s->dtype)) ++count;
+    }
+  }
+  if (count)
+    model.notes.push_back(fmt::format("{} MXFP4 linears outside the routed experts are passed through", count));
+}
+
+void note_zero_layers(const Checkpoint& ck, Problems& problems) {
+  const std::string dtype = dtype_of_experts(ck);
+  const Json* q = quantization_config(ck.config);
+  if (dtype.empty())
+    problems.error(ck.dir, "no routed experts found; a GPT-OSS or DeepSeek-V4 checkpoint was expected");
+  else
+    problems.error(ck.dir, "no MXFP4 routed experts found; experts are {}{}", dtype,
+                   q && json_string(*q, "quant_method") == "mxfp4" ? ", but config.json says quant_method mxfp4" : "");
+}
+
+/// Where the tensors of a module begin: those after it in `tensors` whose names start with "MODULE.".
+std::vector<Tensor>::const_iterator first_of_module(const Checkpoint& ck, const std::string& module) {
+  return std::lower_bound(ck.tensors.begin(), ck.tensors.end(), module + ".",
+                          [](const Tensor& t, const std::string& name) { return t.name < name; });
+}
+
+/// Tensors among a layer's experts that no engine would look for once these are packed. Scales of activations are left
+/// for it.
+void check_leftovers(const Checkpoint& ck, const Model& model, Problems& problems) {
+  const std::unordered_set<const Tensor*> rest(model.rest.begin(), model.rest.end());
+  for (const MoeLayer& layer : model.layers) {
+    int64_t count = 0;
+    const Tensor* first = nullptr;
+    for (auto t = first_of_module(ck, layer.module); t != ck.tensors.end() && t->name.starts_with(layer.module + ".");
+         ++t)
+      if (rest.count(&*t) && t->name.find(".input_") == t->name.npos && count++ == 0) first = &*t;
+    if (count) problems.error(ck.where(*first), "not known among MXFP4 experts ({} such in {})", count, layer.module);
+  }
+}
+
+/// A router whose experts are missing altogether.
+void check_routers(const Checkpoint& ck, Problems& problems) {
+  for (const Tensor& t : ck.tensors)
+    for (const std::string_view router :
+         {".mlp.router.weight", ".mlp.gate.weight", ".ffn.gate.weight", ".block_sparse_moe.gate.weight"}) {
+      if (!t.name.ends_with(router)) continue;
+      const std::string parent =
+          t.name.substr(0, t.name.size() - router.size()) + std::string(router.substr(0, router.find('.', 1)));
+      const auto is_there = [&](const char* experts) {
+        const auto next = first_of_module(ck, parent + experts);
+        return next != ck.tensors.end() && next->name.starts_with(parent + experts + ".");
+      };
+      if (!is_there(".experts") && !is_there(".switch_mlp"))
+        problems.error(ck.where(t), "a router without experts ({}.experts.* expected)", parent);
+    }
+}
+
+std::vector<int64_t> without_ones(std::vector<int64_t> shape) {
+  std::erase(shape, 1);
+  return shape;
+}
+
+}  // namespace
+
+bool parse_layer(std::string_view module, Space& space, int64_t& index) {
+  size_t start = 0;
+  bool after_key = false, found = false;
+  while (start <= module.size()) {
+    const size_t dot = std::min(module.find('.', start), module.size());
+    const std::string_view part = module.substr(start, dot - start);
+    int64_t number;
+    if (after_key && parse_number(part, number)) index = number, found = true;
+    after_key = part == "layers" || part == "mtp";
+    if (after_key && !found) space = part == "mtp" ? Space::mtp : Space::model;
+    start = dot + 1;
+  }
+  return found;
+}
+
+bool parse_expert(std::string_view name, ExpertName& out) {
+  constexpr std::string_view key = ".experts.";
+  const size_t at = name.find(key);
+  if (at == name.npos) return false;
+  out.module = name.substr(0, at + key.size() - 1);
+  const std::string_view tail = name.substr(at + key.size());
+  const size_t dot1 = tail.find('.');
+  if (dot1 == tail.npos || !parse_number(tail.substr(0, dot1), out.id)) return false;
+  const size_t dot2 = tail.find('.', dot1 + 1);
+  if (dot2 == tail.npos) return false;
+  out.proj = tail.substr(dot1 + 1, dot2 - dot1 - 1);
+  out.suffix = tail.substr(dot2 + 1);
+  return true;
+}
+
+bool is_scale_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::F8_E8M0 || d == Dtype::F32; }
+bool is_code_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::I8 || d == Dtype::F4; }
+int64_t columns_of(Dtype codes, int64_t row_elements) { return codes == Dtype::F4 ? row_elements : row_elements * 2; }
+
+int64_t router_rows(const Checkpoint& ck, const MoeLayer& layer, Problems& problems) {
+  const std::string parent = layer.module.substr(0, layer.module.rfind('.'));
+  for (const char* router : {".router.weight", ".gate.weight"})
+    if (const Tensor* t = ck.find(parent + router)) {
+      if (t->shape.size() == 2 && t->bytes > 0 && t->shape[0] <= max_experts) return t->shape[0];
+      problems.error(ck.where(*t), "{} is no router, [experts, hidden] expected", describe(t->dtype, t->shape));
+      return -1;
+    }
+  problems.error(layer.module, "no router beside it ({0}.router.weight or {0}.gate.weight expected)", parent);
+  return -1;
+}
+
+int64_t check_pair(const Checkpoint& ck, const Tensor& codes, std::vector<int64_t> rows, int64_t row_elements,
+                   const Tensor& scales, Problems& problems) {
+  const auto complain = [&](const Tensor& t, const std::string& text) {
+    return problems.error(ck.where(t), "{}", text), 0;
+  };
+  if (!is_code_dtype(codes.dtype))
+    return complain(codes, fmt::format("{} codes, U8, I8 or F4 expected", name_of(codes.dtype)));
+  if (!is_scale_dtype(scales.dtype)) {
+    const char* hint = scales.dtype == Dtype::BF16 || scales.dtype == Dtype::F16 ? "; looks like INT4 or FP8"
+                       : scales.dtype == Dtype::F8_E4M3                          ? "; looks like NVFP4"
+                                                                                 : "";
+    return complain(scales, fmt::format("{} scales, U8, F8_E8M0 or F32 expected{}", name_of(scales.dtype), hint));
+  }
+  if (codes.bytes == 0) return complain(codes, describe(codes.dtype, codes.shape) + " is empty");
+  const int64_t columns = columns_of(codes.dtype, row_elements);
+  if (columns % group) return complain(codes, fmt::format("{} columns, a multiple of {} expected", columns, group));
+  rows.push_back(columns / group);
+  if (without_ones(scales.shape) == without_ones(rows)) return columns;
+  const int64_t last = scales.shape.empty() ? 0 : scales.shape.back(), per = last > 0 ? columns / last : 0;
+  const char* hint = per == 16    ? "; one scale per 16 is NVFP4"
+                     : per == 48  ? "; 3/4 byte a code is MXFP6"
+                     : per == 128 ? "; looks like block FP8"
+                                  : "";
+  return complain(scales, fmt::format("{} for codes {}, [{}] expected{}", describe(scales.dtype, scales.shape),
+                                      describe(codes.dtype, codes.shape), fmt::join(rows, ", "), hint));
+}
+
+void check_config(const Checkpoint& ck, const Model& model, const char* experts, const char* hidden,
+                  const char* intermediate, Problems& problems) {
+  const int64_t e = config_count(ck.config, experts, -1);
+  const MoeLayer& first = model.layers.front();
+  int64_t other = 0, main = 0;
+  for (const MoeLayer& l : model.layers) {
+    const auto size = [&](const char* key, int64_t is, int64_t of_first) {
+      const int64_t says = config_count(ck.config, key, -1);
+      if (says >= 0 && is != says)
+        problems.error(l.module, "{} columns or rows, config.json says {} = {}", is, key, says);
+      else if (says < 0 && is != of_first)
+        problems.error(l.module, "{} columns or rows, {} has {}", is, first.module, of_first);
+    };
+    size(hidden, l.hidden, first.hidden);
+    size(intermediate, l.intermediate, first.intermediate);
+    if (l.space == Space::model) ++main, other += e >= 0 && int64_t(l.experts.size()) != e;
+  }
+  if (other == 0) return;
+  if (other == main)
+    problems.error("config.json", "{} = {}, but the layers have {} experts", experts, e,
+                   model.layers[0].experts.size());
+  else
+    problems.warn("config.json", "{} = {}, but {} of {} layers have another number of experts", experts, e, other,
+                  main);
+}
+
+Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& problems) {
+  Model model;
+  model.model_type = config_string(ck.config, "model_type");
+  if (!ck.complete || refuse_lookalike(ck, problems)) return model;
+  for (const Family& family : families) {
+    if (!family.matches(ck)) continue;
+    model.family = family.name;
+    family.read(ck, options, model, problems);
+    break;
+  }
+  if (model.layers.empty() && !problems.any()) note_zero_layers(ck, problems);
+  std::sort(model.layers.begin(), model.layers.end(), [](const MoeLayer& a, const MoeLayer& b) {
+    return a.space != b.space ? a.space < b.space : a.index < b.index;
+  });
+  for (size_t i = 1; i < model.layers.size(); ++i)
+    if (const MoeLayer& a = model.layers[i - 1], &b = model.layers[i]; a.space == b.space && a.index == b.index)
+      problems.error(b.module, "{} is layer {}, too", a.module, a.index);
+  collect_rest(ck, model);
+  if (problems.any()) return model;
+  check_leftovers(ck, model, problems);
+  check_routers(ck, problems);
+  count_other_linears(ck, model);
+  return model;
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,33 @@
+// convert --add: one more set of packed tensors in an output, beside those that it has.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "src/packed/packed_checkpoint.h"
+#include "src/packed/source.h"
+
+namespace mxfp4 {
+
+/// The index of the same set (engine, backend, layout version, ranks) among an output's; behind the last where it is
+/// not there.
+int set_number(const Manifest& m, const Backend& backend, const TensorParallel& tp);
+
+/// Throws Error{usage} where a set has the same engine, backend, tensor-parallel size and one of these ranks: loaders
+/// choose by them.
+void refuse_second(const std::string& out, const Manifest& m, const Backend& backend, const TensorParallel& tp);
+
+/// Throws Error{input} unless `source` has the tensors, dtypes, shapes and config that OUT was made from.
+void check_same_form(const Checkpoint& source, const PackedCheckpoint& out);
+
+/// The same for contents: `sums` of the plan's source against OUT's manifest. `source`: what messages call it.
+void check_same_contents(const std::string& source, const Plan& plan, const Checksums& sums, const Manifest& m);
+
+/// Puts a hard link to every file below `from`, links included, into `to`, but `fresh` (relative names): those are left
+/// as they are in `to`, where nothing else stays. Where the file system refuses links, files are copied, which is said.
+void link_files(const std::string& from, const std::string& to, const std::set<std::string>& fresh);
+
+/// The relative names of all files below a directory.
+std::vector<std::string> files_below(const std::string& dir);
+
+}  // namespace mxfp4

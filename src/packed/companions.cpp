@@ -1,0 +1,138 @@
+#include "src/packed/companions.h"
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "src/io/sha256.h"
+#include "src/packed/add_set.h"
+#include "src/packed/canary.h"
+#include "src/packed/sharded_state.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* config_name = "config.json";
+
+/// The config with quant_method replaced, and what the loaders need beside it. `earlier`: sets.
+std::string packed_config(const Plan& plan, const std::vector<ManifestSet>& earlier) {
+  Json config = plan.checkpoint->config;
+  Json* holder = &config;
+  if (const auto text = config.find("text_config");
+      text != config.end() && text->is_object() && text->contains("quantization_config"))
+    holder = &*text;
+  Json& q = (*holder)["quantization_config"];
+  const Json original = q;
+  q["quant_method"] = "mxfp4_pack";
+  Json sets = Json::array();
+  const auto add = [&](const std::string& engine, const std::string& backend, const std::string& version, int tp) {
+    sets.push_back({{"engine", engine}, {"backend", backend}, {"layout_version", version}, {"moe_tp_size", tp}});
+  };
+  for (const ManifestSet& s : earlier) add(s.engine, s.backend, s.layout_version, s.tp.size);
+  add(plan.backend->engine, plan.backend->name, plan.backend->layout_version, plan.tp.size);
+  q["mxfp4_pack"] = {{"format_version", format_version}, {"manifest", manifest_name}, {"sets", sets}};
+  if (!original.is_null()) q["source_quantization_config"] = original;
+  return config.dump(2) + "\n";
+}
+
+/// Names the copied tensors only: an engine's default loader must never stream packed ones.
+std::string rest_index(const Plan& plan) {
+  int64_t total = 0;
+  std::map<std::string_view, const std::string*> map;
+  for (const CopiedTensor& t : plan.copied) {
+    total += t.source->bytes;
+    map[t.source->name] = &plan.files[size_t(t.file)].name;
+  }
+  std::string out =
+      fmt::format("{{\n  \"metadata\": {{\"total_size\": {}, \"mxfp4_pack\": \"{}\"}},\n  \"weight_map\": {{", total,
+                  manifest_name);
+  const char* separator = "\n";
+  for (const auto& [name, file] : map) {
+    out += fmt::format("{}    {}: {}", separator, Json(name).dump(), Json(*file).dump());
+    separator = ",\n";
+  }
+  return out + "\n  }\n}\n";
+}
+
+ListedFile put_text(const OutputDir& out, const std::string& name, const std::string& text) {
+  write_text(out.path(name), text);
+  const auto bytes = int64_t(text.size());
+  return {name, bytes, to_hex(hash_bytes(text.data(), bytes))};
+}
+
+std::string canary_name(const Plan& plan) { return fmt::format("packed/canary-{}.safetensors", plan.set); }
+
+/// The files that the rest of the output needs: the checkpoint's, and the index.
+void write_rest(const Plan& plan, const OutputDir& out, bool sharded, std::vector<ListedFile>& files) {
+  for (const std::string& name : plan.checkpoint->companions)
+    files.push_back(put_text(out, name, companion_text(*plan.checkpoint, name)));
+  files.push_back(put_text(out, "model.safetensors.index.json", sharded ? guard_index() : rest_index(plan)));
+}
+
+/// Lines of a SHA256SUMS by the names in them.
+using Lines = std::map<std::string, std::string>;
+
+Lines lines_of(const std::string& text) {
+  Lines out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.size() > 66) out.emplace(line.substr(66), line);
+  return out;
+}
+
+Lines sums_in(const std::string& dir) {
+  const std::string path = dir + "/" + sums_name;
+  return fs::exists(path) ? lines_of(read_text(path, int64_t(1) << 30, sums_name)) : Lines();
+}
+
+}  // namespace
+
+void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint& earlier) {
+  std::set<std::string> fresh = {manifest_name, config_name, sums_name, canary_name(plan), run_file};
+  for (const OutFile& f : plan.files) fresh.insert(f.name);
+  link_files(earlier.dir, fs::path(out.path(manifest_name)).parent_path().string(), fresh);
+}
+
+void write_companions(const Plan& plan, const OutputDir& out, const Checksums& sums, const ManifestOptions& options,
+                      const PackedCheckpoint* earlier) {
+  std::vector<ListedFile> files;
+  if (earlier) files = earlier->manifest.files;
+  std::erase_if(files, [](const ListedFile& f) { return f.name == config_name; });
+  for (const OutFile& f : plan.files)
+    files.push_back({f.name, f.bytes, to_hex(hash_bytes(f.header.data(), int64_t(f.header.size()))), true});
+  files.push_back(put_text(out, canary_name(plan), make_canary(*plan.model, *plan.backend)));
+  const bool sharded = options.format == sharded_state_format;
+  if (!earlier) write_rest(plan, out, sharded, files);
+  EarlierSets sets;
+  if (earlier) sets = {earlier->manifest.copied, read_sets_text(earlier->dir)};
+  const std::vector<ManifestSet> none;
+  files.push_back(
+      put_text(out, config_name,
+               sharded ? plan.checkpoint->config_text : packed_config(plan, earlier ? earlier->manifest.sets : none)));
+  write_text(out.path(manifest_name), write_manifest(plan, sums, options, files, sets));
+}
+
+void write_sums(const OutputDir& out, const std::string& earlier, int threads) {
+  const std::string dir = fs::path(out.path(manifest_name)).parent_path().string();
+  const auto known = earlier.empty() ? Lines() : sums_in(earlier);
+  Lines lines;
+  std::vector<std::string> others;
+  for (const std::string& name : files_below(dir)) {
+    if (name == run_file) continue;
+    const auto line = known.find(name);
+    if (line != known.end() && fs::equivalent(fs::path(earlier) / name, fs::path(dir) / name))
+      lines.insert(*line);
+    else
+      others.push_back(name);
+  }
+  lines.merge(lines_of(sha256_sums(dir, std::move(others), threads)));
+  std::string text;
+  for (const auto& [name, line] : lines) text += line + "\n";
+  write_text(out.path(sums_name), text);
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,495 @@
+#include "src/packed/manifest.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "src/io/sha256.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr const char* no_checksum = "00000000000000000000000000000000";
+constexpr const char* sets_begin = "\"sets\": [\n";
+constexpr const char* sets_end = "\n]\n}\n";
+constexpr int64_t max_ranks = 65'536;
+constexpr int64_t max_manifest_bytes = int64_t(4) << 30;
+
+std::string json_text(std::string_view s) { return Json(s).dump(); }
+
+std::string sizes(const Sizes& s) { return fmt::format("[{}]", fmt::join(s, ",")); }
+
+/// One line of the fingerprint, and its checksum by name.
+std::string tensor_line(const Tensor& t, const std::string& checksum) {
+  return fmt::format("{} {} {} {}", t.name, name_of(t.dtype), sizes(t.shape), checksum);
+}
+
+class Writer {
+ public:
+  Writer(const Plan& plan, const Checksums& sums, const ManifestOptions& options, const std::vector<ListedFile>& files,
+         const EarlierSets& earlier)
+      : plan_(plan), sums_(sums), options_(options), files_(files), earlier_(earlier) {}
+
+  std::string run() {
+    const std::string fingerprint = fingerprint_of(plan_, sums_);  // first: it takes much memory for a while
+    const std::string packed = packed_tensors();
+    const std::string copied = copied_tensors();
+    text_.reserve(packed.size() + copied.size() + plan_.checkpoint->index_text.size() * 5 / 4 + (1 << 20));
+    text_ += fmt::format("{{\n\"format_version\": {},\n\"xxh3_128\": \"{}\",\n", format_version, no_checksum);
+    text_ += fmt::format("\"tool\": {{\"name\": \"mxfp4-pack\", \"version\": \"{}\"}},\n", MXFP4_VERSION);
+    if (!options_.format.empty()) text_ += fmt::format("\"format\": {},\n", json_text(options_.format));
+    source(fingerprint);
+    text_ += "\"files\": [\n" +
+             list(files_,
+                  [](const ListedFile& f) {
+                    return fmt::format("{{\"name\": {}, \"bytes\": {}, \"{}\": \"{}\"}}", json_text(f.name), f.bytes,
+                                       f.holds_tensors ? "header_xxh3_128" : "xxh3_128", f.checksum);
+                  }) +
+             "],\n";
+    text_ += "\"copied\": [\n" + copied + "],\n" + sets_begin;
+    if (!earlier_.text.empty()) text_ += earlier_.text + ",\n";
+    text_ += "{\n";
+    set();
+    text_ += "\"tensors\": [\n" + packed + "]\n}" + sets_end;
+    const std::string sum = to_hex(hash_bytes(text_.data(), int64_t(text_.size())));
+    text_.replace(text_.find(no_checksum), sum.size(), sum);
+    return std::move(text_);
+  }
+
+ private:
+  template <class T, class F>
+  static std::string list(const std::vector<T>& items, F line) {
+    std::string out;
+    for (size_t i = 0; i < items.size(); ++i) out += line(items[i]) + (i + 1 < items.size() ? ",\n" : "\n");
+    return out;
+  }
+
+  std::string tensor_entry(const Tensor& t, const std::string& checksum) const {
+    return fmt::format("\"name\": {}, \"file\": {}, \"dtype\": \"{}\", \"shape\": {}, \"xxh3_128\": \"{}\"",
+                       json_text(t.name), json_text(plan_.checkpoint->shard_of(t)), name_of(t.dtype), sizes(t.shape),
+                       checksum);
+  }
+
+  std::string copied_tensors() {
+    std::vector<std::string> entries;
+    for (size_t i = 0; i < plan_.copied.size(); ++i) {
+      const CopiedTensor& t = plan_.copied[i];
+      entries.push_back(
+          fmt::format("{{{}, \"offset\": {}, \"copy\": {}}}",
+                      tensor_entry(*t.source, to_hex(hash_of_pieces(sums_.copied[i]))), t.source->offset,
+                      json_text(t.file < 0 ? earlier_.copied.at(t.source->name) : plan_.files[size_t(t.file)].name)));
+    }
+    return list(entries, [](const std::string& s) { return s; });
+  }
+
+  std::string packed_tensors() {
+    std::string out;
+    for (size_t i = 0; i < plan_.packed.size(); ++i)
+      out += packed_entry(i) + (i + 1 < plan_.packed.size() ? ",\n" : "\n");
+    return out;
+  }
+
+  std::string packed_entry(size_t i) {
+    const PackedTensor& t = plan_.packed[i];
+    const MoeLayer& layer = plan_.model->layers[size_t(t.layer)];
+    const Parameter& p = *t.parameter;
+    std::string out = fmt::format(
+        "{{\"name\": {}, \"parameter\": \"{}\", \"namespace\": \"{}\", \"layer\": {}, \"rank\": {}, \"file\": {}, "
+        "\"dtype\": \"{}\", \"torch_dtype\": \"{}\", \"shape\": {}, ",
+        json_text(t.name), p.name, layer.space == Space::mtp ? "mtp" : "model", layer.index, t.rank,
+        json_text(plan_.files[size_t(t.file)].name), name_of(p.dtype), p.torch_dtype, sizes(t.shape));
+    if (p.view) {
+      const View v = p.view(t.shape);
+      out += fmt::format("\"view\": {{\"dtype\": \"{}\", \"shape\": {}, \"strides\": {}}}, ", v.torch_dtype,
+                         sizes(v.shape), sizes(v.strides));
+    }
+    if (p.object)
+      out += fmt::format("\"triton\": {}, ", p.object(int64_t(layer.experts.size()), plan_.padded_shape(t)).dump());
+    out += fmt::format(
+        "\"layout\": \"{}\", \"role\": \"{}\", \"part\": \"{}\", \"experts\": {}, \"xxh3_128\": \"{}\", "
+        "\"source\": [",
+        name_of(p.layout), name_of(t.role), name_of(t.part), layer.experts.size(),
+        to_hex(hash_of_pieces(sums_.packed[i].slices)));
+    const auto sources = sources_of(plan_, t);
+    const Checksums::Packed& shared = sums_.packed[i - i % plan_.tp.ranks.size()];
+    for (size_t s = 0; s < sources.size(); ++s)
+      out +=
+          fmt::format("{}{{{}{}}}", s ? ", " : "", tensor_entry(*sources[s], to_hex(hash_of_pieces(shared.sources[s]))),
+                      shared.float_zeros[s] ? ", \"zero_scale\": 0.0" : "");
+    return out + "]}";
+  }
+
+  void source(const std::string& fingerprint) {
+    const Checkpoint& ck = *plan_.checkpoint;
+    text_ += fmt::format("\"source\": {{\"model_type\": {}, \"family\": {}, \"fingerprint\": \"{}\",\n",
+                         json_text(plan_.model->model_type), json_text(plan_.model->family), fingerprint);
+    if (!options_.gate_up.empty()) text_ += fmt::format("\"gate_up\": {},\n", json_text(options_.gate_up));
+    if (options_.allow_nan_scales) text_ += "\"allow_nan_scales\": true,\n";
+    text_ += "\"files\": [\n" + list(ck.shards, [](const Shard& s) {
+               return fmt::format("{{\"name\": {}, \"bytes\": {}}}", json_text(s.name), s.state.bytes);
+             });
+    text_ +=
+        fmt::format("],\n\"config\": {},\n\"index\": {}}},\n", json_text(ck.config_text), json_text(ck.index_text));
+  }
+
+  void set() {
+    const Backend& b = *plan_.backend;
+    const Model& m = *plan_.model;
+    text_ += fmt::format("\"engine\": \"{}\", \"backend\": \"{}\", \"layout_version\": \"{}\",\n", b.engine, b.name,
+                         b.layout_version);
+    Json fits = Json::object(), needs = Json::object();
+    for (const Fit& f : b.fits) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
+    for (const Setting& s : b.requires_)
+      if (!s.when || s.when(m)) needs[s.name] = s.value;
+    needs["has_bias"] = m.bias;
+    needs["activation"] = m.activation.name;
+    text_ += fmt::format("\"fits\": {},\n\"requires\": {},\n\"constants\": {},\n", fits.dump(), needs.dump(),
+                         constants().dump());
+    if (b.rewrite) text_ += fmt::format("\"loss\": {},\n", to_json(options_.loss).dump());
+    text_ += fmt::format("\"moe_tp_size\": {}, \"ranks\": [{}],\n", plan_.tp.size, fmt::join(plan_.tp.ranks, ","));
+    const MoeLayer& layer = m.layers.front();
+    const LayerSize padded = rank_size(b, layer, plan_.tp.size);
+    const RowOrder order = b.w13_order(m);
+    const Parameter& scale = b.parameter(Role::w13, Part::scales);
+    const Json model = {
+        {"hidden", layer.hidden},
+        {"intermediate", layer.intermediate},
+        {"padded_hidden", padded.hidden},
+        {"padded_intermediate", padded.intermediate},
+        {"w13_rows", {{"block", order.block}, {"first", order.up_first ? "up" : "gate"}}},
+        {"activation",
+         {{"name", m.activation.name},
+          {"alpha", m.activation.alpha},
+          {"beta", m.activation.beta},
+          {"limit", m.activation.limit}}},
+        {"routed_scaling_factor", m.router.scaling},
+        {"scale_pad_byte", scale.pad.row + scale.add},
+    };
+    text_ += fmt::format("\"model\": {},\n\"canary\": \"packed/canary-{}.safetensors\",\n", model.dump(), plan_.set);
+  }
+
+  Json constants() const {
+    Json out = Json::array();
+    if (!plan_.backend->constants) return out;
+    const auto experts = int64_t(plan_.model->layers.front().experts.size());
+    for (const Constant& c : plan_.backend->constants(*plan_.model))
+      out.push_back({{"name", c.name}, {"value", c.value}, {"dtype", "F32"}, {"shape", {experts}}});
+    return out;
+  }
+
+  const Plan& plan_;
+  const Checksums& sums_;
+  const ManifestOptions& options_;
+  const std::vector<ListedFile>& files_;
+  const EarlierSets& earlier_;
+  std::string text_;
+};
+
+/// Access to a member of the manifest that must be there.
+const Json& member(const Json& object, const char* key) {
+  const auto it = object.is_object() ? object.find(key) : object.end();
+  if (!object.is_object() || it == object.end()) fail(Kind::input, "{}: no '{}'; damaged?", manifest_name, key);
+  return *it;
+}
+
+std::string text_of(const Json& object, const char* key) {
+  const Json& v = member(object, key);
+  if (!v.is_string()) fail(Kind::input, "{}: '{}' is no string; damaged?", manifest_name, key);
+  return v.get<std::string>();
+}
+
+const Json& list_of(const Json& object, const char* key) {
+  const Json& v = member(object, key);
+  if (!v.is_array()) fail(Kind::input, "{}: '{}' is no list; damaged?", manifest_name, key);
+  return v;
+}
+
+std::string file_name_of(const Json& object) {
+  std::string name = text_of(object, "name");
+  if (!is_safe_name(name)) fail(Kind::input, "{}: unsafe file name '{}'", manifest_name, printable(name));
+  return name;
+}
+
+/// A whole number from 0 to `most`.
+int64_t number_in(const Json& v, const char* key, int64_t most) {
+  if (!v.is_number_unsigned() || v.get<uint64_t>() > uint64_t(most))
+    fail(Kind::input, "{}: '{}' is no number from 0 to {}; damaged?", manifest_name, key, most);
+  return v.get<int64_t>();
+}
+
+int64_t number_of(const Json& object, const char* key, int64_t most = max_checkpoint_bytes) {
+  return number_in(member(object, key), key, most);
+}
+
+/// Neither tensors nor made by this tool.
+bool is_companion(const ListedFile& f) {
+  return !f.holds_tensors && f.name != "config.json" && f.name != "model.safetensors.index.json" &&
+         !f.name.starts_with("packed/canary-");
+}
+
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json) {}
+
+  Manifest run() {
+    const Json& source = member(json_, "source");
+    if (json_.contains("format")) m_.options.format = text_of(json_, "format");
+    m_.tool_version = text_of(member(json_, "tool"), "version");
+    m_.fingerprint = text_of(source, "fingerprint");
+    if (source.contains("gate_up")) m_.options.gate_up = text_of(source, "gate_up");
+    m_.options.allow_nan_scales = source.contains("allow_nan_scales");
+    for (const Json& f : list_of(json_, "files")) {
+      const bool tensors = f.contains("header_xxh3_128");
+      m_.files.push_back(
+          {file_name_of(f), number_of(f, "bytes"), text_of(f, tensors ? "header_xxh3_128" : "xxh3_128"), tensors});
+      const ListedFile& listed = m_.files.back();
+      if (!is_companion(listed)) continue;
+      m_.source.companions.push_back(listed.name);
+      m_.source.companion_checksums[listed.name] = listed.checksum;
+    }
+    read_source(source);
+    check_names();
+    for (const Json& t : list_of(json_, "copied")) {
+      add_tensor(t);
+      m_.copied[text_of(t, "name")] = text_of(t, "copy");
+    }
+    for (const Json& set : list_of(json_, "sets")) read_set(set);
+    if (m_.sets.empty()) fail(Kind::input, "{}: 'sets' is empty; damaged?", manifest_name);
+    std::sort(m_.source.tensors.begin(), m_.source.tensors.end(),
+              [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+    return std::move(m_);
+  }
+
+ private:
+  void read_set(const Json& json) {
+    ManifestSet set;
+    set.engine = text_of(json, "engine");
+    set.backend = text_of(json, "backend");
+    set.layout_version = text_of(json, "layout_version");
+    set.model = member(json, "model");
+    check_model(set.model);
+    set.tp.size = int(number_of(json, "moe_tp_size", max_ranks));
+    set.tp.ranks.clear();
+    for (const Json& r : list_of(json, "ranks")) {
+      const auto rank = int(number_in(r, "ranks", max_ranks));
+      if (!set.tp.ranks.empty() && rank <= set.tp.ranks.back())
+        fail(Kind::input, "{}: ranks are not in order; damaged?", manifest_name);
+      set.tp.ranks.push_back(rank);
+    }
+    if (set.tp.ranks.empty() || set.tp.ranks.back() >= set.tp.size)
+      fail(Kind::input, "{}: ranks that do not fit moe_tp_size {}; damaged?", manifest_name, set.tp.size);
+    for (const Json& t : list_of(json, "tensors")) {
+      const std::pair key(int(number_of(t, "rank", max_ranks)), text_of(t, "name"));
+      set.checksums[key] = text_of(t, "xxh3_128");
+      set.files[key] = text_of(t, "file");
+      for (const Json& s : list_of(t, "source")) add_tensor(s);
+    }
+    m_.sets.push_back(std::move(set));
+  }
+
+  /// The parts that verify reads have their types.
+  static void check_model(const Json& model) {
+    const auto number = [](const Json& object, const char* key) {
+      if (!member(object, key).is_number()) fail(Kind::input, "{}: '{}' is no number; damaged?", manifest_name, key);
+    };
+    for (const char* key : {"alpha", "beta", "limit"}) number(member(model, "activation"), key);
+    number(model, "routed_scaling_factor");
+    number_of(member(model, "w13_rows"), "block");
+    text_of(member(model, "w13_rows"), "first");
+  }
+
+  void read_source(const Json& source) {
+    Checkpoint& ck = m_.source;
+    ck.config_text = text_of(source, "config");
+    ck.index_text = text_of(source, "index");
+    if (!ck.config_text.empty()) ck.config = parse_json(ck.config_text, "config.json");
+    for (const Json& f : list_of(source, "files")) {
+      files_[file_name_of(f)] = int(ck.shards.size());
+      ck.shards.push_back({file_name_of(f), {}, {number_of(f, "bytes"), 0, 0, 0}});
+    }
+  }
+
+  /// Unpacked, shards and companions lie in one directory.
+  void check_names() const {
+    std::set<std::string_view> names;
+    const auto add = [&](const std::string& name) {
+      if (!names.insert(name).second)
+        fail(Kind::input, "{}: the file '{}' is listed twice; damaged?", manifest_name, name);
+    };
+    for (const Shard& s : m_.source.shards) add(s.name);
+    for (const std::string& name : m_.source.companions) add(name);
+    names.clear();
+    for (const ListedFile& f : m_.files) add(f.name);
+  }
+
+  void add_tensor(const Json& j) {
+    Tensor t;
+    t.name = text_of(j, "name");
+    if (!parse_dtype(text_of(j, "dtype"), t.dtype)) fail(Kind::input, "{}: unknown dtype; damaged?", manifest_name);
+    for (const Json& d : list_of(j, "shape")) t.shape.push_back(number_in(d, "shape", INT64_MAX));
+    const auto file = files_.find(text_of(j, "file"));
+    t.bytes = tensor_bytes(t.dtype, t.shape);
+    if (file == files_.end() || t.bytes < 0) fail(Kind::input, "{}: {}: damaged?", manifest_name, t.name);
+    t.file = file->second;
+    if (!m_.checksums.emplace(t.name, text_of(j, "xxh3_128")).second) return;  // of another rank or set
+    if (j.contains("zero_scale")) m_.float_zeros[t.name] = true;
+    if (j.contains("offset")) t.offset = number_of(j, "offset");
+    if (t.bytes > max_checkpoint_bytes || (bytes_ += t.bytes) > max_checkpoint_bytes)
+      fail(Kind::input, "{}: more than {} bytes in all; damaged?", manifest_name, max_checkpoint_bytes);
+    m_.source.tensors.push_back(std::move(t));
+  }
+
+  const Json& json_;
+  Manifest m_;
+  std::map<std::string, int> files_;
+  int64_t bytes_ = 0;
+};
+
+/// The text with its own checksum's digits set to zero must have that checksum.
+void check_own_checksum(std::string text, const std::string& expected) {
+  const size_t at = text.find(expected);
+  if (expected.size() != 32 || at == text.npos)
+    fail(Kind::input, "{}: no checksum of its own; damaged?", manifest_name);
+  text.replace(at, 32, no_checksum);
+  if (to_hex(hash_bytes(text.data(), int64_t(text.size()))) != expected)
+    fail(Kind::input, "{}: does not have its own checksum; damaged or edited", manifest_name);
+}
+
+}  // namespace
+
+std::string describe(const ManifestSet& s) {
+  std::string out = s.backend + " of " + s.engine;
+  if (s.tp.size > 1) out += fmt::format(" at tp {}", s.tp.size);
+  if (!s.tp.complete())
+    out += fmt::format(", rank{} {}", s.tp.ranks.size() > 1 ? "s" : "", fmt::join(s.tp.ranks, ", "));
+  return out;
+}
+
+std::string fingerprint_of(const std::map<std::string, std::string>& lines) {
+  XXH3_state_t* state = XXH3_createState();
+  XXH3_128bits_reset(state);
+  for (const auto& [name, line] : lines) {
+    XXH3_128bits_update(state, line.data(), line.size());
+    XXH3_128bits_update(state, "\n", 1);
+  }
+  const std::string out = to_hex(XXH3_128bits_digest(state));
+  XXH3_freeState(state);
+  return out;
+}
+
+std::map<std::string, std::string> source_checksums(const Plan& plan, const Checksums& sums) {
+  std::map<std::string, std::string> out;
+  const auto add = [&](const Tensor& t, const std::vector<Hash>& pieces) {
+    out.emplace(t.name, to_hex(hash_of_pieces(pieces)));
+  };
+  for (size_t i = 0; i < plan.copied.size(); ++i) add(*plan.copied[i].source, sums.copied[i]);
+  for (size_t i = 0; i < plan.packed.size(); i += plan.tp.ranks.size()) {
+    const auto sources = sources_of(plan, plan.packed[i]);
+    for (size_t s = 0; s < sources.size(); ++s) add(*sources[s], sums.packed[i].sources[s]);
+  }
+  return out;
+}
+
+std::string fingerprint_of(const Plan& plan, const Checksums& sums) {
+  std::map<std::string, std::string> lines = source_checksums(plan, sums);
+  for (auto& [name, text] : lines) text = tensor_line(*plan.checkpoint->find(name), text);
+  return fingerprint_of(lines);
+}
+
+Checksums::Checksums(const Plan& plan) {
+  for (const PackedTensor& t : plan.packed) {
+    const auto& experts = plan.model->layers[size_t(t.layer)].experts;
+    Packed p;
+    p.slices.resize(experts.size());
+    const size_t tensors = t.rank == plan.tp.ranks.front() ? sources_of(plan, t).size() : 0;
+    p.float_zeros.resize(tensors);
+    const bool stacked = source_index(plan, t, int64_t(experts.size()) - 1, 0).piece > 0;
+    p.sources.assign(tensors, std::vector<Hash>(stacked ? experts.size() : 1));
+    packed.push_back(std::move(p));
+  }
+  copied.resize(plan.copied.size());
+  for (const CopyPiece& p : plan.copy_pieces) copied[size_t(p.copied)].emplace_back();
+}
+
+std::vector<const Tensor*> sources_of(const Plan& plan, const PackedTensor& t) {
+  std::vector<const Tensor*> out;
+  for (const Expert& e : plan.model->layers[size_t(t.layer)].experts)
+    for (const Slice& s : pieces_of(t, e))
+      if (s.piece == 0) out.push_back(s.tensor);
+  return out;
+}
+
+SourceIndex source_index(const Plan& plan, const PackedTensor& t, int64_t expert, int piece) {
+  const auto& experts = plan.model->layers[size_t(t.layer)].experts;
+  const auto pieces = pieces_of(t, experts[size_t(expert)]);
+  const Slice& s = pieces[size_t(piece)];
+  if (s.piece_bytes < s.tensor->bytes) return {size_t(piece), size_t(expert)};  // stacked
+  return {size_t(expert) * pieces.size() + size_t(piece), 0};
+}
+
+PieceHasher source_hasher(const Plan& plan, int target, const Pieces& pieces, Checksums& sums) {
+  std::vector<HashedPiece> list;
+  for (const PieceAt& p : pieces.list) {
+    const SourceIndex at = source_index(plan, plan.packed[size_t(target)], p.expert, p.piece);
+    list.push_back({p.slice.piece_bytes, &sums.packed[size_t(target)].sources[at.tensor][at.piece]});
+  }
+  return PieceHasher(std::move(list));
+}
+
+PieceHasher slice_hasher(const Plan& plan, size_t target, int64_t begin, int64_t end, Checksums& sums) {
+  std::vector<HashedPiece> list;
+  for (int64_t e = begin; e < end; ++e)
+    list.push_back({plan.packed[target].slice_bytes, &sums.packed[target].slices[size_t(e)]});
+  return PieceHasher(std::move(list));
+}
+
+PieceHasher copy_hasher(std::span<const CopyPiece> pieces, Checksums& sums) {
+  std::vector<HashedPiece> list;
+  for (const CopyPiece& p : pieces)
+    list.push_back({p.bytes, &sums.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)]});
+  return PieceHasher(std::move(list));
+}
+
+std::string write_manifest(const Plan& plan, const Checksums& sums, const ManifestOptions& options,
+                           const std::vector<ListedFile>& files, const EarlierSets& earlier) {
+  return Writer(plan, sums, options, files, earlier).run();
+}
+
+Manifest parse_manifest(std::string text) {
+  const Json json = parse_json(text, manifest_name);
+  const int64_t version = number_of(json, "format_version");
+  if (version > format_version)
+    fail(Kind::input, "{}: format_version {}, this program knows up to {}; use a newer mxfp4-pack", manifest_name,
+         version, format_version);
+  check_own_checksum(std::move(text), text_of(json, "xxh3_128"));
+  return Reader(json).run();
+}
+
+Manifest read_manifest(const std::string& out) {
+  const std::string path = out + "/" + manifest_name;
+  if (!std::filesystem::exists(path))
+    fail(Kind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(out),
+         std::filesystem::exists(out) ? fmt::format("no {}", manifest_name) : "no such directory");
+  return parse_manifest(read_text(path, max_manifest_bytes, manifest_name));
+}
+
+std::string read_sets_text(const std::string& out) {
+  const std::string text = read_text(out + "/" + manifest_name, max_manifest_bytes, manifest_name);
+  const size_t begin = text.find(std::string("\n") + sets_begin);  // no string holds a line break
+  if (begin == text.npos || !text.ends_with(sets_end))
+    fail(Kind::input, "{}: not laid out as mxfp4-pack does; no set can be added", manifest_name);
+  const size_t first = begin + 1 + std::strlen(sets_begin);
+  return text.substr(first, text.size() - std::strlen(sets_end) - first);
+}
+
+std::vector<std::string> files_made_in(const std::string& out) {
+  if (!std::filesystem::exists(out + "/" + manifest_name)) return {};
+  std::vector<std::string> names = {manifest_name};
+  for (const ListedFile& f : read_manifest(out).files) names.push_back(f.name);
+  if (std::filesystem::exists(out + "/" + sums_name)) names.push_back(sums_name);
+  return names;
+}
+
+}  // namespace mxfp4

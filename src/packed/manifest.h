@@ -1,0 +1,120 @@
+// The manifest mxfp4-pack.json: the plan plus checksums, on disk. man/mxfp4-pack-format.5 is its description.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/base/checksum.h"
+#include "src/base/json.h"
+#include "src/plan/plan.h"
+#include "src/plan/rewrite.h"
+
+namespace mxfp4 {
+
+inline constexpr const char* manifest_name = "mxfp4-pack.json";
+inline constexpr int format_version = 1;
+
+/// Checksums of a plan's tensors, filled while it is carried out.
+struct Checksums {
+  struct Packed {
+    std::vector<Hash> slices;  // per expert
+    // Of the first rank's tensor only, for all ranks are made of the same:
+    std::vector<std::vector<Hash>> sources;  // per source tensor, per piece
+    std::vector<uint8_t> float_zeros;        // per source tensor: byte 0 stands for F32 0.0
+  };
+  std::vector<Packed> packed;
+  std::vector<std::vector<Hash>> copied;  // per copied tensor, per piece
+
+  explicit Checksums(const Plan& plan);
+};
+
+/// The source tensors of a packed tensor, in the order of the manifest: one stacked, gate's and up's stacked,
+/// or gate, up per expert.
+std::vector<const Tensor*> sources_of(const Plan& plan, const PackedTensor& t);
+
+/// Where piece `piece` of expert `expert` is kept: index of the source tensor, index of its piece.
+struct SourceIndex {
+  size_t tensor, piece;
+};
+SourceIndex source_index(const Plan& plan, const PackedTensor& t, int64_t expert, int piece);
+
+/// What hashes a job's bytes into `sums`, as they are read or written one after the other: the pieces of the source
+/// that plan.packed[target] and the other ranks' tensors are made of; experts [begin, end) of plan.packed[target];
+/// pieces of copied tensors.
+PieceHasher source_hasher(const Plan& plan, int target, const Pieces& pieces, Checksums& sums);
+PieceHasher slice_hasher(const Plan& plan, size_t target, int64_t begin, int64_t end, Checksums& sums);
+PieceHasher copy_hasher(std::span<const CopyPiece> pieces, Checksums& sums);
+
+/// A file of OUT other than the manifest. Where it holds packed or copied tensors, which have checksums of their own,
+/// the file's covers the header only; in any other all bytes.
+struct ListedFile {
+  std::string name;
+  int64_t bytes = 0;
+  std::string checksum;
+  bool holds_tensors = false;
+};
+
+struct ManifestOptions {
+  std::string gate_up;
+  bool allow_nan_scales = false;
+  Humming loss;        // of a lossy backend, over all experts
+  std::string format;  // sharded_state_format, or empty
+};
+
+/// What a manifest has before another set comes to it.
+struct EarlierSets {
+  std::map<std::string, std::string> copied;  // as Manifest::copied
+  std::string text;                           // what stands between the brackets of "sets"; not empty
+};
+
+/// The plan's set comes after the earlier ones, whose text stays as it is.
+std::string write_manifest(const Plan& plan, const Checksums& checksums, const ManifestOptions& options,
+                           const std::vector<ListedFile>& files, const EarlierSets& earlier = {});
+
+/// One of the manifest's sets.
+struct ManifestSet {
+  std::string engine, backend, layout_version;
+  TensorParallel tp;
+  std::map<std::pair<int, std::string>, std::string> checksums;  // of packed tensors by rank and name
+  std::map<std::pair<int, std::string>, std::string> files;      // where each is kept
+  Json model;  // sizes, row order, activation and routed scaling factor, as loaders take them
+};
+
+/// "marlin of vllm", "marlin of vllm at tp 2", "marlin of vllm at tp 2, rank 1".
+std::string describe(const ManifestSet& set);
+
+/// A manifest as read from OUT.
+struct Manifest {
+  std::string tool_version, fingerprint;
+  ManifestOptions options;
+  std::vector<ListedFile> files;
+  std::vector<ManifestSet> sets;
+  Checkpoint source;                             // names, dtypes, shapes, config and index; no data
+  std::map<std::string, std::string> checksums;  // of source tensors (packed and copied) by name
+  std::map<std::string, std::string> copied;     // the file where a copied tensor is kept, by name
+  std::map<std::string, bool> float_zeros;       // source scale tensors whose byte 0 stands for F32 0.0
+};
+
+/// Throws Error{input} where the text is newer, damaged or not consistent.
+Manifest parse_manifest(std::string text);
+
+/// Reads OUT's manifest; throws Error{input} where there is none, too.
+Manifest read_manifest(const std::string& out);
+
+/// EarlierSets::text of OUT's manifest, which was read before. Throws Error{input} where another program laid it out.
+std::string read_sets_text(const std::string& out);
+
+/// The names of the files that OUT's manifest lists, and its own; empty where OUT has none.
+std::vector<std::string> files_made_in(const std::string& out);
+
+/// The checksum of every tensor of a plan's source, by name.
+std::map<std::string, std::string> source_checksums(const Plan& plan, const Checksums& checksums);
+
+/// Of a plan's source, whose checksums are there.
+std::string fingerprint_of(const Plan& plan, const Checksums& checksums);
+
+/// Over name, dtype, shape and checksum of every source tensor, by name.
+std::string fingerprint_of(const std::map<std::string, std::string>& lines);
+
+}  // namespace mxfp4

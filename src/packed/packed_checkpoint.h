@@ -1,0 +1,36 @@
+// A packed output opened for reading: the plan that made it, made again from its manifest, over the files as they are.
+#pragma once
+
+#include <memory>
+
+#include "src/packed/manifest.h"
+#include "src/plan/transfer.h"
+
+namespace mxfp4 {
+
+/// One set of packed tensors in an output.
+struct PackedSet {
+  Plan plan;                   // as it was made; where tensors are kept, `stored` says
+  std::vector<Tensor> stored;  // by OUT's own headers: stored[i] is plan.packed[i], Tensor::file an index of files
+  std::vector<std::string> checksums;  // in the manifest
+};
+
+struct PackedCheckpoint {
+  std::string dir;
+  Manifest manifest;
+  Model model;       // over manifest.source
+  Checkpoint files;  // OUT's safetensors files
+  std::vector<PackedSet> sets;
+  std::vector<Tensor> copied;  // copied[i] is where plan.copied[i] of every set is kept
+
+  /// The first set that holds all of its ranks and the source's values; null where there is none.
+  const PackedSet* complete_set() const;
+  /// The same. Throws Error{input} that says why there is none.
+  const PackedSet& unpackable_set() const;
+};
+
+/// Reads manifest and headers, and checks that every planned tensor is there with the planned dtype and shape; what is
+/// missing or different goes to `problems`. Throws Error{input} where OUT is no readable output at all.
+std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems);
+
+}  // namespace mxfp4

@@ -1,0 +1,40 @@
+// Between the checkpoint's elements and the bytes that a layout takes: codes and E8M0 scales are the same bytes, F32
+// scales become their exponent, a bias may become F32. The inverse is exact.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/backends/backend.h"
+
+namespace mxfp4 {
+
+/// Bytes of one element in the checkpoint and in canonical form.
+struct Width {
+  int64_t source = 1, canonical = 1;
+  int64_t to_canonical(int64_t bytes) const { return bytes / source * canonical; }
+};
+Width width_of(Part part, Dtype source, Dtype parameter);
+
+/// What scales were found to hold, and the first that is none.
+struct ScaleReport {
+  int64_t zero = 0;                               // bytes 0x00 (2^-127), zero F32 included
+  int64_t zero_floats = 0;                        // F32 0.0, which has no exponent
+  int64_t least_floats = 0;                       // F32 2^-127: it and 0.0 would become the same byte
+  int64_t bad = 0;                                // 0xFF, F32 that are no power of two
+  int64_t first_bad = -1, first_zero_float = -1;  // index of the element
+  std::string first;                              // the first bad value, in words
+};
+
+/// Checks `count` scales and writes their bytes to `to` (which may be `from` where both are one byte wide).
+/// allow_nan: 0xFF is counted nowhere. largest: bytes above it, which the backend cannot hold, are bad too.
+ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, bool allow_nan, uint8_t* to,
+                                uint8_t largest = 0xFF);
+/// zero_is_float_zero: byte 0 was F32 0.0, not 2^-127.
+void scales_from_canonical(Dtype source, const uint8_t* from, int64_t count, bool zero_is_float_zero, uint8_t* to);
+
+/// BF16 to F32 (exact) where the parameter is F32, else a copy; and back.
+void bias_to_canonical(Width width, const uint8_t* from, int64_t count, uint8_t* to);
+void bias_from_canonical(Width width, const uint8_t* from, int64_t count, uint8_t* to);
+
+}  // namespace mxfp4

@@ -1,0 +1,123 @@
+// The plan: every output byte accounted for before any is moved.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/backends/backend.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/models/model.h"
+#include "src/plan/canonical.h"
+
+namespace mxfp4 {
+
+/// Tensors, and in packed files every expert's slice where sizes permit, begin at multiples of this.
+inline constexpr int64_t page = 4096;
+/// Copied tensors are hashed and moved in pieces of this size.
+inline constexpr int64_t copy_piece_bytes = int64_t(16) << 20;
+
+/// Which tensor-parallel ranks a set holds: all of `size`, or one.
+struct TensorParallel {
+  int size = 1;
+  std::vector<int> ranks = {0};
+  bool complete() const { return int(ranks.size()) == size; }
+  friend bool operator==(const TensorParallel&, const TensorParallel&) = default;
+};
+
+struct PlanOptions {
+  TensorParallel tp = {};
+  int set = 0;  // number of the set in its output: names its files. Above 0 nothing is copied: it is there already
+  bool keep_shards = false;              // shards that hold no expert stay files of their own
+  int64_t job_bytes = int64_t(8) << 20;  // source bytes of a job, unless one expert has more
+};
+
+/// A file to write; its tensors' offsets are from the start of the file.
+struct OutFile {
+  std::string name;    // relative: "packed/packed-00001.safetensors"
+  std::string header;  // length field, JSON and padding
+  int64_t bytes = 0;
+  int shard = -1;  // of the source, where this file is that shard as it is; `header` is then the shard's
+};
+
+/// Columns of the intermediate dimension that a rank holds.
+struct Span {
+  int64_t begin = 0, count = 0;
+};
+
+/// One packed tensor: one part of one role of one layer of one rank, all experts.
+struct PackedTensor {
+  std::string name;
+  const Parameter* parameter = nullptr;
+  int layer = 0;  // index into Model::layers
+  Role role = Role::w13;
+  Part part = Part::codes;
+  int rank = 0;
+  Span intermediate;
+  Sizes shape;
+  int file = 0;
+  int64_t offset = 0, bytes = 0, slice_bytes = 0;  // slice: one expert
+};
+
+struct CopiedTensor {
+  const Tensor* source = nullptr;
+  int file = 0;  // -1 where an earlier set's conversion copied it
+  int64_t offset = 0;
+};
+
+/// Pack experts [begin, end) of packed[target] and of the ranks that follow it (packed has all ranks of a tensor in a
+/// row, so that the source is read once); or copy pieces [begin, end) of the list of copied pieces (target -1).
+struct Job {
+  int target = -1;
+  int64_t begin = 0, end = 0;
+};
+
+/// Bytes [begin, begin + bytes) of a copied tensor.
+struct CopyPiece {
+  int copied = 0;
+  int64_t begin = 0, bytes = 0;
+};
+
+struct Plan {
+  const Checkpoint* checkpoint = nullptr;
+  const Model* model = nullptr;
+  const Backend* backend = nullptr;
+  TensorParallel tp;
+  int set = 0;
+  std::vector<OutFile> files;
+  std::vector<PackedTensor> packed;
+  std::vector<CopiedTensor> copied;
+  std::vector<CopyPiece> copy_pieces;
+  std::vector<Job> jobs;
+  int64_t file_bytes = 0;     // of all files
+  int64_t packed_bytes = 0;   // of packed tensors
+  int64_t padding_bytes = 0;  // of them, pads
+  int64_t job_bytes = 0;      // largest job: source, canonical and packed bytes together
+
+  /// The packed size of a layer's matrix: w13 has twice the intermediate rows.
+  Shape padded_shape(const PackedTensor& t) const;
+  /// The packed tensors of a job, one per rank.
+  std::span<const PackedTensor> ranks_of(const Job& job) const {
+    return {&packed[size_t(job.target)], tp.ranks.size()};
+  }
+  /// The pieces of a job that copies; those of one file lie one after the other in it.
+  std::span<const CopyPiece> pieces_of(const Job& job) const {
+    return std::span(copy_pieces).subspan(size_t(job.begin), size_t(job.end - job.begin));
+  }
+};
+
+/// The engine's sizes of a layer on one rank.
+LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size);
+
+/// Refusals (shapes that the backend cannot hold, names that collide) go to `problems`.
+Plan make_plan(const Checkpoint& checkpoint, const Model& model, const Backend& backend, const PlanOptions& options,
+               Problems& problems);
+
+/// The pieces of the checkpoint that one expert's matrix is made of: one, or gate's and up's.
+std::vector<Slice> pieces_of(const PackedTensor& t, const Expert& expert);
+
+/// The matrix of one expert over its pieces in canonical form (see canonical.h): pieces[i] is where piece i begins.
+template <class T>
+BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& expert, T* const pieces[2]);
+
+}  // namespace mxfp4

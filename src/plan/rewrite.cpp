@@ -1,0 +1,104 @@
+#include "src/plan/rewrite.h"
+
+#include <cstring>
+
+namespace mxfp4 {
+
+namespace {
+
+/// One expert's matrix of t over canonical bytes that begin with that expert's pieces.
+Matrix matrix_at(const Plan& plan, const PackedTensor& t, int64_t expert, const uint8_t* canonical) {
+  const uint8_t* at[2] = {};
+  for (const PieceAt& p : pieces_in(plan, t, expert, expert + 1).list) at[p.piece] = canonical + p.canonical_at;
+  return matrix_of<const uint8_t>(plan, t, plan.model->layers[size_t(t.layer)].experts[size_t(expert)], at);
+}
+
+/// A copy of the matrix's real rows, one after the other, gate before up; the matrix then sees them there.
+std::vector<uint8_t> gather(Matrix& m) {
+  std::vector<uint8_t> rows(size_t(m.views * m.real.n * m.real.b));
+  uint8_t* to = rows.data();
+  for (int v = 0; v < m.views; ++v) {
+    const Rows from = m.view[v];
+    m.view[v] = {to, m.real.b};
+    for (int64_t n = 0; n < m.real.n; ++n, to += m.real.b)
+      std::memcpy(to, from.data + n * from.stride, size_t(m.real.b));
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<uint8_t> load_canonical(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
+                                    const ReadPieces& read) {
+  const Pieces pieces = pieces_in(plan, t, begin, end);
+  std::vector<uint8_t> source(size_t(pieces.source_bytes)), canonical(size_t(pieces.canonical_bytes));
+  read(pieces, source.data());
+  for (const PieceAt& p : pieces.list) to_canonical(t, p, true, source.data(), canonical.data());
+  return canonical;
+}
+
+const PackedTensor& sibling(const Plan& plan, const PackedTensor& t, Part part) {
+  for (const PackedTensor& s : plan.packed)
+    if (s.layer == t.layer && s.role == t.role && s.rank == t.rank && s.part == part) return s;
+  fail(Kind::input, "{}: no {} beside it", t.name, name_of(part));
+}
+
+Humming pack_rewritten(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const uint8_t* canonical,
+                       const uint8_t* scales, Device& device, uint8_t* packed) {
+  Humming loss;
+  const PackedTensor& scaled = sibling(plan, t, Part::scales);
+  const int64_t own_bytes = pieces_in(plan, t, begin, begin + 1).canonical_bytes;
+  const int64_t scale_bytes = pieces_in(plan, scaled, begin, begin + 1).canonical_bytes;
+  for (int64_t e = begin; e < end; ++e, canonical += own_bytes, packed += t.slice_bytes) {
+    const bool codes = t.part == Part::codes;
+    Matrix own = matrix_at(plan, t.part == Part::residual ? scaled : t, e, canonical);
+    std::vector<uint8_t> rows = gather(own);
+    if (codes) {
+      Matrix beside = matrix_at(plan, scaled, e, scales + (e - begin) * scale_bytes);
+      std::vector<uint8_t> scale_rows = gather(beside);
+      add(loss, plan.backend->rewrite(rows, scale_rows));
+    } else if (t.part != Part::bias) {
+      const Humming h = plan.backend->rewrite({}, rows);
+      if (t.part == Part::residual) std::memcpy(packed, &h.residual, sizeof h.residual);
+    }
+    const PackItem item{t.parameter->layout, own, packed};
+    if (t.part != Part::residual) device.pack({&item, 1});
+  }
+  return loss;
+}
+
+void pack_from(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const ReadPieces& read,
+               Device& device, uint8_t* packed) {
+  const std::vector<uint8_t> canonical = load_canonical(plan, t, begin, end, read);
+  if (!plan.backend->rewrite)
+    return pack_experts(plan, t, begin, end, pieces_in(plan, t, begin, end), device, canonical.data(), packed);
+  std::vector<uint8_t> scales;
+  if (t.part == Part::codes) scales = load_canonical(plan, sibling(plan, t, Part::scales), begin, end, read);
+  pack_rewritten(plan, t, begin, end, canonical.data(), scales.data(), device, packed);
+}
+
+void add(Humming& sum, const Humming& loss) {
+  sum.groups += loss.groups;
+  sum.groups_clamped += loss.groups_clamped;
+  sum.codes_changed += loss.codes_changed;
+  sum.codes_rounded += loss.codes_rounded;
+  sum.minus_zeros += loss.minus_zeros;
+}
+
+std::string describe_loss(const Humming& l) {
+  return fmt::format(
+      "lossy: {} of {} groups raised to their expert's base, {} codes changed for it, {} of them with another value; "
+      "{} "
+      "minus zeros made zero",
+      l.groups_clamped, l.groups, l.codes_changed, l.codes_rounded, l.minus_zeros);
+}
+
+Json to_json(const Humming& l) {
+  return {{"groups", l.groups},
+          {"groups_clamped", l.groups_clamped},
+          {"codes_changed", l.codes_changed},
+          {"codes_rounded", l.codes_rounded},
+          {"minus_zeros", l.minus_zeros}};
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,37 @@
+// What lossy backends do between canonical form and layouts: they rewrite values, each expert's codes together with its
+// scales, on each rank by itself.
+#pragma once
+
+#include <functional>
+
+#include "src/plan/transfer.h"
+
+namespace mxfp4 {
+
+/// Reads pieces as the checkpoint holds them.
+using ReadPieces = std::function<void(const Pieces& pieces, uint8_t* to)>;
+
+/// Canonical bytes of experts [begin, end) of one tensor, piece after piece. Scales must have been checked.
+std::vector<uint8_t> load_canonical(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
+                                    const ReadPieces& read);
+
+/// The packed tensor of the same layer, role and rank, and another part.
+const PackedTensor& sibling(const Plan& plan, const PackedTensor& t, Part part);
+
+/// Packs experts [begin, end) of one tensor of a lossy backend from canonical bytes into end - begin slices at
+/// `packed`. scales: canonical, of the same experts, where t is codes. Returns what was lost: counted in codes only, so
+/// that all tensors' sum counts everything once.
+Humming pack_rewritten(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const uint8_t* canonical,
+                       const uint8_t* scales, Device& device, uint8_t* packed);
+
+/// Packs experts [begin, end) of one tensor of any backend from the checkpoint.
+void pack_from(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const ReadPieces& read,
+               Device& device, uint8_t* packed);
+
+/// Adds counts; the residual means nothing in a sum.
+void add(Humming& sum, const Humming& loss);
+/// "3 of 96 groups raised to the base, ...".
+std::string describe_loss(const Humming& loss);
+Json to_json(const Humming& loss);
+
+}  // namespace mxfp4

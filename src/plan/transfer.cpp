@@ -1,0 +1,154 @@
+#include "src/plan/transfer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mxfp4 {
+
+namespace {
+
+/// Calls use(expert index within the job, matrix) for each expert.
+template <class T, class Use>
+void for_each_matrix(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
+                     T* canonical, Use use) {
+  const auto& experts = plan.model->layers[size_t(t.layer)].experts;
+  size_t next = 0;
+  for (int64_t e = begin; e < end; ++e) {
+    T* at[2] = {};
+    for (; next < pieces.list.size() && pieces.list[next].expert == e; ++next)
+      at[pieces.list[next].piece] = canonical + pieces.list[next].canonical_at;
+    use(e - begin, matrix_of<T>(plan, t, experts[size_t(e)], at));
+  }
+}
+
+/// Rows first to last of m's views, piece by piece; where views lie in turn, both at once.
+void fetch_rows(const Matrix& m, int64_t first, int64_t last, const Pieces& pieces, const uint8_t* canonical,
+                const FetchPiece& fetch) {
+  std::pair<int64_t, int64_t> ranges[2];
+  for (int v = 0; v < m.views; ++v) {
+    const int64_t at = m.view[v].data - canonical;
+    ranges[v] = {at + first * m.view[v].stride, at + (last - 1) * m.view[v].stride + m.real.b};
+  }
+  const auto& [a, b] = ranges;
+  const bool in_turn = m.views == 2 && a.first < b.second && b.first < a.second;
+  if (in_turn) ranges[0] = {std::min(a.first, b.first), std::max(a.second, b.second)};
+  for (int v = 0; v < (in_turn ? 1 : m.views); ++v)
+    for (const PieceAt& p : pieces.list) {
+      const int64_t begin = std::max(ranges[v].first, p.canonical_at) - p.canonical_at;
+      const int64_t end = std::min(ranges[v].second - p.canonical_at, p.width.to_canonical(p.slice.piece_bytes));
+      if (begin < end) fetch(p, begin, end);
+    }
+}
+
+}  // namespace
+
+Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end) {
+  Pieces out;
+  const auto& experts = plan.model->layers[size_t(t.layer)].experts;
+  for (int64_t e = begin; e < end; ++e) {
+    int piece = 0;
+    for (const Slice& s : pieces_of(t, experts[size_t(e)])) {
+      const Width width = width_of(t.part, s.tensor->dtype, t.parameter->dtype);
+      out.list.push_back({s, e, piece++, width, out.source_bytes, out.canonical_bytes});
+      out.source_bytes += s.piece_bytes;
+      out.canonical_bytes += width.to_canonical(s.piece_bytes);
+    }
+  }
+  return out;
+}
+
+std::vector<TensorRange> ranges_of(const Pieces& pieces) {
+  std::vector<TensorRange> ranges;
+  for (const PieceAt& p : pieces.list) ranges.push_back({p.slice.tensor, p.slice.piece, p.slice.piece_bytes});
+  return ranges;
+}
+
+void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source, const DirectFile::Taker& take) {
+  reader.read(ranges_of(pieces), source, take);
+}
+
+ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,
+                         uint8_t* canonical) {
+  const int64_t count = p.slice.piece_bytes / p.width.source;
+  const uint8_t* from = source + p.source_at;
+  uint8_t* to = canonical + p.canonical_at;
+  if (t.part == Part::scales || t.part == Part::residual)
+    return scales_to_canonical(p.slice.tensor->dtype, from, count, allow_nan, to, uint8_t(0xFF - t.parameter->add));
+  if (t.part == Part::bias && p.width.source != p.width.canonical)
+    bias_to_canonical(p.width, from, count, to);
+  else if (from != to)
+    std::memcpy(to, from, size_t(p.slice.piece_bytes));
+  return {};
+}
+
+void pack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
+                  Device& device, const uint8_t* canonical, uint8_t* packed, std::span<Checksum> sums) {
+  std::vector<PackItem> items;
+  for_each_matrix(plan, t, begin, end, pieces, canonical, [&](int64_t i, const Matrix& m) {
+    items.push_back({t.parameter->layout, m, packed + i * t.slice_bytes});
+  });
+  device.pack(items, sums);
+}
+
+std::vector<PadReport> unpack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
+                                      const Pieces& pieces, Device& device, const uint8_t* packed, uint8_t* canonical) {
+  std::vector<UnpackItem> items;
+  for_each_matrix(plan, t, begin, end, pieces, canonical, [&](int64_t i, const MutableMatrix& m) {
+    items.push_back({t.parameter->layout, packed + i * t.slice_bytes, m});
+  });
+  std::vector<PadReport> reports(items.size());
+  device.unpack(items, reports);
+  return reports;
+}
+
+std::vector<ExpertReport> compare_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
+                                          const Pieces& pieces, Device& device, const uint8_t* packed,
+                                          const uint8_t* canonical, const FetchPiece& fetch) {
+  std::vector<CompareItem> items;
+  for_each_matrix(plan, t, begin, end, pieces, canonical, [&](int64_t i, const Matrix& m) {
+    items.push_back({t.parameter->layout, packed + i * t.slice_bytes, m});
+    if (fetch)
+      items.back().fetch = [&, m](int64_t first, int64_t last) {
+        fetch_rows(m, first, last, pieces, canonical, fetch);
+      };
+  });
+  std::vector<CompareReport> found(items.size());
+  device.compare(items, found);
+  std::vector<ExpertReport> reports(items.size());
+  for (const PieceAt& p : pieces.list) {
+    const auto i = size_t(p.expert - begin);
+    reports[i].pads = found[i].pads;
+    for (int v = 0; v < items[i].matrix.views; ++v) {
+      const Rows& rows = items[i].matrix.view[v];
+      const ViewReport& r = found[i].view[v];
+      const int64_t at = rows.data + r.n * rows.stride + r.b - (canonical + p.canonical_at);
+      if (r.wrong == 0 || at < 0 || at >= p.width.to_canonical(p.slice.piece_bytes)) continue;
+      PieceReport& piece = reports[i].piece[p.piece];
+      piece.first = piece.wrong ? std::min(piece.first, at) : at;
+      piece.wrong += r.wrong;
+    }
+  }
+  return reports;
+}
+
+void restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical,
+                   uint8_t* source) {
+  const int64_t count = p.slice.piece_bytes / p.width.source;
+  const uint8_t* from = canonical + p.canonical_at;
+  uint8_t* to = source + p.source_at;
+  switch (t.part) {
+    case Part::codes:
+      std::memcpy(to, from, size_t(count));
+      break;
+    case Part::scales:
+      scales_from_canonical(p.slice.tensor->dtype, from, count, float_zero, to);
+      break;
+    case Part::residual:  // of lossy backends, which are never unpacked
+      break;
+    case Part::bias:
+      bias_from_canonical(p.width, from, count, to);
+      break;
+  }
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,68 @@
+// Moving one job's experts between the checkpoint's pieces and the packed tensor, in both directions.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "src/device/pipeline.h"
+#include "src/plan/canonical.h"
+#include "src/plan/plan.h"
+
+namespace mxfp4 {
+
+/// One piece of a job: which, and where it stands in the buffers of source and of canonical bytes.
+struct PieceAt {
+  Slice slice;
+  int64_t expert = 0;
+  int piece = 0;  // 0, or 1 for up where it has a piece of its own
+  Width width;
+  int64_t source_at = 0, canonical_at = 0;
+};
+
+/// Every piece of experts [begin, end), one after the other; and the buffers' sizes.
+struct Pieces {
+  std::vector<PieceAt> list;
+  int64_t source_bytes = 0, canonical_bytes = 0;
+};
+Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end);
+
+/// Their bytes in the shards.
+std::vector<TensorRange> ranges_of(const Pieces& pieces);
+
+/// Reads all pieces into `source`, neighbours in one call.
+void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source, const DirectFile::Taker& take = {});
+
+/// One piece's elements to canonical bytes. What scales hold is reported; codes and bias have an empty report.
+ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,
+                         uint8_t* canonical);
+
+/// Packs experts [begin, end) from canonical bytes into end - begin slices at `packed`. sums: see Device::pack().
+void pack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
+                  Device& device, const uint8_t* canonical, uint8_t* packed, std::span<Checksum> sums = {});
+
+/// The inverse; one report of pad bytes per expert.
+std::vector<PadReport> unpack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
+                                      const Pieces& pieces, Device& device, const uint8_t* packed, uint8_t* canonical);
+
+/// What differs between one expert's packed bytes and its pieces: bytes of a piece, the first from where it begins.
+struct PieceReport {
+  int64_t wrong = 0, first = 0;
+};
+struct ExpertReport {
+  PadReport pads;
+  PieceReport piece[2];
+};
+
+/// Brings bytes `first` to `end` of a piece into the canonical buffer.
+using FetchPiece = std::function<void(const PieceAt&, int64_t first, int64_t end)>;
+
+/// Unpacks experts [begin, end) on the device and compares them there with canonical bytes, which `fetch` brings when
+/// they are needed; null where they are there.
+std::vector<ExpertReport> compare_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
+                                          const Pieces& pieces, Device& device, const uint8_t* packed,
+                                          const uint8_t* canonical, const FetchPiece& fetch = {});
+
+/// Canonical bytes back to the checkpoint's elements. float_zero: see scales_from_canonical().
+void restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical, uint8_t* source);
+
+}  // namespace mxfp4

@@ -1,0 +1,132 @@
+#include "src/verify/kernel_bench.h"
+
+#include <algorithm>
+#include <set>
+
+#include "src/base/log.h"
+#include "src/verify/engine_kernel.h"
+
+namespace mxfp4 {
+
+namespace {
+
+KernelTimes time_kernel(const std::string& name, const MoeConfig& shape, CudaMoe& layer, const BenchOptions& options) {
+  KernelTimes times{name, shape, {}};
+  for (const int64_t tokens : options.tokens) times.batches.push_back(layer.time(tokens, 1));
+  return times;
+}
+
+/// The shape of `options` as `backend` holds it, gate and up in halves where the kernel takes both orders.
+MoeConfig shape_for(const Backend& backend, const Fragment& fragment, const BenchOptions& options) {
+  MoeConfig c;
+  c.experts = options.experts, c.hidden = options.hidden, c.intermediate = options.intermediate;
+  c.top_k = int(options.top_k);
+  const LayerSize padded = padded_size(backend, {c.hidden, c.intermediate});
+  c.padded_hidden = padded.hidden, c.padded_intermediate = padded.intermediate;
+  const W13Order order = fragment.w13_as_loaded ? W13Order{} : fragment.w13;
+  c.w13_block = order.block, c.w13_up_first = order.up_first;
+  return c;
+}
+
+}  // namespace
+
+double floor_microseconds(const MoeTiming& t, const GpuCeilings& gpu) {
+  const double reading = t.weight_bytes / gpu.bytes_per_second;
+  const double computing = gpu.operations_per_second > 0 ? t.operations / gpu.operations_per_second : 0;
+  return 1e6 * std::max(reading, computing);
+}
+
+void require_bench() {
+  const std::string missing = moe_cuda_missing(MoeFormat::marlin);
+  if (!missing.empty()) fail(Kind::device, "--bench times the CUDA kernels: {}", missing);
+}
+
+BenchReport bench_shape(const BenchOptions& options) {
+  if (options.top_k > options.experts)
+    fail(Kind::usage, "--top-k {}: there are {} experts", options.top_k, options.experts);
+  BenchReport report{measure_gpu(), {}};
+  std::set<MoeFormat> seen;
+  for (const Backend* backend : backends()) {
+    const EngineKernel* kernel = find_engine_kernel(*backend);
+    const MoeStorage* storage = kernel ? find_moe_storage(kernel->fragment) : nullptr;
+    if (!storage || backend->engine != std::string("vllm") || !seen.insert(storage->format).second) continue;
+    const MoeConfig shape = shape_for(*backend, *find_fragment(kernel->fragment), options);
+    std::string refusal = moe_refusal(shape, *storage);
+    if (refusal.empty()) refusal = moe_cuda_missing(storage->format);
+    if (!refusal.empty()) {
+      note(fmt::format("kernel {}: {}", kernel->fragment, refusal));
+      continue;
+    }
+    const auto layer = random_moe(shape, *storage, 1);
+    report.kernels.push_back(time_kernel(kernel->fragment, shape, *layer, options));
+    if (storage->format != MoeFormat::marlin || report.gpu.operations_per_second == 0) continue;
+    layer->avoid_wgmma();
+    report.kernels.push_back(time_kernel("marlin, mma.sync only", shape, *layer, options));
+  }
+  if (report.kernels.empty()) fail(Kind::usage, "no CUDA kernel takes a layer of this shape");
+  return report;
+}
+
+BenchReport bench_sets(const PackedCheckpoint& p, const BenchOptions& options) {
+  BenchReport report{measure_gpu(), {}};
+  for (const PackedSet& set : p.sets) {
+    const Plan& plan = set.plan;
+    const EngineKernel* kernel = find_engine_kernel(*plan.backend);
+    const MoeStorage* storage = kernel ? find_moe_storage(kernel->fragment) : nullptr;
+    if (!storage) fail(Kind::device, "no CUDA kernel reads the layout of backend {}", plan.backend->name);
+    const MoeLayer& layer = p.model.layers.front();
+    MoeConfig shape = kernel_config(*kernel, p.model, layer, rank_size(*plan.backend, layer, plan.tp.size));
+    shape.intermediate = (layer.intermediate + plan.tp.size - 1) / plan.tp.size;
+    std::string refusal = moe_refusal(shape, *storage);
+    if (refusal.empty()) refusal = moe_cuda_missing(storage->format);
+    if (!refusal.empty()) fail(Kind::device, "kernel {} on cuda: {}", kernel->fragment, refusal);
+    const auto random = random_moe(shape, *storage, 1);
+    report.kernels.push_back(time_kernel(kernel->fragment, shape, *random, options));
+  }
+  return report;
+}
+
+Json to_json(const BenchReport& report) {
+  Json kernels = Json::array();
+  for (const KernelTimes& k : report.kernels) {
+    Json batches = Json::array();
+    for (const MoeTiming& t : k.batches)
+      batches.push_back({{"tokens", t.tokens},
+                         {"experts_hit", t.experts_hit},
+                         {"microseconds", t.microseconds},
+                         {"floor_microseconds", floor_microseconds(t, report.gpu)},
+                         {"weight_bytes_per_second", t.weight_bytes / t.microseconds * 1e6},
+                         {"operations_per_second", t.operations / t.microseconds * 1e6}});
+    kernels.push_back({{"kernel", k.kernel},
+                       {"hidden", k.shape.hidden},
+                       {"intermediate", k.shape.intermediate},
+                       {"experts", k.shape.experts},
+                       {"top_k", k.shape.top_k},
+                       {"batches", batches}});
+  }
+  return {{"gpu", report.gpu.name},
+          {"copy_bytes_per_second", report.gpu.bytes_per_second},
+          {"operations_per_second", report.gpu.operations_per_second},
+          {"kernels", kernels}};
+}
+
+std::string to_text(const BenchReport& report) {
+  const GpuCeilings& gpu = report.gpu;
+  std::string text = fmt::format("{}: a copy moves {:.0f} GB/s (read + written), wgmma does {:.0f} TFLOP/s\n", gpu.name,
+                                 gpu.bytes_per_second * 1e-9, gpu.operations_per_second * 1e-12);
+  for (const KernelTimes& k : report.kernels) {
+    text += fmt::format("\nkernel {}: hidden {}, intermediate {}, experts {}, top-{}\n", k.kernel, k.shape.hidden,
+                        k.shape.intermediate, k.shape.experts, k.shape.top_k);
+    text += fmt::format("{:>6} {:>7} {:>9} {:>9} {:>6} {:>6} {:>8}\n", "tokens", "experts", "us", "floor us", "share",
+                        "GB/s", "TFLOP/s");
+    for (const MoeTiming& t : k.batches) {
+      const double floor = floor_microseconds(t, gpu);
+      text += fmt::format("{:>6} {:>7} {:>9.1f} {:>9.1f} {:>5.0f}% {:>6.0f} {:>8.1f}\n", t.tokens, t.experts_hit,
+                          t.microseconds, floor, 100 * floor / t.microseconds, t.weight_bytes / t.microseconds * 1e-3,
+                          t.operations / t.microseconds * 1e-6);
+    }
+  }
+  return text;
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,43 @@
+// verify --bench: how fast the CUDA MoE kernels are, at the shapes of OUT's layers or at any other.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/moe/cuda/moe_cuda.h"
+#include "src/packed/packed_checkpoint.h"
+
+namespace mxfp4 {
+
+struct BenchOptions {
+  bool run = false;
+  int64_t hidden = 0, intermediate = 0, experts = 0, top_k = 0;  // without OUT
+  std::vector<int64_t> tokens = {1, 4, 16, 64, 256, 1024, 4096, 8192};
+};
+
+/// One kernel at one shape: a time for each batch.
+struct KernelTimes {
+  std::string kernel;
+  MoeConfig shape;
+  std::vector<MoeTiming> batches;
+};
+
+struct BenchReport {
+  GpuCeilings gpu;
+  std::vector<KernelTimes> kernels;
+};
+
+/// The least time that the GPU's ceilings allow: to read the weights of the experts hit, or to do the operations.
+double floor_microseconds(const MoeTiming& timing, const GpuCeilings& gpu);
+
+/// Throws Error{device} where no GPU can run them.
+void require_bench();
+/// Every CUDA kernel that takes the shape of `options`, padded as vLLM pads it. Codes are random.
+BenchReport bench_shape(const BenchOptions& options);
+/// The kernel of each of OUT's sets at the shape of its first layer, one rank. Codes are random.
+BenchReport bench_sets(const PackedCheckpoint& packed, const BenchOptions& options);
+
+Json to_json(const BenchReport& report);
+std::string to_text(const BenchReport& report);
+
+}  // namespace mxfp4

@@ -1,0 +1,64 @@
+#include "src/verify/layer_source.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "src/device/pipeline.h"
+
+namespace mxfp4 {
+
+namespace {
+
+/// F32 powers of two to E8M0, in place; 0.0 becomes byte 0.
+void narrow(uint8_t* floats, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    float value;
+    std::memcpy(&value, floats + 4 * i, 4);
+    floats[i] = value == 0 ? 0 : std::isfinite(value) ? uint8_t(std::ilogb(value) + 127) : 255;
+  }
+}
+
+}  // namespace
+
+void read_all(const ShardReader& reader, const std::vector<Read>& reads) {
+  run_jobs(int64_t(reads.size()), 0, [&](Worker&, int64_t i) {
+    const Read& r = reads[size_t(i)];
+    reader.read(*r.tensor, r.offset, r.bytes, r.to);
+  });
+}
+
+LayerSource::LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer) {
+  load(ShardReader(checkpoint), layer);
+  for (const Expert& e : layer.experts)
+    experts_.push_back({matrix(e.gate, layer.intermediate, layer.hidden),
+                        matrix(e.up, layer.intermediate, layer.hidden),
+                        matrix(e.down, layer.hidden, layer.intermediate)});
+}
+
+void LayerSource::load(const ShardReader& reader, const MoeLayer& layer) {
+  std::vector<Read> reads;
+  const auto want = [&](const Slice& slice) {
+    if (!slice.tensor) return;
+    const auto [at, is_new] = pieces_.try_emplace({slice.tensor, slice.piece});
+    if (!is_new) return;
+    at->second.bytes = std::make_unique_for_overwrite<uint8_t[]>(size_t(slice.piece_bytes));
+    reads.push_back({slice.tensor, slice.piece, slice.piece_bytes, at->second.bytes.get()});
+  };
+  for (const Expert& e : layer.experts)
+    for (const Proj* p : {&e.gate, &e.up, &e.down}) want(p->codes), want(p->scales), want(p->bias);
+  read_all(reader, reads);
+  for (const Read& r : reads)
+    if (r.tensor->dtype == Dtype::F32) narrow(r.to, r.bytes / 4), pieces_.at({r.tensor, r.offset}).narrowed = 4;
+}
+
+SourceRows LayerSource::rows(const Slice& slice) const {
+  if (!slice.tensor) return {};
+  const Piece& piece = pieces_.at({slice.tensor, slice.piece});
+  return {piece.bytes.get() + slice.offset / piece.narrowed, slice.stride / piece.narrowed};
+}
+
+SourceMatrix LayerSource::matrix(const Proj& proj, int64_t n, int64_t k) const {
+  return {n, k, rows(proj.codes), rows(proj.scales), rows(proj.bias)};
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,42 @@
+// One layer of a checkpoint in memory, as the MoE reference takes it. It reads the checkpoint on its own: nothing here
+// is shared with what packs it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "kernels/moe/moe_source.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/models/model.h"
+
+namespace mxfp4 {
+
+/// Bytes of a tensor, and where they go.
+struct Read {
+  const Tensor* tensor;
+  int64_t offset, bytes;
+  uint8_t* to;
+};
+/// On one thread per core.
+void read_all(const ShardReader& reader, const std::vector<Read>& reads);
+
+class LayerSource {
+ public:
+  LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer);
+  const MoeSource& experts() const { return experts_; }
+
+ private:
+  struct Piece {
+    std::unique_ptr<uint8_t[]> bytes;
+    int64_t narrowed = 1;  // source bytes per byte held: 4 for F32 scales, which become E8M0
+  };
+  void load(const ShardReader& reader, const MoeLayer& layer);
+  SourceRows rows(const Slice& slice) const;
+  SourceMatrix matrix(const Proj& proj, int64_t n, int64_t k) const;
+
+  std::map<std::pair<const Tensor*, int64_t>, Piece> pieces_;
+  MoeSource experts_;
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,67 @@
+#include "src/verify/run_settings.h"
+
+#include <filesystem>
+
+namespace mxfp4 {
+
+namespace {
+
+struct NamedSetting {
+  const char* name;
+  double RunSettings::*value;
+};
+constexpr NamedSetting named_settings[] = {{"activation's alpha", &RunSettings::alpha},
+                                           {"activation's beta", &RunSettings::beta},
+                                           {"activation's limit", &RunSettings::limit},
+                                           {"routed scaling factor", &RunSettings::scaling}};
+
+/// As OUT's config.json says, which engines read.
+RunSettings settings_in_config(const PackedCheckpoint& p) {
+  Checkpoint changed = p.manifest.source;
+  changed.config = parse_json(read_text(p.dir + "/config.json", 1 << 26, "config.json"), "config.json");
+  Json& holder = changed.config.contains("quantization_config") ? changed.config : changed.config["text_config"];
+  Json& quantization = holder["quantization_config"];
+  if (quantization.contains("source_quantization_config"))
+    quantization = Json(quantization["source_quantization_config"]);
+  Problems reported_elsewhere;
+  return settings_of(recognise(changed, {p.manifest.options.gate_up}, reported_elsewhere));
+}
+
+/// As the manifest's set says, which loaders read.
+RunSettings settings_in_manifest(const Json& set_model, const RunSettings& otherwise) {
+  const Json activation = set_model.value("activation", Json::object());
+  return {activation.value("alpha", otherwise.alpha), activation.value("beta", otherwise.beta),
+          activation.value("limit", otherwise.limit), set_model.value("routed_scaling_factor", otherwise.scaling)};
+}
+
+}  // namespace
+
+RunSettings settings_of(const Model& m) {
+  return {m.activation.alpha, m.activation.beta, m.activation.limit, m.router.scaling};
+}
+
+RunSettings settings_to_run(const PackedCheckpoint& p, const Json& set_model, const RunSettings& source,
+                            Problems& problems) {
+  RunSettings run = source;
+  const auto take = [&](const char* file, const RunSettings& said) {
+    for (const NamedSetting& s : named_settings) {
+      if (said.*s.value == source.*s.value) continue;
+      problems.error(file, "{} {}, the source's is {}", s.name, said.*s.value, source.*s.value);
+      run.*s.value = said.*s.value;
+    }
+  };
+  take(manifest_name, settings_in_manifest(set_model, source));
+  if (std::filesystem::exists(p.dir + "/config.json")) take("config.json", settings_in_config(p));
+  return run;
+}
+
+void check_order(const Json& set_model, W13Order read, Problems& problems) {
+  const Json rows = set_model.value("w13_rows", Json::object());
+  const int64_t block = rows.value("block", read.block);
+  const std::string read_first = read.up_first ? "up" : "gate", first = rows.value("first", read_first);
+  if (block != read.block || first != read_first)
+    problems.error(manifest_name, "w13_rows are blocks of {}, {} first; the kernel reads blocks of {}, {} first", block,
+                   first, read.block, read_first);
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,454 @@
+#include "src/verify/verify.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "src/base/log.h"
+#include "src/io/sha256.h"
+#include "src/packed/packed_checkpoint.h"
+#include "src/packed/sharded_state.h"
+#include "src/plan/rewrite.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr int64_t whole_file_limit = int64_t(1) << 30;
+constexpr int64_t compared_block = int64_t(1) << 20;  // of both sides: caches have them, and a disk is busy
+constexpr int64_t least_later = 64 << 10;             // smaller pieces are not worth asking whether memory has them
+
+/// Sizes of all listed files, and the checksums of headers and of small files.
+void check_files(const PackedCheckpoint& p, Problems& problems) {
+  for (const ListedFile& f : p.manifest.files) {
+    Problems known;  // of files with tensors: open_packed() has named them
+    const std::string path = real_path(p.dir, f.name, f.holds_tensors ? known : problems);
+    if (path.empty()) continue;
+    const Fd fd = open_read(path, f.name);
+    const int64_t bytes = fd.stat().st_size;
+    if (bytes != f.bytes) {
+      problems.error(f.name, "{} bytes, {} expected", bytes, f.bytes);
+      continue;
+    }
+    int64_t covered = bytes;
+    if (f.holds_tensors) {
+      uint64_t length = 0;
+      fd.read(&length, 8, 0);
+      covered = std::min(bytes, 8 + int64_t(std::min(length, uint64_t(max_header_bytes))));
+    } else if (bytes > whole_file_limit) {
+      problems.error(f.name, "{} bytes, at most {} expected", bytes, whole_file_limit);
+      continue;
+    }
+    std::string text(size_t(covered), '\0');
+    fd.read(text.data(), int64_t(text.size()), 0);
+    if (to_hex(hash_bytes(text.data(), int64_t(text.size()))) != f.checksum)
+      problems.error(f.name, "{} does not have the checksum in {}", f.holds_tensors ? "the header" : "it",
+                     manifest_name);
+  }
+}
+
+/// Bytes that differ: how many, and the first.
+struct Difference {
+  int64_t count = 0, first = -1;
+
+  /// What follows, from byte `at` on.
+  void add(int64_t at, const Difference& next) {
+    if (count == 0 && next.count > 0) first = at + next.first;
+    count += next.count;
+  }
+};
+Difference difference(const uint8_t* a, const uint8_t* b, int64_t bytes) {
+  Difference d;
+  if (std::equal(a, a + bytes, b)) return d;
+  for (int64_t i = 0; i < bytes; ++i)
+    if (a[i] != b[i] && d.count++ == 0) d.first = i;
+  return d;
+}
+
+/// The checkpoint to compare with, where one was given.
+struct Original {
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::unique_ptr<ShardReader> reader;
+
+  Original(const PackedCheckpoint& p, const std::string& dir) {
+    if (dir.empty()) return;
+    Problems problems;
+    checkpoint = std::make_unique<Checkpoint>(open_checkpoint(dir, problems));
+    problems.throw_if_any();
+    for (const Tensor& t : p.manifest.source.tensors) {
+      const Tensor* s = checkpoint->find(t.name);
+      if (!s)
+        problems.error(where(dir, t.name), "missing in the source");
+      else if (s->dtype != t.dtype || s->shape != t.shape)
+        problems.error(checkpoint->where(*s), "{}, the output was made from {}", describe(s->dtype, s->shape),
+                       describe(t.dtype, t.shape));
+    }
+    problems.throw_if_any();
+    reader = std::make_unique<ShardReader>(*checkpoint);
+  }
+
+  /// What is no tensor: config, index and companions.
+  void compare_rest(const Checkpoint& made_from, Problems& problems) const {
+    const auto same = [&](const char* name, const std::string& is, const std::string& was) {
+      if (is != was) problems.error(where(checkpoint->dir, name), "not what the output was made from");
+    };
+    same("config.json", checkpoint->config_text, made_from.config_text);
+    same("model.safetensors.index.json", checkpoint->index_text, made_from.index_text);
+    const std::set<std::string> theirs(checkpoint->companions.begin(), checkpoint->companions.end());
+    const std::set<std::string> ours(made_from.companions.begin(), made_from.companions.end());
+    for (const std::string& name : theirs)
+      if (!ours.count(name)) problems.error(where(checkpoint->dir, name), "in the source, but not in the output");
+    for (const std::string& name : ours) {
+      if (!theirs.count(name)) {
+        problems.error(where(checkpoint->dir, name), "in the output, but not in the source");
+        continue;
+      }
+      const std::string text = companion_text(*checkpoint, name);
+      if (to_hex(hash_bytes(text.data(), int64_t(text.size()))) != made_from.companion_checksums.at(name))
+        problems.error(where(checkpoint->dir, name), "not what the output was made from");
+    }
+    for (const Tensor& t : checkpoint->tensors)
+      if (!made_from.find(t.name)) problems.error(checkpoint->where(t), "in the source, but not in the output");
+  }
+  explicit operator bool() const { return reader != nullptr; }
+  void read(const Tensor& t, int64_t offset, int64_t bytes, uint8_t* to) const {
+    reader->read(*checkpoint->find(t.name), offset, bytes, to);
+  }
+  bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const {
+    return reader->is_cached(*checkpoint->find(t.name), offset, bytes);
+  }
+};
+
+/// Checks one set of packed tensors; the first set's pass checks the copied tensors too.
+class Verification {
+ public:
+  Verification(const PackedCheckpoint& p, const PackedSet& set, const Original& source, const VerifyOptions& options,
+               Level level, const DeviceChoice& devices)
+      : p_(p),
+        set_(set),
+        plan_(set.plan),
+        source_(source),
+        options_(options),
+        level_(level),
+        devices_(devices),
+        out_(p.files),
+        sums_(set.plan) {}
+
+  void run(Problems& problems) {
+    const bool first = &set_ == &p_.sets.front();
+    Progress progress("verifying", first ? plan_.file_bytes : plan_.packed_bytes);
+    run_jobs(
+        int64_t(plan_.jobs.size()), options_.threads,
+        [&](Worker& worker, int64_t i) {
+          const Job& job = plan_.jobs[size_t(i)];
+          if (job.target >= 0) progress.add(check_packed(worker, job));
+          if (job.target < 0 && first) progress.add(check_copied(worker, job));
+        },
+        devices_);
+    for (size_t i = 0; first && i < plan_.copied.size(); ++i)
+      compare_checksum(p_.files.where(p_.copied[i]), sums_.copied[i], p_.manifest.checksums.at(p_.copied[i].name));
+    for (size_t i = 0; i < plan_.packed.size(); ++i) check_sums(i);
+    std::sort(lines_.begin(), lines_.end());
+    for (const auto& [at, text] : lines_) problems.error(at, "{}", text);
+  }
+
+ private:
+  void complain(const Tensor& stored, std::string text) {
+    const std::lock_guard lock(mutex_);
+    lines_.emplace_back(p_.files.where(stored), std::move(text));
+  }
+  void complain(const Tensor& stored, const PieceAt& p, const Difference& d) {
+    complain(stored, fmt::format("expert {}: {} bytes differ from the source's {}, the first at byte {} of the expert",
+                                 p.expert, d.count, printable(p.slice.tensor->name), d.first));
+  }
+
+  void compare_checksum(const std::string& at, const std::vector<Hash>& pieces, const std::string& expected) {
+    if (to_hex(hash_of_pieces(pieces)) != expected)
+      lines_.emplace_back(at, fmt::format("does not have the checksum in {}", manifest_name));
+  }
+
+  void check_sums(size_t i) {
+    const PackedTensor& t = plan_.packed[i];
+    compare_checksum(p_.files.where(set_.stored[i]), sums_.packed[i].slices, set_.checksums[i]);
+    if (level_ < Level::bytes || !plan_.tp.complete() || t.rank != plan_.tp.ranks.front()) return;
+    const auto sources = sources_of(plan_, t);
+    for (size_t s = 0; s < sources.size(); ++s)
+      if (!source_ && to_hex(hash_of_pieces(sums_.packed[i].sources[s])) != p_.manifest.checksums.at(sources[s]->name))
+        complain(set_.stored[i],
+                 fmt::format("unpacked, it does not have the source's checksum of {}", printable(sources[s]->name)));
+  }
+
+  int64_t check_copied(Worker& worker, const Job& job) {
+    int64_t done = 0;
+    for (const CopyPiece& piece : plan_.pieces_of(job)) {
+      const Tensor& stored = p_.copied[size_t(piece.copied)];
+      PieceHasher hasher = copy_hasher({&piece, 1}, sums_);
+      Difference found;
+      const bool compare = source_ && level_ >= Level::bytes;
+      const int64_t step = compare ? compared_block : piece.bytes;
+      for (int64_t at = 0, bytes; at < piece.bytes; at += bytes) {
+        bytes = std::min(step, piece.bytes - at);
+        uint8_t* is = compare ? worker.packed.reserve(bytes) : nullptr;
+        out_.read(stored, piece.begin + at, bytes, is, std::ref(hasher));
+        if (!compare) continue;
+        uint8_t* want = worker.source.reserve(bytes);
+        source_.read(stored, piece.begin + at, bytes, want);
+        found.add(at, difference(is, want, bytes));
+      }
+      if (found.count)
+        complain(stored, fmt::format("{} bytes differ from the source, the first at {}", found.count,
+                                     piece.begin + found.first));
+      done += piece.bytes;
+    }
+    return done;
+  }
+
+  /// Reads and hashes the job's slices rank after rank, and unpacks them into one canonical buffer.
+  int64_t check_packed(Worker& worker, const Job& job) {
+    const PackedTensor& t = plan_.packed[size_t(job.target)];
+    const bool lossy = plan_.backend->rewrite;
+    const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
+    const bool compare = level_ >= Level::bytes && !lossy && source_ && pieces.source_bytes == pieces.canonical_bytes;
+    const bool restore = level_ >= Level::bytes && !lossy && !compare;
+    uint8_t* expected = compare ? worker.source.reserve(pieces.source_bytes) : nullptr;
+    const FetchPiece fetch = compare ? fetch_expected(pieces, expected) : nullptr;
+    uint8_t* canonical = restore ? worker.canonical.reserve(pieces.canonical_bytes) : nullptr;
+    if (restore && !plan_.tp.complete()) fill_missing_ranks(worker, t, pieces, canonical);
+    int64_t done = 0;
+    for (size_t r = 0; r < plan_.tp.ranks.size(); ++r) {
+      const size_t i = size_t(job.target) + r;
+      const PackedTensor& ranked = plan_.packed[i];
+      const int64_t size = (job.end - job.begin) * ranked.slice_bytes;
+      uint8_t* packed = level_ >= Level::bytes ? worker.packed.reserve(size) : nullptr;
+      PieceHasher hasher = slice_hasher(plan_, i, job.begin, job.end, sums_);
+      out_.read(set_.stored[i], job.begin * ranked.slice_bytes, size, packed, std::ref(hasher));
+      if (compare)
+        report_experts(
+            job, set_.stored[i], pieces,
+            compare_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, expected, fetch));
+      if (restore)
+        report_pads(job, set_.stored[i],
+                    unpack_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, canonical));
+      if (lossy && level_ >= Level::bytes) compare_with_repack(worker, job, i, packed);
+      done += size;
+    }
+    if (restore) check_source(worker, job, t, pieces, canonical);
+    return done;
+  }
+
+  /// The source's pieces, which are canonical as they are: read now, or, where they are large, in memory and of one
+  /// rank, by the function that is returned.
+  FetchPiece fetch_expected(const Pieces& pieces, uint8_t* to) {
+    const auto read = [this, to](const PieceAt& p, int64_t first, int64_t end) {
+      source_.read(*p.slice.tensor, p.slice.piece + first, end - first, to + p.source_at + first);
+    };
+    const auto can_wait = [&](const PieceAt& p) {
+      return p.slice.piece_bytes >= least_later &&
+             source_.is_cached(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes);
+    };
+    const bool later = plan_.tp.ranks.size() == 1 && std::all_of(pieces.list.begin(), pieces.list.end(), can_wait);
+    if (later) return read;
+    for (const PieceAt& p : pieces.list) read(p, 0, p.slice.piece_bytes);
+    return {};
+  }
+
+  /// Lossy backends: OUT's bytes against those that the source gives again.
+  void compare_with_repack(Worker& worker, const Job& job, size_t i, const uint8_t* packed) {
+    const PackedTensor& t = plan_.packed[i];
+    const auto read = [&](const Pieces& pieces, uint8_t* to) {
+      for (const PieceAt& p : pieces.list)
+        source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, to + p.source_at);
+    };
+    uint8_t* want = worker.other.reserve((job.end - job.begin) * t.slice_bytes);
+    pack_from(plan_, t, job.begin, job.end, read, *worker.device, want);
+    for (int64_t e = job.begin; e < job.end; ++e) {
+      const int64_t at = (e - job.begin) * t.slice_bytes;
+      if (const Difference d = difference(packed + at, want + at, t.slice_bytes); d.count)
+        complain(set_.stored[i],
+                 fmt::format("expert {}: {} bytes differ from the source packed again, the first at byte {}", e,
+                             d.count, d.first));
+    }
+  }
+
+  /// Where ranks are missing their rows come from the source, or are left as they are where none was given.
+  void fill_missing_ranks(Worker& worker, const PackedTensor& t, const Pieces& pieces, uint8_t* canonical) {
+    if (!source_) return;
+    uint8_t* source = worker.source.reserve(pieces.source_bytes);
+    for (const PieceAt& p : pieces.list) {
+      source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, source + p.source_at);
+      to_canonical(t, p, true, source, canonical);
+    }
+  }
+
+  void check_source(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
+                    const uint8_t* canonical) {
+    if (!source_ && !plan_.tp.complete()) return;
+    uint8_t* restored = worker.other.reserve(pieces.source_bytes);
+    PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
+    for (const PieceAt& p : pieces.list) {
+      restore_piece(t, p, p_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical, restored);
+      if (source_)
+        compare_with_source(worker, set_.stored[size_t(job.target)], p, restored + p.source_at);
+      else
+        hasher(restored + p.source_at, p.slice.piece_bytes);
+    }
+  }
+
+  void report_experts(const Job& job, const Tensor& stored, const Pieces& pieces,
+                      const std::vector<ExpertReport>& reports) {
+    for (size_t i = 0; i < reports.size(); ++i) report_pads(stored, job.begin + int64_t(i), reports[i].pads);
+    for (const PieceAt& p : pieces.list) {
+      const PieceReport& r = reports[size_t(p.expert - job.begin)].piece[p.piece];
+      if (r.wrong) complain(stored, p, {r.wrong, r.first});
+    }
+  }
+
+  void report_pads(const Job& job, const Tensor& stored, const std::vector<PadReport>& reports) {
+    for (size_t i = 0; i < reports.size(); ++i) report_pads(stored, job.begin + int64_t(i), reports[i]);
+  }
+
+  void report_pads(const Tensor& stored, int64_t expert, const PadReport& r) {
+    if (r.wrong)
+      complain(stored,
+               fmt::format("expert {}: {} pad bytes are wrong, the first in row {}, byte {}: {:#04x}, {:#04x} expected",
+                           expert, r.wrong, r.n, r.b, r.is, r.expected));
+  }
+
+  void compare_with_source(Worker& worker, const Tensor& stored, const PieceAt& p, const uint8_t* restored) {
+    uint8_t* want = worker.source.reserve(p.slice.piece_bytes);
+    source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, want);
+    const Difference d = difference(restored, want, p.slice.piece_bytes);
+    if (d.count) complain(stored, p, d);
+  }
+
+  const PackedCheckpoint& p_;
+  const PackedSet& set_;
+  const Plan& plan_;
+  const Original& source_;
+  const VerifyOptions& options_;
+  const Level level_;
+  const DeviceChoice& devices_;
+  ShardReader out_;
+  Checksums sums_;
+  std::mutex mutex_;
+  std::vector<std::pair<std::string, std::string>> lines_;
+};
+
+/// The level that is meant for a set, or Error{usage} where it cannot be reached.
+Level level_of(const VerifyOptions& options, const PackedSet& set) {
+  const Backend& backend = *set.plan.backend;
+  if (options.level == Level::kernels && options.source.empty())
+    fail(Kind::usage, "--level kernels compares with the checkpoint; say where it is with --source");
+  if (backend.rewrite && options.source.empty()) {
+    if (options.level == Level::highest || options.level == Level::files) return Level::files;
+    fail(Kind::usage, "{}: {} is lossy, so level bytes needs --source", options.out, backend.name);
+  }
+  if (options.level != Level::highest) return options.level;
+  return options.source.empty() || kernel_of(backend).empty() ? Level::bytes : Level::kernels;
+}
+
+/// The kernels run on the first of the devices. Those that no GPU can run are an error only where they were asked for.
+KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& devices) {
+  KernelOptions kernels = options.kernels;
+  const bool asked_for = options.level == Level::kernels && options.device.name != "auto";
+  kernels.device = devices.gpus.empty() ? "cpu" : asked_for ? "cuda" : "auto";
+  if (!devices.gpus.empty()) select_cuda(devices.gpus.front());
+  return kernels;
+}
+
+const char* name_of(Level level) {
+  return level == Level::files ? "files" : level == Level::bytes ? "bytes" : "kernels";
+}
+
+/// What was found, at which level of each set; kernels: a report for each set, by its index; bench: where it was asked
+/// for.
+struct Verdict {
+  std::vector<Level> levels;
+  Problems problems;
+  std::map<size_t, KernelReport> kernels;
+  std::optional<BenchReport> bench;
+  Level level() const { return *std::min_element(levels.begin(), levels.end()); }
+};
+
+void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
+  Json sets = Json::array();
+  for (size_t i = 0; i < p.sets.size(); ++i) {
+    const Plan& plan = p.sets[i].plan;
+    sets.push_back({{"engine", plan.backend->engine},
+                    {"backend", plan.backend->name},
+                    {"layout_version", plan.backend->layout_version},
+                    {"moe_tp_size", plan.tp.size},
+                    {"ranks", plan.tp.ranks},
+                    {"level", name_of(v.levels[i])}});
+    if (v.kernels.count(i)) sets.back()["kernels"] = to_json(v.kernels.at(i));
+  }
+  Json j = {{"ok", !v.problems.any()},
+            {"out", options.out},
+            {"level", name_of(v.level())},
+            {"sets", sets},
+            {"problems", v.problems.errors()}};
+  if (v.bench) j["bench"] = to_json(*v.bench);
+  fmt::print("{}\n", one_line(j));
+}
+
+void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
+  const auto& lines = v.problems.errors();
+  const auto& sets = p.manifest.sets;
+  const bool speaks = verbosity() != Verbosity::quiet;
+  if (!lines.empty() || speaks)
+    for (const auto& [i, report] : v.kernels)
+      fmt::print("{}{}", sets.size() > 1 ? describe(sets[i]) + ": " : "", to_text(report));
+  if (v.bench) fmt::print("{}", to_text(*v.bench));
+  for (const std::string& line : lines) fmt::print("{}\n", line);
+  if (!lines.empty())
+    fmt::print("{}: wrong: {} problem{} at level {}\n", options.out, lines.size(), lines.size() == 1 ? "" : "s",
+               name_of(v.level()));
+  if (!lines.empty() || !speaks) return;
+  size_t tensors = 0;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    tensors += p.sets[i].plan.packed.size();
+    if (sets.size() > 1)
+      fmt::print("{}: {}: right at level {}\n", options.out, describe(sets[i]), name_of(v.levels[i]));
+  }
+  fmt::print("{}: right at level {} ({} packed and {} copied tensors)\n", options.out, name_of(v.level()), tensors,
+             p.copied.size());
+}
+
+}  // namespace
+
+bool verify(const VerifyOptions& options) {
+  if (options.bench.run) require_bench();
+  if (options.out.empty()) {
+    const BenchReport bench = bench_shape(options.bench);
+    fmt::print("{}", options.json ? one_line(Json{{"bench", to_json(bench)}}) + "\n" : to_text(bench));
+    return true;
+  }
+  Verdict v;
+  const auto packed = open_packed(options.out, v.problems);
+  for (const PackedSet& set : packed->sets) v.levels.push_back(level_of(options, set));
+  check_files(*packed, v.problems);
+  if (!v.problems.any() && std::filesystem::exists(options.out + "/" + sums_name))
+    check_sha256_sums(options.out, files_made_in(options.out), options.threads, v.problems);
+  if (!v.problems.any()) {
+    const Original source(*packed, options.source);
+    if (source) source.compare_rest(packed->manifest.source, v.problems);
+    const bool reads_all = *std::max_element(v.levels.begin(), v.levels.end()) >= Level::bytes;
+    const DeviceChoice devices = reads_all ? choose_device(options.device) : DeviceChoice();
+    if (packed->manifest.options.format == sharded_state_format) verify_state(*packed, options.threads, v.problems);
+    for (size_t i = 0; i < packed->sets.size(); ++i)
+      Verification(*packed, packed->sets[i], source, options, v.levels[i], devices).run(v.problems);
+    const KernelOptions kernels = kernel_options(options, devices);
+    for (size_t i = 0; i < packed->sets.size(); ++i)
+      if (v.levels[i] == Level::kernels)
+        v.kernels[i] = verify_kernels(*packed, i, *source.checkpoint, kernels, v.problems);
+  }
+  if (options.bench.run) v.bench = bench_sets(*packed, options.bench);
+  options.json ? print_json(options, *packed, v) : print_text(options, *packed, v);
+  return !v.problems.any();
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,31 @@
+// verify: the plan read backwards.
+#pragma once
+
+#include <string>
+
+#include "src/device/device_choice.h"
+#include "src/verify/kernel_bench.h"
+#include "src/verify/verify_kernels.h"
+
+namespace mxfp4 {
+
+/// files: sizes and checksums against the manifest. bytes: also every packed byte, unpacked, against the source, and
+/// every pad byte against the value its layout prescribes. kernels: also the fused MoE on OUT's bytes against a
+/// reference made from the source, which is needed for it. highest: what OUT's backend and the source permit.
+enum class Level { files, bytes, kernels, highest };
+
+struct VerifyOptions {
+  // source may be empty: the manifest's checksums stand for it; out too where a shape is timed
+  std::string out, source;
+  Level level = Level::highest;
+  KernelOptions kernels;
+  BenchOptions bench;
+  int threads = 0;
+  DeviceOptions device;
+  bool json = false;
+};
+
+/// True where OUT is right. The verdict and what is wrong are printed on stdout.
+bool verify(const VerifyOptions& options);
+
+}  // namespace mxfp4

@@ -1,0 +1,291 @@
+#include "src/verify/verify_kernels.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "kernels/moe/check/moe_diagnose.h"
+#include "kernels/moe/check/moe_kernel.h"
+#include "kernels/moe/moe_inputs.h"
+#include "kernels/moe/moe_reference.h"
+#include "kernels/moe/routing.h"
+#include "src/base/log.h"
+#include "src/verify/engine_kernel.h"
+#include "src/verify/layer_source.h"
+#include "src/verify/run_settings.h"
+
+namespace mxfp4 {
+
+namespace {
+
+/// The source by its own model type; --gate-up of the conversion only where that is not known.
+Model recognise_source(const Checkpoint& source, const PackedCheckpoint& p) {
+  Problems unknown, problems;
+  Model model = recognise(source, {}, unknown);
+  if (!unknown.any()) return model;
+  model = recognise(source, {p.manifest.options.gate_up}, problems);
+  problems.throw_if_any();
+  return model;
+}
+
+RouterRule rule_of(const Model& model, const MoeConfig& layer, uint64_t seed) {
+  RouterRule rule;
+  rule.experts = layer.experts, rule.top_k = layer.top_k;
+  rule.renormalise = model.router.renormalise, rule.scaling = model.router.scaling;
+  if (model.router.scoring == "softmax") return rule;
+  rule.scoring = model.router.scoring == "sigmoid" ? Scoring::sigmoid : Scoring::sqrt_softplus;
+  for (int64_t e = 0; e < rule.experts; ++e) rule.bias.push_back(float((e * 7 + int64_t(seed)) % 11) * 0.01f);
+  return rule;
+}
+
+/// Tokens that reach every expert.
+int64_t tokens_for_all(const MoeConfig& layer) { return (layer.experts + layer.top_k - 1) / layer.top_k; }
+
+class Stopwatch {
+ public:
+  /// Seconds since the last call.
+  double lap() {
+    const auto last = std::exchange(last_, Clock::now());
+    return std::chrono::duration<double>(last_ - last).count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+};
+
+/// A set's packed tensors of one layer on one rank, whole.
+class PackedLayer {
+ public:
+  PackedLayer(const PackedSet& set, const ShardReader& reader, size_t layer, int rank) {
+    std::vector<Read> reads;
+    for (size_t i = 0; i < set.plan.packed.size(); ++i) {
+      const PackedTensor& t = set.plan.packed[i];
+      if (size_t(t.layer) != layer || t.rank != rank) continue;
+      auto& data = data_[size_t(t.role)][size_t(t.part)];
+      data = std::make_unique_for_overwrite<uint8_t[]>(size_t(t.bytes));
+      for (int64_t at = 0; at < t.bytes; at += t.slice_bytes)
+        reads.push_back({&set.stored[i], at, t.slice_bytes, data.get() + at});
+      intermediate_ = t.intermediate;
+    }
+    read_all(reader, reads);
+  }
+  /// Columns of the intermediate dimension that the rank holds.
+  Span intermediate() const { return intermediate_; }
+  PackedMoe view() const {
+    const auto at = [&](Role role, Part part) -> const uint8_t* { return data_[size_t(role)][size_t(part)].get(); };
+    PackedMoe m;
+    m.w13 = at(Role::w13, Part::codes), m.w13_scale = at(Role::w13, Part::scales);
+    m.w13_bias = at(Role::w13, Part::bias);
+    m.w2 = at(Role::w2, Part::codes), m.w2_scale = at(Role::w2, Part::scales), m.w2_bias = at(Role::w2, Part::bias);
+    m.w13_residual = reinterpret_cast<const float*>(at(Role::w13, Part::residual));
+    m.w2_residual = reinterpret_cast<const float*>(at(Role::w2, Part::residual));
+    return m;
+  }
+
+ private:
+  std::unique_ptr<uint8_t[]> data_[2][std::size(parts)];
+  Span intermediate_;
+};
+
+/// What a rank's columns are of the source; down's bias is the first rank's.
+MoeSource slice(const MoeSource& whole, Span columns, bool first_rank) {
+  MoeSource experts = whole;
+  const auto skip_rows = [&](SourceMatrix& m) {
+    for (SourceRows* rows : {&m.codes, &m.scales, &m.bias})
+      if (rows->data) rows->data += columns.begin * rows->stride;
+    m.n = columns.count;
+  };
+  for (SourceExpert& e : experts) {
+    skip_rows(e.gate), skip_rows(e.up);
+    e.down.codes.data += columns.begin / 2, e.down.scales.data += columns.begin / group;
+    e.down.k = columns.count;
+    if (!first_rank) e.down.bias = {};
+  }
+  return experts;
+}
+
+/// One layer: what is true of it, and what runs.
+class LayerCheck {
+ public:
+  LayerCheck(const EngineKernel& kernel, const Model& truth, const MoeLayer& layer, const MoeSource& source,
+             const RunSettings& run, const KernelOptions& options, bool cuda)
+      : source_(source), run_(run), options_(options), cuda_(cuda), name_(layer.module) {
+    const RunSettings said = settings_of(truth);
+    whole_ = kernel_config(kernel, truth, layer, {layer.hidden, layer.intermediate});
+    set_activation(whole_, said);
+    rule_ = rule_of(truth, whole_, options.seed);
+    case_.fragment = find_fragment(kernel.fragment);
+    case_.routed_scaling = said.scaling;
+  }
+
+  void add_rank(LayerSize padded, Span columns, bool first_rank, const PackedMoe& packed) {
+    MoeConfig c = whole_;
+    c.intermediate = columns.count, c.padded_hidden = padded.hidden, c.padded_intermediate = padded.intermediate;
+    case_.shards.push_back({c, slice(source_, columns, first_rank), {}, packed});
+    set_activation(c, run_);
+    kernels_.push_back(open_moe_kernel(*case_.fragment, c, packed, cuda_));
+    columns_ += columns.count;
+  }
+
+  void run(KernelReport& report, Problems& problems) {
+    for (const int64_t tokens : options_.tokens)
+      check(route_random(rule_, tokens, options_.seed), false, report, problems);
+    check(route_to_every_expert(rule_, tokens_for_all(whole_), options_.seed), true, report, problems);
+  }
+
+ private:
+  static void set_activation(MoeConfig& c, const RunSettings& s) {
+    c.alpha = s.alpha, c.beta = s.beta;
+    c.limit = s.limit > 0 ? s.limit : std::numeric_limits<double>::infinity();
+  }
+
+  void check(const Routing& routing, bool forced, KernelReport& report, Problems& problems) {
+    for (MoeShard& shard : case_.shards) shard.routing = routing;
+    Stopwatch watch;
+    case_.x = moe_inputs(whole_, source_, routing, options_.seed);
+    // Ranks that are all there add up to the layer, which is computed without splitting it.
+    const bool complete = columns_ == whole_.intermediate;
+    const MoeReference reference = moe_reference(whole_, source_, case_.x, routing);
+    report.seconds.reference += watch.lap();
+    const MoeCpuOutput got = forward();
+    report.seconds.kernel += watch.lap();
+
+    KernelCheck check;
+    check.layer = name_, check.forced = forced, check.tokens = routing.tokens;
+    check.experts = whole_.experts, check.covered = experts_covered(routing);
+    check.w13_rms = reference.w13_rms, check.clamped = reference.clamped;
+    check.comparison = compare(complete ? reference.out : reference_of(case_), got.out, tolerance());
+    check.leaks = got.leaks;
+    if (!check.comparison.right()) check.diagnosis = diagnose(case_, got.out, tolerance()).mistake;
+    if (!check.right()) complain(check, problems);
+    report.checks.push_back(std::move(check));
+  }
+
+  double tolerance() const {
+    if (options_.tolerance > 0) return options_.tolerance;
+    // Each rank's result is rounded by itself.
+    return cuda_ ? cuda_tolerance * std::sqrt(double(case_.shards.size())) : case_.fragment->tolerance;
+  }
+
+  /// The packed bytes with the settings of OUT, ranks added up.
+  MoeCpuOutput forward() {
+    MoeCpuOutput sum;
+    sum.out.resize(case_.x.size());
+    for (size_t r = 0; r < kernels_.size(); ++r) {
+      Routing routing = case_.shards[r].routing;
+      for (float& weight : routing.weights) weight = float(weight * run_.scaling / case_.routed_scaling);
+      const MoeCpuOutput part = kernels_[r]->run(case_.x, routing);
+      for (size_t i = 0; i < sum.out.size(); ++i) sum.out[i] += part.out[i];
+      sum.leaks += part.leaks;
+    }
+    return sum;
+  }
+
+  void complain(const KernelCheck& c, Problems& problems) const {
+    const std::string batch =
+        fmt::format("{} token{}{}", c.tokens, c.tokens == 1 ? "" : "s", c.forced ? ", every expert" : "");
+    if (c.comparison.right()) return problems.error(name_, "{}: {} values in padded columns are not 0", batch, c.leaks);
+    problems.error(name_, "{}: relative L2 error {:.2g}, at most {:.2g} expected{}: {}", batch,
+                   c.comparison.relative_l2, c.comparison.tolerance,
+                   c.comparison.not_finite ? fmt::format(", {} values are not finite", c.comparison.not_finite) : "",
+                   c.diagnosis.empty() ? "no likely mistake explains it" : c.diagnosis);
+  }
+
+  const MoeSource& source_;
+  const RunSettings& run_;
+  const KernelOptions& options_;
+  bool cuda_;
+  std::string name_;
+  MoeConfig whole_;  // the layer, not split
+  RouterRule rule_;
+  MoeCase case_;
+  std::vector<std::unique_ptr<MoeKernel>> kernels_;  // of case_'s ranks
+  int64_t columns_ = 0;
+};
+
+bool is_chosen(const Model& model, const MoeLayer& layer, const KernelOptions& options) {
+  if (options.all_layers) return true;
+  if (options.layers.empty()) return &layer == &model.layers.front();
+  return layer.space == Space::model && std::count(options.layers.begin(), options.layers.end(), layer.index) > 0;
+}
+
+/// The source's layer of the same name and size; null and a problem where there is none.
+const MoeLayer* same_layer(const Model& truth, const MoeLayer& layer, Problems& problems) {
+  for (const MoeLayer& l : truth.layers)
+    if (l.module == layer.module && l.hidden == layer.hidden && l.intermediate == layer.intermediate &&
+        l.experts.size() == layer.experts.size())
+      return &l;
+  problems.error(layer.module, "the source has no such layer");
+  return nullptr;
+}
+
+/// Whether the layers run on a GPU; the same device for all of them.
+bool use_cuda(const EngineKernel& kernel, const Model& truth, const Plan& plan,
+              const std::vector<const MoeLayer*>& layers, const KernelOptions& options) {
+  if (options.device == "cpu") return false;
+  const Fragment& fragment = *find_fragment(kernel.fragment);
+  std::string missing = cuda_kernel_missing(fragment);
+  const bool could = missing.empty();
+  for (const MoeLayer* layer : layers) {
+    if (!missing.empty()) break;
+    const MoeConfig rank = kernel_config(kernel, truth, *layer, rank_size(*plan.backend, *layer, plan.tp.size));
+    const std::vector<MoeConfig> ranks(plan.tp.ranks.size(), rank);
+    const int64_t tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
+    missing = cuda_kernel_missing(fragment, ranks, std::max(tokens, tokens_for_all(rank)));
+  }
+  if (missing.empty()) return true;
+  if (options.device == "cuda") fail(Kind::device, "kernel {} on cuda: {}", fragment.name, missing);
+  if (could) warn(fmt::format("kernel {} runs on the CPU: {}", fragment.name, missing));
+  return false;
+}
+
+}  // namespace
+
+std::string kernel_of(const Backend& backend) {
+  const EngineKernel* kernel = find_engine_kernel(backend);
+  return kernel ? kernel->fragment : "";
+}
+
+KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Checkpoint& source,
+                            const KernelOptions& options, Problems& problems) {
+  const Plan& plan = p.sets[index].plan;
+  const EngineKernel* kernel = find_engine_kernel(*plan.backend);
+  if (!kernel) fail(Kind::usage, "no kernel computes backend {} of {}", plan.backend->name, plan.backend->engine);
+  const Model truth = recognise_source(source, p);
+  const Json& said = p.manifest.sets[index].model;
+  const RunSettings run = settings_to_run(p, said, settings_of(truth), problems);
+  check_order(said, order_read(*kernel, truth), problems);
+
+  const Fragment& fragment = *find_fragment(kernel->fragment);
+  std::vector<size_t> chosen;  // of p.model.layers
+  std::vector<const MoeLayer*> layers;
+  for (size_t i = 0; i < p.model.layers.size(); ++i) {
+    if (!is_chosen(p.model, p.model.layers[i], options)) continue;
+    if (const MoeLayer* layer = same_layer(truth, p.model.layers[i], problems))
+      chosen.push_back(i), layers.push_back(layer);
+  }
+  const bool cuda = use_cuda(*kernel, truth, plan, layers, options);
+  KernelReport report{fragment.name, cuda ? "cuda" : "cpu", cuda ? cuda_reason : fragment.reason, {}, {}};
+  const ShardReader reader(p.files);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Stopwatch watch;
+    const MoeLayer* layer = layers[i];
+    const LayerSource rows(source, *layer);
+    std::vector<PackedLayer> ranks;
+    for (const int rank : plan.tp.ranks) ranks.emplace_back(p.sets[index], reader, chosen[i], rank);
+    report.seconds.reading += watch.lap();
+    LayerCheck check(*kernel, truth, *layer, rows.experts(), run, options, cuda);
+    for (size_t r = 0; r < ranks.size(); ++r)
+      check.add_rank(rank_size(*plan.backend, *layer, plan.tp.size), ranks[r].intermediate(), plan.tp.ranks[r] == 0,
+                     ranks[r].view());
+    report.seconds.kernel += watch.lap();
+    check.run(report, problems);
+  }
+  if (report.checks.empty() && !problems.any()) fail(Kind::usage, "OUT has none of the layers asked for");
+  return report;
+}
+
+}  // namespace mxfp4

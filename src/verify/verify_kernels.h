@@ -1,0 +1,57 @@
+// verify --level kernels: whole MoE layers on OUT's packed bytes, by kernels that read them as the engine's do, against
+// a reference made from the source.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/moe/moe_compare.h"
+#include "src/packed/packed_checkpoint.h"
+
+namespace mxfp4 {
+
+struct KernelOptions {
+  bool all_layers = false;
+  std::vector<int64_t> layers;  // their numbers; empty: the first one
+  std::vector<int64_t> tokens = {1, 16, 256};
+  uint64_t seed = 1;
+  std::string device = "auto";  // cpu, cuda; auto: cuda where it can run the kernel and has the memory for it
+  double tolerance = 0;         // of relative L2; 0: the kernel's own
+};
+
+/// One batch through one layer.
+struct KernelCheck {
+  std::string layer;
+  bool forced = false;  // tokens are sent to every expert, not routed
+  int64_t tokens = 0, experts = 0, covered = 0;
+  double w13_rms = 0, clamped = 0;  // of the reference, see MoeReference
+  Comparison comparison;
+  int64_t leaks = 0;      // not 0: padded columns hold something
+  std::string diagnosis;  // where wrong: the mistake that explains it, or empty
+  bool right() const { return comparison.right() && leaks == 0; }
+};
+
+/// kernel: its upload to a GPU too. What else is done, such as the search for a mistake, is in none of them.
+struct KernelSeconds {
+  double reading = 0, reference = 0, kernel = 0;
+};
+
+struct KernelReport {
+  std::string kernel, device, reason;  // reason: of the tolerance
+  KernelSeconds seconds;
+  std::vector<KernelCheck> checks;
+};
+
+/// The name of the kernel that reads the backend's bytes; empty where there is none.
+std::string kernel_of(const Backend& backend);
+
+/// One of OUT's sets; where it lacks ranks, those that it has are compared. What is wrong goes to `problems`: a line
+/// for each batch, and settings of OUT that are not the source's.
+KernelReport verify_kernels(const PackedCheckpoint& packed, size_t set, const Checkpoint& source,
+                            const KernelOptions& options, Problems& problems);
+
+Json to_json(const KernelReport& report);
+/// A table with a line for each batch.
+std::string to_text(const KernelReport& report);
+
+}  // namespace mxfp4

@@ -1,0 +1,169 @@
+// A golden MoE layer as the kernels take it: the checkpoint's rows, and the packed tensors of one engine's backend.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "kernels/moe/check/moe_diagnose.h"
+#include "kernels/moe/moe_inputs.h"
+#include "kernels/moe/routing.h"
+#include "tests/support/golden.h"
+
+namespace mxfp4 {
+
+struct GoldenLayer {
+  explicit GoldenLayer(const std::string& file) : golden(file) {
+    config.experts = std::stoll(golden.metadata("experts"));
+    config.hidden = config.padded_hidden = std::stoll(golden.metadata("hidden"));
+    config.intermediate = config.padded_intermediate = std::stoll(golden.metadata("intermediate"));
+    pairs = golden.metadata("w13_rows") == "pairs";
+    config.alpha = pairs ? 1.702 : 1, config.beta = pairs ? 1 : 0, config.limit = pairs ? 7 : 10;
+    config.top_k = 2;
+    source = slice(0, config.intermediate);
+  }
+
+  /// The checkpoint's experts, intermediate columns [first, end) of each.
+  MoeSource slice(int64_t first, int64_t end) const {
+    MoeSource experts;
+    for (int64_t e = 0; e < config.experts; ++e)
+      experts.push_back({part(e, false, first, end), part(e, true, first, end), down(e, first, end)});
+    return experts;
+  }
+
+  const uint8_t* data(const std::string& name) const {
+    const Tensor* t = golden.find(name);
+    return t ? golden.bytes(*t).data() : nullptr;
+  }
+  const float* floats(const std::string& name) const { return reinterpret_cast<const float*>(data(name)); }
+  /// names: w13's codes, scales, bias, then w2's; for engines that call them so.
+  PackedMoe packed(const std::string& tag) const {
+    PackedMoe p;
+    const bool fc = tag.find("cutlass") != tag.npos, gemm = tag.find("trtllm") != tag.npos;
+    const std::string a = tag + (fc     ? ".fc1_"
+                                 : gemm ? ".gemm1_"
+                                        : ".w13"),
+                      b = tag + (fc     ? ".fc2_"
+                                 : gemm ? ".gemm2_"
+                                        : ".w2");
+    const std::string codes = fc ? "expert_weights" : gemm ? "weights" : "";
+    const std::string scales = fc ? "scales" : gemm ? "weights_scale" : "_scale";
+    const std::string bias = fc ? "expert_biases" : gemm ? "bias" : "_bias";
+    p.w13 = data(a + codes), p.w13_scale = data(a + scales), p.w13_bias = data(a + bias);
+    p.w2 = data(b + codes), p.w2_scale = data(b + scales), p.w2_bias = data(b + bias);
+    p.w13_residual = floats(a + "_residual"), p.w2_residual = floats(b + "_residual");
+    return p;
+  }
+
+  Golden golden;
+  MoeConfig config;
+  bool pairs = false;
+  MoeSource source;
+
+ private:
+  /// Gate or up of one expert.
+  SourceMatrix part(int64_t e, bool up, int64_t first, int64_t end) const {
+    const int64_t rows = 2 * config.intermediate, step = pairs ? 2 : 1;
+    const int64_t row = e * rows + (up ? (pairs ? 1 : config.intermediate) : 0) + first * step;
+    const auto view = [&](const char* name, int64_t bytes) {
+      const uint8_t* p = data(name);
+      return SourceRows{p ? p + row * bytes : nullptr, step * bytes};
+    };
+    return {end - first, config.hidden, view("in.w13", config.hidden / 2), view("in.w13_scale", config.hidden / 32),
+            view("in.w13_bias", 2)};
+  }
+  SourceMatrix down(int64_t e, int64_t first, int64_t end) const {
+    const auto view = [&](const char* name, int64_t bytes, int64_t offset) {
+      const uint8_t* p = data(name);
+      return SourceRows{p ? p + e * config.hidden * bytes + offset : nullptr, bytes};
+    };
+    return {config.hidden, end - first, view("in.w2", config.intermediate / 2, first / 2),
+            view("in.w2_scale", config.intermediate / 32, first / 32), view("in.w2_bias", 2, 0)};
+  }
+};
+
+/// One packing of the golden layers.
+struct Packing {
+  const char* tag;  // of its tensors
+  const char* fragment;
+  int64_t hidden, inter;  // what the engine pads them to a multiple of
+  bool halves = false;    // SGLang de-interleaves GPT-OSS for Marlin
+};
+inline const Packing packings[] = {
+    {"vllm.marlin", "marlin", 256, 128},
+    {"sglang.marlin", "marlin", 256, 128, true},
+    {"vllm.marlin_fp8", "marlin-fp8", 256, 128},
+    {"flashinfer_cutlass_sm90_v1", "flashinfer-sm90-v1", 128, 128},
+    {"flashinfer_cutlass_sm90_v2", "flashinfer-sm90-v2", 128, 128},
+    {"flashinfer_humming", "flashinfer-humming", 128, 128},
+    {"flashinfer_trtllm_i128", "flashinfer-trtllm", 256, 128},
+    {"flashinfer_trtllm_i256", "flashinfer-trtllm", 256, 256},
+    {"flashinfer_cutlass_sm100", "flashinfer-cutlass-sm100", 128, 128},
+    {"vllm.triton_hopper_a", "triton-hopper-a", 1, 64},
+    {"vllm.triton_hopper_b", "triton-hopper-b", 1, 64},
+    {"vllm.triton_hopper_c", "triton-hopper-c", 1, 64},
+    {"sglang.triton_hopper_a", "triton-hopper-a", 1, 32},
+    {"sglang.triton_hopper_b", "triton-hopper-b", 1, 32},
+    {"sglang.triton_hopper_c", "triton-hopper-c", 1, 32},
+    {"vllm.triton_blackwell", "triton-blackwell", 1, 64},
+    {"deepgemm", "deepgemm", 128, 128},
+    {"deepgemm_mega", "deepgemm-mega", 128, 128},
+    {"aiter_a16w4", "aiter-a16w4", 256, 256},
+    {"vllm_cpu", "vllm-cpu", 32, 32},
+};
+inline const Packing& packing_of(std::string_view tag) {
+  for (const Packing& p : packings)
+    if (p.tag == tag) return p;
+  throw std::invalid_argument("no such packing");
+}
+
+inline MoeConfig config_of(const GoldenLayer& layer, const Packing& packing) {
+  const Fragment& fragment = *find_fragment(packing.fragment);
+  MoeConfig c = layer.config;
+  c.padded_hidden = fragment::up(c.hidden, packing.hidden);
+  c.padded_intermediate = fragment::up(c.intermediate, packing.inter);
+  const W13Order loaded{layer.pairs && !packing.halves ? 1 : 0, false};
+  const W13Order order = fragment.w13_as_loaded ? loaded : fragment.w13;
+  c.w13_block = order.block, c.w13_up_first = order.up_first;
+  return c;
+}
+
+inline constexpr double golden_routed_scaling = 1.5;
+inline Routing golden_routing(const GoldenLayer& layer) {
+  RouterRule rule;
+  rule.experts = layer.config.experts, rule.top_k = layer.config.top_k, rule.scaling = golden_routed_scaling;
+  return route_random(rule, 3, 1);
+}
+
+/// The layer on one rank, packed as the golden tensors of that packing.
+inline MoeCase golden_case(const GoldenLayer& layer, const Packing& packing) {
+  MoeCase c;
+  c.fragment = find_fragment(packing.fragment);
+  c.routed_scaling = golden_routed_scaling;
+  const Routing routing = golden_routing(layer);
+  c.x = moe_inputs(layer.config, layer.source, routing, 2);
+  c.shards.push_back({config_of(layer, packing), layer.source, routing, layer.packed(packing.tag)});
+  return c;
+}
+
+inline const char* const golden_layers[] = {"layer_deepseek.safetensors", "layer_gpt_oss.safetensors"};
+
+/// GPT-OSS on `tp` ranks as vLLM slices it for Marlin.
+inline MoeCase golden_tensor_parallel(const GoldenLayer& layer, int64_t tp) {
+  MoeCase c = golden_case(layer, packing_of("vllm.marlin"));
+  const int64_t inter = layer.config.intermediate, width = (inter / 32 + tp - 1) / tp * 32;
+  const MoeShard whole = c.shards.front();
+  c.shards.clear();
+  for (int64_t rank = 0; rank < tp; ++rank) {
+    MoeShard shard = whole;
+    const int64_t first = rank * width, end = std::min(inter, first + width);
+    shard.config.intermediate = end - first;
+    shard.config.padded_intermediate = fragment::up((inter + tp - 1) / tp, 128);
+    shard.source = layer.slice(first, end);
+    for (SourceExpert& expert : shard.source)
+      if (rank > 0) expert.down.bias = {};
+    shard.packed = layer.packed(fmt::format("vllm.marlin.tp{}.rank{}", tp, rank));
+    c.shards.push_back(shard);
+  }
+  return c;
+}
+
+}  // namespace mxfp4

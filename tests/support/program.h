@@ -1,0 +1,58 @@
+// The subcommands as tests call them: quiet, two threads.
+#pragma once
+
+#include "src/base/log.h"
+#include "src/convert/convert.h"
+#include "src/convert/unpack.h"
+#include "src/verify/verify.h"
+#include "tests/support/golden.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/testdata.h"
+
+namespace mxfp4 {
+
+inline ConvertOptions conversion(const std::string& from, const std::string& to, const std::string& engine,
+                                 const std::string& backend = "marlin") {
+  set_verbosity(Verbosity::quiet);
+  ConvertOptions o;
+  o.checkpoint = from, o.out = to, o.backend = backend, o.engine = engine, o.threads = 2;
+  return o;
+}
+
+inline bool is_right(const std::string& out, const std::string& source = {}, Level level = Level::bytes) {
+  set_verbosity(Verbosity::quiet);
+  VerifyOptions o;
+  o.out = out, o.source = source, o.level = level, o.threads = 2;
+  return verify(o);
+}
+
+inline void run_unpack(const std::string& out, const std::string& dest) {
+  set_verbosity(Verbosity::quiet);
+  UnpackOptions o;
+  o.out = out, o.dest = dest, o.threads = 2;
+  unpack(o);
+}
+
+/// Every tensor of one safetensors file: name -> dtype, shape and bytes.
+inline std::map<std::string, std::string> tensors_of_file(const std::string& path) {
+  const std::string text = read_text(path, int64_t(1) << 30);
+  Problems problems;
+  std::map<std::string, std::string> out;
+  for (const Tensor& t : read_header(path, path, problems).tensors)
+    out[t.name] = describe(t.dtype, t.shape) + text.substr(size_t(t.offset), size_t(t.bytes));
+  problems.throw_if_any();
+  return out;
+}
+
+/// Of all files below a directory but the canaries.
+inline std::map<std::string, std::string> tensors_of(const std::string& dir) {
+  std::map<std::string, std::string> out;
+  for (const auto& [name, text] : contents_of(dir))
+    if (name.ends_with(".safetensors") && name.find("canary") == name.npos)
+      out.merge(tensors_of_file(dir + "/" + name));
+  return out;
+}
+
+inline const std::string tiny = testdata() + "/tiny/";
+
+}  // namespace mxfp4

@@ -1,7 +1,0 @@
-#include "tests/testdata.h"
-
-namespace mxfp4 {
-
-std::string testdata() { return MXFP4_TESTDATA; }
-
-}  // namespace mxfp4

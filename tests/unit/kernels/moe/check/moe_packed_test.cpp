@@ -1,0 +1,128 @@
+// The golden layers packed by this project's layouts and computed by the kernels that know none of them. The file is
+// built twice: with the layouts as they are, and with a mistake in each (tests/mutated), which unpacking cannot see.
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "kernels/moe/check/moe_kernel.h"
+#include "kernels/moe/moe_compare.h"
+#include "kernels/pack/device.h"
+#include "tests/support/golden_layer.h"
+
+using namespace mxfp4;
+
+namespace {
+
+struct Layouts {
+  const char* tag;  // of the packing
+  Layout codes, scales;
+  uint8_t add = 0;
+};
+const Layouts all_layouts[] = {
+    {"vllm.marlin", MarlinCodes{}, MarlinScales{}},
+    {"vllm.marlin_fp8", MarlinA8Codes{}, MarlinA8Scales{}, 6},
+    {"flashinfer_cutlass_sm90_v1", FlashinferSm90V1Codes{}, FlashinferSm90V1Scales{}},
+    {"flashinfer_cutlass_sm90_v2", FlashinferSm90V2Codes{}, FlashinferSm90V2Scales{}},
+    {"flashinfer_trtllm_i128", TrtllmCodes{}, TrtllmScales{}},
+    {"flashinfer_cutlass_sm100", Plain{}, Scales128x4{}},
+    {"vllm.triton_hopper_a", TritonHopperCodesA{}, TritonHopperScalesW8{}},
+    {"vllm.triton_hopper_b", TritonHopperCodesB{}, TritonHopperScalesW8{}},
+    {"vllm.triton_hopper_c", TritonHopperCodesC{}, TritonHopperScalesW8{}},
+    {"vllm.triton_blackwell", TritonBlackwellCodes{}, TritonBlackwellScales{}},
+    {"deepgemm", Plain{}, DeepgemmScales{}},
+    {"deepgemm_mega", Plain{}, DeepgemmMegaScales{}},
+    {"aiter_a16w4", Aiter16x16Codes{}, Cdna4Scales{}},
+    {"vllm_cpu", VllmCpuCodes{}, VllmCpuScales{}},
+};
+
+/// Codes (k / 2 bytes a row) or scales (k / 32) of the rows of `parts`, as the engine packs them.
+std::vector<uint8_t> pack(const Layout& layout, const std::vector<SourceRows>& rows, int64_t n, Shape padded,
+                          int64_t bytes, const MoeConfig& c, uint8_t add, bool& restored) {
+  Matrix m;
+  m.views = int(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) m.view[i] = {rows[i].data, rows[i].stride};
+  m.real = {n, bytes}, m.padded = padded, m.add = add;
+  m.order = {c.w13_block, c.w13_up_first};
+  std::vector<uint8_t> packed(packed_bytes(layout, padded)), back(rows.size() * n * bytes);
+  const auto cpu = open_cpu();
+  const PackItem item{layout, m, packed.data()};
+  cpu->pack({&item, 1});
+
+  UnpackItem inverse{layout, packed.data(), {}};
+  inverse.matrix.views = m.views;
+  for (int i = 0; i < m.views; ++i) inverse.matrix.view[i] = {back.data() + i * n * bytes, bytes};
+  inverse.matrix.real = m.real, inverse.matrix.padded = padded, inverse.matrix.add = add;
+  inverse.matrix.order = m.order;
+  PadReport report;
+  cpu->unpack({&inverse, 1}, {&report, 1});
+  restored = restored && report.wrong == 0;
+  for (size_t i = 0; i < rows.size(); ++i)
+    for (int64_t r = 0; r < n; ++r)
+      restored = restored && std::memcmp(rows[i].row(r), back.data() + (i * n + r) * bytes, bytes) == 0;
+  return packed;
+}
+
+/// All experts of the layer; biases are the golden ones.
+struct PackedLayer {
+  std::vector<uint8_t> w13, w13_scale, w2, w2_scale;
+  bool restored = true;  // unpacking gives the source's bytes, and every pad is right
+  PackedLayer(const Layouts& l, const MoeCase& layer) {
+    const MoeConfig& c = layer.shards[0].config;
+    const int64_t h = c.padded_hidden, i = c.padded_intermediate;
+    for (const SourceExpert& e : layer.shards[0].source) {
+      const auto add = [&](std::vector<uint8_t>& to, const std::vector<uint8_t>& more) {
+        to.insert(to.end(), more.begin(), more.end());
+      };
+      const auto w13_part = [&](const Layout& layout, SourceRows gate, SourceRows up, int64_t codes_per_byte,
+                                uint8_t a) {
+        return pack(layout, {gate, up}, c.intermediate, {2 * i, h / codes_per_byte}, c.hidden / codes_per_byte, c, a,
+                    restored);
+      };
+      const auto w2_part = [&](const Layout& layout, SourceRows down, int64_t codes_per_byte, uint8_t a) {
+        return pack(layout, {down}, c.hidden, {h, i / codes_per_byte}, c.intermediate / codes_per_byte, c, a, restored);
+      };
+      add(w13, w13_part(l.codes, e.gate.codes, e.up.codes, 2, 0));
+      add(w13_scale, w13_part(l.scales, e.gate.scales, e.up.scales, 32, l.add));
+      add(w2, w2_part(l.codes, e.down.codes, 2, 0));
+      add(w2_scale, w2_part(l.scales, e.down.scales, 32, l.add));
+    }
+  }
+};
+
+/// Returns how many layers were computed.
+int check_layouts(bool cuda) {
+  int computed = 0;
+  for (const char* file : golden_layers) {
+    const GoldenLayer golden(file);
+    for (const Layouts& l : all_layouts) {
+      INFO(file << " " << l.tag);
+      MoeCase layer = golden_case(golden, packing_of(l.tag));
+      if (cuda && !cuda_kernel_missing(*layer.fragment).empty()) continue;
+      const PackedLayer packed(l, layer);
+      CHECK(packed.restored);
+      MoeShard& shard = layer.shards[0];
+      PackedMoe& p = shard.packed;
+      p.w13 = packed.w13.data(), p.w13_scale = packed.w13_scale.data();
+      p.w2 = packed.w2.data(), p.w2_scale = packed.w2_scale.data();
+      const auto kernel = open_moe_kernel(*layer.fragment, shard.config, p, cuda);
+      const std::vector<float> got = kernel->run(layer.x, shard.routing).out;
+      const double tolerance = cuda ? cuda_tolerance : layer.fragment->tolerance;
+      CHECK(compare(reference_of(layer), got, tolerance).right() == MXFP4_LAYOUTS_ARE_RIGHT);
+      ++computed;
+    }
+  }
+  return computed;
+}
+
+}  // namespace
+
+TEST_CASE("what the layouts pack, the kernels compute; a mutated layout fails there and only there") {
+  CHECK(check_layouts(false) == int(std::size(golden_layers) * std::size(all_layouts)));
+}
+
+TEST_CASE("what the layouts pack, the kernels compute on a GPU, unless a layout is mutated", "[gpu]") {
+  if (const std::string missing = cuda_kernel_missing(*find_fragment("marlin")); !missing.empty()) {
+    WARN("skipped: " << missing);
+    return;
+  }
+  CHECK(check_layouts(true) > 0);
+}

@@ -1,0 +1,62 @@
+#include "kernels/pack/cpu/driver.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <random>
+
+#include "kernels/pack/device.h"
+
+using namespace mxfp4;
+
+namespace {
+
+std::vector<uint8_t> random_bytes(int64_t count, uint32_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<uint8_t> out(size_t(count + 8));
+  for (int64_t i = 0; i < count; i += 8) {
+    const uint64_t r = random();
+    std::memcpy(out.data() + i, &r, 8);
+  }
+  out.resize(size_t(count));
+  return out;
+}
+
+template <class T>
+BasicMatrix<T> matrix(T* data, Shape s) {
+  BasicMatrix<T> m;
+  m.view[0] = {data, s.b};
+  m.real = m.padded = s;
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("every driver packs and unpacks the bytes that the tables do") {
+  const auto tables = open_cpu(tables_driver);
+  int compared = 0;
+  for (const Driver* driver : drivers()) {
+    if (!driver->runs_here()) WARN("the driver " << driver->name << " does not run here");
+    if (!driver->runs_here() || driver == &tables_driver) continue;
+    const auto device = open_cpu(*driver);
+    for (const Layout& layout : layouts)
+      for (const Shape s : {Shape{128, 64}, {256, 192}, {128, 1472}, {576, 256}, {64, 2}, {64, 4}, {320, 64}}) {
+        if (!fits(layout, s)) continue;
+        INFO(driver->name << " " << name_of(layout) << " " << s.n << " x " << s.b);
+        const auto source = random_bytes(s.n * s.b, uint32_t(s.n + s.b));
+        const auto size = size_t(packed_bytes(layout, s));
+        std::vector<uint8_t> a(size), b(size), back(source.size());
+        const PackItem want{layout, matrix<const uint8_t>(source.data(), s), a.data()};
+        const PackItem got{layout, matrix<const uint8_t>(source.data(), s), b.data()};
+        tables->pack({&want, 1});
+        device->pack({&got, 1});
+        CHECK(a == b);
+        const UnpackItem inverse{layout, b.data(), matrix<uint8_t>(back.data(), s)};
+        PadReport report;
+        device->unpack({&inverse, 1}, {&report, 1});
+        CHECK(report.wrong == 0);
+        CHECK(back == source);
+        ++compared;
+      }
+  }
+  CHECK((compared > 50 || !avx512_driver.runs_here()));
+}

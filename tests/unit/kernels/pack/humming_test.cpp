@@ -1,0 +1,170 @@
+#include "kernels/pack/humming.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/pack/device.h"
+#include "src/synth/synth.h"
+#include "tests/support/golden.h"
+#include "tests/support/program.h"
+
+using namespace mxfp4;
+
+namespace {
+
+std::vector<uint8_t> expert(const Golden& golden, const char* name, int64_t e) {
+  const Tensor& t = *golden.find(name);
+  const auto all = golden.bytes(t);
+  const int64_t size = t.bytes / t.shape[0];
+  return {all.begin() + e * size, all.begin() + (e + 1) * size};
+}
+
+/// w13 of a DeepSeek-V4 layer is gate, then up; Humming wants up first. w2 has one view.
+std::vector<uint8_t> pack(const Layout& layout, const std::vector<uint8_t>& rows, Shape s, bool gated) {
+  Matrix m;
+  m.view[0] = {rows.data(), s.b};
+  m.real = m.padded = s;
+  if (gated) {
+    m.view[1] = {rows.data() + s.n / 2 * s.b, s.b};
+    m.views = 2;
+    m.real.n = s.n / 2;
+    m.order = {0, true};
+  }
+  std::vector<uint8_t> packed(packed_bytes(layout, s));
+  const PackItem item{layout, m, packed.data()};
+  open_cpu()->pack({&item, 1});
+  return packed;
+}
+
+void check_layer(const std::string& matrix, bool gated) {
+  const Golden golden("layer_deepseek.safetensors");
+  const std::string in = "in." + matrix, want = "flashinfer_humming." + matrix;
+  const Tensor& shape = *golden.find(in);
+  for (int64_t e = 0; e < shape.shape[0]; ++e) {
+    auto codes = expert(golden, in.c_str(), e), scales = expert(golden, (in + "_scale").c_str(), e);
+    const Humming h = humming_rewrite(codes, scales);
+    const Shape s{shape.shape[1], shape.shape[2]};
+    CHECK(pack(FlashinferSm90Fp4Fp8Codes{}, codes, s, gated) == expert(golden, want.c_str(), e));
+    CHECK(pack(FlashinferSm90V2Scales{}, scales, {s.n, s.b / 16}, gated) ==
+          expert(golden, (want + "_scale").c_str(), e));
+    float residual;
+    std::memcpy(&residual, expert(golden, (want + "_residual").c_str(), e).data(), 4);
+    CHECK(h.residual == residual);
+    CHECK(h.groups_clamped > 0);
+    CHECK(h.codes_rounded < h.codes_changed);
+  }
+}
+
+double value(int code) {
+  constexpr double magnitude[8] = {0, .5, 1, 1.5, 2, 3, 4, 6};
+  return code & 8 ? -magnitude[code & 7] : magnitude[code & 7];
+}
+
+}  // namespace
+
+TEST_CASE("Humming's rewritten layer equals the golden one") {
+  check_layer("w13", true);
+  check_layer("w2", false);
+}
+
+TEST_CASE("Humming keeps codes and values where all scales lie within eleven doublings") {
+  std::vector<uint8_t> scales, codes;
+  for (int s = 100; s <= 111; ++s) scales.push_back(uint8_t(s));
+  for (size_t i = 0; i < scales.size() * 16; ++i) codes.push_back(uint8_t(i % 8 * 16 + (i + 1) % 8));  // no code 8
+  const auto before = codes;
+  const Humming h = humming_rewrite(codes, scales);
+  CHECK(codes == before);
+  CHECK(h.residual == std::ldexp(1.0f, 100 - 127) / 2);
+  CHECK((h.groups == 12 && h.groups_clamped == 0 && h.codes_changed == 0 && h.minus_zeros == 0));
+  for (int i = 0; i < 12; ++i) CHECK(scales[i] == i + 1);
+}
+
+TEST_CASE("Humming divides all 16 codes by every power of two, to the nearest") {
+  for (int low = 0; low < 244; ++low) {  // one group at the base, one `delta` below it
+    const int delta = 244 - low;
+    std::vector<uint8_t> scales = {255, uint8_t(low)}, codes(32, 0);
+    for (int c = 0; c < 16; ++c) codes[16 + c] = uint8_t(c | (15 - c) << 4);
+    const Humming h = humming_rewrite(codes, scales);
+    REQUIRE((scales[0] == 12 && scales[1] == 1));
+    int64_t changed = 0, rounded = 0;
+    for (int c = 0; c < 16; ++c) {
+      const int got = codes[16 + c] & 15;
+      REQUIRE(codes[16 + 15 - c] >> 4 == got);
+      if (c == 8) {
+        CHECK(got == 0);
+        continue;
+      }
+      const double want = std::ldexp(value(c), -delta), error = std::abs(value(got) - want);
+      changed += got != c, rounded += value(got) != want;
+      CHECK((got & 8) == (c & 8));
+      for (int other = 0; other < 16; ++other) CHECK(std::abs(value(other) - want) >= error);
+      for (int other = 0; other < 16; ++other)  // a tie goes away from zero
+        if (std::abs(value(other) - want) == error) CHECK(std::abs(value(other)) <= std::abs(value(got)));
+    }
+    CHECK(h.groups_clamped == 1);
+    CHECK(h.codes_changed == 2 * changed);
+    CHECK(h.codes_rounded == 2 * rounded);
+    CHECK(h.minus_zeros == 2);
+  }
+}
+
+namespace {
+
+/// A tensor of a DeepSeek-V4 checkpoint, cut to what a rank of two holds where it is an expert's.
+std::string half_of(Tensor& t, const std::string& bytes, int rank) {
+  if (t.name.find(".ffn.experts.") == t.name.npos) return bytes;
+  if (t.name.find(".w2.") == t.name.npos) {
+    t.shape[0] /= 2;
+    return bytes.substr(size_t(rank) * bytes.size() / 2, bytes.size() / 2);
+  }
+  const size_t row = bytes.size() / size_t(t.shape[0]);
+  std::string out;
+  for (size_t at = 0; at < bytes.size(); at += row) out += bytes.substr(at + size_t(rank) * row / 2, row / 2);
+  t.shape[1] /= 2;
+  return out;
+}
+
+/// Those halves of a checkpoint as a checkpoint of its own.
+void write_half(const std::string& from, const std::string& to, int rank) {
+  Problems problems;
+  std::vector<Tensor> tensors;
+  std::string data;
+  for (const auto& [name, text] : contents_of(from)) {
+    if (!name.ends_with(".safetensors")) continue;
+    for (Tensor t : read_header(from + "/" + name, name, problems).tensors) {
+      const std::string half = half_of(t, text.substr(size_t(t.offset), size_t(t.bytes)), rank);
+      t.offset = int64_t(data.size()), t.bytes = int64_t(half.size());
+      tensors.push_back(t);
+      data += half;
+    }
+  }
+  Json config = parse_json(read_text(from + "/config.json", 1 << 20), "config");
+  config["moe_intermediate_size"] = config["moe_intermediate_size"].get<int64_t>() / 2;
+  std::filesystem::create_directories(to);
+  write_text(to + "/model.safetensors", write_header(tensors, {{"format", "pt"}}, 8) + data);
+  write_text(to + "/config.json", config.dump());
+}
+
+}  // namespace
+
+TEST_CASE("a rank of a Humming layer is what its columns alone would give") {
+  const TempDir dir;
+  SynthOptions made;
+  made.model = "deepseek-v4-flash", made.dest = dir / "in", made.threads = 2;
+  made.sizes.tiny = true, made.sizes.hidden = 256, made.sizes.intermediate = 256, made.sizes.experts = 2;
+  synth(made);
+  ConvertOptions o = conversion(dir / "in", dir / "out", "vllm", "flashinfer-humming");
+  o.tp_size = 2;
+  convert(o);
+  CHECK(is_right(dir / "out", dir / "in"));
+  CHECK_THROWS_WITH(run_unpack(dir / "out", dir / "again"), Catch::Contains("flashinfer-humming is lossy"));
+  for (const int rank : {0, 1}) {
+    const std::string half = dir / fmt::format("half{}", rank);
+    write_half(dir / "in", half, rank);
+    convert(conversion(half, half + "-out", "vllm", "flashinfer-humming"));
+    const auto packed = tensors_of_file(dir / fmt::format("out/packed/tp2-rank{}-00001.safetensors", rank));
+    CHECK(packed.size() >= 6);
+    CHECK(packed == tensors_of_file(half + "-out/packed/packed-00001.safetensors"));
+  }
+}

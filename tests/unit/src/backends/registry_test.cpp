@@ -1,0 +1,278 @@
+// Every backend of the registry, through the program's own functions: golden layers, inverse, refusals.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "src/backends/backend.h"
+#include "tests/support/layer_checkpoint.h"
+#include "tests/support/program.h"
+
+using namespace mxfp4;
+
+namespace {
+
+/// Which backend makes the golden tensors of a tag.
+struct Maker {
+  const char *tag, *backend, *engine, *version;
+};
+const Maker makers[] = {
+    {"vllm.marlin", "marlin", "vllm", ""},
+    {"sglang.marlin", "marlin", "sglang", ""},
+    {"vllm.marlin_fp8", "marlin-fp8", "vllm", ""},
+    {"flashinfer_cutlass_sm90_v1", "flashinfer-cutlass", "vllm", "v1"},
+    {"flashinfer_cutlass_sm90_v2", "flashinfer-cutlass", "vllm", ""},
+    {"flashinfer_cutlass_sm100", "flashinfer-cutlass-mxfp8", "vllm", ""},
+    {"flashinfer_trtllm_i128", "flashinfer-trtllm", "vllm", ""},
+    {"flashinfer_trtllm_i128", "flashinfer-trtllm", "sglang", "i128"},
+    {"flashinfer_trtllm_i256", "flashinfer-trtllm", "vllm", "i256"},
+    {"flashinfer_humming", "flashinfer-humming", "vllm", ""},
+    {"vllm.triton_hopper_a", "triton-hopper", "vllm", "a"},
+    {"vllm.triton_hopper_b", "triton-hopper", "vllm", "b"},
+    {"vllm.triton_hopper_c", "triton-hopper", "vllm", ""},
+    {"sglang.triton_hopper_a", "triton-hopper", "sglang", "a"},
+    {"sglang.triton_hopper_b", "triton-hopper", "sglang", "b"},
+    {"sglang.triton_hopper_c", "triton-hopper", "sglang", ""},
+    {"vllm.triton_blackwell", "triton-blackwell", "vllm", ""},
+    {"deepgemm", "deepgemm", "vllm", ""},
+    {"deepgemm", "deepgemm", "sglang", ""},
+    {"deepgemm_mega", "deepgemm-mega", "vllm", ""},
+    {"aiter_a16w4", "aiter-a16w4", "vllm", ""},
+    {"aiter_a16w4", "aiter-a16w4", "sglang", ""},
+    {"vllm_cpu", "vllm-cpu", "vllm", ""},
+};
+
+/// SGLang pads GPT-OSS otherwise than the golden layers of FlashInfer; DeepSeek-V4's need no padding.
+const Maker deepseek_makers[] = {
+    {"flashinfer_cutlass_sm90_v1", "flashinfer-cutlass", "sglang", "v1"},
+    {"flashinfer_cutlass_sm90_v2", "flashinfer-cutlass", "sglang", "v2"},
+    {"flashinfer_cutlass_sm100", "flashinfer-cutlass-mxfp8", "sglang", ""},
+};
+
+const char* const layers[] = {"layer_gpt_oss.safetensors", "layer_deepseek.safetensors"};
+
+/// "vllm.marlin.w13_scale" -> "vllm.marlin"; empty for inputs and ranks.
+std::string tag_of(const std::string& name) {
+  const bool other = name.starts_with("in.") || name.find(".rank") != name.npos;
+  return other ? "" : name.substr(0, name.rfind('.'));
+}
+
+Role role_of(std::string_view part) {
+  const bool w13 = part.starts_with("w13") || part.starts_with("fc1") || part.starts_with("gemm1");
+  return w13 ? Role::w13 : Role::w2;
+}
+Part part_of(std::string_view part) {
+  return part.find("scale") != part.npos      ? Part::scales
+         : part.find("bias") != part.npos     ? Part::bias
+         : part.find("residual") != part.npos ? Part::residual
+                                              : Part::codes;
+}
+
+ConvertOptions options_of(const Maker& m, const std::string& from, const std::string& to) {
+  ConvertOptions o;
+  o.checkpoint = from, o.out = to, o.backend = m.backend, o.engine = m.engine, o.layout_version = m.version;
+  o.threads = 1;
+  set_verbosity(Verbosity::quiet);
+  return o;
+}
+
+/// The backend that an output's tensors were made for: of those with equal names, the one that takes the family.
+const Backend& backend_of(const Maker& m, bool deepseek) {
+  Model model;
+  model.family = deepseek ? "deepseek-v4" : "gpt-oss";
+  return find_backend(m.backend, m.engine, m.version, &model);
+}
+
+std::string text(std::span<const uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
+
+/// Converts a golden layer and compares every packed tensor; then verifies and unpacks it.
+void check_layer(const Golden& golden, bool deepseek, const Maker& m) {
+  const TempDir dir;
+  const LayerCheckpoint source(golden, dir / "in");
+  convert(options_of(m, dir / "in", dir / "out"));
+  const auto packed = tensors_of(dir / "out");
+  const Backend& backend = backend_of(m, deepseek);
+  size_t compared = 0;
+  for (const Tensor& t : golden.tensors()) {
+    if (tag_of(t.name) != m.tag) continue;
+    const std::string part = t.name.substr(t.name.rfind('.') + 1);
+    const Parameter& p = backend.parameter(role_of(part), part_of(part));
+    INFO(t.name << " " << p.name);
+    const auto got = packed.find(source.module() + "." + p.name);
+    REQUIRE(got != packed.end());
+    CHECK(got->second.starts_with(name_of(p.dtype)));
+    CHECK(got->second.substr(got->second.find(']') + 1) == text(golden.bytes(t)));
+    ++compared;
+  }
+  CHECK(compared + 1 == packed.size());  // and the router, copied
+  CHECK(is_right(dir / "out", dir / "in"));
+  if (backend.rewrite) return;
+  CHECK(is_right(dir / "out"));
+  run_unpack(dir / "out", dir / "again");
+  CHECK(tensors_of(dir / "again") == tensors_of(dir / "in"));
+}
+
+/// The lines of the error that converting gives.
+std::string refusal(const Maker& m, const std::string& from) {
+  const TempDir dir;
+  try {
+    convert(options_of(m, from, dir / "out"));
+  } catch (const Error& e) {
+    return fmt::format("{}", fmt::join(e.lines, "\n"));
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("every golden layer through the program, forward and inverse") {
+  for (const char* file : layers) {
+    const Golden golden(file);
+    const bool deepseek = golden.metadata("w13_rows") == "halves";
+    std::set<std::string> tags;
+    for (const Tensor& t : golden.tensors()) tags.insert(tag_of(t.name));
+    std::vector<Maker> list(std::begin(makers), std::end(makers));
+    if (deepseek) list.insert(list.end(), std::begin(deepseek_makers), std::end(deepseek_makers));
+    for (const Maker& m : list) {
+      INFO(file << " " << m.tag << " by " << m.backend << " " << m.engine << " " << m.version);
+      if (tags.count(m.tag)) check_layer(golden, deepseek, m);
+    }
+  }
+}
+
+TEST_CASE("every golden tag has a backend") {
+  std::set<std::string> made = {""};
+  for (const Maker& m : makers) made.insert(m.tag);
+  for (const char* file : layers)
+    for (const Golden golden(file); const Tensor& t : golden.tensors()) {
+      INFO(t.name);
+      CHECK(made.count(tag_of(t.name)) == 1);
+    }
+}
+
+TEST_CASE("the default layout versions") {
+  const auto version = [](const char* name, const char* engine) {
+    return std::string(find_backend(name, engine, "").layout_version);
+  };
+  for (const char* engine : {"vllm", "sglang"}) {
+    CHECK(version("flashinfer-cutlass", engine) == "v2");
+    CHECK(version("flashinfer-trtllm", engine) == "i128");
+    CHECK(version("triton-hopper", engine) == "c");
+  }
+  CHECK(version("triton-hopper", "transformers") == "c");
+}
+
+TEST_CASE("names, engines and versions that are not there are listed") {
+  const auto message = [](const char* name, const char* engine, const char* version) {
+    try {
+      find_backend(name, engine, version);
+    } catch (const Error& e) {
+      return e.lines[0];
+    }
+    return std::string();
+  };
+  CHECK(message("marlin9", "vllm", "").find("no backend 'marlin9'") == 0);
+  CHECK(message("marlin", "transformers", "") ==
+        "backend marlin is not there for engine 'transformers', but for vllm, sglang");
+  CHECK(message("flashinfer-trtllm", "vllm", "v1") ==
+        "backend flashinfer-trtllm of vllm has no layout version 'v1', but i128, i256");
+}
+
+TEST_CASE("a shape that a backend cannot serve is refused with the reason") {
+  const Maker humming{"", "flashinfer-humming", "vllm", ""};
+  CHECK(refusal(humming, tiny + "gpt-oss").find("hidden 96 and intermediate 160 must be multiples of 128") !=
+        std::string::npos);
+  for (const char* backend : {"flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm"})
+    CHECK(refusal({"", backend, "sglang", ""}, tiny + "deepseek-v4")
+              .find("layers.0.ffn.experts: " + std::string(backend) +
+                    " of sglang cannot serve it: hidden 128 and intermediate 64 must be multiples of 128") !=
+          std::string::npos);
+  CHECK(refusal({"", "flashinfer-cutedsl", "vllm", ""}, tiny + "gpt-oss").find("takes no bias") != std::string::npos);
+}
+
+TEST_CASE("a lossy backend reports what was lost, and has no way back") {
+  const TempDir dir;
+  const Golden golden("layer_deepseek.safetensors");
+  const LayerCheckpoint source(golden, dir / "in");
+  convert(options_of({"", "flashinfer-humming", "vllm", ""}, dir / "in", dir / "out"));
+  const Json manifest = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 20), "manifest");
+  const Json& loss = manifest["sets"][0]["loss"];
+  const int64_t groups = golden.find("in.w13_scale")->bytes + golden.find("in.w2_scale")->bytes;
+  int64_t minus_zeros = 0;
+  for (const char* name : {"in.w13", "in.w2"})
+    for (uint8_t b : golden.bytes(*golden.find(name))) minus_zeros += (b & 15) == 8, minus_zeros += b >> 4 == 8;
+  CHECK(loss["groups"] == groups);
+  CHECK(loss["minus_zeros"] == minus_zeros);
+  CHECK(loss["groups_clamped"] > 0);
+  CHECK_THROWS_WITH(run_unpack(dir / "out", dir / "again"), Catch::Contains("lossy"));
+  CHECK_THROWS_WITH(is_right(dir / "out"), Catch::Contains("needs --source"));
+  CHECK(is_right(dir / "out", {}, Level::files));
+}
+
+TEST_CASE("marlin-fp8 refuses scale bytes above 249") {
+  const TempDir dir;
+  const std::string from = tiny + "gpt-oss";
+  std::filesystem::copy(from, dir / "in", std::filesystem::copy_options::recursive);
+  Problems problems;
+  const Checkpoint ck = open_checkpoint(dir / "in", problems);
+  const Tensor& t = *ck.find("model.layers.0.mlp.experts.down_proj_scales");
+  const auto put = [&](char byte) {
+    std::fstream f(ck.shards[size_t(t.file)].path, std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(t.offset + 7);
+    f.put(byte);
+  };
+  const Maker fp8{"", "marlin-fp8", "vllm", ""};
+  put(char(249));
+  CHECK(refusal(fp8, dir / "in") == "");
+  put(char(250));
+  CHECK(refusal(fp8, dir / "in").find("row 1, group 2: scale byte 250 above 249") != std::string::npos);
+  CHECK(refusal({"", "marlin", "vllm", ""}, dir / "in") == "");
+}
+
+TEST_CASE("SGLang pads GPT-OSS for FlashInfer's SM90 kernel to 256, columns of scales with 0x7F") {
+  const TempDir dir;
+  const Golden golden("layer_gpt_oss.safetensors");  // hidden 320, intermediate 352
+  const LayerCheckpoint source(golden, dir / "in");
+  convert(options_of({"", "flashinfer-cutlass", "sglang", "v1"}, dir / "in", dir / "out"));
+  const auto packed = tensors_of(dir / "out");
+  const std::string scales = packed.at(source.module() + ".w13_weight_scale");
+  REQUIRE(scales.starts_with("U8 [2, 4, 3072]"));  // v1: [512/128, 4 * 2 * 384], rows up then gate
+  const std::string bytes = scales.substr(scales.find(']') + 1);
+  for (int64_t row : {0, 351, 352, 383, 384, 735, 736, 767})
+    for (int64_t g = 10; g < 16; ++g) {
+      const bool real_row = row % 384 < 352;
+      CHECK(uint8_t(bytes[size_t(g / 4 * 3072 + row * 4 + g % 4)]) == (real_row ? 0x7F : 0x00));
+    }
+  CHECK(packed.at(source.module() + ".w13_weight_bias").starts_with("BF16 [2, 768]"));
+}
+
+TEST_CASE("what a loader needs stands in the manifest") {
+  const TempDir dir;
+  const Golden golden("layer_gpt_oss.safetensors");
+  const LayerCheckpoint source(golden, dir / "in");
+  const auto set_of = [&](const Maker& m) {
+    ConvertOptions o = options_of(m, dir / "in", dir / "out");
+    o.force = true;
+    convert(o);
+    return parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 20), "manifest")["sets"][0];
+  };
+  const auto tensor_of = [](const Json& set, const std::string& parameter) {
+    for (const Json& t : set["tensors"])
+      if (t["parameter"] == parameter) return t;
+    return Json();
+  };
+  const Json triton = set_of({"", "triton-hopper", "vllm", ""});
+  const Json codes = tensor_of(triton, "w2_weight"), scales = tensor_of(triton, "w2_weight_scale");
+  CHECK(codes["shape"] == Json({2, 128, 768}));
+  CHECK(codes["view"] == Json({{"dtype", "uint8"}, {"shape", {2, 768, 128}}, {"strides", {98304, 1, 768}}}));
+  CHECK(codes["triton"] ==
+        Json({{"class", "HopperMXValueLayout"}, {"mx_axis", 1}, {"logical_shape", {2, 384, 320}}, {"mma_version", 3}}));
+  CHECK(scales["triton"] ==
+        Json({{"class", "HopperMXScaleLayout"}, {"mx_axis", 1}, {"logical_shape", {2, 12, 320}}, {"num_warps", 8}}));
+  CHECK(triton["requires"]["moe_backend"] == "triton");
+  const Json deepgemm = set_of({"", "deepgemm", "vllm", ""});
+  CHECK(tensor_of(deepgemm, "w13_weight_scale")["view"] ==
+        Json({{"dtype", "int32"}, {"shape", {2, 768, 3}}, {"strides", {2304, 1, 768}}}));
+  const Json sglang = set_of({"", "flashinfer-cutlass", "sglang", ""});
+  REQUIRE(sglang["constants"].size() == 3);
+  CHECK(sglang["constants"][0] == Json({{"name", "swiglu_alpha"}, {"value", 1.702}, {"dtype", "F32"}, {"shape", {2}}}));
+}

@@ -1,0 +1,77 @@
+// Which jobs are carried out together.
+#include "src/convert/job_rows.h"
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <numeric>
+
+#include "src/backends/backend.h"
+#include "tests/support/program.h"
+
+using namespace mxfp4;
+
+namespace {
+
+struct Tiny {
+  Tiny()
+      : checkpoint(open_checkpoint(tiny + "gpt-oss", problems)),
+        model(recognise(checkpoint, {}, problems)),
+        plan(make_plan(checkpoint, model, find_backend("marlin", "vllm", ""), {.job_bytes = 1}, problems)),
+        all(plan.jobs.size()) {
+    problems.throw_if_any();
+    std::iota(all.begin(), all.end(), 0);
+  }
+  const PackedTensor* codes(int64_t job) const {
+    const Job& j = plan.jobs[size_t(job)];
+    return j.target >= 0 && plan.packed[size_t(j.target)].part == Part::codes ? &plan.packed[size_t(j.target)]
+                                                                              : nullptr;
+  }
+  Problems problems;
+  Checkpoint checkpoint;
+  Model model;
+  Plan plan;
+  std::vector<int64_t> all;
+};
+
+}  // namespace
+
+TEST_CASE("every job is in one row; rows hold the codes of one tensor in order, and no more than was asked for") {
+  const Tiny t;
+  int64_t slice = 0;
+  for (const PackedTensor& p : t.plan.packed)
+    if (p.part == Part::codes) slice = std::max(slice, p.slice_bytes);
+  size_t longest = 0;
+  for (const int64_t bytes : {int64_t(0), slice, 2 * slice, 1000 * slice}) {
+    std::vector<int64_t> seen;
+    for (const std::vector<int64_t>& row : job_rows(t.plan, t.all, bytes)) {
+      REQUIRE(!row.empty());
+      seen.insert(seen.end(), row.begin(), row.end());
+      longest = std::max(longest, row.size());
+      if (row.size() == 1) continue;
+      REQUIRE(t.codes(row[0]));
+      CHECK(int64_t(row.size()) * t.codes(row[0])->slice_bytes <= bytes);
+      for (size_t i = 1; i < row.size(); ++i) {
+        CHECK(t.plan.jobs[size_t(row[i])].target == t.plan.jobs[size_t(row[0])].target);
+        CHECK(t.plan.jobs[size_t(row[i])].begin == t.plan.jobs[size_t(row[i - 1])].end);
+      }
+    }
+    if (bytes == 0) CHECK(seen == t.all);
+    std::sort(seen.begin(), seen.end());
+    CHECK(seen == t.all);
+  }
+  CHECK(longest > 2);
+}
+
+TEST_CASE("a row ends before a job that is done already") {
+  const Tiny t;
+  std::map<int, std::vector<int64_t>> of;
+  for (const int64_t i : t.all)
+    if (t.codes(i)) of[t.plan.jobs[size_t(i)].target].push_back(i);
+  std::vector<int64_t> jobs = of.begin()->second;
+  REQUIRE(jobs.size() > 2);
+  jobs.erase(jobs.begin() + 1);
+  const auto rows = job_rows(t.plan, jobs, int64_t(1) << 30);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0] == std::vector{jobs[0]});
+  CHECK(rows[1] == std::vector(jobs.begin() + 1, jobs.end()));
+}

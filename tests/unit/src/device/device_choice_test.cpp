@@ -1,0 +1,136 @@
+// --device: what it takes, and that the program makes the same bytes on every device.
+#include "src/device/device_choice.h"
+
+#include <catch2/catch.hpp>
+
+#include "src/backends/backend.h"
+#include "src/device/device_map.h"
+#include "src/synth/synth.h"
+#include "tests/support/program.h"
+
+using namespace mxfp4;
+
+namespace {
+
+std::string refusal(const std::string& name) {
+  try {
+    choose_device({name, 0});
+  } catch (const Error& e) {
+    return e.lines.front();
+  }
+  return {};
+}
+
+/// Converts on a device; false where the backend does not take the checkpoint.
+bool convert_on(const DeviceOptions& device, const Backend& b, const std::string& from, const std::string& out,
+                int tp_size = 1) {
+  ConvertOptions o = conversion(from, out, b.engine, b.name);
+  o.layout_version = b.layout_version, o.device = device, o.tp_size = tp_size;
+  try {
+    convert(o);
+  } catch (const Error& e) {
+    CHECK(e.kind == Kind::input);
+    return false;
+  }
+  return true;
+}
+
+bool is_right_on(const std::string& device, const std::string& out, const std::string& source) {
+  VerifyOptions o;
+  o.out = out, o.source = source, o.level = Level::bytes, o.threads = 2, o.device.name = device;
+  return verify(o);
+}
+
+void unpack_on(const std::string& device, const std::string& out, const std::string& dest) {
+  UnpackOptions o;
+  o.out = out, o.dest = dest, o.threads = 2, o.device.name = device;
+  unpack(o);
+}
+
+}  // namespace
+
+TEST_CASE("--device takes lists of GPUs and nothing else") {
+  for (const char* name : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:0,", "cuda:0;1", "cuda0", "CUDA", ""})
+    CHECK(refusal(name).find("expected") != std::string::npos);
+  CHECK(refusal("cuda:0,1,0").find("twice") != std::string::npos);
+  CHECK(choose_device({"cpu", 0}).gpus.empty());
+  CHECK_THROWS_AS(choose_device({"cuda:" + std::to_string(cuda_device_count()), 0}), DeviceError);
+}
+
+TEST_CASE("eight threads work with each GPU, fewer where its memory is small, none without one") {
+  constexpr int64_t mib = 1 << 20;
+  CHECK(gpu_workers({}, 5) == 0);
+  CHECK(gpu_workers({{0}, 0}, 3) == 3);
+  CHECK(gpu_workers({{0}, 0}, 40) == 8);
+  CHECK(gpu_workers({{0, 1}, 0}, 40) == 16);
+  CHECK(gpu_workers({{0}, 1}, 40) == 1);
+  CHECK(gpu_workers({{0, 1}, 128 * mib}, 40) == 4);
+  CHECK(gpu_workers({{0, 1}, 256 * mib}, 3) == 3);
+  CHECK(open_device({{0}, 0}, 8, 9)->name() == open_cpu()->name());
+}
+
+TEST_CASE("a conversion on cuda gives the CPU's files with every backend", "[gpu]") {
+  if (cuda_device_count() == 0) return;
+  open_cuda(0);  // so that it is ready before the first job
+  const TempDir dir;
+  int converted = 0;
+  for (const char* name : {"gpt-oss", "deepseek-v4"})
+    for (size_t i = 0; i < backends().size(); ++i) {
+      const Backend* b = backends()[i];
+      INFO(name << " " << b->engine << " " << b->name << " " << b->layout_version);
+      const std::string source = tiny + name, id = fmt::format("-{}-{}", name, i);
+      const bool done = convert_on({"cpu", 0}, *b, source, dir / ("cpu" + id));
+      CHECK(convert_on({"cuda", 0}, *b, source, dir / ("cuda" + id)) == done);
+      if (!done) continue;
+      ++converted;
+      CHECK(contents_of(dir / ("cuda" + id)) == contents_of(dir / ("cpu" + id)));
+      CHECK(is_right_on("cuda", dir / ("cpu" + id), source));
+      if (b->rewrite) continue;
+      unpack_on("cuda", dir / ("cpu" + id), dir / ("back" + id));
+      CHECK(tensors_of(dir / ("back" + id)) == tensors_of(source));
+    }
+  CHECK(converted > 20);
+}
+
+TEST_CASE("ranks, little device memory and a packed source on cuda give the CPU's files", "[gpu]") {
+  if (cuda_device_count() == 0) return;
+  open_cuda(0);
+  const TempDir dir;
+  const std::string source = tiny + "gpt-oss";
+  const Backend &marlin = find_backend("marlin", "vllm", ""), &hopper = find_backend("triton-hopper", "vllm", "");
+  REQUIRE(convert_on({"cpu", 0}, marlin, source, dir / "cpu", 2));
+  REQUIRE(convert_on({"cuda", 1}, marlin, source, dir / "cuda", 2));
+  CHECK(contents_of(dir / "cuda") == contents_of(dir / "cpu"));
+  CHECK(is_right_on("cuda", dir / "cuda", source));
+  REQUIRE(convert_on({"cpu", 0}, hopper, source, dir / "h"));
+  REQUIRE(convert_on({"cuda", 0}, hopper, dir / "cuda", dir / "i"));
+  CHECK(tensors_of(dir / "i") == tensors_of(dir / "h"));
+}
+
+TEST_CASE("cuda packs in place from and to memory, and gives the CPU's files", "[gpu]") {
+  if (cuda_device_count() == 0) return;
+  if (std::filesystem::space("/dev/shm").available < uint64_t(512) << 20) {
+    WARN("less than 512 MiB free in /dev/shm: nothing was packed in place");
+    return;
+  }
+  open_cuda(0);
+  const TempDir dir("/dev/shm");
+  for (const char* name : {"gpt-oss-20b", "deepseek-v4-flash"}) {
+    SynthOptions made;
+    made.model = name, made.dest = dir / name, made.threads = 2;
+    made.sizes.hidden = 768, made.sizes.intermediate = 768, made.sizes.experts = 40, made.sizes.layers = 2;
+    made.sizes.tiny = true;
+    synth(made);
+    const std::string cpu = dir / name + "-cpu", cuda = dir / name + "-cuda";
+    convert(conversion(made.dest, cpu, "vllm"));
+    ConvertOptions o = conversion(made.dest, cuda, "vllm");
+    o.device.name = "cuda", o.threads = 8;
+    const auto in_place = convert(o)["in_place_bytes"].get<int64_t>();
+    if (!DeviceMap::can_write()) WARN("no large pages here: nothing was packed in place");
+    CHECK((DeviceMap::can_write() ? in_place > int64_t(20) << 20 : in_place == 0));
+    CHECK(contents_of(cuda) == contents_of(cpu));
+    CHECK(is_right(cuda, made.dest));
+    std::filesystem::remove_all(cpu);
+    std::filesystem::remove_all(cuda);
+  }
+}

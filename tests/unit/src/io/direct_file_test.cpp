@@ -1,0 +1,178 @@
+#include "src/io/direct_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "kernels/pack/device.h"
+#include "src/base/checksum.h"
+#include "src/base/error.h"
+#include "src/device/pipeline.h"
+
+using namespace mxfp4;
+
+namespace {
+
+constexpr int64_t total = (int64_t(7) << 20) + 1234;
+
+/// A new file in `dir`, gone at the end.
+class Temporary {
+ public:
+  explicit Temporary(const std::string& dir) : name_(dir + "/mxfp4-direct-XXXXXX") {
+    const int fd = ::mkstemp(name_.data());
+    REQUIRE(fd >= 0);
+    ::close(fd);
+  }
+  ~Temporary() { std::filesystem::remove(name_); }
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+};
+
+std::string content() {
+  std::mt19937 random(7);
+  std::string text(size_t(total), '\0');
+  for (char& c : text) c = char(random());
+  return text;
+}
+
+int64_t cached_pages(const Fd& fd) {
+  void* map = ::mmap(nullptr, size_t(total), PROT_READ, MAP_SHARED, fd.get(), 0);
+  std::vector<unsigned char> pages(size_t(total / 4096 + 1));
+  REQUIRE(::mincore(map, size_t(total), pages.data()) == 0);
+  ::munmap(map, size_t(total));
+  return std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1; });
+}
+
+/// Ranges that cover the file, with ends within pages and at them.
+std::vector<std::pair<int64_t, int64_t>> ranges() {
+  std::mt19937 random(11);
+  std::vector<std::pair<int64_t, int64_t>> out;
+  for (int64_t at = 0; at < total;) {
+    const int64_t bytes =
+        std::min<int64_t>(total - at, random() % 3 ? random() % 700000 + 1 : 4096 * (random() % 9 + 1));
+    out.emplace_back(at, bytes);
+    at += bytes;
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("ranges written by several threads make the file, read back in any way") {
+  const std::string want = content();
+  for (const char* dir : {"/tmp", "/dev/shm"}) {
+    if (!std::filesystem::is_directory(dir)) continue;
+    INFO(dir);
+    const Temporary file(dir);
+    Fd fd = open_write(file.name());
+    REQUIRE(::ftruncate(fd.get(), total) == 0);
+    DirectFile direct(std::move(fd));
+    const auto list = ranges();
+    run_jobs(int64_t(list.size()), 4, [&](Worker& worker, int64_t i) {
+      const auto [at, bytes] = list[size_t(i)];
+      uint8_t* data = worker.packed.reserve(bytes, i % 4 ? at : at + 64);  // one in four lies otherwise in its page
+      std::memcpy(data, want.data() + at, size_t(bytes));
+      direct.write(data, bytes, at);
+    });
+    std::string got(size_t(total), '\0');
+    for (const auto& [at, bytes] : list) direct.read(got.data() + at, bytes, at);
+    CHECK((got == want));
+    direct.finish();
+    CHECK((read_text(file.name(), total) == want));
+  }
+}
+
+TEST_CASE("reading leaves the page cache as it was") {
+  const Temporary file(std::filesystem::temp_directory_path());
+  Fd made = open_write(file.name());
+  made.write(content().data(), total, 0);
+  made.sync();
+  ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
+  if (cached_pages(made) > 0) return;  // a file system that is a cache
+  const DirectFile direct(open_read(file.name()));
+  std::string got(size_t(total), '\0');
+  direct.read(got.data(), total, 0);
+  CHECK((got == content()));
+  CHECK(cached_pages(made) == 0);
+  made.read(got.data(), total, 0);
+  const int64_t cached = cached_pages(made);
+  CHECK(cached > total / 4096 / 2);
+  direct.read(got.data(), total, 0);
+  CHECK(cached_pages(made) == cached);
+}
+
+TEST_CASE("a read hands over every block once, in order, and each piece is hashed") {
+  const std::string want = content();
+  for (const char* dir : {"/tmp", "/dev/shm"})
+    for (const bool cached : {true, false}) {
+      if (!std::filesystem::is_directory(dir)) continue;
+      CAPTURE(dir, cached);
+      const Temporary file(dir);
+      Fd made = open_write(file.name());
+      made.write(want.data(), total, 0);
+      made.sync();
+      if (!cached) ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
+      const DirectFile direct(open_read(file.name()));
+      for (const int64_t piece : {int64_t(1), int64_t(100), int64_t(4096), int64_t(700001), total - 5}) {
+        const int64_t pieces = (total - 5) / piece, bytes = pieces * piece;
+        std::vector<Hash> hashes(static_cast<size_t>(pieces));
+        for (const bool keep : {false, true}) {
+          std::vector<HashedPiece> list;
+          for (Hash& hash : hashes) list.push_back({piece, &hash});
+          PieceHasher hasher(std::move(list));
+          std::string blocks, kept(size_t(keep ? bytes : 0), '\0');
+          direct.read(keep ? kept.data() : nullptr, bytes, 3, [&](const uint8_t* data, int64_t part) {
+            hasher(data, part);
+            blocks.append(reinterpret_cast<const char*>(data), size_t(part));
+          });
+          CHECK((blocks == want.substr(3, size_t(bytes))));
+          if (keep) CHECK((kept == blocks));
+          int64_t wrong = 0;
+          for (int64_t i = 0; i < pieces; ++i)
+            wrong += !XXH128_isEqual(hashes[size_t(i)], hash_bytes(want.data() + 3 + i * piece, piece));
+          CHECK(wrong == 0);
+        }
+      }
+    }
+}
+
+TEST_CASE("a write hands over every block once, in order, before it is in the file") {
+  const std::string want = content();
+  for (const char* dir : {"/tmp", "/dev/shm"})
+    for (const int64_t offset : {int64_t(0), int64_t(3)})
+      for (const bool congruent : {true, false}) {
+        if (!std::filesystem::is_directory(dir)) continue;
+        CAPTURE(dir, offset, congruent);
+        const Temporary file(dir);
+        Fd made = open_write(file.name());
+        REQUIRE(::ftruncate(made.get(), total + offset) == 0);
+        const DirectFile direct(std::move(made));
+        std::vector<uint8_t> memory(size_t(total) + 2 * 4096);
+        uint8_t* from = memory.data() + (4096 - reinterpret_cast<uintptr_t>(memory.data()) % 4096);
+        from += congruent ? offset : offset + 1;
+        std::memcpy(from, want.data(), size_t(total));
+        std::string blocks, got(size_t(total), '\0');
+        direct.write(from, total, offset, [&](const uint8_t* data, int64_t part) {
+          blocks.append(reinterpret_cast<const char*>(data), size_t(part));
+        });
+        CHECK((blocks == want));
+        direct.read(got.data(), total, offset);
+        CHECK((got == want));
+      }
+}
+
+TEST_CASE("a file that ends early is an error by either way") {
+  const Temporary file(std::filesystem::temp_directory_path());
+  Fd made = open_write(file.name());
+  REQUIRE(::ftruncate(made.get(), total) == 0);
+  const DirectFile direct(open_read(file.name()));
+  std::vector<uint8_t> to(size_t(total) + 1);
+  CHECK_THROWS_AS(direct.read(to.data(), total + 1, 0), Error);
+}

@@ -1,0 +1,219 @@
+// What a run may do to an output, to its source and to what others put there.
+#include "src/io/output.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "src/packed/manifest.h"
+#include "tests/support/make_checkpoint.h"
+#include "tests/support/program.h"
+
+using namespace mxfp4;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string source = tiny + "gpt-oss";
+
+std::string refusal(const ConvertOptions& o) {
+  try {
+    convert(o);
+  } catch (const Error& e) {
+    return fmt::format("{}: {}", name_of(e.kind), fmt::join(e.lines, "\n"));
+  }
+  return "";
+}
+
+std::string checksum_of_file(const std::string& path) {
+  const std::string text = read_text(path, 1 << 24);
+  return to_hex(hash_bytes(text.data(), int64_t(text.size())));
+}
+
+/// What a run leaves that was killed between putting OUT in its place and removing its journal.
+void leave_journal(const TempDir& dir, const std::string& out, const Start& start) {
+  Journal journal(dir / ("." + out + ".mxfp4-pack.journal"), out);
+  journal.begin({start.options, start.source, "run"});
+  journal.add(0, "record");
+  journal.finish({manifest_name, checksum_of_file(dir / (out + "/" + manifest_name))});
+}
+
+}  // namespace
+
+TEST_CASE("whoever will write takes the lock before reading anything of OUT") {
+  const TempDir dir;
+  convert(conversion(source, dir / "out", "vllm"));
+  write_text(dir / "out/mxfp4-pack.json", "half written");
+  const Fd held = open_own(dir / ".out.mxfp4-pack.journal");
+  REQUIRE(::flock(held.get(), LOCK_EX | LOCK_NB) == 0);
+  ConvertOptions o = conversion(source, dir / "out", "sglang");
+  o.add = true;
+  CHECK(refusal(o).find("another run of mxfp4-pack is writing it") != std::string::npos);
+  o.add = false;
+  o.if_changed = true;
+  CHECK(refusal(o).find("another run of mxfp4-pack is writing it") != std::string::npos);
+}
+
+TEST_CASE("a damaged output is not converted any further") {
+  for (const std::string file :
+       {"packed/packed-00001.safetensors", "rest-00001.safetensors", "generation_config.json"}) {
+    const TempDir dir;
+    fs::copy(source, dir / "in", fs::copy_options::recursive);
+    if (!fs::exists(dir / ("in/" + file))) write_text(dir / "in/generation_config.json", "{\"top_k\": 1}\n");
+    convert(conversion(dir / "in", dir / "out", "vllm"));
+    INFO(file);
+    flip(dir / ("out/" + file), int64_t(fs::file_size(dir / ("out/" + file))) / 2);
+    CHECK(refusal(conversion(dir / "out", dir / "again", "sglang")).find("checksum") != std::string::npos);
+    CHECK_THROWS_AS(run_unpack(dir / "out", dir / "back"), Error);
+    CHECK(!fs::exists(dir / "again"));
+    CHECK(!fs::exists(dir / "back"));
+  }
+}
+
+TEST_CASE("verify compares all of the source with what the output was made from") {
+  const TempDir dir;
+  fs::copy(source, dir / "in", fs::copy_options::recursive);
+  write_text(dir / "in/generation_config.json", "{\"top_k\": 1}\n");
+  convert(conversion(dir / "in", dir / "out", "vllm"));
+  REQUIRE(is_right(dir / "out", dir / "in"));
+  SECTION("another companion") { write_text(dir / "in/generation_config.json", "{\"top_k\": 2}\n"); }
+  SECTION("one more companion") { write_text(dir / "in/tokenizer.json", "{}"); }
+  SECTION("one companion less") { fs::remove(dir / "in/generation_config.json"); }
+  SECTION("another config.json") {
+    Json config = parse_json(read_text(dir / "in/config.json", 1 << 20), "config.json");
+    config["rope_theta"] = 1;
+    write_text(dir / "in/config.json", config.dump());
+  }
+  CHECK(!is_right(dir / "out", dir / "in"));
+}
+
+TEST_CASE("a source whose shard has the name of a file of ours is not written through a link") {
+  const TempDir dir;
+  make_gpt_oss().write(dir / "in");
+  const std::string name = GENERATE("SHA256SUMS", "model-rank-0-part-0.safetensors", "rest-00001.safetensors");
+  fs::rename(dir / "in/model-2.safetensors", dir / ("in/" + name));
+  std::string index = read_text(dir / "in/model.safetensors.index.json", 1 << 20);
+  for (size_t at; (at = index.find("model-2.safetensors")) != index.npos;) index.replace(at, 19, name);
+  write_text(dir / "in/model.safetensors.index.json", index);
+  const auto before = contents_of(dir / "in");
+  ConvertOptions o = conversion(dir / "in", dir / "out", "vllm");
+  o.link = Link::hard;
+  o.sha256 = true;
+  convert(o);
+  CHECK(contents_of(dir / "in") == before);
+  CHECK(is_right(dir / "out", dir / "in"));
+}
+
+TEST_CASE("names have one spelling") {
+  for (const char* name : {"sub//dense.dat", "sub/./dense.dat", "sub/dense.dat/", "./dense.dat"})
+    CHECK(!is_safe_name(name));
+  CHECK(is_safe_name("sub/dense.dat"));
+}
+
+TEST_CASE("nothing is written through a link that was there") {
+  const TempDir dir;
+  write_text(dir / "victim", "untouched");
+  SECTION("a new file") {
+    fs::create_symlink(dir / "victim", dir / "file");
+    write_text(dir / "file", "new");
+  }
+  SECTION("a hard link where a run goes on") {
+    fs::create_hard_link(dir / "victim", dir / "file");
+    open_own(dir / "file").write("new", 3, 0);
+  }
+  SECTION("a journal") {
+    fs::create_symlink(dir / "victim", dir / ".out.mxfp4-pack.journal");
+    CHECK(refusal(conversion(source, dir / "out", "vllm")).find("is a link") != std::string::npos);
+  }
+  SECTION("a partial output") {
+    fs::create_directory(dir / "elsewhere");
+    fs::create_directory_symlink(dir / "elsewhere", dir / ".out.mxfp4-pack.partial");
+    convert(conversion(source, dir / "out", "vllm"));
+    CHECK(fs::is_empty(dir / "elsewhere"));
+  }
+  CHECK(read_text(dir / "victim", 100) == "untouched");
+}
+
+TEST_CASE("what comes into OUT while a run writes is kept") {
+  const TempDir dir;
+  const auto list = [](const std::string& d) {
+    return fs::exists(d + "/made") ? std::vector<std::string>{"made"} : std::vector<std::string>();
+  };
+  fs::create_directory(dir / "out");
+  const bool replaces = GENERATE(false, true);
+  if (replaces) write_text(dir / "out/made", "before");
+  OutputDir out(dir / "out", "", list);
+  out.open({.existing = replaces ? Existing::replace : Existing::refuse});
+  write_text(out.path("made"), "after");
+  write_text(dir / "out/notes.txt", "a note");
+  fs::create_directory(dir / "out/sub");
+  write_text(dir / "out/sub/notes.txt", "another");
+  if (replaces) write_text(dir / "out/made", "edited meanwhile");
+  set_verbosity(Verbosity::quiet);
+  out.commit();
+  auto now = contents_of(dir / "out");
+  CHECK(now.at("made") == "after");
+  CHECK(now.at("notes.txt") == "a note");
+  CHECK(now.at("sub/notes.txt") == "another");
+  if (replaces) CHECK(now.at("made.kept-1") == "edited meanwhile");
+  CHECK(!fs::exists(dir / ".out.mxfp4-pack.partial"));
+}
+
+TEST_CASE("folders and links that are not ours are not replaced") {
+  const TempDir dir;
+  convert(conversion(source, dir / "out", "vllm"));
+  SECTION("an empty folder") { fs::create_directory(dir / "out/mine"); }
+  SECTION("a link to a folder") { fs::create_directory_symlink("/", dir / "out/mine"); }
+  ConvertOptions o = conversion(source, dir / "out", "vllm");
+  o.force = true;
+  CHECK(refusal(o).find("mine was not made by mxfp4-pack") != std::string::npos);
+}
+
+TEST_CASE("an output whose folders are read-only is replaced whole") {
+  const TempDir dir;
+  convert(conversion(source, dir / "out", "vllm"));
+  fs::permissions(dir / "out/packed", fs::perms::owner_write, fs::perm_options::remove);
+  fs::permissions(dir / "out", fs::perms::owner_write, fs::perm_options::remove);
+  ConvertOptions o = conversion(source, dir / "out", "sglang");
+  o.force = true;
+  convert(o);
+  CHECK(is_right(dir / "out", source));
+  CHECK(std::distance(fs::directory_iterator(dir / "."), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("a finished output is known by its manifest, not by its folder") {
+  const TempDir dir;
+  convert(conversion(source, dir / "out", "vllm"));
+  const auto whole = contents_of(dir / "out");
+  leave_journal(dir, "out", {.options = "other", .source = "other"});
+  for (const auto& entry : fs::directory_iterator(dir / "out")) fs::remove_all(entry);
+  ConvertOptions o = conversion(source, dir / "out", "vllm");
+  o.leftover = Leftover::resume;
+  convert(o);
+  CHECK(contents_of(dir / "out") == whole);
+}
+
+TEST_CASE("what a run left that was cut short at its end is finished by the next") {
+  const TempDir dir;
+  convert(conversion(source, dir / "out", "vllm"));
+  convert(conversion(source, dir / ".out.mxfp4-pack.partial", "sglang"));  // what the run replaced
+  write_text(dir / ".out.mxfp4-pack.partial/notes.txt", "a note");
+  leave_journal(dir, "out", {.options = "other", .source = "other"});
+  ConvertOptions o = conversion(source, dir / "out", "vllm");
+  o.if_changed = true;
+  convert(o);
+  CHECK(read_text(dir / "out/notes.txt", 100) == "a note");
+  CHECK(!fs::exists(dir / ".out.mxfp4-pack.partial"));
+  CHECK(!fs::exists(dir / ".out.mxfp4-pack.journal"));
+}
+
+TEST_CASE("a predecessor between two renames is put back") {
+  const TempDir dir;
+  convert(conversion(source, dir / ".out.mxfp4-pack.partial.old", "vllm"));
+  CHECK(refusal(conversion(source, dir / "out", "vllm")).find("exists") != std::string::npos);
+  CHECK(is_right(dir / "out", source));
+}

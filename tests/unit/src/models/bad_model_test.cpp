@@ -1,0 +1,331 @@
+// Checkpoints whose tensors, config or data are wrong: every line that convert says, and nothing written.
+#include "src/models/model.h"
+#include "tests/support/try_checkpoint.h"
+
+using namespace mxfp4;
+
+namespace {
+
+const std::string shard = "model-1.safetensors: ";
+const std::string experts = "model.layers.0.mlp.experts", gate_up = experts + ".gate_up_proj_",
+                  down = experts + ".down_proj_";
+const std::string deep = "layers.0.ffn.experts";
+
+template <class Change>
+Lines said_to_gpt_oss(Change change) {
+  MadeCheckpoint c = make_gpt_oss();
+  change(c);
+  return said_to(c);
+}
+
+template <class Change>
+Lines said_to_deepseek(Change change) {
+  MadeCheckpoint c = make_deepseek();
+  change(c);
+  return said_to(c);
+}
+
+/// The same tensor in another dtype or shape.
+void reshape(MadeTensor& t, Dtype dtype, std::vector<int64_t> shape) {
+  t = make_tensor(dtype, std::move(shape), 100, 40);
+}
+
+void put_float(MadeTensor& t, size_t i, float value) { std::memcpy(&t.data[4 * i], &value, 4); }
+
+/// A DeepSeek checkpoint with F32 scales, all 1.
+MadeCheckpoint with_float_scales() {
+  MadeCheckpoint c = make_deepseek();
+  for (auto& [name, t] : c.tensors()) {
+    if (!name.ends_with(".scale")) continue;
+    reshape(t, Dtype::F32, t.shape);
+    for (size_t i = 0; i < t.data.size() / 4; ++i) put_float(t, i, 1);
+  }
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("GPT-OSS codes without scales, scales without codes") {
+  CHECK(said_to_gpt_oss([](auto& c) { c.tensors().erase(down + "scales"); }) ==
+        Lines{shard + down + "blocks: no scales beside it (" + down + "scales expected)"});
+  CHECK(said_to_gpt_oss([](auto& c) { c.tensors().erase(down + "blocks"); }) == Lines{down + "blocks: missing"});
+  CHECK(said_to_gpt_oss([](auto& c) { c.tensors().erase(gate_up + "blocks"); }) == Lines{gate_up + "blocks: missing"});
+  CHECK(said_to_gpt_oss([](auto& c) {
+          for (const char* part : {"blocks", "scales"})
+            c.tensors().erase(gate_up + part), c.tensors().erase(down + part);
+          add_deepseek_layer(c, "layers.1.", 1);
+        }) != Lines{"no error"});
+}
+
+TEST_CASE("GPT-OSS tensors of another shape or dtype") {
+  CHECK(said_to_gpt_oss([](auto& c) {
+          reshape(c.at(down + "blocks"), Dtype::U8, {2, 3072});
+        }) == Lines{shard + down +
+                    "blocks: U8 [2, 3072], [experts, rows, columns/32, 16] or [experts, rows, columns/2] expected"});
+  CHECK(said_to_gpt_oss([](auto& c) {
+          reshape(c.at(down + "blocks"), Dtype::U8, {2, 64, 3, 8});
+        }) ==
+        Lines{shard + down +
+              "blocks: U8 [2, 64, 3, 8], [experts, rows, columns/32, 16] or [experts, rows, columns/2] expected"});
+  CHECK(said_to_gpt_oss([](auto& c) {
+          reshape(c.at(down + "blocks"), Dtype::U8, {2, 0, 3, 16});
+        }) == Lines{shard + down + "blocks: U8 [2, 0, 3, 16] is empty"});
+  CHECK(said_to_gpt_oss([](auto& c) {
+          reshape(c.at(down + "blocks"), Dtype::U8, {0, 4611686018427387904, 3, 16});
+        }) == Lines{shard + down + "blocks: U8 [0, 4611686018427387904, 3, 16] is empty"});
+  CHECK(said_to_gpt_oss([](auto& c) {
+          reshape(c.at(down + "scales"), Dtype::U8, {2, 64, 6});
+        }) == Lines{shard + down +
+                    "scales: U8 [2, 64, 6] for codes U8 [2, 64, 3, 16], [2, 64, 3] expected; one scale per 16 is "
+                    "NVFP4"});
+  CHECK(said_to_gpt_oss([](auto& c) {
+          reshape(c.at(down + "scales"), Dtype::U8, {2, 63, 3});
+        }) == Lines{shard + down + "scales: U8 [2, 63, 3] for codes U8 [2, 64, 3, 16], [2, 64, 3] expected"});
+  CHECK(said_to_gpt_oss([](auto& c) {
+          reshape(c.at(down + "scales"), Dtype::BF16, {2, 64, 3});
+        }) == Lines{shard + down + "scales: BF16 scales, U8, F8_E8M0 or F32 expected; looks like INT4 or FP8"});
+  CHECK(said_to_gpt_oss([](auto& c) {
+          reshape(c.at(down + "bias"), Dtype::F32, {2, 64});
+        }) == Lines{shard + down + "bias: F32 [2, 64], BF16 [2, 64] expected"});
+  CHECK(said_to_gpt_oss([](auto& c) { c.tensors().erase(down + "bias"); }) ==
+        Lines{experts + ": a bias on one projection only, on both or none expected"});
+  CHECK(said_to_gpt_oss([](auto& c) {
+          reshape(c.at(down + "blocks"), Dtype::U8, {2, 64, 4, 16});
+          reshape(c.at(down + "scales"), Dtype::U8, {2, 64, 4});
+        }) == Lines{shard + down + "blocks: U8 [2, 64, 4, 16] does not fit gate and up's U8 [2, 192, 2, 16]"});
+}
+
+TEST_CASE("problems in several tensors are all said") {
+  CHECK(said_to_gpt_oss([](auto& c) {
+          reshape(c.at(gate_up + "scales"), Dtype::F16, {2, 192, 2});
+          reshape(c.at(down + "blocks"), Dtype::U8, {2, 3072});
+          c.tensors().erase("model.layers.0.mlp.router.weight");
+        }) ==
+        Lines{shard + gate_up + "scales: F16 scales, U8, F8_E8M0 or F32 expected; looks like INT4 or FP8",
+              shard + down +
+                  "blocks: U8 [2, 3072], [experts, rows, columns/32, 16] or [experts, rows, columns/2] expected",
+              experts + ": no router beside it (model.layers.0.mlp.router.weight or model.layers.0.mlp.gate.weight "
+                        "expected)"});
+}
+
+TEST_CASE("as many experts as the router has rows") {
+  const std::string router = "model.layers.0.mlp.router.weight";
+  CHECK(said_to_gpt_oss([&](auto& c) {
+          reshape(c.at(router), Dtype::BF16, {3, 64});
+        }) == Lines{shard + gate_up + "blocks: 2 experts, the router has 3"});
+  CHECK(said_to_gpt_oss([&](auto& c) { reshape(c.at(router), Dtype::BF16, {128}); }) ==
+        Lines{shard + router + ": BF16 [128] is no router, [experts, hidden] expected"});
+  CHECK(said_to_deepseek([](auto& c) {
+          reshape(c.at("layers.0.ffn.gate.weight"), Dtype::BF16, {9, 64});
+          c.config["n_routed_experts"] = 9;
+        }) == Lines{deep + ": experts 2-8 missing, the router has 9"});
+  CHECK(said_to_deepseek([](auto& c) {
+          reshape(c.at("layers.0.ffn.gate.weight"), Dtype::BF16, {1, 64});
+        }) == Lines{deep + ": surplus experts 1, the router has 1"});
+  CHECK(said_to_deepseek([](auto& c) {
+          add_deepseek_layer(c, "layers.0.", 9);
+          for (const char* id : {"0", "2", "3", "5"})
+            for (const char* w : {".w1", ".w2", ".w3"})
+              for (const char* part : {".weight", ".scale"}) c.tensors().erase(deep + "." + id + w + part);
+        }) == Lines{deep + ": experts 0, 2-3, 5 missing, the router has 9"});
+  CHECK(said_to_deepseek([](auto& c) {
+          c.tensors()["layers.1.ffn.gate.weight"] = make_tensor(Dtype::BF16, {2, 64}, 0, 9);
+        }) == Lines{shard + "layers.1.ffn.gate.weight: a router without experts (layers.1.ffn.experts.* expected)"});
+}
+
+TEST_CASE("DeepSeek experts that are not complete or differ") {
+  const std::string w1 = deep + ".1.w1", w2 = deep + ".1.w2";
+  CHECK(said_to_deepseek([&](auto& c) { c.tensors().erase(w1 + ".scale"); }) ==
+        Lines{shard + w1 + ".weight: no scales beside it (" + w1 + ".scale expected)"});
+  CHECK(said_to_deepseek([&](auto& c) { c.tensors().erase(w1 + ".weight"); }) ==
+        Lines{shard + w1 + ".scale: scales without codes (" + w1 + ".weight expected)"});
+  CHECK(said_to_deepseek([&](auto& c) {
+          c.tensors().erase(w1 + ".weight");
+          c.tensors().erase(w1 + ".scale");
+        }) == Lines{w1 + ": missing; experts without gate, up and down are not supported"});
+  CHECK(said_to_deepseek([&](auto& c) {
+          reshape(c.at(w1 + ".weight"), Dtype::I8, {64, 32});
+          reshape(c.at(w1 + ".scale"), Dtype::F8_E8M0, {64, 2});
+        }) == Lines{shard + w1 + ".weight: 64 rows of 64 columns, 96 of 64 expected"});
+  CHECK(said_to_deepseek([&](auto& c) {
+          reshape(c.at(w1 + ".weight"), Dtype::I8, {96, 31});
+        }) == Lines{shard + w1 + ".weight: 62 columns, a multiple of 32 expected"});
+  CHECK(said_to_deepseek([&](auto& c) {
+          reshape(c.at(w1 + ".weight"), Dtype::I8, {96, 32, 1});
+        }) == Lines{shard + w1 + ".weight: I8 [96, 32, 1], [rows, columns/2] expected"});
+  CHECK(said_to_deepseek([&](auto& c) {
+          reshape(c.at(w1 + ".weight"), Dtype::F8_E4M3, {96, 64});
+        }) == Lines{shard + w1 + ".weight: F8_E4M3 codes, U8, I8 or F4 expected"});
+  CHECK(said_to_deepseek([&](auto& c) {
+          reshape(c.at(w1 + ".weight"), Dtype::U8, {96, 32});
+        }) ==
+        Lines{shard + w1 + ".weight: U8 codes and F8_E8M0 scales, the layer's other experts have I8 and F8_E8M0"});
+  CHECK(said_to_deepseek([&](auto& c) {
+          reshape(c.at(w2 + ".scale"), Dtype::F8_E4M3, {64, 3});
+        }) == Lines{shard + w2 + ".scale: F8_E4M3 scales, U8, F8_E8M0 or F32 expected; looks like NVFP4"});
+  CHECK(said_to_deepseek([&](auto& c) {
+          for (auto& [name, t] : c.tensors())
+            if (name.ends_with(".w2.weight"))
+              reshape(t, Dtype::I8, {64, 64});
+            else if (name.ends_with(".w2.scale"))
+              reshape(t, Dtype::F8_E8M0, {64, 1});
+        })[0] ==
+        shard + deep + ".0.w2.scale: F8_E8M0 [64, 1] for codes I8 [64, 64], [64, 4] expected; looks like block FP8");
+  CHECK(said_to_deepseek([&](auto& c) {
+          c.tensors()[deep + ".01.w1.weight"] = c.at(w1 + ".weight");
+          c.tensors()[deep + ".1.w1.bias"] = make_tensor(Dtype::BF16, {96}, 0, 9);
+        }) == Lines{shard + deep + ".01.w1.weight: not known among MXFP4 experts (2 such in " + deep + ")"});
+  MadeCheckpoint right = make_deepseek(), c;
+  c.config = right.config;
+  for (const auto& [name, t] : right.tensors()) c.tensors()[name.find(".w") == name.npos ? name : name + "_inv"] = t;
+  CHECK(said_to(c) == Lines{shard + deep +
+                            ".0.w1.weight_inv: experts' tensors called w1, w3 and w2 with .weight and .scale "
+                            "expected"});
+}
+
+TEST_CASE("layers that do not go together") {
+  CHECK(said_to_deepseek([](auto& c) { add_deepseek_layer(c, "model.layers.0.", 2); }) ==
+        Lines{"model." + deep + ": " + deep + " is layer 0, too"});
+  CHECK(said_to_deepseek([](auto& c) { add_deepseek_layer(c, "extra.", 2); }) ==
+        Lines{"extra.ffn.experts: no layer number in the name"});
+  CHECK(said_to_gpt_oss([](auto& c) {
+          for (const char* part : {"blocks", "scales", "bias"}) {
+            c.tensors()["model.layers.1.mlp.experts.down_proj_" + std::string(part)] = c.at(down + part);
+            c.tensors()["model.layers.1.mlp.experts.gate_up_proj_" + std::string(part)] = c.at(gate_up + part);
+          }
+          c.tensors()["model.layers.1.mlp.router.weight"] = c.at("model.layers.0.mlp.router.weight");
+          c.tensors().erase("model.layers.1.mlp.experts.down_proj_bias");
+          c.tensors().erase("model.layers.1.mlp.experts.gate_up_proj_bias");
+        }) == Lines{"model.layers.1.mlp.experts: no bias, " + experts + " has one"});
+}
+
+TEST_CASE("formats that look like MXFP4") {
+  const auto said = [](const std::string& suffix) {
+    return said_to_deepseek([&](auto& c) { c.tensors()[deep + ".0.w1" + suffix] = make_tensor(Dtype::F32, {}, 0, 9); });
+  };
+  CHECK(said(".weight_global_scale") ==
+        Lines{shard + deep + ".0.w1.weight_global_scale: NVFP4 experts (weight_global_scale), MXFP4 expected"});
+  CHECK(said(".weight_scale_2") ==
+        Lines{shard + deep + ".0.w1.weight_scale_2: NVFP4 experts (weight_scale_2), MXFP4 expected"});
+  CHECK(said(".weight_shape") ==
+        Lines{shard + deep + ".0.w1.weight_shape: INT4 pack-quantized experts (weight_shape), MXFP4 expected"});
+  MadeCheckpoint c;
+  c.tensors()["block.0.mlp.mlp1_weight.blocks"] = make_codes(Dtype::U8, {2, 192, 2, 16});
+  c.config = {{"num_experts", 2}};
+  CHECK(said_to(c) ==
+        Lines{shard + "block.0.mlp.mlp1_weight.blocks: this is GPT-OSS in OpenAI's own naming (original/); use "
+                      "the repository's root"});
+}
+
+TEST_CASE("nothing to convert") {
+  CHECK(said_to_deepseek([](auto& c) {
+          for (auto& [name, t] : c.tensors())
+            if (name.ends_with(".weight") && name.find(".experts.") != name.npos)
+              t = make_tensor(Dtype::F8_E4M3, {64, 64}, 0, 99);
+        }) == Lines{"CKPT: no MXFP4 routed experts found; experts are F8_E4M3"});
+  const auto to_bf16 = [](MadeCheckpoint& c) {
+    for (const char* part : {"blocks", "scales", "bias"})
+      c.tensors().erase(gate_up + part), c.tensors().erase(down + part);
+    c.tensors()[experts + ".gate_up_proj"] = make_tensor(Dtype::BF16, {2, 64, 192}, 0, 99);
+    c.tensors()[experts + ".down_proj"] = make_tensor(Dtype::BF16, {2, 96, 64}, 0, 99);
+  };
+  CHECK(said_to_gpt_oss(to_bf16) == Lines{"CKPT: no MXFP4 routed experts found; experts are BF16, but config.json says "
+                                          "quant_method mxfp4"});
+  CHECK(said_to_gpt_oss([](auto& c) { c.tensors().clear(); }) ==
+        Lines{"CKPT: no routed experts found; a GPT-OSS or DeepSeek-V4 checkpoint was expected"});
+}
+
+TEST_CASE("a config that contradicts the tensors") {
+  const auto said = [](const char* key, const Json& value) {
+    return said_to_gpt_oss([&](auto& c) { c.config[key] = value; });
+  };
+  CHECK(said("num_local_experts", 32) == Lines{"config.json: num_local_experts = 32, but the layers have 2 experts"});
+  CHECK(said("hidden_size", 65) == Lines{experts + ": 64 columns or rows, config.json says hidden_size = 65"});
+  CHECK(said("intermediate_size", 64) ==
+        Lines{experts + ": 96 columns or rows, config.json says intermediate_size = 64"});
+  const std::string method = "but the experts are MXFP4 ('mxfp4' expected)";
+  CHECK(said("quantization_config", {{"quant_method", "fp8"}}) ==
+        Lines{"config.json: quantization_config.quant_method is 'fp8', " + method});
+  CHECK(said("model_type", "llama") ==
+        Lines{"config.json: model_type 'llama' does not say the order of gate and up rows in *_blocks; say --gate-up "
+              "interleaved or --gate-up concatenated"});
+  CHECK(said_to_deepseek([](auto& c) { c.config["expert_dtype"] = "fp8"; }) ==
+        Lines{"config.json: expert_dtype is 'fp8', but the experts are MXFP4 ('fp4' expected)"});
+  CHECK(said_to_deepseek([](auto& c) {
+          c.config.erase("expert_dtype");
+          c.config["quantization_config"]["expert_dtype"] = "fp8";
+        }) == Lines{"config.json: expert_dtype is 'fp8', but the experts are MXFP4 ('fp4' expected)"});
+  CHECK(said_to_deepseek([](auto& c) { c.config.erase("quantization_config"); }) ==
+        Lines{"config.json: no quantization_config, but the experts are MXFP4"});
+}
+
+TEST_CASE("a config of absurd values") {
+  const auto said = [](const char* key, const Json& value) {
+    return said_to_gpt_oss([&](auto& c) { c.config[key] = value; });
+  };
+  const std::string count = ", a whole number of at least 1 expected";
+  CHECK(said("hidden_size", -64) == Lines{"config.json: hidden_size is -64" + count});
+  CHECK(said("hidden_size", 64.5) == Lines{"config.json: hidden_size is 64.5" + count});
+  CHECK(said("hidden_size", 1e300) == Lines{"config.json: hidden_size is 1e+300" + count});
+  CHECK(said("hidden_size", "64") == Lines{"config.json: hidden_size is \"64\"" + count});
+  CHECK(said("num_local_experts", Json::array({1})) == Lines{"config.json: num_local_experts is [1]" + count});
+  CHECK(said("num_experts_per_tok", UINT64_MAX) ==
+        Lines{"config.json: num_experts_per_tok is 18446744073709551615" + count});
+  CHECK(said("swiglu_limit", "\x1b[0m") ==
+        Lines{"config.json: swiglu_limit is \"\\u001b[0m\", a number of at least 0 expected"});
+  CHECK(said("swiglu_limit", -7) == Lines{"config.json: swiglu_limit is -7, a number of at least 0 expected"});
+  CHECK(said("quantization_config", {{"quant_method", 4}}) ==
+        Lines{"config.json: quantization_config.quant_method is '', but the experts are MXFP4 ('mxfp4' expected)"});
+  CHECK(said("quantization_config", 3) ==
+        Lines{"config.json: quantization_config is 3, an object expected",
+              "config.json: quantization_config.quant_method is '', but the experts are MXFP4 ('mxfp4' expected)"});
+  CHECK(said_to_deepseek([](auto& c) { c.config["scoring_func"] = Json::object(); }) ==
+        Lines{"config.json: scoring_func is {}, a string expected"});
+  CHECK(said_to_deepseek([](auto& c) { c.config["expert_dtype"] = 4; }) ==
+        Lines{"config.json: expert_dtype is 4, a string expected"});
+}
+
+TEST_CASE("a tensor that has the name of a packed one") {
+  CHECK(said_to_gpt_oss([](auto& c) { c.tensors()[experts + ".w13_weight"] = make_tensor(Dtype::U8, {1}, 0, 1); }) ==
+        Lines{shard + experts + ".w13_weight: not known among MXFP4 experts (1 such in " + experts + ")"});
+}
+
+TEST_CASE("scales 0xFF are refused, all tensors named, and taken with --allow-nan-scales") {
+  const TempDir dir;
+  MadeCheckpoint c = make_gpt_oss();
+  c.at(down + "scales").data[64 * 3 + 4] = '\xFF';
+  c.at(down + "scales").data[64 * 3 + 5] = '\xFF';
+  c.at(gate_up + "scales").data[5] = '\xFF';
+  c.write(dir / "ckpt");
+  ConvertOptions o = marlin(dir);
+  CHECK(said_to(dir, o) == Lines{shard + gate_up + "scales: expert 0, row 2, group 1: 0xFF is NaN (1 such scales here)",
+                                 shard + down + "scales: expert 1, row 1, group 1: 0xFF is NaN (2 such scales here)"});
+  o.allow_nan_scales = true;
+  CHECK(warned_of(dir, o).empty());
+}
+
+TEST_CASE("F32 scales that are no power of two") {
+  const std::string scale = deep + ".1.w3.scale";
+  const auto said = [&](float value) {
+    MadeCheckpoint c = with_float_scales();
+    put_float(c.at(scale), 7, value);
+    return said_to(c);
+  };
+  const auto line = [&](const std::string& value) {
+    return Lines{shard + scale + ": expert 1, row 3, group 1: " + value +
+                 " is no power of two from 2^-127 to 2^127 (1 such scales here)"};
+  };
+  CHECK(said(3) == line("3"));
+  CHECK(said(-1) == line("-1"));
+  CHECK(said(-0.0f) == line("-0"));
+  CHECK(said(NAN) == line("nan"));
+  CHECK(said(INFINITY) == line("inf"));
+  CHECK(said(std::ldexp(1.f, -128)) == line("2.938736e-39"));
+  CHECK(said(0) == Lines{shard + scale + ": expert 1, row 3, group 1: scale 0.0 over codes that are not zero"});
+  MadeCheckpoint c = with_float_scales();
+  std::memset(&c.at(deep + ".1.w3.weight").data[7 * 16], 0x08, 16);  // 32 codes of 0 or -0
+  put_float(c.at(scale), 7, 0);
+  put_float(c.at(scale), 9, std::ldexp(1.f, -127));
+  CHECK(said_to(c) == Lines{shard + scale +
+                            ": expert 1, row 3, group 1: holds both 0.0 and 2^-127, which would become the same byte"});
+}

@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "src/synth/describe.h"
+#include "tests/support/layer_checkpoint.h"
+#include "tests/support/program.h"
+
+using namespace mxfp4;
+
+namespace {
+
+ConvertOptions split(ConvertOptions o, int size, int rank = -1) {
+  o.tp_size = size, o.rank = rank;
+  return o;
+}
+
+/// A published checkpoint at its true size, as its headers say; there are no files.
+Checkpoint headers_of(const char* model) {
+  const SynthCheckpoint made = describe_checkpoint(model, {});
+  Checkpoint c;
+  c.config = made.config;
+  for (const std::string& name : made.shards) c.shards.push_back({name, name, {}});
+  c.tensors.assign(made.tensors.begin(), made.tensors.end());
+  std::sort(c.tensors.begin(), c.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+  return c;
+}
+
+/// Name and header of every file that is planned.
+std::map<std::string, std::string> planned(const Checkpoint& c, const TensorParallel& tp) {
+  Problems problems;
+  const Model model = recognise(c, {}, problems);
+  const Plan plan = make_plan(c, model, find_backend("marlin", "vllm", ""), {.tp = tp}, problems);
+  problems.throw_if_any();
+  std::map<std::string, std::string> files;
+  for (const OutFile& f : plan.files) files[f.name] = f.header;
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("tensor-parallel ranks equal the golden bytes") {
+  const TempDir dir;
+  const Golden golden("layer_gpt_oss.safetensors");
+  const LayerCheckpoint source(golden, dir / "in");
+  int compared = 0;
+  for (const int size : {2, 4}) {
+    const std::string out = dir / ("tp" + std::to_string(size));
+    convert(split(conversion(dir / "in", out, "vllm"), size));
+    for (int rank = 0; rank < size; ++rank) {
+      const auto tensors = tensors_of_file(fmt::format("{}/packed/tp{}-rank{}-00001.safetensors", out, size, rank));
+      for (const auto& [parameter, name] : std::map<std::string, std::string>{{"w13_weight", "w13"},
+                                                                              {"w13_weight_scale", "w13_scale"},
+                                                                              {"w13_bias", "w13_bias"},
+                                                                              {"w2_weight", "w2"},
+                                                                              {"w2_weight_scale", "w2_scale"},
+                                                                              {"w2_bias", "w2_bias"}}) {
+        INFO("tp " << size << " rank " << rank << " " << name);
+        const Tensor* want = golden.find(fmt::format("vllm.marlin.tp{}.rank{}.{}", size, rank, name));
+        REQUIRE(want);
+        const auto bytes = golden.bytes(*want);
+        CHECK(tensors.at(source.module() + "." + parameter).ends_with(std::string(bytes.begin(), bytes.end())));
+        ++compared;
+      }
+    }
+    CHECK(is_right(out));
+    CHECK(is_right(out, dir / "in"));
+  }
+  CHECK(compared == 36);
+}
+
+TEST_CASE("ranks join again to the checkpoint's tensors") {
+  for (const std::string name : {"gpt-oss", "deepseek-v4"}) {
+    const TempDir dir;
+    convert(split(conversion(tiny + name, dir / "out", "sglang"), 2));
+    run_unpack(dir / "out", dir / "again");
+    CHECK(tensors_of(dir / "again") == tensors_of(tiny + name));
+  }
+}
+
+TEST_CASE("one rank alone is the same as among all, and verifies against the source") {
+  const TempDir dir;
+  convert(split(conversion(tiny + "gpt-oss", dir / "all", "vllm"), 2));
+  convert(split(conversion(tiny + "gpt-oss", dir / "one", "vllm"), 2, 1));
+  const auto all = contents_of(dir / "all"), one = contents_of(dir / "one");
+  CHECK(one.at("packed/tp2-rank1-00001.safetensors") == all.at("packed/tp2-rank1-00001.safetensors"));
+  CHECK(one.count("packed/tp2-rank0-00001.safetensors") == 0);
+  CHECK(is_right(dir / "one", tiny + "gpt-oss"));
+  CHECK(is_right(dir / "one"));
+  CHECK_THROWS_WITH(run_unpack(dir / "one", dir / "again"), Catch::Contains("no set holds all of its ranks"));
+}
+
+TEST_CASE("a large rank's files are the same alone and among all") {
+  const Checkpoint c = headers_of("gpt-oss-120b");
+  const auto all = planned(c, {2, {0, 1}}), one = planned(c, {2, {1}});
+  CHECK(one.size() > 10);
+  CHECK(one.size() < all.size());
+  for (const auto& [name, header] : one) {
+    CAPTURE(name);
+    CHECK((all.count(name) && all.at(name) == header));
+  }
+}
+
+TEST_CASE("a split that would leave a rank empty or cut a group is refused") {
+  const TempDir dir;
+  CHECK_THROWS_WITH(convert(split(conversion(tiny + "gpt-oss", dir / "out", "vllm"), 6)), Catch::Contains("empty"));
+  CHECK_THROWS_WITH(convert(split(conversion(tiny + "deepseek-v4", dir / "out", "vllm"), 4)),
+                    Catch::Contains("does not split into 4 ranks"));
+  CHECK(!std::filesystem::exists(dir / "out"));
+}
+
+TEST_CASE("from one packed form to another gives the bytes of converting the source") {
+  for (const std::string name : {"gpt-oss", "deepseek-v4"}) {
+    const TempDir dir;
+    convert(conversion(tiny + name, dir / "vllm", "vllm"));
+    convert(split(conversion(tiny + name, dir / "direct", "sglang"), 2));
+    convert(split(conversion(dir / "vllm", dir / "packed", "sglang"), 2));
+    CHECK(contents_of(dir / "direct") == contents_of(dir / "packed"));
+    convert(conversion(dir / "packed", dir / "back", "vllm"));
+    CHECK(contents_of(dir / "back") == contents_of(dir / "vllm"));
+  }
+}
+
+TEST_CASE("each expert's bytes are independent of the others") {
+  const TempDir dir;
+  const Golden golden("layer_gpt_oss.safetensors");
+  const LayerCheckpoint source(golden, dir / "in");
+  convert(conversion(dir / "in", dir / "out", "vllm"));
+  auto bytes = read_text(dir / "in/model.safetensors", 1 << 26);
+  Problems problems;
+  for (const Tensor& t : read_header(dir / "in/model.safetensors", "in", problems).tensors)
+    if (t.shape.size() > 1 && t.name.find("router") == t.name.npos)  // change expert 0 everywhere
+      for (int64_t i = 0; i < t.bytes / t.shape[0]; ++i) bytes[size_t(t.offset + i)] ^= 1;
+  write_text(dir / "in/model.safetensors", bytes);
+  convert(conversion(dir / "in", dir / "changed", "vllm"));
+  const auto before = tensors_of(dir / "out"), after = tensors_of(dir / "changed");
+  for (const auto& [name, a] : before) {
+    if (name.find("experts") == name.npos) continue;
+    const std::string& b = after.at(name);
+    INFO(name);
+    const size_t head = a.find(']') + 1, half = head + (a.size() - head) / 2;
+    CHECK(a.substr(0, half) != b.substr(0, half));
+    CHECK(a.substr(half) == b.substr(half));
+  }
+}

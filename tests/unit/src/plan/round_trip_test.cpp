@@ -1,0 +1,141 @@
+// Every backend's plan, pack and unpack in memory: over shapes, tensor-parallel sizes and seeds, and for every code
+// under every scale byte.
+#include <catch2/catch.hpp>
+#include <random>
+#include <set>
+
+#include "src/backends/backend.h"
+#include "src/plan/transfer.h"
+
+using namespace mxfp4;
+
+namespace {
+
+/// A checkpoint of one layer without data: GPT-OSS' stacked tensors, or DeepSeek-V4's one by one.
+Checkpoint made(bool gpt_oss, int64_t hidden, int64_t intermediate, int64_t experts) {
+  Checkpoint ck;
+  ck.shards.push_back({"model.safetensors", "", {}});
+  const auto add = [&](const std::string& name, Dtype dtype, Sizes shape) {
+    const int64_t bytes = tensor_bytes(dtype, shape);
+    ck.tensors.push_back({name, dtype, std::move(shape), 0, 0, bytes});
+  };
+  const int64_t e = experts, h = hidden, i = intermediate;
+  if (gpt_oss) {
+    ck.config = {{"model_type", "gpt_oss"}, {"quantization_config", {{"quant_method", "mxfp4"}}}};
+    const std::string module = "model.layers.0.mlp.experts.";
+    add(module + "down_proj_bias", Dtype::BF16, {e, h});
+    add(module + "down_proj_blocks", Dtype::U8, {e, h, i / 32, 16});
+    add(module + "down_proj_scales", Dtype::U8, {e, h, i / 32});
+    add(module + "gate_up_proj_bias", Dtype::BF16, {e, 2 * i});
+    add(module + "gate_up_proj_blocks", Dtype::U8, {e, 2 * i, h / 32, 16});
+    add(module + "gate_up_proj_scales", Dtype::U8, {e, 2 * i, h / 32});
+    add("model.layers.0.mlp.router.weight", Dtype::BF16, {e, h});
+  } else {
+    ck.config = {{"model_type", "deepseek_v4"}, {"quantization_config", {{"quant_method", "fp8"}}}};
+    for (int64_t x = 0; x < e; ++x)
+      for (const char* proj : {"w1", "w2", "w3"}) {
+        const bool down = proj[1] == '2';
+        const std::string stem = fmt::format("layers.0.ffn.experts.{}.{}.", x, proj);
+        add(stem + "scale", Dtype::F8_E8M0, {down ? h : i, (down ? i : h) / 32});
+        add(stem + "weight", Dtype::I8, {down ? h : i, (down ? i : h) / 2});
+      }
+    add("layers.0.ffn.gate.weight", Dtype::BF16, {e, h});
+  }
+  std::sort(ck.tensors.begin(), ck.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+  return ck;
+}
+
+/// seed 0: the 16 codes in every group, scale bytes in turn; else at random. Scales stay below what the backend adds.
+std::vector<uint8_t> fill(const PackedTensor& t, int64_t bytes, uint32_t seed) {
+  std::vector<uint8_t> out(static_cast<size_t>(bytes));
+  std::mt19937 random(seed + uint32_t(t.role) * 7 + uint32_t(t.part));
+  const int largest = t.part == Part::scales ? 255 - t.parameter->add : 255;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const size_t j = i % 16, g = i / 16;
+    const size_t in_turn = t.part == Part::codes ? (j + g) % 16 | (15 - j) << 4 : i;
+    out[i] = uint8_t((seed ? random() : in_turn) % size_t(largest + 1));
+  }
+  return out;
+}
+
+/// Packs every tensor for every rank and unpacks the ranks into one. False where the backend refuses the shape.
+bool round_trip(const Checkpoint& ck, const Model& model, const Backend& backend, int tp, uint32_t seed) {
+  TensorParallel ranks{tp, {}};
+  for (int r = 0; r < tp; ++r) ranks.ranks.push_back(r);
+  Problems problems;
+  const Plan plan = make_plan(ck, model, backend, {.tp = ranks}, problems);
+  if (problems.any()) return false;
+  const auto device = open_cpu();
+  for (size_t i = 0; i < plan.packed.size(); i += ranks.ranks.size()) {
+    const PackedTensor& first = plan.packed[i];
+    const auto experts = int64_t(model.layers[0].experts.size());
+    const Pieces pieces = pieces_in(plan, first, 0, experts);
+    const auto source = fill(first, pieces.source_bytes, seed);
+    std::vector<uint8_t> canonical(size_t(pieces.canonical_bytes)), again(canonical.size()), back(source.size());
+    for (const PieceAt& p : pieces.list) {
+      const ScaleReport r = to_canonical(first, p, true, source.data(), canonical.data());
+      REQUIRE(r.bad == 0);
+    }
+    for (size_t r = i; r < i + ranks.ranks.size(); ++r) {
+      const PackedTensor& t = plan.packed[r];
+      std::vector<uint8_t> packed(size_t(t.bytes));
+      pack_experts(plan, t, 0, experts, pieces, *device, canonical.data(), packed.data());
+      for (const PadReport& pads : unpack_experts(plan, t, 0, experts, pieces, *device, packed.data(), again.data()))
+        CHECK(pads.wrong == 0);
+    }
+    for (const PieceAt& p : pieces.list) restore_piece(first, p, false, again.data(), back.data());
+    INFO(first.name);
+    CHECK((back == source));  // not to be printed
+  }
+  return true;
+}
+
+/// Every lossless backend on one shape. Returns how many took it.
+int round_trips(bool gpt_oss, int64_t hidden, int64_t intermediate, int64_t experts, int tp, uint32_t seed) {
+  const Checkpoint ck = made(gpt_oss, hidden, intermediate, experts);
+  Problems problems;
+  const Model model = recognise(ck, {}, problems);
+  problems.throw_if_any();
+  int taken = 0;
+  for (const Backend* b : backends()) {
+    if (b->rewrite) continue;
+    INFO(b->engine << " " << b->name << " " << b->layout_version << ", " << hidden << " x " << intermediate << ", tp "
+                   << tp << ", seed " << seed);
+    taken += round_trip(ck, model, *b, tp, seed);
+  }
+  return taken;
+}
+
+}  // namespace
+
+TEST_CASE("every backend at GPT-OSS' 2880, whole and in ranks") {
+  CHECK(round_trips(true, 2880, 96, 1, 1, 9) >= 20);
+  for (const int tp : {1, 2, 4, 8}) CHECK(round_trips(true, 96, 2880, 1, tp, uint32_t(tp)) >= 20);
+}
+
+TEST_CASE("every backend over shapes, ranks and seeds") {
+  struct Sizes2 {
+    bool gpt_oss;
+    int64_t hidden, intermediate;
+  };
+  for (const auto& [gpt_oss, hidden, intermediate] :
+       {Sizes2{true, 96, 480}, {true, 320, 512}, {false, 128, 256}, {false, 256, 1024}})
+    for (const int tp : {1, 2, 4, 8})
+      for (const uint32_t seed : {1u, 2u}) {
+        const int taken = round_trips(gpt_oss, hidden, intermediate, seed == 1 ? 2 : 1, tp, seed);
+        INFO(hidden << " x " << intermediate << ", tp " << tp);
+        CHECK(taken >= (intermediate / tp >= 128 ? 10 : 1));
+      }
+}
+
+TEST_CASE("all 16 codes under all 256 scale bytes through every backend") {
+  PackedTensor codes;
+  codes.part = Part::codes;
+  std::set<int> seen;
+  for (const uint8_t b : fill(codes, 16, 0)) seen.insert(b & 15), seen.insert(b >> 4);
+  CHECK(seen.size() == 16);
+  for (const int tp : {1, 4}) {
+    CHECK(round_trips(true, 256, 512, 1, tp, 0) >= 20);
+    CHECK(round_trips(false, 512, 1024, 1, tp, 0) >= 20);
+  }
+}
