@@ -10,9 +10,9 @@
 #include "src/base/error.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
+#include "src/base/threads.h"
 #include "src/bench/disk_speed.h"
 #include "src/bench/pack_speed.h"
-#include "src/device/pipeline.h"
 #include "src/synth/describe.h"
 
 namespace mxfp4 {

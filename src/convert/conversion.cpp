@@ -1,6 +1,7 @@
 #include "src/convert/conversion.h"
 
 #include "src/base/log.h"
+#include "src/base/signals.h"
 #include "src/convert/job_rows.h"
 #include "src/io/link.h"
 #include "src/packed/add_set.h"

@@ -5,6 +5,8 @@
 
 #include "src/backends/select.h"
 #include "src/base/log.h"
+#include "src/base/signals.h"
+#include "src/base/threads.h"
 #include "src/convert/conversion.h"
 #include "src/convert/unchanged.h"
 #include "src/io/output.h"

@@ -1,4 +1,4 @@
-// Jobs on threads: claimed in order by whoever is free, stopped by the first error or a signal.
+// Jobs on threads that each own a device and its buffers.
 #pragma once
 
 #include <cstdint>
@@ -39,15 +39,5 @@ struct Worker {
 /// of a second the first time, its threads work with the CPU.
 void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,
               const DeviceChoice& devices = {});
-
-/// Threads that `threads` means on this machine; 0: one per core.
-int thread_count(int threads);
-
-/// SIGINT and SIGTERM set a flag that run_jobs looks at between jobs.
-void install_signal_handlers();
-/// The signal that came, or 0.
-int pending_signal();
-/// Throws Error{interrupted} where a signal came.
-void throw_if_interrupted();
 
 }  // namespace mxfp4

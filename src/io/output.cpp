@@ -12,7 +12,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/device/pipeline.h"
+#include "src/base/signals.h"
 
 namespace mxfp4 {
 

@@ -8,7 +8,8 @@
 #include <sstream>
 
 #include "src/base/file.h"
-#include "src/device/pipeline.h"
+#include "src/base/signals.h"
+#include "src/base/threads.h"
 
 namespace mxfp4 {
 
@@ -16,17 +17,17 @@ namespace {
 
 constexpr int64_t step = int64_t(1) << 20;
 
-std::string sha256_of(const std::string& path, const std::string& name, Buffer& buffer) {
+std::string sha256_of(const std::string& path, const std::string& name) {
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> digest(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   if (!digest || EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) != 1) fail(Kind::io, "OpenSSL has no SHA-256");
   const Fd fd = open_read(path, name);
   const int64_t bytes = fd.stat().st_size;
-  uint8_t* data = buffer.reserve(step);
+  const auto data = std::make_unique_for_overwrite<uint8_t[]>(step);
   for (int64_t at = 0; at < bytes; at += step) {
     throw_if_interrupted();
     const int64_t part = std::min(step, bytes - at);
-    fd.read(data, part, at);
-    EVP_DigestUpdate(digest.get(), data, size_t(part));
+    fd.read(data.get(), part, at);
+    EVP_DigestUpdate(digest.get(), data.get(), size_t(part));
   }
   unsigned char sum[EVP_MAX_MD_SIZE];
   unsigned length = 0;
@@ -40,9 +41,9 @@ std::string sha256_sums(const std::string& dir, std::vector<std::string> names, 
   std::erase(names, sums_name);
   std::sort(names.begin(), names.end());
   std::vector<std::string> lines(names.size());
-  run_jobs(int64_t(names.size()), threads, [&](Worker& worker, int64_t i) {
+  run_jobs(int64_t(names.size()), threads, [&](int64_t i) {
     const std::string& name = names[size_t(i)];
-    lines[size_t(i)] = fmt::format("{}  {}\n", sha256_of(dir + "/" + name, name, worker.source), name);
+    lines[size_t(i)] = fmt::format("{}  {}\n", sha256_of(dir + "/" + name, name), name);
   });
   return fmt::format("{}", fmt::join(lines, ""));
 }

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "src/base/log.h"
-#include "src/device/pipeline.h"
+#include "src/base/signals.h"
 
 namespace mxfp4 {
 

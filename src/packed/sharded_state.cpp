@@ -7,7 +7,8 @@
 #include <mutex>
 #include <set>
 
-#include "src/device/pipeline.h"
+#include "src/base/signals.h"
+#include "src/base/threads.h"
 
 namespace mxfp4 {
 
@@ -234,7 +235,7 @@ std::vector<StateFile> add_state(Plan& plan, Problems& problems) {
 }
 
 void write_state(const Plan& plan, const std::vector<StateFile>& files, const OutputDir& out, int threads) {
-  run_jobs(int64_t(files.size()), threads, [&](Worker&, int64_t i) {
+  run_jobs(int64_t(files.size()), threads, [&](int64_t i) {
     const StateFile& f = files[size_t(i)];
     const auto read = [&](int copied, int64_t offset, int64_t bytes, uint8_t* to) {
       const CopiedTensor& t = plan.copied[size_t(copied)];
@@ -262,7 +263,7 @@ void verify_state(const PackedCheckpoint& p, int threads, Problems& problems) {
   if (problems.any()) return;
   const ShardReader reader(p.files);
   std::mutex mutex;
-  run_jobs(int64_t(files.size()), threads, [&](Worker&, int64_t i) {
+  run_jobs(int64_t(files.size()), threads, [&](int64_t i) {
     const StateFile& f = files[size_t(i)];
     const Fd fd = open_read(p.dir + "/" + f.file.name, f.file.name);
     int64_t wrong = fd.stat().st_size == f.file.bytes ? 0 : f.file.bytes, first = 0;

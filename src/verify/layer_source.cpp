@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/device/pipeline.h"
+#include "src/base/threads.h"
 
 namespace mxfp4 {
 
@@ -21,7 +21,7 @@ void narrow(uint8_t* floats, int64_t count) {
 }  // namespace
 
 void read_all(const ShardReader& reader, const std::vector<Read>& reads) {
-  run_jobs(int64_t(reads.size()), 0, [&](Worker&, int64_t i) {
+  run_jobs(int64_t(reads.size()), 0, [&](int64_t i) {
     const Read& r = reads[size_t(i)];
     reader.read(*r.tensor, r.offset, r.bytes, r.to);
   });

@@ -1,0 +1,35 @@
+// Jobs on threads: claimed in order by whoever is free, stopped by the first error or a signal.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace mxfp4 {
+
+/// Threads that `threads` means on this machine; 0: one per core.
+int thread_count(int threads);
+
+/// The jobs [0, count) that threads share.
+class JobQueue {
+ public:
+  explicit JobQueue(int64_t count) : count_(count) {}
+  /// The next job; none once all are given out or one has failed. Throws where a signal is pending.
+  std::optional<int64_t> next();
+  void stop() { stop_ = true; }
+
+ private:
+  const int64_t count_;
+  std::atomic<int64_t> next_ = 0;
+  std::atomic<bool> stop_ = false;
+};
+
+/// Calls work(index, queue) on each of `threads` threads, which share a queue of `count` jobs. The first exception ends
+/// the others after their current job and is thrown here.
+void run_threads(int64_t count, int threads, const std::function<void(int index, JobQueue& queue)>& work);
+
+/// Calls work(job) for every job in [0, count) on thread_count(threads) threads.
+void run_jobs(int64_t count, int threads, const std::function<void(int64_t job)>& work);
+
+}  // namespace mxfp4
