@@ -302,7 +302,7 @@ std::unique_ptr<DeviceMap> ShardReader::map(Device& device, std::span<const Tens
     bytes += r.bytes;
   }
   if (end - begin > 2 * bytes) return nullptr;
-  return files_[size_t(ranges[0].tensor->file)].map(device, end - begin, begin);
+  return map_to_read(device, files_[size_t(ranges[0].tensor->file)], end - begin, begin);
 }
 
 bool ShardReader::is_cached(const Tensor& t, int64_t offset, int64_t bytes) const {

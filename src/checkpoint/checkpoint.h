@@ -10,6 +10,7 @@
 
 #include "src/base/json.h"
 #include "src/checkpoint/safetensors.h"
+#include "src/device/device_map.h"
 #include "src/io/direct_file.h"
 
 namespace mxfp4 {

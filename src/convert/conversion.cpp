@@ -180,7 +180,7 @@ int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& ro
   const DirectFile& file = files_[size_t(t.file)];
   const auto source = stages_.time(Stage::read, [&] { return source_.map(*worker.device, pieces); });
   if (!source) return 0;
-  const auto target = stages_.time(Stage::write, [&] { return file.map_to_write(*worker.device, bytes, offset); });
+  const auto target = stages_.time(Stage::write, [&] { return map_to_write(*worker.device, file, bytes, offset); });
   if (!target) return 0;
   const auto in_shard = [](const PieceAt& p) { return p.slice.tensor->offset + p.slice.piece; };
   const int64_t origin = in_shard(pieces.list.front());

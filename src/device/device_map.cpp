@@ -85,4 +85,12 @@ DeviceMap::~DeviceMap() {
   if (data_) ::munmap(data_, size_t(bytes_));
 }
 
+std::unique_ptr<DeviceMap> map_to_read(Device& device, const DirectFile& file, int64_t bytes, int64_t offset) {
+  return file.is_cached(bytes, offset) ? DeviceMap::for_reading(device, file.fd(), offset, bytes) : nullptr;
+}
+
+std::unique_ptr<DeviceMap> map_to_write(Device& device, const DirectFile& file, int64_t bytes, int64_t offset) {
+  return file.is_in_memory() ? DeviceMap::for_writing(device, file.fd(), offset, bytes) : nullptr;
+}
+
 }  // namespace mxfp4

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "kernels/pack/device.h"
-#include "src/base/file.h"
+#include "src/io/direct_file.h"
 
 namespace mxfp4 {
 
@@ -33,5 +33,10 @@ class DeviceMap {
   int64_t begin_ = 0, bytes_ = 0;  // of the file, whole pages
   std::shared_ptr<void> lock_;
 };
+
+/// The range of a file for a device to read, where all of it is in the page cache.
+std::unique_ptr<DeviceMap> map_to_read(Device& device, const DirectFile& file, int64_t bytes, int64_t offset);
+/// For a device to write, where the file is in memory.
+std::unique_ptr<DeviceMap> map_to_write(Device& device, const DirectFile& file, int64_t bytes, int64_t offset);
 
 }  // namespace mxfp4

@@ -132,14 +132,6 @@ bool DirectFile::is_cached(int64_t bytes, int64_t offset) const {
   return in_memory_ || is_range_cached(fd_, offset, bytes);
 }
 
-std::unique_ptr<DeviceMap> DirectFile::map(Device& device, int64_t bytes, int64_t offset) const {
-  return is_cached(bytes, offset) ? DeviceMap::for_reading(device, fd_, offset, bytes) : nullptr;
-}
-
-std::unique_ptr<DeviceMap> DirectFile::map_to_write(Device& device, int64_t bytes, int64_t offset) const {
-  return in_memory_ ? DeviceMap::for_writing(device, fd_, offset, bytes) : nullptr;
-}
-
 void DirectFile::read(void* to, int64_t bytes, int64_t offset, const Taker& take) const {
   auto* out = static_cast<uint8_t*>(to);
   const bool cached = bytes < least_read || is_cached(bytes, offset);

@@ -11,7 +11,6 @@
 #include <functional>
 
 #include "src/base/file.h"
-#include "src/device/device_map.h"
 
 namespace mxfp4 {
 
@@ -33,9 +32,6 @@ class DirectFile {
   bool is_in_memory() const { return in_memory_; }
   /// Whether a read of that range comes from memory, where small reads cost no more than large ones.
   bool is_cached(int64_t bytes, int64_t offset) const;
-  /// The range for a device to read, where all of it is in the page cache, and to write, where the file is in memory.
-  std::unique_ptr<DeviceMap> map(Device& device, int64_t bytes, int64_t offset) const;
-  std::unique_ptr<DeviceMap> map_to_write(Device& device, int64_t bytes, int64_t offset) const;
   /// As Fd::write. Pages go straight to the disk where `from` lies in its page as `offset` does.
   void write(const void* from, int64_t bytes, int64_t offset, const Taker& take = {}) const;
   /// Brings all to disk, out of the page cache, and closes the file.

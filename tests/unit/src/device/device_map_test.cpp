@@ -120,11 +120,11 @@ TEST_CASE("a file on a disk is not mapped to write, one in memory is not before 
   LockingDevice device;
   Fd fd = open_own(memory / "small");
   REQUIRE(::ftruncate(fd.get(), 1000) == 0);
-  CHECK(!DirectFile(std::move(fd)).map_to_write(device, 1000, 0));
+  CHECK(!map_to_write(device, DirectFile(std::move(fd)), 1000, 0));
   const TempDir dir;
   fd = open_own(dir / "file");
   REQUIRE(::ftruncate(fd.get(), 4 << 20) == 0);
-  if (!is_in_memory(fd)) CHECK(!DirectFile(std::move(fd)).map_to_write(device, 4 << 20, 0));
+  if (!is_in_memory(fd)) CHECK(!map_to_write(device, DirectFile(std::move(fd)), 4 << 20, 0));
 }
 
 TEST_CASE("shards are mapped where what is asked for lies together") {
