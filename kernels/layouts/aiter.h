@@ -18,7 +18,6 @@ struct Aiter16x16Codes : Unpadded {
     return tn * 16 * s.b + tb * 512 + w * 4;
   }
 };
-static_assert(is_bijection<Aiter16x16Codes>());
 
 /// U8 [N, K/32] holding [N/32][K/256][4: g % 4][16: n % 16][2: g / 4][2: n / 16] for row n and scale g of a tile.
 struct Cdna4Scales : Unpadded {
@@ -30,6 +29,5 @@ struct Cdna4Scales : Unpadded {
     return tn * 32 * s.b + tb * 256 + w * 4;
   }
 };
-static_assert(is_bijection<Cdna4Scales>());
 
 }  // namespace mxfp4

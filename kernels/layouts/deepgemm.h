@@ -17,7 +17,6 @@ struct DeepgemmScales {
     return (tb * s.n + tn * 4 + w) * 4;
   }
 };
-static_assert(is_bijection<DeepgemmScales>());
 
 /// I32 [K'/128, N]: the same with the rows of every 128 in the order of UTCCP (row 32i + j at 4j + i), which makes
 /// them 128x4 atoms with the columns outermost.
@@ -28,6 +27,5 @@ struct DeepgemmMegaScales : ScaleAtom<32> {
     return (tb * s.n + tn * 128 + w) * 4;
   }
 };
-static_assert(is_bijection<DeepgemmMegaScales>());
 
 }  // namespace mxfp4

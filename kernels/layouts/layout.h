@@ -14,9 +14,9 @@
 //       int64_t offset(Shape s, int64_t tn, int64_t tb, int w);   // where word w of tile (tn, tb) goes, in bytes
 //     };
 //
-// Words are little-endian. `s` is always the storage shape. `static_assert(is_bijection<L>())` follows each
-// definition: no byte of the source is lost, none of the destination is left unwritten, and a word's distance
-// from its tile's first word is the same in every tile.
+// Words are little-endian. `s` is always the storage shape. layouts.cpp proves is_bijection<L>() of every layout: no
+// byte of the source is lost, none of the destination is left unwritten, and a word's distance from its tile's first
+// word is the same in every tile.
 //
 // The row order of w13 is no part of a layout, nor is a cast of values: RowOrder (matrix.h) and the caller apply
 // them before. A layout that keeps every byte in its place, whatever the width, has no words at all: Plain.

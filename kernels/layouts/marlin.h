@@ -20,7 +20,6 @@ struct MarlinCodes : Unpadded {
     return ((tb * (s.n / tile_n) + tn) * 128 + w) * 4;
   }
 };
-static_assert(is_bijection<MarlinCodes>());
 
 /// F8_E8M0 [K/32, N]. In each 64 rows, position 8c + 4h + q holds row c + 8j, j = 4h + {0,2,1,3}[q].
 struct MarlinScales : Unpadded {
@@ -32,7 +31,6 @@ struct MarlinScales : Unpadded {
     return tb * s.n + tn * tile_n + w * 4;
   }
 };
-static_assert(is_bijection<MarlinScales>());
 
 /// BF16 [N]. In each 32 elements, position 8i + 2a + b holds element 2i + 8a + b.
 struct MarlinBias : Unpadded {
@@ -44,7 +42,6 @@ struct MarlinBias : Unpadded {
     return tb * s.n * tile_b + (tn * 16 + w) * 4;
   }
 };
-static_assert(is_bijection<MarlinBias>());
 
 /// I32 [K/16, 2N]. A tile is 32 rows x 32 columns; word w is row c of warp w%4, columns 4r to 4r+3 and 4r+16 to 4r+19.
 struct MarlinA8Codes : Unpadded {
@@ -56,7 +53,6 @@ struct MarlinA8Codes : Unpadded {
     return ((tb * (s.n / tile_n) + tn) * 128 + w) * 4;
   }
 };
-static_assert(is_bijection<MarlinA8Codes>());
 
 /// F8_E8M0 [K/32, N]. In each 32 rows, position 8i + 2a + b holds row 2i + 8a + b: the order of the bias.
 struct MarlinA8Scales : Unpadded {
@@ -68,6 +64,5 @@ struct MarlinA8Scales : Unpadded {
     return tb * s.n + tn * tile_n + w * 4;
   }
 };
-static_assert(is_bijection<MarlinA8Scales>());
 
 }  // namespace mxfp4

@@ -25,6 +25,5 @@ struct Scales128x4 : ScaleAtom<32> {
   static constexpr const char* name = "sf_128x4.scales";
   static constexpr int store_n = 128, store_b = 4;
 };
-static_assert(is_bijection<Scales128x4>());
 
 }  // namespace mxfp4

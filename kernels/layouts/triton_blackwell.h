@@ -16,6 +16,5 @@ struct TritonBlackwellScales : ScaleAtom<32> {
   static constexpr const char* name = "triton_blackwell.scales";
   static constexpr int store_n = 128, store_b = 8;
 };
-static_assert(is_bijection<TritonBlackwellScales>());
 
 }  // namespace mxfp4

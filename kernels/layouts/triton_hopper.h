@@ -29,7 +29,6 @@ struct TritonHopperCodesB : TritonHopperCodes<64, 64> {
 struct TritonHopperCodesC : TritonHopperCodes<256, 64> {
   static constexpr const char* name = "triton_hopper_c.codes";
 };
-static_assert(is_bijection<TritonHopperCodesA>());
 
 /// U8, memory [N'/32, 32G'], read as its transpose. Of each 32 * warps rows, row r of the result holds rows 16r to
 /// 16r+15 and the same 16 * warps rows further down; a word is rows n, n+8 of group g, then of group g+1.
@@ -49,6 +48,5 @@ struct TritonHopperScalesW4 : TritonHopperScales<4> {
 struct TritonHopperScalesW8 : TritonHopperScales<8> {
   static constexpr const char* name = "triton_hopper_w8.scales";
 };
-static_assert(is_bijection<TritonHopperScalesW4>() && is_bijection<TritonHopperScalesW8>());
 
 }  // namespace mxfp4

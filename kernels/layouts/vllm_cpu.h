@@ -17,7 +17,6 @@ struct VllmCpuCodes : Unpadded {
     return (tn * s.b + tb * 16) * 32 + w * 4;
   }
 };
-static_assert(is_bijection<VllmCpuCodes>());
 
 /// U8 [N/32, K/32, 32].
 struct VllmCpuScales : Unpadded {
@@ -29,6 +28,5 @@ struct VllmCpuScales : Unpadded {
     return (tn * s.b + tb) * 32 + w * 4;
   }
 };
-static_assert(is_bijection<VllmCpuScales>());
 
 }  // namespace mxfp4
