@@ -1,0 +1,28 @@
+#include "src/bench/bench.h"
+
+#include "src/cli/commands.h"
+
+namespace mxfp4::cli {
+
+void add_bench(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("bench", "Measure what this machine can do");
+  static MachineBenchOptions o;
+  app->description(
+      "mxfp4-pack bench --dir /models --model gpt-oss-120b\n\nMeasures memory, disk and packing, and says what that "
+      "makes of converting a model. Takes a minute.");
+  app->add_option("--dir", o.dir, "Folder on the file system to measure; a GB is written there and removed")
+      ->type_name("DIR")
+      ->capture_default_str();
+  app->add_option("--model", o.model, "Model to predict; those of 'mxfp4-pack synth --help'")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app->add_option("--repeats", o.repeats, "Medians of so many measurements")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->capture_default_str();
+  add_threads(app, o.threads);
+  add_common(app, common);
+  app->callback([&] { run = [&] { return o.json = common.json, bench(o), 0; }; });
+}
+
+}  // namespace mxfp4::cli

@@ -1,0 +1,147 @@
+#include "src/backends/select.h"
+#include "src/cli/commands.h"
+#include "src/convert/batch.h"
+
+namespace mxfp4::cli {
+
+namespace {
+
+CLI::Validator architecture() {
+  const auto find = [](std::string& text) {
+    const std::string name = architecture_of(text);
+    if (name.empty()) return fmt::format("{} is none of {}", text, known_architectures());
+    text = name;
+    return std::string();
+  };
+  return CLI::Validator(find, "");
+}
+
+/// The layout version of triton-hopper for kernels of 4 warps.
+std::string four_warps(const std::string& backend, const std::string& version) {
+  if (backend != "triton-hopper") fail(Kind::usage, "--num-warps is for backend triton-hopper only");
+  return (version.empty() ? "c" : version) + "-w4";
+}
+
+/// What convert and each line of its --filelist take.
+struct Conversion {
+  ConvertOptions options;
+  int num_warps = 8;
+
+  ConvertOptions settled() const {
+    ConvertOptions o = options;
+    if (num_warps == 4) o.layout_version = four_warps(o.backend, o.layout_version);
+    return o;
+  }
+};
+
+/// Returns the options that must be given.
+std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
+  ConvertOptions& o = c.options;
+  auto* checkpoint = app->add_option("CKPT", o.checkpoint, "Checkpoint directory; only read");
+  checkpoint->required()->type_name("");
+  auto* out = app->add_option("OUT", o.out, "Directory to make; appears whole or not at all");
+  out->required()->type_name("");
+  auto* backend = app->add_option(
+      "--backend", o.backend, "What to write; 'mxfp4-pack backends' lists them. auto: what the engine would choose");
+  backend->required()->type_name("NAME")->envname("MXFP4_PACK_BACKEND");
+  auto* engine = app->add_option("--engine", o.engine, "Who will read it; bytes differ");
+  engine->required()
+      ->check(one_of({"vllm", "sglang", "transformers"}))
+      ->type_name("vllm|sglang|transformers")
+      ->envname("MXFP4_PACK_ENGINE");
+  app->add_option("--layout-version", o.layout_version,
+                  "Which form of the layout; default: the first that "
+                  "'mxfp4-pack backends' lists")
+      ->type_name("NAME");
+  app->add_option("--gpu", o.gpu, "With --backend auto: where it will run: h100, b200, sm75 to sm121, gfx950, cpu, ..")
+      ->transform(architecture())
+      ->type_name("GPU");
+  app->add_option("--phase", o.phase, "With --backend auto on sm90: the fastest as measured, not the engine's choice")
+      ->check(one_of({"prefill", "decode"}))
+      ->type_name("prefill|decode");
+  app->add_option("--num-warps", c.num_warps, "triton-hopper: warps of the engine's kernel")
+      ->check(one_of({"4", "8"}))
+      ->type_name("4|8")
+      ->capture_default_str();
+  app->add_option("--tp-size", o.tp_size, "Tensor-parallel ranks of the MoE layers: a set of files for each")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--rank", o.rank, "Write this rank only")->check(CLI::Range(0, 1023))->type_name("R");
+  app->add_option("--format", o.format,
+                  "packed: experts, for an engine with a loader. sharded-state: GPT-OSS whole, for SGLang without one")
+      ->check(one_of({"packed", "sharded-state"}))
+      ->type_name("packed|sharded-state")
+      ->capture_default_str();
+  app->add_flag("--dry-run", o.dry_run, "Print the plan: tensors, files, padding, memory, disk; write nothing");
+  auto* force = app->add_flag("--force", o.force, "Replace an OUT that mxfp4-pack made");
+  app->add_flag("--add", o.add, "Add a set (another backend, engine or tp) to an OUT of the same checkpoint")
+      ->excludes(force);
+  app->add_flag("--if-changed", o.if_changed,
+                "Do nothing where OUT is of this source and these options; else replace it");
+  auto* resume = app->add_flag_callback(
+      "--resume", [&o] { o.leftover = Leftover::resume; },
+      "Go on with what an interrupted run left; as ever where it left nothing");
+  app->add_flag_callback(
+         "--restart", [&o] { o.leftover = Leftover::discard; }, "Discard what an interrupted run left")
+      ->excludes(resume);
+  static const std::map<std::string, Link> links = {
+      {"none", Link::none}, {"auto", Link::automatic}, {"hard", Link::hard}, {"reflink", Link::reflink}};
+  app->add_option("--link", o.link, "Keep shards without experts whole, under their names: linked, or copied (none)")
+      ->transform(by_name(links))
+      ->type_name("auto|hard|reflink|none");
+  app->add_flag("--sha256", o.sha256, "Write SHA256SUMS, which sha256sum -c reads and verify checks");
+  app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Take scale bytes 0xFF (NaN)");
+  add_gate_up(app, o.model);
+  add_threads(app, o.threads);
+  add_device(app, o.device);
+  return {checkpoint, out, backend, engine};
+}
+
+/// A line of a list; `defaults` from the command line.
+ConvertOptions parse_conversion(const std::string& line, const Conversion& defaults) {
+  CLI::App app;
+  Conversion o = defaults;
+  const auto needed = add_conversion(&app, o);
+  needed[2]->required(defaults.options.backend.empty());
+  needed[3]->required(defaults.options.engine.empty());
+  try {
+    app.parse(line, false);
+  } catch (const CLI::ParseError& e) {
+    fail(Kind::usage, "{}", e.what());
+  }
+  return o.settled();
+}
+
+}  // namespace
+
+void add_convert(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("convert", "Write the bytes that an engine's kernel reads");
+  static Conversion o;
+  static BatchOptions batch;
+  app->description(
+      "mxfp4-pack convert gpt-oss-20b/ gpt-oss-20b-marlin/ --backend marlin --engine vllm\n\n"
+      "Writes OUT: the checkpoint with its experts packed for one backend of one engine.");
+  const auto needed = add_conversion(app, o);
+  const auto take_list = [needed](const std::string& name) {
+    batch.filelist = name;
+    for (CLI::Option* option : needed) option->required(false);
+  };
+  auto* list = app->add_option_function<std::string>("--filelist", take_list,
+                                                     "Conversions, one a line: CKPT OUT and options; - for stdin");
+  list->type_name("FILE")->excludes(needed[0])->excludes(needed[1]);
+  app->add_flag("--fail-fast", batch.fail_fast, "End a list at the first failure")->needs(list);
+  add_common(app, common);
+  app->callback([&] {
+    run = [&] {
+      o.options.json = batch.json = common.json;
+      if (!batch.filelist.empty())
+        return convert_all(batch, [&](const std::string& line) { return parse_conversion(line, o); });
+      const Json result = convert(o.settled());
+      if (common.json && !o.options.dry_run) fmt::print("{}\n", one_line(result));
+      return 0;
+    };
+  });
+}
+
+}  // namespace mxfp4::cli

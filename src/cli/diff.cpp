@@ -1,0 +1,22 @@
+#include "src/inspect/diff.h"
+
+#include "src/cli/commands.h"
+
+namespace mxfp4::cli {
+
+void add_diff(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("diff", "Say where two outputs differ, or an output and an engine's live state");
+  static DiffOptions o;
+  app->description(
+      "mxfp4-pack diff gpt-oss-20b-marlin/ state.safetensors\n\nSays per tensor which expert, row and column differ "
+      "first, how many do, and the likely cause.\nExit code 0: equal. 1: different.");
+  app->add_option("A", o.a, "Output of convert")->required()->type_name("");
+  app->add_option("B", o.b, "Another one, or safetensors: a file or a directory")->required()->type_name("");
+  app->add_option("--rank", o.rank, "This tensor-parallel rank only; of a dump: its rank, 0 unless given")
+      ->check(CLI::Range(0, 1023))
+      ->type_name("R");
+  add_common(app, common);
+  app->callback([&] { run = [&] { return o.json = common.json, diff(o) ? 0 : 1; }; });
+}
+
+}  // namespace mxfp4::cli

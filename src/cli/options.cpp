@@ -1,0 +1,37 @@
+#include "src/cli/options.h"
+
+namespace mxfp4::cli {
+
+CLI::Validator one_of(std::vector<std::string> values) { return CLI::IsMember(std::move(values)).description(""); }
+
+void add_common(CLI::App* app, Common& common) {
+  app->add_flag("--json", common.json, "Print one JSON object on stdout, errors too");
+  auto* quiet = app->add_flag("-q,--quiet", common.quiet, "Say nothing unless something is wrong");
+  app->add_flag("-v,--verbose", common.verbose, "Say more")->excludes(quiet);
+}
+
+void add_gate_up(CLI::App* app, ModelOptions& model) {
+  app->add_option("--gate-up", model.gate_up, "Rows of *_blocks tensors where the model type does not say it")
+      ->check(one_of({"interleaved", "concatenated"}))
+      ->type_name("interleaved|concatenated");
+}
+
+void add_threads(CLI::App* app, int& threads) {
+  app->add_option("--threads", threads, "Threads; 0: one per core")
+      ->check(CLI::Range(0, 4096))
+      ->type_name("N")
+      ->envname("MXFP4_PACK_THREADS")
+      ->capture_default_str();
+}
+
+void add_device(CLI::App* app, DeviceOptions& device) {
+  app->add_option("--device", device.name, "Who packs and unpacks; auto: a GPU where there is one")
+      ->type_name("auto|cpu|cuda|cuda:0,1")
+      ->envname("MXFP4_PACK_DEVICE")
+      ->capture_default_str();
+  app->add_option("--device-memory", device.memory, "Memory of each GPU to use at most; default: what threads need")
+      ->transform(CLI::AsSizeValue(false).description(""))
+      ->type_name("SIZE");
+}
+
+}  // namespace mxfp4::cli

@@ -1,0 +1,47 @@
+// Options that several subcommands take.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/device/device_choice.h"
+#include "src/models/model.h"
+
+namespace mxfp4::cli {
+
+/// What all subcommands share.
+struct Common {
+  bool json = false, quiet = false, verbose = false;
+};
+
+/// Set by the subcommand that was asked for; returns the exit code.
+using Run = std::function<int()>;
+
+/// Validators that say nothing in the help: the option's type names the values already.
+CLI::Validator one_of(std::vector<std::string> values);
+
+/// As one_of(), for names of numbers.
+template <class T>
+CLI::Validator by_name(const std::map<std::string, T>& values) {
+  const auto find = [values](std::string& text) {
+    const auto it = values.find(text);
+    std::vector<std::string> names;
+    for (const auto& [name, value] : values) names.push_back(name);
+    if (it == values.end()) return fmt::format("{} not in {{{}}}", text, fmt::join(names, ","));
+    text = std::to_string(int(it->second));
+    return std::string();
+  };
+  return CLI::Validator(find, "");
+}
+
+void add_common(CLI::App* app, Common& common);
+void add_gate_up(CLI::App* app, ModelOptions& model);
+void add_threads(CLI::App* app, int& threads);
+void add_device(CLI::App* app, DeviceOptions& device);
+
+}  // namespace mxfp4::cli

@@ -1,0 +1,55 @@
+#include "src/synth/synth.h"
+
+#include "src/base/log.h"
+#include "src/base/signals.h"
+#include "src/cli/commands.h"
+
+namespace mxfp4::cli {
+
+void add_synth(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("synth", "Write a random checkpoint with a published one's structure");
+  static SynthOptions o;
+  std::string models;
+  for (const SynthModel& m : synth_models()) models += fmt::format("{}{}", models.empty() ? "" : ", ", m.name);
+  app->description(
+      "mxfp4-pack synth gpt-oss-20b gpt-oss-random/ --layers 2\n\nWrites names, dtypes, shapes, config and shards of "
+      "MODEL, filled at random.\nModels: " +
+      models);
+  app->add_option("MODEL", o.model, "Whose structure")->required()->type_name("");
+  app->add_option("DEST", o.dest, "Directory to make")->required()->type_name("");
+  const auto size = [&](const char* name, std::optional<int64_t>& value, const char* help) {
+    app->add_option(name, value, help)->check(CLI::Range(int64_t(1), int64_t(1) << 32))->type_name("N");
+  };
+  size("--layers", o.sizes.layers, "Layers; each size defaults to the published one");
+  size("--experts", o.sizes.experts, "Experts of a layer");
+  size("--hidden", o.sizes.hidden, "Hidden size");
+  size("--intermediate", o.sizes.intermediate, "Intermediate size of an expert");
+  size("--vocab", o.sizes.vocab, "Vocabulary");
+  app->add_flag("--tiny", o.sizes.tiny, "A few hundred KB, unless sizes are given");
+  app->add_option("--seed", o.seed, "Another seed, other bytes; the same seed, the same bytes")
+      ->type_name("S")
+      ->capture_default_str();
+  add_threads(app, o.threads);
+  add_common(app, common);
+  app->callback([&] {
+    run = [&] {
+      std::unique_ptr<Progress> progress;
+      int64_t before = 0;
+      o.progress = [&](int64_t done, int64_t total) {
+        throw_if_interrupted();
+        if (!progress) progress = std::make_unique<Progress>("writing", total);
+        progress->add(done - before);
+        before = done;
+      };
+      synth(o);
+      progress.reset();
+      if (common.json)
+        fmt::print("{}\n", one_line(Json{{"model", o.model}, {"dest", o.dest}, {"bytes", before}}));
+      else
+        note(fmt::format("{}: {} at random, seed {}", o.dest, human_bytes(before), o.seed));
+      return 0;
+    };
+  });
+}
+
+}  // namespace mxfp4::cli

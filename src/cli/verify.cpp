@@ -1,0 +1,83 @@
+#include "src/verify/verify.h"
+
+#include "src/cli/commands.h"
+
+namespace mxfp4::cli {
+
+namespace {
+
+/// Times at OUT's shapes, or at one given here, and then no OUT is needed.
+void add_kernel_bench(CLI::App* app, CLI::Option* out, BenchOptions& bench) {
+  auto* run = app->add_flag("--bench", bench.run, "Print the times of the CUDA kernels for 1 to 8192 tokens");
+  const auto add = [&](const char* name, int64_t& to, int64_t largest, const char* help) {
+    const auto set = [out, &to](const int64_t& value) { to = value, out->required(false); };
+    auto* option = app->add_option_function<int64_t>(name, set, help);
+    option->type_name("N")->check(CLI::Range(int64_t(1), largest))->needs(run)->excludes(out);
+    return option;
+  };
+  CLI::Option* shape[] = {add("--hidden", bench.hidden, 1 << 20, "With --bench and without OUT: hidden size"),
+                          add("--intermediate", bench.intermediate, 1 << 20, "Intermediate size of an expert"),
+                          add("--experts", bench.experts, 1024, "Experts of the layer"),
+                          add("--top-k", bench.top_k, 32, "Experts of a token")};
+  for (CLI::Option* a : shape)
+    for (CLI::Option* b : shape)
+      if (a != b) a->needs(b);
+}
+
+/// Digits alone: 1e3 and 1.7 are no layers.
+CLI::Validator layer_number() {
+  const auto check = [](std::string& text) {
+    const bool digits = text.size() <= 9 && !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+    return digits || text == "all" ? std::string() : fmt::format("{} is no number of a layer, nor all", text);
+  };
+  return CLI::Validator(check, "");
+}
+
+}  // namespace
+
+void add_verify(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("verify", "Prove that an output is right");
+  static VerifyOptions o;
+  static std::map<std::string, Level> levels = {
+      {"files", Level::files}, {"bytes", Level::bytes}, {"kernels", Level::kernels}};
+  static std::vector<std::string> layers;
+  app->description(
+      "mxfp4-pack verify gpt-oss-20b-marlin/ --source gpt-oss-20b/\n\n"
+      "Exit code 0: right. 1: wrong, what and where is printed.");
+  auto* out = app->add_option("OUT", o.out, "Output of convert");
+  out->required()->type_name("");
+  app->add_option("--source", o.source, "The checkpoint; without it the manifest's checksums stand for it")
+      ->type_name("CKPT");
+  app->add_option(
+         "--level", o.level,
+         "files: sizes and checksums. bytes: also unpack and compare every byte and pad. kernels: also compute "
+         "MoE layers on the packed bytes and compare with the source's. Default: the highest possible")
+      ->transform(by_name(levels))
+      ->type_name("files|bytes|kernels");
+  app->add_option("--layers", layers, "Layers to compute, by number; default: the first")
+      ->delimiter(',')
+      ->check(layer_number())
+      ->type_name("0,5,..|all");
+  auto* tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute");
+  tokens->delimiter(',')->check(CLI::Range(1, 65536))->type_name("N,..")->capture_default_str();
+  app->add_option("--seed", o.kernels.seed, "Of routing and inputs")->type_name("N")->capture_default_str();
+  app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
+      ->check(CLI::PositiveNumber)
+      ->type_name("X");
+  add_kernel_bench(app, out, o.bench);
+  add_threads(app, o.threads);
+  add_device(app, o.device);
+  add_common(app, common);
+  app->callback([&, tokens] {
+    if (tokens->count()) o.bench.tokens = o.kernels.tokens;
+    run = [&] {
+      o.json = common.json;
+      o.kernels.all_layers = std::count(layers.begin(), layers.end(), "all") > 0;
+      for (const std::string& layer : layers)
+        if (layer != "all") o.kernels.layers.push_back(std::stoll(layer));
+      return verify(o) ? 0 : 1;
+    };
+  });
+}
+
+}  // namespace mxfp4::cli
