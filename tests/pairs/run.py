@@ -219,7 +219,7 @@ def random_inject(random_):
 
 def random_pair(random_, has_strace, only):
     often = [*WRITERS, "add-sglang", "add-hopper", "add-sglang", "add-hopper", "force"]
-    commands = (random_.choice(only or often), random_.choice(only or [*often, *READERS]))
+    commands = (random_.choice(only or often), random_.choice(only or [*often, *READERS, *READERS]))
     waits = [random_.uniform(0, 0.03), random_.uniform(0, 0.03)]
     inject = ([], [])
     if has_strace and random_.random() < 0.7:
