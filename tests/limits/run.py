@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Every command under every limit of the system. usage: limits/run.py MXFP4-PACK
 
-A command that a limit stops must end with exit code 2 and a line on stderr that begins as an error does, and leave OUT
-absent; without the limit, convert --resume then ends in the bytes of an undisturbed run. A command that ends with 0 must
-have done all of it. verify of a wrong OUT must end with 1 or 2.
+A command that a limit stops must end with exit code 2, print an error, and leave OUT as it was; without the limit,
+convert --resume then ends in the bytes of an undisturbed run. A command that ends with 0 must have done all of it.
+verify of a wrong OUT must end with 1 and a verdict, or with 2.
 root is under no limit of processes: the program is then run as another user.
 """
 import hashlib

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Two runs at once on one OUT. usage: run.py MXFP4-PACK [--pairs N] [--seed S] [--only NAME,NAME]
 
-Each pair begins with a copy of a state of OUT and runs two random commands at once. Afterwards everything in OUT's parent
-folder must be, byte for byte, what the two leave one after the other, in either order; or one of them refused (exit code
-2), and it is as if only the other had run. A run that is refused may say so in its own way.
+Each pair begins with a copy of a state of OUT and runs two random commands at once. Afterwards everything in OUT's
+parent folder must be, byte for byte, what the two leave one after the other, in either order; or one of them refused
+(exit code 2), and it is as if only the other had run.
 verify and unpack must never report success for an OUT that is wrong.
 
 Delays before the start, and with strace delays of random system calls, make the two meet at different moments.
@@ -20,34 +20,8 @@ import sys
 import tempfile
 import time
 
-VLLM = ["--backend", "marlin", "--engine", "vllm", "--threads", "1"]
-SGLANG = ["--backend", "marlin", "--engine", "sglang", "--threads", "1"]
-HOPPER = ["--backend", "triton-hopper", "--engine", "vllm", "--threads", "1"]
-WRITERS = {
-    "convert": VLLM,
-    "force": [*SGLANG, "--force"],
-    "force-same": [*VLLM, "--force"],
-    "add-sglang": [*SGLANG, "--add"],
-    "add-hopper": [*HOPPER, "--add"],
-    "if-changed": [*VLLM, "--if-changed"],
-    "if-changed-other": [*SGLANG, "--if-changed"],
-    "resume": [*VLLM, "--resume"],
-    "restart": [*VLLM, "--restart"],
-    "resume-add": [*HOPPER, "--add", "--resume"],
-}
-READERS = ["verify", "verify-source", "unpack"]
-COMMANDS = [*WRITERS, *READERS]
-STATES = ["nothing", "one-set", "two-sets", "damaged", "partial"]
-DELAYED_CALLS = ["flock", "renameat2", "rename", "unlink", "unlinkat", "openat", "fsync", "mkdir", "linkat"]
-
-
-@dataclasses.dataclass
-class Pair:
-    state: str
-    commands: tuple[str, str]
-    waits: tuple[float, float]  # seconds before the start
-    inject: tuple[list[str], list[str]]  # strace and its options, or nothing
-
+import choose
+from choose import COMMANDS, STATES, WRITERS
 
 @dataclasses.dataclass
 class Outcome:
@@ -62,7 +36,7 @@ def digest(path):
 
 
 def tree(folder):
-    """Every name under a folder and what it holds. An empty journal is a lock that nobody holds: it counts as absent."""
+    """Every name under a folder and what it holds. An empty journal is a lock that nobody holds: it is left out."""
     found = {str(p.relative_to(folder)): digest(p) for p in sorted(folder.rglob("*"))}
     empty = hashlib.sha256(b"").hexdigest()
     return {name: what for name, what in found.items() if not (name.endswith(".journal") and what == empty)}
@@ -92,8 +66,8 @@ class Bench:
         for name in STATES:
             self.state(name).mkdir(parents=True)
         for name in ("one-set", "two-sets", "damaged"):
-            self.must("convert", self.source, self.state(name) / "out", *VLLM)
-        self.must("convert", self.source, self.state("two-sets") / "out", *HOPPER, "--tp-size", "2", "--add")
+            self.must("convert", self.source, self.state(name) / "out", *WRITERS["convert"])
+        self.must("convert", self.source, self.state("two-sets") / "out", *WRITERS["add-hopper"], "--tp-size", "2")
         with open(self.state("damaged") / "out/packed/packed-00001.safetensors", "r+b") as f:
             f.seek(4096)
             byte = f.read(1)[0]
@@ -191,53 +165,8 @@ def problems(bench, pair, folder, codes):
     if wrote and pair.state != "damaged" and (folder / "out").exists():
         verify = subprocess.run(bench.command("verify-source", folder), env=bench.env, capture_output=True, text=True)
         if verify.returncode != 0:
-            yield f"OUT is wrong afterwards: {verify.stdout}{verify.stderr}".rstrip()
-
-
-def delayed(call, side, milliseconds, when=""):
-    """strace, which delays the program's calls of one kind."""
-    inject = f"inject={call}:delay_{side}={milliseconds * 1000}{when}"
-    return ["strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject]
-
-
-def directed_pairs():
-    """One run stops before it takes the lock, the other one runs to its end: what the first has read is old."""
-    slow = delayed("flock", "enter", 300)
-    for commands in (("add-hopper", "add-sglang"), ("add-hopper", "force"), ("force", "add-hopper"),
-                     ("if-changed-other", "add-hopper"), ("resume-add", "add-sglang")):
-        yield Pair("one-set", commands, (0.0, 0.08), (slow, []))
-
-
-def random_inject(random_):
-    """A delay of one system call, most often that of the lock, before which OUT may have been read."""
-    call = random_.choice(["flock"] * 4 + DELAYED_CALLS)
-    every = call in ("flock", "mkdir", "renameat2")
-    when = "" if every else f":when={random_.randint(1, 40 if call == 'openat' else 8)}"
-    side = random_.choice(["enter", "exit"])
-    return delayed(call, side, random_.randint(20, 120), when)
-
-
-def random_pair(random_, has_strace, only):
-    often = [*WRITERS, "add-sglang", "add-hopper", "add-sglang", "add-hopper", "force"]
-    commands = (random_.choice(only or often), random_.choice(only or [*often, *READERS, *READERS]))
-    waits = [random_.uniform(0, 0.03), random_.uniform(0, 0.03)]
-    inject = ([], [])
-    if has_strace and random_.random() < 0.7:
-        slow = random_.randint(0, 1)
-        inject[slow].extend(random_inject(random_))
-        waits[1 - slow] += 0.03  # strace itself takes time to start
-    states = [s for s in STATES if s != "damaged" or any(c in READERS for c in commands)]
-    if any("add" in c for c in commands):
-        states += ["one-set", "one-set", "two-sets"]
-    return Pair(random_.choice(states), commands, (waits[0], waits[1]), inject)
-
-
-def strace_works():
-    try:
-        command = ["strace", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:delay_enter=1", "true"]
-        return subprocess.run(command, capture_output=True).returncode == 0
-    except FileNotFoundError:
-        return False
+            said = (verify.stdout + verify.stderr).splitlines()
+            yield "OUT is wrong afterwards: " + "\n".join(said[:3] + said[-1:])
 
 
 def report(number, pair, codes, said, found):
@@ -259,11 +188,13 @@ def arguments():
     return parser.parse_args()
 
 
-def pairs(args, has_strace):
+def pairs(bench, args, has_strace):
     only = args.only.split(",") if args.only else []
-    directed = list(directed_pairs()) if has_strace and not only else []
+    directed = []
+    if has_strace and not only:
+        directed = list(choose.directed_pairs(bench.command("verify", bench.state("one-set")), bench.env))
     random_ = random.Random(args.seed)
-    return (directed + [random_pair(random_, has_strace, only) for _ in range(args.pairs)])[: args.pairs]
+    return (directed + [choose.random_pair(random_, has_strace, only) for _ in range(args.pairs)])[: args.pairs]
 
 
 def try_pair(bench, number, pair):
@@ -279,11 +210,11 @@ def try_pair(bench, number, pair):
 
 def main():
     args = arguments()
-    has_strace = strace_works()
+    has_strace = choose.strace_works()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(args.program, pathlib.Path(folder))
         source = tree(bench.source)
-        results = [try_pair(bench, number, pair) for number, pair in enumerate(pairs(args, has_strace))]
+        results = [try_pair(bench, number, pair) for number, pair in enumerate(pairs(bench, args, has_strace))]
         untouched = tree(bench.source) == source
     met = sum(m for m, _ in results)
     failed = sum(not right for _, right in results)
