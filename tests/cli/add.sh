@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Several sets in one output. usage: add.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+add() { "$program" convert "$tiny" "$dir/several" --add "$@"; }
+expect 'nothing to add to' 2 '' 'several: no such directory; an output of' add --backend marlin --engine sglang
+convert "$tiny" "$dir/several" --backend marlin --engine vllm
+expect 'add: the plan' 0 'copied: nothing; it is there already' '' add --backend marlin --engine sglang --dry-run
+expect 'add' 0 '' 'packed tensors for sglang marlin, .* beside 1 earlier set; check' add --backend marlin --engine sglang
+expect 'add as JSON' 0 '"set":2,"moe_tp_size":2,"ranks":\[0,1\],' '' \
+  add --backend triton-hopper --engine vllm --tp-size 2 --json -q
+expect 'add it again' 2 '' 'marlin of sglang is there already' add --backend marlin --engine sglang
+expect 'add and force exclude each other' 2 '' 'excludes' add --backend marlin --engine sglang --force
+expect 'add of a sharded state' 2 '' 'a sharded state is of one set' \
+  add --backend deepgemm --engine sglang --format sharded-state
+expect 'add of another checkpoint' 2 '' 'deepseek-v4: not the source that .*several was made from' \
+  "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/several" --add --backend deepgemm --engine vllm
+expect 'inspect lists the sets' 0 'set 2: triton-hopper of vllm at tp 2, layout version c: 36 tensors' '' \
+  "$program" inspect "$dir/several"
+expect 'verify of several sets' 0 'triton-hopper of vllm at tp 2: right at level' '' \
+  "$program" verify "$dir/several" --source "$tiny"
+expect 'unpack of several sets' 0 '' 'unpacking marlin of vllm' "$program" unpack "$dir/several" "$dir/several-again"
+convert "$tiny" "$dir/q" --backend marlin --engine sglang
+expect 'diff of several sets' 1 'only in .*several: triton-hopper of vllm at tp 2' '' "$program" diff "$dir/several" "$dir/q"
+finish

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# convert: the plan, what it prints, what it refuses. usage: convert.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+expect 'dry run' 0 'experts.w13_weight  I32 \[3, 16, 1024\]  packed/packed-00001.safetensors  196608' '' \
+  "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm --dry-run
+expect 'dry run writes nothing' 2 '' '/o: no such directory; an output of' "$program" verify "$dir/o"
+expect 'convert says what to do next' 0 '' 'check it with: mxfp4-pack verify' \
+  "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
+expect 'convert refuses an existing place' 2 '' '--force' "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
+expect 'convert, quiet' 0 '' '' "$program" convert "$tiny" "$dir/q" --backend marlin --engine sglang -q
+expect 'convert as JSON' 0 '^\{"backend":"marlin".*"zero_scales":[0-9]+,"seconds":\{"read":[0-9.e-]+,.*"wall":[0-9.]+\},"in_place_bytes":0\}$' '' \
+  "$program" convert "$tiny" "$dir/j" --backend marlin --engine sglang --json -q
+expect 'packed output as input' 0 '' 'packed tensors for sglang' "$program" convert "$dir/o" "$dir/p" --backend marlin --engine sglang
+expect 'gives the same bytes' 0 '' '' diff -r "$dir/p" "$dir/q"
+expect 'tensor parallel' 0 'w13_weight.*packed/tp2-rank1-00001' '' \
+  "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 2 --dry-run
+expect 'a shape that cannot be served' 2 '' 'cannot serve it: hidden 96 and intermediate 160 must be multiples of 128' \
+  "$program" convert "$tiny" "$dir/no" --backend flashinfer-humming --engine vllm
+expect 'four warps' 0 'layout version c-w4' '' \
+  "$program" convert "$tiny" "$dir/w4" --backend triton-hopper --engine vllm --num-warps 4 --dry-run
+finish

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# --device and --device-memory: who packs. usage: device.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+convert "$tiny" "$dir/o" --backend marlin --engine sglang
+expect 'no such device' 2 '' 'error: --device gpu: auto, cpu, cuda' \
+  "$program" convert "$tiny" "$dir/dev" --backend marlin --engine vllm --device gpu
+expect 'a GPU that is not there' 2 '' 'error: .*(no such device|CUDA)' \
+  "$program" convert "$tiny" "$dir/dev" --backend marlin --engine vllm --device cuda:99
+expect 'a GPU that is not there as JSON' 2 '"kind":"device"' '' "$program" unpack "$dir/o" "$dir/dev" --device cuda:99 --json
+expect 'no such size' 2 '' 'error: --device-memory' "$program" verify "$dir/o" --device-memory 1x
+expect 'a GPU or the CPU' 0 '' . env MXFP4_PACK_DEVICE=auto \
+  "$program" convert "$tiny" "$dir/dev" --backend marlin --engine sglang --device-memory 64M
+expect 'the same bytes' 0 '' '' diff -r "$dir/o" "$dir/dev"
+finish

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# diff of two outputs. usage: diff.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+convert "$tiny" "$dir/o" --backend marlin --engine vllm
+convert "$tiny" "$dir/q" --backend marlin --engine sglang
+# a wrong code and a wrong pad differ too
+put "$dir/o/packed/packed-00001.safetensors" 4096 '\377'
+put "$dir/o/packed/packed-00001.safetensors" $((4096 + 65536 - 1)) '\001'
+expect 'diff of an output with itself' 0 'tensors are equal' '' "$program" diff "$dir/q" "$dir/q"
+expect 'diff' 1 'w13_weight: 3 of 3 experts differ.*other row order of w13' '' "$program" diff "$dir/q" "$dir/o"
+expect 'nothing to compare' 2 '' 'nowhere: no such directory' "$program" diff "$dir/nowhere" "$tiny"
+finish

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Defaults from environment variables. usage: environment.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+expect 'defaults from the environment' 0 '"engine":"sglang"' '' \
+  env MXFP4_PACK_BACKEND=marlin MXFP4_PACK_ENGINE=sglang MXFP4_PACK_THREADS=1 "$program" convert "$tiny" "$dir/env" --json -q
+expect 'a wrong default' 2 '' 'error: ' env MXFP4_PACK_THREADS=many "$program" verify "$dir/env"
+finish

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Many conversions from a list. usage: filelist.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+list=$dir/list
+printf '%s\n' '# a list' "'$tiny' '$dir/l1' --engine vllm" '' "'$dir/nowhere' '$dir/l2'" "'$tiny' '$dir/l3' --threads 1" >"$list"
+many() { "$program" convert --filelist "$list" --backend marlin --engine sglang "$@"; }
+expect 'a list ends at the first failure' 2 '"converted":1,"unchanged":0,"failed":1,"not_begun":1' '' many --fail-fast --json -q
+rm -r "$dir/l1"
+expect 'a list goes on after a failure' 2 '' 'list:4: .*nowhere' many
+expect 'and has the defaults of its command line' 0 '"engine":"sglang"|sglang' '' "$program" verify "$dir/l3" --json
+sed -i '4d; s/--engine vllm/& --sha256/' "$list"
+expect 'a list, again' 2 '"failed":2' '' many --json -q
+expect 'if changed: the one without SHA256SUMS' 0 '"converted":1,"unchanged":1,"failed":0' '' many --if-changed --json -q
+expect 'if changed: nothing to do' 0 '' '0 converted, 2 unchanged, 0 failed' many --if-changed
+
+expect 'a bad line' 2 '' 'error: -:1: .*--nothing' sh -c "echo a b --nothing | '$program' convert --filelist - --backend marlin --engine vllm"
+expect 'a list and a checkpoint' 2 '' 'excludes' "$program" convert "$tiny" "$dir/o9" --filelist "$list" --backend marlin --engine vllm
+
+printf '%s\n' "'$tiny' '$dir/added'" "'$tiny' '$dir/added' --engine sglang --add" \
+  "'$tiny' '$dir/added' --engine vllm --backend triton-hopper --tp-size 2 --add" >"$list"
+added() { "$program" convert --filelist "$list" --backend marlin --engine vllm --json -q; }
+expect 'a list that adds sets' 0 '"converted":3,"unchanged":0,"failed":0' '' added
+expect 'all of which are right' 0 'right at level bytes.*' '' "$program" verify "$dir/added" --source "$tiny" --level bytes
+expect 'the third set' 0 '"backend":"triton-hopper"' '' "$program" verify "$dir/added" --json --level bytes
+expect 'a list that adds them again' 2 '"converted":0,"unchanged":0,"failed":3' '' added
+finish

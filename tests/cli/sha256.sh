@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# --sha256: SHA256SUMS, as sha256sum -c takes it. usage: sha256.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+sums() { "$program" convert "$tiny" "$dir/sums" --backend marlin --engine vllm -q "$@"; }
+expect 'convert with SHA-256' 0 '' '' sums --sha256
+expect 'sha256sum accepts it' 0 '' '' sh -c "cd '$dir/sums' && sha256sum -c --quiet --strict SHA256SUMS"
+expect 'it names every other file' 0 '' '' \
+  bash -c "cd '$dir/sums' && find . -type f ! -name SHA256SUMS | sed 's,^./,,' | LC_ALL=C sort | cmp - <(cut -c67- SHA256SUMS)"
+expect 'verify with SHA-256' 0 'right' '' "$program" verify "$dir/sums"
+sed -i '1s/^./x/' "$dir/sums/SHA256SUMS"
+expect 'verify with a wrong SHA-256' 1 'does not have the checksum in SHA256SUMS' '' "$program" verify "$dir/sums"
+expect 'replaced with SHA-256' 0 '' '' sums --force
+finish

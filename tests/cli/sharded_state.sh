@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# A whole state for SGLang. usage: sharded_state.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+state=$dir/st part=$dir/st/model-rank-1-part-0.safetensors
+sharded() { "$program" convert "$1" "$state" --engine "${3-sglang}" --backend "$2" --format sharded-state --tp-size "${4-2}"; }
+expect 'sharded state' 0 '' 'check it with' sharded "$tiny" flashinfer-cutlass
+expect 'sharded state is right' 0 'right at level kernels' '' "$program" verify "$state" --source "$tiny"
+expect 'sharded state: the config is the checkpoint'"'"'s' 0 '' '' cmp "$state/config.json" "$tiny/config.json"
+expect 'sharded state: a default load finds no file' 0 'use--load-format-sharded_state' '' \
+  cat "$state/model.safetensors.index.json"
+expect 'sharded state: each rank has its parts' 0 '^2$' '' sh -c "ls '$state' | grep -c 'model-rank-1-part-[01].safetensors'"
+expect 'sharded state: unpack' 0 '' 'each with its source' "$program" unpack "$state" "$dir/st-u"
+put_last "$part" '\377'
+expect 'sharded state: a changed byte' 1 'model-rank-1-part-0.safetensors: 1 bytes are not what the copied' '' \
+  "$program" verify "$state"
+rm -r "$state"
+expect 'sharded state: another engine' 2 '' 'not for marlin of vllm' sharded "$tiny" marlin vllm
+expect 'sharded state: another backend' 2 '' 'not for triton-hopper of sglang' sharded "$tiny" triton-hopper
+expect 'sharded state: another family' 2 '' 'is for GPT-OSS' sharded "$root/testdata/tiny/deepseek-v4" marlin
+expect 'sharded state: ranks that do not split' 2 '' 'rows do not split into 5 ranks' sharded "$tiny" marlin sglang 5
+finish

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# verify: its levels and options, and that it finds a wrong byte. usage: verify.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+convert "$tiny" "$dir/o" --backend marlin --engine vllm
+verify() { "$program" verify "$dir/o" "$@"; }
+from_source() { verify --source "$tiny" "$@"; }
+
+expect 'verify' 0 'right at level kernels' '' from_source
+expect 'verify bytes only' 0 'right at level bytes' '' from_source --level bytes
+expect 'verify one layer' 0 'layers.1.mlp.experts +4 +[23]/3 .* right$' '' from_source --layers 1 --tokens 4 --seed 3
+expect 'verify all layers as JSON' 0 '"kernels":[{]"kernel":"marlin","device":"cpu".*layers.2.mlp.experts' '' \
+  from_source --layers all --json
+expect 'verify with a tolerance that nothing meets' 1 'relative L2 error .*no likely mistake explains it' '' \
+  from_source --tokens 1 --tolerance 1e-12
+expect 'verify on the CPU by name' 0 'kernel marlin on cpu' '' from_source --device cpu --tokens 1
+expect 'kernels need the source' 2 '' 'say where it is with --source' verify --level kernels
+for layer in 1e3 1.7 -1 99999999999999999999; do
+  expect "no number of a layer: $layer" 2 '' 'no number of a layer' from_source --layers $layer
+done
+expect 'no such layer' 2 '' 'none of the layers asked for' from_source --layers 99
+expect 'verify without the source' 0 'right at level bytes' '' verify
+expect 'verify, quiet' 0 '' '' verify -q
+expect 'verify against another source' 2 '' 'missing in the source' verify --source "$root/testdata/tiny/deepseek-v4"
+expect 'no output of convert' 2 '' 'gpt-oss: no mxfp4-pack.json; an output of' "$program" verify "$tiny"
+
+# the last word of layer 0's w13 codes of expert 0 holds columns beyond hidden: a pad
+put "$dir/o/packed/packed-00001.safetensors" $((4096 + 65536 - 1)) '\001'
+expect 'a wrong pad byte' 1 'w13_weight: expert 0: 1 pad bytes are wrong, the first in row [0-9]+, byte 12[0-9]: 0x[0-9a-f]+, 0x00 expected' '' \
+  from_source
+expect 'a wrong pad byte as JSON' 1 '^\{"ok":false' '' from_source --json
+put "$dir/o/packed/packed-00001.safetensors" 4096 '\377'
+expect 'a wrong code' 1 "bytes differ from the source's .*gate_up_proj_blocks" '' from_source
+
+# experts of more than 64 KB, gate and up in turn, are read band by band while they are compared
+large() { synth gpt-oss-20b "$dir/$1" --tiny --hidden 512 --intermediate 512 --seed "$2"; }
+large wide 0
+large wide-2 9
+convert "$dir/wide" "$dir/wide-out" --backend marlin --engine vllm
+expect 'verify of large experts' 0 'right at level bytes' '' \
+  "$program" verify "$dir/wide-out" --source "$dir/wide" --level bytes
+expect 'verify of large experts against other ones' 1 "bytes differ from the source's .*gate_up_proj_blocks" '' \
+  "$program" verify "$dir/wide-out" --source "$dir/wide-2" --level bytes
+finish
