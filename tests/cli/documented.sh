@@ -3,6 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 commands=$("$program" --help | sed -n '/^Subcommands:/,$p' | awk '/^  [a-z]/ {print $1}')
+prepare [ -n "$commands" ]
 has_option() { grep -E -- "(--|-l )${1#--}([^a-z-]|$)" "$root/src/completions/$2"; }
 
 for command in '' $commands; do
@@ -19,6 +20,7 @@ for command in '' $commands; do
 done
 
 gpus=$("$program" convert "$tiny" "$dir/auto" --backend auto --engine vllm 2>&1 | sed 's/.*--gpu: //; s/[(),]//g')
+prepare [ -n "$gpus" ]
 for gpu in $gpus; do
   expect "man page has --gpu $gpu" 0 . '' grep -E -- "^\.(Cm|It Fl -gpu Cm).* $gpu( |$)" "$root/man/mxfp4-pack.1"
 done
