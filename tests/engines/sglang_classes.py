@@ -4,7 +4,7 @@ Exchanged are only: questions about the GPU and the server's settings, gptq_marl
 functions (CUDA kernels; by formulas here), and the FusedMoE module around the method classes. The hook registry,
 get_config, the method classes and their conversions and triton_kernels' layouts are the installed ones.
 
-    PYTHONPATH=src/loaders/reader:src/loaders/sglang:tests/loaders python3 tests/engines/sglang_classes.py
+    PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/sglang_classes.py
 """
 
 import os
@@ -24,12 +24,12 @@ from sglang.srt.plugins.hook_registry import HookRegistry
 from sglang.srt.utils.hf_transformers import config as hf_config
 
 import formats
-import mxfp4_pack_sglang
+import mxfp4_pack.sglang
 from golden import golden_layer, same
-from mxfp4_pack_sglang import hooks
+from mxfp4_pack.sglang import hooks
 from packed_dir import Checkpoint
 
-mxfp4_pack_sglang.register()
+mxfp4_pack.sglang.register()
 HookRegistry.apply_hooks()
 
 

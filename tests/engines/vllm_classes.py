@@ -4,7 +4,7 @@ Exchanged are only: the choice of backend (it asks for a GPU), gptq_marlin_repac
 the construction of the kernel. Config handling, RoutedExperts, the method classes, the conversion functions,
 triton_kernels' layouts and replace_parameter are the installed ones.
 
-    PYTHONPATH=src/loaders/reader:src/loaders/vllm:tests/loaders python3 tests/engines/vllm_classes.py
+    PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/vllm_classes.py
 """
 
 import json
@@ -26,13 +26,13 @@ from vllm.model_executor.layers.quantization import get_quantization_config, mxf
 from vllm.model_executor.layers.quantization.utils import marlin_utils_fp4, mxfp4_utils
 
 import formats
-import mxfp4_pack_vllm
+import mxfp4_pack.vllm
 from golden import golden_layer, same
-from mxfp4_pack_reader import Refused
-from mxfp4_pack_vllm import quantization
+from mxfp4_pack import Refused
+from mxfp4_pack.vllm import quantization
 from packed_dir import Checkpoint, random_layer
 
-mxfp4_pack_vllm.register()
+mxfp4_pack.vllm.register()
 
 
 def marlin_repack(b_q_weight, perm, size_k, size_n, num_bits, is_a_8bit=False):

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 import formats
-from mxfp4_pack_reader import in_memory_order
+from mxfp4_pack import in_memory_order
 
 DTYPE = {torch.int32: "I32", torch.uint8: "U8", torch.float8_e8m0fnu: "F8_E8M0", torch.bfloat16: "BF16",
              torch.float32: "F32"}

@@ -12,14 +12,14 @@ from safetensors.torch import load_file, save_file
 import formats
 import sglang_stand_in as sglang
 from golden import golden_layer, golden_tensors, same
-from mxfp4_pack_reader import Refused
+from mxfp4_pack import Refused
 from packed_dir import Checkpoint, merged, random_layer
 
 sglang.install()
-import mxfp4_pack_sglang  # noqa: E402
-from mxfp4_pack_sglang import hooks  # noqa: E402
+import mxfp4_pack.sglang  # noqa: E402
+from mxfp4_pack.sglang import hooks  # noqa: E402
 
-mxfp4_pack_sglang.register()
+mxfp4_pack.sglang.register()
 sglang.HookRegistry.apply()
 
 LAYER = ("model.layers.0.mlp.experts", 0)

@@ -12,14 +12,14 @@ from safetensors.torch import load_file, save_file
 
 import vllm_stand_in as vllm
 from golden import golden_layer, golden_tensors, same
-from mxfp4_pack_reader import Refused
+from mxfp4_pack import Refused
 from packed_dir import Checkpoint, merged, random_layer
 
 vllm.install()
-import mxfp4_pack_vllm  # noqa: E402
-from mxfp4_pack_vllm import quantization  # noqa: E402
+import mxfp4_pack.vllm  # noqa: E402
+from mxfp4_pack.vllm import quantization  # noqa: E402
 
-mxfp4_pack_vllm.register()
+mxfp4_pack.vllm.register()
 
 GPT = "model.layers.{}.mlp.experts"
 DEEPSEEK = "model.layers.{}.ffn.experts"

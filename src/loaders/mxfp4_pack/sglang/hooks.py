@@ -5,7 +5,7 @@ import pkgutil
 import re
 
 import torch
-from mxfp4_pack_reader import METHOD, Manifest, Refused, is_packed, misfit
+from mxfp4_pack import METHOD, Manifest, Refused, is_packed, misfit
 from torch.nn import Parameter
 
 LOAD_FORMATS = ("auto", "safetensors")  # those that DefaultModelLoader serves and that end in `after_load_model`

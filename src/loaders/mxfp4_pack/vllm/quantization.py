@@ -13,7 +13,7 @@ import re
 from contextlib import contextmanager
 
 import torch
-from mxfp4_pack_reader import METHOD, Manifest, Refused, check_version, misfit
+from mxfp4_pack import METHOD, Manifest, Refused, check_version, misfit
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import mxfp4 as engine
