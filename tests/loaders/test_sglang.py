@@ -13,7 +13,7 @@ import formats
 import sglang_stand_in as sglang
 from golden import golden_layer, golden_tensors, same
 from mxfp4_pack import Refused
-from packed_dir import Checkpoint, merged, random_layer
+from packed_dir import Checkpoint, merged, random_layer, write_manifest
 
 sglang.install()
 import mxfp4_pack.sglang  # noqa: E402
@@ -291,8 +291,7 @@ class Sglang(unittest.TestCase):
                 (lambda m: m["sets"][0].update(backend="deepgemm"), "no loader for experts packed for backend deepgemm")):
             manifest = json.loads(good)
             change(manifest)
-            with open(path, "w") as file:
-                json.dump(manifest, file)
+            write_manifest(self.directory, manifest)
             with self.subTest(message=message):
                 self.refuses(message, checkpoint)
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 import vllm_stand_in as vllm
 from golden import golden_layer, golden_tensors, same
 from mxfp4_pack import Refused
-from packed_dir import Checkpoint, merged, random_layer
+from packed_dir import Checkpoint, merged, random_layer, write_manifest
 
 vllm.install()
 import mxfp4_pack.vllm  # noqa: E402
@@ -256,8 +256,7 @@ class Vllm(unittest.TestCase):
         with open(path) as file:
             manifest = json.load(file)
         manifest["sets"][0].update(moe_tp_size=2, ranks=[1])
-        with open(path, "w") as file:
-            json.dump(manifest, file)
+        write_manifest(self.directory, manifest)
         self.refuses("ranks [1]); asked for is auto, rank 0 of 2", checkpoint, tp=(2, 0))
 
     def test_a_kernel_that_the_engine_chose_otherwise_is_refused(self):
@@ -299,8 +298,7 @@ class Vllm(unittest.TestCase):
                 (lambda m: m["sets"][0].update(backend="deepgemm"), "no loader for experts packed for backend deepgemm")):
             manifest = json.loads(good)
             change(manifest)
-            with open(path, "w") as file:
-                json.dump(manifest, file)
+            write_manifest(self.directory, manifest)
             with self.subTest(message=message):
                 self.refuses(message, checkpoint)
         os.remove(path)

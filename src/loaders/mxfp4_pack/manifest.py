@@ -1,12 +1,14 @@
 """The manifest, and which of its sets serves an engine as it was started.
 
-Every field of the manifest is read here and nowhere else; mxfp4-pack-format(5) describes them.
+Every field of the manifest is read here and in _entries.py and nowhere else; mxfp4-pack-format(5) describes them.
 """
 
 import json
 import os
 from importlib import metadata
-from typing import NamedTuple
+
+from . import _xxh3
+from ._entries import Refused, entry_of, path_of, safe_name
 
 FORMAT_VERSION = 1
 METHOD = "mxfp4_pack"  # quant_method in config.json
@@ -16,12 +18,9 @@ PARTS = ("codes", "scales", "bias")
 SERVED = ("marlin", "flashinfer-cutlass", "triton-hopper", "triton-blackwell")  # the backends that the loaders know
 # A library's name in `fits` -> the installed distribution that tells its version.
 DISTRIBUTIONS = {"flashinfer": "flashinfer-python", "triton_kernels": "triton-kernels"}
-
 OLD_DISTRIBUTIONS = ("mxfp4-pack-reader", "mxfp4-pack-vllm", "mxfp4-pack-sglang")
-
-
-class Refused(ValueError):
-    """The packed files cannot be served as asked; the message says why and what to do."""
+# What reading JSON of the wrong form raises.
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
 
 
 def check_version(version):
@@ -30,28 +29,25 @@ def check_version(version):
                       "mxfp4-pack that wrote these files, or convert again with this one")
 
 
-class View(NamedTuple):
-    """How the engine sees a stored contiguous tensor; strides in elements."""
-    torch_dtype: str
-    shape: tuple
-    strides: tuple
-
-
-class Entry(NamedTuple):
-    """One packed tensor: one part of one role of one layer, experts outermost."""
-    name: str
-    parameter: str  # the engine's parameter: w13_weight_scale
-    file: str
-    torch_dtype: str
-    shape: tuple
-    view: View | None
-    experts: int
-
-
-def entry_of(t):
-    v = t.get("view")
-    view = v and View(v["dtype"], tuple(v["shape"]), tuple(v["strides"]))
-    return Entry(t["name"], t["parameter"], t["file"], t["torch_dtype"], tuple(t["shape"]), view, t["experts"])
+def read_manifest(directory):
+    """The fields of a directory's manifest, whose own checksum is right."""
+    path = os.path.join(directory, MANIFEST)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        fields = json.loads(data)
+        check_version(fields.get("format_version"))
+        expected = fields["xxh3_128"]
+        begin = data.index(expected.encode())
+    except FileNotFoundError:
+        raise Refused(f"{path} is missing: the directory is incomplete, convert it again") from None
+    except Refused:
+        raise
+    except MALFORMED as error:
+        raise Refused(f"{path}: not a manifest ({error!r}); damaged?") from error
+    if len(expected) != 32 or _xxh3.hexdigest(data[:begin] + b"0" * 32 + data[begin + 32:]) != expected:
+        raise Refused(f"{path}: does not have its own checksum; damaged or edited")
+    return fields
 
 
 class Manifest:
@@ -62,26 +58,48 @@ class Manifest:
         if not os.path.isdir(directory):
             raise Refused(f"{directory}: packed checkpoints are read from a local directory; download it first")
         self.directory = os.path.abspath(directory)
-        path = os.path.join(directory, MANIFEST)
-        try:
-            with open(path, encoding="utf-8") as file:
-                fields = json.load(file)
-        except FileNotFoundError:
-            raise Refused(f"{path} is missing: the directory is incomplete, convert it again") from None
-        check_version(fields.get("format_version"))
-        self.source = fields["source"]
         self.config = read_config(directory)
-        sets = [s for s in fields["sets"] if s["engine"] == engine]
-        if not sets:
-            raise Refused(f"{directory} was packed for {', '.join(sorted({s['engine'] for s in fields['sets']}))}, "
-                          f"not for {engine}. {convert_again(directory, engine, fields['sets'][0]['backend'], how='--add')}")
-        self.sets = [s for s in sets if s["backend"] in SERVED]
-        if not self.sets:
-            raise Refused(f"no loader for experts packed for backend {', '.join(s['backend'] for s in sets)}")
+        fields = read_manifest(directory)
+        try:
+            self.source = {"model_type": fields["source"]["model_type"]}
+            self.sets = self.served(fields["sets"], engine)
+        except Refused as error:
+            raise Refused(f"{self.directory}: {error}") from None
+        except MALFORMED as error:
+            raise Refused(f"{self.directory}: {MANIFEST} is damaged: {error!r}") from error
+
+    def served(self, sets, engine):
+        """The engine's sets that a loader knows, all their entries and file names checked."""
+        own = [s for s in sets if s["engine"] == engine]
+        if not own:
+            raise Refused(f"was packed for {', '.join(sorted({s['engine'] for s in sets}))}, not for {engine}. "
+                          f"{convert_again(self.directory, engine, sets[0]['backend'], how='--add')}")
+        served = [s for s in own if s["backend"] in SERVED]
+        if not served:
+            raise Refused(f"no loader for experts packed for backend {', '.join(s['backend'] for s in own)}")
+        for fields in served:
+            files = {safe_name(fields["canary"])} | {entry_of(t).file for t in fields["tensors"]}
+            for name in files:
+                path_of(self.directory, name)
+        return served
 
     model_type = property(lambda self: self.source["model_type"])
-    main_layers = property(lambda self: self.config["num_hidden_layers"])
-    source_quantization = property(lambda self: self.config["quantization_config"]["source_quantization_config"])
+
+    @property
+    def main_layers(self):
+        """Number of layers without the draft (MTP) ones."""
+        number = self.config.get("num_hidden_layers")
+        if type(number) is not int:
+            raise Refused(f"{self.directory}: config.json has no num_hidden_layers; convert it again")
+        return number
+
+    @property
+    def source_quantization(self):
+        """The checkpoint's own quantization_config."""
+        original = (self.config.get("quantization_config") or {}).get("source_quantization_config")
+        if not isinstance(original, dict):
+            raise Refused(f"{self.directory}: config.json has no source_quantization_config; convert it again")
+        return original
 
     def kernel(self, asked, tp_size):
         """The engine's name for the backend of the set that serves `asked` (auto: any), best one of this MoE TP size."""
@@ -119,16 +137,27 @@ def kernel_of(fields):
 
 
 def read_config(directory):
-    """The language model's part of config.json: the object that has the quantization_config."""
-    with open(os.path.join(directory, "config.json"), encoding="utf-8") as file:
-        config = json.load(file)
-    return config if "quantization_config" in config else config.get("text_config", config)
+    """The language model's part of config.json: the object that has the quantization_config. Empty where there is no such
+    file or object: this is asked of every model, and whatever is not packed is the engine's to judge."""
+    try:
+        with open(os.path.join(directory, "config.json"), encoding="utf-8-sig") as file:
+            config = json.load(file)
+    except (OSError, TypeError, ValueError, RecursionError):
+        return {}
+    if not isinstance(config, dict):
+        return {}
+    text = config.get("text_config")
+    return config if isinstance(config.get("quantization_config"), dict) or not isinstance(text, dict) else text
+
+
+def is_method(quantization):
+    """Whether a quantization_config, of whatever type, is that of a packed checkpoint."""
+    return isinstance(quantization, dict) and quantization.get("quant_method") == METHOD
 
 
 def is_packed(directory):
-    """Whether a local directory holds a packed checkpoint."""
-    return (os.path.isfile(os.path.join(directory, "config.json"))
-            and read_config(directory).get("quantization_config", {}).get("quant_method") == METHOD)
+    """Whether a local directory holds a packed checkpoint. Never raises."""
+    return is_method(read_config(directory).get("quantization_config"))
 
 
 def convert_again(directory, engine, backend, tp_size=1, how="--force"):

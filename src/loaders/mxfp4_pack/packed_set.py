@@ -1,12 +1,11 @@
 """The packed tensors for one engine, backend and MoE tensor-parallel rank."""
 
-import os
-
 import torch
 from safetensors import safe_open
 
+from ._entries import Refused, entry_of, path_of
 from .compare import difference
-from .manifest import PARTS, ROLES, Refused, convert_again, entry_of, installed, kernel_of
+from .manifest import PARTS, ROLES, convert_again, installed, kernel_of
 
 
 class PackedSet:
@@ -40,7 +39,7 @@ class PackedSet:
 
     def read(self, entry, experts, device):
         """Experts (global numbers, in order) of a packed tensor, seen as the engine sees it."""
-        path = os.path.join(self.directory, entry.file)
+        path = path_of(self.directory, entry.file)
         with safe_open(path, framework="pt", device="cpu") as file:
             stored = file.get_slice(entry.name)
             if tuple(stored.get_shape()) != entry.shape:
@@ -78,7 +77,7 @@ class PackedSet:
         raw, packed = {}, {}
         names = {e.parameter: key for key, e in next(iter(self.layers.values())).items()}
         suffix = {"codes": "", "scales": "_scale", "bias": "_bias"}
-        with safe_open(os.path.join(self.directory, self.fields["canary"]), framework="pt", device="cpu") as file:
+        with safe_open(path_of(self.directory, self.fields["canary"]), framework="pt", device="cpu") as file:
             for role in ROLES:
                 for part in PARTS:
                     if f"in.{role}{suffix[part]}" in file.keys():

@@ -5,7 +5,7 @@ import pkgutil
 import re
 
 import torch
-from mxfp4_pack import METHOD, Manifest, Refused, is_packed, misfit
+from mxfp4_pack import Manifest, Refused, is_method, is_packed, misfit
 from torch.nn import Parameter
 
 LOAD_FORMATS = ("auto", "safetensors")  # those that DefaultModelLoader serves and that end in `after_load_model`
@@ -54,7 +54,7 @@ def before_server_args(args):
 def after_get_config(config, model, *args, **kwargs):
     """A packed model's config gets the checkpoint's own quantization_config, in memory."""
     global manifest
-    if (getattr(config, "quantization_config", None) or {}).get("quant_method") != METHOD:
+    if not is_method(getattr(config, "quantization_config", None)):
         return None
     if unhooked := [t for t in targets if not hooked(t)]:
         raise Refused(f"the installed SGLang lacks {', '.join(unhooked)}; this loader knows SGLang 0.5.17")

@@ -28,12 +28,16 @@ canaries_passed = set()  # of this process: (directory, backend, vLLM's backend)
 
 def packed_config(config):
     """The config object for a `quantization_config` whose quant_method is mxfp4_pack."""
-    check_version(config["mxfp4_pack"]["format_version"])
-    source = config["source_quantization_config"]
+    try:
+        check_version(config["mxfp4_pack"]["format_version"])
+        source = config["source_quantization_config"]
+        method = source["quant_method"]
+    except (KeyError, TypeError) as error:
+        raise Refused(f"the quantization_config of a packed checkpoint lacks {error}; damaged?") from error
     kinds = {"mxfp4": PackedGptOss, "fp8": PackedDeepseekV4}
-    if source["quant_method"] not in kinds:
-        raise Refused(f"no loader for packed experts of a {source['quant_method']} checkpoint")
-    return kinds[source["quant_method"]].from_config(source)
+    if method not in kinds:
+        raise Refused(f"no loader for packed experts of a {method} checkpoint")
+    return kinds[method].from_config(source)
 
 
 def refuse_settings(vllm):
