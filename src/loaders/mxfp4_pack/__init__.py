@@ -4,9 +4,10 @@
 What needs torch is imported when it is first used, so that manifests can be read without it.
 """
 
+from ._advice import convert_again, installed
 from ._entries import Entry, Refused, View
-from .manifest import (FORMAT_VERSION, MANIFEST, METHOD, Manifest, check_version, convert_again, installed, is_method,
-                       is_packed, kernel_of, read_config)
+from .manifest import (FORMAT_VERSION, MANIFEST, METHOD, Manifest, check_version, is_method, is_packed, kernel_of,
+                       read_config)
 
 __all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Entry", "Manifest", "PackedSet", "Refused", "View", "check_version",
            "convert_again", "difference", "in_memory_order", "installed", "is_method", "is_packed", "kernel_of", "misfit",

@@ -5,9 +5,9 @@ Every field of the manifest is read here and in _entries.py and nowhere else; mx
 
 import json
 import os
-from importlib import metadata
 
 from . import _xxh3
+from ._advice import convert_again, for_kernel, installed
 from ._entries import Refused, entry_of, path_of, safe_name
 
 FORMAT_VERSION = 1
@@ -16,8 +16,6 @@ MANIFEST = "mxfp4-pack.json"
 ROLES = ("w13", "w2")
 PARTS = ("codes", "scales", "bias")
 SERVED = ("marlin", "flashinfer-cutlass", "triton-hopper", "triton-blackwell")  # the backends that the loaders know
-# A library's name in `fits` -> the installed distribution that tells its version.
-DISTRIBUTIONS = {"flashinfer": "flashinfer-python", "triton_kernels": "triton-kernels"}
 OLD_DISTRIBUTIONS = ("mxfp4-pack-reader", "mxfp4-pack-vllm", "mxfp4-pack-sglang")
 # What reading JSON of the wrong form raises.
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
@@ -59,9 +57,10 @@ class Manifest:
             raise Refused(f"{directory}: packed checkpoints are read from a local directory; download it first")
         self.directory = os.path.abspath(directory)
         self.config = read_config(directory)
+        self.open_sets = {}
         fields = read_manifest(directory)
         try:
-            self.source = {"model_type": fields["source"]["model_type"]}
+            self.model_type = fields["source"]["model_type"]
             self.sets = self.served(fields["sets"], engine)
         except Refused as error:
             raise Refused(f"{self.directory}: {error}") from None
@@ -83,8 +82,6 @@ class Manifest:
                 path_of(self.directory, name)
         return served
 
-    model_type = property(lambda self: self.source["model_type"])
-
     @property
     def main_layers(self):
         """Number of layers without the draft (MTP) ones."""
@@ -105,22 +102,38 @@ class Manifest:
         """The engine's name for the backend of the set that serves `asked` (auto: any), best one of this MoE TP size."""
         sets = sorted(self.sets, key=lambda s: s["moe_tp_size"] != tp_size)
         found = [kernel_of(s) for s in sets if asked in ("auto", kernel_of(s))]
-        return found[0] if found else self.pick(asked, tp_size, 0).kernel
+        if not found:
+            raise self.refusal(asked, tp_size, 0)
+        return found[0]
+
+    def check_tp_size(self, asked, tp_size):
+        """Some rank of this MoE tensor-parallel size is packed for the engine's backend."""
+        if not any(s["moe_tp_size"] == tp_size for s in self.sets if asked in ("auto", kernel_of(s))):
+            raise self.refusal(asked, tp_size, 0)
 
     def pick(self, asked, tp_size, rank):
-        """The first set for the engine's backend `asked` (auto: any) and this MoE tensor-parallel size."""
+        """The first set for the engine's backend `asked` (auto: any) and this MoE tensor-parallel size. The same object
+        for every layer."""
         for fields in self.sets:
             if asked in ("auto", kernel_of(fields)) and fields["moe_tp_size"] == tp_size and rank in fields["ranks"]:
                 for name in fields["requires"]:
                     if name.startswith("unset:") and os.environ.get(name[6:]):
                         raise Refused(f"the environment variable {name[6:]} changes the bytes that {fields['engine']}'s "
                                       "kernel wants; unset it")
-                from .packed_set import PackedSet
-                return PackedSet(self.directory, fields, self.source, rank)
+                return self.opened(fields, rank)
+        raise self.refusal(asked, tp_size, rank)
+
+    def opened(self, fields, rank):
+        from .packed_set import PackedSet
+        key = self.sets.index(fields), rank
+        if key not in self.open_sets:
+            self.open_sets[key] = PackedSet(self.directory, fields, rank)
+        return self.open_sets[key]
+
+    def refusal(self, asked, tp_size, rank):
         held = (f"{kernel_of(s)} (MoE tensor-parallel size {s['moe_tp_size']}, ranks {s['ranks']})" for s in self.sets)
-        backend = next((s["backend"] for s in self.sets if asked in ("auto", kernel_of(s))), "BACKEND")
-        raise Refused(f"{self.directory} holds experts packed for {', '.join(held)}; asked for is {asked}, rank {rank} of "
-                      f"{tp_size}. {convert_again(self.directory, self.sets[0]['engine'], backend, tp_size, '--add')}")
+        return Refused(f"{self.directory} holds experts packed for {', '.join(held)}; asked for is {asked}, rank {rank} of "
+                       f"{tp_size}. {for_kernel(self.directory, self.sets, asked, tp_size)}")
 
 
 def refuse_old_distributions():
@@ -160,14 +173,11 @@ def is_packed(directory):
     return is_method(read_config(directory).get("quantization_config"))
 
 
-def convert_again(directory, engine, backend, tp_size=1, how="--force"):
-    """The command that makes what was asked for. how: --force replaces all sets, --add adds one to them."""
-    tp = f" --tp-size {tp_size}" if tp_size > 1 else ""
-    return f"Run: mxfp4-pack convert CHECKPOINT {directory} --engine {engine} --backend {backend}{tp} {how}"
-
-
-def installed(library):
+def is_sharded_state(directory):
+    """Whether a local directory holds the output of --format sharded-state, whose config.json is the checkpoint's own.
+    Never raises."""
     try:
-        return metadata.version(DISTRIBUTIONS.get(library, library))
-    except metadata.PackageNotFoundError:
-        return "not installed"
+        with open(os.path.join(directory, MANIFEST), "rb") as file:
+            return json.load(file).get("format") == "sharded-state"
+    except (OSError, *MALFORMED):
+        return False

@@ -1,21 +1,34 @@
 """The packed tensors for one engine, backend and MoE tensor-parallel rank."""
 
+import time
+from dataclasses import dataclass
+
 import torch
 from safetensors import safe_open
 
+from ._advice import after_misfit, installed
 from ._entries import Refused, entry_of, path_of
 from .compare import difference
-from .manifest import PARTS, ROLES, convert_again, installed, kernel_of
+from .manifest import PARTS, ROLES, kernel_of
+
+
+@dataclass
+class Progress:
+    """What was read of a set since its last report."""
+    layers: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    canary: bool = False
 
 
 class PackedSet:
     """Holds no open file: it pickles."""
 
-    def __init__(self, directory, fields, source, rank):
+    def __init__(self, directory, fields, rank):
         self.directory = directory
         self.fields = fields
-        self.model_type = source["model_type"]
         self.rank = rank
+        self.progress = Progress()
         self.layers = {}  # (namespace, number) -> {(role, part): Entry}
         for t in fields["tensors"]:
             if t.get("rank", 0) == rank:
@@ -36,6 +49,15 @@ class PackedSet:
             return self.layers[namespace, number]
         except KeyError:
             raise Refused(f"{what}: no packed experts of {namespace} layer {number} in {self.directory}") from None
+
+    def read_layer(self, entries, experts, device):
+        """{key: tensor} for the entries {key: Entry} of a layer."""
+        begin = time.monotonic()
+        tensors = {key: self.read(entry, experts, device) for key, entry in entries.items()}
+        self.progress.seconds += time.monotonic() - begin
+        self.progress.bytes += sum(entry.bytes // entry.experts * len(experts) for entry in entries.values())
+        self.progress.layers += 1
+        return tensors
 
     def read(self, entry, experts, device):
         """Experts (global numbers, in order) of a packed tensor, seen as the engine sees it."""
@@ -92,17 +114,24 @@ class PackedSet:
                  if (why := difference(made.get((role, part)), want, self.is_triton))]
         if found:
             raise self.mismatch(f"it makes other bytes of the canary ({'; '.join(found)})")
+        self.progress.canary = True
+
+    def packed_for(self):
+        return ", ".join(f"{library} {fit['range']}" for library, fit in self.fields["fits"].items())
+
+    def report(self):
+        """One line on what was read since the last report, for the engine's log."""
+        read, self.progress = self.progress, Progress()
+        return (f"mxfp4-pack: {self.directory}: {self.backend} of {self.engine}, layout version "
+                f"{self.fields['layout_version']}, MoE tensor-parallel rank {self.rank} of {self.moe_tp_size}; packed for "
+                f"{self.packed_for()}; installed {self.engine} {installed(self.engine)}; "
+                f"canary {'equal' if read.canary else 'not compared'}; {read.layers} layers, {read.bytes / 1e9:.3f} GB in "
+                f"{read.seconds:.2f} s, {read.bytes / 1e9 / max(read.seconds, 1e-9):.2f} GB/s")
 
     def mismatch(self, why):
-        fits = self.fields["fits"]
-        libraries = [self.engine, "torch", *(library for library in fits if library != self.engine)]
-        packed_for = (f"{library} {fit['range']}" for library, fit in fits.items())
+        libraries = [self.engine, "torch", *(library for library in self.fields["fits"] if library != self.engine)]
         return Refused(
             f"{self.directory} does not fit the installed {self.engine}: {why}.\n"
             f"  installed: {', '.join(f'{name} {installed(name)}' for name in libraries)}\n"
-            f"  packed for: {', '.join(packed_for)} "
-            f"(layout version {self.fields['layout_version']})\n  {self.again()}")
-
-    def again(self, **changes):
-        return convert_again(self.directory, **{"engine": self.engine, "backend": self.backend,
-                                                "tp_size": self.moe_tp_size, **changes})
+            f"  packed for: {self.packed_for()} "
+            f"(layout version {self.fields['layout_version']})\n  {after_misfit(self.directory, self.fields)}")
