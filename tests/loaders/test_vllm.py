@@ -114,6 +114,16 @@ class Vllm(unittest.TestCase):
         self.assertEqual(len(seen), 6)
         self.assertTrue(all(p.is_meta for p in seen))
 
+    def test_one_line_in_the_log(self):
+        layers = {("model", n): random_layer(n, 2, 256, 128, True) for n in range(3)}
+        checkpoint = Checkpoint("vllm", "marlin", "gpt_oss", 256, 128, layers)
+        checkpoint.write(self.directory)
+        with self.assertLogs("vllm.mxfp4_pack", "INFO") as log:
+            vllm.serve(self.directory, checkpoint, [GPT.format(n) for n in range(3)])
+        line, = log.output
+        self.assertIn(f"{self.directory}: marlin of vllm, layout version 1, MoE tensor-parallel rank 0 of 1", line)
+        self.assertIn("canary equal; 3 layers, ", line)
+
     def test_conversion_function_is_put_back(self):
         checkpoint = gpt_oss("marlin")
         checkpoint.write(self.directory)

@@ -1,24 +1,13 @@
 """The packed tensors for one engine, backend and MoE tensor-parallel rank."""
 
-import time
-from dataclasses import dataclass
-
 import torch
-from safetensors import safe_open
 
 from ._advice import after_misfit, installed
 from ._entries import Refused, entry_of, path_of
+from ._loading import Loading, Request
+from ._safetensors import read_header
 from .compare import difference
 from .manifest import PARTS, ROLES, kernel_of
-
-
-@dataclass
-class Progress:
-    """What was read of a set since its last report."""
-    layers: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-    canary: bool = False
 
 
 class PackedSet:
@@ -28,7 +17,8 @@ class PackedSet:
         self.directory = directory
         self.fields = fields
         self.rank = rank
-        self.progress = Progress()
+        self.canary_is_equal = False
+        self._loading = None  # begins in the process that loads the model
         self.layers = {}  # (namespace, number) -> {(role, part): Entry}
         for t in fields["tensors"]:
             if t.get("rank", 0) == rank:
@@ -50,32 +40,26 @@ class PackedSet:
         except KeyError:
             raise Refused(f"{what}: no packed experts of {namespace} layer {number} in {self.directory}") from None
 
-    def read_layer(self, entries, experts, device):
-        """{key: tensor} for the entries {key: Entry} of a layer."""
-        begin = time.monotonic()
-        tensors = {key: self.read(entry, experts, device) for key, entry in entries.items()}
-        self.progress.seconds += time.monotonic() - begin
-        self.progress.bytes += sum(entry.bytes // entry.experts * len(experts) for entry in entries.values())
-        self.progress.layers += 1
-        return tensors
+    def expect(self, entries, experts, device):
+        """The engine has this layer: it may be read ahead of `read_layer`."""
+        self.loading.expect(Request(entries, tuple(experts), device))
 
-    def read(self, entry, experts, device):
-        """Experts (global numbers, in order) of a packed tensor, seen as the engine sees it."""
-        path = path_of(self.directory, entry.file)
-        with safe_open(path, framework="pt", device="cpu") as file:
-            stored = file.get_slice(entry.name)
-            if tuple(stored.get_shape()) != entry.shape:
-                raise Refused(f"{path}: {entry.name}: shape is {tuple(stored.get_shape())}, manifest: {entry.shape}")
-            first, count = experts[0], len(experts)
-            if count == entry.experts:
-                tensor = file.get_tensor(entry.name)
-            elif list(experts) == list(range(first, first + count)):
-                tensor = stored[first:first + count]
-            else:
-                tensor = torch.cat([stored[e:e + 1] for e in experts])
-        if str(tensor.dtype) != f"torch.{entry.torch_dtype}":
-            raise Refused(f"{path}: {entry.name}: dtype is {tensor.dtype}, manifest: {entry.torch_dtype}")
-        return self._seen(entry, tensor.to(device, copy=True), count)
+    def read_layer(self, entries, experts, device):
+        """{key: tensor} for the entries {key: Entry} of a layer: the experts (global numbers, in order), seen as the engine
+        sees them."""
+        tensors = self.loading.layer(Request(entries, tuple(experts), device))
+        return {key: self._seen(entry, tensors[key], len(experts)) for key, entry in entries.items()}
+
+    @property
+    def loading(self):
+        if self._loading is None:
+            self._loading = Loading(self.directory)
+        return self._loading
+
+    @property
+    def finished(self):
+        """Whether every layer that was expected is read."""
+        return not self.loading.expected
 
     def empty(self, entry, experts, device):
         """Zeros in the place of `read`, for load format dummy."""
@@ -99,14 +83,25 @@ class PackedSet:
         raw, packed = {}, {}
         names = {e.parameter: key for key, e in next(iter(self.layers.values())).items()}
         suffix = {"codes": "", "scales": "_scale", "bias": "_bias"}
-        with safe_open(path_of(self.directory, self.fields["canary"]), framework="pt", device="cpu") as file:
-            for role in ROLES:
-                for part in PARTS:
-                    if f"in.{role}{suffix[part]}" in file.keys():
-                        raw[role, part] = file.get_tensor(f"in.{role}{suffix[part]}").to(device)
-            for parameter, key in names.items():
-                packed[key] = file.get_tensor(f"out.{parameter}").to(device)
+        tensors = self._canary_tensors(device)
+        for role in ROLES:
+            for part in PARTS:
+                if f"in.{role}{suffix[part]}" in tensors:
+                    raw[role, part] = tensors[f"in.{role}{suffix[part]}"]
+        for parameter, key in names.items():
+            if f"out.{parameter}" not in tensors:
+                raise Refused(f"{self.fields['canary']}: no out.{parameter}; damaged?")
+            packed[key] = tensors[f"out.{parameter}"]
         return raw, packed
+
+    def _canary_tensors(self, device):
+        path = path_of(self.directory, self.fields["canary"])
+        header, _ = read_header(path)
+        with open(path, "rb") as file:
+            data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+        # A copy of each: views of other dtypes want their own alignment.
+        return {name: data[t.begin:t.end].clone().view(getattr(torch, t.dtype)).view(t.shape).to(device)
+                for name, t in header.items()}
 
     def check_canary(self, made, packed):
         """`made`: what the installed engine makes of the raw canary."""
@@ -114,19 +109,21 @@ class PackedSet:
                  if (why := difference(made.get((role, part)), want, self.is_triton))]
         if found:
             raise self.mismatch(f"it makes other bytes of the canary ({'; '.join(found)})")
-        self.progress.canary = True
+        self.canary_is_equal = True
 
     def packed_for(self):
         return ", ".join(f"{library} {fit['range']}" for library, fit in self.fields["fits"].items())
 
     def report(self):
         """One line on what was read since the last report, for the engine's log."""
-        read, self.progress = self.progress, Progress()
+        read = self.loading.progress
+        self._loading = None
         return (f"mxfp4-pack: {self.directory}: {self.backend} of {self.engine}, layout version "
                 f"{self.fields['layout_version']}, MoE tensor-parallel rank {self.rank} of {self.moe_tp_size}; packed for "
                 f"{self.packed_for()}; installed {self.engine} {installed(self.engine)}; "
-                f"canary {'equal' if read.canary else 'not compared'}; {read.layers} layers, {read.bytes / 1e9:.3f} GB in "
-                f"{read.seconds:.2f} s, {read.bytes / 1e9 / max(read.seconds, 1e-9):.2f} GB/s")
+                f"canary {'equal' if self.canary_is_equal else 'not compared'}; {read.layers} layers, "
+                f"{read.bytes / 1e9:.3f} GB in {read.seconds:.2f} s, {read.bytes / 1e9 / max(read.seconds, 1e-9):.2f} GB/s"
+                f"{', checksums right' if read.verified else ''}")
 
     def mismatch(self, why):
         libraries = [self.engine, "torch", *(library for library in self.fields["fits"] if library != self.engine)]

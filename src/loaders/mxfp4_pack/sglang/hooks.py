@@ -82,6 +82,7 @@ def create_weights(original, method, layer, *args, **kwargs):
         method, "_padded_intermediate", layer.w13_weight.shape[1] // 2)
     if sizes != set_.padded_sizes:
         raise set_.mismatch(f"it pads (hidden, intermediate) to {sizes}, packed is {set_.padded_sizes}")
+    set_.expect(entries, layer.mxfp4_pack.experts, layer.mxfp4_pack.device)
     return result
 
 

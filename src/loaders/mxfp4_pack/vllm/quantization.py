@@ -9,6 +9,7 @@ a `PackedMethod`. That is the engine's method, except that
 Facts about vLLM are from v0.26.0 (names and keywords the same in 0.21 to 0.27.1).
 """
 
+import logging
 import re
 from contextlib import contextmanager
 
@@ -23,6 +24,7 @@ from vllm.models.deepseek_v4.quant_config import DeepseekV4FP8Config
 RESULT = (("w13", "codes"), ("w2", "codes"), ("w13", "scales"), ("w2", "scales"), ("w13", "bias"), ("w2", "bias"))
 KEYWORD = {("w13", "codes"): "w13_weight", ("w13", "scales"): "w13_weight_scale", ("w13", "bias"): "w13_bias",
            ("w2", "codes"): "w2_weight", ("w2", "scales"): "w2_weight_scale", ("w2", "bias"): "w2_bias"}
+logger = logging.getLogger("vllm.mxfp4_pack")
 canaries_passed = set()  # of this process: (directory, backend, vLLM's backend)
 
 
@@ -109,6 +111,8 @@ class PackedMethod:
         self.device = torch.empty(0).device  # the engine builds models under `with device`
         with torch.device("meta"):
             super().create_weights(layer, *args, **kwargs)
+        if not self.dummy:
+            self.packed.expect(self.entries, self.experts_of(layer), self.device)
 
     def process_weights_after_loading(self, layer):
         experts = self.experts_of(layer)
@@ -134,8 +138,12 @@ class PackedMethod:
         """In the place of the engine's conversion: its arguments `given`, its 6-tuple as result."""
         if not self.dummy:
             self.check_canary(original, given)
-        source = self.packed.empty if self.dummy else self.packed.read
-        tensors = {key: source(entry, experts, self.device) for key, entry in self.entries.items()}
+        if self.dummy:
+            tensors = {key: self.packed.empty(entry, experts, self.device) for key, entry in self.entries.items()}
+        else:
+            tensors = self.packed.read_layer(self.entries, experts, self.device)
+            if self.packed.finished:
+                logger.info(self.packed.report())
         if not self.packed.is_triton:
             return tuple(tensors.get(key) for key in RESULT)
         # Triton's weights are objects around storage. The engine's own conversion of the meta parameters costs nothing
@@ -149,6 +157,7 @@ class PackedMethod:
         """The engine's converter on the canary's raw layer must give the canary's packed layer."""
         which = (self.packed.directory, self.packed.backend, self.mxfp4_backend.name)
         if which in canaries_passed:
+            self.packed.canary_is_equal = True
             return
         raw, packed = self.packed.canary(self.device)
         probe = torch.nn.Module()
