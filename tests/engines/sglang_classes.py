@@ -6,7 +6,7 @@ get_config, the method classes and their conversions and triton_kernels' layouts
 
     PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/sglang_classes.py
 
-Run with SGLang 0.5.17, 0.5.19, 0.5.20 and 0.5.23. triton_kernels is what SGLang imports (its kernel package has it from
+MXFP4_PACK names the program. Run with SGLang 0.5.17 to 0.5.23. triton_kernels is what SGLang imports (its kernel package has it from
 0.5.18 on), else vLLM's copy.
 """
 
@@ -36,7 +36,7 @@ import formats
 import mxfp4_pack.sglang
 from golden import golden_layer, same
 from mxfp4_pack import Refused
-from mxfp4_pack.sglang import arguments, hooks
+from mxfp4_pack.sglang import arguments, canary, hooks
 from packed_dir import Checkpoint, random_layer
 from raw_layers import gpt_oss_layers, tensors_of
 
@@ -247,6 +247,7 @@ class Classes(unittest.TestCase):
         for name in ("_mxfp4_backend", "_dsv4_mxfp4_backend"):
             self.assertEqual(getattr(layer, name, None), getattr(engines, name, None), name)
         self.assertEqual(layer.mxfp4_pack.done, True)
+        canary.compare(layer.mxfp4_pack.set, checkpoint.model_type, torch.device("cpu"))  # as mxfp4_pack.check does it
         return layer, engines
 
     def test_marlin(self):

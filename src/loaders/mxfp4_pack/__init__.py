@@ -5,12 +5,12 @@ What needs torch is imported when it is first used, so that manifests can be rea
 """
 
 from ._advice import convert_again, installed
-from ._entries import Entry, Refused, View
+from ._entries import Entry, Refused, Unconverted, View
 from .manifest import (FORMAT_VERSION, MANIFEST, METHOD, Manifest, check_version, is_method, is_packed, kernel_of,
                        read_config)
 
-__all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Entry", "Manifest", "PackedSet", "Refused", "View", "check_version",
-           "convert_again", "difference", "in_memory_order", "installed", "is_method", "is_packed", "kernel_of", "misfit",
+__all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Entry", "Manifest", "PackedSet", "Refused", "Unconverted", "View",
+           "check_version", "convert_again", "difference", "in_memory_order", "installed", "is_method", "is_packed", "kernel_of", "misfit",
            "read_config"]
 
 

@@ -4,13 +4,19 @@ import math
 import os
 from typing import NamedTuple
 
-BYTES = {"uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e8m0fnu": 1, "bfloat16": 2, "int32": 4, "float32": 4}
-DTYPES = {"U8": "uint8", "I8": "int8", "F8_E4M3": "float8_e4m3fn", "F8_E8M0": "float8_e8m0fnu", "BF16": "bfloat16",
-          "I32": "int32", "F32": "float32"}  # of safetensors -> of torch
+BYTES = {"bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e8m0fnu": 1, "bfloat16": 2,
+         "float16": 2, "int16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
+DTYPES = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+          "F8_E8M0": "float8_e8m0fnu", "BF16": "bfloat16", "F16": "float16", "I16": "int16", "I32": "int32",
+          "F32": "float32", "I64": "int64", "F64": "float64"}  # of safetensors -> of torch
 
 
 class Refused(ValueError):
     """The packed files cannot be served as asked; the message says why and what to do."""
+
+
+class Unconverted(Refused):
+    """The engine's own conversion failed, so nothing was compared."""
 
 
 class View(NamedTuple):

@@ -125,9 +125,9 @@ class PackedSet:
                 f"{read.bytes / 1e9:.3f} GB in {read.seconds:.2f} s, {read.bytes / 1e9 / max(read.seconds, 1e-9):.2f} GB/s"
                 f"{', checksums right' if read.verified else ''}")
 
-    def mismatch(self, why):
+    def mismatch(self, why, kind=Refused):
         libraries = [self.engine, "torch", *(library for library in self.fields["fits"] if library != self.engine)]
-        return Refused(
+        return kind(
             f"{self.directory} does not fit the installed {self.engine}: {why}.\n"
             f"  installed: {', '.join(f'{name} {installed(name)}' for name in libraries)}\n"
             f"  packed for: {self.packed_for()} "

@@ -7,7 +7,7 @@ import pkgutil
 import re
 
 import torch
-from mxfp4_pack import Manifest, Refused, is_method, is_packed, misfit
+from mxfp4_pack import Manifest, Refused, Unconverted, is_method, is_packed, misfit
 from torch.nn import Parameter
 
 from .arguments import refuse_unchecked
@@ -130,7 +130,7 @@ def converted_canary(original, method, layer):
         made = {key: getattr(probe, e.parameter, None) for key, e in packed.entries.items()}
         made |= {key: storage.data for key, storage in storages(method).items()} if packed.set.is_triton else {}
     except Exception as error:
-        raise packed.set.mismatch(f"its converter fails on the canary: {error!r}") from error
+        raise packed.set.mismatch(f"its converter fails on the canary: {error!r}", Unconverted) from error
     packed.set.check_canary({key: t.data for key, t in made.items() if t is not None}, want)
     return ({name: p for name, p in probe._parameters.items() if name not in layer._parameters and name not in
              {e.parameter for e in packed.entries.values()}},

@@ -14,7 +14,7 @@ import re
 from contextlib import contextmanager
 
 import torch
-from mxfp4_pack import METHOD, Manifest, Refused, check_version, misfit
+from mxfp4_pack import METHOD, Manifest, Refused, Unconverted, check_version, misfit
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import mxfp4 as engine
@@ -159,19 +159,24 @@ class PackedMethod:
         if which in canaries_passed:
             self.packed.canary_is_equal = True
             return
-        raw, packed = self.packed.canary(self.device)
-        probe = torch.nn.Module()
-        probe.params_dtype = given["layer"].params_dtype
-        for key, tensor in raw.items():
-            probe.register_parameter(KEYWORD[key], torch.nn.Parameter(tensor, requires_grad=False))
-        weights = {name: getattr(probe, name, None) for name in KEYWORD.values()}
-        try:
-            made = original(**{**given, **weights, "layer": probe, "_cache_permute_indices": {}})
-        except Exception as error:
-            raise self.packed.mismatch(f"its converter fails on the canary: {error!r}") from error
-        made = {key: getattr(storage_of(thing), "data", thing) for key, thing in zip(RESULT, made)}
-        self.packed.check_canary(made, packed)
+        compare_canary(self.packed, original, self.device, given)
         canaries_passed.add(which)
+
+
+def compare_canary(packed, original, device, given):
+    """Refuses a set whose canary the engine's converter `original` makes otherwise. `given`: its other arguments."""
+    raw, want = packed.canary(device)
+    probe = torch.nn.Module()
+    probe.params_dtype = given["layer"].params_dtype
+    for key, tensor in raw.items():
+        probe.register_parameter(KEYWORD[key], torch.nn.Parameter(tensor, requires_grad=False))
+    weights = {name: getattr(probe, name, None) for name in KEYWORD.values()}
+    try:
+        made = original(**{**given, **weights, "layer": probe, "_cache_permute_indices": {}})
+    except Exception as error:
+        raise packed.mismatch(f"its converter fails on the canary: {error!r}", Unconverted) from error
+    made = {key: getattr(storage_of(thing), "data", thing) for key, thing in zip(RESULT, made)}
+    packed.check_canary(made, want)
 
 
 @contextmanager
