@@ -29,7 +29,7 @@ import formats
 import mxfp4_pack.vllm
 from golden import golden_layer, same
 from mxfp4_pack import Refused
-from mxfp4_pack.vllm import quantization
+from mxfp4_pack.vllm import canary, quantization
 from packed_dir import Checkpoint, random_layer
 
 mxfp4_pack.vllm.register()
@@ -101,6 +101,7 @@ class Classes(unittest.TestCase):
             getattr(raw, quantization.KEYWORD[key]).data.copy_(t)
         for l in (layer, raw):
             l.quant_method.process_weights_after_loading(l)
+        canary.compare(layer.quant_method.packed, checkpoint.model_type, torch.device("cpu"))  # as mxfp4_pack.check does
         return layer, raw
 
     def all_same(self, layer, raw):
