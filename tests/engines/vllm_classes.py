@@ -35,7 +35,7 @@ from packed_dir import Checkpoint, random_layer
 mxfp4_pack.vllm.register()
 
 
-def marlin_repack(b_q_weight, perm, size_k, size_n, num_bits, is_a_8bit=False):
+def marlin_repack(b_q_weight, perm=None, size_k=None, size_n=None, num_bits=4, is_a_8bit=False):
     """[K/8, N] int32 -> [K/16, 2N] int32"""
     codes = b_q_weight.T.contiguous().view(torch.uint8)[None]
     return formats.marlin({("w13", "codes"): codes})["w13", "codes"][0]

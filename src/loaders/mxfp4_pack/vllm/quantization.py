@@ -6,7 +6,7 @@ a `PackedMethod`. That is the engine's method, except that
 - during `process_weights_after_loading` the engine's conversion function is exchanged for one that returns the packed
   tensors. Everything before (padding, choice of kernel) and after it (parameters, quant config, kernel) is the engine's.
 
-Facts about vLLM are from v0.26.0 (names and keywords the same in 0.21 to 0.27.1).
+Facts about vLLM are from v0.26.0 and v0.33.0 (names and keywords the same in 0.21 to 0.27.1).
 """
 
 import logging
@@ -184,7 +184,7 @@ def exchanged(name, replacement):
     """The engine's module-global function `name` calls replacement(original, **arguments) meanwhile."""
     original = getattr(engine, name, None)
     if original is None:
-        raise Refused(f"the installed vLLM has no {name}; this loader knows vLLM 0.21 to 0.27.1")
+        raise Refused(f"the installed vLLM has no {name}; this loader knows vLLM 0.21 to 0.33.0")
     setattr(engine, name, lambda **given: replacement(original, **given))
     try:
         yield
