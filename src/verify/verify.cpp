@@ -347,6 +347,11 @@ Level level_of(const VerifyOptions& options, const PackedSet& set) {
     if (options.level == Level::highest || options.level == Level::files) return Level::files;
     fail(Kind::usage, "{}: {} is lossy, so level bytes needs --source", options.out, backend.name);
   }
+  if (!set.plan.tp.complete() && options.source.empty()) {
+    if (options.level == Level::highest || options.level == Level::files) return Level::files;
+    fail(Kind::usage, "{}: {} of {} is not there with all ranks, so level bytes needs --source", options.out,
+         backend.name, backend.engine);
+  }
   if (options.level != Level::highest) return options.level;
   return options.source.empty() || kernel_of(backend).empty() ? Level::bytes : Level::kernels;
 }
