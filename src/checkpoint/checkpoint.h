@@ -53,6 +53,7 @@ struct Checkpoint {
   std::vector<std::string> companions;                     // other files to carry along, relative paths, sorted
   std::vector<std::string> left_out;                       // files that are not carried along
   std::map<std::string, std::string> companion_checksums;  // by name, where a manifest has them
+  std::map<std::string, std::string> companion_paths;      // by name, where that is not below dir
   bool complete = true;                                    // all was read: a name that is not there is missing
 
   const Tensor* find(std::string_view name) const;

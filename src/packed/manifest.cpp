@@ -467,12 +467,19 @@ Manifest parse_manifest(std::string text) {
   return Reader(json).run();
 }
 
-Manifest read_manifest(const std::string& out) {
-  const std::string path = out + "/" + manifest_name;
-  if (!std::filesystem::exists(path))
-    fail(Kind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(out),
-         std::filesystem::exists(out) ? fmt::format("no {}", manifest_name) : "no such directory");
+void check_has_manifest(const std::string& out) {
+  if (std::filesystem::exists(out + "/" + manifest_name)) return;
+  fail(Kind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(out),
+       std::filesystem::exists(out) ? fmt::format("no {}", manifest_name) : "no such directory");
+}
+
+Manifest read_manifest_file(const std::string& path) {
   return parse_manifest(read_text(path, max_manifest_bytes, manifest_name));
+}
+
+Manifest read_manifest(const std::string& out) {
+  check_has_manifest(out);
+  return read_manifest_file(out + "/" + manifest_name);
 }
 
 std::string read_sets_text(const std::string& out) {

@@ -2,9 +2,30 @@
 
 #include <map>
 
+#include "src/io/sha256.h"
+
 namespace mxfp4 {
 
 namespace {
+
+/// Reads the manifest and opens all that it lists.
+void hold_files(PackedCheckpoint& p) {
+  check_has_manifest(p.dir);
+  p.held.hold(manifest_name);
+  Problems problems;
+  const std::string path = p.held.path(manifest_name, problems);
+  problems.throw_if_any();
+  p.manifest = read_manifest_file(path);
+  for (const ListedFile& f : p.manifest.files) p.held.hold(f.name);
+  if (std::filesystem::exists(std::filesystem::symlink_status(p.dir + "/" + sums_name))) p.held.hold(sums_name);
+  p.held.throw_if_replaced(manifest_name);  // else some of the files may be another output's
+  Checkpoint& source = p.manifest.source;
+  source.dir = p.dir;
+  Problems found_missing_when_read;
+  for (const std::string& name : source.companions)
+    if (const std::string held = p.held.path(name, found_missing_when_read); !held.empty())
+      source.companion_paths[name] = held;
+}
 
 using Stored = std::map<std::pair<std::string, std::string>, Tensor>;  // by file and name
 
@@ -13,7 +34,7 @@ Stored read_headers(PackedCheckpoint& p, Problems& problems) {
   Stored stored;
   for (const ListedFile& f : p.manifest.files) {
     if (!f.holds_tensors) continue;
-    const std::string path = real_path(p.dir, f.name, problems);
+    const std::string path = p.held.path(f.name, problems);
     if (path.empty()) continue;
     for (Tensor& t : read_header(path, f.name, problems).tensors) {
       t.file = int(p.files.shards.size());
@@ -75,10 +96,13 @@ const PackedSet& PackedCheckpoint::unpackable_set() const {
 }
 
 std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems) {
-  auto p = std::make_unique<PackedCheckpoint>();
-  p->dir = out;
-  p->manifest = read_manifest(out);
-  p->manifest.source.dir = out;  // where its companions are
+  auto p = std::make_unique<PackedCheckpoint>(out);
+  try {
+    hold_files(*p);
+  } catch (const std::exception&) {
+    p->held.throw_if_replaced(manifest_name);
+    throw;
+  }
   const Manifest& m = p->manifest;
   p->model = recognise(m.source, {m.options.gate_up}, problems);
   problems.throw_if_any();
