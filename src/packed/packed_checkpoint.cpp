@@ -59,13 +59,6 @@ Tensor find_stored(const Stored& stored, const std::string& file, const std::str
   return it->second;
 }
 
-PackedSet open_set(const PackedCheckpoint& p, const ManifestSet& m, Problems& problems) {
-  PackedSet set;
-  set.plan = make_plan(p.manifest.source, p.model, find_backend(m.backend, m.engine, m.layout_version, &p.model),
-                       {.tp = m.tp}, problems);
-  return set;
-}
-
 void find_packed(PackedSet& set, const ManifestSet& m, const Stored& stored, Problems& problems) {
   for (const PackedTensor& t : set.plan.packed) {
     const auto file = m.files.find({t.rank, t.name});
@@ -95,6 +88,20 @@ const PackedSet& PackedCheckpoint::unpackable_set() const {
   fail(Kind::input, "{}: no set holds all of its ranks; all are needed", printable(dir));
 }
 
+Plan plan_of(const Manifest& m, const ManifestSet& set, const Model& model, Problems& problems) {
+  const Backend& backend = find_backend(set.backend, set.engine, set.layout_version, &model);
+  const auto plan_for = [&](const std::vector<int>& ranks) {
+    return make_plan(m.source, model, backend, {.tp = {set.tp.size, ranks}}, problems);
+  };
+  Plan first = plan_for({set.tp.ranks.front()});
+  if (problems.any()) return first;
+  const size_t expected = first.packed.size() * set.tp.ranks.size();
+  if (set.files.size() == expected) return set.tp.ranks.size() == 1 ? std::move(first) : plan_for(set.tp.ranks);
+  problems.error(manifest_name, "{}: {} packed tensors are listed, {} expected", describe(set), set.files.size(),
+                 expected);
+  return first;
+}
+
 std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems) {
   auto p = std::make_unique<PackedCheckpoint>(out);
   try {
@@ -106,7 +113,7 @@ std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& 
   const Manifest& m = p->manifest;
   p->model = recognise(m.source, {m.options.gate_up}, problems);
   problems.throw_if_any();
-  for (const ManifestSet& set : m.sets) p->sets.push_back(open_set(*p, set, problems));
+  for (const ManifestSet& set : m.sets) p->sets.push_back({plan_of(m, set, p->model, problems), {}, {}});
   problems.throw_if_any();
   const Stored stored = read_headers(*p, problems);
   if (problems.any()) return p;  // what an unreadable file lacks is not worth a line each

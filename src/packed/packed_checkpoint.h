@@ -33,6 +33,10 @@ struct PackedCheckpoint {
   const PackedSet& unpackable_set() const;
 };
 
+/// The plan of one of a manifest's sets. What the set lists beside it or lacks is a problem, found before more is
+/// planned than is listed.
+Plan plan_of(const Manifest& manifest, const ManifestSet& set, const Model& model, Problems& problems);
+
 /// Reads manifest and headers, and checks that every planned tensor is there with the planned dtype and shape; what is
 /// missing or different goes to `problems`. Throws Error{input} where OUT is no readable output at all, and Error{io}
 /// where another run replaces it meanwhile; later that changes nothing.
