@@ -8,7 +8,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// Whether the path leads to what was opened: nothing, where that is what was found.
+/// Whether the path leads to what was opened, or to nothing where nothing was.
 bool leads_to(const std::string& path, const Fd& fd) {
   struct stat now;
   if (::stat(path.c_str(), &now) != 0) return !fd;
@@ -39,7 +39,8 @@ std::string HeldFiles::path(const std::string& name, Problems& problems) const {
 
 void HeldFiles::throw_if_replaced(const std::string& name) const {
   const auto held = held_.find(name);
-  const bool same = leads_to(out_, dir_) && (held == held_.end() || leads_to(out_ + "/" + name, held->second.fd));
+  const bool has_file = held != held_.end() && held->second.fd;
+  const bool same = leads_to(out_, dir_) && (!has_file || leads_to(out_ + "/" + name, held->second.fd));
   if (!same) fail(Kind::io, "{}: was replaced while it was read; run it again", printable(out_));
 }
 
