@@ -209,7 +209,9 @@ std::string real_path(const std::string& dir, const std::string& name, Problems&
 
 std::string companion_text(const Checkpoint& ck, const std::string& name) {
   Problems problems;
-  const std::string path = real_path(ck.dir, name, problems);
+  const auto elsewhere = ck.companion_paths.find(name);
+  const std::string path =
+      elsewhere != ck.companion_paths.end() ? elsewhere->second : real_path(ck.dir, name, problems);
   problems.throw_if_any();
   std::string text = read_text(path, max_companion_bytes, name);
   const auto known = ck.companion_checksums.find(name);

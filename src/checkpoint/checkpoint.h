@@ -56,6 +56,7 @@ struct Checkpoint {
   std::vector<std::string> companions;                     // other files to carry along, relative paths, sorted
   std::vector<std::string> left_out;                       // files that are not carried along
   std::map<std::string, std::string> companion_checksums;  // by name, where a manifest has them
+  std::map<std::string, std::string> companion_paths;      // by name, where that is not below dir
   bool complete = true;                                    // all was read: a name that is not there is missing
 
   bool unpacked = false;  // made by unpack: its files do not have the original's sizes and order

@@ -71,7 +71,7 @@ bool has_same_companions(const Checkpoint& ck, const Manifest& m) {
   if (ours != theirs) return false;
   return std::all_of(m.files.begin(), m.files.end(), [&](const ListedFile& f) {
     return !std::binary_search(ours.begin(), ours.end(), f.name) ||
-           checksum_of(read_text(ck.dir + "/" + f.name, int64_t(1) << 30, f.name)) == f.checksum;
+           checksum_of(companion_text(ck, f.name)) == f.checksum;
   });
 }
 

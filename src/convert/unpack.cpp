@@ -22,7 +22,9 @@ class Unpacking {
         from_(read_from(p, set)),
         sums_(set.plan),
         source_(p.manifest.source) {
-    for (size_t s = 0; s < source_.shards.size(); ++s) add_shard(int(s), dest);
+    std::vector<std::vector<Tensor*>> members(source_.shards.size());
+    for (Tensor& t : source_.tensors) members[size_t(t.file)].push_back(&t);
+    for (size_t s = 0; s < members.size(); ++s) add_shard(source_.shards[s].name, members[s], dest);
   }
 
   void run() {
@@ -40,10 +42,7 @@ class Unpacking {
   }
 
  private:
-  void add_shard(int shard, const OutputDir& dest) {
-    std::vector<Tensor*> members;
-    for (Tensor& t : source_.tensors)
-      if (t.file == shard) members.push_back(&t);
+  void add_shard(const std::string& name, std::vector<Tensor*>& members, const OutputDir& dest) {
     std::stable_sort(members.begin(), members.end(),
                      [](const Tensor* a, const Tensor* b) { return bits_of(a->dtype) > bits_of(b->dtype); });
     std::vector<Tensor> tensors;
@@ -55,7 +54,7 @@ class Unpacking {
     }
     const std::string header = write_header(tensors, {{"format", "pt"}, {unpacked_mark, "1"}}, 8);
     for (size_t i = 0; i < members.size(); ++i) members[i]->offset = tensors[i].offset + int64_t(header.size());
-    files_.emplace_back(dest.create(source_.shards[size_t(shard)].name, int64_t(header.size()) + end));
+    files_.emplace_back(dest.create(name, int64_t(header.size()) + end));
     files_.back().write(header.data(), int64_t(header.size()), 0);
   }
 

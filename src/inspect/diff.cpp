@@ -44,13 +44,20 @@ struct SetRank {
   int rank = 0;
 };
 
+/// The packed tensors of one rank: ranks take turns in a plan, in ascending order.
+template <class Use>
+void for_each_of_rank(const PackedSet& set, int rank, Use use) {
+  const std::vector<int>& ranks = set.plan.tp.ranks;
+  const auto first = size_t(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  for (size_t i = first; i < set.plan.packed.size(); i += ranks.size()) use(i);
+}
+
 /// An output's packed tensors of one part, and the copied ones.
 Side side_of(const PackedCheckpoint& p, SetRank part) {
   Side side;
   side.files = p.files;
   const PackedSet& set = p.sets[part.set];
-  for (size_t i = 0; i < set.stored.size(); ++i)
-    if (set.plan.packed[i].rank == part.rank) add(side, set.stored[i]);
+  for_each_of_rank(set, part.rank, [&](size_t i) { add(side, set.stored[i]); });
   for (const Tensor& t : p.copied) add(side, t);
   side.reader = std::make_unique<ShardReader>(side.files);
   return side;
@@ -105,8 +112,7 @@ class Comparison {
       : set_(a.sets[part.set]), rank_(part.rank), ours_(ours), theirs_(theirs), prefix_(std::move(prefix)) {}
 
   void run_packed() {
-    for (const PackedTensor& t : set_.plan.packed)
-      if (t.rank == rank_) compare(t.name, &t);
+    for_each_of_rank(set_, rank_, [&](size_t i) { compare(set_.plan.packed[i].name, &set_.plan.packed[i]); });
   }
   void run_copied() {
     for (const CopiedTensor& t : set_.plan.copied) compare(t.source->name, nullptr);
@@ -207,7 +213,7 @@ std::string describe(const PackedCheckpoint& p, size_t set, const std::vector<in
 }
 
 bool has_rank(const ManifestSet& set, int rank) {
-  return std::find(set.tp.ranks.begin(), set.tp.ranks.end(), rank) != set.tp.ranks.end();
+  return std::binary_search(set.tp.ranks.begin(), set.tp.ranks.end(), rank);
 }
 
 std::unique_ptr<PackedCheckpoint> open_output(const std::string& path, int rank) {

@@ -2,10 +2,10 @@
 
 #include <openssl/evp.h>
 
-#include <algorithm>
 #include <memory>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include "src/base/file.h"
 #include "src/base/signals.h"
@@ -37,26 +37,25 @@ std::string sha256_of(const std::string& path, const std::string& name) {
 
 }  // namespace
 
-std::string sha256_sums(const std::string& dir, std::vector<std::string> names, int threads) {
-  std::erase(names, sums_name);
-  std::sort(names.begin(), names.end());
-  std::vector<std::string> lines(names.size());
-  run_jobs(int64_t(names.size()), threads, [&](int64_t i) {
-    const std::string& name = names[size_t(i)];
-    lines[size_t(i)] = fmt::format("{}  {}\n", sha256_of(dir + "/" + name, name), name);
+std::string sha256_sums(const NamedFiles& files, int threads) {
+  const std::vector<std::pair<std::string, std::string>> list(files.begin(), files.end());
+  std::vector<std::string> lines(list.size());
+  run_jobs(int64_t(list.size()), threads, [&](int64_t i) {
+    const auto& [name, path] = list[size_t(i)];
+    lines[size_t(i)] = fmt::format("{}  {}\n", sha256_of(path, name), name);
   });
   return fmt::format("{}", fmt::join(lines, ""));
 }
 
-void check_sha256_sums(const std::string& dir, const std::vector<std::string>& names, int threads, Problems& problems) {
+void check_sha256_sums(const std::string& sums, const NamedFiles& files, int threads, Problems& problems) {
   const auto lines_of = [](const std::string& text) {
     std::set<std::string> out;
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) out.insert(lines.eof() ? line + " (cut short)" : line);
     return out;
   };
-  const std::set<std::string> is = lines_of(sha256_sums(dir, names, threads));
-  const std::set<std::string> says = lines_of(read_text(dir + "/" + sums_name, int64_t(1) << 30, sums_name));
+  const std::set<std::string> is = lines_of(sha256_sums(files, threads));
+  const std::set<std::string> says = lines_of(sums);
   for (const std::string& line : is)
     if (!says.count(line)) problems.error(printable(line.substr(66)), "does not have the checksum in {}", sums_name);
   for (const std::string& line : says)

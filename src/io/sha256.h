@@ -1,8 +1,8 @@
 // SHA256SUMS, as `sha256sum -c` reads it.
 #pragma once
 
+#include <map>
 #include <string>
-#include <vector>
 
 #include "src/base/error.h"
 
@@ -10,10 +10,14 @@ namespace mxfp4 {
 
 inline constexpr const char* sums_name = "SHA256SUMS";
 
-/// A line for each of the files below `dir` but SHA256SUMS, by name; files are read whole, one thread each.
-std::string sha256_sums(const std::string& dir, std::vector<std::string> names, int threads);
+/// Paths by the names that SHA256SUMS has for them.
+using NamedFiles = std::map<std::string, std::string>;
 
-/// Compares dir/SHA256SUMS with the files: what differs, and what it lacks or has besides, goes to `problems`.
-void check_sha256_sums(const std::string& dir, const std::vector<std::string>& names, int threads, Problems& problems);
+/// A line for each of the files, by name; files are read whole, one thread each.
+std::string sha256_sums(const NamedFiles& files, int threads);
+
+/// Compares the text of a SHA256SUMS with the files: what differs, and what it lacks or has besides, goes to
+/// `problems`.
+void check_sha256_sums(const std::string& sums, const NamedFiles& files, int threads, Problems& problems);
 
 }  // namespace mxfp4

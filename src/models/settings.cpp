@@ -28,10 +28,10 @@ const char* experts_key(const Json& config) {
 }
 
 std::optional<Json> read_companion(const Checkpoint& ck, const std::string& name) {
-  const std::string path = ck.dir + "/" + name;
   const bool listed = std::find(ck.companions.begin(), ck.companions.end(), name) != ck.companions.end();
-  if (!listed || !std::filesystem::exists(path)) return std::nullopt;
-  return parse_json(read_text(path, int64_t(1) << 28, name), name);
+  const bool there = ck.companion_paths.count(name) || std::filesystem::exists(ck.dir + "/" + name);
+  if (!listed || !there) return std::nullopt;
+  return parse_json(companion_text(ck, name), name);
 }
 
 bool has_key(const Json& json, const std::string& key) {

@@ -132,16 +132,16 @@ void write_sums(const OutputDir& out, const std::string& earlier, int threads) {
   const std::string dir = fs::path(out.path(manifest_name)).parent_path().string();
   const auto known = earlier.empty() ? Lines() : sums_in(earlier);
   Lines lines;
-  std::vector<std::string> others;
+  NamedFiles others;
   for (const std::string& name : files_below(dir)) {
-    if (name == run_file) continue;
+    if (name == run_file || name == sums_name) continue;
     const auto line = known.find(name);
     if (line != known.end() && fs::equivalent(fs::path(earlier) / name, fs::path(dir) / name))
       lines.insert(*line);
     else
-      others.push_back(name);
+      others[name] = dir + "/" + name;
   }
-  lines.merge(lines_of(sha256_sums(dir, std::move(others), threads)));
+  lines.merge(lines_of(sha256_sums(others, threads)));
   std::string text;
   for (const auto& [name, line] : lines) text += line + "\n";
   write_text(out.path(sums_name), text);

@@ -34,8 +34,9 @@ const Json& list_of(const Json& object, const char* key) {
   return v;
 }
 
-std::string file_name_of(const Json& object) {
-  std::string name = text_of(object, "name");
+/// A member that is used as a path below a directory.
+std::string file_name_of(const Json& object, const char* key = "name") {
+  std::string name = text_of(object, key);
   if (!is_safe_name(name)) fail(Kind::input, "{}: unsafe file name '{}'", manifest_name, printable(name));
   return name;
 }
@@ -81,7 +82,9 @@ class Reader {
     check_names();
     for (const Json& t : list_of(json_, "copied")) {
       add_tensor(t);
-      m_.copied[text_of(t, "name")] = text_of(t, "copy");
+      const std::string file = file_name_of(t, "copy");
+      take_file(file, of_copied);
+      if (!m_.copied.emplace(text_of(t, "name"), file).second) refuse_second(text_of(t, "name"));
     }
     for (const Json& set : list_of(json_, "sets")) read_set(set);
     if (m_.sets.empty()) fail(Kind::input, "{}: 'sets' is empty; damaged?", manifest_name);
@@ -97,6 +100,7 @@ class Reader {
     set.backend = text_of(json, "backend");
     set.layout_version = text_of(json, "layout_version");
     if (json.contains("loss")) set.loss = json["loss"];
+    if (json.contains("canary")) file_name_of(json, "canary");
     set.model = member(json, "model");
     check_model(set.model);
     set.tp.size = int(number_of(json, "moe_tp_size", max_ranks));
@@ -112,7 +116,9 @@ class Reader {
     for (const Json& t : list_of(json, "tensors")) {
       const std::pair key(int(number_of(t, "rank", max_ranks)), text_of(t, "name"));
       set.checksums[key] = text_of(t, "xxh3_128");
-      set.files[key] = text_of(t, "file");
+      const std::string file = file_name_of(t, "file");
+      take_file(file, {int(m_.sets.size()), key.first});
+      if (!set.files.emplace(key, file).second) refuse_second(key.second);
       for (const Json& s : list_of(t, "source")) add_tensor(s);
     }
     m_.sets.push_back(std::move(set));
@@ -140,9 +146,19 @@ class Reader {
     }
   }
 
-  /// Unpacked, shards and companions lie in one directory.
+  [[noreturn]] static void refuse_second(const std::string& name) {
+    fail(Kind::input, "{}: {} is listed twice; damaged?", manifest_name, name);
+  }
+
+  /// A file holds copied tensors, or packed ones of one rank of one set.
+  void take_file(const std::string& name, std::pair<int, int> set_and_rank) {
+    if (owners_.emplace(name, set_and_rank).first->second != set_and_rank)
+      fail(Kind::input, "{}: the file '{}' is listed for two sets or ranks; damaged?", manifest_name, name);
+  }
+
+  /// Unpacked, shards and companions lie in one directory, beside config and index.
   void check_names() const {
-    std::set<std::string_view> names;
+    std::set<std::string_view> names = {"config.json", "model.safetensors.index.json"};
     const auto add = [&](const std::string& name) {
       if (!names.insert(name).second)
         fail(Kind::input, "{}: the file '{}' is listed twice; damaged?", manifest_name, name);
@@ -162,7 +178,10 @@ class Reader {
     t.bytes = tensor_bytes(t.dtype, t.shape);
     if (file == files_.end() || t.bytes < 0) fail(Kind::input, "{}: {}: damaged?", manifest_name, t.name);
     t.file = file->second;
-    if (!m_.checksums.emplace(t.name, text_of(j, "xxh3_128")).second) return;  // of another rank or set
+    const std::string checksum = text_of(j, "xxh3_128");
+    const auto [known, is_new] = tensors_.emplace(t.name, m_.source.tensors.size());
+    if (!is_new) return check_same(m_.source.tensors[known->second], t, checksum);
+    m_.checksums[t.name] = checksum;
     if (j.contains("zero_scale")) m_.float_zeros[t.name] = true;
     if (j.contains("offset")) t.offset = number_of(j, "offset");
     if (t.bytes > max_checkpoint_bytes || (bytes_ += t.bytes) > max_checkpoint_bytes)
@@ -170,9 +189,19 @@ class Reader {
     m_.source.tensors.push_back(std::move(t));
   }
 
+  /// Other ranks and sets list a tensor again.
+  void check_same(const Tensor& known, const Tensor& t, const std::string& checksum) const {
+    if (known.dtype != t.dtype || known.shape != t.shape || known.file != t.file || m_.checksums.at(t.name) != checksum)
+      fail(Kind::input, "{}: {} is listed twice, not the same; damaged?", manifest_name, t.name);
+  }
+
+  static constexpr std::pair<int, int> of_copied = {-1, -1};
+
   const Json& json_;
   Manifest m_;
   std::map<std::string, int> files_;
+  std::map<std::string, size_t> tensors_;              // indexes of m_.source.tensors while that grows
+  std::map<std::string, std::pair<int, int>> owners_;  // set and rank by file
   int64_t bytes_ = 0;
 };
 
@@ -260,12 +289,19 @@ Manifest parse_manifest(std::string text) {
   return Reader(json).run();
 }
 
-Manifest read_manifest(const std::string& out) {
-  const std::string path = out + "/" + manifest_name;
-  if (!std::filesystem::exists(path))
-    fail(Kind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(out),
-         std::filesystem::exists(out) ? fmt::format("no {}", manifest_name) : "no such directory");
+void check_has_manifest(const std::string& out) {
+  if (std::filesystem::exists(out + "/" + manifest_name)) return;
+  fail(Kind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(out),
+       std::filesystem::exists(out) ? fmt::format("no {}", manifest_name) : "no such directory");
+}
+
+Manifest read_manifest_file(const std::string& path) {
   return parse_manifest(read_text(path, max_manifest_bytes, manifest_name));
+}
+
+Manifest read_manifest(const std::string& out) {
+  check_has_manifest(out);
+  return read_manifest_file(out + "/" + manifest_name);
 }
 
 std::string read_sets_text(const std::string& out) {

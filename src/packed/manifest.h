@@ -110,6 +110,10 @@ struct Manifest {
 /// Throws Error{input} where the text is newer, damaged or not consistent.
 Manifest parse_manifest(std::string text);
 
+/// Throws Error{input} where OUT has no manifest.
+void check_has_manifest(const std::string& out);
+/// The manifest in a file.
+Manifest read_manifest_file(const std::string& path);
 /// Reads OUT's manifest; throws Error{input} where there is none, too.
 Manifest read_manifest(const std::string& out);
 

@@ -2,9 +2,30 @@
 
 #include <map>
 
+#include "src/io/sha256.h"
+
 namespace mxfp4 {
 
 namespace {
+
+/// Reads the manifest and opens all that it lists.
+void hold_files(PackedCheckpoint& p) {
+  check_has_manifest(p.dir);
+  p.held.hold(manifest_name);
+  Problems problems;
+  const std::string path = p.held.path(manifest_name, problems);
+  problems.throw_if_any();
+  p.manifest = read_manifest_file(path);
+  for (const ListedFile& f : p.manifest.files) p.held.hold(f.name);
+  if (std::filesystem::exists(std::filesystem::symlink_status(p.dir + "/" + sums_name))) p.held.hold(sums_name);
+  p.held.throw_if_replaced(manifest_name);  // else some of the files may be another output's
+  Checkpoint& source = p.manifest.source;
+  source.dir = p.dir;
+  Problems found_missing_when_read;
+  for (const std::string& name : source.companions)
+    if (const std::string held = p.held.path(name, found_missing_when_read); !held.empty())
+      source.companion_paths[name] = held;
+}
 
 using Stored = std::map<std::pair<std::string, std::string>, Tensor>;  // by file and name
 
@@ -13,7 +34,7 @@ Stored read_headers(PackedCheckpoint& p, Problems& problems) {
   Stored stored;
   for (const ListedFile& f : p.manifest.files) {
     if (!f.holds_tensors) continue;
-    const std::string path = real_path(p.dir, f.name, problems);
+    const std::string path = p.held.path(f.name, problems);
     if (path.empty()) continue;
     for (Tensor& t : read_header(path, f.name, problems).tensors) {
       t.file = int(p.files.shards.size());
@@ -36,13 +57,6 @@ Tensor find_stored(const Stored& stored, const std::string& file, const std::str
     problems.error(where(file, name), "{}, {} expected", describe(it->second.dtype, it->second.shape),
                    describe(dtype, shape));
   return it->second;
-}
-
-PackedSet open_set(const PackedCheckpoint& p, const ManifestSet& m, Problems& problems) {
-  PackedSet set;
-  set.plan = make_plan(p.manifest.source, p.model, find_backend(m.backend, m.engine, m.layout_version, &p.model),
-                       {.tp = m.tp}, problems);
-  return set;
 }
 
 void find_packed(PackedSet& set, const ManifestSet& m, const Stored& stored, Problems& problems) {
@@ -74,15 +88,32 @@ const PackedSet& PackedCheckpoint::unpackable_set() const {
   fail(Kind::input, "{}: no set holds all of its ranks; all are needed", printable(dir));
 }
 
+Plan plan_of(const Manifest& m, const ManifestSet& set, const Model& model, Problems& problems) {
+  const Backend& backend = find_backend(set.backend, set.engine, set.layout_version, &model);
+  const auto plan_for = [&](const std::vector<int>& ranks) {
+    return make_plan(m.source, model, backend, {.tp = {set.tp.size, ranks}}, problems);
+  };
+  Plan first = plan_for({set.tp.ranks.front()});
+  if (problems.any()) return first;
+  const size_t expected = first.packed.size() * set.tp.ranks.size();
+  if (set.files.size() == expected) return set.tp.ranks.size() == 1 ? std::move(first) : plan_for(set.tp.ranks);
+  problems.error(manifest_name, "{}: {} packed tensors are listed, {} expected", describe(set), set.files.size(),
+                 expected);
+  return first;
+}
+
 std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems) {
-  auto p = std::make_unique<PackedCheckpoint>();
-  p->dir = out;
-  p->manifest = read_manifest(out);
-  p->manifest.source.dir = out;  // where its companions are
+  auto p = std::make_unique<PackedCheckpoint>(out);
+  try {
+    hold_files(*p);
+  } catch (const std::exception&) {
+    p->held.throw_if_replaced(manifest_name);
+    throw;
+  }
   const Manifest& m = p->manifest;
   p->model = recognise(m.source, {m.options.gate_up}, problems);
   problems.throw_if_any();
-  for (const ManifestSet& set : m.sets) p->sets.push_back(open_set(*p, set, problems));
+  for (const ManifestSet& set : m.sets) p->sets.push_back({plan_of(m, set, p->model, problems), {}, {}});
   problems.throw_if_any();
   const Stored stored = read_headers(*p, problems);
   if (problems.any()) return p;  // what an unreadable file lacks is not worth a line each

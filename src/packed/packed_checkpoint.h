@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "src/packed/held_files.h"
 #include "src/packed/manifest.h"
 #include "src/plan/transfer.h"
 
@@ -16,7 +17,10 @@ struct PackedSet {
 };
 
 struct PackedCheckpoint {
-  std::string dir;
+  explicit PackedCheckpoint(const std::string& out) : dir(out), held(out) {}
+
+  std::string dir;  // as the user calls it
+  HeldFiles held;   // the manifest, the files that it lists and SHA256SUMS: nothing is read but through these
   Manifest manifest;
   Model model;       // over manifest.source
   Checkpoint files;  // OUT's safetensors files
@@ -29,8 +33,13 @@ struct PackedCheckpoint {
   const PackedSet& unpackable_set() const;
 };
 
+/// The plan of one of a manifest's sets. What the set lists beside it or lacks is a problem, found before more is
+/// planned than is listed.
+Plan plan_of(const Manifest& manifest, const ManifestSet& set, const Model& model, Problems& problems);
+
 /// Reads manifest and headers, and checks that every planned tensor is there with the planned dtype and shape; what is
-/// missing or different goes to `problems`. Throws Error{input} where OUT is no readable output at all.
+/// missing or different goes to `problems`. Throws Error{input} where OUT is no readable output at all, and Error{io}
+/// where another run replaces it meanwhile; later that changes nothing.
 std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems);
 
 }  // namespace mxfp4

@@ -260,12 +260,14 @@ std::string guard_index() {
 
 void verify_state(const PackedCheckpoint& p, int threads, Problems& problems) {
   const std::vector<StateFile> files = plan_state(p.sets.front().plan, problems);
+  std::vector<std::string> paths;
+  for (const StateFile& f : files) paths.push_back(p.held.path(f.file.name, problems));
   if (problems.any()) return;
   const ShardReader reader(p.files);
   std::mutex mutex;
   run_jobs(int64_t(files.size()), threads, [&](int64_t i) {
     const StateFile& f = files[size_t(i)];
-    const Fd fd = open_read(p.dir + "/" + f.file.name, f.file.name);
+    const Fd fd = open_read(paths[size_t(i)], f.file.name);
     int64_t wrong = fd.stat().st_size == f.file.bytes ? 0 : f.file.bytes, first = 0;
     std::vector<uint8_t> is;
     const auto read = [&](int copied, int64_t offset, int64_t bytes, uint8_t* to) {

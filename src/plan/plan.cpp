@@ -142,12 +142,12 @@ class Planner {
 
   /// Files of at most max_file_bytes_ for each rank; a layer stays together unless it is larger.
   void place_packed() {
-    for (int rank : plan_.tp.ranks) {
+    const size_t ranks = plan_.tp.ranks.size();  // whose tensors take turns
+    for (size_t r = 0; r < ranks; ++r) {
       std::vector<int> mine;
-      for (int i = 0; i < int(plan_.packed.size()); ++i)
-        if (plan_.packed[size_t(i)].rank == rank) mine.push_back(i);
+      for (size_t i = r; i < plan_.packed.size(); i += ranks) mine.push_back(int(i));
       const auto files = split(mine);
-      for (size_t f = 0; f < files.size(); ++f) write_packed_header(file_name(rank, f + 1), files[f]);
+      for (size_t f = 0; f < files.size(); ++f) write_packed_header(file_name(plan_.tp.ranks[r], f + 1), files[f]);
     }
   }
 

@@ -19,6 +19,7 @@ Json to_json(const KernelReport& report) {
                       {"nonzero_pads", c.leaks},
                       {"tolerance", c.comparison.tolerance},
                       {"diagnosis", c.diagnosis},
+                      {"explained", c.explained},
                       {"ok", c.right()}});
   const KernelSeconds& s = report.seconds;
   return {{"kernel", report.kernel},

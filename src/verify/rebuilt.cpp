@@ -26,8 +26,9 @@ bool keeps_shards(const Manifest& m) {
 /// The manifest's description of the source, with its whole shards where OUT has them.
 Checkpoint with_kept_shards(const PackedCheckpoint& p, const Checkpoint& source) {
   Checkpoint ck = source;
+  Problems packed;  // shards with experts are not in OUT
   for (Shard& s : ck.shards)
-    if (s.path.empty()) s.path = p.dir + "/" + s.name;
+    if (s.path.empty()) s.path = p.held.path(s.name, packed);
   return ck;
 }
 
@@ -90,7 +91,7 @@ class Rebuilding {
   }
 
   std::string text_in_out(const std::string& name) {
-    const std::string path = real_path(p_.dir, name, problems_);
+    const std::string path = p_.held.path(name, problems_);
     return path.empty() ? "" : read_text(path, max_text_bytes, name);
   }
 
@@ -126,6 +127,16 @@ class Rebuilding {
   std::map<std::string, std::string> texts_;
 };
 
+/// The directory that was opened, wherever it is by now.
+std::vector<std::string> files_of(const HeldFiles& held) {
+  try {
+    return files_below(held.folder());
+  } catch (const std::filesystem::filesystem_error&) {
+    held.throw_if_replaced(manifest_name);
+    throw;
+  }
+}
+
 bool may_be_there(const std::string& name) {
   return name == sums_name || name == ".gitattributes" || name.starts_with(".git/") || name.starts_with(".cache/");
 }
@@ -139,7 +150,7 @@ void compare_with_rebuilt(const PackedCheckpoint& packed, const Checkpoint& sour
 void check_nothing_else(const PackedCheckpoint& packed, Problems& problems) {
   std::set<std::string> listed = {manifest_name};
   for (const ListedFile& f : packed.manifest.files) listed.insert(f.name);
-  for (const std::string& name : files_below(packed.dir))
+  for (const std::string& name : files_of(packed.held))
     if (!listed.count(name) && !may_be_there(name)) problems.error(name, "not listed in {}", manifest_name);
 }
 

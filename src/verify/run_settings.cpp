@@ -1,10 +1,10 @@
 #include "src/verify/run_settings.h"
 
-#include <filesystem>
-
 namespace mxfp4 {
 
 namespace {
+
+constexpr const char* config_name = "config.json";
 
 struct NamedSetting {
   const char* name;
@@ -18,7 +18,10 @@ constexpr NamedSetting named_settings[] = {{"activation's alpha", &RunSettings::
 /// As OUT's config.json says, which engines read.
 RunSettings settings_in_config(const PackedCheckpoint& p) {
   Checkpoint changed = p.manifest.source;
-  changed.config = parse_json(read_text(p.dir + "/config.json", 1 << 26, "config.json"), "config.json");
+  Problems problems;
+  const std::string path = p.held.path(config_name, problems);
+  problems.throw_if_any();
+  changed.config = parse_json(read_text(path, 1 << 26, config_name), config_name);
   Json& holder = changed.config.contains("quantization_config") ? changed.config : changed.config["text_config"];
   Json& quantization = holder["quantization_config"];
   if (quantization.contains("source_quantization_config"))
@@ -51,7 +54,7 @@ RunSettings settings_to_run(const PackedCheckpoint& p, const Json& set_model, co
     }
   };
   take(manifest_name, settings_in_manifest(set_model, source));
-  if (std::filesystem::exists(p.dir + "/config.json")) take("config.json", settings_in_config(p));
+  if (p.held.holds(config_name)) take(config_name, settings_in_config(p));
   return run;
 }
 

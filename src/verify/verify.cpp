@@ -1,7 +1,6 @@
 #include "src/verify/verify.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -20,6 +19,7 @@ namespace mxfp4 {
 namespace {
 
 constexpr int64_t whole_file_limit = int64_t(1) << 30;
+constexpr int64_t max_sums_bytes = int64_t(1) << 30;
 constexpr int64_t compared_block = int64_t(1) << 20;  // of both sides: caches have them, and a disk is busy
 constexpr int64_t least_later = 64 << 10;             // smaller pieces are not worth asking whether memory has them
 
@@ -27,7 +27,7 @@ constexpr int64_t least_later = 64 << 10;             // smaller pieces are not 
 void check_files(const PackedCheckpoint& p, Problems& problems) {
   for (const ListedFile& f : p.manifest.files) {
     Problems known;  // of files with tensors: open_packed() has named them
-    const std::string path = real_path(p.dir, f.name, f.holds_tensors ? known : problems);
+    const std::string path = p.held.path(f.name, f.holds_tensors ? known : problems);
     if (path.empty()) continue;
     const Fd fd = open_read(path, f.name);
     const int64_t bytes = fd.stat().st_size;
@@ -50,6 +50,15 @@ void check_files(const PackedCheckpoint& p, Problems& problems) {
       problems.error(f.name, "{} does not have the checksum in {}", f.holds_tensors ? "the header" : "it",
                      manifest_name);
   }
+}
+
+/// SHA256SUMS, which covers the manifest and every file that it lists.
+void check_sums(const PackedCheckpoint& p, int threads, Problems& problems) {
+  NamedFiles files = {{manifest_name, p.held.path(manifest_name, problems)}};
+  for (const ListedFile& f : p.manifest.files) files[f.name] = p.held.path(f.name, problems);
+  const std::string sums = p.held.path(sums_name, problems);
+  if (problems.any()) return;
+  check_sha256_sums(read_text(sums, max_sums_bytes, sums_name), files, threads, problems);
 }
 
 /// Bytes that differ: how many, and the first.
@@ -353,6 +362,11 @@ Level level_of(const VerifyOptions& options, const PackedSet& set) {
     if (options.level == Level::highest || options.level == Level::files) return Level::files;
     fail(Kind::usage, "{}: {} is lossy, so level bytes needs --source", options.out, backend.name);
   }
+  if (!set.plan.tp.complete() && options.source.empty()) {
+    if (options.level == Level::highest || options.level == Level::files) return Level::files;
+    fail(Kind::usage, "{}: {} of {} is not there with all ranks, so level bytes needs --source", options.out,
+         backend.name, backend.engine);
+  }
   if (options.level != Level::highest) return options.level;
   return options.source.empty() || kernel_of(backend).empty() ? Level::bytes : Level::kernels;
 }
@@ -438,8 +452,7 @@ bool verify(const VerifyOptions& options) {
   for (const PackedSet& set : packed->sets) v.levels.push_back(level_of(options, set));
   check_files(*packed, v.problems);
   check_nothing_else(*packed, v.problems);
-  if (!v.problems.any() && std::filesystem::exists(options.out + "/" + sums_name))
-    check_sha256_sums(options.out, files_made_in(options.out), options.threads, v.problems);
+  if (!v.problems.any() && packed->held.holds(sums_name)) check_sums(*packed, options.threads, v.problems);
   if (!v.problems.any()) {
     const Original source(*packed, options.source);
     if (source) source.compare_rest(packed->manifest.source, v.problems);

@@ -159,7 +159,11 @@ class LayerCheck {
     check.w13_rms = reference.w13_rms, check.clamped = reference.clamped;
     check.comparison = compare(complete ? reference.out : reference_of(case_), got.out, tolerance());
     check.leaks = got.leaks;
-    if (!check.comparison.right()) check.diagnosis = diagnose(case_, got.out, tolerance()).mistake;
+    if (!check.comparison.right()) {
+      const Diagnosis d = diagnose(case_, got.out, tolerance());
+      check.diagnosis = d.mistake;
+      check.explained = d.explained;
+    }
     if (!check.right()) complain(check, problems);
     report.checks.push_back(std::move(check));
   }
@@ -191,7 +195,8 @@ class LayerCheck {
     problems.error(name_, "{}: relative L2 error {:.2g}, at most {:.2g} expected{}: {}", batch,
                    c.comparison.relative_l2, c.comparison.tolerance,
                    c.comparison.not_finite ? fmt::format(", {} values are not finite", c.comparison.not_finite) : "",
-                   c.diagnosis.empty() ? "no likely mistake explains it" : c.diagnosis);
+                   c.diagnosis.empty() ? "no likely mistake explains it"
+                                       : fmt::format("{} (explains {:.0f}% of it)", c.diagnosis, 100 * c.explained));
   }
 
   const MoeSource& source_;

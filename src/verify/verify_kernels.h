@@ -28,6 +28,7 @@ struct KernelCheck {
   Comparison comparison;
   int64_t leaks = 0;      // not 0: padded columns hold something
   std::string diagnosis;  // where wrong: the mistake that explains it, or empty
+  double explained = 0;   // share of the squared error that the diagnosis accounts for
   bool right() const { return comparison.right() && leaks == 0; }
 };
 

@@ -20,6 +20,12 @@ for layer in 1e3 1.7 -1 99999999999999999999; do
 done
 expect 'no such layer' 2 '' 'none of the layers asked for' from_source --layers 99
 expect 'verify without the source' 0 'right at level bytes' '' verify
+"$program" convert "$tiny" "$dir/half" --backend marlin --engine vllm --tp-size 2 --rank 1 -q
+expect 'one rank without the source' 0 'right at level files' '' "$program" verify "$dir/half"
+expect 'one rank with the source' 0 'right at level bytes' '' \
+  "$program" verify "$dir/half" --source "$tiny" --level bytes
+expect 'level bytes of one rank needs the source' 2 '' 'not there with all ranks, so level bytes needs --source' \
+  "$program" verify "$dir/half" --level bytes
 expect 'verify, quiet' 0 '' '' verify -q
 expect 'verify against another source' 2 '' 'missing in the source' verify --source "$root/testdata/tiny/deepseek-v4"
 expect 'no output of convert' 2 '' 'gpt-oss: no mxfp4-pack.json; an output of' "$program" verify "$tiny"

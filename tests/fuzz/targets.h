@@ -2,7 +2,7 @@
 // else, an exception of another type included, is a mistake. The fuzz targets and the mutation tests call them.
 #pragma once
 
-#include "src/packed/manifest.h"
+#include "src/packed/packed_checkpoint.h"
 #include "tests/support/make_checkpoint.h"
 
 namespace mxfp4::fuzz {
@@ -111,8 +111,7 @@ inline Lines read_manifest_text(std::string_view text) {
     const Model model = recognise(m.source, {m.options.gate_up}, problems);
     if (problems.any()) return;
     for (const ManifestSet& set : m.sets) {
-      const Plan plan = make_plan(m.source, model, find_backend(set.backend, set.engine, set.layout_version),
-                                  {.tp = set.tp}, problems);
+      const Plan plan = plan_of(m, set, model, problems);
       if (!problems.any()) Checksums{plan};
     }
   });

@@ -1,6 +1,8 @@
 #include "kernels/moe/check/moe_diagnose.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <limits>
 
 #include "kernels/moe/check/moe_mistakes.h"
@@ -71,14 +73,97 @@ std::string find_misplaced(const MoeCase& layer) {
   return {};
 }
 
-MoeCase first_tokens(MoeCase layer, int64_t tokens) {
-  layer.x.resize(tokens * layer.shards.front().config.hidden);
-  for (MoeShard& shard : layer.shards) {
-    shard.routing.tokens = tokens;
-    shard.routing.ids.resize(tokens * shard.routing.top_k);
-    shard.routing.weights.resize(tokens * shard.routing.top_k);
+constexpr double least_explained = 0.9;
+constexpr int64_t sampled_tokens = 4;
+constexpr double sample_slack = 4;  // on few tokens the error may be larger than on all
+
+/// A layer, the kernel's result for it and the right one.
+struct Evidence {
+  MoeCase layer;
+  std::vector<float> result;
+  std::vector<double> right;
+
+  int64_t hidden() const { return layer.shards.front().config.hidden; }
+  int64_t tokens() const { return layer.shards.front().routing.tokens; }
+};
+
+double squared_distance(std::span<const double> a, std::span<const float> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return sum;
+}
+
+/// The tokens whose results are most wrong.
+std::vector<int64_t> worst_tokens(const Evidence& all) {
+  std::vector<std::pair<double, int64_t>> errors;
+  for (int64_t t = 0; t < all.tokens(); ++t) {
+    const size_t at = size_t(t * all.hidden());
+    const double error = squared_distance(std::span(all.right).subspan(at, size_t(all.hidden())),
+                                          std::span(all.result).subspan(at, size_t(all.hidden())));
+    errors.emplace_back(std::isfinite(error) ? -error : -std::numeric_limits<double>::infinity(), t);
   }
-  return layer;
+  std::sort(errors.begin(), errors.end());
+  errors.resize(std::min(errors.size(), size_t(sampled_tokens)));
+  std::vector<int64_t> tokens;
+  for (const auto& [error, token] : errors) tokens.push_back(token);
+  return tokens;
+}
+
+template <class T>
+std::vector<T> pick(const std::vector<T>& rows, int64_t width, const std::vector<int64_t>& chosen) {
+  std::vector<T> out;
+  for (const int64_t row : chosen) out.insert(out.end(), rows.begin() + row * width, rows.begin() + (row + 1) * width);
+  return out;
+}
+
+Evidence pick(const Evidence& all, const std::vector<int64_t>& tokens) {
+  Evidence some = all;
+  some.layer.x = pick(all.layer.x, all.hidden(), tokens);
+  some.result = pick(all.result, all.hidden(), tokens);
+  some.right = pick(all.right, all.hidden(), tokens);
+  for (MoeShard& shard : some.layer.shards) {
+    Routing& routing = shard.routing;
+    routing.tokens = int64_t(tokens.size());
+    routing.ids = pick(routing.ids, routing.top_k, tokens);
+    routing.weights = pick(routing.weights, routing.top_k, tokens);
+  }
+  return some;
+}
+
+/// How well a mistake accounts for evidence.
+using Explain = std::function<Diagnosis(const Evidence&)>;
+
+Diagnosis explain_by(const Mistake& mistake, const Evidence& e) {
+  MoeCase wrong = e.layer;
+  if (mistake.change) mistake.change(wrong);
+  const std::vector<double> want = result_of(wrong, mistake.reading);
+  return {mistake.name, compare(want, e.result, 0).relative_l2,
+          1 - squared_distance(want, e.result) / squared_distance(e.right, e.result)};
+}
+
+/// That the packed bytes are another fragment's: read by it they give the right result.
+Diagnosis explain_by(const Fragment& other, const Evidence& e) {
+  const Fragment& own = *e.layer.fragment;
+  const std::vector<float> read = packed_result_of(e.layer, other);
+  return {std::string("the bytes are those of ") + other.name + ", not of " + own.name,
+          compare(e.right, read, 0).relative_l2,
+          1 - squared_distance(e.right, read) / squared_distance(e.right, packed_result_of(e.layer, own))};
+}
+
+std::vector<Explain> explanations(const Evidence& sample, double tolerance) {
+  std::vector<Explain> list;
+  for (const Mistake& mistake : likely_mistakes(sample.layer))
+    list.push_back([mistake](const Evidence& e) { return explain_by(mistake, e); });
+  const Fragment& own = *sample.layer.fragment;
+  if (compare(sample.right, packed_result_of(sample.layer, own), tolerance).right()) return list;  // bytes are right
+  for (const Fragment& other : fragments())
+    if (takes(other, own, sample.layer.shards.front()))
+      list.push_back([&other](const Evidence& e) { return explain_by(other, e); });
+  return list;
+}
+
+bool is_explained(const Diagnosis& d, double tolerance) {
+  return d.error <= tolerance && d.explained >= least_explained;
 }
 
 }  // namespace
@@ -94,28 +179,16 @@ std::vector<float> packed_result_of(const MoeCase& layer, const Fragment& fragme
   return sum;
 }
 
-Diagnosis diagnose(const MoeCase& whole, std::span<const float> result, double tolerance, int64_t tokens) {
-  if (std::string found = find_misplaced(whole); !found.empty()) return {found, 0};
-  const MoeCase layer = first_tokens(whole, std::min(tokens, whole.shards.front().routing.tokens));
-  const std::span<const float> got = result.first(layer.x.size());
-
-  Diagnosis best{"", std::numeric_limits<double>::infinity()};
-  const auto consider = [&](const std::string& name, const std::vector<double>& want, std::span<const float> is) {
-    const double error = compare(want, is, tolerance).relative_l2;
-    if (error < best.error) best = {name, error};
-  };
-  for (const Mistake& mistake : likely_mistakes(layer)) {
-    MoeCase wrong = layer;
-    if (mistake.change) mistake.change(wrong);
-    consider(mistake.name, result_of(wrong, mistake.reading), got);
+Diagnosis diagnose(const MoeCase& layer, std::span<const float> result, double tolerance) {
+  if (std::string found = find_misplaced(layer); !found.empty()) return {found, 0, 1};
+  const Evidence all{layer, {result.begin(), result.end()}, reference_of(layer)};
+  const Evidence sample = pick(all, worst_tokens(all));
+  Diagnosis best{{}, std::numeric_limits<double>::infinity(), 0};
+  for (const Explain& explain : explanations(sample, tolerance)) {
+    if (!is_explained(explain(sample), sample_slack * tolerance)) continue;
+    const Diagnosis d = explain(all);
+    if (is_explained(d, tolerance) && d.error < best.error) best = d;
   }
-  const std::vector<double> right = reference_of(layer);
-  const bool bytes_are_right = compare(right, packed_result_of(layer, *layer.fragment), tolerance).right();
-  for (const Fragment& other : fragments())
-    if (!bytes_are_right && takes(other, *layer.fragment, layer.shards.front()))
-      consider(std::string("the bytes are those of ") + other.name + ", not of " + layer.fragment->name, right,
-               packed_result_of(layer, other));
-  if (best.error > tolerance) best.mistake.clear();
   return best;
 }
 

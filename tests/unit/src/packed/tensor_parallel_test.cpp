@@ -85,7 +85,8 @@ TEST_CASE("one rank alone is the same as among all, and verifies against the sou
   CHECK(one.at("packed/tp2-rank1-00001.safetensors") == all.at("packed/tp2-rank1-00001.safetensors"));
   CHECK(one.count("packed/tp2-rank0-00001.safetensors") == 0);
   CHECK(is_right(dir / "one", tiny + "gpt-oss"));
-  CHECK(is_right(dir / "one"));
+  CHECK(is_right(dir / "one", {}, Level::highest));
+  CHECK_THROWS_WITH(is_right(dir / "one", {}, Level::bytes), Catch::Contains("level bytes needs --source"));
   CHECK_THROWS_WITH(run_unpack(dir / "one", dir / "again"), Catch::Contains("no set holds all of its ranks"));
 }
 

@@ -1,9 +1,13 @@
 #include "kernels/moe/check/moe_diagnose.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "kernels/moe/check/moe_mistakes.h"
 #include "kernels/moe/cpu/moe_cpu.h"
+#include "kernels/moe/moe_compare.h"
+#include "kernels/moe/moe_reference.h"
 #include "tests/support/golden_layer.h"
 
 using namespace mxfp4;
@@ -153,4 +157,75 @@ TEST_CASE("a w13 bias in another order than its rows is named") {
   c.shards[0].packed.w13_bias = reinterpret_cast<const uint8_t*>(bias.data());
   CHECK(diagnose(c, packed_result_of(c, *c.fragment), 1e-5).mistake ==
         "w13's bias is not in the order of its rows: it is in halves, gate first, but is read as pairs, gate first");
+}
+
+namespace {
+
+std::vector<double> result_with(const Mistake& mistake, MoeCase layer) {
+  if (mistake.change) mistake.change(layer);
+  std::vector<double> sum(layer.x.size(), 0.0);
+  for (const MoeShard& shard : layer.shards) {
+    const std::vector<double> part =
+        moe_reference(shard.config, shard.source, layer.x, shard.routing, mistake.reading).out;
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+  }
+  return sum;
+}
+
+/// Packings whose kernels read w13 in different orders.
+constexpr const char* of_each_order[] = {"sglang.marlin", "flashinfer_trtllm_i128", "vllm_cpu"};
+
+}  // namespace
+
+TEST_CASE("each mistake of the list is named, and none that changes nothing") {
+  for (const char* file : golden_layers) {
+    const GoldenLayer layer(file);
+    for (const char* tag : of_each_order) {
+      const MoeCase right = golden_case(layer, packing_of(tag));
+      const std::vector<double> reference = reference_of(right);
+      const std::vector<Mistake> mistakes = likely_mistakes(right);
+      std::vector<std::vector<double>> results;
+      for (const Mistake& m : mistakes) results.push_back(result_with(m, right));
+      int named = 0;
+      for (size_t i = 0; i < mistakes.size(); ++i) {
+        INFO(file << " " << tag << " " << mistakes[i].name);
+        const size_t first = size_t(std::find(results.begin(), results.end(), results[i]) - results.begin());
+        const std::vector<float> got(results[i].begin(), results[i].end());
+        const bool changes = !compare(reference, got, 1e-5).right();
+        const Diagnosis d = diagnose(right, got, 1e-5);
+        CHECK(d.mistake == (changes ? mistakes[first].name : ""));
+        CHECK((d.explained > 0.99) == changes);
+        named += changes;
+      }
+      CHECK(named > 15);
+    }
+  }
+}
+
+TEST_CASE("wrong bytes that no mistake accounts for are not explained") {
+  for (const char* file : golden_layers) {
+    const GoldenLayer layer(file);
+    for (const Packing& packing : packings) {
+      const MoeCase right = golden_case(layer, packing);
+      const MoeConfig& c = right.shards[0].config;
+      const PackedMoe& p = right.shards[0].packed;
+      if (!p.w13) continue;  // no packing of this layer
+      const int64_t n = 2 * c.padded_intermediate, k = c.padded_hidden;
+      const auto said_of = [&](const uint8_t* PackedMoe::*part, int64_t bytes, int64_t begin, int64_t end,
+                               uint8_t bits) {
+        std::vector<uint8_t> changed(p.*part, p.*part + bytes);
+        for (int64_t i = begin; i < end; ++i) changed[size_t(i)] ^= uint8_t(bits * (1 + i * 7 % 3));
+        const auto spoil = [&](MoeCase& wrong) { wrong.shards[0].packed.*part = changed.data(); };
+        return diagnosis(right, spoil);
+      };
+      INFO(file << " " << packing.tag);
+      const int64_t codes = right.fragment->code_bytes(n, k), scales = right.fragment->scale_bytes(n, k);
+      const int64_t e = c.experts - 1;
+      CHECK(said_of(&PackedMoe::w13, c.experts * codes, e * codes + 64, e * codes + 128, 0x11) == "");
+      CHECK(said_of(&PackedMoe::w13_scale, c.experts * scales, e * scales, e * scales + 1, 1) == "");
+      if (!p.w13_bias) continue;
+      const int64_t element = bias_element_bytes(right.fragment->bias);
+      CHECK(said_of(&PackedMoe::w13_bias, c.experts * n * element, element - 1, element, 0x40) == "");
+    }
+  }
 }

@@ -1,0 +1,49 @@
+#include "src/packed/held_files.h"
+
+#include <fcntl.h>
+
+#include "src/checkpoint/checkpoint.h"
+
+namespace mxfp4 {
+
+namespace {
+
+/// Whether the path leads to what was opened, or to nothing where nothing was.
+bool leads_to(const std::string& path, const Fd& fd) {
+  struct stat now;
+  if (::stat(path.c_str(), &now) != 0) return !fd;
+  if (!fd) return false;
+  const struct stat then = fd.stat();
+  return now.st_dev == then.st_dev && now.st_ino == then.st_ino;
+}
+
+}  // namespace
+
+HeldFiles::HeldFiles(const std::string& out)
+    : out_(out), dir_(::open(out.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC), out) {}
+
+void HeldFiles::hold(const std::string& name) {
+  Held& held = held_[name];
+  if (held.fd) return;
+  const std::string path = real_path(out_, name, held.problems);
+  if (!path.empty()) held.fd = open_read(path, name);
+}
+
+std::string HeldFiles::folder() const { return fmt::format("/proc/self/fd/{}", dir_.get()); }
+
+std::string HeldFiles::path(const std::string& name, Problems& problems) const {
+  const auto held = held_.find(name);
+  if (held == held_.end()) return problems.error(name, "not listed in the manifest"), std::string();
+  if (held->second.fd) return fmt::format("/proc/self/fd/{}", held->second.fd.get());
+  problems.add(Error(Kind::input, held->second.problems.errors()));
+  return {};
+}
+
+void HeldFiles::throw_if_replaced(const std::string& name) const {
+  const auto held = held_.find(name);
+  const bool has_file = held != held_.end() && held->second.fd;
+  const bool same = leads_to(out_, dir_) && (!has_file || leads_to(out_ + "/" + name, held->second.fd));
+  if (!same) fail(Kind::io, "{}: was replaced while it was read; run it again", printable(out_));
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,37 @@
+// OUT's files, opened together: whatever takes OUT's place later, what is read through them is one output.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "src/base/error.h"
+#include "src/base/file.h"
+
+namespace mxfp4 {
+
+class HeldFiles {
+ public:
+  /// A directory that cannot be opened is none: every file of it is then missing.
+  explicit HeldFiles(const std::string& out);
+
+  /// Opens a file of OUT by its relative name. What real_path() refuses is remembered for path().
+  void hold(const std::string& name);
+  bool holds(const std::string& name) const { return held_.count(name) > 0; }
+  /// Leads to the directory that was opened, wherever it is by now.
+  std::string folder() const;
+  /// Leads to the file that was opened, wherever it is by now. Empty, and the reason a problem, where there is none.
+  std::string path(const std::string& name, Problems& problems) const;
+  /// Throws Error{io} unless OUT is still the directory that was opened, with the same file of that name in it.
+  void throw_if_replaced(const std::string& name) const;
+
+ private:
+  struct Held {
+    Fd fd;  // none: see problems
+    Problems problems;
+  };
+  std::string out_;
+  Fd dir_;
+  std::map<std::string, Held> held_;
+};
+
+}  // namespace mxfp4
