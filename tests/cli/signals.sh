@@ -48,8 +48,8 @@ expect 'a hundred lines of a kind' 2 '^100$' '\.\.\. and [0-9]+ more of the same
 # while an output is written
 synth gpt-oss-20b "$dir/many" --tiny --layers 400
 write() { exec "$program" convert "$dir/many" "$dir/written" --backend marlin --engine vllm --threads 1 "$@"; }
-for delay in 0.05 0.1 0.2 0.4; do
-  stop TERM $delay write -q 2>/dev/null >&2
+for delay in 0.05 0.1 0.2 0.3 0.4 0.6; do
+  stop TERM $delay write -q --resume 2>/dev/null >&2
   code=$?
   expect "convert after $delay s" 0 '' '' test $code -eq 143 -o $code -eq 0
   [ -e "$dir/written" ] && rm -r "$dir/written"
