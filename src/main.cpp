@@ -1,11 +1,12 @@
 // The command line: options to one function per subcommand. The only catch and the only exit code are here.
 #include <csignal>
-#include <cstdio>
+#include <sstream>
 
 #include "kernels/pack/device.h"
 #include "src/base/error.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
+#include "src/base/process.h"
 #include "src/base/signals.h"
 #include "src/cli/commands.h"
 
@@ -17,9 +18,9 @@ namespace {
 int report(const Error& e, bool json) {
   if (json) {
     const Json j = {{"error", {{"kind", name_of(e.kind)}, {"lines", e.lines}}}};
-    fmt::print("{}\n", one_line(j));
+    print_out("{}\n", one_line(j));
   } else {
-    for (const std::string& line : e.lines) fmt::print(stderr, "mxfp4-pack: error: {}\n", line);
+    for (const std::string& line : e.lines) complain(line);
   }
   if (e.kind == Kind::interrupted) return pending_signal() == SIGTERM ? 143 : 130;
   return 2;
@@ -29,11 +30,15 @@ bool asked_for_json(int argc, char** argv) {
   return std::any_of(argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json"; });
 }
 
-}  // namespace
+/// What --help and --version print.
+int show_help(const CLI::App& app, const CLI::ParseError& e) {
+  std::ostringstream text;
+  const int code = app.exit(e, text, text);
+  write_output(text.str());
+  return code;
+}
 
-int main(int argc, char** argv) {
-  install_signal_handlers();
-  const bool json = asked_for_json(argc, argv);
+int carry_out(int argc, char** argv, bool json) {
   try {
     Common common;
     Run run;
@@ -57,7 +62,7 @@ int main(int argc, char** argv) {
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-      if (e.get_exit_code() == 0) return app.exit(e);
+      if (e.get_exit_code() == 0) return show_help(app, e);
       fail(Kind::usage, "{}; see mxfp4-pack --help", e.what());
     }
     set_verbosity(common.quiet ? Verbosity::quiet : common.verbose ? Verbosity::verbose : Verbosity::normal);
@@ -71,4 +76,14 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {
     return report({Kind::io, e.what()}, json);
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  prepare_process();
+  const bool json = asked_for_json(argc, argv);
+  install_signal_handlers(json);
+  const int code = carry_out(argc, argv, json);
+  return flush_output() || code > 2 ? code : 2;
 }

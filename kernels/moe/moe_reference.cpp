@@ -6,6 +6,7 @@
 
 #include "kernels/moe/moe_simd.h"
 #include "kernels/moe/routing.h"
+#include "kernels/parallel.h"
 
 namespace mxfp4 {
 namespace {
@@ -112,6 +113,17 @@ std::vector<Hit> experts_hit(const Routing& routing, int64_t experts) {
   return hits;
 }
 
+/// Calls work(expert hit, first row, end) for all rows of each, some rows at a time.
+template <class Work>
+void for_rows(size_t hits, int64_t rows, int64_t multiplications, Work work) {
+  constexpr int64_t at_once = 16;
+  const int64_t blocks = (rows + at_once - 1) / at_once;
+  parallel_for(int64_t(hits) * blocks, multiplications, [&](int64_t job) {
+    const int64_t first = job % blocks * at_once;
+    work(size_t(job / blocks), first, std::min(first + at_once, rows));
+  });
+}
+
 }  // namespace
 
 MoeReference moe_reference(const MoeConfig& config, const MoeSource& source, std::span<const float> x,
@@ -122,31 +134,29 @@ MoeReference moe_reference(const MoeConfig& config, const MoeSource& source, std
   std::vector<double> act(routing.ids.size() * inter), out(routing.ids.size() * hidden);
   std::vector<Tally> tallies(hits.size() * inter);  // one per row, so that the sum does not depend on threads
 
-  // Below that, waking threads costs more than the work.
-  [[maybe_unused]] const bool large = int64_t(routing.ids.size()) * inter * hidden > 1 << 22;
-#pragma omp parallel if (large)
-  {
-    std::vector<double> gate(hidden), up(hidden), down(inter), gates, ups, downs;
-#pragma omp for collapse(2) schedule(dynamic, 32)
-    for (size_t h = 0; h < hits.size(); ++h)
-      for (int64_t i = 0; i < inter; ++i) {
-        const SourceExpert& expert = source[hits[h].expert];
-        const double gate_bias = load_w13_row(config, expert, reading, false, i, gate);
-        const double up_bias = load_w13_row(config, expert, reading, true, i, up);
-        const Slots& slots = hits[h].slots;
-        multiply(gate, in, slots, routing.top_k, gates), multiply(up, in, slots, routing.top_k, ups);
-        for (size_t s = 0; s < slots.size(); ++s)
-          act[slots[s] * inter + i] = activate(config, gates[s] + gate_bias, ups[s] + up_bias, tallies[h * inter + i]);
-      }
-#pragma omp for collapse(2) schedule(dynamic, 32)
-    for (size_t h = 0; h < hits.size(); ++h)
-      for (int64_t n = 0; n < hidden; ++n) {
-        const SourceMatrix& matrix = source[hits[h].expert].down;
-        dequantise_row(matrix, n, reading, down);
-        multiply(down, act, hits[h].slots, 1, downs);
-        for (size_t s = 0; s < downs.size(); ++s) out[hits[h].slots[s] * hidden + n] = downs[s] + bias_of(matrix, n);
-      }
-  }
+  const int64_t multiplications = int64_t(routing.ids.size()) * inter * hidden;
+  for_rows(hits.size(), inter, multiplications, [&](size_t h, int64_t first, int64_t end) {
+    std::vector<double> gate(hidden), up(hidden), gates, ups;
+    const SourceExpert& expert = source[hits[h].expert];
+    const Slots& slots = hits[h].slots;
+    for (int64_t i = first; i < end; ++i) {
+      const double gate_bias = load_w13_row(config, expert, reading, false, i, gate);
+      const double up_bias = load_w13_row(config, expert, reading, true, i, up);
+      multiply(gate, in, slots, routing.top_k, gates);
+      multiply(up, in, slots, routing.top_k, ups);
+      for (size_t s = 0; s < slots.size(); ++s)
+        act[slots[s] * inter + i] = activate(config, gates[s] + gate_bias, ups[s] + up_bias, tallies[h * inter + i]);
+    }
+  });
+  for_rows(hits.size(), hidden, multiplications, [&](size_t h, int64_t first, int64_t end) {
+    std::vector<double> down(inter), downs;
+    const SourceMatrix& matrix = source[hits[h].expert].down;
+    for (int64_t n = first; n < end; ++n) {
+      dequantise_row(matrix, n, reading, down);
+      multiply(down, act, hits[h].slots, 1, downs);
+      for (size_t s = 0; s < downs.size(); ++s) out[hits[h].slots[s] * hidden + n] = downs[s] + bias_of(matrix, n);
+    }
+  });
 
   MoeReference result;
   result.out.assign(routing.tokens * hidden, 0.0);
@@ -169,8 +179,7 @@ W13Sample sample_w13(const MoeConfig& config, const MoeSource& source, std::span
   const int64_t step = std::max<int64_t>(1, config.intermediate / 128);
   std::vector<W13Sample> squares(hits.size());
   std::vector<int64_t> counts(hits.size());
-#pragma omp parallel for schedule(dynamic, 1)
-  for (size_t h = 0; h < hits.size(); ++h) {
+  const auto add = [&](size_t h) {
     std::vector<double> row(config.hidden);
     const size_t tokens = std::min<size_t>(4, hits[h].slots.size());
     for (const SourceMatrix* matrix : {&source[hits[h].expert].gate, &source[hits[h].expert].up})
@@ -183,7 +192,9 @@ W13Sample sample_w13(const MoeConfig& config, const MoeSource& source, std::span
           squares[h].products += std::pow(dot(token, row.data(), config.hidden), 2);
         }
       }
-  }
+  };
+  const int64_t rows = 2 * (config.intermediate / step + 1);
+  parallel_for(int64_t(hits.size()), int64_t(hits.size()) * rows * config.hidden, [&](int64_t h) { add(size_t(h)); });
   W13Sample rms;
   const double count = double(std::accumulate(counts.begin(), counts.end(), int64_t(0)));
   for (const W13Sample& s : squares) rms.products += s.products / count, rms.biases += s.biases / count;

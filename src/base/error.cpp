@@ -53,8 +53,44 @@ void fail_errno(std::string_view file, std::string_view action, int error) {
   fail(Kind::io, "{}: {}: {}", file, action, std::strerror(error));
 }
 
+bool KeptLines::count(std::string_view kind) {
+  constexpr int64_t most = 100;
+  ++count_;
+  last_ = kind;
+  return ++kinds_[kind].count <= most;
+}
+
+void KeptLines::keep(std::string line) {
+  lines_.push_back(std::move(line));
+  Kind& kind = kinds_[last_];
+  kind.end = lines_.size();
+  kind.kept = kind.count;
+}
+
+std::vector<std::string> KeptLines::list() const {
+  std::map<size_t, int64_t> more;  // by the number of lines before
+  for (const auto& [name, kind] : kinds_)
+    if (kind.count > kind.kept) more[kind.end] = kind.count - kind.kept;
+  std::vector<std::string> out;
+  for (size_t i = 0; i < lines_.size(); ++i) {
+    out.push_back(lines_[i]);
+    if (const auto at = more.find(i + 1); at != more.end())
+      out.push_back(fmt::format("... and {} more of the same kind", at->second));
+  }
+  return out;
+}
+
+void Problems::add(const Error& error) {
+  for (const std::string& line : error.lines)
+    if (errors_.count("an error's line")) errors_.keep(line);
+}
+
 void Problems::throw_if_any() const {
-  if (any()) throw Error(Kind::input, errors_);
+  if (any()) throw Error(Kind::input, errors());
+}
+
+std::string Problems::line(std::string_view where, const std::string& text) {
+  return printable(fmt::format("{}: {}", where, text));
 }
 
 std::string printable(std::string_view text) {

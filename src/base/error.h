@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -35,28 +37,55 @@ template <class... Args>
 std::string printable(std::string_view text);
 bool is_printable(std::string_view text);
 
+/// Lines in the order in which they came. Of each kind the first hundred are kept and the others counted: a
+/// checkpoint may lack a million files.
+class KeptLines {
+ public:
+  /// Counts a line; false where it is not to be kept.
+  bool count(std::string_view kind);
+  /// Keeps the line that was counted last.
+  void keep(std::string line);
+  int64_t count() const { return count_; }
+  /// With "... and N more of the same kind" behind the last that is kept of a kind.
+  std::vector<std::string> list() const;
+
+ private:
+  struct Kind {
+    int64_t count = 0, kept = 0;
+    size_t end = 0;  // behind the last line that is kept
+  };
+  int64_t count_ = 0;
+  std::vector<std::string> lines_;
+  std::map<std::string_view, Kind> kinds_;
+  std::string_view last_;
+};
+
 /// Problems found while reading and planning: collected, so that 36 wrong tensors give 36 lines and one exit.
 class Problems {
  public:
-  /// `where`: "FILE" or "FILE: TENSOR".
+  /// `where`: "FILE" or "FILE: TENSOR". Lines of one format are of one kind.
   template <class... Args>
   void error(std::string_view where, fmt::format_string<Args...> format, Args&&... args) {
-    errors_.push_back(printable(fmt::format("{}: {}", where, fmt::format(format, std::forward<Args>(args)...))));
+    if (errors_.count(kind_of(format))) errors_.keep(line(where, fmt::format(format, std::forward<Args>(args)...)));
   }
   template <class... Args>
   void warn(std::string_view where, fmt::format_string<Args...> format, Args&&... args) {
-    warnings_.push_back(printable(fmt::format("{}: {}", where, fmt::format(format, std::forward<Args>(args)...))));
+    if (warnings_.count(kind_of(format))) warnings_.keep(line(where, fmt::format(format, std::forward<Args>(args)...)));
   }
   /// Every line of an error that was thrown where others could still be found.
-  void add(const Error& error) { errors_.insert(errors_.end(), error.lines.begin(), error.lines.end()); }
-  const std::vector<std::string>& errors() const { return errors_; }
-  const std::vector<std::string>& warnings() const { return warnings_; }
-  bool any() const { return !errors_.empty(); }
+  void add(const Error& error);
+
+  std::vector<std::string> errors() const { return errors_.list(); }
+  std::vector<std::string> warnings() const { return warnings_.list(); }
+  int64_t count() const { return errors_.count(); }
+  bool any() const { return count() > 0; }
   /// Throws Error{input} with every line, if there is one.
   void throw_if_any() const;
 
  private:
-  std::vector<std::string> errors_, warnings_;
+  static std::string_view kind_of(fmt::string_view format) { return {format.data(), format.size()}; }
+  static std::string line(std::string_view where, const std::string& text);
+  KeptLines errors_, warnings_;
 };
 
 /// "FILE: TENSOR".

@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "src/base/error.h"
 
@@ -11,11 +13,34 @@ namespace mxfp4 {
 
 namespace {
 
+constexpr const char* clear_line = "\r\x1b[K";
+
 Verbosity current = Verbosity::normal;
+std::atomic<int> output_error = 0;  // errno of the first write to stdout that failed
+std::mutex message_mutex;
+bool progress_is_shown = false;
 
 bool on_terminal() {
   const char* term = std::getenv("TERM");
   return isatty(2) && !(term && std::string(term) == "dumb");
+}
+
+/// What cannot be written is lost: nobody is there to be told.
+void write_all(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = ::write(2, text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return;
+    text.remove_prefix(size_t(put));
+  }
+}
+
+/// A progress line, or a message in the place of one.
+void write_message(const std::string& text, bool is_progress) {
+  const std::lock_guard lock(message_mutex);
+  if (progress_is_shown) write_all(clear_line);
+  write_all(text);
+  progress_is_shown = is_progress;
 }
 
 }  // namespace
@@ -23,12 +48,27 @@ bool on_terminal() {
 void set_verbosity(Verbosity v) { current = v; }
 Verbosity verbosity() { return current; }
 
-void warn(const std::string& text) {
-  if (current != Verbosity::quiet) fmt::print(stderr, "mxfp4-pack: warning: {}\n", printable(text));
+void write_output(std::string_view text) {
+  int expected = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+    output_error.compare_exchange_strong(expected, errno);
 }
 
+bool flush_output() {
+  int expected = 0;
+  if (std::fflush(stdout) != 0) output_error.compare_exchange_strong(expected, errno);
+  if (output_error) complain(fmt::format("cannot write to standard output: {}", std::strerror(output_error)));
+  return output_error == 0;
+}
+
+void complain(const std::string& text) {
+  write_message(fmt::format("mxfp4-pack: error: {}\n", printable(text)), false);
+}
+void warn(const std::string& text) {
+  if (current != Verbosity::quiet) write_message(fmt::format("mxfp4-pack: warning: {}\n", printable(text)), false);
+}
 void note(const std::string& text) {
-  if (current != Verbosity::quiet) fmt::print(stderr, "mxfp4-pack: {}\n", printable(text));
+  if (current != Verbosity::quiet) write_message(fmt::format("mxfp4-pack: {}\n", printable(text)), false);
 }
 
 std::string human_bytes(int64_t bytes) {
@@ -39,29 +79,36 @@ std::string human_bytes(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.3g} {}", value, units[unit]);
 }
 
-Progress::Progress(std::string action, int64_t total) : action_(std::move(action)), total_(total) {
-  if (current == Verbosity::quiet || !on_terminal()) return;
-  thread_ = std::thread([this] {
-    while (!stop_) {
-      show();
-      std::this_thread::sleep_for(std::chrono::milliseconds(160));
-    }
-  });
+Progress::Progress(std::string action, int64_t total)
+    : action_(std::move(action)), total_(total), shown_(current != Verbosity::quiet && on_terminal()) {
+  add(0);
 }
 
 Progress::~Progress() {
-  if (!thread_.joinable()) return;
-  stop_ = true;
-  thread_.join();
-  fmt::print(stderr, "\r\x1b[K");
+  if (!shown_) return;
+  const std::lock_guard lock(message_mutex);
+  if (progress_is_shown) write_all(clear_line);
+  progress_is_shown = false;
 }
 
-void Progress::show() {
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+void Progress::add(int64_t bytes) {
+  done_ += bytes;
+  if (!shown_) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  const auto now = Clock::now();
+  if (!lock || now < next_) return;
+  next_ = now + std::chrono::milliseconds(160);
+  show(now);
+}
+
+void Progress::show(Clock::time_point now) {
+  const double seconds = std::chrono::duration<double>(now - start_).count();
   const double rate = seconds > 0 ? double(done_) / seconds : 0;
   const double left = rate > 0 ? double(total_ - done_) / rate : 0;
-  fmt::print(stderr, "\r\x1b[K{} {} of {} ({:.0f} %), {:.2f} GB/s, {:.0f} s left", action_, human_bytes(done_),
-             human_bytes(total_), total_ ? 100.0 * double(done_) / double(total_) : 100.0, rate / 1e9, left);
+  write_message(
+      fmt::format("{} {} of {} ({:.0f} %), {:.2f} GB/s, {:.0f} s left", action_, human_bytes(done_),
+                  human_bytes(total_), total_ ? 100.0 * double(done_) / double(total_) : 100.0, rate / 1e9, left),
+      true);
 }
 
 }  // namespace mxfp4

@@ -5,8 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <string>
-#include <thread>
 
 namespace mxfp4 {
 
@@ -15,6 +15,17 @@ enum class Verbosity { quiet, normal, verbose };
 void set_verbosity(Verbosity v);
 Verbosity verbosity();
 
+/// Appends to stdout, as it is.
+void write_output(std::string_view text);
+template <class... Args>
+void print_out(fmt::format_string<Args...> format, Args&&... args) {
+  write_output(fmt::format(format, std::forward<Args>(args)...));
+}
+/// False where anything that was printed did not reach stdout; a line on stderr says why.
+bool flush_output();
+
+/// "mxfp4-pack: error: ..." on stderr. A stderr that is closed or full changes nothing, here and below.
+void complain(const std::string& text);
 /// "mxfp4-pack: warning: ..." on stderr, unless quiet.
 void warn(const std::string& text);
 /// "mxfp4-pack: ..." on stderr, unless quiet.
@@ -23,21 +34,24 @@ void note(const std::string& text);
 /// "1.23 GB", "456 B": decimal units.
 std::string human_bytes(int64_t bytes);
 
-/// A line on stderr with bytes done, per cent, GB/s and time left; on a terminal only, six times a second.
+/// A line on stderr with bytes done, per cent, GB/s and time left; on a terminal only, at most six times a second.
 class Progress {
  public:
   Progress(std::string action, int64_t total_bytes);
   ~Progress();
-  void add(int64_t bytes) { done_ += bytes; }
+  /// From any thread.
+  void add(int64_t bytes);
 
  private:
-  void show();
+  using Clock = std::chrono::steady_clock;
+  void show(Clock::time_point now);
+
   std::string action_;
   int64_t total_;
+  bool shown_;
   std::atomic<int64_t> done_ = 0;
-  std::atomic<bool> stop_ = false;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::thread thread_;
+  std::mutex mutex_;  // of next_
+  Clock::time_point start_ = Clock::now(), next_ = start_;
 };
 
 }  // namespace mxfp4

@@ -1,29 +1,89 @@
 #include "src/base/signals.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
 #include <csignal>
+#include <cstring>
 
 #include "src/base/error.h"
+#include "src/base/json.h"
 
 namespace mxfp4 {
 
 namespace {
 
-volatile std::sig_atomic_t signal_number = 0;
-void on_signal(int number) { signal_number = number; }
+// What a handler may look at: all is lock-free, and the texts are there before the handlers are.
+std::atomic<int> came = 0;
+std::atomic<int> deferred = 0;
+std::atomic<bool> has_file = false;
+char file[PATH_MAX];
+struct Message {
+  int fd = 2;
+  char text[128];
+};
+Message interrupted, terminated;
+
+std::string text_of(int number) { return fmt::format("interrupted by signal {}", number); }
+
+Message message_of(int number, bool json) {
+  const Json object = {{"error", {{"kind", name_of(Kind::interrupted)}, {"lines", {text_of(number)}}}}};
+  const std::string line = json ? one_line(object) : "mxfp4-pack: error: " + text_of(number);
+  Message m{json ? 1 : 2, {}};
+  std::strncpy(m.text, (line + "\n").c_str(), sizeof m.text - 1);
+  return m;
+}
+
+[[noreturn]] void end_now(int number) {
+  if (has_file) ::unlink(file);
+  const Message& m = number == SIGTERM ? terminated : interrupted;
+  [[maybe_unused]] const ssize_t put = ::write(m.fd, m.text, std::strlen(m.text));
+  ::_exit(128 + number);
+}
+
+void on_signal(int number) {
+  const bool is_first = came.exchange(number) == 0;
+  if (deferred == 0 || !is_first) end_now(number);
+  ::alarm(1);
+}
+
+void on_alarm(int) { end_now(came); }
 
 }  // namespace
 
-void install_signal_handlers() {
+void install_signal_handlers(bool json) {
+  interrupted = message_of(SIGINT, json);
+  terminated = message_of(SIGTERM, json);
   struct sigaction action = {};
   action.sa_handler = on_signal;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = on_alarm;
+  sigaction(SIGALRM, &action, nullptr);
 }
 
-int pending_signal() { return signal_number; }
+SignalsDeferred::SignalsDeferred() { ++deferred; }
+
+SignalsDeferred::~SignalsDeferred() {
+  --deferred;
+  ::alarm(0);
+}
+
+void remove_at_signal(const std::string& path) {
+  has_file = false;
+  if (path.empty() || path.size() >= sizeof file) return;
+  std::strcpy(file, path.c_str());
+  has_file = true;
+}
+
+int pending_signal() { return came; }
 
 void throw_if_interrupted() {
-  if (signal_number) fail(Kind::interrupted, "interrupted by signal {}", int(signal_number));
+  if (came == 0) return;
+  ::alarm(0);  // whoever asks goes on to the end
+  fail(Kind::interrupted, "{}", text_of(came));
 }
 
 }  // namespace mxfp4

@@ -1,10 +1,26 @@
-// SIGINT and SIGTERM end a run between two jobs.
+// SIGINT and SIGTERM end every command within about a second.
 #pragma once
+
+#include <string>
 
 namespace mxfp4 {
 
-/// SIGINT and SIGTERM set a flag that is looked at between jobs.
-void install_signal_handlers();
+/// From here on SIGINT and SIGTERM end the program with exit code 130 or 143: at once, but while an output is being
+/// written at the next throw_if_interrupted(), or after a second where that does not come. A second signal ends it at
+/// once anyway. json: the message goes to stdout as an object.
+void install_signal_handlers(bool json);
+
+/// While one lives an output is being written.
+class SignalsDeferred {
+ public:
+  SignalsDeferred();
+  ~SignalsDeferred();
+  SignalsDeferred(const SignalsDeferred&) = delete;
+};
+
+/// A file that goes where a signal ends the program at once; empty: none.
+void remove_at_signal(const std::string& path);
+
 /// The signal that came, or 0.
 int pending_signal();
 /// Throws Error{interrupted} where a signal came.

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "src/base/log.h"
 #include "src/base/signals.h"
 
 namespace mxfp4 {
@@ -17,6 +19,18 @@ std::optional<int64_t> JobQueue::next() {
   if (job >= count_) return std::nullopt;
   throw_if_interrupted();
   return job;
+}
+
+bool try_to_start(const std::function<void()>& make) {
+  try {
+    make();
+    return true;
+  } catch (const std::system_error& e) {
+    static std::once_flag said;
+    std::call_once(said, [&] { note(fmt::format("fewer threads than asked for: {}", e.code().message())); });
+  } catch (const std::bad_alloc&) {  // of its bookkeeping: the threads that are there go on
+  }
+  return false;
 }
 
 void run_threads(int64_t count, int threads, const std::function<void(int index, JobQueue& queue)>& work) {
@@ -33,7 +47,9 @@ void run_threads(int64_t count, int threads, const std::function<void(int index,
     }
   };
   std::vector<std::thread> pool;
-  for (int i = 1; i < threads; ++i) pool.emplace_back(run, i);
+  pool.reserve(size_t(std::max(1, threads)));
+  bool can_start = true;
+  for (int i = 1; i < threads && can_start; ++i) can_start = try_to_start([&] { pool.emplace_back(run, i); });
   if (threads > 0) run(0);
   for (auto& t : pool) t.join();
   if (first) std::rethrow_exception(first);

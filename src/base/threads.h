@@ -25,11 +25,14 @@ class JobQueue {
   std::atomic<bool> stop_ = false;
 };
 
-/// Calls work(index, queue) on each of `threads` threads, which share a queue of `count` jobs. The first exception ends
-/// the others after their current job and is thrown here.
+/// Calls work(index, queue) on each of `threads` threads, of which this is one, or on as many as the system starts.
+/// They share a queue of `count` jobs. The first exception ends the others after their current job and is thrown here.
 void run_threads(int64_t count, int threads, const std::function<void(int index, JobQueue& queue)>& work);
 
-/// Calls work(job) for every job in [0, count) on thread_count(threads) threads.
+/// Calls work(job) for every job in [0, count) on thread_count(threads) threads, or on as many as there can be.
 void run_jobs(int64_t count, int threads, const std::function<void(int64_t job)>& work);
+
+/// Starts a thread with make(); false, and one note for the whole run, where the system refuses.
+bool try_to_start(const std::function<void()>& make);
 
 }  // namespace mxfp4

@@ -104,22 +104,22 @@ void print_json(const MachineBenchOptions& o, const Figures& f, const Prediction
                     {"seconds", p.total()},
                     {"disk_seconds", p.disk},
                     {"processor_seconds", p.processor}}}};
-  fmt::print("{}\n", one_line(j));
+  print_out("{}\n", one_line(j));
 }
 
 void print_text(const MachineBenchOptions& o, const Figures& f, const Prediction& p) {
-  fmt::print("{}, {} threads, driver {}\n", f.processor, f.threads, chosen_driver().name);
-  if (!f.gpu.empty()) fmt::print("{}\n", f.gpu);
-  fmt::print("disk at {}: read {:.2f} GB/s, write {:.2f} GB/s\n", printable(o.dir), f.disk.read / 1e9,
-             f.disk.write / 1e9);
-  fmt::print("hashing: {:.1f} GB/s\n\n", f.hash / 1e9);
-  fmt::print("GB/s of input; per cent of memcpy\n{:28} {:8} {:>7} {:>8} {:>14} {:>14}\n", "layout", "driver", "threads",
-             "memcpy", "pack", "unpack");
+  print_out("{}, {} threads, driver {}\n", f.processor, f.threads, chosen_driver().name);
+  if (!f.gpu.empty()) print_out("{}\n", f.gpu);
+  print_out("disk at {}: read {:.2f} GB/s, write {:.2f} GB/s\n", printable(o.dir), f.disk.read / 1e9,
+            f.disk.write / 1e9);
+  print_out("hashing: {:.1f} GB/s\n\n", f.hash / 1e9);
+  print_out("GB/s of input; per cent of memcpy\n{:28} {:8} {:>7} {:>8} {:>14} {:>14}\n", "layout", "driver", "threads",
+            "memcpy", "pack", "unpack");
   for (const PackSpeed& s : f.packing)
-    fmt::print("{:28} {:8} {:7} {:8.2f} {:8.2f} {:3.0f} % {:8.2f} {:3.0f} %\n", s.layout, s.driver, s.threads,
-               s.copy / 1e9, s.pack / 1e9, 100 * s.pack / s.copy, s.unpack / 1e9, 100 * s.unpack / s.copy);
-  fmt::print("\n{}, {}: about {:.0f} s, bound by the {} (disk {:.0f} s, processor {:.0f} s)\n", o.model,
-             human_bytes(p.bytes), p.total(), p.disk > p.processor ? "disk" : "processor", p.disk, p.processor);
+    print_out("{:28} {:8} {:7} {:8.2f} {:8.2f} {:3.0f} % {:8.2f} {:3.0f} %\n", s.layout, s.driver, s.threads,
+              s.copy / 1e9, s.pack / 1e9, 100 * s.pack / s.copy, s.unpack / 1e9, 100 * s.unpack / s.copy);
+  print_out("\n{}, {}: about {:.0f} s, bound by the {} (disk {:.0f} s, processor {:.0f} s)\n", o.model,
+            human_bytes(p.bytes), p.total(), p.disk > p.processor ? "disk" : "processor", p.disk, p.processor);
 }
 
 }  // namespace

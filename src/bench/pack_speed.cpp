@@ -4,9 +4,9 @@
 #include <chrono>
 #include <cstring>
 #include <string_view>
-#include <thread>
 
 #include "src/base/checksum.h"
+#include "src/base/threads.h"
 
 namespace mxfp4 {
 
@@ -23,14 +23,11 @@ int64_t row_bytes(std::string_view layout) {
   return columns / 2;
 }
 
-/// Seconds until so many threads have done work(thread).
+/// Seconds until work(lane) is done for so many lanes, each on a thread where there can be as many.
 template <class Work>
 double seconds(int threads, Work work) {
   const auto start = std::chrono::steady_clock::now();
-  std::vector<std::jthread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back([=] { work(t); });
-  work(0);
-  others.clear();
+  run_jobs(threads, threads, work);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -93,9 +90,9 @@ void measure(std::vector<Row>& rows_of, const Packer& packer, int threads, int r
   for (int r = 0; r < repeats; ++r)
     for (Row& row : rows_of) {
       for (auto& lane : lanes) lane->take(row.layout);
-      row.copy.push_back(seconds(threads, [&](int t) { lanes[size_t(t)]->copy(); }));
-      row.pack.push_back(seconds(threads, [&](int t) { lanes[size_t(t)]->pack(); }));
-      row.unpack.push_back(seconds(threads, [&](int t) { lanes[size_t(t)]->unpack(); }));
+      row.copy.push_back(seconds(threads, [&](int64_t t) { lanes[size_t(t)]->copy(); }));
+      row.pack.push_back(seconds(threads, [&](int64_t t) { lanes[size_t(t)]->pack(); }));
+      row.unpack.push_back(seconds(threads, [&](int64_t t) { lanes[size_t(t)]->unpack(); }));
       row.speed.copy = double(threads * lanes[0]->bytes()) / median(row.copy);
       row.speed.pack = double(threads * lanes[0]->bytes()) / median(row.pack);
       row.speed.unpack = double(threads * lanes[0]->bytes()) / median(row.unpack);
@@ -127,7 +124,7 @@ double hash_speed(int threads) {
   std::vector<double> times;
   std::vector<Hash> hashes(static_cast<size_t>(threads));
   for (int r = 0; r < 3; ++r)
-    times.push_back(seconds(threads, [&](int t) { hashes[size_t(t)] = hash_bytes(data.data(), bytes_in); }));
+    times.push_back(seconds(threads, [&](int64_t t) { hashes[size_t(t)] = hash_bytes(data.data(), bytes_in); }));
   return double(threads * bytes_in) / median(times);
 }
 

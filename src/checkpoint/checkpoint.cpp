@@ -81,14 +81,14 @@ void check_against_index(const Checkpoint& ck, const Index& index, const std::se
 std::set<std::string> read_headers(Checkpoint& ck, Problems& problems) {
   std::set<std::string> unreadable;
   for (size_t i = 0; i < ck.shards.size(); ++i) {
-    const size_t before = problems.errors().size();
+    const int64_t before = problems.count();
     Header header = read_header(ck.shards[i].path, ck.shards[i].name, problems);
     for (const auto& [key, value] : header.metadata) {
       ck.unpacked |= key == unpacked_mark;
       if (key == "mxfp4_pack")
         problems.error(ck.shards[i].name, "already packed by mxfp4-pack; use the original checkpoint");
     }
-    if (problems.errors().size() != before) unreadable.insert(ck.shards[i].name);
+    if (problems.count() != before) unreadable.insert(ck.shards[i].name);
     for (Tensor& t : header.tensors) {
       t.file = int(i);
       ck.tensors.push_back(std::move(t));
@@ -160,16 +160,19 @@ std::string read_json_text(const Checkpoint& ck, const char* name, int64_t limit
 }
 
 bool read_config(Checkpoint& ck, Problems& problems) {
-  const size_t before = problems.errors().size();
+  const int64_t before = problems.count();
   try {
     ck.config_text = read_json_text(ck, config_name, max_config_bytes, problems);
-    if (problems.errors().size() != before) return false;
-    ck.config = parse_json(ck.config_text, config_name);
-    if (!ck.config.is_object()) problems.error(config_name, "no JSON object");
+    if (problems.count() != before) return false;
+    Json config = parse_json(ck.config_text, config_name);
+    if (config.is_object())
+      ck.config = std::move(config);
+    else
+      problems.error(config_name, "no JSON object");
   } catch (const Error& e) {
     problems.add(e);
   }
-  return problems.errors().size() == before;
+  return problems.count() == before;
 }
 
 /// The shards that the index names; without one, every *.safetensors file. The names of those that cannot be read.
@@ -258,10 +261,10 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
   Index index;
   std::set<std::string> names;
   if (indexed) {
-    const size_t before = problems.errors().size();
+    const int64_t before = problems.count();
     ck.index_text = read_json_text(ck, index_name, max_index_bytes, problems);
-    if (problems.errors().size() == before) index = parse_index(ck.index_text, problems);
-    ck.complete &= problems.errors().size() == before;
+    if (problems.count() == before) index = parse_index(ck.index_text, problems);
+    ck.complete &= problems.count() == before;
     for (const auto& [tensor, file] : index.weight_map) names.insert(file);
   } else {
     names.insert(files.begin(), files.end());
@@ -275,13 +278,20 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
   return ck;
 }
 
-ShardReader::ShardReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
-  for (const Shard& s : checkpoint.shards) files_.emplace_back(open_read(s.path, s.name));
+ShardReader::ShardReader(const Checkpoint& checkpoint)
+    : checkpoint_(checkpoint), files_(checkpoint.shards.size(), [this](size_t shard) { return open(shard); }) {
   check_unchanged();
 }
 
+Fd ShardReader::open(size_t shard) const {
+  const Shard& s = checkpoint_.shards[shard];
+  Fd fd = open_read(s.path, s.name);
+  if (state_of(fd.stat()) != s.state) fail(Kind::io, "{}: changed while it was read; start again", s.name);
+  return fd;
+}
+
 void ShardReader::read(const Tensor& t, int64_t offset, int64_t bytes, void* to, const DirectFile::Taker& take) const {
-  files_[size_t(t.file)].read(to, bytes, t.offset + offset, take);
+  files_.get(size_t(t.file))->read(to, bytes, t.offset + offset, take);
 }
 
 void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::Taker& take) const {
@@ -292,7 +302,7 @@ void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const D
     for (; i < ranges.size() && ranges[i].tensor->file == file && ranges[i].tensor->offset + ranges[i].offset == end;
          ++i)
       end += ranges[i].bytes;
-    files_[size_t(file)].read(to, end - begin, begin, take);
+    files_.get(size_t(file))->read(to, end - begin, begin, take);
     to += end - begin;
   }
 }
@@ -306,19 +316,15 @@ std::unique_ptr<DeviceMap> ShardReader::map(Device& device, std::span<const Tens
     bytes += r.bytes;
   }
   if (end - begin > 2 * bytes) return nullptr;
-  return map_to_read(device, files_[size_t(ranges[0].tensor->file)], end - begin, begin);
+  return map_to_read(device, *files_.get(size_t(ranges[0].tensor->file)), end - begin, begin);
 }
 
 bool ShardReader::is_cached(const Tensor& t, int64_t offset, int64_t bytes) const {
-  return files_[size_t(t.file)].is_cached(bytes, t.offset + offset);
+  return files_.get(size_t(t.file))->is_cached(bytes, t.offset + offset);
 }
 
 void ShardReader::check_unchanged() const {
-  for (size_t i = 0; i < files_.size(); ++i)
-    if (state_of(files_[i].fd().stat()) != checkpoint_.shards[i].state ||
-        state_of(open_read(checkpoint_.shards[i].path, checkpoint_.shards[i].name).stat()) !=
-            checkpoint_.shards[i].state)
-      fail(Kind::io, "{}: changed while it was read; start again", checkpoint_.shards[i].name);
+  for (size_t i = 0; i < checkpoint_.shards.size(); ++i) open(i);
 }
 
 }  // namespace mxfp4

@@ -11,7 +11,7 @@
 #include "src/base/json.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/device/device_map.h"
-#include "src/io/direct_file.h"
+#include "src/io/open_files.h"
 
 namespace mxfp4 {
 
@@ -106,7 +106,7 @@ struct TensorRange {
   int64_t offset, bytes;
 };
 
-/// A shard's data, opened on first use and read from any thread.
+/// The shards' data, opened when they are wanted and read from any thread.
 class ShardReader {
  public:
   explicit ShardReader(const Checkpoint& checkpoint);
@@ -123,8 +123,11 @@ class ShardReader {
   void check_unchanged() const;
 
  private:
+  /// Throws where it is not the file that the checkpoint was read from.
+  Fd open(size_t shard) const;
+
   const Checkpoint& checkpoint_;
-  std::vector<DirectFile> files_;
+  mutable OpenFiles files_;
 };
 
 }  // namespace mxfp4

@@ -195,7 +195,7 @@ Header parse_header(std::string_view json, int64_t file_bytes, std::string_view 
     problems.error(file, "invalid header: {}", sax.complaint);
     return header;
   }
-  const size_t before = problems.errors().size();
+  const int64_t before = problems.count();
   header.tensors.reserve(sax.entries.size());
   for (auto& e : sax.entries) {
     Tensor t;
@@ -205,8 +205,8 @@ Header parse_header(std::string_view json, int64_t file_bytes, std::string_view 
     return a.offset != b.offset ? a.offset < b.offset : a.bytes != b.bytes ? a.bytes < b.bytes : a.name < b.name;
   });
   check_duplicates(header.tensors, file, problems);
-  if (problems.errors().size() == before) check_cover(header.tensors, header.data_offset, file_bytes, file, problems);
-  if (problems.errors().size() != before) return {};
+  if (problems.count() == before) check_cover(header.tensors, header.data_offset, file_bytes, file, problems);
+  if (problems.count() != before) return {};
   for (Tensor& t : header.tensors) t.offset += header.data_offset;
   header.metadata = std::move(sax.metadata);
   return header;

@@ -1,4 +1,5 @@
 #include "src/backends/select.h"
+#include "src/base/log.h"
 #include "src/cli/commands.h"
 #include "src/convert/batch.h"
 
@@ -138,7 +139,7 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
       if (!batch.filelist.empty())
         return convert_all(batch, [&](const std::string& line) { return parse_conversion(line, o); });
       const Json result = convert(o.settled());
-      if (common.json && !o.options.dry_run) fmt::print("{}\n", one_line(result));
+      if (common.json && !o.options.dry_run) print_out("{}\n", one_line(result));
       return 0;
     };
   });

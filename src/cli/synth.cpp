@@ -44,7 +44,7 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
       synth(o);
       progress.reset();
       if (common.json)
-        fmt::print("{}\n", one_line(Json{{"model", o.model}, {"dest", o.dest}, {"bytes", before}}));
+        print_out("{}\n", one_line(Json{{"model", o.model}, {"dest", o.dest}, {"bytes", before}}));
       else
         note(fmt::format("{}: {} at random, seed {}", o.dest, human_bytes(before), o.seed));
       return 0;

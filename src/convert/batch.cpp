@@ -5,6 +5,7 @@
 
 #include "kernels/pack/device.h"
 #include "src/base/log.h"
+#include "src/base/signals.h"
 
 namespace mxfp4 {
 
@@ -34,7 +35,7 @@ std::vector<Line> read_lines(const std::string& filelist) {
 Json carry_out(const BatchOptions& options, const Line& line, const ParseLine& parse) {
   const auto failure = [&](Kind kind, const std::vector<std::string>& lines) {
     for (const std::string& l : lines)
-      if (!options.json) fmt::print(stderr, "mxfp4-pack: error: {}:{}: {}\n", options.filelist, line.number, l);
+      if (!options.json) complain(fmt::format("{}:{}: {}", options.filelist, line.number, l));
     return Json{{"error", {{"kind", name_of(kind)}, {"lines", lines}}}};
   };
   try {
@@ -47,6 +48,8 @@ Json carry_out(const BatchOptions& options, const Line& line, const ParseLine& p
     return failure(e.kind, e.lines);
   } catch (const DeviceError& e) {
     return failure(Kind::device, {e.what()});
+  } catch (const std::bad_alloc&) {
+    return failure(Kind::io, {"out of memory"});
   } catch (const std::exception& e) {
     return failure(Kind::io, {e.what()});
   }
@@ -59,6 +62,7 @@ int convert_all(const BatchOptions& options, const ParseLine& parse) {
   Json jobs = Json::array();
   size_t failed = 0, unchanged = 0;
   for (const Line& line : lines) {
+    throw_if_interrupted();
     Json result = carry_out(options, line, parse);
     result["line"] = line.number;
     failed += result.contains("error");
@@ -68,7 +72,7 @@ int convert_all(const BatchOptions& options, const ParseLine& parse) {
   }
   const size_t converted = jobs.size() - failed - unchanged;
   if (options.json)
-    fmt::print("{}\n", one_line(Json{{"converted", converted},
+    print_out("{}\n", one_line(Json{{"converted", converted},
                                      {"unchanged", unchanged},
                                      {"failed", failed},
                                      {"not_begun", lines.size() - jobs.size()},

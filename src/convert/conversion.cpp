@@ -27,10 +27,10 @@ void Conversion::run() {
       int64_t(rows.size()), options_.threads,
       [&](Worker& worker, int64_t i) { carry_out(worker, rows[size_t(i)], progress); }, devices_);
   check_source();
-  for (size_t i = 0; i < files_.size(); ++i) {
+  files_.close_all([&](size_t i, DirectFile& file) {
     throw_if_interrupted();
-    stages_.time(Stage::sync, [&] { is_linked_[i] ? files_[i].fd().sync() : files_[i].finish(); });
-  }
+    stages_.time(Stage::sync, [&] { is_linked_[i] ? file.fd().sync() : file.finish(); });
+  });
 }
 
 void Conversion::carry_out(Worker& worker, const std::vector<int64_t>& row, Progress& progress) {
@@ -70,9 +70,15 @@ void Conversion::open_files() {
   for (const OutFile& f : plan_.files) {
     is_linked_.push_back(f.shard >= 0 &&
                          link_file(*options_.link, plan_.checkpoint->shards[size_t(f.shard)].path, out_.path(f.name)));
-    files_.emplace_back(is_linked_.back() ? open_read(out_.path(f.name), f.name) : out_.create(f.name, f.bytes));
-    if (!is_linked_.back()) files_.back().write(f.header.data(), int64_t(f.header.size()), 0);
+    const auto file = files_.get(is_linked_.size() - 1);
+    in_memory_ |= file->is_in_memory();
+    if (!is_linked_.back()) file->write(f.header.data(), int64_t(f.header.size()), 0);
   }
+}
+
+Fd Conversion::open_file(size_t file) const {
+  const OutFile& f = plan_.files[file];
+  return is_linked_[file] ? open_read(out_.path(f.name), f.name) : out_.create(f.name, f.bytes);
 }
 
 std::vector<int64_t> Conversion::jobs_left() {
@@ -95,7 +101,7 @@ std::vector<int64_t> Conversion::jobs_left() {
 bool Conversion::is_on_disk(Worker& worker, const Job& job) {
   const auto has = [&](int file, int64_t offset, int64_t bytes, const Hash& hash) {
     uint8_t* data = worker.packed.reserve(bytes);
-    files_[size_t(file)].read(data, bytes, offset);
+    files_.get(size_t(file))->read(data, bytes, offset);
     return XXH128_isEqual(hash_bytes(data, bytes), hash) != 0;
   };
   for (int64_t i = job.begin; i < job.end; ++i) {
@@ -165,9 +171,8 @@ int64_t Conversion::pack(Worker& worker, const Job& job) {
 }
 
 bool Conversion::may_pack_in_place() const {
-  const auto in_memory = [](const DirectFile& f) { return f.is_in_memory(); };
-  return !devices_.gpus.empty() && plan_.tp.size == 1 && !plan_.backend->rewrite &&
-         std::any_of(files_.begin(), files_.end(), in_memory) && DeviceMap::can_write();
+  return !devices_.gpus.empty() && plan_.tp.size == 1 && !plan_.backend->rewrite && in_memory_ &&
+         DeviceMap::can_write();
 }
 
 int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& row) {
@@ -177,10 +182,10 @@ int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& ro
   Pieces pieces = pieces_in(plan_, t, first.begin, last.end);
   if (t.part != Part::codes || pieces.source_bytes != pieces.canonical_bytes) return 0;
   const int64_t bytes = (last.end - first.begin) * t.slice_bytes, offset = t.offset + first.begin * t.slice_bytes;
-  const DirectFile& file = files_[size_t(t.file)];
+  const auto file = files_.get(size_t(t.file));
   const auto source = stages_.time(Stage::read, [&] { return source_.map(*worker.device, pieces); });
   if (!source) return 0;
-  const auto target = stages_.time(Stage::write, [&] { return map_to_write(*worker.device, file, bytes, offset); });
+  const auto target = stages_.time(Stage::write, [&] { return map_to_write(*worker.device, *file, bytes, offset); });
   if (!target) return 0;
   const auto in_shard = [](const PieceAt& p) { return p.slice.tensor->offset + p.slice.piece; };
   const int64_t origin = in_shard(pieces.list.front());
@@ -238,7 +243,7 @@ DirectFile::Taker Conversion::hashing(PieceHasher& hasher) {
 }
 
 void Conversion::write(int file, const uint8_t* data, int64_t bytes, int64_t offset, const DirectFile::Taker& take) {
-  stages_.time(Stage::write, [&] { files_[size_t(file)].write(data, bytes, offset, take); });
+  stages_.time(Stage::write, [&] { files_.get(size_t(file))->write(data, bytes, offset, take); });
 }
 
 const uint8_t* Conversion::canonical_form(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,

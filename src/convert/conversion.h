@@ -13,7 +13,7 @@
 #include "src/convert/job_record.h"
 #include "src/device/device_sums.h"
 #include "src/device/pipeline.h"
-#include "src/io/direct_file.h"
+#include "src/io/open_files.h"
 #include "src/io/output.h"
 #include "src/packed/manifest.h"
 #include "src/packed/source.h"
@@ -35,7 +35,9 @@ class Conversion {
         out_(out),
         known_(known),
         sums_(plan),
-        counts_(plan.jobs.size()) {}
+        counts_(plan.jobs.size()),
+        files_(
+            plan.files.size(), [this](size_t file) { return open_file(file); }, [](DirectFile& f) { f.finish(); }) {}
 
   void run();
 
@@ -54,6 +56,8 @@ class Conversion {
   JobCounts total() const;
   /// What the jobs write; headers and a sharded state's files are not theirs.
   int64_t data_bytes() const;
+  /// What was written to it before stays.
+  Fd open_file(size_t file) const;
   void open_files();
   /// All but those that the journal has and whose bytes on disk are what it says.
   std::vector<int64_t> jobs_left();
@@ -103,11 +107,11 @@ class Conversion {
   const Manifest* known_;
   Checksums sums_;
   std::vector<JobCounts> counts_;
-  std::vector<DirectFile> files_;
+  OpenFiles files_;
   std::vector<bool> is_linked_;  // of each file: its bytes are the source's own
   Stages stages_;
   std::atomic<bool> failed_ = false;
-  bool in_place_ = false;
+  bool in_memory_ = false, in_place_ = false;  // in_memory_: some of the files
   std::atomic<int64_t> in_place_bytes_ = 0;
   std::mutex mutex_;
   Problems problems_;

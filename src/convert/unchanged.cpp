@@ -119,8 +119,14 @@ std::string SourceCache::key() const {
 }
 
 std::string SourceCache::find() const {
-  if (path_.empty() || !fs::exists(path_)) return {};
-  const std::string text = read_text(path_, 4096);
+  std::error_code ec;
+  if (path_.empty() || !fs::is_regular_file(path_, ec)) return {};
+  std::string text;
+  try {
+    text = read_text(path_, 4096);
+  } catch (const Error&) {  // as good as none
+    return {};
+  }
   const bool whole = text.size() == 66 && text.substr(33, 32) == checksum_of(text.substr(0, 32));
   return whole ? text.substr(0, 32) : "";
 }

@@ -21,10 +21,15 @@ class Unpacking {
         devices_(devices),
         from_(read_from(p, set)),
         sums_(set.plan),
-        source_(p.manifest.source) {
+        source_(p.manifest.source),
+        file_bytes_(source_.shards.size()),
+        files_(
+            source_.shards.size(),
+            [this, &dest](size_t s) { return dest.create(source_.shards[s].name, file_bytes_[s]); },
+            [](DirectFile& f) { f.finish(); }) {
     std::vector<std::vector<Tensor*>> members(source_.shards.size());
     for (Tensor& t : source_.tensors) members[size_t(t.file)].push_back(&t);
-    for (size_t s = 0; s < members.size(); ++s) add_shard(source_.shards[s].name, members[s], dest);
+    for (size_t s = 0; s < members.size(); ++s) add_shard(s, members[s]);
   }
 
   void run() {
@@ -38,11 +43,11 @@ class Unpacking {
         devices_);
     from_->check_unchanged();
     check_sums();
-    for (DirectFile& f : files_) f.finish();
+    files_.close_all([](size_t, DirectFile& f) { f.finish(); });
   }
 
  private:
-  void add_shard(const std::string& name, std::vector<Tensor*>& members, const OutputDir& dest) {
+  void add_shard(size_t shard, std::vector<Tensor*>& members) {
     std::stable_sort(members.begin(), members.end(),
                      [](const Tensor* a, const Tensor* b) { return bits_of(a->dtype) > bits_of(b->dtype); });
     std::vector<Tensor> tensors;
@@ -54,8 +59,8 @@ class Unpacking {
     }
     const std::string header = write_header(tensors, {{"format", "pt"}, {unpacked_mark, "1"}}, 8);
     for (size_t i = 0; i < members.size(); ++i) members[i]->offset = tensors[i].offset + int64_t(header.size());
-    files_.emplace_back(dest.create(name, int64_t(header.size()) + end));
-    files_.back().write(header.data(), int64_t(header.size()), 0);
+    file_bytes_[shard] = int64_t(header.size()) + end;
+    files_.get(shard)->write(header.data(), int64_t(header.size()), 0);
   }
 
   const Tensor& restored(const Tensor& t) const { return *source_.find(t.name); }
@@ -70,7 +75,7 @@ class Unpacking {
       uint8_t* data = worker.packed.reserve(piece.bytes, offset);
       PieceHasher hasher = copy_hasher({&piece, 1}, sums_);
       from_->read_copied(plan_, {&piece, 1}, data, std::ref(hasher));
-      files_[size_t(to.file)].write(data, piece.bytes, offset);
+      files_.get(size_t(to.file))->write(data, piece.bytes, offset);
       done += piece.bytes;
     }
     return done;
@@ -84,7 +89,7 @@ class Unpacking {
     from_->read_pieces(worker, t, job.begin, job.end, pieces, source, std::ref(hasher));
     for (const PieceAt& p : pieces.list) {
       const Tensor& to = restored(*p.slice.tensor);
-      files_[size_t(to.file)].write(source + p.source_at, p.slice.piece_bytes, to.offset + p.slice.piece);
+      files_.get(size_t(to.file))->write(source + p.source_at, p.slice.piece_bytes, to.offset + p.slice.piece);
     }
     return pieces.source_bytes;
   }
@@ -110,7 +115,8 @@ class Unpacking {
   std::unique_ptr<Source> from_;
   Checksums sums_;
   Checkpoint source_;  // the manifest's, with the offsets that are written
-  std::vector<DirectFile> files_;
+  std::vector<int64_t> file_bytes_;
+  OpenFiles files_;
 };
 
 /// Config and index verbatim, and the companions.
@@ -141,9 +147,9 @@ void unpack(const UnpackOptions& options) {
   write_companions(*packed, dest);
   dest.commit();
   if (options.json)
-    fmt::print("{}\n",
-               one_line(Json{
-                   {"out", options.out}, {"dest", options.dest}, {"tensors", packed->manifest.source.tensors.size()}}));
+    print_out("{}\n",
+              one_line(Json{
+                  {"out", options.out}, {"dest", options.dest}, {"tensors", packed->manifest.source.tensors.size()}}));
   else
     note(fmt::format("{}: {} tensors, each with its source's checksum", options.dest,
                      packed->manifest.source.tensors.size()));

@@ -9,6 +9,27 @@
 
 namespace mxfp4 {
 
+namespace {
+
+/// On a thread of its own for a GPU; where there is to be only one thread, or there can be none more, by get().
+std::future<std::unique_ptr<Device>> begin_to_open(const DeviceChoice& devices, int index, int workers) {
+  const auto open = [&devices, index, workers] { return open_device(devices, index, workers); };
+  std::future<std::unique_ptr<Device>> opening;
+  const bool apart = workers > 1 && index < gpu_workers(devices, workers);
+  if (!apart || !try_to_start([&] { opening = std::async(std::launch::async, open); }))
+    opening = std::async(std::launch::deferred, open);
+  return opening;
+}
+
+}  // namespace
+
+Buffer::~Buffer() {
+  try {
+    if (data_) device_->release(data_);
+  } catch (const DeviceError&) {  // of an earlier call, which has thrown it: a broken GPU reports it again here
+  }
+}
+
 uint8_t* Buffer::reserve(int64_t bytes, int64_t offset) {
   const int64_t first = offset % DirectFile::page;
   bytes += first;
@@ -32,9 +53,7 @@ void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int6
     }
   };
   run_threads(count, workers, [&](int index, JobQueue& queue) {
-    const bool with_gpu = index < gpu_workers(devices, workers);
-    auto opening = std::async(with_gpu ? std::launch::async : std::launch::deferred,
-                              [&] { return open_device(devices, index, workers); });
+    auto opening = begin_to_open(devices, index, workers);
     const auto is_open_in = [&](int milliseconds) {
       return opening.wait_for(std::chrono::milliseconds(milliseconds)) != std::future_status::timeout;
     };

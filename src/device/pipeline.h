@@ -15,9 +15,7 @@ class Buffer {
  public:
   explicit Buffer(Device& device) : device_(&device) {}
   Buffer(const Buffer&) = delete;
-  ~Buffer() {
-    if (data_) device_->release(data_);
-  }
+  ~Buffer();
   /// At least `bytes` bytes, which begin in their page as byte `offset` of a file does in its own; the contents are
   /// lost when it grows.
   uint8_t* reserve(int64_t bytes, int64_t offset = 0);
@@ -35,8 +33,8 @@ struct Worker {
 };
 
 /// Calls work(worker, job) for every job in [0, count) on thread_count(threads) threads. The first exception ends the
-/// others after their current job and is thrown here; so is a pending signal. Until a GPU is ready, which takes a tenth
-/// of a second the first time, its threads work with the CPU.
+/// others after their current job and is thrown here; so is a pending signal. With several threads, until a GPU is
+/// ready, which takes a tenth of a second the first time, its threads work with the CPU.
 void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,
               const DeviceChoice& devices = {});
 

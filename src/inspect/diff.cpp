@@ -347,12 +347,12 @@ bool diff(const DiffOptions& o) {
   Result r = b ? OutputComparison(o, *a, *b).run() : compare_with_dump(o, *a);
   if (r.compared == 0) r.lines.push_back(fmt::format("{}: none of {}'s tensors is in it", o.b, o.a));
   if (o.json) {
-    fmt::print("{}\n", one_line(to_json(r)));
+    print_out("{}\n", one_line(to_json(r)));
   } else {
-    for (const std::string& line : r.lines) fmt::print("{}\n", line);
+    for (const std::string& line : r.lines) print_out("{}\n", line);
     if (r.lines.empty() && verbosity() != Verbosity::quiet)
-      fmt::print("{} tensors{} are equal\n", r.compared,
-                 r.parts.size() > 1 ? fmt::format(" of {} sets and ranks", r.parts.size()) : "");
+      print_out("{} tensors{} are equal\n", r.compared,
+                r.parts.size() > 1 ? fmt::format(" of {} sets and ranks", r.parts.size()) : "");
   }
   return r.lines.empty();
 }

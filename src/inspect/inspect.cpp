@@ -81,7 +81,7 @@ void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, 
             {"warnings", problems.warnings()},
             {"problems", problems.errors()}};
   if (packed) j["sets"] = sets_json(*packed);
-  fmt::print("{}\n", one_line(j));
+  print_out("{}\n", one_line(j));
 }
 
 /// Layers of equal size on one line: "model layers 0-23: 32 experts, hidden 2880, intermediate 2880".
@@ -94,26 +94,26 @@ void print_layers(const Model& m) {
            m.layers[end].hidden == a.hidden && m.layers[end].intermediate == a.intermediate)
       ++end;
     const int64_t last = m.layers[end - 1].index;
-    fmt::print("{} {}: {} experts, hidden {}, intermediate {}{}\n", a.space == Space::mtp ? "MTP" : "layers",
-               last == a.index ? fmt::format("{}", a.index) : fmt::format("{}-{}", a.index, last), a.experts.size(),
-               a.hidden, a.intermediate, m.bias ? ", bias" : "");
+    print_out("{} {}: {} experts, hidden {}, intermediate {}{}\n", a.space == Space::mtp ? "MTP" : "layers",
+              last == a.index ? fmt::format("{}", a.index) : fmt::format("{}-{}", a.index, last), a.experts.size(),
+              a.hidden, a.intermediate, m.bias ? ", bias" : "");
     i = end;
   }
 }
 
 void print_text(const std::string& title, const Checkpoint& ck, const Model& m) {
   const Count all = total(ck);
-  fmt::print("{}: {} ({}), {} tensors, {} in {} shards\n", printable(title),
-             m.family.empty() ? "not recognised" : m.family,
-             m.model_type.empty() ? "no model_type" : printable(m.model_type), all.tensors, human_bytes(all.bytes),
-             ck.shards.size());
+  print_out("{}: {} ({}), {} tensors, {} in {} shards\n", printable(title),
+            m.family.empty() ? "not recognised" : m.family,
+            m.model_type.empty() ? "no model_type" : printable(m.model_type), all.tensors, human_bytes(all.bytes),
+            ck.shards.size());
   for (const auto& [name, c] : by_dtype(ck))
-    fmt::print("  {:<12} {:>8} tensors  {}\n", name, c.tensors, human_bytes(c.bytes));
+    print_out("  {:<12} {:>8} tensors  {}\n", name, c.tensors, human_bytes(c.bytes));
   print_layers(m);
   if (m.family.empty()) return;
   const Count pass = rest(m), convert = all - pass;
-  fmt::print("converted: {} tensors, {}; passed through: {} tensors, {}\n", convert.tensors, human_bytes(convert.bytes),
-             pass.tensors, human_bytes(pass.bytes));
+  print_out("converted: {} tensors, {}; passed through: {} tensors, {}\n", convert.tensors, human_bytes(convert.bytes),
+            pass.tensors, human_bytes(pass.bytes));
 }
 
 /// What an output was made from, and its sets.
@@ -123,12 +123,12 @@ void inspect_output(const InspectOptions& options) {
   problems.throw_if_any();
   const Checkpoint& ck = p->manifest.source;
   if (options.json) return print_json(ck, p->model, problems, p.get());
-  fmt::print("{}: an output of mxfp4-pack\n", printable(options.checkpoint));
+  print_out("{}: an output of mxfp4-pack\n", printable(options.checkpoint));
   print_text("made from", ck, p->model);
   for (size_t i = 0; i < p->sets.size(); ++i)
-    fmt::print("set {}: {}, layout version {}: {} tensors, {}\n", i, describe(p->manifest.sets[i]),
-               p->manifest.sets[i].layout_version, p->sets[i].plan.packed.size(),
-               human_bytes(p->sets[i].plan.packed_bytes));
+    print_out("set {}: {}, layout version {}: {} tensors, {}\n", i, describe(p->manifest.sets[i]),
+              p->manifest.sets[i].layout_version, p->sets[i].plan.packed.size(),
+              human_bytes(p->sets[i].plan.packed_bytes));
 }
 
 }  // namespace
@@ -166,10 +166,10 @@ void list_backends(bool json) {
                    {"requires", needs}});
   }
   if (json) {
-    fmt::print("{}\n", Json{{"backends", all}, {"cuda", cuda_description()}}.dump());
+    print_out("{}\n", Json{{"backends", all}, {"cuda", cuda_description()}}.dump());
     return;
   }
-  fmt::print("{:<24} {:<13} {:<8} {:<22} {}\n", "BACKEND", "ENGINE", "LAYOUT", "GPU", "FITS");
+  print_out("{:<24} {:<13} {:<8} {:<22} {}\n", "BACKEND", "ENGINE", "LAYOUT", "GPU", "FITS");
   const Backend* before = nullptr;  // those that differ in the models they take are one line
   for (const Backend* b : backends()) {
     if (before && !std::strcmp(before->name, b->name) && !std::strcmp(before->engine, b->engine) &&
@@ -178,7 +178,7 @@ void list_backends(bool json) {
     before = b;
     std::string fits;
     for (const Fit& f : b->fits) fits += fmt::format("{}{} {}", fits.empty() ? "" : "; ", f.library, f.range);
-    fmt::print("{:<24} {:<13} {:<8} {:<22} {}\n", b->name, b->engine, b->layout_version, b->gpu, fits);
+    print_out("{:<24} {:<13} {:<8} {:<22} {}\n", b->name, b->engine, b->layout_version, b->gpu, fits);
   }
   note(cuda_description());
 }

@@ -9,6 +9,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/signals.h"
 
 namespace mxfp4 {
 
@@ -59,6 +60,7 @@ Journal::Journal(std::string path, const std::string& out) : path_(std::move(pat
     if (!take_lock(fd_, out)) fail(Kind::usage, "{}: another run of mxfp4-pack is writing it", out);
   } while (!is_file_at(fd_, path_));
   read();
+  if (!begun_ && !foreign_) remove_at_signal(path_);
 }
 
 Journal::~Journal() {
@@ -108,6 +110,7 @@ void Journal::clear() {
 }
 
 void Journal::begin(const JournalHead& head) {
+  remove_at_signal({});
   clear();
   append(fmt::format("{} {} {} {}", mark, head.options, head.source, head.run));
   head_ = head;
@@ -134,6 +137,7 @@ void Journal::append(const std::string& text) {
 
 void Journal::remove() {
   if (!fd_) return;
+  remove_at_signal({});
   ::unlink(path_.c_str());  // before the lock goes with the file
   fd_ = Fd();
   begun_ = false;

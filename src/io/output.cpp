@@ -141,7 +141,7 @@ void OutputDir::open(const Start& start) {
   }
   replace_ = !committed_ && fs::exists(out_);
   if (replace_) look_at_predecessor();
-  opened_ = true;
+  deferred_.emplace();
   if (keep_) write_text(partial_ + "/" + run_file, journal_.head().run);
   if (!committed_ && !keep_) begin(start);
 }
@@ -192,8 +192,15 @@ void OutputDir::begin(const Start& start) {
 }
 
 OutputDir::~OutputDir() {
+  try {
+    end();
+  } catch (const std::exception&) {  // out of memory, say: what is left is as after a crash
+  }
+}
+
+void OutputDir::end() {
   if (committed_) return;
-  if (!opened_) {
+  if (!deferred_) {
     if (finished_) journal_.remove();
     return;
   }
@@ -277,7 +284,7 @@ void OutputDir::remove_replaced(const IsOwn& is_own) {
     std::set<std::string> listed;
     try {
       const auto names = made_ ? made_(old) : std::vector<std::string>();
-      if (!opened_) listed.insert(names.begin(), names.end());
+      if (!deferred_) listed.insert(names.begin(), names.end());
     } catch (const Error&) {  // nothing is known of it, so all of it is kept
     }
     remove_directory(old, out_, [&](const std::string& name) { return is_own(name) || listed.count(name) > 0; });

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "src/base/signals.h"
 #include "src/io/journal.h"
 #include "src/io/replaced.h"
 
@@ -72,13 +74,14 @@ class OutputDir {
   bool is_partial_ours() const;
   void rename_into_place();
   void remove_replaced(const IsOwn& is_own);
+  void end();
 
-  std::string name_, out_, partial_;  // name_: as the user calls it
+  std::optional<SignalsDeferred> deferred_;  // since open(), until all else is gone
+  std::string name_, out_, partial_;         // name_: as the user calls it
   ListOwn made_;
   Journal journal_;
-  Snapshot before_;  // of a directory that will be replaced
-  mode_t mode_;      // of the finished directory
-  bool opened_ = false;
+  Snapshot before_;        // of a directory that will be replaced
+  mode_t mode_;            // of the finished directory
   bool finished_ = false;  // the journal belongs to a run whose output is in its place
   bool replace_ = false, keep_ = false, committed_ = false;
 };

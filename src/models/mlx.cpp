@@ -99,7 +99,9 @@ void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& pro
     MoeLayer layer;
     layer.module = t.name.substr(0, t.name.size() - marker.size());
     modules.insert(layer.module);
-    if (t.shape[0] < 1 || t.shape[0] > max_experts || !parse_layer(layer.module, layer.space, layer.index))
+    if (t.shape[0] > max_experts)
+      problems.error(ck.where(t), "{} experts, at most {} expected", t.shape[0], max_experts);
+    else if (t.shape[0] < 1 || !parse_layer(layer.module, layer.space, layer.index))
       problems.error(ck.where(t), "no layer number in the name, or no experts");
     else
       read_layer(ck, std::move(layer), t.shape[0], model, problems);

@@ -154,14 +154,14 @@ void read_separate_experts(const Checkpoint& ck, const ExpertNames& names, Model
     }
     const int64_t rows = router_rows(ck, layer, problems);
     if (rows >= 0 && !check_ids(layer, experts, rows, problems)) continue;
-    const size_t before = problems.errors().size();
+    const int64_t before = problems.count();
     const Reader reader{ck, names, problems, layer.module};
     const Tensor* scales = nullptr;
     for (const auto& [id, parts] : experts)
       if (!scales) scales = parts.gate.scales;
     for (const auto& [id, parts] : experts)
       reader.add(layer, id, parts, first ? first->dtype : Dtype::I8, scales ? scales->dtype : Dtype::F8_E8M0);
-    if (problems.errors().size() == before) model.layers.push_back(std::move(layer));
+    if (problems.count() == before) model.layers.push_back(std::move(layer));
   }
 }
 

@@ -21,12 +21,15 @@ bool read_stacked(const Checkpoint& ck, const StackedNames& names, const std::st
     return problems.error(ck.where(*s.blocks), "no scales beside it ({}{} expected)", name, names.scales), false;
   const auto& b = s.blocks->shape;
   const bool in_groups = b.size() == 4 && b[3] == group * bits_of(Dtype::F4) / bits_of(s.blocks->dtype);
-  if ((!in_groups && b.size() != 3) || b[0] > max_experts)
+  if (!in_groups && b.size() != 3)
     return problems.error(ck.where(*s.blocks),
                           "{}, [experts, rows, columns/32, 16] or [experts, rows, columns/2] expected",
                           describe(s.blocks->dtype, b)),
            false;
-  s.experts = b[0], s.n = b[1];
+  if (b[0] > max_experts)
+    return problems.error(ck.where(*s.blocks), "{} experts, at most {} expected", b[0], max_experts), false;
+  s.experts = b[0];
+  s.n = b[1];
   const int64_t row_elements = s.blocks->bytes == 0 ? 0 : in_groups ? b[2] * b[3] : b[2];
   s.k = check_pair(ck, *s.blocks, {b[0], b[1]}, row_elements, *s.scales, problems);
   if (s.k > 0 && s.bias && (s.bias->dtype != Dtype::BF16 || s.bias->shape != std::vector<int64_t>{s.experts, s.n}))

@@ -40,21 +40,21 @@ Json summary(const Plan& plan, int threads) {
 void print_json(const Plan& plan, int threads) {
   std::string head = one_line(summary(plan, threads));
   head.pop_back();
-  fmt::print("{},\n\"files\": [", head);
+  print_out("{},\n\"files\": [", head);
   const char* separator = "\n";
   for (const OutFile& f : plan.files) {
-    fmt::print("{}{{\"name\": \"{}\", \"bytes\": {}}}", separator, f.name, f.bytes);
+    print_out("{}{{\"name\": \"{}\", \"bytes\": {}}}", separator, f.name, f.bytes);
     separator = ",\n";
   }
-  fmt::print("],\n\"tensors\": [");
+  print_out("],\n\"tensors\": [");
   separator = "\n";
   for_each_output(
       plan, [&](const std::string& name, Dtype dtype, const Sizes& shape, const std::string& file, int64_t bytes) {
-        fmt::print("{}{{\"name\": {}, \"dtype\": \"{}\", \"shape\": [{}], \"file\": \"{}\", \"bytes\": {}}}", separator,
-                   Json(name).dump(), name_of(dtype), fmt::join(shape, ","), file, bytes);
+        print_out("{}{{\"name\": {}, \"dtype\": \"{}\", \"shape\": [{}], \"file\": \"{}\", \"bytes\": {}}}", separator,
+                  Json(name).dump(), name_of(dtype), fmt::join(shape, ","), file, bytes);
         separator = ",\n";
       });
-  fmt::print("]}}\n");
+  print_out("]}}\n");
 }
 
 }  // namespace
@@ -68,19 +68,19 @@ void print_plan(const Plan& plan, int threads, bool json) {
   if (json) return print_json(plan, threads);
   for_each_output(
       plan, [&](const std::string& name, Dtype dtype, const Sizes& shape, const std::string& file, int64_t bytes) {
-        fmt::print("{}  {}  {}  {}\n", printable(name), describe(dtype, shape), file, bytes);
+        print_out("{}  {}  {}  {}\n", printable(name), describe(dtype, shape), file, bytes);
       });
   const double waste = plan.packed_bytes ? 100.0 * double(plan.padding_bytes) / double(plan.packed_bytes) : 0;
-  fmt::print("\n{} {} for {}, layout version {}\n", plan.backend->name, plan.backend->summary, plan.backend->engine,
-             plan.backend->layout_version);
-  fmt::print("packed: {} tensors, {}, of that padding {} ({:.1f} %)\n", plan.packed.size(),
-             human_bytes(plan.packed_bytes), human_bytes(plan.padding_bytes), waste);
+  print_out("\n{} {} for {}, layout version {}\n", plan.backend->name, plan.backend->summary, plan.backend->engine,
+            plan.backend->layout_version);
+  print_out("packed: {} tensors, {}, of that padding {} ({:.1f} %)\n", plan.packed.size(),
+            human_bytes(plan.packed_bytes), human_bytes(plan.padding_bytes), waste);
   if (plan.set)
-    fmt::print("copied: nothing; it is there already\n");
+    print_out("copied: nothing; it is there already\n");
   else
-    fmt::print("copied: {} tensors\n", plan.copied.size());
-  fmt::print("disk: {} ({} bytes) in {} files\n", human_bytes(plan.file_bytes), plan.file_bytes, plan.files.size());
-  fmt::print("peak memory: about {} with {} threads\n", human_bytes(peak_memory(plan, threads)), threads);
+    print_out("copied: {} tensors\n", plan.copied.size());
+  print_out("disk: {} ({} bytes) in {} files\n", human_bytes(plan.file_bytes), plan.file_bytes, plan.files.size());
+  print_out("peak memory: about {} with {} threads\n", human_bytes(peak_memory(plan, threads)), threads);
 }
 
 Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales) {

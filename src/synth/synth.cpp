@@ -1,12 +1,11 @@
 #include "src/synth/synth.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <exception>
 #include <mutex>
-#include <thread>
 
+#include "src/base/threads.h"
 #include "src/io/output.h"
 #include "src/io/sequential_file.h"
 #include "src/synth/fill.h"
@@ -73,35 +72,27 @@ void write_shard(const SynthCheckpoint& checkpoint, const ShardRange& range, uin
   file.finish();
 }
 
-/// Each thread writes one shard after the other; the first error ends them all.
+/// Each thread writes one shard after the other.
 void write_shards(const SynthCheckpoint& checkpoint, const SynthOptions& options, const OutputDir& dir) {
   const std::vector<ShardRange> ranges = shards_by_size(checkpoint.tensors);
-  std::atomic<size_t> next = 0;
-  std::atomic<bool> stop = false;
-  std::mutex mutex;  // of the two below
-  std::exception_ptr error;
+  std::mutex mutex;          // of what follows
+  std::exception_ptr error;  // the first, which ends all
   int64_t done = 0;
   const auto wrote = [&](int64_t bytes) {
     const std::lock_guard lock(mutex);
-    if (stop) throw Error(Kind::interrupted, "stopped");
+    if (error) std::rethrow_exception(error);
     done += bytes;
     if (options.progress) options.progress(done, checkpoint.bytes);
   };
-  const auto work = [&] {
+  run_jobs(int64_t(ranges.size()), options.threads, [&](int64_t i) {
     try {
-      for (size_t i; !stop && (i = next++) < ranges.size();)
-        write_shard(checkpoint, ranges[i], options.seed, dir, wrote);
+      write_shard(checkpoint, ranges[size_t(i)], options.seed, dir, wrote);
     } catch (...) {
       const std::lock_guard lock(mutex);
-      if (!stop.exchange(true)) error = std::current_exception();
+      if (!error) error = std::current_exception();
+      throw;
     }
-  };
-  const int threads = options.threads > 0 ? options.threads : std::max(1, int(std::thread::hardware_concurrency()));
-  std::vector<std::jthread> helpers;
-  for (int i = 1; i < threads; ++i) helpers.emplace_back(work);
-  work();
-  helpers.clear();
-  if (error) std::rethrow_exception(error);
+  });
 }
 
 }  // namespace

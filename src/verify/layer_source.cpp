@@ -20,22 +20,22 @@ void narrow(uint8_t* floats, int64_t count) {
 
 }  // namespace
 
-void read_all(const ShardReader& reader, const std::vector<Read>& reads) {
-  run_jobs(int64_t(reads.size()), 0, [&](int64_t i) {
+void read_all(const ShardReader& reader, const std::vector<Read>& reads, int threads) {
+  run_jobs(int64_t(reads.size()), threads, [&](int64_t i) {
     const Read& r = reads[size_t(i)];
     reader.read(*r.tensor, r.offset, r.bytes, r.to);
   });
 }
 
-LayerSource::LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer) {
-  load(ShardReader(checkpoint), layer);
+LayerSource::LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer, int threads) {
+  load(ShardReader(checkpoint), layer, threads);
   for (const Expert& e : layer.experts)
     experts_.push_back({matrix(e.gate, layer.intermediate, layer.hidden),
                         matrix(e.up, layer.intermediate, layer.hidden),
                         matrix(e.down, layer.hidden, layer.intermediate)});
 }
 
-void LayerSource::load(const ShardReader& reader, const MoeLayer& layer) {
+void LayerSource::load(const ShardReader& reader, const MoeLayer& layer, int threads) {
   std::vector<Read> reads;
   const auto want = [&](const Slice& slice) {
     if (!slice.tensor) return;
@@ -46,7 +46,7 @@ void LayerSource::load(const ShardReader& reader, const MoeLayer& layer) {
   };
   for (const Expert& e : layer.experts)
     for (const Proj* p : {&e.gate, &e.up, &e.down}) want(p->codes), want(p->scales), want(p->bias);
-  read_all(reader, reads);
+  read_all(reader, reads, threads);
   for (const Read& r : reads)
     if (r.tensor->dtype == Dtype::F32) narrow(r.to, r.bytes / 4), pieces_.at({r.tensor, r.offset}).narrowed = 4;
 }

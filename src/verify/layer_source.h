@@ -18,12 +18,11 @@ struct Read {
   int64_t offset, bytes;
   uint8_t* to;
 };
-/// On one thread per core.
-void read_all(const ShardReader& reader, const std::vector<Read>& reads);
+void read_all(const ShardReader& reader, const std::vector<Read>& reads, int threads);
 
 class LayerSource {
  public:
-  LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer);
+  LayerSource(const Checkpoint& checkpoint, const MoeLayer& layer, int threads);
   const MoeSource& experts() const { return experts_; }
 
  private:
@@ -31,7 +30,7 @@ class LayerSource {
     std::unique_ptr<uint8_t[]> bytes;
     int64_t narrowed = 1;  // source bytes per byte held: 4 for F32 scales, which become E8M0
   };
-  void load(const ShardReader& reader, const MoeLayer& layer);
+  void load(const ShardReader& reader, const MoeLayer& layer, int threads);
   SourceRows rows(const Slice& slice) const;
   SourceMatrix matrix(const Proj& proj, int64_t n, int64_t k) const;
 

@@ -374,6 +374,7 @@ Level level_of(const VerifyOptions& options, const PackedSet& set) {
 /// The kernels run on the first of the devices. Those that no GPU can run are an error only where they were asked for.
 KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& devices) {
   KernelOptions kernels = options.kernels;
+  kernels.threads = options.threads;
   const bool asked_for = options.level == Level::kernels && options.device.name != "auto";
   kernels.device = devices.gpus.empty() ? "cpu" : asked_for ? "cuda" : "auto";
   if (!devices.gpus.empty()) select_cuda(devices.gpus.front());
@@ -412,7 +413,7 @@ void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const V
             {"sets", sets},
             {"problems", v.problems.errors()}};
   if (v.bench) j["bench"] = to_json(*v.bench);
-  fmt::print("{}\n", one_line(j));
+  print_out("{}\n", one_line(j));
 }
 
 void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
@@ -421,21 +422,20 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
   const bool speaks = verbosity() != Verbosity::quiet;
   if (!lines.empty() || speaks)
     for (const auto& [i, report] : v.kernels)
-      fmt::print("{}{}", sets.size() > 1 ? describe(sets[i]) + ": " : "", to_text(report));
-  if (v.bench) fmt::print("{}", to_text(*v.bench));
-  for (const std::string& line : lines) fmt::print("{}\n", line);
+      print_out("{}{}", sets.size() > 1 ? describe(sets[i]) + ": " : "", to_text(report));
+  if (v.bench) print_out("{}", to_text(*v.bench));
+  for (const std::string& line : lines) print_out("{}\n", line);
   if (!lines.empty())
-    fmt::print("{}: wrong: {} problem{} at level {}\n", options.out, lines.size(), lines.size() == 1 ? "" : "s",
-               name_of(v.level()));
+    print_out("{}: wrong: {} problem{} at level {}\n", options.out, v.problems.count(),
+              v.problems.count() == 1 ? "" : "s", name_of(v.level()));
   if (!lines.empty() || !speaks) return;
   size_t tensors = 0;
   for (size_t i = 0; i < sets.size(); ++i) {
     tensors += p.sets[i].plan.packed.size();
-    if (sets.size() > 1)
-      fmt::print("{}: {}: right at level {}\n", options.out, describe(sets[i]), name_of(v.levels[i]));
+    if (sets.size() > 1) print_out("{}: {}: right at level {}\n", options.out, describe(sets[i]), name_of(v.levels[i]));
   }
-  fmt::print("{}: right at level {} ({} packed and {} copied tensors)\n", options.out, name_of(v.level()), tensors,
-             p.copied.size());
+  print_out("{}: right at level {} ({} packed and {} copied tensors)\n", options.out, name_of(v.level()), tensors,
+            p.copied.size());
 }
 
 }  // namespace
@@ -444,7 +444,7 @@ bool verify(const VerifyOptions& options) {
   if (options.bench.run) require_bench();
   if (options.out.empty()) {
     const BenchReport bench = bench_shape(options.bench);
-    fmt::print("{}", options.json ? one_line(Json{{"bench", to_json(bench)}}) + "\n" : to_text(bench));
+    print_out("{}", options.json ? one_line(Json{{"bench", to_json(bench)}}) + "\n" : to_text(bench));
     return true;
   }
   Verdict v;

@@ -11,7 +11,9 @@
 #include "kernels/moe/moe_inputs.h"
 #include "kernels/moe/moe_reference.h"
 #include "kernels/moe/routing.h"
+#include "kernels/parallel.h"
 #include "src/base/log.h"
+#include "src/base/threads.h"
 #include "src/verify/engine_kernel.h"
 #include "src/verify/layer_source.h"
 #include "src/verify/run_settings.h"
@@ -59,7 +61,7 @@ class Stopwatch {
 /// A set's packed tensors of one layer on one rank, whole.
 class PackedLayer {
  public:
-  PackedLayer(const PackedSet& set, const ShardReader& reader, size_t layer, int rank) {
+  PackedLayer(const PackedSet& set, const ShardReader& reader, size_t layer, int rank, int threads) {
     std::vector<Read> reads;
     for (size_t i = 0; i < set.plan.packed.size(); ++i) {
       const PackedTensor& t = set.plan.packed[i];
@@ -70,7 +72,7 @@ class PackedLayer {
         reads.push_back({&set.stored[i], at, t.slice_bytes, data.get() + at});
       intermediate_ = t.intermediate;
     }
-    read_all(reader, reads);
+    read_all(reader, reads, threads);
   }
   /// Columns of the intermediate dimension that the rank holds.
   Span intermediate() const { return intermediate_; }
@@ -256,6 +258,9 @@ std::string kernel_of(const Backend& backend) {
 
 KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Checkpoint& source,
                             const KernelOptions& options, Problems& problems) {
+  set_parallel_for([threads = options.threads](int64_t count, const std::function<void(int64_t)>& work) {
+    run_jobs(count, threads, work);
+  });
   const Plan& plan = p.sets[index].plan;
   const EngineKernel* kernel = find_engine_kernel(*plan.backend);
   if (!kernel) fail(Kind::usage, "no kernel computes backend {} of {}", plan.backend->name, plan.backend->engine);
@@ -278,9 +283,9 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
   for (size_t i = 0; i < layers.size(); ++i) {
     Stopwatch watch;
     const MoeLayer* layer = layers[i];
-    const LayerSource rows(source, *layer);
+    const LayerSource rows(source, *layer, options.threads);
     std::vector<PackedLayer> ranks;
-    for (const int rank : plan.tp.ranks) ranks.emplace_back(p.sets[index], reader, chosen[i], rank);
+    for (const int rank : plan.tp.ranks) ranks.emplace_back(p.sets[index], reader, chosen[i], rank, options.threads);
     report.seconds.reading += watch.lap();
     LayerCheck check(*kernel, truth, *layer, rows.experts(), run, options, cuda);
     for (size_t r = 0; r < ranks.size(); ++r)

@@ -15,6 +15,7 @@ struct KernelOptions {
   std::vector<int64_t> layers;  // their numbers; empty: the first one
   std::vector<int64_t> tokens = {1, 16, 256};
   uint64_t seed = 1;
+  int threads = 0;
   std::string device = "auto";  // cpu, cuda; auto: cuda where it can run the kernel and has the memory for it
   double tolerance = 0;         // of relative L2; 0: the kernel's own
 };

@@ -14,5 +14,11 @@ sleep 2.1  # what changed within two seconds is not trusted to the cache
 expect 'if changed: read and kept' 0 '' 'nothing' again
 expect 'in the cache' 0 '[0-9a-f]{32}' '' ls "$XDG_CACHE_HOME/mxfp4-pack"
 expect 'if changed: known from it' 0 '' 'nothing' again
+entry=$(ls "$XDG_CACHE_HOME/mxfp4-pack/"*)
+head -c 5000 /dev/zero >"$entry"
+expect 'if changed: an entry that cannot be read is as good as none' 0 '' 'nothing' again
+rm "$entry" && mkdir "$entry"
+expect 'if changed: nor one that is no file' 0 '' 'nothing' again
+rmdir "$entry"
 expect 'if changed: another option' 0 '' 'check it with' again sglang
 finish

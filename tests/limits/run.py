@@ -61,9 +61,8 @@ class Limits:
         self.program = str(pathlib.Path(program).resolve())
         self.folder = folder
         self.user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("MXFP4_PACK_", "OMP_"))}
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("MXFP4_PACK_")}
         self.env |= {"MXFP4_PACK_DEVICE": "cpu", "XDG_CACHE_HOME": str(folder / "cache")}
-        self.env["OMP_NUM_THREADS"] = "16"  # as on a machine of 16 cores
         if self.user:
             os.chmod(folder, 0o777)
         self.must("synth", "gpt-oss-20b", "in", "--tiny")
@@ -72,7 +71,7 @@ class Limits:
         shutil.copytree(folder / "out", folder / "wrong")
         self.flip(folder / "wrong/packed/packed-00001.safetensors")
         shutil.move(folder / "out", folder / "made")
-        shutil.copytree(folder / "made", folder / "out")
+        self.copy_made()
         self.must(*ADD)
         self.added = tree(folder / "out")
         self.source = tree(folder / "in")
@@ -104,9 +103,21 @@ class Limits:
     def begin(self, has_out):
         self.clear()
         if has_out:
-            shutil.copytree(self.folder / "made", self.folder / "out")
-            if self.user:
-                subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", self.folder / "out"], check=True)
+            self.copy_made()
+
+    def copy_made(self):
+        shutil.copytree(self.folder / "made", self.folder / "out")
+        if self.user:
+            subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", self.folder / "out"], check=True)
+
+    @staticmethod
+    def thread_problems(name, run):
+        """What one process of this user may do: work on one thread, and say that these are fewer than asked for."""
+        notes = run.stderr.count("fewer threads")
+        if name.endswith("-j1") and (run.returncode != 0 or notes):
+            yield "it takes more than one thread"
+        if name.endswith("-j64") and (run.returncode != 0 or notes != 1):
+            yield f"{notes} notes of fewer threads"
 
     def problems(self, name, run):
         args, has_out, right = COMMANDS[name]
@@ -148,6 +159,8 @@ class Limits:
         except (subprocess.TimeoutExpired, subprocess.SubprocessError) as error:
             return [str(error)], None
         found = list(self.problems(name, run))
+        if (kind, value) == ("nproc", "1"):
+            found += self.thread_problems(name, run)
         if found:
             found += run.stderr.strip().splitlines()[-2:]
         return found, run.returncode

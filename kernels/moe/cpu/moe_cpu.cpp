@@ -6,6 +6,7 @@
 
 #include "kernels/moe/moe_simd.h"
 #include "kernels/moe/routing.h"
+#include "kernels/parallel.h"
 
 namespace mxfp4 {
 namespace {
@@ -66,22 +67,16 @@ void multiply_block(const Fragment& fragment, const PackedMatrix& m, int64_t n0,
 void multiply(const Product& product, const std::vector<Slots>& slots, const Rows& in, int slots_per_row, Rows& out) {
   const Fragment& fragment = product.fragment;
   const int64_t blocks = product.n / fragment.rows;
-  [[maybe_unused]] const bool large =
-      int64_t(out.data.size()) * product.k > 1 << 22;  // below that, threads cost more than the work
-#pragma omp parallel if (large)
-  {
-    std::vector<float> block;
-    std::vector<double> sums;
-#pragma omp for collapse(2) schedule(dynamic, 1)
-    for (size_t e = 0; e < slots.size(); ++e)
-      for (int64_t b = 0; b < blocks; ++b) {
-        if (slots[e].empty()) continue;
-        const int64_t n0 = b * fragment.rows;
-        multiply_block(fragment, product.expert(e), n0, in, slots[e], slots_per_row, block, sums);
-        for (size_t s = 0; s < slots[e].size(); ++s)
-          std::copy_n(sums.data() + s * fragment.rows, fragment.rows, out.row(slots[e][s]) + n0);
-      }
-  }
+  const auto multiply_one = [&](int64_t job) {
+    const int64_t e = job / blocks, n0 = job % blocks * fragment.rows;
+    if (slots[e].empty()) return;
+    thread_local std::vector<float> block;
+    thread_local std::vector<double> sums;
+    multiply_block(fragment, product.expert(e), n0, in, slots[e], slots_per_row, block, sums);
+    for (size_t s = 0; s < slots[e].size(); ++s)
+      std::copy_n(sums.data() + s * fragment.rows, fragment.rows, out.row(slots[e][s]) + n0);
+  };
+  parallel_for(int64_t(slots.size()) * blocks, int64_t(out.data.size()) * product.k, multiply_one);
 }
 
 /// Where gate and up of one intermediate column lie in w13, and their biases.

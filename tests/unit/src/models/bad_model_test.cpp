@@ -57,6 +57,12 @@ TEST_CASE("GPT-OSS codes without scales, scales without codes") {
         }) != Lines{"no error"});
 }
 
+TEST_CASE("more experts than any model has") {
+  CHECK(said_to_gpt_oss([](auto& c) {
+          reshape(c.tensors()[gate_up + "blocks"], Dtype::U8, {65537, 1, 1, 16});
+        }).front() == shard + gate_up + "blocks: 65537 experts, at most 65536 expected");
+}
+
 TEST_CASE("GPT-OSS tensors of another shape or dtype") {
   CHECK(said_to_gpt_oss([](auto& c) {
           reshape(c.at(down + "blocks"), Dtype::U8, {2, 3072});

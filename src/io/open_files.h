@@ -1,0 +1,43 @@
+// A row of files of which any number may be in use, while the system lets a process have only so many open: an open one
+// that nobody uses is closed for one that is wanted, the one that was used longest ago first.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/io/direct_file.h"
+
+namespace mxfp4 {
+
+class OpenFiles {
+ public:
+  /// open: called for an index whenever that file is wanted and not open.
+  using Open = std::function<Fd(size_t index)>;
+  /// at_close: called before a file is closed for another. most: files open at once if none of them is in use; 0: what
+  /// this process may have, with room for the other rows of a command.
+  OpenFiles(size_t count, Open open, std::function<void(DirectFile&)> at_close = {}, size_t most = 0);
+
+  /// Open until the result is gone, at least. From any thread.
+  std::shared_ptr<DirectFile> get(size_t index);
+  /// Calls work(file) for every file that is open, and closes it. When no file is in use.
+  void close_all(const std::function<void(size_t index, DirectFile& file)>& work);
+
+ private:
+  struct Entry {
+    std::shared_ptr<DirectFile> file;
+    uint64_t used = 0;
+  };
+  void make_room();
+
+  Open open_;
+  std::function<void(DirectFile&)> at_close_;
+  size_t most_;
+  std::mutex mutex_;
+  std::vector<Entry> entries_;
+  size_t open_count_ = 0;
+  uint64_t uses_ = 0;
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# INT and TERM end every command soon, and writing leaves nothing but what --resume takes.
+# usage: signals.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+# stop SIGNAL DELAY COMMAND...: its exit code, once it got the signal; 99 where it took longer than 3 seconds to end
+stop() {
+  "${@:3}" &
+  local pid=$! from
+  sleep "$2"
+  kill "-$1" $pid 2>/dev/null
+  from=$(date +%s%N)
+  wait $pid
+  local code=$?
+  [ $(($(date +%s%N) - from)) -lt 3000000000 ] && return $code
+  return 99
+}
+
+# kernels that compute for a minute
+synth gpt-oss-20b "$dir/large" --layers 1 --experts 32 --hidden 1536 --intermediate 1536 --vocab 32
+convert "$dir/large" "$dir/out" --backend marlin --engine vllm
+verify() { exec "$program" verify "$dir/out" --source "$dir/large" --layers all --tokens 4096,8192 --threads 1 "$@"; }
+expect 'verify, while kernels compute: INT' 130 '' 'interrupted by signal 2' stop INT 2 verify
+expect 'verify, while kernels compute: TERM' 143 '' 'interrupted by signal 15' stop TERM 2 verify
+expect 'as JSON' 143 '"kind":"interrupted"' '' stop TERM 2 verify --json
+bench() { exec "$program" bench --dir "$dir" --repeats 1000 --threads 1; }
+expect 'bench' 143 '' 'interrupted' stop TERM 1 bench
+
+# an index of many files, none of which is there: it takes seconds to read
+mkdir "$dir/index"
+cp "$tiny/config.json" "$dir/index"
+python3 - "$dir/index/model.safetensors.index.json" <<'PYTHON'
+import json, sys
+names = {f"model.layers.{i}.weight": f"model-{i}.safetensors" for i in range(400_000)}
+json.dump({"weight_map": names}, open(sys.argv[1], "w"))
+PYTHON
+inspect() { exec "$program" inspect "$dir/index"; }
+expect 'inspect, while an index is read' 143 '' 'interrupted' stop TERM 0.3 inspect
+plan() { exec "$program" convert "$dir/index" "$dir/planned" --backend marlin --engine vllm; }
+expect 'convert, before anything is written' 130 '' 'interrupted' stop INT 0.3 plan
+expect 'nothing is left of it' 0 '^0$' '' sh -c "ls -A '$dir' | grep -c planned; true"
+
+# a list of as many problems is cut
+sed -i 's/model-[0-9]*[1-9][0-9][0-9]\.safetensors/gone.safetensors/g' "$dir/index/model.safetensors.index.json"
+lines() { "$program" inspect "$dir/index" 2>&1 | grep -c 'missing; interrupted'; "$program" inspect "$dir/index"; }
+expect 'a hundred lines of a kind' 2 '^100$' '\.\.\. and [0-9]+ more of the same kind' lines
+
+# while an output is written
+synth gpt-oss-20b "$dir/many" --tiny --layers 400
+write() { exec "$program" convert "$dir/many" "$dir/written" --backend marlin --engine vllm --threads 1 "$@"; }
+for delay in 0.05 0.1 0.2 0.3 0.4 0.6; do
+  stop TERM $delay write -q --resume 2>/dev/null >&2
+  code=$?
+  expect "convert after $delay s" 0 '' '' test $code -eq 143 -o $code -eq 0
+  [ -e "$dir/written" ] && rm -r "$dir/written"
+done
+expect 'and with --resume' 0 '' 'check it with' "$program" convert "$dir/many" "$dir/written" --backend marlin --engine vllm --resume
+expect 'it is right' 0 'right' '' "$program" verify "$dir/written" --source "$dir/many"
+finish
