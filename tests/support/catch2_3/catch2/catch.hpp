@@ -7,7 +7,9 @@
 namespace Catch {
 
 using TestEventListenerBase = EventListenerBase;
+using Matchers::EndsWith;
 using Matchers::Equals;
+using Matchers::StartsWith;
 
 inline auto Contains(const std::string& text) { return Matchers::ContainsSubstring(text); }
 
