@@ -5,7 +5,8 @@ target_compile_options(mxfp4_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -We
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fconstexpr-ops-limit=1000000000>
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fconstexpr-steps=1000000000 -Wno-unknown-warning-option -Wno-pass-failed>
   # CMake 3.25 does not know nvcc's C++20.
-  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>
+  $<$<COMPILE_LANGUAGE:CUDA>:--threads=0>)  # the architectures of a file at once
 if(MXFP4_WERROR)
   target_compile_options(mxfp4_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)

@@ -341,7 +341,7 @@ bool diff(const DiffOptions& o) {
   Result r = b ? OutputComparison(o, *a, *b).run() : compare_with_dump(o, *a);
   if (r.compared == 0) r.lines.push_back(fmt::format("{}: none of {}'s tensors is in it", o.b, o.a));
   if (o.json) {
-    fmt::print("{}\n", to_json(r).dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", one_line(to_json(r)));
   } else {
     for (const std::string& line : r.lines) fmt::print("{}\n", line);
     if (r.lines.empty() && verbosity() != Verbosity::quiet)

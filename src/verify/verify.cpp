@@ -92,6 +92,11 @@ struct Original {
     reader = std::make_unique<ShardReader>(*checkpoint);
   }
 
+  /// Where to take the names, sizes and order of the source's files from: what unpack made has its own.
+  const Checkpoint& described_by(const Checkpoint& made_from) const {
+    return checkpoint && !checkpoint->unpacked ? *checkpoint : made_from;
+  }
+
   /// What is no tensor: config, index and companions.
   void compare_rest(const Checkpoint& made_from, Problems& problems) const {
     const auto same = [&](const char* name, const std::string& is, const std::string& was) {
@@ -438,8 +443,7 @@ bool verify(const VerifyOptions& options) {
   if (!v.problems.any()) {
     const Original source(*packed, options.source);
     if (source) source.compare_rest(packed->manifest.source, v.problems);
-    if (!v.problems.any())
-      compare_with_rebuilt(*packed, source ? *source.checkpoint : packed->manifest.source, v.problems);
+    if (!v.problems.any()) compare_with_rebuilt(*packed, source.described_by(packed->manifest.source), v.problems);
     const bool reads_all = *std::max_element(v.levels.begin(), v.levels.end()) >= Level::bytes;
     const DeviceChoice devices = reads_all ? choose_device(options.device) : DeviceChoice();
     if (packed->manifest.options.format == sharded_state_format) verify_state(*packed, options.threads, v.problems);

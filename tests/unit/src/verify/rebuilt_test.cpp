@@ -7,9 +7,9 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "src/packed/manifest_format.h"
 #include "src/synth/synth.h"
 #include "tests/support/program.h"
+#include "tests/support/seal.h"
 
 using namespace mxfp4;
 
@@ -41,13 +41,8 @@ Answer verify_all(const std::string& out, const std::string& source) {
   return answer;
 }
 
-/// The manifest with its own checksum made anew.
-void seal(const std::string& out, Json manifest) {
-  manifest["xxh3_128"] = no_checksum;
-  std::string text = manifest.dump(1);
-  const std::string sum = to_hex(hash_bytes(text.data(), int64_t(text.size())));
-  text.replace(text.find(no_checksum), sum.size(), sum);
-  write_text(out + "/" + manifest_name, text);
+void seal(const std::string& out, const Json& manifest) {
+  write_text(out + "/" + manifest_name, sealed(manifest.dump(1)));
 }
 
 /// Brings the manifest's entry of a file to what the file is now.
