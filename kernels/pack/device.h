@@ -65,12 +65,12 @@ class Device {
   /// Memory that the device reads and writes fastest (page-locked for CUDA); aligned to 4096.
   virtual uint8_t* allocate(int64_t bytes) = 0;
   virtual void release(uint8_t* memory) = 0;
-  /// Makes other memory, whole pages of which none is locked already, as fast for the device as its own until the
-  /// result is gone, which may outlive the device. writes: it is not only read. Null where that cannot be done.
+  /// Page-locks whole pages, none locked already, so that the device reads (with `writes`: also writes) them as fast as
+  /// its own memory until the result is destroyed. The result may outlive the device; null: locking is not possible.
   virtual std::shared_ptr<void> lock(uint8_t* /*memory*/, int64_t /*bytes*/, bool /*writes*/) { return nullptr; }
-  /// Whether pack() makes checksums. A CPU makes none: its caller does that best while it reads and writes.
+  /// Whether pack() makes checksums. The CPU does not: its callers hash bytes while they read and write them.
   virtual bool makes_checksums() const { return false; }
-  /// sums, of which no two overlap: those are made whose bytes the device has in one piece; others stay as they are.
+  /// sums: ranges that do not overlap. Those that the device holds in one piece are filled in, others stay as they are.
   virtual void pack(std::span<const PackItem> items, std::span<Checksum> sums = {}) = 0;
   /// reports: one per item, here and below.
   virtual void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) = 0;

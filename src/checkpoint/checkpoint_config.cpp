@@ -20,12 +20,12 @@ const Json* config_value(const Json& config, const char* key) {
 
 std::string json_string(const Json& object, const char* key, std::string otherwise) {
   const auto it = object.is_object() ? object.find(key) : object.end();
-  return object.is_object() && it != object.end() && it->is_string() ? it->get<std::string>() : otherwise;
+  return object.is_object() && it != object.end() && it->is_string() ? it->get<std::string>() : std::move(otherwise);
 }
 
 std::string config_string(const Json& config, const char* key, std::string otherwise) {
   const Json* value = config_value(config, key);
-  return value && value->is_string() ? value->get<std::string>() : otherwise;
+  return value && value->is_string() ? value->get<std::string>() : std::move(otherwise);
 }
 
 double config_number(const Json& config, const char* key, double otherwise) {

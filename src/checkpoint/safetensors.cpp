@@ -87,6 +87,7 @@ struct HeaderSax : SaxBase {
       in_metadata = k == "__metadata__";
       if (in_metadata && std::exchange(has_metadata, true)) return refuse("duplicate key '__metadata__'");
       if (!in_metadata) entries.push_back({std::move(k), {}, {}, {}});
+      return true;
     } else if (in_metadata) {
       if (!metadata_keys.insert(k).second) return refuse(fmt::format("duplicate key '{}' in __metadata__", k));
     } else {
@@ -127,6 +128,7 @@ bool check_entry(HeaderSax::Entry& e, std::string_view file, Problems& problems,
 
 void check_duplicates(const std::vector<Tensor>& tensors, std::string_view file, Problems& problems) {
   std::vector<std::string_view> names;
+  names.reserve(tensors.size());
   for (const Tensor& t : tensors) names.push_back(t.name);
   std::sort(names.begin(), names.end());
   for (size_t i = 1; i < names.size(); ++i)

@@ -16,7 +16,7 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
   app->add_option("--model", o.model, "Model to predict; those of 'mxfp4-pack synth --help'")
       ->type_name("NAME")
       ->capture_default_str();
-  app->add_option("--repeats", o.repeats, "Medians of so many measurements")
+  app->add_option("--repeats", o.repeats, "Measurements of each figure; the median is printed")
       ->check(CLI::Range(1, 1000))
       ->type_name("N")
       ->capture_default_str();

@@ -10,7 +10,7 @@ namespace {
 CLI::Validator architecture() {
   const auto find = [](std::string& text) {
     const std::string name = architecture_of(text);
-    if (name.empty()) return fmt::format("{} is none of {}", text, known_architectures());
+    if (name.empty()) return fmt::format("{} is not one of {}", text, known_architectures());
     text = name;
     return std::string();
   };
@@ -45,7 +45,8 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
   auto* backend = app->add_option(
       "--backend", o.backend, "What to write; 'mxfp4-pack backends' lists them. auto: what the engine would choose");
   backend->required()->type_name("NAME")->envname("MXFP4_PACK_BACKEND");
-  auto* engine = app->add_option("--engine", o.engine, "Who will read it; bytes differ");
+  auto* engine =
+      app->add_option("--engine", o.engine, "Engine that will load OUT; there is no default, since bytes differ");
   engine->required()
       ->check(one_of({"vllm", "sglang", "transformers"}))
       ->type_name("vllm|sglang|transformers")
@@ -79,12 +80,12 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
   app->add_flag("--add", o.add, "Add a set (another backend, engine or tp) to an OUT of the same checkpoint")
       ->excludes(force);
   app->add_flag("--if-changed", o.if_changed,
-                "Do nothing where OUT is of this source and these options; else replace it");
+                "Do nothing if OUT has this source and these options already; else replace it");
   auto* resume = app->add_flag_callback(
       "--resume", [&o] { o.leftover = Leftover::resume; },
-      "Go on with what an interrupted run left; as ever where it left nothing");
+      "Continue an interrupted run; start normally if there is none");
   app->add_flag_callback(
-         "--restart", [&o] { o.leftover = Leftover::discard; }, "Discard what an interrupted run left")
+         "--restart", [&o] { o.leftover = Leftover::discard; }, "Discard an interrupted run and start anew")
       ->excludes(resume);
   static const std::map<std::string, Link> links = {
       {"none", Link::none}, {"auto", Link::automatic}, {"hard", Link::hard}, {"reflink", Link::reflink}};
@@ -92,7 +93,7 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
       ->transform(by_name(links))
       ->type_name("auto|hard|reflink|none");
   app->add_flag("--sha256", o.sha256, "Write SHA256SUMS, which sha256sum -c reads and verify checks");
-  app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Take scale bytes 0xFF (NaN)");
+  app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Accept scale bytes 0xFF (NaN)");
   add_gate_up(app, o.model);
   add_threads(app, o.threads);
   add_device(app, o.device);
@@ -129,9 +130,9 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
     for (CLI::Option* option : needed) option->required(false);
   };
   auto* list = app->add_option_function<std::string>("--filelist", take_list,
-                                                     "Conversions, one a line: CKPT OUT and options; - for stdin");
+                                                     "One conversion a line: CKPT OUT and options; - for stdin");
   list->type_name("FILE")->excludes(needed[0])->excludes(needed[1]);
-  app->add_flag("--fail-fast", batch.fail_fast, "End a list at the first failure")->needs(list);
+  app->add_flag("--fail-fast", batch.fail_fast, "Stop the list at the first failure")->needs(list);
   add_common(app, common);
   app->callback([&] {
     run = [&] {

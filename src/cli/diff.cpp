@@ -12,7 +12,7 @@ void add_diff(CLI::App& root, Common& common, Run& run) {
       "first, how many do, and the likely cause.\nExit code 0: equal. 1: different.");
   app->add_option("A", o.a, "Output of convert")->required()->type_name("");
   app->add_option("B", o.b, "Another one, or safetensors: a file or a directory")->required()->type_name("");
-  app->add_option("--rank", o.rank, "This tensor-parallel rank only; of a dump: its rank, 0 unless given")
+  app->add_option("--rank", o.rank, "Compare this tensor-parallel rank only; for a dump: its rank, default 0")
       ->check(CLI::Range(0, 1023))
       ->type_name("R");
   add_common(app, common);

@@ -11,7 +11,7 @@ void add_common(CLI::App* app, Common& common) {
 }
 
 void add_gate_up(CLI::App* app, ModelOptions& model) {
-  app->add_option("--gate-up", model.gate_up, "Rows of *_blocks tensors where the model type does not say it")
+  app->add_option("--gate-up", model.gate_up, "Row order of *_blocks tensors, if the model type does not imply it")
       ->check(one_of({"interleaved", "concatenated"}))
       ->type_name("interleaved|concatenated");
 }
@@ -25,7 +25,7 @@ void add_threads(CLI::App* app, int& threads) {
 }
 
 void add_device(CLI::App* app, DeviceOptions& device) {
-  app->add_option("--device", device.name, "Who packs and unpacks; auto: a GPU where there is one")
+  app->add_option("--device", device.name, "Device that packs and unpacks; auto: a GPU if there is one")
       ->type_name("auto|cpu|cuda|cuda:0,1")
       ->envname("MXFP4_PACK_DEVICE")
       ->capture_default_str();

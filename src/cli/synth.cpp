@@ -15,7 +15,7 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
       "mxfp4-pack synth gpt-oss-20b gpt-oss-random/ --layers 2\n\nWrites names, dtypes, shapes, config and shards of "
       "MODEL, filled at random.\nModels: " +
       models);
-  app->add_option("MODEL", o.model, "Whose structure")->required()->type_name("");
+  app->add_option("MODEL", o.model, "Published model to imitate")->required()->type_name("");
   app->add_option("DEST", o.dest, "Directory to make")->required()->type_name("");
   const auto size = [&](const char* name, std::optional<int64_t>& value, const char* help) {
     app->add_option(name, value, help)->check(CLI::Range(int64_t(1), int64_t(1) << 32))->type_name("N");
@@ -25,10 +25,8 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
   size("--hidden", o.sizes.hidden, "Hidden size");
   size("--intermediate", o.sizes.intermediate, "Intermediate size of an expert");
   size("--vocab", o.sizes.vocab, "Vocabulary");
-  app->add_flag("--tiny", o.sizes.tiny, "A few hundred KB, unless sizes are given");
-  app->add_option("--seed", o.seed, "Another seed, other bytes; the same seed, the same bytes")
-      ->type_name("S")
-      ->capture_default_str();
+  app->add_flag("--tiny", o.sizes.tiny, "Sizes that give a few hundred KB, unless they are given");
+  app->add_option("--seed", o.seed, "Seed; the same seed gives the same bytes")->type_name("S")->capture_default_str();
   add_threads(app, o.threads);
   add_common(app, common);
   app->callback([&] {

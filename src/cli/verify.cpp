@@ -28,7 +28,7 @@ void add_kernel_bench(CLI::App* app, CLI::Option* out, BenchOptions& bench) {
 CLI::Validator layer_number() {
   const auto check = [](std::string& text) {
     const bool digits = text.size() <= 9 && !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-    return digits || text == "all" ? std::string() : fmt::format("{} is no number of a layer, nor all", text);
+    return digits || text == "all" ? std::string() : fmt::format("{} is not the number of a layer, nor all", text);
   };
   return CLI::Validator(check, "");
 }
@@ -60,7 +60,7 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
       ->type_name("0,5,..|all");
   auto* tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute");
   tokens->delimiter(',')->check(CLI::Range(1, 65536))->type_name("N,..")->capture_default_str();
-  app->add_option("--seed", o.kernels.seed, "Of routing and inputs")->type_name("N")->capture_default_str();
+  app->add_option("--seed", o.kernels.seed, "Seed of routing and inputs")->type_name("N")->capture_default_str();
   app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
       ->check(CLI::PositiveNumber)
       ->type_name("X");

@@ -11,7 +11,7 @@ namespace mxfp4 {
 
 namespace {
 
-// A GPU's driver maps for one thread at a time: pages cost less where there are many, and enough rows are left for all.
+// Mapping is serialised in the GPU's driver: batch enough pages to amortise it, but leave batches for all threads.
 constexpr int64_t in_place_bytes_at_once = int64_t(72) << 20;
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace mxfp4 {
 
-/// The jobs of a plan that are given by number, in rows: those of one tensor's codes that follow one another, as many
-/// as write `bytes` bytes (0: one), and each other job alone. Rows stand where their first jobs stood.
+/// Groups jobs, given by number, in the order of each group's first: consecutive jobs of one tensor's codes that write
+/// up to `bytes` bytes together (0: groups of one), and every other job alone.
 std::vector<std::vector<int64_t>> job_rows(const Plan& plan, std::span<const int64_t> jobs, int64_t bytes);
 
 }  // namespace mxfp4

@@ -20,8 +20,8 @@ class DeviceMap {
   static bool can_write();
   DeviceMap(const DeviceMap&) = delete;
   ~DeviceMap();
-  /// Where the byte at that offset of the file is, for the device: should another process truncate the file, a CPU that
-  /// looks there dies of SIGBUS, while a device has its pages locked.
+  /// The address of a byte of the file, for the device only. If another process truncates the file, a CPU that reads
+  /// there gets SIGBUS; the device's pages are locked.
   uint8_t* at(int64_t offset) const { return data_ + (offset - begin_); }
 
  private:

@@ -23,7 +23,7 @@ class DirectFile {
   /// Takes over an open file.
   explicit DirectFile(Fd fd);
 
-  /// Takes the blocks of a read or write, in order, while the processor's caches have them.
+  /// Called with the blocks of a read or write, in order, each while it is still in the processor's caches.
   using Taker = std::function<void(const uint8_t* block, int64_t bytes)>;
 
   /// As Fd::read. `to` null: the blocks are only handed to `take`.

@@ -78,8 +78,8 @@ struct Family {
   void (*read)(const Checkpoint&, const ModelOptions&, Model&, Problems&);
 };
 
-/// Finds the family that matches and reads it; what is wrong goes to `problems`. Nothing is read of a checkpoint that
-/// is not complete: what is missing in it says nothing.
+/// Finds the family that matches and reads it; what is wrong goes to `problems`. An incomplete checkpoint is not read
+/// further: absence proves nothing.
 Model recognise(const Checkpoint& checkpoint, const ModelOptions& options, Problems& problems);
 
 /// "model.layers.12.mlp.experts" -> model, 12. False where no such number stands in the name.

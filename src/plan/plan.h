@@ -65,8 +65,8 @@ struct CopiedTensor {
   int64_t offset = 0;
 };
 
-/// Pack experts [begin, end) of packed[target] and of the ranks that follow it (packed has all ranks of a tensor in a
-/// row, so that the source is read once); or copy pieces [begin, end) of the list of copied pieces (target -1).
+/// Either packs experts [begin, end) of packed[target] for every rank: the ranks of a tensor follow one another in
+/// Plan::packed, and one read of the source serves all. Or, with target -1, copies [begin, end) of Plan::copy_pieces.
 struct Job {
   int target = -1;
   int64_t begin = 0, end = 0;

@@ -33,7 +33,7 @@ struct KernelCheck {
   bool right() const { return comparison.right() && leaks == 0; }
 };
 
-/// kernel: its upload to a GPU too. What else is done, such as the search for a mistake, is in none of them.
+/// Where the time went. kernel: with the upload to a GPU. The search for the mistake behind a difference is not counted.
 struct KernelSeconds {
   double reading = 0, reference = 0, kernel = 0;
 };

@@ -16,7 +16,7 @@ expect 'verify with a tolerance that nothing meets' 1 'relative L2 error .*no li
 expect 'verify on the CPU by name' 0 'kernel marlin on cpu' '' from_source --device cpu --tokens 1
 expect 'kernels need the source' 2 '' 'say where it is with --source' verify --level kernels
 for layer in 1e3 1.7 -1 99999999999999999999; do
-  expect "no number of a layer: $layer" 2 '' 'no number of a layer' from_source --layers $layer
+  expect "no number of a layer: $layer" 2 '' 'not the number of a layer' from_source --layers $layer
 done
 expect 'no such layer' 2 '' 'none of the layers asked for' from_source --layers 99
 expect 'verify without the source' 0 'right at level bytes' '' verify

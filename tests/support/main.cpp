@@ -1,5 +1,4 @@
 #define CATCH_CONFIG_RUNNER
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
 
@@ -11,9 +10,10 @@ int gpu_tests = 0;
 
 /// Counts the tests with the tag [gpu] that ran; each returns at once where there is no device.
 struct GpuTests : Catch::TestEventListenerBase {
-  using TestEventListenerBase::TestEventListenerBase;
+  using Base = Catch::TestEventListenerBase;
+  using Base::Base;
   void testCaseStarting(const Catch::TestCaseInfo& test) override {
-    gpu_tests += int(std::count(test.tags.begin(), test.tags.end(), "gpu"));
+    gpu_tests += test.tagsAsString().find("[gpu]") != std::string::npos;
   }
 };
 CATCH_REGISTER_LISTENER(GpuTests)

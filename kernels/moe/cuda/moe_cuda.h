@@ -26,8 +26,8 @@ struct MoeTiming {
 };
 
 /// One layer on the GPU. Errors are DeviceError and name the CUDA call.
-/// Sizes: n and k multiples of 64 as padded by the engine (Triton: n of 32), w13_block 0 or 1, experts <= 1024,
-/// top_k <= 32.
+/// Sizes: n and k multiples of 64 as padded by the engine (Triton: n of 32), w13_block 0 or 1,
+/// experts <= 1024.
 class CudaMoe {
  public:
   virtual ~CudaMoe() = default;

@@ -30,8 +30,8 @@ uint8_t* allocate_pages(int64_t bytes) {
   return static_cast<uint8_t*>(p);
 }
 
-/// Two strips, one made of the other: whole vectors in lines of the cache, and nothing of one at the place in its page
-/// where the other has the same, for a load would wait for the store.
+/// Two strips, one made of the other. Both begin at a cache line, and the two buffers never share an offset modulo
+/// 4096: a load would alias the pending store.
 class Strips {
  public:
   void reserve(int64_t bytes) {

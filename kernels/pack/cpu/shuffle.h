@@ -37,7 +37,7 @@ struct Shuffle {
   std::array<Lanes, 4> pack{}, unpack{};  // matrices by source byte and lane
   int chunk = 0;                          // bytes of a source chunk: 16, 8, 4 or 2; 0: there is no such form
   int run = 0;                            // words in a row that are neighbours in any matrix: 16, 8 or 4
-  bool twins = false;  // group g is the even qwords of four 32-byte pieces, g + groups/2 the odd ones
+  bool twins = false;  // groups g and g + groups/2 are the even and the odd 8 bytes of the same four 32-byte chunks
 
   constexpr Shuffle() {
     if constexpr (words % 16 == 0) {

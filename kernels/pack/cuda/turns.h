@@ -1,6 +1,14 @@
 // Gate and up rows that lie in turn in memory: how a block takes both, so that what it reads or writes there is one
 // span. Rows that do not begin at multiples of 16 bytes share memory's sectors with their neighbours, and a sector that
 // two blocks write costs twice.
+//
+//     memory (the checkpoint's pairs)   g0 u0 g1 u1 g2 u2 g3 u3 g4 u4 ..
+//
+//     order.block 4, one part           g0 g1 g2 g3 u0 u1 u2 u3     rows of the storage; Turns{4, 0}
+//     place(r)                           0  2  4  6  1  3  5  7     so that slots are in memory's order
+//
+//     halves, two parts                 g0 g1 .. | u0 u1 ..         the second part begins `half` rows after the
+//     place(r)                           0  2 ..    1  3 ..         first; Turns{rows of a part, half}
 #pragma once
 
 #include <cstdint>

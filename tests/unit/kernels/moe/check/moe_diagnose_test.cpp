@@ -11,7 +11,7 @@
 #include "tests/support/golden_layer.h"
 
 using namespace mxfp4;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 
