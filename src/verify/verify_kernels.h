@@ -33,7 +33,7 @@ struct KernelCheck {
   bool right() const { return comparison.right() && leaks == 0; }
 };
 
-/// Where the time went. kernel: with the upload to a GPU. The search for the mistake behind a difference is not counted.
+/// Where the time went. kernel: with the upload to a GPU. The search for the mistake behind a difference is in none.
 struct KernelSeconds {
   double reading = 0, reference = 0, kernel = 0;
 };
