@@ -1,10 +1,10 @@
-// The proof that every layout is a bijection, made by the compiler once in each build.
 #include "kernels/layouts/layouts.h"
 
 namespace mxfp4 {
 
 namespace {
 
+// The proof that every layout is a bijection, made by the compiler once in each build.
 template <class L>
 constexpr bool is_proved() {
   if constexpr (!is_plain<L>) static_assert(is_bijection<L>(), "bytes are lost, or left unwritten");
@@ -18,6 +18,46 @@ constexpr bool are_proved(std::variant<L...>*) {
 
 static_assert(are_proved(static_cast<Layout*>(nullptr)));
 
+template <size_t... i>
+constexpr auto all_layouts(std::index_sequence<i...>) {
+  return std::array{Layout(std::in_place_index<i>)...};
+}
+
 }  // namespace
+
+constinit const std::array<Layout, std::variant_size_v<Layout>> layouts =
+    all_layouts(std::make_index_sequence<std::variant_size_v<Layout>>());
+
+const char* name_of(const Layout& layout) {
+  return std::visit([](auto l) { return decltype(l)::name; }, layout);
+}
+
+std::optional<Layout> find_layout(std::string_view name) {
+  for (const Layout& layout : layouts)
+    if (name == name_of(layout)) return layout;
+  return std::nullopt;
+}
+
+Shape storage_of(const Layout& layout, Shape s) {
+  return std::visit([s](auto l) { return storage<decltype(l)>(s); }, layout);
+}
+
+bool fits(const Layout& layout, Shape s) {
+  return std::visit([s](auto l) { return fits<decltype(l)>(s); }, layout);
+}
+
+Shape multiple_of(const Layout& layout) {
+  return std::visit(
+      [](auto l) {
+        using L = decltype(l);
+        return Shape{L::store_n % L::tile_n ? L::tile_n : 1, L::store_b % L::tile_b ? L::tile_b : 1};
+      },
+      layout);
+}
+
+int64_t packed_bytes(const Layout& layout, Shape s) {
+  const Shape p = storage_of(layout, s);
+  return p.n * p.b;
+}
 
 }  // namespace mxfp4

@@ -1,6 +1,7 @@
 // The registry of layouts: one name in the variant each.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string_view>
 #include <variant>
@@ -25,44 +26,21 @@ using Layout =
                  TritonBlackwellScales, DeepgemmScales, DeepgemmMegaScales, Aiter16x16Codes, Cdna4Scales, VllmCpuCodes,
                  VllmCpuScales>;
 
-inline const char* name_of(const Layout& layout) {
-  return std::visit([](auto l) { return decltype(l)::name; }, layout);
-}
+const char* name_of(const Layout& layout);
 
 /// Every layout, in the order of the variant.
-inline constexpr auto layouts = []<size_t... i>(std::index_sequence<i...>) {
-  return std::array{Layout(std::in_place_index<i>)...};
-}
-(std::make_index_sequence<std::variant_size_v<Layout>>());
+extern const std::array<Layout, std::variant_size_v<Layout>> layouts;
 
-inline std::optional<Layout> find_layout(std::string_view name) {
-  for (const Layout& layout : layouts)
-    if (name == name_of(layout)) return layout;
-  return std::nullopt;
-}
+std::optional<Layout> find_layout(std::string_view name);
 
 /// The shape that the layout stores for a matrix of shape s.
-inline Shape storage_of(const Layout& layout, Shape s) {
-  return std::visit([s](auto l) { return storage<decltype(l)>(s); }, layout);
-}
+Shape storage_of(const Layout& layout, Shape s);
 
-inline bool fits(const Layout& layout, Shape s) {
-  return std::visit([s](auto l) { return fits<decltype(l)>(s); }, layout);
-}
+bool fits(const Layout& layout, Shape s);
 
 /// The multiple of rows and bytes that a matrix must have: the tile, unless the layout pads by itself.
-inline Shape multiple_of(const Layout& layout) {
-  return std::visit(
-      [](auto l) {
-        using L = decltype(l);
-        return Shape{L::store_n % L::tile_n ? L::tile_n : 1, L::store_b % L::tile_b ? L::tile_b : 1};
-      },
-      layout);
-}
+Shape multiple_of(const Layout& layout);
 
-inline int64_t packed_bytes(const Layout& layout, Shape s) {
-  const Shape p = storage_of(layout, s);
-  return p.n * p.b;
-}
+int64_t packed_bytes(const Layout& layout, Shape s);
 
 }  // namespace mxfp4

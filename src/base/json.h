@@ -14,7 +14,7 @@ inline constexpr size_t max_name_bytes = 4096;  // of a tensor or a file
 using Json = nlohmann::ordered_json;
 
 /// JSON on one line; bytes that are no UTF-8 (paths may hold them) become U+FFFD.
-inline std::string one_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string one_line(const Json& json);
 
 /// Base of SAX handlers: tracks depth, refuses more than `max_depth` levels, remembers the first complaint.
 struct SaxBase {

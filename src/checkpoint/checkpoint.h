@@ -18,6 +18,9 @@ namespace mxfp4 {
 /// Far above any checkpoint, and low enough that no size computed from shapes overflows.
 inline constexpr int64_t max_checkpoint_bytes = int64_t(1) << 46;
 
+/// A key of the metadata in the headers that unpack writes.
+inline constexpr const char* unpacked_mark = "mxfp4_unpacked";
+
 /// What identifies a file's state; compared at the end of a run to notice a source that changed.
 struct FileState {
   int64_t bytes = 0, mtime_ns = 0;
@@ -54,6 +57,8 @@ struct Checkpoint {
   std::vector<std::string> left_out;                       // files that are not carried along
   std::map<std::string, std::string> companion_checksums;  // by name, where a manifest has them
   bool complete = true;                                    // all was read: a name that is not there is missing
+
+  bool unpacked = false;  // made by unpack: its files do not have the original's sizes and order
 
   const Tensor* find(std::string_view name) const;
   const std::string& shard_of(const Tensor& t) const { return shards[size_t(t.file)].name; }

@@ -72,12 +72,11 @@ int convert_all(const BatchOptions& options, const ParseLine& parse) {
   }
   const size_t converted = jobs.size() - failed - unchanged;
   if (options.json)
-    print_out("{}\n", Json{{"converted", converted},
-                           {"unchanged", unchanged},
-                           {"failed", failed},
-                           {"not_begun", lines.size() - jobs.size()},
-                           {"jobs", std::move(jobs)}}
-                          .dump(-1, ' ', false, Json::error_handler_t::replace));
+    print_out("{}\n", one_line(Json{{"converted", converted},
+                                    {"unchanged", unchanged},
+                                    {"failed", failed},
+                                    {"not_begun", lines.size() - jobs.size()},
+                                    {"jobs", std::move(jobs)}}));
   else
     note(fmt::format("{} converted, {} unchanged, {} failed, {} not begun", converted, unchanged, failed,
                      lines.size() - jobs.size()));

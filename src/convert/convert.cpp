@@ -124,8 +124,13 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, Probl
   };
   const int set = set_in_out(options, in, backend);
   Plan plan = plan_as(in.earlier ? set : 0);
-  ManifestOptions manifest_options = {options.model.gate_up, options.allow_nan_scales, {}, {}};
-  if (in.earlier) manifest_options = in.earlier->manifest.options;
+  ManifestOptions manifest_options;
+  manifest_options.gate_up = options.model.gate_up;
+  manifest_options.allow_nan_scales = options.allow_nan_scales;
+  if (in.earlier) {
+    manifest_options = in.earlier->manifest.options;
+    manifest_options.tool_version = MXFP4_VERSION;
+  }
   std::vector<StateFile> state;
   if (options.format == sharded_state_format && !problems.any()) {
     state = add_state(plan, problems);
@@ -160,14 +165,14 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, Probl
     if (in.earlier) link_earlier(plan, out, *in.earlier);
     conversion.run();
     write_state(plan, state, out, options.threads);
-    manifest_options.loss = conversion.loss();
+    if (backend.rewrite) manifest_options.loss = to_json(conversion.loss());
     write_companions(plan, out, conversion.checksums(), manifest_options, in.earlier);
     if (options.sha256 || (in.earlier && sums)) write_sums(out, in.earlier ? options.out : "", options.threads);
     throw_if_interrupted();
   }
   out.commit(manifest_name);
   report(options, in, plan, conversion);
-  if (options.if_changed) cache.put(fingerprint_of(plan, conversion.checksums()));
+  if (options.if_changed) cache.put(fingerprint_of(plan, source_checksums(plan, conversion.checksums())));
   Json result = result_of(plan, options.out, conversion.zero_scales());
   result["seconds"] = conversion.seconds();
   result["in_place_bytes"] = conversion.in_place_bytes();

@@ -45,7 +45,7 @@ std::string fingerprint_of(const Plan& plan, Source& source, int threads) {
     source.read_pieces(worker, t, job.begin, job.end, pieces, data, std::ref(hasher));
   });
   source.check_unchanged();
-  return fingerprint_of(plan, sums);
+  return fingerprint_of(plan, source_checksums(plan, sums));
 }
 
 /// Everything that does not depend on the tensors' contents.

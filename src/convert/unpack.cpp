@@ -58,7 +58,7 @@ class Unpacking {
       tensors.back().offset = end;
       end += t->bytes;
     }
-    const std::string header = write_header(tensors, {{"format", "pt"}}, 8);
+    const std::string header = write_header(tensors, {{"format", "pt"}, {unpacked_mark, "1"}}, 8);
     for (size_t i = 0; i < members.size(); ++i) members[i]->offset = tensors[i].offset + int64_t(header.size());
     file_bytes_[shard] = int64_t(header.size()) + end;
     files_.get(shard)->write(header.data(), int64_t(header.size()), 0);

@@ -341,7 +341,7 @@ bool diff(const DiffOptions& o) {
   Result r = b ? OutputComparison(o, *a, *b).run() : compare_with_dump(o, *a);
   if (r.compared == 0) r.lines.push_back(fmt::format("{}: none of {}'s tensors is in it", o.b, o.a));
   if (o.json) {
-    print_out("{}\n", to_json(r).dump(-1, ' ', false, Json::error_handler_t::replace));
+    print_out("{}\n", one_line(to_json(r)));
   } else {
     for (const std::string& line : r.lines) print_out("{}\n", line);
     if (r.lines.empty() && verbosity() != Verbosity::quiet)

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -17,6 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* config_name = "config.json";
+constexpr const char* index_name = "model.safetensors.index.json";
 
 /// The config with quant_method replaced, and what the loaders need beside it. `earlier`: sets.
 std::string packed_config(const Plan& plan, const std::vector<ManifestSet>& earlier) {
@@ -58,20 +60,11 @@ std::string rest_index(const Plan& plan) {
   return out + "\n  }\n}\n";
 }
 
-ListedFile put_text(const OutputDir& out, const std::string& name, const std::string& text) {
-  write_text(out.path(name), text);
-  const auto bytes = int64_t(text.size());
-  return {name, bytes, to_hex(hash_bytes(text.data(), bytes))};
+ListedFile listed(const std::string& name, const std::string& text, bool holds_tensors = false) {
+  return {name, int64_t(text.size()), to_hex(hash_bytes(text.data(), int64_t(text.size()))), holds_tensors};
 }
 
 std::string canary_name(const Plan& plan) { return fmt::format("packed/canary-{}.safetensors", plan.set); }
-
-/// The files that the rest of the output needs: the checkpoint's, and the index.
-void write_rest(const Plan& plan, const OutputDir& out, bool sharded, std::vector<ListedFile>& files) {
-  for (const std::string& name : plan.checkpoint->companions)
-    files.push_back(put_text(out, name, companion_text(*plan.checkpoint, name)));
-  files.push_back(put_text(out, "model.safetensors.index.json", sharded ? guard_index() : rest_index(plan)));
-}
 
 /// Lines of a SHA256SUMS by the names in them.
 using Lines = std::map<std::string, std::string>;
@@ -97,23 +90,42 @@ void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint
   link_files(earlier.dir, fs::path(out.path(manifest_name)).parent_path().string(), fresh);
 }
 
-void write_companions(const Plan& plan, const OutputDir& out, const Checksums& sums, const ManifestOptions& options,
-                      const PackedCheckpoint* earlier) {
-  std::vector<ListedFile> files;
-  if (earlier) files = earlier->manifest.files;
-  std::erase_if(files, [](const ListedFile& f) { return f.name == config_name; });
-  for (const OutFile& f : plan.files)
-    files.push_back({f.name, f.bytes, to_hex(hash_bytes(f.header.data(), int64_t(f.header.size()))), true});
-  files.push_back(put_text(out, canary_name(plan), make_canary(*plan.model, *plan.backend)));
+OutputTexts make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
+                       const EarlierOutput* earlier, const PutText& put) {
+  OutputTexts out;
+  const Checkpoint& ck = *plan.checkpoint;
   const bool sharded = options.format == sharded_state_format;
-  if (!earlier) write_rest(plan, out, sharded, files);
-  EarlierSets sets;
-  if (earlier) sets = {earlier->manifest.copied, read_sets_text(earlier->dir)};
+  const auto add = [&](const std::string& name, const std::string& text) {
+    put(name, text);
+    out.files.push_back(listed(name, text));
+  };
+  if (earlier) out.files = earlier->files;
+  std::erase_if(out.files, [](const ListedFile& f) { return f.name == config_name; });
+  for (const OutFile& f : plan.files) {
+    out.files.push_back(listed(f.name, f.header, true));
+    out.files.back().bytes = f.bytes;
+  }
+  add(canary_name(plan), make_canary(*plan.model, *plan.backend));
+  if (!earlier) {
+    for (const std::string& name : ck.companions) add(name, companion_text(ck, name));
+    add(index_name, sharded ? guard_index() : rest_index(plan));
+  }
   const std::vector<ManifestSet> none;
-  files.push_back(
-      put_text(out, config_name,
-               sharded ? plan.checkpoint->config_text : packed_config(plan, earlier ? earlier->manifest.sets : none)));
-  write_text(out.path(manifest_name), write_manifest(plan, sums, options, files, sets));
+  add(config_name, sharded ? ck.config_text : packed_config(plan, earlier ? earlier->sets : none));
+  out.manifest = write_manifest(plan, sums, options, out.files, earlier ? earlier->text : EarlierSets());
+  return out;
+}
+
+void write_companions(const Plan& plan, const OutputDir& out, const Checksums& sums, const ManifestOptions& options,
+                      const PackedCheckpoint* existing) {
+  std::optional<EarlierOutput> earlier;
+  if (existing) {
+    const Manifest& m = existing->manifest;
+    earlier = {m.files, m.sets, {m.copied, read_sets_text(existing->dir)}};
+  }
+  const PutText put = [&](const std::string& name, const std::string& text) { write_text(out.path(name), text); };
+  const OutputTexts texts = make_texts(plan, sums_of(plan, sums), options, earlier ? &*earlier : nullptr, put);
+  write_text(out.path(manifest_name), texts.manifest);
 }
 
 void write_sums(const OutputDir& out, const std::string& earlier, int threads) {

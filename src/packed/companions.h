@@ -1,19 +1,43 @@
 // What convert writes beside the files of its plan.
 #pragma once
 
+#include <functional>
+
 #include "src/io/output.h"
 #include "src/packed/manifest.h"
 #include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
 
+/// What an output has before another set comes to it.
+struct EarlierOutput {
+  std::vector<ListedFile> files;
+  std::vector<ManifestSet> sets;
+  EarlierSets text;
+};
+
+/// The manifest, and the files that it lists.
+struct OutputTexts {
+  std::string manifest;
+  std::vector<ListedFile> files;
+};
+
+/// Takes a file that is no tensor data: its relative name and its text.
+using PutText = std::function<void(const std::string& name, const std::string& text)>;
+
+/// Makes every text of an output that `plan` is the last set of: canary, companions, index and config go to `put`.
+/// earlier: what the set is added to, or null. The same arguments give the same texts, so that verify can make them
+/// again.
+OutputTexts make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
+                       const EarlierOutput* earlier, const PutText& put);
+
 /// All files of `earlier` but those that are written anew: to begin with, where the plan's set is added to it.
 void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint& earlier);
 
-/// Canary, config, index and the checkpoint's other files; the manifest comes last. `earlier`: OUT, where the plan's
+/// Canary, config, index and the checkpoint's other files; the manifest comes last. `existing`: OUT, where the plan's
 /// set is added to it, or null.
 void write_companions(const Plan& plan, const OutputDir& out, const Checksums& sums, const ManifestOptions& options,
-                      const PackedCheckpoint* earlier);
+                      const PackedCheckpoint* existing);
 
 /// SHA256SUMS of every other file. `earlier`: a directory (may be empty) whose SHA256SUMS stands for files that both
 /// share.

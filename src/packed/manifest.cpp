@@ -6,186 +6,14 @@
 #include <set>
 
 #include "src/io/sha256.h"
+#include "src/packed/manifest_format.h"
 
 namespace mxfp4 {
 
 namespace {
 
-constexpr const char* no_checksum = "00000000000000000000000000000000";
-constexpr const char* sets_begin = "\"sets\": [\n";
-constexpr const char* sets_end = "\n]\n}\n";
 constexpr int64_t max_ranks = 65'536;
 constexpr int64_t max_manifest_bytes = int64_t(4) << 30;
-
-std::string json_text(std::string_view s) { return Json(s).dump(); }
-
-std::string sizes(const Sizes& s) { return fmt::format("[{}]", fmt::join(s, ",")); }
-
-/// One line of the fingerprint, and its checksum by name.
-std::string tensor_line(const Tensor& t, const std::string& checksum) {
-  return fmt::format("{} {} {} {}", t.name, name_of(t.dtype), sizes(t.shape), checksum);
-}
-
-class Writer {
- public:
-  Writer(const Plan& plan, const Checksums& sums, const ManifestOptions& options, const std::vector<ListedFile>& files,
-         const EarlierSets& earlier)
-      : plan_(plan), sums_(sums), options_(options), files_(files), earlier_(earlier) {}
-
-  std::string run() {
-    const std::string fingerprint = fingerprint_of(plan_, sums_);  // first: it takes much memory for a while
-    const std::string packed = packed_tensors();
-    const std::string copied = copied_tensors();
-    text_.reserve(packed.size() + copied.size() + plan_.checkpoint->index_text.size() * 5 / 4 + (1 << 20));
-    text_ += fmt::format("{{\n\"format_version\": {},\n\"xxh3_128\": \"{}\",\n", format_version, no_checksum);
-    text_ += fmt::format("\"tool\": {{\"name\": \"mxfp4-pack\", \"version\": \"{}\"}},\n", MXFP4_VERSION);
-    if (!options_.format.empty()) text_ += fmt::format("\"format\": {},\n", json_text(options_.format));
-    source(fingerprint);
-    text_ += "\"files\": [\n" +
-             list(files_,
-                  [](const ListedFile& f) {
-                    return fmt::format("{{\"name\": {}, \"bytes\": {}, \"{}\": \"{}\"}}", json_text(f.name), f.bytes,
-                                       f.holds_tensors ? "header_xxh3_128" : "xxh3_128", f.checksum);
-                  }) +
-             "],\n";
-    text_ += "\"copied\": [\n" + copied + "],\n" + sets_begin;
-    if (!earlier_.text.empty()) text_ += earlier_.text + ",\n";
-    text_ += "{\n";
-    set();
-    text_ += "\"tensors\": [\n" + packed + "]\n}" + sets_end;
-    const std::string sum = to_hex(hash_bytes(text_.data(), int64_t(text_.size())));
-    text_.replace(text_.find(no_checksum), sum.size(), sum);
-    return std::move(text_);
-  }
-
- private:
-  template <class T, class F>
-  static std::string list(const std::vector<T>& items, F line) {
-    std::string out;
-    for (size_t i = 0; i < items.size(); ++i) out += line(items[i]) + (i + 1 < items.size() ? ",\n" : "\n");
-    return out;
-  }
-
-  std::string tensor_entry(const Tensor& t, const std::string& checksum) const {
-    return fmt::format("\"name\": {}, \"file\": {}, \"dtype\": \"{}\", \"shape\": {}, \"xxh3_128\": \"{}\"",
-                       json_text(t.name), json_text(plan_.checkpoint->shard_of(t)), name_of(t.dtype), sizes(t.shape),
-                       checksum);
-  }
-
-  std::string copied_tensors() {
-    std::vector<std::string> entries;
-    for (size_t i = 0; i < plan_.copied.size(); ++i) {
-      const CopiedTensor& t = plan_.copied[i];
-      entries.push_back(
-          fmt::format("{{{}, \"offset\": {}, \"copy\": {}}}",
-                      tensor_entry(*t.source, to_hex(hash_of_pieces(sums_.copied[i]))), t.source->offset,
-                      json_text(t.file < 0 ? earlier_.copied.at(t.source->name) : plan_.files[size_t(t.file)].name)));
-    }
-    return list(entries, [](const std::string& s) { return s; });
-  }
-
-  std::string packed_tensors() {
-    std::string out;
-    for (size_t i = 0; i < plan_.packed.size(); ++i)
-      out += packed_entry(i) + (i + 1 < plan_.packed.size() ? ",\n" : "\n");
-    return out;
-  }
-
-  std::string packed_entry(size_t i) {
-    const PackedTensor& t = plan_.packed[i];
-    const MoeLayer& layer = plan_.model->layers[size_t(t.layer)];
-    const Parameter& p = *t.parameter;
-    std::string out = fmt::format(
-        "{{\"name\": {}, \"parameter\": \"{}\", \"namespace\": \"{}\", \"layer\": {}, \"rank\": {}, \"file\": {}, "
-        "\"dtype\": \"{}\", \"torch_dtype\": \"{}\", \"shape\": {}, ",
-        json_text(t.name), p.name, layer.space == Space::mtp ? "mtp" : "model", layer.index, t.rank,
-        json_text(plan_.files[size_t(t.file)].name), name_of(p.dtype), p.torch_dtype, sizes(t.shape));
-    if (p.view) {
-      const View v = p.view(t.shape);
-      out += fmt::format("\"view\": {{\"dtype\": \"{}\", \"shape\": {}, \"strides\": {}}}, ", v.torch_dtype,
-                         sizes(v.shape), sizes(v.strides));
-    }
-    if (p.object)
-      out += fmt::format("\"triton\": {}, ", p.object(int64_t(layer.experts.size()), plan_.padded_shape(t)).dump());
-    out += fmt::format(
-        "\"layout\": \"{}\", \"role\": \"{}\", \"part\": \"{}\", \"experts\": {}, \"xxh3_128\": \"{}\", "
-        "\"source\": [",
-        name_of(p.layout), name_of(t.role), name_of(t.part), layer.experts.size(),
-        to_hex(hash_of_pieces(sums_.packed[i].slices)));
-    const auto sources = sources_of(plan_, t);
-    const Checksums::Packed& shared = sums_.packed[i - i % plan_.tp.ranks.size()];
-    for (size_t s = 0; s < sources.size(); ++s)
-      out +=
-          fmt::format("{}{{{}{}}}", s ? ", " : "", tensor_entry(*sources[s], to_hex(hash_of_pieces(shared.sources[s]))),
-                      shared.float_zeros[s] ? ", \"zero_scale\": 0.0" : "");
-    return out + "]}";
-  }
-
-  void source(const std::string& fingerprint) {
-    const Checkpoint& ck = *plan_.checkpoint;
-    text_ += fmt::format("\"source\": {{\"model_type\": {}, \"family\": {}, \"fingerprint\": \"{}\",\n",
-                         json_text(plan_.model->model_type), json_text(plan_.model->family), fingerprint);
-    if (!options_.gate_up.empty()) text_ += fmt::format("\"gate_up\": {},\n", json_text(options_.gate_up));
-    if (options_.allow_nan_scales) text_ += "\"allow_nan_scales\": true,\n";
-    text_ += "\"files\": [\n" + list(ck.shards, [](const Shard& s) {
-               return fmt::format("{{\"name\": {}, \"bytes\": {}}}", json_text(s.name), s.state.bytes);
-             });
-    text_ +=
-        fmt::format("],\n\"config\": {},\n\"index\": {}}},\n", json_text(ck.config_text), json_text(ck.index_text));
-  }
-
-  void set() {
-    const Backend& b = *plan_.backend;
-    const Model& m = *plan_.model;
-    text_ += fmt::format("\"engine\": \"{}\", \"backend\": \"{}\", \"layout_version\": \"{}\",\n", b.engine, b.name,
-                         b.layout_version);
-    Json fits = Json::object(), needs = Json::object();
-    for (const Fit& f : b.fits) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
-    for (const Setting& s : b.requires_)
-      if (!s.when || s.when(m)) needs[s.name] = s.value;
-    needs["has_bias"] = m.bias;
-    needs["activation"] = m.activation.name;
-    text_ += fmt::format("\"fits\": {},\n\"requires\": {},\n\"constants\": {},\n", fits.dump(), needs.dump(),
-                         constants().dump());
-    if (b.rewrite) text_ += fmt::format("\"loss\": {},\n", to_json(options_.loss).dump());
-    text_ += fmt::format("\"moe_tp_size\": {}, \"ranks\": [{}],\n", plan_.tp.size, fmt::join(plan_.tp.ranks, ","));
-    const MoeLayer& layer = m.layers.front();
-    const LayerSize padded = rank_size(b, layer, plan_.tp.size);
-    const RowOrder order = b.w13_order(m);
-    const Parameter& scale = b.parameter(Role::w13, Part::scales);
-    const Json model = {
-        {"hidden", layer.hidden},
-        {"intermediate", layer.intermediate},
-        {"padded_hidden", padded.hidden},
-        {"padded_intermediate", padded.intermediate},
-        {"w13_rows", {{"block", order.block}, {"first", order.up_first ? "up" : "gate"}}},
-        {"activation",
-         {{"name", m.activation.name},
-          {"alpha", m.activation.alpha},
-          {"beta", m.activation.beta},
-          {"limit", m.activation.limit}}},
-        {"routed_scaling_factor", m.router.scaling},
-        {"scale_pad_byte", scale.pad.row + scale.add},
-    };
-    text_ += fmt::format("\"model\": {},\n\"canary\": \"packed/canary-{}.safetensors\",\n", model.dump(), plan_.set);
-  }
-
-  Json constants() const {
-    Json out = Json::array();
-    if (!plan_.backend->constants) return out;
-    const auto experts = int64_t(plan_.model->layers.front().experts.size());
-    for (const Constant& c : plan_.backend->constants(*plan_.model))
-      out.push_back({{"name", c.name}, {"value", c.value}, {"dtype", "F32"}, {"shape", {experts}}});
-    return out;
-  }
-
-  const Plan& plan_;
-  const Checksums& sums_;
-  const ManifestOptions& options_;
-  const std::vector<ListedFile>& files_;
-  const EarlierSets& earlier_;
-  std::string text_;
-};
 
 /// Access to a member of the manifest that must be there.
 const Json& member(const Json& object, const char* key) {
@@ -236,7 +64,7 @@ class Reader {
   Manifest run() {
     const Json& source = member(json_, "source");
     if (json_.contains("format")) m_.options.format = text_of(json_, "format");
-    m_.tool_version = text_of(member(json_, "tool"), "version");
+    m_.options.tool_version = text_of(member(json_, "tool"), "version");
     m_.fingerprint = text_of(source, "fingerprint");
     if (source.contains("gate_up")) m_.options.gate_up = text_of(source, "gate_up");
     m_.options.allow_nan_scales = source.contains("allow_nan_scales");
@@ -268,6 +96,7 @@ class Reader {
     set.engine = text_of(json, "engine");
     set.backend = text_of(json, "backend");
     set.layout_version = text_of(json, "layout_version");
+    if (json.contains("loss")) set.loss = json["loss"];
     set.model = member(json, "model");
     check_model(set.model);
     set.tp.size = int(number_of(json, "moe_tp_size", max_ranks));
@@ -367,37 +196,6 @@ std::string describe(const ManifestSet& s) {
   return out;
 }
 
-std::string fingerprint_of(const std::map<std::string, std::string>& lines) {
-  XXH3_state_t* state = XXH3_createState();
-  XXH3_128bits_reset(state);
-  for (const auto& [name, line] : lines) {
-    XXH3_128bits_update(state, line.data(), line.size());
-    XXH3_128bits_update(state, "\n", 1);
-  }
-  const std::string out = to_hex(XXH3_128bits_digest(state));
-  XXH3_freeState(state);
-  return out;
-}
-
-std::map<std::string, std::string> source_checksums(const Plan& plan, const Checksums& sums) {
-  std::map<std::string, std::string> out;
-  const auto add = [&](const Tensor& t, const std::vector<Hash>& pieces) {
-    out.emplace(t.name, to_hex(hash_of_pieces(pieces)));
-  };
-  for (size_t i = 0; i < plan.copied.size(); ++i) add(*plan.copied[i].source, sums.copied[i]);
-  for (size_t i = 0; i < plan.packed.size(); i += plan.tp.ranks.size()) {
-    const auto sources = sources_of(plan, plan.packed[i]);
-    for (size_t s = 0; s < sources.size(); ++s) add(*sources[s], sums.packed[i].sources[s]);
-  }
-  return out;
-}
-
-std::string fingerprint_of(const Plan& plan, const Checksums& sums) {
-  std::map<std::string, std::string> lines = source_checksums(plan, sums);
-  for (auto& [name, text] : lines) text = tensor_line(*plan.checkpoint->find(name), text);
-  return fingerprint_of(lines);
-}
-
 Checksums::Checksums(const Plan& plan) {
   for (const PackedTensor& t : plan.packed) {
     const auto& experts = plan.model->layers[size_t(t.layer)].experts;
@@ -452,11 +250,6 @@ PieceHasher copy_hasher(std::span<const CopyPiece> pieces, Checksums& sums) {
   return PieceHasher(std::move(list));
 }
 
-std::string write_manifest(const Plan& plan, const Checksums& sums, const ManifestOptions& options,
-                           const std::vector<ListedFile>& files, const EarlierSets& earlier) {
-  return Writer(plan, sums, options, files, earlier).run();
-}
-
 Manifest parse_manifest(std::string text) {
   const Json json = parse_json(text, manifest_name);
   const int64_t version = number_of(json, "format_version");
@@ -476,7 +269,10 @@ Manifest read_manifest(const std::string& out) {
 }
 
 std::string read_sets_text(const std::string& out) {
-  const std::string text = read_text(out + "/" + manifest_name, max_manifest_bytes, manifest_name);
+  return sets_text_of(read_text(out + "/" + manifest_name, max_manifest_bytes, manifest_name));
+}
+
+std::string sets_text_of(const std::string& text) {
   const size_t begin = text.find(std::string("\n") + sets_begin);  // no string holds a line break
   if (begin == text.npos || !text.ends_with(sets_end))
     fail(Kind::input, "{}: not laid out as mxfp4-pack does; no set can be added", manifest_name);

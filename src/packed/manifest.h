@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,9 +59,18 @@ struct ListedFile {
 struct ManifestOptions {
   std::string gate_up;
   bool allow_nan_scales = false;
-  Humming loss;        // of a lossy backend, over all experts
+  Json loss;           // of a lossy backend, over all experts
   std::string format;  // sharded_state_format, or empty
+  std::string tool_version = MXFP4_VERSION;
 };
+
+/// The checksums of a plan's tensors, as a manifest has them.
+struct TensorSums {
+  std::vector<std::string> packed;            // of plan.packed[i]
+  std::map<std::string, std::string> source;  // of every source tensor, by name
+  std::set<std::string> float_zeros;          // source scale tensors whose byte 0 stands for F32 0.0
+};
+TensorSums sums_of(const Plan& plan, const Checksums& checksums);
 
 /// What a manifest has before another set comes to it.
 struct EarlierSets {
@@ -69,7 +79,7 @@ struct EarlierSets {
 };
 
 /// The plan's set comes after the earlier ones, whose text stays as it is.
-std::string write_manifest(const Plan& plan, const Checksums& checksums, const ManifestOptions& options,
+std::string write_manifest(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
                            const std::vector<ListedFile>& files, const EarlierSets& earlier = {});
 
 /// One of the manifest's sets.
@@ -78,6 +88,7 @@ struct ManifestSet {
   TensorParallel tp;
   std::map<std::pair<int, std::string>, std::string> checksums;  // of packed tensors by rank and name
   std::map<std::pair<int, std::string>, std::string> files;      // where each is kept
+  Json loss;                                                     // of a lossy backend; null otherwise
   Json model;  // sizes, row order, activation and routed scaling factor, as loaders take them
 };
 
@@ -86,7 +97,7 @@ std::string describe(const ManifestSet& set);
 
 /// A manifest as read from OUT.
 struct Manifest {
-  std::string tool_version, fingerprint;
+  std::string fingerprint;
   ManifestOptions options;
   std::vector<ListedFile> files;
   std::vector<ManifestSet> sets;
@@ -104,6 +115,8 @@ Manifest read_manifest(const std::string& out);
 
 /// EarlierSets::text of OUT's manifest, which was read before. Throws Error{input} where another program laid it out.
 std::string read_sets_text(const std::string& out);
+/// The same of a manifest's text.
+std::string sets_text_of(const std::string& text);
 
 /// The names of the files that OUT's manifest lists, and its own; empty where OUT has none.
 std::vector<std::string> files_made_in(const std::string& out);
@@ -111,8 +124,8 @@ std::vector<std::string> files_made_in(const std::string& out);
 /// The checksum of every tensor of a plan's source, by name.
 std::map<std::string, std::string> source_checksums(const Plan& plan, const Checksums& checksums);
 
-/// Of a plan's source, whose checksums are there.
-std::string fingerprint_of(const Plan& plan, const Checksums& checksums);
+/// Of a plan's source; checksums: as source_checksums() gives them.
+std::string fingerprint_of(const Plan& plan, const std::map<std::string, std::string>& checksums);
 
 /// Over name, dtype, shape and checksum of every source tensor, by name.
 std::string fingerprint_of(const std::map<std::string, std::string>& lines);

@@ -13,6 +13,7 @@
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"
 #include "src/plan/rewrite.h"
+#include "src/verify/rebuilt.h"
 
 namespace mxfp4 {
 
@@ -89,6 +90,11 @@ struct Original {
     }
     problems.throw_if_any();
     reader = std::make_unique<ShardReader>(*checkpoint);
+  }
+
+  /// Where to take the names, sizes and order of the source's files from: what unpack made has its own.
+  const Checkpoint& described_by(const Checkpoint& made_from) const {
+    return checkpoint && !checkpoint->unpacked ? *checkpoint : made_from;
   }
 
   /// What is no tensor: config, index and companions.
@@ -174,12 +180,13 @@ class Verification {
   void check_sums(size_t i) {
     const PackedTensor& t = plan_.packed[i];
     compare_checksum(p_.files.where(set_.stored[i]), sums_.packed[i].slices, set_.checksums[i]);
-    if (level_ < Level::bytes || !plan_.tp.complete() || t.rank != plan_.tp.ranks.front()) return;
+    const bool hashed = level_ >= Level::bytes && !plan_.backend->rewrite && (source_ || plan_.tp.complete());
+    if (!hashed || t.rank != plan_.tp.ranks.front()) return;
     const auto sources = sources_of(plan_, t);
     for (size_t s = 0; s < sources.size(); ++s)
-      if (!source_ && to_hex(hash_of_pieces(sums_.packed[i].sources[s])) != p_.manifest.checksums.at(sources[s]->name))
-        complain(set_.stored[i],
-                 fmt::format("unpacked, it does not have the source's checksum of {}", printable(sources[s]->name)));
+      if (to_hex(hash_of_pieces(sums_.packed[i].sources[s])) != p_.manifest.checksums.at(sources[s]->name))
+        complain(set_.stored[i], fmt::format("unpacked, it does not have the checksum in {} of {}", manifest_name,
+                                             printable(sources[s]->name)));
   }
 
   int64_t check_copied(Worker& worker, const Job& job) {
@@ -237,6 +244,7 @@ class Verification {
       done += size;
     }
     if (restore) check_source(worker, job, t, pieces, canonical);
+    if (compare) source_hasher(plan_, job.target, pieces, sums_)(expected, pieces.source_bytes);
     return done;
   }
 
@@ -291,10 +299,8 @@ class Verification {
     PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
     for (const PieceAt& p : pieces.list) {
       restore_piece(t, p, p_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical, restored);
-      if (source_)
-        compare_with_source(worker, set_.stored[size_t(job.target)], p, restored + p.source_at);
-      else
-        hasher(restored + p.source_at, p.slice.piece_bytes);
+      if (source_) compare_with_source(worker, set_.stored[size_t(job.target)], p, restored + p.source_at);
+      hasher(restored + p.source_at, p.slice.piece_bytes);
     }
   }
 
@@ -431,11 +437,13 @@ bool verify(const VerifyOptions& options) {
   const auto packed = open_packed(options.out, v.problems);
   for (const PackedSet& set : packed->sets) v.levels.push_back(level_of(options, set));
   check_files(*packed, v.problems);
+  check_nothing_else(*packed, v.problems);
   if (!v.problems.any() && std::filesystem::exists(options.out + "/" + sums_name))
     check_sha256_sums(options.out, files_made_in(options.out), options.threads, v.problems);
   if (!v.problems.any()) {
     const Original source(*packed, options.source);
     if (source) source.compare_rest(packed->manifest.source, v.problems);
+    if (!v.problems.any()) compare_with_rebuilt(*packed, source.described_by(packed->manifest.source), v.problems);
     const bool reads_all = *std::max_element(v.levels.begin(), v.levels.end()) >= Level::bytes;
     const DeviceChoice devices = reads_all ? choose_device(options.device) : DeviceChoice();
     if (packed->manifest.options.format == sharded_state_format) verify_state(*packed, options.threads, v.problems);

@@ -4,10 +4,17 @@ Exchanged are only: questions about the GPU and the server's settings, gptq_marl
 functions (CUDA kernels; by formulas here), and the FusedMoE module around the method classes. The hook registry,
 get_config, the method classes and their conversions and triton_kernels' layouts are the installed ones.
 
-    PYTHONPATH=src/loaders/reader:src/loaders/sglang:tests/loaders python3 tests/engines/sglang_classes.py
+    PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/sglang_classes.py
+
+MXFP4_PACK names the program. Run with SGLang 0.5.17 to 0.5.23. triton_kernels is what SGLang imports (its kernel package has it from
+0.5.18 on), else vLLM's copy.
 """
 
+import importlib
+import json
 import os
+import pickle
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -16,20 +23,41 @@ from unittest import mock
 
 import sglang
 import torch
+from sglang.srt import server_args
 from sglang.srt.layers.moe.utils import MoeRunnerBackend
 from sglang.srt.layers.quantization import marlin_utils_fp4, mxfp4
 from sglang.srt.layers.quantization import mxfp4_flashinfer_cutlass_moe as v4_cutlass
 from sglang.srt.layers.quantization import mxfp4_marlin_moe as v4_marlin
+from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
 from sglang.srt.plugins.hook_registry import HookRegistry
 from sglang.srt.utils.hf_transformers import config as hf_config
 
 import formats
-import mxfp4_pack_sglang
+import mxfp4_pack.sglang
 from golden import golden_layer, same
-from mxfp4_pack_sglang import hooks
-from packed_dir import Checkpoint
+from mxfp4_pack import Refused
+from mxfp4_pack.sglang import arguments, canary, hooks
+from packed_dir import Checkpoint, random_layer
+from raw_layers import gpt_oss_layers, tensors_of
 
-mxfp4_pack_sglang.register()
+try:
+    import triton_kernels
+except ImportError:
+    import vllm.third_party.triton_kernels as triton_kernels
+    sys.modules["triton_kernels"] = triton_kernels
+from triton_kernels.tensor_details import layout  # noqa: E402
+
+
+
+def triton_kernels_of(name):
+    """A module of triton_kernels; None where the version has none of that name."""
+    try:
+        return importlib.import_module(f"triton_kernels.{name}")
+    except ImportError:
+        return None
+
+
+mxfp4_pack.sglang.register()
 HookRegistry.apply_hooks()
 
 
@@ -51,6 +79,10 @@ RUNNERS = {"marlin": MoeRunnerBackend.MARLIN, "flashinfer-cutlass": MoeRunnerBac
            "triton-hopper": MoeRunnerBackend.TRITON_KERNELS}
 
 
+HOPPER = SimpleNamespace(is_sm90=True, is_sm100=False, is_sm120=False, is_cuda=True, is_hip=False, is_npu=False,
+                         device_capability=(9, 0))
+
+
 class Classes(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -66,6 +98,9 @@ class Classes(unittest.TestCase):
         for module, name, value in (
                 (mxfp4, "is_sm90_supported", lambda: True), (mxfp4, "is_sm100_supported", lambda: False),
                 (mxfp4, "is_sm120_supported", lambda: False), (v4_marlin, "is_sm90_supported", lambda: True),
+                (mxfp4, "get_platform", lambda: HOPPER), (v4_marlin, "get_platform", lambda: HOPPER),
+                (v4_cutlass, "get_platform", lambda: HOPPER),
+                (v4_cutlass, "get_exec", lambda: SimpleNamespace(moe=SimpleNamespace(flashinfer_mxfp4_moe_precision="bf16"))),
                 (mxfp4, "get_exec", lambda: SimpleNamespace(moe=SimpleNamespace(flashinfer_mxfp4_moe_precision="bf16"))),
                 (mxfp4, "has_triton_kernels", True), (mxfp4, "_FI_HAS_SM90_CUTLASS_MXFP4", True),
                 (mxfp4, "interleave_moe_weights_for_sm90_mixed_gemm", interleave_weights),
@@ -77,6 +112,55 @@ class Classes(unittest.TestCase):
             patch = mock.patch.object(module, name, value, create=True)
             patch.start()
             self.addCleanup(patch.stop)
+
+    def start(self, directory, **given):
+        """ServerArgs as a launcher completes it, with SGLang's own resolution, which asks for a GPU, left out."""
+        completed = []
+        if arguments.step() == "resolve_once":
+            patch = mock.patch("sglang.srt.arg_groups.pipeline.run_resolution_pipeline", completed.append)
+        else:
+            def leave(args):
+                completed.append(args)
+                args.model_path = "dummy"
+            patch = mock.patch.object(server_args.ServerArgs, "_handle_return_hidden_states_mode", leave)
+        with patch:
+            args = server_args.ServerArgs(model_path=directory, **given)
+            if arguments.step() == "resolve_once":
+                args.resolve_once()
+        self.assertEqual(completed, [args])
+        return args
+
+    def test_arguments(self):
+        checkpoint = Checkpoint("sglang", "marlin", "gpt_oss", 320, 352, {("model", 0): random_layer(1, 2, 320, 352, True)})
+        checkpoint.write(self.directory)
+        args = self.start(self.directory)
+        self.assertEqual(args.moe_runner_backend, "marlin")
+        again = pickle.loads(pickle.dumps(args))  # it goes to the processes that load the model
+        self.assertEqual(again.moe_runner_backend, "marlin")
+        if arguments.step() == "resolve_once":
+            again.resolve_once()
+        for given, message in (({"tp_size": 2}, "rank 0 of 2"), ({"enable_eplb": True}, "--enable-eplb"),
+                               ({"moe_runner_backend": "triton_kernel"}, "asked for is triton_kernel"),
+                               ({"load_format": "dummy"}, "--load-format dummy")):
+            with self.subTest(given=given), self.assertRaisesRegex(Refused, message):
+                self.start(self.directory, **given)
+        os.environ.pop(arguments.CHECKED)
+        with self.assertRaisesRegex(Refused, "did not run the plugin's hook"):
+            hf_config.get_config(self.directory, trust_remote_code=False)
+
+    def test_a_model_that_is_not_packed(self):
+        os.mkdir(self.directory)
+        with open(os.path.join(self.directory, "config.json"), "w") as file:
+            file.write('{"model_type": "gpt_oss", "quantization_config": null}')
+        self.assertIn(self.start(self.directory, enable_eplb=True).moe_runner_backend, ("auto", None))
+        self.assertIsNone(hooks.manifest)
+
+    def test_updates(self):
+        updater = SimpleNamespace()
+        hooks.manifest = SimpleNamespace()
+        done, message = WeightUpdater.update_weights_from_disk(updater, "elsewhere", "auto")
+        self.assertFalse(done)
+        self.assertIn("cannot be updated in a running server", message)
 
     def method(self, checkpoint):
         if checkpoint.model_type == "gpt_oss":
@@ -109,7 +193,7 @@ class Classes(unittest.TestCase):
         layer.moe_runner_config = SimpleNamespace(
             gemm1_alpha=1.702 if gpt_oss else None, gemm1_clamp_limit=7.0 if gpt_oss else None,
             gate_up_interleaved=True, swiglu_limit=None if gpt_oss else 10.0, activation="silu", is_gated=True,
-            apply_router_weight_on_input=False)
+            apply_router_weight_on_input=False, layer=None)
         layer.quant_method = method = self.method(checkpoint)
         method.create_weights(layer=layer, num_experts=experts, hidden_size=hidden,
                               intermediate_size_per_partition=checkpoint.intermediate, params_dtype=torch.bfloat16,
@@ -142,9 +226,14 @@ class Classes(unittest.TestCase):
         h, i = raw["w13", "codes"].shape[2] * 2, raw["w2", "codes"].shape[2] * 2
         checkpoint = Checkpoint("sglang", backend, "gpt_oss" if pairs else "deepseek_v4", h, i, {("model", 0): raw})
         checkpoint.write(self.directory)
+        return self.compare_written(checkpoint)
+
+    def compare_written(self, checkpoint):
+        pairs, backend = checkpoint.pairs, checkpoint.backend
         engines = self.layer(checkpoint)
         self.fill(engines, checkpoint)
         engines.quant_method.process_weights_after_loading(engines)
+        self.start(self.directory)
         config = hf_config.get_config(self.directory, trust_remote_code=False)
         self.assertEqual(config.quantization_config["quant_method"], "mxfp4" if pairs else "fp8")
         layer = self.layer(checkpoint)
@@ -158,6 +247,7 @@ class Classes(unittest.TestCase):
         for name in ("_mxfp4_backend", "_dsv4_mxfp4_backend"):
             self.assertEqual(getattr(layer, name, None), getattr(engines, name, None), name)
         self.assertEqual(layer.mxfp4_pack.done, True)
+        canary.compare(layer.mxfp4_pack.set, checkpoint.model_type, torch.device("cpu"))  # as mxfp4_pack.check does it
         return layer, engines
 
     def test_marlin(self):
@@ -177,19 +267,32 @@ class Classes(unittest.TestCase):
                 if family == "deepseek":
                     same(self, layer.quant_method._swiglu_limit_tensor, engines.quant_method._swiglu_limit_tensor, "limit")
 
+    def converted(self, backend, version):
+        """A tiny checkpoint, converted by the program that MXFP4_PACK names: the layouts that formats.py lacks. Its
+        scales need no pads, which SGLang makes of 0x7F from 0.5.19 on, and mxfp4-pack of zero."""
+        source, program = self.directory + "-source", os.environ["MXFP4_PACK"]
+        subprocess.run([program, "synth", "gpt-oss-20b", source, "--tiny", "--hidden", "256", "--intermediate", "256",
+                        "-q"], check=True)
+        subprocess.run([program, "convert", source, self.directory, "--engine", "sglang", "--backend",
+                        backend, "--layout-version", version, "-q"], check=True)
+        with open(os.path.join(source, "config.json")) as file:
+            config = json.load(file)
+        return Checkpoint("sglang", backend, "gpt_oss", config["hidden_size"], config["intermediate_size"],
+                          gpt_oss_layers(tensors_of(source), config))
+
     def test_triton(self):
-        import vllm.third_party.triton_kernels as triton_kernels
-        sys.modules["triton_kernels"] = triton_kernels
-        from triton_kernels.tensor_details import layout
         with mock.patch.object(layout, "cuda_capability_geq", lambda major, minor=0: major <= 9):
-            layer, engines = self.compare("gpt_oss", "triton-hopper")
+            if hasattr(triton_kernels_of("matmul"), "PrecisionConfig"):
+                layer, engines = self.compare_written(self.converted("triton-hopper", "c"))
+            else:
+                layer, engines = self.compare("gpt_oss", "triton-hopper")
         for role in ("w13", "w2"):
             got = getattr(layer.quant_method, role + "_weight_triton_tensor")
             want = getattr(engines.quant_method, role + "_weight_triton_tensor")
             same(self, got.storage.data, want.storage.data, role)
             self.assertEqual((got.shape, got.shape_max, vars(got.storage.layout)),
                              (want.shape, want.shape_max, vars(want.storage.layout)))
-            got, want = (getattr(m.quant_method, role + "_precision_config").weight_scale for m in (layer, engines))
+            got, want = (hooks.scale_of(getattr(m.quant_method, role + "_precision_config")) for m in (layer, engines))
             self.assertEqual((got.shape, got.shape_max), (want.shape, want.shape_max))
             corner = got.storage.data[:, :want.storage.data.shape[1], :want.storage.data.shape[2]]
             self.assertTrue(torch.equal(corner, want.storage.data))

@@ -4,7 +4,7 @@ Exchanged are only: the choice of backend (it asks for a GPU), gptq_marlin_repac
 the construction of the kernel. Config handling, RoutedExperts, the method classes, the conversion functions,
 triton_kernels' layouts and replace_parameter are the installed ones.
 
-    PYTHONPATH=src/loaders/reader:src/loaders/vllm:tests/loaders python3 tests/engines/vllm_classes.py
+    PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/vllm_classes.py
 """
 
 import json
@@ -26,16 +26,16 @@ from vllm.model_executor.layers.quantization import get_quantization_config, mxf
 from vllm.model_executor.layers.quantization.utils import marlin_utils_fp4, mxfp4_utils
 
 import formats
-import mxfp4_pack_vllm
+import mxfp4_pack.vllm
 from golden import golden_layer, same
-from mxfp4_pack_reader import Refused
-from mxfp4_pack_vllm import quantization
+from mxfp4_pack import Refused
+from mxfp4_pack.vllm import canary, quantization
 from packed_dir import Checkpoint, random_layer
 
-mxfp4_pack_vllm.register()
+mxfp4_pack.vllm.register()
 
 
-def marlin_repack(b_q_weight, perm, size_k, size_n, num_bits, is_a_8bit=False):
+def marlin_repack(b_q_weight, perm=None, size_k=None, size_n=None, num_bits=4, is_a_8bit=False):
     """[K/8, N] int32 -> [K/16, 2N] int32"""
     codes = b_q_weight.T.contiguous().view(torch.uint8)[None]
     return formats.marlin({("w13", "codes"): codes})["w13", "codes"][0]
@@ -101,6 +101,7 @@ class Classes(unittest.TestCase):
             getattr(raw, quantization.KEYWORD[key]).data.copy_(t)
         for l in (layer, raw):
             l.quant_method.process_weights_after_loading(l)
+        canary.compare(layer.quant_method.packed, checkpoint.model_type, torch.device("cpu"))  # as mxfp4_pack.check does
         return layer, raw
 
     def all_same(self, layer, raw):

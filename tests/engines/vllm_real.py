@@ -7,7 +7,7 @@
 For Triton, P with --layout-version a, the bytes of vLLM 0.26.0. --larger Q: also start Q, a packing with more padding
 in storage (the default layout version), of which logprobs must be equal. --quick: without the starts that must differ.
 
-vLLM and the two packages of src/loaders must be installed. Prints load seconds and peak memory of both. Without
+vLLM and src/loaders must be installed. Prints load seconds and peak memory of both. Without
 logprobs for flashinfer_cutlass, whose first generation has a race: there parameters alone are compared. Exit code 0:
 all as it must be.
 """

@@ -10,10 +10,25 @@ import torch
 from safetensors.torch import save_file
 
 import formats
-from mxfp4_pack_reader import in_memory_order
+from mxfp4_pack import _xxh3, in_memory_order
 
 DTYPE = {torch.int32: "I32", torch.uint8: "U8", torch.float8_e8m0fnu: "F8_E8M0", torch.bfloat16: "BF16",
              torch.float32: "F32"}
+
+
+def write_manifest(directory, manifest):
+    """mxfp4-pack.json with its own checksum."""
+    text = json.dumps(manifest | {"xxh3_128": "0" * 32})
+    with open(os.path.join(directory, "mxfp4-pack.json"), "w") as file:
+        file.write(text.replace("0" * 32, _xxh3.hexdigest(text.encode()), 1))
+
+
+def tensor_checksum(tensor):
+    """Of the list of its experts' checksums; without the xxhash module nobody compares it."""
+    slices = [t.contiguous().view(torch.uint8).numpy().tobytes() for t in tensor]
+    if _xxh3.xxhash is None:
+        return "f" * 32
+    return _xxh3.hexdigest(b"".join(bytes.fromhex(_xxh3.hexdigest(data)) for data in slices))
 
 
 def random_layer(seed, experts, hidden, intermediate, bias):
@@ -97,7 +112,8 @@ class Checkpoint:
                     stored[name] = in_memory_order(t).contiguous()
                     entry = {"name": name, "parameter": self.name(*key), "namespace": namespace, "layer": number,
                              "file": file, "role": key[0], "part": key[1], "dtype": DTYPE[t.dtype], "torch_dtype": str(t.dtype)[6:],
-                             "shape": list(stored[name].shape), "experts": t.shape[0]}
+                             "shape": list(stored[name].shape), "experts": t.shape[0],
+                             "xxh3_128": tensor_checksum(stored[name])}
                     if self.tp_size > 1:
                         entry["rank"] = rank
                     if not t.is_contiguous():
@@ -115,8 +131,7 @@ class Checkpoint:
                           "padded_intermediate": self.padded[1], "activation": {"limit": self.swiglu_limit}},
                 "tensors": entries}
         manifest = {"format_version": 1, "source": {"model_type": self.model_type}, "sets": [set_]} | changes
-        with open(os.path.join(directory, "mxfp4-pack.json"), "w") as file:
-            json.dump(manifest, file)
+        write_manifest(directory, manifest)
         source = {"quant_method": "mxfp4" if self.model_type == "gpt_oss" else "fp8"}
         mark = {"format_version": manifest["format_version"], "engine": self.engine, "backend": self.backend,
                 "layout_version": "1", "manifest": "mxfp4-pack.json"}
@@ -151,5 +166,4 @@ def merged(directory, *checkpoints):
             for tensor in set_["tensors"]:
                 tensor["file"] = moved(tensor["file"])
             manifest["sets"].append(set_)
-    with open(path, "w") as file:
-        json.dump(manifest, file)
+    write_manifest(directory, manifest)

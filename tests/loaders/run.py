@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LOADERS = os.path.join(HERE, "..", "..", "src", "loaders")
+LOADERS = os.path.abspath(os.path.join(HERE, "..", "..", "src", "loaders"))
 
 try:
     import safetensors  # noqa: F401
@@ -20,7 +20,6 @@ except ImportError as missing:
     print("*" * 100)
     sys.exit(77)
 
-path = os.pathsep.join(os.path.join(LOADERS, name) for name in ("reader", "vllm", "sglang"))
-environment = dict(os.environ, PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1")
-names = ["test_formats", "test_vllm", "test_sglang", "test_tool.Tool", "test_sharded_state"]
+environment = dict(os.environ, PYTHONPATH=LOADERS, PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1")
+names = ["test_formats", "test_install", "test_manifest", "test_stream", "test_vllm", "test_sglang", "test_tool.Tool", "test_check", "test_sharded_state"]
 sys.exit(subprocess.run([sys.executable, "-m", "unittest", "-b", *sys.argv[1:], *names], cwd=HERE, env=environment).returncode)

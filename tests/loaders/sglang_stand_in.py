@@ -1,5 +1,5 @@
-"""The part of SGLang that the loader meets, small: the classes, names and order of v0.5.17, and formats.py in the
-place of its kernels. Hooks work as SGLang's registry documents them. `serve` goes through a start in its order."""
+"""The part of SGLang that the loader meets, small: the classes, names and order of v0.5.17, with what later versions have
+otherwise beside it (StructArgs, scale_name), and formats.py in the place of its kernels. Hooks work as SGLang's registry documents them. `serve` goes through a start in its order."""
 
 import functools
 import json
@@ -20,6 +20,7 @@ TP = SimpleNamespace(size=1, rank=0, ep_rank=0)
 runner = SimpleNamespace(backend=None)  # --moe-runner-backend of this process
 converter_bug = SimpleNamespace(value=False)  # the installed converter makes other bytes
 kernel_options = {}
+scale_name = SimpleNamespace(value="weight_scale")  # of triton_kernels' PrecisionConfig
 
 
 class HookType(Enum):
@@ -70,6 +71,32 @@ class ServerArgs:
     def __post_init__(self):
         if self.moe_runner_backend == "auto":
             self.moe_runner_backend = "triton_kernel"
+
+
+class StructArgs(ServerArgs):
+    """As from v0.5.20 on: completed by resolve_once, which declares beside the fields; the class keeps the __post_init__
+    that it was made with."""
+
+    def __init__(self, model_path, **given):
+        vars(self).update(vars(self.raw(model_path, given)))
+
+    @staticmethod
+    def raw(model_path, given):
+        made = object.__new__(StructArgs)
+        made.__post_init__ = lambda: None
+        ServerArgs.__init__(made, model_path, **given)
+        return made
+
+    def __setattr__(self, name, value):
+        if vars(self).get("_resolution_finished"):
+            raise AttributeError(f"server_args.{name} assigned after resolution")
+        object.__setattr__(self, name, value)
+
+    def resolve_once(self):
+        if not vars(self).get("_resolution_finished"):
+            chosen = "triton_kernel" if self.moe_runner_backend == "auto" else self.moe_runner_backend
+            self._resolved_overrides = [("model", {"moe_runner_backend": chosen})]
+            self._resolution_finished = True
 
 
 def get_config(model, trust_remote_code=False):
@@ -185,7 +212,7 @@ class Mxfp4MoEMethod:
                 weight, _, scale = module("mxfp4")._swizzle_mxfp4(getattr(layer, role + "_weight"),
                                                                  getattr(layer, role + "_weight_scale"), 8)
                 setattr(self, role + "_weight_triton_tensor", weight)
-                setattr(self, role + "_precision_config", SimpleNamespace(weight_scale=scale))
+                setattr(self, role + "_precision_config", SimpleNamespace(**{scale_name.value: scale}))
                 delattr(layer, role + "_weight")
 
     def _process_weights_for_sm90_cutlass(self, layer):
@@ -254,6 +281,11 @@ class FusedMoE(Module):
         method.create_moe_runner(self, config)
 
 
+class WeightUpdater:
+    def update_weights_from_disk(self, model_path, load_format):
+        return True, "Succeeded to update model weights."
+
+
 class DefaultModelLoader:
     def load_model(self, *, model_config, device_config):
         with torch.device(device_config):
@@ -297,7 +329,9 @@ def install():
         "sglang": [], SRT: [], SRT + ".plugins": [], SRT + ".plugins.hook_registry": [HookRegistry, HookType],
         SRT + ".server_args": [ServerArgs], SRT + ".utils": [], SRT + ".utils.hf_transformers": [],
         SRT + ".utils.hf_transformers.config": [get_config], SRT + ".model_loader": [],
-        SRT + ".model_loader.loader": [DefaultModelLoader], SRT + ".layers": [], QUANTIZATION: [],
+        SRT + ".model_loader.loader": [DefaultModelLoader], SRT + ".model_executor": [],
+        SRT + ".model_executor.model_runner_components": [],
+        SRT + ".model_executor.model_runner_components.weight_updater": [WeightUpdater], SRT + ".layers": [], QUANTIZATION: [],
         QUANTIZATION + ".mxfp4": [Mxfp4MoEMethod, _swizzle_mxfp4],
         QUANTIZATION + ".mxfp4_marlin_moe": [Mxfp4MarlinMoEMethod],
         QUANTIZATION + ".mxfp4_flashinfer_cutlass_moe": [Mxfp4FlashinferCutlassMoEMethod],

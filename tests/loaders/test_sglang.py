@@ -2,9 +2,12 @@
 
 import json
 import os
+import re
+import sys
 import tempfile
 import unittest
 from functools import lru_cache
+from unittest import mock
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -12,14 +15,14 @@ from safetensors.torch import load_file, save_file
 import formats
 import sglang_stand_in as sglang
 from golden import golden_layer, golden_tensors, same
-from mxfp4_pack_reader import Refused
-from packed_dir import Checkpoint, merged, random_layer
+from mxfp4_pack import Refused
+from packed_dir import Checkpoint, merged, random_layer, write_manifest
 
 sglang.install()
-import mxfp4_pack_sglang  # noqa: E402
-from mxfp4_pack_sglang import hooks  # noqa: E402
+import mxfp4_pack.sglang  # noqa: E402
+from mxfp4_pack.sglang import arguments, hooks  # noqa: E402
 
-mxfp4_pack_sglang.register()
+mxfp4_pack.sglang.register()
 sglang.HookRegistry.apply()
 
 LAYER = ("model.layers.0.mlp.experts", 0)
@@ -50,7 +53,7 @@ def all_same(test, checkpoint, layer, expected):
         if checkpoint.backend == "triton-hopper" and part != "bias":
             thing = getattr(layer.quant_method, role + "_weight_triton_tensor")
             if part == "scales":
-                thing = getattr(layer.quant_method, role + "_precision_config").weight_scale
+                thing = getattr(getattr(layer.quant_method, role + "_precision_config"), sglang.scale_name.value)
             got = thing.storage.data
         else:
             got = getattr(layer, checkpoint.name(role, part)).data
@@ -64,7 +67,9 @@ class Sglang(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.directory = os.path.join(temporary.name, "out")
         sglang.TP.size, sglang.TP.rank, sglang.TP.ep_rank = 1, 0, 0
+        sglang.scale_name.value = "weight_scale"
         hooks.manifest = None
+        os.environ.pop(arguments.CHECKED, None)
 
     def refuses(self, message, checkpoint=None, layers=(LAYER,), **given):
         checkpoint = checkpoint or gpt_oss("marlin")
@@ -151,7 +156,8 @@ class Sglang(unittest.TestCase):
             layer, = self.serve(checkpoint)
             all_same(self, checkpoint, layer, checkpoint.expected(("model", 0), sglang.TP.rank))
         sglang.TP.size, sglang.TP.rank = 1, 0
-        self.assertIn("mxfp4-pack convert", self.refuses("marlin (MoE tensor-parallel size 2, ranks [0, 1]); asked for is marlin, rank 0 of 1", checkpoint))
+        message = self.refuses("marlin (MoE tensor-parallel size 2, ranks [0, 1]); asked for is marlin, rank 0 of 1", checkpoint)
+        self.assertIn(f"convert CHECKPOINT {self.directory} --engine sglang --backend marlin --layout-version 1 --add", message)
 
         self.directory += "2"
         checkpoint = gpt_oss("marlin", {("model", 0): random_layer(5, 6, 320, 352, True)})
@@ -267,7 +273,7 @@ class Sglang(unittest.TestCase):
         for sglang.TP.rank in range(2):
             layer, = self.serve(two)  # auto: only Marlin is there for two ranks
             all_same(self, two, layer, two.expected(("model", 0), sglang.TP.rank))
-        self.refuses("asked for is triton_kernel, rank 1 of 2", two, moe_runner_backend="triton_kernel")
+        self.refuses("asked for is triton_kernel, rank 0 of 2", two, moe_runner_backend="triton_kernel")
 
     def test_other_sizes_and_layers_are_refused(self):
         checkpoint = gpt_oss("marlin")
@@ -291,10 +297,113 @@ class Sglang(unittest.TestCase):
                 (lambda m: m["sets"][0].update(backend="deepgemm"), "no loader for experts packed for backend deepgemm")):
             manifest = json.loads(good)
             change(manifest)
-            with open(path, "w") as file:
-                json.dump(manifest, file)
+            write_manifest(self.directory, manifest)
             with self.subTest(message=message):
                 self.refuses(message, checkpoint)
+
+    def test_arguments_that_are_completed_in_resolve_once(self):
+        gpt_oss("marlin").write(self.directory)
+        module = sys.modules["sglang.srt.server_args"]
+        resolve = sglang.wrapped(sglang.StructArgs.resolve_once, arguments.around, sglang.HookType.AROUND)
+        with mock.patch.object(module, "ServerArgs", sglang.StructArgs), \
+                mock.patch.object(sglang.StructArgs, "resolve_once", resolve):
+            self.assertEqual(arguments.step(), "resolve_once")
+            args = sglang.StructArgs(self.directory)
+            self.assertEqual(args.moe_runner_backend, "auto")
+            args.resolve_once()
+            self.assertEqual(args._resolved_overrides, [("model", {"moe_runner_backend": "marlin"})])
+            args.resolve_once()  # in a child process, where nothing may be assigned
+            with self.assertRaisesRegex(Refused, "--enable-eplb"):
+                sglang.StructArgs(self.directory, enable_eplb=True).resolve_once()
+            with self.assertRaisesRegex(Refused, "asked for is marlin, rank 0 of 4"):
+                sglang.StructArgs(self.directory, tp_size=8, ep_size=2).resolve_once()
+        self.assertEqual(arguments.step(), "__post_init__")
+
+    def test_a_hook_that_did_not_run_stops_the_start(self):
+        """Every hook is there, but SGLang never called that of its arguments."""
+        checkpoint = gpt_oss("marlin")
+        checkpoint.write(self.directory)
+        with mock.patch.object(sglang.ServerArgs, "__post_init__", sglang.ServerArgs.__post_init__.__wrapped__), \
+                mock.patch.object(hooks, "hooked", lambda target: True):
+            self.refuses("did not run the plugin's hook ServerArgs.__post_init__", checkpoint)
+        other = checkpoint.write(self.directory + "2")
+        sglang.ServerArgs(other)
+        with self.assertRaisesRegex(Refused, "did not run the plugin's hook"):
+            sys.modules["sglang.srt.utils.hf_transformers.config"].get_config(self.directory)
+
+    def test_a_wrong_tensor_parallel_size_is_refused_at_once(self):
+        gpt_oss("marlin").write(self.directory)
+        with self.assertRaisesRegex(Refused, r"asked for is marlin, rank 0 of 4.*\n?.*--backend marlin --layout-version 1 "
+                                    "--tp-size 4 --add"):
+            sglang.ServerArgs(self.directory, tp_size=4)
+        sglang.ServerArgs(self.directory, tp_size=4, ep_size=4)
+        with self.assertRaisesRegex(Refused, "rank 0 of 2"):
+            sglang.ServerArgs(self.directory, tp_size=4, moe_dp_size=2)
+
+    def test_the_advice_does_not_loop(self):
+        """A command that is proposed makes other bytes than those refused, and is complete."""
+        self.addCleanup(setattr, sglang.converter_bug, "value", False)
+        sglang.converter_bug.value = True
+        for backend, version, proposed in (("flashinfer-cutlass", "v2", ["v1"]), ("flashinfer-cutlass", "v1", ["v2"]),
+                                           ("triton-hopper", "c", ["b", "a"]), ("triton-hopper", "a-w4", ["c-w4", "b-w4"])):
+            with self.subTest(backend=backend, version=version), tempfile.TemporaryDirectory() as parent:
+                self.directory = os.path.join(parent, "out")
+                gpt_oss(backend).write(self.directory)
+                with open(os.path.join(self.directory, "mxfp4-pack.json")) as file:
+                    manifest = json.load(file)
+                manifest["sets"][0]["layout_version"] = version
+                write_manifest(self.directory, manifest)
+                message = self.refuses("bytes differ", gpt_oss(backend))
+                self.assertIn(f"--engine sglang --backend {backend} --layout-version {proposed[0]} --force", message)
+                self.assertEqual(re.findall("or with --layout-version (.*)", message), proposed[1:])
+        self.directory += "2"
+        message = self.refuses("bytes differ", gpt_oss("marlin"))
+        self.assertIn(f"mxfp4-pack verify {self.directory}", message)
+        self.assertIn("serve another backend", message)
+
+    def test_another_runner_is_named_by_its_backend(self):
+        for runner, command in (("flashinfer_mxfp4", "--backend flashinfer-cutlass --add"),
+                                ("triton_kernel", "--backend triton-hopper --add")):
+            self.assertIn(command, self.refuses(f"asked for is {runner}", moe_runner_backend=runner))
+        self.assertIn("No loader serves deep_gemm", self.refuses("asked for is deep_gemm", moe_runner_backend="deep_gemm"))
+
+    def test_the_scale_of_later_triton_kernels(self):
+        sglang.scale_name.value = "b_mx_scale"
+        checkpoint = gpt_oss("triton-hopper")
+        layer, = self.serve(checkpoint)
+        all_same(self, checkpoint, layer, checkpoint.expected(("model", 0)))
+
+    def test_a_running_server_is_not_updated(self):
+        updater = sglang.WeightUpdater()
+        self.assertTrue(updater.update_weights_from_disk("elsewhere", "auto")[0])
+        self.serve(gpt_oss("marlin"))
+        for path in ("elsewhere", self.directory):
+            done, message = updater.update_weights_from_disk(path, load_format="auto")
+            self.assertFalse(done)
+            self.assertIn("cannot be updated in a running server", message)
+        hooks.manifest = None
+        self.assertFalse(updater.update_weights_from_disk(self.directory, "auto")[0])
+
+    def test_one_line_in_the_log(self):
+        with self.assertLogs("sglang.mxfp4_pack", "INFO") as log:
+            layer, = self.serve(gpt_oss("marlin"))
+        line, = log.output
+        size = sum(p.numel() * p.element_size() for name, p in layer.named_parameters())
+        for part in (f"{self.directory}: marlin of sglang, layout version 1, MoE tensor-parallel rank 0 of 1", "canary equal",
+                     "packed for sglang 1 to 2; installed sglang ", f"1 layers, {size / 1e9:.3f} GB in ", " GB/s"):
+            self.assertIn(part, line)
+
+    def test_a_sharded_state_gets_its_runner(self):
+        """Its config.json is the checkpoint's own: the manifest says what it is."""
+        gpt_oss("marlin").write(self.directory, format="sharded-state")
+        with open(os.path.join(self.directory, "config.json"), "w") as file:
+            json.dump({"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}, file)
+        self.assertEqual(sglang.ServerArgs(self.directory, load_format="sharded_state").moe_runner_backend, "marlin")
+        for given, message in (({"moe_runner_backend": "triton_kernel"}, "asked for is triton_kernel"),
+                               ({"tp_size": 2}, "rank 0 of 2")):
+            with self.assertRaisesRegex(Refused, message):
+                sglang.ServerArgs(self.directory, load_format="sharded_state", **given)
+        self.assertEqual(sglang.ServerArgs(self.directory).moe_runner_backend, "triton_kernel")
 
     def test_a_second_packed_model_is_refused(self):
         checkpoint = gpt_oss("marlin")

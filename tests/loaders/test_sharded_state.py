@@ -13,7 +13,8 @@ from safetensors import safe_open
 
 from golden import TESTDATA, same
 from packed_dir import Checkpoint
-from test_tool import PROGRAM, gpt_oss_layers, tensors_of
+from raw_layers import gpt_oss_layers, tensors_of
+from test_tool import PROGRAM
 
 ATTENTION = "model.layers.{}.self_attn."
 EXPERTS = "model.layers.{}.mlp.experts."

@@ -6,13 +6,11 @@ import subprocess
 import tempfile
 import unittest
 
-import torch
-from safetensors import safe_open
-
 import sglang_stand_in
 import vllm_stand_in
 from golden import TESTDATA, same
 from packed_dir import Checkpoint
+from raw_layers import deepseek_layers, gpt_oss_layers, tensors_of
 from test_sglang import all_same
 from test_sglang import hooks as sglang_hooks
 from test_vllm import held
@@ -20,39 +18,6 @@ from test_vllm import held
 PROGRAM = os.environ.get("MXFP4_PACK", "")
 # the versions of the layouts that formats.py makes
 VERSIONS = {"marlin": [], "flashinfer-cutlass": ["--layout-version", "v1"], "triton-hopper": ["--layout-version", "a"]}
-
-
-def tensors_of(directory):
-    found = {}
-    for file in sorted(os.listdir(directory)):
-        if file.endswith(".safetensors"):
-            with safe_open(os.path.join(directory, file), framework="pt") as f:
-                found.update({name: f.get_tensor(name) for name in f.keys()})
-    return found
-
-
-def gpt_oss_layers(tensors, config):
-    layers = {}
-    for n in range(config["num_hidden_layers"]):
-        layer = layers["model", n] = {}
-        for role, name in (("w13", "gate_up_proj"), ("w2", "down_proj")):
-            for part, suffix in (("codes", "blocks"), ("scales", "scales"), ("bias", "bias")):
-                t = tensors[f"model.layers.{n}.mlp.experts.{name}_{suffix}"]
-                layer[role, part] = t.flatten(2) if part == "codes" else t
-    return layers
-
-
-def deepseek_layers(tensors, config):
-    layers = {}
-    prefixes = {("model", n): f"layers.{n}" for n in range(config["num_hidden_layers"])} | {("mtp", 0): "mtp.0"}
-    for key, prefix in prefixes.items():
-        def stack(w, kind):
-            return torch.stack([tensors[f"{prefix}.ffn.experts.{e}.{w}.{kind}"].view(torch.uint8)
-                                for e in range(config["n_routed_experts"])])
-        layers[key] = {(role, part): torch.cat([stack(w, kind) for w in parts], dim=1)
-                       for role, parts in (("w13", ("w1", "w3")), ("w2", ("w2",)))
-                       for part, kind in (("codes", "weight"), ("scales", "scale"))}
-    return layers
 
 
 @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")

@@ -12,14 +12,14 @@ from safetensors.torch import load_file, save_file
 
 import vllm_stand_in as vllm
 from golden import golden_layer, golden_tensors, same
-from mxfp4_pack_reader import Refused
-from packed_dir import Checkpoint, merged, random_layer
+from mxfp4_pack import Refused
+from packed_dir import Checkpoint, merged, random_layer, write_manifest
 
 vllm.install()
-import mxfp4_pack_vllm  # noqa: E402
-from mxfp4_pack_vllm import quantization  # noqa: E402
+import mxfp4_pack.vllm  # noqa: E402
+from mxfp4_pack.vllm import quantization  # noqa: E402
 
-mxfp4_pack_vllm.register()
+mxfp4_pack.vllm.register()
 
 GPT = "model.layers.{}.mlp.experts"
 DEEPSEEK = "model.layers.{}.ffn.experts"
@@ -113,6 +113,16 @@ class Vllm(unittest.TestCase):
         vllm.serve(self.directory, checkpoint, [GPT.format(0)], before_processing=look)
         self.assertEqual(len(seen), 6)
         self.assertTrue(all(p.is_meta for p in seen))
+
+    def test_one_line_in_the_log(self):
+        layers = {("model", n): random_layer(n, 2, 256, 128, True) for n in range(3)}
+        checkpoint = Checkpoint("vllm", "marlin", "gpt_oss", 256, 128, layers)
+        checkpoint.write(self.directory)
+        with self.assertLogs("vllm.mxfp4_pack", "INFO") as log:
+            vllm.serve(self.directory, checkpoint, [GPT.format(n) for n in range(3)])
+        line, = log.output
+        self.assertIn(f"{self.directory}: marlin of vllm, layout version 1, MoE tensor-parallel rank 0 of 1", line)
+        self.assertIn("canary equal; 3 layers, ", line)
 
     def test_conversion_function_is_put_back(self):
         checkpoint = gpt_oss("marlin")
@@ -256,8 +266,7 @@ class Vllm(unittest.TestCase):
         with open(path) as file:
             manifest = json.load(file)
         manifest["sets"][0].update(moe_tp_size=2, ranks=[1])
-        with open(path, "w") as file:
-            json.dump(manifest, file)
+        write_manifest(self.directory, manifest)
         self.refuses("ranks [1]); asked for is auto, rank 0 of 2", checkpoint, tp=(2, 0))
 
     def test_a_kernel_that_the_engine_chose_otherwise_is_refused(self):
@@ -299,8 +308,7 @@ class Vllm(unittest.TestCase):
                 (lambda m: m["sets"][0].update(backend="deepgemm"), "no loader for experts packed for backend deepgemm")):
             manifest = json.loads(good)
             change(manifest)
-            with open(path, "w") as file:
-                json.dump(manifest, file)
+            write_manifest(self.directory, manifest)
             with self.subTest(message=message):
                 self.refuses(message, checkpoint)
         os.remove(path)

@@ -242,7 +242,7 @@ def install():
         QUANTIZATION + ".base_config": {"QuantizationConfig": QuantizationConfig},
         QUANTIZATION + ".mxfp4": {t.__name__: t for t in (
             GptOssMxfp4Config, GptOssMxfp4MoEMethod, Mxfp4MoEMethod, convert_weight_to_mxfp4_moe_kernel_format,
-            convert_gpt_oss_weight_to_mxfp4_moe_kernel_format)},
+            convert_gpt_oss_weight_to_mxfp4_moe_kernel_format)} | {"Mxfp4MoeBackend": Backend},
         "vllm.models": {}, "vllm.models.deepseek_v4": {},
         "vllm.models.deepseek_v4.quant_config": {"DeepseekV4FP8Config": DeepseekV4FP8Config},
     }

@@ -4,13 +4,23 @@ vLLM calls `register` once in every process (entry point group vllm.general_plug
 config. Nothing of vLLM is imported until then, and the method classes not until a packed model is met.
 """
 
+import importlib
+from contextlib import suppress
 from functools import lru_cache
 
-from mxfp4_pack_reader import METHOD
+from mxfp4_pack import METHOD
+
+
+def register_old():
+    """mxfp4-pack-vllm, which this package replaces, registers the same method. Where it is still installed it does so
+    now (once, so not again later): the method is then this package's, which names it when a packed model is met."""
+    with suppress(ImportError):
+        importlib.import_module("mxfp4_pack_vllm").register()
 
 
 @lru_cache(maxsize=None)
 def register():
+    register_old()
     from vllm.model_executor.layers.quantization import register_quantization_config
     from vllm.model_executor.layers.quantization.base_config import QuantizationConfig
 
@@ -25,7 +35,7 @@ def register():
 
         @classmethod
         def from_config(cls, config):
-            from mxfp4_pack_vllm.quantization import packed_config
+            from mxfp4_pack.vllm.quantization import packed_config
             return packed_config(config)
 
         @classmethod

@@ -6,14 +6,15 @@ a `PackedMethod`. That is the engine's method, except that
 - during `process_weights_after_loading` the engine's conversion function is exchanged for one that returns the packed
   tensors. Everything before (padding, choice of kernel) and after it (parameters, quant config, kernel) is the engine's.
 
-Facts about vLLM are from v0.26.0 (names and keywords the same in 0.21 to 0.27.1).
+Facts about vLLM are from v0.26.0 and v0.33.0 (names and keywords the same in 0.21 to 0.27.1).
 """
 
+import logging
 import re
 from contextlib import contextmanager
 
 import torch
-from mxfp4_pack_reader import METHOD, Manifest, Refused, check_version, misfit
+from mxfp4_pack import METHOD, Manifest, Refused, Unconverted, check_version, misfit
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import mxfp4 as engine
@@ -23,17 +24,22 @@ from vllm.models.deepseek_v4.quant_config import DeepseekV4FP8Config
 RESULT = (("w13", "codes"), ("w2", "codes"), ("w13", "scales"), ("w2", "scales"), ("w13", "bias"), ("w2", "bias"))
 KEYWORD = {("w13", "codes"): "w13_weight", ("w13", "scales"): "w13_weight_scale", ("w13", "bias"): "w13_bias",
            ("w2", "codes"): "w2_weight", ("w2", "scales"): "w2_weight_scale", ("w2", "bias"): "w2_bias"}
+logger = logging.getLogger("vllm.mxfp4_pack")
 canaries_passed = set()  # of this process: (directory, backend, vLLM's backend)
 
 
 def packed_config(config):
     """The config object for a `quantization_config` whose quant_method is mxfp4_pack."""
-    check_version(config["mxfp4_pack"]["format_version"])
-    source = config["source_quantization_config"]
+    try:
+        check_version(config["mxfp4_pack"]["format_version"])
+        source = config["source_quantization_config"]
+        method = source["quant_method"]
+    except (KeyError, TypeError) as error:
+        raise Refused(f"the quantization_config of a packed checkpoint lacks {error}; damaged?") from error
     kinds = {"mxfp4": PackedGptOss, "fp8": PackedDeepseekV4}
-    if source["quant_method"] not in kinds:
-        raise Refused(f"no loader for packed experts of a {source['quant_method']} checkpoint")
-    return kinds[source["quant_method"]].from_config(source)
+    if method not in kinds:
+        raise Refused(f"no loader for packed experts of a {method} checkpoint")
+    return kinds[method].from_config(source)
 
 
 def refuse_settings(vllm):
@@ -105,6 +111,8 @@ class PackedMethod:
         self.device = torch.empty(0).device  # the engine builds models under `with device`
         with torch.device("meta"):
             super().create_weights(layer, *args, **kwargs)
+        if not self.dummy:
+            self.packed.expect(self.entries, self.experts_of(layer), self.device)
 
     def process_weights_after_loading(self, layer):
         experts = self.experts_of(layer)
@@ -130,8 +138,12 @@ class PackedMethod:
         """In the place of the engine's conversion: its arguments `given`, its 6-tuple as result."""
         if not self.dummy:
             self.check_canary(original, given)
-        source = self.packed.empty if self.dummy else self.packed.read
-        tensors = {key: source(entry, experts, self.device) for key, entry in self.entries.items()}
+        if self.dummy:
+            tensors = {key: self.packed.empty(entry, experts, self.device) for key, entry in self.entries.items()}
+        else:
+            tensors = self.packed.read_layer(self.entries, experts, self.device)
+            if self.packed.finished:
+                logger.info(self.packed.report())
         if not self.packed.is_triton:
             return tuple(tensors.get(key) for key in RESULT)
         # Triton's weights are objects around storage. The engine's own conversion of the meta parameters costs nothing
@@ -145,20 +157,26 @@ class PackedMethod:
         """The engine's converter on the canary's raw layer must give the canary's packed layer."""
         which = (self.packed.directory, self.packed.backend, self.mxfp4_backend.name)
         if which in canaries_passed:
+            self.packed.canary_is_equal = True
             return
-        raw, packed = self.packed.canary(self.device)
-        probe = torch.nn.Module()
-        probe.params_dtype = given["layer"].params_dtype
-        for key, tensor in raw.items():
-            probe.register_parameter(KEYWORD[key], torch.nn.Parameter(tensor, requires_grad=False))
-        weights = {name: getattr(probe, name, None) for name in KEYWORD.values()}
-        try:
-            made = original(**{**given, **weights, "layer": probe, "_cache_permute_indices": {}})
-        except Exception as error:
-            raise self.packed.mismatch(f"its converter fails on the canary: {error!r}") from error
-        made = {key: getattr(storage_of(thing), "data", thing) for key, thing in zip(RESULT, made)}
-        self.packed.check_canary(made, packed)
+        compare_canary(self.packed, original, self.device, given)
         canaries_passed.add(which)
+
+
+def compare_canary(packed, original, device, given):
+    """Refuses a set whose canary the engine's converter `original` makes otherwise. `given`: its other arguments."""
+    raw, want = packed.canary(device)
+    probe = torch.nn.Module()
+    probe.params_dtype = given["layer"].params_dtype
+    for key, tensor in raw.items():
+        probe.register_parameter(KEYWORD[key], torch.nn.Parameter(tensor, requires_grad=False))
+    weights = {name: getattr(probe, name, None) for name in KEYWORD.values()}
+    try:
+        made = original(**{**given, **weights, "layer": probe, "_cache_permute_indices": {}})
+    except Exception as error:
+        raise packed.mismatch(f"its converter fails on the canary: {error!r}", Unconverted) from error
+    made = {key: getattr(storage_of(thing), "data", thing) for key, thing in zip(RESULT, made)}
+    packed.check_canary(made, want)
 
 
 @contextmanager
@@ -166,7 +184,7 @@ def exchanged(name, replacement):
     """The engine's module-global function `name` calls replacement(original, **arguments) meanwhile."""
     original = getattr(engine, name, None)
     if original is None:
-        raise Refused(f"the installed vLLM has no {name}; this loader knows vLLM 0.21 to 0.27.1")
+        raise Refused(f"the installed vLLM has no {name}; this loader knows vLLM 0.21 to 0.33.0")
     setattr(engine, name, lambda **given: replacement(original, **given))
     try:
         yield

@@ -1,14 +1,18 @@
-"""The hooks, in the order in which a start meets them: arguments, config, create_weights, conversion, end of load."""
+"""The hooks after that of the arguments, in the order in which a start meets them: config, create_weights, conversion,
+end of load; and that of updates."""
 
 import copy
+import logging
 import pkgutil
 import re
 
 import torch
-from mxfp4_pack_reader import METHOD, Manifest, Refused, is_packed, misfit
+from mxfp4_pack import Manifest, Refused, Unconverted, is_method, is_packed, misfit
 from torch.nn import Parameter
 
-LOAD_FORMATS = ("auto", "safetensors")  # those that DefaultModelLoader serves and that end in `after_load_model`
+from .arguments import refuse_unchecked
+
+logger = logging.getLogger("sglang.mxfp4_pack")
 targets = []  # dotted names of all hooked functions, set by register()
 manifest = None  # of the packed model of this process
 
@@ -26,38 +30,15 @@ def packed_of(layer):
     return getattr(layer, "mxfp4_pack", None)
 
 
-def before_server_args(args):
-    """Before SGLang completes its arguments: the runner is a packed one, and nothing else that cannot be served."""
-    if not is_packed(args.model_path):
-        return
-    packed = Manifest(args.model_path, "sglang")
-    tp_size = args.tp_size // max(args.ep_size, 1)
-    args.moe_runner_backend = packed.kernel(args.moe_runner_backend, tp_size)
-    if (draft := getattr(args, "speculative_moe_runner_backend", None)) not in (None, "auto"):
-        packed.kernel(draft, tp_size)
-    refused = {
-        "--enable-eplb (it moves experts between ranks)": args.enable_eplb,
-        "--ep-num-redundant-experts": args.ep_num_redundant_experts,
-        "--init-expert-location": args.init_expert_location != "trivial",
-        "--cpu-offload-gb": args.cpu_offload_gb,
-        "--offload-group-size": getattr(args, "offload_group_size", 0) > 0,
-        "--enable-lora (LoRA on packed experts is untested)": args.enable_lora or args.lora_paths,
-        # Releasing the weights drops them; they would come back as raw tensors, which are not there.
-        "--enable-memory-saver (released weights cannot be loaded again)": args.enable_memory_saver,
-        f"--load-format {args.load_format}": args.load_format not in LOAD_FORMATS,
-    }
-    if set_ := [name for name, value in refused.items() if value]:
-        raise Refused(f"packed MXFP4 experts cannot be served with {', '.join(set_)}. Leave it out, or serve the "
-                      "original checkpoint (mxfp4-pack unpack makes it again)")
-
-
 def after_get_config(config, model, *args, **kwargs):
     """A packed model's config gets the checkpoint's own quantization_config, in memory."""
     global manifest
-    if (getattr(config, "quantization_config", None) or {}).get("quant_method") != METHOD:
+    if not is_method(getattr(config, "quantization_config", None)):
         return None
     if unhooked := [t for t in targets if not hooked(t)]:
-        raise Refused(f"the installed SGLang lacks {', '.join(unhooked)}; this loader knows SGLang 0.5.17")
+        raise Refused(f"the installed SGLang lacks {', '.join(unhooked)}; this plugin knows SGLang 0.5.17 "
+                      "to 0.5.23")
+    refuse_unchecked(str(model))
     found = Manifest(str(model), "sglang")
     if manifest is not None and manifest.directory != found.directory:
         raise Refused(f"two packed models in one process: {manifest.directory} and {found.directory}")
@@ -101,6 +82,7 @@ def create_weights(original, method, layer, *args, **kwargs):
         method, "_padded_intermediate", layer.w13_weight.shape[1] // 2)
     if sizes != set_.padded_sizes:
         raise set_.mismatch(f"it pads (hidden, intermediate) to {sizes}, packed is {set_.padded_sizes}")
+    set_.expect(entries, layer.mxfp4_pack.experts, layer.mxfp4_pack.device)
     return result
 
 
@@ -111,7 +93,7 @@ def process(original, method, layer):
     if packed is None:
         return original(method, layer)
     vectors, attributes = converted_canary(original, method, layer)
-    tensors = {key: packed.set.read(entry, packed.experts, packed.device) for key, entry in packed.entries.items()}
+    tensors = packed.set.read_layer(packed.entries, packed.experts, packed.device)
     if packed.set.is_triton:
         original(method, layer)
         for key, storage in storages(method).items():
@@ -148,7 +130,7 @@ def converted_canary(original, method, layer):
         made = {key: getattr(probe, e.parameter, None) for key, e in packed.entries.items()}
         made |= {key: storage.data for key, storage in storages(method).items()} if packed.set.is_triton else {}
     except Exception as error:
-        raise packed.set.mismatch(f"its converter fails on the canary: {error!r}") from error
+        raise packed.set.mismatch(f"its converter fails on the canary: {error!r}", Unconverted) from error
     packed.set.check_canary({key: t.data for key, t in made.items() if t is not None}, want)
     return ({name: p for name, p in probe._parameters.items() if name not in layer._parameters and name not in
              {e.parameter for e in packed.entries.values()}},
@@ -172,13 +154,32 @@ def storages(method):
     """Triton's storages, which hang on the method: {(role, part): storage}"""
     return {("w13", "codes"): method.w13_weight_triton_tensor.storage,
             ("w2", "codes"): method.w2_weight_triton_tensor.storage,
-            ("w13", "scales"): method.w13_precision_config.weight_scale.storage,
-            ("w2", "scales"): method.w2_precision_config.weight_scale.storage}
+            ("w13", "scales"): scale_of(method.w13_precision_config).storage,
+            ("w2", "scales"): scale_of(method.w2_precision_config).storage}
+
+
+def scale_of(precision_config):
+    """triton_kernels 3.7, which SGLang has from 0.5.18 on, calls it b_mx_scale."""
+    return next(getattr(precision_config, name) for name in ("b_mx_scale", "weight_scale")
+                if hasattr(precision_config, name))
 
 
 def after_load_model(model, *args, **kwargs):
     """No expert layer of a packed model may be left as the engine made it."""
     layers = [m for m in model.modules() if hasattr(m, "num_local_experts") and hasattr(m, "layer_id")]
-    if manifest is not None and (left := [m.layer_name for m in layers if not getattr(packed_of(m), "done", False)]):
+    if manifest is None:
+        return
+    if left := [m.layer_name for m in layers if not getattr(packed_of(m), "done", False)]:
         raise Refused(f"SGLang did not load the packed experts of {', '.join(left)}: another kernel runs them than those "
                       "that they are packed for")
+    for set_ in {id(set_): set_ for set_ in (packed_of(m).set for m in layers)}.values():
+        logger.info(set_.report())
+
+
+def update_weights(original, updater, model_path, *args, **kwargs):
+    """The experts of a running packed model are in their kernel's form, which SGLang cannot load raw weights into; nor
+    can it leave them and change the rest."""
+    if manifest is None and not is_packed(model_path):
+        return original(updater, model_path, *args, **kwargs)
+    return False, ("packed MXFP4 experts cannot be updated in a running server: the new weights' other tensors would run "
+                   f"with the old experts. Start a server with {model_path}; nothing was changed")

@@ -4,19 +4,20 @@ SGLang calls `register` once in every process (entry point group sglang.srt.plug
 engine sees the checkpoint's original quantization_config and makes its own choices; packed layers get their raw
 parameters on the meta device, and where the engine would convert them, they are read.
 
-Facts about SGLang are from v0.5.17.
+Facts about SGLang are from v0.5.17 to v0.5.23.
 """
 
-from . import hooks
+from . import arguments, hooks
 
 SRT = "sglang.srt."
 METHODS = [SRT + "layers.quantization." + name for name in (
     "mxfp4.Mxfp4MoEMethod", "mxfp4_marlin_moe.Mxfp4MarlinMoEMethod",
     "mxfp4_flashinfer_cutlass_moe.Mxfp4FlashinferCutlassMoEMethod")]
 HOOKS = [  # (function of SGLang, hook, kind)
-    (SRT + "server_args.ServerArgs.__post_init__", hooks.before_server_args, "BEFORE"),
     (SRT + "utils.hf_transformers.config.get_config", hooks.after_get_config, "AFTER"),
     (SRT + "model_loader.loader.DefaultModelLoader.load_model", hooks.after_load_model, "AFTER"),
+    (SRT + "model_executor.model_runner_components.weight_updater.WeightUpdater.update_weights_from_disk",
+     hooks.update_weights, "AROUND"),
     *[(method + ".create_weights", hooks.create_weights, "AROUND") for method in METHODS],
     *[(method + ".process_weights_after_loading", hooks.process, "AROUND") for method in METHODS],
 ]
@@ -25,6 +26,7 @@ HOOKS = [  # (function of SGLang, hook, kind)
 def register():
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    hooks.targets = [target for target, _, _ in HOOKS]
-    for target, hook, kind in HOOKS:
+    all_hooks = [(f"{SRT}server_args.ServerArgs.{arguments.step()}", arguments.around, "AROUND"), *HOOKS]
+    hooks.targets = [target for target, _, _ in all_hooks]
+    for target, hook, kind in all_hooks:
         HookRegistry.register(target, hook, HookType[kind])

@@ -1,0 +1,60 @@
+"""What a refusal says beside its reason: the installed versions, and the command that makes what was asked for."""
+
+from importlib import metadata
+
+# A library's name in `fits` -> the installed distributions that tell its version: its own, then those that contain it.
+DISTRIBUTIONS = {"flashinfer": ("flashinfer-python",), "triton_kernels": ("triton-kernels", "sglang-kernel", "vllm")}
+# The layout versions of backends that have several.
+LAYOUT_VERSIONS = {"flashinfer-cutlass": ("v2", "v1"), "triton-hopper": ("c", "b", "a")}
+# The engines' names for a backend -> those of mxfp4-pack.
+BACKENDS = {"marlin": ("marlin",), "flashinfer_mxfp4": ("flashinfer-cutlass",),
+            "flashinfer_cutlass": ("flashinfer-cutlass",), "triton_kernel": ("triton-hopper", "triton-blackwell"),
+            "triton": ("triton-hopper", "triton-blackwell"), "triton_unfused": ("triton-hopper", "triton-blackwell")}
+
+
+def installed(library):
+    names = DISTRIBUTIONS.get(library, (library,))
+    for name in names:
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+        return version if name == names[0] else f"in {name} {version}"
+    return "not installed"
+
+
+def convert_again(directory, engine, backend, tp_size=1, how="--force", layout_version=None):
+    """The command that makes what was asked for. how: --force replaces all sets, --add adds one to them."""
+    layout = f" --layout-version {layout_version}" if layout_version else ""
+    tp = f" --tp-size {tp_size}" if tp_size > 1 else ""
+    return f"Run: mxfp4-pack convert CHECKPOINT {directory} --engine {engine} --backend {backend}{layout}{tp} {how}"
+
+
+def other_layouts(fields):
+    """The layout versions to try where a set's own does not fit the engine."""
+    version, dash, warps = fields["layout_version"].partition("-")
+    return [name + dash + warps for name in LAYOUT_VERSIONS.get(fields["backend"], ()) if name != version]
+
+
+def after_misfit(directory, fields):
+    """What to do where the engine makes other bytes than a set holds."""
+    given = (directory, fields["engine"], fields["backend"], fields["moe_tp_size"], "--force")
+    if others := other_layouts(fields):
+        command = convert_again(*given, others[0])
+        return command + "".join(f"\n  or with --layout-version {name}" for name in others[1:])
+    return (f"Run: mxfp4-pack verify {directory}\n  Where that finds it right, these bytes are all that mxfp4-pack writes "
+            f"for {fields['backend']}: serve another backend or an engine that fits. Where it is damaged:\n  "
+            f"{convert_again(*given, fields['layout_version'])}")
+
+
+def for_kernel(directory, sets, asked, tp_size):
+    """What to do where no set serves the engine's backend `asked` at this MoE tensor-parallel size."""
+    engine = sets[0]["engine"]
+    for fields in sets:
+        if asked in ("auto", fields["requires"].get("moe_backend") or fields["requires"].get("moe_runner_backend")):
+            return convert_again(directory, engine, fields["backend"], tp_size, "--add", fields["layout_version"])
+    if asked not in BACKENDS:
+        return f"No loader serves {asked}; leave that option out"
+    first, *others = BACKENDS[asked]
+    command = convert_again(directory, engine, first, tp_size, "--add")
+    return command + "".join(f"\n  or, where the GPU is a Blackwell, --backend {name}" for name in others)

@@ -1,0 +1,90 @@
+"""The packed tensors that a manifest names, checked before anything is read by them."""
+
+import math
+import os
+from typing import NamedTuple
+
+BYTES = {"bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e8m0fnu": 1, "bfloat16": 2,
+         "float16": 2, "int16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
+DTYPES = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+          "F8_E8M0": "float8_e8m0fnu", "BF16": "bfloat16", "F16": "float16", "I16": "int16", "I32": "int32",
+          "F32": "float32", "I64": "int64", "F64": "float64"}  # of safetensors -> of torch
+
+
+class Refused(ValueError):
+    """The packed files cannot be served as asked; the message says why and what to do."""
+
+
+class Unconverted(Refused):
+    """The engine's own conversion failed, so nothing was compared."""
+
+
+class View(NamedTuple):
+    """How the engine sees a stored contiguous tensor; strides in elements."""
+    torch_dtype: str
+    shape: tuple
+    strides: tuple
+
+
+class Entry(NamedTuple):
+    """One packed tensor: one part of one role of one layer, experts outermost."""
+    name: str
+    parameter: str  # the engine's parameter: w13_weight_scale
+    file: str
+    torch_dtype: str
+    shape: tuple
+    view: View | None
+    experts: int
+    xxh3_128: str
+
+    bytes = property(lambda self: math.prod(self.shape) * BYTES[self.torch_dtype])
+
+
+def entry_of(t):
+    view = t.get("view")
+    if view is not None:
+        view = View(view["dtype"], sizes(view["shape"]), sizes(view["strides"]))
+    entry = Entry(t["name"], t["parameter"], safe_name(t["file"]), t["torch_dtype"], sizes(t["shape"]), view,
+                  t["experts"], t["xxh3_128"])
+    if DTYPES.get(t["dtype"]) != entry.torch_dtype or not entry.shape or entry.shape[0] != entry.experts:
+        raise Refused(f"{entry.name}: dtype, shape and experts do not agree")
+    if view is not None:
+        check_view(entry)
+    return entry
+
+
+def sizes(numbers):
+    found = tuple(numbers)
+    if not all(type(n) is int and 0 < n < 1 << 48 for n in found):
+        raise Refused(f"{list(found)}: sizes and strides are whole numbers above 0")
+    return found
+
+
+def check_view(entry):
+    """A view shows every element of the stored tensor once: it is the stored one with its axes in another order."""
+    view = entry.view
+    axes = sorted((axis for axis in zip(view.strides, view.shape, strict=True) if axis[1] > 1), reverse=True)
+    expected = 1
+    for stride, size in reversed(axes):
+        if stride != expected:
+            raise Refused(f"{entry.name}: strides {view.strides} of shape {view.shape} overlap or leave holes")
+        expected *= size
+    if math.prod(view.shape) * BYTES[view.torch_dtype] != entry.bytes:
+        raise Refused(f"{entry.name}: the view {view.shape} is not as large as what is stored")
+
+
+def safe_name(name):
+    """A file's name in the manifest: relative, and below the directory by its text."""
+    parts = name.split("/") if isinstance(name, str) else [""]
+    if any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
+        raise Refused(f"unsafe file name {name!r}")
+    return name
+
+
+def path_of(directory, name):
+    """Where a file of the manifest lies; it may be a link, but not one that leads out of the directory."""
+    path = os.path.join(directory, safe_name(name))
+    root = os.path.realpath(directory)
+    if os.path.commonpath([root, os.path.realpath(path)]) != root:
+        raise Refused(f"{path} is a link out of the directory; put the file itself there")
+    return path

@@ -1,0 +1,182 @@
+"""Checks an output of `mxfp4-pack convert` without a server: python3 -m mxfp4_pack.check OUT
+
+The manifest has its own checksum; every file that it lists has its size and checksum (files of tensors: that of their
+header); headers and manifest name the same tensors; and the canary of each set is what the installed engine's own
+conversion makes of it, where that engine is installed and runs here. Weights are not read: `mxfp4-pack verify OUT` does.
+
+Exit codes: 0 all that was compared is right; 1 something is wrong; 2 it could not be checked.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from importlib import util
+
+from . import _xxh3
+from ._entries import DTYPES, Refused, Unconverted, entry_of, path_of
+from ._safetensors import read_header
+from .manifest import MALFORMED, MANIFEST, SERVED, Manifest, read_manifest
+
+LOADERS = {"vllm": "mxfp4_pack.vllm.canary", "sglang": "mxfp4_pack.sglang.canary"}
+
+
+class Report:
+    def __init__(self):
+        self.problems, self.unchecked, self.sets = [], [], []
+        self.files = 0
+
+    def attempt(self, what, step, *arguments):
+        """The result of a step; a problem instead where it finds one."""
+        try:
+            return step(*arguments)
+        except Refused as error:
+            self.problems.append(str(error))
+        except MALFORMED as error:
+            self.problems.append(f"{what}: the manifest is damaged ({error!r})")
+        return None
+
+
+def check(directory, engines=()):
+    """`engines`: those whose canaries must be compared; of others they are where that can be done."""
+    report = Report()
+    fields = report.attempt(MANIFEST, read_manifest, directory)
+    if fields is None:
+        return report
+    for listed in fields.get("files", []):
+        report.attempt(listed, check_file, report, directory, listed)
+    headers = {}
+    report.attempt("copied", check_copied, directory, fields, headers)
+    for number, set_ in enumerate(fields.get("sets", [])):
+        report.attempt(f"set {number}", check_set, directory, set_, headers)
+        report.sets.append(report.attempt(f"set {number}", describe, set_))
+    report.attempt("files", check_names, fields, headers)
+    if not report.problems:
+        for number, set_ in enumerate(fields["sets"]):
+            report.sets[number]["canary"] = check_canary(report, directory, set_, engines)
+    return report
+
+
+def check_file(report, directory, listed):
+    path = path_of(directory, listed["name"])
+    try:
+        size = os.stat(path).st_size
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}") from error
+    if size != listed["bytes"]:
+        raise Refused(f"{path} has {size} bytes, manifest: {listed['bytes']}")
+    header = listed.get("header_xxh3_128")
+    with open(path, "rb") as file:
+        data = file.read(read_header(path)[1] if header else -1)
+    if _xxh3.hexdigest(data) != (header or listed["xxh3_128"]):
+        raise Refused(f"{path}: {'its header' if header else 'it'} does not have the manifest's checksum")
+    report.files += 1
+
+
+def header_of(directory, name, headers):
+    if name not in headers:
+        headers[name] = read_header(path_of(directory, name))[0]
+    return headers[name]
+
+
+def agree(header, file, name, dtype, shape):
+    if name not in header:
+        raise Refused(f"{file} has no {name}")
+    if (header[name].dtype, header[name].shape) != (DTYPES.get(dtype, dtype), tuple(shape)):
+        raise Refused(f"{file}: {name} is {header[name].dtype} {header[name].shape}, manifest: {dtype} {tuple(shape)}")
+
+
+def check_copied(directory, fields, headers):
+    for t in fields["copied"]:
+        agree(header_of(directory, t["copy"], headers), t["copy"], t["name"], t["dtype"], t["shape"])
+
+
+def check_set(directory, set_, headers):
+    path_of(directory, set_["canary"])
+    for t in set_["tensors"]:
+        entry = entry_of(t)
+        agree(header_of(directory, entry.file, headers), entry.file, entry.name, t["dtype"], entry.shape)
+
+
+def check_names(fields, headers):
+    """No file holds a tensor that the manifest does not know. Files that an engine loads whole hold parameters of its own."""
+    known = {(t["copy"], t["name"]) for t in fields["copied"]}
+    known |= {(t["file"], t["name"]) for set_ in fields["sets"] for t in set_["tensors"]}
+    for file, header in headers.items():
+        if unknown := [name for name in header if (file, name) not in known]:
+            raise Refused(f"{file}: the manifest does not know {', '.join(sorted(unknown)[:3])}")
+
+
+def describe(set_):
+    return {key: set_[key] for key in ("engine", "backend", "layout_version", "moe_tp_size", "ranks")} | {"canary": None}
+
+
+def check_canary(report, directory, set_, engines):
+    """What became of a set's canary, in words."""
+    engine = set_["engine"]
+    why = None
+    if set_["backend"] not in SERVED or engine not in LOADERS:
+        why = f"no loader for {set_['backend']} of {engine}"
+    elif engine not in sys.modules and util.find_spec(engine) is None:
+        why = f"{engine} is not installed"
+    if why is None:
+        try:
+            compare(directory, set_)
+            return "equal"
+        except Unconverted as error:
+            why = str(error)
+        except Refused as error:
+            report.problems.append(str(error))
+            return "differs"
+        except Exception as error:  # an engine without what it needs, a GPU say, fails in its own way
+            why = f"{engine} cannot be asked here: {error!r}"
+    if engine in engines:
+        report.unchecked.append(f"canary of {set_['backend']} of {engine}: {why}")
+    return f"not compared: {why}"
+
+
+def compare(directory, set_):
+    import torch
+    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    manifest = Manifest(directory, set_["engine"])
+    packed = manifest.opened(next(s for s in manifest.sets if s == set_), set_["ranks"][0])
+    importlib.import_module(LOADERS[set_["engine"]]).compare(packed, manifest.model_type, device)
+
+
+def exit_code(report):
+    return 1 if report.problems else 2 if report.unchecked else 0
+
+
+def show(report):
+    for problem in report.problems:
+        print(f"wrong: {problem}")
+    for what in report.unchecked:
+        print(f"not checked: {what}")
+    print(f"{report.files} files have their sizes and checksums")
+    for set_ in filter(None, report.sets):
+        print(f"{set_['backend']} of {set_['engine']}, layout version {set_['layout_version']}, MoE tensor-parallel size "
+              f"{set_['moe_tp_size']}: canary {set_['canary'] or 'not compared: something else is wrong'}")
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python3 -m mxfp4_pack.check", description=__doc__.splitlines()[0])
+    parser.add_argument("directory", metavar="OUT")
+    parser.add_argument("--engine", action="append", choices=sorted(LOADERS), default=[],
+                        help="its canaries must be compared: else exit code 2")
+    parser.add_argument("--json", action="store_true", help="one object on stdout")
+    options = parser.parse_args(arguments)
+    if not os.path.isfile(os.path.join(options.directory, MANIFEST)):
+        print(f"{options.directory} has no {MANIFEST}: no output of mxfp4-pack", file=sys.stderr)
+        return 2
+    report = check(options.directory, options.engine)
+    if options.json:
+        print(json.dumps({"exit_code": exit_code(report), "problems": report.problems, "unchecked": report.unchecked,
+                          "files": report.files, "sets": report.sets}))
+    else:
+        show(report)
+    return exit_code(report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""Whether tensors that an engine made are those that are packed."""
+
+import torch
+
+
+def in_memory_order(tensor):
+    """The tensor with its axes sorted by stride: contiguous where it is a transposed view of contiguous memory."""
+    return tensor.permute(sorted(range(tensor.ndim), key=lambda d: (-tensor.stride(d), -tensor.shape[d])))
+
+
+def misfit(like, tensor):
+    """None where Triton's kernels can read `tensor` in the place of the engine's own storage `like`: strides come from
+    the tensor, so there may be more of it."""
+    order = [sorted(range(t.ndim), key=lambda d: -t.stride(d)) for t in (like, tensor)]
+    if like.dtype != tensor.dtype or order[0] != order[1] or any(a > b for a, b in zip(like.shape, tensor.shape)):
+        return (f"is {like.dtype} {tuple(like.shape)} with strides {like.stride()}, packed is {tensor.dtype} "
+                f"{tuple(tensor.shape)} with strides {tensor.stride()}")
+    return None
+
+
+def difference(made, want, larger):
+    """None where `made` holds the bytes of `want` (stored contiguously), else what differs.
+
+    larger: `want` may have more storage (pads), since kernels take strides from the tensor.
+    """
+    if made is None:
+        return "missing"
+    if made.shape[0] == 1 and made.numel() == want.numel():  # triton_kernels: one axis for experts and blocks of rows
+        made = made.reshape(want.shape)
+    made = in_memory_order(made)
+    if made.dtype != want.dtype:
+        return f"dtype is {made.dtype}, packed {want.dtype}"
+    shape = tuple(made.shape)
+    fits = shape == tuple(want.shape)
+    if larger and made.ndim == want.ndim:
+        fits = all(a <= b for a, b in zip(shape, want.shape))
+    if not fits:
+        return f"shape is {shape}, packed {tuple(want.shape)}"
+    want = want[tuple(slice(0, n) for n in shape)]
+    same = torch.equal(made.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8))
+    return None if same else "bytes differ"

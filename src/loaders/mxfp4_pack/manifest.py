@@ -1,0 +1,183 @@
+"""The manifest, and which of its sets serves an engine as it was started.
+
+Every field of the manifest is read here and in _entries.py and nowhere else; mxfp4-pack-format(5) describes them.
+"""
+
+import json
+import os
+
+from . import _xxh3
+from ._advice import convert_again, for_kernel, installed
+from ._entries import Refused, entry_of, path_of, safe_name
+
+FORMAT_VERSION = 1
+METHOD = "mxfp4_pack"  # quant_method in config.json
+MANIFEST = "mxfp4-pack.json"
+ROLES = ("w13", "w2")
+PARTS = ("codes", "scales", "bias")
+SERVED = ("marlin", "flashinfer-cutlass", "triton-hopper", "triton-blackwell")  # the backends that the loaders know
+OLD_DISTRIBUTIONS = ("mxfp4-pack-reader", "mxfp4-pack-vllm", "mxfp4-pack-sglang")
+# What reading JSON of the wrong form raises.
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
+
+
+def check_version(version):
+    if version != FORMAT_VERSION:
+        raise Refused(f"format_version is {version}, this loader reads {FORMAT_VERSION}: install the loader of the "
+                      "mxfp4-pack that wrote these files, or convert again with this one")
+
+
+def read_manifest(directory):
+    """The fields of a directory's manifest, whose own checksum is right."""
+    path = os.path.join(directory, MANIFEST)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        fields = json.loads(data)
+        check_version(fields.get("format_version"))
+        expected = fields["xxh3_128"]
+        begin = data.index(expected.encode())
+    except FileNotFoundError:
+        raise Refused(f"{path} is missing: the directory is incomplete, convert it again") from None
+    except Refused:
+        raise
+    except MALFORMED as error:
+        raise Refused(f"{path}: not a manifest ({error!r}); damaged?") from error
+    if len(expected) != 32 or _xxh3.hexdigest(data[:begin] + b"0" * 32 + data[begin + 32:]) != expected:
+        raise Refused(f"{path}: does not have its own checksum; damaged or edited")
+    return fields
+
+
+class Manifest:
+    """mxfp4-pack.json of a directory, as one engine may use it."""
+
+    def __init__(self, directory, engine):
+        refuse_old_distributions()
+        if not os.path.isdir(directory):
+            raise Refused(f"{directory}: packed checkpoints are read from a local directory; download it first")
+        self.directory = os.path.abspath(directory)
+        self.config = read_config(directory)
+        self.open_sets = {}
+        fields = read_manifest(directory)
+        try:
+            self.model_type = fields["source"]["model_type"]
+            self.sets = self.served(fields["sets"], engine)
+        except Refused as error:
+            raise Refused(f"{self.directory}: {error}") from None
+        except MALFORMED as error:
+            raise Refused(f"{self.directory}: {MANIFEST} is damaged: {error!r}") from error
+
+    def served(self, sets, engine):
+        """The engine's sets that a loader knows, all their entries and file names checked."""
+        own = [s for s in sets if s["engine"] == engine]
+        if not own:
+            raise Refused(f"was packed for {', '.join(sorted({s['engine'] for s in sets}))}, not for {engine}. "
+                          f"{convert_again(self.directory, engine, sets[0]['backend'], how='--add')}")
+        served = [s for s in own if s["backend"] in SERVED]
+        if not served:
+            raise Refused(f"no loader for experts packed for backend {', '.join(s['backend'] for s in own)}")
+        for fields in served:
+            files = {safe_name(fields["canary"])} | {entry_of(t).file for t in fields["tensors"]}
+            for name in files:
+                path_of(self.directory, name)
+        return served
+
+    @property
+    def main_layers(self):
+        """Number of layers without the draft (MTP) ones."""
+        number = self.config.get("num_hidden_layers")
+        if type(number) is not int:
+            raise Refused(f"{self.directory}: config.json has no num_hidden_layers; convert it again")
+        return number
+
+    @property
+    def source_quantization(self):
+        """The checkpoint's own quantization_config."""
+        original = (self.config.get("quantization_config") or {}).get("source_quantization_config")
+        if not isinstance(original, dict):
+            raise Refused(f"{self.directory}: config.json has no source_quantization_config; convert it again")
+        return original
+
+    def kernel(self, asked, tp_size):
+        """The engine's name for the backend of the set that serves `asked` (auto: any), best one of this MoE TP size."""
+        sets = sorted(self.sets, key=lambda s: s["moe_tp_size"] != tp_size)
+        found = [kernel_of(s) for s in sets if asked in ("auto", kernel_of(s))]
+        if not found:
+            raise self.refusal(asked, tp_size, 0)
+        return found[0]
+
+    def check_tp_size(self, asked, tp_size):
+        """Some rank of this MoE tensor-parallel size is packed for the engine's backend."""
+        if not any(s["moe_tp_size"] == tp_size for s in self.sets if asked in ("auto", kernel_of(s))):
+            raise self.refusal(asked, tp_size, 0)
+
+    def pick(self, asked, tp_size, rank):
+        """The first set for the engine's backend `asked` (auto: any) and this MoE tensor-parallel size. The same object
+        for every layer."""
+        for fields in self.sets:
+            if asked in ("auto", kernel_of(fields)) and fields["moe_tp_size"] == tp_size and rank in fields["ranks"]:
+                for name in fields["requires"]:
+                    if name.startswith("unset:") and os.environ.get(name[6:]):
+                        raise Refused(f"the environment variable {name[6:]} changes the bytes that {fields['engine']}'s "
+                                      "kernel wants; unset it")
+                return self.opened(fields, rank)
+        raise self.refusal(asked, tp_size, rank)
+
+    def opened(self, fields, rank):
+        from .packed_set import PackedSet
+        key = self.sets.index(fields), rank
+        if key not in self.open_sets:
+            self.open_sets[key] = PackedSet(self.directory, fields, rank)
+        return self.open_sets[key]
+
+    def refusal(self, asked, tp_size, rank):
+        held = (f"{kernel_of(s)} (MoE tensor-parallel size {s['moe_tp_size']}, ranks {s['ranks']})" for s in self.sets)
+        return Refused(f"{self.directory} holds experts packed for {', '.join(held)}; asked for is {asked}, rank {rank} of "
+                       f"{tp_size}. {for_kernel(self.directory, self.sets, asked, tp_size)}")
+
+
+def refuse_old_distributions():
+    """What this distribution took the place of would hook the engine a second time."""
+    if found := [name for name in OLD_DISTRIBUTIONS if installed(name) != "not installed"]:
+        raise Refused(f"{', '.join(found)}: installed beside mxfp4-pack, which replaces it. "
+                      f"Run: python3 -m pip uninstall -y {' '.join(found)}")
+
+
+def kernel_of(fields):
+    """The engine's own name for a set's backend: what --moe-backend or --moe-runner-backend must be."""
+    needs = fields["requires"]
+    return needs.get("moe_backend") or needs["moe_runner_backend"]
+
+
+def read_config(directory):
+    """The language model's part of config.json: the object that has the quantization_config. Empty where there is no such
+    file or object: this is asked of every model, and whatever is not packed is the engine's to judge."""
+    try:
+        with open(os.path.join(directory, "config.json"), encoding="utf-8-sig") as file:
+            config = json.load(file)
+    except (OSError, TypeError, ValueError, RecursionError):
+        return {}
+    if not isinstance(config, dict):
+        return {}
+    text = config.get("text_config")
+    return config if isinstance(config.get("quantization_config"), dict) or not isinstance(text, dict) else text
+
+
+def is_method(quantization):
+    """Whether a quantization_config, of whatever type, is that of a packed checkpoint."""
+    return isinstance(quantization, dict) and quantization.get("quant_method") == METHOD
+
+
+def is_packed(directory):
+    """Whether a local directory holds a packed checkpoint. Never raises."""
+    return is_method(read_config(directory).get("quantization_config"))
+
+
+def is_sharded_state(directory):
+    """Whether a local directory holds the output of --format sharded-state, whose config.json is the checkpoint's own.
+    Never raises."""
+    try:
+        with open(os.path.join(directory, MANIFEST), "rb") as file:
+            return json.load(file).get("format") == "sharded-state"
+    except (OSError, *MALFORMED):
+        return False

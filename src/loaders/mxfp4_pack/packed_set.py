@@ -1,0 +1,134 @@
+"""The packed tensors for one engine, backend and MoE tensor-parallel rank."""
+
+import torch
+
+from ._advice import after_misfit, installed
+from ._entries import Refused, entry_of, path_of
+from ._loading import Loading, Request
+from ._safetensors import read_header
+from .compare import difference
+from .manifest import PARTS, ROLES, kernel_of
+
+
+class PackedSet:
+    """Holds no open file: it pickles."""
+
+    def __init__(self, directory, fields, rank):
+        self.directory = directory
+        self.fields = fields
+        self.rank = rank
+        self.canary_is_equal = False
+        self._loading = None  # begins in the process that loads the model
+        self.layers = {}  # (namespace, number) -> {(role, part): Entry}
+        for t in fields["tensors"]:
+            if t.get("rank", 0) == rank:
+                layer = self.layers.setdefault((t["namespace"], t["layer"]), {})
+                layer[t["role"], t["part"]] = entry_of(t)
+
+    engine = property(lambda self: self.fields["engine"])
+    backend = property(lambda self: self.fields["backend"])
+    kernel = property(lambda self: kernel_of(self.fields))
+    is_triton = property(lambda self: self.backend.startswith("triton"))
+    moe_tp_size = property(lambda self: self.fields["moe_tp_size"])
+    padded_sizes = property(lambda self: (self.fields["model"]["padded_hidden"],
+                                          self.fields["model"]["padded_intermediate"]))
+    swiglu_limit = property(lambda self: self.fields["model"]["activation"]["limit"])
+
+    def layer(self, namespace, number, what):
+        try:
+            return self.layers[namespace, number]
+        except KeyError:
+            raise Refused(f"{what}: no packed experts of {namespace} layer {number} in {self.directory}") from None
+
+    def expect(self, entries, experts, device):
+        """The engine has this layer: it may be read ahead of `read_layer`."""
+        self.loading.expect(Request(entries, tuple(experts), device))
+
+    def read_layer(self, entries, experts, device):
+        """{key: tensor} for the entries {key: Entry} of a layer: the experts (global numbers, in order), seen as the engine
+        sees them."""
+        tensors = self.loading.layer(Request(entries, tuple(experts), device))
+        return {key: self._seen(entry, tensors[key], len(experts)) for key, entry in entries.items()}
+
+    @property
+    def loading(self):
+        if self._loading is None:
+            self._loading = Loading(self.directory)
+        return self._loading
+
+    @property
+    def finished(self):
+        """Whether every layer that was expected is read."""
+        return not self.loading.expected
+
+    def empty(self, entry, experts, device):
+        """Zeros in the place of `read`, for load format dummy."""
+        shape = (len(experts), *entry.shape[1:])
+        tensor = torch.zeros(shape, dtype=torch.uint8 if "float8" in entry.torch_dtype else
+                             getattr(torch, entry.torch_dtype), device=device)
+        return self._seen(entry, tensor.view(getattr(torch, entry.torch_dtype)), len(experts))
+
+    def _seen(self, entry, tensor, count):
+        if entry.view is None:
+            return tensor
+        dtype, shape, strides = entry.view
+        if count != entry.experts and shape[0] != entry.experts:
+            raise Refused(f"{entry.name}: the engine sees it as {shape}, experts and rows in one: it cannot be served "
+                          "with expert parallelism")
+        first = shape[0] if count == entry.experts else count
+        return tensor.view(getattr(torch, dtype)).as_strided((first, *shape[1:]), strides)
+
+    def canary(self, device):
+        """The tiny layer: raw {(role, part): tensor} and packed {(role, part): tensor}, both in memory order."""
+        raw, packed = {}, {}
+        names = {e.parameter: key for key, e in next(iter(self.layers.values())).items()}
+        suffix = {"codes": "", "scales": "_scale", "bias": "_bias"}
+        tensors = self._canary_tensors(device)
+        for role in ROLES:
+            for part in PARTS:
+                if f"in.{role}{suffix[part]}" in tensors:
+                    raw[role, part] = tensors[f"in.{role}{suffix[part]}"]
+        for parameter, key in names.items():
+            if f"out.{parameter}" not in tensors:
+                raise Refused(f"{self.fields['canary']}: no out.{parameter}; damaged?")
+            packed[key] = tensors[f"out.{parameter}"]
+        return raw, packed
+
+    def _canary_tensors(self, device):
+        path = path_of(self.directory, self.fields["canary"])
+        header, _ = read_header(path)
+        with open(path, "rb") as file:
+            data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+        # A copy of each: views of other dtypes want their own alignment.
+        return {name: data[t.begin:t.end].clone().view(getattr(torch, t.dtype)).view(t.shape).to(device)
+                for name, t in header.items()}
+
+    def check_canary(self, made, packed):
+        """`made`: what the installed engine makes of the raw canary."""
+        found = [f"{role} {part}: {why}" for (role, part), want in packed.items()
+                 if (why := difference(made.get((role, part)), want, self.is_triton))]
+        if found:
+            raise self.mismatch(f"it makes other bytes of the canary ({'; '.join(found)})")
+        self.canary_is_equal = True
+
+    def packed_for(self):
+        return ", ".join(f"{library} {fit['range']}" for library, fit in self.fields["fits"].items())
+
+    def report(self):
+        """One line on what was read since the last report, for the engine's log."""
+        read = self.loading.progress
+        self._loading = None
+        return (f"mxfp4-pack: {self.directory}: {self.backend} of {self.engine}, layout version "
+                f"{self.fields['layout_version']}, MoE tensor-parallel rank {self.rank} of {self.moe_tp_size}; packed for "
+                f"{self.packed_for()}; installed {self.engine} {installed(self.engine)}; "
+                f"canary {'equal' if self.canary_is_equal else 'not compared'}; {read.layers} layers, "
+                f"{read.bytes / 1e9:.3f} GB in {read.seconds:.2f} s, {read.bytes / 1e9 / max(read.seconds, 1e-9):.2f} GB/s"
+                f"{', checksums right' if read.verified else ''}")
+
+    def mismatch(self, why, kind=Refused):
+        libraries = [self.engine, "torch", *(library for library in self.fields["fits"] if library != self.engine)]
+        return kind(
+            f"{self.directory} does not fit the installed {self.engine}: {why}.\n"
+            f"  installed: {', '.join(f'{name} {installed(name)}' for name in libraries)}\n"
+            f"  packed for: {self.packed_for()} "
+            f"(layout version {self.fields['layout_version']})\n  {after_misfit(self.directory, self.fields)}")

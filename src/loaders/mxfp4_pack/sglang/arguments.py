@@ -1,0 +1,86 @@
+"""The hook around the step in which SGLang completes its arguments: the first that a start meets."""
+
+import importlib
+import os
+
+from mxfp4_pack import Manifest, Refused, is_packed
+from mxfp4_pack.manifest import is_sharded_state
+
+LOAD_FORMATS = ("auto", "safetensors")  # those that DefaultModelLoader serves and that end in `after_load_model`
+# The directory whose arguments were checked. It is inherited by the processes that load the model: a hook that SGLang
+# no longer calls would otherwise leave everything below unchecked, unseen.
+CHECKED = "MXFP4_PACK_SGLANG_CHECKED"
+
+
+def step():
+    """The name of that step. From SGLang 0.5.19 on it is `resolve_once`; 0.5.20 and later never call a __post_init__ that
+    was replaced."""
+    server_args = importlib.import_module("sglang.srt.server_args").ServerArgs
+    return "resolve_once" if hasattr(server_args, "resolve_once") else "__post_init__"
+
+
+def around(original, args, *rest, **given):
+    """The runner is a packed one, and nothing else is asked that cannot be served."""
+    if getattr(args, "_resolution_finished", False) or not is_ours(args):  # finished by the parent process
+        return original(args, *rest, **given)
+    packed = Manifest(args.model_path, "sglang")
+    args.moe_runner_backend = packed.kernel(args.moe_runner_backend, moe_tp_size(args))
+    if is_packed(args.model_path):
+        refuse_settings(args, packed)
+    os.environ[CHECKED] = os.path.realpath(args.model_path)
+    result = original(args, *rest, **given)
+    packed.check_tp_size(resolved(args, "moe_runner_backend"), moe_tp_size(args))
+    return result
+
+
+def is_ours(args):
+    if is_packed(args.model_path):
+        return True
+    return getattr(args, "load_format", None) == "sharded_state" and is_sharded_state(args.model_path)
+
+
+def resolved(args, name):
+    """What SGLang decided for an argument; later versions keep that beside the fields."""
+    for _, declared in reversed(getattr(args, "_resolved_overrides", None) or ()):
+        if name in declared:
+            return declared[name]
+    return getattr(args, name, None)
+
+
+def moe_tp_size(args):
+    parts = resolved(args, "tp_size") or 1
+    for name in ("ep_size", "moe_dp_size"):
+        parts //= max(resolved(args, name) or 1, 1)
+    return max(parts, 1)
+
+
+def refuse_settings(args, packed):
+    """Settings under which packed experts would be moved, dropped or never met by the other hooks."""
+    if (draft := getattr(args, "speculative_moe_runner_backend", None)) not in (None, "auto"):
+        packed.kernel(draft, moe_tp_size(args))
+    given = {name: getattr(args, name, None) for name in (
+        "enable_eplb", "ep_num_redundant_experts", "init_expert_location", "cpu_offload_gb", "offload_group_size",
+        "enable_lora", "lora_paths", "enable_memory_saver", "load_format", "weight_cache_mode")}
+    refused = {
+        "--enable-eplb (it moves experts between ranks)": given["enable_eplb"],
+        "--ep-num-redundant-experts": given["ep_num_redundant_experts"],
+        "--init-expert-location": given["init_expert_location"] not in (None, "trivial"),
+        "--cpu-offload-gb": given["cpu_offload_gb"],
+        "--offload-group-size": (given["offload_group_size"] or 0) > 0,
+        "--enable-lora (LoRA on packed experts is untested)": given["enable_lora"] or given["lora_paths"],
+        # Releasing the weights drops them; they would come back as raw tensors, which are not there.
+        "--enable-memory-saver (released weights cannot be loaded again)": given["enable_memory_saver"],
+        f"--load-format {given['load_format']}": given["load_format"] not in LOAD_FORMATS,
+        f"--weight-cache-mode {given['weight_cache_mode']}": given["weight_cache_mode"] not in (None, "off"),
+    }
+    if set_ := [name for name, value in refused.items() if value]:
+        raise Refused(f"packed MXFP4 experts cannot be served with {', '.join(set_)}. Leave it out, or serve the "
+                      "original checkpoint (mxfp4-pack unpack makes it again)")
+
+
+def refuse_unchecked(directory):
+    """A packed model whose arguments nobody checked."""
+    if os.environ.get(CHECKED) != os.path.realpath(directory):
+        raise Refused(f"{directory}: SGLang did not run the plugin's hook ServerArgs.{step()} for this model, so its "
+                      "arguments are unchecked. This plugin knows SGLang 0.5.17 to 0.5.23, and packed experts of the "
+                      "served model itself, not of a draft model beside another one")

@@ -1,0 +1,60 @@
+"""The installed SGLang's conversion of a set's canary, without a server."""
+
+import pkgutil
+from types import SimpleNamespace
+
+import torch
+
+from . import METHODS
+from .hooks import Packed, converted_canary
+
+GPT_OSS, MARLIN, FLASHINFER = METHODS
+
+
+def compare(packed, model_type, device):
+    """Refuses a set that does not fit; any other exception: this SGLang cannot be asked."""
+    entries = next(iter(packed.layers.values()))
+    gpt_oss = model_type == "gpt_oss"
+    if not gpt_oss and packed.kernel not in ("marlin", "flashinfer_mxfp4"):
+        raise NotImplementedError(f"SGLang has no {packed.kernel} for {model_type}")
+    config = SimpleNamespace(gemm1_alpha=1.702 if gpt_oss else None, gemm1_clamp_limit=packed.swiglu_limit if gpt_oss else None,
+                             swiglu_limit=packed.swiglu_limit, gate_up_interleaved=True, activation="silu", is_gated=True,
+                             apply_router_weight_on_input=False, layer=None)
+    method = method_of(GPT_OSS if gpt_oss else MARLIN if packed.kernel == "marlin" else FLASHINFER, packed.kernel, config)
+    layer = layer_of(packed, entries, gpt_oss, device)
+    layer.moe_runner_config = config
+    process = type(method).process_weights_after_loading
+    converted_canary(getattr(process, "__wrapped__", process), method, layer)
+
+
+def method_of(name, kernel, config):
+    """A method object that was not made by its __init__, which asks for a server's settings."""
+    method = object.__new__(pkgutil.resolve_name(name))
+    method.__dict__.update(
+        prefix="", with_bias=True, moe_runner_config=config, runner=SimpleNamespace(config=config),
+        _fp8=SimpleNamespace(process_weights_after_loading=lambda layer: None), use_marlin=kernel == "marlin",
+        use_triton_kernels=kernel == "triton_kernel", use_flashinfer=kernel == "flashinfer_mxfp4", use_deep_gemm=False,
+        use_mega_moe=False, _use_sm90_humming=False, _use_mxfp8_act_scaling=False)
+    if name == GPT_OSS:
+        method._fi_kernel = "cutlass_sm90" if method.use_flashinfer else None
+        if method.use_flashinfer:
+            method._padded_hidden = method._padded_intermediate = method._unpadded_hidden = 0  # of the canary: see `fill`
+    return method
+
+
+def layer_of(packed, entries, gpt_oss, device):
+    """A layer of the canary's sizes, with raw parameters that have no memory."""
+    raw, _ = packed.canary(torch.device("cpu"))
+    layer = torch.nn.Module()
+    layer.layer_name, layer.num_local_experts = "canary", raw["w13", "codes"].shape[0]
+    layer.hidden_size = raw["w13", "codes"].shape[2] * 2
+    layer.intermediate_size_per_partition = raw["w2", "codes"].shape[2] * 2
+    names = {"codes": "weight", "scales": "weight_scale" if gpt_oss else "weight_scale_inv", "bias": "weight_bias"}
+    kinds = {"codes": torch.uint8 if gpt_oss else torch.int8, "bias": torch.bfloat16,
+             "scales": torch.uint8 if gpt_oss else torch.float8_e8m0fnu}
+    for (role, part), tensor in raw.items():
+        empty = torch.empty(tensor.shape, dtype=kinds[part], device="meta")
+        layer.register_parameter(f"{role}_{names[part]}", torch.nn.Parameter(empty, requires_grad=False))
+    layer.mxfp4_pack = Packed(packed, entries, range(next(iter(entries.values())).experts))
+    layer.mxfp4_pack.device = device
+    return layer

@@ -1,0 +1,12 @@
+// What the manifest's writer and reader both know of its text.
+#pragma once
+
+namespace mxfp4 {
+
+/// Stands where the manifest's own checksum goes while it is made.
+inline constexpr const char* no_checksum = "00000000000000000000000000000000";
+/// What the text of all sets stands between.
+inline constexpr const char* sets_begin = "\"sets\": [\n";
+inline constexpr const char* sets_end = "\n]\n}\n";
+
+}  // namespace mxfp4

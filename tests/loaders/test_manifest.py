@@ -1,0 +1,179 @@
+"""Manifests and configs that are damaged, edited, hostile or of other models."""
+
+import json
+import os
+import tempfile
+import unittest
+from unittest import mock
+
+from mxfp4_pack import Manifest, Refused, _xxh3, is_packed, read_config
+from mxfp4_pack._entries import path_of
+from packed_dir import Checkpoint, random_layer, write_manifest
+
+KNOWN = {0: "99aa06d3014798d86001c324468d497f",
+         1: "a6cd5e9392000f6ac44bdff4074eecdb",
+         3: "e3b55f57945a17cf5f4299fc161c9cbb",
+         4: "eb70bf5fc779e9e6a6111d53e80a3db5",
+         8: "e1e4432a62217fe4cfd50c61c8bb98c1",
+         9: "16c769d83e4aebce907931979dca3746",
+         16: "72950631827607e2842812cc870dcae2",
+         17: "685bc458b37d057fc06e233df7729217",
+         32: "25e7c9b3424ceed2457d9566b6fcd697",
+         33: "02175c3aabb00637e08d84951339de86",
+         96: "c57556e9ccb97efa6e53ab55b4f5558b",
+         128: "14792fc3af88dc6c05321a0b64d67b41",
+         129: "dd5e74ac6b45f54ebc30b63382b09a3b",
+         160: "4e95c1cd6dc7bb85c67fcd13c31b09f4",
+         191: "f8a8b7d9aad39ee4b224afe71ffd14d8",
+         192: "10c987dc285c756b050f429c4f52b688",
+         240: "65b5be86da5540e7c92b68e16f83bbb6",
+         241: "1da1cb61bcb8a2a102e8cd95421c6d02",
+         1024: "d0ac1f7b93bf57b9e5d78bafa45b2aa5",
+         1025: "2882ebca04ec915ce95c42288f28186e",
+         1088: "295519bc52981c5c1a848d807034c403",
+         1089: "bd054149e0f6660ea51e35ec282cb1d8",
+         2048: "a5141efedfefc1af25339063db861586",
+         5000: "b92ec02c39d33ce7b418500fc42320ee"}
+
+
+class OtherModels(unittest.TestCase):
+    """is_packed is asked of every model that an engine starts with."""
+
+    def test_what_is_not_packed(self):
+        packed = {"quant_method": "mxfp4_pack"}
+        others = [b"", b"{", b"[]", b"null", b'"mxfp4_pack"', b"\xff\xfe{", b"[" * 100_000, b"{}",
+                  b'{"quantization_config": null}', b'{"text_config": null}', b'{"quantization_config": []}',
+                  b'{"quantization_config": "mxfp4_pack"}', b'{"text_config": {"quantization_config": null}}',
+                  b'{"quantization_config": {"quant_method": ["mxfp4_pack"]}}', json.dumps([packed]).encode()]
+        ours = [json.dumps({"quantization_config": packed}).encode(),
+                b"\xef\xbb\xbf" + json.dumps({"quantization_config": packed}).encode(),
+                json.dumps({"quantization_config": None, "text_config": {"quantization_config": packed}}).encode()]
+        with tempfile.TemporaryDirectory() as directory:
+            self.assertFalse(is_packed(directory))
+            for text in others + ours:
+                with open(os.path.join(directory, "config.json"), "wb") as file:
+                    file.write(text)
+                with self.subTest(config=text[:60]):
+                    self.assertEqual(is_packed(directory), text in ours)
+                    self.assertIsInstance(read_config(directory), dict)
+
+    def test_what_is_no_directory(self):
+        for name in ("openai/gpt-oss-20b", "", "s3://bucket/model", "a\0b", None, 7):
+            with self.subTest(name=name):
+                self.assertFalse(is_packed(name))
+
+
+class Hostile(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.directory = os.path.join(temporary.name, "out")
+        checkpoint = Checkpoint("vllm", "triton-hopper", "gpt_oss", 96, 160, {("model", 0): random_layer(1, 2, 96, 160, True)})
+        checkpoint.write(self.directory)
+        self.path = os.path.join(self.directory, "mxfp4-pack.json")
+        with open(self.path) as file:
+            self.good = file.read()
+
+    def refuses(self, message):
+        with self.assertRaises(Refused) as caught:
+            Manifest(self.directory, "vllm")
+        self.assertIn(message, str(caught.exception))
+
+    def edited(self, change):
+        manifest = json.loads(self.good)
+        change(manifest, manifest["sets"][0], manifest["sets"][0]["tensors"][0])
+        write_manifest(self.directory, manifest)
+
+    def test_as_written_it_is_read(self):
+        self.assertEqual(len(Manifest(self.directory, "vllm").sets), 1)
+
+    def test_its_own_checksum(self):
+        for text in (self.good.replace('"moe_tp_size": 1', '"moe_tp_size": 2'), self.good + " "):
+            with open(self.path, "w") as file:
+                file.write(text)
+            self.refuses("does not have its own checksum")
+        with mock.patch.object(_xxh3, "xxhash", None):
+            self.refuses("does not have its own checksum")
+            with open(self.path, "w") as file:
+                file.write(self.good)
+            Manifest(self.directory, "vllm")
+
+    def test_no_manifest(self):
+        for text in ("", "[]", "{}", "{", '{"format_version": 1}', '{"format_version": 1, "xxh3_128": 5}'):
+            with open(self.path, "w") as file:
+                file.write(text)
+            with self.subTest(text=text), self.assertRaises(Refused):
+                Manifest(self.directory, "vllm")
+        self.edited(lambda manifest, set_, tensor: manifest.pop("source"))
+        self.refuses("is damaged: KeyError('source')")
+
+    def test_file_names(self):
+        for name in ("/etc/passwd", "../out/config.json", "packed/../../x", "packed//x", "./x", "", "a\0b", "a\\b", None, 3):
+            for key in ("file", "canary"):
+                with self.subTest(name=name, key=key):
+                    self.edited(lambda manifest, set_, tensor: (set_ if key == "canary" else tensor).update({key: name}))
+                    self.refuses(f"unsafe file name {name!r}")
+
+    def test_links_that_lead_out(self):
+        outside = os.path.join(os.path.dirname(self.directory), "outside")
+        for name in ("packed/packed-00001.safetensors", "packed/canary-0.safetensors"):
+            path = os.path.join(self.directory, name)
+            os.rename(path, outside)
+            os.symlink(outside, path)
+            self.refuses(f"{path} is a link out of the directory")
+            os.remove(path)
+            os.rename(outside, path)
+        os.rename(os.path.join(self.directory, "packed"), outside)
+        os.symlink(outside, os.path.join(self.directory, "packed"))
+        self.refuses("is a link out of the directory")
+
+    def test_links_inside_are_followed(self):
+        path = os.path.join(self.directory, "packed/packed-00001.safetensors")
+        os.rename(path, path + ".moved")
+        os.symlink("packed-00001.safetensors.moved", path)
+        link = self.directory + "-link"
+        os.symlink(self.directory, link)
+        self.assertEqual(len(Manifest(link, "vllm").sets), 1)
+        self.assertTrue(os.path.exists(path_of(link, "packed/packed-00001.safetensors")))
+
+    def test_sizes_and_strides(self):
+        def view(**changes):
+            return lambda manifest, set_, tensor: tensor["view"].update(changes)
+        view_of = json.loads(self.good)["sets"][0]["tensors"][0]["view"]
+        strides = view_of["strides"]
+        for change, message in (
+                (view(strides=[0, *strides[1:]]), "whole numbers above 0"),
+                (view(strides=[-1, *strides[1:]]), "whole numbers above 0"),
+                (view(strides=[1, 1, 1]), "overlap or leave holes"),
+                (view(strides=[strides[0] * 2, *strides[1:]]), "overlap or leave holes"),
+                (view(strides=strides[:2]), "damaged"),
+                (view(dtype="int32"), "not as large as what is stored"),
+                (view(shape=[view_of["shape"][0] - 1, *view_of["shape"][1:]]), "not as large as what is stored"),
+                (lambda m, s, t: t.update(shape=[2, 0, 5]), "whole numbers above 0"),
+                (lambda m, s, t: t.update(shape=[2, 1.5]), "whole numbers above 0"),
+                (lambda m, s, t: t.update(shape=[2, True]), "whole numbers above 0"),
+                (lambda m, s, t: t.update(shape=[2, 1 << 62]), "whole numbers above 0"),
+                (lambda m, s, t: t.update(experts=3), "dtype, shape and experts do not agree"),
+                (lambda m, s, t: t.update(torch_dtype="complex128"), "dtype, shape and experts do not agree"),
+                (lambda m, s, t: t.update(dtype="I32"), "dtype, shape and experts do not agree")):
+            self.edited(change)
+            with self.subTest(message=message):
+                self.refuses(message)
+
+
+class Xxh3(unittest.TestCase):
+    def test_known_checksums(self):
+        """Checksums of bytes 0, 1, 2 .. modulo 251, made by the reference implementation."""
+        data = bytes(i % 251 for i in range(5000))
+        for length, expected in KNOWN.items():
+            self.assertEqual(_xxh3.python_hexdigest(data[:length]), expected, length)
+
+    @unittest.skipUnless(_xxh3.xxhash, "the xxhash module is not there: one implementation is not compared with the other")
+    def test_every_length(self):
+        data = bytes(i * 7 % 256 for i in range(2100))
+        for length in range(len(data) + 1):
+            self.assertEqual(_xxh3.python_hexdigest(data[:length]), _xxh3.hexdigest(data[:length]), length)
+
+
+if __name__ == "__main__":
+    unittest.main()

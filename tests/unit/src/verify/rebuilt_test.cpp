@@ -1,0 +1,253 @@
+// verify trusts nothing that OUT says about itself: each field of its JSON files is changed, the manifest sealed anew,
+// and verify has to find the change and to name its place.
+#include "src/verify/rebuilt.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "src/synth/synth.h"
+#include "tests/support/program.h"
+#include "tests/support/seal.h"
+
+using namespace mxfp4;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// What verify prints and says; an exception's lines where it throws.
+struct Answer {
+  bool right = false;
+  std::string text;
+};
+
+Answer verify_all(const std::string& out, const std::string& source) {
+  const TempDir dir;
+  std::fflush(stdout);
+  const int kept = ::dup(1);
+  REQUIRE(std::freopen((dir / "text").c_str(), "w", stdout));
+  Answer answer;
+  try {
+    answer.right = is_right(out, source);
+  } catch (const Error& e) {
+    answer.text = fmt::format("{}", fmt::join(e.lines, "\n"));
+  }
+  std::fflush(stdout);
+  ::dup2(kept, 1);
+  ::close(kept);
+  answer.text += read_text(dir / "text", 1 << 24);
+  return answer;
+}
+
+void seal(const std::string& out, const Json& manifest) {
+  write_text(out + "/" + manifest_name, sealed(manifest.dump(1)));
+}
+
+/// Brings the manifest's entry of a file to what the file is now.
+void list_again(const std::string& out, const std::string& name) {
+  Json manifest = parse_json(read_text(out + "/" + manifest_name, 1 << 24), manifest_name);
+  const std::string text = read_text(out + "/" + name, 1 << 24);
+  for (Json& f : manifest["files"])
+    if (f["name"] == name && f.contains("xxh3_128")) {
+      f["bytes"] = text.size();
+      f["xxh3_128"] = to_hex(hash_bytes(text.data(), int64_t(text.size())));
+    }
+  seal(out, manifest);
+}
+
+/// Paths of all values, of lists the first, a middle and the last entry.
+void add_paths(const Json& value, const Json::json_pointer& at, std::vector<Json::json_pointer>& paths) {
+  if (value.is_object())
+    for (const auto& [key, member] : value.items()) add_paths(member, at / key, paths);
+  if (value.is_array()) {
+    const size_t n = value.size();
+    for (const size_t i : std::set<size_t>{0, n / 2, n - 1})
+      if (i < n) add_paths(value[i], at / i, paths);
+  }
+  if (!at.empty()) paths.push_back(at);
+}
+
+enum class Change { absent, other_value, other_type };
+
+Json other_value(const Json& v) {
+  if (v.is_boolean()) return !v.get<bool>();
+  if (v.is_number_integer()) return v.get<int64_t>() + 1;
+  if (v.is_number()) return v.get<double>() + 0.5;
+  if (v.is_string()) return v.get<std::string>() + "x";
+  if (v.is_array()) return v.size() > 1 ? Json(std::vector<Json>(v.rbegin(), v.rend())) : Json::array({v, v});
+  if (v.is_object()) {
+    Json more = v;
+    more["one_more"] = 1;
+    return more;
+  }
+  return 1;
+}
+
+Json other_type(const Json& v) { return v.is_string() ? Json(1) : Json("text"); }
+
+void apply(Json& document, const Json::json_pointer& at, Change change) {
+  Json& value = document[at];
+  if (change == Change::other_value) {
+    value = other_value(value);
+  } else if (change == Change::other_type) {
+    value = other_type(value);
+  } else {
+    Json& holder = document[at.parent_pointer()];
+    if (holder.is_array())
+      holder.erase(size_t(std::stoul(at.back())));
+    else
+      holder.erase(at.back());
+  }
+}
+
+/// Whether a report names the key of a path, or the tensor or file whose entry it is in.
+bool names(const std::string& report, const Json& document, Json::json_pointer at) {
+  for (; !at.empty(); at = at.parent_pointer()) {
+    if (report.find(at.back()) != std::string::npos && at.back().find_first_not_of("0123456789") != std::string::npos)
+      return true;
+    const Json& value = document[at];
+    if (value.is_object() && value.contains("name"))
+      return report.find(value["name"].get<std::string>()) != std::string::npos;
+  }
+  return false;
+}
+
+/// What was found beside the text's other layout, which seal() gives it.
+std::string without_layout(const std::string& report) {
+  std::istringstream lines(report);
+  std::string rest;
+  for (std::string line; std::getline(lines, line);)
+    if (line.find("the same meaning, but not the text") == line.npos && line.find(": wrong: ") == line.npos)
+      rest += line + "\n";
+  return rest;
+}
+
+struct Tally {
+  int changes = 0, found = 0, named = 0;
+  std::string missed, unnamed;
+};
+
+/// Another version's manifest may say other things, so that its version cannot be proved.
+bool cannot_be_known(const Json::json_pointer& at) { return at.to_string() == "/tool/version"; }
+
+void change_every_field(const std::string& out, const std::string& source, const std::string& name, Tally& tally) {
+  const std::string before = read_text(out + "/" + name, 1 << 24);
+  const std::string manifest = read_text(out + "/" + manifest_name, 1 << 24);
+  const Json document = parse_json(before, name);
+  std::vector<Json::json_pointer> paths;
+  add_paths(document, Json::json_pointer(), paths);
+  for (const Json::json_pointer& at : paths)
+    for (const Change change : {Change::absent, Change::other_value, Change::other_type}) {
+      if (cannot_be_known(at)) continue;
+      Json changed = document;
+      apply(changed, at, change);
+      if (changed == document) continue;
+      if (name == manifest_name) {
+        if (at.to_string() == "/xxh3_128") continue;  // seal() makes it again
+        seal(out, changed);
+      } else {
+        write_text(out + "/" + name, changed.dump(2) + "\n");
+        list_again(out, name);
+      }
+      const Answer answer = verify_all(out, source);
+      const std::string found = without_layout(answer.text);
+      ++tally.changes;
+      tally.found += !answer.right && !found.empty();
+      tally.named += names(found, document, at);
+      if (found.empty()) tally.missed += fmt::format("\n{} {} {}", name, at.to_string(), int(change));
+      if (!names(found, document, at)) tally.unnamed += fmt::format("\n{} {}: {}", at.to_string(), int(change), found);
+      write_text(out + "/" + manifest_name, manifest);
+    }
+  write_text(out + "/" + name, before);
+}
+
+/// In full form all families and backends; in short form one.
+bool in_full() { return std::getenv("MXFP4_TEST_FULL") != nullptr; }
+
+struct Case {
+  const char *model, *engine, *backend;
+};
+
+}  // namespace
+
+TEST_CASE("verify finds each field of manifest, index and config that is not what the source gives") {
+  const Case cases[] = {{"gpt-oss-20b", "vllm", "marlin"},           {"deepseek-v4-flash", "sglang", "marlin"},
+                        {"gpt-oss-20b", "vllm", "triton-hopper"},    {"gpt-oss-20b", "vllm", "flashinfer-cutlass"},
+                        {"deepseek-v4-flash", "vllm", "deepgemm"},   {"kimi-k3", "vllm", "marlin"},
+                        {"gpt-oss-20b", "vllm", "flashinfer-trtllm"}};
+  for (const Case& c : cases) {
+    if (!in_full() && &c != cases) continue;
+    const TempDir dir;
+    SynthOptions s;
+    s.model = c.model;
+    s.dest = dir / "in";
+    s.sizes.tiny = true;
+    set_verbosity(Verbosity::quiet);
+    synth(s);
+    convert(conversion(dir / "in", dir / "out", c.engine, c.backend));
+    REQUIRE(verify_all(dir / "out", dir / "in").right);
+    Tally tally;
+    for (const char* name : {manifest_name, "config.json", "model.safetensors.index.json"})
+      change_every_field(dir / "out", dir / "in", name, tally);
+    INFO(c.model << " " << c.backend << ": " << tally.changes << " changes, missed:" << tally.missed);
+    CHECK(tally.changes > 300);
+    CHECK(tally.found == tally.changes);
+    INFO("not named:" << tally.unnamed);
+    CHECK(tally.named * 100 >= tally.changes * 90);
+  }
+}
+
+TEST_CASE("verify finds files that are missing, exchanged, changed or too many") {
+  const TempDir dir;
+  convert(conversion(tiny + "gpt-oss", dir / "out", "vllm"));
+  const std::string out = dir / "out";
+  SECTION("one more") {
+    const std::string name = GENERATE("model.safetensors", "pytorch_model.bin", "modeling.py", "packed/more");
+    write_text(out + "/" + name, "");
+    CHECK(verify_all(out, {}).text.find(name + ": not listed in") != std::string::npos);
+  }
+  SECTION("each missing, and with one bit changed") {
+    for (const auto& [name, text] : contents_of(out)) {
+      INFO(name);
+      fs::rename(out + "/" + name, dir / "kept");
+      CHECK(!verify_all(out, tiny + "gpt-oss").right);
+      fs::rename(dir / "kept", out + "/" + name);
+      flip(out + "/" + name, int64_t(text.size()) / 2);
+      CHECK(!verify_all(out, tiny + "gpt-oss").right);
+      flip(out + "/" + name, int64_t(text.size()) / 2);
+    }
+  }
+  SECTION("two exchanged and listed so") {
+    fs::rename(out + "/packed/packed-00001.safetensors", dir / "kept");
+    fs::rename(out + "/rest-00001.safetensors", out + "/packed/packed-00001.safetensors");
+    fs::rename(dir / "kept", out + "/rest-00001.safetensors");
+    CHECK(!verify_all(out, tiny + "gpt-oss").right);
+  }
+  SECTION("the canary changed and listed so") {
+    flip(out + "/packed/canary-0.safetensors", 3000);
+    list_again(out, "packed/canary-0.safetensors");
+    CHECK(verify_all(out, {}).text.find("packed/canary-0.safetensors: ") != std::string::npos);
+  }
+  SECTION("what tools keep in a directory") {
+    fs::create_directory(out + "/.cache");
+    write_text(out + "/.cache/etag", "1");
+    write_text(out + "/.gitattributes", "");
+    CHECK(verify_all(out, {}).right);
+  }
+}
+
+TEST_CASE("a manifest of another version is compared by its meaning") {
+  const TempDir dir;
+  convert(conversion(tiny + "gpt-oss", dir / "out", "vllm"));
+  Json manifest = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 24), manifest_name);
+  manifest["tool"]["version"] = "0.0.9";
+  manifest["sets"][0]["fits"]["vllm"]["range"] = "another";
+  seal(dir / "out", manifest);
+  CHECK(verify_all(dir / "out", tiny + "gpt-oss").right);
+  manifest["sets"][0]["tensors"][0]["layer"] = 1;
+  seal(dir / "out", manifest);
+  CHECK(verify_all(dir / "out", tiny + "gpt-oss").text.find("sets[0].tensors[0].layer: 1, 0 expected") !=
+        std::string::npos);
+}
