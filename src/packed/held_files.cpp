@@ -1,6 +1,7 @@
 #include "src/packed/held_files.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #include "src/checkpoint/checkpoint.h"
 
@@ -17,6 +18,11 @@ bool leads_to(const std::string& path, const Fd& fd) {
   return now.st_dev == then.st_dev && now.st_ino == then.st_ino;
 }
 
+size_t most_held() {
+  rlimit limit;
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? size_t(limit.rlim_cur / 4) : 64;
+}
+
 }  // namespace
 
 HeldFiles::HeldFiles(const std::string& out)
@@ -26,7 +32,7 @@ void HeldFiles::hold(const std::string& name) {
   Held& held = held_[name];
   if (held.fd) return;
   const std::string path = real_path(out_, name, held.problems);
-  if (!path.empty()) held.fd = open_read(path, name);
+  if (!path.empty() && held_.size() < most_held()) held.fd = open_read(path, name);
 }
 
 std::string HeldFiles::folder() const { return fmt::format("/proc/self/fd/{}", dir_.get()); }
@@ -35,6 +41,7 @@ std::string HeldFiles::path(const std::string& name, Problems& problems) const {
   const auto held = held_.find(name);
   if (held == held_.end()) return problems.error(name, "not listed in the manifest"), std::string();
   if (held->second.fd) return fmt::format("/proc/self/fd/{}", held->second.fd.get());
+  if (!held->second.problems.any()) return folder() + "/" + name;
   problems.add(Error(Kind::input, held->second.problems.errors()));
   return {};
 }

@@ -14,7 +14,9 @@ class HeldFiles {
   /// A directory that cannot be opened is none: every file of it is then missing.
   explicit HeldFiles(const std::string& out);
 
-  /// Opens a file of OUT by its relative name. What real_path() refuses is remembered for path().
+  /// Opens a file of OUT by its relative name, as long as a quarter of the descriptors that the process may have is
+  /// enough; the others are found through the directory that was opened, which never holds another output's files. What
+  /// real_path() refuses is remembered for path().
   void hold(const std::string& name);
   bool holds(const std::string& name) const { return held_.count(name) > 0; }
   /// Leads to the directory that was opened, wherever it is by now.
@@ -26,7 +28,7 @@ class HeldFiles {
 
  private:
   struct Held {
-    Fd fd;  // none: see problems
+    Fd fd;  // none: see problems, or not opened yet
     Problems problems;
   };
   std::string out_;

@@ -111,9 +111,9 @@ class Rebuilding {
     Json expected = parse_json(manifest_, manifest_name), found = parse_json(is, manifest_name);
     expected.erase("xxh3_128");
     found.erase("xxh3_128");
-    const size_t before = problems_.errors().size();
+    const int64_t before = problems_.count();
     report_differences(manifest_name, expected, found, ignored, problems_);
-    if (same_version && problems_.errors().size() == before)
+    if (same_version && problems_.count() == before)
       problems_.error(manifest_name, "the same meaning, but not the text that mxfp4-pack {} writes", MXFP4_VERSION);
   }
 
