@@ -73,10 +73,10 @@ int convert_all(const BatchOptions& options, const ParseLine& parse) {
   const size_t converted = jobs.size() - failed - unchanged;
   if (options.json)
     print_out("{}\n", one_line(Json{{"converted", converted},
-                                     {"unchanged", unchanged},
-                                     {"failed", failed},
-                                     {"not_begun", lines.size() - jobs.size()},
-                                     {"jobs", std::move(jobs)}}));
+                                    {"unchanged", unchanged},
+                                    {"failed", failed},
+                                    {"not_begun", lines.size() - jobs.size()},
+                                    {"jobs", std::move(jobs)}}));
   else
     note(fmt::format("{} converted, {} unchanged, {} failed, {} not begun", converted, unchanged, failed,
                      lines.size() - jobs.size()));
