@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <mutex>
-#include <optional>
-#include <set>
 
 #include "src/base/log.h"
 #include "src/io/sha256.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"
 #include "src/plan/rewrite.h"
+#include "src/verify/original.h"
 #include "src/verify/rebuilt.h"
+#include "src/verify/verdict.h"
 
 namespace mxfp4 {
 
@@ -78,65 +77,6 @@ Difference difference(const uint8_t* a, const uint8_t* b, int64_t bytes) {
     if (a[i] != b[i] && d.count++ == 0) d.first = i;
   return d;
 }
-
-/// The checkpoint to compare with, where one was given.
-struct Original {
-  std::unique_ptr<Checkpoint> checkpoint;
-  std::unique_ptr<ShardReader> reader;
-
-  Original(const PackedCheckpoint& p, const std::string& dir) {
-    if (dir.empty()) return;
-    Problems problems;
-    checkpoint = std::make_unique<Checkpoint>(open_checkpoint(dir, problems));
-    problems.throw_if_any();
-    for (const Tensor& t : p.manifest.source.tensors) {
-      const Tensor* s = checkpoint->find(t.name);
-      if (!s)
-        problems.error(where(dir, t.name), "missing in the source");
-      else if (s->dtype != t.dtype || s->shape != t.shape)
-        problems.error(checkpoint->where(*s), "{}, the output was made from {}", describe(s->dtype, s->shape),
-                       describe(t.dtype, t.shape));
-    }
-    problems.throw_if_any();
-    reader = std::make_unique<ShardReader>(*checkpoint);
-  }
-
-  /// Where to take the names, sizes and order of the source's files from: what unpack made has its own.
-  const Checkpoint& described_by(const Checkpoint& made_from) const {
-    return checkpoint && !checkpoint->unpacked ? *checkpoint : made_from;
-  }
-
-  /// What is no tensor: config, index and companions.
-  void compare_rest(const Checkpoint& made_from, Problems& problems) const {
-    const auto same = [&](const char* name, const std::string& is, const std::string& was) {
-      if (is != was) problems.error(where(checkpoint->dir, name), "not what the output was made from");
-    };
-    same("config.json", checkpoint->config_text, made_from.config_text);
-    same("model.safetensors.index.json", checkpoint->index_text, made_from.index_text);
-    const std::set<std::string> theirs(checkpoint->companions.begin(), checkpoint->companions.end());
-    const std::set<std::string> ours(made_from.companions.begin(), made_from.companions.end());
-    for (const std::string& name : theirs)
-      if (!ours.count(name)) problems.error(where(checkpoint->dir, name), "in the source, but not in the output");
-    for (const std::string& name : ours) {
-      if (!theirs.count(name)) {
-        problems.error(where(checkpoint->dir, name), "in the output, but not in the source");
-        continue;
-      }
-      const std::string text = companion_text(*checkpoint, name);
-      if (to_hex(hash_bytes(text.data(), int64_t(text.size()))) != made_from.companion_checksums.at(name))
-        problems.error(where(checkpoint->dir, name), "not what the output was made from");
-    }
-    for (const Tensor& t : checkpoint->tensors)
-      if (!made_from.find(t.name)) problems.error(checkpoint->where(t), "in the source, but not in the output");
-  }
-  explicit operator bool() const { return reader != nullptr; }
-  void read(const Tensor& t, int64_t offset, int64_t bytes, uint8_t* to) const {
-    reader->read(*checkpoint->find(t.name), offset, bytes, to);
-  }
-  bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const {
-    return reader->is_cached(*checkpoint->find(t.name), offset, bytes);
-  }
-};
 
 /// Checks one set of packed tensors; the first set's pass checks the copied tensors too.
 class Verification {
@@ -381,63 +321,6 @@ KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& d
   return kernels;
 }
 
-const char* name_of(Level level) {
-  return level == Level::files ? "files" : level == Level::bytes ? "bytes" : "kernels";
-}
-
-/// What was found, at which level of each set; kernels: a report for each set, by its index; bench: where it was asked
-/// for.
-struct Verdict {
-  std::vector<Level> levels;
-  Problems problems;
-  std::map<size_t, KernelReport> kernels;
-  std::optional<BenchReport> bench;
-  Level level() const { return *std::min_element(levels.begin(), levels.end()); }
-};
-
-void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
-  Json sets = Json::array();
-  for (size_t i = 0; i < p.sets.size(); ++i) {
-    const Plan& plan = p.sets[i].plan;
-    sets.push_back({{"engine", plan.backend->engine},
-                    {"backend", plan.backend->name},
-                    {"layout_version", plan.backend->layout_version},
-                    {"moe_tp_size", plan.tp.size},
-                    {"ranks", plan.tp.ranks},
-                    {"level", name_of(v.levels[i])}});
-    if (v.kernels.count(i)) sets.back()["kernels"] = to_json(v.kernels.at(i));
-  }
-  Json j = {{"ok", !v.problems.any()},
-            {"out", options.out},
-            {"level", name_of(v.level())},
-            {"sets", sets},
-            {"problems", v.problems.errors()}};
-  if (v.bench) j["bench"] = to_json(*v.bench);
-  print_out("{}\n", one_line(j));
-}
-
-void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
-  const auto& lines = v.problems.errors();
-  const auto& sets = p.manifest.sets;
-  const bool speaks = verbosity() != Verbosity::quiet;
-  if (!lines.empty() || speaks)
-    for (const auto& [i, report] : v.kernels)
-      print_out("{}{}", sets.size() > 1 ? describe(sets[i]) + ": " : "", to_text(report));
-  if (v.bench) print_out("{}", to_text(*v.bench));
-  for (const std::string& line : lines) print_out("{}\n", line);
-  if (!lines.empty())
-    print_out("{}: wrong: {} problem{} at level {}\n", options.out, v.problems.count(),
-              v.problems.count() == 1 ? "" : "s", name_of(v.level()));
-  if (!lines.empty() || !speaks) return;
-  size_t tensors = 0;
-  for (size_t i = 0; i < sets.size(); ++i) {
-    tensors += p.sets[i].plan.packed.size();
-    if (sets.size() > 1) print_out("{}: {}: right at level {}\n", options.out, describe(sets[i]), name_of(v.levels[i]));
-  }
-  print_out("{}: right at level {} ({} packed and {} copied tensors)\n", options.out, name_of(v.level()), tensors,
-            p.copied.size());
-}
-
 }  // namespace
 
 bool verify(const VerifyOptions& options) {
@@ -468,7 +351,7 @@ bool verify(const VerifyOptions& options) {
         v.kernels[i] = verify_kernels(*packed, i, *source.checkpoint, kernels, v.problems);
   }
   if (options.bench.run) v.bench = bench_sets(*packed, options.bench);
-  options.json ? print_json(options, *packed, v) : print_text(options, *packed, v);
+  print(options, *packed, v);
   return !v.problems.any();
 }
 

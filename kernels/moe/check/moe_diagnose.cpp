@@ -73,7 +73,8 @@ std::string find_misplaced(const MoeCase& layer) {
   return {};
 }
 
-constexpr double least_explained = 0.9;
+constexpr double least_explained = 0.9;         // of what a kernel's own rounding does not account for
+constexpr double least_explained_of_all = 0.3;  // however much that is
 constexpr int64_t sampled_tokens = 4;
 constexpr double sample_slack = 4;  // on few tokens the error may be larger than on all
 
@@ -162,8 +163,11 @@ std::vector<Explain> explanations(const Evidence& sample, double tolerance) {
   return list;
 }
 
+/// A kernel that rounds may be wrong by `tolerance` without any mistake: the rest of the error has to be explained.
 bool is_explained(const Diagnosis& d, double tolerance) {
-  return d.error <= tolerance && d.explained >= least_explained;
+  if (!(d.error <= tolerance)) return false;
+  const double rounding = d.error > 0 ? tolerance * tolerance * (1 - d.explained) / (d.error * d.error) : 0;
+  return d.explained >= std::max(least_explained_of_all, least_explained * (1 - rounding));
 }
 
 }  // namespace

@@ -40,8 +40,9 @@ std::vector<double> reference_of(const MoeCase& layer);
 std::vector<float> packed_result_of(const MoeCase& layer, const Fragment& fragment);
 
 /// result: [tokens][hidden], the kernel's, summed over the ranks. A mistake explains it where over all tokens the
-/// relative L2 error falls below `tolerance` and nine tenths of the error are gone; the best one is named. A mistake
-/// that changes nothing explains nothing.
+/// relative L2 error falls below `tolerance`, and nine tenths of what that tolerance does not account for, and three
+/// tenths of all of the squared error, are gone; the best one is named. A mistake that changes nothing explains
+/// nothing.
 Diagnosis diagnose(const MoeCase& layer, std::span<const float> result, double tolerance);
 
 }  // namespace mxfp4

@@ -104,7 +104,12 @@ class Ring:
     """Pinned buffers. One that was given back is free again when its copy to the GPU, an event, is done."""
 
     def __init__(self, count):
-        self.memory = torch.frombuffer(mmap.mmap(-1, count * PIECE), dtype=torch.uint8)
+        memory = mmap.mmap(-1, count * PIECE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            memory.madvise(mmap.MADV_HUGEPAGE)  # fewer faults while it is pinned
+        except (AttributeError, OSError):
+            pass  # a system without large pages
+        self.memory = torch.frombuffer(memory, dtype=torch.uint8)
         self.pinned = int(torch.cuda.cudart().cudaHostRegister(self.memory.data_ptr(), count * PIECE, 0)) == 0
         self.free = queue.SimpleQueue()
         for buffer in self.memory.split(PIECE):

@@ -1,0 +1,47 @@
+#include "src/verify/original.h"
+
+#include <set>
+
+namespace mxfp4 {
+
+Original::Original(const PackedCheckpoint& p, const std::string& dir) {
+  if (dir.empty()) return;
+  Problems problems;
+  checkpoint = std::make_unique<Checkpoint>(open_checkpoint(dir, problems));
+  problems.throw_if_any();
+  for (const Tensor& t : p.manifest.source.tensors) {
+    const Tensor* s = checkpoint->find(t.name);
+    if (!s)
+      problems.error(where(dir, t.name), "missing in the source");
+    else if (s->dtype != t.dtype || s->shape != t.shape)
+      problems.error(checkpoint->where(*s), "{}, the output was made from {}", describe(s->dtype, s->shape),
+                     describe(t.dtype, t.shape));
+  }
+  problems.throw_if_any();
+  reader = std::make_unique<ShardReader>(*checkpoint);
+}
+
+void Original::compare_rest(const Checkpoint& made_from, Problems& problems) const {
+  const auto same = [&](const char* name, const std::string& is, const std::string& was) {
+    if (is != was) problems.error(where(checkpoint->dir, name), "not what the output was made from");
+  };
+  same("config.json", checkpoint->config_text, made_from.config_text);
+  same("model.safetensors.index.json", checkpoint->index_text, made_from.index_text);
+  const std::set<std::string> theirs(checkpoint->companions.begin(), checkpoint->companions.end());
+  const std::set<std::string> ours(made_from.companions.begin(), made_from.companions.end());
+  for (const std::string& name : theirs)
+    if (!ours.count(name)) problems.error(where(checkpoint->dir, name), "in the source, but not in the output");
+  for (const std::string& name : ours) {
+    if (!theirs.count(name)) {
+      problems.error(where(checkpoint->dir, name), "in the output, but not in the source");
+      continue;
+    }
+    const std::string text = companion_text(*checkpoint, name);
+    if (to_hex(hash_bytes(text.data(), int64_t(text.size()))) != made_from.companion_checksums.at(name))
+      problems.error(where(checkpoint->dir, name), "not what the output was made from");
+  }
+  for (const Tensor& t : checkpoint->tensors)
+    if (!made_from.find(t.name)) problems.error(checkpoint->where(t), "in the source, but not in the output");
+}
+
+}  // namespace mxfp4

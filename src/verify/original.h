@@ -1,0 +1,37 @@
+// The checkpoint that verify compares an output with.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/packed/packed_checkpoint.h"
+
+namespace mxfp4 {
+
+/// The checkpoint to compare with, where one was given.
+struct Original {
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::unique_ptr<ShardReader> reader;
+
+  /// Throws Error{input} where it lacks a tensor of the output's source, or has it with another dtype or shape. dir may
+  /// be empty.
+  Original(const PackedCheckpoint& packed, const std::string& dir);
+
+  /// Where to take the names, sizes and order of the source's files from: what unpack made has its own.
+  const Checkpoint& described_by(const Checkpoint& made_from) const {
+    return checkpoint && !checkpoint->unpacked ? *checkpoint : made_from;
+  }
+
+  /// Names what differs beside the contents of tensors: config, index, companions, and tensors that are new.
+  void compare_rest(const Checkpoint& made_from, Problems& problems) const;
+
+  explicit operator bool() const { return reader != nullptr; }
+  void read(const Tensor& t, int64_t offset, int64_t bytes, uint8_t* to) const {
+    reader->read(*checkpoint->find(t.name), offset, bytes, to);
+  }
+  bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const {
+    return reader->is_cached(*checkpoint->find(t.name), offset, bytes);
+  }
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,62 @@
+#include "src/verify/verdict.h"
+
+#include "src/base/log.h"
+
+namespace mxfp4 {
+
+namespace {
+
+const char* name_of(Level level) {
+  return level == Level::files ? "files" : level == Level::bytes ? "bytes" : "kernels";
+}
+
+void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
+  Json sets = Json::array();
+  for (size_t i = 0; i < p.sets.size(); ++i) {
+    const Plan& plan = p.sets[i].plan;
+    sets.push_back({{"engine", plan.backend->engine},
+                    {"backend", plan.backend->name},
+                    {"layout_version", plan.backend->layout_version},
+                    {"moe_tp_size", plan.tp.size},
+                    {"ranks", plan.tp.ranks},
+                    {"level", name_of(v.levels[i])}});
+    if (v.kernels.count(i)) sets.back()["kernels"] = to_json(v.kernels.at(i));
+  }
+  Json j = {{"ok", !v.problems.any()},
+            {"out", options.out},
+            {"level", name_of(v.level())},
+            {"sets", sets},
+            {"problems", v.problems.errors()}};
+  if (v.bench) j["bench"] = to_json(*v.bench);
+  print_out("{}\n", one_line(j));
+}
+
+void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
+  const auto& lines = v.problems.errors();
+  const auto& sets = p.manifest.sets;
+  const bool speaks = verbosity() != Verbosity::quiet;
+  if (!lines.empty() || speaks)
+    for (const auto& [i, report] : v.kernels)
+      print_out("{}{}", sets.size() > 1 ? describe(sets[i]) + ": " : "", to_text(report));
+  if (v.bench) print_out("{}", to_text(*v.bench));
+  for (const std::string& line : lines) print_out("{}\n", line);
+  if (!lines.empty())
+    print_out("{}: wrong: {} problem{} at level {}\n", options.out, v.problems.count(),
+              v.problems.count() == 1 ? "" : "s", name_of(v.level()));
+  if (!lines.empty() || !speaks) return;
+  size_t tensors = 0;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    tensors += p.sets[i].plan.packed.size();
+    if (sets.size() > 1) print_out("{}: {}: right at level {}\n", options.out, describe(sets[i]), name_of(v.levels[i]));
+  }
+  print_out("{}: right at level {} ({} packed and {} copied tensors)\n", options.out, name_of(v.level()), tensors,
+            p.copied.size());
+}
+
+}  // namespace
+
+void print(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
+  options.json ? print_json(options, p, v) : print_text(options, p, v);
+}
+
+}  // namespace mxfp4

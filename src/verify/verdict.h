@@ -1,0 +1,27 @@
+// What verify found, and how it is printed.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "src/packed/packed_checkpoint.h"
+#include "src/verify/verify.h"
+
+namespace mxfp4 {
+
+/// What was found, at which level of each set; kernels: a report for each set, by its index; bench: where it was asked
+/// for.
+struct Verdict {
+  std::vector<Level> levels;
+  Problems problems;
+  std::map<size_t, KernelReport> kernels;
+  std::optional<BenchReport> bench;
+  Level level() const { return *std::min_element(levels.begin(), levels.end()); }
+};
+
+/// On stdout: one JSON object, or the reports, what is wrong, and the verdict.
+void print(const VerifyOptions& options, const PackedCheckpoint& packed, const Verdict& verdict);
+
+}  // namespace mxfp4
