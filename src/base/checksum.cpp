@@ -34,4 +34,6 @@ Hash hash_of_pieces(std::span<const Hash> pieces) {
 
 std::string to_hex(Hash hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
 
+std::string checksum_of(std::string_view text) { return to_hex(hash_bytes(text.data(), int64_t(text.size()))); }
+
 }  // namespace mxfp4

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mxfp4 {
@@ -53,5 +54,7 @@ class PieceHasher {
 Hash hash_of_pieces(std::span<const Hash> pieces);
 /// 32 hexadecimal digits.
 std::string to_hex(Hash hash);
+/// Of a whole text, as to_hex() gives it.
+std::string checksum_of(std::string_view text);
 
 }  // namespace mxfp4

@@ -218,7 +218,7 @@ std::string companion_text(const Checkpoint& ck, const std::string& name) {
   problems.throw_if_any();
   std::string text = read_text(path, max_companion_bytes, name);
   const auto known = ck.companion_checksums.find(name);
-  if (known != ck.companion_checksums.end() && to_hex(hash_bytes(text.data(), int64_t(text.size()))) != known->second)
+  if (known != ck.companion_checksums.end() && checksum_of(text) != known->second)
     fail(Kind::input, "{}: does not have the checksum that the output's manifest has for it; damaged?", name);
   return text;
 }

@@ -25,8 +25,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string checksum_of(const std::string& text) { return to_hex(hash_bytes(text.data(), int64_t(text.size()))); }
-
 /// Everything that a run's bytes depend on: the plan with the options behind it, and the source's files as they are.
 Start start_of(const Plan& plan, const ConvertOptions& options) {
   const Backend& b = *plan.backend;

@@ -16,8 +16,6 @@ constexpr int64_t second = 1'000'000'000;
 
 int64_t nanoseconds(const timespec& t) { return int64_t(t.tv_sec) * second + t.tv_nsec; }
 
-std::string checksum_of(const std::string& text) { return to_hex(hash_bytes(text.data(), int64_t(text.size()))); }
-
 /// $XDG_CACHE_HOME/mxfp4-pack, ~/.cache/mxfp4-pack, or empty.
 std::string cache_dir() {
   const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");

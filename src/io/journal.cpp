@@ -20,8 +20,6 @@ constexpr const char* mark = "mxfp4-pack-journal-2";
 constexpr const char* finished = "finished";
 constexpr int64_t max_bytes = int64_t(4) << 30;
 
-std::string checksum_of(std::string_view text) { return to_hex(hash_bytes(text.data(), int64_t(text.size()))); }
-
 /// False: another process holds it.
 bool take_lock(const Fd& fd, const std::string& out) {
   int result;

@@ -52,10 +52,7 @@ void sync_dir(const fs::path& dir) {
   if (result != 0 && error != EINVAL) fail_errno(dir.string(), "cannot sync to disk", error);
 }
 
-std::string checksum_of(const std::string& path) {
-  const std::string text = read_text(path, int64_t(4) << 30);
-  return to_hex(hash_bytes(text.data(), int64_t(text.size())));
-}
+std::string checksum_of_file(const std::string& path) { return checksum_of(read_text(path, int64_t(4) << 30)); }
 
 /// Swaps two directories in one step where the file system can; else moves `old` to `aside` first.
 void swap_directories(const std::string& fresh, const std::string& old, const std::string& aside) {
@@ -95,7 +92,8 @@ bool is_own_folder(const std::string& path) {
 
 bool holds(const std::string& dir, const Proof& proof) {
   const std::string path = dir + "/" + proof.file;
-  return !proof.file.empty() && fs::is_regular_file(fs::symlink_status(path)) && checksum_of(path) == proof.checksum;
+  return !proof.file.empty() && fs::is_regular_file(fs::symlink_status(path)) &&
+         checksum_of_file(path) == proof.checksum;
 }
 
 bool holds_run(const std::string& dir, const std::string& run) {
@@ -142,7 +140,8 @@ void OutputDir::open(const Start& start) {
   replace_ = !committed_ && fs::exists(out_);
   if (replace_) look_at_predecessor();
   deferred_.emplace();
-  if (keep_) write_text(partial_ + "/" + run_file, journal_.head().run);
+  // Never written over: a run ended in the middle of that would leave a partial output that is nobody's.
+  if (keep_ && !holds_run(partial_, journal_.head().run)) write_text(partial_ + "/" + run_file, journal_.head().run);
   if (!committed_ && !keep_) begin(start);
 }
 
@@ -255,7 +254,7 @@ void OutputDir::rename_into_place() {
 
 void OutputDir::commit(const std::string& proof) {
   if (!committed_) {
-    if (!proof.empty()) journal_.finish({proof, checksum_of(partial_ + "/" + proof)});
+    if (!proof.empty()) journal_.finish({proof, checksum_of_file(partial_ + "/" + proof)});
     ::unlink((partial_ + "/" + run_file).c_str());
     for (const auto& entry : fs::recursive_directory_iterator(partial_))
       if (entry.is_directory()) sync_dir(entry.path());

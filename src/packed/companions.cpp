@@ -61,7 +61,7 @@ std::string rest_index(const Plan& plan) {
 }
 
 ListedFile listed(const std::string& name, const std::string& text, bool holds_tensors = false) {
-  return {name, int64_t(text.size()), to_hex(hash_bytes(text.data(), int64_t(text.size()))), holds_tensors};
+  return {name, int64_t(text.size()), checksum_of(text), holds_tensors};
 }
 
 std::string canary_name(const Plan& plan) { return fmt::format("packed/canary-{}.safetensors", plan.set); }

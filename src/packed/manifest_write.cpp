@@ -42,7 +42,7 @@ class Writer {
     text_ += "{\n";
     set();
     text_ += "\"tensors\": [\n" + packed + "]\n}" + sets_end;
-    const std::string sum = to_hex(hash_bytes(text_.data(), int64_t(text_.size())));
+    const std::string sum = checksum_of(text_);
     text_.replace(text_.find(no_checksum), sum.size(), sum);
     return std::move(text_);
   }

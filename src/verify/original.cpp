@@ -36,8 +36,7 @@ void Original::compare_rest(const Checkpoint& made_from, Problems& problems) con
       problems.error(where(checkpoint->dir, name), "in the output, but not in the source");
       continue;
     }
-    const std::string text = companion_text(*checkpoint, name);
-    if (to_hex(hash_bytes(text.data(), int64_t(text.size()))) != made_from.companion_checksums.at(name))
+    if (checksum_of(companion_text(*checkpoint, name)) != made_from.companion_checksums.at(name))
       problems.error(where(checkpoint->dir, name), "not what the output was made from");
   }
   for (const Tensor& t : checkpoint->tensors)

@@ -45,7 +45,7 @@ void check_files(const PackedCheckpoint& p, Problems& problems) {
     }
     std::string text(size_t(covered), '\0');
     fd.read(text.data(), int64_t(text.size()), 0);
-    if (to_hex(hash_bytes(text.data(), int64_t(text.size()))) != f.checksum)
+    if (checksum_of(text) != f.checksum)
       problems.error(f.name, "{} does not have the checksum in {}", f.holds_tensors ? "the header" : "it",
                      manifest_name);
   }

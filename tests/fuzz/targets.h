@@ -4,6 +4,7 @@
 
 #include "src/packed/packed_checkpoint.h"
 #include "tests/support/make_checkpoint.h"
+#include "tests/support/seal.h"
 
 namespace mxfp4::fuzz {
 
@@ -94,15 +95,6 @@ inline Lines read_config_text(std::string_view text) {
           for (const std::string& line : of_model.errors()) problems.error("model", "{}", line);
       }
   });
-}
-
-/// The text with its own checksum made right, so that what comes after is reached.
-inline std::string sealed(std::string text) {
-  constexpr std::string_view key = "\"xxh3_128\": \"";
-  const size_t at = text.find(key);
-  if (at == text.npos || text.size() - at < key.size() + 32) return text;
-  text.replace(at + key.size(), 32, 32, '0');
-  return text.replace(at + key.size(), 32, to_hex(hash_bytes(text.data(), int64_t(text.size()))));
 }
 
 inline Lines read_manifest_text(std::string_view text) {

@@ -29,10 +29,7 @@ std::string refusal(const ConvertOptions& o) {
   return "";
 }
 
-std::string checksum_of_file(const std::string& path) {
-  const std::string text = read_text(path, 1 << 24);
-  return to_hex(hash_bytes(text.data(), int64_t(text.size())));
-}
+std::string checksum_of_file(const std::string& path) { return checksum_of(read_text(path, 1 << 24)); }
 
 /// What a run leaves that was killed between putting OUT in its place and removing its journal.
 void leave_journal(const TempDir& dir, const std::string& out, const Start& start) {
@@ -216,4 +213,21 @@ TEST_CASE("a predecessor between two renames is put back") {
   convert(conversion(source, dir / ".out.mxfp4-pack.partial.old", "vllm"));
   CHECK(refusal(conversion(source, dir / "out", "vllm")).find("exists") != std::string::npos);
   CHECK(is_right(dir / "out", source));
+}
+
+TEST_CASE("going on with a partial output writes its run file no second time") {
+  const TempDir dir;
+  {
+    OutputDir out(dir / "out", "", {});
+    out.open({.options = "o", .source = "s"});
+    out.journal().add(0, "record");
+    out.keep(true);
+  }
+  const std::string file = dir / (std::string(".out.mxfp4-pack.partial/") + run_file);
+  const auto old = fs::last_write_time(file) - std::chrono::hours(1);
+  fs::last_write_time(file, old);
+  OutputDir out(dir / "out", "", {});
+  out.open({.leftover = Leftover::resume, .options = "o", .source = "s"});
+  CHECK(out.journal().records().size() == 1);
+  CHECK(fs::last_write_time(file) == old);  // killed while writing it, the run would leave what no run goes on with
 }

@@ -157,7 +157,7 @@ void edit_json(const std::string& path, Change change) {
   if (json.contains("xxh3_128")) json["xxh3_128"] = zeros;
   std::string text = json.dump();
   if (json.contains("xxh3_128")) {
-    const std::string sum = to_hex(hash_bytes(text.data(), int64_t(text.size())));
+    const std::string sum = checksum_of(text);
     text.replace(text.find(zeros), 32, sum);
   }
   std::ofstream(path, std::ios::binary) << text;
