@@ -22,7 +22,7 @@ int report(const Error& e, bool json) {
   } else {
     for (const std::string& line : e.lines) complain(line);
   }
-  if (e.kind == Kind::interrupted) return pending_signal() == SIGTERM ? 143 : 130;
+  if (e.kind == ErrorKind::interrupted) return pending_signal() == SIGTERM ? 143 : 130;
   return 2;
 }
 
@@ -63,18 +63,18 @@ int carry_out(int argc, char** argv, bool json) {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
       if (e.get_exit_code() == 0) return show_help(app, e);
-      fail(Kind::usage, "{}; see mxfp4-pack --help", e.what());
+      fail(ErrorKind::usage, "{}; see mxfp4-pack --help", e.what());
     }
     set_verbosity(common.quiet ? Verbosity::quiet : common.verbose ? Verbosity::verbose : Verbosity::normal);
     return run();
   } catch (const Error& e) {
     return report(e, json);
   } catch (const DeviceError& e) {
-    return report({Kind::device, e.what()}, json);
+    return report({ErrorKind::device, e.what()}, json);
   } catch (const std::bad_alloc&) {
-    return report({Kind::io, "out of memory"}, json);
+    return report({ErrorKind::io, "out of memory"}, json);
   } catch (const std::exception& e) {
-    return report({Kind::io, e.what()}, json);
+    return report({ErrorKind::io, e.what()}, json);
   }
 }
 

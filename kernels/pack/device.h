@@ -55,7 +55,7 @@ struct Checksum {
   const uint8_t* data;
   int64_t bytes;
   uint64_t low = 0, high = 0;
-  bool made = false;
+  bool done = false;
 };
 
 class Device {

@@ -49,7 +49,7 @@ constexpr auto rewrites = [] {
   return table;
 }();
 
-void rewrite_group(uint8_t* codes, int delta, Humming& h) {
+void rewrite_group(uint8_t* codes, int delta, RewriteLoss& h) {
   const auto& table = rewrites[std::min(delta, max_delta)];
   for (int b = 0; b < group_bytes; ++b) {
     const Rewrite& r = table[codes[b]];
@@ -62,8 +62,8 @@ void rewrite_group(uint8_t* codes, int delta, Humming& h) {
 
 }  // namespace
 
-Humming humming_rewrite(std::span<uint8_t> codes, std::span<uint8_t> scales) {
-  Humming h;
+RewriteLoss humming_rewrite(std::span<uint8_t> codes, std::span<uint8_t> scales) {
+  RewriteLoss h;
   if (scales.empty()) return h;
   const auto [low, high] = std::minmax_element(scales.begin(), scales.end());
   const int base = std::max<int>(*low, *high - max_range);

@@ -10,7 +10,7 @@
 
 namespace mxfp4 {
 
-struct Humming {
+struct RewriteLoss {
   float residual = 0;          // 2^(base - 127) / 2, the factor that the kernel applies to the whole expert
   int64_t groups = 0;          // of 32 codes
   int64_t groups_clamped = 0;  // whose scale was raised to the base
@@ -21,6 +21,6 @@ struct Humming {
 
 /// Rewrite one expert's whole matrix (w13: gate and up together) in place. codes: 16 bytes for each scale, in the same
 /// order; or none, to rewrite the scales alone. Scales become offsets from the base, 1 to 12.
-Humming humming_rewrite(std::span<uint8_t> codes, std::span<uint8_t> scales);
+RewriteLoss humming_rewrite(std::span<uint8_t> codes, std::span<uint8_t> scales);
 
 }  // namespace mxfp4

@@ -38,11 +38,12 @@ const Backend& find_backend(const std::string& name, const std::string& engine, 
     found = true;
     if (!model || !b->takes || b->takes(*model)) return *b;
   }
-  if (found) fail(Kind::input, "backend {} of {} is not for models of family {}", name, engine, model->family);
-  if (engines.empty()) fail(Kind::usage, "no backend '{}'; 'mxfp4-pack backends' lists them", name);
+  if (found) fail(ErrorKind::input, "backend {} of {} is not for models of family {}", name, engine, model->family);
+  if (engines.empty()) fail(ErrorKind::usage, "no backend '{}'; 'mxfp4-pack backends' lists them", name);
   if (versions.empty())
-    fail(Kind::usage, "backend {} is not there for engine '{}', but for {}", name, engine, fmt::join(engines, ", "));
-  fail(Kind::usage, "backend {} of {} has no layout version '{}', but {}", name, engine, layout_version,
+    fail(ErrorKind::usage, "backend {} is not there for engine '{}', but for {}", name, engine,
+         fmt::join(engines, ", "));
+  fail(ErrorKind::usage, "backend {} of {} has no layout version '{}', but {}", name, engine, layout_version,
        fmt::join(versions, ", "));
 }
 

@@ -22,12 +22,12 @@ inline constexpr Part parts[] = {Part::codes, Part::scales, Part::bias, Part::re
 const char* name_of(Role role);
 const char* name_of(Part part);
 
-using Sizes = std::vector<int64_t>;
+using Dims = std::vector<int64_t>;
 
 /// How the engine sees a stored contiguous tensor, where that differs: dtype, shape and strides in elements.
 struct View {
   const char* torch_dtype;
-  Sizes shape, strides;
+  Dims shape, strides;
 };
 
 /// One packed tensor of a layer, as the engine's parameter.
@@ -36,11 +36,11 @@ struct Parameter {
   Layout layout = Plain{};
   Dtype dtype = Dtype::U8;
   const char* torch_dtype = "uint8";
-  Sizes (*shape)(int64_t n, int64_t k) = nullptr;  // of one expert: n rows, k columns, padded by the engine
+  Dims (*shape)(int64_t n, int64_t k) = nullptr;  // of one expert: n rows, k columns, padded by the engine
   PadBytes pad = {};
   uint8_t add = 0;                                          // see BasicMatrix
   std::optional<RowOrder> order = {};                       // of w13, where it is not the backend's
-  View (*view)(const Sizes& stored) = nullptr;              // stored: the tensor's shape, experts first
+  View (*view)(const Dims& stored) = nullptr;               // stored: the tensor's shape, experts first
   Json (*object)(int64_t experts, Shape padded) = nullptr;  // what else the engine wraps the tensor in
 };
 using Parameters = std::array<std::array<Parameter, std::size(parts)>, std::size(roles)>;
@@ -88,7 +88,7 @@ struct Backend {
   std::string (*refuse)(const Model& model, LayerSize size) = nullptr;
   /// Changes one expert's values before layouts apply, so that there is no way back; null: nothing is lost.
   /// Without codes, only the scales.
-  Humming (*rewrite)(std::span<uint8_t> codes, std::span<uint8_t> scales) = nullptr;
+  RewriteLoss (*rewrite)(std::span<uint8_t> codes, std::span<uint8_t> scales) = nullptr;
 
   const Parameter& parameter(Role role, Part part) const { return parameters[size_t(role)][size_t(part)]; }
 };

@@ -29,23 +29,23 @@ inline Parameters both(const Names& names, Parameter codes, Parameter scales, Pa
 }
 
 /// Shapes of one expert: the rows in their order, unless the layout says otherwise.
-inline Sizes code_rows(int64_t n, int64_t k) { return {n, k / 2}; }
-inline Sizes scale_rows(int64_t n, int64_t k) { return {n, k / group}; }
-inline Sizes bias_rows(int64_t n, int64_t) { return {n}; }
+inline Dims code_rows(int64_t n, int64_t k) { return {n, k / 2}; }
+inline Dims scale_rows(int64_t n, int64_t k) { return {n, k / group}; }
+inline Dims bias_rows(int64_t n, int64_t) { return {n}; }
 
 /// Canonical codes, and biases that no kernel permutes.
 inline Parameter plain_codes() { return {.shape = code_rows}; }
 inline Parameter bf16_bias() { return {.dtype = Dtype::BF16, .torch_dtype = "bfloat16", .shape = bias_rows}; }
 inline Parameter f32_bias() { return {.dtype = Dtype::F32, .torch_dtype = "float32", .shape = bias_rows}; }
 
-inline Sizes contiguous_strides(const Sizes& shape) {
-  Sizes strides(shape.size(), 1);
+inline Dims contiguous_strides(const Dims& shape) {
+  Dims strides(shape.size(), 1);
   for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
   return strides;
 }
 
 /// The last two axes exchanged, over the same memory.
-inline View transposed(const char* torch_dtype, const Sizes& stored) {
+inline View transposed(const char* torch_dtype, const Dims& stored) {
   View v{torch_dtype, stored, contiguous_strides(stored)};
   std::swap(v.shape.end()[-1], v.shape.end()[-2]);
   std::swap(v.strides.end()[-1], v.strides.end()[-2]);

@@ -12,7 +12,7 @@ namespace {
 
 RowOrder blocks_of_64(const Model&) { return {64, true}; }
 
-View mma_view(const Sizes& stored) {
+View mma_view(const Dims& stored) {
   const int64_t rows = stored[1] / 128, columns = stored[2] / 4;
   return {"uint8", {32, 4, rows, 4, columns, stored[0]}, {16, 4, 512 * columns, 1, 512, 512 * columns * rows}};
 }

@@ -17,8 +17,8 @@ namespace {
 constexpr const char* fits_v1 = "0.6.10 to 0.6.15.post1, 0.6.16.post3, 0.6.16.post4, 0.6.17";
 constexpr const char* fits_v2 = "0.6.16 to 0.6.16.post2, 0.6.18 on";
 
-Sizes scales_v1(int64_t n, int64_t k) { return {k / 128, n * 4}; }
-Sizes scales_v2(int64_t n, int64_t k) { return {n / 64, k / 128, 16, 16}; }
+Dims scales_v1(int64_t n, int64_t k) { return {k / 128, n * 4}; }
+Dims scales_v2(int64_t n, int64_t k) { return {n / 64, k / 128, 16, 16}; }
 
 Parameters parameters(const Names& names, bool v2, PadBytes pad) {
   const Parameter v1_scales = {.layout = FlashinferSm90V1Scales{}, .shape = scales_v1, .pad = pad};

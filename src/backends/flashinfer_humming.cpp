@@ -11,11 +11,11 @@ namespace mxfp4 {
 
 namespace {
 
-Sizes scales_shape(int64_t n, int64_t k) { return {n / 64, k / 128, 16, 16}; }
-Sizes one_value(int64_t, int64_t) { return {}; }
+Dims scales_shape(int64_t n, int64_t k) { return {n / 64, k / 128, 16, 16}; }
+Dims one_value(int64_t, int64_t) { return {}; }
 
-View words(const Sizes& stored) {
-  const Sizes shape = {stored[0], stored[1], stored[2], 16, 4};
+View words(const Dims& stored) {
+  const Dims shape = {stored[0], stored[1], stored[2], 16, 4};
   return {"int32", shape, contiguous_strides(shape)};
 }
 

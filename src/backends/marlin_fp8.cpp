@@ -10,8 +10,8 @@ namespace mxfp4 {
 
 namespace {
 
-Sizes codes_shape(int64_t n, int64_t k) { return {k / 16, n * 2}; }
-Sizes scales_shape(int64_t n, int64_t k) { return {k / group, n}; }
+Dims codes_shape(int64_t n, int64_t k) { return {k / 16, n * 2}; }
+Dims scales_shape(int64_t n, int64_t k) { return {k / group, n}; }
 
 }  // namespace
 

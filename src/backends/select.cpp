@@ -125,8 +125,8 @@ std::string possible(const std::string& engine, const Model& model) {
 /// Triton's measured kernel fuses GPT-OSS's activation; no engine runs that for other models.
 bool was_measured(const std::string& backend, const Model& model) { return backend != "triton-hopper" || model.pairs; }
 
-Choice choose(const std::vector<std::string>& order, std::string why, const Model& model, const Deployment& d) {
-  Choice c;
+BackendChoice choose(const std::vector<std::string>& order, std::string why, const Model& model, const Deployment& d) {
+  BackendChoice c;
   for (const std::string& name : order) {
     const std::string not_for = obstacle(name, d.engine, model);
     if (!not_for.empty())
@@ -136,13 +136,14 @@ Choice choose(const std::vector<std::string>& order, std::string why, const Mode
     else
       c.alternatives.push_back(name);
   }
-  if (c.backend.empty()) fail(Kind::usage, "--backend auto: {}; say --backend, of {}", why, possible(d.engine, model));
+  if (c.backend.empty())
+    fail(ErrorKind::usage, "--backend auto: {}; say --backend, of {}", why, possible(d.engine, model));
   c.why = std::move(why);
   return c;
 }
 
-Choice by_phase(const Model& model, const Deployment& d) {
-  if (d.gpu != "sm90") fail(Kind::usage, "--phase: measured on sm90 only; leave it out, or say --backend");
+BackendChoice by_phase(const Model& model, const Deployment& d) {
+  if (d.gpu != "sm90") fail(ErrorKind::usage, "--phase: measured on sm90 only; leave it out, or say --backend");
   for (const Measured& m : measured) {
     if (d.phase != m.phase) continue;
     std::vector<std::string> order;
@@ -150,7 +151,7 @@ Choice by_phase(const Model& model, const Deployment& d) {
       if (was_measured(name, model)) order.push_back(name);
     return choose(order, m.why, model, d);
   }
-  fail(Kind::usage, "--phase '{}': prefill or decode expected", d.phase);
+  fail(ErrorKind::usage, "--phase '{}': prefill or decode expected", d.phase);
 }
 
 }  // namespace
@@ -171,13 +172,13 @@ std::string known_architectures() {
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
-Choice select_backend(const Model& model, const Deployment& d) {
-  if (d.gpu.empty()) fail(Kind::usage, "--backend auto needs --gpu: {}", known_architectures());
+BackendChoice select_backend(const Model& model, const Deployment& d) {
+  if (d.gpu.empty()) fail(ErrorKind::usage, "--backend auto needs --gpu: {}", known_architectures());
   if (!d.phase.empty()) return by_phase(model, d);
   for (const Rule& r : rules)
     if (d.engine == r.engine && kin_of(model) == r.kin && names(r.gpus, d.gpu))
       return choose(words(r.order), r.why, model, d);
-  fail(Kind::usage, "--backend auto: what {} chooses for {} on {} is not known; say --backend, of {}", d.engine,
+  fail(ErrorKind::usage, "--backend auto: what {} chooses for {} on {} is not known; say --backend, of {}", d.engine,
        model.family, d.gpu, possible(d.engine, model));
 }
 

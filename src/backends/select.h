@@ -20,7 +20,7 @@ std::string architecture_of(const std::string& gpu);
 /// "sm75 (t4), sm80 (a30, a100), .., cpu"
 std::string known_architectures();
 
-struct Choice {
+struct BackendChoice {
   std::string backend;
   std::string why;                        // a sentence without a full stop
   std::vector<std::string> alternatives;  // in order
@@ -28,6 +28,6 @@ struct Choice {
 
 /// Those in the order that can hold every layer of the model; what is passed over stands in `why`. Throws
 /// Error{usage} where no order is known, or no backend in it takes the model, naming what can be said with --backend.
-Choice select_backend(const Model& model, const Deployment& deployment);
+BackendChoice select_backend(const Model& model, const Deployment& deployment);
 
 }  // namespace mxfp4

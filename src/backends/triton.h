@@ -5,7 +5,7 @@
 
 namespace mxfp4 {
 
-inline View u8_transposed(const Sizes& stored) { return transposed("uint8", stored); }
+inline View u8_transposed(const Dims& stored) { return transposed("uint8", stored); }
 
 /// logical: columns (codes or scales) and rows as triton_kernels names them, [experts, K, N].
 inline Json triton_object(const char* layout_class, int64_t experts, int64_t k, int64_t n) {

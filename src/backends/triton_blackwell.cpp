@@ -10,15 +10,15 @@ namespace mxfp4 {
 
 namespace {
 
-Sizes value_shape(int64_t n, int64_t k) { return {n, storage<TritonBlackwellCodes>({n, k / 2}).b}; }
-Sizes scale_shape(int64_t n, int64_t k) {
+Dims value_shape(int64_t n, int64_t k) { return {n, storage<TritonBlackwellCodes>({n, k / 2}).b}; }
+Dims scale_shape(int64_t n, int64_t k) {
   const Shape s = storage<TritonBlackwellScales>({n, k / group});
   return {s.n / 128, s.b / 4, 2, 256};
 }
 
 /// triton_kernels has one axis for experts and blocks of rows.
-View flat_blocks(const Sizes& stored) {
-  const Sizes shape = {1, stored[0] * stored[1], stored[2], 2, 256};
+View flat_blocks(const Dims& stored) {
+  const Dims shape = {1, stored[0] * stored[1], stored[2], 2, 256};
   return {"uint8", shape, contiguous_strides(shape)};
 }
 

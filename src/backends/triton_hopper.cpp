@@ -19,12 +19,12 @@ namespace mxfp4 {
 namespace {
 
 template <class L>
-Sizes value_shape(int64_t n, int64_t k) {
+Dims value_shape(int64_t n, int64_t k) {
   const Shape s = storage<L>({n, k / 2});
   return {s.n / 4, s.b * 4};
 }
 template <class L>
-Sizes swizzled_shape(int64_t n, int64_t k) {
+Dims swizzled_shape(int64_t n, int64_t k) {
   const Shape s = storage<L>({n, k / group});
   return {s.n / 32, s.b * 32};
 }

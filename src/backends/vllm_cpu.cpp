@@ -8,8 +8,8 @@ namespace mxfp4 {
 
 namespace {
 
-Sizes codes_shape(int64_t n, int64_t k) { return {n / 32, k / 2, 32}; }
-Sizes scales_shape(int64_t n, int64_t k) { return {n / 32, k / group, 32}; }
+Dims codes_shape(int64_t n, int64_t k) { return {n / 32, k / 2, 32}; }
+Dims scales_shape(int64_t n, int64_t k) { return {n / 32, k / group, 32}; }
 
 }  // namespace
 

@@ -5,17 +5,17 @@
 
 namespace mxfp4 {
 
-const char* name_of(Kind kind) {
+const char* name_of(ErrorKind kind) {
   switch (kind) {
-    case Kind::usage:
+    case ErrorKind::usage:
       return "usage";
-    case Kind::input:
+    case ErrorKind::input:
       return "input";
-    case Kind::io:
+    case ErrorKind::io:
       return "io";
-    case Kind::device:
+    case ErrorKind::device:
       return "device";
-    case Kind::interrupted:
+    case ErrorKind::interrupted:
       return "interrupted";
   }
   return "?";
@@ -46,11 +46,11 @@ std::vector<std::string> all_printable(std::vector<std::string> lines) {
 
 }  // namespace
 
-Error::Error(Kind k, std::vector<std::string> l)
+Error::Error(ErrorKind k, std::vector<std::string> l)
     : std::runtime_error(l.empty() ? "error" : printable(l.front())), kind(k), lines(all_printable(std::move(l))) {}
 
 void fail_errno(std::string_view file, std::string_view action, int error) {
-  fail(Kind::io, "{}: {}: {}", file, action, std::strerror(error));
+  fail(ErrorKind::io, "{}: {}: {}", file, action, std::strerror(error));
 }
 
 bool KeptLines::count(std::string_view kind) {
@@ -86,7 +86,7 @@ void Problems::add(const Error& error) {
 }
 
 void Problems::throw_if_any() const {
-  if (any()) throw Error(Kind::input, errors());
+  if (any()) throw Error(ErrorKind::input, errors());
 }
 
 std::string Problems::line(std::string_view where, const std::string& text) {

@@ -13,19 +13,19 @@
 namespace mxfp4 {
 
 /// Why something could not be done; the `kind` of a JSON error.
-enum class Kind { usage, input, io, device, interrupted };
-const char* name_of(Kind kind);
+enum class ErrorKind { usage, input, io, device, interrupted };
+const char* name_of(ErrorKind kind);
 
 /// One line per problem, each complete and printable: "FILE: TENSOR: what is, what was expected".
 struct Error : std::runtime_error {
-  Error(Kind kind, std::vector<std::string> lines);
-  Error(Kind kind, std::string line) : Error(kind, std::vector<std::string>{std::move(line)}) {}
-  Kind kind;
+  Error(ErrorKind kind, std::vector<std::string> lines);
+  Error(ErrorKind kind, std::string line) : Error(kind, std::vector<std::string>{std::move(line)}) {}
+  ErrorKind kind;
   std::vector<std::string> lines;
 };
 
 template <class... Args>
-[[noreturn]] void fail(Kind kind, fmt::format_string<Args...> format, Args&&... args) {
+[[noreturn]] void fail(ErrorKind kind, fmt::format_string<Args...> format, Args&&... args) {
   throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
 }
 

@@ -37,7 +37,7 @@ void Fd::read(void* to, int64_t bytes, int64_t offset) const {
     const ssize_t got = ::pread(fd_, p, size_t(std::min(bytes, max_transfer)), offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno(name_, "cannot read", errno);
-    if (got == 0) fail(Kind::io, "{}: ends at byte {}, {} more expected; did it change?", name_, offset, bytes);
+    if (got == 0) fail(ErrorKind::io, "{}: ends at byte {}, {} more expected; did it change?", name_, offset, bytes);
     p += got, offset += got, bytes -= got;
   }
 }
@@ -70,7 +70,7 @@ struct stat Fd::stat() const {
   return s;
 }
 
-bool is_in_memory(const Fd& fd) {
+bool is_on_tmpfs(const Fd& fd) {
   struct statfs s;
   return ::fstatfs(fd.get(), &s) == 0 && (s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC);
 }
@@ -94,9 +94,9 @@ Fd open_own(const std::string& path, std::string name) {
 std::string read_text(const std::string& path, int64_t limit, std::string name) {
   const Fd fd = open_read(path, std::move(name));
   const struct stat s = fd.stat();
-  if (!S_ISREG(s.st_mode)) fail(Kind::input, "{}: not a regular file", fd.name());
+  if (!S_ISREG(s.st_mode)) fail(ErrorKind::input, "{}: not a regular file", fd.name());
   const int64_t bytes = s.st_size;
-  if (bytes > limit) fail(Kind::input, "{}: {} bytes, at most {} expected", fd.name(), bytes, limit);
+  if (bytes > limit) fail(ErrorKind::input, "{}: {} bytes, at most {} expected", fd.name(), bytes, limit);
   std::string text(size_t(bytes), '\0');
   fd.read(text.data(), bytes, 0);
   return text;

@@ -42,7 +42,7 @@ class Fd {
 };
 
 /// Whether the file's bytes are in memory and nowhere else: its file system is tmpfs or ramfs.
-bool is_in_memory(const Fd& fd);
+bool is_on_tmpfs(const Fd& fd);
 
 /// name: how messages call the file; the path itself where empty.
 Fd open_read(const std::string& path, std::string name = {});

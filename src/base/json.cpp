@@ -66,7 +66,7 @@ struct DomSax : SaxBase {
 Json parse_json(std::string_view text, std::string_view file, int max_depth) {
   DomSax sax;
   sax.max_depth = max_depth;
-  if (!parse_sax(text, sax)) fail(Kind::input, "{}: invalid JSON: {}", file, sax.complaint);
+  if (!parse_sax(text, sax)) fail(ErrorKind::input, "{}: invalid JSON: {}", file, sax.complaint);
   return std::move(sax.root);
 }
 

@@ -140,13 +140,13 @@ void find_companions(Checkpoint& ck, const fs::path& real_dir) {
 [[noreturn]] void fail_no_checkpoint(const std::string& path) {
   if (fs::is_regular_file(path)) {
     const std::string foreign = foreign_format_of(path);
-    fail(Kind::input, "{}: {}", path, foreign.empty() ? "a file; a checkpoint directory was expected" : foreign);
+    fail(ErrorKind::input, "{}: {}", path, foreign.empty() ? "a file; a checkpoint directory was expected" : foreign);
   }
   for (const auto& entry : fs::directory_iterator(path))
     if (entry.is_regular_file() && is_weights(entry.path()))
       if (const std::string foreign = foreign_format_of(entry.path().string()); !foreign.empty())
-        fail(Kind::input, "{}: {}: {}", path, entry.path().filename().string(), foreign);
-  fail(Kind::input, "{}: no {} and no *.safetensors; a checkpoint directory was expected", path, index_name);
+        fail(ErrorKind::input, "{}: {}: {}", path, entry.path().filename().string(), foreign);
+  fail(ErrorKind::input, "{}: no {} and no *.safetensors; a checkpoint directory was expected", path, index_name);
 }
 
 /// Reads a JSON file of the checkpoint; empty and a problem where that fails.
@@ -185,7 +185,7 @@ std::set<std::string> read_shards(Checkpoint& ck, const std::set<std::string>& n
     if (!safe || !add_shard(ck, name, problems))
       unreadable.insert(name);
     else if (__builtin_add_overflow(bytes, ck.shards.back().state.bytes, &bytes) || bytes > max_checkpoint_bytes)
-      fail(Kind::input, "{}: more than {} bytes in all", ck.dir, max_checkpoint_bytes);
+      fail(ErrorKind::input, "{}: more than {} bytes in all", ck.dir, max_checkpoint_bytes);
   }
   unreadable.merge(read_headers(ck, problems));
   return unreadable;
@@ -219,7 +219,7 @@ std::string companion_text(const Checkpoint& ck, const std::string& name) {
   std::string text = read_text(path, max_companion_bytes, name);
   const auto known = ck.companion_checksums.find(name);
   if (known != ck.companion_checksums.end() && checksum_of(text) != known->second)
-    fail(Kind::input, "{}: does not have the checksum that the output's manifest has for it; damaged?", name);
+    fail(ErrorKind::input, "{}: does not have the checksum that the output's manifest has for it; damaged?", name);
   return text;
 }
 
@@ -286,15 +286,16 @@ ShardReader::ShardReader(const Checkpoint& checkpoint)
 Fd ShardReader::open(size_t shard) const {
   const Shard& s = checkpoint_.shards[shard];
   Fd fd = open_read(s.path, s.name);
-  if (state_of(fd.stat()) != s.state) fail(Kind::io, "{}: changed while it was read; start again", s.name);
+  if (state_of(fd.stat()) != s.state) fail(ErrorKind::io, "{}: changed while it was read; start again", s.name);
   return fd;
 }
 
-void ShardReader::read(const Tensor& t, int64_t offset, int64_t bytes, void* to, const DirectFile::Taker& take) const {
-  files_.get(size_t(t.file))->read(to, bytes, t.offset + offset, take);
+void ShardReader::read(const Tensor& t, int64_t offset, int64_t bytes, void* to,
+                       const DirectFile::BlockSink& sink) const {
+  files_.get(size_t(t.file))->read(to, bytes, t.offset + offset, sink);
 }
 
-void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::Taker& take) const {
+void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::BlockSink& sink) const {
   for (size_t i = 0; i < ranges.size();) {
     const int file = ranges[i].tensor->file;
     const int64_t begin = ranges[i].tensor->offset + ranges[i].offset;
@@ -302,12 +303,12 @@ void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const D
     for (; i < ranges.size() && ranges[i].tensor->file == file && ranges[i].tensor->offset + ranges[i].offset == end;
          ++i)
       end += ranges[i].bytes;
-    files_.get(size_t(file))->read(to, end - begin, begin, take);
+    files_.get(size_t(file))->read(to, end - begin, begin, sink);
     to += end - begin;
   }
 }
 
-std::unique_ptr<DeviceMap> ShardReader::map(Device& device, std::span<const TensorRange> ranges) const {
+std::unique_ptr<PageCacheMap> ShardReader::map(Device& device, std::span<const TensorRange> ranges) const {
   int64_t begin = INT64_MAX, end = 0, bytes = 0;
   for (const TensorRange& r : ranges) {
     if (r.tensor->file != ranges[0].tensor->file) return nullptr;

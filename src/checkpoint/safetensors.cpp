@@ -259,7 +259,8 @@ std::string write_header(const std::vector<Tensor>& tensors, const Metadata& met
   const int64_t end = (8 + int64_t(json.size()) + alignment - 1) / alignment * alignment;
   json.append(size_t(end - 8 - int64_t(json.size())), ' ');
   if (int64_t(json.size()) > max_header_bytes)
-    fail(Kind::input, "a header of {} bytes would be written, at most {} are allowed", json.size(), max_header_bytes);
+    fail(ErrorKind::input, "a header of {} bytes would be written, at most {} are allowed", json.size(),
+         max_header_bytes);
   std::string out(8, '\0');
   const uint64_t length = json.size();
   std::memcpy(out.data(), &length, 8);

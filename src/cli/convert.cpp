@@ -19,7 +19,7 @@ CLI::Validator architecture() {
 
 /// The layout version of triton-hopper for kernels of 4 warps.
 std::string four_warps(const std::string& backend, const std::string& version) {
-  if (backend != "triton-hopper") fail(Kind::usage, "--num-warps is for backend triton-hopper only");
+  if (backend != "triton-hopper") fail(ErrorKind::usage, "--num-warps is for backend triton-hopper only");
   return (version.empty() ? "c" : version) + "-w4";
 }
 
@@ -82,10 +82,10 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
   app->add_flag("--if-changed", o.if_changed,
                 "Do nothing if OUT has this source and these options already; else replace it");
   auto* resume = app->add_flag_callback(
-      "--resume", [&o] { o.leftover = Leftover::resume; },
+      "--resume", [&o] { o.leftover = PartialPolicy::resume; },
       "Continue an interrupted run; start normally if there is none");
   app->add_flag_callback(
-         "--restart", [&o] { o.leftover = Leftover::discard; }, "Discard an interrupted run and start anew")
+         "--restart", [&o] { o.leftover = PartialPolicy::discard; }, "Discard an interrupted run and start anew")
       ->excludes(resume);
   static const std::map<std::string, Link> links = {
       {"none", Link::none}, {"auto", Link::automatic}, {"hard", Link::hard}, {"reflink", Link::reflink}};
@@ -110,7 +110,7 @@ ConvertOptions parse_conversion(const std::string& line, const Conversion& defau
   try {
     app.parse(line, false);
   } catch (const CLI::ParseError& e) {
-    fail(Kind::usage, "{}", e.what());
+    fail(ErrorKind::usage, "{}", e.what());
   }
   return o.settled();
 }

@@ -25,7 +25,7 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
   size("--hidden", o.sizes.hidden, "Hidden size");
   size("--intermediate", o.sizes.intermediate, "Intermediate size of an expert");
   size("--vocab", o.sizes.vocab, "Vocabulary");
-  app->add_flag("--tiny", o.sizes.tiny, "Sizes that give a few hundred KB, unless they are given");
+  app->add_flag("--tiny", o.sizes.tiny, "Dims that give a few hundred KB, unless they are given");
   app->add_option("--seed", o.seed, "Seed; the same seed gives the same bytes")->type_name("S")->capture_default_str();
   add_threads(app, o.threads);
   add_common(app, common);

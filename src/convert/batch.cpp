@@ -33,25 +33,25 @@ std::vector<Line> read_lines(const std::string& filelist) {
 
 /// What became of a line: the result of convert, or {"error": ..}.
 Json carry_out(const BatchOptions& options, const Line& line, const ParseLine& parse) {
-  const auto failure = [&](Kind kind, const std::vector<std::string>& lines) {
+  const auto failure = [&](ErrorKind kind, const std::vector<std::string>& lines) {
     for (const std::string& l : lines)
       if (!options.json) complain(fmt::format("{}:{}: {}", options.filelist, line.number, l));
     return Json{{"error", {{"kind", name_of(kind)}, {"lines", lines}}}};
   };
   try {
     ConvertOptions o = parse(line.text);
-    if (o.dry_run) fail(Kind::usage, "--dry-run is not for lists");
+    if (o.dry_run) fail(ErrorKind::usage, "--dry-run is not for lists");
     o.json = options.json;
     return convert(o);
   } catch (const Error& e) {
-    if (e.kind == Kind::interrupted) throw;
+    if (e.kind == ErrorKind::interrupted) throw;
     return failure(e.kind, e.lines);
   } catch (const DeviceError& e) {
-    return failure(Kind::device, {e.what()});
+    return failure(ErrorKind::device, {e.what()});
   } catch (const std::bad_alloc&) {
-    return failure(Kind::io, {"out of memory"});
+    return failure(ErrorKind::io, {"out of memory"});
   } catch (const std::exception& e) {
-    return failure(Kind::io, {e.what()});
+    return failure(ErrorKind::io, {e.what()});
   }
 }
 

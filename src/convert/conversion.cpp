@@ -2,7 +2,7 @@
 
 #include "src/base/log.h"
 #include "src/base/signals.h"
-#include "src/convert/job_rows.h"
+#include "src/convert/job_batches.h"
 #include "src/io/link.h"
 #include "src/packed/add_set.h"
 #include "src/plan/rewrite.h"
@@ -22,14 +22,14 @@ void Conversion::run() {
   out_.keep(true);
   Progress progress("packing", data_bytes());
   in_place_ = may_pack_in_place();
-  const std::vector<std::vector<int64_t>> rows = job_rows(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
+  const std::vector<std::vector<int64_t>> rows = job_batches(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
   run_jobs(
       int64_t(rows.size()), options_.threads,
       [&](Worker& worker, int64_t i) { carry_out(worker, rows[size_t(i)], progress); }, devices_);
   check_source();
   files_.close_all([&](size_t i, DirectFile& file) {
     throw_if_interrupted();
-    stages_.time(Stage::sync, [&] { is_linked_[i] ? file.fd().sync() : file.finish(); });
+    phases_.time(Phase::sync, [&] { is_linked_[i] ? file.fd().sync() : file.finish(); });
   });
 }
 
@@ -71,7 +71,7 @@ void Conversion::open_files() {
     is_linked_.push_back(f.shard >= 0 &&
                          link_file(*options_.link, plan_.checkpoint->shards[size_t(f.shard)].path, out_.path(f.name)));
     const auto file = files_.get(is_linked_.size() - 1);
-    in_memory_ |= file->is_in_memory();
+    in_memory_ |= file->is_on_tmpfs();
     if (!is_linked_.back()) file->write(f.header.data(), int64_t(f.header.size()), 0);
   }
 }
@@ -146,7 +146,7 @@ int64_t Conversion::copy_together(Worker& worker, std::span<const CopyPiece> pie
   for (const CopyPiece& p : pieces) bytes += p.bytes;
   uint8_t* data = worker.source.reserve(bytes, offset);
   PieceHasher hasher = copy_hasher(pieces, sums_);
-  stages_.time(Stage::read, [&] { source_.read_copied(plan_, pieces, data, hashing(hasher)); });
+  phases_.time(Phase::read, [&] { source_.read_copied(plan_, pieces, data, hashing(hasher)); });
   if (first.file >= 0 && !is_linked_[size_t(first.file)]) write(first.file, data, bytes, offset);
   return bytes;
 }
@@ -159,8 +159,8 @@ int64_t Conversion::pack(Worker& worker, const Job& job) {
   PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
   const bool sees_source = pieces.source_bytes == pieces.canonical_bytes && plan_.tp.size == 1;
   const bool by_device = sees_source && device_makes_checksums(worker);
-  const auto take = by_device ? DirectFile::Taker() : hashing(hasher);
-  stages_.time(Stage::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, source, take); });
+  const auto sink = by_device ? DirectFile::BlockSink() : hashing(hasher);
+  phases_.time(Phase::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, source, sink); });
   Input input{pieces, canonical_form(worker, job, t, pieces, source), {}, {}};
   if (by_device) input.sums.add(hasher, [&](size_t i) { return source + pieces.list[i].source_at; });
   if (plan_.backend->rewrite && t.part == Part::codes) input.scales = scales_beside(worker, job, t);
@@ -172,7 +172,7 @@ int64_t Conversion::pack(Worker& worker, const Job& job) {
 
 bool Conversion::may_pack_in_place() const {
   return !devices_.gpus.empty() && plan_.tp.size == 1 && !plan_.backend->rewrite && in_memory_ &&
-         DeviceMap::can_write();
+         PageCacheMap::can_write();
 }
 
 int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& row) {
@@ -183,9 +183,9 @@ int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& ro
   if (t.part != Part::codes || pieces.source_bytes != pieces.canonical_bytes) return 0;
   const int64_t bytes = (last.end - first.begin) * t.slice_bytes, offset = t.offset + first.begin * t.slice_bytes;
   const auto file = files_.get(size_t(t.file));
-  const auto source = stages_.time(Stage::read, [&] { return source_.map(*worker.device, pieces); });
+  const auto source = phases_.time(Phase::read, [&] { return source_.map(*worker.device, pieces); });
   if (!source) return 0;
-  const auto target = stages_.time(Stage::write, [&] { return map_to_write(*worker.device, *file, bytes, offset); });
+  const auto target = phases_.time(Phase::write, [&] { return map_to_write(*worker.device, *file, bytes, offset); });
   if (!target) return 0;
   const auto in_shard = [](const PieceAt& p) { return p.slice.tensor->offset + p.slice.piece; };
   const int64_t origin = in_shard(pieces.list.front());
@@ -197,10 +197,10 @@ int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& ro
   DeviceSums sums;
   sums.add(from, [&](size_t i) { return canonical + pieces.list[i].canonical_at; });
   sums.add(to, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
-  stages_.time(Stage::pack, [&] {
+  phases_.time(Phase::pack, [&] {
     pack_experts(plan_, t, first.begin, last.end, pieces, *worker.device, canonical, packed, sums.wanted());
   });
-  if (!sums.are_made()) return 0;  // no CPU looks into a map: see DeviceMap::at()
+  if (!sums.are_made()) return 0;  // no CPU looks into a map: see PageCacheMap::at()
   sums.store();
   in_place_bytes_ += bytes;
   return bytes;
@@ -213,7 +213,7 @@ bool Conversion::device_makes_checksums(const Worker& worker) const {
 std::vector<uint8_t> Conversion::scales_beside(Worker& worker, const Job& job, const PackedTensor& codes) {
   const PackedTensor& t = sibling(plan_, codes, Part::scales);
   return load_canonical(plan_, t, job.begin, job.end, [&](const Pieces& pieces, uint8_t* to) {
-    stages_.time(Stage::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, to); });
+    phases_.time(Phase::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, to); });
   });
 }
 
@@ -226,24 +226,25 @@ int64_t Conversion::pack_rank(Worker& worker, const Job& job, size_t target, con
   const bool by_device = device_makes_checksums(worker);
   DeviceSums sums = input.sums;
   if (by_device) sums.add(hasher, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
-  stages_.time(Stage::pack, [&] {
+  phases_.time(Phase::pack, [&] {
     if (plan_.backend->rewrite)
       add(counts_of(job).loss,
           pack_rewritten(plan_, t, job.begin, job.end, input.canonical, input.scales.data(), *worker.device, packed));
     else
       pack_experts(plan_, t, job.begin, job.end, input.pieces, *worker.device, input.canonical, packed, sums.wanted());
   });
-  stages_.time(Stage::hash, [&] { sums.store(); });
-  write(t.file, packed, bytes, offset, by_device ? DirectFile::Taker() : hashing(hasher));
+  phases_.time(Phase::hash, [&] { sums.store(); });
+  write(t.file, packed, bytes, offset, by_device ? DirectFile::BlockSink() : hashing(hasher));
   return bytes;
 }
 
-DirectFile::Taker Conversion::hashing(PieceHasher& hasher) {
-  return [&](const uint8_t* data, int64_t bytes) { stages_.time(Stage::hash, [&] { hasher(data, bytes); }); };
+DirectFile::BlockSink Conversion::hashing(PieceHasher& hasher) {
+  return [&](const uint8_t* data, int64_t bytes) { phases_.time(Phase::hash, [&] { hasher(data, bytes); }); };
 }
 
-void Conversion::write(int file, const uint8_t* data, int64_t bytes, int64_t offset, const DirectFile::Taker& take) {
-  stages_.time(Stage::write, [&] { files_.get(size_t(file))->write(data, bytes, offset, take); });
+void Conversion::write(int file, const uint8_t* data, int64_t bytes, int64_t offset,
+                       const DirectFile::BlockSink& sink) {
+  phases_.time(Phase::write, [&] { files_.get(size_t(file))->write(data, bytes, offset, sink); });
 }
 
 const uint8_t* Conversion::canonical_form(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/log.h"
-#include "src/base/stages.h"
+#include "src/base/phase_times.h"
 #include "src/convert/convert.h"
 #include "src/convert/job_record.h"
 #include "src/device/device_sums.h"
@@ -46,7 +46,7 @@ class Conversion {
 
   const Checksums& checksums() const { return sums_; }
   int64_t zero_scales() const { return total().zero_scales; }
-  Humming loss() const { return total().loss; }
+  RewriteLoss loss() const { return total().loss; }
   /// Seconds of each stage, summed over threads.
   Json seconds() const { return stages_.seconds(); }
   /// What pack_in_place() packed.
@@ -88,8 +88,8 @@ class Conversion {
   bool device_makes_checksums(const Worker& worker) const;
   int64_t pack_rank(Worker& worker, const Job& job, size_t target, const Input& input);
   /// `hasher`, timed as a stage of its own within reading or writing.
-  DirectFile::Taker hashing(PieceHasher& hasher);
-  void write(int file, const uint8_t* data, int64_t bytes, int64_t offset, const DirectFile::Taker& take = {});
+  DirectFile::BlockSink hashing(PieceHasher& hasher);
+  void write(int file, const uint8_t* data, int64_t bytes, int64_t offset, const DirectFile::BlockSink& sink = {});
   /// The pieces in canonical form: `source` itself where the bytes are the same.
   const uint8_t* canonical_form(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
                                 uint8_t* source);
@@ -109,7 +109,7 @@ class Conversion {
   std::vector<JobCounts> counts_;
   OpenFiles files_;
   std::vector<bool> is_linked_;  // of each file: its bytes are the source's own
-  Stages stages_;
+  PhaseTimes phases_;
   std::atomic<bool> failed_ = false;
   bool in_memory_ = false, in_place_ = false;  // in_memory_: some of the files
   std::atomic<int64_t> in_place_bytes_ = 0;

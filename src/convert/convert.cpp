@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Everything that a run's bytes depend on: the plan with the options behind it, and the source's files as they are.
-Start start_of(const Plan& plan, const ConvertOptions& options) {
+OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
   const Backend& b = *plan.backend;
   std::string given = fmt::format("{} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
                                   b.layout_version, options.model.gate_up, options.allow_nan_scales, plan.tp.size,
@@ -62,7 +62,7 @@ void report_left_out(const Checkpoint& ck) {
 
 TensorParallel tensor_parallel(const ConvertOptions& o) {
   TensorParallel tp{o.tp_size, {}};
-  if (o.rank >= o.tp_size) fail(Kind::usage, "--rank {} is not below --tp-size {}", o.rank, o.tp_size);
+  if (o.rank >= o.tp_size) fail(ErrorKind::usage, "--rank {} is not below --tp-size {}", o.rank, o.tp_size);
   for (int r = 0; r < o.tp_size; ++r)
     if (o.rank < 0 || o.rank == r) tp.ranks.push_back(r);
   return tp;
@@ -71,7 +71,7 @@ TensorParallel tensor_parallel(const ConvertOptions& o) {
 /// The backend asked for, or the one that the engine would choose, with the reason.
 std::string chosen_backend(const ConvertOptions& o, const Model& model) {
   if (o.backend != "auto") return o.backend;
-  const Choice c = select_backend(model, {o.engine, o.gpu, o.phase});
+  const BackendChoice c = select_backend(model, {o.engine, o.gpu, o.phase});
   note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
   if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
   return c.backend;
@@ -109,7 +109,7 @@ void check_files_are_there(const std::string& out) {
   for (const ListedFile& f : read_manifest(out).files)
     if (const fs::path path = fs::path(out) / f.name;
         !fs::is_regular_file(path) || int64_t(fs::file_size(path)) != f.bytes)
-      fail(Kind::io, "{}: {} is missing or not whole; remove {} and convert again", out, f.name, out);
+      fail(ErrorKind::io, "{}: {} is missing or not whole; remove {} and convert again", out, f.name, out);
 }
 
 /// Plans and carries out one conversion of a model whose bytes the source gives. place: null for a dry run.
@@ -152,7 +152,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, Probl
   const DeviceChoice devices = choose_device(options.device);
 
   OutputDir& out = *place;
-  out.open(start_of(plan, options));
+  out.open(open_options_of(plan, options));
   Conversion conversion(plan, options, devices, in.source, out, in.known);
   if (out.committed()) {
     check_files_are_there(options.out);
@@ -191,7 +191,7 @@ Json convert_checkpoint(const ConvertOptions& options, OutputDir* place) {
 
 /// From one packed form to another: the same bytes as from the source, which is not needed.
 Json convert_packed(ConvertOptions options, OutputDir* place) {
-  if (options.link) fail(Kind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
+  if (options.link) fail(ErrorKind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();
@@ -211,9 +211,9 @@ Json add_set(ConvertOptions options, OutputDir* place) {
   problems.throw_if_any();
   const ManifestOptions& made = out->manifest.options;
   if (options.format == sharded_state_format || made.format == sharded_state_format)
-    fail(Kind::usage, "{}: a sharded state is of one set; --add is for outputs of the usual format", options.out);
+    fail(ErrorKind::usage, "{}: a sharded state is of one set; --add is for outputs of the usual format", options.out);
   if (!options.model.gate_up.empty() && options.model.gate_up != made.gate_up)
-    fail(Kind::usage, "{}: was made {} --gate-up {}", options.out, made.gate_up.empty() ? "without" : "with",
+    fail(ErrorKind::usage, "{}: was made {} --gate-up {}", options.out, made.gate_up.empty() ? "without" : "with",
          made.gate_up);
   options.allow_nan_scales |= made.allow_nan_scales;
   const Checkpoint& names = out->manifest.source;
@@ -243,7 +243,7 @@ Json convert(const ConvertOptions& options) {
   if (options.backend != "auto")  // a usage error comes first
     find_backend(options.backend, options.engine, options.layout_version);
   std::optional<OutputDir> place;  // locked before anything of OUT is read
-  if (!options.dry_run) place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, files_made_in);
+  if (!options.dry_run) place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, owned_files);
   OutputDir* out = place ? &*place : nullptr;
   if (options.add) return add_set(options, out);
   return is_packed(options.checkpoint) ? convert_packed(options, out) : convert_checkpoint(options, out);

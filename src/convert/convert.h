@@ -22,7 +22,7 @@ struct ConvertOptions {
   bool allow_nan_scales = false;
   int threads = 0;
   DeviceOptions device;
-  Leftover leftover = Leftover::refuse;
+  PartialPolicy leftover = PartialPolicy::refuse;
   std::optional<Link> link;  // shards that hold no expert are kept whole, in this way
   bool dry_run = false, force = false, add = false, if_changed = false, sha256 = false, json = false;
 };

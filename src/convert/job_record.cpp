@@ -45,7 +45,7 @@ std::string record_of(const Plan& plan, const Job& job, Checksums& sums, const J
       plan, job, sums, [&](Hash& h) { hashes.append(1, ' ').append(to_hex(h)); },
       // jobs of one stacked tensor share its mark
       [&](uint8_t& f) { flags += std::atomic_ref(f).load(std::memory_order_relaxed) ? '1' : '0'; });
-  const Humming& l = counts.loss;
+  const RewriteLoss& l = counts.loss;
   return fmt::format("{} {} {} {} {} {} {}{}", counts.zero_scales, l.groups, l.groups_clamped, l.codes_changed,
                      l.codes_rounded, l.minus_zeros, flags, hashes);
 }
@@ -53,7 +53,7 @@ std::string record_of(const Plan& plan, const Job& job, Checksums& sums, const J
 bool read_record(const Plan& plan, const Job& job, const std::string& record, Checksums& sums, JobCounts& counts) {
   std::istringstream words(record);
   std::string flags, word;
-  Humming& l = counts.loss;
+  RewriteLoss& l = counts.loss;
   words >> counts.zero_scales >> l.groups >> l.groups_clamped >> l.codes_changed >> l.codes_rounded >> l.minus_zeros >>
       flags;
   bool good = bool(words);

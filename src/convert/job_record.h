@@ -10,7 +10,7 @@ namespace mxfp4 {
 /// What a job counts besides; zero_scales: scale bytes 0x00. loss: of a lossy backend.
 struct JobCounts {
   int64_t zero_scales = 0;
-  Humming loss = {};
+  RewriteLoss loss = {};
 };
 
 std::string record_of(const Plan& plan, const Job& job, Checksums& sums, const JobCounts& counts);

@@ -19,14 +19,17 @@ constexpr int64_t worker_memory = int64_t(64) << 20;
 /// The numbers in "cuda:0,2"; "cuda" is the first.
 std::vector<int> gpus_in(const std::string& name) {
   std::vector<int> gpus;
-  const auto refuse = [&] { fail(Kind::usage, "--device {}: auto, cpu, cuda, cuda:N or cuda:N,M,.. expected", name); };
+  const auto refuse = [&] {
+    fail(ErrorKind::usage, "--device {}: auto, cpu, cuda, cuda:N or cuda:N,M,.. expected", name);
+  };
   if (name == "cuda") return {0};
   if (!name.starts_with("cuda:")) refuse();
   for (const char *at = name.data() + 4, *end = name.data() + name.size(); at < end;) {
     int gpu = 0;
     const auto [stop, error] = std::from_chars(at + 1, end, gpu);
     if (error != std::errc() || gpu < 0 || (stop < end && *stop != ',')) refuse();
-    if (std::count(gpus.begin(), gpus.end(), gpu)) fail(Kind::usage, "--device {}: cuda:{} is there twice", name, gpu);
+    if (std::count(gpus.begin(), gpus.end(), gpu))
+      fail(ErrorKind::usage, "--device {}: cuda:{} is there twice", name, gpu);
     gpus.push_back(gpu);
     at = stop;
   }

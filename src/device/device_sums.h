@@ -23,13 +23,13 @@ class DeviceSums {
   std::span<Checksum> wanted() { return wanted_; }
   /// After it: whether the device made all.
   bool are_made() const {
-    return std::all_of(wanted_.begin(), wanted_.end(), [](const Checksum& sum) { return sum.made; });
+    return std::all_of(wanted_.begin(), wanted_.end(), [](const Checksum& sum) { return sum.done; });
   }
   /// After it, while the bytes are there.
   void store() const {
     for (size_t i = 0; i < wanted_.size(); ++i) {
       const Checksum& sum = wanted_[i];
-      *to_[i] = sum.made ? Hash{sum.low, sum.high} : hash_bytes(sum.data, sum.bytes);
+      *to_[i] = sum.done ? Hash{sum.low, sum.high} : hash_bytes(sum.data, sum.bytes);
     }
   }
 

@@ -73,7 +73,7 @@ Side side_of_dump(const std::string& path) {
     files.push_back(path);
   }
   std::sort(files.begin(), files.end());
-  if (files.empty()) fail(Kind::input, "{}: no *.safetensors in it", printable(path));
+  if (files.empty()) fail(ErrorKind::input, "{}: no *.safetensors in it", printable(path));
   Side side;
   Problems problems;
   for (const std::string& file : files) {
@@ -222,7 +222,7 @@ std::unique_ptr<PackedCheckpoint> open_output(const std::string& path, int rank)
   problems.throw_if_any();
   const auto& sets = p->manifest.sets;
   if (rank >= 0 && std::none_of(sets.begin(), sets.end(), [&](const ManifestSet& s) { return has_rank(s, rank); }))
-    fail(Kind::usage, "{}: no rank {} in it", printable(path), rank);
+    fail(ErrorKind::usage, "{}: no rank {} in it", printable(path), rank);
   return p;
 }
 
@@ -327,7 +327,7 @@ Result compare_with_dump(const DiffOptions& o, const PackedCheckpoint& a) {
     best.add(c);
     best.parts = {{&set, rank}};
   }
-  if (best.parts.empty()) fail(Kind::usage, "{}: no rank {} in it", printable(o.a), rank);
+  if (best.parts.empty()) fail(ErrorKind::usage, "{}: no rank {} in it", printable(o.a), rank);
   if (a.sets.size() > 1) note(fmt::format("{} is nearest to {}", o.b, describe(*best.parts.front().first)));
   return best;
 }

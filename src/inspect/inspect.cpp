@@ -30,7 +30,7 @@ std::map<std::string, Count> by_dtype(const Checkpoint& ck) {
 }
 
 Json layer_json(const MoeLayer& l) {
-  return {{"module", l.module}, {"namespace", l.space == Space::mtp ? "mtp" : "model"},
+  return {{"module", l.module}, {"namespace", l.kind == LayerKind::mtp ? "mtp" : "model"},
           {"layer", l.index},   {"experts", l.experts.size()},
           {"hidden", l.hidden}, {"intermediate", l.intermediate}};
 }
@@ -89,12 +89,12 @@ void print_layers(const Model& m) {
   for (size_t i = 0; i < m.layers.size();) {
     const MoeLayer& a = m.layers[i];
     size_t end = i + 1;
-    while (end < m.layers.size() && m.layers[end].space == a.space &&
+    while (end < m.layers.size() && m.layers[end].kind == a.kind &&
            m.layers[end].index == m.layers[end - 1].index + 1 && m.layers[end].experts.size() == a.experts.size() &&
            m.layers[end].hidden == a.hidden && m.layers[end].intermediate == a.intermediate)
       ++end;
     const int64_t last = m.layers[end - 1].index;
-    print_out("{} {}: {} experts, hidden {}, intermediate {}{}\n", a.space == Space::mtp ? "MTP" : "layers",
+    print_out("{} {}: {} experts, hidden {}, intermediate {}{}\n", a.kind == LayerKind::mtp ? "MTP" : "layers",
               last == a.index ? fmt::format("{}", a.index) : fmt::format("{}-{}", a.index, last), a.experts.size(),
               a.hidden, a.intermediate, m.bias ? ", bias" : "");
     i = end;

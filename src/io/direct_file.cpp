@@ -99,7 +99,7 @@ int64_t write_direct(const Fd& fd, const uint8_t* from, int64_t bytes, int64_t o
 
 DirectFile::DirectFile(Fd fd) : fd_(std::move(fd)) {
   if (fd_.stat().st_size < least_file) return;
-  in_memory_ = mxfp4::is_in_memory(fd_);
+  in_memory_ = mxfp4::is_on_tmpfs(fd_);
   if (in_memory_) return;
   direct_ = open_direct(fd_);
   if (!direct_) return;
@@ -108,7 +108,7 @@ DirectFile::DirectFile(Fd fd) : fd_(std::move(fd)) {
 }
 
 /// The bytes that were read; fewer than asked for where the disk did not give all.
-int64_t DirectFile::read_direct(uint8_t* to, int64_t bytes, int64_t offset, const Taker& take) const {
+int64_t DirectFile::read_direct(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   uint8_t* buffer = read_buffer();
   int64_t done = 0;
   while (done < bytes) {
@@ -122,7 +122,7 @@ int64_t DirectFile::read_direct(uint8_t* to, int64_t bytes, int64_t offset, cons
     const uint8_t* data = buffer + (at - begin);
     const int64_t part = begin + want - at;
     if (to) std::memcpy(to + done, data, size_t(part));
-    if (take) take(data, part);
+    if (sink) sink(data, part);
     done += part;
   }
   return done;
@@ -132,35 +132,35 @@ bool DirectFile::is_cached(int64_t bytes, int64_t offset) const {
   return in_memory_ || is_range_cached(fd_, offset, bytes);
 }
 
-void DirectFile::read(void* to, int64_t bytes, int64_t offset, const Taker& take) const {
+void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   auto* out = static_cast<uint8_t*>(to);
   const bool cached = bytes < least_read || is_cached(bytes, offset);
-  int64_t done = cached || !direct_ ? 0 : read_direct(out, bytes, offset, take);
+  int64_t done = cached || !direct_ ? 0 : read_direct(out, bytes, offset, sink);
   if (done == bytes) return;
   for (int64_t part; done < bytes; done += part) {
     part = std::min(bytes - done, cached ? cached_block : block);
     uint8_t* data = out ? out + done : read_buffer();
     fd_.read(data, part, offset + done);
-    if (take) take(data, part);
+    if (sink) sink(data, part);
   }
   if (!cached) ::posix_fadvise(fd_.get(), offset, bytes, POSIX_FADV_DONTNEED);
 }
 
-void DirectFile::write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const Taker& take) const {
-  if (!take) return fd_.write(from, bytes, offset);
+void DirectFile::write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const {
+  if (!sink) return fd_.write(from, bytes, offset);
   for (int64_t done = 0, part; done < bytes; done += part) {
     part = std::min(bytes - done, cached_block);
-    take(from + done, part);
+    sink(from + done, part);
     fd_.write(from + done, part, offset + done);
   }
 }
 
-void DirectFile::write(const void* data, int64_t bytes, int64_t offset, const Taker& take) const {
+void DirectFile::write(const void* data, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   const auto* from = static_cast<const uint8_t*>(data);
   const int64_t begin = page_end(offset) - offset, end = page_begin(offset + bytes) - offset;
   const bool congruent = (reinterpret_cast<uintptr_t>(from) - uintptr_t(offset)) % page == 0;
-  if (!direct_writes_ || !congruent || begin >= end) return write_cached(from, bytes, offset, take);
-  if (take) take(from, bytes);
+  if (!direct_writes_ || !congruent || begin >= end) return write_cached(from, bytes, offset, sink);
+  if (sink) sink(from, bytes);
   fd_.write(from, begin, offset);
   const int64_t done = begin + write_direct(direct_, from + begin, end - begin, offset + begin);
   fd_.write(from + done, bytes - done, offset + done);

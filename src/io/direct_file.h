@@ -24,23 +24,23 @@ class DirectFile {
   explicit DirectFile(Fd fd);
 
   /// Called with the blocks of a read or write, in order, each while it is still in the processor's caches.
-  using Taker = std::function<void(const uint8_t* block, int64_t bytes)>;
+  using BlockSink = std::function<void(const uint8_t* block, int64_t bytes)>;
 
-  /// As Fd::read. `to` null: the blocks are only handed to `take`.
-  void read(void* to, int64_t bytes, int64_t offset, const Taker& take = {}) const;
+  /// As Fd::read. `to` null: the blocks are only handed to `sink`.
+  void read(void* to, int64_t bytes, int64_t offset, const BlockSink& sink = {}) const;
   /// Whether the file is in memory and nowhere else, and large.
-  bool is_in_memory() const { return in_memory_; }
+  bool is_on_tmpfs() const { return in_memory_; }
   /// Whether a read of that range comes from memory, where small reads cost no more than large ones.
   bool is_cached(int64_t bytes, int64_t offset) const;
   /// As Fd::write. Pages go straight to the disk where `from` lies in its page as `offset` does.
-  void write(const void* from, int64_t bytes, int64_t offset, const Taker& take = {}) const;
+  void write(const void* from, int64_t bytes, int64_t offset, const BlockSink& sink = {}) const;
   /// Brings all to disk, out of the page cache, and closes the file.
   void finish();
   const Fd& fd() const { return fd_; }
 
  private:
-  int64_t read_direct(uint8_t* to, int64_t bytes, int64_t offset, const Taker& take) const;
-  void write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const Taker& take) const;
+  int64_t read_direct(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const;
+  void write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const;
 
   Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it
   bool direct_writes_ = false, in_memory_ = false;

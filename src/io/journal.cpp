@@ -35,13 +35,14 @@ bool take_lock(const Fd& fd, const std::string& out) {
 /// In a folder where others can write too, the name may be somebody else's.
 Fd open_journal(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-  if (fd < 0 && errno == ELOOP) fail(Kind::usage, "{}: is a link; remove it", path);
+  if (fd < 0 && errno == ELOOP) fail(ErrorKind::usage, "{}: is a link; remove it", path);
   if (fd < 0) fail_errno(path, "cannot create", errno);
   Fd file(fd, path);
   const struct stat s = file.stat();
-  if (!S_ISREG(s.st_mode) || s.st_nlink > 1) fail(Kind::usage, "{}: not a file of mxfp4-pack's own; remove it", path);
-  if (s.st_uid != ::geteuid()) fail(Kind::usage, "{}: belongs to another user, whose run may be going on", path);
-  if (s.st_size > max_bytes) fail(Kind::input, "{}: {} bytes, at most {} expected", path, s.st_size, max_bytes);
+  if (!S_ISREG(s.st_mode) || s.st_nlink > 1)
+    fail(ErrorKind::usage, "{}: not a file of mxfp4-pack's own; remove it", path);
+  if (s.st_uid != ::geteuid()) fail(ErrorKind::usage, "{}: belongs to another user, whose run may be going on", path);
+  if (s.st_size > max_bytes) fail(ErrorKind::input, "{}: {} bytes, at most {} expected", path, s.st_size, max_bytes);
   return file;
 }
 
@@ -55,7 +56,7 @@ bool is_file_at(const Fd& fd, const std::string& path) {
 Journal::Journal(std::string path, const std::string& out) : path_(std::move(path)) {
   do {  // again where the run that held it has ended and removed it meanwhile
     fd_ = open_journal(path_);
-    if (!take_lock(fd_, out)) fail(Kind::usage, "{}: another run of mxfp4-pack is writing it", out);
+    if (!take_lock(fd_, out)) fail(ErrorKind::usage, "{}: another run of mxfp4-pack is writing it", out);
   } while (!is_file_at(fd_, path_));
   read();
   if (!begun_ && !foreign_) remove_at_signal(path_);

@@ -30,15 +30,15 @@ void check_apart(const std::string& out, const fs::path& place, const std::strin
   std::error_code ec;
   const fs::path real = fs::canonical(source, ec);
   if (ec) return;  // whoever opens it says what is wrong
-  if (place == real) fail(Kind::usage, "{}: is the source itself; nothing is converted in place", out);
-  if (contains(real, place)) fail(Kind::usage, "{}: lies inside the source {}; choose another place", out, source);
-  if (contains(place, real)) fail(Kind::usage, "{}: holds the source {}; choose another place", out, source);
+  if (place == real) fail(ErrorKind::usage, "{}: is the source itself; nothing is converted in place", out);
+  if (contains(real, place)) fail(ErrorKind::usage, "{}: lies inside the source {}; choose another place", out, source);
+  if (contains(place, real)) fail(ErrorKind::usage, "{}: holds the source {}; choose another place", out, source);
 }
 
 /// Only a directory in which every file was made by this tool may go.
 void check_replaceable(const std::string& out, const std::string& place, const ListOwn& made) {
   const std::vector<std::string> names = made(place);
-  if (names.empty()) fail(Kind::usage, "{}: exists and was not made by mxfp4-pack; choose another place", out);
+  if (names.empty()) fail(ErrorKind::usage, "{}: exists and was not made by mxfp4-pack; choose another place", out);
   check_only_own(out, place, names);
 }
 
@@ -68,10 +68,10 @@ std::string place_of(const std::string& out, const std::string& source) {
   fs::path place = fs::weakly_canonical(fs::absolute(out), ec);
   if (ec) fail_errno(out, "cannot resolve", ec.value());
   if (!place.has_filename()) place = place.parent_path();
-  if (fs::is_symlink(fs::symlink_status(out))) fail(Kind::usage, "{}: is a link; give the place itself", out);
+  if (fs::is_symlink(fs::symlink_status(out))) fail(ErrorKind::usage, "{}: is a link; give the place itself", out);
   check_apart(out, place, source);
   if (!fs::is_directory(place.parent_path()))
-    fail(Kind::io, "{}: the folder {} does not exist", out, place.parent_path().string());
+    fail(ErrorKind::io, "{}: the folder {} does not exist", out, place.parent_path().string());
   return place.string();
 }
 
@@ -129,11 +129,11 @@ OutputDir::OutputDir(const std::string& out, const std::string& source, ListOwn 
   if (finished_) remove_replaced([](const std::string&) { return false; });
 }
 
-void OutputDir::open(const Start& start) {
+void OutputDir::open(const OpenOptions& start) {
   keep_ = take_over(start);
   if (!committed_ && fs::exists(out_) && !is_empty_directory(out_)) {
     if (start.existing == Existing::refuse || !made_)
-      fail(Kind::usage, "{}: exists; choose another place{}", name_,
+      fail(ErrorKind::usage, "{}: exists; choose another place{}", name_,
            made_ ? ", or replace what mxfp4-pack made with --force" : "");
     if (start.existing == Existing::replace) check_replaceable(name_, out_, made_);
   }
@@ -149,28 +149,28 @@ void OutputDir::look_at_predecessor() {
   struct stat s;
   if (::lstat(out_.c_str(), &s) != 0) fail_errno(name_, "cannot stat", errno);
   if (s.st_uid != ::geteuid() && ::access(out_.c_str(), W_OK) != 0)
-    fail(Kind::usage, "{}: belongs to another user and cannot be replaced; choose another place", name_);
+    fail(ErrorKind::usage, "{}: belongs to another user and cannot be replaced; choose another place", name_);
   mode_ = s.st_mode & 07777;
   before_ = snapshot_of(out_);
 }
 
 /// What to do about the journal of an earlier run: true where this run goes on with what is there.
-bool OutputDir::take_over(const Start& start) {
+bool OutputDir::take_over(const OpenOptions& start) {
   const JournalHead& head = journal_.head();
   const bool same = head.options == start.options && head.source == start.source;
   if (finished_) {
-    committed_ = same && start.leftover == Leftover::resume;
+    committed_ = same && start.leftover == PartialPolicy::resume;
     return false;
   }
-  if (start.leftover == Leftover::discard) return false;
+  if (start.leftover == PartialPolicy::discard) return false;
   if (journal_.is_foreign())
-    fail(Kind::usage, "{}: another version's partial output is there; begin anew with --restart", name_);
+    fail(ErrorKind::usage, "{}: another version's partial output is there; begin anew with --restart", name_);
   if (journal_.records().empty() || !is_partial_ours()) return false;
-  if (start.leftover == Leftover::refuse)
-    fail(Kind::usage, "{}: a partial output is there; go on with convert --resume, or begin anew with --restart",
+  if (start.leftover == PartialPolicy::refuse)
+    fail(ErrorKind::usage, "{}: a partial output is there; go on with convert --resume, or begin anew with --restart",
          name_);
   if (!same)
-    fail(Kind::usage, "{}: the partial output was begun {}; begin anew with --restart", name_,
+    fail(ErrorKind::usage, "{}: the partial output was begun {}; begin anew with --restart", name_,
          head.source != start.source ? "from another source, or the source has changed"
                                      : "with other options or another version");
   return true;
@@ -181,7 +181,7 @@ bool OutputDir::is_partial_ours() const {
   return is_own_folder(partial_) && (holds_run(partial_, journal_.head().run) || holds(partial_, journal_.proof()));
 }
 
-void OutputDir::begin(const Start& start) {
+void OutputDir::begin(const OpenOptions& start) {
   journal_.clear();
   remove_tree(partial_);
   if (::mkdir(partial_.c_str(), 0700) != 0) fail_errno(partial_, "cannot create", errno);
@@ -224,7 +224,7 @@ std::string OutputDir::path(const std::string& name) const {
 Fd OutputDir::create(const std::string& name, int64_t bytes) const {
   Fd fd = open_own(path(name), name);
   if (fd.stat().st_size != bytes && ::ftruncate(fd.get(), bytes) != 0) fail_errno(name, "cannot set its size", errno);
-  if (bytes == 0 || is_in_memory(fd)) return fd;  // there it costs what writing does, and one thread would do it all
+  if (bytes == 0 || is_on_tmpfs(fd)) return fd;  // there it costs what writing does, and one thread would do it all
   while (::fallocate(fd.get(), 0, 0, bytes) != 0) {
     if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) break;
     if (errno != EINTR) fail_errno(name, "cannot reserve space", errno);
@@ -241,7 +241,7 @@ void OutputDir::check_space(int64_t bytes) const {
     if (struct stat file; ::lstat(entry.path().c_str(), &file) == 0 && file.st_nlink == 1)
       free += int64_t(file.st_blocks) * 512;
   if (free < bytes)
-    fail(Kind::io, "{}: {} needed, {} free", fs::path(out_).parent_path().string(), human_bytes(bytes),
+    fail(ErrorKind::io, "{}: {} needed, {} free", fs::path(out_).parent_path().string(), human_bytes(bytes),
          human_bytes(free));
 }
 

@@ -13,16 +13,16 @@
 namespace mxfp4 {
 
 /// What becomes of the partial output that an interrupted run left.
-enum class Leftover { refuse, resume, discard };
+enum class PartialPolicy { refuse, resume, discard };
 
 /// What becomes of a directory that is there. refuse: an error unless it is empty; replace: only where this tool made
 /// every file in it; extend: the caller has linked what stays.
 enum class Existing { refuse, replace, extend };
 
 /// What a run is given, as checksums, and how it begins.
-struct Start {
+struct OpenOptions {
   Existing existing = Existing::refuse;
-  Leftover leftover = Leftover::refuse;
+  PartialPolicy leftover = PartialPolicy::refuse;
   std::string options = "-", source = "-";
 };
 
@@ -41,8 +41,8 @@ class OutputDir {
   OutputDir(const OutputDir&) = delete;
 
   /// Refuses an OUT that exists where `start.existing` does not permit it, and one with a leftover that `start` does
-  /// not take over: Leftover::resume does so where the leftover was given the same.
-  void open(const Start& start = {});
+  /// not take over: PartialPolicy::resume does so where the leftover was given the same.
+  void open(const OpenOptions& start = {});
 
   /// Where a relative name is built; its folders are made.
   std::string path(const std::string& name) const;
@@ -68,9 +68,9 @@ class OutputDir {
     std::string path;
   };
   OutputDir(Place place, const std::string& out, ListOwn made);
-  bool take_over(const Start& start);
+  bool take_over(const OpenOptions& start);
   void look_at_predecessor();
-  void begin(const Start& start);
+  void begin(const OpenOptions& start);
   bool is_partial_ours() const;
   void rename_into_place();
   void remove_replaced(const IsOwn& is_own);

@@ -111,7 +111,7 @@ void check_only_own(const std::string& out, const std::string& dir, const std::v
   for (const auto& entry : entries_below(dir)) {
     const std::string name = relative(entry, dir);
     if (!(is_folder(entry) ? folders : ours).count(name))
-      fail(Kind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(name));
+      fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(name));
   }
 }
 

@@ -19,7 +19,8 @@ constexpr int64_t step = int64_t(1) << 20;
 
 std::string sha256_of(const std::string& path, const std::string& name) {
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> digest(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  if (!digest || EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) != 1) fail(Kind::io, "OpenSSL has no SHA-256");
+  if (!digest || EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) != 1)
+    fail(ErrorKind::io, "OpenSSL has no SHA-256");
   const Fd fd = open_read(path, name);
   const int64_t bytes = fd.stat().st_size;
   const auto data = std::make_unique_for_overwrite<uint8_t[]>(step);

@@ -31,7 +31,7 @@ void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Probl
       if (!is_w13(t, names)) continue;
       MoeLayer layer;
       layer.module = t.name.substr(0, t.name.size() - std::string_view(names.codes).size() - 4);
-      if (!parse_layer(layer.module, layer.space, layer.index))
+      if (!parse_layer(layer.module, layer.kind, layer.index))
         problems.error(ck.where(t), "no layer number in the name");
       else
         read_stacked_layer(ck, names, std::move(layer), model.pairs, model, problems);

@@ -62,7 +62,7 @@ void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Probl
   for (const std::string_view module : modules) {
     MoeLayer layer;
     layer.module = module;
-    if (!parse_layer(layer.module, layer.space, layer.index))
+    if (!parse_layer(layer.module, layer.kind, layer.index))
       problems.error(layer.module, "no layer number in the name");
     else
       read_stacked_layer(ck, names, std::move(layer), model.pairs, model, problems);

@@ -25,7 +25,7 @@ struct Words {
   const Tensor *codes = nullptr, *scales = nullptr, *bias = nullptr;
   int64_t n = 0, k = 0;
 
-  Proj of(int64_t expert, int64_t experts) const {
+  Projection of(int64_t expert, int64_t experts) const {
     const auto slice = [&](const Tensor* t) {
       if (!t) return Slice{};
       const int64_t piece = t->bytes / experts;
@@ -101,7 +101,7 @@ void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& pro
     modules.insert(layer.module);
     if (t.shape[0] > max_experts)
       problems.error(ck.where(t), "{} experts, at most {} expected", t.shape[0], max_experts);
-    else if (t.shape[0] < 1 || !parse_layer(layer.module, layer.space, layer.index))
+    else if (t.shape[0] < 1 || !parse_layer(layer.module, layer.kind, layer.index))
       problems.error(ck.where(t), "no layer number in the name, or no experts");
     else
       read_layer(ck, std::move(layer), t.shape[0], model, problems);

@@ -55,7 +55,7 @@ void collect_rest(const Checkpoint& ck, Model& model) {
   std::unordered_set<const Tensor*> taken;
   for (const MoeLayer& layer : model.layers)
     for (const Expert& e : layer.experts)
-      for (const Proj* p : {&e.gate, &e.up, &e.down})
+      for (const Projection* p : {&e.gate, &e.up, &e.down})
         for (const Slice* s : {&p->codes, &p->scales, &p->bias}) taken.insert(s->tensor);
   for (const Tensor& t : ck.tensors)
     if (!taken.count(&t)) model.rest.push_back(&t);
@@ -135,7 +135,7 @@ std::vector<int64_t> without_ones(std::vector<int64_t> shape) {
 
 }  // namespace
 
-bool parse_layer(std::string_view module, Space& space, int64_t& index) {
+bool parse_layer(std::string_view module, LayerKind& kind, int64_t& index) {
   size_t start = 0;
   bool after_key = false, found = false;
   while (start <= module.size()) {
@@ -144,7 +144,7 @@ bool parse_layer(std::string_view module, Space& space, int64_t& index) {
     int64_t number;
     if (after_key && parse_number(part, number)) index = number, found = true;
     after_key = part == "layers" || part == "mtp";
-    if (after_key && !found) space = part == "mtp" ? Space::mtp : Space::model;
+    if (after_key && !found) kind = part == "mtp" ? LayerKind::mtp : LayerKind::model;
     start = dot + 1;
   }
   return found;
@@ -223,7 +223,7 @@ void check_config(const Checkpoint& ck, const Model& model, const char* experts,
     };
     size(hidden, l.hidden, first.hidden);
     size(intermediate, l.intermediate, first.intermediate);
-    if (l.space == Space::model) ++main, other += e >= 0 && int64_t(l.experts.size()) != e;
+    if (l.kind == LayerKind::model) ++main, other += e >= 0 && int64_t(l.experts.size()) != e;
   }
   if (other == 0) return;
   if (other == main)
@@ -246,10 +246,10 @@ Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& pro
   }
   if (model.layers.empty() && !problems.any()) note_zero_layers(ck, problems);
   std::sort(model.layers.begin(), model.layers.end(), [](const MoeLayer& a, const MoeLayer& b) {
-    return a.space != b.space ? a.space < b.space : a.index < b.index;
+    return a.kind != b.kind ? a.kind < b.kind : a.index < b.index;
   });
   for (size_t i = 1; i < model.layers.size(); ++i)
-    if (const MoeLayer& a = model.layers[i - 1], &b = model.layers[i]; a.space == b.space && a.index == b.index)
+    if (const MoeLayer& a = model.layers[i - 1], &b = model.layers[i]; a.kind == b.kind && a.index == b.index)
       problems.error(b.module, "{} is layer {}, too", a.module, a.index);
   collect_rest(ck, model);
   if (problems.any()) return model;

@@ -22,19 +22,19 @@ struct Slice {
 };
 
 /// One projection of one expert: codes [n, k/2] bytes, scales [n, k/32], bias [n].
-struct Proj {
+struct Projection {
   Slice codes, scales, bias;
 };
 
 struct Expert {
-  Proj gate, up, down;  // gate, up: n = intermediate, k = hidden; down: n = hidden, k = intermediate
+  Projection gate, up, down;  // gate, up: n = intermediate, k = hidden; down: n = hidden, k = intermediate
 };
 
 /// Main layers and multi-token-prediction blocks are numbered apart.
-enum class Space : uint8_t { model, mtp };
+enum class LayerKind : uint8_t { model, mtp };
 
 struct MoeLayer {
-  Space space = Space::model;
+  LayerKind kind = LayerKind::model;
   int64_t index = 0;
   std::string module;  // the checkpoint's own name: "model.layers.0.mlp.experts"
   int64_t hidden = 0, intermediate = 0;
@@ -83,7 +83,7 @@ struct Family {
 Model recognise(const Checkpoint& checkpoint, const ModelOptions& options, Problems& problems);
 
 /// "model.layers.12.mlp.experts" -> model, 12. False where no such number stands in the name.
-bool parse_layer(std::string_view module, Space& space, int64_t& index);
+bool parse_layer(std::string_view module, LayerKind& kind, int64_t& index);
 
 /// The number of rows of the layer's router, which stands beside the experts; -1 and a problem where it is missing.
 int64_t router_rows(const Checkpoint& checkpoint, const MoeLayer& layer, Problems& problems);

@@ -42,7 +42,7 @@ struct Whole {
   int64_t n = 0, k = 0;
 
   /// Rows first, first + step ..
-  Proj rows(int64_t first, int64_t step) const {
+  Projection rows(int64_t first, int64_t step) const {
     const auto slice = [&](const Tensor* t) {
       if (!t) return Slice{};
       const int64_t row = t->bytes / n;
@@ -90,7 +90,7 @@ void read_gpt_oss(const Checkpoint& ck, const ModelOptions&, Model& model, Probl
   for (const auto& [module, count] : modules) {
     MoeLayer layer;
     layer.module = module;
-    if (!parse_layer(module, layer.space, layer.index)) {
+    if (!parse_layer(module, layer.kind, layer.index)) {
       problems.error(printable(module), "no layer number in the name");
       continue;
     }

@@ -85,7 +85,7 @@ struct Reader {
     return check_pair(ck, *p.codes, {p.codes->shape[0]}, p.codes->shape[1], *p.scales, problems);
   }
 
-  Proj proj(const Pair& p, int64_t k) const {
+  Projection proj(const Pair& p, int64_t k) const {
     const int64_t scale_row = k / group * bits_of(p.scales->dtype) / 8;
     return {{p.codes, 0, p.codes->bytes, 0, k / 2}, {p.scales, 0, p.scales->bytes, 0, scale_row}, {}};
   }
@@ -148,7 +148,7 @@ void read_separate_experts(const Checkpoint& ck, const ExpertNames& names, Model
                      names.up, names.down, names.codes, names.scales);
       continue;
     }
-    if (!parse_layer(name, layer.space, layer.index)) {
+    if (!parse_layer(name, layer.kind, layer.index)) {
       problems.error(name, "no layer number in the name");
       continue;
     }

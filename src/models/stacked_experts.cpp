@@ -40,7 +40,7 @@ bool read_stacked(const Checkpoint& ck, const StackedNames& names, const std::st
 }
 
 /// Rows first, first + step, first + 2 step .. of expert e.
-Proj rows_of(const Stacked& s, int64_t e, int64_t first, int64_t step) {
+Projection rows_of(const Stacked& s, int64_t e, int64_t first, int64_t step) {
   const auto slice = [&](const Tensor* t, int64_t row_bytes) {
     const int64_t piece = s.n * row_bytes;
     return t ? Slice{t, e * piece, piece, first * row_bytes, step * row_bytes} : Slice{};

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void refuse_source(const std::string& source, const PackedCheckpoint& out, const std::string& why) {
-  fail(Kind::input, "{}: not the source that {} was made from: {}", printable(source), printable(out.dir), why);
+  fail(ErrorKind::input, "{}: not the source that {} was made from: {}", printable(source), printable(out.dir), why);
 }
 
 bool shares_a_rank(const TensorParallel& a, const TensorParallel& b) {
@@ -50,7 +50,7 @@ int set_number(const Manifest& m, const Backend& b, const TensorParallel& tp) {
 void refuse_second(const std::string& out, const Manifest& m, const Backend& b, const TensorParallel& tp) {
   for (const ManifestSet& s : m.sets)
     if (s.engine == b.engine && s.backend == b.name && shares_a_rank(s.tp, tp))
-      fail(Kind::usage, "{}: {} is there already{}", out, describe(s),
+      fail(ErrorKind::usage, "{}: {} is there already{}", out, describe(s),
            s.layout_version == b.layout_version
                ? ""
                : fmt::format(" in layout version {}; loaders could not tell the two apart", s.layout_version));
@@ -77,7 +77,7 @@ void check_same_contents(const std::string& source, const Plan& plan, const Chec
   for (const auto& [name, sum] : source_checksums(plan, sums))
     if (m.checksums.at(name) != sum && wrong++ == 0) first = name;
   if (wrong)
-    fail(Kind::input, "{}: {} of {} tensors do not have the checksum in {}, {} first; damaged, or another source",
+    fail(ErrorKind::input, "{}: {} of {} tensors do not have the checksum in {}, {} first; damaged, or another source",
          printable(source), wrong, m.checksums.size(), manifest_name, printable(first));
 }
 

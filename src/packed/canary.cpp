@@ -38,7 +38,7 @@ Tiny make_tiny(const Model& like) {
   tiny.checkpoint.tensors.reserve(6);
   tiny.model.pairs = like.pairs;
   tiny.model.bias = like.bias;
-  MoeLayer layer{Space::model, 0, "out", h, i, std::vector<Expert>(experts)};
+  MoeLayer layer{LayerKind::model, 0, "out", h, i, std::vector<Expert>(experts)};
   for (Role role : roles)
     for (Part part : parts) {
       if (part == Part::residual || (part == Part::bias && !like.bias)) continue;
@@ -63,7 +63,7 @@ Tiny make_tiny(const Model& like) {
         const auto slice = [&](int64_t first, int64_t step) {
           return Slice{tensor, e * n * row, n * row, first * row, step * row};
         };
-        const auto put = [&](Proj& p, const Slice& s) {
+        const auto put = [&](Projection& p, const Slice& s) {
           (part == Part::codes ? p.codes : part == Part::scales ? p.scales : p.bias) = s;
         };
         Expert& x = layer.experts[size_t(e)];
@@ -97,7 +97,7 @@ std::string raw_rows(const Model& model, Matrix m) {
 struct File {
   std::vector<Tensor> tensors;
   std::string data;
-  void put(std::string name, Dtype dtype, Sizes shape, const std::string& bytes) {
+  void put(std::string name, Dtype dtype, Dims shape, const std::string& bytes) {
     tensors.push_back({std::move(name), dtype, std::move(shape), 0, int64_t(data.size()), int64_t(bytes.size())});
     data += bytes;
   }
@@ -126,7 +126,7 @@ void add_pair(const Tiny& tiny, const Plan& plan, const PackedTensor& t, Device&
     in += raw_rows(tiny.model, matrix_of<const uint8_t>(plan, raw, expert, source));
   }
   const Shape padded = plan.padded_shape(t);
-  const Sizes shape = t.part == Part::bias ? Sizes{experts, padded.n} : Sizes{experts, padded.n, padded.b};
+  const Dims shape = t.part == Part::bias ? Dims{experts, padded.n} : Dims{experts, padded.n, padded.b};
   file.put(pieces_of(t, tiny.model.layers.front().experts.front()).front().tensor->name,
            t.part == Part::bias ? Dtype::BF16 : Dtype::U8, shape, in);
 }

@@ -42,7 +42,7 @@ std::string HeldFiles::path(const std::string& name, Problems& problems) const {
   if (held == held_.end()) return problems.error(name, "not listed in the manifest"), std::string();
   if (held->second.fd) return fmt::format("/proc/self/fd/{}", held->second.fd.get());
   if (!held->second.problems.any()) return folder() + "/" + name;
-  problems.add(Error(Kind::input, held->second.problems.errors()));
+  problems.add(Error(ErrorKind::input, held->second.problems.errors()));
   return {};
 }
 
@@ -50,7 +50,7 @@ void HeldFiles::throw_if_replaced(const std::string& name) const {
   const auto held = held_.find(name);
   const bool has_file = held != held_.end() && held->second.fd;
   const bool same = leads_to(out_, dir_) && (!has_file || leads_to(out_ + "/" + name, held->second.fd));
-  if (!same) fail(Kind::io, "{}: was replaced while it was read; run it again", printable(out_));
+  if (!same) fail(ErrorKind::io, "{}: was replaced while it was read; run it again", printable(out_));
 }
 
 }  // namespace mxfp4

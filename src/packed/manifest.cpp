@@ -18,33 +18,33 @@ constexpr int64_t max_manifest_bytes = int64_t(4) << 30;
 /// Access to a member of the manifest that must be there.
 const Json& member(const Json& object, const char* key) {
   const auto it = object.is_object() ? object.find(key) : object.end();
-  if (!object.is_object() || it == object.end()) fail(Kind::input, "{}: no '{}'; damaged?", manifest_name, key);
+  if (!object.is_object() || it == object.end()) fail(ErrorKind::input, "{}: no '{}'; damaged?", manifest_name, key);
   return *it;
 }
 
 std::string text_of(const Json& object, const char* key) {
   const Json& v = member(object, key);
-  if (!v.is_string()) fail(Kind::input, "{}: '{}' is no string; damaged?", manifest_name, key);
+  if (!v.is_string()) fail(ErrorKind::input, "{}: '{}' is no string; damaged?", manifest_name, key);
   return v.get<std::string>();
 }
 
 const Json& list_of(const Json& object, const char* key) {
   const Json& v = member(object, key);
-  if (!v.is_array()) fail(Kind::input, "{}: '{}' is no list; damaged?", manifest_name, key);
+  if (!v.is_array()) fail(ErrorKind::input, "{}: '{}' is no list; damaged?", manifest_name, key);
   return v;
 }
 
 /// A member that is used as a path below a directory.
 std::string file_name_of(const Json& object, const char* key = "name") {
   std::string name = text_of(object, key);
-  if (!is_safe_name(name)) fail(Kind::input, "{}: unsafe file name '{}'", manifest_name, printable(name));
+  if (!is_safe_name(name)) fail(ErrorKind::input, "{}: unsafe file name '{}'", manifest_name, printable(name));
   return name;
 }
 
 /// A whole number from 0 to `most`.
 int64_t number_in(const Json& v, const char* key, int64_t most) {
   if (!v.is_number_unsigned() || v.get<uint64_t>() > uint64_t(most))
-    fail(Kind::input, "{}: '{}' is no number from 0 to {}; damaged?", manifest_name, key, most);
+    fail(ErrorKind::input, "{}: '{}' is no number from 0 to {}; damaged?", manifest_name, key, most);
   return v.get<int64_t>();
 }
 
@@ -87,7 +87,7 @@ class Reader {
       if (!m_.copied.emplace(text_of(t, "name"), file).second) refuse_second(text_of(t, "name"));
     }
     for (const Json& set : list_of(json_, "sets")) read_set(set);
-    if (m_.sets.empty()) fail(Kind::input, "{}: 'sets' is empty; damaged?", manifest_name);
+    if (m_.sets.empty()) fail(ErrorKind::input, "{}: 'sets' is empty; damaged?", manifest_name);
     std::sort(m_.source.tensors.begin(), m_.source.tensors.end(),
               [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
     return std::move(m_);
@@ -108,11 +108,11 @@ class Reader {
     for (const Json& r : list_of(json, "ranks")) {
       const auto rank = int(number_in(r, "ranks", max_ranks));
       if (!set.tp.ranks.empty() && rank <= set.tp.ranks.back())
-        fail(Kind::input, "{}: ranks are not in order; damaged?", manifest_name);
+        fail(ErrorKind::input, "{}: ranks are not in order; damaged?", manifest_name);
       set.tp.ranks.push_back(rank);
     }
     if (set.tp.ranks.empty() || set.tp.ranks.back() >= set.tp.size)
-      fail(Kind::input, "{}: ranks that do not fit moe_tp_size {}; damaged?", manifest_name, set.tp.size);
+      fail(ErrorKind::input, "{}: ranks that do not fit moe_tp_size {}; damaged?", manifest_name, set.tp.size);
     for (const Json& t : list_of(json, "tensors")) {
       const std::pair key(int(number_of(t, "rank", max_ranks)), text_of(t, "name"));
       set.checksums[key] = text_of(t, "xxh3_128");
@@ -127,7 +127,8 @@ class Reader {
   /// The parts that verify reads have their types.
   static void check_model(const Json& model) {
     const auto number = [](const Json& object, const char* key) {
-      if (!member(object, key).is_number()) fail(Kind::input, "{}: '{}' is no number; damaged?", manifest_name, key);
+      if (!member(object, key).is_number())
+        fail(ErrorKind::input, "{}: '{}' is no number; damaged?", manifest_name, key);
     };
     for (const char* key : {"alpha", "beta", "limit"}) number(member(model, "activation"), key);
     number(model, "routed_scaling_factor");
@@ -147,13 +148,13 @@ class Reader {
   }
 
   [[noreturn]] static void refuse_second(const std::string& name) {
-    fail(Kind::input, "{}: {} is listed twice; damaged?", manifest_name, name);
+    fail(ErrorKind::input, "{}: {} is listed twice; damaged?", manifest_name, name);
   }
 
   /// A file holds copied tensors, or packed ones of one rank of one set.
   void take_file(const std::string& name, std::pair<int, int> set_and_rank) {
     if (owners_.emplace(name, set_and_rank).first->second != set_and_rank)
-      fail(Kind::input, "{}: the file '{}' is listed for two sets or ranks; damaged?", manifest_name, name);
+      fail(ErrorKind::input, "{}: the file '{}' is listed for two sets or ranks; damaged?", manifest_name, name);
   }
 
   /// Unpacked, shards and companions lie in one directory, beside config and index.
@@ -161,7 +162,7 @@ class Reader {
     std::set<std::string_view> names = {"config.json", "model.safetensors.index.json"};
     const auto add = [&](const std::string& name) {
       if (!names.insert(name).second)
-        fail(Kind::input, "{}: the file '{}' is listed twice; damaged?", manifest_name, name);
+        fail(ErrorKind::input, "{}: the file '{}' is listed twice; damaged?", manifest_name, name);
     };
     for (const Shard& s : m_.source.shards) add(s.name);
     for (const std::string& name : m_.source.companions) add(name);
@@ -172,11 +173,12 @@ class Reader {
   void add_tensor(const Json& j) {
     Tensor t;
     t.name = text_of(j, "name");
-    if (!parse_dtype(text_of(j, "dtype"), t.dtype)) fail(Kind::input, "{}: unknown dtype; damaged?", manifest_name);
+    if (!parse_dtype(text_of(j, "dtype"), t.dtype))
+      fail(ErrorKind::input, "{}: unknown dtype; damaged?", manifest_name);
     for (const Json& d : list_of(j, "shape")) t.shape.push_back(number_in(d, "shape", INT64_MAX));
     const auto file = files_.find(text_of(j, "file"));
     t.bytes = tensor_bytes(t.dtype, t.shape);
-    if (file == files_.end() || t.bytes < 0) fail(Kind::input, "{}: {}: damaged?", manifest_name, t.name);
+    if (file == files_.end() || t.bytes < 0) fail(ErrorKind::input, "{}: {}: damaged?", manifest_name, t.name);
     t.file = file->second;
     const std::string checksum = text_of(j, "xxh3_128");
     const auto [known, is_new] = tensors_.emplace(t.name, m_.source.tensors.size());
@@ -185,14 +187,14 @@ class Reader {
     if (j.contains("zero_scale")) m_.float_zeros[t.name] = true;
     if (j.contains("offset")) t.offset = number_of(j, "offset");
     if (t.bytes > max_checkpoint_bytes || (bytes_ += t.bytes) > max_checkpoint_bytes)
-      fail(Kind::input, "{}: more than {} bytes in all; damaged?", manifest_name, max_checkpoint_bytes);
+      fail(ErrorKind::input, "{}: more than {} bytes in all; damaged?", manifest_name, max_checkpoint_bytes);
     m_.source.tensors.push_back(std::move(t));
   }
 
   /// Other ranks and sets list a tensor again.
   void check_same(const Tensor& known, const Tensor& t, const std::string& checksum) const {
     if (known.dtype != t.dtype || known.shape != t.shape || known.file != t.file || m_.checksums.at(t.name) != checksum)
-      fail(Kind::input, "{}: {} is listed twice, not the same; damaged?", manifest_name, t.name);
+      fail(ErrorKind::input, "{}: {} is listed twice, not the same; damaged?", manifest_name, t.name);
   }
 
   static constexpr std::pair<int, int> of_copied = {-1, -1};
@@ -209,10 +211,10 @@ class Reader {
 void check_own_checksum(std::string text, const std::string& expected) {
   const size_t at = text.find(expected);
   if (expected.size() != 32 || at == text.npos)
-    fail(Kind::input, "{}: no checksum of its own; damaged?", manifest_name);
+    fail(ErrorKind::input, "{}: no checksum of its own; damaged?", manifest_name);
   text.replace(at, 32, no_checksum);
   if (checksum_of(text) != expected)
-    fail(Kind::input, "{}: does not have its own checksum; damaged or edited", manifest_name);
+    fail(ErrorKind::input, "{}: does not have its own checksum; damaged or edited", manifest_name);
 }
 
 }  // namespace
@@ -283,7 +285,7 @@ Manifest parse_manifest(std::string text) {
   const Json json = parse_json(text, manifest_name);
   const int64_t version = number_of(json, "format_version");
   if (version > format_version)
-    fail(Kind::input, "{}: format_version {}, this program knows up to {}; use a newer mxfp4-pack", manifest_name,
+    fail(ErrorKind::input, "{}: format_version {}, this program knows up to {}; use a newer mxfp4-pack", manifest_name,
          version, format_version);
   check_own_checksum(std::move(text), text_of(json, "xxh3_128"));
   return Reader(json).run();
@@ -291,7 +293,7 @@ Manifest parse_manifest(std::string text) {
 
 void check_has_manifest(const std::string& out) {
   if (std::filesystem::exists(out + "/" + manifest_name)) return;
-  fail(Kind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(out),
+  fail(ErrorKind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(out),
        std::filesystem::exists(out) ? fmt::format("no {}", manifest_name) : "no such directory");
 }
 
@@ -311,12 +313,12 @@ std::string read_sets_text(const std::string& out) {
 std::string sets_text_of(const std::string& text) {
   const size_t begin = text.find(std::string("\n") + sets_begin);  // no string holds a line break
   if (begin == text.npos || !text.ends_with(sets_end))
-    fail(Kind::input, "{}: not laid out as mxfp4-pack does; no set can be added", manifest_name);
+    fail(ErrorKind::input, "{}: not laid out as mxfp4-pack does; no set can be added", manifest_name);
   const size_t first = begin + 1 + std::strlen(sets_begin);
   return text.substr(first, text.size() - std::strlen(sets_end) - first);
 }
 
-std::vector<std::string> files_made_in(const std::string& out) {
+std::vector<std::string> owned_files(const std::string& out) {
   if (!std::filesystem::exists(out + "/" + manifest_name)) return {};
   std::vector<std::string> names = {manifest_name};
   for (const ListedFile& f : read_manifest(out).files) names.push_back(f.name);

@@ -123,7 +123,7 @@ std::string read_sets_text(const std::string& out);
 std::string sets_text_of(const std::string& text);
 
 /// The names of the files that OUT's manifest lists, and its own; empty where OUT has none.
-std::vector<std::string> files_made_in(const std::string& out);
+std::vector<std::string> owned_files(const std::string& out);
 
 /// The checksum of every tensor of a plan's source, by name.
 std::map<std::string, std::string> source_checksums(const Plan& plan, const Checksums& checksums);

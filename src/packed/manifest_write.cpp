@@ -7,7 +7,7 @@ namespace {
 
 std::string json_text(std::string_view s) { return Json(s).dump(); }
 
-std::string sizes(const Sizes& s) { return fmt::format("[{}]", fmt::join(s, ",")); }
+std::string sizes(const Dims& s) { return fmt::format("[{}]", fmt::join(s, ",")); }
 
 /// One line of the fingerprint, and its checksum by name.
 std::string tensor_line(const Tensor& t, const std::string& checksum) {
@@ -87,7 +87,7 @@ class Writer {
     std::string out = fmt::format(
         "{{\"name\": {}, \"parameter\": \"{}\", \"namespace\": \"{}\", \"layer\": {}, \"rank\": {}, \"file\": {}, "
         "\"dtype\": \"{}\", \"torch_dtype\": \"{}\", \"shape\": {}, ",
-        json_text(t.name), p.name, layer.space == Space::mtp ? "mtp" : "model", layer.index, t.rank,
+        json_text(t.name), p.name, layer.kind == LayerKind::mtp ? "mtp" : "model", layer.index, t.rank,
         json_text(plan_.files[size_t(t.file)].name), name_of(p.dtype), p.torch_dtype, sizes(t.shape));
     if (p.view) {
       const View v = p.view(t.shape);

@@ -47,7 +47,7 @@ Stored read_headers(PackedCheckpoint& p, Problems& problems) {
 
 /// The tensor `name` of `file`, with the dtype and shape that were planned.
 Tensor find_stored(const Stored& stored, const std::string& file, const std::string& name, Dtype dtype,
-                   const Sizes& shape, Problems& problems) {
+                   const Dims& shape, Problems& problems) {
   const auto it = stored.find({file, name});
   if (it == stored.end()) {
     problems.error(where(file, name), "missing");
@@ -83,9 +83,10 @@ const PackedSet& PackedCheckpoint::unpackable_set() const {
   if (const PackedSet* set = complete_set()) return *set;
   for (const PackedSet& set : sets)
     if (set.plan.backend->rewrite)
-      fail(Kind::input, "{}: {} is lossy: the source's codes and scales are not in it; use the original checkpoint",
-           printable(dir), set.plan.backend->name);
-  fail(Kind::input, "{}: no set holds all of its ranks; all are needed", printable(dir));
+      fail(ErrorKind::input,
+           "{}: {} is lossy: the source's codes and scales are not in it; use the original checkpoint", printable(dir),
+           set.plan.backend->name);
+  fail(ErrorKind::input, "{}: no set holds all of its ranks; all are needed", printable(dir));
 }
 
 Plan plan_of(const Manifest& m, const ManifestSet& set, const Model& model, Problems& problems) {

@@ -73,7 +73,8 @@ class StatePlanner {
   bool can_be_served() {
     const std::string engine = plan_.backend->engine, backend = plan_.backend->name;
     if (engine != "sglang" || (backend != "marlin" && backend != "flashinfer-cutlass"))
-      fail(Kind::usage, "--format {} is for engine sglang with backend marlin or flashinfer-cutlass, not for {} of {}",
+      fail(ErrorKind::usage,
+           "--format {} is for engine sglang with backend marlin or flashinfer-cutlass, not for {} of {}",
            sharded_state_format, backend, engine);
     const bool gpt_oss = plan_.model->family == "gpt-oss" && plan_.model->model_type == "gpt_oss";
     if (!gpt_oss)
@@ -102,7 +103,7 @@ class StatePlanner {
     used_.insert(found->second);
     const Tensor& source = *plan_.copied[size_t(found->second)].source;
     const std::string name = prefix + (rule.target ? rule.target : rule.source);
-    Sizes shape = source.shape;
+    Dims shape = source.shape;
     StateTensor::Block block;
     if (!cut(rule.split, source, shape, block)) return;
     block.copied = found->second;
@@ -116,7 +117,7 @@ class StatePlanner {
   }
 
   /// The rank's share of `source`: as a block of it, and its shape. False and a problem where there is none.
-  bool cut(Split split, const Tensor& source, Sizes& shape, StateTensor::Block& block) {
+  bool cut(Split split, const Tensor& source, Dims& shape, StateTensor::Block& block) {
     const int64_t rows = shape.empty() ? 0 : shape[0], size = plan_.tp.size;
     if (rows == 0 || (split == Split::columns && shape.size() != 2))
       return complain(source, "another number of dimensions was expected");

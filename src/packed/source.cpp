@@ -14,25 +14,25 @@ namespace {
 /// Pieces of copied tensors from where find(tensor of the plan) says.
 template <class Find>
 void read_copied_pieces(const ShardReader& reader, const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
-                        const DirectFile::Taker& take, Find find) {
+                        const DirectFile::BlockSink& sink, Find find) {
   std::vector<TensorRange> ranges;
   for (const CopyPiece& p : pieces) ranges.push_back({find(*plan.copied[size_t(p.copied)].source), p.begin, p.bytes});
-  reader.read(ranges, to, take);
+  reader.read(ranges, to, sink);
 }
 
 class FromShards final : public Source {
  public:
   explicit FromShards(const Checkpoint& checkpoint) : reader_(checkpoint) {}
   void read_pieces(Worker&, const PackedTensor&, int64_t, int64_t, const Pieces& pieces, uint8_t* to,
-                   const DirectFile::Taker& take) override {
-    mxfp4::read_pieces(reader_, pieces, to, take);
+                   const DirectFile::BlockSink& sink) override {
+    mxfp4::read_pieces(reader_, pieces, to, sink);
   }
-  std::unique_ptr<DeviceMap> map(Device& device, const Pieces& pieces) const override {
+  std::unique_ptr<PageCacheMap> map(Device& device, const Pieces& pieces) const override {
     return reader_.map(device, ranges_of(pieces));
   }
   void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
-                   const DirectFile::Taker& take) override {
-    read_copied_pieces(reader_, plan, pieces, to, take, [](const Tensor& t) { return &t; });
+                   const DirectFile::BlockSink& sink) override {
+    read_copied_pieces(reader_, plan, pieces, to, sink, [](const Tensor& t) { return &t; });
   }
   const ShardReader* reader() const override { return &reader_; }
   void check_unchanged() const override { reader_.check_unchanged(); }
@@ -45,14 +45,14 @@ class FromNamed final : public Source {
  public:
   explicit FromNamed(const Checkpoint& checkpoint) : checkpoint_(checkpoint), reader_(checkpoint) {}
   void read_pieces(Worker&, const PackedTensor&, int64_t, int64_t, const Pieces& pieces, uint8_t* to,
-                   const DirectFile::Taker& take) override {
+                   const DirectFile::BlockSink& sink) override {
     Pieces mine = pieces;
     for (PieceAt& p : mine.list) p.slice.tensor = checkpoint_.find(p.slice.tensor->name);
-    mxfp4::read_pieces(reader_, mine, to, take);
+    mxfp4::read_pieces(reader_, mine, to, sink);
   }
   void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
-                   const DirectFile::Taker& take) override {
-    read_copied_pieces(reader_, plan, pieces, to, take, [this](const Tensor& t) { return checkpoint_.find(t.name); });
+                   const DirectFile::BlockSink& sink) override {
+    read_copied_pieces(reader_, plan, pieces, to, sink, [this](const Tensor& t) { return checkpoint_.find(t.name); });
   }
   const ShardReader* reader() const override { return nullptr; }
   void check_unchanged() const override { reader_.check_unchanged(); }
@@ -74,7 +74,7 @@ class FromPacked final : public Source {
       slices_.emplace_back(set.plan.model->layers[size_t(t.layer)].experts.size());
   }
   void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces&, uint8_t* to,
-                   const DirectFile::Taker& take) override {
+                   const DirectFile::BlockSink& sink) override {
     const size_t first = first_rank_.at({t.layer, t.role, t.part == Part::residual ? Part::scales : t.part});
     const Pieces pieces = pieces_in(set_.plan, set_.plan.packed[first], begin, end);
     uint8_t* canonical = worker.other.reserve(pieces.canonical_bytes);
@@ -91,11 +91,11 @@ class FromPacked final : public Source {
     for (const PieceAt& p : pieces.list)
       restore_piece(set_.plan.packed[first], p, packed_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical,
                     to);
-    if (take) take(to, pieces.source_bytes);
+    if (sink) sink(to, pieces.source_bytes);
   }
   void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
-                   const DirectFile::Taker& take) override {
-    read_copied_pieces(reader_, plan, pieces, to, take, [this](const Tensor& t) { return copied_.at(t.name); });
+                   const DirectFile::BlockSink& sink) override {
+    read_copied_pieces(reader_, plan, pieces, to, sink, [this](const Tensor& t) { return copied_.at(t.name); });
   }
   const ShardReader* reader() const override { return nullptr; }
   /// Throws also where a tensor does not have the checksum that its own manifest says, pads included. A run that

@@ -9,14 +9,14 @@ namespace mxfp4 {
 class Source {
  public:
   virtual ~Source() = default;
-  /// The pieces of experts [begin, end) of tensor t, as the checkpoint holds them; `take` as DirectFile::read.
+  /// The pieces of experts [begin, end) of tensor t, as the checkpoint holds them; `sink` as DirectFile::read.
   virtual void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
-                           uint8_t* to, const DirectFile::Taker& take = {}) = 0;
+                           uint8_t* to, const DirectFile::BlockSink& sink = {}) = 0;
   /// What holds all pieces, as ShardReader::map; null where they are in no shard.
-  virtual std::unique_ptr<DeviceMap> map(Device&, const Pieces&) const { return nullptr; }
+  virtual std::unique_ptr<PageCacheMap> map(Device&, const Pieces&) const { return nullptr; }
   /// Pieces of the plan's copied tensors, one after the other.
   virtual void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
-                           const DirectFile::Taker& take) = 0;
+                           const DirectFile::BlockSink& sink) = 0;
   /// A checkpoint to look codes up in, for scales that are 0.0; null where that was done when the output was made.
   virtual const ShardReader* reader() const = 0;
   /// Throws where a file changed while it was read, or does not have the checksums that are known of it.

@@ -7,7 +7,7 @@ namespace mxfp4 {
 
 namespace {
 
-const Slice& slice_of(const Proj& p, Part part) {
+const Slice& slice_of(const Projection& p, Part part) {
   return part == Part::codes ? p.codes : part == Part::bias ? p.bias : p.scales;  // a residual is made of scales
 }
 
@@ -120,7 +120,7 @@ class Planner {
     t.slice_bytes = mxfp4::packed_bytes(t.parameter->layout, padded);
     t.bytes = t.slice_bytes * int64_t(layer.experts.size());
     if (tensor_bytes(t.parameter->dtype, t.shape) != t.bytes)
-      fail(Kind::input, "{}: shape {} is not {} bytes", t.name, describe(t.parameter->dtype, t.shape), t.bytes);
+      fail(ErrorKind::input, "{}: shape {} is not {} bytes", t.name, describe(t.parameter->dtype, t.shape), t.bytes);
     plan_.packed_bytes += t.bytes;
     plan_.padding_bytes += t.bytes - real_bytes(t, layer);
     plan_.packed.push_back(std::move(t));
@@ -369,7 +369,7 @@ BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& 
   m.pad = t.parameter->pad;
   m.add = t.parameter->add;
   const bool one_piece = pieces_of(t, e).size() == 1;
-  const auto view = [&](const Proj& p, int piece) {
+  const auto view = [&](const Projection& p, int piece) {
     const Slice& s = slice_of(p, t.part);
     const Width width = width_of(t.part, s.tensor->dtype, t.parameter->dtype);
     const int64_t stride = width.to_canonical(s.stride);

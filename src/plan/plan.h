@@ -54,7 +54,7 @@ struct PackedTensor {
   Part part = Part::codes;
   int rank = 0;
   Span intermediate;
-  Sizes shape;
+  Dims shape;
   int file = 0;
   int64_t offset = 0, bytes = 0, slice_bytes = 0;  // slice: one expert
 };

@@ -48,12 +48,12 @@ void print_json(const Plan& plan, int threads) {
   }
   print_out("],\n\"tensors\": [");
   separator = "\n";
-  for_each_output(
-      plan, [&](const std::string& name, Dtype dtype, const Sizes& shape, const std::string& file, int64_t bytes) {
-        print_out("{}{{\"name\": {}, \"dtype\": \"{}\", \"shape\": [{}], \"file\": \"{}\", \"bytes\": {}}}", separator,
-                  Json(name).dump(), name_of(dtype), fmt::join(shape, ","), file, bytes);
-        separator = ",\n";
-      });
+  for_each_output(plan,
+                  [&](const std::string& name, Dtype dtype, const Dims& shape, const std::string& file, int64_t bytes) {
+                    print_out("{}{{\"name\": {}, \"dtype\": \"{}\", \"shape\": [{}], \"file\": \"{}\", \"bytes\": {}}}",
+                              separator, Json(name).dump(), name_of(dtype), fmt::join(shape, ","), file, bytes);
+                    separator = ",\n";
+                  });
   print_out("]}}\n");
 }
 
@@ -66,10 +66,10 @@ int64_t peak_memory(const Plan& plan, int threads) {
 
 void print_plan(const Plan& plan, int threads, bool json) {
   if (json) return print_json(plan, threads);
-  for_each_output(
-      plan, [&](const std::string& name, Dtype dtype, const Sizes& shape, const std::string& file, int64_t bytes) {
-        print_out("{}  {}  {}  {}\n", printable(name), describe(dtype, shape), file, bytes);
-      });
+  for_each_output(plan,
+                  [&](const std::string& name, Dtype dtype, const Dims& shape, const std::string& file, int64_t bytes) {
+                    print_out("{}  {}  {}  {}\n", printable(name), describe(dtype, shape), file, bytes);
+                  });
   const double waste = plan.packed_bytes ? 100.0 * double(plan.padding_bytes) / double(plan.packed_bytes) : 0;
   print_out("\n{} {} for {}, layout version {}\n", plan.backend->name, plan.backend->summary, plan.backend->engine,
             plan.backend->layout_version);

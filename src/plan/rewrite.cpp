@@ -40,12 +40,12 @@ std::vector<uint8_t> load_canonical(const Plan& plan, const PackedTensor& t, int
 const PackedTensor& sibling(const Plan& plan, const PackedTensor& t, Part part) {
   for (const PackedTensor& s : plan.packed)
     if (s.layer == t.layer && s.role == t.role && s.rank == t.rank && s.part == part) return s;
-  fail(Kind::input, "{}: no {} beside it", t.name, name_of(part));
+  fail(ErrorKind::input, "{}: no {} beside it", t.name, name_of(part));
 }
 
-Humming pack_rewritten(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const uint8_t* canonical,
-                       const uint8_t* scales, Device& device, uint8_t* packed) {
-  Humming loss;
+RewriteLoss pack_rewritten(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
+                           const uint8_t* canonical, const uint8_t* scales, Device& device, uint8_t* packed) {
+  RewriteLoss loss;
   const PackedTensor& scaled = sibling(plan, t, Part::scales);
   const int64_t own_bytes = pieces_in(plan, t, begin, begin + 1).canonical_bytes;
   const int64_t scale_bytes = pieces_in(plan, scaled, begin, begin + 1).canonical_bytes;
@@ -58,7 +58,7 @@ Humming pack_rewritten(const Plan& plan, const PackedTensor& t, int64_t begin, i
       std::vector<uint8_t> scale_rows = gather(beside);
       add(loss, plan.backend->rewrite(rows, scale_rows));
     } else if (t.part != Part::bias) {
-      const Humming h = plan.backend->rewrite({}, rows);
+      const RewriteLoss h = plan.backend->rewrite({}, rows);
       if (t.part == Part::residual) std::memcpy(packed, &h.residual, sizeof h.residual);
     }
     const PackItem item{t.parameter->layout, own, packed};
@@ -77,7 +77,7 @@ void pack_from(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t e
   pack_rewritten(plan, t, begin, end, canonical.data(), scales.data(), device, packed);
 }
 
-void add(Humming& sum, const Humming& loss) {
+void add(RewriteLoss& sum, const RewriteLoss& loss) {
   sum.groups += loss.groups;
   sum.groups_clamped += loss.groups_clamped;
   sum.codes_changed += loss.codes_changed;
@@ -85,7 +85,7 @@ void add(Humming& sum, const Humming& loss) {
   sum.minus_zeros += loss.minus_zeros;
 }
 
-std::string describe_loss(const Humming& l) {
+std::string describe_loss(const RewriteLoss& l) {
   return fmt::format(
       "lossy: {} of {} groups raised to their expert's base, {} codes changed for it, {} of them with another value; "
       "{} "
@@ -93,7 +93,7 @@ std::string describe_loss(const Humming& l) {
       l.groups_clamped, l.groups, l.codes_changed, l.codes_rounded, l.minus_zeros);
 }
 
-Json to_json(const Humming& l) {
+Json to_json(const RewriteLoss& l) {
   return {{"groups", l.groups},
           {"groups_clamped", l.groups_clamped},
           {"codes_changed", l.codes_changed},

@@ -21,17 +21,17 @@ const PackedTensor& sibling(const Plan& plan, const PackedTensor& t, Part part);
 /// Packs experts [begin, end) of one tensor of a lossy backend from canonical bytes into end - begin slices at
 /// `packed`. scales: canonical, of the same experts, where t is codes. Returns what was lost: counted in codes only, so
 /// that all tensors' sum counts everything once.
-Humming pack_rewritten(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const uint8_t* canonical,
-                       const uint8_t* scales, Device& device, uint8_t* packed);
+RewriteLoss pack_rewritten(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
+                           const uint8_t* canonical, const uint8_t* scales, Device& device, uint8_t* packed);
 
 /// Packs experts [begin, end) of one tensor of any backend from the checkpoint.
 void pack_from(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const ReadPieces& read,
                Device& device, uint8_t* packed);
 
 /// Adds counts; the residual means nothing in a sum.
-void add(Humming& sum, const Humming& loss);
+void add(RewriteLoss& sum, const RewriteLoss& loss);
 /// "3 of 96 groups raised to the base, ...".
-std::string describe_loss(const Humming& loss);
-Json to_json(const Humming& loss);
+std::string describe_loss(const RewriteLoss& loss);
+Json to_json(const RewriteLoss& loss);
 
 }  // namespace mxfp4

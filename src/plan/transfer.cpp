@@ -63,8 +63,8 @@ std::vector<TensorRange> ranges_of(const Pieces& pieces) {
   return ranges;
 }
 
-void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source, const DirectFile::Taker& take) {
-  reader.read(ranges_of(pieces), source, take);
+void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source, const DirectFile::BlockSink& sink) {
+  reader.read(ranges_of(pieces), source, sink);
 }
 
 ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,

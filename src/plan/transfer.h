@@ -30,7 +30,8 @@ Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t
 std::vector<TensorRange> ranges_of(const Pieces& pieces);
 
 /// Reads all pieces into `source`, neighbours in one call.
-void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source, const DirectFile::Taker& take = {});
+void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source,
+                 const DirectFile::BlockSink& sink = {});
 
 /// One piece's elements to canonical bytes. What scales hold is reported; codes and bias have an empty report.
 ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,

@@ -22,7 +22,7 @@ Json load_description(std::string_view model) {
   }
   std::vector<std::string_view> names;
   for (const SynthModel& m : synth_models()) names.push_back(m.name);
-  fail(Kind::usage, "unknown model '{}', expected one of {}", model, fmt::join(names, ", "));
+  fail(ErrorKind::usage, "unknown model '{}', expected one of {}", model, fmt::join(names, ", "));
 }
 
 constexpr int64_t max_size = 1 << 24;  // of each dimension that an option sets
@@ -30,7 +30,8 @@ constexpr int64_t max_size = 1 << 24;  // of each dimension that an option sets
 void set_size(Json& dims, const char* name, const char* option, std::optional<int64_t> size, int64_t multiple) {
   if (!size) return;
   if (*size <= 0 || *size > max_size || *size % multiple != 0)
-    fail(Kind::usage, "{} {}: a multiple of {} from {} to {} expected", option, *size, multiple, multiple, max_size);
+    fail(ErrorKind::usage, "{} {}: a multiple of {} from {} to {} expected", option, *size, multiple, multiple,
+         max_size);
   dims[name] = *size;
 }
 
@@ -106,12 +107,12 @@ class Expansion {
     }
     SynthTensor t;
     t.name = prefix + entry[0].get<std::string>();
-    if (!parse_dtype(entry[1].get<std::string>(), t.dtype)) fail(Kind::usage, "{}: unknown dtype", t.name);
+    if (!parse_dtype(entry[1].get<std::string>(), t.dtype)) fail(ErrorKind::usage, "{}: unknown dtype", t.name);
     for (const Json& size : entry[2]) t.shape.push_back(number(size, scope_));
     t.bytes = tensor_bytes(t.dtype, t.shape);
-    if (t.bytes < 0) fail(Kind::usage, "{}: {} is too large", t.name, describe(t.dtype, t.shape));
+    if (t.bytes < 0) fail(ErrorKind::usage, "{}: {} is too large", t.name, describe(t.dtype, t.shape));
     const auto fill = std::find(std::begin(fill_names), std::end(fill_names), entry[3].get<std::string>());
-    if (fill == std::end(fill_names)) fail(Kind::usage, "{}: unknown fill", t.name);
+    if (fill == std::end(fill_names)) fail(ErrorKind::usage, "{}: unknown fill", t.name);
     t.fill = Fill(fill - std::begin(fill_names));
     templates.push_back(std::move(t));
   }
@@ -205,7 +206,7 @@ SynthCheckpoint describe_checkpoint(std::string_view model, const SynthSizes& si
   checkpoint.tensors = Expansion(description, scope).run();
   for (const SynthTensor& t : checkpoint.tensors)
     if (__builtin_add_overflow(checkpoint.bytes, t.bytes, &checkpoint.bytes))
-      fail(Kind::usage, "{} at these sizes is too large", model);
+      fail(ErrorKind::usage, "{} at these sizes is too large", model);
   const Json& shards = description["shards"];
   if (shards.contains("bytes"))
     assign_by_size(checkpoint.tensors, checkpoint.bytes, shards["first"].get<int64_t>(),

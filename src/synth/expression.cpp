@@ -22,7 +22,7 @@ class Evaluator {
   }
 
  private:
-  [[noreturn]] void complain(std::string_view what) const { fail(Kind::usage, "'{}': {}", text_, what); }
+  [[noreturn]] void complain(std::string_view what) const { fail(ErrorKind::usage, "'{}': {}", text_, what); }
 
   void skip_spaces() {
     while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);

@@ -74,7 +74,7 @@ Format format_of(const SynthTensor& t) {
     case Dtype::F32:
       return {32, 23, 127};
     default:
-      fail(Kind::usage, "{}: no random {} defined", t.name, name_of(t.dtype));
+      fail(ErrorKind::usage, "{}: no random {} defined", t.name, name_of(t.dtype));
   }
 }
 

@@ -38,12 +38,12 @@ double floor_microseconds(const MoeTiming& t, const GpuCeilings& gpu) {
 
 void require_bench() {
   const std::string missing = moe_cuda_missing(MoeFormat::marlin);
-  if (!missing.empty()) fail(Kind::device, "--bench times the CUDA kernels: {}", missing);
+  if (!missing.empty()) fail(ErrorKind::device, "--bench times the CUDA kernels: {}", missing);
 }
 
 BenchReport bench_shape(const BenchOptions& options) {
   if (options.top_k > options.experts)
-    fail(Kind::usage, "--top-k {}: there are {} experts", options.top_k, options.experts);
+    fail(ErrorKind::usage, "--top-k {}: there are {} experts", options.top_k, options.experts);
   BenchReport report{measure_gpu(), {}};
   std::set<MoeFormat> seen;
   for (const Backend* backend : backends()) {
@@ -63,7 +63,7 @@ BenchReport bench_shape(const BenchOptions& options) {
     layer->avoid_wgmma();
     report.kernels.push_back(time_kernel("marlin, mma.sync only", shape, *layer, options));
   }
-  if (report.kernels.empty()) fail(Kind::usage, "no CUDA kernel takes a layer of this shape");
+  if (report.kernels.empty()) fail(ErrorKind::usage, "no CUDA kernel takes a layer of this shape");
   return report;
 }
 
@@ -73,13 +73,13 @@ BenchReport bench_sets(const PackedCheckpoint& p, const BenchOptions& options) {
     const Plan& plan = set.plan;
     const EngineKernel* kernel = find_engine_kernel(*plan.backend);
     const MoeStorage* storage = kernel ? find_moe_storage(kernel->fragment) : nullptr;
-    if (!storage) fail(Kind::device, "no CUDA kernel reads the layout of backend {}", plan.backend->name);
+    if (!storage) fail(ErrorKind::device, "no CUDA kernel reads the layout of backend {}", plan.backend->name);
     const MoeLayer& layer = p.model.layers.front();
     MoeConfig shape = kernel_config(*kernel, p.model, layer, rank_size(*plan.backend, layer, plan.tp.size));
     shape.intermediate = (layer.intermediate + plan.tp.size - 1) / plan.tp.size;
     std::string refusal = moe_refusal(shape, *storage);
     if (refusal.empty()) refusal = moe_cuda_missing(storage->format);
-    if (!refusal.empty()) fail(Kind::device, "kernel {} on cuda: {}", kernel->fragment, refusal);
+    if (!refusal.empty()) fail(ErrorKind::device, "kernel {} on cuda: {}", kernel->fragment, refusal);
     const auto random = random_moe(shape, *storage, 1);
     report.kernels.push_back(time_kernel(kernel->fragment, shape, *random, options));
   }

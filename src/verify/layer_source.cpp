@@ -45,7 +45,7 @@ void LayerSource::load(const ShardReader& reader, const MoeLayer& layer, int thr
     reads.push_back({slice.tensor, slice.piece, slice.piece_bytes, at->second.bytes.get()});
   };
   for (const Expert& e : layer.experts)
-    for (const Proj* p : {&e.gate, &e.up, &e.down}) want(p->codes), want(p->scales), want(p->bias);
+    for (const Projection* p : {&e.gate, &e.up, &e.down}) want(p->codes), want(p->scales), want(p->bias);
   read_all(reader, reads, threads);
   for (const Read& r : reads)
     if (r.tensor->dtype == Dtype::F32) narrow(r.to, r.bytes / 4), pieces_.at({r.tensor, r.offset}).narrowed = 4;
@@ -57,7 +57,7 @@ SourceRows LayerSource::rows(const Slice& slice) const {
   return {piece.bytes.get() + slice.offset / piece.narrowed, slice.stride / piece.narrowed};
 }
 
-SourceMatrix LayerSource::matrix(const Proj& proj, int64_t n, int64_t k) const {
+SourceMatrix LayerSource::matrix(const Projection& proj, int64_t n, int64_t k) const {
   return {n, k, rows(proj.codes), rows(proj.scales), rows(proj.bias)};
 }
 

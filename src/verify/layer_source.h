@@ -32,7 +32,7 @@ class LayerSource {
   };
   void load(const ShardReader& reader, const MoeLayer& layer, int threads);
   SourceRows rows(const Slice& slice) const;
-  SourceMatrix matrix(const Proj& proj, int64_t n, int64_t k) const;
+  SourceMatrix matrix(const Projection& proj, int64_t n, int64_t k) const;
 
   std::map<std::pair<const Tensor*, int64_t>, Piece> pieces_;
   MoeSource experts_;

@@ -46,11 +46,11 @@ RunSettings settings_of(const Model& m) {
 RunSettings settings_to_run(const PackedCheckpoint& p, const Json& set_model, const RunSettings& source,
                             Problems& problems) {
   RunSettings run = source;
-  const auto take = [&](const char* file, const RunSettings& said) {
+  const auto take = [&](const char* file, const RunSettings& stated) {
     for (const NamedSetting& s : named_settings) {
-      if (said.*s.value == source.*s.value) continue;
-      problems.error(file, "{} {}, the source's is {}", s.name, said.*s.value, source.*s.value);
-      run.*s.value = said.*s.value;
+      if (stated.*s.value == source.*s.value) continue;
+      problems.error(file, "{} {}, the source's is {}", s.name, stated.*s.value, source.*s.value);
+      run.*s.value = stated.*s.value;
     }
   };
   take(manifest_name, settings_in_manifest(set_model, source));

@@ -297,14 +297,14 @@ class Verification {
 Level level_of(const VerifyOptions& options, const PackedSet& set) {
   const Backend& backend = *set.plan.backend;
   if (options.level == Level::kernels && options.source.empty())
-    fail(Kind::usage, "--level kernels compares with the checkpoint; say where it is with --source");
+    fail(ErrorKind::usage, "--level kernels compares with the checkpoint; say where it is with --source");
   if (backend.rewrite && options.source.empty()) {
     if (options.level == Level::highest || options.level == Level::files) return Level::files;
-    fail(Kind::usage, "{}: {} is lossy, so level bytes needs --source", options.out, backend.name);
+    fail(ErrorKind::usage, "{}: {} is lossy, so level bytes needs --source", options.out, backend.name);
   }
   if (!set.plan.tp.complete() && options.source.empty()) {
     if (options.level == Level::highest || options.level == Level::files) return Level::files;
-    fail(Kind::usage, "{}: {} of {} is not there with all ranks, so level bytes needs --source", options.out,
+    fail(ErrorKind::usage, "{}: {} of {} is not there with all ranks, so level bytes needs --source", options.out,
          backend.name, backend.engine);
   }
   if (options.level != Level::highest) return options.level;

@@ -112,15 +112,15 @@ MoeSource slice(const MoeSource& whole, Span columns, bool first_rank) {
 /// One layer: what is true of it, and what runs.
 class LayerCheck {
  public:
-  LayerCheck(const EngineKernel& kernel, const Model& truth, const MoeLayer& layer, const MoeSource& source,
+  LayerCheck(const EngineKernel& kernel, const Model& expected, const MoeLayer& layer, const MoeSource& source,
              const RunSettings& run, const KernelOptions& options, bool cuda)
       : source_(source), run_(run), options_(options), cuda_(cuda), name_(layer.module) {
-    const RunSettings said = settings_of(truth);
-    whole_ = kernel_config(kernel, truth, layer, {layer.hidden, layer.intermediate});
-    set_activation(whole_, said);
-    rule_ = rule_of(truth, whole_, options.seed);
+    const RunSettings stated = settings_of(expected);
+    whole_ = kernel_config(kernel, expected, layer, {layer.hidden, layer.intermediate});
+    set_activation(whole_, stated);
+    rule_ = rule_of(expected, whole_, options.seed);
     case_.fragment = find_fragment(kernel.fragment);
-    case_.routed_scaling = said.scaling;
+    case_.routed_scaling = stated.scaling;
   }
 
   void add_rank(LayerSize padded, Span columns, bool first_rank, const PackedMoe& packed) {
@@ -216,12 +216,12 @@ class LayerCheck {
 bool is_chosen(const Model& model, const MoeLayer& layer, const KernelOptions& options) {
   if (options.all_layers) return true;
   if (options.layers.empty()) return &layer == &model.layers.front();
-  return layer.space == Space::model && std::count(options.layers.begin(), options.layers.end(), layer.index) > 0;
+  return layer.kind == LayerKind::model && std::count(options.layers.begin(), options.layers.end(), layer.index) > 0;
 }
 
 /// The source's layer of the same name and size; null and a problem where there is none.
-const MoeLayer* same_layer(const Model& truth, const MoeLayer& layer, Problems& problems) {
-  for (const MoeLayer& l : truth.layers)
+const MoeLayer* same_layer(const Model& expected, const MoeLayer& layer, Problems& problems) {
+  for (const MoeLayer& l : expected.layers)
     if (l.module == layer.module && l.hidden == layer.hidden && l.intermediate == layer.intermediate &&
         l.experts.size() == layer.experts.size())
       return &l;
@@ -230,7 +230,7 @@ const MoeLayer* same_layer(const Model& truth, const MoeLayer& layer, Problems& 
 }
 
 /// Whether the layers run on a GPU; the same device for all of them.
-bool use_cuda(const EngineKernel& kernel, const Model& truth, const Plan& plan,
+bool use_cuda(const EngineKernel& kernel, const Model& expected, const Plan& plan,
               const std::vector<const MoeLayer*>& layers, const KernelOptions& options) {
   if (options.device == "cpu") return false;
   const Fragment& fragment = *find_fragment(kernel.fragment);
@@ -238,13 +238,13 @@ bool use_cuda(const EngineKernel& kernel, const Model& truth, const Plan& plan,
   const bool could = missing.empty();
   for (const MoeLayer* layer : layers) {
     if (!missing.empty()) break;
-    const MoeConfig rank = kernel_config(kernel, truth, *layer, rank_size(*plan.backend, *layer, plan.tp.size));
+    const MoeConfig rank = kernel_config(kernel, expected, *layer, rank_size(*plan.backend, *layer, plan.tp.size));
     const std::vector<MoeConfig> ranks(plan.tp.ranks.size(), rank);
     const int64_t tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
     missing = cuda_kernel_missing(fragment, ranks, std::max(tokens, tokens_for_all(rank)));
   }
   if (missing.empty()) return true;
-  if (options.device == "cuda") fail(Kind::device, "kernel {} on cuda: {}", fragment.name, missing);
+  if (options.device == "cuda") fail(ErrorKind::device, "kernel {} on cuda: {}", fragment.name, missing);
   if (could) warn(fmt::format("kernel {} runs on the CPU: {}", fragment.name, missing));
   return false;
 }
@@ -263,21 +263,21 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
   });
   const Plan& plan = p.sets[index].plan;
   const EngineKernel* kernel = find_engine_kernel(*plan.backend);
-  if (!kernel) fail(Kind::usage, "no kernel computes backend {} of {}", plan.backend->name, plan.backend->engine);
-  const Model truth = recognise_source(source, p);
-  const Json& said = p.manifest.sets[index].model;
-  const RunSettings run = settings_to_run(p, said, settings_of(truth), problems);
-  check_order(said, order_read(*kernel, truth), problems);
+  if (!kernel) fail(ErrorKind::usage, "no kernel computes backend {} of {}", plan.backend->name, plan.backend->engine);
+  const Model expected = recognise_source(source, p);
+  const Json& stated = p.manifest.sets[index].model;
+  const RunSettings run = settings_to_run(p, stated, settings_of(expected), problems);
+  check_order(stated, order_read(*kernel, expected), problems);
 
   const Fragment& fragment = *find_fragment(kernel->fragment);
   std::vector<size_t> chosen;  // of p.model.layers
   std::vector<const MoeLayer*> layers;
   for (size_t i = 0; i < p.model.layers.size(); ++i) {
     if (!is_chosen(p.model, p.model.layers[i], options)) continue;
-    if (const MoeLayer* layer = same_layer(truth, p.model.layers[i], problems))
+    if (const MoeLayer* layer = same_layer(expected, p.model.layers[i], problems))
       chosen.push_back(i), layers.push_back(layer);
   }
-  const bool cuda = use_cuda(*kernel, truth, plan, layers, options);
+  const bool cuda = use_cuda(*kernel, expected, plan, layers, options);
   KernelReport report{fragment.name, cuda ? "cuda" : "cpu", cuda ? cuda_reason : fragment.reason, {}, {}};
   const ShardReader reader(p.files);
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -287,14 +287,14 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
     std::vector<PackedLayer> ranks;
     for (const int rank : plan.tp.ranks) ranks.emplace_back(p.sets[index], reader, chosen[i], rank, options.threads);
     report.seconds.reading += watch.lap();
-    LayerCheck check(*kernel, truth, *layer, rows.experts(), run, options, cuda);
+    LayerCheck check(*kernel, expected, *layer, rows.experts(), run, options, cuda);
     for (size_t r = 0; r < ranks.size(); ++r)
       check.add_rank(rank_size(*plan.backend, *layer, plan.tp.size), ranks[r].intermediate(), plan.tp.ranks[r] == 0,
                      ranks[r].view());
     report.seconds.kernel += watch.lap();
     check.run(report, problems);
   }
-  if (report.checks.empty() && !problems.any()) fail(Kind::usage, "OUT has none of the layers asked for");
+  if (report.checks.empty() && !problems.any()) fail(ErrorKind::usage, "OUT has none of the layers asked for");
   return report;
 }
 

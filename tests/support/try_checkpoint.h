@@ -22,7 +22,7 @@ inline std::string without_dir(std::string line, const TempDir& dir) {
 
 /// The lines of the input error that `run` ends with.
 template <class Run>
-Lines refusal(const TempDir& dir, Run run, Kind kind = Kind::input) {
+Lines refusal(const TempDir& dir, Run run, ErrorKind kind = ErrorKind::input) {
   Lines lines = {"no error"};
   try {
     run();

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "kernels/pack/cpu/shuffle.h"
-#include "kernels/pack/cpu/turn.h"
+#include "kernels/pack/cpu/transpose_tile.h"
 
 namespace mxfp4 {
 
@@ -170,10 +170,10 @@ void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, c
     uint8_t* out = packed + L::offset(s, tn, tb, 0);
     ahead.ask(lines_per_tile<L>);
     alignas(64) uint8_t turned[512];
-    if constexpr (has_turned_groups<L>()) turn(tile, s.b, turned);
+    if constexpr (has_transposed_groups<L>()) transpose_tile(tile, s.b, turned);
     for (int g = 0; g < form.groups; ++g) {
       Quad x;
-      if constexpr (has_turned_groups<L>())
+      if constexpr (has_transposed_groups<L>())
         for (int i = 0; i < 4; ++i) x.v[i] = load16(turned + 64 * g + 16 * i);
       else
         x = gather<form.chunk>(tile, d.from[g]);
@@ -200,12 +200,12 @@ void unpack_shuffles(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip)
       for (int i = 0; i < 4; ++i) words.v[i] = load16(in + quarter<form.run>(d.to[g], i));
       const Quad planes = mix(deinterleave(words), form_of<L>.unpack);
       const Pairs x = choose(planes, form_of<L>.out[g]);
-      if constexpr (has_turned_groups<L>())
+      if constexpr (has_transposed_groups<L>())
         for (int i = 0; i < 2; ++i) _mm256_store_si256(reinterpret_cast<__m256i*>(turned + 64 * g + 32 * i), x.v[i]);
       else
         scatter<form.chunk>(x, tile, d.from[g]);
     }
-    if constexpr (has_turned_groups<L>()) turn_back(turned, tile, s.b);
+    if constexpr (has_transposed_groups<L>()) transpose_tile_back(turned, tile, s.b);
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include "kernels/pack/cpu/shuffle.h"
 #include "kernels/pack/cpu/strip.h"
-#include "kernels/pack/cpu/turn.h"
+#include "kernels/pack/cpu/transpose_tile.h"
 
 namespace mxfp4 {
 
@@ -150,7 +150,7 @@ void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, c
       const __m512i y = _mm512_permutexvar_epi8(lanes, mix(x, form.in[g], form.pack));
       store_runs<form.run, past_caches<L>>(y, out, d.to[g]);
     };
-    if constexpr (has_turned_groups<L>()) {
+    if constexpr (has_transposed_groups<L>()) {
       __m512i x[8];
       turn_rows(tile, s.b, x);
       for (int g = 0; g < form.groups; ++g) put(g, x[g]);
@@ -180,10 +180,10 @@ void unpack_shuffles(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip)
       const __m512i y = mix(load_runs<form.run>(in, d.to[g]), form.word, form.unpack);
       return _mm512_permutexvar_epi8(load(form.out[g]), y);
     };
-    if constexpr (has_turned_groups<L>()) {
+    if constexpr (has_transposed_groups<L>()) {
       alignas(64) uint8_t turned[512];
       for (int g = 0; g < form.groups; ++g) _mm512_store_si512(turned + 64 * g, get(g));
-      turn_back(turned, tile, s.b);
+      transpose_tile_back(turned, tile, s.b);
     } else if constexpr (form.twins) {
       for (int g = 0; g < form.groups / 2; ++g) scatter_twins({get(g), get(g + form.groups / 2)}, tile, d.from[g]);
     } else {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "kernels/layouts/matrix.h"
-#include "kernels/pack/cuda/turns.h"
+#include "kernels/pack/cuda/interleave.h"
 
 namespace mxfp4 {
 
@@ -25,7 +25,7 @@ struct Batch {
   };
   MutableMatrix matrix;  // of every item; its view[].data are not used
   Shape storage;
-  Turns turns;
+  Interleave interleave;
   Item items[max_items];
 };
 

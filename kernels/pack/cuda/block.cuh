@@ -41,7 +41,7 @@ constexpr int log2_of(int power) {
 MXFP4_HD constexpr uint32_t swizzle(uint32_t chunk) { return chunk ^ ((chunk >> 3 ^ chunk >> 6) & 7); }
 
 /// rows x cols: runs of 128 bytes of a row; twice the rows where a tile is narrow, as scales and their short runs of
-/// packed words are. A block is one or two such parts (Turns).
+/// packed words are. A block is one or two such parts (Interleave).
 template <class L, int parts_ = 1>
 struct BlockSize {
   static constexpr int parts = parts_;

@@ -3,10 +3,10 @@
 #include <array>
 #include <vector>
 
+#include "kernels/pack/cuda/checksum_requests.h"
 #include "kernels/pack/cuda/gpu_memory.h"
 #include "kernels/pack/cuda/launch.h"
-#include "kernels/pack/cuda/place.h"
-#include "kernels/pack/cuda/wanted_sums.h"
+#include "kernels/pack/cuda/upload_plan.h"
 
 namespace mxfp4 {
 namespace {
@@ -72,7 +72,7 @@ class Cuda final : public Device {
   /// A chunk's memory: rows and packed matrix of each item, then what its checksums need.
   void pack(std::span<const PackItem> items, std::span<Checksum> sums) override {
     Xxh128* const made = host_answers(sums.size());
-    WantedSums wanted(sums, made);
+    ChecksumRequests wanted(sums, made);
     const auto size_of = [&](const PackItem& item) {
       const int64_t bytes = bytes_of(item, 1);
       return bytes + (sums.empty() ? 0 : round_up(xxh_scratch(bytes), device_alignment));
@@ -82,7 +82,7 @@ class Cuda final : public Device {
       std::vector<XxhItem> hashed;
       uint8_t* next = slot.memory;
       for (const PackItem& item : chunk) {
-        const Placed placed = place(item.matrix, next);
+        const UploadPlan placed = plan_upload(item.matrix, next);
         upload(placed, slot.stream);
         on_device.push_back({item.layout, read_only(placed.matrix), next + placed.bytes});
         for (const Transfer& t : std::span(placed.transfers, size_t(placed.count)))
@@ -97,7 +97,7 @@ class Cuda final : public Device {
              slot.stream);
     });
     for (size_t i = 0; i < sums.size(); ++i)
-      if (sums[i].made) sums[i].low = made[i].low, sums[i].high = made[i].high;
+      if (sums[i].done) sums[i].low = made[i].low, sums[i].high = made[i].high;
   }
 
   void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) override {
@@ -105,16 +105,16 @@ class Cuda final : public Device {
     const auto size_of = [](const UnpackItem& item) { return bytes_of(item, 1); };
     run(items, size_of, [&](std::span<const UnpackItem> chunk, size_t first, const Slot& slot) {
       std::vector<UnpackItem> on_device;
-      std::vector<Placed> all_placed;
+      std::vector<UploadPlan> all_placed;
       uint8_t* next = slot.memory;
       for (const UnpackItem& item : chunk) {
-        all_placed.push_back(place(item.matrix, next));
+        all_placed.push_back(plan_upload(item.matrix, next));
         on_device.push_back({item.layout, next + all_placed.back().bytes, all_placed.back().matrix});
         upload_packed(item, on_device.back().packed, slot.stream);
         next += bytes_of(item, 1);
       }
       launch_unpack(on_device, answer + first, slot.stream);
-      for (const Placed& placed : all_placed)
+      for (const UploadPlan& placed : all_placed)
         for (int i = 0; i < placed.count; ++i) copy(placed.transfers[i], cudaMemcpyDeviceToHost, slot.stream);
     });
     const auto found = answers_by_now<PadFound>(items.size());
@@ -130,15 +130,15 @@ class Cuda final : public Device {
       int64_t expected = 0;
       for (const CompareItem& item : chunk) {
         if (item.fetch) item.fetch(0, item.matrix.real.n);
-        expected += place(item.matrix, nullptr).bytes;
+        expected += plan_upload(item.matrix, nullptr).bytes;
       }
       std::vector<UnpackItem> on_device;
       uint8_t *next = slot.memory, *packed = slot.memory + 2 * expected;
       for (const CompareItem& item : chunk) {
-        const Placed placed = place(item.matrix, next);
+        const UploadPlan placed = plan_upload(item.matrix, next);
         upload(placed, slot.stream);
         upload_packed(item, packed, slot.stream);
-        on_device.push_back({item.layout, packed, place(item.matrix, next + expected).matrix});
+        on_device.push_back({item.layout, packed, plan_upload(item.matrix, next + expected).matrix});
         next += placed.bytes;
         packed += round_up(packed_size(item), device_alignment);
       }
@@ -168,10 +168,10 @@ class Cuda final : public Device {
   /// images: how often the rows are in memory, beside the packed matrix.
   template <class Item>
   static int64_t bytes_of(const Item& item, int images) {
-    return images * place(item.matrix, nullptr).bytes + round_up(packed_size(item), device_alignment);
+    return images * plan_upload(item.matrix, nullptr).bytes + round_up(packed_size(item), device_alignment);
   }
 
-  static void upload(const Placed& placed, cudaStream_t stream) {
+  static void upload(const UploadPlan& placed, cudaStream_t stream) {
     for (int i = 0; i < placed.count; ++i) copy(placed.transfers[i], cudaMemcpyHostToDevice, stream);
   }
   template <class Item>

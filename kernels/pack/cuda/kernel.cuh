@@ -1,5 +1,5 @@
 // The pack and the unpack kernel, for any layout. blockIdx.x and y: the block of the storage, or the first of
-// its two parts (Turns), z: the item.
+// its two parts (Interleave), z: the item.
 #pragma once
 
 #include "kernels/pack/cuda/permute.cuh"

@@ -32,12 +32,13 @@ inline bool same_but_for_pointers(const Work& x, const Work& y) {
 template <class L>
 void launch_kernel(void (*kernel)(Batch), void (*paired)(Batch), Batch& batch, int items, cudaStream_t stream) {
   using Size = BlockSize<L>;
-  batch.turns = turns_of<L>(batch.matrix);
-  const int64_t first = batch.turns.half ? batch.turns.half : batch.storage.n;  // rows of the blocks' first parts
+  batch.interleave = interleave_of<L>(batch.matrix);
+  const int64_t first =
+      batch.interleave.half ? batch.interleave.half : batch.storage.n;  // rows of the blocks' first parts
   const int64_t down = round_up(first, Size::rows) / Size::rows;
   const int64_t across = round_up(batch.storage.b, Size::cols) / Size::cols;
   if (down * across == 0) return;
-  if (batch.turns.half) kernel = paired;
+  if (batch.interleave.half) kernel = paired;
   void* arguments[] = {&batch};
   MXFP4_CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
                               dim3(unsigned(across), unsigned(down), unsigned(items)), dim3(Size::threads), arguments,

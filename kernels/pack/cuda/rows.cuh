@@ -10,7 +10,7 @@
 namespace mxfp4 {
 
 /// One row of the block: `real` bytes in global memory, then pads. data: null where there are none. Slots are in
-/// memory's order (Turns); before the first and after the last are empty ones.
+/// memory's order (Interleave); before the first and after the last are empty ones.
 struct alignas(16) RowSlot {
   uint8_t* data;
   uint16_t row;  // where the row is in shared memory: column c is at byte row ^ c
@@ -43,7 +43,7 @@ template <class Size>
 __device__ __forceinline__ Corner corner(const Batch& batch, int part) {
   const int n = int(blockIdx.y) * Size::rows, b = int(blockIdx.x) * Size::cols, end = int(batch.storage.n);
   if constexpr (Size::parts == 1) return {n, b, end};
-  const int half = int(batch.turns.half);
+  const int half = int(batch.interleave.half);
   return part == 0 ? Corner{n, b, half} : Corner{n + half, b, end};
 }
 
@@ -74,9 +74,9 @@ __device__ __forceinline__ uint16_t shared_row(int r) {
 template <class Size>
 __device__ __forceinline__ int place(const Batch& batch, int r) {
   if (!Size::can_pair) return r;
-  Turns turns = batch.turns;
-  if (Size::parts == 2) turns.rows = Size::rows;
-  return turns.place(r, batch.matrix.order.up_first);
+  Interleave interleave = batch.interleave;
+  if (Size::parts == 2) interleave.rows = Size::rows;
+  return interleave.place(r, batch.matrix.order.up_first);
 }
 
 /// The empty slots at the ends.

@@ -43,7 +43,7 @@ void check_layer(const std::string& matrix, bool gated) {
   const Tensor& shape = *golden.find(in);
   for (int64_t e = 0; e < shape.shape[0]; ++e) {
     auto codes = expert(golden, in.c_str(), e), scales = expert(golden, (in + "_scale").c_str(), e);
-    const Humming h = humming_rewrite(codes, scales);
+    const RewriteLoss h = humming_rewrite(codes, scales);
     const Shape s{shape.shape[1], shape.shape[2]};
     CHECK(pack(FlashinferSm90Fp4Fp8Codes{}, codes, s, gated) == expert(golden, want.c_str(), e));
     CHECK(pack(FlashinferSm90V2Scales{}, scales, {s.n, s.b / 16}, gated) ==
@@ -73,7 +73,7 @@ TEST_CASE("Humming keeps codes and values where all scales lie within eleven dou
   for (int s = 100; s <= 111; ++s) scales.push_back(uint8_t(s));
   for (size_t i = 0; i < scales.size() * 16; ++i) codes.push_back(uint8_t(i % 8 * 16 + (i + 1) % 8));  // no code 8
   const auto before = codes;
-  const Humming h = humming_rewrite(codes, scales);
+  const RewriteLoss h = humming_rewrite(codes, scales);
   CHECK(codes == before);
   CHECK(h.residual == std::ldexp(1.0f, 100 - 127) / 2);
   CHECK((h.groups == 12 && h.groups_clamped == 0 && h.codes_changed == 0 && h.minus_zeros == 0));
@@ -85,7 +85,7 @@ TEST_CASE("Humming divides all 16 codes by every power of two, to the nearest") 
     const int delta = 244 - low;
     std::vector<uint8_t> scales = {255, uint8_t(low)}, codes(32, 0);
     for (int c = 0; c < 16; ++c) codes[16 + c] = uint8_t(c | (15 - c) << 4);
-    const Humming h = humming_rewrite(codes, scales);
+    const RewriteLoss h = humming_rewrite(codes, scales);
     REQUIRE((scales[0] == 12 && scales[1] == 1));
     int64_t changed = 0, rounded = 0;
     for (int c = 0; c < 16; ++c) {

@@ -92,7 +92,7 @@ TEST_CASE("another format given as the checkpoint") {
   CHECK(said_to(dir, o) == Lines{"CKPT: model.bin: this is a PyTorch pickle; use the safetensors checkpoint"});
   fs::remove_all(dir / "ckpt");
   CHECK(refusal(
-            dir, [&] { convert(o); }, Kind::io) == Lines{"CKPT: cannot open: No such file or directory"});
+            dir, [&] { convert(o); }, ErrorKind::io) == Lines{"CKPT: cannot open: No such file or directory"});
 }
 
 TEST_CASE("all missing files are listed, broken links with their target") {
@@ -304,7 +304,7 @@ TEST_CASE("an output in, around or through the checkpoint") {
     o.out = out, o.force = true;
     const auto before = contents_of(dir / "");
     const Lines lines = refusal(
-        dir, [&] { convert(o); }, Kind::usage);
+        dir, [&] { convert(o); }, ErrorKind::usage);
     CHECK((contents_of(dir / "") == before));
     return lines;
   };

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "src/backends/backend.h"
-#include "src/device/device_map.h"
+#include "src/device/page_cache_map.h"
 #include "src/synth/synth.h"
 #include "tests/support/program.h"
 
@@ -29,7 +29,7 @@ bool convert_on(const DeviceOptions& device, const Backend& b, const std::string
   try {
     convert(o);
   } catch (const Error& e) {
-    CHECK(e.kind == Kind::input);
+    CHECK(e.kind == ErrorKind::input);
     return false;
   }
   return true;
@@ -126,8 +126,8 @@ TEST_CASE("cuda packs in place from and to memory, and gives the CPU's files", "
     ConvertOptions o = conversion(made.dest, cuda, "vllm");
     o.device.name = "cuda", o.threads = 8;
     const auto in_place = convert(o)["in_place_bytes"].get<int64_t>();
-    if (!DeviceMap::can_write()) WARN("no large pages here: nothing was packed in place");
-    CHECK((DeviceMap::can_write() ? in_place > int64_t(20) << 20 : in_place == 0));
+    if (!PageCacheMap::can_write()) WARN("no large pages here: nothing was packed in place");
+    CHECK((PageCacheMap::can_write() ? in_place > int64_t(20) << 20 : in_place == 0));
     CHECK(contents_of(cuda) == contents_of(cpu));
     CHECK(is_right(cuda, made.dest));
     std::filesystem::remove_all(cpu);

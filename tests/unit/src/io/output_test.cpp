@@ -32,7 +32,7 @@ std::string refusal(const ConvertOptions& o) {
 std::string checksum_of_file(const std::string& path) { return checksum_of(read_text(path, 1 << 24)); }
 
 /// What a run leaves that was killed between putting OUT in its place and removing its journal.
-void leave_journal(const TempDir& dir, const std::string& out, const Start& start) {
+void leave_journal(const TempDir& dir, const std::string& out, const OpenOptions& start) {
   Journal journal(dir / ("." + out + ".mxfp4-pack.journal"), out);
   journal.begin({start.options, start.source, "run"});
   journal.add(0, "record");
@@ -189,7 +189,7 @@ TEST_CASE("a finished output is known by its manifest, not by its folder") {
   leave_journal(dir, "out", {.options = "other", .source = "other"});
   for (const auto& entry : fs::directory_iterator(dir / "out")) fs::remove_all(entry);
   ConvertOptions o = conversion(source, dir / "out", "vllm");
-  o.leftover = Leftover::resume;
+  o.leftover = PartialPolicy::resume;
   convert(o);
   CHECK(contents_of(dir / "out") == whole);
 }
@@ -227,7 +227,7 @@ TEST_CASE("going on with a partial output writes its run file no second time") {
   const auto old = fs::last_write_time(file) - std::chrono::hours(1);
   fs::last_write_time(file, old);
   OutputDir out(dir / "out", "", {});
-  out.open({.leftover = Leftover::resume, .options = "o", .source = "s"});
+  out.open({.leftover = PartialPolicy::resume, .options = "o", .source = "s"});
   CHECK(out.journal().records().size() == 1);
   CHECK(fs::last_write_time(file) == old);  // killed while writing it, the run would leave what no run goes on with
 }

@@ -39,7 +39,7 @@ std::string said_by(const HeldFiles& held) {
   try {
     held.throw_if_replaced("file");
   } catch (const Error& e) {
-    CHECK(e.kind == Kind::io);
+    CHECK(e.kind == ErrorKind::io);
     return e.lines.front();
   }
   return {};

@@ -15,7 +15,7 @@ namespace {
 Checkpoint made(bool gpt_oss, int64_t hidden, int64_t intermediate, int64_t experts) {
   Checkpoint ck;
   ck.shards.push_back({"model.safetensors", "", {}});
-  const auto add = [&](const std::string& name, Dtype dtype, Sizes shape) {
+  const auto add = [&](const std::string& name, Dtype dtype, Dims shape) {
     const int64_t bytes = tensor_bytes(dtype, shape);
     ck.tensors.push_back({name, dtype, std::move(shape), 0, 0, bytes});
   };

@@ -419,7 +419,7 @@ TEST_CASE("the destination appears whole or not at all") {
     CHECK(done > last);
     CHECK(done <= total);
     last = done;
-    fail(Kind::interrupted, "stopped");
+    fail(ErrorKind::interrupted, "stopped");
   };
   CHECK_THROWS_WITH(synth(stopped), "stopped");
   CHECK(last > 0);

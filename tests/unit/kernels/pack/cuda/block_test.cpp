@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/layouts/layouts.h"
-#include "kernels/pack/cuda/turns.h"
+#include "kernels/pack/cuda/interleave.h"
 
 using namespace mxfp4;
 
@@ -38,15 +38,15 @@ TEST_CASE("a block takes gate and up rows that lie in turn in memory's order") {
   for (const int64_t block : {0, 1, 2, 8, 16, 64})
     for (const bool up_first : {false, true}) {
       const Matrix m = in_turn(1024, {block, up_first});
-      const Turns turns = turns_of<L>(m);
-      const int rows = BlockSize<L>::rows, all = turns.half ? 2 * rows : rows;
+      const Interleave interleave = interleave_of<L>(m);
+      const int rows = BlockSize<L>::rows, all = interleave.half ? 2 * rows : rows;
       INFO(block << ", " << up_first);
-      CHECK((turns.half > 0) == (block == 0));
+      CHECK((interleave.half > 0) == (block == 0));
       std::vector<const uint8_t*> places(size_t(all), nullptr);
       for (int r = 0; r < all; ++r) {
-        const RowSource source = m.source(int64_t(rows) + r / rows * turns.half + r % rows);
+        const RowSource source = m.source(int64_t(rows) + r / rows * interleave.half + r % rows);
         const Rows& view = m.view[source.view];
-        places.at(size_t(turns.place(r, up_first))) = view.data + source.row * view.stride;
+        places.at(size_t(interleave.place(r, up_first))) = view.data + source.row * view.stride;
       }
       for (int i = 1; i < all; ++i) CHECK(places[size_t(i)] == places[size_t(i - 1)] + 90);
     }
@@ -54,8 +54,8 @@ TEST_CASE("a block takes gate and up rows that lie in turn in memory's order") {
 
 TEST_CASE("a block takes other rows as they come") {
   const auto as_they_come = [](const Matrix& m) {
-    const Turns turns = turns_of<Scales128x4>(m);
-    return turns.rows == 0 && turns.half == 0 && turns.place(77, true) == 77;
+    const Interleave interleave = interleave_of<Scales128x4>(m);
+    return interleave.rows == 0 && interleave.half == 0 && interleave.place(77, true) == 77;
   };
   CHECK(as_they_come(in_turn(192, {})));  // a tile would be of both halves
   CHECK(as_they_come(in_turn(768, {96, false})));

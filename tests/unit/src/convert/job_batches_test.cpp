@@ -1,5 +1,5 @@
 // Which jobs are carried out together.
-#include "src/convert/job_rows.h"
+#include "src/convert/job_batches.h"
 
 #include <catch2/catch.hpp>
 #include <map>
@@ -43,7 +43,7 @@ TEST_CASE("every job is in one row; rows hold the codes of one tensor in order, 
   size_t longest = 0;
   for (const int64_t bytes : {int64_t(0), slice, 2 * slice, 1000 * slice}) {
     std::vector<int64_t> seen;
-    for (const std::vector<int64_t>& row : job_rows(t.plan, t.all, bytes)) {
+    for (const std::vector<int64_t>& row : job_batches(t.plan, t.all, bytes)) {
       REQUIRE(!row.empty());
       seen.insert(seen.end(), row.begin(), row.end());
       longest = std::max(longest, row.size());
@@ -70,7 +70,7 @@ TEST_CASE("a row ends before a job that is done already") {
   std::vector<int64_t> jobs = of.begin()->second;
   REQUIRE(jobs.size() > 2);
   jobs.erase(jobs.begin() + 1);
-  const auto rows = job_rows(t.plan, jobs, int64_t(1) << 30);
+  const auto rows = job_batches(t.plan, jobs, int64_t(1) << 30);
   REQUIRE(rows.size() == 2);
   CHECK(rows[0] == std::vector{jobs[0]});
   CHECK(rows[1] == std::vector(jobs.begin() + 1, jobs.end()));

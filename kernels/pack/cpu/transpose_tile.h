@@ -20,7 +20,7 @@ namespace {
 
 /// Whether group g of L is bytes 2g and 2g + 1 of rows 0 to 31 in order.
 template <class L>
-constexpr bool has_turned_groups() {
+constexpr bool has_transposed_groups() {
   if constexpr (L::tile_n != 32 || L::tile_b != 16 || shuffle<L>.chunk != 2) {
     return false;
   } else {
@@ -50,7 +50,7 @@ inline void transpose_pairs(__m128i (&x)[8]) {
 }
 
 /// A tile of 32 rows of 16 bytes, `stride` apart, to its 8 groups of 64 bytes.
-inline void turn(const uint8_t* tile, int64_t stride, uint8_t (&groups)[512]) {
+inline void transpose_tile(const uint8_t* tile, int64_t stride, uint8_t (&groups)[512]) {
   for (int r = 0; r < 32; r += 8) {
     __m128i x[8];
     for (int i = 0; i < 8; ++i) x[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(tile + (r + i) * stride));
@@ -59,8 +59,8 @@ inline void turn(const uint8_t* tile, int64_t stride, uint8_t (&groups)[512]) {
   }
 }
 
-/// The inverse of turn().
-inline void turn_back(const uint8_t (&groups)[512], uint8_t* tile, int64_t stride) {
+/// The inverse of transpose_tile().
+inline void transpose_tile_back(const uint8_t (&groups)[512], uint8_t* tile, int64_t stride) {
   for (int r = 0; r < 32; r += 8) {
     __m128i x[8];
     for (int i = 0; i < 8; ++i) x[i] = _mm_load_si128(reinterpret_cast<const __m128i*>(groups + i * 64 + r * 2));

@@ -31,7 +31,7 @@ inline void copy(const Transfer& t, cudaMemcpyKind kind, cudaStream_t stream) {
 
 /// A matrix' real rows in device memory: one image of the host's bytes where they have no gaps, or one of each view,
 /// else rows at multiples of 16.
-struct Placed {
+struct UploadPlan {
   MutableMatrix matrix;
   Transfer transfers[2];
   int count = 0;
@@ -39,8 +39,8 @@ struct Placed {
 };
 
 template <class T>
-Placed place(const BasicMatrix<T>& m, uint8_t* device) {
-  Placed placed{{{}, m.views, m.real, m.padded, m.order, m.pad, m.add}, {}};
+UploadPlan plan_upload(const BasicMatrix<T>& m, uint8_t* device) {
+  UploadPlan placed{{{}, m.views, m.real, m.padded, m.order, m.pad, m.add}, {}};
   const int64_t rows = m.real.n, width = m.real.b;
   if (rows * width == 0) return placed;
   uint8_t* host[2] = {};

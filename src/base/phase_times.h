@@ -1,4 +1,4 @@
-// Where the time of a run goes: seconds of each stage, summed over threads.
+// Where the time of a run goes: seconds of each phase, summed over threads.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@
 
 namespace mxfp4 {
 
-enum class Stage { read, pack, hash, write, sync };
+enum class Phase { read, pack, hash, write, sync };
 
-class Stages {
+class PhaseTimes {
  public:
-  /// Calls work() and adds the time it takes, without that of stages within it; from any thread.
+  /// Calls work() and adds the time it takes, without that of phases within it; from any thread.
   template <class Work>
-  auto time(Stage stage, Work work) {
+  auto time(Phase phase, Work work) {
     struct Clock {
       std::atomic<int64_t>& sum;
       int64_t outer = std::exchange(within_, 0);
@@ -26,7 +26,7 @@ class Stages {
         sum += all - within_;
         within_ = outer + all;
       }
-    } const clock{sums_[size_t(stage)]};
+    } const clock{sums_[size_t(phase)]};
     return work();
   }
   /// {"read": 1.25, ..}, with "wall" since this object was made.
@@ -39,7 +39,7 @@ class Stages {
   }
 
  private:
-  static inline thread_local int64_t within_ = 0;  // of the stage that this thread is in: the time of those within it
+  static inline thread_local int64_t within_ = 0;  // of the phase that this thread is in: the time of those within it
   std::array<std::atomic<int64_t>, 5> sums_{};
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };

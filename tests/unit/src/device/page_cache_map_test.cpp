@@ -1,5 +1,5 @@
 // What a GPU reads and writes where the page cache has it: a file's bytes, and no others.
-#include "src/device/device_map.h"
+#include "src/device/page_cache_map.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -55,15 +55,15 @@ TEST_CASE("a map to read holds a file's bytes, locked until it is gone") {
   const Fd fd = open_read(dir / "file");
   LockingDevice device;
   for (const auto& [offset, bytes] : {std::pair(0, 100000), {1, 1}, {4096, 4096}, {5000, 70001}, {99999, 1}}) {
-    const auto map = DeviceMap::for_reading(device, fd, offset, bytes);
+    const auto map = PageCacheMap::for_reading(device, fd, offset, bytes);
     REQUIRE(map);
     CHECK(*device.locked == 1);
     CHECK(std::memcmp(map->at(offset), text.data() + offset, size_t(bytes)) == 0);
   }
   CHECK(*device.locked == 0);
   LockingDevice refusing(false);
-  CHECK(!DeviceMap::for_reading(refusing, fd, 0, 100));
-  CHECK(!DeviceMap::for_reading(*open_cpu(), fd, 0, 100));
+  CHECK(!PageCacheMap::for_reading(refusing, fd, 0, 100));
+  CHECK(!PageCacheMap::for_reading(*open_cpu(), fd, 0, 100));
 }
 
 TEST_CASE("a file that became shorter is not mapped") {
@@ -72,13 +72,13 @@ TEST_CASE("a file that became shorter is not mapped") {
   const Fd fd = open_read(dir / "file");
   REQUIRE(::truncate((dir / "file").c_str(), 20000) == 0);
   LockingDevice device;
-  CHECK(!DeviceMap::for_reading(device, fd, 10000, 50000));
+  CHECK(!PageCacheMap::for_reading(device, fd, 10000, 50000));
   CHECK(*device.locked == 0);
 }
 
 TEST_CASE("maps to write leave what is beside them, and the file's size, as they are") {
   const TempDir dir("/dev/shm");
-  if (!DeviceMap::can_write()) {
+  if (!PageCacheMap::can_write()) {
     WARN("no large pages here: nothing is packed in place");
     return;
   }
@@ -89,13 +89,13 @@ TEST_CASE("maps to write leave what is beside them, and the file's size, as they
   const int64_t ends[] = {777, 2 << 20, 3000001, 5 << 20, size};  // by write() and in place, in turn
   int64_t begin = 0;
   LockingDevice device;
-  std::vector<std::unique_ptr<DeviceMap>> maps;  // neighbours at the same time
+  std::vector<std::unique_ptr<PageCacheMap>> maps;  // neighbours at the same time
   for (size_t i = 0; i < std::size(ends); begin = ends[i++]) {
     if (i % 2 == 0 && i + 1 < std::size(ends)) {
       fd.write(text.data() + begin, ends[i] - begin, begin);
       continue;
     }
-    maps.push_back(DeviceMap::for_writing(device, fd, begin, ends[i] - begin));
+    maps.push_back(PageCacheMap::for_writing(device, fd, begin, ends[i] - begin));
     REQUIRE(maps.back());
     std::memcpy(maps.back()->at(begin), text.data() + begin, size_t(ends[i] - begin));
   }
@@ -111,8 +111,8 @@ TEST_CASE("nothing is mapped to write where it cannot be locked") {
   const Fd fd = open_own(dir / "file");
   REQUIRE(::ftruncate(fd.get(), 4 << 20) == 0);
   LockingDevice refusing(false);
-  CHECK(!DeviceMap::for_writing(refusing, fd, 0, 4 << 20));
-  CHECK(!DeviceMap::for_writing(*open_cpu(), fd, 0, 4 << 20));
+  CHECK(!PageCacheMap::for_writing(refusing, fd, 0, 4 << 20));
+  CHECK(!PageCacheMap::for_writing(*open_cpu(), fd, 0, 4 << 20));
 }
 
 TEST_CASE("a file on a disk is not mapped to write, one in memory is not before it is large") {
@@ -124,7 +124,7 @@ TEST_CASE("a file on a disk is not mapped to write, one in memory is not before 
   const TempDir dir;
   fd = open_own(dir / "file");
   REQUIRE(::ftruncate(fd.get(), 4 << 20) == 0);
-  if (!is_in_memory(fd)) CHECK(!map_to_write(device, DirectFile(std::move(fd)), 4 << 20, 0));
+  if (!is_on_tmpfs(fd)) CHECK(!map_to_write(device, DirectFile(std::move(fd)), 4 << 20, 0));
 }
 
 TEST_CASE("shards are mapped where what is asked for lies together") {

@@ -1,4 +1,4 @@
-#include "src/device/device_map.h"
+#include "src/device/page_cache_map.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -30,8 +30,8 @@ bool make_large(uint8_t* data, int64_t bytes) {
 
 }  // namespace
 
-std::unique_ptr<DeviceMap> DeviceMap::for_reading(Device& device, const Fd& fd, int64_t offset, int64_t bytes) {
-  std::unique_ptr<DeviceMap> map(new DeviceMap);
+std::unique_ptr<PageCacheMap> PageCacheMap::for_reading(Device& device, const Fd& fd, int64_t offset, int64_t bytes) {
+  std::unique_ptr<PageCacheMap> map(new PageCacheMap);
   const int64_t begin = round_down(offset, page_size()), end = round_up(offset + bytes, page_size());
   const bool done = map->make(fd, begin, end, PROT_READ) &&
                     ::madvise(map->data_, size_t(end - begin), populate_read) == 0 &&
@@ -39,8 +39,8 @@ std::unique_ptr<DeviceMap> DeviceMap::for_reading(Device& device, const Fd& fd, 
   return done ? std::move(map) : nullptr;
 }
 
-std::unique_ptr<DeviceMap> DeviceMap::for_writing(Device& device, const Fd& fd, int64_t offset, int64_t bytes) {
-  std::unique_ptr<DeviceMap> map(new DeviceMap);
+std::unique_ptr<PageCacheMap> PageCacheMap::for_writing(Device& device, const Fd& fd, int64_t offset, int64_t bytes) {
+  std::unique_ptr<PageCacheMap> map(new PageCacheMap);
   const int64_t begin = round_down(offset, large_page), end = round_up(offset + bytes, large_page);
   const int64_t large_end =
       std::min(end, round_down(fd.stat().st_size, large_page));  // a file takes no more than its size
@@ -49,10 +49,10 @@ std::unique_ptr<DeviceMap> DeviceMap::for_writing(Device& device, const Fd& fd, 
   return done ? std::move(map) : nullptr;
 }
 
-bool DeviceMap::can_write() {
+bool PageCacheMap::can_write() {
   static const bool can = [] {
     const Fd fd(::memfd_create("mxfp4-pack", MFD_CLOEXEC), "memory");
-    DeviceMap map;
+    PageCacheMap map;
     return fd && ::ftruncate(fd.get(), large_page) == 0 && map.make(fd, 0, large_page, PROT_READ | PROT_WRITE) &&
            make_large(map.data_, large_page);
   }();
@@ -60,7 +60,7 @@ bool DeviceMap::can_write() {
 }
 
 /// In memory as in the file, large pages begin at multiples of their size.
-bool DeviceMap::make(const Fd& fd, int64_t begin, int64_t end, int access) {
+bool PageCacheMap::make(const Fd& fd, int64_t begin, int64_t end, int access) {
   const int64_t bytes = end - begin;
   void* const room = ::mmap(nullptr, size_t(bytes + large_page), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) return false;
@@ -73,24 +73,24 @@ bool DeviceMap::make(const Fd& fd, int64_t begin, int64_t end, int access) {
   return ::mmap(data_, size_t(bytes), access, MAP_SHARED | MAP_FIXED, fd.get(), begin) != MAP_FAILED;
 }
 
-bool DeviceMap::lock(Device& device, int64_t offset, int64_t bytes, bool writes) {
+bool PageCacheMap::lock(Device& device, int64_t offset, int64_t bytes, bool writes) {
   const int64_t begin = round_down(offset, page_size()), end = round_up(offset + bytes, page_size());
   if (writes && ::madvise(at(begin), size_t(end - begin), populate_write) != 0) return false;
   lock_ = device.lock(at(begin), end - begin, writes);
   return lock_ != nullptr;
 }
 
-DeviceMap::~DeviceMap() {
+PageCacheMap::~PageCacheMap() {
   lock_.reset();
   if (data_) ::munmap(data_, size_t(bytes_));
 }
 
-std::unique_ptr<DeviceMap> map_to_read(Device& device, const DirectFile& file, int64_t bytes, int64_t offset) {
-  return file.is_cached(bytes, offset) ? DeviceMap::for_reading(device, file.fd(), offset, bytes) : nullptr;
+std::unique_ptr<PageCacheMap> map_to_read(Device& device, const DirectFile& file, int64_t bytes, int64_t offset) {
+  return file.is_cached(bytes, offset) ? PageCacheMap::for_reading(device, file.fd(), offset, bytes) : nullptr;
 }
 
-std::unique_ptr<DeviceMap> map_to_write(Device& device, const DirectFile& file, int64_t bytes, int64_t offset) {
-  return file.is_in_memory() ? DeviceMap::for_writing(device, file.fd(), offset, bytes) : nullptr;
+std::unique_ptr<PageCacheMap> map_to_write(Device& device, const DirectFile& file, int64_t bytes, int64_t offset) {
+  return file.is_on_tmpfs() ? PageCacheMap::for_writing(device, file.fd(), offset, bytes) : nullptr;
 }
 
 }  // namespace mxfp4

@@ -1,10 +1,10 @@
-#include "src/convert/job_rows.h"
+#include "src/convert/job_batches.h"
 
 #include <unordered_map>
 
 namespace mxfp4 {
 
-std::vector<std::vector<int64_t>> job_rows(const Plan& plan, std::span<const int64_t> jobs, int64_t bytes) {
+std::vector<std::vector<int64_t>> job_batches(const Plan& plan, std::span<const int64_t> jobs, int64_t bytes) {
   std::vector<std::vector<int64_t>> rows;
   std::unordered_map<int, size_t> last;  // row of a tensor
   const auto fits = [&](const std::vector<int64_t>& row, const Job& job) {

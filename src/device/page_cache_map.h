@@ -9,23 +9,23 @@
 
 namespace mxfp4 {
 
-class DeviceMap {
+class PageCacheMap {
  public:
   /// Bytes [offset, offset + bytes) of a file, all in the page cache, to be read. Null, here and below, where the
   /// system or the device cannot do it, or the file has become shorter.
-  static std::unique_ptr<DeviceMap> for_reading(Device& device, const Fd& fd, int64_t offset, int64_t bytes);
+  static std::unique_ptr<PageCacheMap> for_reading(Device& device, const Fd& fd, int64_t offset, int64_t bytes);
   /// Those of a file in memory, to be written: they get large pages, which cost a small part of what small ones cost.
-  static std::unique_ptr<DeviceMap> for_writing(Device& device, const Fd& fd, int64_t offset, int64_t bytes);
+  static std::unique_ptr<PageCacheMap> for_writing(Device& device, const Fd& fd, int64_t offset, int64_t bytes);
   /// Whether this system makes large pages on demand, without which for_writing() gives nothing: Linux since 6.1.
   static bool can_write();
-  DeviceMap(const DeviceMap&) = delete;
-  ~DeviceMap();
+  PageCacheMap(const PageCacheMap&) = delete;
+  ~PageCacheMap();
   /// The address of a byte of the file, for the device only. If another process truncates the file, a CPU that reads
   /// there gets SIGBUS; the device's pages are locked.
   uint8_t* at(int64_t offset) const { return data_ + (offset - begin_); }
 
  private:
-  DeviceMap() = default;
+  PageCacheMap() = default;
   bool make(const Fd& fd, int64_t begin, int64_t end, int access);
   bool lock(Device& device, int64_t offset, int64_t bytes, bool writes);
 
@@ -35,8 +35,8 @@ class DeviceMap {
 };
 
 /// The range of a file for a device to read, where all of it is in the page cache.
-std::unique_ptr<DeviceMap> map_to_read(Device& device, const DirectFile& file, int64_t bytes, int64_t offset);
+std::unique_ptr<PageCacheMap> map_to_read(Device& device, const DirectFile& file, int64_t bytes, int64_t offset);
 /// For a device to write, where the file is in memory.
-std::unique_ptr<DeviceMap> map_to_write(Device& device, const DirectFile& file, int64_t bytes, int64_t offset);
+std::unique_ptr<PageCacheMap> map_to_write(Device& device, const DirectFile& file, int64_t bytes, int64_t offset);
 
 }  // namespace mxfp4

@@ -11,14 +11,14 @@
 
 namespace mxfp4 {
 
-class WantedSums {
+class ChecksumRequests {
  public:
   /// to: one for each of `sums`, where kernels write them.
-  WantedSums(std::span<Checksum> sums, Xxh128* to) : to_(to), sums_(sums), by_address_(sums.size()) {
+  ChecksumRequests(std::span<Checksum> sums, Xxh128* to) : to_(to), sums_(sums), by_address_(sums.size()) {
     std::iota(by_address_.begin(), by_address_.end(), size_t(0));
     std::sort(by_address_.begin(), by_address_.end(), [&](size_t a, size_t b) { return sums[a].data < sums[b].data; });
   }
-  /// Adds to `items` those that lie in the host's [host, host + bytes), which is at `device` too, and marks them made.
+  /// Adds to `items` those that lie in the host's [host, host + bytes), which is at `device` too, and marks them done.
   void find(const uint8_t* host, const uint8_t* device, int64_t bytes, std::vector<XxhItem>& items) {
     auto next = std::lower_bound(by_address_.begin(), by_address_.end(), host,
                                  [&](size_t i, const uint8_t* at) { return sums_[i].data < at; });
@@ -27,7 +27,7 @@ class WantedSums {
       const uint8_t* const data = device + (sum.data - host);
       if (!can_hash(data, sum.bytes)) continue;
       items.push_back({data, sum.bytes, to_ + *next});
-      sum.made = true;
+      sum.done = true;
     }
   }
 

@@ -4,11 +4,11 @@
 //
 //     memory (the checkpoint's pairs)   g0 u0 g1 u1 g2 u2 g3 u3 g4 u4 ..
 //
-//     order.block 4, one part           g0 g1 g2 g3 u0 u1 u2 u3     rows of the storage; Turns{4, 0}
+//     order.block 4, one part           g0 g1 g2 g3 u0 u1 u2 u3     rows of the storage; Interleave{4, 0}
 //     place(r)                           0  2  4  6  1  3  5  7     so that slots are in memory's order
 //
 //     halves, two parts                 g0 g1 .. | u0 u1 ..         the second part begins `half` rows after the
-//     place(r)                           0  2 ..    1  3 ..         first; Turns{rows of a part, half}
+//     place(r)                           0  2 ..    1  3 ..         first; Interleave{rows of a part, half}
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace mxfp4 {
 
 /// Which rows of the storage a block holds, and in which order it takes them from memory or brings them there.
-struct Turns {
+struct Interleave {
   int rows = 0;      // of one view in the block, before as many of the other that lie between them; 0: as they come
   int64_t half = 0;  // a block has two parts: rows from n on, n < half, and rows from n + half on; 0: one part
   /// The place of row r of the block, counted through its parts, in memory's order.
@@ -30,9 +30,9 @@ struct Turns {
   }
 };
 
-/// The turns in which blocks of L take the rows of m.
+/// The interleave in which blocks of L take the rows of m.
 template <class L, class T>
-constexpr Turns turns_of(const BasicMatrix<T>& m) {
+constexpr Interleave interleave_of(const BasicMatrix<T>& m) {
   using Size = BlockSize<L>;
   const int64_t pair = 2 * m.real.b, block = m.order.block, half = m.padded.n / 2;
   const bool in_turn = m.views == 2 && m.view[0].stride == pair && m.view[1].stride == pair;
