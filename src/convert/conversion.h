@@ -48,7 +48,7 @@ class Conversion {
   int64_t zero_scales() const { return total().zero_scales; }
   RewriteLoss loss() const { return total().loss; }
   /// Seconds of each stage, summed over threads.
-  Json seconds() const { return stages_.seconds(); }
+  Json seconds() const { return phases_.seconds(); }
   /// What pack_in_place() packed.
   int64_t in_place_bytes() const { return in_place_bytes_; }
 
