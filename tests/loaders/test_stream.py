@@ -3,8 +3,11 @@
 import contextlib
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 import unittest
 from types import SimpleNamespace
 from unittest import mock
@@ -36,7 +39,8 @@ def fake_cuda(registered):
     runtime = SimpleNamespace(cudaHostRegister=lambda address, size, flags: registered.append(size) or 0,
                               cudaHostUnregister=lambda address: registered.append(-1) or 0)
     return mock.patch.multiple(torch.cuda, Stream=lambda device: stream, current_stream=lambda device: stream,
-                               stream=lambda stream: contextlib.nullcontext(), Event=FakeEvent, cudart=lambda: runtime)
+                               stream=lambda stream: contextlib.nullcontext(),
+                               device=lambda device: contextlib.nullcontext(), Event=FakeEvent, cudart=lambda: runtime)
 
 
 class Files(unittest.TestCase):
@@ -147,28 +151,46 @@ class Layers(unittest.TestCase):
                              [(1000 + a * size, 1000 + b * size) for a, b in runs])
             self.assertTrue(all(job.target.numel() == job.end - job.begin for job in jobs))
 
-    def test_layers_are_read_ahead(self):
-        started = []
-        start = _loading.Loading.start
+    def test_layers_are_read_when_they_are_expected(self):
+        others = set(threading.enumerate())
+        read = []
+        run = _stream.Reader.run
 
-        def recording(loading, request):
-            started.append(request.name)
-            start(loading, request)
+        def recording(reader, job, stream):
+            result = run(reader, job, stream)
+            read.append(job)
+            return result
 
-        names = [next(iter(self.set.layers["model", n].values())).name for n in range(5)]
-        with mock.patch.object(_loading.Loading, "start", recording):
+        jobs = len(self.set.layers["model", 0])
+        with mock.patch.object(_stream.Reader, "run", recording):
             for n in range(4):
                 self.set.expect(self.set.layers["model", n], range(6), self.cpu)
-            for n, so_far in ((0, 3), (1, 4), (2, 4)):
+            deadline = time.monotonic() + 30
+            while len(read) < 4 * jobs and time.monotonic() < deadline:
+                time.sleep(0.001)
+            self.assertEqual(len(read), 4 * jobs)
+            for n in range(3):
                 self.assertFalse(self.set.finished)
                 self.check(n, range(6))
-                self.assertEqual(started, names[:so_far])
+            self.assertEqual(len(read), 4 * jobs)
             self.check(3, range(2))  # other experts than expected: read again
-            self.assertEqual(started, [*names[:4], names[3]])
+            self.assertEqual(len(read), 5 * jobs)
         self.assertTrue(self.set.finished)
         self.assertIsNone(self.set.loading.reader)
-        self.assertFalse([t for t in threading.enumerate() if t.name.startswith("mxfp4-pack")])
+        self.assertLessEqual(set(threading.enumerate()), others)
         self.check(4, range(6))
+
+    def test_a_process_that_fails_does_not_wait_for_what_it_expected(self):
+        program = ("import os, sys, torch\n"
+                   "from mxfp4_pack import _stream\n"
+                   "reader = _stream.Reader(threads=1)\n"
+                   "reader.run = lambda job, stream: __import__('time').sleep(60)\n"
+                   "reader.start([_stream.Job(os.devnull, 0, 1, torch.zeros(1))],"
+                   " torch.device('cpu'))\n"
+                   "sys.exit(3)\n")
+        path = os.path.dirname(os.path.dirname(_stream.__file__))
+        ended = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, timeout=50)
+        self.assertEqual(ended.returncode, 3)
 
     def test_a_damaged_file_is_refused(self):
         path = os.path.join(self.directory, "packed/packed-00001.safetensors")

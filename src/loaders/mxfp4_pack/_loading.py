@@ -1,9 +1,8 @@
-"""Reads the layers of a set, some of them ahead of being asked for."""
+"""Reads the layers of a set before they are asked for."""
 
 import os
 import time
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -12,8 +11,6 @@ from . import _xxh3
 from ._entries import Refused, path_of
 from ._safetensors import read_header
 from ._stream import PIECE, Job, Reader
-
-AHEAD = 2  # layers that are read while the engine is at another
 
 
 def verifies():
@@ -41,42 +38,22 @@ class Progress:
     layers: int = 0
     bytes: int = 0
     begin: float = 0.0
-    seconds: float = 0.0  # from the first layer's start to the last one's end
+    seconds: float = 0.0  # from the first layer's start to the last byte
     verified: bool = False
 
 
 class Loading:
-    """`expect` names the layers that the engine has, in its order; `layer` gives them."""
+    """`expect` names a layer that the engine has and begins to read it, so that the files are read while the engine
+    builds the model and loads the rest of it. `layer` gives it."""
 
     def __init__(self, directory):
         self.directory = directory
         self.verify = verifies()
         self.progress = Progress(verified=self.verify)
-        self.expected, self.started, self.headers = {}, {}, {}
+        self.started, self.headers = {}, {}
         self.reader = None
 
     def expect(self, request):
-        self.expected[request.name] = request
-
-    def layer(self, request):
-        """{(role, part): tensor}: the rank's experts as they are stored, all read."""
-        self.expected.pop(request.name, None)
-        if request.name not in self.started or self.started[request.name][0] != request:
-            self.start(request)
-        for following in islice(self.expected.values(), AHEAD):
-            if following.name not in self.started:
-                self.start(following)
-        _, tensors, pending = self.started.pop(request.name)
-        for key, entry in request.entries.items():
-            digests = self.finish(pending[key], entry)
-            if self.verify and _xxh3.hexdigest(b"".join(digests)) != entry.xxh3_128:
-                raise Refused(f"{entry.file}: {entry.name}: its bytes do not have the manifest's checksum; damaged")
-        self.count(request)
-        if not self.expected and not self.started:
-            self.close()
-        return tensors
-
-    def start(self, request):
         if self.reader is None:
             self.reader = Reader()
         if not self.progress.begin:
@@ -89,6 +66,20 @@ class Loading:
             jobs = jobs_of(path_of(self.directory, entry.file), begin, entry, (request.experts, tensors[key]), self.verify)
             pending[key] = self.reader.start(jobs, tensors[key].device)
         self.started[request.name] = request, tensors, pending
+
+    def layer(self, request):
+        """{(role, part): tensor}: the rank's experts as they are stored, all read."""
+        if request.name not in self.started or self.started[request.name][0] != request:
+            self.expect(request)
+        _, tensors, pending = self.started.pop(request.name)
+        for key, entry in request.entries.items():
+            digests = self.finish(pending[key], entry)
+            if self.verify and _xxh3.hexdigest(b"".join(digests)) != entry.xxh3_128:
+                raise Refused(f"{entry.file}: {entry.name}: its bytes do not have the manifest's checksum; damaged")
+        self.count(request)
+        if not self.started:
+            self.close()
+        return tensors
 
     def finish(self, pending, entry):
         try:
@@ -113,7 +104,7 @@ class Loading:
     def count(self, request):
         self.progress.layers += 1
         self.progress.bytes += request.bytes
-        self.progress.seconds = time.monotonic() - self.progress.begin
+        self.progress.seconds = self.reader.last - self.progress.begin
 
     def close(self):
         self.reader.close()

@@ -8,7 +8,9 @@ import ctypes
 import mmap
 import os
 import queue
-from concurrent.futures import ThreadPoolExecutor
+import threading
+import time
+from concurrent.futures import Future
 from typing import NamedTuple
 
 import torch
@@ -129,6 +131,11 @@ class Ring:
             torch.cuda.cudart().cudaHostUnregister(self.memory.data_ptr())
 
 
+def pinned_ring(count, device):
+    with torch.cuda.device(device):  # a thread of its own would open a context on the first GPU
+        return Ring(count)
+
+
 class Checksums:
     """XXH3-128 of each slice of a run of bytes that comes in pieces."""
 
@@ -149,6 +156,36 @@ class Checksums:
                 self.left = self.slice_bytes
 
 
+class Workers:
+    """Threads that do what is submitted, in its order. A process that ends does not wait for them."""
+
+    def __init__(self, count):
+        self.tasks = queue.SimpleQueue()
+        self.threads = [threading.Thread(target=self.work, name=f"mxfp4-pack-{i}", daemon=True) for i in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def work(self):
+        while (task := self.tasks.get()) is not None:
+            future, function, arguments = task
+            try:
+                future.set_result(function(*arguments))
+            except BaseException as error:  # whoever asks for the result gets it
+                future.set_exception(error)
+
+    def submit(self, function, *arguments):
+        future = Future()
+        self.tasks.put((future, function, arguments))
+        return future
+
+    def close(self):
+        """Returns when all is done."""
+        for _ in self.threads:
+            self.tasks.put(None)
+        for thread in self.threads:
+            thread.join()
+
+
 class Pending:
     """Jobs on their way into tensors on one device."""
 
@@ -167,9 +204,10 @@ class Pending:
 class Reader:
     def __init__(self, threads=THREADS, direct=True):
         self.threads, self.direct = threads, direct
-        self.pool = ThreadPoolExecutor(threads, "mxfp4-pack")
+        self.workers = Workers(threads)
         self.files, self.streams = {}, {}  # by path; by device
-        self.ring = None
+        self.ring = None  # the future of one
+        self.last = 0.0  # when the last of the jobs so far ended
 
     def start(self, jobs, device):
         """The jobs' targets lie on `device`. Returns at once; jobs are done in the order in which they were started."""
@@ -177,14 +215,14 @@ class Reader:
         for job in jobs:
             if job.path not in self.files:
                 self.files[job.path] = File(job.path, self.direct)
-        return Pending([self.pool.submit(self.run, job, stream) for job in jobs], device, stream)
+        return Pending([self.workers.submit(self.run, job, stream) for job in jobs], device, stream)
 
     def stream_of(self, device):
         """The stream for copies to a GPU, after what was done so far with memory that the targets may take over."""
         if device not in self.streams:
             self.streams[device] = torch.cuda.Stream(device)
         if self.ring is None:
-            self.ring = Ring(pinned_buffers(self.threads))
+            self.ring = self.workers.submit(pinned_ring, pinned_buffers(self.threads), device)
         self.streams[device].wait_stream(torch.cuda.current_stream(device))
         return self.streams[device]
 
@@ -197,6 +235,7 @@ class Reader:
                 self.to_memory(job, begin, end, sums)
             else:
                 self.to_gpu(job, (start, begin, end), sums, stream)
+        self.last = time.monotonic()
         return sums.digests if sums else []
 
     def to_memory(self, job, begin, end, sums):
@@ -211,7 +250,8 @@ class Reader:
     def to_gpu(self, job, span, sums, stream):
         """`span`: where the read starts, a multiple of PAGE, and begin and end of what is wanted of it."""
         start, begin, end = span
-        buffer = self.ring.take()
+        ring = self.ring.result()
+        buffer = ring.take()
         copied = None
         try:
             memory = memory_of(buffer.data_ptr(), -(-(end - start) // PAGE) * PAGE)
@@ -226,12 +266,12 @@ class Reader:
                     copied = torch.cuda.Event()
                     copied.record(stream)
         finally:
-            self.ring.free.put((buffer, copied))
+            ring.free.put((buffer, copied))
 
     def close(self):
         """Waits for the jobs, then gives back threads, files and pinned memory."""
-        self.pool.shutdown()
+        self.workers.close()
         for file in self.files.values():
             file.close()
         if self.ring is not None:
-            self.ring.close()
+            self.ring.result().close()

@@ -41,7 +41,7 @@ class PackedSet:
             raise Refused(f"{what}: no packed experts of {namespace} layer {number} in {self.directory}") from None
 
     def expect(self, entries, experts, device):
-        """The engine has this layer: it may be read ahead of `read_layer`."""
+        """The engine has this layer: it is read from now on, for `read_layer`."""
         self.loading.expect(Request(entries, tuple(experts), device))
 
     def read_layer(self, entries, experts, device):
@@ -59,7 +59,7 @@ class PackedSet:
     @property
     def finished(self):
         """Whether every layer that was expected is read."""
-        return not self.loading.expected
+        return not self.loading.started
 
     def empty(self, entry, experts, device):
         """Zeros in the place of `read`, for load format dummy."""
