@@ -8,12 +8,12 @@
 
 #include "src/base/checksum.h"
 #include "src/base/json.h"
+#include "src/packed/manifest_format.h"
 #include "src/plan/plan.h"
 #include "src/plan/rewrite.h"
 
 namespace mxfp4 {
 
-inline constexpr const char* manifest_name = "mxfp4-pack.json";
 inline constexpr int format_version = 1;
 
 /// Checksums of a plan's tensors, filled while it is carried out.
