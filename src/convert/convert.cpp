@@ -125,6 +125,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, Probl
   ManifestOptions manifest_options;
   manifest_options.gate_up = options.model.gate_up;
   manifest_options.allow_nan_scales = options.allow_nan_scales;
+  if (in.known) manifest_options.version = in.known->options.version;  // no less is known of the source than it says
   if (in.earlier) {
     manifest_options = in.earlier->manifest.options;
     manifest_options.tool_version = MXFP4_VERSION;
@@ -142,6 +143,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, Probl
     return print_plan(plan, thread_count(options.threads), options.json), Json();
   }
   const bool sums = fs::exists(fs::path(options.out) / sums_name);
+  manifest_options.sha256sums = options.sha256 || (in.earlier && sums);
   if (options.if_changed && (sums || !options.sha256) &&
       is_unchanged(plan.set == set ? plan : plan_as(set), in.source, in.files, manifest_options, options.out,
                    options.threads)) {
@@ -165,7 +167,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, Probl
     write_state(plan, state, out, options.threads);
     if (backend.rewrite) manifest_options.loss = to_json(conversion.loss());
     write_companions(plan, out, conversion.checksums(), manifest_options, in.earlier);
-    if (options.sha256 || (in.earlier && sums)) write_sums(out, in.earlier ? options.out : "", options.threads);
+    if (manifest_options.sha256sums) write_sums(out, in.earlier ? options.out : "", options.threads);
     throw_if_interrupted();
   }
   out.commit(manifest_name);

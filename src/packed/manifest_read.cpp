@@ -14,10 +14,12 @@ namespace {
 constexpr int64_t max_ranks = 65'536;
 constexpr int64_t max_manifest_bytes = int64_t(4) << 30;
 
-/// Neither tensors nor made by this tool.
-bool is_companion(const ListedFile& f) {
-  return !f.holds_tensors && f.name != "config.json" && f.name != "model.safetensors.index.json" &&
-         !f.name.starts_with("packed/canary-");
+/// What version 1 does not say: whatever else is there came along with the checkpoint.
+const char* kind_in_version_1(const std::string& name, bool tensors) {
+  if (tensors) return file_kind::tensors;
+  if (name == "config.json") return file_kind::config;
+  if (name == "model.safetensors.index.json") return file_kind::index;
+  return name.starts_with("packed/canary-") ? file_kind::canary : file_kind::companion;
 }
 
 class Reader {
@@ -26,6 +28,9 @@ class Reader {
 
   Manifest run() {
     const Field source = json_.at("source");
+    m_.options.version = int(json_.at("format_version").number());
+    check_needs(json_);
+    m_.options.sha256sums = m_.options.version > 1 && json_.has("sha256sums") && json_.at("sha256sums").flag();
     if (json_.has("format")) m_.options.format = json_.at("format").text();
     m_.options.tool_version = json_.at("tool").at("version").text();
     m_.fingerprint = source.at("fingerprint").text();
@@ -44,10 +49,13 @@ class Reader {
  private:
   void read_file(const Field& f) {
     const bool tensors = f.has("header_xxh3_128");
-    const ListedFile listed = {f.at("name").file_name(), f.at("bytes").number(),
-                               f.at(tensors ? "header_xxh3_128" : "xxh3_128").text(), tensors};
+    const std::string name = f.at("name").file_name();
+    const ListedFile listed = {name, f.at("bytes").number(), f.at(tensors ? "header_xxh3_128" : "xxh3_128").text(),
+                               m_.options.version > 1 ? f.at("kind").text() : kind_in_version_1(name, tensors)};
+    if (listed.holds_tensors() != tensors)
+      f.at("kind").refuse("'{}' with {}; damaged?", listed.kind, tensors ? "header_xxh3_128" : "xxh3_128");
     take_name(listed.name, files_in_out_, f);
-    if (is_companion(listed)) {
+    if (listed.kind == file_kind::companion) {
       take_name(listed.name, files_of_source_, f);
       m_.source.companions.push_back(listed.name);
       m_.source.companion_checksums[listed.name] = listed.checksum;
@@ -76,6 +84,7 @@ class Reader {
   }
 
   void read_set(const Field& f) {
+    check_needs(f);
     ManifestSet set;
     set.engine = f.at("engine").text();
     set.backend = f.at("backend").text();
@@ -87,6 +96,13 @@ class Reader {
     read_ranks(f, set.tp);
     f.at("tensors").each([&](const Field& t) { read_packed(t, set); });
     m_.sets.push_back(std::move(set));
+  }
+
+  /// What a reader must know beyond this version to use what is described.
+  void check_needs(const Field& f) const {
+    if (m_.options.version == 1 || !f.has("needs")) return;
+    f.at("needs").each(
+        [](const Field& name) { name.refuse("'{}', which this program does not know; use a newer one", name.text()); });
   }
 
   static void read_ranks(const Field& f, TensorParallel& tp) {
