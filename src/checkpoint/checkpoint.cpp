@@ -89,6 +89,7 @@ std::set<std::string> read_headers(Checkpoint& ck, Problems& problems) {
         problems.error(ck.shards[i].name, "already packed by mxfp4-pack; use the original checkpoint");
     }
     if (problems.count() != before) unreadable.insert(ck.shards[i].name);
+    ck.shards[i].header = std::move(header.text);
     for (Tensor& t : header.tensors) {
       t.file = int(i);
       ck.tensors.push_back(std::move(t));

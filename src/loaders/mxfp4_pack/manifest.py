@@ -10,7 +10,7 @@ from . import _xxh3
 from ._advice import convert_again, for_kernel, installed
 from ._entries import Refused, entry_of, path_of, safe_name
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # the newest; all before it are read
 METHOD = "mxfp4_pack"  # quant_method in config.json
 MANIFEST = "mxfp4-pack.json"
 ROLES = ("w13", "w2")
@@ -22,9 +22,15 @@ MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, Recurs
 
 
 def check_version(version):
-    if version != FORMAT_VERSION:
-        raise Refused(f"format_version is {version}, this loader reads {FORMAT_VERSION}: install the loader of the "
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+        raise Refused(f"format_version is {version}, this loader reads up to {FORMAT_VERSION}: install the loader of the "
                       "mxfp4-pack that wrote these files, or convert again with this one")
+
+
+def check_needs(fields):
+    """What a reader must know beyond format_version 2 to use a manifest or one of its sets; this one knows of nothing."""
+    if fields.get("needs"):
+        raise Refused(f"needs {fields['needs']}, which this loader does not know: install a newer one")
 
 
 def read_manifest(directory):
@@ -35,6 +41,7 @@ def read_manifest(directory):
             data = file.read()
         fields = json.loads(data)
         check_version(fields.get("format_version"))
+        check_needs(fields)
         expected = fields["xxh3_128"]
         begin = data.index(expected.encode())
     except FileNotFoundError:
@@ -77,6 +84,7 @@ class Manifest:
         if not served:
             raise Refused(f"no loader for experts packed for backend {', '.join(s['backend'] for s in own)}")
         for fields in served:
+            check_needs(fields)
             files = {safe_name(fields["canary"])} | {entry_of(t).file for t in fields["tensors"]}
             for name in files:
                 path_of(self.directory, name)

@@ -182,7 +182,7 @@ TEST_CASE("ModelOpt says what it is beside the config, or nowhere") {
     const Json made = parse_json(read_text(dir / "out/config.json", 1 << 20), "config");
     CHECK(made["quantization_config"]["quant_method"] == "mxfp4_pack");
     run_unpack(dir / "out", dir / "again");
-    CHECK(tensors_of(dir / "again") == tensors_of(dir / "in"));
+    CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
   }
 }
 
@@ -209,7 +209,7 @@ TEST_CASE("gate and up fused by an engine, and stacked") {
     CHECK(m.layers[0].experts[1].up.codes.offset == 32 * 32);
     CHECK(convert_with(find_backend("triton-hopper", "vllm", ""), dir / "in", dir / "out") == "");
     run_unpack(dir / "out", dir / "again");
-    CHECK(tensors_of(dir / "again") == tensors_of(dir / "in"));
+    CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
   }
 }
 
@@ -256,7 +256,7 @@ TEST_CASE("GPT-OSS by Quark gives the bytes of GPT-OSS") {
           contents_of(dir / ("usual-" + std::string(engine))).at("packed/packed-00001.safetensors"));
   }
   run_unpack(dir / "vllm", dir / "again");
-  CHECK(tensors_of(dir / "again") == tensors_of(dir / "in"));
+  CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
 }
 
 TEST_CASE("ModelOpt's separate file is read where the config says nothing, and must not contradict") {
@@ -372,7 +372,7 @@ TEST_CASE("GPT-OSS by MLX gives the bytes of GPT-OSS") {
       for (const auto& [name, tensor] : packed) CHECK(tensor == (theirs++)->second);
     }
     run_unpack(dir / ("vllm" + std::string(module)), dir / ("again" + std::string(module)));
-    CHECK(tensors_of(dir / ("again" + std::string(module))) == tensors_of(in));
+    CHECK(contents_of(dir / ("again" + std::string(module))) == contents_of(in));
   }
   write_mlx(dir / "affine", ".experts", "affine");
   Problems problems;
