@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -20,7 +21,7 @@ namespace {
 constexpr const char* any_mark = "mxfp4-pack-journal-";
 constexpr const char* mark = "mxfp4-pack-journal-2";
 constexpr const char* finished = "finished";
-constexpr int64_t max_bytes = int64_t(4) << 30;
+constexpr int64_t block = 16 << 20;  // longer than any line
 
 /// In a folder where others can write too, the name may be somebody else's.
 Fd open_journal(const std::string& path, const std::string& out) {
@@ -35,7 +36,6 @@ Fd open_journal(const std::string& path, const std::string& out) {
   if (!S_ISREG(s.st_mode) || s.st_nlink > 1)
     fail(ErrorKind::usage, "{}: not a file of mxfp4-pack's own; remove it", path);
   if (s.st_uid != ::geteuid()) fail(ErrorKind::usage, "{}: belongs to another user, whose run may be going on", path);
-  if (s.st_size > max_bytes) fail(ErrorKind::input, "{}: {} bytes, at most {} expected", path, s.st_size, max_bytes);
   return file;
 }
 
@@ -59,6 +59,19 @@ bool read_line(const std::string& line, JournalText& journal) {
   return true;
 }
 
+/// Reads whole lines up to the first that is wrong; the bytes of those that are right.
+int64_t read_lines(const std::string& text, JournalText& journal) {
+  size_t begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
+    const std::string line = text.substr(begin, end - begin);
+    const size_t last = line.rfind(' ');
+    if (last == line.npos || checksum_of(line.substr(0, last)) != line.substr(last + 1)) break;
+    if (!read_line(line.substr(0, last), journal)) break;
+  }
+  journal.end += int64_t(begin);
+  return int64_t(begin);
+}
+
 }  // namespace
 
 Lock take_lock(const Fd& fd, bool shared) {
@@ -72,17 +85,19 @@ Lock take_lock(const Fd& fd, bool shared) {
 }
 
 JournalText read_journal(const Fd& fd) {
-  std::string text(size_t(fd.stat().st_size), '\0');
-  fd.read(text.data(), int64_t(text.size()), 0);
+  const int64_t bytes = fd.stat().st_size;
   JournalText journal;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line) && !lines.eof();) {
-    const size_t last = line.rfind(' ');
-    if (last == line.npos || checksum_of(line.substr(0, last)) != line.substr(last + 1)) break;
-    if (!read_line(line.substr(0, last), journal)) break;
-    journal.end += int64_t(line.size()) + 1;
+  std::string text;
+  for (int64_t at = 0; at < bytes; at += block) {  // a file of another kind, or of holes, ends at its first line
+    const int64_t part = std::min(block, bytes - at), kept = int64_t(text.size());
+    text.resize(size_t(kept + part));
+    fd.read(text.data() + kept, part, at);
+    if (at == 0) journal.foreign = text.starts_with(any_mark) && text.find('\n') != text.npos;
+    const int64_t used = read_lines(text, journal);
+    text.erase(0, size_t(used));
+    if (used == 0 || text.find('\n') != text.npos) break;  // a line that is not whole, or wrong
   }
-  journal.foreign = !journal.begun && text.starts_with(any_mark) && text.find('\n') != text.npos;
+  journal.foreign &= !journal.begun;
   return journal;
 }
 

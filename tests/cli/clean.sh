@@ -70,6 +70,10 @@ old "$place"/.k*
 expect 'without it the folder goes' 0 '^removed: ' '' clean --remove
 expect 'OUT stays' 0 'right' '' "$program" verify "$place/k" --source "$tiny"
 
+truncate -s 1T "$(hidden k journal)"
+old "$place"/.k*
+expect 'a journal of holes is nothing that was begun' 0 '^removed: .*the beginning of an output' '' clean --remove
+
 mkdir "$dir/elsewhere"
 echo mine >"$dir/elsewhere/file"
 ln -s "$dir/elsewhere" "$(hidden a partial)"
