@@ -59,6 +59,7 @@ int carry_out(int argc, char** argv, bool json) {
     add_backends(app, common, run);
     add_synth(app, common, run);
     add_bench(app, common, run);
+    add_clean(app, common, run);
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {

@@ -17,7 +17,7 @@ _mxfp4_pack() {
     --layout-version | --threads | --device-memory | --tp-size | --rank | --seed | --layers | --experts | --hidden | --intermediate | --vocab | --tokens | --tolerance | --model | --repeats) return ;;
     *)
       if [ "$COMP_CWORD" -eq 1 ]; then
-        words='inspect convert verify unpack diff backends synth bench --help --version'
+        words='inspect convert verify unpack diff backends synth bench clean --help --version'
       elif [[ $word == -* ]]; then
         case $command in
           inspect) words="$common --gate-up" ;;
@@ -29,6 +29,7 @@ _mxfp4_pack() {
           diff) words="$common --rank" ;;
           backends) words=$common ;;
           bench) words="$common --dir --model --repeats --threads" ;;
+          clean) words="$common --remove --even-in-use" ;;
           synth) words="$common --layers --experts --hidden --intermediate --vocab --tiny --seed --threads" ;;
         esac
       fi

@@ -1,9 +1,9 @@
 # fish completion of mxfp4-pack
-set -l commands inspect convert verify unpack diff backends synth bench
+set -l commands inspect convert verify unpack diff backends synth bench clean
 complete -c mxfp4-pack -f
 complete -c mxfp4-pack -n "not __fish_seen_subcommand_from $commands" -a "$commands"
 complete -c mxfp4-pack -n "not __fish_seen_subcommand_from $commands" -l version -d 'Print the version'
-complete -c mxfp4-pack -n "__fish_seen_subcommand_from inspect convert verify unpack synth" -a '(__fish_complete_directories)'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from inspect convert verify unpack synth clean" -a '(__fish_complete_directories)'
 complete -c mxfp4-pack -s h -l help -d 'Print the help'
 complete -c mxfp4-pack -l json -d 'Print one JSON object'
 complete -c mxfp4-pack -s q -l quiet -d 'Say nothing unless something is wrong'
@@ -48,3 +48,5 @@ complete -c mxfp4-pack -n "__fish_seen_subcommand_from synth" -l tiny -d 'A few 
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from bench" -l dir -x -a '(__fish_complete_directories)'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from bench" -l model -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from bench" -l repeats -x
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from clean" -l remove -d 'Remove what is listed'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from clean" -l even-in-use -d 'What a run may be writing too'

@@ -129,11 +129,16 @@ void remove_directory(const std::string& old, const std::string& fresh, const Is
   } while (!remove_folders(old));
 }
 
-void remove_tree(const std::string& dir) {
+void remove_tree(const std::string& dir, const std::string& last) {
   std::error_code ec;
-  if (!fs::exists(fs::symlink_status(dir, ec))) return;
-  if (fs::is_directory(fs::symlink_status(dir, ec))) make_folders_writable(dir);
-  fs::remove_all(dir, ec);
+  const auto status = fs::symlink_status(dir, ec);
+  if (!fs::exists(status)) return;
+  if (fs::is_directory(status)) {
+    make_folders_writable(dir);
+    for (const auto& entry : fs::directory_iterator(dir))
+      if (entry.path().filename() != last && !ec) fs::remove_all(entry.path(), ec);
+  }
+  if (!ec) fs::remove_all(dir, ec);
   if (ec) fail_errno(dir, "cannot remove", ec.value());
 }
 

@@ -31,8 +31,8 @@ void check_only_own(const std::string& out, const std::string& dir, const std::v
 /// that is taken, "NAME.kept-N"; each is said.
 void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own);
 
-/// Removes a directory with all that is in it, also where folders are read-only. Throws Error{io} where something
-/// stays.
-void remove_tree(const std::string& dir);
+/// Removes a directory with all that is in it, also where folders are read-only, the file `last` after all others.
+/// Throws Error{io} where something stays.
+void remove_tree(const std::string& dir, const std::string& last);
 
 }  // namespace mxfp4

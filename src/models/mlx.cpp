@@ -103,7 +103,7 @@ void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& pro
       problems.error(ck.where(t), "{} experts, at most {} expected", t.shape[0], max_experts);
     else if (t.shape[0] < 1 || !parse_layer(layer.module, layer.kind, layer.index))
       problems.error(ck.where(t), "no layer number in the name, or no experts");
-    else
+    else if (has_room(model, layer.module, t.shape[0], problems))
       read_layer(ck, std::move(layer), t.shape[0], model, problems);
   }
   if (model.layers.empty()) return;
