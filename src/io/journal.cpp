@@ -103,9 +103,10 @@ void Journal::truncate() {
 void Journal::clear() {
   begun_ = foreign_ = false;
   end_ = 0;
+  truncate();
+  if (!proof_.file.empty()) fd_.sync();
   records_.clear();
   proof_ = {};
-  truncate();
 }
 
 void Journal::begin(const JournalHead& head) {

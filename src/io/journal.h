@@ -40,6 +40,8 @@ class Journal {
   /// There is something that this version does not understand.
   bool is_foreign() const { return foreign_; }
 
+  /// Durable where a directory was finished: were the proof to come back after a loss of power, the next partial
+  /// directory would be taken for what a finished one has replaced.
   void clear();
   void begin(const JournalHead& head);
   /// From here on the directory may be in its place.
