@@ -124,8 +124,10 @@ void Journal::truncate() {
 }
 
 void Journal::clear() {
+  const bool finished = !text_.proof.file.empty();
   text_ = {};
   truncate();
+  if (finished) fd_.sync();
 }
 
 void Journal::begin(const JournalHead& head) {

@@ -54,6 +54,8 @@ class Journal {
   const Proof& proof() const { return text_.proof; }
   bool is_foreign() const { return text_.foreign; }
 
+  /// Durable where a directory was finished: were the proof to come back after a loss of power, the next partial
+  /// directory would be taken for what a finished one has replaced.
   void clear();
   void begin(const JournalHead& head);
   /// From here on the directory may be in its place.

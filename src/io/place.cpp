@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <new>
 
 #include "src/base/error.h"
 
@@ -23,6 +24,7 @@ void check_apart(const std::string& out, const fs::path& place, const std::strin
   if (source.empty()) return;
   std::error_code ec;
   const fs::path real = fs::canonical(source, ec);
+  if (ec == std::errc::not_enough_memory) throw std::bad_alloc();
   if (ec) return;  // whoever opens it says what is wrong
   if (place == real) fail(ErrorKind::usage, "{}: is the source itself; nothing is converted in place", out);
   if (contains(real, place)) fail(ErrorKind::usage, "{}: lies inside the source {}; choose another place", out, source);
