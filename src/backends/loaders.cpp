@@ -1,0 +1,41 @@
+#include "src/backends/loaders.h"
+
+#include "src/base/log.h"
+
+namespace mxfp4 {
+
+namespace {
+
+struct Loader {
+  std::string_view engine, backend, layout_version, family;
+  const char* since;
+};
+
+// tests/engines/matrix.py writes these rows, the oldest version first.
+const Loader loaders[] = {
+    {"sglang", "marlin", "1", "gpt-oss", "0.5.17"},
+    {"vllm", "marlin", "1", "gpt-oss", "0.26.0"},
+    {"vllm", "triton-hopper", "a", "gpt-oss", "0.26.0"},
+    {"vllm", "triton-hopper", "c", "gpt-oss", "0.26.0"},
+};
+
+}  // namespace
+
+std::string loader_since(const Backend& backend, const std::string& family) {
+  for (const Loader& l : loaders)
+    if (l.engine == backend.engine && l.backend == backend.name && l.layout_version == backend.layout_version &&
+        (family.empty() || l.family == family))
+      return l.since;
+  return {};
+}
+
+void check_loader(const Backend& backend, const Model& model, bool required) {
+  if (!loader_since(backend, model.family).empty()) return;
+  const std::string line =
+      fmt::format("no loader of {} is known to read {} (layout version {}) of {}; 'mxfp4-pack backends' lists loaders",
+                  backend.engine, backend.name, backend.layout_version, model.family);
+  if (required) fail(ErrorKind::usage, "{}", line);
+  warn(line);
+}
+
+}  // namespace mxfp4
