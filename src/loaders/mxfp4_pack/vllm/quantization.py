@@ -59,13 +59,14 @@ def packed_class(cls):
 
 
 def packed_method(method, packed, entries, dummy):
-    """An engine's method object for a layer, which now reads the layer instead of converting it."""
+    """The engine's method object for a layer, as one that reads the layer instead of converting it."""
     name = getattr(getattr(method, "mxfp4_backend", None), "name", type(method).__name__)
     if name not in KERNELS[packed.backend]:
         raise Refused(f"vLLM chose {name}, the experts are packed for {packed.kernel}")
-    method.__class__ = packed_class(type(method))
-    method.packed, method.entries, method.dummy = packed, entries, dummy
-    return method
+    cls = packed_class(type(method))
+    reading = object.__new__(cls)
+    vars(reading).update(vars(method), packed=packed, entries=entries, dummy=dummy)
+    return reading
 
 
 def refuse_settings(vllm):
@@ -172,12 +173,14 @@ class PackedMethod:
             if self.packed.finished:
                 logger.info(self.packed.report())
         if not self.packed.is_triton:
+            give_memory(given["layer"], self.device)
             return tuple(in_form_of(canary[key], tensors.get(key)) for key in RESULT)
         # Triton's weights are objects around storage. The engine's own conversion of the meta parameters costs nothing
         # and makes them as its version wants them; it also sets kernel options and deletes the raw parameters.
         made = original(**given)
         for key, thing in zip(RESULT[:4], made):
             fill(storage_of(thing), tensors[key], key)
+        give_memory(given["layer"], self.device)
         return (*made[:4], *(tensors.get(key) for key in RESULT[4:]))
 
     def canary(self, original, given):
@@ -216,6 +219,15 @@ def as_stored(made, want):
     if made.dtype != want.dtype and made.element_size() == want.element_size() == 1:
         made = made.view(want.dtype)
     return made.reshape(want.shape) if made.ndim == want.ndim - 1 else made
+
+
+def give_memory(layer, device):
+    """Empty tensors in the place of meta parameters, of which vLLM would otherwise drop the attributes."""
+    for name, raw in list(layer.named_parameters(recurse=False)):
+        if raw.is_meta:
+            empty = torch.nn.Parameter(torch.empty(0, dtype=raw.dtype, device=device), requires_grad=False)
+            vars(empty).update(vars(raw))
+            setattr(layer, name, empty)
 
 
 def in_form_of(made, tensor):
