@@ -14,9 +14,22 @@ struct Loader {
 // tests/engines/matrix.py writes these rows, the oldest version first.
 const Loader loaders[] = {
     {"sglang", "marlin", "1", "gpt-oss", "0.5.17"},
+    {"vllm", "aiter-a16w4", "1", "deepseek-v4", "0.26.0"},
+    {"vllm", "aiter-a16w4", "1", "gpt-oss", "0.26.0"},
+    {"vllm", "deepgemm", "1", "deepseek-v4", "0.26.0"},
+    {"vllm", "flashinfer-cutlass", "v1", "gpt-oss", "0.26.0"},
+    {"vllm", "flashinfer-cutlass-mxfp8", "1", "gpt-oss", "0.26.0"},
+    {"vllm", "flashinfer-trtllm", "i256", "deepseek-v4", "0.26.0"},
+    {"vllm", "flashinfer-trtllm", "i256", "gpt-oss", "0.26.0"},
+    {"vllm", "marlin", "1", "deepseek-v4", "0.26.0"},
     {"vllm", "marlin", "1", "gpt-oss", "0.26.0"},
+    {"vllm", "triton-blackwell", "1", "deepseek-v4", "0.26.0"},
+    {"vllm", "triton-blackwell", "1", "gpt-oss", "0.26.0"},
+    {"vllm", "triton-hopper", "a", "deepseek-v4", "0.26.0"},
     {"vllm", "triton-hopper", "a", "gpt-oss", "0.26.0"},
+    {"vllm", "triton-hopper", "c", "deepseek-v4", "0.26.0"},
     {"vllm", "triton-hopper", "c", "gpt-oss", "0.26.0"},
+    {"vllm", "vllm-cpu", "1", "gpt-oss", "0.26.0"},
 };
 
 }  // namespace

@@ -42,6 +42,7 @@ class Source:
         layers = {n: layer for (_, n), layer in gpt_oss_layers(tensors, self.config).items()} if self.pairs else (
             separate_experts(tensors))
         number = min(layers)
+        self.hidden_of_experts = layers[number]["w13", "codes"].shape[2] * 2
         return number, sliced(layers[number], self.pairs, tp, rank)
 
 

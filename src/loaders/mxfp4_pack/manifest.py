@@ -96,7 +96,8 @@ class Manifest:
     @property
     def main_layers(self):
         """Number of layers without the draft (MTP) ones."""
-        number = self.config.get("num_hidden_layers")
+        text = self.config.get("text_config")
+        number = {**self.config, **(text if isinstance(text, dict) else {})}.get("num_hidden_layers")
         if type(number) is not int:
             raise Refused(f"{self.directory}: config.json has no num_hidden_layers; convert it again")
         return number

@@ -18,9 +18,12 @@ import torch
 from mxfp4_pack import METHOD, Manifest, Refused, Unconverted, check_version, misfit
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
+from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
-from vllm.models.deepseek_v4.quant_config import DeepseekV4FP8Config
 
+# Models, and the quant_method of their checkpoints. vLLM itself reads Kimi-K3's compressed-tensors as plain MXFP4.
+MODELS = {"gpt_oss": "mxfp4", "deepseek_v4": "fp8", "deepseek_v41": "fp8", "mimo_v2_flash": "fp8", "mimo_v2": "fp8",
+          "kimi_k3": "compressed-tensors"}
 CONVERTERS = ("convert_gpt_oss_weight_to_mxfp4_moe_kernel_format", "convert_weight_to_mxfp4_moe_kernel_format")
 # Backends, and the members of vLLM's Mxfp4MoeBackend whose kernels read them; of several --moe-backend may choose.
 KERNELS = {
@@ -39,18 +42,37 @@ logger = logging.getLogger("vllm.mxfp4_pack")
 canaries_passed = {}  # of this process: (directory, backend, vLLM's backend) -> what vLLM made of the canary
 
 
-def packed_config(config):
-    """The config object for a `quantization_config` whose quant_method is mxfp4_pack."""
+def packed_config(config, model_type=None):
+    """The config object for a `quantization_config` whose quant_method is mxfp4_pack. model_type: where it is known."""
     try:
         check_version(config["mxfp4_pack"]["format_version"])
         source = config["source_quantization_config"]
         method = source["quant_method"]
     except (KeyError, TypeError) as error:
         raise Refused(f"the quantization_config of a packed checkpoint lacks {error}; damaged?") from error
-    kinds = {"mxfp4": PackedGptOss, "fp8": PackedDeepseekV4}
-    if method not in kinds:
+    if method not in MODELS.values() or MODELS.get(model_type, method) != method:
         raise Refused(f"no loader for packed experts of a {method} checkpoint")
-    return kinds[method].from_config(source)
+    return packed_config_class(engine_config(source)).from_config(source)
+
+
+def engine_config(source):
+    """The engine's config class for a checkpoint's own quantization_config."""
+    if source["quant_method"] == "fp8" and source.get("store_dtype") != "mxfp4":
+        return get_quantization_config("deepseek_v4_fp8")
+    if source["quant_method"] == "fp8":
+        return get_quantization_config("fp8")
+    return engine.GptOssMxfp4Config if source["quant_method"] == "mxfp4" else engine.Mxfp4Config
+
+
+@lru_cache(maxsize=None)
+def packed_config_class(base):
+    return type("Packed" + base.__name__, (PackedConfig, base), {"base": base})
+
+
+def restored(base, state):
+    config = object.__new__(packed_config_class(base))
+    vars(config).update(state)
+    return config
 
 
 @lru_cache(maxsize=None)
@@ -87,8 +109,11 @@ def refuse_settings(vllm):
 
 
 class PackedConfig:
-    """Before an engine's config class in the bases of one; needs `model_type` there."""
-    manifest = None
+    """Before an engine's config class, `base`, in the bases of one."""
+    manifest = base = None
+
+    def __reduce__(self):  # workers get a copy
+        return restored, (self.base, vars(self))
 
     @classmethod
     def get_name(cls):
@@ -97,8 +122,9 @@ class PackedConfig:
     def maybe_update_config(self, model_name, *args, **kwargs):
         super().maybe_update_config(model_name, *args, **kwargs)
         self.manifest = Manifest(model_name, "vllm")
-        if self.manifest.model_type != self.model_type:
-            raise Refused(f"{model_name} holds experts of {self.manifest.model_type}, expected {self.model_type}")
+        method = self.manifest.source_quantization.get("quant_method")
+        if MODELS.get(self.manifest.model_type) != method:
+            raise Refused(f"{model_name} holds experts of {self.manifest.model_type}, but the config is a {method} one")
 
     def get_quant_method(self, layer, prefix):
         vllm = get_current_vllm_config()
@@ -273,11 +299,3 @@ def fill(storage, tensor, key):
     if why := misfit(storage.data, tensor):
         raise Refused(f"{key}: vLLM's storage {why}")
     storage.data = tensor
-
-
-class PackedGptOss(PackedConfig, engine.GptOssMxfp4Config):
-    model_type = "gpt_oss"
-
-
-class PackedDeepseekV4(PackedConfig, DeepseekV4FP8Config):
-    model_type = "deepseek_v4"
