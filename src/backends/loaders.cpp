@@ -13,7 +13,11 @@ struct Loader {
 
 // tests/engines/matrix.py writes these rows, the oldest version first.
 const Loader loaders[] = {
+    {"sglang", "flashinfer-cutlass", "v1", "deepseek-v4", "0.5.17"},
+    {"sglang", "flashinfer-cutlass", "v1", "gpt-oss", "0.5.17"},
+    {"sglang", "marlin", "1", "deepseek-v4", "0.5.17"},
     {"sglang", "marlin", "1", "gpt-oss", "0.5.17"},
+    {"sglang", "triton-hopper", "c", "gpt-oss", "0.5.23"},
     {"vllm", "aiter-a16w4", "1", "deepseek-v4", "0.26.0"},
     {"vllm", "aiter-a16w4", "1", "gpt-oss", "0.26.0"},
     {"vllm", "deepgemm", "1", "deepseek-v4", "0.26.0"},

@@ -27,7 +27,7 @@ MODELS = {"gpt_oss": "mxfp4", "deepseek_v4": "fp8", "deepseek_v41": "fp8", "mimo
 CONVERTERS = ("convert_gpt_oss_weight_to_mxfp4_moe_kernel_format", "convert_weight_to_mxfp4_moe_kernel_format")
 # Backends, and the members of vLLM's Mxfp4MoeBackend whose kernels read them; of several --moe-backend may choose.
 KERNELS = {
-    "marlin": ("MARLIN", "BATCHED_MARLIN"), "marlin-fp8": ("MARLIN", "BATCHED_MARLIN"),
+    "marlin": ("MARLIN", "BATCHED_MARLIN"),
     "triton-hopper": ("TRITON", "TRITON_UNFUSED"), "triton-blackwell": ("TRITON", "TRITON_UNFUSED"),
     "flashinfer-cutlass": ("FLASHINFER_CUTLASS_MXFP4_BF16",),
     "flashinfer-cutlass-mxfp8": ("FLASHINFER_CUTLASS_MXFP4_MXFP8",),
