@@ -22,7 +22,7 @@ _mxfp4_pack() {
         case $command in
           inspect) words="$common --gate-up" ;;
           convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --format --dry-run --force --add --if-changed --filelist --fail-fast --resume --restart --link --sha256
-            --allow-nan-scales --gate-up --threads --device --device-memory" ;;
+            --require-loader --allow-nan-scales --gate-up --threads --device --device-memory" ;;
           verify) words="$common --source --level --tokens --layers --seed --tolerance --threads --device --device-memory --bench
             --hidden --intermediate --experts --top-k" ;;
           unpack) words="$common --threads --device --device-memory" ;;

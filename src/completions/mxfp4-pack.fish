@@ -31,6 +31,7 @@ complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l resume -d 'Go
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l restart -d 'Discard what an interrupted run left'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l link -x -a 'auto hard reflink none' -d 'Shards without experts'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l sha256 -d 'Write SHA256SUMS'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l require-loader -d 'Refuse what no loader reads'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l allow-nan-scales -d 'Take scale bytes 0xFF'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l source -x -a '(__fish_complete_directories)'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l level -x -a 'files bytes kernels'

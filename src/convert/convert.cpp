@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <set>
 
+#include "src/backends/loaders.h"
 #include "src/backends/select.h"
 #include "src/base/log.h"
 #include "src/base/signals.h"
@@ -97,6 +98,7 @@ Plan plan_set(const ConvertOptions& options, const Input& in, const Backend& bac
 Prepared prepare(const ConvertOptions& options, const Input& in, const Destination& to, Problems& problems) {
   const Backend& backend =
       find_backend(chosen_backend(options, in.model), options.engine, options.layout_version, &in.model);
+  if (options.format != sharded_state_format) check_loader(backend, in.model, options.require_loader);
   const int set = to.number(backend, tensor_parallel(options));
   Prepared p{backend, plan_set(options, in, backend, set, problems), {}, to.manifest_options(in)};
   if (options.format == sharded_state_format && !problems.any()) p.state = add_state(p.plan, problems);

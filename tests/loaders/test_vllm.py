@@ -307,7 +307,7 @@ class Vllm(unittest.TestCase):
                 (lambda m: m["sets"][0].update(needs=["x"]), "needs ['x'], which this loader does not know"),
                 (lambda m: m["sets"][0].update(engine="sglang"), "was packed for sglang, not for vllm"),
                 (lambda m: m["source"].update(model_type="deepseek_v4"), "holds experts of deepseek_v4"),
-                (lambda m: m["sets"][0].update(backend="deepgemm"), "no loader for experts packed for backend deepgemm")):
+                (lambda m: m["sets"][0].update(backend="flashinfer-cutedsl"), "no loader for experts packed for backend flashinfer-cutedsl")):
             manifest = json.loads(good)
             change(manifest)
             write_manifest(self.directory, manifest)
