@@ -124,10 +124,10 @@ void Journal::truncate() {
 }
 
 void Journal::clear() {
-  const bool finished = !text_.proof.file.empty();
+  const bool was_finished = !text_.proof.file.empty();
   text_ = {};
   truncate();
-  if (finished) fd_.sync();
+  if (was_finished) fd_.sync();  // else it may come back beside the next run's partial directory
 }
 
 void Journal::begin(const JournalHead& head) {
