@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "kernels/moe/check/moe_kernel.h"
-#include "src/verify/engine_kernel.h"
 #include "src/verify/verify_kernels.h"
 #include "tests/support/layer_checkpoint.h"
 #include "tests/support/program.h"
@@ -33,8 +32,8 @@ inline std::string info(const Target& t) {
 inline std::vector<Target> gpu_targets() {
   std::vector<Target> targets;
   for (const Target& t : on_gpu) {
-    const Fragment& fragment = *find_fragment(kernel_of(find_backend(t.backend, t.engine, t.version)));
-    const std::string missing = cuda_kernel_missing(fragment);
+    const KernelFormat& format = *find_backend(t.backend, t.engine, t.version).kernel;
+    const std::string missing = cuda_kernel_missing(format);
     if (missing.empty())
       targets.push_back(t);
     else

@@ -8,12 +8,12 @@ using namespace mxfp4;
 TEST_CASE("what no CUDA kernel takes is refused with its reason before anything is computed") {
   MoeConfig c;
   c.experts = 8, c.hidden = c.padded_hidden = 256, c.intermediate = c.padded_intermediate = 128, c.top_k = 2;
-  const MoeStorage &marlin = *find_moe_storage("marlin"), &triton = *find_moe_storage("triton-hopper-a");
+  const KernelFormat &marlin = kernel_format("marlin"), &triton = kernel_format("triton-hopper-a");
   CHECK(moe_refusal(c, marlin) == "");
-  const auto refusal = [&](const MoeStorage& storage, auto change) {
+  const auto refusal = [&](const KernelFormat& format, auto change) {
     MoeConfig wrong = c;
     change(wrong);
-    return moe_refusal(wrong, storage);
+    return moe_refusal(wrong, format);
   };
   CHECK_THAT(refusal(marlin, [](MoeConfig& w) { w.experts = 1025; }), Catch::Contains("1024 experts"));
   CHECK_THAT(refusal(marlin, [](MoeConfig& w) { w.w13_block = 8; }), Catch::Contains("not in blocks"));

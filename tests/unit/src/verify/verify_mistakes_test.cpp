@@ -112,7 +112,7 @@ static void name_other_version(const char* device) {
 }
 TEST_CASE("kernels name another version of the layout") { name_other_version("cpu"); }
 TEST_CASE("kernels on a GPU name another version of the layout", "[gpu]") {
-  if (const std::string missing = cuda_kernel_missing(*find_fragment("flashinfer-sm90-v2")); !missing.empty()) {
+  if (const std::string missing = cuda_kernel_missing(kernel_format("flashinfer-sm90-v2")); !missing.empty()) {
     WARN("skipped: " << missing);
     return;
   }

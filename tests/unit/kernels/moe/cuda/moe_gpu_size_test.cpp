@@ -39,7 +39,7 @@ struct RandomLayer {
 };
 
 struct Packing {
-  const char* fragment;
+  const char* format;
   Layout codes, scales;
   int64_t hidden, intermediate;  // padded to multiples of these
   bool up_first_halves = false;  // else as loaded
@@ -121,7 +121,7 @@ void check(CudaMoe& gpu, const std::vector<Batch>& batches) {
 }  // namespace
 
 TEST_CASE("CUDA MoE: sizes of published models", "[gpu][moe]") {
-  if (const std::string missing = moe_cuda_missing(MoeFormat::flashinfer_v2); !missing.empty()) {
+  if (const std::string missing = moe_cuda_missing(kernel_format("flashinfer-sm90-v2")); !missing.empty()) {
     WARN("skipped: " << missing);
     return;
   }
@@ -130,14 +130,14 @@ TEST_CASE("CUDA MoE: sizes of published models", "[gpu][moe]") {
   const std::vector<Batch> batches = make_batches(layer);
   for (const Packing& p : packings) {
     const MoeConfig c = config_of(layer, p);
-    CAPTURE(gpt_oss, p.fragment);
+    CAPTURE(gpt_oss, p.format);
     const Packed bytes(layer, p, c);
-    const MoeStorage& storage = *find_moe_storage(p.fragment);
-    const auto gpu = upload_moe(c, storage,
+    const KernelFormat& format = kernel_format(p.format);
+    const auto gpu = upload_moe(c, format,
                                 {bytes.w13.data(), bytes.w13_scale.data(), nullptr, bytes.w2.data(),
                                  bytes.w2_scale.data(), nullptr, nullptr, nullptr});
     check(*gpu, batches);
-    if (storage.format == MoeFormat::marlin) {
+    if (format.cuda == CudaReader::marlin) {
       gpu->avoid_wgmma();
       check(*gpu, batches);
     }
