@@ -19,12 +19,16 @@ KernelTimes time_kernel(const std::string& name, const MoeConfig& shape, CudaMoe
 /// The shape of `options` as `backend` holds it, gate and up in halves where the kernel takes both orders.
 MoeConfig shape_for(const Backend& backend, const BenchOptions& options) {
   MoeConfig c;
-  c.experts = options.experts, c.hidden = options.hidden, c.intermediate = options.intermediate;
+  c.experts = options.experts;
+  c.hidden = options.hidden;
+  c.intermediate = options.intermediate;
   c.top_k = int(options.top_k);
   const LayerSize padded = padded_size(backend, {c.hidden, c.intermediate});
-  c.padded_hidden = padded.hidden, c.padded_intermediate = padded.intermediate;
+  c.padded_hidden = padded.hidden;
+  c.padded_intermediate = padded.intermediate;
   const W13Order order = backend.kernel->w13.value_or(W13Order{});
-  c.w13_block = order.block, c.w13_up_first = order.up_first;
+  c.w13_block = order.block;
+  c.w13_up_first = order.up_first;
   return c;
 }
 

@@ -34,8 +34,10 @@ Model recognise_source(const Checkpoint& source, const PackedCheckpoint& p) {
 
 RouterRule rule_of(const Model& model, const MoeConfig& layer, uint64_t seed) {
   RouterRule rule;
-  rule.experts = layer.experts, rule.top_k = layer.top_k;
-  rule.renormalise = model.router.renormalise, rule.scaling = model.router.scaling;
+  rule.experts = layer.experts;
+  rule.top_k = layer.top_k;
+  rule.renormalise = model.router.renormalise;
+  rule.scaling = model.router.scaling;
   if (model.router.scoring == "softmax") return rule;
   rule.scoring = model.router.scoring == "sigmoid" ? Scoring::sigmoid : Scoring::sqrt_softplus;
   for (int64_t e = 0; e < rule.experts; ++e) rule.bias.push_back(float((e * 7 + int64_t(seed)) % 11) * 0.01f);
@@ -79,9 +81,12 @@ class PackedLayer {
   PackedMoe view() const {
     const auto at = [&](Role role, Part part) -> const uint8_t* { return data_[size_t(role)][size_t(part)].get(); };
     PackedMoe m;
-    m.w13 = at(Role::w13, Part::codes), m.w13_scale = at(Role::w13, Part::scales);
+    m.w13 = at(Role::w13, Part::codes);
+    m.w13_scale = at(Role::w13, Part::scales);
     m.w13_bias = at(Role::w13, Part::bias);
-    m.w2 = at(Role::w2, Part::codes), m.w2_scale = at(Role::w2, Part::scales), m.w2_bias = at(Role::w2, Part::bias);
+    m.w2 = at(Role::w2, Part::codes);
+    m.w2_scale = at(Role::w2, Part::scales);
+    m.w2_bias = at(Role::w2, Part::bias);
     m.w13_residual = reinterpret_cast<const float*>(at(Role::w13, Part::residual));
     m.w2_residual = reinterpret_cast<const float*>(at(Role::w2, Part::residual));
     return m;
@@ -102,7 +107,8 @@ MoeSource slice(const MoeSource& whole, Span columns, bool first_rank) {
   };
   for (SourceExpert& e : experts) {
     skip_rows(e.gate), skip_rows(e.up);
-    e.down.codes.data += columns.begin / 2, e.down.scales.data += columns.begin / group;
+    e.down.codes.data += columns.begin / 2;
+    e.down.scales.data += columns.begin / group;
     e.down.k = columns.count;
     if (!first_rank) e.down.bias = {};
   }
@@ -134,7 +140,9 @@ class LayerCheck {
 
   void add_rank(LayerSize padded, Span columns, bool first_rank, const PackedMoe& packed) {
     MoeConfig c = whole_;
-    c.intermediate = columns.count, c.padded_hidden = padded.hidden, c.padded_intermediate = padded.intermediate;
+    c.intermediate = columns.count;
+    c.padded_hidden = padded.hidden;
+    c.padded_intermediate = padded.intermediate;
     case_.shards.push_back({c, slice(source_, columns, first_rank), {}, packed});
     set_activation(c, what_.run);
     kernels_.push_back(open_moe_kernel(*case_.format, c, packed, what_.cuda));
@@ -149,7 +157,8 @@ class LayerCheck {
 
  private:
   static void set_activation(MoeConfig& c, const RunSettings& s) {
-    c.alpha = s.alpha, c.beta = s.beta;
+    c.alpha = s.alpha;
+    c.beta = s.beta;
     c.limit = s.limit > 0 ? s.limit : std::numeric_limits<double>::infinity();
   }
 
@@ -165,9 +174,13 @@ class LayerCheck {
     report.seconds.kernel += watch.lap();
 
     KernelCheck check;
-    check.layer = name_, check.forced = forced, check.tokens = routing.tokens;
-    check.experts = whole_.experts, check.covered = experts_covered(routing);
-    check.w13_rms = reference.w13_rms, check.clamped = reference.clamped;
+    check.layer = name_;
+    check.forced = forced;
+    check.tokens = routing.tokens;
+    check.experts = whole_.experts;
+    check.covered = experts_covered(routing);
+    check.w13_rms = reference.w13_rms;
+    check.clamped = reference.clamped;
     check.comparison = compare(complete ? reference.out : reference_of(case_), got.out, tolerance());
     check.leaks = got.leaks;
     if (!check.comparison.right()) {

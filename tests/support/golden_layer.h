@@ -17,7 +17,9 @@ struct GoldenLayer {
     config.hidden = config.padded_hidden = std::stoll(golden.metadata("hidden"));
     config.intermediate = config.padded_intermediate = std::stoll(golden.metadata("intermediate"));
     pairs = golden.metadata("w13_rows") == "pairs";
-    config.alpha = pairs ? 1.702 : 1, config.beta = pairs ? 1 : 0, config.limit = pairs ? 7 : 10;
+    config.alpha = pairs ? 1.702 : 1;
+    config.beta = pairs ? 1 : 0;
+    config.limit = pairs ? 7 : 10;
     config.top_k = 2;
     source = slice(0, config.intermediate);
   }
@@ -48,9 +50,14 @@ struct GoldenLayer {
     const std::string codes = fc ? "expert_weights" : gemm ? "weights" : "";
     const std::string scales = fc ? "scales" : gemm ? "weights_scale" : "_scale";
     const std::string bias = fc ? "expert_biases" : gemm ? "bias" : "_bias";
-    p.w13 = data(a + codes), p.w13_scale = data(a + scales), p.w13_bias = data(a + bias);
-    p.w2 = data(b + codes), p.w2_scale = data(b + scales), p.w2_bias = data(b + bias);
-    p.w13_residual = floats(a + "_residual"), p.w2_residual = floats(b + "_residual");
+    p.w13 = data(a + codes);
+    p.w13_scale = data(a + scales);
+    p.w13_bias = data(a + bias);
+    p.w2 = data(b + codes);
+    p.w2_scale = data(b + scales);
+    p.w2_bias = data(b + bias);
+    p.w13_residual = floats(a + "_residual");
+    p.w2_residual = floats(b + "_residual");
     return p;
   }
 
@@ -123,14 +130,17 @@ inline MoeConfig config_of(const GoldenLayer& layer, const Packing& packing) {
   c.padded_intermediate = round_up(c.intermediate, packing.inter);
   const W13Order loaded{layer.pairs && !packing.halves ? 1 : 0, false};
   const W13Order order = format.w13.value_or(loaded);
-  c.w13_block = order.block, c.w13_up_first = order.up_first;
+  c.w13_block = order.block;
+  c.w13_up_first = order.up_first;
   return c;
 }
 
 inline constexpr double golden_routed_scaling = 1.5;
 inline Routing golden_routing(const GoldenLayer& layer) {
   RouterRule rule;
-  rule.experts = layer.config.experts, rule.top_k = layer.config.top_k, rule.scaling = golden_routed_scaling;
+  rule.experts = layer.config.experts;
+  rule.top_k = layer.config.top_k;
+  rule.scaling = golden_routed_scaling;
   return route_random(rule, 3, 1);
 }
 

@@ -84,7 +84,10 @@ class MisreadPair {
   }
   void pack(const Target& target, const std::string& gate_up = {}, int ranks = 1, int rank = -1) {
     ConvertOptions o = conversion(dir_ / "wrong", dir_ / "out", target.engine, target.backend);
-    o.layout_version = target.version, o.model.gate_up = gate_up, o.tp_size = ranks, o.rank = rank;
+    o.layout_version = target.version;
+    o.model.gate_up = gate_up;
+    o.tp_size = ranks;
+    o.rank = rank;
     convert(o);
   }
   void pack_for(const Backend& backend) {

@@ -47,9 +47,13 @@ struct Product {
   }
 };
 
-/// sums[slot][row] of one block of rows, from n0.
-void multiply_block(const KernelFormat& format, const PackedMatrix& m, int64_t n0, const Rows& in, const Slots& slots,
-                    int slots_per_row, std::vector<float>& block, std::vector<double>& sums) {
+/// Of one block of an expert's rows, from n0: [slot][row], until the thread's next call.
+const std::vector<double>& multiply_block(const Product& product, int64_t expert, int64_t n0, const Rows& in,
+                                          const Slots& slots, int slots_per_row) {
+  thread_local std::vector<float> block;
+  thread_local std::vector<double> sums;
+  const KernelFormat& format = product.format;
+  const PackedMatrix m = product.expert(expert);
   sums.assign(slots.size() * format.rows, 0.0);
   block.resize(format.rows * chunk);
   const int64_t end = round_up(m.k, format.columns);
@@ -62,6 +66,7 @@ void multiply_block(const KernelFormat& format, const PackedMatrix& m, int64_t n
         sums[s * format.rows + r] += dot(x, block.data() + r * (k1 - k0), k1 - k0);
     }
   }
+  return sums;
 }
 
 /// out[slot][n] = product of the slot's expert with row slot / slots_per_row of `in`, without bias.
@@ -71,9 +76,7 @@ void multiply(const Product& product, const std::vector<Slots>& slots, const Row
   const auto multiply_one = [&](int64_t job) {
     const int64_t e = job / blocks, n0 = job % blocks * format.rows;
     if (slots[e].empty()) return;
-    thread_local std::vector<float> block;
-    thread_local std::vector<double> sums;
-    multiply_block(format, product.expert(e), n0, in, slots[e], slots_per_row, block, sums);
+    const std::vector<double>& sums = multiply_block(product, e, n0, in, slots[e], slots_per_row);
     for (size_t s = 0; s < slots[e].size(); ++s)
       std::copy_n(sums.data() + s * format.rows, format.rows, out.row(slots[e][s]) + n0);
   };

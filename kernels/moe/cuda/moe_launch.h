@@ -46,8 +46,12 @@ void launch(void (*kernel)(Args...), dim3 grid, int threads, int shared_bytes, c
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = grid, config.blockDim = dim3(unsigned(threads)), config.dynamicSmemBytes = size_t(shared_bytes);
-  config.stream = stream, config.attrs = &overlap, config.numAttrs = major >= 9 ? 1 : 0;
+  config.gridDim = grid;
+  config.blockDim = dim3(unsigned(threads));
+  config.dynamicSmemBytes = size_t(shared_bytes);
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = major >= 9 ? 1 : 0;
   check_cuda(cudaLaunchKernelEx(&config, kernel, args...), "launch of a MoE kernel");
 }
 /// Row tiles of `units` units each.

@@ -224,7 +224,10 @@ struct FlashinferV1Reader : FlashinferReader {
   /// Byte i holds row g in its low and row g+8 in its high nibble, for k = 2t, 2t+1, 2t+8, 2t+9.
   MXFP4_HD static void decode(uint32_t w, uint32_t (&a)[4]) {
     const uint32_t lo = pick_bytes(w, 0, 0x1100), hi = pick_bytes(w, 0, 0x3322);
-    a[0] = spread_nibble_0(lo), a[1] = spread_nibble_1(lo), a[2] = spread_nibble_0(hi), a[3] = spread_nibble_1(hi);
+    a[0] = spread_nibble_0(lo);
+    a[1] = spread_nibble_1(lo);
+    a[2] = spread_nibble_0(hi);
+    a[3] = spread_nibble_1(hi);
   }
   /// [K/128, 4N]: the four groups of 128 codes of a row together.
   MXFP4_HD static int64_t scale_source(const OperandMatrix&, int row, int piece) {

@@ -23,7 +23,8 @@ TEST_CASE("a GPU is known by its architecture and by its name") {
 
 TEST_CASE("auto chooses as the engine does, and says so where that is not known") {
   Model gpt_oss, deepseek, kimi;
-  gpt_oss.family = "gpt-oss", gpt_oss.pairs = true;
+  gpt_oss.family = "gpt-oss";
+  gpt_oss.pairs = true;
   deepseek.family = "deepseek-v4";
   kimi.family = "kimi-k3";
   for (Model* m : {&gpt_oss, &deepseek, &kimi}) m->layers.resize(1);

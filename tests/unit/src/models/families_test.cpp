@@ -9,9 +9,15 @@ namespace {
 void write_synth(const std::string& model, const std::string& dest, std::optional<int64_t> hidden = {},
                  std::optional<int64_t> intermediate = {}) {
   SynthOptions o;
-  o.model = model, o.dest = dest, o.seed = 3, o.threads = 2;
-  o.sizes.tiny = true, o.sizes.hidden = hidden, o.sizes.intermediate = intermediate;
-  o.sizes.layers = 2, o.sizes.experts = 2;
+  o.model = model;
+  o.dest = dest;
+  o.seed = 3;
+  o.threads = 2;
+  o.sizes.tiny = true;
+  o.sizes.hidden = hidden;
+  o.sizes.intermediate = intermediate;
+  o.sizes.layers = 2;
+  o.sizes.experts = 2;
   synth(o);
 }
 

@@ -94,7 +94,11 @@ TEST_CASE("true sizes have the published shards") {
 
 TEST_CASE("the config follows the sizes") {
   SynthSizes sizes;
-  sizes.layers = 5, sizes.experts = 4, sizes.hidden = 1024, sizes.intermediate = 96, sizes.vocab = 100;
+  sizes.layers = 5;
+  sizes.experts = 4;
+  sizes.hidden = 1024;
+  sizes.intermediate = 96;
+  sizes.vocab = 100;
   const Json gpt_oss = describe_checkpoint("gpt-oss-20b", sizes).config;
   CHECK(gpt_oss["num_hidden_layers"] == 5);
   CHECK(gpt_oss["num_local_experts"] == 4);

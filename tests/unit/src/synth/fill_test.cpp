@@ -47,7 +47,11 @@ TEST_CASE("tiny checkpoints hold every code, and the scale byte 0 exactly where 
 
 TEST_CASE("rows of MXFP4 and FP8 weights have RMS 1/sqrt(columns)") {
   SynthSizes sizes;
-  sizes.layers = 1, sizes.experts = 2, sizes.hidden = 2880, sizes.intermediate = 2880, sizes.vocab = 64;
+  sizes.layers = 1;
+  sizes.experts = 2;
+  sizes.hidden = 2880;
+  sizes.intermediate = 2880;
+  sizes.vocab = 64;
   const SynthCheckpoint checkpoint = describe_checkpoint("deepseek-v4-flash", sizes);
   for (size_t i = 0; i < checkpoint.tensors.size(); ++i) {
     const SynthTensor& scale = checkpoint.tensors[i];

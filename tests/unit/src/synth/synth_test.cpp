@@ -89,7 +89,11 @@ TEST_CASE("a tiny checkpoint of every model is complete, finite and reproducible
 
 TEST_CASE("large tensors are the same whichever block is made first") {
   SynthSizes sizes;
-  sizes.layers = 2, sizes.experts = 5, sizes.hidden = 1024, sizes.intermediate = 512, sizes.vocab = 1000;
+  sizes.layers = 2;
+  sizes.experts = 5;
+  sizes.hidden = 1024;
+  sizes.intermediate = 512;
+  sizes.vocab = 1000;
   const TempDir dir;
   synth(options_for("gpt-oss-20b", dir / "one", sizes, 7, 1));
   synth(options_for("gpt-oss-20b", dir / "many", sizes, 7, 5));
@@ -130,7 +134,8 @@ TEST_CASE("testdata/tiny is what synth makes") {
   const TempDir dir;
   SynthSizes sizes = tiny_sizes();
   synth(options_for("gpt-oss-20b", dir / "gpt-oss", sizes));
-  sizes.experts = 3, sizes.intermediate = 64;
+  sizes.experts = 3;
+  sizes.intermediate = 64;
   synth(options_for("deepseek-v4-flash", dir / "deepseek-v4", sizes));
   for (const char* name : {"gpt-oss", "deepseek-v4"}) {
     const auto kept = contents(fmt::format("{}/tiny/{}", testdata(), name));

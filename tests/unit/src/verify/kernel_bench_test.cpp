@@ -7,7 +7,10 @@ using namespace mxfp4;
 
 TEST_CASE("what no CUDA kernel takes is refused with its reason before anything is computed") {
   MoeConfig c;
-  c.experts = 8, c.hidden = c.padded_hidden = 256, c.intermediate = c.padded_intermediate = 128, c.top_k = 2;
+  c.experts = 8;
+  c.hidden = c.padded_hidden = 256;
+  c.intermediate = c.padded_intermediate = 128;
+  c.top_k = 2;
   const KernelFormat &marlin = kernel_format("marlin"), &triton = kernel_format("triton-hopper-a");
   CHECK(moe_refusal(c, marlin) == "");
   const auto refusal = [&](const KernelFormat& format, auto change) {
@@ -36,7 +39,11 @@ TEST_CASE("the floor of a time is the slower of reading weights and computing") 
 TEST_CASE("times of every CUDA kernel at a shape", "[gpu]") {
   if (gpu_targets().empty()) return;
   BenchOptions o;
-  o.hidden = 512, o.intermediate = 256, o.experts = 8, o.top_k = 2, o.tokens = {1, 64};
+  o.hidden = 512;
+  o.intermediate = 256;
+  o.experts = 8;
+  o.top_k = 2;
+  o.tokens = {1, 64};
   const BenchReport report = bench_shape(o);
   CHECK(report.kernels.size() >= 1);
   for (const KernelTimes& k : report.kernels)

@@ -28,7 +28,8 @@ static void times_32(Bytes b, const Tensor&) {
   for (size_t at = 0; at + 1 < b.size(); at += 2) {
     const uint32_t x = b[at] | b[at + 1] << 8;
     if ((x & 0x7F80) == 0) continue;
-    b[at] = uint8_t(x + (5 << 7)), b[at + 1] = uint8_t((x + (5 << 7)) >> 8);
+    b[at] = uint8_t(x + (5 << 7));
+    b[at + 1] = uint8_t((x + (5 << 7)) >> 8);
   }
 }
 

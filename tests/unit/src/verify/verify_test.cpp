@@ -49,7 +49,10 @@ TEST_CASE("the level of verify is the highest possible unless it is given") {
   MisreadPair pair(deepseek);
   pair.pack(on_cpu[1]);
   VerifyOptions o;
-  o.out = pair.out(""), o.threads = 1, o.kernels.tokens = {1}, o.kernels.device = "cpu";
+  o.out = pair.out("");
+  o.threads = 1;
+  o.kernels.tokens = {1};
+  o.kernels.device = "cpu";
   CHECK(verify(o));
   o.level = Level::kernels;
   CHECK_THROWS_AS(verify(o), Error);  // no source

@@ -80,11 +80,14 @@ struct Wrong {
         const uint8_t low = uint8_t((codes[w][i] & 15) | codes[w][i + 1] << 4),
                       high = uint8_t(codes[w][i] >> 4 | (codes[w][i + 1] & 0xF0));
         const uint8_t l = code(low), h = code(high);
-        codes[w][i] = uint8_t((l & 15) | h << 4), codes[w][i + 1] = uint8_t(l >> 4 | (h & 0xF0));
+        codes[w][i] = uint8_t((l & 15) | h << 4);
+        codes[w][i + 1] = uint8_t(l >> 4 | (h & 0xF0));
       }
     }
-    packed.w13 = codes[0].data(), packed.w2 = codes[1].data();
-    packed.w13_scale = scales[0].data(), packed.w2_scale = scales[1].data();
+    packed.w13 = codes[0].data();
+    packed.w2 = codes[1].data();
+    packed.w13_scale = scales[0].data();
+    packed.w2_scale = scales[1].data();
   }
 };
 uint8_t same(uint8_t byte) { return byte; }

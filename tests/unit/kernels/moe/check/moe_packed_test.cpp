@@ -101,8 +101,10 @@ int check_layouts(bool cuda) {
       CHECK(packed.restored);
       MoeShard& shard = layer.shards[0];
       PackedMoe& p = shard.packed;
-      p.w13 = packed.w13.data(), p.w13_scale = packed.w13_scale.data();
-      p.w2 = packed.w2.data(), p.w2_scale = packed.w2_scale.data();
+      p.w13 = packed.w13.data();
+      p.w13_scale = packed.w13_scale.data();
+      p.w2 = packed.w2.data();
+      p.w2_scale = packed.w2_scale.data();
       const auto kernel = open_moe_kernel(*layer.format, shard.config, p, cuda);
       const std::vector<float> got = kernel->run(layer.x, shard.routing).out;
       const double tolerance = cuda ? cuda_tolerance : layer.format->tolerance;

@@ -24,12 +24,17 @@ struct Spoilt {
     const PackedMoe& p = c.shards.front().packed;
     const auto copy = [&](const uint8_t* data, int64_t bytes) { return std::vector(data, data + m.experts * bytes); };
     const int64_t h = m.padded_hidden, i = m.padded_intermediate;
-    w13 = copy(p.w13, c.format->code_bytes(2 * i, h)), w13_scale = copy(p.w13_scale, c.format->scale_bytes(2 * i, h));
-    w2 = copy(p.w2, c.format->code_bytes(h, i)), w2_scale = copy(p.w2_scale, c.format->scale_bytes(h, i));
+    w13 = copy(p.w13, c.format->code_bytes(2 * i, h));
+    w13_scale = copy(p.w13_scale, c.format->scale_bytes(2 * i, h));
+    w2 = copy(p.w2, c.format->code_bytes(h, i));
+    w2_scale = copy(p.w2_scale, c.format->scale_bytes(h, i));
   }
   MoeCase in(MoeCase c) const {
     PackedMoe& p = c.shards.front().packed;
-    p.w13 = w13.data(), p.w13_scale = w13_scale.data(), p.w2 = w2.data(), p.w2_scale = w2_scale.data();
+    p.w13 = w13.data();
+    p.w13_scale = w13_scale.data();
+    p.w2 = w2.data();
+    p.w2_scale = w2_scale.data();
     return c;
   }
 };

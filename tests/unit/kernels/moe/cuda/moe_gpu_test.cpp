@@ -22,7 +22,9 @@ std::vector<uint16_t> bf16_bits(const std::vector<float>& x) {
 /// Every token to both experts, with another rank's expert here and there.
 Routing routing_of(const GoldenLayer& layer, int64_t tokens) {
   RouterRule rule;
-  rule.experts = layer.config.experts, rule.top_k = layer.config.top_k, rule.scaling = golden_routed_scaling;
+  rule.experts = layer.config.experts;
+  rule.top_k = layer.config.top_k;
+  rule.scaling = golden_routed_scaling;
   Routing routing = route_random(rule, tokens, uint64_t(tokens));
   for (size_t i = 7; i < routing.ids.size(); i += 11) routing.ids[i] = -1;
   return routing;

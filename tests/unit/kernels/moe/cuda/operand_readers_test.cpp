@@ -91,7 +91,8 @@ void check_format(const char* format_name, const std::string& codes, const std::
     if (!words || !bytes || (format.cuda == CudaReader::marlin && in->shape[2] * 2 % 64)) continue;
     const Canonical c{golden.bytes(*in), golden.bytes(*golden.find("scales")), in->shape[1], in->shape[2] * 2};
     StoredMatrix m = stored_matrix(format, c.n, c.k);
-    m.view.words = golden.bytes(*words).data(), m.view.scales = golden.bytes(*bytes).data();
+    m.view.words = golden.bytes(*words).data();
+    m.view.scales = golden.bytes(*bytes).data();
     CAPTURE(name, codes);
     REQUIRE(m.words * in->shape[0] == words->bytes);
     REQUIRE(m.scales * in->shape[0] == bytes->bytes);
