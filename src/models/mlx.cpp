@@ -49,7 +49,8 @@ Words find_words(const Checkpoint& ck, const std::string& name, int64_t experts,
     return problems.error(ck.where(*w.bias), "{}, BF16 [{}, {}] expected", describe(w.bias->dtype, w.bias->shape),
                           experts, n),
            w;
-  w.n = n, w.k = k;
+  w.n = n;
+  w.k = k;
   return w;
 }
 
@@ -66,7 +67,8 @@ void read_layer(const Checkpoint& ck, MoeLayer layer, int64_t experts, Model& mo
   if ((gate.bias || up.bias || down.bias) != bias || (!model.layers.empty() && bias != model.bias))
     return problems.error(layer.module, "a bias on some projections only, on all or none expected");
   model.bias = bias;
-  layer.hidden = gate.k, layer.intermediate = gate.n;
+  layer.hidden = gate.k;
+  layer.intermediate = gate.n;
   for (int64_t e = 0; e < experts; ++e)
     layer.experts.push_back({gate.of(e, experts), up.of(e, experts), down.of(e, experts)});
   model.layers.push_back(std::move(layer));

@@ -309,7 +309,7 @@ Level level_of(const VerifyOptions& options, const PackedSet& set) {
          backend.name, backend.engine);
   }
   if (options.level != Level::highest) return options.level;
-  return options.source.empty() || kernel_of(backend).empty() ? Level::bytes : Level::kernels;
+  return options.source.empty() || !backend.kernel ? Level::bytes : Level::kernels;
 }
 
 /// The kernels run on the first of the devices. Those that no GPU can run are an error only where they were asked for.
