@@ -28,6 +28,7 @@ from sglang.srt.layers.moe.utils import MoeRunnerBackend
 from sglang.srt.layers.quantization import marlin_utils_fp4, mxfp4
 from sglang.srt.layers.quantization import mxfp4_flashinfer_cutlass_moe as v4_cutlass
 from sglang.srt.layers.quantization import mxfp4_marlin_moe as v4_marlin
+from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager
 from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
 from sglang.srt.plugins.hook_registry import HookRegistry
 from sglang.srt.utils.hf_transformers import config as hf_config
@@ -161,6 +162,13 @@ class Classes(unittest.TestCase):
         done, message = WeightUpdater.update_weights_from_disk(updater, "elsewhere", "auto")
         self.assertFalse(done)
         self.assertIn("cannot be updated in a running server", message)
+        output = SchedulerWeightUpdaterManager.update_weights_from_distributed(updater, SimpleNamespace())
+        for done, message in (WeightUpdater.update_weights_from_tensor(updater, [], "direct"),
+                              WeightUpdater.update_weights_from_ipc(updater, SimpleNamespace()),
+                              WeightUpdater.init_weights_update_group(updater, "host", 1, 0, 2, "group"),
+                              (output.success, output.message)):
+            self.assertFalse(done)
+            self.assertIn("cannot be updated in a running server", message)
 
     def method(self, checkpoint):
         if checkpoint.model_type == "gpt_oss":

@@ -1,5 +1,5 @@
 """The hooks after that of the arguments, in the order in which a start meets them: config, create_weights, conversion,
-end of load; and that of updates."""
+end of load; and those of updates."""
 
 import copy
 import logging
@@ -92,6 +92,8 @@ def process(original, method, layer):
     packed = packed_of(layer)
     if packed is None:
         return original(method, layer)
+    if packed.done:  # the end of an update, which changed nothing: from 0.5.21 on SGLang then converts all layers again
+        return None
     vectors, attributes = converted_canary(original, method, layer)
     tensors = packed.set.read_layer(packed.entries, packed.experts, packed.device)
     if packed.set.is_triton:
@@ -176,10 +178,29 @@ def after_load_model(model, *args, **kwargs):
         logger.info(set_.report())
 
 
-def update_weights(original, updater, model_path, *args, **kwargs):
-    """The experts of a running packed model are in their kernel's form, which SGLang cannot load raw weights into; nor
-    can it leave them and change the rest."""
+# The experts of a running packed model are in their kernel's form, which SGLang cannot load raw weights into; nor can it
+# leave them and change the rest, which comes in several requests.
+UPDATE = ("packed MXFP4 experts cannot be updated in a running server: the new weights' other tensors would run with the "
+          "old experts. Start a server with {}; nothing was changed")
+NEW = "a checkpoint of the new weights, or what mxfp4-pack makes of it"
+
+
+def update_from_disk(original, updater, model_path, *args, **kwargs):
     if manifest is None and not is_packed(model_path):
         return original(updater, model_path, *args, **kwargs)
-    return False, ("packed MXFP4 experts cannot be updated in a running server: the new weights' other tensors would run "
-                   f"with the old experts. Start a server with {model_path}; nothing was changed")
+    return False, UPDATE.format(model_path)
+
+
+def update(original, updater, *args, **kwargs):
+    """From a request's tensors, or from another process's, which would join a group for it first."""
+    if manifest is None:
+        return original(updater, *args, **kwargs)
+    return False, UPDATE.format(NEW)
+
+
+def update_from_distributed(original, manager, request):
+    """Refused here, because what SGLang calls below it has other names from 0.5.21 on."""
+    if manifest is None:
+        return original(manager, request)
+    output = pkgutil.resolve_name("sglang.srt.managers.io_struct.UpdateWeightsFromDistributedReqOutput")
+    return output(success=False, message=UPDATE.format(NEW))
