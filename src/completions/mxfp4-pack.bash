@@ -25,7 +25,7 @@ _mxfp4_pack() {
             --allow-nan-scales --gate-up --threads --device --device-memory" ;;
           verify) words="$common --source --level --tokens --layers --seed --tolerance --threads --device --device-memory --bench
             --hidden --intermediate --experts --top-k" ;;
-          unpack) words="$common --threads --device --device-memory" ;;
+          unpack) words="$common --layer --set --rank --threads --device --device-memory" ;;
           diff) words="$common --rank" ;;
           backends) words=$common ;;
           bench) words="$common --dir --model --repeats --threads" ;;
