@@ -15,7 +15,11 @@ class Refused(ValueError):
     """The packed files cannot be served as asked; the message says why and what to do."""
 
 
-class Unconverted(Refused):
+class Misfit(Refused):
+    """The set's bytes or sizes are not those of the installed engine, which could convert raw experts itself."""
+
+
+class Unconverted(Misfit):
     """The engine's own conversion failed, so nothing was compared."""
 
 

@@ -28,7 +28,7 @@ def check_version(version):
 
 
 def read_manifest(directory):
-    """The fields of a directory's manifest, whose own checksum is right."""
+    """The fields of a directory's manifest, whose own checksum is right; a set's `number` is its place among all."""
     path = os.path.join(directory, MANIFEST)
     try:
         with open(path, "rb") as file:
@@ -37,6 +37,8 @@ def read_manifest(directory):
         check_version(fields.get("format_version"))
         expected = fields["xxh3_128"]
         begin = data.index(expected.encode())
+        for number, set_ in enumerate(fields.get("sets", [])):
+            set_["number"] = number
     except FileNotFoundError:
         raise Refused(f"{path} is missing: the directory is incomplete, convert it again") from None
     except Refused:
