@@ -23,7 +23,7 @@ _mxfp4_pack() {
           inspect) words="$common --gate-up" ;;
           convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --format --dry-run --force --add --if-changed --filelist --fail-fast --resume --restart --link --sha256
             --allow-nan-scales --gate-up --threads --device --device-memory" ;;
-          verify) words="$common --source --level --tokens --layers --seed --tolerance --threads --device --device-memory --bench
+          verify) words="$common --source --level --tokens --layers --seed --tolerance --save --threads --device --device-memory --bench
             --hidden --intermediate --experts --top-k" ;;
           unpack) words="$common --layer --set --rank --threads --device --device-memory" ;;
           diff) words="$common --rank" ;;

@@ -44,6 +44,7 @@ complete -c mxfp4-pack -n "__fish_seen_subcommand_from synth" -l vocab -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify synth" -l seed -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l tokens -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l tolerance -x
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l save -r -d 'Inputs and results'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l bench -d 'Print times of the CUDA kernels'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from verify" -l top-k -x
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from synth" -l tiny -d 'A few hundred KB'

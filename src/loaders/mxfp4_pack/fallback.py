@@ -31,6 +31,7 @@ def fall_back(set_, misfit, logger):
         raise misfit
     if set_.fallback is None:
         set_.fallback = misfit
+        set_.loading.drop()
         logger.warning("mxfp4-pack: the engine converts the experts itself, layer by layer, as from a checkpoint: %s", misfit)
 
 
