@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest import mock
 
@@ -28,8 +29,9 @@ from vllm.model_executor.layers.quantization.utils import marlin_utils_fp4, mxfp
 
 import formats
 import mxfp4_pack.vllm
-from golden import golden_layer, same
-from mxfp4_pack import Refused
+from golden import TESTDATA, golden_layer, same
+from moe import gpt_oss_layer
+from mxfp4_pack import Manifest, PackedSet, Refused, check, kernels
 from mxfp4_pack.vllm import canary, quantization
 from packed_dir import Checkpoint, flip_canary
 from raw_layers import gpt_oss_layers, tensors_of
@@ -41,6 +43,56 @@ def marlin_repack(b_q_weight, perm=None, size_k=None, size_n=None, num_bits=4, i
     """[K/8, N] int32 -> [K/16, 2N] int32"""
     codes = b_q_weight.T.contiguous().view(torch.uint8)[None]
     return formats.marlin({("w13", "codes"): codes})["w13", "codes"][0]
+
+
+def index_of(pack, raw):
+    """Where each element of what `pack` makes of `raw` comes from: it packs the digits of the elements' numbers."""
+    number, where = torch.arange(raw.numel() * 2).reshape(*raw.shape[:-1], -1), 0
+    for digit in range(5):
+        low, high = (number >> 4 * digit & 15).unflatten(-1, (-1, 2)).unbind(-1)
+        packed = pack((low | high << 4).to(torch.uint8)).contiguous().view(torch.uint8).reshape(-1)
+        where = where + (formats.nibbles(packed).long() << 4 * digit)
+    return where
+
+
+class MarlinKernel:
+    """GPT-OSS on Marlin's words, read back by the formulas."""
+    is_monolithic = False
+    prepare_finalize = SimpleNamespace(topk_indices_dtype=lambda: torch.int32)
+
+    def __init__(self, config):
+        self.config = config
+
+    def apply(self, hidden_states, w1, w2, topk_weights, topk_ids, **rest):
+        raw = {}
+        for role, codes, scales, bias in (("w13", w1, self.config.w1_scale, self.config.w1_bias),
+                                          ("w2", w2, self.config.w2_scale, self.config.w2_bias)):
+            experts, rows = bias.shape
+            for part, t in (("codes", codes), ("scales", scales)):
+                back = torch.empty((experts, t.contiguous().view(torch.uint8).numel() // experts * 2), dtype=torch.uint8)
+                empty = torch.empty((1, rows, back.shape[1] // 2 // rows), dtype=torch.uint8)
+                where = index_of(lambda raw: formats.marlin({("w13", part): raw})["w13", part], empty)
+                back[:, where] = formats.nibbles(t.contiguous().view(torch.uint8).reshape(experts, -1))
+                raw[role, part] = (back[:, 0::2] | back[:, 1::2] << 4).reshape(experts, rows, -1)
+            order = formats.marlin({("w13", "bias"): torch.arange(rows)[None]})["w13", "bias"][0]
+            raw[role, "bias"] = torch.empty_like(bias)
+            raw[role, "bias"][:, order] = bias
+        return gpt_oss_layer(raw, hidden_states, topk_ids, topk_weights)
+
+
+@contextmanager
+def changed_parameter(name, change):
+    """Layers that are read meanwhile hold something else in a parameter."""
+    read = PackedSet.read_layer
+
+    def changed(self, entries, experts, device):
+        tensors = read(self, entries, experts, device)
+        key = next(key for key, entry in entries.items() if entry.parameter == name)
+        change(tensors[key].view(torch.uint8))
+        return tensors
+
+    with mock.patch.object(PackedSet, "read_layer", changed):
+        yield
 
 
 class Classes(unittest.TestCase):
@@ -169,6 +221,29 @@ class Classes(unittest.TestCase):
             layer, raw = self.serve(checkpoint, "model.layers.0.mlp.experts", mxfp4.Mxfp4MoeBackend.MARLIN)
         self.assertIsNotNone(layer.quant_method.packed.fallback)
         self.all_same(layer, raw)
+
+    def test_kernel(self):
+        """The layer of `check --source` in vLLM's classes, the CUDA kernel exchanged for formulas."""
+        program, source = os.environ["MXFP4_PACK"], os.path.join(TESTDATA, "tiny", "gpt-oss")
+        self.exchange(vllm._custom_ops, "gptq_marlin_repack", marlin_repack)
+        self.exchange(mxfp4, "select_mxfp4_moe_backend", lambda moe: (mxfp4.Mxfp4MoeBackend.MARLIN, object))
+        self.exchange(mxfp4, "make_mxfp4_moe_quant_config", lambda **given: SimpleNamespace(**given))
+        self.exchange(mxfp4, "make_mxfp4_moe_kernel", lambda moe_quant_config, **given: MarlinKernel(moe_quant_config))
+        with mock.patch.dict(os.environ, PATH=f"{os.path.dirname(program)}:{os.environ['PATH']}"):
+            for options in (["--tp-size", "2"], ["--force"]):
+                subprocess.run([program, "convert", source, self.directory, "--engine", "vllm", "--backend", "marlin",
+                                *options, "-q"], check=True)
+                batches, found = kernels.expected(self.directory, source)
+                manifest = Manifest(self.directory, "vllm")
+                results = kernels.compute(manifest, manifest.sets[0], batches, torch.device("cpu"))
+                self.assertEqual((found, len(results)), ([], 4))
+                self.assertLess(max(r.relative_l2 for r in results), 1e-6)
+        for name, change in (("swapped experts", lambda t: t.copy_(t.flip(0))), ("scale", lambda t: t.add_(1))):
+            with self.subTest(mistake=name):
+                part = "w13_weight" if name == "swapped experts" else "w2_weight_scale"
+                with changed_parameter(part, change):
+                    results = kernels.compute(manifest, manifest.sets[0], batches, torch.device("cpu"))
+                self.assertGreater(max(r.relative_l2 for r in results), check.TOLERANCE)
 
     def same_object(self, got, want, what):
         same(self, got.storage.data, want.storage.data, what)

@@ -4,7 +4,7 @@ import inspect
 from types import SimpleNamespace
 
 import torch
-from vllm.config import VllmConfig, set_current_vllm_config
+from vllm.config import DeviceConfig, VllmConfig, set_current_vllm_config
 from vllm.forward_context import set_forward_context
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
@@ -21,7 +21,8 @@ class Kernel:
     """Called with x [tokens, hidden], the chosen experts' numbers and weights [tokens, top_k]: the layer's result."""
 
     def __init__(self, manifest, packed, key, top_k, device):
-        self.hidden, self.vllm = packed.fields["model"]["hidden"], VllmConfig()
+        self.hidden = packed.fields["model"]["hidden"]
+        self.vllm = VllmConfig(device_config=DeviceConfig(device=device.type))
         config = CONFIGS[manifest.model_type].from_config(manifest.source_quantization)
         config.manifest = SimpleNamespace(pick=lambda *asked: packed, main_layers=manifest.main_layers)
         namespace, number = key
