@@ -68,6 +68,8 @@ def compute(manifest, fields, batches, device):
             packed = manifest.opened(fields, rank)
             key = next(key for key, entries in packed.layers.items() if module_of(entries) == layer)
             kernel = make(manifest, packed, key, own[0].ids.shape[1], device)
+            if packed.fallback is not None:  # the engine would not run the packed bytes
+                raise packed.fallback
             for batch, out in zip(own, sums):
                 out += kernel(batch.x.to(device), batch.ids.to(device), batch.weights.to(device)).double().cpu()
             del kernel
