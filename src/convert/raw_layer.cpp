@@ -30,7 +30,7 @@ std::string raw_name(const PackedTensor& t) {
 class RawLayer {
  public:
   RawLayer(const PackedCheckpoint& packed, const RawLayerOptions& options)
-      : set_(packed.sets[size_t(options.set)]), reader_(packed.files), sums_(set_.plan) {
+      : set_(packed.sets[size_t(options.set)]), files_(packed.files), reader_(files_), sums_(set_.plan) {
     for (size_t i = 0; i < plan_.packed.size(); ++i) {
       const PackedTensor& t = plan_.packed[i];
       if (t.rank != options.rank || layer_of(t).module != options.layer) continue;
@@ -50,7 +50,7 @@ class RawLayer {
     Problems problems;
     for (const RawTensor& raw : tensors_)
       if (to_hex(hash_of_pieces(sums_.packed[raw.index].slices)) != set_.checksums[raw.index])
-        problems.error(plan_.packed[raw.index].name, "does not have the checksum in {}", manifest_name);
+        problems.error(files_.where(set_.stored[raw.index]), "does not have the checksum in {}", manifest_name);
     problems.throw_if_any();
     for (RawTensor& raw : tensors_)
       if (const PackedTensor& t = plan_.packed[raw.index]; t.part == Part::bias && t.parameter->dtype == Dtype::F32)
@@ -106,6 +106,7 @@ class RawLayer {
 
   const PackedSet& set_;
   const Plan& plan_ = set_.plan;
+  const Checkpoint& files_;
   ShardReader reader_;
   Checksums sums_;
   std::vector<RawTensor> tensors_;

@@ -1,5 +1,5 @@
-"""`python3 -m mxfp4_pack.check OUT --source CKPT` with an installed vLLM on a GPU: right where OUT is right, and three mistakes
-that the engine's own kernel must show.
+"""`python3 -m mxfp4_pack.check OUT --source CKPT` with an installed vLLM on a GPU: right where OUT is right, and three
+mistakes that the engine's own kernel must show.
 
     PYTHONPATH=src/loaders PATH=build:$PATH python3 tests/engines/check_real.py [--backends marlin,triton-hopper] [--dir DIR]
 

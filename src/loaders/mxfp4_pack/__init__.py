@@ -10,8 +10,8 @@ from .manifest import (FORMAT_VERSION, MANIFEST, METHOD, Manifest, check_version
                        read_config)
 
 __all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Entry", "Manifest", "Misfit", "PackedSet", "RawLayer", "Refused",
-           "Unconverted", "View", "check_version", "convert_again", "difference", "fall_back", "in_memory_order", "installed",
-           "is_method", "is_packed", "kernel_of", "misfit", "read_config"]
+           "Unconverted", "View", "check_version", "convert_again", "difference", "fall_back", "in_memory_order",
+           "installed", "is_method", "is_packed", "kernel_of", "misfit", "read_config"]
 
 
 def __getattr__(name):

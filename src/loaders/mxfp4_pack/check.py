@@ -229,7 +229,8 @@ def main(arguments=None):
     parser.add_argument("--engine", action="append", choices=sorted(LOADERS), default=[],
                         help="its canaries must be compared and, with --source, its kernel run: else exit code 2")
     parser.add_argument("--source", metavar="CKPT", help="the checkpoint: also compute layers with the engine's own kernel")
-    parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="X", help="relative L2 of them, default %(default)s")
+    parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="X",
+                        help="largest relative L2 error of them, %(default)s by default")
     parser.add_argument("--json", action="store_true", help="one object on stdout")
     options = parser.parse_args(arguments)
     if not os.path.isfile(os.path.join(options.directory, MANIFEST)):

@@ -32,7 +32,8 @@ def fall_back(set_, misfit, logger):
     if set_.fallback is None:
         set_.fallback = misfit
         set_.loading.drop()
-        logger.warning("mxfp4-pack: the engine converts the experts itself, layer by layer, as from a checkpoint: %s", misfit)
+        logger.warning("mxfp4-pack: the engine converts the experts itself, layer by layer, as from a checkpoint: %s",
+                       misfit)
 
 
 def program():
@@ -48,8 +49,9 @@ class RawLayer:
         module = next(iter(entries.values())).name.rpartition(".")[0]
         memory = os.memfd_create("mxfp4-pack")
         try:
-            done = subprocess.run([program(), "unpack", set_.directory, "--layer", module, "--set", str(set_.number), "--rank",
-                                   str(set_.rank), "--device", "cpu", "-q"], stdout=memory, stderr=subprocess.PIPE, text=True)
+            command = [program(), "unpack", set_.directory, "--layer", module, "--set", str(set_.number), "--rank",
+                       str(set_.rank), "--device", "cpu", "-q"]
+            done = subprocess.run(command, stdout=memory, stderr=subprocess.PIPE, text=True)
             if done.returncode != 0:
                 raise Refused(f"{set_.directory}: {module}: {done.stderr.strip() or f'exit code {done.returncode}'}")
             data = mmap.mmap(memory, 0)
