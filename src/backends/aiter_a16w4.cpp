@@ -20,6 +20,7 @@ Backend backend(const char* engine, const Names& names, Fit fit, std::vector<Set
           .gpu = "gfx950",
           .summary = "AITER W4A16, bf16 activations",
           .multiple = {256, 256},
+          .kernel = &kernel_format("aiter-a16w4"),
           .w13_order = blocks_of_16,
           .parameters = aiter_parameters(names),
           .fits = {fit, {"aiter", "e404860 (2026-08-22)", "converter bytes equal"}},

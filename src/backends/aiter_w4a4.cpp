@@ -16,6 +16,7 @@ Backend backend(const char* engine, const Names& names, Fit fit, std::vector<Set
           .gpu = "gfx950",
           .summary = "AITER W4A4, mxfp4 activations",
           .multiple = {256, 256},
+          .kernel = &kernel_format("aiter-w4a4"),
           .w13_order = gate_up_halves,
           .parameters = aiter_parameters(names),
           .fits = {fit, {"aiter", "e404860 (2026-08-22)", "converter bytes equal"}},

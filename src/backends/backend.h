@@ -9,6 +9,7 @@
 
 #include "kernels/layouts/layouts.h"
 #include "kernels/layouts/matrix.h"
+#include "kernels/moe/cpu/kernel_format.h"
 #include "kernels/pack/humming.h"
 #include "src/models/model.h"
 
@@ -77,10 +78,12 @@ struct Backend {
   const char* gpu;             // "SM80+"
   const char* summary;
   LayerSize multiple;
+  const KernelFormat* kernel;  // how the engine's kernel reads the bytes; null: verify does not compute them
   RowOrder (*w13_order)(const Model& model);
   Parameters parameters;
   std::vector<Fit> fits;
   std::vector<Setting> requires_;
+  bool halves = false;  // where the kernel takes rows as loaded: the engine de-interleaves pairs first
   std::vector<Constant> (*constants)(const Model& model) = nullptr;
   /// Which models this describes; null: all. Backends of one name, engine and version differ in it.
   bool (*takes)(const Model& model) = nullptr;

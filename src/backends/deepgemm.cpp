@@ -18,6 +18,7 @@ Backend backend(const char* engine, const Names& names, Fit fit, Setting setting
           .gpu = "SM100",
           .summary = "DeepGEMM W4A8, fp8 activations",
           .multiple = {128, 128},
+          .kernel = &kernel_format("deepgemm"),
           .w13_order = gate_up_halves,
           .parameters = both(names, plain_codes(), packed_scales(DeepgemmScales{}), f32_bias()),
           .fits = {fit, {"deep_gemm", "54e2261 (2026-06-23)", "converter bytes equal"}},

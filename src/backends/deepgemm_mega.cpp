@@ -19,6 +19,7 @@ Backend backend(const char* engine, const Names& names, Fit fit, Setting setting
           .gpu = "SM100",
           .summary = "DeepGEMM mega-MoE W4A8, fp8 activations",
           .multiple = {128, 128},
+          .kernel = &kernel_format("deepgemm-mega"),
           .w13_order = blocks_of_8,
           .parameters = both(names, plain_codes(), packed_scales(DeepgemmMegaScales{}), f32_bias()),
           .fits = {fit, {"deep_gemm", "54e2261 (2026-06-23)", "converter bytes equal"}},

@@ -44,6 +44,7 @@ Backend backend(bool v2) {
           .gpu = "SM90",
           .summary = "FlashInfer CUTLASS W4A16, bf16 activations",
           .multiple = {128, 128},
+          .kernel = &kernel_format(v2 ? "flashinfer-sm90-v2" : "flashinfer-sm90-v1"),
           .w13_order = up_gate_halves,
           .parameters = parameters(vllm_names, v2, {}),
           .fits = {{"vllm", v2 ? "newer than 0.27.1" : "0.26.0 (GPT-OSS only) to 0.27.1", "sources read"},

@@ -28,6 +28,7 @@ Backend vllm() {
           .gpu = "SM100, SM103, SM120",
           .summary = "FlashInfer CUTLASS W4A8, mxfp8 activations",
           .multiple = {128, 128},
+          .kernel = &kernel_format("flashinfer-cutlass-sm100"),
           .w13_order = up_gate_halves,
           .parameters = parameters(vllm_names, {}),
           .fits = {{"vllm", "0.26.0 to 0.27.1", "sources read"}, {"flashinfer", "0.6.10 on", "converter bytes equal"}},

@@ -34,6 +34,7 @@ Backends marlin = {
      .gpu = "SM75, SM80 and later",
      .summary = "Marlin W4A16, bf16 activations",
      .multiple = {256, 128},
+     .kernel = &kernel_format("marlin"),
      .w13_order = loaded_order,
      .parameters = parameters(vllm_names, 0x00),
      .fits = {{"vllm", "0.21 to 0.27.1", "converter bytes equal (main of 2026-07-26)"}},
@@ -44,10 +45,12 @@ Backends marlin = {
      .gpu = "SM80 and later",
      .summary = "Marlin W4A16, bf16 activations",
      .multiple = {256, 128},
+     .kernel = &kernel_format("marlin"),
      .w13_order = gate_up_halves,
      .parameters = parameters(sglang_names, 0x7F),
      .fits = {{"sglang", "0.5.17 on (scale pad byte 0x7F)", "converter bytes equal (main of 2026-08-16)"}},
-     .requires_ = {{"moe_runner_backend", "marlin"}}},
+     .requires_ = {{"moe_runner_backend", "marlin"}},
+     .halves = true},
 };
 
 }  // namespace mxfp4

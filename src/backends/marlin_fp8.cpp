@@ -22,6 +22,7 @@ Backends marlin_fp8 = {
      .gpu = "SM89, SM12x",
      .summary = "Marlin W4A8, fp8 activations",
      .multiple = {256, 128},
+     .kernel = &kernel_format("marlin-fp8"),
      .w13_order = loaded_order,
      .parameters = both(vllm_names,
                         {.layout = MarlinA8Codes{}, .dtype = Dtype::I32, .torch_dtype = "int32", .shape = codes_shape},

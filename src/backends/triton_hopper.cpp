@@ -73,6 +73,7 @@ Backend backend(const Version& v, const char* engine, const Names& names, int64_
           .gpu = "SM90",
           .summary = "triton_kernels, bf16 activations",
           .multiple = {1, intermediate_multiple},
+          .kernel = &kernel_format(fmt::format("triton-hopper-{}", v.name)),
           .w13_order = loaded_order,
           .parameters = both(names, v.codes, v.scales, f32_bias()),
           .fits = {{"triton_kernels", v.triton, "3.5.1 and 3.6.0 run on these bytes"}},
@@ -98,6 +99,7 @@ std::vector<Backend> all() {
     if (std::string_view(v.name).ends_with("w4")) continue;
     v.scales = strided;
     out.push_back(backend(v, "transformers", vllm_names, 1));
+    out.back().kernel = &kernel_format(fmt::format("triton-hopper-{}-strided", v.name));
   }
   return out;
 }

@@ -125,7 +125,7 @@ def check_canary(report, directory, set_, engines):
     """What became of a set's canary, in words."""
     engine = set_["engine"]
     why = None
-    if set_["backend"] not in SERVED or engine not in LOADERS:
+    if set_["backend"] not in SERVED.get(engine, ()):
         why = f"no loader for {set_['backend']} of {engine}"
     elif engine not in sys.modules and importlib.util.find_spec(engine) is None:
         why = f"{engine} is not installed"
@@ -174,7 +174,7 @@ def check_kernels(report, directory, sets, asked):
 def missing_for_kernel(set_):
     """Why the engine's kernel cannot run on a set here."""
     engine = set_["engine"]
-    if engine not in KERNELS or set_["backend"] not in SERVED:
+    if engine not in KERNELS or set_["backend"] not in SERVED.get(engine, ()):
         return f"this check has no kernel for {set_['backend']} of {engine}"
     if len(set_["ranks"]) != set_["moe_tp_size"]:
         return "ranks are missing, and only all of them add up to the layer"

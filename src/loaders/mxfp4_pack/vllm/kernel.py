@@ -11,9 +11,9 @@ from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig, FusedMoEParallelConfig, RoutingMethodType
 from vllm.v1.worker import workspace
 
-from .quantization import PackedDeepseekV4, PackedGptOss
+from .quantization import engine_config, packed_config_class
 
-CONFIGS = {"gpt_oss": PackedGptOss, "deepseek_v4": PackedDeepseekV4}
+ACTIVATIONS = {"swigluoai": MoEActivation.SWIGLUOAI, "silu": MoEActivation.SILU}  # those that `verify` computes
 NOT_CHOSEN = -1e4  # a router's logit
 
 
@@ -23,7 +23,8 @@ class Kernel:
     def __init__(self, manifest, packed, key, top_k, device):
         self.hidden = packed.fields["model"]["hidden"]
         self.vllm = VllmConfig(device_config=DeviceConfig(device=device.type))
-        config = CONFIGS[manifest.model_type].from_config(manifest.source_quantization)
+        source = manifest.source_quantization
+        config = packed_config_class(engine_config(source)).from_config(source)
         config.manifest = SimpleNamespace(pick=lambda *asked: packed, main_layers=manifest.main_layers)
         namespace, number = key
         name = f"model.layers.{number + (manifest.main_layers if namespace == 'mtp' else 0)}.mlp.experts"
@@ -51,17 +52,20 @@ class Kernel:
 
 def routed_experts(config, name, packed, experts, top_k):
     """As FusedMoE makes it for one tensor-parallel rank."""
-    gpt_oss = isinstance(config, PackedGptOss)
     size, rank, model = packed.moe_tp_size, packed.rank, packed.fields["model"]
+    activation = model["activation"]["name"]
+    if activation not in ACTIVATIONS:
+        raise NotImplementedError(f"activation {activation}")
+    gpt_oss = activation == "swigluoai"
+    limit = None if gpt_oss else packed.swiglu_limit or None
     parallel = FusedMoEParallelConfig(tp_size=size, pcp_size=1, dp_size=1, ep_size=1, tp_rank=rank, pcp_rank=0, dp_rank=0,
                                       ep_rank=0, sp_size=1, use_ep=False, all2all_backend="naive", enable_eplb=False)
     moe = FusedMoEConfig(num_experts=experts, experts_per_token=top_k, hidden_dim=model["hidden"],
                          intermediate_size=model["intermediate"], num_local_experts=experts, num_logical_experts=experts,
-                         activation=MoEActivation.SWIGLUOAI if gpt_oss else MoEActivation.SILU,
-                         device=torch.empty(0).device, routing_method=RoutingMethodType.Renormalize,
-                         moe_parallel_config=parallel, in_dtype=torch.bfloat16, has_bias=gpt_oss, moe_backend=packed.kernel,
-                         swiglu_limit=None if gpt_oss else packed.swiglu_limit)
+                         activation=ACTIVATIONS[activation], device=torch.empty(0).device,
+                         routing_method=RoutingMethodType.Renormalize, moe_parallel_config=parallel,
+                         in_dtype=torch.bfloat16, has_bias=gpt_oss, moe_backend=packed.kernel, swiglu_limit=limit)
     experts_map = SimpleNamespace(local_num_experts=experts, placement_strategy="linear", expert_map=None, expert_mask=None,
                                   routing_tables=None)
     return RoutedExperts(layer_name=name, params_dtype=torch.bfloat16, moe_config=moe, quant_config=config,
-                         expert_map_manager=experts_map, swiglu_limit=None if gpt_oss else packed.swiglu_limit)
+                         expert_map_manager=experts_map, swiglu_limit=limit)
