@@ -1,21 +1,39 @@
 #include "src/convert/unpack.h"
 
+#include <unistd.h>
+
+#include "src/base/error.h"
 #include "src/cli/commands.h"
+#include "src/convert/raw_layer.h"
 
 namespace mxfp4::cli {
 
 void add_unpack(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("unpack", "Take packed experts back to the checkpoint's own tensors");
   static UnpackOptions o;
+  static RawLayerOptions raw;
   app->description(
       "mxfp4-pack unpack gpt-oss-20b-marlin/ gpt-oss-20b-again/\n\nWrites the checkpoint that OUT was made from; every "
-      "tensor byte for byte.");
+      "tensor byte for byte. With --layer: one layer's experts as the engine's raw parameters, on standard output.");
   app->add_option("OUT", o.out, "Output of convert")->required()->type_name("");
-  app->add_option("DEST", o.dest, "Directory to make")->required()->type_name("");
+  auto* dest = app->add_option("DEST", o.dest, "Directory to make")->type_name("");
+  auto* layer = app->add_option("--layer", raw.layer, "Print a layer, by its module in the checkpoint")->excludes(dest);
+  app->add_option("--set", raw.set, "With --layer: of this set of the manifest, counted from 0")->needs(layer);
+  app->add_option("--rank", raw.rank, "With --layer: of this tensor-parallel rank")->needs(layer);
   add_threads(app, o.threads);
   add_device(app, o.device);
   add_common(app, common);
-  app->callback([&] { run = [&] { return o.json = common.json, unpack(o), 0; }; });
+  app->callback([&, dest, layer] {
+    if (dest->empty() && layer->empty()) throw CLI::RequiredError("DEST");
+    run = [&, layer] {
+      o.json = common.json;
+      if (layer->empty()) return unpack(o), 0;
+      if (o.json || ::isatty(STDOUT_FILENO))
+        fail(ErrorKind::usage, "--layer prints a file on standard output: send it into one, without --json");
+      raw.out = o.out, raw.threads = o.threads, raw.device = o.device;
+      return print_raw_layer(raw), 0;
+    };
+  });
 }
 
 }  // namespace mxfp4::cli

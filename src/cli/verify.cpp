@@ -64,6 +64,8 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
       ->check(CLI::PositiveNumber)
       ->type_name("X");
+  app->add_option("--save", o.save, "Write what level kernels computes, inputs and expected results")
+      ->type_name("FILE");
   add_kernel_bench(app, out, o.bench);
   add_threads(app, o.threads);
   add_device(app, o.device);

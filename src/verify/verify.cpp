@@ -326,6 +326,10 @@ KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& d
 
 bool verify(const VerifyOptions& options) {
   if (options.bench.run) require_bench();
+  const bool kernels_level = options.level == Level::kernels || options.level == Level::highest;
+  if (!options.save.empty() && (!kernels_level || options.source.empty()))
+    fail(ErrorKind::usage,
+         "--save is of level kernels, which compares with the checkpoint; say where it is with --source");
   if (options.out.empty()) {
     const BenchReport bench = bench_shape(options.bench);
     print_out("{}", options.json ? one_line(Json{{"bench", to_json(bench)}}) + "\n" : to_text(bench));
@@ -346,10 +350,13 @@ bool verify(const VerifyOptions& options) {
     if (packed->manifest.options.format == sharded_state_format) verify_state(*packed, options.threads, v.problems);
     for (size_t i = 0; i < packed->sets.size(); ++i)
       Verification(*packed, packed->sets[i], source, options, v.levels[i], devices).run(v.problems);
-    const KernelOptions kernels = kernel_options(options, devices);
+    KernelFile saved;
+    KernelOptions kernels = kernel_options(options, devices);
+    kernels.file = &saved;
     for (size_t i = 0; i < packed->sets.size(); ++i)
       if (v.levels[i] == Level::kernels)
         v.kernels[i] = verify_kernels(*packed, i, *source.checkpoint, kernels, v.problems);
+    if (!options.save.empty() && !saved.empty()) saved.write(options.save);
   }
   if (options.bench.run) v.bench = bench_sets(*packed, options.bench);
   print(options, *packed, v);

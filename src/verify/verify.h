@@ -19,6 +19,7 @@ struct VerifyOptions {
   std::string out, source;
   Level level = Level::highest;
   KernelOptions kernels;
+  std::string save;  // file for the batches that level kernels computes, or empty
   BenchOptions bench;
   int threads = 0;
   DeviceOptions device;

@@ -170,6 +170,7 @@ class LayerCheck {
     const bool complete = columns_ == whole_.intermediate;
     const MoeReference reference = moe_reference(whole_, source_, case_.x, routing);
     report.seconds.reference += watch.lap();
+    if (what_.options.file) what_.options.file->add(name_, forced, routing, case_.x, reference.out);
     const MoeCpuOutput got = forward();
     report.seconds.kernel += watch.lap();
 

@@ -7,6 +7,7 @@
 
 #include "kernels/moe/moe_compare.h"
 #include "src/packed/packed_checkpoint.h"
+#include "src/verify/kernel_file.h"
 
 namespace mxfp4 {
 
@@ -18,6 +19,7 @@ struct KernelOptions {
   int threads = 0;
   std::string device = "auto";  // cpu, cuda; auto: cuda where it can run the kernel and has the memory for it
   double tolerance = 0;         // of relative L2; 0: the kernel's own
+  KernelFile* file = nullptr;   // gets what was computed
 };
 
 /// One batch through one layer.

@@ -13,6 +13,46 @@ rm "$dir/o/packed/source-headers"
 expect 'and a missing one' 2 '' 'source-headers: missing' "$program" unpack "$dir/o" "$dir/u1"
 mv "$dir/kept" "$dir/o/packed/source-headers"
 
+# --layer: the same raw layer out of every set, in every rank
+raw() { "$program" unpack "$1" --layer "${3:-model.layers.1.mlp.experts}" --rank "$2"; }
+marlin=(--backend marlin --engine vllm)
+convert "$tiny" "$dir/ranks" "${marlin[@]}" --tp-size 2
+raw "$dir/o" 0 >"$dir/raw-1-0"
+raw "$dir/ranks" 0 >"$dir/raw-2-0"
+raw "$dir/ranks" 1 >"$dir/raw-2-1"
+expect 'ranks have different rows' 1 'differ' '' cmp "$dir/raw-2-0" "$dir/raw-2-1"
+while read -r engine backend version; do
+  for size in 1 2; do
+    convert "$tiny" "$dir/s" --backend "$backend" --engine "$engine" --layout-version "$version" --tp-size $size --force
+    for ((rank = 0; rank < size; ++rank)); do
+      raw "$dir/s" $rank >"$dir/raw"
+      expect "rank $rank of $size of $backend $version of $engine" 0 '' '' cmp "$dir/raw-$size-$rank" "$dir/raw"
+    done
+  done
+done <<'SETS'
+sglang marlin 1
+vllm marlin-fp8 1
+vllm triton-hopper a
+sglang triton-hopper c
+vllm triton-blackwell 1
+vllm flashinfer-cutlass v2
+sglang flashinfer-cutlass v1
+vllm flashinfer-trtllm i128
+vllm deepgemm 1
+SETS
+prepare "$program" convert "$tiny" "$dir/o" --add --backend triton-hopper --engine vllm -q
+"$program" unpack "$dir/o" --layer model.layers.1.mlp.experts --set 1 >"$dir/raw"
+expect 'a set that was added' 0 '' '' cmp "$dir/raw-1-0" "$dir/raw"
+expect 'a layer that is not there' 2 '' 'set 0 has no layer model.layers.9.mlp.experts of rank 0' raw "$dir/o" 0 model.layers.9.mlp.experts
+expect 'a rank that is not there' 2 '' 'has no layer .* of rank 3' raw "$dir/o" 3
+expect 'a set that is not there' 2 '' 'it has no set 7' "$program" unpack "$dir/o" --layer x --set 7
+expect 'a layer and DEST' 2 '' 'excludes' "$program" unpack "$dir/o" "$dir/u" --layer x
+expect 'neither' 2 '' 'DEST is required' "$program" unpack "$dir/o"
+expect 'a layer and --json' 2 'without --json' '' "$program" unpack "$dir/o" --layer x --json
+convert "$tiny" "$dir/damaged" "${marlin[@]}"
+put "$dir/damaged/packed/packed-00001.safetensors" 4096 '\377'
+expect 'a damaged layer is not printed' 2 '' 'w13_weight: does not have the checksum in' raw "$dir/damaged" 0 model.layers.0.mlp.experts
+
 # the last word of layer 0's w13 codes of expert 0 holds columns beyond hidden: a pad
 put "$dir/o/packed/packed-00001.safetensors" $((4096 + 65536 - 1)) '\001'
 expect 'unpack notices a wrong pad byte' 2 '' 'w13_weight: does not have the checksum in' "$program" unpack "$dir/o" "$dir/u2"
@@ -31,4 +71,5 @@ synth deepseek-v4-flash "$dir/square" --tiny --hidden 256 --intermediate 256
 convert "$dir/square" "$dir/lossy" --backend flashinfer-humming --engine vllm
 expect 'unpack of a lossy set' 2 '' "flashinfer-humming is lossy: the source's codes and scales are not in it" \
   "$program" unpack "$dir/lossy" "$dir/lossy-again"
+expect 'a raw layer of a lossy set' 2 '' 'flashinfer-humming is lossy' raw "$dir/lossy" 0
 finish

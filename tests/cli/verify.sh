@@ -30,6 +30,18 @@ expect 'verify, quiet' 0 '' '' verify -q
 expect 'verify against another source' 2 '' 'missing in the source' verify --source "$root/testdata/tiny/deepseek-v4"
 expect 'no output of convert' 2 '' 'gpt-oss: no mxfp4-pack.json; an output of' "$program" verify "$tiny"
 
+# --save: what another kernel needs; the same whatever set is verified
+expect 'verify --save' 0 'right at level kernels' '' from_source --save "$dir/batches" --tokens 4
+expect 'x, ids, weights and out of two batches' 0 '"0.out":\{"dtype":"F64","shape":\[4,96\].*"1.x":\{"dtype":"F32"' '' \
+  head -c 2000 "$dir/batches"
+convert "$tiny" "$dir/other" --backend triton-hopper --engine sglang
+expect 'verify --save of another set' 0 'right' '' \
+  "$program" verify "$dir/other" --source "$tiny" --save "$dir/batches-2" --tokens 4
+expect 'the same batches' 0 '' '' cmp "$dir/batches" "$dir/batches-2"
+expect 'verify --save without the checkpoint' 2 '' 'say where it is with --source' verify --save "$dir/none"
+expect 'verify --save at level bytes' 2 '' 'is of level kernels' from_source --level bytes --save "$dir/none"
+expect 'and nothing is written' 2 '' 'No such file' ls "$dir/none"
+
 # the last word of layer 0's w13 codes of expert 0 holds columns beyond hidden: a pad
 put "$dir/o/packed/packed-00001.safetensors" $((4096 + 65536 - 1)) '\001'
 expect 'a wrong pad byte' 1 'w13_weight: expert 0: 1 pad bytes are wrong, the first in row [0-9]+, byte 12[0-9]: 0x[0-9a-f]+, 0x00 expected' '' \

@@ -28,6 +28,7 @@ from sglang.srt.layers.moe.utils import MoeRunnerBackend
 from sglang.srt.layers.quantization import marlin_utils_fp4, mxfp4
 from sglang.srt.layers.quantization import mxfp4_flashinfer_cutlass_moe as v4_cutlass
 from sglang.srt.layers.quantization import mxfp4_marlin_moe as v4_marlin
+from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager
 from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
 from sglang.srt.plugins.hook_registry import HookRegistry
 from sglang.srt.utils.hf_transformers import config as hf_config
@@ -38,7 +39,7 @@ import mxfp4_pack.sglang
 from golden import golden_layer, same
 from mxfp4_pack import Refused
 from mxfp4_pack.sglang import arguments, canary, hooks
-from packed_dir import Checkpoint, random_layer
+from packed_dir import Checkpoint, flip_canary, random_layer
 from raw_layers import gpt_oss_layers, tensors_of
 
 try:
@@ -171,6 +172,13 @@ class Classes(unittest.TestCase):
         done, message = WeightUpdater.update_weights_from_disk(updater, "elsewhere", "auto")
         self.assertFalse(done)
         self.assertIn("cannot be updated in a running server", message)
+        output = SchedulerWeightUpdaterManager.update_weights_from_distributed(updater, SimpleNamespace())
+        for done, message in (WeightUpdater.update_weights_from_tensor(updater, [], "direct"),
+                              WeightUpdater.update_weights_from_ipc(updater, SimpleNamespace()),
+                              WeightUpdater.init_weights_update_group(updater, "host", 1, 0, 2, "group"),
+                              (output.success, output.message)):
+            self.assertFalse(done)
+            self.assertIn("cannot be updated in a running server", message)
 
     def method(self, checkpoint):
         if checkpoint.model_type == "gpt_oss":
@@ -238,7 +246,7 @@ class Classes(unittest.TestCase):
         checkpoint.write(self.directory)
         return self.compare_written(checkpoint)
 
-    def compare_written(self, checkpoint):
+    def compare_written(self, checkpoint, fallback=False):
         pairs, backend = checkpoint.pairs, checkpoint.backend
         engines = self.layer(checkpoint)
         self.fill(engines, checkpoint)
@@ -251,13 +259,15 @@ class Classes(unittest.TestCase):
         layer.quant_method.process_weights_after_loading(layer)
         left = {n for n, _ in engines.named_parameters()} - {n for n, _ in layer.named_parameters()}
         # the engine keeps Triton's raw scales without a use
-        self.assertEqual(left, {"w13_weight_scale", "w2_weight_scale"} if backend == "triton-hopper" else set())
+        self.assertEqual(left, {"w13_weight_scale", "w2_weight_scale"} if backend == "triton-hopper" and not fallback else set())
         for name, got in layer.named_parameters():
             same(self, got.data, getattr(engines, name).data, name)
         for name in ("_mxfp4_backend", "_dsv4_mxfp4_backend"):
             self.assertEqual(getattr(layer, name, None), getattr(engines, name, None), name)
         self.assertEqual(layer.mxfp4_pack.done, True)
-        canary.compare(layer.mxfp4_pack.set, checkpoint.model_type, torch.device("cpu"))  # as mxfp4_pack.check does it
+        self.assertEqual(layer.mxfp4_pack.set.fallback is not None, fallback)
+        if not fallback:
+            canary.compare(layer.mxfp4_pack.set, checkpoint.model_type, torch.device("cpu"))  # as mxfp4_pack.check does it
         return layer, engines
 
     def test_marlin(self):
@@ -293,6 +303,20 @@ class Classes(unittest.TestCase):
             config = json.load(file)
         return Checkpoint("sglang", backend, "gpt_oss", config["hidden_size"], config["intermediate_size"],
                           gpt_oss_layers(tensors_of(source), config))
+
+    def test_fallback(self):
+        """A canary that differs and a layout that is not the engine's: it converts the raw experts itself."""
+        environment = {"MXFP4_PACK_FALLBACK": "unpack",
+                       "PATH": f"{os.path.dirname(os.environ['MXFP4_PACK'])}:{os.environ['PATH']}"}
+        for number, (backend, version) in enumerate((("marlin", "1"), ("flashinfer-cutlass", "v2"))):
+            with self.subTest(backend=backend), mock.patch.dict(os.environ, environment):
+                hooks.manifest = None
+                self.directory += str(number)
+                checkpoint = self.converted(backend, version)
+                if backend == "marlin":
+                    flip_canary(self.directory)
+                layer, engines = self.compare_written(checkpoint, fallback=True)
+                self.assertEqual({n for n, _ in engines.named_parameters()}, {n for n, _ in layer.named_parameters()})
 
     def test_triton(self):
         with mock.patch.object(layout, "cuda_capability_geq", lambda major, minor=0: major <= 9):

@@ -167,3 +167,14 @@ def merged(directory, *checkpoints):
                 tensor["file"] = moved(tensor["file"])
             manifest["sets"].append(set_)
     write_manifest(directory, manifest)
+
+
+def flip_canary(out):
+    """Another last byte of what the engine must make of the canary."""
+    path = os.path.join(out, "packed", next(n for n in os.listdir(os.path.join(out, "packed")) if "canary" in n))
+    with open(path, "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read()[0]
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last ^ 1]))
+    return out

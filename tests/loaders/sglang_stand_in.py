@@ -285,6 +285,25 @@ class WeightUpdater:
     def update_weights_from_disk(self, model_path, load_format):
         return True, "Succeeded to update model weights."
 
+    def update_weights_from_tensor(self, named_tensors, load_format=None):
+        return True, "Success"
+
+    def update_weights_from_ipc(self, recv_req):
+        return True, "IPC weight update completed successfully"
+
+    def init_weights_update_group(self, master_address, master_port, rank_offset, world_size, group_name, backend="nccl"):
+        return True, "Succeeded to initialize custom process group."
+
+
+class UpdateWeightsFromDistributedReqOutput:
+    def __init__(self, *, success, message):
+        self.success, self.message = success, message
+
+
+class SchedulerWeightUpdaterManager:
+    def update_weights_from_distributed(self, recv_req):
+        return UpdateWeightsFromDistributedReqOutput(success=True, message="Succeeded to update parameter online.")
+
 
 class DefaultModelLoader:
     def load_model(self, *, model_config, device_config):
@@ -331,7 +350,10 @@ def install():
         SRT + ".utils.hf_transformers.config": [get_config], SRT + ".model_loader": [],
         SRT + ".model_loader.loader": [DefaultModelLoader], SRT + ".model_executor": [],
         SRT + ".model_executor.model_runner_components": [],
-        SRT + ".model_executor.model_runner_components.weight_updater": [WeightUpdater], SRT + ".layers": [], QUANTIZATION: [],
+        SRT + ".model_executor.model_runner_components.weight_updater": [WeightUpdater],
+        SRT + ".managers": [], SRT + ".managers.io_struct": [UpdateWeightsFromDistributedReqOutput],
+        SRT + ".managers.scheduler_components": [],
+        SRT + ".managers.scheduler_components.weight_updater": [SchedulerWeightUpdaterManager], SRT + ".layers": [], QUANTIZATION: [],
         QUANTIZATION + ".mxfp4": [Mxfp4MoEMethod, _swizzle_mxfp4],
         QUANTIZATION + ".mxfp4_marlin_moe": [Mxfp4MarlinMoEMethod],
         QUANTIZATION + ".mxfp4_flashinfer_cutlass_moe": [Mxfp4FlashinferCutlassMoEMethod],

@@ -9,12 +9,16 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from types import SimpleNamespace
 from unittest import mock
+
+import torch
 
 import sglang_stand_in
 import vllm_stand_in
 from golden import TESTDATA
-from mxfp4_pack import _xxh3, check
+from moe import gpt_oss_layer
+from mxfp4_pack import RawLayer, _xxh3, check
 from packed_dir import write_manifest
 from test_tool import PROGRAM, VERSIONS
 
@@ -147,6 +151,74 @@ class Check(unittest.TestCase):
             write_manifest(self.directory, manifest)
             with self.subTest(message=message):
                 self.wrong(message)
+
+    # the engine's own kernel
+
+    def kernels(self, kernel, *options, **changed):
+        """(exit code, the report) where a GPU is there and `kernel` is vLLM's."""
+        path = {"PATH": f"{os.path.dirname(PROGRAM)}:{os.environ['PATH']}"}
+        with mock.patch.dict(os.environ, path | changed), mock.patch.object(check, "gpu", lambda: torch.device("cpu")), \
+                mock.patch.dict(sys.modules, {"mxfp4_pack.vllm.kernel": SimpleNamespace(Kernel=kernel)}), \
+                mock.patch.object(check, "check_canary", lambda *given: "equal"):
+            return checked(self.directory, "--source", os.path.join(TESTDATA, "tiny", "gpt-oss"), *options)
+
+    def test_right_on_the_engines_kernel(self):
+        code, report = self.kernels(Exact)
+        self.assertEqual((code, report["problems"]), (0, []))
+        for set_ in report["sets"]:
+            if set_["engine"] == "vllm":  # the reference is right to the last bits: so are inputs and routing
+                self.assertRegex(set_["kernel"], r"^right: 4 batches, relative L2 error at most \d(\.\d)?e-(0[7-9]|1)")
+            else:
+                self.assertEqual(set_["kernel"], f"not run: this check has no kernel for {set_['backend']} of sglang")
+        code, report = self.kernels(Exact, "--engine", "sglang")
+        self.assertEqual((code, len(report["unchecked"])), (2, 3))
+
+    def test_wrong_on_the_engines_kernel(self):
+        for mistake in ("swapped", "nan", "scale"):
+            with self.subTest(mistake=mistake):
+                code, report = self.kernels(type("Wrong", (Exact,), {"mistake": mistake}))
+                self.assertEqual((code, report["sets"][0]["kernel"][:6]), (1, "wrong:"))
+                self.assertIn("tokens on vllm's own kernel: relative L2 error", report["problems"][0])
+        code, report = self.kernels(type("Wrong", (Exact,), {"mistake": "scale"}), "--tolerance", "0.9")
+        self.assertEqual((code, report["problems"]), (0, []))
+
+    def test_what_keeps_the_kernel_from_running(self):
+        def fails(*given):
+            raise RuntimeError("no such kernel")
+
+        def said(*given, **changed):
+            code, report = self.kernels(*given, **changed)
+            self.assertEqual((code, report["problems"]), (0, []))
+            return report["sets"][0]["kernel"]
+        self.assertEqual(said(fails), "not run: vllm fails: RuntimeError('no such kernel')")
+        self.assertEqual(said(Exact, PATH="/nowhere"), "not run: the program mxfp4-pack is not on the PATH")
+        code, report = checked(self.directory, "--source", "anywhere", "--engine", "vllm")
+        if "GPU" in report["sets"][0]["kernel"]:
+            self.assertEqual((code, report["sets"][0]["kernel"]), (2, "not run: there is no GPU"))
+        self.assertIsNone(checked(self.directory)[1]["sets"][0]["kernel"])
+
+    def test_the_program_finds_what_is_wrong_too(self):
+        """A code that the headers' checksums do not cover."""
+        self.flip(next(f"packed/{n}" for n in os.listdir(os.path.join(self.directory, "packed")) if "packed" in n), 5000, 1)
+        code, report = self.kernels(Exact)
+        self.assertEqual(code, 1)
+        self.assertIn("mxfp4-pack verify: ", report["problems"][0])
+
+
+class Exact:
+    """Stands for an engine's kernel: GPT-OSS in double precision, from the experts unpacked."""
+    mistake = None
+
+    def __init__(self, manifest, packed, key, top_k, device):
+        self.raw = RawLayer(packed, packed.layers[key]).tensors
+        self.device = device
+
+    def __call__(self, x, ids, weights):
+        if self.mistake == "swapped":
+            ids = (ids + 1) % 3
+        if self.mistake == "scale":
+            weights = weights * 0.5
+        return gpt_oss_layer(self.raw, x, ids, weights) * (float("nan") if self.mistake == "nan" else 1)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from unittest import mock
 
 from mxfp4_pack import Manifest, Refused, _xxh3, is_packed, read_config
 from mxfp4_pack._entries import path_of
+from mxfp4_pack._safetensors import read_header
 from packed_dir import Checkpoint, random_layer, write_manifest
 
 KNOWN = {0: "99aa06d3014798d86001c324468d497f",
@@ -143,6 +144,55 @@ class Hostile(unittest.TestCase):
         os.symlink(self.directory, link)
         self.assertEqual(len(Manifest(link, "vllm").sets), 1)
         self.assertTrue(os.path.exists(path_of(link, "packed/packed-00001.safetensors")))
+
+    def snapshot(self, entry):
+        """Makes the directory a snapshot in an entry of Hugging Face's cache, every file a link to a blob."""
+        blobs = os.path.join(entry, "blobs")
+        os.makedirs(blobs)
+        os.makedirs(os.path.join(entry, "snapshots"))
+        moved = os.path.join(entry, "snapshots", "6cee5e8")
+        os.rename(self.directory, moved)
+        self.directory = moved
+        for folder, _, names in list(os.walk(moved)):
+            for name in names:
+                path, blob = os.path.join(folder, name), os.path.join(blobs, f"{len(os.listdir(blobs)):064x}")
+                os.rename(path, blob)
+                os.symlink(os.path.relpath(blob, folder), path)
+
+    def test_a_snapshot_links_to_its_own_blobs(self):
+        cache = os.path.dirname(self.directory)
+        entry = os.path.join(cache, "models--a--b")
+        self.snapshot(entry)
+        set_ = Manifest(self.directory, "vllm").sets[0]
+        self.assertTrue(read_header(path_of(self.directory, set_["canary"]))[0])
+        path = os.path.join(self.directory, set_["canary"])
+        blob = os.path.realpath(path)
+        os.symlink("models--a--b/snapshots/6cee5e8", os.path.join(cache, "link"))  # a link to a snapshot is one, too
+        self.assertEqual(len(Manifest(os.path.join(cache, "link"), "vllm").sets), 1)
+        for elsewhere in ("models--a--c/blobs/f", "models--a--b/blobs-2/f", "models--a--b/snapshots/0/f",
+                          "models--a--b/refs/main", "blobs/f"):
+            with self.subTest(elsewhere=elsewhere):
+                other = os.path.join(cache, elsewhere)
+                os.makedirs(os.path.dirname(other), exist_ok=True)
+                os.rename(blob, other)
+                os.remove(path)
+                os.symlink(other, path)
+                self.refuses(f"{path} is a link out of the directory")
+                os.rename(other, blob)
+        os.remove(path)
+        os.symlink(blob, path)
+        self.assertEqual(len(Manifest(self.directory, "vllm").sets), 1)
+        os.remove(blob)
+        with self.assertRaisesRegex(Refused, "No such file"):
+            read_header(path_of(self.directory, set_["canary"]))
+
+    def test_blobs_of_what_is_no_snapshot(self):
+        entry = os.path.join(os.path.dirname(self.directory), "entry")
+        self.snapshot(entry)
+        moved = os.path.join(entry, "other")
+        os.rename(os.path.dirname(self.directory), moved)
+        self.directory = os.path.join(moved, "6cee5e8")
+        self.refuses("is a link out of the directory")
 
     def test_sizes_and_strides(self):
         def view(**changes):

@@ -223,7 +223,8 @@ class Sglang(unittest.TestCase):
                             ({"ep_num_redundant_experts": 2}, "--ep-num-redundant-experts"),
                             ({"init_expert_location": "x.pt"}, "--init-expert-location"),
                             ({"offload_group_size": 2}, "--offload-group-size"), ({"enable_lora": True}, "--enable-lora"),
-                            ({"lora_paths": ["x"]}, "--enable-lora"), ({"enable_memory_saver": True}, "--enable-memory-saver"),
+                            ({"lora_paths": ["x"]}, "--enable-lora"),
+                            ({"enable_elastic_expert_backup": True}, "--enable-elastic-expert-backup"), ({"enable_memory_saver": True}, "--enable-memory-saver"),
                             ({"load_format": "sharded_state"}, "--load-format sharded_state"),
                             ({"moe_runner_backend": "triton_kernel"}, "asked for is triton_kernel, rank 0 of 1"),
                             ({"speculative_moe_runner_backend": "triton"}, "asked for is triton, rank 0 of 1")):
@@ -385,6 +386,23 @@ class Sglang(unittest.TestCase):
             self.assertIn("cannot be updated in a running server", message)
         hooks.manifest = None
         self.assertFalse(updater.update_weights_from_disk(self.directory, "auto")[0])
+
+    def test_a_running_server_gets_no_tensors(self):
+        def updates():
+            updater, manager = sglang.WeightUpdater(), sglang.SchedulerWeightUpdaterManager()
+            output = manager.update_weights_from_distributed(object())
+            return [updater.update_weights_from_tensor([("model.norm.weight", torch.ones(1))], load_format="direct"),
+                    updater.update_weights_from_ipc(object()), updater.init_weights_update_group("host", 1, 0, 2, "group"),
+                    (output.success, output.message)]
+
+        self.assertEqual([done for done, _ in updates()], [True] * 4)
+        layer, = self.serve(gpt_oss("marlin"))
+        for done, message in updates():
+            self.assertFalse(done)
+            self.assertIn("cannot be updated in a running server", message)
+            self.assertIn("nothing was changed", message)
+        layer.quant_method.process_weights_after_loading(layer)  # what SGLang does at the end of every update
+        all_same(self, gpt_oss("marlin"), layer, gpt_oss("marlin").expected(("model", 0)))
 
     def test_one_line_in_the_log(self):
         with self.assertLogs("sglang.mxfp4_pack", "INFO") as log:

@@ -180,6 +180,28 @@ class Layers(unittest.TestCase):
         self.assertLessEqual(set(threading.enumerate()), others)
         self.check(4, range(6))
 
+    def test_layers_that_nobody_wants_any_more(self):
+        others = set(threading.enumerate())
+        begun, go_on = threading.Event(), threading.Event()
+
+        def slow(file, memory, offset, needed):
+            begun.set()
+            go_on.wait(30)
+            read.append(needed)
+
+        read = []
+        with mock.patch.object(_stream.File, "read", slow):
+            for n in range(4):
+                self.set.expect(self.set.layers["model", n], range(6), self.cpu)
+            begun.wait(30)
+            threading.Timer(0.05, go_on.set).start()
+            self.set.loading.drop()
+        self.assertLess(len(read), 4 * len(self.set.layers["model", 0]))  # only what had begun
+        self.assertTrue(self.set.finished)
+        self.assertIsNone(self.set.loading.reader)
+        self.assertLessEqual({t for t in threading.enumerate() if not isinstance(t, threading.Timer)}, others)
+        self.check(2, range(6))
+
     def test_a_process_that_fails_does_not_wait_for_what_it_expected(self):
         program = ("import os, sys, torch\n"
                    "from mxfp4_pack import _stream\n"

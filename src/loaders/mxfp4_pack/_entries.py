@@ -15,7 +15,11 @@ class Refused(ValueError):
     """The packed files cannot be served as asked; the message says why and what to do."""
 
 
-class Unconverted(Refused):
+class Misfit(Refused):
+    """The set's bytes or sizes are not those of the installed engine, which could convert raw experts itself."""
+
+
+class Unconverted(Misfit):
     """The engine's own conversion failed, so nothing was compared."""
 
 
@@ -82,9 +86,17 @@ def safe_name(name):
 
 
 def path_of(directory, name):
-    """Where a file of the manifest lies; it may be a link, but not one that leads out of the directory."""
+    """Where a file of the manifest lies. It may be a link that stays in the directory or, where that is a snapshot in
+    Hugging Face's cache, leads into the blobs of the same entry; the program follows the same links."""
     path = os.path.join(directory, safe_name(name))
-    root = os.path.realpath(directory)
-    if os.path.commonpath([root, os.path.realpath(path)]) != root:
-        raise Refused(f"{path} is a link out of the directory; put the file itself there")
-    return path
+    root, file = os.path.realpath(directory), os.path.realpath(path)
+    if is_below(file, root):
+        return path
+    snapshots = os.path.dirname(root)
+    if os.path.basename(snapshots) == "snapshots" and is_below(file, os.path.join(os.path.dirname(snapshots), "blobs")):
+        return path
+    raise Refused(f"{path} is a link out of the directory; put the file itself there")
+
+
+def is_below(path, directory):
+    return os.path.commonpath([directory, path]) == directory

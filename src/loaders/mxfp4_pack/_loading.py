@@ -106,6 +106,13 @@ class Loading:
         self.progress.bytes += request.bytes
         self.progress.seconds = self.reader.last - self.progress.begin
 
+    def drop(self):
+        """Forgets the layers that were expected, and what was read of them."""
+        if self.reader is not None:
+            self.reader.dropped = True
+            self.close()
+        self.started.clear()
+
     def close(self):
         self.reader.close()
         self.reader = None

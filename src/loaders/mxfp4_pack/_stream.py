@@ -208,6 +208,7 @@ class Reader:
         self.files, self.streams = {}, {}  # by path; by device
         self.ring = None  # the future of one
         self.last = 0.0  # when the last of the jobs so far ended
+        self.dropped = False  # nobody wants the jobs any more
 
     def start(self, jobs, device):
         """The jobs' targets lie on `device`. Returns at once; jobs are done in the order in which they were started."""
@@ -230,6 +231,8 @@ class Reader:
         sums = Checksums(job.slice_bytes) if job.slice_bytes else None
         aligned = job.begin // PAGE * PAGE
         for start in range(aligned, job.end, PIECE):
+            if self.dropped:
+                break
             begin, end = max(job.begin, start), min(job.end, start + PIECE)
             if stream is None:
                 self.to_memory(job, begin, end, sums)

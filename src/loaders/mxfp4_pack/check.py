@@ -4,15 +4,18 @@ The manifest has its own checksum; every file that it lists has its size and che
 header); headers and manifest name the same tensors; and the canary of each set is what the installed engine's own
 conversion makes of it, where that engine is installed and runs here. Weights are not read: `mxfp4-pack verify OUT` does.
 
+With --source also `mxfp4-pack verify`, and whole layers on the packed bytes by the installed engine's own kernel, on a GPU,
+are compared with what that computes from the source.
+
 Exit codes: 0 all that was compared is right; 1 something is wrong; 2 it could not be checked.
 """
 
 import argparse
 import importlib
+import importlib.util
 import json
 import os
 import sys
-from importlib import util
 
 from . import _xxh3
 from ._entries import DTYPES, Refused, Unconverted, entry_of, path_of
@@ -20,6 +23,8 @@ from ._safetensors import read_header
 from .manifest import MALFORMED, MANIFEST, SERVED, Manifest, read_manifest
 
 LOADERS = {"vllm": "mxfp4_pack.vllm.canary", "sglang": "mxfp4_pack.sglang.canary"}
+KERNELS = ("vllm",)  # engines that have a module `kernel` here
+TOLERANCE = 1e-2  # relative L2 of engines' kernels, which round to bf16 several times: Marlin has 5e-3, others 3e-3
 
 
 class Report:
@@ -38,8 +43,9 @@ class Report:
         return None
 
 
-def check(directory, engines=()):
-    """`engines`: those whose canaries must be compared; of others they are where that can be done."""
+def check(directory, engines=(), source=None, tolerance=TOLERANCE):
+    """`engines`: those whose canaries must be compared and kernels run; of others they are where that can be done.
+    source: the checkpoint; without it no kernel runs."""
     report = Report()
     fields = report.attempt(MANIFEST, read_manifest, directory)
     if fields is None:
@@ -55,6 +61,8 @@ def check(directory, engines=()):
     if not report.problems:
         for number, set_ in enumerate(fields["sets"]):
             report.sets[number]["canary"] = check_canary(report, directory, set_, engines)
+    if source is not None and not report.problems:
+        check_kernels(report, directory, fields["sets"], (engines, source, tolerance))
     return report
 
 
@@ -109,7 +117,8 @@ def check_names(fields, headers):
 
 
 def describe(set_):
-    return {key: set_[key] for key in ("engine", "backend", "layout_version", "moe_tp_size", "ranks")} | {"canary": None}
+    known = {key: set_[key] for key in ("engine", "backend", "layout_version", "moe_tp_size", "ranks")}
+    return known | {"canary": None, "kernel": None}
 
 
 def check_canary(report, directory, set_, engines):
@@ -118,7 +127,7 @@ def check_canary(report, directory, set_, engines):
     why = None
     if set_["backend"] not in SERVED.get(engine, ()):
         why = f"no loader for {set_['backend']} of {engine}"
-    elif engine not in sys.modules and util.find_spec(engine) is None:
+    elif engine not in sys.modules and importlib.util.find_spec(engine) is None:
         why = f"{engine} is not installed"
     if why is None:
         try:
@@ -138,10 +147,64 @@ def check_canary(report, directory, set_, engines):
 
 def compare(directory, set_):
     import torch
-    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    device = gpu() or torch.device("cpu")
     manifest = Manifest(directory, set_["engine"])
     packed = manifest.opened(next(s for s in manifest.sets if s == set_), set_["ranks"][0])
     importlib.import_module(LOADERS[set_["engine"]]).compare(packed, manifest.model_type, device)
+
+
+def check_kernels(report, directory, sets, asked):
+    engines, source, tolerance = asked
+    batches = None
+    for number, set_ in enumerate(sets):
+        why = missing_for_kernel(set_)
+        if why is None and batches is None:
+            from . import kernels
+            try:
+                batches, found = kernels.expected(directory, source)
+                report.problems += [f"mxfp4-pack verify: {problem}" for problem in found]
+            except RuntimeError as error:
+                why = str(error)
+        said = f"not run: {why}" if why else run_kernel(report, directory, set_, (batches, tolerance))
+        report.sets[number]["kernel"] = said
+        if set_["engine"] in engines and said.startswith("not run"):
+            report.unchecked.append(f"kernel of {set_['backend']} of {set_['engine']}: {said[9:]}")
+
+
+def missing_for_kernel(set_):
+    """Why the engine's kernel cannot run on a set here."""
+    engine = set_["engine"]
+    if engine not in KERNELS or set_["backend"] not in SERVED.get(engine, ()):
+        return f"this check has no kernel for {set_['backend']} of {engine}"
+    if len(set_["ranks"]) != set_["moe_tp_size"]:
+        return "ranks are missing, and only all of them add up to the layer"
+    if engine not in sys.modules and importlib.util.find_spec(engine) is None:
+        return f"{engine} is not installed"
+    return None if gpu() else "there is no GPU"
+
+
+def gpu():
+    import torch
+    return torch.device("cuda", 0) if torch.cuda.is_available() else None
+
+
+def run_kernel(report, directory, set_, wanted):
+    """What became of a set's layers on the engine's kernel, in words."""
+    from . import kernels
+    batches, tolerance = wanted
+    manifest = Manifest(directory, set_["engine"])
+    try:
+        results = kernels.compute(manifest, next(s for s in manifest.sets if s == set_), batches, gpu())
+    except Refused as error:
+        report.problems.append(str(error))
+        return "refused"
+    except Exception as error:  # an engine fails in its own way
+        return f"not run: {set_['engine']} fails: {error!r}"
+    wrong = [r for r in results if not r.relative_l2 <= tolerance]  # also where it is not finite
+    report.problems += [f"{r.layer}, {r.tokens} tokens on {set_['engine']}'s own kernel: relative L2 error "
+                        f"{r.relative_l2:.2g}, at most {tolerance:.2g} expected" for r in wrong]
+    worst = max(r.relative_l2 for r in results)
+    return f"{'wrong' if wrong else 'right'}: {len(results)} batches, relative L2 error at most {worst:.2g}"
 
 
 def exit_code(report):
@@ -156,20 +219,24 @@ def show(report):
     print(f"{report.files} files have their sizes and checksums")
     for set_ in filter(None, report.sets):
         print(f"{set_['backend']} of {set_['engine']}, layout version {set_['layout_version']}, MoE tensor-parallel size "
-              f"{set_['moe_tp_size']}: canary {set_['canary'] or 'not compared: something else is wrong'}")
+              f"{set_['moe_tp_size']}: canary {set_['canary'] or 'not compared: something else is wrong'}"
+              f"{'; kernel ' + set_['kernel'] if set_['kernel'] else ''}")
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python3 -m mxfp4_pack.check", description=__doc__.splitlines()[0])
     parser.add_argument("directory", metavar="OUT")
     parser.add_argument("--engine", action="append", choices=sorted(LOADERS), default=[],
-                        help="its canaries must be compared: else exit code 2")
+                        help="its canaries must be compared and, with --source, its kernel run: else exit code 2")
+    parser.add_argument("--source", metavar="CKPT", help="the checkpoint: also compute layers with the engine's own kernel")
+    parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="X",
+                        help="largest relative L2 error of them, %(default)s by default")
     parser.add_argument("--json", action="store_true", help="one object on stdout")
     options = parser.parse_args(arguments)
     if not os.path.isfile(os.path.join(options.directory, MANIFEST)):
         print(f"{options.directory} has no {MANIFEST}: no output of mxfp4-pack", file=sys.stderr)
         return 2
-    report = check(options.directory, options.engine)
+    report = check(options.directory, options.engine, options.source, options.tolerance)
     if options.json:
         print(json.dumps({"exit_code": exit_code(report), "problems": report.problems, "unchecked": report.unchecked,
                           "files": report.files, "sets": report.sets}))

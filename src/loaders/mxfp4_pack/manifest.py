@@ -37,7 +37,7 @@ def check_needs(fields):
 
 
 def read_manifest(directory):
-    """The fields of a directory's manifest, whose own checksum is right."""
+    """The fields of a directory's manifest, whose own checksum is right; a set's `number` is its place among all."""
     path = os.path.join(directory, MANIFEST)
     try:
         with open(path, "rb") as file:
@@ -47,6 +47,8 @@ def read_manifest(directory):
         check_needs(fields)
         expected = fields["xxh3_128"]
         begin = data.index(expected.encode())
+        for number, set_ in enumerate(fields.get("sets", [])):
+            set_["number"] = number
     except FileNotFoundError:
         raise Refused(f"{path} is missing: the directory is incomplete, convert it again") from None
     except Refused:

@@ -3,10 +3,11 @@
 import torch
 
 from ._advice import after_misfit, installed
-from ._entries import Refused, entry_of, path_of
+from ._entries import Misfit, Refused, entry_of, path_of
 from ._loading import Loading, Request
 from ._safetensors import read_header
 from .compare import difference
+from .fallback import OFFER, allowed
 from .manifest import PARTS, ROLES, kernel_of
 
 
@@ -18,6 +19,7 @@ class PackedSet:
         self.fields = fields
         self.rank = rank
         self.canary_is_equal = False
+        self.fallback = None  # the misfit because of which the engine converts raw experts
         self._loading = None  # begins in the process that loads the model
         self.layers = {}  # (namespace, number) -> {(role, part): Entry}
         for t in fields["tensors"]:
@@ -25,6 +27,7 @@ class PackedSet:
                 layer = self.layers.setdefault((t["namespace"], t["layer"]), {})
                 layer[t["role"], t["part"]] = entry_of(t)
 
+    number = property(lambda self: self.fields["number"])
     engine = property(lambda self: self.fields["engine"])
     backend = property(lambda self: self.fields["backend"])
     kernel = property(lambda self: kernel_of(self.fields))
@@ -125,10 +128,11 @@ class PackedSet:
                 f"{read.bytes / 1e9:.3f} GB in {read.seconds:.2f} s, {read.bytes / 1e9 / max(read.seconds, 1e-9):.2f} GB/s"
                 f"{', checksums right' if read.verified else ''}")
 
-    def mismatch(self, why, kind=Refused):
+    def mismatch(self, why, kind=Misfit):
         libraries = [self.engine, "torch", *(library for library in self.fields["fits"] if library != self.engine)]
+        offer = "" if allowed() else f"\n  {OFFER}"
         return kind(
             f"{self.directory} does not fit the installed {self.engine}: {why}.\n"
             f"  installed: {', '.join(f'{name} {installed(name)}' for name in libraries)}\n"
             f"  packed for: {self.packed_for()} "
-            f"(layout version {self.fields['layout_version']})\n  {after_misfit(self.directory, self.fields)}")
+            f"(layout version {self.fields['layout_version']})\n  {after_misfit(self.directory, self.fields)}{offer}")

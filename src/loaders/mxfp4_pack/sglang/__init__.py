@@ -13,11 +13,15 @@ SRT = "sglang.srt."
 METHODS = [SRT + "layers.quantization." + name for name in (
     "mxfp4.Mxfp4MoEMethod", "mxfp4_marlin_moe.Mxfp4MarlinMoEMethod",
     "mxfp4_flashinfer_cutlass_moe.Mxfp4FlashinferCutlassMoEMethod")]
+WEIGHT_UPDATER = SRT + "model_executor.model_runner_components.weight_updater.WeightUpdater."
 HOOKS = [  # (function of SGLang, hook, kind)
     (SRT + "utils.hf_transformers.config.get_config", hooks.after_get_config, "AFTER"),
     (SRT + "model_loader.loader.DefaultModelLoader.load_model", hooks.after_load_model, "AFTER"),
-    (SRT + "model_executor.model_runner_components.weight_updater.WeightUpdater.update_weights_from_disk",
-     hooks.update_weights, "AROUND"),
+    (WEIGHT_UPDATER + "update_weights_from_disk", hooks.update_from_disk, "AROUND"),
+    *[(WEIGHT_UPDATER + name, hooks.update, "AROUND") for name in (
+        "update_weights_from_tensor", "update_weights_from_ipc", "init_weights_update_group")],
+    (SRT + "managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager.update_weights_from_distributed",
+     hooks.update_from_distributed, "AROUND"),
     *[(method + ".create_weights", hooks.create_weights, "AROUND") for method in METHODS],
     *[(method + ".process_weights_after_loading", hooks.process, "AROUND") for method in METHODS],
 ]

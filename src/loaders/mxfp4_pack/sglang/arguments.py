@@ -60,7 +60,8 @@ def refuse_settings(args, packed):
         packed.kernel(draft, moe_tp_size(args))
     given = {name: getattr(args, name, None) for name in (
         "enable_eplb", "ep_num_redundant_experts", "init_expert_location", "cpu_offload_gb", "offload_group_size",
-        "enable_lora", "lora_paths", "enable_memory_saver", "load_format", "weight_cache_mode")}
+        "enable_lora", "lora_paths", "enable_memory_saver", "load_format", "weight_cache_mode",
+        "enable_elastic_expert_backup")}
     refused = {
         "--enable-eplb (it moves experts between ranks)": given["enable_eplb"],
         "--ep-num-redundant-experts": given["ep_num_redundant_experts"],
@@ -70,6 +71,7 @@ def refuse_settings(args, packed):
         "--enable-lora (LoRA on packed experts is untested)": given["enable_lora"] or given["lora_paths"],
         # Releasing the weights drops them; they would come back as raw tensors, which are not there.
         "--enable-memory-saver (released weights cannot be loaded again)": given["enable_memory_saver"],
+        "--enable-elastic-expert-backup (it writes raw experts into packed ones)": given["enable_elastic_expert_backup"],
         f"--load-format {given['load_format']}": given["load_format"] not in LOAD_FORMATS,
         f"--weight-cache-mode {given['weight_cache_mode']}": given["weight_cache_mode"] not in (None, "off"),
     }

@@ -1,5 +1,5 @@
 """The hooks after that of the arguments, in the order in which a start meets them: config, create_weights, conversion,
-end of load; and that of updates."""
+end of load; and those of updates."""
 
 import copy
 import logging
@@ -7,7 +7,7 @@ import pkgutil
 import re
 
 import torch
-from mxfp4_pack import Manifest, Refused, Unconverted, is_method, is_packed, misfit
+from mxfp4_pack import (Manifest, Misfit, RawLayer, Refused, Unconverted, fall_back, is_method, is_packed, misfit)
 from torch.nn import Parameter
 
 from .arguments import refuse_unchecked
@@ -23,6 +23,7 @@ class Packed:
     def __init__(self, set_, entries, experts):
         self.set, self.entries, self.experts = set_, entries, experts
         self.device = torch.empty(0).device  # SGLang builds models under `with device`
+        self.create = None  # create(method, layer): the engine's raw parameters
         self.done = False
 
 
@@ -76,13 +77,15 @@ def create_weights(original, method, layer, *args, **kwargs):
                       f"are {total}")
     first = layer.moe_ep_rank * layer.num_local_experts
     layer.mxfp4_pack = Packed(set_, entries, range(first, first + layer.num_local_experts))
+    layer.mxfp4_pack.create = lambda method, layer: original(method, layer, *args, **kwargs)
     with torch.device("meta"):
         result = original(method, layer, *args, **kwargs)
     sizes = getattr(method, "_padded_hidden", layer.w13_weight.shape[2] * 2), getattr(
         method, "_padded_intermediate", layer.w13_weight.shape[1] // 2)
     if sizes != set_.padded_sizes:
-        raise set_.mismatch(f"it pads (hidden, intermediate) to {sizes}, packed is {set_.padded_sizes}")
-    set_.expect(entries, layer.mxfp4_pack.experts, layer.mxfp4_pack.device)
+        fall_back(set_, set_.mismatch(f"it pads (hidden, intermediate) to {sizes}, packed is {set_.padded_sizes}"), logger)
+    if set_.fallback is None:
+        set_.expect(entries, layer.mxfp4_pack.experts, layer.mxfp4_pack.device)
     return result
 
 
@@ -92,7 +95,44 @@ def process(original, method, layer):
     packed = packed_of(layer)
     if packed is None:
         return original(method, layer)
-    vectors, attributes = converted_canary(original, method, layer)
+    if packed.done:  # the end of an update, which changed nothing: from 0.5.21 on SGLang then converts all layers again
+        return None
+    if packed.set.fallback is None:
+        try:
+            read(original, method, layer, *converted_canary(original, method, layer))
+        except Misfit as found:
+            fall_back(packed.set, found, logger)
+    if packed.set.fallback is not None:
+        make_raw(method, layer)
+        original(method, layer)
+    limit = getattr(method, "_swiglu_limit_tensor", None)
+    if limit is not None and limit.is_meta:  # it was made on the device of the raw weights
+        method._swiglu_limit_tensor = torch.full(limit.shape, float(method.moe_runner_config.swiglu_limit),
+                                                 dtype=limit.dtype, device=packed.device)
+    packed.done = True
+
+
+def make_raw(method, layer):
+    """The layer's raw parameters, as SGLang makes them and its own loader fills them."""
+    packed, probe = packed_of(layer), copy.copy(layer)
+    probe._parameters = {}
+    with packed.device:
+        packed.create(copy.copy(method), probe)
+    raw = RawLayer(packed.set, packed.entries)
+    for key in packed.entries:
+        raw.fill(key, packed.experts, probe._parameters[raw_name(probe, key, packed)].data,
+                 getattr(method, "load_up_proj_weight_first", False))
+    layer._parameters.update(probe._parameters)
+
+
+def raw_name(layer, key, packed):
+    parameter = packed.entries[key].parameter
+    return next(name for name in (parameter, parameter + "_inv") if name in layer._parameters)
+
+
+def read(original, method, layer, vectors, attributes):
+    """The packed tensors, and `vectors` and `attributes`, which converted_canary found."""
+    packed = packed_of(layer)
     tensors = packed.set.read_layer(packed.entries, packed.experts, packed.device)
     if packed.set.is_triton:
         original(method, layer)
@@ -108,11 +148,6 @@ def process(original, method, layer):
         setattr(layer, name, Parameter(value.data[:1].repeat(layer.num_local_experts), requires_grad=False))
     for name, value in attributes.items():
         setattr(layer, name, value)
-    limit = getattr(method, "_swiglu_limit_tensor", None)
-    if limit is not None and limit.is_meta:  # it was made on the device of the raw weights
-        method._swiglu_limit_tensor = torch.full(limit.shape, float(method.moe_runner_config.swiglu_limit),
-                                                 dtype=limit.dtype, device=packed.device)
-    packed.done = True
 
 
 def converted_canary(original, method, layer):
@@ -140,8 +175,7 @@ def converted_canary(original, method, layer):
 def fill(probe, method, layer, raw):
     """The raw canary under the names and dtypes of the layer's raw parameters, rows as the engine's loader puts them."""
     for key, tensor in raw.items():
-        parameter = packed_of(layer).entries[key].parameter
-        name = next(n for n in (parameter, parameter + "_inv") if n in layer._parameters)
+        name = raw_name(layer, key, packed_of(layer))
         if key[0] == "w13" and getattr(method, "load_up_proj_weight_first", False):
             tensor = torch.cat(tensor.chunk(2, dim=1)[::-1], dim=1)
         probe.register_parameter(name, Parameter(tensor.view(layer._parameters[name].dtype), requires_grad=False))
@@ -173,13 +207,33 @@ def after_load_model(model, *args, **kwargs):
         raise Refused(f"SGLang did not load the packed experts of {', '.join(left)}: another kernel runs them than those "
                       "that they are packed for")
     for set_ in {id(set_): set_ for set_ in (packed_of(m).set for m in layers)}.values():
-        logger.info(set_.report())
+        if set_.fallback is None:
+            logger.info(set_.report())
 
 
-def update_weights(original, updater, model_path, *args, **kwargs):
-    """The experts of a running packed model are in their kernel's form, which SGLang cannot load raw weights into; nor
-    can it leave them and change the rest."""
+# The experts of a running packed model are in their kernel's form, which SGLang cannot load raw weights into; nor can it
+# leave them and change the rest, which comes in several requests.
+UPDATE = ("packed MXFP4 experts cannot be updated in a running server: the new weights' other tensors would run with the "
+          "old experts. Start a server with {}; nothing was changed")
+NEW = "a checkpoint of the new weights, or what mxfp4-pack makes of it"
+
+
+def update_from_disk(original, updater, model_path, *args, **kwargs):
     if manifest is None and not is_packed(model_path):
         return original(updater, model_path, *args, **kwargs)
-    return False, ("packed MXFP4 experts cannot be updated in a running server: the new weights' other tensors would run "
-                   f"with the old experts. Start a server with {model_path}; nothing was changed")
+    return False, UPDATE.format(model_path)
+
+
+def update(original, updater, *args, **kwargs):
+    """From a request's tensors, or from another process's, which would join a group for it first."""
+    if manifest is None:
+        return original(updater, *args, **kwargs)
+    return False, UPDATE.format(NEW)
+
+
+def update_from_distributed(original, manager, request):
+    """Refused here, because what SGLang calls below it has other names from 0.5.21 on."""
+    if manifest is None:
+        return original(manager, request)
+    output = pkgutil.resolve_name("sglang.srt.managers.io_struct.UpdateWeightsFromDistributedReqOutput")
+    return output(success=False, message=UPDATE.format(NEW))

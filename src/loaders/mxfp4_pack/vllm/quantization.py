@@ -9,13 +9,14 @@ the engine chose for the layer, except that
 Facts about vLLM are from v0.26.0 and v0.33.0 (names and keywords the same in 0.21 to 0.27.1).
 """
 
+import copy
 import logging
 import re
 from contextlib import contextmanager
 from functools import lru_cache
 
 import torch
-from mxfp4_pack import METHOD, Manifest, Refused, Unconverted, check_version, misfit
+from mxfp4_pack import METHOD, Manifest, Misfit, RawLayer, Refused, Unconverted, check_version, fall_back, misfit
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import get_quantization_config
@@ -154,15 +155,16 @@ class PackedMethod:
     def maybe_roundup_sizes(self, *args, **kwargs):
         sizes = tuple(super().maybe_roundup_sizes(*args, **kwargs))
         if sizes != self.packed.padded_sizes:
-            raise self.packed.mismatch(f"it pads (hidden, intermediate) to {sizes}, packed is "
-                                       f"{self.packed.padded_sizes}")
+            fall_back(self.packed, self.packed.mismatch(f"it pads (hidden, intermediate) to {sizes}, packed is "
+                                                        f"{self.packed.padded_sizes}"), logger)
         return sizes
 
     def create_weights(self, layer, *args, **kwargs):
         self.device = torch.empty(0).device  # the engine builds models under `with device`
+        self.create_raw = lambda method, layer: super(PackedMethod, method).create_weights(layer, *args, **kwargs)
         with torch.device("meta"):
-            super().create_weights(layer, *args, **kwargs)
-        if not self.dummy:
+            self.create_raw(self, layer)
+        if not self.dummy and self.packed.fallback is None:
             self.packed.expect(self.entries, self.experts_of(layer), self.device)
 
     def process_weights_after_loading(self, layer):
@@ -191,10 +193,16 @@ class PackedMethod:
         """In the place of the engine's conversion: its arguments `given`, its 6-tuple as result."""
         self.read = True
         canary = dict.fromkeys(RESULT)
+        if not self.dummy and self.packed.fallback is None:
+            try:
+                canary = self.canary(original, given)
+            except Misfit as found:
+                fall_back(self.packed, found, logger)
+        if self.packed.fallback is not None:
+            return original(**given | self.unpacked(given["layer"], experts))
         if self.dummy:
             tensors = {key: self.packed.empty(entry, experts, self.device) for key, entry in self.entries.items()}
         else:
-            canary = self.canary(original, given)
             tensors = self.packed.read_layer(self.entries, experts, self.device)
             if self.packed.finished:
                 logger.info(self.packed.report())
@@ -208,6 +216,19 @@ class PackedMethod:
             fill(storage_of(thing), tensors[key], key)
         give_memory(given["layer"], self.device)
         return (*made[:4], *(tensors.get(key) for key in RESULT[4:]))
+
+    def unpacked(self, layer, experts):
+        """The layer gets its raw parameters as the engine makes and fills them. Returns them as converter's arguments."""
+        probe = copy.copy(layer)
+        probe._parameters = {}
+        with self.device:
+            self.create_raw(copy.copy(self), probe)
+        if not self.dummy:
+            raw = RawLayer(self.packed, self.entries)
+            for key in self.entries:
+                raw.fill(key, experts, probe._parameters[KEYWORD[key]].data)
+        layer._parameters.update(probe._parameters)
+        return {KEYWORD[key]: getattr(layer, KEYWORD[key]) for key in self.entries}
 
     def canary(self, original, given):
         """What the engine's converter makes of the canary's raw layer: it must be the canary's packed layer."""

@@ -1,0 +1,81 @@
+"""MXFP4_PACK_FALLBACK=unpack: where a set does not fit the engine, the engine gets its raw experts and converts them.
+
+The program unpacks one layer at a time into memory (`mxfp4-pack unpack OUT --layer`): layouts are written down once, there.
+"""
+
+import json
+import mmap
+import os
+import shutil
+import subprocess
+
+import torch
+
+from ._entries import Refused
+
+VARIABLE = "MXFP4_PACK_FALLBACK"
+OFFER = f"Or set {VARIABLE}=unpack: mxfp4-pack unpacks the experts at every start, and the engine converts them"
+SUFFIX = {"codes": "", "scales": "_scale", "bias": "_bias"}
+
+
+def allowed():
+    value = os.environ.get(VARIABLE, "")
+    if value not in ("", "unpack"):
+        raise Refused(f"{VARIABLE} is {value!r}, it can only be unpack")
+    return value == "unpack"
+
+
+def fall_back(set_, misfit, logger):
+    """Goes on without the packed form after `misfit`, or raises that. Warns once for a set."""
+    if not allowed():
+        raise misfit
+    if set_.fallback is None:
+        set_.fallback = misfit
+        set_.loading.drop()
+        logger.warning("mxfp4-pack: the engine converts the experts itself, layer by layer, as from a checkpoint: %s",
+                       misfit)
+
+
+def program():
+    if found := shutil.which("mxfp4-pack"):
+        return found
+    raise Refused(f"{VARIABLE} needs the program mxfp4-pack of these loaders: put it on the PATH")
+
+
+class RawLayer:
+    """A layer's experts before any conversion, without the engine's pads: `tensors` {(role, part): tensor}."""
+
+    def __init__(self, set_, entries):
+        module = next(iter(entries.values())).name.rpartition(".")[0]
+        memory = os.memfd_create("mxfp4-pack")
+        try:
+            command = [program(), "unpack", set_.directory, "--layer", module, "--set", str(set_.number), "--rank",
+                       str(set_.rank), "--device", "cpu", "-q"]
+            done = subprocess.run(command, stdout=memory, stderr=subprocess.PIPE, text=True)
+            if done.returncode != 0:
+                raise Refused(f"{set_.directory}: {module}: {done.stderr.strip() or f'exit code {done.returncode}'}")
+            data = mmap.mmap(memory, 0)
+        finally:
+            os.close(memory)
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:8 + length])
+        self.pairs = header["__metadata__"]["w13_rows"] == "pairs"
+        whole = torch.frombuffer(data, dtype=torch.uint8)
+        self.tensors = {}
+        for role in ("w13", "w2"):
+            for part, suffix in SUFFIX.items():
+                if t := header.get(role + suffix):
+                    begin, end = (8 + length + at for at in t["data_offsets"])
+                    dtype = torch.bfloat16 if part == "bias" else torch.uint8
+                    self.tensors[role, part] = whole[begin:end].view(dtype).view(t["shape"])
+
+    def fill(self, key, experts, parameter, up_first=False):
+        """Puts the experts' rows where the engine's own weight loader puts them in its raw `parameter`."""
+        raw = self.tensors[key]
+        target = parameter if key[1] == "bias" else parameter.view(torch.uint8)
+        halves = 2 if key[0] == "w13" and not self.pairs else 1
+        places = target.chunk(halves, dim=1)
+        for rows, place in zip(raw.chunk(halves, dim=1), places[::-1] if up_first else places):
+            place = place[:, :rows.shape[1]] if rows.ndim == 2 else place[:, :rows.shape[1], :rows.shape[2]]
+            for row, expert in enumerate(experts):
+                place[row].copy_(rows[expert])

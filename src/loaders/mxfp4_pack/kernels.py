@@ -1,0 +1,82 @@
+"""Whole MoE layers on the packed bytes by the engine's own kernel, against what `mxfp4-pack verify --save` computes from
+the checkpoint in double precision."""
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from typing import NamedTuple
+
+import torch
+
+from ._safetensors import read_header
+
+class Batch(NamedTuple):
+    """See --save in mxfp4-pack(1)."""
+    layer: str
+    x: torch.Tensor
+    ids: torch.Tensor
+    weights: torch.Tensor
+    out: torch.Tensor
+
+
+class Result(NamedTuple):
+    """A batch as the engine computes it."""
+    layer: str
+    tokens: int
+    relative_l2: float
+
+
+def expected(directory, source):
+    """(batches, what `verify` found wrong). Raises RuntimeError where it cannot be computed."""
+    program = shutil.which("mxfp4-pack")
+    if program is None:
+        raise RuntimeError("the program mxfp4-pack is not on the PATH")
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "batches.safetensors")
+        done = subprocess.run([program, "verify", directory, "--source", source, "--save", file, "--json", "-q"],
+                              capture_output=True, text=True)
+        if done.returncode not in (0, 1) or not os.path.exists(file):
+            raise RuntimeError(f"mxfp4-pack verify: {done.stderr.strip() or done.stdout.strip()}")
+        return read_batches(file), json.loads(done.stdout).get("problems", [])
+
+
+def read_batches(path):
+    tensors, start = read_header(path)
+    with open(path, "rb") as file:
+        data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+    metadata = json.loads(data[8:start].numpy().tobytes())["__metadata__"]
+
+    def tensor(name):
+        t = tensors[name]
+        return data[t.begin:t.end].clone().view(getattr(torch, t.dtype)).view(t.shape)
+
+    return [Batch(metadata[f"{n}.layer"], *(tensor(f"{n}.{part}") for part in ("x", "ids", "weights", "out")))
+            for n in range(sum(name.endswith(".layer") for name in metadata))]
+
+
+def compute(manifest, fields, batches, device):
+    """What the engine's kernel makes of the batches, ranks added up."""
+    make = importlib.import_module(f"mxfp4_pack.{fields['engine']}.kernel").Kernel
+    results = []
+    for layer in dict.fromkeys(batch.layer for batch in batches):
+        own = [batch for batch in batches if batch.layer == layer]
+        sums = [torch.zeros_like(batch.out) for batch in own]
+        for rank in fields["ranks"]:
+            packed = manifest.opened(fields, rank)
+            key = next(key for key, entries in packed.layers.items() if module_of(entries) == layer)
+            kernel = make(manifest, packed, key, own[0].ids.shape[1], device)
+            if packed.fallback is not None:  # the engine would not run the packed bytes
+                raise packed.fallback
+            for batch, out in zip(own, sums):
+                out += kernel(batch.x.to(device), batch.ids.to(device), batch.weights.to(device)).double().cpu()
+            del kernel
+        results += [Result(layer, len(batch.x), float((out - batch.out).norm() / batch.out.norm()))
+                    for batch, out in zip(own, sums)]
+    return results
+
+
+def module_of(entries):
+    return next(iter(entries.values())).name.rpartition(".")[0]

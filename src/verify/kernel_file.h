@@ -1,0 +1,36 @@
+// verify --save: the batches that level kernels computes and what is true of them, for an engine's own kernel.
+#pragma once
+
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/moe/moe.h"
+#include "src/checkpoint/safetensors.h"
+
+namespace mxfp4 {
+
+/// A safetensors file. Batch N has N.x F32 [tokens, hidden], exact in bf16; N.ids I32 and N.weights F32 [tokens,
+/// top_k], the chosen experts and their factors, routed scaling included; N.out F64 [tokens, hidden], the layer's
+/// result. The metadata's N.layer is the layer's module.
+class KernelFile {
+ public:
+  /// A batch that is there already, of another set, is left out. forced: see KernelCheck.
+  void add(const std::string& layer, bool forced, const Routing& routing, std::span<const float> x,
+           std::span<const double> out);
+  bool empty() const { return batches_.empty(); }
+  void write(const std::string& path) const;
+
+ private:
+  template <class T>
+  void put(const char* name, Dtype dtype, int64_t tokens, std::span<const T> values);
+
+  std::set<std::tuple<std::string, int64_t, bool>> batches_;
+  std::vector<Tensor> tensors_;
+  Metadata metadata_ = {{"format", "pt"}};
+  std::string data_;
+};
+
+}  // namespace mxfp4
