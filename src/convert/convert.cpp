@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <set>
 
+#include "src/backends/gpu.h"
 #include "src/backends/select.h"
 #include "src/base/log.h"
 #include "src/base/signals.h"
@@ -69,12 +70,20 @@ TensorParallel tensor_parallel(const ConvertOptions& o) {
 }
 
 /// The backend asked for, or the one that the engine would choose, with the reason.
-std::string chosen_backend(const ConvertOptions& o, const Model& model) {
-  if (o.backend != "auto") return o.backend;
-  const BackendChoice c = select_backend(model, {o.engine, o.gpu, o.phase});
+BackendChoice chosen_backend(const ConvertOptions& o, const Model& model) {
+  if (o.backend != "auto") return {.backend = o.backend};
+  const std::string gpu = o.gpu.empty() ? gpu_here() : o.gpu;
+  const BackendChoice c = select_backend(model, {.engine = o.engine,
+                                                 .release = o.engine_version,
+                                                 .gpu = gpu,
+                                                 .phase = o.phase,
+                                                 .tp_size = o.tp_size,
+                                                 .lossy = o.lossy});
   note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
+  if (!c.setting.empty())
+    note(fmt::format("by itself {} takes {}: start it with {}", o.engine, c.engine_choice, c.setting));
   if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
-  return c.backend;
+  return c;
 }
 
 /// What is converted, and where its bytes come from.
@@ -114,11 +123,15 @@ void check_files_are_there(const std::string& out) {
 
 /// Plans and carries out one conversion of a model whose bytes the source gives. place: null for a dry run.
 Json run(const ConvertOptions& options, OutputDir* place, const Input& in, Problems& problems) {
+  const BackendChoice choice = chosen_backend(options, in.model);
   const Backend& backend =
-      find_backend(chosen_backend(options, in.model), options.engine, options.layout_version, &in.model);
+      find_backend(choice.backend, options.engine, options.layout_version, &in.model, options.engine_version);
   const auto plan_as = [&](int set) {
-    return make_plan(in.checkpoint, in.model, backend,
-                     {.tp = tensor_parallel(options), .set = set, .keep_shards = options.link.has_value()}, problems);
+    Plan p = make_plan(in.checkpoint, in.model, backend,
+                       {.tp = tensor_parallel(options), .set = set, .keep_shards = options.link.has_value()}, problems);
+    p.engine_version = options.engine_version;
+    p.engine_choice = choice.engine_choice;
+    return p;
   };
   const int set = set_in_out(options, in, backend);
   Plan plan = plan_as(in.earlier ? set : 0);
@@ -241,7 +254,7 @@ bool is_own_source(const ConvertOptions& options) {
 
 Json convert(const ConvertOptions& options) {
   if (options.backend != "auto")  // a usage error comes first
-    find_backend(options.backend, options.engine, options.layout_version);
+    find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
   std::optional<OutputDir> place;  // locked before anything of OUT is read
   if (!options.dry_run) place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, owned_files);
   OutputDir* out = place ? &*place : nullptr;

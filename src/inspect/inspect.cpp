@@ -152,7 +152,7 @@ void list_backends(bool json) {
   Json all = Json::array();
   for (const Backend* b : backends()) {
     Json fits = Json::object(), needs = Json::object();
-    for (const Fit& f : b->fits) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
+    for (const Fit& f : fits_of(*b)) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
     for (const Setting& s : b->requires_)
       needs[s.name] = needs.contains(s.name) ? needs[s.name].get<std::string>() + " or " + s.value : s.value;
     all.push_back({{"backend", b->name},
@@ -177,7 +177,7 @@ void list_backends(bool json) {
       continue;
     before = b;
     std::string fits;
-    for (const Fit& f : b->fits) fits += fmt::format("{}{} {}", fits.empty() ? "" : "; ", f.library, f.range);
+    for (const Fit& f : fits_of(*b)) fits += fmt::format("{}{} {}", fits.empty() ? "" : "; ", f.library, f.range);
     print_out("{:<24} {:<13} {:<8} {:<22} {}\n", b->name, b->engine, b->layout_version, b->gpu, fits);
   }
   note(cuda_description());

@@ -22,6 +22,8 @@ constexpr EngineKernel engine_kernels[] = {
     {"triton-hopper", "", "a", "triton-hopper-a"},
     {"triton-hopper", "", "b", "triton-hopper-b"},
     {"triton-hopper", "", "c", "triton-hopper-c"},
+    {"triton-hopper", "sglang", "b64", "triton-hopper-b"},
+    {"triton-hopper", "sglang", "c64", "triton-hopper-c"},
     {"triton-hopper", "", "a-w4", "triton-hopper-a-w4"},
     {"triton-hopper", "", "b-w4", "triton-hopper-b-w4"},
     {"triton-hopper", "", "c-w4", "triton-hopper-c-w4"},

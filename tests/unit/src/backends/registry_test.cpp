@@ -26,17 +26,17 @@ const Maker makers[] = {
     {"flashinfer_trtllm_i128", "flashinfer-trtllm", "sglang", "i128"},
     {"flashinfer_trtllm_i256", "flashinfer-trtllm", "vllm", "i256"},
     {"flashinfer_humming", "flashinfer-humming", "vllm", ""},
-    {"vllm.triton_hopper_a", "triton-hopper", "vllm", "a"},
+    {"vllm.triton_hopper_a", "triton-hopper", "vllm", ""},
     {"vllm.triton_hopper_b", "triton-hopper", "vllm", "b"},
-    {"vllm.triton_hopper_c", "triton-hopper", "vllm", ""},
+    {"vllm.triton_hopper_c", "triton-hopper", "vllm", "c"},
     {"sglang.triton_hopper_a", "triton-hopper", "sglang", "a"},
     {"sglang.triton_hopper_b", "triton-hopper", "sglang", "b"},
-    {"sglang.triton_hopper_c", "triton-hopper", "sglang", ""},
+    {"sglang.triton_hopper_c", "triton-hopper", "sglang", "c"},
     {"vllm.triton_blackwell", "triton-blackwell", "vllm", ""},
     {"deepgemm", "deepgemm", "vllm", ""},
     {"deepgemm", "deepgemm", "sglang", ""},
     {"deepgemm_mega", "deepgemm-mega", "vllm", ""},
-    {"aiter_a16w4", "aiter-a16w4", "vllm", ""},
+    {"aiter_a16w4", "aiter-a16w4", "vllm", "1"},
     {"aiter_a16w4", "aiter-a16w4", "sglang", ""},
     {"vllm_cpu", "vllm-cpu", "vllm", ""},
 };
@@ -155,10 +155,53 @@ TEST_CASE("the default layout versions") {
   };
   for (const char* engine : {"vllm", "sglang"}) {
     CHECK(version("flashinfer-cutlass", engine) == "v2");
-    CHECK(version("flashinfer-trtllm", engine) == "i128");
-    CHECK(version("triton-hopper", engine) == "c");
   }
+  CHECK(version("flashinfer-trtllm", "vllm") == "i128");
+  CHECK(version("triton-hopper", "vllm") == "a");
+  CHECK(version("triton-hopper", "sglang") == "c64");
   CHECK(version("triton-hopper", "transformers") == "c");
+  CHECK(version("flashinfer-humming", "vllm") == "1");  // no release loads it
+}
+
+TEST_CASE("a release of the engine chooses the layout version") {
+  Model deepseek, gpt_oss;
+  deepseek.family = "deepseek-v4";
+  gpt_oss.family = "gpt-oss";
+  gpt_oss.pairs = true;
+  const auto version = [](const char* name, const char* engine, const Model& model, const char* release) {
+    return std::string(find_backend(name, engine, "", &model, release).layout_version);
+  };
+  CHECK(version("flashinfer-cutlass", "vllm", gpt_oss, "0.28.0") == "v1");
+  CHECK(version("flashinfer-cutlass", "vllm", gpt_oss, "0.29.0") == "v2");
+  CHECK(version("flashinfer-cutlass", "sglang", deepseek, "0.5.18") == "v1");
+  CHECK(version("flashinfer-cutlass", "sglang", deepseek, "0.5.19") == "v2");
+  CHECK(version("flashinfer-trtllm", "vllm", deepseek, "0.26.0") == "i256");
+  CHECK(version("flashinfer-trtllm", "sglang", deepseek, "0.5.20") == "i128");
+  CHECK(version("flashinfer-trtllm", "sglang", deepseek, "0.5.21") == "i128-ones");
+  CHECK(version("flashinfer-trtllm", "sglang", gpt_oss, "0.5.23") == "i128");
+  CHECK(version("marlin", "sglang", deepseek, "0.5.21") == "1");
+  CHECK(version("marlin", "sglang", deepseek, "0.5.22") == "i64");
+  CHECK(version("marlin", "sglang", gpt_oss, "0.5.22") == "1");
+  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.17") == "b64");
+  CHECK(version("aiter-a16w4", "vllm", deepseek, "0.27.1") == "1");
+  CHECK(version("aiter-a16w4", "vllm", deepseek, "0.28.0") == "2");
+  CHECK(version("aiter-a16w4", "vllm", gpt_oss, "0.33.0") == "1");
+  CHECK(version("aiter-w4a4", "vllm", deepseek, "0.31.0") == "1");
+}
+
+TEST_CASE("a layout version that a release does not load is refused with those that it loads") {
+  const auto message = [](const char* name, const char* engine, const char* version, const char* release) {
+    try {
+      find_backend(name, engine, version, nullptr, release);
+    } catch (const Error& e) {
+      return e.lines[0];
+    }
+    return std::string();
+  };
+  CHECK(message("flashinfer-cutlass", "vllm", "v1", "0.33.0") ==
+        "vllm 0.33.0 does not load layout version v1 of flashinfer-cutlass, but v2");
+  CHECK(message("flashinfer-humming", "vllm", "", "0.33.0") == "vllm 0.33.0 has no backend flashinfer-humming");
+  CHECK(message("triton-hopper", "vllm", "c", "0.26.0") == "");  // larger, but every release reads it
 }
 
 TEST_CASE("names, engines and versions that are not there are listed") {
