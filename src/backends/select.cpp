@@ -67,10 +67,8 @@ class Selection {
     take(order);
     if (choice_.backend.empty()) take(lossless());
     if (choice_.backend.empty()) nothing(choice_.why);
-    add_alternatives();
-    if (choice_.engine_choice != choice_.backend) choice_.setting = setting();
     explain_faster();
-    return std::move(choice_);
+    return finished();
   }
 
   BackendChoice by_phase() {
@@ -80,11 +78,9 @@ class Selection {
       choice_.why = m.why;
       take(measured_order(m, model_));
       if (choice_.backend.empty()) nothing(choice_.why);
-      add_alternatives();
       const Rule* rule = find_rule();
       choice_.engine_choice = rule ? words(rule->order).front() : "";
-      if (choice_.engine_choice != choice_.backend) choice_.setting = setting();
-      return std::move(choice_);
+      return finished();
     }
     fail(ErrorKind::usage, "--phase '{}': prefill or decode expected", to_.phase);
   }
@@ -143,10 +139,13 @@ class Selection {
     return out;
   }
 
-  void add_alternatives() {
+  BackendChoice finished() {
+    choice_.layout_version = row(choice_.backend)->layout_version;
+    if (choice_.engine_choice != choice_.backend) choice_.setting = setting();
     choice_.alternatives = lossless();
     auto& all = choice_.alternatives;
     all.erase(std::remove(all.begin(), all.end(), choice_.backend), all.end());
+    return std::move(choice_);
   }
 
   /// The engine's option that asks for the backend.

@@ -31,8 +31,9 @@ struct Deployment {
 struct BackendChoice {
   std::string engine_choice = {};  // what the engine would take, by the name here or its own
   std::string backend;             // what is written
-  std::string why = {};            // a sentence without a full stop
-  std::string setting = {};        // what the engine has to be told where the two differ: "--moe-backend marlin"
+  std::string layout_version = {};
+  std::string why = {};      // a sentence without a full stop
+  std::string setting = {};  // what the engine has to be told where the two differ: "--moe-backend marlin"
   std::vector<std::string> alternatives = {};  // others that run on the GPU
 };
 

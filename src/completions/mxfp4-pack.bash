@@ -4,7 +4,8 @@ _mxfp4_pack() {
   local common='--help --json --quiet --verbose' words=
   case $before in
     --engine) words='vllm sglang transformers' ;;
-    --gpu) words='h100 h200 b200 b300 l40s a100 t4 rtx5090 mi355x sm75 sm80 sm89 sm90 sm100 sm103 sm120 gfx950 cpu' ;;
+    --gpu) words='h100 h200 b200 b300 l40s a100 t4 rtx5090 mi300x mi355x sm75 sm80 sm89 sm90 sm100 sm103 sm107 sm120 gfx942 gfx950 cpu' ;;
+    --engine-version) words='installed' ;;
     --phase) words='prefill decode' ;;
     --num-warps) words='4 8' ;;
     --format) words='packed sharded-state' ;;
@@ -21,7 +22,7 @@ _mxfp4_pack() {
       elif [[ $word == -* ]]; then
         case $command in
           inspect) words="$common --gate-up" ;;
-          convert) words="$common --backend --engine --layout-version --gpu --phase --num-warps --tp-size --rank --format --dry-run --force --add --if-changed --filelist --fail-fast --resume --restart --link --sha256
+          convert) words="$common --backend --engine --engine-version --layout-version --gpu --phase --lossy --num-warps --tp-size --rank --format --dry-run --force --add --if-changed --filelist --fail-fast --resume --restart --link --sha256
             --allow-nan-scales --gate-up --threads --device --device-memory" ;;
           verify) words="$common --source --level --tokens --layers --seed --tolerance --threads --device --device-memory --bench
             --hidden --intermediate --experts --top-k" ;;

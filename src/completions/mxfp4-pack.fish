@@ -14,8 +14,10 @@ complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert verify unpack" -l
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from inspect convert" -l gate-up -x -a 'interleaved concatenated'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l backend -x -a "(mxfp4-pack backends 2>/dev/null | awk 'NR > 1 {print \$1}' | sort -u)"
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l engine -x -a 'vllm sglang transformers'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l engine-version -x -a 'installed' -d 'Its release'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l lossy -d 'Take the engine choice also where it changes values'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l layout-version -x -d 'Form of the layout'
-complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l gpu -x -a 'h100 h200 b200 b300 l40s a100 t4 rtx5090 mi355x sm75 sm80 sm89 sm90 sm100 sm103 sm120 gfx950 cpu'
+complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l gpu -x -a 'h100 h200 b200 b300 l40s a100 t4 rtx5090 mi300x mi355x sm75 sm80 sm89 sm90 sm100 sm103 sm107 sm120 gfx942 gfx950 cpu'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l phase -x -a 'prefill decode'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l num-warps -x -a '4 8'
 complete -c mxfp4-pack -n "__fish_seen_subcommand_from convert" -l tp-size -x -d 'Tensor-parallel ranks'

@@ -124,8 +124,9 @@ void check_files_are_there(const std::string& out) {
 /// Plans and carries out one conversion of a model whose bytes the source gives. place: null for a dry run.
 Json run(const ConvertOptions& options, OutputDir* place, const Input& in, Problems& problems) {
   const BackendChoice choice = chosen_backend(options, in.model);
+  const std::string& layout_version = options.layout_version.empty() ? choice.layout_version : options.layout_version;
   const Backend& backend =
-      find_backend(choice.backend, options.engine, options.layout_version, &in.model, options.engine_version);
+      find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
   const auto plan_as = [&](int set) {
     Plan p = make_plan(in.checkpoint, in.model, backend,
                        {.tp = tensor_parallel(options), .set = set, .keep_shards = options.link.has_value()}, problems);

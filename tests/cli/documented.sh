@@ -19,7 +19,8 @@ for command in '' $commands; do
   [ -n "$command" ] && expect "man page has $command" 0 . '' grep -F ".It Cm $command" "$root/man/mxfp4-pack.1"
 done
 
-gpus=$("$program" convert "$tiny" "$dir/auto" --backend auto --engine vllm 2>&1 | sed 's/.*--gpu: //; s/[(),]//g')
+gpus=$("$program" convert "$tiny" "$dir/auto" --backend auto --engine vllm --gpu none 2>&1 |
+  sed 's/.*not one of //; s/; see.*//; s/[(),]//g')
 prepare [ -n "$gpus" ]
 for gpu in $gpus; do
   expect "man page has --gpu $gpu" 0 . '' grep -E -- "^\.(Cm|It Fl -gpu Cm).* $gpu( |$)" "$root/man/mxfp4-pack.1"

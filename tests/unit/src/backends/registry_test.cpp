@@ -139,6 +139,34 @@ TEST_CASE("every golden layer through the program, forward and inverse") {
   }
 }
 
+TEST_CASE("SGLang's padding, as its own conversion makes it") {
+  check_layer(Golden("layer_sglang_triton.safetensors"), false,
+              {"sglang.triton_hopper_c64", "triton-hopper", "sglang", ""});
+  const TempDir dir;
+  const Golden golden("layer_sglang_marlin.safetensors");
+  const LayerCheckpoint source(golden, dir / "in");
+  convert(options_of({"", "marlin", "sglang", "i64"}, dir / "in", dir / "out"));
+  const auto packed = tensors_of(dir / "out");
+  for (const char* role : {"w13", "w2"}) {
+    const std::string bytes = packed.at(fmt::format("{}.{}_weight_scale", source.module(), role));
+    const Tensor& expected = *golden.find(fmt::format("sglang.marlin_i64.{}_scale", role));
+    CHECK(bytes.substr(bytes.find(']') + 1) == text(golden.bytes(expected)));
+  }
+  CHECK(is_right(dir / "out", dir / "in"));
+}
+
+TEST_CASE("SGLang's TRTLLM for DeepSeek-V4 pads intermediate with scales of one from 0.5.21") {
+  const TempDir dir;
+  const Golden golden("layer_sglang_marlin.safetensors");  // hidden 256, intermediate 160
+  const LayerCheckpoint source(golden, dir / "in");
+  convert(options_of({"", "flashinfer-trtllm", "sglang", ""}, dir / "in", dir / "out"));
+  const auto packed = tensors_of(dir / "out");
+  const std::string w2 = packed.at(source.module() + ".w2_weight_scale_inv");
+  REQUIRE(w2.starts_with("F8_E4M3 [2, 256, 8]"));
+  CHECK(std::count(w2.begin() + int64_t(w2.find(']')), w2.end(), char(0x7F)) >= 2 * 256 * 3);
+  CHECK(is_right(dir / "out", dir / "in"));
+}
+
 TEST_CASE("every golden tag has a backend") {
   std::set<std::string> made = {""};
   for (const Maker& m : makers) made.insert(m.tag);
