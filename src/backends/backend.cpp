@@ -68,13 +68,19 @@ const Backend& find_backend(const std::string& name, const std::string& engine, 
   if (rows.empty())
     fail(ErrorKind::usage, "backend {} is not there for engine '{}', but for {}", name, engine,
          fmt::join(others, ", "));
-  const Backend* other = nullptr;  // that the newest release does not load
+  const Backend* partial = nullptr;  // for some models only, where none is given
+  const Backend* other = nullptr;    // that the newest release does not load
   for (const Backend* b : rows) {
     if ((!layout_version.empty() && layout_version != b->layout_version) || !takes(*b, model)) continue;
     const bool any = release.empty() && !layout_version.empty();
-    if (any || b->releases.contains(release.empty() ? find_engine(engine).known.last : release)) return *b;
-    if (!other && release.empty()) other = b;
+    if (any || b->releases.contains(release.empty() ? find_engine(engine).known.last : release)) {
+      if (model || !b->takes) return *b;
+      if (!partial) partial = b;
+    } else if (!other && release.empty()) {
+      other = b;
+    }
   }
+  if (partial) return *partial;
   if (other) return *other;
   explain(rows, layout_version, model, release);
 }

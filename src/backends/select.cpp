@@ -65,7 +65,7 @@ class Selection {
     choice_.why = fmt::format("{} {} on {} ({}{}{}) looks for {}", to_.engine, to_.release, to_.gpu, rule->file,
                               *rule->where ? ", " : "", rule->where, fmt::join(order, ", "));
     take(order);
-    if (choice_.backend.empty()) take(lossless());
+    if (choice_.backend.empty()) take(lossless());  // the engine has to be told
     if (choice_.backend.empty()) nothing(choice_.why);
     explain_faster();
     return finished();
@@ -126,6 +126,8 @@ class Selection {
         choice_.why += fmt::format("; not {}: {}", name, why);
       else if (choice_.backend.empty())
         choice_.backend = name;
+      else
+        choice_.alternatives.push_back(name);
     }
   }
 
@@ -142,9 +144,9 @@ class Selection {
   BackendChoice finished() {
     choice_.layout_version = row(choice_.backend)->layout_version;
     if (choice_.engine_choice != choice_.backend) choice_.setting = setting();
-    choice_.alternatives = lossless();
     auto& all = choice_.alternatives;
-    all.erase(std::remove(all.begin(), all.end(), choice_.backend), all.end());
+    for (const std::string& name : lossless())
+      if (name != choice_.backend && std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
     return std::move(choice_);
   }
 

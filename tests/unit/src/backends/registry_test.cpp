@@ -252,7 +252,7 @@ TEST_CASE("a shape that a backend cannot serve is refused with the reason") {
   const Maker humming{"", "flashinfer-humming", "vllm", ""};
   CHECK(refusal(humming, tiny + "gpt-oss").find("hidden 96 and intermediate 160 must be multiples of 128") !=
         std::string::npos);
-  for (const char* backend : {"flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm"})
+  for (const char* backend : {"flashinfer-cutlass", "flashinfer-cutlass-mxfp8"})
     CHECK(refusal({"", backend, "sglang", ""}, tiny + "deepseek-v4")
               .find("layers.0.ffn.experts: " + std::string(backend) +
                     " of sglang cannot serve it: hidden 128 and intermediate 64 must be multiples of 128") !=
@@ -331,7 +331,7 @@ TEST_CASE("what a loader needs stands in the manifest") {
       if (t["parameter"] == parameter) return t;
     return Json();
   };
-  const Json triton = set_of({"", "triton-hopper", "vllm", ""});
+  const Json triton = set_of({"", "triton-hopper", "vllm", "c"});
   const Json codes = tensor_of(triton, "w2_weight"), scales = tensor_of(triton, "w2_weight_scale");
   CHECK(codes["shape"] == Json({2, 128, 768}));
   CHECK(codes["view"] == Json({{"dtype", "uint8"}, {"shape", {2, 768, 128}}, {"strides", {98304, 1, 768}}}));
