@@ -59,6 +59,7 @@ int carry_out(int argc, char** argv, bool json) {
     add_backends(app, common, run);
     add_synth(app, common, run);
     add_bench(app, common, run);
+    add_clean(app, common, run);
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
@@ -72,18 +73,27 @@ int carry_out(int argc, char** argv, bool json) {
   } catch (const DeviceError& e) {
     return report({ErrorKind::device, e.what()}, json);
   } catch (const std::bad_alloc&) {
-    return report({ErrorKind::io, "out of memory"}, json);
+    throw;
   } catch (const std::exception& e) {
     return report({ErrorKind::io, e.what()}, json);
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  prepare_process();
-  const bool json = asked_for_json(argc, argv);
+int run_all(int argc, char** argv, bool json) {
+  prepare_process(json);
   install_signal_handlers(json);
   const int code = carry_out(argc, argv, json);
   return flush_output() || code > 2 ? code : 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool json = asked_for_json(argc, argv);
+  try {
+    return run_all(argc, argv, json);
+  } catch (const std::bad_alloc&) {
+    say_out_of_memory(json);
+    return 2;
+  }
 }

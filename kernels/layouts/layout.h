@@ -40,8 +40,6 @@ struct Byte {
   int n, b;
 };
 
-MXFP4_HD constexpr int64_t round_up(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
-
 /// Bytes that stay where they are within their word.
 MXFP4_HD constexpr int same_bit(int i) { return i; }
 

@@ -21,7 +21,10 @@ Comparison compare(std::span<const double> reference, std::span<const float> got
       continue;
     }
     c.max_abs = std::max(c.max_abs, std::abs(d));
-    difference += d * d, reference2 += r * r, got2 += g * g, product += r * g;
+    difference += d * d;
+    reference2 += r * r;
+    got2 += g * g;
+    product += r * g;
   }
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (difference > 0) c.relative_l2 = reference2 > 0 ? std::sqrt(difference / reference2) : infinity;

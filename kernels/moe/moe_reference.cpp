@@ -1,6 +1,7 @@
 #include "kernels/moe/moe_reference.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -19,13 +20,20 @@ MXFP4_EVERY_WIDTH double dot(const double* a, const double* b, int64_t n) {
 }
 
 /// Four at once: the row is loaded once, and no sum waits for itself.
-MXFP4_EVERY_WIDTH void dot4(const double* row, const double* a, const double* b, const double* c, const double* d,
-                            int64_t n, double* out) {
+MXFP4_EVERY_WIDTH void dot4(const double* row, std::array<const double*, 4> x, int64_t n, double* out) {
+  const double *a = x[0], *b = x[1], *c = x[2], *d = x[3];
   double sum_a = 0, sum_b = 0, sum_c = 0, sum_d = 0;
 #pragma omp simd reduction(+ : sum_a, sum_b, sum_c, sum_d)
-  for (int64_t i = 0; i < n; ++i)
-    sum_a += row[i] * a[i], sum_b += row[i] * b[i], sum_c += row[i] * c[i], sum_d += row[i] * d[i];
-  out[0] = sum_a, out[1] = sum_b, out[2] = sum_c, out[3] = sum_d;
+  for (int64_t i = 0; i < n; ++i) {
+    sum_a += row[i] * a[i];
+    sum_b += row[i] * b[i];
+    sum_c += row[i] * c[i];
+    sum_d += row[i] * d[i];
+  }
+  out[0] = sum_a;
+  out[1] = sum_b;
+  out[2] = sum_c;
+  out[3] = sum_d;
 }
 
 /// out[s] = the row times the activations in[slots[s] / slots_per_row], each as long as the row.
@@ -35,7 +43,7 @@ void multiply(const std::vector<double>& row, const std::vector<double>& in, con
   const auto at = [&](int64_t s) { return in.data() + slots[s] / slots_per_row * n; };
   out.resize(slots.size());
   int64_t s = 0;
-  for (; s + 4 <= count; s += 4) dot4(row.data(), at(s), at(s + 1), at(s + 2), at(s + 3), n, &out[s]);
+  for (; s + 4 <= count; s += 4) dot4(row.data(), {at(s), at(s + 1), at(s + 2), at(s + 3)}, n, &out[s]);
   for (; s < count; ++s) out[s] = dot(row.data(), at(s), n);
 }
 

@@ -26,7 +26,8 @@ void dequantise_row(const SourceMatrix& matrix, int64_t row, const Reading& read
     std::array<std::array<std::array<double, 2>, 256>, 2> table;
     for (unsigned byte = 0; byte < 256; ++byte) {
       const double low = code_value(byte & 15), high = code_value(byte >> 4);
-      table[0][byte] = {low, high}, table[1][byte] = {high, low};
+      table[0][byte] = {low, high};
+      table[1][byte] = {high, low};
     }
     return table;
   }();
@@ -37,7 +38,8 @@ void dequantise_row(const SourceMatrix& matrix, int64_t row, const Reading& read
     const double scale = scale_value(reading.scale ? reading.scale(scales[group]) : scales[group]);
     for (int64_t b = 16 * group; b < 16 * group + 16; ++b) {
       const auto& pair = values[codes[b]];
-      out[2 * b] = scale * pair[0], out[2 * b + 1] = scale * pair[1];
+      out[2 * b] = scale * pair[0];
+      out[2 * b + 1] = scale * pair[1];
     }
   }
 }

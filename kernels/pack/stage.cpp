@@ -63,7 +63,10 @@ void check(const uint8_t* row, int64_t n, int64_t begin, int64_t end, uint8_t ex
   if (wrong == 0) return;
   if (report.wrong == 0) {
     const uint8_t* first = std::find_if(row + begin, row + end, [=](uint8_t x) { return x != expected; });
-    report.n = n, report.b = first - row, report.is = *first, report.expected = expected;
+    report.n = n;
+    report.b = first - row;
+    report.is = *first;
+    report.expected = expected;
   }
   report.wrong += wrong;
 }
@@ -93,7 +96,8 @@ void stage(const Matrix& m, Shape s, int64_t n, int64_t end, uint8_t* to) {
     for (int64_t r = m.real.b < s.b ? 0 : run.real; r < run.rows; ++r)
       fill(m, to + r * s.b, pads_of(m, s, n + r, r < run.real));
     add_bytes(to, run.rows * s.b, m.add);
-    n += run.rows, to += run.rows * s.b;
+    n += run.rows;
+    to += run.rows * s.b;
   }
 }
 
@@ -104,7 +108,8 @@ bool is_staged(const Matrix& m, Shape s, int64_t n, int64_t end, const uint8_t* 
     for (int64_t r = 0; r < run.real; ++r)
       if (!is_sum(rows + r * s.b, run.view.data + r * run.view.stride, m.real.b, m.add)) return false;
     check_pads(m, s, n, run, rows, report);
-    n += run.rows, rows += run.rows * s.b;
+    n += run.rows;
+    rows += run.rows * s.b;
   }
   return report.wrong == 0;
 }
@@ -116,7 +121,8 @@ void unstage(const MutableMatrix& m, Shape s, int64_t n, int64_t end, const uint
     if (m.add)
       for (int64_t r = 0; r < run.real; ++r) add_bytes(run.view.data + r * run.view.stride, m.real.b, uint8_t(-m.add));
     check_pads(m, s, n, run, from, report);
-    n += run.rows, from += run.rows * s.b;
+    n += run.rows;
+    from += run.rows * s.b;
   }
 }
 

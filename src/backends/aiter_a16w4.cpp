@@ -20,6 +20,7 @@ Backend backend(const Engine& engine, const char* first, std::vector<Setting> se
           .gpu = "gfx950",
           .summary = "AITER W4A16, bf16 activations",
           .multiple = {256, 256},
+          .kernel = &kernel_format("aiter-a16w4"),
           .w13_order = blocks_of_16,
           .parameters = aiter_parameters(*engine.names),
           .releases = {first, ""},

@@ -16,6 +16,7 @@ Backend backend(const Engine& engine, const char* first, std::vector<Setting> se
           .gpu = "gfx950",
           .summary = "AITER W4A4, mxfp4 activations",
           .multiple = {256, 256},
+          .kernel = &kernel_format("aiter-w4a4"),
           .w13_order = gate_up_halves,
           .parameters = aiter_parameters(*engine.names),
           .releases = {first, ""},

@@ -9,6 +9,7 @@
 
 #include "kernels/layouts/layouts.h"
 #include "kernels/layouts/matrix.h"
+#include "kernels/moe/cpu/kernel_format.h"
 #include "kernels/pack/humming.h"
 #include "src/backends/engine.h"
 #include "src/models/model.h"
@@ -77,12 +78,14 @@ struct Backend {
   const char* gpu;             // "SM80+"
   const char* summary;
   LayerSize multiple;
+  const KernelFormat* kernel;  // how the engine's kernel reads the bytes; null: verify does not compute them
   RowOrder (*w13_order)(const Model& model);
   Parameters parameters;
   Range releases = {};                  // of the engine that load these bytes
   const char* tested = "sources read";  // how that is known
   std::vector<Fit> libraries = {};      // that the engine calls
   std::vector<Setting> requires_ = {};
+  bool halves = false;  // where the kernel takes rows as loaded: the engine de-interleaves pairs first
   std::vector<Constant> (*constants)(const Model& model) = nullptr;
   /// Which models this describes; null: all. Backends of one name, engine and version differ in it.
   bool (*takes)(const Model& model) = nullptr;

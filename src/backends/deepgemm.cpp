@@ -18,6 +18,7 @@ Backend backend(const Engine& engine, Setting setting) {
           .gpu = "SM100",
           .summary = "DeepGEMM W4A8, fp8 activations",
           .multiple = {128, 128},
+          .kernel = &kernel_format("deepgemm"),
           .w13_order = gate_up_halves,
           .parameters = both(*engine.names, plain_codes(), packed_scales(DeepgemmScales{}), f32_bias()),
           .releases = {engine.known.first, ""},

@@ -19,6 +19,7 @@ Backend backend(const Engine& engine, Setting setting) {
           .gpu = "SM100",
           .summary = "DeepGEMM mega-MoE W4A8, fp8 activations",
           .multiple = {128, 128},
+          .kernel = &kernel_format("deepgemm-mega"),
           .w13_order = blocks_of_8,
           .parameters = both(*engine.names, plain_codes(), packed_scales(DeepgemmMegaScales{}), f32_bias()),
           .releases = {engine.known.first, ""},

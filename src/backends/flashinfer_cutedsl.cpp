@@ -30,6 +30,7 @@ Backends flashinfer_cutedsl = {
      .gpu = "SM100",
      .summary = "FlashInfer CuTe-DSL W4A8, mxfp8 activations",
      .multiple = {128, 128},
+     .kernel = &kernel_format("flashinfer-cutedsl"),
      .w13_order = blocks_of_64,
      .parameters =
          both(vllm_names, plain_codes(), {.layout = Scales128x4{}, .shape = scale_rows, .view = mma_view}, bf16_bias()),

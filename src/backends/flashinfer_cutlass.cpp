@@ -45,6 +45,7 @@ Backend backend(bool v2) {
           .gpu = "SM90",
           .summary = "FlashInfer CUTLASS W4A16, bf16 activations",
           .multiple = {128, 128},
+          .kernel = &kernel_format(v2 ? "flashinfer-sm90-v2" : "flashinfer-sm90-v1"),
           .w13_order = up_gate_halves,
           .parameters = parameters(vllm_names, v2, {}),
           .releases = v2 ? Range{"0.29.0", ""} : Range{"0.26.0", "0.28.0"},

@@ -28,6 +28,7 @@ Backend vllm() {
           .gpu = "SM100, SM103, SM120",
           .summary = "FlashInfer CUTLASS W4A8, mxfp8 activations",
           .multiple = {128, 128},
+          .kernel = &kernel_format("flashinfer-cutlass-sm100"),
           .w13_order = up_gate_halves,
           .parameters = parameters(vllm_names, {}),
           .releases = {"0.26.0", ""},

@@ -40,6 +40,7 @@ Backends flashinfer_humming = {
      .gpu = "SM90",
      .summary = "FlashInfer CUTLASS W4A8, fp8 activations; lossy",
      .multiple = {128, 128},
+     .kernel = &kernel_format("flashinfer-humming"),
      .w13_order = up_gate_halves,
      .parameters = parameters(),
      .releases = no_release,

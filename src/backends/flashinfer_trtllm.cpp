@@ -37,6 +37,7 @@ Backend vllm(bool i128) {
           .gpu = "SM100, SM103",
           .summary = "FlashInfer trtllm-gen, bf16 or mxfp8 activations",
           .multiple = {256, i128 ? 128 : 256},
+          .kernel = &kernel_format("flashinfer-trtllm"),
           .w13_order = up_gate_pairs,
           .parameters = parameters(vllm_names),
           .releases = i128 ? Range{"0.27.1", ""} : Range{"", "0.26.0"},

@@ -1,4 +1,4 @@
-// Marlin W4A16: vLLM's and SGLang's kernel for every NVIDIA GPU from SM80 on (vLLM: SM75).
+// Marlin W4A16: vLLM's kernel for every NVIDIA GPU from SM75 on, SGLang's from SM90 on, below which it raises.
 //
 // Both engines pad hidden to 256 and intermediate to 128 and transform with the same functions, so codes and bias
 // agree. They differ in three places: vLLM keeps GPT-OSS's gate and up rows in pairs as loaded, SGLang always makes
@@ -31,12 +31,12 @@ Backend backend(const Engine& engine, uint8_t pad) {
   return {.name = "marlin",
           .engine = engine.name,
           .layout_version = "1",
-          .gpu = "SM80 and later",
+          .gpu = "SM90 and later",
           .summary = "Marlin W4A16, bf16 activations",
           .multiple = {256, 128},
+          .kernel = &kernel_format("marlin"),
           .w13_order = gate_up_halves,
-          .parameters = parameters(*engine.names, pad),
-          .tested = "converter bytes equal"};
+          .parameters = parameters(*engine.names, pad)};
 }
 
 Backend vllm() {
@@ -44,20 +44,32 @@ Backend vllm() {
   b.gpu = "SM75, SM80 and later";
   b.w13_order = loaded_order;
   b.releases = {"0.26.0", ""};
+  b.tested = "converter bytes equal (main of 2026-07-26)";
   b.requires_ = {{"moe_backend", "marlin"}, {"unset:VLLM_MARLIN_INPUT_DTYPE", ""}};
   return b;
 }
 
 Backend sglang() {
   Backend b = backend(engine::sglang, 0x7F);
+  b.takes = is_not_deepseek_v4;
   b.releases = {"0.5.17", ""};
+  b.tested = "converter bytes equal (main of 2026-08-16)";
   b.requires_ = {{"moe_runner_backend", "marlin"}};
+  b.halves = true;
+  return b;
+}
+
+/// Its method for an FP8 checkpoint also refuses SM100.
+Backend sglang_deepseek() {
+  Backend b = sglang();
+  b.gpu = "SM90, SM12x";
+  b.takes = is_deepseek_v4;
   return b;
 }
 
 /// Scales of hidden's pads are the buffers' ones, those of the intermediate size are made afterwards, of zeros.
 Backend sglang_i64() {
-  Backend b = sglang();
+  Backend b = sglang_deepseek();
   b.layout_version = "i64";
   b.gpu = "SM90";
   b.summary = "Marlin W4A16, bf16 activations; DeepSeek-V4";
@@ -65,12 +77,12 @@ Backend sglang_i64() {
   b.parameters[size_t(Role::w13)][size_t(Part::scales)].pad = {.row = 0x00, .column = 0x7F};
   b.parameters[size_t(Role::w2)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x00};
   b.releases = {"0.5.22", ""};
-  b.takes = is_deepseek_v4;
+  b.tested = "scales: converter bytes equal (0.5.23); codes: sources read";
   return b;
 }
 
 }  // namespace
 
-Backends marlin = {vllm(), sglang_i64(), sglang()};
+Backends marlin = {vllm(), sglang(), sglang_i64(), sglang_deepseek()};
 
 }  // namespace mxfp4

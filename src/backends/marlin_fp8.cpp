@@ -22,6 +22,7 @@ Backends marlin_fp8 = {
      .gpu = "SM89, SM12x",
      .summary = "Marlin W4A8, fp8 activations",
      .multiple = {256, 128},
+     .kernel = &kernel_format("marlin-fp8"),
      .w13_order = loaded_order,
      .parameters = both(vllm_names,
                         {.layout = MarlinA8Codes{}, .dtype = Dtype::I32, .torch_dtype = "int32", .shape = codes_shape},
@@ -32,7 +33,7 @@ Backends marlin_fp8 = {
                          .add = 6},
                         {.layout = MarlinBias{}, .dtype = Dtype::BF16, .torch_dtype = "bfloat16", .shape = bias_rows}),
      .releases = {"0.26.0", ""},
-     .tested = "converter bytes equal",
+     .tested = "converter bytes equal (main of 2026-07-26)",
      .requires_ = {{"moe_backend", "marlin"}, {"VLLM_MARLIN_INPUT_DTYPE", "fp8"}}},
 };
 

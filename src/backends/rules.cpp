@@ -53,7 +53,7 @@ constexpr Rule sglang[] = {
     {"gpt-oss", blackwell, "flashinfer-trtllm", sgl_gpt_oss},
     {"gpt-oss", consumer, "flashinfer-cutlass-mxfp8", sgl_gpt_oss},
     {"gpt-oss", "sm90", "triton-hopper", sgl_gpt_oss, {}, "where triton_kernels is installed and ep_size is 1"},
-    {"gpt-oss", older, "triton-ampere marlin", sgl_gpt_oss},
+    {"gpt-oss", older, "triton-ampere", sgl_gpt_oss, {}, "its Marlin raises below SM90"},
     {"gpt-oss", "gfx950", "aiter-a16w4", sgl_gpt_oss, {}, "where SGLANG_USE_AITER=1"},
     {fp8_method, "sm90", "flashinfer-cutlass marlin", sgl_deepseek, {"0.5.19", ""}, "where moe_a2a_backend is none"},
     {fp8_method, blackwell, "flashinfer-trtllm", sgl_deepseek, {"0.5.19", ""}, "where moe_a2a_backend is none"},
@@ -62,7 +62,7 @@ constexpr Rule sglang[] = {
     {"mimo", "sm90", "marlin", "model_overrides/mimo_v2.py", {"0.5.22", ""}},
     {"kimi-k3", blackwell, "flashinfer-trtllm", "model_overrides/kimi_k3.py"},
     {"", "sm90 sm120 sm121", "unset marlin", sgl_marlin},
-    {"", older, "unset marlin", sgl_marlin},
+    {"", older, "unset", sgl_marlin, {}, "which raises below SM90"},
     {"", blackwell, "unset flashinfer-trtllm", "quantization/mxfp4_flashinfer_trtllm_moe.py"},
     {"", "gfx950", "aiter-a16w4", "quantization/mxfp4.py", {}, "where SGLANG_USE_AITER=1"},
 };

@@ -36,6 +36,7 @@ Backend vllm() {
           .gpu = "SM100, SM103",
           .summary = "triton_kernels, bf16 activations",
           .multiple = {1, 64},
+          .kernel = &kernel_format("triton-blackwell"),
           .w13_order = loaded_order,
           .parameters = both(
               vllm_names,

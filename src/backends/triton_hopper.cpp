@@ -79,6 +79,7 @@ Backend backend(const Version& v, const Engine& engine, int64_t intermediate_mul
           .gpu = "SM90",
           .summary = "triton_kernels, bf16 activations",
           .multiple = {1, intermediate_multiple},
+          .kernel = &kernel_format(fmt::format("triton-hopper-{}", v.name)),
           .w13_order = loaded_order,
           .parameters = both(*engine.names, v.codes, v.scales, f32_bias()),
           .libraries = {{"triton_kernels", v.triton, "3.5.1 and 3.6.0 run on these bytes"}},
@@ -86,7 +87,7 @@ Backend backend(const Version& v, const Engine& engine, int64_t intermediate_mul
 }
 
 /// Generation b or c with SGLang's padding.
-Backend sglang_64(const Version& v, const char* name, Range releases) {
+Backend sglang_64(const Version& v, const char* name, Range releases, const char* tested) {
   Backend b = backend(v, engine::sglang, 64);
   b.layout_version = name;
   for (Role role : roles) {
@@ -95,13 +96,14 @@ Backend sglang_64(const Version& v, const char* name, Range releases) {
     scales.columns = 4;
   }
   b.releases = releases;
-  b.tested = "converter bytes equal";
+  b.tested = tested;
   return b;
 }
 
 std::vector<Backend> sglang() {
   const std::vector<Version> all = versions();
-  std::vector<Backend> out = {sglang_64(all[0], "c64", {"0.5.18", ""}), sglang_64(all[1], "b64", {"0.5.11", "0.5.17"})};
+  std::vector<Backend> out = {sglang_64(all[0], "c64", {"0.5.18", ""}, "converter bytes equal (0.5.23)"),
+                              sglang_64(all[1], "b64", {"0.5.11", "0.5.17"}, "sources read")};
   for (const Version& v : all) {
     out.push_back(backend(v, engine::sglang, 32));
     out.back().summary = "triton_kernels, bf16 activations; intermediate a multiple of 64 on a rank";
@@ -131,6 +133,7 @@ std::vector<Backend> transformers() {
     if (std::string_view(v.name).ends_with("w4")) continue;
     v.scales = strided;
     out.push_back(backend(v, engine::transformers, 1));
+    out.back().kernel = &kernel_format(fmt::format("triton-hopper-{}-strided", v.name));
   }
   return out;
 }

@@ -20,6 +20,7 @@ Backends vllm_cpu = {
      .gpu = "CPU (AVX-512, AMX)",
      .summary = "vLLM CPU W4A16, bf16 activations",
      .multiple = {32, 32},
+     .kernel = &kernel_format("vllm-cpu"),
      .w13_order = loaded_order,
      .parameters = both(vllm_names, {.layout = VllmCpuCodes{}, .shape = codes_shape},
                         {.layout = VllmCpuScales{}, .shape = scales_shape}, f32_bias()),

@@ -22,7 +22,8 @@ void PieceHasher::operator()(const uint8_t* data, int64_t bytes) {
         taken_ = 0, ++next_;
       }
     }
-    data += part, bytes -= part;
+    data += part;
+    bytes -= part;
   }
 }
 

@@ -38,7 +38,9 @@ void Fd::read(void* to, int64_t bytes, int64_t offset) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno(name_, "cannot read", errno);
     if (got == 0) fail(ErrorKind::io, "{}: ends at byte {}, {} more expected; did it change?", name_, offset, bytes);
-    p += got, offset += got, bytes -= got;
+    p += got;
+    offset += got;
+    bytes -= got;
   }
 }
 
@@ -49,7 +51,9 @@ void Fd::write(const void* from, int64_t bytes, int64_t offset) const {
     if (put < 0 && errno == EINTR) continue;
     if (put == 0) errno = ENOSPC;
     if (put <= 0) fail_errno(name_, "cannot write", errno);
-    p += put, offset += put, bytes -= put;
+    p += put;
+    offset += put;
+    bytes -= put;
   }
 }
 

@@ -25,25 +25,24 @@ bool on_terminal() {
   return isatty(2) && !(term && std::string(term) == "dumb");
 }
 
-/// What cannot be written is lost: nobody is there to be told.
-void write_all(std::string_view text) {
+/// A progress line, or a message in the place of one.
+void write_message(const std::string& text, bool is_progress) {
+  const std::lock_guard lock(message_mutex);
+  if (progress_is_shown) write_all(2, clear_line);
+  write_all(2, text);
+  progress_is_shown = is_progress;
+}
+
+}  // namespace
+
+void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t put = ::write(2, text.data(), text.size());
+    const ssize_t put = ::write(fd, text.data(), text.size());
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) return;
     text.remove_prefix(size_t(put));
   }
 }
-
-/// A progress line, or a message in the place of one.
-void write_message(const std::string& text, bool is_progress) {
-  const std::lock_guard lock(message_mutex);
-  if (progress_is_shown) write_all(clear_line);
-  write_all(text);
-  progress_is_shown = is_progress;
-}
-
-}  // namespace
 
 void set_verbosity(Verbosity v) { current = v; }
 Verbosity verbosity() { return current; }
@@ -87,7 +86,7 @@ Progress::Progress(std::string action, int64_t total)
 Progress::~Progress() {
   if (!shown_) return;
   const std::lock_guard lock(message_mutex);
-  if (progress_is_shown) write_all(clear_line);
+  if (progress_is_shown) write_all(2, clear_line);
   progress_is_shown = false;
 }
 

@@ -21,6 +21,8 @@ template <class... Args>
 void print_out(fmt::format_string<Args...> format, Args&&... args) {
   write_output(fmt::format(format, std::forward<Args>(args)...));
 }
+/// To a descriptor, without memory; what cannot be written is lost: nobody is there to be told.
+void write_all(int fd, std::string_view text);
 /// False where anything that was printed did not reach stdout; a line on stderr says why.
 bool flush_output();
 

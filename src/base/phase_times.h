@@ -31,7 +31,7 @@ class PhaseTimes {
   }
   /// {"read": 1.25, ..}, with "wall" since this object was made.
   Json seconds() const {
-    Json j;
+    Json j = Json::object();
     const char* names[] = {"read", "pack", "hash", "write", "sync"};
     for (size_t i = 0; i < sums_.size(); ++i) j[names[i]] = double(sums_[i]) / 1e9;
     j["wall"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();

@@ -5,12 +5,44 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <climits>
 #include <csignal>
+#include <exception>
+#include <new>
+
+#include "src/base/log.h"
 
 namespace mxfp4 {
 
-void prepare_process() {
+namespace {
+
+bool as_json = false;
+std::terminate_handler usual_end = nullptr;
+std::atomic<bool> memory_ran_out = false;
+
+[[noreturn]] void on_out_of_memory() {
+  memory_ran_out = true;
+  throw std::bad_alloc();
+}
+
+void on_terminate() {
+  if (!memory_ran_out) usual_end();
+  say_out_of_memory(as_json);
+  ::_exit(2);
+}
+
+}  // namespace
+
+void say_out_of_memory(bool json) {
+  const char* const object = "{\"error\":{\"kind\":\"io\",\"lines\":[\"out of memory\"]}}\n";
+  write_all(json ? 1 : 2, json ? object : "mxfp4-pack: error: out of memory\n");
+}
+
+void prepare_process(bool json) {
+  as_json = json;
+  std::set_new_handler(on_out_of_memory);
+  usual_end = std::set_terminate(on_terminate);
   int fd;
   do fd = ::open("/dev/null", O_RDONLY);
   while (fd >= 0 && fd <= 2);

@@ -89,6 +89,7 @@ std::set<std::string> read_headers(Checkpoint& ck, Problems& problems) {
         problems.error(ck.shards[i].name, "already packed by mxfp4-pack; use the original checkpoint");
     }
     if (problems.count() != before) unreadable.insert(ck.shards[i].name);
+    ck.shards[i].header = std::move(header.text);
     for (Tensor& t : header.tensors) {
       t.file = int(i);
       ck.tensors.push_back(std::move(t));
@@ -113,6 +114,15 @@ bool is_left_out(const fs::path& relative, int64_t bytes) {
          bytes > max_companion_bytes;
 }
 
+/// Where a name leads to; empty where that is nowhere, or out of reach.
+fs::path resolve(const fs::path& path) {
+  std::error_code ec;
+  const fs::path resolved = fs::canonical(path, ec);
+  const int e = ec.value();
+  if (e != 0 && e != ENOENT && e != ELOOP && e != EACCES) fail_errno(path.string(), "cannot resolve", e);
+  return ec ? fs::path() : resolved;
+}
+
 /// Every regular file beside the weights, at most two folders down; links are followed to real files.
 void find_companions(Checkpoint& ck, const fs::path& real_dir) {
   std::unordered_set<std::string> shards;
@@ -120,9 +130,12 @@ void find_companions(Checkpoint& ck, const fs::path& real_dir) {
   const auto options = fs::directory_options::skip_permission_denied;
   for (auto it = fs::recursive_directory_iterator(ck.dir, options); it != fs::recursive_directory_iterator(); ++it) {
     const fs::path relative = it->path().lexically_relative(ck.dir);
-    std::error_code ec;
-    const fs::path resolved = fs::canonical(it->path(), ec);
-    if (ec || fs::is_directory(resolved)) {
+    const fs::path resolved = resolve(it->path());
+    if (resolved.empty()) {
+      ck.left_out.push_back(relative.string());
+      continue;
+    }
+    if (fs::is_directory(resolved)) {
       if (it.depth() >= 2 || it->is_symlink()) it.disable_recursion_pending();
       continue;
     }
@@ -195,11 +208,10 @@ std::set<std::string> read_shards(Checkpoint& ck, const std::set<std::string>& n
 
 std::string real_path(const std::string& dir, const std::string& name, Problems& problems) {
   const fs::path path = fs::path(dir) / name;
-  std::error_code ec;
-  const fs::path resolved = fs::canonical(path, ec);
-  if (ec && fs::is_symlink(fs::symlink_status(path)))
+  const fs::path resolved = resolve(path);
+  if (resolved.empty() && fs::is_symlink(fs::symlink_status(path)))
     problems.error(name, "broken link to {}; interrupted download?", fs::read_symlink(path).string());
-  else if (ec)
+  else if (resolved.empty())
     problems.error(name, "missing; interrupted download?");
   else if (!link_is_allowed(resolved, fs::canonical(dir)))
     problems.error(name, "links outside the directory, to {}", resolved.string());

@@ -45,6 +45,7 @@ struct Shard {
   std::string name;  // as the index spells it, relative to the directory
   std::string path;  // to open
   FileState state;
+  std::string header = {};  // its JSON, verbatim; empty where it is not known
 };
 
 struct Checkpoint {

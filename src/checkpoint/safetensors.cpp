@@ -239,7 +239,16 @@ Header read_header(const std::string& path, std::string_view file, Problems& pro
     return refuse(fmt::format("header of {} bytes expected, {} present; interrupted download?", length, bytes - 8));
   std::string json(length, '\0');
   fd.read(json.data(), int64_t(length), 8);
-  return parse_header(json, bytes, file, problems);
+  Header header = parse_header(json, bytes, file, problems);
+  header.text = std::move(json);
+  return header;
+}
+
+std::string with_length(const std::string& json) {
+  std::string out(8, '\0');
+  const uint64_t length = json.size();
+  std::memcpy(out.data(), &length, 8);
+  return out + json;
 }
 
 std::string write_header(const std::vector<Tensor>& tensors, const Metadata& metadata, int64_t alignment) {
@@ -261,10 +270,7 @@ std::string write_header(const std::vector<Tensor>& tensors, const Metadata& met
   if (int64_t(json.size()) > max_header_bytes)
     fail(ErrorKind::input, "a header of {} bytes would be written, at most {} are allowed", json.size(),
          max_header_bytes);
-  std::string out(8, '\0');
-  const uint64_t length = json.size();
-  std::memcpy(out.data(), &length, 8);
-  return out + json;
+  return with_length(json);
 }
 
 }  // namespace mxfp4

@@ -59,6 +59,7 @@ struct Header {
   std::vector<Tensor> tensors;  // by offset
   Metadata metadata;
   int64_t data_offset = 0;  // 8 + header length
+  std::string text;         // the JSON, verbatim
 };
 
 inline constexpr int64_t max_header_bytes = 100'000'000;
@@ -73,6 +74,9 @@ std::string foreign_format_of(const std::string& path);
 /// Opens `path` read-only and parses its header; the length is checked against the file before memory is taken.
 /// `file` is the name shown in messages. I/O errors throw.
 Header read_header(const std::string& path, std::string_view file, Problems& problems);
+
+/// A header's JSON behind its length field, as a file begins with.
+std::string with_length(const std::string& json);
 
 /// The length field and JSON of a header for `tensors`, whose offsets are relative to the data section; padded with
 /// spaces so that the data start at a multiple of `alignment`.

@@ -13,5 +13,6 @@ void add_diff(CLI::App& root, Common& common, Run& run);
 void add_backends(CLI::App& root, Common& common, Run& run);
 void add_synth(CLI::App& root, Common& common, Run& run);
 void add_bench(CLI::App& root, Common& common, Run& run);
+void add_clean(CLI::App& root, Common& common, Run& run);
 
 }  // namespace mxfp4::cli

@@ -113,6 +113,7 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
   app->add_option("--link", o.link, "Keep shards without experts whole, under their names: linked, or copied (none)")
       ->transform(by_name(links))
       ->type_name("auto|hard|reflink|none");
+  app->add_flag("--require-loader", o.require_loader, "Refuse what no loader reads, instead of a warning");
   app->add_flag("--sha256", o.sha256, "Write SHA256SUMS, which sha256sum -c reads and verify checks");
   app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Accept scale bytes 0xFF (NaN)");
   add_gate_up(app, o.model);

@@ -1,45 +1,25 @@
-# bash completion of mxfp4-pack
+# bash completion of mxfp4-pack: commands, options and their values are those that --help prints
 _mxfp4_pack() {
-  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local common='--help --json --quiet --verbose' words=
-  case $before in
-    --engine) words='vllm sglang transformers' ;;
-    --gpu) words='h100 h200 b200 b300 l40s a100 t4 rtx5090 mi300x mi355x sm75 sm80 sm89 sm90 sm100 sm103 sm107 sm120 gfx942 gfx950 cpu' ;;
-    --engine-version) words='installed' ;;
-    --phase) words='prefill decode' ;;
-    --num-warps) words='4 8' ;;
-    --format) words='packed sharded-state' ;;
-    --gate-up) words='interleaved concatenated' ;;
-    --device) words='auto cpu cuda' ;;
-    --link) words='auto hard reflink none' ;;
-    --level) words='files bytes kernels' ;;
-    --backend) words=$(mxfp4-pack backends 2>/dev/null | awk 'NR > 1 {print $1}' | sort -u) ;;
-    --filelist) mapfile -t COMPREPLY < <(compgen -f -- "$word") && return ;;
-    --layout-version | --threads | --device-memory | --tp-size | --rank | --seed | --layers | --experts | --hidden | --intermediate | --vocab | --tokens | --tolerance | --model | --repeats) return ;;
-    *)
-      if [ "$COMP_CWORD" -eq 1 ]; then
-        words='inspect convert verify unpack diff backends synth bench --help --version'
-      elif [[ $word == -* ]]; then
-        case $command in
-          inspect) words="$common --gate-up" ;;
-          convert) words="$common --backend --engine --engine-version --layout-version --gpu --phase --lossy --num-warps --tp-size --rank --format --dry-run --force --add --if-changed --filelist --fail-fast --resume --restart --link --sha256
-            --allow-nan-scales --gate-up --threads --device --device-memory" ;;
-          verify) words="$common --source --level --tokens --layers --seed --tolerance --threads --device --device-memory --bench
-            --hidden --intermediate --experts --top-k" ;;
-          unpack) words="$common --threads --device --device-memory" ;;
-          diff) words="$common --rank" ;;
-          backends) words=$common ;;
-          bench) words="$common --dir --model --repeats --threads" ;;
-          synth) words="$common --layers --experts --hidden --intermediate --vocab --tiny --seed --threads" ;;
-        esac
-      fi
-      ;;
-  esac
+  local program=${COMP_WORDS[0]} word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command='' help words=''
+  ((COMP_CWORD > 1)) && command=${COMP_WORDS[1]}
+  help=$("$program" $command --help 2>/dev/null)
+  if [[ $before == --backend ]]; then
+    words=$("$program" backends 2>/dev/null | awk 'NR > 1 {print $1}' | sort -u)
+  elif [[ $before == --* ]] && grep -qE "^  $before [^ ]+[|]" <<<"$help"; then
+    words=$(sed -nE "s/^  $before ([^ =]+).*/\1/p" <<<"$help" | tr '|' ' ')
+  elif [[ $before == --* ]] && grep -qE "^  $before [A-Z:]+[^a-z]" <<<"$help"; then
+    mapfile -t COMPREPLY < <(compgen -f -- "$word")
+    return
+  elif [[ -z $command ]]; then
+    words="$(sed -nE '/^Subcommands:/,$s/^  ([a-z]+) .*/\1/p' <<<"$help") --help --version"
+  elif [[ $word == -* ]]; then
+    words=$(grep -oE '^  (-[a-z],)?--[a-z0-9-]+' <<<"$help" | grep -oE -- '--.*')
+  fi
   if [ -n "$words" ]; then
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
   else
-    mapfile -t COMPREPLY < <(compgen -d -- "$word")
-    compopt -o filenames
+    mapfile -t COMPREPLY < <(compgen -f -- "$word")
+    compopt -o filenames 2>/dev/null
   fi
 }
 complete -F _mxfp4_pack mxfp4-pack

@@ -4,11 +4,13 @@
 #include <set>
 
 #include "src/backends/gpu.h"
+#include "src/backends/loaders.h"
 #include "src/backends/select.h"
 #include "src/base/log.h"
 #include "src/base/signals.h"
 #include "src/base/threads.h"
 #include "src/convert/conversion.h"
+#include "src/convert/destination.h"
 #include "src/convert/unchanged.h"
 #include "src/io/output.h"
 #include "src/io/sha256.h"
@@ -56,6 +58,8 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
   return {existing, options.leftover, checksum_of(given), checksum_of(source)};
 }
 
+bool is_packed(const std::string& dir) { return fs::exists(fs::path(dir) / manifest_name); }
+
 void report_left_out(const Checkpoint& ck) {
   if (!ck.left_out.empty())
     note(fmt::format("not carried along: {}", printable(fmt::format("{}", fmt::join(ck.left_out, ", ")))));
@@ -72,10 +76,9 @@ TensorParallel tensor_parallel(const ConvertOptions& o) {
 /// The backend asked for, or the one that the engine would choose, with the reason.
 BackendChoice chosen_backend(const ConvertOptions& o, const Model& model) {
   if (o.backend != "auto") return {.backend = o.backend};
-  const std::string gpu = o.gpu.empty() ? gpu_here() : o.gpu;
   const BackendChoice c = select_backend(model, {.engine = o.engine,
                                                  .release = o.engine_version,
-                                                 .gpu = gpu,
+                                                 .gpu = o.gpu.empty() ? gpu_here() : o.gpu,
                                                  .phase = o.phase,
                                                  .tp_size = o.tp_size,
                                                  .lossy = o.lossy});
@@ -86,109 +89,110 @@ BackendChoice chosen_backend(const ConvertOptions& o, const Model& model) {
   return c;
 }
 
-/// What is converted, and where its bytes come from.
-struct Input {
-  const Checkpoint& checkpoint;
-  const Model& model;
-  Source& source;
-  const Checkpoint& files;                    // which the source reads
-  const Manifest* known = nullptr;            // whose checksums the source must have, where it is known from before
-  const PackedCheckpoint* earlier = nullptr;  // OUT, where a set is added to it
+/// A conversion before anything of it is carried out.
+struct Prepared {
+  const Backend& backend;
+  Plan plan;
+  std::vector<StateFile> state;  // of a sharded state
+  ManifestOptions manifest;
 };
 
-/// Where the plan's set stands in OUT: behind those that are there, or where --if-changed may find it.
-int set_in_out(const ConvertOptions& options, const Input& in, const Backend& backend) {
-  if (in.earlier) return set_number(in.earlier->manifest, backend, tensor_parallel(options));
-  if (!options.if_changed || !fs::exists(fs::path(options.out) / manifest_name)) return 0;
-  const Manifest m = read_manifest(options.out);
-  const int number = set_number(m, backend, tensor_parallel(options));
-  return number < int(m.sets.size()) ? number : 0;
+Plan plan_set(const ConvertOptions& options, const Input& in, const Backend& backend, int set, Problems& problems) {
+  return make_plan(in.checkpoint, in.model, backend,
+                   {.tp = tensor_parallel(options), .set = set, .keep_shards = options.link.has_value()}, problems);
 }
 
-void report(const ConvertOptions& options, const Input& in, const Plan& plan, const Conversion& conversion) {
+/// Throws Error{input} with all problems, those found before too; warnings and notes are said.
+Prepared prepare(const ConvertOptions& options, const Input& in, const Destination& to, Problems& problems) {
+  const BackendChoice choice = chosen_backend(options, in.model);
+  const std::string& layout_version = options.layout_version.empty() ? choice.layout_version : options.layout_version;
+  const Backend& backend =
+      find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
+  if (options.format != sharded_state_format) check_loader(backend, in.model, options.require_loader);
+  const int set = to.number(backend, tensor_parallel(options));
+  Prepared p{backend, plan_set(options, in, backend, set, problems), {}, to.manifest_options(in)};
+  p.plan.engine_version = options.engine_version;
+  p.plan.engine_choice = choice.engine_choice;
+  if (options.format == sharded_state_format && !problems.any()) p.state = add_state(p.plan, problems);
+  for (const std::string& line : problems.warnings()) warn(line);
+  problems.throw_if_any();
+  for (const std::string& line : in.model.notes) note(line);
+  return p;
+}
+
+/// Whether --if-changed finds the set in OUT, wherever it stands there.
+bool is_there_already(const ConvertOptions& options, const Input& in, const Prepared& p) {
+  if (!options.if_changed || !is_packed(options.out)) return false;
+  if (options.sha256 && !fs::exists(fs::path(options.out) / sums_name)) return false;
+  const Manifest m = read_manifest(options.out);
+  const int set = set_number(m, p.backend, p.plan.tp);
+  if (set == int(m.sets.size())) return false;
+  Problems none;  // the same plan, but for the names of files
+  return is_unchanged(set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none), in.source, in.files,
+                      p.manifest, options.out, options.threads);
+}
+
+/// Writes all of the partial output.
+void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p, OutputDir& out,
+               Conversion& conversion) {
+  to.check(p.plan);
+  out.check_space(p.plan.file_bytes);
+  to.begin(p.plan, out);
+  conversion.run();
+  write_state(p.plan, p.state, out, options.threads);
+  if (p.backend.rewrite) p.manifest.loss = to_json(conversion.loss());
+  write_companions(p.plan, out, conversion.checksums(), p.manifest, to.earlier());
+  if (p.manifest.sha256sums) write_sums(out, to.earlier() ? options.out : "", options.threads);
+  throw_if_interrupted();
+}
+
+/// An earlier run wrote all of OUT, and was stopped before it said so.
+void finish_earlier(const ConvertOptions& options, Conversion& conversion) {
+  for (const ListedFile& f : read_manifest(options.out).files)
+    if (const fs::path path = fs::path(options.out) / f.name;
+        !fs::is_regular_file(path) || int64_t(fs::file_size(path)) != f.bytes)
+      fail(ErrorKind::io, "{}: {} is missing or not whole; remove {} and convert again", options.out, f.name,
+           options.out);
+  conversion.read_journal();
+}
+
+/// Says what was done; gives what --json prints.
+Json report(const ConvertOptions& options, const Input& in, const Plan& plan, const Conversion& conversion) {
   report_left_out(in.checkpoint);
   if (conversion.zero_scales())
     note(fmt::format("{} scales are 0x00 (2^-127); Marlin and Hopper kernels read them as 0.0",
                      conversion.zero_scales()));
   if (plan.backend->rewrite) note(describe_loss(conversion.loss()));
   if (!options.json) note_result(plan, options.out);
+  Json result = result_of(plan, options.out, conversion.zero_scales());
+  result["seconds"] = conversion.seconds();
+  result["in_place_bytes"] = conversion.in_place_bytes();
+  return result;
 }
 
-void check_files_are_there(const std::string& out) {
-  for (const ListedFile& f : read_manifest(out).files)
-    if (const fs::path path = fs::path(out) / f.name;
-        !fs::is_regular_file(path) || int64_t(fs::file_size(path)) != f.bytes)
-      fail(ErrorKind::io, "{}: {} is missing or not whole; remove {} and convert again", out, f.name, out);
-}
-
-/// Plans and carries out one conversion of a model whose bytes the source gives. place: null for a dry run.
-Json run(const ConvertOptions& options, OutputDir* place, const Input& in, Problems& problems) {
-  const BackendChoice choice = chosen_backend(options, in.model);
-  const std::string& layout_version = options.layout_version.empty() ? choice.layout_version : options.layout_version;
-  const Backend& backend =
-      find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
-  const auto plan_as = [&](int set) {
-    Plan p = make_plan(in.checkpoint, in.model, backend,
-                       {.tp = tensor_parallel(options), .set = set, .keep_shards = options.link.has_value()}, problems);
-    p.engine_version = options.engine_version;
-    p.engine_choice = choice.engine_choice;
-    return p;
-  };
-  const int set = set_in_out(options, in, backend);
-  Plan plan = plan_as(in.earlier ? set : 0);
-  ManifestOptions manifest_options;
-  manifest_options.gate_up = options.model.gate_up;
-  manifest_options.allow_nan_scales = options.allow_nan_scales;
-  if (in.earlier) {
-    manifest_options = in.earlier->manifest.options;
-    manifest_options.tool_version = MXFP4_VERSION;
-  }
-  std::vector<StateFile> state;
-  if (options.format == sharded_state_format && !problems.any()) {
-    state = add_state(plan, problems);
-    manifest_options.format = sharded_state_format;
-  }
-  for (const std::string& line : problems.warnings()) warn(line);
-  problems.throw_if_any();
-  for (const std::string& line : in.model.notes) note(line);
+/// One conversion of a model whose bytes the source gives. place: null for a dry run.
+Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const Destination& to, Problems& problems) {
+  Prepared p = prepare(options, in, to, problems);
   if (options.dry_run) {
-    if (in.earlier) refuse_second(options.out, in.earlier->manifest, backend, plan.tp);
-    return print_plan(plan, thread_count(options.threads), options.json), Json();
+    to.check(p.plan);
+    return print_plan(p.plan, thread_count(options.threads), options.json), Json();
   }
-  const bool sums = fs::exists(fs::path(options.out) / sums_name);
-  if (options.if_changed && (sums || !options.sha256) &&
-      is_unchanged(plan.set == set ? plan : plan_as(set), in.source, in.files, manifest_options, options.out,
-                   options.threads)) {
+  if (is_there_already(options, in, p)) {
     note(fmt::format("{}: nothing has changed", options.out));
     return Json{{"out", options.out}, {"unchanged", true}};
   }
   const SourceCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device);
-
   OutputDir& out = *place;
-  out.open(open_options_of(plan, options));
-  Conversion conversion(plan, options, devices, in.source, out, in.known);
-  if (out.committed()) {
-    check_files_are_there(options.out);
-    conversion.read_journal();
-  } else {
-    if (in.earlier) refuse_second(options.out, in.earlier->manifest, backend, plan.tp);
-    out.check_space(plan.file_bytes);
-    if (in.earlier) link_earlier(plan, out, *in.earlier);
-    conversion.run();
-    write_state(plan, state, out, options.threads);
-    if (backend.rewrite) manifest_options.loss = to_json(conversion.loss());
-    write_companions(plan, out, conversion.checksums(), manifest_options, in.earlier);
-    if (options.sha256 || (in.earlier && sums)) write_sums(out, in.earlier ? options.out : "", options.threads);
-    throw_if_interrupted();
-  }
+  out.open(open_options_of(p.plan, options));
+  Conversion conversion(p.plan, options, devices, in.source, out, in.known);
+  if (out.committed())
+    finish_earlier(options, conversion);
+  else
+    carry_out(options, to, p, out, conversion);
   out.commit(manifest_name);
-  report(options, in, plan, conversion);
-  if (options.if_changed) cache.put(fingerprint_of(plan, source_checksums(plan, conversion.checksums())));
-  Json result = result_of(plan, options.out, conversion.zero_scales());
-  result["seconds"] = conversion.seconds();
-  result["in_place_bytes"] = conversion.in_place_bytes();
-  return result;
+  if (options.if_changed) cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));
+  return report(options, in, p.plan, conversion);
 }
 
 Json convert_checkpoint(const ConvertOptions& options, OutputDir* place) {
@@ -200,7 +204,7 @@ Json convert_checkpoint(const ConvertOptions& options, OutputDir* place) {
     problems.throw_if_any();
   }
   const auto source = read_from(checkpoint);
-  return run(options, place, {checkpoint, model, *source, checkpoint}, problems);
+  return run(options, place, {checkpoint, model, *source, checkpoint}, NewOutput(options), problems);
 }
 
 /// From one packed form to another: the same bytes as from the source, which is not needed.
@@ -213,10 +217,8 @@ Json convert_packed(ConvertOptions options, OutputDir* place) {
   options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
   const auto source = read_from(*packed, packed->unpackable_set());
   const Checkpoint& names = packed->manifest.source;
-  return run(options, place, {names, packed->model, *source, names, &packed->manifest}, problems);
+  return run(options, place, {names, packed->model, *source, names, &packed->manifest}, NewOutput(options), problems);
 }
-
-bool is_packed(const std::string& dir) { return fs::exists(fs::path(dir) / manifest_name); }
 
 /// OUT's names, which the new set refers to as the earlier ones do; CKPT's bytes.
 Json add_set(ConvertOptions options, OutputDir* place) {
@@ -236,13 +238,14 @@ Json add_set(ConvertOptions options, OutputDir* place) {
     problems.throw_if_any();
     check_same_form(packed->manifest.source, *out);
     const auto source = read_from(*packed, packed->unpackable_set());
-    return run(options, place, {names, out->model, *source, names, &out->manifest, out.get()}, problems);
+    return run(options, place, {names, out->model, *source, names, &out->manifest}, AddedSet(options, *out), problems);
   }
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
   problems.throw_if_any();
   check_same_form(checkpoint, *out);
   const auto source = read_by_name(checkpoint);
-  return run(options, place, {names, out->model, *source, checkpoint, &out->manifest, out.get()}, problems);
+  return run(options, place, {names, out->model, *source, checkpoint, &out->manifest}, AddedSet(options, *out),
+             problems);
 }
 
 /// A set is added to OUT from its own tensors.

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <functional>
 
+#include "src/packed/source_headers.h"
+
 namespace mxfp4 {
 
 namespace fs = std::filesystem;
@@ -56,6 +58,8 @@ bool has_same_form(const Plan& plan, const Manifest& m, const ManifestOptions& o
     return false;
   if (m.options.gate_up != options.gate_up || m.options.allow_nan_scales != options.allow_nan_scales) return false;
   if (m.source.config_text != ck.config_text || m.source.index_text != ck.index_text) return false;
+  for (const ListedFile& f : m.files)
+    if (f.kind == file_kind::source_headers && f.checksum != checksum_of(source_headers(ck))) return false;
   return std::all_of(plan.files.begin(), plan.files.end(), [&](const OutFile& f) {
     const auto listed = std::find_if(m.files.begin(), m.files.end(), [&](auto& l) { return l.name == f.name; });
     return listed != m.files.end() && listed->bytes == f.bytes && listed->checksum == checksum_of(f.header);

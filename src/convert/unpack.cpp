@@ -47,7 +47,16 @@ class Unpacking {
   }
 
  private:
+  /// The header that the shard had, or, where the output is of version 1, one for tensors by alignment.
   void add_shard(size_t shard, std::vector<Tensor*>& members) {
+    const Shard& s = source_.shards[shard];
+    const std::string header = s.header.empty() ? new_header(members) : with_length(s.header);
+    file_bytes_[shard] = int64_t(header.size());
+    for (const Tensor* t : members) file_bytes_[shard] += t->bytes;
+    files_.get(shard)->write(header.data(), int64_t(header.size()), 0);
+  }
+
+  static std::string new_header(std::vector<Tensor*>& members) {
     std::stable_sort(members.begin(), members.end(),
                      [](const Tensor* a, const Tensor* b) { return bits_of(a->dtype) > bits_of(b->dtype); });
     std::vector<Tensor> tensors;
@@ -57,10 +66,9 @@ class Unpacking {
       tensors.back().offset = end;
       end += t->bytes;
     }
-    const std::string header = write_header(tensors, {{"format", "pt"}, {unpacked_mark, "1"}}, 8);
+    std::string header = write_header(tensors, {{"format", "pt"}, {unpacked_mark, "1"}}, 8);
     for (size_t i = 0; i < members.size(); ++i) members[i]->offset = tensors[i].offset + int64_t(header.size());
-    file_bytes_[shard] = int64_t(header.size()) + end;
-    files_.get(shard)->write(header.data(), int64_t(header.size()), 0);
+    return header;
   }
 
   const Tensor& restored(const Tensor& t) const { return *source_.find(t.name); }

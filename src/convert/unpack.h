@@ -1,4 +1,4 @@
-// unpack: packed experts back to the checkpoint's own tensors, byte for byte.
+// unpack: packed experts back to the checkpoint's own files, byte for byte.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@ struct UnpackOptions {
   bool json = false;
 };
 
-/// Writes a checkpoint to `dest`: the shards of the original with every tensor, its config and index, the companions.
+/// Writes a checkpoint to `dest`: the original's shards, config, index and companions, the same files byte for byte; of
+/// an output of format version 1 the shards have headers of their own.
 /// Every tensor is compared with the source's checksum in the manifest; one that differs is an error and leaves
 /// nothing.
 void unpack(const UnpackOptions& options);

@@ -67,7 +67,9 @@ bool PageCacheMap::make(const Fd& fd, int64_t begin, int64_t end, int access) {
   auto* const first = static_cast<uint8_t*>(room);
   const auto to = int64_t(reinterpret_cast<uintptr_t>(first));
   const int64_t skip = round_up(to - begin % large_page, large_page) + begin % large_page - to;
-  data_ = first + skip, begin_ = begin, bytes_ = bytes;
+  data_ = first + skip;
+  begin_ = begin;
+  bytes_ = bytes;
   if (skip > 0) ::munmap(first, size_t(skip));
   if (skip < large_page) ::munmap(data_ + bytes, size_t(large_page - skip));
   return ::mmap(data_, size_t(bytes), access, MAP_SHARED | MAP_FIXED, fd.get(), begin) != MAP_FAILED;

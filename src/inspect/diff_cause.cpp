@@ -18,8 +18,12 @@ struct Unpacked {
     uint8_t* none[2] = {};
     MutableMatrix m = matrix_of<uint8_t>(plan, t, e, none);
     bytes.resize(size_t(m.views * m.real.n * m.real.b));
-    matrix.views = m.views, matrix.real = m.real, matrix.padded = m.padded, matrix.order = m.order;
-    matrix.pad = m.pad, matrix.add = m.add;
+    matrix.views = m.views;
+    matrix.real = m.real;
+    matrix.padded = m.padded;
+    matrix.order = m.order;
+    matrix.pad = m.pad;
+    matrix.add = m.add;
     for (int v = 0; v < m.views; ++v) {
       m.view[v] = {bytes.data() + v * m.real.n * m.real.b, m.real.b};
       matrix.view[v] = {m.view[v].data, m.view[v].stride};
@@ -50,7 +54,9 @@ std::string other_backend(const Plan& plan, const PackedTensor& t, Device& devic
     const Parameter& p = b->parameter(t.role, t.part);
     if (b == plan.backend || !p.name || b->rewrite || p.dtype != t.parameter->dtype) continue;
     Matrix m = ours.matrix;
-    m.order = p.order.value_or(b->w13_order(*plan.model)), m.pad = p.pad, m.add = p.add;
+    m.order = p.order.value_or(b->w13_order(*plan.model));
+    m.pad = p.pad;
+    m.add = p.add;
     const MoeLayer& layer = plan.model->layers[size_t(t.layer)];
     const LayerSize size = rank_size(*b, layer, plan.tp.size);
     const int64_t k = t.role == Role::w13 ? size.hidden : size.intermediate;

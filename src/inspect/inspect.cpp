@@ -1,11 +1,12 @@
 #include "src/inspect/inspect.h"
 
-#include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "kernels/pack/device.h"
 #include "src/backends/backend.h"
+#include "src/backends/loaders.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/packed/packed_checkpoint.h"
@@ -162,6 +163,7 @@ void list_backends(bool json) {
                    {"summary", b->summary},
                    {"hidden_multiple", b->multiple.hidden},
                    {"intermediate_multiple", b->multiple.intermediate},
+                   {"loader", loader_since(*b)},
                    {"fits", fits},
                    {"requires", needs}});
   }
@@ -169,16 +171,15 @@ void list_backends(bool json) {
     print_out("{}\n", Json{{"backends", all}, {"cuda", cuda_description()}}.dump());
     return;
   }
-  print_out("{:<24} {:<13} {:<8} {:<22} {}\n", "BACKEND", "ENGINE", "LAYOUT", "GPU", "FITS");
-  const Backend* before = nullptr;  // those that differ in the models they take are one line
+  print_out("{:<24} {:<13} {:<8} {:<22} {:<12} {}\n", "BACKEND", "ENGINE", "LAYOUT", "GPU", "LOADER", "FITS");
+  std::set<std::string> listed;  // those that differ in the models they take are one line
   for (const Backend* b : backends()) {
-    if (before && !std::strcmp(before->name, b->name) && !std::strcmp(before->engine, b->engine) &&
-        !std::strcmp(before->layout_version, b->layout_version))
-      continue;
-    before = b;
+    if (!listed.insert(fmt::format("{} {} {}", b->name, b->engine, b->layout_version)).second) continue;
     std::string fits;
     for (const Fit& f : fits_of(*b)) fits += fmt::format("{}{} {}", fits.empty() ? "" : "; ", f.library, f.range);
-    print_out("{:<24} {:<13} {:<8} {:<22} {}\n", b->name, b->engine, b->layout_version, b->gpu, fits);
+    const std::string since = loader_since(*b);
+    print_out("{:<24} {:<13} {:<8} {:<22} {:<12} {}\n", b->name, b->engine, b->layout_version, b->gpu,
+              since.empty() ? "none" : "from " + since, fits);
   }
   note(cuda_description());
 }

@@ -4,7 +4,10 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <sstream>
 
 #include "src/base/error.h"
@@ -18,31 +21,21 @@ namespace {
 constexpr const char* any_mark = "mxfp4-pack-journal-";
 constexpr const char* mark = "mxfp4-pack-journal-2";
 constexpr const char* finished = "finished";
-constexpr int64_t max_bytes = int64_t(4) << 30;
-
-/// False: another process holds it.
-bool take_lock(const Fd& fd, const std::string& out) {
-  int result;
-  do result = ::flock(fd.get(), LOCK_EX | LOCK_NB);
-  while (result != 0 && errno == EINTR);
-  if (result == 0) return true;
-  if (errno == EWOULDBLOCK) return false;
-  if (errno != ENOLCK && errno != ENOSYS && errno != EOPNOTSUPP) fail_errno(fd.name(), "cannot lock", errno);
-  warn(fmt::format("{}: this file system has no locks; let no other run write here", out));
-  return true;
-}
+constexpr int64_t block = 16 << 20;  // longer than any line
 
 /// In a folder where others can write too, the name may be somebody else's.
-Fd open_journal(const std::string& path) {
+Fd open_journal(const std::string& path, const std::string& out) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
   if (fd < 0 && errno == ELOOP) fail(ErrorKind::usage, "{}: is a link; remove it", path);
+  if (fd < 0 && (errno == EACCES || errno == EROFS))
+    fail(ErrorKind::io, "{}: cannot be made in {}: {}", out, std::filesystem::path(path).parent_path().string(),
+         std::strerror(errno));
   if (fd < 0) fail_errno(path, "cannot create", errno);
   Fd file(fd, path);
   const struct stat s = file.stat();
   if (!S_ISREG(s.st_mode) || s.st_nlink > 1)
     fail(ErrorKind::usage, "{}: not a file of mxfp4-pack's own; remove it", path);
   if (s.st_uid != ::geteuid()) fail(ErrorKind::usage, "{}: belongs to another user, whose run may be going on", path);
-  if (s.st_size > max_bytes) fail(ErrorKind::input, "{}: {} bytes, at most {} expected", path, s.st_size, max_bytes);
   return file;
 }
 
@@ -51,87 +44,116 @@ bool is_file_at(const Fd& fd, const std::string& path) {
   return ::lstat(path.c_str(), &here) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
+/// False where it is no line of this version.
+bool read_line(const std::string& line, JournalText& journal) {
+  std::istringstream words(line);
+  std::string first;
+  if (!journal.begun) {
+    words >> first >> journal.head.options >> journal.head.source >> journal.head.run;
+    return journal.begun = first == mark && words;
+  }
+  if (line.starts_with(finished)) return bool(words >> first >> journal.proof.checksum >> journal.proof.file);
+  int64_t job = -1;
+  words >> job;
+  std::getline(words >> std::ws, journal.records[job]);
+  return true;
+}
+
+/// Reads whole lines up to the first that is wrong; the bytes of those that are right.
+int64_t read_lines(const std::string& text, JournalText& journal) {
+  size_t begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
+    const std::string line = text.substr(begin, end - begin);
+    const size_t last = line.rfind(' ');
+    if (last == line.npos || checksum_of(line.substr(0, last)) != line.substr(last + 1)) break;
+    if (!read_line(line.substr(0, last), journal)) break;
+  }
+  journal.end += int64_t(begin);
+  return int64_t(begin);
+}
+
 }  // namespace
 
+Lock take_lock(const Fd& fd, bool shared) {
+  int result;
+  do result = ::flock(fd.get(), (shared ? LOCK_SH : LOCK_EX) | LOCK_NB);
+  while (result != 0 && errno == EINTR);
+  if (result == 0) return Lock::taken;
+  if (errno == EWOULDBLOCK) return Lock::held;
+  if (errno != ENOLCK && errno != ENOSYS && errno != EOPNOTSUPP) fail_errno(fd.name(), "cannot lock", errno);
+  return Lock::none;
+}
+
+JournalText read_journal(const Fd& fd) {
+  const int64_t bytes = fd.stat().st_size;
+  JournalText journal;
+  std::string text;
+  for (int64_t at = 0; at < bytes; at += block) {  // a file of another kind, or of holes, ends at its first line
+    const int64_t part = std::min(block, bytes - at), kept = int64_t(text.size());
+    text.resize(size_t(kept + part));
+    fd.read(text.data() + kept, part, at);
+    if (at == 0) journal.foreign = text.starts_with(any_mark) && text.find('\n') != text.npos;
+    const int64_t used = read_lines(text, journal);
+    text.erase(0, size_t(used));
+    if (used == 0 || text.find('\n') != text.npos) break;  // a line that is not whole, or wrong
+  }
+  journal.foreign &= !journal.begun;
+  return journal;
+}
+
 Journal::Journal(std::string path, const std::string& out) : path_(std::move(path)) {
+  Lock lock;
   do {  // again where the run that held it has ended and removed it meanwhile
-    fd_ = open_journal(path_);
-    if (!take_lock(fd_, out)) fail(ErrorKind::usage, "{}: another run of mxfp4-pack is writing it", out);
+    fd_ = open_journal(path_, out);
+    lock = take_lock(fd_);
+    if (lock == Lock::held) fail(ErrorKind::usage, "{}: another run of mxfp4-pack is writing it", out);
   } while (!is_file_at(fd_, path_));
-  read();
-  if (!begun_ && !foreign_) remove_at_signal(path_);
+  if (lock == Lock::none) warn(fmt::format("{}: this file system has no locks; let no other run write here", out));
+  text_ = read_journal(fd_);
+  if (text_.end < fd_.stat().st_size && !text_.foreign) truncate();
+  if (!text_.begun && !text_.foreign) remove_at_signal(path_);
 }
 
 Journal::~Journal() {
-  if (!begun_ && !foreign_) remove();
-}
-
-void Journal::read() {
-  std::string text(size_t(fd_.stat().st_size), '\0');
-  fd_.read(text.data(), int64_t(text.size()), 0);
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line) && !lines.eof();) {
-    const size_t last = line.rfind(' ');
-    if (last == line.npos || checksum_of(line.substr(0, last)) != line.substr(last + 1)) break;
-    if (!read_line(line.substr(0, last))) break;
-    end_ += int64_t(line.size()) + 1;
-  }
-  foreign_ = !begun_ && text.starts_with(any_mark) && text.find('\n') != text.npos;
-  if (end_ < int64_t(text.size()) && !foreign_) truncate();
-}
-
-/// False where it is no line of this version.
-bool Journal::read_line(const std::string& text) {
-  std::istringstream words(text);
-  std::string first;
-  if (!begun_) {
-    words >> first >> head_.options >> head_.source >> head_.run;
-    return begun_ = first == mark && words;
-  }
-  if (text.starts_with(finished)) return bool(words >> first >> proof_.checksum >> proof_.file);
-  int64_t job = -1;
-  words >> job;
-  std::getline(words >> std::ws, records_[job]);
-  return true;
+  if (!text_.begun && !text_.foreign) remove();
 }
 
 /// What is beyond the last whole line goes.
 void Journal::truncate() {
-  if (::ftruncate(fd_.get(), end_) != 0) fail_errno(path_, "cannot truncate", errno);
+  if (::ftruncate(fd_.get(), text_.end) != 0) fail_errno(path_, "cannot truncate", errno);
 }
 
 void Journal::clear() {
-  begun_ = foreign_ = false;
-  end_ = 0;
-  records_.clear();
-  proof_ = {};
+  const bool was_finished = !text_.proof.file.empty();
+  text_ = {};
   truncate();
+  if (was_finished) fd_.sync();  // else it may come back beside the next run's partial directory
 }
 
 void Journal::begin(const JournalHead& head) {
   remove_at_signal({});
   clear();
   append(fmt::format("{} {} {} {}", mark, head.options, head.source, head.run));
-  head_ = head;
-  begun_ = true;
+  text_.head = head;
+  text_.begun = true;
 }
 
 void Journal::finish(const Proof& proof) {
   append(fmt::format("{} {} {}", finished, proof.checksum, proof.file));
   fd_.sync();
-  proof_ = proof;
+  text_.proof = proof;
 }
 
 void Journal::add(int64_t job, const std::string& record) {
   const std::lock_guard guard(mutex_);
   append(fmt::format("{} {}", job, record));
-  records_[job] = record;
+  text_.records[job] = record;
 }
 
 void Journal::append(const std::string& text) {
   const std::string line = fmt::format("{} {}\n", text, checksum_of(text));
-  fd_.write(line.data(), int64_t(line.size()), end_);
-  end_ += int64_t(line.size());
+  fd_.write(line.data(), int64_t(line.size()), text_.end);
+  text_.end += int64_t(line.size());
 }
 
 void Journal::remove() {
@@ -139,7 +161,7 @@ void Journal::remove() {
   remove_at_signal({});
   ::unlink(path_.c_str());  // before the lock goes with the file
   fd_ = Fd();
-  begun_ = false;
+  text_.begun = false;
 }
 
 }  // namespace mxfp4

@@ -21,6 +21,22 @@ struct Proof {
   std::string file, checksum;  // empty: the directory was not finished
 };
 
+/// What a journal says. Not begun: no head; then there are no records either.
+struct JournalText {
+  bool begun = false;
+  bool foreign = false;  // there is something that this version does not understand
+  JournalHead head;
+  std::map<int64_t, std::string> records;
+  Proof proof;
+  int64_t end = 0;  // of the last whole line
+};
+JournalText read_journal(const Fd& fd);
+
+/// Whether a lock was taken, another process has it, or the file system has none.
+enum class Lock { taken, held, none };
+/// shared: one that other readers may have too; it ends with the descriptor.
+Lock take_lock(const Fd& fd, bool shared = false);
+
 class Journal {
  public:
   /// Opens or makes the file and locks it for the life of this object; the system drops the lock of a dead process.
@@ -31,15 +47,15 @@ class Journal {
   ~Journal();
   Journal(const Journal&) = delete;
 
-  /// False: no head; then there are no records either.
-  bool begun() const { return begun_; }
-  const JournalHead& head() const { return head_; }
+  bool begun() const { return text_.begun; }
+  const JournalHead& head() const { return text_.head; }
   /// Job to what add() was given.
-  const std::map<int64_t, std::string>& records() const { return records_; }
-  const Proof& proof() const { return proof_; }
-  /// There is something that this version does not understand.
-  bool is_foreign() const { return foreign_; }
+  const std::map<int64_t, std::string>& records() const { return text_.records; }
+  const Proof& proof() const { return text_.proof; }
+  bool is_foreign() const { return text_.foreign; }
 
+  /// Durable where a directory was finished: were the proof to come back after a loss of power, the next partial
+  /// directory would be taken for what a finished one has replaced.
   void clear();
   void begin(const JournalHead& head);
   /// From here on the directory may be in its place.
@@ -50,18 +66,12 @@ class Journal {
   void remove();
 
  private:
-  void read();
-  bool read_line(const std::string& text);
   void truncate();
   void append(const std::string& text);
 
   std::string path_;
   Fd fd_;
-  bool begun_ = false, foreign_ = false;
-  JournalHead head_;
-  Proof proof_;
-  std::map<int64_t, std::string> records_;
-  int64_t end_ = 0;
+  JournalText text_;
   std::mutex mutex_;
 };
 

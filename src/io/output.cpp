@@ -20,21 +20,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool contains(const fs::path& dir, const fs::path& path) {
-  const auto [end, rest] = std::mismatch(dir.begin(), dir.end(), path.begin(), path.end());
-  return end == dir.end();
-}
-
-void check_apart(const std::string& out, const fs::path& place, const std::string& source) {
-  if (source.empty()) return;
-  std::error_code ec;
-  const fs::path real = fs::canonical(source, ec);
-  if (ec) return;  // whoever opens it says what is wrong
-  if (place == real) fail(ErrorKind::usage, "{}: is the source itself; nothing is converted in place", out);
-  if (contains(real, place)) fail(ErrorKind::usage, "{}: lies inside the source {}; choose another place", out, source);
-  if (contains(place, real)) fail(ErrorKind::usage, "{}: holds the source {}; choose another place", out, source);
-}
-
 /// Only a directory in which every file was made by this tool may go.
 void check_replaceable(const std::string& out, const std::string& place, const ListOwn& made) {
   const std::vector<std::string> names = made(place);
@@ -62,43 +47,9 @@ void swap_directories(const std::string& fresh, const std::string& old, const st
   if (::rename(fresh.c_str(), old.c_str()) != 0) fail_errno(old, "cannot rename into place", errno);
 }
 
-/// Where OUT is to stand: absolute, without links.
-std::string place_of(const std::string& out, const std::string& source) {
-  std::error_code ec;
-  fs::path place = fs::weakly_canonical(fs::absolute(out), ec);
-  if (ec) fail_errno(out, "cannot resolve", ec.value());
-  if (!place.has_filename()) place = place.parent_path();
-  if (fs::is_symlink(fs::symlink_status(out))) fail(ErrorKind::usage, "{}: is a link; give the place itself", out);
-  check_apart(out, place, source);
-  if (!fs::is_directory(place.parent_path()))
-    fail(ErrorKind::io, "{}: the folder {} does not exist", out, place.parent_path().string());
-  return place.string();
-}
-
-std::string hidden_beside(const fs::path& place, const char* what) {
-  return (place.parent_path() / fmt::format(".{}.mxfp4-pack.{}", place.filename().string(), what)).string();
-}
-
 std::string random_id() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-}
-
-/// A folder, not a link, that belongs to this user.
-bool is_own_folder(const std::string& path) {
-  struct stat s;
-  return ::lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == ::geteuid();
-}
-
-bool holds(const std::string& dir, const Proof& proof) {
-  const std::string path = dir + "/" + proof.file;
-  return !proof.file.empty() && fs::is_regular_file(fs::symlink_status(path)) &&
-         checksum_of_file(path) == proof.checksum;
-}
-
-bool holds_run(const std::string& dir, const std::string& run) {
-  const std::string path = dir + "/" + run_file;
-  return fs::is_regular_file(fs::symlink_status(path)) && read_text(path, 64, run_file) == run;
 }
 
 mode_t mode_of_new_folders() {
@@ -107,26 +58,31 @@ mode_t mode_of_new_folders() {
   return 0777 & ~mask;
 }
 
-/// In the plain form of commit() for file systems that cannot exchange: the predecessor between two renames.
-std::string aside_of(const std::string& partial) { return partial + ".old"; }
-
 }  // namespace
 
 OutputDir::OutputDir(Place place, const std::string& out, ListOwn made)
     : name_(out),
       out_(place.path),
-      partial_(hidden_beside(place.path, "partial")),
+      hidden_(hidden_beside(place.path)),
       made_(std::move(made)),
-      journal_(hidden_beside(place.path, "journal"), out),
-      mode_(mode_of_new_folders()) {}
-
-OutputDir::OutputDir(const std::string& out, const std::string& source, ListOwn made)
-    : OutputDir(Place{place_of(out, source)}, out, std::move(made)) {
-  const std::string aside = aside_of(partial_);
-  if (!fs::exists(out_) && is_own_folder(aside) && ::rename(aside.c_str(), out_.c_str()) != 0)
+      journal_(hidden_.journal, out) {
+  if (!fs::exists(out_) && is_own_folder(hidden_.aside) && ::rename(hidden_.aside.c_str(), out_.c_str()) != 0)
     fail_errno(out_, "cannot put back", errno);
   finished_ = journal_.begun() && holds(out_, journal_.proof());
   if (finished_) remove_replaced([](const std::string&) { return false; });
+}
+
+OutputDir::OutputDir(const std::string& out, const std::string& source, ListOwn made)
+    : OutputDir(Place{place_of(out, source)}, out, std::move(made)) {
+  source_ = source;
+}
+
+void OutputDir::clean(const std::string& place, ListOwn made) {
+  OutputDir out(Place{place}, place, std::move(made));
+  if (out.finished_) return;  // what was replaced is gone by now
+  for (const std::string& dir : {out.hidden_.partial, out.hidden_.aside}) out.check_is_ours(dir);
+  for (const std::string& dir : {out.hidden_.partial, out.hidden_.aside}) remove_partial(dir);
+  out.journal_.remove();
 }
 
 void OutputDir::open(const OpenOptions& start) {
@@ -138,10 +94,13 @@ void OutputDir::open(const OpenOptions& start) {
     if (start.existing == Existing::replace) check_replaceable(name_, out_, made_);
   }
   replace_ = !committed_ && fs::exists(out_);
+  umask_.emplace(umask_like(source_.empty() ? out_ : source_));
+  mode_ = mode_of_new_folders();
   if (replace_) look_at_predecessor();
   deferred_.emplace();
   // Never written over: a run ended in the middle of that would leave a partial output that is nobody's.
-  if (keep_ && !holds_run(partial_, journal_.head().run)) write_text(partial_ + "/" + run_file, journal_.head().run);
+  if (keep_ && !holds_run(hidden_.partial, journal_.head().run))
+    write_text(hidden_.partial + "/" + run_file, journal_.head().run);
   if (!committed_ && !keep_) begin(start);
 }
 
@@ -177,16 +136,23 @@ bool OutputDir::take_over(const OpenOptions& start) {
 }
 
 /// Whether the partial directory is the one that the journal is about.
-bool OutputDir::is_partial_ours() const {
-  return is_own_folder(partial_) && (holds_run(partial_, journal_.head().run) || holds(partial_, journal_.proof()));
+bool OutputDir::is_partial_ours() const { return is_partial_of(hidden_.partial, journal_.head(), journal_.proof()); }
+
+/// Nothing of others is removed. A link is no more than a name.
+void OutputDir::check_is_ours(const std::string& dir) const {
+  const auto status = fs::symlink_status(dir);
+  if (!fs::exists(status) || fs::is_symlink(status)) return;
+  const std::string why = why_not_ours(dir, journal_.begun() ? &journal_.proof() : nullptr, made_);
+  if (!why.empty()) fail(ErrorKind::usage, "{}: {}; move it away first", dir, why);
 }
 
 void OutputDir::begin(const OpenOptions& start) {
+  check_is_ours(hidden_.partial);
+  remove_partial(hidden_.partial);
   journal_.clear();
-  remove_tree(partial_);
-  if (::mkdir(partial_.c_str(), 0700) != 0) fail_errno(partial_, "cannot create", errno);
+  if (::mkdir(hidden_.partial.c_str(), 0700) != 0) fail_errno(hidden_.partial, "cannot create", errno);
   const JournalHead head{start.options, start.source, random_id()};
-  write_text(partial_ + "/" + run_file, head.run);
+  write_text(hidden_.partial + "/" + run_file, head.run);
   journal_.begin(head);
 }
 
@@ -209,12 +175,12 @@ void OutputDir::end() {
     return;
   }
   std::error_code ec;
-  fs::remove_all(partial_, ec);
+  fs::remove_all(hidden_.partial, ec);
   journal_.remove();
 }
 
 std::string OutputDir::path(const std::string& name) const {
-  const fs::path p = fs::path(partial_) / name;
+  const fs::path p = fs::path(hidden_.partial) / name;
   std::error_code ec;
   fs::create_directories(p.parent_path(), ec);
   if (ec) fail_errno(p.parent_path().string(), "cannot create", ec.value());
@@ -235,9 +201,9 @@ Fd OutputDir::create(const std::string& name, int64_t bytes) const {
 
 void OutputDir::check_space(int64_t bytes) const {
   struct statvfs s;
-  if (::statvfs(partial_.c_str(), &s) != 0) fail_errno(partial_, "cannot ask for free space", errno);
+  if (::statvfs(hidden_.partial.c_str(), &s) != 0) fail_errno(hidden_.partial, "cannot ask for free space", errno);
   auto free = int64_t(s.f_bavail) * int64_t(s.f_frsize);
-  for (const auto& entry : fs::recursive_directory_iterator(partial_))  // what is kept has its space
+  for (const auto& entry : fs::recursive_directory_iterator(hidden_.partial))  // what is kept has its space
     if (struct stat file; ::lstat(entry.path().c_str(), &file) == 0 && file.st_nlink == 1)
       free += int64_t(file.st_blocks) * 512;
   if (free < bytes)
@@ -246,26 +212,26 @@ void OutputDir::check_space(int64_t bytes) const {
 }
 
 void OutputDir::rename_into_place() {
-  if (replace_) return swap_directories(partial_, out_, aside_of(partial_));
-  if (::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, out_.c_str(), RENAME_NOREPLACE) == 0) return;
-  if ((errno != EINVAL && errno != ENOSYS) || ::rename(partial_.c_str(), out_.c_str()) != 0)
+  if (replace_) return swap_directories(hidden_.partial, out_, hidden_.aside);
+  if (::renameat2(AT_FDCWD, hidden_.partial.c_str(), AT_FDCWD, out_.c_str(), RENAME_NOREPLACE) == 0) return;
+  if ((errno != EINVAL && errno != ENOSYS) || ::rename(hidden_.partial.c_str(), out_.c_str()) != 0)
     fail_errno(out_, "cannot rename into place", errno);
 }
 
 void OutputDir::commit(const std::string& proof) {
   if (!committed_) {
-    if (!proof.empty()) journal_.finish({proof, checksum_of_file(partial_ + "/" + proof)});
-    ::unlink((partial_ + "/" + run_file).c_str());
-    for (const auto& entry : fs::recursive_directory_iterator(partial_))
+    if (!proof.empty()) journal_.finish({proof, checksum_of_file(hidden_.partial + "/" + proof)});
+    ::unlink((hidden_.partial + "/" + run_file).c_str());
+    for (const auto& entry : fs::recursive_directory_iterator(hidden_.partial))
       if (entry.is_directory()) sync_dir(entry.path());
-    if (::chmod(partial_.c_str(), mode_) != 0) fail_errno(partial_, "cannot set its mode", errno);
-    sync_dir(partial_);
+    if (::chmod(hidden_.partial.c_str(), mode_) != 0) fail_errno(hidden_.partial, "cannot set its mode", errno);
+    sync_dir(hidden_.partial);
     rename_into_place();
     committed_ = true;
     sync_dir(fs::path(out_).parent_path());
   }
   if (replace_) {
-    const Snapshot now = snapshot_of(fs::exists(partial_) ? partial_ : aside_of(partial_));
+    const Snapshot now = snapshot_of(fs::exists(hidden_.partial) ? hidden_.partial : hidden_.aside);
     remove_replaced([&](const std::string& name) {
       const auto was = before_.find(name);
       const auto is = now.find(name);
@@ -278,7 +244,7 @@ void OutputDir::commit(const std::string& proof) {
 /// What another directory has taken the place of. Where the run that did it was cut short, its manifest says what of it
 /// may go.
 void OutputDir::remove_replaced(const IsOwn& is_own) {
-  for (const std::string& old : {partial_, aside_of(partial_)}) {
+  for (const std::string& old : {hidden_.partial, hidden_.aside}) {
     if (!fs::is_directory(fs::symlink_status(old))) continue;
     std::set<std::string> listed;
     try {
@@ -286,7 +252,8 @@ void OutputDir::remove_replaced(const IsOwn& is_own) {
       if (!deferred_) listed.insert(names.begin(), names.end());
     } catch (const Error&) {  // nothing is known of it, so all of it is kept
     }
-    remove_directory(old, out_, [&](const std::string& name) { return is_own(name) || listed.count(name) > 0; });
+    const IsOwn may_go = [&](const std::string& name) { return is_own(name) || listed.count(name) > 0; };
+    remove_directory(old, out_, may_go, journal_.proof().file);
   }
 }
 

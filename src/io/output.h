@@ -8,6 +8,8 @@
 
 #include "src/base/signals.h"
 #include "src/io/journal.h"
+#include "src/io/leftover.h"
+#include "src/io/place.h"
 #include "src/io/replaced.h"
 
 namespace mxfp4 {
@@ -26,22 +28,23 @@ struct OpenOptions {
   std::string options = "-", source = "-";
 };
 
-/// Marks the partial directory as a run's own; gone when it is finished.
-inline constexpr const char* run_file = ".mxfp4-pack-run";
-
 class OutputDir {
  public:
   /// Locks the place: from here on no other run writes there. Whoever will write takes the lock before it reads
-  /// anything of OUT. Refuses an OUT that is `source` (may be empty), lies inside it or holds it, and one that another
-  /// run is writing. Finishes what a run left that was cut short after its output came into its place. made: null for
-  /// outputs that are never replaced.
+  /// anything of OUT. Refuses what place_of() does, and an OUT that another run is writing. Finishes what a run left
+  /// that was cut short after its output came into its place. made: null for outputs that are never replaced.
   OutputDir(const std::string& out, const std::string& source, ListOwn made = nullptr);
+  /// Removes what a run left beside `place`, an absolute path, and puts an old output back whose place is empty. As the
+  /// constructor it takes the lock and finishes what a finished output left. Throws Error{usage} where something there
+  /// is not this tool's.
+  static void clean(const std::string& place, ListOwn made);
   /// Removes what was built, unless committed or kept.
   ~OutputDir();
   OutputDir(const OutputDir&) = delete;
 
   /// Refuses an OUT that exists where `start.existing` does not permit it, and one with a leftover that `start` does
-  /// not take over: PartialPolicy::resume does so where the leftover was given the same.
+  /// not take over: PartialPolicy::resume does so where the leftover was given the same. From here on every file that
+  /// the process creates is as private as the most private of the source.
   void open(const OpenOptions& start = {});
 
   /// Where a relative name is built; its folders are made.
@@ -72,16 +75,19 @@ class OutputDir {
   void look_at_predecessor();
   void begin(const OpenOptions& start);
   bool is_partial_ours() const;
+  void check_is_ours(const std::string& dir) const;
   void rename_into_place();
   void remove_replaced(const IsOwn& is_own);
   void end();
 
   std::optional<SignalsDeferred> deferred_;  // since open(), until all else is gone
-  std::string name_, out_, partial_;         // name_: as the user calls it
+  std::string name_, out_, source_;          // name_: as the user calls it
+  HiddenNames hidden_;
   ListOwn made_;
   Journal journal_;
-  Snapshot before_;        // of a directory that will be replaced
-  mode_t mode_;            // of the finished directory
+  Snapshot before_;  // of a directory that will be replaced
+  std::optional<NarrowedUmask> umask_;
+  mode_t mode_ = 0700;     // of the finished directory
   bool finished_ = false;  // the journal belongs to a run whose output is in its place
   bool replace_ = false, keep_ = false, committed_ = false;
 };

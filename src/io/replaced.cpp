@@ -79,12 +79,15 @@ void move_stranger(const fs::path& from, const fs::path& to) {
   note(fmt::format("{}: came while this run was writing, and is kept", target.string()));
 }
 
-/// Removes a directory of folders. False where there is a file.
-bool remove_folders(const std::string& dir) {
+/// Removes a directory of folders and, at the end, of the file `last`. False where there is another file.
+bool remove_folders(const std::string& dir, const std::string& last) {
   const auto entries = entries_below(dir);
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)  // what is inside comes before
-    if (::rmdir(entry->path().c_str()) != 0 && errno != ENOENT && errno != ENOTEMPTY && errno != ENOTDIR)
-      fail_errno(entry->path().string(), "cannot remove", errno);
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {  // what is inside comes before
+    if (relative(*entry, dir) == last || ::rmdir(entry->path().c_str()) == 0 || errno == ENOENT) continue;
+    if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR) return false;
+    fail_errno(entry->path().string(), "cannot remove", errno);
+  }
+  if (!last.empty()) fs::remove(fs::path(dir) / last);
   if (::rmdir(dir.c_str()) == 0) return true;
   if (errno != ENOTEMPTY && errno != EEXIST) fail_errno(dir, "cannot remove", errno);
   return false;
@@ -115,25 +118,30 @@ void check_only_own(const std::string& out, const std::string& dir, const std::v
   }
 }
 
-void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own) {
+void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own, const std::string& last) {
   make_folders_writable(old);
   do {  // again where something came meanwhile
     for (const auto& entry : entries_below(old)) {
       const std::string name = relative(entry, old);
-      if (is_folder(entry)) continue;
+      if (is_folder(entry) || name == last) continue;
       if (is_own(name))
         fs::remove(entry.path());
       else
         move_stranger(entry.path(), fs::path(fresh) / name);
     }
-  } while (!remove_folders(old));
+  } while (!remove_folders(old, last));
 }
 
-void remove_tree(const std::string& dir) {
+void remove_tree(const std::string& dir, const std::string& last) {
   std::error_code ec;
-  if (!fs::exists(fs::symlink_status(dir, ec))) return;
-  if (fs::is_directory(fs::symlink_status(dir, ec))) make_folders_writable(dir);
-  fs::remove_all(dir, ec);
+  const auto status = fs::symlink_status(dir, ec);
+  if (!fs::exists(status)) return;
+  if (fs::is_directory(status)) {
+    make_folders_writable(dir);
+    for (const auto& entry : fs::directory_iterator(dir))
+      if (entry.path().filename() != last && !ec) fs::remove_all(entry.path(), ec);
+  }
+  if (!ec) fs::remove_all(dir, ec);
   if (ec) fail_errno(dir, "cannot remove", ec.value());
 }
 

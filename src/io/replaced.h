@@ -28,11 +28,12 @@ Snapshot snapshot_of(const std::string& dir);
 void check_only_own(const std::string& out, const std::string& dir, const std::vector<std::string>& names);
 
 /// Removes `old`. A file that is not `is_own` and not in `fresh` already is moved to `fresh`, under its name or, where
-/// that is taken, "NAME.kept-N"; each is said.
-void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own);
+/// that is taken, "NAME.kept-N"; each is said. last: the file of `old` that says which are its own; it goes when all
+/// else has, so that a run that is cut short here can be finished.
+void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own, const std::string& last);
 
-/// Removes a directory with all that is in it, also where folders are read-only. Throws Error{io} where something
-/// stays.
-void remove_tree(const std::string& dir);
+/// Removes a directory with all that is in it, also where folders are read-only, the file `last` after all others.
+/// Throws Error{io} where something stays.
+void remove_tree(const std::string& dir, const std::string& last);
 
 }  // namespace mxfp4

@@ -49,7 +49,8 @@ Words find_words(const Checkpoint& ck, const std::string& name, int64_t experts,
     return problems.error(ck.where(*w.bias), "{}, BF16 [{}, {}] expected", describe(w.bias->dtype, w.bias->shape),
                           experts, n),
            w;
-  w.n = n, w.k = k;
+  w.n = n;
+  w.k = k;
   return w;
 }
 
@@ -66,7 +67,8 @@ void read_layer(const Checkpoint& ck, MoeLayer layer, int64_t experts, Model& mo
   if ((gate.bias || up.bias || down.bias) != bias || (!model.layers.empty() && bias != model.bias))
     return problems.error(layer.module, "a bias on some projections only, on all or none expected");
   model.bias = bias;
-  layer.hidden = gate.k, layer.intermediate = gate.n;
+  layer.hidden = gate.k;
+  layer.intermediate = gate.n;
   for (int64_t e = 0; e < experts; ++e)
     layer.experts.push_back({gate.of(e, experts), up.of(e, experts), down.of(e, experts)});
   model.layers.push_back(std::move(layer));
@@ -103,7 +105,7 @@ void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& pro
       problems.error(ck.where(t), "{} experts, at most {} expected", t.shape[0], max_experts);
     else if (t.shape[0] < 1 || !parse_layer(layer.module, layer.kind, layer.index))
       problems.error(ck.where(t), "no layer number in the name, or no experts");
-    else
+    else if (has_room(model, layer.module, t.shape[0], problems))
       read_layer(ck, std::move(layer), t.shape[0], model, problems);
   }
   if (model.layers.empty()) return;

@@ -259,4 +259,10 @@ Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& pro
   return model;
 }
 
+bool has_room(const Model& model, const std::string& where, int64_t experts, Problems& problems) {
+  constexpr int64_t most = 262'144;  // five times a large model's
+  if (int64_t(model.layers.size() + 1) * experts <= most) return true;
+  return problems.error(where, "more than {} stacked experts in all", most), false;
+}
+
 }  // namespace mxfp4

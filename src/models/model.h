@@ -108,6 +108,10 @@ int64_t columns_of(Dtype codes, int64_t row_elements);
 
 inline constexpr int64_t max_experts = 65'536;  // of a layer
 
+/// Whether another layer of stacked experts may come to the model, else a problem: a few bytes of a header can ask for
+/// any number of them, which a file of holes then has.
+bool has_room(const Model& model, const std::string& where, int64_t experts, Problems& problems);
+
 /// Layers whose experts stand one by one, `MODULE.ID.PROJ.SUFFIX`.
 struct ExpertNames {
   const char* gate;

@@ -67,7 +67,9 @@ void read_stacked_layer(const Checkpoint& ck, const StackedNames& names, MoeLaye
   if (!model.layers.empty() && model.bias != (w13.bias != nullptr))
     return problems.error(layer.module, "{} bias, {} has {}", w13.bias ? "a" : "no", model.layers.front().module,
                           model.bias ? "one" : "none");
-  layer.hidden = w13.k, layer.intermediate = w2.k;
+  if (!has_room(model, layer.module, w13.experts, problems)) return;
+  layer.hidden = w13.k;
+  layer.intermediate = w2.k;
   model.bias = w13.bias != nullptr;
   for (int64_t e = 0; e < w13.experts; ++e)
     layer.experts.push_back({rows_of(w13, e, 0, pairs ? 2 : 1),

@@ -10,6 +10,7 @@
 #include "src/packed/add_set.h"
 #include "src/packed/canary.h"
 #include "src/packed/sharded_state.h"
+#include "src/packed/source_headers.h"
 
 namespace mxfp4 {
 
@@ -21,7 +22,7 @@ constexpr const char* config_name = "config.json";
 constexpr const char* index_name = "model.safetensors.index.json";
 
 /// The config with quant_method replaced, and what the loaders need beside it. `earlier`: sets.
-std::string packed_config(const Plan& plan, const std::vector<ManifestSet>& earlier) {
+std::string packed_config(const Plan& plan, int version, const std::vector<ManifestSet>& earlier) {
   Json config = plan.checkpoint->config;
   Json* holder = &config;
   if (const auto text = config.find("text_config");
@@ -36,7 +37,7 @@ std::string packed_config(const Plan& plan, const std::vector<ManifestSet>& earl
   };
   for (const ManifestSet& s : earlier) add(s.engine, s.backend, s.layout_version, s.tp.size);
   add(plan.backend->engine, plan.backend->name, plan.backend->layout_version, plan.tp.size);
-  q["mxfp4_pack"] = {{"format_version", format_version}, {"manifest", manifest_name}, {"sets", sets}};
+  q["mxfp4_pack"] = {{"format_version", version}, {"manifest", manifest_name}, {"sets", sets}};
   if (!original.is_null()) q["source_quantization_config"] = original;
   return config.dump(2) + "\n";
 }
@@ -60,8 +61,8 @@ std::string rest_index(const Plan& plan) {
   return out + "\n  }\n}\n";
 }
 
-ListedFile listed(const std::string& name, const std::string& text, bool holds_tensors = false) {
-  return {name, int64_t(text.size()), checksum_of(text), holds_tensors};
+ListedFile listed(const char* kind, const std::string& name, const std::string& text) {
+  return {name, int64_t(text.size()), checksum_of(text), kind};
 }
 
 std::string canary_name(const Plan& plan) { return fmt::format("packed/canary-{}.safetensors", plan.set); }
@@ -95,23 +96,25 @@ OutputTexts make_texts(const Plan& plan, const TensorSums& sums, const ManifestO
   OutputTexts out;
   const Checkpoint& ck = *plan.checkpoint;
   const bool sharded = options.format == sharded_state_format;
-  const auto add = [&](const std::string& name, const std::string& text) {
+  const auto add = [&](const char* kind, const std::string& name, const std::string& text) {
     put(name, text);
-    out.files.push_back(listed(name, text));
+    out.files.push_back(listed(kind, name, text));
   };
   if (earlier) out.files = earlier->files;
-  std::erase_if(out.files, [](const ListedFile& f) { return f.name == config_name; });
+  std::erase_if(out.files, [](const ListedFile& f) { return f.kind == file_kind::config; });
   for (const OutFile& f : plan.files) {
-    out.files.push_back(listed(f.name, f.header, true));
+    out.files.push_back(listed(file_kind::tensors, f.name, f.header));
     out.files.back().bytes = f.bytes;
   }
-  add(canary_name(plan), make_canary(*plan.model, *plan.backend));
+  add(file_kind::canary, canary_name(plan), make_canary(*plan.model, *plan.backend));
   if (!earlier) {
-    for (const std::string& name : ck.companions) add(name, companion_text(ck, name));
-    add(index_name, sharded ? guard_index() : rest_index(plan));
+    for (const std::string& name : ck.companions) add(file_kind::companion, name, companion_text(ck, name));
+    if (options.version > 1) add(file_kind::source_headers, source_headers_name, source_headers(ck));
+    add(file_kind::index, index_name, sharded ? guard_index() : rest_index(plan));
   }
   const std::vector<ManifestSet> none;
-  add(config_name, sharded ? ck.config_text : packed_config(plan, earlier ? earlier->sets : none));
+  add(file_kind::config, config_name,
+      sharded ? ck.config_text : packed_config(plan, options.version, earlier ? earlier->sets : none));
   out.manifest = write_manifest(plan, sums, options, out.files, earlier ? earlier->text : EarlierSets());
   return out;
 }

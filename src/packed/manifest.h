@@ -8,13 +8,13 @@
 
 #include "src/base/checksum.h"
 #include "src/base/json.h"
+#include "src/packed/manifest_format.h"
 #include "src/plan/plan.h"
 #include "src/plan/rewrite.h"
 
 namespace mxfp4 {
 
-inline constexpr const char* manifest_name = "mxfp4-pack.json";
-inline constexpr int format_version = 1;
+inline constexpr int format_version = 2;
 
 /// Checksums of a plan's tensors, filled while it is carried out.
 struct Checksums {
@@ -47,20 +47,33 @@ PieceHasher source_hasher(const Plan& plan, int target, const Pieces& pieces, Ch
 PieceHasher slice_hasher(const Plan& plan, size_t target, int64_t begin, int64_t end, Checksums& sums);
 PieceHasher copy_hasher(std::span<const CopyPiece> pieces, Checksums& sums);
 
-/// A file of OUT other than the manifest. Where it holds packed or copied tensors, which have checksums of their own,
-/// the file's covers the header only; in any other all bytes.
+/// What a file of OUT is; a later program may add some.
+namespace file_kind {
+inline constexpr const char* tensors = "tensors";  // packed or copied ones, or a sharded state's
+inline constexpr const char* canary = "canary";
+inline constexpr const char* companion = "companion";
+inline constexpr const char* config = "config";
+inline constexpr const char* index = "index";
+inline constexpr const char* source_headers = "source_headers";
+}  // namespace file_kind
+
+/// A file of OUT other than the manifest and SHA256SUMS. Where it holds tensors, which have checksums of their own, the
+/// file's covers the header only; in any other all bytes.
 struct ListedFile {
   std::string name;
   int64_t bytes = 0;
   std::string checksum;
-  bool holds_tensors = false;
+  std::string kind;
+  bool holds_tensors() const { return kind == file_kind::tensors; }
 };
 
 struct ManifestOptions {
+  int version = format_version;  // of the manifest
   std::string gate_up;
   bool allow_nan_scales = false;
-  Json loss;           // of a lossy backend, over all experts
-  std::string format;  // sharded_state_format, or empty
+  Json loss;                // of a lossy backend, over all experts
+  std::string format;       // sharded_state_format, or empty
+  bool sha256sums = false;  // SHA256SUMS is there
   std::string tool_version = MXFP4_VERSION;
 };
 

@@ -3,6 +3,8 @@
 
 namespace mxfp4 {
 
+inline constexpr const char* manifest_name = "mxfp4-pack.json";
+
 /// Stands where the manifest's own checksum goes while it is made.
 inline constexpr const char* no_checksum = "00000000000000000000000000000000";
 /// What the text of all sets stands between.

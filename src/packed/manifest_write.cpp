@@ -7,6 +7,8 @@ namespace {
 
 std::string json_text(std::string_view s) { return Json(s).dump(); }
 
+const char* name_of(LayerKind kind) { return kind == LayerKind::mtp ? "mtp" : "model"; }
+
 std::string sizes(const Dims& s) { return fmt::format("[{}]", fmt::join(s, ",")); }
 
 /// One line of the fingerprint, and its checksum by name.
@@ -25,16 +27,20 @@ class Writer {
     const std::string packed = packed_tensors();
     const std::string copied = copied_tensors();
     text_.reserve(packed.size() + copied.size() + plan_.checkpoint->index_text.size() * 5 / 4 + (1 << 20));
-    text_ += fmt::format("{{\n\"format_version\": {},\n\"xxh3_128\": \"{}\",\n", format_version, no_checksum);
+    text_ += fmt::format("{{\n\"format_version\": {},\n\"xxh3_128\": \"{}\",\n", options_.version, no_checksum);
     text_ +=
         fmt::format("\"tool\": {{\"name\": \"mxfp4-pack\", \"version\": {}}},\n", json_text(options_.tool_version));
     if (!options_.format.empty()) text_ += fmt::format("\"format\": {},\n", json_text(options_.format));
+    if (options_.version > 1 && options_.sha256sums) text_ += "\"sha256sums\": true,\n";
     source(fingerprint);
+    if (options_.version > 1) model();
     text_ += "\"files\": [\n" +
              list(files_,
-                  [](const ListedFile& f) {
-                    return fmt::format("{{\"name\": {}, \"bytes\": {}, \"{}\": \"{}\"}}", json_text(f.name), f.bytes,
-                                       f.holds_tensors ? "header_xxh3_128" : "xxh3_128", f.checksum);
+                  [this](const ListedFile& f) {
+                    const std::string kind =
+                        options_.version > 1 ? fmt::format("\"kind\": {}, ", json_text(f.kind)) : "";
+                    return fmt::format("{{\"name\": {}, {}\"bytes\": {}, \"{}\": \"{}\"}}", json_text(f.name), kind,
+                                       f.bytes, f.holds_tensors() ? "header_xxh3_128" : "xxh3_128", f.checksum);
                   }) +
              "],\n";
     text_ += "\"copied\": [\n" + copied + "],\n" + sets_begin;
@@ -87,7 +93,7 @@ class Writer {
     std::string out = fmt::format(
         "{{\"name\": {}, \"parameter\": \"{}\", \"namespace\": \"{}\", \"layer\": {}, \"rank\": {}, \"file\": {}, "
         "\"dtype\": \"{}\", \"torch_dtype\": \"{}\", \"shape\": {}, ",
-        json_text(t.name), p.name, layer.kind == LayerKind::mtp ? "mtp" : "model", layer.index, t.rank,
+        json_text(t.name), p.name, name_of(layer.kind), layer.index, t.rank,
         json_text(plan_.files[size_t(t.file)].name), name_of(p.dtype), p.torch_dtype, sizes(t.shape));
     if (p.view) {
       const View v = p.view(t.shape);
@@ -120,6 +126,39 @@ class Writer {
         fmt::format("],\n\"config\": {},\n\"index\": {}}},\n", json_text(ck.config_text), json_text(ck.index_text));
   }
 
+  /// What was recognised in the source.
+  void model() {
+    const Model& m = *plan_.model;
+    const Expert& first = m.layers.front().experts.front();
+    const Slice &gate = first.gate.codes, &up = first.up.codes;
+    const bool one_piece = gate.tensor == up.tensor && gate.piece == up.piece;
+    const char* const stored = !one_piece                                  ? "separate"
+                               : gate.stride > m.layers.front().hidden / 2 ? "interleaved"
+                                                                           : "concatenated";
+    text_ += fmt::format("\"model\": {{\"gate_up\": \"{}\", \"loaded\": \"{}\", \"bias\": {},\n", stored,
+                         m.pairs ? "pairs" : "halves", m.bias);
+    const Json router = {{"scoring", m.router.scoring},
+                         {"top_k", m.router.top_k},
+                         {"renormalise", m.router.renormalise},
+                         {"scaling", m.router.scaling}};
+    text_ += fmt::format("\"activation\": {},\n\"router\": {},\n\"layers\": [\n", activation(m).dump(), router.dump());
+    text_ += list(m.layers,
+                  [](const MoeLayer& l) {
+                    return fmt::format(
+                        "{{\"namespace\": \"{}\", \"layer\": {}, \"module\": {}, \"hidden\": {}, \"intermediate\": {}, "
+                        "\"experts\": {}}}",
+                        name_of(l.kind), l.index, json_text(l.module), l.hidden, l.intermediate, l.experts.size());
+                  }) +
+             "]},\n";
+  }
+
+  static Json activation(const Model& m) {
+    return {{"name", m.activation.name},
+            {"alpha", m.activation.alpha},
+            {"beta", m.activation.beta},
+            {"limit", m.activation.limit}};
+  }
+
   void set() {
     const Backend& b = *plan_.backend;
     const Model& m = *plan_.model;
@@ -145,11 +184,7 @@ class Writer {
         {"padded_hidden", padded.hidden},
         {"padded_intermediate", padded.intermediate},
         {"w13_rows", {{"block", order.block}, {"first", order.up_first ? "up" : "gate"}}},
-        {"activation",
-         {{"name", m.activation.name},
-          {"alpha", m.activation.alpha},
-          {"beta", m.activation.beta},
-          {"limit", m.activation.limit}}},
+        {"activation", activation(m)},
         {"routed_scaling_factor", m.router.scaling},
         {"scale_pad_byte", scale.pad.row + scale.add},
     };

@@ -1,12 +1,16 @@
 #include "src/packed/packed_checkpoint.h"
 
+#include <algorithm>
 #include <map>
 
 #include "src/io/sha256.h"
+#include "src/packed/source_headers.h"
 
 namespace mxfp4 {
 
 namespace {
+
+constexpr int64_t max_source_headers_bytes = int64_t(4) << 30;
 
 /// Reads the manifest and opens all that it lists.
 void hold_files(PackedCheckpoint& p) {
@@ -17,7 +21,8 @@ void hold_files(PackedCheckpoint& p) {
   problems.throw_if_any();
   p.manifest = read_manifest_file(path);
   for (const ListedFile& f : p.manifest.files) p.held.hold(f.name);
-  if (std::filesystem::exists(std::filesystem::symlink_status(p.dir + "/" + sums_name))) p.held.hold(sums_name);
+  const bool has_sums = std::filesystem::exists(std::filesystem::symlink_status(p.dir + "/" + sums_name));
+  if (has_sums || p.manifest.options.sha256sums) p.held.hold(sums_name);
   p.held.throw_if_replaced(manifest_name);  // else some of the files may be another output's
   Checkpoint& source = p.manifest.source;
   source.dir = p.dir;
@@ -27,13 +32,31 @@ void hold_files(PackedCheckpoint& p) {
       source.companion_paths[name] = held;
 }
 
+/// From the file of a manifest of version 2 or later; what is wrong with it is said here.
+void read_source_headers(PackedCheckpoint& p, Problems& problems) {
+  if (p.manifest.options.version == 1) return;
+  const auto& files = p.manifest.files;
+  const auto listed =
+      std::find_if(files.begin(), files.end(), [](const ListedFile& f) { return f.kind == file_kind::source_headers; });
+  if (listed == files.end()) return problems.error(manifest_name, "files: none of kind source_headers");
+  const std::string path = p.held.path(listed->name, problems);
+  if (path.empty()) return;
+  const std::string text = read_text(path, max_source_headers_bytes, listed->name);
+  if (int64_t(text.size()) != listed->bytes)
+    problems.error(listed->name, "{} bytes, {} expected", text.size(), listed->bytes);
+  else if (checksum_of(text) != listed->checksum)
+    problems.error(listed->name, "it does not have the checksum in {}", manifest_name);
+  else
+    take_source_headers(text, p.manifest.source, problems);
+}
+
 using Stored = std::map<std::pair<std::string, std::string>, Tensor>;  // by file and name
 
 /// The headers of OUT's safetensors files, as the manifest lists them.
 Stored read_headers(PackedCheckpoint& p, Problems& problems) {
   Stored stored;
   for (const ListedFile& f : p.manifest.files) {
-    if (!f.holds_tensors) continue;
+    if (!f.holds_tensors()) continue;
     const std::string path = p.held.path(f.name, problems);
     if (path.empty()) continue;
     for (Tensor& t : read_header(path, f.name, problems).tensors) {
@@ -112,10 +135,15 @@ std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& 
     throw;
   }
   const Manifest& m = p->manifest;
-  p->model = recognise(m.source, {m.options.gate_up}, problems);
-  problems.throw_if_any();
-  for (const ManifestSet& set : m.sets) p->sets.push_back({plan_of(m, set, p->model, problems), {}, {}});
-  problems.throw_if_any();
+  read_source_headers(*p, problems);
+  Problems unreadable;
+  p->model = recognise(m.source, {m.options.gate_up}, unreadable);
+  if (unreadable.any()) {
+    problems.add(Error(ErrorKind::input, unreadable.errors()));
+    problems.throw_if_any();
+  }
+  for (const ManifestSet& set : m.sets) p->sets.push_back({plan_of(m, set, p->model, unreadable), {}, {}});
+  unreadable.throw_if_any();
   const Stored stored = read_headers(*p, problems);
   if (problems.any()) return p;  // what an unreadable file lacks is not worth a line each
   for (size_t i = 0; i < p->sets.size(); ++i) find_packed(p->sets[i], m.sets[i], stored, problems);

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "src/base/log.h"
-#include "src/verify/engine_kernel.h"
+#include "src/verify/kernel_config.h"
 
 namespace mxfp4 {
 
@@ -17,15 +17,27 @@ KernelTimes time_kernel(const std::string& name, const MoeConfig& shape, CudaMoe
 }
 
 /// The shape of `options` as `backend` holds it, gate and up in halves where the kernel takes both orders.
-MoeConfig shape_for(const Backend& backend, const Fragment& fragment, const BenchOptions& options) {
+MoeConfig shape_for(const Backend& backend, const BenchOptions& options) {
   MoeConfig c;
-  c.experts = options.experts, c.hidden = options.hidden, c.intermediate = options.intermediate;
+  c.experts = options.experts;
+  c.hidden = options.hidden;
+  c.intermediate = options.intermediate;
   c.top_k = int(options.top_k);
   const LayerSize padded = padded_size(backend, {c.hidden, c.intermediate});
-  c.padded_hidden = padded.hidden, c.padded_intermediate = padded.intermediate;
-  const W13Order order = fragment.w13_as_loaded ? W13Order{} : fragment.w13;
-  c.w13_block = order.block, c.w13_up_first = order.up_first;
+  c.padded_hidden = padded.hidden;
+  c.padded_intermediate = padded.intermediate;
+  const W13Order order = backend.kernel->w13.value_or(W13Order{});
+  c.w13_block = order.block;
+  c.w13_up_first = order.up_first;
   return c;
+}
+
+bool has_cuda_kernel(const KernelFormat* format) { return format && format->cuda != CudaReader::none; }
+
+/// Why the GPU does not compute a layer of this shape; empty where it does.
+std::string refusal_of(const MoeConfig& shape, const KernelFormat& format) {
+  const std::string refusal = moe_refusal(shape, format);
+  return refusal.empty() ? moe_cuda_missing(format) : refusal;
 }
 
 }  // namespace
@@ -37,7 +49,7 @@ double floor_microseconds(const MoeTiming& t, const GpuCeilings& gpu) {
 }
 
 void require_bench() {
-  const std::string missing = moe_cuda_missing(MoeFormat::marlin);
+  const std::string missing = moe_cuda_missing(kernel_format("marlin"));
   if (!missing.empty()) fail(ErrorKind::device, "--bench times the CUDA kernels: {}", missing);
 }
 
@@ -45,21 +57,19 @@ BenchReport bench_shape(const BenchOptions& options) {
   if (options.top_k > options.experts)
     fail(ErrorKind::usage, "--top-k {}: there are {} experts", options.top_k, options.experts);
   BenchReport report{measure_gpu(), {}};
-  std::set<MoeFormat> seen;
+  std::set<CudaReader> seen;
   for (const Backend* backend : backends()) {
-    const EngineKernel* kernel = find_engine_kernel(*backend);
-    const MoeStorage* storage = kernel ? find_moe_storage(kernel->fragment) : nullptr;
-    if (!storage || backend->engine != std::string("vllm") || !seen.insert(storage->format).second) continue;
-    const MoeConfig shape = shape_for(*backend, *find_fragment(kernel->fragment), options);
-    std::string refusal = moe_refusal(shape, *storage);
-    if (refusal.empty()) refusal = moe_cuda_missing(storage->format);
-    if (!refusal.empty()) {
-      note(fmt::format("kernel {}: {}", kernel->fragment, refusal));
+    const KernelFormat* format = backend->kernel;
+    if (!has_cuda_kernel(format) || backend->engine != std::string("vllm") || !seen.insert(format->cuda).second)
+      continue;
+    const MoeConfig shape = shape_for(*backend, options);
+    if (const std::string refusal = refusal_of(shape, *format); !refusal.empty()) {
+      note(fmt::format("kernel {}: {}", format->name, refusal));
       continue;
     }
-    const auto layer = random_moe(shape, *storage, 1);
-    report.kernels.push_back(time_kernel(kernel->fragment, shape, *layer, options));
-    if (storage->format != MoeFormat::marlin || report.gpu.operations_per_second == 0) continue;
+    const auto layer = random_moe(shape, *format, 1);
+    report.kernels.push_back(time_kernel(format->name, shape, *layer, options));
+    if (format->cuda != CudaReader::marlin || report.gpu.operations_per_second == 0) continue;
     layer->avoid_wgmma();
     report.kernels.push_back(time_kernel("marlin, mma.sync only", shape, *layer, options));
   }
@@ -71,17 +81,16 @@ BenchReport bench_sets(const PackedCheckpoint& p, const BenchOptions& options) {
   BenchReport report{measure_gpu(), {}};
   for (const PackedSet& set : p.sets) {
     const Plan& plan = set.plan;
-    const EngineKernel* kernel = find_engine_kernel(*plan.backend);
-    const MoeStorage* storage = kernel ? find_moe_storage(kernel->fragment) : nullptr;
-    if (!storage) fail(ErrorKind::device, "no CUDA kernel reads the layout of backend {}", plan.backend->name);
+    const KernelFormat* format = plan.backend->kernel;
+    if (!has_cuda_kernel(format))
+      fail(ErrorKind::device, "no CUDA kernel reads the layout of backend {}", plan.backend->name);
     const MoeLayer& layer = p.model.layers.front();
-    MoeConfig shape = kernel_config(*kernel, p.model, layer, rank_size(*plan.backend, layer, plan.tp.size));
+    MoeConfig shape = kernel_config(*plan.backend, p.model, layer, rank_size(*plan.backend, layer, plan.tp.size));
     shape.intermediate = (layer.intermediate + plan.tp.size - 1) / plan.tp.size;
-    std::string refusal = moe_refusal(shape, *storage);
-    if (refusal.empty()) refusal = moe_cuda_missing(storage->format);
-    if (!refusal.empty()) fail(ErrorKind::device, "kernel {} on cuda: {}", kernel->fragment, refusal);
-    const auto random = random_moe(shape, *storage, 1);
-    report.kernels.push_back(time_kernel(kernel->fragment, shape, *random, options));
+    if (const std::string refusal = refusal_of(shape, *format); !refusal.empty())
+      fail(ErrorKind::device, "kernel {} on cuda: {}", format->name, refusal);
+    const auto random = random_moe(shape, *format, 1);
+    report.kernels.push_back(time_kernel(format->name, shape, *random, options));
   }
   return report;
 }

@@ -106,8 +106,10 @@ class Rebuilding {
     const std::string is = text_in_out(manifest_name);
     if (is == manifest_) return;
     const bool same_version = m_.options.tool_version == MXFP4_VERSION;
-    const std::set<std::string> newer = {"fits", "requires", "version"}, releases = {"fits"};  // read since then
-    const std::set<std::string>& ignored = same_version ? releases : newer;
+    const std::set<std::string> newer = {"fits", "requires", "version", "engine_version", "learned_layouts", "parts"};
+    const std::set<std::string> first =
+        m_.options.version == 1 ? std::set<std::string>{"fits"} : std::set<std::string>();
+    const std::set<std::string>& ignored = same_version ? first : newer;  // releases were read since version 1
     Json expected = parse_json(manifest_, manifest_name), found = parse_json(is, manifest_name);
     expected.erase("xxh3_128");
     found.erase("xxh3_128");
@@ -139,8 +141,10 @@ std::vector<std::string> files_of(const HeldFiles& held) {
   }
 }
 
-bool may_be_there(const std::string& name) {
-  return name == sums_name || name == ".gitattributes" || name.starts_with(".git/") || name.starts_with(".cache/");
+/// Version 1 does not say whether SHA256SUMS belongs to OUT.
+bool may_be_there(const ManifestOptions& made, const std::string& name) {
+  return (name == sums_name && (made.sha256sums || made.version == 1)) || name == ".gitattributes" ||
+         name.starts_with(".git/") || name.starts_with(".cache/");
 }
 
 }  // namespace
@@ -153,7 +157,8 @@ void check_nothing_else(const PackedCheckpoint& packed, Problems& problems) {
   std::set<std::string> listed = {manifest_name};
   for (const ListedFile& f : packed.manifest.files) listed.insert(f.name);
   for (const std::string& name : files_of(packed.held))
-    if (!listed.count(name) && !may_be_there(name)) problems.error(name, "not listed in {}", manifest_name);
+    if (!listed.count(name) && !may_be_there(packed.manifest.options, name))
+      problems.error(name, "not listed in {}", manifest_name);
 }
 
 }  // namespace mxfp4

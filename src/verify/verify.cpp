@@ -25,8 +25,9 @@ constexpr int64_t least_later = 64 << 10;             // smaller pieces are not 
 /// Sizes of all listed files, and the checksums of headers and of small files.
 void check_files(const PackedCheckpoint& p, Problems& problems) {
   for (const ListedFile& f : p.manifest.files) {
-    Problems known;  // of files with tensors: open_packed() has named them
-    const std::string path = p.held.path(f.name, f.holds_tensors ? known : problems);
+    if (f.kind == file_kind::source_headers) continue;  // open_packed() has read it
+    Problems known;                                     // of files with tensors: open_packed() has named them
+    const std::string path = p.held.path(f.name, f.holds_tensors() ? known : problems);
     if (path.empty()) continue;
     const Fd fd = open_read(path, f.name);
     const int64_t bytes = fd.stat().st_size;
@@ -35,7 +36,7 @@ void check_files(const PackedCheckpoint& p, Problems& problems) {
       continue;
     }
     int64_t covered = bytes;
-    if (f.holds_tensors) {
+    if (f.holds_tensors()) {
       uint64_t length = 0;
       fd.read(&length, 8, 0);
       covered = std::min(bytes, 8 + int64_t(std::min(length, uint64_t(max_header_bytes))));
@@ -46,7 +47,7 @@ void check_files(const PackedCheckpoint& p, Problems& problems) {
     std::string text(size_t(covered), '\0');
     fd.read(text.data(), int64_t(text.size()), 0);
     if (checksum_of(text) != f.checksum)
-      problems.error(f.name, "{} does not have the checksum in {}", f.holds_tensors ? "the header" : "it",
+      problems.error(f.name, "{} does not have the checksum in {}", f.holds_tensors() ? "the header" : "it",
                      manifest_name);
   }
 }
@@ -308,7 +309,7 @@ Level level_of(const VerifyOptions& options, const PackedSet& set) {
          backend.name, backend.engine);
   }
   if (options.level != Level::highest) return options.level;
-  return options.source.empty() || kernel_of(backend).empty() ? Level::bytes : Level::kernels;
+  return options.source.empty() || !backend.kernel ? Level::bytes : Level::kernels;
 }
 
 /// The kernels run on the first of the devices. Those that no GPU can run are an error only where they were asked for.

@@ -14,7 +14,7 @@
 #include "kernels/parallel.h"
 #include "src/base/log.h"
 #include "src/base/threads.h"
-#include "src/verify/engine_kernel.h"
+#include "src/verify/kernel_config.h"
 #include "src/verify/layer_source.h"
 #include "src/verify/run_settings.h"
 
@@ -34,8 +34,10 @@ Model recognise_source(const Checkpoint& source, const PackedCheckpoint& p) {
 
 RouterRule rule_of(const Model& model, const MoeConfig& layer, uint64_t seed) {
   RouterRule rule;
-  rule.experts = layer.experts, rule.top_k = layer.top_k;
-  rule.renormalise = model.router.renormalise, rule.scaling = model.router.scaling;
+  rule.experts = layer.experts;
+  rule.top_k = layer.top_k;
+  rule.renormalise = model.router.renormalise;
+  rule.scaling = model.router.scaling;
   if (model.router.scoring == "softmax") return rule;
   rule.scoring = model.router.scoring == "sigmoid" ? Scoring::sigmoid : Scoring::sqrt_softplus;
   for (int64_t e = 0; e < rule.experts; ++e) rule.bias.push_back(float((e * 7 + int64_t(seed)) % 11) * 0.01f);
@@ -79,9 +81,12 @@ class PackedLayer {
   PackedMoe view() const {
     const auto at = [&](Role role, Part part) -> const uint8_t* { return data_[size_t(role)][size_t(part)].get(); };
     PackedMoe m;
-    m.w13 = at(Role::w13, Part::codes), m.w13_scale = at(Role::w13, Part::scales);
+    m.w13 = at(Role::w13, Part::codes);
+    m.w13_scale = at(Role::w13, Part::scales);
     m.w13_bias = at(Role::w13, Part::bias);
-    m.w2 = at(Role::w2, Part::codes), m.w2_scale = at(Role::w2, Part::scales), m.w2_bias = at(Role::w2, Part::bias);
+    m.w2 = at(Role::w2, Part::codes);
+    m.w2_scale = at(Role::w2, Part::scales);
+    m.w2_bias = at(Role::w2, Part::bias);
     m.w13_residual = reinterpret_cast<const float*>(at(Role::w13, Part::residual));
     m.w2_residual = reinterpret_cast<const float*>(at(Role::w2, Part::residual));
     return m;
@@ -102,52 +107,65 @@ MoeSource slice(const MoeSource& whole, Span columns, bool first_rank) {
   };
   for (SourceExpert& e : experts) {
     skip_rows(e.gate), skip_rows(e.up);
-    e.down.codes.data += columns.begin / 2, e.down.scales.data += columns.begin / group;
+    e.down.codes.data += columns.begin / 2;
+    e.down.scales.data += columns.begin / group;
     e.down.k = columns.count;
     if (!first_rank) e.down.bias = {};
   }
   return experts;
 }
 
+/// What is the same for all layers of a set.
+struct Checked {
+  const Backend& backend;
+  const Model& expected;  // of the source
+  const RunSettings& run;
+  const KernelOptions& options;
+  bool cuda;
+};
+
 /// One layer: what is true of it, and what runs.
 class LayerCheck {
  public:
-  LayerCheck(const EngineKernel& kernel, const Model& expected, const MoeLayer& layer, const MoeSource& source,
-             const RunSettings& run, const KernelOptions& options, bool cuda)
-      : source_(source), run_(run), options_(options), cuda_(cuda), name_(layer.module) {
-    const RunSettings stated = settings_of(expected);
-    whole_ = kernel_config(kernel, expected, layer, {layer.hidden, layer.intermediate});
+  /// layer: the source's; source: its rows.
+  LayerCheck(const Checked& what, const MoeLayer& layer, const MoeSource& source)
+      : what_(what), source_(source), name_(layer.module) {
+    const RunSettings stated = settings_of(what.expected);
+    whole_ = kernel_config(what.backend, what.expected, layer, {layer.hidden, layer.intermediate});
     set_activation(whole_, stated);
-    rule_ = rule_of(expected, whole_, options.seed);
-    case_.fragment = find_fragment(kernel.fragment);
+    rule_ = rule_of(what.expected, whole_, what.options.seed);
+    case_.format = what.backend.kernel;
     case_.routed_scaling = stated.scaling;
   }
 
   void add_rank(LayerSize padded, Span columns, bool first_rank, const PackedMoe& packed) {
     MoeConfig c = whole_;
-    c.intermediate = columns.count, c.padded_hidden = padded.hidden, c.padded_intermediate = padded.intermediate;
+    c.intermediate = columns.count;
+    c.padded_hidden = padded.hidden;
+    c.padded_intermediate = padded.intermediate;
     case_.shards.push_back({c, slice(source_, columns, first_rank), {}, packed});
-    set_activation(c, run_);
-    kernels_.push_back(open_moe_kernel(*case_.fragment, c, packed, cuda_));
+    set_activation(c, what_.run);
+    kernels_.push_back(open_moe_kernel(*case_.format, c, packed, what_.cuda));
     columns_ += columns.count;
   }
 
   void run(KernelReport& report, Problems& problems) {
-    for (const int64_t tokens : options_.tokens)
-      check(route_random(rule_, tokens, options_.seed), false, report, problems);
-    check(route_to_every_expert(rule_, tokens_for_all(whole_), options_.seed), true, report, problems);
+    for (const int64_t tokens : what_.options.tokens)
+      check(route_random(rule_, tokens, what_.options.seed), false, report, problems);
+    check(route_to_every_expert(rule_, tokens_for_all(whole_), what_.options.seed), true, report, problems);
   }
 
  private:
   static void set_activation(MoeConfig& c, const RunSettings& s) {
-    c.alpha = s.alpha, c.beta = s.beta;
+    c.alpha = s.alpha;
+    c.beta = s.beta;
     c.limit = s.limit > 0 ? s.limit : std::numeric_limits<double>::infinity();
   }
 
   void check(const Routing& routing, bool forced, KernelReport& report, Problems& problems) {
     for (MoeShard& shard : case_.shards) shard.routing = routing;
     Stopwatch watch;
-    case_.x = moe_inputs(whole_, source_, routing, options_.seed);
+    case_.x = moe_inputs(whole_, source_, routing, what_.options.seed);
     // Ranks that are all there add up to the layer, which is computed without splitting it.
     const bool complete = columns_ == whole_.intermediate;
     const MoeReference reference = moe_reference(whole_, source_, case_.x, routing);
@@ -156,9 +174,13 @@ class LayerCheck {
     report.seconds.kernel += watch.lap();
 
     KernelCheck check;
-    check.layer = name_, check.forced = forced, check.tokens = routing.tokens;
-    check.experts = whole_.experts, check.covered = experts_covered(routing);
-    check.w13_rms = reference.w13_rms, check.clamped = reference.clamped;
+    check.layer = name_;
+    check.forced = forced;
+    check.tokens = routing.tokens;
+    check.experts = whole_.experts;
+    check.covered = experts_covered(routing);
+    check.w13_rms = reference.w13_rms;
+    check.clamped = reference.clamped;
     check.comparison = compare(complete ? reference.out : reference_of(case_), got.out, tolerance());
     check.leaks = got.leaks;
     if (!check.comparison.right()) {
@@ -171,9 +193,9 @@ class LayerCheck {
   }
 
   double tolerance() const {
-    if (options_.tolerance > 0) return options_.tolerance;
+    if (what_.options.tolerance > 0) return what_.options.tolerance;
     // Each rank's result is rounded by itself.
-    return cuda_ ? cuda_tolerance * std::sqrt(double(case_.shards.size())) : case_.fragment->tolerance;
+    return what_.cuda ? cuda_tolerance * std::sqrt(double(case_.shards.size())) : case_.format->tolerance;
   }
 
   /// The packed bytes with the settings of OUT, ranks added up.
@@ -182,7 +204,7 @@ class LayerCheck {
     sum.out.resize(case_.x.size());
     for (size_t r = 0; r < kernels_.size(); ++r) {
       Routing routing = case_.shards[r].routing;
-      for (float& weight : routing.weights) weight = float(weight * run_.scaling / case_.routed_scaling);
+      for (float& weight : routing.weights) weight = float(weight * what_.run.scaling / case_.routed_scaling);
       const MoeCpuOutput part = kernels_[r]->run(case_.x, routing);
       for (size_t i = 0; i < sum.out.size(); ++i) sum.out[i] += part.out[i];
       sum.leaks += part.leaks;
@@ -201,10 +223,8 @@ class LayerCheck {
                                        : fmt::format("{} (explains {:.0f}% of it)", c.diagnosis, 100 * c.explained));
   }
 
+  const Checked& what_;
   const MoeSource& source_;
-  const RunSettings& run_;
-  const KernelOptions& options_;
-  bool cuda_;
   std::string name_;
   MoeConfig whole_;  // the layer, not split
   RouterRule rule_;
@@ -230,31 +250,27 @@ const MoeLayer* same_layer(const Model& expected, const MoeLayer& layer, Problem
 }
 
 /// Whether the layers run on a GPU; the same device for all of them.
-bool use_cuda(const EngineKernel& kernel, const Model& expected, const Plan& plan,
-              const std::vector<const MoeLayer*>& layers, const KernelOptions& options) {
+bool use_cuda(const Model& expected, const Plan& plan, const std::vector<const MoeLayer*>& layers,
+              const KernelOptions& options) {
   if (options.device == "cpu") return false;
-  const Fragment& fragment = *find_fragment(kernel.fragment);
-  std::string missing = cuda_kernel_missing(fragment);
+  const KernelFormat& format = *plan.backend->kernel;
+  std::string missing = cuda_kernel_missing(format);
   const bool could = missing.empty();
   for (const MoeLayer* layer : layers) {
     if (!missing.empty()) break;
-    const MoeConfig rank = kernel_config(kernel, expected, *layer, rank_size(*plan.backend, *layer, plan.tp.size));
+    const MoeConfig rank =
+        kernel_config(*plan.backend, expected, *layer, rank_size(*plan.backend, *layer, plan.tp.size));
     const std::vector<MoeConfig> ranks(plan.tp.ranks.size(), rank);
     const int64_t tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
-    missing = cuda_kernel_missing(fragment, ranks, std::max(tokens, tokens_for_all(rank)));
+    missing = cuda_kernel_missing(format, ranks, std::max(tokens, tokens_for_all(rank)));
   }
   if (missing.empty()) return true;
-  if (options.device == "cuda") fail(ErrorKind::device, "kernel {} on cuda: {}", fragment.name, missing);
-  if (could) warn(fmt::format("kernel {} runs on the CPU: {}", fragment.name, missing));
+  if (options.device == "cuda") fail(ErrorKind::device, "kernel {} on cuda: {}", format.name, missing);
+  if (could) warn(fmt::format("kernel {} runs on the CPU: {}", format.name, missing));
   return false;
 }
 
 }  // namespace
-
-std::string kernel_of(const Backend& backend) {
-  const EngineKernel* kernel = find_engine_kernel(backend);
-  return kernel ? kernel->fragment : "";
-}
 
 KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Checkpoint& source,
                             const KernelOptions& options, Problems& problems) {
@@ -262,14 +278,13 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
     run_jobs(count, threads, work);
   });
   const Plan& plan = p.sets[index].plan;
-  const EngineKernel* kernel = find_engine_kernel(*plan.backend);
-  if (!kernel) fail(ErrorKind::usage, "no kernel computes backend {} of {}", plan.backend->name, plan.backend->engine);
+  const KernelFormat* format = plan.backend->kernel;
+  if (!format) fail(ErrorKind::usage, "no kernel computes backend {} of {}", plan.backend->name, plan.backend->engine);
   const Model expected = recognise_source(source, p);
   const Json& stated = p.manifest.sets[index].model;
   const RunSettings run = settings_to_run(p, stated, settings_of(expected), problems);
-  check_order(stated, order_read(*kernel, expected), problems);
+  check_order(stated, order_read(*plan.backend, expected), problems);
 
-  const Fragment& fragment = *find_fragment(kernel->fragment);
   std::vector<size_t> chosen;  // of p.model.layers
   std::vector<const MoeLayer*> layers;
   for (size_t i = 0; i < p.model.layers.size(); ++i) {
@@ -277,8 +292,9 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
     if (const MoeLayer* layer = same_layer(expected, p.model.layers[i], problems))
       chosen.push_back(i), layers.push_back(layer);
   }
-  const bool cuda = use_cuda(*kernel, expected, plan, layers, options);
-  KernelReport report{fragment.name, cuda ? "cuda" : "cpu", cuda ? cuda_reason : fragment.reason, {}, {}};
+  const bool cuda = use_cuda(expected, plan, layers, options);
+  KernelReport report{format->name, cuda ? "cuda" : "cpu", cuda ? cuda_reason : format->reason, {}, {}};
+  const Checked what{*plan.backend, expected, run, options, cuda};
   const ShardReader reader(p.files);
   for (size_t i = 0; i < layers.size(); ++i) {
     Stopwatch watch;
@@ -287,7 +303,7 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
     std::vector<PackedLayer> ranks;
     for (const int rank : plan.tp.ranks) ranks.emplace_back(p.sets[index], reader, chosen[i], rank, options.threads);
     report.seconds.reading += watch.lap();
-    LayerCheck check(*kernel, expected, *layer, rows.experts(), run, options, cuda);
+    LayerCheck check(what, *layer, rows.experts());
     for (size_t r = 0; r < ranks.size(); ++r)
       check.add_rank(rank_size(*plan.backend, *layer, plan.tp.size), ranks[r].intermediate(), plan.tp.ranks[r] == 0,
                      ranks[r].view());

@@ -44,9 +44,6 @@ struct KernelReport {
   std::vector<KernelCheck> checks;
 };
 
-/// The name of the kernel that reads the backend's bytes; empty where there is none.
-std::string kernel_of(const Backend& backend);
-
 /// One of OUT's sets; where it lacks ranks, those that it has are compared. What is wrong goes to `problems`: a line
 /// for each batch, and settings of OUT that are not the source's.
 KernelReport verify_kernels(const PackedCheckpoint& packed, size_t set, const Checkpoint& source,

@@ -80,6 +80,7 @@ class PlainThread(threading.Thread):
 
 
 def plain(paths, device, threads):
+    start = time.perf_counter()
     targets = {path: torch.empty(os.path.getsize(path), dtype=torch.uint8, device=device) for path in paths}
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None
     pieces = queue.SimpleQueue()
@@ -87,13 +88,12 @@ def plain(paths, device, threads):
         for begin in range(0, os.path.getsize(path), PIECE):
             pieces.put((path, begin, min(begin + PIECE, os.path.getsize(path))))
     workers = [PlainThread(pieces, targets, stream) for _ in range(threads)]
-    begin = time.perf_counter()
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     finish(device)
-    return time.perf_counter() - begin, sum(t.numel() for t in targets.values())
+    return time.perf_counter() - start, sum(t.numel() for t in targets.values())
 
 
 def packed(directory, engine, rank, device, threads):
@@ -102,9 +102,9 @@ def packed(directory, engine, rank, device, threads):
     layers = list(set_.layers.values())
     experts = range(next(iter(layers[0].values())).experts)
     set_.loading.reader = _stream.Reader(threads)
+    begin = time.perf_counter()
     for entries in layers:
         set_.expect(entries, experts, device)
-    begin = time.perf_counter()
     held = [set_.read_layer(entries, experts, device) for entries in layers]
     finish(device)
     seconds = time.perf_counter() - begin

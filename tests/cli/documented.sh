@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
-# Every option of every help text stands in the man page and in the completions of three shells. usage: documented.sh MXFP4-PACK SOURCE-DIR
+# Every option of every help text stands in the man page, and the completions give it. usage: documented.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
 commands=$("$program" --help | sed -n '/^Subcommands:/,$p' | awk '/^  [a-z]/ {print $1}')
 prepare [ -n "$commands" ]
-has_option() { grep -E -- "(--|-l )${1#--}([^a-z-]|$)" "$root/src/completions/$2"; }
+. "$root/src/completions/mxfp4-pack.bash"
+# What bash completes the last of the words to, each on a line.
+complete_words() {
+  COMP_WORDS=("$program" "$@") COMP_CWORD=$# COMPREPLY=()
+  _mxfp4_pack
+  printf '%s\n' "${COMPREPLY[@]}"
+}
+# The same by fish, where it is here.
+complete_in_fish() { fish -c "source '$root/src/completions/mxfp4-pack.fish'; complete -C '$program $*'"; }
 
 for command in '' $commands; do
   help=$("$program" $command --help)
@@ -12,12 +20,20 @@ for command in '' $commands; do
     expect "man page has '$command' $option" 0 . '' grep -F -- "Fl ${option#-}" "$root/man/mxfp4-pack.1"
   done
   for option in $(grep -oE -- '--[a-z][a-z0-9-]+' <<<"$help" | sort -u); do
-    for shell in mxfp4-pack.bash _mxfp4-pack mxfp4-pack.fish; do
-      expect "$shell has '$command' $option" 0 . '' has_option "$option" "$shell"
-    done
+    [ -n "$command" ] || continue
+    expect "bash completes '$command' $option" 0 "^$option\$" '' complete_words "$command" "$option"
   done
   [ -n "$command" ] && expect "man page has $command" 0 . '' grep -F ".It Cm $command" "$root/man/mxfp4-pack.1"
 done
+
+expect 'bash completes commands' 0 '^convert$' '' complete_words con
+expect 'bash completes values' 0 '^sglang$' '' complete_words convert --engine s
+expect 'bash completes backends' 0 '^deepgemm-mega$' '' complete_words convert --backend deep
+if command -v fish >/dev/null; then
+  expect 'fish completes commands' 0 '^convert' '' complete_in_fish con
+  expect 'fish completes options' 0 '^--layout-version' '' complete_in_fish 'convert --lay'
+  expect 'fish completes values' 0 '^sglang' '' complete_in_fish 'convert --engine s'
+fi
 
 gpus=$("$program" convert "$tiny" "$dir/auto" --backend auto --engine vllm --gpu none 2>&1 |
   sed 's/.*not one of //; s/; see.*//; s/[(),]//g')

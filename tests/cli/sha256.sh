@@ -8,6 +8,9 @@ expect 'sha256sum accepts it' 0 '' '' sh -c "cd '$dir/sums' && sha256sum -c --qu
 expect 'it names every other file' 0 '' '' \
   bash -c "cd '$dir/sums' && find . -type f ! -name SHA256SUMS | sed 's,^./,,' | LC_ALL=C sort | cmp - <(cut -c67- SHA256SUMS)"
 expect 'verify with SHA-256' 0 'right' '' "$program" verify "$dir/sums"
+mv "$dir/sums/SHA256SUMS" "$dir/kept"
+expect 'verify finds that it is missing' 1 'SHA256SUMS: missing' '' "$program" verify "$dir/sums"
+mv "$dir/kept" "$dir/sums/SHA256SUMS"
 sed -i '1s/^./x/' "$dir/sums/SHA256SUMS"
 expect 'verify with a wrong SHA-256' 1 'does not have the checksum in SHA256SUMS' '' "$program" verify "$dir/sums"
 expect 'replaced with SHA-256' 0 '' '' sums --force

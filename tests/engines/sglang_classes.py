@@ -32,6 +32,7 @@ from sglang.srt.model_executor.model_runner_components.weight_updater import Wei
 from sglang.srt.plugins.hook_registry import HookRegistry
 from sglang.srt.utils.hf_transformers import config as hf_config
 
+import cells
 import formats
 import mxfp4_pack.sglang
 from golden import golden_layer, same
@@ -81,6 +82,15 @@ RUNNERS = {"marlin": MoeRunnerBackend.MARLIN, "flashinfer-cutlass": MoeRunnerBac
 
 HOPPER = SimpleNamespace(is_sm90=True, is_sm100=False, is_sm120=False, is_cuda=True, is_hip=False, is_npu=False,
                          device_capability=(9, 0))
+
+
+def record(backend, layout, family, how=""):
+    """A cell of matrix.json; how: what was exchanged that moves bytes."""
+    cells.shown("sglang", sglang.__version__, (backend, layout, family), 1, "stand-in" if how else "real classes",
+                (how or "its own classes and functions, without a GPU") + " (sglang_classes.py)")
+
+
+FAMILIES = {"gpt_oss": "gpt-oss", "deepseek": "deepseek-v4"}
 
 
 class Classes(unittest.TestCase):
@@ -257,6 +267,7 @@ class Classes(unittest.TestCase):
                 self.directory += family
                 layer, engines = self.compare(family, "marlin")
                 same(self, layer.workspace, engines.workspace, "workspace")
+                record("marlin", "1", FAMILIES[family], "gptq_marlin_repack is a CUDA kernel, by a formula here")
 
     def test_flashinfer_cutlass(self):
         for family in ("gpt_oss", "deepseek"):
@@ -266,6 +277,9 @@ class Classes(unittest.TestCase):
                 layer, engines = self.compare(family, "flashinfer-cutlass")
                 if family == "deepseek":
                     same(self, layer.quant_method._swiglu_limit_tensor, engines.quant_method._swiglu_limit_tensor, "limit")
+                if sglang.__version__ in ("0.5.17", "0.5.18"):  # later ones come with a FlashInfer of the second form
+                    record("flashinfer-cutlass", "v1", FAMILIES[family],
+                           "FlashInfer's interleaves are CUDA kernels, by formulas of the first form here")
 
     def converted(self, backend, version):
         """A tiny checkpoint, converted by the program that MXFP4_PACK names: the layouts that formats.py lacks. Its
@@ -296,6 +310,8 @@ class Classes(unittest.TestCase):
             self.assertEqual((got.shape, got.shape_max), (want.shape, want.shape_max))
             corner = got.storage.data[:, :want.storage.data.shape[1], :want.storage.data.shape[2]]
             self.assertTrue(torch.equal(corner, want.storage.data))
+        if hasattr(triton_kernels_of("matmul"), "PrecisionConfig"):
+            record("triton-hopper", "c", "gpt-oss")
 
 
 if __name__ == "__main__":

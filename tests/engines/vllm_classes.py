@@ -1,10 +1,20 @@
-"""The vLLM loader in an installed vLLM's own classes, on a machine without a GPU.
+"""The vLLM loader in an installed vLLM's own classes, on a machine without a GPU: the cells of matrix.json.
 
-Exchanged are only: the choice of backend (it asks for a GPU), gptq_marlin_repack (a CUDA kernel; by formulas here) and
-the construction of the kernel. Config handling, RoutedExperts, the method classes, the conversion functions,
-triton_kernels' layouts and replace_parameter are the installed ones.
+    MXFP4_PACK=build/mxfp4-pack PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/vllm_classes.py
 
-    PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/vllm_classes.py
+`mxfp4-pack` converts a tiny random checkpoint; one layer is read by the loader, another is filled as vLLM fills it and
+converted by vLLM's own method. They must agree in every parameter (name, class, dtype, shape, strides, bytes, marks), in
+the objects that the method keeps, and in the quantization config for the kernel.
+
+Config handling, RoutedExperts, the method classes, the conversion functions, triton_kernels' layouts, FlashInfer's and
+AITER's Python and replace_parameter are the installed ones. Exchanged are only: the choice of backend (it asks for a GPU);
+what asks which platform this is; the construction of the kernel; and
+- gptq_marlin_repack and FlashInfer's SM90 interleaves, CUDA kernels: by formulas here, so these cells are "stand-in";
+- the file from which FlashInfer loads its fp4 functions: FLASHINFER_FP4_HOST names a library made of FlashInfer's own
+  fp4Op.cpp, whose branch for the CPU then runs. Without it, its cells are left out. Its directory C:
+  g++ -std=c++17 -O1 -shared -fPIC -DENABLE_BF16 -DENABLE_FP8 -DENABLE_FP4 -I C -I C/nv_internal -I C/nv_internal/include
+      -I C/../include -I TVM_FFI/include -I CUDA/include -o fp4host.so C/nv_internal/tensorrt_llm/thop/fp4Op.cpp
+      C/nv_internal/cpp/common/{tllmException,stringUtils,logger,envUtils}.cpp
 """
 
 import json
@@ -13,26 +23,82 @@ import pickle
 import sys
 import tempfile
 import unittest
-from types import SimpleNamespace
+from contextlib import ExitStack
+from importlib import util
+from types import ModuleType, SimpleNamespace
+from typing import NamedTuple
 from unittest import mock
 
 import torch
 import vllm
 from vllm.config import DeviceConfig, VllmConfig, set_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
-from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig, FusedMoEParallelConfig, RoutingMethodType
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
+from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig, FusedMoEParallelConfig, RoutingMethodType
+from vllm.model_executor.layers.fused_moe.oracle import mxfp4 as oracle
 from vllm.model_executor.layers.quantization import get_quantization_config, mxfp4
-from vllm.model_executor.layers.quantization.utils import marlin_utils_fp4, mxfp4_utils
+from vllm.model_executor.layers.quantization.utils import mxfp4_utils
 
+import cells
 import formats
 import mxfp4_pack.vllm
-from golden import golden_layer, same
-from mxfp4_pack import Refused
+from golden import same
 from mxfp4_pack.vllm import canary, quantization
-from packed_dir import Checkpoint, random_layer
 
 mxfp4_pack.vllm.register()
+VERSION = vllm.__version__
+OLD = VERSION.startswith("0.26")
+FP4_HOST = os.environ.get("FLASHINFER_FP4_HOST")
+MARLIN = "gptq_marlin_repack is a CUDA kernel, by a formula here"
+SM90 = "FlashInfer's interleaves are CUDA kernels, by formulas here"
+FI_HOST = "FlashInfer's scale interleave by its own host code"
+
+
+class Case(NamedTuple):
+    backend: str
+    layout: str
+    members: tuple  # of Mxfp4MoeBackend: for GPT-OSS, and for others; None: not converted so, or not by this vLLM
+    platform: str
+    sizes: tuple = (384, 320)  # hidden, intermediate
+    tp: tuple = (1, 2)
+    stand_in: str = ""
+    note: str = ""
+
+
+def both(member):
+    return member, member
+
+
+def since_033(member):
+    return None if OLD else member
+
+
+TRITON = ("TRITON", "TRITON_UNFUSED")
+CASES = [
+    Case("triton-hopper", "a", TRITON, "hopper"), Case("triton-hopper", "c", TRITON, "hopper"),
+    Case("triton-blackwell", "1", TRITON, "blackwell"),
+    Case("marlin", "1", both("MARLIN"), "cpu", stand_in=MARLIN),
+    Case("aiter-a16w4", "1", ("AITER_MXFP4_BF16", "AITER_MXFP4_BF16" if OLD else None), "rocm", (512, 512)),
+    Case("aiter-a16w4", "2", (None, since_033("AITER_MXFP4_BF16")), "rocm", (512, 512)),
+    Case("aiter-w4a4", "2", (None, since_033("AITER_MXFP4_MXFP4")), "rocm", (512, 512)),
+    Case("deepgemm", "1", (None, "DEEPGEMM_MXFP4"), "cpu", stand_in="DeepGEMM's scale transform by a formula here"),
+    Case("vllm-cpu", "1", ("CPU", since_033("CPU")), "cpu", stand_in="vLLM's CPU kernels' packing by a formula here"),
+]
+if OLD:
+    CASES += [Case("flashinfer-cutlass", "v1", ("FLASHINFER_CUTLASS_MXFP4_BF16", None), "cpu", stand_in=SM90)]
+if FP4_HOST:
+    CASES += [
+        Case("flashinfer-trtllm", "i256" if OLD else "i128", both("FLASHINFER_TRTLLM_MXFP4_BF16"), "cpu", note=FI_HOST),
+        Case("flashinfer-cutlass-mxfp8", "1",
+             ("FLASHINFER_CUTLASS_MXFP4_MXFP8", since_033("FLASHINFER_CUTLASS_MXFP4_MXFP8")), "cpu", note=FI_HOST)]
+REFUSED = {("aiter-a16w4", "kimi-k3")}  # vLLM shuffles otherwise for SiTU; the canary tells
+FAMILIES = ("gpt-oss", "deepseek-v4") if OLD else ("gpt-oss", "deepseek-v4", "deepseek-v4.1", "mimo", "kimi-k3")
+
+
+def activation_of(source):
+    if source.pairs:
+        return MoEActivation.SWIGLUOAI
+    return MoEActivation.SITU if source.family == "kimi-k3" else MoEActivation.SILU
 
 
 def marlin_repack(b_q_weight, perm=None, size_k=None, size_n=None, num_bits=4, is_a_8bit=False):
@@ -41,119 +107,217 @@ def marlin_repack(b_q_weight, perm=None, size_k=None, size_n=None, num_bits=4, i
     return formats.marlin({("w13", "codes"): codes})["w13", "codes"][0]
 
 
-class Classes(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.directory = os.path.join(temporary.name, "out")
-        quantization.canaries_passed.clear()
+class Platform:
+    """The installed platform, but for what it is."""
 
-    def exchange(self, target, name, value):
-        patch = mock.patch.object(target, name, value)
-        patch.start()
-        self.addCleanup(patch.stop)
+    def __init__(self, **answers):
+        self.answers = answers
 
-    def layer(self, quant_config, checkpoint, prefix, raw):
-        parallel = FusedMoEParallelConfig(tp_size=1, pcp_size=1, dp_size=1, ep_size=1, tp_rank=0, pcp_rank=0,
-                                          dp_rank=0, ep_rank=0, sp_size=1, use_ep=False, all2all_backend="naive",
-                                          enable_eplb=False)
-        gpt_oss = checkpoint.model_type == "gpt_oss"
-        experts = raw["w13", "codes"].shape[0]
-        moe = FusedMoEConfig(num_experts=experts, experts_per_token=2, hidden_dim=checkpoint.hidden,
-                             intermediate_size=checkpoint.intermediate, num_local_experts=experts,
+    def __getattr__(self, name):
+        if name in self.answers:
+            return lambda *args, **given: self.answers[name]
+        return getattr(vllm.platforms.current_platform, name)
+
+
+class Cells(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.parent = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.parent.cleanup)
+        cls.sources = {}
+
+    def source(self, family, sizes):
+        if (family, sizes) not in self.sources:
+            directory = os.path.join(self.parent.name, f"{sizes[0]}x{sizes[1]}")
+            os.makedirs(directory, exist_ok=True)
+            self.sources[family, sizes] = cells.Source(family, directory, *sizes)
+        return self.sources[family, sizes]
+
+    def exchange(self, target, name, value, create=False):
+        self.stack.enter_context(mock.patch.object(target, name, value, create=create))
+
+    def exchange_platform(self, platform):
+        if platform in ("hopper", "blackwell"):
+            from vllm.utils.import_utils import import_triton_kernels
+            import_triton_kernels()
+            from triton_kernels.tensor_details import layout
+            major = 9 if platform == "hopper" else 10
+            self.exchange(layout, "cuda_capability_geq", lambda m, minor=0: major >= m)
+            self.exchange(mxfp4_utils, "current_platform", SimpleNamespace(
+                is_cuda=lambda: True, is_rocm=lambda: False, is_device_capability=lambda c: c == 10 * major,
+                is_device_capability_family=lambda f: f == 100 and major == 10))
+        if platform == "rocm":
+            rocm = ModuleType("vllm.platforms.rocm")
+            rocm.on_gfx1250, rocm.get_cdna_version, rocm.on_gfx942 = lambda: False, lambda: 4, lambda: False
+            self.stack.enter_context(mock.patch.dict(sys.modules, {"vllm.platforms.rocm": rocm}))
+            self.exchange(oracle, "current_platform", Platform(is_rocm=True))
+
+    def exchange_kernels(self):
+        import vllm._custom_ops
+        self.exchange(vllm._custom_ops, "gptq_marlin_repack", marlin_repack)
+        self.exchange(oracle, "_pack_deepgemm_mxfp4_scales", deepgemm_scales)
+        ops = torch.ops._C
+        self.exchange(ops, "convert_weight_packed", cpu_codes, create=True)
+        self.exchange(ops, "convert_scale_packed", cpu_scales, create=True)
+        if util.find_spec("flashinfer") is None:
+            return
+        import flashinfer.fused_moe
+        for name, part in (("weights", "codes"), ("scales", "scales")):
+            self.exchange(flashinfer.fused_moe, f"interleave_moe_{name}_for_sm90_mixed_gemm",
+                          lambda t, *rest, part=part: formats.flashinfer_sm90_v1({("w13", part): t})["w13", part])
+        if FP4_HOST:
+            import tvm_ffi
+            from flashinfer.quantization import fp4_quantization as fp4
+            module = tvm_ffi.load_module(FP4_HOST)
+            spec = SimpleNamespace(build_and_load=lambda: module)
+            fp4.get_fp4_quantization_module.cache_clear()
+            for name in [name for name in dir(fp4) if name.startswith("gen_fp4_quantization_")]:
+                self.exchange(fp4, name, lambda *args, **given: spec)
+            self.exchange(torch.cuda, "get_device_capability", lambda *args: (10, 0))
+            self.exchange(fp4, "get_compute_capability", lambda *args: (10, 0), create=True)
+
+    def layer(self, quant_config, source, number, experts, tp, rank):
+        parallel = FusedMoEParallelConfig(tp_size=tp, pcp_size=1, dp_size=1, ep_size=1, tp_rank=rank, pcp_rank=0, dp_rank=0,
+                                          ep_rank=0, sp_size=1, use_ep=False, all2all_backend="naive", enable_eplb=False)
+        moe = FusedMoEConfig(num_experts=experts, experts_per_token=2, hidden_dim=source.hidden_of_experts,
+                             intermediate_size=source.intermediate, num_local_experts=experts,
                              num_logical_experts=experts,
-                             activation=MoEActivation.SWIGLUOAI if gpt_oss else MoEActivation.SILU, device="cpu",
+                             activation=activation_of(source), device="cpu",
                              routing_method=RoutingMethodType.Renormalize, moe_parallel_config=parallel,
-                             in_dtype=torch.bfloat16, has_bias=gpt_oss)
+                             in_dtype=torch.bfloat16, has_bias=source.pairs)
         expert_map = SimpleNamespace(local_num_experts=experts, placement_strategy="linear", expert_map=None,
                                      expert_mask=None, routing_tables=None)
-        return RoutedExperts(layer_name=prefix, params_dtype=torch.bfloat16, moe_config=moe, quant_config=quant_config,
-                             expert_map_manager=expert_map, swiglu_limit=None if gpt_oss else checkpoint.swiglu_limit)
+        return RoutedExperts(layer_name=f"model.layers.{number}.mlp.experts", params_dtype=torch.bfloat16, moe_config=moe,
+                             quant_config=quant_config, expert_map_manager=expert_map,
+                             swiglu_limit=None if source.pairs else source.config.get("swiglu_limit"))
 
-    def serve(self, checkpoint, prefix, backend):
-        self.exchange(mxfp4, "select_mxfp4_moe_backend", lambda moe: (backend, None))
-        self.exchange(mxfp4, "select_deepseek_v4_mxfp4_moe_backend", lambda moe: (backend, None))
-        self.exchange(mxfp4, "make_mxfp4_moe_quant_config", lambda **given: SimpleNamespace(**given))
-        self.exchange(vllm._custom_ops, "gptq_marlin_repack", marlin_repack)
-        checkpoint.write(self.directory)
-        with open(os.path.join(self.directory, "config.json")) as file:
-            cfg = json.load(file)["quantization_config"]
-        if checkpoint.model_type == "deepseek_v4":
-            cfg["source_quantization_config"]["activation_scheme"] = "dynamic"
-            cfg["source_quantization_config"]["weight_block_size"] = [128, 128]
+    def configs(self, directory):
+        """The loader's config object, and the engine's of the checkpoint."""
+        with open(os.path.join(directory, "config.json")) as file:
+            config = json.load(file)
+        quantization_config = (config.get("text_config") or config).get("quantization_config", config.get("quantization_config"))
+        source = quantization_config["source_quantization_config"]
+        if source["quant_method"] == "fp8":
+            source.setdefault("activation_scheme", "dynamic")  # of the linear layers; vLLM asks for it, synth has none
         cls = get_quantization_config("mxfp4_pack")
-        self.assertEqual(cls.override_quantization_method(cfg, None, hf_config=None), "mxfp4_pack")
-        config = cls.from_config(cfg)
-        self.assertGreaterEqual(config.get_min_capability(), 75)
-        self.assertIn(torch.bfloat16, config.get_supported_act_dtypes())
-        config.maybe_update_config(self.directory, hf_config=SimpleNamespace())
-        config = pickle.loads(pickle.dumps(config))
-        vllm_config = VllmConfig(device_config=DeviceConfig(device="cpu"))
-        with set_current_vllm_config(vllm_config), torch.device("cpu"):
-            layer = self.layer(config, checkpoint, prefix, checkpoint.layers["model", 0])
-            raw = self.layer(type(config).__mro__[2].from_config(cfg["source_quantization_config"]), checkpoint, prefix,
-                             checkpoint.layers["model", 0])
-        self.assertTrue(all(p.is_meta for p in layer.parameters()))
-        self.assertFalse(any(p.is_meta for p in raw.parameters()))
-        scale_pad = formats.PADDING["vllm", checkpoint.backend][2]
-        padded = formats.pad(checkpoint.layers["model", 0], checkpoint.pairs, *checkpoint.padded, scale_pad)
-        for key, t in padded.items():
-            getattr(raw, quantization.KEYWORD[key]).data.copy_(t)
-        for l in (layer, raw):
-            l.quant_method.process_weights_after_loading(l)
-        canary.compare(layer.quant_method.packed, checkpoint.model_type, torch.device("cpu"))  # as mxfp4_pack.check does
-        return layer, raw
+        hf_config = SimpleNamespace(model_type=config["model_type"])
+        self.assertEqual(cls.override_quantization_method(quantization_config, None, hf_config=hf_config), "mxfp4_pack")
+        packed = cls.from_config(quantization_config)
+        packed.maybe_update_config(directory, hf_config=hf_config)
+        raw = packed.base.from_config(source)
+        return pickle.loads(pickle.dumps(packed)), raw
 
-    def all_same(self, layer, raw):
-        names = [n for n, _ in raw.named_parameters()]
-        self.assertEqual(names, [n for n, _ in layer.named_parameters()])
+    def both_layers(self, case, source, tp, rank, directory):
+        backend = mxfp4.Mxfp4MoeBackend[case.members[not source.pairs]]
+        for name in ("select_mxfp4_moe_backend", "select_deepseek_v4_mxfp4_moe_backend"):
+            self.exchange(mxfp4, name, lambda *args, **given: (backend, None))
+        number, share = source.rank(tp, rank)
+        experts = share["w13", "codes"].shape[0]
+        packed, raw = self.configs(directory)
+        with set_current_vllm_config(VllmConfig(device_config=DeviceConfig(device="cpu"))), torch.device("cpu"):
+            ours = self.layer(packed, source, number, experts, tp, rank)
+            engines = self.layer(raw, source, number, experts, tp, rank)
+            self.assertTrue(all(p.is_meta for p in ours.parameters()))
+            sizes = engines.w13_weight.shape[2] * 2, engines.w13_weight.shape[1] // 2
+            for key, tensor in cells.padded(share, source.pairs, *sizes).items():
+                getattr(engines, quantization.KEYWORD[key]).data.copy_(tensor)
+            for layer in (engines, ours):
+                layer.quant_method.process_weights_after_loading(layer)
+        canary.compare(ours.quant_method.packed, source.model_type, torch.device("cpu"))  # as mxfp4_pack.check does
+        return ours, engines
+
+    def compare(self, ours, engines, larger):
+        names = [name for name, _ in engines.named_parameters()]
+        self.assertEqual(names, [name for name, _ in ours.named_parameters()])
         for name in names:
-            same(self, getattr(layer, name).data, getattr(raw, name).data, name)
-        for name in vars(raw.quant_method.moe_quant_config):
-            self.assertTrue(hasattr(layer.quant_method.moe_quant_config, name))
+            got, want = getattr(ours, name), getattr(engines, name)
+            same(self, got.data, want.data, name)
+            marks = ({k: v for k, v in vars(p).items() if type(v) in (bool, int, str) and k != "quant_method"}
+                     for p in (got, want))
+            self.assertEqual(*marks, name)
+        for name in ("w13_weight", "w2_weight"):
+            if name not in names:
+                self.same_object(getattr(ours, name), getattr(engines, name), larger)
+        for name in ("w13_precision_config", "w2_precision_config"):
+            got, want = (getattr(layer.quant_method, name, None) for layer in (ours, engines))
+            self.assertEqual(got is None, want is None)
+            if want is not None:
+                self.same_object(got.weight_scale, want.weight_scale, larger)
+        self.same_config(ours.quant_method.moe_quant_config, engines.quant_method.moe_quant_config)
 
-    def checkpoints(self, backend):
-        for family, model_type, prefix in (("gpt_oss", "gpt_oss", "model.layers.0.mlp.experts"),
-                                           ("deepseek", "deepseek_v4", "model.layers.0.ffn.experts")):
-            raw, _ = golden_layer(family)
-            h, i = raw["w13", "codes"].shape[2] * 2, raw["w2", "codes"].shape[2] * 2
-            yield Checkpoint("vllm", backend, model_type, h, i, {("model", 0): raw}), prefix
+    def same_object(self, got, want, larger):
+        data, wanted = got.storage.data, want.storage.data
+        if larger:
+            data = data[tuple(slice(n) for n in wanted.shape)]
+            self.assertTrue(torch.equal(data, wanted))
+        else:
+            same(self, data, wanted, "storage")
+        self.assertEqual((got.shape, got.dtype, got.shape_max, type(got.storage.layout)),
+                         (want.shape, want.dtype, want.shape_max, type(want.storage.layout)))
+        self.assertEqual(vars(got.storage.layout), vars(want.storage.layout))
 
-    def test_marlin(self):
-        for number, (checkpoint, prefix) in enumerate(self.checkpoints("marlin")):
-            with self.subTest(model=checkpoint.model_type):
-                self.directory += str(number)
-                layer, raw = self.serve(checkpoint, prefix, mxfp4.Mxfp4MoeBackend.MARLIN)
-                self.assertEqual(layer.w13_weight.dtype, torch.int32)
-                self.all_same(layer, raw)
+    def same_config(self, got, want):
+        """The description that the kernel gets: tensors are the layers' own, compared above."""
+        self.assertEqual(type(got), type(want))
+        self.assertEqual(repr_without_tensors(got), repr_without_tensors(want))
 
-    def test_triton(self):
-        from vllm.utils.import_utils import import_triton_kernels
-        import_triton_kernels()
-        from triton_kernels.tensor_details import layout
-        self.exchange(layout, "cuda_capability_geq", lambda major, minor=0: major <= 9)
-        self.exchange(mxfp4_utils, "current_platform", SimpleNamespace(
-            is_cuda=lambda: True, is_rocm=lambda: False, is_device_capability=lambda c: c == 90,
-            is_device_capability_family=lambda f: False))
-        backends = (mxfp4.Mxfp4MoeBackend.TRITON, mxfp4.Mxfp4MoeBackend.TRITON_UNFUSED)
-        for number, ((checkpoint, prefix), backend) in enumerate(zip(self.checkpoints("triton-hopper"), backends)):
-            with self.subTest(model=checkpoint.model_type):
-                self.directory += str(number)
-                layer, raw = self.serve(checkpoint, prefix, backend)
-                self.all_same(layer, raw)
-                for name in ("w13_weight", "w2_weight"):
-                    self.same_object(getattr(layer, name), getattr(raw, name), name)
-                for name in ("w13_precision_config", "w2_precision_config"):
-                    self.same_object(getattr(layer.quant_method, name).weight_scale,
-                                     getattr(raw.quant_method, name).weight_scale, name)
+    def show(self, case, family, tp):
+        source = self.source(family, case.sizes)
+        with tempfile.TemporaryDirectory() as parent:
+            out = os.path.join(parent, "out")
+            source.convert(out, "vllm", case.backend, case.layout, tp)
+            for rank in range(tp):
+                quantization.canaries_passed.clear()
+                with ExitStack() as self.stack:
+                    self.exchange_platform(case.platform)
+                    self.exchange_kernels()
+                    self.compare(*self.both_layers(case, source, tp, rank, out), case.layout == "c")
 
-    def same_object(self, got, want, what):
-        same(self, got.storage.data, want.storage.data, what)
-        self.assertEqual((got.shape, got.dtype, got.shape_max), (want.shape, want.dtype, want.shape_max), what)
-        self.assertEqual(type(got.storage.layout), type(want.storage.layout), what)
-        self.assertEqual({k: v for k, v in vars(got.storage.layout).items()}, vars(want.storage.layout), what)
+    def test_cells(self):
+        for case in CASES:
+            for family in FAMILIES:
+                for tp in () if (case.backend, family) in REFUSED or not case.members[family != "gpt-oss"] else case.tp:
+                    with self.subTest(backend=case.backend, layout=case.layout, family=family, tp=tp):
+                        self.show(case, family, tp)
+                        self.record(case, family, tp)
+
+    def record(self, case, family, tp):
+        how = case.stand_in or case.note or "its own classes and functions, without a GPU"
+        if case.layout == "c":
+            how += "; storage is larger than the engine's"
+        cells.shown("vllm", VERSION, (case.backend, case.layout, family), tp,
+                    "stand-in" if case.stand_in else "real classes", how + " (vllm_classes.py)")
+
+
+def repr_without_tensors(config):
+    if isinstance(config, torch.Tensor):
+        return str((config.dtype, config.shape))
+    if hasattr(config, "__dict__"):
+        return {name: repr_without_tensors(value) for name, value in vars(config).items()}
+    return repr(config) if type(config) in (int, float, str, bool, type(None)) else type(config).__name__
+
+
+def deepgemm_scales(w13_weight, w2_weight, w13_weight_scale, w2_weight_scale):
+    """[E, N, K/32] -> [E, N, K/128] int32, columns outermost"""
+    def pack(scale):
+        words = scale.data.contiguous().view(torch.int32)
+        e, n, k = words.shape
+        return torch.empty_strided((e, n, k), (n * k, 1, n), dtype=torch.int32).copy_(words)
+    return pack(w13_weight_scale), pack(w2_weight_scale)
+
+
+def cpu_codes(weight):
+    """Blocks of 32 rows: low nibbles of a byte are rows 0 to 15, high ones rows 16 to 31; pairs of columns outermost."""
+    e, n, k2 = weight.shape
+    nibbles = formats.nibbles(weight).reshape(e, n // 32, 2, 16, k2, 2)
+    return (nibbles[:, :, 0] | nibbles[:, :, 1] << 4).transpose(2, 3).reshape(e, n // 32, k2, 32)
+
+
+def cpu_scales(scale):
+    e, n, groups = scale.shape
+    return scale.reshape(e, n // 32, 32, groups).transpose(2, 3).contiguous()
 
 
 if __name__ == "__main__":
-    print(f"vLLM {vllm.__version__}, torch {torch.__version__}, python {sys.version.split()[0]}")
+    print(f"vLLM {VERSION}, torch {torch.__version__}, python {sys.version.split()[0]}")
     unittest.main()

@@ -292,7 +292,9 @@ class Sglang(unittest.TestCase):
         with open(path) as file:
             good = file.read()
         for change, message in (
-                (lambda m: m.update(format_version=2), "format_version is 2, this loader reads 1"),
+                (lambda m: m.update(format_version=3), "format_version is 3, this loader reads up to 2"),
+                (lambda m: m.update(needs=["x"]), "needs ['x'], which this loader does not know"),
+                (lambda m: m["sets"][0].update(needs=["x"]), "needs ['x'], which this loader does not know"),
                 (lambda m: m["sets"][0].update(engine="vllm"), "was packed for vllm, not for sglang"),
                 (lambda m: m["sets"][0].update(backend="deepgemm"), "no loader for experts packed for backend deepgemm")):
             manifest = json.loads(good)

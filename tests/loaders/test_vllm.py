@@ -302,10 +302,12 @@ class Vllm(unittest.TestCase):
         with open(path) as file:
             good = file.read()
         for change, message in (
-                (lambda m: m.update(format_version=2), "format_version is 2, this loader reads 1"),
+                (lambda m: m.update(format_version=3), "format_version is 3, this loader reads up to 2"),
+                (lambda m: m.update(needs=["x"]), "needs ['x'], which this loader does not know"),
+                (lambda m: m["sets"][0].update(needs=["x"]), "needs ['x'], which this loader does not know"),
                 (lambda m: m["sets"][0].update(engine="sglang"), "was packed for sglang, not for vllm"),
                 (lambda m: m["source"].update(model_type="deepseek_v4"), "holds experts of deepseek_v4"),
-                (lambda m: m["sets"][0].update(backend="deepgemm"), "no loader for experts packed for backend deepgemm")):
+                (lambda m: m["sets"][0].update(backend="flashinfer-cutedsl"), "no loader for experts packed for backend flashinfer-cutedsl")):
             manifest = json.loads(good)
             change(manifest)
             write_manifest(self.directory, manifest)
@@ -320,8 +322,8 @@ class Vllm(unittest.TestCase):
 
     def test_newer_format_is_refused_before_the_manifest(self):
         checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory, format_version=2)
-        self.refuses("format_version is 2", checkpoint)
+        checkpoint.write(self.directory, format_version=3)
+        self.refuses("format_version is 3", checkpoint)
 
     def test_other_vllm_without_the_function_is_refused(self):
         checkpoint = gpt_oss("marlin")

@@ -238,13 +238,12 @@ def install():
         "vllm": {}, "vllm.config": {"get_current_vllm_config": lambda: current.config},
         "vllm.model_executor": {}, "vllm.model_executor.layers": {},
         "vllm.model_executor.layers.fused_moe": {"RoutedExperts": RoutedExperts},
-        QUANTIZATION: {"register_quantization_config": register_quantization_config},
+        QUANTIZATION: {"register_quantization_config": register_quantization_config,
+                       "get_quantization_config": {"deepseek_v4_fp8": DeepseekV4FP8Config}.get},
         QUANTIZATION + ".base_config": {"QuantizationConfig": QuantizationConfig},
         QUANTIZATION + ".mxfp4": {t.__name__: t for t in (
             GptOssMxfp4Config, GptOssMxfp4MoEMethod, Mxfp4MoEMethod, convert_weight_to_mxfp4_moe_kernel_format,
             convert_gpt_oss_weight_to_mxfp4_moe_kernel_format)} | {"Mxfp4MoeBackend": Backend},
-        "vllm.models": {}, "vllm.models.deepseek_v4": {},
-        "vllm.models.deepseek_v4.quant_config": {"DeepseekV4FP8Config": DeepseekV4FP8Config},
     }
     for name, members in names.items():
         module = sys.modules[name] = ModuleType(name)

@@ -18,7 +18,8 @@ WRITERS = {
     "resume-add": [*HOPPER, "--add", "--resume"],
 }
 READERS = ["verify", "verify-source", "unpack"]
-COMMANDS = [*WRITERS, *READERS]
+CLEAN = "clean"
+COMMANDS = [*WRITERS, *READERS, CLEAN]
 STATES = ["nothing", "one-set", "two-sets", "damaged", "partial"]
 DELAYED_CALLS = ["flock", "renameat2", "rename", "unlink", "unlinkat", "openat", "fsync", "mkdir", "linkat"]
 
@@ -76,7 +77,7 @@ def random_inject(random_):
 
 
 def random_pair(random_, has_strace, only):
-    often = [*WRITERS, "add-sglang", "add-hopper", "add-sglang", "add-hopper", "force"]
+    often = [*WRITERS, "add-sglang", "add-hopper", "add-sglang", "add-hopper", "force", CLEAN]
     commands = (random_.choice(only or often), random_.choice(only or [*often, *READERS, *READERS]))
     waits = [random_.uniform(0, 0.03), random_.uniform(0, 0.03)]
     inject = ([], [])

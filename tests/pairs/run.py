@@ -97,6 +97,8 @@ class Bench:
         out = str(folder / "out")
         if name in WRITERS:
             return [self.program, "convert", str(self.source), out, *WRITERS[name]]
+        if name == choose.CLEAN:
+            return [self.program, "clean", str(folder), "--remove"]
         if name == "unpack":
             return [self.program, "unpack", out, str(folder / f"unpacked-{which}"), "--threads", "1"]
         source = ["--source", str(self.source)] if name == "verify-source" else []

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/hd.h"
 #include "kernels/moe/check/moe_diagnose.h"
 #include "kernels/moe/moe_inputs.h"
 #include "kernels/moe/routing.h"
@@ -16,7 +17,9 @@ struct GoldenLayer {
     config.hidden = config.padded_hidden = std::stoll(golden.metadata("hidden"));
     config.intermediate = config.padded_intermediate = std::stoll(golden.metadata("intermediate"));
     pairs = golden.metadata("w13_rows") == "pairs";
-    config.alpha = pairs ? 1.702 : 1, config.beta = pairs ? 1 : 0, config.limit = pairs ? 7 : 10;
+    config.alpha = pairs ? 1.702 : 1;
+    config.beta = pairs ? 1 : 0;
+    config.limit = pairs ? 7 : 10;
     config.top_k = 2;
     source = slice(0, config.intermediate);
   }
@@ -47,9 +50,14 @@ struct GoldenLayer {
     const std::string codes = fc ? "expert_weights" : gemm ? "weights" : "";
     const std::string scales = fc ? "scales" : gemm ? "weights_scale" : "_scale";
     const std::string bias = fc ? "expert_biases" : gemm ? "bias" : "_bias";
-    p.w13 = data(a + codes), p.w13_scale = data(a + scales), p.w13_bias = data(a + bias);
-    p.w2 = data(b + codes), p.w2_scale = data(b + scales), p.w2_bias = data(b + bias);
-    p.w13_residual = floats(a + "_residual"), p.w2_residual = floats(b + "_residual");
+    p.w13 = data(a + codes);
+    p.w13_scale = data(a + scales);
+    p.w13_bias = data(a + bias);
+    p.w2 = data(b + codes);
+    p.w2_scale = data(b + scales);
+    p.w2_bias = data(b + bias);
+    p.w13_residual = floats(a + "_residual");
+    p.w2_residual = floats(b + "_residual");
     return p;
   }
 
@@ -83,7 +91,7 @@ struct GoldenLayer {
 /// One packing of the golden layers.
 struct Packing {
   const char* tag;  // of its tensors
-  const char* fragment;
+  const char* format;
   int64_t hidden, inter;  // what the engine pads them to a multiple of
   bool halves = false;    // SGLang de-interleaves GPT-OSS for Marlin
 };
@@ -116,27 +124,30 @@ inline const Packing& packing_of(std::string_view tag) {
 }
 
 inline MoeConfig config_of(const GoldenLayer& layer, const Packing& packing) {
-  const Fragment& fragment = *find_fragment(packing.fragment);
+  const KernelFormat& format = kernel_format(packing.format);
   MoeConfig c = layer.config;
-  c.padded_hidden = fragment::up(c.hidden, packing.hidden);
-  c.padded_intermediate = fragment::up(c.intermediate, packing.inter);
+  c.padded_hidden = round_up(c.hidden, packing.hidden);
+  c.padded_intermediate = round_up(c.intermediate, packing.inter);
   const W13Order loaded{layer.pairs && !packing.halves ? 1 : 0, false};
-  const W13Order order = fragment.w13_as_loaded ? loaded : fragment.w13;
-  c.w13_block = order.block, c.w13_up_first = order.up_first;
+  const W13Order order = format.w13.value_or(loaded);
+  c.w13_block = order.block;
+  c.w13_up_first = order.up_first;
   return c;
 }
 
 inline constexpr double golden_routed_scaling = 1.5;
 inline Routing golden_routing(const GoldenLayer& layer) {
   RouterRule rule;
-  rule.experts = layer.config.experts, rule.top_k = layer.config.top_k, rule.scaling = golden_routed_scaling;
+  rule.experts = layer.config.experts;
+  rule.top_k = layer.config.top_k;
+  rule.scaling = golden_routed_scaling;
   return route_random(rule, 3, 1);
 }
 
 /// The layer on one rank, packed as the golden tensors of that packing.
 inline MoeCase golden_case(const GoldenLayer& layer, const Packing& packing) {
   MoeCase c;
-  c.fragment = find_fragment(packing.fragment);
+  c.format = &kernel_format(packing.format);
   c.routed_scaling = golden_routed_scaling;
   const Routing routing = golden_routing(layer);
   c.x = moe_inputs(layer.config, layer.source, routing, 2);
@@ -156,7 +167,7 @@ inline MoeCase golden_tensor_parallel(const GoldenLayer& layer, int64_t tp) {
     MoeShard shard = whole;
     const int64_t first = rank * width, end = std::min(inter, first + width);
     shard.config.intermediate = end - first;
-    shard.config.padded_intermediate = fragment::up((inter + tp - 1) / tp, 128);
+    shard.config.padded_intermediate = round_up((inter + tp - 1) / tp, 128);
     shard.source = layer.slice(first, end);
     for (SourceExpert& expert : shard.source)
       if (rank > 0) expert.down.bias = {};

@@ -14,7 +14,9 @@ class LayerCheckpoint {
   /// golden: layer_gpt_oss.safetensors or layer_deepseek.safetensors. Writes the checkpoint to dir.
   LayerCheckpoint(const Golden& golden, const std::string& dir) : golden_(golden) {
     const Tensor& w13 = *golden.find("in.w13");
-    experts_ = w13.shape[0], intermediate_ = w13.shape[1] / 2, hidden_ = w13.shape[2] * 2;
+    experts_ = w13.shape[0];
+    intermediate_ = w13.shape[1] / 2;
+    hidden_ = w13.shape[2] * 2;
     golden.metadata("w13_rows") == "pairs" ? add_gpt_oss() : add_deepseek();
     std::filesystem::create_directories(dir);
     write_text(dir + "/model.safetensors", write_header(tensors_, {{"format", "pt"}}, 8) + data_);

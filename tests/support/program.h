@@ -15,21 +15,30 @@ inline ConvertOptions conversion(const std::string& from, const std::string& to,
                                  const std::string& backend = "marlin") {
   set_verbosity(Verbosity::quiet);
   ConvertOptions o;
-  o.checkpoint = from, o.out = to, o.backend = backend, o.engine = engine, o.threads = 2;
+  o.checkpoint = from;
+  o.out = to;
+  o.backend = backend;
+  o.engine = engine;
+  o.threads = 2;
   return o;
 }
 
 inline bool is_right(const std::string& out, const std::string& source = {}, Level level = Level::bytes) {
   set_verbosity(Verbosity::quiet);
   VerifyOptions o;
-  o.out = out, o.source = source, o.level = level, o.threads = 2;
+  o.out = out;
+  o.source = source;
+  o.level = level;
+  o.threads = 2;
   return verify(o);
 }
 
 inline void run_unpack(const std::string& out, const std::string& dest) {
   set_verbosity(Verbosity::quiet);
   UnpackOptions o;
-  o.out = out, o.dest = dest, o.threads = 2;
+  o.out = out;
+  o.dest = dest;
+  o.threads = 2;
   unpack(o);
 }
 

@@ -37,7 +37,11 @@ Lines refusal(const TempDir& dir, Run run, ErrorKind kind = ErrorKind::input) {
 inline ConvertOptions marlin(const TempDir& dir) {
   set_verbosity(Verbosity::quiet);
   ConvertOptions o;
-  o.checkpoint = dir / "ckpt", o.out = dir / "out", o.backend = "marlin", o.engine = "vllm", o.threads = 1;
+  o.checkpoint = dir / "ckpt";
+  o.out = dir / "out";
+  o.backend = "marlin";
+  o.engine = "vllm";
+  o.threads = 1;
   return o;
 }
 
@@ -79,10 +83,15 @@ inline Lines warned_of(const TempDir& dir, const ConvertOptions& options) {
   problems.throw_if_any();
   convert(options);
   VerifyOptions v;
-  v.out = options.out, v.source = options.checkpoint, v.level = Level::bytes, v.threads = 1;
+  v.out = options.out;
+  v.source = options.checkpoint;
+  v.level = Level::bytes;
+  v.threads = 1;
   CHECK(verify(v));
   UnpackOptions u;
-  u.out = options.out, u.dest = dir / "again", u.threads = 1;
+  u.out = options.out;
+  u.dest = dir / "again";
+  u.threads = 1;
   unpack(u);
   CHECK((tensors_in(dir / "again") == tensors_in(options.checkpoint)));
   Lines lines = problems.warnings();

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "kernels/hd.h"
 #include "kernels/moe/check/moe_mistakes.h"
 #include "kernels/moe/cpu/moe_cpu.h"
 #include "kernels/moe/moe_compare.h"
@@ -22,27 +23,27 @@ std::vector<double> result_of(const MoeCase& layer, const Reading& reading) {
   return sum;
 }
 
-/// Whether another fragment would take the same tensors: another version of the layout.
-bool takes(const Fragment& other, const Fragment& own, int64_t n, int64_t k) {
+/// Whether another format would take the same tensors: another version of the layout.
+bool takes(const KernelFormat& other, const KernelFormat& own, int64_t n, int64_t k) {
   return other.code_bytes(n, k) == own.code_bytes(n, k) && other.scale_bytes(n, k) == own.scale_bytes(n, k) &&
          n % other.rows == 0 && k % other.columns == 0;
 }
-bool takes(const Fragment& other, const Fragment& own, const MoeShard& shard) {
+bool takes(const KernelFormat& other, const KernelFormat& own, const MoeShard& shard) {
   const MoeConfig& c = shard.config;
   return other.read != own.read && takes(other, own, 2 * c.padded_intermediate, c.padded_hidden) &&
          takes(other, own, c.padded_hidden, c.padded_intermediate) &&
          (!shard.packed.w13_bias || bias_element_bytes(other.bias) == bias_element_bytes(own.bias));
 }
 
-/// The first columns of row 0 of w2 of one of the shard's experts, as the fragment reads it.
-std::vector<float> packed_row(const Fragment& fragment, const MoeShard& shard, int64_t expert) {
+/// The first columns of row 0 of w2 of one of the shard's experts, as the format reads it.
+std::vector<float> packed_row(const KernelFormat& format, const MoeShard& shard, int64_t expert) {
   const int64_t n = shard.config.padded_hidden, k = shard.config.padded_intermediate;
-  const PackedMatrix w2{shard.packed.w2 + expert * fragment.code_bytes(n, k),
-                        shard.packed.w2_scale + expert * fragment.scale_bytes(n, k), n, k,
+  const PackedMatrix w2{shard.packed.w2 + expert * format.code_bytes(n, k),
+                        shard.packed.w2_scale + expert * format.scale_bytes(n, k), n, k,
                         shard.packed.w2_residual ? shard.packed.w2_residual[expert] : 1.0f};
-  const int64_t width = fragment::up(shard.config.intermediate, fragment.columns);
-  std::vector<float> block(fragment.rows * width);
-  fragment.read(w2, 0, 0, width, block.data());
+  const int64_t width = round_up(shard.config.intermediate, format.columns);
+  std::vector<float> block(format.rows * width);
+  format.read(w2, 0, 0, width, block.data());
   block.resize(shard.config.intermediate);
   return block;
 }
@@ -56,10 +57,10 @@ bool is_row_of(const std::vector<float>& row, const SourceMatrix& down, double t
 
 /// Names the expert or the rank whose w2 is in the place of another's; empty where all are in place or unknown.
 std::string find_misplaced(const MoeCase& layer) {
-  const double tolerance = layer.fragment->tolerance;
+  const double tolerance = layer.format->tolerance;
   for (size_t rank = 0; rank < layer.shards.size(); ++rank)
     for (int64_t e = 0; e < layer.shards[rank].config.experts; ++e) {
-      const std::vector<float> row = packed_row(*layer.fragment, layer.shards[rank], e);
+      const std::vector<float> row = packed_row(*layer.format, layer.shards[rank], e);
       if (is_row_of(row, layer.shards[rank].source[e].down, tolerance)) continue;
       for (size_t other = 0; other < layer.shards.size(); ++other)
         for (size_t f = 0; f < layer.shards[other].source.size(); ++f) {
@@ -142,9 +143,9 @@ Diagnosis explain_by(const Mistake& mistake, const Evidence& e) {
           1 - squared_distance(want, e.result) / squared_distance(e.right, e.result)};
 }
 
-/// That the packed bytes are another fragment's: read by it they give the right result.
-Diagnosis explain_by(const Fragment& other, const Evidence& e) {
-  const Fragment& own = *e.layer.fragment;
+/// That the packed bytes are of another format: read by it they give the right result.
+Diagnosis explain_by(const KernelFormat& other, const Evidence& e) {
+  const KernelFormat& own = *e.layer.format;
   const std::vector<float> read = packed_result_of(e.layer, other);
   return {std::string("the bytes are those of ") + other.name + ", not of " + own.name,
           compare(e.right, read, 0).relative_l2,
@@ -155,9 +156,9 @@ std::vector<Explain> explanations(const Evidence& sample, double tolerance) {
   std::vector<Explain> list;
   for (const Mistake& mistake : likely_mistakes(sample.layer))
     list.push_back([mistake](const Evidence& e) { return explain_by(mistake, e); });
-  const Fragment& own = *sample.layer.fragment;
+  const KernelFormat& own = *sample.layer.format;
   if (compare(sample.right, packed_result_of(sample.layer, own), tolerance).right()) return list;  // bytes are right
-  for (const Fragment& other : fragments())
+  for (const KernelFormat& other : kernel_formats())
     if (takes(other, own, sample.layer.shards.front()))
       list.push_back([&other](const Evidence& e) { return explain_by(other, e); });
   return list;
@@ -174,10 +175,10 @@ bool is_explained(const Diagnosis& d, double tolerance) {
 
 std::vector<double> reference_of(const MoeCase& layer) { return result_of(layer, {}); }
 
-std::vector<float> packed_result_of(const MoeCase& layer, const Fragment& fragment) {
+std::vector<float> packed_result_of(const MoeCase& layer, const KernelFormat& format) {
   std::vector<float> sum(layer.x.size(), 0.0f);
   for (const MoeShard& shard : layer.shards) {
-    const MoeCpuOutput part = moe_cpu(fragment, shard.config, shard.packed, layer.x, shard.routing);
+    const MoeCpuOutput part = moe_cpu(format, shard.config, shard.packed, layer.x, shard.routing);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += part.out[i];
   }
   return sum;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/moe/cpu/moe_fragment.h"
+#include "kernels/moe/cpu/kernel_format.h"
 #include "kernels/moe/moe_source.h"
 
 namespace mxfp4 {
@@ -21,7 +21,7 @@ struct MoeShard {
 };
 
 struct MoeCase {
-  const Fragment* fragment = nullptr;
+  const KernelFormat* format = nullptr;
   std::vector<MoeShard> shards;
   std::vector<float> x;       // [tokens][hidden]
   double routed_scaling = 1;  // that every routing's weights hold
@@ -36,8 +36,8 @@ struct Diagnosis {
 /// The reference's result, summed over the ranks.
 std::vector<double> reference_of(const MoeCase& layer);
 
-/// The fragment's result on the packed bytes, summed over the ranks.
-std::vector<float> packed_result_of(const MoeCase& layer, const Fragment& fragment);
+/// The format's result on the packed bytes, summed over the ranks.
+std::vector<float> packed_result_of(const MoeCase& layer, const KernelFormat& format);
 
 /// result: [tokens][hidden], the kernel's, summed over the ranks. A mistake explains it where over all tokens the
 /// relative L2 error falls below `tolerance`, and nine tenths of what that tolerance does not account for, and three

@@ -1,4 +1,4 @@
-// One packed layer ready to run, on the CPU through its fragment or on a CUDA GPU.
+// One packed layer ready to run, on the CPU by its format or on a CUDA GPU.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,13 @@ class MoeKernel {
 };
 
 /// `packed` must outlive the kernel. cuda: see cuda_kernel_missing().
-std::unique_ptr<MoeKernel> open_moe_kernel(const Fragment& fragment, const MoeConfig& config, const PackedMoe& packed,
+std::unique_ptr<MoeKernel> open_moe_kernel(const KernelFormat& format, const MoeConfig& config, const PackedMoe& packed,
                                            bool cuda);
 
-/// Empty where a CUDA GPU can run the fragment's format here; else the reason.
-std::string cuda_kernel_missing(const Fragment& fragment);
+/// Empty where a CUDA GPU reads the format here; else the reason.
+std::string cuda_kernel_missing(const KernelFormat& format);
 /// The same for the ranks of one layer, all at once, with batches of so many tokens.
-std::string cuda_kernel_missing(const Fragment& fragment, std::span<const MoeConfig> ranks, int64_t tokens);
+std::string cuda_kernel_missing(const KernelFormat& format, std::span<const MoeConfig> ranks, int64_t tokens);
 
 /// Of relative L2 on a GPU, for `cuda_reason`.
 inline constexpr double cuda_tolerance = 3e-3;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "kernels/hd.h"
 #include "kernels/moe/moe_simd.h"
 #include "kernels/moe/routing.h"
 #include "kernels/parallel.h"
@@ -25,56 +26,59 @@ MXFP4_EVERY_WIDTH float dot(const float* a, const float* b, int64_t n) {
 struct Rows {
   int64_t width;
   std::vector<float> data;
-  Rows(int64_t rows, int64_t columns) : width(fragment::up(columns, chunk)), data(rows * width) {}
+  Rows(int64_t rows, int64_t columns) : width(round_up(columns, chunk)), data(rows * width) {}
   float* row(int64_t r) { return data.data() + r * width; }
   const float* row(int64_t r) const { return data.data() + r * width; }
 };
 
 /// One of the two products of the layer, all experts.
 struct Product {
-  const Fragment& fragment;
+  const KernelFormat& format;
   const uint8_t *codes, *scales, *bias;
   const float* residual;
   int64_t n, k;
 
   PackedMatrix expert(int64_t e) const {
-    return {codes + e * fragment.code_bytes(n, k), scales + e * fragment.scale_bytes(n, k), n, k,
+    return {codes + e * format.code_bytes(n, k), scales + e * format.scale_bytes(n, k), n, k,
             residual ? residual[e] : 1.0f};
   }
   const uint8_t* expert_bias(int64_t e) const {
-    return bias ? bias + e * n * bias_element_bytes(fragment.bias) : nullptr;
+    return bias ? bias + e * n * bias_element_bytes(format.bias) : nullptr;
   }
 };
 
-/// sums[slot][row] of one block of rows, from n0.
-void multiply_block(const Fragment& fragment, const PackedMatrix& m, int64_t n0, const Rows& in, const Slots& slots,
-                    int slots_per_row, std::vector<float>& block, std::vector<double>& sums) {
-  sums.assign(slots.size() * fragment.rows, 0.0);
-  block.resize(fragment.rows * chunk);
-  const int64_t end = fragment::up(m.k, fragment.columns);
+/// Of one block of an expert's rows, from n0: [slot][row], until the thread's next call.
+const std::vector<double>& multiply_block(const Product& product, int64_t expert, int64_t n0, const Rows& in,
+                                          const Slots& slots, int slots_per_row) {
+  thread_local std::vector<float> block;
+  thread_local std::vector<double> sums;
+  const KernelFormat& format = product.format;
+  const PackedMatrix m = product.expert(expert);
+  sums.assign(slots.size() * format.rows, 0.0);
+  block.resize(format.rows * chunk);
+  const int64_t end = round_up(m.k, format.columns);
   for (int64_t k0 = 0; k0 < end; k0 += chunk) {
     const int64_t k1 = std::min(end, k0 + chunk);
-    fragment.read(m, n0, k0, k1, block.data());
+    format.read(m, n0, k0, k1, block.data());
     for (size_t s = 0; s < slots.size(); ++s) {
       const float* x = in.row(slots[s] / slots_per_row) + k0;
-      for (int64_t r = 0; r < fragment.rows; ++r)
-        sums[s * fragment.rows + r] += dot(x, block.data() + r * (k1 - k0), k1 - k0);
+      for (int64_t r = 0; r < format.rows; ++r)
+        sums[s * format.rows + r] += dot(x, block.data() + r * (k1 - k0), k1 - k0);
     }
   }
+  return sums;
 }
 
 /// out[slot][n] = product of the slot's expert with row slot / slots_per_row of `in`, without bias.
 void multiply(const Product& product, const std::vector<Slots>& slots, const Rows& in, int slots_per_row, Rows& out) {
-  const Fragment& fragment = product.fragment;
-  const int64_t blocks = product.n / fragment.rows;
+  const KernelFormat& format = product.format;
+  const int64_t blocks = product.n / format.rows;
   const auto multiply_one = [&](int64_t job) {
-    const int64_t e = job / blocks, n0 = job % blocks * fragment.rows;
+    const int64_t e = job / blocks, n0 = job % blocks * format.rows;
     if (slots[e].empty()) return;
-    thread_local std::vector<float> block;
-    thread_local std::vector<double> sums;
-    multiply_block(fragment, product.expert(e), n0, in, slots[e], slots_per_row, block, sums);
+    const std::vector<double>& sums = multiply_block(product, e, n0, in, slots[e], slots_per_row);
     for (size_t s = 0; s < slots[e].size(); ++s)
-      std::copy_n(sums.data() + s * fragment.rows, fragment.rows, out.row(slots[e][s]) + n0);
+      std::copy_n(sums.data() + s * format.rows, format.rows, out.row(slots[e][s]) + n0);
   };
   parallel_for(int64_t(slots.size()) * blocks, int64_t(out.data.size()) * product.k, multiply_one);
 }
@@ -89,9 +93,9 @@ GateUp gate_up_at(const MoeConfig& config, const Product& w13, int64_t expert, i
   const int64_t first = i / block * 2 * block + i % block;
   GateUp at{first + (config.w13_up_first ? block : 0), first + (config.w13_up_first ? 0 : block)};
   if (const uint8_t* bias = w13.expert_bias(expert)) {
-    const bool halves = w13.fragment.bias_in_halves;
-    at.gate_bias = read_bias(w13.fragment.bias, bias, halves ? i : at.gate);
-    at.up_bias = read_bias(w13.fragment.bias, bias, halves ? inter + i : at.up);
+    const bool halves = w13.format.bias_in_halves;
+    at.gate_bias = read_bias(w13.format.bias, bias, halves ? i : at.gate);
+    at.up_bias = read_bias(w13.format.bias, bias, halves ? inter + i : at.up);
   }
   return at;
 }
@@ -134,7 +138,7 @@ std::vector<double> combine(const MoeConfig& config, const Product& w2, const Ro
     if (routing.ids[slot] < 0) continue;
     const uint8_t* bias = w2.expert_bias(routing.ids[slot]);
     for (int64_t n = 0; n < config.padded_hidden; ++n) {
-      const double b = bias ? read_bias(w2.fragment.bias, bias, n) : 0.0;
+      const double b = bias ? read_bias(w2.format.bias, bias, n) : 0.0;
       sum[n] += routing.weights[slot] * (y.row(slot)[n] + b);
     }
   }
@@ -143,12 +147,12 @@ std::vector<double> combine(const MoeConfig& config, const Product& w2, const Ro
 
 }  // namespace
 
-MoeCpuOutput moe_cpu(const Fragment& fragment, const MoeConfig& config, const PackedMoe& packed,
+MoeCpuOutput moe_cpu(const KernelFormat& format, const MoeConfig& config, const PackedMoe& packed,
                      std::span<const float> x, const Routing& routing) {
   const int64_t hidden = config.padded_hidden, inter = config.padded_intermediate, all = int64_t(routing.ids.size());
-  const Product w13{fragment, packed.w13, packed.w13_scale, packed.w13_bias, packed.w13_residual, 2 * inter, hidden};
-  const Product w2{fragment, packed.w2, packed.w2_scale, packed.w2_bias, packed.w2_residual, hidden, inter};
-  if (w13.n % fragment.rows || w2.n % fragment.rows) throw std::invalid_argument("rows are no multiple of a block's");
+  const Product w13{format, packed.w13, packed.w13_scale, packed.w13_bias, packed.w13_residual, 2 * inter, hidden};
+  const Product w2{format, packed.w2, packed.w2_scale, packed.w2_bias, packed.w2_residual, hidden, inter};
+  if (w13.n % format.rows || w2.n % format.rows) throw std::invalid_argument("rows are no multiple of a block's");
   const std::vector<Slots> slots = slots_of_experts(routing, config.experts);
 
   Rows in(routing.tokens, hidden), act(all, inter), y13(all, 2 * inter), y2(all, hidden);

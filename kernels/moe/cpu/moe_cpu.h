@@ -1,10 +1,10 @@
-// The MoE layer on packed bytes on the CPU, through one of the fragments.
+// The MoE layer on packed bytes on the CPU, by one kernel's format.
 #pragma once
 
 #include <span>
 #include <vector>
 
-#include "kernels/moe/cpu/moe_fragment.h"
+#include "kernels/moe/cpu/kernel_format.h"
 
 namespace mxfp4 {
 
@@ -14,7 +14,7 @@ struct MoeCpuOutput {
 };
 
 /// x: [tokens][config.hidden], padded with zeros inside. config.w13_block and .w13_up_first say how the rows lie.
-MoeCpuOutput moe_cpu(const Fragment& fragment, const MoeConfig& config, const PackedMoe& packed,
+MoeCpuOutput moe_cpu(const KernelFormat& format, const MoeConfig& config, const PackedMoe& packed,
                      std::span<const float> x, const Routing& routing);
 
 }  // namespace mxfp4

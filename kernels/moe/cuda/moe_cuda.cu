@@ -45,11 +45,11 @@ bool has_wgmma() {
 
 class Layer final : public CudaMoe {
  public:
-  Layer(const MoeConfig& config, const MoeStorage& storage) : c_(config), s_(storage) {
-    if (const std::string missing = moe_cuda_missing(s_.format); !missing.empty()) throw DeviceError(missing);
-    if (const std::string refusal = moe_refusal(c_, s_); !refusal.empty()) throw std::invalid_argument(refusal);
-    w13_ = stored_matrix(s_, 2 * c_.padded_intermediate, c_.padded_hidden);
-    w2_ = stored_matrix(s_, c_.padded_hidden, c_.padded_intermediate);
+  Layer(const MoeConfig& config, const KernelFormat& format) : c_(config), format_(format) {
+    if (const std::string missing = moe_cuda_missing(format_); !missing.empty()) throw DeviceError(missing);
+    if (const std::string refusal = moe_refusal(c_, format_); !refusal.empty()) throw std::invalid_argument(refusal);
+    w13_ = stored_matrix(format_, 2 * c_.padded_intermediate, c_.padded_hidden);
+    w2_ = stored_matrix(format_, c_.padded_hidden, c_.padded_intermediate);
     check_cuda(cudaStreamCreate(&stream_), "cudaStreamCreate");
   }
   ~Layer() override { cudaStreamDestroy(stream_); }
@@ -76,7 +76,7 @@ class Layer final : public CudaMoe {
   MoeOutput forward(const std::vector<uint16_t>& x, const Routing& routing) override;
   MoeTiming time(int64_t tokens, uint64_t seed) override;
   void avoid_wgmma() override {
-    if (s_.format != MoeFormat::marlin) throw std::invalid_argument("MoE kernel: this layout needs wgmma");
+    if (format_.cuda != CudaReader::marlin) throw std::invalid_argument("MoE kernel: this layout needs wgmma");
     wgmma_ = false;
   }
 
@@ -94,10 +94,10 @@ class Layer final : public CudaMoe {
 
   Buffer<float> upload_bias(const uint8_t* host, int n) {
     if (!host) return {};
-    const int64_t count = c_.experts * n, bytes = s_.format == MoeFormat::triton_hopper ? 4 : 2;
+    const int64_t count = c_.experts * n, bytes = bias_element_bytes(format_.bias);
     const Buffer<uint8_t> raw = to_device(host, count * bytes);
     Buffer<float> out(count);
-    launch_bias(s_.format, raw.get(), c_.experts, n, out.get(), stream_);
+    launch_bias(format_.cuda, raw.get(), c_.experts, n, out.get(), stream_);
     check_cuda(cudaStreamSynchronize(stream_), "bias_kernel");
     return out;
   }
@@ -105,14 +105,14 @@ class Layer final : public CudaMoe {
     StoredMatrix* m[2] = {&w13_, &w2_};
     for (int i = 0; i < 2; i++) {
       m[i]->view.words = words_[i].get(), m[i]->view.scales = scales_[i].get();
-      m[i]->view.exponent = fragment_exponent(largest_byte(scales_[i].get(), c_.experts * m[i]->scales));
+      m[i]->view.exponent = operand_exponent(largest_byte(scales_[i].get(), c_.experts * m[i]->scales));
     }
   }
   Batch make_batch(const uint16_t* x, const Routing& routing);
   void run(const Batch& b);
 
   MoeConfig c_;
-  MoeStorage s_;
+  const KernelFormat& format_;
   StoredMatrix w13_, w2_;
   Buffer<uint8_t> words_[2], scales_[2];
   Buffer<float> bias_[2];
@@ -151,10 +151,10 @@ void Layer::run(const Batch& b) {
   if (b.padded_x.get()) launch_pad(b.x.get(), b.tokens, int(c_.hidden), pitch, b.padded_x.get(), stream_);
   const Activation act{float(c_.alpha), float(c_.beta), float(c_.limit), c_.w13_block == 0, c_.w13_up_first};
   const auto product = [&](const GemmArgs& args, bool gated) {
-    if (s_.format == MoeFormat::marlin && b.plan.kernel != MoeKernel::wgmma)
+    if (format_.cuda == CudaReader::marlin && b.plan.kernel != MoeKernel::wgmma)
       launch_marlin(args, b.plan, gated, b.max_tiles, stream_);
     else
-      launch_sm90(s_.format, args, b.plan, gated, b.max_tiles, stream_);
+      launch_sm90(format_.cuda, args, b.plan, gated, b.max_tiles, stream_);
   };
   product({w13_.view, bias_[0].get(), b.padded_x.get() ? b.padded_x.get() : b.x.get(), pitch, b.rows.get(),
            b.tiles.get(), b.tile_count.get(), b.h.get(), w2_.view.k, act},
@@ -249,14 +249,14 @@ MoeTiming Layer::time(int64_t tokens, uint64_t seed) {
 
 }  // namespace
 
-std::unique_ptr<CudaMoe> upload_moe(const MoeConfig& config, const MoeStorage& storage, const PackedMoe& host) {
-  auto layer = std::make_unique<Layer>(config, storage);
+std::unique_ptr<CudaMoe> upload_moe(const MoeConfig& config, const KernelFormat& format, const PackedMoe& host) {
+  auto layer = std::make_unique<Layer>(config, format);
   layer->upload(host);
   return layer;
 }
 
-std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const MoeStorage& storage, uint64_t seed) {
-  auto layer = std::make_unique<Layer>(config, storage);
+std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const KernelFormat& format, uint64_t seed) {
+  auto layer = std::make_unique<Layer>(config, format);
   layer->fill(seed);
   return layer;
 }
@@ -269,13 +269,14 @@ MoePlan plan_moe(double tokens_per_expert, bool has_wgmma) {
   return {many, tokens_per_expert <= 48 ? 64 : 128};
 }
 
-std::string moe_cuda_missing(MoeFormat format, int64_t bytes) {
+std::string moe_cuda_missing(const KernelFormat& format, int64_t bytes) {
   int device = 0, major = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess)
     return "no CUDA device";
   if (major < 8) return "the MoE kernels need compute capability 8.0";
-  if (format != MoeFormat::marlin && major != 9) return "the MoE kernel of this layout needs compute capability 9.0";
+  if (format.cuda != CudaReader::marlin && major != 9)
+    return "the MoE kernel of this layout needs compute capability 9.0";
   size_t free = 0, all = 0;
   if (bytes > 0 && (cudaMemGetInfo(&free, &all) != cudaSuccess || int64_t(free) < bytes))
     return "the layer needs " + std::to_string(bytes >> 20) + " MiB of the GPU's memory, " +

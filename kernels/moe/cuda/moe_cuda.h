@@ -41,10 +41,10 @@ class CudaMoe {
 
 /// Uploads a layer from host memory. Tensor sizes: moe_bytes() times experts; biases [experts][n], Marlin and
 /// FlashInfer bf16, Triton fp32. Throws std::invalid_argument with moe_refusal() where there is one.
-std::unique_ptr<CudaMoe> upload_moe(const MoeConfig& config, const MoeStorage& storage, const PackedMoe& host);
+std::unique_ptr<CudaMoe> upload_moe(const MoeConfig& config, const KernelFormat& format, const PackedMoe& host);
 
 /// A layer of random codes and of scales in 2^-9..2^-3, made on the GPU: for timing.
-std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const MoeStorage& storage, uint64_t seed);
+std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const KernelFormat& format, uint64_t seed);
 
 /// Ceilings of the GPU, measured: a large copy (read + written) and a bf16 matrix product from shared memory.
 struct GpuCeilings {
@@ -54,6 +54,6 @@ struct GpuCeilings {
 GpuCeilings measure_gpu();
 
 /// Empty where a forward of this format can run here with so much of the GPU's memory; else the reason.
-std::string moe_cuda_missing(MoeFormat format, int64_t bytes = 0);
+std::string moe_cuda_missing(const KernelFormat& format, int64_t bytes = 0);
 
 }  // namespace mxfp4

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/moe/cuda/moe_words.h"
+#include "kernels/moe/cuda/operand_readers.h"
 
 namespace mxfp4 {
 
@@ -27,7 +27,7 @@ struct Activation {
 };
 
 struct GemmArgs {
-  FragmentMatrix w;
+  OperandMatrix w;
   const float* bias;       // [experts][n], or null
   const __nv_bfloat16* x;  // rows of `pitch` elements, zero from the matrix's k to the next multiple of 64
   int pitch;
@@ -124,14 +124,14 @@ struct LaneScales {
 #pragma unroll
     for (int group = 0; group < 2; group++)
 #pragma unroll
-      for (int half = 0; half < 2; half++) s[group][half] = fragment_scale(word, group, half, exponent);
+      for (int half = 0; half < 2; half++) s[group][half] = operand_scale(word, group, half, exponent);
   }
 };
 
 /// A operand of one k16 step, scaled.
-template <class Fragment>
+template <OperandReader Reader>
 __device__ inline void decode_scaled(uint32_t word, const uint32_t (&scale)[2], uint32_t (&a)[4]) {
-  Fragment::decode(word, a);
+  Reader::decode(word, a);
 #pragma unroll
   for (int i = 0; i < 4; i++) a[i] = scaled(a[i], scale[i % 2]);
 }

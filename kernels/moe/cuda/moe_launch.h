@@ -30,7 +30,7 @@ MoePlan plan_moe(double tokens_per_expert, bool has_wgmma);
 
 /// One grouped product; max_tiles bounds *args.tile_count.
 void launch_marlin(const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles, cudaStream_t stream);
-void launch_sm90(MoeFormat format, const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles,
+void launch_sm90(CudaReader reader, const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles,
                  cudaStream_t stream);
 
 /// Launch with dynamic shared memory, from SM90 on overlapping the end of the kernel before it (wait_for_previous).
@@ -46,8 +46,12 @@ void launch(void (*kernel)(Args...), dim3 grid, int threads, int shared_bytes, c
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = grid, config.blockDim = dim3(unsigned(threads)), config.dynamicSmemBytes = size_t(shared_bytes);
-  config.stream = stream, config.attrs = &overlap, config.numAttrs = major >= 9 ? 1 : 0;
+  config.gridDim = grid;
+  config.blockDim = dim3(unsigned(threads));
+  config.dynamicSmemBytes = size_t(shared_bytes);
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = major >= 9 ? 1 : 0;
   check_cuda(cudaLaunchKernelEx(&config, kernel, args...), "launch of a MoE kernel");
 }
 /// Row tiles of `units` units each.
@@ -82,7 +86,7 @@ void launch_sum(const float* results, const int* position, const float* weights,
 /// Rows of `from` elements to rows of `to`, zero filled.
 void launch_pad(const __nv_bfloat16* in, int64_t rows, int from, int to, __nv_bfloat16* out, cudaStream_t stream);
 /// Biases in row order as fp32.
-void launch_bias(MoeFormat format, const void* in, int64_t experts, int n, float* out, cudaStream_t stream);
+void launch_bias(CudaReader reader, const void* in, int64_t experts, int n, float* out, cudaStream_t stream);
 /// Largest byte of a device array; synchronous.
 int largest_byte(const uint8_t* bytes, int64_t count);
 /// Random words; the bytes of `scales` in 118..124.

@@ -9,16 +9,16 @@ namespace {
 template <int kTokens, int kWarps>
 void stream_tokens(const GemmArgs& args, bool gated, int max_tiles, cudaStream_t stream) {
   const dim3 grid(row_tiles(args, gated, 2), unsigned(max_tiles));
-  launch(gated ? stream_kernel<MarlinFragment, kTokens, kWarps, true>
-               : stream_kernel<MarlinFragment, kTokens, kWarps, false>,
-         grid, kWarps * 32, StreamRing<MarlinFragment, kTokens, kWarps>::shared, stream, args);
+  launch(
+      gated ? stream_kernel<MarlinReader, kTokens, kWarps, true> : stream_kernel<MarlinReader, kTokens, kWarps, false>,
+      grid, kWarps * 32, StreamRing<MarlinReader, kTokens, kWarps>::shared, stream, args);
 }
 
 template <int kTokens>
 void tile_tokens(const GemmArgs& args, bool gated, int max_tiles, cudaStream_t stream) {
   const dim3 grid(row_tiles(args, gated, 2), unsigned(max_tiles));
-  launch(gated ? tile_kernel<MarlinFragment, kTokens, true> : tile_kernel<MarlinFragment, kTokens, false>, grid,
-         tile_threads, tile_shared_bytes<MarlinFragment, kTokens>(), stream, args);
+  launch(gated ? tile_kernel<MarlinReader, kTokens, true> : tile_kernel<MarlinReader, kTokens, false>, grid,
+         tile_threads, tile_shared_bytes<MarlinReader, kTokens>(), stream, args);
 }
 
 }  // namespace

@@ -9,11 +9,11 @@ const char* const missing = "built without CUDA";
 
 }  // namespace
 
-std::unique_ptr<CudaMoe> upload_moe(const MoeConfig&, const MoeStorage&, const PackedMoe&) {
+std::unique_ptr<CudaMoe> upload_moe(const MoeConfig&, const KernelFormat&, const PackedMoe&) {
   throw DeviceError(missing);
 }
-std::unique_ptr<CudaMoe> random_moe(const MoeConfig&, const MoeStorage&, uint64_t) { throw DeviceError(missing); }
+std::unique_ptr<CudaMoe> random_moe(const MoeConfig&, const KernelFormat&, uint64_t) { throw DeviceError(missing); }
 GpuCeilings measure_gpu() { throw DeviceError(missing); }
-std::string moe_cuda_missing(MoeFormat, int64_t) { return missing; }
+std::string moe_cuda_missing(const KernelFormat&, int64_t) { return missing; }
 
 }  // namespace mxfp4

@@ -116,10 +116,10 @@ __global__ void pad_kernel(const __nv_bfloat16* in, int from, int to, __nv_bfloa
     out[int64_t(blockIdx.x) * to + c] = c < from ? in[int64_t(blockIdx.x) * from + c] : __float2bfloat16(0);
 }
 
-template <class T, class Fragment>
+template <class T, OperandReader Reader>
 __global__ void bias_kernel(const T* in, int n, float* out) {
   for (int i = threadIdx.x; i < n; i += blockDim.x)
-    out[int64_t(blockIdx.x) * n + i] = float(in[int64_t(blockIdx.x) * n + Fragment::bias_index(i)]);
+    out[int64_t(blockIdx.x) * n + i] = float(in[int64_t(blockIdx.x) * n + Reader::bias_index(i)]);
 }
 
 __global__ void largest_kernel(const uint8_t* bytes, int64_t count, int* largest) {
@@ -165,14 +165,14 @@ void launch_pad(const __nv_bfloat16* in, int64_t rows, int from, int to, __nv_bf
   launch(pad_kernel, dim3(unsigned(rows)), 256, 0, stream, in, from, to, out);
 }
 
-void launch_bias(MoeFormat format, const void* in, int64_t experts, int n, float* out, cudaStream_t stream) {
+void launch_bias(CudaReader reader, const void* in, int64_t experts, int n, float* out, cudaStream_t stream) {
   const auto* half = static_cast<const __nv_bfloat16*>(in);
-  if (format == MoeFormat::marlin)
-    bias_kernel<__nv_bfloat16, MarlinFragment><<<unsigned(experts), 256, 0, stream>>>(half, n, out);
-  else if (format == MoeFormat::triton_hopper)
-    bias_kernel<float, TritonFragment><<<unsigned(experts), 256, 0, stream>>>(static_cast<const float*>(in), n, out);
+  if (reader == CudaReader::marlin)
+    bias_kernel<__nv_bfloat16, MarlinReader><<<unsigned(experts), 256, 0, stream>>>(half, n, out);
+  else if (reader == CudaReader::triton_hopper)
+    bias_kernel<float, TritonReader><<<unsigned(experts), 256, 0, stream>>>(static_cast<const float*>(in), n, out);
   else
-    bias_kernel<__nv_bfloat16, FlashinferFragment><<<unsigned(experts), 256, 0, stream>>>(half, n, out);
+    bias_kernel<__nv_bfloat16, FlashinferV2Reader><<<unsigned(experts), 256, 0, stream>>>(half, n, out);
   check_cuda(cudaGetLastError(), "bias_kernel");
 }
 

@@ -7,35 +7,35 @@
 namespace mxfp4 {
 namespace {
 
-template <class Fragment, int kTokens, int kWarps>
+template <OperandReader Reader, int kTokens, int kWarps>
 void stream_tokens(const GemmArgs& args, bool gated, int max_tiles, cudaStream_t stream) {
   const dim3 grid(row_tiles(args, gated, 2), unsigned(max_tiles));
-  launch(gated ? stream_kernel<Fragment, kTokens, kWarps, true> : stream_kernel<Fragment, kTokens, kWarps, false>, grid,
-         kWarps * 32, StreamRing<Fragment, kTokens, kWarps>::shared, stream, args);
+  launch(gated ? stream_kernel<Reader, kTokens, kWarps, true> : stream_kernel<Reader, kTokens, kWarps, false>, grid,
+         kWarps * 32, StreamRing<Reader, kTokens, kWarps>::shared, stream, args);
 }
 
-template <class Fragment, int kTokens>
+template <OperandReader Reader, int kTokens>
 void wgmma_tokens(const GemmArgs& args, bool gated, int max_tiles, cudaStream_t stream) {
   const dim3 grid(row_tiles(args, gated, wgmma_units), unsigned(max_tiles));
-  launch(gated ? wgmma_kernel<Fragment, kTokens, true> : wgmma_kernel<Fragment, kTokens, false>, grid, wgmma_threads,
-         WgmmaStage<Fragment, kTokens>::shared, stream, args);
+  launch(gated ? wgmma_kernel<Reader, kTokens, true> : wgmma_kernel<Reader, kTokens, false>, grid, wgmma_threads,
+         WgmmaStage<Reader, kTokens>::shared, stream, args);
 }
 
-template <class Fragment>
+template <OperandReader Reader>
 void launch_wgmma(const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles, cudaStream_t stream) {
-  if (plan.tokens == 32) return wgmma_tokens<Fragment, 32>(args, gated, max_tiles, stream);
-  if (plan.tokens == 64) return wgmma_tokens<Fragment, 64>(args, gated, max_tiles, stream);
-  if (plan.tokens == 128) return wgmma_tokens<Fragment, 128>(args, gated, max_tiles, stream);
+  if (plan.tokens == 32) return wgmma_tokens<Reader, 32>(args, gated, max_tiles, stream);
+  if (plan.tokens == 64) return wgmma_tokens<Reader, 64>(args, gated, max_tiles, stream);
+  if (plan.tokens == 128) return wgmma_tokens<Reader, 128>(args, gated, max_tiles, stream);
   throw std::invalid_argument("no such wgmma kernel");
 }
 
-template <class Fragment>
-void launch_fragment(const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles, cudaStream_t stream) {
-  if (plan.kernel == MoeKernel::wgmma) return launch_wgmma<Fragment>(args, plan, gated, max_tiles, stream);
+template <OperandReader Reader>
+void launch_reader(const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles, cudaStream_t stream) {
+  if (plan.kernel == MoeKernel::wgmma) return launch_wgmma<Reader>(args, plan, gated, max_tiles, stream);
   if (plan.tokens == 8 && few_blocks(args, gated, max_tiles))
-    return stream_tokens<Fragment, 8, 8>(args, gated, max_tiles, stream);
-  if (plan.tokens == 8) return stream_tokens<Fragment, 8, 4>(args, gated, max_tiles, stream);
-  if (plan.tokens == 16) return stream_tokens<Fragment, 16, 4>(args, gated, max_tiles, stream);
+    return stream_tokens<Reader, 8, 8>(args, gated, max_tiles, stream);
+  if (plan.tokens == 8) return stream_tokens<Reader, 8, 4>(args, gated, max_tiles, stream);
+  if (plan.tokens == 16) return stream_tokens<Reader, 16, 4>(args, gated, max_tiles, stream);
   throw std::invalid_argument("no such SM90 kernel");
 }
 
@@ -72,16 +72,16 @@ __global__ void __launch_bounds__(256, 1) wgmma_chain(int steps, float* out) {
 
 }  // namespace
 
-void launch_sm90(MoeFormat format, const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles,
+void launch_sm90(CudaReader reader, const GemmArgs& args, const MoePlan& plan, bool gated, int max_tiles,
                  cudaStream_t stream) {
-  if (format == MoeFormat::marlin)
-    launch_wgmma<MarlinFragment>(args, plan, gated, max_tiles, stream);
-  else if (format == MoeFormat::flashinfer_v1)
-    launch_fragment<FlashinferV1Fragment>(args, plan, gated, max_tiles, stream);
-  else if (format == MoeFormat::flashinfer_v2)
-    launch_fragment<FlashinferV2Fragment>(args, plan, gated, max_tiles, stream);
+  if (reader == CudaReader::marlin)
+    launch_wgmma<MarlinReader>(args, plan, gated, max_tiles, stream);
+  else if (reader == CudaReader::flashinfer_v1)
+    launch_reader<FlashinferV1Reader>(args, plan, gated, max_tiles, stream);
+  else if (reader == CudaReader::flashinfer_v2)
+    launch_reader<FlashinferV2Reader>(args, plan, gated, max_tiles, stream);
   else
-    launch_fragment<TritonFragment>(args, plan, gated, max_tiles, stream);
+    launch_reader<TritonReader>(args, plan, gated, max_tiles, stream);
 }
 
 double measure_wgmma() {

@@ -11,10 +11,10 @@ namespace mxfp4 {
 
 /// A step is 4096 bytes of words and their scales: both units for one block of 64 codes or, where blocks come in spans
 /// of two, one unit for both blocks; then [block][2048]. Tokens come once for the span's steps.
-template <class Fragment, int kTokens, int kWarps>
+template <OperandReader Reader, int kTokens, int kWarps>
 struct StreamRing {
-  static constexpr int span = Fragment::span, units = 2 / span;  // of a step
-  static constexpr int step_bytes = 2 * unit_bytes + units * Fragment::scale_bytes;
+  static constexpr int span = Reader::span, units = 2 / span;  // of a step
+  static constexpr int step_bytes = 2 * unit_bytes + units * Reader::scale_bytes;
   static constexpr int token_bytes = span * kTokens * 128;
   // Blocks that share a multiprocessor, and the steps and tokens of a warp's rings that then fit.
   static constexpr int blocks = kTokens > 8 || kWarps > 4 ? 2 : 3;
@@ -26,9 +26,9 @@ struct StreamRing {
 
 /// What one lane copies, walking along k from span `first` on. Rows of tokens that the tile does not have stay as they
 /// are: whatever is computed from them is a column that no one reads.
-template <class Fragment, int kTokens, int kWarps, bool kGated>
+template <OperandReader Reader, int kTokens, int kWarps, bool kGated>
 struct StreamCopy {
-  using Ring = StreamRing<Fragment, kTokens, kWarps>;
+  using Ring = StreamRing<Reader, kTokens, kWarps>;
   const GemmArgs& a;
   const uint8_t *words[2], *scales;
   const __nv_bfloat16* x;
@@ -37,16 +37,16 @@ struct StreamCopy {
 
   __device__ StreamCopy(const GemmArgs& args, const TokenTile& tile, int row_tile, int lane, int first)
       : a(args), x(args.x + first * (Ring::span * unit_k)), lane(lane), tokens(tile.count) {
-    constexpr int pieces = Fragment::scale_pieces;
+    constexpr int pieces = Reader::scale_pieces;
 #pragma unroll
     for (int u = 0; u < 2; u++) {
       row[u] = inside(a, unit_row<2, kGated>(a, row_tile, u));
-      words[u] = a.w.words + int64_t(tile.expert) * a.w.word_stride + Fragment::source(a.w, row[u], lane) +
+      words[u] = a.w.words + int64_t(tile.expert) * a.w.word_stride + Reader::source(a.w, row[u], lane) +
                  int64_t(first) * a.w.k_step;
       copies_scales[u] = lane < 2 * pieces && (Ring::units == 2 || lane / pieces == u);
     }
     scales = a.w.scales + int64_t(tile.expert) * a.w.scale_stride + int64_t(first) * a.w.scale_step +
-             Fragment::scale_source(a.w, lane / pieces % 2 ? row[1] : row[0], lane % pieces);
+             Reader::scale_source(a.w, lane / pieces % 2 ? row[1] : row[0], lane % pieces);
   }
   __device__ void find_tokens(const TokenTile& tile) {
 #pragma unroll
@@ -62,11 +62,11 @@ struct StreamCopy {
     for (int u = first; u < first + Ring::units; u++) {
 #pragma unroll
       for (int c = 0; c < 4 * Ring::span; c++)
-        copy_weight_piece(step + (u - first) * unit_bytes + Fragment::target(c, lane),
-                          words[u] + Fragment::chunk_step(a.w, row[u], c));
+        copy_weight_piece(step + (u - first) * unit_bytes + Reader::target(c, lane),
+                          words[u] + Reader::chunk_step(a.w, row[u], c));
       words[u] += a.w.k_step;
     }
-    const int target = Ring::units == 2 ? lane : lane % Fragment::scale_pieces;
+    const int target = Ring::units == 2 ? lane : lane % Reader::scale_pieces;
     if (copies_scales[first]) {
       copy_weight_piece(step + 2 * unit_bytes + target * 16, scales);
       scales += a.w.scale_step;
@@ -85,7 +85,7 @@ struct StreamCopy {
 };
 
 /// kUnits units of one block: 64 rows x 64 codes x kTokens each. block: its place in the span.
-template <class Fragment, int kTokens, int kUnits>
+template <OperandReader Reader, int kTokens, int kUnits>
 __device__ inline void stream_multiply(const uint8_t* words, const uint8_t* scales, const uint8_t* tokens, int block,
                                        int exponent, int lane, float (*d)[4][kTokens / 8][4]) {
   uint32_t b[2][kTokens / 8][4];
@@ -96,14 +96,14 @@ __device__ inline void stream_multiply(const uint8_t* words, const uint8_t* scal
 #pragma unroll
   for (int u = 0; u < kUnits; u++) {
     uint32_t w[4][4];
-    Fragment::template words<4>(words + u * unit_bytes, 0, lane, w);
+    Reader::template words<4>(words + u * unit_bytes, 0, lane, w);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      const LaneScales scale(Fragment::scale(scales + u * Fragment::scale_bytes, i, lane / 4, block), exponent);
+      const LaneScales scale(Reader::scale(scales + u * Reader::scale_bytes, i, lane / 4, block), exponent);
 #pragma unroll
       for (int s = 0; s < 4; s++) {
         uint32_t operand[4];
-        decode_scaled<Fragment>(w[i][s], scale.s[s / 2], operand);
+        decode_scaled<Reader>(w[i][s], scale.s[s / 2], operand);
 #pragma unroll
         for (int j = 0; j < kTokens / 8; j++)
           multiply(d[u][i][j], operand, b[s / 2][j][s % 2 * 2], b[s / 2][j][s % 2 * 2 + 1]);
@@ -113,11 +113,11 @@ __device__ inline void stream_multiply(const uint8_t* words, const uint8_t* scal
 }
 
 /// Grid: row tiles x an upper bound of the token tiles.
-template <class Fragment, int kTokens, int kWarps, bool kGated>
-__global__ void __launch_bounds__(kWarps * 32, StreamRing<Fragment, kTokens, kWarps>::blocks)
+template <OperandReader Reader, int kTokens, int kWarps, bool kGated>
+__global__ void __launch_bounds__(kWarps * 32, StreamRing<Reader, kTokens, kWarps>::blocks)
     stream_kernel(const GemmArgs a) {
   extern __shared__ __align__(1024) uint8_t shared[];
-  using Ring = StreamRing<Fragment, kTokens, kWarps>;
+  using Ring = StreamRing<Reader, kTokens, kWarps>;
   constexpr int span = Ring::span, ahead = Ring::steps - 1;
   if (kGated) wait_for_previous();  // the second product's token tiles are older than the kernel before it
   start_next();
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kWarps * 32, StreamRing<Fragment, kTokens, kWa
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row_tile = blockIdx.x;
   const int spans = a.w.k / (span * unit_k), part = (spans + kWarps - 1) / kWarps;
   const int begin = min(warp * part, spans), mine = min(part, spans - begin), steps = mine * span;
-  StreamCopy<Fragment, kTokens, kWarps, kGated> copy(a, tile, row_tile, lane, begin);
+  StreamCopy<Reader, kTokens, kWarps, kGated> copy(a, tile, row_tile, lane, begin);
   uint8_t* const ring = shared + warp * Ring::bytes;
   uint8_t* const token_ring = ring + Ring::steps * Ring::step_bytes;
 
@@ -162,9 +162,9 @@ __global__ void __launch_bounds__(kWarps * 32, StreamRing<Fragment, kTokens, kWa
       const uint8_t *step = ring + from * Ring::step_bytes, *tokens = token_ring + tokens_from * Ring::token_bytes;
 #pragma unroll
       for (int block = 0; block < span; block++)
-        stream_multiply<Fragment, kTokens, Ring::units>(step + block * unit_bytes, step + 2 * unit_bytes,
-                                                        tokens + block * kTokens * 128, block, a.w.exponent, lane,
-                                                        d + first);
+        stream_multiply<Reader, kTokens, Ring::units>(step + block * unit_bytes, step + 2 * unit_bytes,
+                                                      tokens + block * kTokens * 128, block, a.w.exponent, lane,
+                                                      d + first);
       from = after(from, Ring::steps), to = after(to, Ring::steps);
     }
     tokens_from = after(tokens_from, Ring::token_slots);

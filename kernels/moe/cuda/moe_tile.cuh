@@ -9,7 +9,7 @@
 
 namespace mxfp4 {
 
-template <class Fragment, int kTokens>
+template <OperandReader Reader, int kTokens>
 struct TileStage {
   static constexpr int scales = 2 * unit_bytes, tokens = scales + 512;
   static constexpr int bytes = tokens + kTokens * 128;
@@ -19,33 +19,32 @@ inline constexpr int tile_threads = 128;
 template <int kTokens>
 inline constexpr int tile_stages = kTokens >= 128 ? 4 : 5;
 
-template <class Fragment, int kTokens>
+template <OperandReader Reader, int kTokens>
 MXFP4_HD constexpr int tile_shared_bytes() {
-  constexpr int ring = tile_stages<kTokens> * TileStage<Fragment, kTokens>::bytes;
+  constexpr int ring = tile_stages<kTokens> * TileStage<Reader, kTokens>::bytes;
   constexpr int sums = kTokens * sum_pitch<2> * 4;
   return ring > sums ? ring : sums;
 }
 
-template <class Fragment, int kTokens, bool kGated>
+template <OperandReader Reader, int kTokens, bool kGated>
 struct TileCopy {
-  using Stage = TileStage<Fragment, kTokens>;
-  static_assert(Fragment::span == 1);
+  using Stage = TileStage<Reader, kTokens>;
+  static_assert(Reader::span == 1);
   const uint8_t *words[2], *scales;
   int row[2], x[kTokens / 16], scale_target, warp, lane, tokens;
 
   __device__ TileCopy(const GemmArgs& a, const TokenTile& tile, int row_tile)
       : warp(threadIdx.x / 32), lane(threadIdx.x % 32), tokens(tile.count) {
-    constexpr int pieces = Fragment::scale_pieces;
+    constexpr int pieces = Reader::scale_pieces;
 #pragma unroll
     for (int u = 0; u < 2; u++) {
       row[u] = inside(a, unit_row<2, kGated>(a, row_tile, u));
-      words[u] = a.w.words + int64_t(tile.expert) * a.w.word_stride + Fragment::source(a.w, row[u], lane) +
-                 Fragment::chunk_step(a.w, row[u], warp);
+      words[u] = a.w.words + int64_t(tile.expert) * a.w.word_stride + Reader::source(a.w, row[u], lane) +
+                 Reader::chunk_step(a.w, row[u], warp);
     }
     const int u = lane / pieces % 2, scale_row = u ? row[1] : row[0];
-    scales =
-        a.w.scales + int64_t(tile.expert) * a.w.scale_stride + Fragment::scale_source(a.w, scale_row, lane % pieces);
-    scale_target = Stage::scales + u * Fragment::scale_bytes + lane % pieces * 16;
+    scales = a.w.scales + int64_t(tile.expert) * a.w.scale_stride + Reader::scale_source(a.w, scale_row, lane % pieces);
+    scale_target = Stage::scales + u * Reader::scale_bytes + lane % pieces * 16;
 #pragma unroll
     for (int i = 0; i < kTokens / 16; i++) {
       const int position = tile.first + min(int(threadIdx.x / 8) + 16 * i, tokens - 1);
@@ -57,8 +56,8 @@ struct TileCopy {
   __device__ void issue(const GemmArgs& a, uint8_t* stage, int block) const {
 #pragma unroll
     for (int u = 0; u < 2; u++)
-      copy_weight_piece(stage + u * unit_bytes + Fragment::target(warp, lane), words[u] + int64_t(block) * a.w.k_step);
-    if (threadIdx.x < 2 * Fragment::scale_pieces)
+      copy_weight_piece(stage + u * unit_bytes + Reader::target(warp, lane), words[u] + int64_t(block) * a.w.k_step);
+    if (threadIdx.x < 2 * Reader::scale_pieces)
       copy_weight_piece(stage + scale_target, scales + int64_t(block) * a.w.scale_step);
 #pragma unroll
     for (int i = 0; i < (kUsed + 15) / 16; i++)
@@ -69,12 +68,12 @@ struct TileCopy {
 };
 
 /// kUsed: tokens computed, a multiple of 8 and at least tile.count.
-template <class Fragment, int kTokens, int kUsed, bool kGated>
+template <OperandReader Reader, int kTokens, int kUsed, bool kGated>
 __device__ inline void tile_product(const GemmArgs& a, const TokenTile& tile, int row_tile, uint8_t* shared) {
-  using Stage = TileStage<Fragment, kTokens>;
+  using Stage = TileStage<Reader, kTokens>;
   constexpr int stages = tile_stages<kTokens>;
   const int lane = threadIdx.x % 32, unit = threadIdx.x / 64, first = threadIdx.x / 32 % 2 * 2;
-  const TileCopy<Fragment, kTokens, kGated> copy(a, tile, row_tile);
+  const TileCopy<Reader, kTokens, kGated> copy(a, tile, row_tile);
   const int blocks = a.w.k / unit_k;
   float d[2][kUsed / 8][4] = {};
 
@@ -89,17 +88,17 @@ __device__ inline void tile_product(const GemmArgs& a, const TokenTile& tile, in
     issue(block + stages - 1);
     const uint8_t* stage = shared + block % stages * Stage::bytes;
     uint32_t w[2][4];
-    Fragment::template words<2>(stage + unit * unit_bytes, first, lane, w);
-    const uint8_t* scale = stage + Stage::scales + unit * Fragment::scale_bytes;
-    const LaneScales scales[2] = {{Fragment::scale(scale, first, lane / 4, block), a.w.exponent},
-                                  {Fragment::scale(scale, first + 1, lane / 4, block), a.w.exponent}};
+    Reader::template words<2>(stage + unit * unit_bytes, first, lane, w);
+    const uint8_t* scale = stage + Stage::scales + unit * Reader::scale_bytes;
+    const LaneScales scales[2] = {{Reader::scale(scale, first, lane / 4, block), a.w.exponent},
+                                  {Reader::scale(scale, first + 1, lane / 4, block), a.w.exponent}};
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       uint32_t operand[2][2][4];
 #pragma unroll
       for (int i = 0; i < 2; i++)
 #pragma unroll
-        for (int s = 0; s < 2; s++) decode_scaled<Fragment>(w[i][half * 2 + s], scales[i].s[half], operand[i][s]);
+        for (int s = 0; s < 2; s++) decode_scaled<Reader>(w[i][half * 2 + s], scales[i].s[half], operand[i][s]);
 #pragma unroll
       for (int j = 0; j < kUsed / 8; j++) {
         uint32_t b[4];
@@ -123,7 +122,7 @@ __device__ inline void tile_product(const GemmArgs& a, const TokenTile& tile, in
   finish_tile<2, kGated, 1>(a, tile, row_tile, sums, 0, threadIdx.x, tile_threads);
 }
 
-template <class Fragment, int kTokens, bool kGated>
+template <OperandReader Reader, int kTokens, bool kGated>
 __global__ void __launch_bounds__(tile_threads, kTokens > 64 ? 2 : 3) tile_kernel(const GemmArgs a) {
   extern __shared__ __align__(1024) uint8_t shared[];
   wait_for_previous();
@@ -131,14 +130,14 @@ __global__ void __launch_bounds__(tile_threads, kTokens > 64 ? 2 : 3) tile_kerne
   if (int(blockIdx.y) >= *a.tile_count) return;
   const TokenTile tile = a.tiles[blockIdx.y];
   if constexpr (kTokens == 128) {
-    if (tile.count <= 64) return tile_product<Fragment, kTokens, 64, kGated>(a, tile, blockIdx.x, shared);
-    if (tile.count <= 80) return tile_product<Fragment, kTokens, 80, kGated>(a, tile, blockIdx.x, shared);
-    if (tile.count <= 96) return tile_product<Fragment, kTokens, 96, kGated>(a, tile, blockIdx.x, shared);
-    if (tile.count <= 112) return tile_product<Fragment, kTokens, 112, kGated>(a, tile, blockIdx.x, shared);
+    if (tile.count <= 64) return tile_product<Reader, kTokens, 64, kGated>(a, tile, blockIdx.x, shared);
+    if (tile.count <= 80) return tile_product<Reader, kTokens, 80, kGated>(a, tile, blockIdx.x, shared);
+    if (tile.count <= 96) return tile_product<Reader, kTokens, 96, kGated>(a, tile, blockIdx.x, shared);
+    if (tile.count <= 112) return tile_product<Reader, kTokens, 112, kGated>(a, tile, blockIdx.x, shared);
   }
   if constexpr (kTokens == 64)
-    if (tile.count <= 32) return tile_product<Fragment, kTokens, 32, kGated>(a, tile, blockIdx.x, shared);
-  tile_product<Fragment, kTokens, kTokens, kGated>(a, tile, blockIdx.x, shared);
+    if (tile.count <= 32) return tile_product<Reader, kTokens, 32, kGated>(a, tile, blockIdx.x, shared);
+  tile_product<Reader, kTokens, kTokens, kGated>(a, tile, blockIdx.x, shared);
 }
 
 }  // namespace mxfp4

@@ -11,12 +11,14 @@
 
 namespace mxfp4 {
 
-inline constexpr int wgmma_units = 4, wgmma_threads = 384, wgmma_consumers = 256;
+inline constexpr int wgmma_units = 4;
+inline constexpr int wgmma_copiers = 128, wgmma_consumers = 256, wgmma_threads = wgmma_copiers + wgmma_consumers;
+inline constexpr int consumers_barrier = 1;  // 0 is that of __syncthreads()
 
 /// One span of four units, their scales (256 bytes a unit) and the tokens: [unit][block], [unit], [block].
-template <class Fragment, int kTokens>
+template <OperandReader Reader, int kTokens>
 struct WgmmaStage {
-  static constexpr int span = Fragment::span, scales = wgmma_units * span * unit_bytes;
+  static constexpr int span = Reader::span, scales = wgmma_units * span * unit_bytes;
   static constexpr int tokens = scales + wgmma_units * 256, bytes = tokens + span * kTokens * 128;
   static constexpr int blocks_per_sm = kTokens > 32 ? 1 : 2;
   static constexpr int count = (kTokens == 64 ? 12 : 8) / span;
@@ -45,15 +47,17 @@ __device__ inline void barrier_wait(uint64_t* barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-__device__ inline void consumers_sync() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+__device__ inline void consumers_sync() {
+  asm volatile("bar.sync %0, %1;" ::"n"(consumers_barrier), "n"(wgmma_consumers) : "memory");
+}
 
 // ---- the copying warpgroup -----------------------------------------------------------------------------------------
 
 /// What one thread copies of every stage, walking along k. Rows of tokens that the tile does not have stay as they are:
 /// whatever is computed from them is a column that no one reads.
-template <class Fragment, int kTokens, bool kGated>
+template <OperandReader Reader, int kTokens, bool kGated>
 struct WgmmaCopy {
-  using Stage = WgmmaStage<Fragment, kTokens>;
+  using Stage = WgmmaStage<Reader, kTokens>;
   const GemmArgs& a;
   const uint8_t *words[wgmma_units], *scales;
   const __nv_bfloat16* x;
@@ -61,16 +65,16 @@ struct WgmmaCopy {
 
   __device__ WgmmaCopy(const GemmArgs& args, const TokenTile& tile, int row_tile)
       : a(args), x(args.x), thread(threadIdx.x) {
-    constexpr int pieces = Fragment::scale_pieces;
+    constexpr int pieces = Reader::scale_pieces;
     const int scale_unit = thread / pieces % wgmma_units;
 #pragma unroll
     for (int u = 0; u < wgmma_units; u++) {
       row[u] = inside(a, unit_row<wgmma_units, kGated>(a, row_tile, u));
-      words[u] = a.w.words + int64_t(tile.expert) * a.w.word_stride + Fragment::source(a.w, row[u], thread % 32);
+      words[u] = a.w.words + int64_t(tile.expert) * a.w.word_stride + Reader::source(a.w, row[u], thread % 32);
     }
     const int scale_row = inside(a, unit_row<wgmma_units, kGated>(a, row_tile, scale_unit));
     scales =
-        a.w.scales + int64_t(tile.expert) * a.w.scale_stride + Fragment::scale_source(a.w, scale_row, thread % pieces);
+        a.w.scales + int64_t(tile.expert) * a.w.scale_stride + Reader::scale_source(a.w, scale_row, thread % pieces);
     scale_target = Stage::scales + scale_unit * 256 + thread % pieces * 16;
     token_target = Stage::tokens + token_offset(thread / 8, thread % 8);  // and every 16 rows on
     rows = (tile.count - thread / 8 + 15) / 16;                           // that this thread copies
@@ -87,11 +91,11 @@ struct WgmmaCopy {
     for (int u = 0; u < wgmma_units; u++) {
 #pragma unroll
       for (int c = 0; c < Stage::span; c++)
-        copy_weight_piece(stage + u * Stage::span * unit_bytes + Fragment::target(thread / 32 + 4 * c, thread % 32),
-                          words[u] + Fragment::chunk_step(a.w, row[u], thread / 32 + 4 * c));
+        copy_weight_piece(stage + u * Stage::span * unit_bytes + Reader::target(thread / 32 + 4 * c, thread % 32),
+                          words[u] + Reader::chunk_step(a.w, row[u], thread / 32 + 4 * c));
       words[u] += a.w.k_step;
     }
-    if (thread < wgmma_units * Fragment::scale_pieces) copy_weight_piece(stage + scale_target, scales);
+    if (thread < wgmma_units * Reader::scale_pieces) copy_weight_piece(stage + scale_target, scales);
     scales += a.w.scale_step;
   }
   __device__ void copy_tokens(uint8_t* stage) {
@@ -105,11 +109,11 @@ struct WgmmaCopy {
   }
 };
 
-template <class Fragment, int kTokens, bool kGated>
+template <OperandReader Reader, int kTokens, bool kGated>
 __device__ inline void wgmma_copy(const GemmArgs& a, const TokenTile& tile, int row_tile, uint8_t* shared) {
-  using Stage = WgmmaStage<Fragment, kTokens>;
+  using Stage = WgmmaStage<Reader, kTokens>;
   uint64_t *full = reinterpret_cast<uint64_t*>(shared + Stage::barriers), *empty = full + Stage::count;
-  WgmmaCopy<Fragment, kTokens, kGated> copy(a, tile, row_tile);
+  WgmmaCopy<Reader, kTokens, kGated> copy(a, tile, row_tile);
   const int spans = a.w.k / (Stage::span * unit_k), first = min(spans, Stage::count);
   // Weights do not depend on the kernel before this one.
 #pragma unroll 1
@@ -135,31 +139,31 @@ __device__ inline void wgmma_copy(const GemmArgs& a, const TokenTile& tile, int 
 // ---- a multiplying warpgroup ---------------------------------------------------------------------------------------
 
 /// A lane's words and scales of one block: tiles first, first + 1 of one unit.
-template <class Fragment>
+template <OperandReader Reader>
 struct WgmmaWords {
   uint32_t w[2][4], scales[2][2][2];  // [tile], of scales also [group of 32][row g or g + 8]
 
   /// words: of the unit and block; block: its place in the span.
   __device__ void load(const GemmArgs& a, const uint8_t* words, const uint8_t* scale, int block, int first, int lane) {
-    Fragment::template words<2>(words, first, lane, w);
+    Reader::template words<2>(words, first, lane, w);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const uint32_t word = Fragment::scale(scale, first + i, lane / 4, block);
+      const uint32_t word = Reader::scale(scale, first + i, lane / 4, block);
 #pragma unroll
-      for (int j = 0; j < 4; j++) scales[i][j / 2][j % 2] = fragment_scale(word, j / 2, j % 2, a.w.exponent);
+      for (int j = 0; j < 4; j++) scales[i][j / 2][j % 2] = operand_scale(word, j / 2, j % 2, a.w.exponent);
     }
   }
   __device__ void decode(int step, uint32_t (&operand)[2][4]) const {
 #pragma unroll
-    for (int i = 0; i < 2; i++) decode_scaled<Fragment>(w[i][step], scales[i][step / 2], operand[i]);
+    for (int i = 0; i < 2; i++) decode_scaled<Reader>(w[i][step], scales[i][step / 2], operand[i]);
   }
 };
 
 /// kUsed: tokens computed, a multiple of 16 and at least tile.count.
-template <class Fragment, int kTokens, int kUsed, bool kGated>
+template <OperandReader Reader, int kTokens, int kUsed, bool kGated>
 __device__ inline void wgmma_product(const GemmArgs& a, const TokenTile& tile, int row_tile, uint8_t* shared) {
-  using Stage = WgmmaStage<Fragment, kTokens>;
-  const int consumer = threadIdx.x - 128, lane = consumer % 32;
+  using Stage = WgmmaStage<Reader, kTokens>;
+  const int consumer = threadIdx.x - wgmma_copiers, lane = consumer % 32;
   const int unit = consumer / 64, first = consumer / 32 % 2 * 2;
   uint64_t *full = reinterpret_cast<uint64_t*>(shared + Stage::barriers), *empty = full + Stage::count;
   const int blocks = a.w.k / unit_k;
@@ -169,7 +173,7 @@ __device__ inline void wgmma_product(const GemmArgs& a, const TokenTile& tile, i
 #pragma unroll
     for (int i = 0; i < kUsed / 2; i++) d[u][i] = 0;
 
-  WgmmaWords<Fragment> words;
+  WgmmaWords<Reader> words;
   uint32_t operand[2][2][4];
   int slot = 0, parity = 0, place = 0;  // of the block in its span
   const auto wait_and_load = [&] {
@@ -217,21 +221,29 @@ __device__ inline void wgmma_product(const GemmArgs& a, const TokenTile& tile, i
   finish_tile<wgmma_units, kGated, 1>(a, tile, row_tile, sums, 0, consumer, wgmma_consumers);
 }
 
+/// Of a thread, with so many blocks on a multiprocessor: the copying warpgroup gives up what the others take.
+template <int kBlocks>
+struct WgmmaRegisters {
+  static constexpr int at_launch = kBlocks == 2 ? 80 : 168;  // the most that are left for wgmma_threads each, by eights
+  static constexpr int copier = kBlocks == 2 ? 48 : 56, consumer = kBlocks == 2 ? 96 : 224;
+  static_assert(at_launch == 65536 / (wgmma_threads * kBlocks) / 8 * 8);
+  static_assert(copier * wgmma_copiers + consumer * wgmma_consumers <= at_launch * wgmma_threads);
+};
+
 template <bool kCopies, int kBlocks>
 __device__ inline void set_registers() {
-  constexpr int two_blocks = kCopies ? 48 : 96, one_block = kCopies ? 56 : 224;
-  constexpr int count = kBlocks == 2 ? two_blocks : one_block;
+  using Registers = WgmmaRegisters<kBlocks>;
   if constexpr (kCopies)
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers::copier));
   else
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers::consumer));
 }
 
-template <class Fragment, int kTokens, bool kGated>
-__global__ void __launch_bounds__(wgmma_threads, WgmmaStage<Fragment, kTokens>::blocks_per_sm)
+template <OperandReader Reader, int kTokens, bool kGated>
+__global__ void __launch_bounds__(wgmma_threads, WgmmaStage<Reader, kTokens>::blocks_per_sm)
     wgmma_kernel(const GemmArgs a) {
   extern __shared__ __align__(1024) uint8_t shared[];
-  using Stage = WgmmaStage<Fragment, kTokens>;
+  using Stage = WgmmaStage<Reader, kTokens>;
   if (kGated) wait_for_previous();  // the second product's token tiles are older than the kernel before it
   start_next();
   if (int(blockIdx.y) >= *a.tile_count) return;
@@ -239,32 +251,32 @@ __global__ void __launch_bounds__(wgmma_threads, WgmmaStage<Fragment, kTokens>::
   if (threadIdx.x == 0) {
     uint64_t* barriers = reinterpret_cast<uint64_t*>(shared + Stage::barriers);
     for (int i = 0; i < Stage::count; i++) {
-      barrier_init(&barriers[i], 128);
+      barrier_init(&barriers[i], wgmma_copiers);
       barrier_init(&barriers[Stage::count + i], wgmma_consumers / 32);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
   const int row_tile = blockIdx.x;
-  if (threadIdx.x < 128) {
+  if (threadIdx.x < wgmma_copiers) {
     set_registers<true, Stage::blocks_per_sm>();
-    wgmma_copy<Fragment, kTokens, kGated>(a, tile, row_tile, shared);
+    wgmma_copy<Reader, kTokens, kGated>(a, tile, row_tile, shared);
   } else {
     set_registers<false, Stage::blocks_per_sm>();
     if constexpr (kTokens == 128) {
       if (tile.count <= 80)
-        wgmma_product<Fragment, kTokens, 80, kGated>(a, tile, row_tile, shared);
+        wgmma_product<Reader, kTokens, 80, kGated>(a, tile, row_tile, shared);
       else if (tile.count <= 96)
-        wgmma_product<Fragment, kTokens, 96, kGated>(a, tile, row_tile, shared);
+        wgmma_product<Reader, kTokens, 96, kGated>(a, tile, row_tile, shared);
       else if (tile.count <= 112)
-        wgmma_product<Fragment, kTokens, 112, kGated>(a, tile, row_tile, shared);
+        wgmma_product<Reader, kTokens, 112, kGated>(a, tile, row_tile, shared);
       else
-        wgmma_product<Fragment, kTokens, 128, kGated>(a, tile, row_tile, shared);
+        wgmma_product<Reader, kTokens, 128, kGated>(a, tile, row_tile, shared);
     } else {
       if (tile.count <= kTokens / 2)
-        wgmma_product<Fragment, kTokens, kTokens / 2, kGated>(a, tile, row_tile, shared);
+        wgmma_product<Reader, kTokens, kTokens / 2, kGated>(a, tile, row_tile, shared);
       else
-        wgmma_product<Fragment, kTokens, kTokens, kGated>(a, tile, row_tile, shared);
+        wgmma_product<Reader, kTokens, kTokens, kGated>(a, tile, row_tile, shared);
     }
   }
 }

@@ -116,7 +116,7 @@ def check_canary(report, directory, set_, engines):
     """What became of a set's canary, in words."""
     engine = set_["engine"]
     why = None
-    if set_["backend"] not in SERVED or engine not in LOADERS:
+    if set_["backend"] not in SERVED.get(engine, ()):
         why = f"no loader for {set_['backend']} of {engine}"
     elif engine not in sys.modules and util.find_spec(engine) is None:
         why = f"{engine} is not installed"

@@ -10,21 +10,30 @@ from . import _xxh3
 from ._advice import convert_again, for_kernel, installed
 from ._entries import Refused, entry_of, path_of, safe_name
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # the newest; all before it are read
 METHOD = "mxfp4_pack"  # quant_method in config.json
 MANIFEST = "mxfp4-pack.json"
 ROLES = ("w13", "w2")
 PARTS = ("codes", "scales", "bias")
-SERVED = ("marlin", "flashinfer-cutlass", "triton-hopper", "triton-blackwell")  # the backends that the loaders know
+# The backends that each engine's loader knows.
+SERVED = {"vllm": ("marlin", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm", "triton-hopper",
+                   "triton-blackwell", "deepgemm", "aiter-a16w4", "aiter-w4a4", "vllm-cpu"),
+          "sglang": ("marlin", "flashinfer-cutlass", "triton-hopper", "triton-blackwell")}
 OLD_DISTRIBUTIONS = ("mxfp4-pack-reader", "mxfp4-pack-vllm", "mxfp4-pack-sglang")
 # What reading JSON of the wrong form raises.
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
 
 
 def check_version(version):
-    if version != FORMAT_VERSION:
-        raise Refused(f"format_version is {version}, this loader reads {FORMAT_VERSION}: install the loader of the "
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+        raise Refused(f"format_version is {version}, this loader reads up to {FORMAT_VERSION}: install the loader of the "
                       "mxfp4-pack that wrote these files, or convert again with this one")
+
+
+def check_needs(fields):
+    """What a reader must know beyond format_version 2 to use a manifest or one of its sets; this one knows of nothing."""
+    if fields.get("needs"):
+        raise Refused(f"needs {fields['needs']}, which this loader does not know: install a newer one")
 
 
 def read_manifest(directory):
@@ -35,6 +44,7 @@ def read_manifest(directory):
             data = file.read()
         fields = json.loads(data)
         check_version(fields.get("format_version"))
+        check_needs(fields)
         expected = fields["xxh3_128"]
         begin = data.index(expected.encode())
     except FileNotFoundError:
@@ -73,10 +83,11 @@ class Manifest:
         if not own:
             raise Refused(f"was packed for {', '.join(sorted({s['engine'] for s in sets}))}, not for {engine}. "
                           f"{convert_again(self.directory, engine, sets[0]['backend'], how='--add')}")
-        served = [s for s in own if s["backend"] in SERVED]
+        served = [s for s in own if s["backend"] in SERVED.get(engine, ())]
         if not served:
             raise Refused(f"no loader for experts packed for backend {', '.join(s['backend'] for s in own)}")
         for fields in served:
+            check_needs(fields)
             files = {safe_name(fields["canary"])} | {entry_of(t).file for t in fields["tensors"]}
             for name in files:
                 path_of(self.directory, name)
@@ -85,7 +96,8 @@ class Manifest:
     @property
     def main_layers(self):
         """Number of layers without the draft (MTP) ones."""
-        number = self.config.get("num_hidden_layers")
+        text = self.config.get("text_config")
+        number = {**self.config, **(text if isinstance(text, dict) else {})}.get("num_hidden_layers")
         if type(number) is not int:
             raise Refused(f"{self.directory}: config.json has no num_hidden_layers; convert it again")
         return number
@@ -101,21 +113,21 @@ class Manifest:
     def kernel(self, asked, tp_size):
         """The engine's name for the backend of the set that serves `asked` (auto: any), best one of this MoE TP size."""
         sets = sorted(self.sets, key=lambda s: s["moe_tp_size"] != tp_size)
-        found = [kernel_of(s) for s in sets if asked in ("auto", kernel_of(s))]
+        found = [s for s in sets if answers(s, asked)]
         if not found:
             raise self.refusal(asked, tp_size, 0)
-        return found[0]
+        return kernel_of(found[0])
 
     def check_tp_size(self, asked, tp_size):
         """Some rank of this MoE tensor-parallel size is packed for the engine's backend."""
-        if not any(s["moe_tp_size"] == tp_size for s in self.sets if asked in ("auto", kernel_of(s))):
+        if not any(s["moe_tp_size"] == tp_size for s in self.sets if answers(s, asked)):
             raise self.refusal(asked, tp_size, 0)
 
     def pick(self, asked, tp_size, rank):
         """The first set for the engine's backend `asked` (auto: any) and this MoE tensor-parallel size. The same object
         for every layer."""
         for fields in self.sets:
-            if asked in ("auto", kernel_of(fields)) and fields["moe_tp_size"] == tp_size and rank in fields["ranks"]:
+            if answers(fields, asked) and fields["moe_tp_size"] == tp_size and rank in fields["ranks"]:
                 for name in fields["requires"]:
                     if name.startswith("unset:") and os.environ.get(name[6:]):
                         raise Refused(f"the environment variable {name[6:]} changes the bytes that {fields['engine']}'s "
@@ -144,9 +156,18 @@ def refuse_old_distributions():
 
 
 def kernel_of(fields):
-    """The engine's own name for a set's backend: what --moe-backend or --moe-runner-backend must be."""
+    """The engine's own name for a set's backend: what --moe-backend or --moe-runner-backend must be; of several the first."""
+    return kernels_of(fields)[0]
+
+
+def kernels_of(fields):
     needs = fields["requires"]
-    return needs.get("moe_backend") or needs["moe_runner_backend"]
+    return (needs.get("moe_backend") or needs["moe_runner_backend"]).split(" or ")
+
+
+def answers(fields, asked):
+    """Whether a set is for the engine's backend `asked` (auto: any)."""
+    return asked == "auto" or asked in kernels_of(fields)
 
 
 def read_config(directory):

@@ -27,16 +27,19 @@ def register():
     @register_quantization_config(METHOD)
     class Dispatch(QuantizationConfig):
         """Stands for the name until `from_config` knows the model: vLLM keeps only what that returns."""
+        model_type = None  # of the config that vLLM asked about last, just before from_config
 
         @classmethod
         def override_quantization_method(cls, hf_quant_cfg, user_quant, **kwargs):
-            packed = isinstance(hf_quant_cfg, dict) and hf_quant_cfg.get("quant_method") == METHOD
-            return METHOD if packed else None
+            if not isinstance(hf_quant_cfg, dict) or hf_quant_cfg.get("quant_method") != METHOD:
+                return None
+            cls.model_type = getattr(kwargs.get("hf_config"), "model_type", None)
+            return METHOD
 
         @classmethod
         def from_config(cls, config):
             from mxfp4_pack.vllm.quantization import packed_config
-            return packed_config(config)
+            return packed_config(config, cls.model_type)
 
         @classmethod
         def get_name(cls):

@@ -5,19 +5,17 @@ from types import SimpleNamespace
 import torch
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
-from .quantization import PackedDeepseekV4Method, PackedGptOssMethod, compare_canary
-
-METHODS = {"gpt_oss": PackedGptOssMethod, "deepseek_v4": PackedDeepseekV4Method}
+from .quantization import CONVERTERS, KERNELS, compare_canary
 
 
 def compare(packed, model_type, device):
     """Refuses a set that does not fit; any other exception: this vLLM cannot be asked."""
-    original = getattr(engine, METHODS[model_type].converter)
+    original = getattr(engine, CONVERTERS[model_type != "gpt_oss"])
     layer = SimpleNamespace(params_dtype=torch.bfloat16)
-    compare_canary(packed, original, device, {"mxfp4_backend": backend_of(packed.kernel), "layer": layer})
+    compare_canary(packed, original, device, {"mxfp4_backend": backend_of(packed), "layer": layer})
 
 
-def backend_of(kernel):
-    """vLLM's enumerator for its --moe-backend; of several, the one with BF16 activations."""
+def backend_of(packed):
+    """vLLM's enumerator for a set: that of its --moe-backend, else the first that reads it."""
     members = engine.Mxfp4MoeBackend.__members__
-    return members.get(kernel.upper()) or members[kernel.upper() + "_MXFP4_BF16"]
+    return members.get(packed.kernel.upper()) or members[KERNELS[packed.backend][0]]

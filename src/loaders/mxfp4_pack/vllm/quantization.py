@@ -1,7 +1,7 @@
 """The engine's own MXFP4 classes with one step exchanged: where vLLM converts a layer's experts, they are read.
 
-A config (`PackedGptOss`, `PackedDeepseekV4`) is the engine's config of the original checkpoint and gives expert layers
-a `PackedMethod`. That is the engine's method, except that
+A config is the engine's own of the original checkpoint and gives expert layers a `PackedMethod`. That is the method that
+the engine chose for the layer, except that
 - raw parameters live on the meta device: they have shapes and no memory;
 - during `process_weights_after_loading` the engine's conversion function is exchanged for one that returns the packed
   tensors. Everything before (padding, choice of kernel) and after it (parameters, quant config, kernel) is the engine's.
@@ -12,34 +12,83 @@ Facts about vLLM are from v0.26.0 and v0.33.0 (names and keywords the same in 0.
 import logging
 import re
 from contextlib import contextmanager
+from functools import lru_cache
 
 import torch
 from mxfp4_pack import METHOD, Manifest, Refused, Unconverted, check_version, misfit
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
+from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
-from vllm.models.deepseek_v4.quant_config import DeepseekV4FP8Config
 
+# Models, and the quant_method of their checkpoints. vLLM itself reads Kimi-K3's compressed-tensors as plain MXFP4.
+MODELS = {"gpt_oss": "mxfp4", "deepseek_v4": "fp8", "deepseek_v41": "fp8", "mimo_v2_flash": "fp8", "mimo_v2": "fp8",
+          "kimi_k3": "compressed-tensors"}
+CONVERTERS = ("convert_gpt_oss_weight_to_mxfp4_moe_kernel_format", "convert_weight_to_mxfp4_moe_kernel_format")
+# Backends, and the members of vLLM's Mxfp4MoeBackend whose kernels read them; of several --moe-backend may choose.
+KERNELS = {
+    "marlin": ("MARLIN", "BATCHED_MARLIN"),
+    "triton-hopper": ("TRITON", "TRITON_UNFUSED"), "triton-blackwell": ("TRITON", "TRITON_UNFUSED"),
+    "flashinfer-cutlass": ("FLASHINFER_CUTLASS_MXFP4_BF16",),
+    "flashinfer-cutlass-mxfp8": ("FLASHINFER_CUTLASS_MXFP4_MXFP8",),
+    "flashinfer-trtllm": ("FLASHINFER_TRTLLM_MXFP4_BF16", "FLASHINFER_TRTLLM_MXFP4_MXFP8"),
+    "deepgemm": ("DEEPGEMM_MXFP4",), "aiter-a16w4": ("AITER_MXFP4_BF16",), "aiter-w4a4": ("AITER_MXFP4_MXFP4",),
+    "vllm-cpu": ("CPU",)}
 # (role, part) in the order of the conversion function's result, and its keyword for each.
 RESULT = (("w13", "codes"), ("w2", "codes"), ("w13", "scales"), ("w2", "scales"), ("w13", "bias"), ("w2", "bias"))
 KEYWORD = {("w13", "codes"): "w13_weight", ("w13", "scales"): "w13_weight_scale", ("w13", "bias"): "w13_bias",
            ("w2", "codes"): "w2_weight", ("w2", "scales"): "w2_weight_scale", ("w2", "bias"): "w2_bias"}
 logger = logging.getLogger("vllm.mxfp4_pack")
-canaries_passed = set()  # of this process: (directory, backend, vLLM's backend)
+canaries_passed = {}  # of this process: (directory, backend, vLLM's backend) -> what vLLM made of the canary
 
 
-def packed_config(config):
-    """The config object for a `quantization_config` whose quant_method is mxfp4_pack."""
+def packed_config(config, model_type=None):
+    """The config object for a `quantization_config` whose quant_method is mxfp4_pack. model_type: where it is known."""
     try:
         check_version(config["mxfp4_pack"]["format_version"])
         source = config["source_quantization_config"]
         method = source["quant_method"]
     except (KeyError, TypeError) as error:
         raise Refused(f"the quantization_config of a packed checkpoint lacks {error}; damaged?") from error
-    kinds = {"mxfp4": PackedGptOss, "fp8": PackedDeepseekV4}
-    if method not in kinds:
+    if method not in MODELS.values() or MODELS.get(model_type, method) != method:
         raise Refused(f"no loader for packed experts of a {method} checkpoint")
-    return kinds[method].from_config(source)
+    return packed_config_class(engine_config(source)).from_config(source)
+
+
+def engine_config(source):
+    """The engine's config class for a checkpoint's own quantization_config."""
+    if source["quant_method"] == "fp8" and source.get("store_dtype") != "mxfp4":
+        return get_quantization_config("deepseek_v4_fp8")
+    if source["quant_method"] == "fp8":
+        return get_quantization_config("fp8")
+    return engine.GptOssMxfp4Config if source["quant_method"] == "mxfp4" else engine.Mxfp4Config
+
+
+@lru_cache(maxsize=None)
+def packed_config_class(base):
+    return type("Packed" + base.__name__, (PackedConfig, base), {"base": base})
+
+
+def restored(base, state):
+    config = object.__new__(packed_config_class(base))
+    vars(config).update(state)
+    return config
+
+
+@lru_cache(maxsize=None)
+def packed_class(cls):
+    return type("Packed" + cls.__name__, (PackedMethod, cls), {})
+
+
+def packed_method(method, packed, entries, dummy):
+    """The engine's method object for a layer, as one that reads the layer instead of converting it."""
+    name = getattr(getattr(method, "mxfp4_backend", None), "name", type(method).__name__)
+    if name not in KERNELS[packed.backend]:
+        raise Refused(f"vLLM chose {name}, the experts are packed for {packed.kernel}")
+    cls = packed_class(type(method))
+    reading = object.__new__(cls)
+    vars(reading).update(vars(method), packed=packed, entries=entries, dummy=dummy)
+    return reading
 
 
 def refuse_settings(vllm):
@@ -60,8 +109,11 @@ def refuse_settings(vllm):
 
 
 class PackedConfig:
-    """Before an engine's config class in the bases of one; needs `method_class` and `model_type` there."""
-    manifest = None
+    """Before an engine's config class, `base`, in the bases of one."""
+    manifest = base = None
+
+    def __reduce__(self):  # workers get a copy
+        return restored, (self.base, vars(self))
 
     @classmethod
     def get_name(cls):
@@ -70,8 +122,9 @@ class PackedConfig:
     def maybe_update_config(self, model_name, *args, **kwargs):
         super().maybe_update_config(model_name, *args, **kwargs)
         self.manifest = Manifest(model_name, "vllm")
-        if self.manifest.model_type != self.model_type:
-            raise Refused(f"{model_name} holds experts of {self.manifest.model_type}, expected {self.model_type}")
+        method = self.manifest.source_quantization.get("quant_method")
+        if MODELS.get(self.manifest.model_type) != method:
+            raise Refused(f"{model_name} holds experts of {self.manifest.model_type}, but the config is a {method} one")
 
     def get_quant_method(self, layer, prefix):
         vllm = get_current_vllm_config()
@@ -81,8 +134,10 @@ class PackedConfig:
         moe = layer.moe_config
         parallel = moe.moe_parallel_config
         packed = self.manifest.pick(moe.moe_backend, parallel.tp_size, parallel.tp_rank)
-        moe.moe_backend = packed.kernel
-        return self.method_class(moe, packed, self.entries(packed, prefix), vllm.load_config.load_format == "dummy")
+        if moe.moe_backend == "auto":
+            moe.moe_backend = packed.kernel
+        entries, dummy = self.entries(packed, prefix), vllm.load_config.load_format == "dummy"
+        return packed_method(super().get_quant_method(layer, prefix), packed, entries, dummy)
 
     def entries(self, packed, prefix):
         """The layer's packed tensors. vLLM numbers draft (MTP) layers on from the model's own."""
@@ -92,13 +147,9 @@ class PackedConfig:
 
 
 class PackedMethod:
-    """Before an engine's method class in the bases of one; needs `converter`, the function to exchange, there."""
-
-    def __init__(self, moe, packed, entries, dummy):
-        self.packed, self.entries, self.dummy = packed, entries, dummy
-        super().__init__(moe)
-        if packed.kernel.upper() not in self.mxfp4_backend.name:
-            raise Refused(f"vLLM chose {self.mxfp4_backend.name}, the experts are packed for {packed.kernel}")
+    """Before an engine's method class in the bases of one; see `packed_method`."""
+    packed = entries = device = None
+    dummy = read = False
 
     def maybe_roundup_sizes(self, *args, **kwargs):
         sizes = tuple(super().maybe_roundup_sizes(*args, **kwargs))
@@ -121,8 +172,10 @@ class PackedMethod:
         limit = getattr(layer, "swiglu_limit", None)
         if limit is not None and limit != self.packed.swiglu_limit:
             raise Refused(f"swiglu_limit is {limit}, the experts were packed for {self.packed.swiglu_limit}")
-        with exchanged(self.converter, lambda original, **given: self.converted(original, experts, given)):
+        with exchanged(lambda original, **given: self.converted(original, experts, given)):
             super().process_weights_after_loading(layer)
+        if not self.read:
+            raise Refused(f"vLLM's {self.mxfp4_backend.name} was not converted by a function that this loader knows")
 
     def experts_of(self, layer):
         """Global numbers of the rank's experts, in local order (expert_map: -1, or the local number)."""
@@ -136,35 +189,38 @@ class PackedMethod:
 
     def converted(self, original, experts, given):
         """In the place of the engine's conversion: its arguments `given`, its 6-tuple as result."""
-        if not self.dummy:
-            self.check_canary(original, given)
+        self.read = True
+        canary = dict.fromkeys(RESULT)
         if self.dummy:
             tensors = {key: self.packed.empty(entry, experts, self.device) for key, entry in self.entries.items()}
         else:
+            canary = self.canary(original, given)
             tensors = self.packed.read_layer(self.entries, experts, self.device)
             if self.packed.finished:
                 logger.info(self.packed.report())
         if not self.packed.is_triton:
-            return tuple(tensors.get(key) for key in RESULT)
+            give_memory(given["layer"], self.device)
+            return tuple(in_form_of(canary[key], tensors.get(key)) for key in RESULT)
         # Triton's weights are objects around storage. The engine's own conversion of the meta parameters costs nothing
         # and makes them as its version wants them; it also sets kernel options and deletes the raw parameters.
         made = original(**given)
         for key, thing in zip(RESULT[:4], made):
             fill(storage_of(thing), tensors[key], key)
+        give_memory(given["layer"], self.device)
         return (*made[:4], *(tensors.get(key) for key in RESULT[4:]))
 
-    def check_canary(self, original, given):
-        """The engine's converter on the canary's raw layer must give the canary's packed layer."""
+    def canary(self, original, given):
+        """What the engine's converter makes of the canary's raw layer: it must be the canary's packed layer."""
         which = (self.packed.directory, self.packed.backend, self.mxfp4_backend.name)
-        if which in canaries_passed:
-            self.packed.canary_is_equal = True
-            return
-        compare_canary(self.packed, original, self.device, given)
-        canaries_passed.add(which)
+        if which not in canaries_passed:
+            canaries_passed[which] = compare_canary(self.packed, original, self.device, given)
+        self.packed.canary_is_equal = True
+        return canaries_passed[which]
 
 
 def compare_canary(packed, original, device, given):
-    """Refuses a set whose canary the engine's converter `original` makes otherwise. `given`: its other arguments."""
+    """Refuses a set whose canary the engine's converter `original` makes otherwise. `given`: its other arguments. Returns
+    what it makes, by role and part."""
     raw, want = packed.canary(device)
     probe = torch.nn.Module()
     probe.params_dtype = given["layer"].params_dtype
@@ -175,21 +231,58 @@ def compare_canary(packed, original, device, given):
         made = original(**{**given, **weights, "layer": probe, "_cache_permute_indices": {}})
     except Exception as error:
         raise packed.mismatch(f"its converter fails on the canary: {error!r}", Unconverted) from error
-    made = {key: getattr(storage_of(thing), "data", thing) for key, thing in zip(RESULT, made)}
-    packed.check_canary(made, want)
+    made = dict(zip(RESULT, made))
+    tensors = {key: getattr(storage_of(thing), "data", thing) for key, thing in made.items()}
+    packed.check_canary({key: as_stored(tensor, want.get(key)) for key, tensor in tensors.items()}, want)
+    return made
+
+
+def as_stored(made, want):
+    """A tensor of the engine in the dtype and shape of the stored one, where these are other names for the same bytes:
+    AITER calls codes float4_e2m1fn_x2 and has one axis for the experts' rows."""
+    if made is None or want is None or made.numel() != want.numel() or not made.is_contiguous():
+        return made
+    if made.dtype != want.dtype and made.element_size() == want.element_size() == 1:
+        made = made.view(want.dtype)
+    return made.reshape(want.shape) if made.ndim == want.ndim - 1 else made
+
+
+def give_memory(layer, device):
+    """Empty tensors in the place of meta parameters, of which vLLM would otherwise drop the attributes."""
+    for name, raw in list(layer.named_parameters(recurse=False)):
+        if raw.is_meta:
+            empty = torch.nn.Parameter(torch.empty(0, dtype=raw.dtype, device=device), requires_grad=False)
+            vars(empty).update(vars(raw))
+            setattr(layer, name, empty)
+
+
+def in_form_of(made, tensor):
+    """A packed tensor with the dtype, the axes, the class and the marks of what the engine made of the canary."""
+    if not isinstance(made, torch.Tensor) or tensor is None:
+        return tensor
+    if tensor.dtype != made.dtype and tensor.element_size() == made.element_size():
+        tensor = tensor.view(made.dtype)
+    if made.ndim == tensor.ndim - 1:
+        tensor = tensor.flatten(0, 1)
+    if isinstance(made, torch.nn.Parameter):
+        tensor = torch.nn.Parameter(tensor, requires_grad=False)
+    vars(tensor).update(vars(made))
+    return tensor
 
 
 @contextmanager
-def exchanged(name, replacement):
-    """The engine's module-global function `name` calls replacement(original, **arguments) meanwhile."""
-    original = getattr(engine, name, None)
-    if original is None:
-        raise Refused(f"the installed vLLM has no {name}; this loader knows vLLM 0.21 to 0.33.0")
-    setattr(engine, name, lambda **given: replacement(original, **given))
+def exchanged(replacement):
+    """The engine's module-global conversion functions call replacement(original, **arguments) meanwhile."""
+    if missing := [name for name in CONVERTERS if not hasattr(engine, name)]:
+        raise Refused(f"the installed vLLM has no {', '.join(missing)}; this loader knows vLLM 0.21 to 0.33.0")
+    originals = {name: getattr(engine, name) for name in CONVERTERS}
     try:
+        for name, original in originals.items():
+            setattr(engine, name, lambda original=original, **given: replacement(original, **given))
         yield
     finally:
-        setattr(engine, name, original)
+        for name, original in originals.items():
+            setattr(engine, name, original)
 
 
 def storage_of(thing):
@@ -206,21 +299,3 @@ def fill(storage, tensor, key):
     if why := misfit(storage.data, tensor):
         raise Refused(f"{key}: vLLM's storage {why}")
     storage.data = tensor
-
-
-class PackedGptOssMethod(PackedMethod, engine.GptOssMxfp4MoEMethod):
-    converter = "convert_gpt_oss_weight_to_mxfp4_moe_kernel_format"
-
-
-class PackedDeepseekV4Method(PackedMethod, engine.Mxfp4MoEMethod):
-    converter = "convert_weight_to_mxfp4_moe_kernel_format"
-
-
-class PackedGptOss(PackedConfig, engine.GptOssMxfp4Config):
-    method_class = PackedGptOssMethod
-    model_type = "gpt_oss"
-
-
-class PackedDeepseekV4(PackedConfig, DeepseekV4FP8Config):
-    method_class = PackedDeepseekV4Method
-    model_type = "deepseek_v4"

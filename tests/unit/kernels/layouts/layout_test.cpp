@@ -173,7 +173,9 @@ struct Padded {
     Matrix m;
     for (int v : {0, 1}) m.view[v] = {matrix.view[v].data, matrix.view[v].stride};
     m.views = matrix.views, m.real = matrix.real, m.padded = matrix.padded;
-    m.order = matrix.order, m.pad = matrix.pad, m.add = matrix.add;
+    m.order = matrix.order;
+    m.pad = matrix.pad;
+    m.add = matrix.add;
     return m;
   }
   bool is_pad(int64_t n, int64_t b) const {

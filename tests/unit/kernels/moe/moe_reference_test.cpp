@@ -34,7 +34,8 @@ struct Diagonal {
     for (int r = 0; r < 32; ++r) bias.insert(bias.end(), {0x80, 0x3F});  // 1.0
     const auto matrix = [&](int p) { return SourceMatrix{32, 32, {codes[p].data(), 16}, {scales[p].data(), 1}, {}}; };
     source = {{matrix(0), matrix(1), matrix(2)}};
-    config.experts = 1, config.hidden = config.padded_hidden = 32;
+    config.experts = 1;
+    config.hidden = config.padded_hidden = 32;
     config.intermediate = config.padded_intermediate = 32;
   }
 };
@@ -45,7 +46,8 @@ TEST_CASE("the reference is the layer that one computes by hand") {
   Diagonal layer(2, 4, 5);  // 1, 2, 3, each times a scale of 2: gate 2x, up 4x, down 6a
   const Routing routing{1, 1, {0}, {0.5f}};
   std::vector<float> x(32, 0.0f);
-  x[3] = 1, x[30] = -2;
+  x[3] = 1;
+  x[30] = -2;
   const auto silu = [](double g, double alpha) { return g / (1 + std::exp(-alpha * g)); };
   MoeReference r = moe_reference(layer.config, layer.source, x, routing);
   CHECK(r.out[3] == Approx(0.5 * 6 * silu(2, 1) * 4));
@@ -55,7 +57,9 @@ TEST_CASE("the reference is the layer that one computes by hand") {
   CHECK(r.clamped == 0);
 
   // Gate is clamped from above only, up on both sides.
-  layer.config.limit = 3, layer.config.alpha = 1.702, layer.config.beta = 1;
+  layer.config.limit = 3;
+  layer.config.alpha = 1.702;
+  layer.config.beta = 1;
   r = moe_reference(layer.config, layer.source, x, routing);
   CHECK(r.out[3] == Approx(0.5 * 6 * silu(2, 1.702) * (3 + 1)));
   CHECK(r.out[30] == Approx(0.5 * 6 * silu(-4, 1.702) * (-3 + 1)));

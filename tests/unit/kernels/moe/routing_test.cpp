@@ -17,7 +17,8 @@ double weight_sum(const Routing& r, int64_t token) {
 
 TEST_CASE("softmax routing is softmax over the chosen logits") {
   RouterRule rule;
-  rule.experts = 4, rule.top_k = 2;
+  rule.experts = 4;
+  rule.top_k = 2;
   const float logits[] = {0, 2, 1, -1};
   const Routing r = route(rule, logits);
   CHECK(r.ids == std::vector<int32_t>{1, 2});
@@ -27,7 +28,9 @@ TEST_CASE("softmax routing is softmax over the chosen logits") {
 
 TEST_CASE("the bias chooses experts and does not weigh them; the routed scaling factor joins once") {
   RouterRule rule;
-  rule.experts = 3, rule.top_k = 2, rule.scaling = 1.5;
+  rule.experts = 3;
+  rule.top_k = 2;
+  rule.scaling = 1.5;
   rule.bias = {0, 0, 10};
   const float logits[] = {1, 0, -2};
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
@@ -47,14 +50,18 @@ TEST_CASE("the bias chooses experts and does not weigh them; the routed scaling 
 
 TEST_CASE("equal scores choose the lower expert") {
   RouterRule rule;
-  rule.experts = 5, rule.top_k = 3;
+  rule.experts = 5;
+  rule.top_k = 3;
   const std::vector<float> logits(5, 1.0f);
   CHECK(route(rule, logits).ids == std::vector<int32_t>{0, 1, 2});
 }
 
 TEST_CASE("forced routing covers every expert, none twice for one token") {
   RouterRule rule;
-  rule.experts = 33, rule.top_k = 6, rule.scoring = Scoring::sigmoid, rule.scaling = 2;
+  rule.experts = 33;
+  rule.top_k = 6;
+  rule.scoring = Scoring::sigmoid;
+  rule.scaling = 2;
   for (uint64_t seed = 0; seed < 5; ++seed) {
     const Routing r = route_to_every_expert(rule, 6, seed);
     CHECK(experts_covered(r) == 33);
@@ -69,7 +76,8 @@ TEST_CASE("forced routing covers every expert, none twice for one token") {
 
 TEST_CASE("an expert-parallel rank sees its own experts only") {
   RouterRule rule;
-  rule.experts = 8, rule.top_k = 4;
+  rule.experts = 8;
+  rule.top_k = 4;
   const Routing all = route_to_every_expert(rule, 2, 3);
   int64_t slots = 0;
   for (int64_t first = 0; first < 8; first += 2) {
@@ -86,6 +94,7 @@ TEST_CASE("an expert-parallel rank sees its own experts only") {
 
 TEST_CASE("a rule that cannot choose is refused") {
   RouterRule rule;
-  rule.experts = 2, rule.top_k = 3;
+  rule.experts = 2;
+  rule.top_k = 3;
   CHECK_THROWS_AS(route_random(rule, 1, 0), std::invalid_argument);
 }

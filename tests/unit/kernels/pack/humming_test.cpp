@@ -96,7 +96,8 @@ TEST_CASE("Humming divides all 16 codes by every power of two, to the nearest") 
         continue;
       }
       const double want = std::ldexp(value(c), -delta), error = std::abs(value(got) - want);
-      changed += got != c, rounded += value(got) != want;
+      changed += got != c;
+      rounded += value(got) != want;
       CHECK((got & 8) == (c & 8));
       for (int other = 0; other < 16; ++other) CHECK(std::abs(value(other) - want) >= error);
       for (int other = 0; other < 16; ++other)  // a tie goes away from zero
@@ -134,7 +135,8 @@ void write_half(const std::string& from, const std::string& to, int rank) {
     if (!name.ends_with(".safetensors")) continue;
     for (Tensor t : read_header(from + "/" + name, name, problems).tensors) {
       const std::string half = half_of(t, text.substr(size_t(t.offset), size_t(t.bytes)), rank);
-      t.offset = int64_t(data.size()), t.bytes = int64_t(half.size());
+      t.offset = int64_t(data.size());
+      t.bytes = int64_t(half.size());
       tensors.push_back(t);
       data += half;
     }
@@ -151,8 +153,13 @@ void write_half(const std::string& from, const std::string& to, int rank) {
 TEST_CASE("a rank of a Humming layer is what its columns alone would give") {
   const TempDir dir;
   SynthOptions made;
-  made.model = "deepseek-v4-flash", made.dest = dir / "in", made.threads = 2;
-  made.sizes.tiny = true, made.sizes.hidden = 256, made.sizes.intermediate = 256, made.sizes.experts = 2;
+  made.model = "deepseek-v4-flash";
+  made.dest = dir / "in";
+  made.threads = 2;
+  made.sizes.tiny = true;
+  made.sizes.hidden = 256;
+  made.sizes.intermediate = 256;
+  made.sizes.experts = 2;
   synth(made);
   ConvertOptions o = conversion(dir / "in", dir / "out", "vllm", "flashinfer-humming");
   o.tp_size = 2;

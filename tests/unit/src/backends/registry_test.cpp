@@ -108,7 +108,7 @@ void check_layer(const Golden& golden, bool deepseek, const Maker& m) {
   if (backend.rewrite) return;
   CHECK(is_right(dir / "out"));
   run_unpack(dir / "out", dir / "again");
-  CHECK(tensors_of(dir / "again") == tensors_of(dir / "in"));
+  CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
 }
 
 /// The lines of the error that converting gives.

@@ -57,7 +57,7 @@ TEST_CASE("unpack gives every tensor, config and companion of the checkpoint bac
     const TempDir dir;
     convert(conversion(tiny + name, dir / "out", "vllm"));
     run_unpack(dir / "out", dir / "again");
-    CHECK(tensors_of(dir / "again") == tensors_of(tiny + name));
+    CHECK(contents_of(dir / "again") == contents_of(tiny + name));
     const auto before = contents_of(tiny + name), after = contents_of(dir / "again");
     CHECK(before.size() == after.size());
     for (const auto& [file, text] : before)

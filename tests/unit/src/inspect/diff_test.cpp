@@ -28,7 +28,10 @@ std::string printed(const std::function<void()>& call) {
 /// The differences between an output and something else.
 std::vector<std::string> differences(const std::string& a, const std::string& b, int rank = 0) {
   DiffOptions o;
-  o.a = a, o.b = b, o.rank = rank, o.json = true;
+  o.a = a;
+  o.b = b;
+  o.rank = rank;
+  o.json = true;
   bool equal = false;
   const Json j = parse_json(printed([&] { equal = diff(o); }), "stdout");
   CHECK(j["equal"] == equal);
@@ -59,7 +62,8 @@ void dump(const std::string& from, const std::string& name, const std::string& p
     if (t.name != name) continue;
     std::string bytes = text.substr(size_t(t.offset), size_t(t.bytes));
     if (change) change(bytes);
-    t.name = as, t.offset = 0;
+    t.name = as;
+    t.offset = 0;
     write_text(path, write_header({t}, {}, 8) + bytes);
   }
 }

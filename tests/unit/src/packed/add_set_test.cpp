@@ -110,7 +110,7 @@ TEST_CASE("an output of several sets is unpacked and converted like its source")
   const TempDir dir;
   make_three(dir / "out");
   run_unpack(dir / "out", dir / "again");
-  CHECK(tensors_of(dir / "again") == tensors_of(source));
+  CHECK(contents_of(dir / "again") == contents_of(source));
   convert(conversion(source, dir / "direct", "vllm", "vllm-cpu"));
   convert(conversion(dir / "out", dir / "packed", "vllm", "vllm-cpu"));
   CHECK(contents_of(dir / "packed") == contents_of(dir / "direct"));
@@ -126,7 +126,7 @@ TEST_CASE("what is not whole or is lossy is left out where a set is unpacked") {
   CHECK_THROWS_WITH(run_unpack(dir / "out", dir / "no"), Catch::Contains("lossy"));
   convert(adding(dir / "in", dir / "out", "sglang"));
   run_unpack(dir / "out", dir / "again");
-  CHECK(tensors_of(dir / "again") == tensors_of(dir / "in"));
+  CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
   CHECK(is_right(dir / "out", dir / "in"));
   one.rank = 0;  // the other rank is another set
   convert(one);

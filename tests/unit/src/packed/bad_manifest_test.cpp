@@ -63,6 +63,20 @@ TEST_CASE("files of a manifest that would lie in one place are refused") {
              Contains("is listed for two sets or ranks"));
 }
 
+TEST_CASE("what a later program's manifest may need is refused by name") {
+  const Json good = good_manifest();
+  const auto said = [&](auto change) { return refusal_of(good, change); };
+  CHECK(said([](Json& m) { m["needs"] = Json::array(); }) == "");
+  CHECK(said([](Json& m) { m["parts"] = Json::array({"a"}); }) == "");
+  CHECK(said([](Json& m) {
+          m["files"].push_back({{"name", "a"}, {"kind", "b"}, {"bytes", 0}, {"xxh3_128", "c"}});
+        }) == "");
+  CHECK(said([](Json& m) { m["needs"] = {"parts"}; }) ==
+        "mxfp4-pack.json: needs[0]: 'parts', which this program does not know; use a newer one");
+  CHECK_THAT(said([](Json& m) { m["sets"][0]["needs"] = {"x"}; }), Contains("sets[0].needs[0]: 'x', which"));
+  CHECK_THAT(said([](Json& m) { m["format_version"] = 3; }), Contains("this program knows up to 2"));
+}
+
 TEST_CASE("a manifest's paths stay below its directory") {
   const Json good = good_manifest();
   const auto said = [&](auto change) { return refusal_of(good, change); };

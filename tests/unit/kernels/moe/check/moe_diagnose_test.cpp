@@ -20,7 +20,7 @@ template <class Change>
 std::string diagnosis(const MoeCase& right, Change change) {
   MoeCase wrong = right;
   change(wrong);
-  return diagnose(right, packed_result_of(wrong, *wrong.fragment), right.fragment->tolerance).mistake;
+  return diagnose(right, packed_result_of(wrong, *wrong.format), right.format->tolerance).mistake;
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ TEST_CASE("mistakes of the engine's side are named") {
 namespace {
 
 /// The checkpoint with other bytes: what a wrong conversion would have packed. Rows of vLLM's CPU layout are easy to
-/// make from it, so the wrong layer is packed here and read by that fragment.
+/// make from it, so the wrong layer is packed here and read by that format.
 struct Wrong {
   std::vector<uint8_t> codes[2], scales[2];
   PackedMoe packed;
@@ -80,11 +80,14 @@ struct Wrong {
         const uint8_t low = uint8_t((codes[w][i] & 15) | codes[w][i + 1] << 4),
                       high = uint8_t(codes[w][i] >> 4 | (codes[w][i + 1] & 0xF0));
         const uint8_t l = code(low), h = code(high);
-        codes[w][i] = uint8_t((l & 15) | h << 4), codes[w][i + 1] = uint8_t(l >> 4 | (h & 0xF0));
+        codes[w][i] = uint8_t((l & 15) | h << 4);
+        codes[w][i + 1] = uint8_t(l >> 4 | (h & 0xF0));
       }
     }
-    packed.w13 = codes[0].data(), packed.w2 = codes[1].data();
-    packed.w13_scale = scales[0].data(), packed.w2_scale = scales[1].data();
+    packed.w13 = codes[0].data();
+    packed.w2 = codes[1].data();
+    packed.w13_scale = scales[0].data();
+    packed.w2_scale = scales[1].data();
   }
 };
 uint8_t same(uint8_t byte) { return byte; }
@@ -99,7 +102,7 @@ TEST_CASE("mistakes of the conversion are named") {
     const auto of = [&](uint8_t (*code)(uint8_t), uint8_t (*scale)(uint8_t)) {
       const Wrong wrong(layer, code, scale);
       right.shards[0].packed = wrong.packed;
-      return diagnose(right, packed_result_of(right, *right.fragment), right.fragment->tolerance).mistake;
+      return diagnose(right, packed_result_of(right, *right.format), right.format->tolerance).mistake;
     };
     CHECK_THAT(of([](uint8_t b) { return uint8_t(b << 4 | b >> 4); }, same), Contains("nibbles"));
     CHECK_THAT(of(same, [](uint8_t b) { return uint8_t(b + 1); }), Contains("2 times too large"));
@@ -116,7 +119,7 @@ TEST_CASE("bytes of another version of the layout are named") {
   const auto of = [&](const char* own, const char* other) {
     MoeCase c = golden_case(layer, packing_of(own));
     c.shards[0].packed = layer.packed(other);
-    return diagnose(c, packed_result_of(c, *c.fragment), c.fragment->tolerance).mistake;
+    return diagnose(c, packed_result_of(c, *c.format), c.format->tolerance).mistake;
   };
   CHECK_THAT(of("flashinfer_cutlass_sm90_v2", "flashinfer_cutlass_sm90_v1"),
              Contains("are those of flashinfer-sm90-v1"));
@@ -130,12 +133,12 @@ TEST_CASE("experts in another order and stale ranks are named") {
   const GoldenLayer layer("layer_gpt_oss.safetensors");
   MoeCase swapped = golden_case(layer, packing_of("vllm_cpu"));
   std::swap(swapped.shards[0].source[0], swapped.shards[0].source[1]);
-  CHECK(diagnose(swapped, packed_result_of(swapped, *swapped.fragment), 1e-5).mistake ==
+  CHECK(diagnose(swapped, packed_result_of(swapped, *swapped.format), 1e-5).mistake ==
         "experts are in another order: expert 1 is in the place of expert 0");
   MoeCase stale = golden_tensor_parallel(layer, 2);
-  CHECK(diagnose(stale, packed_result_of(stale, *stale.fragment), 1e-5).mistake.find("rank") == std::string::npos);
+  CHECK(diagnose(stale, packed_result_of(stale, *stale.format), 1e-5).mistake.find("rank") == std::string::npos);
   stale.shards[1].packed = stale.shards[0].packed;
-  CHECK(diagnose(stale, packed_result_of(stale, *stale.fragment), 1e-5).mistake ==
+  CHECK(diagnose(stale, packed_result_of(stale, *stale.format), 1e-5).mistake ==
         "stale rank: rank 1 holds what belongs to rank 0");
 }
 
@@ -155,7 +158,7 @@ TEST_CASE("a w13 bias in another order than its rows is named") {
   for (int64_t e = 0; e < c.shards[0].config.experts; ++e)
     for (int64_t n = 0; n < 2 * inter; ++n) bias.push_back(pairs[e * 2 * inter + n % inter * 2 + n / inter]);
   c.shards[0].packed.w13_bias = reinterpret_cast<const uint8_t*>(bias.data());
-  CHECK(diagnose(c, packed_result_of(c, *c.fragment), 1e-5).mistake ==
+  CHECK(diagnose(c, packed_result_of(c, *c.format), 1e-5).mistake ==
         "w13's bias is not in the order of its rows: it is in halves, gate first, but is read as pairs, gate first");
 }
 
@@ -219,12 +222,12 @@ TEST_CASE("wrong bytes that no mistake accounts for are not explained") {
         return diagnosis(right, spoil);
       };
       INFO(file << " " << packing.tag);
-      const int64_t codes = right.fragment->code_bytes(n, k), scales = right.fragment->scale_bytes(n, k);
+      const int64_t codes = right.format->code_bytes(n, k), scales = right.format->scale_bytes(n, k);
       const int64_t e = c.experts - 1;
       CHECK(said_of(&PackedMoe::w13, c.experts * codes, e * codes + 64, e * codes + 128, 0x11) == "");
       CHECK(said_of(&PackedMoe::w13_scale, c.experts * scales, e * scales, e * scales + 1, 1) == "");
       if (!p.w13_bias) continue;
-      const int64_t element = bias_element_bytes(right.fragment->bias);
+      const int64_t element = bias_element_bytes(right.format->bias);
       CHECK(said_of(&PackedMoe::w13_bias, c.experts * n * element, element - 1, element, 0x40) == "");
     }
   }

@@ -96,16 +96,18 @@ int check_layouts(bool cuda) {
     for (const Layouts& l : all_layouts) {
       INFO(file << " " << l.tag);
       MoeCase layer = golden_case(golden, packing_of(l.tag));
-      if (cuda && !cuda_kernel_missing(*layer.fragment).empty()) continue;
+      if (cuda && !cuda_kernel_missing(*layer.format).empty()) continue;
       const PackedLayer packed(l, layer);
       CHECK(packed.restored);
       MoeShard& shard = layer.shards[0];
       PackedMoe& p = shard.packed;
-      p.w13 = packed.w13.data(), p.w13_scale = packed.w13_scale.data();
-      p.w2 = packed.w2.data(), p.w2_scale = packed.w2_scale.data();
-      const auto kernel = open_moe_kernel(*layer.fragment, shard.config, p, cuda);
+      p.w13 = packed.w13.data();
+      p.w13_scale = packed.w13_scale.data();
+      p.w2 = packed.w2.data();
+      p.w2_scale = packed.w2_scale.data();
+      const auto kernel = open_moe_kernel(*layer.format, shard.config, p, cuda);
       const std::vector<float> got = kernel->run(layer.x, shard.routing).out;
-      const double tolerance = cuda ? cuda_tolerance : layer.fragment->tolerance;
+      const double tolerance = cuda ? cuda_tolerance : layer.format->tolerance;
       CHECK(compare(reference_of(layer), got, tolerance).right() == MXFP4_LAYOUTS_ARE_RIGHT);
       ++computed;
     }
@@ -120,7 +122,7 @@ TEST_CASE("what the layouts pack, the kernels compute; a mutated layout fails th
 }
 
 TEST_CASE("what the layouts pack, the kernels compute on a GPU, unless a layout is mutated", "[gpu]") {
-  if (const std::string missing = cuda_kernel_missing(*find_fragment("marlin")); !missing.empty()) {
+  if (const std::string missing = cuda_kernel_missing(kernel_format("marlin")); !missing.empty()) {
     WARN("skipped: " << missing);
     return;
   }

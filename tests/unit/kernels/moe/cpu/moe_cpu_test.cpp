@@ -13,7 +13,7 @@ namespace {
 
 /// Relative L2 between the packed forward and the reference.
 double error(const MoeCase& c) {
-  return compare(reference_of(c), packed_result_of(c, *c.fragment), c.fragment->tolerance).relative_l2;
+  return compare(reference_of(c), packed_result_of(c, *c.format), c.format->tolerance).relative_l2;
 }
 
 /// Packed tensors in memory of their own, to be spoilt.
@@ -24,22 +24,26 @@ struct Spoilt {
     const PackedMoe& p = c.shards.front().packed;
     const auto copy = [&](const uint8_t* data, int64_t bytes) { return std::vector(data, data + m.experts * bytes); };
     const int64_t h = m.padded_hidden, i = m.padded_intermediate;
-    w13 = copy(p.w13, c.fragment->code_bytes(2 * i, h)),
-    w13_scale = copy(p.w13_scale, c.fragment->scale_bytes(2 * i, h));
-    w2 = copy(p.w2, c.fragment->code_bytes(h, i)), w2_scale = copy(p.w2_scale, c.fragment->scale_bytes(h, i));
+    w13 = copy(p.w13, c.format->code_bytes(2 * i, h));
+    w13_scale = copy(p.w13_scale, c.format->scale_bytes(2 * i, h));
+    w2 = copy(p.w2, c.format->code_bytes(h, i));
+    w2_scale = copy(p.w2_scale, c.format->scale_bytes(h, i));
   }
   MoeCase in(MoeCase c) const {
     PackedMoe& p = c.shards.front().packed;
-    p.w13 = w13.data(), p.w13_scale = w13_scale.data(), p.w2 = w2.data(), p.w2_scale = w2_scale.data();
+    p.w13 = w13.data();
+    p.w13_scale = w13_scale.data();
+    p.w2 = w2.data();
+    p.w2_scale = w2_scale.data();
     return c;
   }
 };
 
-/// One expert's weights as the fragment reads them.
-std::vector<float> read_all(const Fragment& fragment, const PackedMatrix& m) {
-  std::vector<float> values(m.n * m.k), block(fragment.rows * m.k);
-  for (int64_t n0 = 0; n0 < m.n; n0 += fragment.rows) {
-    fragment.read(m, n0, 0, m.k, block.data());
+/// One expert's weights as the format reads them.
+std::vector<float> read_all(const KernelFormat& format, const PackedMatrix& m) {
+  std::vector<float> values(m.n * m.k), block(format.rows * m.k);
+  for (int64_t n0 = 0; n0 < m.n; n0 += format.rows) {
+    format.read(m, n0, 0, m.k, block.data());
     std::copy(block.begin(), block.end(), values.begin() + n0 * m.k);
   }
   return values;
@@ -47,7 +51,7 @@ std::vector<float> read_all(const Fragment& fragment, const PackedMatrix& m) {
 
 }  // namespace
 
-TEST_CASE("every fragment computes the golden layers' MoE from the packed bytes") {
+TEST_CASE("every kernel format computes the golden layers' MoE from the packed bytes") {
   for (const char* file : golden_layers) {
     const GoldenLayer layer(file);
     for (const Packing& packing : packings) {
@@ -55,9 +59,9 @@ TEST_CASE("every fragment computes the golden layers' MoE from the packed bytes"
       const MoeShard& shard = c.shards.front();
       if (!shard.packed.w13) continue;  // Humming: DeepSeek only
       INFO(file << " " << packing.tag);
-      const MoeCpuOutput got = moe_cpu(*c.fragment, shard.config, shard.packed, c.x, shard.routing);
-      const Comparison right = compare(reference_of(c), got.out, c.fragment->tolerance);
-      CHECK(right.relative_l2 <= c.fragment->tolerance);
+      const MoeCpuOutput got = moe_cpu(*c.format, shard.config, shard.packed, c.x, shard.routing);
+      const Comparison right = compare(reference_of(c), got.out, c.format->tolerance);
+      CHECK(right.relative_l2 <= c.format->tolerance);
       CHECK(right.cosine > 0.999999);
       CHECK(right.not_finite == 0);
       CHECK(got.leaks == 0);
@@ -70,7 +74,7 @@ TEST_CASE("tensor-parallel ranks add up to the layer, the bias of w2 once") {
   const std::vector<double> whole = reference_of(golden_case(layer, packing_of("vllm.marlin")));
   for (const int64_t tp : {2, 4}) {
     const MoeCase c = golden_tensor_parallel(layer, tp);
-    CHECK(compare(whole, packed_result_of(c, *c.fragment), c.fragment->tolerance).right());
+    CHECK(compare(whole, packed_result_of(c, *c.format), c.format->tolerance).right());
   }
 }
 
@@ -92,10 +96,10 @@ TEST_CASE("expert-parallel ranks add up to the layer") {
     shard.packed.w2_scale += rank * m.padded_hidden * m.padded_intermediate / 32;
     c.shards.push_back(shard);
   }
-  CHECK(compare(whole, packed_result_of(c, *c.fragment), c.fragment->tolerance).right());
+  CHECK(compare(whole, packed_result_of(c, *c.format), c.format->tolerance).right());
 }
 
-TEST_CASE("fragments without a golden layer: the layout's golden layer with the rows that they read") {
+TEST_CASE("kernel formats without a golden layer: the layout's golden layer with the rows that they read") {
   const GoldenLayer layer("layer_deepseek.safetensors");
   // CuTe-DSL: CUTLASS's rows [up; gate] in blocks of 64; a block of 64 rows is half of a scale block.
   const MoeCase cutlass = golden_case(layer, packing_of("flashinfer_cutlass_sm100"));
@@ -112,15 +116,15 @@ TEST_CASE("fragments without a golden layer: the layout's golden layer with the 
       for (int64_t g = 0; g < groups; ++g) packed.w13_scale[at(n, g)] = plain.w13_scale[at(from, g)];
     }
   MoeCase dsl = packed.in(cutlass);
-  dsl.fragment = find_fragment("flashinfer-cutedsl");
+  dsl.format = &kernel_format("flashinfer-cutedsl");
   CHECK(error(dsl) > 0.1);  // still read as halves
-  dsl.shards.front().config.w13_block = dsl.fragment->w13.block;
-  CHECK(error(dsl) <= dsl.fragment->tolerance);
+  dsl.shards.front().config.w13_block = dsl.format->w13->block;
+  CHECK(error(dsl) <= dsl.format->tolerance);
 }
 
-TEST_CASE("fragments read the golden matrices exactly, every scale byte included") {
+TEST_CASE("kernel formats read the golden matrices exactly, every scale byte included") {
   struct Vector {
-    const char *fragment, *codes, *scales;
+    const char *format, *codes, *scales;
   };
   const Vector vectors[] = {{"marlin", "marlin.codes", "marlin.scales"},
                             {"flashinfer-sm90-v1", "flashinfer_sm90_v1.codes", "flashinfer_sm90_v1.scales"},
@@ -144,17 +148,17 @@ TEST_CASE("fragments read the golden matrices exactly, every scale byte included
   const Golden golden("matrix_2x256x256.safetensors");
   const int64_t n = 256, k = 256;
   for (const Vector& v : vectors) {
-    INFO(v.fragment);
-    const Fragment& fragment = *find_fragment(v.fragment);
+    INFO(v.format);
+    const KernelFormat& format = kernel_format(v.format);
     const uint8_t* codes = golden.bytes(*golden.find(v.codes)).data();
     const uint8_t* scales = golden.bytes(*golden.find(v.scales)).data();
-    const bool zero_is_zero = fragment.bias == BiasForm::bf16_mma ||
-                              std::string(v.fragment).find("sm90") != std::string::npos ||
-                              std::string(v.fragment).find("hopper") != std::string::npos;
+    const bool zero_is_zero = format.bias == BiasForm::bf16_mma ||
+                              std::string(v.format).find("sm90") != std::string::npos ||
+                              std::string(v.format).find("hopper") != std::string::npos;
     int64_t wrong = 0, special = 0;
     for (int64_t e = 0; e < 2; ++e) {
-      const PackedMatrix m{codes + e * fragment.code_bytes(n, k), scales + e * fragment.scale_bytes(n, k), n, k};
-      const std::vector<float> got = read_all(fragment, m);
+      const PackedMatrix m{codes + e * format.code_bytes(n, k), scales + e * format.scale_bytes(n, k), n, k};
+      const std::vector<float> got = read_all(format, m);
       const uint8_t* source_scales = golden.bytes(*golden.find("scales")).data() + e * n * k / 32;
       const SourceMatrix source{
           n, k, {golden.bytes(*golden.find("codes")).data() + e * n * k / 2, k / 2}, {source_scales, k / 32}, {}};
@@ -185,7 +189,7 @@ TEST_CASE("what is wrong exceeds the tolerance by far") {
     const auto error_with = [&](auto change) {
       MoeCase c = right;
       change(c.shards.front());
-      return compare(reference_of(right), packed_result_of(c, *c.fragment), 0).relative_l2;
+      return compare(reference_of(right), packed_result_of(c, *c.format), 0).relative_l2;
     };
     INFO(file);
     const PackedMoe v1 = layer.packed("flashinfer_cutlass_sm90_v1");
@@ -220,14 +224,14 @@ TEST_CASE("a pad that is not zero leaks, and is counted") {
   std::fill_n(rows.w13.data() + last * half, half, 0x22);
   const MoeCase wrong = rows.in(padded);
   const MoeShard& shard = wrong.shards.front();
-  CHECK(moe_cpu(*wrong.fragment, shard.config, shard.packed, wrong.x, shard.routing).leaks > 0);
+  CHECK(moe_cpu(*wrong.format, shard.config, shard.packed, wrong.x, shard.routing).leaks > 0);
   CHECK(right.shards.front().config.padded_hidden == layer.config.hidden);
 }
 
-TEST_CASE("sizes that a fragment cannot take are refused") {
+TEST_CASE("sizes that a format cannot take are refused") {
   const GoldenLayer layer("layer_gpt_oss.safetensors");
   MoeCase c = golden_case(layer, packing_of("vllm.marlin"));
   MoeShard& shard = c.shards.front();
   shard.config.padded_hidden = layer.config.hidden + 32;
-  CHECK_THROWS_AS(moe_cpu(*c.fragment, shard.config, shard.packed, c.x, shard.routing), std::invalid_argument);
+  CHECK_THROWS_AS(moe_cpu(*c.format, shard.config, shard.packed, c.x, shard.routing), std::invalid_argument);
 }

@@ -19,8 +19,13 @@ namespace {
 /// Random codes, scales of 2^-9..2^-3, no biases.
 struct RandomLayer {
   RandomLayer(int64_t hidden, int64_t intermediate, bool pairs, bool gpt_oss) : pairs(pairs) {
-    config.experts = 2, config.top_k = 2, config.hidden = hidden, config.intermediate = intermediate;
-    config.alpha = gpt_oss ? 1.702 : 1, config.beta = gpt_oss, config.limit = gpt_oss ? 7 : 10;
+    config.experts = 2;
+    config.top_k = 2;
+    config.hidden = hidden;
+    config.intermediate = intermediate;
+    config.alpha = gpt_oss ? 1.702 : 1;
+    config.beta = gpt_oss;
+    config.limit = gpt_oss ? 7 : 10;
     for (int64_t e = 0; e < config.experts; ++e)
       source.push_back({matrix(intermediate, hidden), matrix(intermediate, hidden), matrix(hidden, intermediate)});
   }
@@ -39,7 +44,7 @@ struct RandomLayer {
 };
 
 struct Packing {
-  const char* fragment;
+  const char* format;
   Layout codes, scales;
   int64_t hidden, intermediate;  // padded to multiples of these
   bool up_first_halves = false;  // else as loaded
@@ -54,8 +59,10 @@ const Packing packings[] = {
 
 MoeConfig config_of(const RandomLayer& layer, const Packing& p) {
   MoeConfig c = layer.config;
-  c.padded_hidden = round_up(c.hidden, p.hidden), c.padded_intermediate = round_up(c.intermediate, p.intermediate);
-  c.w13_block = layer.pairs && !p.up_first_halves, c.w13_up_first = p.up_first_halves;
+  c.padded_hidden = round_up(c.hidden, p.hidden);
+  c.padded_intermediate = round_up(c.intermediate, p.intermediate);
+  c.w13_block = layer.pairs && !p.up_first_halves;
+  c.w13_up_first = p.up_first_halves;
   return c;
 }
 
@@ -72,7 +79,10 @@ struct Packed {
     const auto add = [&](std::vector<uint8_t>& to, const Layout& layout, const SourceRows& a, const SourceRows* b,
                          Shape real, Shape padded) {
       Matrix m;
-      m.views = b ? 2 : 1, m.view[0] = {a.data, a.stride}, m.real = real, m.padded = padded;
+      m.views = b ? 2 : 1;
+      m.view[0] = {a.data, a.stride};
+      m.real = real;
+      m.padded = padded;
       if (b) m.view[1] = {b->data, b->stride}, m.order = {c.w13_block, c.w13_up_first};
       append(to, layout, m);
     };
@@ -95,7 +105,8 @@ std::vector<Batch> make_batches(const RandomLayer& layer) {
   std::vector<Batch> batches;
   for (int64_t tokens : {1, 9, 24, 50, 150}) {  // per expert; one batch at least for every kernel
     RouterRule rule;
-    rule.experts = layer.config.experts, rule.top_k = layer.config.top_k;
+    rule.experts = layer.config.experts;
+    rule.top_k = layer.config.top_k;
     Batch b;
     b.routing = route_random(rule, tokens, 3);
     b.x = moe_inputs(layer.config, layer.source, b.routing, 4);
@@ -121,7 +132,7 @@ void check(CudaMoe& gpu, const std::vector<Batch>& batches) {
 }  // namespace
 
 TEST_CASE("CUDA MoE: sizes of published models", "[gpu][moe]") {
-  if (const std::string missing = moe_cuda_missing(MoeFormat::flashinfer_v2); !missing.empty()) {
+  if (const std::string missing = moe_cuda_missing(kernel_format("flashinfer-sm90-v2")); !missing.empty()) {
     WARN("skipped: " << missing);
     return;
   }
@@ -130,14 +141,14 @@ TEST_CASE("CUDA MoE: sizes of published models", "[gpu][moe]") {
   const std::vector<Batch> batches = make_batches(layer);
   for (const Packing& p : packings) {
     const MoeConfig c = config_of(layer, p);
-    CAPTURE(gpt_oss, p.fragment);
+    CAPTURE(gpt_oss, p.format);
     const Packed bytes(layer, p, c);
-    const MoeStorage& storage = *find_moe_storage(p.fragment);
-    const auto gpu = upload_moe(c, storage,
+    const KernelFormat& format = kernel_format(p.format);
+    const auto gpu = upload_moe(c, format,
                                 {bytes.w13.data(), bytes.w13_scale.data(), nullptr, bytes.w2.data(),
                                  bytes.w2_scale.data(), nullptr, nullptr, nullptr});
     check(*gpu, batches);
-    if (storage.format == MoeFormat::marlin) {
+    if (format.cuda == CudaReader::marlin) {
       gpu->avoid_wgmma();
       check(*gpu, batches);
     }

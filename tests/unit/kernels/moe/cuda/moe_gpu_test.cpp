@@ -22,14 +22,16 @@ std::vector<uint16_t> bf16_bits(const std::vector<float>& x) {
 /// Every token to both experts, with another rank's expert here and there.
 Routing routing_of(const GoldenLayer& layer, int64_t tokens) {
   RouterRule rule;
-  rule.experts = layer.config.experts, rule.top_k = layer.config.top_k, rule.scaling = golden_routed_scaling;
+  rule.experts = layer.config.experts;
+  rule.top_k = layer.config.top_k;
+  rule.scaling = golden_routed_scaling;
   Routing routing = route_random(rule, tokens, uint64_t(tokens));
   for (size_t i = 7; i < routing.ids.size(); i += 11) routing.ids[i] = -1;
   return routing;
 }
 
-void check_sizes(const GoldenLayer& layer, const Packing& packing, const MoeConfig& c, const MoeStorage& storage) {
-  const MoeBytes bytes = moe_bytes(c, storage);
+void check_sizes(const GoldenLayer& layer, const Packing& packing, const MoeConfig& c, const KernelFormat& format) {
+  const MoeBytes bytes = moe_bytes(c, format);
   const bool fc = std::string(packing.tag).find("cutlass") != std::string::npos;
   const auto size = [&](const std::string& name) { return layer.golden.find(packing.tag + ("." + name))->bytes; };
   CHECK(size(fc ? "fc1_expert_weights" : "w13") == bytes.w13 * c.experts);
@@ -66,18 +68,18 @@ TEST_CASE("CUDA MoE: golden layers as the float64 reference has them", "[gpu][mo
   for (const char* file : golden_layers) {
     const GoldenLayer layer(file);
     for (const Packing& packing : packings) {
-      const MoeStorage* storage = find_moe_storage(packing.fragment);
-      if (!storage) continue;
+      const KernelFormat& format = kernel_format(packing.format);
+      if (format.cuda == CudaReader::none) continue;
       const MoeConfig c = config_of(layer, packing);
       CAPTURE(file, packing.tag);
-      check_sizes(layer, packing, c, *storage);
-      if (const std::string missing = moe_cuda_missing(storage->format); !missing.empty()) {
+      check_sizes(layer, packing, c, format);
+      if (const std::string missing = moe_cuda_missing(format); !missing.empty()) {
         WARN("skipped: " << missing);
         continue;
       }
-      const auto gpu = upload_moe(c, *storage, layer.packed(packing.tag));
+      const auto gpu = upload_moe(c, format, layer.packed(packing.tag));
       double worst = check_batches(layer, *gpu);
-      if (storage->format == MoeFormat::marlin) {
+      if (format.cuda == CudaReader::marlin) {
         gpu->avoid_wgmma();
         worst = std::max(worst, check_batches(layer, *gpu));
       }
@@ -87,7 +89,7 @@ TEST_CASE("CUDA MoE: golden layers as the float64 reference has them", "[gpu][mo
 }
 
 TEST_CASE("CUDA MoE: bytes of another FlashInfer generation are wrong", "[gpu][moe]") {
-  if (const std::string missing = moe_cuda_missing(MoeFormat::flashinfer_v2); !missing.empty()) {
+  if (const std::string missing = moe_cuda_missing(kernel_format("flashinfer-sm90-v2")); !missing.empty()) {
     WARN("skipped: " << missing);
     return;
   }
@@ -96,6 +98,6 @@ TEST_CASE("CUDA MoE: bytes of another FlashInfer generation are wrong", "[gpu][m
   const Routing routing = routing_of(layer, 16);
   const std::vector<float> x = moe_inputs(layer.config, layer.source, routing, 2);
   const MoeReference reference = moe_reference(layer.config, layer.source, x, routing);
-  const auto gpu = upload_moe(config_of(layer, v1), *find_moe_storage("flashinfer-sm90-v2"), layer.packed(v1.tag));
+  const auto gpu = upload_moe(config_of(layer, v1), kernel_format("flashinfer-sm90-v2"), layer.packed(v1.tag));
   CHECK(compare(reference.out, gpu->forward(bf16_bits(x), routing).out, 0.1).relative_l2 > 0.5);
 }

@@ -26,8 +26,12 @@ namespace {
 Matrix in_turn(int64_t padded_n, RowOrder order) {
   static const uint8_t bytes[1024 * 90] = {};
   Matrix m;
-  m.view[0] = {bytes, 180}, m.view[1] = {bytes + 90, 180};
-  m.views = 2, m.real = {padded_n / 2, 90}, m.padded = {padded_n, 96}, m.order = order;
+  m.view[0] = {bytes, 180};
+  m.view[1] = {bytes + 90, 180};
+  m.views = 2;
+  m.real = {padded_n / 2, 90};
+  m.padded = {padded_n, 96};
+  m.order = order;
   return m;
 }
 

@@ -39,7 +39,8 @@ struct Source {
   void see(BasicMatrix<T>& m, T* data) const {
     m.view[0] = {data + skew, stride()};
     if (views == 2) m.view[1] = {data + skew + second(), stride()};
-    m.views = views, m.real = real;
+    m.views = views;
+    m.real = real;
   }
 };
 
@@ -54,7 +55,10 @@ struct Case {
   BasicMatrix<T> matrix(T* data) const {
     BasicMatrix<T> m;
     source.see(m, data);
-    m.padded = padded, m.order = order, m.pad = pad, m.add = add;
+    m.padded = padded;
+    m.order = order;
+    m.pad = pad;
+    m.add = add;
     return m;
   }
   int64_t packed() const { return packed_bytes(layout, padded); }

@@ -1,8 +1,8 @@
 // Blackwell: codes come by TMA from plain rows; the tensor core takes its scales from tensor memory as blocks of 512
 // bytes for 128 rows x 4 groups: lane j (16 bytes) serves rows j, 32 + j, 64 + j and 96 + j, 4 bytes each.
-#include "kernels/moe/cpu/moe_fragment.h"
+#include "kernels/moe/cpu/readers.h"
 
-namespace mxfp4::fragment {
+namespace mxfp4::readers {
 namespace {
 
 float scale_in_block(const uint8_t* block, int64_t n, int64_t group) {
@@ -26,7 +26,7 @@ void read_plain_row(const uint8_t* codes, int64_t k0, int64_t k1, float* out, Sc
 
 /// triton_kernels: rows padded to 128 bytes; groups padded to 8, rows of scales to 128.
 void read_triton_blackwell(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
-  const int64_t line = up(m.k, 256) / 2, blocks = up(m.k / 32, 8) / 4;
+  const int64_t line = round_up(m.k, 256) / 2, blocks = round_up(m.k / 32, 8) / 4;
   for (int64_t n = n0; n < n0 + 32; ++n)
     read_plain_row(m.codes + n * line, k0, k1, out + (n - n0) * (k1 - k0), [&](int64_t group) {
       return scale_in_block(m.scales + (n / 128 * blocks + group / 4) * 512, n, group);
@@ -56,7 +56,7 @@ void read_trtllm(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, floa
 void read_deepgemm(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   for (int64_t n = n0; n < n0 + 32; ++n)
     read_plain_row(m.codes + n * (m.k / 2), k0, k1, out + (n - n0) * (k1 - k0),
-                   [&](int64_t group) { return ue8m0(m.scales[(group / 4 * up(m.n, 4) + n) * 4 + group % 4]); });
+                   [&](int64_t group) { return ue8m0(m.scales[(group / 4 * round_up(m.n, 4) + n) * 4 + group % 4]); });
 }
 
 /// DeepGEMM's fused kernel copies them to tensor memory without a transposition: whole blocks, n within k.
@@ -67,4 +67,4 @@ void read_deepgemm_mega(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k
     });
 }
 
-}  // namespace mxfp4::fragment
+}  // namespace mxfp4::readers

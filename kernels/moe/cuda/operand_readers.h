@@ -20,6 +20,7 @@
 // bytes (row g, group 0), (row g+8, group 0), (row g, group 1), (row g+8, group 1).
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <cstring>
 
@@ -30,7 +31,7 @@ namespace mxfp4 {
 inline constexpr int unit_rows = 64, unit_k = 64, unit_bytes = 2048;
 
 /// Where one matrix of every expert lies. Steps and strides in bytes.
-struct FragmentMatrix {
+struct OperandMatrix {
   const uint8_t *words = nullptr, *scales = nullptr;
   int64_t word_stride = 0, scale_stride = 0;  // from expert to expert
   int n = 0, k = 0;                           // the engine's rows; codes of a row, a multiple of a span
@@ -39,8 +40,8 @@ struct FragmentMatrix {
   int chunk_step = 0;   // from chunk to chunk of a span
   int scale_row = 0;    // Triton: bytes of a storage row of scales. FlashInfer v2: of 64 rows. Else 0
   int scale_step = 0;   // from one span's scales to the next
-  int scale_warps = 8;  // Triton: the num_warps that the scales were swizzled for
-  int exponent = 0;     // scales are applied as 2^(byte - 127 + exponent - 126), see fragment_scale
+  int scale_warps = 0;  // Triton: the num_warps that the scales were swizzled for
+  int exponent = 0;     // scales are applied as 2^(byte - 127 + exponent - 126), see operand_scale
 };
 
 template <class T>
@@ -88,24 +89,24 @@ MXFP4_HD constexpr uint32_t spread_nibble_1(uint32_t w) { return (w & 0x00f000f0
 /// What multiplies both halves of an a register: 2^(byte - 1 + exponent) without its bias, so that code * 2^-126
 /// becomes code * 2^(byte - 127) * 2^(exponent - 126). Exact wherever byte + exponent lies in 121..254; byte 255
 /// with exponent 0 is infinite, and a byte of 0 with exponent 0 is 0, as in the engines' kernels.
-MXFP4_HD inline uint32_t fragment_scale(uint32_t scale_word, int group, int half, int exponent) {
+MXFP4_HD inline uint32_t operand_scale(uint32_t scale_word, int group, int half, int exponent) {
   const uint32_t byte = uint32_t(2 * group + half);
   return pick_bytes(scale_word, 0, byte | 4 << 4 | byte << 8 | 4 << 12) * 128 + uint32_t(exponent) * 0x00800080u;
 }
 
 /// Largest exponent that keeps every scale of a matrix finite; products are then multiplied by 2^(126 - exponent).
-MXFP4_HD constexpr int fragment_exponent(int largest_byte) {
+MXFP4_HD constexpr int operand_exponent(int largest_byte) {
   return largest_byte >= 254 ? 0 : largest_byte <= 128 ? 126 : 254 - largest_byte;
 }
 
 /// I32 [K/16, 2N]: tiles of 64 rows x 16 codes, rows innermost.
-struct MarlinFragment {
+struct MarlinReader {
   static constexpr int span = 1, scale_bytes = 128;
   static constexpr const char* name = "marlin";
-  MXFP4_HD static int64_t source(const FragmentMatrix&, int row, int lane) {
+  MXFP4_HD static int64_t source(const OperandMatrix&, int row, int lane) {
     return int64_t(row / 64) * 512 + lane * 16;
   }
-  MXFP4_HD static int chunk_step(const FragmentMatrix& m, int, int chunk) { return chunk * m.chunk_step; }
+  MXFP4_HD static int chunk_step(const OperandMatrix& m, int, int chunk) { return chunk * m.chunk_step; }
   MXFP4_HD static int target(int chunk, int lane) { return chunk * 512 + lane * 16; }
 
   /// words[i][s]: tile first + i, k16 step s.
@@ -131,7 +132,7 @@ struct MarlinFragment {
 
   /// E8M0 [K/32, N]; of 64 rows, the eight g + 8j lie together, in the order j = 0 2 1 3 4 6 5 7.
   static constexpr int scale_pieces = 8;
-  MXFP4_HD static int64_t scale_source(const FragmentMatrix& m, int row, int piece) {
+  MXFP4_HD static int64_t scale_source(const OperandMatrix& m, int row, int piece) {
     return int64_t(piece / 4) * m.n + row + piece % 4 * 16;
   }
   MXFP4_HD static uint32_t scale(const uint8_t* s, int tile, int g, int) {
@@ -150,13 +151,13 @@ MXFP4_HD constexpr void decode_hopper(uint32_t w, uint32_t (&a)[4]) {
 }
 
 /// U8 [N/4, 2K], both padded: a storage row is rows 2r, 2r+1, 2r+8, 2r+9 of a tile, 128 bytes for 64 codes.
-struct TritonFragment {
+struct TritonReader {
   static constexpr int span = 1, scale_bytes = 128;
   static constexpr const char* name = "triton_hopper";
-  MXFP4_HD static int64_t source(const FragmentMatrix& m, int row, int lane) {
+  MXFP4_HD static int64_t source(const OperandMatrix& m, int row, int lane) {
     return (int64_t(row / 4) + lane / 8) * m.row_bytes + lane % 8 * 16;
   }
-  MXFP4_HD static int chunk_step(const FragmentMatrix& m, int row, int chunk) {
+  MXFP4_HD static int chunk_step(const OperandMatrix& m, int row, int chunk) {
     return row + chunk * 16 < m.n ? chunk * m.chunk_step : 0;  // the last unit may have fewer than four tiles
   }
   MXFP4_HD static int target(int chunk, int lane) { return chunk * 512 + lane * 16; }
@@ -171,7 +172,7 @@ struct TritonFragment {
 
   /// U8 [N/32, K]: storage row (tile / 2w) * w + tile % w; 64 codes are 64 bytes, half of them for tiles w..2w-1.
   static constexpr int scale_pieces = 8;
-  MXFP4_HD static int64_t scale_source(const FragmentMatrix& m, int row, int piece) {
+  MXFP4_HD static int64_t scale_source(const OperandMatrix& m, int row, int piece) {
     const int tile = row / 16 + piece / 2, w = m.scale_warps;
     return int64_t(tile / (2 * w) * w + tile % w) * m.scale_row + tile / w % 2 * 32 + piece % 2 * 16;
   }
@@ -183,14 +184,14 @@ struct TritonFragment {
 
 /// U8 [N, K/2]: 32 bytes of a row are 64 codes of rows r and r+8; k16 step s of lane (g, t) lies in row
 /// g + 8 * (s % 2) at byte 16 * (s / 2) + 4t.
-struct FlashinferFragment {
+struct FlashinferReader {
   static constexpr int span = 2, scale_bytes = 256;
   /// A chunk is 64 bytes of eight rows, half of them for each unit. The 32 bytes of a row stay together, because a
   /// fetch that scatters a sector costs two; their halves are exchanged in rows 4..7, against bank conflicts.
-  MXFP4_HD static int64_t source(const FragmentMatrix& m, int row, int lane) {
+  MXFP4_HD static int64_t source(const OperandMatrix& m, int row, int lane) {
     return (int64_t(row) + lane / 4) * m.row_bytes + lane % 4 * 16;
   }
-  MXFP4_HD static int chunk_step(const FragmentMatrix& m, int, int chunk) { return chunk * m.chunk_step; }
+  MXFP4_HD static int chunk_step(const OperandMatrix& m, int, int chunk) { return chunk * m.chunk_step; }
   MXFP4_HD static int target(int chunk, int lane) {
     return lane % 4 / 2 * unit_bytes + chunk * 256 + lane / 4 * 32 + (lane % 2 ^ lane / 16) * 16;
   }
@@ -205,11 +206,11 @@ struct FlashinferFragment {
   MXFP4_HD static int bias_index(int n) { return n; }
 };
 
-struct FlashinferV2Fragment : FlashinferFragment {
+struct FlashinferV2Reader : FlashinferReader {
   static constexpr const char* name = "flashinfer_v2";
   MXFP4_HD static void decode(uint32_t w, uint32_t (&a)[4]) { decode_hopper(w, a); }
   /// [N/64, K/128, 16, 16]: row 16m + f of 64, group j of four at 16f + 4m + j.
-  MXFP4_HD static int64_t scale_source(const FragmentMatrix& m, int row, int piece) {
+  MXFP4_HD static int64_t scale_source(const OperandMatrix& m, int row, int piece) {
     return int64_t(row / 64) * m.scale_row + piece * 16;
   }
   MXFP4_HD static uint32_t scale(const uint8_t* s, int tile, int g, int k_block) {
@@ -218,21 +219,39 @@ struct FlashinferV2Fragment : FlashinferFragment {
   }
 };
 
-struct FlashinferV1Fragment : FlashinferFragment {
+struct FlashinferV1Reader : FlashinferReader {
   static constexpr const char* name = "flashinfer_v1";
   /// Byte i holds row g in its low and row g+8 in its high nibble, for k = 2t, 2t+1, 2t+8, 2t+9.
   MXFP4_HD static void decode(uint32_t w, uint32_t (&a)[4]) {
     const uint32_t lo = pick_bytes(w, 0, 0x1100), hi = pick_bytes(w, 0, 0x3322);
-    a[0] = spread_nibble_0(lo), a[1] = spread_nibble_1(lo), a[2] = spread_nibble_0(hi), a[3] = spread_nibble_1(hi);
+    a[0] = spread_nibble_0(lo);
+    a[1] = spread_nibble_1(lo);
+    a[2] = spread_nibble_0(hi);
+    a[3] = spread_nibble_1(hi);
   }
   /// [K/128, 4N]: the four groups of 128 codes of a row together.
-  MXFP4_HD static int64_t scale_source(const FragmentMatrix&, int row, int piece) {
+  MXFP4_HD static int64_t scale_source(const OperandMatrix&, int row, int piece) {
     return int64_t(row) * 4 + piece * 16;
   }
   MXFP4_HD static uint32_t scale(const uint8_t* s, int tile, int g, int k_block) {
     return pick_bytes(load<uint32_t>(s + (tile * 16 + g) * 4), load<uint32_t>(s + (tile * 16 + g + 8) * 4),
                       k_block % 2 ? 0x7362 : 0x5140);
   }
+};
+
+/// What the kernels need of a format. A span is one or two units along k.
+template <class R>
+concept OperandReader = requires(const OperandMatrix& m, const uint8_t* p, uint32_t (&tiles)[4][4], uint32_t (&a)[4]) {
+  requires R::span == 1 || R::span == 2;
+  requires R::scale_bytes == 16 * R::scale_pieces;        // of a unit's scales
+  { R::source(m, 0, 0) } -> std::same_as<int64_t>;        // of row and lane: where the lane's 16 bytes begin
+  { R::chunk_step(m, 0, 0) } -> std::same_as<int>;        // of row and chunk: from the unit's first chunk
+  { R::target(0, 0) } -> std::same_as<int>;               // of chunk and lane: their place in shared memory
+  { R::scale_source(m, 0, 0) } -> std::same_as<int64_t>;  // of row and piece
+  { R::scale(p, 0, 0, 0) } -> std::same_as<uint32_t>;     // of tile, g and block of 64 codes: see above
+  { R::bias_index(0) } -> std::same_as<int>;              // of a row
+  R::template words<4>(p, 0, 0, tiles);                   // of the first tile and lane: words[tile][k16 step]
+  R::decode(0u, a);
 };
 
 }  // namespace mxfp4

@@ -1,8 +1,8 @@
 // Hopper: weights are operand A of wgmma, from registers. Lane 4g + t of a warp holds rows g and g + 8 of its 16-row
 // slab; for bf16 (k16) at columns 2t, 2t+1 and 2t+8, 2t+9, for FP8 (k32) at 4t..4t+3 and 4t+16..4t+19.
-#include "kernels/moe/cpu/moe_fragment.h"
+#include "kernels/moe/cpu/readers.h"
 
-namespace mxfp4::fragment {
+namespace mxfp4::readers {
 namespace {
 
 /// A bf16 that holds a code times 2^-126 (sign, exponent's low bits and the top of the mantissa) back to the code.
@@ -121,7 +121,7 @@ float triton_scale(const PackedMatrix& m, int64_t n, int64_t group) {
     return group < groups ? exponent(m.scales[n * groups + group]) : 0;
   } else {
     const int64_t slab = n / 16, line = slab / (2 * warps) * warps + slab % warps;
-    return exponent(m.scales[line * up(groups, 4) * 32 + group / 2 * 64 + slab / warps % 2 * 32 + n % 8 * 4 +
+    return exponent(m.scales[line * round_up(groups, 4) * 32 + group / 2 * 64 + slab / warps % 2 * 32 + n % 8 * 4 +
                              group % 2 * 2 + n / 8 % 2]);
   }
 }
@@ -131,7 +131,7 @@ float triton_scale(const PackedMatrix& m, int64_t n, int64_t group) {
 /// bytes, a word for each k16 step. Columns are padded to `pad`; rows too, which moves no byte.
 template <int warps, int64_t pad>
 void read_triton_hopper(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
-  const int64_t width = k1 - k0, line = up(m.k, pad) * 2;
+  const int64_t width = k1 - k0, line = round_up(m.k, pad) * 2;
   for (int64_t g = 0; g < 8; ++g) {
     const uint8_t* memory = m.codes + (n0 / 4 + g / 2) * line + g % 2 * 64;
     float* row = out + g * width;
@@ -166,4 +166,4 @@ void read_triton_hopper_b_strided(const PackedMatrix& m, int64_t n0, int64_t k0,
   read_triton_hopper<0, 128>(m, n0, k0, k1, out);
 }
 
-}  // namespace mxfp4::fragment
+}  // namespace mxfp4::readers

@@ -1,7 +1,7 @@
 // AMD's AITER and vLLM's CPU kernel.
-#include "kernels/moe/cpu/moe_fragment.h"
+#include "kernels/moe/cpu/readers.h"
 
-namespace mxfp4::fragment {
+namespace mxfp4::readers {
 
 /// mfma_scale 16x16x128: 16 lanes l hold a row each, four lane quarters q 32 columns each: 16 bytes a lane, so memory
 /// is tiles of 16 rows x 16 bytes. A lane's scales for two steps of 128 columns and two 16-row tiles are one word:
@@ -37,4 +37,4 @@ void read_vllm_cpu(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, fl
   }
 }
 
-}  // namespace mxfp4::fragment
+}  // namespace mxfp4::readers

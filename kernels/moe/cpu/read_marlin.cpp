@@ -1,8 +1,8 @@
 // Marlin: a warp's lane reads 16 bytes, four words, one for each 16-row slab of its operand. Lane 4c + r of an
 // mma operand B holds rows (features) c and c + 8 of the slab, at the columns that the mma gives to r.
-#include "kernels/moe/cpu/moe_fragment.h"
+#include "kernels/moe/cpu/readers.h"
 
-namespace mxfp4::fragment {
+namespace mxfp4::readers {
 
 /// bf16 activations, mma m16n8k16: a tile is 64 rows x 16 columns, 512 bytes, tiles of one 16-column step side by side.
 /// The kernel masks a word with 0x000F000F after shifts of 0, 4, 8, 12: columns 2r, 2r+1, then 2r+8, 2r+9 of row c,
@@ -54,4 +54,4 @@ void read_marlin_fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, 
   }
 }
 
-}  // namespace mxfp4::fragment
+}  // namespace mxfp4::readers

@@ -1,0 +1,122 @@
+#include "kernels/moe/cpu/kernel_format.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "kernels/moe/cpu/readers.h"
+
+namespace mxfp4 {
+namespace {
+
+using namespace readers;
+
+constexpr W13Order gate_up{0, false}, up_gate{0, true};
+
+constexpr KernelFormat flashinfer(const char* name, int64_t rows, ReadBlock* read, CudaReader cuda = CudaReader::none) {
+  return {
+      .name = name, .rows = rows, .columns = 128, .read = read, .bias = BiasForm::bf16, .w13 = up_gate, .cuda = cuda};
+}
+
+/// Codes whose scale lies more than 11 powers of two below the largest lose their last places.
+constexpr KernelFormat humming() {
+  KernelFormat f = flashinfer("flashinfer-humming", 64, read_sm90_fp4fp8);
+  f.tolerance = 1e-3;
+  f.reason = "codes rewritten to a scale range of 11 powers of two";
+  return f;
+}
+
+constexpr KernelFormat cutedsl() {
+  KernelFormat f = flashinfer("flashinfer-cutedsl", 128, read_sm100);
+  f.w13 = W13Order{64, true};
+  return f;
+}
+
+/// Three generations. scale_warps: that the scales are swizzled for; 0: strided.
+constexpr StoredIn a{16, 64}, b{64, 128}, c{256, 128};
+constexpr KernelFormat triton_hopper(const char* name, ReadBlock* read, StoredIn codes, int64_t scale_warps) {
+  return {.name = name,
+          .rows = 16,
+          .columns = 64,
+          .read = read,
+          .codes = codes,
+          .scales = scale_warps ? StoredIn{32 * scale_warps, 4} : StoredIn{},
+          .cuda = scale_warps ? CudaReader::triton_hopper : CudaReader::none};
+}
+
+constexpr KernelFormat all[] = {
+    {.name = "marlin",
+     .rows = 64,
+     .columns = 16,
+     .read = read_marlin,
+     .bias = BiasForm::bf16_mma,
+     .cuda = CudaReader::marlin},
+    {.name = "marlin-fp8", .rows = 32, .columns = 32, .read = read_marlin_fp8, .bias = BiasForm::bf16_mma},
+    flashinfer("flashinfer-sm90-v1", 64, read_sm90_v1, CudaReader::flashinfer_v1),
+    flashinfer("flashinfer-sm90-v2", 64, read_sm90_v2, CudaReader::flashinfer_v2),
+    humming(),
+    flashinfer("flashinfer-cutlass-sm100", 128, read_sm100),
+    cutedsl(),
+    {.name = "flashinfer-trtllm",
+     .rows = 128,
+     .columns = 128,
+     .read = read_trtllm,
+     .bias = BiasForm::f32_shuffled,
+     .w13 = W13Order{1, true}},
+    triton_hopper("triton-hopper-a", read_triton_hopper_a, a, 8),
+    triton_hopper("triton-hopper-b", read_triton_hopper_b, b, 8),
+    triton_hopper("triton-hopper-c", read_triton_hopper_b, c, 8),
+    triton_hopper("triton-hopper-a-w4", read_triton_hopper_a_w4, a, 4),
+    triton_hopper("triton-hopper-b-w4", read_triton_hopper_b_w4, b, 4),
+    triton_hopper("triton-hopper-c-w4", read_triton_hopper_b_w4, c, 4),
+    triton_hopper("triton-hopper-a-strided", read_triton_hopper_a_strided, a, 0),
+    triton_hopper("triton-hopper-b-strided", read_triton_hopper_b_strided, b, 0),
+    triton_hopper("triton-hopper-c-strided", read_triton_hopper_b_strided, c, 0),
+    {.name = "triton-blackwell",
+     .rows = 32,
+     .columns = 32,
+     .read = read_triton_blackwell,
+     .codes = {1, 256},
+     .scales = {128, 8}},
+    {.name = "deepgemm", .rows = 32, .columns = 32, .read = read_deepgemm, .scales = {4, 4}, .w13 = gate_up},
+    {.name = "deepgemm-mega", .rows = 128, .columns = 128, .read = read_deepgemm_mega, .w13 = W13Order{8, false}},
+    {.name = "aiter-a16w4",
+     .rows = 32,
+     .columns = 256,
+     .read = read_aiter,
+     .bias_in_halves = true,
+     .w13 = W13Order{16, false}},
+    {.name = "aiter-w4a4", .rows = 32, .columns = 256, .read = read_aiter, .w13 = gate_up},
+    {.name = "vllm-cpu", .rows = 32, .columns = 32, .read = read_vllm_cpu},
+};
+
+}  // namespace
+
+int64_t KernelFormat::code_bytes(int64_t n, int64_t k) const {
+  return round_up(n, codes.rows) * round_up(k, codes.columns) / 2;
+}
+int64_t KernelFormat::scale_bytes(int64_t n, int64_t k) const {
+  return round_up(n, scales.rows) * round_up(k / 32, scales.columns);
+}
+
+std::span<const KernelFormat> kernel_formats() { return all; }
+
+const KernelFormat& kernel_format(std::string_view name) {
+  for (const KernelFormat& format : all)
+    if (format.name == name) return format;
+  throw std::out_of_range("no kernel format is called " + std::string(name));
+}
+
+int64_t bias_element_bytes(BiasForm form) { return form == BiasForm::bf16 || form == BiasForm::bf16_mma ? 2 : 4; }
+
+/// bf16_mma: a lane i of the accumulator reads 8 elements of 32 at once: rows 2i and 2i + 1 of each 8.
+/// f32_shuffled: as the rows of trtllm-gen; row q of 32 lies at 8(q % 4) + q / 4.
+float read_bias(BiasForm form, const uint8_t* bias, int64_t n) {
+  const int64_t block = n / 32 * 32, q = n % 32;
+  int64_t at = n;
+  if (form == BiasForm::bf16_mma) at = block + q % 8 / 2 * 8 + q / 8 * 2 + q % 2;
+  if (form == BiasForm::f32_shuffled) at = block + q % 4 * 8 + q / 4;
+  if (bias_element_bytes(form) == 4) return std::bit_cast<float>(word(bias + 4 * at));
+  return std::bit_cast<float>(uint32_t(bias[2 * at]) << 16 | uint32_t(bias[2 * at + 1]) << 24);
+}
+
+}  // namespace mxfp4

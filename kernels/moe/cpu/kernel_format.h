@@ -1,0 +1,63 @@
+// One row for each form of packed bytes that a kernel reads: how they are stored and which functions read them.
+// Written from the kernels' side and from nothing else: nothing in kernels/moe includes a layout.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "kernels/moe/moe.h"
+
+namespace mxfp4 {
+
+/// One expert's w13 or w2 in memory, n rows of k columns after the engine's padding.
+struct PackedMatrix {
+  const uint8_t *codes = nullptr, *scales = nullptr;
+  int64_t n = 0, k = 0;
+  float residual = 1;  // what every scale is multiplied by
+};
+
+/// Writes the values of a block of rows from n0, columns [k0, k1), to out[rows][k1 - k0].
+using ReadBlock = void(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out);
+
+/// What the kernel holds a bias as: [n] elements, one per row.
+enum class BiasForm { bf16, bf16_mma, f32, f32_shuffled };
+
+/// The CUDA kernels' reader of the same bytes (kernels/moe/cuda/operand_readers.h).
+enum class CudaReader { none, marlin, flashinfer_v1, flashinfer_v2, triton_hopper };
+
+/// What a stored matrix's rows and columns are rounded up to, beyond the engine's padding.
+struct StoredIn {
+  int64_t rows = 1, columns = 1;
+};
+
+struct KernelFormat {
+  const char* name;
+  /// A block: `rows` rows from a multiple of it, columns between multiples of `columns`, in the order of w13's or w2's
+  /// rows. n is a multiple of rows; k is rounded up to a multiple of columns where the storage is.
+  int64_t rows, columns;
+  ReadBlock* read;
+  StoredIn codes = {};
+  StoredIn scales = {};  // rows, groups of 32 columns
+  BiasForm bias = BiasForm::f32;
+  bool bias_in_halves = false;       // gate's bias, then up's, whatever the order of the rows
+  std::optional<W13Order> w13 = {};  // none: as loaded, pairs for GPT-OSS, else halves, gate first
+  CudaReader cuda = CudaReader::none;
+  double tolerance = 1e-5;  // of relative L2 on the CPU, for `reason`
+  const char* reason = "weights exact, sums of float32 products";
+
+  /// Of one expert.
+  int64_t code_bytes(int64_t n, int64_t k) const;
+  int64_t scale_bytes(int64_t n, int64_t k) const;
+};
+
+std::span<const KernelFormat> kernel_formats();
+/// Throws std::out_of_range where there is none of that name.
+const KernelFormat& kernel_format(std::string_view name);
+
+/// The bias of row n of one expert.
+float read_bias(BiasForm form, const uint8_t* bias, int64_t n);
+int64_t bias_element_bytes(BiasForm form);
+
+}  // namespace mxfp4

@@ -1,0 +1,93 @@
+#include "src/backends/loaders.h"
+
+#include "src/base/log.h"
+
+namespace mxfp4 {
+
+namespace {
+
+struct Loader {
+  std::string_view engine, backend, layout_version, family;
+  const char* since;
+};
+
+// tests/engines/matrix.py writes these rows, the oldest version first.
+const Loader loaders[] = {
+    {"sglang", "flashinfer-cutlass", "v1", "deepseek-v4", "0.5.17"},
+    {"sglang", "flashinfer-cutlass", "v1", "gpt-oss", "0.5.17"},
+    {"sglang", "marlin", "1", "deepseek-v4", "0.5.17"},
+    {"sglang", "marlin", "1", "gpt-oss", "0.5.17"},
+    {"sglang", "triton-hopper", "c", "gpt-oss", "0.5.23"},
+    {"vllm", "aiter-a16w4", "1", "deepseek-v4", "0.26.0"},
+    {"vllm", "aiter-a16w4", "1", "gpt-oss", "0.26.0"},
+    {"vllm", "deepgemm", "1", "deepseek-v4", "0.26.0"},
+    {"vllm", "flashinfer-cutlass", "v1", "gpt-oss", "0.26.0"},
+    {"vllm", "flashinfer-cutlass-mxfp8", "1", "gpt-oss", "0.26.0"},
+    {"vllm", "flashinfer-trtllm", "i256", "deepseek-v4", "0.26.0"},
+    {"vllm", "flashinfer-trtllm", "i256", "gpt-oss", "0.26.0"},
+    {"vllm", "marlin", "1", "deepseek-v4", "0.26.0"},
+    {"vllm", "marlin", "1", "gpt-oss", "0.26.0"},
+    {"vllm", "triton-blackwell", "1", "deepseek-v4", "0.26.0"},
+    {"vllm", "triton-blackwell", "1", "gpt-oss", "0.26.0"},
+    {"vllm", "triton-hopper", "a", "deepseek-v4", "0.26.0"},
+    {"vllm", "triton-hopper", "a", "gpt-oss", "0.26.0"},
+    {"vllm", "triton-hopper", "c", "deepseek-v4", "0.26.0"},
+    {"vllm", "triton-hopper", "c", "gpt-oss", "0.26.0"},
+    {"vllm", "vllm-cpu", "1", "gpt-oss", "0.26.0"},
+    {"vllm", "aiter-a16w4", "2", "deepseek-v4", "0.33.0"},
+    {"vllm", "aiter-a16w4", "2", "deepseek-v4.1", "0.33.0"},
+    {"vllm", "aiter-a16w4", "2", "mimo", "0.33.0"},
+    {"vllm", "aiter-w4a4", "2", "deepseek-v4", "0.33.0"},
+    {"vllm", "aiter-w4a4", "2", "deepseek-v4.1", "0.33.0"},
+    {"vllm", "aiter-w4a4", "2", "kimi-k3", "0.33.0"},
+    {"vllm", "aiter-w4a4", "2", "mimo", "0.33.0"},
+    {"vllm", "deepgemm", "1", "deepseek-v4.1", "0.33.0"},
+    {"vllm", "deepgemm", "1", "kimi-k3", "0.33.0"},
+    {"vllm", "deepgemm", "1", "mimo", "0.33.0"},
+    {"vllm", "flashinfer-cutlass-mxfp8", "1", "deepseek-v4", "0.33.0"},
+    {"vllm", "flashinfer-cutlass-mxfp8", "1", "deepseek-v4.1", "0.33.0"},
+    {"vllm", "flashinfer-cutlass-mxfp8", "1", "kimi-k3", "0.33.0"},
+    {"vllm", "flashinfer-cutlass-mxfp8", "1", "mimo", "0.33.0"},
+    {"vllm", "flashinfer-trtllm", "i128", "deepseek-v4", "0.33.0"},
+    {"vllm", "flashinfer-trtllm", "i128", "deepseek-v4.1", "0.33.0"},
+    {"vllm", "flashinfer-trtllm", "i128", "gpt-oss", "0.33.0"},
+    {"vllm", "flashinfer-trtllm", "i128", "kimi-k3", "0.33.0"},
+    {"vllm", "flashinfer-trtllm", "i128", "mimo", "0.33.0"},
+    {"vllm", "marlin", "1", "deepseek-v4.1", "0.33.0"},
+    {"vllm", "marlin", "1", "kimi-k3", "0.33.0"},
+    {"vllm", "marlin", "1", "mimo", "0.33.0"},
+    {"vllm", "triton-blackwell", "1", "deepseek-v4.1", "0.33.0"},
+    {"vllm", "triton-blackwell", "1", "kimi-k3", "0.33.0"},
+    {"vllm", "triton-blackwell", "1", "mimo", "0.33.0"},
+    {"vllm", "triton-hopper", "a", "deepseek-v4.1", "0.33.0"},
+    {"vllm", "triton-hopper", "a", "kimi-k3", "0.33.0"},
+    {"vllm", "triton-hopper", "a", "mimo", "0.33.0"},
+    {"vllm", "triton-hopper", "c", "deepseek-v4.1", "0.33.0"},
+    {"vllm", "triton-hopper", "c", "kimi-k3", "0.33.0"},
+    {"vllm", "triton-hopper", "c", "mimo", "0.33.0"},
+    {"vllm", "vllm-cpu", "1", "deepseek-v4", "0.33.0"},
+    {"vllm", "vllm-cpu", "1", "deepseek-v4.1", "0.33.0"},
+    {"vllm", "vllm-cpu", "1", "kimi-k3", "0.33.0"},
+    {"vllm", "vllm-cpu", "1", "mimo", "0.33.0"},
+};
+
+}  // namespace
+
+std::string loader_since(const Backend& backend, const std::string& family) {
+  for (const Loader& l : loaders)
+    if (l.engine == backend.engine && l.backend == backend.name && l.layout_version == backend.layout_version &&
+        (family.empty() || l.family == family))
+      return l.since;
+  return {};
+}
+
+void check_loader(const Backend& backend, const Model& model, bool required) {
+  if (!loader_since(backend, model.family).empty()) return;
+  const std::string line =
+      fmt::format("no loader of {} is known to read {} (layout version {}) of {}; 'mxfp4-pack backends' lists loaders",
+                  backend.engine, backend.name, backend.layout_version, model.family);
+  if (required) fail(ErrorKind::usage, "{}", line);
+  warn(line);
+}
+
+}  // namespace mxfp4

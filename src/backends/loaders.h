@@ -1,0 +1,18 @@
+// Which outputs a loader reads. The rows are those of tests/engines/matrix.json.
+#pragma once
+
+#include <string>
+
+#include "src/backends/backend.h"
+
+namespace mxfp4 {
+
+/// The first version of the engine with which a loader was shown to read a family's experts in a backend's form; of any
+/// family where none is named. Empty: no loader reads them.
+std::string loader_since(const Backend& backend, const std::string& family = "");
+
+/// Says that no loader reads what is to be written, where that is so: as a warning, or as Error{usage} where one is
+/// required.
+void check_loader(const Backend& backend, const Model& model, bool required);
+
+}  // namespace mxfp4

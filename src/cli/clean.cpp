@@ -1,0 +1,118 @@
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "src/base/log.h"
+#include "src/base/signals.h"
+#include "src/cli/commands.h"
+#include "src/io/output.h"
+#include "src/packed/manifest.h"
+
+namespace mxfp4::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CleanOptions {
+  std::string dir;
+  bool remove = false, even_in_use = false;
+};
+
+std::string describe(const Leftover& l) {
+  switch (l.kind) {
+    case LeftoverKind::resumable:
+      return fmt::format("a partial output, {} finished jobs; convert --resume goes on with it", l.jobs);
+    case LeftoverKind::begun:
+      return "the beginning of an output, no finished job";
+    case LeftoverKind::replaced:
+      return "what the finished output replaced";
+    case LeftoverKind::predecessor:
+      return "the old output, whose place is empty; it is put back, not removed";
+    case LeftoverKind::other_version:
+      return "a partial output of another version";
+    case LeftoverKind::orphan:
+      return "a partial output without its journal";
+    case LeftoverKind::strange:
+      return fmt::format("not mxfp4-pack's: {}; it stays", l.why);
+  }
+  return {};
+}
+
+std::string describe(Leftover::Use use) {
+  if (use == Leftover::Use::locked) return "; a run is writing it";
+  if (use == Leftover::Use::unknown) return "; a run may be writing it: no lock says, and it has just changed";
+  return {};
+}
+
+const char* name_of(Leftover::Use use) {
+  return use == Leftover::Use::locked ? "yes" : use == Leftover::Use::none ? "no" : "unknown";
+}
+
+/// "42 s", "3 h": the largest unit that fits.
+std::string human_age(int64_t seconds) {
+  if (seconds >= 48 * 3600) return fmt::format("{} days", seconds / 86400);
+  if (seconds >= 2 * 3600) return fmt::format("{} h", seconds / 3600);
+  return seconds >= 120 ? fmt::format("{} min", seconds / 60) : fmt::format("{} s", seconds);
+}
+
+/// What was done, as one word.
+std::string clean_up(const Leftover& l, const CleanOptions& o) {
+  if (!o.remove || l.kind == LeftoverKind::strange) return "kept";
+  if (l.use != Leftover::Use::none && !o.even_in_use) return "kept";
+  if (l.use == Leftover::Use::locked && ::unlink(hidden_beside(l.place).journal.c_str()) != 0)  // and the lock with it
+    fail_errno(l.place, "cannot remove its journal", errno);
+  OutputDir::clean(l.place, owned_files);
+  return l.kind == LeftoverKind::predecessor ? "put back" : "removed";
+}
+
+Json to_json(const Leftover& l, const std::string& done) {
+  std::vector<std::string> paths;
+  for (const std::string& path : l.paths) paths.push_back(printable(path));
+  Json j = {{"out", printable(l.place)}, {"kind", name_of(l.kind)}, {"paths", paths}, {"bytes", l.bytes},
+            {"age_seconds", l.age},      {"finished_jobs", l.jobs}, {"done", done},   {"in_use", name_of(l.use)}};
+  if (!l.why.empty()) j["reason"] = printable(l.why);
+  return j;
+}
+
+int clean(const CleanOptions& o, bool json) {
+  std::error_code ec;
+  const std::string dir = fs::canonical(o.dir, ec).string();
+  if (ec) fail_errno(o.dir, "cannot read", ec.value());
+  Json list = Json::array();
+  int64_t removable = 0;
+  for (const Leftover& l : find_leftovers(dir, owned_files)) {
+    throw_if_interrupted();
+    const std::string done = clean_up(l, o);
+    list.push_back(to_json(l, done));
+    removable += !o.remove && l.kind != LeftoverKind::strange && l.use == Leftover::Use::none;
+    if (json) continue;
+    print_out("{}{}: {}, {}, changed {} ago{}\n", o.remove ? done + ": " : "", printable(l.place),
+              printable(describe(l)), human_bytes(l.bytes), human_age(l.age), describe(l.use));
+    if (verbosity() == Verbosity::verbose)
+      for (const std::string& path : l.paths) print_out("  {}\n", printable(path));
+  }
+  if (json) print_out("{}\n", one_line(Json{{"dir", printable(dir)}, {"leftovers", list}}));
+  if (removable > 0) note("nothing was removed; --remove does it");
+  return 0;
+}
+
+}  // namespace
+
+void add_clean(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("clean", "List, or remove, what interrupted runs left in a folder");
+  static CleanOptions o;
+  app->description(
+      "mxfp4-pack clean models/\nmxfp4-pack clean models/ --remove\n\n"
+      "Lists partial outputs and journals beside the outputs in DIR: what each is, its size and age, and whether a "
+      "run\n"
+      "is writing it.");
+  app->add_option("DIR", o.dir, "Folder in which outputs are made")->required()->type_name("");
+  auto* remove = app->add_flag("--remove", o.remove, "Remove what is listed, but what a run may still be writing");
+  app->add_flag("--even-in-use", o.even_in_use, "Remove also what a run may be writing; that run then fails")
+      ->needs(remove);
+  add_common(app, common);
+  app->callback([&] { run = [&] { return clean(o, common.json); }; });
+}
+
+}  // namespace mxfp4::cli

@@ -1,0 +1,35 @@
+#include "src/convert/destination.h"
+
+#include "src/io/sha256.h"
+#include "src/packed/add_set.h"
+#include "src/packed/companions.h"
+#include "src/packed/sharded_state.h"
+
+namespace mxfp4 {
+
+ManifestOptions NewOutput::manifest_options(const Input& in) const {
+  ManifestOptions m;
+  if (in.known) m.version = in.known->options.version;  // no less is known of the source than it says
+  m.gate_up = options_.model.gate_up;
+  m.allow_nan_scales = options_.allow_nan_scales;
+  m.sha256sums = options_.sha256;
+  if (options_.format == sharded_state_format) m.format = sharded_state_format;
+  return m;
+}
+
+int AddedSet::number(const Backend& backend, const TensorParallel& tp) const {
+  return set_number(out_.manifest, backend, tp);
+}
+
+ManifestOptions AddedSet::manifest_options(const Input&) const {
+  ManifestOptions m = out_.manifest.options;
+  m.tool_version = MXFP4_VERSION;
+  m.sha256sums = options_.sha256 || out_.held.holds(sums_name);
+  return m;
+}
+
+void AddedSet::check(const Plan& plan) const { refuse_second(options_.out, out_.manifest, *plan.backend, plan.tp); }
+
+void AddedSet::begin(const Plan& plan, const OutputDir& out) const { link_earlier(plan, out, out_); }
+
+}  // namespace mxfp4

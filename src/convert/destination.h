@@ -1,0 +1,62 @@
+// What a conversion reads, and where its set goes: into an output of its own, or beside the sets of one that is there.
+#pragma once
+
+#include "src/convert/convert.h"
+#include "src/packed/packed_checkpoint.h"
+#include "src/packed/source.h"
+
+namespace mxfp4 {
+
+/// What is converted, and where its bytes come from.
+struct Input {
+  const Checkpoint& checkpoint;
+  const Model& model;
+  Source& source;
+  const Checkpoint& files;          // which the source reads
+  const Manifest* known = nullptr;  // whose checksums the source must have, where it is known from before
+};
+
+class Destination {
+ public:
+  virtual ~Destination() = default;
+  /// The set's number in OUT.
+  virtual int number(const Backend& backend, const TensorParallel& tp) const = 0;
+  virtual ManifestOptions manifest_options(const Input& in) const = 0;
+  /// Throws Error{usage} where OUT cannot take the set.
+  virtual void check(const Plan& plan) const = 0;
+  /// Puts into a partial output what OUT keeps.
+  virtual void begin(const Plan& plan, const OutputDir& out) const = 0;
+  /// The output that the set is added to; null where it is the first.
+  virtual const PackedCheckpoint* earlier() const = 0;
+};
+
+/// The first set of an output that takes the place of whatever is there.
+class NewOutput final : public Destination {
+ public:
+  explicit NewOutput(const ConvertOptions& options) : options_(options) {}
+  int number(const Backend&, const TensorParallel&) const override { return 0; }
+  ManifestOptions manifest_options(const Input& in) const override;
+  void check(const Plan&) const override {}
+  void begin(const Plan&, const OutputDir&) const override {}
+  const PackedCheckpoint* earlier() const override { return nullptr; }
+
+ private:
+  const ConvertOptions& options_;
+};
+
+/// One more set of an output that is there.
+class AddedSet final : public Destination {
+ public:
+  AddedSet(const ConvertOptions& options, const PackedCheckpoint& out) : options_(options), out_(out) {}
+  int number(const Backend& backend, const TensorParallel& tp) const override;
+  ManifestOptions manifest_options(const Input& in) const override;
+  void check(const Plan& plan) const override;
+  void begin(const Plan& plan, const OutputDir& out) const override;
+  const PackedCheckpoint* earlier() const override { return &out_; }
+
+ private:
+  const ConvertOptions& options_;
+  const PackedCheckpoint& out_;
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,179 @@
+#include "src/io/leftover.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <filesystem>
+#include <set>
+
+#include "src/base/error.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t young = 10 * 60;  // a run writes more often than that
+constexpr const char* tool = ".mxfp4-pack.";
+
+bool exists(const std::string& path) {
+  struct stat s;
+  return ::lstat(path.c_str(), &s) == 0;
+}
+
+bool has_run_file(const std::string& dir) { return fs::is_regular_file(fs::symlink_status(dir + "/" + run_file)); }
+
+/// The place that a hidden name in `dir` belongs to; empty: it is no such name.
+std::string place_of(const std::string& dir, const std::string& name) {
+  const size_t at = name.rfind(tool);
+  if (at == name.npos || at < 2 || name[0] != '.') return {};
+  const std::string place = (fs::path(dir) / name.substr(1, at - 1)).string();
+  const HiddenNames hidden = hidden_beside(place);
+  const std::string path = (fs::path(dir) / name).string();
+  return path == hidden.partial || path == hidden.aside || path == hidden.journal ? place : "";
+}
+
+/// The journal, where it is a file of this user's own; else why it is not.
+struct FoundJournal {
+  Fd fd;
+  JournalText text;
+  std::string why;
+};
+
+FoundJournal open_found(const std::string& path) {
+  FoundJournal found;
+  struct stat s;
+  if (::lstat(path.c_str(), &s) != 0) return found;
+  if (!S_ISREG(s.st_mode) || s.st_nlink > 1)
+    found.why = "the journal is no file of its own";
+  else if (s.st_uid != ::geteuid())
+    found.why = "it belongs to another user";
+  if (!found.why.empty()) return found;
+  found.fd = Fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), path);
+  if (found.fd) found.text = read_journal(found.fd);
+  return found;
+}
+
+/// Bytes on disk and the last change of a path and all that is in it.
+void add_up(const std::string& path, Leftover& leftover, int64_t& changed) {
+  const auto add = [&](const fs::path& p) {
+    struct stat s;
+    if (::lstat(p.c_str(), &s) != 0) return;
+    leftover.bytes += int64_t(s.st_blocks) * 512;
+    changed = std::max(changed, int64_t(s.st_mtime));
+  };
+  add(path);
+  std::error_code ec;
+  if (!is_own_folder(path)) return;
+  for (auto it = fs::recursive_directory_iterator(path, ec); !ec && it != fs::recursive_directory_iterator();
+       it.increment(ec))
+    add(it->path());
+}
+
+LeftoverKind kind_of(const Leftover& leftover, const HiddenNames& hidden, const JournalText& journal) {
+  if (!leftover.why.empty()) return LeftoverKind::strange;
+  if (exists(hidden.aside) && !exists(leftover.place)) return LeftoverKind::predecessor;
+  if (journal.foreign) return LeftoverKind::other_version;
+  if (!journal.begun)
+    return exists(hidden.partial) || exists(hidden.aside) ? LeftoverKind::orphan : LeftoverKind::begun;
+  if (holds(leftover.place, journal.proof)) return LeftoverKind::replaced;
+  const bool is_there = is_partial_of(hidden.partial, journal.head, journal.proof);
+  return is_there && !journal.records.empty() ? LeftoverKind::resumable : LeftoverKind::begun;
+}
+
+Leftover describe(const std::string& place, const ListOwn& made) {
+  const HiddenNames hidden = hidden_beside(place);
+  Leftover out;
+  out.place = place;
+  const FoundJournal journal = open_found(hidden.journal);
+  int64_t changed = 0;
+  for (const std::string& path : {hidden.partial, hidden.aside, hidden.journal})
+    if (exists(path)) {
+      out.paths.push_back(path);
+      add_up(path, out, changed);
+    }
+  out.age = std::max<int64_t>(0, ::time(nullptr) - changed);
+  out.jobs = int64_t(journal.text.records.size());
+  const Lock lock = journal.fd ? take_lock(journal.fd, true) : Lock::none;
+  if (lock == Lock::held) out.use = Leftover::Use::locked;
+  if (lock == Lock::none && out.age < young) out.use = Leftover::Use::unknown;
+  out.why = journal.why;
+  const bool finished = journal.text.begun && holds(place, journal.text.proof);  // strangers' files are moved then
+  for (const std::string& path : {hidden.partial, hidden.aside})
+    if (out.why.empty() && exists(path) && !finished)
+      out.why = why_not_ours(path, journal.text.begun ? &journal.text.proof : nullptr, made);
+  out.kind = kind_of(out, hidden, journal.text);
+  return out;
+}
+
+}  // namespace
+
+HiddenNames hidden_beside(const std::string& place) {
+  const fs::path path = place;
+  const std::string common = (path.parent_path() / fmt::format(".{}{}", path.filename().string(), tool)).string();
+  return {common + "partial", common + "partial.old", common + "journal"};
+}
+
+bool is_own_folder(const std::string& path) {
+  struct stat s;
+  return ::lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == ::geteuid();
+}
+
+bool holds(const std::string& dir, const Proof& proof) {
+  const std::string path = dir + "/" + proof.file;
+  return !proof.file.empty() && fs::is_regular_file(fs::symlink_status(path)) &&
+         checksum_of(read_text(path, int64_t(4) << 30)) == proof.checksum;
+}
+
+bool holds_run(const std::string& dir, const std::string& run) {
+  return has_run_file(dir) && read_text(dir + "/" + run_file, 64, run_file) == run;
+}
+
+bool is_partial_of(const std::string& partial, const JournalHead& head, const Proof& proof) {
+  return is_own_folder(partial) && (holds_run(partial, head.run) || holds(partial, proof));
+}
+
+std::string why_not_ours(const std::string& dir, const Proof* proof, const ListOwn& made) {
+  if (fs::is_symlink(fs::symlink_status(dir))) return "it is a link";
+  if (!fs::is_directory(fs::symlink_status(dir))) return "it is no folder";
+  if (!is_own_folder(dir)) return "it belongs to another user";
+  if (fs::is_empty(dir) || has_run_file(dir)) return "";
+  try {
+    const auto names = made ? made(dir) : std::vector<std::string>();
+    if (!names.empty()) check_only_own(dir, dir, names);
+    if (!names.empty() || (proof && proof->file.empty())) return "";
+  } catch (const Error& e) {
+    return e.lines.front();
+  }
+  return "nothing in it says that mxfp4-pack made it";
+}
+
+void remove_partial(const std::string& dir) {
+  if (is_own_folder(dir) && !fs::is_empty(dir) && !has_run_file(dir)) write_text(dir + "/" + run_file, "removed");
+  remove_tree(dir, run_file);
+}
+
+const char* name_of(LeftoverKind kind) {
+  constexpr const char* names[] = {"resumable",     "begun",  "replaced", "predecessor",
+                                   "other-version", "orphan", "strange"};
+  return names[size_t(kind)];
+}
+
+std::vector<Leftover> find_leftovers(const std::string& dir, const ListOwn& made) {
+  std::error_code ec;
+  const fs::directory_iterator entries(dir, ec);
+  if (ec) fail_errno(dir, "cannot read", ec.value());
+  std::set<std::string> places;
+  for (const auto& entry : entries) places.insert(place_of(dir, entry.path().filename().string()));
+  places.erase("");
+  std::vector<Leftover> out;
+  for (const std::string& place : places) out.push_back(describe(place, made));
+  return out;
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,61 @@
+// What an interrupted run leaves beside the place of an output: the partial output, its journal, or the old output.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/io/journal.h"
+#include "src/io/replaced.h"
+
+namespace mxfp4 {
+
+/// Marks the partial directory as a run's own; gone when it is finished.
+inline constexpr const char* run_file = ".mxfp4-pack-run";
+
+/// The hidden names beside an output's place.
+struct HiddenNames {
+  std::string partial;  // what is built, and after a swap what was replaced
+  std::string aside;    // where two directories cannot be swapped: what is replaced, between two renames
+  std::string journal;
+};
+HiddenNames hidden_beside(const std::string& place);
+
+/// A folder, not a link, that belongs to this user.
+bool is_own_folder(const std::string& path);
+/// Whether `dir` is what a journal with this proof was finished with.
+bool holds(const std::string& dir, const Proof& proof);
+bool holds_run(const std::string& dir, const std::string& run);
+/// Whether `partial` is the directory that the journal is about.
+bool is_partial_of(const std::string& partial, const JournalHead& head, const Proof& proof);
+/// Why a partial output or what was replaced is not this tool's to remove; empty: it is. proof: the journal's, or null.
+std::string why_not_ours(const std::string& dir, const Proof* proof, const ListOwn& made);
+/// Removes what why_not_ours() has nothing against. However early that ends, what stays is still known.
+void remove_partial(const std::string& dir);
+
+enum class LeftoverKind {
+  resumable,      // a partial output with finished jobs
+  begun,          // nothing that a run could go on with
+  replaced,       // the output is in its place; this is what it replaced
+  predecessor,    // the old output, whose place is empty
+  other_version,  // another version's journal and partial output
+  orphan,         // without a journal
+  strange         // not this tool's
+};
+const char* name_of(LeftoverKind kind);
+
+/// All that lies beside one output's place.
+struct Leftover {
+  enum class Use { none, locked, unknown };  // unknown: there is no lock to ask, and it is young
+
+  std::string place;
+  LeftoverKind kind = LeftoverKind::orphan;
+  Use use = Use::none;
+  std::vector<std::string> paths;
+  int64_t bytes = 0, jobs = 0, age = 0;  // seconds since the last change
+  std::string why;                       // LeftoverKind::strange only
+};
+
+/// What runs left in a folder, by place. It only reads, and asks for each lock for a moment.
+std::vector<Leftover> find_leftovers(const std::string& dir, const ListOwn& made);
+
+}  // namespace mxfp4

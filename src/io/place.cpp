@@ -1,0 +1,83 @@
+#include "src/io/place.h"
+
+#include <mntent.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <new>
+
+#include "src/base/error.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool contains(const fs::path& dir, const fs::path& path) {
+  const auto [end, rest] = std::mismatch(dir.begin(), dir.end(), path.begin(), path.end());
+  return end == dir.end();
+}
+
+void check_apart(const std::string& out, const fs::path& place, const std::string& source) {
+  if (source.empty()) return;
+  std::error_code ec;
+  const fs::path real = fs::canonical(source, ec);
+  if (ec == std::errc::not_enough_memory) throw std::bad_alloc();
+  if (ec) return;  // whoever opens it says what is wrong
+  if (place == real) fail(ErrorKind::usage, "{}: is the source itself; nothing is converted in place", out);
+  if (contains(real, place)) fail(ErrorKind::usage, "{}: lies inside the source {}; choose another place", out, source);
+  if (contains(place, real)) fail(ErrorKind::usage, "{}: holds the source {}; choose another place", out, source);
+}
+
+/// Where the system does not list its mounts, the rename at the end fails.
+void check_not_mounted(const std::string& out, const fs::path& place) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> mounts(::setmntent("/proc/self/mounts", "re"), ::endmntent);
+  if (!mounts) return;
+  char text[8192];
+  for (mntent entry; ::getmntent_r(mounts.get(), &entry, text, sizeof text);) {
+    const fs::path mounted = entry.mnt_dir;
+    if (mounted == place)
+      fail(ErrorKind::usage, "{}: is a mount point, which cannot appear whole or not at all; choose a folder in it",
+           out);
+    if (contains(place, mounted))
+      fail(ErrorKind::usage, "{}: {} is mounted in it; unmount that first, or choose another place", out,
+           mounted.string());
+  }
+}
+
+}  // namespace
+
+std::string place_of(const std::string& out, const std::string& source) {
+  std::error_code ec;
+  fs::path place = fs::weakly_canonical(fs::absolute(out), ec);
+  if (ec) fail_errno(out, "cannot resolve", ec.value());
+  if (!place.has_filename()) place = place.parent_path();
+  if (fs::is_symlink(fs::symlink_status(out))) fail(ErrorKind::usage, "{}: is a link; give the place itself", out);
+  check_apart(out, place, source);
+  if (!fs::is_directory(place.parent_path()))
+    fail(ErrorKind::io, "{}: the folder {} does not exist", out, place.parent_path().string());
+  check_not_mounted(out, place);
+  return place.string();
+}
+
+mode_t umask_like(const std::string& dir) {
+  mode_t denied = 0;
+  struct stat s;
+  const auto add = [&](const fs::path& path, mode_t read, mode_t write) {
+    if (::stat(path.c_str(), &s) != 0) return;
+    for (const int who : {0, 3}) {  // others, group
+      if (!(s.st_mode >> who & read)) denied |= mode_t(7 << who);
+      if (!(s.st_mode >> who & write)) denied |= mode_t(2 << who);
+    }
+  };
+  add(dir, S_IXOTH, S_IXOTH);
+  std::error_code ec;
+  for (auto it = fs::recursive_directory_iterator(dir, ec); !ec && it != fs::recursive_directory_iterator();
+       it.increment(ec))
+    if (it->is_regular_file()) add(it->path(), S_IROTH, S_IWOTH);
+  return denied;
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,28 @@
+// Where an output may stand, and who may read it there.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+
+namespace mxfp4 {
+
+/// Where OUT is to stand: absolute, without links. Throws Error{usage} where OUT is `source` (may be empty), lies
+/// inside it or holds it, is a link, or has something mounted on it or in it, which no rename could replace.
+std::string place_of(const std::string& out, const std::string& source);
+
+/// What a folder and all files in it permit to group and others, as the bits of a umask that forbids the rest.
+mode_t umask_like(const std::string& dir);
+
+/// Adds bits to the umask of the process for the life of this object.
+class NarrowedUmask {
+ public:
+  explicit NarrowedUmask(mode_t bits) : before_(::umask(077)) { ::umask(before_ | bits); }
+  ~NarrowedUmask() { ::umask(before_); }
+  NarrowedUmask(const NarrowedUmask&) = delete;
+
+ private:
+  mode_t before_;
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,56 @@
+#include "src/packed/manifest_field.h"
+
+#include "src/packed/manifest_format.h"
+
+namespace mxfp4 {
+
+Field Field::at(const char* key) const {
+  if (!has(key)) refuse("no '{}'; damaged?", key);
+  return {*json_.find(key), this, key, 0};
+}
+
+void Field::each(const std::function<void(const Field&)>& use) const {
+  if (!json_.is_array()) refuse("no list; damaged?");
+  for (size_t i = 0; i < json_.size(); ++i) use(Field(json_[i], this, nullptr, i));
+}
+
+std::string Field::text() const {
+  if (!json_.is_string()) refuse("no string; damaged?");
+  return json_.get<std::string>();
+}
+
+std::string Field::file_name() const {
+  std::string name = text();
+  if (!is_safe_name(name)) refuse("unsafe file name '{}'", name);
+  return name;
+}
+
+int64_t Field::number(int64_t most) const {
+  if (!json_.is_number_unsigned() || json_.get<uint64_t>() > uint64_t(most))
+    refuse("no number from 0 to {}; damaged?", most);
+  return json_.get<int64_t>();
+}
+
+double Field::real() const {
+  if (!json_.is_number()) refuse("no number; damaged?");
+  return json_.get<double>();
+}
+
+bool Field::flag() const {
+  if (!json_.is_boolean()) refuse("neither true nor false; damaged?");
+  return json_.get<bool>();
+}
+
+std::string Field::path() const {
+  if (!parent_) return {};
+  const std::string before = parent_->path();
+  if (!key_) return fmt::format("{}[{}]", before, index_);
+  return before.empty() ? key_ : before + "." + key_;
+}
+
+void Field::refuse_as(const std::string& what) const {
+  const std::string place = path();
+  fail(ErrorKind::input, "{}: {}{}", manifest_name, place.empty() ? "" : place + ": ", what);
+}
+
+}  // namespace mxfp4

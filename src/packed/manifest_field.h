@@ -1,0 +1,52 @@
+// A value in the manifest's JSON that knows its place, so that what is wrong with it can be said with the way to it.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "src/base/error.h"
+#include "src/base/json.h"
+#include "src/checkpoint/checkpoint.h"
+
+namespace mxfp4 {
+
+/// Each function that reads throws Error{input}, "mxfp4-pack.json: sets[0].tensors[3]: no 'rank'; damaged?", where the
+/// value is not there or of another type.
+class Field {
+ public:
+  explicit Field(const Json& document) : json_(document) {}
+
+  const Json& json() const { return json_; }
+  bool has(const char* key) const { return json_.is_object() && json_.contains(key); }
+  /// A member that must be there; lives no longer than this one.
+  Field at(const char* key) const;
+  /// Every entry of a list, in order.
+  void each(const std::function<void(const Field&)>& use) const;
+
+  std::string text() const;
+  /// A text that is used as a path below a directory.
+  std::string file_name() const;
+  /// A whole number from 0 to `most`.
+  int64_t number(int64_t most = max_checkpoint_bytes) const;
+  double real() const;
+  bool flag() const;
+
+  /// The way from the document to it: "sets[0].tensors[3].rank"; empty for the document.
+  std::string path() const;
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
+    refuse_as(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  Field(const Json& json, const Field* parent, const char* key, size_t index)
+      : json_(json), parent_(parent), key_(key), index_(index) {}
+  [[noreturn]] void refuse_as(const std::string& what) const;
+
+  const Json& json_;
+  const Field* parent_ = nullptr;
+  const char* key_ = nullptr;  // null: an entry of a list
+  size_t index_ = 0;
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,249 @@
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "src/io/sha256.h"
+#include "src/packed/manifest.h"
+#include "src/packed/manifest_field.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr int64_t max_ranks = 65'536;
+constexpr int64_t max_manifest_bytes = int64_t(4) << 30;
+
+/// What version 1 does not say: whatever else is there came along with the checkpoint.
+const char* kind_in_version_1(const std::string& name, bool tensors) {
+  if (tensors) return file_kind::tensors;
+  if (name == "config.json") return file_kind::config;
+  if (name == "model.safetensors.index.json") return file_kind::index;
+  return name.starts_with("packed/canary-") ? file_kind::canary : file_kind::companion;
+}
+
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json) {}
+
+  Manifest run() {
+    const Field source = json_.at("source");
+    m_.options.version = int(json_.at("format_version").number());
+    check_needs(json_);
+    m_.options.sha256sums = m_.options.version > 1 && json_.has("sha256sums") && json_.at("sha256sums").flag();
+    if (json_.has("format")) m_.options.format = json_.at("format").text();
+    m_.options.tool_version = json_.at("tool").at("version").text();
+    m_.fingerprint = source.at("fingerprint").text();
+    if (source.has("gate_up")) m_.options.gate_up = source.at("gate_up").text();
+    m_.options.allow_nan_scales = source.has("allow_nan_scales");
+    json_.at("files").each([&](const Field& f) { read_file(f); });
+    read_source(source);
+    json_.at("copied").each([&](const Field& t) { read_copied(t); });
+    json_.at("sets").each([&](const Field& set) { read_set(set); });
+    if (m_.sets.empty()) json_.at("sets").refuse("empty; damaged?");
+    std::sort(m_.source.tensors.begin(), m_.source.tensors.end(),
+              [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+    return std::move(m_);
+  }
+
+ private:
+  void read_file(const Field& f) {
+    const bool tensors = f.has("header_xxh3_128");
+    const std::string name = f.at("name").file_name();
+    const ListedFile listed = {name, f.at("bytes").number(), f.at(tensors ? "header_xxh3_128" : "xxh3_128").text(),
+                               m_.options.version > 1 ? f.at("kind").text() : kind_in_version_1(name, tensors)};
+    if (listed.holds_tensors() != tensors)
+      f.at("kind").refuse("'{}' with {}; damaged?", listed.kind, tensors ? "header_xxh3_128" : "xxh3_128");
+    take_name(listed.name, files_in_out_, f);
+    if (listed.kind == file_kind::companion) {
+      take_name(listed.name, files_of_source_, f);
+      m_.source.companions.push_back(listed.name);
+      m_.source.companion_checksums[listed.name] = listed.checksum;
+    }
+    m_.files.push_back(listed);
+  }
+
+  void read_source(const Field& source) {
+    Checkpoint& ck = m_.source;
+    ck.config_text = source.at("config").text();
+    ck.index_text = source.at("index").text();
+    if (!ck.config_text.empty()) ck.config = parse_json(ck.config_text, "config.json");
+    source.at("files").each([&](const Field& f) {
+      const std::string name = f.at("name").file_name();
+      take_name(name, files_of_source_, f);
+      shards_[name] = int(ck.shards.size());
+      ck.shards.push_back({name, {}, {f.at("bytes").number(), 0, 0, 0}});
+    });
+  }
+
+  void read_copied(const Field& t) {
+    add_tensor(t);
+    const std::string name = t.at("name").text(), file = t.at("copy").file_name();
+    take_file(file, of_copied, t);
+    if (!m_.copied.emplace(name, file).second) refuse_second(t, name);
+  }
+
+  void read_set(const Field& f) {
+    check_needs(f);
+    ManifestSet set;
+    set.engine = f.at("engine").text();
+    set.backend = f.at("backend").text();
+    set.layout_version = f.at("layout_version").text();
+    if (f.has("loss")) set.loss = f.at("loss").json();
+    if (f.has("canary")) f.at("canary").file_name();
+    check_model(f.at("model"));
+    set.model = f.at("model").json();
+    read_ranks(f, set.tp);
+    f.at("tensors").each([&](const Field& t) { read_packed(t, set); });
+    m_.sets.push_back(std::move(set));
+  }
+
+  /// What a reader must know beyond this version to use what is described.
+  void check_needs(const Field& f) const {
+    if (m_.options.version == 1 || !f.has("needs")) return;
+    f.at("needs").each(
+        [](const Field& name) { name.refuse("'{}', which this program does not know; use a newer one", name.text()); });
+  }
+
+  static void read_ranks(const Field& f, TensorParallel& tp) {
+    tp.size = int(f.at("moe_tp_size").number(max_ranks));
+    tp.ranks.clear();
+    f.at("ranks").each([&](const Field& r) {
+      const auto rank = int(r.number(max_ranks));
+      if (!tp.ranks.empty() && rank <= tp.ranks.back()) r.refuse("ranks are not in order; damaged?");
+      tp.ranks.push_back(rank);
+    });
+    if (tp.ranks.empty() || tp.ranks.back() >= tp.size)
+      f.at("ranks").refuse("ranks that do not fit moe_tp_size {}; damaged?", tp.size);
+  }
+
+  void read_packed(const Field& t, ManifestSet& set) {
+    const std::pair key(int(t.at("rank").number(max_ranks)), t.at("name").text());
+    set.checksums[key] = t.at("xxh3_128").text();
+    const std::string file = t.at("file").file_name();
+    take_file(file, {int(m_.sets.size()), key.first}, t);
+    if (!set.files.emplace(key, file).second) refuse_second(t, key.second);
+    t.at("source").each([&](const Field& s) { add_tensor(s); });
+  }
+
+  /// The parts that verify reads have their types.
+  static void check_model(const Field& model) {
+    for (const char* key : {"alpha", "beta", "limit"}) model.at("activation").at(key).real();
+    model.at("routed_scaling_factor").real();
+    model.at("w13_rows").at("block").number();
+    model.at("w13_rows").at("first").text();
+  }
+
+  [[noreturn]] static void refuse_second(const Field& f, const std::string& name) {
+    f.refuse("{} is listed twice; damaged?", printable(name));
+  }
+
+  /// A file holds copied tensors, or packed ones of one rank of one set.
+  void take_file(const std::string& name, std::pair<int, int> set_and_rank, const Field& f) {
+    if (owners_.emplace(name, set_and_rank).first->second != set_and_rank)
+      f.refuse("the file '{}' is listed for two sets or ranks; damaged?", name);
+  }
+
+  /// No two files of one directory have the same name.
+  static void take_name(const std::string& name, std::set<std::string>& names, const Field& f) {
+    if (!names.insert(name).second) f.refuse("the file '{}' is listed twice; damaged?", name);
+  }
+
+  void add_tensor(const Field& f) {
+    Tensor t;
+    t.name = f.at("name").text();
+    if (!parse_dtype(f.at("dtype").text(), t.dtype)) f.at("dtype").refuse("unknown dtype; damaged?");
+    f.at("shape").each([&](const Field& d) { t.shape.push_back(d.number(INT64_MAX)); });
+    const auto file = shards_.find(f.at("file").text());
+    if (file == shards_.end()) f.at("file").refuse("no file of the source; damaged?");
+    t.file = file->second;
+    t.bytes = tensor_bytes(t.dtype, t.shape);
+    if (t.bytes < 0) f.at("shape").refuse("{} is no size of a tensor; damaged?", describe(t.dtype, t.shape));
+    const std::string checksum = f.at("xxh3_128").text();
+    const auto [known, is_new] = tensors_.emplace(t.name, m_.source.tensors.size());
+    if (!is_new) return check_same(f, m_.source.tensors[known->second], t, checksum);
+    m_.checksums[t.name] = checksum;
+    if (f.has("zero_scale")) m_.float_zeros[t.name] = true;
+    if (f.has("offset")) t.offset = f.at("offset").number();
+    if (t.bytes > max_checkpoint_bytes || (bytes_ += t.bytes) > max_checkpoint_bytes)
+      f.refuse("more than {} bytes in all; damaged?", max_checkpoint_bytes);
+    m_.source.tensors.push_back(std::move(t));
+  }
+
+  /// Other ranks and sets list a tensor again.
+  void check_same(const Field& f, const Tensor& known, const Tensor& t, const std::string& checksum) const {
+    if (known.dtype != t.dtype || known.shape != t.shape || known.file != t.file || m_.checksums.at(t.name) != checksum)
+      f.refuse("{} is listed twice, not the same; damaged?", printable(t.name));
+  }
+
+  static constexpr std::pair<int, int> of_copied = {-1, -1};
+
+  const Field json_;
+  Manifest m_;
+  std::map<std::string, int> shards_;
+  std::map<std::string, size_t> tensors_;              // indexes of m_.source.tensors while that grows
+  std::map<std::string, std::pair<int, int>> owners_;  // set and rank by file
+  std::set<std::string> files_in_out_;
+  /// Unpacked, shards and companions lie in one directory, beside config and index.
+  std::set<std::string> files_of_source_ = {"config.json", "model.safetensors.index.json"};
+  int64_t bytes_ = 0;
+};
+
+/// The text with its own checksum's digits set to zero must have that checksum.
+void check_own_checksum(std::string text, const std::string& expected) {
+  const size_t at = text.find(expected);
+  if (expected.size() != 32 || at == text.npos)
+    fail(ErrorKind::input, "{}: no checksum of its own; damaged?", manifest_name);
+  text.replace(at, 32, no_checksum);
+  if (checksum_of(text) != expected)
+    fail(ErrorKind::input, "{}: does not have its own checksum; damaged or edited", manifest_name);
+}
+
+}  // namespace
+
+Manifest parse_manifest(std::string text) {
+  const Json json = parse_json(text, manifest_name);
+  const int64_t version = Field(json).at("format_version").number();
+  if (version > format_version)
+    fail(ErrorKind::input, "{}: format_version {}, this program knows up to {}; use a newer mxfp4-pack", manifest_name,
+         version, format_version);
+  check_own_checksum(std::move(text), Field(json).at("xxh3_128").text());
+  return Reader(json).run();
+}
+
+void check_has_manifest(const std::string& out) {
+  if (std::filesystem::exists(out + "/" + manifest_name)) return;
+  fail(ErrorKind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(out),
+       std::filesystem::exists(out) ? fmt::format("no {}", manifest_name) : "no such directory");
+}
+
+Manifest read_manifest_file(const std::string& path) {
+  return parse_manifest(read_text(path, max_manifest_bytes, manifest_name));
+}
+
+Manifest read_manifest(const std::string& out) {
+  check_has_manifest(out);
+  return read_manifest_file(out + "/" + manifest_name);
+}
+
+std::string read_sets_text(const std::string& out) {
+  return sets_text_of(read_text(out + "/" + manifest_name, max_manifest_bytes, manifest_name));
+}
+
+std::string sets_text_of(const std::string& text) {
+  const size_t begin = text.find(std::string("\n") + sets_begin);  // no string holds a line break
+  if (begin == text.npos || !text.ends_with(sets_end))
+    fail(ErrorKind::input, "{}: not laid out as mxfp4-pack does; no set can be added", manifest_name);
+  const size_t first = begin + 1 + std::strlen(sets_begin);
+  return text.substr(first, text.size() - std::strlen(sets_end) - first);
+}
+
+std::vector<std::string> owned_files(const std::string& out) {
+  if (!std::filesystem::exists(out + "/" + manifest_name)) return {};
+  std::vector<std::string> names = {manifest_name};
+  for (const ListedFile& f : read_manifest(out).files) names.push_back(f.name);
+  if (std::filesystem::exists(out + "/" + sums_name)) names.push_back(sums_name);
+  return names;
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,20 @@
+// The headers of the checkpoint's shards in an output: with them unpack makes the very files that were converted, and
+// an output's description of its source has something to agree with.
+#pragma once
+
+#include <string>
+
+#include "src/checkpoint/checkpoint.h"
+
+namespace mxfp4 {
+
+inline constexpr const char* source_headers_name = "packed/source-headers";
+
+/// Length field and JSON of every shard, one after the other.
+std::string source_headers(const Checkpoint& source);
+
+/// Gives the shards of a manifest's description their headers from such a text, and the tensors their offsets. Where
+/// the two do not describe the same tensors, every difference is a problem.
+void take_source_headers(const std::string& text, Checkpoint& source, Problems& problems);
+
+}  // namespace mxfp4

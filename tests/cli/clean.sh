@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# What runs left, listed and removed. usage: clean.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+many=$dir/many place=$dir/place
+synth gpt-oss-20b "$many" --tiny --layers 24
+options=(--backend marlin --engine vllm --threads 1)
+hidden() { echo "$place/.$1.mxfp4-pack.$2"; }
+has_a_job() { { read -r && read -r; } <"$(hidden k journal)"; }
+clean() { "$program" clean "$place" "$@"; }
+old() { find "$@" -exec touch -h -d '1 hour ago' {} +; }
+
+# a conversion to $place/k that SIGKILL ended after its first job
+leave() {
+  for try in $(seq 200); do
+    rm -rf "$place"
+    mkdir "$place"
+    "$program" convert "$many" "$place/k" "${options[@]}" -q &
+    local pid=$!
+    until has_a_job || ! kill -0 $pid; do :; done
+    kill -KILL $pid
+    wait $pid
+    has_a_job && [ ! -e "$place/k" ] && return
+  done
+  return 1
+} 2>/dev/null
+
+mkdir "$place"
+expect 'help begins with an example' 0 '^mxfp4-pack clean ' '' "$program" clean --help
+expect 'nothing was left' 0 '' '' clean
+expect 'no such folder' 2 '' 'cannot read: No such file' "$program" clean "$dir/none"
+prepare leave
+expect 'a partial output is listed' 0 'place/k: a partial output, [1-9][0-9]* finished jobs; convert --resume .*, [0-9.]+ [kM]?B, changed [0-9]+ s ago$' \
+  'nothing was removed; --remove' clean
+expect 'with its paths' 0 '^  /.*place/\.k\.mxfp4-pack\.partial$' 'nothing was removed' clean -v
+expect 'as JSON' 0 '^\{"dir":"/.*place","leftovers":\[\{"out":"/.*/place/k","kind":"resumable","paths":\["/.*\.partial","/.*\.journal"\],"bytes":[1-9][0-9]*,"age_seconds":[0-9]+,"finished_jobs":[1-9][0-9]*,"done":"kept","in_use":"no"\}\]\}$' \
+  '' clean --json -q
+exec 9<"$(hidden k journal)"
+flock 9
+expect 'a run that goes on is said' 0 'a run is writing it' '' clean
+expect 'its files stay' 0 '^kept: .*a run is writing it' '' clean --remove
+expect 'they are there' 0 '' '' test -d "$(hidden k partial)" -a -f "$(hidden k journal)"
+expect 'in use, but --even-in-use' 0 '^removed: ' '' clean --remove --even-in-use
+exec 9>&-
+expect 'nothing stays' 0 '' '' rmdir "$place"
+prepare leave
+expect 'what is listed goes' 0 '^removed: .*place/k: a partial output' '' clean --remove
+expect 'all of it' 0 '' '' rmdir "$place"
+
+prepare leave
+rm "$(hidden k journal)"
+expect 'no lock to ask: young files stay' 0 '^kept: .*without its journal.*no lock says' '' clean --remove
+old "$(hidden k partial)"
+chmod -R a-w "$(hidden k partial)"
+expect 'old ones go, read-only or not' 0 '^removed: .*changed 60 min ago' '' clean --remove
+expect 'nothing stays of them' 0 '' '' rmdir "$place"
+
+mkdir "$place"
+convert "$tiny" "$(hidden k partial.old)" --backend marlin --engine vllm
+old "$place"/.k*
+expect 'an old output is listed' 0 'the old output, whose place is empty' '' clean -q
+expect 'and put back' 0 '^put back: ' '' clean --remove
+expect 'as it was' 0 'right' '' "$program" verify "$place/k" --source "$tiny"
+convert "$tiny" "$(hidden k partial)" --backend marlin --engine sglang
+echo mine >"$(hidden k partial)/notes.txt"
+old "$place"/.k*
+expect 'a file of others keeps all there' 0 "^kept: .*not mxfp4-pack's: .*notes.txt was not made by mxfp4-pack" '' clean --remove
+rm "$(hidden k partial)/notes.txt"
+old "$place"/.k*
+expect 'without it the folder goes' 0 '^removed: ' '' clean --remove
+expect 'OUT stays' 0 'right' '' "$program" verify "$place/k" --source "$tiny"
+
+truncate -s 1T "$(hidden k journal)"
+old "$place"/.k*
+expect 'a journal of holes is nothing that was begun' 0 '^removed: .*the beginning of an output' '' clean --remove
+
+mkdir "$dir/elsewhere"
+echo mine >"$dir/elsewhere/file"
+ln -s "$dir/elsewhere" "$(hidden a partial)"
+ln -s "$dir/elsewhere/file" "$(hidden b journal)"
+mkdir "$(hidden c partial)"
+echo mine >"$(hidden c partial)/file"
+old "$place"/.[abc]*
+expect 'links and unknown contents stay' 0 '^kept: .*/c: .*nothing in it says that' '' clean --remove --even-in-use
+cp "$dir/out.txt" "$dir/list.txt"
+expect 'all three of them' 0 '^3$' '' grep -c "^kept: .*not mxfp4-pack's" "$dir/list.txt"
+expect 'untouched' 0 '^mine$' '' cat "$dir/elsewhere/file" "$(hidden c partial)/file"
+expect 'nor does convert remove them' 2 '' 'c.mxfp4-pack.partial: nothing in it says' "$program" convert "$tiny" "$place/c" "${options[@]}"
+finish

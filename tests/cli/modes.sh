@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Who may read an output: no more than may read its source. usage: modes.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+on() { "$program" convert "$dir/in" "$dir/$1" --engine vllm -q "${@:2}"; }
+export MXFP4_PACK_BACKEND=marlin
+# the modes of all files, or of all folders, below a directory
+modes() { find "$1" -type "$2" -printf '%m\n' | sort -u | tr '\n' ' '; }
+# check NAME DIRECTORY FILES FOLDERS
+check() {
+  expect "$1: files" 0 "^$3 \$" '' modes "$dir/$2" f
+  expect "$1: folders" 0 "^$4 \$" '' modes "$dir/$2" d
+}
+source_with() { rm -rf "$dir/in" && cp -r "$tiny" "$dir/in" && chmod 755 "$dir/in" && chmod "$1" "$dir"/in/*; }
+
+umask 002
+source_with 644
+prepare on public
+check 'a public source' public 644 755
+prepare on linked --link none --sha256
+check 'with shards kept and checksums' linked 644 755
+source_with 664
+prepare on shared
+check 'a source that a group may write' shared 664 775
+umask 022
+source_with 664
+prepare on within
+check 'the umask holds' within 644 755
+source_with 644
+chmod 640 "$dir/in/model-00000-of-00001.safetensors"
+prepare on grouped
+check 'one shard for the group' grouped 640 750
+source_with 644
+chmod 600 "$dir/in/generation_config.json"
+prepare on private
+check 'one private companion' private 600 700
+source_with 644
+chmod 700 "$dir/in"
+prepare on hidden
+check 'a private folder' hidden 600 700
+source_with 444
+prepare on readonly
+check 'a source that nobody may write' readonly 644 755
+
+prepare "$program" unpack "$dir/private" "$dir/unpacked" -q
+check 'unpacked' unpacked 600 700
+prepare "$program" convert "$dir/grouped" "$dir/sglang" --backend marlin --engine sglang -q
+check 'from one packed form to another' sglang 640 750
+source_with 600
+prepare on public --add --backend triton-hopper --tp-size 2
+expect 'what is added is private' 0 '^600 600 $' '' bash -c "stat -c %a $dir/public/packed/canary-1.safetensors $dir/public/mxfp4-pack.json | tr '\n' ' '"
+prepare on within --force
+check 'a replaced output keeps its folder' within 600 '700 755'
+
+# who is root writes anywhere but without that capability
+user=(env)
+[ "$(id -u)" -ne 0 ] || user=(setpriv --inh-caps=-all --bounding-set=-all)
+"${user[@]}" true 2>/dev/null || { echo 'no user without capabilities: read-only folders are not tested' && finish; }
+source_with 644
+mkdir "$dir/parent"
+chmod a-w "$dir/parent"
+expect 'a read-only parent' 2 '' 'parent/o: cannot be made in .*/parent: Permission denied' \
+  "${user[@]}" "$program" convert "$dir/in" "$dir/parent/o" --backend marlin --engine vllm
+expect 'leaves nothing' 0 '' '' find "$dir/parent" -mindepth 1
+chmod -R a-w "$dir/public"
+expect 'a read-only OUT is replaced' 0 '' '' \
+  "${user[@]}" "$program" convert "$dir/in" "$dir/public" --backend marlin --engine vllm --force -q
+expect 'and is right' 0 'right' '' "$program" verify "$dir/public" --source "$dir/in"
+expect 'nothing stays beside it' 0 '' '' find "$dir" -maxdepth 1 -name '.public*'
+chmod u+w "$dir/parent"
+finish

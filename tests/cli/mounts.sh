@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Places that no rename can replace. usage: mounts.sh MXFP4-PACK SOURCE-DIR
+if [ -z "${MXFP4_TEST_IN_NAMESPACE:-}" ]; then
+  unshare -Urm true 2>/dev/null || { echo 'skipped: no user namespaces, so nothing can be mounted' && exit 77; }
+  MXFP4_TEST_IN_NAMESPACE=1 exec unshare -Urm "$0" "$@"
+fi
+. "$(dirname "$0")/lib.sh"
+
+on() { "$program" convert "$tiny" "$dir/$1" --backend marlin --engine vllm "${@:2}"; }
+bind() { mkdir -p "$1" "$2" && mount --bind "$1" "$2"; }
+
+prepare bind "$dir/disk" "$dir/volume"
+expect 'a mount point' 2 '' 'volume: is a mount point, which cannot appear whole or not at all; choose a folder in it' on volume
+expect 'synth too' 2 '' 'is a mount point' "$program" synth gpt-oss-20b "$dir/volume" --tiny
+expect 'nothing is written' 0 '' '' find "$dir/disk" "$dir" -mindepth 1 -name '*mxfp4*'
+expect 'a folder in it' 0 '' 'check it with' on volume/out
+expect 'is right' 0 'right' '' "$program" verify "$dir/volume/out" --source "$tiny"
+
+prepare on 'a b' -q
+prepare bind "$dir/disk" "$dir/a b/packed/mine"
+for how in --force --add --if-changed; do
+  expect "$how with a mount inside" 2 '' 'a b: .*/a b/packed/mine is mounted in it; unmount that first' on 'a b' $how
+done
+expect 'unpack onto a mount point' 2 '' 'volume: is a mount point' "$program" unpack "$dir/a b" "$dir/volume"
+umount "$dir/a b/packed/mine"
+rmdir "$dir/a b/packed/mine"
+expect 'without it' 0 '' 'check it with' on 'a b' --force
+touch "$dir/file"
+prepare mount --bind "$dir/file" "$dir/a b/config.json"
+expect 'a file mounted on one of its files' 2 '' 'config.json is mounted in it' on 'a b' --force
+umount "$dir/a b/config.json"
+expect 'nothing stays beside' 0 '' '' find "$dir" -maxdepth 1 -name '.*mxfp4*'
+umount "$dir/volume"
+finish

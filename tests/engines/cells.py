@@ -1,0 +1,101 @@
+"""What the scripts of both engines share: checkpoints made and converted by the program that MXFP4_PACK names, their experts
+as the engine's own weight loader leaves them on a rank, and the cells of matrix.json that were shown."""
+
+import json
+import os
+import re
+import subprocess
+
+import torch
+
+import formats
+from raw_layers import gpt_oss_layers, tensors_of
+
+MODELS = {"gpt-oss": "gpt-oss-20b", "deepseek-v4": "deepseek-v4-flash", "deepseek-v4.1": "deepseek-v4.1-flash",
+          "kimi-k3": "kimi-k3", "mimo": "mimo-v2.6-flash", "compressed-tensors": "qwen3-30b-a3b-ct",
+          "quark": "kimi-k2.5-quark"}
+PROJECTIONS = {"w1": ("w13", 0), "gate_proj": ("w13", 0), "w3": ("w13", 1), "up_proj": ("w13", 1), "w2": ("w2", 0),
+               "down_proj": ("w2", 0)}
+PARTS = {"weight": "codes", "weight_packed": "codes", "scale": "scales", "weight_scale": "scales",
+         "weight_scale_inv": "scales"}
+
+
+class Source:
+    """A tiny random checkpoint of a family."""
+
+    def __init__(self, family, parent, hidden, intermediate):
+        self.family, self.directory = family, os.path.join(parent, family)
+        self.hidden, self.intermediate, self.pairs = hidden, intermediate, family == "gpt-oss"
+        run("synth", MODELS[family], self.directory, "--tiny", "--hidden", hidden, "--intermediate", intermediate)
+        with open(os.path.join(self.directory, "config.json")) as file:
+            config = json.load(file)
+        self.config = config.get("text_config", config)
+        self.model_type = config["model_type"]
+
+    def convert(self, out, engine, backend, layout, tp):
+        run("convert", self.directory, out, "--engine", engine, "--backend", backend, "--layout-version", layout,
+            "--tp-size", tp)
+
+    def rank(self, tp, rank):
+        """(first packed layer's number, its experts on a rank without pads)"""
+        tensors = tensors_of(self.directory)
+        layers = {n: layer for (_, n), layer in gpt_oss_layers(tensors, self.config).items()} if self.pairs else (
+            separate_experts(tensors))
+        number = min(layers)
+        self.hidden_of_experts = layers[number]["w13", "codes"].shape[2] * 2
+        return number, sliced(layers[number], self.pairs, tp, rank)
+
+
+def run(*arguments):
+    subprocess.run([os.environ["MXFP4_PACK"], *map(str, arguments), "-q"], check=True)
+
+
+def separate_experts(tensors):
+    """{number: layer} of the model's own layers, experts stored one by one."""
+    found = {}
+    for name, tensor in tensors.items():
+        match = re.search(r"(?<!mtp\.)layers\.(\d+)\.[a-z_.]*experts\.(\d+)\.(\w+)\.(\w+)$", name)
+        if match and match[3] in PROJECTIONS and match[4] in PARTS and not name.startswith("mtp"):
+            (role, half), part = PROJECTIONS[match[3]], PARTS[match[4]]
+            found.setdefault(int(match[1]), {}).setdefault((role, part), {})[int(match[2]), half] = tensor.view(torch.uint8)
+    return {number: {key: stacked(experts) for key, experts in layer.items()} for number, layer in found.items()}
+
+
+def stacked(experts):
+    """{(expert, half): rows} -> [experts, rows of all halves, columns]"""
+    halves = sorted({half for _, half in experts})
+    numbers = sorted({expert for expert, _ in experts})
+    return torch.stack([torch.cat([experts[e, half] for half in halves]) for e in numbers])
+
+
+def sliced(layer, pairs, tp, rank):
+    """A rank's share: whole groups of 32; the bias of w2 is the first rank's."""
+    columns = layer["w2", "scales"].shape[2] * 32
+    share = -(-columns // 32 // tp) * 32
+    begin, end = min(rank * share, columns), min((rank + 1) * share, columns)
+
+    def rows(t):
+        if pairs:
+            return t[:, 2 * begin:2 * end]
+        return torch.cat([half[:, begin:end] for half in t.chunk(2, dim=1)], dim=1)
+
+    out = {key: rows(t) for key, t in layer.items() if key[0] == "w13"}
+    out["w2", "codes"] = layer["w2", "codes"][:, :, begin // 2:end // 2]
+    out["w2", "scales"] = layer["w2", "scales"][:, :, begin // 32:end // 32]
+    if ("w2", "bias") in layer:
+        out["w2", "bias"] = layer["w2", "bias"] if rank == 0 else torch.zeros_like(layer["w2", "bias"])
+    return out
+
+
+def padded(layer, pairs, hidden, intermediate, scale_pads=(0, 0)):
+    return formats.pad(layer, pairs, hidden, intermediate, scale_pads)
+
+
+def shown(engine, version, case, tp, result, how):
+    """case: (backend, layout, family)"""
+    backend, layout, family = case
+    cell = {"engine": engine, "version": version, "backend": backend, "layout": layout, "family": family, "tp": tp,
+            "gpu": "", "shown": result, "how": how}
+    if name := os.environ.get("MXFP4_PACK_CELLS"):
+        with open(name, "a") as file:
+            file.write(json.dumps(cell) + "\n")

@@ -1,0 +1,153 @@
+"""Which loader was shown to read what: tests/engines/matrix.json, and what is made of it.
+
+    python3 tests/engines/matrix.py --run vllm PATH        runs the cells that can run here, keeps the others
+    python3 tests/engines/matrix.py                        writes the tables of the man pages and of the program
+    python3 tests/engines/matrix.py --check                fails where they are not those of matrix.json
+
+PATH: directories with the engine's Python sources and what it imports, separated by colons. MXFP4_PACK names the program.
+A cell is an engine's version, a backend in one layout version, a family, a tensor-parallel size, a GPU ("" for none), and
+`shown`, best first:
+
+hardware          the engine ran on that GPU: expert tensors and results equal those of the raw checkpoint
+real classes      the engine's own classes and functions on a CPU: what the loader leaves in a layer is, in names, dtypes,
+                  shapes, strides and bytes, what the engine's own conversion of the raw checkpoint leaves
+source unchanged  the engine's converter is, in its source, that of a version with one of the above
+stand-in          as real classes, but a function that moves bytes runs on a GPU alone and was ours: no proof of bytes
+not               not shown
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
+MATRIX = os.path.join(HERE, "matrix.json")
+PROGRAM_TABLE = os.path.join(ROOT, "src", "backends", "loaders.cpp")
+MAN = {engine: os.path.join(ROOT, "man", f"mxfp4-pack-{engine}.7") for engine in ("vllm", "sglang")}
+SHOWN = ("hardware", "real classes", "source unchanged", "stand-in", "not")
+FIELDS = ("engine", "version", "backend", "layout", "family", "tp", "gpu", "shown", "how")
+KEY = FIELDS[:-2]
+
+
+def version_key(version):
+    return [int(n) for n in re.findall(r"\d+", version)]
+
+
+def order(cell):
+    return [version_key(cell[f]) if f == "version" else cell[f] for f in KEY]
+
+
+def read_cells():
+    with open(MATRIX) as file:
+        cells = json.load(file)["cells"]
+    for cell in cells:
+        assert tuple(cell) == FIELDS and cell["shown"] in SHOWN, cell
+    return cells
+
+
+def write_cells(cells):
+    lines = ",\n".join(json.dumps(cell) for cell in sorted(cells, key=order))
+    with open(MATRIX, "w") as file:
+        file.write(f'{{"cells": [\n{lines}\n]}}\n')
+
+
+def run(engine, path):
+    """The cells that the engine's script shows with these sources."""
+    ours = [os.path.join(ROOT, "src", "loaders"), os.path.join(ROOT, "tests", "loaders")]
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([*path.split(os.pathsep), *ours]),
+                                    "MXFP4_PACK_CELLS": file.name}
+        subprocess.run([sys.executable, os.path.join(HERE, f"{engine}_classes.py")], env=environment)
+        return [json.loads(line) for line in file]
+
+
+def merged(cells, shown):
+    """Those that were shown now take the place of earlier ones of the same key."""
+    return list({tuple(cell[f] for f in KEY): {f: cell[f] for f in FIELDS} for cell in [*cells, *shown]}.values())
+
+
+def program_table(cells):
+    """One row for an engine's backend, layout version and family that any version was shown to read."""
+    since = {}
+    for cell in cells:
+        if cell["shown"] != "not":
+            key = tuple(cell[f] for f in ("engine", "backend", "layout", "family"))
+            since[key] = min(since.get(key, cell["version"]), cell["version"], key=version_key)
+    return "".join(f"    {{{', '.join(json.dumps(field) for field in (*key, version))}}},\n"
+                   for key, version in sorted(since.items(), key=lambda row: (version_key(row[1]), row[0])))
+
+
+def man_table(cells):
+    """What was shown of each backend, layout version and family: versions, best first."""
+    rows = {}
+    for cell in sorted(cells, key=order):
+        how = cell["shown"] + (f" ({cell['gpu']})" if cell["gpu"] else "")
+        row = rows.setdefault((cell["backend"], cell["layout"], cell["family"]), {})
+        row.setdefault((SHOWN.index(cell["shown"]), how), []).append(cell)
+
+    def versions(group):
+        found = {}
+        for cell in group:
+            found.setdefault(cell["version"], []).append(str(cell["tp"]))
+        return ", ".join(f"{v} (tp {' '.join(tp)})" for v, tp in found.items())
+
+    lines = ['.Bl -column "flashinfer-cutlass-mxfp8" "i128" "compressed-tensors" "shown"',
+             ".It Sy backend Ta Sy layout Ta Sy family Ta Sy shown"]
+    for (backend, layout, family), row in sorted(rows.items()):
+        shown = "; ".join(f"{how}: {versions(group)}" for (_, how), group in sorted(row.items()))
+        lines.append(f".It {backend} Ta {layout} Ta {family} Ta {shown}")
+    return "\n".join([*lines, ".El", ""])
+
+
+def with_table(path, begin, end, table):
+    """The file's text with what stands between two lines exchanged."""
+    with open(path) as file:
+        text = file.read()
+    head, found, rest = text.partition(begin + "\n")
+    _, also, tail = rest.partition(end)
+    assert found and also, f"{path} lacks {begin} or {end}"
+    return head + found + table + also + tail
+
+
+def rendered(cells):
+    """{file: its text with the tables of these cells}"""
+    texts = {PROGRAM_TABLE: with_table(PROGRAM_TABLE, "const Loader loaders[] = {", "};", program_table(cells))}
+    for engine, path in MAN.items():
+        own = [cell for cell in cells if cell["engine"] == engine]
+        texts[path] = with_table(path, '.\\" tests/engines/matrix.py writes this table', '.\\" to here', man_table(own))
+    return texts
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--run", nargs=2, action="append", default=[], metavar=("ENGINE", "PATH"))
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    cells = read_cells()
+    for engine, path in options.run:
+        cells = merged(cells, run(engine, path))
+    if options.run:
+        write_cells(cells)
+    wrong = []
+    for path, text in rendered(cells).items():
+        with open(path) as file:
+            if file.read() == text:
+                continue
+        wrong.append(os.path.relpath(path, ROOT))
+        if not options.check:
+            with open(path, "w") as file:
+                file.write(text)
+    if options.check and wrong:
+        print(f"not as in matrix.json: {', '.join(wrong)}; run python3 tests/engines/matrix.py", file=sys.stderr)
+        return 1
+    print(", ".join(f"{sum(c['shown'] == shown for c in cells)} {shown}" for shown in SHOWN))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

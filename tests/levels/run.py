@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Which damage each level of verify sees. usage: levels/run.py MXFP4-PACK SOURCE-DIR
+
+Prints the table in tests/README.md, and fails where that says otherwise. "re-sealed": the manifest was changed too, so
+that its checksums are those of the damaged files. "other checkpoint": the output is whole, but was made from a
+checkpoint that differs from CKPT in what the row says.
+"""
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "src/loaders"))
+from mxfp4_pack._xxh3 import hexdigest  # noqa: E402
+
+BEGIN, END = "<!-- levels -->\n", "<!-- end of levels -->\n"
+COLUMNS = {"files": ("files", False), "bytes": ("bytes", False), "files, CKPT": ("files", True),
+           "bytes, CKPT": ("bytes", True), "kernels, CKPT": ("kernels", True)}
+LAYER = "model.layers.0.mlp.experts."
+PACKED, COPIED = "packed/packed-00001.safetensors", "rest-00001.safetensors"
+
+
+def tensors(path):
+    """Name to (begin, end, experts) in the file."""
+    with open(path, "rb") as f:
+        length = struct.unpack("<Q", f.read(8))[0]
+        header = json.loads(f.read(length))
+    return {name: (8 + length + t["data_offsets"][0], 8 + length + t["data_offsets"][1], t["shape"][0])
+            for name, t in header.items() if name != "__metadata__"}
+
+
+def get(path, name):
+    begin, end, _ = tensors(path)[name]
+    return path.read_bytes()[begin:end]
+
+
+def put(path, name, data):
+    begin, end, _ = tensors(path)[name]
+    whole = path.read_bytes()
+    assert len(data) == end - begin
+    path.write_bytes(whole[:begin] + data + whole[end:])
+
+
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def checksum(data, experts):
+    size = len(data) // experts
+    slices = (data[i * size:(i + 1) * size] for i in range(experts))
+    return hexdigest(b"".join(bytes.fromhex(hexdigest(s)) for s in slices))
+
+
+def seal(out, text):
+    """The manifest's own checksum."""
+    key = '"xxh3_128": "'
+    at = text.index(key) + len(key)
+    text = text[:at] + "0" * 32 + text[at + 32:]
+    (out / "mxfp4-pack.json").write_text(text[:at] + hexdigest(text.encode()) + text[at + 32:])
+
+
+def put_sealed(out, changes):
+    """New data of packed tensors, and their checksums in the manifest."""
+    path, text = out / PACKED, (out / "mxfp4-pack.json").read_text()
+    for name, data in changes.items():
+        experts = tensors(path)[name][2]
+        before = checksum(get(path, name), experts)
+        assert before in text, name
+        text = text.replace(before, checksum(data, experts))
+        put(path, name, data)
+    seal(out, text)
+
+
+def bit_of(tensor, at=100):
+    return lambda bench, out: flip(out / PACKED, tensors(out / PACKED)[LAYER + tensor][0] + at)
+
+
+def bit_in(name, at):
+    return lambda bench, out: flip(out / name, at)
+
+
+def pad(bench, out):
+    begin, end, experts = tensors(out / PACKED)[LAYER + "w13_bias"]
+    flip(out / PACKED, begin + (end - begin) // experts - 1)
+
+
+def copied(bench, out):
+    flip(out / COPIED, tensors(out / COPIED)["lm_head.weight"][0])
+
+
+def exchange(bench, out):
+    (out / "README.md").rename(out / "other")
+    (out / "LICENSE").rename(out / "README.md")
+    (out / "other").rename(out / "LICENSE")
+
+
+def exchange_layers(bench, out):
+    path, other = out / PACKED, LAYER.replace("0", "1") + "w13_weight"
+    first, second = get(path, LAYER + "w13_weight"), get(path, other)
+    put(path, LAYER + "w13_weight", second)
+    put(path, other, first)
+
+
+def sealed_bit(bench, out):
+    data = bytearray(get(out / PACKED, LAYER + "w13_weight"))
+    data[100] ^= 1
+    put_sealed(out, {LAYER + "w13_weight": bytes(data)})
+
+
+def sealed_pad(bench, out):
+    name = LAYER + "w13_bias"
+    data = bytearray(get(out / PACKED, name))
+    data[len(data) // 3 - 1] ^= 1
+    put_sealed(out, {name: bytes(data)})
+
+
+def swapped_experts(bench, out):
+    changes = {}
+    for name, (begin, end, experts) in tensors(out / PACKED).items():
+        if name.startswith(LAYER):
+            data, size = get(out / PACKED, name), (end - begin) // experts
+            changes[name] = data[size:2 * size] + data[:size] + data[2 * size:]
+    put_sealed(out, changes)
+
+
+def row_order(bench, out):
+    """w13 as SGLang holds it."""
+    theirs = {"w13_weight": "w13_weight", "w13_weight_scale": "w13_weight_scale", "w13_bias": "w13_weight_bias"}
+    other = bench.folder / "sglang" / PACKED
+    put_sealed(out, {LAYER + ours: get(other, LAYER + name) for ours, name in theirs.items()})
+
+
+def other_version(bench, out):
+    other = bench.folder / "four-warps" / PACKED
+    scales = {name: get(other, name) for name in tensors(other) if name.endswith("_scale")}
+    assert all(data != get(out / PACKED, name) for name, data in scales.items())
+    put_sealed(out, scales)
+
+
+def random_codes(bench, out):
+    put_sealed(out, {LAYER + "w13_weight": random.Random(1).randbytes(len(get(out / PACKED, LAYER + "w13_weight")))})
+
+
+def sealed_setting(bench, out):
+    text = (out / "mxfp4-pack.json").read_text()
+    changed, count = re.subn(r'("limit": ?)7(\.0)?', r"\g<1>6.0", text)
+    assert count
+    seal(out, changed)
+
+
+def source_tensor(name, at):
+    """A bit of one of the checkpoint's tensors."""
+    def change(ckpt):
+        for shard in ckpt.glob("*.safetensors"):
+            if name in tensors(shard):
+                flip(shard, tensors(shard)[name][0] + at)
+    return change
+
+
+def source_file(name, old, new):
+    def change(ckpt):
+        text = (ckpt / name).read_text()
+        assert old in text
+        (ckpt / name).write_text(text.replace(old, new, 1))
+    return change
+
+
+OTHER_VERSION = "re-sealed: scales in another version's layout"
+# what was done to an output; for a function of a checkpoint: the output is made from what it leaves
+DAMAGES = {
+    "a bit of the codes": bit_of("w13_weight"),
+    "a bit of the scales": bit_of("w13_weight_scale"),
+    "a bit of a bias": bit_of("w13_bias", 10),
+    "a bit of a pad": pad,
+    "a bit of a copied tensor": copied,
+    "a bit of a tensor file's header": bit_in(PACKED, 40),
+    "a bit of the manifest": bit_in("mxfp4-pack.json", 200),
+    "a bit of config.json": bit_in("config.json", 60),
+    "a bit of the index": bit_in("model.safetensors.index.json", 60),
+    "a bit of a companion": bit_in("README.md", 5),
+    "a bit of the canary": bit_in("packed/canary-0.safetensors", 3000),
+    "two files exchanged": exchange,
+    "two layers' codes exchanged": exchange_layers,
+    "a file too many": lambda bench, out: (out / "model.safetensors").write_bytes(b"x"),
+    "a file missing": lambda bench, out: (out / "README.md").unlink(),
+    "re-sealed: a bit of the codes": sealed_bit,
+    "re-sealed: a bit of a pad": sealed_pad,
+    "re-sealed: two experts swapped": swapped_experts,
+    "re-sealed: w13 in another row order": row_order,
+    "re-sealed: random codes": random_codes,
+    OTHER_VERSION: other_version,
+    "re-sealed: the clamp's limit in the manifest": sealed_setting,
+}
+OTHER_CHECKPOINTS = {
+    "other checkpoint: a bit of an expert's codes": source_tensor(LAYER + "gate_up_proj_blocks", 100),
+    "other checkpoint: a bit of lm_head": source_tensor("lm_head.weight", 0),
+    "other checkpoint: swiglu_limit in config.json": source_file("config.json", '"swiglu_limit": 7.0', '"swiglu_limit": 6.0'),
+    "other checkpoint: a companion": source_file("generation_config.json", "{", "{ "),
+}
+
+
+class Bench:
+    def __init__(self, program, root, folder):
+        self.program, self.folder = program, folder
+        self.source, self.wide = root / "testdata/tiny/gpt-oss", folder / "wide"
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("MXFP4_PACK_")} | {"MXFP4_PACK_DEVICE": "cpu"}
+        subprocess.run([program, "synth", "gpt-oss-20b", self.wide, "--tiny", "--layers", "1", "--hidden", "512",
+                        "--intermediate", "512", "-q"], env=self.env, check=True)
+        self.convert(self.source, "marlin", "marlin", "--engine", "vllm")
+        self.convert(self.source, "sglang", "marlin", "--engine", "sglang")
+        self.convert(self.wide, "hopper", "triton-hopper", "--engine", "vllm")
+        self.convert(self.wide, "four-warps", "triton-hopper", "--engine", "vllm", "--num-warps", "4")
+
+    def convert(self, source, name, backend, *options):
+        subprocess.run([self.program, "convert", source, self.folder / name, "--backend", backend, *options, "-q"],
+                       env=self.env, check=True)
+
+    def damaged(self, name):
+        out = self.folder / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        if name in OTHER_CHECKPOINTS:
+            ckpt = self.folder / "ckpt"
+            shutil.rmtree(ckpt, ignore_errors=True)
+            shutil.copytree(self.source, ckpt)
+            OTHER_CHECKPOINTS[name](ckpt)
+            self.convert(ckpt, "out", "marlin", "--engine", "vllm")
+        else:
+            shutil.copytree(self.folder / ("hopper" if name == OTHER_VERSION else "marlin"), out)
+            DAMAGES[name](self, out)
+        return out
+
+    def sees(self, out, level, source):
+        """Whether verify sees it; and what the computed layers said, where there were any."""
+        given = ["--source", source] if source else []
+        run = subprocess.run([self.program, "verify", out, *given, "--level", level, "--json"], env=self.env,
+                             capture_output=True, text=True)
+        assert run.returncode in (0, 1, 2), run.stderr
+        sets = json.loads(run.stdout).get("sets", [])
+        checks = [c for s in sets for c in s.get("kernels", {}).get("checks", [])]
+        wrong = [c["diagnosis"] or "unexplained" for c in checks if not c["ok"]]
+        return run.returncode != 0, wrong[0] if wrong else "right" if checks else "not computed"
+
+    def row(self, name):
+        out, cells = self.damaged(name), []
+        for level, with_source in COLUMNS.values():
+            source = self.wide if name == OTHER_VERSION else self.source
+            seen, computed = self.sees(out, level, source if with_source else None)
+            cells.append("sees" if seen else "-")
+        return f"| {name} | " + " | ".join([*cells, computed]) + " |\n"
+
+
+def main():
+    program, root = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2]).resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(program, root, pathlib.Path(folder))
+        table = "| damage | " + " | ".join(COLUMNS) + " | layers computed |\n" + "|---" * (len(COLUMNS) + 2) + "|\n"
+        table += "".join(bench.row(name) for name in [*DAMAGES, *OTHER_CHECKPOINTS])
+    print(table, end="")
+    said = re.search(re.escape(BEGIN) + "(.*)" + re.escape(END), (root / "tests/README.md").read_text(), re.S)
+    if not said or said[1] != table:
+        print("FAILED: tests/README.md has another table")
+        return 1
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,142 @@
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "src/synth/synth.h"
+
+using namespace mxfp4;
+
+namespace {
+
+struct Totals {
+  int64_t tensors = 0, bytes = 0;
+  friend bool operator==(const Totals&, const Totals&) = default;
+};
+
+/// Of the tensors whose name contains `part`, by dtype.
+std::map<std::string, Totals> totals_of(const SynthCheckpoint& checkpoint, std::string_view part) {
+  std::map<std::string, Totals> totals;
+  for (const SynthTensor& t : checkpoint.tensors)
+    if (t.name.find(part) != std::string::npos)
+      for (const char* key : {"all", name_of(t.dtype)}) totals[key].tensors++, totals[key].bytes += t.bytes;
+  return totals;
+}
+
+}  // namespace
+
+TEST_CASE("true sizes equal the published totals") {
+  // As the published indices and headers give them; -1 where they do not. Where only the experts of a model are
+  // described as published, only those are compared.
+  struct Published {
+    const char *model, *part, *dtype;
+    int64_t tensors, bytes;
+  };
+  const Published published[] = {
+      {"gpt-oss-20b", "", "all", 459, 13'761'264'768},
+      {"gpt-oss-20b", "", "U8", 96, 10'152'345'600},
+      {"gpt-oss-20b", "", "BF16", 363, 3'608'919'168},
+      {"gpt-oss-120b", "", "all", 687, 65'248'815'744},
+      {"gpt-oss-120b", "", "U8", 144, 60'914'073'600},
+      {"gpt-oss-120b", "", "BF16", 543, 4'334'742'144},
+      {"deepseek-v4-flash", "", "all", 69'187, 159'609'485'896},
+      {"deepseek-v4-flash", "", "BF16", 433, -1},
+      {"deepseek-v4-flash", "", "F32", 417, -1},
+      {"deepseek-v4-flash", "", "F8_E4M3", 375, -1},
+      {"deepseek-v4-flash", "", "F8_E8M0", 34'167, -1},
+      {"deepseek-v4-flash", "", "I64", 3, -1},
+      {"deepseek-v4-flash", "", "I8", 33'792, -1},
+      {"deepseek-v4-flash", "mtp.", "all", 1'575, 3'593'787'756},
+      {"deepseek-v4-pro", "", "all", 145'116, 864'704'792'696},
+      {"deepseek-v4-pro", "", "BF16", 619, -1},
+      {"deepseek-v4-pro", "", "F32", 590, -1},
+      {"deepseek-v4-pro", "", "F8_E4M3", 528, -1},
+      {"deepseek-v4-pro", "", "F8_E8M0", 71'952, -1},
+      {"deepseek-v4-pro", "", "I64", 3, -1},
+      {"deepseek-v4-pro", "", "I8", 71'424, -1},
+      {"deepseek-v4.1-flash", ".experts.", "all", 94'464, 295'997'276'160},
+      {"kimi-k2.5-quark", ".experts.", "all", 138'240, 539'051'950'080},
+      {"kimi-k3", "block_sparse_moe", "all", 497'220 - 1'892, 1'560'860'324'864 - 79'457'377'280},
+      {"kimi-k3", "block_sparse_moe", "U8", 494'592, 1'446'456'066'048},
+      {"mimo-v2.6-flash", ".experts.", "U8", 73'081 - 889, 160'859'947'008},
+      {"qwen3-30b-a3b-ct", ".experts.", "U8", 36'864, 15'401'484'288},
+  };
+  std::string model;
+  SynthCheckpoint checkpoint;
+  for (const Published& p : published) {
+    if (model != p.model) checkpoint = describe_checkpoint(model = p.model, {});
+    INFO(p.model << " " << p.part << " " << p.dtype);
+    const Totals totals = totals_of(checkpoint, p.part)[p.dtype];
+    CHECK(totals.tensors == p.tensors);
+    CHECK((p.bytes < 0 || totals.bytes == p.bytes));
+  }
+}
+
+TEST_CASE("true sizes have the published shards") {
+  const auto shards = [](std::string_view model) { return describe_checkpoint(model, {}).shards; };
+  CHECK(shards("gpt-oss-20b") == std::vector<std::string>{"model-00000-of-00002.safetensors",
+                                                          "model-00001-of-00002.safetensors",
+                                                          "model-00002-of-00002.safetensors"});
+  CHECK(shards("gpt-oss-120b").size() == 15);
+  CHECK(shards("gpt-oss-120b").back() == "model-00014-of-00014.safetensors");
+  CHECK(shards("deepseek-v4-pro").size() == 64);
+  CHECK(shards("kimi-k3").front().ends_with("-of-0000" + std::to_string(shards("kimi-k3").size()) + ".safetensors"));
+
+  const SynthCheckpoint flash = describe_checkpoint("deepseek-v4-flash", {});
+  REQUIRE(flash.shards.size() == 46);
+  CHECK(flash.shards.front() == "model-00001-of-00046.safetensors");
+  std::map<int, int> tensors;  // of each shard
+  for (const SynthTensor& t : flash.tensors) tensors[t.file]++;
+  CHECK(tensors[0] == 1);
+  CHECK(tensors[1] == 1565);  // ratio 0
+  CHECK(tensors[3] == 1576);  // ratio 4
+  CHECK(tensors[4] == 1569);  // ratio 128
+  CHECK(tensors[45] == 1575);
+}
+
+TEST_CASE("the config follows the sizes") {
+  SynthSizes sizes;
+  sizes.layers = 5;
+  sizes.experts = 4;
+  sizes.hidden = 1024;
+  sizes.intermediate = 96;
+  sizes.vocab = 100;
+  const Json gpt_oss = describe_checkpoint("gpt-oss-20b", sizes).config;
+  CHECK(gpt_oss["num_hidden_layers"] == 5);
+  CHECK(gpt_oss["num_local_experts"] == 4);
+  CHECK(gpt_oss["hidden_size"] == 1024);
+  CHECK(gpt_oss["intermediate_size"] == 96);
+  CHECK(gpt_oss["vocab_size"] == 100);
+  CHECK(gpt_oss["eos_token_id"] == 99);
+  CHECK(gpt_oss["layer_types"] ==
+        Json({"sliding_attention", "full_attention", "sliding_attention", "full_attention", "sliding_attention"}));
+  const Json deepseek = describe_checkpoint("deepseek-v4-flash", sizes).config;
+  CHECK(deepseek["compress_ratios"] == Json({0, 0, 4, 128, 4, 0}));
+  CHECK(deepseek["num_experts_per_tok"] == 4);
+  CHECK(deepseek["num_hash_layers"] == 3);
+  CHECK(deepseek["quantization_config"]["weight_block_size"] == Json({128, 128}));
+  CHECK(deepseek["expert_dtype"] == "fp4");
+  CHECK_FALSE(describe_checkpoint("deepseek-v4-pro", sizes).config.contains("expert_dtype"));
+  sizes.layers = 1;
+  CHECK(describe_checkpoint("deepseek-v4-flash", sizes).config["compress_ratios"] == Json({0, 0}));
+  CHECK(describe_checkpoint("kimi-k3", sizes).config["text_config"]["first_k_dense_replace"] == 0);
+  const Json mimo = describe_checkpoint("mimo-v2.6-flash", sizes).config;
+  CHECK(mimo["quantization_config"]["ignored_layers"] == Json::array({"model.layers.0.self_attn.o_proj"}));
+  const Json flash = describe_checkpoint("deepseek-v4-flash", {}).config;
+  CHECK(flash["compress_ratios"].size() == 44);
+  CHECK(flash["compress_ratios"][42] == 4);
+}
+
+TEST_CASE("sizes that do not fit are refused") {
+  CHECK_THROWS_WITH(describe_checkpoint("gpt-oss-7b", {}),
+                    Catch::StartsWith("unknown model 'gpt-oss-7b', expected one of "
+                                      "deepseek-v4-flash, deepseek-v4-pro, "));
+  SynthSizes sizes;
+  sizes.hidden = 100;
+  CHECK_THROWS_WITH(describe_checkpoint("gpt-oss-20b", sizes),
+                    "--hidden 100: a multiple of 32 from 32 to 16777216 expected");
+  sizes.hidden = 32;  // Kimi-K3's experts see half of it
+  CHECK_THROWS_WITH(describe_checkpoint("kimi-k3", sizes), "'R/32': 16 / 32 is no whole number");
+  sizes = {};
+  sizes.layers = 0;
+  CHECK_THROWS_WITH(describe_checkpoint("gpt-oss-20b", sizes),
+                    "--layers 0: a multiple of 1 from 1 to 16777216 expected");
+}
