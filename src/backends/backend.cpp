@@ -22,29 +22,75 @@ const std::vector<const Backend*>& backends() {
   return all;
 }
 
+namespace {
+
+void add_once(std::vector<std::string>& words, std::string word) {
+  if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(std::move(word));
+}
+
+bool takes(const Backend& b, const Model* model) { return !model || !b.takes || b.takes(*model); }
+
+/// Why none of the backends of that name and engine is what was asked for.
+[[noreturn]] void explain(const std::vector<const Backend*>& rows, const std::string& layout_version,
+                          const Model* model, const std::string& release) {
+  const Backend& first = *rows.front();
+  std::vector<std::string> versions, fitting;
+  bool known = layout_version.empty(), loaded = false;
+  for (const Backend* b : rows) {
+    add_once(versions, b->layout_version);
+    known |= layout_version == b->layout_version;
+    const bool loads = release.empty() || b->releases.contains(release);
+    loaded |= loads && (layout_version.empty() || layout_version == b->layout_version);
+    if (loads && takes(*b, model)) add_once(fitting, b->layout_version);
+  }
+  if (!known)
+    fail(ErrorKind::usage, "backend {} of {} has no layout version '{}', but {}", first.name, first.engine,
+         layout_version, fmt::join(versions, ", "));
+  if (loaded)
+    fail(ErrorKind::input, "backend {} of {} is not for models of family {}", first.name, first.engine, model->family);
+  if (fitting.empty()) fail(ErrorKind::usage, "{} {} has no backend {}", first.engine, release, first.name);
+  fail(ErrorKind::usage, "{} {} does not load layout version {} of {}, but {}", first.engine, release, layout_version,
+       first.name, fmt::join(fitting, ", "));
+}
+
+}  // namespace
+
 const Backend& find_backend(const std::string& name, const std::string& engine, const std::string& layout_version,
-                            const Model* model) {
-  std::vector<std::string_view> engines, versions;
-  const auto add_once = [](std::vector<std::string_view>& words, std::string_view word) {
-    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
-  };
-  bool found = false;
+                            const Model* model, const std::string& release) {
+  std::vector<std::string> others;
+  std::vector<const Backend*> rows;
   for (const Backend* b : backends()) {
     if (name != b->name) continue;
-    add_once(engines, b->engine);
-    if (engine != b->engine) continue;
-    add_once(versions, b->layout_version);
-    if (!layout_version.empty() && layout_version != b->layout_version) continue;
-    found = true;
-    if (!model || !b->takes || b->takes(*model)) return *b;
+    add_once(others, b->engine);
+    if (engine == b->engine) rows.push_back(b);
   }
-  if (found) fail(ErrorKind::input, "backend {} of {} is not for models of family {}", name, engine, model->family);
-  if (engines.empty()) fail(ErrorKind::usage, "no backend '{}'; 'mxfp4-pack backends' lists them", name);
-  if (versions.empty())
+  if (others.empty()) fail(ErrorKind::usage, "no backend '{}'; 'mxfp4-pack backends' lists them", name);
+  if (rows.empty())
     fail(ErrorKind::usage, "backend {} is not there for engine '{}', but for {}", name, engine,
-         fmt::join(engines, ", "));
-  fail(ErrorKind::usage, "backend {} of {} has no layout version '{}', but {}", name, engine, layout_version,
-       fmt::join(versions, ", "));
+         fmt::join(others, ", "));
+  const Backend* partial = nullptr;  // for some models only, where none is given
+  const Backend* other = nullptr;    // that the newest release does not load
+  for (const Backend* b : rows) {
+    if ((!layout_version.empty() && layout_version != b->layout_version) || !takes(*b, model)) continue;
+    const bool any = release.empty() && !layout_version.empty();
+    if (any || b->releases.contains(release.empty() ? find_engine(engine).known.last : release)) {
+      if (model || !b->takes) return *b;
+      if (!partial) partial = b;
+    } else if (!other && release.empty()) {
+      other = b;
+    }
+  }
+  if (partial) return *partial;
+  if (other) return *other;
+  explain(rows, layout_version, model, release);
+}
+
+std::vector<Fit> fits_of(const Backend& b) {
+  std::vector<Fit> fits;
+  const std::string releases = describe(b.releases, find_engine(b.engine).known);
+  if (!releases.empty()) fits.push_back({b.engine, releases, b.tested});
+  fits.insert(fits.end(), b.libraries.begin(), b.libraries.end());
+  return fits;
 }
 
 LayerSize padded_size(const Backend& b, LayerSize size) {

@@ -11,6 +11,7 @@
 #include "kernels/layouts/matrix.h"
 #include "kernels/moe/cpu/kernel_format.h"
 #include "kernels/pack/humming.h"
+#include "src/backends/engine.h"
 #include "src/models/model.h"
 
 namespace mxfp4 {
@@ -40,17 +41,16 @@ struct Parameter {
   Dims (*shape)(int64_t n, int64_t k) = nullptr;  // of one expert: n rows, k columns, padded by the engine
   PadBytes pad = {};
   uint8_t add = 0;                                          // see BasicMatrix
+  int64_t columns = 1;                                      // the engine pads rows to a multiple of these bytes
   std::optional<RowOrder> order = {};                       // of w13, where it is not the backend's
   View (*view)(const Dims& stored) = nullptr;               // stored: the tensor's shape, experts first
   Json (*object)(int64_t experts, Shape padded) = nullptr;  // what else the engine wraps the tensor in
 };
 using Parameters = std::array<std::array<Parameter, std::size(parts)>, std::size(roles)>;
 
-/// A library's versions whose converter makes these bytes: "0.21 to 0.27.1", and how that is known.
+/// A library's versions whose converter makes these bytes: "0.6.10 to 0.6.15.post1", and how that is known.
 struct Fit {
-  const char* library;
-  const char* range;
-  const char* tested;
+  std::string library, range, tested;
 };
 
 /// A setting of the engine that the packed tensors need: {"moe_backend", "marlin"}.
@@ -81,8 +81,10 @@ struct Backend {
   const KernelFormat* kernel;  // how the engine's kernel reads the bytes; null: verify does not compute them
   RowOrder (*w13_order)(const Model& model);
   Parameters parameters;
-  std::vector<Fit> fits;
-  std::vector<Setting> requires_;
+  Range releases = {};                  // of the engine that load these bytes
+  const char* tested = "sources read";  // how that is known
+  std::vector<Fit> libraries = {};      // that the engine calls
+  std::vector<Setting> requires_ = {};
   bool halves = false;  // where the kernel takes rows as loaded: the engine de-interleaves pairs first
   std::vector<Constant> (*constants)(const Model& model) = nullptr;
   /// Which models this describes; null: all. Backends of one name, engine and version differ in it.
@@ -99,10 +101,14 @@ struct Backend {
 /// Every backend, in the order in which `backends` lists them.
 const std::vector<const Backend*>& backends();
 
-/// The backend of that name, engine and layout version (empty: the first listed) for a model (null: any). Throws
-/// Error{usage} that lists what there is where none is called so, Error{input} where none takes the model.
+/// What the backend was written for: the engine's releases, then the libraries'.
+std::vector<Fit> fits_of(const Backend& backend);
+
+/// The backend of that name, engine and layout version for a model (null: any). No layout version: the first listed
+/// that the release loads (empty: the newest known, else any). Throws Error{usage} that lists what there is
+/// where none is called so or loaded by that release, Error{input} where none takes the model.
 const Backend& find_backend(const std::string& name, const std::string& engine, const std::string& layout_version,
-                            const Model* model = nullptr);
+                            const Model* model = nullptr, const std::string& release = "");
 
 /// The engine's sizes of a layer.
 LayerSize padded_size(const Backend& backend, LayerSize size);

@@ -5,14 +5,6 @@
 
 namespace mxfp4 {
 
-/// The engine's names: [w13, w2].
-struct Names {
-  const char *codes[2], *scales[2], *bias[2];
-};
-inline constexpr Names vllm_names = {
-    {"w13_weight", "w2_weight"}, {"w13_weight_scale", "w2_weight_scale"}, {"w13_bias", "w2_bias"}};
-inline constexpr Names sglang_names = {
-    {"w13_weight", "w2_weight"}, {"w13_weight_scale", "w2_weight_scale"}, {"w13_weight_bias", "w2_weight_bias"}};
 /// SGLang's FlashInfer methods for DeepSeek-V4 keep the name under which scales are loaded.
 inline constexpr Names sglang_inv_names = {{"w13_weight", "w2_weight"},
                                            {"w13_weight_scale_inv", "w2_weight_scale_inv"},
@@ -56,8 +48,11 @@ inline View transposed(const char* torch_dtype, const Dims& stored) {
 inline RowOrder gate_up_halves(const Model&) { return {}; }
 inline RowOrder up_gate_halves(const Model&) { return {0, true}; }
 
-inline bool is_deepseek_v4(const Model& m) { return m.family.starts_with("deepseek-v4"); }
+/// What SGLang loads by the methods that it wrote for DeepSeek-V4: an FP8 checkpoint with MXFP4 experts.
+inline bool is_deepseek_v4(const Model& m) { return m.family.starts_with("deepseek-v4") || m.family == "ling"; }
 inline bool is_not_deepseek_v4(const Model& m) { return !is_deepseek_v4(m); }
+inline bool is_gpt_oss_like(const Model& m) { return m.pairs; }
+inline bool has_halves(const Model& m) { return !m.pairs; }
 
 /// For backends that cannot pad.
 inline std::string refuse_unless_128(const Model&, LayerSize size) {

@@ -11,24 +11,24 @@ namespace mxfp4 {
 
 namespace {
 
-Backend backend(const char* engine, const Names& names, Fit fit, Setting setting) {
+Backend backend(const Engine& engine, Setting setting) {
   return {.name = "deepgemm",
-          .engine = engine,
+          .engine = engine.name,
           .layout_version = "1",
           .gpu = "SM100",
           .summary = "DeepGEMM W4A8, fp8 activations",
           .multiple = {128, 128},
           .kernel = &kernel_format("deepgemm"),
           .w13_order = gate_up_halves,
-          .parameters = both(names, plain_codes(), packed_scales(DeepgemmScales{}), f32_bias()),
-          .fits = {fit, {"deep_gemm", "54e2261 (2026-06-23)", "converter bytes equal"}},
+          .parameters = both(*engine.names, plain_codes(), packed_scales(DeepgemmScales{}), f32_bias()),
+          .releases = {engine.known.first, ""},
+          .libraries = {{"deep_gemm", "54e2261 (2026-06-23)", "converter bytes equal"}},
           .requires_ = {setting}};
 }
 
 }  // namespace
 
-Backends deepgemm = {
-    backend("vllm", vllm_names, {"vllm", "0.26.0 on", "sources read"}, {"moe_backend", "deep_gemm"}),
-    backend("sglang", sglang_names, {"sglang", "0.5.16, 0.5.17", "sources read"}, {"moe_runner_backend", "deep_gemm"})};
+Backends deepgemm = {backend(engine::vllm, {"moe_backend", "deep_gemm"}),
+                     backend(engine::sglang, {"moe_runner_backend", "deep_gemm"})};
 
 }  // namespace mxfp4

@@ -12,24 +12,24 @@ namespace {
 
 RowOrder blocks_of_8(const Model&) { return {8, false}; }
 
-Backend backend(const char* engine, const Names& names, Fit fit, Setting setting) {
+Backend backend(const Engine& engine, Setting setting) {
   return {.name = "deepgemm-mega",
-          .engine = engine,
+          .engine = engine.name,
           .layout_version = "1",
           .gpu = "SM100",
           .summary = "DeepGEMM mega-MoE W4A8, fp8 activations",
           .multiple = {128, 128},
           .kernel = &kernel_format("deepgemm-mega"),
           .w13_order = blocks_of_8,
-          .parameters = both(names, plain_codes(), packed_scales(DeepgemmMegaScales{}), f32_bias()),
-          .fits = {fit, {"deep_gemm", "54e2261 (2026-06-23)", "converter bytes equal"}},
+          .parameters = both(*engine.names, plain_codes(), packed_scales(DeepgemmMegaScales{}), f32_bias()),
+          .releases = {engine.known.first, ""},
+          .libraries = {{"deep_gemm", "54e2261 (2026-06-23)", "converter bytes equal"}},
           .requires_ = {setting}};
 }
 
 }  // namespace
 
-Backends deepgemm_mega = {
-    backend("vllm", vllm_names, {"vllm", "0.26.0 on", "sources read"}, {"moe_backend", "deep_gemm_mega_moe"}),
-    backend("sglang", sglang_names, {"sglang", "0.5.16, 0.5.17", "sources read"}, {"moe_a2a_backend", "megamoe"})};
+Backends deepgemm_mega = {backend(engine::vllm, {"moe_backend", "deep_gemm_mega_moe"}),
+                          backend(engine::sglang, {"moe_a2a_backend", "megamoe"})};
 
 }  // namespace mxfp4

@@ -34,7 +34,8 @@ Backends flashinfer_cutedsl = {
      .w13_order = blocks_of_64,
      .parameters =
          both(vllm_names, plain_codes(), {.layout = Scales128x4{}, .shape = scale_rows, .view = mma_view}, bf16_bias()),
-     .fits = {{"flashinfer", "0.6.18", "description read"}},
+     .releases = no_release,
+     .libraries = {{"flashinfer", "0.6.18", "description read"}},
      .requires_ = {},
      .refuse = refuse},
 };

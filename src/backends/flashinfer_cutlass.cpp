@@ -6,7 +6,8 @@
 // pads both to 128; scales keep the 0x7F (1.0) that their buffers begin with along hidden, and get 0x00 along
 // intermediate. (Where w2's pad rows and columns meet the engine has 0x00, this 0x7F: codes are zero there.) For
 // DeepSeek-V4 SGLang pads nothing, refuses sizes that are no multiples of 128 and calls the scales ..._scale_inv.
-// Source: FlashInfer to 0.6.18rc7, vLLM 4e88d854, SGLang 01a6f276 and b26729f22; v1 and v2 byte-checked on an H200.
+// Source: FlashInfer to 0.6.18rc7, vLLM 4e88d854, SGLang 01a6f276 and b26729f22; v1 and v2 byte-checked on an H200;
+// FlashInfer to 0.7.2.post1, vLLM to 0.33.0 and SGLang to 0.5.23 read.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 
@@ -47,9 +48,17 @@ Backend backend(bool v2) {
           .kernel = &kernel_format(v2 ? "flashinfer-sm90-v2" : "flashinfer-sm90-v1"),
           .w13_order = up_gate_halves,
           .parameters = parameters(vllm_names, v2, {}),
-          .fits = {{"vllm", v2 ? "newer than 0.27.1" : "0.26.0 (GPT-OSS only) to 0.27.1", "sources read"},
-                   {"flashinfer", v2 ? fits_v2 : fits_v1, "converter bytes equal"}},
+          .releases = v2 ? Range{"0.29.0", ""} : Range{"0.26.0", "0.28.0"},
+          .libraries = {{"flashinfer", v2 ? fits_v2 : fits_v1, "converter bytes equal"}},
           .requires_ = {{"moe_backend", "flashinfer_cutlass"}}};
+}
+
+/// Before 0.28.0 vLLM's converter for models in halves has no FlashInfer CUTLASS.
+Backend vllm_v1(bool pairs) {
+  Backend b = backend(false);
+  b.takes = pairs ? is_gpt_oss_like : has_halves;
+  if (!pairs) b.releases = {"0.28.0", "0.28.0"};
+  return b;
 }
 
 Backend sglang(bool v2, bool deepseek) {
@@ -61,8 +70,7 @@ Backend sglang(bool v2, bool deepseek) {
     b.refuse = refuse_unless_128, b.parameters = parameters(sglang_inv_names, v2, {});
   else
     b.multiple = {256, 128}, b.parameters = gpt_oss_parameters(v2);
-  b.fits = {{"sglang", v2 ? "0.5.20 on" : "0.5.11 to 0.5.17", "sources read"},
-            {"flashinfer", v2 ? fits_v2 : fits_v1, "converter bytes equal"}};
+  b.releases = v2 ? Range{"0.5.19", ""} : Range{"", "0.5.18"};
   b.requires_ = {{"moe_runner_backend", "flashinfer_mxfp4"}};
   b.constants = swiglu_vectors;
   return b;
@@ -70,7 +78,7 @@ Backend sglang(bool v2, bool deepseek) {
 
 }  // namespace
 
-Backends flashinfer_cutlass = {backend(true),      backend(false),       sglang(true, false),
+Backends flashinfer_cutlass = {backend(true),      vllm_v1(true),        vllm_v1(false),     sglang(true, false),
                                sglang(true, true), sglang(false, false), sglang(false, true)};
 
 }  // namespace mxfp4

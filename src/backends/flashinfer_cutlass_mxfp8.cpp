@@ -1,8 +1,8 @@
 // FlashInfer's CUTLASS MXFP4 x MXFP8 MoE on SM100, SM103 and SM120. Codes stay as they are, w13 as [up; gate]; scales
 // go into 128x4 atoms and keep their shape, biases stay BF16. Engines view codes as int64 and scales as int32 only when
 // they call it. Padding is as in FlashInfer's SM90 form: vLLM 128, SGLang hidden to 256 for GPT-OSS and nothing for
-// DeepSeek-V4, whose scales are called ..._scale_inv. That SGLang's pad columns of scales hold 0x7F here too is taken
-// from its common create_weights.
+// DeepSeek-V4, whose scales are called ..._scale_inv. SGLang's scales keep the 0x7F of their buffers along hidden, and
+// get 0x00 along the intermediate size.
 // Source: FlashInfer to 0.6.18rc7 (block_scale_interleave, byte-checked as host code), vLLM 446179f8, SGLang b26729f22.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
@@ -31,10 +31,12 @@ Backend vllm() {
           .kernel = &kernel_format("flashinfer-cutlass-sm100"),
           .w13_order = up_gate_halves,
           .parameters = parameters(vllm_names, {}),
-          .fits = {{"vllm", "0.26.0 to 0.27.1", "sources read"}, {"flashinfer", "0.6.10 on", "converter bytes equal"}},
+          .releases = {"0.26.0", ""},
+          .libraries = {{"flashinfer", "0.6.10 on", "converter bytes equal"}},
           .requires_ = {{"moe_backend", "flashinfer_cutlass_afp8"}}};
 }
 
+/// Layout version 1 has the pads of w2's scales the wrong way round, inert beside codes of zero.
 Backend sglang(bool deepseek) {
   Backend b = vllm();
   b.engine = "sglang";
@@ -44,14 +46,21 @@ Backend sglang(bool deepseek) {
     b.refuse = refuse_unless_128, b.parameters = parameters(sglang_inv_names, {});
   else
     b.multiple = {256, 128}, b.parameters = parameters(sglang_names, {0x00, 0x7F, 0x00});
-  b.fits = {{"sglang", "0.5.16, 0.5.17", "sources read"}, {"flashinfer", "0.6.11 on", "converter bytes equal"}};
+  b.releases = {"0.5.16", ""};
   b.requires_ = {{"moe_runner_backend", "flashinfer_mxfp4"}};
   b.constants = vectors;
   return b;
 }
 
+Backend sglang_2() {
+  Backend b = sglang(false);
+  b.layout_version = "2";
+  b.parameters[size_t(Role::w2)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x00};
+  return b;
+}
+
 }  // namespace
 
-Backends flashinfer_cutlass_mxfp8 = {vllm(), sglang(false), sglang(true)};
+Backends flashinfer_cutlass_mxfp8 = {vllm(), sglang_2(), sglang(false), sglang(true)};
 
 }  // namespace mxfp4

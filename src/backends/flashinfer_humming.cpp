@@ -1,9 +1,10 @@
-// FlashInfer's W4A8 form of the SM90 CUTLASS MoE ("Humming", 0.6.18; vLLM). It is lossy: its kernel knows twelve scales
-// per expert and matrix, a base and its next eleven doublings, so groups with a smaller scale take the base and their
-// codes are rounded to match, and minus zero becomes zero. What that changed is counted, printed and kept in the
-// manifest; there is no way back. Codes and scales then go into FlashInfer's own layouts, w13 as [up; gate].
-// w13_residual and w2_residual are half the base of each expert; the kernel's factor is 64 times that. Nothing is
-// padded. Source: FlashInfer 0.6.18rc7 (preprocess_moe_weights_for_sm90_mixed_gemm_humming), byte-checked as host code.
+// FlashInfer's W4A8 form of the SM90 CUTLASS MoE ("Humming", 0.6.18; no vLLM to 0.33.0 has it). It is lossy: its kernel
+// knows twelve scales per expert and matrix, a base and its next eleven doublings, so groups with a smaller scale take
+// the base and their codes are rounded to match, and minus zero becomes zero. What that changed is counted, printed and
+// kept in the manifest; there is no way back. Codes and scales then go into FlashInfer's own layouts, w13 as [up;
+// gate]. w13_residual and w2_residual are half the base of each expert; the kernel's factor is 64 times that. Nothing
+// is padded. Source: FlashInfer 0.6.18rc7 (preprocess_moe_weights_for_sm90_mixed_gemm_humming), byte-checked as host
+// code.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 
@@ -42,7 +43,8 @@ Backends flashinfer_humming = {
      .kernel = &kernel_format("flashinfer-humming"),
      .w13_order = up_gate_halves,
      .parameters = parameters(),
-     .fits = {{"flashinfer", "0.6.18 on", "converter bytes equal"}},
+     .releases = no_release,
+     .libraries = {{"flashinfer", "0.6.18 on", "converter bytes equal"}},
      .requires_ = {},
      .refuse = refuse_unless_128,
      .rewrite = humming_rewrite},

@@ -3,9 +3,10 @@
 // the label float8_e4m3fn that the launcher asks for, though they are E8M0 bytes.
 //
 // Hidden is padded to 256; intermediate to 128 (i128) by SGLang and by vLLM from 0.27.1, to 256 (i256) by vLLM up to
-// 0.26.0 and by early SGLang. For DeepSeek-V4 SGLang pads nothing and calls the scales ..._scale_inv.
+// 0.26.0 and by SGLang up to 0.5.16. For DeepSeek-V4 SGLang calls the scales ..._scale_inv and pads nothing up to
+// 0.5.20, then the intermediate size to 128 (i128-ones).
 // Source: FlashInfer 0.6.18 (shuffle_matrix_a, shuffle_matrix_sf_a, all row indices byte-checked), vLLM 0.26.0 and
-// 0.27.1, SGLang b26729f22. The kernels were not run.
+// 0.27.1, SGLang b26729f22; vLLM to 0.33.0 and SGLang to 0.5.23 read. The kernels were not run.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 
@@ -39,8 +40,8 @@ Backend vllm(bool i128) {
           .kernel = &kernel_format("flashinfer-trtllm"),
           .w13_order = up_gate_pairs,
           .parameters = parameters(vllm_names),
-          .fits = {{"vllm", i128 ? "0.27.1 on" : "to 0.26.0", "sources read"},
-                   {"flashinfer", "0.6.10 on", "converter bytes equal"}},
+          .releases = i128 ? Range{"0.27.1", ""} : Range{"", "0.26.0"},
+          .libraries = {{"flashinfer", "0.6.10 on", "converter bytes equal"}},
           .requires_ = {{"moe_backend", "flashinfer_trtllm or flashinfer_trtllm_afp8"}}};
 }
 
@@ -49,8 +50,8 @@ Backend sglang(bool i128) {
   b.engine = "sglang";
   b.takes = is_not_deepseek_v4;
   b.parameters = parameters(sglang_names);
-  b.fits = {{"sglang", i128 ? "0.5.16, 0.5.17" : "before 0.5.16", "sources read"},
-            {"flashinfer", "0.6.11 on", "converter bytes equal"}};
+  b.releases = i128 ? Range{"0.5.17", ""} : Range{"", "0.5.16"};
+  b.libraries = {{"flashinfer", "0.6.11 on", "converter bytes equal"}};
   b.requires_ = {{"moe_runner_backend", "flashinfer_mxfp4"}};
   b.constants = gpt_oss_vectors;
   return b;
@@ -64,11 +65,28 @@ Backend sglang_deepseek() {
   b.refuse = refuse_unless_128;
   b.parameters = parameters(sglang_inv_names);
   b.constants = clamp_only;
+  b.releases = {};
+  return b;
+}
+
+std::string refuse_hidden(const Model&, LayerSize size) {
+  if (size.hidden % 128 == 0) return {};
+  return fmt::format("hidden {} must be a multiple of 128, since it is not padded", size.hidden);
+}
+
+/// Pads the intermediate size, scales with 1.0: for sizes that i128 refuses.
+Backend sglang_deepseek_padded() {
+  Backend b = sglang_deepseek();
+  b.layout_version = "i128-ones";
+  b.refuse = refuse_hidden;
+  for (Role role : roles) b.parameters[size_t(role)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x7F};
+  b.releases = {"0.5.21", ""};
   return b;
 }
 
 }  // namespace
 
-Backends flashinfer_trtllm = {vllm(true), vllm(false), sglang(true), sglang_deepseek(), sglang(false)};
+Backends flashinfer_trtllm = {vllm(true),        vllm(false),  sglang(true), sglang_deepseek_padded(),
+                              sglang_deepseek(), sglang(false)};
 
 }  // namespace mxfp4

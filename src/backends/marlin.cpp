@@ -1,10 +1,12 @@
-// Marlin W4A16: vLLM's and SGLang's kernel for every NVIDIA GPU from SM80 on (vLLM: SM75).
+// Marlin W4A16: vLLM's kernel for every NVIDIA GPU from SM75 on, SGLang's from SM90 on, below which it raises.
 //
 // Both engines pad hidden to 256 and intermediate to 128 and transform with the same functions, so codes and bias
 // agree. They differ in three places: vLLM keeps GPT-OSS's gate and up rows in pairs as loaded, SGLang always makes
 // halves, gate first; pad bytes of scales are 0x00 in vLLM and 0x7F (1.0) in SGLang since #33500 (2026-08-06), which
-// allocates its buffers with ones; the bias parameters have other names.
-// Source: vLLM main 48ebd6f2f and SGLang main b26729f22, byte-checked against both engines' kernels.
+// allocates its buffers with ones; the bias parameters have other names. From 0.5.22 on SGLang pads the intermediate
+// size of DeepSeek-V4's class to 64 only on SM90 (i64), with scales of 0x00.
+// Source: vLLM main 48ebd6f2f and SGLang main b26729f22, byte-checked against both engines' kernels; vLLM to 0.33.0 and
+// SGLang to 0.5.23 read, the latter's Python converter run.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 
@@ -25,32 +27,62 @@ Parameters parameters(const Names& names, uint8_t pad) {
               {.layout = MarlinBias{}, .dtype = Dtype::BF16, .torch_dtype = "bfloat16", .shape = bias_rows});
 }
 
+Backend backend(const Engine& engine, uint8_t pad) {
+  return {.name = "marlin",
+          .engine = engine.name,
+          .layout_version = "1",
+          .gpu = "SM90 and later",
+          .summary = "Marlin W4A16, bf16 activations",
+          .multiple = {256, 128},
+          .kernel = &kernel_format("marlin"),
+          .w13_order = gate_up_halves,
+          .parameters = parameters(*engine.names, pad)};
+}
+
+Backend vllm() {
+  Backend b = backend(engine::vllm, 0x00);
+  b.gpu = "SM75, SM80 and later";
+  b.w13_order = loaded_order;
+  b.releases = {"0.26.0", ""};
+  b.tested = "converter bytes equal (main of 2026-07-26)";
+  b.requires_ = {{"moe_backend", "marlin"}, {"unset:VLLM_MARLIN_INPUT_DTYPE", ""}};
+  return b;
+}
+
+Backend sglang() {
+  Backend b = backend(engine::sglang, 0x7F);
+  b.takes = is_not_deepseek_v4;
+  b.releases = {"0.5.17", ""};
+  b.tested = "converter bytes equal (main of 2026-08-16)";
+  b.requires_ = {{"moe_runner_backend", "marlin"}};
+  b.halves = true;
+  return b;
+}
+
+/// Its method for an FP8 checkpoint also refuses SM100.
+Backend sglang_deepseek() {
+  Backend b = sglang();
+  b.gpu = "SM90, SM12x";
+  b.takes = is_deepseek_v4;
+  return b;
+}
+
+/// Scales of hidden's pads are the buffers' ones, those of the intermediate size are made afterwards, of zeros.
+Backend sglang_i64() {
+  Backend b = sglang_deepseek();
+  b.layout_version = "i64";
+  b.gpu = "SM90";
+  b.summary = "Marlin W4A16, bf16 activations; DeepSeek-V4";
+  b.multiple = {256, 64};
+  b.parameters[size_t(Role::w13)][size_t(Part::scales)].pad = {.row = 0x00, .column = 0x7F};
+  b.parameters[size_t(Role::w2)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x00};
+  b.releases = {"0.5.22", ""};
+  b.tested = "scales: converter bytes equal (0.5.23); codes: sources read";
+  return b;
+}
+
 }  // namespace
 
-Backends marlin = {
-    {.name = "marlin",
-     .engine = "vllm",
-     .layout_version = "1",
-     .gpu = "SM75, SM80 and later",
-     .summary = "Marlin W4A16, bf16 activations",
-     .multiple = {256, 128},
-     .kernel = &kernel_format("marlin"),
-     .w13_order = loaded_order,
-     .parameters = parameters(vllm_names, 0x00),
-     .fits = {{"vllm", "0.21 to 0.27.1", "converter bytes equal (main of 2026-07-26)"}},
-     .requires_ = {{"moe_backend", "marlin"}, {"unset:VLLM_MARLIN_INPUT_DTYPE", ""}}},
-    {.name = "marlin",
-     .engine = "sglang",
-     .layout_version = "1",
-     .gpu = "SM80 and later",
-     .summary = "Marlin W4A16, bf16 activations",
-     .multiple = {256, 128},
-     .kernel = &kernel_format("marlin"),
-     .w13_order = gate_up_halves,
-     .parameters = parameters(sglang_names, 0x7F),
-     .fits = {{"sglang", "0.5.17 on (scale pad byte 0x7F)", "converter bytes equal (main of 2026-08-16)"}},
-     .requires_ = {{"moe_runner_backend", "marlin"}},
-     .halves = true},
-};
+Backends marlin = {vllm(), sglang(), sglang_i64(), sglang_deepseek()};
 
 }  // namespace mxfp4

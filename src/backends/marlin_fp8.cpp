@@ -32,7 +32,8 @@ Backends marlin_fp8 = {
                          .shape = scales_shape,
                          .add = 6},
                         {.layout = MarlinBias{}, .dtype = Dtype::BF16, .torch_dtype = "bfloat16", .shape = bias_rows}),
-     .fits = {{"vllm", "0.21 to 0.27.1", "converter bytes equal (main of 2026-07-26)"}},
+     .releases = {"0.26.0", ""},
+     .tested = "converter bytes equal (main of 2026-07-26)",
      .requires_ = {{"moe_backend", "marlin"}, {"VLLM_MARLIN_INPUT_DTYPE", "fp8"}}},
 };
 

@@ -1,77 +1,36 @@
 #include "src/backends/select.h"
 
 #include <algorithm>
-#include <sstream>
+
+#include "src/backends/gpu.h"
+#include "src/backends/words.h"
 
 namespace mxfp4 {
 
 namespace {
 
-enum class Kin { gpt_oss, deepseek_v4, other };
-
-/// The order in which an engine looks for a kernel, of those that are written here.
-struct Rule {
-  const char* engine;
-  Kin kin;
-  const char* gpus;   // separated by spaces
-  const char* order;  // backends, separated by spaces
-  const char* why;
-};
-
-/// gpus: of NVIDIA by compute capability, of AMD by LLVM target as in ROCm's GPU specifications.
-struct Architecture {
+/// Kernels of engines that are not written here.
+struct Foreign {
   const char* name;
-  const char* gpus;  // separated by spaces
+  const char* what;
+  bool lossy = false;
 };
-constexpr Architecture architectures[] = {
-    {"sm75", "t4"},
-    {"sm80", "a30 a100"},
-    {"sm86", "a10 a40 a6000 rtx3090"},
-    {"sm87", "orin"},
-    {"sm89", "l4 l40 l40s rtx4090"},
-    {"sm90", "h20 h100 h200 gh200"},
-    {"sm100", "b100 b200 gb200"},
-    {"sm103", "b300 gb300"},
-    {"sm120", "rtx5090"},
-    {"sm121", "gb10"},
-    {"gfx950", "mi350x mi355x"},
-    {"cpu", ""},
+constexpr Foreign foreign[] = {
+    {"humming-w4a8", "its Humming with FP8 activations", true},
+    {"humming-w4a16", "its Humming with BF16 activations"},
+    {"triton-ampere", "triton_kernels below SM90"},
+    {"triton-sm120", "triton_kernels on SM120"},
+    {"triton-rocm", "triton_kernels on ROCm"},
+    {"deepgemm-sm120", "DeepGEMM on SM120"},
+    {"cutlass-mxfp4", "its own CUTLASS W4A4, whose weights stay as published"},
+    {"emulation", "emulation, whose weights stay as published"},
+    {"unset", "no MXFP4 kernel unless one is named"},
 };
-
-constexpr const char* blackwell = "sm100 sm103";
-constexpr const char* older = "sm75 sm80 sm86 sm87 sm89 sm120 sm121";
-
-/// vLLM: the MXFP4 oracle at 446179f8 (mid-2026); without a request for quantised activations it drops the backends
-/// that quantise them. SGLang: server_args and the methods of mid-2026; what its `auto` is for DeepSeek-V4 was found
-/// for SM120 only. transformers has one kernel.
-constexpr Rule rules[] = {
-    {"vllm", Kin::gpt_oss, blackwell, "flashinfer-trtllm triton-blackwell marlin",
-     "vLLM's order for GPT-OSS begins with FlashInfer TRTLLM on SM100"},
-    {"vllm", Kin::gpt_oss, "sm90", "triton-hopper flashinfer-cutlass marlin",
-     "vLLM's order for GPT-OSS on SM90 is Triton, then FlashInfer CUTLASS where triton_kernels is missing, then "
-     "Marlin"},
-    {"vllm", Kin::gpt_oss, older, "marlin", "Marlin is the only one in vLLM's order for GPT-OSS that runs there"},
-    {"vllm", Kin::gpt_oss, "gfx950", "aiter-a16w4",
-     "vLLM's order for GPT-OSS on ROCm begins with AITER where VLLM_ROCM_USE_AITER=1, else it is Triton, not written "
-     "here"},
-    {"vllm", Kin::deepseek_v4, blackwell, "flashinfer-trtllm deepgemm marlin",
-     "vLLM's order for DeepSeek-V4 is FlashInfer TRTLLM, DeepGEMM, Marlin"},
-    {"vllm", Kin::deepseek_v4, "sm90", "marlin",
-     "of vLLM's order for DeepSeek-V4 (FlashInfer TRTLLM, DeepGEMM, Marlin) only Marlin runs there"},
-    {"vllm", Kin::deepseek_v4, older, "marlin",
-     "of vLLM's order for DeepSeek-V4 (FlashInfer TRTLLM, DeepGEMM, Marlin) only Marlin runs there"},
-    {"vllm", Kin::deepseek_v4, "gfx950", "aiter-a16w4", "vLLM's order for DeepSeek-V4 on ROCm begins with AITER"},
-    {"vllm", Kin::gpt_oss, "cpu", "vllm-cpu", "vLLM has one MXFP4 MoE for CPUs"},
-    {"vllm", Kin::deepseek_v4, "cpu", "vllm-cpu", "vLLM has one MXFP4 MoE for CPUs"},
-    {"sglang", Kin::gpt_oss, blackwell, "flashinfer-trtllm",
-     "SGLang takes flashinfer_mxfp4 for GPT-OSS on SM100, which is the TRTLLM form there"},
-    {"sglang", Kin::gpt_oss, "sm90", "triton-hopper",
-     "SGLang takes triton_kernel for GPT-OSS where triton_kernels is installed and ep_size is 1"},
-    {"sglang", Kin::gpt_oss, "gfx950", "aiter-a16w4", "SGLang takes AITER for GPT-OSS where SGLANG_USE_AITER=1"},
-    {"sglang", Kin::deepseek_v4, "sm120 sm121", "flashinfer-cutlass-mxfp8",
-     "SGLang takes FlashInfer CUTLASS for DeepSeek-V4 on SM120 (#30272)"},
-    {"transformers", Kin::gpt_oss, "sm90", "triton-hopper", "transformers has no other kernel"},
-};
+const Foreign* find_foreign(const std::string& name) {
+  for (const Foreign& f : foreign)
+    if (name == f.name) return &f;
+  return nullptr;
+}
 
 /// Fused MoE of 4096 x 2048, 256 experts, top 6, uniform routing on one H200; microseconds.
 struct Measured {
@@ -86,100 +45,153 @@ constexpr Measured measured[] = {
      "measured on an H200 with 4096 tokens: Triton 3298 us, FlashInfer CUTLASS 4712, Marlin 6332"},
 };
 
-std::vector<std::string> words(const char* text) {
-  std::istringstream in(text);
-  return {std::istream_iterator<std::string>(in), {}};
+/// Triton's measured kernel fuses GPT-OSS's activation; no engine runs that for other models.
+std::vector<std::string> measured_order(const Measured& m, const Model& model) {
+  std::vector<std::string> order = words(m.order);
+  if (!model.pairs) order.erase(std::remove(order.begin(), order.end(), "triton-hopper"), order.end());
+  return order;
 }
 
-bool names(const char* text, const std::string& word) {
-  const auto all = words(text);
-  return std::find(all.begin(), all.end(), word) != all.end();
-}
+class Selection {
+ public:
+  Selection(const Model& model, const Deployment& deployment) : model_(model), to_(deployment) {
+    if (to_.release.empty()) to_.release = find_engine(to_.engine).known.last;
+  }
 
-Kin kin_of(const Model& m) {
-  return m.pairs ? Kin::gpt_oss : m.family.starts_with("deepseek-v4") ? Kin::deepseek_v4 : Kin::other;
-}
+  BackendChoice by_engine() {
+    const Rule* rule = find_rule();
+    if (!rule) nothing("what it takes there is not known");
+    const std::vector<std::string> order = words(rule->order);
+    choice_.why = fmt::format("{} {} on {} ({}{}{}) looks for {}", to_.engine, to_.release, to_.gpu, rule->file,
+                              *rule->where ? ", " : "", rule->where, fmt::join(order, ", "));
+    take(order);
+    if (choice_.backend.empty()) take(lossless());  // the engine has to be told
+    if (choice_.backend.empty()) nothing(choice_.why);
+    explain_faster();
+    return finished();
+  }
 
-/// Why a backend is none for this model; empty where it is one.
-std::string obstacle(const std::string& name, const std::string& engine, const Model& model) {
-  for (const Backend* b : backends()) {
-    if (name != b->name || engine != b->engine || (b->takes && !b->takes(model))) continue;
+  BackendChoice by_phase() {
+    if (to_.gpu != "sm90") fail(ErrorKind::usage, "--phase: measured on sm90 only; leave it out, or say --backend");
+    for (const Measured& m : measured) {
+      if (to_.phase != m.phase) continue;
+      choice_.why = m.why;
+      take(measured_order(m, model_));
+      if (choice_.backend.empty()) nothing(choice_.why);
+      const Rule* rule = find_rule();
+      choice_.engine_choice = rule ? words(rule->order).front() : "";
+      return finished();
+    }
+    fail(ErrorKind::usage, "--phase '{}': prefill or decode expected", to_.phase);
+  }
+
+ private:
+  const Rule* find_rule() const {
+    const std::string family = model_.pairs ? "gpt-oss" : model_.family;
+    for (const Rule& r : find_engine(to_.engine).chooser())
+      if ((!*r.families || has_word(r.families, family)) && has_word(r.gpus, to_.gpu) &&
+          r.releases.contains(to_.release))
+        return &r;
+    return nullptr;
+  }
+
+  const Backend* row(const std::string& name) const {
+    for (const Backend* b : backends())
+      if (name == b->name && to_.engine == b->engine && (!b->takes || b->takes(model_)) &&
+          b->releases.contains(to_.release) && runs_on(b->gpu, to_.gpu))
+        return b;
+    return nullptr;
+  }
+
+  /// Why a backend is none for this model; empty where it is one.
+  std::string obstacle(const std::string& name) const {
+    const Backend* b = row(name);
+    if (!b) return fmt::format("not written for {} {} on {}", to_.engine, to_.release, to_.gpu);
+    if (b->rewrite && !to_.lossy) return "lossy; --lossy takes it";
     if (b->refuse)
-      for (const MoeLayer& layer : model.layers)
-        if (std::string why = b->refuse(model, {layer.hidden, layer.intermediate}); !why.empty()) return why;
+      for (const MoeLayer& layer : model_.layers)
+        if (std::string why = b->refuse(model_, {layer.hidden, layer.intermediate / to_.tp_size}); !why.empty())
+          return why;
     return {};
   }
-  return fmt::format("not written for {}", engine);
-}
 
-/// Every backend of the engine that can hold the model without a loss, for the message that the order is not known.
-std::string possible(const std::string& engine, const Model& model) {
-  std::vector<std::string> out;
-  for (const Backend* b : backends())
-    if (engine == b->engine && !b->rewrite && std::find(out.begin(), out.end(), b->name) == out.end() &&
-        obstacle(b->name, engine, model).empty())
-      out.push_back(b->name);
-  return fmt::format("{}", fmt::join(out, ", "));
-}
-
-/// Triton's measured kernel fuses GPT-OSS's activation; no engine runs that for other models.
-bool was_measured(const std::string& backend, const Model& model) { return backend != "triton-hopper" || model.pairs; }
-
-BackendChoice choose(const std::vector<std::string>& order, std::string why, const Model& model, const Deployment& d) {
-  BackendChoice c;
-  for (const std::string& name : order) {
-    const std::string not_for = obstacle(name, d.engine, model);
-    if (!not_for.empty())
-      why += fmt::format("; not {}: {}", name, not_for);
-    else if (c.backend.empty())
-      c.backend = name;
-    else
-      c.alternatives.push_back(name);
+  void take(const std::vector<std::string>& order) {
+    for (const std::string& name : order) {
+      if (choice_.engine_choice.empty()) choice_.engine_choice = name;
+      const Foreign* f = find_foreign(name);
+      if (f && f->lossy && to_.lossy) nothing(fmt::format("{} is {}, not written here yet", name, f->what));
+      const std::string why =
+          f ? fmt::format("{}{}, not written here", f->what, f->lossy ? ", lossy" : "") : obstacle(name);
+      if (!why.empty())
+        choice_.why += fmt::format("; not {}: {}", name, why);
+      else if (choice_.backend.empty())
+        choice_.backend = name;
+      else
+        choice_.alternatives.push_back(name);
+    }
   }
-  if (c.backend.empty())
-    fail(ErrorKind::usage, "--backend auto: {}; say --backend, of {}", why, possible(d.engine, model));
-  c.why = std::move(why);
-  return c;
-}
 
-BackendChoice by_phase(const Model& model, const Deployment& d) {
-  if (d.gpu != "sm90") fail(ErrorKind::usage, "--phase: measured on sm90 only; leave it out, or say --backend");
-  for (const Measured& m : measured) {
-    if (d.phase != m.phase) continue;
-    std::vector<std::string> order;
-    for (const std::string& name : words(m.order))
-      if (was_measured(name, model)) order.push_back(name);
-    return choose(order, m.why, model, d);
+  /// Every backend of the engine that holds the model there without a loss.
+  std::vector<std::string> lossless() const {
+    std::vector<std::string> out;
+    for (const Backend* b : backends())
+      if (to_.engine == b->engine && !b->rewrite && std::find(out.begin(), out.end(), b->name) == out.end() &&
+          obstacle(b->name).empty())
+        out.push_back(b->name);
+    return out;
   }
-  fail(ErrorKind::usage, "--phase '{}': prefill or decode expected", d.phase);
-}
+
+  BackendChoice finished() {
+    choice_.layout_version = row(choice_.backend)->layout_version;
+    if (choice_.engine_choice != choice_.backend) choice_.setting = setting();
+    auto& all = choice_.alternatives;
+    for (const std::string& name : lossless())
+      if (name != choice_.backend && std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+    return std::move(choice_);
+  }
+
+  /// The engine's option that asks for the backend.
+  std::string setting() const {
+    for (const Setting& s : row(choice_.backend)->requires_) {
+      if (!std::string_view(s.name).starts_with("moe_") || (s.when && !s.when(model_))) continue;
+      std::string name = s.name;
+      std::replace(name.begin(), name.end(), '_', '-');
+      return fmt::format("--{} {}", name, s.value);
+    }
+    return {};
+  }
+
+  /// A backend that was measured to be faster is not passed over in silence.
+  void explain_faster() {
+    if (to_.gpu != "sm90") return;
+    for (const Measured& m : measured)
+      for (const std::string& name : measured_order(m, model_)) {
+        if (name == choice_.backend) break;
+        if (!obstacle(name).empty()) continue;
+        choice_.why += fmt::format("; {} is faster at {}, which --phase {} takes", name, m.phase, m.phase);
+        break;
+      }
+  }
+
+  [[noreturn]] void nothing(const std::string& why) const {
+    const std::vector<std::string> others = lossless();
+    fail(ErrorKind::usage, "--backend auto: {} {}, {}, {}: {}{}", to_.engine, to_.release, model_.family, to_.gpu, why,
+         others.empty() ? "; nothing that is written here runs there"
+                        : fmt::format("; say --backend, of {}", fmt::join(others, ", ")));
+  }
+
+  const Model& model_;
+  Deployment to_;
+  BackendChoice choice_;
+};
 
 }  // namespace
 
-std::string architecture_of(const std::string& gpu) {
-  std::string name = gpu;
-  for (char& c : name)
-    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
-  for (const Architecture& a : architectures)
-    if (name == a.name || names(a.gpus, name)) return a.name;
-  return {};
-}
-
-std::string known_architectures() {
-  std::vector<std::string> list;
-  for (const Architecture& a : architectures)
-    list.push_back(*a.gpus ? fmt::format("{} ({})", a.name, fmt::join(words(a.gpus), ", ")) : a.name);
-  return fmt::format("{}", fmt::join(list, ", "));
-}
-
 BackendChoice select_backend(const Model& model, const Deployment& d) {
-  if (d.gpu.empty()) fail(ErrorKind::usage, "--backend auto needs --gpu: {}", known_architectures());
-  if (!d.phase.empty()) return by_phase(model, d);
-  for (const Rule& r : rules)
-    if (d.engine == r.engine && kin_of(model) == r.kin && names(r.gpus, d.gpu))
-      return choose(words(r.order), r.why, model, d);
-  fail(ErrorKind::usage, "--backend auto: what {} chooses for {} on {} is not known; say --backend, of {}", d.engine,
-       model.family, d.gpu, possible(d.engine, model));
+  if (d.gpu.empty())
+    fail(ErrorKind::usage, "--backend auto needs --gpu, since none that is known is here: {}", known_architectures());
+  Selection selection(model, d);
+  return d.phase.empty() ? selection.by_engine() : selection.by_phase();
 }
 
 }  // namespace mxfp4

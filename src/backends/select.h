@@ -8,26 +8,38 @@
 
 namespace mxfp4 {
 
+/// The order in which an engine looks for a kernel, for some models on some GPUs. Lists are separated by spaces.
+struct Rule {
+  const char* families;  // "gpt-oss" also has models of its form; "": any
+  const char* gpus;
+  const char* order;  // backends, and kernels that are not written here (select.cpp)
+  const char* file;   // of the engine, which says so
+  Range releases = {};
+  const char* where = "";  // a condition
+};
+
 /// What is known of the deployment.
 struct Deployment {
   std::string engine;
-  std::string gpu;    // "sm90", "gfx950", "cpu"
-  std::string phase;  // "prefill", "decode" or empty
+  std::string release;  // of the engine; empty: the newest known
+  std::string gpu;      // "sm90", "gfx950", "cpu"
+  std::string phase;    // "prefill", "decode" or empty
+  int tp_size = 1;
+  bool lossy = false;  // take the engine's choice also where it changes values
 };
-
-/// The architecture that a GPU is of: "sm90" for "H100", as for "sm90". Empty where it is not known.
-std::string architecture_of(const std::string& gpu);
-/// "sm75 (t4), sm80 (a30, a100), .., cpu"
-std::string known_architectures();
 
 struct BackendChoice {
-  std::string backend;
-  std::string why;                        // a sentence without a full stop
-  std::vector<std::string> alternatives;  // in order
+  std::string engine_choice = {};  // what the engine would take, by the name here or its own
+  std::string backend;             // what is written
+  std::string layout_version = {};
+  std::string why = {};      // a sentence without a full stop
+  std::string setting = {};  // what the engine has to be told where the two differ: "--moe-backend marlin"
+  std::vector<std::string> alternatives = {};  // others that run on the GPU
 };
 
-/// Those in the order that can hold every layer of the model; what is passed over stands in `why`. Throws
-/// Error{usage} where no order is known, or no backend in it takes the model, naming what can be said with --backend.
+/// The first of the engine's order that is written here, keeps every value and can hold every layer of the model; what
+/// is passed over stands in `why`. Throws Error{usage} where nothing runs there, or --lossy asks for what is not
+/// written.
 BackendChoice select_backend(const Model& model, const Deployment& deployment);
 
 }  // namespace mxfp4

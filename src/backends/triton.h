@@ -12,9 +12,6 @@ inline Json triton_object(const char* layout_class, int64_t experts, int64_t k, 
   return {{"class", layout_class}, {"mx_axis", 1}, {"logical_shape", {experts, k, n}}};
 }
 
-inline bool is_gpt_oss_like(const Model& m) { return m.pairs; }
-inline bool has_halves(const Model& m) { return !m.pairs; }
-
 /// vLLM's "triton" reorders halves for its fused activation; "triton_unfused" takes rows as loaded.
 inline std::vector<Setting> vllm_triton_settings() {
   return {{"moe_backend", "triton", is_gpt_oss_like}, {"moe_backend", "triton_unfused", has_halves}};

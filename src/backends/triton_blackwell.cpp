@@ -43,7 +43,8 @@ Backend vllm() {
               {.layout = TritonBlackwellCodes{}, .shape = value_shape, .view = u8_transposed, .object = value_object},
               {.layout = TritonBlackwellScales{}, .shape = scale_shape, .view = flat_blocks, .object = scale_object},
               f32_bias()),
-          .fits = {{"vllm", "0.26.0 on", "sources read"}, {"triton_kernels", "3.5 to 3.8", "converter bytes equal"}},
+          .releases = {"0.26.0", ""},
+          .libraries = {{"triton_kernels", "3.5 to 3.8", "converter bytes equal"}},
           .requires_ = vllm_triton_settings()};
 }
 
@@ -54,7 +55,7 @@ Backend sglang() {
     b.parameters[role][size_t(Part::bias)].name = sglang_names.bias[role];
     b.parameters[role][size_t(Part::scales)].pad = {0x7F, 0x7F, 0x00};
   }
-  b.fits = {{"sglang", "0.5.11 to 0.5.17", "sources read"}, {"triton_kernels", "3.5 to 3.8", "converter bytes equal"}};
+  b.releases = {"0.5.11", ""};
   b.requires_ = {{"moe_runner_backend", "triton_kernel"}};
   return b;
 }

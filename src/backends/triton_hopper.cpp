@@ -4,13 +4,19 @@
 //
 // Three generations (layout versions a, b, c) differ in storage padding only: a is triton 3.5 (vLLM to 0.16 and from
 // May 2026, the Hub kernels of transformers), b is 3.6 and 3.7, c is 3.8. Every release reads c, since kernels take
-// strides from the tensor, so c is the default. Scales are padded with zeros to four groups as vLLM does since #47910:
-// kernels up to 3.7 read tiles of four without a mask. "-w4" is for kernels of 4 warps instead of 8. vLLM pads
-// intermediate to 64, SGLang to 32, transformers nothing; hidden is never padded. Kernels of 3.5.1 and 3.7 drop the
-// last 32 columns of a matrix whose columns are no multiple of 64, whoever packed it. transformers keeps scales
-// strided: the canonical bytes, seen transposed.
+// strides from the tensor, but it is larger (0.5 GiB for GPT-OSS 120B), so vLLM's default is its own a. Scales are
+// padded with zeros to four groups as vLLM does since #47910: kernels up to 3.7 read tiles of four without a mask.
+// "-w4" is for kernels of 4 warps instead of 8. vLLM and SGLang pad intermediate to 64, transformers nothing; hidden is
+// never padded. Kernels of 3.5.1 and 3.7 drop the last 32 columns of a matrix whose columns are no multiple of 64,
+// whoever packed it. transformers keeps scales strided: the canonical bytes, seen transposed.
+//
+// SGLang's scale buffers begin with 0x7F (1.0) since 0.5.17, and from 0.5.19 on it also pads to four groups with it:
+// b64 and c64. Its layout versions a, b and c pad intermediate to 32 and scales with zeros; where intermediate is a
+// multiple of 64 on a rank they are as good.
 // Source: triton_kernels 3.5.1 and 3.6.0 run on these bytes on an H200; vLLM 0.26.0, SGLang b26729f22, transformers'
-// integrations/mxfp4.py read.
+// integrations/mxfp4.py read; SGLang 0.5.23's own conversion run on a CPU.
+#include <algorithm>
+
 #include "src/backends/registry.h"
 #include "src/backends/triton.h"
 
@@ -66,41 +72,75 @@ std::vector<Version> versions() {
           {"c-w4", c, w4, "3.5 on"}, {"b-w4", b, w4, "3.5 to 3.7"}, {"a-w4", a, w4, "3.5 to 3.7"}};
 }
 
-Backend backend(const Version& v, const char* engine, const Names& names, int64_t intermediate_multiple) {
+Backend backend(const Version& v, const Engine& engine, int64_t intermediate_multiple) {
   return {.name = "triton-hopper",
-          .engine = engine,
+          .engine = engine.name,
           .layout_version = v.name,
           .gpu = "SM90",
           .summary = "triton_kernels, bf16 activations",
           .multiple = {1, intermediate_multiple},
           .kernel = &kernel_format(fmt::format("triton-hopper-{}", v.name)),
           .w13_order = loaded_order,
-          .parameters = both(names, v.codes, v.scales, f32_bias()),
-          .fits = {{"triton_kernels", v.triton, "3.5.1 and 3.6.0 run on these bytes"}},
+          .parameters = both(*engine.names, v.codes, v.scales, f32_bias()),
+          .libraries = {{"triton_kernels", v.triton, "3.5.1 and 3.6.0 run on these bytes"}},
           .requires_ = {}};
+}
+
+/// Generation b or c with SGLang's padding.
+Backend sglang_64(const Version& v, const char* name, Range releases, const char* tested) {
+  Backend b = backend(v, engine::sglang, 64);
+  b.layout_version = name;
+  for (Role role : roles) {
+    Parameter& scales = b.parameters[size_t(role)][size_t(Part::scales)];
+    scales.pad = {.row = 0x7F, .column = 0x7F, .storage = 0x00};
+    scales.columns = 4;
+  }
+  b.releases = releases;
+  b.tested = tested;
+  return b;
+}
+
+std::vector<Backend> sglang() {
+  const std::vector<Version> all = versions();
+  std::vector<Backend> out = {sglang_64(all[0], "c64", {"0.5.18", ""}, "converter bytes equal (0.5.23)"),
+                              sglang_64(all[1], "b64", {"0.5.11", "0.5.17"}, "sources read")};
+  for (const Version& v : all) {
+    out.push_back(backend(v, engine::sglang, 32));
+    out.back().summary = "triton_kernels, bf16 activations; intermediate a multiple of 64 on a rank";
+    out.back().releases = *v.name == 'c' ? Range{"0.5.18", ""} : *v.name == 'b' ? Range{"", "0.5.17"} : no_release;
+  }
+  for (Backend& b : out) b.requires_ = {{"moe_runner_backend", "triton_kernel"}};
+  return out;
+}
+
+std::vector<Backend> vllm() {
+  std::vector<Version> all = versions();
+  std::reverse(all.begin(), all.begin() + 3);  // a first: what the engine makes itself, and the smallest
+  std::reverse(all.begin() + 3, all.end());
+  std::vector<Backend> out;
+  for (const Version& v : all) {
+    out.push_back(backend(v, engine::vllm, 64));
+    out.back().releases = {"0.26.0", ""};
+    out.back().requires_ = vllm_triton_settings();
+  }
+  return out;
+}
+
+std::vector<Backend> transformers() {
+  const Parameter strided = {.shape = scale_rows, .view = u8_transposed, .object = strided_object};
+  std::vector<Backend> out;
+  for (Version v : versions()) {
+    if (std::string_view(v.name).ends_with("w4")) continue;
+    v.scales = strided;
+    out.push_back(backend(v, engine::transformers, 1));
+    out.back().kernel = &kernel_format(fmt::format("triton-hopper-{}-strided", v.name));
+  }
+  return out;
 }
 
 std::vector<Backend> all() {
   std::vector<Backend> out;
-  for (const Version& v : versions()) {
-    Backend b = backend(v, "vllm", vllm_names, 64);
-    b.fits.push_back({"vllm", "0.26.0 on", "sources read"});
-    b.requires_ = vllm_triton_settings();
-    out.push_back(b);
-  }
-  for (const Version& v : versions()) {
-    Backend b = backend(v, "sglang", sglang_names, 32);
-    b.fits.push_back({"sglang", "0.5.11 to 0.5.17", "sources read"});
-    b.requires_ = {{"moe_runner_backend", "triton_kernel"}};
-    out.push_back(b);
-  }
-  const Parameter strided = {.shape = scale_rows, .view = u8_transposed, .object = strided_object};
-  for (Version v : versions()) {
-    if (std::string_view(v.name).ends_with("w4")) continue;
-    v.scales = strided;
-    out.push_back(backend(v, "transformers", vllm_names, 1));
-    out.back().kernel = &kernel_format(fmt::format("triton-hopper-{}-strided", v.name));
-  }
+  for (const auto& rows : {vllm(), sglang(), transformers()}) out.insert(out.end(), rows.begin(), rows.end());
   return out;
 }
 

@@ -24,7 +24,7 @@ Backends vllm_cpu = {
      .w13_order = loaded_order,
      .parameters = both(vllm_names, {.layout = VllmCpuCodes{}, .shape = codes_shape},
                         {.layout = VllmCpuScales{}, .shape = scales_shape}, f32_bias()),
-     .fits = {{"vllm", "0.26.0 on", "sources read"}},
+     .releases = {"0.26.0", ""},
      .requires_ = {{"moe_backend", "cpu"}}},
 };
 

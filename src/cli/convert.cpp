@@ -1,4 +1,5 @@
-#include "src/backends/select.h"
+#include "src/backends/backend.h"
+#include "src/backends/gpu.h"
 #include "src/base/log.h"
 #include "src/cli/commands.h"
 #include "src/convert/batch.h"
@@ -18,9 +19,22 @@ CLI::Validator architecture() {
 }
 
 /// The layout version of triton-hopper for kernels of 4 warps.
-std::string four_warps(const std::string& backend, const std::string& version) {
-  if (backend != "triton-hopper") fail(ErrorKind::usage, "--num-warps is for backend triton-hopper only");
-  return (version.empty() ? "c" : version) + "-w4";
+std::string four_warps(const ConvertOptions& o) {
+  if (o.backend != "triton-hopper") fail(ErrorKind::usage, "--num-warps is for backend triton-hopper only");
+  return std::string(find_backend(o.backend, o.engine, o.layout_version, nullptr, o.engine_version).layout_version) +
+         "-w4";
+}
+
+CLI::Validator engine_name() {
+  const auto find = [](const std::string& text) {
+    try {
+      find_engine(text.substr(0, text.find("==")));
+    } catch (const Error& e) {
+      return e.lines.front();
+    }
+    return std::string();
+  };
+  return CLI::Validator(find, "");
 }
 
 /// What convert and each line of its --filelist take.
@@ -30,7 +44,12 @@ struct Conversion {
 
   ConvertOptions settled() const {
     ConvertOptions o = options;
-    if (num_warps == 4) o.layout_version = four_warps(o.backend, o.layout_version);
+    const EngineRequest request = read_engine(o.engine, o.engine_version);
+    o.engine = request.name;
+    o.engine_version = request.version;
+    if (const char* newest = find_engine(o.engine).known.last; compare_versions(o.engine_version, newest) > 0)
+      note(fmt::format("{} {} is newer than {}, the last that is known here", o.engine, o.engine_version, newest));
+    if (num_warps == 4) o.layout_version = four_warps(o);
     return o;
   }
 };
@@ -47,20 +66,22 @@ std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
   backend->required()->type_name("NAME")->envname("MXFP4_PACK_BACKEND");
   auto* engine =
       app->add_option("--engine", o.engine, "Engine that will load OUT; there is no default, since bytes differ");
-  engine->required()
-      ->check(one_of({"vllm", "sglang", "transformers"}))
-      ->type_name("vllm|sglang|transformers")
-      ->envname("MXFP4_PACK_ENGINE");
-  app->add_option("--layout-version", o.layout_version,
-                  "Which form of the layout; default: the first that "
-                  "'mxfp4-pack backends' lists")
+  engine->required()->check(engine_name())->type_name(engine_list("|"))->envname("MXFP4_PACK_ENGINE");
+  app->add_option("--engine-version", o.engine_version,
+                  "Its release, also as --engine vllm==0.33.0; installed: that of python3. Default: the newest known")
+      ->type_name("VERSION|installed");
+  app->add_option(
+         "--layout-version", o.layout_version,
+         "Which form of the layout; default: the first that 'mxfp4-pack backends' lists for the engine's release")
       ->type_name("NAME");
-  app->add_option("--gpu", o.gpu, "With --backend auto: where it will run: h100, b200, sm75 to sm121, gfx950, cpu, ..")
+  app->add_option("--gpu", o.gpu,
+                  "With --backend auto: where it will run: h100, sm75 to sm121, gfx942, cpu, ..; default: the GPU here")
       ->transform(architecture())
       ->type_name("GPU");
   app->add_option("--phase", o.phase, "With --backend auto on sm90: the fastest as measured, not the engine's choice")
       ->check(one_of({"prefill", "decode"}))
       ->type_name("prefill|decode");
+  app->add_flag("--lossy", o.lossy, "With --backend auto: take the engine's choice also where it changes values");
   app->add_option("--num-warps", c.num_warps, "triton-hopper: warps of the engine's kernel")
       ->check(one_of({"4", "8"}))
       ->type_name("4|8")

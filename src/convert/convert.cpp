@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <set>
 
+#include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
 #include "src/backends/select.h"
 #include "src/base/log.h"
@@ -73,12 +74,19 @@ TensorParallel tensor_parallel(const ConvertOptions& o) {
 }
 
 /// The backend asked for, or the one that the engine would choose, with the reason.
-std::string chosen_backend(const ConvertOptions& o, const Model& model) {
-  if (o.backend != "auto") return o.backend;
-  const BackendChoice c = select_backend(model, {o.engine, o.gpu, o.phase});
+BackendChoice chosen_backend(const ConvertOptions& o, const Model& model) {
+  if (o.backend != "auto") return {.backend = o.backend};
+  const BackendChoice c = select_backend(model, {.engine = o.engine,
+                                                 .release = o.engine_version,
+                                                 .gpu = o.gpu.empty() ? gpu_here() : o.gpu,
+                                                 .phase = o.phase,
+                                                 .tp_size = o.tp_size,
+                                                 .lossy = o.lossy});
   note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
+  if (!c.setting.empty())
+    note(fmt::format("by itself {} takes {}: start it with {}", o.engine, c.engine_choice, c.setting));
   if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
-  return c.backend;
+  return c;
 }
 
 /// A conversion before anything of it is carried out.
@@ -96,11 +104,15 @@ Plan plan_set(const ConvertOptions& options, const Input& in, const Backend& bac
 
 /// Throws Error{input} with all problems, those found before too; warnings and notes are said.
 Prepared prepare(const ConvertOptions& options, const Input& in, const Destination& to, Problems& problems) {
+  const BackendChoice choice = chosen_backend(options, in.model);
+  const std::string& layout_version = options.layout_version.empty() ? choice.layout_version : options.layout_version;
   const Backend& backend =
-      find_backend(chosen_backend(options, in.model), options.engine, options.layout_version, &in.model);
+      find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
   if (options.format != sharded_state_format) check_loader(backend, in.model, options.require_loader);
   const int set = to.number(backend, tensor_parallel(options));
   Prepared p{backend, plan_set(options, in, backend, set, problems), {}, to.manifest_options(in)};
+  p.plan.engine_version = options.engine_version;
+  p.plan.engine_choice = choice.engine_choice;
   if (options.format == sharded_state_format && !problems.any()) p.state = add_state(p.plan, problems);
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
@@ -246,7 +258,7 @@ bool is_own_source(const ConvertOptions& options) {
 
 Json convert(const ConvertOptions& options) {
   if (options.backend != "auto")  // a usage error comes first
-    find_backend(options.backend, options.engine, options.layout_version);
+    find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
   std::optional<OutputDir> place;  // locked before anything of OUT is read
   if (!options.dry_run) place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, owned_files);
   OutputDir* out = place ? &*place : nullptr;

@@ -14,7 +14,9 @@ namespace mxfp4 {
 struct ConvertOptions {
   std::string checkpoint, out;
   std::string backend, engine, layout_version;
-  std::string gpu, phase;  // for backend "auto"
+  std::string engine_version;  // a release; empty: the newest known
+  std::string gpu, phase;      // for backend "auto"; no gpu: the one that is here
+  bool lossy = false;          // "auto" may change values
   ModelOptions model;
   int tp_size = 1;
   int rank = -1;                  // of tp_size; -1: all

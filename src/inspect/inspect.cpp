@@ -1,8 +1,8 @@
 #include "src/inspect/inspect.h"
 
-#include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "kernels/pack/device.h"
 #include "src/backends/backend.h"
@@ -153,7 +153,7 @@ void list_backends(bool json) {
   Json all = Json::array();
   for (const Backend* b : backends()) {
     Json fits = Json::object(), needs = Json::object();
-    for (const Fit& f : b->fits) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
+    for (const Fit& f : fits_of(*b)) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
     for (const Setting& s : b->requires_)
       needs[s.name] = needs.contains(s.name) ? needs[s.name].get<std::string>() + " or " + s.value : s.value;
     all.push_back({{"backend", b->name},
@@ -172,14 +172,11 @@ void list_backends(bool json) {
     return;
   }
   print_out("{:<24} {:<13} {:<8} {:<22} {:<12} {}\n", "BACKEND", "ENGINE", "LAYOUT", "GPU", "LOADER", "FITS");
-  const Backend* before = nullptr;  // those that differ in the models they take are one line
+  std::set<std::string> listed;  // those that differ in the models they take are one line
   for (const Backend* b : backends()) {
-    if (before && !std::strcmp(before->name, b->name) && !std::strcmp(before->engine, b->engine) &&
-        !std::strcmp(before->layout_version, b->layout_version))
-      continue;
-    before = b;
+    if (!listed.insert(fmt::format("{} {} {}", b->name, b->engine, b->layout_version)).second) continue;
     std::string fits;
-    for (const Fit& f : b->fits) fits += fmt::format("{}{} {}", fits.empty() ? "" : "; ", f.library, f.range);
+    for (const Fit& f : fits_of(*b)) fits += fmt::format("{}{} {}", fits.empty() ? "" : "; ", f.library, f.range);
     const std::string since = loader_since(*b);
     print_out("{:<24} {:<13} {:<8} {:<22} {:<12} {}\n", b->name, b->engine, b->layout_version, b->gpu,
               since.empty() ? "none" : "from " + since, fits);

@@ -9,10 +9,11 @@
 namespace mxfp4 {
 
 extern const Family modelslim, mlx, gpt_oss_quark, fused, gpt_oss, deepseek_v41, deepseek_v4, kimi_k3,
-    compressed_tensors, mimo, quark, modelopt;
+    compressed_tensors, ling, mimo, quark, modelopt;
 
 inline const Family families[] = {modelslim,   mlx,     gpt_oss_quark,      fused, gpt_oss, deepseek_v41,
-                                  deepseek_v4, kimi_k3, compressed_tensors, mimo,  quark,   modelopt};
+                                  deepseek_v4, kimi_k3, compressed_tensors, ling,  mimo,    quark,
+                                  modelopt};
 
 /// How a checkpoint spells experts that stand one by one: by the first codes with scales beside them. Nothing where no
 /// expert has any.

@@ -165,7 +165,7 @@ class Writer {
     text_ += fmt::format("\"engine\": \"{}\", \"backend\": \"{}\", \"layout_version\": \"{}\",\n", b.engine, b.name,
                          b.layout_version);
     Json fits = Json::object(), needs = Json::object();
-    for (const Fit& f : b.fits) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
+    for (const Fit& f : fits_of(b)) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
     for (const Setting& s : b.requires_)
       if (!s.when || s.when(m)) needs[s.name] = s.value;
     needs["has_bias"] = m.bias;

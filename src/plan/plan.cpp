@@ -329,7 +329,7 @@ Shape Plan::padded_shape(const PackedTensor& t) const {
   const MoeLayer& layer = model->layers[size_t(t.layer)];
   if (t.part == Part::residual) return {1, row_bytes(t, 1)};
   const Shape nk = matrix_size(t.role, rank_size(*backend, layer, tp.size));
-  return {nk.n, row_bytes(t, nk.b)};
+  return {nk.n, round_up(row_bytes(t, nk.b), t.parameter->columns)};
 }
 
 LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size) {

@@ -82,6 +82,8 @@ struct Plan {
   const Checkpoint* checkpoint = nullptr;
   const Model* model = nullptr;
   const Backend* backend = nullptr;
+  std::string engine_version;  // asked for; empty: none
+  std::string engine_choice;   // what the engine would take by itself, where that was asked
   TensorParallel tp;
   int set = 0;
   std::vector<OutFile> files;

@@ -23,8 +23,11 @@ void for_each_output(const Plan& plan, Use use) {
 size_t copied_by(const Plan& plan) { return plan.set ? 0 : plan.copied.size(); }
 
 Json summary(const Plan& plan, int threads) {
+  const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   return {{"backend", plan.backend->name},
           {"engine", plan.backend->engine},
+          {"engine_version", text_or_null(plan.engine_version)},
+          {"engine_choice", text_or_null(plan.engine_choice)},
           {"layout_version", plan.backend->layout_version},
           {"set", plan.set},
           {"moe_tp_size", plan.tp.size},

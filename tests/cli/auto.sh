@@ -3,9 +3,19 @@
 . "$(dirname "$0")/lib.sh"
 
 auto() { "$program" convert "$tiny" "$dir/auto" --backend auto --gpu "$1" --engine vllm --dry-run; }
-expect 'auto chooses and says why' 0 'marlin' 'auto: marlin: .*only one.*runs there' auto sm89
+expect 'auto chooses and says why' 0 'marlin' 'auto: marlin: vllm 0.33.0 on sm89 .*looks for marlin' auto sm89
 expect 'auto for a GPU by its name' 0 'marlin' 'auto: marlin: ' auto L40S
 expect 'auto for an unknown GPU' 2 '' '--gpu: h101 is not one of sm75 \(t4\), .*sm90 \(h20, h100, .*cpu; see' auto h101
-expect 'auto without a known order' 2 '' 'not known; say --backend, of marlin' \
-  "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/auto" --backend auto --gpu sm90 --engine sglang --dry-run
+deepseek() { "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/auto" --backend auto --gpu sm90 --dry-run --json "$@"; }
+expect 'the engine itself would take another' 0 '"engine_version":"0.33.0","engine_choice":"humming-w4a8"' \
+  'start it with --moe-backend marlin' deepseek --engine vllm==0.33.0
+expect 'before it took what is written' 0 '"engine_choice":"marlin"' 'auto: marlin' deepseek --engine vllm --engine-version 0.31.0
+expect 'a lossy choice that is not written' 2 'humming-w4a8 is its Humming .*not written here yet' '' deepseek --engine vllm --lossy
+expect 'a newer release' 0 '"backend":"marlin"' 'vllm 0.99.0 is newer than 0.33.0' deepseek --engine vllm==0.99.0
+cutlass() { "$program" convert "$tiny" "$dir/auto" --backend flashinfer-cutlass --engine vllm --dry-run --json "$@"; }
+expect 'a release chooses the layout' 0 '"layout_version":"v1"' '' cutlass --engine-version 0.28.0
+expect 'a layout that a release does not load' 2 'vllm 0.33.0 does not load layout version v1 of flashinfer-cutlass, but v2' '' \
+  cutlass --engine-version 0.33.0 --layout-version v1
+expect 'an engine that is not there' 2 '' 'no engine .vlm., but vllm, sglang' \
+  "$program" convert "$tiny" "$dir/auto" --backend marlin --engine vlm
 finish

@@ -35,7 +35,8 @@ if command -v fish >/dev/null; then
   expect 'fish completes values' 0 '^sglang' '' complete_in_fish 'convert --engine s'
 fi
 
-gpus=$("$program" convert "$tiny" "$dir/auto" --backend auto --engine vllm 2>&1 | sed 's/.*--gpu: //; s/[(),]//g')
+gpus=$("$program" convert "$tiny" "$dir/auto" --backend auto --engine vllm --gpu none 2>&1 |
+  sed 's/.*not one of //; s/; see.*//; s/[(),]//g')
 prepare [ -n "$gpus" ]
 for gpu in $gpus; do
   expect "man page has --gpu $gpu" 0 . '' grep -E -- "^\.(Cm|It Fl -gpu Cm).* $gpu( |$)" "$root/man/mxfp4-pack.1"

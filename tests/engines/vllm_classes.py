@@ -78,8 +78,9 @@ CASES = [
     Case("triton-hopper", "a", TRITON, "hopper"), Case("triton-hopper", "c", TRITON, "hopper"),
     Case("triton-blackwell", "1", TRITON, "blackwell"),
     Case("marlin", "1", both("MARLIN"), "cpu", stand_in=MARLIN),
-    Case("aiter-a16w4", "1", both("AITER_MXFP4_BF16"), "rocm", (512, 512)),
-    Case("aiter-w4a4", "1", (None, since_033("AITER_MXFP4_MXFP4")), "rocm", (512, 512)),
+    Case("aiter-a16w4", "1", ("AITER_MXFP4_BF16", "AITER_MXFP4_BF16" if OLD else None), "rocm", (512, 512)),
+    Case("aiter-a16w4", "2", (None, since_033("AITER_MXFP4_BF16")), "rocm", (512, 512)),
+    Case("aiter-w4a4", "2", (None, since_033("AITER_MXFP4_MXFP4")), "rocm", (512, 512)),
     Case("deepgemm", "1", (None, "DEEPGEMM_MXFP4"), "cpu", stand_in="DeepGEMM's scale transform by a formula here"),
     Case("vllm-cpu", "1", ("CPU", since_033("CPU")), "cpu", stand_in="vLLM's CPU kernels' packing by a formula here"),
 ]

@@ -17,7 +17,8 @@ from test_vllm import held
 
 PROGRAM = os.environ.get("MXFP4_PACK", "")
 # the versions of the layouts that formats.py makes
-VERSIONS = {"marlin": [], "flashinfer-cutlass": ["--layout-version", "v1"], "triton-hopper": ["--layout-version", "a"]}
+VERSIONS = {"marlin": ["--layout-version", "1"], "flashinfer-cutlass": ["--layout-version", "v1"],
+            "triton-hopper": ["--layout-version", "a"]}
 
 
 @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")

@@ -26,17 +26,17 @@ const Maker makers[] = {
     {"flashinfer_trtllm_i128", "flashinfer-trtllm", "sglang", "i128"},
     {"flashinfer_trtllm_i256", "flashinfer-trtllm", "vllm", "i256"},
     {"flashinfer_humming", "flashinfer-humming", "vllm", ""},
-    {"vllm.triton_hopper_a", "triton-hopper", "vllm", "a"},
+    {"vllm.triton_hopper_a", "triton-hopper", "vllm", ""},
     {"vllm.triton_hopper_b", "triton-hopper", "vllm", "b"},
-    {"vllm.triton_hopper_c", "triton-hopper", "vllm", ""},
+    {"vllm.triton_hopper_c", "triton-hopper", "vllm", "c"},
     {"sglang.triton_hopper_a", "triton-hopper", "sglang", "a"},
     {"sglang.triton_hopper_b", "triton-hopper", "sglang", "b"},
-    {"sglang.triton_hopper_c", "triton-hopper", "sglang", ""},
+    {"sglang.triton_hopper_c", "triton-hopper", "sglang", "c"},
     {"vllm.triton_blackwell", "triton-blackwell", "vllm", ""},
     {"deepgemm", "deepgemm", "vllm", ""},
     {"deepgemm", "deepgemm", "sglang", ""},
     {"deepgemm_mega", "deepgemm-mega", "vllm", ""},
-    {"aiter_a16w4", "aiter-a16w4", "vllm", ""},
+    {"aiter_a16w4", "aiter-a16w4", "vllm", "1"},
     {"aiter_a16w4", "aiter-a16w4", "sglang", ""},
     {"vllm_cpu", "vllm-cpu", "vllm", ""},
 };
@@ -139,6 +139,34 @@ TEST_CASE("every golden layer through the program, forward and inverse") {
   }
 }
 
+TEST_CASE("SGLang's padding, as its own conversion makes it") {
+  check_layer(Golden("layer_sglang_triton.safetensors"), false,
+              {"sglang.triton_hopper_c64", "triton-hopper", "sglang", ""});
+  const TempDir dir;
+  const Golden golden("layer_sglang_marlin.safetensors");
+  const LayerCheckpoint source(golden, dir / "in");
+  convert(options_of({"", "marlin", "sglang", "i64"}, dir / "in", dir / "out"));
+  const auto packed = tensors_of(dir / "out");
+  for (const char* role : {"w13", "w2"}) {
+    const std::string bytes = packed.at(fmt::format("{}.{}_weight_scale", source.module(), role));
+    const Tensor& expected = *golden.find(fmt::format("sglang.marlin_i64.{}_scale", role));
+    CHECK(bytes.substr(bytes.find(']') + 1) == text(golden.bytes(expected)));
+  }
+  CHECK(is_right(dir / "out", dir / "in"));
+}
+
+TEST_CASE("SGLang's TRTLLM for DeepSeek-V4 pads intermediate with scales of one from 0.5.21") {
+  const TempDir dir;
+  const Golden golden("layer_sglang_marlin.safetensors");  // hidden 256, intermediate 160
+  const LayerCheckpoint source(golden, dir / "in");
+  convert(options_of({"", "flashinfer-trtllm", "sglang", ""}, dir / "in", dir / "out"));
+  const auto packed = tensors_of(dir / "out");
+  const std::string w2 = packed.at(source.module() + ".w2_weight_scale_inv");
+  REQUIRE(w2.starts_with("F8_E4M3 [2, 256, 8]"));
+  CHECK(std::count(w2.begin() + int64_t(w2.find(']')), w2.end(), char(0x7F)) >= 2 * 256 * 3);
+  CHECK(is_right(dir / "out", dir / "in"));
+}
+
 TEST_CASE("every golden tag has a backend") {
   std::set<std::string> made = {""};
   for (const Maker& m : makers) made.insert(m.tag);
@@ -155,10 +183,53 @@ TEST_CASE("the default layout versions") {
   };
   for (const char* engine : {"vllm", "sglang"}) {
     CHECK(version("flashinfer-cutlass", engine) == "v2");
-    CHECK(version("flashinfer-trtllm", engine) == "i128");
-    CHECK(version("triton-hopper", engine) == "c");
   }
+  CHECK(version("flashinfer-trtllm", "vllm") == "i128");
+  CHECK(version("triton-hopper", "vllm") == "a");
+  CHECK(version("triton-hopper", "sglang") == "c64");
   CHECK(version("triton-hopper", "transformers") == "c");
+  CHECK(version("flashinfer-humming", "vllm") == "1");  // no release loads it
+}
+
+TEST_CASE("a release of the engine chooses the layout version") {
+  Model deepseek, gpt_oss;
+  deepseek.family = "deepseek-v4";
+  gpt_oss.family = "gpt-oss";
+  gpt_oss.pairs = true;
+  const auto version = [](const char* name, const char* engine, const Model& model, const char* release) {
+    return std::string(find_backend(name, engine, "", &model, release).layout_version);
+  };
+  CHECK(version("flashinfer-cutlass", "vllm", gpt_oss, "0.28.0") == "v1");
+  CHECK(version("flashinfer-cutlass", "vllm", gpt_oss, "0.29.0") == "v2");
+  CHECK(version("flashinfer-cutlass", "sglang", deepseek, "0.5.18") == "v1");
+  CHECK(version("flashinfer-cutlass", "sglang", deepseek, "0.5.19") == "v2");
+  CHECK(version("flashinfer-trtllm", "vllm", deepseek, "0.26.0") == "i256");
+  CHECK(version("flashinfer-trtllm", "sglang", deepseek, "0.5.20") == "i128");
+  CHECK(version("flashinfer-trtllm", "sglang", deepseek, "0.5.21") == "i128-ones");
+  CHECK(version("flashinfer-trtllm", "sglang", gpt_oss, "0.5.23") == "i128");
+  CHECK(version("marlin", "sglang", deepseek, "0.5.21") == "1");
+  CHECK(version("marlin", "sglang", deepseek, "0.5.22") == "i64");
+  CHECK(version("marlin", "sglang", gpt_oss, "0.5.22") == "1");
+  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.17") == "b64");
+  CHECK(version("aiter-a16w4", "vllm", deepseek, "0.27.1") == "1");
+  CHECK(version("aiter-a16w4", "vllm", deepseek, "0.28.0") == "2");
+  CHECK(version("aiter-a16w4", "vllm", gpt_oss, "0.33.0") == "1");
+  CHECK(version("aiter-w4a4", "vllm", deepseek, "0.31.0") == "1");
+}
+
+TEST_CASE("a layout version that a release does not load is refused with those that it loads") {
+  const auto message = [](const char* name, const char* engine, const char* version, const char* release) {
+    try {
+      find_backend(name, engine, version, nullptr, release);
+    } catch (const Error& e) {
+      return e.lines[0];
+    }
+    return std::string();
+  };
+  CHECK(message("flashinfer-cutlass", "vllm", "v1", "0.33.0") ==
+        "vllm 0.33.0 does not load layout version v1 of flashinfer-cutlass, but v2");
+  CHECK(message("flashinfer-humming", "vllm", "", "0.33.0") == "vllm 0.33.0 has no backend flashinfer-humming");
+  CHECK(message("triton-hopper", "vllm", "c", "0.26.0") == "");  // larger, but every release reads it
 }
 
 TEST_CASE("names, engines and versions that are not there are listed") {
@@ -181,7 +252,7 @@ TEST_CASE("a shape that a backend cannot serve is refused with the reason") {
   const Maker humming{"", "flashinfer-humming", "vllm", ""};
   CHECK(refusal(humming, tiny + "gpt-oss").find("hidden 96 and intermediate 160 must be multiples of 128") !=
         std::string::npos);
-  for (const char* backend : {"flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm"})
+  for (const char* backend : {"flashinfer-cutlass", "flashinfer-cutlass-mxfp8"})
     CHECK(refusal({"", backend, "sglang", ""}, tiny + "deepseek-v4")
               .find("layers.0.ffn.experts: " + std::string(backend) +
                     " of sglang cannot serve it: hidden 128 and intermediate 64 must be multiples of 128") !=
@@ -260,7 +331,7 @@ TEST_CASE("what a loader needs stands in the manifest") {
       if (t["parameter"] == parameter) return t;
     return Json();
   };
-  const Json triton = set_of({"", "triton-hopper", "vllm", ""});
+  const Json triton = set_of({"", "triton-hopper", "vllm", "c"});
   const Json codes = tensor_of(triton, "w2_weight"), scales = tensor_of(triton, "w2_weight_scale");
   CHECK(codes["shape"] == Json({2, 128, 768}));
   CHECK(codes["view"] == Json({{"dtype", "uint8"}, {"shape", {2, 768, 128}}, {"strides", {98304, 1, 768}}}));

@@ -1,6 +1,11 @@
+// --backend auto: what each engine's releases choose, and what is written.
 #include "src/backends/select.h"
 
 #include <catch2/catch.hpp>
+
+#include "src/backends/gpu.h"
+#include "src/synth/synth.h"
+#include "tests/support/program.h"
 
 using namespace mxfp4;
 
@@ -23,8 +28,7 @@ TEST_CASE("a GPU is known by its architecture and by its name") {
 
 TEST_CASE("auto chooses as the engine does, and says so where that is not known") {
   Model gpt_oss, deepseek, kimi;
-  gpt_oss.family = "gpt-oss";
-  gpt_oss.pairs = true;
+  gpt_oss.family = "gpt-oss", gpt_oss.pairs = true;
   deepseek.family = "deepseek-v4";
   kimi.family = "kimi-k3";
   for (Model* m : {&gpt_oss, &deepseek, &kimi}) m->layers.resize(1);
@@ -32,7 +36,7 @@ TEST_CASE("auto chooses as the engine does, and says so where that is not known"
   for (Model* m : {&deepseek, &kimi}) m->layers[0].hidden = 4096, m->layers[0].intermediate = 2048;
   const auto chosen = [](const Model& m, const char* engine, const char* gpu, const char* phase = "") {
     try {
-      return select_backend(m, {engine, gpu, phase}).backend;
+      return select_backend(m, {.engine = engine, .release = "", .gpu = gpu, .phase = phase}).backend;
     } catch (const Error& e) {
       return e.lines.front();
     }
@@ -46,16 +50,75 @@ TEST_CASE("auto chooses as the engine does, and says so where that is not known"
   CHECK(chosen(deepseek, "vllm", "sm100") == "flashinfer-trtllm");
   CHECK(chosen(deepseek, "vllm", "gfx950") == "aiter-a16w4");
   CHECK(chosen(deepseek, "sglang", "sm120") == "flashinfer-cutlass-mxfp8");
-  CHECK(chosen(deepseek, "sglang", "sm90").find("what sglang chooses for deepseek-v4 on sm90 is not known") !=
+  CHECK(chosen(deepseek, "sglang", "sm90") == "flashinfer-cutlass");
+  CHECK(chosen(kimi, "vllm", "sm90") == "marlin");
+  CHECK(chosen(kimi, "transformers", "sm90").find("what it takes there is not known") != std::string::npos);
+  CHECK(chosen(gpt_oss, "vllm", "gfx942").find("nothing that is written here runs there") != std::string::npos);
+  CHECK(chosen(gpt_oss, "vllm", "").find("needs --gpu, since none that is known is here: sm75 (t4), ") !=
         std::string::npos);
-  CHECK(chosen(kimi, "vllm", "sm90").find("not known; say --backend, of marlin, ") != std::string::npos);
-  CHECK(chosen(gpt_oss, "vllm", "").find("needs --gpu: sm75 (t4), ") != std::string::npos);
   CHECK(chosen(gpt_oss, "vllm", "sm90", "prefill") == "triton-hopper");
   CHECK(chosen(deepseek, "vllm", "sm90", "prefill") == "flashinfer-cutlass");
   CHECK(chosen(deepseek, "vllm", "sm90", "decode") == "marlin");
   CHECK(chosen(deepseek, "vllm", "sm100", "decode").find("measured on sm90 only") != std::string::npos);
-  const BackendChoice c = select_backend(gpt_oss, {"vllm", "sm90", ""});
+  const BackendChoice c = select_backend(gpt_oss, {.engine = "vllm", .release = "", .gpu = "sm90", .phase = ""});
   CHECK(c.alternatives == std::vector<std::string>{"flashinfer-cutlass", "marlin"});
   deepseek.layers[0].intermediate = 96;
   CHECK(chosen(deepseek, "sglang", "sm90", "prefill") == "marlin");  // FlashInfer's cannot be padded there
+}
+
+TEST_CASE("what an engine would take and what is written are told apart, for each release") {
+  Model deepseek;
+  deepseek.family = "deepseek-v4";
+  deepseek.layers.resize(1);
+  deepseek.layers[0].hidden = 4096, deepseek.layers[0].intermediate = 2048;
+  const auto choice = [&](const char* engine, const char* release, const char* gpu, bool lossy = false) {
+    return select_backend(deepseek, {.engine = engine, .release = release, .gpu = gpu, .phase = "", .lossy = lossy});
+  };
+  const BackendChoice marlin = choice("vllm", "0.31.0", "sm90"), humming = choice("vllm", "0.32.0", "sm90");
+  CHECK(marlin.engine_choice == "marlin");
+  CHECK(marlin.setting.empty());
+  CHECK(marlin.why.find("vllm 0.31.0 on sm90 (fused_moe/oracle/mxfp4.py) looks for marlin") == 0);
+  CHECK(marlin.why.find("flashinfer-cutlass is faster at prefill, which --phase prefill takes") != std::string::npos);
+  CHECK(humming.engine_choice == "humming-w4a16");
+  const BackendChoice lossy = choice("vllm", "0.33.0", "sm90");
+  CHECK(lossy.engine_choice == "humming-w4a8");
+  CHECK(lossy.backend == "marlin");
+  CHECK(lossy.setting == "--moe-backend marlin");
+  CHECK_THROWS_WITH(choice("vllm", "0.33.0", "sm90", true), Catch::Contains("humming-w4a8 is its Humming"));
+  const BackendChoice old = choice("sglang", "0.5.18", "sm90");
+  CHECK(old.engine_choice == "unset");
+  CHECK(old.setting == "--moe-runner-backend marlin");
+  CHECK(old.layout_version == "1");
+  CHECK(choice("sglang", "0.5.23", "sm90").alternatives.front() == "marlin");
+  CHECK_THROWS_WITH(choice("sglang", "0.5.23", "sm80"),
+                    Catch::Contains("mxfp4_marlin_moe.py, which raises below SM90") &&
+                        Catch::Contains("nothing that is written here runs there"));
+  CHECK(choice("sglang", "0.5.23", "sm120").alternatives == std::vector<std::string>{"marlin"});
+  CHECK(choice("sglang", "0.5.23", "sm100").alternatives.front() != "marlin");
+  for (const std::string& name : choice("vllm", "", "sm100").alternatives)
+    CHECK((name == "marlin" || name == "deepgemm" || name == "deepgemm-mega" || name == "triton-blackwell" ||
+           name == "flashinfer-cutlass-mxfp8"));
+}
+
+TEST_CASE("every published structure gets an answer from every chooser") {
+  const TempDir dir;
+  for (const char* name : {"gpt-oss-20b", "deepseek-v4-flash", "deepseek-v4.1-flash", "kimi-k2.5-quark", "kimi-k3",
+                           "mimo-v2.6-flash", "qwen3-30b-a3b-ct"}) {
+    SynthOptions o;
+    o.model = name, o.dest = dir / name;
+    o.sizes.tiny = true, o.sizes.hidden = 512, o.sizes.intermediate = 256, o.sizes.layers = 2, o.sizes.experts = 2;
+    synth(o);
+    Problems problems;
+    const Checkpoint ck = open_checkpoint(dir / name, problems);
+    const Model model = recognise(ck, {}, problems);
+    for (const char* engine : {"vllm", "sglang"})
+      for (const char* gpu : {"sm80", "sm90", "sm100", "sm120", "gfx950"}) {
+        if (engine == std::string("sglang") && gpu == std::string("sm80")) continue;  // runs nothing that is written
+        INFO(name << " " << engine << " " << gpu);
+        const BackendChoice c = select_backend(model, {.engine = engine, .release = "", .gpu = gpu, .phase = ""});
+        CHECK(!c.engine_choice.empty());
+        CHECK_NOTHROW(find_backend(c.backend, engine, c.layout_version, &model));
+        CHECK(c.setting.empty() == (c.engine_choice == c.backend));
+      }
+  }
 }

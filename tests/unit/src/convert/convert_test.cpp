@@ -8,15 +8,15 @@ using namespace mxfp4;
 namespace {
 
 /// Parameters of a Marlin layer by the golden tensor's name.
-struct Names {
+struct CheckpointNames {
   const char *golden, *vllm, *sglang;
 };
-const Names names[] = {{"w13", "w13_weight", "w13_weight"},
-                       {"w13_scale", "w13_weight_scale", "w13_weight_scale"},
-                       {"w13_bias", "w13_bias", "w13_weight_bias"},
-                       {"w2", "w2_weight", "w2_weight"},
-                       {"w2_scale", "w2_weight_scale", "w2_weight_scale"},
-                       {"w2_bias", "w2_bias", "w2_weight_bias"}};
+const CheckpointNames names[] = {{"w13", "w13_weight", "w13_weight"},
+                                 {"w13_scale", "w13_weight_scale", "w13_weight_scale"},
+                                 {"w13_bias", "w13_bias", "w13_weight_bias"},
+                                 {"w2", "w2_weight", "w2_weight"},
+                                 {"w2_scale", "w2_weight_scale", "w2_weight_scale"},
+                                 {"w2_bias", "w2_bias", "w2_weight_bias"}};
 
 void run_with_threads(const std::string& from, const std::string& to, const std::string& engine, int threads) {
   ConvertOptions o = conversion(from, to, engine);
@@ -34,7 +34,7 @@ TEST_CASE("a layer converted by the program equals the golden bytes") {
       const LayerCheckpoint source(golden, dir / "in");
       convert(conversion(dir / "in", dir / "out", engine));
       const auto packed = tensors_of(dir / "out");
-      for (const Names& n : names) {
+      for (const CheckpointNames& n : names) {
         INFO(file << " " << engine << " " << n.golden);
         const Tensor* want = golden.find(engine + ".marlin." + n.golden);
         const auto got = packed.find(source.module() + "." + (engine == "vllm" ? n.vllm : n.sglang));

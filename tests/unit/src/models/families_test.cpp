@@ -179,3 +179,47 @@ TEST_CASE("ModelOpt's separate file is read where the config says nothing, and m
   CHECK(first({{"quant_algo", "FP8"}}, {{"model_type", "x"}, {"quantization_config", {{"quant_algo", "mxfp4"}}}}) ==
         "");
 }
+
+// vllm#42595: 384 columns padded to 512 before they were cut left ranks 6 and 7 of 8 without any.
+TEST_CASE("columns are cut before they are padded, so that no rank is made of padding alone") {
+  const TempDir dir;
+  write_synth("qwen3-30b-a3b-ct", dir / "in", 256, 384);
+  Problems problems;
+  const Checkpoint ck = open_checkpoint(dir / "in", problems);
+  const Model model = recognise(ck, {}, problems);
+  const Backend& marlin = find_backend("marlin", "vllm", "", &model);
+  make_plan(ck, model, marlin, {.tp = {8, {0, 1, 2, 3, 4, 5, 6, 7}}}, problems);
+  REQUIRE(problems.any());
+  CHECK_THROWS_WITH(problems.throw_if_any(), Catch::Contains("does not split into 8 ranks of whole groups of 32"));
+  Problems none;
+  const Plan plan = make_plan(ck, model, marlin, {.tp = {4, {0, 1, 2, 3}}}, none);
+  none.throw_if_any();
+  for (const PackedTensor& t : plan.packed) {
+    CHECK(t.intermediate.count == 96);
+    CHECK(t.intermediate.begin == 96 * t.rank);
+  }
+}
+
+TEST_CASE("an FP8 checkpoint with routed_experts_quant_method mxfp4 is Ling's") {
+  const TempDir dir;
+  HandMade ck(dir / "in",
+              {{"model_type", "bailing_moe_v3"},
+               {"hidden_size", 64},
+               {"moe_intermediate_size", 32},
+               {"num_experts", 2},
+               {"num_experts_per_tok", 1},
+               {"quantization_config", {{"quant_method", "fp8"}, {"routed_experts_quant_method", "mxfp4"}}}});
+  add_experts(ck, "model.layers.1.mlp.experts", {"gate_proj", "up_proj", "down_proj"}, "weight", "weight_scale_inv",
+              Dtype::U8, Dtype::F8_E8M0);
+  ck.add("model.layers.1.mlp.gate.weight", Dtype::BF16, {2, 64});
+  ck.add("model.layers.1.mlp.shared_experts.gate_proj.weight", Dtype::F8_E4M3, {32, 64});
+  ck.add("model.layers.1.mlp.shared_experts.gate_proj.weight_scale_inv", Dtype::F32, {1, 1});
+  Problems problems;
+  const Model model = ck.model(problems);
+  problems.throw_if_any();
+  CHECK(model.family == "ling");
+  REQUIRE(model.layers.size() == 1);
+  CHECK(model.layers[0].experts.size() == 2);
+  CHECK(model.rest.size() == 3);
+  CHECK(model.router.scoring == "sigmoid");
+}

@@ -89,7 +89,7 @@ TEST_CASE("a set comes beside the others, which stay the files that they were") 
   CHECK(mark["sets"] == Json::parse(R"([
     {"engine": "vllm", "backend": "marlin", "layout_version": "1", "moe_tp_size": 1},
     {"engine": "sglang", "backend": "marlin", "layout_version": "1", "moe_tp_size": 1},
-    {"engine": "vllm", "backend": "triton-hopper", "layout_version": "c", "moe_tp_size": 2}])"));
+    {"engine": "vllm", "backend": "triton-hopper", "layout_version": "a", "moe_tp_size": 2}])"));
   CHECK(is_right(out, {}, Level::files));
   CHECK(is_right(out));
   CHECK(is_right(out, source));

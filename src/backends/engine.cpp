@@ -1,0 +1,93 @@
+#include "src/backends/engine.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "src/base/error.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The python3 that a shell would run; empty where there is none.
+fs::path python3() {
+  std::error_code ec;
+  if (const char* env = std::getenv("VIRTUAL_ENV"); env && *env) {
+    const fs::path python = fs::path(env) / "bin/python3";
+    return fs::exists(python, ec) ? python : fs::path();
+  }
+  const char* path = std::getenv("PATH");
+  for (std::string_view left = path ? path : ""; !left.empty();) {
+    const size_t end = std::min(left.find(':'), left.size());
+    const fs::path python = fs::path(left.substr(0, end)) / "python3";
+    if (fs::is_regular_file(python, ec)) return python;
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return {};
+}
+
+/// Where a python3 finds its packages: PREFIX/lib/python3.11/site-packages and Debian's names for it.
+std::vector<fs::path> package_folders(const fs::path& python) {
+  std::error_code ec;
+  const std::string own = fs::canonical(python, ec).filename().string();  // "python3.11"
+  const fs::path prefix = python.parent_path().parent_path();
+  std::vector<fs::path> out;
+  for (const char* lib : {"lib", "lib64", "local/lib"})
+    for (const std::string& version : {own, std::string("python3")})
+      for (const char* packages : {"site-packages", "dist-packages"}) {
+        const fs::path folder = prefix / lib / version / packages;
+        if (fs::is_directory(folder, ec)) out.push_back(folder);
+      }
+  return out;
+}
+
+std::string installed_version(const Engine& engine) {
+  const fs::path python = python3();
+  if (python.empty()) fail(ErrorKind::usage, "--engine-version installed: there is no python3 in VIRTUAL_ENV or PATH");
+  const std::string begin = std::string(engine.name) + "-", end = ".dist-info";
+  for (const fs::path& folder : package_folders(python))
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(begin) && name.ends_with(end) && name.size() > begin.size() + end.size())
+        return name.substr(begin.size(), name.size() - begin.size() - end.size());
+    }
+  fail(ErrorKind::usage, "--engine-version installed: {} has no {}", python.string(), engine.name);
+}
+
+}  // namespace
+
+std::string engine_list(const char* separator) {
+  std::string out;
+  for (const Engine& e : engines) out += (out.empty() ? "" : separator) + std::string(e.name);
+  return out;
+}
+
+const Engine& find_engine(std::string_view name) {
+  for (const Engine& e : engines)
+    if (name == e.name) return e;
+  fail(ErrorKind::usage, "no engine '{}', but {}", name, engine_list(", "));
+}
+
+EngineRequest read_engine(const std::string& text, const std::string& version) {
+  const size_t at = text.find("==");
+  EngineRequest request{text.substr(0, at), at == text.npos ? "" : text.substr(at + 2)};
+  const Engine& engine = find_engine(request.name);
+  if (!version.empty() && !request.version.empty() && version != request.version)
+    fail(ErrorKind::usage, "--engine {} and --engine-version {} disagree", text, version);
+  if (request.version.empty()) request.version = version;
+  if (request.version == "installed") request.version = installed_version(engine);
+  if (request.version.empty()) return request;
+  if (!is_version(request.version))
+    fail(ErrorKind::usage, "--engine-version '{}': a release of {} expected, as {}, or installed", request.version,
+         engine.name, engine.known.last);
+  if (compare_versions(request.version, engine.known.first) < 0)
+    fail(ErrorKind::usage, "{} {} is older than {}, the first that is known here", engine.name, request.version,
+         engine.known.first);
+  return request;
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,124 @@
+#include "src/backends/gpu.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "src/backends/words.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// gpus: of NVIDIA by compute capability, of AMD by LLVM target as in ROCm's GPU specifications.
+struct Architecture {
+  const char* name;
+  const char* gpus;  // separated by spaces
+};
+constexpr Architecture architectures[] = {
+    {"sm75", "t4"},
+    {"sm80", "a30 a100"},
+    {"sm86", "a10 a40 a6000 rtx3090"},
+    {"sm87", "orin"},
+    {"sm89", "l4 l40 l40s rtx4090"},
+    {"sm90", "h20 h100 h200 gh200"},
+    {"sm100", "b100 b200 gb200"},
+    {"sm103", "b300 gb300"},
+    {"sm107", "rubin"},
+    {"sm120", "rtx5090"},
+    {"sm121", "gb10"},
+    {"gfx942", "mi300x mi300a mi325x"},
+    {"gfx950", "mi350x mi355x"},
+    {"cpu", ""},
+};
+
+std::string lower(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
+  return text;
+}
+
+/// The value of "KEY: value" or "key value" in a file of the kernel's; empty where it is not there.
+std::string value_in(const fs::path& file, const std::string& key) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(key)) return line.substr(key.size());
+  return {};
+}
+
+/// "NVIDIA GeForce RTX 4090", "NVIDIA A100-SXM4-80GB": a word, or two words together, is a GPU's name.
+std::string nvidia(const std::string& model) {
+  std::string text = lower(model);
+  std::replace(text.begin(), text.end(), '-', ' ');
+  std::string before;
+  for (const std::string& word : words(text)) {
+    for (const std::string& name : {before + word, word})
+      if (const std::string found = architecture_of(name); !found.empty()) return found;
+    before = word;
+  }
+  return {};
+}
+
+/// "90402" is gfx942: two digits each for major, minor and stepping, the latter two hexadecimal in the name.
+std::string amd(const std::string& target) {
+  const int number = std::atoi(target.c_str());
+  return architecture_of(fmt::format("gfx{}{:x}{:x}", number / 10000, number / 100 % 100, number % 100));
+}
+
+/// Of the first entry of a folder, by name, that names a GPU that is known.
+template <class Read>
+std::string first_of(const fs::path& folder, Read read) {
+  std::error_code ec;
+  std::vector<fs::path> entries;
+  for (const auto& entry : fs::directory_iterator(folder, ec)) entries.push_back(entry.path());
+  std::sort(entries.begin(), entries.end());
+  for (const fs::path& entry : entries)
+    if (const std::string found = read(entry); !found.empty()) return found;
+  return {};
+}
+
+int number_of(const std::string& architecture) {
+  return architecture.starts_with("sm") ? std::atoi(architecture.c_str() + 2) : 0;
+}
+
+}  // namespace
+
+std::string architecture_of(const std::string& gpu) {
+  const std::string name = lower(gpu);
+  for (const Architecture& a : architectures)
+    if (name == a.name || has_word(a.gpus, name)) return a.name;
+  return {};
+}
+
+std::string known_architectures() {
+  std::vector<std::string> list;
+  for (const Architecture& a : architectures)
+    list.push_back(*a.gpus ? fmt::format("{} ({})", a.name, fmt::join(words(a.gpus), ", ")) : a.name);
+  return fmt::format("{}", fmt::join(list, ", "));
+}
+
+std::string gpu_here(const std::string& root) {
+  const std::string found = first_of(fs::path(root) / "proc/driver/nvidia/gpus", [](const fs::path& gpu) {
+    return nvidia(value_in(gpu / "information", "Model:"));
+  });
+  if (!found.empty()) return found;
+  return first_of(fs::path(root) / "sys/class/kfd/kfd/topology/nodes",
+                  [](const fs::path& node) { return amd(value_in(node / "properties", "gfx_target_version ")); });
+}
+
+bool runs_on(const std::string& gpus, const std::string& architecture) {
+  std::string text = lower(gpus);
+  std::replace(text.begin(), text.end(), ',', ' ');
+  std::string before;
+  for (const std::string& word : words(text)) {
+    if (word == architecture || (word == "sm12x" && number_of(architecture) / 10 == 12)) return true;
+    if (word == "later" && number_of(architecture) >= number_of(before)) return true;
+    if (word.starts_with("sm")) before = word;
+  }
+  return false;
+}
+
+}  // namespace mxfp4

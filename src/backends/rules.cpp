@@ -1,0 +1,80 @@
+// What each engine takes by itself: its own order, from its sources, of kernels that run on a GPU.
+//
+// vLLM: fused_moe/oracle/mxfp4.py has two orders. That for GPT-OSS serves GPT-OSS and Quark; that for DeepSeek-V4 all
+// that load by Mxfp4MoEMethod. Without a request for quantised activations it drops kernels that quantise them.
+// SGLang: arg_groups/model_overrides has a file for each model. transformers has one kernel.
+#include "src/backends/select.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr const char* blackwell = "sm100 sm103 sm107";
+constexpr const char* older = "sm75 sm80 sm86 sm87 sm89";
+constexpr const char* consumer = "sm120 sm121";
+constexpr const char* deepseek = "deepseek-v4 deepseek-v4.1";
+/// What vLLM loads by Mxfp4MoEMethod, and SGLang by the methods of an FP8 checkpoint with MXFP4 experts.
+constexpr const char* mxfp4_method = "deepseek-v4 deepseek-v4.1 kimi-k3 mimo ling";
+constexpr const char* fp8_method = "deepseek-v4 deepseek-v4.1 ling";
+
+constexpr const char* oracle = "fused_moe/oracle/mxfp4.py";
+constexpr const char* ct = "compressed_tensors_moe_w4a4_mxfp4.py";
+constexpr const char* quark = "quark/quark_moe.py";
+constexpr const char* sgl_gpt_oss = "model_overrides/gpt_oss.py";
+constexpr const char* sgl_deepseek = "model_overrides/deepseek_v4.py";
+constexpr const char* sgl_marlin = "quantization/mxfp4_marlin_moe.py";
+
+constexpr Rule vllm[] = {
+    {"gpt-oss", blackwell, "flashinfer-trtllm triton-blackwell marlin", oracle},
+    {"gpt-oss", "sm90", "triton-hopper flashinfer-cutlass marlin", oracle, {"0.26.0", "0.31.0"}},
+    {"gpt-oss", "sm90", "triton-hopper flashinfer-cutlass humming-w4a16 marlin", oracle, {"0.32.0", ""}},
+    {"gpt-oss", consumer, "marlin triton-sm120", oracle},
+    {"gpt-oss", older, "marlin", oracle},
+    {"gpt-oss", "gfx950", "aiter-a16w4 triton-rocm", oracle, {}, "where VLLM_ROCM_USE_AITER=1"},
+    {"gpt-oss", "gfx942", "triton-rocm", oracle},
+    {deepseek, "sm90", "humming-w4a8 humming-w4a16 marlin", oracle, {"0.33.0", ""}},
+    {mxfp4_method, "sm90", "humming-w4a16 marlin", oracle, {"0.32.0", ""}},
+    {mxfp4_method, "sm90", "marlin", oracle, {"0.26.0", "0.31.0"}},
+    {mxfp4_method, blackwell, "flashinfer-trtllm deepgemm marlin", oracle},
+    {mxfp4_method, consumer, "deepgemm-sm120 marlin", oracle, {}, "where deep_gemm is installed"},
+    {mxfp4_method, older, "marlin", oracle},
+    {mxfp4_method, "gfx950", "aiter-a16w4 triton-rocm", oracle},
+    {"quark", "gfx950", "aiter-w4a4", quark},
+    {"quark", "sm90 sm75 sm80 sm86 sm87 sm89", "emulation", quark},
+    {"quark", "sm100 sm103 sm107 sm120 sm121", "cutlass-mxfp4", quark, {"0.32.0", ""}},
+    {"quark", "sm100 sm103 sm107 sm120 sm121", "emulation", quark, {"0.26.0", "0.31.0"}},
+    {"", "sm100 sm103 sm107 sm120 sm121", "cutlass-mxfp4", ct, {"0.32.0", ""}},
+    {"", "sm75 sm80 sm86 sm87 sm89 sm90 sm100 sm103 sm107 sm120 sm121", "marlin", ct},
+    {"", "gfx950", "aiter-w4a4", quark},
+    {"", "cpu", "vllm-cpu", oracle},
+};
+
+constexpr Rule sglang[] = {
+    {"gpt-oss", blackwell, "flashinfer-trtllm", sgl_gpt_oss},
+    {"gpt-oss", consumer, "flashinfer-cutlass-mxfp8", sgl_gpt_oss},
+    {"gpt-oss", "sm90", "triton-hopper", sgl_gpt_oss, {}, "where triton_kernels is installed and ep_size is 1"},
+    {"gpt-oss", older, "triton-ampere", sgl_gpt_oss, {}, "its Marlin raises below SM90"},
+    {"gpt-oss", "gfx950", "aiter-a16w4", sgl_gpt_oss, {}, "where SGLANG_USE_AITER=1"},
+    {fp8_method, "sm90", "flashinfer-cutlass marlin", sgl_deepseek, {"0.5.19", ""}, "where moe_a2a_backend is none"},
+    {fp8_method, blackwell, "flashinfer-trtllm", sgl_deepseek, {"0.5.19", ""}, "where moe_a2a_backend is none"},
+    {fp8_method, consumer, "flashinfer-cutlass-mxfp8 marlin", sgl_deepseek},
+    {"mimo", blackwell, "flashinfer-trtllm", "model_overrides/mimo_v2.py", {"0.5.22", ""}},
+    {"mimo", "sm90", "marlin", "model_overrides/mimo_v2.py", {"0.5.22", ""}},
+    {"kimi-k3", blackwell, "flashinfer-trtllm", "model_overrides/kimi_k3.py"},
+    {"", "sm90 sm120 sm121", "unset marlin", sgl_marlin},
+    {"", older, "unset", sgl_marlin, {}, "which raises below SM90"},
+    {"", blackwell, "unset flashinfer-trtllm", "quantization/mxfp4_flashinfer_trtllm_moe.py"},
+    {"", "gfx950", "aiter-a16w4", "quantization/mxfp4.py", {}, "where SGLANG_USE_AITER=1"},
+};
+
+constexpr Rule transformers[] = {
+    {"gpt-oss", "sm90", "triton-hopper", "integrations/mxfp4.py"},
+};
+
+}  // namespace
+
+std::span<const Rule> vllm_rules() { return vllm; }
+std::span<const Rule> sglang_rules() { return sglang; }
+std::span<const Rule> transformers_rules() { return transformers; }
+
+}  // namespace mxfp4

@@ -1,0 +1,27 @@
+// Ling (BailingMoeV3): MODULE.E.gate_proj|up_proj|down_proj.weight [n, k/2], .weight_scale_inv [n, k/32]; the config
+// calls itself fp8 and says routed_experts_quant_method "mxfp4". Other linears are block FP8 and have scales of the
+// same name. Source: vLLM 0.33.0 bailing_moe_v3.py and SGLang 0.5.23 model_config.py.
+#include "src/models/families.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr ExpertNames names = {"gate_proj", "up_proj", "down_proj", "weight", "weight_scale_inv"};
+
+bool matches(const Checkpoint& ck) {
+  const Json* q = quantization_config(ck.config);
+  return q && json_string(*q, "routed_experts_quant_method") == "mxfp4" &&
+         !config_string(ck.config, "model_type").starts_with("deepseek_v4");
+}
+
+void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+  read_spelled_experts(ck, names, "hidden_size", model, problems);
+  model.router.scoring = config_string(ck.config, "score_function", "sigmoid");
+}
+
+}  // namespace
+
+const Family ling = {"ling", matches, read};
+
+}  // namespace mxfp4

@@ -1,0 +1,105 @@
+"""Makes testdata/golden/layer_sglang_*.safetensors: random layers whose sizes SGLang pads, and what its own code makes of
+them on a CPU. usage: sglang_golden.py OUT-DIRECTORY
+
+Needs SGLang 0.5.23 with the triton_kernels that sglang-kernel brings. Marlin's codes are not among them: only a CUDA
+kernel repacks those."""
+import os
+import sys
+from types import SimpleNamespace
+from unittest import mock
+
+import torch
+from safetensors.torch import save_file
+
+from sglang.srt.layers.quantization import marlin_utils_fp4, mxfp4, mxfp4_marlin_moe
+from triton_kernels.tensor_details import layout
+
+EXPERTS = 2
+HOPPER = SimpleNamespace(is_sm90=True, is_sm100=False, is_sm120=False, is_cuda=True, is_hip=False, is_npu=False,
+                         device_capability=(9, 0))
+
+
+def random_layer(hidden, intermediate, bias):
+    def some(low, high, *shape):
+        return torch.randint(low, high, (EXPERTS, *shape), dtype=torch.uint8)
+    raw = {"w13": some(0, 256, 2 * intermediate, hidden // 2), "w2": some(0, 256, hidden, intermediate // 2),
+           "w13_scale": some(110, 135, 2 * intermediate, hidden // 32),
+           "w2_scale": some(110, 135, hidden, intermediate // 32)}
+    if bias:
+        raw["w13_bias"] = torch.randn(EXPERTS, 2 * intermediate).bfloat16()
+        raw["w2_bias"] = torch.randn(EXPERTS, hidden).bfloat16()
+    return raw
+
+
+def layer_of(method, hidden, intermediate, **given):
+    layer = torch.nn.Module()
+    layer.num_local_experts, layer.hidden_size, layer.intermediate_size_per_partition = EXPERTS, hidden, intermediate
+    method.create_weights(layer=layer, num_experts=EXPERTS, hidden_size=hidden,
+                          intermediate_size_per_partition=intermediate, params_dtype=torch.bfloat16, **given)
+    return layer
+
+
+def fill(parameter, raw, halves):
+    """As the engine's loaders do: from the first row, of each half where w13 has halves."""
+    target = parameter.data.view(raw.dtype)
+    parts = 2 if halves else 1
+    rows, own = target.shape[1] // parts, raw.shape[1] // parts
+    for part in range(parts):
+        from_, to = raw[:, part * own:(part + 1) * own], target[:, part * rows:part * rows + own]
+        to[:, :, :raw.shape[2]] = from_
+
+
+def triton(raw, hidden, intermediate):
+    method = object.__new__(mxfp4.Mxfp4MoEMethod)
+    method._fi_kernel = None
+    for name in ("use_marlin", "use_mega_moe", "use_deep_gemm", "use_flashinfer"):
+        setattr(method, name, False)
+    with mock.patch.object(mxfp4, "has_triton_kernels", True):
+        layer = layer_of(method, hidden, intermediate, with_bias=True)
+    made = {}
+    for role in ("w13", "w2"):
+        fill(getattr(layer, role + "_weight"), raw[role], False)
+        fill(getattr(layer, role + "_weight_scale"), raw[role + "_scale"], False)
+        bias = getattr(layer, role + "_weight_bias").data
+        bias[:, :raw[role + "_bias"].shape[1]] = raw[role + "_bias"]
+        codes, _, scale = mxfp4._swizzle_mxfp4(getattr(layer, role + "_weight").data,
+                                               getattr(layer, role + "_weight_scale").data, 8)
+        made["sglang.triton_hopper_c64." + role] = codes.storage.data.transpose(-1, -2).contiguous()
+        made["sglang.triton_hopper_c64." + role + "_scale"] = scale.storage.data.transpose(-1, -2).contiguous()
+        made["sglang.triton_hopper_c64." + role + "_bias"] = bias.float()
+    return made
+
+
+def marlin_scales(raw, hidden, intermediate):
+    method = mxfp4_marlin_moe.Mxfp4MarlinMoEMethod(None, "")
+    layer = layer_of(method, hidden, intermediate)
+    for role in ("w13", "w2"):
+        getattr(layer, role + "_weight").data.zero_()
+        fill(getattr(layer, role + "_weight_scale_inv"), raw[role + "_scale"], role == "w13")
+    with mock.patch.object(marlin_utils_fp4, "_repack_moe_fp4_weight_for_marlin", lambda weight, **_: weight), \
+            mock.patch.object(marlin_utils_fp4, "marlin_make_workspace", lambda device, n: None):
+        marlin_utils_fp4.prepare_moe_mxfp4_layer_for_marlin(layer)
+    return {f"sglang.marlin_i64.{role}_scale": getattr(layer, role + "_weight_scale").data.view(torch.uint8)
+            for role in ("w13", "w2")}
+
+
+def write(directory, name, rows, raw, made, hidden, intermediate):
+    tensors = {f"in.{key}": value for key, value in raw.items()} | made
+    save_file({key: value.contiguous() for key, value in tensors.items()},
+              os.path.join(directory, f"layer_sglang_{name}.safetensors"),
+              {"experts": str(EXPERTS), "hidden": str(hidden), "intermediate": str(intermediate), "w13_rows": rows})
+
+
+def main(directory):
+    torch.manual_seed(1)
+    with mock.patch.object(mxfp4, "get_platform", lambda: HOPPER), \
+            mock.patch.object(mxfp4_marlin_moe, "get_platform", lambda: HOPPER), \
+            mock.patch.object(layout, "cuda_capability_geq", lambda major, minor=0: major <= 9):
+        raw = random_layer(96, 160, True)
+        write(directory, "triton", "pairs", raw, triton(raw, 96, 160), 96, 160)
+        raw = random_layer(256, 160, False)
+        write(directory, "marlin", "halves", raw, marlin_scales(raw, 256, 160), 256, 160)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
