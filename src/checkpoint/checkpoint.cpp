@@ -108,10 +108,8 @@ bool is_weights(const fs::path& p) {
 
 bool is_left_out(const fs::path& relative, int64_t bytes) {
   static const std::set<std::string> folders = {"original", "metal", "inference", ".cache", ".git"};
-  static const std::set<std::string> files = {config_name, index_name, ".gitattributes", "mxfp4-pack.json",
-                                              "SHA256SUMS"};
-  return folders.count(relative.begin()->string()) || files.count(relative.string()) || is_weights(relative) ||
-         bytes > max_companion_bytes;
+  return folders.count(relative.begin()->string()) || relative == ".gitattributes" || is_own_name(relative.string()) ||
+         is_weights(relative) || bytes > max_companion_bytes;
 }
 
 /// Where a name leads to; empty where that is nowhere, or out of reach.
@@ -236,7 +234,8 @@ std::string companion_text(const Checkpoint& ck, const std::string& name) {
 }
 
 bool is_own_name(std::string_view name) {
-  static const std::set<std::string_view> names = {config_name, index_name, "mxfp4-pack.json", "SHA256SUMS"};
+  static const std::set<std::string_view> names = {config_name,  index_name, "mxfp4-pack.json",
+                                                   "SHA256SUMS", "packed",   ".mxfp4-pack-run"};
   return names.count(name) || name.starts_with("packed/") || name.starts_with("rest-") ||
          name.starts_with("model-rank-");
 }

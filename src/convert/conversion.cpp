@@ -29,6 +29,7 @@ void Conversion::run() {
   check_source();
   files_.close_all([&](size_t i, DirectFile& file) {
     throw_if_interrupted();
+    if (file.fd().stat().st_nlink == 0) fail(ErrorKind::io, "{}: was removed meanwhile", file.fd().name());
     phases_.time(Phase::sync, [&] { is_linked_[i] ? file.fd().sync() : file.finish(); });
   });
 }

@@ -59,6 +59,12 @@ bool read_line(const std::string& line, JournalText& journal) {
   return true;
 }
 
+/// Not even the beginning of a journal, nor what a loss of power leaves of one: zeros.
+bool is_strange(std::string_view text) {
+  return !text.starts_with(any_mark) && !std::string_view(any_mark).starts_with(text) &&
+         text.find_first_not_of('\0') != text.npos;
+}
+
 /// Reads whole lines up to the first that is wrong; the bytes of those that are right.
 int64_t read_lines(const std::string& text, JournalText& journal) {
   size_t begin = 0;
@@ -92,7 +98,10 @@ JournalText read_journal(const Fd& fd) {
     const int64_t part = std::min(block, bytes - at), kept = int64_t(text.size());
     text.resize(size_t(kept + part));
     fd.read(text.data() + kept, part, at);
-    if (at == 0) journal.foreign = text.starts_with(any_mark) && text.find('\n') != text.npos;
+    if (at == 0) {
+      journal.foreign = text.starts_with(any_mark) && text.find('\n') != text.npos;
+      journal.strange = is_strange(text);
+    }
     const int64_t used = read_lines(text, journal);
     text.erase(0, size_t(used));
     if (used == 0 || text.find('\n') != text.npos) break;  // a line that is not whole, or wrong
@@ -110,6 +119,7 @@ Journal::Journal(std::string path, const std::string& out) : path_(std::move(pat
   } while (!is_file_at(fd_, path_));
   if (lock == Lock::none) warn(fmt::format("{}: this file system has no locks; let no other run write here", out));
   text_ = read_journal(fd_);
+  if (text_.strange) fail(ErrorKind::usage, "{}: is no journal of mxfp4-pack; move it away", path_);
   if (text_.end < fd_.stat().st_size && !text_.foreign) truncate();
   if (!text_.begun && !text_.foreign) remove_at_signal(path_);
 }

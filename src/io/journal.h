@@ -24,7 +24,8 @@ struct Proof {
 /// What a journal says. Not begun: no head; then there are no records either.
 struct JournalText {
   bool begun = false;
-  bool foreign = false;  // there is something that this version does not understand
+  bool foreign = false;  // another version's
+  bool strange = false;  // nothing that any version writes, nor the beginning of it
   JournalHead head;
   std::map<int64_t, std::string> records;
   Proof proof;

@@ -56,6 +56,7 @@ FoundJournal open_found(const std::string& path) {
   if (!found.why.empty()) return found;
   found.fd = Fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), path);
   if (found.fd) found.text = read_journal(found.fd);
+  if (found.text.strange) found.why = "the journal is not mxfp4-pack's";
   return found;
 }
 

@@ -86,7 +86,7 @@ void OutputDir::clean(const std::string& place, ListOwn made) {
 }
 
 void OutputDir::open(const OpenOptions& start) {
-  keep_ = take_over(start);
+  keep_ = built_ = take_over(start);
   if (!committed_ && fs::exists(out_) && !is_empty_directory(out_)) {
     if (start.existing == Existing::refuse || !made_)
       fail(ErrorKind::usage, "{}: exists; choose another place{}", name_,
@@ -151,6 +151,7 @@ void OutputDir::begin(const OpenOptions& start) {
   remove_partial(hidden_.partial);
   journal_.clear();
   if (::mkdir(hidden_.partial.c_str(), 0700) != 0) fail_errno(hidden_.partial, "cannot create", errno);
+  built_ = true;
   const JournalHead head{start.options, start.source, random_id()};
   write_text(hidden_.partial + "/" + run_file, head.run);
   journal_.begin(head);
@@ -169,6 +170,7 @@ void OutputDir::end() {
     if (finished_) journal_.remove();
     return;
   }
+  if (!built_) return;
   if (keep_ && !journal_.records().empty()) {
     note(fmt::format("{}: {} finished jobs are kept; go on with --resume, or begin anew with --restart", out_,
                      journal_.records().size()));

@@ -90,6 +90,7 @@ class OutputDir {
   mode_t mode_ = 0700;     // of the finished directory
   bool finished_ = false;  // the journal belongs to a run whose output is in its place
   bool replace_ = false, keep_ = false, committed_ = false;
+  bool built_ = false;  // the partial directory is this run's
 };
 
 }  // namespace mxfp4

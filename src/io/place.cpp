@@ -75,8 +75,11 @@ mode_t umask_like(const std::string& dir) {
   add(dir, S_IXOTH, S_IXOTH);
   std::error_code ec;
   for (auto it = fs::recursive_directory_iterator(dir, ec); !ec && it != fs::recursive_directory_iterator();
-       it.increment(ec))
-    if (it->is_regular_file()) add(it->path(), S_IROTH, S_IWOTH);
+       it.increment(ec)) {
+    if (it->is_regular_file(ec)) add(it->path(), S_IROTH, S_IWOTH);
+    if (it->is_directory(ec)) add(it->path(), S_IXOTH, S_IXOTH);
+    if (it->is_symlink(ec)) add(fs::canonical(it->path(), ec).parent_path(), S_IXOTH, S_IXOTH);
+  }
   return denied;
 }
 

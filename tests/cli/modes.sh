@@ -35,6 +35,12 @@ chmod 600 "$dir/in/generation_config.json"
 prepare on private
 check 'one private companion' private 600 700
 source_with 644
+mkdir "$dir/in/secret"
+echo text >"$dir/in/secret/notes.txt"
+chmod 700 "$dir/in/secret"
+prepare on inner
+check 'a private folder within' inner 600 700
+source_with 644
 chmod 700 "$dir/in"
 prepare on hidden
 check 'a private folder' hidden 600 700
