@@ -4,8 +4,10 @@ from importlib import metadata
 
 # A library's name in `fits` -> the installed distributions that tell its version: its own, then those that contain it.
 DISTRIBUTIONS = {"flashinfer": ("flashinfer-python",), "triton_kernels": ("triton-kernels", "sglang-kernel", "vllm")}
-# The layout versions of backends that have several.
-LAYOUT_VERSIONS = {"flashinfer-cutlass": ("v2", "v1"), "triton-hopper": ("c", "b", "a")}
+# The layout versions of backends that have several, for each engine.
+LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cutlass", "sglang"): ("v2", "v1"),
+                   ("triton-hopper", "vllm"): ("a", "c", "b"),
+                   ("triton-hopper", "sglang"): ("c64", "b64", "c", "b", "a")}
 # The engines' names for a backend -> those of mxfp4-pack.
 BACKENDS = {"marlin": ("marlin",), "flashinfer_mxfp4": ("flashinfer-cutlass",),
             "flashinfer_cutlass": ("flashinfer-cutlass",), "triton_kernel": ("triton-hopper", "triton-blackwell"),
@@ -32,8 +34,9 @@ def convert_again(directory, engine, backend, tp_size=1, how="--force", layout_v
 
 def other_layouts(fields):
     """The layout versions to try where a set's own does not fit the engine."""
-    version, dash, warps = fields["layout_version"].partition("-")
-    return [name + dash + warps for name in LAYOUT_VERSIONS.get(fields["backend"], ()) if name != version]
+    version, dash, warps = fields["layout_version"].partition("-")  # c64 and b64 are for 8 warps alone
+    return [name + dash + warps for name in LAYOUT_VERSIONS.get((fields["backend"], fields["engine"]), ())
+            if name != version and not (warps and name.endswith("64"))]
 
 
 def after_misfit(directory, fields):
