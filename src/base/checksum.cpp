@@ -3,8 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 
 namespace mxfp4 {
+
+Hasher::Hasher() : state_(XXH3_createState()) {
+  if (!state_) throw std::bad_alloc();
+  reset();
+}
 
 void PieceHasher::operator()(const uint8_t* data, int64_t bytes) {
   while (bytes > 0) {

@@ -19,7 +19,7 @@ Hash hash_bytes(const void* data, int64_t bytes);
 /// Hashes bytes that come block after block.
 class Hasher {
  public:
-  Hasher() : state_(XXH3_createState()) { reset(); }
+  Hasher();
   void reset() { XXH3_128bits_reset(state_.get()); }
   void take(const void* data, int64_t bytes);
   Hash hash() const { return XXH3_128bits_digest(state_.get()); }

@@ -59,10 +59,9 @@ bool read_line(const std::string& line, JournalText& journal) {
   return true;
 }
 
-/// Not even the beginning of a journal, nor what a loss of power leaves of one: zeros.
+/// Not even the beginning of a journal, nor what a loss of power leaves of one, which begins with zeros.
 bool is_strange(std::string_view text) {
-  return !text.starts_with(any_mark) && !std::string_view(any_mark).starts_with(text) &&
-         text.find_first_not_of('\0') != text.npos;
+  return !text.starts_with(any_mark) && !std::string_view(any_mark).starts_with(text) && text.front() != '\0';
 }
 
 /// Reads whole lines up to the first that is wrong; the bytes of those that are right.

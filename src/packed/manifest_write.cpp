@@ -211,15 +211,12 @@ class Writer {
 }  // namespace
 
 std::string fingerprint_of(const std::map<std::string, std::string>& lines) {
-  XXH3_state_t* state = XXH3_createState();
-  XXH3_128bits_reset(state);
+  Hasher hasher;
   for (const auto& [name, line] : lines) {
-    XXH3_128bits_update(state, line.data(), line.size());
-    XXH3_128bits_update(state, "\n", 1);
+    hasher.take(line.data(), int64_t(line.size()));
+    hasher.take("\n", 1);
   }
-  const std::string out = to_hex(XXH3_128bits_digest(state));
-  XXH3_freeState(state);
-  return out;
+  return to_hex(hasher.hash());
 }
 
 std::map<std::string, std::string> source_checksums(const Plan& plan, const Checksums& sums) {
