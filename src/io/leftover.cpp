@@ -125,10 +125,13 @@ bool is_own_folder(const std::string& path) {
   return ::lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == ::geteuid();
 }
 
+Proof proof_of(const std::string& dir, const std::string& file) {
+  return {file, checksum_of(read_text(dir + "/" + file, int64_t(4) << 30))};
+}
+
 bool holds(const std::string& dir, const Proof& proof) {
-  const std::string path = dir + "/" + proof.file;
-  return !proof.file.empty() && fs::is_regular_file(fs::symlink_status(path)) &&
-         checksum_of(read_text(path, int64_t(4) << 30)) == proof.checksum;
+  return !proof.file.empty() && fs::is_regular_file(fs::symlink_status(dir + "/" + proof.file)) &&
+         proof_of(dir, proof.file).checksum == proof.checksum;
 }
 
 bool holds_run(const std::string& dir, const std::string& run) {

@@ -22,6 +22,8 @@ HiddenNames hidden_beside(const std::string& place);
 
 /// A folder, not a link, that belongs to this user.
 bool is_own_folder(const std::string& path);
+/// What a journal keeps of a finished directory: one of its files.
+Proof proof_of(const std::string& dir, const std::string& file);
 /// Whether `dir` is what a journal with this proof was finished with.
 bool holds(const std::string& dir, const Proof& proof);
 bool holds_run(const std::string& dir, const std::string& run);

@@ -37,8 +37,6 @@ void sync_dir(const fs::path& dir) {
   if (result != 0 && error != EINVAL) fail_errno(dir.string(), "cannot sync to disk", error);
 }
 
-std::string checksum_of_file(const std::string& path) { return checksum_of(read_text(path, int64_t(4) << 30)); }
-
 /// Swaps two directories in one step where the file system can; else moves `old` to `aside` first.
 void swap_directories(const std::string& fresh, const std::string& old, const std::string& aside) {
   if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(), RENAME_EXCHANGE) == 0) return;
@@ -222,7 +220,7 @@ void OutputDir::rename_into_place() {
 
 void OutputDir::commit(const std::string& proof) {
   if (!committed_) {
-    if (!proof.empty()) journal_.finish({proof, checksum_of_file(hidden_.partial + "/" + proof)});
+    if (!proof.empty()) journal_.finish(proof_of(hidden_.partial, proof));
     ::unlink((hidden_.partial + "/" + run_file).c_str());
     for (const auto& entry : fs::recursive_directory_iterator(hidden_.partial))
       if (entry.is_directory()) sync_dir(entry.path());
