@@ -16,6 +16,34 @@ inline Parameters aiter_parameters(const Names& names) {
               bias);
 }
 
+/// What is a backend's own in the rows of both engines.
+struct AiterKernel {
+  const char *name, *summary, *moe_backend;  // the last is vLLM's name for it
+  RowOrder (*w13_order)(const Model& model);
+};
+
+inline Backend aiter_row(const AiterKernel& kernel, const Engine& engine, const char* first,
+                         std::vector<Setting> settings) {
+  return {.name = kernel.name,
+          .engine = engine.name,
+          .layout_version = "1",
+          .gpu = "gfx950",
+          .summary = kernel.summary,
+          .multiple = {256, 256},
+          .kernel = &kernel_format(kernel.name),
+          .w13_order = kernel.w13_order,
+          .parameters = aiter_parameters(*engine.names),
+          .releases = {first, ""},
+          .libraries = {{"aiter", "e404860 (2026-08-22)", "converter bytes equal"}},
+          .requires_ = std::move(settings)};
+}
+inline Backend aiter_vllm(const AiterKernel& kernel) {
+  return aiter_row(kernel, engine::vllm, "0.26.0", {{"moe_backend", kernel.moe_backend}, {"VLLM_ROCM_USE_AITER", "1"}});
+}
+inline Backend aiter_sglang(const AiterKernel& kernel) {
+  return aiter_row(kernel, engine::sglang, "0.5.16", {{"moe_runner_backend", "aiter"}, {"SGLANG_USE_AITER", "1"}});
+}
+
 inline std::string refuse_unless_256(const Model&, LayerSize size) {
   const LayerSize made = {round_up(size.hidden, 128), round_up(size.intermediate, 128)};
   if (made.hidden % 256 == 0 && made.intermediate % 256 == 0) return {};

@@ -13,31 +13,19 @@ namespace {
 
 RowOrder blocks_of_16(const Model&) { return {16, false}; }
 
-Backend backend(const Engine& engine, const char* first, std::vector<Setting> settings) {
-  return {.name = "aiter-a16w4",
-          .engine = engine.name,
-          .layout_version = "1",
-          .gpu = "gfx950",
-          .summary = "AITER W4A16, bf16 activations",
-          .multiple = {256, 256},
-          .kernel = &kernel_format("aiter-a16w4"),
-          .w13_order = blocks_of_16,
-          .parameters = aiter_parameters(*engine.names),
-          .releases = {first, ""},
-          .libraries = {{"aiter", "e404860 (2026-08-22)", "converter bytes equal"}},
-          .requires_ = std::move(settings)};
-}
-
-Backend vllm() { return backend(engine::vllm, "0.26.0", {{"moe_backend", "aiter"}, {"VLLM_ROCM_USE_AITER", "1"}}); }
+constexpr AiterKernel kernel = {.name = "aiter-a16w4",
+                                .summary = "AITER W4A16, bf16 activations",
+                                .moe_backend = "aiter",
+                                .w13_order = blocks_of_16};
 
 Backend vllm_pairs() {
-  Backend b = vllm();
+  Backend b = aiter_vllm(kernel);
   b.takes = is_gpt_oss_like;
   return b;
 }
 
 Backend vllm_halves() {
-  Backend b = vllm();
+  Backend b = aiter_vllm(kernel);
   b.takes = has_halves;
   b.releases = {"0.26.0", "0.27.1"};
   return b;
@@ -45,7 +33,7 @@ Backend vllm_halves() {
 
 /// Models with SiLU, which have halves, are padded to 128.
 Backend vllm_2() {
-  Backend b = vllm();
+  Backend b = aiter_vllm(kernel);
   b.layout_version = "2";
   b.multiple = {128, 128};
   b.takes = has_halves;
@@ -54,12 +42,8 @@ Backend vllm_2() {
   return b;
 }
 
-Backend sglang() {
-  return backend(engine::sglang, "0.5.16", {{"moe_runner_backend", "aiter"}, {"SGLANG_USE_AITER", "1"}});
-}
-
 }  // namespace
 
-Backends aiter_a16w4 = {vllm_pairs(), vllm_2(), vllm_halves(), sglang()};
+Backends aiter_a16w4 = {vllm_pairs(), vllm_2(), vllm_halves(), aiter_sglang(kernel)};
 
 }  // namespace mxfp4

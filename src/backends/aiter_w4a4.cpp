@@ -9,33 +9,19 @@ namespace mxfp4 {
 
 namespace {
 
-Backend backend(const Engine& engine, const char* first, std::vector<Setting> settings) {
-  return {.name = "aiter-w4a4",
-          .engine = engine.name,
-          .layout_version = "1",
-          .gpu = "gfx950",
-          .summary = "AITER W4A4, mxfp4 activations",
-          .multiple = {256, 256},
-          .kernel = &kernel_format("aiter-w4a4"),
-          .w13_order = gate_up_halves,
-          .parameters = aiter_parameters(*engine.names),
-          .releases = {first, ""},
-          .libraries = {{"aiter", "e404860 (2026-08-22)", "converter bytes equal"}},
-          .requires_ = std::move(settings)};
-}
-
-Backend vllm() {
-  return backend(engine::vllm, "0.26.0", {{"moe_backend", "aiter_mxfp4_mxfp4"}, {"VLLM_ROCM_USE_AITER", "1"}});
-}
+constexpr AiterKernel kernel = {.name = "aiter-w4a4",
+                                .summary = "AITER W4A4, mxfp4 activations",
+                                .moe_backend = "aiter_mxfp4_mxfp4",
+                                .w13_order = gate_up_halves};
 
 Backend vllm_1() {
-  Backend b = vllm();
+  Backend b = aiter_vllm(kernel);
   b.releases = {"0.26.0", "0.31.0"};
   return b;
 }
 
 Backend vllm_2() {
-  Backend b = vllm();
+  Backend b = aiter_vllm(kernel);
   b.layout_version = "2";
   b.multiple = {256, 128};
   b.refuse = refuse_unless_256;
@@ -43,12 +29,8 @@ Backend vllm_2() {
   return b;
 }
 
-Backend sglang() {
-  return backend(engine::sglang, "0.5.16", {{"moe_runner_backend", "aiter"}, {"SGLANG_USE_AITER", "1"}});
-}
-
 }  // namespace
 
-Backends aiter_w4a4 = {vllm_2(), vllm_1(), sglang()};
+Backends aiter_w4a4 = {vllm_2(), vllm_1(), aiter_sglang(kernel)};
 
 }  // namespace mxfp4
