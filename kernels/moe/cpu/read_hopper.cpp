@@ -45,45 +45,42 @@ float row_scale(const PackedMatrix& m, int64_t n, int64_t group) {
   return exponent(m.scales[group / 4 * 4 * m.n + 4 * n + group % 4]);
 }
 
+/// Calls read(memory, row, k) for the 16 bytes of every 32 columns of 64 rows: columns k .. of `row` and row + 8.
+template <class Read>
+void for_each_chunk(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, Read read) {
+  for (int64_t slab = n0; slab < n0 + 64; slab += 16)
+    for (int upper = 0; upper < 2; ++upper)
+      for (int64_t g = 0; g < 8; ++g) {
+        const uint8_t* memory = m.codes + (slab + 8 * upper + g) * (m.k / 2);
+        for (int64_t k = k0 + 16 * upper; k < k1; k += 32) read(memory + k / 32 * 16, slab + g, k);
+      }
+}
+
 }  // namespace
 
 /// A slab is 16 rows of k/2 bytes. A row holds 32 bytes for every 64 columns: words 4u + t, u the 32-column half;
 /// rows of the slab's lower half hold k16 step 2u, those of its upper half step 2u + 1, for lane (row % 8, t).
 void read_sm90_v2(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   const int64_t width = k1 - k0;
-  for (int64_t slab = n0; slab < n0 + 64; slab += 16)
-    for (int upper = 0; upper < 2; ++upper)
-      for (int g = 0; g < 8; ++g) {
-        const uint8_t* memory = m.codes + (slab + 8 * upper + g) * (m.k / 2);
-        float* row = out + (slab - n0 + g) * width;
-        for (int64_t k = k0 + 16 * upper; k < k1; k += 32) {
-          const float low = folded_scale(m, slab + g, k / 32), high = folded_scale(m, slab + g + 8, k / 32);
-          for (int t = 0; t < 4; ++t) {
-            const Step step = unpack_step(word(memory + k / 32 * 16 + 4 * t));
-            put_step(step, low, high, row, row + 8 * width, k - k0 + 2 * t);
-          }
-        }
-      }
+  for_each_chunk(m, n0, k0, k1, [&](const uint8_t* memory, int64_t n, int64_t k) {
+    const float low = folded_scale(m, n, k / 32), high = folded_scale(m, n + 8, k / 32);
+    float* row = out + (n - n0) * width;
+    for (int t = 0; t < 4; ++t)
+      put_step(unpack_step(word(memory + 4 * t)), low, high, row, row + 8 * width, k - k0 + 2 * t);
+  });
 }
 
 /// The same words by bytes: columns 2t, 2t+1, 2t+8, 2t+9, each with row g in the low nibble and row g + 8 in the high.
 void read_sm90_v1(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   const int64_t width = k1 - k0;
-  for (int64_t slab = n0; slab < n0 + 64; slab += 16)
-    for (int upper = 0; upper < 2; ++upper)
-      for (int g = 0; g < 8; ++g) {
-        const uint8_t* memory = m.codes + (slab + 8 * upper + g) * (m.k / 2);
-        float* row = out + (slab - n0 + g) * width;
-        for (int64_t k = k0 + 16 * upper; k < k1; k += 32) {
-          const float low = row_scale(m, slab + g, k / 32), high = row_scale(m, slab + g + 8, k / 32);
-          for (int i = 0; i < 16; ++i) {
-            const uint8_t byte = memory[k / 32 * 16 + i];
-            const int64_t column = k - k0 + i / 4 * 2 + i % 4 / 2 * 8 + i % 2;
-            row[column] = code(byte) * low;
-            row[column + 8 * width] = code(byte >> 4) * high;
-          }
-        }
-      }
+  for_each_chunk(m, n0, k0, k1, [&](const uint8_t* memory, int64_t n, int64_t k) {
+    const float low = row_scale(m, n, k / 32), high = row_scale(m, n + 8, k / 32);
+    for (int i = 0; i < 16; ++i) {
+      float* value = out + (n - n0) * width + k - k0 + i / 4 * 2 + i % 4 / 2 * 8 + i % 2;
+      value[0] = code(memory[i]) * low;
+      value[8 * width] = code(memory[i] >> 4) * high;
+    }
+  });
 }
 
 /// FP8 operands: word t of 32 columns' 16 bytes is one k16 half of lane (g, t)'s k32 step, four columns of row g, then
@@ -91,22 +88,17 @@ void read_sm90_v1(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, flo
 /// kernel's shifts: bits 7, 15, 23, 31 for row g, 3, 11, 19, 27 for row g + 8. Scales are offsets: 2^offset * residual.
 void read_sm90_fp4fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   constexpr int sign[8] = {7, 15, 23, 31, 3, 11, 19, 27};
-  const int64_t width = k1 - k0;
-  for (int64_t slab = n0; slab < n0 + 64; slab += 16)
-    for (int upper = 0; upper < 2; ++upper)
-      for (int g = 0; g < 8; ++g) {
-        const uint8_t* memory = m.codes + (slab + 8 * upper + g) * (m.k / 2);
-        for (int64_t k = k0 + 16 * upper; k < k1; k += 32)
-          for (int t = 0; t < 4; ++t) {
-            const uint32_t w = word(memory + k / 32 * 16 + 4 * t);
-            for (int i = 0; i < 8; ++i) {
-              const int64_t row = slab + g + i / 4 * 8;
-              const float scale = folded_scale(m, row, k / 32) * 0x1p127f * m.residual;
-              const uint32_t nibble = (w >> 4 * i & 7) | (w >> sign[i] & 1) << 3;
-              out[(row - n0) * width + k - k0 + 4 * t + i % 4] = code(nibble) * scale;
-            }
-          }
+  for_each_chunk(m, n0, k0, k1, [&](const uint8_t* memory, int64_t n, int64_t k) {
+    for (int t = 0; t < 4; ++t) {
+      const uint32_t w = word(memory + 4 * t);
+      for (int i = 0; i < 8; ++i) {
+        const int64_t row = n + i / 4 * 8;
+        const float scale = folded_scale(m, row, k / 32) * 0x1p127f * m.residual;
+        const uint32_t nibble = (w >> 4 * i & 7) | (w >> sign[i] & 1) << 3;
+        out[(row - n0) * (k1 - k0) + k - k0 + 4 * t + i % 4] = code(nibble) * scale;
       }
+    }
+  });
 }
 
 namespace {
