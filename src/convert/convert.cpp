@@ -55,7 +55,7 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
   const Existing existing = options.add                           ? Existing::extend
                             : options.force || options.if_changed ? Existing::replace
                                                                   : Existing::refuse;
-  return {existing, options.leftover, checksum_of(given), checksum_of(source)};
+  return {existing, options.leftover, checksum_of(given), checksum_of(source), files_made(plan)};
 }
 
 bool is_packed(const std::string& dir) { return fs::exists(fs::path(dir) / manifest_name); }

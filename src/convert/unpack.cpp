@@ -127,13 +127,15 @@ class Unpacking {
   OpenFiles files_;
 };
 
+constexpr const char* config_name = "config.json";
+constexpr const char* index_name = "model.safetensors.index.json";
+
 /// Config and index verbatim, and the companions.
 void write_companions(const PackedCheckpoint& p, const OutputDir& dest) {
   for (const std::string& name : p.manifest.source.companions)
     write_text(dest.path(name), companion_text(p.manifest.source, name));
-  if (!p.manifest.source.index_text.empty())
-    write_text(dest.path("model.safetensors.index.json"), p.manifest.source.index_text);
-  write_text(dest.path("config.json"), p.manifest.source.config_text);
+  if (!p.manifest.source.index_text.empty()) write_text(dest.path(index_name), p.manifest.source.index_text);
+  write_text(dest.path(config_name), p.manifest.source.config_text);
 }
 
 }  // namespace
@@ -147,9 +149,14 @@ void unpack(const UnpackOptions& options) {
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
   const DeviceChoice devices = choose_device(options.device);
   OutputDir dest(options.dest, options.out);
-  dest.open();
+  std::vector<std::string> made = packed->manifest.source.companions;
+  made.insert(made.end(), {config_name, index_name});
   int64_t bytes = 0;
-  for (const Shard& s : packed->manifest.source.shards) bytes += s.state.bytes;
+  for (const Shard& s : packed->manifest.source.shards) {
+    bytes += s.state.bytes;
+    made.push_back(s.name);
+  }
+  dest.open({.made = made});
   dest.check_space(bytes);
   Unpacking(*packed, set, options, devices, dest).run();
   write_companions(*packed, dest);

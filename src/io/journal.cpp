@@ -49,7 +49,10 @@ bool read_line(const std::string& line, JournalText& journal) {
   std::istringstream words(line);
   std::string first;
   if (!journal.begun) {
-    words >> first >> journal.head.options >> journal.head.source >> journal.head.run;
+    std::string run;
+    words >> first >> journal.head.options >> journal.head.source >> std::ws;
+    std::getline(words, run);
+    read_run_line(run, journal.head);
     return journal.begun = first == mark && words;
   }
   if (line.starts_with(finished)) return bool(words >> first >> journal.proof.checksum >> journal.proof.file);
@@ -62,6 +65,11 @@ bool read_line(const std::string& line, JournalText& journal) {
 /// Not even the beginning of a journal, nor what a loss of power leaves of one, which begins with zeros.
 bool is_strange(std::string_view text) {
   return !text.starts_with(any_mark) && !std::string_view(any_mark).starts_with(text) && text.front() != '\0';
+}
+
+/// A line of this version's that is not whole is what a loss of power leaves.
+bool is_of_another_version(std::string_view text) {
+  return text.starts_with(any_mark) && !text.starts_with(fmt::format("{} ", mark)) && text.find('\n') != text.npos;
 }
 
 /// Reads whole lines up to the first that is wrong; the bytes of those that are right.
@@ -78,6 +86,17 @@ int64_t read_lines(const std::string& text, JournalText& journal) {
 }
 
 }  // namespace
+
+std::string line_of(const JournalHead& head) {
+  return fmt::format("{}{}{}", head.run, head.made.empty() ? "" : "\t", fmt::join(head.made, "\t"));
+}
+
+void read_run_line(const std::string& line, JournalHead& head) {
+  std::istringstream parts(line);
+  std::getline(parts, head.run, '\t');
+  head.made.clear();
+  for (std::string name; std::getline(parts, name, '\t');) head.made.push_back(name);
+}
 
 Lock take_lock(const Fd& fd, bool shared) {
   int result;
@@ -98,7 +117,7 @@ JournalText read_journal(const Fd& fd) {
     text.resize(size_t(kept + part));
     fd.read(text.data() + kept, part, at);
     if (at == 0) {
-      journal.foreign = text.starts_with(any_mark) && text.find('\n') != text.npos;
+      journal.foreign = is_of_another_version(text);
       journal.strange = is_strange(text);
     }
     const int64_t used = read_lines(text, journal);
@@ -142,7 +161,7 @@ void Journal::clear() {
 void Journal::begin(const JournalHead& head) {
   remove_at_signal({});
   clear();
-  append(fmt::format("{} {} {} {}", mark, head.options, head.source, head.run));
+  append(fmt::format("{} {} {} {}", mark, head.options, head.source, line_of(head)));
   text_.head = head;
   text_.begun = true;
 }

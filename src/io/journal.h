@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "src/base/checksum.h"
 #include "src/base/file.h"
@@ -12,9 +13,13 @@ namespace mxfp4 {
 
 /// What a run is given, and the directory it builds; only a run given the same may continue in that directory.
 struct JournalHead {
-  std::string options, source;  // checksums
-  std::string run;              // random; the directory has it in a file
+  std::string options = {}, source = {};  // checksums
+  std::string run = {};                   // random; the directory has it in a file
+  std::vector<std::string> made = {};     // the relative names of the files that the run makes
 };
+/// `run` and `made` as one line, and back.
+std::string line_of(const JournalHead& head);
+void read_run_line(const std::string& line, JournalHead& head);
 
 /// A file of a finished directory and its checksum, by which the directory is known again.
 struct Proof {

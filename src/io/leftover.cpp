@@ -11,6 +11,7 @@
 #include <set>
 
 #include "src/base/error.h"
+#include "src/io/place.h"
 
 namespace mxfp4 {
 
@@ -18,7 +19,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr int64_t max_run_bytes = 64 << 20;
 constexpr int64_t young = 10 * 60;  // a run writes more often than that
+constexpr const char* unknown = "nothing in it says that mxfp4-pack made it";
 constexpr const char* tool = ".mxfp4-pack.";
 
 bool exists(const std::string& path) {
@@ -29,7 +32,7 @@ bool exists(const std::string& path) {
 bool has_run_file(const std::string& dir) { return fs::is_regular_file(fs::symlink_status(dir + "/" + run_file)); }
 
 /// The place that a hidden name in `dir` belongs to; empty: it is no such name.
-std::string place_of(const std::string& dir, const std::string& name) {
+std::string place_behind(const std::string& dir, const std::string& name) {
   const size_t at = name.rfind(tool);
   if (at == name.npos || at < 2 || name[0] != '.') return {};
   const std::string place = (fs::path(dir) / name.substr(1, at - 1)).string();
@@ -76,6 +79,37 @@ void add_up(const std::string& path, Leftover& leftover, int64_t& changed) {
     add(it->path());
 }
 
+/// Why there can be no saying what a hidden directory is.
+std::string why_no_own_folder(const std::string& dir) {
+  if (fs::is_symlink(fs::symlink_status(dir))) return "it is a link";
+  if (!fs::is_directory(fs::symlink_status(dir))) return "it is no folder";
+  if (!is_own_folder(dir)) return "it belongs to another user";
+  const std::string mounted = mounted_in(dir);
+  return mounted.empty() ? "" : fmt::format("{} is mounted in it", mounted);
+}
+
+JournalHead read_run_file(const std::string& dir) {
+  JournalHead head;
+  read_run_line(read_text(dir + "/" + run_file, max_run_bytes, run_file), head);
+  return head;
+}
+
+/// What records say that may be in a hidden directory.
+std::vector<std::string> names_in(const std::string& dir, const JournalHead& head, const ListOwn& made) {
+  if (has_run_file(dir)) return read_run_file(dir).made;
+  const auto names = made ? made(dir) : std::vector<std::string>();
+  return names.empty() ? head.made : names;
+}
+
+/// The same, and what a set is added to: files of `place`.
+std::set<std::string> explained(const std::string& place, const std::vector<std::string>& names) {
+  std::set<std::string> all(names.begin(), names.end());
+  all.insert(run_file);
+  if (is_own_folder(place))
+    for (const auto& [name, identity] : snapshot_of(place)) all.insert(name);
+  return all;
+}
+
 LeftoverKind kind_of(const Leftover& leftover, const HiddenNames& hidden, const JournalText& journal) {
   if (!leftover.why.empty()) return LeftoverKind::strange;
   if (exists(hidden.aside) && !exists(leftover.place)) return LeftoverKind::predecessor;
@@ -106,8 +140,12 @@ Leftover describe(const std::string& place, const ListOwn& made) {
   out.why = journal.why;
   const bool finished = journal.text.begun && holds(place, journal.text.proof);  // strangers' files are moved then
   for (const std::string& path : {hidden.partial, hidden.aside})
-    if (out.why.empty() && exists(path) && !finished)
-      out.why = why_not_ours(path, journal.text.begun ? &journal.text.proof : nullptr, made);
+    if (out.why.empty() && exists(path)) out.why = why_no_own_folder(path);
+  if (out.why.empty() && exists(hidden.partial) && !finished)
+    out.why = why_not_ours(hidden.partial, place, journal.text.head, made);
+  if (out.why.empty() && exists(hidden.aside) && !finished)
+    out.why =
+        exists(place) ? why_not_ours(hidden.aside, place, journal.text.head, made) : why_no_output(hidden.aside, made);
   out.kind = kind_of(out, hidden, journal.text);
   return out;
 }
@@ -134,32 +172,48 @@ bool holds(const std::string& dir, const Proof& proof) {
          proof_of(dir, proof.file).checksum == proof.checksum;
 }
 
+void write_run_file(const std::string& dir, const JournalHead& head) {
+  write_text(dir + "/" + run_file, line_of(head));
+}
+
 bool holds_run(const std::string& dir, const std::string& run) {
-  return has_run_file(dir) && read_text(dir + "/" + run_file, 64, run_file) == run;
+  return has_run_file(dir) && read_run_file(dir).run == run;
 }
 
 bool is_partial_of(const std::string& partial, const JournalHead& head, const Proof& proof) {
   return is_own_folder(partial) && (holds_run(partial, head.run) || holds(partial, proof));
 }
 
-std::string why_not_ours(const std::string& dir, const Proof* proof, const ListOwn& made) {
-  if (fs::is_symlink(fs::symlink_status(dir))) return "it is a link";
-  if (!fs::is_directory(fs::symlink_status(dir))) return "it is no folder";
-  if (!is_own_folder(dir)) return "it belongs to another user";
-  if (fs::is_empty(dir) || has_run_file(dir)) return "";
+std::string why_no_output(const std::string& dir, const ListOwn& made) {
   try {
-    const auto names = made ? made(dir) : std::vector<std::string>();
-    if (!names.empty()) check_only_own(dir, dir, names);
-    if (!names.empty() || (proof && proof->file.empty())) return "";
+    std::string why = why_no_own_folder(dir);
+    if (!why.empty() || fs::is_empty(dir) || (made && !made(dir).empty())) return why;
   } catch (const Error& e) {
     return e.lines.front();
   }
-  return "nothing in it says that mxfp4-pack made it";
+  return unknown;
 }
 
-void remove_partial(const std::string& dir) {
-  if (is_own_folder(dir) && !fs::is_empty(dir) && !has_run_file(dir)) write_text(dir + "/" + run_file, "removed");
-  remove_tree(dir, run_file);
+std::string why_not_ours(const std::string& dir, const std::string& place, const JournalHead& head,
+                         const ListOwn& made) {
+  try {
+    std::string why = why_no_own_folder(dir);
+    if (!why.empty() || fs::is_empty(dir)) return why;
+    const auto names = names_in(dir, head, made);
+    if (names.empty() && !has_run_file(dir)) return unknown;
+    const std::string foreign = foreign_in(dir, explained(place, names));
+    return foreign.empty() ? "" : printable(foreign) + " was not made by mxfp4-pack";
+  } catch (const Error& e) {
+    return e.lines.front();
+  }
+}
+
+void remove_partial(const std::string& dir, const std::string& place, const JournalHead& head, const ListOwn& made) {
+  if (fs::is_symlink(fs::symlink_status(dir))) fs::remove(dir);
+  if (!is_own_folder(dir)) return;
+  const auto names = names_in(dir, head, made);
+  if (!fs::is_empty(dir) && !has_run_file(dir)) write_run_file(dir, {.run = "removed", .made = names});
+  remove_own(dir, explained(place, names), run_file);
 }
 
 const char* name_of(LeftoverKind kind) {
@@ -173,7 +227,7 @@ std::vector<Leftover> find_leftovers(const std::string& dir, const ListOwn& made
   const fs::directory_iterator entries(dir, ec);
   if (ec) fail_errno(dir, "cannot read", ec.value());
   std::set<std::string> places;
-  for (const auto& entry : entries) places.insert(place_of(dir, entry.path().filename().string()));
+  for (const auto& entry : entries) places.insert(place_behind(dir, entry.path().filename().string()));
   places.erase("");
   std::vector<Leftover> out;
   for (const std::string& place : places) out.push_back(describe(place, made));

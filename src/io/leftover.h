@@ -29,10 +29,16 @@ bool holds(const std::string& dir, const Proof& proof);
 bool holds_run(const std::string& dir, const std::string& run);
 /// Whether `partial` is the directory that the journal is about.
 bool is_partial_of(const std::string& partial, const JournalHead& head, const Proof& proof);
-/// Why a partial output or what was replaced is not this tool's to remove; empty: it is. proof: the journal's, or null.
-std::string why_not_ours(const std::string& dir, const Proof* proof, const ListOwn& made);
+/// Marks a partial directory.
+void write_run_file(const std::string& dir, const JournalHead& head);
+/// Why a hidden directory beside `place` is not this tool's to remove or to go on with; empty: it is. It may hold what
+/// its run file, or else its manifest or the journal's head, says that the run makes, and links to what is in `place`.
+std::string why_not_ours(const std::string& dir, const std::string& place, const JournalHead& head,
+                         const ListOwn& made);
+/// Why a directory is no old output that can be put back; empty: it is one.
+std::string why_no_output(const std::string& dir, const ListOwn& made);
 /// Removes what why_not_ours() has nothing against. However early that ends, what stays is still known.
-void remove_partial(const std::string& dir);
+void remove_partial(const std::string& dir, const std::string& place, const JournalHead& head, const ListOwn& made);
 
 enum class LeftoverKind {
   resumable,      // a partial output with finished jobs

@@ -24,7 +24,9 @@ namespace {
 void check_replaceable(const std::string& out, const std::string& place, const ListOwn& made) {
   const std::vector<std::string> names = made(place);
   if (names.empty()) fail(ErrorKind::usage, "{}: exists and was not made by mxfp4-pack; choose another place", out);
-  check_only_own(out, place, names);
+  const std::string foreign = foreign_in(place, {names.begin(), names.end()});
+  if (!foreign.empty())
+    fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(foreign));
 }
 
 bool is_empty_directory(const std::string& place) { return fs::is_directory(place) && fs::is_empty(place); }
@@ -64,10 +66,16 @@ OutputDir::OutputDir(Place place, const std::string& out, ListOwn made)
       hidden_(hidden_beside(place.path)),
       made_(std::move(made)),
       journal_(hidden_.journal, out) {
-  if (!fs::exists(out_) && is_own_folder(hidden_.aside) && ::rename(hidden_.aside.c_str(), out_.c_str()) != 0)
-    fail_errno(out_, "cannot put back", errno);
+  put_back();
   finished_ = journal_.begun() && holds(out_, journal_.proof());
   if (finished_) remove_replaced([](const std::string&) { return false; });
+}
+
+void OutputDir::put_back() {
+  if (fs::exists(out_) || !fs::exists(fs::symlink_status(hidden_.aside))) return;
+  const std::string why = why_no_output(hidden_.aside, made_);
+  if (!why.empty()) fail(ErrorKind::usage, "{}: {}; move it away first", hidden_.aside, why);
+  if (::rename(hidden_.aside.c_str(), out_.c_str()) != 0) fail_errno(out_, "cannot put back", errno);
 }
 
 OutputDir::OutputDir(const std::string& out, const std::string& source, ListOwn made)
@@ -78,8 +86,7 @@ OutputDir::OutputDir(const std::string& out, const std::string& source, ListOwn 
 void OutputDir::clean(const std::string& place, ListOwn made) {
   OutputDir out(Place{place}, place, std::move(made));
   if (out.finished_) return;  // what was replaced is gone by now
-  for (const std::string& dir : {out.hidden_.partial, out.hidden_.aside}) out.check_is_ours(dir);
-  for (const std::string& dir : {out.hidden_.partial, out.hidden_.aside}) remove_partial(dir);
+  out.remove_leftovers();
   out.journal_.remove();
 }
 
@@ -97,8 +104,7 @@ void OutputDir::open(const OpenOptions& start) {
   if (replace_) look_at_predecessor();
   deferred_.emplace();
   // Never written over: a run ended in the middle of that would leave a partial output that is nobody's.
-  if (keep_ && !holds_run(hidden_.partial, journal_.head().run))
-    write_text(hidden_.partial + "/" + run_file, journal_.head().run);
+  if (keep_ && !holds_run(hidden_.partial, journal_.head().run)) write_run_file(hidden_.partial, journal_.head());
   if (!committed_ && !keep_) begin(start);
 }
 
@@ -130,6 +136,7 @@ bool OutputDir::take_over(const OpenOptions& start) {
     fail(ErrorKind::usage, "{}: the partial output was begun {}; begin anew with --restart", name_,
          head.source != start.source ? "from another source, or the source has changed"
                                      : "with other options or another version");
+  check_is_ours(hidden_.partial);
   return true;
 }
 
@@ -140,18 +147,24 @@ bool OutputDir::is_partial_ours() const { return is_partial_of(hidden_.partial, 
 void OutputDir::check_is_ours(const std::string& dir) const {
   const auto status = fs::symlink_status(dir);
   if (!fs::exists(status) || fs::is_symlink(status)) return;
-  const std::string why = why_not_ours(dir, journal_.begun() ? &journal_.proof() : nullptr, made_);
+  const std::string why = why_not_ours(dir, out_, journal_.head(), made_);
   if (!why.empty()) fail(ErrorKind::usage, "{}: {}; move it away first", dir, why);
 }
 
+void OutputDir::remove_leftovers() {
+  for (const std::string& dir : {hidden_.partial, hidden_.aside}) check_is_ours(dir);
+  for (const std::string& dir : {hidden_.partial, hidden_.aside}) remove_partial(dir, out_, journal_.head(), made_);
+}
+
 void OutputDir::begin(const OpenOptions& start) {
-  check_is_ours(hidden_.partial);
-  remove_partial(hidden_.partial);
+  remove_leftovers();
   journal_.clear();
   if (::mkdir(hidden_.partial.c_str(), 0700) != 0) fail_errno(hidden_.partial, "cannot create", errno);
   built_ = true;
-  const JournalHead head{start.options, start.source, random_id()};
-  write_text(hidden_.partial + "/" + run_file, head.run);
+  JournalHead head{start.options, start.source, random_id(), start.made};
+  if (start.existing == Existing::extend)
+    for (const std::string& name : made_(out_)) head.made.push_back(name);
+  write_run_file(hidden_.partial, head);
   journal_.begin(head);
 }
 
@@ -174,8 +187,7 @@ void OutputDir::end() {
                      journal_.records().size()));
     return;
   }
-  std::error_code ec;
-  fs::remove_all(hidden_.partial, ec);
+  remove_partial(hidden_.partial, out_, journal_.head(), made_);
   journal_.remove();
 }
 
@@ -220,6 +232,7 @@ void OutputDir::rename_into_place() {
 
 void OutputDir::commit(const std::string& proof) {
   if (!committed_) {
+    check_is_ours(hidden_.partial);
     if (!proof.empty()) journal_.finish(proof_of(hidden_.partial, proof));
     ::unlink((hidden_.partial + "/" + run_file).c_str());
     for (const auto& entry : fs::recursive_directory_iterator(hidden_.partial))
@@ -231,7 +244,7 @@ void OutputDir::commit(const std::string& proof) {
     sync_dir(fs::path(out_).parent_path());
   }
   if (replace_) {
-    const Snapshot now = snapshot_of(fs::exists(hidden_.partial) ? hidden_.partial : hidden_.aside);
+    const Snapshot now = snapshot_of(replaced());
     remove_replaced([&](const std::string& name) {
       const auto was = before_.find(name);
       const auto is = now.find(name);
@@ -241,20 +254,25 @@ void OutputDir::commit(const std::string& proof) {
   journal_.remove();
 }
 
+std::string OutputDir::replaced() const {
+  return fs::exists(fs::symlink_status(hidden_.partial)) ? hidden_.partial : hidden_.aside;
+}
+
 /// What another directory has taken the place of. Where the run that did it was cut short, its manifest says what of it
 /// may go.
 void OutputDir::remove_replaced(const IsOwn& is_own) {
-  for (const std::string& old : {hidden_.partial, hidden_.aside}) {
-    if (!fs::is_directory(fs::symlink_status(old))) continue;
-    std::set<std::string> listed;
-    try {
-      const auto names = made_ ? made_(old) : std::vector<std::string>();
-      if (!deferred_) listed.insert(names.begin(), names.end());
-    } catch (const Error&) {  // nothing is known of it, so all of it is kept
-    }
-    const IsOwn may_go = [&](const std::string& name) { return is_own(name) || listed.count(name) > 0; };
-    remove_directory(old, out_, may_go, journal_.proof().file);
+  const std::string old = replaced();
+  if (!fs::is_directory(fs::symlink_status(old))) return;
+  const std::string mounted = mounted_in(old);
+  if (!mounted.empty()) fail(ErrorKind::usage, "{}: {} is mounted in it; unmount that first", old, mounted);
+  std::set<std::string> listed;
+  try {
+    const auto names = made_ ? made_(old) : std::vector<std::string>();
+    if (!deferred_) listed.insert(names.begin(), names.end());
+  } catch (const Error&) {  // nothing is known of it, so all of it is kept
   }
+  const IsOwn may_go = [&](const std::string& name) { return is_own(name) || listed.count(name) > 0; };
+  remove_directory(old, out_, may_go, journal_.proof().file);
 }
 
 }  // namespace mxfp4

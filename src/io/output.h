@@ -26,6 +26,7 @@ struct OpenOptions {
   Existing existing = Existing::refuse;
   PartialPolicy leftover = PartialPolicy::refuse;
   std::string options = "-", source = "-";
+  std::vector<std::string> made = {};  // the relative names of all files that the run makes
 };
 
 class OutputDir {
@@ -61,9 +62,10 @@ class OutputDir {
   void keep(bool keep) { keep_ = keep; }
   /// True where a run that this one continues was cut short after the directory came into its place.
   bool committed() const { return committed_; }
-  /// Syncs every folder and puts the directory in its place. proof: a file of it whose contents are this run's alone,
-  /// by which a later run knows the output again; may be empty. A predecessor's files are removed afterwards; files
-  /// that others put there meanwhile are moved into the new directory.
+  /// Refuses a file that others put into what was built. Syncs every folder and puts the directory in its place. proof:
+  /// a file of it whose contents are this run's alone, by which a later run knows the output again; may be empty. A
+  /// predecessor's files are removed afterwards; files that others put there meanwhile are moved into the new
+  /// directory.
   void commit(const std::string& proof = {});
 
  private:
@@ -74,6 +76,9 @@ class OutputDir {
   bool take_over(const OpenOptions& start);
   void look_at_predecessor();
   void begin(const OpenOptions& start);
+  void put_back();
+  void remove_leftovers();
+  std::string replaced() const;
   bool is_partial_ours() const;
   void check_is_ours(const std::string& dir) const;
   void rename_into_place();

@@ -32,22 +32,23 @@ void check_apart(const std::string& out, const fs::path& place, const std::strin
 }
 
 /// Where the system does not list its mounts, the rename at the end fails.
-void check_not_mounted(const std::string& out, const fs::path& place) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> mounts(::setmntent("/proc/self/mounts", "re"), ::endmntent);
-  if (!mounts) return;
-  char text[8192];
-  for (mntent entry; ::getmntent_r(mounts.get(), &entry, text, sizeof text);) {
-    const fs::path mounted = entry.mnt_dir;
-    if (mounted == place)
-      fail(ErrorKind::usage, "{}: is a mount point, which cannot appear whole or not at all; choose a folder in it",
-           out);
-    if (contains(place, mounted))
-      fail(ErrorKind::usage, "{}: {} is mounted in it; unmount that first, or choose another place", out,
-           mounted.string());
-  }
+void check_not_mounted(const std::string& out, const std::string& place) {
+  const std::string mounted = mounted_in(place);
+  if (mounted.empty()) return;
+  if (mounted == place)
+    fail(ErrorKind::usage, "{}: is a mount point, which cannot appear whole or not at all; choose a folder in it", out);
+  fail(ErrorKind::usage, "{}: {} is mounted in it; unmount that first, or choose another place", out, mounted);
 }
 
 }  // namespace
+
+std::string mounted_in(const std::string& path) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> mounts(::setmntent("/proc/self/mounts", "re"), ::endmntent);
+  char text[8192];
+  for (mntent entry; mounts && ::getmntent_r(mounts.get(), &entry, text, sizeof text);)
+    if (contains(path, entry.mnt_dir)) return entry.mnt_dir;
+  return {};
+}
 
 std::string place_of(const std::string& out, const std::string& source) {
   std::error_code ec;
@@ -58,7 +59,7 @@ std::string place_of(const std::string& out, const std::string& source) {
   check_apart(out, place, source);
   if (!fs::is_directory(place.parent_path()))
     fail(ErrorKind::io, "{}: the folder {} does not exist", out, place.parent_path().string());
-  check_not_mounted(out, place);
+  check_not_mounted(out, place.string());
   return place.string();
 }
 

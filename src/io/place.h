@@ -11,6 +11,9 @@ namespace mxfp4 {
 /// inside it or holds it, is a link, or has something mounted on it or in it, which no rename could replace.
 std::string place_of(const std::string& out, const std::string& source);
 
+/// What is mounted on a path or below it; empty where nothing is, or the system does not list its mounts.
+std::string mounted_in(const std::string& path);
+
 /// What a folder and all files in it permit to group and others, as the bits of a umask that forbids the rest.
 mode_t umask_like(const std::string& dir);
 

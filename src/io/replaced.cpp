@@ -106,16 +106,15 @@ Snapshot snapshot_of(const std::string& dir) {
   return files;
 }
 
-void check_only_own(const std::string& out, const std::string& dir, const std::vector<std::string>& names) {
-  const std::set<std::string> ours(names.begin(), names.end());
+std::string foreign_in(const std::string& dir, const std::set<std::string>& names) {
   std::set<std::string> folders;
   for (const std::string& name : names)
     for (fs::path p = fs::path(name).parent_path(); !p.empty(); p = p.parent_path()) folders.insert(p.string());
   for (const auto& entry : entries_below(dir)) {
-    const std::string name = relative(entry, dir);
-    if (!(is_folder(entry) ? folders : ours).count(name))
-      fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(name));
+    std::string name = relative(entry, dir);
+    if (!(is_folder(entry) ? folders : names).count(name)) return name;
   }
+  return {};
 }
 
 void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own, const std::string& last) {
@@ -132,17 +131,13 @@ void remove_directory(const std::string& old, const std::string& fresh, const Is
   } while (!remove_folders(old, last));
 }
 
-void remove_tree(const std::string& dir, const std::string& last) {
-  std::error_code ec;
-  const auto status = fs::symlink_status(dir, ec);
-  if (!fs::exists(status)) return;
-  if (fs::is_directory(status)) {
-    make_folders_writable(dir);
-    for (const auto& entry : fs::directory_iterator(dir))
-      if (entry.path().filename() != last && !ec) fs::remove_all(entry.path(), ec);
-  }
-  if (!ec) fs::remove_all(dir, ec);
-  if (ec) fail_errno(dir, "cannot remove", ec.value());
+void remove_own(const std::string& dir, const std::set<std::string>& names, const std::string& last) {
+  make_folders_writable(dir);
+  for (const auto& entry : entries_below(dir))
+    if (const std::string name = relative(entry, dir); !is_folder(entry) && name != last && names.count(name))
+      fs::remove(entry.path());
+  if (!remove_folders(dir, last))
+    fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away", dir, printable(foreign_in(dir, {last})));
 }
 
 }  // namespace mxfp4

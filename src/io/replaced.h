@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,17 +24,16 @@ struct FileIdentity {
 using Snapshot = std::map<std::string, FileIdentity>;
 Snapshot snapshot_of(const std::string& dir);
 
-/// Throws Error{usage} unless every file of `dir` is in `names`, and every folder holds one of them. out: what messages
-/// call the directory.
-void check_only_own(const std::string& out, const std::string& dir, const std::vector<std::string>& names);
+/// The first file of `dir` that is not in `names`, or folder that holds none of them; empty where there is none.
+std::string foreign_in(const std::string& dir, const std::set<std::string>& names);
 
 /// Removes `old`. A file that is not `is_own` and not in `fresh` already is moved to `fresh`, under its name or, where
 /// that is taken, "NAME.kept-N"; each is said. last: the file of `old` that says which are its own; it goes when all
 /// else has, so that a run that is cut short here can be finished.
 void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own, const std::string& last);
 
-/// Removes a directory with all that is in it, also where folders are read-only, the file `last` after all others.
-/// Throws Error{io} where something stays.
-void remove_tree(const std::string& dir, const std::string& last);
+/// Removes the files `names` of a directory, also where folders are read-only, then `last`, then the directory. Throws
+/// where something else is in it; that and `last` stay.
+void remove_own(const std::string& dir, const std::set<std::string>& names, const std::string& last);
 
 }  // namespace mxfp4

@@ -91,6 +91,14 @@ void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint
   link_files(earlier.dir, fs::path(out.path(manifest_name)).parent_path().string(), fresh);
 }
 
+std::vector<std::string> files_made(const Plan& plan) {
+  std::vector<std::string> names = plan.checkpoint->companions;
+  names.insert(names.end(),
+               {manifest_name, config_name, index_name, sums_name, source_headers_name, canary_name(plan)});
+  for (const OutFile& f : plan.files) names.push_back(f.name);
+  return names;
+}
+
 OutputTexts make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
                        const EarlierOutput* earlier, const PutText& put) {
   OutputTexts out;

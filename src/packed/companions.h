@@ -31,6 +31,9 @@ using PutText = std::function<void(const std::string& name, const std::string& t
 OutputTexts make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
                        const EarlierOutput* earlier, const PutText& put);
 
+/// The relative names of all files that a conversion writes, and perhaps of some more.
+std::vector<std::string> files_made(const Plan& plan);
+
 /// All files of `earlier` but those that are written anew: to begin with, where the plan's set is added to it.
 void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint& earlier);
 

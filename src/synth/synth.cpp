@@ -100,7 +100,9 @@ void write_shards(const SynthCheckpoint& checkpoint, const SynthOptions& options
 void synth(const SynthOptions& options) {
   const SynthCheckpoint checkpoint = describe_checkpoint(options.model, options.sizes);
   OutputDir dir(options.dest, "");
-  dir.open();
+  std::vector<std::string> made = checkpoint.shards;
+  made.insert(made.end(), {"config.json", "model.safetensors.index.json"});
+  dir.open({.made = made});
   dir.check_space(checkpoint.bytes);
   write_shards(checkpoint, options, dir);
   write_text(dir.path("config.json"), checkpoint.config.dump(2) + "\n");

@@ -29,6 +29,17 @@ touch "$dir/file"
 prepare mount --bind "$dir/file" "$dir/a b/config.json"
 expect 'a file mounted on one of its files' 2 '' 'config.json is mounted in it' on 'a b' --force
 umount "$dir/a b/config.json"
+touch "$dir/disk/file"
+left="$dir/.left.mxfp4-pack.partial"
+prepare mkdir -p "$left/packed"
+echo "run	packed/file" >"$left/.mxfp4-pack-run"
+prepare bind "$dir/disk" "$left/packed"
+find "$left" -exec touch -d '1 hour ago' {} +
+expect 'clean does not cross a mount' 0 '^kept: .*/packed is mounted in it; it stays' '' "$program" clean "$dir" --remove
+expect 'nor does convert' 2 '' 'left.mxfp4-pack.partial: .*/packed is mounted in it; move it away first' on left --restart
+expect 'what is mounted stays' 0 '' '' test -e "$dir/disk/file"
+umount "$left/packed"
+rm -r "$left"
 expect 'nothing stays beside' 0 '' '' find "$dir" -maxdepth 1 -name '.*mxfp4*'
 umount "$dir/volume"
 finish

@@ -45,6 +45,55 @@ robbed() {
     return $code
   done
 } 2>/dev/null
+# killed after a job, with a file of somebody's in its partial output
+many_to_k() { "$program" convert "$dir/many" "$dir/k" --backend marlin --engine vllm --threads 1 "$@"; }
+leave() {
+  for try in $(seq 200); do
+    rm -rf "$dir/k" "$dir"/.k.*
+    "$program" convert "$dir/many" "$dir/k" --backend marlin --engine vllm --threads 1 -q &
+    local pid=$!
+    until { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" || ! kill -0 $pid; do :; done
+    kill -KILL $pid
+    wait $pid
+    [ ! -e "$dir/k" ] && { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" && break
+  done
+  echo text >"$dir/.k.mxfp4-pack.partial/packed/thesis"
+} 2>/dev/null
+prepare leave
+for how in --resume --restart; do
+  expect "$how with a file of others in the partial output" 2 '' 'partial: packed/thesis was not made by mxfp4-pack; move it away first' many_to_k $how
+done
+find "$dir" -path '*/.k.*' -exec touch -h -d '1 hour ago' {} +
+expect 'clean keeps it all' 0 "^kept: .*not mxfp4-pack's: packed/thesis was not made" '' "$program" clean "$dir" --remove
+mv "$dir/.k.mxfp4-pack.partial/packed/thesis" "$dir/thesis"
+expect 'without it the run goes on' 0 '' 'jobs are done already' many_to_k --resume
+rm -r "$dir/k"
+
+# a run into whose partial output somebody puts a file
+joined() {
+  "$program" convert "$dir/many" "$dir/k" --backend marlin --engine vllm --threads 1 -q &
+  local pid=$!
+  until [ -e "$dir/.k.mxfp4-pack.partial/.mxfp4-pack-run" ] || ! kill -0 $pid; do :; done
+  mkdir "$dir/.k.mxfp4-pack.partial/mine"
+  wait $pid
+}
+expect 'a folder that comes into it is seen before OUT appears' 2 '' 'partial: mine was not made by mxfp4-pack; move it away' joined
+expect 'there is no OUT' 1 '' '' test -e "$dir/k"
+rmdir "$dir/.k.mxfp4-pack.partial/mine"
+expect 'and the run goes on without it' 0 '' 'jobs are done already' many_to_k --resume
+
+mkdir "$dir/.n.mxfp4-pack.partial.old"
+echo text >"$dir/.n.mxfp4-pack.partial.old/thesis"
+to_n() { "$program" convert "$dir/in" "$dir/n" --backend marlin --engine vllm -q "$@"; }
+expect 'a folder of the old output'"'"'s hidden name is not put in its place' 2 '' 'partial.old: nothing in it says .*; move it away first' to_n
+expect 'it stays' 0 text '' cat "$dir/.n.mxfp4-pack.partial.old/thesis"
+mv "$dir/.n.mxfp4-pack.partial.old" "$dir/mine"
+prepare to_n
+mv "$dir/mine" "$dir/.n.mxfp4-pack.partial.old"
+expect 'nor do its files come into OUT' 2 '' 'partial.old: nothing in it says .*; move it away first' to_n --force
+expect 'clean keeps it' 0 "^kept: .*/n: not mxfp4-pack's" '' "$program" clean "$dir" --remove
+expect 'it is there' 0 text '' cat "$dir/.n.mxfp4-pack.partial.old/thesis"
+
 expect 'a partial output that somebody removes' 2 'removed meanwhile' '' robbed
 expect 'gives no output' 1 '' '' test -e "$dir/k"
 finish

@@ -144,7 +144,7 @@ TEST_CASE("what comes into OUT while a run writes is kept") {
   const bool replaces = GENERATE(false, true);
   if (replaces) write_text(dir / "out/made", "before");
   OutputDir out(dir / "out", "", list);
-  out.open({.existing = replaces ? Existing::replace : Existing::refuse});
+  out.open({.existing = replaces ? Existing::replace : Existing::refuse, .made = {"made"}});
   write_text(out.path("made"), "after");
   write_text(dir / "out/notes.txt", "a note");
   fs::create_directory(dir / "out/sub");
