@@ -254,7 +254,9 @@ void OutputDir::remove_replaced(const IsOwn& is_own) {
       if (!deferred_) listed.insert(names.begin(), names.end());
     } catch (const Error&) {  // nothing is known of it, so all of it is kept
     }
-    const IsOwn may_go = [&](const std::string& name) { return is_own(name) || listed.count(name) > 0; };
+    const IsOwn may_go = [&](const std::string& name) {
+      return is_own(name) || listed.count(name) > 0 || name == run_file;  // of a partial output equal to what is there
+    };
     remove_directory(old, out_, may_go, journal_.proof().file);
   }
 }
