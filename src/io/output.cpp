@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -45,6 +47,18 @@ void swap_directories(const std::string& fresh, const std::string& old, const st
   if (errno != EINVAL && errno != ENOSYS) fail_errno(old, "cannot replace", errno);
   if (::rename(old.c_str(), aside.c_str()) != 0) fail_errno(old, "cannot move aside", errno);
   if (::rename(fresh.c_str(), old.c_str()) != 0) fail_errno(old, "cannot rename into place", errno);
+}
+
+/// overlayfs does not move folders of its lower layers, which only an attempt can tell. No folder takes the place of
+/// one that is not empty, as `partial` is, so that the attempt changes nothing.
+void check_movable(const std::string& name, const std::string& out, const std::string& partial) {
+  struct statfs s;
+  if (::statfs(out.c_str(), &s) != 0 || s.f_type != OVERLAYFS_SUPER_MAGIC) return;
+  if (::rename(out.c_str(), partial.c_str()) != 0 && errno == EXDEV)
+    fail(ErrorKind::usage,
+         "{}: is in a lower layer of overlayfs, as of a container's image, and cannot be replaced; "
+         "choose another place",
+         name);
 }
 
 std::string random_id() {
@@ -102,6 +116,7 @@ void OutputDir::open(const OpenOptions& start) {
   if (keep_ && !holds_run(hidden_.partial, journal_.head().run))
     write_text(hidden_.partial + "/" + run_file, journal_.head().run);
   if (!committed_ && !keep_) begin(start);
+  if (replace_) check_movable(name_, out_, hidden_.partial);
 }
 
 void OutputDir::look_at_predecessor() {
@@ -228,9 +243,10 @@ void OutputDir::commit(const std::string& proof) {
       if (entry.is_directory()) sync_dir(entry.path());
     if (::chmod(hidden_.partial.c_str(), mode_) != 0) fail_errno(hidden_.partial, "cannot set its mode", errno);
     sync_dir(hidden_.partial);
+    const fs::path parent = fs::path(out_).parent_path();  // before the rename: after it no memory is asked for
     rename_into_place();
     committed_ = true;
-    sync_dir(fs::path(out_).parent_path());
+    sync_dir(parent);
   }
   if (replace_) {
     const Snapshot now = snapshot_of(fs::exists(hidden_.partial) ? hidden_.partial : hidden_.aside);
