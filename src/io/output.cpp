@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -45,6 +47,18 @@ void swap_directories(const std::string& fresh, const std::string& old, const st
   if (errno != EINVAL && errno != ENOSYS) fail_errno(old, "cannot replace", errno);
   if (::rename(old.c_str(), aside.c_str()) != 0) fail_errno(old, "cannot move aside", errno);
   if (::rename(fresh.c_str(), old.c_str()) != 0) fail_errno(old, "cannot rename into place", errno);
+}
+
+/// overlayfs does not move folders of its lower layers, which only an attempt can tell. No folder takes the place of
+/// one that is not empty, as `partial` is, so that the attempt changes nothing.
+void check_movable(const std::string& name, const std::string& out, const std::string& partial) {
+  struct statfs s;
+  if (::statfs(out.c_str(), &s) != 0 || s.f_type != OVERLAYFS_SUPER_MAGIC) return;
+  if (::rename(out.c_str(), partial.c_str()) != 0 && errno == EXDEV)
+    fail(ErrorKind::usage,
+         "{}: is in a lower layer of overlayfs, as of a container's image, and cannot be replaced; "
+         "choose another place",
+         name);
 }
 
 std::string random_id() {
@@ -106,6 +120,7 @@ void OutputDir::open(const OpenOptions& start) {
   // Never written over: a run ended in the middle of that would leave a partial output that is nobody's.
   if (keep_ && !holds_run(hidden_.partial, journal_.head().run)) write_run_file(hidden_.partial, journal_.head());
   if (!committed_ && !keep_) begin(start);
+  if (replace_) check_movable(name_, out_, hidden_.partial);
 }
 
 void OutputDir::look_at_predecessor() {
@@ -239,9 +254,10 @@ void OutputDir::commit(const std::string& proof) {
       if (entry.is_directory()) sync_dir(entry.path());
     if (::chmod(hidden_.partial.c_str(), mode_) != 0) fail_errno(hidden_.partial, "cannot set its mode", errno);
     sync_dir(hidden_.partial);
+    const fs::path parent = fs::path(out_).parent_path();  // before the rename: after it no memory is asked for
     rename_into_place();
     committed_ = true;
-    sync_dir(fs::path(out_).parent_path());
+    sync_dir(parent);
   }
   if (replace_) {
     const Snapshot now = snapshot_of(replaced());
@@ -271,7 +287,9 @@ void OutputDir::remove_replaced(const IsOwn& is_own) {
     if (!deferred_) listed.insert(names.begin(), names.end());
   } catch (const Error&) {  // nothing is known of it, so all of it is kept
   }
-  const IsOwn may_go = [&](const std::string& name) { return is_own(name) || listed.count(name) > 0; };
+  const IsOwn may_go = [&](const std::string& name) {
+    return is_own(name) || listed.count(name) > 0 || name == run_file;  // of a partial output equal to what is there
+  };
   remove_directory(old, out_, may_go, journal_.proof().file);
 }
 

@@ -42,4 +42,19 @@ umount "$left/packed"
 rm -r "$left"
 expect 'nothing stays beside' 0 '' '' find "$dir" -maxdepth 1 -name '.*mxfp4*'
 umount "$dir/volume"
+
+# what an image of a container holds
+prepare mkdir -p "$dir/layers/"{image,upper,work} "$dir/merged"
+prepare cp -r "$dir/a b" "$dir/layers/image/out"
+layers=userxattr,lowerdir=$dir/layers/image,upperdir=$dir/layers/upper,workdir=$dir/layers/work
+if mount -t overlay -o "$layers" overlay "$dir/merged" 2>"$dir/err.txt"; then
+  for how in --force --add; do
+    expect "$how in an image" 2 '' 'merged/out: is in a lower layer of overlayfs' \
+      "$program" convert "$tiny" "$dir/merged/out" --backend marlin --engine sglang $how
+    expect "$how: nothing stays beside it" 0 '^out$' '' ls -A "$dir/merged"
+  done
+  expect 'a new one in an image' 0 '' 'check it with' on merged/new
+  expect 'it can be replaced' 0 '' 'check it with' on merged/new --force
+  umount "$dir/merged"
+fi
 finish

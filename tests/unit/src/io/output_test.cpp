@@ -199,11 +199,13 @@ TEST_CASE("what a run left that was cut short at its end is finished by the next
   convert(conversion(source, dir / "out", "vllm"));
   convert(conversion(source, dir / ".out.mxfp4-pack.partial", "sglang"));  // what the run replaced
   write_text(dir / ".out.mxfp4-pack.partial/notes.txt", "a note");
+  write_text(dir / ".out.mxfp4-pack.partial/.mxfp4-pack-run", "a run");
   leave_journal(dir, "out", {.options = "other", .source = "other"});
   ConvertOptions o = conversion(source, dir / "out", "vllm");
   o.if_changed = true;
   convert(o);
   CHECK(read_text(dir / "out/notes.txt", 100) == "a note");
+  CHECK(!fs::exists(dir / "out/.mxfp4-pack-run"));
   CHECK(!fs::exists(dir / ".out.mxfp4-pack.partial"));
   CHECK(!fs::exists(dir / ".out.mxfp4-pack.journal"));
 }
