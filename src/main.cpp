@@ -1,4 +1,5 @@
 // The command line: options to one function per subcommand. The only catch and the only exit code are here.
+#include <algorithm>
 #include <csignal>
 #include <sstream>
 
@@ -8,7 +9,9 @@
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/base/signals.h"
+#include "src/base/terminal.h"
 #include "src/cli/commands.h"
+#include "src/cli/help.h"
 
 using namespace mxfp4;
 using namespace mxfp4::cli;
@@ -26,8 +29,24 @@ int report(const Error& e, bool json) {
   return 2;
 }
 
-bool asked_for_json(int argc, char** argv) {
-  return std::any_of(argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json"; });
+bool is_said(const std::vector<std::string>& words, std::string_view option) {
+  return std::find(words.begin(), words.end(), option) != words.end();
+}
+
+/// The value of an option that messages about the other options depend on.
+std::string value_of(const std::vector<std::string>& words, const std::string& option) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with(option + "=")) return words[i].substr(option.size() + 1);
+    if (words[i] == option && i + 1 < words.size()) return words[i + 1];
+  }
+  return {};
+}
+
+/// "help convert" is "convert --help".
+void move_help(std::vector<std::string>& words) {
+  if (words.empty() || words.front() != "help") return;
+  words.erase(words.begin());
+  words.push_back("--help");
 }
 
 /// What --help and --version print.
@@ -38,19 +57,27 @@ int show_help(const CLI::App& app, const CLI::ParseError& e) {
   return code;
 }
 
-int carry_out(int argc, char** argv, bool json) {
+void describe(CLI::App& app) {
+  app.description(
+      "Packs the experts of MXFP4 mixture-of-experts checkpoints once, offline, into the bytes that an inference "
+      "engine "
+      "would compute at every start, and proves them right.");
+  app.footer(
+      "mxfp4-pack convert gpt-oss-20b/ out/ --backend auto --engine vllm\n"
+      "mxfp4-pack verify out/ --source gpt-oss-20b/");
+  app.require_subcommand(1);
+  app.formatter_fn([](const CLI::App* a, const std::string& name, CLI::AppFormatMode) { return help_of(a, name); });
+  app.set_help_flag("-h,--help", "Print help; 'mxfp4-pack help COMMAND' has a command's options");
+  app.set_version_flag(
+      "-V,--version", [] { return "mxfp4-pack " MXFP4_VERSION "\n" + cuda_description(); }, "Print the version");
+}
+
+int carry_out(std::vector<std::string> words, bool json) {
   try {
     Common common;
     Run run;
-    CLI::App app(
-        "mxfp4-pack convert gpt-oss-20b/ OUT/ --backend marlin --engine vllm\nmxfp4-pack verify OUT/ --source "
-        "gpt-oss-20b/\n\n"
-        "Packs the experts of MXFP4 mixture-of-experts checkpoints once, offline, into the bytes that an\n"
-        "inference engine would compute at every start, and proves them right.",
-        "mxfp4-pack");
-    app.require_subcommand(1);
-    app.set_version_flag("--version", [] { return "mxfp4-pack " MXFP4_VERSION "\n" + cuda_description(); });
-    app.get_formatter()->column_width(34);
+    CLI::App app("", "mxfp4-pack");
+    describe(app);
     add_inspect(app, common, run);
     add_convert(app, common, run);
     add_verify(app, common, run);
@@ -61,10 +88,12 @@ int carry_out(int argc, char** argv, bool json) {
     add_bench(app, common, run);
     add_clean(app, common, run);
     try {
-      app.parse(argc, argv);
+      move_help(words);
+      std::reverse(words.begin(), words.end());  // as CLI11 takes them
+      app.parse(words);
     } catch (const CLI::ParseError& e) {
       if (e.get_exit_code() == 0) return show_help(app, e);
-      fail(ErrorKind::usage, "{}; see mxfp4-pack --help", e.what());
+      throw usage_error(app, e);
     }
     set_verbosity(common.quiet ? Verbosity::quiet : common.verbose ? Verbosity::verbose : Verbosity::normal);
     return run();
@@ -79,19 +108,24 @@ int carry_out(int argc, char** argv, bool json) {
   }
 }
 
-int run_all(int argc, char** argv, bool json) {
+int run_all(const std::vector<std::string>& words, bool json) {
   prepare_process(json);
   install_signal_handlers(json);
-  const int code = carry_out(argc, argv, json);
+  if (is_said(words, "--json-progress")) say_events();
+  const std::string color = value_of(words, "--color");
+  set_color(color == "always" ? Color::always : color == "never" ? Color::never : Color::automatic);
+  const int code = carry_out(words, json);
   return flush_output() || code > 2 ? code : 2;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool json = asked_for_json(argc, argv);
+  bool json = false;
   try {
-    return run_all(argc, argv, json);
+    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    json = is_said(words, "--json");
+    return run_all(words, json);
   } catch (const std::bad_alloc&) {
     say_out_of_memory(json);
     return 2;

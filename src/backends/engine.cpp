@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/terminal.h"
 
 namespace mxfp4 {
 
@@ -67,9 +68,12 @@ std::string engine_list(const char* separator) {
 }
 
 const Engine& find_engine(std::string_view name) {
-  for (const Engine& e : engines)
+  std::vector<std::string> names;
+  for (const Engine& e : engines) {
     if (name == e.name) return e;
-  fail(ErrorKind::usage, "no engine '{}', but {}", name, engine_list(", "));
+    names.push_back(e.name);
+  }
+  fail(ErrorKind::usage, "no engine '{}', but {}{}", name, engine_list(", "), did_you_mean(std::string(name), names));
 }
 
 EngineRequest read_engine(const std::string& text, const std::string& version) {

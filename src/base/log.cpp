@@ -2,12 +2,15 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "src/base/error.h"
+#include "src/base/json.h"
+#include "src/base/terminal.h"
 
 namespace mxfp4 {
 
@@ -20,17 +23,21 @@ std::atomic<int> output_error = 0;  // errno of the first write to stdout that f
 std::mutex message_mutex;
 bool progress_is_shown = false;
 
-bool on_terminal() {
-  const char* term = std::getenv("TERM");
-  return isatty(2) && !(term && std::string(term) == "dumb");
-}
+bool events = false;
 
-/// A progress line, or a message in the place of one.
-void write_message(const std::string& text, bool is_progress) {
+void write_message(const std::string& text) {
   const std::lock_guard lock(message_mutex);
   if (progress_is_shown) write_all(2, clear_line);
   write_all(2, text);
-  progress_is_shown = is_progress;
+  progress_is_shown = false;
+}
+
+/// "mxfp4-pack: error: ..", or an event.
+void say(const char* event, Tone tone, std::string_view text) {
+  if (events) return say_event(event, fmt::format("\"text\": {}", Json(printable(text)).dump()));
+  const bool is_note = std::string_view(event) == "note";
+  const std::string what = is_note ? "" : toned(tone, std::string(event) + ":", 2) + " ";
+  write_message(fmt::format("mxfp4-pack: {}{}\n", what, printable(text)));
 }
 
 }  // namespace
@@ -60,14 +67,29 @@ bool flush_output() {
   return output_error == 0;
 }
 
-void complain(const std::string& text) {
-  write_message(fmt::format("mxfp4-pack: error: {}\n", printable(text)), false);
-}
+void complain(const std::string& text) { say("error", Tone::bad, text); }
 void warn(const std::string& text) {
-  if (current != Verbosity::quiet) write_message(fmt::format("mxfp4-pack: warning: {}\n", printable(text)), false);
+  if (current != Verbosity::quiet) say("warning", Tone::caution, text);
 }
 void note(const std::string& text) {
-  if (current != Verbosity::quiet) write_message(fmt::format("mxfp4-pack: {}\n", printable(text)), false);
+  if (current != Verbosity::quiet) say("note", Tone::heading, text);
+}
+void note_detail(const std::string& text) {
+  if (current == Verbosity::verbose) note(text);
+}
+
+void say_events() { events = true; }
+bool says_events() { return events; }
+
+void say_event(std::string_view event, const std::string& fields) {
+  if (events) write_message(fmt::format("{{\"event\": \"{}\", {}}}\n", event, fields));
+}
+
+void show_on_terminal(const std::string& line) {
+  const std::lock_guard lock(message_mutex);
+  if (progress_is_shown) write_all(2, clear_line);
+  write_all(2, line);
+  progress_is_shown = !line.empty();
 }
 
 std::string human_bytes(int64_t bytes) {
@@ -78,36 +100,12 @@ std::string human_bytes(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.3g} {}", value, units[unit]);
 }
 
-Progress::Progress(std::string action, int64_t total)
-    : action_(std::move(action)), total_(total), shown_(current != Verbosity::quiet && on_terminal()) {
-  add(0);
-}
-
-Progress::~Progress() {
-  if (!shown_) return;
-  const std::lock_guard lock(message_mutex);
-  if (progress_is_shown) write_all(2, clear_line);
-  progress_is_shown = false;
-}
-
-void Progress::add(int64_t bytes) {
-  done_ += bytes;
-  if (!shown_) return;
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  const auto now = Clock::now();
-  if (!lock || now < next_) return;
-  next_ = now + std::chrono::milliseconds(160);
-  show(now);
-}
-
-void Progress::show(Clock::time_point now) {
-  const double seconds = std::chrono::duration<double>(now - start_).count();
-  const double rate = seconds > 0 ? double(done_) / seconds : 0;
-  const double left = rate > 0 ? double(total_ - done_) / rate : 0;
-  write_message(
-      fmt::format("{} {} of {} ({:.0f} %), {:.2f} GB/s, {:.0f} s left", action_, human_bytes(done_),
-                  human_bytes(total_), total_ ? 100.0 * double(done_) / double(total_) : 100.0, rate / 1e9, left),
-      true);
+std::string human_seconds(double seconds) {
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+  const auto s = int64_t(seconds + 0.5);
+  if (s < 120) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
+  return fmt::format("{}:{:02}:{:02} h", s / 3600, s / 60 % 60, s % 60);
 }
 
 }  // namespace mxfp4

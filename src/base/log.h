@@ -1,12 +1,10 @@
-// What goes to the terminal: messages and progress on stderr; stdout carries only what was asked for.
+// What goes to the terminal: messages on stderr; stdout carries only what was asked for.
 #pragma once
 
 #include <fmt/format.h>
 
-#include <atomic>
-#include <chrono>
-#include <mutex>
 #include <string>
+#include <string_view>
 
 namespace mxfp4 {
 
@@ -32,28 +30,20 @@ void complain(const std::string& text);
 void warn(const std::string& text);
 /// "mxfp4-pack: ..." on stderr, unless quiet.
 void note(const std::string& text);
+/// The same with -v only: what is done to which file or tensor, what was chosen and why, how long it took.
+void note_detail(const std::string& text);
+
+/// --json-progress: from here on whatever is said on stderr is an object on a line of its own, {"event": ..}.
+void say_events();
+bool says_events();
+/// An event; nothing where they are not said. fields: what belongs between the braces, after "event".
+void say_event(std::string_view event, const std::string& fields);
+/// A line on a terminal that the next message, or the next such line, takes the place of. Empty: it goes away.
+void show_on_terminal(const std::string& line);
 
 /// "1.23 GB", "456 B": decimal units.
 std::string human_bytes(int64_t bytes);
-
-/// A line on stderr with bytes done, per cent, GB/s and time left; on a terminal only, at most six times a second.
-class Progress {
- public:
-  Progress(std::string action, int64_t total_bytes);
-  ~Progress();
-  /// From any thread.
-  void add(int64_t bytes);
-
- private:
-  using Clock = std::chrono::steady_clock;
-  void show(Clock::time_point now);
-
-  std::string action_;
-  int64_t total_;
-  bool shown_;
-  std::atomic<int64_t> done_ = 0;
-  std::mutex mutex_;  // of next_
-  Clock::time_point start_ = Clock::now(), next_ = start_;
-};
+/// "0.4 s", "12 s", "3:07 min", "2:03:07 h".
+std::string human_seconds(double seconds);
 
 }  // namespace mxfp4

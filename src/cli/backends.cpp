@@ -1,14 +1,31 @@
+#include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
-#include "src/inspect/inspect.h"
+#include "src/cli/convert_options.h"
+#include "src/inspect/list_backends.h"
 
 namespace mxfp4::cli {
 
 void add_backends(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("backends", "List what can be written");
+  static BackendFilter o;
   app->description(
-      "mxfp4-pack backends\n\nLists engine, backend, layout version, GPU and the versions that each fits.");
+      "List what can be written\n\nLists the backends of each engine, their layout versions, GPUs, and the engine's "
+      "version from which on a loader reads them. With -v also the versions that each fits, and what it requires.");
+  app->footer("mxfp4-pack backends --engine vllm --gpu h100\nmxfp4-pack backends --model gpt-oss-20b/");
+  app->option_defaults()->group("Filters");
+  app->add_option("--engine", o.engine, "Of this engine only")->check(engine_name())->type_name(engine_list("|"));
+  app->add_option("--gpu", o.gpu, "For this GPU only: h100, sm90, gfx950, cpu, ..")
+      ->transform(architecture())
+      ->type_name("GPU");
+  app->add_option("--model", o.checkpoint, "Those that can hold this checkpoint's experts")->type_name("CKPT");
   add_common(app, common);
-  app->callback([&] { run = [&] { return list_backends(common.json), 0; }; });
+  app->callback([&] {
+    run = [&] {
+      o.json = common.json;
+      if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
+      return list_backends(o), 0;
+    };
+  });
 }
 
 }  // namespace mxfp4::cli

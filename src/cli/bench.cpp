@@ -8,8 +8,9 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("bench", "Measure what this machine can do");
   static MachineBenchOptions o;
   app->description(
-      "mxfp4-pack bench --dir /models --model gpt-oss-120b\n\nMeasures memory, disk and packing, and says what that "
-      "makes of converting a model. Takes a minute.");
+      "Measure what this machine can do\n\nMeasures memory, disk and packing, and says how long converting a model "
+      "takes. Takes a minute.");
+  app->footer("mxfp4-pack bench --dir /models --model gpt-oss-120b");
   app->add_option("--dir", o.dir, "Folder on the file system to measure; a GB is written there and removed")
       ->type_name("DIR")
       ->capture_default_str();
@@ -17,7 +18,7 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
       ->type_name("NAME")
       ->capture_default_str();
   app->add_option("--repeats", o.repeats, "Measurements of each figure; the median is printed")
-      ->check(CLI::Range(1, 1000))
+      ->check(range(1, 1000))
       ->type_name("N")
       ->capture_default_str();
   add_threads(app, o.threads);

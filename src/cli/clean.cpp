@@ -103,10 +103,10 @@ void add_clean(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("clean", "List, or remove, what interrupted runs left in a folder");
   static CleanOptions o;
   app->description(
-      "mxfp4-pack clean models/\nmxfp4-pack clean models/ --remove\n\n"
-      "Lists partial outputs and journals beside the outputs in DIR: what each is, its size and age, and whether a "
-      "run\n"
+      "List, or remove, what interrupted runs left in a folder\n\n"
+      "Lists partial outputs and journals beside the outputs in DIR: what each is, its size and age, and whether a run "
       "is writing it.");
+  app->footer("mxfp4-pack clean models/\nmxfp4-pack clean models/ --remove");
   app->add_option("DIR", o.dir, "Folder in which outputs are made")->required()->type_name("");
   auto* remove = app->add_flag("--remove", o.remove, "Remove what is listed, but what a run may still be writing");
   app->add_flag("--even-in-use", o.even_in_use, "Remove also what a run may be writing; that run then fails")

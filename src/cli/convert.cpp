@@ -1,138 +1,24 @@
-#include "src/backends/backend.h"
-#include "src/backends/gpu.h"
 #include "src/base/log.h"
 #include "src/cli/commands.h"
+#include "src/cli/convert_options.h"
+#include "src/cli/help.h"
 #include "src/convert/batch.h"
 
 namespace mxfp4::cli {
 
 namespace {
 
-CLI::Validator architecture() {
-  const auto find = [](std::string& text) {
-    const std::string name = architecture_of(text);
-    if (name.empty()) return fmt::format("{} is not one of {}", text, known_architectures());
-    text = name;
-    return std::string();
-  };
-  return CLI::Validator(find, "");
-}
-
-/// The layout version of triton-hopper for kernels of 4 warps.
-std::string four_warps(const ConvertOptions& o) {
-  if (o.backend != "triton-hopper") fail(ErrorKind::usage, "--num-warps is for backend triton-hopper only");
-  return std::string(find_backend(o.backend, o.engine, o.layout_version, nullptr, o.engine_version).layout_version) +
-         "-w4";
-}
-
-CLI::Validator engine_name() {
-  const auto find = [](const std::string& text) {
-    try {
-      find_engine(text.substr(0, text.find("==")));
-    } catch (const Error& e) {
-      return e.lines.front();
-    }
-    return std::string();
-  };
-  return CLI::Validator(find, "");
-}
-
-/// What convert and each line of its --filelist take.
-struct Conversion {
-  ConvertOptions options;
-  int num_warps = 8;
-
-  ConvertOptions settled() const {
-    ConvertOptions o = options;
-    const EngineRequest request = read_engine(o.engine, o.engine_version);
-    o.engine = request.name;
-    o.engine_version = request.version;
-    if (const char* newest = find_engine(o.engine).known.last; compare_versions(o.engine_version, newest) > 0)
-      note(fmt::format("{} {} is newer than {}, the last that is known here", o.engine, o.engine_version, newest));
-    if (num_warps == 4) o.layout_version = four_warps(o);
-    return o;
-  }
-};
-
-/// Returns the options that must be given.
-std::vector<CLI::Option*> add_conversion(CLI::App* app, Conversion& c) {
-  ConvertOptions& o = c.options;
-  auto* checkpoint = app->add_option("CKPT", o.checkpoint, "Checkpoint directory; only read");
-  checkpoint->required()->type_name("");
-  auto* out = app->add_option("OUT", o.out, "Directory to make; appears whole or not at all");
-  out->required()->type_name("");
-  auto* backend = app->add_option(
-      "--backend", o.backend, "What to write; 'mxfp4-pack backends' lists them. auto: what the engine would choose");
-  backend->required()->type_name("NAME")->envname("MXFP4_PACK_BACKEND");
-  auto* engine =
-      app->add_option("--engine", o.engine, "Engine that will load OUT; there is no default, since bytes differ");
-  engine->required()->check(engine_name())->type_name(engine_list("|"))->envname("MXFP4_PACK_ENGINE");
-  app->add_option("--engine-version", o.engine_version,
-                  "Its release, also as --engine vllm==0.33.0; installed: that of python3. Default: the newest known")
-      ->type_name("VERSION|installed");
-  app->add_option(
-         "--layout-version", o.layout_version,
-         "Which form of the layout; default: the first that 'mxfp4-pack backends' lists for the engine's release")
-      ->type_name("NAME");
-  app->add_option("--gpu", o.gpu,
-                  "With --backend auto: where it will run: h100, sm75 to sm121, gfx942, cpu, ..; default: the GPU here")
-      ->transform(architecture())
-      ->type_name("GPU");
-  app->add_option("--phase", o.phase, "With --backend auto on sm90: the fastest as measured, not the engine's choice")
-      ->check(one_of({"prefill", "decode"}))
-      ->type_name("prefill|decode");
-  app->add_flag("--lossy", o.lossy, "With --backend auto: take the engine's choice also where it changes values");
-  app->add_option("--num-warps", c.num_warps, "triton-hopper: warps of the engine's kernel")
-      ->check(one_of({"4", "8"}))
-      ->type_name("4|8")
-      ->capture_default_str();
-  app->add_option("--tp-size", o.tp_size, "Tensor-parallel ranks of the MoE layers: a set of files for each")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N")
-      ->capture_default_str();
-  app->add_option("--rank", o.rank, "Write this rank only")->check(CLI::Range(0, 1023))->type_name("R");
-  app->add_option("--format", o.format,
-                  "packed: experts, for an engine with a loader. sharded-state: GPT-OSS whole, for SGLang without one")
-      ->check(one_of({"packed", "sharded-state"}))
-      ->type_name("packed|sharded-state")
-      ->capture_default_str();
-  app->add_flag("--dry-run", o.dry_run, "Print the plan: tensors, files, padding, memory, disk; write nothing");
-  auto* force = app->add_flag("--force", o.force, "Replace an OUT that mxfp4-pack made");
-  app->add_flag("--add", o.add, "Add a set (another backend, engine or tp) to an OUT of the same checkpoint")
-      ->excludes(force);
-  app->add_flag("--if-changed", o.if_changed,
-                "Do nothing if OUT has this source and these options already; else replace it");
-  auto* resume = app->add_flag_callback(
-      "--resume", [&o] { o.leftover = PartialPolicy::resume; },
-      "Continue an interrupted run; start normally if there is none");
-  app->add_flag_callback(
-         "--restart", [&o] { o.leftover = PartialPolicy::discard; }, "Discard an interrupted run and start anew")
-      ->excludes(resume);
-  static const std::map<std::string, Link> links = {
-      {"none", Link::none}, {"auto", Link::automatic}, {"hard", Link::hard}, {"reflink", Link::reflink}};
-  app->add_option("--link", o.link, "Keep shards without experts whole, under their names: linked, or copied (none)")
-      ->transform(by_name(links))
-      ->type_name("auto|hard|reflink|none");
-  app->add_flag("--require-loader", o.require_loader, "Refuse what no loader reads, instead of a warning");
-  app->add_flag("--sha256", o.sha256, "Write SHA256SUMS, which sha256sum -c reads and verify checks");
-  app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Accept scale bytes 0xFF (NaN)");
-  add_gate_up(app, o.model);
-  add_threads(app, o.threads);
-  add_device(app, o.device);
-  return {checkpoint, out, backend, engine};
-}
-
 /// A line of a list; `defaults` from the command line.
 ConvertOptions parse_conversion(const std::string& line, const Conversion& defaults) {
   CLI::App app;
   Conversion o = defaults;
   const auto needed = add_conversion(&app, o);
-  needed[2]->required(defaults.options.backend.empty());
-  needed[3]->required(defaults.options.engine.empty());
+  needed.backend->required(defaults.options.backend.empty());
+  needed.engine->required(defaults.options.engine.empty());
   try {
     app.parse(line, false);
   } catch (const CLI::ParseError& e) {
-    fail(ErrorKind::usage, "{}", e.what());
+    throw usage_error(app, e);
   }
   return o.settled();
 }
@@ -144,16 +30,20 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   static Conversion o;
   static BatchOptions batch;
   app->description(
-      "mxfp4-pack convert gpt-oss-20b/ gpt-oss-20b-marlin/ --backend marlin --engine vllm\n\n"
+      "Write the bytes that an engine's kernel reads\n\n"
       "Writes OUT: the checkpoint with its experts packed for one backend of one engine.");
+  app->footer(
+      "mxfp4-pack convert gpt-oss-20b/ out/ --backend auto --engine vllm\n"
+      "mxfp4-pack convert gpt-oss-20b/ out/ --backend marlin --engine vllm --dry-run");
   const auto needed = add_conversion(app, o);
   const auto take_list = [needed](const std::string& name) {
     batch.filelist = name;
-    for (CLI::Option* option : needed) option->required(false);
+    for (CLI::Option* option : {needed.checkpoint, needed.out, needed.backend, needed.engine}) option->required(false);
   };
+  app->option_defaults()->group("Many conversions");
   auto* list = app->add_option_function<std::string>("--filelist", take_list,
                                                      "One conversion a line: CKPT OUT and options; - for stdin");
-  list->type_name("FILE")->excludes(needed[0])->excludes(needed[1]);
+  list->type_name("FILE")->excludes(needed.checkpoint)->excludes(needed.out);
   app->add_flag("--fail-fast", batch.fail_fast, "Stop the list at the first failure")->needs(list);
   add_common(app, common);
   app->callback([&] {

@@ -1,5 +1,6 @@
 #include "src/inspect/inspect.h"
 
+#include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
 
 namespace mxfp4::cli {
@@ -8,12 +9,19 @@ void add_inspect(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("inspect", "Say what a checkpoint holds and whether it can be converted");
   static InspectOptions o;
   app->description(
-      "mxfp4-pack inspect gpt-oss-20b/\n\nSays what a checkpoint holds, what would be converted and every problem. "
-      "Reads headers only.");
-  app->add_option("CKPT", o.checkpoint, "Checkpoint directory")->required()->type_name("");
+      "Say what a checkpoint holds and whether it can be converted\n\nSays what would be converted and every problem; "
+      "of an output its sets, the versions that load them, and how to serve them. Reads headers only.");
+  app->footer("mxfp4-pack inspect gpt-oss-20b/\nmxfp4-pack inspect out/");
+  app->add_option("CKPT", o.checkpoint, "Checkpoint directory, or an output of convert")->required()->type_name("");
   add_gate_up(app, o.model);
   add_common(app, common);
-  app->callback([&] { run = [&] { return o.json = common.json, inspect(o), 0; }; });
+  app->callback([&] {
+    run = [&] {
+      o.json = common.json;
+      o.checkpoint = checkpoint_path(o.checkpoint);
+      return inspect(o), 0;
+    };
+  });
 }
 
 }  // namespace mxfp4::cli

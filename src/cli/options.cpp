@@ -5,9 +5,17 @@ namespace mxfp4::cli {
 CLI::Validator one_of(std::vector<std::string> values) { return CLI::IsMember(std::move(values)).description(""); }
 
 void add_common(CLI::App* app, Common& common) {
+  app->option_defaults()->group("General");
   app->add_flag("--json", common.json, "Print one JSON object on stdout, errors too");
   auto* quiet = app->add_flag("-q,--quiet", common.quiet, "Say nothing unless something is wrong");
-  app->add_flag("-v,--verbose", common.verbose, "Say more")->excludes(quiet);
+  app->add_flag("-v,--verbose", common.verbose, "Say what is done to each file and tensor, what is chosen and why")
+      ->excludes(quiet);
+  // main() looks for these two before anything is said.
+  app->add_flag("--json-progress", common.json_progress, "Say everything on stderr as JSON lines, progress too");
+  app->add_option("--color", common.color, "Colour; auto: on terminals, unless NO_COLOR is set")
+      ->check(one_of({"auto", "always", "never"}))
+      ->type_name("auto|always|never");
+  app->set_help_flag("-h,--help", "Print this help")->group("General");
 }
 
 void add_gate_up(CLI::App* app, ModelOptions& model) {
@@ -17,8 +25,8 @@ void add_gate_up(CLI::App* app, ModelOptions& model) {
 }
 
 void add_threads(CLI::App* app, int& threads) {
-  app->add_option("--threads", threads, "Threads; 0: one per core")
-      ->check(CLI::Range(0, 4096))
+  app->add_option("--threads", threads, "Threads; 0: one for each core")
+      ->check(range(0, 4096))
       ->type_name("N")
       ->envname("MXFP4_PACK_THREADS")
       ->capture_default_str();

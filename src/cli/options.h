@@ -16,7 +16,8 @@ namespace mxfp4::cli {
 
 /// What all subcommands share.
 struct Common {
-  bool json = false, quiet = false, verbose = false;
+  bool json = false, quiet = false, verbose = false, json_progress = false;
+  std::string color;
 };
 
 /// Set by the subcommand that was asked for; returns the exit code.
@@ -32,11 +33,17 @@ CLI::Validator by_name(const std::map<std::string, T>& values) {
     const auto it = values.find(text);
     std::vector<std::string> names;
     for (const auto& [name, value] : values) names.push_back(name);
-    if (it == values.end()) return fmt::format("{} not in {{{}}}", text, fmt::join(names, ","));
+    if (it == values.end()) return fmt::format("'{}' is none of {}", text, fmt::join(names, ", "));
     text = std::to_string(int(it->second));
     return std::string();
   };
   return CLI::Validator(find, "");
+}
+
+/// From `low` to `high`.
+template <class T>
+CLI::Validator range(T low, T high) {
+  return CLI::Range(low, high).description("");
 }
 
 void add_common(CLI::App* app, Common& common);

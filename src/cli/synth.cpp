@@ -1,6 +1,7 @@
 #include "src/synth/synth.h"
 
 #include "src/base/log.h"
+#include "src/base/progress.h"
 #include "src/base/signals.h"
 #include "src/cli/commands.h"
 
@@ -12,13 +13,15 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
   std::string models;
   for (const SynthModel& m : synth_models()) models += fmt::format("{}{}", models.empty() ? "" : ", ", m.name);
   app->description(
-      "mxfp4-pack synth gpt-oss-20b gpt-oss-random/ --layers 2\n\nWrites names, dtypes, shapes, config and shards of "
+      "Write a random checkpoint with a published one's structure\n\nWrites names, dtypes, shapes, config and shards "
+      "of "
       "MODEL, filled at random.\nModels: " +
       models);
+  app->footer("mxfp4-pack synth gpt-oss-20b gpt-oss-random/ --layers 2");
   app->add_option("MODEL", o.model, "Published model to imitate")->required()->type_name("");
   app->add_option("DEST", o.dest, "Directory to make")->required()->type_name("");
   const auto size = [&](const char* name, std::optional<int64_t>& value, const char* help) {
-    app->add_option(name, value, help)->check(CLI::Range(int64_t(1), int64_t(1) << 32))->type_name("N");
+    app->add_option(name, value, help)->check(range(int64_t(1), int64_t(1) << 32))->type_name("N");
   };
   size("--layers", o.sizes.layers, "Layers; each size defaults to the published one");
   size("--experts", o.sizes.experts, "Experts of a layer");

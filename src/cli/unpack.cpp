@@ -13,8 +13,10 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
   static UnpackOptions o;
   static RawLayerOptions raw;
   app->description(
-      "mxfp4-pack unpack gpt-oss-20b-marlin/ gpt-oss-20b-again/\n\nWrites the checkpoint that OUT was made from; every "
-      "tensor byte for byte. With --layer: one layer's experts as the engine's raw parameters, on standard output.");
+      "Give the checkpoint's own files back\n\nWrites the files that OUT was made from, byte for byte. With --layer: "
+      "one "
+      "layer's experts as the engine's raw parameters, on standard output.");
+  app->footer("mxfp4-pack unpack out/ gpt-oss-20b-again/");
   app->add_option("OUT", o.out, "Output of convert")->required()->type_name("");
   auto* dest = app->add_option("DEST", o.dest, "Directory to make")->type_name("");
   auto* layer = app->add_option("--layer", raw.layer, "Print a layer, by its module in the checkpoint")->excludes(dest);

@@ -1,5 +1,6 @@
 #include "src/verify/verify.h"
 
+#include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
 
 namespace mxfp4::cli {
@@ -12,7 +13,7 @@ void add_kernel_bench(CLI::App* app, CLI::Option* out, BenchOptions& bench) {
   const auto add = [&](const char* name, int64_t& to, int64_t largest, const char* help) {
     const auto set = [out, &to](const int64_t& value) { to = value, out->required(false); };
     auto* option = app->add_option_function<int64_t>(name, set, help);
-    option->type_name("N")->check(CLI::Range(int64_t(1), largest))->needs(run)->excludes(out);
+    option->type_name("N")->check(range(int64_t(1), largest))->needs(run)->excludes(out);
     return option;
   };
   CLI::Option* shape[] = {add("--hidden", bench.hidden, 1 << 20, "With --bench and without OUT: hidden size"),
@@ -42,8 +43,11 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
       {"files", Level::files}, {"bytes", Level::bytes}, {"kernels", Level::kernels}};
   static std::vector<std::string> layers;
   app->description(
-      "mxfp4-pack verify gpt-oss-20b-marlin/ --source gpt-oss-20b/\n\n"
-      "Exit code 0: right. 1: wrong, what and where is printed.");
+      "Prove that an output is right\n\nCompares OUT with its manifest and with the checkpoint, and computes MoE "
+      "layers "
+      "on its bytes. Exit code 0: right. 1: wrong; what is wrong and where is printed.");
+  app->footer(
+      "mxfp4-pack verify out/ --source gpt-oss-20b/\nmxfp4-pack verify out/ --source gpt-oss-20b/ --layers all");
   auto* out = app->add_option("OUT", o.out, "Output of convert");
   out->required()->type_name("");
   app->add_option("--source", o.source, "The checkpoint; without it the manifest's checksums stand for it")
@@ -59,10 +63,10 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
       ->check(layer_number())
       ->type_name("0,5,..|all");
   auto* tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute");
-  tokens->delimiter(',')->check(CLI::Range(1, 65536))->type_name("N,..")->capture_default_str();
+  tokens->delimiter(',')->check(range(1, 65536))->type_name("N,..")->capture_default_str();
   app->add_option("--seed", o.kernels.seed, "Seed of routing and inputs")->type_name("N")->capture_default_str();
   app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->type_name("X");
   app->add_option("--save", o.save, "Write what level kernels computes, inputs and expected results")
       ->type_name("FILE");
@@ -74,6 +78,7 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
     if (tokens->count()) o.bench.tokens = o.kernels.tokens;
     run = [&] {
       o.json = common.json;
+      if (!o.source.empty()) o.source = checkpoint_path(o.source);
       o.kernels.all_layers = std::count(layers.begin(), layers.end(), "all") > 0;
       for (const std::string& layer : layers)
         if (layer != "all") o.kernels.layers.push_back(std::stoll(layer));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/base/log.h"
+#include "src/base/progress.h"
 #include "src/base/phase_times.h"
 #include "src/convert/convert.h"
 #include "src/convert/job_record.h"

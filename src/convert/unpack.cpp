@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "src/base/log.h"
+#include "src/base/progress.h"
 #include "src/io/output.h"
 #include "src/packed/source.h"
 

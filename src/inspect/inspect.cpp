@@ -2,13 +2,13 @@
 
 #include <filesystem>
 #include <map>
-#include <set>
 
-#include "kernels/pack/device.h"
 #include "src/backends/backend.h"
 #include "src/backends/loaders.h"
+#include "src/backends/serve.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
+#include "src/base/terminal.h"
 #include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
@@ -48,7 +48,7 @@ Count rest(const Model& m) {
   return all;
 }
 
-Json sets_json(const PackedCheckpoint& p) {
+Json sets_json(const PackedCheckpoint& p, const std::string& out) {
   Json sets = Json::array();
   for (const PackedSet& s : p.sets)
     sets.push_back({{"engine", s.plan.backend->engine},
@@ -57,12 +57,15 @@ Json sets_json(const PackedCheckpoint& p) {
                     {"moe_tp_size", s.plan.tp.size},
                     {"ranks", s.plan.tp.ranks},
                     {"tensors", s.plan.packed.size()},
-                    {"bytes", s.plan.packed_bytes}});
+                    {"bytes", s.plan.packed_bytes},
+                    {"loader", loader_since(*s.plan.backend, p.model.family)},
+                    {"requires", describe_settings(*s.plan.backend, p.model)},
+                    {"serve", serve_command(*s.plan.backend, p.model, s.plan.tp.size, out)}});
   return sets;
 }
 
-/// `packed`: of which ck is the source, or null.
-void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, const PackedCheckpoint* packed) {
+/// `sets`: of the output of which ck is the source, or null.
+void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, const Json& sets) {
   const bool recognised = !m.family.empty();
   const Count all = total(ck), pass = rest(m);
   Json dtypes = Json::object(), layers = Json::array();
@@ -81,7 +84,7 @@ void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, 
             {"notes", m.notes},
             {"warnings", problems.warnings()},
             {"problems", problems.errors()}};
-  if (packed) j["sets"] = sets_json(*packed);
+  if (!sets.is_null()) j["sets"] = sets;
   print_out("{}\n", one_line(j));
 }
 
@@ -117,19 +120,34 @@ void print_text(const std::string& title, const Checkpoint& ck, const Model& m) 
             pass.tensors, human_bytes(pass.bytes));
 }
 
+/// One set: what it is, which versions load it and how they are started.
+void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
+  const Plan& plan = p.sets[i].plan;
+  const Backend& b = *plan.backend;
+  print_out("{}: {}, layout version {}: {} tensors, {}\n", toned(Tone::heading, fmt::format("set {}", i)),
+            describe(p.manifest.sets[i]), b.layout_version, plan.packed.size(), human_bytes(plan.packed_bytes));
+  const auto line = [](const char* what, const std::string& text) {
+    print_out("  {:<9} {}\n", what, wrapped(text, text_width(1), 12));
+  };
+  std::vector<std::string> fits;
+  for (const Fit& f : fits_of(b)) fits.push_back(f.library + " " + f.range);
+  line("fits", fmt::format("{}", fmt::join(fits, "; ")));
+  if (const std::string settings = describe_settings(b, p.model); !settings.empty()) line("requires", settings);
+  const std::string since = loader_since(b, p.model.family);
+  line("loader", since.empty() ? "none is known to read it" : fmt::format("of {}, from {} on", b.engine, since));
+  if (const std::string serve = serve_command(b, p.model, plan.tp.size, out); !serve.empty()) line("serve", serve);
+}
+
 /// What an output was made from, and its sets.
 void inspect_output(const InspectOptions& options) {
   Problems problems;
   const auto p = open_packed(options.checkpoint, problems);
   problems.throw_if_any();
   const Checkpoint& ck = p->manifest.source;
-  if (options.json) return print_json(ck, p->model, problems, p.get());
+  if (options.json) return print_json(ck, p->model, problems, sets_json(*p, options.checkpoint));
   print_out("{}: an output of mxfp4-pack\n", printable(options.checkpoint));
   print_text("made from", ck, p->model);
-  for (size_t i = 0; i < p->sets.size(); ++i)
-    print_out("set {}: {}, layout version {}: {} tensors, {}\n", i, describe(p->manifest.sets[i]),
-              p->manifest.sets[i].layout_version, p->sets[i].plan.packed.size(),
-              human_bytes(p->sets[i].plan.packed_bytes));
+  for (size_t i = 0; i < p->sets.size(); ++i) print_set(*p, i, options.checkpoint);
 }
 
 }  // namespace
@@ -140,48 +158,13 @@ void inspect(const InspectOptions& options) {
   const Checkpoint ck = open_checkpoint(options.checkpoint, problems);
   const Model m = recognise(ck, options.model, problems);
   if (options.json) {
-    print_json(ck, m, problems, nullptr);
+    print_json(ck, m, problems, Json());
   } else {
     print_text(ck.dir, ck, m);
     for (const std::string& line : m.notes) note(line);
     for (const std::string& line : problems.warnings()) warn(line);
   }
   problems.throw_if_any();
-}
-
-void list_backends(bool json) {
-  Json all = Json::array();
-  for (const Backend* b : backends()) {
-    Json fits = Json::object(), needs = Json::object();
-    for (const Fit& f : fits_of(*b)) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
-    for (const Setting& s : b->requires_)
-      needs[s.name] = needs.contains(s.name) ? needs[s.name].get<std::string>() + " or " + s.value : s.value;
-    all.push_back({{"backend", b->name},
-                   {"engine", b->engine},
-                   {"layout_version", b->layout_version},
-                   {"gpu", b->gpu},
-                   {"summary", b->summary},
-                   {"hidden_multiple", b->multiple.hidden},
-                   {"intermediate_multiple", b->multiple.intermediate},
-                   {"loader", loader_since(*b)},
-                   {"fits", fits},
-                   {"requires", needs}});
-  }
-  if (json) {
-    print_out("{}\n", Json{{"backends", all}, {"cuda", cuda_description()}}.dump());
-    return;
-  }
-  print_out("{:<24} {:<13} {:<8} {:<22} {:<12} {}\n", "BACKEND", "ENGINE", "LAYOUT", "GPU", "LOADER", "FITS");
-  std::set<std::string> listed;  // those that differ in the models they take are one line
-  for (const Backend* b : backends()) {
-    if (!listed.insert(fmt::format("{} {} {}", b->name, b->engine, b->layout_version)).second) continue;
-    std::string fits;
-    for (const Fit& f : fits_of(*b)) fits += fmt::format("{}{} {}", fits.empty() ? "" : "; ", f.library, f.range);
-    const std::string since = loader_since(*b);
-    print_out("{:<24} {:<13} {:<8} {:<22} {:<12} {}\n", b->name, b->engine, b->layout_version, b->gpu,
-              since.empty() ? "none" : "from " + since, fits);
-  }
-  note(cuda_description());
 }
 
 }  // namespace mxfp4

@@ -16,7 +16,4 @@ struct InspectOptions {
 /// Prints on stdout. Throws Error{input} with every problem, after printing what could be told.
 void inspect(const InspectOptions& options);
 
-/// backends: what can be written.
-void list_backends(bool json);
-
 }  // namespace mxfp4

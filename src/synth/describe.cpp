@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/base/terminal.h"
 #include "src/synth/expression.h"
 
 namespace mxfp4 {
@@ -20,9 +21,10 @@ Json load_description(std::string_view model) {
     base.merge_patch(description);
     return base;
   }
-  std::vector<std::string_view> names;
-  for (const SynthModel& m : synth_models()) names.push_back(m.name);
-  fail(ErrorKind::usage, "unknown model '{}', expected one of {}", model, fmt::join(names, ", "));
+  std::vector<std::string> names;
+  for (const SynthModel& m : synth_models()) names.emplace_back(m.name);
+  fail(ErrorKind::usage, "unknown model '{}', expected one of {}{}", model, fmt::join(names, ", "),
+       did_you_mean(std::string(model), names));
 }
 
 constexpr int64_t max_size = 1 << 24;  // of each dimension that an option sets

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "src/base/log.h"
+#include "src/base/progress.h"
 #include "src/io/sha256.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"

@@ -1,0 +1,39 @@
+#include "src/backends/alias.h"
+
+#include <algorithm>
+
+#include "src/backends/backend.h"
+#include "src/backends/gpu.h"
+#include "src/backends/words.h"
+#include "src/base/terminal.h"
+
+namespace mxfp4 {
+
+namespace {
+
+bool is_called(const Backend& b, const std::string& name) {
+  return std::any_of(b.requires_.begin(), b.requires_.end(), [&](const Setting& s) {
+    return std::string_view(s.name).starts_with("moe_") && has_word(s.value, name);
+  });
+}
+
+}  // namespace
+
+std::string backend_called(const std::string& name, const std::string& engine, const std::string& gpu) {
+  std::vector<std::string> names = {"auto"}, meant, choices;
+  for (const Backend* b : backends()) {
+    if (name == b->name || name == "auto") return name;
+    if (engine == b->engine) names.push_back(b->name);
+    if (engine != b->engine || !is_called(*b, name) || (!gpu.empty() && !runs_on(b->gpu, gpu))) continue;
+    if (std::find(meant.begin(), meant.end(), b->name) != meant.end()) continue;
+    meant.push_back(b->name);
+    choices.push_back(fmt::format("{} on {}", b->name, b->gpu));
+  }
+  if (meant.size() == 1) return meant.front();
+  if (!meant.empty())
+    fail(ErrorKind::usage, "--backend {}: of {} that is {}; say which, or where with --gpu", name, engine,
+         fmt::join(choices, " or "));
+  fail(ErrorKind::usage, "no backend '{}'; 'mxfp4-pack backends' lists them{}", name, did_you_mean(name, names));
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,19 @@
+// How an engine is started with a packed output.
+#pragma once
+
+#include <string>
+
+#include "src/backends/backend.h"
+
+namespace mxfp4 {
+
+/// What a set needs of its engine: "moe_backend marlin, VLLM_MARLIN_INPUT_DTYPE unset"; empty: nothing.
+std::string describe_settings(const Backend& backend, const Model& model);
+
+/// The command that serves a set of `out`; empty where no loader reads the family's experts in the backend's form.
+std::string serve_command(const Backend& backend, const Model& model, int tp_size, const std::string& out);
+
+/// A word as a shell reads it.
+std::string shell_word(const std::string& text);
+
+}  // namespace mxfp4

@@ -1,0 +1,86 @@
+#include "src/base/progress.h"
+
+#include <cstdlib>
+
+#include "src/base/log.h"
+#include "src/base/terminal.h"
+
+namespace mxfp4 {
+
+namespace {
+
+double seconds_between(bool on_terminal) {
+  const char* said = std::getenv("MXFP4_PACK_PROGRESS");
+  if (const double seconds = said ? std::atof(said) : 0; seconds > 0) return seconds;
+  return says_events() ? 1 : on_terminal ? 0.16 : 30;
+}
+
+std::string clock_time(double seconds) {
+  const auto s = int64_t(seconds + 0.5);
+  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+}  // namespace
+
+Progress::Progress(std::string action, int64_t total, std::string unit)
+    : action_(std::move(action)),
+      unit_(std::move(unit)),
+      total_(total),
+      shown_(says_events() || verbosity() != Verbosity::quiet) {
+  const bool at_once = says_events() || is_terminal(2);
+  pause_ = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds_between(at_once)));
+  next_ = at_once ? start_ : start_ + pause_;
+  add(0);
+}
+
+Progress::~Progress() {
+  if (!shown_) return;
+  if (says_events())
+    say_event();
+  else if (is_terminal(2))
+    show_on_terminal("");
+}
+
+void Progress::add(int64_t done) {
+  done_ += done;
+  if (!shown_) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  const auto now = Clock::now();
+  if (!lock || now < next_) return;
+  next_ = now + pause_;
+  show();
+}
+
+void Progress::show() {
+  if (says_events()) return say_event();
+  if (is_terminal(2))
+    show_on_terminal(line(terminal_width(2)));
+  else
+    note(line(0));
+}
+
+double Progress::rate() const { return seconds() > 0 ? double(done_) / seconds() : 0; }
+double Progress::left() const { return rate() > 0 ? double(total_ - done_) / rate() : 0; }
+
+void Progress::say_event() const {
+  mxfp4::say_event("progress",
+                   fmt::format("\"action\": \"{}\", \"unit\": \"{}\", \"done\": {}, \"total\": {}, "
+                               "\"seconds\": {:.3f}, \"seconds_left\": {:.3f}",
+                               action_, unit_.empty() ? "bytes" : unit_, done_.load(), total_, seconds(), left()));
+}
+
+std::string Progress::line(int width) const {
+  const int percent = total_ ? int(100 * double(done_) / double(total_)) : 100;
+  const std::string time = clock_time(unit_.empty() ? left() : seconds()) + (unit_.empty() ? " left" : "");
+  const std::string speed = unit_.empty() ? fmt::format(", {:.2f} GB/s", rate() / 1e9) : "";
+  const std::string amount = unit_.empty() ? fmt::format("{} of {}", human_bytes(done_), human_bytes(total_))
+                                           : fmt::format("{} of {} {}", done_.load(), total_, unit_);
+  const std::string forms[] = {fmt::format("{} {} ({} %){}, {}", action_, amount, percent, speed, time),
+                               fmt::format("{} {} %{}, {}", action_, percent, speed, time),
+                               fmt::format("{} {} %, {}", action_, percent, time), fmt::format("{} %", percent)};
+  for (const std::string& form : forms)
+    if (width == 0 || int(form.size()) < width) return form;
+  return {};
+}
+
+}  // namespace mxfp4

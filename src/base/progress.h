@@ -1,0 +1,41 @@
+// How far a run is, on stderr.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace mxfp4 {
+
+/// On a terminal a line that fits it, six times a second; elsewhere a line every 30 seconds, or every
+/// MXFP4_PACK_PROGRESS seconds. With --json-progress an event at the beginning, at the end and every second between.
+class Progress {
+ public:
+  /// unit: of what is counted, "batches"; empty for bytes, which have a rate and a time left.
+  Progress(std::string action, int64_t total, std::string unit = {});
+  ~Progress();
+  /// From any thread. 0 shows that time passes.
+  void add(int64_t done);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double rate() const;
+  double left() const;
+  void show();
+  void say_event() const;
+  /// The longest of the forms that is no wider than `width`; 0: any width.
+  std::string line(int width) const;
+
+  std::string action_, unit_;
+  int64_t total_;
+  bool shown_;
+  Clock::duration pause_;
+  std::atomic<int64_t> done_ = 0;
+  std::mutex mutex_;  // of next_
+  Clock::time_point start_ = Clock::now(), next_;
+};
+
+}  // namespace mxfp4

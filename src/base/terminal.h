@@ -1,0 +1,34 @@
+// What a terminal shows: its width, and colour where it is wanted.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mxfp4 {
+
+/// Whether lines on a descriptor may be written over: a terminal, and TERM is not dumb.
+bool is_terminal(int fd);
+/// Columns of the terminal at a descriptor; 0 where there is none.
+int terminal_width(int fd);
+/// Columns that text on a descriptor is broken to: those of the terminal, 40 to 100, or 80.
+int text_width(int fd);
+
+/// --color. automatic: on terminals, unless NO_COLOR is set.
+enum class Color { automatic, always, never };
+void set_color(Color when);
+
+enum class Tone { heading, good, bad, caution };
+/// Text in the colour of a tone, where the descriptor shows colours.
+std::string toned(Tone tone, std::string_view text, int fd = 1);
+
+/// Text broken at spaces so that no line passes column `width`, but where one word does. The first line begins in
+/// column `indent`, the others with as many spaces. Line breaks of the text stay.
+std::string wrapped(const std::string& text, int width, int indent = 0);
+
+/// The candidate that a mistyped word most likely means; empty where none is near.
+std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
+/// "; did you mean X?", or nothing.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates);
+
+}  // namespace mxfp4

@@ -1,0 +1,86 @@
+#include "src/cli/checkpoint_path.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+
+namespace mxfp4::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view front = "models--";
+
+std::string of_environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+/// Where hf download puts repositories.
+fs::path cache_folder() {
+  if (const std::string hub = of_environment("HF_HUB_CACHE"); !hub.empty()) return hub;
+  if (const std::string home = of_environment("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
+  return fs::path(of_environment("HOME")) / ".cache/huggingface/hub";
+}
+
+bool is_repository_name(const std::string& text) {
+  const auto usual = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '/'; };
+  return std::count(text.begin(), text.end(), '/') == 1 && text.front() != '/' && text.back() != '/' &&
+         !text.starts_with(".") && std::all_of(text.begin(), text.end(), usual);
+}
+
+std::vector<fs::path> folders_in(const fs::path& folder, std::string_view begin) {
+  std::vector<fs::path> out;
+  std::error_code ec;
+  for (const auto& entry : fs::directory_iterator(folder, ec))
+    if (entry.is_directory(ec) && entry.path().filename().string().starts_with(begin)) out.push_back(entry.path());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+/// The snapshot of the main branch, or the only one; empty where there is none.
+std::string snapshot_of(const fs::path& repository) {
+  std::ifstream in(repository / "refs/main");
+  std::string commit;
+  std::error_code ec;
+  if (in >> commit && fs::is_directory(repository / "snapshots" / commit, ec))
+    return (repository / "snapshots" / commit).string();
+  const auto all = folders_in(repository / "snapshots", "");
+  return all.size() == 1 ? all.front().string() : "";
+}
+
+}  // namespace
+
+std::string checkpoint_path(const std::string& text) {
+  std::error_code ec;
+  const fs::path path(text);
+  fs::path repository;
+  if (fs::is_directory(path / "snapshots", ec)) repository = path;
+  if (!fs::exists(path, ec) && !text.empty() && is_repository_name(text)) {
+    std::string name = text;
+    name.replace(name.find('/'), 1, "--");
+    repository = cache_folder() / (std::string(front) + name);
+    if (snapshot_of(repository).empty())
+      fail(ErrorKind::input,
+           "{}: no such directory; a model of that name on the Hugging Face hub is fetched with: hf download {} "
+           "--local-dir {}",
+           text, text, text.substr(text.find('/') + 1));
+  }
+  if (repository.empty() && !fs::exists(path / "config.json", ec))
+    if (const auto models = folders_in(path, front); !models.empty())
+      fail(ErrorKind::input, "{}: a cache of {} models; say which, {} for example", text, models.size(),
+           models.front().string());
+  if (repository.empty()) return text;
+  const std::string found = snapshot_of(repository);
+  if (found.empty()) fail(ErrorKind::input, "{}: none of its snapshots is that of refs/main", text);
+  note(fmt::format("{}: its snapshot {}", text, found));
+  return found;
+}
+
+}  // namespace mxfp4::cli

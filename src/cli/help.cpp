@@ -1,0 +1,137 @@
+#include "src/cli/help.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/base/terminal.h"
+
+namespace mxfp4::cli {
+
+namespace {
+
+constexpr int wide = 72;  // narrower help has what an option does below its name
+
+/// A name, and in a column of its own what it is.
+std::string entry(const std::string& name, const std::string& text) {
+  const int width = text_width(1), column = width >= wide ? 28 : 6;
+  std::string line = "  " + name;
+  const bool fits = int(line.size()) < column - 1;
+  line += fits ? std::string(size_t(column) - line.size(), ' ') : "\n" + std::string(size_t(column), ' ');
+  return line + wrapped(text, width, column) + "\n";
+}
+
+std::string heading(const std::string& text) { return "\n" + toned(Tone::heading, text + ":") + "\n"; }
+
+/// "-q, --quiet", "--tp-size N".
+std::string name_of(const CLI::Option& option) {
+  std::string name = option.get_name(option.get_positional(), true);
+  if (option.get_positional()) return option.get_name(true);
+  if (const size_t comma = name.find(','); comma != name.npos) name.insert(comma + 1, " ");
+  const std::string type = option.get_type_size() != 0 ? option.get_type_name() : "";
+  return type.empty() ? name : name + " " + type;
+}
+
+std::string text_of(const CLI::Option& option) {
+  std::string text = option.get_description();
+  if (!option.get_default_str().empty()) text += fmt::format(" [default: {}]", option.get_default_str());
+  if (!option.get_envname().empty()) text += fmt::format(" [env: {}]", option.get_envname());
+  if (option.get_required() && !option.get_positional()) text += " (required)";
+  return text;
+}
+
+std::string options_of(const CLI::App& app) {
+  std::string out;
+  std::vector<std::string> groups = app.get_groups();
+  std::stable_partition(groups.begin(), groups.end(), [](const std::string& g) { return g != "General"; });
+  for (const std::string& group : groups) {
+    const auto options =
+        app.get_options([&](const CLI::Option* o) { return o->get_group() == group && !o->get_positional(); });
+    if (group.empty() || options.empty()) continue;
+    out += heading(group);
+    for (const CLI::Option* o : options) out += entry(name_of(*o), text_of(*o));
+  }
+  return out;
+}
+
+std::string usage_of(const CLI::App& app, const std::string& name) {
+  std::string line = name;
+  if (app.get_parent()) line += " [OPTIONS]";
+  for (const CLI::Option* o : app.get_options([](const CLI::Option* o) { return o->get_positional(); }))
+    line += " " + o->get_name(true);
+  if (!app.get_parent()) line += " COMMAND [OPTIONS]";
+  return heading("Usage") + "  " + wrapped(line, text_width(1), 2) + "\n";
+}
+
+}  // namespace
+
+std::string help_of(const CLI::App* app, const std::string& name) {
+  std::string out = wrapped(app->get_description(), text_width(1)) + "\n" + usage_of(*app, name);
+  if (!app->get_footer().empty()) {
+    out += heading("Examples");
+    std::istringstream examples(app->get_footer());
+    for (std::string line; std::getline(examples, line);) out += "  " + line + "\n";
+  }
+  const auto positionals = app->get_options([](const CLI::Option* o) { return o->get_positional(); });
+  if (!positionals.empty()) out += heading("Arguments");
+  for (const CLI::Option* o : positionals) out += entry(name_of(*o), text_of(*o));
+  const auto commands = app->get_subcommands([](const CLI::App*) { return true; });
+  if (!commands.empty()) out += heading("Commands");
+  for (const CLI::App* command : commands) {
+    const std::string& text = command->get_description();
+    out += entry(command->get_name(), text.substr(0, text.find('\n')));
+  }
+  return out + options_of(*app);
+}
+
+namespace {
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* o : app.get_options())
+    for (const std::string& name : o->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names = {"help"};
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+void add_missing(const CLI::App& app, std::vector<std::string>& lines) {
+  std::vector<std::string> missing;
+  for (const CLI::Option* o : app.get_options())
+    if (o->get_required() && o->count() == 0) missing.push_back(name_of(*o));
+  if (!missing.empty())
+    lines.push_back(fmt::format("{} {} missing", fmt::join(missing, ", "), missing.size() > 1 ? "are" : "is"));
+}
+
+}  // namespace
+
+Error usage_error(const CLI::App& app, const CLI::ParseError& e) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& command = chosen.empty() ? app : *chosen.back();
+  std::vector<std::string> lines;
+  for (const std::string& word : command.remaining())
+    if (word.starts_with("-"))
+      lines.push_back(
+          fmt::format("no option {}{}", word, did_you_mean(word.substr(0, word.find('=')), option_names(command))));
+  const auto required = dynamic_cast<const CLI::RequiredError*>(&e);
+  if (required && chosen.empty() && lines.empty() && app.remaining().empty())
+    lines.push_back(fmt::format("a command is missing: {}", fmt::join(command_names(app), ", ")));
+  else if (required && chosen.empty() && lines.empty())
+    lines.push_back(fmt::format("no command '{}'{}", app.remaining().front(),
+                                did_you_mean(app.remaining().front(), command_names(app))));
+  else if (required)
+    add_missing(command, lines);
+  else if (lines.empty() && dynamic_cast<const CLI::ExtrasError*>(&e))
+    lines.push_back(fmt::format("'{}' is one word too many", fmt::join(command.remaining(), "', '")));
+  if (lines.empty()) lines.push_back(e.what());
+  lines.back() += fmt::format("{} mxfp4-pack {}--help", lines.back().ends_with('?') ? " See" : "; see",
+                              chosen.empty() ? "" : command.get_name() + " ");
+  return {ErrorKind::usage, lines};
+}
+
+}  // namespace mxfp4::cli

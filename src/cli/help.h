@@ -1,0 +1,17 @@
+// What --help prints, and what is said of a wrong command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "src/base/error.h"
+
+namespace mxfp4::cli {
+
+/// The help of a command: what it does, examples, usage, options in groups. Fits the terminal's width.
+std::string help_of(const CLI::App* app, const std::string& name);
+
+/// Everything that is wrong with a command line, and where its help is. app: that of the whole command line.
+Error usage_error(const CLI::App& app, const CLI::ParseError& e);
+
+}  // namespace mxfp4::cli

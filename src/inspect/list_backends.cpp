@@ -1,0 +1,108 @@
+#include "src/inspect/list_backends.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "kernels/pack/device.h"
+#include "src/backends/gpu.h"
+#include "src/backends/loaders.h"
+#include "src/backends/select.h"
+#include "src/base/json.h"
+#include "src/base/log.h"
+#include "src/base/terminal.h"
+
+namespace mxfp4 {
+
+namespace {
+
+bool holds(const Backend& b, const Model& model) {
+  if (b.takes && !b.takes(model)) return false;
+  return !b.refuse || std::all_of(model.layers.begin(), model.layers.end(), [&](const MoeLayer& l) {
+    return b.refuse(model, {l.hidden, l.intermediate}).empty();
+  });
+}
+
+std::vector<const Backend*> filtered(const BackendFilter& filter, const Model* model) {
+  std::vector<const Backend*> out;
+  for (const Backend* b : backends())
+    if ((filter.engine.empty() || filter.engine == b->engine) && (filter.gpu.empty() || runs_on(b->gpu, filter.gpu)) &&
+        (!model || holds(*b, *model)))
+      out.push_back(b);
+  return out;
+}
+
+bool is_default(const Backend& b, const Model* model) {
+  return std::string_view(find_backend(b.name, b.engine, "", model).layout_version) == b.layout_version;
+}
+
+void print_json(const std::vector<const Backend*>& list, const Model* model) {
+  Json all = Json::array();
+  for (const Backend* b : list) {
+    Json fits = Json::object(), needs = Json::object();
+    for (const Fit& f : fits_of(*b)) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
+    for (const Setting& s : b->requires_)
+      needs[s.name] = needs.contains(s.name) ? needs[s.name].get<std::string>() + " or " + s.value : s.value;
+    all.push_back({{"backend", b->name},
+                   {"engine", b->engine},
+                   {"layout_version", b->layout_version},
+                   {"default", is_default(*b, model)},
+                   {"gpu", b->gpu},
+                   {"summary", b->summary},
+                   {"hidden_multiple", b->multiple.hidden},
+                   {"intermediate_multiple", b->multiple.intermediate},
+                   {"loader", loader_since(*b, model ? model->family : "")},
+                   {"fits", fits},
+                   {"requires", needs}});
+  }
+  print_out("{}\n", one_line(Json{{"backends", all}, {"cuda", cuda_description()}}));
+}
+
+/// The table's columns, in one line where the width permits it, else in two.
+void print_row(const std::string (&cells)[5]) {
+  const auto& [backend, engine, layout, gpu, loader] = cells;
+  const char* separator = text_width(1) < 78 ? "\n    " : "";
+  print_out("{:<24} {:<12} {:<10}{} {:<20} {}\n", backend, engine, layout, separator, gpu, loader);
+}
+
+void print_table(const std::vector<const Backend*>& list, const Model* model) {
+  print_row({"BACKEND", "ENGINE", "LAYOUT", "GPU", "LOADER"});
+  std::set<std::string> listed;  // those that differ in the models they take are one line
+  for (const Backend* b : list) {
+    if (!listed.insert(fmt::format("{} {} {}", b->name, b->engine, b->layout_version)).second) continue;
+    const std::string since = loader_since(*b, model ? model->family : "");
+    print_row({b->name, b->engine, b->layout_version + std::string(is_default(*b, model) ? " *" : ""), b->gpu,
+               since.empty() ? "none" : since});
+    if (verbosity() != Verbosity::verbose) continue;
+    print_out("    {}\n", wrapped(b->summary, text_width(1), 4));
+    for (const Fit& f : fits_of(*b)) print_out("    {}\n", wrapped(f.library + " " + f.range, text_width(1), 4));
+    for (const Setting& s : b->requires_) print_out("    requires {} {}\n", s.name, s.value);
+  }
+}
+
+}  // namespace
+
+void list_backends(const BackendFilter& filter) {
+  std::optional<Checkpoint> checkpoint;
+  std::optional<Model> model;
+  if (!filter.checkpoint.empty()) {
+    Problems problems;
+    checkpoint = open_checkpoint(filter.checkpoint, problems);
+    model = recognise(*checkpoint, filter.model, problems);
+    problems.throw_if_any();
+  }
+  const Model* m = model ? &*model : nullptr;
+  const std::vector<const Backend*> list = filtered(filter, m);
+  if (filter.json) return print_json(list, m);
+  if (list.empty()) fail(ErrorKind::usage, "nothing of the kind can be written; 'mxfp4-pack backends' lists all");
+  print_table(list, m);
+  note(
+      "* what convert writes unless told; LOADER: the first version of the engine that a loader is known to work with");
+  if (m && !filter.engine.empty() && !filter.gpu.empty())
+    note(fmt::format(
+        "--backend auto takes {}",
+        select_backend(*m, {.engine = filter.engine, .release = {}, .gpu = filter.gpu, .phase = {}}).backend));
+  note(cuda_description());
+}
+
+}  // namespace mxfp4
