@@ -74,6 +74,10 @@ struct stat Fd::stat() const {
   return s;
 }
 
+FileState state_of(const struct stat& s) {
+  return {s.st_size, int64_t(s.st_mtim.tv_sec) * 1'000'000'000 + s.st_mtim.tv_nsec, s.st_dev, s.st_ino};
+}
+
 bool is_on_tmpfs(const Fd& fd) {
   struct statfs s;
   return ::fstatfs(fd.get(), &s) == 0 && (s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC);

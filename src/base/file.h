@@ -41,6 +41,14 @@ class Fd {
   std::string name_;
 };
 
+/// What identifies a file's state; compared later to notice that it changed.
+struct FileState {
+  int64_t bytes = 0, mtime_ns = 0;
+  uint64_t device = 0, inode = 0;
+  friend bool operator==(const FileState&, const FileState&) = default;
+};
+FileState state_of(const struct stat& s);
+
 /// Whether the file's bytes are in memory and nowhere else: its file system is tmpfs or ramfs.
 bool is_on_tmpfs(const Fd& fd);
 

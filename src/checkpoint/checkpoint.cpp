@@ -248,10 +248,6 @@ bool is_safe_name(std::string_view name) {
   return fs::path(name).lexically_normal().string() == name;
 }
 
-FileState state_of(const struct stat& s) {
-  return {s.st_size, int64_t(s.st_mtim.tv_sec) * 1'000'000'000 + s.st_mtim.tv_nsec, s.st_dev, s.st_ino};
-}
-
 const Tensor* Checkpoint::find(std::string_view name) const {
   const auto it = std::lower_bound(tensors.begin(), tensors.end(), name,
                                    [](const Tensor& t, std::string_view n) { return t.name < n; });

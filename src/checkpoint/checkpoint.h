@@ -21,14 +21,6 @@ inline constexpr int64_t max_checkpoint_bytes = int64_t(1) << 46;
 /// A key of the metadata in the headers that unpack writes.
 inline constexpr const char* unpacked_mark = "mxfp4_unpacked";
 
-/// What identifies a file's state; compared at the end of a run to notice a source that changed.
-struct FileState {
-  int64_t bytes = 0, mtime_ns = 0;
-  uint64_t device = 0, inode = 0;
-  friend bool operator==(const FileState&, const FileState&) = default;
-};
-FileState state_of(const struct stat& s);
-
 /// Whether a name may be used as a path: relative, below the directory, in its shortest spelling, printable UTF-8, no
 /// drive letter.
 bool is_safe_name(std::string_view name);

@@ -99,9 +99,7 @@ Snapshot snapshot_of(const std::string& dir) {
   Snapshot files;
   for (const auto& entry : entries_below(dir)) {
     struct stat s;
-    if (is_folder(entry) || ::lstat(entry.path().c_str(), &s) != 0) continue;
-    const int64_t mtime_ns = int64_t(s.st_mtim.tv_sec) * 1'000'000'000 + s.st_mtim.tv_nsec;
-    files[relative(entry, dir)] = {s.st_dev, s.st_ino, s.st_size, mtime_ns};
+    if (!is_folder(entry) && ::lstat(entry.path().c_str(), &s) == 0) files[relative(entry, dir)] = state_of(s);
   }
   return files;
 }

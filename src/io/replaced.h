@@ -1,12 +1,13 @@
 // A directory that another has taken the place of: what this tool made in it goes, what anyone else put there stays.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "src/base/file.h"
 
 namespace mxfp4 {
 
@@ -15,13 +16,8 @@ using ListOwn = std::function<std::vector<std::string>(const std::string& dir)>;
 /// Whether a file, by its relative name, may be removed.
 using IsOwn = std::function<bool(const std::string& name)>;
 
-/// Identity of each file of a directory, by relative name; links are not followed.
-struct FileIdentity {
-  uint64_t device = 0, inode = 0;
-  int64_t bytes = 0, mtime_ns = 0;
-  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
-};
-using Snapshot = std::map<std::string, FileIdentity>;
+/// The state of each file of a directory, by relative name; links are not followed.
+using Snapshot = std::map<std::string, FileState>;
 Snapshot snapshot_of(const std::string& dir);
 
 /// The first file of `dir` that is not in `names`, or folder that holds none of them; empty where there is none.
