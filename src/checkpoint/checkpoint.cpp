@@ -12,8 +12,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* config_name = "config.json";
-constexpr const char* index_name = "model.safetensors.index.json";
 constexpr int64_t max_index_bytes = int64_t(256) << 20;
 constexpr int64_t max_config_bytes = int64_t(16) << 20;
 constexpr int64_t max_companion_bytes = int64_t(256) << 20;

@@ -18,6 +18,9 @@ namespace mxfp4 {
 /// Far above any checkpoint, and low enough that no size computed from shapes overflows.
 inline constexpr int64_t max_checkpoint_bytes = int64_t(1) << 46;
 
+inline constexpr const char* config_name = "config.json";
+inline constexpr const char* index_name = "model.safetensors.index.json";
+
 /// A key of the metadata in the headers that unpack writes.
 inline constexpr const char* unpacked_mark = "mxfp4_unpacked";
 

@@ -7,8 +7,6 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr const char* index_name = "model.safetensors.index.json";
-
 /// {"metadata": {..}, "weight_map": {"tensor": "file", ..}}
 struct IndexSax : SaxBase {
   using number_integer_t = int64_t;

@@ -10,8 +10,7 @@ void check_compressed_tensors(const Checkpoint& ck, const Model& model, Problems
   if (model.layers.empty()) return;
   const Json* q = quantization_config(ck.config);
   if (!q || !mentions(*q, "format", "mxfp4-pack-quantized"))
-    problems.error("config.json",
-                   "quantization_config has no format 'mxfp4-pack-quantized', but the experts are MXFP4");
+    problems.error(config_name, "quantization_config has no format 'mxfp4-pack-quantized', but the experts are MXFP4");
 }
 
 namespace {

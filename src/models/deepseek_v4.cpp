@@ -25,15 +25,15 @@ bool is_v41(const Checkpoint& ck) { return config_string(ck.config, "model_type"
 
 void check_markers(const Checkpoint& ck, Problems& problems) {
   const Json* q = quantization_config(ck.config);
-  if (!q) return problems.error("config.json", "no quantization_config, but the experts are MXFP4");
+  if (!q) return problems.error(config_name, "no quantization_config, but the experts are MXFP4");
   const std::string dtype = config_string(ck.config, "expert_dtype", json_string(*q, "expert_dtype"));
   if (!dtype.empty() && dtype != "fp4")
-    problems.error("config.json", "expert_dtype is '{}', but the experts are MXFP4 ('fp4' expected)", dtype);
+    problems.error(config_name, "expert_dtype is '{}', but the experts are MXFP4 ('fp4' expected)", dtype);
 }
 
 void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
   if (!model.model_type.starts_with("deepseek_v4"))
-    problems.warn("config.json", "model_type '{}' is not known; read as DeepSeek-V4 by its tensor names",
+    problems.warn(config_name, "model_type '{}' is not known; read as DeepSeek-V4 by its tensor names",
                   model.model_type);
   read_spelled_experts(ck, names, "hidden_size", model, problems);
   if (model.layers.empty()) return;

@@ -41,7 +41,7 @@ void read_config(const Checkpoint& ck, Model& model, Problems& problems) {
   const Json* q = quantization_config(ck.config);
   const std::string method = q ? json_string(*q, "quant_method") : "";
   if (method != "mxfp4" && method != "quark")
-    problems.error("config.json",
+    problems.error(config_name,
                    "quantization_config.quant_method is '{}', but the experts are MXFP4 ('mxfp4' expected)", method);
 }
 
@@ -52,12 +52,12 @@ void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Probl
   if (modules.empty()) return;
   const bool known = model.model_type == "gpt_oss";
   if (!known && options.gate_up.empty())
-    return problems.error("config.json",
+    return problems.error(config_name,
                           "model_type '{}' does not say the order of gate and up rows in *_blocks; say --gate-up "
                           "interleaved or --gate-up concatenated",
                           model.model_type);
   if (!known)
-    problems.warn("config.json", "model_type '{}' is not known; read as GPT-OSS by its tensor names", model.model_type);
+    problems.warn(config_name, "model_type '{}' is not known; read as GPT-OSS by its tensor names", model.model_type);
   model.pairs = options.gate_up.empty() ? known : options.gate_up == "interleaved";
   for (const std::string_view module : modules) {
     MoeLayer layer;

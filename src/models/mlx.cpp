@@ -87,7 +87,7 @@ void check_mode(const Checkpoint& ck, Problems& problems) {
     if (const auto q = ck.config.find(key);
         ck.config.is_object() && q != ck.config.end() && mentions(*q, "mode", "mxfp4"))
       return;
-  problems.error("config.json", "quantization has no mode 'mxfp4': MLX's affine quantization is no MXFP4");
+  problems.error(config_name, "quantization has no mode 'mxfp4': MLX's affine quantization is no MXFP4");
 }
 
 void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {

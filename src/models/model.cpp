@@ -227,11 +227,9 @@ void check_config(const Checkpoint& ck, const Model& model, const char* experts,
   }
   if (other == 0) return;
   if (other == main)
-    problems.error("config.json", "{} = {}, but the layers have {} experts", experts, e,
-                   model.layers[0].experts.size());
+    problems.error(config_name, "{} = {}, but the layers have {} experts", experts, e, model.layers[0].experts.size());
   else
-    problems.warn("config.json", "{} = {}, but {} of {} layers have another number of experts", experts, e, other,
-                  main);
+    problems.warn(config_name, "{} = {}, but {} of {} layers have another number of experts", experts, e, other, main);
 }
 
 Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& problems) {

@@ -23,7 +23,7 @@ bool is_mxfp4(const Json& q) {
 void check_algorithm(const Checkpoint& ck, Problems& problems) {
   const char* complaint = "quant_algo is no MXFP4, but the experts are";
   if (const Json* q = quantization_config(ck.config)) {
-    if (!is_mxfp4(*q)) problems.error("config.json", "{}", complaint);
+    if (!is_mxfp4(*q)) problems.error(config_name, "{}", complaint);
   } else if (const auto separate = read_companion(ck, separate_config)) {
     if (!is_mxfp4(*separate)) problems.error(separate_config, "{}", complaint);
   }

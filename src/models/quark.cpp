@@ -15,7 +15,7 @@ constexpr ExpertNames names = {"gate_proj", "up_proj", "down_proj", "weight", "w
 void check_marker(const Checkpoint& ck, const Model& model, Problems& problems) {
   const Json* q = quantization_config(ck.config);
   if (!model.layers.empty() && q && !mentions(*q, "dtype", "fp4"))
-    problems.error("config.json", "quantization_config has no dtype 'fp4', but the experts are MXFP4");
+    problems.error(config_name, "quantization_config has no dtype 'fp4', but the experts are MXFP4");
 }
 
 bool matches(const Checkpoint& ck) {

@@ -18,9 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* config_name = "config.json";
-constexpr const char* index_name = "model.safetensors.index.json";
-
 /// The config with quant_method replaced, and what the loaders need beside it. `earlier`: sets.
 std::string packed_config(const Plan& plan, int version, const std::vector<ManifestSet>& earlier) {
   Json config = plan.checkpoint->config;

@@ -17,8 +17,8 @@ constexpr int64_t max_manifest_bytes = int64_t(4) << 30;
 /// What version 1 does not say: whatever else is there came along with the checkpoint.
 const char* kind_in_version_1(const std::string& name, bool tensors) {
   if (tensors) return file_kind::tensors;
-  if (name == "config.json") return file_kind::config;
-  if (name == "model.safetensors.index.json") return file_kind::index;
+  if (name == config_name) return file_kind::config;
+  if (name == index_name) return file_kind::index;
   return name.starts_with("packed/canary-") ? file_kind::canary : file_kind::companion;
 }
 
@@ -67,7 +67,7 @@ class Reader {
     Checkpoint& ck = m_.source;
     ck.config_text = source.at("config").text();
     ck.index_text = source.at("index").text();
-    if (!ck.config_text.empty()) ck.config = parse_json(ck.config_text, "config.json");
+    if (!ck.config_text.empty()) ck.config = parse_json(ck.config_text, config_name);
     source.at("files").each([&](const Field& f) {
       const std::string name = f.at("name").file_name();
       take_name(name, files_of_source_, f);
@@ -185,7 +185,7 @@ class Reader {
   std::map<std::string, std::pair<int, int>> owners_;  // set and rank by file
   std::set<std::string> files_in_out_;
   /// Unpacked, shards and companions lie in one directory, beside config and index.
-  std::set<std::string> files_of_source_ = {"config.json", "model.safetensors.index.json"};
+  std::set<std::string> files_of_source_ = {config_name, index_name};
   int64_t bytes_ = 0;
 };
 

@@ -78,10 +78,10 @@ class StatePlanner {
            sharded_state_format, backend, engine);
     const bool gpt_oss = plan_.model->family == "gpt-oss" && plan_.model->model_type == "gpt_oss";
     if (!gpt_oss)
-      problems_.error("config.json", "--format {} is for GPT-OSS, not for model_type '{}' of family {}",
+      problems_.error(config_name, "--format {} is for GPT-OSS, not for model_type '{}' of family {}",
                       sharded_state_format, plan_.model->model_type, plan_.model->family);
     else if (kv_heads_ == 0)
-      problems_.error("config.json", "no num_key_value_heads");
+      problems_.error(config_name, "no num_key_value_heads");
     return gpt_oss && kv_heads_ > 0;
   }
 

@@ -105,8 +105,8 @@ void synth(const SynthOptions& options) {
   dir.open({.made = made});
   dir.check_space(checkpoint.bytes);
   write_shards(checkpoint, options, dir);
-  write_text(dir.path("config.json"), checkpoint.config.dump(2) + "\n");
-  write_text(dir.path("model.safetensors.index.json"), index_text(checkpoint));
+  write_text(dir.path(config_name), checkpoint.config.dump(2) + "\n");
+  write_text(dir.path(index_name), index_text(checkpoint));
   dir.commit();
 }
 

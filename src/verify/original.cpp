@@ -25,8 +25,8 @@ void Original::compare_rest(const Checkpoint& made_from, Problems& problems) con
   const auto same = [&](const char* name, const std::string& is, const std::string& was) {
     if (is != was) problems.error(where(checkpoint->dir, name), "not what the output was made from");
   };
-  same("config.json", checkpoint->config_text, made_from.config_text);
-  same("model.safetensors.index.json", checkpoint->index_text, made_from.index_text);
+  same(config_name, checkpoint->config_text, made_from.config_text);
+  same(index_name, checkpoint->index_text, made_from.index_text);
   const std::set<std::string> theirs(checkpoint->companions.begin(), checkpoint->companions.end());
   const std::set<std::string> ours(made_from.companions.begin(), made_from.companions.end());
   for (const std::string& name : theirs)

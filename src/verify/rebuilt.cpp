@@ -13,7 +13,6 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr const char* index_name = "model.safetensors.index.json";
 constexpr int64_t max_text_bytes = int64_t(4) << 30;
 
 /// Whether shards without experts were kept whole: then copied tensors are in files that are not named rest-*.
@@ -70,7 +69,7 @@ class Rebuilding {
     ManifestOptions options = m_.options;
     options.loss = m_.sets[i].loss;
     const auto put = [&](const std::string& name, const std::string& text) {
-      if (name == "config.json" || name == index_name || name.starts_with("packed/")) texts_[name] = text;
+      if (name == config_name || name == index_name || name.starts_with("packed/")) texts_[name] = text;
     };
     OutputTexts texts = make_texts(plan, sums_in(m_, m_.sets[i], plan), options, i ? &earlier_ : nullptr, put);
     if (i == 0)

@@ -4,8 +4,6 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr const char* config_name = "config.json";
-
 struct NamedSetting {
   const char* name;
   double RunSettings::*value;
