@@ -161,10 +161,10 @@ int64_t Conversion::pack(Worker& worker, const Job& job) {
   const bool sees_source = pieces.source_bytes == pieces.canonical_bytes && plan_.tp.size == 1;
   const bool by_device = sees_source && device_makes_checksums(worker);
   const auto sink = by_device ? DirectFile::BlockSink() : hashing(hasher);
-  phases_.time(Phase::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, source, sink); });
+  phases_.time(Phase::read, [&] { source_.read_pieces(worker, pieces, source, sink); });
   Input input{pieces, canonical_form(worker, job, t, pieces, source), {}, {}};
   if (by_device) input.sums.add(hasher, [&](size_t i) { return source + pieces.list[i].source_at; });
-  if (plan_.backend->rewrite && t.part == Part::codes) input.scales = scales_beside(worker, job, t);
+  if (plan_.backend->rewrite && t.part == Part::codes) input.scales = canonical_scales(worker, pieces);
   int64_t done = 0;
   for (size_t r = 0; r < plan_.tp.ranks.size() && !failed_; ++r)
     done += pack_rank(worker, job, size_t(job.target) + r, input);
@@ -198,9 +198,7 @@ int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& ro
   DeviceSums sums;
   sums.add(from, [&](size_t i) { return canonical + pieces.list[i].canonical_at; });
   sums.add(to, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
-  phases_.time(Phase::pack, [&] {
-    pack_experts(plan_, t, first.begin, last.end, pieces, *worker.device, canonical, packed, sums.wanted());
-  });
+  phases_.time(Phase::pack, [&] { pack_experts(pieces, t, *worker.device, canonical, packed, sums.wanted()); });
   if (!sums.are_made()) return 0;  // no CPU looks into a map: see PageCacheMap::at()
   sums.store();
   in_place_bytes_ += bytes;
@@ -211,10 +209,9 @@ bool Conversion::device_makes_checksums(const Worker& worker) const {
   return worker.device->makes_checksums() && !plan_.backend->rewrite;
 }
 
-std::vector<uint8_t> Conversion::scales_beside(Worker& worker, const Job& job, const PackedTensor& codes) {
-  const PackedTensor& t = sibling(plan_, codes, Part::scales);
-  return load_canonical(plan_, t, job.begin, job.end, [&](const Pieces& pieces, uint8_t* to) {
-    phases_.time(Phase::read, [&] { source_.read_pieces(worker, t, job.begin, job.end, pieces, to); });
+std::vector<uint8_t> Conversion::canonical_scales(Worker& worker, const Pieces& codes) {
+  return load_canonical(scales_beside(codes), [&](const Pieces& pieces, uint8_t* to) {
+    phases_.time(Phase::read, [&] { source_.read_pieces(worker, pieces, to); });
   });
 }
 
@@ -230,9 +227,9 @@ int64_t Conversion::pack_rank(Worker& worker, const Job& job, size_t target, con
   phases_.time(Phase::pack, [&] {
     if (plan_.backend->rewrite)
       add(counts_of(job).loss,
-          pack_rewritten(plan_, t, job.begin, job.end, input.canonical, input.scales.data(), *worker.device, packed));
+          pack_rewritten(input.pieces, t, *worker.device, input.canonical, input.scales.data(), packed));
     else
-      pack_experts(plan_, t, job.begin, job.end, input.pieces, *worker.device, input.canonical, packed, sums.wanted());
+      pack_experts(input.pieces, t, *worker.device, input.canonical, packed, sums.wanted());
   });
   phases_.time(Phase::hash, [&] { sums.store(); });
   write(t.file, packed, bytes, offset, by_device ? DirectFile::BlockSink() : hashing(hasher));

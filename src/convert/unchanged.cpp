@@ -38,11 +38,10 @@ std::string fingerprint_of(const Plan& plan, Source& source, int threads) {
       }
       return;
     }
-    const PackedTensor& t = plan.packed[size_t(job.target)];
-    const Pieces pieces = pieces_in(plan, t, job.begin, job.end);
+    const Pieces pieces = pieces_in(plan, plan.packed[size_t(job.target)], job.begin, job.end);
     uint8_t* data = worker.source.reserve(pieces.source_bytes);
     PieceHasher hasher = source_hasher(plan, job.target, pieces, sums);
-    source.read_pieces(worker, t, job.begin, job.end, pieces, data, std::ref(hasher));
+    source.read_pieces(worker, pieces, data, std::ref(hasher));
   });
   source.check_unchanged();
   return fingerprint_of(plan, source_checksums(plan, sums));

@@ -91,11 +91,10 @@ class Unpacking {
   }
 
   int64_t unpack(Worker& worker, const Job& job) {
-    const PackedTensor& t = plan_.packed[size_t(job.target)];
-    const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
+    const Pieces pieces = pieces_in(plan_, plan_.packed[size_t(job.target)], job.begin, job.end);
     uint8_t* source = worker.source.reserve(pieces.source_bytes);
     PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
-    from_->read_pieces(worker, t, job.begin, job.end, pieces, source, std::ref(hasher));
+    from_->read_pieces(worker, pieces, source, std::ref(hasher));
     for (const PieceAt& p : pieces.list) {
       const Tensor& to = restored(*p.slice.tensor);
       files_.get(size_t(to.file))->write(source + p.source_at, p.slice.piece_bytes, to.offset + p.slice.piece);

@@ -170,8 +170,8 @@ class Comparison {
     if (set_.plan.backend->rewrite) return fmt::format("in expert {}, byte {}", e, byte);
     const Pieces pieces = pieces_in(set_.plan, t, e, e + 1);
     std::vector<uint8_t> a(size_t(pieces.canonical_bytes)), b = a;
-    unpack_experts(set_.plan, t, e, e + 1, pieces, *device_, mine, a.data());
-    unpack_experts(set_.plan, t, e, e + 1, pieces, *device_, other, b.data());
+    unpack_experts(pieces, t, *device_, mine, a.data());
+    unpack_experts(pieces, t, *device_, other, b.data());
     const auto differ = std::mismatch(a.begin(), a.end(), b.begin()).first;
     if (differ == a.end()) return fmt::format("in expert {}, byte {}, a pad", e, byte);
     const int64_t offset = differ - a.begin();

@@ -115,7 +115,7 @@ void add_pair(const Tiny& tiny, const Plan& plan, const PackedTensor& t, Device&
       std::memcpy(to + p.source_at, base + p.slice.tensor->offset + p.slice.piece, size_t(p.slice.piece_bytes));
   };
   std::string in, out(size_t(t.bytes), '\0');
-  pack_from(plan, t, 0, experts, read, device, reinterpret_cast<uint8_t*>(out.data()));
+  pack_from(pieces_in(plan, t, 0, experts), read, device, reinterpret_cast<uint8_t*>(out.data()));
   file.put(t.name, t.parameter->dtype, t.shape, out);
   if (t.part == Part::residual) return;
   for (int64_t e = 0; e < experts; ++e) {

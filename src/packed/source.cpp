@@ -23,8 +23,7 @@ void read_copied_pieces(const ShardReader& reader, const Plan& plan, std::span<c
 class FromShards final : public Source {
  public:
   explicit FromShards(const Checkpoint& checkpoint) : reader_(checkpoint) {}
-  void read_pieces(Worker&, const PackedTensor&, int64_t, int64_t, const Pieces& pieces, uint8_t* to,
-                   const DirectFile::BlockSink& sink) override {
+  void read_pieces(Worker&, const Pieces& pieces, uint8_t* to, const DirectFile::BlockSink& sink) override {
     mxfp4::read_pieces(reader_, pieces, to, sink);
   }
   std::unique_ptr<PageCacheMap> map(Device& device, const Pieces& pieces) const override {
@@ -44,8 +43,7 @@ class FromShards final : public Source {
 class FromNamed final : public Source {
  public:
   explicit FromNamed(const Checkpoint& checkpoint) : checkpoint_(checkpoint), reader_(checkpoint) {}
-  void read_pieces(Worker&, const PackedTensor&, int64_t, int64_t, const Pieces& pieces, uint8_t* to,
-                   const DirectFile::BlockSink& sink) override {
+  void read_pieces(Worker&, const Pieces& pieces, uint8_t* to, const DirectFile::BlockSink& sink) override {
     Pieces mine = pieces;
     for (PieceAt& p : mine.list) p.slice.tensor = checkpoint_.find(p.slice.tensor->name);
     mxfp4::read_pieces(reader_, mine, to, sink);
@@ -73,8 +71,9 @@ class FromPacked final : public Source {
     for (const PackedTensor& t : set.plan.packed)
       slices_.emplace_back(set.plan.model->layers[size_t(t.layer)].experts.size());
   }
-  void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces&, uint8_t* to,
-                   const DirectFile::BlockSink& sink) override {
+  void read_pieces(Worker& worker, const Pieces& wanted, uint8_t* to, const DirectFile::BlockSink& sink) override {
+    const PackedTensor& t = wanted.tensor;
+    const int64_t begin = wanted.begin, end = wanted.end;
     const size_t first = first_rank_.at({t.layer, t.role, t.part == Part::residual ? Part::scales : t.part});
     const Pieces pieces = pieces_in(set_.plan, set_.plan.packed[first], begin, end);
     uint8_t* canonical = worker.other.reserve(pieces.canonical_bytes);
@@ -86,7 +85,7 @@ class FromPacked final : public Source {
       PieceHasher hasher = slice_hasher(from.slice_bytes, hashes);
       reader_.read(set_.stored[i], begin * from.slice_bytes, bytes, data, std::ref(hasher));
       keep(hashes, i, begin);
-      unpack_experts(set_.plan, from, begin, end, pieces, *worker.device, data, canonical);
+      unpack_experts(pieces, from, *worker.device, data, canonical);
     }
     for (const PieceAt& p : pieces.list)
       restore_piece(set_.plan.packed[first], p, packed_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical,

@@ -9,9 +9,9 @@ namespace mxfp4 {
 class Source {
  public:
   virtual ~Source() = default;
-  /// The pieces of experts [begin, end) of tensor t, as the checkpoint holds them; `sink` as DirectFile::read.
-  virtual void read_pieces(Worker& worker, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
-                           uint8_t* to, const DirectFile::BlockSink& sink = {}) = 0;
+  /// Pieces as the checkpoint holds them; `sink` as DirectFile::read.
+  virtual void read_pieces(Worker& worker, const Pieces& pieces, uint8_t* to,
+                           const DirectFile::BlockSink& sink = {}) = 0;
   /// What holds all pieces, as ShardReader::map; null where they are in no shard.
   virtual std::unique_ptr<PageCacheMap> map(Device&, const Pieces&) const { return nullptr; }
   /// Pieces of the plan's copied tensors, one after the other.

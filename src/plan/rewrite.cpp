@@ -28,12 +28,10 @@ std::vector<uint8_t> gather(Matrix& m) {
 
 }  // namespace
 
-std::vector<uint8_t> load_canonical(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
-                                    const ReadPieces& read) {
-  const Pieces pieces = pieces_in(plan, t, begin, end);
+std::vector<uint8_t> load_canonical(const Pieces& pieces, const ReadPieces& read) {
   std::vector<uint8_t> source(size_t(pieces.source_bytes)), canonical(size_t(pieces.canonical_bytes));
   read(pieces, source.data());
-  for (const PieceAt& p : pieces.list) to_canonical(t, p, true, source.data(), canonical.data());
+  for (const PieceAt& p : pieces.list) to_canonical(pieces.tensor, p, true, source.data(), canonical.data());
   return canonical;
 }
 
@@ -43,18 +41,23 @@ const PackedTensor& sibling(const Plan& plan, const PackedTensor& t, Part part) 
   fail(ErrorKind::input, "{}: no {} beside it", t.name, name_of(part));
 }
 
-RewriteLoss pack_rewritten(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
-                           const uint8_t* canonical, const uint8_t* scales, Device& device, uint8_t* packed) {
+Pieces scales_beside(const Pieces& pieces) {
+  return pieces_in(pieces.plan, sibling(pieces.plan, pieces.tensor, Part::scales), pieces.begin, pieces.end);
+}
+
+RewriteLoss pack_rewritten(const Pieces& pieces, const PackedTensor& t, Device& device, const uint8_t* canonical,
+                           const uint8_t* scales, uint8_t* packed) {
   RewriteLoss loss;
+  const Plan& plan = pieces.plan;
   const PackedTensor& scaled = sibling(plan, t, Part::scales);
-  const int64_t own_bytes = pieces_in(plan, t, begin, begin + 1).canonical_bytes;
-  const int64_t scale_bytes = pieces_in(plan, scaled, begin, begin + 1).canonical_bytes;
-  for (int64_t e = begin; e < end; ++e, canonical += own_bytes, packed += t.slice_bytes) {
+  const int64_t own_bytes = pieces_in(plan, t, pieces.begin, pieces.begin + 1).canonical_bytes;
+  const int64_t scale_bytes = pieces_in(plan, scaled, pieces.begin, pieces.begin + 1).canonical_bytes;
+  for (int64_t e = pieces.begin; e < pieces.end; ++e, canonical += own_bytes, packed += t.slice_bytes) {
     const bool codes = t.part == Part::codes;
     Matrix own = matrix_at(plan, t.part == Part::residual ? scaled : t, e, canonical);
     std::vector<uint8_t> rows = gather(own);
     if (codes) {
-      Matrix beside = matrix_at(plan, scaled, e, scales + (e - begin) * scale_bytes);
+      Matrix beside = matrix_at(plan, scaled, e, scales + (e - pieces.begin) * scale_bytes);
       std::vector<uint8_t> scale_rows = gather(beside);
       add(loss, plan.backend->rewrite(rows, scale_rows));
     } else if (t.part != Part::bias) {
@@ -67,14 +70,13 @@ RewriteLoss pack_rewritten(const Plan& plan, const PackedTensor& t, int64_t begi
   return loss;
 }
 
-void pack_from(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const ReadPieces& read,
-               Device& device, uint8_t* packed) {
-  const std::vector<uint8_t> canonical = load_canonical(plan, t, begin, end, read);
-  if (!plan.backend->rewrite)
-    return pack_experts(plan, t, begin, end, pieces_in(plan, t, begin, end), device, canonical.data(), packed);
+void pack_from(const Pieces& pieces, const ReadPieces& read, Device& device, uint8_t* packed) {
+  const PackedTensor& t = pieces.tensor;
+  const std::vector<uint8_t> canonical = load_canonical(pieces, read);
+  if (!pieces.plan.backend->rewrite) return pack_experts(pieces, t, device, canonical.data(), packed);
   std::vector<uint8_t> scales;
-  if (t.part == Part::codes) scales = load_canonical(plan, sibling(plan, t, Part::scales), begin, end, read);
-  pack_rewritten(plan, t, begin, end, canonical.data(), scales.data(), device, packed);
+  if (t.part == Part::codes) scales = load_canonical(scales_beside(pieces), read);
+  pack_rewritten(pieces, t, device, canonical.data(), scales.data(), packed);
 }
 
 void add(RewriteLoss& sum, const RewriteLoss& loss) {

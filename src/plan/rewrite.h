@@ -11,22 +11,22 @@ namespace mxfp4 {
 /// Reads pieces as the checkpoint holds them.
 using ReadPieces = std::function<void(const Pieces& pieces, uint8_t* to)>;
 
-/// Canonical bytes of experts [begin, end) of one tensor, piece after piece. Scales must have been checked.
-std::vector<uint8_t> load_canonical(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
-                                    const ReadPieces& read);
+/// Canonical bytes of pieces, one after the other. Scales must have been checked.
+std::vector<uint8_t> load_canonical(const Pieces& pieces, const ReadPieces& read);
 
 /// The packed tensor of the same layer, role and rank, and another part.
 const PackedTensor& sibling(const Plan& plan, const PackedTensor& t, Part part);
 
-/// Packs experts [begin, end) of one tensor of a lossy backend from canonical bytes into end - begin slices at
-/// `packed`. scales: canonical, of the same experts, where t is codes. Returns what was lost: counted in codes only, so
-/// that all tensors' sum counts everything once.
-RewriteLoss pack_rewritten(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
-                           const uint8_t* canonical, const uint8_t* scales, Device& device, uint8_t* packed);
+/// The scales' pieces of the same experts.
+Pieces scales_beside(const Pieces& pieces);
 
-/// Packs experts [begin, end) of one tensor of any backend from the checkpoint.
-void pack_from(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const ReadPieces& read,
-               Device& device, uint8_t* packed);
+/// As pack_experts(), for a lossy backend. scales: canonical, of the same experts, where t is codes. Returns what was
+/// lost: counted in codes only, so that all tensors' sum counts everything once.
+RewriteLoss pack_rewritten(const Pieces& pieces, const PackedTensor& t, Device& device, const uint8_t* canonical,
+                           const uint8_t* scales, uint8_t* packed);
+
+/// Packs the pieces' experts of their own tensor, of any backend, from the checkpoint.
+void pack_from(const Pieces& pieces, const ReadPieces& read, Device& device, uint8_t* packed);
 
 /// Adds counts; the residual means nothing in a sum.
 void add(RewriteLoss& sum, const RewriteLoss& loss);

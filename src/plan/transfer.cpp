@@ -9,15 +9,14 @@ namespace {
 
 /// Calls use(expert index within the job, matrix) for each expert.
 template <class T, class Use>
-void for_each_matrix(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
-                     T* canonical, Use use) {
-  const auto& experts = plan.model->layers[size_t(t.layer)].experts;
+void for_each_matrix(const Pieces& pieces, const PackedTensor& t, T* canonical, Use use) {
+  const auto& experts = pieces.plan.model->layers[size_t(t.layer)].experts;
   size_t next = 0;
-  for (int64_t e = begin; e < end; ++e) {
+  for (int64_t e = pieces.begin; e < pieces.end; ++e) {
     T* at[2] = {};
     for (; next < pieces.list.size() && pieces.list[next].expert == e; ++next)
       at[pieces.list[next].piece] = canonical + pieces.list[next].canonical_at;
-    use(e - begin, matrix_of<T>(plan, t, experts[size_t(e)], at));
+    use(e - pieces.begin, matrix_of<T>(pieces.plan, t, experts[size_t(e)], at));
   }
 }
 
@@ -43,7 +42,7 @@ void fetch_rows(const Matrix& m, int64_t first, int64_t last, const Pieces& piec
 }  // namespace
 
 Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end) {
-  Pieces out;
+  Pieces out{plan, t, begin, end};
   const auto& experts = plan.model->layers[size_t(t.layer)].experts;
   for (int64_t e = begin; e < end; ++e) {
     int piece = 0;
@@ -81,19 +80,19 @@ ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan
   return {};
 }
 
-void pack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
-                  Device& device, const uint8_t* canonical, uint8_t* packed, std::span<Checksum> sums) {
+void pack_experts(const Pieces& pieces, const PackedTensor& t, Device& device, const uint8_t* canonical,
+                  uint8_t* packed, std::span<Checksum> sums) {
   std::vector<PackItem> items;
-  for_each_matrix(plan, t, begin, end, pieces, canonical, [&](int64_t i, const Matrix& m) {
+  for_each_matrix(pieces, t, canonical, [&](int64_t i, const Matrix& m) {
     items.push_back({t.parameter->layout, m, packed + i * t.slice_bytes});
   });
   device.pack(items, sums);
 }
 
-std::vector<PadReport> unpack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
-                                      const Pieces& pieces, Device& device, const uint8_t* packed, uint8_t* canonical) {
+std::vector<PadReport> unpack_experts(const Pieces& pieces, const PackedTensor& t, Device& device,
+                                      const uint8_t* packed, uint8_t* canonical) {
   std::vector<UnpackItem> items;
-  for_each_matrix(plan, t, begin, end, pieces, canonical, [&](int64_t i, const MutableMatrix& m) {
+  for_each_matrix(pieces, t, canonical, [&](int64_t i, const MutableMatrix& m) {
     items.push_back({t.parameter->layout, packed + i * t.slice_bytes, m});
   });
   std::vector<PadReport> reports(items.size());
@@ -101,11 +100,10 @@ std::vector<PadReport> unpack_experts(const Plan& plan, const PackedTensor& t, i
   return reports;
 }
 
-std::vector<ExpertReport> compare_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
-                                          const Pieces& pieces, Device& device, const uint8_t* packed,
-                                          const uint8_t* canonical, const FetchPiece& fetch) {
+std::vector<ExpertReport> compare_experts(const Pieces& pieces, const PackedTensor& t, Device& device,
+                                          const uint8_t* packed, const uint8_t* canonical, const FetchPiece& fetch) {
   std::vector<CompareItem> items;
-  for_each_matrix(plan, t, begin, end, pieces, canonical, [&](int64_t i, const Matrix& m) {
+  for_each_matrix(pieces, t, canonical, [&](int64_t i, const Matrix& m) {
     items.push_back({t.parameter->layout, packed + i * t.slice_bytes, m});
     if (fetch)
       items.back().fetch = [&, m](int64_t first, int64_t last) {
@@ -116,7 +114,7 @@ std::vector<ExpertReport> compare_experts(const Plan& plan, const PackedTensor& 
   device.compare(items, found);
   std::vector<ExpertReport> reports(items.size());
   for (const PieceAt& p : pieces.list) {
-    const auto i = size_t(p.expert - begin);
+    const auto i = size_t(p.expert - pieces.begin);
     reports[i].pads = found[i].pads;
     for (int v = 0; v < items[i].matrix.views; ++v) {
       const Rows& rows = items[i].matrix.view[v];

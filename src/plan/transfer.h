@@ -19,9 +19,13 @@ struct PieceAt {
   int64_t source_at = 0, canonical_at = 0;
 };
 
-/// Every piece of experts [begin, end), one after the other; and the buffers' sizes.
+/// Every piece of experts [begin, end) of a tensor, one after the other; and the buffers' sizes. The tensor's other
+/// ranks are made of the same pieces.
 struct Pieces {
-  std::vector<PieceAt> list;
+  const Plan& plan;
+  const PackedTensor& tensor;
+  int64_t begin, end;
+  std::vector<PieceAt> list = {};
   int64_t source_bytes = 0, canonical_bytes = 0;
 };
 Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end);
@@ -37,13 +41,13 @@ void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* sourc
 ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,
                          uint8_t* canonical);
 
-/// Packs experts [begin, end) from canonical bytes into end - begin slices at `packed`. sums: see Device::pack().
-void pack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end, const Pieces& pieces,
-                  Device& device, const uint8_t* canonical, uint8_t* packed, std::span<Checksum> sums = {});
+/// Packs the pieces' experts from canonical bytes into a slice each of rank t at `packed`. sums: see Device::pack().
+void pack_experts(const Pieces& pieces, const PackedTensor& t, Device& device, const uint8_t* canonical,
+                  uint8_t* packed, std::span<Checksum> sums = {});
 
 /// The inverse; one report of pad bytes per expert.
-std::vector<PadReport> unpack_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
-                                      const Pieces& pieces, Device& device, const uint8_t* packed, uint8_t* canonical);
+std::vector<PadReport> unpack_experts(const Pieces& pieces, const PackedTensor& t, Device& device,
+                                      const uint8_t* packed, uint8_t* canonical);
 
 /// What differs between one expert's packed bytes and its pieces: bytes of a piece, the first from where it begins.
 struct PieceReport {
@@ -57,11 +61,11 @@ struct ExpertReport {
 /// Brings bytes `first` to `end` of a piece into the canonical buffer.
 using FetchPiece = std::function<void(const PieceAt&, int64_t first, int64_t end)>;
 
-/// Unpacks experts [begin, end) on the device and compares them there with canonical bytes, which `fetch` brings when
+/// Unpacks the pieces' experts on the device and compares them there with canonical bytes, which `fetch` brings when
 /// they are needed; null where they are there.
-std::vector<ExpertReport> compare_experts(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end,
-                                          const Pieces& pieces, Device& device, const uint8_t* packed,
-                                          const uint8_t* canonical, const FetchPiece& fetch = {});
+std::vector<ExpertReport> compare_experts(const Pieces& pieces, const PackedTensor& t, Device& device,
+                                          const uint8_t* packed, const uint8_t* canonical,
+                                          const FetchPiece& fetch = {});
 
 /// Canonical bytes back to the checkpoint's elements. float_zero: see scales_from_canonical().
 void restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical, uint8_t* source);

@@ -185,12 +185,9 @@ class Verification {
       PieceHasher hasher = slice_hasher(plan_, i, job.begin, job.end, sums_);
       out_.read(set_.stored[i], job.begin * ranked.slice_bytes, size, packed, std::ref(hasher));
       if (compare)
-        report_experts(
-            job, set_.stored[i], pieces,
-            compare_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, expected, fetch));
-      if (restore)
-        report_pads(job, set_.stored[i],
-                    unpack_experts(plan_, ranked, job.begin, job.end, pieces, *worker.device, packed, canonical));
+        report_experts(job, set_.stored[i], pieces,
+                       compare_experts(pieces, ranked, *worker.device, packed, expected, fetch));
+      if (restore) report_pads(job, set_.stored[i], unpack_experts(pieces, ranked, *worker.device, packed, canonical));
       if (lossy && level_ >= Level::bytes) compare_with_repack(worker, job, i, packed);
       done += size;
     }
@@ -223,7 +220,7 @@ class Verification {
         source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, to + p.source_at);
     };
     uint8_t* want = worker.other.reserve((job.end - job.begin) * t.slice_bytes);
-    pack_from(plan_, t, job.begin, job.end, read, *worker.device, want);
+    pack_from(pieces_in(plan_, t, job.begin, job.end), read, *worker.device, want);
     for (int64_t e = job.begin; e < job.end; ++e) {
       const int64_t at = (e - job.begin) * t.slice_bytes;
       if (const Difference d = difference(packed + at, want + at, t.slice_bytes); d.count)

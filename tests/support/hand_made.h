@@ -39,16 +39,21 @@ class HandMade {
   std::vector<Tensor> tensors_;
 };
 
+/// How a family stores a projection: the names and dtypes of its codes and scales.
+struct StoredAs {
+  std::string codes, scales;
+  Dtype code = Dtype::U8, scale = Dtype::U8;
+};
+
 /// Two experts of hidden 64 and intermediate 32 under names of a family.
 inline void add_experts(HandMade& ck, const std::string& module, const std::array<const char*, 3>& proj,
-                        const std::string& codes, const std::string& scales, Dtype code = Dtype::U8,
-                        Dtype scale = Dtype::U8) {
+                        const StoredAs& as) {
   for (int e = 0; e < 2; ++e)
     for (int p = 0; p < 3; ++p) {
       const std::string stem = fmt::format("{}.{}.{}.", module, e, proj[size_t(p)]);
       const int64_t n = p == 2 ? 64 : 32, k = p == 2 ? 32 : 64;
-      ck.add(stem + codes, code, {n, code == Dtype::U8 || code == Dtype::I8 ? k / 2 : k});
-      ck.add(stem + scales, scale, {n, k / 32});
+      ck.add(stem + as.codes, as.code, {n, as.code == Dtype::U8 || as.code == Dtype::I8 ? k / 2 : k});
+      ck.add(stem + as.scales, as.scale, {n, k / 32});
     }
 }
 

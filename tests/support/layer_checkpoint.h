@@ -54,9 +54,9 @@ class LayerCheckpoint {
   void add_deepseek() {
     module_ = "layers.0.ffn.experts";
     for (int64_t e = 0; e < experts_; ++e) {
-      add_projection(e, "w1", "w13", 2 * intermediate_, 0, intermediate_, hidden_);
-      add_projection(e, "w3", "w13", 2 * intermediate_, intermediate_, intermediate_, hidden_);
-      add_projection(e, "w2", "w2", hidden_, 0, hidden_, intermediate_);
+      add_projection(e, "w1", "w13", 0);
+      add_projection(e, "w3", "w13", intermediate_);
+      add_projection(e, "w2", "w2", 0);
     }
     add_router("layers.0.ffn.gate.weight");
     config_ = {
@@ -65,9 +65,10 @@ class LayerCheckpoint {
         {"routed_scaling_factor", 1.5}, {"expert_dtype", "fp4"},    {"quantization_config", {{"quant_method", "fp8"}}}};
   }
 
-  /// n rows of k columns from row `first` of expert e's `rows` rows of in.<from>.
-  void add_projection(int64_t e, const std::string& name, const std::string& from, int64_t rows, int64_t first,
-                      int64_t n, int64_t k) {
+  /// The projection from row `first` of expert e's rows of in.<from>: w13, with gate and up, or w2.
+  void add_projection(int64_t e, const std::string& name, const std::string& from, int64_t first) {
+    const bool down = from == "w2";
+    const int64_t n = down ? hidden_ : intermediate_, k = down ? intermediate_ : hidden_, rows = down ? n : 2 * n;
     const std::string expert = module_ + "." + std::to_string(e) + "." + name;
     const auto part = [&](const std::string& t, int64_t row) {
       return in(t).subspan((e * rows + first) * row, n * row);

@@ -162,8 +162,9 @@ void Layer::run(const Batch& b) {
   product({w2_.view, bias_[1].get(), b.h.get(), w2_.view.k, nullptr, b.tiles.get(), b.tile_count.get(), b.results.get(),
            int(c_.padded_hidden), act},
           false);
-  launch_sum(b.results.get(), b.position.get(), b.weights.get(), b.tokens, b.slots / b.tokens, int(c_.padded_hidden),
-             b.out.get(), stream_);
+  launch_sum(
+      {b.results.get(), b.position.get(), b.weights.get(), b.slots / b.tokens, int(c_.padded_hidden), b.out.get()},
+      b.tokens, stream_);
 }
 
 MoeOutput Layer::forward(const std::vector<uint16_t>& x, const Routing& routing) {

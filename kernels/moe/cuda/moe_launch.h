@@ -81,8 +81,14 @@ inline int max_token_tiles(int slots, int experts, int tile_tokens) {
 }
 
 /// out[token][column] = sum over j, in order, of weights[slot] * results[position[slot]][column].
-void launch_sum(const float* results, const int* position, const float* weights, int tokens, int top_k, int columns,
-                __nv_bfloat16* out, cudaStream_t stream);
+struct SumArgs {
+  const float* results;
+  const int* position;
+  const float* weights;
+  int top_k, columns;
+  __nv_bfloat16* out;
+};
+void launch_sum(const SumArgs& args, int tokens, cudaStream_t stream);
 /// Rows of `from` elements to rows of `to`, zero filled.
 void launch_pad(const __nv_bfloat16* in, int64_t rows, int from, int to, __nv_bfloat16* out, cudaStream_t stream);
 /// Biases in row order as fp32.

@@ -21,6 +21,23 @@ __device__ uint64_t exclusive_scan(uint64_t value, uint64_t* shared) {
   return before + sum - value;
 }
 
+/// A warp's slots [begin, end) in order, eight rounds of ids fetched ahead: act(slot, id or -1).
+template <class Act>
+__device__ void for_each_slot(const RouteArgs& a, int begin, int end, Act act) {
+  const int lane = threadIdx.x % 32;
+  for (int base = begin; base < end; base += 256) {
+    int id[8];
+#pragma unroll
+    for (int r = 0; r < 8; r++) {
+      const int slot = base + r * 32 + lane;
+      id[r] = slot < end ? a.ids[slot] : -1;
+      if (id[r] >= a.experts) id[r] = -1;
+    }
+#pragma unroll
+    for (int r = 0; r < 8; r++) act(base + r * 32 + lane, max(id[r], -1));
+  }
+}
+
 /// One block. Each warp takes a contiguous part of the slots, counts it, and after the scan places it in order.
 __global__ void __launch_bounds__(route_threads) route_kernel(const RouteArgs a) {
   extern __shared__ int count[];  // [warp][expert]
@@ -35,21 +52,7 @@ __global__ void __launch_bounds__(route_threads) route_kernel(const RouteArgs a)
   start_next();
   __syncthreads();
 
-  // Each of the warp's slots in order, eight rounds of ids fetched ahead: act(slot, id or -1).
-  const auto each = [&](auto&& act) {
-    for (int base = begin; base < end; base += 256) {
-      int id[8];
-#pragma unroll
-      for (int r = 0; r < 8; r++) {
-        const int slot = base + r * 32 + lane;
-        id[r] = slot < end ? a.ids[slot] : -1;
-        if (id[r] >= a.experts) id[r] = -1;
-      }
-#pragma unroll
-      for (int r = 0; r < 8; r++) act(base + r * 32 + lane, max(id[r], -1));
-    }
-  };
-  each([&](int, int id) {
+  for_each_slot(a, begin, end, [&](int, int id) {
     if (id >= 0) atomicAdd(&mine[id], 1);
   });
   __syncthreads();
@@ -73,7 +76,7 @@ __global__ void __launch_bounds__(route_threads) route_kernel(const RouteArgs a)
   }
   if (e == route_threads - 1) *a.tile_count = first_tile + tiles;
   __syncthreads();
-  each([&](int slot, int id) {
+  for_each_slot(a, begin, end, [&](int slot, int id) {
     const unsigned same = __match_any_sync(~0u, id), below = same & ((1u << lane) - 1);
     const int position = id < 0 ? -1 : mine[id] + __popc(below);
     __syncwarp();
@@ -86,19 +89,18 @@ __global__ void __launch_bounds__(route_threads) route_kernel(const RouteArgs a)
 }
 
 /// Eight columns per thread.
-__global__ void sum_kernel(const float* results, const int* position, const float* weights, int top_k, int columns,
-                           __nv_bfloat16* out) {
+__global__ void sum_kernel(const SumArgs s) {
   const int column = int(blockIdx.y * blockDim.x + threadIdx.x) * 8;
   const int64_t token = blockIdx.x;
   wait_for_previous();
   start_next();
-  if (column >= columns) return;
+  if (column >= s.columns) return;
   float sum[8] = {};
 #pragma unroll 4
-  for (int j = 0; j < top_k; j++) {
-    const int p = position[token * top_k + j];
-    const float w = p < 0 ? 0 : weights[token * top_k + j];
-    const float4* from = reinterpret_cast<const float4*>(results + int64_t(max(p, 0)) * columns + column);
+  for (int j = 0; j < s.top_k; j++) {
+    const int p = s.position[token * s.top_k + j];
+    const float w = p < 0 ? 0 : s.weights[token * s.top_k + j];
+    const float4* from = reinterpret_cast<const float4*>(s.results + int64_t(max(p, 0)) * s.columns + column);
     const float4 a = from[0], b = from[1];
     if (p < 0) continue;
     sum[0] += w * a.x, sum[1] += w * a.y, sum[2] += w * a.z, sum[3] += w * a.w;
@@ -106,7 +108,7 @@ __global__ void sum_kernel(const float* results, const int* position, const floa
   }
   __nv_bfloat162 r[4];
   for (int i = 0; i < 4; i++) r[i] = __floats2bfloat162_rn(sum[2 * i], sum[2 * i + 1]);
-  *reinterpret_cast<uint4*>(out + token * columns + column) = *reinterpret_cast<uint4*>(r);
+  *reinterpret_cast<uint4*>(s.out + token * s.columns + column) = *reinterpret_cast<uint4*>(r);
 }
 
 __global__ void pad_kernel(const __nv_bfloat16* in, int from, int to, __nv_bfloat16* out) {
@@ -154,11 +156,10 @@ void launch_route(const RouteArgs& args, cudaStream_t stream) {
   launch(route_kernel, dim3(1), route_threads, bytes, stream, args);
 }
 
-void launch_sum(const float* results, const int* position, const float* weights, int tokens, int top_k, int columns,
-                __nv_bfloat16* out, cudaStream_t stream) {
+void launch_sum(const SumArgs& args, int tokens, cudaStream_t stream) {
   const int threads = 128;
-  const dim3 grid(unsigned(tokens), unsigned((columns / 8 + threads - 1) / threads));
-  launch(sum_kernel, grid, threads, 0, stream, results, position, weights, top_k, columns, out);
+  const dim3 grid(unsigned(tokens), unsigned((args.columns / 8 + threads - 1) / threads));
+  launch(sum_kernel, grid, threads, 0, stream, args);
 }
 
 void launch_pad(const __nv_bfloat16* in, int64_t rows, int from, int to, __nv_bfloat16* out, cudaStream_t stream) {

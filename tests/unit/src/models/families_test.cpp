@@ -97,7 +97,7 @@ TEST_CASE("Hugging Face's and Quark's names of DeepSeek-V4") {
     INFO(scales);
     const TempDir dir;
     HandMade ck(dir / "in", config);
-    add_experts(ck, "model.layers.0.mlp.experts", long_names, "weight", scales, Dtype::I8, Dtype::F8_E8M0);
+    add_experts(ck, "model.layers.0.mlp.experts", long_names, {"weight", scales, Dtype::I8, Dtype::F8_E8M0});
     ck.add("model.layers.0.mlp.gate.weight", Dtype::BF16, {2, 64});
     Problems problems;
     const Model m = ck.model(problems);
@@ -114,7 +114,7 @@ TEST_CASE("ModelOpt says what it is beside the config, or nowhere") {
        {Json{{"model_type", "x"}}, Json{{"model_type", "x"}, {"quantization_config", {{"quant_algo", "mxfp4"}}}}}) {
     const TempDir dir;
     HandMade ck(dir / "in", config);
-    add_experts(ck, "model.layers.3.mlp.experts", long_names, "weight", "weight_scale");
+    add_experts(ck, "model.layers.3.mlp.experts", long_names, {"weight", "weight_scale"});
     ck.add("model.layers.3.mlp.gate.weight", Dtype::BF16, {2, 64});
     Problems problems;
     CHECK(ck.model(problems).family == "modelopt");
@@ -158,7 +158,7 @@ TEST_CASE("ModelOpt's separate file is read where the config says nothing, and m
   const auto first = [](const Json& algorithm, const Json& config) {
     const TempDir dir;
     HandMade ck(dir / "in", config);
-    add_experts(ck, "model.layers.3.mlp.experts", long_names, "weight", "weight_scale");
+    add_experts(ck, "model.layers.3.mlp.experts", long_names, {"weight", "weight_scale"});
     ck.add("model.layers.3.mlp.gate.weight", Dtype::BF16, {2, 64});
     ck.write();
     write_text(dir / "in/hf_quant_config.json",
@@ -209,8 +209,7 @@ TEST_CASE("an FP8 checkpoint with routed_experts_quant_method mxfp4 is Ling's") 
                {"num_experts", 2},
                {"num_experts_per_tok", 1},
                {"quantization_config", {{"quant_method", "fp8"}, {"routed_experts_quant_method", "mxfp4"}}}});
-  add_experts(ck, "model.layers.1.mlp.experts", {"gate_proj", "up_proj", "down_proj"}, "weight", "weight_scale_inv",
-              Dtype::U8, Dtype::F8_E8M0);
+  add_experts(ck, "model.layers.1.mlp.experts", long_names, {"weight", "weight_scale_inv", Dtype::U8, Dtype::F8_E8M0});
   ck.add("model.layers.1.mlp.gate.weight", Dtype::BF16, {2, 64});
   ck.add("model.layers.1.mlp.shared_experts.gate_proj.weight", Dtype::F8_E4M3, {32, 64});
   ck.add("model.layers.1.mlp.shared_experts.gate_proj.weight_scale_inv", Dtype::F32, {1, 1});

@@ -6,7 +6,7 @@ using namespace mxfp4;
 TEST_CASE("Ascend ModelSlim is refused by name") {
   const TempDir dir;
   HandMade ck(dir / "in", {{"model_type", "qwen3_moe"}});
-  add_experts(ck, "model.layers.0.mlp.experts", long_names, "weight", "weight_scale");
+  add_experts(ck, "model.layers.0.mlp.experts", long_names, {"weight", "weight_scale"});
   ck.add("model.layers.0.mlp.gate.weight", Dtype::BF16, {2, 64});
   ck.write();
   const auto said = [&](const char* type) {
@@ -42,7 +42,7 @@ TEST_CASE("formats that look alike are refused by name") {
     INFO(l.said << " " << l.codes << " " << name_of(l.code));
     const TempDir dir;
     HandMade ck(dir / "in", config);
-    add_experts(ck, "model.layers.0.mlp.experts", long_names, l.codes, l.scales, l.code, l.scale);
+    add_experts(ck, "model.layers.0.mlp.experts", long_names, {l.codes, l.scales, l.code, l.scale});
     if (*l.beside) ck.add(std::string("model.layers.0.mlp.experts.0.gate_proj.") + l.beside, Dtype::F32, {1});
     ck.add("model.layers.0.mlp.gate.weight", Dtype::BF16, {2, 64});
     Problems problems;
@@ -55,7 +55,7 @@ TEST_CASE("a config that contradicts the tensors is an error") {
   const TempDir dir;
   HandMade ck(dir / "in", {{"model_type", "qwen3_moe"},
                            {"quantization_config", {{"quant_method", "compressed-tensors"}, {"format", "nvfp4"}}}});
-  add_experts(ck, "model.layers.0.mlp.experts", long_names, "weight_packed", "weight_scale");
+  add_experts(ck, "model.layers.0.mlp.experts", long_names, {"weight_packed", "weight_scale"});
   ck.add("model.layers.0.mlp.gate.weight", Dtype::BF16, {2, 64});
   Problems problems;
   ck.model(problems);

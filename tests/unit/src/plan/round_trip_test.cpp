@@ -79,8 +79,8 @@ bool round_trip(const Checkpoint& ck, const Model& model, const Backend& backend
     for (size_t r = i; r < i + ranks.ranks.size(); ++r) {
       const PackedTensor& t = plan.packed[r];
       std::vector<uint8_t> packed(size_t(t.bytes));
-      pack_experts(plan, t, 0, experts, pieces, *device, canonical.data(), packed.data());
-      for (const PadReport& pads : unpack_experts(plan, t, 0, experts, pieces, *device, packed.data(), again.data()))
+      pack_experts(pieces, t, *device, canonical.data(), packed.data());
+      for (const PadReport& pads : unpack_experts(pieces, t, *device, packed.data(), again.data()))
         CHECK(pads.wrong == 0);
     }
     for (const PieceAt& p : pieces.list) restore_piece(first, p, false, again.data(), back.data());

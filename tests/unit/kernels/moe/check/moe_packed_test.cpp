@@ -34,30 +34,28 @@ const Layouts all_layouts[] = {
     {"vllm_cpu", VllmCpuCodes{}, VllmCpuScales{}},
 };
 
-/// Codes (k / 2 bytes a row) or scales (k / 32) of the rows of `parts`, as the engine packs them.
-std::vector<uint8_t> pack(const Layout& layout, const std::vector<SourceRows>& rows, int64_t n, Shape padded,
-                          int64_t bytes, const MoeConfig& c, uint8_t add, bool& restored) {
-  Matrix m;
-  m.views = int(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) m.view[i] = {rows[i].data, rows[i].stride};
-  m.real = {n, bytes}, m.padded = padded, m.add = add;
-  m.order = {c.w13_block, c.w13_up_first};
-  std::vector<uint8_t> packed(packed_bytes(layout, padded)), back(rows.size() * n * bytes);
+/// The matrix's bytes as the engine packs them.
+std::vector<uint8_t> pack(const Layout& layout, const Matrix& m, bool& restored) {
+  const auto rows = size_t(m.real.n), bytes = size_t(m.real.b);
+  std::vector<uint8_t> packed(packed_bytes(layout, m.padded)), back(size_t(m.views) * rows * bytes);
   const auto cpu = open_cpu();
   const PackItem item{layout, m, packed.data()};
   cpu->pack({&item, 1});
 
   UnpackItem inverse{layout, packed.data(), {}};
   inverse.matrix.views = m.views;
-  for (int i = 0; i < m.views; ++i) inverse.matrix.view[i] = {back.data() + i * n * bytes, bytes};
-  inverse.matrix.real = m.real, inverse.matrix.padded = padded, inverse.matrix.add = add;
+  for (int v = 0; v < m.views; ++v) inverse.matrix.view[v] = {back.data() + size_t(v) * rows * bytes, m.real.b};
+  inverse.matrix.real = m.real;
+  inverse.matrix.padded = m.padded;
+  inverse.matrix.add = m.add;
   inverse.matrix.order = m.order;
   PadReport report;
   cpu->unpack({&inverse, 1}, {&report, 1});
   restored = restored && report.wrong == 0;
-  for (size_t i = 0; i < rows.size(); ++i)
-    for (int64_t r = 0; r < n; ++r)
-      restored = restored && std::memcmp(rows[i].row(r), back.data() + (i * n + r) * bytes, bytes) == 0;
+  for (int v = 0; v < m.views; ++v)
+    for (size_t r = 0; r < rows; ++r)
+      restored = restored && std::memcmp(m.view[v].data + int64_t(r) * m.view[v].stride,
+                                         back.data() + (size_t(v) * rows + r) * bytes, bytes) == 0;
   return packed;
 }
 
@@ -72,18 +70,22 @@ struct PackedLayer {
       const auto add = [&](std::vector<uint8_t>& to, const std::vector<uint8_t>& more) {
         to.insert(to.end(), more.begin(), more.end());
       };
-      const auto w13_part = [&](const Layout& layout, SourceRows gate, SourceRows up, int64_t codes_per_byte,
-                                uint8_t a) {
-        return pack(layout, {gate, up}, c.intermediate, {2 * i, h / codes_per_byte}, c.hidden / codes_per_byte, c, a,
-                    restored);
+      // codes (2 to a byte) or scales (32 columns each) of gate and up, or of down
+      const auto part = [&](const Layout& layout, const std::vector<SourceRows>& rows, int64_t columns, uint8_t a) {
+        const bool down = rows.size() == 1;
+        Matrix m;
+        m.views = int(rows.size());
+        for (size_t v = 0; v < rows.size(); ++v) m.view[v] = {rows[v].data, rows[v].stride};
+        m.real = {down ? c.hidden : c.intermediate, (down ? c.intermediate : c.hidden) / columns};
+        m.padded = {down ? h : 2 * i, (down ? i : h) / columns};
+        m.order = {c.w13_block, c.w13_up_first};
+        m.add = a;
+        return pack(layout, m, restored);
       };
-      const auto w2_part = [&](const Layout& layout, SourceRows down, int64_t codes_per_byte, uint8_t a) {
-        return pack(layout, {down}, c.hidden, {h, i / codes_per_byte}, c.intermediate / codes_per_byte, c, a, restored);
-      };
-      add(w13, w13_part(l.codes, e.gate.codes, e.up.codes, 2, 0));
-      add(w13_scale, w13_part(l.scales, e.gate.scales, e.up.scales, 32, l.add));
-      add(w2, w2_part(l.codes, e.down.codes, 2, 0));
-      add(w2_scale, w2_part(l.scales, e.down.scales, 32, l.add));
+      add(w13, part(l.codes, {e.gate.codes, e.up.codes}, 2, 0));
+      add(w13_scale, part(l.scales, {e.gate.scales, e.up.scales}, 32, l.add));
+      add(w2, part(l.codes, {e.down.codes}, 2, 0));
+      add(w2_scale, part(l.scales, {e.down.scales}, 32, l.add));
     }
   }
 };
