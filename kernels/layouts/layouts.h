@@ -9,6 +9,7 @@
 #include "kernels/layouts/aiter.h"
 #include "kernels/layouts/deepgemm.h"
 #include "kernels/layouts/flashinfer_sm90.h"
+#include "kernels/layouts/humming.h"
 #include "kernels/layouts/marlin.h"
 #include "kernels/layouts/plain.h"
 #include "kernels/layouts/triton_blackwell.h"
@@ -24,7 +25,7 @@ using Layout =
                  Scales128x4, TrtllmCodes, TrtllmScales, TrtllmBias, TritonHopperCodesA, TritonHopperCodesB,
                  TritonHopperCodesC, TritonHopperScalesW4, TritonHopperScalesW8, TritonBlackwellCodes,
                  TritonBlackwellScales, DeepgemmScales, DeepgemmMegaScales, Aiter16x16Codes, Cdna4Scales, VllmCpuCodes,
-                 VllmCpuScales>;
+                 VllmCpuScales, HummingCodes, HummingWgmmaCodes, HummingScales, HummingBias>;
 
 const char* name_of(const Layout& layout);
 

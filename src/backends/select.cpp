@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/backends/gpu.h"
+#include "src/backends/loaders.h"
 #include "src/backends/words.h"
 
 namespace mxfp4 {
@@ -17,7 +18,6 @@ struct Foreign {
 };
 constexpr Foreign foreign[] = {
     {"humming-w4a8", "its Humming with FP8 activations", true},
-    {"humming-w4a16", "its Humming with BF16 activations"},
     {"triton-ampere", "triton_kernels below SM90"},
     {"triton-sm120", "triton_kernels on SM120"},
     {"triton-rocm", "triton_kernels on ROCm"},
@@ -67,6 +67,7 @@ class Selection {
     take(order);
     if (choice_.backend.empty()) take(lossless());  // the engine has to be told
     if (choice_.backend.empty()) nothing(choice_.why);
+    prefer_loaded();
     explain_faster();
     return finished();
   }
@@ -129,6 +130,17 @@ class Selection {
       else
         choice_.alternatives.push_back(name);
     }
+  }
+
+  bool has_loader(const std::string& name) const { return !loader_since(*row(name), model_.family).empty(); }
+
+  /// What no loader reads gives way to what one does.
+  void prefer_loaded() {
+    auto& all = choice_.alternatives;
+    const auto loaded = std::find_if(all.begin(), all.end(), [&](const auto& name) { return has_loader(name); });
+    if (has_loader(choice_.backend) || loaded == all.end()) return;
+    choice_.why += fmt::format("; not {}: no loader is known to read it", choice_.backend);
+    std::swap(choice_.backend, *loaded);
   }
 
   /// Every backend of the engine that holds the model there without a loss.

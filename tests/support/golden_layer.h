@@ -99,6 +99,8 @@ inline const Packing packings[] = {
     {"vllm.marlin", "marlin", 256, 128},
     {"sglang.marlin", "marlin", 256, 128, true},
     {"vllm.marlin_fp8", "marlin-fp8", 256, 128},
+    {"vllm.humming", "humming", 1, 64},
+    {"sglang.humming", "humming-wgmma", 1, 1},
     {"flashinfer_cutlass_sm90_v1", "flashinfer-sm90-v1", 128, 128},
     {"flashinfer_cutlass_sm90_v2", "flashinfer-sm90-v2", 128, 128},
     {"flashinfer_humming", "flashinfer-humming", 128, 128},

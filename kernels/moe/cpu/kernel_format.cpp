@@ -18,7 +18,7 @@ constexpr KernelFormat flashinfer(const char* name, int64_t rows, ReadBlock* rea
 }
 
 /// Codes whose scale lies more than 11 powers of two below the largest lose their last places.
-constexpr KernelFormat humming() {
+constexpr KernelFormat flashinfer_humming() {
   KernelFormat f = flashinfer("flashinfer-humming", 64, read_sm90_fp4fp8);
   f.tolerance = 1e-3;
   f.reason = "codes rewritten to a scale range of 11 powers of two";
@@ -43,6 +43,17 @@ constexpr KernelFormat triton_hopper(const char* name, ReadBlock* read, StoredIn
           .cuda = scale_warps ? CudaReader::triton_hopper : CudaReader::none};
 }
 
+constexpr KernelFormat humming_w4a16(const char* name, ReadBlock* read) {
+  return {.name = name,
+          .rows = 16,
+          .columns = 16,
+          .read = read,
+          .codes = {256, 128},
+          .scales = {256, 4},
+          .bias = BiasForm::bf16_mma,
+          .bias_rows = 256};
+}
+
 constexpr KernelFormat all[] = {
     {.name = "marlin",
      .rows = 64,
@@ -51,9 +62,11 @@ constexpr KernelFormat all[] = {
      .bias = BiasForm::bf16_mma,
      .cuda = CudaReader::marlin},
     {.name = "marlin-fp8", .rows = 32, .columns = 32, .read = read_marlin_fp8, .bias = BiasForm::bf16_mma},
+    humming_w4a16("humming", read_humming),
+    humming_w4a16("humming-wgmma", read_humming_wgmma),
     flashinfer("flashinfer-sm90-v1", 64, read_sm90_v1, CudaReader::flashinfer_v1),
     flashinfer("flashinfer-sm90-v2", 64, read_sm90_v2, CudaReader::flashinfer_v2),
-    humming(),
+    flashinfer_humming(),
     flashinfer("flashinfer-cutlass-sm100", 128, read_sm100),
     cutedsl(),
     {.name = "flashinfer-trtllm",
@@ -97,6 +110,8 @@ int64_t KernelFormat::code_bytes(int64_t n, int64_t k) const {
 int64_t KernelFormat::scale_bytes(int64_t n, int64_t k) const {
   return round_up(n, scales.rows) * round_up(k / 32, scales.columns);
 }
+
+int64_t KernelFormat::bias_bytes(int64_t n) const { return round_up(n, bias_rows) * bias_element_bytes(bias); }
 
 std::span<const KernelFormat> kernel_formats() { return all; }
 

@@ -41,6 +41,7 @@ struct KernelFormat {
   StoredIn codes = {};
   StoredIn scales = {};  // rows, groups of 32 columns
   BiasForm bias = BiasForm::f32;
+  int64_t bias_rows = 1;             // what a bias's rows are rounded up to
   bool bias_in_halves = false;       // gate's bias, then up's, whatever the order of the rows
   std::optional<W13Order> w13 = {};  // none: as loaded, pairs for GPT-OSS, else halves, gate first
   CudaReader cuda = CudaReader::none;
@@ -50,6 +51,7 @@ struct KernelFormat {
   /// Of one expert.
   int64_t code_bytes(int64_t n, int64_t k) const;
   int64_t scale_bytes(int64_t n, int64_t k) const;
+  int64_t bias_bytes(int64_t n) const;
 };
 
 std::span<const KernelFormat> kernel_formats();

@@ -42,9 +42,7 @@ struct Product {
     return {codes + e * format.code_bytes(n, k), scales + e * format.scale_bytes(n, k), n, k,
             residual ? residual[e] : 1.0f};
   }
-  const uint8_t* expert_bias(int64_t e) const {
-    return bias ? bias + e * n * bias_element_bytes(format.bias) : nullptr;
-  }
+  const uint8_t* expert_bias(int64_t e) const { return bias ? bias + e * format.bias_bytes(n) : nullptr; }
 };
 
 /// Of one block of an expert's rows, from n0: [slot][row], until the thread's next call.

@@ -29,6 +29,8 @@ inline float ue8m0(uint8_t byte) {
 
 ReadBlock read_marlin;
 ReadBlock read_marlin_fp8;
+ReadBlock read_humming;
+ReadBlock read_humming_wgmma;
 ReadBlock read_sm90_v1;
 ReadBlock read_sm90_v2;
 ReadBlock read_sm90_fp4fp8;

@@ -19,6 +19,8 @@ const Maker makers[] = {
     {"vllm.marlin", "marlin", "vllm", ""},
     {"sglang.marlin", "marlin", "sglang", ""},
     {"vllm.marlin_fp8", "marlin-fp8", "vllm", ""},
+    {"vllm.humming", "humming", "vllm", ""},
+    {"sglang.humming", "humming", "sglang", ""},
     {"flashinfer_cutlass_sm90_v1", "flashinfer-cutlass", "vllm", "v1"},
     {"flashinfer_cutlass_sm90_v2", "flashinfer-cutlass", "vllm", ""},
     {"flashinfer_cutlass_sm100", "flashinfer-cutlass-mxfp8", "vllm", ""},
@@ -155,6 +157,10 @@ TEST_CASE("SGLang's padding, as its own conversion makes it") {
   CHECK(is_right(dir / "out", dir / "in"));
 }
 
+TEST_CASE("Humming pads at the end of a w13 of two halves") {
+  check_layer(Golden("layer_vllm_humming.safetensors"), true, {"vllm.humming", "humming", "vllm", ""});
+}
+
 TEST_CASE("SGLang's TRTLLM for DeepSeek-V4 pads intermediate with scales of one from 0.5.21") {
   const TempDir dir;
   const Golden golden("layer_sglang_marlin.safetensors");  // hidden 256, intermediate 160
@@ -211,6 +217,8 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("marlin", "sglang", deepseek, "0.5.22") == "i64");
   CHECK(version("marlin", "sglang", gpt_oss, "0.5.22") == "1");
   CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.17") == "b64");
+  CHECK(version("humming", "vllm", deepseek, "0.32.0") == "2");
+  CHECK(version("humming", "sglang", deepseek, "0.5.23") == "1");
   CHECK(version("aiter-a16w4", "vllm", deepseek, "0.27.1") == "1");
   CHECK(version("aiter-a16w4", "vllm", deepseek, "0.28.0") == "2");
   CHECK(version("aiter-a16w4", "vllm", gpt_oss, "0.33.0") == "1");

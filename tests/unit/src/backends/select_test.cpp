@@ -79,10 +79,11 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   CHECK(marlin.setting.empty());
   CHECK(marlin.why.find("vllm 0.31.0 on sm90 (fused_moe/oracle/mxfp4.py) looks for marlin") == 0);
   CHECK(marlin.why.find("flashinfer-cutlass is faster at prefill, which --phase prefill takes") != std::string::npos);
-  CHECK(humming.engine_choice == "humming-w4a16");
+  CHECK(humming.engine_choice == "humming");
   const BackendChoice lossy = choice("vllm", "0.33.0", "sm90");
   CHECK(lossy.engine_choice == "humming-w4a8");
   CHECK(lossy.backend == "marlin");
+  CHECK(lossy.alternatives.front() == "humming");  // which no loader reads
   CHECK(lossy.setting == "--moe-backend marlin");
   CHECK_THROWS_WITH(choice("vllm", "0.33.0", "sm90", true), Catch::Contains("humming-w4a8 is its Humming"));
   const BackendChoice old = choice("sglang", "0.5.18", "sm90");
@@ -93,7 +94,11 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   CHECK_THROWS_WITH(choice("sglang", "0.5.23", "sm80"),
                     Catch::Contains("mxfp4_marlin_moe.py, which raises below SM90") &&
                         Catch::Contains("nothing that is written here runs there"));
-  CHECK(choice("sglang", "0.5.23", "sm120").alternatives == std::vector<std::string>{"marlin"});
+  const BackendChoice loaded = choice("sglang", "0.5.23", "sm120");
+  CHECK(loaded.engine_choice == "flashinfer-cutlass-mxfp8");
+  CHECK(loaded.backend == "marlin");
+  CHECK(loaded.why.find("not flashinfer-cutlass-mxfp8: no loader is known to read it") != std::string::npos);
+  CHECK(loaded.alternatives == std::vector<std::string>{"flashinfer-cutlass-mxfp8"});
   CHECK(choice("sglang", "0.5.23", "sm100").alternatives.front() != "marlin");
   for (const std::string& name : choice("vllm", "", "sm100").alternatives)
     CHECK((name == "marlin" || name == "deepgemm" || name == "deepgemm-mega" || name == "triton-blackwell" ||

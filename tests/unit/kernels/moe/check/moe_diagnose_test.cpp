@@ -28,7 +28,8 @@ std::string diagnosis(const MoeCase& right, Change change) {
 TEST_CASE("mistakes of the engine's side are named") {
   for (const char* file : golden_layers) {
     const GoldenLayer layer(file);
-    for (const char* tag : {"vllm.marlin", "flashinfer_cutlass_sm90_v2", "vllm.triton_hopper_b", "deepgemm_mega"}) {
+    for (const char* tag :
+         {"vllm.marlin", "vllm.humming", "flashinfer_cutlass_sm90_v2", "vllm.triton_hopper_b", "deepgemm_mega"}) {
       INFO(file << " " << tag);
       const MoeCase right = golden_case(layer, packing_of(tag));
       const auto config = [&](auto change) {
@@ -125,6 +126,8 @@ TEST_CASE("bytes of another version of the layout are named") {
              Contains("are those of flashinfer-sm90-v1"));
   CHECK_THAT(of("flashinfer_cutlass_sm90_v1", "flashinfer_cutlass_sm90_v2"),
              Contains("are those of flashinfer-sm90-v2"));
+  CHECK_THAT(of("vllm.humming", "sglang.humming"), Contains("are those of humming-wgmma"));
+  CHECK_THAT(of("sglang.humming", "vllm.humming"), Contains("are those of humming,"));
   CHECK_THAT(of("vllm.marlin", "vllm.marlin_fp8"), Contains("are those of marlin-fp8"));
   CHECK_THAT(of("vllm.marlin_fp8", "vllm.marlin"), Contains("are those of marlin,"));
 }
@@ -227,8 +230,8 @@ TEST_CASE("wrong bytes that no mistake accounts for are not explained") {
       CHECK(said_of(&PackedMoe::w13, c.experts * codes, e * codes + 64, e * codes + 128, 0x11) == "");
       CHECK(said_of(&PackedMoe::w13_scale, c.experts * scales, e * scales, e * scales + 1, 1) == "");
       if (!p.w13_bias) continue;
-      const int64_t element = bias_element_bytes(right.format->bias);
-      CHECK(said_of(&PackedMoe::w13_bias, c.experts * n * element, element - 1, element, 0x40) == "");
+      const int64_t element = bias_element_bytes(right.format->bias), bias = right.format->bias_bytes(n);
+      CHECK(said_of(&PackedMoe::w13_bias, c.experts * bias, element - 1, element, 0x40) == "");
     }
   }
 }

@@ -20,6 +20,8 @@ struct Layouts {
 const Layouts all_layouts[] = {
     {"vllm.marlin", MarlinCodes{}, MarlinScales{}},
     {"vllm.marlin_fp8", MarlinA8Codes{}, MarlinA8Scales{}, 6},
+    {"vllm.humming", HummingCodes{}, HummingScales{}},
+    {"sglang.humming", HummingWgmmaCodes{}, HummingScales{}},
     {"flashinfer_cutlass_sm90_v1", FlashinferSm90V1Codes{}, FlashinferSm90V1Scales{}},
     {"flashinfer_cutlass_sm90_v2", FlashinferSm90V2Codes{}, FlashinferSm90V2Scales{}},
     {"flashinfer_trtllm_i128", TrtllmCodes{}, TrtllmScales{}},
@@ -98,6 +100,7 @@ int check_layouts(bool cuda) {
     for (const Layouts& l : all_layouts) {
       INFO(file << " " << l.tag);
       MoeCase layer = golden_case(golden, packing_of(l.tag));
+      if (!layer.shards[0].packed.w13) continue;  // no packing of this layer
       if (cuda && !cuda_kernel_missing(*layer.format).empty()) continue;
       const PackedLayer packed(l, layer);
       CHECK(packed.restored);
@@ -120,7 +123,8 @@ int check_layouts(bool cuda) {
 }  // namespace
 
 TEST_CASE("what the layouts pack, the kernels compute; a mutated layout fails there and only there") {
-  CHECK(check_layouts(false) == int(std::size(golden_layers) * std::size(all_layouts)));
+  constexpr int absent = 1;  // SGLang's Humming takes no GPT-OSS
+  CHECK(check_layouts(false) == int(std::size(golden_layers) * std::size(all_layouts)) - absent);
 }
 
 TEST_CASE("what the layouts pack, the kernels compute on a GPU, unless a layout is mutated", "[gpu]") {

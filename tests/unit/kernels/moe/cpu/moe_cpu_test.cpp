@@ -57,7 +57,7 @@ TEST_CASE("every kernel format computes the golden layers' MoE from the packed b
     for (const Packing& packing : packings) {
       const MoeCase c = golden_case(layer, packing);
       const MoeShard& shard = c.shards.front();
-      if (!shard.packed.w13) continue;  // Humming: DeepSeek only
+      if (!shard.packed.w13) continue;  // of DeepSeek only
       INFO(file << " " << packing.tag);
       const MoeCpuOutput got = moe_cpu(*c.format, shard.config, shard.packed, c.x, shard.routing);
       const Comparison right = compare(reference_of(c), got.out, c.format->tolerance);

@@ -1,0 +1,35 @@
+// Humming W4A16 as vLLM (0.32.0, 0.33.0) and SGLang (0.5.19 to 0.5.23) hold MXFP4 experts for bf16 activations on SM90.
+// Words are Marlin's fragments; storage is padded to 256 rows and 128 columns.
+// Facts: humming-kernels 0.1.12, 0.1.17 and 0.1.19: transform.py run as it is, weight_repack_nk compiled for the host.
+#pragma once
+
+#include "kernels/layouts/marlin.h"
+
+namespace mxfp4 {
+
+/// I32 [K/16, 2N], from 0.1.17 on.
+struct HummingCodes : MarlinCodes {
+  static constexpr const char* name = "humming.codes";
+  static constexpr int store_n = 256, store_b = 64;
+};
+
+/// I32 [K/16, 2N], up to 0.1.16: the order of wgmma's registers, in which row c + 8 comes before column 2r + 8.
+struct HummingWgmmaCodes : HummingCodes {
+  static constexpr const char* name = "humming_wgmma.codes";
+  MXFP4_HD static constexpr int bit(int i) { return nibble_bit({0, 4, 2, 6, 1, 5, 3, 7}, i); }
+};
+
+/// F8_E8M0 [K/32, N]. In each 64 rows, position 8c + j holds row c + 8j.
+struct HummingScales : MarlinScales {
+  static constexpr const char* name = "humming.scales";
+  static constexpr int store_n = 256, store_b = 4;
+  MXFP4_HD static constexpr Byte at(int w, int i) { return {w / 2 + 8 * (w % 2 * 4 + i), 0}; }
+};
+
+/// BF16 [N].
+struct HummingBias : MarlinBias {
+  static constexpr const char* name = "humming.bias";
+  static constexpr int store_n = 256;
+};
+
+}  // namespace mxfp4

@@ -1,0 +1,165 @@
+"""Adds ENGINE.humming.* to golden layers: what humming-kernels makes of their `in.*` for bf16 activations on SM90, padded
+as the engine asks. usage: humming_golden.py vllm|sglang LAYER.safetensors..; a file that is not there is made of a
+random layer with halves whose sizes need pads of each kind.
+
+Needs the engine's humming-kernels (vLLM 0.33.0: 0.1.19, 0.32.0: 0.1.17, the same bytes; SGLang 0.5.19 to 0.5.23: 0.1.12),
+torch, jinja2, cuda-python and g++, no GPU. All of its Python runs as it is; its CUDA kernel weight_repack_nk is compiled
+from the package's own source for the host, 32 threads a block."""
+import ctypes
+import pathlib
+import subprocess
+import sys
+import tempfile
+from types import SimpleNamespace
+
+import humming
+import torch
+from humming import dtypes, ops, transform
+from humming.config import config as humming_config
+from humming.schema import HummingInputSchema, HummingWeightSchema
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+EXPERTS = 2
+HOPPER = SimpleNamespace(sm_version=90, sm_major=9, is_ppu=False)
+
+CUDA_ON_THE_HOST = """
+#include <barrier>
+#include <cassert>
+#include <cstdint>
+#define CUDA_INLINE inline
+#define __global__
+#define __shared__ static
+#define PRAGMA_UNROLL
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define CEIL_DIV(a, b) ((a + b - 1) / (b))
+constexpr uint32_t static_next_power_of_2(uint32_t n) { uint32_t p = 1; while (p < n) p *= 2; return p; }
+struct Index { uint32_t x, y, z; };
+inline thread_local Index threadIdx;
+inline Index blockIdx, blockDim{32, 1, 1}, gridDim;
+inline std::barrier warp(32);
+inline void __syncthreads() { warp.arrive_and_wait(); }
+"""
+LAUNCH = """
+#include <humming/kernel/process.cuh>
+#include <thread>
+#include <vector>
+template <bool transposed>
+void launch(const uint32_t *in, uint32_t *out, uint32_t experts, uint32_t n, uint32_t k, uint32_t mode) {
+  gridDim = {CEIL_DIV(n, 64u), CEIL_DIV(k, 64u), experts};
+  std::vector<std::thread> threads;
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    threads.emplace_back([=] {
+      threadIdx = {lane, 0, 0};
+      for (uint32_t z = 0; z < gridDim.z; ++z)
+        for (uint32_t y = 0; y < gridDim.y; ++y)
+          for (uint32_t x = 0; x < gridDim.x; ++x) {
+            warp.arrive_and_wait();
+            if (lane == 0) blockIdx = {x, y, z};
+            warp.arrive_and_wait();
+            weight_repack_nk<4, 16, true, false, false, transposed, 0>(in, out, nullptr, n, k, n, k, mode);
+          }
+    });
+  for (std::thread &t : threads) t.join();
+}
+extern "C" void repack(const uint32_t *in, uint32_t *out, uint32_t experts, uint32_t n, uint32_t k, uint32_t mode,
+                       bool transposed) {
+  (transposed ? launch<true> : launch<false>)(in, out, experts, n, k, mode);
+}
+"""
+
+
+def host_kernel():
+    source = pathlib.Path(tempfile.mkdtemp())
+    (source / "humming/utils").mkdir(parents=True)
+    (source / "humming/utils/all.cuh").write_text("#pragma once" + CUDA_ON_THE_HOST)
+    (source / "launch.cpp").write_text(LAUNCH)
+    include = pathlib.Path(humming.__file__).parent / "include"
+    subprocess.check_call(["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread", f"-I{source}",
+                           f"-I{include}", source / "launch.cpp", "-o", source / "launch.so"])
+    return ctypes.CDLL(str(source / "launch.so")).repack
+
+
+def repack_on_the_host(kernel):
+    """Takes the place of ops.repack_weight, with the same grid and arguments. use_wgmma: up to 0.1.16."""
+    def repack_weight(inputs, weight_bits, activation_bits, is_weight_packed, interleave_mode, use_wgmma=False, **rest):
+        assert (weight_bits, activation_bits, is_weight_packed) == (4, 16, True)
+        assert not any(rest.values()), rest
+        experts, n, words = inputs.shape
+        out = torch.empty(experts, words * 8 // 16, n * 2, dtype=torch.int32)
+        kernel(ctypes.c_void_p(inputs.contiguous().data_ptr()), ctypes.c_void_p(out.data_ptr()), experts, n, words * 8,
+               interleave_mode, use_wgmma)
+        return out
+    return repack_weight
+
+
+def loaded(raw, intermediate, halves, multiple):
+    """vLLM pads intermediate to 64 with zeros before it converts, at the end of each half where w13 has halves."""
+    pad = -intermediate % multiple
+    parts = 2 if halves else 1
+    out = dict(raw)
+    for key in ("w13", "w13_scale", "w13_bias"):
+        if key in raw:
+            split = raw[key].reshape(EXPERTS, parts, -1, *raw[key].shape[2:])
+            zeros = torch.zeros(EXPERTS, parts, 2 * pad // parts, *raw[key].shape[2:], dtype=raw[key].dtype)
+            out[key] = torch.cat((split, zeros), 2).flatten(1, 2)
+    for key, columns in (("w2", 2), ("w2_scale", 32)):
+        out[key] = torch.nn.functional.pad(raw[key], (0, pad // columns))
+    return out
+
+
+def converted(tag, layer):
+    weight_schema = HummingWeightSchema(b_dtype=dtypes.float4e2m1, bs_dtype=dtypes.float8e8m0,
+                                        weight_scale_group_size=32)
+    made = {}
+    for role in ("w13", "w2"):
+        codes = layer[role]
+        tensors = {"weight": codes.contiguous().view(torch.int32),
+                   "weight_scale": layer[role + "_scale"].view(torch.float8_e8m0fnu)}
+        if role + "_bias" in layer:
+            tensors["bias"] = layer[role + "_bias"]
+        layer_config = transform.prepare_layer_config(
+            shape_n=codes.shape[1], shape_k=codes.shape[2] * 2, weight_schema=weight_schema,
+            input_schema=HummingInputSchema(), num_experts=EXPERTS, pad_n_to_multiple=256, pad_k_to_multiple=128,
+            has_bias="bias" in tensors, torch_dtype=torch.bfloat16)
+        out = transform.transform_humming_tensors(layer_config, tensors)
+        assert set(out) == {name for name in tensors}, set(out)
+        for name, suffix in (("weight", ""), ("weight_scale", "_scale"), ("bias", "_bias")):
+            if name in out:
+                tensor = out[name]
+                made[f"{tag}.{role}{suffix}"] = tensor if name != "weight_scale" else tensor.view(torch.uint8)
+    return made
+
+
+def random_halves():
+    """Hidden 320, intermediate 160: 2 * 192 rows of w13 become 512, its 320 columns 384, 192 columns of w2 256."""
+    def some(low, high, *shape):
+        return torch.randint(low, high, (EXPERTS, *shape), dtype=torch.uint8)
+    raw = {"w13": some(0, 256, 320, 160), "w2": some(0, 256, 320, 80),
+           "w13_scale": some(110, 135, 320, 10), "w2_scale": some(110, 135, 320, 5)}
+    return raw, {"experts": str(EXPERTS), "hidden": "320", "intermediate": "160", "w13_rows": "halves"}
+
+
+def add_to(path, engine):
+    if pathlib.Path(path).exists():
+        with safe_open(path, "pt") as file:
+            metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
+    else:
+        raw, metadata = random_halves()
+        tensors = {f"in.{name}": tensor for name, tensor in raw.items()}
+    raw = {name[3:]: tensor for name, tensor in tensors.items() if name.startswith("in.")}
+    layer = loaded(raw, int(metadata["intermediate"]), metadata["w13_rows"] == "halves", 64 if engine == "vllm" else 1)
+    tensors |= converted(engine + ".humming", layer)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(1)
+    transform.DeviceInfo = lambda device=None: HOPPER
+    torch.cuda.get_device_capability = lambda device=None: (9, 0)
+    for module in (transform, humming_config):
+        module.current_device = HOPPER
+    ops.repack_weight = repack_on_the_host(host_kernel())
+    for file in sys.argv[2:]:
+        add_to(file, sys.argv[1])
