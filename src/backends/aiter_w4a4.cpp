@@ -1,7 +1,7 @@
-// AITER's MXFP4 x MXFP4 MoE on gfx950, for Quark's W4A4 checkpoints. As aiter-a16w4, but w13 stays [gate; up]. The
+// AITER's MXFP4 x MXFP4 MoE on gfx950, for Quark's W4A4 checkpoints. As aiter-a16w4, but w13 stays as loaded. The
 // scale shuffle (e8m0_shuffle) leaves memory it does not write; sizes padded to 256 leave it none. Source: AITER
 // e404860 of 2026-08-22 (shuffle_weight, e8m0_shuffle, byte-checked as host code), vLLM 446179f8, SGLang b26729f22. The
-// kernels were not run.
+// kernels were not run, vLLM 0.26.0's and 0.33.0's conversions were, on a CPU.
 #include "src/backends/aiter.h"
 #include "src/backends/registry.h"
 
@@ -16,12 +16,13 @@ constexpr AiterKernel kernel = {.name = "aiter-w4a4",
 
 Backend vllm_1() {
   Backend b = aiter_vllm(kernel);
+  b.takes = has_halves;
   b.releases = {"0.26.0", "0.31.0"};
   return b;
 }
 
 Backend vllm_2() {
-  Backend b = aiter_vllm(kernel);
+  Backend b = vllm_1();
   b.layout_version = "2";
   b.multiple = {256, 128};
   b.refuse = refuse_unless_256;
@@ -29,8 +30,25 @@ Backend vllm_2() {
   return b;
 }
 
+/// GPT-OSS's rows stay in pairs, biases too; its layout versions 1 and 2 are no engine's.
+Backend as_loaded(Backend b, const char* layout_version) {
+  b.layout_version = layout_version;
+  b.takes = is_gpt_oss_like;
+  b.w13_order = loaded_order;
+  b.kernel = &kernel_format("aiter-w4a4-loaded");
+  for (Role role : roles) b.parameters[size_t(role)][size_t(Part::bias)].order = {};
+  return b;
+}
+
+Backend unused(Backend b) {
+  b.takes = is_gpt_oss_like;
+  b.releases = no_release;
+  return b;
+}
+
 }  // namespace
 
-Backends aiter_w4a4 = {vllm_2(), vllm_1(), aiter_sglang(kernel)};
+Backends aiter_w4a4 = {vllm_2(),         vllm_1(),         as_loaded(vllm_2(), "4"), as_loaded(vllm_1(), "3"),
+                       unused(vllm_2()), unused(vllm_1()), aiter_sglang(kernel)};
 
 }  // namespace mxfp4

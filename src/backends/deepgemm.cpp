@@ -26,9 +26,26 @@ Backend backend(const Engine& engine, Setting setting) {
           .requires_ = {setting}};
 }
 
+Backend halves(const Engine& engine, Setting setting) {
+  Backend b = backend(engine, setting);
+  b.takes = has_halves;
+  return b;
+}
+
+/// vLLM's DeepGemmFP4Experts has no activation of GPT-OSS, and SGLang hands its pairs to a kernel of halves.
+Backend pairs(const Engine& engine, Setting setting) {
+  Backend b = backend(engine, setting);
+  b.takes = is_gpt_oss_like;
+  b.summary = "DeepGEMM W4A8; no engine computes GPT-OSS's activation on it";
+  b.releases = no_release;
+  return b;
+}
+
+constexpr Setting vllm_setting = {"moe_backend", "deep_gemm"}, sglang_setting = {"moe_runner_backend", "deep_gemm"};
+
 }  // namespace
 
-Backends deepgemm = {backend(engine::vllm, {"moe_backend", "deep_gemm"}),
-                     backend(engine::sglang, {"moe_runner_backend", "deep_gemm"})};
+Backends deepgemm = {halves(engine::vllm, vllm_setting), pairs(engine::vllm, vllm_setting),
+                     halves(engine::sglang, sglang_setting), pairs(engine::sglang, sglang_setting)};
 
 }  // namespace mxfp4

@@ -57,6 +57,15 @@ Backend sglang(bool i128) {
   return b;
 }
 
+/// Pads of scales are the 1.0 that SGLang's buffers begin with.
+Backend sglang_ones() {
+  Backend b = sglang(true);
+  b.layout_version = "i128-ones";
+  for (Role role : roles) b.parameters[size_t(role)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x7F};
+  b.tested = "converter bytes equal (0.5.17 to 0.5.23, on a CPU)";
+  return b;
+}
+
 Backend sglang_deepseek() {
   Backend b = sglang(true);
   b.takes = is_deepseek_v4;
@@ -86,7 +95,7 @@ Backend sglang_deepseek_padded() {
 
 }  // namespace
 
-Backends flashinfer_trtllm = {vllm(true),        vllm(false),  sglang(true), sglang_deepseek_padded(),
-                              sglang_deepseek(), sglang(false)};
+Backends flashinfer_trtllm = {vllm(true),   vllm(false),       sglang_ones(), sglang_deepseek_padded(),
+                              sglang(true), sglang_deepseek(), sglang(false)};
 
 }  // namespace mxfp4

@@ -9,7 +9,8 @@ the objects that the method keeps, and in the quantization config for the kernel
 Config handling, RoutedExperts, the method classes, the conversion functions, triton_kernels' layouts, FlashInfer's and
 AITER's Python and replace_parameter are the installed ones. Exchanged are only: the choice of backend (it asks for a GPU);
 what asks which platform this is; the construction of the kernel; and
-- gptq_marlin_repack and FlashInfer's SM90 interleaves, CUDA kernels: by formulas here, so these cells are "stand-in";
+- gptq_marlin_repack, a CUDA kernel that the wheel has no source of: by a formula here, so its cells are "stand-in";
+- FlashInfer's SM90 interleave: its own source, compiled for the CPU (host_kernels.py);
 - the file from which FlashInfer loads its fp4 functions: FLASHINFER_FP4_HOST names a library made of FlashInfer's own
   fp4Op.cpp, whose branch for the CPU then runs. Without it, its cells are left out. Its directory C:
   g++ -std=c++17 -O1 -shared -fPIC -DENABLE_BF16 -DENABLE_FP8 -DENABLE_FP4 -I C -I C/nv_internal -I C/nv_internal/include
@@ -24,7 +25,6 @@ import sys
 import tempfile
 import unittest
 from contextlib import ExitStack
-from importlib import util
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 from unittest import mock
@@ -41,16 +41,18 @@ from vllm.model_executor.layers.quantization.utils import mxfp4_utils
 
 import cells
 import formats
+import host_kernels
 import mxfp4_pack.vllm
 from golden import same
 from mxfp4_pack.vllm import canary, quantization
 
 mxfp4_pack.vllm.register()
+get_quantization_config("mxfp4_pack")  # imports all methods, before anything is exchanged
 VERSION = vllm.__version__
 OLD = VERSION.startswith("0.26")
 FP4_HOST = os.environ.get("FLASHINFER_FP4_HOST")
 MARLIN = "gptq_marlin_repack is a CUDA kernel, by a formula here"
-SM90 = "FlashInfer's interleaves are CUDA kernels, by formulas here"
+SM90 = "FlashInfer's interleave of its own source, compiled for the CPU"
 FI_HOST = "FlashInfer's scale interleave by its own host code"
 
 
@@ -80,14 +82,15 @@ CASES = [
     Case("marlin", "1", both("MARLIN"), "cpu", stand_in=MARLIN),
     Case("aiter-a16w4", "1", ("AITER_MXFP4_BF16", "AITER_MXFP4_BF16" if OLD else None), "rocm", (512, 512)),
     Case("aiter-a16w4", "2", (None, since_033("AITER_MXFP4_BF16")), "rocm", (512, 512)),
-    Case("aiter-w4a4", "2", (None, since_033("AITER_MXFP4_MXFP4")), "rocm", (512, 512)),
+    Case("aiter-w4a4", "1" if OLD else "2", (None, since_033("AITER_MXFP4_MXFP4")), "rocm", (512, 512)),
+    Case("aiter-w4a4", "3" if OLD else "4", ("AITER_MXFP4_MXFP4", None), "rocm", (512, 512)),
     Case("deepgemm", "1", (None, "DEEPGEMM_MXFP4"), "cpu", stand_in="DeepGEMM's scale transform by a formula here"),
     Case("vllm-cpu", "1", ("CPU", since_033("CPU")), "cpu", stand_in="vLLM's CPU kernels' packing by a formula here"),
 ]
-if OLD:
-    CASES += [Case("flashinfer-cutlass", "v1", ("FLASHINFER_CUTLASS_MXFP4_BF16", None), "cpu", stand_in=SM90)]
 if FP4_HOST:
     CASES += [
+        Case("flashinfer-cutlass", "v1" if OLD else "v2",
+             ("FLASHINFER_CUTLASS_MXFP4_BF16", since_033("FLASHINFER_CUTLASS_MXFP4_BF16")), "cpu", note=SM90),
         Case("flashinfer-trtllm", "i256" if OLD else "i128", both("FLASHINFER_TRTLLM_MXFP4_BF16"), "cpu", note=FI_HOST),
         Case("flashinfer-cutlass-mxfp8", "1",
              ("FLASHINFER_CUTLASS_MXFP4_MXFP8", since_033("FLASHINFER_CUTLASS_MXFP4_MXFP8")), "cpu", note=FI_HOST)]
@@ -161,22 +164,8 @@ class Layers(unittest.TestCase):
         ops = torch.ops._C
         self.exchange(ops, "convert_weight_packed", cpu_codes, create=True)
         self.exchange(ops, "convert_scale_packed", cpu_scales, create=True)
-        if util.find_spec("flashinfer") is None:
-            return
-        import flashinfer.fused_moe
-        for name, part in (("weights", "codes"), ("scales", "scales")):
-            self.exchange(flashinfer.fused_moe, f"interleave_moe_{name}_for_sm90_mixed_gemm",
-                          lambda t, *rest, part=part: formats.flashinfer_sm90_v1({("w13", part): t})["w13", part])
         if FP4_HOST:
-            import tvm_ffi
-            from flashinfer.quantization import fp4_quantization as fp4
-            module = tvm_ffi.load_module(FP4_HOST)
-            spec = SimpleNamespace(build_and_load=lambda: module)
-            fp4.get_fp4_quantization_module.cache_clear()
-            for name in [name for name in dir(fp4) if name.startswith("gen_fp4_quantization_")]:
-                self.exchange(fp4, name, lambda *args, **given: spec)
-            self.exchange(torch.cuda, "get_device_capability", lambda *args: (10, 0))
-            self.exchange(fp4, "get_compute_capability", lambda *args: (10, 0), create=True)
+            host_kernels.exchange_flashinfer(self.exchange)
 
     def layer(self, quant_config, source, number, experts, tp, rank):
         parallel = FusedMoEParallelConfig(tp_size=tp, pcp_size=1, dp_size=1, ep_size=1, tp_rank=rank, pcp_rank=0, dp_rank=0,

@@ -269,6 +269,16 @@ class Mxfp4FlashinferCutlassMoEMethod:
         layer._dsv4_mxfp4_backend = "flashinfer_cutlass_sm90"
 
 
+class Mxfp4FlashinferTrtllmMoEMethod:
+    """Nothing here runs it; the plugin hooks it."""
+
+    def create_weights(self, layer, **extra):
+        raise NotImplementedError
+
+    def process_weights_after_loading(self, layer):
+        raise NotImplementedError
+
+
 class FusedMoE(Module):
     def __init__(self, method, prefix, layer_id, num_experts, ep_size, hidden, intermediate, config):
         super().__init__()
@@ -326,7 +336,7 @@ def serve(directory, checkpoint, layers, experts=None, ep_size=1, method=None, b
     deepseek = {"marlin": Mxfp4MarlinMoEMethod, "flashinfer_mxfp4": Mxfp4FlashinferCutlassMoEMethod}
     first = next(iter(checkpoint.layers.values()))
     first = first[0] if isinstance(first, list) else first
-    runner_config = SimpleNamespace(gemm1_alpha=1.702 if name == "mxfp4" else None, gemm1_clamp_limit=7.0,
+    runner_config = SimpleNamespace(gemm1_alpha=1.702 if name == "mxfp4" else None, gemm1_clamp_limit=7.0 if name == "mxfp4" else None,
                                     swiglu_limit=checkpoint.swiglu_limit)
 
     def model():
@@ -357,6 +367,7 @@ def install():
         QUANTIZATION + ".mxfp4": [Mxfp4MoEMethod, _swizzle_mxfp4],
         QUANTIZATION + ".mxfp4_marlin_moe": [Mxfp4MarlinMoEMethod],
         QUANTIZATION + ".mxfp4_flashinfer_cutlass_moe": [Mxfp4FlashinferCutlassMoEMethod],
+        QUANTIZATION + ".mxfp4_flashinfer_trtllm_moe": [Mxfp4FlashinferTrtllmMoEMethod],
         QUANTIZATION + ".marlin_utils_fp4": [deinterleave_moe_mxfp4_w13_for_marlin, prepare_moe_mxfp4_layer_for_marlin],
         "flashinfer": [], "flashinfer.fused_moe": [interleave_moe_weights_for_sm90_mixed_gemm,
                                                    interleave_moe_scales_for_sm90_mixed_gemm],

@@ -99,6 +99,7 @@ constexpr KernelFormat all[] = {
      .bias_in_halves = true,
      .w13 = W13Order{16, false}},
     {.name = "aiter-w4a4", .rows = 32, .columns = 256, .read = read_aiter, .w13 = gate_up},
+    {.name = "aiter-w4a4-loaded", .rows = 32, .columns = 256, .read = read_aiter},
     {.name = "vllm-cpu", .rows = 32, .columns = 32, .read = read_vllm_cpu},
 };
 

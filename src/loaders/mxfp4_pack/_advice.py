@@ -7,11 +7,18 @@ DISTRIBUTIONS = {"flashinfer": ("flashinfer-python",), "triton_kernels": ("trito
 # The layout versions of backends that have several, for each engine.
 LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cutlass", "sglang"): ("v2", "v1"),
                    ("triton-hopper", "vllm"): ("a", "c", "b"),
-                   ("triton-hopper", "sglang"): ("c64", "b64", "c", "b", "a")}
+                   ("triton-hopper", "sglang"): ("c64", "b64", "c", "b", "a"), ("marlin", "sglang"): ("i64", "1"),
+                   ("flashinfer-trtllm", "vllm"): ("i128", "i256"),
+                   ("flashinfer-trtllm", "sglang"): ("i128-ones", "i128"),
+                   ("flashinfer-cutlass-mxfp8", "sglang"): ("2", "1")}
+# Those of which all but one are for experts with (or without) biases alone.
+WITH_BIASES = {("marlin", "sglang"): False, ("flashinfer-cutlass-mxfp8", "sglang"): True}
 # The engines' names for a backend -> those of mxfp4-pack.
-BACKENDS = {"marlin": ("marlin",), "flashinfer_mxfp4": ("flashinfer-cutlass",),
+BACKENDS = {"marlin": ("marlin",), "flashinfer_mxfp4": ("flashinfer-cutlass", "flashinfer-trtllm"),
             "flashinfer_cutlass": ("flashinfer-cutlass",), "triton_kernel": ("triton-hopper", "triton-blackwell"),
             "triton": ("triton-hopper", "triton-blackwell"), "triton_unfused": ("triton-hopper", "triton-blackwell")}
+BACKENDS |= {name: (name,) for name in ("flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm")}
+BACKENDS["triton-hopper"] = BACKENDS["triton"]
 
 
 def installed(library):
@@ -34,8 +41,12 @@ def convert_again(directory, engine, backend, tp_size=1, how="--force", layout_v
 
 def other_layouts(fields):
     """The layout versions to try where a set's own does not fit the engine."""
+    key = fields["backend"], fields["engine"]
+    biased = any(t["part"] == "bias" for t in fields["tensors"])
+    if WITH_BIASES.get(key, biased) != biased:
+        return []
     version, dash, warps = fields["layout_version"].partition("-")  # c64 and b64 are for 8 warps alone
-    return [name + dash + warps for name in LAYOUT_VERSIONS.get((fields["backend"], fields["engine"]), ())
+    return [name + dash + warps for name in LAYOUT_VERSIONS.get(key, ())
             if name != version and not (warps and name.endswith("64"))]
 
 

@@ -18,7 +18,8 @@ PARTS = ("codes", "scales", "bias")
 # The backends that each engine's loader knows.
 SERVED = {"vllm": ("marlin", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm", "triton-hopper",
                    "triton-blackwell", "deepgemm", "aiter-a16w4", "aiter-w4a4", "vllm-cpu"),
-          "sglang": ("marlin", "flashinfer-cutlass", "triton-hopper", "triton-blackwell")}
+          "sglang": ("marlin", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm", "triton-hopper",
+                     "triton-blackwell")}
 OLD_DISTRIBUTIONS = ("mxfp4-pack-reader", "mxfp4-pack-vllm", "mxfp4-pack-sglang")
 # What reading JSON of the wrong form raises.
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
@@ -125,17 +126,19 @@ class Manifest:
         if not any(s["moe_tp_size"] == tp_size for s in self.sets if answers(s, asked)):
             raise self.refusal(asked, tp_size, 0)
 
-    def pick(self, asked, tp_size, rank):
-        """The first set for the engine's backend `asked` (auto: any) and this MoE tensor-parallel size. The same object
-        for every layer."""
+    def pick(self, asked, tp_size, rank, backends=None):
+        """The first set for the engine's backend `asked` (auto: any) and this MoE tensor-parallel size, of `backends` where
+        the engine has told which kernel it runs. The same object for every layer."""
         for fields in self.sets:
+            if backends is not None and fields["backend"] not in backends:
+                continue
             if answers(fields, asked) and fields["moe_tp_size"] == tp_size and rank in fields["ranks"]:
                 for name in fields["requires"]:
                     if name.startswith("unset:") and os.environ.get(name[6:]):
                         raise Refused(f"the environment variable {name[6:]} changes the bytes that {fields['engine']}'s "
                                       "kernel wants; unset it")
                 return self.opened(fields, rank)
-        raise self.refusal(asked, tp_size, rank)
+        raise self.refusal(backends[0] if backends else asked, tp_size, rank)
 
     def opened(self, fields, rank):
         from .packed_set import PackedSet

@@ -12,7 +12,8 @@ from . import arguments, hooks
 SRT = "sglang.srt."
 METHODS = [SRT + "layers.quantization." + name for name in (
     "mxfp4.Mxfp4MoEMethod", "mxfp4_marlin_moe.Mxfp4MarlinMoEMethod",
-    "mxfp4_flashinfer_cutlass_moe.Mxfp4FlashinferCutlassMoEMethod")]
+    "mxfp4_flashinfer_cutlass_moe.Mxfp4FlashinferCutlassMoEMethod",
+    "mxfp4_flashinfer_trtllm_moe.Mxfp4FlashinferTrtllmMoEMethod")]
 WEIGHT_UPDATER = SRT + "model_executor.model_runner_components.weight_updater.WeightUpdater."
 HOOKS = [  # (function of SGLang, hook, kind)
     (SRT + "utils.hf_transformers.config.get_config", hooks.after_get_config, "AFTER"),

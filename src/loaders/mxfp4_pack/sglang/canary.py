@@ -6,39 +6,42 @@ from types import SimpleNamespace
 import torch
 
 from . import METHODS
-from .hooks import Packed, converted_canary
+from .hooks import FLASHINFER, Packed, converted_canary
 
-GPT_OSS, MARLIN, FLASHINFER = METHODS
+GPT_OSS, MARLIN, CUTLASS, TRTLLM = METHODS
+FP8 = {"marlin": MARLIN, "flashinfer-cutlass": CUTLASS, "flashinfer-cutlass-mxfp8": CUTLASS, "flashinfer-trtllm": TRTLLM}
 
 
 def compare(packed, model_type, device):
     """Refuses a set that does not fit; any other exception: this SGLang cannot be asked."""
     entries = next(iter(packed.layers.values()))
     gpt_oss = model_type == "gpt_oss"
-    if not gpt_oss and packed.kernel not in ("marlin", "flashinfer_mxfp4"):
+    if not gpt_oss and packed.backend not in FP8:
         raise NotImplementedError(f"SGLang has no {packed.kernel} for {model_type}")
     config = SimpleNamespace(gemm1_alpha=1.702 if gpt_oss else None, gemm1_clamp_limit=packed.swiglu_limit if gpt_oss else None,
                              swiglu_limit=packed.swiglu_limit, gate_up_interleaved=True, activation="silu", is_gated=True,
                              apply_router_weight_on_input=False, layer=None)
-    method = method_of(GPT_OSS if gpt_oss else MARLIN if packed.kernel == "marlin" else FLASHINFER, packed.kernel, config)
+    method = method_of(GPT_OSS if gpt_oss else FP8[packed.backend], packed.backend, config)
     layer = layer_of(packed, entries, gpt_oss, device)
     layer.moe_runner_config = config
     process = type(method).process_weights_after_loading
     converted_canary(getattr(process, "__wrapped__", process), method, layer)
 
 
-def method_of(name, kernel, config):
+def method_of(name, backend, config):
     """A method object that was not made by its __init__, which asks for a server's settings."""
     method = object.__new__(pkgutil.resolve_name(name))
     method.__dict__.update(
         prefix="", with_bias=True, moe_runner_config=config, runner=SimpleNamespace(config=config),
-        _fp8=SimpleNamespace(process_weights_after_loading=lambda layer: None), use_marlin=kernel == "marlin",
-        use_triton_kernels=kernel == "triton_kernel", use_flashinfer=kernel == "flashinfer_mxfp4", use_deep_gemm=False,
-        use_mega_moe=False, _use_sm90_humming=False, _use_mxfp8_act_scaling=False)
+        _fp8=SimpleNamespace(process_weights_after_loading=lambda layer: None), use_marlin=backend == "marlin",
+        use_triton_kernels=backend.startswith("triton"), use_flashinfer=backend.startswith("flashinfer"),
+        use_deep_gemm=False, use_mega_moe=False, _use_sm90_humming=False,
+        _use_mxfp8_act_scaling=backend == "flashinfer-cutlass-mxfp8")
     if name == GPT_OSS:
-        method._fi_kernel = "cutlass_sm90" if method.use_flashinfer else None
-        if method.use_flashinfer:
-            method._padded_hidden = method._padded_intermediate = method._unpadded_hidden = 0  # of the canary: see `fill`
+        method._fi_kernel = next((kernel for kernel, b in FLASHINFER.items() if b == backend), None)
+        for size in ("_padded_hidden", "_padded_intermediate", "_unpadded_hidden", "hidden_size",
+                     "intermediate_size_per_partition"):
+            setattr(method, size, 0)  # of the canary: see `fill`
     return method
 
 

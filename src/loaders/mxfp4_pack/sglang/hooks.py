@@ -5,6 +5,8 @@ import copy
 import logging
 import pkgutil
 import re
+import sys
+from typing import NamedTuple
 
 import torch
 from mxfp4_pack import (Manifest, Misfit, RawLayer, Refused, Unconverted, fall_back, is_method, is_packed, misfit)
@@ -14,6 +16,9 @@ from .arguments import refuse_unchecked
 
 logger = logging.getLogger("sglang.mxfp4_pack")
 targets = []  # dotted names of all hooked functions, set by register()
+# A method's tensors of one value, and the fields of its runner's config of which the first that is set is the value.
+VALUES = {"_swiglu_limit_tensor": ("gemm1_clamp_limit", "swiglu_limit"), "_gemm1_clamp_limit_tensor": ("swiglu_limit",),
+          "_mxfp4_weight_global_scale_tensor": ()}
 manifest = None  # of the packed model of this process
 
 
@@ -55,20 +60,50 @@ def hooked(target):
         return False
 
 
-def kernel_of(method):
-    """--moe-runner-backend of the kernel that a method object of the engine runs; else its class's name."""
-    if getattr(method, "use_marlin", type(method).__name__ == "Mxfp4MarlinMoEMethod"):
-        return "marlin"
-    if getattr(method, "_fi_kernel", None) == "cutlass_sm90" or getattr(method, "_use_mxfp8_act_scaling", None) is False:
-        return "flashinfer_mxfp4"
-    return "triton_kernel" if getattr(method, "use_triton_kernels", False) else type(method).__name__
+# Mxfp4MoEMethod's names for the kernels that it takes of FlashInfer.
+FLASHINFER = {"trtllm_sm100": "flashinfer-trtllm", "cutlass_sm90": "flashinfer-cutlass",
+              "cutlass_sm120": "flashinfer-cutlass-mxfp8"}
+
+
+def backends_of(method):
+    """The backends whose bytes a method object of the engine may run on; else its class's name."""
+    name = type(method).__name__
+    for which, mark in (("deepgemm-mega", "use_mega_moe"), ("flashinfer-humming", "_use_sm90_humming"),
+                        ("deepgemm", "use_deep_gemm")):
+        if getattr(method, mark, False):
+            return (which,)
+    if getattr(method, "use_marlin", name == "Mxfp4MarlinMoEMethod"):
+        return ("marlin",)
+    if name == "Mxfp4FlashinferCutlassMoEMethod":
+        return ("flashinfer-cutlass-mxfp8" if method._use_mxfp8_act_scaling else "flashinfer-cutlass",)
+    if name == "Mxfp4FlashinferTrtllmMoEMethod":
+        return ("flashinfer-trtllm",)
+    if kernel := getattr(method, "_fi_kernel", None):
+        return (FLASHINFER.get(kernel, kernel),)
+    return ("triton-hopper", "triton-blackwell") if getattr(method, "use_triton_kernels", False) else (name,)
+
+
+def pads_later(method):
+    """Whether the method pads the intermediate size when it converts, and tells the layer."""
+    return hasattr(sys.modules[type(method).__module__], "_pad_intermediate_size")
+
+
+def padded_sizes(method, layer):
+    """(hidden, intermediate) as the engine will pad them: some methods do that before they load, some when they convert."""
+    hidden = getattr(method, "_padded_hidden", layer.w13_weight.shape[2] * 2)
+    intermediate = getattr(method, "_padded_intermediate", layer.w13_weight.shape[1] // 2)
+    if type(method).__name__ == "Mxfp4MarlinMoEMethod":
+        intermediate = -(-intermediate // 64) * 64
+    if pads_later(method):
+        intermediate = -(-intermediate // 128) * 128
+    return hidden, intermediate
 
 
 def create_weights(original, method, layer, *args, **kwargs):
     """Raw parameters of a packed layer have shapes and no memory."""
     if manifest is None:
         return original(method, layer, *args, **kwargs)
-    set_ = manifest.pick(kernel_of(method), layer.moe_tp_size, layer.moe_tp_rank)
+    set_ = manifest.pick("auto", layer.moe_tp_size, layer.moe_tp_rank, backends_of(method))
     draft = re.search(r"\blayers\.(\d+)\.", layer.layer_name + ".") is None  # the MTP block is model.decoder
     entries = set_.layer("mtp" if draft else "model", layer.layer_id, layer.layer_name)
     total = next(iter(entries.values())).experts
@@ -80,8 +115,7 @@ def create_weights(original, method, layer, *args, **kwargs):
     layer.mxfp4_pack.create = lambda method, layer: original(method, layer, *args, **kwargs)
     with torch.device("meta"):
         result = original(method, layer, *args, **kwargs)
-    sizes = getattr(method, "_padded_hidden", layer.w13_weight.shape[2] * 2), getattr(
-        method, "_padded_intermediate", layer.w13_weight.shape[1] // 2)
+    sizes = padded_sizes(method, layer)
     if sizes != set_.padded_sizes:
         fall_back(set_, set_.mismatch(f"it pads (hidden, intermediate) to {sizes}, packed is {set_.padded_sizes}"), logger)
     if set_.fallback is None:
@@ -99,17 +133,24 @@ def process(original, method, layer):
         return None
     if packed.set.fallback is None:
         try:
-            read(original, method, layer, *converted_canary(original, method, layer))
+            read(original, method, layer, converted_canary(original, method, layer))
         except Misfit as found:
             fall_back(packed.set, found, logger)
     if packed.set.fallback is not None:
         make_raw(method, layer)
         original(method, layer)
-    limit = getattr(method, "_swiglu_limit_tensor", None)
-    if limit is not None and limit.is_meta:  # it was made on the device of the raw weights
-        method._swiglu_limit_tensor = torch.full(limit.shape, float(method.moe_runner_config.swiglu_limit),
-                                                 dtype=limit.dtype, device=packed.device)
+    give_values(method, packed.device)
     packed.done = True
+
+
+def give_values(method, device):
+    """Values to tensors that the engine made on the device of the raw weights."""
+    for name, fields in VALUES.items():
+        tensor = getattr(method, name, None)
+        if tensor is not None and tensor.is_meta:
+            config = getattr(method, "moe_runner_config", None)
+            value = next((v for v in (getattr(config, field, None) for field in fields) if v is not None), 1)
+            setattr(method, name, torch.full(tensor.shape, float(value), dtype=tensor.dtype, device=device))
 
 
 def make_raw(method, layer):
@@ -120,8 +161,12 @@ def make_raw(method, layer):
         packed.create(copy.copy(method), probe)
     raw = RawLayer(packed.set, packed.entries)
     for key in packed.entries:
-        raw.fill(key, packed.experts, probe._parameters[raw_name(probe, key, packed)].data,
-                 getattr(method, "load_up_proj_weight_first", False))
+        parameter = probe._parameters[raw_name(probe, key, packed)].data
+        is_f32 = key[1] == "scales" and parameter.dtype == torch.float32  # the engine loads them as numbers
+        stored = torch.full(parameter.shape, 0x7F, dtype=torch.uint8) if is_f32 else parameter
+        raw.fill(key, packed.experts, stored, getattr(method, "load_up_proj_weight_first", False))
+        if is_f32:
+            parameter.copy_(stored.view(torch.float8_e8m0fnu).float())
     layer._parameters.update(probe._parameters)
 
 
@@ -130,8 +175,17 @@ def raw_name(layer, key, packed):
     return next(name for name in (parameter, parameter + "_inv") if name in layer._parameters)
 
 
-def read(original, method, layer, vectors, attributes):
-    """The packed tensors, and `vectors` and `attributes`, which converted_canary found."""
+class Rest(NamedTuple):
+    """What the engine's conversion gives a layer beside the packed tensors, as seen on the canary."""
+    vectors: dict  # parameters of one value for each expert
+    buffers: dict  # the same as buffers
+    biases: dict  # dtypes of biases that the engine has and the checkpoint has not: zeros
+    dtypes: dict  # of the packed tensors, which may have other names in the engine
+    attributes: dict  # workspace, marks
+
+
+def read(original, method, layer, rest):
+    """The packed tensors, and what converted_canary found."""
     packed = packed_of(layer)
     tensors = packed.set.read_layer(packed.entries, packed.experts, packed.device)
     if packed.set.is_triton:
@@ -140,23 +194,29 @@ def read(original, method, layer, vectors, attributes):
             if why := misfit(storage.data, tensors[key]):
                 raise Refused(f"{layer.layer_name} {key}: SGLang's storage {why}")
             storage.data = tensors.pop(key)
-    for name in [name for name, p in layer.named_parameters(recurse=False) if p.is_meta]:
+    for name, meta in [(name, p) for name, p in layer.named_parameters(recurse=False) if p.is_meta]:
         delattr(layer, name)
+        if name in rest.biases:
+            zeros = torch.zeros(meta.shape, dtype=rest.biases[name], device=packed.device)
+            setattr(layer, name, Parameter(zeros, requires_grad=False))
     for key, tensor in tensors.items():
-        setattr(layer, packed.entries[key].parameter, Parameter(tensor, requires_grad=False))
-    for name, value in vectors.items():
+        setattr(layer, packed.entries[key].parameter, Parameter(tensor.view(rest.dtypes[key]), requires_grad=False))
+    for name, value in rest.vectors.items():
         setattr(layer, name, Parameter(value.data[:1].repeat(layer.num_local_experts), requires_grad=False))
-    for name, value in attributes.items():
+    for name, value in rest.buffers.items():
+        layer.register_buffer(name, value[:1].repeat(layer.num_local_experts), persistent=False)
+    for name, value in rest.attributes.items():
         setattr(layer, name, value)
+    if pads_later(method):
+        layer.intermediate_size_per_partition = packed.set.padded_sizes[1]
 
 
 def converted_canary(original, method, layer):
-    """The installed engine converts the raw canary, which must give the packed one, on a copy of the layer. Returns
-    what else it gives a layer: parameters of one value for each expert, and attributes (workspace, marks)."""
+    """The installed engine converts the raw canary, which must give the packed one, on a copy of the layer."""
     packed = packed_of(layer)
     raw, want = packed.set.canary(packed.device)
     probe, method = copy.copy(layer), copy.copy(method)
-    probe._parameters = {}
+    probe._parameters, probe._buffers = {}, dict(layer._buffers)
     probe.num_local_experts = next(iter(raw.values())).shape[0]
     try:
         fill(probe, method, layer, raw)
@@ -166,10 +226,22 @@ def converted_canary(original, method, layer):
         made |= {key: storage.data for key, storage in storages(method).items()} if packed.set.is_triton else {}
     except Exception as error:
         raise packed.set.mismatch(f"its converter fails on the canary: {error!r}", Unconverted) from error
-    packed.set.check_canary({key: t.data for key, t in made.items() if t is not None}, want)
-    return ({name: p for name, p in probe._parameters.items() if name not in layer._parameters and name not in
-             {e.parameter for e in packed.entries.values()}},
-            {name: value for name, value in vars(probe).items() if before.get(name) is not value})
+    dtypes = {key: t.dtype for key, t in made.items() if t is not None}
+    if packed.set.backend == "triton-blackwell":  # triton_kernels 3.7 leaves what it pads columns with unset
+        for role in ("w13", "w2"):
+            made[role, "codes"][:, raw[role, "codes"].shape[2]:] = 0
+    packed.set.check_canary({key: named_as(t.data, want[key]) for key, t in made.items() if t is not None}, want)
+    known = {e.parameter for e in packed.entries.values()}
+    others = {name: p for name, p in probe._parameters.items() if name not in known}
+    return Rest({name: p for name, p in others.items() if name not in layer._parameters},
+                {name: b for name, b in probe._buffers.items() if name not in layer._buffers},
+                {name: p.dtype for name, p in others.items() if name.endswith("_bias")}, dtypes,
+                {name: value for name, value in vars(probe).items() if name not in before or before[name] is not value})
+
+
+def named_as(made, want):
+    """A tensor of bytes under the stored one's dtype."""
+    return made.view(want.dtype) if made.element_size() == want.element_size() == 1 else made
 
 
 def fill(probe, method, layer, raw):
@@ -178,10 +250,17 @@ def fill(probe, method, layer, raw):
         name = raw_name(layer, key, packed_of(layer))
         if key[0] == "w13" and getattr(method, "load_up_proj_weight_first", False):
             tensor = torch.cat(tensor.chunk(2, dim=1)[::-1], dim=1)
-        probe.register_parameter(name, Parameter(tensor.view(layer._parameters[name].dtype), requires_grad=False))
-    if hasattr(method, "_padded_hidden"):
-        method._padded_hidden, method._padded_intermediate = raw["w13", "codes"].shape[2] * 2, raw[
-            "w13", "codes"].shape[1] // 2
+        dtype = layer._parameters[name].dtype
+        tensor = tensor.view(torch.float8_e8m0fnu).float() if dtype == torch.float32 else tensor.view(dtype)
+        probe.register_parameter(name, Parameter(tensor, requires_grad=False))
+    for name, p in layer._parameters.items():
+        if name.endswith("_bias") and name not in probe._parameters:
+            zeros = torch.zeros(raw[name.partition("_")[0], "codes"].shape[:2], dtype=p.dtype, device=packed_of(layer).device)
+            probe.register_parameter(name, Parameter(zeros, requires_grad=False))
+    sizes = raw["w13", "codes"].shape[2] * 2, raw["w13", "codes"].shape[1] // 2
+    for names in (("_padded_hidden", "_padded_intermediate"), ("hidden_size", "intermediate_size_per_partition")):
+        if hasattr(method, names[0]):
+            method.__dict__.update(zip(names, sizes))
 
 
 def storages(method):

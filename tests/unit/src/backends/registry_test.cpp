@@ -212,7 +212,7 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("flashinfer-trtllm", "vllm", deepseek, "0.26.0") == "i256");
   CHECK(version("flashinfer-trtllm", "sglang", deepseek, "0.5.20") == "i128");
   CHECK(version("flashinfer-trtllm", "sglang", deepseek, "0.5.21") == "i128-ones");
-  CHECK(version("flashinfer-trtllm", "sglang", gpt_oss, "0.5.23") == "i128");
+  CHECK(version("flashinfer-trtllm", "sglang", gpt_oss, "0.5.23") == "i128-ones");
   CHECK(version("marlin", "sglang", deepseek, "0.5.21") == "1");
   CHECK(version("marlin", "sglang", deepseek, "0.5.22") == "i64");
   CHECK(version("marlin", "sglang", gpt_oss, "0.5.22") == "1");
@@ -223,6 +223,10 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("aiter-a16w4", "vllm", deepseek, "0.28.0") == "2");
   CHECK(version("aiter-a16w4", "vllm", gpt_oss, "0.33.0") == "1");
   CHECK(version("aiter-w4a4", "vllm", deepseek, "0.31.0") == "1");
+  CHECK(version("aiter-w4a4", "vllm", deepseek, "") == "2");
+  CHECK(version("aiter-w4a4", "vllm", gpt_oss, "0.31.0") == "3");
+  CHECK(version("aiter-w4a4", "vllm", gpt_oss, "") == "4");
+  CHECK_THROWS_AS(version("deepgemm", "vllm", gpt_oss, "0.33.0"), Error);
 }
 
 TEST_CASE("a layout version that a release does not load is refused with those that it loads") {

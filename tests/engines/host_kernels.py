@@ -1,0 +1,115 @@
+"""The engines' own CUDA kernels that move bytes, compiled for a CPU from the sources in their packages, unchanged but for
+how they are launched (cuda_host.h)."""
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from functools import lru_cache
+from types import SimpleNamespace
+
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MIXED_UTILS = "data/csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels/moe_gemm/moe_gemm_mixed_utils.cu"
+MARLIN = "kernels/jit/csrc/gemm/marlin"
+
+FLASHINFER_ENTRY = """
+extern "C" void entry(uint8_t* from, uint8_t* to, int rows, int columns) {
+  tensorrt_llm::kernels::cutlass_kernels::interleave_fp4_weights_for_sm90_mixed_gemm(from, to, rows, columns, nullptr);
+}
+"""
+MARLIN_BEGIN = """
+int4 sh[1 << 14];
+inline int div_ceil(int a, int b) { return (a + b - 1) / b; }
+inline int min(int a, int b) { return std::min(a, b); }
+inline void cp_async4(void* to, const void* from) { std::memcpy(to, from, 16); }
+inline void cp_async_fence() {}
+template <int> void cp_async_wait() {}
+"""
+MARLIN_ENTRY = """
+extern "C" void entry(const uint32_t* from, uint32_t* to, int k, int n) {
+  launch_with_barriers(4, repack_threads, [=] {
+    gptq_marlin_repack_kernel<repack_threads, 4, false>(from, nullptr, to, k, n);
+  });
+}
+"""
+
+
+def without_includes(path):
+    with open(path) as file:
+        return re.sub(r"(?m)^#(include|pragma once).*$", "", file.read())
+
+
+@lru_cache(maxsize=None)
+def compiled(text):
+    directory = tempfile.mkdtemp()
+    source, library = (os.path.join(directory, name) for name in ("kernel.cpp", "kernel.so"))
+    with open(source, "w") as file:
+        file.write(f'#include "{HERE}/cuda_host.h"\n{text}')
+    subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-o", library, source], check=True)
+    return ctypes.CDLL(library).entry
+
+
+def pointer(tensor):
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+def interleave(weight, out, kind):
+    """FlashInfer's binding: kind 1 is FP4. Tensors are U8 [experts, rows, columns / 2]."""
+    import flashinfer
+    assert kind == 1
+    text = without_includes(os.path.join(os.path.dirname(flashinfer.__file__), MIXED_UTILS))
+    run = compiled(re.sub(r"(\w+)<<<(\w+), (\w+), 0, stream>>>\(", r"launch(\2, \3, \1, ", text) + FLASHINFER_ENTRY)
+    for expert, made in zip(weight, out):
+        run(pointer(expert), pointer(made), expert.shape[0], expert.shape[1] * 2)
+
+
+class OnGpu(torch.Tensor):
+    """A tensor that says that it lies on a GPU."""
+    is_cuda = True
+
+
+def interleaved(original):
+    """FlashInfer's own function, for tensors that do not lie on a GPU."""
+    return lambda weight, *rest: original(weight.as_subclass(OnGpu), *rest).as_subclass(torch.Tensor)
+
+
+def sglang_marlin_repack(b_q_weight, perm, size_k, size_n, num_bits):
+    """SGLang's: int32 [K/8, N] -> [K/16, 2N]"""
+    import sglang
+    assert num_bits == 4 and perm.numel() == 0
+    folder = os.path.join(os.path.dirname(sglang.__file__), MARLIN)
+    with open(os.path.join(folder, "marlin.cuh")) as file:
+        constants = "\n".join(re.findall(r"(?m)^static constexpr int .*;", file.read()))
+    kernel = without_includes(os.path.join(folder, "gptq_marlin_repack.cuh")).split("#else")[1].split("#endif")[0]
+    run = compiled(f"{MARLIN_BEGIN}{constants}{kernel}{MARLIN_ENTRY}")
+    out = torch.empty((size_k // 16, size_n * 2), dtype=torch.int32)
+    run(pointer(b_q_weight.contiguous()), pointer(out), size_k, size_n)
+    return out
+
+
+def exchange_flashinfer(exchange):
+    """FlashInfer's byte-moving functions by its own host code and host_kernels; exchange(target, name, value) does that.
+    FLASHINFER_FP4_HOST names the library of its fp4Op.cpp."""
+    import flashinfer
+    import flashinfer.fused_moe
+    import tvm_ffi
+    from flashinfer.fused_moe import core
+    from flashinfer.quantization import fp4_quantization as fp4
+    name = "interleave_moe_weights_for_sm90_mixed_gemm"
+    made = interleaved(getattr(flashinfer.fused_moe, name))
+    exchange(flashinfer.fused_moe, name, made)
+    module = SimpleNamespace(**{name: interleave})
+    exchange(core, "get_cutlass_fused_moe_module", lambda *args: module)
+    exchange(torch.cuda, "get_device_capability", lambda *args: (10, 0))
+    for target in (core, fp4, sys.modules.get("flashinfer.fused_moe.prepare")):
+        if hasattr(target, "get_compute_capability"):
+            exchange(target, "get_compute_capability", lambda *args: (10, 0))
+    library = tvm_ffi.load_module(os.environ["FLASHINFER_FP4_HOST"])
+    spec = SimpleNamespace(build_and_load=lambda: library)
+    fp4.get_fp4_quantization_module.cache_clear()
+    for name in [name for name in dir(fp4) if name.startswith("gen_fp4_quantization_")]:
+        exchange(fp4, name, lambda *args, **given: spec)

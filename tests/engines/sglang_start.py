@@ -1,0 +1,120 @@
+"""The SGLang plugin's first and last steps in an installed SGLang, without a GPU: the arguments, updates, the fallback.
+
+    MXFP4_PACK=build/mxfp4-pack PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/sglang_start.py
+
+SGLang's own resolution of arguments, which asks for a GPU, is left out; all else is as in sglang_classes.py.
+"""
+
+import os
+import pickle
+import sys
+import tempfile
+import unittest
+from types import SimpleNamespace
+from unittest import mock
+
+import sglang
+import torch
+from sglang.srt import server_args
+from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager
+from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
+from sglang.srt.utils.hf_transformers import config as hf_config
+
+from mxfp4_pack import Refused
+from mxfp4_pack.sglang import arguments, hooks
+from packed_dir import Checkpoint, flip_canary, random_layer
+from sglang_classes import CASES, Layers, can_run
+
+ON_PATH = {"PATH": f"{os.path.dirname(os.path.abspath(os.environ['MXFP4_PACK']))}:{os.environ['PATH']}"}
+
+
+class Start(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.directory = os.path.join(temporary.name, "out")
+        hooks.manifest = None
+
+    def start(self, directory, **given):
+        """ServerArgs as a launcher completes it, with SGLang's own resolution, which asks for a GPU, left out."""
+        completed = []
+        if arguments.step() == "resolve_once":
+            patch = mock.patch("sglang.srt.arg_groups.pipeline.run_resolution_pipeline", completed.append)
+        else:
+            def leave(args):
+                completed.append(args)
+                args.model_path = "dummy"
+            patch = mock.patch.object(server_args.ServerArgs, "_handle_return_hidden_states_mode", leave)
+        with patch:
+            args = server_args.ServerArgs(model_path=directory, **given)
+            if arguments.step() == "resolve_once":
+                args.resolve_once()
+        self.assertEqual(completed, [args])
+        return args
+
+    def test_arguments(self):
+        checkpoint = Checkpoint("sglang", "marlin", "gpt_oss", 320, 352, {("model", 0): random_layer(1, 2, 320, 352, True)})
+        checkpoint.write(self.directory)
+        args = self.start(self.directory)
+        self.assertEqual(args.moe_runner_backend, "marlin")
+        again = pickle.loads(pickle.dumps(args))  # it goes to the processes that load the model
+        self.assertEqual(again.moe_runner_backend, "marlin")
+        if arguments.step() == "resolve_once":
+            again.resolve_once()
+        for given, message in (({"tp_size": 2}, "rank 0 of 2"), ({"enable_eplb": True}, "--enable-eplb"),
+                               ({"moe_runner_backend": "triton_kernel"}, "asked for is triton_kernel"),
+                               ({"load_format": "dummy"}, "--load-format dummy")):
+            with self.subTest(given=given), self.assertRaisesRegex(Refused, message):
+                self.start(self.directory, **given)
+        os.environ.pop(arguments.CHECKED)
+        with self.assertRaisesRegex(Refused, "did not run the plugin's hook"):
+            hf_config.get_config(self.directory, trust_remote_code=False)
+
+    def test_a_model_that_is_not_packed(self):
+        os.mkdir(self.directory)
+        with open(os.path.join(self.directory, "config.json"), "w") as file:
+            file.write('{"model_type": "gpt_oss", "quantization_config": null}')
+        self.assertIn(self.start(self.directory, enable_eplb=True).moe_runner_backend, ("auto", None))
+        self.assertIsNone(hooks.manifest)
+
+    def test_updates(self):
+        updater = SimpleNamespace()
+        hooks.manifest = SimpleNamespace()
+        done, message = WeightUpdater.update_weights_from_disk(updater, "elsewhere", "auto")
+        self.assertFalse(done)
+        self.assertIn("cannot be updated in a running server", message)
+        output = SchedulerWeightUpdaterManager.update_weights_from_distributed(updater, SimpleNamespace())
+        for done, message in (WeightUpdater.update_weights_from_tensor(updater, [], "direct"),
+                              WeightUpdater.update_weights_from_ipc(updater, SimpleNamespace()),
+                              WeightUpdater.init_weights_update_group(updater, "host", 1, 0, 2, "group"),
+                              (output.success, output.message)):
+            self.assertFalse(done)
+            self.assertIn("cannot be updated in a running server", message)
+
+
+class Fallback(Layers):
+    def test_a_changed_canary(self):
+        """SGLang converts the raw experts itself."""
+        for case in CASES:
+            for family in case.families:
+                if can_run(case, family):
+                    with self.subTest(backend=case.backend, layout=case.layout, family=family):
+                        self.falls_back(case, self.source(family, case.sizes))
+
+    def falls_back(self, case, source):
+        with tempfile.TemporaryDirectory() as parent:
+            out = os.path.join(parent, "out")
+            source.convert(out, "sglang", case.backend, case.layout, 2)
+            flip_canary(out)
+            with self.assertRaisesRegex(Refused, "Or set MXFP4_PACK_FALLBACK=unpack"):
+                list(self.at_ranks(source, case, out, 2))
+            os.rename(out, out := out + "2")  # SGLang keeps the configs that it has read
+            with mock.patch.dict(os.environ, ON_PATH, MXFP4_PACK_FALLBACK="unpack"):
+                for ours, engines in self.at_ranks(source, case, out, 2):
+                    self.assertIsNotNone(ours.mxfp4_pack.set.fallback)
+                    self.compare(ours, engines, case)
+
+
+if __name__ == "__main__":
+    print(f"SGLang {sglang.__version__}, torch {torch.__version__}, python {sys.version.split()[0]}")
+    unittest.main()
