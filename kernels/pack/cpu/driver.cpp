@@ -34,6 +34,16 @@ constexpr Driver make_tables(std::index_sequence<i...>) {
           {unpack_tables<std::variant_alternative_t<i, Layout>>()...}};
 }
 
+/// With the tables' for layouts that the driver has nothing for.
+Driver completed(Driver d) {
+  for (size_t i = 0; i < d.pack.size(); ++i)
+    if (!d.pack[i]) {
+      d.pack[i] = tables_driver.pack[i];
+      d.unpack[i] = tables_driver.unpack[i];
+    }
+  return d;
+}
+
 const Driver& choose() {
   const char* wanted = std::getenv("MXFP4_PACK_DRIVER");
   std::string names;
@@ -47,10 +57,11 @@ const Driver& choose() {
 
 }  // namespace
 
-const Driver tables_driver = make_tables(std::make_index_sequence<std::variant_size_v<Layout>>());
+constinit const Driver tables_driver = make_tables(std::make_index_sequence<std::variant_size_v<Layout>>());
 
 const std::vector<const Driver*>& drivers() {
-  static const std::vector<const Driver*> all = {&avx512_driver, &avx2_driver, &tables_driver};
+  static const Driver avx512 = completed(avx512_driver), avx2 = completed(avx2_driver);
+  static const std::vector<const Driver*> all = {&avx512, &avx2, &tables_driver};
   return all;
 }
 

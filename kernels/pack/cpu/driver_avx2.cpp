@@ -229,6 +229,7 @@ struct Words {
 
 }  // namespace
 
-const Driver avx2_driver = shuffles_driver<Words>("avx2", [] { return bool(__builtin_cpu_supports("avx2")); });
+constinit const Driver avx2_driver =
+    shuffles_driver<Words>("avx2", [] { return bool(__builtin_cpu_supports("avx2")); });
 
 }  // namespace mxfp4

@@ -216,6 +216,6 @@ bool runs_here() {
 
 }  // namespace
 
-const Driver avx512_driver = shuffles_driver<Words>("avx512", runs_here);
+constinit const Driver avx512_driver = shuffles_driver<Words>("avx512", runs_here);
 
 }  // namespace mxfp4

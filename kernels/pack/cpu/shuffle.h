@@ -179,14 +179,11 @@ constexpr bool has_shuffles() {
     return run_bytes<L>() < 16 && shuffle<L>.chunk > 0;
 }
 
-/// The driver of Words::pack<L>, unpack<L> and stream, by the tables' where a layout has no shuffles. Words belongs to
-/// one file, so that no code for its processor is shared with others.
+/// The driver of Words::pack<L>, unpack<L> and stream; null where a layout has no shuffles. Words belongs to one file,
+/// so that no code for its processor is shared with others. Constant, so that none of it runs at the program's start.
 template <class Words>
-Driver shuffles_driver(const char* name, bool (*runs_here)()) {
-  Driver d = tables_driver;
-  d.name = name;
-  d.runs_here = runs_here;
-  d.stream = Words::stream;
+consteval Driver shuffles_driver(const char* name, bool (*runs_here)()) {
+  Driver d{name, runs_here, {}, {}, Words::stream};
   const auto set = [&]<size_t... i>(std::index_sequence<i...>) {
     const auto one = [&]<class L>(size_t at, const L*) {
       if constexpr (has_shuffles<L>()) d.pack[at] = Words::template pack<L>, d.unpack[at] = Words::template unpack<L>;
