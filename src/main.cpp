@@ -1,5 +1,6 @@
 // The command line: options to one function per subcommand. The only catch and the only exit code are here.
 #include <csignal>
+#include <filesystem>
 #include <sstream>
 
 #include "kernels/pack/device.h"
@@ -74,6 +75,9 @@ int carry_out(int argc, char** argv, bool json) {
     return report({ErrorKind::device, e.what()}, json);
   } catch (const std::bad_alloc&) {
     throw;
+  } catch (const std::filesystem::filesystem_error& e) {
+    const std::string at = e.path1().empty() ? "" : e.path1().string() + ": ";
+    return report({ErrorKind::io, at + e.code().message()}, json);
   } catch (const std::exception& e) {
     return report({ErrorKind::io, e.what()}, json);
   }
