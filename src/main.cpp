@@ -1,4 +1,5 @@
 // The command line: options to one function per subcommand. The only catch and the only exit code are here.
+#include <cctype>
 #include <csignal>
 #include <filesystem>
 #include <sstream>
@@ -31,6 +32,18 @@ bool asked_for_json(int argc, char** argv) {
   return std::any_of(argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json"; });
 }
 
+/// What CLI11 takes for no value at all, or for several options.
+void check_arguments(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view a = argv[i];
+    if (a.empty() || (a.starts_with("--") && a.ends_with("=")))
+      fail(ErrorKind::usage, "argument {}{} is empty, a value was expected; is a variable of the shell not set?", i,
+           a.empty() ? "" : fmt::format(" ({})", a));
+    if (a.size() > 1 && a[0] == '-' && std::isalpha(a[1]) && a.find_first_not_of("hqv", 1) != a.npos)
+      fail(ErrorKind::usage, "{}: no option; of one letter there are -h, -q and -v, and a name is written ./{}", a, a);
+  }
+}
+
 /// What --help and --version print.
 int show_help(const CLI::App& app, const CLI::ParseError& e) {
   std::ostringstream text;
@@ -61,6 +74,7 @@ int carry_out(int argc, char** argv, bool json) {
     add_synth(app, common, run);
     add_bench(app, common, run);
     add_clean(app, common, run);
+    check_arguments(argc, argv);
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
