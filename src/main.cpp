@@ -1,6 +1,8 @@
 // The command line: options to one function per subcommand. The only catch and the only exit code are here.
 #include <algorithm>
+#include <cctype>
 #include <csignal>
+#include <filesystem>
 #include <sstream>
 
 #include "kernels/pack/device.h"
@@ -49,6 +51,19 @@ void move_help(std::vector<std::string>& words) {
   words.push_back("--help");
 }
 
+/// What CLI11 takes for no value at all, or for several options.
+void check_arguments(const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& a = words[i];
+    if (a.empty() || (a.starts_with("--") && a.ends_with("=")))
+      fail(ErrorKind::usage, "argument {}{} is empty, a value was expected; is a variable of the shell not set?", i + 1,
+           a.empty() ? "" : fmt::format(" ({})", a));
+    if (a.size() > 1 && a[0] == '-' && std::isalpha(a[1]) && a.find_first_not_of("hqvV", 1) != a.npos)
+      fail(ErrorKind::usage, "{}: no option; of one letter there are -h, -q, -v and -V, and a name is written ./{}", a,
+           a);
+  }
+}
+
 /// What --help and --version print.
 int show_help(const CLI::App& app, const CLI::ParseError& e) {
   std::ostringstream text;
@@ -87,6 +102,7 @@ int carry_out(std::vector<std::string> words, bool json) {
     add_synth(app, common, run);
     add_bench(app, common, run);
     add_clean(app, common, run);
+    check_arguments(words);
     try {
       move_help(words);
       std::reverse(words.begin(), words.end());  // as CLI11 takes them
@@ -103,6 +119,9 @@ int carry_out(std::vector<std::string> words, bool json) {
     return report({ErrorKind::device, e.what()}, json);
   } catch (const std::bad_alloc&) {
     throw;
+  } catch (const std::filesystem::filesystem_error& e) {
+    const std::string at = e.path1().empty() ? "" : e.path1().string() + ": ";
+    return report({ErrorKind::io, at + e.code().message()}, json);
   } catch (const std::exception& e) {
     return report({ErrorKind::io, e.what()}, json);
   }

@@ -1,5 +1,7 @@
 #include "src/checkpoint/checkpoint.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <set>
 #include <unordered_set>
@@ -120,7 +122,7 @@ fs::path resolve(const fs::path& path) {
 }
 
 /// Every regular file beside the weights, at most two folders down; links are followed to real files.
-void find_companions(Checkpoint& ck, const fs::path& real_dir) {
+void find_companions(Checkpoint& ck, const fs::path& real_dir, Problems& problems) {
   std::unordered_set<std::string> shards;
   for (const Shard& s : ck.shards) shards.insert(s.name);
   const auto options = fs::directory_options::skip_permission_denied;
@@ -132,7 +134,11 @@ void find_companions(Checkpoint& ck, const fs::path& real_dir) {
       continue;
     }
     if (fs::is_directory(resolved)) {
-      if (it.depth() >= 2 || it->is_symlink()) it.disable_recursion_pending();
+      const bool enter = it.depth() < 2 && !it->is_symlink();
+      const bool readable = ::euidaccess(resolved.c_str(), R_OK | X_OK) == 0;
+      if (!enter || !readable) it.disable_recursion_pending();
+      if (enter && !readable && !is_left_out(relative / "file", 0))
+        problems.error(relative.string(), "a folder that cannot be read: {}", std::generic_category().message(errno));
       continue;
     }
     if (relative == config_name || relative == index_name || shards.count(relative.string())) continue;
@@ -140,6 +146,8 @@ void find_companions(Checkpoint& ck, const fs::path& real_dir) {
                          link_is_allowed(resolved, real_dir) &&
                          !is_left_out(relative, int64_t(fs::file_size(resolved)));
     (carried ? ck.companions : ck.left_out).push_back(relative.string());
+    if (carried && ::euidaccess(resolved.c_str(), R_OK) != 0)
+      problems.error(relative.string(), "cannot be read: {}", std::generic_category().message(errno));
   }
   std::sort(ck.companions.begin(), ck.companions.end());
   std::sort(ck.left_out.begin(), ck.left_out.end());
@@ -205,7 +213,9 @@ std::set<std::string> read_shards(Checkpoint& ck, const std::set<std::string>& n
 std::string real_path(const std::string& dir, const std::string& name, Problems& problems) {
   const fs::path path = fs::path(dir) / name;
   const fs::path resolved = resolve(path);
-  if (resolved.empty() && fs::is_symlink(fs::symlink_status(path)))
+  if (resolved.empty() && ::access(path.c_str(), F_OK) != 0 && errno == ELOOP)
+    problems.error(name, "a link that leads to itself; remove it");
+  else if (resolved.empty() && fs::is_symlink(fs::symlink_status(path)))
     problems.error(name, "broken link to {}; interrupted download?", fs::read_symlink(path).string());
   else if (resolved.empty())
     problems.error(name, "missing; interrupted download?");
@@ -257,6 +267,7 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
   const fs::path real_dir = fs::canonical(dir, ec);
   if (ec) fail_errno(dir, "cannot open", ec.value());
   if (!fs::is_directory(real_dir)) fail_no_checkpoint(dir);
+  if (::euidaccess(dir.c_str(), R_OK | X_OK) != 0) fail_errno(dir, "cannot read", errno);
   const bool indexed = fs::exists(fs::symlink_status(fs::path(dir) / index_name));
   const std::vector<std::string> files = shards_without_index(dir);
   if (!indexed && files.empty()) fail_no_checkpoint(dir);
@@ -279,7 +290,7 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
   if (indexed && ck.complete) check_against_index(ck, index, unreadable, problems);
   check_tensors_once(ck, problems);
   ck.complete &= unreadable.empty();
-  find_companions(ck, real_dir);
+  find_companions(ck, real_dir, problems);
   return ck;
 }
 

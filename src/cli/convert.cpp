@@ -10,6 +10,10 @@ namespace {
 
 /// A line of a list; `defaults` from the command line.
 ConvertOptions parse_conversion(const std::string& line, const Conversion& defaults) {
+  char open = '\0';  // the quote that is not closed yet
+  for (const char c : line)
+    if (open ? c == open : c == '"' || c == '\'' || c == '`') open = open ? '\0' : c;
+  if (open) fail(ErrorKind::usage, "a quote {} that is not closed", open);
   CLI::App app;
   Conversion o = defaults;
   const auto needed = add_conversion(&app, o);
@@ -18,7 +22,7 @@ ConvertOptions parse_conversion(const std::string& line, const Conversion& defau
   try {
     app.parse(line, false);
   } catch (const CLI::ParseError& e) {
-    throw usage_error(app, e);
+    fail(ErrorKind::usage, "{}; a line is CKPT OUT and options, as for convert", e.what());
   }
   return o.settled();
 }

@@ -1,5 +1,7 @@
 #include "src/verify/verify.h"
 
+#include <cmath>
+
 #include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
 
@@ -34,6 +36,15 @@ CLI::Validator layer_number() {
   return CLI::Validator(check, "");
 }
 
+CLI::Validator tolerance() {
+  const auto check = [](std::string& text) {
+    double value = 0;
+    const bool number = CLI::detail::lexical_cast(text, value) && std::isfinite(value) && value > 0;
+    return number ? std::string() : fmt::format("{} is not a finite number above 0", text);
+  };
+  return CLI::Validator(check, "");
+}
+
 }  // namespace
 
 void add_verify(CLI::App& root, Common& common, Run& run) {
@@ -50,8 +61,9 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
       "mxfp4-pack verify out/ --source gpt-oss-20b/\nmxfp4-pack verify out/ --source gpt-oss-20b/ --layers all");
   auto* out = app->add_option("OUT", o.out, "Output of convert");
   out->required()->type_name("");
-  app->add_option("--source", o.source, "The checkpoint; without it the manifest's checksums stand for it")
-      ->type_name("CKPT");
+  auto* source =
+      app->add_option("--source", o.source, "The checkpoint; without it the manifest's checksums stand for it");
+  source->type_name("CKPT");
   app->add_option(
          "--level", o.level,
          "files: sizes and checksums. bytes: also unpack and compare every byte and pad. kernels: also compute "
@@ -61,12 +73,13 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   app->add_option("--layers", layers, "Layers to compute, by number; default: the first")
       ->delimiter(',')
       ->check(layer_number())
+      ->needs(source)
       ->type_name("0,5,..|all");
   auto* tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute");
   tokens->delimiter(',')->check(range(1, 65536))->type_name("N,..")->capture_default_str();
   app->add_option("--seed", o.kernels.seed, "Seed of routing and inputs")->type_name("N")->capture_default_str();
   app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->check(tolerance())
       ->type_name("X");
   app->add_option("--save", o.save, "Write what level kernels computes, inputs and expected results")
       ->type_name("FILE");

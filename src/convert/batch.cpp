@@ -21,7 +21,7 @@ std::vector<Line> read_lines(const std::string& filelist) {
   if (filelist == "-")
     text << std::cin.rdbuf();
   else
-    text << read_text(filelist, int64_t(64) << 20);
+    text << read_text(filelist, int64_t(64) << 20, "--filelist " + filelist);
   std::vector<Line> lines;
   std::string line;
   for (int number = 1; std::getline(text, line); ++number) {

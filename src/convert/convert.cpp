@@ -16,6 +16,7 @@
 #include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/companions.h"
+#include "src/packed/file_checks.h"
 #include "src/packed/manifest.h"
 #include "src/packed/sharded_state.h"
 #include "src/packed/source.h"
@@ -31,9 +32,9 @@ namespace {
 /// Everything that a run's bytes depend on: the plan with the options behind it, and the source's files as they are.
 OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
   const Backend& b = *plan.backend;
-  std::string given = fmt::format("{} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
-                                  b.layout_version, options.model.gate_up, options.allow_nan_scales, plan.tp.size,
-                                  options.link ? int(*options.link) : -1);
+  std::string given = fmt::format("{} {} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
+                                  b.layout_version, plan.engine_version, options.model.gate_up,
+                                  options.allow_nan_scales, plan.tp.size, options.link ? int(*options.link) : -1);
   std::set<std::string> linked;  // a hard link changes a file's ctime
   for (const OutFile& f : plan.files) {
     given += fmt::format("{} {} {}\n", f.name, f.bytes, checksum_of(f.header));
@@ -41,7 +42,8 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
   }
   for (const Job& j : plan.jobs) given += fmt::format("{} {} {}\n", j.target, j.begin, j.end);
   std::set<std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(options.checkpoint))
+  const auto readable = fs::directory_options::skip_permission_denied;
+  for (const auto& entry : fs::recursive_directory_iterator(options.checkpoint, readable))
     if (struct stat s; entry.path().extension() == ".safetensors" && ::stat(entry.path().c_str(), &s) == 0) {
       const FileState state = state_of(s);
       files.insert(fmt::format("{} {} {} {}", entry.path().lexically_relative(options.checkpoint).string(), state.bytes,
@@ -57,8 +59,6 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
                                                                   : Existing::refuse;
   return {existing, options.leftover, checksum_of(given), checksum_of(source), files_made(plan)};
 }
-
-bool is_packed(const std::string& dir) { return fs::exists(fs::path(dir) / manifest_name); }
 
 void report_left_out(const Checkpoint& ck) {
   if (!ck.left_out.empty())
@@ -122,7 +122,7 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
 
 /// Whether --if-changed finds the set in OUT, wherever it stands there.
 bool is_there_already(const ConvertOptions& options, const Input& in, const Prepared& p) {
-  if (!options.if_changed || !is_packed(options.out)) return false;
+  if (!options.if_changed || !has_manifest(options.out)) return false;
   if (options.sha256 && !fs::exists(fs::path(options.out) / sums_name)) return false;
   const Manifest m = read_manifest(options.out);
   const int set = set_number(m, p.backend, p.plan.tp);
@@ -136,7 +136,7 @@ bool is_there_already(const ConvertOptions& options, const Input& in, const Prep
 void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p, OutputDir& out,
                Conversion& conversion) {
   to.check(p.plan);
-  out.check_space(p.plan.file_bytes);
+  out.check_space(p.plan.file_bytes + bytes_beside(p.plan));
   to.begin(p.plan, out);
   conversion.run();
   write_state(p.plan, p.state, out, options.threads);
@@ -213,6 +213,7 @@ Json convert_packed(ConvertOptions options, OutputDir* place) {
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();
+  check_kinds(*packed);
   options.model.gate_up = packed->manifest.options.gate_up;
   options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
   const auto source = read_from(*packed, packed->unpackable_set());
@@ -224,7 +225,9 @@ Json convert_packed(ConvertOptions options, OutputDir* place) {
 Json add_set(ConvertOptions options, OutputDir* place) {
   Problems problems;
   const auto out = open_packed(options.out, problems);
+  if (!problems.any()) check_files(*out, problems);
   problems.throw_if_any();
+  read_sets_text(options.out);  // refuses another program's
   const ManifestOptions& made = out->manifest.options;
   if (options.format == sharded_state_format || made.format == sharded_state_format)
     fail(ErrorKind::usage, "{}: a sharded state is of one set; --add is for outputs of the usual format", options.out);
@@ -233,7 +236,7 @@ Json add_set(ConvertOptions options, OutputDir* place) {
          made.gate_up);
   options.allow_nan_scales |= made.allow_nan_scales;
   const Checkpoint& names = out->manifest.source;
-  if (is_packed(options.checkpoint)) {
+  if (has_manifest(options.checkpoint)) {
     const auto packed = open_packed(options.checkpoint, problems);
     problems.throw_if_any();
     check_same_form(packed->manifest.source, *out);
@@ -263,7 +266,7 @@ Json convert(const ConvertOptions& options) {
   if (!options.dry_run) place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, owned_files);
   OutputDir* out = place ? &*place : nullptr;
   if (options.add) return add_set(options, out);
-  return is_packed(options.checkpoint) ? convert_packed(options, out) : convert_checkpoint(options, out);
+  return has_manifest(options.checkpoint) ? convert_packed(options, out) : convert_checkpoint(options, out);
 }
 
 }  // namespace mxfp4

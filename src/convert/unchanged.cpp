@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <functional>
 
+#include "src/base/log.h"
+#include "src/packed/rebuilt.h"
 #include "src/packed/source_headers.h"
 
 namespace mxfp4 {
@@ -52,6 +54,7 @@ bool has_same_form(const Plan& plan, const Manifest& m, const ManifestOptions& o
   if (size_t(plan.set) >= m.sets.size()) return false;
   const ManifestSet& set = m.sets[size_t(plan.set)];
   const Checkpoint& ck = *plan.checkpoint;
+  if (m.options.version > 1 && set.engine_version != plan.engine_version) return false;
   if (set.engine != plan.backend->engine || set.backend != plan.backend->name ||
       set.layout_version != plan.backend->layout_version || set.tp != plan.tp)
     return false;
@@ -83,13 +86,23 @@ bool has_its_files(const std::string& out, const Manifest& m) {
   });
 }
 
+/// Whether config, index, canaries and all of the manifest are what its source and sets give.
+bool is_as_written(const std::string& out) {
+  Problems problems;
+  const auto packed = open_packed(out, problems);
+  if (!problems.any()) compare_with_rebuilt(*packed, packed->manifest.source, problems);
+  if (problems.any()) note(fmt::format("{}: is converted again: {}", out, problems.errors().front()));
+  return !problems.any();
+}
+
 }  // namespace
 
 bool is_unchanged(const Plan& plan, Source& source, const Checkpoint& files, const ManifestOptions& options,
                   const std::string& out, int threads) {
-  if (!fs::exists(out + "/" + manifest_name)) return false;
+  if (!has_manifest(out)) return false;
   const Manifest m = read_manifest(out);
-  if (!has_same_form(plan, m, options) || !has_same_companions(*plan.checkpoint, m) || !has_its_files(out, m))
+  if (!has_same_form(plan, m, options) || !has_same_companions(*plan.checkpoint, m) || !has_its_files(out, m) ||
+      !is_as_written(out))
     return false;
   const SourceCache cache(files);
   if (const std::string known = cache.find(); !known.empty()) return known == m.fingerprint;

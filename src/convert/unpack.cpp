@@ -6,6 +6,7 @@
 #include "src/base/log.h"
 #include "src/base/progress.h"
 #include "src/io/output.h"
+#include "src/packed/file_checks.h"
 #include "src/packed/source.h"
 
 namespace mxfp4 {
@@ -144,6 +145,7 @@ void unpack(const UnpackOptions& options) {
   Problems problems;
   const auto packed = open_packed(options.out, problems);
   problems.throw_if_any();
+  check_kinds(*packed);
   const PackedSet& set = packed->unpackable_set();
   if (packed->sets.size() > 1)
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));

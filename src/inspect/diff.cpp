@@ -199,8 +199,6 @@ class Comparison {
   int64_t compared_ = 0;
 };
 
-bool is_output(const std::string& path) { return fs::exists(fs::path(path) / manifest_name); }
-
 std::string title(const ManifestSet& set) {
   return fmt::format("{}, layout version {}", describe(set), set.layout_version);
 }
@@ -343,7 +341,7 @@ Json to_json(const Result& r) {
 
 bool diff(const DiffOptions& o) {
   const auto a = open_output(o.a, o.rank);
-  const auto b = is_output(o.b) ? open_output(o.b, o.rank) : nullptr;
+  const auto b = has_manifest(o.b) ? open_output(o.b, o.rank) : nullptr;
   Result r = b ? OutputComparison(o, *a, *b).run() : compare_with_dump(o, *a);
   if (r.compared == 0) r.lines.push_back(fmt::format("{}: none of {}'s tensors is in it", o.b, o.a));
   if (o.json) {

@@ -153,7 +153,7 @@ void inspect_output(const InspectOptions& options) {
 }  // namespace
 
 void inspect(const InspectOptions& options) {
-  if (std::filesystem::exists(options.checkpoint + "/" + manifest_name)) return inspect_output(options);
+  if (has_manifest(options.checkpoint)) return inspect_output(options);
   Problems problems;
   const Checkpoint ck = open_checkpoint(options.checkpoint, problems);
   const Model m = recognise(ck, options.model, problems);

@@ -96,6 +96,19 @@ std::vector<std::string> files_made(const Plan& plan) {
   return names;
 }
 
+int64_t bytes_beside(const Plan& plan) {
+  constexpr int64_t entry = 400;  // of a tensor in the manifest and the index
+  const Checkpoint& ck = *plan.checkpoint;
+  auto bytes = int64_t(make_canary(*plan.model, *plan.backend).size() + 3 * ck.config_text.size());
+  bytes += int64_t(ck.tensors.size() + plan.packed.size()) * entry;
+  if (plan.set > 0) return bytes;  // the others are there
+  std::error_code unknown;
+  for (const std::string& name : ck.companions)
+    if (const auto size = fs::file_size(fs::path(ck.dir) / name, unknown); !unknown) bytes += int64_t(size);
+  for (const Shard& s : ck.shards) bytes += int64_t(s.header.size());
+  return bytes + 2 * int64_t(ck.index_text.size());
+}
+
 OutputTexts make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
                        const EarlierOutput* earlier, const PutText& put) {
   OutputTexts out;

@@ -34,6 +34,9 @@ OutputTexts make_texts(const Plan& plan, const TensorSums& sums, const ManifestO
 /// The relative names of all files that a conversion writes, and perhaps of some more.
 std::vector<std::string> files_made(const Plan& plan);
 
+/// About how many bytes a conversion writes beside the files of its plan.
+int64_t bytes_beside(const Plan& plan);
+
 /// All files of `earlier` but those that are written anew: to begin with, where the plan's set is added to it.
 void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint& earlier);
 

@@ -98,6 +98,7 @@ std::string write_manifest(const Plan& plan, const TensorSums& sums, const Manif
 /// One of the manifest's sets.
 struct ManifestSet {
   std::string engine, backend, layout_version;
+  std::string engine_version;  // that convert was given; empty where it was not
   TensorParallel tp;
   std::map<std::pair<int, std::string>, std::string> checksums;  // of packed tensors by rank and name
   std::map<std::pair<int, std::string>, std::string> files;      // where each is kept
@@ -123,6 +124,8 @@ struct Manifest {
 /// Throws Error{input} where the text is newer, damaged or not consistent.
 Manifest parse_manifest(std::string text);
 
+/// Whether a directory has a manifest, or a link of its name.
+bool has_manifest(const std::string& dir);
 /// Throws Error{input} where OUT has no manifest.
 void check_has_manifest(const std::string& out);
 /// The manifest in a file.

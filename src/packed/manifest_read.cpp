@@ -89,6 +89,7 @@ class Reader {
     set.engine = f.at("engine").text();
     set.backend = f.at("backend").text();
     set.layout_version = f.at("layout_version").text();
+    if (f.has("engine_version")) set.engine_version = f.at("engine_version").text();
     if (f.has("loss")) set.loss = f.at("loss").json();
     if (f.has("canary")) f.at("canary").file_name();
     check_model(f.at("model"));
@@ -211,8 +212,13 @@ Manifest parse_manifest(std::string text) {
   return Reader(json).run();
 }
 
+bool has_manifest(const std::string& dir) {
+  std::error_code none;
+  return std::filesystem::exists(std::filesystem::symlink_status(dir + "/" + manifest_name, none));
+}
+
 void check_has_manifest(const std::string& out) {
-  if (std::filesystem::exists(out + "/" + manifest_name)) return;
+  if (has_manifest(out)) return;
   fail(ErrorKind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(out),
        std::filesystem::exists(out) ? fmt::format("no {}", manifest_name) : "no such directory");
 }
@@ -239,7 +245,7 @@ std::string sets_text_of(const std::string& text) {
 }
 
 std::vector<std::string> owned_files(const std::string& out) {
-  if (!std::filesystem::exists(out + "/" + manifest_name)) return {};
+  if (!has_manifest(out)) return {};
   std::vector<std::string> names = {manifest_name};
   for (const ListedFile& f : read_manifest(out).files) names.push_back(f.name);
   if (std::filesystem::exists(out + "/" + sums_name)) names.push_back(sums_name);

@@ -164,6 +164,8 @@ class Writer {
     const Model& m = *plan_.model;
     text_ += fmt::format("\"engine\": \"{}\", \"backend\": \"{}\", \"layout_version\": \"{}\",\n", b.engine, b.name,
                          b.layout_version);
+    if (options_.version > 1 && !plan_.engine_version.empty())
+      text_ += fmt::format("\"engine_version\": {},\n", json_text(plan_.engine_version));
     Json fits = Json::object(), needs = Json::object();
     for (const Fit& f : fits_of(b)) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
     for (const Setting& s : b.requires_)

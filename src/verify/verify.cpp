@@ -7,51 +7,21 @@
 #include "src/base/log.h"
 #include "src/base/progress.h"
 #include "src/io/sha256.h"
+#include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
+#include "src/packed/rebuilt.h"
 #include "src/packed/sharded_state.h"
 #include "src/plan/rewrite.h"
 #include "src/verify/original.h"
-#include "src/verify/rebuilt.h"
 #include "src/verify/verdict.h"
 
 namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t whole_file_limit = int64_t(1) << 30;
 constexpr int64_t max_sums_bytes = int64_t(1) << 30;
 constexpr int64_t compared_block = int64_t(1) << 20;  // of both sides: caches have them, and a disk is busy
 constexpr int64_t least_later = 64 << 10;             // smaller pieces are not worth asking whether memory has them
-
-/// Sizes of all listed files, and the checksums of headers and of small files.
-void check_files(const PackedCheckpoint& p, Problems& problems) {
-  for (const ListedFile& f : p.manifest.files) {
-    if (f.kind == file_kind::source_headers) continue;  // open_packed() has read it
-    Problems known;                                     // of files with tensors: open_packed() has named them
-    const std::string path = p.held.path(f.name, f.holds_tensors() ? known : problems);
-    if (path.empty()) continue;
-    const Fd fd = open_read(path, f.name);
-    const int64_t bytes = fd.stat().st_size;
-    if (bytes != f.bytes) {
-      problems.error(f.name, "{} bytes, {} expected", bytes, f.bytes);
-      continue;
-    }
-    int64_t covered = bytes;
-    if (f.holds_tensors()) {
-      uint64_t length = 0;
-      fd.read(&length, 8, 0);
-      covered = std::min(bytes, 8 + int64_t(std::min(length, uint64_t(max_header_bytes))));
-    } else if (bytes > whole_file_limit) {
-      problems.error(f.name, "{} bytes, at most {} expected", bytes, whole_file_limit);
-      continue;
-    }
-    std::string text(size_t(covered), '\0');
-    fd.read(text.data(), int64_t(text.size()), 0);
-    if (checksum_of(text) != f.checksum)
-      problems.error(f.name, "{} does not have the checksum in {}", f.holds_tensors() ? "the header" : "it",
-                     manifest_name);
-  }
-}
 
 /// SHA256SUMS, which covers the manifest and every file that it lists.
 void check_sums(const PackedCheckpoint& p, int threads, Problems& problems) {

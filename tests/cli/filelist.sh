@@ -15,6 +15,10 @@ expect 'if changed: the one without SHA256SUMS' 0 '"converted":1,"unchanged":1,"
 expect 'if changed: nothing to do' 0 '' '0 converted, 2 unchanged, 0 failed' many --if-changed
 
 expect 'a bad line' 2 '' 'error: -:1: .*--nothing' sh -c "echo a b --nothing | '$program' convert --filelist - --backend marlin --engine vllm"
+expect 'a line without OUT' 2 '' 'error: -:1: OUT is required; a line is CKPT OUT and options, as for convert' \
+  sh -c "echo a | '$program' convert --filelist - --backend marlin --engine vllm"
+expect 'a line with a quote too many' 2 '' 'error: -:1: a quote " that is not closed' \
+  sh -c "echo 'a \"b' | '$program' convert --filelist - --backend marlin --engine vllm"
 expect 'a list and a checkpoint' 2 '' 'excludes' "$program" convert "$tiny" "$dir/o9" --filelist "$list" --backend marlin --engine vllm
 
 printf '%s\n' "'$tiny' '$dir/added'" "'$tiny' '$dir/added' --engine sglang --add" \

@@ -9,4 +9,29 @@ truncate -s -1000 "$dir/cut/model-00000-of-00001.safetensors"
 expect 'inspect of a truncated shard' 2 'cut: not recognised \(gpt_oss\), 34 tensors' '213774 present' \
   "$program" inspect "$dir/cut"
 expect 'nothing is said to be converted then' 2 '"convert":null.*"pass_through":null' '' "$program" inspect "$dir/cut" --json
+
+# what would be left out is refused by both, in the same words; root may read all, so it gives that up
+reads() { if [ "$(id -u)" = 0 ]; then setpriv --bounding-set=-dac_override,-dac_read_search -- "$@"; else "$@"; fi; }
+inspect_odd() { reads "$program" inspect "$dir/odd" >/dev/null; }
+refused() {
+  expect "inspect: $1" 2 '' "$2" inspect_odd
+  expect "convert: $1" 2 '' "$2" reads "$program" convert "$dir/odd" "$dir/o" --backend marlin --engine vllm
+  expect "nothing is written: $1" 0 '' '' find "$dir" -maxdepth 1 -name '*mxfp4-pack*'
+}
+cp -r "$tiny" "$dir/odd"
+touch "$dir/odd/tokenizer.json"
+chmod 0 "$dir/odd/tokenizer.json"
+refused 'a companion that cannot be read' '^mxfp4-pack: error: tokenizer.json: cannot be read: Permission denied$'
+rm "$dir/odd/tokenizer.json"
+mkdir "$dir/odd/templates"
+chmod 0 "$dir/odd/templates"
+refused 'a folder that cannot be read' '^mxfp4-pack: error: templates: a folder that cannot be read: Permission denied$'
+chmod 700 "$dir/odd/templates"
+rm -r "$dir/odd"
+ln -s odd "$dir/odd"
+refused 'a link that leads to itself' '^mxfp4-pack: error: .*odd: cannot open: Too many levels of symbolic links$'
+rm "$dir/odd"
+cp -r "$tiny" "$dir/odd"
+ln -s mxfp4-pack.json "$dir/odd/mxfp4-pack.json"
+refused 'a manifest that leads to itself' '^mxfp4-pack: error: mxfp4-pack.json: a link that leads to itself'
 finish

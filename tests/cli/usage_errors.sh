@@ -13,4 +13,8 @@ expect 'missing checkpoint' 2 '' 'error: .*nowhere: cannot open: No such file' "
 expect 'missing checkpoint as JSON' 2 '"kind":"io"' '' "$program" inspect "$dir/nowhere" --json
 expect 'a rank that is not there' 2 '' 'error: --rank 2 is not below --tp-size 2' \
   "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 2 --rank 2
+expect 'an empty name' 2 '' 'error: argument 2 is empty, a value was expected; is a variable of the shell not set' "$program" verify ''
+expect 'an empty value' 2 '' 'error: argument 3 \(--source=\) is empty' "$program" verify "$tiny" --source=
+expect 'letters that are no options' 2 '' 'error: -q2: no option; of one letter there are -h, -q, -v and -V, and a name is written ./-q2' \
+  "$program" convert "$tiny" -q2
 finish

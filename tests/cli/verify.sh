@@ -18,7 +18,11 @@ expect 'kernels need the source' 2 '' 'say where it is with --source' verify --l
 for layer in 1e3 1.7 -1 99999999999999999999; do
   expect "no number of a layer: $layer" 2 '' 'not the number of a layer' from_source --layers $layer
 done
-expect 'no such layer' 2 '' 'none of the layers asked for' from_source --layers 99
+expect 'no such layer' 2 '' 'error: --layers 99: .* has the MoE layers 0, 1, 2$' from_source --layers 0,99
+expect 'layers without the source' 2 '' 'error: --layers requires --source' "$program" verify "$dir/o" --layers 1
+for tolerance in nan inf 1e400 0 x; do
+  expect "no tolerance: $tolerance" 2 '' "error: --tolerance: $tolerance is not a finite number above 0" from_source --tolerance $tolerance
+done
 expect 'verify without the source' 0 'right at level bytes' '' verify
 "$program" convert "$tiny" "$dir/half" --backend marlin --engine vllm --tp-size 2 --rank 1 -q
 expect 'one rank without the source' 0 'right at level files' '' "$program" verify "$dir/half"

@@ -1,4 +1,4 @@
-#include "src/verify/json_difference.h"
+#include "src/packed/json_difference.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // verify trusts nothing that OUT says about itself: each field of its JSON files is changed, the manifest sealed anew,
 // and verify has to find the change and to name its place.
-#include "src/verify/rebuilt.h"
+#include "src/packed/rebuilt.h"
 
 #include <unistd.h>
 
@@ -272,6 +272,10 @@ TEST_CASE("verify finds files that are missing, exchanged, changed or too many")
     fs::remove(dir / "sums/SHA256SUMS");
     CHECK(verify_all(dir / "sums", {}).text.find("SHA256SUMS: missing") != std::string::npos);
   }
+  SECTION("an empty folder") {
+    fs::create_directory(out + "/empty");
+    CHECK(verify_all(out, {}).text.find("empty/: not listed in mxfp4-pack.json") != std::string::npos);
+  }
   SECTION("what tools keep in a directory") {
     fs::create_directory(out + "/.cache");
     write_text(out + "/.cache/etag", "1");
@@ -285,12 +289,84 @@ TEST_CASE("a manifest of another version is compared by its meaning") {
   convert(conversion(tiny + "gpt-oss", dir / "out", "vllm"));
   Json manifest = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 24), manifest_name);
   manifest["tool"]["version"] = "0.0.9";
-  manifest["sets"][0]["fits"]["vllm"]["range"] = "another";
-  manifest["sets"][0]["engine_version"] = "0.20.1";
+  const auto finds = [&](const std::string& text) {
+    seal(dir / "out", manifest);
+    return verify_all(dir / "out", tiny + "gpt-oss").text.find(text) != std::string::npos;
+  };
+  Json& set = manifest["sets"][0];
+  SECTION("as it is") {}
+  SECTION("fits of an earlier program") {
+    set["fits"]["vllm"] = {{"range", "0.21 to 0.27.1"}, {"tested", "converter bytes equal (main of 2026-07-26)"}};
+  }
   seal(dir / "out", manifest);
   CHECK(verify_all(dir / "out", tiny + "gpt-oss").right);
-  manifest["sets"][0]["tensors"][0]["layer"] = 1;
+  SECTION("fits that none has written") {
+    set["fits"]["vllm"]["range"] = "another";
+    CHECK(finds("sets[0].fits.vllm.range: \"another\", "));
+  }
+  SECTION("settings that none has written") {
+    set["requires"]["moe_backend"] = "triton";
+    CHECK(finds("sets[0].requires.moe_backend: \"triton\", \"marlin\" expected"));
+  }
+  SECTION("a tensor") {
+    set["tensors"][0]["layer"] = 1;
+    CHECK(finds("sets[0].tensors[0].layer: 1, 0 expected"));
+  }
+  SECTION("no version") {
+    manifest["tool"]["version"] = "ours";
+    CHECK(finds("tool.version: 'ours' is no version"));
+  }
+  ConvertOptions again = conversion(tiny + "gpt-oss", dir / "out", "vllm");
+  again.if_changed = true;
+  convert(again);
+  const Answer now = verify_all(dir / "out", tiny + "gpt-oss");
+  INFO(now.text);
+  CHECK(now.right);
+}
+
+TEST_CASE("the engine's version is in the manifest, and one that loads other bytes is found") {
+  const TempDir dir;
+  ConvertOptions o = conversion(tiny + "gpt-oss", dir / "out", "vllm");
+  o.engine_version = "0.30.0";
+  convert(o);
+  CHECK(read_manifest(dir / "out").sets[0].engine_version == "0.30.0");
+  CHECK(verify_all(dir / "out", tiny + "gpt-oss").right);
+  Json manifest = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 24), manifest_name);
+  manifest["sets"][0]["engine_version"] = "0.20.1";
   seal(dir / "out", manifest);
-  CHECK(verify_all(dir / "out", tiny + "gpt-oss").text.find("sets[0].tensors[0].layer: 1, 0 expected") !=
+  CHECK(verify_all(dir / "out", {}).text.find("engine_version: vllm 0.20.1 does not load layout version 1") !=
         std::string::npos);
+}
+
+TEST_CASE("a file of a kind that is not known is not left out in silence") {
+  const TempDir dir;
+  convert(conversion(tiny + "gpt-oss", dir / "out", "vllm"));
+  Json manifest = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 24), manifest_name);
+  for (Json& f : manifest["files"])
+    if (f["name"] == "LICENSE") f["kind"] = "licence";
+  seal(dir / "out", manifest);
+  const std::string said = "LICENSE: of kind 'licence', which this program does not know";
+  CHECK_THROWS_WITH(run_unpack(dir / "out", dir / "back"), Catch::Contains(said));
+  CHECK_THROWS_WITH(convert(conversion(dir / "out", dir / "other", "sglang")), Catch::Contains(said));
+  CHECK(!fs::exists(dir / "back"));
+}
+
+TEST_CASE("a set is not added to an output that is seen to be damaged") {
+  const TempDir dir;
+  convert(conversion(tiny + "gpt-oss", dir / "out", "vllm"));
+  ConvertOptions o = conversion(tiny + "gpt-oss", dir / "out", "sglang");
+  o.add = true;
+  SECTION("a manifest laid out by another program") {
+    seal(dir / "out", parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 24), manifest_name));
+    CHECK_THROWS_WITH(convert(o), Catch::Contains("not laid out as mxfp4-pack does"));
+    CHECK(!fs::exists(dir / ".out.mxfp4-pack.partial"));
+  }
+  SECTION("a file that is cut short") {
+    fs::resize_file(dir / "out/packed/canary-0.safetensors", 100);
+    CHECK_THROWS_WITH(convert(o), Catch::Contains("canary-0.safetensors: 100 bytes"));
+  }
+  SECTION("a companion") {
+    write_text(dir / "out/LICENSE", std::string(71, 'x'));
+    CHECK_THROWS_WITH(convert(o), Catch::Contains("LICENSE: it does not have the checksum"));
+  }
 }

@@ -9,13 +9,9 @@ namespace mxfp4 {
 /// checksums in the manifest, and from this program's layouts, and names what differs. source: the checkpoint, or the
 /// manifest's own description of it, which cannot show that the description is another checkpoint's.
 ///
-/// A manifest of this program's version must have the same text. One of another version must mean the same, except for
-/// the versions that its sets fit and the settings that they require, which a newer version may know better. The counts
-/// of a lossy backend's loss are taken from the manifest.
+/// A manifest of this program's version must have the same text. One of another version must mean the same; what it
+/// says that sets fit may also be what an earlier program wrote. The counts of a lossy backend's loss, and the engine's
+/// version, are taken from the manifest.
 void compare_with_rebuilt(const PackedCheckpoint& packed, const Checkpoint& source, Problems& problems);
-
-/// Names every file below OUT that the manifest does not list. SHA256SUMS, and what git and download tools keep in a
-/// directory (.git, .gitattributes, .cache), may be there.
-void check_nothing_else(const PackedCheckpoint& packed, Problems& problems);
 
 }  // namespace mxfp4

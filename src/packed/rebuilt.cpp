@@ -1,13 +1,11 @@
-#include "src/verify/rebuilt.h"
+#include "src/packed/rebuilt.h"
 
-#include <filesystem>
 #include <set>
 
-#include "src/io/sha256.h"
-#include "src/packed/add_set.h"
+#include "src/backends/earlier_fits.h"
 #include "src/packed/companions.h"
+#include "src/packed/json_difference.h"
 #include "src/packed/sharded_state.h"
-#include "src/verify/json_difference.h"
 
 namespace mxfp4 {
 
@@ -60,6 +58,10 @@ class Rebuilding {
     Plan plan =
         make_plan(source_, model_, backend, {.tp = set.tp, .set = int(i), .keep_shards = keeps_shards(m_)}, problems_);
     if (m_.options.format == sharded_state_format && !problems_.any()) add_state(plan, problems_);
+    plan.engine_version = set.engine_version;
+    if (!set.engine_version.empty() && !backend.releases.contains(set.engine_version))
+      problems_.error(manifest_name, "{}: engine_version: {} {} does not load layout version {}", describe(set),
+                      set.engine, set.engine_version, set.layout_version);
     return plan;
   }
 
@@ -105,19 +107,33 @@ class Rebuilding {
     const std::string is = text_in_out(manifest_name);
     if (is == manifest_) return;
     const bool same_version = m_.options.tool_version == MXFP4_VERSION;
-    const std::set<std::string> newer = {"fits", "requires", "version", "engine_version", "learned_layouts", "parts"};
-    const std::set<std::string> first =
-        m_.options.version == 1 ? std::set<std::string>{"fits"} : std::set<std::string>();
-    const std::set<std::string>& ignored = same_version ? first : newer;  // releases were read since version 1
+    if (!is_version(m_.options.tool_version))
+      problems_.error(manifest_name, "tool.version: '{}' is no version", m_.options.tool_version);
     Json expected = parse_json(manifest_, manifest_name), found = parse_json(is, manifest_name);
     expected.erase("xxh3_128");
     found.erase("xxh3_128");
+    const bool earlier = (m_.options.version == 1 || !same_version) && take_earlier_fits(expected, found);
     const int64_t before = problems_.count();
-    report_differences(manifest_name, expected, found, ignored, problems_);
-    Problems any;
-    report_differences(manifest_name, expected, found, {}, any);
-    if (same_version && problems_.count() == before && !any.any())
+    static const std::set<std::string> later = {"learned_layouts", "parts"};
+    report_differences(manifest_name, expected, found, same_version ? std::set<std::string>() : later, problems_);
+    if (same_version && !earlier && problems_.count() == before)
       problems_.error(manifest_name, "the same meaning, but not the text that mxfp4-pack {} writes", MXFP4_VERSION);
+  }
+
+  /// Expects what an earlier program wrote as a set's `fits`, where that is found. False where it is nowhere.
+  bool take_earlier_fits(Json& expected, const Json& found) const {
+    bool any = false;
+    const Json& theirs = found.at("sets");
+    for (size_t i = 0; i < m_.sets.size() && i < theirs.size(); ++i) {
+      const ManifestSet& set = m_.sets[i];
+      Json fits = Json::object();
+      for (const Fit& f : earlier_fits(find_backend(set.backend, set.engine, set.layout_version, &model_)))
+        fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
+      if (fits.empty() || theirs[i].value("fits", Json()) != fits) continue;
+      expected["sets"][i]["fits"] = fits;
+      any = true;
+    }
+    return any;
   }
 
   const PackedCheckpoint& p_;
@@ -130,34 +146,10 @@ class Rebuilding {
   std::map<std::string, std::string> texts_;
 };
 
-/// The directory that was opened, wherever it is by now.
-std::vector<std::string> files_of(const HeldFiles& held) {
-  try {
-    return files_below(held.folder());
-  } catch (const std::filesystem::filesystem_error&) {
-    held.throw_if_replaced(manifest_name);
-    throw;
-  }
-}
-
-/// Version 1 does not say whether SHA256SUMS belongs to OUT.
-bool may_be_there(const ManifestOptions& made, const std::string& name) {
-  return (name == sums_name && (made.sha256sums || made.version == 1)) || name == ".gitattributes" ||
-         name.starts_with(".git/") || name.starts_with(".cache/");
-}
-
 }  // namespace
 
 void compare_with_rebuilt(const PackedCheckpoint& packed, const Checkpoint& source, Problems& problems) {
   Rebuilding(packed, source, problems).run();
-}
-
-void check_nothing_else(const PackedCheckpoint& packed, Problems& problems) {
-  std::set<std::string> listed = {manifest_name};
-  for (const ListedFile& f : packed.manifest.files) listed.insert(f.name);
-  for (const std::string& name : files_of(packed.held))
-    if (!listed.count(name) && !may_be_there(packed.manifest.options, name))
-      problems.error(name, "not listed in {}", manifest_name);
 }
 
 }  // namespace mxfp4

@@ -1,0 +1,88 @@
+#include "src/packed/file_checks.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "src/io/sha256.h"
+#include "src/packed/add_set.h"
+
+namespace mxfp4 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t whole_file_limit = int64_t(1) << 30;
+
+/// Files, and empty folders as "NAME/", of the directory that was opened, wherever it is by now.
+std::vector<std::string> names_in(const HeldFiles& held) {
+  try {
+    std::vector<std::string> names = files_below(held.folder());
+    for (const auto& entry : fs::recursive_directory_iterator(held.folder()))
+      if (entry.is_directory() && !entry.is_symlink() && fs::is_empty(entry.path()))
+        names.push_back(entry.path().lexically_relative(held.folder()).string() + "/");
+    return names;
+  } catch (const std::filesystem::filesystem_error&) {
+    held.throw_if_replaced(manifest_name);
+    throw;
+  }
+}
+
+/// Version 1 does not say whether SHA256SUMS belongs to OUT.
+bool may_be_there(const ManifestOptions& made, const std::string& name) {
+  return (name == sums_name && (made.sha256sums || made.version == 1)) || name == ".gitattributes" ||
+         name.starts_with(".git/") || name.starts_with(".cache/");
+}
+
+}  // namespace
+
+void check_files(const PackedCheckpoint& p, Problems& problems) {
+  for (const ListedFile& f : p.manifest.files) {
+    if (f.kind == file_kind::source_headers) continue;  // open_packed() has read it
+    Problems known;                                     // of files with tensors: open_packed() has named them
+    const std::string path = p.held.path(f.name, f.holds_tensors() ? known : problems);
+    if (path.empty()) continue;
+    const Fd fd = open_read(path, f.name);
+    const int64_t bytes = fd.stat().st_size;
+    if (bytes != f.bytes) {
+      problems.error(f.name, "{} bytes, {} expected", bytes, f.bytes);
+      continue;
+    }
+    int64_t covered = bytes;
+    if (f.holds_tensors()) {
+      uint64_t length = 0;
+      fd.read(&length, 8, 0);
+      covered = std::min(bytes, 8 + int64_t(std::min(length, uint64_t(max_header_bytes))));
+    } else if (bytes > whole_file_limit) {
+      problems.error(f.name, "{} bytes, at most {} expected", bytes, whole_file_limit);
+      continue;
+    }
+    std::string text(size_t(covered), '\0');
+    fd.read(text.data(), int64_t(text.size()), 0);
+    if (checksum_of(text) != f.checksum)
+      problems.error(f.name, "{} does not have the checksum in {}", f.holds_tensors() ? "the header" : "it",
+                     manifest_name);
+  }
+}
+
+void check_nothing_else(const PackedCheckpoint& packed, Problems& problems) {
+  std::set<std::string> listed = {manifest_name};
+  for (const ListedFile& f : packed.manifest.files) listed.insert(f.name);
+  for (const std::string& name : names_in(packed.held))
+    if (!listed.count(name) && !may_be_there(packed.manifest.options, name))
+      problems.error(name, "not listed in {}", manifest_name);
+}
+
+void check_kinds(const PackedCheckpoint& p) {
+  Problems problems;
+  const std::set<std::string_view> known = {file_kind::tensors, file_kind::canary, file_kind::companion,
+                                            file_kind::config,  file_kind::index,  file_kind::source_headers};
+  for (const ListedFile& f : p.manifest.files)
+    if (!known.count(f.kind))
+      problems.error(where(p.dir, f.name), "of kind '{}', which this program does not know; use a newer mxfp4-pack",
+                     f.kind);
+  problems.throw_if_any();
+}
+
+}  // namespace mxfp4

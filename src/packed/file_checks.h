@@ -1,0 +1,18 @@
+// What can be checked of OUT's files without reading tensors.
+#pragma once
+
+#include "src/packed/packed_checkpoint.h"
+
+namespace mxfp4 {
+
+/// Sizes of all listed files, and the checksums of headers and of small files.
+void check_files(const PackedCheckpoint& packed, Problems& problems);
+
+/// Names every file below OUT that the manifest does not list, and every empty folder. SHA256SUMS, and what git and
+/// download tools keep in a directory (.git, .gitattributes, .cache), may be there.
+void check_nothing_else(const PackedCheckpoint& packed, Problems& problems);
+
+/// Throws Error{input} where a file is of a kind that this program does not know, so that what it is for would be lost.
+void check_kinds(const PackedCheckpoint& packed);
+
+}  // namespace mxfp4
