@@ -21,7 +21,7 @@ class Mutator {
   /// sealed anew. True where it was.
   bool run() {
     for (size_t i = below(3) + 1; i > 0; --i) change();
-    if (below(3) == 0 || !fs::is_regular_file(dir_ + "/" + manifest_name)) return false;
+    if (below(3) == 0 || !fs::is_regular_file(fs::symlink_status(dir_ + "/" + manifest_name))) return false;
     list_again();
     return true;
   }
@@ -193,7 +193,7 @@ class Mutator {
     if (!f.is_object() || !f.contains("name") || !f["name"].is_string()) return;
     const auto name = f["name"].get<std::string>();
     std::error_code ec;
-    if (!fs::is_regular_file(dir_ + "/" + name, ec) || name.find("..") != name.npos) return;
+    if (!fs::is_regular_file(fs::symlink_status(dir_ + "/" + name, ec)) || name.find("..") != name.npos) return;
     const std::string text = read(name);
     uint64_t length = 0;
     std::memcpy(&length, text.data(), std::min<size_t>(8, text.size()));
