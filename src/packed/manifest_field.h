@@ -20,6 +20,8 @@ class Field {
   bool has(const char* key) const { return json_.is_object() && json_.contains(key); }
   /// A member that must be there; lives no longer than this one.
   Field at(const char* key) const;
+  /// An entry of a list that is kept beside it; both live no longer than this one.
+  Field entry(const Json& json, size_t index) const { return {json, this, nullptr, index}; }
   /// Every entry of a list, in order.
   void each(const std::function<void(const Field&)>& use) const;
 

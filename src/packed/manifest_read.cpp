@@ -2,10 +2,12 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <unordered_map>
 
 #include "src/io/sha256.h"
 #include "src/packed/manifest.h"
 #include "src/packed/manifest_field.h"
+#include "src/packed/manifest_lists.h"
 
 namespace mxfp4 {
 
@@ -24,7 +26,7 @@ const char* kind_in_version_1(const std::string& name, bool tensors) {
 
 class Reader {
  public:
-  explicit Reader(const Json& json) : json_(json) {}
+  explicit Reader(const SplitManifest& split) : split_(split), json_(split.rest) {}
 
   Manifest run() {
     const Field source = json_.at("source");
@@ -38,7 +40,7 @@ class Reader {
     m_.options.allow_nan_scales = source.has("allow_nan_scales");
     json_.at("files").each([&](const Field& f) { read_file(f); });
     read_source(source);
-    json_.at("copied").each([&](const Field& t) { read_copied(t); });
+    each(json_.at("copied"), split_.copied, [&](const Field& t) { read_copied(t); });
     json_.at("sets").each([&](const Field& set) { read_set(set); });
     if (m_.sets.empty()) json_.at("sets").refuse("empty; damaged?");
     std::sort(m_.source.tensors.begin(), m_.source.tensors.end(),
@@ -47,6 +49,17 @@ class Reader {
   }
 
  private:
+  using Entries = std::vector<std::string_view>;
+
+  /// One after the other, so that one alone is in memory.
+  static void each(const Field& list, const Entries& entries, const std::function<void(const Field&)>& use) {
+    if (entries.empty()) return list.each(use);
+    for (size_t i = 0; i < entries.size(); ++i) {
+      const Json json = parse_json(entries[i], manifest_name);
+      use(list.entry(json, i));
+    }
+  }
+
   void read_file(const Field& f) {
     const bool tensors = f.has("header_xxh3_128");
     const std::string name = f.at("name").file_name();
@@ -95,7 +108,9 @@ class Reader {
     check_model(f.at("model"));
     set.model = f.at("model").json();
     read_ranks(f, set.tp);
-    f.at("tensors").each([&](const Field& t) { read_packed(t, set); });
+    const size_t index = m_.sets.size();
+    each(f.at("tensors"), index < split_.tensors.size() ? split_.tensors[index] : Entries(),
+         [&](const Field& t) { read_packed(t, set); });
     m_.sets.push_back(std::move(set));
   }
 
@@ -161,9 +176,9 @@ class Reader {
     t.bytes = tensor_bytes(t.dtype, t.shape);
     if (t.bytes < 0) f.at("shape").refuse("{} is no size of a tensor; damaged?", describe(t.dtype, t.shape));
     const std::string checksum = f.at("xxh3_128").text();
-    const auto [known, is_new] = tensors_.emplace(t.name, m_.source.tensors.size());
-    if (!is_new) return check_same(f, m_.source.tensors[known->second], t, checksum);
-    m_.checksums[t.name] = checksum;
+    const auto [known, is_new] = m_.checksums.emplace(t.name, checksum);
+    if (!is_new) return check_same(f, m_.source.tensors[tensors_.at(known->first)], t, checksum);
+    tensors_[known->first] = m_.source.tensors.size();
     if (f.has("zero_scale")) m_.float_zeros[t.name] = true;
     if (f.has("offset")) t.offset = f.at("offset").number();
     if (t.bytes > max_checkpoint_bytes || (bytes_ += t.bytes) > max_checkpoint_bytes)
@@ -179,11 +194,12 @@ class Reader {
 
   static constexpr std::pair<int, int> of_copied = {-1, -1};
 
+  const SplitManifest& split_;
   const Field json_;
   Manifest m_;
   std::map<std::string, int> shards_;
-  std::map<std::string, size_t> tensors_;              // indexes of m_.source.tensors while that grows
-  std::map<std::string, std::pair<int, int>> owners_;  // set and rank by file
+  std::unordered_map<std::string_view, size_t> tensors_;  // by the key in m_.checksums: where in m_.source.tensors
+  std::map<std::string, std::pair<int, int>> owners_;     // set and rank by file
   std::set<std::string> files_in_out_;
   /// Unpacked, shards and companions lie in one directory, beside config and index.
   std::set<std::string> files_of_source_ = {config_name, index_name};
@@ -191,25 +207,27 @@ class Reader {
 };
 
 /// The text with its own checksum's digits set to zero must have that checksum.
-void check_own_checksum(std::string text, const std::string& expected) {
+void check_own_checksum(std::string& text, const std::string& expected) {
   const size_t at = text.find(expected);
   if (expected.size() != 32 || at == text.npos)
     fail(ErrorKind::input, "{}: no checksum of its own; damaged?", manifest_name);
   text.replace(at, 32, no_checksum);
-  if (checksum_of(text) != expected)
-    fail(ErrorKind::input, "{}: does not have its own checksum; damaged or edited", manifest_name);
+  const bool same = checksum_of(text) == expected;
+  text.replace(at, 32, expected);
+  if (!same) fail(ErrorKind::input, "{}: does not have its own checksum; damaged or edited", manifest_name);
 }
 
 }  // namespace
 
 Manifest parse_manifest(std::string text) {
-  const Json json = parse_json(text, manifest_name);
-  const int64_t version = Field(json).at("format_version").number();
+  const SplitManifest split = split_manifest(text);
+  const Field json(split.rest);
+  const int64_t version = json.at("format_version").number();
   if (version > format_version)
     fail(ErrorKind::input, "{}: format_version {}, this program knows up to {}; use a newer mxfp4-pack", manifest_name,
          version, format_version);
-  check_own_checksum(std::move(text), Field(json).at("xxh3_128").text());
-  return Reader(json).run();
+  check_own_checksum(text, json.at("xxh3_128").text());
+  return Reader(split).run();
 }
 
 bool has_manifest(const std::string& dir) {

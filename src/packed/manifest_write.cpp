@@ -23,16 +23,13 @@ class Writer {
       : plan_(plan), sums_(sums), options_(options), files_(files), earlier_(earlier) {}
 
   std::string run() {
-    const std::string fingerprint = fingerprint_of(plan_, sums_.source);  // first: it takes much memory for a while
-    const std::string packed = packed_tensors();
-    const std::string copied = copied_tensors();
-    text_.reserve(packed.size() + copied.size() + plan_.checkpoint->index_text.size() * 5 / 4 + (1 << 20));
+    text_.reserve(size_t(expected_bytes()));
     text_ += fmt::format("{{\n\"format_version\": {},\n\"xxh3_128\": \"{}\",\n", options_.version, no_checksum);
     text_ +=
         fmt::format("\"tool\": {{\"name\": \"mxfp4-pack\", \"version\": {}}},\n", json_text(options_.tool_version));
     if (!options_.format.empty()) text_ += fmt::format("\"format\": {},\n", json_text(options_.format));
     if (options_.version > 1 && options_.sha256sums) text_ += "\"sha256sums\": true,\n";
-    source(fingerprint);
+    source(fingerprint_of(plan_, sums_.source));
     if (options_.version > 1) model();
     text_ += "\"files\": [\n" +
              list(files_,
@@ -43,11 +40,16 @@ class Writer {
                                        f.bytes, f.holds_tensors() ? "header_xxh3_128" : "xxh3_128", f.checksum);
                   }) +
              "],\n";
-    text_ += "\"copied\": [\n" + copied + "],\n" + sets_begin;
+    text_ += "\"copied\": [\n";
+    copied_tensors();
+    text_ += std::string("],\n") + sets_begin;
     if (!earlier_.text.empty()) text_ += earlier_.text + ",\n";
     text_ += "{\n";
     set();
-    text_ += "\"tensors\": [\n" + packed + "]\n}" + sets_end;
+    text_ += "\"tensors\": [\n";
+    for (size_t i = 0; i < plan_.packed.size(); ++i)
+      text_ += packed_entry(i) + (i + 1 < plan_.packed.size() ? ",\n" : "\n");
+    text_ += std::string("]\n}") + sets_end;
     const std::string sum = checksum_of(text_);
     text_.replace(text_.find(no_checksum), sum.size(), sum);
     return std::move(text_);
@@ -67,23 +69,21 @@ class Writer {
                        checksum);
   }
 
-  std::string copied_tensors() {
-    std::vector<std::string> entries;
-    for (size_t i = 0; i < plan_.copied.size(); ++i) {
-      const CopiedTensor& t = plan_.copied[i];
-      entries.push_back(
-          fmt::format("{{{}, \"offset\": {}, \"copy\": {}}}", tensor_entry(*t.source, sums_.source.at(t.source->name)),
-                      t.source->offset,
-                      json_text(t.file < 0 ? earlier_.copied.at(t.source->name) : plan_.files[size_t(t.file)].name)));
-    }
-    return list(entries, [](const std::string& s) { return s; });
+  void copied_tensors() {
+    text_ += list(plan_.copied, [this](const CopiedTensor& t) {
+      const auto& file = t.file < 0 ? earlier_.copied.at(t.source->name) : plan_.files[size_t(t.file)].name;
+      return fmt::format("{{{}, \"offset\": {}, \"copy\": {}}}",
+                         tensor_entry(*t.source, sums_.source.at(t.source->name)), t.source->offset, json_text(file));
+    });
   }
 
-  std::string packed_tensors() {
-    std::string out;
-    for (size_t i = 0; i < plan_.packed.size(); ++i)
-      out += packed_entry(i) + (i + 1 < plan_.packed.size() ? ",\n" : "\n");
-    return out;
+  /// About; a text that grows beyond what is reserved is in memory twice.
+  int64_t expected_bytes() const {
+    const Checkpoint& ck = *plan_.checkpoint;
+    int64_t bytes =
+        (1 << 20) + int64_t(earlier_.text.size() + ck.index_text.size() * 5 / 4 + ck.config_text.size() * 2);
+    for (const Tensor& t : ck.tensors) bytes += (240 + int64_t(t.name.size())) * int64_t(plan_.tp.ranks.size());
+    return bytes + int64_t(plan_.packed.size()) * 800;
   }
 
   std::string packed_entry(size_t i) {

@@ -21,12 +21,14 @@ bool keeps_shards(const Manifest& m) {
 }
 
 /// The manifest's description of the source, with its whole shards where OUT has them.
-Checkpoint with_kept_shards(const PackedCheckpoint& p, const Checkpoint& source) {
-  Checkpoint ck = source;
+std::unique_ptr<Checkpoint> with_kept_shards(const PackedCheckpoint& p, const Checkpoint& source) {
+  if (!keeps_shards(p.manifest)) return nullptr;
+  auto copy = std::make_unique<Checkpoint>(source);
+  Checkpoint& ck = *copy;
   Problems packed;  // shards with experts are not in OUT
   for (Shard& s : ck.shards)
     if (s.path.empty()) s.path = p.held.path(s.name, packed);
-  return ck;
+  return copy;
 }
 
 TensorSums sums_in(const Manifest& m, const ManifestSet& set, const Plan& plan) {
@@ -40,7 +42,11 @@ TensorSums sums_in(const Manifest& m, const ManifestSet& set, const Plan& plan) 
 class Rebuilding {
  public:
   Rebuilding(const PackedCheckpoint& p, const Checkpoint& source, Problems& problems)
-      : p_(p), m_(p.manifest), source_(with_kept_shards(p, source)), problems_(problems) {
+      : p_(p),
+        m_(p.manifest),
+        kept_(with_kept_shards(p, source)),
+        source_(kept_ ? *kept_ : source),
+        problems_(problems) {
     model_ = recognise(source_, {m_.options.gate_up}, problems);
   }
 
@@ -79,7 +85,7 @@ class Rebuilding {
     earlier_.files = std::move(texts.files);
     earlier_.sets.push_back(m_.sets[i]);
     manifest_ = std::move(texts.manifest);
-    earlier_.text.text = sets_text_of(manifest_);
+    if (i + 1 < m_.sets.size()) earlier_.text.text = sets_text_of(manifest_);
   }
 
   bool has_all(const Plan& plan, const ManifestSet& set) {
@@ -96,6 +102,21 @@ class Rebuilding {
     return path.empty() ? "" : read_text(path, max_text_bytes, name);
   }
 
+  /// Without all of the file in memory.
+  bool is_text_in_out(const std::string& name, std::string_view expected) {
+    const std::string path = p_.held.path(name, problems_);
+    if (path.empty()) return false;
+    const Fd file = open_read(path, name);
+    if (file.stat().st_size != int64_t(expected.size())) return false;
+    std::string block;
+    for (size_t at = 0; at < expected.size(); at += block.size()) {
+      block.resize(std::min(expected.size() - at, size_t(1) << 20));
+      file.read(block.data(), int64_t(block.size()), int64_t(at));
+      if (expected.substr(at, block.size()) != block) return false;
+    }
+    return true;
+  }
+
   void compare_text(const std::string& name, const std::string& expected) {
     const std::string is = text_in_out(name);
     if (is == expected || problems_.any()) return;
@@ -104,8 +125,8 @@ class Rebuilding {
   }
 
   void compare_manifest() {
+    if (is_text_in_out(manifest_name, manifest_)) return;
     const std::string is = text_in_out(manifest_name);
-    if (is == manifest_) return;
     const bool same_version = m_.options.tool_version == MXFP4_VERSION;
     if (!is_version(m_.options.tool_version))
       problems_.error(manifest_name, "tool.version: '{}' is no version", m_.options.tool_version);
@@ -138,7 +159,8 @@ class Rebuilding {
 
   const PackedCheckpoint& p_;
   const Manifest& m_;
-  const Checkpoint source_;
+  const std::unique_ptr<Checkpoint> kept_;
+  const Checkpoint& source_;
   Problems& problems_;
   Model model_;
   EarlierOutput earlier_;
