@@ -14,7 +14,9 @@ inline constexpr Names sglang_inv_names = {{"w13_weight", "w2_weight"},
 inline Parameters both(const Names& names, Parameter codes, Parameter scales, Parameter bias) {
   Parameters out;
   for (size_t role : {0, 1}) {
-    codes.name = names.codes[role], scales.name = names.scales[role], bias.name = names.bias[role];
+    codes.name = names.codes[role];
+    scales.name = names.scales[role];
+    bias.name = names.bias[role];
     out[role] = {codes, scales, bias};
   }
   return out;

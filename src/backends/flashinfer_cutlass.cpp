@@ -65,11 +65,13 @@ Backend sglang(bool v2, bool deepseek) {
   Backend b = backend(v2);
   b.engine = "sglang";
   b.takes = deepseek ? is_deepseek_v4 : is_not_deepseek_v4;
-  if (deepseek) b.summary = "FlashInfer CUTLASS W4A16, bf16 activations; DeepSeek-V4";
-  if (deepseek)
-    b.refuse = refuse_unless_128, b.parameters = parameters(sglang_inv_names, v2, {});
-  else
-    b.multiple = {256, 128}, b.parameters = gpt_oss_parameters(v2);
+  b.parameters = deepseek ? parameters(sglang_inv_names, v2, {}) : gpt_oss_parameters(v2);
+  if (deepseek) {
+    b.summary = "FlashInfer CUTLASS W4A16, bf16 activations; DeepSeek-V4";
+    b.refuse = refuse_unless_128;
+  } else {
+    b.multiple = {256, 128};
+  }
   b.releases = v2 ? Range{"0.5.19", ""} : Range{"", "0.5.18"};
   b.requires_ = {{"moe_runner_backend", "flashinfer_mxfp4"}};
   b.constants = swiglu_vectors;

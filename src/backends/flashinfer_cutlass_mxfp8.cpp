@@ -41,11 +41,13 @@ Backend sglang(bool deepseek) {
   Backend b = vllm();
   b.engine = "sglang";
   b.takes = deepseek ? is_deepseek_v4 : is_not_deepseek_v4;
-  if (deepseek) b.summary = "FlashInfer CUTLASS W4A8, mxfp8 activations; DeepSeek-V4";
-  if (deepseek)
-    b.refuse = refuse_unless_128, b.parameters = parameters(sglang_inv_names, {});
-  else
-    b.multiple = {256, 128}, b.parameters = parameters(sglang_names, {0x00, 0x7F, 0x00});
+  b.parameters = deepseek ? parameters(sglang_inv_names, {}) : parameters(sglang_names, {0x00, 0x7F, 0x00});
+  if (deepseek) {
+    b.summary = "FlashInfer CUTLASS W4A8, mxfp8 activations; DeepSeek-V4";
+    b.refuse = refuse_unless_128;
+  } else {
+    b.multiple = {256, 128};
+  }
   b.releases = {"0.5.16", ""};
   b.requires_ = {{"moe_runner_backend", "flashinfer_mxfp4"}};
   b.constants = vectors;

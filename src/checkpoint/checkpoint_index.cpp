@@ -38,7 +38,8 @@ struct IndexSax : SaxBase {
     if (std::max(field.size(), v.size()) > max_name_bytes)
       return refuse(fmt::format("weight_map: a name of {} bytes, at most {} expected", std::max(field.size(), v.size()),
                                 max_name_bytes));
-    return index.weight_map.emplace_back(std::move(field), std::move(v)), true;
+    index.weight_map.emplace_back(std::move(field), std::move(v));
+    return true;
   }
   bool start_object(size_t) {
     if (in_map && depth == 2) return scalar("an object");
@@ -47,14 +48,19 @@ struct IndexSax : SaxBase {
   }
   bool end_object() {
     if (--depth == 1) in_map = false;
-    return keys.pop_back(), true;
+    keys.pop_back();
+    return true;
   }
   bool start_array(size_t) {
     if (in_map || depth == 0) return scalar("a list");
     keys.emplace_back();
     return enter();
   }
-  bool end_array() { return --depth, keys.pop_back(), true; }
+  bool end_array() {
+    --depth;
+    keys.pop_back();
+    return true;
+  }
   bool key(std::string& k) {
     if (!(in_map && depth == 2) && !keys.back().insert(k).second) return refuse(fmt::format("duplicate key '{}'", k));
     if (depth == 1) {

@@ -58,12 +58,16 @@ struct HeaderSax : SaxBase {
     if (!numbers) return unexpected("number");
     if (v > uint64_t(INT64_MAX)) return unexpected("number above 2^63");
     if (numbers->size() == max_rank) return unexpected("list of more than 64 numbers");
-    return numbers->push_back(int64_t(v)), true;
+    numbers->push_back(int64_t(v));
+    return true;
   }
   bool string(std::string& v) {
-    if (in_metadata && depth == 2) return metadata.emplace_back(field, std::move(v)), true;
-    if (depth == 2 && field == "dtype") return entries.back().dtype = std::move(v), true;
-    return unexpected("string");
+    if (depth != 2 || (!in_metadata && field != "dtype")) return unexpected("string");
+    if (in_metadata)
+      metadata.emplace_back(field, std::move(v));
+    else
+      entries.back().dtype = std::move(v);
+    return true;
   }
   bool start_object(size_t) {
     if (!enter()) return false;
@@ -79,7 +83,11 @@ struct HeaderSax : SaxBase {
     numbers = field == "shape" ? &entries.back().shape : &entries.back().offsets;
     return enter();
   }
-  bool end_array() { return --depth, numbers = nullptr, true; }
+  bool end_array() {
+    --depth;
+    numbers = nullptr;
+    return true;
+  }
   bool key(std::string& k) {
     if (depth == 1) {
       if (k.size() > max_name_bytes)
@@ -173,9 +181,10 @@ const char* name_of(Dtype dtype) { return dtypes[size_t(dtype)].name; }
 int bits_of(Dtype dtype) { return dtypes[size_t(dtype)].bits; }
 
 bool parse_dtype(std::string_view text, Dtype& dtype) {
-  for (size_t i = 0; i < std::size(dtypes); ++i)
-    if (text == dtypes[i].name) return dtype = Dtype(i), true;
-  return false;
+  const auto* row = std::find_if(std::begin(dtypes), std::end(dtypes), [&](const auto& d) { return text == d.name; });
+  if (row == std::end(dtypes)) return false;
+  dtype = Dtype(row - dtypes);
+  return true;
 }
 
 int64_t tensor_bytes(Dtype dtype, const std::vector<int64_t>& shape) {

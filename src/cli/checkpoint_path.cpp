@@ -8,6 +8,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/checkpoint/checkpoint.h"
 
 namespace mxfp4::cli {
 
@@ -72,7 +73,7 @@ std::string checkpoint_path(const std::string& text) {
            "--local-dir {}",
            text, text, text.substr(text.find('/') + 1));
   }
-  if (repository.empty() && !fs::exists(path / "config.json", ec))
+  if (repository.empty() && !fs::exists(path / config_name, ec))
     if (const auto models = folders_in(path, front); !models.empty())
       fail(ErrorKind::input, "{}: a cache of {} models; say which, {} for example", text, models.size(),
            models.front().string());

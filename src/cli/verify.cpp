@@ -45,6 +45,22 @@ CLI::Validator tolerance() {
   return CLI::Validator(check, "");
 }
 
+/// What level kernels computes. Returns --tokens.
+CLI::Option* add_layers(CLI::App* app, CLI::Option* source, std::vector<std::string>& layers, KernelOptions& kernels) {
+  app->add_option("--layers", layers, "Layers to compute, by number; default: the first")
+      ->delimiter(',')
+      ->check(layer_number())
+      ->needs(source)
+      ->type_name("0,5,..|all");
+  auto* tokens = app->add_option("--tokens", kernels.tokens, "Batches to compute");
+  tokens->delimiter(',')->check(range(1, 65536))->type_name("N,..")->capture_default_str();
+  app->add_option("--seed", kernels.seed, "Seed of routing and inputs")->type_name("N")->capture_default_str();
+  app->add_option("--tolerance", kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
+      ->check(tolerance())
+      ->type_name("X");
+  return tokens;
+}
+
 }  // namespace
 
 void add_verify(CLI::App& root, Common& common, Run& run) {
@@ -55,8 +71,7 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   static std::vector<std::string> layers;
   app->description(
       "Prove that an output is right\n\nCompares OUT with its manifest and with the checkpoint, and computes MoE "
-      "layers "
-      "on its bytes. Exit code 0: right. 1: wrong; what is wrong and where is printed.");
+      "layers on its bytes. Exit code 0: right. 1: wrong; what is wrong and where is printed.");
   app->footer(
       "mxfp4-pack verify out/ --source gpt-oss-20b/\nmxfp4-pack verify out/ --source gpt-oss-20b/ --layers all");
   auto* out = app->add_option("OUT", o.out, "Output of convert");
@@ -70,17 +85,7 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
          "MoE layers on the packed bytes and compare with the source's. Default: the highest possible")
       ->transform(by_name(levels))
       ->type_name("files|bytes|kernels");
-  app->add_option("--layers", layers, "Layers to compute, by number; default: the first")
-      ->delimiter(',')
-      ->check(layer_number())
-      ->needs(source)
-      ->type_name("0,5,..|all");
-  auto* tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute");
-  tokens->delimiter(',')->check(range(1, 65536))->type_name("N,..")->capture_default_str();
-  app->add_option("--seed", o.kernels.seed, "Seed of routing and inputs")->type_name("N")->capture_default_str();
-  app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
-      ->check(tolerance())
-      ->type_name("X");
+  auto* tokens = add_layers(app, source, layers, o.kernels);
   app->add_option("--save", o.save, "Write what level kernels computes, inputs and expected results")
       ->type_name("FILE");
   add_kernel_bench(app, out, o.bench);

@@ -24,7 +24,9 @@ int exponent_byte(uint32_t bits) {
 }
 
 void note_bad(ScaleReport& r, int64_t i, const std::string& value) {
-  if (r.bad++ == 0) r.first_bad = i, r.first = value;
+  if (r.bad++ > 0) return;
+  r.first_bad = i;
+  r.first = value;
 }
 
 ScaleReport floats_to_bytes(const uint8_t* from, int64_t count, uint8_t* to) {

@@ -107,7 +107,10 @@ class Planner {
     PackedTensor t;
     t.parameter = &plan_.backend->parameter(role, part);
     t.name = layer.module + "." + t.parameter->name;
-    t.layer = index, t.role = role, t.part = part, t.rank = rank;
+    t.layer = index;
+    t.role = role;
+    t.part = part;
+    t.rank = rank;
     t.intermediate = rank_span(*plan_.model, layer.intermediate, plan_.tp.size, rank);
     const Shape nk = matrix_size(role, rank_size(*plan_.backend, layer, plan_.tp.size)), padded = plan_.padded_shape(t);
     if (!fits(t.parameter->layout, padded)) {
@@ -161,7 +164,10 @@ class Planner {
     const auto at = [&](size_t i) -> const PackedTensor& { return plan_.packed[size_t(tensors[i])]; };
     std::vector<std::vector<int>> files;
     int64_t used = 0;
-    const auto next_file = [&] { files.emplace_back(), used = 0; };
+    const auto next_file = [&] {
+      files.emplace_back();
+      used = 0;
+    };
     for (size_t i = 0; i < tensors.size();) {
       size_t end = i;
       int64_t layer_bytes = 0;
@@ -228,8 +234,10 @@ class Planner {
     for (size_t i = 0; i < rest.size();) {
       int64_t used = 0;
       std::vector<const Tensor*> members;
-      for (; i < rest.size() && (members.empty() || used + rest[i]->bytes <= max_file_bytes_); ++i)
-        members.push_back(rest[i]), used += rest[i]->bytes;
+      for (; i < rest.size() && (members.empty() || used + rest[i]->bytes <= max_file_bytes_); ++i) {
+        members.push_back(rest[i]);
+        used += rest[i]->bytes;
+      }
       std::stable_sort(members.begin(), members.end(), [](const Tensor* a, const Tensor* b) {
         return alignment_of(a->dtype) > alignment_of(b->dtype);
       });

@@ -32,7 +32,7 @@ one() {
 }
 export -f sums one
 
-models=$("$program" synth --help | sed -n 's/^Models: //p' | tr -d ',')
+models=$("$program" synth --help | sed -n '/^Models: /,/^$/{s/^Models: //;p}' | tr -d ',')
 mkdir "$dir/lists"
 for model in $models; do
   "$program" synth "$model" "$dir/$model" --tiny --seed 1 -q 2>/dev/null || exit 1

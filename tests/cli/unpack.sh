@@ -60,7 +60,7 @@ put "$dir/o/packed/packed-00001.safetensors" 4096 '\377'
 expect 'unpack notices a wrong code' 2 '' 'w13_weight: does not have the checksum in' "$program" unpack "$dir/o" "$dir/u3"
 expect 'and leaves nothing' 2 '' 'cannot open' "$program" inspect "$dir/u3"
 
-for model in $("$program" synth --help | sed -n 's/^Models: //p' | tr -d ','); do
+for model in $("$program" synth --help | sed -n '/^Models: /,/^$/{s/^Models: //;p}' | tr -d ','); do
   synth "$model" "$dir/$model" --tiny
   convert "$dir/$model" "$dir/$model-o" --backend marlin --engine vllm
   "$program" unpack "$dir/$model-o" "$dir/$model-u" -q

@@ -6,6 +6,15 @@
 #include "kernels/moe/cpu/readers.h"
 
 namespace mxfp4 {
+
+/// Of the rows below; one or more in each read_*.cpp.
+namespace readers {
+ReadBlock read_marlin, read_marlin_fp8, read_humming, read_humming_wgmma, read_sm90_v1, read_sm90_v2, read_sm90_fp4fp8,
+    read_triton_hopper_a, read_triton_hopper_b, read_triton_hopper_a_w4, read_triton_hopper_b_w4,
+    read_triton_hopper_a_strided, read_triton_hopper_b_strided, read_triton_blackwell, read_sm100, read_trtllm,
+    read_deepgemm, read_deepgemm_mega, read_aiter, read_vllm_cpu;
+}  // namespace readers
+
 namespace {
 
 using namespace readers;

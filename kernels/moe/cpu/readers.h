@@ -27,25 +27,4 @@ inline float ue8m0(uint8_t byte) {
   return std::bit_cast<float>(byte == 0 ? 0x00400000u : byte == 255 ? 0x7FC00000u : uint32_t(byte) << 23);
 }
 
-ReadBlock read_marlin;
-ReadBlock read_marlin_fp8;
-ReadBlock read_humming;
-ReadBlock read_humming_wgmma;
-ReadBlock read_sm90_v1;
-ReadBlock read_sm90_v2;
-ReadBlock read_sm90_fp4fp8;
-ReadBlock read_triton_hopper_a;
-ReadBlock read_triton_hopper_b;
-ReadBlock read_triton_hopper_a_w4;
-ReadBlock read_triton_hopper_b_w4;
-ReadBlock read_triton_hopper_a_strided;
-ReadBlock read_triton_hopper_b_strided;
-ReadBlock read_triton_blackwell;
-ReadBlock read_sm100;
-ReadBlock read_trtllm;
-ReadBlock read_deepgemm;
-ReadBlock read_deepgemm_mega;
-ReadBlock read_aiter;
-ReadBlock read_vllm_cpu;
-
 }  // namespace mxfp4::readers
