@@ -14,6 +14,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
+/// --engine takes it no more; what was written for it can be verified and unpacked.
+constexpr std::string_view withdrawn = "transformers";
+
 /// The python3 that a shell would run; empty where there is none.
 fs::path python3() {
   std::error_code ec;
@@ -63,7 +66,8 @@ std::string installed_version(const Engine& engine) {
 
 std::string engine_list(const char* separator) {
   std::string out;
-  for (const Engine& e : engines) out += (out.empty() ? "" : separator) + std::string(e.name);
+  for (const Engine& e : engines)
+    if (e.name != withdrawn) out += (out.empty() ? "" : separator) + std::string(e.name);
   return out;
 }
 
@@ -80,6 +84,10 @@ EngineRequest read_engine(const std::string& text, const std::string& version) {
   const size_t at = text.find("==");
   EngineRequest request{text.substr(0, at), at == text.npos ? "" : text.substr(at + 2)};
   const Engine& engine = find_engine(request.name);
+  if (engine.name == withdrawn)
+    fail(ErrorKind::usage,
+         "--engine {0}: no {0} loads packed experts: it would run the model with random ones; say one of {1}",
+         engine.name, engine_list(", "));
   if (!version.empty() && !request.version.empty() && version != request.version)
     fail(ErrorKind::usage, "--engine {} and --engine-version {} disagree", text, version);
   if (request.version.empty()) request.version = version;

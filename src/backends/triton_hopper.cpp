@@ -134,6 +134,7 @@ std::vector<Backend> transformers() {
     v.scales = strided;
     out.push_back(backend(v, engine::transformers, 1));
     out.back().kernel = &kernel_format(fmt::format("triton-hopper-{}-strided", v.name));
+    out.back().releases = no_release;  // none has a loader for them
   }
   return out;
 }

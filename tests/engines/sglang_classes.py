@@ -52,7 +52,7 @@ from triton_kernels.tensor_details import layout  # noqa: E402
 mxfp4_pack.sglang.register()
 HookRegistry.apply_hooks()
 RELEASE = int(sglang.__version__.split(".")[2])
-GPT_OSS, FP8 = ("gpt-oss",), ("deepseek-v4", "deepseek-v4.1")
+GPT_OSS, FP8, K3 = ("gpt-oss",), ("deepseek-v4", "deepseek-v4.1"), ("kimi-k3",)
 RUNNERS = {"marlin": MoeRunnerBackend.MARLIN, "flashinfer": MoeRunnerBackend.FLASHINFER_MXFP4,
            "triton": MoeRunnerBackend.TRITON_KERNELS}
 
@@ -82,6 +82,7 @@ CASES = [
     Case("flashinfer-trtllm", "i128-ones", GPT_OSS, 100), Case("flashinfer-trtllm", "i128", GPT_OSS, 100, (17, 23), EVEN),
     Case("flashinfer-trtllm", "i128", FP8, 100, (17, 23), EVEN),
     Case("flashinfer-trtllm", "i128-ones", FP8, 100, (21, 23)),
+    Case("marlin", "1", K3, 90, (22, 23)), Case("flashinfer-trtllm", "i128-ones", K3, 100, (22, 23), WHOLE_HIDDEN),
 ]
 
 
@@ -142,9 +143,9 @@ class Layers(unittest.TestCase):
         self.stack.enter_context(mock.patch.dict(os.environ, {arguments.CHECKED: os.path.realpath(directory)}))
         return hf_config.get_config(directory, trust_remote_code=False)
 
-    def method(self, case, gpt_oss):
+    def method(self, case, family):
         prefix, runner = "model.layers.0.mlp.experts", RUNNERS[case.backend.partition("-")[0]]
-        if gpt_oss:
+        if family in GPT_OSS + K3:
             with mock.patch.object(mxfp4, "get_moe_runner_backend", lambda: runner):
                 return mxfp4.Mxfp4MoEMethod(prefix=prefix)
         fp8 = SimpleNamespace(process_weights_after_loading=lambda layer: None, create_weights=fp8_create_weights)
@@ -166,7 +167,7 @@ class Layers(unittest.TestCase):
             gemm1_alpha=1.702 if gpt_oss else None, gemm1_clamp_limit=7.0 if gpt_oss else None, gate_up_interleaved=gpt_oss,
             swiglu_limit=None if gpt_oss else source.config.get("swiglu_limit"), activation="silu", is_gated=True,
             apply_router_weight_on_input=False, layer=None)
-        layer.quant_method = method = self.method(case, gpt_oss)
+        layer.quant_method = method = self.method(case, source.family)
         method.create_weights(layer=layer, num_experts=experts, hidden_size=hidden,
                               intermediate_size_per_partition=intermediate, params_dtype=torch.bfloat16,
                               weight_loader=None, with_bias=gpt_oss, moe_intermediate_size=intermediate)
@@ -182,7 +183,7 @@ class Layers(unittest.TestCase):
     def both_layers(self, case, source, tp, rank, directory):
         number, share = source.rank(tp, rank)
         config = self.start(directory)
-        self.assertEqual(config.quantization_config["quant_method"], "mxfp4" if source.pairs else "fp8")
+        self.assertEqual(hooks.manifest.source_quantization, quantization_of(config))
         ours = self.layer(case, source, share, tp, rank, number)
         self.assertTrue(all(p.is_meta for p in ours.parameters()))
         with mock.patch.object(hooks, "manifest", None):
@@ -243,6 +244,10 @@ def is_larger(case):
 def plain(layer):
     """A layer's marks: attributes that are no tensors and no objects."""
     return {name: value for name, value in vars(layer).items() if type(value) in (bool, int, str, type(None))}
+
+
+def quantization_of(config):
+    return getattr(config, "quantization_config", None) or config.text_config.quantization_config
 
 
 def fp8_create_weights(layer, e, h, i, dtype, fp4_scale_dtype=None, **extra):

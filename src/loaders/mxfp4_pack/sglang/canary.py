@@ -9,6 +9,7 @@ from . import METHODS
 from .hooks import FLASHINFER, Packed, converted_canary
 
 GPT_OSS, MARLIN, CUTLASS, TRTLLM = METHODS
+LOADED_AS_MXFP4 = ("gpt_oss", "kimi_k3")  # models whose layers Mxfp4MoEMethod runs; the others are FP8 checkpoints
 FP8 = {"marlin": MARLIN, "flashinfer-cutlass": CUTLASS, "flashinfer-cutlass-mxfp8": CUTLASS, "flashinfer-trtllm": TRTLLM}
 
 
@@ -16,13 +17,14 @@ def compare(packed, model_type, device):
     """Refuses a set that does not fit; any other exception: this SGLang cannot be asked."""
     entries = next(iter(packed.layers.values()))
     gpt_oss = model_type == "gpt_oss"
-    if not gpt_oss and packed.backend not in FP8:
+    mxfp4 = model_type in LOADED_AS_MXFP4
+    if not mxfp4 and packed.backend not in FP8:
         raise NotImplementedError(f"SGLang has no {packed.kernel} for {model_type}")
     config = SimpleNamespace(gemm1_alpha=1.702 if gpt_oss else None, gemm1_clamp_limit=packed.swiglu_limit if gpt_oss else None,
-                             swiglu_limit=packed.swiglu_limit, gate_up_interleaved=True, activation="silu", is_gated=True,
+                             swiglu_limit=packed.swiglu_limit, gate_up_interleaved=gpt_oss, activation="silu", is_gated=True,
                              apply_router_weight_on_input=False, layer=None)
-    method = method_of(GPT_OSS if gpt_oss else FP8[packed.backend], packed.backend, config)
-    layer = layer_of(packed, entries, gpt_oss, device)
+    method = method_of(GPT_OSS if mxfp4 else FP8[packed.backend], packed.backend, config)
+    layer = layer_of(packed, entries, mxfp4, device)
     layer.moe_runner_config = config
     process = type(method).process_weights_after_loading
     converted_canary(getattr(process, "__wrapped__", process), method, layer)
@@ -45,19 +47,22 @@ def method_of(name, backend, config):
     return method
 
 
-def layer_of(packed, entries, gpt_oss, device):
+def layer_of(packed, entries, mxfp4, device):
     """A layer of the canary's sizes, with raw parameters that have no memory."""
     raw, _ = packed.canary(torch.device("cpu"))
     layer = torch.nn.Module()
     layer.layer_name, layer.num_local_experts = "canary", raw["w13", "codes"].shape[0]
     layer.hidden_size = raw["w13", "codes"].shape[2] * 2
     layer.intermediate_size_per_partition = raw["w2", "codes"].shape[2] * 2
-    names = {"codes": "weight", "scales": "weight_scale" if gpt_oss else "weight_scale_inv", "bias": "weight_bias"}
-    kinds = {"codes": torch.uint8 if gpt_oss else torch.int8, "bias": torch.bfloat16,
-             "scales": torch.uint8 if gpt_oss else torch.float8_e8m0fnu}
+    names = {"codes": "weight", "scales": "weight_scale" if mxfp4 else "weight_scale_inv", "bias": "weight_bias"}
+    kinds = {"codes": torch.uint8 if mxfp4 else torch.int8, "bias": torch.bfloat16,
+             "scales": torch.uint8 if mxfp4 else torch.float8_e8m0fnu}
     for (role, part), tensor in raw.items():
         empty = torch.empty(tensor.shape, dtype=kinds[part], device="meta")
         layer.register_parameter(f"{role}_{names[part]}", torch.nn.Parameter(empty, requires_grad=False))
+    for role in ("w13", "w2") if mxfp4 else ():  # which it has whether the checkpoint has them or not
+        empty = torch.empty(raw[role, "codes"].shape[:2], dtype=torch.bfloat16, device="meta")
+        layer.register_parameter(f"{role}_weight_bias", torch.nn.Parameter(empty, requires_grad=False))
     layer.mxfp4_pack = Packed(packed, entries, range(next(iter(entries.values())).experts))
     layer.mxfp4_pack.device = device
     return layer

@@ -45,7 +45,6 @@ TEST_CASE("auto chooses as the engine does, and says so where that is not known"
   CHECK(chosen(gpt_oss, "vllm", "sm100") == "flashinfer-trtllm");
   CHECK(chosen(gpt_oss, "vllm", "sm89") == "marlin");
   CHECK(chosen(gpt_oss, "sglang", "sm90") == "triton-hopper");
-  CHECK(chosen(gpt_oss, "transformers", "sm90") == "triton-hopper");
   CHECK(chosen(deepseek, "vllm", "sm90") == "marlin");
   CHECK(chosen(deepseek, "vllm", "sm100") == "flashinfer-trtllm");
   CHECK(chosen(deepseek, "vllm", "gfx950") == "aiter-a16w4");
@@ -96,9 +95,8 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
                         Catch::Contains("nothing that is written here runs there"));
   const BackendChoice loaded = choice("sglang", "0.5.23", "sm120");
   CHECK(loaded.engine_choice == "flashinfer-cutlass-mxfp8");
-  CHECK(loaded.backend == "marlin");
-  CHECK(loaded.why.find("not flashinfer-cutlass-mxfp8: no loader is known to read it") != std::string::npos);
-  CHECK(loaded.alternatives == std::vector<std::string>{"flashinfer-cutlass-mxfp8"});
+  CHECK(loaded.backend == "flashinfer-cutlass-mxfp8");
+  CHECK(loaded.alternatives == std::vector<std::string>{"marlin"});
   CHECK(choice("sglang", "0.5.23", "sm100").alternatives.front() != "marlin");
   for (const std::string& name : choice("vllm", "", "sm100").alternatives)
     CHECK((name == "marlin" || name == "deepgemm" || name == "deepgemm-mega" || name == "triton-blackwell" ||
