@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "src/base/threads.h"
+#include "src/checkpoint/checkpoint.h"
 #include "src/io/output.h"
 #include "src/io/sequential_file.h"
 #include "src/synth/fill.h"
@@ -101,7 +102,7 @@ void synth(const SynthOptions& options) {
   const SynthCheckpoint checkpoint = describe_checkpoint(options.model, options.sizes);
   OutputDir dir(options.dest, "");
   std::vector<std::string> made = checkpoint.shards;
-  made.insert(made.end(), {"config.json", "model.safetensors.index.json"});
+  made.insert(made.end(), {config_name, index_name});
   dir.open({.made = made});
   dir.check_space(checkpoint.bytes);
   write_shards(checkpoint, options, dir);
