@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The story on file systems of this machine. usage: run.sh MXFP4-PACK SOURCE-DIR KILLS [FILE-SYSTEM...]
 # FILE-SYSTEM: tmpfs overlay ext4 xfs btrfs weak; all unless named. ext4, xfs and btrfs need root and loop devices, weak
-# needs /dev/fuse and MXFP4_TEST_WEAK, the program made of weak.cpp; what cannot be mounted here is skipped, and it is said.
+# needs /dev/fuse and MXFP4_TEST_WEAK, the program made of weak.cpp. What cannot be mounted here is skipped, and it is
+# said.
 # Prints a table, and fails where tests/README.md has other rows.
 set -u
 [ $# -ge 3 ] || { echo "usage: $0 MXFP4-PACK SOURCE-DIR KILLS [FILE-SYSTEM...]"; exit 2; }
@@ -23,7 +24,8 @@ mount_tmpfs() { mount -t tmpfs -o size=256M none "$1"; }
 mount_overlay() {
   mkdir "$work/layers" && mount -t tmpfs -o size=256M none "$work/layers" || return 1
   mkdir "$work/layers/"{lower,upper,work}
-  (cd "$work/layers" && mount -t overlay -o userxattr,lowerdir=lower,upperdir=upper,workdir=work overlay "$1") || return 1
+  local layers=lowerdir=lower,upperdir=upper,workdir=work
+  (cd "$work/layers" && mount -t overlay -o userxattr,$layers overlay "$1") || return 1
   [ "$("$here/supports.py" exchange "$1")" = yes ] || { echo 'tmpfs has no extended attributes here' && return 1; }
 }
 mount_ext4() { on_disk ext4 "$1"; }

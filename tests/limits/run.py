@@ -28,6 +28,8 @@ LIMITS = {
 NOBODY = 65534
 CONVERT = ["convert", "in", "out", "--backend", "marlin", "--engine", "vllm"]
 ADD = ["convert", "in", "out", "--add", "--backend", "triton-hopper", "--engine", "vllm"]
+FORCE = ["convert", "in", "out", "--force", "--backend", "triton-hopper", "--engine", "vllm"]
+SYNTH = ["synth", "gpt-oss-20b", "unpacked", "--tiny"]
 ALL_KERNELS = ["--layers", "all", "--tokens", "1,64"]
 # name: arguments, whether OUT is there before, the exit codes that are right
 COMMANDS = {
@@ -36,6 +38,11 @@ COMMANDS = {
     "convert -j1": ([*CONVERT, "--threads", "1"], False, (0, 2)),
     "convert -j64": ([*CONVERT, "--threads", "64"], False, (0, 2)),
     "add": (ADD, True, (0, 2)),
+    "force": (FORCE, True, (0, 2)),
+    "dry-run": ([*CONVERT, "--dry-run"], False, (0, 2)),
+    "if-changed": ([*CONVERT, "--if-changed"], True, (0, 2)),
+    "synth": (SYNTH, False, (0, 2)),
+    "clean": (["clean", "."], True, (0, 2)),
     "verify": (["verify", "out"], True, (0, 2)),
     "verify source": (["verify", "out", "--source", "in", *ALL_KERNELS], True, (0, 2)),
     "verify source -j1": (["verify", "out", "--source", "in", *ALL_KERNELS, "--threads", "1"], True, (0, 2)),
@@ -71,10 +78,13 @@ class Limits:
         shutil.copytree(folder / "out", folder / "wrong")
         self.flip(folder / "wrong/packed/packed-00001.safetensors")
         shutil.move(folder / "out", folder / "made")
-        self.copy_made()
-        self.must(*ADD)
-        self.added = tree(folder / "out")
-        self.source = tree(folder / "in")
+        self.made = {"convert": self.whole, "dest of synth": tree(folder / "in")}
+        for name, command in (("add", ADD), ("force", FORCE)):
+            self.begin(True)
+            self.must(*command)
+            self.made[name] = tree(folder / "out")
+        self.must("unpack", "made", "as-unpacked")
+        self.made["dest of unpack"] = tree(folder / "as-unpacked")
         self.clear()
 
     def flip(self, path):
@@ -124,7 +134,7 @@ class Limits:
         code = run.returncode
         out = tree(self.folder / "out")
         before = self.whole if has_out else {}
-        after = {"convert": self.whole, "add": self.added}.get(name.split()[0], before)
+        after = self.made.get(name.split()[0], before)
         if code not in right:
             yield f"exit code {code}"
         if code == 1 and "wrong" not in run.stdout:
@@ -135,20 +145,13 @@ class Limits:
             yield "success, but OUT is not what it should be"
         if code != 0 and out != before:
             yield "OUT is not as it was"
-        if args[0] == "unpack":
-            unpacked = tree(self.folder / "unpacked")
-            if unpacked != (self.source_as_unpacked() if code == 0 else {}):
-                yield "DEST is not what it should be"
-        if args[0] == "convert" and code == 2:
+        dest = self.made.get("dest of " + args[0], {}) if code == 0 else {}
+        if tree(self.folder / "unpacked") != dest:
+            yield "DEST is not what it should be"
+        if args[0] == "convert" and code == 2 and name != "dry-run":
             again = self.run([*args, "--resume"], None)
             if again.returncode != 0 or tree(self.folder / "out") != after:
                 yield f"--resume without the limit: exit code {again.returncode}: {again.stderr.strip()[-200:]}"
-
-    def source_as_unpacked(self):
-        if not hasattr(self, "unpacked"):
-            self.must("unpack", "made", "as-unpacked")
-            self.unpacked = tree(self.folder / "as-unpacked")
-        return self.unpacked
 
     def cell(self, kind, value, name):
         """What is wrong with a command under a limit, and its exit code."""
@@ -177,7 +180,7 @@ def main():
             if found:
                 failed += 1
                 print(f"FAILED: {kind}={value}: {name}: " + "; ".join(found), flush=True)
-        if tree(limits.folder / "in") != limits.source:
+        if tree(limits.folder / "in") != limits.made["dest of synth"]:
             failed += 1
             print("FAILED: the checkpoint was touched")
     print(f"{cells} commands under limits, {stopped} stopped by them, {failed} failed")
