@@ -129,7 +129,7 @@ TEST_CASE("the config follows the sizes") {
 TEST_CASE("sizes that do not fit are refused") {
   CHECK_THROWS_WITH(describe_checkpoint("gpt-oss-7b", {}),
                     Catch::StartsWith("unknown model 'gpt-oss-7b', expected one of "
-                                      "deepseek-v4-flash, deepseek-v4-pro, "));
+                                      "deepseek-r1-0528-quark, deepseek-v4-flash, "));
   SynthSizes sizes;
   sizes.hidden = 100;
   CHECK_THROWS_WITH(describe_checkpoint("gpt-oss-20b", sizes),
