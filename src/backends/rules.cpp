@@ -13,21 +13,24 @@ constexpr const char* blackwell = "sm100 sm103 sm107";
 constexpr const char* older = "sm75 sm80 sm86 sm87 sm89";
 constexpr const char* consumer = "sm120 sm121";
 constexpr const char* deepseek = "deepseek-v4 deepseek-v4.1";
-/// What vLLM loads by Mxfp4MoEMethod, and SGLang by the methods of an FP8 checkpoint with MXFP4 experts.
+/// What vLLM loads by Mxfp4MoEMethod.
 constexpr const char* mxfp4_method = "deepseek-v4 deepseek-v4.1 kimi-k3 mimo ling";
-constexpr const char* fp8_method = "deepseek-v4 deepseek-v4.1 ling";
 
 constexpr const char* oracle = "fused_moe/oracle/mxfp4.py";
 constexpr const char* ct = "compressed_tensors_moe_w4a4_mxfp4.py";
 constexpr const char* quark = "quark/quark_moe.py";
 constexpr const char* sgl_gpt_oss = "model_overrides/gpt_oss.py";
 constexpr const char* sgl_deepseek = "model_overrides/deepseek_v4.py";
+constexpr const char* sgl_ling = "model_overrides/bailing_moe_v3.py";
 constexpr const char* sgl_marlin = "quantization/mxfp4_marlin_moe.py";
+
+constexpr const char* no_a2a = "where moe_a2a_backend is none";
 
 constexpr Rule vllm[] = {
     {"gpt-oss", blackwell, "flashinfer-trtllm triton-blackwell marlin", oracle},
     {"gpt-oss", "sm90", "triton-hopper flashinfer-cutlass marlin", oracle, {"0.26.0", "0.31.0"}},
     {"gpt-oss", "sm90", "triton-hopper flashinfer-cutlass humming marlin", oracle, {"0.32.0", ""}},
+    {"gpt-oss", consumer, "marlin", oracle, {"0.26.0", "0.26.0"}},
     {"gpt-oss", consumer, "marlin triton-sm120", oracle},
     {"gpt-oss", older, "marlin", oracle},
     {"gpt-oss", "gfx950", "aiter-a16w4 triton-rocm", oracle, {}, "where VLLM_ROCM_USE_AITER=1"},
@@ -55,9 +58,12 @@ constexpr Rule sglang[] = {
     {"gpt-oss", "sm90", "triton-hopper", sgl_gpt_oss, {}, "where triton_kernels is installed and ep_size is 1"},
     {"gpt-oss", older, "triton-ampere", sgl_gpt_oss, {}, "its Marlin raises below SM90"},
     {"gpt-oss", "gfx950", "aiter-a16w4", sgl_gpt_oss, {}, "where SGLANG_USE_AITER=1"},
-    {fp8_method, "sm90", "flashinfer-cutlass marlin", sgl_deepseek, {"0.5.19", ""}, "where moe_a2a_backend is none"},
-    {fp8_method, blackwell, "flashinfer-trtllm", sgl_deepseek, {"0.5.19", ""}, "where moe_a2a_backend is none"},
-    {fp8_method, consumer, "flashinfer-cutlass-mxfp8 marlin", sgl_deepseek},
+    {deepseek, "sm90", "flashinfer-cutlass marlin", sgl_deepseek, {"0.5.19", ""}, no_a2a},
+    {deepseek, blackwell, "flashinfer-trtllm", sgl_deepseek, {"0.5.19", ""}, no_a2a},
+    {deepseek, consumer, "flashinfer-cutlass-mxfp8 marlin", sgl_deepseek},
+    {"ling", "sm90", "flashinfer-cutlass marlin", sgl_ling, {"0.5.21", ""}, no_a2a},
+    {"ling", blackwell, "flashinfer-trtllm", sgl_ling, {"0.5.21", ""}, no_a2a},
+    {"ling", consumer, "flashinfer-cutlass-mxfp8 marlin", sgl_ling, {"0.5.21", ""}, no_a2a},
     {"mimo", blackwell, "flashinfer-trtllm", "model_overrides/mimo_v2.py", {"0.5.22", ""}},
     {"mimo", "sm90", "marlin", "model_overrides/mimo_v2.py", {"0.5.22", ""}},
     {"kimi-k3", blackwell, "flashinfer-trtllm", "model_overrides/kimi_k3.py"},

@@ -22,7 +22,6 @@ constexpr Foreign foreign[] = {
     {"triton-sm120", "triton_kernels on SM120"},
     {"triton-rocm", "triton_kernels on ROCm"},
     {"deepgemm-sm120", "DeepGEMM on SM120"},
-    {"cutlass-mxfp4", "its own CUTLASS W4A4, whose weights stay as published"},
     {"emulation", "emulation, whose weights stay as published"},
     {"unset", "no MXFP4 kernel unless one is named"},
 };
@@ -96,10 +95,15 @@ class Selection {
     return nullptr;
   }
 
+  /// SGLang has triton_kernels for GPT-OSS alone.
+  bool is_run(const Backend& b) const {
+    return model_.pairs || to_.engine != "sglang" || !std::string_view(b.name).starts_with("triton");
+  }
+
   const Backend* row(const std::string& name) const {
     for (const Backend* b : backends())
       if (name == b->name && to_.engine == b->engine && (!b->takes || b->takes(model_)) &&
-          b->releases.contains(to_.release) && runs_on(b->gpu, to_.gpu))
+          b->releases.contains(to_.release) && runs_on(b->gpu, to_.gpu) && is_run(*b))
         return b;
     return nullptr;
   }

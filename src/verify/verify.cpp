@@ -166,7 +166,7 @@ class Verification {
     return done;
   }
 
-  /// The source's pieces, which are canonical as they are: read now, or, where they are large, in memory and of one
+  /// The source's pieces, which are canonical as they are: read now, or, where they are large, in memory and all on one
   /// rank, by the function that is returned.
   FetchPiece fetch_expected(const Pieces& pieces, uint8_t* to) {
     const auto read = [this, to](const PieceAt& p, int64_t first, int64_t end) {
@@ -176,7 +176,8 @@ class Verification {
       return p.slice.piece_bytes >= least_later &&
              source_.is_cached(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes);
     };
-    const bool later = plan_.tp.ranks.size() == 1 && std::all_of(pieces.list.begin(), pieces.list.end(), can_wait);
+    const bool later = plan_.tp.ranks.size() == 1 && plan_.tp.complete() &&
+                       std::all_of(pieces.list.begin(), pieces.list.end(), can_wait);
     if (later) return read;
     for (const PieceAt& p : pieces.list) read(p, 0, p.slice.piece_bytes);
     return {};

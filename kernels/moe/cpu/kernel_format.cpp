@@ -34,6 +34,12 @@ constexpr KernelFormat flashinfer_humming() {
   return f;
 }
 
+constexpr KernelFormat cutlass_mxfp4() {
+  KernelFormat f = flashinfer("cutlass-mxfp4", 128, read_sm100);
+  f.w13 = gate_up;
+  return f;
+}
+
 constexpr KernelFormat cutedsl() {
   KernelFormat f = flashinfer("flashinfer-cutedsl", 128, read_sm100);
   f.w13 = W13Order{64, true};
@@ -77,6 +83,7 @@ constexpr KernelFormat all[] = {
     flashinfer("flashinfer-sm90-v2", 64, read_sm90_v2, CudaReader::flashinfer_v2),
     flashinfer_humming(),
     flashinfer("flashinfer-cutlass-sm100", 128, read_sm100),
+    cutlass_mxfp4(),
     cutedsl(),
     {.name = "flashinfer-trtllm",
      .rows = 128,

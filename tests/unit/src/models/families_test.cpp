@@ -35,6 +35,7 @@ TEST_CASE("every published model's structure is recognised") {
       {"deepseek-v4-flash", "deepseek-v4", 128, 128, 3, 2},
       {"deepseek-v4-pro", "deepseek-v4", 128, 128, 3, 2},
       {"deepseek-v4.1-flash", "deepseek-v4.1", 128, 96, 5, 2},
+      {"deepseek-r1-0528-quark", "quark", 128, 64, 1, 2},
       {"kimi-k2.5-quark", "quark", 128, 64, 1, 2},
       {"kimi-k3", "kimi-k3", 64, 96, 1, 2},
       {"mimo-v2.6-flash", "mimo", 128, 64, 1, 2},

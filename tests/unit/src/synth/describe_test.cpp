@@ -53,6 +53,7 @@ TEST_CASE("true sizes equal the published totals") {
       {"deepseek-v4-pro", "", "I64", 3, -1},
       {"deepseek-v4-pro", "", "I8", 71'424, -1},
       {"deepseek-v4.1-flash", ".experts.", "all", 94'464, 295'997'276'160},
+      {"deepseek-r1-0528-quark", ".experts.", "all", 89'088, 347'389'034'496},
       {"kimi-k2.5-quark", ".experts.", "all", 138'240, 539'051'950'080},
       {"kimi-k3", "block_sparse_moe", "all", 497'220 - 1'892, 1'560'860'324'864 - 79'457'377'280},
       {"kimi-k3", "block_sparse_moe", "U8", 494'592, 1'446'456'066'048},
@@ -128,7 +129,7 @@ TEST_CASE("the config follows the sizes") {
 TEST_CASE("sizes that do not fit are refused") {
   CHECK_THROWS_WITH(describe_checkpoint("gpt-oss-7b", {}),
                     Catch::StartsWith("unknown model 'gpt-oss-7b', expected one of "
-                                      "deepseek-v4-flash, deepseek-v4-pro, "));
+                                      "deepseek-r1-0528-quark, deepseek-v4-flash, "));
   SynthSizes sizes;
   sizes.hidden = 100;
   CHECK_THROWS_WITH(describe_checkpoint("gpt-oss-20b", sizes),

@@ -25,11 +25,11 @@ std::string diagnosis(const MoeCase& right, Change change) {
 
 }  // namespace
 
-TEST_CASE("mistakes of the engine's side are named") {
+TEST_CASE("mistakes of the engine's side are named", "[vllm#44893][vllm#52240][sglang#26884]") {
   for (const char* file : golden_layers) {
     const GoldenLayer layer(file);
-    for (const char* tag :
-         {"vllm.marlin", "vllm.humming", "flashinfer_cutlass_sm90_v2", "vllm.triton_hopper_b", "deepgemm_mega"}) {
+    for (const char* tag : {"vllm.marlin", "vllm.humming", "flashinfer_cutlass_sm90_v2", "vllm.triton_hopper_b",
+                            "deepgemm_mega", "aiter_a16w4"}) {
       INFO(file << " " << tag);
       const MoeCase right = golden_case(layer, packing_of(tag));
       const auto config = [&](auto change) {
@@ -95,7 +95,7 @@ uint8_t same(uint8_t byte) { return byte; }
 
 }  // namespace
 
-TEST_CASE("mistakes of the conversion are named") {
+TEST_CASE("mistakes of the conversion are named", "[vllm#43416]") {
   for (const char* file : golden_layers) {
     const GoldenLayer layer(file);
     INFO(file);

@@ -1,0 +1,182 @@
+"""What an engine's own chooser says, its code run on a machine without a GPU that pretends to have one: rows of
+testdata/choosers.jsonl, which tests/unit/src/backends/choosers_test.cpp compares with the rules of the program.
+
+    PYTHONPATH=SOURCES python3 tests/engines/choosers.py vllm|sglang >>testdata/choosers.jsonl
+
+Faked are the platform and which libraries are installed: all that the engine pins. vLLM's chooser is asked again without
+the kernel that it found, until it finds none, emulation left out: the row's `order`. SGLang's says one runner, or none:
+"unset"."""
+
+import importlib
+import json
+import pkgutil
+import sys
+from importlib import util
+from types import SimpleNamespace
+
+import torch
+
+GPUS = {"sm80": (8, 0), "sm90": (9, 0), "sm100": (10, 0), "sm120": (12, 0)}
+
+
+def replace_everywhere(package, functions):
+    """In every module that has them under these names."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(package):
+            for function in functions:
+                if function in vars(module):
+                    setattr(module, function, functions[function])
+
+
+def quantised(oracle):
+    """Whether Humming quantises activations for a model that asks for MXFP8, as DeepSeek-V4's quant_config.py does."""
+    if not hasattr(oracle, "_humming_input_schema"):
+        return False
+    schema = oracle._humming_input_schema(oracle.kMxfp8Dynamic)
+    return schema is not None and schema.a_dtype.num_bits == 8
+
+
+def vllm_rows():
+    import vllm.platforms as platforms
+    from vllm.platforms.interface import DeviceCapability, Platform, PlatformEnum
+
+    class Cuda(Platform):
+        _enum, device_name, device_type, dispatch_key = PlatformEnum.UNSPECIFIED, "cuda", "cuda", "CUDA"
+        capability = (9, 0)
+
+        @classmethod
+        def get_device_capability(cls, device_id=0):
+            return DeviceCapability(*cls.capability)
+
+        @classmethod
+        def support_deep_gemm(cls):  # as vllm/platforms/cuda.py
+            return cls.capability[0] in (9, 10, 12)
+
+        @classmethod
+        def supports_mx(cls):
+            return False
+
+    platforms.current_platform = Cuda()
+    import vllm
+    from vllm.model_executor.layers.fused_moe.activation import MoEActivation
+    from vllm.model_executor.layers.fused_moe.config import (FusedMoEConfig, FusedMoEParallelConfig,
+                                                             RoutingMethodType)
+    from vllm.model_executor.layers.fused_moe.oracle import mxfp4 as oracle
+    parallel = FusedMoEParallelConfig(tp_size=1, pcp_size=1, dp_size=1, ep_size=1, tp_rank=0, pcp_rank=0, dp_rank=0,
+                                      ep_rank=0, sp_size=1, use_ep=False, all2all_backend="naive", enable_eplb=False)
+
+    def config_of(family):
+        pairs = family == "gpt-oss"
+        activation = {"gpt-oss": "SWIGLUOAI", "kimi-k3": "SITU"}.get(family, "SILU")
+        routing = {"gpt-oss": "Renormalize", "deepseek-v4": "DeepseekV4", "deepseek-v4.1": "DeepseekV4"}
+        own = {} if pairs or family == "kimi-k3" else {"swiglu_limit": 10.0}
+        return FusedMoEConfig(num_experts=32, experts_per_token=4, hidden_dim=2880 if pairs else 4096,
+                              intermediate_size=2880 if pairs else 2048, num_local_experts=32, num_logical_experts=32,
+                              activation=getattr(MoEActivation, activation), device="cpu",
+                              routing_method=getattr(RoutingMethodType, routing.get(family, "DeepSeekV3")),
+                              moe_parallel_config=parallel, in_dtype=torch.bfloat16, has_bias=pairs,
+                              **{k: v for k, v in own.items() if k in FusedMoEConfig.__dataclass_fields__})
+
+    select_gpt_oss = getattr(oracle, "select_gpt_oss_mxfp4_moe_backend", None) or oracle.select_mxfp4_moe_backend
+    select_other = getattr(oracle, "select_deepseek_v4_mxfp4_moe_backend", None) or oracle.select_mxfp4_moe_backend
+    classes = oracle.backend_to_kernel_cls
+    oracle._user_moe_activation_override = lambda: None
+
+    def order(family):
+        found = []
+        oracle.backend_to_kernel_cls = lambda member: [] if member in found else classes(member)
+        while True:
+            try:
+                member, _ = (select_gpt_oss if family == "gpt-oss" else select_other)(config_of(family))
+            except NotImplementedError:
+                names = [m.name for m in found if m.name != "EMULATION"]
+                if family.startswith("deepseek") and "HUMMING" in names and quantised(oracle):
+                    names[names.index("HUMMING")] = "HUMMING_W4A8"
+                return names
+            found.append(member)
+
+    for member in oracle.Mxfp4MoeBackend:  # imports what holds the kernels' classes
+        try:
+            classes(member)
+        except (ImportError, ValueError, AttributeError, NotImplementedError):
+            pass
+    always = {name: lambda: True for name in (
+        "has_humming", "has_deep_gemm", "has_triton_kernels", "has_flashinfer", "has_flashinfer_cutlass_fused_moe",
+        "has_flashinfer_trtllm_fused_moe", "has_flashinfer_situ_activation")}
+    replace_everywhere("vllm.", always | {"is_deep_gemm_supported": Cuda.support_deep_gemm})
+    Cuda._enum = PlatformEnum.CUDA
+    rows = []
+    for family in ("gpt-oss", "deepseek-v4", "deepseek-v4.1", "kimi-k3", "mimo", "ling"):
+        if family not in ("gpt-oss", "deepseek-v4") and vllm.__version__ == "0.26.0":
+            continue  # a model that it does not have
+        for gpu, capability in GPUS.items():
+            Cuda.capability = capability
+            rows.append({"engine": "vllm", "version": vllm.__version__, "family": family, "gpu": gpu,
+                         "order": order(family)})
+    return rows
+
+
+PROVIDERS = {"gpt-oss": ["_gpt_oss_overrides"], "kimi-k3": ["_kimi_k3_moe_runner_overrides"],
+             "deepseek-v4": ["_deepseek_v4_overrides", "_deepseek_v4_sm120_moe"], "mimo": ["_mimo_v2_overrides"],
+             "ling": ["_bailing_moe_v3_overrides"]}
+ARCHITECTURES = {"gpt-oss": "GptOssForCausalLM", "deepseek-v4": "DeepseekV4ForCausalLM", "mimo": "MiMoV2ForCausalLM",
+                 "kimi-k3": "KimiK3ForConditionalGeneration", "ling": "BailingMoeV3ForCausalLM"}
+
+
+def sglang_functions():
+    from sglang.srt import arg_groups
+    from sglang.srt.arg_groups import overrides
+    modules = [overrides]
+    folder = "sglang.srt.arg_groups.model_overrides"
+    if util.find_spec(folder):
+        package = importlib.import_module(folder)
+        modules += [importlib.import_module(f"{folder}.{m.name}") for m in pkgutil.iter_modules(package.__path__)]
+    return {name: f for module in modules for name, f in vars(module).items() if callable(f)}
+
+
+def sglang_rows():
+    import sglang
+    functions = sglang_functions()
+    rows = []
+    for family, names in PROVIDERS.items():
+        quantization = {"quant_method": "mxfp4" if family == "gpt-oss" else "fp8", "format": "mxfp4-pack-quantized",
+                        "config_groups": {"group_0": {"format": "mxfp4-pack-quantized"}}}
+        hf_config = SimpleNamespace(architectures=[ARCHITECTURES[family]], quantization_config=quantization,
+                                    model_type=family)
+        model = SimpleNamespace(hf_config=hf_config, is_fp4_experts=True, nvfp4_moe_meta=None, quantization="fp8")
+        if not any(name in functions for name in names):
+            continue
+        for gpu, (major, minor) in GPUS.items():
+            platform = SimpleNamespace(is_sm90=major == 9, is_sm100=major == 10, is_sm120=major == 12, is_hip=False,
+                                       is_xpu=False, is_musa=False, is_blackwell=major >= 10, has_amx=False,
+                                       device_sm=major * 10 + minor)
+            arguments = SimpleNamespace(moe_runner_backend="auto", moe_a2a_backend="none", device="cuda", ep_size=1,
+                                        quantization=None, dtype="auto", speculative_algorithm=None,
+                                        attention_backend="x", prefill_attention_backend="x",
+                                        decode_attention_backend="x", swa_full_tokens_ratio=1,
+                                        fp8_gemm_runner_backend="auto", get_model_config=lambda: model,
+                                        is_attention_backend_not_set=lambda: False)
+            is_it = {"is_sm90_supported": platform.is_sm90, "is_sm100_supported": platform.is_sm100,
+                     "is_sm120_supported": platform.is_sm120, "is_blackwell_supported": platform.is_blackwell,
+                     "is_hip": False, "is_xpu": False, "is_musa": False, "is_npu": False, "is_cpu": False,
+                     "is_triton_kernels_available": True, "is_attention_backend_not_set": False}
+            fakes = {name: lambda *_, value=value: value for name, value in is_it.items()}
+            fakes |= {"get_platform": lambda: platform, "resolving_view": lambda given: given,
+                      "model_config_of": lambda _: model, "get_device_sm": lambda: platform.device_sm,
+                      "get_nvidia_driver_version": lambda: (580,)}
+            replace_everywhere("sglang.srt.arg_groups", fakes)
+            if "sglang.kernels.ops.moe.trtllm_gen_moe" not in sys.modules:
+                sys.modules["sglang.kernels.ops.moe.trtllm_gen_moe"] = SimpleNamespace(available=lambda: True)
+            said = {}
+            for name in names:
+                if name in functions:
+                    both = (arguments, hf_config) if name.endswith("_overrides") else (arguments,)
+                    said |= functions[name](*both)
+            rows.append({"engine": "sglang", "version": sglang.__version__, "family": family, "gpu": gpu,
+                         "order": [said.get("moe_runner_backend", "unset")]})
+    return rows
+
+
+if __name__ == "__main__":
+    for row in {"vllm": vllm_rows, "sglang": sglang_rows}[sys.argv[1]]():
+        print(json.dumps(row))

@@ -1,0 +1,84 @@
+// The rules of --backend auto against what the engines' own choosers said when their code ran: testdata/choosers.jsonl.
+#include <catch2/catch.hpp>
+#include <sstream>
+
+#include "src/backends/gpu.h"
+#include "src/backends/select.h"
+#include "src/backends/words.h"
+#include "src/base/file.h"
+#include "tests/support/testdata.h"
+
+using namespace mxfp4;
+
+namespace {
+
+/// A kernel by the engine's name for it, and here. gpu: what the name begins with; "": any.
+struct Name {
+  std::string_view gpu, theirs, ours;
+};
+constexpr Name names[] = {
+    {"", "MARLIN", "marlin"},
+    {"", "HUMMING", "humming"},
+    {"", "HUMMING_W4A8", "humming-w4a8"},
+    {"", "FLASHINFER_TRTLLM_MXFP4_BF16", "flashinfer-trtllm"},
+    {"", "FLASHINFER_TRTLLM_MXFP4_MXFP8", "flashinfer-trtllm"},
+    {"", "FLASHINFER_CUTLASS_MXFP4_BF16", "flashinfer-cutlass"},
+    {"sm90", "TRITON", "triton-hopper"},
+    {"sm100", "TRITON", "triton-blackwell"},
+    {"sm120", "TRITON", "triton-sm120"},
+    {"sm100", "DEEPGEMM_MXFP4", "deepgemm"},
+    {"sm120", "DEEPGEMM_MXFP4", "deepgemm-sm120"},
+    {"sm90", "flashinfer_mxfp4", "flashinfer-cutlass"},
+    {"sm100", "flashinfer_mxfp4", "flashinfer-trtllm"},
+    {"sm120", "flashinfer_mxfp4", "flashinfer-cutlass-mxfp8"},
+    {"sm80", "triton_kernel", "triton-ampere"},
+    {"sm90", "triton_kernel", "triton-hopper"},
+    {"", "marlin", "marlin"},
+    {"", "unset", "unset"},
+    {"", "flashinfer_trtllm", "unset"},  // that for FP8 weights
+};
+
+std::string ours(const std::string& theirs, const std::string& gpu) {
+  for (const Name& n : names)
+    if (n.theirs == theirs && (n.gpu.empty() || n.gpu == gpu)) return std::string(n.ours);
+  return "not known: " + theirs;
+}
+
+const Rule* rule_of(const std::string& engine, const std::string& family, const std::string& gpu,
+                    const std::string& release) {
+  for (const Rule& r : find_engine(engine).chooser())
+    if ((!*r.families || has_word(r.families, family)) && has_word(r.gpus, gpu) && r.releases.contains(release))
+      return &r;
+  return nullptr;
+}
+
+/// Those of `order` that `other` has too.
+std::vector<std::string> shared(const std::vector<std::string>& order, const std::vector<std::string>& other) {
+  std::vector<std::string> out;
+  for (const std::string& name : order)
+    if (std::find(other.begin(), other.end(), name) != other.end()) out.push_back(name);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("each engine's own chooser says what the rules say") {
+  std::istringstream lines(read_text(testdata() + std::string("/choosers.jsonl"), 1 << 20));
+  int compared = 0;
+  for (std::string line; std::getline(lines, line); ++compared) {
+    INFO(line);
+    const Json row = parse_json(line, "choosers.jsonl");
+    const std::string gpu = row["gpu"];
+    std::vector<std::string> said;
+    for (const std::string theirs : row["order"]) said.push_back(ours(theirs, gpu));
+    const Rule* rule = rule_of(row["engine"], row["family"], gpu, row["version"]);
+    REQUIRE(rule);
+    const std::vector<std::string> order = words(rule->order);
+    CHECK(order.front() == said.front());
+    CHECK(shared(order, said) == shared(said, order));
+    if (row["engine"] != "vllm") continue;  // SGLang's names one
+    for (const std::string& name : order)
+      CHECK((name == "humming" || std::find(said.begin(), said.end(), name) != said.end()));
+  }
+  CHECK(compared > 100);
+}
