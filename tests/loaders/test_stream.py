@@ -29,6 +29,9 @@ class FakeEvent:
     def record(self, stream):
         pass
 
+    def query(self):
+        return False
+
     def synchronize(self):
         FakeEvent.waited += 1
 
@@ -81,11 +84,12 @@ class Files(unittest.TestCase):
                 reader.start(jobs, torch.device("cuda", 0)).wait()
                 reader.close()
                 self.check(jobs)
-                self.assertEqual(registered, [4 * 65536, -1])
+                self.assertEqual(registered, [65536] * len(registered[::2]) + [-1] * len(registered[::2]))
+                self.assertIn(len(registered), (2, 4, 6, 8))  # as many as were needed at once, at most four
                 self.assertGreater(FakeEvent.waited, len(self.RUNS))
 
     def test_pinned_memory_is_shared_by_the_ranks_of_a_host(self):
-        for ranks, buffers in (("1", 16), ("2", 16), ("4", 8), ("8", 4), ("64", 2), ("x", 16), ("0", 16)):
+        for ranks, buffers in (("1", 16), ("2", 8), ("4", 4), ("8", 2), ("64", 2), ("x", 16), ("0", 16)):
             with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE=ranks):
                 self.assertEqual(_stream.pinned_buffers(8), buffers, ranks)
 
