@@ -15,7 +15,7 @@ from unittest import mock
 import torch
 
 from golden import same
-from mxfp4_pack import Manifest, Refused, _loading, _stream, _xxh3
+from mxfp4_pack import Manifest, Refused, _loading, _stream, _xxh3, packed_set
 from mxfp4_pack._safetensors import read_header
 from packed_dir import Checkpoint, random_layer
 
@@ -133,6 +133,16 @@ class Layers(unittest.TestCase):
         self.checkpoint.write(self.directory)
         self.set = Manifest(self.directory, "vllm").pick("auto", 1, 0)
         self.cpu = torch.device("cpu")
+
+    def test_a_line_where_reading_takes_long(self):
+        for number in range(3):
+            self.set.expect(self.set.layers["model", number], range(6), self.cpu)
+        lines = []
+        for number, late in enumerate((4, 6, 20)):
+            self.set.read_layer(self.set.layers["model", number], range(6), self.cpu)
+            with mock.patch.object(packed_set.time, "monotonic", lambda: self.set.loading.progress.begin + late):
+                lines += [self.set.progress(), self.set.progress()]
+        self.assertEqual(lines, [None, None, "mxfp4-pack: 2 of 5 layers, 0.0 GB are read", None, None, None])
 
     def check(self, number, experts):
         tensors = self.set.read_layer(self.set.layers["model", number], experts, self.cpu)
