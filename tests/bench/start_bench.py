@@ -6,14 +6,15 @@
 
 vLLM and src/loaders must be installed. Starts raw and packed, each with vLLM's own loader and with the --formats, one
 after the other, each in a process of its own that is forked after vLLM was imported: an engine without CUDA graphs, whose
-model runner loads the model. The first round generates too, and compares tokens and all log probabilities with raw's; the
-later rounds end after load_model, and of the formats run only that which was the fastest raw.
+model runner loads the model. The first round generates too, and compares the experts' parameters, tokens and all log
+probabilities with raw's; the later rounds end after load_model, and of the formats run only that which was the fastest raw.
+--again starts raw a second time in the first round: what differs there is the engine's own.
 
 Q does not fit this vLLM: it starts with MXFP4_PACK_FALLBACK=unpack, once. --cold drops the files from the page cache before
 each start, and says what reading them takes. One line for each start, then a table of medians: seconds of load_model, of
 which building the model, the engine's weights, the conversion or what is left of the packed reads, and, beside these, the
 packed layers from the first one's start to the last byte (the loader's report); peak GPU memory (the allocator's), peak
-host memory (VmHWM). Of several ranks the largest. Exit code 0: tokens and log probabilities of all are equal.
+host memory (VmHWM). Of several ranks the largest. Exit code 0: experts, tokens and log probabilities of all are equal.
 """
 
 import argparse
@@ -268,7 +269,7 @@ def main():
     parser.add_argument("--backend", required=True)
     parser.add_argument("--formats", default="", help="'8 threads', fastsafetensors, instanttensor, runai_streamer")
     parser.add_argument("--fallback")
-    parser.add_argument("--again", action="store_true", help="also start raw a second time: the engine's own differences")
+    parser.add_argument("--again", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tp", type=int, default=1)
     parser.add_argument("--ep", action="store_true")
