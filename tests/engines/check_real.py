@@ -1,7 +1,8 @@
 """`python3 -m mxfp4_pack.check OUT --source CKPT` with an installed vLLM on a GPU: right where OUT is right, and three
 mistakes that the engine's own kernel must show.
 
-    PYTHONPATH=src/loaders PATH=build:$PATH python3 tests/engines/check_real.py [--backends marlin,triton-hopper] [--dir DIR]
+    PYTHONPATH=src/loaders PATH=build:$PATH python3 tests/engines/check_real.py [--backends marlin,triton-hopper]
+        [--models gpt-oss-20b,deepseek-v4-flash] [--dir DIR]
 
 vLLM 0.21 to 0.33, the program on the PATH, 8 GB of room in DIR. Exit code 0: all as it must be.
 """
@@ -17,8 +18,9 @@ import tempfile
 from mxfp4_pack import Manifest
 from mxfp4_pack._safetensors import read_header
 
-# model, its options, the layout version of vLLM 0.26.0's own bytes by backend
-MODELS = (("gpt-oss-20b", ["--layers", "1"]), ("deepseek-v4-flash", ["--layers", "1", "--experts", "32"]))
+# the options of a model's synth, the layout version of vLLM 0.26.0's own bytes by backend
+MODELS = {"gpt-oss-20b": ["--layers", "1", "--vocab", "1024"],
+          "deepseek-v4-flash": ["--layers", "1", "--experts", "32", "--vocab", "1024"]}
 VERSIONS = {"marlin": "1", "triton-hopper": "a", "flashinfer-cutlass": "v1"}
 
 
@@ -66,7 +68,10 @@ def layout(out, other):
 def check(out, source):
     done = subprocess.run([sys.executable, "-m", "mxfp4_pack.check", out, "--source", source, "--engine", "vllm", "--json"],
                           stdout=subprocess.PIPE, text=True)
-    report = json.loads(done.stdout)
+    try:
+        report = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise SystemExit(f"no JSON, exit code {done.returncode}: {done.stdout[:2000]}") from None
     return done.returncode, report["sets"][0]["kernel"], report
 
 
@@ -99,13 +104,14 @@ def one(directory, model, options, backend):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backends", default="marlin,triton-hopper")
+    parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--dir", default=None)
     options = parser.parse_args()
     good = True
     for backend in options.backends.split(","):
-        for model, size in MODELS:
+        for model in options.models.split(","):
             with tempfile.TemporaryDirectory(dir=options.dir) as directory:
-                good &= one(directory, model, size, backend)
+                good &= one(directory, model, MODELS[model], backend)
     return 0 if good else 1
 
 

@@ -56,6 +56,12 @@ class Check(unittest.TestCase):
         self.assertEqual((code, report["problems"], report["unchecked"]), (0, [], []))
         return {(s["engine"], s["backend"]): s["canary"] for s in report["sets"]}
 
+    def test_what_an_engine_prints_is_not_on_stdout(self):
+        with mock.patch.object(check, "compare", lambda *given: print("INFO of an engine")), \
+                contextlib.redirect_stderr(io.StringIO()) as error:
+            checked(self.directory)
+        self.assertIn("INFO of an engine", error.getvalue())
+
     def test_every_set_is_right(self):
         self.assertEqual(self.canaries(self.directory), {(e, b): "equal" for e in ("vllm", "sglang") for b in VERSIONS})
         self.assertEqual(checked(self.directory, "--engine", "vllm", "--engine", "sglang")[0], 0)

@@ -120,7 +120,7 @@ class Vllm(unittest.TestCase):
         checkpoint.write(self.directory)
         with self.assertLogs("vllm.mxfp4_pack", "INFO") as log:
             vllm.serve(self.directory, checkpoint, [GPT.format(n) for n in range(3)])
-        line, = log.output
+        line, = (line for line in log.output if " are read" not in line)  # on a slow machine also how far the reads are
         self.assertIn(f"{self.directory}: marlin of vllm, layout version 1, MoE tensor-parallel rank 0 of 1", line)
         self.assertIn("canary equal; 3 layers, ", line)
 

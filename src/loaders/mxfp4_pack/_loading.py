@@ -39,6 +39,7 @@ class Progress:
     bytes: int = 0
     begin: float = 0.0
     seconds: float = 0.0  # from the first layer's start to the last byte
+    said: float = 0.0  # when the log had the last line of it
     verified: bool = False
 
 

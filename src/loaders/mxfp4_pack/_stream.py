@@ -8,6 +8,7 @@ import ctypes
 import mmap
 import os
 import queue
+import sys
 import threading
 import time
 from concurrent.futures import Future
@@ -17,10 +18,11 @@ import torch
 
 from ._xxh3 import xxhash
 
-THREADS = 8
+THREADS = 12
 PAGE = 4096
-PIECE = 16 << 20  # bytes of one read and of one pinned buffer
+PIECE = 32 << 20  # bytes of one read and of one pinned buffer
 PINNED = 512 << 20  # bytes, of all processes of a host that LOCAL_WORLD_SIZE counts
+TURN = 1e-4  # s after which Python's threads take turns meanwhile: a reader waits as long for an engine's busy thread
 CACHESTAT = 451  # the system call's number, on all machines
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
@@ -103,37 +105,58 @@ def pinned_buffers(threads):
 
 
 class Ring:
-    """Pinned buffers. One that was given back is free again when its copy to the GPU, an event, is done."""
+    """Pinned buffers, made when they are first needed: while one is pinned, nothing else goes on in CUDA. One that was
+    given back is free again when its copy to the GPU, an event, is done."""
 
-    def __init__(self, count):
-        memory = mmap.mmap(-1, count * PIECE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        try:
-            memory.madvise(mmap.MADV_HUGEPAGE)  # fewer faults while it is pinned
-        except (AttributeError, OSError):
-            pass  # a system without large pages
-        self.memory = torch.frombuffer(memory, dtype=torch.uint8)
-        self.pinned = int(torch.cuda.cudart().cudaHostRegister(self.memory.data_ptr(), count * PIECE, 0)) == 0
-        self.free = queue.SimpleQueue()
-        for buffer in self.memory.split(PIECE):
-            self.free.put((buffer, None))
+    def __init__(self, count, device):
+        self.device = device
+        self.free, self.unmade = queue.SimpleQueue(), queue.SimpleQueue()
+        self.pinned = []
+        for _ in range(count):
+            self.unmade.put(None)
 
     def take(self):
-        buffer, copied = self.free.get()
-        if copied is not None:
+        try:
+            buffer, copied = self.free.get_nowait()
+        except queue.Empty:
+            buffer, copied = self.made_or_free()
+        if copied is not None and not copied.query():
             copied.synchronize()
+        return buffer
+
+    def made_or_free(self):
+        try:
+            self.unmade.get_nowait()
+        except queue.Empty:
+            return self.free.get()
+        try:
+            return self.pin(huge_pages(PIECE)), None
+        except BaseException:
+            self.unmade.put(None)  # others must not wait for it
+            raise
+
+    def pin(self, buffer):
+        buffer.zero_()  # its pages are made now, and not while CUDA waits
+        with torch.cuda.device(self.device):  # a thread of its own would open a context on the first GPU
+            if int(torch.cuda.cudart().cudaHostRegister(buffer.data_ptr(), len(buffer), 0)) == 0:
+                self.pinned.append(buffer)
         return buffer
 
     def close(self):
         """Only when no thread reads any more."""
         while not self.free.empty():
             self.take()
-        if self.pinned:
-            torch.cuda.cudart().cudaHostUnregister(self.memory.data_ptr())
+        for buffer in self.pinned:
+            torch.cuda.cudart().cudaHostUnregister(buffer.data_ptr())
 
 
-def pinned_ring(count, device):
-    with torch.cuda.device(device):  # a thread of its own would open a context on the first GPU
-        return Ring(count)
+def huge_pages(length):
+    memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory.madvise(mmap.MADV_HUGEPAGE)  # fewer faults while it is pinned
+    except (AttributeError, OSError):
+        pass  # a system without large pages
+    return torch.frombuffer(memory, dtype=torch.uint8)
 
 
 class Checksums:
@@ -206,7 +229,9 @@ class Reader:
         self.threads, self.direct = threads, direct
         self.workers = Workers(threads)
         self.files, self.streams = {}, {}  # by path; by device
-        self.ring = None  # the future of one
+        self.ring = None
+        self.turn = sys.getswitchinterval()
+        sys.setswitchinterval(min(TURN, self.turn))
         self.last = 0.0  # when the last of the jobs so far ended
         self.dropped = False  # nobody wants the jobs any more
 
@@ -223,7 +248,7 @@ class Reader:
         if device not in self.streams:
             self.streams[device] = torch.cuda.Stream(device)
         if self.ring is None:
-            self.ring = self.workers.submit(pinned_ring, pinned_buffers(self.threads), device)
+            self.ring = Ring(pinned_buffers(self.threads), device)
         self.streams[device].wait_stream(torch.cuda.current_stream(device))
         return self.streams[device]
 
@@ -253,8 +278,7 @@ class Reader:
     def to_gpu(self, job, span, sums, stream):
         """`span`: where the read starts, a multiple of PAGE, and begin and end of what is wanted of it."""
         start, begin, end = span
-        ring = self.ring.result()
-        buffer = ring.take()
+        buffer = self.ring.take()
         copied = None
         try:
             memory = memory_of(buffer.data_ptr(), -(-(end - start) // PAGE) * PAGE)
@@ -269,7 +293,7 @@ class Reader:
                     copied = torch.cuda.Event()
                     copied.record(stream)
         finally:
-            ring.free.put((buffer, copied))
+            self.ring.free.put((buffer, copied))
 
     def close(self):
         """Waits for the jobs, then gives back threads, files and pinned memory."""
@@ -277,4 +301,5 @@ class Reader:
         for file in self.files.values():
             file.close()
         if self.ring is not None:
-            self.ring.result().close()
+            self.ring.close()
+        sys.setswitchinterval(self.turn)

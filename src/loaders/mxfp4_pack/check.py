@@ -16,6 +16,7 @@ import importlib.util
 import json
 import os
 import sys
+from contextlib import redirect_stdout
 
 from . import _xxh3
 from ._entries import DTYPES, Refused, Unconverted, entry_of, path_of
@@ -236,7 +237,8 @@ def main(arguments=None):
     if not os.path.isfile(os.path.join(options.directory, MANIFEST)):
         print(f"{options.directory} has no {MANIFEST}: no output of mxfp4-pack", file=sys.stderr)
         return 2
-    report = check(options.directory, options.engine, options.source, options.tolerance)
+    with redirect_stdout(sys.stderr):  # engines log to stdout, which is the report's
+        report = check(options.directory, options.engine, options.source, options.tolerance)
     if options.json:
         print(json.dumps({"exit_code": exit_code(report), "problems": report.problems, "unchecked": report.unchecked,
                           "files": report.files, "sets": report.sets}))

@@ -1,5 +1,7 @@
 """The packed tensors for one engine, backend and MoE tensor-parallel rank."""
 
+import time
+
 import torch
 
 from ._advice import after_misfit, installed
@@ -9,6 +11,9 @@ from ._safetensors import read_header
 from .compare import difference
 from .fallback import OFFER, allowed
 from .manifest import PARTS, ROLES, kernel_of
+
+
+QUIET = 5  # s that pass between two lines on the reads
 
 
 class PackedSet:
@@ -116,6 +121,14 @@ class PackedSet:
 
     def packed_for(self):
         return ", ".join(f"{library} {fit['range']}" for library, fit in self.fields["fits"].items())
+
+    def progress(self):
+        """A line for the engine's log where the reads go on and the last one is old, else None."""
+        read, now = self.loading.progress, time.monotonic()
+        if self.finished or now - max(read.begin, read.said) < QUIET:
+            return None
+        read.said = now
+        return f"mxfp4-pack: {read.layers} of {len(self.layers)} layers, {read.bytes / 1e9:.1f} GB are read"
 
     def report(self):
         """One line on what was read since the last report, for the engine's log."""

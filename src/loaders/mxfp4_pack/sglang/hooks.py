@@ -188,6 +188,8 @@ def read(original, method, layer, rest):
     """The packed tensors, and what converted_canary found."""
     packed = packed_of(layer)
     tensors = packed.set.read_layer(packed.entries, packed.experts, packed.device)
+    if line := packed.set.progress():
+        logger.info(line)
     if packed.set.is_triton:
         original(method, layer)
         for key, storage in storages(method).items():

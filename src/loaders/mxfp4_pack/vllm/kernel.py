@@ -23,6 +23,7 @@ class Kernel:
     def __init__(self, manifest, packed, key, top_k, device):
         self.hidden = packed.fields["model"]["hidden"]
         self.vllm = VllmConfig(device_config=DeviceConfig(device=device.type))
+        self.vllm.model_config = SimpleNamespace(dtype=torch.bfloat16, quantization_config=None)  # GPT-OSS asks for its own
         source = manifest.source_quantization
         config = packed_config_class(engine_config(source)).from_config(source)
         config.manifest = SimpleNamespace(pick=lambda *asked: packed, main_layers=manifest.main_layers)

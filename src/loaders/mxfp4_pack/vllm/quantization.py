@@ -206,6 +206,8 @@ class PackedMethod:
             tensors = self.packed.read_layer(self.entries, experts, self.device)
             if self.packed.finished:
                 logger.info(self.packed.report())
+            elif line := self.packed.progress():
+                logger.info(line)
         if not self.packed.is_triton:
             give_memory(given["layer"], self.device)
             return tuple(in_form_of(canary[key], tensors.get(key)) for key in RESULT)
