@@ -124,6 +124,14 @@ void print_text(const MachineBenchOptions& o, const Figures& f, const Prediction
 
 }  // namespace
 
+double processor_seconds(int64_t bytes, int threads) {
+  const Driver& driver = chosen_driver();
+  const Layout marlin = *std::find_if(layouts.begin(), layouts.end(),
+                                      [](const Layout& l) { return name_of(l) == std::string_view("marlin.codes"); });
+  const auto speeds = pack_speeds({marlin}, {{driver.name, [&] { return open_cpu(driver); }}}, {threads}, 3);
+  return double(bytes) / speeds.front().pack + 2 * double(bytes) / hash_speed(threads);
+}
+
 void bench(const MachineBenchOptions& options) {
   const int64_t bytes = describe_checkpoint(options.model, {}).bytes;
   const Figures figures = measure(options);

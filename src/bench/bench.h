@@ -1,6 +1,7 @@
 // bench: what this machine can do, and what that says about converting a model.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace mxfp4 {
@@ -12,6 +13,9 @@ struct MachineBenchOptions {
   int repeats = 3;
   bool json = false;
 };
+
+/// Seconds that the processor takes to pack and hash so many bytes, by a measurement of a tenth of a second.
+double processor_seconds(int64_t bytes, int threads);
 
 /// Measures and prints.
 void bench(const MachineBenchOptions& options);

@@ -4,8 +4,8 @@
 
 convert() { "$program" convert "$tiny" "$dir/$1" --engine "$2" --backend "$3" "${@:4}"; }
 
-expect 'backends: a loader' 0 '^marlin +vllm .* from 0\.26\.0 ' 'CUDA' "$program" backends
-expect 'backends: none' 0 '^triton-hopper +transformers .* none ' 'CUDA' "$program" backends
+expect 'backends: a loader' 0 '^marlin +vllm .* 0\.26\.0$' 'CUDA' "$program" backends
+expect 'backends: none' 0 '^triton-hopper +transformers .* none$' 'CUDA' "$program" backends
 expect 'backends: as JSON' 0 '"backend":"triton-hopper","engine":"transformers".*"loader":""' '' "$program" backends --json
 unread='no loader of transformers is known to read triton-hopper \(layout version c\) of gpt-oss'
 expect 'a warning' 0 '' "warning: $unread" convert t transformers triton-hopper
