@@ -9,9 +9,12 @@ gpus() {
   "$program" backends --json | PYTHONPATH=$root/tests/engines python3 -B -c '
 import json, sys
 from matrix import GPUS, gpu_of
-wrong = {(b["engine"], b["backend"], b["gpu"]) for b in json.load(sys.stdin)["backends"]
-         if b["loader"] and (b["backend"] not in GPUS or gpu_of(b["engine"], b["backend"]) != b["gpu"])}
-print(*sorted(wrong), sep="\n", end="")'
+runs = {}
+for b in json.load(sys.stdin)["backends"]:
+    if b["loader"]:
+        runs.setdefault((b["engine"], b["backend"]), set()).add(b["gpu"])
+wrong = [(key, gpus) for key, gpus in runs.items() if key[1] not in GPUS or gpu_of(*key) not in gpus]
+print(*wrong, sep="\n", end="")'
 }
 expect 'the README says where each runs' 0 '' '' gpus
 finish

@@ -113,7 +113,7 @@ GPUS = {
     "flashinfer-cutlass": "SM90",
     "flashinfer-cutlass-mxfp8": "SM100, SM103, SM120",
     "flashinfer-trtllm": "SM100, SM103",
-    "marlin": {"vllm": "SM75, SM80 and later", "sglang": "SM90, SM12x"},
+    "marlin": {"vllm": "SM75, SM80 and later", "sglang": "SM90 and later"},
     "triton-blackwell": "SM100, SM103",
     "triton-hopper": "SM90",
     "vllm-cpu": "CPU (AVX-512, AMX)",
