@@ -9,6 +9,7 @@ namespace mxfp4 {
 struct MachineBenchOptions {
   std::string dir = ".";              // on the file system to measure
   std::string model = "gpt-oss-20b";  // one of synth_models()
+  std::string checkpoint;             // instead of a model
   int threads = 0;
   int repeats = 3;
   bool json = false;

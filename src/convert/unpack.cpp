@@ -129,7 +129,6 @@ class Unpacking {
   OpenFiles files_;
 };
 
-
 /// Config and index verbatim, and the companions.
 void write_companions(const PackedCheckpoint& p, const OutputDir& dest) {
   for (const std::string& name : p.manifest.source.companions)
