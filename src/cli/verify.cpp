@@ -11,6 +11,7 @@ namespace {
 
 /// Times at OUT's shapes, or at one given here, and then no OUT is needed.
 void add_kernel_bench(CLI::App* app, CLI::Option* out, BenchOptions& bench) {
+  app->option_defaults()->group("Times of kernels");
   auto* run = app->add_flag("--bench", bench.run, "Print the times of the CUDA kernels for 1 to 8192 tokens");
   const auto add = [&](const char* name, int64_t& to, int64_t largest, const char* help) {
     const auto set = [out, &to](const int64_t& value) { to = value, out->required(false); };
@@ -45,31 +46,9 @@ CLI::Validator tolerance() {
   return CLI::Validator(check, "");
 }
 
-}  // namespace
-
-void add_verify(CLI::App& root, Common& common, Run& run) {
-  auto* app = root.add_subcommand("verify", "Prove that an output is right");
-  static VerifyOptions o;
-  static std::map<std::string, Level> levels = {
-      {"files", Level::files}, {"bytes", Level::bytes}, {"kernels", Level::kernels}};
-  static std::vector<std::string> layers;
-  app->description(
-      "Prove that an output is right\n\nCompares OUT with its manifest and with the checkpoint, and computes MoE "
-      "layers "
-      "on its bytes. Exit code 0: right. 1: wrong; what is wrong and where is printed.");
-  app->footer(
-      "mxfp4-pack verify out/ --source gpt-oss-20b/\nmxfp4-pack verify out/ --source gpt-oss-20b/ --layers all");
-  auto* out = app->add_option("OUT", o.out, "Output of convert");
-  out->required()->type_name("");
-  auto* source =
-      app->add_option("--source", o.source, "The checkpoint; without it the manifest's checksums stand for it");
-  source->type_name("CKPT");
-  app->add_option(
-         "--level", o.level,
-         "files: sizes and checksums. bytes: also unpack and compare every byte and pad. kernels: also compute "
-         "MoE layers on the packed bytes and compare with the source's. Default: the highest possible")
-      ->transform(by_name(levels))
-      ->type_name("files|bytes|kernels");
+/// What level kernels computes; returns the option of its batches.
+CLI::Option* add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o, std::vector<std::string>& layers) {
+  app->option_defaults()->group("Level kernels");
   app->add_option("--layers", layers, "Layers to compute, by number; default: the first")
       ->delimiter(',')
       ->check(layer_number())
@@ -83,7 +62,39 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
       ->type_name("X");
   app->add_option("--save", o.save, "Write what level kernels computes, inputs and expected results")
       ->type_name("FILE");
+  return tokens;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("verify", "Prove that an output is right");
+  static VerifyOptions o;
+  static std::map<std::string, Level> levels = {
+      {"files", Level::files}, {"bytes", Level::bytes}, {"kernels", Level::kernels}};
+  static std::vector<std::string> layers;
+  app->description(
+      "Prove that an output is right\n\n"
+      "Compares OUT with its manifest and with the checkpoint, and computes MoE layers on its bytes. Exit code 0: "
+      "right. "
+      "1: wrong; what is wrong and where is printed.");
+  app->footer(
+      "mxfp4-pack verify out/ --source gpt-oss-20b/\nmxfp4-pack verify out/ --source gpt-oss-20b/ --layers all");
+  auto* out = app->add_option("OUT", o.out, "Output of convert");
+  out->required()->type_name("");
+  app->option_defaults()->group("What is compared");
+  auto* source =
+      app->add_option("--source", o.source, "The checkpoint; without it the manifest's checksums stand for it");
+  source->type_name("CKPT");
+  app->add_option(
+         "--level", o.level,
+         "files: sizes and checksums. bytes: also unpack and compare every byte and pad. kernels: also compute "
+         "MoE layers on the packed bytes and compare with the source's. Default: the highest possible")
+      ->transform(by_name(levels))
+      ->type_name("files|bytes|kernels");
+  auto* tokens = add_kernels(app, source, o, layers);
   add_kernel_bench(app, out, o.bench);
+  app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);
   add_common(app, common);

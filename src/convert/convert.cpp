@@ -168,7 +168,7 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
   note_detail(fmt::format("seconds of each stage, all threads together: {}", one_line(seconds)));
   const bool serves = options.format != sharded_state_format;
   if (!options.json)
-    note_result(plan, is_packed(options.checkpoint) ? "" : options.checkpoint, options.out, seconds["wall"], serves);
+    note_result(plan, has_manifest(options.checkpoint) ? "" : options.checkpoint, options.out, seconds["wall"], serves);
   Json result = result_of(plan, options.out, conversion.zero_scales());
   result["seconds"] = seconds;
   result["in_place_bytes"] = conversion.in_place_bytes();
