@@ -13,6 +13,7 @@
 #include "src/base/threads.h"
 #include "src/bench/disk_speed.h"
 #include "src/bench/pack_speed.h"
+#include "src/checkpoint/checkpoint.h"
 #include "src/synth/describe.h"
 
 namespace mxfp4 {
@@ -82,7 +83,7 @@ Figures measure(const MachineBenchOptions& o) {
   return f;
 }
 
-void print_json(const MachineBenchOptions& o, const Figures& f, const Prediction& p) {
+void print_json(const std::string& model, const Figures& f, const Prediction& p) {
   Json packing = Json::array();
   for (const PackSpeed& s : f.packing)
     packing.push_back({{"layout", s.layout},
@@ -99,7 +100,7 @@ void print_json(const MachineBenchOptions& o, const Figures& f, const Prediction
                   {"hash", f.hash},
                   {"packing", packing},
                   {"prediction",
-                   {{"model", o.model},
+                   {{"model", model},
                     {"bytes", p.bytes},
                     {"seconds", p.total()},
                     {"disk_seconds", p.disk},
@@ -107,28 +108,65 @@ void print_json(const MachineBenchOptions& o, const Figures& f, const Prediction
   print_out("{}\n", one_line(j));
 }
 
-void print_text(const MachineBenchOptions& o, const Figures& f, const Prediction& p) {
-  print_out("{}, {} threads, driver {}\n", f.processor, f.threads, chosen_driver().name);
+/// "disk       ##########----------  12 s", the longest with 30 marks.
+void print_bar(const char* what, double seconds, double longest) {
+  const int marks = longest > 0 ? int(30 * seconds / longest) : 0;
+  print_out("  {:<10} {:<30}  {}\n", what, std::string(size_t(marks), '#'), human_seconds(seconds));
+}
+
+void print_speeds(const Figures& f) {
+  print_out("\nGB/s of input; per cent of memcpy\n{:24} {:7} {:>7} {:>7} {:>13} {:>13}\n", "layout", "driver",
+            "threads", "memcpy", "pack", "unpack");
+  for (const PackSpeed& s : f.packing)
+    print_out("{:24} {:7} {:7} {:7.2f} {:7.2f} {:3.0f} % {:7.2f} {:3.0f} %\n", s.layout, s.driver, s.threads,
+              s.copy / 1e9, s.pack / 1e9, 100 * s.pack / s.copy, s.unpack / 1e9, 100 * s.unpack / s.copy);
+}
+
+/// The answer first, then what it was made of.
+void print_text(const std::string& model, const MachineBenchOptions& o, const Figures& f, const Prediction& p) {
+  print_out("{}, {}: about {}, bound by the {}\n", printable(model), human_bytes(p.bytes), human_seconds(p.total()),
+            p.disk > p.processor ? "disk" : "processor");
+  print_bar("disk", p.disk, p.total());
+  print_bar("processor", p.processor, p.total());
+  print_out("\n{}, {} threads, driver {}\n", f.processor, f.threads, chosen_driver().name);
   if (!f.gpu.empty()) print_out("{}\n", f.gpu);
   print_out("disk at {}: read {:.2f} GB/s, write {:.2f} GB/s\n", printable(o.dir), f.disk.read / 1e9,
             f.disk.write / 1e9);
-  print_out("hashing: {:.1f} GB/s\n\n", f.hash / 1e9);
-  print_out("GB/s of input; per cent of memcpy\n{:28} {:8} {:>7} {:>8} {:>14} {:>14}\n", "layout", "driver", "threads",
-            "memcpy", "pack", "unpack");
-  for (const PackSpeed& s : f.packing)
-    print_out("{:28} {:8} {:7} {:8.2f} {:8.2f} {:3.0f} % {:8.2f} {:3.0f} %\n", s.layout, s.driver, s.threads,
-              s.copy / 1e9, s.pack / 1e9, 100 * s.pack / s.copy, s.unpack / 1e9, 100 * s.unpack / s.copy);
-  print_out("\n{}, {}: about {:.0f} s, bound by the {} (disk {:.0f} s, processor {:.0f} s)\n", o.model,
-            human_bytes(p.bytes), p.total(), p.disk > p.processor ? "disk" : "processor", p.disk, p.processor);
+  print_out("hashing: {:.1f} GB/s; packing {}: {:.1f} GB/s\n", f.hash / 1e9, f.typical().layout,
+            f.typical().pack / 1e9);
+  if (verbosity() == Verbosity::verbose)
+    print_speeds(f);
+  else
+    note("-v prints every layout, driver and number of threads");
+}
+
+/// Bytes of all tensors of a checkpoint.
+int64_t checkpoint_bytes(const std::string& dir) {
+  Problems problems;
+  const Checkpoint checkpoint = open_checkpoint(dir, problems);
+  problems.throw_if_any();
+  int64_t bytes = 0;
+  for (const Tensor& t : checkpoint.tensors) bytes += t.bytes;
+  return bytes;
 }
 
 }  // namespace
 
+double processor_seconds(int64_t bytes, int threads) {
+  const Driver& driver = chosen_driver();
+  const Layout marlin = *std::find_if(layouts.begin(), layouts.end(),
+                                      [](const Layout& l) { return name_of(l) == std::string_view("marlin.codes"); });
+  const auto speeds = pack_speeds({marlin}, {{driver.name, [&] { return open_cpu(driver); }}}, {threads}, 3);
+  return double(bytes) / speeds.front().pack + 2 * double(bytes) / hash_speed(threads);
+}
+
 void bench(const MachineBenchOptions& options) {
-  const int64_t bytes = describe_checkpoint(options.model, {}).bytes;
+  const bool own = !options.checkpoint.empty();
+  const int64_t bytes = own ? checkpoint_bytes(options.checkpoint) : describe_checkpoint(options.model, {}).bytes;
+  const std::string& model = own ? options.checkpoint : options.model;
   const Figures figures = measure(options);
   const Prediction prediction = predict(figures, bytes);
-  options.json ? print_json(options, figures, prediction) : print_text(options, figures, prediction);
+  options.json ? print_json(model, figures, prediction) : print_text(model, options, figures, prediction);
 }
 
 }  // namespace mxfp4

@@ -1,6 +1,7 @@
 // bench: what this machine can do, and what that says about converting a model.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace mxfp4 {
@@ -8,10 +9,14 @@ namespace mxfp4 {
 struct MachineBenchOptions {
   std::string dir = ".";              // on the file system to measure
   std::string model = "gpt-oss-20b";  // one of synth_models()
+  std::string checkpoint;             // instead of a model
   int threads = 0;
   int repeats = 3;
   bool json = false;
 };
+
+/// Seconds that the processor takes to pack and hash so many bytes, by a measurement of a tenth of a second.
+double processor_seconds(int64_t bytes, int threads);
 
 /// Measures and prints.
 void bench(const MachineBenchOptions& options);

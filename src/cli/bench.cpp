@@ -1,5 +1,6 @@
 #include "src/bench/bench.h"
 
+#include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
 
 namespace mxfp4::cli {
@@ -14,16 +15,24 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
   app->add_option("--dir", o.dir, "Folder on the file system to measure; a GB is written there and removed")
       ->type_name("DIR")
       ->capture_default_str();
-  app->add_option("--model", o.model, "Model to predict; those of 'mxfp4-pack synth --help'")
-      ->type_name("NAME")
-      ->capture_default_str();
+  auto* model = app->add_option("--model", o.model, "Model to predict; those of 'mxfp4-pack synth --help'");
+  model->type_name("NAME")->capture_default_str();
+  app->add_option("--checkpoint", o.checkpoint, "Checkpoint to predict, instead of a model")
+      ->type_name("CKPT")
+      ->excludes(model);
   app->add_option("--repeats", o.repeats, "Measurements of each figure; the median is printed")
       ->check(range(1, 1000))
       ->type_name("N")
       ->capture_default_str();
   add_threads(app, o.threads);
   add_common(app, common);
-  app->callback([&] { run = [&] { return o.json = common.json, bench(o), 0; }; });
+  app->callback([&] {
+    run = [&] {
+      o.json = common.json;
+      if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
+      return bench(o), 0;
+    };
+  });
 }
 
 }  // namespace mxfp4::cli

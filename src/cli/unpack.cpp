@@ -22,6 +22,8 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
   auto* layer = app->add_option("--layer", raw.layer, "Print a layer, by its module in the checkpoint")->excludes(dest);
   app->add_option("--set", raw.set, "With --layer: of this set of the manifest, counted from 0")->needs(layer);
   app->add_option("--rank", raw.rank, "With --layer: of this tensor-parallel rank")->needs(layer);
+  app->add_flag("--force", o.force, "Replace a DEST that holds this checkpoint and no other file")->excludes(layer);
+  app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);
   add_common(app, common);

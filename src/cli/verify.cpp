@@ -11,6 +11,7 @@ namespace {
 
 /// Times at OUT's shapes, or at one given here, and then no OUT is needed.
 void add_kernel_bench(CLI::App* app, CLI::Option* out, BenchOptions& bench) {
+  app->option_defaults()->group("Times of kernels");
   auto* run = app->add_flag("--bench", bench.run, "Print the times of the CUDA kernels for 1 to 8192 tokens");
   const auto add = [&](const char* name, int64_t& to, int64_t largest, const char* help) {
     const auto set = [out, &to](const int64_t& value) { to = value, out->required(false); };
@@ -45,19 +46,22 @@ CLI::Validator tolerance() {
   return CLI::Validator(check, "");
 }
 
-/// What level kernels computes. Returns --tokens.
-CLI::Option* add_layers(CLI::App* app, CLI::Option* source, std::vector<std::string>& layers, KernelOptions& kernels) {
+/// What level kernels computes; returns the option of its batches.
+CLI::Option* add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o, std::vector<std::string>& layers) {
+  app->option_defaults()->group("Level kernels");
   app->add_option("--layers", layers, "Layers to compute, by number; default: the first")
       ->delimiter(',')
       ->check(layer_number())
       ->needs(source)
       ->type_name("0,5,..|all");
-  auto* tokens = app->add_option("--tokens", kernels.tokens, "Batches to compute");
+  auto* tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute");
   tokens->delimiter(',')->check(range(1, 65536))->type_name("N,..")->capture_default_str();
-  app->add_option("--seed", kernels.seed, "Seed of routing and inputs")->type_name("N")->capture_default_str();
-  app->add_option("--tolerance", kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
+  app->add_option("--seed", o.kernels.seed, "Seed of routing and inputs")->type_name("N")->capture_default_str();
+  app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
       ->check(tolerance())
       ->type_name("X");
+  app->add_option("--save", o.save, "Write what level kernels computes, inputs and expected results")
+      ->type_name("FILE");
   return tokens;
 }
 
@@ -70,12 +74,14 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
       {"files", Level::files}, {"bytes", Level::bytes}, {"kernels", Level::kernels}};
   static std::vector<std::string> layers;
   app->description(
-      "Prove that an output is right\n\nCompares OUT with its manifest and with the checkpoint, and computes MoE "
-      "layers on its bytes. Exit code 0: right. 1: wrong; what is wrong and where is printed.");
+      "Prove that an output is right\n\n"
+      "Compares OUT with its manifest and with the checkpoint, and computes MoE layers on its bytes. Exit "
+      "code 0: right. 1: wrong; what is wrong and where is printed.");
   app->footer(
       "mxfp4-pack verify out/ --source gpt-oss-20b/\nmxfp4-pack verify out/ --source gpt-oss-20b/ --layers all");
   auto* out = app->add_option("OUT", o.out, "Output of convert");
   out->required()->type_name("");
+  app->option_defaults()->group("What is compared");
   auto* source =
       app->add_option("--source", o.source, "The checkpoint; without it the manifest's checksums stand for it");
   source->type_name("CKPT");
@@ -85,10 +91,9 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
          "MoE layers on the packed bytes and compare with the source's. Default: the highest possible")
       ->transform(by_name(levels))
       ->type_name("files|bytes|kernels");
-  auto* tokens = add_layers(app, source, layers, o.kernels);
-  app->add_option("--save", o.save, "Write what level kernels computes, inputs and expected results")
-      ->type_name("FILE");
+  auto* tokens = add_kernels(app, source, o, layers);
   add_kernel_bench(app, out, o.bench);
+  app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);
   add_common(app, common);

@@ -1,5 +1,7 @@
 #include "src/convert/conversion.h"
 
+#include <algorithm>
+
 #include "src/base/log.h"
 #include "src/base/signals.h"
 #include "src/convert/job_batches.h"
@@ -31,6 +33,7 @@ void Conversion::run() {
     throw_if_interrupted();
     if (file.fd().stat().st_nlink == 0) fail(ErrorKind::io, "{}: was removed meanwhile", file.fd().name());
     phases_.time(Phase::sync, [&] { is_linked_[i] ? file.fd().sync() : file.finish(); });
+    note_detail(fmt::format("{}: written, {}", plan_.files[i].name, human_bytes(plan_.files[i].bytes)));
   });
 }
 
@@ -85,8 +88,10 @@ Fd Conversion::open_file(size_t file) const {
 std::vector<int64_t> Conversion::jobs_left() {
   const std::vector<bool> done = read_journal();
   std::vector<uint8_t> good(done.size());
+  Progress progress("checking", std::count(done.begin(), done.end(), true), "parts");
   run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
     good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
+    progress.add(done[size_t(i)]);
   });
   std::vector<int64_t> left;
   for (size_t i = 0; i < good.size(); ++i)
@@ -95,7 +100,7 @@ std::vector<int64_t> Conversion::jobs_left() {
       counts_[i] = {};
     }
   if (left.size() < good.size())
-    note(fmt::format("{} of {} jobs are done already", good.size() - left.size(), good.size()));
+    note(fmt::format("{} of {} parts are done already", good.size() - left.size(), good.size()));
   return left;
 }
 

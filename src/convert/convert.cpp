@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <set>
 
+#include "kernels/pack/cpu/driver.h"
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
 #include "src/backends/select.h"
@@ -163,26 +164,60 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
     note(fmt::format("{} scales are 0x00 (2^-127); Marlin and Hopper kernels read them as 0.0",
                      conversion.zero_scales()));
   if (plan.backend->rewrite) note(describe_loss(conversion.loss()));
-  if (!options.json) note_result(plan, options.out);
+  const Json seconds = conversion.seconds();
+  note_detail(fmt::format("seconds of each stage, all threads together: {}", one_line(seconds)));
+  const bool serves = options.format != sharded_state_format;
+  if (!options.json)
+    note_result(plan, has_manifest(options.checkpoint) ? "" : options.checkpoint, options.out, seconds["wall"], serves);
   Json result = result_of(plan, options.out, conversion.zero_scales());
-  result["seconds"] = conversion.seconds();
+  result["seconds"] = seconds;
   result["in_place_bytes"] = conversion.in_place_bytes();
   return result;
+}
+
+/// Free bytes of the file system where a path will lie.
+int64_t free_bytes(const std::string& path) {
+  fs::path place = fs::absolute(path);
+  while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();
+  return int64_t(fs::space(place).available);
+}
+
+/// What a dry run prints; an error where the disk is too small.
+void show_plan(const ConvertOptions& options, const Plan& plan) {
+  const int threads = thread_count(options.threads);
+  int64_t bytes = plan.packed_bytes;
+  for (const CopiedTensor& t : plan.copied) bytes += t.file < 0 ? 0 : t.source->bytes;
+  const double seconds = options.predict ? options.predict(bytes, threads) : 0;
+  const PlanCost cost{threads, free_bytes(options.out), seconds};
+  const bool fits = plan.file_bytes <= cost.free;
+  if (fits || !options.json) print_plan(plan, cost, options.json);
+  if (!fits)
+    fail(ErrorKind::io, "{}: {} needed, {} free", options.out, human_bytes(plan.file_bytes), human_bytes(cost.free));
+}
+
+/// With -v: what was chosen, and every tensor.
+void note_choices(const ConvertOptions& options, const Prepared& p, const DeviceChoice& devices) {
+  const Backend& b = p.backend;
+  note_detail(fmt::format("backend {} of {}, layout version {}{}: {}", b.name, b.engine, b.layout_version,
+                          options.layout_version.empty() ? ", the first that fits" : "", b.summary));
+  note_detail(fmt::format("device: {}; {} threads; {} jobs of at most {}",
+                          devices.gpus.empty() ? "the CPU, " + std::string(chosen_driver().name)
+                                               : fmt::format("cuda:{}", fmt::join(devices.gpus, ",")),
+                          thread_count(options.threads), p.plan.jobs.size(), human_bytes(p.plan.job_bytes)));
+  note_tensors(p.plan);
 }
 
 /// One conversion of a model whose bytes the source gives. place: null for a dry run.
 Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const Destination& to, Problems& problems) {
   Prepared p = prepare(options, in, to, problems);
-  if (options.dry_run) {
-    to.check(p.plan);
-    return print_plan(p.plan, thread_count(options.threads), options.json), Json();
-  }
+  if (options.dry_run) return to.check(p.plan), show_plan(options, p.plan), Json();
   if (is_there_already(options, in, p)) {
     note(fmt::format("{}: nothing has changed", options.out));
     return Json{{"out", options.out}, {"unchanged", true}};
   }
   const SourceCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device);
+  note_choices(options, p, devices);
   OutputDir& out = *place;
   out.open(open_options_of(p.plan, options));
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);

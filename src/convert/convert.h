@@ -1,6 +1,7 @@
 // convert: a published checkpoint to the bytes that an engine's kernel reads.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -27,6 +28,8 @@ struct ConvertOptions {
   DeviceOptions device;
   PartialPolicy leftover = PartialPolicy::refuse;
   std::optional<Link> link;  // shards that hold no expert are kept whole, in this way
+  /// Seconds that the processor takes for so many bytes; for a dry run.
+  std::function<double(int64_t bytes, int threads)> predict;
   bool dry_run = false, force = false, add = false, if_changed = false, sha256 = false, json = false;
 };
 

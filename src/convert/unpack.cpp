@@ -1,6 +1,7 @@
 #include "src/convert/unpack.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 
 #include "src/base/log.h"
@@ -136,6 +137,22 @@ void write_companions(const PackedCheckpoint& p, const OutputDir& dest) {
   write_text(dest.path(config_name), p.manifest.source.config_text);
 }
 
+/// What is written to DEST.
+std::vector<std::string> written_files(const Checkpoint& source) {
+  std::vector<std::string> names = source.companions;
+  names.insert(names.end(), {config_name, index_name});
+  for (const Shard& s : source.shards) names.push_back(s.name);
+  return names;
+}
+
+/// The same files in `dir`, where it is this checkpoint; what --force replaces.
+std::vector<std::string> same_files(const Checkpoint& source, const std::string& dir) {
+  const std::string config = dir + "/" + config_name;
+  if (!std::filesystem::is_regular_file(config)) return {};
+  return read_text(config, int64_t(64) << 20) == source.config_text ? written_files(source)
+                                                                    : std::vector<std::string>();
+}
+
 }  // namespace
 
 void unpack(const UnpackOptions& options) {
@@ -147,15 +164,11 @@ void unpack(const UnpackOptions& options) {
   if (packed->sets.size() > 1)
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
   const DeviceChoice devices = choose_device(options.device);
-  OutputDir dest(options.dest, options.out);
-  std::vector<std::string> made = packed->manifest.source.companions;
-  made.insert(made.end(), {config_name, index_name});
+  const Checkpoint& source = packed->manifest.source;
+  OutputDir dest(options.dest, options.out, [&](const std::string& dir) { return same_files(source, dir); });
   int64_t bytes = 0;
-  for (const Shard& s : packed->manifest.source.shards) {
-    bytes += s.state.bytes;
-    made.push_back(s.name);
-  }
-  dest.open({.made = made});
+  for (const Shard& s : source.shards) bytes += s.state.bytes;
+  dest.open({.existing = options.force ? Existing::replace : Existing::refuse, .made = written_files(source)});
   dest.check_space(bytes);
   Unpacking(*packed, set, options, devices, dest).run();
   write_companions(*packed, dest);

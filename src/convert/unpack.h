@@ -11,6 +11,7 @@ struct UnpackOptions {
   std::string out, dest;
   int threads = 0;
   DeviceOptions device;
+  bool force = false;  // replace a DEST that holds this checkpoint and no other file
   bool json = false;
 };
 

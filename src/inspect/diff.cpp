@@ -7,6 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/inspect/diff_cause.h"
+#include "src/inspect/diff_lines.h"
 #include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
@@ -129,13 +130,13 @@ class Comparison {
 
   void compare(const std::string& name, const PackedTensor* packed) {
     const auto a = ours_.tensors.find(plain_name(name)), b = theirs_.tensors.find(plain_name(name));
-    if (b == theirs_.tensors.end()) return packed ? say(name, "not there") : void();
+    if (b == theirs_.tensors.end()) return packed ? say(name, "not in B") : void();
     ++compared_;
     const std::string mine = ours_.read(a->second);
     std::string other = theirs_.read(b->second);
     if (packed) other = in_memory_order(*packed, b->second, std::move(other));
     if (mine.size() != other.size())
-      return say(name, "{}, {} here", describe(b->second.dtype, b->second.shape),
+      return say(name, "{} in B, {} in A", describe(b->second.dtype, b->second.shape),
                  describe(a->second.dtype, a->second.shape));
     if (mine == other) return;
     packed ? say_packed(*packed, mine, other) : say_copied(name, a->second, mine, other);
@@ -182,7 +183,7 @@ class Comparison {
                                                    : bits_of(t.parameter->dtype) / 8;
     const int64_t row = offset / width, column = offset % width;
     const bool odd = t.part == Part::codes && (a[size_t(offset)] & 15) == (b[size_t(offset)] & 15);
-    return fmt::format("in expert {}, row {} of the checkpoint's, {} {}: {:#04x} there, {:#04x} here", e, row,
+    return fmt::format("in expert {}, row {} of the checkpoint's, {} {}: {:#04x} in B, {:#04x} in A", e, row,
                        t.part == Part::scales ? "group" : "column",
                        t.part == Part::codes  ? column * 2 + odd
                        : t.part == Part::bias ? 0
@@ -228,9 +229,10 @@ std::unique_ptr<PackedCheckpoint> open_output(const std::string& path, int rank)
 struct Result {
   std::vector<std::string> lines;
   std::vector<std::pair<const ManifestSet*, int>> parts;  // of A, with the rank
-  int64_t compared = 0;
+  int64_t compared = 0, different = 0;                    // tensors
 
   void add(const Comparison& c) {
+    different += int64_t(c.lines().size());
     lines.insert(lines.end(), c.lines().begin(), c.lines().end());
     compared += c.compared();
   }
@@ -273,7 +275,7 @@ class OutputComparison {
     const ManifestSet &x = a_.manifest.sets[mine.set], &y = b_.manifest.sets[other.set];
     const bool first_rank = result_.parts.empty() || result_.parts.back().first != &x;
     if (first_rank && title(x) != title(y))
-      result_.lines.push_back(fmt::format("{} is {}; {} is {}", o_.a, title(x), o_.b, title(y)));
+      result_.lines.push_back(fmt::format("A, {}, is {}; B, {}, is {}", o_.a, title(x), o_.b, title(y)));
     const Side ours = side_of(a_, mine), theirs = side_of(b_, other);
     Comparison c(a_, mine, ours, theirs, pairs_.size() > 1 ? describe(a_, mine.set, {mine.rank}) + ": " : "");
     c.run_packed();
@@ -347,7 +349,8 @@ bool diff(const DiffOptions& o) {
   if (o.json) {
     print_out("{}\n", one_line(to_json(r)));
   } else {
-    for (const std::string& line : r.lines) print_out("{}\n", line);
+    print_differences(r.lines);
+    if (r.different) print_out("{} tensors compared, {} differ or are not in both\n", r.compared, r.different);
     if (r.lines.empty() && verbosity() != Verbosity::quiet)
       print_out("{} tensors{} are equal\n", r.compared,
                 r.parts.size() > 1 ? fmt::format(" of {} sets and ranks", r.parts.size()) : "");

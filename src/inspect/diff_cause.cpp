@@ -79,7 +79,7 @@ std::string other_order(const PackedTensor& t, Device& device, const Unpacked& o
       m.order = {block, up_first};
       if (m.order == ours.matrix.order || (block && m.padded.n % (2 * block))) continue;
       if (pack(device, t.parameter->layout, m) == theirs)
-        return fmt::format("other row order of w13: {}, {} here", name_of(m.order), name_of(ours.matrix.order));
+        return fmt::format("other row order of w13: {} in B, {} in A", name_of(m.order), name_of(ours.matrix.order));
     }
   return {};
 }
@@ -107,7 +107,7 @@ std::string likely_cause(const Plan& plan, const PackedTensor& t, int64_t expert
   if (plan.backend->rewrite) return {};
   const Unpacked a(plan, t, expert, device, ours), b(plan, t, expert, device, theirs);
   if (a.bytes == b.bytes)
-    return fmt::format("pad bytes only: {:#04x} in row {}, byte {}, {:#04x} here", b.pads.is, b.pads.n, b.pads.b,
+    return fmt::format("pad bytes only: {:#04x} in row {}, byte {} of B, {:#04x} in A", b.pads.is, b.pads.n, b.pads.b,
                        b.pads.expected);
   const std::string bytes(theirs, theirs + t.slice_bytes);
   std::string cause = other_order(t, device, a, bytes);

@@ -61,8 +61,10 @@ void print_json(const std::vector<const Backend*>& list, const Model* model) {
 /// The table's columns, in one line where the width permits it, else in two.
 void print_row(const std::string (&cells)[5]) {
   const auto& [backend, engine, layout, gpu, loader] = cells;
-  const char* separator = text_width(1) < 78 ? "\n    " : "";
-  print_out("{:<24} {:<12} {:<10}{} {:<20} {}\n", backend, engine, layout, separator, gpu, loader);
+  if (text_width(1) >= 78)
+    print_out("{:<24} {:<12} {:<10} {:<20} {}\n", backend, engine, layout, gpu, loader);
+  else
+    print_out("{} {} {}\n    {}, {}\n", backend, engine, layout, gpu, loader);
 }
 
 void print_table(const std::vector<const Backend*>& list, const Model* model) {

@@ -80,17 +80,21 @@ class Planner {
       }
   }
 
+  bool splits(const MoeLayer& layer, int size) const {
+    const Span last = rank_span(*plan_.model, layer.intermediate, size, size - 1);
+    return last.count > 0 && layer.intermediate % group == 0 && last.count % group == 0 &&
+           (plan_.model->pairs || layer.intermediate % size == 0);
+  }
+
   bool can_split(const MoeLayer& layer) {
     const int size = plan_.tp.size;
-    const Span last = rank_span(*plan_.model, layer.intermediate, size, size - 1);
-    if (last.count <= 0)
-      problems_.error(printable(layer.module), "intermediate {} leaves rank {} of {} empty", layer.intermediate,
-                      size - 1, size);
-    else if (layer.intermediate % group || last.count % group || (!plan_.model->pairs && layer.intermediate % size))
-      problems_.error(printable(layer.module), "intermediate {} does not split into {} ranks of whole groups of {}",
-                      layer.intermediate, size, group);
-    else
-      return true;
+    if (splits(layer, size)) return true;
+    std::vector<int> sizes;
+    for (int other = 1; other <= 64; ++other)
+      if (splits(layer, other)) sizes.push_back(other);
+    problems_.error(printable(layer.module), "intermediate {} does not split into {} ranks of whole groups of {}{}",
+                    layer.intermediate, size, group,
+                    sizes.empty() ? "" : fmt::format("; --tp-size {} would do", fmt::join(sizes, ", ")));
     return false;
   }
 

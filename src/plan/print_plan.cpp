@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "src/backends/serve.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
 
@@ -22,7 +23,7 @@ void for_each_output(const Plan& plan, Use use) {
 
 size_t copied_by(const Plan& plan) { return plan.set ? 0 : plan.copied.size(); }
 
-Json summary(const Plan& plan, int threads) {
+Json summary(const Plan& plan) {
   const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   return {{"backend", plan.backend->name},
           {"engine", plan.backend->engine},
@@ -36,12 +37,15 @@ Json summary(const Plan& plan, int threads) {
           {"copied_tensors", copied_by(plan)},
           {"packed_bytes", plan.packed_bytes},
           {"padding_bytes", plan.padding_bytes},
-          {"disk_bytes", plan.file_bytes},
-          {"peak_memory_bytes", peak_memory(plan, threads)}};
+          {"disk_bytes", plan.file_bytes}};
 }
 
-void print_json(const Plan& plan, int threads) {
-  std::string head = one_line(summary(plan, threads));
+void print_json(const Plan& plan, const PlanCost& cost) {
+  Json object = summary(plan);
+  object["peak_memory_bytes"] = peak_memory(plan, cost.threads);
+  object["free_bytes"] = cost.free;
+  object["processor_seconds"] = cost.seconds;
+  std::string head = one_line(object);
   head.pop_back();
   print_out("{},\n\"files\": [", head);
   const char* separator = "\n";
@@ -60,6 +64,38 @@ void print_json(const Plan& plan, int threads) {
   print_out("]}}\n");
 }
 
+/// Tensors of one role, or the copied ones.
+struct Kind {
+  std::string name, shape;  // of the first
+  int64_t tensors = 0, bytes = 0;
+  bool alike = true;
+
+  void add(Dtype dtype, const Dims& dims, int64_t size) {
+    const std::string text = describe(dtype, dims);
+    if (tensors++ == 0) shape = text;
+    alike &= shape == text;
+    bytes += size;
+  }
+};
+
+void print_kinds(const Plan& plan) {
+  std::vector<Kind> kinds;
+  for (const Role role : roles)
+    for (const Part part : parts) {
+      Kind kind{fmt::format("{} {}", name_of(role), name_of(part)), "", 0, 0, true};
+      for (const PackedTensor& t : plan.packed)
+        if (t.role == role && t.part == part) kind.add(t.parameter->dtype, t.shape, t.bytes);
+      if (kind.tensors) kinds.push_back(kind);
+    }
+  Kind copied{"copied", "", 0, 0, true};
+  for (const CopiedTensor& t : plan.copied)
+    if (t.file >= 0) copied.add(t.source->dtype, t.source->shape, t.source->bytes);
+  if (copied.tensors) kinds.push_back(copied);
+  print_out("{:<14} {:>8} {:>10}  {}\n", "ROLE", "TENSORS", "BYTES", "EACH");
+  for (const Kind& k : kinds)
+    print_out("{:<14} {:>8} {:>10}  {}\n", k.name, k.tensors, human_bytes(k.bytes), k.alike ? k.shape : "various");
+}
+
 }  // namespace
 
 int64_t peak_memory(const Plan& plan, int threads) {
@@ -67,39 +103,53 @@ int64_t peak_memory(const Plan& plan, int threads) {
   return threads * (plan.job_bytes + (int64_t(1) << 20)) + tensors * 600 + (int64_t(8) << 20);
 }
 
-void print_plan(const Plan& plan, int threads, bool json) {
-  if (json) return print_json(plan, threads);
+void note_tensors(const Plan& plan) {
+  if (verbosity() != Verbosity::verbose) return;
   for_each_output(plan,
                   [&](const std::string& name, Dtype dtype, const Dims& shape, const std::string& file, int64_t bytes) {
-                    print_out("{}  {}  {}  {}\n", printable(name), describe(dtype, shape), file, bytes);
+                    note_detail(fmt::format("{}  {}  {}  {}", name, describe(dtype, shape), file, bytes));
                   });
+}
+
+void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
+  if (json) return print_json(plan, cost);
+  if (verbosity() == Verbosity::verbose) {
+    for_each_output(
+        plan, [&](const std::string& name, Dtype dtype, const Dims& shape, const std::string& file, int64_t bytes) {
+          print_out("{}  {}  {}  {}\n", printable(name), describe(dtype, shape), file, bytes);
+        });
+    print_out("\n");
+  }
+  print_kinds(plan);
   const double waste = plan.packed_bytes ? 100.0 * double(plan.padding_bytes) / double(plan.packed_bytes) : 0;
-  print_out("\n{} {} for {}, layout version {}\n", plan.backend->name, plan.backend->summary, plan.backend->engine,
-            plan.backend->layout_version);
+  print_out("\n{} of {}, layout version {}: {}\n", plan.backend->name, plan.backend->engine,
+            plan.backend->layout_version, plan.backend->summary);
   print_out("packed: {} tensors, {}, of that padding {} ({:.1f} %)\n", plan.packed.size(),
             human_bytes(plan.packed_bytes), human_bytes(plan.padding_bytes), waste);
-  if (plan.set)
-    print_out("copied: nothing; it is there already\n");
-  else
-    print_out("copied: {} tensors\n", plan.copied.size());
-  print_out("disk: {} ({} bytes) in {} files\n", human_bytes(plan.file_bytes), plan.file_bytes, plan.files.size());
-  print_out("peak memory: about {} with {} threads\n", human_bytes(peak_memory(plan, threads)), threads);
+  if (plan.set) print_out("copied: nothing; it is there already\n");
+  print_out("disk: {} ({} bytes) in {} files; {} are free\n", human_bytes(plan.file_bytes), plan.file_bytes,
+            plan.files.size(), human_bytes(cost.free));
+  print_out("peak memory: about {} with {} threads\n", human_bytes(peak_memory(plan, cost.threads)), cost.threads);
+  print_out("time: at least {} here, by the processor; 'mxfp4-pack bench' has the disk\n", human_seconds(cost.seconds));
 }
 
 Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales) {
-  Json j = summary(plan, 1);
-  j.erase("peak_memory_bytes");
+  Json j = summary(plan);
   j["out"] = out;
   j["zero_scales"] = zero_scales;
   return j;
 }
 
-void note_result(const Plan& plan, const std::string& out) {
-  note(fmt::format("{}: {} packed tensors for {} {}{}, {} {}; check it with: mxfp4-pack verify {}", out,
-                   plan.packed.size(), plan.backend->engine, plan.backend->name,
-                   plan.tp.size > 1 ? fmt::format(" at tp {}", plan.tp.size) : "", human_bytes(plan.file_bytes),
+void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds, bool serves) {
+  const Backend& b = *plan.backend;
+  note(fmt::format("{}: {} packed tensors for {} {}{}, {} {}, in {} ({:.2f} GB/s)", out, plan.packed.size(), b.engine,
+                   b.name, plan.tp.size > 1 ? fmt::format(" at tp {}", plan.tp.size) : "", human_bytes(plan.file_bytes),
                    plan.set ? fmt::format("beside {} earlier set{}", plan.set, plan.set > 1 ? "s" : "") : "in all",
-                   out));
+                   human_seconds(seconds), seconds > 0 ? double(plan.file_bytes) / seconds / 1e9 : 0));
+  const std::string source = checkpoint.empty() ? "" : " --source " + shell_word(checkpoint);
+  note(fmt::format("check it with: mxfp4-pack verify {}{}", shell_word(out), source));
+  if (const std::string serve = serve_command(b, *plan.model, plan.tp.size, out); serves && !serve.empty())
+    note(fmt::format("serve it with: {}", serve));
 }
 
 }  // namespace mxfp4

@@ -8,12 +8,24 @@ namespace mxfp4 {
 /// What `convert` needs at its peak: buffers of `threads` workers and the plan itself, in bytes.
 int64_t peak_memory(const Plan& plan, int threads);
 
-/// convert --dry-run: every output tensor with dtype, shape, file and bytes; padding, memory and disk.
-void print_plan(const Plan& plan, int threads, bool json);
+/// What a conversion takes of this machine.
+struct PlanCost {
+  int threads = 1;
+  int64_t free = 0;    // bytes, where OUT will stand
+  double seconds = 0;  // of the processor alone
+};
+
+/// convert --dry-run: tensors by role, padding, memory, disk and time; with -v every output tensor with dtype, shape,
+/// file and bytes.
+void print_plan(const Plan& plan, const PlanCost& cost, bool json);
+
+/// With -v: every output tensor, on stderr.
+void note_tensors(const Plan& plan);
 
 /// The object that convert --json prints.
 Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales);
-/// The last words of convert without it.
-void note_result(const Plan& plan, const std::string& out);
+/// The last words of convert without it: what was written, how fast, and what to do next. checkpoint: what to verify
+/// with; empty where that is not the source. serves: whether a loader reads it.
+void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds, bool serves);
 
 }  // namespace mxfp4

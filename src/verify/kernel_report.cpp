@@ -1,3 +1,7 @@
+#include <algorithm>
+
+#include "src/base/error.h"
+#include "src/base/terminal.h"
 #include "src/verify/verify_kernels.h"
 
 namespace mxfp4 {
@@ -31,15 +35,26 @@ Json to_json(const KernelReport& report) {
 
 std::string to_text(const KernelReport& report) {
   std::string text =
-      fmt::format("kernel {} on {} (tolerance: {})\n{:<32} {:>6} {:>9} {:>6} {:>8} {:>9} {:>9} {:>9} {}\n",
-                  report.kernel, report.device, report.reason, "layer", "tokens", "experts", "rms", "clamped",
-                  "rel. L2", "max. abs", "cosine", "verdict");
-  for (const KernelCheck& c : report.checks)
-    text +=
-        fmt::format("{:<32} {:>6} {:>9} {:>6.2f} {:>7.1f}% {:>9.2g} {:>9.2g} {:>9.6f} {}\n", c.layer, c.tokens,
-                    fmt::format("{}/{}", c.covered, c.experts), c.w13_rms, 100 * c.clamped, c.comparison.relative_l2,
-                    c.comparison.max_abs, c.comparison.cosine, !c.right() ? "WRONG" : "right");
-  return text;
+      wrapped(fmt::format("kernel {} on {} (tolerance: {})", report.kernel, report.device, report.reason),
+              text_width(1)) +
+      "\n";
+  std::string layer;
+  int64_t right = 0;
+  double largest = 0;
+  for (const KernelCheck& c : report.checks) {
+    if (c.layer != layer)
+      text += fmt::format("{}\n{:>8} {:>9} {:>6} {:>8} {:>9} {:>9} {:>9}\n", printable(c.layer), "tokens", "experts",
+                          "rms", "clamped", "rel. L2", "max. abs", "cosine");
+    layer = c.layer;
+    text += fmt::format("{:>8} {:>9} {:>6.2f} {:>7.1f}% {:>9.2g} {:>9.2g} {:>9.6f} {}\n", c.tokens,
+                        fmt::format("{}/{}", c.covered, c.experts), c.w13_rms, 100 * c.clamped,
+                        c.comparison.relative_l2, c.comparison.max_abs, c.comparison.cosine,
+                        c.right() ? toned(Tone::good, "right") : toned(Tone::bad, "WRONG"));
+    right += c.right();
+    largest = std::max(largest, c.comparison.relative_l2);
+  }
+  return text + fmt::format("{} of {} batches right, largest relative L2 error {:.2g}\n", right, report.checks.size(),
+                            largest);
 }
 
 }  // namespace mxfp4

@@ -17,6 +17,12 @@ Original::Original(const PackedCheckpoint& p, const std::string& dir) {
       problems.error(checkpoint->where(*s), "{}, the output was made from {}", describe(s->dtype, s->shape),
                      describe(t.dtype, t.shape));
   }
+  const size_t tensors = p.manifest.source.tensors.size();
+  if (2 * size_t(problems.count()) > tensors)
+    fail(ErrorKind::input,
+         "{}: another model than the output was made from: {} of its {} tensors are missing here or "
+         "have another shape",
+         dir, problems.count(), tensors);
   problems.throw_if_any();
   reader = std::make_unique<ShardReader>(*checkpoint);
 }

@@ -1,6 +1,7 @@
 #include "src/verify/verdict.h"
 
 #include "src/base/log.h"
+#include "src/base/terminal.h"
 
 namespace mxfp4 {
 
@@ -41,16 +42,20 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
   if (v.bench) print_out("{}", to_text(*v.bench));
   for (const std::string& line : lines) print_out("{}\n", line);
   if (!lines.empty())
-    print_out("{}: wrong: {} problem{} at level {}\n", options.out, v.problems.count(),
+    print_out("{}: {}: {} problem{} at level {}\n", options.out, toned(Tone::bad, "wrong"), v.problems.count(),
               v.problems.count() == 1 ? "" : "s", name_of(v.level()));
   if (!lines.empty() || !speaks) return;
   size_t tensors = 0;
   for (size_t i = 0; i < sets.size(); ++i) {
     tensors += p.sets[i].plan.packed.size();
-    if (sets.size() > 1) print_out("{}: {}: right at level {}\n", options.out, describe(sets[i]), name_of(v.levels[i]));
+    if (sets.size() > 1)
+      print_out("{}: {}: {} at level {}\n", options.out, describe(sets[i]), toned(Tone::good, "right"),
+                name_of(v.levels[i]));
   }
-  print_out("{}: right at level {} ({} packed and {} copied tensors)\n", options.out, name_of(v.level()), tensors,
-            p.copied.size());
+  int64_t bytes = 0;
+  for (const ListedFile& f : p.manifest.files) bytes += f.bytes;
+  print_out("{}: {} at level {} ({} packed and {} copied tensors, {} in {})\n", options.out, toned(Tone::good, "right"),
+            name_of(v.level()), tensors, p.copied.size(), human_bytes(bytes), human_seconds(v.seconds));
 }
 
 }  // namespace

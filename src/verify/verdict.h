@@ -18,6 +18,7 @@ struct Verdict {
   Problems problems;
   std::map<size_t, KernelReport> kernels;
   std::optional<BenchReport> bench;
+  double seconds = 0;
   Level level() const { return *std::min_element(levels.begin(), levels.end()); }
 };
 

@@ -1,6 +1,7 @@
 #include "src/verify/verify.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <mutex>
 
@@ -67,7 +68,7 @@ class Verification {
 
   void run(Problems& problems) {
     const bool first = &set_ == &p_.sets.front();
-    Progress progress("verifying", first ? plan_.file_bytes : plan_.packed_bytes);
+    Progress progress("verifying", data_bytes(first));
     run_jobs(
         int64_t(plan_.jobs.size()), options_.threads,
         [&](Worker& worker, int64_t i) {
@@ -84,6 +85,13 @@ class Verification {
   }
 
  private:
+  int64_t data_bytes(bool with_copied) const {
+    int64_t bytes = plan_.packed_bytes;
+    if (with_copied)
+      for (const Tensor& t : p_.copied) bytes += t.bytes;
+    return bytes;
+  }
+
   void complain(const Tensor& stored, std::string text) {
     const std::lock_guard lock(mutex_);
     lines_.emplace_back(p_.files.where(stored), std::move(text));
@@ -305,6 +313,7 @@ bool verify(const VerifyOptions& options) {
     return true;
   }
   Verdict v;
+  const auto begin = std::chrono::steady_clock::now();
   const auto packed = open_packed(options.out, v.problems);
   for (const PackedSet& set : packed->sets) v.levels.push_back(level_of(options, set));
   check_files(*packed, v.problems);
@@ -328,6 +337,7 @@ bool verify(const VerifyOptions& options) {
     if (!options.save.empty() && !saved.empty()) saved.write(options.save);
   }
   if (options.bench.run) v.bench = bench_sets(*packed, options.bench);
+  v.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   print(options, *packed, v);
   return !v.problems.any();
 }

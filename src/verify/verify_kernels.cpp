@@ -13,6 +13,7 @@
 #include "kernels/moe/routing.h"
 #include "kernels/parallel.h"
 #include "src/base/log.h"
+#include "src/base/progress.h"
 #include "src/base/threads.h"
 #include "src/verify/kernel_config.h"
 #include "src/verify/layer_source.h"
@@ -149,10 +150,13 @@ class LayerCheck {
     columns_ += columns.count;
   }
 
-  void run(KernelReport& report, Problems& problems) {
-    for (const int64_t tokens : what_.options.tokens)
+  void run(KernelReport& report, Problems& problems, Progress& progress) {
+    for (const int64_t tokens : what_.options.tokens) {
       check(route_random(rule_, tokens, what_.options.seed), false, report, problems);
+      progress.add(1);
+    }
     check(route_to_every_expert(rule_, tokens_for_all(whole_), what_.options.seed), true, report, problems);
+    progress.add(1);
   }
 
  private:
@@ -282,11 +286,34 @@ bool use_cuda(const Model& expected, const Plan& plan, const std::vector<const M
 
 }  // namespace
 
+namespace {
+
+/// The kernels' loops on threads; shows that time passes while they run.
+class Loops {
+ public:
+  Loops(int threads, Progress& progress) : threads_(threads) {
+    set_parallel_for([threads, &progress](int64_t count, const std::function<void(int64_t)>& work) {
+      run_jobs(count, threads, [&](int64_t i) {
+        work(i);
+        progress.add(0);
+      });
+    });
+  }
+  ~Loops() {
+    set_parallel_for([threads = threads_](int64_t count, const std::function<void(int64_t)>& work) {
+      run_jobs(count, threads, work);
+    });
+  }
+  Loops(const Loops&) = delete;
+
+ private:
+  int threads_;
+};
+
+}  // namespace
+
 KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Checkpoint& source,
                             const KernelOptions& options, Problems& problems) {
-  set_parallel_for([threads = options.threads](int64_t count, const std::function<void(int64_t)>& work) {
-    run_jobs(count, threads, work);
-  });
   const Plan& plan = p.sets[index].plan;
   const KernelFormat* format = plan.backend->kernel;
   if (!format) fail(ErrorKind::usage, "no kernel computes backend {} of {}", plan.backend->name, plan.backend->engine);
@@ -307,6 +334,8 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
   KernelReport report{format->name, cuda ? "cuda" : "cpu", cuda ? cuda_reason : format->reason, {}, {}};
   const Checked what{*plan.backend, expected, run, options, cuda};
   const ShardReader reader(p.files);
+  Progress progress("computing", int64_t(layers.size() * (options.tokens.size() + 1)), "batches");
+  const Loops loops(options.threads, progress);
   for (size_t i = 0; i < layers.size(); ++i) {
     Stopwatch watch;
     const MoeLayer* layer = layers[i];
@@ -319,8 +348,11 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
       check.add_rank(rank_size(*plan.backend, *layer, plan.tp.size), ranks[r].intermediate(), plan.tp.ranks[r] == 0,
                      ranks[r].view());
     report.seconds.kernel += watch.lap();
-    check.run(report, problems);
+    check.run(report, problems, progress);
   }
+  const KernelSeconds& s = report.seconds;
+  note_detail(fmt::format("kernels: {} reading, {} reference, {} packed layers", human_seconds(s.reading),
+                          human_seconds(s.reference), human_seconds(s.kernel)));
   return report;
 }
 

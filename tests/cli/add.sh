@@ -6,7 +6,7 @@ add() { "$program" convert "$tiny" "$dir/several" --add "$@"; }
 expect 'nothing to add to' 2 '' 'several: no such directory; an output of' add --backend marlin --engine sglang
 convert "$tiny" "$dir/several" --backend marlin --engine vllm
 expect 'add: the plan' 0 'copied: nothing; it is there already' '' add --backend marlin --engine sglang --dry-run
-expect 'add' 0 '' 'packed tensors for sglang marlin, .* beside 1 earlier set; check' add --backend marlin --engine sglang
+expect 'add' 0 '' 'packed tensors for sglang marlin, .* beside 1 earlier set, in [0-9.]+ s' add --backend marlin --engine sglang
 expect 'add as JSON' 0 '"set":2,"moe_tp_size":2,"ranks":\[0,1\],' '' \
   add --backend triton-hopper --engine vllm --tp-size 2 --json -q
 expect 'add it again' 2 '' 'marlin of sglang is there already' add --backend marlin --engine sglang

@@ -4,4 +4,17 @@
 
 expect 'backends' 0 '^marlin +sglang' 'CUDA' "$program" backends
 expect 'backends as JSON' 0 '"backend":"marlin","engine":"vllm"' '' "$program" backends --json
+# The README's table says of each backend where it runs.
+gpus() {
+  "$program" backends --json | PYTHONPATH=$root/tests/engines python3 -B -c '
+import json, sys
+from matrix import GPUS, gpu_of
+runs = {}
+for b in json.load(sys.stdin)["backends"]:
+    if b["loader"]:
+        runs.setdefault((b["engine"], b["backend"]), set()).add(b["gpu"])
+wrong = [(key, gpus) for key, gpus in runs.items() if key[1] not in GPUS or gpu_of(*key) not in gpus]
+print(*wrong, sep="\n", end="")'
+}
+expect 'the README says where each runs' 0 '' '' gpus
 finish

@@ -2,8 +2,12 @@
 # convert: the plan, what it prints, what it refuses. usage: convert.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
-expect 'dry run' 0 'experts.w13_weight  I32 \[3, 16, 1024\]  packed/packed-00001.safetensors  196608' '' \
-  "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm --dry-run
+dry() { "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm --dry-run "$@"; }
+expect 'dry run by role' 0 '^w13 codes +3 +590 kB  I32 \[3, 16, 1024\]$' '' dry
+expect 'dry run: space' 0 '^disk: 1.13 MB \(1130346 bytes\) in 2 files; .* are free$' '' dry
+expect 'dry run: time' 0 '^time: at least [0-9.]+ s here' '' dry
+expect 'dry run -v' 0 'experts.w13_weight  I32 \[3, 16, 1024\]  packed/packed-00001.safetensors  196608' '' dry -v
+expect 'dry run as JSON' 0 '"free_bytes":[0-9]+,"processor_seconds":' '' dry --json
 expect 'dry run writes nothing' 2 '' '/o: no such directory; an output of' "$program" verify "$dir/o"
 expect 'convert says what to do next' 0 '' 'check it with: mxfp4-pack verify' \
   "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
@@ -14,7 +18,7 @@ expect 'convert as JSON' 0 '^\{"backend":"marlin".*"zero_scales":[0-9]+,"seconds
 expect 'packed output as input' 0 '' 'packed tensors for sglang' "$program" convert "$dir/o" "$dir/p" --backend marlin --engine sglang
 expect 'gives the same bytes' 0 '' '' diff -r "$dir/p" "$dir/q"
 expect 'tensor parallel' 0 'w13_weight.*packed/tp2-rank1-00001' '' \
-  "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 2 --dry-run
+  "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 2 --dry-run -v
 expect 'a shape that cannot be served' 2 '' 'cannot serve it: hidden 96 and intermediate 160 must be multiples of 128' \
   "$program" convert "$tiny" "$dir/no" --backend flashinfer-humming --engine vllm
 expect 'four warps' 0 'layout version a-w4' 'no loader of vllm is known' \

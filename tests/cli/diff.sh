@@ -9,5 +9,10 @@ put "$dir/o/packed/packed-00001.safetensors" 4096 '\377'
 put "$dir/o/packed/packed-00001.safetensors" $((4096 + 65536 - 1)) '\001'
 expect 'diff of an output with itself' 0 'tensors are equal' '' "$program" diff "$dir/q" "$dir/q"
 expect 'diff' 1 'w13_weight: 3 of 3 experts differ.*other row order of w13' '' "$program" diff "$dir/q" "$dir/o"
+expect 'said once for all layers' 1 '^  the same in 2 more, to model.layers.2.mlp.experts.w13_weight_scale$' '' "$program" diff "$dir/q" "$dir/o"
+expect 'which is which' 1 "A, $dir/q, is marlin of .*; B, $dir/o, is marlin of " '' "$program" diff "$dir/q" "$dir/o"
+expect 'the summary' 1 '^[0-9]+ tensors compared, [0-9]+ differ or are not in both$' '' "$program" diff "$dir/q" "$dir/o"
+every_line() { [ "$("$program" diff "$dir/q" "$dir/o" -v | grep -c w13_weight:)" = 3 ]; }
+expect 'every one with -v' 0 '' '' every_line
 expect 'nothing to compare' 2 '' 'nowhere: no such directory' "$program" diff "$dir/nowhere" "$tiny"
 finish

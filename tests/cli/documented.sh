@@ -2,7 +2,7 @@
 # Every option of every help text stands in the man page, and the completions give it. usage: documented.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
-commands=$("$program" --help | sed -n '/^Subcommands:/,$p' | awk '/^  [a-z]/ {print $1}')
+commands=$("$program" --help | sed -n '/^Commands:/,/^$/p' | awk '/^  [a-z]/ {print $1}')
 prepare [ -n "$commands" ]
 . "$root/src/completions/mxfp4-pack.bash"
 # What bash completes the last of the words to, each on a line.
@@ -16,7 +16,7 @@ complete_in_fish() { fish -c "source '$root/src/completions/mxfp4-pack.fish'; co
 
 for command in '' $commands; do
   help=$("$program" $command --help)
-  for option in $(grep -oE '^ +(-[a-z],)?--?[a-z-]+' <<<"$help" | grep -oE -- '-[a-z-]+' | sort -u); do
+  for option in $(grep -oE '^ +(-[a-zA-Z], )?--?[a-z-]+' <<<"$help" | grep -oE -- '--?[a-zA-Z][a-z-]*' | sort -u); do
     expect "man page has '$command' $option" 0 . '' grep -F -- "Fl ${option#-}" "$root/man/mxfp4-pack.1"
   done
   for option in $(grep -oE -- '--[a-z][a-z0-9-]+' <<<"$help" | sort -u); do
@@ -29,6 +29,10 @@ done
 expect 'bash completes commands' 0 '^convert$' '' complete_words con
 expect 'bash completes values' 0 '^sglang$' '' complete_words convert --engine s
 expect 'bash completes backends' 0 '^deepgemm-mega$' '' complete_words convert --backend deep
+expect 'bash completes auto' 0 '^auto$' '' complete_words convert --backend a
+expect 'bash completes --opt=value' 0 '^sglang$' '' complete_words convert --engine = s
+expect 'bash completes models' 0 '^kimi-k3$' '' complete_words synth kim
+expect 'bash completes commands of help' 0 '^convert$' '' complete_words help con
 if command -v fish >/dev/null; then
   expect 'fish completes commands' 0 '^convert' '' complete_in_fish con
   expect 'fish completes options' 0 '^--layout-version' '' complete_in_fish 'convert --lay'

@@ -29,6 +29,7 @@ ROOT = os.path.join(HERE, "..", "..")
 MATRIX = os.path.join(HERE, "matrix.json")
 PROGRAM_TABLE = os.path.join(ROOT, "src", "backends", "loaders.cpp")
 MAN = {engine: os.path.join(ROOT, "man", f"mxfp4-pack-{engine}.7") for engine in ("vllm", "sglang")}
+README = os.path.join(ROOT, "README.md")
 SHOWN = ("hardware", "real classes", "source unchanged", "stand-in", "not")
 FIELDS = ("engine", "version", "backend", "layout", "family", "tp", "gpu", "shown", "how")
 KEY = FIELDS[:-2]
@@ -104,6 +105,51 @@ def man_table(cells):
     return "\n".join([*lines, ".El", ""])
 
 
+# Where each backend runs, as `mxfp4-pack backends` says; tests/cli/backends.sh compares.
+GPUS = {
+    "aiter-a16w4": "gfx950",
+    "aiter-w4a4": "gfx950",
+    "deepgemm": "SM100",
+    "flashinfer-cutlass": "SM90",
+    "flashinfer-cutlass-mxfp8": "SM100, SM103, SM120",
+    "flashinfer-trtllm": "SM100, SM103",
+    "marlin": {"vllm": "SM75, SM80 and later", "sglang": "SM90 and later"},
+    "triton-blackwell": "SM100, SM103",
+    "triton-hopper": "SM90",
+    "vllm-cpu": "CPU (AVX-512, AMX)",
+}
+
+
+def gpu_of(engine, backend):
+    gpu = GPUS[backend]
+    return gpu if isinstance(gpu, str) else gpu[engine]
+
+
+def readme_table(cells):
+    """A row for each backend of an engine that a loader reads: where it runs, and of each family the versions shown."""
+    families = sorted({cell["family"] for cell in cells if cell["shown"] != "not"},
+                      key=lambda f: (f not in ("gpt-oss", "deepseek-v4"), f != "gpt-oss", f))
+    rows = {}
+    for cell in cells:
+        if cell["shown"] != "not":
+            row = rows.setdefault((cell["engine"], cell["backend"]), {})
+            row.setdefault(cell["family"], []).append(cell)
+
+    def shown(group):
+        if not group:
+            return ""
+        versions = sorted({cell["version"] for cell in group}, key=version_key)
+        mark = {"hardware": " **", "real classes": " *", "source unchanged": " *"}
+        best = min((cell["shown"] for cell in group), key=SHOWN.index)
+        return " to ".join(dict.fromkeys((versions[0], versions[-1]))) + mark.get(best, "").replace("*", "\\*")
+
+    lines = ["| engine | backend | GPU | " + " | ".join(families) + " |", "|---" * (3 + len(families)) + "|"]
+    for (engine, backend), row in sorted(rows.items(), key=lambda r: (r[0][0] != "vllm", r[0])):
+        cells_of = [engine, f"`{backend}`", gpu_of(engine, backend), *(shown(row.get(f, [])) for f in families)]
+        lines.append("| " + " | ".join(cells_of) + " |")
+    return "\n".join([*lines, ""])
+
+
 def with_table(path, begin, end, table):
     """The file's text with what stands between two lines exchanged."""
     with open(path) as file:
@@ -120,6 +166,8 @@ def rendered(cells):
     for engine, path in MAN.items():
         own = [cell for cell in cells if cell["engine"] == engine]
         texts[path] = with_table(path, '.\\" tests/engines/matrix.py writes this table', '.\\" to here', man_table(own))
+    texts[README] = with_table(README, "<!-- tests/engines/matrix.py writes this table -->", "<!-- to here -->",
+                               "\n" + readme_table(cells) + "\n")
     return texts
 
 

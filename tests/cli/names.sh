@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Names that users have for checkpoints and backends. usage: names.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+export HF_HUB_CACHE=$dir/hub
+repository=$HF_HUB_CACHE/models--openai--gpt-oss-20b
+mkdir -p "$repository/refs" "$repository/snapshots" "$HF_HUB_CACHE/models--openai--gpt-oss-120b" "$repository/blobs"
+printf abc >"$repository/refs/main"
+cp -r "$tiny" "$repository/snapshots/abc"
+for file in "$repository"/snapshots/abc/*.safetensors; do  # the cache has links to blobs
+  mv "$file" "$repository/blobs/"
+  ln -s "../../blobs/${file##*/}" "$file"
+done
+cd "$dir" || exit 1
+expect 'a name of the hub that the cache has' 0 'gpt-oss' 'openai/gpt-oss-20b: its snapshot .*snapshots/abc$' \
+  "$program" inspect openai/gpt-oss-20b
+expect 'a repository of the cache' 0 'gpt-oss' 'its snapshot .*snapshots/abc' "$program" inspect "$repository"
+expect 'a whole cache' 2 '' 'hub: a cache of 2 models; say which, .*gpt-oss-120b for example' "$program" inspect "$HF_HUB_CACHE"
+expect 'a name that the cache has not' 2 '' 'fetched with: hf download openai/gpt-oss-9b --local-dir gpt-oss-9b' \
+  "$program" inspect openai/gpt-oss-9b
+expect 'converted by name' 0 '' 'out: 18 packed' "$program" convert openai/gpt-oss-20b out --backend marlin --engine vllm
+expect 'verified by name' 0 'right at level kernels' 'its snapshot' "$program" verify out --source openai/gpt-oss-20b
+expect 'an output says how it is served' 0 '^  serve     vllm serve out$' '' "$program" inspect out
+expect 'and what it fits' 0 '^  fits      vllm 0.26.0 to ' '' "$program" inspect out
+expect 'and requires' 0 '^  requires  moe_backend marlin' '' "$program" inspect out
+
+as() { "$program" convert "$tiny" "$dir/x" --engine vllm --dry-run "$@"; }
+expect "the engine's own name" 0 '^flashinfer-cutlass of vllm' 'warning: no loader' as --backend flashinfer_cutlass
+expect 'one that the GPU decides' 0 '^triton-hopper of vllm' '' as --backend triton --gpu h100
+expect 'and another' 0 '^triton-blackwell of vllm' '' as --backend triton --gpu b200
+expect 'a filter' 0 '^triton-hopper ' '' "$program" backends --engine vllm --gpu h100 --model "$tiny" -q
+others() { "$program" backends --engine vllm --gpu h100 -q | grep -c 'blackwell\|aiter\|sglang'; }
+expect 'that leaves out the rest' 1 '^0$' '' others
+expect 'the default is marked' 0 '^marlin +vllm +1 \* ' '' "$program" backends -q
+expect 'what auto takes' 0 . 'auto takes triton-hopper' "$program" backends --engine vllm --gpu h100 --model "$tiny"
+finish

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# What a run says of its progress, on terminals, off them and as JSON; -v and the closing lines. usage: progress.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+at() { python3 "$root/tests/cli/terminal.py" "$@"; }
+convert_at() { at "$1" "$program" convert "$dir/model" "$dir/at-$1" --backend marlin --engine vllm; }
+synth gpt-oss-20b "$dir/model" --layers 2 --experts 8
+
+# widest LINES: of what progress wrote over, without its escapes
+fits() {
+  "${@:2}" | tr '\r' '\n' | sed 's/\x1b\[[0-9;]*[mK]//g' | grep '^packing\|^[0-9]* %' |
+    awk -v columns="$1" 'length($0) >= columns {print; wide = 1} END {exit wide || NR == 0}'
+}
+for columns in 40 80 120; do
+  expect "progress fits $columns columns" 0 '' '' fits $columns convert_at $columns
+done
+expect 'on a terminal: amount, rate, time left' 0 'packing .* of .* \([0-9]+ %\), [0-9.]+ GB/s, [0-9]+:[0-9]{2}:[0-9]{2} left' '' \
+  at 120 "$program" convert "$dir/model" "$dir/t" --backend marlin --engine vllm
+expect 'level kernels shows its batches' 0 'computing [0-9] of 4 batches \([0-9]+ %\), 0:00:[0-9]{2}' '' \
+  at 120 "$program" verify "$dir/t" --source "$dir/model"
+
+run() { "$program" convert "$dir/model" "$dir/r" --backend marlin --engine vllm --force "$@" 2>&1 >"$dir/stdout"; }
+quiet_for_short() { ! run | grep -q packing; }
+expect 'off a terminal nothing within 30 s' 0 '' '' quiet_for_short
+often() { MXFP4_PACK_PROGRESS=0.001 run; }
+expect 'and then lines of their own' 0 '^mxfp4-pack: packing .* left$' '' often
+expect 'the closing line' 0 ': 12 packed tensors for vllm marlin, .* in all, in [0-9.]+ s \([0-9.]+ GB/s\)$' '' run
+expect 'the next command' 0 "check it with: mxfp4-pack verify $dir/r --source $dir/model\$" '' run
+expect 'how to serve' 0 "serve it with: vllm serve $dir/r\$" '' run
+expect '-v: choices' 0 'backend marlin of vllm, layout version 1, the first that fits' '' run -v
+expect '-v: tensors' 0 'layers.1.mlp.experts.w2_bias  BF16 \[8, ' '' run -v
+expect '-v: files' 0 'packed/packed-00001.safetensors: written, ' '' run -v
+expect '-v: timings' 0 'seconds of each stage, .*"read":' '' run -v
+expect '-q: nothing' 0 '' '' run -q
+
+all_json() { run --json-progress | python3 -c 'import json, sys; print(sorted({json.loads(line)["event"] for line in sys.stdin}))'; }
+expect 'JSON lines alone' 0 "^\['note', 'progress'\]\$" '' all_json
+expect 'progress begins' 0 '"action": "packing", "unit": "bytes", "done": 0, "total": [0-9]+' '' run --json-progress
+ends() { run --json-progress | grep progress | tail -n 1 | python3 -c 'import json, sys; e = json.load(sys.stdin); sys.exit(e["done"] != e["total"])'; }
+expect 'and ends with all' 0 '' '' ends
+expect 'errors as events' 2 '' '"event": "error", "text": "' "$program" inspect "$dir/nowhere" --json-progress
+finish
