@@ -1,5 +1,4 @@
 /* w13 of gate and up packed, compared, unpacked; and what cannot be is refused. No output: right. */
-* /
 #include <mxfp4_pack.h>
 #include <stdio.h>
 #include <string.h>
