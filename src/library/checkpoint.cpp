@@ -1,4 +1,5 @@
 // Whole checkpoints: each function is a command, and its JSON what that prints.
+#include "src/backends/alias.h"
 #include "src/backends/gpu.h"
 #include "src/base/log.h"
 #include "src/convert/convert.h"
@@ -45,10 +46,10 @@ ConvertOptions options_of(const mxfp4_pack_conversion& c) {
   ConvertOptions o;
   o.json = true;
   o.checkpoint = needed(c.checkpoint, "checkpoint"), o.out = needed(c.out, "out");
-  o.backend = needed(c.backend, "backend");
   const EngineRequest request = read_engine(needed(c.engine, "engine"), or_empty(c.engine_version));
   o.engine = find_engine(request.name).name, o.engine_version = request.version;
   o.layout_version = or_empty(c.layout_version), o.gpu = known_gpu(c.gpu);
+  o.backend = backend_called(needed(c.backend, "backend"), o.engine, o.gpu.empty() ? gpu_here() : o.gpu);
   if (c.device) o.device.name = c.device;
   o.threads = known_threads(c.threads);
   take_ranks(c, o), take_flags(c.flags, o);
