@@ -1,4 +1,5 @@
-# What is installed: component `program`, with manual pages and completions, and component `library` (src/library).
+# What is installed: component `program`, with manual pages and completions, `library` (src/library), and `package`, the
+# documents of the Debian package.
 install(TARGETS mxfp4-pack COMPONENT program)
 
 # Manual pages are compressed, as distributions want them, and the same at every build.

@@ -40,5 +40,5 @@ add_custom_command(OUTPUT ${changes}
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/debian VERBATIM)
 add_custom_target(changelog ALL DEPENDS ${changes})
 install(FILES ${changes} ${PROJECT_SOURCE_DIR}/man/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/mxfp4-pack
-  COMPONENT program)
+  COMPONENT package)
 include(CPack)

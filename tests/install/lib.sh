@@ -11,7 +11,8 @@ trap clean_up EXIT
 # fresh_root PACKAGE..: a minimal Debian 12 with these at $root, and the tiny checkpoint at its /tmp/tiny.
 # ROOTS (a folder) keeps what was downloaded.
 fresh_root() {
-  local kept=${ROOTS:-$dir}/bookworm-${*// /-}.tar
+  local names="$*"
+  local kept=${ROOTS:-$dir}/bookworm-${names// /-}.tar
   if [ ! -e "$kept" ]; then
     debootstrap --variant=minbase --include="$(IFS=,; echo "$*")" bookworm "$dir/made" \
       http://deb.debian.org/debian >"$dir/debootstrap.log" || { tail "$dir/debootstrap.log"; exit 1; }
