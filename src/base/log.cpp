@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "src/base/capture.h"
 #include "src/base/error.h"
 #include "src/base/json.h"
 #include "src/base/terminal.h"

@@ -21,18 +21,6 @@ void print_out(fmt::format_string<Args...> format, Args&&... args) {
 }
 /// To a descriptor, without memory; what cannot be written is lost: nobody is there to be told.
 void write_all(int fd, std::string_view text);
-/// While one lives, what its thread appends to stdout is kept instead.
-class CapturedOutput {
- public:
-  CapturedOutput();
-  ~CapturedOutput();
-  CapturedOutput(const CapturedOutput&) = delete;
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-  std::string* outer_;
-};
 /// False where anything that was printed did not reach stdout; a line on stderr says why.
 bool flush_output();
 

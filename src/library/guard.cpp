@@ -4,6 +4,7 @@
 #include <new>
 
 #include "kernels/device_error.h"
+#include "src/base/capture.h"
 #include "src/base/log.h"
 
 namespace mxfp4 {
