@@ -128,9 +128,6 @@ class Unpacking {
   OpenFiles files_;
 };
 
-constexpr const char* config_name = "config.json";
-constexpr const char* index_name = "model.safetensors.index.json";
-
 /// Config and index verbatim, and the companions.
 void write_companions(const PackedCheckpoint& p, const OutputDir& dest) {
   for (const std::string& name : p.manifest.source.companions)

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "src/base/threads.h"
+#include "src/checkpoint/checkpoint.h"
 #include "src/io/output.h"
 #include "src/io/sequential_file.h"
 #include "src/synth/fill.h"
