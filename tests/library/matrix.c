@@ -8,8 +8,7 @@
 #define CHECK(is) \
   if (!(is)) return fprintf(stderr, "line %d: not %s; %s\n", __LINE__, #is, mxfp4_pack_error()), 1
 
-    static unsigned char gate[ROWS * BYTES],
-    up[ROWS * BYTES], gate_again[ROWS * BYTES], up_again[ROWS * BYTES];
+static unsigned char gate[ROWS * BYTES], up[ROWS * BYTES], gate_again[ROWS * BYTES], up_again[ROWS * BYTES];
 static _Alignas(64) unsigned char packed[256 * 64];
 
 static int refuses(mxfp4_pack_device* device, mxfp4_pack_matrix w13, int64_t bytes) {
