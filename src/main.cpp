@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "kernels/pack/cpu/driver.h"
 #include "kernels/pack/device.h"
 #include "src/base/error.h"
 #include "src/base/json.h"
@@ -72,6 +73,15 @@ int show_help(const CLI::App& app, const CLI::ParseError& e) {
   return code;
 }
 
+/// The version, and what is in this build: the CPU's drivers and which of them is used here, CUDA and the GPUs.
+std::string parts() {
+  std::string names;
+  for (const Driver* driver : drivers()) names += fmt::format("{}{}", names.empty() ? "" : ", ", driver->name);
+  const std::string architectures = MXFP4_ARCHITECTURES;
+  return fmt::format("mxfp4-pack " MXFP4_VERSION "\nCPU drivers {}; here {}\n{}{}", names, chosen_driver().name,
+                     cuda_description(), architectures.empty() ? "" : "\nCUDA code for " + architectures);
+}
+
 void describe(CLI::App& app) {
   app.description(
       "Packs the experts of MXFP4 mixture-of-experts checkpoints once, offline, into the bytes that an inference "
@@ -83,8 +93,7 @@ void describe(CLI::App& app) {
   app.require_subcommand(1);
   app.formatter_fn([](const CLI::App* a, const std::string& name, CLI::AppFormatMode) { return help_of(a, name); });
   app.set_help_flag("-h,--help", "Print help; 'mxfp4-pack help COMMAND' has a command's options");
-  app.set_version_flag(
-      "-V,--version", [] { return "mxfp4-pack " MXFP4_VERSION "\n" + cuda_description(); }, "Print the version");
+  app.set_version_flag("-V,--version", parts, "Print the version and what this build can use");
 }
 
 int carry_out(std::vector<std::string> words, bool json) {

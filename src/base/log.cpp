@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
+#include "src/base/capture.h"
 #include "src/base/error.h"
 #include "src/base/json.h"
 #include "src/base/terminal.h"
@@ -22,6 +24,7 @@ Verbosity current = Verbosity::normal;
 std::atomic<int> output_error = 0;  // errno of the first write to stdout that failed
 std::mutex message_mutex;
 bool progress_is_shown = false;
+thread_local std::string* captured = nullptr;
 
 bool events = false;
 
@@ -55,10 +58,17 @@ void set_verbosity(Verbosity v) { current = v; }
 Verbosity verbosity() { return current; }
 
 void write_output(std::string_view text) {
+  if (captured) {
+    captured->append(text);
+    return;
+  }
   int expected = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
     output_error.compare_exchange_strong(expected, errno);
 }
+
+CapturedOutput::CapturedOutput() : outer_(std::exchange(captured, &text_)) {}
+CapturedOutput::~CapturedOutput() { captured = outer_; }
 
 bool flush_output() {
   int expected = 0;

@@ -1,26 +1,18 @@
-"""The distribution: pip installs it, and an older one beside it is named."""
+"""The distribution: its entry points, its program, and an older one beside it."""
 
-import importlib.util
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
+import tomllib
 import types
 import unittest
 from importlib import metadata
 from unittest import mock
 
-import mxfp4_pack
-from mxfp4_pack import vllm
+from mxfp4_pack import _program, vllm
 from mxfp4_pack.manifest import OLD_DISTRIBUTIONS, Manifest, Refused
 
-LOADERS = os.path.dirname(os.path.dirname(os.path.abspath(mxfp4_pack.__file__)))
-HAS_PIP = importlib.util.find_spec("pip") is not None
-
-
-def tree(directory):
-    return sorted(os.path.join(folder, name) for folder, _, names in os.walk(directory) for name in names)
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class Install(unittest.TestCase):
@@ -29,21 +21,40 @@ class Install(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.parent = temporary.name
 
-    @unittest.skipUnless(HAS_PIP, "pip is not there: the installation is not tested here")
-    def test_pip_installs_and_writes_nothing_beside_the_sources(self):
-        sources, target = os.path.join(self.parent, "sources"), os.path.join(self.parent, "target")
-        shutil.copytree(LOADERS, sources, ignore=shutil.ignore_patterns("__pycache__"))
-        before = tree(sources)
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-index", "--target", target, sources], check=True)
-        self.assertEqual(tree(sources), before)
-        made, = metadata.distributions(name="mxfp4-pack", path=[target])
-        self.assertEqual({(e.group, e.name, e.value) for e in made.entry_points},
-                         {("vllm.general_plugins", "mxfp4-pack", "mxfp4_pack.vllm:register"),
-                          ("sglang.srt.plugins", "mxfp4-pack", "mxfp4_pack.sglang:register")})
-        python = os.path.join("mxfp4_pack", "")
-        self.assertEqual([f for f in map(str, made.files) if f.startswith(python) and f.endswith(".py")],
-                         [os.path.relpath(f, LOADERS) for f in tree(os.path.join(LOADERS, "mxfp4_pack"))
-                          if f.endswith(".py")])
+    def test_entry_points_lead_to_functions(self):
+        with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
+            groups = tomllib.load(file)["project"]["entry-points"]
+        self.assertEqual({group: list(points) for group, points in groups.items()},
+                         {"vllm.general_plugins": ["mxfp4-pack"], "sglang.srt.plugins": ["mxfp4-pack"]})
+        for group, points in groups.items():
+            point = metadata.EntryPoint("mxfp4-pack", points["mxfp4-pack"], group)
+            self.assertTrue(callable(point.load()))
+
+    def test_the_program_is_the_one_beside_the_package(self):
+        package, script = os.path.join(self.parent, "mxfp4_pack"), os.path.join(self.parent, "bin", "mxfp4-pack")
+        os.makedirs(os.path.dirname(script))
+        with mock.patch.object(_program, "HERE", package), mock.patch.dict(os.environ, PATH=os.path.join(self.parent, "x")):
+            self.assertIsNone(_program.program())
+            with open(script, "w") as file:
+                file.write("#!/bin/sh\n")
+            self.assertIsNone(_program.program())  # no program yet
+            os.chmod(script, 0o755)
+            self.assertEqual(_program.program(), script)
+
+    def test_the_program_is_the_one_that_pip_recorded(self):
+        package, script = os.path.join(self.parent, "lib", "mxfp4_pack"), os.path.join(self.parent, "bin", "mxfp4-pack")
+        information = os.path.join(self.parent, "lib", "mxfp4_pack-0.1.0.dist-info")
+        for folder in (package, information, os.path.dirname(script)):
+            os.makedirs(folder)
+        with open(os.path.join(information, "METADATA"), "w") as file:
+            file.write("Metadata-Version: 2.1\nName: mxfp4-pack\nVersion: 0.1.0\n")
+        with open(os.path.join(information, "RECORD"), "w") as file:
+            file.write("../share/bash-completion/completions/mxfp4-pack,,\n../bin/mxfp4-pack,,\n")
+        with open(script, "w") as file:
+            os.fchmod(file.fileno(), 0o755)
+        path = [os.path.dirname(package), *sys.path]
+        with mock.patch.object(sys, "path", path), mock.patch.object(_program, "HERE", package):
+            self.assertEqual(os.path.realpath(_program.program()), os.path.realpath(script))
 
     def test_an_older_distribution_is_named(self):
         for name in OLD_DISTRIBUTIONS:

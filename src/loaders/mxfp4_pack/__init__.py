@@ -1,17 +1,21 @@
-"""Reads what `mxfp4-pack convert` writes: manifest, packed tensors, canary. Both loaders, `mxfp4_pack.vllm` and
-`mxfp4_pack.sglang`, use it; mxfp4-pack-format(5) describes what is read.
+"""mxfp4-pack in Python: its commands (`convert`, `verify`, ..), and the reader of what they write (`open`): manifest,
+packed tensors, canary. Both loaders, `mxfp4_pack.vllm` and `mxfp4_pack.sglang`, use the reader; mxfp4-pack-format(5)
+describes what is read.
 
 What needs torch is imported when it is first used, so that manifests can be read without it.
 """
 
 from ._advice import convert_again, installed
 from ._entries import Entry, Misfit, Refused, Unconverted, View
+from .commands import Failed, convert, inspect, plan, unpack, verify
+from .commands import open_output as open  # noqa: A004
 from .manifest import (FORMAT_VERSION, MANIFEST, METHOD, Manifest, check_version, is_method, is_packed, kernel_of,
                        read_config)
 
-__all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Entry", "Manifest", "Misfit", "PackedSet", "RawLayer", "Refused",
-           "Unconverted", "View", "check_version", "convert_again", "difference", "fall_back", "in_memory_order",
-           "installed", "is_method", "is_packed", "kernel_of", "misfit", "read_config"]
+__all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Entry", "Failed", "Manifest", "Misfit", "PackedSet", "RawLayer",
+           "Refused", "Unconverted", "View", "check_version", "convert", "convert_again", "difference", "fall_back",
+           "in_memory_order", "inspect", "installed", "is_method", "is_packed", "kernel_of", "misfit", "open", "plan",
+           "read_config", "unpack", "verify"]
 
 
 def __getattr__(name):

@@ -6,12 +6,12 @@ The program unpacks one layer at a time into memory (`mxfp4-pack unpack OUT --la
 import json
 import mmap
 import os
-import shutil
 import subprocess
 
 import torch
 
 from ._entries import Refused
+from ._program import program
 
 VARIABLE = "MXFP4_PACK_FALLBACK"
 OFFER = f"Or set {VARIABLE}=unpack: mxfp4-pack unpacks the experts at every start, and the engine converts them"
@@ -36,8 +36,8 @@ def fall_back(set_, misfit, logger):
                        misfit)
 
 
-def program():
-    if found := shutil.which("mxfp4-pack"):
+def needed_program():
+    if found := program():
         return found
     raise Refused(f"{VARIABLE} needs the program mxfp4-pack of these loaders: put it on the PATH")
 
@@ -49,7 +49,7 @@ class RawLayer:
         module = next(iter(entries.values())).name.rpartition(".")[0]
         memory = os.memfd_create("mxfp4-pack")
         try:
-            command = [program(), "unpack", set_.directory, "--layer", module, "--set", str(set_.number), "--rank",
+            command = [needed_program(), "unpack", set_.directory, "--layer", module, "--set", str(set_.number), "--rank",
                        str(set_.rank), "--device", "cpu", "-q"]
             done = subprocess.run(command, stdout=memory, stderr=subprocess.PIPE, text=True)
             if done.returncode != 0:

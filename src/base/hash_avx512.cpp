@@ -1,0 +1,7 @@
+#include "src/base/hash_wide.h"
+
+namespace mxfp4 {
+
+const WideHash avx512_hash = wide_hash;
+
+}  // namespace mxfp4

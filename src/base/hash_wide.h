@@ -1,0 +1,26 @@
+// XXH3 as the compiler's options make it: included by a file for each width of vectors, and by no other. All of xxHash
+// is static here, so that none of it is linked where the processor lacks the vectors.
+#pragma once
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "src/base/hash_portable.h"
+
+namespace mxfp4 {
+
+namespace {  // each including file has its own
+
+constexpr WideHash wide_hash = {
+    .bytes =
+        [](const void* data, size_t bytes, uint64_t hash[2]) {
+          const XXH128_hash_t h = XXH3_128bits(data, bytes);
+          hash[0] = h.low64, hash[1] = h.high64;
+        },
+    .take = [](void* state, const void* data,
+               size_t bytes) { XXH3_128bits_update(static_cast<XXH3_state_t*>(state), data, bytes); },
+};
+
+}  // namespace
+
+}  // namespace mxfp4

@@ -1,0 +1,108 @@
+// Whole checkpoints: each function is a command, and its JSON what that prints.
+#include "src/backends/alias.h"
+#include "src/backends/gpu.h"
+#include "src/base/log.h"
+#include "src/convert/convert.h"
+#include "src/convert/unpack.h"
+#include "src/library/guard.h"
+#include "src/verify/verify.h"
+
+namespace mxfp4 {
+
+namespace {
+
+int known_threads(int threads) {
+  if (threads < 0 || threads > 4096) fail(ErrorKind::usage, "threads is {}, not 0 to 4096", threads);
+  return threads;
+}
+
+std::string known_gpu(const char* gpu) {
+  const std::string name = architecture_of(or_empty(gpu));
+  if (gpu && name.empty()) fail(ErrorKind::usage, "gpu: {} is not one of {}", gpu, known_architectures());
+  return name;
+}
+
+void take_ranks(const mxfp4_pack_conversion& c, ConvertOptions& o) {
+  o.tp_size = c.tp_size ? c.tp_size : 1;
+  if (o.tp_size < 1 || o.tp_size > 1024) fail(ErrorKind::usage, "tp_size is {}, not 1 to 1024", o.tp_size);
+  if (!c.one_rank) return;
+  if (c.rank < 0 || c.rank >= o.tp_size) fail(ErrorKind::usage, "rank is {}, not below tp_size {}", c.rank, o.tp_size);
+  o.rank = c.rank;
+}
+
+void take_flags(unsigned flags, ConvertOptions& o) {
+  const unsigned all =
+      MXFP4_PACK_FORCE | MXFP4_PACK_ADD | MXFP4_PACK_IF_CHANGED | MXFP4_PACK_RESUME | MXFP4_PACK_SHA256;
+  if (flags & ~all) fail(ErrorKind::usage, "flags {:#x} are not known", flags & ~all);
+  if (flags & MXFP4_PACK_FORCE && flags & MXFP4_PACK_ADD) fail(ErrorKind::usage, "FORCE excludes ADD");
+  o.force = flags & MXFP4_PACK_FORCE;
+  o.add = flags & MXFP4_PACK_ADD;
+  o.if_changed = flags & MXFP4_PACK_IF_CHANGED;
+  o.sha256 = flags & MXFP4_PACK_SHA256;
+  if (flags & MXFP4_PACK_RESUME) o.leftover = PartialPolicy::resume;
+}
+
+ConvertOptions options_of(const mxfp4_pack_conversion& c) {
+  ConvertOptions o;
+  o.json = true;
+  o.checkpoint = needed(c.checkpoint, "checkpoint"), o.out = needed(c.out, "out");
+  const EngineRequest request = read_engine(needed(c.engine, "engine"), or_empty(c.engine_version));
+  o.engine = find_engine(request.name).name, o.engine_version = request.version;
+  o.layout_version = or_empty(c.layout_version), o.gpu = known_gpu(c.gpu);
+  o.backend = backend_called(needed(c.backend, "backend"), o.engine, o.gpu.empty() ? gpu_here() : o.gpu);
+  if (c.device) o.device.name = c.device;
+  o.threads = known_threads(c.threads);
+  take_ranks(c, o), take_flags(c.flags, o);
+  return o;
+}
+
+Level level_of(const char* name) {
+  static const std::map<std::string_view, Level> levels = {
+      {"files", Level::files}, {"bytes", Level::bytes}, {"kernels", Level::kernels}};
+  if (!name) return Level::highest;
+  const auto it = levels.find(name);
+  if (it == levels.end()) fail(ErrorKind::usage, "level: {} is not files, bytes or kernels", name);
+  return it->second;
+}
+
+}  // namespace
+
+}  // namespace mxfp4
+
+using namespace mxfp4;
+
+mxfp4_pack_status mxfp4_pack_plan(const mxfp4_pack_conversion* conversion, char** json) {
+  return captured(json, [&] {
+    ConvertOptions options = options_of(known(conversion, "conversion"));
+    options.dry_run = true;
+    convert(options);
+    return true;
+  });
+}
+
+mxfp4_pack_status mxfp4_pack_convert(const mxfp4_pack_conversion* conversion, char** json) {
+  return captured(json, [&] {
+    print_out("{}\n", one_line(convert(options_of(known(conversion, "conversion")))));
+    return true;
+  });
+}
+
+mxfp4_pack_status mxfp4_pack_unpack_checkpoint(const char* out, const char* dest, int threads, char** json) {
+  return captured(json, [&] {
+    unpack({.out = needed(out, "out"),
+            .dest = needed(dest, "dest"),
+            .threads = known_threads(threads),
+            .device = {},
+            .json = true});
+    return true;
+  });
+}
+
+mxfp4_pack_status mxfp4_pack_verify(const char* out, const char* source, const char* level, int threads, char** json) {
+  return captured(json, [&] {
+    VerifyOptions options;
+    options.out = needed(out, "out"), options.source = or_empty(source), options.level = level_of(level);
+    options.threads = known_threads(threads), options.json = true;
+    return verify(options);
+  });
+}

@@ -1,0 +1,38 @@
+// Between C and what throws.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "src/base/error.h"
+#include "src/library/mxfp4_pack.h"
+
+namespace mxfp4 {
+
+/// Calls it, and makes a status and lines for mxfp4_pack_error() of what it throws. It returns whether the answer is
+/// yes.
+mxfp4_pack_status guarded(const std::function<bool()>& call) noexcept;
+
+/// As guarded(). What the call writes to standard output goes into *json, which the caller frees, without its newline.
+mxfp4_pack_status captured(char** json, const std::function<bool()>& call) noexcept;
+
+/// A structure of the caller's, which may be of an earlier version and then shorter.
+template <class T>
+T known(const T* given, const char* name) {
+  if (!given) fail(ErrorKind::usage, "{} is null", name);
+  if (given->size < sizeof(given->size) || given->size > sizeof(T))
+    fail(ErrorKind::usage, "{}.size is {}, up to {} is known", name, given->size, sizeof(T));
+  T whole = {};
+  std::memcpy(&whole, given, given->size);
+  return whole;
+}
+
+/// Text that must be there.
+inline std::string needed(const char* text, const char* name) {
+  if (!text || !*text) fail(ErrorKind::usage, "{} is not given", name);
+  return text;
+}
+inline std::string or_empty(const char* text) { return text ? text : ""; }
+
+}  // namespace mxfp4

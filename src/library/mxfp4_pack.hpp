@@ -1,0 +1,98 @@
+// libmxfp4_pack for C++17: what mxfp4_pack.h declares, with exceptions and owners. Everything is inline.
+#pragma once
+
+#include <mxfp4_pack.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+namespace mxfp4_pack {
+
+struct Error : std::runtime_error {
+  explicit Error(mxfp4_pack_status status) : std::runtime_error(mxfp4_pack_error()), status(status) {}
+  mxfp4_pack_status status;
+};
+
+/// False where the answer is no; throws where there is none.
+inline bool check(mxfp4_pack_status status) {
+  if (status > MXFP4_PACK_WRONG) throw Error(status);
+  return status == MXFP4_PACK_OK;
+}
+
+struct Matrix : mxfp4_pack_matrix {
+  explicit Matrix(const char* layout) : mxfp4_pack_matrix{} {
+    this->size = sizeof(mxfp4_pack_matrix);
+    this->layout = layout;
+    this->views = 1;
+  }
+  int64_t packed_bytes() const {
+    int64_t bytes = 0;
+    check(mxfp4_pack_packed_bytes(this, &bytes));
+    return bytes;
+  }
+};
+
+class Device {
+ public:
+  explicit Device(const char* name = "auto") {
+    mxfp4_pack_device* device = nullptr;
+    check(mxfp4_pack_open_device(name, &device));
+    device_.reset(device);
+  }
+  void pack(const Matrix& matrix, void* packed) { check(mxfp4_pack_pack(device_.get(), &matrix, packed)); }
+  /// False where pads are not as the matrix prescribes.
+  bool unpack(const void* packed, const Matrix& matrix) {
+    return check(mxfp4_pack_unpack(device_.get(), packed, &matrix));
+  }
+  bool compare(const void* packed, const Matrix& matrix) {
+    return check(mxfp4_pack_compare(device_.get(), packed, &matrix));
+  }
+
+ private:
+  struct Close {
+    void operator()(mxfp4_pack_device* device) const { mxfp4_pack_close_device(device); }
+  };
+  std::unique_ptr<mxfp4_pack_device, Close> device_;
+};
+
+struct Conversion : mxfp4_pack_conversion {
+  Conversion(const char* checkpoint, const char* out, const char* backend, const char* engine)
+      : mxfp4_pack_conversion{} {
+    this->size = sizeof(mxfp4_pack_conversion);
+    this->checkpoint = checkpoint;
+    this->out = out;
+    this->backend = backend;
+    this->engine = engine;
+  }
+};
+
+/// A JSON object, and whether the answer is yes.
+struct Result {
+  bool ok = false;
+  std::string json;
+};
+
+/// call(&json) is one of the functions of mxfp4_pack.h.
+template <class Call>
+Result result_of(Call call) {
+  char* json = nullptr;
+  const bool ok = check(call(&json));
+  const std::unique_ptr<char, void (*)(char*)> owner(json, mxfp4_pack_free);
+  return {ok, json ? json : ""};
+}
+
+inline std::string plan(const Conversion& c) {
+  return result_of([&](char** json) { return mxfp4_pack_plan(&c, json); }).json;
+}
+inline std::string convert(const Conversion& c) {
+  return result_of([&](char** json) { return mxfp4_pack_convert(&c, json); }).json;
+}
+inline std::string unpack(const char* out, const char* dest, int threads = 0) {
+  return result_of([&](char** json) { return mxfp4_pack_unpack_checkpoint(out, dest, threads, json); }).json;
+}
+inline Result verify(const char* out, const char* source = nullptr, const char* level = nullptr, int threads = 0) {
+  return result_of([&](char** json) { return mxfp4_pack_verify(out, source, level, threads, json); });
+}
+
+}  // namespace mxfp4_pack

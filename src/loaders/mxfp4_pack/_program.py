@@ -1,0 +1,28 @@
+"""The program mxfp4-pack that belongs to this package."""
+
+import os
+import shutil
+from importlib import metadata
+
+NAME = "mxfp4-pack"
+MISSING = f"the program {NAME} is not there: neither installed with this package nor on the PATH"
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def program() -> str | None:
+    """Where it is: what pip installed together with this package, else what the PATH has; None where there is none."""
+    return next(filter(is_program, candidates()), None) or shutil.which(NAME)
+
+
+def candidates():
+    yield os.path.join(os.path.dirname(HERE), "bin", NAME)  # pip install --target
+    try:
+        installed = metadata.distribution(NAME)
+    except metadata.PackageNotFoundError:
+        return
+    if os.path.realpath(installed.locate_file("mxfp4_pack")) == os.path.realpath(HERE):
+        yield from (str(file.locate()) for file in installed.files or () if file.name == NAME and file.parent.name == "bin")
+
+
+def is_program(path):
+    return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -1,0 +1,139 @@
+"""The program's commands as functions. Each runs `mxfp4-pack COMMAND --json` and returns the object that it prints;
+mxfp4-pack(1) describes that, and the options: `tp_size=2, force=True` is --tp-size 2 --force.
+
+`progress(action, done, total)` is called every second and at the end, in bytes or in what the action counts. What it
+raises, and Ctrl-C, ends the program first, as SIGTERM does: nothing half-made is left under OUT's name. What else the
+program says goes to the logger `mxfp4_pack`.
+"""
+
+import json
+import logging
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from ._entries import Refused
+from ._program import MISSING, program
+from .manifest import Manifest, read_manifest
+
+Path = str | os.PathLike[str]
+Progress = Callable[[str, int, int], None]
+Option = str | int | float | bool | list | tuple | None
+DONE, NO = 0, 1  # exit codes with a result
+LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}  # of events; others are notes
+logger = logging.getLogger(__package__)
+
+
+class Failed(RuntimeError):
+    """A command that could not do its work. kind: usage, input, io, device, interrupted; lines: one for each problem."""
+
+    def __init__(self, kind: str, lines: list[str]):
+        super().__init__("\n".join(lines))
+        self.kind = kind
+        self.lines = lines
+
+    def __reduce__(self):
+        return Failed, (self.kind, self.lines)
+
+
+def inspect(checkpoint: Path, **options: Option) -> dict[str, Any]:
+    """What a checkpoint or an output holds."""
+    return run("inspect", checkpoint, options=options)
+
+
+def plan(checkpoint: Path, out: Path, *, backend: str, engine: str, **options: Option) -> dict[str, Any]:
+    """What `convert` would write; nothing is written."""
+    return run("convert", checkpoint, out, options={"backend": backend, "engine": engine, **options, "dry_run": True})
+
+
+def convert(checkpoint: Path, out: Path, *, backend: str, engine: str, progress: Progress | None = None,
+            **options: Option) -> dict[str, Any]:
+    """Writes `out`, whole or not at all."""
+    return run("convert", checkpoint, out, options={"backend": backend, "engine": engine, **options}, progress=progress)
+
+
+def verify(out: Path, *, source: Path | None = None, progress: Progress | None = None,
+           **options: Option) -> dict[str, Any]:
+    """Compares an output with its manifest and its source: `ok` in the result, and `problems`."""
+    source = None if source is None else os.fspath(source)
+    return run("verify", out, options={"source": source, **options}, progress=progress)
+
+
+def unpack(out: Path, dest: Path, *, progress: Progress | None = None, **options: Option) -> dict[str, Any]:
+    """Gives the checkpoint's own files back."""
+    return run("unpack", out, dest, options=options, progress=progress)
+
+
+def open_output(out: Path, engine: str | None = None) -> Manifest:
+    """The reader of an output, for one engine; without a name for the only one that it was packed for."""
+    out = os.fspath(out)
+    if engine is None:
+        engines = sorted({s.get("engine") for s in read_manifest(out).get("sets", []) if isinstance(s, dict)})
+        if len(engines) != 1:
+            raise Refused(f"{out} was packed for {', '.join(map(str, engines))}: say which engine")
+        engine = engines[0]
+    return Manifest(out, engine)
+
+
+def run(command: str, *paths: Path, options: dict[str, Option], progress: Progress | None = None) -> dict[str, Any]:
+    path = program()
+    if path is None:
+        raise Failed("usage", [MISSING])
+    arguments = [path, command, *words(options), "--json", "--json-progress", "--"]
+    with tempfile.TemporaryFile() as output:
+        code = follow([*arguments, *map(os.fspath, paths)], output, progress)
+        output.seek(0)
+        return result(command, code, output.read())
+
+
+def words(options):
+    """Options as the command line has them."""
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        yield "--" + name.replace("_", "-")
+        if value is not True:
+            yield ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def follow(arguments, output, progress):
+    """Runs the program; its messages go to the log, its progress to the caller. Returns the exit code."""
+    process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, text=True,
+                               errors="replace")
+    try:
+        with process.stderr:
+            for line in process.stderr:
+                hear(line, progress)
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+
+
+def hear(line, progress):
+    """What the program says: events, but where it could not even begin."""
+    try:
+        event = json.loads(line)
+        kind = event["event"]
+    except (ValueError, KeyError, TypeError):
+        logger.warning("%s", line.rstrip())
+        return
+    if kind != "progress":
+        logger.log(LEVELS.get(kind, logging.INFO), "%s", event.get("text", line.rstrip()))
+    elif progress:
+        progress(event["action"], event["done"], event["total"])
+
+
+def result(command, code, text):
+    """The object that was printed; an error, after which nothing is, may follow on a line of its own."""
+    try:
+        fields = json.loads(text if code in (DONE, NO) else text.splitlines()[-1])
+        if code in (DONE, NO):
+            return fields
+        raise Failed(**fields["error"])
+    except (IndexError, KeyError, ValueError):
+        kind = "interrupted" if code < 0 or code > 2 else "io"
+        raise Failed(kind, [f"mxfp4-pack {command} ended with exit code {code} and no result"]) from None

@@ -1,0 +1,38 @@
+# Fresh Debian 12 roots for tests of what is installed. usage: . lib.sh; needs root and debootstrap.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+dir=$(mktemp -d)
+clean_up() {
+  umount "$dir/root/proc" 2>/dev/null || true
+  rm -rf --one-file-system "$dir"
+}
+trap clean_up EXIT
+
+# fresh_root PACKAGE..: a minimal Debian 12 with these at $root, and the tiny checkpoint at its /tmp/tiny.
+# ROOTS (a folder) keeps what was downloaded.
+fresh_root() {
+  local names="$*"
+  local kept=${ROOTS:-$dir}/bookworm-${names// /-}.tar
+  if [ ! -e "$kept" ]; then
+    debootstrap --variant=minbase --include="$(IFS=,; echo "$*")" bookworm "$dir/made" \
+      http://deb.debian.org/debian >"$dir/debootstrap.log" || { tail "$dir/debootstrap.log"; exit 1; }
+    tar -C "$dir/made" -cf "$kept" .
+  fi
+  root=$dir/root
+  mkdir "$root"
+  tar -C "$root" -xf "$kept"
+  mount -t proc proc "$root/proc"
+  cp -r "$here/../../testdata/tiny/gpt-oss" "$root/tmp/tiny"
+}
+inside() { chroot "$root" /usr/bin/env -i HOME=/root PATH="${path:-/usr/sbin:/usr/bin:/sbin:/bin}" LC_ALL=C.UTF-8 "$@"; }
+# The README's main job by the program that is installed, and what else a user would try first.
+main_job() {
+  inside mxfp4-pack --version
+  inside mxfp4-pack convert /tmp/tiny /tmp/out --backend marlin --engine vllm -q
+  inside mxfp4-pack verify /tmp/out --source /tmp/tiny
+  inside mxfp4-pack unpack /tmp/out /tmp/again -q
+  diff -r -x README.md -x LICENSE "$root/tmp/tiny" "$root/tmp/again"
+  inside man -w mxfp4-pack mxfp4-pack-format mxfp4-pack-vllm mxfp4-pack-sglang
+  inside man mxfp4-pack | grep -q require-loader
+  rm -r "$root/tmp/out" "$root/tmp/again"
+}

@@ -1,0 +1,99 @@
+"""The program's commands from Python. MXFP4_PACK names the program."""
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import mxfp4_pack
+from golden import TESTDATA
+
+PROGRAM = os.environ.get("MXFP4_PACK", "")
+TINY = os.path.join(TESTDATA, "tiny", "gpt-oss")
+FOR_VLLM = {"backend": "marlin", "engine": "vllm"}
+
+
+@unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its commands are not tested here")
+class Commands(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.parent = temporary.name
+        self.out = os.path.join(temporary.name, "--out")  # no option
+        path = f"{os.path.dirname(PROGRAM)}:{os.environ['PATH']}"
+        patched = mock.patch.dict(os.environ, PATH=path)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def test_from_checkpoint_to_checkpoint(self):
+        self.assertEqual(mxfp4_pack.inspect(TINY)["model_type"], "gpt_oss")
+        planned = mxfp4_pack.plan(TINY, self.out, **FOR_VLLM, tp_size=2)
+        self.assertFalse(os.path.exists(self.out))
+        steps = []
+        done = mxfp4_pack.convert(TINY, self.out, **FOR_VLLM, tp_size=2, sha256=True, threads=1, force=False,
+                                  progress=lambda *step: steps.append(step))
+        self.assertEqual(done["packed_bytes"], planned["packed_bytes"])
+        self.assertEqual(done["ranks"], [0, 1])
+        self.assertTrue(os.path.exists(os.path.join(self.out, "SHA256SUMS")))
+        action, bytes_done, total = steps[-1]
+        self.assertEqual((action, bytes_done), ("packing", total))
+        self.assertGreater(total, 0)
+        self.assertTrue(mxfp4_pack.verify(self.out, source=TINY, tokens=[1, 16])["ok"])
+        again = os.path.join(self.parent, "again")
+        self.assertGreater(mxfp4_pack.unpack(self.out, again)["tensors"], 0)
+        self.assertEqual(subprocess.run(["diff", "-r", TINY, again, "-x", "README.md", "-x", "LICENSE"]).returncode, 0)
+
+    def test_the_reader(self):
+        mxfp4_pack.convert(TINY, self.out, **FOR_VLLM)
+        self.assertEqual(mxfp4_pack.open(self.out).kernel("auto", 1), "marlin")
+        mxfp4_pack.convert(TINY, self.out, backend="marlin", engine="sglang", add=True)
+        self.assertEqual(mxfp4_pack.open(self.out, "sglang").model_type, "gpt_oss")
+        with self.assertRaisesRegex(mxfp4_pack.Refused, "sglang, vllm: say which engine"):
+            mxfp4_pack.open(self.out)
+
+    def test_what_is_wrong(self):
+        mxfp4_pack.convert(TINY, self.out, **FOR_VLLM)
+        with open(os.path.join(self.out, "config.json"), "a") as file:
+            file.write(" ")
+        verdict = mxfp4_pack.verify(self.out)
+        self.assertFalse(verdict["ok"])
+        self.assertIn("config.json", verdict["problems"][0])
+
+    def test_what_fails_has_a_kind(self):
+        for kind, options in (("usage", {"engine": "none"}), ("usage", {"colour": 3}), ("usage", {"add": True, "force": True})):
+            with self.assertRaises(mxfp4_pack.Failed) as caught:
+                mxfp4_pack.convert(TINY, self.out, **FOR_VLLM | options)
+            self.assertEqual(caught.exception.kind, kind)
+        with self.assertRaises(mxfp4_pack.Failed) as caught:
+            mxfp4_pack.inspect(self.parent)
+        self.assertEqual(caught.exception.kind, "input")
+        self.assertIn(self.parent, caught.exception.lines[0])
+        again = pickle.loads(pickle.dumps(caught.exception))
+        self.assertEqual((again.kind, again.lines), (caught.exception.kind, caught.exception.lines))
+        with mock.patch.dict(os.environ, PATH="/nowhere"), self.assertRaisesRegex(mxfp4_pack.Failed, "is not there"):
+            mxfp4_pack.inspect(TINY)
+
+    def test_a_callback_that_raises_ends_the_program(self):
+        def stop(*_):
+            raise KeyError("enough")
+        with self.assertRaises(KeyError):
+            mxfp4_pack.convert(TINY, self.out, **FOR_VLLM, progress=stop)
+        mxfp4_pack.convert(TINY, self.out, **FOR_VLLM, resume=True, if_changed=True)
+        self.assertTrue(mxfp4_pack.verify(self.out)["ok"])
+
+    def test_python_runs_the_program(self):
+        package = os.path.dirname(os.path.dirname(mxfp4_pack.__file__))
+        command = [sys.executable, "-m", "mxfp4_pack", "inspect", self.parent, "--json"]
+        done = subprocess.run(command, env=dict(os.environ, PYTHONPATH=package), capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('"kind":"input"', done.stdout)
+        done = subprocess.run(command, env={"PYTHONPATH": package, "PATH": "/nowhere"}, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("is not there", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
