@@ -225,6 +225,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
     finish_earlier(options, conversion);
   else
     carry_out(options, to, p, out, conversion);
+  to.end();
   out.commit(manifest_name);
   if (options.if_changed) cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));
   return report(options, in, p.plan, conversion);

@@ -26,6 +26,8 @@ class Destination {
   virtual void check(const Plan& plan) const = 0;
   /// Puts into a partial output what OUT keeps.
   virtual void begin(const Plan& plan, const OutputDir& out) const = 0;
+  /// All is written: nothing of what OUT was before is read any more, or open, which NFS does not like to be removed.
+  virtual void end() const = 0;
   /// The output that the set is added to; null where it is the first.
   virtual const PackedCheckpoint* earlier() const = 0;
 };
@@ -38,6 +40,7 @@ class NewOutput final : public Destination {
   ManifestOptions manifest_options(const Input& in) const override;
   void check(const Plan&) const override {}
   void begin(const Plan&, const OutputDir&) const override {}
+  void end() const override {}
   const PackedCheckpoint* earlier() const override { return nullptr; }
 
  private:
@@ -47,16 +50,17 @@ class NewOutput final : public Destination {
 /// One more set of an output that is there.
 class AddedSet final : public Destination {
  public:
-  AddedSet(const ConvertOptions& options, const PackedCheckpoint& out) : options_(options), out_(out) {}
+  AddedSet(const ConvertOptions& options, PackedCheckpoint& out) : options_(options), out_(out) {}
   int number(const Backend& backend, const TensorParallel& tp) const override;
   ManifestOptions manifest_options(const Input& in) const override;
   void check(const Plan& plan) const override;
   void begin(const Plan& plan, const OutputDir& out) const override;
+  void end() const override { out_.held = HeldFiles(out_.dir); }
   const PackedCheckpoint* earlier() const override { return &out_; }
 
  private:
   const ConvertOptions& options_;
-  const PackedCheckpoint& out_;
+  PackedCheckpoint& out_;
 };
 
 }  // namespace mxfp4

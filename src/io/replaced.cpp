@@ -58,6 +58,12 @@ bool is_there_already(const fs::path& from, const fs::path& to) {
   return (a.st_dev == b.st_dev && a.st_ino == b.st_ino) || have_same_bytes(from, to);
 }
 
+/// NFS's names, and those of file systems made with libfuse.
+bool is_removed_but_open(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  return name.starts_with(".nfs0") || name.starts_with(".fuse_hidden0");
+}
+
 /// False where there is something at `to`.
 bool move_to_free_name(const fs::path& from, const fs::path& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
@@ -117,12 +123,17 @@ std::string foreign_in(const std::string& dir, const std::set<std::string>& name
 
 void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own, const std::string& last) {
   make_folders_writable(old);
+  bool open = false;
   do {  // again where something came meanwhile
+    if (open)
+      fail(ErrorKind::io, "{}: a program still has files open in it; when it has ended, remove it with clean", old);
     for (const auto& entry : entries_below(old)) {
       const std::string name = relative(entry, old);
       if (is_folder(entry) || name == last) continue;
       if (is_own(name))
         fs::remove(entry.path());
+      else if (is_removed_but_open(entry))
+        open = true;
       else
         move_stranger(entry.path(), fs::path(fresh) / name);
     }

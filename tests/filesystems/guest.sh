@@ -62,7 +62,7 @@ chmod +x "$work/init/init"
 truncate -s 256M "$work/small" && mkfs.vfat "$work/small" >/dev/null
 truncate -s 16G "$work/large" && mkfs.vfat -F 32 "$work/large" >/dev/null
 timeout 3000 qemu-system-x86_64 "${machine[@]}" -smp 2 -m 4G -display none -no-reboot -nodefaults -serial stdio \
-  -kernel "$guest/root/boot/vmlinuz-$version" -initrd "$work/initramfs" -append 'console=ttyS0 quiet panic=-1' \
+  -kernel "$guest/root/boot/vmlinuz-$version" -initrd "$work/initramfs" -append 'console=ttyS0 quiet panic=-1 no_timer_check' \
   -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
   -drive "file=$work/small,format=raw,if=virtio" -drive "file=$work/large,format=raw,if=virtio" \
   </dev/null | sed -u 's/\r//' | tee "$work/log"

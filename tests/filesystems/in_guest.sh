@@ -18,6 +18,7 @@ story() { try "$here/story.sh" "$program" "$root" "$1" "$2" "$kills"; }
 
 # Exports /run/exported to this guest itself.
 serve_nfs() {
+  local options=rw,sync,no_root_squash,no_subtree_check,fsid=0,insecure
   load nfsd nfs nfsv3 nfsv4 && mount -t nfsd nfsd /proc/fs/nfsd || return 1
   cp "$from/etc/netconfig" "$from/etc/protocols" "$from/etc/services" "$from/etc/rpc" /etc
   grep -q ^_rpc: /etc/passwd || echo '_rpc:x:100:65534::/run:/bin/false' >>/etc/passwd
@@ -25,7 +26,7 @@ serve_nfs() {
   touch /var/lib/nfs/etab /var/lib/nfs/rmtab /var/lib/nfs/state
   mount -t tmpfs -o size=256M none /run/exported
   nfs_tool sbin/rpcbind -w && nfs_tool sbin/rpc.statd && nfs_tool usr/sbin/rpc.mountd &&
-    touch /etc/exports && nfs_tool usr/sbin/exportfs -o rw,sync,no_root_squash,no_subtree_check,fsid=0,insecure 127.0.0.1:/run/exported &&
+    touch /etc/exports && nfs_tool usr/sbin/exportfs -o "$options" 127.0.0.1:/run/exported &&
     nfs_tool usr/sbin/rpc.nfsd 8
 }
 nfs() {
