@@ -82,7 +82,8 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   const BackendChoice lossy = choice("vllm", "0.33.0", "sm90");
   CHECK(lossy.engine_choice == "humming-w4a8");
   CHECK(lossy.backend == "marlin");
-  CHECK(lossy.alternatives.front() == "humming");  // which no loader reads
+  CHECK(lossy.alternatives.front() == "humming");
+  CHECK(lossy.why.find("not humming: no loader is known to read it") != std::string::npos);
   CHECK(lossy.setting == "--moe-backend marlin");
   CHECK_THROWS_WITH(choice("vllm", "0.33.0", "sm90", true), Catch::Contains("humming-w4a8 is its Humming"));
   const BackendChoice old = choice("sglang", "0.5.18", "sm90");
