@@ -16,7 +16,7 @@ namespace {
 
 SynthOptions options_for(std::string_view model, const std::string& dest, const SynthSizes& sizes, uint64_t seed = 1,
                          int threads = 2) {
-  return {std::string(model), dest, sizes, seed, threads, {}};
+  return {.model = std::string(model), .dest = dest, .sizes = sizes, .seed = seed, .threads = threads, .progress = {}};
 }
 
 /// File name -> contents.
