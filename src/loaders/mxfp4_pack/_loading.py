@@ -71,6 +71,7 @@ class Loading:
     def layer(self, request):
         """{(role, part): tensor}: the rank's experts as they are stored, all read."""
         if request.name not in self.started or self.started[request.name][0] != request:
+            self.forget(request.name)
             self.expect(request)
         _, tensors, pending = self.started.pop(request.name)
         for key, entry in request.entries.items():
@@ -81,6 +82,12 @@ class Loading:
         if not self.started:
             self.close()
         return tensors
+
+    def forget(self, name):
+        """What was begun of a layer goes on into its tensors: their memory is free only after that."""
+        if name in self.started:
+            for pending in self.started.pop(name)[2].values():
+                pending.wait()
 
     def finish(self, pending, entry):
         try:
