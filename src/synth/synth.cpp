@@ -16,35 +16,25 @@ namespace mxfp4 {
 
 namespace {
 
-/// In the metadata of the index: a checkpoint that --force may replace.
-constexpr const char* made_mark = "\"made_by\": \"mxfp4-pack synth\"";
-
-/// The files of a checkpoint that synth made; none where it did not.
-std::vector<std::string> synthesised_files(const std::string& dir) {
-  const std::string path = dir + "/" + index_name;
-  if (!std::filesystem::is_regular_file(path)) return {};
-  const std::string text = read_text(path, int64_t(1) << 30);
-  if (text.find(made_mark) == text.npos) return {};
-  std::vector<std::string> names = {config_name, index_name};
-  const Json index = parse_json(text, path);
-  if (index.contains("weight_map"))
-    for (const auto& [tensor, file] : index["weight_map"].items())
-      if (file.is_string()) names.push_back(file.get<std::string>());
-  return names;
-}
-
 std::string index_text(const SynthCheckpoint& checkpoint) {
   std::vector<const SynthTensor*> by_name;
   for (const SynthTensor& t : checkpoint.tensors) by_name.push_back(&t);
   std::sort(by_name.begin(), by_name.end(), [](auto* a, auto* b) { return a->name < b->name; });
-  std::string text = fmt::format("{{\n  \"metadata\": {{\n    {},\n    \"total_size\": {}\n  }},\n  \"weight_map\": {{",
-                                 made_mark, checkpoint.bytes);
+  std::string text =
+      fmt::format("{{\n  \"metadata\": {{\n    \"total_size\": {}\n  }},\n  \"weight_map\": {{", checkpoint.bytes);
   const char* separator = "\n";
   for (const SynthTensor* t : by_name) {
     text += fmt::format("{}    \"{}\": \"{}\"", separator, t->name, checkpoint.shards[size_t(t->file)]);
     separator = ",\n";
   }
   return text + "\n  }\n}\n";
+}
+
+std::string config_text(const SynthCheckpoint& checkpoint) { return checkpoint.config.dump(2) + "\n"; }
+
+bool has_text(const std::string& path, const std::string& text) {
+  return std::filesystem::is_regular_file(path) && int64_t(std::filesystem::file_size(path)) == int64_t(text.size()) &&
+         read_text(path, int64_t(text.size())) == text;
 }
 
 /// The tensors [begin, end) lie in one shard.
@@ -118,14 +108,19 @@ void write_shards(const SynthCheckpoint& checkpoint, const SynthOptions& options
 
 void synth(const SynthOptions& options) {
   const SynthCheckpoint checkpoint = describe_checkpoint(options.model, options.sizes);
-  OutputDir dir(options.dest, "", synthesised_files);
+  const std::string config = config_text(checkpoint), index = index_text(checkpoint);
   std::vector<std::string> made = checkpoint.shards;
   made.insert(made.end(), {config_name, index_name});
+  const ListOwn made_in = [&](const std::string& at) {
+    const bool is_this = has_text(at + "/" + config_name, config) && has_text(at + "/" + index_name, index);
+    return is_this ? made : std::vector<std::string>();
+  };
+  OutputDir dir(options.dest, "", made_in);
   dir.open({.existing = options.force ? Existing::replace : Existing::refuse, .made = made});
   dir.check_space(checkpoint.bytes);
   write_shards(checkpoint, options, dir);
-  write_text(dir.path(config_name), checkpoint.config.dump(2) + "\n");
-  write_text(dir.path(index_name), index_text(checkpoint));
+  write_text(dir.path(config_name), config);
+  write_text(dir.path(index_name), index);
   dir.commit();
 }
 
