@@ -156,8 +156,8 @@ double processor_seconds(int64_t bytes, int threads) {
   const Driver& driver = chosen_driver();
   const Layout marlin = *std::find_if(layouts.begin(), layouts.end(),
                                       [](const Layout& l) { return name_of(l) == std::string_view("marlin.codes"); });
-  const auto speeds = pack_speeds({marlin}, {{driver.name, [&] { return open_cpu(driver); }}}, {threads}, 3);
-  return double(bytes) / speeds.front().pack + 2 * double(bytes) / hash_speed(threads);
+  const auto speeds = pack_speeds({marlin}, {{driver.name, [&] { return open_cpu(driver); }}}, {1}, 3);
+  return (double(bytes) / speeds.front().pack + 2 * double(bytes) / hash_speed(1)) / threads;
 }
 
 void bench(const MachineBenchOptions& options) {

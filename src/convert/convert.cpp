@@ -187,9 +187,9 @@ void show_plan(const ConvertOptions& options, const Plan& plan) {
   const int threads = thread_count(options.threads);
   int64_t bytes = plan.packed_bytes;
   for (const CopiedTensor& t : plan.copied) bytes += t.file < 0 ? 0 : t.source->bytes;
-  const double seconds = options.predict ? options.predict(bytes, threads) : 0;
-  const PlanCost cost{threads, free_bytes(options.out), seconds};
+  PlanCost cost{.threads = threads, .free = free_bytes(options.out), .seconds = 0};
   const bool fits = plan.file_bytes <= cost.free;
+  if (fits && options.predict) cost.seconds = options.predict(bytes, threads);
   if (fits || !options.json) print_plan(plan, cost, options.json);
   if (!fits)
     fail(ErrorKind::io, "{}: {} needed, {} free", options.out, human_bytes(plan.file_bytes), human_bytes(cost.free));
