@@ -149,11 +149,9 @@ int run_all(const std::vector<std::string>& words, bool json) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool json = false;
+  const bool json = std::any_of(argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json"; });
   try {
-    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-    json = is_said(words, "--json");
-    return run_all(words, json);
+    return run_all({argv + std::min(argc, 1), argv + argc}, json);
   } catch (const std::bad_alloc&) {
     say_out_of_memory(json);
     return 2;
