@@ -114,7 +114,10 @@ bool runs_on(const std::string& gpus, const std::string& architecture) {
   std::replace(text.begin(), text.end(), ',', ' ');
   std::string before;
   for (const std::string& word : words(text)) {
-    if (word == architecture || (word == "sm12x" && number_of(architecture) / 10 == 12)) return true;
+    const bool is_family = word.starts_with("sm") && word.ends_with("x");  // "sm12x": sm120 to sm129
+    if (word == architecture ||
+        (is_family && word.substr(0, 4) == architecture.substr(0, 4) && architecture.size() == 5))
+      return true;
     if (word == "later" && number_of(architecture) >= number_of(before)) return true;
     if (word.starts_with("sm")) before = word;
   }
