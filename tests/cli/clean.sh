@@ -26,7 +26,7 @@ leave() {
 } 2>/dev/null
 
 mkdir "$place"
-expect 'help begins with an example' 0 '^mxfp4-pack clean ' '' "$program" clean --help
+expect 'help has an example' 0 '^  mxfp4-pack clean ' '' "$program" clean --help
 expect 'nothing was left' 0 '' '' clean
 expect 'no such folder' 2 '' 'cannot read: No such file' "$program" clean "$dir/none"
 prepare leave

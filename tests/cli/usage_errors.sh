@@ -6,7 +6,7 @@ expect 'no command' 2 '' 'error: a command is missing: help, inspect, convert' "
 expect 'unknown command' 2 '' "error: no command 'verfy'; did you mean verify\? See mxfp4-pack --help" "$program" verfy
 expect 'unknown option' 2 '' 'error: .*--nothing' "$program" inspect "$tiny" --nothing
 expect 'mistyped option' 2 '' 'error: no option --bakend; did you mean --backend\?' "$program" convert a b --bakend x
-expect 'no engine' 2 '' 'error: --engine vllm\|sglang\|transformers is missing; see mxfp4-pack convert --help' \
+expect 'no engine' 2 '' 'error: --engine vllm\|sglang is missing; see mxfp4-pack convert --help' \
   "$program" convert "$tiny" "$dir/o" --backend marlin
 expect 'all that is missing' 2 '' 'error: CKPT, OUT, --backend NAME, --engine .* are missing; see mxfp4-pack convert' \
   "$program" convert

@@ -60,7 +60,7 @@ TEST_CASE("auto chooses as the engine does, and says so where that is not known"
   CHECK(chosen(deepseek, "vllm", "sm90", "decode") == "marlin");
   CHECK(chosen(deepseek, "vllm", "sm100", "decode").find("measured on sm90 only") != std::string::npos);
   const BackendChoice c = select_backend(gpt_oss, {.engine = "vllm", .release = "", .gpu = "sm90", .phase = ""});
-  CHECK(c.alternatives == std::vector<std::string>{"flashinfer-cutlass", "marlin"});
+  CHECK(c.alternatives == std::vector<std::string>{"flashinfer-cutlass", "humming", "marlin"});
   deepseek.layers[0].intermediate = 96;
   CHECK(chosen(deepseek, "sglang", "sm90", "prefill") == "marlin");  // FlashInfer's cannot be padded there
 }
