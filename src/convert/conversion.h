@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "src/base/log.h"
-#include "src/base/progress.h"
 #include "src/base/phase_times.h"
+#include "src/base/progress.h"
 #include "src/convert/convert.h"
 #include "src/convert/job_record.h"
 #include "src/device/device_sums.h"
