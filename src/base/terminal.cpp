@@ -75,7 +75,7 @@ std::string toned(Tone tone, std::string_view text, int fd) {
 }
 
 std::string wrapped(const std::string& text, int width, int indent) {
-  const std::string new_line = "\n" + std::string(size_t(indent), ' ');
+  const std::string new_line = fmt::format("\n{:{}}", "", indent);
   std::istringstream lines(text);
   std::string out, word;
   for (std::string line; std::getline(lines, line);) {
