@@ -188,11 +188,11 @@ void show_plan(const ConvertOptions& options, const Plan& plan) {
   int64_t bytes = plan.packed_bytes;
   for (const CopiedTensor& t : plan.copied) bytes += t.file < 0 ? 0 : t.source->bytes;
   PlanCost cost{.threads = threads, .free = free_bytes(options.out), .seconds = 0};
-  const bool fits = plan.file_bytes <= cost.free;
+  const int64_t needed = plan.file_bytes + bytes_beside(plan);
+  const bool fits = needed <= cost.free;
   if (fits && options.predict) cost.seconds = options.predict(bytes, threads);
   if (fits || !options.json) print_plan(plan, cost, options.json);
-  if (!fits)
-    fail(ErrorKind::io, "{}: {} needed, {} free", options.out, human_bytes(plan.file_bytes), human_bytes(cost.free));
+  if (!fits) fail(ErrorKind::io, "{}: {} needed, {} free", options.out, human_bytes(needed), human_bytes(cost.free));
 }
 
 /// With -v: what was chosen, and every tensor.

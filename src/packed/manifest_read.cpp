@@ -69,6 +69,7 @@ class Reader {
       f.at("kind").refuse("'{}' with {}; damaged?", listed.kind, tensors ? "header_xxh3_128" : "xxh3_128");
     take_name(listed.name, files_in_out_, f);
     if (listed.kind == file_kind::companion) {
+      if (is_own_name(name)) f.at("name").refuse("'{}' is no name of a companion; damaged?", name);
       take_name(listed.name, files_of_source_, f);
       m_.source.companions.push_back(listed.name);
       m_.source.companion_checksums[listed.name] = listed.checksum;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 
@@ -17,6 +18,8 @@
 #include "src/verify/verdict.h"
 
 namespace mxfp4 {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -299,6 +302,22 @@ KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& d
   return kernels;
 }
 
+bool is_within(const fs::path& path, const std::string& dir) {
+  std::error_code none;  // a directory that is not there is said elsewhere
+  const fs::path whole = fs::canonical(dir, none);
+  return !whole.empty() && std::mismatch(whole.begin(), whole.end(), path.begin(), path.end()).first == whole.end();
+}
+
+/// --save makes a new file, and never one in OUT or in the checkpoint.
+void check_save(const VerifyOptions& options) {
+  if (fs::exists(fs::symlink_status(options.save)))
+    fail(ErrorKind::usage, "{}: exists; --save makes a new file", options.save);
+  const fs::path path = fs::weakly_canonical(fs::absolute(options.save));
+  for (const std::string& dir : {options.out, options.source})
+    if (is_within(path, dir))
+      fail(ErrorKind::usage, "{}: lies in {}; --save FILE has a place of its own", options.save, dir);
+}
+
 }  // namespace
 
 bool verify(const VerifyOptions& options) {
@@ -307,6 +326,7 @@ bool verify(const VerifyOptions& options) {
   if (!options.save.empty() && (!kernels_level || options.source.empty()))
     fail(ErrorKind::usage,
          "--save is of level kernels, which compares with the checkpoint; say where it is with --source");
+  if (!options.save.empty()) check_save(options);
   if (options.out.empty()) {
     const BenchReport bench = bench_shape(options.bench);
     print_out("{}", options.json ? one_line(Json{{"bench", to_json(bench)}}) + "\n" : to_text(bench));

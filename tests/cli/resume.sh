@@ -40,6 +40,9 @@ leave_added() {
 prepare leave_new
 expect 'a partial output is not overlooked' 2 '' 'a partial output is there; go on with convert --resume' on "$dir/k"
 expect 'nor used with other options' 2 '' 'begun with other options' on "$dir/k" --resume --allow-nan-scales
+echo mine >"$many/NOTES.md"
+expect 'nor where a companion came' 2 '' 'begun from another source, or the source has changed' on "$dir/k" --resume
+rm "$many/NOTES.md"
 cp -r "$many" "$dir/copy"
 expect 'nor from another source' 2 '' 'begun from another source' \
   "$program" convert "$dir/copy" "$dir/k" --backend marlin --engine vllm --resume
