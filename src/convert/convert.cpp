@@ -53,8 +53,8 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
         files.insert(fmt::format("{} changed {}.{}", entry.path().string(), s.st_ctim.tv_sec, s.st_ctim.tv_nsec));
     }
   const Checkpoint& ck = *plan.checkpoint;
-  const std::string source =
-      fmt::format("{} {} {}", fmt::join(files, "\n"), checksum_of(ck.config_text), checksum_of(ck.index_text));
+  const std::string source = fmt::format("{} {} {} {}", fmt::join(files, "\n"), checksum_of(ck.config_text),
+                                         checksum_of(ck.index_text), fmt::join(ck.companions, "\n"));
   const Existing existing = options.add                           ? Existing::extend
                             : options.force || options.if_changed ? Existing::replace
                                                                   : Existing::refuse;

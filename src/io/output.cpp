@@ -135,7 +135,7 @@ void OutputDir::look_at_predecessor() {
 /// What to do about the journal of an earlier run: true where this run goes on with what is there.
 bool OutputDir::take_over(const OpenOptions& start) {
   const JournalHead& head = journal_.head();
-  const bool same = head.options == start.options && head.source == start.source && makes(start);
+  const bool same = head.options == start.options && head.source == start.source;
   if (finished_) {
     committed_ = same && start.leftover == PartialPolicy::resume;
     return false;
@@ -149,18 +149,10 @@ bool OutputDir::take_over(const OpenOptions& start) {
          name_);
   if (!same)
     fail(ErrorKind::usage, "{}: the partial output was begun {}; begin anew with --restart", name_,
-         head.source != start.source || !makes(start) ? "from another source, or the source has changed"
-                                                      : "with other options or another version");
+         head.source != start.source ? "from another source, or the source has changed"
+                                     : "with other options or another version");
   check_is_ours(hidden_.partial);
   return true;
-}
-
-/// Whether the journal's run makes the files of this one: a companion may have come to the source, or gone. A run that
-/// adds to an output has that one's names behind its own.
-bool OutputDir::makes(const OpenOptions& start) const {
-  const std::vector<std::string>& made = journal_.head().made;
-  const bool whole = made.size() == start.made.size() || start.existing == Existing::extend;
-  return whole && made.size() >= start.made.size() && std::equal(start.made.begin(), start.made.end(), made.begin());
 }
 
 /// Whether the partial directory is the one that the journal is about.

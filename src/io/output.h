@@ -79,7 +79,6 @@ class OutputDir {
   void put_back();
   void remove_leftovers();
   std::string replaced() const;
-  bool makes(const OpenOptions& start) const;
   bool is_partial_ours() const;
   void check_is_ours(const std::string& dir) const;
   void rename_into_place();
