@@ -35,7 +35,7 @@ readme() { grep -m1 -E "^    $1" README.md | sed 's/^    //'; }
 # install PACKAGE...: these besides the README's.
 install() {
   local packages
-  packages=$(readme 'sudo apt-get' | sed 's/ && .*//')
+  packages=$(readme 'sudo apt-get' | grep -o 'sudo apt-get install [^&]*')
   sudo apt-get update -qq
   eval "${packages/install -y/install -y -qq $*}" >/dev/null
 }
