@@ -51,4 +51,15 @@ inline std::string refuse_unless_256(const Model&, LayerSize size) {
                      made.hidden, made.intermediate);
 }
 
+/// Layout version 2: models with SiLU, which have halves, are padded to 128 in some sizes.
+inline Backend aiter_version_2(const AiterKernel& kernel, LayerSize multiple, const char* first) {
+  Backend b = aiter_vllm(kernel);
+  b.layout_version = "2";
+  b.multiple = multiple;
+  b.takes = has_halves;
+  b.refuse = refuse_unless_256;
+  b.releases = {first, ""};
+  return b;
+}
+
 }  // namespace mxfp4

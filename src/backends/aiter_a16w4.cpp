@@ -31,19 +31,9 @@ Backend vllm_halves() {
   return b;
 }
 
-/// Models with SiLU, which have halves, are padded to 128.
-Backend vllm_2() {
-  Backend b = aiter_vllm(kernel);
-  b.layout_version = "2";
-  b.multiple = {128, 128};
-  b.takes = has_halves;
-  b.refuse = refuse_unless_256;
-  b.releases = {"0.28.0", ""};
-  return b;
-}
-
 }  // namespace
 
-Backends aiter_a16w4 = {vllm_pairs(), vllm_2(), vllm_halves(), aiter_sglang(kernel)};
+Backends aiter_a16w4 = {vllm_pairs(), aiter_version_2(kernel, {128, 128}, "0.28.0"), vllm_halves(),
+                        aiter_sglang(kernel)};
 
 }  // namespace mxfp4

@@ -21,14 +21,7 @@ Backend vllm_1() {
   return b;
 }
 
-Backend vllm_2() {
-  Backend b = vllm_1();
-  b.layout_version = "2";
-  b.multiple = {256, 128};
-  b.refuse = refuse_unless_256;
-  b.releases = {"0.32.0", ""};
-  return b;
-}
+Backend vllm_2() { return aiter_version_2(kernel, {256, 128}, "0.32.0"); }
 
 /// GPT-OSS's rows stay in pairs, biases too; its layout versions 1 and 2 are no engine's.
 Backend as_loaded(Backend b, const char* layout_version) {

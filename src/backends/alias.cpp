@@ -13,18 +13,22 @@ namespace {
 
 bool is_called(const Backend& b, const std::string& name) {
   return std::any_of(b.requires_.begin(), b.requires_.end(), [&](const Setting& s) {
-    return std::string_view(s.name).starts_with("moe_") && has_word(s.value, name);
+    return std::string_view(s.name).starts_with("moe_") && has_word(s.value, name) &&
+           name != "or";  // between two values
   });
 }
 
 }  // namespace
 
 std::string backend_called(const std::string& name, const std::string& engine, const std::string& gpu) {
+  const auto& all = backends();
+  if (name == "auto" || std::any_of(all.begin(), all.end(), [&](const Backend* b) { return name == b->name; }))
+    return name;
+  const std::string where = gpu.empty() ? gpu_here() : gpu;
   std::vector<std::string> names = {"auto"}, meant, choices;
-  for (const Backend* b : backends()) {
-    if (name == b->name || name == "auto") return name;
-    if (engine == b->engine) names.push_back(b->name);
-    if (engine != b->engine || !is_called(*b, name) || (!gpu.empty() && !runs_on(b->gpu, gpu))) continue;
+  for (const Backend* b : all) {
+    if (engine == b->engine) add_once(names, b->name);
+    if (engine != b->engine || !is_called(*b, name) || (!where.empty() && !runs_on(b->gpu, where))) continue;
     if (std::find(meant.begin(), meant.end(), b->name) != meant.end()) continue;
     meant.push_back(b->name);
     choices.push_back(fmt::format("{} on {}", b->name, b->gpu));

@@ -6,8 +6,8 @@
 namespace mxfp4 {
 
 /// The backend of an engine that `name` means: itself, or one whose option of the engine has that value
-/// ("flashinfer_cutlass"), on a GPU where that is known. Throws Error{usage} where the GPU decides and is not known,
-/// and where there is none; the nearest name is proposed.
+/// ("flashinfer_cutlass"), on `gpu`, or where that is empty on the GPU that is here. Throws Error{usage} where the GPU
+/// decides and is not known, and where there is none; the nearest name is proposed.
 std::string backend_called(const std::string& name, const std::string& engine, const std::string& gpu);
 
 }  // namespace mxfp4

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/backends/registry.h"
+#include "src/backends/words.h"
 
 namespace mxfp4 {
 
@@ -23,10 +24,6 @@ const std::vector<const Backend*>& backends() {
 }
 
 namespace {
-
-void add_once(std::vector<std::string>& words, std::string word) {
-  if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(std::move(word));
-}
 
 bool takes(const Backend& b, const Model* model) { return !model || !b.takes || b.takes(*model); }
 

@@ -75,7 +75,7 @@ const Engine& find_engine(std::string_view name) {
   std::vector<std::string> names;
   for (const Engine& e : engines) {
     if (name == e.name) return e;
-    names.push_back(e.name);
+    if (e.name != withdrawn) names.push_back(e.name);
   }
   fail(ErrorKind::usage, "no engine '{}', but {}{}", name, engine_list(", "), did_you_mean(std::string(name), names));
 }

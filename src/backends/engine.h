@@ -37,7 +37,7 @@ inline constexpr Engine engines[] = {engine::vllm, engine::sglang, engine::trans
 /// Throws Error{usage} that lists them where there is none of that name.
 const Engine& find_engine(std::string_view name);
 
-/// "vllm|sglang|transformers"
+/// "vllm|sglang": those that convert takes.
 std::string engine_list(const char* separator);
 
 /// What --engine and --engine-version say: "vllm==0.33.0", or a name and a version. "installed": of the metadata beside

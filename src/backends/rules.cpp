@@ -2,7 +2,7 @@
 //
 // vLLM: fused_moe/oracle/mxfp4.py has two orders. That for GPT-OSS serves GPT-OSS and Quark; that for DeepSeek-V4 all
 // that load by Mxfp4MoEMethod. Without a request for quantised activations it drops kernels that quantise them.
-// SGLang: arg_groups/model_overrides has a file for each model. transformers has one kernel.
+// SGLang: arg_groups/model_overrides has a file for each model. transformers loads no packed experts.
 #include "src/backends/select.h"
 
 namespace mxfp4 {
@@ -12,6 +12,7 @@ namespace {
 constexpr const char* blackwell = "sm100 sm103 sm107";
 constexpr const char* older = "sm75 sm80 sm86 sm87 sm89";
 constexpr const char* consumer = "sm120 sm121";
+constexpr const char* from_sm100 = "sm100 sm103 sm107 sm120 sm121";
 constexpr const char* deepseek = "deepseek-v4 deepseek-v4.1";
 /// What vLLM loads by Mxfp4MoEMethod.
 constexpr const char* mxfp4_method = "deepseek-v4 deepseek-v4.1 kimi-k3 mimo ling";
@@ -42,11 +43,10 @@ constexpr Rule vllm[] = {
     {mxfp4_method, consumer, "deepgemm-sm120 marlin", oracle, {}, "where deep_gemm is installed"},
     {mxfp4_method, older, "marlin", oracle},
     {mxfp4_method, "gfx950", "aiter-a16w4 triton-rocm", oracle},
-    {"quark", "gfx950", "aiter-w4a4", quark},
     {"quark", "sm90 sm75 sm80 sm86 sm87 sm89", "emulation", quark},
-    {"quark", "sm100 sm103 sm107 sm120 sm121", "cutlass-mxfp4", quark, {"0.32.0", ""}},
-    {"quark", "sm100 sm103 sm107 sm120 sm121", "emulation", quark, {"0.26.0", "0.31.0"}},
-    {"", "sm100 sm103 sm107 sm120 sm121", "cutlass-mxfp4", ct, {"0.32.0", ""}},
+    {"quark", from_sm100, "cutlass-mxfp4", quark, {"0.32.0", ""}},
+    {"quark", from_sm100, "emulation", quark, {"0.26.0", "0.31.0"}},
+    {"", from_sm100, "cutlass-mxfp4", ct, {"0.32.0", ""}},
     {"", "sm75 sm80 sm86 sm87 sm89 sm90 sm100 sm103 sm107 sm120 sm121", "marlin", ct},
     {"", "gfx950", "aiter-w4a4", quark},
     {"", "cpu", "vllm-cpu", oracle},
@@ -73,14 +73,10 @@ constexpr Rule sglang[] = {
     {"", "gfx950", "aiter-a16w4", "quantization/mxfp4.py", {}, "where SGLANG_USE_AITER=1"},
 };
 
-constexpr Rule transformers[] = {
-    {"gpt-oss", "sm90", "triton-hopper", "integrations/mxfp4.py"},
-};
-
 }  // namespace
 
 std::span<const Rule> vllm_rules() { return vllm; }
 std::span<const Rule> sglang_rules() { return sglang; }
-std::span<const Rule> transformers_rules() { return transformers; }
+std::span<const Rule> transformers_rules() { return {}; }
 
 }  // namespace mxfp4

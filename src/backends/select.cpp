@@ -151,18 +151,15 @@ class Selection {
   std::vector<std::string> lossless() const {
     std::vector<std::string> out;
     for (const Backend* b : backends())
-      if (to_.engine == b->engine && !b->rewrite && std::find(out.begin(), out.end(), b->name) == out.end() &&
-          obstacle(b->name).empty())
-        out.push_back(b->name);
+      if (to_.engine == b->engine && !b->rewrite && obstacle(b->name).empty()) add_once(out, b->name);
     return out;
   }
 
   BackendChoice finished() {
     choice_.layout_version = row(choice_.backend)->layout_version;
     if (choice_.engine_choice != choice_.backend) choice_.setting = setting();
-    auto& all = choice_.alternatives;
     for (const std::string& name : lossless())
-      if (name != choice_.backend && std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+      if (name != choice_.backend) add_once(choice_.alternatives, name);
     return std::move(choice_);
   }
 

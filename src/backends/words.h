@@ -21,4 +21,8 @@ inline bool has_word(const std::string& text, const std::string& word) {
   return std::find(all.begin(), all.end(), word) != all.end();
 }
 
+inline void add_once(std::vector<std::string>& list, std::string word) {
+  if (std::find(list.begin(), list.end(), word) == list.end()) list.push_back(std::move(word));
+}
+
 }  // namespace mxfp4

@@ -119,7 +119,7 @@ ConvertOptions Conversion::settled() const {
   o.engine_version = request.version;
   if (const char* newest = find_engine(o.engine).known.last; compare_versions(o.engine_version, newest) > 0)
     note(fmt::format("{} {} is newer than {}, the last that is known here", o.engine, o.engine_version, newest));
-  o.backend = backend_called(o.backend, o.engine, o.gpu.empty() ? gpu_here() : o.gpu);
+  o.backend = backend_called(o.backend, o.engine, o.gpu);
   if (num_warps == 4) o.layout_version = four_warps(o);
   o.checkpoint = checkpoint_path(o.checkpoint);
   return o;

@@ -100,7 +100,7 @@ void list_backends(const BackendFilter& filter) {
   print_table(list, m);
   note(
       "* what convert writes unless told; LOADER: the first version of the engine that a loader is known to work with");
-  if (m && !filter.engine.empty() && !filter.gpu.empty())
+  if (m && !filter.engine.empty() && !filter.gpu.empty() && !find_engine(filter.engine).chooser().empty())
     note(fmt::format(
         "--backend auto takes {}",
         select_backend(*m, {.engine = filter.engine, .release = {}, .gpu = filter.gpu, .phase = {}}).backend));

@@ -45,14 +45,18 @@ void take_flags(unsigned flags, ConvertOptions& o) {
 ConvertOptions options_of(const mxfp4_pack_conversion& c) {
   ConvertOptions o;
   o.json = true;
-  o.checkpoint = needed(c.checkpoint, "checkpoint"), o.out = needed(c.out, "out");
+  o.checkpoint = needed(c.checkpoint, "checkpoint");
+  o.out = needed(c.out, "out");
   const EngineRequest request = read_engine(needed(c.engine, "engine"), or_empty(c.engine_version));
-  o.engine = find_engine(request.name).name, o.engine_version = request.version;
-  o.layout_version = or_empty(c.layout_version), o.gpu = known_gpu(c.gpu);
-  o.backend = backend_called(needed(c.backend, "backend"), o.engine, o.gpu.empty() ? gpu_here() : o.gpu);
+  o.engine = find_engine(request.name).name;
+  o.engine_version = request.version;
+  o.layout_version = or_empty(c.layout_version);
+  o.gpu = known_gpu(c.gpu);
+  o.backend = backend_called(needed(c.backend, "backend"), o.engine, o.gpu);
   if (c.device) o.device.name = c.device;
   o.threads = known_threads(c.threads);
-  take_ranks(c, o), take_flags(c.flags, o);
+  take_ranks(c, o);
+  take_flags(c.flags, o);
   return o;
 }
 
@@ -101,8 +105,11 @@ mxfp4_pack_status mxfp4_pack_unpack_checkpoint(const char* out, const char* dest
 mxfp4_pack_status mxfp4_pack_verify(const char* out, const char* source, const char* level, int threads, char** json) {
   return captured(json, [&] {
     VerifyOptions options;
-    options.out = needed(out, "out"), options.source = or_empty(source), options.level = level_of(level);
-    options.threads = known_threads(threads), options.json = true;
+    options.out = needed(out, "out");
+    options.source = or_empty(source);
+    options.level = level_of(level);
+    options.threads = known_threads(threads);
+    options.json = true;
     return verify(options);
   });
 }
