@@ -156,16 +156,16 @@ def compare(directory, set_):
 
 def check_kernels(report, directory, sets, asked):
     engines, source, tolerance = asked
-    batches = None
+    batches = failed = None
     for number, set_ in enumerate(sets):
-        why = missing_for_kernel(set_)
+        why = missing_for_kernel(set_) or failed
         if why is None and batches is None:
             from . import kernels
             try:
                 batches, found = kernels.expected(directory, source)
                 report.problems += [f"mxfp4-pack verify: {problem}" for problem in found]
             except RuntimeError as error:
-                why = str(error)
+                why = failed = str(error)
         said = f"not run: {why}" if why else run_kernel(report, directory, set_, (batches, tolerance))
         report.sets[number]["kernel"] = said
         if set_["engine"] in engines and said.startswith("not run"):

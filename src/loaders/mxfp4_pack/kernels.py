@@ -4,14 +4,15 @@ the checkpoint in double precision."""
 import importlib
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 from typing import NamedTuple
 
 import torch
 
+from ._program import program
 from ._safetensors import read_header
+
 
 class Batch(NamedTuple):
     """See --save in mxfp4-pack(1)."""
@@ -31,12 +32,12 @@ class Result(NamedTuple):
 
 def expected(directory, source):
     """(batches, what `verify` found wrong). Raises RuntimeError where it cannot be computed."""
-    program = shutil.which("mxfp4-pack")
-    if program is None:
+    path = program()
+    if path is None:
         raise RuntimeError("the program mxfp4-pack is not on the PATH")
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "batches.safetensors")
-        done = subprocess.run([program, "verify", directory, "--source", source, "--save", file, "--json", "-q"],
+        done = subprocess.run([path, "verify", directory, "--source", source, "--save", file, "--json", "-q"],
                               capture_output=True, text=True)
         if done.returncode not in (0, 1) or not os.path.exists(file):
             raise RuntimeError(f"mxfp4-pack verify: {done.stderr.strip() or done.stdout.strip()}")
