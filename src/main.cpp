@@ -59,7 +59,8 @@ void check_arguments(const std::vector<std::string>& words) {
     if (a.empty() || (a.starts_with("--") && a.ends_with("=")))
       fail(ErrorKind::usage, "argument {}{} is empty, a value was expected; is a variable of the shell not set?", i + 1,
            a.empty() ? "" : fmt::format(" ({})", a));
-    if (a.size() > 1 && a[0] == '-' && std::isalpha(a[1]) && a.find_first_not_of("hqvV", 1) != a.npos)
+    if (a.size() > 1 && a[0] == '-' && std::isalpha(static_cast<unsigned char>(a[1])) &&
+        a.find_first_not_of("hqvV", 1) != a.npos)
       fail(ErrorKind::usage, "{}: no option; of one letter there are -h, -q, -v and -V, and a name is written ./{}", a,
            a);
   }
@@ -122,17 +123,8 @@ int carry_out(std::vector<std::string> words, bool json) {
     }
     set_verbosity(common.quiet ? Verbosity::quiet : common.verbose ? Verbosity::verbose : Verbosity::normal);
     return run();
-  } catch (const Error& e) {
-    return report(e, json);
-  } catch (const DeviceError& e) {
-    return report({ErrorKind::device, e.what()}, json);
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::filesystem::filesystem_error& e) {
-    const std::string at = e.path1().empty() ? "" : e.path1().string() + ": ";
-    return report({ErrorKind::io, at + e.code().message()}, json);
-  } catch (const std::exception& e) {
-    return report({ErrorKind::io, e.what()}, json);
+  } catch (...) {
+    return report(caught(), json);
   }
 }
 

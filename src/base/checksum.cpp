@@ -25,7 +25,8 @@ void PieceHasher::operator()(const uint8_t* data, int64_t bytes) {
       if (taken_ == piece.bytes) {
         *piece.to = hasher_.hash();
         hasher_.reset();
-        taken_ = 0, ++next_;
+        taken_ = 0;
+        ++next_;
       }
     }
     data += part;

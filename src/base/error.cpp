@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <new>
+
+#include "kernels/device_error.h"
 
 namespace mxfp4 {
 
@@ -48,6 +52,23 @@ std::vector<std::string> all_printable(std::vector<std::string> lines) {
 
 Error::Error(ErrorKind k, std::vector<std::string> l)
     : std::runtime_error(l.empty() ? "error" : printable(l.front())), kind(k), lines(all_printable(std::move(l))) {}
+
+Error caught() {
+  try {
+    throw;
+  } catch (const Error& e) {
+    return e;
+  } catch (const DeviceError& e) {
+    return {ErrorKind::device, e.what()};
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::filesystem::filesystem_error& e) {
+    const std::string at = e.path1().empty() ? "" : e.path1().string() + ": ";
+    return {ErrorKind::io, at + e.code().message()};
+  } catch (const std::exception& e) {
+    return {ErrorKind::io, e.what()};
+  }
+}
 
 void fail_errno(std::string_view file, std::string_view action, int error) {
   fail(ErrorKind::io, "{}: {}: {}", file, action, std::strerror(error));

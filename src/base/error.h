@@ -29,6 +29,9 @@ template <class... Args>
   throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// The exception that is being handled, as an Error; what is none of ours, std::bad_alloc too, goes on.
+Error caught();
+
 /// An I/O error with the file, what was tried and the system's reason (errno).
 [[noreturn]] void fail_errno(std::string_view file, std::string_view action, int error);
 

@@ -117,4 +117,13 @@ void write_text(const std::string& path, std::string_view text) {
   fd.close();
 }
 
+bool is_below(const std::filesystem::path& path, const std::filesystem::path& dir) {
+  return std::mismatch(dir.begin(), dir.end(), path.begin(), path.end()).first == dir.end();
+}
+
+bool has_text(const std::string& path, std::string_view text) {
+  return std::filesystem::is_regular_file(path) && std::filesystem::file_size(path) == text.size() &&
+         read_text(path, int64_t(text.size())) == text;
+}
+
 }  // namespace mxfp4

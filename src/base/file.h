@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 namespace mxfp4 {
@@ -60,6 +61,10 @@ Fd open_write(const std::string& path, std::string name = {});
 /// A file that this user's earlier run created, as it is; created anew where there is none, or something else.
 Fd open_own(const std::string& path, std::string name = {});
 
+/// Whether a path is `dir` itself or in it, by their names alone.
+bool is_below(const std::filesystem::path& path, const std::filesystem::path& dir);
+/// Whether `path` is a regular file with this text.
+bool has_text(const std::string& path, std::string_view text);
 /// A whole (small) file. Larger than `limit` bytes is an error.
 std::string read_text(const std::string& path, int64_t limit, std::string name = {});
 /// As open_write(), synced.

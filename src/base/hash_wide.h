@@ -15,7 +15,8 @@ constexpr WideHash wide_hash = {
     .bytes =
         [](const void* data, size_t bytes, uint64_t hash[2]) {
           const XXH128_hash_t h = XXH3_128bits(data, bytes);
-          hash[0] = h.low64, hash[1] = h.high64;
+          hash[0] = h.low64;
+          hash[1] = h.high64;
         },
     .take = [](void* state, const void* data,
                size_t bytes) { XXH3_128bits_update(static_cast<XXH3_state_t*>(state), data, bytes); },

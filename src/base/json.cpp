@@ -30,10 +30,10 @@ struct DomSax : SaxBase {
   Json* slot = nullptr;
 
   Json* put(Json value) {
-    if (open.empty()) return root = std::move(value), &root;
-    if (open.back()->is_array()) return open.back()->push_back(std::move(value)), &open.back()->back();
-    *slot = std::move(value);
-    return slot;
+    Json* place = open.empty() ? &root : slot;
+    if (!open.empty() && open.back()->is_array()) place = &open.back()->emplace_back();
+    *place = std::move(value);
+    return place;
   }
   bool null() { return put(nullptr), true; }
   bool boolean(bool v) { return put(v), true; }

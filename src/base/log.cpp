@@ -20,19 +20,19 @@ namespace {
 
 constexpr const char* clear_line = "\r\x1b[K";
 
-Verbosity current = Verbosity::normal;
-std::atomic<int> output_error = 0;  // errno of the first write to stdout that failed
+std::atomic<Verbosity> current = Verbosity::normal;  // callers of the library may set it from several threads
+std::atomic<int> output_error = 0;                   // errno of the first write to stdout that failed
 std::mutex message_mutex;
 bool progress_is_shown = false;
 thread_local std::string* captured = nullptr;
-
 bool events = false;
 
-void write_message(const std::string& text) {
+/// A progress line, or a message in the place of one.
+void write_message(const std::string& text, bool is_progress = false) {
   const std::lock_guard lock(message_mutex);
   if (progress_is_shown) write_all(2, clear_line);
   write_all(2, text);
-  progress_is_shown = false;
+  progress_is_shown = is_progress;
 }
 
 /// "mxfp4-pack: error: ..", or an event.
@@ -95,18 +95,16 @@ void say_event(std::string_view event, const std::string& fields) {
   if (events) write_message(fmt::format("{{\"event\": \"{}\", {}}}\n", event, fields));
 }
 
-void show_on_terminal(const std::string& line) {
-  const std::lock_guard lock(message_mutex);
-  if (progress_is_shown) write_all(2, clear_line);
-  write_all(2, line);
-  progress_is_shown = !line.empty();
-}
+void show_on_terminal(const std::string& line) { write_message(line, !line.empty()); }
 
 std::string human_bytes(int64_t bytes) {
   const char* units[] = {"B", "kB", "MB", "GB", "TB"};
   double value = double(bytes);
   int unit = 0;
-  while (value >= 1000 && unit < 4) value /= 1000, ++unit;
+  while (value >= 1000 && unit < 4) {
+    value /= 1000;
+    ++unit;
+  }
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.3g} {}", value, units[unit]);
 }
 

@@ -40,7 +40,8 @@ size_t distance(const std::string& a, const std::string& b) {
   std::vector<size_t> before, last, now(b.size() + 1);
   std::iota(now.begin(), now.end(), 0);
   for (size_t i = 1; i <= a.size(); ++i) {
-    before = last, last = now;
+    before = last;
+    last = now;
     now[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
       now[j] = std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
@@ -100,7 +101,10 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
   size_t least = std::max<size_t>(2, word.size() / 3) + 1;
   for (const std::string& c : candidates) {
     const bool begins = word.size() >= 3 && c.starts_with(word);
-    if (const size_t d = begins ? 1 : distance(word, c); d < least && d < word.size()) least = d, found = c;
+    if (const size_t d = begins ? 1 : distance(word, c); d < least && d < word.size()) {
+      least = d;
+      found = c;
+    }
   }
   return found;
 }

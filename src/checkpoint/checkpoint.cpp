@@ -18,11 +18,6 @@ constexpr int64_t max_index_bytes = int64_t(256) << 20;
 constexpr int64_t max_config_bytes = int64_t(16) << 20;
 constexpr int64_t max_companion_bytes = int64_t(256) << 20;
 
-bool is_below(const fs::path& path, const fs::path& dir) {
-  const auto [end, rest] = std::mismatch(dir.begin(), dir.end(), path.begin(), path.end());
-  return end == dir.end();
-}
-
 /// Follows a link out of the directory only into the blobs/ folder of the same Hugging Face cache entry.
 bool link_is_allowed(const fs::path& resolved, const fs::path& dir) {
   if (is_below(resolved, dir)) return true;

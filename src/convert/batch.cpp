@@ -43,15 +43,12 @@ Json carry_out(const BatchOptions& options, const Line& line, const ParseLine& p
     if (o.dry_run) fail(ErrorKind::usage, "--dry-run is not for lists");
     o.json = options.json;
     return convert(o);
-  } catch (const Error& e) {
-    if (e.kind == ErrorKind::interrupted) throw;
-    return failure(e.kind, e.lines);
-  } catch (const DeviceError& e) {
-    return failure(ErrorKind::device, {e.what()});
   } catch (const std::bad_alloc&) {
     return failure(ErrorKind::io, {"out of memory"});
-  } catch (const std::exception& e) {
-    return failure(ErrorKind::io, {e.what()});
+  } catch (...) {
+    const Error e = caught();
+    if (e.kind == ErrorKind::interrupted) throw;
+    return failure(e.kind, e.lines);
   }
 }
 

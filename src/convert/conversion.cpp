@@ -88,11 +88,13 @@ Fd Conversion::open_file(size_t file) const {
 std::vector<int64_t> Conversion::jobs_left() {
   const std::vector<bool> done = read_journal();
   std::vector<uint8_t> good(done.size());
-  Progress progress("checking", std::count(done.begin(), done.end(), true), "parts");
-  run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
-    good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
-    progress.add(done[size_t(i)]);
-  });
+  if (const int64_t count = std::count(done.begin(), done.end(), true); count > 0) {
+    Progress progress("checking", count, "parts");
+    run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
+      good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
+      progress.add(done[size_t(i)]);
+    });
+  }
   std::vector<int64_t> left;
   for (size_t i = 0; i < good.size(); ++i)
     if (!good[i]) {

@@ -79,7 +79,7 @@ class Conversion {
   int64_t pack_in_place(Worker& worker, const std::vector<int64_t>& row);
   /// Of the same experts, canonical: lossy backends rewrite codes by them.
   std::vector<uint8_t> canonical_scales(Worker& worker, const Pieces& codes);
-  /// What a job is packed from; scales: see scales_beside(), sums: of the source that are still to be made.
+  /// What a job is packed from; scales: see canonical_scales(), sums: of the source that are still to be made.
   struct Input {
     const Pieces& pieces;
     const uint8_t* canonical;

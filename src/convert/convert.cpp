@@ -129,8 +129,9 @@ bool is_there_already(const ConvertOptions& options, const Input& in, const Prep
   const int set = set_number(m, p.backend, p.plan.tp);
   if (set == int(m.sets.size())) return false;
   Problems none;  // the same plan, but for the names of files
-  return is_unchanged(set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none), in.source, in.files,
-                      p.manifest, options.out, options.threads);
+  const Plan plan = set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none);
+  return has_same_set(plan, p.manifest, options.out, m) &&
+         has_same_contents(plan, in.source, in.files, m, options.threads);
 }
 
 /// Writes all of the partial output.
@@ -210,7 +211,11 @@ void note_choices(const ConvertOptions& options, const Prepared& p, const Device
 /// One conversion of a model whose bytes the source gives. place: null for a dry run.
 Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const Destination& to, Problems& problems) {
   Prepared p = prepare(options, in, to, problems);
-  if (options.dry_run) return to.check(p.plan), show_plan(options, p.plan), Json();
+  if (options.dry_run) {
+    to.check(p.plan);
+    show_plan(options, p.plan);
+    return {};
+  }
   if (is_there_already(options, in, p)) {
     note(fmt::format("{}: nothing has changed", options.out));
     return Json{{"out", options.out}, {"unchanged", true}};

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "src/base/log.h"
+#include "src/packed/file_checks.h"
 #include "src/packed/rebuilt.h"
 #include "src/packed/source_headers.h"
 
@@ -90,6 +91,7 @@ bool has_its_files(const std::string& out, const Manifest& m) {
 bool is_as_written(const std::string& out) {
   Problems problems;
   const auto packed = open_packed(out, problems);
+  if (!problems.any()) check_files(*packed, problems);
   if (!problems.any()) compare_with_rebuilt(*packed, packed->manifest.source, problems);
   if (problems.any()) note(fmt::format("{}: is converted again: {}", out, problems.errors().front()));
   return !problems.any();
@@ -97,13 +99,12 @@ bool is_as_written(const std::string& out) {
 
 }  // namespace
 
-bool is_unchanged(const Plan& plan, Source& source, const Checkpoint& files, const ManifestOptions& options,
-                  const std::string& out, int threads) {
-  if (!has_manifest(out)) return false;
-  const Manifest m = read_manifest(out);
-  if (!has_same_form(plan, m, options) || !has_same_companions(*plan.checkpoint, m) || !has_its_files(out, m) ||
-      !is_as_written(out))
-    return false;
+bool has_same_set(const Plan& plan, const ManifestOptions& options, const std::string& out, const Manifest& m) {
+  return has_same_form(plan, m, options) && has_same_companions(*plan.checkpoint, m) && has_its_files(out, m) &&
+         is_as_written(out);
+}
+
+bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files, const Manifest& m, int threads) {
   const SourceCache cache(files);
   if (const std::string known = cache.find(); !known.empty()) return known == m.fingerprint;
   const std::string fingerprint = fingerprint_of(plan, source, threads);

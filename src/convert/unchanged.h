@@ -6,11 +6,13 @@
 
 namespace mxfp4 {
 
-/// True where OUT has the plan's set, made with the same options from a source with the same contents, and its files
-/// are there with their sizes. The source is read and hashed, unless a private cache knows every shard of `files` by
-/// device, inode, size, mtime and ctime.
-bool is_unchanged(const Plan& plan, Source& source, const Checkpoint& files, const ManifestOptions& options,
-                  const std::string& out, int threads);
+/// Whether OUT, whose manifest is `m`, has the plan's set, made with the same options, and its files are there with
+/// their sizes, small ones and headers as they were written.
+bool has_same_set(const Plan& plan, const ManifestOptions& options, const std::string& out, const Manifest& m);
+
+/// Whether the source has the contents that OUT was made from. It is read and hashed, unless a private cache knows
+/// every shard of `files` by device, inode, size, mtime and ctime.
+bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files, const Manifest& m, int threads);
 
 /// Keeps a source's fingerprint in the cache, as far as its files let a later change be seen.
 class SourceCache {

@@ -147,10 +147,8 @@ std::vector<std::string> written_files(const Checkpoint& source) {
 
 /// The same files in `dir`, where it is this checkpoint; what --force replaces.
 std::vector<std::string> same_files(const Checkpoint& source, const std::string& dir) {
-  const std::string config = dir + "/" + config_name;
-  if (!std::filesystem::is_regular_file(config)) return {};
-  return read_text(config, int64_t(64) << 20) == source.config_text ? written_files(source)
-                                                                    : std::vector<std::string>();
+  const bool is_it = has_text(dir + "/" + config_name, source.config_text);
+  return is_it ? written_files(source) : std::vector<std::string>();
 }
 
 }  // namespace

@@ -8,17 +8,13 @@
 #include <new>
 
 #include "src/base/error.h"
+#include "src/base/file.h"
 
 namespace mxfp4 {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-bool contains(const fs::path& dir, const fs::path& path) {
-  const auto [end, rest] = std::mismatch(dir.begin(), dir.end(), path.begin(), path.end());
-  return end == dir.end();
-}
 
 void check_apart(const std::string& out, const fs::path& place, const std::string& source) {
   if (source.empty()) return;
@@ -27,8 +23,8 @@ void check_apart(const std::string& out, const fs::path& place, const std::strin
   if (ec == std::errc::not_enough_memory) throw std::bad_alloc();
   if (ec) return;  // whoever opens it says what is wrong
   if (place == real) fail(ErrorKind::usage, "{}: is the source itself; nothing is converted in place", out);
-  if (contains(real, place)) fail(ErrorKind::usage, "{}: lies inside the source {}; choose another place", out, source);
-  if (contains(place, real)) fail(ErrorKind::usage, "{}: holds the source {}; choose another place", out, source);
+  if (is_below(place, real)) fail(ErrorKind::usage, "{}: lies inside the source {}; choose another place", out, source);
+  if (is_below(real, place)) fail(ErrorKind::usage, "{}: holds the source {}; choose another place", out, source);
 }
 
 /// Where the system does not list its mounts, the rename at the end fails.
@@ -46,7 +42,7 @@ std::string mounted_in(const std::string& path) {
   const std::unique_ptr<FILE, int (*)(FILE*)> mounts(::setmntent("/proc/self/mounts", "re"), ::endmntent);
   char text[8192];
   for (mntent entry; mounts && ::getmntent_r(mounts.get(), &entry, text, sizeof text);)
-    if (contains(path, entry.mnt_dir)) return entry.mnt_dir;
+    if (is_below(entry.mnt_dir, path)) return entry.mnt_dir;
   return {};
 }
 

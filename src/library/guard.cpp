@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <new>
 
-#include "kernels/device_error.h"
 #include "src/base/capture.h"
 #include "src/base/log.h"
 
@@ -41,8 +40,10 @@ mxfp4_pack_status status_of(ErrorKind kind) {
   return MXFP4_PACK_IO;
 }
 
-mxfp4_pack_status failed(const Error& e) noexcept {
+/// Of the exception that is being handled.
+mxfp4_pack_status failed() noexcept {
   try {
+    const Error e = caught();
     return failed(status_of(e.kind), fmt::format("{}", fmt::join(e.lines, "\n")).c_str());
   } catch (const std::bad_alloc&) {
     return failed(MXFP4_PACK_IO, "out of memory");
@@ -65,14 +66,8 @@ mxfp4_pack_status guarded(const std::function<bool()>& call) noexcept {
   try {
     set_verbosity(Verbosity::quiet);
     return call() ? MXFP4_PACK_OK : MXFP4_PACK_WRONG;
-  } catch (const Error& e) {
-    return failed(e);
-  } catch (const DeviceError& e) {
-    return failed(MXFP4_PACK_DEVICE, e.what());
-  } catch (const std::bad_alloc&) {
-    return failed(MXFP4_PACK_IO, "out of memory");
-  } catch (const std::exception& e) {
-    return failed(MXFP4_PACK_IO, e.what());
+  } catch (...) {
+    return failed();
   }
 }
 

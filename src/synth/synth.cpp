@@ -32,11 +32,6 @@ std::string index_text(const SynthCheckpoint& checkpoint) {
 
 std::string config_text(const SynthCheckpoint& checkpoint) { return checkpoint.config.dump(2) + "\n"; }
 
-bool has_text(const std::string& path, const std::string& text) {
-  return std::filesystem::is_regular_file(path) && int64_t(std::filesystem::file_size(path)) == int64_t(text.size()) &&
-         read_text(path, int64_t(text.size())) == text;
-}
-
 /// The tensors [begin, end) lie in one shard.
 struct ShardRange {
   int64_t begin = 0, end = 0, bytes = 0;

@@ -302,19 +302,14 @@ KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& d
   return kernels;
 }
 
-bool is_within(const fs::path& path, const std::string& dir) {
-  std::error_code none;  // a directory that is not there is said elsewhere
-  const fs::path whole = fs::canonical(dir, none);
-  return !whole.empty() && std::mismatch(whole.begin(), whole.end(), path.begin(), path.end()).first == whole.end();
-}
-
 /// --save makes a new file, and never one in OUT or in the checkpoint.
 void check_save(const VerifyOptions& options) {
   if (fs::exists(fs::symlink_status(options.save)))
     fail(ErrorKind::usage, "{}: exists; --save makes a new file", options.save);
   const fs::path path = fs::weakly_canonical(fs::absolute(options.save));
+  std::error_code none;  // a directory that is not there is said elsewhere
   for (const std::string& dir : {options.out, options.source})
-    if (is_within(path, dir))
+    if (const fs::path whole = fs::canonical(dir, none); !whole.empty() && is_below(path, whole))
       fail(ErrorKind::usage, "{}: lies in {}; --save FILE has a place of its own", options.save, dir);
 }
 
@@ -336,6 +331,7 @@ bool verify(const VerifyOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   const auto packed = open_packed(options.out, v.problems);
   for (const PackedSet& set : packed->sets) v.levels.push_back(level_of(options, set));
+  if (std::count(v.levels.begin(), v.levels.end(), Level::kernels)) check_layers(*packed, options.kernels);
   check_files(*packed, v.problems);
   check_nothing_else(*packed, v.problems);
   if (!v.problems.any() && packed->held.holds(sums_name)) check_sums(*packed, options.threads, v.problems);
@@ -350,11 +346,11 @@ bool verify(const VerifyOptions& options) {
       Verification(*packed, packed->sets[i], source, options, v.levels[i], devices).run(v.problems);
     KernelFile saved;
     KernelOptions kernels = kernel_options(options, devices);
-    kernels.file = &saved;
+    if (!options.save.empty()) kernels.file = &saved;
     for (size_t i = 0; i < packed->sets.size(); ++i)
       if (v.levels[i] == Level::kernels)
         v.kernels[i] = verify_kernels(*packed, i, *source.checkpoint, kernels, v.problems);
-    if (!options.save.empty() && !saved.empty()) saved.write(options.save);
+    if (!saved.empty()) saved.write(options.save);
   }
   if (options.bench.run) v.bench = bench_sets(*packed, options.bench);
   v.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -107,7 +107,8 @@ MoeSource slice(const MoeSource& whole, Span columns, bool first_rank) {
     m.n = columns.count;
   };
   for (SourceExpert& e : experts) {
-    skip_rows(e.gate), skip_rows(e.up);
+    skip_rows(e.gate);
+    skip_rows(e.up);
     e.down.codes.data += columns.begin / 2;
     e.down.scales.data += columns.begin / group;
     e.down.k = columns.count;
@@ -244,15 +245,6 @@ bool is_chosen(const Model& model, const MoeLayer& layer, const KernelOptions& o
   return layer.kind == LayerKind::model && std::count(options.layers.begin(), options.layers.end(), layer.index) > 0;
 }
 
-void check_layers(const PackedCheckpoint& p, const KernelOptions& options) {
-  std::vector<int64_t> there;
-  for (const MoeLayer& l : p.model.layers)
-    if (l.kind == LayerKind::model) there.push_back(l.index);
-  for (const int64_t layer : options.layers)
-    if (!std::count(there.begin(), there.end(), layer))
-      fail(ErrorKind::usage, "--layers {}: {} has the MoE layers {}", layer, p.dir, fmt::join(there, ", "));
-}
-
 /// The source's layer of the same name and size; null and a problem where there is none.
 const MoeLayer* same_layer(const Model& expected, const MoeLayer& layer, Problems& problems) {
   for (const MoeLayer& l : expected.layers)
@@ -284,10 +276,6 @@ bool use_cuda(const Model& expected, const Plan& plan, const std::vector<const M
   return false;
 }
 
-}  // namespace
-
-namespace {
-
 /// The kernels' loops on threads; shows that time passes while they run.
 class Loops {
  public:
@@ -312,12 +300,20 @@ class Loops {
 
 }  // namespace
 
+void check_layers(const PackedCheckpoint& p, const KernelOptions& options) {
+  std::vector<int64_t> there;
+  for (const MoeLayer& l : p.model.layers)
+    if (l.kind == LayerKind::model) there.push_back(l.index);
+  for (const int64_t layer : options.layers)
+    if (!std::count(there.begin(), there.end(), layer))
+      fail(ErrorKind::usage, "--layers {}: {} has the MoE layers {}", layer, p.dir, fmt::join(there, ", "));
+}
+
 KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Checkpoint& source,
                             const KernelOptions& options, Problems& problems) {
   const Plan& plan = p.sets[index].plan;
   const KernelFormat* format = plan.backend->kernel;
   if (!format) fail(ErrorKind::usage, "no kernel computes backend {} of {}", plan.backend->name, plan.backend->engine);
-  check_layers(p, options);
   const Model expected = recognise_source(source, p);
   const Json& stated = p.manifest.sets[index].model;
   const RunSettings run = settings_to_run(p, stated, settings_of(expected), problems);
@@ -327,8 +323,10 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
   std::vector<const MoeLayer*> layers;
   for (size_t i = 0; i < p.model.layers.size(); ++i) {
     if (!is_chosen(p.model, p.model.layers[i], options)) continue;
-    if (const MoeLayer* layer = same_layer(expected, p.model.layers[i], problems))
-      chosen.push_back(i), layers.push_back(layer);
+    if (const MoeLayer* layer = same_layer(expected, p.model.layers[i], problems)) {
+      chosen.push_back(i);
+      layers.push_back(layer);
+    }
   }
   const bool cuda = use_cuda(expected, plan, layers, options);
   KernelReport report{format->name, cuda ? "cuda" : "cpu", cuda ? cuda_reason : format->reason, {}, {}};

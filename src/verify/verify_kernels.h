@@ -46,6 +46,9 @@ struct KernelReport {
   std::vector<KernelCheck> checks;
 };
 
+/// Throws Error{usage} where OUT has not all the layers that are asked for.
+void check_layers(const PackedCheckpoint& packed, const KernelOptions& options);
+
 /// One of OUT's sets; where it lacks ranks, those that it has are compared. What is wrong goes to `problems`: a line
 /// for each batch, and settings of OUT that are not the source's.
 KernelReport verify_kernels(const PackedCheckpoint& packed, size_t set, const Checkpoint& source,

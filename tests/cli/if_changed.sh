@@ -21,4 +21,11 @@ rm "$entry" && mkdir "$entry"
 expect 'if changed: nor one that is no file' 0 '' 'nothing' again
 rmdir "$entry"
 expect 'if changed: another option' 0 '' 'check it with' again sglang
+for file in config.json model.safetensors.index.json generation_config.json; do
+  [ -f "$dir/t/$file" ] || continue
+  convert "$dir/tuned" "$dir/t" --backend marlin --engine vllm --force
+  put_last "$dir/t/$file" ' '
+  expect "if changed: $file damaged at the same size" 0 '' 'converted again: .*'"$file" again
+  expect 'and right again' 0 'right' '' "$program" verify "$dir/t" --source "$dir/tuned"
+done
 finish
