@@ -174,9 +174,15 @@ MoeReference moe_reference(const MoeConfig& config, const MoeSource& source, std
     for (int64_t n = 0; n < hidden; ++n) to[n] += routing.weights[slot] * out[slot * hidden + n];
   }
   Tally sum;
-  for (const Tally& t : tallies) sum.squares += t.squares, sum.clamped += t.clamped, sum.values += t.values;
-  if (sum.values)
-    result.w13_rms = std::sqrt(sum.squares / sum.values), result.clamped = double(sum.clamped) / sum.values;
+  for (const Tally& t : tallies) {
+    sum.squares += t.squares;
+    sum.clamped += t.clamped;
+    sum.values += t.values;
+  }
+  if (sum.values) {
+    result.w13_rms = std::sqrt(sum.squares / sum.values);
+    result.clamped = double(sum.clamped) / sum.values;
+  }
   return result;
 }
 
@@ -205,7 +211,10 @@ W13Sample sample_w13(const MoeConfig& config, const MoeSource& source, std::span
   parallel_for(int64_t(hits.size()), int64_t(hits.size()) * rows * config.hidden, [&](int64_t h) { add(size_t(h)); });
   W13Sample rms;
   const double count = double(std::accumulate(counts.begin(), counts.end(), int64_t(0)));
-  for (const W13Sample& s : squares) rms.products += s.products / count, rms.biases += s.biases / count;
+  for (const W13Sample& s : squares) {
+    rms.products += s.products / count;
+    rms.biases += s.biases / count;
+  }
   return {std::sqrt(rms.products), std::sqrt(rms.biases)};
 }
 

@@ -154,9 +154,8 @@ int64_t checkpoint_bytes(const std::string& dir) {
 
 double processor_seconds(int64_t bytes, int threads) {
   const Driver& driver = chosen_driver();
-  const Layout marlin = *std::find_if(layouts.begin(), layouts.end(),
-                                      [](const Layout& l) { return name_of(l) == std::string_view("marlin.codes"); });
-  const auto speeds = pack_speeds({marlin}, {{driver.name, [&] { return open_cpu(driver); }}}, {1}, 3);
+  const auto speeds =
+      pack_speeds({*find_layout("marlin.codes")}, {{driver.name, [&] { return open_cpu(driver); }}}, {1}, 3);
   return (double(bytes) / speeds.front().pack + 2 * double(bytes) / hash_speed(1)) / threads;
 }
 

@@ -49,7 +49,8 @@ class Lane {
     const Shape shape{rows, row_bytes(name_of(layout))};
     const int64_t size = shape.n * shape.b, packed = packed_bytes(layout, shape);
     const int64_t count = std::min(bytes_in / size, 2 * bytes_in / packed);
-    packs_.clear(), unpacks_.clear();
+    packs_.clear();
+    unpacks_.clear();
     for (int64_t i = 0; i < count; ++i) {
       Matrix from;
       from.view[0] = {in_ + i * size, shape.b};

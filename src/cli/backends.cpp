@@ -23,7 +23,8 @@ void add_backends(CLI::App& root, Common& common, Run& run) {
     run = [&] {
       o.json = common.json;
       if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
-      return list_backends(o), 0;
+      list_backends(o);
+      return 0;
     };
   });
 }

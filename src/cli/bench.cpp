@@ -30,7 +30,8 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
     run = [&] {
       o.json = common.json;
       if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
-      return bench(o), 0;
+      bench(o);
+      return 0;
     };
   });
 }

@@ -17,7 +17,12 @@ void add_diff(CLI::App& root, Common& common, Run& run) {
       ->check(range(0, 1023))
       ->type_name("R");
   add_common(app, common);
-  app->callback([&] { run = [&] { return o.json = common.json, diff(o) ? 0 : 1; }; });
+  app->callback([&] {
+    run = [&] {
+      o.json = common.json;
+      return diff(o) ? 0 : 1;
+    };
+  });
 }
 
 }  // namespace mxfp4::cli

@@ -25,8 +25,8 @@ std::string heading(const std::string& text) { return "\n" + toned(Tone::heading
 
 /// "-q, --quiet", "--tp-size N".
 std::string name_of(const CLI::Option& option) {
-  std::string name = option.get_name(option.get_positional(), true);
   if (option.get_positional()) return option.get_name(true);
+  std::string name = option.get_name(false, true);
   if (const size_t comma = name.find(','); comma != name.npos) name.insert(comma + 1, " ");
   const std::string type = option.get_type_size() != 0 ? option.get_type_name() : "";
   return type.empty() ? name : name + " " + type;

@@ -19,7 +19,8 @@ void add_inspect(CLI::App& root, Common& common, Run& run) {
     run = [&] {
       o.json = common.json;
       o.checkpoint = checkpoint_path(o.checkpoint);
-      return inspect(o), 0;
+      inspect(o);
+      return 0;
     };
   });
 }

@@ -19,9 +19,12 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
   app->footer("mxfp4-pack unpack out/ gpt-oss-20b-again/");
   app->add_option("OUT", o.out, "Output of convert")->required()->type_name("");
   auto* dest = app->add_option("DEST", o.dest, "Directory to make")->type_name("");
-  auto* layer = app->add_option("--layer", raw.layer, "Print a layer, by its module in the checkpoint")->excludes(dest);
-  app->add_option("--set", raw.set, "With --layer: of this set of the manifest, counted from 0")->needs(layer);
-  app->add_option("--rank", raw.rank, "With --layer: of this tensor-parallel rank")->needs(layer);
+  auto* layer = app->add_option("--layer", raw.layer, "Print a layer, by its module in the checkpoint");
+  layer->excludes(dest)->type_name("MODULE");
+  app->add_option("--set", raw.set, "With --layer: of this set of the manifest, counted from 0")
+      ->needs(layer)
+      ->type_name("N");
+  app->add_option("--rank", raw.rank, "With --layer: of this tensor-parallel rank")->needs(layer)->type_name("R");
   app->add_flag("--force", o.force, "Replace a DEST that holds this checkpoint and no other file")->excludes(layer);
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
@@ -31,11 +34,17 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
     if (dest->empty() && layer->empty()) throw CLI::RequiredError("DEST");
     run = [&, layer] {
       o.json = common.json;
-      if (layer->empty()) return unpack(o), 0;
+      if (layer->empty()) {
+        unpack(o);
+        return 0;
+      }
       if (o.json || ::isatty(STDOUT_FILENO))
         fail(ErrorKind::usage, "--layer prints a file on standard output: send it into one, without --json");
-      raw.out = o.out, raw.threads = o.threads, raw.device = o.device;
-      return print_raw_layer(raw), 0;
+      raw.out = o.out;
+      raw.threads = o.threads;
+      raw.device = o.device;
+      print_raw_layer(raw);
+      return 0;
     };
   });
 }

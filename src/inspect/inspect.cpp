@@ -25,7 +25,8 @@ std::map<std::string, Count> by_dtype(const Checkpoint& ck) {
   std::map<std::string, Count> out;
   for (const Tensor& t : ck.tensors) {
     Count& c = out[name_of(t.dtype)];
-    ++c.tensors, c.bytes += t.bytes;
+    ++c.tensors;
+    c.bytes += t.bytes;
   }
   return out;
 }
@@ -38,13 +39,19 @@ Json layer_json(const MoeLayer& l) {
 
 Count total(const Checkpoint& ck) {
   Count all;
-  for (const Tensor& t : ck.tensors) ++all.tensors, all.bytes += t.bytes;
+  for (const Tensor& t : ck.tensors) {
+    ++all.tensors;
+    all.bytes += t.bytes;
+  }
   return all;
 }
 
 Count rest(const Model& m) {
   Count all;
-  for (const Tensor* t : m.rest) ++all.tensors, all.bytes += t->bytes;
+  for (const Tensor* t : m.rest) {
+    ++all.tensors;
+    all.bytes += t->bytes;
+  }
   return all;
 }
 

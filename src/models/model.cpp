@@ -142,7 +142,10 @@ bool parse_layer(std::string_view module, LayerKind& kind, int64_t& index) {
     const size_t dot = std::min(module.find('.', start), module.size());
     const std::string_view part = module.substr(start, dot - start);
     int64_t number;
-    if (after_key && parse_number(part, number)) index = number, found = true;
+    if (after_key && parse_number(part, number)) {
+      index = number;
+      found = true;
+    }
     after_key = part == "layers" || part == "mtp";
     if (after_key && !found) kind = part == "mtp" ? LayerKind::mtp : LayerKind::model;
     start = dot + 1;
@@ -223,7 +226,10 @@ void check_config(const Checkpoint& ck, const Model& model, const char* experts,
     };
     size(hidden, l.hidden, first.hidden);
     size(intermediate, l.intermediate, first.intermediate);
-    if (l.kind == LayerKind::model) ++main, other += e >= 0 && int64_t(l.experts.size()) != e;
+    if (l.kind == LayerKind::model) {
+      ++main;
+      other += e >= 0 && int64_t(l.experts.size()) != e;
+    }
   }
   if (other == 0) return;
   if (other == main)

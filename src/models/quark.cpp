@@ -70,7 +70,10 @@ void add_expert(const Checkpoint& ck, int64_t id, MoeLayer& layer, Model& model,
   const Whole w13 = find_whole(ck, name + ".gate_up_proj", problems),
               w2 = find_whole(ck, name + ".down_proj", problems);
   if (!w13.k || !w2.k) return;
-  if (layer.experts.empty()) layer.hidden = w13.k, layer.intermediate = w2.k;
+  if (layer.experts.empty()) {
+    layer.hidden = w13.k;
+    layer.intermediate = w2.k;
+  }
   const bool first = layer.experts.empty() && model.layers.empty(), bias = w13.bias && w2.bias;
   if (w13.k != layer.hidden || w13.n != 2 * layer.intermediate || w2.k != layer.intermediate || w2.n != layer.hidden)
     return problems.error(printable(name), "gate_up {} x {} and down {} x {}, hidden {} and intermediate {} expected",

@@ -95,7 +95,10 @@ struct Reader {
     const int64_t gate = columns(p.gate, id, names.gate), up = columns(p.up, id, names.up),
                   down = columns(p.down, id, names.down);
     if (!gate || !up || !down) return;
-    if (layer.experts.empty()) layer.hidden = gate, layer.intermediate = down;
+    if (layer.experts.empty()) {
+      layer.hidden = gate;
+      layer.intermediate = down;
+    }
     const auto check = [&](const Pair& pair, int64_t k, int64_t want_n, int64_t want_k) {
       if (pair.codes->shape[0] != want_n || k != want_k)
         problems.error(ck.where(*pair.codes), "{} rows of {} columns, {} of {} expected", pair.codes->shape[0], k,

@@ -24,7 +24,9 @@ struct Tiny {
 void fill(Part part, uint64_t seed, uint8_t* p, int64_t bytes) {
   uint64_t x = seed * 0x9E3779B97F4A7C15u + 1;
   for (int64_t i = 0; i < bytes; ++i) {
-    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
     const auto r = uint8_t(x >> 32);
     p[i] = part == Part::codes ? r : part == Part::scales ? uint8_t(110 + r % 25) : i % 2 ? uint8_t(0x3C + r % 4) : r;
   }

@@ -125,7 +125,9 @@ class StatePlanner {
     block = {0, 0, rows, row_bytes, row_bytes};
     if (split == Split::columns) {
       if (shape[1] % size) return complain(source, fmt::format("columns do not split into {} ranks", size));
-      shape[1] /= size, block.run /= size, block.begin = rank_ * block.run;
+      shape[1] /= size;
+      block.run /= size;
+      block.begin = rank_ * block.run;
     } else if (split != Split::none) {
       const int64_t parts = split == Split::kv_rows ? std::min(size, kv_heads_) : size;
       if (rows % parts || size % parts || (split == Split::kv_rows && kv_heads_ % parts))

@@ -256,7 +256,10 @@ class Planner {
   /// Sets the tensors' offsets within the data; returns where the data begin.
   int64_t add_file(const std::string& name, std::vector<Tensor>& tensors) {
     int64_t end = 0;
-    for (Tensor& t : tensors) t.offset = end, end += t.bytes;
+    for (Tensor& t : tensors) {
+      t.offset = end;
+      end += t.bytes;
+    }
     const Metadata mark = {{"format", "pt"}, {"mxfp4_pack", "1"}};
     OutFile file{name, write_header(tensors, mark, page), 0};
     const auto data = int64_t(file.header.size());

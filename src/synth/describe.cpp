@@ -155,7 +155,10 @@ void assign_by_size(std::vector<SynthTensor>& tensors, int64_t total, int64_t fi
   const int64_t share = (total + count - 1) / count;
   int64_t begin = 0, last = -1, number = first - 1;
   for (SynthTensor& t : tensors) {
-    if (begin / share != last) last = begin / share, ++number;
+    if (begin / share != last) {
+      last = begin / share;
+      ++number;
+    }
     t.file = int(number);
     begin += t.bytes;
   }

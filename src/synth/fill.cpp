@@ -32,8 +32,10 @@ class Stream {
   static constexpr int lanes = 8;
 
   explicit Stream(uint64_t key) {
-    for (int i = 0; i < lanes; ++i)
-      a_[i] = random_at(key, uint64_t(2 * i)), b_[i] = random_at(key, uint64_t(2 * i + 1));
+    for (int i = 0; i < lanes; ++i) {
+      a_[i] = random_at(key, uint64_t(2 * i));
+      b_[i] = random_at(key, uint64_t(2 * i + 1));
+    }
   }
 
   void next(Pattern pattern, uint64_t out[lanes]) {
@@ -79,7 +81,10 @@ Format format_of(const SynthTensor& t) {
 }
 
 Pattern repeat(uint64_t mask, uint64_t base, int bits) {
-  for (; bits < 64; bits *= 2) mask |= mask << bits, base |= base << bits;
+  for (; bits < 64; bits *= 2) {
+    mask |= mask << bits;
+    base |= base << bits;
+  }
   return {mask, base};
 }
 

@@ -90,7 +90,10 @@ void add_forward(const MoeCase& layer, std::vector<Mistake>& mistakes) {
     });
   if (config.alpha != 1 || config.beta != 0)
     add("the activation is plain SiLU: alpha and beta are missing", [](MoeCase& l) {
-      for (MoeShard& s : l.shards) s.config.alpha = 1, s.config.beta = 0;
+      for (MoeShard& s : l.shards) {
+        s.config.alpha = 1;
+        s.config.beta = 0;
+      }
     });
 }
 

@@ -55,10 +55,12 @@ class Layer final : public CudaMoe {
   ~Layer() override { cudaStreamDestroy(stream_); }
 
   void upload(const PackedMoe& p) {
-    words_[0] = to_device(p.w13, c_.experts * w13_.words),
+    words_[0] = to_device(p.w13, c_.experts * w13_.words);
     scales_[0] = to_device(p.w13_scale, c_.experts * w13_.scales);
-    words_[1] = to_device(p.w2, c_.experts * w2_.words), scales_[1] = to_device(p.w2_scale, c_.experts * w2_.scales);
-    bias_[0] = upload_bias(p.w13_bias, w13_.view.n), bias_[1] = upload_bias(p.w2_bias, w2_.view.n);
+    words_[1] = to_device(p.w2, c_.experts * w2_.words);
+    scales_[1] = to_device(p.w2_scale, c_.experts * w2_.scales);
+    bias_[0] = upload_bias(p.w13_bias, w13_.view.n);
+    bias_[1] = upload_bias(p.w2_bias, w2_.view.n);
     bind();
   }
   void fill(uint64_t seed) {
@@ -67,8 +69,10 @@ class Layer final : public CudaMoe {
       launch_random(b.get(), bytes, scales, seed += uint64_t(1) << 40, stream_);
       return b;
     };
-    words_[0] = make(c_.experts * w13_.words, false), scales_[0] = make(c_.experts * w13_.scales, true);
-    words_[1] = make(c_.experts * w2_.words, false), scales_[1] = make(c_.experts * w2_.scales, true);
+    words_[0] = make(c_.experts * w13_.words, false);
+    scales_[0] = make(c_.experts * w13_.scales, true);
+    words_[1] = make(c_.experts * w2_.words, false);
+    scales_[1] = make(c_.experts * w2_.scales, true);
     check_cuda(cudaStreamSynchronize(stream_), "launch_random");
     bind();
   }
@@ -104,7 +108,8 @@ class Layer final : public CudaMoe {
   void bind() {
     StoredMatrix* m[2] = {&w13_, &w2_};
     for (int i = 0; i < 2; i++) {
-      m[i]->view.words = words_[i].get(), m[i]->view.scales = scales_[i].get();
+      m[i]->view.words = words_[i].get();
+      m[i]->view.scales = scales_[i].get();
       m[i]->view.exponent = operand_exponent(largest_byte(scales_[i].get(), c_.experts * m[i]->scales));
     }
   }
@@ -122,7 +127,8 @@ class Layer final : public CudaMoe {
 
 Layer::Batch Layer::make_batch(const uint16_t* x, const Routing& r) {
   Batch b;
-  b.tokens = int(r.tokens), b.slots = int(r.tokens * r.top_k);
+  b.tokens = int(r.tokens);
+  b.slots = int(r.tokens * r.top_k);
   b.plan = plan_moe(double(b.slots) / double(c_.experts), wgmma_);
   b.max_tiles = max_token_tiles(b.slots, int(c_.experts), b.plan.tokens);
   // The kernels count elements of an activation in 32 bits, and token tiles in the grid's second dimension.
@@ -133,8 +139,11 @@ Layer::Batch Layer::make_batch(const uint16_t* x, const Routing& r) {
   b.h = Buffer<__nv_bfloat16>(int64_t(b.slots) * w2_.view.k);
   b.out = Buffer<__nv_bfloat16>(r.tokens * c_.padded_hidden);
   b.results = Buffer<float>(int64_t(b.slots) * c_.padded_hidden);
-  b.ids = to_device(r.ids.data(), b.slots), b.weights = to_device(r.weights.data(), b.slots);
-  b.rows = Buffer<int>(b.slots), b.position = Buffer<int>(b.slots), b.tile_count = Buffer<int>(1);
+  b.ids = to_device(r.ids.data(), b.slots);
+  b.weights = to_device(r.weights.data(), b.slots);
+  b.rows = Buffer<int>(b.slots);
+  b.position = Buffer<int>(b.slots);
+  b.tile_count = Buffer<int>(1);
   b.tiles = Buffer<TokenTile>(b.max_tiles);
   // Columns of h beyond the intermediate size meet stored zeros in w2, and must be finite.
   check_cuda(cudaMemset(b.h.get(), 0, size_t(b.slots) * size_t(w2_.view.k) * 2), "cudaMemset");
@@ -199,7 +208,8 @@ Routing uniform_routing(int64_t tokens, int top_k, int64_t experts, std::mt19937
   for (int64_t t = 0; t < tokens; t++)
     for (int j = 0; j < top_k; j++) {
       std::swap(all[size_t(j)], all[size_t(j + int64_t(random() % uint64_t(experts - j)))]);
-      r.ids.push_back(all[size_t(j)]), r.weights.push_back(1.0f / float(top_k));
+      r.ids.push_back(all[size_t(j)]);
+      r.weights.push_back(1.0f / float(top_k));
     }
   return r;
 }
@@ -236,12 +246,15 @@ MoeTiming Layer::time(int64_t tokens, uint64_t seed) {
     check_cuda(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
     if (i >= 0) times.push_back(ms);
   }
-  cudaEventDestroy(begin), cudaEventDestroy(end);
-  cudaGraphExecDestroy(exec), cudaGraphDestroy(graph);
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
   std::nth_element(times.begin(), times.begin() + replays / 2, times.end());
 
   MoeTiming t;
-  t.tokens = tokens, t.experts_hit = hit / runs;
+  t.tokens = tokens;
+  t.experts_hit = hit / runs;
   t.microseconds = double(times[size_t(replays / 2)]) * 1e3 / runs;
   t.weight_bytes = double(hit) / runs * double(w13_.words + w13_.scales + w2_.words + w2_.scales);
   t.operations = 2.0 * double(tokens * c_.top_k) * 3 * double(c_.hidden) * double(c_.intermediate);
@@ -305,7 +318,8 @@ GpuCeilings measure_gpu() {
     check_cuda(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
     g.bytes_per_second = std::max(g.bytes_per_second, 2.0 * double(bytes) / (double(ms) * 1e-3));
   }
-  cudaEventDestroy(begin), cudaEventDestroy(end);
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
   g.operations_per_second = measure_wgmma();
   return g;
 }

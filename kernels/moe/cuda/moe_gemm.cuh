@@ -146,7 +146,10 @@ inline constexpr int sum_pitch = kUnits * 64 + 4;
 template <int kUnits>
 __device__ inline void put_fragment(float* sums, int row, int token, int lane, const float* d) {
   float* p = sums + (token + lane % 4 * 2) * sum_pitch<kUnits> + row + lane / 4;
-  p[0] = d[0], p[sum_pitch<kUnits>] = d[1], p[8] = d[2], p[sum_pitch<kUnits> + 8] = d[3];
+  p[0] = d[0];
+  p[sum_pitch<kUnits>] = d[1];
+  p[8] = d[2];
+  p[sum_pitch<kUnits> + 8] = d[3];
 }
 
 /// NaN in gives NaN out, which fminf and fmaxf alone would drop.
@@ -168,7 +171,8 @@ __device__ inline Vector add_slabs(const float* sums, int slab_floats) {
 #pragma unroll
   for (int s = 1; s < kSlabs; s++) {
     const Vector other = *reinterpret_cast<const Vector*>(sums + s * slab_floats);
-    v.x += other.x, v.y += other.y;
+    v.x += other.x;
+    v.y += other.y;
     if constexpr (sizeof(Vector) == 16) v.z += other.z, v.w += other.w;
   }
   return v;
@@ -196,7 +200,8 @@ __device__ inline void finish_tile(const GemmArgs& a, const TokenTile& tile, int
     float gate_bias[2] = {}, up_bias[2] = {};
     for (int j = 0; j < 2 && bias; j++) {
       const int n = column + j, first = halves ? n : 2 * n, second = halves ? n_out + n : 2 * n + 1;
-      gate_bias[j] = bias[up_first ? second : first], up_bias[j] = bias[up_first ? first : second];
+      gate_bias[j] = bias[up_first ? second : first];
+      up_bias[j] = bias[up_first ? first : second];
     }
     for (int token = thread / pairs; token < tile.count; token += step) {
       float2 gate, up;
@@ -209,14 +214,16 @@ __device__ inline void finish_tile(const GemmArgs& a, const TokenTile& tile, int
       }
       store_pair(out, activate(a.act, fmaf(gate.x, post, gate_bias[0]), fmaf(up.x, post, up_bias[0])),
                  activate(a.act, fmaf(gate.y, post, gate_bias[1]), fmaf(up.y, post, up_bias[1])));
-      sums += step * sum_pitch<kUnits>, out += int64_t(step) * a.out_pitch;
+      sums += step * sum_pitch<kUnits>;
+      out += int64_t(step) * a.out_pitch;
     }
   } else {
     const float2 b = bias ? float2{bias[column], bias[column + 1]} : float2{};
     for (int token = thread / pairs; token < tile.count; token += step) {
       const float2 v = add_slabs<kSlabs, float2>(sums + c, slab_floats);
       store_pair(out, fmaf(v.x, post, b.x), fmaf(v.y, post, b.y));
-      sums += step * sum_pitch<kUnits>, out += int64_t(step) * a.out_pitch;
+      sums += step * sum_pitch<kUnits>;
+      out += int64_t(step) * a.out_pitch;
     }
   }
 }

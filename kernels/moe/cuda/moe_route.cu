@@ -103,8 +103,14 @@ __global__ void sum_kernel(const SumArgs s) {
     const float4* from = reinterpret_cast<const float4*>(s.results + int64_t(max(p, 0)) * s.columns + column);
     const float4 a = from[0], b = from[1];
     if (p < 0) continue;
-    sum[0] += w * a.x, sum[1] += w * a.y, sum[2] += w * a.z, sum[3] += w * a.w;
-    sum[4] += w * b.x, sum[5] += w * b.y, sum[6] += w * b.z, sum[7] += w * b.w;
+    sum[0] += w * a.x;
+    sum[1] += w * a.y;
+    sum[2] += w * a.z;
+    sum[3] += w * a.w;
+    sum[4] += w * b.x;
+    sum[5] += w * b.y;
+    sum[6] += w * b.z;
+    sum[7] += w * b.w;
   }
   __nv_bfloat162 r[4];
   for (int i = 0; i < 4; i++) r[i] = __floats2bfloat162_rn(sum[2 * i], sum[2 * i + 1]);

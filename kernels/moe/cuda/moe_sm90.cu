@@ -105,7 +105,9 @@ double measure_wgmma() {
     const double rate = 2.0 * 64 * 128 * 16 * 8 * 2 * steps * blocks / (double(ms) * 1e-3);
     best = rate > best ? rate : best;
   }
-  cudaEventDestroy(begin), cudaEventDestroy(end), cudaFree(out);
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  cudaFree(out);
   return best;
 }
 

@@ -165,7 +165,8 @@ __global__ void __launch_bounds__(kWarps * 32, StreamRing<Reader, kTokens, kWarp
         stream_multiply<Reader, kTokens, Ring::units>(step + block * unit_bytes, step + 2 * unit_bytes,
                                                       tokens + block * kTokens * 128, block, a.w.exponent, lane,
                                                       d + first);
-      from = after(from, Ring::steps), to = after(to, Ring::steps);
+      from = after(from, Ring::steps);
+      to = after(to, Ring::steps);
     }
     tokens_from = after(tokens_from, Ring::token_slots);
   }

@@ -132,7 +132,10 @@ __device__ inline void wgmma_copy(const GemmArgs& a, const TokenTile& tile, int 
     copy.copy_words(shared + slot * Stage::bytes);
     copy.copy_tokens(shared + slot * Stage::bytes);
     barrier_arrive_copies(&full[slot]);
-    if (++slot == Stage::count) slot = 0, parity ^= 1;
+    if (++slot == Stage::count) {
+      slot = 0;
+      parity ^= 1;
+    }
   }
 }
 
@@ -201,7 +204,10 @@ __device__ inline void wgmma_product(const GemmArgs& a, const TokenTile& tile, i
       if (s == 3 && block + 1 < blocks) {
         if (++place == Stage::span) {
           place = 0;
-          if (++slot == Stage::count) slot = 0, parity ^= 1;
+          if (++slot == Stage::count) {
+            slot = 0;
+            parity ^= 1;
+          }
         }
         wait_and_load();
       }

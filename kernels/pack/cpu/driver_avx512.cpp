@@ -157,7 +157,8 @@ void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, c
     } else if constexpr (form.twins) {
       for (int g = 0; g < form.groups / 2; ++g) {
         const Twins x = gather_twins(tile, d.from[g]);
-        put(g, x.even), put(g + form.groups / 2, x.odd);
+        put(g, x.even);
+        put(g + form.groups / 2, x.odd);
       }
     } else {
       for (int g = 0; g < form.groups; ++g) put(g, gather<form.chunk>(tile, d.from[g]));

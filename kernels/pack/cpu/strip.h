@@ -109,7 +109,10 @@ class StripAhead {
     for (int i = 0; rows_.data && i < lines; ++i) {
       __builtin_prefetch(rows_.data + at_, 0, 2);
       at_ += 64;
-      if (at_ >= width_) rows_.data += rows_.stride, at_ -= width_;
+      if (at_ >= width_) {
+        rows_.data += rows_.stride;
+        at_ -= width_;
+      }
     }
   }
 

@@ -102,7 +102,8 @@ struct BlockMap {
   constexpr BlockMap() {
     for (int k = 0; k < bits; ++k) {
       const Byte first = source_of(0, 0), next = source_of(1 << k, 0);
-      row_of[k] = next.n - first.n, col_of[k] = next.b - first.b;
+      row_of[k] = next.n - first.n;
+      col_of[k] = next.b - first.b;
       for (int other = 0; other < bits; ++other) position_of[k] += offset_of(1 << other) < offset_of(1 << k);
       address.move(position_of[k], k);
     }
@@ -137,7 +138,8 @@ struct BlockMap {
     }
     for (int r = 0; r < rows; ++r)
       for (int column = 0; column <= wide && column < Size::cols; column += wide) {
-        piece_row[pieces] = row[r], piece_col[pieces] = column;
+        piece_row[pieces] = row[r];
+        piece_col[pieces] = column;
         piece[pieces++] = (row[r] * Size::cols + column) / 16;
       }
     words = 4 * pieces;

@@ -231,7 +231,8 @@ class Cuda final : public Device {
   void free_memory(Slot& slot) {
     MXFP4_CUDA(cudaStreamSynchronize(slot.stream));
     gpu_.free(slot.memory);
-    slot.memory = nullptr, slot.bytes = 0;
+    slot.memory = nullptr;
+    slot.bytes = 0;
   }
 
   /// frees: of the GPU's memory, before `bytes` were found to be too many.
@@ -251,7 +252,8 @@ class Cuda final : public Device {
     if (count > host_answers_size_) {
       use();
       MXFP4_CUDA(cudaFreeHost(host_answers_));
-      host_answers_ = nullptr, host_answers_size_ = 0;
+      host_answers_ = nullptr;
+      host_answers_size_ = 0;
       MXFP4_CUDA(cudaHostAlloc(&host_answers_, count * sizeof(Xxh128), cudaHostAllocPortable | cudaHostAllocMapped));
       host_answers_size_ = count;
     }
@@ -265,7 +267,8 @@ class Cuda final : public Device {
     const size_t bytes = count * sizeof(Answer);
     if (bytes > answer_bytes_) {
       MXFP4_CUDA(cudaFree(answers_));
-      answers_ = nullptr, answer_bytes_ = 0;
+      answers_ = nullptr;
+      answer_bytes_ = 0;
       MXFP4_CUDA(cudaMalloc(&answers_, bytes));
       answer_bytes_ = bytes;
     }

@@ -124,7 +124,10 @@ __device__ __forceinline__ void pack_words(uint4* block, int width) {
 #pragma unroll
     for (int p = 0; p < n / 4; ++p) {
       const uint4 x = block[unit.piece(p)];
-      in[4 * p] = x.x, in[4 * p + 1] = x.y, in[4 * p + 2] = x.z, in[4 * p + 3] = x.w;
+      in[4 * p] = x.x;
+      in[4 * p + 1] = x.y;
+      in[4 * p + 2] = x.z;
+      in[4 * p + 3] = x.w;
     }
     pack_unit<L, n>(in, out[k]);
   }
@@ -162,7 +165,10 @@ __device__ __forceinline__ void unpack_words(uint4* block, int width) {
         constexpr int one = 1 << map.quad[0], two = 1 << map.quad[1];
         if (j & (one | two)) continue;
         const uint4 x = block[unit.word(j) >> 2];
-        in[j] = x.x, in[j | one] = x.y, in[j | two] = x.z, in[j | one | two] = x.w;
+        in[j] = x.x;
+        in[j | one] = x.y;
+        in[j | two] = x.z;
+        in[j | one | two] = x.w;
       } else {
         in[j] = reinterpret_cast<const uint32_t*>(block)[unit.word(j)];
       }

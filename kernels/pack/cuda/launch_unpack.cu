@@ -26,8 +26,10 @@ PadReport pad_report(const PadFound& found, int64_t width) {
   if (report.wrong == 0) return report;
   const unsigned long long first = ~found.first;
   const int64_t place = int64_t(first >> 16);
-  report.n = place / width, report.b = place % width;
-  report.is = uint8_t(first >> 8), report.expected = uint8_t(first);
+  report.n = place / width;
+  report.b = place % width;
+  report.is = uint8_t(first >> 8);
+  report.expected = uint8_t(first);
   return report;
 }
 

@@ -98,8 +98,10 @@ __device__ __forceinline__ void permute_planes(const uint32_t (&in)[4], uint32_t
 __device__ __forceinline__ void transpose_bytes(uint32_t (&x)[4]) {
   const uint32_t low01 = __byte_perm(x[0], x[1], 0x5140), high01 = __byte_perm(x[0], x[1], 0x7362);
   const uint32_t low23 = __byte_perm(x[2], x[3], 0x5140), high23 = __byte_perm(x[2], x[3], 0x7362);
-  x[0] = __byte_perm(low01, low23, 0x5410), x[1] = __byte_perm(low01, low23, 0x7632);
-  x[2] = __byte_perm(high01, high23, 0x5410), x[3] = __byte_perm(high01, high23, 0x7632);
+  x[0] = __byte_perm(low01, low23, 0x5410);
+  x[1] = __byte_perm(low01, low23, 0x7632);
+  x[2] = __byte_perm(high01, high23, 0x5410);
+  x[3] = __byte_perm(high01, high23, 0x7632);
 }
 
 /// Four bytes as a word: one prmt if they come from one register or two, else three.

@@ -119,8 +119,10 @@ __device__ __forceinline__ void find_packed_rows(const Batch& batch, RowSlot* sl
   const Corner at = corner<Size>(batch, r / Size::rows);
   const int64_t n = at.n + r % Size::rows;
   RowSlot slot{nullptr, shared_row<Size>(r), 0, 0, 0};
-  if (n < at.end)
-    slot.data = item(batch).packed + n * batch.storage.b + at.b, slot.real = uint8_t(width_here<Size>(batch));
+  if (n < at.end) {
+    slot.data = item(batch).packed + n * batch.storage.b + at.b;
+    slot.real = uint8_t(width_here<Size>(batch));
+  }
   slots[r] = slot;
 }
 
