@@ -8,7 +8,7 @@ vLLM and src/loaders must be installed. Starts raw and packed, each with vLLM's 
 after the other, each in a process of its own that is forked after vLLM was imported: an engine without CUDA graphs, whose
 model runner loads the model. The first round generates too, and compares the experts' parameters, tokens and all log
 probabilities with raw's; the later rounds end after load_model, and of the formats run only that which was the fastest raw.
---again starts raw a second time in the first round: what differs there is the engine's own.
+--again starts raw and packed a second time in the first round: what raw does not repeat is the engine's own.
 
 Q does not fit this vLLM: it starts with MXFP4_PACK_FALLBACK=unpack, once. --cold drops the files from the page cache before
 each start, and says what reading them takes. One line for each start, then a table of medians: seconds of load_model, of
@@ -60,8 +60,9 @@ def host_peak_gib():
         return int(re.search(r"VmHWM:\s*(\d+)", file.read()).group(1)) / 2**20
 
 
-def digest_of(step):
-    return hashlib.sha256(json.dumps(sorted((t, p.logprob.hex()) for t, p in step.items())).encode()).hexdigest()
+def logprobs_of(step):
+    """Of all tokens, in the order of their numbers."""
+    return [p.logprob for _, p in sorted(step.items())]
 
 
 def timed(seen, key, function):
@@ -128,7 +129,7 @@ def start(directory, options, generate, result):
         return
     sampling = SamplingParams(temperature=0, max_tokens=8, logprobs=-1, ignore_eos=True, detokenize=False)
     out = llm.generate([{"prompt_token_ids": [1000 + 37 * i for i in range(32)]}], sampling)[0].outputs[0]
-    result.put({"tokens": list(out.token_ids), "logprobs": [digest_of(step) for step in out.logprobs]})
+    result.put({"tokens": list(out.token_ids), "logprobs": [logprobs_of(step) for step in out.logprobs]})
 
 
 def child(directory, options, environment, generate, path, result):
@@ -213,6 +214,17 @@ def numbers(seen):
     return " ".join(f"{key} {seen[key]:.2f}" for key in KEYS if seen[key] is not None)
 
 
+def differences(one, raw):
+    """What is not as in the first raw start; of log probabilities the first step that differs and the largest difference
+    there."""
+    found = [key for key in ("experts", "tokens") if one[key] != raw[key]]
+    for step, (own, other) in enumerate(zip(one["logprobs"], raw["logprobs"], strict=True)):
+        if own != other:
+            largest = max(abs(a - b) for a, b in zip(own, other, strict=True))
+            return [*found, f"log probabilities from step {step} on, there by up to {largest:.2g}"]
+    return found
+
+
 class Bench:
     def __init__(self, options):
         self.options = options
@@ -234,7 +246,7 @@ class Bench:
             return
         self.seen.setdefault(way, []).append(one)
         raw = self.seen.get("raw", [one])[0]
-        others = [key for key in ("experts", "tokens", "logprobs") if turn == 0 and one[key] != raw[key]]
+        others = differences(one, raw) if turn == 0 else []
         print(f"{turn} {way}: {numbers(one)} {'; other ' + ', '.join(others) if others else ''} {one['report']}", flush=True)
         if others:
             self.failed.append(way)
@@ -246,6 +258,7 @@ class Bench:
                 self.run(turn, which + suffix, getattr(self.options, which), format_options(name))
         if turn == 0 and self.options.again:
             self.run(turn, "raw again", self.options.raw, {})
+            self.run(turn, "packed again", self.options.packed, {})
         if turn == 0 and self.options.fallback:
             self.run(turn, "fallback", self.options.fallback, {}, {"MXFP4_PACK_FALLBACK": "unpack"})
 

@@ -89,9 +89,9 @@ class Files(unittest.TestCase):
                 self.assertGreater(FakeEvent.waited, len(self.RUNS))
 
     def test_pinned_memory_is_shared_by_the_ranks_of_a_host(self):
-        for ranks, buffers in (("1", 16), ("2", 8), ("4", 4), ("8", 2), ("64", 2), ("x", 16), ("0", 16)):
+        for ranks, buffers in (("1", 24), ("2", 12), ("4", 6), ("8", 3), ("64", 2), ("x", 24), ("0", 24)):
             with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE=ranks):
-                self.assertEqual(_stream.pinned_buffers(8), buffers, ranks)
+                self.assertEqual(_stream.pinned_buffers(12), buffers, ranks)
 
     def test_a_file_that_ends_early(self):
         for device, cuda in ((torch.device("cpu"), contextlib.nullcontext()), (torch.device("cuda", 0), fake_cuda([]))):

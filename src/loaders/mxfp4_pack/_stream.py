@@ -20,7 +20,7 @@ from ._xxh3 import xxhash
 
 THREADS = 12
 PAGE = 4096
-PIECE = 32 << 20  # bytes of one read and of one pinned buffer
+PIECE = 20 << 20  # bytes of one read and of one pinned buffer
 PINNED = 512 << 20  # bytes, of all processes of a host that LOCAL_WORLD_SIZE counts
 TURN = 1e-4  # s after which Python's threads take turns meanwhile: a reader waits as long for an engine's busy thread
 CACHESTAT = 451  # the system call's number, on all machines
