@@ -237,7 +237,7 @@ class Sglang(unittest.TestCase):
                 super().__init__()
                 self.use_marlin, self.use_triton_kernels = False, True
 
-        self.refuses("asked for is triton-hopper, rank 0 of 1", method=Other)
+        self.refuses("asked for is triton-hopper or triton-blackwell, rank 0 of 1", method=Other)
 
     def test_a_layer_that_no_hook_met_is_refused(self):
         class Unknown(sglang.Mxfp4MarlinMoEMethod):

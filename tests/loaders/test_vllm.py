@@ -269,6 +269,17 @@ class Vllm(unittest.TestCase):
         write_manifest(self.directory, manifest)
         self.refuses("ranks [1]); asked for is auto, rank 0 of 2", checkpoint, tp=(2, 0))
 
+    def test_the_advice_keeps_the_layout_of_a_set_that_several_kernels_read(self):
+        checkpoint = gpt_oss("triton-hopper")
+        checkpoint.write(self.directory)
+        path = os.path.join(self.directory, "mxfp4-pack.json")
+        with open(path) as file:
+            manifest = json.load(file)
+        manifest["sets"][0]["requires"]["moe_backend"] = "triton or triton_unfused"
+        write_manifest(self.directory, manifest)
+        message = self.refuses("asked for is triton_unfused, rank 0 of 2", checkpoint, moe_backend="triton_unfused", tp=(2, 0))
+        self.assertIn(f"--layout-version {manifest['sets'][0]['layout_version']} --tp-size 2 --add", message)
+
     def test_a_kernel_that_the_engine_chose_otherwise_is_refused(self):
         checkpoint = gpt_oss("marlin")
         checkpoint.write(self.directory)

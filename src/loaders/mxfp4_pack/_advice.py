@@ -17,8 +17,6 @@ WITH_BIASES = {("marlin", "sglang"): False, ("flashinfer-cutlass-mxfp8", "sglang
 BACKENDS = {"marlin": ("marlin",), "flashinfer_mxfp4": ("flashinfer-cutlass", "flashinfer-trtllm"),
             "flashinfer_cutlass": ("flashinfer-cutlass",), "triton_kernel": ("triton-hopper", "triton-blackwell"),
             "triton": ("triton-hopper", "triton-blackwell"), "triton_unfused": ("triton-hopper", "triton-blackwell")}
-BACKENDS |= {name: (name,) for name in ("flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm")}
-BACKENDS["triton-hopper"] = BACKENDS["triton"]
 
 
 def installed(library):
@@ -61,14 +59,8 @@ def after_misfit(directory, fields):
             f"{convert_again(*given, fields['layout_version'])}")
 
 
-def for_kernel(directory, sets, asked, tp_size):
-    """What to do where no set serves the engine's backend `asked` at this MoE tensor-parallel size."""
-    engine = sets[0]["engine"]
-    for fields in sets:
-        if asked in ("auto", fields["requires"].get("moe_backend") or fields["requires"].get("moe_runner_backend")):
-            return convert_again(directory, engine, fields["backend"], tp_size, "--add", fields["layout_version"])
-    if asked not in BACKENDS:
-        return f"No loader serves {asked}; leave that option out"
-    first, *others = BACKENDS[asked]
+def for_kernel(directory, engine, backends, tp_size):
+    """What to do where no set serves a kernel, which reads what is packed for `backends`, those of Hopper first."""
+    first, *others = backends
     command = convert_again(directory, engine, first, tp_size, "--add")
     return command + "".join(f"\n  or, where the GPU is a Blackwell, --backend {name}" for name in others)

@@ -18,6 +18,11 @@ OFFER = f"Or set {VARIABLE}=unpack: mxfp4-pack unpacks the experts at every star
 SUFFIX = {"codes": "", "scales": "_scale", "bias": "_bias"}
 
 
+def module_of(entries):
+    """The name of the module that a layer's packed tensors belong to."""
+    return next(iter(entries.values())).name.rpartition(".")[0]
+
+
 def allowed():
     value = os.environ.get(VARIABLE, "")
     if value not in ("", "unpack"):
@@ -46,7 +51,7 @@ class RawLayer:
     """A layer's experts before any conversion, without the engine's pads: `tensors` {(role, part): tensor}."""
 
     def __init__(self, set_, entries):
-        module = next(iter(entries.values())).name.rpartition(".")[0]
+        module = module_of(entries)
         memory = os.memfd_create("mxfp4-pack")
         try:
             command = [needed_program(), "unpack", set_.directory, "--layer", module, "--set", str(set_.number), "--rank",

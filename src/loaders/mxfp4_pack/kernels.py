@@ -12,6 +12,7 @@ import torch
 
 from ._program import program
 from ._safetensors import read_header
+from .fallback import module_of
 
 
 class Batch(NamedTuple):
@@ -77,7 +78,3 @@ def compute(manifest, fields, batches, device):
         results += [Result(layer, len(batch.x), float((out - batch.out).norm() / batch.out.norm()))
                     for batch, out in zip(own, sums)]
     return results
-
-
-def module_of(entries):
-    return next(iter(entries.values())).name.rpartition(".")[0]

@@ -7,14 +7,13 @@ import json
 import os
 
 from . import _xxh3
-from ._advice import convert_again, for_kernel, installed
+from ._advice import BACKENDS, convert_again, for_kernel, installed
 from ._entries import Refused, entry_of, path_of, safe_name
 
 FORMAT_VERSION = 2  # the newest; all before it are read
 METHOD = "mxfp4_pack"  # quant_method in config.json
 MANIFEST = "mxfp4-pack.json"
 ROLES = ("w13", "w2")
-PARTS = ("codes", "scales", "bias")
 # The backends that each engine's loader knows.
 SERVED = {"vllm": ("marlin", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm", "triton-hopper",
                    "triton-blackwell", "deepgemm", "aiter-a16w4", "aiter-w4a4", "vllm-cpu"),
@@ -126,19 +125,17 @@ class Manifest:
         if not any(s["moe_tp_size"] == tp_size for s in self.sets if answers(s, asked)):
             raise self.refusal(asked, tp_size, 0)
 
-    def pick(self, asked, tp_size, rank, backends=None):
+    def pick(self, asked, tp_size, rank, backends=()):
         """The first set for the engine's backend `asked` (auto: any) and this MoE tensor-parallel size, of `backends` where
         the engine has told which kernel it runs. The same object for every layer."""
         for fields in self.sets:
-            if backends is not None and fields["backend"] not in backends:
-                continue
-            if answers(fields, asked) and fields["moe_tp_size"] == tp_size and rank in fields["ranks"]:
+            if answers(fields, asked, backends) and fields["moe_tp_size"] == tp_size and rank in fields["ranks"]:
                 for name in fields["requires"]:
                     if name.startswith("unset:") and os.environ.get(name[6:]):
                         raise Refused(f"the environment variable {name[6:]} changes the bytes that {fields['engine']}'s "
                                       "kernel wants; unset it")
                 return self.opened(fields, rank)
-        raise self.refusal(backends[0] if backends else asked, tp_size, rank)
+        raise self.refusal(asked, tp_size, rank, backends)
 
     def opened(self, fields, rank):
         from .packed_set import PackedSet
@@ -147,10 +144,18 @@ class Manifest:
             self.open_sets[key] = PackedSet(self.directory, fields, rank)
         return self.open_sets[key]
 
-    def refusal(self, asked, tp_size, rank):
+    def refusal(self, asked, tp_size, rank, backends=()):
+        engine = self.sets[0]["engine"]
+        if same := [s for s in self.sets if answers(s, asked, backends)]:
+            advice = convert_again(self.directory, engine, same[0]["backend"], tp_size, "--add", same[0]["layout_version"])
+        elif wanted := [b for b in backends or BACKENDS.get(asked, ()) if b in SERVED[engine]]:
+            advice = for_kernel(self.directory, engine, wanted, tp_size)
+        else:
+            advice = f"No loader serves {asked}; leave that option out"
+        asked = " or ".join(backends) or asked
         held = (f"{kernel_of(s)} (MoE tensor-parallel size {s['moe_tp_size']}, ranks {s['ranks']})" for s in self.sets)
         return Refused(f"{self.directory} holds experts packed for {', '.join(held)}; asked for is {asked}, rank {rank} of "
-                       f"{tp_size}. {for_kernel(self.directory, self.sets, asked, tp_size)}")
+                       f"{tp_size}. {advice}")
 
 
 def refuse_old_distributions():
@@ -170,9 +175,9 @@ def kernels_of(fields):
     return (needs.get("moe_backend") or needs["moe_runner_backend"]).split(" or ")
 
 
-def answers(fields, asked):
-    """Whether a set is for the engine's backend `asked` (auto: any)."""
-    return asked == "auto" or asked in kernels_of(fields)
+def answers(fields, asked, backends=()):
+    """Whether a set is for the engine's backend `asked` (auto: any), and for one of our `backends` where they are known."""
+    return (asked == "auto" or asked in kernels_of(fields)) and (not backends or fields["backend"] in backends)
 
 
 def read_config(directory):

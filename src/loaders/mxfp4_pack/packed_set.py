@@ -9,8 +9,8 @@ from ._entries import Misfit, Refused, entry_of, path_of
 from ._loading import Loading, Request
 from ._safetensors import read_header
 from .compare import difference
-from .fallback import OFFER, allowed
-from .manifest import PARTS, ROLES, kernel_of
+from .fallback import OFFER, SUFFIX, allowed
+from .manifest import ROLES, kernel_of
 
 
 QUIET = 5  # s that pass between two lines on the reads
@@ -40,6 +40,8 @@ class PackedSet:
     moe_tp_size = property(lambda self: self.fields["moe_tp_size"])
     padded_sizes = property(lambda self: (self.fields["model"]["padded_hidden"],
                                           self.fields["model"]["padded_intermediate"]))
+    sizes = property(lambda self: (self.fields["model"]["hidden"], self.fields["model"]["intermediate"]))
+    activation = property(lambda self: self.fields["model"]["activation"]["name"])
     swiglu_limit = property(lambda self: self.fields["model"]["activation"]["limit"])
 
     def layer(self, namespace, number, what):
@@ -90,12 +92,11 @@ class PackedSet:
         """The tiny layer: raw {(role, part): tensor} and packed {(role, part): tensor}, both in memory order."""
         raw, packed = {}, {}
         names = {e.parameter: key for key, e in next(iter(self.layers.values())).items()}
-        suffix = {"codes": "", "scales": "_scale", "bias": "_bias"}
         tensors = self._canary_tensors(device)
         for role in ROLES:
-            for part in PARTS:
-                if f"in.{role}{suffix[part]}" in tensors:
-                    raw[role, part] = tensors[f"in.{role}{suffix[part]}"]
+            for part, suffix in SUFFIX.items():
+                if f"in.{role}{suffix}" in tensors:
+                    raw[role, part] = tensors[f"in.{role}{suffix}"]
         for parameter, key in names.items():
             if f"out.{parameter}" not in tensors:
                 raise Refused(f"{self.fields['canary']}: no out.{parameter}; damaged?")

@@ -21,7 +21,7 @@ class Kernel:
     """Called with x [tokens, hidden], the chosen experts' numbers and weights [tokens, top_k]: the layer's result."""
 
     def __init__(self, manifest, packed, key, top_k, device):
-        self.hidden = packed.fields["model"]["hidden"]
+        self.hidden = packed.sizes[0]
         self.vllm = VllmConfig(device_config=DeviceConfig(device=device.type))
         self.vllm.model_config = SimpleNamespace(dtype=torch.bfloat16, quantization_config=None)  # GPT-OSS asks for its own
         source = manifest.source_quantization
@@ -53,16 +53,17 @@ class Kernel:
 
 def routed_experts(config, name, packed, experts, top_k):
     """As FusedMoE makes it for one tensor-parallel rank."""
-    size, rank, model = packed.moe_tp_size, packed.rank, packed.fields["model"]
-    activation = model["activation"]["name"]
+    size, rank = packed.moe_tp_size, packed.rank
+    hidden, intermediate = packed.sizes
+    activation = packed.activation
     if activation not in ACTIVATIONS:
         raise NotImplementedError(f"activation {activation}")
     gpt_oss = activation == "swigluoai"
     limit = None if gpt_oss else packed.swiglu_limit or None
     parallel = FusedMoEParallelConfig(tp_size=size, pcp_size=1, dp_size=1, ep_size=1, tp_rank=rank, pcp_rank=0, dp_rank=0,
                                       ep_rank=0, sp_size=1, use_ep=False, all2all_backend="naive", enable_eplb=False)
-    moe = FusedMoEConfig(num_experts=experts, experts_per_token=top_k, hidden_dim=model["hidden"],
-                         intermediate_size=model["intermediate"], num_local_experts=experts, num_logical_experts=experts,
+    moe = FusedMoEConfig(num_experts=experts, experts_per_token=top_k, hidden_dim=hidden,
+                         intermediate_size=intermediate, num_local_experts=experts, num_logical_experts=experts,
                          activation=ACTIVATIONS[activation], device=torch.empty(0).device,
                          routing_method=RoutingMethodType.Renormalize, moe_parallel_config=parallel,
                          in_dtype=torch.bfloat16, has_bias=gpt_oss, moe_backend=packed.kernel, swiglu_limit=limit)
