@@ -121,6 +121,7 @@ int carry_out(std::vector<std::string> words, bool json) {
       if (e.get_exit_code() == 0) return show_help(app, e);
       throw usage_error(app, e);
     }
+    check_environment(app);
     set_verbosity(common.quiet ? Verbosity::quiet : common.verbose ? Verbosity::verbose : Verbosity::normal);
     return run();
   } catch (...) {

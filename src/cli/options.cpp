@@ -1,5 +1,9 @@
 #include "src/cli/options.h"
 
+#include <cstdlib>
+
+#include "src/base/error.h"
+
 namespace mxfp4::cli {
 
 CLI::Validator one_of(std::vector<std::string> values) { return CLI::IsMember(std::move(values)).description(""); }
@@ -16,6 +20,15 @@ void add_common(CLI::App* app, Common& common) {
       ->check(one_of({"auto", "always", "never"}))
       ->type_name("auto|always|never");
   app->set_help_flag("-h,--help", "Print this help")->group("General");
+}
+
+void check_environment(const CLI::App& app) {
+  for (const CLI::App* command : app.get_subcommands())
+    for (const CLI::Option* option : command->get_options()) {
+      const char* value = std::getenv(option->get_envname().c_str());
+      if (value && *value && option->count() == 0)
+        fail(ErrorKind::usage, "{}: '{}' is not a value of {}", option->get_envname(), value, option->get_name());
+    }
 }
 
 void add_gate_up(CLI::App* app, ModelOptions& model) {

@@ -5,10 +5,12 @@
 # is whole, the checkpoint must be untouched, and --resume must end in the bytes of an undisturbed run.
 # add: the convert is one with --add, and OUT has a set before.
 set -u
-program=$1 library=$2 step=${4:-1} add=${5:-}
+program=$1 step=${4:-1} add=${5:-}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cp -r "$3" "$dir/in"
+library=$dir/inject.so
+ln -s "$(realpath "$2")" "$library"  # LD_PRELOAD's names have no spaces
 sum() { (cd "$1" && find . -type f -printf '%p %T@ %i\n' -exec sha256sum {} +) | sort | sha256sum; }
 bytes() { (cd "$1" && find . -type f -exec sha256sum {} +) | sort | sha256sum; }
 convert() { "$program" convert "$dir/in" "$dir/out" --backend marlin --engine vllm --threads 1 ${add:+--add} "$@"; }

@@ -48,6 +48,8 @@ class Sweep:
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("MXFP4_PACK_", "MALLOC_"))}
         self.env |= {"MXFP4_PACK_DEVICE": "cpu"}
         self.begin = pathlib.Path(tempfile.mkdtemp(dir=memory))
+        self.library = pathlib.Path(tempfile.mkdtemp(dir=memory)) / "fail.so"
+        self.library.symlink_to(os.path.abspath(args.library))  # LD_PRELOAD's names have no spaces
         os.symlink(os.path.abspath(args.checkpoint), self.begin / "in")
         for command in before:
             assert self.run(self.begin, command).returncode == 0
@@ -67,7 +69,7 @@ class Sweep:
     def run(self, folder, command, call=None):
         env = self.env
         if call is not None:
-            env = env | {"LD_PRELOAD": os.path.abspath(self.args.library), "MALLOC_CALL": str(call), "MALLOC_LOG": "log"}
+            env = env | {"LD_PRELOAD": str(self.library), "MALLOC_CALL": str(call), "MALLOC_LOG": "log"}
             env |= {"MALLOC_ALL": "1"} if self.args.all and call else {}
         return subprocess.run([os.path.abspath(self.args.program), *command, *(() if "--json" in command else ("-q",))],
                               cwd=folder, env=env, capture_output=True, text=True)

@@ -38,7 +38,8 @@ SCENARIOS = {
 
 class Program:
     def __init__(self, args, memory):
-        self.program, self.recorder = os.path.abspath(args.program), os.path.abspath(args.recorder)
+        self.program, self.recorder = os.path.abspath(args.program), memory / "recorder.so"
+        self.recorder.symlink_to(os.path.abspath(args.recorder))  # LD_PRELOAD's names have no spaces
         self.source = memory / "in"
         shutil.copytree(args.checkpoint, self.source)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("MXFP4_PACK_")}
@@ -48,7 +49,7 @@ class Program:
         return subprocess.run([self.program, *map(str, args)], capture_output=True, text=True, env=self.env | dict(env))
 
     def convert(self, folder, options, log=None, kill=0):
-        env = {"LD_PRELOAD": self.recorder, "POWER_LOG": str(log), "POWER_ROOT": str(folder), "POWER_KILL": str(kill)}
+        env = {"LD_PRELOAD": str(self.recorder), "POWER_LOG": str(log), "POWER_ROOT": str(folder), "POWER_KILL": str(kill)}
         return self.run("convert", self.source, folder / "out", "--threads", "1", *options, env=env if log else {})
 
 

@@ -8,7 +8,7 @@
 #include "tests/support/try_checkpoint.h"
 
 using namespace mxfp4;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 
