@@ -21,6 +21,7 @@ struct Side {
   Checkpoint files;
   std::map<std::string, Tensor> tensors;
   std::unique_ptr<ShardReader> reader;
+  const Backend* backend = nullptr;  // of an output
 
   std::string read(const Tensor& t) const {
     std::string out(size_t(t.bytes), '\0');
@@ -58,6 +59,7 @@ Side side_of(const PackedCheckpoint& p, SetRank part) {
   Side side;
   side.files = p.files;
   const PackedSet& set = p.sets[part.set];
+  side.backend = set.plan.backend;
   for_each_of_rank(set, part.rank, [&](size_t i) { add(side, set.stored[i]); });
   for (const Tensor& t : p.copied) add(side, t);
   side.reader = std::make_unique<ShardReader>(side.files);
@@ -160,7 +162,8 @@ class Comparison {
       if (wrong && experts++ == 0) first = e;
       bytes += wrong;
     }
-    const std::string cause = likely_cause(set_.plan, t, first, *device_, at(mine, first), at(other, first));
+    const std::string cause =
+        likely_cause(set_.plan, t, first, *device_, {at(mine, first), at(other, first), theirs_.backend});
     say(t.name, "{} of {} experts differ, {} of {} bytes; first {}{}", experts, count, bytes, t.bytes,
         place(t, first, at(mine, first), at(other, first)), cause.empty() ? "" : "; " + cause);
   }

@@ -47,27 +47,33 @@ std::string name_of(RowOrder o) {
                         : fmt::format("blocks of {}, {} first", o.block, first);
 }
 
-/// The other backend whose form of the same rows is `theirs`.
+/// Whether theirs is b's form of the same rows.
+bool is_form_of(const Backend& b, const Plan& plan, const PackedTensor& t, Device& device, const Unpacked& ours,
+                const std::string& theirs) {
+  const Parameter& p = b.parameter(t.role, t.part);
+  if (!p.name || b.rewrite || p.dtype != t.parameter->dtype) return false;
+  Matrix m = ours.matrix;
+  m.order = p.order.value_or(b.w13_order(*plan.model));
+  m.pad = p.pad;
+  m.add = p.add;
+  const LayerSize size = rank_size(b, plan.model->layers[size_t(t.layer)], plan.tp.size);
+  const int64_t k = t.role == Role::w13 ? size.hidden : size.intermediate;
+  m.padded = {t.role == Role::w13 ? 2 * size.intermediate : size.hidden, t.part == Part::codes ? k / 2
+                                                                         : t.part == Part::scales
+                                                                             ? k / group
+                                                                             : ours.matrix.padded.b};
+  return fits(p.layout, m.padded) && packed_bytes(p.layout, m.padded) == int64_t(theirs.size()) &&
+         pack(device, p.layout, m) == theirs;
+}
+
+/// The other backend whose form of the same rows is `theirs`; `first` is tried before the others.
 std::string other_backend(const Plan& plan, const PackedTensor& t, Device& device, const Unpacked& ours,
-                          const std::string& theirs) {
-  for (const Backend* b : backends()) {
-    const Parameter& p = b->parameter(t.role, t.part);
-    if (b == plan.backend || !p.name || b->rewrite || p.dtype != t.parameter->dtype) continue;
-    Matrix m = ours.matrix;
-    m.order = p.order.value_or(b->w13_order(*plan.model));
-    m.pad = p.pad;
-    m.add = p.add;
-    const MoeLayer& layer = plan.model->layers[size_t(t.layer)];
-    const LayerSize size = rank_size(*b, layer, plan.tp.size);
-    const int64_t k = t.role == Role::w13 ? size.hidden : size.intermediate;
-    m.padded = {t.role == Role::w13 ? 2 * size.intermediate : size.hidden, t.part == Part::codes ? k / 2
-                                                                           : t.part == Part::scales
-                                                                               ? k / group
-                                                                               : ours.matrix.padded.b};
-    if (!fits(p.layout, m.padded) || packed_bytes(p.layout, m.padded) != int64_t(theirs.size())) continue;
-    if (pack(device, p.layout, m) == theirs)
+                          const std::string& theirs, const Backend* first) {
+  std::vector<const Backend*> all = backends();
+  if (first) all.insert(all.begin(), first);
+  for (const Backend* b : all)
+    if (b != plan.backend && is_form_of(*b, plan, t, device, ours, theirs))
       return fmt::format("these are the bytes of {} of {}, layout version {}", b->name, b->engine, b->layout_version);
-  }
   return {};
 }
 
@@ -102,16 +108,16 @@ std::string scale_cast(const Unpacked& ours, const Unpacked& theirs) {
 
 }  // namespace
 
-std::string likely_cause(const Plan& plan, const PackedTensor& t, int64_t expert, Device& device, const uint8_t* ours,
-                         const uint8_t* theirs) {
+std::string likely_cause(const Plan& plan, const PackedTensor& t, int64_t expert, Device& device,
+                         const TwoSlices& slices) {
   if (plan.backend->rewrite) return {};
-  const Unpacked a(plan, t, expert, device, ours), b(plan, t, expert, device, theirs);
+  const Unpacked a(plan, t, expert, device, slices.ours), b(plan, t, expert, device, slices.theirs);
   if (a.bytes == b.bytes)
     return fmt::format("pad bytes only: {:#04x} in row {}, byte {} of B, {:#04x} in A", b.pads.is, b.pads.n, b.pads.b,
                        b.pads.expected);
-  const std::string bytes(theirs, theirs + t.slice_bytes);
+  const std::string bytes(slices.theirs, slices.theirs + t.slice_bytes);
   std::string cause = other_order(t, device, a, bytes);
-  if (cause.empty()) cause = other_backend(plan, t, device, a, bytes);
+  if (cause.empty()) cause = other_backend(plan, t, device, a, bytes, slices.their_backend);
   if (cause.empty() && t.part == Part::scales) cause = scale_cast(a, b);
   return cause;
 }

@@ -5,9 +5,14 @@
 
 namespace mxfp4 {
 
-/// ours: a slice of t as plan packs it; theirs: the slice that differs from it, of the same size. One expert.
-/// A guess in words, empty where there is none.
-std::string likely_cause(const Plan& plan, const PackedTensor& t, int64_t expert, Device& device, const uint8_t* ours,
-                         const uint8_t* theirs);
+/// One expert's slice of a packed tensor on both sides, of the same size.
+struct TwoSlices {
+  const uint8_t *ours, *theirs;
+  const Backend* their_backend;  // null: not known
+};
+
+/// Why the slices of t differ; ours is as plan packs it. A guess in words, empty where there is none.
+std::string likely_cause(const Plan& plan, const PackedTensor& t, int64_t expert, Device& device,
+                         const TwoSlices& slices);
 
 }  // namespace mxfp4

@@ -14,5 +14,11 @@ expect 'which is which' 1 "A, $dir/q, is marlin of .*; B, $dir/o, is marlin of "
 expect 'the summary' 1 '^[0-9]+ tensors compared, [0-9]+ differ or are not in both$' '' "$program" diff "$dir/q" "$dir/o"
 every_line() { [ "$("$program" diff "$dir/q" "$dir/o" -v | grep -c w13_weight:)" = 3 ]; }
 expect 'every one with -v' 0 '' '' every_line
+# vLLM's bytes of deepgemm-mega are the same
+tiny=$root/testdata/tiny/deepseek-v4
+convert "$tiny" "$dir/deepgemm" --backend deepgemm --engine vllm
+convert "$tiny" "$dir/mega" --backend deepgemm-mega --engine sglang
+expect "B's own name for its bytes" 1 'these are the bytes of deepgemm-mega of sglang, layout version 1$' '' \
+  "$program" diff "$dir/deepgemm" "$dir/mega"
 expect 'nothing to compare' 2 '' 'nowhere: no such directory' "$program" diff "$dir/nowhere" "$tiny"
 finish
