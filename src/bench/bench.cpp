@@ -11,8 +11,8 @@
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/base/threads.h"
-#include "src/bench/disk_speed.h"
 #include "src/bench/pack_speed.h"
+#include "src/bench/predict.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/synth/describe.h"
 
@@ -20,33 +20,22 @@ namespace mxfp4 {
 
 namespace {
 
+/// What is to be converted, and to what.
+struct Question {
+  std::string model;
+  int64_t bytes;
+  const Backend& backend;
+
+  const Layout& layout() const { return backend.parameter(Role::w13, Part::codes).layout; }
+};
+
 /// What was measured, in bytes per second.
 struct Figures {
   std::string processor, gpu;
   int threads = 1;
-  DiskSpeed disk;
-  double hash = 0;
-  std::vector<PackSpeed> packing;
-
-  /// Of Marlin's codes, by the driver that convert would take, with all threads.
-  const PackSpeed& typical() const {
-    return *std::find_if(packing.begin(), packing.end(), [&](const PackSpeed& s) {
-      return s.layout == "marlin.codes" && s.driver == chosen_driver().name && s.threads == threads;
-    });
-  }
+  Rates rates;                     // packing: of the layout that is asked for, by convert's driver, with all threads
+  std::vector<PackSpeed> packing;  // with -v or as JSON, of every layout
 };
-
-/// Seconds to convert so many bytes: all are read and as many are written, while the processor packs and hashes.
-struct Prediction {
-  int64_t bytes;
-  double disk, processor;
-  double total() const { return std::max(disk, processor); }
-};
-
-Prediction predict(const Figures& f, int64_t bytes) {
-  const auto b = double(bytes);
-  return {bytes, b / f.disk.read + b / f.disk.write, b / f.typical().pack + 2 * b / f.hash};
-}
 
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");
@@ -62,28 +51,38 @@ int64_t disk_bytes(const std::string& dir) {
   return std::clamp<int64_t>(int64_t(s.f_bavail) * int64_t(s.f_frsize) / 4, 16 << 20, 1 << 30);
 }
 
-Figures measure(const MachineBenchOptions& o) {
-  Figures f;
-  f.processor = processor_name();
-  f.threads = thread_count(o.threads);
-  f.hash = hash_speed(f.threads);
+/// Of all layouts, drivers and numbers of threads, and GPUs.
+std::vector<PackSpeed> every_speed(int threads, int repeats) {
   std::vector<Packer> packers;
   for (const Driver* d : drivers())
     if (d->runs_here()) packers.push_back({d->name, [d] { return open_cpu(*d); }});
-  std::vector<int> threads = {1};
-  if (f.threads > 1) threads.push_back(f.threads);
+  std::vector<int> counts = {1};
+  if (threads > 1) counts.push_back(threads);
   const std::vector<Layout> all(layouts.begin(), layouts.end());
-  f.packing = pack_speeds(all, packers, threads, o.repeats);
-  if (cuda_device_count() > 0) {
-    f.gpu = cuda_description();
-    for (PackSpeed& s : pack_speeds(all, {{"cuda", [] { return open_cuda(0); }}}, {1}, o.repeats))
-      f.packing.push_back(std::move(s));
-  }
-  f.disk = disk_speed(o.dir, disk_bytes(o.dir), f.threads);  // last: a virtual machine is slower for a while after it
+  std::vector<PackSpeed> speeds = pack_speeds(all, packers, counts, repeats);
+  if (cuda_device_count() > 0)
+    for (PackSpeed& s : pack_speeds(all, {{"cuda", [] { return open_cuda(0); }}}, {1}, repeats))
+      speeds.push_back(std::move(s));
+  return speeds;
+}
+
+Figures measure(const MachineBenchOptions& o, const Layout& layout) {
+  Figures f;
+  f.processor = processor_name();
+  f.threads = thread_count(o.threads);
+  if (cuda_device_count() > 0) f.gpu = cuda_description();
+  f.rates.hash = hash_speed(f.threads);
+  const Driver& driver = chosen_driver();
+  const Packer packer{driver.name, [&] { return open_cpu(driver); }};
+  f.rates.pack = pack_speeds({layout}, {packer}, {f.threads}, o.repeats).front().pack;
+  if (o.json || verbosity() == Verbosity::verbose) f.packing = every_speed(f.threads, o.repeats);
+  // Last: a virtual machine is slower for a while after it.
+  f.rates.disk = disk_speed(o.dir, disk_bytes(o.dir), f.threads);
   return f;
 }
 
-void print_json(const std::string& model, const Figures& f, const Prediction& p) {
+void print_json(const Question& q, const Figures& f, const RunTime& time) {
+  const DiskSpeed& disk = f.rates.disk;
   Json packing = Json::array();
   for (const PackSpeed& s : f.packing)
     packing.push_back({{"layout", s.layout},
@@ -96,15 +95,17 @@ void print_json(const std::string& model, const Figures& f, const Prediction& p)
                   {"gpu", f.gpu},
                   {"threads", f.threads},
                   {"driver", chosen_driver().name},
-                  {"disk", {{"bytes", f.disk.bytes}, {"read", f.disk.read}, {"write", f.disk.write}}},
-                  {"hash", f.hash},
+                  {"disk", {{"bytes", disk.bytes}, {"read", disk.read}, {"write", disk.write}}},
+                  {"hash", f.rates.hash},
                   {"packing", packing},
                   {"prediction",
-                   {{"model", model},
-                    {"bytes", p.bytes},
-                    {"seconds", p.total()},
-                    {"disk_seconds", p.disk},
-                    {"processor_seconds", p.processor}}}};
+                   {{"model", q.model},
+                    {"backend", q.backend.name},
+                    {"engine", q.backend.engine},
+                    {"bytes", q.bytes},
+                    {"seconds", time.total()},
+                    {"disk_seconds", time.disk},
+                    {"processor_seconds", time.processor}}}};
   print_out("{}\n", one_line(j));
 }
 
@@ -123,21 +124,21 @@ void print_speeds(const Figures& f) {
 }
 
 /// The answer first, then what it was made of.
-void print_text(const std::string& model, const MachineBenchOptions& o, const Figures& f, const Prediction& p) {
-  print_out("{}, {}: about {}, bound by the {}\n", printable(model), human_bytes(p.bytes), human_seconds(p.total()),
-            p.disk > p.processor ? "disk" : "processor");
-  print_bar("disk", p.disk, p.total());
-  print_bar("processor", p.processor, p.total());
+void print_text(const Question& q, const MachineBenchOptions& o, const Figures& f, const RunTime& time) {
+  const Rates& r = f.rates;
+  print_out("{}, {}, for {} of {}: about {}, bound by the {}\n", printable(q.model), human_bytes(q.bytes),
+            q.backend.name, q.backend.engine, human_seconds(time.total()), time.bound());
+  print_bar("disk", time.disk, time.total());
+  print_bar("processor", time.processor, time.total());
   print_out("\n{}, {} threads, driver {}\n", f.processor, f.threads, chosen_driver().name);
   if (!f.gpu.empty()) print_out("{}\n", f.gpu);
-  print_out("disk at {}: read {:.2f} GB/s, write {:.2f} GB/s\n", printable(o.dir), f.disk.read / 1e9,
-            f.disk.write / 1e9);
-  print_out("hashing: {:.1f} GB/s; packing {}: {:.1f} GB/s\n", f.hash / 1e9, f.typical().layout,
-            f.typical().pack / 1e9);
+  print_out("disk at {}: read {:.2f} GB/s, write {:.2f} GB/s\n", printable(o.dir), r.disk.read / 1e9,
+            r.disk.write / 1e9);
+  print_out("hashing: {:.1f} GB/s; packing {}: {:.1f} GB/s\n", r.hash / 1e9, name_of(q.layout()), r.pack / 1e9);
   if (verbosity() == Verbosity::verbose)
     print_speeds(f);
   else
-    note("-v prints every layout, driver and number of threads");
+    note("-v measures every layout, driver and number of threads");
 }
 
 /// Bytes of all tensors of a checkpoint.
@@ -152,20 +153,16 @@ int64_t checkpoint_bytes(const std::string& dir) {
 
 }  // namespace
 
-double processor_seconds(int64_t bytes, int threads) {
-  const Driver& driver = chosen_driver();
-  const auto speeds =
-      pack_speeds({*find_layout("marlin.codes")}, {{driver.name, [&] { return open_cpu(driver); }}}, {1}, 3);
-  return (double(bytes) / speeds.front().pack + 2 * double(bytes) / hash_speed(1)) / threads;
-}
-
 void bench(const MachineBenchOptions& options) {
   const bool own = !options.checkpoint.empty();
-  const int64_t bytes = own ? checkpoint_bytes(options.checkpoint) : describe_checkpoint(options.model, {}).bytes;
-  const std::string& model = own ? options.checkpoint : options.model;
-  const Figures figures = measure(options);
-  const Prediction prediction = predict(figures, bytes);
-  options.json ? print_json(model, figures, prediction) : print_text(model, options, figures, prediction);
+  const Question question{
+      .model = own ? options.checkpoint : options.model,
+      .bytes = own ? checkpoint_bytes(options.checkpoint) : describe_checkpoint(options.model, {}).bytes,
+      .backend = find_backend(options.backend, options.engine, "")};
+  const Figures figures = measure(options, question.layout());
+  // As many bytes are written as are read, and nearly all are experts'.
+  const RunTime time = predict(figures.rates, {question.bytes, question.bytes, question.bytes});
+  options.json ? print_json(question, figures, time) : print_text(question, options, figures, time);
 }
 
 }  // namespace mxfp4

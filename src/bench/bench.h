@@ -10,13 +10,11 @@ struct MachineBenchOptions {
   std::string dir = ".";              // on the file system to measure
   std::string model = "gpt-oss-20b";  // one of synth_models()
   std::string checkpoint;             // instead of a model
+  std::string backend = "marlin", engine = "vllm";
   int threads = 0;
   int repeats = 3;
   bool json = false;
 };
-
-/// Seconds that the processor takes to pack and hash so many bytes, by a measurement of a tenth of a second.
-double processor_seconds(int64_t bytes, int threads);
 
 /// Measures and prints.
 void bench(const MachineBenchOptions& options);

@@ -1,7 +1,10 @@
 #include "src/bench/bench.h"
 
+#include "src/backends/alias.h"
+#include "src/backends/gpu.h"
 #include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
+#include "src/cli/convert_options.h"
 
 namespace mxfp4::cli {
 
@@ -9,9 +12,11 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("bench", "Measure what this machine can do");
   static MachineBenchOptions o;
   app->description(
-      "Measure what this machine can do\n\nMeasures memory, disk and packing, and says how long converting a model "
-      "takes. Takes a minute.");
-  app->footer("mxfp4-pack bench --dir /models --model gpt-oss-120b");
+      "Measure what this machine can do\n\nSays how long converting a checkpoint takes here, from what it measures of "
+      "disk, hashing and packing. Takes a few seconds; with -v, which measures every layout, a minute.");
+  app->footer(
+      "mxfp4-pack bench --dir /models --model gpt-oss-120b\n"
+      "mxfp4-pack bench --checkpoint gpt-oss-20b/ --backend triton-hopper");
   app->add_option("--dir", o.dir, "Folder on the file system to measure; a GB is written there and removed")
       ->type_name("DIR")
       ->capture_default_str();
@@ -20,6 +25,13 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
   app->add_option("--checkpoint", o.checkpoint, "Checkpoint to predict, instead of a model")
       ->type_name("CKPT")
       ->excludes(model);
+  app->add_option("--backend", o.backend, "What it is converted to; a name that 'mxfp4-pack backends' lists")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app->add_option("--engine", o.engine, "Engine that will load it")
+      ->check(engine_name())
+      ->type_name(engine_list("|"))
+      ->capture_default_str();
   app->add_option("--repeats", o.repeats, "Measurements of each figure; the median is printed")
       ->check(range(1, 1000))
       ->type_name("N")
@@ -29,6 +41,8 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
   app->callback([&] {
     run = [&] {
       o.json = common.json;
+      o.engine = read_engine(o.engine, "").name;
+      o.backend = backend_called(o.backend, o.engine, gpu_here());
       if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
       bench(o);
       return 0;

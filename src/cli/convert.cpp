@@ -1,5 +1,5 @@
 #include "src/base/log.h"
-#include "src/bench/bench.h"
+#include "src/bench/predict.h"
 #include "src/cli/commands.h"
 #include "src/cli/convert_options.h"
 #include "src/cli/help.h"
@@ -54,7 +54,9 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   app->callback([&] {
     run = [&] {
       o.options.json = batch.json = common.json;
-      o.options.predict = processor_seconds;
+      o.options.predict = [](const Plan& plan, const std::string& dir, int threads) {
+        return predict(plan, dir, threads);
+      };
       if (!batch.filelist.empty())
         return convert_all(batch, [&](const std::string& line) { return parse_conversion(line, o); });
       const Json result = convert(o.settled());

@@ -176,22 +176,23 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
   return result;
 }
 
-/// Free bytes of the file system where a path will lie.
-int64_t free_bytes(const std::string& path) {
-  fs::path place = fs::absolute(path);
-  while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();
-  return int64_t(fs::space(place).available);
+/// The folder that is there already of those above OUT.
+fs::path folder_above(const std::string& out) {
+  fs::path place = fs::absolute(out).lexically_normal();
+  if (!place.has_filename()) place = place.parent_path();
+  do place = place.parent_path();
+  while (!fs::exists(place) && place.has_relative_path());
+  return place;
 }
 
 /// What a dry run prints; an error where the disk is too small.
 void show_plan(const ConvertOptions& options, const Plan& plan) {
   const int threads = thread_count(options.threads);
-  int64_t bytes = plan.packed_bytes;
-  for (const CopiedTensor& t : plan.copied) bytes += t.file < 0 ? 0 : t.source->bytes;
-  PlanCost cost{.threads = threads, .free = free_bytes(options.out), .seconds = 0};
+  const fs::path place = folder_above(options.out);
+  PlanCost cost{.threads = threads, .free = int64_t(fs::space(place).available)};
   const int64_t needed = plan.file_bytes + bytes_beside(plan);
   const bool fits = needed <= cost.free;
-  if (fits && options.predict) cost.seconds = options.predict(bytes, threads);
+  if (fits && options.predict) cost.time = options.predict(plan, place.string(), threads);
   if (fits || !options.json) print_plan(plan, cost, options.json);
   if (!fits) fail(ErrorKind::io, "{}: {} needed, {} free", options.out, human_bytes(needed), human_bytes(cost.free));
 }

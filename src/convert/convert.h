@@ -8,7 +8,7 @@
 #include "src/device/device_choice.h"
 #include "src/io/link.h"
 #include "src/io/output.h"
-#include "src/plan/plan.h"
+#include "src/plan/print_plan.h"
 
 namespace mxfp4 {
 
@@ -28,8 +28,8 @@ struct ConvertOptions {
   DeviceOptions device;
   PartialPolicy leftover = PartialPolicy::refuse;
   std::optional<Link> link;  // shards that hold no expert are kept whole, in this way
-  /// Seconds that the processor takes for so many bytes; for a dry run.
-  std::function<double(int64_t bytes, int threads)> predict;
+  /// For a dry run; `dir` is on the file system of OUT.
+  std::function<RunTime(const Plan& plan, const std::string& dir, int threads)> predict;
   bool dry_run = false, force = false, add = false, if_changed = false, sha256 = false, json = false;
 };
 

@@ -44,7 +44,8 @@ void print_json(const Plan& plan, const PlanCost& cost) {
   Json object = summary(plan);
   object["peak_memory_bytes"] = peak_memory(plan, cost.threads);
   object["free_bytes"] = cost.free;
-  object["processor_seconds"] = cost.seconds;
+  object["disk_seconds"] = cost.time.disk;
+  object["processor_seconds"] = cost.time.processor;
   std::string head = one_line(object);
   head.pop_back();
   print_out("{},\n\"files\": [", head);
@@ -130,7 +131,8 @@ void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
   print_out("disk: {} ({} bytes) in {} files; {} are free\n", human_bytes(plan.file_bytes), plan.file_bytes,
             plan.files.size(), human_bytes(cost.free));
   print_out("peak memory: about {} with {} threads\n", human_bytes(peak_memory(plan, cost.threads)), cost.threads);
-  print_out("time: at least {} here, by the processor; 'mxfp4-pack bench' has the disk\n", human_seconds(cost.seconds));
+  print_out("time: about {} here, bound by the {} (disk {}, processor {})\n", human_seconds(cost.time.total()),
+            cost.time.bound(), human_seconds(cost.time.disk), human_seconds(cost.time.processor));
 }
 
 Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales) {

@@ -8,11 +8,18 @@ namespace mxfp4 {
 /// What `convert` needs at its peak: buffers of `threads` workers and the plan itself, in bytes.
 int64_t peak_memory(const Plan& plan, int threads);
 
+/// Seconds that a conversion takes of the disk and of the processor, which work at once.
+struct RunTime {
+  double disk = 0, processor = 0;
+  double total() const { return disk > processor ? disk : processor; }
+  const char* bound() const { return disk > processor ? "disk" : "processor"; }
+};
+
 /// What a conversion takes of this machine.
 struct PlanCost {
   int threads = 1;
-  int64_t free = 0;    // bytes, where OUT will stand
-  double seconds = 0;  // of the processor alone
+  int64_t free = 0;  // bytes, where OUT will stand
+  RunTime time = {};
 };
 
 /// convert --dry-run: tensors by role, padding, memory, disk and time; with -v every output tensor with dtype, shape,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Times of kernels: without a GPU a clear refusal. usage: bench.sh MXFP4-PACK SOURCE-DIR
+# What this machine can do; times of kernels: without a GPU a clear refusal. usage: bench.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
 shape='--hidden 256 --intermediate 128 --experts 8'
@@ -9,4 +9,15 @@ expect 'bench without a GPU, as JSON' 2 '"kind":"device"' '' bench $shape --top-
 expect 'bench of half a shape' 2 '' '--top-k' bench $shape
 expect 'bench of nothing' 2 '' 'OUT is missing' bench
 expect 'a shape without bench' 2 '' '--bench' "$program" verify $shape --top-k 2
+
+mkdir "$dir/here"
+machine() { "$program" bench --dir "$dir/here" --repeats 1 "$@"; }
+expect 'the answer first' 0 '^[^ ]*/gpt-oss, 392 kB, for triton-hopper of vllm: about .* s, bound by the (disk|processor)$' '-v measures every layout' \
+  machine --checkpoint "$tiny" --backend triton-hopper
+expect 'what was packed' 0 'packing flashinfer_sm90_v2.codes: [0-9.]+ GB/s' '-v measures every layout' \
+  machine --backend flashinfer-cutlass --engine sglang
+few_lines() { [ "$(machine -q | wc -l)" -le 8 ]; }
+expect 'no long table' 0 '' '' few_lines
+expect 'a backend that is not there' 2 '' "no backend 'auto'" machine --backend auto
+expect 'nothing is left' 0 '' '' rmdir "$dir/here"
 finish

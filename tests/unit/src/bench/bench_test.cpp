@@ -2,6 +2,7 @@
 
 #include "src/bench/disk_speed.h"
 #include "src/bench/pack_speed.h"
+#include "src/bench/predict.h"
 #include "tests/support/temp_dir.h"
 
 using namespace mxfp4;
@@ -24,4 +25,13 @@ TEST_CASE("bench's file is gone afterwards") {
   CHECK(speed.bytes == 24 << 20);
   CHECK((speed.read > 0 && speed.write > 0));
   CHECK(std::filesystem::is_empty(dir / "here"));
+}
+
+TEST_CASE("a conversion takes as long as the slower of disk and processor") {
+  const Rates rates{.disk = {.bytes = 0, .write = 50, .read = 100}, .pack = 10, .hash = 1000};
+  const RunTime time = predict(rates, {.read = 1000, .packed = 800, .written = 1500});
+  CHECK(time.disk == Approx(10 + 30));
+  CHECK(time.processor == Approx(80 + 2.5));
+  CHECK(time.total() == time.processor);
+  CHECK(std::string(time.bound()) == "processor");
 }
