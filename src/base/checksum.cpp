@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <new>
 
 namespace mxfp4 {
@@ -41,6 +42,14 @@ Hash hash_of_pieces(std::span<const Hash> pieces) {
 }
 
 std::string to_hex(Hash hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
+
+bool parse_hex(std::string_view text, Hash& hash) {
+  if (text.size() != 32 || text.find_first_not_of("0123456789abcdef") != text.npos) return false;
+  const char* const at = text.data();
+  std::from_chars(at, at + 16, hash.high64, 16);
+  std::from_chars(at + 16, at + 32, hash.low64, 16);
+  return true;
+}
 
 std::string checksum_of(std::string_view text) { return to_hex(hash_bytes(text.data(), int64_t(text.size()))); }
 

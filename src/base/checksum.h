@@ -54,6 +54,8 @@ class PieceHasher {
 Hash hash_of_pieces(std::span<const Hash> pieces);
 /// 32 hexadecimal digits.
 std::string to_hex(Hash hash);
+/// The inverse; false where it is nothing that to_hex() gives.
+bool parse_hex(std::string_view text, Hash& hash);
 /// Of a whole text, as to_hex() gives it.
 std::string checksum_of(std::string_view text);
 

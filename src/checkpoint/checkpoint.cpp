@@ -84,7 +84,9 @@ std::set<std::string> read_headers(Checkpoint& ck, Problems& problems) {
         problems.error(ck.shards[i].name, "already packed by mxfp4-pack; use the original checkpoint");
     }
     if (problems.count() != before) unreadable.insert(ck.shards[i].name);
-    ck.shards[i].header = std::move(header.text);
+    ck.shards[i].header = {ck.shards[i].path, ck.shards[i].name, 8, int64_t(header.text.size()),
+                           hash_bytes(header.text.data(), int64_t(header.text.size()))};
+    header.text = {};
     for (Tensor& t : header.tensors) {
       t.file = int(i);
       ck.tensors.push_back(std::move(t));
@@ -204,6 +206,15 @@ std::set<std::string> read_shards(Checkpoint& ck, const std::set<std::string>& n
 }
 
 }  // namespace
+
+std::string TextInFile::read() const {
+  const Fd file = open_read(path, name);
+  std::string text(size_t(bytes), '\0');
+  file.read(text.data(), bytes, offset);
+  if (!XXH128_isEqual(hash_bytes(text.data(), bytes), hash))
+    fail(ErrorKind::io, "{}: changed while it was read; start again", name);
+  return text;
+}
 
 std::string real_path(const std::string& dir, const std::string& name, Problems& problems) {
   const fs::path path = fs::path(dir) / name;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/checksum.h"
 #include "src/base/json.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/device/page_cache_map.h"
@@ -35,12 +36,21 @@ bool is_own_name(std::string_view name);
 /// directory (into the blobs/ of the same Hugging Face cache entry is allowed).
 std::string real_path(const std::string& dir, const std::string& name, Problems& problems);
 
+/// A text that stands in a file and was read before; a checkpoint's headers together are too large to keep.
+struct TextInFile {
+  std::string path, name;  // name: for messages
+  int64_t offset = 0, bytes = 0;
+  Hash hash = {};
+  /// Throws Error{io} where it is another text by now.
+  std::string read() const;
+};
+
 /// One shard.
 struct Shard {
   std::string name;  // as the index spells it, relative to the directory
   std::string path;  // to open
   FileState state;
-  std::string header = {};  // its JSON, verbatim; empty where it is not known
+  TextInFile header = {};  // its JSON; no bytes where it is not known
 };
 
 struct Checkpoint {

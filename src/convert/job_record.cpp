@@ -30,13 +30,6 @@ void visit(const Plan& plan, const Job& job, Checksums& sums, UseHash use_hash, 
   }
 }
 
-bool parse_hash(const std::string& text, Hash& hash) {
-  if (text.size() != 32 || text.find_first_not_of("0123456789abcdef") != text.npos) return false;
-  hash.high64 = std::stoull(text.substr(0, 16), nullptr, 16);
-  hash.low64 = std::stoull(text.substr(16), nullptr, 16);
-  return true;
-}
-
 }  // namespace
 
 std::string record_of(const Plan& plan, const Job& job, Checksums& sums, const JobCounts& counts) {
@@ -59,7 +52,7 @@ bool read_record(const Plan& plan, const Job& job, const std::string& record, Ch
   bool good = bool(words);
   size_t next = 1;
   visit(
-      plan, job, sums, [&](Hash& h) { good = good && words >> word && parse_hash(word, h); },
+      plan, job, sums, [&](Hash& h) { good = good && words >> word && parse_hex(word, h); },
       [&](uint8_t& f) {
         good = good && next < flags.size();
         if (good && flags[next++] == '1') f = 1;

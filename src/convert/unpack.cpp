@@ -53,7 +53,7 @@ class Unpacking {
   /// The header that the shard had, or, where the output is of version 1, one for tensors by alignment.
   void add_shard(size_t shard, std::vector<Tensor*>& members) {
     const Shard& s = source_.shards[shard];
-    const std::string header = s.header.empty() ? new_header(members) : with_length(s.header);
+    const std::string header = s.header.bytes == 0 ? new_header(members) : with_length(s.header.read());
     file_bytes_[shard] = int64_t(header.size());
     for (const Tensor* t : members) file_bytes_[shard] += t->bytes;
     files_.get(shard)->write(header.data(), int64_t(header.size()), 0);
@@ -107,7 +107,7 @@ class Unpacking {
   void check_sums() const {
     Problems problems;
     const auto compare = [&](const Tensor& t, const std::vector<Hash>& pieces) {
-      if (to_hex(hash_of_pieces(pieces)) != manifest_.checksums.at(t.name))
+      if (!XXH128_isEqual(hash_of_pieces(pieces), manifest_.checksum_of(t.name)))
         problems.error(source_.where(t), "unpacked, it does not have the source's checksum; run 'mxfp4-pack verify'");
     };
     for (size_t i = 0; i < plan_.copied.size(); ++i) compare(*plan_.copied[i].source, sums_.copied[i]);

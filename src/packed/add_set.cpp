@@ -74,8 +74,9 @@ void check_same_form(const Checkpoint& source, const PackedCheckpoint& out) {
 void check_same_contents(const std::string& source, const Plan& plan, const Checksums& sums, const Manifest& m) {
   int64_t wrong = 0;
   std::string first;
-  for (const auto& [name, sum] : source_checksums(plan, sums))
-    if (m.checksums.at(name) != sum && wrong++ == 0) first = name;
+  const std::vector<Hash> is = source_checksums(plan, sums);
+  for (size_t i = 0; i < is.size(); ++i)
+    if (!XXH128_isEqual(is[i], m.checksums[i]) && wrong++ == 0) first = m.source.tensors[i].name;
   if (wrong)
     fail(ErrorKind::input, "{}: {} of {} tensors do not have the checksum in {}, {} first; damaged, or another source",
          printable(source), wrong, m.checksums.size(), manifest_name, printable(first));

@@ -20,7 +20,7 @@ void refuse_second(const std::string& out, const Manifest& m, const Backend& bac
 /// Throws Error{input} unless `source` has the tensors, dtypes, shapes and config that OUT was made from.
 void check_same_form(const Checkpoint& source, const PackedCheckpoint& out);
 
-/// The same for contents: `sums` of the plan's source against OUT's manifest. `source`: what messages call it.
+/// The same for contents: `sums` of a plan over m.source against OUT's manifest. `source`: what messages call it.
 void check_same_contents(const std::string& source, const Plan& plan, const Checksums& sums, const Manifest& m);
 
 /// Puts a hard link to every file below `from`, links included, into `to`, but `fresh` (relative names): those are left

@@ -105,8 +105,7 @@ int64_t bytes_beside(const Plan& plan) {
   std::error_code unknown;
   for (const std::string& name : ck.companions)
     if (const auto size = fs::file_size(fs::path(ck.dir) / name, unknown); !unknown) bytes += int64_t(size);
-  for (const Shard& s : ck.shards) bytes += int64_t(s.header.size());
-  return bytes + 2 * int64_t(ck.index_text.size());
+  return bytes + source_headers_bytes(ck) + 2 * int64_t(ck.index_text.size());
 }
 
 OutputTexts make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,

@@ -79,9 +79,9 @@ struct ManifestOptions {
 
 /// The checksums of a plan's tensors, as a manifest has them.
 struct TensorSums {
-  std::vector<std::string> packed;            // of plan.packed[i]
-  std::map<std::string, std::string> source;  // of every source tensor, by name
-  std::set<std::string> float_zeros;          // source scale tensors whose byte 0 stands for F32 0.0
+  std::vector<std::string> packed;    // of plan.packed[i]
+  std::vector<Hash> source;           // of plan.checkpoint->tensors[i]
+  std::set<std::string> float_zeros;  // source scale tensors whose byte 0 stands for F32 0.0
 };
 TensorSums sums_of(const Plan& plan, const Checksums& checksums);
 
@@ -115,10 +115,15 @@ struct Manifest {
   ManifestOptions options;
   std::vector<ListedFile> files;
   std::vector<ManifestSet> sets;
-  Checkpoint source;                             // names, dtypes, shapes, config and index; no data
-  std::map<std::string, std::string> checksums;  // of source tensors (packed and copied) by name
-  std::map<std::string, std::string> copied;     // the file where a copied tensor is kept, by name
-  std::map<std::string, bool> float_zeros;       // source scale tensors whose byte 0 stands for F32 0.0
+  Checkpoint source;                          // names, dtypes, shapes, config and index; no data
+  std::vector<Hash> checksums;                // of source.tensors[i]
+  std::map<std::string, std::string> copied;  // the file where a copied tensor is kept, by name
+  std::set<std::string> float_zeros;          // source scale tensors whose byte 0 stands for F32 0.0
+
+  /// Of a tensor of the source.
+  Hash checksum_of(std::string_view tensor) const {
+    return checksums.at(size_t(source.find(tensor) - source.tensors.data()));
+  }
 };
 
 /// Throws Error{input} where the text is newer, damaged or not consistent.
@@ -138,16 +143,16 @@ std::string read_sets_text(const std::string& out);
 /// The same of a manifest's text.
 std::string sets_text_of(const std::string& text);
 
-/// The names of the files that OUT's manifest lists, and its own; empty where OUT has none.
+/// The files that OUT's manifest lists; nothing else of it is in memory.
+std::vector<ListedFile> read_listed_files(const std::string& out);
+
+/// Their names, and the manifest's own; empty where OUT has none.
 std::vector<std::string> owned_files(const std::string& out);
 
-/// The checksum of every tensor of a plan's source, by name.
-std::map<std::string, std::string> source_checksums(const Plan& plan, const Checksums& checksums);
+/// The checksums of a plan's source: [i] is that of plan.checkpoint->tensors[i].
+std::vector<Hash> source_checksums(const Plan& plan, const Checksums& checksums);
 
-/// Of a plan's source; checksums: as source_checksums() gives them.
-std::string fingerprint_of(const Plan& plan, const std::map<std::string, std::string>& checksums);
-
-/// Over name, dtype, shape and checksum of every source tensor, by name.
-std::string fingerprint_of(const std::map<std::string, std::string>& lines);
+/// Over name, dtype, shape and checksum of every source tensor, by name. checksums: as source_checksums() gives them.
+std::string fingerprint_of(const Plan& plan, const std::vector<Hash>& checksums);
 
 }  // namespace mxfp4

@@ -19,6 +19,12 @@ std::string Field::text() const {
   return json_.get<std::string>();
 }
 
+Hash Field::hash() const {
+  Hash hash;
+  if (!parse_hex(text(), hash)) refuse("no checksum of 32 hexadecimal digits; damaged?");
+  return hash;
+}
+
 std::string Field::file_name() const {
   std::string name = text();
   if (!is_safe_name(name)) refuse("unsafe file name '{}'", name);

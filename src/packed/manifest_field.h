@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "src/base/checksum.h"
 #include "src/base/error.h"
 #include "src/base/json.h"
 #include "src/checkpoint/checkpoint.h"
@@ -26,6 +27,8 @@ class Field {
   void each(const std::function<void(const Field&)>& use) const;
 
   std::string text() const;
+  /// 32 hexadecimal digits.
+  Hash hash() const;
   /// A text that is used as a path below a directory.
   std::string file_name() const;
   /// A whole number from 0 to `most`.

@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <set>
-#include <unordered_map>
+#include <unordered_set>
 
 #include "src/io/sha256.h"
 #include "src/packed/manifest.h"
@@ -24,6 +25,24 @@ const char* kind_in_version_1(const std::string& name, bool tensors) {
   return name.starts_with("packed/canary-") ? file_kind::canary : file_kind::companion;
 }
 
+/// Numbers of tensors in a list that grows, found by name.
+struct Names {
+  const std::vector<Tensor>* tensors;
+  std::string_view of(size_t i) const { return (*tensors)[i].name; }
+  std::string_view of(std::string_view name) const { return name; }
+};
+struct HashName {
+  using is_transparent = void;
+  Names names;
+  size_t operator()(const auto& t) const { return std::hash<std::string_view>()(names.of(t)); }
+};
+struct EqualNames {
+  using is_transparent = void;
+  Names names;
+  bool operator()(const auto& a, const auto& b) const { return names.of(a) == names.of(b); }
+};
+using NumbersByName = std::unordered_set<size_t, HashName, EqualNames>;
+
 class Reader {
  public:
   explicit Reader(const SplitManifest& split) : split_(split), json_(split.rest) {}
@@ -43,9 +62,14 @@ class Reader {
     each(json_.at("copied"), split_.copied, [&](const Field& t) { read_copied(t); });
     json_.at("sets").each([&](const Field& set) { read_set(set); });
     if (m_.sets.empty()) json_.at("sets").refuse("empty; damaged?");
-    std::sort(m_.source.tensors.begin(), m_.source.tensors.end(),
-              [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+    sort_tensors();
     return std::move(m_);
+  }
+
+  std::vector<ListedFile> files() {
+    m_.options.version = int(json_.at("format_version").number());
+    json_.at("files").each([&](const Field& f) { read_file(f); });
+    return std::move(m_.files);
   }
 
  private:
@@ -176,21 +200,39 @@ class Reader {
     t.file = file->second;
     t.bytes = tensor_bytes(t.dtype, t.shape);
     if (t.bytes < 0) f.at("shape").refuse("{} is no size of a tensor; damaged?", describe(t.dtype, t.shape));
-    const std::string checksum = f.at("xxh3_128").text();
-    const auto [known, is_new] = m_.checksums.emplace(t.name, checksum);
-    if (!is_new) return check_same(f, m_.source.tensors[tensors_.at(known->first)], t, checksum);
-    tensors_[known->first] = m_.source.tensors.size();
-    if (f.has("zero_scale")) m_.float_zeros[t.name] = true;
+    const Hash checksum = f.at("xxh3_128").hash();
+    if (const auto known = tensors_.find(t.name); known != tensors_.end()) return check_same(f, *known, t, checksum);
+    if (f.has("zero_scale")) m_.float_zeros.insert(t.name);
     if (f.has("offset")) t.offset = f.at("offset").number();
     if (t.bytes > max_checkpoint_bytes || (bytes_ += t.bytes) > max_checkpoint_bytes)
       f.refuse("more than {} bytes in all; damaged?", max_checkpoint_bytes);
     m_.source.tensors.push_back(std::move(t));
+    m_.checksums.push_back(checksum);
+    tensors_.insert(m_.source.tensors.size() - 1);
   }
 
   /// Other ranks and sets list a tensor again.
-  void check_same(const Field& f, const Tensor& known, const Tensor& t, const std::string& checksum) const {
-    if (known.dtype != t.dtype || known.shape != t.shape || known.file != t.file || m_.checksums.at(t.name) != checksum)
+  void check_same(const Field& f, size_t index, const Tensor& t, Hash checksum) const {
+    const Tensor& known = m_.source.tensors[index];
+    if (known.dtype != t.dtype || known.shape != t.shape || known.file != t.file ||
+        !XXH128_isEqual(m_.checksums[index], checksum))
       f.refuse("{} is listed twice, not the same; damaged?", printable(t.name));
+  }
+
+  void sort_tensors() {
+    std::vector<size_t> order(m_.source.tensors.size());
+    std::iota(order.begin(), order.end(), size_t(0));
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return m_.source.tensors[a].name < m_.source.tensors[b].name; });
+    std::vector<Tensor> tensors;
+    std::vector<Hash> checksums;
+    tensors.reserve(order.size()), checksums.reserve(order.size());
+    for (const size_t i : order) {
+      tensors.push_back(std::move(m_.source.tensors[i]));
+      checksums.push_back(m_.checksums[i]);
+    }
+    m_.source.tensors = std::move(tensors);
+    m_.checksums = std::move(checksums);
   }
 
   static constexpr std::pair<int, int> of_copied = {-1, -1};
@@ -199,8 +241,8 @@ class Reader {
   const Field json_;
   Manifest m_;
   std::map<std::string, int> shards_;
-  std::unordered_map<std::string_view, size_t> tensors_;  // by the key in m_.checksums: where in m_.source.tensors
-  std::map<std::string, std::pair<int, int>> owners_;     // set and rank by file
+  NumbersByName tensors_{0, HashName{{&m_.source.tensors}}, EqualNames{{&m_.source.tensors}}};
+  std::map<std::string, std::pair<int, int>> owners_;  // set and rank by file
   std::set<std::string> files_in_out_;
   /// Unpacked, shards and companions lie in one directory, beside config and index.
   std::set<std::string> files_of_source_ = {config_name, index_name};
@@ -220,16 +262,23 @@ void check_own_checksum(std::string& text, const std::string& expected) {
 
 }  // namespace
 
-Manifest parse_manifest(std::string text) {
-  const SplitManifest split = split_manifest(text);
+namespace {
+
+/// Of a version that is known, and with its own checksum.
+SplitManifest split_and_check(std::string& text) {
+  SplitManifest split = split_manifest(text);
   const Field json(split.rest);
   const int64_t version = json.at("format_version").number();
   if (version > format_version)
     fail(ErrorKind::input, "{}: format_version {}, this program knows up to {}; use a newer mxfp4-pack", manifest_name,
          version, format_version);
   check_own_checksum(text, json.at("xxh3_128").text());
-  return Reader(split).run();
+  return split;
 }
+
+}  // namespace
+
+Manifest parse_manifest(std::string text) { return Reader(split_and_check(text)).run(); }
 
 bool has_manifest(const std::string& dir) {
   std::error_code none;
@@ -251,6 +300,12 @@ Manifest read_manifest(const std::string& out) {
   return read_manifest_file(out + "/" + manifest_name);
 }
 
+std::vector<ListedFile> read_listed_files(const std::string& out) {
+  check_has_manifest(out);
+  std::string text = read_text(out + "/" + manifest_name, max_manifest_bytes, manifest_name);
+  return Reader(split_and_check(text)).files();
+}
+
 std::string read_sets_text(const std::string& out) {
   return sets_text_of(read_text(out + "/" + manifest_name, max_manifest_bytes, manifest_name));
 }
@@ -266,7 +321,7 @@ std::string sets_text_of(const std::string& text) {
 std::vector<std::string> owned_files(const std::string& out) {
   if (!has_manifest(out)) return {};
   std::vector<std::string> names = {manifest_name};
-  for (const ListedFile& f : read_manifest(out).files) names.push_back(f.name);
+  for (const ListedFile& f : read_listed_files(out)) names.push_back(f.name);
   if (std::filesystem::exists(out + "/" + sums_name)) names.push_back(sums_name);
   return names;
 }

@@ -11,10 +11,7 @@ const char* name_of(LayerKind kind) { return kind == LayerKind::mtp ? "mtp" : "m
 
 std::string sizes(const Dims& s) { return fmt::format("[{}]", fmt::join(s, ",")); }
 
-/// One line of the fingerprint, and its checksum by name.
-std::string tensor_line(const Tensor& t, const std::string& checksum) {
-  return fmt::format("{} {} {} {}", t.name, name_of(t.dtype), sizes(t.shape), checksum);
-}
+size_t index_of(const Plan& plan, const Tensor& t) { return size_t(&t - plan.checkpoint->tensors.data()); }
 
 class Writer {
  public:
@@ -63,17 +60,17 @@ class Writer {
     return out;
   }
 
-  std::string tensor_entry(const Tensor& t, const std::string& checksum) const {
+  std::string tensor_entry(const Tensor& t) const {
     return fmt::format("\"name\": {}, \"file\": {}, \"dtype\": \"{}\", \"shape\": {}, \"xxh3_128\": \"{}\"",
                        json_text(t.name), json_text(plan_.checkpoint->shard_of(t)), name_of(t.dtype), sizes(t.shape),
-                       checksum);
+                       to_hex(sums_.source[index_of(plan_, t)]));
   }
 
   void copied_tensors() {
     text_ += list(plan_.copied, [this](const CopiedTensor& t) {
       const auto& file = t.file < 0 ? earlier_.copied.at(t.source->name) : plan_.files[size_t(t.file)].name;
-      return fmt::format("{{{}, \"offset\": {}, \"copy\": {}}}",
-                         tensor_entry(*t.source, sums_.source.at(t.source->name)), t.source->offset, json_text(file));
+      return fmt::format("{{{}, \"offset\": {}, \"copy\": {}}}", tensor_entry(*t.source), t.source->offset,
+                         json_text(file));
     });
   }
 
@@ -108,7 +105,7 @@ class Writer {
         name_of(p.layout), name_of(t.role), name_of(t.part), layer.experts.size(), sums_.packed[i]);
     const auto sources = sources_of(plan_, t);
     for (size_t s = 0; s < sources.size(); ++s)
-      out += fmt::format("{}{{{}{}}}", s ? ", " : "", tensor_entry(*sources[s], sums_.source.at(sources[s]->name)),
+      out += fmt::format("{}{{{}{}}}", s ? ", " : "", tensor_entry(*sources[s]),
                          sums_.float_zeros.count(sources[s]->name) ? ", \"zero_scale\": 0.0" : "");
     return out + "]}";
   }
@@ -122,8 +119,9 @@ class Writer {
     text_ += "\"files\": [\n" + list(ck.shards, [](const Shard& s) {
                return fmt::format("{{\"name\": {}, \"bytes\": {}}}", json_text(s.name), s.state.bytes);
              });
-    text_ +=
-        fmt::format("],\n\"config\": {},\n\"index\": {}}},\n", json_text(ck.config_text), json_text(ck.index_text));
+    text_ += fmt::format("],\n\"config\": {},\n\"index\": ", json_text(ck.config_text));
+    text_ += json_text(ck.index_text);
+    text_ += "},\n";
   }
 
   /// What was recognised in the source.
@@ -212,32 +210,27 @@ class Writer {
 
 }  // namespace
 
-std::string fingerprint_of(const std::map<std::string, std::string>& lines) {
-  Hasher hasher;
-  for (const auto& [name, line] : lines) {
-    hasher.take(line.data(), int64_t(line.size()));
-    hasher.take("\n", 1);
-  }
-  return to_hex(hasher.hash());
-}
-
-std::map<std::string, std::string> source_checksums(const Plan& plan, const Checksums& sums) {
-  std::map<std::string, std::string> out;
-  const auto add = [&](const Tensor& t, const std::vector<Hash>& pieces) {
-    out.emplace(t.name, to_hex(hash_of_pieces(pieces)));
-  };
-  for (size_t i = 0; i < plan.copied.size(); ++i) add(*plan.copied[i].source, sums.copied[i]);
+std::vector<Hash> source_checksums(const Plan& plan, const Checksums& sums) {
+  std::vector<Hash> out(plan.checkpoint->tensors.size());
+  for (size_t i = 0; i < plan.copied.size(); ++i)
+    out[index_of(plan, *plan.copied[i].source)] = hash_of_pieces(sums.copied[i]);
   for (size_t i = 0; i < plan.packed.size(); i += plan.tp.ranks.size()) {
     const auto sources = sources_of(plan, plan.packed[i]);
-    for (size_t s = 0; s < sources.size(); ++s) add(*sources[s], sums.packed[i].sources[s]);
+    for (size_t s = 0; s < sources.size(); ++s)
+      out[index_of(plan, *sources[s])] = hash_of_pieces(sums.packed[i].sources[s]);
   }
   return out;
 }
 
-std::string fingerprint_of(const Plan& plan, const std::map<std::string, std::string>& checksums) {
-  std::map<std::string, std::string> lines = checksums;
-  for (auto& [name, text] : lines) text = tensor_line(*plan.checkpoint->find(name), text);
-  return fingerprint_of(lines);
+std::string fingerprint_of(const Plan& plan, const std::vector<Hash>& checksums) {
+  Hasher hasher;
+  for (size_t i = 0; i < checksums.size(); ++i) {
+    const Tensor& t = plan.checkpoint->tensors[i];
+    const std::string line =
+        fmt::format("{} {} {} {}\n", t.name, name_of(t.dtype), sizes(t.shape), to_hex(checksums[i]));
+    hasher.take(line.data(), int64_t(line.size()));
+  }
+  return to_hex(hasher.hash());
 }
 
 TensorSums sums_of(const Plan& plan, const Checksums& sums) {

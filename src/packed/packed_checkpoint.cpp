@@ -10,8 +10,6 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t max_source_headers_bytes = int64_t(4) << 30;
-
 /// Reads the manifest and opens all that it lists.
 void hold_files(PackedCheckpoint& p) {
   check_has_manifest(p.dir);
@@ -41,13 +39,10 @@ void read_source_headers(PackedCheckpoint& p, Problems& problems) {
   if (listed == files.end()) return problems.error(manifest_name, "files: none of kind source_headers");
   const std::string path = p.held.path(listed->name, problems);
   if (path.empty()) return;
-  const std::string text = read_text(path, max_source_headers_bytes, listed->name);
-  if (int64_t(text.size()) != listed->bytes)
-    problems.error(listed->name, "{} bytes, {} expected", text.size(), listed->bytes);
-  else if (checksum_of(text) != listed->checksum)
-    problems.error(listed->name, "it does not have the checksum in {}", manifest_name);
+  if (const int64_t bytes = open_read(path, listed->name).stat().st_size; bytes != listed->bytes)
+    problems.error(listed->name, "{} bytes, {} expected", bytes, listed->bytes);
   else
-    take_source_headers(text, p.manifest.source, problems);
+    take_source_headers(path, listed->checksum, p.manifest.source, problems);
 }
 
 using Stored = std::map<std::pair<std::string, std::string>, Tensor>;  // by file and name

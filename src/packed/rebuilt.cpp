@@ -6,6 +6,7 @@
 #include "src/packed/companions.h"
 #include "src/packed/json_difference.h"
 #include "src/packed/sharded_state.h"
+#include "src/packed/source_headers.h"
 
 namespace mxfp4 {
 
@@ -33,8 +34,8 @@ std::unique_ptr<Checkpoint> with_kept_shards(const PackedCheckpoint& p, const Ch
 
 TensorSums sums_in(const Manifest& m, const ManifestSet& set, const Plan& plan) {
   TensorSums sums;
-  sums.source = m.checksums;
-  for (const auto& [name, is_zero] : m.float_zeros) sums.float_zeros.insert(name);
+  for (const Tensor& t : plan.checkpoint->tensors) sums.source.push_back(m.checksum_of(t.name));
+  sums.float_zeros = m.float_zeros;
   for (const PackedTensor& t : plan.packed) sums.packed.push_back(set.checksums.at({t.rank, t.name}));
   return sums;
 }
@@ -53,6 +54,7 @@ class Rebuilding {
   void run() {
     for (size_t i = 0; i < m_.sets.size() && !problems_.any(); ++i) add_set(i);
     if (problems_.any()) return;
+    if (!same_headers_) problems_.error(source_headers_name, "not what this checkpoint and backend give");
     for (const auto& [name, text] : texts_) compare_text(name, text);
     compare_manifest();
   }
@@ -77,7 +79,10 @@ class Rebuilding {
     ManifestOptions options = m_.options;
     options.loss = m_.sets[i].loss;
     const auto put = [&](const std::string& name, const std::string& text) {
-      if (name == config_name || name == index_name || name.starts_with("packed/")) texts_[name] = text;
+      if (name == source_headers_name)  // too large to keep
+        same_headers_ = is_text_in_out(name, text);
+      else if (name == config_name || name == index_name || name.starts_with("packed/"))
+        texts_[name] = text;
     };
     OutputTexts texts = make_texts(plan, sums_in(m_, m_.sets[i], plan), options, i ? &earlier_ : nullptr, put);
     if (i == 0)
@@ -93,7 +98,7 @@ class Rebuilding {
       if (!set.checksums.count({t.rank, t.name}))
         problems_.error(manifest_name, "{}: not listed for rank {}", printable(t.name), t.rank);
     for (const Tensor& t : source_.tensors)
-      if (!m_.checksums.count(t.name)) problems_.error(manifest_name, "{}: not listed", printable(t.name));
+      if (!m_.source.find(t.name)) problems_.error(manifest_name, "{}: not listed", printable(t.name));
     return !problems_.any();
   }
 
@@ -165,6 +170,7 @@ class Rebuilding {
   Model model_;
   EarlierOutput earlier_;
   std::string manifest_;
+  bool same_headers_ = true;
   std::map<std::string, std::string> texts_;
 };
 

@@ -3,68 +3,114 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/base/checksum.h"
 #include "src/packed/manifest_format.h"
 
 namespace mxfp4 {
 
 namespace {
 
-/// The tensors by name, as Checkpoint has them; the shards' headers are taken on the way.
-std::vector<Tensor> split(std::string_view text, Checkpoint& source, Problems& problems) {
-  std::vector<Tensor> tensors;
-  for (size_t i = 0; i < source.shards.size(); ++i) {
-    Shard& s = source.shards[i];
-    uint64_t length = 0;
-    if (text.size() >= 8) std::memcpy(&length, text.data(), 8);
-    if (text.size() < 8 || length > text.size() - 8) {
-      problems.error(source_headers_name, "ends within the header of {}", s.name);
-      return {};
-    }
-    s.header = text.substr(8, length);
-    text.remove_prefix(8 + length);
-    const std::string at = where(source_headers_name, s.name);
-    for (Tensor& t : parse_header(s.header, s.state.bytes, at, problems).tensors) {
-      t.file = int(i);
-      tensors.push_back(std::move(t));
-    }
+/// Reads a file from front to back and hashes all of it.
+class HashedFile {
+ public:
+  explicit HashedFile(const Fd& file) : file_(file), left_(file.stat().st_size) {}
+
+  int64_t at() const { return at_; }
+  int64_t left() const { return left_; }
+  std::string next(int64_t bytes) {
+    std::string text(size_t(bytes), '\0');
+    file_.read(text.data(), bytes, at_);
+    hasher_.take(text.data(), bytes);
+    at_ += bytes, left_ -= bytes;
+    return text;
   }
-  if (!text.empty()) problems.error(source_headers_name, "{} bytes more than the headers have", text.size());
-  std::sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
-  return tensors;
+  std::string checksum() {
+    while (left_ > 0) next(std::min<int64_t>(left_, 1 << 20));
+    return to_hex(hasher_.hash());
+  }
+
+ private:
+  const Fd& file_;
+  Hasher hasher_;
+  int64_t at_ = 0, left_;
+};
+
+/// The JSON of the next header; nothing and a problem where it is not whole.
+std::string next_header(HashedFile& file, const Shard& shard, Problems& problems) {
+  uint64_t length = 0;
+  if (file.left() >= 8) std::memcpy(&length, file.next(8).data(), 8);
+  if (length > 0 && length <= uint64_t(file.left())) return file.next(int64_t(length));
+  problems.error(source_headers_name, "ends within the header of {}", shard.name);
+  return {};
 }
 
-void compare(const Tensor& is, const Tensor& listed, Problems& problems) {
-  if (is.dtype != listed.dtype || is.shape != listed.shape || is.file != listed.file)
-    problems.error(where(manifest_name, is.name), "file or shape ({}) is not that in {} ({})",
-                   describe(listed.dtype, listed.shape), source_headers_name, describe(is.dtype, is.shape));
-}
+/// Gives the listed tensors their offsets by the headers, and notes which were there.
+class Listed {
+ public:
+  explicit Listed(Checkpoint& source) : source_(source), seen_(source.tensors.size()) {}
+
+  void take(const Tensor& is, Problems& problems) {
+    const Tensor* found = source_.find(is.name);
+    const size_t index = found ? size_t(found - source_.tensors.data()) : 0;
+    if (!found || seen_[index])
+      return problems.error(where(manifest_name, is.name), "not listed, but in {}", source_headers_name);
+    seen_[index] = true;
+    Tensor& listed = source_.tensors[index];
+    if (is.dtype != listed.dtype || is.shape != listed.shape || is.file != listed.file)
+      problems.error(where(manifest_name, is.name), "file or shape ({}) is not that in {} ({})",
+                     describe(listed.dtype, listed.shape), source_headers_name, describe(is.dtype, is.shape));
+    listed.offset = is.offset;
+  }
+
+  void check_all_seen(Problems& problems) const {
+    for (size_t i = 0; i < seen_.size(); ++i)
+      if (!seen_[i])
+        problems.error(where(manifest_name, source_.tensors[i].name), "listed, but not in {}", source_headers_name);
+  }
+
+ private:
+  Checkpoint& source_;
+  std::vector<bool> seen_;
+};
 
 }  // namespace
 
+int64_t source_headers_bytes(const Checkpoint& source) {
+  int64_t bytes = 0;
+  for (const Shard& s : source.shards) bytes += 8 + s.header.bytes;
+  return bytes;
+}
+
 std::string source_headers(const Checkpoint& source) {
   std::string out;
-  for (const Shard& s : source.shards) out += with_length(s.header);
+  out.reserve(size_t(source_headers_bytes(source)));
+  for (const Shard& s : source.shards) out += with_length(s.header.read());
   return out;
 }
 
-void take_source_headers(const std::string& text, Checkpoint& source, Problems& problems) {
-  const int64_t before = problems.count();
-  const std::vector<Tensor> tensors = split(text, source, problems);
-  if (problems.count() != before) return;
-  auto is = tensors.begin();
-  auto listed = source.tensors.begin();
-  while (is != tensors.end() || listed != source.tensors.end()) {
-    if (listed == source.tensors.end() || (is != tensors.end() && is->name < listed->name)) {
-      problems.error(where(manifest_name, is->name), "not listed, but in {}", source_headers_name);
-      ++is;
-    } else if (is == tensors.end() || listed->name < is->name) {
-      problems.error(where(manifest_name, listed->name), "listed, but not in {}", source_headers_name);
-      ++listed;
-    } else {
-      compare(*is, *listed, problems);
-      (listed++)->offset = (is++)->offset;
+void take_source_headers(const std::string& path, const std::string& checksum, Checkpoint& source, Problems& problems) {
+  const Fd file = open_read(path, source_headers_name);
+  HashedFile text(file);
+  Problems unreadable, other;
+  Listed listed(source);
+  for (size_t i = 0; i < source.shards.size(); ++i) {
+    Shard& s = source.shards[i];
+    const std::string json = next_header(text, s, unreadable);
+    if (json.empty()) break;
+    const auto bytes = int64_t(json.size());
+    s.header = {path, source_headers_name, text.at() - bytes, bytes, hash_bytes(json.data(), bytes)};
+    for (Tensor& t : parse_header(json, s.state.bytes, where(source_headers_name, s.name), unreadable).tensors) {
+      t.file = int(i);
+      listed.take(t, other);
     }
   }
+  if (!unreadable.any() && text.left() > 0)
+    unreadable.error(source_headers_name, "{} bytes more than the headers have", text.left());
+  if (text.checksum() != checksum)
+    return problems.error(source_headers_name, "it does not have the checksum in {}", manifest_name);
+  if (!unreadable.any()) listed.check_all_seen(other);
+  for (const Problems* found : {&unreadable, &other})
+    if (found->any()) problems.add(Error(ErrorKind::input, found->errors()));
 }
 
 }  // namespace mxfp4

@@ -13,8 +13,12 @@ inline constexpr const char* source_headers_name = "packed/source-headers";
 /// Length field and JSON of every shard, one after the other.
 std::string source_headers(const Checkpoint& source);
 
-/// Gives the shards of a manifest's description their headers from such a text, and the tensors their offsets. Where
-/// the two do not describe the same tensors, every difference is a problem.
-void take_source_headers(const std::string& text, Checkpoint& source, Problems& problems);
+/// How many bytes that is.
+int64_t source_headers_bytes(const Checkpoint& source);
+
+/// Gives the shards of a manifest's description their headers from such a file, which stays where it is, and the
+/// tensors their offsets. A problem where it does not have the checksum, and, where the two do not describe the same
+/// tensors, for each difference.
+void take_source_headers(const std::string& path, const std::string& checksum, Checkpoint& source, Problems& problems);
 
 }  // namespace mxfp4

@@ -81,7 +81,8 @@ class Verification {
         },
         devices_);
     for (size_t i = 0; first && i < plan_.copied.size(); ++i)
-      compare_checksum(p_.files.where(p_.copied[i]), sums_.copied[i], p_.manifest.checksums.at(p_.copied[i].name));
+      compare_checksum(p_.files.where(p_.copied[i]), sums_.copied[i],
+                       to_hex(p_.manifest.checksum_of(p_.copied[i].name)));
     for (size_t i = 0; i < plan_.packed.size(); ++i) check_sums(i);
     std::sort(lines_.begin(), lines_.end());
     for (const auto& [at, text] : lines_) problems.error(at, "{}", text);
@@ -116,7 +117,7 @@ class Verification {
     if (!hashed || t.rank != plan_.tp.ranks.front()) return;
     const auto sources = sources_of(plan_, t);
     for (size_t s = 0; s < sources.size(); ++s)
-      if (to_hex(hash_of_pieces(sums_.packed[i].sources[s])) != p_.manifest.checksums.at(sources[s]->name))
+      if (!XXH128_isEqual(hash_of_pieces(sums_.packed[i].sources[s]), p_.manifest.checksum_of(sources[s]->name)))
         complain(set_.stored[i], fmt::format("unpacked, it does not have the checksum in {} of {}", manifest_name,
                                              printable(sources[s]->name)));
   }

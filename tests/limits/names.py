@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Memory for a checkpoint's names. usage: limits/names.py MXFP4-PACK [LAYERS]
+
+Kimi-K3 with LAYERS (12) of its 93 layers and tensors of a few hundred bytes, so that names are most of what is in
+memory. A command may have BASE and a share of its limit, which is for all of the 497,000 names that 93 layers have.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+BASE, NAMES = 32, 497_000  # MiB
+
+
+def peak(program, *args):
+    """Exit code, peak of memory in MiB, and seconds of the processor."""
+    env = os.environ | {"MXFP4_PACK_DEVICE": "cpu", "MXFP4_PACK_THREADS": "2"}
+    process = subprocess.Popen([program, *map(str, args)], env=env, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
+
+
+def main():
+    program, layers = str(pathlib.Path(sys.argv[1]).resolve()), sys.argv[2] if len(sys.argv) > 2 else "12"
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        source, out, other = (pathlib.Path(folder) / name for name in ("source", "out", "other"))
+        sizes = ["--layers", layers, "--hidden", "64", "--intermediate", "32", "--vocab", "64"]
+        subprocess.run([program, "synth", "kimi-k3", source, *sizes, "-q"], check=True)
+        names = len(json.loads((source / "model.safetensors.index.json").read_text())["weight_map"])
+        target = ["--engine", "vllm", "-q", "--backend"]
+        cpu, hopper = [*target, "vllm-cpu"], [*target, "triton-hopper", "--add"]
+        for limit, args in ((512, ["inspect", source]),
+                            (512, ["convert", source, out, *cpu]),
+                            (512, ["verify", out]),
+                            (768, ["verify", out, "--source", source, "--level", "bytes"]),
+                            (512, ["unpack", out, other, "-q"]),
+                            (768, ["convert", source, out, *cpu, "--force"]),
+                            (1280, ["convert", source, out, *hopper])):
+            code, memory, seconds = peak(program, *args)
+            limit = BASE + (limit - BASE) * names / NAMES
+            well = code == 0 and memory <= limit
+            failed += not well
+            options = " ".join(a for a in map(str, args) if a.startswith("--"))
+            print(f"{'ok' if well else 'FAILED'}: {names} names: {args[0]} {options}: exit code {code}, "
+                  f"{memory:.0f} MiB of {limit:.0f}, {seconds:.1f} s")
+    return 1 if failed else 0
+
+
+sys.exit(main())
