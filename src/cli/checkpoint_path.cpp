@@ -36,6 +36,12 @@ bool is_repository_name(const std::string& text) {
          !text.starts_with(".") && std::all_of(text.begin(), text.end(), usual);
 }
 
+/// Of a repository "openai/gpt-oss-20b".
+fs::path folder_in_cache(std::string name) {
+  name.replace(name.find('/'), 1, "--");
+  return cache_folder() / (std::string(front) + name);
+}
+
 std::vector<fs::path> folders_in(const fs::path& folder, std::string_view begin) {
   std::vector<fs::path> out;
   std::error_code ec;
@@ -61,24 +67,19 @@ std::string snapshot_of(const fs::path& repository) {
 std::string checkpoint_path(const std::string& text) {
   std::error_code ec;
   const fs::path path(text);
-  fs::path repository;
-  if (fs::is_directory(path / "snapshots", ec)) repository = path;
-  if (!fs::exists(path, ec) && !text.empty() && is_repository_name(text)) {
-    std::string name = text;
-    name.replace(name.find('/'), 1, "--");
-    repository = cache_folder() / (std::string(front) + name);
-    if (snapshot_of(repository).empty())
-      fail(ErrorKind::input,
-           "{}: no such directory; a model of that name on the Hugging Face hub is fetched with: hf download {} "
-           "--local-dir {}",
-           text, text, text.substr(text.find('/') + 1));
-  }
-  if (repository.empty() && !fs::exists(path / config_name, ec))
-    if (const auto models = folders_in(path, front); !models.empty())
+  const bool is_name = !fs::exists(path, ec) && !text.empty() && is_repository_name(text);
+  if (!is_name && !fs::is_directory(path / "snapshots", ec)) {
+    if (const auto models = folders_in(path, front); !models.empty() && !fs::exists(path / config_name, ec))
       fail(ErrorKind::input, "{}: a cache of {} models; say which, {} for example", text, models.size(),
            models.front().string());
-  if (repository.empty()) return text;
-  const std::string found = snapshot_of(repository);
+    return text;
+  }
+  const std::string found = snapshot_of(is_name ? folder_in_cache(text) : path);
+  if (found.empty() && is_name)
+    fail(ErrorKind::input,
+         "{}: no such directory; a model of that name on the Hugging Face hub is fetched with: hf download {} "
+         "--local-dir {}",
+         text, text, text.substr(text.find('/') + 1));
   if (found.empty()) fail(ErrorKind::input, "{}: none of its snapshots is that of refs/main", text);
   note(fmt::format("{}: its snapshot {}", text, found));
   return found;

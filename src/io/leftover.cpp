@@ -138,14 +138,15 @@ Leftover describe(const std::string& place, const ListOwn& made) {
   if (lock == Lock::held) out.use = Leftover::Use::locked;
   if (lock == Lock::none && out.age < young) out.use = Leftover::Use::unknown;
   out.why = journal.why;
-  const bool finished = journal.text.begun && holds(place, journal.text.proof);  // strangers' files are moved then
+  const bool finished = journal.text.begun && holds(place, journal.text.proof);
+  const auto why_strange = [&](const std::string& path) {
+    if (!exists(path)) return std::string();
+    if (finished) return why_no_own_folder(path);  // strangers' files are moved then
+    if (path == hidden.aside && !exists(place)) return why_no_output(path, made);
+    return why_not_ours(path, place, journal.text.head, made);
+  };
   for (const std::string& path : {hidden.partial, hidden.aside})
-    if (out.why.empty() && exists(path)) out.why = why_no_own_folder(path);
-  if (out.why.empty() && exists(hidden.partial) && !finished)
-    out.why = why_not_ours(hidden.partial, place, journal.text.head, made);
-  if (out.why.empty() && exists(hidden.aside) && !finished)
-    out.why =
-        exists(place) ? why_not_ours(hidden.aside, place, journal.text.head, made) : why_no_output(hidden.aside, made);
+    if (out.why.empty()) out.why = why_strange(path);
   out.kind = kind_of(out, hidden, journal.text);
   return out;
 }
