@@ -84,6 +84,9 @@ EngineRequest read_engine(const std::string& text, const std::string& version) {
   const size_t at = text.find("==");
   EngineRequest request{text.substr(0, at), at == text.npos ? "" : text.substr(at + 2)};
   const Engine& engine = find_engine(request.name);
+  if (at != text.npos && request.version.empty())
+    fail(ErrorKind::usage, "--engine {}: no release after ==; {}=={} for example, or installed", text, engine.name,
+         engine.known.last);
   if (engine.name == withdrawn)
     fail(ErrorKind::usage,
          "--engine {0}: no {0} loads packed experts: it would run the model with random ones; say one of {1}",

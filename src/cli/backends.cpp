@@ -1,3 +1,4 @@
+#include "src/backends/engine.h"
 #include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
 #include "src/cli/convert_options.h"
@@ -13,7 +14,9 @@ void add_backends(CLI::App& root, Common& common, Run& run) {
       "version from which on a loader reads them. With -v also the versions that each fits, and what it requires.");
   app->footer("mxfp4-pack backends --engine vllm --gpu h100\nmxfp4-pack backends --model gpt-oss-20b/");
   app->option_defaults()->group("Filters");
-  app->add_option("--engine", o.engine, "Of this engine only")->check(engine_name())->type_name(engine_list("|"));
+  app->add_option("--engine", o.engine, "Of this engine only, or of its release, as vllm==0.33.0")
+      ->check(engine_name())
+      ->type_name(engine_list("|"));
   app->add_option("--gpu", o.gpu, "For this GPU only: h100, sm90, gfx950, cpu, ..")
       ->transform(architecture())
       ->type_name("GPU");
@@ -22,6 +25,10 @@ void add_backends(CLI::App& root, Common& common, Run& run) {
   app->callback([&] {
     run = [&] {
       o.json = common.json;
+      if (o.engine.find("==") != o.engine.npos) {
+        const EngineRequest request = read_engine(o.engine, "");
+        o.engine = request.name, o.release = request.version;
+      }
       if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
       list_backends(o);
       return 0;

@@ -1,6 +1,5 @@
 #include "src/cli/convert_options.h"
 
-#include "src/backends/alias.h"
 #include "src/backends/backend.h"
 #include "src/backends/gpu.h"
 #include "src/base/log.h"
@@ -30,7 +29,7 @@ void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
                   "Its release, also as --engine vllm==0.33.0; installed: that of python3. Default: the newest known")
       ->type_name("VERSION|installed");
   app->add_option("--gpu", o.gpu,
-                  "With --backend auto: where it will run: h100, sm75 to sm121, gfx942, cpu, ..; default: the GPU here")
+                  "Where it will run: h100, sm75 to sm121, gfx942, cpu, ..; default with --backend auto: the GPU here")
       ->transform(architecture())
       ->type_name("GPU");
   app->add_option("--tp-size", o.tp_size, "Tensor-parallel ranks of the MoE layers: a set of files for each")
@@ -70,8 +69,9 @@ void add_output(CLI::App* app, ConvertOptions& o) {
   app->add_flag("--dry-run", o.dry_run,
                 "Print the plan: tensors, padding, memory, disk, time; write nothing. With -v every tensor");
   auto* force = app->add_flag("--force", o.force, "Replace an OUT that mxfp4-pack made");
-  app->add_flag("--add", o.add, "Add a set (another backend, engine or tp) to an OUT of the same checkpoint")
-      ->excludes(force);
+  auto* add =
+      app->add_flag("--add", o.add, "Add a set (another backend, engine or tp) to an OUT of the same checkpoint");
+  add->excludes(force);
   app->add_flag("--if-changed", o.if_changed,
                 "Do nothing if OUT has this source and these options already; else replace it");
   auto* resume = app->add_flag_callback(
@@ -84,6 +84,7 @@ void add_output(CLI::App* app, ConvertOptions& o) {
       {"none", Link::none}, {"auto", Link::automatic}, {"hard", Link::hard}, {"reflink", Link::reflink}};
   app->add_option("--link", o.link, "Keep shards without experts whole, under their names: linked, or copied (none)")
       ->transform(by_name(links))
+      ->excludes(add)
       ->type_name("auto|hard|reflink|none");
   app->add_flag("--sha256", o.sha256, "Write SHA256SUMS, which sha256sum -c reads and verify checks");
 }
@@ -114,13 +115,10 @@ CLI::Validator engine_name() {
 
 ConvertOptions Conversion::settled() const {
   ConvertOptions o = options;
-  const EngineRequest request = read_engine(o.engine, o.engine_version);
-  o.engine = request.name;
-  o.engine_version = request.version;
-  if (const char* newest = find_engine(o.engine).known.last; compare_versions(o.engine_version, newest) > 0)
-    note(fmt::format("{} {} is newer than {}, the last that is known here", o.engine, o.engine_version, newest));
-  o.backend = backend_called(o.backend, o.engine, o.gpu);
+  settle_names(o);
   if (num_warps == 4) o.layout_version = four_warps(o);
+  if (o.backend != "auto" && (!o.phase.empty() || o.lossy))
+    note(fmt::format("{}: of --backend auto; with {} it changes nothing", o.lossy ? "--lossy" : "--phase", o.backend));
   o.checkpoint = checkpoint_path(o.checkpoint);
   return o;
 }

@@ -46,23 +46,35 @@ CLI::Validator tolerance() {
   return CLI::Validator(check, "");
 }
 
-/// What level kernels computes; returns the option of its batches.
-CLI::Option* add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o, std::vector<std::string>& layers) {
+/// What level kernels computes, of which --bench takes the batches.
+struct KernelsOptions {
+  CLI::Option *layers, *tokens, *seed, *tolerance;
+
+  /// Where nothing is computed they would say nothing.
+  void check(const VerifyOptions& o) const {
+    if (!o.source.empty() && (o.level == Level::kernels || o.level == Level::highest)) return;
+    for (const CLI::Option* option : {layers, tokens, seed, tolerance})
+      if (option->count() && !(option == tokens && o.bench.run))
+        fail(ErrorKind::usage,
+             "{} is of level kernels, which compares with the checkpoint; say where it is with --source",
+             option->get_name());
+  }
+};
+KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o, std::vector<std::string>& layers) {
   app->option_defaults()->group("Level kernels");
-  app->add_option("--layers", layers, "Layers to compute, by number; default: the first")
-      ->delimiter(',')
-      ->check(layer_number())
-      ->needs(source)
-      ->type_name("0,5,..|all");
-  auto* tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute");
-  tokens->delimiter(',')->check(range(1, 65536))->type_name("N,..")->capture_default_str();
-  app->add_option("--seed", o.kernels.seed, "Seed of routing and inputs")->type_name("N")->capture_default_str();
-  app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own")
-      ->check(tolerance())
-      ->type_name("X");
+  KernelsOptions added;
+  added.layers = app->add_option("--layers", layers, "Layers to compute, by number; default: the first");
+  added.layers->delimiter(',')->check(layer_number())->needs(source)->type_name("0,5,..|all");
+  added.tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute");
+  added.tokens->delimiter(',')->check(range(1, 65536))->type_name("N,..")->capture_default_str();
+  added.seed = app->add_option("--seed", o.kernels.seed, "Seed of routing and inputs");
+  added.seed->type_name("N")->capture_default_str();
+  added.tolerance =
+      app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own");
+  added.tolerance->check(tolerance())->type_name("X");
   app->add_option("--save", o.save, "Write what level kernels computes, inputs and expected results")
       ->type_name("FILE");
-  return tokens;
+  return added;
 }
 
 }  // namespace
@@ -91,16 +103,17 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
          "MoE layers on the packed bytes and compare with the source's. Default: the highest possible")
       ->transform(by_name(levels))
       ->type_name("files|bytes|kernels");
-  auto* tokens = add_kernels(app, source, o, layers);
+  const KernelsOptions kernels = add_kernels(app, source, o, layers);
   add_kernel_bench(app, out, o.bench);
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);
   add_common(app, common);
-  app->callback([&, tokens] {
-    if (tokens->count()) o.bench.tokens = o.kernels.tokens;
-    run = [&] {
+  app->callback([&, kernels] {
+    if (kernels.tokens->count()) o.bench.tokens = o.kernels.tokens;
+    run = [&, kernels] {
       o.json = common.json;
+      kernels.check(o);
       if (!o.source.empty()) o.source = checkpoint_path(o.source);
       o.kernels.all_layers = std::count(layers.begin(), layers.end(), "all") > 0;
       for (const std::string& layer : layers)

@@ -1,7 +1,9 @@
 #include "src/convert/batch.h"
 
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include "kernels/pack/device.h"
 #include "src/base/log.h"
@@ -17,11 +19,12 @@ struct Line {
 };
 
 std::vector<Line> read_lines(const std::string& filelist) {
-  std::stringstream text;
-  if (filelist == "-")
-    text << std::cin.rdbuf();
-  else
-    text << read_text(filelist, int64_t(64) << 20, "--filelist " + filelist);
+  const bool is_stdin = filelist == "-";
+  std::ifstream file;  // a pipe, too
+  if (!is_stdin) file.open(filelist);
+  if (!is_stdin && !file) fail_errno("--filelist " + filelist, "cannot open", errno);
+  if (std::filesystem::is_directory(filelist)) fail(ErrorKind::input, "--filelist {}: a folder", filelist);
+  std::istream& text = is_stdin ? std::cin : file;
   std::vector<Line> lines;
   std::string line;
   for (int number = 1; std::getline(text, line); ++number) {

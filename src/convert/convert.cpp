@@ -4,6 +4,7 @@
 #include <set>
 
 #include "kernels/pack/cpu/driver.h"
+#include "src/backends/alias.h"
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
 #include "src/backends/select.h"
@@ -33,9 +34,10 @@ namespace {
 /// Everything that a run's bytes depend on: the plan with the options behind it, and the source's files as they are.
 OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
   const Backend& b = *plan.backend;
-  std::string given = fmt::format("{} {} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
-                                  b.layout_version, plan.engine_version, options.model.gate_up,
-                                  options.allow_nan_scales, plan.tp.size, options.link ? int(*options.link) : -1);
+  std::string given =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
+                  b.layout_version, plan.engine_version, options.model.gate_up, options.allow_nan_scales, plan.tp.size,
+                  options.link ? int(*options.link) : -1, options.sha256);
   std::set<std::string> linked;  // a hard link changes a file's ctime
   for (const OutFile& f : plan.files) {
     given += fmt::format("{} {} {}\n", f.name, f.bytes, checksum_of(f.header));
@@ -109,6 +111,8 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   const std::string& layout_version = options.layout_version.empty() ? choice.layout_version : options.layout_version;
   const Backend& backend =
       find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
+  if (options.backend != "auto" && !options.gpu.empty() && !runs_on(backend.gpu, options.gpu))
+    fail(ErrorKind::usage, "--gpu {}: {} of {} is for {}", options.gpu, backend.name, backend.engine, backend.gpu);
   if (options.format != sharded_state_format) check_loader(backend, in.model, options.require_loader);
   const int set = to.number(backend, tensor_parallel(options));
   Prepared p{backend, plan_set(options, in, backend, set, problems), {}, to.manifest_options(in)};
@@ -150,7 +154,7 @@ void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p
 
 /// An earlier run wrote all of OUT, and was stopped before it said so.
 void finish_earlier(const ConvertOptions& options, Conversion& conversion) {
-  for (const ListedFile& f : read_manifest(options.out).files)
+  for (const ListedFile& f : read_listed_files(options.out))
     if (const fs::path path = fs::path(options.out) / f.name;
         !fs::is_regular_file(path) || int64_t(fs::file_size(path)) != f.bytes)
       fail(ErrorKind::io, "{}: {} is missing or not whole; remove {} and convert again", options.out, f.name,
@@ -249,6 +253,13 @@ Json convert_checkpoint(const ConvertOptions& options, OutputDir* place) {
   return run(options, place, {checkpoint, model, *source, checkpoint}, NewOutput(options), problems);
 }
 
+/// What is read is `out`, whose rows are known from before.
+void check_gate_up(const ConvertOptions& options, const std::string& out, const ManifestOptions& made) {
+  if (!options.model.gate_up.empty() && options.model.gate_up != made.gate_up)
+    fail(ErrorKind::usage, "{}: was made {} --gate-up {}", out, made.gate_up.empty() ? "without" : "with",
+         made.gate_up);
+}
+
 /// From one packed form to another: the same bytes as from the source, which is not needed.
 Json convert_packed(ConvertOptions options, OutputDir* place) {
   if (options.link) fail(ErrorKind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
@@ -256,6 +267,7 @@ Json convert_packed(ConvertOptions options, OutputDir* place) {
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();
   check_kinds(*packed);
+  check_gate_up(options, options.checkpoint, packed->manifest.options);
   options.model.gate_up = packed->manifest.options.gate_up;
   options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
   const auto source = read_from(*packed, packed->unpackable_set());
@@ -273,9 +285,7 @@ Json add_set(ConvertOptions options, OutputDir* place) {
   const ManifestOptions& made = out->manifest.options;
   if (options.format == sharded_state_format || made.format == sharded_state_format)
     fail(ErrorKind::usage, "{}: a sharded state is of one set; --add is for outputs of the usual format", options.out);
-  if (!options.model.gate_up.empty() && options.model.gate_up != made.gate_up)
-    fail(ErrorKind::usage, "{}: was made {} --gate-up {}", options.out, made.gate_up.empty() ? "without" : "with",
-         made.gate_up);
+  check_gate_up(options, options.out, made);
   options.allow_nan_scales |= made.allow_nan_scales;
   const Checkpoint& names = out->manifest.source;
   if (has_manifest(options.checkpoint)) {
@@ -300,6 +310,15 @@ bool is_own_source(const ConvertOptions& options) {
 }
 
 }  // namespace
+
+void settle_names(ConvertOptions& o) {
+  const EngineRequest request = read_engine(o.engine, o.engine_version);
+  o.engine = request.name;
+  o.engine_version = request.version;
+  if (const char* newest = find_engine(o.engine).known.last; compare_versions(o.engine_version, newest) > 0)
+    note(fmt::format("{} {} is newer than {}, the last that is known here", o.engine, o.engine_version, newest));
+  o.backend = backend_called(o.backend, o.engine, o.gpu);
+}
 
 Json convert(const ConvertOptions& options) {
   if (options.backend != "auto")  // a usage error comes first

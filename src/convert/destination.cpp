@@ -1,5 +1,7 @@
 #include "src/convert/destination.h"
 
+#include <filesystem>
+
 #include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/companions.h"
@@ -15,6 +17,17 @@ ManifestOptions NewOutput::manifest_options(const Input& in) const {
   m.sha256sums = options_.sha256;
   if (options_.format == sharded_state_format) m.format = sharded_state_format;
   return m;
+}
+
+void NewOutput::check(const Plan&) const {
+  if (!options_.force || !has_manifest(options_.out)) return;
+  for (const ListedFile& f : read_listed_files(options_.out)) {
+    const std::string path = options_.out + "/" + f.name;
+    if (f.holds_tensors() || !std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) continue;
+    if (checksum_of(read_text(path, int64_t(1) << 32, f.name)) != f.checksum)
+      fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place",
+           options_.out, f.name);
+  }
 }
 
 int AddedSet::number(const Backend& backend, const TensorParallel& tp) const {

@@ -38,7 +38,8 @@ class NewOutput final : public Destination {
   explicit NewOutput(const ConvertOptions& options) : options_(options) {}
   int number(const Backend&, const TensorParallel&) const override { return 0; }
   ManifestOptions manifest_options(const Input& in) const override;
-  void check(const Plan&) const override {}
+  /// --force: nor an OUT with a small file that was edited since, which would be lost.
+  void check(const Plan&) const override;
   void begin(const Plan&, const OutputDir&) const override {}
   void end() const override {}
   const PackedCheckpoint* earlier() const override { return nullptr; }

@@ -44,6 +44,8 @@ void note_once(const DeviceError& e) {
 }  // namespace
 
 DeviceChoice choose_device(const DeviceOptions& options) {
+  if (options.name == "cpu" && options.memory > 0)
+    note("--device-memory: of GPUs; with --device cpu it changes nothing");
   if (options.name == "cpu") return {};
   if (options.name != "auto") {
     const DeviceChoice choice{gpus_in(options.name), options.memory};

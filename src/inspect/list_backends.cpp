@@ -26,8 +26,9 @@ bool holds(const Backend& b, const Model& model) {
 std::vector<const Backend*> filtered(const BackendFilter& filter, const Model* model) {
   std::vector<const Backend*> out;
   for (const Backend* b : backends())
-    if ((filter.engine.empty() || filter.engine == b->engine) && (filter.gpu.empty() || runs_on(b->gpu, filter.gpu)) &&
-        (!model || holds(*b, *model)))
+    if ((filter.engine.empty() || filter.engine == b->engine) &&
+        (filter.release.empty() || b->releases.contains(filter.release)) &&
+        (filter.gpu.empty() || runs_on(b->gpu, filter.gpu)) && (!model || holds(*b, *model)))
       out.push_back(b);
   return out;
 }

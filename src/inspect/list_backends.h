@@ -10,6 +10,7 @@ namespace mxfp4 {
 /// Empty: any.
 struct BackendFilter {
   std::string engine, gpu;
+  std::string release;     // of the engine
   std::string checkpoint;  // whose experts it holds
   ModelOptions model;
   bool json = false;

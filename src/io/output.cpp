@@ -260,11 +260,11 @@ void OutputDir::commit(const std::string& proof) {
     sync_dir(parent);
   }
   if (replace_) {
-    const Snapshot now = snapshot_of(replaced());
+    const std::string old = replaced();
     remove_replaced([&](const std::string& name) {
+      struct stat s;
       const auto was = before_.find(name);
-      const auto is = now.find(name);
-      return was != before_.end() && is != now.end() && was->second == is->second;
+      return was != before_.end() && ::lstat((old + "/" + name).c_str(), &s) == 0 && was->second == state_of(s);
     });
   }
   journal_.remove();
@@ -287,8 +287,12 @@ void OutputDir::remove_replaced(const IsOwn& is_own) {
     if (!deferred_) listed.insert(names.begin(), names.end());
   } catch (const Error&) {  // nothing is known of it, so all of it is kept
   }
+  std::set<std::string> known = listed;
+  for (const auto& [name, state] : before_) known.insert(name);
+  const std::set<std::string> folders = folders_of(known);
   const IsOwn may_go = [&](const std::string& name) {
-    return is_own(name) || listed.count(name) > 0 || name == run_file;  // of a partial output equal to what is there
+    return is_own(name) || listed.count(name) > 0 || folders.count(name) > 0 ||
+           name == run_file;  // of a partial output equal to what is there
   };
   remove_directory(old, out_, may_go, journal_.proof().file);
 }

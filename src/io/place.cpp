@@ -53,6 +53,9 @@ std::string place_of(const std::string& out, const std::string& source) {
   if (!place.has_filename()) place = place.parent_path();
   if (fs::is_symlink(fs::symlink_status(out))) fail(ErrorKind::usage, "{}: is a link; give the place itself", out);
   check_apart(out, place, source);
+  if (place == fs::current_path(ec))
+    fail(ErrorKind::usage,
+         "{}: is the folder that this was started in, which another would replace; start it elsewhere", out);
   if (!fs::is_directory(place.parent_path()))
     fail(ErrorKind::io, "{}: the folder {} does not exist", out, place.parent_path().string());
   check_not_mounted(out, place.string());

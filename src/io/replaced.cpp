@@ -85,6 +85,13 @@ void move_stranger(const fs::path& from, const fs::path& to) {
   note(fmt::format("{}: came while this run was writing, and is kept", target.string()));
 }
 
+/// An empty folder that somebody made is made at `to`, too; one with files is where these are moved.
+void keep_if_strange(const fs::directory_entry& folder, const fs::path& to, bool own) {
+  std::error_code ec;  // of a file that is there
+  if (!own && fs::is_empty(folder) && fs::create_directories(to, ec))
+    note(fmt::format("{}: an empty folder that was in what is replaced, kept", to.string()));
+}
+
 /// Removes a directory of folders and, at the end, of the file `last`. False where there is another file.
 bool remove_folders(const std::string& dir, const std::string& last) {
   const auto entries = entries_below(dir);
@@ -110,10 +117,15 @@ Snapshot snapshot_of(const std::string& dir) {
   return files;
 }
 
-std::string foreign_in(const std::string& dir, const std::set<std::string>& names) {
+std::set<std::string> folders_of(const std::set<std::string>& names) {
   std::set<std::string> folders;
   for (const std::string& name : names)
     for (fs::path p = fs::path(name).parent_path(); !p.empty(); p = p.parent_path()) folders.insert(p.string());
+  return folders;
+}
+
+std::string foreign_in(const std::string& dir, const std::set<std::string>& names) {
+  const std::set<std::string> folders = folders_of(names);
   for (const auto& entry : entries_below(dir)) {
     std::string name = relative(entry, dir);
     if (!(is_folder(entry) ? folders : names).count(name)) return name;
@@ -129,8 +141,10 @@ void remove_directory(const std::string& old, const std::string& fresh, const Is
       fail(ErrorKind::io, "{}: a program still has files open in it; when it has ended, remove it with clean", old);
     for (const auto& entry : entries_below(old)) {
       const std::string name = relative(entry, old);
-      if (is_folder(entry) || name == last) continue;
-      if (is_own(name))
+      if (name == last) continue;
+      if (is_folder(entry))
+        keep_if_strange(entry, fs::path(fresh) / name, is_own(name));
+      else if (is_own(name))
         fs::remove(entry.path());
       else if (is_removed_but_open(entry))
         open = true;

@@ -13,19 +13,22 @@ namespace mxfp4 {
 
 /// The relative names of the files that this tool made in a directory; empty where it made none.
 using ListOwn = std::function<std::vector<std::string>(const std::string& dir)>;
-/// Whether a file, by its relative name, may be removed.
+/// Whether a file or an empty folder, by its relative name, may be removed.
 using IsOwn = std::function<bool(const std::string& name)>;
 
 /// The state of each file of a directory, by relative name; links are not followed.
 using Snapshot = std::map<std::string, FileState>;
 Snapshot snapshot_of(const std::string& dir);
 
+/// The folders, by relative name, that files of these relative names lie in.
+std::set<std::string> folders_of(const std::set<std::string>& names);
+
 /// The first file of `dir` that is not in `names`, or folder that holds none of them; empty where there is none.
 std::string foreign_in(const std::string& dir, const std::set<std::string>& names);
 
 /// Removes `old`. A file that is not `is_own` and not in `fresh` already is moved to `fresh`, under its name or, where
-/// that is taken, "NAME.kept-N"; each is said. last: the file of `old` that says which are its own; it goes when all
-/// else has, so that a run that is cut short here can be finished.
+/// that is taken, "NAME.kept-N", and an empty folder that is not is made there; each is said. last: the file of `old`
+/// that says which are its own; it goes when all else has, so that a run that is cut short here can be finished.
 void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own, const std::string& last);
 
 /// Removes the files `names` of a directory, also where folders are read-only, then `last`, then the directory. Throws

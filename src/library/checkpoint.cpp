@@ -1,5 +1,4 @@
 // Whole checkpoints: each function is a command, and its JSON what that prints.
-#include "src/backends/alias.h"
 #include "src/backends/gpu.h"
 #include "src/base/log.h"
 #include "src/convert/convert.h"
@@ -47,12 +46,12 @@ ConvertOptions options_of(const mxfp4_pack_conversion& c) {
   o.json = true;
   o.checkpoint = needed(c.checkpoint, "checkpoint");
   o.out = needed(c.out, "out");
-  const EngineRequest request = read_engine(needed(c.engine, "engine"), or_empty(c.engine_version));
-  o.engine = find_engine(request.name).name;
-  o.engine_version = request.version;
+  o.engine = needed(c.engine, "engine");
+  o.engine_version = or_empty(c.engine_version);
+  o.backend = needed(c.backend, "backend");
   o.layout_version = or_empty(c.layout_version);
   o.gpu = known_gpu(c.gpu);
-  o.backend = backend_called(needed(c.backend, "backend"), o.engine, o.gpu);
+  settle_names(o);
   if (c.device) o.device.name = c.device;
   o.threads = known_threads(c.threads);
   take_ranks(c, o);

@@ -11,6 +11,7 @@ expect 'add as JSON' 0 '"set":2,"moe_tp_size":2,"ranks":\[0,1\],' '' \
   add --backend triton-hopper --engine vllm --tp-size 2 --json -q
 expect 'add it again' 2 '' 'marlin of sglang is there already' add --backend marlin --engine sglang
 expect 'add and force exclude each other' 2 '' 'excludes' add --backend marlin --engine sglang --force
+expect 'nothing is linked where nothing is copied' 2 '' 'excludes' add --backend marlin --engine sglang --link auto
 expect 'add of a sharded state' 2 '' 'a sharded state is of one set' \
   add --backend deepgemm --engine sglang --format sharded-state
 expect 'add of another checkpoint' 2 '' 'deepseek-v4: not the source that .*several was made from' \
@@ -21,5 +22,10 @@ expect 'verify of several sets' 0 'triton-hopper of vllm at tp 2: right at level
   "$program" verify "$dir/several" --source "$tiny"
 expect 'unpack of several sets' 0 '' 'unpacking marlin of vllm' "$program" unpack "$dir/several" "$dir/several-again"
 convert "$tiny" "$dir/q" --backend marlin --engine sglang
+mkdir -p "$dir/q/mine/deep"
+expect 'add keeps an empty folder' 0 '' 'mine/deep: an empty folder' \
+  "$program" convert "$tiny" "$dir/q" --add --backend marlin --engine vllm
+expect 'it is there' 0 '' '' test -d "$dir/q/mine/deep"
+rm -r "$dir/q/mine"
 expect 'diff of several sets' 1 'only in .*several: triton-hopper of vllm at tp 2' '' "$program" diff "$dir/several" "$dir/q"
 finish

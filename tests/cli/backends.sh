@@ -17,4 +17,7 @@ wrong = [(key, gpus) for key, gpus in runs.items() if key[1] not in GPUS or gpu_
 print(*wrong, sep="\n", end="")'
 }
 expect 'the README says where each runs' 0 '' '' gpus
+release() { "$program" backends --engine "$1"; }
+expect 'of an engine release' 0 '^marlin +vllm' 'CUDA' release vllm==0.33.0
+expect 'of one that is not said' 2 '' 'error: --engine vllm==: no release after ==' release vllm==
 finish

@@ -14,6 +14,11 @@ expect 'a list, again' 2 '"failed":2' '' many --json -q
 expect 'if changed: the one without SHA256SUMS' 0 '"converted":1,"unchanged":1,"failed":0' '' many --if-changed --json -q
 expect 'if changed: nothing to do' 0 '' '0 converted, 2 unchanged, 0 failed' many --if-changed
 
+from_pipe() { "$program" convert --filelist <(cat "$list") --backend marlin --engine sglang --if-changed "$@"; }
+expect 'a list from a pipe' 0 '' '0 converted, 2 unchanged, 0 failed' from_pipe
+expect 'a list that is not there' 2 '' 'error: --filelist .*/nowhere: cannot open: No such file' \
+  "$program" convert --filelist "$dir/nowhere" --backend marlin --engine vllm
+expect 'a folder' 2 '' 'error: --filelist .*: a folder' "$program" convert --filelist "$dir" --backend marlin --engine vllm
 expect 'a bad line' 2 '' 'error: -:1: .*--nothing' sh -c "echo a b --nothing | '$program' convert --filelist - --backend marlin --engine vllm"
 expect 'a line without OUT' 2 '' 'error: -:1: OUT is required; a line is CKPT OUT and options, as for convert' \
   sh -c "echo a | '$program' convert --filelist - --backend marlin --engine vllm"

@@ -40,6 +40,7 @@ leave_added() {
 prepare leave_new
 expect 'a partial output is not overlooked' 2 '' 'a partial output is there; go on with convert --resume' on "$dir/k"
 expect 'nor used with other options' 2 '' 'begun with other options' on "$dir/k" --resume --allow-nan-scales
+expect 'of which SHA256SUMS is one' 2 '' 'begun with other options' on "$dir/k" --resume --sha256
 echo mine >"$many/NOTES.md"
 expect 'nor where a companion came' 2 '' 'begun from another source, or the source has changed' on "$dir/k" --resume
 rm "$many/NOTES.md"

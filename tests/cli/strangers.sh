@@ -94,6 +94,15 @@ expect 'nor do its files come into OUT' 2 '' 'partial.old: nothing in it says .*
 expect 'clean keeps it' 0 "^kept: .*/n: not mxfp4-pack's" '' "$program" clean "$dir" --remove
 expect 'it is there' 0 text '' cat "$dir/.n.mxfp4-pack.partial.old/thesis"
 
+echo '{}' >"$dir/o/generation_config.json"
+expect 'a small file of OUT that somebody edited' 2 '' 'o: generation_config.json was changed since it was written; move it away' on --force
+expect 'stays' 0 '^\{\}$' '' cat "$dir/o/generation_config.json"
+rm "$dir/o/generation_config.json"
+expect 'without it OUT is replaced' 0 '' '' on --force
+mkdir "$dir/here"
+into_here() { cd "$dir/here" && "$program" convert "$dir/in" . --backend marlin --engine vllm; }
+expect 'the folder that it was started in is not replaced' 2 '' 'error: \.: is the folder that this was started in' into_here
+
 expect 'a partial output that somebody removes' 2 'removed meanwhile' '' robbed
 expect 'gives no output' 1 '' '' test -e "$dir/k"
 finish

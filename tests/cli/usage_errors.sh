@@ -26,6 +26,22 @@ expect 'a rank that is not there' 2 '' 'error: --rank 2 is not below --tp-size 2
   "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 2 --rank 2
 expect 'an empty name' 2 '' 'error: argument 2 is empty, a value was expected; is a variable of the shell not set' "$program" verify ''
 expect 'an empty value' 2 '' 'error: argument 3 \(--source=\) is empty' "$program" verify "$tiny" --source=
+expect 'a release that is not there' 2 '' 'error: --engine vllm==: no release after ==; vllm==.* for example' \
+  "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm==
+expect 'a GPU that the backend is not for' 2 '' 'error: --gpu gfx942: marlin of vllm is for SM75' \
+  "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm --gpu gfx942
+expect 'an option of --backend auto' 0 '' 'mxfp4-pack: --phase: of --backend auto; with marlin it changes nothing' \
+  "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm --phase decode
+expect 'memory of no GPU' 0 'right at level' 'mxfp4-pack: --device-memory: of GPUs; with --device cpu it changes nothing' \
+  "$program" verify "$dir/o" --device cpu --device-memory 1G
+for option in --tokens --seed --tolerance; do
+  expect "$option without the checkpoint" 2 '' "error: $option is of level kernels, .*; say where it is with --source" \
+    "$program" verify "$dir/o" $option 1
+  expect "$option of another level" 2 '' "error: $option is of level kernels" \
+    "$program" verify "$dir/o" --source "$tiny" --level bytes $option 1
+done
+expect 'rows that the output says' 2 '' 'o: was made without --gate-up' \
+  "$program" convert "$dir/o" "$dir/o2" --backend marlin --engine vllm --gate-up interleaved
 expect 'letters that are no options' 2 '' 'error: -q2: no option; of one letter there are -h, -q, -v and -V, and a name is written ./-q2' \
   "$program" convert "$tiny" -q2
 finish

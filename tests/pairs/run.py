@@ -101,8 +101,8 @@ class Bench:
             return [self.program, "clean", str(folder), "--remove"]
         if name == "unpack":
             return [self.program, "unpack", out, str(folder / f"unpacked-{which}"), "--threads", "1"]
-        source = ["--source", str(self.source)] if name == "verify-source" else []
-        return [self.program, "verify", out, *source, "--threads", "1", "--tokens", "1"]
+        source = ["--source", str(self.source), "--tokens", "1"] if name == "verify-source" else []
+        return [self.program, "verify", out, *source, "--threads", "1"]
 
     def in_turn(self, state, commands):
         """Exit codes and tree where the commands (name, which) run one after the other."""
