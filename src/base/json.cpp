@@ -12,6 +12,7 @@ std::string one_line(const Json& json) { return json.dump(-1, ' ', false, Json::
 bool SaxBase::parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) {
   // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ..; last read: '..'"
   std::string text = e.what();
+  if (at == 1 && text.find(" input;") != text.npos) return refuse("empty");  // versions say it differently
   text.resize(std::min(text.find("; last read"), text.size()));
   for (const char* before : {"] ", ": "})
     if (const size_t start = text.find(before); start != text.npos) text.erase(0, start + 2);

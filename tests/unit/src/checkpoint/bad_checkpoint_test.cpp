@@ -196,8 +196,7 @@ TEST_CASE("file names that lead elsewhere") {
 
 TEST_CASE("headers that are no JSON, or other JSON") {
   const std::string at = "model-2.safetensors: invalid header: ";
-  CHECK(said_to_header("", 0) == Lines{at + "syntax error while parsing value - unexpected end of input; expected '[', "
-                                            "'{', or a literal at byte 1"});
+  CHECK(said_to_header("", 0) == Lines{at + "empty"});
   CHECK(said_to_header("[]", 0) == Lines{at + "array where an object was expected"});
   CHECK(said_to_header("3", 0) == Lines{at + "number where an object was expected"});
   CHECK(said_to_header("{} x", 0) == Lines{at + "syntax error while parsing value - invalid literal at byte 4"});
@@ -268,8 +267,7 @@ TEST_CASE("a config that is missing or no config") {
     c.files["config.json"] = text;
     return said_to(c);
   };
-  CHECK(said("") == Lines{"config.json: invalid JSON: syntax error while parsing value - unexpected end of input; "
-                          "expected '[', '{', or a literal at byte 1"});
+  CHECK(said("") == Lines{"config.json: invalid JSON: empty"});
   CHECK(said("[]") == Lines{"config.json: no JSON object"});
   CHECK(said(R"({"a":1,"a":2})") == Lines{"config.json: invalid JSON: duplicate key 'a'"});
   CHECK(said(std::string(65, '[')) == Lines{"config.json: invalid JSON: nested deeper than 64 levels"});
