@@ -60,8 +60,16 @@ const Driver& choose() {
 constinit const Driver tables_driver = make_tables(std::make_index_sequence<std::variant_size_v<Layout>>());
 
 const std::vector<const Driver*>& drivers() {
-  static const Driver avx512 = completed(avx512_driver), avx2 = completed(avx2_driver);
+#if defined(__x86_64__)
+  static const Driver avx512 = completed(avx512_driver);
+  static const Driver avx2 = completed(avx2_driver);
   static const std::vector<const Driver*> all = {&avx512, &avx2, &tables_driver};
+#elif defined(__aarch64__)
+  static const Driver neon = completed(neon_driver);
+  static const std::vector<const Driver*> all = {&neon, &tables_driver};
+#else
+  static const std::vector<const Driver*> all = {&tables_driver};
+#endif
   return all;
 }
 

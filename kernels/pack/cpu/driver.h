@@ -37,8 +37,9 @@ const std::vector<const Driver*>& drivers();
 const Driver& chosen_driver();
 
 extern const Driver tables_driver;
-// As they are in their files: without the tables' for other layouts. These never run where the build is not for x86-64.
+// As they are in their files, without the tables' for other layouts; only in builds for their processors.
 extern const Driver avx2_driver;
 extern const Driver avx512_driver;  // AVX-512 VBMI and GFNI
+extern const Driver neon_driver;    // AArch64
 
 }  // namespace mxfp4

@@ -154,12 +154,6 @@ void scatter(const Pairs& y, uint8_t* tile, const int64_t* place) {
   }
 }
 
-/// Where quarter i of a group's 64 packed bytes lies; `to`: of each run of `run` words.
-template <int run>
-int64_t quarter(const int64_t* to, int i) {
-  return to[i * 4 / run] + i * 16 % (run * 4);
-}
-
 template <class L>
 void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, const Rows& next) {
   constexpr auto& form = shuffle<L>;

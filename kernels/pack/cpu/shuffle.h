@@ -170,6 +170,12 @@ struct Distances {
   }
 };
 
+/// Where quarter i of a group's 64 packed bytes lies; `to`: of each run of `run` words.
+template <int run>
+int64_t quarter(const int64_t* to, int i) {
+  return to[i * 4 / run] + i * 16 % (run * 4);
+}
+
 /// Layouts that move runs of bytes are as fast by memcpy, and those with another form have none.
 template <class L>
 constexpr bool has_shuffles() {

@@ -1,5 +1,6 @@
 #include "kernels/pack/cpu/driver.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
@@ -58,5 +59,6 @@ TEST_CASE("every driver packs and unpacks the bytes that the tables do") {
         ++compared;
       }
   }
-  CHECK((compared > 50 || !avx512_driver.runs_here()));
+  const auto runs = [](const Driver* driver) { return driver->runs_here(); };
+  CHECK((compared > 50 || std::count_if(drivers().begin(), drivers().end(), runs) == 1));
 }

@@ -1,0 +1,52 @@
+"""Estimates the inner loops of the NEON driver on Neoverse V2 by llvm-mca: cycles for 64 bytes, beside a copy by ldp and
+stp. Needs g++-aarch64-linux-gnu and llvm-19. usage: neon_estimate.py [SOURCE-DIR]"""
+import pathlib
+import re
+import subprocess
+import sys
+
+COPY = """.Ltop:
+ ldp q0,q1,[x1],#64
+ ldp q2,q3,[x1,#-32]
+ stp q0,q1,[x0],#64
+ stp q2,q3,[x0,#-32]
+ subs x2,x2,#1
+ b.ne .Ltop
+"""
+COMPILE = "aarch64-linux-gnu-g++ -std=c++20 -O3 -fconstexpr-ops-limit=1000000000 -x c++ -S -o - -".split()
+MCA = "llvm-mca-19 -mtriple=aarch64 -mcpu=neoverse-v2 -iterations=400".split()
+
+
+def output(command, text):
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def cycles(assembly):
+    return int(re.search(r"Total Cycles: +(\d+)", output(MCA, assembly)).group(1)) / 400
+
+
+def marked(source):
+    """With a comment in the assembly before and after a group's work."""
+    for line in ("const Quad words = pack_group", "for (int i = 0; i < 4; ++i) vst1q_u8(out"):
+        assert source.count(line) == 1, line
+    source = source.replace("const Quad words = pack_group", 'asm volatile("# BEGIN" ::: "memory"); const Quad words = pack_group')
+    return re.sub(r"(for \(int i = 0; i < 4; \+\+i\) vst1q_u8\(out.*)", r'\1 asm volatile("# END" ::: "memory");', source)
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    source = (root / "kernels/pack/cpu/driver_neon.cpp").read_text()
+    assembly = output([*COMPILE, f"-I{root}"], marked(source))
+    copy = cycles(COPY)
+    print(f"{'copy':24} {copy:5.1f}")
+    for name, body in re.findall(r"13pack_shufflesINS_\d+(\w+?)EEE\w+:\n(.*?)\.size", assembly, re.S):
+        loop = re.search(r"# BEGIN(.*?)# END", body, re.S).group(1)
+        code = "\n".join(line for line in loop.split("\n") if not line.startswith(("#", "//")))
+        if re.search(r"^\.L\w+:", code, re.M):  # llvm-mca follows no branch
+            print(f"{name:24} has a loop: no estimate")
+            continue
+        print(f"{name:24} {cycles(code):5.1f} {cycles(code) / copy:5.1f}")
+
+
+if __name__ == "__main__":
+    main()
