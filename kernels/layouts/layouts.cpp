@@ -25,8 +25,7 @@ constexpr auto all_layouts(std::index_sequence<i...>) {
 
 }  // namespace
 
-constinit const std::array<Layout, std::variant_size_v<Layout>> layouts =
-    all_layouts(std::make_index_sequence<std::variant_size_v<Layout>>());
+constinit const std::array<Layout, layout_count> layouts = all_layouts(std::make_index_sequence<layout_count>());
 
 const char* name_of(const Layout& layout) {
   return std::visit([](auto l) { return decltype(l)::name; }, layout);
@@ -39,10 +38,13 @@ std::optional<Layout> find_layout(std::string_view name) {
 }
 
 Shape storage_of(const Layout& layout, Shape s) {
+  if (const auto* given = std::get_if<ByModes>(&layout)) return given->modes->storage;
   return std::visit([s](auto l) { return storage<decltype(l)>(s); }, layout);
 }
 
 bool fits(const Layout& layout, Shape s) {
+  if (const auto* given = std::get_if<ByModes>(&layout))
+    return s.n <= given->modes->storage.n && s.b <= given->modes->storage.b;
   return std::visit([s](auto l) { return fits<decltype(l)>(s); }, layout);
 }
 

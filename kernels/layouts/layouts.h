@@ -11,6 +11,7 @@
 #include "kernels/layouts/flashinfer_sm90.h"
 #include "kernels/layouts/humming.h"
 #include "kernels/layouts/marlin.h"
+#include "kernels/layouts/modes.h"
 #include "kernels/layouts/plain.h"
 #include "kernels/layouts/triton_blackwell.h"
 #include "kernels/layouts/triton_hopper.h"
@@ -19,18 +20,25 @@
 
 namespace mxfp4 {
 
+/// A layout given at run time, whose owner keeps the modes. Drivers and devices have own code for it, on the CPU.
+struct ByModes : PlainRows<1> {
+  static constexpr const char* name = "modes";
+  const ModeLayout* modes = nullptr;
+};
+
 using Layout =
     std::variant<Plain, MarlinCodes, MarlinScales, MarlinBias, MarlinA8Codes, MarlinA8Scales, FlashinferSm90V1Codes,
                  FlashinferSm90V1Scales, FlashinferSm90V2Codes, FlashinferSm90V2Scales, FlashinferSm90Fp4Fp8Codes,
                  Scales128x4, TrtllmCodes, TrtllmScales, TrtllmBias, TritonHopperCodesA, TritonHopperCodesB,
                  TritonHopperCodesC, TritonHopperScalesW4, TritonHopperScalesW8, TritonBlackwellCodes,
                  TritonBlackwellScales, DeepgemmScales, DeepgemmMegaScales, Aiter16x16Codes, Cdna4Scales, VllmCpuCodes,
-                 VllmCpuScales, HummingCodes, HummingWgmmaCodes, HummingScales, HummingBias>;
+                 VllmCpuScales, HummingCodes, HummingWgmmaCodes, HummingScales, HummingBias, ByModes>;
 
 const char* name_of(const Layout& layout);
 
-/// Every layout, in the order of the variant.
-extern const std::array<Layout, std::variant_size_v<Layout>> layouts;
+/// Every layout that is defined here, in the order of the variant: all but ByModes.
+inline constexpr size_t layout_count = std::variant_size_v<Layout> - 1;
+extern const std::array<Layout, layout_count> layouts;
 
 std::optional<Layout> find_layout(std::string_view name);
 
@@ -43,5 +51,11 @@ bool fits(const Layout& layout, Shape s);
 Shape multiple_of(const Layout& layout);
 
 int64_t packed_bytes(const Layout& layout, Shape s);
+
+/// The modes of a layout for this storage.
+Modes modes_of(const Layout& layout, Shape storage);
+
+/// The layout defined here, other than by modes, that stores every bit of a matrix of shape s where `modes` does.
+std::optional<Layout> find_equal(const ModeLayout& modes, Shape s);
 
 }  // namespace mxfp4

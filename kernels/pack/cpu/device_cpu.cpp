@@ -4,9 +4,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "kernels/pack/cpu/driver.h"
+#include "kernels/pack/cpu/mode_strip.h"
 #include "kernels/pack/cpu/strip.h"
 #include "kernels/pack/device.h"
 #include "kernels/pack/stage.h"
@@ -61,13 +63,14 @@ bool is_strip_together(const Layout& layout) {
       layout);
 }
 
-int tile_rows(const Layout& layout) {
+int64_t tile_rows(const Layout& layout) {
+  if (const auto* given = std::get_if<ByModes>(&layout)) return given->modes->tile.n;
   return std::visit(
       [](auto l) {
         if constexpr (is_plain<decltype(l)>)
-          return 0;
+          return int64_t(0);
         else
-          return decltype(l)::tile_n;
+          return int64_t(decltype(l)::tile_n);
       },
       layout);
 }
@@ -93,7 +96,6 @@ class Cpu final : public Device {
     const Shape s = storage_of(item.layout, item.matrix.padded);
     const int64_t rows = tile_rows(item.layout);
     if (rows == 0) return stage(item.matrix, s, 0, s.n, item.packed);
-    const PackStrip pack = driver_.pack[item.layout.index()];
     const int64_t bytes = rows * s.b;
     const bool stream = driver_.stream && bytes >= least_stream && is_strip_together(item.layout);
     strips_.reserve(bytes);
@@ -101,12 +103,30 @@ class Cpu final : public Device {
       stage(item.matrix, s, tn * rows, (tn + 1) * rows, strips_.first());
       const Rows next = rows_at(item.matrix, (tn + 1) * rows, rows);
       if (!stream) {
-        pack(strips_.first(), s, tn, item.packed, next);
+        pack_strip(item.layout, s, tn, item.packed, next);
       } else {
-        pack(strips_.first(), s, 0, strips_.second(), next);
+        pack_strip(item.layout, s, 0, strips_.second(), next);
         driver_.stream(item.packed + tn * bytes, strips_.second(), bytes);
       }
     }
+  }
+
+  /// The first strip to its words in `packed`, and back.
+  void pack_strip(const Layout& layout, Shape s, int64_t tn, uint8_t* packed, const Rows& next) {
+    if (const auto* given = std::get_if<ByModes>(&layout))
+      mode_strips(*given->modes).pack(strips_.first(), tn, packed);
+    else
+      driver_.pack[layout.index()](strips_.first(), s, tn, packed, next);
+  }
+  void unpack_strip(const Layout& layout, Shape s, int64_t tn, const uint8_t* packed) {
+    if (const auto* given = std::get_if<ByModes>(&layout))
+      mode_strips(*given->modes).unpack(packed, tn, strips_.first());
+    else
+      driver_.unpack[layout.index()](packed, s, tn, strips_.first());
+  }
+  const ModeStrips& mode_strips(const ModeLayout& modes) {
+    if (!mode_strips_ || &mode_strips_->layout() != &modes) mode_strips_.emplace(modes);
+    return *mode_strips_;
   }
 
   /// Rows n to n + rows of the storage, if all are real and follow one another in a view.
@@ -124,7 +144,7 @@ class Cpu final : public Device {
     if (rows == 0) return unstage(item.matrix, s, 0, s.n, item.packed, report);
     strips_.reserve(rows * s.b);
     for (int64_t tn = 0; tn < s.n / rows; ++tn) {
-      driver_.unpack[item.layout.index()](item.packed, s, tn, strips_.first());
+      unpack_strip(item.layout, s, tn, item.packed);
       unstage(item.matrix, s, tn * rows, (tn + 1) * rows, strips_.first(), report);
     }
   }
@@ -176,7 +196,7 @@ class Cpu final : public Device {
     const uint8_t* is = item.packed + strip.n * s.b;
     if (rows) {
       strips_.reserve(rows * s.b);
-      driver_.unpack[item.layout.index()](item.packed, s, strip.n / rows, strips_.first());
+      unpack_strip(item.layout, s, strip.n / rows, item.packed);
       is = strips_.first();
     }
     return is_staged(item.matrix, s, strip.n, strip.end, is);
@@ -204,6 +224,7 @@ class Cpu final : public Device {
 
   const Driver& driver_;
   Strips strips_;
+  std::optional<ModeStrips> mode_strips_;  // of the layout that was last asked for
   std::vector<uint8_t> rows_;
 };
 

@@ -20,6 +20,14 @@ struct Slot {
   int64_t bytes = 0;
 };
 
+/// Layouts that are given at run time are packed by the CPU: host memory is what all views are in.
+template <class Item>
+bool is_by_modes(std::span<const Item> items) {
+  for (const Item& item : items)
+    if (std::holds_alternative<ByModes>(item.layout)) return true;
+  return false;
+}
+
 class Cuda final : public Device {
  public:
   Cuda(int index, int64_t memory)
@@ -71,6 +79,7 @@ class Cuda final : public Device {
 
   /// A chunk's memory: rows and packed matrix of each item, then what its checksums need.
   void pack(std::span<const PackItem> items, std::span<Checksum> sums) override {
+    if (is_by_modes(items)) return host_->pack(items);
     Xxh128* const made = host_answers(sums.size());
     ChecksumRequests wanted(sums, made);
     const auto size_of = [&](const PackItem& item) {
@@ -101,6 +110,7 @@ class Cuda final : public Device {
   }
 
   void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) override {
+    if (is_by_modes(items)) return host_->unpack(items, reports);
     PadFound* const answer = zeros<PadFound>(items.size());
     const auto size_of = [](const UnpackItem& item) { return bytes_of(item, 1); };
     run(items, size_of, [&](std::span<const UnpackItem> chunk, size_t first, const Slot& slot) {
@@ -123,6 +133,7 @@ class Cuda final : public Device {
 
   /// A chunk's memory: the rows expected, as many again for those unpacked, packed matrices.
   void compare(std::span<const CompareItem> items, std::span<CompareReport> reports) override {
+    if (is_by_modes(items)) return host_->compare(items, reports);
     const size_t n = items.size();
     PadFound* const answer = zeros<PadFound>(3 * n);  // pads, then two views of each
     const auto size_of = [](const CompareItem& item) { return bytes_of(item, 2); };
@@ -290,6 +301,7 @@ class Cuda final : public Device {
     return all;
   }
 
+  const std::unique_ptr<Device> host_ = open_cpu();
   int index_;
   int64_t memory_, limit_ = INT64_MAX;  // limit_: what the GPU was found to have
   GpuMemory& gpu_;

@@ -1,0 +1,93 @@
+// A layout that is given at run time, by its modes.
+//
+// A mode is one digit of a stored bit's number. Modes m = 0, 1, .. with c0, c1, .. values count the stored bits of one
+// expert's matrix, the first mode fastest:
+//
+//     stored bit d0 + c0 * (d1 + c1 * (d2 + ..))  =  source bit (row, bit) = steps0[d0] + steps1[d1] + steps2[d2] + ..
+//
+// Bit 8b + i of a row, and of the stored matrix, is bit i of byte b (0: the lowest). Source rows are those of the
+// storage, in row order and with all pads, as for every layout. marlin.codes of 5888 rows x 1536 bytes:
+//
+//     [4,0,1] [2,0,32] [2,8,0] [2,0,4]   four bits of a code; codes from bytes 0 and 4, rows 0 and 8, low and high
+//     nibble [4,16,0] [4,0,8] [8,1,0]           the words of a tile: warps, columns, rows [92,64,0] [192,0,64] tiles
+//     down the rows, then along them
+//
+// [count, rows, bits] is a mode whose digit d moves d times so many rows and bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/layouts/layout.h"
+
+namespace mxfp4 {
+
+struct Step {
+  int64_t row = 0, bit = 0;
+  friend constexpr bool operator==(const Step&, const Step&) = default;
+  friend constexpr Step operator+(Step a, Step b) { return {a.row + b.row, a.bit + b.bit}; }
+  friend constexpr Step operator-(Step a, Step b) { return {a.row - b.row, a.bit - b.bit}; }
+};
+
+/// One step: digit d moves d times as far. Else one for each of `count` digits.
+struct Mode {
+  int64_t count = 1;
+  std::vector<Step> steps;
+  bool is_even() const { return steps.size() == 1; }
+  Step at(int64_t d) const { return is_even() ? Step{d * steps[0].row, d * steps[0].bit} : steps[size_t(d)]; }
+  friend bool operator==(const Mode&, const Mode&) = default;
+};
+using Modes = std::vector<Mode>;
+
+/// Rows, bytes of a row, and bytes of one expert that run-time layouts may have.
+inline constexpr int64_t max_side = int64_t(1) << 20, max_storage = int64_t(1) << 26;
+
+/// Modes that were checked, and cut into tiles as the drivers take them. A tile's units of `unit` bytes each gather as
+/// many source bytes and rearrange their bits; a unit that moves bytes in a row only (`runs`) may have any length.
+class ModeLayout {
+ public:
+  /// Throws std::invalid_argument with the reason where the modes are no bijection of the storage, or have no units of
+  /// 1, 2, 4 or 8 bytes that are made of whole bytes.
+  ModeLayout(Shape storage, Modes modes);
+
+  Shape storage;
+  Modes modes;
+  Shape tile;
+  int64_t unit = 0;
+  bool runs = false;
+  struct Place {
+    int64_t row, byte;
+  };
+  std::vector<Place> gather;         // of the unit's bytes, from the unit's first
+  std::vector<int> bit;              // bit i of the unit is gathered bit bit[i]
+  std::vector<Place> from;           // of each unit of a tile, from the tile's first byte
+  std::vector<int64_t> to;           // the same in the stored matrix
+  std::vector<int64_t> down, along;  // where tiles go: tile (tn, tb) begins at down[tn] + along[tb]
+
+  /// The source of a stored bit.
+  Step source(int64_t stored_bit) const;
+
+ private:
+  struct Digit;  // a mode at its place
+  struct Side {  // down the rows or along them
+    int64_t Step::*step;
+    int64_t unit;
+  };
+  std::vector<Digit> take_unit();
+  void take_whole_bytes(std::vector<Digit>& rest);
+  void take_bits(const std::vector<Step>& bits);
+  void cut_tiles(std::vector<Digit> digits);
+  static void take_into_tile(std::vector<Digit>& digits, Side side, int64_t& size, std::vector<Digit>& inner);
+  static std::vector<int64_t> tile_places(const std::vector<Digit>& digits, Side side, int64_t size, int64_t all);
+  void take_tile(const std::vector<Digit>& digits);
+};
+
+/// As one with the last mode, where it goes on as that does.
+void append(Modes& modes, Mode m);
+
+/// Modes of these steps, which begin somewhere, as few as there are: a digit is split off as soon as what is left does
+/// not depend on it. In each direction the least step of a mode is 0.
+Modes factor(std::vector<Step> steps);
+
+}  // namespace mxfp4

@@ -1,0 +1,29 @@
+// A strip of a layout that is given by modes: with tables made at run time, as strip.h does with those of the compiler.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/layouts/modes.h"
+
+namespace mxfp4 {
+
+class ModeStrips {
+ public:
+  explicit ModeStrips(const ModeLayout& layout);
+  const ModeLayout& layout() const { return layout_; }
+  /// Strip tn, tile.n rows of storage.b bytes, to its places in `packed`; and back.
+  void pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const;
+  void unpack(const uint8_t* packed, int64_t tn, uint8_t* strip) const;
+
+ private:
+  template <class Move>
+  void each_unit(int64_t tn, Move move) const;
+  using Table = std::array<uint64_t, 256>;  // of one byte of a unit: its bits, each where it goes
+  const ModeLayout& layout_;
+  std::vector<int64_t> from_, gather_;  // in the strip: each unit of a tile, each byte of a unit
+  std::vector<Table> pack_, unpack_;
+};
+
+}  // namespace mxfp4
