@@ -109,6 +109,7 @@ int carry_out(std::vector<std::string> words, bool json) {
     add_unpack(app, common, run);
     add_diff(app, common, run);
     add_backends(app, common, run);
+    add_layout(app, common, run);
     add_synth(app, common, run);
     add_bench(app, common, run);
     add_clean(app, common, run);

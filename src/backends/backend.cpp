@@ -84,7 +84,7 @@ const Backend& find_backend(const std::string& name, const std::string& engine, 
 
 std::vector<Fit> fits_of(const Backend& b) {
   std::vector<Fit> fits;
-  const std::string releases = describe(b.releases, find_engine(b.engine).known);
+  const std::string releases = is_empty(b.releases) ? "" : describe(b.releases, find_engine(b.engine).known);
   if (!releases.empty()) fits.push_back({b.engine, releases, b.tested});
   fits.insert(fits.end(), b.libraries.begin(), b.libraries.end());
   return fits;

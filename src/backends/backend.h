@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,12 +39,12 @@ struct Parameter {
   Layout layout = Plain{};
   Dtype dtype = Dtype::U8;
   const char* torch_dtype = "uint8";
-  Dims (*shape)(int64_t n, int64_t k) = nullptr;  // of one expert: n rows, k columns, padded by the engine
+  std::function<Dims(int64_t n, int64_t k)> shape = {};  // of one expert: n rows, k columns, padded by the engine
   PadBytes pad = {};
   uint8_t add = 0;                                          // see BasicMatrix
   int64_t columns = 1;                                      // the engine pads rows to a multiple of these bytes
   std::optional<RowOrder> order = {};                       // of w13, where it is not the backend's
-  View (*view)(const Dims& stored) = nullptr;               // stored: the tensor's shape, experts first
+  std::function<View(const Dims& stored)> view = {};        // stored: the tensor's shape, experts first
   Json (*object)(int64_t experts, Shape padded) = nullptr;  // what else the engine wraps the tensor in
 };
 using Parameters = std::array<std::array<Parameter, std::size(parts)>, std::size(roles)>;
@@ -79,7 +80,7 @@ struct Backend {
   const char* summary;
   LayerSize multiple;
   const KernelFormat* kernel;  // how the engine's kernel reads the bytes; null: verify does not compute them
-  RowOrder (*w13_order)(const Model& model);
+  std::function<RowOrder(const Model& model)> w13_order;
   Parameters parameters;
   Range releases = {};                  // of the engine that load these bytes
   const char* tested = "sources read";  // how that is known
@@ -90,10 +91,13 @@ struct Backend {
   /// Which models this describes; null: all. Backends of one name, engine and version differ in it.
   bool (*takes)(const Model& model) = nullptr;
   /// Why a layer of this size on a rank cannot be served; empty where it can.
-  std::string (*refuse)(const Model& model, LayerSize size) = nullptr;
+  std::function<std::string(const Model& model, LayerSize size)> refuse = {};
   /// Changes one expert's values before layouts apply, so that there is no way back; null: nothing is lost.
   /// Without codes, only the scales.
   RewriteLoss (*rewrite)(std::span<uint8_t> codes, std::span<uint8_t> scales) = nullptr;
+  /// Of a layout file: its JSON on one line, and the only size on a rank that it is for.
+  std::string layout_file = {};
+  LayerSize only = {};
 
   const Parameter& parameter(Role role, Part part) const { return parameters[size_t(role)][size_t(part)]; }
 };

@@ -25,6 +25,16 @@ void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
   needed.engine =
       app->add_option("--engine", o.engine, "Engine that will load OUT; there is no default, since bytes differ");
   needed.engine->required()->check(engine_name())->type_name(engine_list("|"))->envname("MXFP4_PACK_ENGINE");
+  const auto take_layout = [&o, needed](const std::string& path) {
+    o.layout = path;
+    needed.backend->required(false);
+    needed.engine->required(false);
+  };
+  app->add_option_function<std::string>("--layout", take_layout,
+                                        "A layout file, in place of backend and engine; 'mxfp4-pack layout' tells more")
+      ->type_name("FILE")
+      ->excludes(needed.backend)
+      ->excludes(needed.engine);
   app->add_option("--engine-version", o.engine_version,
                   "Its release, also as --engine vllm==0.33.0; installed: that of python3. Default: the newest known")
       ->type_name("VERSION|installed");
@@ -115,6 +125,10 @@ CLI::Validator engine_name() {
 
 ConvertOptions Conversion::settled() const {
   ConvertOptions o = options;
+  if (!o.layout.empty()) {
+    o.checkpoint = checkpoint_path(o.checkpoint);
+    return o;
+  }
   settle_names(o);
   if (num_warps == 4) o.layout_version = four_warps(o);
   if (o.backend != "auto" && (!o.phase.empty() || o.lossy))

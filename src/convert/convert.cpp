@@ -6,6 +6,7 @@
 #include "kernels/pack/cpu/driver.h"
 #include "src/backends/alias.h"
 #include "src/backends/gpu.h"
+#include "src/backends/layout_file.h"
 #include "src/backends/loaders.h"
 #include "src/backends/select.h"
 #include "src/base/log.h"
@@ -107,11 +108,13 @@ Plan plan_set(const ConvertOptions& options, const Input& in, const Backend& bac
 
 /// Throws Error{input} with all problems, those found before too; warnings and notes are said.
 Prepared prepare(const ConvertOptions& options, const Input& in, const Destination& to, Problems& problems) {
-  const BackendChoice choice = chosen_backend(options, in.model);
+  const bool is_file = !options.layout.empty();
+  const BackendChoice choice = is_file ? BackendChoice() : chosen_backend(options, in.model);
   const std::string& layout_version = options.layout_version.empty() ? choice.layout_version : options.layout_version;
   const Backend& backend =
-      find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
-  if (options.backend != "auto" && !options.gpu.empty() && !runs_on(backend.gpu, options.gpu))
+      is_file ? read_layout_file(options.layout)
+              : find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
+  if (!is_file && options.backend != "auto" && !options.gpu.empty() && !runs_on(backend.gpu, options.gpu))
     fail(ErrorKind::usage, "--gpu {}: {} of {} is for {}", options.gpu, backend.name, backend.engine, backend.gpu);
   if (options.format != sharded_state_format) check_loader(backend, in.model, options.require_loader);
   const int set = to.number(backend, tensor_parallel(options));
@@ -321,7 +324,9 @@ void settle_names(ConvertOptions& o) {
 }
 
 Json convert(const ConvertOptions& options) {
-  if (options.backend != "auto")  // a usage error comes first
+  if (!options.layout.empty())  // an error in these comes first
+    read_layout_file(options.layout);
+  else if (options.backend != "auto")
     find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
   std::optional<OutputDir> place;  // locked before anything of OUT is read
   if (!options.dry_run) place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, owned_files);

@@ -9,6 +9,9 @@
 
 namespace mxfp4 {
 
+/// Not of a layout file, which is for one size.
+inline bool has_canary(const Backend& backend) { return backend.layout_file.empty(); }
+
 /// The whole file. Two experts; hidden and intermediate leave the model's remainders modulo 256.
 std::string make_canary(const Model& model, const Backend& backend);
 

@@ -99,7 +99,8 @@ std::vector<std::string> files_made(const Plan& plan) {
 int64_t bytes_beside(const Plan& plan) {
   constexpr int64_t entry = 400;  // of a tensor in the manifest and the index
   const Checkpoint& ck = *plan.checkpoint;
-  auto bytes = int64_t(make_canary(*plan.model, *plan.backend).size() + 3 * ck.config_text.size());
+  auto bytes = int64_t(3 * ck.config_text.size() + plan.backend->layout_file.size());
+  if (has_canary(*plan.backend)) bytes += int64_t(make_canary(*plan.model, *plan.backend).size());
   bytes += int64_t(ck.tensors.size() + plan.packed.size()) * entry;
   if (plan.set > 0) return bytes;  // the others are there
   std::error_code unknown;
@@ -123,7 +124,7 @@ OutputTexts make_texts(const Plan& plan, const TensorSums& sums, const ManifestO
     out.files.push_back(listed(file_kind::tensors, f.name, f.header));
     out.files.back().bytes = f.bytes;
   }
-  add(file_kind::canary, canary_name(plan), make_canary(*plan.model, *plan.backend));
+  if (has_canary(*plan.backend)) add(file_kind::canary, canary_name(plan), make_canary(*plan.model, *plan.backend));
   if (!earlier) {
     for (const std::string& name : ck.companions) add(file_kind::companion, name, companion_text(ck, name));
     if (options.version > 1) add(file_kind::source_headers, source_headers_name, source_headers(ck));

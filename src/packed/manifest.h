@@ -99,12 +99,16 @@ std::string write_manifest(const Plan& plan, const TensorSums& sums, const Manif
 struct ManifestSet {
   std::string engine, backend, layout_version;
   std::string engine_version;  // that convert was given; empty where it was not
+  std::string layout_file;     // the JSON of the layout file that convert was given; empty where it was not
   TensorParallel tp;
   std::map<std::pair<int, std::string>, std::string> checksums;  // of packed tensors by rank and name
   std::map<std::pair<int, std::string>, std::string> files;      // where each is kept
   Json loss;                                                     // of a lossy backend; null otherwise
   Json model;  // sizes, row order, activation and routed scaling factor, as loaders take them
 };
+
+/// The backend of a set: the built-in one of its name, or that of its layout file.
+const Backend& backend_of(const ManifestSet& set, const Model& model);
 
 /// "marlin of vllm", "marlin of vllm at tp 2", "marlin of vllm at tp 2, rank 1".
 std::string describe(const ManifestSet& set);

@@ -128,6 +128,7 @@ class Reader {
     set.backend = f.at("backend").text();
     set.layout_version = f.at("layout_version").text();
     if (f.has("engine_version")) set.engine_version = f.at("engine_version").text();
+    if (f.has("layout_file")) set.layout_file = f.at("layout_file").json().dump();
     if (f.has("loss")) set.loss = f.at("loss").json();
     if (f.has("canary")) f.at("canary").file_name();
     check_model(f.at("model"));
@@ -142,8 +143,10 @@ class Reader {
   /// What a reader must know beyond this version to use what is described.
   void check_needs(const Field& f) const {
     if (m_.options.version == 1 || !f.has("needs")) return;
-    f.at("needs").each(
-        [](const Field& name) { name.refuse("'{}', which this program does not know; use a newer one", name.text()); });
+    f.at("needs").each([](const Field& name) {
+      if (name.text() != layout_file_need)
+        name.refuse("'{}', which this program does not know; use a newer one", name.text());
+    });
   }
 
   static void read_ranks(const Field& f, TensorParallel& tp) {

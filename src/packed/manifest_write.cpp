@@ -1,3 +1,4 @@
+#include "src/packed/canary.h"
 #include "src/packed/manifest.h"
 #include "src/packed/manifest_format.h"
 
@@ -164,6 +165,8 @@ class Writer {
                          b.layout_version);
     if (options_.version > 1 && !plan_.engine_version.empty())
       text_ += fmt::format("\"engine_version\": {},\n", json_text(plan_.engine_version));
+    if (!b.layout_file.empty())
+      text_ += fmt::format("\"needs\": [\"{}\"],\n\"layout_file\": {},\n", layout_file_need, b.layout_file);
     Json fits = Json::object(), needs = Json::object();
     for (const Fit& f : fits_of(b)) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
     for (const Setting& s : b.requires_)
@@ -188,7 +191,8 @@ class Writer {
         {"routed_scaling_factor", m.router.scaling},
         {"scale_pad_byte", scale.pad.row + scale.add},
     };
-    text_ += fmt::format("\"model\": {},\n\"canary\": \"packed/canary-{}.safetensors\",\n", model.dump(), plan_.set);
+    text_ += fmt::format("\"model\": {},\n", model.dump());
+    if (has_canary(b)) text_ += fmt::format("\"canary\": \"packed/canary-{}.safetensors\",\n", plan_.set);
   }
 
   Json constants() const {

@@ -108,7 +108,7 @@ const PackedSet& PackedCheckpoint::unpackable_set() const {
 }
 
 Plan plan_of(const Manifest& m, const ManifestSet& set, const Model& model, Problems& problems) {
-  const Backend& backend = find_backend(set.backend, set.engine, set.layout_version, &model);
+  const Backend& backend = backend_of(set, model);
   const auto plan_for = [&](const std::vector<int>& ranks) {
     return make_plan(m.source, model, backend, {.tp = {set.tp.size, ranks}}, problems);
   };

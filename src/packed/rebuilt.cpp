@@ -62,7 +62,7 @@ class Rebuilding {
  private:
   Plan plan_of(size_t i) {
     const ManifestSet& set = m_.sets[i];
-    const Backend& backend = find_backend(set.backend, set.engine, set.layout_version, &model_);
+    const Backend& backend = backend_of(set, model_);
     Plan plan =
         make_plan(source_, model_, backend, {.tp = set.tp, .set = int(i), .keep_shards = keeps_shards(m_)}, problems_);
     if (m_.options.format == sharded_state_format && !problems_.any()) add_state(plan, problems_);
@@ -153,7 +153,7 @@ class Rebuilding {
     for (size_t i = 0; i < m_.sets.size() && i < theirs.size(); ++i) {
       const ManifestSet& set = m_.sets[i];
       Json fits = Json::object();
-      for (const Fit& f : earlier_fits(find_backend(set.backend, set.engine, set.layout_version, &model_)))
+      for (const Fit& f : earlier_fits(backend_of(set, model_)))
         fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
       if (fits.empty() || theirs[i].value("fits", Json()) != fits) continue;
       expected["sets"][i]["fits"] = fits;

@@ -41,12 +41,6 @@ Span rank_span(const Model& model, int64_t intermediate, int size, int rank) {
   return {begin, std::min(share, intermediate - begin)};
 }
 
-/// The intermediate columns of the first rank, which no other has more of: whole groups, also where the engine pads to
-/// less.
-int64_t rank_share(const MoeLayer& layer, int tp_size) {
-  return (layer.intermediate / group + tp_size - 1) / tp_size * group;
-}
-
 class Planner {
  public:
   Planner(Plan& plan, const PlanOptions& options, Problems& problems)
@@ -345,6 +339,10 @@ Shape Plan::padded_shape(const PackedTensor& t) const {
   if (t.part == Part::residual) return {1, row_bytes(t, 1)};
   const Shape nk = matrix_size(t.role, rank_size(*backend, layer, tp.size));
   return {nk.n, round_up(row_bytes(t, nk.b), t.parameter->columns)};
+}
+
+int64_t rank_share(const MoeLayer& layer, int tp_size) {
+  return (layer.intermediate / group + tp_size - 1) / tp_size * group;
 }
 
 LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size) {

@@ -2,6 +2,7 @@
 // else, an exception of another type included, is a mistake. The fuzz targets and the mutation tests call them.
 #pragma once
 
+#include "src/backends/layout_file.h"
 #include "src/packed/packed_checkpoint.h"
 #include "tests/support/make_checkpoint.h"
 #include "tests/support/seal.h"
@@ -107,6 +108,10 @@ inline Lines read_manifest_text(std::string_view text) {
       if (!problems.any()) Checksums{plan};
     }
   });
+}
+
+inline Lines read_layout_text(std::string_view text) {
+  return said_by([&](Problems&) { read_layout(std::string(text), "layout.json"); });
 }
 
 }  // namespace mxfp4::fuzz

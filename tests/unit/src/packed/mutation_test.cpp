@@ -68,11 +68,16 @@ TEST_CASE("a manifest, changed anywhere") {
   mutate(read_text(dir / "out/mxfp4-pack.json", 1 << 20), fuzz::read_manifest_text);
 }
 
+TEST_CASE("a layout file, changed anywhere") {
+  mutate(read_text(testdata() + "/fuzz/layout/plain", 1 << 20), fuzz::read_layout_text);
+}
+
 TEST_CASE("every input of the fuzz corpus") {
   const std::pair<const char*, Read> targets[] = {{"header", fuzz::read_header_text},
                                                   {"index", fuzz::read_index_text},
                                                   {"config", fuzz::read_config_text},
-                                                  {"manifest", fuzz::read_manifest_text}};
+                                                  {"manifest", fuzz::read_manifest_text},
+                                                  {"layout", fuzz::read_layout_text}};
   for (const auto& [name, read] : targets) {
     const auto files = contents_of(testdata() + "/fuzz/" + name);
     CHECK(files.size() > 1);

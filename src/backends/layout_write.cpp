@@ -1,0 +1,85 @@
+#include "src/backends/layout_file.h"
+
+namespace mxfp4 {
+
+namespace {
+
+Json to_json(const Mode& m) {
+  if (m.is_even()) return {m.count, m.steps[0].row, m.steps[0].bit};
+  Json steps = Json::array();
+  for (const Step& s : m.steps) steps.push_back({s.row, s.bit});
+  return steps;
+}
+
+Json to_json(LayerSize s) { return {{"hidden", s.hidden}, {"intermediate", s.intermediate}}; }
+
+/// The view of one expert, in elements.
+Json view_of(const Parameter& p, const Dims& shape) {
+  Dims stored = shape;
+  stored.insert(stored.begin(), 2);  // with one expert the first stride would be of no use
+  View v = p.view(stored);
+  v.shape.erase(v.shape.begin());
+  v.strides.erase(v.strides.begin());
+  return {{"torch_dtype", v.torch_dtype}, {"shape", v.shape}, {"strides", v.strides}};
+}
+
+Json tensor(const Backend& b, const Model& model, Role role, Part part, LayerSize size) {
+  const Parameter& p = b.parameter(role, part);
+  const int64_t n = role == Role::w13 ? 2 * size.intermediate : size.hidden;
+  const int64_t k = role == Role::w13 ? size.hidden : size.intermediate;
+  const int64_t bytes = part == Part::codes ? k / 2 : part == Part::scales ? k / group : bits_of(p.dtype) / 8;
+  const Shape padded = {n, round_up(bytes, p.columns)};
+  if (!fits(p.layout, padded))
+    fail(ErrorKind::usage, "{} of {}: {} rows of {} bytes do not fit {}", b.name, b.engine, padded.n, padded.b,
+         name_of(p.layout));
+  const Shape stored = storage_of(p.layout, padded);
+  const Dims shape = p.shape(n, k);
+  Json t = {{"role", name_of(role)},     {"part", name_of(part)},        {"name", p.name},
+            {"dtype", name_of(p.dtype)}, {"torch_dtype", p.torch_dtype}, {"shape", shape}};
+  if (p.view) t["view"] = view_of(p, shape);
+  const RowOrder order = p.order.value_or(b.w13_order(model));
+  if (role == Role::w13) t["rows"] = {{"block", order.block}, {"first", order.up_first ? "up" : "gate"}};
+  t["row_bytes"] = padded.b;
+  t["pad"] = {{"row", p.pad.row}, {"column", p.pad.column}, {"storage", p.pad.storage}};
+  t["add"] = p.add;
+  t["storage"] = {{"rows", stored.n}, {"bytes", stored.b}};
+  t["modes"] = Json::array();
+  for (const Mode& m : modes_of(p.layout, stored)) t["modes"].push_back(to_json(m));
+  return t;
+}
+
+/// A key or an entry of a list a line, and what they hold on one.
+std::string laid_out(const Json& json) {
+  std::string out = "{\n";
+  for (const auto& [key, value] : json.items()) {
+    if (key != "tensors") {
+      out += fmt::format("{}: {},\n", Json(key).dump(), value.dump());
+      continue;
+    }
+    out += "\"tensors\": [\n";
+    for (size_t i = 0; i < value.size(); ++i) out += value[i].dump() + (i + 1 < value.size() ? ",\n" : "\n");
+    out += "]\n}\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string write_layout(const Backend& b, const Model& model, LayerSize size) {
+  if (b.rewrite)
+    fail(ErrorKind::usage, "{} of {} changes values; a layout file only says where bits go", b.name, b.engine);
+  if (const std::string why = b.refuse ? b.refuse(model, size) : ""; !why.empty())
+    fail(ErrorKind::usage, "{} of {} cannot serve it: {}", b.name, b.engine, why);
+  const LayerSize padded = padded_size(b, size);
+  Json json = {{"mxfp4_pack_layout", 1},    {"name", b.name},
+               {"engine", b.engine},        {"size", to_json(size)},
+               {"padded", to_json(padded)}, {"made_with", {{"mxfp4-pack", MXFP4_VERSION}}},
+               {"tensors", Json::array()}};
+  for (Role role : roles)
+    for (Part part : {Part::codes, Part::scales, Part::bias})
+      if (b.parameter(role, part).name && (part != Part::bias || model.bias))
+        json["tensors"].push_back(tensor(b, model, role, part, padded));
+  return laid_out(json);
+}
+
+}  // namespace mxfp4

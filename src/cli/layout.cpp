@@ -1,0 +1,44 @@
+#include "src/inspect/layout.h"
+
+#include "src/backends/engine.h"
+#include "src/cli/checkpoint_path.h"
+#include "src/cli/commands.h"
+#include "src/cli/convert_options.h"
+
+namespace mxfp4::cli {
+
+void add_layout(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("layout", "Say what a layout file holds, or make one of a backend");
+  static LayoutOptions o;
+  app->description(
+      "Say what a layout file holds, or make one of a backend\n\nA layout file says where every bit of a layer goes: "
+      "convert packs with it. Says which parts lie as a built-in layout has them. With --backend, FILE "
+      "is made, of that backend.");
+  app->footer(
+      "mxfp4-pack layout learned.json\n"
+      "mxfp4-pack layout marlin.json --backend marlin --engine vllm --model gpt-oss-20b/");
+  app->add_option("FILE", o.file, "Layout file (man mxfp4-pack-layout)")->required()->type_name("");
+  app->option_defaults()->group("To make FILE");
+  auto* backend = app->add_option("--backend", o.backend, "Backend whose layouts are written")->type_name("NAME");
+  auto* engine = app->add_option("--engine", o.engine, "Its engine")->check(engine_name())->type_name(engine_list("|"));
+  auto* model = app->add_option("--model", o.checkpoint, "Checkpoint whose sizes are meant")->type_name("CKPT");
+  app->add_option("--layout-version", o.layout_version, "Which form of the layout")->type_name("NAME")->needs(backend);
+  app->add_option("--tp-size", o.tp_size, "Tensor-parallel ranks: FILE is for a rank's share")
+      ->check(range(1, 1024))
+      ->type_name("N")
+      ->capture_default_str();
+  add_gate_up(app, o.model);
+  backend->needs(engine)->needs(model);
+  engine->needs(backend);
+  model->needs(backend);
+  add_common(app, common);
+  app->callback([&] {
+    run = [&] {
+      o.json = common.json;
+      if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
+      return layout(o), 0;
+    };
+  });
+}
+
+}  // namespace mxfp4::cli

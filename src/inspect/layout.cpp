@@ -1,0 +1,97 @@
+#include "src/inspect/layout.h"
+
+#include <filesystem>
+
+#include "src/backends/layout_file.h"
+#include "src/base/file.h"
+#include "src/base/log.h"
+#include "src/plan/plan.h"
+
+namespace mxfp4 {
+
+namespace {
+
+std::string describe(RowOrder o) {
+  const char* first = o.up_first ? "up" : "gate";
+  return o.block == 0   ? fmt::format("halves, {} first", first)
+         : o.block == 1 ? fmt::format("pairs, {} first", first)
+                        : fmt::format("blocks of {}, {} first", o.block, first);
+}
+
+std::string describe(LayerSize real, LayerSize padded) {
+  const auto side = [](const char* name, int64_t a, int64_t b) {
+    return a == b ? fmt::format("{} {}", name, a) : fmt::format("{} {} padded to {}", name, a, b);
+  };
+  return side("hidden", real.hidden, padded.hidden) + ", " +
+         side("intermediate", real.intermediate, padded.intermediate);
+}
+
+/// "marlin.codes" or "3 modes, tiles of 4 x 8 bytes".
+std::string describe(const Layout& layout) {
+  const auto* given = std::get_if<ByModes>(&layout);
+  if (!given) return name_of(layout);
+  return fmt::format("no built-in layout: {} modes, tiles of {} x {} bytes", given->modes->modes.size(),
+                     given->modes->tile.n, given->modes->tile.b);
+}
+
+const Backend* same_as(const Backend& file) {
+  const Backend* halves = find_same(file, false);
+  return halves ? halves : find_same(file, true);
+}
+
+Json tensor_of(const Backend& b, Role role, Part part) {
+  const Parameter& p = b.parameter(role, part);
+  Json j = {{"role", name_of(role)}, {"part", name_of(part)}, {"name", p.name}, {"layout", name_of(p.layout)}};
+  if (p.order) j["rows"] = describe(*p.order);
+  return j;
+}
+
+void print(const Backend& b, bool json) {
+  const Backend* same = same_as(b);
+  if (json) {
+    Json j = {{"name", b.name}, {"engine", b.engine}, {"layout_version", b.layout_version}, {"tensors", Json::array()}};
+    for (Role role : roles)
+      for (Part part : parts)
+        if (b.parameter(role, part).name) j["tensors"].push_back(tensor_of(b, role, part));
+    j["same_as"] =
+        same ? Json{{"backend", same->name}, {"engine", same->engine}, {"layout_version", same->layout_version}}
+             : Json();
+    print_out("{}\n", one_line(j));
+    return;
+  }
+  print_out("{} of {}, {}; {}\n", b.name, b.engine, b.layout_version, describe(b.only, b.multiple));
+  for (const Fit& f : b.libraries) print_out("made with {} {}\n", printable(f.library), printable(f.range));
+  for (Role role : roles)
+    for (Part part : parts) {
+      const Parameter& p = b.parameter(role, part);
+      if (!p.name) continue;
+      print_out("{} {}: {}, {}{}{}\n", name_of(role), name_of(part), p.name, describe(p.layout),
+                p.order ? ", " + describe(*p.order) : "", p.add ? fmt::format(", bytes + {}", p.add) : "");
+    }
+  print_out("{}\n", same ? fmt::format("the same bytes as {} of {}, layout version {}", same->name, same->engine,
+                                       same->layout_version)
+                         : std::string("no built-in backend has these bytes; 'verify' goes up to level bytes"));
+}
+
+void make(const LayoutOptions& o) {
+  Problems problems;
+  const Checkpoint checkpoint = open_checkpoint(o.checkpoint, problems);
+  const Model model = recognise(checkpoint, o.model, problems);
+  problems.throw_if_any();
+  const Backend& b = find_backend(o.backend, o.engine, o.layout_version, &model);
+  const MoeLayer& layer = model.layers.front();
+  if (std::filesystem::exists(std::filesystem::symlink_status(o.file)))
+    fail(ErrorKind::usage, "{}: exists; a new file is made", o.file);
+  const std::string text = write_layout(b, model, {layer.hidden, rank_share(layer, o.tp_size)});
+  read_layout(text, o.file);
+  write_text(o.file, text);
+}
+
+}  // namespace
+
+void layout(const LayoutOptions& options) {
+  if (options.backend.empty()) return print(read_layout_file(options.file), options.json);
+  make(options);
+}
+
+}  // namespace mxfp4

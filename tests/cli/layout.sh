@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Layout files: made of every backend, packed with, checked, and refused. usage: layout.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+deepseek=$root/testdata/tiny/deepseek-v4
+
+same_tensors() { # OUT OUT: the same packed files, canaries apart
+  local f
+  for f in "$1"/packed/*.safetensors; do
+    case $f in *canary*) ;; *) cmp "$f" "$2/packed/${f##*/}" || return 1 ;; esac
+  done
+}
+
+# Every backend that takes a tiny checkpoint, at tp 1 and 2: its file is its bytes, and that of no layout but built-in ones.
+made=0
+while read -r backend engine version; do
+  for ckpt in "$tiny" "$deepseek"; do
+    for tp in 1 2; do
+      id=$backend-$engine-$version-${ckpt##*/}-$tp
+      options=(--backend "$backend" --engine "$engine" --layout-version "$version" --tp-size $tp)
+      "$program" convert "$ckpt" "$dir/built-in" "${options[@]}" --force -q 2>/dev/null || continue
+      "$program" layout "$dir/$id.json" "${options[@]}" --model "$ckpt" 2>"$dir/said.txt" || {
+        expect "$id: a lossy one only is refused" 0 'changes values; a layout file only says' '' cat "$dir/said.txt"
+        continue
+      }
+      expect "$id: is a built-in backend's" 0 '^the same bytes as ' '' "$program" layout "$dir/$id.json"
+      expect "$id: convert" 0 '' '' "$program" convert "$ckpt" "$dir/by-file" --layout "$dir/$id.json" --tp-size $tp --force -q
+      expect "$id: the same bytes" 0 '' '' same_tensors "$dir/by-file" "$dir/built-in"
+      made=$((made + 1))
+    done
+  done
+done < <("$program" backends --json | python3 -c '
+import json, sys
+for b in json.load(sys.stdin)["backends"]: print(b["backend"], b["engine"], b["layout_version"])' | sort -u)
+expect 'many backends were there' 0 '' '' [ $made -gt 60 ]
+
+# One that no built-in layout is: the words of Marlin's tiles in another order.
+prepare "$program" layout "$dir/marlin.json" --backend marlin --engine vllm --model "$tiny"
+sed 's/\[4,16,0\],\[4,0,8\]/[4,0,8],[4,16,0]/; s/"marlin"/"mine"/' "$dir/marlin.json" >"$dir/mine.json"
+expect 'what is built in is said' 0 'w2 scales: w2_weight_scale, marlin.scales' '' "$program" layout "$dir/mine.json"
+expect 'what is not, too' 0 'w13 codes: w13_weight, no built-in layout: 9 modes, tiles of 16 x 8 bytes, pairs' '' \
+  "$program" layout "$dir/mine.json"
+expect 'as JSON' 0 '"layout":"modes","rows":"pairs, gate first".*"same_as":null' '' "$program" layout "$dir/mine.json" --json
+expect 'a warning: no loader' 0 '' 'no loader of vllm is known to read mine' \
+  "$program" convert "$tiny" "$dir/out" --layout "$dir/mine.json"
+cp "$dir/mine.json" "$dir/kept.json"
+rm "$dir/mine.json" # OUT is complete in itself
+expect 'verify' 0 'right at level bytes' '' "$program" verify "$dir/out" --source "$tiny"
+expect 'level kernels is refused' 2 '' 'mine of vllm|level bytes' "$program" verify "$dir/out" --source "$tiny" --level kernels
+expect 'unpack' 0 '' '60 tensors, each with' "$program" unpack "$dir/out" "$dir/again"
+expect 'the checkpoint again' 0 '' '' diff -r "$tiny" "$dir/again"
+expect 'unpack of a layer' 0 . '' "$program" unpack "$dir/out" --layer model.layers.1.mlp.experts
+convert "$tiny" "$dir/marlin" --backend marlin --engine vllm
+expect 'diff' 1 'w13_weight' '' "$program" diff "$dir/out" "$dir/marlin"
+expect 'another packed form' 0 '' '' "$program" convert "$dir/out" "$dir/marlin-again" --backend marlin --engine vllm -q
+expect 'has its bytes' 0 '' '' same_tensors "$dir/marlin-again" "$dir/marlin"
+expect 'it is added to an output' 0 '' 'beside 1 earlier set' "$program" convert "$tiny" "$dir/marlin" --add --layout "$dir/kept.json"
+expect 'both sets are right' 0 'mine of vllm: right at level bytes' '' "$program" verify "$dir/marlin" --source "$tiny"
+expect 'once is enough' 0 '' 'nothing has changed' \
+  "$program" convert "$tiny" "$dir/out" --layout "$dir/kept.json" --if-changed
+put_last "$(ls "$dir"/out/packed/packed-*.safetensors)" '\125'
+expect 'damage is seen' 1 'wrong: 2 problems at level bytes' '' "$program" verify "$dir/out"
+
+# Refusals: one line, and nothing is written.
+refused() { # NAME MESSAGE SED-SCRIPT
+  sed "$3" "$dir/marlin.json" >"$dir/bad.json"
+  cmp -s "$dir/marlin.json" "$dir/bad.json" && prepare false "$1"
+  expect "$1" 2 '' "$2" "$program" convert "$tiny" "$dir/nothing" --layout "$dir/bad.json"
+  cp "$dir/err.txt" "$dir/said.txt"
+  expect "$1: one line" 0 '^1$' '' grep -c . "$dir/said.txt"
+  expect "$1: nothing is written" 0 '' '' [ ! -e "$dir/nothing" ]
+}
+refused 'a flipped entry' 'tensors\[0\].modes: tiles of 526 do not make 512' 's/\[8,1,0\]/[8,3,0]/'
+refused 'a lost source bit' 'tensors\[0\].modes: modes have 262144 bits, the storage 524288' 's/\[2,8,0\],//'
+refused 'a step too far' 'tensors\[0\].modes: a mode of 16 steps leaves the storage' 's/\[16,0,64\]/[16,0,128]/'
+refused 'a negative step' 'modes\[1\]\[2\]: -32 is not within 0 and 8388608' 's/\[2,0,32\]/[2,0,-32]/'
+refused 'no bits' 'modes\[1\]: no list of 2 to' 's/\[2,0,32\]/[]/'
+refused 'a shape of other bytes' 'tensors\[0\].shape: I32 \[16, 1023\] is not 65536 bytes' 's/\[16,1024\]/[16,1023]/'
+refused 'pads that are none' 'padded: 32 is no padded form of 96' 's/"padded":.*}/"padded": {"hidden":32,"intermediate":256}/'
+refused 'no role' 'tensors\[0\].role: "w12" is none of w13, w2' 's/"w13","part":"codes"/"w12","part":"codes"/'
+refused 'a part twice' 'tensors\[1\]: w13 codes a second time' 's/"scales"/"codes"/'
+refused 'a name with a quote' 'name: no word of letters, digits and' 's/"name": "marlin"/"name": "mar\\"lin"/'
+refused 'a newer version' 'version 2, this program knows 1; use a newer mxfp4-pack' 's/"mxfp4_pack_layout": 1/"mxfp4_pack_layout": 2/'
+refused 'no JSON' 'bad.json: invalid JSON' 's/^}$/]/'
+sed 's/"hidden":96,/"hidden":64,/' "$dir/marlin.json" >"$dir/bad.json"
+expect 'another size' 2 '' 'the layout file is for hidden 64 and intermediate 160 on a rank, these are 96 and 160' \
+  "$program" convert "$tiny" "$dir/nothing" --layout "$dir/bad.json"
+expect 'no biases in the checkpoint' 2 '' 'the layout file is for|' "$program" convert "$deepseek" "$dir/nothing" --layout "$dir/marlin.json"
+expect 'nothing is written' 0 '' '' [ ! -e "$dir/nothing" ]
+expect 'no file' 2 '' 'none.json: ' "$program" convert "$tiny" "$dir/nothing" --layout "$dir/none.json"
+expect 'a file and a backend' 2 '' 'excludes' "$program" convert "$tiny" "$dir/nothing" --layout "$dir/marlin.json" --backend marlin
+expect 'an existing file stays' 2 '' 'marlin.json: exists; a new file is made' \
+  "$program" layout "$dir/marlin.json" --backend marlin --engine vllm --model "$tiny"
+sed -n '/^{"mxfp4_pack_layout": 1, "name": "plain"/,/^]}/p' "$root/man/mxfp4-pack-layout.5" >"$dir/example.json"
+expect 'the example of the manual' 0 'plain of none' '' "$program" layout "$dir/example.json"
+finish
