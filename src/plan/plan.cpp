@@ -13,16 +13,9 @@ const Slice& slice_of(const Projection& p, Part part) {
 
 /// Bytes of a row of k columns in canonical form.
 int64_t row_bytes(const PackedTensor& t, int64_t k) {
-  switch (t.part) {
-    case Part::codes:
-      return k / 2;
-    case Part::scales:
-      return k / group;
-    case Part::bias:
-    case Part::residual:
-      return bits_of(t.parameter->dtype) / 8;
-  }
-  return 0;
+  if (t.part == Part::codes) return k / 2;
+  if (t.part == Part::scales) return k / group;
+  return bits_of(t.parameter->dtype) / 8;  // bias, residual
 }
 
 /// Rows and columns of a role's matrix.
