@@ -132,6 +132,16 @@ void for_rows(size_t hits, int64_t rows, int64_t multiplications, Work work) {
   });
 }
 
+Tally sum_of(const std::vector<Tally>& tallies) {
+  Tally sum;
+  for (const Tally& t : tallies) {
+    sum.squares += t.squares;
+    sum.clamped += t.clamped;
+    sum.values += t.values;
+  }
+  return sum;
+}
+
 }  // namespace
 
 MoeReference moe_reference(const MoeConfig& config, const MoeSource& source, std::span<const float> x,
@@ -173,12 +183,7 @@ MoeReference moe_reference(const MoeConfig& config, const MoeSource& source, std
     double* to = result.out.data() + slot / routing.top_k * hidden;
     for (int64_t n = 0; n < hidden; ++n) to[n] += routing.weights[slot] * out[slot * hidden + n];
   }
-  Tally sum;
-  for (const Tally& t : tallies) {
-    sum.squares += t.squares;
-    sum.clamped += t.clamped;
-    sum.values += t.values;
-  }
+  const Tally sum = sum_of(tallies);
   if (sum.values) {
     result.w13_rms = std::sqrt(sum.squares / sum.values);
     result.clamped = double(sum.clamped) / sum.values;
