@@ -1,0 +1,10 @@
+"""Layouts learned from the code that makes them: `python3 -m mxfp4_pack.learn --help`.
+
+    probe.py    runs a conversion on chosen bytes and reads off where every stored bit comes from
+    fit.py      says the same as row order, pads and modes, as a layout file has it
+    __main__.py the command
+"""
+
+
+class NoRearrangement(Exception):
+    """The conversion does more than move bits, or moves them in no form that a layout file has."""

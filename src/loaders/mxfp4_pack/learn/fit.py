@@ -1,0 +1,255 @@
+"""A map as a layout file has it: row order, pads, and modes over the rows of the storage (man mxfp4-pack-layout)."""
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy
+
+from . import NoRearrangement
+
+BLOCKS = 0, 1, 2, 4, 8, 16, 32, 64, 128
+MOST_STEPS = 1 << 18   # of all modes: a larger file is no use
+
+
+class Fit(NamedTuple):
+    block: int
+    up_first: bool
+    half: int          # rows of gate, and of up, with pads; of w2: all rows
+    rows: int          # of the storage
+    row_bytes: int     # of them
+    modes: list        # [count, rows, bits] or [[rows, bits], ..]
+
+
+def divisors(n):
+    return sorted({d for i in range(1, int(n ** 0.5) + 1) if n % i == 0 for d in (i, n // i)})
+
+
+def digit(rows, known):
+    """The steps of the digits 0 .. of rows [others, count, 2] that move alike wherever the others stand, and where each
+    row begins; None where they do not. Digits that are nowhere known go on as the others do; where only digit 0 is known,
+    there are no steps."""
+    count = rows.shape[1]
+    best = known[:, 0].any() and known.sum(0).argmax()
+    both = known & known[:, best:best + 1]
+    example = both.argmax(0)
+    found = both[example, numpy.arange(count)]
+    if not found[0]:
+        return None
+    steps = rows[example, numpy.arange(count)] - rows[example, best]
+    for some in (slice(0, 256), slice(None)):  # most are refused by a few
+        if ((rows[some] - rows[some, best:best + 1] != steps).any(2) & both[some]).any():
+            return None
+    steps = steps - steps[0]
+    if found.sum() == 1:
+        return [], rows[:, 0]
+    if not found.all():
+        even = steps[1] * numpy.arange(count)[:, None]
+        if not found[1] or (steps != even)[found].any():
+            return None
+        steps = even
+    begins = rows - steps
+    first = known.argmax(1)
+    begin = begins[numpy.arange(len(rows)), first]
+    if (known & (begins != begin[:, None]).any(2)).any():
+        return None
+    return steps, begin
+
+
+def factor(at, known):
+    """The modes of places [units, 2], where they are known; None where there are none that are short."""
+    modes = []
+    while len(at) > 1:
+        for count in divisors(len(at))[1:]:
+            found = digit(at.reshape(-1, count, 2), known.reshape(-1, count))
+            if found:
+                break
+            if count > MOST_STEPS:
+                return None
+        else:
+            return None
+        steps, at = found
+        known = known.reshape(-1, count).any(1)
+        modes.append(as_mode(steps) if len(steps) else [count, None, None])
+    return modes
+
+
+def as_mode(steps):
+    """The least step is 0 in each direction: the first place of all is (0, 0)."""
+    steps = steps - steps.min(0)
+    if (steps[0] == 0).all() and (steps == steps[1] * numpy.arange(len(steps))[:, None]).all():
+        return [len(steps), int(steps[1][0]), int(steps[1][1])]
+    return steps.tolist()
+
+
+def gaps(modes, side, all):
+    """How far the digits go that `modes` lack to reach `all` rows (side 1) or bits (2), each once: [step, count]."""
+    odd = [m for m in modes if not is_even(m)]
+    reach = 1 + sum(max(s[side - 1] for s in steps_of(m)) for m in odd)
+    out = []
+    for count, *steps in sorted((m for m in modes if is_even(m) and m[side]), key=lambda m: m[side]):
+        if steps[side - 1] > reach:
+            out.append([reach, steps[side - 1] // reach])
+        reach = max(reach, steps[side - 1]) * count if not odd else reach + steps[side - 1] * (count - 1)
+    return out + ([[reach, all // reach]] if all > reach else [])
+
+
+def completed(modes, rows, bits):
+    """`modes` with steps for the digits that no known unit moves by, which move pads alone: they fill the gaps. Each way
+    that may be."""
+    unknown = [i for i, m in enumerate(modes) if is_even(m) and m[1] is None]
+    known = [m for i, m in enumerate(modes) if i not in unknown]
+    for ways in product((1, 2), repeat=len(unknown)):
+        made, left = [list(m) for m in modes], {1: gaps(known, 1, rows), 2: gaps(known, 2, bits)}
+        for i, way in zip(unknown, ways):
+            gap = next((g for g in left[way] if g[1] % made[i][0] == 0), None)
+            if gap is None:
+                break
+            made[i][1:] = [gap[0] * (way == 1), gap[0] * (way == 2)]
+            gap[:] = gap[0] * made[i][0], gap[1] // made[i][0]
+        else:
+            yield merged(made)
+
+
+def is_even(mode):
+    return not isinstance(mode[0], list)
+
+
+def steps_of(mode):
+    return [[d * mode[1], d * mode[2]] for d in range(mode[0])] if is_even(mode) else mode
+
+
+def merged(modes):
+    out = []
+    for mode in modes:
+        last = out[-1] if out else None
+        if last and is_even(last) and is_even(mode) and mode[1:] == [last[0] * last[1], last[0] * last[2]]:
+            last[0] *= mode[0]
+        else:
+            out.append(list(mode))
+    return out
+
+
+def places(modes):
+    """The source of every unit that the modes count."""
+    at = numpy.zeros((1, 2), numpy.int64)
+    for mode in modes:
+        at = (numpy.array(steps_of(mode), numpy.int64)[:, None] + at[None]).reshape(-1, 2)
+    return at
+
+
+class Fitting:
+    """Of one tensor. map: probe.Map; real: the source's rows and bytes of a row; views: 2 for w13, gate and up; pairs:
+    the source's rows of them take turns. like: block and up_first of equally right descriptions,
+    and how many modes these may have more than others."""
+
+    def __init__(self, key, map, real, views, pairs, like):
+        self.key, self.map, self.real, self.views, self.pairs = key, map, real, views, pairs
+        self.bytes, self.like = len(map.value), like
+        per_row = real[1] * 8 // map.unit
+        self.known = map.source >= 0
+        source = numpy.where(self.known, map.source, 0)
+        self.row, self.bit = source // per_row, source % per_row * map.unit
+
+    def storage(self, order):
+        """The storage's row of every unit's source row."""
+        block, up_first, half = order
+        if self.views == 1:
+            return self.row
+        n = self.real[0] // 2
+        view, row = (self.row % 2, self.row // 2) if self.pairs else (self.row // n, self.row % n)
+        view = view ^ up_first
+        return view * half + row if block == 0 else row // block * 2 * block + view * block + row % block
+
+    def orders(self, rows):
+        """Row orders that a storage of so many rows may have: the likely ones first."""
+        if self.views == 1:
+            return [(0, False, rows)]
+        n = self.real[0] // 2
+        halves = dict.fromkeys([rows // 2, *(n + -n % m for m in (1, 32, 64, 128, 256, 512))])
+        out = [(0, first, h) for h in halves if n <= h <= rows // 2 for first in (False, True)]
+        return out + [(b, first, rows // 2) for b in BLOCKS[1:] if rows // 2 % b == 0 for first in (False, True)]
+
+    def sides(self):
+        """Rows and bytes of a row that the storage may have, the least pads first."""
+        if self.map.unit > 8:  # a bias: a row is one number
+            return [(self.bytes // self.real[1], self.real[1])]
+        least = self.real[1]
+        pairs = [(self.bytes // b, b) for b in divisors(self.bytes) if b >= least and self.bytes // b >= self.real[0]]
+        return sorted(pairs, key=lambda s: (s[1] - self.real[1]) * self.real[0] + (s[0] - self.real[0]) * self.real[1])
+
+    def words(self, at):
+        """The bits of a word and the words' places, where all words are alike; else the units themselves."""
+        for unit in (32, 64, 8):
+            size = unit // self.map.unit
+            if size > 1 and len(at) % size == 0:
+                found = digit(at.reshape(-1, size, 2), self.known.reshape(-1, size))
+                if found:
+                    return found[0], found[1], self.known.reshape(-1, size).any(1)
+        return None
+
+    def modes(self, order):
+        at = numpy.stack([self.storage(order), self.bit], 1)
+        begin = [[self.map.unit, 0, 1]] if self.map.unit > 1 else []
+        words = self.words(at)
+        if words is None:
+            inner, outer = [], factor(at, self.known)
+        else:
+            inner = factor(words[0], numpy.ones(len(words[0]), bool))
+            outer = factor(words[1], words[2])
+        if inner is None or outer is None:
+            return None
+        return begin + inner + outer
+
+    def rows_of(self, fit, bits):
+        """The storage's rows of stored bits, where they come from."""
+        at = places(fit.modes)
+        grid = numpy.zeros((fit.rows, fit.row_bytes * 8), numpy.uint8)
+        grid[at[:, 0], at[:, 1]] = bits
+        return numpy.packbits(grid, axis=1, bitorder="little")
+
+    def pads(self, fit, padded_rows):
+        """Pad bytes of rows, of columns and of the storage, and where the columns' end."""
+        grid = self.rows_of(fit, numpy.unpackbits(self.map.value, bitorder="little"))
+        free = self.rows_of(fit, numpy.repeat(self.map.free, 8)) > 0
+        real = numpy.zeros(fit.rows, bool)
+        real[self.storage((fit.block, fit.up_first, fit.half))[self.known]] = True
+        padded = numpy.arange(fit.rows) < padded_rows
+        values = [self.one(grid[~real & padded], free[~real & padded])]
+        tail, tail_free = grid[real][:, self.real[1]:], free[real][:, self.real[1]:]
+        beyond, beyond_free = grid[~padded].reshape(-1), free[~padded].reshape(-1)
+        for end in range(tail.shape[1], -1, -1):
+            column = self.one(tail[:, :end], tail_free[:, :end])
+            storage = self.one(numpy.append(tail[:, end:], beyond), numpy.append(tail_free[:, end:], beyond_free))
+            if column is not None and storage is not None and values[0] is not None:
+                return (values[0], column, storage), self.real[1] + end
+        raise NoRearrangement(f"{self.key}: pads of several values, which rows, columns and storage do not tell apart")
+
+    @staticmethod
+    def one(values, free):
+        """The one value of bytes that are written; 0 for none; None for several."""
+        found = numpy.unique(values[~free])
+        return None if len(found) > 1 else int(found[0]) if len(found) else 0
+
+    def is_right(self, order, rows, row_bytes, modes):
+        at = places(modes)
+        number = at[:, 0] * row_bytes * 8 + at[:, 1]
+        if len(number) != self.bytes * 8 or (at < 0).any() or (at[:, 1] >= row_bytes * 8).any():
+            return False
+        if len(numpy.unique(number)) != len(number):
+            return False
+        want = self.storage(order) * row_bytes * 8 + self.bit
+        return (number[::self.map.unit][self.known] == want[self.known]).all()
+
+    def best(self):
+        found = None
+        for rows, row_bytes in self.sides():
+            for order in self.orders(rows):
+                for modes in completed(self.modes(order) or [], rows, row_bytes * 8):
+                    steps = sum(1 if is_even(m) else len(m) for m in modes) - self.like[1] * (order[:2] == self.like[0])
+                    if (found and steps >= found[0]) or steps > MOST_STEPS:
+                        continue
+                    if self.is_right(order, rows, row_bytes, modes):
+                        found = steps, Fit(order[0], order[1], order[2], rows, row_bytes, modes)
+        if not found:
+            raise NoRearrangement(f"{self.key}: {self.bytes} bytes of an expert that no row order, pads and modes describe")
+        return found[1]

@@ -1,0 +1,173 @@
+"""Layouts learned from conversions: those that formats.py writes by formulas, and those that are no rearrangement."""
+
+import io
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from contextlib import redirect_stderr
+from unittest import mock
+
+import torch
+
+import formats
+from mxfp4_pack.learn import NoRearrangement, __main__ as command
+from mxfp4_pack.learn.probe import Size
+
+KEYS = {"w13": ("w13", "codes"), "w13_scale": ("w13", "scales"), "w13_bias": ("w13", "bias"),
+        "w2": ("w2", "codes"), "w2_scale": ("w2", "scales"), "w2_bias": ("w2", "bias")}
+NAMES = {key: name.replace("13", "13_weight").replace("w2", "w2_weight") for name, key in KEYS.items()}
+TINY = Size(96, 160, True)  # of testdata/tiny/gpt-oss
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+
+
+def engine(name, backend, pairs, convert):
+    """The conversion of an engine that pads a layer as it does."""
+    def call(layer):
+        h, i = formats.padded_sizes(name, backend, layer["w2"].shape[1], layer["w13"].shape[1] // 2)
+        raw = formats.pad({KEYS[k]: t for k, t in layer.items()}, pairs, h, i, formats.PADDING[name, backend][2])
+        return {NAMES[k]: t for k, t in convert(raw).items()}
+    return call
+
+
+def triton(raw):
+    out = {}
+    for (role, part), t in raw.items():
+        out[role, part] = {"codes": formats.hopper_codes, "scales": lambda s: formats.hopper_scales(s, 4),
+                           "bias": lambda b: b.float()}[part](t)
+    return out
+
+
+def sglang_marlin(raw):
+    return formats.marlin(formats.reorder_w13(raw, formats.gate_up))
+
+
+def flashinfer(raw):
+    return formats.flashinfer_sm90_v1(formats.reorder_w13(raw, lambda t: formats.swap(formats.gate_up(t))))
+
+
+def plain(layer):
+    return {NAMES[KEYS[name]]: t.clone() for name, t in layer.items()}
+
+
+def changed(**changes):
+    """A plain conversion, but for some tensors."""
+    def call(layer):
+        return plain(layer) | {name: change(layer) for name, change in changes.items()}
+    return call
+
+
+class Learn(unittest.TestCase):
+    def setUp(self):
+        parent = tempfile.TemporaryDirectory()
+        self.addCleanup(parent.cleanup)
+        self.dir = parent.name
+        quiet = redirect_stderr(io.StringIO())
+        quiet.__enter__()
+        self.addCleanup(quiet.__exit__, None, None, None)
+
+    def file(self, call, size=TINY, pairs=True, name="learned"):
+        padded, tensors = command.learn(call, size, pairs)
+        path = os.path.join(self.dir, name + ".json")
+        with open(path, "w") as file:
+            file.write(command.to_text(name, "vllm", size, padded, {}, tensors))
+        return path
+
+    def program(self, *arguments):
+        program = os.environ.get("MXFP4_PACK")
+        if not program:
+            self.skipTest("MXFP4_PACK names no program")
+        return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
+
+    def test_learned_files_are_the_built_in_backends(self):
+        cases = {"marlin of vllm, layout version 1": engine("vllm", "marlin", True, formats.marlin),
+                 "marlin of sglang, layout version 1": engine("sglang", "marlin", True, sglang_marlin),
+                 "triton-hopper of vllm, layout version a": engine("vllm", "triton-hopper", True, triton),
+                 "flashinfer-cutlass of vllm, layout version v1": engine("vllm", "flashinfer-cutlass", True, flashinfer)}
+        for number, (want, call) in enumerate(cases.items()):
+            with self.subTest(want):
+                path = self.file(call, name=f"learned{number}")
+                self.assertEqual(self.program("layout", path).splitlines()[-1], "the same bytes as " + want)
+
+    def test_a_layout_of_ours_alone_packs_what_the_function_makes(self):
+        def call(layer):
+            made = plain(layer)
+            codes = made["w13_weight"]
+            made["w13_weight"] = codes.flip(2).transpose(1, 2).contiguous().view(torch.int32)
+            made["w2_weight_scale"] = made["w2_weight_scale"] + 6
+            return made
+        path, ckpt = self.file(call), os.path.join(ROOT, "testdata", "tiny", "gpt-oss")
+        out = os.path.join(self.dir, "out")
+        self.assertIn("no built-in backend", self.program("layout", path))
+        self.program("convert", ckpt, out, "--layout", path, "-q")
+        self.assertIn("right at level bytes", self.program("verify", out, "--source", ckpt))
+        from safetensors.torch import load_file
+        source = {}
+        for name in os.listdir(ckpt):
+            if name.endswith(".safetensors"):
+                source |= load_file(os.path.join(ckpt, name))
+        prefix = "model.layers.0.mlp.experts."
+        layer = {"w13": source[prefix + "gate_up_proj_blocks"].flatten(2), "w13_scale": source[prefix + "gate_up_proj_scales"],
+                 "w13_bias": source[prefix + "gate_up_proj_bias"], "w2": source[prefix + "down_proj_blocks"].flatten(2),
+                 "w2_scale": source[prefix + "down_proj_scales"], "w2_bias": source[prefix + "down_proj_bias"]}
+        packed = {}
+        for name in os.listdir(os.path.join(out, "packed")):
+            if name.endswith(".safetensors"):
+                packed |= load_file(os.path.join(out, "packed", name))
+        for name, want in call(layer).items():
+            got = packed[prefix + name].view(torch.uint8).flatten()
+            self.assertTrue(torch.equal(got, want.contiguous().view(torch.uint8).flatten()), name)
+
+    def refused(self, message, **changes):
+        with self.assertRaisesRegex(NoRearrangement, message):
+            command.learn(changed(**changes), Size(64, 32, False), False)
+
+    def test_what_is_no_rearrangement_is_refused(self):
+        codes, scales = "w13_weight", "w13_weight_scale"
+        self.refused(f"{codes}: expert 0, byte 0, bit 0: no copy of one bit of w13",
+                     **{codes: lambda x: x["w13"] ^ x["w13"].roll(1, 2)})
+        self.refused(f"{codes}: expert 0, byte 0, bit 0: the inverse of a source bit", **{codes: lambda x: ~x["w13"]})
+        self.refused(f"{codes}: bit 3 of w13, expert 0, is stored 0 times", **{codes: lambda x: x["w13"] & 0xF7})
+        self.refused(f"{codes}: bit 0 of w13, expert 0, is stored 2 times",
+                     **{codes: lambda x: torch.cat([x["w13"], x["w13"][:, :1]], 1)})
+        self.refused(f"{codes}: made of w13 and w13_scale together",
+                     **{codes: lambda x: x["w13"] & x["w13_scale"].repeat_interleave(16, 2)})
+        self.refused(f"{codes}: expert 1 lies otherwise", **{codes: lambda x: torch.stack([x["w13"][0], *x["w13"][1:].flip(1)])})
+        self.refused(f"{codes}: no tensor of 2 experts", **{codes: lambda x: x["w13"].flatten(0, 1)})
+        self.refused(f"{scales}: expert 0, byte .*: wanted .*, got .*; its bytes depend on more than their place",
+                     **{scales: lambda x: x["w13_scale"].clamp(100, 140)})
+        self.refused(f"{scales}: .*: (no copy of one value|wanted)",
+                     **{scales: lambda x: x["w13_scale"] - x["w13_scale"].amin((1, 2), True)})
+        self.refused("w2: stored in no tensor", w2_weight=lambda x: torch.zeros_like(x["w2"]))
+
+    def test_memory_that_is_not_written_is_a_pad(self):
+        def loose(x):
+            out = torch.empty((*x["w2"].shape[:2], 32), dtype=torch.uint8)
+            out[:, :, :16] = x["w2"]
+            return out
+        _, tensors = command.learn(changed(w2_weight=loose), Size(64, 32, False), False)
+        free = {t.key: int(t.map.free.sum()) for t in tensors}
+        self.assertEqual(free, {"w13_weight": 0, "w13_weight_scale": 0, "w2_weight": 64 * 16, "w2_weight_scale": 0})
+        tensor = next(t for t in tensors if t.key == "w2_weight")
+        self.assertEqual((tensor.fit.rows, tensor.fit.row_bytes, tensor.pad), (64, 32, (0, 0, 0)))
+
+    def test_the_command(self):
+        path = os.path.join(self.dir, "plain.json")
+        arguments = ["--call", "test_learn:plain", "--hidden", "64", "--intermediate", "32", "--name", "mine", "-o", path]
+        self.assertEqual(command.main([*arguments, "--made-with", "kernels=1.2"]), 0)
+        with open(path) as file:
+            made = json.load(file)
+        self.assertEqual((made["name"], made["engine"], made["made_with"]),
+                         ("mine", "none", {"torch": torch.__version__, "kernels": "1.2"}))
+        self.assertEqual(made["tensors"][0]["modes"], [[256, 0, 1], [64, 1, 0]])
+        with self.assertRaises(SystemExit):  # the file is there
+            command.main(arguments)
+        other = arguments[:-1] + [path + "2"]
+        with mock.patch.object(command, "function_of", lambda text: changed(w2_weight=lambda x: ~x["w2"])):
+            self.assertEqual(command.main(other), 2)
+        self.assertFalse(os.path.exists(path + "2"))
+
+
+if __name__ == "__main__":
+    unittest.main()
