@@ -5,7 +5,8 @@
 
 Of every fat binary in a shared library only what a GPU of that compute capability runs is kept: its machine code or, where
 there is none, the newest PTX that it can compile. The rest becomes zeros, in place, which compress to nothing. What a
-start does not import is left out (PRESETS); so a preset holds for one engine's releases that were tried.
+start does not import is left out (PRESETS); so a preset holds for one engine's releases that were tried. vLLM 0.26.0 also
+imports xgrammar and llguidance: where they are too large to carry, modules whose attributes are all `object` will do.
 """
 
 import argparse
