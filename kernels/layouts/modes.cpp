@@ -7,6 +7,11 @@
 
 namespace mxfp4 {
 
+struct ModeLayout::Side {
+  int64_t Step::*step;
+  int64_t unit;
+};
+
 struct ModeLayout::Digit {
   Mode mode;
   int64_t weight;  // of the digit in the stored bit's number

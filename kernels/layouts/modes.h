@@ -8,9 +8,9 @@
 // Bit 8b + i of a row, and of the stored matrix, is bit i of byte b (0: the lowest). Source rows are those of the
 // storage, in row order and with all pads, as for every layout. marlin.codes of 5888 rows x 1536 bytes:
 //
-//     [4,0,1] [2,0,32] [2,8,0] [2,0,4]   four bits of a code; codes from bytes 0 and 4, rows 0 and 8, low and high
-//     nibble [4,16,0] [4,0,8] [8,1,0]           the words of a tile: warps, columns, rows [92,64,0] [192,0,64] tiles
-//     down the rows, then along them
+//     [4,0,1] [2,0,32] [2,8,0] [2,0,4]   a word: bits of a code; bytes 0 and 4; rows 0 and 8; low and high nibble
+//     [4,16,0] [4,0,8] [8,1,0]           the words of a tile: warps, columns, rows
+//     [92,64,0] [192,0,64]               tiles down the rows, then along them
 //
 // [count, rows, bits] is a mode whose digit d moves d times so many rows and bits.
 #pragma once
@@ -70,10 +70,7 @@ class ModeLayout {
 
  private:
   struct Digit;  // a mode at its place
-  struct Side {  // down the rows or along them
-    int64_t Step::*step;
-    int64_t unit;
-  };
+  struct Side;   // down the rows or along them
   std::vector<Digit> take_unit();
   void take_whole_bytes(std::vector<Digit>& rest);
   void take_bits(const std::vector<Step>& bits);
