@@ -1,6 +1,6 @@
-// Humming W4A16 as vLLM (0.32.0, 0.33.0) and SGLang (0.5.19 to 0.5.23) hold MXFP4 experts for bf16 activations on SM90.
-// Words are Marlin's fragments; storage is padded to 256 rows and 128 columns.
-// Facts: humming-kernels 0.1.12, 0.1.17 and 0.1.19: transform.py run as it is, weight_repack_nk compiled for the host.
+// Humming as vLLM (0.32.0, 0.33.0) and SGLang (0.5.19 to 0.5.23) hold MXFP4 experts on SM90. For bf16 activations words
+// are Marlin's fragments. Storage is padded to 256 rows and 128 columns.
+// Facts: humming-kernels 0.1.12, 0.1.17 and 0.1.19: transform.py run as it is, its CUDA kernels compiled for the host.
 #pragma once
 
 #include "kernels/layouts/marlin.h"
@@ -24,6 +24,22 @@ struct HummingScales : MarlinScales {
   static constexpr const char* name = "humming.scales";
   static constexpr int store_n = 256, store_b = 4;
   MXFP4_HD static constexpr Byte at(int w, int i) { return {w / 2 + 8 * (w % 2 * 4 + i), 0}; }
+};
+
+/// I32 [K/64, 8N], for FP8 activations (vLLM 0.33.0, humming-kernels 0.1.19): what a lane of FP8 wgmma takes of 16 rows
+/// and 64 columns is 16 bytes. A word is 4 columns of a row and the 4 that are 16 further on; its magnitudes are in
+/// that order, its signs in the order in which the kernel shifts them out.
+struct HummingFp8Codes {
+  static constexpr const char* name = "humming_fp8.codes";
+  static constexpr int tile_n = 16, tile_b = 32;
+  static constexpr int store_n = 256, store_b = 64;
+  MXFP4_HD static constexpr Byte at(int w, int i) {
+    return {w / 4 / 4 + w % 2 * 8, w % 4 / 2 * 16 + i / 2 * 8 + w / 4 % 4 * 2 + i % 2};
+  }
+  MXFP4_HD static constexpr int bit(int i) { return i % 4 == 3 ? nibble_bit({0, 4, 1, 5, 2, 6, 3, 7}, i) : i; }
+  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+    return ((tb * (s.n / tile_n) + tn) * 128 + w) * 4;
+  }
 };
 
 /// BF16 [N].

@@ -32,7 +32,7 @@ using Layout =
                  Scales128x4, TrtllmCodes, TrtllmScales, TrtllmBias, TritonHopperCodesA, TritonHopperCodesB,
                  TritonHopperCodesC, TritonHopperScalesW4, TritonHopperScalesW8, TritonBlackwellCodes,
                  TritonBlackwellScales, DeepgemmScales, DeepgemmMegaScales, Aiter16x16Codes, Cdna4Scales, VllmCpuCodes,
-                 VllmCpuScales, HummingCodes, HummingWgmmaCodes, HummingScales, HummingBias, ByModes>;
+                 VllmCpuScales, HummingCodes, HummingWgmmaCodes, HummingFp8Codes, HummingScales, HummingBias, ByModes>;
 
 const char* name_of(const Layout& layout);
 

@@ -2,6 +2,7 @@
 // gate and 16 up rows, codes in tiles of 16 rows x 16 bytes, scales in CDNA4 order. Both sizes are padded to 256 with
 // zeros; biases become F32 and stay [gate; up]. AITER's own test has since come to use no gate-up interleave for bf16
 // activations: bytes are tied to the AITER version below. Loaders set is_shuffled and view codes as float4_e2m1fn_x2.
+// For DeepSeek-V4 SGLang calls the scales ..._scale_inv (layout version 2).
 // Source: AITER e404860 of 2026-08-22 (shuffle_weight_a16w4, shuffle_scale_a16w4, byte-checked as host code), vLLM
 // 446179f8, SGLang b26729f22. The kernels were not run.
 #include "src/backends/aiter.h"
@@ -31,9 +32,39 @@ Backend vllm_halves() {
   return b;
 }
 
+/// SGLANG_USE_AITER_MOE_GU_ITLV=0, and for Kimi-K3 AITER_SITUV2_A4W4=1, keep the rows in halves.
+Backend sglang() {
+  Backend b = aiter_sglang(kernel);
+  b.takes = is_not_deepseek_v4;
+  for (const char* name :
+       {"unset:SGLANG_USE_AITER_MOE_GU_ITLV", "unset:AITER_SITUV2_A4W4", "unset:SGLANG_AITER_K3_OPT"})
+    b.requires_.push_back({name, ""});
+  return b;
+}
+
+/// Its method for an FP8 checkpoint keeps the names of scales as loaded and pads intermediate alone, to 128.
+Backend sglang_2() {
+  Backend b = sglang();
+  b.layout_version = "2";
+  b.multiple = {128, 128};
+  b.takes = is_deepseek_v4;
+  b.parameters = aiter_parameters(sglang_inv_names);
+  b.refuse = refuse_unless_256;
+  b.releases = {"0.5.19", ""};
+  return b;
+}
+
+Backend sglang_deepseek_1() {
+  Backend b = aiter_sglang(kernel);
+  b.takes = is_deepseek_v4;
+  b.releases.last = "0.5.18";
+  return b;
+}
+
 }  // namespace
 
-Backends aiter_a16w4 = {vllm_pairs(), aiter_version_2(kernel, {128, 128}, "0.28.0"), vllm_halves(),
-                        aiter_sglang(kernel)};
+Backends aiter_a16w4 = {vllm_pairs(),  aiter_version_2(kernel, {128, 128}, "0.28.0"),
+                        vllm_halves(), sglang(),
+                        sglang_2(),    sglang_deepseek_1()};
 
 }  // namespace mxfp4

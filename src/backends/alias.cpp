@@ -11,8 +11,9 @@ namespace mxfp4 {
 
 namespace {
 
+/// A lossy backend is meant by its own name alone.
 bool is_called(const Backend& b, const std::string& name) {
-  return std::any_of(b.requires_.begin(), b.requires_.end(), [&](const Setting& s) {
+  return !b.rewrite && std::any_of(b.requires_.begin(), b.requires_.end(), [&](const Setting& s) {
     return std::string_view(s.name).starts_with("moe_") && has_word(s.value, name) &&
            name != "or";  // between two values
   });

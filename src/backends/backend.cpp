@@ -90,6 +90,20 @@ std::vector<Fit> fits_of(const Backend& b) {
   return fits;
 }
 
+Json to_json(const std::vector<Fit>& fits) {
+  Json out = Json::object();
+  for (const Fit& f : fits) out[f.library] = {{"range", f.range}, {"tested", f.tested}};
+  return out;
+}
+
+LayerSize rank_share(const MoeLayer& layer, int tp_size) {
+  return {layer.hidden, (layer.intermediate / group + tp_size - 1) / tp_size * group};
+}
+
+std::string refusal(const Backend& b, const Model& model, const MoeLayer& layer, int tp_size) {
+  return b.refuse ? b.refuse(model, rank_share(layer, tp_size)) : "";
+}
+
 LayerSize padded_size(const Backend& b, LayerSize size) {
   return {round_up(size.hidden, b.multiple.hidden), round_up(size.intermediate, b.multiple.intermediate)};
 }

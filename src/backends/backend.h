@@ -61,15 +61,16 @@ struct Setting {
   bool (*when)(const Model& model) = nullptr;  // null: always
 };
 
-/// A vector that the engine keeps beside the packed tensors: F32 [experts], every element `value`.
-struct Constant {
-  const char* name;
-  double value;
-};
-
 /// Hidden and intermediate size of a layer; the engine pads each up to a multiple.
 struct LayerSize {
   int64_t hidden = 0, intermediate = 0;
+};
+
+/// What the engine keeps beside the packed tensors: F32, every element `value`.
+struct Constant {
+  const char* name;
+  double value;
+  Dims (*shape)(int64_t experts, LayerSize padded) = [](int64_t experts, LayerSize) { return Dims{experts}; };
 };
 
 struct Backend {
@@ -95,6 +96,7 @@ struct Backend {
   /// Changes one expert's values before layouts apply, so that there is no way back; null: nothing is lost.
   /// Without codes, only the scales.
   RewriteLoss (*rewrite)(std::span<uint8_t> codes, std::span<uint8_t> scales) = nullptr;
+  bool first_scale_pads = false;  // pads of rewritten scales are the expert's first
   /// Of a layout file: its JSON on one line, and the only size on a rank that it is for.
   std::string layout_file = {};
   LayerSize only = {};
@@ -113,6 +115,15 @@ std::vector<Fit> fits_of(const Backend& backend);
 /// where none is called so or loaded by that release, Error{input} where none takes the model.
 const Backend& find_backend(const std::string& name, const std::string& engine, const std::string& layout_version,
                             const Model* model = nullptr, const std::string& release = "");
+
+/// `fits` as the manifest and backends --json have it.
+Json to_json(const std::vector<Fit>& fits);
+
+/// The first rank's share of a layer, which no other has more of: whole groups, also where the engine pads to less.
+LayerSize rank_share(const MoeLayer& layer, int tp_size);
+
+/// Why the engine cannot serve a layer on that many ranks; empty where it can.
+std::string refusal(const Backend& backend, const Model& model, const MoeLayer& layer, int tp_size);
 
 /// The engine's sizes of a layer.
 LayerSize padded_size(const Backend& backend, LayerSize size);

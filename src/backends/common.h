@@ -26,10 +26,14 @@ inline Parameters both(const Names& names, Parameter codes, Parameter scales, Pa
 inline Dims code_rows(int64_t n, int64_t k) { return {n, k / 2}; }
 inline Dims scale_rows(int64_t n, int64_t k) { return {n, k / group}; }
 inline Dims bias_rows(int64_t n, int64_t) { return {n}; }
+inline Dims one_value(int64_t, int64_t) { return {}; }
 
 /// Canonical codes, and biases that no kernel permutes.
 inline Parameter plain_codes() { return {.shape = code_rows}; }
 inline Parameter bf16_bias() { return {.dtype = Dtype::BF16, .torch_dtype = "bfloat16", .shape = bias_rows}; }
+inline Parameter f32_residual(const char* name) {
+  return {.name = name, .dtype = Dtype::F32, .torch_dtype = "float32", .shape = one_value};
+}
 inline Parameter f32_bias() { return {.dtype = Dtype::F32, .torch_dtype = "float32", .shape = bias_rows}; }
 
 inline Dims contiguous_strides(const Dims& shape) {
@@ -53,6 +57,9 @@ inline RowOrder up_gate_halves(const Model&) { return {0, true}; }
 /// What SGLang loads by the methods that it wrote for DeepSeek-V4: an FP8 checkpoint with MXFP4 experts.
 inline bool is_deepseek_v4(const Model& m) { return m.family.starts_with("deepseek-v4") || m.family == "ling"; }
 inline bool is_not_deepseek_v4(const Model& m) { return !is_deepseek_v4(m); }
+/// Models for which vLLM asks for MXFP8 activations.
+inline bool asks_for_mxfp8(const Model& m) { return m.family.starts_with("deepseek-v4"); }
+inline bool asks_for_bf16(const Model& m) { return !asks_for_mxfp8(m); }
 inline bool is_gpt_oss_like(const Model& m) { return m.pairs; }
 inline bool has_halves(const Model& m) { return !m.pairs; }
 

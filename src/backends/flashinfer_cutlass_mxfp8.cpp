@@ -3,6 +3,7 @@
 // they call it. Padding is as in FlashInfer's SM90 form: vLLM 128, SGLang hidden to 256 for GPT-OSS and nothing for
 // DeepSeek-V4, whose scales are called ..._scale_inv. SGLang's scales keep the 0x7F of their buffers along hidden, and
 // get 0x00 along the intermediate size.
+// (Where w2's pad rows and columns meet the engine has 0x00, this 0x7F: codes are zero there.)
 // Source: FlashInfer to 0.6.18rc7 (block_scale_interleave, byte-checked as host code), vLLM 446179f8, SGLang b26729f22.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"

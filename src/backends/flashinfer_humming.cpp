@@ -1,10 +1,11 @@
-// FlashInfer's W4A8 form of the SM90 CUTLASS MoE ("Humming", 0.6.18; no vLLM to 0.33.0 has it). It is lossy: its kernel
-// knows twelve scales per expert and matrix, a base and its next eleven doublings, so groups with a smaller scale take
-// the base and their codes are rounded to match, and minus zero becomes zero. What that changed is counted, printed and
-// kept in the manifest; there is no way back. Codes and scales then go into FlashInfer's own layouts, w13 as [up;
-// gate]. w13_residual and w2_residual are half the base of each expert; the kernel's factor is 64 times that. Nothing
-// is padded. Source: FlashInfer 0.6.18rc7 (preprocess_moe_weights_for_sm90_mixed_gemm_humming), byte-checked as host
-// code.
+// FlashInfer's W4A8 form of the SM90 CUTLASS MoE ("Humming", 0.6.18; SGLang has it since 0.5.19 where it is asked for,
+// no vLLM to 0.33.0 has). It is lossy: its kernel knows twelve scales per expert and matrix, a base and its next eleven
+// doublings, so groups with a smaller scale take the base and their codes are rounded to match, and minus zero becomes
+// zero. What that changed is counted, printed and kept in the manifest; there is no way back. Codes and scales then go
+// into FlashInfer's own layouts, w13 as [up; gate]. w13_residual and w2_residual are half the base of each expert; the
+// kernel's factor, which SGLang keeps, is 64 times that. SGLang pads GPT-OSS, scales with the expert's first, so that
+// no range changes; else nothing is padded. Source: FlashInfer 0.6.18rc7
+// (preprocess_moe_weights_for_sm90_mixed_gemm_humming), byte-checked as host code; SGLang 0.5.19 to 0.5.23 read.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 
@@ -13,41 +14,81 @@ namespace mxfp4 {
 namespace {
 
 Dims scales_shape(int64_t n, int64_t k) { return {n / 64, k / 128, 16, 16}; }
-Dims one_value(int64_t, int64_t) { return {}; }
 
 View words(const Dims& stored) {
   const Dims shape = {stored[0], stored[1], stored[2], 16, 4};
   return {"int32", shape, contiguous_strides(shape)};
 }
 
-Parameters parameters() {
-  Parameters p = both(vllm_names, {.layout = FlashinferSm90Fp4Fp8Codes{}, .shape = code_rows},
+Parameters parameters(const Names& names, const char* w13_residual, const char* w2_residual) {
+  Parameters p = both(names, {.layout = FlashinferSm90Fp4Fp8Codes{}, .shape = code_rows},
                       {.layout = FlashinferSm90V2Scales{}, .shape = scales_shape, .view = words}, bf16_bias());
-  for (size_t role : {0, 1})
-    p[role][size_t(Part::residual)] = {.name = role ? "w2_residual" : "w13_residual",
-                                       .dtype = Dtype::F32,
-                                       .torch_dtype = "float32",
-                                       .shape = one_value};
+  p[size_t(Role::w13)][size_t(Part::residual)] = f32_residual(w13_residual);
+  p[size_t(Role::w2)][size_t(Part::residual)] = f32_residual(w2_residual);
   return p;
+}
+
+Backend vllm() {
+  return {.name = "flashinfer-humming",
+          .engine = "vllm",
+          .layout_version = "1",
+          .gpu = "SM90",
+          .summary = "FlashInfer CUTLASS W4A8, fp8 activations; lossy",
+          .multiple = {128, 128},
+          .kernel = &kernel_format("flashinfer-humming"),
+          .w13_order = up_gate_halves,
+          .parameters = parameters(vllm_names, "w13_residual", "w2_residual"),
+          .releases = no_release,
+          .libraries = {{"flashinfer", "0.6.18 on", "converter bytes equal"}},
+          .requires_ = {},
+          .refuse = refuse_unless_128,
+          .rewrite = humming_rewrite};
+}
+
+RewriteLoss rewrite_64(std::span<uint8_t> codes, std::span<uint8_t> scales) {
+  RewriteLoss loss = humming_rewrite(codes, scales);
+  loss.residual *= 64;
+  return loss;
+}
+
+Dims no_dimensions(int64_t, LayerSize) { return {}; }
+std::vector<Constant> constants(const Model& m) {
+  auto all = swiglu(m, "swiglu_alpha", "swiglu_beta", "swiglu_limit");
+  all.push_back({"humming_fc2_act_scale", 1, no_dimensions});
+  return all;
+}
+
+Backend sglang(const Names& names) {
+  Backend b = vllm();
+  b.engine = "sglang";
+  b.kernel = &kernel_format("flashinfer-humming-64");
+  b.parameters = parameters(names, "w13_humming_residual_scale", "w2_humming_residual_scale");
+  b.releases = {"0.5.19", ""};
+  b.requires_ = {{"moe_runner_backend", "flashinfer_mxfp4"}, {"flashinfer_mxfp4_moe_precision", "fp8"}};
+  b.constants = constants;
+  b.rewrite = rewrite_64;
+  return b;
+}
+
+Backend sglang_deepseek() {
+  Backend b = sglang(sglang_inv_names);
+  b.summary = "FlashInfer CUTLASS W4A8, fp8 activations; lossy; DeepSeek-V4";
+  b.takes = is_deepseek_v4;
+  return b;
+}
+
+/// Its layer rounds hidden up to 256 before its method pads both sizes to 128.
+Backend sglang_padded() {
+  Backend b = sglang(sglang_names);
+  b.multiple = {256, 128};
+  b.takes = is_not_deepseek_v4;
+  b.refuse = nullptr;
+  b.first_scale_pads = true;
+  return b;
 }
 
 }  // namespace
 
-Backends flashinfer_humming = {
-    {.name = "flashinfer-humming",
-     .engine = "vllm",
-     .layout_version = "1",
-     .gpu = "SM90",
-     .summary = "FlashInfer CUTLASS W4A8, fp8 activations; lossy",
-     .multiple = {128, 128},
-     .kernel = &kernel_format("flashinfer-humming"),
-     .w13_order = up_gate_halves,
-     .parameters = parameters(),
-     .releases = no_release,
-     .libraries = {{"flashinfer", "0.6.18 on", "converter bytes equal"}},
-     .requires_ = {},
-     .refuse = refuse_unless_128,
-     .rewrite = humming_rewrite},
-};
+Backends flashinfer_humming = {vllm(), sglang_padded(), sglang_deepseek()};
 
 }  // namespace mxfp4

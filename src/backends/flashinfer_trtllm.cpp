@@ -57,11 +57,21 @@ Backend sglang(bool i128) {
   return b;
 }
 
+/// SGLang's method for GPT-OSS, which also loads Kimi-K3, hands the kernel biases of zero where the model has none.
+std::vector<Constant> zero_biases(const Model& m) {
+  auto all = gpt_oss_vectors(m);
+  if (m.bias) return all;
+  all.push_back({"w13_weight_bias", 0, [](int64_t experts, LayerSize s) { return Dims{experts, 2 * s.intermediate}; }});
+  all.push_back({"w2_weight_bias", 0, [](int64_t experts, LayerSize s) { return Dims{experts, s.hidden}; }});
+  return all;
+}
+
 /// Pads of scales are the 1.0 that SGLang's buffers begin with.
 Backend sglang_ones() {
   Backend b = sglang(true);
   b.layout_version = "i128-ones";
   for (Role role : roles) b.parameters[size_t(role)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x7F};
+  b.constants = zero_biases;
   b.tested = "converter bytes equal (0.5.17 to 0.5.23, on a CPU)";
   return b;
 }

@@ -1,13 +1,19 @@
-// Humming W4A16 on SM90, bf16 activations: vLLM's first choice there for DeepSeek-V4's class since 0.32.0, SGLang's
+// Humming on SM90. W4A16, bf16 activations: vLLM's first choice there for DeepSeek-V4's class since 0.32.0, SGLang's
 // where it is asked for. Nothing is lost: codes are Marlin's words, scales stay E8M0. The library itself pads, at the
 // end of the whole matrix, rows to 256 and columns to 128; its pads of scales are 1.0, of all else 0. vLLM first pads
 // intermediate to 64, gate and up each, with zeros. GPT-OSS's pairs stay as loaded.
 //
-// The order of a word's codes depends on the library: up to 0.1.16 (layout version 1) it is that of wgmma's registers,
-// from 0.1.17 on (2) that of mma's on every GPU up to SM90. On SM100 and later the compiler decides, so no row is for
-// them. With fp16 activations scales have another form, with fp8 ones codes are rewritten.
-// Source: humming-kernels 0.1.12, 0.1.17 and 0.1.19, whose conversion was run, its one CUDA kernel compiled for the
-// host; vLLM 0.33.0 and SGLang 0.5.19 to 0.5.23 read.
+// W4A8, FP8 activations in groups of 128: what vLLM 0.33.0 makes of a model that asks for MXFP8 activations, as
+// DeepSeek-V4 does. It is lossy as flashinfer-humming is, and rewrites values in the same way; codes then go into words
+// of their own, and weight_scale_2 is half the base of each expert. Where the library pads, pads enter the range of an
+// expert's scales, so sizes that need any are refused.
+//
+// The order of a word's codes for bf16 depends on the library: up to 0.1.16 (layout version 1) it is that of wgmma's
+// registers, from 0.1.17 on (2) that of mma's on every GPU up to SM90. On SM100 and later the compiler decides, so no
+// row is for them. With fp16 activations scales have another form.
+//
+// Source: humming-kernels 0.1.12, 0.1.17 and 0.1.19, whose conversion was run, its CUDA kernels compiled for the host;
+// vLLM 0.33.0 and SGLang 0.5.19 to 0.5.23 read.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 
@@ -42,7 +48,9 @@ Backend vllm() {
           .releases = {"0.32.0", ""},
           .tested = "converter bytes equal (host)",
           .libraries = {{"humming-kernels", "0.1.17 on", "converter bytes equal to 0.1.19 (host)"}},
-          .requires_ = {{"moe_backend", "humming"}, {"unset:VLLM_HUMMING_INPUT_QUANT_CONFIG", ""}}};
+          .requires_ = {{"moe_backend", "humming"},
+                        {"unset:VLLM_HUMMING_INPUT_QUANT_CONFIG", "", asks_for_bf16},
+                        {"VLLM_HUMMING_INPUT_QUANT_CONFIG", R"({"dtype":"bfloat16"})", asks_for_mxfp8}}};
 }
 
 /// Its FP8 method takes a rank's intermediate size only in whole blocks of 128, so that it needs no pads.
@@ -64,8 +72,40 @@ Backend sglang() {
           .refuse = refuse_unless_128};
 }
 
+Dims fp8_codes_shape(int64_t n, int64_t k) { return {round_up(k, 128) / 64, round_up(n, 256) * 8}; }
+
+std::string refuse_pads(const Model&, LayerSize size) {
+  if (size.hidden % 256 == 0 && size.intermediate % 128 == 0) return {};
+  return fmt::format(
+      "hidden {} must be a multiple of 256 and intermediate {} of 128, since pads would change an expert's values",
+      size.hidden, size.intermediate);
+}
+
+Backend vllm_w4a8() {
+  Backend b = vllm();
+  b.name = "humming-w4a8";
+  b.layout_version = "1";
+  b.summary = "Humming W4A8, fp8 activations; lossy";
+  b.multiple = {256, 128};
+  b.kernel = &kernel_format("humming-w4a8");
+  for (Role role : roles) {
+    auto& parts = b.parameters[size_t(role)];
+    parts[size_t(Part::codes)].layout = HummingFp8Codes{};
+    parts[size_t(Part::codes)].shape = fp8_codes_shape;
+    parts[size_t(Part::residual)] = f32_residual(role == Role::w2 ? "w2_weight_scale_2" : "w13_weight_scale_2");
+  }
+  b.releases = {"0.33.0", ""};
+  b.requires_ = {{"moe_backend", "humming"}, {"unset:VLLM_HUMMING_INPUT_QUANT_CONFIG", ""}};
+  b.libraries = {{"humming-kernels", "0.1.19", "converter bytes equal (host)"}};
+  b.takes = asks_for_mxfp8;
+  b.refuse = refuse_pads;
+  b.rewrite = humming_rewrite;
+  return b;
+}
+
 }  // namespace
 
 Backends humming = {vllm(), sglang()};
+Backends humming_w4a8 = {vllm_w4a8()};
 
 }  // namespace mxfp4

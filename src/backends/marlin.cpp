@@ -4,7 +4,7 @@
 // agree. They differ in three places: vLLM keeps GPT-OSS's gate and up rows in pairs as loaded, SGLang always makes
 // halves, gate first; pad bytes of scales are 0x00 in vLLM and 0x7F (1.0) in SGLang since #33500 (2026-08-06), which
 // allocates its buffers with ones; the bias parameters have other names. From 0.5.22 on SGLang pads the intermediate
-// size of DeepSeek-V4's class to 64 only on SM90 (i64), with scales of 0x00.
+// size of DeepSeek-V4's class to 64 only on SM90 (i64), with scales of 0x00. vLLM pads nothing for compressed-tensors.
 // Source: vLLM main 48ebd6f2f and SGLang main b26729f22, byte-checked against both engines' kernels; vLLM to 0.33.0 and
 // SGLang to 0.5.23 read, the latter's Python converter run.
 #include "src/backends/common.h"
@@ -49,6 +49,23 @@ Backend vllm() {
   return b;
 }
 
+std::string refuse_unless_tiles(const Model&, LayerSize size) {
+  if (size.hidden % 128 == 0 && size.intermediate % 64 == 0) return {};
+  return fmt::format("hidden {} must be a multiple of 128 and intermediate {} of 64, since nothing is padded",
+                     size.hidden, size.intermediate);
+}
+
+/// The method for compressed-tensors calls another preparation of the same bytes, which does not pad.
+Backend vllm_unpadded() {
+  Backend b = vllm();
+  b.layout_version = "unpadded";
+  b.multiple = {1, 1};
+  b.tested = "sources read";
+  b.takes = [](const Model& m) { return m.family == "compressed-tensors"; };
+  b.refuse = refuse_unless_tiles;
+  return b;
+}
+
 Backend sglang() {
   Backend b = backend(engine::sglang, 0x7F);
   b.takes = is_not_deepseek_v4;
@@ -77,12 +94,12 @@ Backend sglang_i64() {
   b.parameters[size_t(Role::w13)][size_t(Part::scales)].pad = {.row = 0x00, .column = 0x7F};
   b.parameters[size_t(Role::w2)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x00};
   b.releases = {"0.5.22", ""};
-  b.tested = "scales: converter bytes equal (0.5.23); codes: sources read";
+  b.tested = "converter bytes equal (0.5.23, host)";
   return b;
 }
 
 }  // namespace
 
-Backends marlin = {vllm(), sglang(), sglang_i64(), sglang_deepseek()};
+Backends marlin = {vllm_unpadded(), vllm(), sglang(), sglang_i64(), sglang_deepseek()};
 
 }  // namespace mxfp4

@@ -31,7 +31,7 @@ constexpr Rule vllm[] = {
     {"gpt-oss", blackwell, "flashinfer-trtllm triton-blackwell marlin", oracle},
     {"gpt-oss", "sm90", "triton-hopper flashinfer-cutlass marlin", oracle, {"0.26.0", "0.31.0"}},
     {"gpt-oss", "sm90", "triton-hopper flashinfer-cutlass humming marlin", oracle, {"0.32.0", ""}},
-    {"gpt-oss", consumer, "marlin", oracle, {"0.26.0", "0.26.0"}},
+    {"gpt-oss", consumer, "marlin", oracle, {"0.26.0", "0.31.0"}},
     {"gpt-oss", consumer, "marlin triton-sm120", oracle},
     {"gpt-oss", older, "marlin", oracle},
     {"gpt-oss", "gfx950", "aiter-a16w4 triton-rocm", oracle, {}, "where VLLM_ROCM_USE_AITER=1"},

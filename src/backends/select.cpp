@@ -14,10 +14,8 @@ namespace {
 struct Foreign {
   const char* name;
   const char* what;
-  bool lossy = false;
 };
 constexpr Foreign foreign[] = {
-    {"humming-w4a8", "its Humming with FP8 activations", true},
     {"triton-ampere", "triton_kernels below SM90"},
     {"triton-sm120", "triton_kernels on SM120"},
     {"triton-rocm", "triton_kernels on ROCm"},
@@ -113,10 +111,8 @@ class Selection {
     const Backend* b = row(name);
     if (!b) return fmt::format("not written for {} {} on {}", to_.engine, to_.release, to_.gpu);
     if (b->rewrite && !to_.lossy) return "lossy; --lossy takes it";
-    if (b->refuse)
-      for (const MoeLayer& layer : model_.layers)
-        if (std::string why = b->refuse(model_, {layer.hidden, layer.intermediate / to_.tp_size}); !why.empty())
-          return why;
+    for (const MoeLayer& layer : model_.layers)
+      if (std::string why = refusal(*b, model_, layer, to_.tp_size); !why.empty()) return why;
     return {};
   }
 
@@ -124,9 +120,7 @@ class Selection {
     for (const std::string& name : order) {
       if (choice_.engine_choice.empty()) choice_.engine_choice = name;
       const Foreign* f = find_foreign(name);
-      if (f && f->lossy && to_.lossy) nothing(fmt::format("{} is {}, not written here yet", name, f->what));
-      const std::string why =
-          f ? fmt::format("{}{}, not written here", f->what, f->lossy ? ", lossy" : "") : obstacle(name);
+      const std::string why = f ? fmt::format("{}, not written here", f->what) : obstacle(name);
       if (!why.empty())
         choice_.why += fmt::format("; not {}: {}", name, why);
       else if (choice_.backend.empty())
@@ -138,11 +132,11 @@ class Selection {
 
   bool has_loader(const std::string& name) const { return !loader_since(*row(name), model_.family).empty(); }
 
-  /// What no loader reads gives way to what one does.
+  /// What no loader reads gives way to what one does, unless it was asked for by --lossy.
   void prefer_loaded() {
     auto& all = choice_.alternatives;
     const auto loaded = std::find_if(all.begin(), all.end(), [&](const auto& name) { return has_loader(name); });
-    if (has_loader(choice_.backend) || loaded == all.end()) return;
+    if (has_loader(choice_.backend) || loaded == all.end() || row(choice_.backend)->rewrite) return;
     choice_.why += fmt::format("; not {}: no loader is known to read it", choice_.backend);
     std::swap(choice_.backend, *loaded);
   }

@@ -39,7 +39,7 @@ struct BackendChoice {
 
 /// The first of the engine's order that is written here, keeps every value and can hold every layer of the model; what
 /// is passed over stands in `why`. One that a loader reads goes before one that none does. Throws Error{usage} where
-/// nothing runs there, or --lossy asks for what is not written.
+/// nothing runs there.
 BackendChoice select_backend(const Model& model, const Deployment& deployment);
 
 }  // namespace mxfp4

@@ -29,7 +29,8 @@ std::string serve_command(const Backend& backend, const Model& model, int tp_siz
   if (loader_since(backend, model.family).empty()) return {};
   std::string command;
   for (const Setting& s : backend.requires_)
-    if (is_variable(s.name) && (!s.when || s.when(model))) command += fmt::format("{}={} ", s.name, s.value);
+    if (is_variable(s.name) && (!s.when || s.when(model)))
+      command += fmt::format("{}={} ", s.name, shell_word(s.value));
   command += fmt::format("{} serve {}", backend.engine, shell_word(out));
   if (tp_size > 1) command += fmt::format(" --tensor-parallel-size {}", tp_size);
   return command;

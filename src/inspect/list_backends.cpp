@@ -18,9 +18,8 @@ namespace {
 
 bool holds(const Backend& b, const Model& model) {
   if (b.takes && !b.takes(model)) return false;
-  return !b.refuse || std::all_of(model.layers.begin(), model.layers.end(), [&](const MoeLayer& l) {
-    return b.refuse(model, {l.hidden, l.intermediate}).empty();
-  });
+  return std::all_of(model.layers.begin(), model.layers.end(),
+                     [&](const MoeLayer& l) { return refusal(b, model, l, 1).empty(); });
 }
 
 std::vector<const Backend*> filtered(const BackendFilter& filter, const Model* model) {
@@ -40,8 +39,7 @@ bool is_default(const Backend& b, const Model* model) {
 void print_json(const std::vector<const Backend*>& list, const Model* model) {
   Json all = Json::array();
   for (const Backend* b : list) {
-    Json fits = Json::object(), needs = Json::object();
-    for (const Fit& f : fits_of(*b)) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
+    Json needs = Json::object();
     for (const Setting& s : b->requires_)
       needs[s.name] = needs.contains(s.name) ? needs[s.name].get<std::string>() + " or " + s.value : s.value;
     all.push_back({{"backend", b->name},
@@ -53,7 +51,7 @@ void print_json(const std::vector<const Backend*>& list, const Model* model) {
                    {"hidden_multiple", b->multiple.hidden},
                    {"intermediate_multiple", b->multiple.intermediate},
                    {"loader", loader_since(*b, model ? model->family : "")},
-                   {"fits", fits},
+                   {"fits", to_json(fits_of(*b))},
                    {"requires", needs}});
   }
   print_out("{}\n", one_line(Json{{"backends", all}, {"cuda", cuda_description()}}));

@@ -167,14 +167,13 @@ class Writer {
       text_ += fmt::format("\"engine_version\": {},\n", json_text(plan_.engine_version));
     if (!b.layout_file.empty())
       text_ += fmt::format("\"needs\": [\"{}\"],\n\"layout_file\": {},\n", layout_file_need, b.layout_file);
-    Json fits = Json::object(), needs = Json::object();
-    for (const Fit& f : fits_of(b)) fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
+    Json needs = Json::object();
     for (const Setting& s : b.requires_)
       if (!s.when || s.when(m)) needs[s.name] = s.value;
     needs["has_bias"] = m.bias;
     needs["activation"] = m.activation.name;
-    text_ += fmt::format("\"fits\": {},\n\"requires\": {},\n\"constants\": {},\n", fits.dump(), needs.dump(),
-                         constants().dump());
+    text_ += fmt::format("\"fits\": {},\n\"requires\": {},\n\"constants\": {},\n", to_json(fits_of(b)).dump(),
+                         needs.dump(), constants().dump());
     if (b.rewrite) text_ += fmt::format("\"loss\": {},\n", options_.loss.dump());
     text_ += fmt::format("\"moe_tp_size\": {}, \"ranks\": [{}],\n", plan_.tp.size, fmt::join(plan_.tp.ranks, ","));
     const MoeLayer& layer = m.layers.front();
@@ -198,9 +197,11 @@ class Writer {
   Json constants() const {
     Json out = Json::array();
     if (!plan_.backend->constants) return out;
-    const auto experts = int64_t(plan_.model->layers.front().experts.size());
+    const MoeLayer& layer = plan_.model->layers.front();
+    const auto experts = int64_t(layer.experts.size());
+    const LayerSize padded = rank_size(*plan_.backend, layer, plan_.tp.size);
     for (const Constant& c : plan_.backend->constants(*plan_.model))
-      out.push_back({{"name", c.name}, {"value", c.value}, {"dtype", "F32"}, {"shape", {experts}}});
+      out.push_back({{"name", c.name}, {"value", c.value}, {"dtype", "F32"}, {"shape", c.shape(experts, padded)}});
     return out;
   }
 

@@ -152,9 +152,7 @@ class Rebuilding {
     const Json& theirs = found.at("sets");
     for (size_t i = 0; i < m_.sets.size() && i < theirs.size(); ++i) {
       const ManifestSet& set = m_.sets[i];
-      Json fits = Json::object();
-      for (const Fit& f : earlier_fits(backend_of(set, model_)))
-        fits[f.library] = {{"range", f.range}, {"tested", f.tested}};
+      const Json fits = to_json(earlier_fits(backend_of(set, model_)));
       if (fits.empty() || theirs[i].value("fits", Json()) != fits) continue;
       expected["sets"][i]["fits"] = fits;
       any = true;

@@ -148,8 +148,12 @@ class StatePlanner {
   void add_constants(const MoeLayer& layer) {
     if (!plan_.backend->constants) return;
     const auto experts = int64_t(layer.experts.size());
-    for (const Constant& c : plan_.backend->constants(*plan_.model))
-      tensors_.push_back({{layer.module + "." + c.name, Dtype::F32, {experts}, 0, 0, experts * 4}, {}, float(c.value)});
+    const LayerSize padded = rank_size(*plan_.backend, layer, plan_.tp.size);
+    for (const Constant& c : plan_.backend->constants(*plan_.model)) {
+      const Dims shape = c.shape(experts, padded);
+      const int64_t bytes = tensor_bytes(Dtype::F32, shape);
+      tensors_.push_back({{layer.module + "." + c.name, Dtype::F32, shape, 0, 0, bytes}, {}, float(c.value)});
+    }
   }
 
   StateFile laid_out() {

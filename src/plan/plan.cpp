@@ -87,8 +87,7 @@ class Planner {
 
   bool is_refused(const MoeLayer& layer) {
     const Backend& b = *plan_.backend;
-    const LayerSize size{layer.hidden, rank_share(layer, plan_.tp.size)};
-    const std::string why = b.refuse ? b.refuse(*plan_.model, size) : "";
+    const std::string why = refusal(b, *plan_.model, layer, plan_.tp.size);
     if (!why.empty()) problems_.error(printable(layer.module), "{} of {} cannot serve it: {}", b.name, b.engine, why);
     return !why.empty();
   }
@@ -339,7 +338,7 @@ int64_t rank_share(const MoeLayer& layer, int tp_size) {
 }
 
 LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size) {
-  return padded_size(backend, {layer.hidden, rank_share(layer, tp_size)});
+  return padded_size(backend, rank_share(layer, tp_size));
 }
 
 Plan make_plan(const Checkpoint& ck, const Model& model, const Backend& backend, const PlanOptions& options,

@@ -63,6 +63,7 @@ RewriteLoss pack_rewritten(const Pieces& pieces, const PackedTensor& t, Device& 
     } else if (t.part != Part::bias) {
       const RewriteLoss h = plan.backend->rewrite({}, rows);
       if (t.part == Part::residual) std::memcpy(packed, &h.residual, sizeof h.residual);
+      if (plan.backend->first_scale_pads) own.pad = {.row = rows[0], .column = rows[0]};
     }
     const PackItem item{t.parameter->layout, own, packed};
     if (t.part != Part::residual) device.pack({&item, 1});

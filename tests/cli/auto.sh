@@ -10,7 +10,11 @@ deepseek() { "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/auto" --
 expect 'the engine itself would take another' 0 '"engine_version":"0.33.0","engine_choice":"humming-w4a8"' \
   'start it with --moe-backend marlin' deepseek --engine vllm==0.33.0
 expect 'before it took what is written' 0 '"engine_choice":"marlin"' 'auto: marlin' deepseek --engine vllm --engine-version 0.31.0
-expect 'a lossy choice that is not written' 2 'humming-w4a8 is its Humming .*not written here yet' '' deepseek --engine vllm --lossy
+"$program" synth deepseek-v4-flash "$dir/square" --tiny --hidden 256 --intermediate 256 -q
+lossy() { "$program" convert "$dir/square" "$dir/auto" --backend auto --gpu sm90 --engine vllm --dry-run --json "$@"; }
+expect 'a lossy choice that was asked for' 0 '"backend":"humming-w4a8"' 'auto: humming-w4a8: ' lossy --lossy
+expect 'and one that was not' 0 '"backend":"marlin"' 'not humming-w4a8: lossy; --lossy takes it' lossy
+expect 'one that needs pads' 0 '"backend":"marlin"' 'pads would change an expert.s values' deepseek --engine vllm --lossy
 expect 'a newer release' 0 '"backend":"marlin"' 'vllm 0.99.0 is newer than 0.33.0' deepseek --engine vllm==0.99.0
 cutlass() { "$program" convert "$tiny" "$dir/auto" --backend flashinfer-cutlass --engine vllm --dry-run --json "$@"; }
 expect 'a release chooses the layout' 0 '"layout_version":"v1"' '' cutlass --engine-version 0.28.0

@@ -27,6 +27,8 @@ expect 'and requires' 0 '^  requires  moe_backend marlin' '' "$program" inspect 
 as() { "$program" convert "$tiny" "$dir/x" --engine vllm --dry-run "$@"; }
 expect "the engine's own name" 0 '^flashinfer-cutlass of vllm' '' as --backend flashinfer_cutlass
 expect 'one that the GPU decides' 0 '^triton-hopper of vllm' '' as --backend triton --gpu h100
+sglang() { "$program" convert "$tiny" "$dir/x" --engine sglang --dry-run "$@"; }
+expect 'never one that loses values' 0 '^flashinfer-cutlass of sglang' '' sglang --backend flashinfer_mxfp4 --gpu h100
 expect 'and another' 0 '^triton-blackwell of vllm' '' as --backend triton --gpu b200
 expect 'a filter' 0 '^triton-hopper ' '' "$program" backends --engine vllm --gpu h100 --model "$tiny" -q
 others() { "$program" backends --engine vllm --gpu h100 -q | grep -c 'blackwell\|aiter\|sglang'; }

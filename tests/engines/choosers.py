@@ -16,6 +16,8 @@ from types import SimpleNamespace
 
 import torch
 
+# Models that a release does not have.
+ABSENT = {"0.26.0": ("deepseek-v4.1", "kimi-k3", "mimo", "ling"), "0.29.0": ("deepseek-v4.1",)}
 GPUS = {"sm80": (8, 0), "sm90": (9, 0), "sm100": (10, 0), "sm120": (12, 0)}
 
 
@@ -107,8 +109,8 @@ def vllm_rows():
     Cuda._enum = PlatformEnum.CUDA
     rows = []
     for family in ("gpt-oss", "deepseek-v4", "deepseek-v4.1", "kimi-k3", "mimo", "ling"):
-        if family not in ("gpt-oss", "deepseek-v4") and vllm.__version__ == "0.26.0":
-            continue  # a model that it does not have
+        if family in ABSENT.get(vllm.__version__, ()):
+            continue
         for gpu, capability in GPUS.items():
             Cuda.capability = capability
             rows.append({"engine": "vllm", "version": vllm.__version__, "family": family, "gpu": gpu,

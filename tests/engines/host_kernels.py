@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from functools import lru_cache
+from importlib import util
 from types import SimpleNamespace
 
 import torch
@@ -17,8 +18,33 @@ MIXED_UTILS = "data/csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels/moe_ge
 MARLIN = "kernels/jit/csrc/gemm/marlin"
 
 FLASHINFER_ENTRY = """
-extern "C" void entry(uint8_t* from, uint8_t* to, int rows, int columns) {
-  tensorrt_llm::kernels::cutlass_kernels::interleave_fp4_weights_for_sm90_mixed_gemm(from, to, rows, columns, nullptr);
+extern "C" void entry(uint8_t* from, uint8_t* to, int rows, int columns, int kind) {
+  using namespace tensorrt_llm::kernels::cutlass_kernels;
+  (kind == 2 ? interleave_fp4_fp8_weights_for_sm90_mixed_gemm : interleave_fp4_weights_for_sm90_mixed_gemm)(
+      from, to, rows, columns, nullptr);
+}
+"""
+SCALES = "data/csrc/nv_internal/tensorrt_llm/thop/fp4Op.cpp"
+SCALES_BEGIN = """
+#include <cstdlib>
+#define PadUpFn(x, y) (((x) + (y) - 1) / (y) * (y))
+#define TLLM_THROW(...) abort()
+namespace tensorrt_llm {
+enum class QuantizationSFLayout { SWIZZLED_128x4, SWIZZLED_8x4, LINEAR };
+inline int64_t computeSwizzledLayoutSFSize(int64_t rows, int64_t columns) {
+  return PadUpFn(rows, 128) * PadUpFn(columns, 4);
+}
+}
+struct TensorView {
+  void* data;
+  std::vector<int64_t> shape;
+  const std::vector<int64_t>& sizes() const { return shape; }
+  void* data_ptr() const { return data; }
+};
+"""
+SCALES_ENTRY = """
+extern "C" void entry(uint8_t* from, uint8_t* to, int experts, int rows, int columns) {
+  blockScaleInterleaveHost<uint8_t>({from, {experts, rows, columns}}, {to, {}});
 }
 """
 MARLIN_BEGIN = """
@@ -36,6 +62,10 @@ extern "C" void entry(const uint32_t* from, uint32_t* to, int k, int n) {
   });
 }
 """
+
+
+def folder_of(package):
+    return util.find_spec(package).submodule_search_locations[0]
 
 
 def without_includes(path):
@@ -58,13 +88,26 @@ def pointer(tensor):
 
 
 def interleave(weight, out, kind):
-    """FlashInfer's binding: kind 1 is FP4. Tensors are U8 [experts, rows, columns / 2]."""
-    import flashinfer
-    assert kind == 1
-    text = without_includes(os.path.join(os.path.dirname(flashinfer.__file__), MIXED_UTILS))
+    """FlashInfer's binding: kind 1 is FP4, 2 FP4 for FP8 activations. Tensors are U8 [experts, rows, columns / 2]."""
+    assert kind in (1, 2)
+    text = without_includes(os.path.join(folder_of("flashinfer"), MIXED_UTILS))
     run = compiled(re.sub(r"(\w+)<<<(\w+), (\w+), 0, stream>>>\(", r"launch(\2, \3, \1, ", text) + FLASHINFER_ENTRY)
     for expert, made in zip(weight, out):
-        run(pointer(expert), pointer(made), expert.shape[0], expert.shape[1] * 2)
+        run(pointer(expert), pointer(made), expert.shape[0], expert.shape[1] * 2, kind)
+
+
+def block_scale_interleave(scales):
+    """FlashInfer's host code: U8 [experts, rows, columns] or without experts, to one dimension."""
+    with open(os.path.join(folder_of("flashinfer"), SCALES)) as file:
+        text = file.read()
+    parts = [re.search(begin + r"(?s:.)*?\n}\n", text)[0]
+             for begin in (r"int computeSFIndex\(", r"template <typename T>\nvoid blockScaleInterleaveHost\(")]
+    run = compiled(SCALES_BEGIN + "".join(parts) + SCALES_ENTRY)
+    rows, columns = scales.shape[-2:]
+    experts = scales.shape[0] if scales.dim() == 3 else 1
+    out = torch.empty(experts * -(-rows // 128) * 128 * -(-columns // 4) * 4, dtype=torch.uint8)
+    run(pointer(scales.contiguous()), pointer(out), experts, rows, columns)
+    return out
 
 
 class OnGpu(torch.Tensor):
@@ -79,9 +122,8 @@ def interleaved(original):
 
 def sglang_marlin_repack(b_q_weight, perm, size_k, size_n, num_bits):
     """SGLang's: int32 [K/8, N] -> [K/16, 2N]"""
-    import sglang
     assert num_bits == 4 and perm.numel() == 0
-    folder = os.path.join(os.path.dirname(sglang.__file__), MARLIN)
+    folder = os.path.join(folder_of("sglang"), MARLIN)
     with open(os.path.join(folder, "marlin.cuh")) as file:
         constants = "\n".join(re.findall(r"(?m)^static constexpr int .*;", file.read()))
     kernel = without_includes(os.path.join(folder, "gptq_marlin_repack.cuh")).split("#else")[1].split("#endif")[0]

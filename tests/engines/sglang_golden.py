@@ -1,34 +1,21 @@
 """Makes testdata/golden/layer_sglang_*.safetensors: random layers whose sizes SGLang pads, and what its own code makes of
 them on a CPU. usage: sglang_golden.py OUT-DIRECTORY
 
-Needs SGLang 0.5.23 with the triton_kernels that sglang-kernel brings. Marlin's codes are not among them: only a CUDA
-kernel repacks those."""
-import os
+Needs SGLang 0.5.23 with the triton_kernels that sglang-kernel brings. Marlin's codes, which a CUDA kernel repacks, are
+added by sglang_sources_golden.py."""
 import sys
 from types import SimpleNamespace
 from unittest import mock
 
 import torch
-from safetensors.torch import save_file
 
 from sglang.srt.layers.quantization import marlin_utils_fp4, mxfp4, mxfp4_marlin_moe
 from triton_kernels.tensor_details import layout
 
-EXPERTS = 2
+from sglang_golden_layer import EXPERTS, fill, random_layer, write
+
 HOPPER = SimpleNamespace(is_sm90=True, is_sm100=False, is_sm120=False, is_cuda=True, is_hip=False, is_npu=False,
                          device_capability=(9, 0))
-
-
-def random_layer(hidden, intermediate, bias):
-    def some(low, high, *shape):
-        return torch.randint(low, high, (EXPERTS, *shape), dtype=torch.uint8)
-    raw = {"w13": some(0, 256, 2 * intermediate, hidden // 2), "w2": some(0, 256, hidden, intermediate // 2),
-           "w13_scale": some(110, 135, 2 * intermediate, hidden // 32),
-           "w2_scale": some(110, 135, hidden, intermediate // 32)}
-    if bias:
-        raw["w13_bias"] = torch.randn(EXPERTS, 2 * intermediate).bfloat16()
-        raw["w2_bias"] = torch.randn(EXPERTS, hidden).bfloat16()
-    return raw
 
 
 def layer_of(method, hidden, intermediate, **given):
@@ -37,16 +24,6 @@ def layer_of(method, hidden, intermediate, **given):
     method.create_weights(layer=layer, num_experts=EXPERTS, hidden_size=hidden,
                           intermediate_size_per_partition=intermediate, params_dtype=torch.bfloat16, **given)
     return layer
-
-
-def fill(parameter, raw, halves):
-    """As the engine's loaders do: from the first row, of each half where w13 has halves."""
-    target = parameter.data.view(raw.dtype)
-    parts = 2 if halves else 1
-    rows, own = target.shape[1] // parts, raw.shape[1] // parts
-    for part in range(parts):
-        from_, to = raw[:, part * own:(part + 1) * own], target[:, part * rows:part * rows + own]
-        to[:, :, :raw.shape[2]] = from_
 
 
 def triton(raw, hidden, intermediate):
@@ -81,13 +58,6 @@ def marlin_scales(raw, hidden, intermediate):
         marlin_utils_fp4.prepare_moe_mxfp4_layer_for_marlin(layer)
     return {f"sglang.marlin_i64.{role}_scale": getattr(layer, role + "_weight_scale").data.view(torch.uint8)
             for role in ("w13", "w2")}
-
-
-def write(directory, name, rows, raw, made, hidden, intermediate):
-    tensors = {f"in.{key}": value for key, value in raw.items()} | made
-    save_file({key: value.contiguous() for key, value in tensors.items()},
-              os.path.join(directory, f"layer_sglang_{name}.safetensors"),
-              {"experts": str(EXPERTS), "hidden": str(hidden), "intermediate": str(intermediate), "w13_rows": rows})
 
 
 def main(directory):

@@ -101,6 +101,7 @@ inline const Packing packings[] = {
     {"vllm.marlin_fp8", "marlin-fp8", 256, 128},
     {"vllm.humming", "humming", 1, 64},
     {"sglang.humming", "humming-wgmma", 1, 1},
+    {"vllm.humming_w4a8", "humming-w4a8", 256, 128},
     {"flashinfer_cutlass_sm90_v1", "flashinfer-sm90-v1", 128, 128},
     {"flashinfer_cutlass_sm90_v2", "flashinfer-sm90-v2", 128, 128},
     {"flashinfer_humming", "flashinfer-humming", 128, 128},

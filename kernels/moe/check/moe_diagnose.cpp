@@ -40,7 +40,7 @@ std::vector<float> packed_row(const KernelFormat& format, const MoeShard& shard,
   const int64_t n = shard.config.padded_hidden, k = shard.config.padded_intermediate;
   const PackedMatrix w2{shard.packed.w2 + expert * format.code_bytes(n, k),
                         shard.packed.w2_scale + expert * format.scale_bytes(n, k), n, k,
-                        shard.packed.w2_residual ? shard.packed.w2_residual[expert] : 1.0f};
+                        shard.packed.w2_residual ? shard.packed.w2_residual[expert] / format.residual : 1.0f};
   const int64_t width = round_up(shard.config.intermediate, format.columns);
   std::vector<float> block(format.rows * width);
   format.read(w2, 0, 0, width, block.data());

@@ -9,8 +9,8 @@ namespace mxfp4 {
 
 /// Of the rows below; one or more in each read_*.cpp.
 namespace readers {
-ReadBlock read_marlin, read_marlin_fp8, read_humming, read_humming_wgmma, read_sm90_v1, read_sm90_v2, read_sm90_fp4fp8,
-    read_triton_hopper_a, read_triton_hopper_b, read_triton_hopper_a_w4, read_triton_hopper_b_w4,
+ReadBlock read_marlin, read_marlin_fp8, read_humming, read_humming_wgmma, read_humming_fp8, read_sm90_v1, read_sm90_v2,
+    read_sm90_fp4fp8, read_triton_hopper_a, read_triton_hopper_b, read_triton_hopper_a_w4, read_triton_hopper_b_w4,
     read_triton_hopper_a_strided, read_triton_hopper_b_strided, read_triton_blackwell, read_sm100, read_trtllm,
     read_deepgemm, read_deepgemm_mega, read_aiter, read_vllm_cpu;
 }  // namespace readers
@@ -27,10 +27,16 @@ constexpr KernelFormat flashinfer(const char* name, int64_t rows, ReadBlock* rea
 }
 
 /// Codes whose scale lies more than 11 powers of two below the largest lose their last places.
-constexpr KernelFormat flashinfer_humming() {
-  KernelFormat f = flashinfer("flashinfer-humming", 64, read_sm90_fp4fp8);
+constexpr KernelFormat rewritten(KernelFormat f) {
   f.tolerance = 1e-3;
   f.reason = "codes rewritten to a scale range of 11 powers of two";
+  return f;
+}
+
+/// SGLang keeps a residual with the 2^6 that E4M3's exponent lacks.
+constexpr KernelFormat flashinfer_humming_64() {
+  KernelFormat f = rewritten(flashinfer("flashinfer-humming-64", 64, read_sm90_fp4fp8));
+  f.residual = 64;
   return f;
 }
 
@@ -58,15 +64,16 @@ constexpr KernelFormat triton_hopper(const char* name, ReadBlock* read, StoredIn
           .cuda = scale_warps ? CudaReader::triton_hopper : CudaReader::none};
 }
 
-constexpr KernelFormat humming_w4a16(const char* name, ReadBlock* read) {
+constexpr KernelFormat humming(const char* name, int64_t columns, ReadBlock* read, CudaReader cuda = CudaReader::none) {
   return {.name = name,
           .rows = 16,
-          .columns = 16,
+          .columns = columns,
           .read = read,
           .codes = {256, 128},
           .scales = {256, 4},
           .bias = BiasForm::bf16_mma,
-          .bias_rows = 256};
+          .bias_rows = 256,
+          .cuda = cuda};
 }
 
 constexpr KernelFormat all[] = {
@@ -77,11 +84,13 @@ constexpr KernelFormat all[] = {
      .bias = BiasForm::bf16_mma,
      .cuda = CudaReader::marlin},
     {.name = "marlin-fp8", .rows = 32, .columns = 32, .read = read_marlin_fp8, .bias = BiasForm::bf16_mma},
-    humming_w4a16("humming", read_humming),
-    humming_w4a16("humming-wgmma", read_humming_wgmma),
+    humming("humming", 16, read_humming, CudaReader::humming),
+    humming("humming-wgmma", 16, read_humming_wgmma, CudaReader::humming_wgmma),
+    rewritten(humming("humming-w4a8", 32, read_humming_fp8)),
     flashinfer("flashinfer-sm90-v1", 64, read_sm90_v1, CudaReader::flashinfer_v1),
     flashinfer("flashinfer-sm90-v2", 64, read_sm90_v2, CudaReader::flashinfer_v2),
-    flashinfer_humming(),
+    rewritten(flashinfer("flashinfer-humming", 64, read_sm90_fp4fp8)),
+    flashinfer_humming_64(),
     flashinfer("flashinfer-cutlass-sm100", 128, read_sm100),
     cutlass_mxfp4(),
     cutedsl(),

@@ -25,7 +25,7 @@ using ReadBlock = void(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1
 enum class BiasForm { bf16, bf16_mma, f32, f32_shuffled };
 
 /// The CUDA kernels' reader of the same bytes (kernels/moe/cuda/operand_readers.h).
-enum class CudaReader { none, marlin, flashinfer_v1, flashinfer_v2, triton_hopper };
+enum class CudaReader { none, marlin, humming, humming_wgmma, flashinfer_v1, flashinfer_v2, triton_hopper };
 
 /// What a stored matrix's rows and columns are rounded up to, beyond the engine's padding.
 struct StoredIn {
@@ -45,6 +45,7 @@ struct KernelFormat {
   bool bias_in_halves = false;       // gate's bias, then up's, whatever the order of the rows
   std::optional<W13Order> w13 = {};  // none: as loaded, pairs for GPT-OSS, else halves, gate first
   CudaReader cuda = CudaReader::none;
+  float residual = 1;       // what an expert's stored one is divided by
   double tolerance = 1e-5;  // of relative L2 on the CPU, for `reason`
   const char* reason = "weights exact, sums of float32 products";
 

@@ -40,7 +40,7 @@ struct Product {
 
   PackedMatrix expert(int64_t e) const {
     return {codes + e * format.code_bytes(n, k), scales + e * format.scale_bytes(n, k), n, k,
-            residual ? residual[e] : 1.0f};
+            residual ? residual[e] / format.residual : 1.0f};
   }
   const uint8_t* expert_bias(int64_t e) const { return bias ? bias + e * format.bias_bytes(n) : nullptr; }
 };

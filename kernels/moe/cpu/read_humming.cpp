@@ -1,4 +1,5 @@
-// Humming, bf16 activations: a warp's lane reads 16 bytes, four words, one for each 16 rows of a 64-row tile.
+// Humming. For bf16 activations a warp's lane reads 16 bytes, four words, one for each 16 rows of a 64-row tile; for
+// FP8 ones 16 bytes of 16 rows and 64 columns.
 #include "kernels/moe/cpu/readers.h"
 
 namespace mxfp4::readers {
@@ -36,6 +37,28 @@ void read_humming(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, flo
 }
 void read_humming_wgmma(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   read<Registers::wgmma>(m, n0, k0, k1, out);
+}
+
+/// Lane 4c + r holds rows c and c + 8 at columns 4r to 4r + 3 and 16 further on, two words, then those of the next 32
+/// columns. A byte of E4M3 is what the table has for the three low bits of a nibble, nibbles 0 to 3 for the first four
+/// columns, plus 8 for each step of the scale; its sign is bit 7 of the word's bytes, shifted left by 4 for the first
+/// four columns. So a scale is an offset: 2^offset * residual.
+void read_humming_fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  const int64_t width = k1 - k0, rows = round_up(m.n, 256);
+  for (int64_t k = k0; k < k1; k += 32) {
+    const uint8_t* tile = m.codes + (k / 64 * (rows / 16) + n0 / 16) * 512 + k % 64 / 32 * 8;
+    const uint8_t* scales = m.scales + k / 32 * rows + n0 / 64 * 64 + n0 % 64 / 16 * 2;
+    for (int lane = 0; lane < 32; ++lane)
+      for (int half : {0, 1}) {
+        const uint32_t w = word(tile + 16 * lane + 4 * half);
+        const float scale = exponent(scales[lane / 4 * 8 + half]) * 0x1p127f * m.residual;
+        float* to = out + (8 * half + lane / 4) * width + (k - k0) + lane % 4 * 4;
+        for (int column = 0; column < 8; ++column) {
+          const uint32_t sign = (column < 4 ? w << 4 : w) >> (column % 4 * 8 + 7) & 1;
+          to[column / 4 * 16 + column % 4] = code((w >> 4 * column & 7) | sign << 3) * scale;
+        }
+      }
+  }
 }
 
 }  // namespace mxfp4::readers

@@ -33,6 +33,15 @@ StoredMatrix stored_matrix(const KernelFormat& format, int64_t n, int64_t k) {
       v.chunk_step = v.row_bytes;
       v.scale_step = int(2 * n);
       break;
+    case CudaReader::humming:
+    case CudaReader::humming_wgmma:
+      need(n % 64 == 0 && k % 32 == 0, "rows a multiple of 64, columns of 32");
+      v.scale_row = int(round_up(n, format.scales.rows));
+      v.row_bytes = v.scale_row * 8;
+      v.k_step = 4 * v.row_bytes;
+      v.chunk_step = v.row_bytes;
+      v.scale_step = 2 * v.scale_row;
+      break;
     case CudaReader::flashinfer_v1:
     case CudaReader::flashinfer_v2:
       need(n % 64 == 0 && k % 128 == 0, "rows a multiple of 64, columns of 128");

@@ -12,6 +12,7 @@
 // then holds the unit as four parts of 512 bytes:
 //
 //     Marlin         part = k16 step, a piece holds the lane's words of the four tiles
+//     Humming        as Marlin
 //     Triton Hopper  part = tile,     a piece holds the lane's words of the four k16 steps
 //     FlashInfer     part = tile,     a piece is 16 bytes of one row: the words of four lanes, for one k16 step
 //
@@ -35,10 +36,11 @@ struct OperandMatrix {
   const uint8_t *words = nullptr, *scales = nullptr;
   int64_t word_stride = 0, scale_stride = 0;  // from expert to expert
   int n = 0, k = 0;                           // the engine's rows; codes of a row, a multiple of a span
-  int row_bytes = 0;    // Marlin: a k16 row of tiles. FlashInfer: a row. Triton: a storage row (4 rows of the matrix)
+  int row_bytes =
+      0;  // Marlin, Humming: a k16 row of tiles. FlashInfer: a row. Triton: a storage row (4 rows of the matrix)
   int k_step = 0;       // from one span to the next
   int chunk_step = 0;   // from chunk to chunk of a span
-  int scale_row = 0;    // Triton: bytes of a storage row of scales. FlashInfer v2: of 64 rows. Else 0
+  int scale_row = 0;    // Triton, Humming: bytes of a storage row of scales. FlashInfer v2: of 64 rows. Else 0
   int scale_step = 0;   // from one span's scales to the next
   int scale_warps = 0;  // Triton: the num_warps that the scales were swizzled for
   int exponent = 0;     // scales are applied as 2^(byte - 127 + exponent - 126), see operand_scale
@@ -141,6 +143,26 @@ struct MarlinReader {
   }
   /// BF16 [N]; in each 32 rows, 2i + 8a + b lies at 8i + 2a + b.
   MXFP4_HD static int bias_index(int n) { return n / 32 * 32 + n % 8 / 2 * 8 + n % 32 / 8 * 2 + n % 2; }
+};
+
+/// Marlin's words in storage of more rows. Of 64 rows' scales, the eight g + 8j lie together in the order of j.
+struct HummingReader : MarlinReader {
+  static constexpr const char* name = "humming";
+  MXFP4_HD static int64_t scale_source(const OperandMatrix& m, int row, int piece) {
+    return int64_t(piece / 4) * m.scale_row + row + piece % 4 * 16;
+  }
+  MXFP4_HD static uint32_t scale(const uint8_t* s, int tile, int g, int) {
+    const uint32_t lo = load<uint32_t>(s + 8 * g + tile / 2 * 4), hi = load<uint32_t>(s + 64 + 8 * g + tile / 2 * 4);
+    return pick_bytes(lo, hi, tile % 2 ? 0x7632 : 0x5410);
+  }
+};
+
+/// Up to humming-kernels 0.1.16. Nibbles 0..3 of each half: a0, a1, a2, a3.
+struct HummingWgmmaReader : HummingReader {
+  static constexpr const char* name = "humming_wgmma";
+  MXFP4_HD static void decode(uint32_t w, uint32_t (&a)[4]) {
+    a[0] = spread_nibble_0(w), a[1] = spread_nibble_1(w), a[2] = spread_nibble_0(w >> 8), a[3] = spread<15, 12>(w);
+  }
 };
 
 /// Bits of a FlashInfer v2 or Triton Hopper word, per half: a0 sign 15, rest 8..6; a1 12, 5..3; a2 9, 2..0;

@@ -63,8 +63,8 @@ const Vector vectors[] = {
 const std::set<std::string> without_layout = {"codes", "scales", "bias", "gguf.blocks"};
 
 /// Layouts that are golden in a layer only.
-const std::set<std::string> golden_in_layers = {"trtllm.bias", "humming.codes", "humming_wgmma.codes", "humming.scales",
-                                                "humming.bias"};
+const std::set<std::string> golden_in_layers = {"trtllm.bias",       "humming.codes",  "humming_wgmma.codes",
+                                                "humming_fp8.codes", "humming.scales", "humming.bias"};
 
 Layout layout_of(const char* name) {
   const auto layout = find_layout(name);

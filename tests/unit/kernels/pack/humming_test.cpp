@@ -20,8 +20,16 @@ std::vector<uint8_t> expert(const Golden& golden, const char* name, int64_t e) {
   return {all.begin() + e * size, all.begin() + (e + 1) * size};
 }
 
-/// w13 of a DeepSeek-V4 layer is gate, then up; Humming wants up first. w2 has one view.
-std::vector<uint8_t> pack(const Layout& layout, const std::vector<uint8_t>& rows, Shape s, bool gated) {
+struct Form {
+  const char* tag;
+  Layout codes, scales;
+  bool up_first;
+};
+const Form forms[] = {{"flashinfer_humming.", FlashinferSm90Fp4Fp8Codes{}, FlashinferSm90V2Scales{}, true},
+                      {"vllm.humming_w4a8.", HummingFp8Codes{}, HummingScales{}, false}};
+
+/// w13 of a DeepSeek-V4 layer is gate, then up. w2 has one view.
+std::vector<uint8_t> pack(const Layout& layout, const std::vector<uint8_t>& rows, Shape s, bool gated, bool up_first) {
   Matrix m;
   m.view[0] = {rows.data(), s.b};
   m.real = m.padded = s;
@@ -29,7 +37,7 @@ std::vector<uint8_t> pack(const Layout& layout, const std::vector<uint8_t>& rows
     m.view[1] = {rows.data() + s.n / 2 * s.b, s.b};
     m.views = 2;
     m.real.n = s.n / 2;
-    m.order = {0, true};
+    m.order = {0, up_first};
   }
   std::vector<uint8_t> packed(packed_bytes(layout, s));
   const PackItem item{layout, m, packed.data()};
@@ -37,16 +45,16 @@ std::vector<uint8_t> pack(const Layout& layout, const std::vector<uint8_t>& rows
   return packed;
 }
 
-void check_layer(const std::string& matrix, bool gated) {
+void check_layer(const Form& form, const std::string& matrix, bool gated) {
   const Golden golden("layer_deepseek.safetensors");
-  const std::string in = "in." + matrix, want = "flashinfer_humming." + matrix;
+  const std::string in = "in." + matrix, want = form.tag + matrix;
   const Tensor& shape = *golden.find(in);
   for (int64_t e = 0; e < shape.shape[0]; ++e) {
     auto codes = expert(golden, in.c_str(), e), scales = expert(golden, (in + "_scale").c_str(), e);
     const RewriteLoss h = humming_rewrite(codes, scales);
     const Shape s{shape.shape[1], shape.shape[2]};
-    CHECK(pack(FlashinferSm90Fp4Fp8Codes{}, codes, s, gated) == expert(golden, want.c_str(), e));
-    CHECK(pack(FlashinferSm90V2Scales{}, scales, {s.n, s.b / 16}, gated) ==
+    CHECK(pack(form.codes, codes, s, gated, form.up_first) == expert(golden, want.c_str(), e));
+    CHECK(pack(form.scales, scales, {s.n, s.b / 16}, gated, form.up_first) ==
           expert(golden, (want + "_scale").c_str(), e));
     float residual;
     std::memcpy(&residual, expert(golden, (want + "_residual").c_str(), e).data(), 4);
@@ -64,8 +72,11 @@ double value(int code) {
 }  // namespace
 
 TEST_CASE("Humming's rewritten layer equals the golden one") {
-  check_layer("w13", true);
-  check_layer("w2", false);
+  for (const Form& form : forms) {
+    INFO(form.tag);
+    check_layer(form, "w13", true);
+    check_layer(form, "w2", false);
+  }
 }
 
 TEST_CASE("Humming keeps codes and values where all scales lie within eleven doublings") {

@@ -1,9 +1,11 @@
 // Every backend of the registry, through the program's own functions: golden layers, inverse, refusals.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <set>
 
 #include "src/backends/backend.h"
+#include "src/synth/synth.h"
 #include "tests/support/layer_checkpoint.h"
 #include "tests/support/program.h"
 
@@ -21,6 +23,7 @@ const Maker makers[] = {
     {"vllm.marlin_fp8", "marlin-fp8", "vllm", ""},
     {"vllm.humming", "humming", "vllm", ""},
     {"sglang.humming", "humming", "sglang", ""},
+    {"vllm.humming_w4a8", "humming-w4a8", "vllm", ""},
     {"flashinfer_cutlass_sm90_v1", "flashinfer-cutlass", "vllm", "v1"},
     {"flashinfer_cutlass_sm90_v2", "flashinfer-cutlass", "vllm", ""},
     {"flashinfer_cutlass_sm100", "flashinfer-cutlass-mxfp8", "vllm", ""},
@@ -39,7 +42,7 @@ const Maker makers[] = {
     {"deepgemm", "deepgemm", "sglang", ""},
     {"deepgemm_mega", "deepgemm-mega", "vllm", ""},
     {"aiter_a16w4", "aiter-a16w4", "vllm", "1"},
-    {"aiter_a16w4", "aiter-a16w4", "sglang", ""},
+    {"aiter_a16w4", "aiter-a16w4", "sglang", "1"},
     {"vllm_cpu", "vllm-cpu", "vllm", ""},
 };
 
@@ -144,17 +147,71 @@ TEST_CASE("every golden layer through the program, forward and inverse") {
 TEST_CASE("SGLang's padding, as its own conversion makes it") {
   check_layer(Golden("layer_sglang_triton.safetensors"), false,
               {"sglang.triton_hopper_c64", "triton-hopper", "sglang", ""});
+  check_layer(Golden("layer_sglang_marlin.safetensors"), true, {"sglang.marlin_i64", "marlin", "sglang", "i64"});
+}
+
+TEST_CASE("SGLang's padding for FlashInfer: W4A8's leaves an expert's range as it is") {
+  const Golden golden("layer_sglang_flashinfer.safetensors");
+  check_layer(golden, false, {"sglang.flashinfer_humming", "flashinfer-humming", "sglang", ""});
+  check_layer(golden, false, {"sglang.flashinfer_trtllm", "flashinfer-trtllm", "sglang", "i128-ones"});
+}
+
+TEST_CASE("SGLang's factor of an expert is 64 times FlashInfer's residual, and one more number lies beside it") {
   const TempDir dir;
-  const Golden golden("layer_sglang_marlin.safetensors");
+  const Golden golden("layer_deepseek.safetensors");
   const LayerCheckpoint source(golden, dir / "in");
-  convert(options_of({"", "marlin", "sglang", "i64"}, dir / "in", dir / "out"));
+  convert(options_of({"", "flashinfer-humming", "sglang", ""}, dir / "in", dir / "out"));
   const auto packed = tensors_of(dir / "out");
-  for (const char* role : {"w13", "w2"}) {
-    const std::string bytes = packed.at(fmt::format("{}.{}_weight_scale", source.module(), role));
-    const Tensor& expected = *golden.find(fmt::format("sglang.marlin_i64.{}_scale", role));
-    CHECK(bytes.substr(bytes.find(']') + 1) == text(golden.bytes(expected)));
+  const std::string factor = packed.at(source.module() + ".w13_humming_residual_scale");
+  REQUIRE(factor.starts_with("F32 [2]"));
+  const auto residual = golden.bytes(*golden.find("flashinfer_humming.w13_residual"));
+  for (size_t e : {0, 1}) {
+    float is, base;
+    std::memcpy(&is, factor.data() + factor.find(']') + 1 + 4 * e, 4);
+    std::memcpy(&base, residual.data() + 4 * e, 4);
+    CHECK(is == 64 * base);
   }
-  CHECK(is_right(dir / "out", dir / "in"));
+  const Json set = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 20), "manifest")["sets"][0];
+  CHECK(set["constants"].back() ==
+        Json({{"name", "humming_fc2_act_scale"}, {"value", 1}, {"dtype", "F32"}, {"shape", Json::array()}}));
+  CHECK(is_right(dir / "out", dir / "in", Level::kernels));
+}
+
+TEST_CASE("vLLM pads nothing of compressed-tensors for Marlin") {
+  const TempDir dir;
+  const auto synth_ct = [&](const std::string& to, int64_t intermediate) {
+    SynthOptions o;
+    o.model = "qwen3-30b-a3b-ct", o.dest = to;
+    o.sizes.tiny = true, o.sizes.hidden = 128, o.sizes.intermediate = intermediate, o.sizes.layers = 1;
+    o.sizes.experts = 2;
+    synth(o);
+  };
+  const Maker marlin{"", "marlin", "vllm", ""};
+  synth_ct(dir / "in", 192);
+  convert(options_of(marlin, dir / "in", dir / "out"));
+  int compared = 0;
+  for (const auto& [name, tensor] : tensors_of(dir / "out")) {
+    if (name.ends_with("w13_weight")) CHECK(tensor.starts_with("I32 [2, 8, 768]"));
+    if (name.ends_with("w2_weight_scale")) CHECK(tensor.starts_with("F8_E8M0 [2, 6, 128]"));
+    compared += name.ends_with("w13_weight") + name.ends_with("w2_weight_scale");
+  }
+  CHECK(compared == 2);
+  CHECK(is_right(dir / "out", dir / "in", Level::kernels));
+  run_unpack(dir / "out", dir / "again");
+  CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
+  synth_ct(dir / "odd", 96);
+  CHECK(refusal(marlin, dir / "odd").find("intermediate 96 of 64, since nothing is padded") != std::string::npos);
+}
+
+TEST_CASE("SGLang's TRTLLM takes biases of zero for a model that has none") {
+  Model kimi;
+  kimi.family = "kimi-k3";
+  const Backend& b = find_backend("flashinfer-trtllm", "sglang", "", &kimi);
+  std::map<std::string, Dims> shapes;
+  for (const Constant& c : b.constants(kimi)) shapes[c.name] = c.shape(8, {512, 128});
+  CHECK(shapes == std::map<std::string, Dims>{{"w13_weight_bias", {8, 256}}, {"w2_weight_bias", {8, 512}}});
+  kimi.bias = true;  // then they are tensors
+  CHECK(b.constants(kimi).empty());
 }
 
 TEST_CASE("Humming pads at the end of a w13 of two halves") {
@@ -217,11 +274,21 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("marlin", "sglang", deepseek, "0.5.22") == "i64");
   CHECK(version("marlin", "sglang", gpt_oss, "0.5.22") == "1");
   CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.17") == "b64");
+  Model ct;
+  ct.family = "compressed-tensors";
+  CHECK(version("marlin", "vllm", ct, "") == "unpadded");
+  CHECK(version("marlin", "vllm", deepseek, "") == "1");
   CHECK(version("humming", "vllm", deepseek, "0.32.0") == "2");
   CHECK(version("humming", "sglang", deepseek, "0.5.23") == "1");
+  CHECK(version("flashinfer-humming", "sglang", gpt_oss, "0.5.19") == "1");
+  CHECK_THROWS_AS(version("flashinfer-humming", "sglang", gpt_oss, "0.5.18"), Error);
+  CHECK_THROWS_AS(version("humming-w4a8", "vllm", deepseek, "0.32.0"), Error);
+  CHECK_THROWS_AS(version("humming-w4a8", "vllm", gpt_oss, "0.33.0"), Error);  // asks for bf16 activations
   CHECK(version("aiter-a16w4", "vllm", deepseek, "0.27.1") == "1");
   CHECK(version("aiter-a16w4", "vllm", deepseek, "0.28.0") == "2");
   CHECK(version("aiter-a16w4", "vllm", gpt_oss, "0.33.0") == "1");
+  CHECK(version("aiter-a16w4", "sglang", deepseek, "0.5.23") == "2");
+  CHECK(version("aiter-a16w4", "sglang", gpt_oss, "0.5.23") == "1");
   CHECK(version("aiter-w4a4", "vllm", deepseek, "0.31.0") == "1");
   CHECK(version("aiter-w4a4", "vllm", deepseek, "") == "2");
   CHECK(version("aiter-w4a4", "vllm", gpt_oss, "0.31.0") == "3");

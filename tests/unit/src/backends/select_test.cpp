@@ -85,7 +85,10 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   CHECK(lossy.alternatives.front() == "humming");
   CHECK(lossy.why.find("not humming: no loader is known to read it") != std::string::npos);
   CHECK(lossy.setting == "--moe-backend marlin");
-  CHECK_THROWS_WITH(choice("vllm", "0.33.0", "sm90", true), Catch::Contains("humming-w4a8 is its Humming"));
+  CHECK(lossy.why.find("not humming-w4a8: lossy; --lossy takes it") != std::string::npos);
+  const BackendChoice taken = choice("vllm", "0.33.0", "sm90", true);
+  CHECK(taken.backend == "humming-w4a8");
+  CHECK(taken.setting.empty());
   const BackendChoice old = choice("sglang", "0.5.18", "sm90");
   CHECK(old.engine_choice == "unset");
   CHECK(old.setting == "--moe-runner-backend marlin");

@@ -188,7 +188,7 @@ TEST_CASE("columns are cut before they are padded, so that no rank is made of pa
   Problems problems;
   const Checkpoint ck = open_checkpoint(dir / "in", problems);
   const Model model = recognise(ck, {}, problems);
-  const Backend& marlin = find_backend("marlin", "vllm", "", &model);
+  const Backend& marlin = find_backend("marlin", "vllm", "1", &model);
   make_plan(ck, model, marlin, {.tp = {8, {0, 1, 2, 3, 4, 5, 6, 7}}}, problems);
   REQUIRE(problems.any());
   CHECK_THROWS_WITH(problems.throw_if_any(), Catch::Contains("does not split into 8 ranks of whole groups of 32"));

@@ -6,6 +6,7 @@
 #include "kernels/moe/check/moe_kernel.h"
 #include "kernels/moe/moe_compare.h"
 #include "kernels/pack/device.h"
+#include "kernels/pack/humming.h"
 #include "tests/support/golden_layer.h"
 
 using namespace mxfp4;
@@ -16,12 +17,14 @@ struct Layouts {
   const char* tag;  // of the packing
   Layout codes, scales;
   uint8_t add = 0;
+  bool rewritten = false;
 };
 const Layouts all_layouts[] = {
     {"vllm.marlin", MarlinCodes{}, MarlinScales{}},
     {"vllm.marlin_fp8", MarlinA8Codes{}, MarlinA8Scales{}, 6},
     {"vllm.humming", HummingCodes{}, HummingScales{}},
     {"sglang.humming", HummingWgmmaCodes{}, HummingScales{}},
+    {"vllm.humming_w4a8", HummingFp8Codes{}, HummingScales{}, 0, true},
     {"flashinfer_cutlass_sm90_v1", FlashinferSm90V1Codes{}, FlashinferSm90V1Scales{}},
     {"flashinfer_cutlass_sm90_v2", FlashinferSm90V2Codes{}, FlashinferSm90V2Scales{}},
     {"flashinfer_trtllm_i128", TrtllmCodes{}, TrtllmScales{}},
@@ -61,14 +64,44 @@ std::vector<uint8_t> pack(const Layout& layout, const Matrix& m, bool& restored)
   return packed;
 }
 
+/// An expert's gate and up, or down, as Humming's W4A8 rewrites them.
+struct Rewritten {
+  std::vector<uint8_t> codes, scales;
+  float residual = 0;
+  explicit Rewritten(const std::vector<SourceMatrix>& parts) {
+    const auto gather = [](std::vector<uint8_t>& to, const SourceRows& rows, int64_t n, int64_t bytes) {
+      for (int64_t r = 0; r < n; ++r)
+        to.insert(to.end(), rows.data + r * rows.stride, rows.data + r * rows.stride + bytes);
+    };
+    for (const SourceMatrix& p : parts) {
+      gather(codes, p.codes, p.n, p.k / 2);
+      gather(scales, p.scales, p.n, p.k / 32);
+    }
+    residual = humming_rewrite(codes, scales).residual;
+  }
+  /// Part `index` of them, which are of one size.
+  SourceMatrix part(SourceMatrix like, int64_t index) const {
+    like.codes = {codes.data() + index * like.n * like.k / 2, like.k / 2};
+    like.scales = {scales.data() + index * like.n * like.k / 32, like.k / 32};
+    return like;
+  }
+};
+
 /// All experts of the layer; biases are the golden ones.
 struct PackedLayer {
   std::vector<uint8_t> w13, w13_scale, w2, w2_scale;
+  std::vector<float> residuals[2];
   bool restored = true;  // unpacking gives the source's bytes, and every pad is right
   PackedLayer(const Layouts& l, const MoeCase& layer) {
     const MoeConfig& c = layer.shards[0].config;
     const int64_t h = c.padded_hidden, i = c.padded_intermediate;
-    for (const SourceExpert& e : layer.shards[0].source) {
+    for (SourceExpert e : layer.shards[0].source) {
+      const Rewritten gate_up({e.gate, e.up}), down({e.down});
+      if (l.rewritten) {
+        e = {gate_up.part(e.gate, 0), gate_up.part(e.up, 1), down.part(e.down, 0)};
+        residuals[0].push_back(gate_up.residual);
+        residuals[1].push_back(down.residual);
+      }
       const auto add = [&](std::vector<uint8_t>& to, const std::vector<uint8_t>& more) {
         to.insert(to.end(), more.begin(), more.end());
       };
@@ -110,6 +143,10 @@ int check_layouts(bool cuda) {
       p.w13_scale = packed.w13_scale.data();
       p.w2 = packed.w2.data();
       p.w2_scale = packed.w2_scale.data();
+      if (l.rewritten) {
+        p.w13_residual = packed.residuals[0].data();
+        p.w2_residual = packed.residuals[1].data();
+      }
       const auto kernel = open_moe_kernel(*layer.format, shard.config, p, cuda);
       const std::vector<float> got = kernel->run(layer.x, shard.routing).out;
       const double tolerance = cuda ? cuda_tolerance : layer.format->tolerance;
@@ -123,7 +160,7 @@ int check_layouts(bool cuda) {
 }  // namespace
 
 TEST_CASE("what the layouts pack, the kernels compute; a mutated layout fails there and only there") {
-  constexpr int absent = 1;  // SGLang's Humming takes no GPT-OSS
+  constexpr int absent = 2;  // SGLang's Humming and W4A8 take no GPT-OSS
   CHECK(check_layouts(false) == int(std::size(golden_layers) * std::size(all_layouts)) - absent);
 }
 
