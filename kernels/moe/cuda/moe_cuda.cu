@@ -98,10 +98,9 @@ class Layer final : public CudaMoe {
 
   Buffer<float> upload_bias(const uint8_t* host, int n) {
     if (!host) return {};
-    const int64_t count = c_.experts * n, bytes = bias_element_bytes(format_.bias);
-    const Buffer<uint8_t> raw = to_device(host, count * bytes);
-    Buffer<float> out(count);
-    launch_bias(format_.cuda, raw.get(), c_.experts, n, out.get(), stream_);
+    const Buffer<uint8_t> raw = to_device(host, c_.experts * format_.bias_bytes(n));
+    Buffer<float> out(c_.experts * n);
+    launch_bias(format_.cuda, raw.get(), {c_.experts, n, int(round_up(n, format_.bias_rows))}, out.get(), stream_);
     check_cuda(cudaStreamSynchronize(stream_), "bias_kernel");
     return out;
   }

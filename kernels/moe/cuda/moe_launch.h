@@ -91,8 +91,13 @@ struct SumArgs {
 void launch_sum(const SumArgs& args, int tokens, cudaStream_t stream);
 /// Rows of `from` elements to rows of `to`, zero filled.
 void launch_pad(const __nv_bfloat16* in, int64_t rows, int from, int to, __nv_bfloat16* out, cudaStream_t stream);
-/// Biases in row order as fp32.
-void launch_bias(CudaReader reader, const void* in, int64_t experts, int n, float* out, cudaStream_t stream);
+/// A matrix's biases: n rows of each expert, which are stored as `stored`.
+struct BiasRows {
+  int64_t experts;
+  int n, stored;
+};
+/// In row order as fp32.
+void launch_bias(CudaReader reader, const void* in, const BiasRows& rows, float* out, cudaStream_t stream);
 /// Largest byte of a device array; synchronous.
 int largest_byte(const uint8_t* bytes, int64_t count);
 /// Random words; the bytes of `scales` in 118..124.

@@ -125,9 +125,9 @@ __global__ void pad_kernel(const __nv_bfloat16* in, int from, int to, __nv_bfloa
 }
 
 template <class T, OperandReader Reader>
-__global__ void bias_kernel(const T* in, int n, float* out) {
-  for (int i = threadIdx.x; i < n; i += blockDim.x)
-    out[int64_t(blockIdx.x) * n + i] = float(in[int64_t(blockIdx.x) * n + Reader::bias_index(i)]);
+__global__ void bias_kernel(const T* in, BiasRows rows, float* out) {
+  for (int i = threadIdx.x; i < rows.n; i += blockDim.x)
+    out[int64_t(blockIdx.x) * rows.n + i] = float(in[int64_t(blockIdx.x) * rows.stored + Reader::bias_index(i)]);
 }
 
 __global__ void largest_kernel(const uint8_t* bytes, int64_t count, int* largest) {
@@ -172,14 +172,15 @@ void launch_pad(const __nv_bfloat16* in, int64_t rows, int from, int to, __nv_bf
   launch(pad_kernel, dim3(unsigned(rows)), 256, 0, stream, in, from, to, out);
 }
 
-void launch_bias(CudaReader reader, const void* in, int64_t experts, int n, float* out, cudaStream_t stream) {
+void launch_bias(CudaReader reader, const void* in, const BiasRows& rows, float* out, cudaStream_t stream) {
   const auto* half = static_cast<const __nv_bfloat16*>(in);
-  if (reader == CudaReader::marlin)
-    bias_kernel<__nv_bfloat16, MarlinReader><<<unsigned(experts), 256, 0, stream>>>(half, n, out);
+  const auto blocks = unsigned(rows.experts);
+  if (reader == CudaReader::marlin || reader == CudaReader::humming || reader == CudaReader::humming_wgmma)
+    bias_kernel<__nv_bfloat16, MarlinReader><<<blocks, 256, 0, stream>>>(half, rows, out);
   else if (reader == CudaReader::triton_hopper)
-    bias_kernel<float, TritonReader><<<unsigned(experts), 256, 0, stream>>>(static_cast<const float*>(in), n, out);
+    bias_kernel<float, TritonReader><<<blocks, 256, 0, stream>>>(static_cast<const float*>(in), rows, out);
   else
-    bias_kernel<__nv_bfloat16, FlashinferV2Reader><<<unsigned(experts), 256, 0, stream>>>(half, n, out);
+    bias_kernel<__nv_bfloat16, FlashinferV2Reader><<<blocks, 256, 0, stream>>>(half, rows, out);
   check_cuda(cudaGetLastError(), "bias_kernel");
 }
 

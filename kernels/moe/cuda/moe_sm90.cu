@@ -1,5 +1,5 @@
-// The MoE products on Hopper words (FlashInfer SM90 v1 and v2, Triton Hopper): wgmma for many tokens, mma.sync for
-// few. Marlin words too take wgmma here where tokens are many. Compiled for sm_90a alone.
+// The MoE products on Hopper words (FlashInfer SM90 v1 and v2, Humming, Triton Hopper): wgmma for many tokens, mma.sync
+// for few. Marlin words too take wgmma here where tokens are many. Compiled for sm_90a alone.
 #include "kernels/moe/cuda/moe_launch.h"
 #include "kernels/moe/cuda/moe_stream.cuh"
 #include "kernels/moe/cuda/moe_wgmma.cuh"
@@ -76,6 +76,10 @@ void launch_sm90(CudaReader reader, const GemmArgs& args, const MoePlan& plan, b
                  cudaStream_t stream) {
   if (reader == CudaReader::marlin)
     launch_wgmma<MarlinReader>(args, plan, gated, max_tiles, stream);
+  else if (reader == CudaReader::humming)
+    launch_reader<HummingReader>(args, plan, gated, max_tiles, stream);
+  else if (reader == CudaReader::humming_wgmma)
+    launch_reader<HummingWgmmaReader>(args, plan, gated, max_tiles, stream);
   else if (reader == CudaReader::flashinfer_v1)
     launch_reader<FlashinferV1Reader>(args, plan, gated, max_tiles, stream);
   else if (reader == CudaReader::flashinfer_v2)

@@ -102,7 +102,29 @@ void check_format(const char* format_name, const std::string& codes, const std::
   CHECK(found >= 2);
 }
 
+/// Formats that are golden in layers only: w2, whose intermediate columns the engine pads to a multiple.
+template <OperandReader Reader>
+void check_layer(const char* file, const char* format_name, const std::string& tag, int64_t multiple) {
+  const Golden golden(file);
+  const Tensor &in = *golden.find("in.w2"), &words = *golden.find(tag + ".w2"),
+               &bytes = *golden.find(tag + ".w2_scale");
+  const Canonical c{golden.bytes(in), golden.bytes(*golden.find("in.w2_scale")), in.shape[1], in.shape[2] * 2};
+  StoredMatrix m = stored_matrix(kernel_format(format_name), c.n, round_up(c.k, multiple));
+  m.view.words = golden.bytes(words).data();
+  m.view.scales = golden.bytes(bytes).data();
+  CAPTURE(file, format_name);
+  REQUIRE(m.words * in.shape[0] == words.bytes);
+  REQUIRE(m.scales * in.shape[0] == bytes.bytes);
+  CHECK(wrong_words<Reader>(m.view, c, in.shape[0]) == 0);
+}
+
 }  // namespace
+
+TEST_CASE("GPU words: Humming's, of matrices that it pads", "[moe]") {
+  for (const char* file : {"layer_deepseek.safetensors", "layer_gpt_oss.safetensors", "layer_vllm_humming.safetensors"})
+    check_layer<HummingReader>(file, "humming", "vllm.humming", 64);
+  check_layer<HummingWgmmaReader>("layer_deepseek.safetensors", "humming-wgmma", "sglang.humming", 1);
+}
 
 TEST_CASE("GPU words: every lane finds its codes and scales", "[moe]") {
   check_format<MarlinReader>("marlin", "marlin.codes", "marlin.scales");
