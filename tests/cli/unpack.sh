@@ -68,7 +68,7 @@ expect 'and leaves nothing' 2 '' 'cannot open' "$program" inspect "$dir/u3"
 
 for model in $("$program" synth --help | sed -n '/^Models: /,/^$/{s/^Models: //;p}' | tr -d ','); do
   synth "$model" "$dir/$model" --tiny
-  convert "$dir/$model" "$dir/$model-o" --backend marlin --engine vllm
+  convert "$dir/$model" "$dir/$model-o" --backend marlin --engine vllm --layout-version 1
   "$program" unpack "$dir/$model-o" "$dir/$model-u" -q
   expect "unpack gives every file of $model" 0 '' '' diff -r "$dir/$model-u" "$dir/$model"
 done
