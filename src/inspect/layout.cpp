@@ -82,7 +82,7 @@ void make(const LayoutOptions& o) {
   const MoeLayer& layer = model.layers.front();
   if (std::filesystem::exists(std::filesystem::symlink_status(o.file)))
     fail(ErrorKind::usage, "{}: exists; a new file is made", o.file);
-  const std::string text = write_layout(b, model, {layer.hidden, rank_share(layer, o.tp_size)});
+  const std::string text = write_layout(b, model, rank_share(layer, o.tp_size));
   read_layout(text, o.file);
   write_text(o.file, text);
 }

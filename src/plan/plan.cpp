@@ -333,10 +333,6 @@ Shape Plan::padded_shape(const PackedTensor& t) const {
   return {nk.n, round_up(row_bytes(t, nk.b), t.parameter->columns)};
 }
 
-int64_t rank_share(const MoeLayer& layer, int tp_size) {
-  return (layer.intermediate / group + tp_size - 1) / tp_size * group;
-}
-
 LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size) {
   return padded_size(backend, rank_share(layer, tp_size));
 }

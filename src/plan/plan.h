@@ -111,10 +111,6 @@ struct Plan {
 /// The engine's sizes of a layer on one rank.
 LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size);
 
-/// The intermediate columns of the first rank, which no other has more of: whole groups, also where the engine pads to
-/// less.
-int64_t rank_share(const MoeLayer& layer, int tp_size);
-
 /// Refusals (shapes that the backend cannot hold, names that collide) go to `problems`.
 Plan make_plan(const Checkpoint& checkpoint, const Model& model, const Backend& backend, const PlanOptions& options,
                Problems& problems);
