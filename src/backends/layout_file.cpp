@@ -19,7 +19,8 @@ constexpr int64_t max_modes = 64;
 /// A value in the file and the way to it.
 struct Value {
   const Json& json;
-  std::string where;
+  std::string where;  // "FILE", "FILE: tensors[2].modes"
+  std::string file;
 
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
@@ -28,14 +29,14 @@ struct Value {
   bool has(const char* key) const { return json.is_object() && json.contains(key); }
   Value at(const char* key) const {
     if (!has(key)) refuse("no '{}'", key);
-    return {json.at(key), fmt::format("{}{}{}", where, where.ends_with(':') ? " " : ".", key)};
+    return {json.at(key), where == file ? fmt::format("{}: {}", file, key) : fmt::format("{}.{}", where, key), file};
   }
   /// Every entry of a list of `least` to `most`.
   template <class Use>
   void each(int64_t least, int64_t most, Use use) const {
     if (!json.is_array() || int64_t(json.size()) < least || int64_t(json.size()) > most)
       refuse("no list of {} to {} entries", least, most);
-    for (size_t i = 0; i < json.size(); ++i) use(Value{json[i], fmt::format("{}[{}]", where, i)});
+    for (size_t i = 0; i < json.size(); ++i) use(Value{json[i], fmt::format("{}[{}]", where, i), file});
   }
   int64_t number(int64_t least, int64_t most) const {
     if (!json.is_number_integer()) refuse("no whole number");
@@ -91,13 +92,13 @@ Step read_step(const Value& row, const Value& bit) { return {row.number(0, max_s
 Mode read_mode(const Value& v) {
   Mode mode;
   if (v.json.is_array() && v.json.size() == 3 && v.json[0].is_number()) {
-    mode.count = Value{v.json[0], v.where + "[0]"}.number(1, int64_t(1) << 43);
-    mode.steps = {read_step({v.json[1], v.where + "[1]"}, {v.json[2], v.where + "[2]"})};
+    mode.count = Value{v.json[0], v.where + "[0]", v.file}.number(1, int64_t(1) << 43);
+    mode.steps = {read_step({v.json[1], v.where + "[1]", v.file}, {v.json[2], v.where + "[2]", v.file})};
     return mode;
   }
   v.each(2, max_layout_bytes, [&](const Value& s) {
     if (!s.json.is_array() || s.json.size() != 2) s.refuse("no [rows, bits]");
-    mode.steps.push_back(read_step({s.json[0], s.where + "[0]"}, {s.json[1], s.where + "[1]"}));
+    mode.steps.push_back(read_step({s.json[0], s.where + "[0]", s.file}, {s.json[1], s.where + "[1]", s.file}));
   });
   mode.count = int64_t(mode.steps.size());
   return mode;
@@ -160,6 +161,9 @@ Parameter read_tensor(const Value& t, Role role, Part part, LayerSize padded_siz
                        read_dims(t.at("view").at("strides"))};
     if (view.shape.size() != view.strides.size()) t.at("view").refuse("as many strides as dimensions were expected");
     const int64_t elements = storage.n * storage.b * 8 / bits_of(p.dtype);
+    double last = 0;  // in double, which a product of the largest sizes does not leave
+    for (size_t i = 0; i < view.shape.size(); ++i) last += double(view.shape[i] - 1) * double(view.strides[i]);
+    if (last >= double(elements)) t.at("view").refuse("reaches beyond the {} elements of an expert", elements);
     p.view = [view, elements](const Dims& stored) {
       View all = view;
       all.shape.insert(all.shape.begin(), stored.front());
@@ -209,7 +213,7 @@ std::vector<Fit> read_versions(const Value& v) {
 }
 
 std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
-  const Value v{json, file + ":"};
+  const Value v{json, file, file};
   if (v.at("mxfp4_pack_layout").number(1, INT64_MAX) != 1)
     v.at("mxfp4_pack_layout")
         .refuse("version {}, this program knows 1; use a newer mxfp4-pack", json["mxfp4_pack_layout"].dump());
@@ -234,7 +238,10 @@ std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
   b.w13_order = [order](const Model&) { return order; };
   b.refuse = [&b](const Model& model, LayerSize size) { return refusal(b, model, size); };
   for (const bool pairs : {false, true})
-    if (const Backend* same = find_same(b, pairs)) b.kernel = same->kernel;
+    if (const Backend* same = find_same(b, pairs)) {
+      b.kernel = same->kernel;
+      b.halves = !pairs || same->halves;
+    }
   return out;
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "src/backends/layout_file.h"
 
 namespace mxfp4 {
@@ -13,11 +15,18 @@ Json to_json(const Mode& m) {
 
 Json to_json(LayerSize s) { return {{"hidden", s.hidden}, {"intermediate", s.intermediate}}; }
 
-/// The view of one expert, in elements.
+/// The view of one expert, in elements. Throws Error{usage} where experts are not its first dimension.
 Json view_of(const Parameter& p, const Dims& shape) {
-  Dims stored = shape;
-  stored.insert(stored.begin(), 2);  // with one expert the first stride would be of no use
-  View v = p.view(stored);
+  const auto view = [&](int64_t experts) {
+    Dims stored = shape;
+    stored.insert(stored.begin(), experts);
+    return p.view(stored);
+  };
+  View v = view(2), more = view(3);
+  if (v.shape.front() != 2 || more.shape.front() != 3 || v.strides != more.strides ||
+      !std::equal(v.shape.begin() + 1, v.shape.end(), more.shape.begin() + 1, more.shape.end()))
+    fail(ErrorKind::usage, "{}: experts are not the first dimension of its view, which a layout file cannot say",
+         p.name);
   v.shape.erase(v.shape.begin());
   v.strides.erase(v.strides.begin());
   return {{"torch_dtype", v.torch_dtype}, {"shape", v.shape}, {"strides", v.strides}};

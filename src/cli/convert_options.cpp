@@ -126,6 +126,12 @@ CLI::Validator engine_name() {
 ConvertOptions Conversion::settled() const {
   ConvertOptions o = options;
   if (!o.layout.empty()) {
+    if (!o.layout_version.empty() || !o.engine_version.empty() || !o.gpu.empty() || !o.phase.empty() || o.lossy ||
+        num_warps == 4)
+      fail(
+          ErrorKind::usage,
+          "--layout: a file is one layout; --layout-version, --engine-version, --gpu, --phase, --lossy and --num-warps "
+          "choose among backends");
     o.checkpoint = checkpoint_path(o.checkpoint);
     return o;
   }

@@ -109,6 +109,8 @@ Plan plan_set(const ConvertOptions& options, const Input& in, const Backend& bac
 /// Throws Error{input} with all problems, those found before too; warnings and notes are said.
 Prepared prepare(const ConvertOptions& options, const Input& in, const Destination& to, Problems& problems) {
   const bool is_file = !options.layout.empty();
+  if (is_file && options.format == sharded_state_format)  // read without a loader, which would refuse it
+    fail(ErrorKind::usage, "--format sharded-state: SGLang's own kernels read it; --layout is for another");
   const BackendChoice choice = is_file ? BackendChoice() : chosen_backend(options, in.model);
   const std::string& layout_version = options.layout_version.empty() ? choice.layout_version : options.layout_version;
   const Backend& backend =

@@ -12,11 +12,14 @@ import argparse
 import importlib
 import json
 import os
+import subprocess
 import sys
+import tempfile
 
 import numpy
 import torch
 
+from .._program import program
 from . import NoRearrangement
 from .fit import Fitting, places
 from .probe import PARTS, Probe, Size
@@ -141,7 +144,36 @@ def to_text(name, engine, size, padded, made_with, tensors):
 def function_of(text):
     module, _, name = text.partition(":")
     sys.path.insert(0, os.getcwd())
-    return getattr(importlib.import_module(module), name)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as e:
+        raise NoRearrangement(f"--call {text}: {e}") from e
+
+
+def called(function):
+    """The function, whose own failures are its refusals too."""
+    def call(tensors):
+        try:
+            made = function(tensors)
+        except (Exception, SystemExit) as e:
+            raise NoRearrangement(f"the conversion raised {type(e).__name__}: {e}") from e
+        if not isinstance(made, dict):
+            raise NoRearrangement(f"the conversion returned {type(made).__name__}, a dict of tensors was expected")
+        return made
+    return call
+
+
+def refusal_of(text, file):
+    """Why mxfp4-pack does not take a layout file, where the program is there to be asked; else None."""
+    if (path := program()) is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        trial = os.path.join(folder, os.path.basename(file))
+        with open(trial, "x") as f:
+            f.write(text)
+        done = subprocess.run([path, "layout", trial, "-q"], capture_output=True, text=True)
+    said = done.stderr.replace(folder + os.sep, "").strip()
+    return said.removeprefix("mxfp4-pack: error: ") if done.returncode else None
 
 
 def main(arguments=None):
@@ -165,15 +197,22 @@ def main(arguments=None):
     size = Size(o.hidden, o.intermediate, o.bias)
     made_with = {"torch": torch.__version__} | dict(text.partition("=")[::2] for text in o.made_with)
     try:
-        padded, tensors = learn(function_of(o.call), size, o.pairs)
+        padded, tensors = learn(called(function_of(o.call)), size, o.pairs)
+        text = to_text(o.name, o.engine, size, padded, made_with, tensors)
+        if why := refusal_of(text, o.file):
+            raise NoRearrangement(why)
     except NoRearrangement as e:
         print(f"mxfp4_pack.learn: error: {e}", file=sys.stderr)
         return 2
     for t in tensors:
         if t.map.free.any():
             print(f"{t.key}: {t.map.free.sum()} bytes of each expert are not written; they are pads here", file=sys.stderr)
-    with open(o.file, "x") as file:
-        file.write(to_text(o.name, o.engine, size, padded, made_with, tensors))
+    try:
+        with open(o.file, "x") as file:
+            file.write(text)
+    except OSError as e:
+        print(f"mxfp4_pack.learn: error: {e.filename}: {e.strerror}", file=sys.stderr)
+        return 2
     return 0
 
 
