@@ -4,6 +4,19 @@
 #include <string>
 
 namespace mxfp4 {
+
+namespace {
+
+/// Marlin's order of words, which Humming's is too: `rows` of them for 16 columns.
+void set_words(OperandMatrix& m, int64_t rows) {
+  m.row_bytes = int(rows * 8);
+  m.k_step = 4 * m.row_bytes;
+  m.chunk_step = m.row_bytes;
+  m.scale_step = int(2 * rows);
+}
+
+}  // namespace
+
 StoredMatrix stored_matrix(const KernelFormat& format, int64_t n, int64_t k) {
   const auto need = [&](bool fits, const char* what) {
     if (!fits)
@@ -28,19 +41,13 @@ StoredMatrix stored_matrix(const KernelFormat& format, int64_t n, int64_t k) {
       break;
     case CudaReader::marlin:
       need(n % 64 == 0 && k % 64 == 0, "multiples of 64");
-      v.row_bytes = int(n * 8);
-      v.k_step = 4 * v.row_bytes;
-      v.chunk_step = v.row_bytes;
-      v.scale_step = int(2 * n);
+      set_words(v, n);
       break;
     case CudaReader::humming:
     case CudaReader::humming_wgmma:
       need(n % 64 == 0 && k % 32 == 0, "rows a multiple of 64, columns of 32");
       v.scale_row = int(round_up(n, format.scales.rows));
-      v.row_bytes = v.scale_row * 8;
-      v.k_step = 4 * v.row_bytes;
-      v.chunk_step = v.row_bytes;
-      v.scale_step = 2 * v.scale_row;
+      set_words(v, v.scale_row);
       break;
     case CudaReader::flashinfer_v1:
     case CudaReader::flashinfer_v2:

@@ -1,0 +1,93 @@
+// Which backend a name, an engine, a layout version and a release mean.
+#include <catch2/catch.hpp>
+
+#include "src/backends/backend.h"
+
+using namespace mxfp4;
+
+TEST_CASE("the default layout versions") {
+  const auto version = [](const char* name, const char* engine) {
+    return std::string(find_backend(name, engine, "").layout_version);
+  };
+  for (const char* engine : {"vllm", "sglang"}) {
+    CHECK(version("flashinfer-cutlass", engine) == "v2");
+  }
+  CHECK(version("flashinfer-trtllm", "vllm") == "i128");
+  CHECK(version("triton-hopper", "vllm") == "a");
+  CHECK(version("triton-hopper", "sglang") == "c64");
+  CHECK(version("triton-hopper", "transformers") == "c");
+  CHECK(version("flashinfer-humming", "vllm") == "1");  // no release loads it
+}
+
+TEST_CASE("a release of the engine chooses the layout version") {
+  Model deepseek, gpt_oss;
+  deepseek.family = "deepseek-v4";
+  gpt_oss.family = "gpt-oss";
+  gpt_oss.pairs = true;
+  const auto version = [](const char* name, const char* engine, const Model& model, const char* release) {
+    return std::string(find_backend(name, engine, "", &model, release).layout_version);
+  };
+  CHECK(version("flashinfer-cutlass", "vllm", gpt_oss, "0.28.0") == "v1");
+  CHECK(version("flashinfer-cutlass", "vllm", gpt_oss, "0.29.0") == "v2");
+  CHECK(version("flashinfer-cutlass", "sglang", deepseek, "0.5.18") == "v1");
+  CHECK(version("flashinfer-cutlass", "sglang", deepseek, "0.5.19") == "v2");
+  CHECK(version("flashinfer-trtllm", "vllm", deepseek, "0.26.0") == "i256");
+  CHECK(version("flashinfer-trtllm", "sglang", deepseek, "0.5.20") == "i128");
+  CHECK(version("flashinfer-trtllm", "sglang", deepseek, "0.5.21") == "i128-ones");
+  CHECK(version("flashinfer-trtllm", "sglang", gpt_oss, "0.5.23") == "i128-ones");
+  CHECK(version("marlin", "sglang", deepseek, "0.5.21") == "1");
+  CHECK(version("marlin", "sglang", deepseek, "0.5.22") == "i64");
+  CHECK(version("marlin", "sglang", gpt_oss, "0.5.22") == "1");
+  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.17") == "b64");
+  Model ct;
+  ct.family = "compressed-tensors";
+  CHECK(version("marlin", "vllm", ct, "") == "unpadded");
+  CHECK(version("marlin", "vllm", deepseek, "") == "1");
+  CHECK(version("humming", "vllm", deepseek, "0.32.0") == "2");
+  CHECK(version("humming", "sglang", deepseek, "0.5.23") == "1");
+  CHECK(version("flashinfer-humming", "sglang", gpt_oss, "0.5.19") == "1");
+  CHECK_THROWS_AS(version("flashinfer-humming", "sglang", gpt_oss, "0.5.18"), Error);
+  CHECK_THROWS_AS(version("humming-w4a8", "vllm", deepseek, "0.32.0"), Error);
+  CHECK_THROWS_AS(version("humming-w4a8", "vllm", gpt_oss, "0.33.0"), Error);  // asks for bf16 activations
+  CHECK(version("aiter-a16w4", "vllm", deepseek, "0.27.1") == "1");
+  CHECK(version("aiter-a16w4", "vllm", deepseek, "0.28.0") == "2");
+  CHECK(version("aiter-a16w4", "vllm", gpt_oss, "0.33.0") == "1");
+  CHECK(version("aiter-a16w4", "sglang", deepseek, "0.5.23") == "2");
+  CHECK(version("aiter-a16w4", "sglang", gpt_oss, "0.5.23") == "1");
+  CHECK(version("aiter-w4a4", "vllm", deepseek, "0.31.0") == "1");
+  CHECK(version("aiter-w4a4", "vllm", deepseek, "") == "2");
+  CHECK(version("aiter-w4a4", "vllm", gpt_oss, "0.31.0") == "3");
+  CHECK(version("aiter-w4a4", "vllm", gpt_oss, "") == "4");
+  CHECK_THROWS_AS(version("deepgemm", "vllm", gpt_oss, "0.33.0"), Error);
+}
+
+TEST_CASE("a layout version that a release does not load is refused with those that it loads") {
+  const auto message = [](const char* name, const char* engine, const char* version, const char* release) {
+    try {
+      find_backend(name, engine, version, nullptr, release);
+    } catch (const Error& e) {
+      return e.lines[0];
+    }
+    return std::string();
+  };
+  CHECK(message("flashinfer-cutlass", "vllm", "v1", "0.33.0") ==
+        "vllm 0.33.0 does not load layout version v1 of flashinfer-cutlass, but v2");
+  CHECK(message("flashinfer-humming", "vllm", "", "0.33.0") == "vllm 0.33.0 has no backend flashinfer-humming");
+  CHECK(message("triton-hopper", "vllm", "c", "0.26.0") == "");  // larger, but every release reads it
+}
+
+TEST_CASE("names, engines and versions that are not there are listed") {
+  const auto message = [](const char* name, const char* engine, const char* version) {
+    try {
+      find_backend(name, engine, version);
+    } catch (const Error& e) {
+      return e.lines[0];
+    }
+    return std::string();
+  };
+  CHECK(message("marlin9", "vllm", "").find("no backend 'marlin9'") == 0);
+  CHECK(message("marlin", "transformers", "") ==
+        "backend marlin is not there for engine 'transformers', but for vllm, sglang");
+  CHECK(message("flashinfer-trtllm", "vllm", "v1") ==
+        "backend flashinfer-trtllm of vllm has no layout version 'v1', but i128, i256");
+}
