@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 
 #include "src/base/checksum.h"
@@ -53,8 +54,9 @@ struct Value {
   std::string word() const {
     constexpr const char* letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     const std::string text = json.is_string() ? json.get<std::string>() : "";
-    if (text.empty() || text.size() > 64 || text.find_first_not_of(letters) != text.npos)
-      refuse("no word of letters, digits and ._-");
+    if (text.empty() || text.size() > 64 || text.find_first_not_of(letters) != text.npos || text[0] == '.' ||
+        text[0] == '-')
+      refuse("no word of letters, digits and ._-, with . and - not in front");
     return text;
   }
   template <class T, size_t n>
@@ -179,12 +181,14 @@ LayerSize read_size(const Value& v) {
 }
 
 void read_tensors(const Value& list, LayerSize padded, LayoutFile& out) {
+  std::set<std::string> names;
   list.each(4, 6, [&](const Value& t) {
     const Role role = t.at("role").one_of(roles);
     const Part part = t.at("part").one_of(file_parts);
     Parameter& p = out.backend.parameters[size_t(role)][size_t(part)];
     if (p.name) t.refuse("{} {} a second time", name_of(role), name_of(part));
     p = read_tensor(t, role, part, padded, out);
+    if (!names.insert(p.name).second) t.at("name").refuse("'{}' a second time", p.name);
   });
   const auto missing = [&](Role role, Part part) { return !out.backend.parameter(role, part).name; };
   for (Role role : roles)

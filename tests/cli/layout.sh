@@ -79,6 +79,8 @@ refused 'pads that are none' 'padded: 32 is no padded form of 96' 's/"padded":.*
 refused 'no role' 'tensors\[0\].role: "w12" is none of w13, w2' 's/"w13","part":"codes"/"w12","part":"codes"/'
 refused 'a part twice' 'tensors\[1\]: w13 codes a second time' 's/"scales"/"codes"/'
 refused 'a name with a quote' 'name: no word of letters, digits and' 's/"name": "marlin"/"name": "mar\\"lin"/'
+refused 'a name that is a folder' 'engine: no word of letters' 's/"engine": "vllm"/"engine": ".."/'
+refused 'two tensors of a name' "tensors\[3\].name: 'w13_weight' a second time" 's/"w2_weight"/"w13_weight"/'
 refused 'a newer version' 'version 2, this program knows 1; use a newer mxfp4-pack' 's/"mxfp4_pack_layout": 1/"mxfp4_pack_layout": 2/'
 refused 'a view beyond the tensor' 'tensors\[0\].view: reaches beyond the 16384 elements' \
   '0,/"torch_dtype":"int32"/s//"torch_dtype":"int32","view":{"torch_dtype":"int32","shape":[16,1024],"strides":[2048,1]}/'
