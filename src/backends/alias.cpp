@@ -13,9 +13,9 @@ namespace {
 
 /// A lossy backend is meant by its own name alone.
 bool is_called(const Backend& b, const std::string& name) {
-  return !b.rewrite && std::any_of(b.requires_.begin(), b.requires_.end(), [&](const Setting& s) {
-    return std::string_view(s.name).starts_with("moe_") && has_word(s.value, name) &&
-           name != "or";  // between two values
+  if (b.rewrite || name == "or") return false;  // "or" stands between two values
+  return std::any_of(b.requires_.begin(), b.requires_.end(), [&](const Setting& s) {
+    return std::string_view(s.name).starts_with("moe_") && has_word(s.value, name);
   });
 }
 

@@ -104,6 +104,16 @@ std::string refusal(const Backend& b, const Model& model, const MoeLayer& layer,
   return b.refuse ? b.refuse(model, rank_share(layer, tp_size)) : "";
 }
 
+Shape matrix_size(Role role, LayerSize size) {
+  return role == Role::w13 ? Shape{2 * size.intermediate, size.hidden} : Shape{size.hidden, size.intermediate};
+}
+
+int64_t row_bytes(Part part, Dtype dtype, int64_t columns) {
+  if (part == Part::codes) return columns / 2;
+  if (part == Part::scales) return columns / group;
+  return bits_of(dtype) / 8;  // bias, residual
+}
+
 LayerSize padded_size(const Backend& b, LayerSize size) {
   return {round_up(size.hidden, b.multiple.hidden), round_up(size.intermediate, b.multiple.intermediate)};
 }

@@ -125,6 +125,12 @@ LayerSize rank_share(const MoeLayer& layer, int tp_size);
 /// Why the engine cannot serve a layer on that many ranks; empty where it can.
 std::string refusal(const Backend& backend, const Model& model, const MoeLayer& layer, int tp_size);
 
+/// Rows and columns of a role's matrix.
+Shape matrix_size(Role role, LayerSize size);
+
+/// Bytes of a row of so many columns in canonical form; dtype: of the parameter, which a bias has here too.
+int64_t row_bytes(Part part, Dtype dtype, int64_t columns);
+
 /// The engine's sizes of a layer.
 LayerSize padded_size(const Backend& backend, LayerSize size);
 

@@ -34,10 +34,8 @@ Json view_of(const Parameter& p, const Dims& shape) {
 
 Json tensor(const Backend& b, const Model& model, Role role, Part part, LayerSize size) {
   const Parameter& p = b.parameter(role, part);
-  const int64_t n = role == Role::w13 ? 2 * size.intermediate : size.hidden;
-  const int64_t k = role == Role::w13 ? size.hidden : size.intermediate;
-  const int64_t bytes = part == Part::codes ? k / 2 : part == Part::scales ? k / group : bits_of(p.dtype) / 8;
-  const Shape padded = {n, round_up(bytes, p.columns)};
+  const auto [n, k] = matrix_size(role, size);
+  const Shape padded = {n, round_up(row_bytes(part, p.dtype, k), p.columns)};
   if (!fits(p.layout, padded))
     fail(ErrorKind::usage, "{} of {}: {} rows of {} bytes do not fit {}", b.name, b.engine, padded.n, padded.b,
          name_of(p.layout));

@@ -80,11 +80,8 @@ class RawLayer {
   int64_t experts(const PackedTensor& t) const { return int64_t(layer_of(t).experts.size()); }
 
   RawShape shape_of(const PackedTensor& t) const {
-    const bool w13 = t.role == Role::w13;
-    const int64_t n = w13 ? 2 * t.intermediate.count : layer_of(t).hidden;
-    const int64_t k = w13 ? layer_of(t).hidden : t.intermediate.count;
-    if (t.part == Part::bias) return {n, bits_of(t.parameter->dtype) / 8};
-    return {n, t.part == Part::codes ? k / 2 : k / group};
+    const Shape size = matrix_size(t.role, {layer_of(t).hidden, t.intermediate.count});
+    return {size.n, row_bytes(t.part, t.parameter->dtype, size.b)};
   }
 
   void unpack_expert(Worker& worker, RawTensor& raw, int64_t expert) {

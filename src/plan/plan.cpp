@@ -11,18 +11,6 @@ const Slice& slice_of(const Projection& p, Part part) {
   return part == Part::codes ? p.codes : part == Part::bias ? p.bias : p.scales;  // a residual is made of scales
 }
 
-/// Bytes of a row of k columns in canonical form.
-int64_t row_bytes(const PackedTensor& t, int64_t k) {
-  if (t.part == Part::codes) return k / 2;
-  if (t.part == Part::scales) return k / group;
-  return bits_of(t.parameter->dtype) / 8;  // bias, residual
-}
-
-/// Rows and columns of a role's matrix.
-Shape matrix_size(Role role, LayerSize size) {
-  return role == Role::w13 ? Shape{size.intermediate * 2, size.hidden} : Shape{size.hidden, size.intermediate};
-}
-
 int alignment_of(Dtype d) { return std::max(1, bits_of(d) / 8); }
 
 /// A rank's share of the intermediate columns. GPT-OSS: whole groups, rounded up, the last rank takes the rest.
@@ -122,7 +110,7 @@ class Planner {
   static int64_t real_bytes(const PackedTensor& t, const MoeLayer& layer) {
     if (t.part == Part::residual) return t.bytes;
     const Shape nk = matrix_size(t.role, {layer.hidden, t.intermediate.count});
-    return nk.n * row_bytes(t, nk.b) * int64_t(layer.experts.size());
+    return nk.n * row_bytes(t.part, t.parameter->dtype, nk.b) * int64_t(layer.experts.size());
   }
 
   /// A sixteenth of the checkpoint, so that as many threads write to different files, but 1 GB at least and 5 GB at
@@ -328,9 +316,9 @@ class Planner {
 
 Shape Plan::padded_shape(const PackedTensor& t) const {
   const MoeLayer& layer = model->layers[size_t(t.layer)];
-  if (t.part == Part::residual) return {1, row_bytes(t, 1)};
+  if (t.part == Part::residual) return {1, row_bytes(t.part, t.parameter->dtype, 1)};
   const Shape nk = matrix_size(t.role, rank_size(*backend, layer, tp.size));
-  return {nk.n, round_up(row_bytes(t, nk.b), t.parameter->columns)};
+  return {nk.n, round_up(row_bytes(t.part, t.parameter->dtype, nk.b), t.parameter->columns)};
 }
 
 LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size) {
@@ -363,7 +351,8 @@ BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& 
   const Span span = t.intermediate;
   BasicMatrix<T> m;
   m.views = w13 ? 2 : 1;
-  m.real = w13 ? Shape{span.count, row_bytes(t, layer.hidden)} : Shape{layer.hidden, row_bytes(t, span.count)};
+  m.real = w13 ? Shape{span.count, row_bytes(t.part, t.parameter->dtype, layer.hidden)}
+               : Shape{layer.hidden, row_bytes(t.part, t.parameter->dtype, span.count)};
   if (!w13 && t.part == Part::bias && t.rank > 0) m.real.n = 0;  // ranks are summed: the bias is added once
   m.padded = plan.padded_shape(t);
   m.order = t.parameter->order.value_or(plan.backend->w13_order(*plan.model));
@@ -374,7 +363,9 @@ BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& 
     const Slice& s = slice_of(p, t.part);
     const Width width = width_of(t.part, s.tensor->dtype, t.parameter->dtype);
     const int64_t stride = width.to_canonical(s.stride);
-    const int64_t first = w13 ? span.begin * stride : t.part == Part::bias ? 0 : row_bytes(t, span.begin);
+    const int64_t first = w13                    ? span.begin * stride
+                          : t.part == Part::bias ? 0
+                                                 : row_bytes(t.part, t.parameter->dtype, span.begin);
     return BasicRows<T>{pieces[piece] + width.to_canonical(s.offset) + first, stride};
   };
   m.view[0] = view(w13 ? e.gate : e.down, 0);
