@@ -9,6 +9,7 @@
 
 #include "src/base/checksum.h"
 #include "src/base/file.h"
+#include "src/checkpoint/field.h"
 
 namespace mxfp4 {
 
@@ -17,58 +18,41 @@ namespace {
 constexpr int64_t max_size = int64_t(1) << 19;  // hidden, intermediate
 constexpr int64_t max_modes = 64;
 
-/// A value in the file and the way to it.
-struct Value {
-  const Json& json;
-  std::string where;  // "FILE", "FILE: tensors[2].modes"
-  std::string file;
+int64_t number(const Field& f, int64_t least, int64_t most) {
+  if (!f.json().is_number_integer()) f.refuse("no whole number");
+  const bool large = f.json().is_number_unsigned() && f.json().get<uint64_t>() > uint64_t(INT64_MAX);
+  if (large || f.json().get<int64_t>() < least || f.json().get<int64_t>() > most)
+    f.refuse("{} is not within {} and {}", f.json().dump(), least, most);
+  return f.json().get<int64_t>();
+}
 
-  template <class... Args>
-  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    fail(ErrorKind::input, "{}: {}", where, fmt::format(format, std::forward<Args>(args)...));
+/// Every entry of a list of `least` to `most`.
+void each(const Field& list, int64_t least, int64_t most, const std::function<void(const Field&)>& use) {
+  const Json& json = list.json();
+  if (!json.is_array() || int64_t(json.size()) < least || int64_t(json.size()) > most)
+    list.refuse("no list of {} to {} entries", least, most);
+  list.each(use);
+}
+
+/// Letters, digits and "._-" only: it becomes a name elsewhere.
+std::string word(const Field& f) {
+  constexpr const char* letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  const std::string text = f.json().is_string() ? f.text() : "";
+  if (text.empty() || text.size() > 64 || text.find_first_not_of(letters) != text.npos || text[0] == '.' ||
+      text[0] == '-')
+    f.refuse("no word of letters, digits and ._-, with . and - not in front");
+  return text;
+}
+
+template <class T, size_t n>
+T one_of(const Field& f, const T (&values)[n]) {
+  std::string names;
+  for (const T& v : values) {
+    if (f.json().is_string() && f.text() == name_of(v)) return v;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(v));
   }
-  bool has(const char* key) const { return json.is_object() && json.contains(key); }
-  Value at(const char* key) const {
-    if (!has(key)) refuse("no '{}'", key);
-    return {json.at(key), where == file ? fmt::format("{}: {}", file, key) : fmt::format("{}.{}", where, key), file};
-  }
-  /// Every entry of a list of `least` to `most`.
-  template <class Use>
-  void each(int64_t least, int64_t most, Use use) const {
-    if (!json.is_array() || int64_t(json.size()) < least || int64_t(json.size()) > most)
-      refuse("no list of {} to {} entries", least, most);
-    for (size_t i = 0; i < json.size(); ++i) use(Value{json[i], fmt::format("{}[{}]", where, i), file});
-  }
-  int64_t number(int64_t least, int64_t most) const {
-    if (!json.is_number_integer()) refuse("no whole number");
-    const bool large = json.is_number_unsigned() && json.get<uint64_t>() > uint64_t(INT64_MAX);
-    if (large || json.get<int64_t>() < least || json.get<int64_t>() > most)
-      refuse("{} is not within {} and {}", json.dump(), least, most);
-    return json.get<int64_t>();
-  }
-  bool flag() const {
-    if (!json.is_boolean()) refuse("neither true nor false");
-    return json.get<bool>();
-  }
-  /// Letters, digits and "._-" only: it becomes a name elsewhere.
-  std::string word() const {
-    constexpr const char* letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    const std::string text = json.is_string() ? json.get<std::string>() : "";
-    if (text.empty() || text.size() > 64 || text.find_first_not_of(letters) != text.npos || text[0] == '.' ||
-        text[0] == '-')
-      refuse("no word of letters, digits and ._-, with . and - not in front");
-    return text;
-  }
-  template <class T, size_t n>
-  T one_of(const T (&values)[n]) const {
-    std::string names;
-    for (const T& v : values) {
-      if (json.is_string() && json.get<std::string>() == name_of(v)) return v;
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(v));
-    }
-    refuse("{} is none of {}", json.dump(), names);
-  }
-};
+  f.refuse("{} is none of {}", f.json().dump(), names);
+}
 
 constexpr Part file_parts[] = {Part::codes, Part::scales, Part::bias};
 
@@ -80,35 +64,31 @@ struct LayoutFile {
   const char* keep(std::string word) { return words.emplace_back(std::move(word)).c_str(); }
 };
 
-Shape padded_matrix(Role role, LayerSize padded) {
-  return role == Role::w13 ? Shape{2 * padded.intermediate, padded.hidden} : Shape{padded.hidden, padded.intermediate};
+/// Rows and bits: entries `first` and the next of a list.
+Step read_step(const Field& list, size_t first) {
+  const auto entry = [&](size_t i) { return list.entry(list.json()[i], i); };
+  return {number(entry(first), 0, max_side), number(entry(first + 1), 0, max_side * 8)};
 }
-
-int64_t row_bytes(Part part, Dtype dtype, int64_t columns) {
-  return part == Part::codes ? columns / 2 : part == Part::scales ? columns / group : bits_of(dtype) / 8;
-}
-
-Step read_step(const Value& row, const Value& bit) { return {row.number(0, max_side), bit.number(0, max_side * 8)}; }
 
 /// [count, rows, bits], or a list of [rows, bits].
-Mode read_mode(const Value& v) {
+Mode read_mode(const Field& v) {
   Mode mode;
-  if (v.json.is_array() && v.json.size() == 3 && v.json[0].is_number()) {
-    mode.count = Value{v.json[0], v.where + "[0]", v.file}.number(1, int64_t(1) << 43);
-    mode.steps = {read_step({v.json[1], v.where + "[1]", v.file}, {v.json[2], v.where + "[2]", v.file})};
+  if (v.json().is_array() && v.json().size() == 3 && v.json()[0].is_number()) {
+    mode.count = number(v.entry(v.json()[0], 0), 1, int64_t(1) << 43);
+    mode.steps = {read_step(v, 1)};
     return mode;
   }
-  v.each(2, max_layout_bytes, [&](const Value& s) {
-    if (!s.json.is_array() || s.json.size() != 2) s.refuse("no [rows, bits]");
-    mode.steps.push_back(read_step({s.json[0], s.where + "[0]", s.file}, {s.json[1], s.where + "[1]", s.file}));
+  each(v, 2, max_layout_bytes, [&](const Field& s) {
+    if (!s.json().is_array() || s.json().size() != 2) s.refuse("no [rows, bits]");
+    mode.steps.push_back(read_step(s, 0));
   });
   mode.count = int64_t(mode.steps.size());
   return mode;
 }
 
-Layout read_modes(const Value& v, Shape storage, Shape padded, LayoutFile& out) {
+Layout read_modes(const Field& v, Shape storage, Shape padded, LayoutFile& out) {
   Modes modes;
-  v.each(1, max_modes, [&](const Value& m) { modes.push_back(read_mode(m)); });
+  each(v, 1, max_modes, [&](const Field& m) { modes.push_back(read_mode(m)); });
   try {
     const ModeLayout& given = out.modes.emplace_back(storage, std::move(modes));
     if (const auto equal = find_equal(given, padded)) return *equal;
@@ -120,46 +100,46 @@ Layout read_modes(const Value& v, Shape storage, Shape padded, LayoutFile& out) 
   }
 }
 
-RowOrder read_order(const Value& v) {
-  const std::string first = v.at("first").word();
+RowOrder read_order(const Field& v) {
+  const std::string first = word(v.at("first"));
   if (first != "gate" && first != "up") v.at("first").refuse("neither gate nor up");
-  return {v.at("block").number(0, max_size), first == "up"};
+  return {number(v.at("block"), 0, max_size), first == "up"};
 }
 
-Dims read_dims(const Value& v) {
+Dims read_dims(const Field& v) {
   Dims dims;
-  v.each(0, 8, [&](const Value& d) { dims.push_back(d.number(1, max_side * 64)); });
+  each(v, 0, 8, [&](const Field& d) { dims.push_back(number(d, 1, max_side * 64)); });
   return dims;
 }
 
-Parameter read_tensor(const Value& t, Role role, Part part, LayerSize padded_size, LayoutFile& out) {
+Parameter read_tensor(const Field& t, Role role, Part part, LayerSize padded_size, LayoutFile& out) {
   Parameter p;
-  p.name = out.keep(t.at("name").word());
-  if (!parse_dtype(t.at("dtype").word(), p.dtype)) t.at("dtype").refuse("no dtype of safetensors");
+  p.name = out.keep(word(t.at("name")));
+  if (!parse_dtype(word(t.at("dtype")), p.dtype)) t.at("dtype").refuse("no dtype of safetensors");
   if (part == Part::bias && p.dtype != Dtype::BF16 && p.dtype != Dtype::F32)
     t.at("dtype").refuse("neither BF16 nor F32");
-  p.torch_dtype = out.keep(t.at("torch_dtype").word());
+  p.torch_dtype = out.keep(word(t.at("torch_dtype")));
   const Dims shape = read_dims(t.at("shape"));
   p.shape = [shape](int64_t, int64_t) { return shape; };
-  const Shape size = padded_matrix(role, padded_size);
-  p.columns = t.at("row_bytes").number(row_bytes(part, p.dtype, size.b), max_side);
+  const Shape size = matrix_size(role, padded_size);
+  p.columns = number(t.at("row_bytes"), row_bytes(part, p.dtype, size.b), max_side);
   const Shape padded = {size.n, p.columns};
-  const Value pad = t.at("pad");
-  p.pad = {uint8_t(pad.at("row").number(0, 255)), uint8_t(pad.at("column").number(0, 255)),
-           uint8_t(pad.at("storage").number(0, 255))};
-  p.add = uint8_t(t.at("add").number(0, 255));
+  const Field pad = t.at("pad");
+  p.pad = {uint8_t(number(pad.at("row"), 0, 255)), uint8_t(number(pad.at("column"), 0, 255)),
+           uint8_t(number(pad.at("storage"), 0, 255))};
+  p.add = uint8_t(number(t.at("add"), 0, 255));
   if (p.add && part != Part::scales) t.at("add").refuse("{} for {}; only scales are added to", p.add, name_of(part));
   if (role == Role::w13) p.order = read_order(t.at("rows"));
   if (p.order && p.order->block && size.n / 2 % p.order->block)
     t.at("rows").refuse("blocks that do not divide {} rows", size.n / 2);
   Shape storage;
-  storage.n = t.at("storage").at("rows").number(padded.n, max_side);
-  storage.b = t.at("storage").at("bytes").number(padded.b, max_side);
+  storage.n = number(t.at("storage").at("rows"), padded.n, max_side);
+  storage.b = number(t.at("storage").at("bytes"), padded.b, max_side);
   p.layout = read_modes(t.at("modes"), storage, padded, out);
   if (tensor_bytes(p.dtype, shape) != storage.n * storage.b)
     t.at("shape").refuse("{} is not {} bytes", describe(p.dtype, shape), storage.n * storage.b);
   if (t.has("view")) {
-    const View view = {out.keep(t.at("view").at("torch_dtype").word()), read_dims(t.at("view").at("shape")),
+    const View view = {out.keep(word(t.at("view").at("torch_dtype"))), read_dims(t.at("view").at("shape")),
                        read_dims(t.at("view").at("strides"))};
     if (view.shape.size() != view.strides.size()) t.at("view").refuse("as many strides as dimensions were expected");
     const int64_t elements = storage.n * storage.b * 8 / bits_of(p.dtype);
@@ -176,15 +156,15 @@ Parameter read_tensor(const Value& t, Role role, Part part, LayerSize padded_siz
   return p;
 }
 
-LayerSize read_size(const Value& v) {
-  return {v.at("hidden").number(group, max_size), v.at("intermediate").number(group, max_size)};
+LayerSize read_size(const Field& v) {
+  return {number(v.at("hidden"), group, max_size), number(v.at("intermediate"), group, max_size)};
 }
 
-void read_tensors(const Value& list, LayerSize padded, LayoutFile& out) {
+void read_tensors(const Field& list, LayerSize padded, LayoutFile& out) {
   std::set<std::string> names;
-  list.each(4, 6, [&](const Value& t) {
-    const Role role = t.at("role").one_of(roles);
-    const Part part = t.at("part").one_of(file_parts);
+  each(list, 4, 6, [&](const Field& t) {
+    const Role role = one_of(t.at("role"), roles);
+    const Part part = one_of(t.at("part"), file_parts);
     Parameter& p = out.backend.parameters[size_t(role)][size_t(part)];
     if (p.name) t.refuse("{} {} a second time", name_of(role), name_of(part));
     p = read_tensor(t, role, part, padded, out);
@@ -206,10 +186,10 @@ std::string refusal(const Backend& b, const Model& model, LayerSize size) {
 }
 
 /// Names of libraries and their versions.
-std::vector<Fit> read_versions(const Value& v) {
+std::vector<Fit> read_versions(const Field& v) {
   std::vector<Fit> fits;
-  if (!v.json.is_object() || v.json.size() > 64) v.refuse("no list of names and versions");
-  for (const auto& [name, version] : v.json.items()) {
+  if (!v.json().is_object() || v.json().size() > 64) v.refuse("no list of names and versions");
+  for (const auto& [name, version] : v.json().items()) {
     if (!version.is_string() || version.get<std::string>().size() > 256) v.refuse("{}: no text", printable(name));
     fits.push_back({name, version.get<std::string>(), "the layout file was made with it"});
   }
@@ -217,15 +197,15 @@ std::vector<Fit> read_versions(const Value& v) {
 }
 
 std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
-  const Value v{json, file, file};
-  if (v.at("mxfp4_pack_layout").number(1, INT64_MAX) != 1)
-    v.at("mxfp4_pack_layout")
-        .refuse("version {}, this program knows 1; use a newer mxfp4-pack", json["mxfp4_pack_layout"].dump());
+  const Document document{file};
+  const Field v(json, document);
+  if (const int64_t version = number(v.at("mxfp4_pack_layout"), 1, INT64_MAX); version != 1)
+    v.at("mxfp4_pack_layout").refuse("version {}, this program knows 1; use a newer mxfp4-pack", version);
   auto out = std::make_unique<LayoutFile>();
   Backend& b = out->backend;
   b.layout_file = json.dump();
-  b.name = out->keep(v.at("name").word());
-  b.engine = out->keep(v.at("engine").word());
+  b.name = out->keep(word(v.at("name")));
+  b.engine = out->keep(word(v.at("engine")));
   b.layout_version = out->keep("file-" + checksum_of(b.layout_file).substr(0, 12));
   b.gpu = "";
   b.summary = "of a layout file";
@@ -252,7 +232,7 @@ std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
 /// The matrix of a parameter without its bytes: what is real and what are pads.
 Matrix form_of(const Backend& b, const Parameter& p, Role role, Part part, LayerSize real, const Model& model) {
   const LayerSize padded = padded_size(b, real);
-  const Shape from = padded_matrix(role, real), to = padded_matrix(role, padded);
+  const Shape from = matrix_size(role, real), to = matrix_size(role, padded);
   Matrix m;
   m.views = role == Role::w13 ? 2 : 1;
   m.real = {from.n / m.views, row_bytes(part, p.dtype, from.b)};

@@ -1,27 +1,25 @@
-#include "src/packed/manifest_field.h"
-
-#include "src/packed/manifest_format.h"
+#include "src/checkpoint/field.h"
 
 namespace mxfp4 {
 
 Field Field::at(const char* key) const {
-  if (!has(key)) refuse("no '{}'; damaged?", key);
-  return {*json_.find(key), this, key, 0};
+  if (!has(key)) refuse("no '{}'{}", key, document_.hint);
+  return {*json_.find(key), *this, key, 0};
 }
 
 void Field::each(const std::function<void(const Field&)>& use) const {
-  if (!json_.is_array()) refuse("no list; damaged?");
-  for (size_t i = 0; i < json_.size(); ++i) use(Field(json_[i], this, nullptr, i));
+  if (!json_.is_array()) refuse("no list{}", document_.hint);
+  for (size_t i = 0; i < json_.size(); ++i) use(Field(json_[i], *this, nullptr, i));
 }
 
 std::string Field::text() const {
-  if (!json_.is_string()) refuse("no string; damaged?");
+  if (!json_.is_string()) refuse("no string{}", document_.hint);
   return json_.get<std::string>();
 }
 
 Hash Field::hash() const {
   Hash hash;
-  if (!parse_hex(text(), hash)) refuse("no checksum of 32 hexadecimal digits; damaged?");
+  if (!parse_hex(text(), hash)) refuse("no checksum of 32 hexadecimal digits{}", document_.hint);
   return hash;
 }
 
@@ -33,17 +31,17 @@ std::string Field::file_name() const {
 
 int64_t Field::number(int64_t most) const {
   if (!json_.is_number_unsigned() || json_.get<uint64_t>() > uint64_t(most))
-    refuse("no number from 0 to {}; damaged?", most);
+    refuse("no number from 0 to {}{}", most, document_.hint);
   return json_.get<int64_t>();
 }
 
 double Field::real() const {
-  if (!json_.is_number()) refuse("no number; damaged?");
+  if (!json_.is_number()) refuse("no number{}", document_.hint);
   return json_.get<double>();
 }
 
 bool Field::flag() const {
-  if (!json_.is_boolean()) refuse("neither true nor false; damaged?");
+  if (!json_.is_boolean()) refuse("neither true nor false{}", document_.hint);
   return json_.get<bool>();
 }
 
@@ -56,7 +54,7 @@ std::string Field::path() const {
 
 void Field::refuse_as(const std::string& what) const {
   const std::string place = path();
-  fail(ErrorKind::input, "{}: {}{}", manifest_name, place.empty() ? "" : place + ": ", what);
+  fail(ErrorKind::input, "{}: {}{}", document_.name, place.empty() ? "" : place + ": ", what);
 }
 
 }  // namespace mxfp4

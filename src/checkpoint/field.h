@@ -1,4 +1,4 @@
-// A value in the manifest's JSON that knows its place, so that what is wrong with it can be said with the way to it.
+// A value in a JSON document that knows its place, so that what is wrong with it can be said with the way to it.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,24 @@
 
 namespace mxfp4 {
 
+/// What messages say of a document: its name, and what may have happened where a value is missing or of another type.
+struct Document {
+  std::string name;
+  const char* hint = "";
+};
+
 /// Each function that reads throws Error{input}, "mxfp4-pack.json: sets[0].tensors[3]: no 'rank'; damaged?", where the
 /// value is not there or of another type.
 class Field {
  public:
-  explicit Field(const Json& document) : json_(document) {}
+  Field(const Json& json, const Document& document) : json_(json), document_(document) {}
 
   const Json& json() const { return json_; }
   bool has(const char* key) const { return json_.is_object() && json_.contains(key); }
   /// A member that must be there; lives no longer than this one.
   Field at(const char* key) const;
   /// An entry of a list that is kept beside it; both live no longer than this one.
-  Field entry(const Json& json, size_t index) const { return {json, this, nullptr, index}; }
+  Field entry(const Json& json, size_t index) const { return {json, *this, nullptr, index}; }
   /// Every entry of a list, in order.
   void each(const std::function<void(const Field&)>& use) const;
 
@@ -44,11 +50,12 @@ class Field {
   }
 
  private:
-  Field(const Json& json, const Field* parent, const char* key, size_t index)
-      : json_(json), parent_(parent), key_(key), index_(index) {}
+  Field(const Json& json, const Field& parent, const char* key, size_t index)
+      : json_(json), document_(parent.document_), parent_(&parent), key_(key), index_(index) {}
   [[noreturn]] void refuse_as(const std::string& what) const;
 
   const Json& json_;
+  const Document& document_;
   const Field* parent_ = nullptr;
   const char* key_ = nullptr;  // null: an entry of a list
   size_t index_ = 0;

@@ -5,14 +5,16 @@
 #include <set>
 #include <unordered_set>
 
+#include "src/checkpoint/field.h"
 #include "src/io/sha256.h"
 #include "src/packed/manifest.h"
-#include "src/packed/manifest_field.h"
 #include "src/packed/manifest_lists.h"
 
 namespace mxfp4 {
 
 namespace {
+
+const Document document{manifest_name, "; damaged?"};
 
 constexpr int64_t max_ranks = 65'536;
 constexpr int64_t max_manifest_bytes = int64_t(4) << 30;
@@ -45,7 +47,7 @@ using NumbersByName = std::unordered_set<size_t, HashName, EqualNames>;
 
 class Reader {
  public:
-  explicit Reader(const SplitManifest& split) : split_(split), json_(split.rest) {}
+  explicit Reader(const SplitManifest& split) : split_(split), json_(split.rest, document) {}
 
   Manifest run() {
     const Field source = json_.at("source");
@@ -270,7 +272,7 @@ namespace {
 /// Of a version that is known, and with its own checksum.
 SplitManifest split_and_check(std::string& text) {
   SplitManifest split = split_manifest(text);
-  const Field json(split.rest);
+  const Field json(split.rest, document);
   const int64_t version = json.at("format_version").number();
   if (version > format_version)
     fail(ErrorKind::input, "{}: format_version {}, this program knows up to {}; use a newer mxfp4-pack", manifest_name,
