@@ -27,7 +27,8 @@ void add_backends(CLI::App& root, Common& common, Run& run) {
       o.json = common.json;
       if (o.engine.find("==") != o.engine.npos) {
         const EngineRequest request = read_engine(o.engine, "");
-        o.engine = request.name, o.release = request.version;
+        o.engine = request.name;
+        o.release = request.version;
       }
       if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
       list_backends(o);

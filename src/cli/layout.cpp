@@ -36,7 +36,8 @@ void add_layout(CLI::App& root, Common& common, Run& run) {
     run = [&] {
       o.json = common.json;
       if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
-      return layout(o), 0;
+      layout(o);
+      return 0;
     };
   });
 }

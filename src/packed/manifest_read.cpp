@@ -231,7 +231,8 @@ class Reader {
               [&](size_t a, size_t b) { return m_.source.tensors[a].name < m_.source.tensors[b].name; });
     std::vector<Tensor> tensors;
     std::vector<Hash> checksums;
-    tensors.reserve(order.size()), checksums.reserve(order.size());
+    tensors.reserve(order.size());
+    checksums.reserve(order.size());
     for (const size_t i : order) {
       tensors.push_back(std::move(m_.source.tensors[i]));
       checksums.push_back(m_.checksums[i]);
@@ -264,10 +265,6 @@ void check_own_checksum(std::string& text, const std::string& expected) {
   text.replace(at, 32, expected);
   if (!same) fail(ErrorKind::input, "{}: does not have its own checksum; damaged or edited", manifest_name);
 }
-
-}  // namespace
-
-namespace {
 
 /// Of a version that is known, and with its own checksum.
 SplitManifest split_and_check(std::string& text) {

@@ -21,7 +21,8 @@ class HashedFile {
     std::string text(size_t(bytes), '\0');
     file_.read(text.data(), bytes, at_);
     hasher_.take(text.data(), bytes);
-    at_ += bytes, left_ -= bytes;
+    at_ += bytes;
+    left_ -= bytes;
     return text;
   }
   std::string checksum() {
