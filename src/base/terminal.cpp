@@ -75,6 +75,17 @@ std::string toned(Tone tone, std::string_view text, int fd) {
   return has_color(fd) ? fmt::format(style_of(tone), "{}", text) : std::string(text);
 }
 
+size_t columns_of(std::string_view text) {
+  size_t columns = 0;
+  bool escape = false;
+  for (const char c : text) {
+    escape |= c == '\x1b';
+    columns += !escape;
+    escape &= c != 'm';
+  }
+  return columns;
+}
+
 std::string wrapped(const std::string& text, int width, int indent) {
   const std::string new_line = fmt::format("\n{:{}}", "", indent);
   std::istringstream lines(text);
@@ -82,8 +93,8 @@ std::string wrapped(const std::string& text, int width, int indent) {
   for (std::string line; std::getline(lines, line);) {
     if (!out.empty()) out += new_line;
     int column = indent;
-    for (std::istringstream words(line); words >> word; column += int(word.size())) {
-      if (column > indent && column + 1 + int(word.size()) > width) {
+    for (std::istringstream words(line); words >> word; column += int(columns_of(word))) {
+      if (column > indent && column + 1 + int(columns_of(word)) > width) {
         out += new_line;
         column = indent;
       } else if (column > indent) {
@@ -94,6 +105,11 @@ std::string wrapped(const std::string& text, int width, int indent) {
     }
   }
   return out;
+}
+
+std::string fitted(const std::string& line, int indent) {
+  const int columns = terminal_width(1);
+  return columns > 0 ? wrapped(line, columns, indent) : line;
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {

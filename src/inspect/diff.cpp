@@ -6,6 +6,7 @@
 #include <map>
 
 #include "src/base/log.h"
+#include "src/base/terminal.h"
 #include "src/inspect/diff_cause.h"
 #include "src/inspect/diff_lines.h"
 #include "src/packed/packed_checkpoint.h"
@@ -353,7 +354,9 @@ bool diff(const DiffOptions& o) {
     print_out("{}\n", one_line(to_json(r)));
   } else {
     print_differences(r.lines);
-    if (r.different) print_out("{} tensors compared, {} differ or are not in both\n", r.compared, r.different);
+    if (r.different)
+      print_out("{}\n",
+                fitted(fmt::format("{} tensors compared, {} differ or are not in both", r.compared, r.different)));
     if (r.lines.empty() && verbosity() != Verbosity::quiet)
       print_out("{} tensors{} are equal\n", r.compared,
                 r.parts.size() > 1 ? fmt::format(" of {} sets and ranks", r.parts.size()) : "");

@@ -32,14 +32,14 @@ void print_differences(const std::vector<std::string>& lines) {
   std::map<std::string, std::vector<const std::string*>> kinds;
   if (verbosity() != Verbosity::verbose)
     for (const std::string& line : lines) kinds[kind_of(line)].push_back(&line);
-  const int columns = terminal_width(1);
   for (const std::string& line : lines) {
     const auto found = kinds.find(kind_of(line));
     if (found != kinds.end() && found->second.front() != &line) continue;
-    print_out("{}\n", columns ? wrapped(line, columns) : line);
+    print_out("{}\n", fitted(line));
     if (found == kinds.end() || found->second.size() == 1) continue;
     const std::string& last = *found->second.back();
-    print_out("  the same in {} more, to {}\n", found->second.size() - 1, last.substr(0, last.find(": ")));
+    const std::string name = last.substr(0, last.find(": "));
+    print_out("  {}\n", fitted(fmt::format("the same in {} more, to {}", found->second.size() - 1, name), 2));
   }
 }
 

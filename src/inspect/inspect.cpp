@@ -95,6 +95,8 @@ void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, 
   print_out("{}\n", one_line(j));
 }
 
+void print_line(const std::string& text) { print_out("{}\n", fitted(text)); }
+
 /// Layers of equal size on one line: "model layers 0-23: 32 experts, hidden 2880, intermediate 2880".
 void print_layers(const Model& m) {
   for (size_t i = 0; i < m.layers.size();) {
@@ -105,36 +107,38 @@ void print_layers(const Model& m) {
            m.layers[end].hidden == a.hidden && m.layers[end].intermediate == a.intermediate)
       ++end;
     const int64_t last = m.layers[end - 1].index;
-    print_out("{} {}: {} experts, hidden {}, intermediate {}{}\n", a.kind == LayerKind::mtp ? "MTP" : "layers",
-              last == a.index ? fmt::format("{}", a.index) : fmt::format("{}-{}", a.index, last), a.experts.size(),
-              a.hidden, a.intermediate, m.bias ? ", bias" : "");
+    print_line(fmt::format("{} {}: {} experts, hidden {}, intermediate {}{}",
+                           a.kind == LayerKind::mtp ? "MTP" : "layers",
+                           last == a.index ? fmt::format("{}", a.index) : fmt::format("{}-{}", a.index, last),
+                           a.experts.size(), a.hidden, a.intermediate, m.bias ? ", bias" : ""));
     i = end;
   }
 }
 
 void print_text(const std::string& title, const Checkpoint& ck, const Model& m) {
   const Count all = total(ck);
-  print_out("{}: {} ({}), {} tensors, {} in {} shards\n", printable(title),
-            m.family.empty() ? "not recognised" : m.family,
-            m.model_type.empty() ? "no model_type" : printable(m.model_type), all.tensors, human_bytes(all.bytes),
-            ck.shards.size());
+  print_line(fmt::format("{}: {} ({}), {} tensors, {} in {} shards", printable(title),
+                         m.family.empty() ? "not recognised" : m.family,
+                         m.model_type.empty() ? "no model_type" : printable(m.model_type), all.tensors,
+                         human_bytes(all.bytes), ck.shards.size()));
   for (const auto& [name, c] : by_dtype(ck))
     print_out("  {:<12} {:>8} tensors  {}\n", name, c.tensors, human_bytes(c.bytes));
   print_layers(m);
   if (m.family.empty()) return;
   const Count pass = rest(m), convert = all - pass;
-  print_out("converted: {} tensors, {}; passed through: {} tensors, {}\n", convert.tensors, human_bytes(convert.bytes),
-            pass.tensors, human_bytes(pass.bytes));
+  print_line(fmt::format("converted: {} tensors, {}; passed through: {} tensors, {}", convert.tensors,
+                         human_bytes(convert.bytes), pass.tensors, human_bytes(pass.bytes)));
 }
 
 /// One set: what it is, which versions load it and how they are started.
 void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
   const Plan& plan = p.sets[i].plan;
   const Backend& b = *plan.backend;
-  print_out("{}: {}, layout version {}: {} tensors, {}\n", toned(Tone::heading, fmt::format("set {}", i)),
-            describe(p.manifest.sets[i]), b.layout_version, plan.packed.size(), human_bytes(plan.packed_bytes));
+  print_line(fmt::format("{}: {}, layout version {}: {} tensors, {}", toned(Tone::heading, fmt::format("set {}", i)),
+                         describe(p.manifest.sets[i]), b.layout_version, plan.packed.size(),
+                         human_bytes(plan.packed_bytes)));
   const auto line = [](const char* what, const std::string& text) {
-    print_out("  {:<9} {}\n", what, wrapped(text, text_width(1), 12));
+    print_out("  {:<9} {}\n", what, fitted(text, 12));
   };
   std::vector<std::string> fits;
   for (const Fit& f : fits_of(b)) fits.push_back(f.library + " " + f.range);

@@ -5,6 +5,7 @@
 #include "src/backends/layout_file.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/terminal.h"
 #include "src/plan/plan.h"
 
 namespace mxfp4 {
@@ -59,18 +60,19 @@ void print(const Backend& b, bool json) {
     print_out("{}\n", one_line(j));
     return;
   }
-  print_out("{} of {}, {}; {}\n", b.name, b.engine, b.layout_version, describe(b.only, b.multiple));
-  for (const Fit& f : b.libraries) print_out("made with {} {}\n", printable(f.library), printable(f.range));
+  const auto line = [](const std::string& text) { print_out("{}\n", fitted(text)); };
+  line(fmt::format("{} of {}, {}; {}", b.name, b.engine, b.layout_version, describe(b.only, b.multiple)));
+  for (const Fit& f : b.libraries) line(fmt::format("made with {} {}", printable(f.library), printable(f.range)));
   for (Role role : roles)
     for (Part part : parts) {
       const Parameter& p = b.parameter(role, part);
       if (!p.name) continue;
-      print_out("{} {}: {}, {}{}{}\n", name_of(role), name_of(part), p.name, describe(p.layout),
-                p.order ? ", " + describe(*p.order) : "", p.add ? fmt::format(", bytes + {}", p.add) : "");
+      line(fmt::format("{} {}: {}, {}{}{}", name_of(role), name_of(part), p.name, describe(p.layout),
+                       p.order ? ", " + describe(*p.order) : "", p.add ? fmt::format(", bytes + {}", p.add) : ""));
     }
-  print_out("{}\n", same ? fmt::format("the same bytes as {} of {}, layout version {}", same->name, same->engine,
-                                       same->layout_version)
-                         : std::string("no built-in backend has these bytes; 'verify' goes up to level bytes"));
+  line(same ? fmt::format("the same bytes as {} of {}, layout version {}", same->name, same->engine,
+                          same->layout_version)
+            : "no built-in backend has these bytes; 'verify' goes up to level bytes");
 }
 
 void make(const LayoutOptions& o) {

@@ -10,6 +10,7 @@
 #include "src/backends/select.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
+#include "src/base/table.h"
 #include "src/base/terminal.h"
 
 namespace mxfp4 {
@@ -57,27 +58,29 @@ void print_json(const std::vector<const Backend*>& list, const Model* model) {
   print_out("{}\n", one_line(Json{{"backends", all}, {"cuda", cuda_description()}}));
 }
 
-/// The table's columns, in one line where the width permits it, else in two.
-void print_row(const std::string (&cells)[5]) {
-  const auto& [backend, engine, layout, gpu, loader] = cells;
-  if (text_width(1) >= 78)
-    print_out("{:<24} {:<12} {:<10} {:<20} {}\n", backend, engine, layout, gpu, loader);
-  else
-    print_out("{} {} {}\n    {}, {}\n", backend, engine, layout, gpu, loader);
+/// With -v, below a backend's row.
+void print_details(const Backend& b) {
+  print_out("    {}\n", fitted(b.summary, 4));
+  for (const Fit& f : fits_of(b)) print_out("    {}\n", fitted(f.library + " " + f.range, 4));
+  for (const Setting& s : b.requires_) print_out("    {}\n", fitted(fmt::format("requires {} {}", s.name, s.value), 4));
 }
 
 void print_table(const std::vector<const Backend*>& list, const Model* model) {
-  print_row({"BACKEND", "ENGINE", "LAYOUT", "GPU", "LOADER"});
-  std::set<std::string> listed;  // those that differ in the models they take are one line
+  std::vector<std::vector<std::string>> rows = {{"BACKEND", "ENGINE", "LAYOUT", "GPU", "LOADER"}};
+  std::vector<const Backend*> listed;
+  std::set<std::string> names;  // those that differ in the models they take are one line
   for (const Backend* b : list) {
-    if (!listed.insert(fmt::format("{} {} {}", b->name, b->engine, b->layout_version)).second) continue;
+    if (!names.insert(fmt::format("{} {} {}", b->name, b->engine, b->layout_version)).second) continue;
     const std::string since = loader_since(*b, model ? model->family : "");
-    print_row({b->name, b->engine, b->layout_version + std::string(is_default(*b, model) ? " *" : ""), b->gpu,
-               since.empty() ? "none" : since});
-    if (verbosity() != Verbosity::verbose) continue;
-    print_out("    {}\n", wrapped(b->summary, text_width(1), 4));
-    for (const Fit& f : fits_of(*b)) print_out("    {}\n", wrapped(f.library + " " + f.range, text_width(1), 4));
-    for (const Setting& s : b->requires_) print_out("    requires {} {}\n", s.name, s.value);
+    listed.push_back(b);
+    rows.push_back({b->name, b->engine, b->layout_version + std::string(is_default(*b, model) ? " *" : ""), b->gpu,
+                    since.empty() ? "none" : since});
+  }
+  const std::vector<std::string> lines = table(rows, "<<<<<");
+  print_out("{}\n", lines.front());
+  for (size_t i = 0; i < listed.size(); ++i) {
+    print_out("{}\n", lines[i + 1]);
+    if (verbosity() == Verbosity::verbose) print_details(*listed[i]);
   }
 }
 
@@ -97,8 +100,8 @@ void list_backends(const BackendFilter& filter) {
   if (filter.json) return print_json(list, m);
   if (list.empty()) fail(ErrorKind::usage, "nothing of the kind can be written; 'mxfp4-pack backends' lists all");
   print_table(list, m);
-  note(
-      "* what convert writes unless told; LOADER: the first version of the engine that a loader is known to work with");
+  note("*: what convert writes unless told");
+  note("LOADER: from this version of the engine on one is known to work");
   if (m && !filter.engine.empty() && !filter.gpu.empty() && !find_engine(filter.engine).chooser().empty())
     note(fmt::format(
         "--backend auto takes {}",

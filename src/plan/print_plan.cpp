@@ -5,6 +5,8 @@
 #include "src/backends/serve.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
+#include "src/base/table.h"
+#include "src/base/terminal.h"
 
 namespace mxfp4 {
 
@@ -92,9 +94,10 @@ void print_kinds(const Plan& plan) {
   for (const CopiedTensor& t : plan.copied)
     if (t.file >= 0) copied.add(t.source->dtype, t.source->shape, t.source->bytes);
   if (copied.tensors) kinds.push_back(copied);
-  print_out("{:<14} {:>8} {:>10}  {}\n", "ROLE", "TENSORS", "BYTES", "EACH");
+  std::vector<std::vector<std::string>> rows = {{"ROLE", "TENSORS", "BYTES", "EACH"}};
   for (const Kind& k : kinds)
-    print_out("{:<14} {:>8} {:>10}  {}\n", k.name, k.tensors, human_bytes(k.bytes), k.alike ? k.shape : "various");
+    rows.push_back({k.name, std::to_string(k.tensors), human_bytes(k.bytes), k.alike ? k.shape : "various"});
+  for (const std::string& line : table(rows, "<>><")) print_out("{}\n", line);
 }
 
 }  // namespace
@@ -122,17 +125,20 @@ void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
     print_out("\n");
   }
   print_kinds(plan);
+  const auto line = [](const std::string& text) { print_out("{}\n", fitted(text)); };
   const double waste = plan.packed_bytes ? 100.0 * double(plan.padding_bytes) / double(plan.packed_bytes) : 0;
-  print_out("\n{} of {}, layout version {}: {}\n", plan.backend->name, plan.backend->engine,
-            plan.backend->layout_version, plan.backend->summary);
-  print_out("packed: {} tensors, {}, of that padding {} ({:.1f} %)\n", plan.packed.size(),
-            human_bytes(plan.packed_bytes), human_bytes(plan.padding_bytes), waste);
-  if (plan.set) print_out("copied: nothing; it is there already\n");
-  print_out("disk: {} ({} bytes) in {} files; {} are free\n", human_bytes(plan.file_bytes), plan.file_bytes,
-            plan.files.size(), human_bytes(cost.free));
-  print_out("peak memory: about {} with {} threads\n", human_bytes(peak_memory(plan, cost.threads)), cost.threads);
-  print_out("time: about {} here, bound by the {} (disk {}, processor {})\n", human_seconds(cost.time.total()),
-            cost.time.bound(), human_seconds(cost.time.disk), human_seconds(cost.time.processor));
+  print_out("\n");
+  line(fmt::format("{} of {}, layout version {}: {}", plan.backend->name, plan.backend->engine,
+                   plan.backend->layout_version, plan.backend->summary));
+  line(fmt::format("packed: {} tensors, {}, of that padding {} ({:.1f} %)", plan.packed.size(),
+                   human_bytes(plan.packed_bytes), human_bytes(plan.padding_bytes), waste));
+  if (plan.set) line("copied: nothing; it is there already");
+  line(fmt::format("disk: {} ({} bytes) in {} files; {} are free", human_bytes(plan.file_bytes), plan.file_bytes,
+                   plan.files.size(), human_bytes(cost.free)));
+  line(
+      fmt::format("peak memory: about {} with {} threads", human_bytes(peak_memory(plan, cost.threads)), cost.threads));
+  line(fmt::format("time: about {} here, bound by the {} (disk {}, processor {})", human_seconds(cost.time.total()),
+                   cost.time.bound(), human_seconds(cost.time.disk), human_seconds(cost.time.processor)));
 }
 
 Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "src/base/error.h"
+#include "src/base/table.h"
 #include "src/base/terminal.h"
 #include "src/verify/verify_kernels.h"
 
@@ -33,28 +34,40 @@ Json to_json(const KernelReport& report) {
           {"checks", checks}};
 }
 
+namespace {
+
+std::vector<std::string> table_of(const KernelReport& report) {
+  std::vector<std::vector<std::string>> rows = {
+      {"tokens", "experts", "rms", "clamped", "rel. L2", "max. abs", "cosine", ""}};
+  for (const KernelCheck& c : report.checks)
+    rows.push_back({std::to_string(c.tokens), fmt::format("{}/{}", c.covered, c.experts),
+                    fmt::format("{:.2f}", c.w13_rms), fmt::format("{:.1f}%", 100 * c.clamped),
+                    fmt::format("{:.2g}", c.comparison.relative_l2), fmt::format("{:.2g}", c.comparison.max_abs),
+                    fmt::format("{:.6f}", c.comparison.cosine),
+                    c.right() ? toned(Tone::good, "right") : toned(Tone::bad, "WRONG")});
+  return table(rows, ">>>>>>><");
+}
+
+}  // namespace
+
 std::string to_text(const KernelReport& report) {
   std::string text =
-      wrapped(fmt::format("kernel {} on {} (tolerance: {})", report.kernel, report.device, report.reason),
-              text_width(1)) +
-      "\n";
+      fitted(fmt::format("kernel {} on {} (tolerance: {})", report.kernel, report.device, report.reason)) + "\n";
+  const std::vector<std::string> lines = table_of(report);
   std::string layer;
   int64_t right = 0;
   double largest = 0;
-  for (const KernelCheck& c : report.checks) {
-    if (c.layer != layer)
-      text += fmt::format("{}\n{:>8} {:>9} {:>6} {:>8} {:>9} {:>9} {:>9}\n", printable(c.layer), "tokens", "experts",
-                          "rms", "clamped", "rel. L2", "max. abs", "cosine");
+  for (size_t i = 0; i < report.checks.size(); ++i) {
+    const KernelCheck& c = report.checks[i];
+    if (c.layer != layer) text += fmt::format("{}\n{}\n", printable(c.layer), lines.front());
     layer = c.layer;
-    text += fmt::format("{:>8} {:>9} {:>6.2f} {:>7.1f}% {:>9.2g} {:>9.2g} {:>9.6f} {}\n", c.tokens,
-                        fmt::format("{}/{}", c.covered, c.experts), c.w13_rms, 100 * c.clamped,
-                        c.comparison.relative_l2, c.comparison.max_abs, c.comparison.cosine,
-                        c.right() ? toned(Tone::good, "right") : toned(Tone::bad, "WRONG"));
+    text += lines[i + 1] + "\n";
     right += c.right();
     largest = std::max(largest, c.comparison.relative_l2);
   }
-  return text + fmt::format("{} of {} batches right, largest relative L2 error {:.2g}\n", right, report.checks.size(),
-                            largest);
+  const std::string all =
+      fmt::format("{} of {} batches right, largest relative L2 error {:.2g}", right, report.checks.size(), largest);
+  return text + fitted(all) + "\n";
 }
 
 }  // namespace mxfp4

@@ -40,22 +40,24 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
     for (const auto& [i, report] : v.kernels)
       print_out("{}{}", sets.size() > 1 ? describe(sets[i]) + ": " : "", to_text(report));
   if (v.bench) print_out("{}", to_text(*v.bench));
-  for (const std::string& line : lines) print_out("{}\n", line);
+  const auto say = [](const std::string& line) { print_out("{}\n", fitted(line)); };
+  for (const std::string& line : lines) say(line);
   if (!lines.empty())
-    print_out("{}: {}: {} problem{} at level {}\n", options.out, toned(Tone::bad, "wrong"), v.problems.count(),
-              v.problems.count() == 1 ? "" : "s", name_of(v.level()));
+    say(fmt::format("{}: {}: {} problem{} at level {}", options.out, toned(Tone::bad, "wrong"), v.problems.count(),
+                    v.problems.count() == 1 ? "" : "s", name_of(v.level())));
   if (!lines.empty() || !speaks) return;
   size_t tensors = 0;
   for (size_t i = 0; i < sets.size(); ++i) {
     tensors += p.sets[i].plan.packed.size();
     if (sets.size() > 1)
-      print_out("{}: {}: {} at level {}\n", options.out, describe(sets[i]), toned(Tone::good, "right"),
-                name_of(v.levels[i]));
+      say(fmt::format("{}: {}: {} at level {}", options.out, describe(sets[i]), toned(Tone::good, "right"),
+                      name_of(v.levels[i])));
   }
   int64_t bytes = 0;
   for (const ListedFile& f : p.manifest.files) bytes += f.bytes;
-  print_out("{}: {} at level {} ({} packed and {} copied tensors, {} in {})\n", options.out, toned(Tone::good, "right"),
-            name_of(v.level()), tensors, p.copied.size(), human_bytes(bytes), human_seconds(v.seconds));
+  say(fmt::format("{}: {} at level {} ({} packed and {} copied tensors, {} in {})", options.out,
+                  toned(Tone::good, "right"), name_of(v.level()), tensors, p.copied.size(), human_bytes(bytes),
+                  human_seconds(v.seconds)));
 }
 
 }  // namespace

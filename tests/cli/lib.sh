@@ -37,6 +37,18 @@ convert() { prepare "$program" convert "$@" -q; }
 synth() { prepare "$program" synth "$@" -q; }
 skip() { echo "skipped: $*"; exit 77; }
 
+# at COLUMNS COMMAND..: what it prints on a terminal of that width
+at() { python3 "$root/tests/cli/terminal.py" "$@"; }
+# fits COLUMNS COMMAND..: prints what is on the terminal in the end; or the lines that are wider than it, but for those
+# of one long word, messages and commands to copy
+fits() {
+  at "$@" | sed 's/\r$//; s/.*\x1b\[K//; s/\x1b\[[0-9;]*m//g' |
+    awk -v columns="$1" '
+      length($0) > columns && NF > 1 && !/^ *mxfp4-pack/ {print; wide = 1}
+      {all = all $0 "\n"}
+      END {if (!wide) printf "%s", all; exit wide}'
+}
+
 # put FILE OFFSET BYTE: one byte, as printf writes it (\377)
 put() { printf '%b' "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 # put_last FILE BYTE

@@ -2,17 +2,16 @@
 # What a run says of its progress, on terminals, off them and as JSON; -v and the closing lines. usage: progress.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
-at() { python3 "$root/tests/cli/terminal.py" "$@"; }
 convert_at() { at "$1" "$program" convert "$dir/model" "$dir/at-$1" --backend marlin --engine vllm; }
 synth gpt-oss-20b "$dir/model" --layers 2 --experts 8
 
-# widest LINES: of what progress wrote over, without its escapes
-fits() {
+# of what progress wrote over, without its escapes
+progress_fits() {
   "${@:2}" | tr '\r' '\n' | sed 's/\x1b\[[0-9;]*[mK]//g' | grep '^packing\|^[0-9]* %' |
     awk -v columns="$1" 'length($0) >= columns {print; wide = 1} END {exit wide || NR == 0}'
 }
 for columns in 40 80 120; do
-  expect "progress fits $columns columns" 0 '' '' fits $columns convert_at $columns
+  expect "progress fits $columns columns" 0 '' '' progress_fits $columns convert_at $columns
 done
 expect 'on a terminal: amount, rate, time left' 0 'packing .* of .* \([0-9]+ %\), [0-9.]+ GB/s, [0-9]+:[0-9]{2}:[0-9]{2} left' '' \
   at 120 "$program" convert "$dir/model" "$dir/t" --backend marlin --engine vllm

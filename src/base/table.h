@@ -1,0 +1,15 @@
+// Tables that fit the terminal.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mxfp4 {
+
+/// Rows with their cells in columns; the first may be of headings. sides: of each column, '<' or '>', where its text
+/// stands. Where the terminal on stdout is too narrow, a row goes on in further lines, indented; elsewhere it is one
+/// line.
+std::vector<std::string> table(const std::vector<std::vector<std::string>>& rows, std::string_view sides);
+
+}  // namespace mxfp4
