@@ -5,6 +5,7 @@
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
 #include "src/backends/words.h"
+#include "src/base/log.h"
 
 namespace mxfp4 {
 
@@ -199,6 +200,13 @@ BackendChoice select_backend(const Model& model, const Deployment& d) {
     fail(ErrorKind::usage, "--backend auto needs --gpu, since none that is known is here: {}", known_architectures());
   Selection selection(model, d);
   return d.phase.empty() ? selection.by_engine() : selection.by_phase();
+}
+
+void note_choice(const BackendChoice& c, const std::string& engine) {
+  note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
+  if (!c.setting.empty())
+    note(fmt::format("by itself {} takes {}: start it with {}", engine, c.engine_choice, c.setting));
+  if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
 }
 
 }  // namespace mxfp4

@@ -41,5 +41,7 @@ struct BackendChoice {
 /// is passed over stands in `why`. One that a loader reads goes before one that none does. Throws Error{usage} where
 /// nothing runs there.
 BackendChoice select_backend(const Model& model, const Deployment& deployment);
+/// Says what was chosen and why, what the engine has to be told, and what else there is.
+void note_choice(const BackendChoice& choice, const std::string& engine);
 
 }  // namespace mxfp4

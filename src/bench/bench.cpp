@@ -7,9 +7,13 @@
 #include <fstream>
 
 #include "kernels/pack/cpu/driver.h"
+#include "src/backends/gpu.h"
+#include "src/backends/select.h"
 #include "src/base/error.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
+#include "src/base/table.h"
+#include "src/base/terminal.h"
 #include "src/base/threads.h"
 #include "src/bench/pack_speed.h"
 #include "src/bench/predict.h"
@@ -109,56 +113,75 @@ void print_json(const Question& q, const Figures& f, const RunTime& time) {
   print_out("{}\n", one_line(j));
 }
 
-/// "disk       ##########----------  12 s", the longest with 30 marks.
+/// "disk       ##########----------  12 s", the longest with 30 marks, or as many as the terminal has place for.
 void print_bar(const char* what, double seconds, double longest) {
-  const int marks = longest > 0 ? int(30 * seconds / longest) : 0;
-  print_out("  {:<10} {:<30}  {}\n", what, std::string(size_t(marks), '#'), human_seconds(seconds));
+  const int most = std::min(30, text_width(1) - 23);
+  const int marks = longest > 0 ? int(most * seconds / longest) : 0;
+  print_out("  {:<10} {:<{}}  {}\n", what, std::string(size_t(marks), '#'), most, human_seconds(seconds));
 }
 
 void print_speeds(const Figures& f) {
-  print_out("\nGB/s of input; per cent of memcpy\n{:24} {:7} {:>7} {:>7} {:>13} {:>13}\n", "layout", "driver",
-            "threads", "memcpy", "pack", "unpack");
+  const auto rate = [](double speed) { return fmt::format("{:.2f}", speed / 1e9); };
+  const auto share = [](double speed, double of) {
+    return fmt::format("{:.2f} {:3.0f} %", speed / 1e9, 100 * speed / of);
+  };
+  std::vector<std::vector<std::string>> rows = {{"layout", "driver", "threads", "memcpy", "pack", "unpack"}};
   for (const PackSpeed& s : f.packing)
-    print_out("{:24} {:7} {:7} {:7.2f} {:7.2f} {:3.0f} % {:7.2f} {:3.0f} %\n", s.layout, s.driver, s.threads,
-              s.copy / 1e9, s.pack / 1e9, 100 * s.pack / s.copy, s.unpack / 1e9, 100 * s.unpack / s.copy);
+    rows.push_back(
+        {s.layout, s.driver, std::to_string(s.threads), rate(s.copy), share(s.pack, s.copy), share(s.unpack, s.copy)});
+  print_out("\nGB/s of input; per cent of memcpy\n");
+  for (const std::string& line : table(rows, "<<>>>>")) print_out("{}\n", line);
 }
 
 /// The answer first, then what it was made of.
 void print_text(const Question& q, const MachineBenchOptions& o, const Figures& f, const RunTime& time) {
+  const auto line = [](const std::string& text) { print_out("{}\n", fitted(text)); };
   const Rates& r = f.rates;
-  print_out("{}, {}, for {} of {}: about {}, bound by the {}\n", printable(q.model), human_bytes(q.bytes),
-            q.backend.name, q.backend.engine, human_seconds(time.total()), time.bound());
+  line(fmt::format("{}, {}, for {} of {}: about {}, bound by the {}", printable(q.model), human_bytes(q.bytes),
+                   q.backend.name, q.backend.engine, human_seconds(time.total()), time.bound()));
   print_bar("disk", time.disk, time.total());
   print_bar("processor", time.processor, time.total());
-  print_out("\n{}, {} threads, driver {}\n", f.processor, f.threads, chosen_driver().name);
-  if (!f.gpu.empty()) print_out("{}\n", f.gpu);
-  print_out("disk at {}: read {:.2f} GB/s, write {:.2f} GB/s\n", printable(o.dir), r.disk.read / 1e9,
-            r.disk.write / 1e9);
-  print_out("hashing: {:.1f} GB/s; packing {}: {:.1f} GB/s\n", r.hash / 1e9, name_of(q.layout()), r.pack / 1e9);
+  print_out("\n");
+  line(fmt::format("{}, {} threads, driver {}", f.processor, f.threads, chosen_driver().name));
+  if (!f.gpu.empty()) line(f.gpu);
+  line(fmt::format("disk at {}: read {:.2f} GB/s, write {:.2f} GB/s", printable(o.dir), r.disk.read / 1e9,
+                   r.disk.write / 1e9));
+  line(fmt::format("hashing: {:.1f} GB/s; packing {}: {:.1f} GB/s", r.hash / 1e9, name_of(q.layout()), r.pack / 1e9));
   if (verbosity() == Verbosity::verbose)
     print_speeds(f);
   else
     note("-v measures every layout, driver and number of threads");
 }
 
-/// Bytes of all tensors of a checkpoint.
-int64_t checkpoint_bytes(const std::string& dir) {
+/// The checkpoint's backend is the one that convert would take.
+Question about_checkpoint(const MachineBenchOptions& o) {
   Problems problems;
-  const Checkpoint checkpoint = open_checkpoint(dir, problems);
+  const Checkpoint checkpoint = open_checkpoint(o.checkpoint, problems);
   problems.throw_if_any();
+  const Model model = recognise(checkpoint, {}, problems);
+  problems.throw_if_any();
+  BackendChoice choice{.backend = o.backend};
+  if (o.backend == "auto") {
+    choice = select_backend(
+        model,
+        {.engine = o.engine, .release = o.engine_version, .gpu = o.gpu.empty() ? gpu_here() : o.gpu, .phase = {}});
+    note_choice(choice, o.engine);
+  }
   int64_t bytes = 0;
   for (const Tensor& t : checkpoint.tensors) bytes += t.bytes;
-  return bytes;
+  return {o.checkpoint, bytes, find_backend(choice.backend, o.engine, choice.layout_version, &model, o.engine_version)};
+}
+
+Question about_model(const MachineBenchOptions& o) {
+  if (o.backend == "auto") fail(ErrorKind::usage, "--backend auto: it depends on the checkpoint; add --checkpoint");
+  return {o.model, describe_checkpoint(o.model, {}).bytes,
+          find_backend(o.backend, o.engine, "", nullptr, o.engine_version)};
 }
 
 }  // namespace
 
 void bench(const MachineBenchOptions& options) {
-  const bool own = !options.checkpoint.empty();
-  const Question question{
-      .model = own ? options.checkpoint : options.model,
-      .bytes = own ? checkpoint_bytes(options.checkpoint) : describe_checkpoint(options.model, {}).bytes,
-      .backend = find_backend(options.backend, options.engine, "")};
+  const Question question = options.checkpoint.empty() ? about_model(options) : about_checkpoint(options);
   const Figures figures = measure(options, question.layout());
   // As many bytes are written as are read, and nearly all are experts'.
   const RunTime time = predict(figures.rates, {question.bytes, question.bytes, question.bytes});

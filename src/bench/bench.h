@@ -11,6 +11,7 @@ struct MachineBenchOptions {
   std::string model = "gpt-oss-20b";  // one of synth_models()
   std::string checkpoint;             // instead of a model
   std::string backend = "marlin", engine = "vllm";
+  std::string engine_version, gpu;  // for backend "auto", which needs a checkpoint; no gpu: the one that is here
   int threads = 0;
   int repeats = 3;
   bool json = false;

@@ -16,7 +16,7 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
       "disk, hashing and packing. Takes a few seconds; with -v, which measures every layout, a minute.");
   app->footer(
       "mxfp4-pack bench --dir /models --model gpt-oss-120b\n"
-      "mxfp4-pack bench --checkpoint gpt-oss-20b/ --backend triton-hopper");
+      "mxfp4-pack bench --checkpoint gpt-oss-20b/ --backend auto --gpu h100");
   app->add_option("--dir", o.dir, "Folder on the file system to measure; a GB is written there and removed")
       ->type_name("DIR")
       ->capture_default_str();
@@ -25,13 +25,16 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
   app->add_option("--checkpoint", o.checkpoint, "Checkpoint to predict, instead of a model")
       ->type_name("CKPT")
       ->excludes(model);
-  app->add_option("--backend", o.backend, "What it is converted to; a name that 'mxfp4-pack backends' lists")
+  app->add_option("--backend", o.backend, "What it is converted to, as for convert; auto needs --checkpoint")
       ->type_name("NAME")
       ->capture_default_str();
   app->add_option("--engine", o.engine, "Engine that will load it")
       ->check(engine_name())
       ->type_name(engine_list("|"))
       ->capture_default_str();
+  app->add_option("--gpu", o.gpu, "Where it will run, for --backend auto; default: the GPU here")
+      ->transform(architecture())
+      ->type_name("GPU");
   app->add_option("--repeats", o.repeats, "Measurements of each figure; the median is printed")
       ->check(range(1, 1000))
       ->type_name("N")
@@ -41,8 +44,10 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
   app->callback([&] {
     run = [&] {
       o.json = common.json;
-      o.engine = read_engine(o.engine, "").name;
-      o.backend = backend_called(o.backend, o.engine, gpu_here());
+      const EngineRequest engine = read_engine(o.engine, "");
+      o.engine = engine.name;
+      o.engine_version = engine.version;
+      o.backend = backend_called(o.backend, o.engine, o.gpu);
       if (!o.checkpoint.empty()) o.checkpoint = checkpoint_path(o.checkpoint);
       bench(o);
       return 0;

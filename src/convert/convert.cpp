@@ -86,10 +86,7 @@ BackendChoice chosen_backend(const ConvertOptions& o, const Model& model) {
                                                  .phase = o.phase,
                                                  .tp_size = o.tp_size,
                                                  .lossy = o.lossy});
-  note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
-  if (!c.setting.empty())
-    note(fmt::format("by itself {} takes {}: start it with {}", o.engine, c.engine_choice, c.setting));
-  if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
+  note_choice(c, o.engine);
   return c;
 }
 

@@ -18,6 +18,11 @@ expect 'what was packed' 0 'packing flashinfer_sm90_v2.codes: [0-9.]+ GB/s' '-v 
   machine --backend flashinfer-cutlass --engine sglang
 few_lines() { [ "$(machine -q | wc -l)" -le 8 ]; }
 expect 'no long table' 0 '' '' few_lines
-expect 'a backend that is not there' 2 '' "no backend 'auto'" machine --backend auto
+expect 'what convert would take' 0 'gpt-oss, 392 kB, for triton-hopper of vllm: about' 'auto: triton-hopper: vllm 0.33.0 on sm90' \
+  machine --checkpoint "$tiny" --backend auto --gpu h100
+expect 'of a release' 0 '"backend":"marlin","engine":"vllm"' 'auto: marlin: vllm 0.31.0 on sm89' \
+  machine --checkpoint "$tiny" --backend auto --gpu l4 --engine vllm==0.31.0 --json
+expect 'auto is for a checkpoint' 2 '' 'error: --backend auto: it depends on the checkpoint; add --checkpoint' machine --backend auto
+expect 'a backend that is not there' 2 '' "no backend 'marln'; .*did you mean marlin" machine --backend marln
 expect 'nothing is left' 0 '' '' rmdir "$dir/here"
 finish
