@@ -48,7 +48,7 @@ std::string value_of(const std::vector<std::string>& words, const std::string& o
 /// "help convert" is "convert --help".
 void move_help(std::vector<std::string>& words) {
   if (words.empty() || words.front() != "help") return;
-  words.erase(words.begin());
+  while (!words.empty() && words.front() == "help") words.erase(words.begin());
   words.push_back("--help");
 }
 
@@ -68,6 +68,9 @@ void check_arguments(const std::vector<std::string>& words) {
 
 /// What --help and --version print.
 int show_help(const CLI::App& app, const CLI::ParseError& e) {
+  const std::vector<std::string> others = app.remaining();
+  const bool of_command = !others.empty() && !others.front().starts_with('-');
+  if (of_command && app.get_subcommands().empty()) throw usage_error(app, e);  // of one that is none
   std::ostringstream text;
   const int code = app.exit(e, text, text);
   write_output(text.str());

@@ -108,6 +108,15 @@ void add_missing(const CLI::App& app, std::vector<std::string>& lines) {
     lines.push_back(fmt::format("{} {} missing", fmt::join(missing, ", "), missing.size() > 1 ? "are" : "is"));
 }
 
+/// A value that is missing, or one too many.
+std::string mismatch(const CLI::App& command, const std::string& what) {
+  const std::string name = what.substr(0, what.find(':'));
+  const CLI::Option* option = command.get_option_no_throw(name);
+  if (!option) return what;
+  return option->count() > 1 ? name + ": given more than once"
+                             : fmt::format("{}: its value is missing, {}", name, option->get_type_name());
+}
+
 }  // namespace
 
 Error usage_error(const CLI::App& app, const CLI::ParseError& e) {
@@ -119,13 +128,16 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& e) {
       lines.push_back(
           fmt::format("no option {}{}", word, did_you_mean(word.substr(0, word.find('=')), option_names(command))));
   const auto required = dynamic_cast<const CLI::RequiredError*>(&e);
-  if (required && chosen.empty() && lines.empty() && app.remaining().empty())
-    lines.push_back(fmt::format("a command is missing: {}", fmt::join(command_names(app), ", ")));
-  else if (required && chosen.empty() && lines.empty())
+  const bool no_command = chosen.empty() && lines.empty();
+  if (no_command && !app.remaining().empty())
     lines.push_back(fmt::format("no command '{}'{}", app.remaining().front(),
                                 did_you_mean(app.remaining().front(), command_names(app))));
+  else if (no_command && required)
+    lines.push_back(fmt::format("a command is missing: {}", fmt::join(command_names(app), ", ")));
   else if (required)
     add_missing(command, lines);
+  else if (dynamic_cast<const CLI::ArgumentMismatch*>(&e))
+    lines.push_back(mismatch(command, e.what()));
   else if (lines.empty() && dynamic_cast<const CLI::ExtrasError*>(&e))
     lines.push_back(fmt::format("'{}' is one word too many", fmt::join(command.remaining(), "', '")));
   if (lines.empty()) lines.push_back(e.what());

@@ -1,12 +1,37 @@
 #include "src/cli/options.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "src/base/error.h"
+#include "src/base/terminal.h"
 
 namespace mxfp4::cli {
 
-CLI::Validator one_of(std::vector<std::string> values) { return CLI::IsMember(std::move(values)).description(""); }
+namespace {
+
+CLI::Validator size_in_bytes() {
+  const auto read = [](std::string& text) {
+    const std::string given = text;
+    try {
+      return CLI::AsSizeValue(false)(text);
+    } catch (const CLI::ValidationError&) {
+      return fmt::format("{} is no size, such as 512M or 8G", given);
+    }
+  };
+  return CLI::Validator(read, "");
+}
+
+}  // namespace
+
+std::string unless_one_of(const std::string& text, const std::vector<std::string>& names) {
+  if (std::find(names.begin(), names.end(), text) != names.end()) return {};
+  return fmt::format("'{}' is none of {}{}", text, fmt::join(names, ", "), did_you_mean(text, names));
+}
+
+CLI::Validator one_of(std::vector<std::string> values) {
+  return CLI::Validator([values](std::string& text) { return unless_one_of(text, values); }, "");
+}
 
 void add_common(CLI::App* app, Common& common) {
   app->option_defaults()->group("General");
@@ -51,7 +76,7 @@ void add_device(CLI::App* app, DeviceOptions& device) {
       ->envname("MXFP4_PACK_DEVICE")
       ->capture_default_str();
   app->add_option("--device-memory", device.memory, "Memory of each GPU to use at most; default: what threads need")
-      ->transform(CLI::AsSizeValue(false).description(""))
+      ->transform(size_in_bytes())
       ->type_name("SIZE");
 }
 

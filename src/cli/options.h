@@ -26,6 +26,9 @@ void check_environment(const CLI::App& app);
 /// Set by the subcommand that was asked for; returns the exit code.
 using Run = std::function<int()>;
 
+/// Nothing, or that `text` is none of `names`, and which is near.
+std::string unless_one_of(const std::string& text, const std::vector<std::string>& names);
+
 /// Validators that say nothing in the help: the option's type names the values already.
 CLI::Validator one_of(std::vector<std::string> values);
 
@@ -33,12 +36,11 @@ CLI::Validator one_of(std::vector<std::string> values);
 template <class T>
 CLI::Validator by_name(const std::map<std::string, T>& values) {
   const auto find = [values](std::string& text) {
-    const auto it = values.find(text);
     std::vector<std::string> names;
     for (const auto& [name, value] : values) names.push_back(name);
-    if (it == values.end()) return fmt::format("'{}' is none of {}", text, fmt::join(names, ", "));
-    text = std::to_string(int(it->second));
-    return std::string();
+    const std::string problem = unless_one_of(text, names);
+    if (problem.empty()) text = std::to_string(int(values.at(text)));
+    return problem;
   };
   return CLI::Validator(find, "");
 }
@@ -46,7 +48,11 @@ CLI::Validator by_name(const std::map<std::string, T>& values) {
 /// From `low` to `high`.
 template <class T>
 CLI::Validator range(T low, T high) {
-  return CLI::Range(low, high).description("");
+  const auto check = [low, high](std::string& text) {
+    const bool good = CLI::Range(low, high)(text).empty();
+    return good ? std::string() : fmt::format("{} is no number from {} to {}", text, low, high);
+  };
+  return CLI::Validator(check, "");
 }
 
 void add_common(CLI::App* app, Common& common);

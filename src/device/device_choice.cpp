@@ -1,5 +1,7 @@
 #include "src/device/device_choice.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <mutex>
@@ -38,7 +40,8 @@ std::vector<int> gpus_in(const std::string& name) {
 
 void note_once(const DeviceError& e) {
   static std::once_flag said;
-  std::call_once(said, [&] { note(fmt::format("--device auto: the CPU; {}", e.what())); });
+  const auto say = ::access("/dev/nvidiactl", F_OK) == 0 ? note : note_detail;  // no news where there is no GPU
+  std::call_once(said, [&] { say(fmt::format("--device auto: the CPU; {}", e.what())); });
 }
 
 }  // namespace

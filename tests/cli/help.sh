@@ -1,14 +1,6 @@
 #!/usr/bin/env bash
-# Help, version and what a terminal of 40, 80 or 120 columns shows of them. usage: help.sh MXFP4-PACK SOURCE-DIR
+# Help, on terminals of 40, 80 and 120 columns too, and the version. usage: help.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
-
-# at COLUMNS COMMAND..: what it prints on a terminal of that width
-at() { python3 "$root/tests/cli/terminal.py" "$@"; }
-# fits COLUMNS COMMAND..: no line is wider than the terminal, but those of one long word
-fits() {
-  at "$@" | tr -d '\r' | sed 's/\x1b\[[0-9;]*m//g' |
-    awk -v columns="$1" 'length($0) > columns && NF > 1 && !/mxfp4-pack/ {print; wide = 1} END {exit wide}'
-}
 
 expect 'help has examples' 0 '^  mxfp4-pack convert ' '' "$program" --help
 expect 'help lists commands' 0 '^  verify +Prove that an output is right$' '' "$program" --help
@@ -20,11 +12,13 @@ expect 'version, short' 0 '^mxfp4-pack [0-9]+\.[0-9]+' '' "$program" -V
 expect 'version says which drivers are in' 0 '^CPU drivers .*tables; here [a-z0-9]+$' '' "$program" --version
 expect 'version says what there is of CUDA' 0 'CUDA' '' "$program" --version
 for columns in 40 80 120; do
-  for command in '' inspect convert verify unpack diff backends synth bench clean; do
-    expect "help $command fits $columns columns" 0 '' '' fits $columns "$program" $command --help
+  for command in '' inspect convert verify unpack diff backends layout synth bench clean; do
+    expect "help $command fits $columns columns" 0 '^Usage:$' '' fits $columns "$program" $command --help
   done
-  expect "backends fits $columns columns" 0 '' '' fits $columns "$program" backends -q
 done
+expect 'help of no command' 2 '' "error: no command 'convrt'; did you mean convert\? See mxfp4-pack --help" "$program" help convrt
+expect 'and by its option' 2 '' "error: no command 'convrt'; did you mean convert\?" "$program" convrt --help
+expect 'help of help' 0 '^Commands:$' '' "$program" help help
 expect 'headings are bold on a terminal' 0 $'\x1b\\[1mUsage' '' at 80 "$program" --help
 expect 'not where NO_COLOR is set' 0 '^Usage:' '' env NO_COLOR=1 python3 "$root/tests/cli/terminal.py" 80 "$program" --help
 expect 'not in a pipe' 0 '^Usage:' '' "$program" --help

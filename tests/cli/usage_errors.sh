@@ -42,6 +42,12 @@ for option in --tokens --seed --tolerance; do
 done
 expect 'rows that the output says' 2 '' 'o: was made without --gate-up' \
   "$program" convert "$dir/o" "$dir/o2" --backend marlin --engine vllm --gate-up interleaved
+expect 'no number' 2 '' 'error: --threads: x is no number from 0 to 4096; see' "$program" verify "$dir/o" --threads x
+expect 'no size' 2 '' 'error: --device-memory: 8Q is no size, such as 512M or 8G' "$program" verify "$dir/o" --device-memory 8Q
+expect 'no value' 2 '' 'error: --source: its value is missing, CKPT; see' "$program" verify "$dir/o" --source
+expect 'two values' 2 '' 'error: --backend: given more than once' "$program" convert a b --backend x --backend y
+expect 'a mistyped value' 2 '' "error: --level: 'byte' is none of bytes, files, kernels; did you mean bytes\?" \
+  "$program" verify "$dir/o" --level byte
 expect 'letters that are no options' 2 '' 'error: -q2: no option; of one letter there are -h, -q, -v and -V, and a name is written ./-q2' \
   "$program" convert "$tiny" -q2
 finish
