@@ -91,6 +91,10 @@ def padded(layer, pairs, hidden, intermediate, scale_pads=(0, 0)):
     return formats.pad(layer, pairs, hidden, intermediate, scale_pads)
 
 
+def is_asked(case):
+    return re.fullmatch(os.environ.get("MXFP4_PACK_BACKENDS") or ".*", case.backend)
+
+
 def shown(engine, version, case, tp, result, how):
     """case: (backend, layout, family)"""
     backend, layout, family = case

@@ -11,12 +11,14 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
+from functools import lru_cache
+from importlib import util
 from types import SimpleNamespace
 
 import humming
 import torch
 from humming import dtypes, ops, transform
-from humming.config import config as humming_config
 from humming.schema import HummingInputSchema, HummingWeightSchema
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -81,6 +83,7 @@ extern "C" void rewrite(uint4 *codes, uint8_t *deltas, uint32_t groups) {
 """
 
 
+@lru_cache(maxsize=None)
 def host_kernels():
     source = pathlib.Path(tempfile.mkdtemp())
     (source / "humming/utils").mkdir(parents=True)
@@ -194,14 +197,22 @@ def add_to(path, kind):
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata)
 
 
+def exchange_humming(exchange):
+    """Humming's byte-moving kernels by its own source, compiled for the host, and the GPU that it asks for;
+    exchange(target, name, value) does that."""
+    kernels = host_kernels()
+    exchange(ops, "repack_weight", repack_on_the_host(kernels))
+    exchange(ops, "process_mxfp4_w4a8_weight", rewrite_on_the_host(kernels))
+    exchange(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+    exchange(torch.cuda, "device", lambda device: nullcontext())
+    if util.find_spec("humming.device"):  # up to 0.1.12 it asks torch
+        from humming.device import current_device
+        exchange(current_device, "_value", HOPPER)
+        exchange(transform, "DeviceInfo", lambda device=None: HOPPER)
+
+
 if __name__ == "__main__":
     torch.manual_seed(1)
-    transform.DeviceInfo = lambda device=None: HOPPER
-    torch.cuda.get_device_capability = lambda device=None: (9, 0)
-    for module in (transform, humming_config):
-        module.current_device = HOPPER
-    kernels = host_kernels()
-    ops.repack_weight = repack_on_the_host(kernels)
-    ops.process_mxfp4_w4a8_weight = rewrite_on_the_host(kernels)
+    exchange_humming(setattr)
     for file in sys.argv[2:]:
         add_to(file, sys.argv[1])

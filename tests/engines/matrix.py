@@ -1,6 +1,7 @@
 """Which loader was shown to read what: tests/engines/matrix.json, and what is made of it.
 
-    python3 tests/engines/matrix.py --run vllm PATH        runs the cells that can run here, keeps the others
+    python3 tests/engines/matrix.py --run vllm PATH        runs the cells that can run here, keeps the others;
+                                                           --backends REGEX: only those of these backends
     python3 tests/engines/matrix.py                        writes the tables of the man pages and of the program
     python3 tests/engines/matrix.py --check                fails where they are not those of matrix.json
 
@@ -57,12 +58,12 @@ def write_cells(cells):
         file.write(f'{{"cells": [\n{lines}\n]}}\n')
 
 
-def run(engine, path):
-    """The cells that the engine's script shows with these sources."""
+def run(engine, path, backends):
+    """The cells that the engine's script shows with these sources; backends: a pattern of names, "" for all."""
     ours = [os.path.join(ROOT, "src", "loaders"), os.path.join(ROOT, "tests", "loaders")]
     with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([*path.split(os.pathsep), *ours]),
-                                    "MXFP4_PACK_CELLS": file.name}
+                                    "MXFP4_PACK_CELLS": file.name, "MXFP4_PACK_BACKENDS": backends}
         subprocess.run([sys.executable, os.path.join(HERE, f"{engine}_classes.py")], env=environment)
         return [json.loads(line) for line in file]
 
@@ -113,6 +114,8 @@ GPUS = {
     "flashinfer-cutlass": "SM90",
     "flashinfer-cutlass-mxfp8": "SM100, SM103, SM120",
     "flashinfer-trtllm": "SM100, SM103",
+    "humming": "SM90",
+    "humming-w4a8": "SM90",
     "marlin": {"vllm": "SM75, SM80 and later", "sglang": "SM90 and later"},
     "triton-blackwell": "SM100, SM103",
     "triton-hopper": "SM90",
@@ -174,11 +177,12 @@ def rendered(cells):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--run", nargs=2, action="append", default=[], metavar=("ENGINE", "PATH"))
+    parser.add_argument("--backends", default="", metavar="REGEX")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     cells = read_cells()
     for engine, path in options.run:
-        cells = merged(cells, run(engine, path))
+        cells = merged(cells, run(engine, path, options.backends))
     if options.run:
         write_cells(cells)
     wrong = []

@@ -25,19 +25,21 @@ import sys
 import tempfile
 import unittest
 from contextlib import ExitStack
+from enum import Enum
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 from unittest import mock
 
 import torch
 import vllm
-from vllm.config import DeviceConfig, VllmConfig, set_current_vllm_config
+from vllm.config import set_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig, FusedMoEParallelConfig, RoutingMethodType
 from vllm.model_executor.layers.fused_moe.oracle import mxfp4 as oracle
 from vllm.model_executor.layers.quantization import get_quantization_config, mxfp4
 from vllm.model_executor.layers.quantization.utils import mxfp4_utils
+from vllm.platforms.interface import DeviceCapability
 
 import cells
 import formats
@@ -49,10 +51,13 @@ from mxfp4_pack.vllm import canary, quantization
 mxfp4_pack.vllm.register()
 get_quantization_config("mxfp4_pack")  # imports all methods, before anything is exchanged
 VERSION = vllm.__version__
-OLD = VERSION.startswith("0.26")
+RELEASE = int(VERSION.split(".")[1])
+OLD = RELEASE == 26
 FP4_HOST = os.environ.get("FLASHINFER_FP4_HOST")
 MARLIN = "gptq_marlin_repack is a CUDA kernel, by a formula here"
 SM90 = "FlashInfer's interleave of its own source, compiled for the CPU"
+HUMMING = "humming-kernels' own kernels, compiled for the CPU"
+BF16_ACTIVATIONS = {"VLLM_HUMMING_INPUT_QUANT_CONFIG": '{"dtype":"bfloat16"}'}
 FI_HOST = "FlashInfer's scale interleave by its own host code"
 
 
@@ -71,8 +76,8 @@ def both(member):
     return member, member
 
 
-def since_033(member):
-    return None if OLD else member
+def since(release, member):
+    return member if RELEASE >= release else None
 
 
 TRITON = ("TRITON", "TRITON_UNFUSED")
@@ -81,20 +86,23 @@ CASES = [
     Case("triton-blackwell", "1", TRITON, "blackwell"),
     Case("marlin", "1", both("MARLIN"), "cpu", stand_in=MARLIN),
     Case("aiter-a16w4", "1", ("AITER_MXFP4_BF16", "AITER_MXFP4_BF16" if OLD else None), "rocm", (512, 512)),
-    Case("aiter-a16w4", "2", (None, since_033("AITER_MXFP4_BF16")), "rocm", (512, 512)),
-    Case("aiter-w4a4", "1" if OLD else "2", (None, since_033("AITER_MXFP4_MXFP4")), "rocm", (512, 512)),
+    Case("aiter-a16w4", "2", (None, since(31, "AITER_MXFP4_BF16")), "rocm", (512, 512)),
+    Case("aiter-w4a4", "1" if OLD else "2", (None, since(31, "AITER_MXFP4_MXFP4")), "rocm", (512, 512)),
     Case("aiter-w4a4", "3" if OLD else "4", ("AITER_MXFP4_MXFP4", None), "rocm", (512, 512)),
+    Case("humming", "2", both(since(32, "HUMMING")), "humming", note=HUMMING),
+    Case("humming-w4a8", "1", (None, since(33, "HUMMING")), "humming", (512, 512), note=HUMMING),
     Case("deepgemm", "1", (None, "DEEPGEMM_MXFP4"), "cpu", stand_in="DeepGEMM's scale transform by a formula here"),
-    Case("vllm-cpu", "1", ("CPU", since_033("CPU")), "cpu", stand_in="vLLM's CPU kernels' packing by a formula here"),
+    Case("vllm-cpu", "1", ("CPU", since(31, "CPU")), "cpu", stand_in="vLLM's CPU kernels' packing by a formula here"),
 ]
 if FP4_HOST:
     CASES += [
         Case("flashinfer-cutlass", "v1" if OLD else "v2",
-             ("FLASHINFER_CUTLASS_MXFP4_BF16", since_033("FLASHINFER_CUTLASS_MXFP4_BF16")), "cpu", note=SM90),
+             ("FLASHINFER_CUTLASS_MXFP4_BF16", since(31, "FLASHINFER_CUTLASS_MXFP4_BF16")), "cpu", note=SM90),
         Case("flashinfer-trtllm", "i256" if OLD else "i128", both("FLASHINFER_TRTLLM_MXFP4_BF16"), "cpu", note=FI_HOST),
         Case("flashinfer-cutlass-mxfp8", "1",
-             ("FLASHINFER_CUTLASS_MXFP4_MXFP8", since_033("FLASHINFER_CUTLASS_MXFP4_MXFP8")), "cpu", note=FI_HOST)]
-REFUSED = {("aiter-a16w4", "kimi-k3")}  # vLLM shuffles otherwise for SiTU; the canary tells
+             ("FLASHINFER_CUTLASS_MXFP4_MXFP8", since(31, "FLASHINFER_CUTLASS_MXFP4_MXFP8")), "cpu", note=FI_HOST)]
+REFUSED = {("aiter-a16w4", "kimi-k3"),  # vLLM shuffles otherwise for SiTU; the canary tells
+           ("humming-w4a8", "mimo"), ("humming-w4a8", "kimi-k3")}
 FAMILIES = ("gpt-oss", "deepseek-v4") if OLD else ("gpt-oss", "deepseek-v4", "deepseek-v4.1", "mimo", "kimi-k3")
 
 
@@ -120,6 +128,9 @@ class Platform:
         if name in self.answers:
             return lambda *args, **given: self.answers[name]
         return getattr(vllm.platforms.current_platform, name)
+
+
+HOPPER = Platform(is_device_capability_family=True, get_device_capability=DeviceCapability(9, 0))
 
 
 class Layers(unittest.TestCase):
@@ -151,6 +162,12 @@ class Layers(unittest.TestCase):
             self.exchange(mxfp4_utils, "current_platform", SimpleNamespace(
                 is_cuda=lambda: True, is_rocm=lambda: False, is_device_capability=lambda c: c == 10 * major,
                 is_device_capability_family=lambda f: f == 100 and major == 10))
+        if platform == "humming":
+            import humming_golden
+            humming_golden.exchange_humming(self.exchange)
+            from vllm.model_executor.layers.quantization.utils.humming import schema
+            for module in (oracle, schema):
+                self.exchange(module, "current_platform", HOPPER)
         if platform == "rocm":
             rocm = ModuleType("vllm.platforms.rocm")
             rocm.on_gfx1250, rocm.get_cdna_version, rocm.on_gfx942 = lambda: False, lambda: 4, lambda: False
@@ -205,7 +222,7 @@ class Layers(unittest.TestCase):
         number, share = source.rank(tp, rank)
         experts = share["w13", "codes"].shape[0]
         packed, raw = self.configs(directory)
-        with set_current_vllm_config(VllmConfig(device_config=DeviceConfig(device="cpu"))), torch.device("cpu"):
+        with set_current_vllm_config(canary.bare_config(torch.device("cpu"))), torch.device("cpu"):
             ours = self.layer(packed, source, number, experts, tp, rank)
             engines = self.layer(raw, source, number, experts, tp, rank)
             self.assertTrue(all(p.is_meta for p in ours.parameters()))
@@ -235,6 +252,8 @@ class Layers(unittest.TestCase):
             self.assertEqual(got is None, want is None)
             if want is not None:
                 self.same_object(got.weight_scale, want.weight_scale, larger)
+        for name in ("humming_configs", "weight_schemas", "input_schemas"):
+            self.assertEqual(getattr(ours, name, None), getattr(engines, name, None), name)
         self.same_config(ours.quant_method.moe_quant_config, engines.quant_method.moe_quant_config)
 
     def same_object(self, got, want, larger):
@@ -260,6 +279,8 @@ class Layers(unittest.TestCase):
             with ExitStack() as self.stack:
                 self.exchange_platform(case.platform)
                 self.exchange_kernels()
+                if case.backend == "humming" and source.family.startswith("deepseek-v4"):  # as the manifest requires
+                    self.stack.enter_context(mock.patch.dict(os.environ, BF16_ACTIVATIONS))
                 yield self.both_layers(case, source, tp, rank, out)
 
 
@@ -277,7 +298,7 @@ class Cells(Layers):
                 self.compare(ours, engines, case.layout == "c")
 
     def test_cells(self):
-        for case in CASES:
+        for case in filter(cells.is_asked, CASES):
             for family in FAMILIES:
                 for tp in case.tp if can_run(case, family) else ():
                     with self.subTest(backend=case.backend, layout=case.layout, family=family, tp=tp):
@@ -295,6 +316,8 @@ class Cells(Layers):
 def repr_without_tensors(config):
     if isinstance(config, torch.Tensor):
         return str((config.dtype, config.shape))
+    if isinstance(config, Enum):
+        return str(config)
     if hasattr(config, "__dict__"):
         return {name: repr_without_tensors(value) for name, value in vars(config).items()}
     return repr(config) if type(config) in (int, float, str, bool, type(None)) else type(config).__name__

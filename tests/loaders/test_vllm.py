@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import vllm_stand_in as vllm
 from golden import golden_layer, golden_tensors, same
-from mxfp4_pack import Refused
+from mxfp4_pack import Manifest, Refused
 from packed_dir import Checkpoint, merged, random_layer, write_manifest
 
 vllm.install()
@@ -211,6 +211,14 @@ class Vllm(unittest.TestCase):
                 self.assertIn(f"mxfp4-pack convert CHECKPOINT {self.directory} --engine vllm --backend marlin", message)
                 tensors[name].view(torch.uint8).view(-1)[0] ^= 1
                 save_file(tensors, path)
+
+    def test_a_mismatch_names_what_the_environment_lacks(self):
+        gpt_oss("marlin").write(self.directory)
+        packed = Manifest(self.directory, "vllm").pick("auto", 1, 0)
+        packed.fields["requires"]["VLLM_HUMMING_X"] = "1"
+        self.assertIn("its kernel wants VLLM_HUMMING_X=1 in the environment", str(packed.mismatch("why")))
+        with mock.patch.dict(os.environ, VLLM_HUMMING_X="1"):
+            self.assertNotIn("VLLM_HUMMING_X", str(packed.mismatch("why")))
 
     def test_another_converter_is_refused(self):
         for backend in ("marlin", "triton-hopper"):

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import sys
+from contextlib import nullcontext
 from enum import Enum
 from types import ModuleType, SimpleNamespace
 
@@ -235,7 +236,8 @@ def serve(directory, checkpoint, prefixes, tp=(1, 0), expert_map=None, experts=N
 def install():
     """Put the stand-ins where the loader imports vLLM from."""
     names = {
-        "vllm": {}, "vllm.config": {"get_current_vllm_config": lambda: current.config},
+        "vllm": {}, "vllm.config": {"get_current_vllm_config": lambda: current.config, "VllmConfig": SimpleNamespace,
+                                    "DeviceConfig": SimpleNamespace, "set_current_vllm_config": nullcontext},
         "vllm.model_executor": {}, "vllm.model_executor.layers": {},
         "vllm.model_executor.layers.fused_moe": {"RoutedExperts": RoutedExperts},
         QUANTIZATION: {"register_quantization_config": register_quantization_config,

@@ -1,5 +1,6 @@
 """The packed tensors for one engine, backend and MoE tensor-parallel rank."""
 
+import os
 import time
 
 import torch
@@ -145,8 +146,11 @@ class PackedSet:
     def mismatch(self, why, kind=Misfit):
         libraries = [self.engine, "torch", *(library for library in self.fields["fits"] if library != self.engine)]
         offer = "" if allowed() else f"\n  {OFFER}"
+        started = "".join(f"\n  its kernel wants {name}={value} in the environment"
+                          for name, value in self.fields["requires"].items()
+                          if name.isupper() and os.environ.get(name) != value)
         return kind(
-            f"{self.directory} does not fit the installed {self.engine}: {why}.\n"
+            f"{self.directory} does not fit the installed {self.engine}: {why}.{started}\n"
             f"  installed: {', '.join(f'{name} {installed(name)}' for name in libraries)}\n"
             f"  packed for: {self.packed_for()} "
             f"(layout version {self.fields['layout_version']})\n  {after_misfit(self.directory, self.fields)}{offer}")

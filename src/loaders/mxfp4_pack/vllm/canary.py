@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import torch
+from vllm.config import DeviceConfig, VllmConfig, set_current_vllm_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
 from .quantization import CONVERTERS, KERNELS, compare_canary
@@ -11,8 +12,20 @@ from .quantization import CONVERTERS, KERNELS, compare_canary
 def compare(packed, model_type, device):
     """Refuses a set that does not fit; any other exception: this vLLM cannot be asked."""
     original = getattr(engine, CONVERTERS[model_type != "gpt_oss"])
-    layer = SimpleNamespace(params_dtype=torch.bfloat16)
-    compare_canary(packed, original, device, {"mxfp4_backend": backend_of(packed), "layer": layer})
+    moe = SimpleNamespace(has_bias=model_type == "gpt_oss", activation=SimpleNamespace(is_gated=True))
+    given = {"mxfp4_backend": backend_of(packed), "layer": SimpleNamespace(params_dtype=torch.bfloat16, moe_config=moe)}
+    if packed.backend == "humming-w4a8":
+        from vllm.model_executor.layers.quantization.utils.quant_utils import kMxfp8Dynamic
+        given["activation_key"] = kMxfp8Dynamic  # as the models that it takes ask for
+    with set_current_vllm_config(bare_config(device)):
+        compare_canary(packed, original, device, given)
+
+
+def bare_config(device):
+    """vLLM's settings for a model of which nothing more is known."""
+    vllm = VllmConfig(device_config=DeviceConfig(device=device.type))
+    vllm.model_config = SimpleNamespace(dtype=torch.bfloat16, quantization_config=None)  # converters ask for these
+    return vllm
 
 
 def backend_of(packed):

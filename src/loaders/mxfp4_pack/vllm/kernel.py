@@ -4,13 +4,14 @@ import inspect
 from types import SimpleNamespace
 
 import torch
-from vllm.config import DeviceConfig, VllmConfig, set_current_vllm_config
+from vllm.config import set_current_vllm_config
 from vllm.forward_context import set_forward_context
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig, FusedMoEParallelConfig, RoutingMethodType
 from vllm.v1.worker import workspace
 
+from .canary import bare_config
 from .quantization import engine_config, packed_config_class
 
 ACTIVATIONS = {"swigluoai": MoEActivation.SWIGLUOAI, "silu": MoEActivation.SILU}  # those that `verify` computes
@@ -22,8 +23,7 @@ class Kernel:
 
     def __init__(self, manifest, packed, key, top_k, device):
         self.hidden = packed.sizes[0]
-        self.vllm = VllmConfig(device_config=DeviceConfig(device=device.type))
-        self.vllm.model_config = SimpleNamespace(dtype=torch.bfloat16, quantization_config=None)  # GPT-OSS asks for its own
+        self.vllm = bare_config(device)
         source = manifest.source_quantization
         config = packed_config_class(engine_config(source)).from_config(source)
         config.manifest = SimpleNamespace(pick=lambda *asked: packed, main_layers=manifest.main_layers)

@@ -22,6 +22,8 @@ from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
+from . import humming
+
 # Models, and the quant_method of their checkpoints. vLLM itself reads Kimi-K3's compressed-tensors as plain MXFP4.
 MODELS = {"gpt_oss": "mxfp4", "deepseek_v4": "fp8", "deepseek_v41": "fp8", "mimo_v2_flash": "fp8", "mimo_v2": "fp8",
           "kimi_k3": "compressed-tensors"}
@@ -34,7 +36,7 @@ KERNELS = {
     "flashinfer-cutlass-mxfp8": ("FLASHINFER_CUTLASS_MXFP4_MXFP8",),
     "flashinfer-trtllm": ("FLASHINFER_TRTLLM_MXFP4_BF16", "FLASHINFER_TRTLLM_MXFP4_MXFP8"),
     "deepgemm": ("DEEPGEMM_MXFP4",), "aiter-a16w4": ("AITER_MXFP4_BF16",), "aiter-w4a4": ("AITER_MXFP4_MXFP4",),
-    "vllm-cpu": ("CPU",)}
+    "humming": ("HUMMING",), "humming-w4a8": ("HUMMING",), "vllm-cpu": ("CPU",)}
 # (role, part) in the order of the conversion function's result, and its keyword for each.
 RESULT = (("w13", "codes"), ("w2", "codes"), ("w13", "scales"), ("w2", "scales"), ("w13", "bias"), ("w2", "bias"))
 KEYWORD = {("w13", "codes"): "w13_weight", ("w13", "scales"): "w13_weight_scale", ("w13", "bias"): "w13_bias",
@@ -208,6 +210,9 @@ class PackedMethod:
                 logger.info(self.packed.report())
             elif line := self.packed.progress():
                 logger.info(line)
+        if self.packed.backend in humming.BACKENDS:
+            with humming.giving(tensors, self.device):
+                return original(**given)
         if not self.packed.is_triton:
             give_memory(given["layer"], self.device)
             return tuple(in_form_of(canary[key], tensors.get(key)) for key in RESULT)
@@ -245,19 +250,31 @@ def compare_canary(packed, original, device, given):
     """Refuses a set whose canary the engine's converter `original` makes otherwise. `given`: its other arguments. Returns
     what it makes, by role and part."""
     raw, want = packed.canary(device)
-    probe = torch.nn.Module()
-    probe.params_dtype = given["layer"].params_dtype
-    for key, tensor in raw.items():
-        probe.register_parameter(KEYWORD[key], torch.nn.Parameter(tensor, requires_grad=False))
+    probe = canary_layer(raw, given["layer"])
     weights = {name: getattr(probe, name, None) for name in KEYWORD.values()}
     try:
         made = original(**{**given, **weights, "layer": probe, "_cache_permute_indices": {}})
     except Exception as error:
         raise packed.mismatch(f"its converter fails on the canary: {error!r}", Unconverted) from error
     made = dict(zip(RESULT, made))
+    for key, entry in next(iter(packed.layers.values())).items():
+        made.setdefault(key, getattr(probe, entry.parameter, None))
     tensors = {key: getattr(storage_of(thing), "data", thing) for key, thing in made.items()}
     packed.check_canary({key: as_stored(tensor, want.get(key)) for key, tensor in tensors.items()}, want)
     return made
+
+
+def canary_layer(raw, like):
+    """The canary's raw layer, with what converters ask a layer for as that of `like` is."""
+    probe = torch.nn.Module()
+    probe.params_dtype, probe.layer_name = like.params_dtype, "canary"
+    probe.moe_config = copy.copy(like.moe_config)
+    experts, _, bytes_of_hidden = raw["w13", "codes"].shape
+    probe.moe_config.num_local_experts, probe.moe_config.hidden_dim = experts, 2 * bytes_of_hidden
+    probe.moe_config.intermediate_size_per_partition = 2 * raw["w2", "codes"].shape[2]
+    for key, tensor in raw.items():
+        probe.register_parameter(KEYWORD[key], torch.nn.Parameter(tensor, requires_grad=False))
+    return probe
 
 
 def as_stored(made, want):

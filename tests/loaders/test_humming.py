@@ -1,0 +1,55 @@
+"""vLLM's conversion to Humming with the packed tensors in it, on stand-ins of the two libraries' functions that meet."""
+
+import sys
+import unittest
+from types import ModuleType, SimpleNamespace
+from unittest import mock
+
+import torch
+
+from mxfp4_pack.vllm import humming
+
+META, DEVICE = torch.device("meta"), torch.device("cpu")
+PACKED = {(role, part): torch.full((1,), number) for number, (role, part) in enumerate(
+    (role, part) for role in ("w13", "w2") for part in ("codes", "scales", "residual"))}
+
+
+def module(name, **members):
+    made = ModuleType(name)
+    vars(made).update(members)
+    return made
+
+
+class Humming(unittest.TestCase):
+    def setUp(self):
+        self.original = lambda **given: self.fail("it transformed")
+        self.library = module("vllm.utils.humming", prepare_and_transform_humming_tensors=self.original)
+        transform = module("humming.transform", prepare_layer_config=lambda **given: SimpleNamespace(**given))
+        modules = {m.__name__: m for m in (module("vllm.utils", humming=self.library), self.library, module("humming"),
+                                           transform)}
+        exchanged = mock.patch.dict(sys.modules, {"vllm": module("vllm")} | modules)
+        exchanged.start()
+        self.addCleanup(exchanged.stop)
+
+    def convert(self, n):
+        """A role's part of vLLM's conversion."""
+        raw = {"weight": torch.empty(n, 4, device=META)}
+        return self.library.prepare_and_transform_humming_tensors(tensors=raw, shape_n=n, device=META)
+
+    def test_each_role_gets_its_tensors_and_a_description_of_its_own_sizes(self):
+        with humming.giving(PACKED, DEVICE):
+            made = [self.convert(n) for n in (64, 32)]
+        for (config, tensors), n, role in zip(made, (64, 32), ("w13", "w2")):
+            self.assertEqual((config.shape_n, config.device), (n, DEVICE))
+            self.assertEqual(set(tensors), {"weight", "weight_scale", "weight_scale_2"})
+            for part, name in (("codes", "weight"), ("scales", "weight_scale"), ("residual", "weight_scale_2")):
+                self.assertIs(tensors[name], PACKED[role, part])
+
+    def test_the_library_is_itself_again_also_after_an_error(self):
+        with self.assertRaises(ZeroDivisionError), humming.giving(PACKED, DEVICE):
+            1 / 0
+        self.assertIs(self.library.prepare_and_transform_humming_tensors, self.original)
+
+
+if __name__ == "__main__":
+    unittest.main()
