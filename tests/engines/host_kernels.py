@@ -57,9 +57,7 @@ template <int> void cp_async_wait() {}
 """
 MARLIN_ENTRY = """
 extern "C" void entry(const uint32_t* from, uint32_t* to, int k, int n) {
-  launch_with_barriers(4, repack_threads, [=] {
-    gptq_marlin_repack_kernel<repack_threads, 4, false>(from, nullptr, to, k, n);
-  });
+  launch_with_barriers(4, repack_threads, [=] { gptq_marlin_repack_kernel<repack_threads, 4, %s>(from, %s to, k, n); });
 }
 """
 
@@ -120,17 +118,33 @@ def interleaved(original):
     return lambda weight, *rest: original(weight.as_subclass(OnGpu), *rest).as_subclass(torch.Tensor)
 
 
-def sglang_marlin_repack(b_q_weight, perm, size_k, size_n, num_bits):
-    """SGLang's: int32 [K/8, N] -> [K/16, 2N]"""
-    assert num_bits == 4 and perm.numel() == 0
-    folder = os.path.join(folder_of("sglang"), MARLIN)
+def marlin_repack(folder, kernel, entry, b_q_weight, size_k, size_n):
+    """int32 [K/8, N] -> [K/16, 2N]"""
     with open(os.path.join(folder, "marlin.cuh")) as file:
         constants = "\n".join(re.findall(r"(?m)^static constexpr int .*;", file.read()))
-    kernel = without_includes(os.path.join(folder, "gptq_marlin_repack.cuh")).split("#else")[1].split("#endif")[0]
-    run = compiled(f"{MARLIN_BEGIN}{constants}{kernel}{MARLIN_ENTRY}")
+    run = compiled(f"{MARLIN_BEGIN}{constants}{kernel}{MARLIN_ENTRY % entry}")
     out = torch.empty((size_k // 16, size_n * 2), dtype=torch.int32)
     run(pointer(b_q_weight.contiguous()), pointer(out), size_k, size_n)
     return out
+
+
+def sglang_marlin_repack(b_q_weight, perm, size_k, size_n, num_bits):
+    """SGLang's."""
+    assert num_bits == 4 and perm.numel() == 0
+    folder = os.path.join(folder_of("sglang"), MARLIN)
+    kernel = without_includes(os.path.join(folder, "gptq_marlin_repack.cuh")).split("#else")[1].split("#endif")[0]
+    return marlin_repack(folder, kernel, ("false", "nullptr,"), b_q_weight, size_k, size_n)
+
+
+def vllm_marlin_repack(b_q_weight, perm=None, size_k=None, size_n=None, num_bits=4, is_a_8bit=False):
+    """vLLM's; VLLM_MARLIN_SOURCE names the folder of its gptq_marlin_repack.cu, which only the source archive has."""
+    assert num_bits == 4 and (perm is None or perm.numel() == 0)
+    folder = os.environ["VLLM_MARLIN_SOURCE"]
+    text = without_includes(os.path.join(folder, "gptq_marlin_repack.cu"))
+    kernel = re.search(r"namespace marlin {((?s:.)*?)}  // namespace marlin", text)[1]
+    is_a_8bit = str(is_a_8bit).lower()
+    entry = (f"false, {is_a_8bit}", "nullptr,") if "has_perm" in kernel else (is_a_8bit, "")  # up to 0.30 or so
+    return marlin_repack(folder, kernel, entry, b_q_weight, size_k, size_n)
 
 
 def exchange_flashinfer(exchange):

@@ -117,6 +117,7 @@ GPUS = {
     "humming": "SM90",
     "humming-w4a8": "SM90",
     "marlin": {"vllm": "SM75, SM80 and later", "sglang": "SM90 and later"},
+    "marlin-fp8": "SM89, SM12x",
     "triton-blackwell": "SM100, SM103",
     "triton-hopper": "SM90",
     "vllm-cpu": "CPU (AVX-512, AMX)",

@@ -9,7 +9,9 @@ the objects that the method keeps, and in the quantization config for the kernel
 Config handling, RoutedExperts, the method classes, the conversion functions, triton_kernels' layouts, FlashInfer's and
 AITER's Python and replace_parameter are the installed ones. Exchanged are only: the choice of backend (it asks for a GPU);
 what asks which platform this is; the construction of the kernel; and
-- gptq_marlin_repack, a CUDA kernel that the wheel has no source of: by a formula here, so its cells are "stand-in";
+- gptq_marlin_repack, a CUDA kernel: its own source, compiled for the CPU. VLLM_MARLIN_SOURCE names the folder
+  csrc/.../quantization/marlin of vLLM's source archive, which the wheel has not. Without it a formula, and its cells are
+  "stand-in";
 - FlashInfer's SM90 interleave: its own source, compiled for the CPU (host_kernels.py);
 - the file from which FlashInfer loads its fp4 functions: FLASHINFER_FP4_HOST names a library made of FlashInfer's own
   fp4Op.cpp, whose branch for the CPU then runs. Without it, its cells are left out. Its directory C:
@@ -38,7 +40,10 @@ from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig, FusedMoEParallelConfig, RoutingMethodType
 from vllm.model_executor.layers.fused_moe.oracle import mxfp4 as oracle
 from vllm.model_executor.layers.quantization import get_quantization_config, mxfp4
-from vllm.model_executor.layers.quantization.utils import mxfp4_utils
+from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors_moe import (
+    compressed_tensors_moe_w4a4_mxfp4 as ct_moe)
+from vllm.model_executor.layers.quantization.quark import quark_moe
+from vllm.model_executor.layers.quantization.utils import marlin_utils, mxfp4_utils
 from vllm.platforms.interface import DeviceCapability
 
 import cells
@@ -54,7 +59,9 @@ VERSION = vllm.__version__
 RELEASE = int(VERSION.split(".")[1])
 OLD = RELEASE == 26
 FP4_HOST = os.environ.get("FLASHINFER_FP4_HOST")
-MARLIN = "gptq_marlin_repack is a CUDA kernel, by a formula here"
+MARLIN_SOURCE = os.environ.get("VLLM_MARLIN_SOURCE")
+MARLIN = {"note": "gptq_marlin_repack of its own source, compiled for the CPU"} if MARLIN_SOURCE else {
+    "stand_in": "gptq_marlin_repack is a CUDA kernel, by a formula here"}
 SM90 = "FlashInfer's interleave of its own source, compiled for the CPU"
 HUMMING = "humming-kernels' own kernels, compiled for the CPU"
 BF16_ACTIVATIONS = {"VLLM_HUMMING_INPUT_QUANT_CONFIG": '{"dtype":"bfloat16"}'}
@@ -70,6 +77,7 @@ class Case(NamedTuple):
     tp: tuple = (1, 2)
     stand_in: str = ""
     note: str = ""
+    families: tuple = ()  # others than FAMILIES
 
 
 def both(member):
@@ -84,16 +92,21 @@ TRITON = ("TRITON", "TRITON_UNFUSED")
 CASES = [
     Case("triton-hopper", "a", TRITON, "hopper"), Case("triton-hopper", "c", TRITON, "hopper"),
     Case("triton-blackwell", "1", TRITON, "blackwell"),
-    Case("marlin", "1", both("MARLIN"), "cpu", stand_in=MARLIN),
+    Case("marlin", "1", both("MARLIN"), "cpu", **MARLIN),
+    Case("marlin", "unpadded", (None, since(31, "MARLIN")), "cpu", (384, 384), families=("compressed-tensors",), **MARLIN),
+    Case("marlin", "1", (None, "MARLIN"), "cpu", families=("quark",), **MARLIN),
     Case("aiter-a16w4", "1", ("AITER_MXFP4_BF16", "AITER_MXFP4_BF16" if OLD else None), "rocm", (512, 512)),
     Case("aiter-a16w4", "2", (None, since(31, "AITER_MXFP4_BF16")), "rocm", (512, 512)),
     Case("aiter-w4a4", "1" if OLD else "2", (None, since(31, "AITER_MXFP4_MXFP4")), "rocm", (512, 512)),
     Case("aiter-w4a4", "3" if OLD else "4", ("AITER_MXFP4_MXFP4", None), "rocm", (512, 512)),
     Case("humming", "2", both(since(32, "HUMMING")), "humming", note=HUMMING),
+    Case("humming", "2", (None, since(32, "HUMMING")), "humming", families=("quark",), note=HUMMING),
     Case("humming-w4a8", "1", (None, since(33, "HUMMING")), "humming", (512, 512), note=HUMMING),
     Case("deepgemm", "1", (None, "DEEPGEMM_MXFP4"), "cpu", stand_in="DeepGEMM's scale transform by a formula here"),
     Case("vllm-cpu", "1", ("CPU", since(31, "CPU")), "cpu", stand_in="vLLM's CPU kernels' packing by a formula here"),
 ]
+if MARLIN_SOURCE:
+    CASES.append(Case("marlin-fp8", "1", both("MARLIN"), "sm89", **MARLIN))
 if FP4_HOST:
     CASES += [
         Case("flashinfer-cutlass", "v1" if OLD else "v2",
@@ -104,7 +117,6 @@ if FP4_HOST:
 REFUSED = {("aiter-a16w4", "kimi-k3"),  # vLLM shuffles otherwise for SiTU; the canary tells
            ("humming-w4a8", "mimo"), ("humming-w4a8", "kimi-k3")}
 FAMILIES = ("gpt-oss", "deepseek-v4") if OLD else ("gpt-oss", "deepseek-v4", "deepseek-v4.1", "mimo", "kimi-k3")
-
 
 def activation_of(source):
     if source.pairs:
@@ -162,6 +174,9 @@ class Layers(unittest.TestCase):
             self.exchange(mxfp4_utils, "current_platform", SimpleNamespace(
                 is_cuda=lambda: True, is_rocm=lambda: False, is_device_capability=lambda c: c == 10 * major,
                 is_device_capability_family=lambda f: f == 100 and major == 10))
+        if platform == "sm89":
+            self.exchange(marlin_utils, "current_platform", Platform(is_device_capability=True))
+            self.stack.enter_context(mock.patch.dict(os.environ, VLLM_MARLIN_INPUT_DTYPE="fp8"))
         if platform == "humming":
             import humming_golden
             humming_golden.exchange_humming(self.exchange)
@@ -176,7 +191,8 @@ class Layers(unittest.TestCase):
 
     def exchange_kernels(self):
         import vllm._custom_ops
-        self.exchange(vllm._custom_ops, "gptq_marlin_repack", marlin_repack)
+        repack = host_kernels.vllm_marlin_repack if MARLIN_SOURCE else marlin_repack
+        self.exchange(vllm._custom_ops, "gptq_marlin_repack", repack)
         self.exchange(oracle, "_pack_deepgemm_mxfp4_scales", deepgemm_scales)
         ops = torch.ops._C
         self.exchange(ops, "convert_weight_packed", cpu_codes, create=True)
@@ -207,6 +223,8 @@ class Layers(unittest.TestCase):
         source = quantization_config["source_quantization_config"]
         if source["quant_method"] == "fp8":
             source.setdefault("activation_scheme", "dynamic")  # of the linear layers; vLLM asks for it, synth has none
+        if source["quant_method"] == "quark":
+            source.update(layer_quant_config={}, layer_type_quant_config={})  # published ones have them
         cls = get_quantization_config("mxfp4_pack")
         hf_config = SimpleNamespace(model_type=config["model_type"])
         self.assertEqual(cls.override_quantization_method(quantization_config, None, hf_config=hf_config), "mxfp4_pack")
@@ -218,7 +236,11 @@ class Layers(unittest.TestCase):
     def both_layers(self, case, source, tp, rank, directory):
         backend = mxfp4.Mxfp4MoeBackend[case.members[not source.pairs]]
         for name in ("select_mxfp4_moe_backend", "select_deepseek_v4_mxfp4_moe_backend"):
-            self.exchange(mxfp4, name, lambda *args, **given: (backend, None))
+            for module in (mxfp4, ct_moe, quark_moe):
+                self.exchange(module, name, lambda *args, **given: (backend, None), create=True)
+        for module in (ct_moe, quark_moe):
+            self.exchange(module, "make_mxfp4_moe_kernel", lambda **given: mock.Mock(), create=True)
+        self.exchange(ct_moe.CutlassExpertsMxfp4, "_supports_current_device", lambda: case.backend == "cutlass-mxfp4")
         number, share = source.rank(tp, rank)
         experts = share["w13", "codes"].shape[0]
         packed, raw = self.configs(directory)
@@ -226,9 +248,10 @@ class Layers(unittest.TestCase):
             ours = self.layer(packed, source, number, experts, tp, rank)
             engines = self.layer(raw, source, number, experts, tp, rank)
             self.assertTrue(all(p.is_meta for p in ours.parameters()))
-            sizes = engines.w13_weight.shape[2] * 2, engines.w13_weight.shape[1] // 2
+            weight = raw_parameter(engines, ("w13", "codes"))
+            sizes = weight.shape[2] * 2, weight.shape[1] // 2
             for key, tensor in cells.padded(share, source.pairs, *sizes).items():
-                getattr(engines, quantization.KEYWORD[key]).data.copy_(tensor)
+                raw_parameter(engines, key).data.copy_(tensor)
             for layer in (engines, ours):
                 layer.quant_method.process_weights_after_loading(layer)
         if ours.quant_method.packed.fallback is None:
@@ -284,6 +307,12 @@ class Layers(unittest.TestCase):
                 yield self.both_layers(case, source, tp, rank, out)
 
 
+def raw_parameter(layer, key):
+    """As the checkpoint's own loader finds it."""
+    name = quantization.KEYWORD[key]
+    return getattr(layer, name, None) if hasattr(layer, name) else getattr(layer, name + "_packed")
+
+
 def can_run(case, family):
     return (case.backend, family) not in REFUSED and case.members[family != "gpt-oss"]
 
@@ -299,7 +328,7 @@ class Cells(Layers):
 
     def test_cells(self):
         for case in filter(cells.is_asked, CASES):
-            for family in FAMILIES:
+            for family in case.families or FAMILIES:
                 for tp in case.tp if can_run(case, family) else ():
                     with self.subTest(backend=case.backend, layout=case.layout, family=family, tp=tp):
                         self.show(case, family, tp)

@@ -238,7 +238,8 @@ def install():
     names = {
         "vllm": {}, "vllm.config": {"get_current_vllm_config": lambda: current.config, "VllmConfig": SimpleNamespace,
                                     "DeviceConfig": SimpleNamespace, "set_current_vllm_config": nullcontext},
-        "vllm.model_executor": {}, "vllm.model_executor.layers": {},
+        "vllm.model_executor": {}, "vllm.model_executor.utils": {"replace_parameter": setattr},
+        "vllm.model_executor.layers": {},
         "vllm.model_executor.layers.fused_moe": {"RoutedExperts": RoutedExperts},
         QUANTIZATION: {"register_quantization_config": register_quantization_config,
                        "get_quantization_config": {"deepseek_v4_fp8": DeepseekV4FP8Config}.get},

@@ -15,9 +15,9 @@ METHOD = "mxfp4_pack"  # quant_method in config.json
 MANIFEST = "mxfp4-pack.json"
 ROLES = ("w13", "w2")
 # The backends that each engine's loader knows.
-SERVED = {"vllm": ("marlin", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm", "triton-hopper",
-                   "triton-blackwell", "deepgemm", "aiter-a16w4", "aiter-w4a4", "humming", "humming-w4a8",
-                   "vllm-cpu"),
+SERVED = {"vllm": ("marlin", "marlin-fp8", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm",
+                   "triton-hopper", "triton-blackwell", "deepgemm", "aiter-a16w4", "aiter-w4a4", "humming",
+                   "humming-w4a8", "vllm-cpu"),
           "sglang": ("marlin", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm", "triton-hopper",
                      "triton-blackwell")}
 OLD_DISTRIBUTIONS = ("mxfp4-pack-reader", "mxfp4-pack-vllm", "mxfp4-pack-sglang")

@@ -6,7 +6,8 @@ import torch
 from vllm.config import DeviceConfig, VllmConfig, set_current_vllm_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
-from .quantization import CONVERTERS, KERNELS, compare_canary
+from .conversion import CONVERTERS, compare_canary
+from .quantization import KERNELS
 
 
 def compare(packed, model_type, device):
@@ -24,7 +25,8 @@ def compare(packed, model_type, device):
 def bare_config(device):
     """vLLM's settings for a model of which nothing more is known."""
     vllm = VllmConfig(device_config=DeviceConfig(device=device.type))
-    vllm.model_config = SimpleNamespace(dtype=torch.bfloat16, quantization_config=None)  # converters ask for these
+    vllm.model_config = SimpleNamespace(dtype=torch.bfloat16, quantization_config=None,  # converters ask for these
+                                        hf_config=None)
     return vllm
 
 

@@ -25,7 +25,7 @@ class Kernel:
         self.hidden = packed.sizes[0]
         self.vllm = bare_config(device)
         source = manifest.source_quantization
-        config = packed_config_class(engine_config(source)).from_config(source)
+        config = packed_config_class(engine_config(source, manifest.model_type)).from_config(source)
         config.manifest = SimpleNamespace(pick=lambda *asked: packed, main_layers=manifest.main_layers)
         namespace, number = key
         name = f"model.layers.{number + (manifest.main_layers if namespace == 'mtp' else 0)}.mlp.experts"

@@ -12,35 +12,32 @@ Facts about vLLM are from v0.26.0 and v0.33.0 (names and keywords the same in 0.
 import copy
 import logging
 import re
-from contextlib import contextmanager
 from functools import lru_cache
 
 import torch
-from mxfp4_pack import METHOD, Manifest, Misfit, RawLayer, Refused, Unconverted, check_version, fall_back, misfit
+from mxfp4_pack import METHOD, Manifest, Misfit, RawLayer, Refused, check_version, fall_back
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
 from . import humming
+from .conversion import KEYWORD, RESULT, compare_canary, exchanged, fill, in_form_of, storage_of
 
-# Models, and the quant_method of their checkpoints. vLLM itself reads Kimi-K3's compressed-tensors as plain MXFP4.
+# Models, and the quant_method of their checkpoints; of those in ANY_MODEL the others too. vLLM itself reads Kimi-K3's
+# compressed-tensors as plain MXFP4.
 MODELS = {"gpt_oss": "mxfp4", "deepseek_v4": "fp8", "deepseek_v41": "fp8", "mimo_v2_flash": "fp8", "mimo_v2": "fp8",
           "kimi_k3": "compressed-tensors"}
-CONVERTERS = ("convert_gpt_oss_weight_to_mxfp4_moe_kernel_format", "convert_weight_to_mxfp4_moe_kernel_format")
+ANY_MODEL = ("compressed-tensors", "quark")
 # Backends, and the members of vLLM's Mxfp4MoeBackend whose kernels read them; of several --moe-backend may choose.
 KERNELS = {
-    "marlin": ("MARLIN", "BATCHED_MARLIN"),
+    "marlin": ("MARLIN", "BATCHED_MARLIN"), "marlin-fp8": ("MARLIN", "BATCHED_MARLIN"),
     "triton-hopper": ("TRITON", "TRITON_UNFUSED"), "triton-blackwell": ("TRITON", "TRITON_UNFUSED"),
     "flashinfer-cutlass": ("FLASHINFER_CUTLASS_MXFP4_BF16",),
     "flashinfer-cutlass-mxfp8": ("FLASHINFER_CUTLASS_MXFP4_MXFP8",),
     "flashinfer-trtllm": ("FLASHINFER_TRTLLM_MXFP4_BF16", "FLASHINFER_TRTLLM_MXFP4_MXFP8"),
     "deepgemm": ("DEEPGEMM_MXFP4",), "aiter-a16w4": ("AITER_MXFP4_BF16",), "aiter-w4a4": ("AITER_MXFP4_MXFP4",),
     "humming": ("HUMMING",), "humming-w4a8": ("HUMMING",), "vllm-cpu": ("CPU",)}
-# (role, part) in the order of the conversion function's result, and its keyword for each.
-RESULT = (("w13", "codes"), ("w2", "codes"), ("w13", "scales"), ("w2", "scales"), ("w13", "bias"), ("w2", "bias"))
-KEYWORD = {("w13", "codes"): "w13_weight", ("w13", "scales"): "w13_weight_scale", ("w13", "bias"): "w13_bias",
-           ("w2", "codes"): "w2_weight", ("w2", "scales"): "w2_weight_scale", ("w2", "bias"): "w2_bias"}
 logger = logging.getLogger("vllm.mxfp4_pack")
 canaries_passed = {}  # of this process: (directory, backend, vLLM's backend) -> what vLLM made of the canary
 
@@ -53,13 +50,15 @@ def packed_config(config, model_type=None):
         method = source["quant_method"]
     except (KeyError, TypeError) as error:
         raise Refused(f"the quantization_config of a packed checkpoint lacks {error}; damaged?") from error
-    if method not in MODELS.values() or MODELS.get(model_type, method) != method:
+    if method not in (*MODELS.values(), *ANY_MODEL) or MODELS.get(model_type, method) != method:
         raise Refused(f"no loader for packed experts of a {method} checkpoint")
-    return packed_config_class(engine_config(source)).from_config(source)
+    return packed_config_class(engine_config(source, model_type)).from_config(source)
 
 
-def engine_config(source):
+def engine_config(source, model_type):
     """The engine's config class for a checkpoint's own quantization_config."""
+    if source["quant_method"] in ANY_MODEL and model_type not in MODELS:
+        return get_quantization_config(source["quant_method"])
     if source["quant_method"] == "fp8" and source.get("store_dtype") != "mxfp4":
         return get_quantization_config("deepseek_v4_fp8")
     if source["quant_method"] == "fp8":
@@ -126,7 +125,7 @@ class PackedConfig:
         super().maybe_update_config(model_name, *args, **kwargs)
         self.manifest = Manifest(model_name, "vllm")
         method = self.manifest.source_quantization.get("quant_method")
-        if MODELS.get(self.manifest.model_type) != method:
+        if MODELS.get(self.manifest.model_type, method) != method or method not in (*MODELS.values(), *ANY_MODEL):
             raise Refused(f"{model_name} holds experts of {self.manifest.model_type}, but the config is a {method} one")
 
     def get_quant_method(self, layer, prefix):
@@ -176,7 +175,7 @@ class PackedMethod:
         limit = getattr(layer, "swiglu_limit", None)
         if limit is not None and limit != self.packed.swiglu_limit:
             raise Refused(f"swiglu_limit is {limit}, the experts were packed for {self.packed.swiglu_limit}")
-        with exchanged(lambda original, **given: self.converted(original, experts, given)):
+        with exchanged(self, lambda original, **given: self.converted(original, experts, given)):
             super().process_weights_after_loading(layer)
         if not self.read:
             raise Refused(f"vLLM's {self.mxfp4_backend.name} was not converted by a function that this loader knows")
@@ -230,12 +229,14 @@ class PackedMethod:
         probe._parameters = {}
         with self.device:
             self.create_raw(copy.copy(self), probe)
+        raw = {key: probe._parameters.get(KEYWORD[key], probe._parameters.get(KEYWORD[key] + "_packed"))
+               for key in self.entries}
         if not self.dummy:
-            raw = RawLayer(self.packed, self.entries)
-            for key in self.entries:
-                raw.fill(key, experts, probe._parameters[KEYWORD[key]].data)
-        layer._parameters.update(probe._parameters)
-        return {KEYWORD[key]: getattr(layer, KEYWORD[key]) for key in self.entries}
+            unpacked = RawLayer(self.packed, self.entries)
+            for key, parameter in raw.items():
+                unpacked.fill(key, experts, parameter.data)
+        layer._parameters.update({KEYWORD[key]: parameter for key, parameter in raw.items()})
+        return {KEYWORD[key]: parameter for key, parameter in raw.items()}
 
     def canary(self, original, given):
         """What the engine's converter makes of the canary's raw layer: it must be the canary's packed layer."""
@@ -246,47 +247,6 @@ class PackedMethod:
         return canaries_passed[which]
 
 
-def compare_canary(packed, original, device, given):
-    """Refuses a set whose canary the engine's converter `original` makes otherwise. `given`: its other arguments. Returns
-    what it makes, by role and part."""
-    raw, want = packed.canary(device)
-    probe = canary_layer(raw, given["layer"])
-    weights = {name: getattr(probe, name, None) for name in KEYWORD.values()}
-    try:
-        made = original(**{**given, **weights, "layer": probe, "_cache_permute_indices": {}})
-    except Exception as error:
-        raise packed.mismatch(f"its converter fails on the canary: {error!r}", Unconverted) from error
-    made = dict(zip(RESULT, made))
-    for key, entry in next(iter(packed.layers.values())).items():
-        made.setdefault(key, getattr(probe, entry.parameter, None))
-    tensors = {key: getattr(storage_of(thing), "data", thing) for key, thing in made.items()}
-    packed.check_canary({key: as_stored(tensor, want.get(key)) for key, tensor in tensors.items()}, want)
-    return made
-
-
-def canary_layer(raw, like):
-    """The canary's raw layer, with what converters ask a layer for as that of `like` is."""
-    probe = torch.nn.Module()
-    probe.params_dtype, probe.layer_name = like.params_dtype, "canary"
-    probe.moe_config = copy.copy(like.moe_config)
-    experts, _, bytes_of_hidden = raw["w13", "codes"].shape
-    probe.moe_config.num_local_experts, probe.moe_config.hidden_dim = experts, 2 * bytes_of_hidden
-    probe.moe_config.intermediate_size_per_partition = 2 * raw["w2", "codes"].shape[2]
-    for key, tensor in raw.items():
-        probe.register_parameter(KEYWORD[key], torch.nn.Parameter(tensor, requires_grad=False))
-    return probe
-
-
-def as_stored(made, want):
-    """A tensor of the engine in the dtype and shape of the stored one, where these are other names for the same bytes:
-    AITER calls codes float4_e2m1fn_x2 and has one axis for the experts' rows."""
-    if made is None or want is None or made.numel() != want.numel() or not made.is_contiguous():
-        return made
-    if made.dtype != want.dtype and made.element_size() == want.element_size() == 1:
-        made = made.view(want.dtype)
-    return made.reshape(want.shape) if made.ndim == want.ndim - 1 else made
-
-
 def give_memory(layer, device):
     """Empty tensors in the place of meta parameters, of which vLLM would otherwise drop the attributes."""
     for name, raw in list(layer.named_parameters(recurse=False)):
@@ -294,48 +254,3 @@ def give_memory(layer, device):
             empty = torch.nn.Parameter(torch.empty(0, dtype=raw.dtype, device=device), requires_grad=False)
             vars(empty).update(vars(raw))
             setattr(layer, name, empty)
-
-
-def in_form_of(made, tensor):
-    """A packed tensor with the dtype, the axes, the class and the marks of what the engine made of the canary."""
-    if not isinstance(made, torch.Tensor) or tensor is None:
-        return tensor
-    if tensor.dtype != made.dtype and tensor.element_size() == made.element_size():
-        tensor = tensor.view(made.dtype)
-    if made.ndim == tensor.ndim - 1:
-        tensor = tensor.flatten(0, 1)
-    if isinstance(made, torch.nn.Parameter):
-        tensor = torch.nn.Parameter(tensor, requires_grad=False)
-    vars(tensor).update(vars(made))
-    return tensor
-
-
-@contextmanager
-def exchanged(replacement):
-    """The engine's module-global conversion functions call replacement(original, **arguments) meanwhile."""
-    if missing := [name for name in CONVERTERS if not hasattr(engine, name)]:
-        raise Refused(f"the installed vLLM has no {', '.join(missing)}; this loader knows vLLM 0.21 to 0.33.0")
-    originals = {name: getattr(engine, name) for name in CONVERTERS}
-    try:
-        for name, original in originals.items():
-            setattr(engine, name, lambda original=original, **given: replacement(original, **given))
-        yield
-    finally:
-        for name, original in originals.items():
-            setattr(engine, name, original)
-
-
-def storage_of(thing):
-    """The storage in a triton_kernels Tensor or in the one that a PrecisionConfig holds; None for torch tensors."""
-    if thing is None or isinstance(thing, torch.Tensor):
-        return thing
-    if hasattr(thing, "storage"):
-        return thing.storage
-    return next(v.storage for v in vars(thing).values() if hasattr(v, "storage"))
-
-
-def fill(storage, tensor, key):
-    """Put a packed tensor where the engine's converter left a meta tensor."""
-    if why := misfit(storage.data, tensor):
-        raise Refused(f"{key}: vLLM's storage {why}")
-    storage.data = tensor

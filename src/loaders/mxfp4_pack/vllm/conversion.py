@@ -1,0 +1,126 @@
+"""vLLM's functions that convert a layer's experts: what they take and give, how others take their place for a while, and
+what they make of a set's canary."""
+
+import copy
+import sys
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from mxfp4_pack import Refused, Unconverted, misfit
+from vllm.model_executor.layers.quantization import mxfp4 as engine
+from vllm.model_executor.utils import replace_parameter
+
+# Of these functions, those that convert a layer's parameters in place.
+IN_PLACE = ("prepare_moe_fp4_layer_for_marlin",)
+CONVERTERS = ("convert_gpt_oss_weight_to_mxfp4_moe_kernel_format", "convert_weight_to_mxfp4_moe_kernel_format")
+# (role, part) in the order of the conversion function's result, and its keyword for each.
+RESULT = (("w13", "codes"), ("w2", "codes"), ("w13", "scales"), ("w2", "scales"), ("w13", "bias"), ("w2", "bias"))
+KEYWORD = {("w13", "codes"): "w13_weight", ("w13", "scales"): "w13_weight_scale", ("w13", "bias"): "w13_bias",
+           ("w2", "codes"): "w2_weight", ("w2", "scales"): "w2_weight_scale", ("w2", "bias"): "w2_bias"}
+
+
+@contextmanager
+def exchanged(method, replacement):
+    """The conversion functions that the engine's class of a method object calls, module-global ones, call
+    replacement(original, **arguments) meanwhile."""
+    if missing := [name for name in CONVERTERS if not hasattr(engine, name)]:
+        raise Refused(f"the installed vLLM has no {', '.join(missing)}; this loader knows vLLM 0.21 to 0.33.0")
+    modules = {engine, sys.modules[type(method).__bases__[1].__module__]}
+    originals = [(module, name, getattr(module, name)) for module in modules for name in (*CONVERTERS, *IN_PLACE)
+                 if hasattr(module, name)]
+    try:
+        for module, name, original in originals:
+            setattr(module, name, partial(in_place, replacement, as_function(original)) if name in IN_PLACE
+                    else partial(replacement, original))
+        yield
+    finally:
+        for module, name, original in originals:
+            setattr(module, name, original)
+
+
+def as_function(original):
+    """A conversion in place, with the arguments and the result of the others."""
+    def convert(layer, **given):
+        original(layer)
+        return tuple(getattr(layer, KEYWORD[key], None) for key in RESULT)
+    return convert
+
+
+def in_place(replacement, original, layer):
+    """Calls the replacement as in the place of the others, and gives the layer its result."""
+    given = {KEYWORD[key]: getattr(layer, KEYWORD[key], None) for key in RESULT}
+    for key, tensor in zip(RESULT, replacement(original, layer=layer, **given)):
+        if tensor is not None:
+            replace_parameter(layer, KEYWORD[key], tensor)
+
+
+def storage_of(thing):
+    """The storage in a triton_kernels Tensor or in the one that a PrecisionConfig holds; None for torch tensors."""
+    if thing is None or isinstance(thing, torch.Tensor):
+        return thing
+    if hasattr(thing, "storage"):
+        return thing.storage
+    return next(v.storage for v in vars(thing).values() if hasattr(v, "storage"))
+
+
+def fill(storage, tensor, key):
+    """Put a packed tensor where the engine's converter left a meta tensor."""
+    if why := misfit(storage.data, tensor):
+        raise Refused(f"{key}: vLLM's storage {why}")
+    storage.data = tensor
+
+
+def compare_canary(packed, original, device, given):
+    """Refuses a set whose canary the engine's converter `original` makes otherwise. `given`: its other arguments. Returns
+    what it makes, by role and part."""
+    raw, want = packed.canary(device)
+    probe = canary_layer(raw, given["layer"])
+    weights = {name: getattr(probe, name, None) for name in KEYWORD.values()}
+    try:
+        made = original(**{**given, **weights, "layer": probe, "_cache_permute_indices": {}})
+    except Exception as error:
+        raise packed.mismatch(f"its converter fails on the canary: {error!r}", Unconverted) from error
+    made = dict(zip(RESULT, made))
+    for key, entry in next(iter(packed.layers.values())).items():
+        made.setdefault(key, getattr(probe, entry.parameter, None))
+    tensors = {key: getattr(storage_of(thing), "data", thing) for key, thing in made.items()}
+    packed.check_canary({key: as_stored(tensor, want.get(key)) for key, tensor in tensors.items()}, want)
+    return made
+
+
+def canary_layer(raw, like):
+    """The canary's raw layer, with what converters ask a layer for as that of `like` is."""
+    probe = torch.nn.Module()
+    probe.params_dtype, probe.layer_name = like.params_dtype, "canary"
+    probe.moe_config = copy.copy(like.moe_config)
+    experts, _, bytes_of_hidden = raw["w13", "codes"].shape
+    probe.moe_config.num_local_experts, probe.moe_config.hidden_dim = experts, 2 * bytes_of_hidden
+    probe.moe_config.intermediate_size_per_partition = 2 * raw["w2", "codes"].shape[2]
+    for key, tensor in raw.items():
+        probe.register_parameter(KEYWORD[key], torch.nn.Parameter(tensor, requires_grad=False))
+    return probe
+
+
+def as_stored(made, want):
+    """A tensor of the engine in the dtype and shape of the stored one, where these are other names for the same bytes:
+    AITER calls codes float4_e2m1fn_x2 and has one axis for the experts' rows."""
+    if made is None or want is None or made.numel() != want.numel() or not made.is_contiguous():
+        return made
+    if made.dtype != want.dtype and made.element_size() == want.element_size() == 1:
+        made = made.view(want.dtype)
+    return made.reshape(want.shape) if made.ndim == want.ndim - 1 else made
+
+
+def in_form_of(made, tensor):
+    """A packed tensor with the dtype, the axes, the class and the marks of what the engine made of the canary."""
+    if not isinstance(made, torch.Tensor) or tensor is None:
+        return tensor
+    if tensor.dtype != made.dtype and tensor.element_size() == made.element_size():
+        tensor = tensor.view(made.dtype)
+    if made.ndim == tensor.ndim - 1:
+        tensor = tensor.flatten(0, 1)
+    if isinstance(made, torch.nn.Parameter):
+        tensor = torch.nn.Parameter(tensor, requires_grad=False)
+    vars(tensor).update(vars(made))
+    return tensor
