@@ -19,7 +19,6 @@ host memory (VmHWM). Of several ranks the largest. Exit code 0: experts, tokens 
 
 import argparse
 import glob
-import hashlib
 import json
 import logging
 import multiprocessing
@@ -32,6 +31,9 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from vllm_experts import experts_of  # noqa: E402
 
 THREADS = {"enable_multithread_load": True, "num_threads": 8}
 KEYS = ("load", "build", "weights", "convert", "packed", "gpu", "host")
@@ -76,24 +78,6 @@ def timed(seen, key, function):
     return run
 
 
-def experts_digest(model):
-    """Of the parameters of all expert layers, computed on the GPU: names, dtypes, shapes, strides and sums that depend on
-    every byte and its place."""
-    import torch
-    digest = hashlib.sha256()
-    for name, parameter in sorted(model.named_parameters()):
-        module, _, last = name.rpartition(".")
-        if not hasattr(model.get_submodule(module), "w13_weight"):
-            continue
-        flat = parameter.data.contiguous().view(-1).view(torch.uint8)
-        whole = len(flat) // 8 * 8
-        sums = [int(flat[whole:].sum())]
-        for part in flat[:whole].view(torch.int64).split(1 << 25):
-            sums.append(int((part * torch.arange(1, 2 * len(part), 2, device=part.device)).sum()))
-        digest.update(repr((name, parameter.dtype, parameter.shape, parameter.stride(), sums)).encode())
-    return digest.hexdigest()
-
-
 def measure_loads(path, generate):
     """Every process that loads a model appends what it saw to the file, as a line of JSON."""
     from vllm.model_executor.model_loader import base_loader
@@ -112,7 +96,7 @@ def measure_loads(path, generate):
         seen["report"] = next((line for line in lines.lines if line.startswith("mxfp4-pack:")), "")
         found = re.search(r" GB in ([\d.]+) s", seen["report"])
         seen["packed"] = float(found.group(1)) if found else None
-        seen["experts"] = experts_digest(model) if generate else ""
+        seen["experts"] = json.dumps(experts_of(model)) if generate else ""
         with open(path, "a") as file:
             file.write(json.dumps(seen) + "\n")
         return model

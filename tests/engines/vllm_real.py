@@ -23,33 +23,10 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from vllm_experts import experts_of  # noqa: E402
+
 ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
-
-
-def digest(tensor):
-    import torch
-    flat = tensor.contiguous().view(-1).view(torch.uint8)
-    return [str(tensor.dtype), list(tensor.shape), list(tensor.stride()),
-            hashlib.sha256(flat.cpu().numpy().tobytes()).hexdigest()]
-
-
-def experts_of(model):
-    """{name: digest} of everything that the expert layers hold for their kernels."""
-    found = {}
-    for name, layer in model.named_modules():
-        method = getattr(layer, "quant_method", None)
-        if not hasattr(method, "mxfp4_backend") or not hasattr(layer, "w13_weight"):
-            continue
-        held = dict(layer.named_parameters())
-        for weight in ("w13_weight", "w2_weight"):
-            if weight not in held:  # triton: an object around its storage, and no parameter
-                held[weight] = getattr(layer, weight).storage.data
-        for scale in ("w13_precision_config", "w2_precision_config"):
-            if getattr(method, scale, None) is not None:
-                held[scale] = getattr(method, scale).weight_scale.storage.data
-        found.update({f"{name}.{key}": digest(t.data) for key, t in held.items()})
-        found[f"{name} backend"] = method.mxfp4_backend.name
-    return found
 
 
 def one_start(directory, backend, result):
