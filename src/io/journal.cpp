@@ -21,7 +21,7 @@ namespace {
 constexpr const char* any_mark = "mxfp4-pack-journal-";
 constexpr const char* mark = "mxfp4-pack-journal-2";
 constexpr const char* finished = "finished";
-constexpr int64_t block = 16 << 20;  // longer than any line
+constexpr int64_t piece = 16 << 20;  // longer than any line
 
 /// In a folder where others can write too, the name may be somebody else's.
 Fd open_journal(const std::string& path, const std::string& out) {
@@ -112,8 +112,8 @@ JournalText read_journal(const Fd& fd) {
   const int64_t bytes = fd.stat().st_size;
   JournalText journal;
   std::string text;
-  for (int64_t at = 0; at < bytes; at += block) {  // a file of another kind, or of holes, ends at its first line
-    const int64_t part = std::min(block, bytes - at), kept = int64_t(text.size());
+  for (int64_t at = 0; at < bytes; at += piece) {  // a file of another kind, or of holes, ends at its first line
+    const int64_t part = std::min(piece, bytes - at), kept = int64_t(text.size());
     text.resize(size_t(kept + part));
     fd.read(text.data() + kept, part, at);
     if (at == 0) {

@@ -11,7 +11,7 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t group = 32;
+constexpr int64_t scale_group = 32;
 
 /// splitmix64: the number at `counter` in the stream `key`.
 uint64_t random_at(uint64_t key, uint64_t counter) {
@@ -127,8 +127,8 @@ void for_zero_groups(uint64_t key, int64_t begin, int64_t end, Zero zero) {
 
 void fill_codes(uint64_t key, uint64_t block_key, int64_t begin, uint8_t* out, int64_t bytes) {
   fill_pattern(block_key, {~uint64_t(0), 0}, out, bytes);
-  for_zero_groups(key, begin / (group / 2), (begin + bytes) / (group / 2),
-                  [&](int64_t g) { std::memset(out + g * (group / 2) - begin, 0, group / 2); });
+  for_zero_groups(key, begin / (scale_group / 2), (begin + bytes) / (scale_group / 2),
+                  [&](int64_t g) { std::memset(out + g * (scale_group / 2) - begin, 0, scale_group / 2); });
 }
 
 void fill_scales(uint64_t key, uint64_t codes_key, int64_t columns, int64_t begin, uint8_t* out, int64_t bytes) {
@@ -171,7 +171,7 @@ void fill(const SynthCheckpoint& checkpoint, int64_t tensor, uint64_t seed, int6
       return fill_codes(key, block_key, begin, out, bytes);
     case Fill::scales: {
       const uint64_t codes_key = XXH3_64bits_withSeed(weight.name.data(), weight.name.size(), seed);
-      return fill_scales(key, codes_key, group * t.shape.back(), begin, out, bytes);
+      return fill_scales(key, codes_key, scale_group * t.shape.back(), begin, out, bytes);
     }
     case Fill::weight:
       return fill_with(weight_pattern(t));

@@ -63,5 +63,6 @@ inline std::map<std::string, std::string> tensors_of(const std::string& dir) {
 }
 
 inline const std::string tiny = testdata() + "/tiny/";
+inline const std::string tiny_gpt_oss = tiny + "gpt-oss";
 
 }  // namespace mxfp4

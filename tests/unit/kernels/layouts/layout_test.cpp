@@ -6,6 +6,7 @@
 
 #include "kernels/pack/device.h"
 #include "tests/support/golden.h"
+#include "tests/support/random_bytes.h"
 
 using namespace mxfp4;
 
@@ -107,13 +108,6 @@ PadReport unpack(const Layout& layout, const std::vector<uint8_t>& packed, const
   return report;
 }
 
-std::vector<uint8_t> random_bytes(int64_t n, int seed) {
-  std::mt19937 random(seed);
-  std::vector<uint8_t> bytes(n);
-  for (uint8_t& b : bytes) b = uint8_t(random());
-  return bytes;
-}
-
 /// How many tensors of one file were compared.
 int check_vector(const Golden& golden, const Vector& v) {
   const Tensor* want = golden.find(v.name);
@@ -157,7 +151,7 @@ struct Padded {
   bool in_turn;
   MutableMatrix matrix;
 
-  Padded(Shape padded, RowOrder order, std::vector<uint8_t> (*fill)(int64_t, int), int seed) : in_turn(seed % 2) {
+  Padded(Shape padded, RowOrder order, std::vector<uint8_t> (*fill)(int64_t, uint32_t), int seed) : in_turn(seed % 2) {
     real = {padded.n / 2 - padded.n / 16 - 1, std::max<int64_t>(1, padded.b - padded.b / 4)};
     bytes = fill(2 * real.n * real.b, seed);
     matrix.views = 2;
@@ -184,7 +178,7 @@ struct Padded {
   }
 };
 
-std::vector<uint8_t> zeros(int64_t n, int) { return std::vector<uint8_t>(n); }
+std::vector<uint8_t> zeros(int64_t n, uint32_t) { return std::vector<uint8_t>(n); }
 
 /// Bits of the packed matrix that come from pads: packed from zeros and pads of 0xFF.
 std::vector<uint8_t> pad_bits(const Layout& layout, const Padded& like) {

@@ -1,20 +1,13 @@
 // Layouts given at run time: what the modes mean, which are refused, and the built-in layouts written as modes.
 #include <catch2/catch.hpp>
-#include <random>
 #include <stdexcept>
 
 #include "kernels/pack/device.h"
+#include "tests/support/random_bytes.h"
 
 using namespace mxfp4;
 
 namespace {
-
-std::vector<uint8_t> random_bytes(int64_t n, int seed) {
-  std::mt19937 random(seed);
-  std::vector<uint8_t> bytes(static_cast<size_t>(n));
-  for (uint8_t& b : bytes) b = uint8_t(random());
-  return bytes;
-}
 
 template <class T>
 BasicMatrix<T> whole(T* data, Shape real, Shape padded) {

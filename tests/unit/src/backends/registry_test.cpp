@@ -242,14 +242,14 @@ TEST_CASE("every golden tag has a backend") {
 
 TEST_CASE("a shape that a backend cannot serve is refused with the reason") {
   const Maker humming{"", "flashinfer-humming", "vllm", ""};
-  CHECK(refusal(humming, tiny + "gpt-oss").find("hidden 96 and intermediate 160 must be multiples of 128") !=
+  CHECK(refusal(humming, tiny_gpt_oss).find("hidden 96 and intermediate 160 must be multiples of 128") !=
         std::string::npos);
   for (const char* backend : {"flashinfer-cutlass", "flashinfer-cutlass-mxfp8"})
     CHECK(refusal({"", backend, "sglang", ""}, tiny + "deepseek-v4")
               .find("layers.0.ffn.experts: " + std::string(backend) +
                     " of sglang cannot serve it: hidden 128 and intermediate 64 must be multiples of 128") !=
           std::string::npos);
-  CHECK(refusal({"", "flashinfer-cutedsl", "vllm", ""}, tiny + "gpt-oss").find("takes no bias") != std::string::npos);
+  CHECK(refusal({"", "flashinfer-cutedsl", "vllm", ""}, tiny_gpt_oss).find("takes no bias") != std::string::npos);
 }
 
 TEST_CASE("a lossy backend reports what was lost, and has no way back") {
@@ -273,7 +273,7 @@ TEST_CASE("a lossy backend reports what was lost, and has no way back") {
 
 TEST_CASE("marlin-fp8 refuses scale bytes above 249") {
   const TempDir dir;
-  const std::string from = tiny + "gpt-oss";
+  const std::string from = tiny_gpt_oss;
   std::filesystem::copy(from, dir / "in", std::filesystem::copy_options::recursive);
   Problems problems;
   const Checkpoint ck = open_checkpoint(dir / "in", problems);

@@ -67,16 +67,16 @@ TEST_CASE("unpack gives every tensor, config and companion of the checkpoint bac
 
 TEST_CASE("the same bytes with one and two threads, and twice") {
   const TempDir dir;
-  run_with_threads(tiny + "gpt-oss", dir / "a", "sglang", 1);
-  run_with_threads(tiny + "gpt-oss", dir / "b", "sglang", 2);
-  run_with_threads(tiny + "gpt-oss", dir / "c", "sglang", 2);
+  run_with_threads(tiny_gpt_oss, dir / "a", "sglang", 1);
+  run_with_threads(tiny_gpt_oss, dir / "b", "sglang", 2);
+  run_with_threads(tiny_gpt_oss, dir / "c", "sglang", 2);
   CHECK(contents_of(dir / "a") == contents_of(dir / "b"));
   CHECK(contents_of(dir / "b") == contents_of(dir / "c"));
 }
 
 TEST_CASE("verify finds a flipped bit anywhere in any file") {
   const TempDir dir;
-  convert(conversion(tiny + "gpt-oss", dir / "out", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   REQUIRE(is_right(dir / "out", {}, Level::files));
   for (const auto& [name, text] : contents_of(dir / "out")) {
     if (name == "mxfp4-pack.json") continue;
@@ -100,7 +100,7 @@ TEST_CASE("verify finds a flipped bit anywhere in any file") {
 
 TEST_CASE("an output is not made where it may not be") {
   const TempDir dir;
-  std::filesystem::copy(tiny + "gpt-oss", dir / "in", std::filesystem::copy_options::recursive);
+  std::filesystem::copy(tiny_gpt_oss, dir / "in", std::filesystem::copy_options::recursive);
   CHECK_THROWS_AS(convert(conversion(dir / "in", dir / "in", "vllm")), Error);
   CHECK_THROWS_AS(convert(conversion(dir / "in", dir / "in/out", "vllm")), Error);
   std::filesystem::create_directory_symlink(dir / "in", dir / "link");
@@ -109,20 +109,20 @@ TEST_CASE("an output is not made where it may not be") {
   std::filesystem::create_directory(dir / "mine");
   std::ofstream(dir / "mine/file") << "not ours";
   CHECK_THROWS_AS(convert(conversion(dir / "in", dir / "mine", "vllm")), Error);
-  CHECK(contents_of(dir / "in") == contents_of(tiny + "gpt-oss"));
+  CHECK(contents_of(dir / "in") == contents_of(tiny_gpt_oss));
   CHECK(contents_of(dir / "mine").size() == 1);
 }
 
 TEST_CASE("--force replaces what this tool made and nothing else") {
   const TempDir dir;
-  convert(conversion(tiny + "gpt-oss", dir / "out", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   const auto vllm = contents_of(dir / "out");
-  ConvertOptions o = conversion(tiny + "gpt-oss", dir / "out", "sglang");
+  ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "sglang");
   CHECK_THROWS_AS(convert(o), Error);
   o.force = true;
   convert(o);
   CHECK(contents_of(dir / "out") != vllm);
-  CHECK(is_right(dir / "out", tiny + "gpt-oss"));
+  CHECK(is_right(dir / "out", tiny_gpt_oss));
   std::ofstream(dir / "out/notes.txt") << "the user's";
   CHECK_THROWS_AS(convert(o), Error);
   CHECK(contents_of(dir / "out").count("notes.txt") == 1);

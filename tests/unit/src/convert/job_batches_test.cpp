@@ -14,7 +14,7 @@ namespace {
 
 struct Tiny {
   Tiny()
-      : checkpoint(open_checkpoint(tiny + "gpt-oss", problems)),
+      : checkpoint(open_checkpoint(tiny_gpt_oss, problems)),
         model(recognise(checkpoint, {}, problems)),
         plan(make_plan(checkpoint, model, find_backend("marlin", "vllm", ""), {.job_bytes = 1}, problems)),
         all(plan.jobs.size()) {

@@ -105,7 +105,7 @@ TEST_CASE("ranks, little device memory and a packed source on cuda give the CPU'
   if (cuda_device_count() == 0) return;
   open_cuda(0);
   const TempDir dir;
-  const std::string source = tiny + "gpt-oss";
+  const std::string source = tiny_gpt_oss;
   const Backend &marlin = find_backend("marlin", "vllm", ""), &hopper = find_backend("triton-hopper", "vllm", "");
   REQUIRE(convert_on({"cpu", 0}, marlin, source, dir / "cpu", 2));
   REQUIRE(convert_on({"cuda", 1}, marlin, source, dir / "cuda", 2));

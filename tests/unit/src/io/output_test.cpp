@@ -18,8 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string source = tiny + "gpt-oss";
-
 std::string refusal(const ConvertOptions& o) {
   try {
     convert(o);
@@ -43,11 +41,11 @@ void leave_journal(const TempDir& dir, const std::string& out, const OpenOptions
 
 TEST_CASE("whoever will write takes the lock before reading anything of OUT") {
   const TempDir dir;
-  convert(conversion(source, dir / "out", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   write_text(dir / "out/mxfp4-pack.json", "half written");
   const Fd held = open_own(dir / ".out.mxfp4-pack.journal");
   REQUIRE(::flock(held.get(), LOCK_EX | LOCK_NB) == 0);
-  ConvertOptions o = conversion(source, dir / "out", "sglang");
+  ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "sglang");
   o.add = true;
   CHECK(refusal(o).find("another run of mxfp4-pack is writing it") != std::string::npos);
   o.add = false;
@@ -59,7 +57,7 @@ TEST_CASE("a damaged output is not converted any further") {
   for (const std::string file :
        {"packed/packed-00001.safetensors", "rest-00001.safetensors", "generation_config.json"}) {
     const TempDir dir;
-    fs::copy(source, dir / "in", fs::copy_options::recursive);
+    fs::copy(tiny_gpt_oss, dir / "in", fs::copy_options::recursive);
     if (!fs::exists(dir / ("in/" + file))) write_text(dir / "in/generation_config.json", "{\"top_k\": 1}\n");
     convert(conversion(dir / "in", dir / "out", "vllm"));
     INFO(file);
@@ -73,7 +71,7 @@ TEST_CASE("a damaged output is not converted any further") {
 
 TEST_CASE("verify compares all of the source with what the output was made from") {
   const TempDir dir;
-  fs::copy(source, dir / "in", fs::copy_options::recursive);
+  fs::copy(tiny_gpt_oss, dir / "in", fs::copy_options::recursive);
   write_text(dir / "in/generation_config.json", "{\"top_k\": 1}\n");
   convert(conversion(dir / "in", dir / "out", "vllm"));
   REQUIRE(is_right(dir / "out", dir / "in"));
@@ -124,12 +122,12 @@ TEST_CASE("nothing is written through a link that was there") {
   }
   SECTION("a journal") {
     fs::create_symlink(dir / "victim", dir / ".out.mxfp4-pack.journal");
-    CHECK(refusal(conversion(source, dir / "out", "vllm")).find("is a link") != std::string::npos);
+    CHECK(refusal(conversion(tiny_gpt_oss, dir / "out", "vllm")).find("is a link") != std::string::npos);
   }
   SECTION("a partial output") {
     fs::create_directory(dir / "elsewhere");
     fs::create_directory_symlink(dir / "elsewhere", dir / ".out.mxfp4-pack.partial");
-    convert(conversion(source, dir / "out", "vllm"));
+    convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
     CHECK(fs::is_empty(dir / "elsewhere"));
   }
   CHECK(read_text(dir / "victim", 100) == "untouched");
@@ -162,33 +160,33 @@ TEST_CASE("what comes into OUT while a run writes is kept") {
 
 TEST_CASE("folders and links that are not ours are not replaced") {
   const TempDir dir;
-  convert(conversion(source, dir / "out", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   SECTION("an empty folder") { fs::create_directory(dir / "out/mine"); }
   SECTION("a link to a folder") { fs::create_directory_symlink("/", dir / "out/mine"); }
-  ConvertOptions o = conversion(source, dir / "out", "vllm");
+  ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
   o.force = true;
   CHECK(refusal(o).find("mine was not made by mxfp4-pack") != std::string::npos);
 }
 
 TEST_CASE("an output whose folders are read-only is replaced whole") {
   const TempDir dir;
-  convert(conversion(source, dir / "out", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   fs::permissions(dir / "out/packed", fs::perms::owner_write, fs::perm_options::remove);
   fs::permissions(dir / "out", fs::perms::owner_write, fs::perm_options::remove);
-  ConvertOptions o = conversion(source, dir / "out", "sglang");
+  ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "sglang");
   o.force = true;
   convert(o);
-  CHECK(is_right(dir / "out", source));
+  CHECK(is_right(dir / "out", tiny_gpt_oss));
   CHECK(std::distance(fs::directory_iterator(dir / "."), fs::directory_iterator()) == 1);
 }
 
 TEST_CASE("a finished output is known by its manifest, not by its folder") {
   const TempDir dir;
-  convert(conversion(source, dir / "out", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   const auto whole = contents_of(dir / "out");
   leave_journal(dir, "out", {.options = "other", .source = "other"});
   for (const auto& entry : fs::directory_iterator(dir / "out")) fs::remove_all(entry);
-  ConvertOptions o = conversion(source, dir / "out", "vllm");
+  ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
   o.leftover = PartialPolicy::resume;
   convert(o);
   CHECK(contents_of(dir / "out") == whole);
@@ -196,12 +194,12 @@ TEST_CASE("a finished output is known by its manifest, not by its folder") {
 
 TEST_CASE("what a run left that was cut short at its end is finished by the next") {
   const TempDir dir;
-  convert(conversion(source, dir / "out", "vllm"));
-  convert(conversion(source, dir / ".out.mxfp4-pack.partial", "sglang"));  // what the run replaced
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / ".out.mxfp4-pack.partial", "sglang"));  // what the run replaced
   write_text(dir / ".out.mxfp4-pack.partial/notes.txt", "a note");
   write_text(dir / ".out.mxfp4-pack.partial/.mxfp4-pack-run", "a run");
   leave_journal(dir, "out", {.options = "other", .source = "other"});
-  ConvertOptions o = conversion(source, dir / "out", "vllm");
+  ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
   o.if_changed = true;
   convert(o);
   CHECK(read_text(dir / "out/notes.txt", 100) == "a note");
@@ -212,9 +210,9 @@ TEST_CASE("what a run left that was cut short at its end is finished by the next
 
 TEST_CASE("a predecessor between two renames is put back") {
   const TempDir dir;
-  convert(conversion(source, dir / ".out.mxfp4-pack.partial.old", "vllm"));
-  CHECK(refusal(conversion(source, dir / "out", "vllm")).find("exists") != std::string::npos);
-  CHECK(is_right(dir / "out", source));
+  convert(conversion(tiny_gpt_oss, dir / ".out.mxfp4-pack.partial.old", "vllm"));
+  CHECK(refusal(conversion(tiny_gpt_oss, dir / "out", "vllm")).find("exists") != std::string::npos);
+  CHECK(is_right(dir / "out", tiny_gpt_oss));
 }
 
 TEST_CASE("going on with a partial output writes its run file no second time") {

@@ -6,7 +6,7 @@ using namespace mxfp4;
 TEST_CASE("GPT-OSS by Quark gives the bytes of GPT-OSS") {
   const TempDir dir;
   Problems problems;
-  const Checkpoint ck = open_checkpoint(tiny + "gpt-oss", problems);
+  const Checkpoint ck = open_checkpoint(tiny_gpt_oss, problems);
   const ShardReader reader(ck);
   std::vector<Tensor> tensors;
   std::string data;
@@ -41,7 +41,7 @@ TEST_CASE("GPT-OSS by Quark gives the bytes of GPT-OSS") {
   write_text(dir / "in/config.json", config.dump());
   for (const char* engine : {"vllm", "sglang"}) {
     CHECK(convert_with(find_backend("marlin", engine, ""), dir / "in", dir / engine) == "");
-    convert(conversion(tiny + "gpt-oss", dir / ("usual-" + std::string(engine)), engine));
+    convert(conversion(tiny_gpt_oss, dir / ("usual-" + std::string(engine)), engine));
     CHECK(contents_of(dir / engine).at("packed/packed-00001.safetensors") ==
           contents_of(dir / ("usual-" + std::string(engine))).at("packed/packed-00001.safetensors"));
   }
@@ -54,7 +54,7 @@ namespace {
 /// The tiny GPT-OSS as MLX holds it: gate and up apart, words of eight codes, a quantised router beside its scales.
 void write_mlx(const std::string& dir, const std::string& switch_mlp, const char* mode) {
   Problems problems;
-  const Checkpoint ck = open_checkpoint(tiny + "gpt-oss", problems);
+  const Checkpoint ck = open_checkpoint(tiny_gpt_oss, problems);
   const ShardReader reader(ck);
   std::vector<Tensor> tensors;
   std::string data;
@@ -96,8 +96,8 @@ void write_mlx(const std::string& dir, const std::string& switch_mlp, const char
 
 TEST_CASE("GPT-OSS by MLX gives the bytes of GPT-OSS") {
   const TempDir dir;
-  convert(conversion(tiny + "gpt-oss", dir / "vllm", "vllm"));
-  convert(conversion(tiny + "gpt-oss", dir / "sglang", "sglang"));
+  convert(conversion(tiny_gpt_oss, dir / "vllm", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / "sglang", "sglang"));
   for (const char* module : {".experts", ".switch_mlp"}) {
     INFO(module);
     const std::string in = dir / ("in" + std::string(module));

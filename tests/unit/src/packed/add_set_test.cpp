@@ -13,8 +13,6 @@ using namespace mxfp4;
 
 namespace {
 
-const std::string source = tiny + "gpt-oss";
-
 ConvertOptions adding(const std::string& from, const std::string& to, const std::string& engine,
                       const std::string& backend = "marlin", int tp = 1, int rank = -1) {
   ConvertOptions o = conversion(from, to, engine, backend);
@@ -24,9 +22,9 @@ ConvertOptions adding(const std::string& from, const std::string& to, const std:
 
 /// Marlin of vLLM and of SGLang, Triton on Hopper of vLLM at tp 2.
 void make_three(const std::string& out) {
-  convert(conversion(source, out, "vllm"));
-  convert(adding(source, out, "sglang"));
-  convert(adding(source, out, "vllm", "triton-hopper", 2));
+  convert(conversion(tiny_gpt_oss, out, "vllm"));
+  convert(adding(tiny_gpt_oss, out, "sglang"));
+  convert(adding(tiny_gpt_oss, out, "vllm", "triton-hopper", 2));
 }
 
 Json manifest_of(const std::string& out) {
@@ -74,11 +72,11 @@ void copy_dir(const std::string& from, const std::string& to) {
 TEST_CASE("a set comes beside the others, which stay the files that they were") {
   const TempDir dir;
   const std::string out = dir / "out";
-  convert(conversion(source, out, "vllm"));
+  convert(conversion(tiny_gpt_oss, out, "vllm"));
   const auto before = inodes_of(out);
   const Json first = manifest_of(out)["sets"][0];
-  convert(adding(source, out, "sglang"));
-  convert(adding(source, out, "vllm", "triton-hopper", 2));
+  convert(adding(tiny_gpt_oss, out, "sglang"));
+  convert(adding(tiny_gpt_oss, out, "vllm", "triton-hopper", 2));
   for (const auto& [name, file] : before)
     if (name != "config.json" && name != "mxfp4-pack.json") CHECK(inode(out + "/" + name) == file);
   const Json m = manifest_of(out);
@@ -92,9 +90,9 @@ TEST_CASE("a set comes beside the others, which stay the files that they were") 
     {"engine": "vllm", "backend": "triton-hopper", "layout_version": "a", "moe_tp_size": 2}])"));
   CHECK(is_right(out, {}, Level::files));
   CHECK(is_right(out));
-  CHECK(is_right(out, source));
+  CHECK(is_right(out, tiny_gpt_oss));
   // the same bytes as on its own
-  ConvertOptions alone = conversion(source, dir / "alone", "vllm", "triton-hopper");
+  ConvertOptions alone = conversion(tiny_gpt_oss, dir / "alone", "vllm", "triton-hopper");
   alone.tp_size = 2;
   convert(alone);
   for (const char* rank : {"tp2-rank0-00001.safetensors", "tp2-rank1-00001.safetensors"})
@@ -110,8 +108,8 @@ TEST_CASE("an output of several sets is unpacked and converted like its source")
   const TempDir dir;
   make_three(dir / "out");
   run_unpack(dir / "out", dir / "again");
-  CHECK(contents_of(dir / "again") == contents_of(source));
-  convert(conversion(source, dir / "direct", "vllm", "vllm-cpu"));
+  CHECK(contents_of(dir / "again") == contents_of(tiny_gpt_oss));
+  convert(conversion(tiny_gpt_oss, dir / "direct", "vllm", "vllm-cpu"));
   convert(conversion(dir / "out", dir / "packed", "vllm", "vllm-cpu"));
   CHECK(contents_of(dir / "packed") == contents_of(dir / "direct"));
 }
@@ -136,10 +134,10 @@ TEST_CASE("what is not whole or is lossy is left out where a set is unpacked") {
 
 TEST_CASE("the source may be the output itself, or what was unpacked of it") {
   const TempDir dir;
-  convert(conversion(source, dir / "a", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / "a", "vllm"));
   for (const char* copy : {"b", "c", "d"}) copy_dir(dir / "a", dir / copy);
   run_unpack(dir / "a", dir / "unpacked");
-  convert(adding(source, dir / "a", "sglang", "triton-hopper", 2));
+  convert(adding(tiny_gpt_oss, dir / "a", "sglang", "triton-hopper", 2));
   convert(adding(dir / "b", dir / "b", "sglang", "triton-hopper", 2));
   convert(adding(dir / "unpacked", dir / "c", "sglang", "triton-hopper", 2));
   convert(adding(dir / "a", dir / "d", "sglang", "triton-hopper", 2));
@@ -149,34 +147,35 @@ TEST_CASE("the source may be the output itself, or what was unpacked of it") {
 TEST_CASE("a set that is there, and one that loaders could not tell from it, are refused") {
   const TempDir dir;
   const std::string out = dir / "out";
-  convert(conversion(source, out, "vllm", "flashinfer-cutlass"));
-  convert(adding(source, out, "vllm", "marlin", 2, 0));
-  CHECK(refusal(adding(source, out, "vllm", "flashinfer-cutlass"))
+  convert(conversion(tiny_gpt_oss, out, "vllm", "flashinfer-cutlass"));
+  convert(adding(tiny_gpt_oss, out, "vllm", "marlin", 2, 0));
+  CHECK(refusal(adding(tiny_gpt_oss, out, "vllm", "flashinfer-cutlass"))
             .ends_with("flashinfer-cutlass of vllm is there already"));
-  ConvertOptions other = adding(source, out, "vllm", "flashinfer-cutlass");
+  ConvertOptions other = adding(tiny_gpt_oss, out, "vllm", "flashinfer-cutlass");
   other.layout_version = "v1";
   CHECK(refusal(other).find("is there already in layout version v2; loaders could not tell the two apart") !=
         std::string::npos);
-  CHECK(refusal(adding(source, out, "vllm", "marlin", 2)).find("marlin of vllm at tp 2, rank 0 is there already") !=
-        std::string::npos);
-  other = adding(source, out, "vllm", "flashinfer-cutlass");
+  CHECK(
+      refusal(adding(tiny_gpt_oss, out, "vllm", "marlin", 2)).find("marlin of vllm at tp 2, rank 0 is there already") !=
+      std::string::npos);
+  other = adding(tiny_gpt_oss, out, "vllm", "flashinfer-cutlass");
   other.dry_run = true;
   CHECK(refusal(other).find("is there already") != std::string::npos);
-  CHECK_THROWS_WITH(convert(adding(source, dir / "none", "vllm")), Catch::Contains("no such directory"));
+  CHECK_THROWS_WITH(convert(adding(tiny_gpt_oss, dir / "none", "vllm")), Catch::Contains("no such directory"));
 }
 
 TEST_CASE("another source is refused by name, and the output stays as it was") {
   const TempDir dir;
   const std::string out = dir / "out";
-  convert(conversion(source, out, "vllm"));
+  convert(conversion(tiny_gpt_oss, out, "vllm"));
   CHECK(refusal(adding(tiny + "deepseek-v4", out, "sglang"))
             .find("not the source that " + out + " was made from: it has no") != std::string::npos);
-  copy_dir(source, dir / "tuned");
-  Json config = parse_json(read_text(source + "/config.json", 1 << 20), "config");
+  copy_dir(tiny_gpt_oss, dir / "tuned");
+  Json config = parse_json(read_text(tiny_gpt_oss + "/config.json", 1 << 20), "config");
   config["swiglu_limit"] = 8.0;
   write_text(dir / "tuned/config.json", config.dump());
   CHECK(refusal(adding(dir / "tuned", out, "sglang")).ends_with("config.json differs"));
-  std::filesystem::copy_file(source + "/config.json", dir / "tuned/config.json",
+  std::filesystem::copy_file(tiny_gpt_oss + "/config.json", dir / "tuned/config.json",
                              std::filesystem::copy_options::overwrite_existing);
   Problems problems;
   for (const char* tensor : {"model.layers.0.mlp.experts.down_proj_blocks", "model.norm.weight"}) {
@@ -195,33 +194,33 @@ TEST_CASE("if changed: each of several sets is known, and a missing one is added
   const std::string out = dir / "out";
   make_three(out);
   const auto before = inodes_of(out);
-  ConvertOptions o = adding(source, out, "vllm", "triton-hopper", 2);
+  ConvertOptions o = adding(tiny_gpt_oss, out, "vllm", "triton-hopper", 2);
   o.if_changed = true;
   CHECK(convert(o)["unchanged"] == true);
   o.add = false;
   CHECK(convert(o)["unchanged"] == true);
-  o = conversion(source, out, "vllm");
+  o = conversion(tiny_gpt_oss, out, "vllm");
   o.if_changed = true;
   CHECK(convert(o)["unchanged"] == true);
   CHECK(inodes_of(out) == before);
-  o = adding(source, out, "vllm", "deepgemm");
+  o = adding(tiny_gpt_oss, out, "vllm", "deepgemm");
   o.if_changed = true;
   CHECK(convert(o)["set"] == 3);
   CHECK(convert(o)["unchanged"] == true);
-  CHECK(is_right(out, source));
+  CHECK(is_right(out, tiny_gpt_oss));
 }
 
 TEST_CASE("SHA256SUMS stays complete, and files that nobody made stay") {
   const TempDir dir;
   const std::string out = dir / "out";
-  ConvertOptions o = conversion(source, out, "vllm");
+  ConvertOptions o = conversion(tiny_gpt_oss, out, "vllm");
   o.sha256 = true;
   convert(o);
   write_text(out + "/README.md.mine", "kept");
-  convert(adding(source, out, "sglang"));
+  convert(adding(tiny_gpt_oss, out, "sglang"));
   CHECK(read_text(out + "/README.md.mine", 100) == "kept");
   std::filesystem::remove(out + "/README.md.mine");
-  convert(adding(source, out, "sglang", "triton-hopper"));
+  convert(adding(tiny_gpt_oss, out, "sglang", "triton-hopper"));
   CHECK(is_right(out, {}, Level::files));
   CHECK(read_text(out + "/SHA256SUMS", 1 << 20).find("  packed/set2-packed-00001.safetensors\n") != std::string::npos);
 }
@@ -254,6 +253,6 @@ TEST_CASE("diff compares all sets and ranks that both have, and names the others
   CHECK(diff(o));
   o.rank = 2;
   CHECK_THROWS_WITH(diff(o), Catch::Contains("no rank 2"));
-  convert(conversion(source, dir / "c", "sglang"));
+  convert(conversion(tiny_gpt_oss, dir / "c", "sglang"));
   CHECK(!are_equal(dir / "a", dir / "c"));  // sets that only one has
 }

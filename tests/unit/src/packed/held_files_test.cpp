@@ -11,10 +11,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string source = tiny + "gpt-oss";
-
 void replace(const std::string& out, const std::string& engine) {
-  ConvertOptions o = conversion(source, out, engine);
+  ConvertOptions o = conversion(tiny_gpt_oss, out, engine);
   o.force = true;
   convert(o);
 }
@@ -50,7 +48,7 @@ std::string said_by(const HeldFiles& held) {
 TEST_CASE("an opened output stays what it was while another takes its place") {
   const TempDir dir;
   const std::string out = dir / "out";
-  convert(conversion(source, out, "vllm"));
+  convert(conversion(tiny_gpt_oss, out, "vllm"));
   Problems problems;
   const auto before = open_packed(out, problems);
   const auto bytes = bytes_of(*before);
@@ -103,7 +101,7 @@ TEST_CASE("a directory that is replaced, removed or made while it is opened is n
 
 TEST_CASE("no file of an output is read through a link out of it") {
   const TempDir dir;
-  ConvertOptions o = conversion(source, dir / "out", "vllm");
+  ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
   o.sha256 = true;
   convert(o);
   REQUIRE(is_right(dir / "out"));

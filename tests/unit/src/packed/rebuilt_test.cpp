@@ -212,7 +212,7 @@ TEST_CASE("verify finds each field of manifest, index and config that is not wha
 
 TEST_CASE("verify finds files that are missing, exchanged, changed or too many") {
   const TempDir dir;
-  convert(conversion(tiny + "gpt-oss", dir / "out", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   const std::string out = dir / "out";
   SECTION("one more") {
     const std::string name = GENERATE("model.safetensors", "pytorch_model.bin", "modeling.py", "packed/more");
@@ -223,10 +223,10 @@ TEST_CASE("verify finds files that are missing, exchanged, changed or too many")
     for (const auto& [name, text] : contents_of(out)) {
       INFO(name);
       fs::rename(out + "/" + name, dir / "kept");
-      CHECK(!verify_all(out, tiny + "gpt-oss").right);
+      CHECK(!verify_all(out, tiny_gpt_oss).right);
       fs::rename(dir / "kept", out + "/" + name);
       flip(out + "/" + name, int64_t(text.size()) / 2);
-      CHECK(!verify_all(out, tiny + "gpt-oss").right);
+      CHECK(!verify_all(out, tiny_gpt_oss).right);
       flip(out + "/" + name, int64_t(text.size()) / 2);
     }
   }
@@ -234,7 +234,7 @@ TEST_CASE("verify finds files that are missing, exchanged, changed or too many")
     fs::rename(out + "/packed/packed-00001.safetensors", dir / "kept");
     fs::rename(out + "/rest-00001.safetensors", out + "/packed/packed-00001.safetensors");
     fs::rename(dir / "kept", out + "/rest-00001.safetensors");
-    CHECK(!verify_all(out, tiny + "gpt-oss").right);
+    CHECK(!verify_all(out, tiny_gpt_oss).right);
   }
   SECTION("the canary changed and listed so") {
     flip(out + "/packed/canary-0.safetensors", 3000);
@@ -247,7 +247,7 @@ TEST_CASE("verify finds files that are missing, exchanged, changed or too many")
     const std::string good = text;
     write_text(path, text.replace(text.find("\"pt\""), 4, "\"tp\""));
     list_again(out, name);
-    CHECK(verify_all(out, tiny + "gpt-oss").text.find(name + ": not what this checkpoint") != std::string::npos);
+    CHECK(verify_all(out, tiny_gpt_oss).text.find(name + ": not what this checkpoint") != std::string::npos);
     write_text(path, good.substr(0, good.size() - 1));
     list_again(out, name);
     CHECK(verify_all(out, {}).text.find(name + ": ends within the header of model-0000") != std::string::npos);
@@ -265,7 +265,7 @@ TEST_CASE("verify finds files that are missing, exchanged, changed or too many")
     CHECK(verify_all(out, {}).right);
     write_text(out + "/SHA256SUMS", "");
     CHECK(verify_all(out, {}).text.find("SHA256SUMS: not listed in") != std::string::npos);
-    ConvertOptions o = conversion(tiny + "gpt-oss", dir / "sums", "vllm");
+    ConvertOptions o = conversion(tiny_gpt_oss, dir / "sums", "vllm");
     o.sha256 = true;
     convert(o);
     CHECK(verify_all(dir / "sums", {}).right);
@@ -286,12 +286,12 @@ TEST_CASE("verify finds files that are missing, exchanged, changed or too many")
 
 TEST_CASE("a manifest of another version is compared by its meaning") {
   const TempDir dir;
-  convert(conversion(tiny + "gpt-oss", dir / "out", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   Json manifest = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 24), manifest_name);
   manifest["tool"]["version"] = "0.0.9";
   const auto finds = [&](const std::string& text) {
     seal(dir / "out", manifest);
-    return verify_all(dir / "out", tiny + "gpt-oss").text.find(text) != std::string::npos;
+    return verify_all(dir / "out", tiny_gpt_oss).text.find(text) != std::string::npos;
   };
   Json& set = manifest["sets"][0];
   SECTION("as it is") {}
@@ -299,7 +299,7 @@ TEST_CASE("a manifest of another version is compared by its meaning") {
     set["fits"]["vllm"] = {{"range", "0.21 to 0.27.1"}, {"tested", "converter bytes equal (main of 2026-07-26)"}};
   }
   seal(dir / "out", manifest);
-  CHECK(verify_all(dir / "out", tiny + "gpt-oss").right);
+  CHECK(verify_all(dir / "out", tiny_gpt_oss).right);
   SECTION("fits that none has written") {
     set["fits"]["vllm"]["range"] = "another";
     CHECK(finds("sets[0].fits.vllm.range: \"another\", "));
@@ -316,21 +316,21 @@ TEST_CASE("a manifest of another version is compared by its meaning") {
     manifest["tool"]["version"] = "ours";
     CHECK(finds("tool.version: 'ours' is no version"));
   }
-  ConvertOptions again = conversion(tiny + "gpt-oss", dir / "out", "vllm");
+  ConvertOptions again = conversion(tiny_gpt_oss, dir / "out", "vllm");
   again.if_changed = true;
   convert(again);
-  const Answer now = verify_all(dir / "out", tiny + "gpt-oss");
+  const Answer now = verify_all(dir / "out", tiny_gpt_oss);
   INFO(now.text);
   CHECK(now.right);
 }
 
 TEST_CASE("the engine's version is in the manifest, and one that loads other bytes is found") {
   const TempDir dir;
-  ConvertOptions o = conversion(tiny + "gpt-oss", dir / "out", "vllm");
+  ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
   o.engine_version = "0.30.0";
   convert(o);
   CHECK(read_manifest(dir / "out").sets[0].engine_version == "0.30.0");
-  CHECK(verify_all(dir / "out", tiny + "gpt-oss").right);
+  CHECK(verify_all(dir / "out", tiny_gpt_oss).right);
   Json manifest = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 24), manifest_name);
   manifest["sets"][0]["engine_version"] = "0.20.1";
   seal(dir / "out", manifest);
@@ -340,7 +340,7 @@ TEST_CASE("the engine's version is in the manifest, and one that loads other byt
 
 TEST_CASE("a file of a kind that is not known is not left out in silence") {
   const TempDir dir;
-  convert(conversion(tiny + "gpt-oss", dir / "out", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   Json manifest = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 24), manifest_name);
   for (Json& f : manifest["files"])
     if (f["name"] == "LICENSE") f["kind"] = "licence";
@@ -353,8 +353,8 @@ TEST_CASE("a file of a kind that is not known is not left out in silence") {
 
 TEST_CASE("a set is not added to an output that is seen to be damaged") {
   const TempDir dir;
-  convert(conversion(tiny + "gpt-oss", dir / "out", "vllm"));
-  ConvertOptions o = conversion(tiny + "gpt-oss", dir / "out", "sglang");
+  convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
+  ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "sglang");
   o.add = true;
   SECTION("a manifest laid out by another program") {
     seal(dir / "out", parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 24), manifest_name));

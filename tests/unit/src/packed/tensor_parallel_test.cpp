@@ -79,12 +79,12 @@ TEST_CASE("ranks join again to the checkpoint's tensors") {
 
 TEST_CASE("one rank alone is the same as among all, and verifies against the source") {
   const TempDir dir;
-  convert(split(conversion(tiny + "gpt-oss", dir / "all", "vllm"), 2));
-  convert(split(conversion(tiny + "gpt-oss", dir / "one", "vllm"), 2, 1));
+  convert(split(conversion(tiny_gpt_oss, dir / "all", "vllm"), 2));
+  convert(split(conversion(tiny_gpt_oss, dir / "one", "vllm"), 2, 1));
   const auto all = contents_of(dir / "all"), one = contents_of(dir / "one");
   CHECK(one.at("packed/tp2-rank1-00001.safetensors") == all.at("packed/tp2-rank1-00001.safetensors"));
   CHECK(one.count("packed/tp2-rank0-00001.safetensors") == 0);
-  CHECK(is_right(dir / "one", tiny + "gpt-oss"));
+  CHECK(is_right(dir / "one", tiny_gpt_oss));
   CHECK(is_right(dir / "one", {}, Level::highest));
   CHECK_THROWS_WITH(is_right(dir / "one", {}, Level::bytes), Catch::Contains("level bytes needs --source"));
   CHECK_THROWS_WITH(run_unpack(dir / "one", dir / "again"), Catch::Contains("no set holds all of its ranks"));
@@ -103,7 +103,7 @@ TEST_CASE("a large rank's files are the same alone and among all") {
 
 TEST_CASE("a split that would leave a rank empty or cut a group is refused") {
   const TempDir dir;
-  CHECK_THROWS_WITH(convert(split(conversion(tiny + "gpt-oss", dir / "out", "vllm"), 6)),
+  CHECK_THROWS_WITH(convert(split(conversion(tiny_gpt_oss, dir / "out", "vllm"), 6)),
                     Catch::Contains("does not split into 6 ranks"));
   CHECK_THROWS_WITH(convert(split(conversion(tiny + "deepseek-v4", dir / "out", "vllm"), 4)),
                     Catch::Contains("does not split into 4 ranks"));

@@ -43,13 +43,13 @@ struct RandomLayer {
   std::mt19937 random{1};
 };
 
-struct Packing {
+struct SizedPacking {
   const char* format;
   Layout codes, scales;
   int64_t hidden, intermediate;  // padded to multiples of these
   bool up_first_halves = false;  // else as loaded
 };
-const Packing packings[] = {
+const SizedPacking sized_packings[] = {
     {"marlin", MarlinCodes{}, MarlinScales{}, 256, 128},
     {"flashinfer-sm90-v1", FlashinferSm90V1Codes{}, FlashinferSm90V1Scales{}, 128, 128, true},
     {"flashinfer-sm90-v2", FlashinferSm90V2Codes{}, FlashinferSm90V2Scales{}, 128, 128, true},
@@ -57,7 +57,7 @@ const Packing packings[] = {
     {"triton-hopper-c", TritonHopperCodesC{}, TritonHopperScalesW8{}, 1, 64},
 };
 
-MoeConfig config_of(const RandomLayer& layer, const Packing& p) {
+MoeConfig config_of(const RandomLayer& layer, const SizedPacking& p) {
   MoeConfig c = layer.config;
   c.padded_hidden = round_up(c.hidden, p.hidden);
   c.padded_intermediate = round_up(c.intermediate, p.intermediate);
@@ -75,7 +75,7 @@ void append(std::vector<uint8_t>& to, const Layout& layout, const Matrix& matrix
 
 struct Packed {
   std::vector<uint8_t> w13, w13_scale, w2, w2_scale;
-  Packed(const RandomLayer& layer, const Packing& p, const MoeConfig& c) {
+  Packed(const RandomLayer& layer, const SizedPacking& p, const MoeConfig& c) {
     const auto add = [&](std::vector<uint8_t>& to, const Layout& layout, const SourceRows& a, const SourceRows* b,
                          Shape real, Shape padded) {
       Matrix m;
@@ -139,7 +139,7 @@ TEST_CASE("CUDA MoE: sizes of published models", "[gpu][moe]") {
   const bool gpt_oss = GENERATE(true, false);
   RandomLayer layer(gpt_oss ? 2880 : 4096, gpt_oss ? 2880 : 2048, gpt_oss, gpt_oss);
   const std::vector<Batch> batches = make_batches(layer);
-  for (const Packing& p : packings) {
+  for (const SizedPacking& p : sized_packings) {
     const MoeConfig c = config_of(layer, p);
     CAPTURE(gpt_oss, p.format);
     const Packed bytes(layer, p, c);

@@ -3,24 +3,13 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <random>
 
 #include "kernels/pack/device.h"
+#include "tests/support/random_bytes.h"
 
 using namespace mxfp4;
 
 namespace {
-
-std::vector<uint8_t> random_bytes(int64_t count, uint32_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<uint8_t> out(size_t(count + 8));
-  for (int64_t i = 0; i < count; i += 8) {
-    const uint64_t r = random();
-    std::memcpy(out.data() + i, &r, 8);
-  }
-  out.resize(size_t(count));
-  return out;
-}
 
 template <class T>
 BasicMatrix<T> matrix(T* data, Shape s) {

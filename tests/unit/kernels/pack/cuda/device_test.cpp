@@ -9,22 +9,11 @@
 #include <random>
 #include <string_view>
 
+#include "tests/support/random_bytes.h"
+
 using namespace mxfp4;
 
 namespace {
-
-void fill_random(uint8_t* bytes, int64_t n, int seed) {
-  std::mt19937_64 random(seed);
-  for (int64_t i = 0; i < n; i += 8) {
-    const uint64_t x = random();
-    std::memcpy(bytes + i, &x, size_t(std::min<int64_t>(8, n - i)));
-  }
-}
-std::vector<uint8_t> random_bytes(int64_t n, int seed) {
-  std::vector<uint8_t> bytes(n);
-  fill_random(bytes.data(), n, seed);
-  return bytes;
-}
 
 /// A matrix of one or two views over `bytes`, as checkpoints have them.
 struct Source {
