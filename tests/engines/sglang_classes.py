@@ -41,6 +41,10 @@ from golden import same
 from mxfp4_pack.sglang import arguments, canary, hooks
 
 try:
+    from sglang.srt.layers.quantization import mxfp4_humming_moe as v4_humming
+except ImportError:  # before 0.5.19
+    v4_humming = None
+try:
     import triton_kernels
 except ImportError:
     import vllm.third_party.triton_kernels as triton_kernels
@@ -54,7 +58,7 @@ HookRegistry.apply_hooks()
 RELEASE = int(sglang.__version__.split(".")[2])
 GPT_OSS, FP8, K3 = ("gpt-oss",), ("deepseek-v4", "deepseek-v4.1"), ("kimi-k3",)
 RUNNERS = {"marlin": MoeRunnerBackend.MARLIN, "flashinfer": MoeRunnerBackend.FLASHINFER_MXFP4,
-           "triton": MoeRunnerBackend.TRITON_KERNELS}
+           "triton": MoeRunnerBackend.TRITON_KERNELS, "humming": MoeRunnerBackend.HUMMING}
 
 
 class Case(NamedTuple):
@@ -82,6 +86,7 @@ CASES = [
     Case("flashinfer-trtllm", "i128-ones", GPT_OSS, 100), Case("flashinfer-trtllm", "i128", GPT_OSS, 100, (17, 23), EVEN),
     Case("flashinfer-trtllm", "i128", FP8, 100, (17, 23), EVEN),
     Case("flashinfer-trtllm", "i128-ones", FP8, 100, (21, 23)),
+    Case("humming", "1", FP8, 90, (19, 23), EVEN),
     Case("marlin", "1", K3, 90, (22, 23)), Case("flashinfer-trtllm", "i128-ones", K3, 100, (22, 23), WHOLE_HIDDEN),
 ]
 
@@ -138,6 +143,12 @@ class Layers(unittest.TestCase):
         self.exchange(marlin_utils_fp4, "gptq_marlin_repack", host_kernels.sglang_marlin_repack)
         self.exchange(marlin_utils_fp4, "marlin_make_workspace", lambda device, n: torch.zeros(n, dtype=torch.int32))
 
+    def exchange_humming(self):
+        import humming_golden
+        from sglang.srt.layers.quantization import humming_utils
+        humming_golden.exchange_humming(self.exchange)
+        self.exchange(humming_utils, "get_moe_a2a_backend", lambda: SimpleNamespace(is_deepep=lambda: False))
+
     def start(self, directory):
         """What the launcher's process leaves for those that load the model."""
         self.stack.enter_context(mock.patch.dict(os.environ, {arguments.CHECKED: os.path.realpath(directory)}))
@@ -149,7 +160,8 @@ class Layers(unittest.TestCase):
             with mock.patch.object(mxfp4, "get_moe_runner_backend", lambda: runner):
                 return mxfp4.Mxfp4MoEMethod(prefix=prefix)
         fp8 = SimpleNamespace(process_weights_after_loading=lambda layer: None, create_weights=fp8_create_weights)
-        make = {"marlin": v4_marlin.Mxfp4MarlinMoEMethod, "flashinfer-trtllm": v4_trtllm.Mxfp4FlashinferTrtllmMoEMethod}
+        make = {"marlin": v4_marlin.Mxfp4MarlinMoEMethod, "flashinfer-trtllm": v4_trtllm.Mxfp4FlashinferTrtllmMoEMethod,
+                "humming": v4_humming and v4_humming.Mxfp4HummingMoEMethod}
         return make.get(case.backend, v4_cutlass.Mxfp4FlashinferCutlassMoEMethod)(fp8, prefix)
 
     def layer(self, case, source, share, tp, rank, number):
@@ -163,6 +175,7 @@ class Layers(unittest.TestCase):
         if gpt_oss and case.backend.startswith("flashinfer"):
             layer.hidden_size_unpadded, hidden = hidden, -(-hidden // 256) * 256
         layer.hidden_size, layer.intermediate_size_per_partition = hidden, intermediate
+        layer.with_bias, layer.params_dtype = gpt_oss, torch.bfloat16
         layer.moe_runner_config = SimpleNamespace(
             gemm1_alpha=1.702 if gpt_oss else None, gemm1_clamp_limit=7.0 if gpt_oss else None, gate_up_interleaved=gpt_oss,
             swiglu_limit=None if gpt_oss else source.config.get("swiglu_limit"), activation="silu", is_gated=True,
@@ -203,6 +216,8 @@ class Layers(unittest.TestCase):
             with ExitStack() as self.stack:
                 self.exchange_platform(case.sm)
                 self.exchange_kernels()
+                if case.backend == "humming":
+                    self.exchange_humming()
                 yield self.both_layers(case, source, tp, rank, out)
 
     def compare(self, ours, engines, case):
@@ -215,6 +230,8 @@ class Layers(unittest.TestCase):
                 same(self, got.data, getattr(engines, name).data, name)
         self.assertEqual([n for n, _ in engines.named_buffers()], [n for n, _ in ours.named_buffers()])
         self.assertEqual(plain(ours), plain(engines))
+        for name in ("humming_metas", "weight_schemas", "input_schemas"):
+            self.assertEqual(getattr(ours, name, None), getattr(engines, name, None), name)
         for name, want in vars(engines.quant_method).items():
             if isinstance(want, torch.Tensor):
                 same(self, getattr(ours.quant_method, name), want, name)
@@ -250,11 +267,11 @@ def quantization_of(config):
     return getattr(config, "quantization_config", None) or config.text_config.quantization_config
 
 
-def fp8_create_weights(layer, e, h, i, dtype, fp4_scale_dtype=None, **extra):
+def fp8_create_weights(layer, e, h, i, dtype, fp4_scale_dtype=torch.float32, **extra):
     """What Fp8MoEMethod makes for FP4 experts."""
     for role, rows, k in (("w13", 2 * i, h), ("w2", h, i)):
         for name, columns, kind in (("weight", k // 2, torch.int8), ("weight_scale_inv", k // 32, fp4_scale_dtype)):
-            t = torch.empty((e, rows, columns), dtype=torch.uint8).view(kind)
+            t = torch.empty((e, rows, columns), dtype=kind)
             layer.register_parameter(f"{role}_{name}", torch.nn.Parameter(t, requires_grad=False))
 
 
@@ -296,6 +313,8 @@ class Cells(Layers):
         how = "its own classes and functions, without a GPU"
         if case.backend == "marlin":
             how = "gptq_marlin_repack of its own source, compiled for the CPU"
+        if case.backend == "humming":
+            how = "humming-kernels' own kernels, compiled for the CPU"
         if case.backend.startswith("flashinfer"):
             how = f"functions of FlashInfer {flashinfer.__version__}'s own source, compiled for the CPU"
         if is_larger(case):

@@ -378,3 +378,4 @@ def install():
         parent, _, last = name.rpartition(".")
         if parent:
             setattr(sys.modules[parent], last, made)
+    sys.modules["sglang"].__path__ = [""]  # where the loader looks for what only some versions have

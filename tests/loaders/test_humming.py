@@ -1,4 +1,4 @@
-"""vLLM's conversion to Humming with the packed tensors in it, on stand-ins of the two libraries' functions that meet."""
+"""Both engines' conversions to Humming with the packed tensors in them, on stand-ins of the functions that meet."""
 
 import sys
 import unittest
@@ -7,10 +7,11 @@ from unittest import mock
 
 import torch
 
+from mxfp4_pack.sglang import humming as sglang_humming
 from mxfp4_pack.vllm import humming
 
 META, DEVICE = torch.device("meta"), torch.device("cpu")
-PACKED = {(role, part): torch.full((1,), number) for number, (role, part) in enumerate(
+PACKED = {(role, part): torch.full((1,), float(number)) for number, (role, part) in enumerate(
     (role, part) for role in ("w13", "w2") for part in ("codes", "scales", "residual"))}
 
 
@@ -49,6 +50,28 @@ class Humming(unittest.TestCase):
         with self.assertRaises(ZeroDivisionError), humming.giving(PACKED, DEVICE):
             1 / 0
         self.assertIs(self.library.prepare_and_transform_humming_tensors, self.original)
+
+
+class Sglang(unittest.TestCase):
+    def setUp(self):
+        class Base:
+            transform_humming_layer = classmethod(lambda cls, layer, sublayer_name: vars(layer).update(transformed=True))
+
+        self.method = type("HummingMethod", (Base,), {})
+        layer = module("humming.layer", HummingMethod=self.method)
+        exchanged = mock.patch.dict(sys.modules, {"humming": module("humming", layer=layer), "humming.layer": layer})
+        exchanged.start()
+        self.addCleanup(exchanged.stop)
+
+    def test_each_role_gets_its_tensors(self):
+        names = {(role, part): f"{role}_{part}" for role, part in PACKED}
+        layer = SimpleNamespace()
+        with sglang_humming.giving(PACKED, names):
+            self.method.transform_humming_layer(layer, sublayer_name="w2")
+        self.assertEqual({name: int(t) for name, t in vars(layer).items()},
+                         {name: int(PACKED[key]) for key, name in names.items() if key[0] == "w2"})
+        self.method.transform_humming_layer(layer, sublayer_name="w2")
+        self.assertTrue(layer.transformed)
 
 
 if __name__ == "__main__":

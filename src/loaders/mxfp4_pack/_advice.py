@@ -14,9 +14,10 @@ LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cu
 # Those of which all but one are for experts with (or without) biases alone.
 WITH_BIASES = {("marlin", "sglang"): False, ("flashinfer-cutlass-mxfp8", "sglang"): True}
 # The engines' names for a backend -> those of mxfp4-pack.
-BACKENDS = {"marlin": ("marlin",), "flashinfer_mxfp4": ("flashinfer-cutlass", "flashinfer-trtllm"),
-            "flashinfer_cutlass": ("flashinfer-cutlass",), "triton_kernel": ("triton-hopper", "triton-blackwell"),
-            "triton": ("triton-hopper", "triton-blackwell"), "triton_unfused": ("triton-hopper", "triton-blackwell")}
+BACKENDS = {"marlin": ("marlin",), "humming": ("humming",), "flashinfer_cutlass": ("flashinfer-cutlass",),
+            "flashinfer_mxfp4": ("flashinfer-cutlass", "flashinfer-trtllm"),
+            "triton_kernel": ("triton-hopper", "triton-blackwell"), "triton": ("triton-hopper", "triton-blackwell"),
+            "triton_unfused": ("triton-hopper", "triton-blackwell")}
 
 
 def installed(library):

@@ -19,7 +19,7 @@ SERVED = {"vllm": ("marlin", "marlin-fp8", "flashinfer-cutlass", "flashinfer-cut
                    "triton-hopper", "triton-blackwell", "deepgemm", "aiter-a16w4", "aiter-w4a4", "humming",
                    "humming-w4a8", "vllm-cpu"),
           "sglang": ("marlin", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm", "triton-hopper",
-                     "triton-blackwell")}
+                     "triton-blackwell", "humming")}
 OLD_DISTRIBUTIONS = ("mxfp4-pack-reader", "mxfp4-pack-vllm", "mxfp4-pack-sglang")
 # What reading JSON of the wrong form raises.
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)

@@ -7,6 +7,8 @@ parameters on the meta device, and where the engine would convert them, they are
 Facts about SGLang are from v0.5.17 to v0.5.23.
 """
 
+import os
+
 from . import arguments, hooks
 
 SRT = "sglang.srt."
@@ -14,6 +16,7 @@ METHODS = [SRT + "layers.quantization." + name for name in (
     "mxfp4.Mxfp4MoEMethod", "mxfp4_marlin_moe.Mxfp4MarlinMoEMethod",
     "mxfp4_flashinfer_cutlass_moe.Mxfp4FlashinferCutlassMoEMethod",
     "mxfp4_flashinfer_trtllm_moe.Mxfp4FlashinferTrtllmMoEMethod")]
+HUMMING = SRT + "layers.quantization.mxfp4_humming_moe.Mxfp4HummingMoEMethod"  # from 0.5.19 on
 WEIGHT_UPDATER = SRT + "model_executor.model_runner_components.weight_updater.WeightUpdater."
 HOOKS = [  # (function of SGLang, hook, kind)
     (SRT + "utils.hf_transformers.config.get_config", hooks.after_get_config, "AFTER"),
@@ -23,15 +26,27 @@ HOOKS = [  # (function of SGLang, hook, kind)
         "update_weights_from_tensor", "update_weights_from_ipc", "init_weights_update_group")],
     (SRT + "managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager.update_weights_from_distributed",
      hooks.update_from_distributed, "AROUND"),
-    *[(method + ".create_weights", hooks.create_weights, "AROUND") for method in METHODS],
-    *[(method + ".process_weights_after_loading", hooks.process, "AROUND") for method in METHODS],
 ]
+
+
+def method_hooks(method):
+    return [(method + ".create_weights", hooks.create_weights, "AROUND"),
+            (method + ".process_weights_after_loading", hooks.process, "AROUND")]
+
+
+def methods():
+    """Those that the installed SGLang has. Their modules are not imported yet."""
+    import sglang
+    folder = os.path.join(sglang.__path__[0], "srt", "layers", "quantization")
+    has_humming = os.path.exists(os.path.join(folder, "mxfp4_humming_moe.py"))
+    return [*METHODS, HUMMING] if has_humming else METHODS
 
 
 def register():
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    all_hooks = [(f"{SRT}server_args.ServerArgs.{arguments.step()}", arguments.around, "AROUND"), *HOOKS]
+    all_hooks = [(f"{SRT}server_args.ServerArgs.{arguments.step()}", arguments.around, "AROUND"), *HOOKS,
+                 *[hook for method in methods() for hook in method_hooks(method)]]
     hooks.targets = [target for target, _, _ in all_hooks]
     for target, hook, kind in all_hooks:
         HookRegistry.register(target, hook, HookType[kind])

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import torch
 
-from . import METHODS
+from . import HUMMING, METHODS
 from .hooks import FLASHINFER, Packed, converted_canary
 
 GPT_OSS, MARLIN, CUTLASS, TRTLLM = METHODS
 LOADED_AS_MXFP4 = ("gpt_oss", "kimi_k3")  # models whose layers Mxfp4MoEMethod runs; the others are FP8 checkpoints
-FP8 = {"marlin": MARLIN, "flashinfer-cutlass": CUTLASS, "flashinfer-cutlass-mxfp8": CUTLASS, "flashinfer-trtllm": TRTLLM}
+FP8 = {"marlin": MARLIN, "humming": HUMMING, "flashinfer-cutlass": CUTLASS, "flashinfer-cutlass-mxfp8": CUTLASS,
+       "flashinfer-trtllm": TRTLLM}
 
 
 def compare(packed, model_type, device):
@@ -52,6 +53,7 @@ def layer_of(packed, entries, mxfp4, device):
     raw, _ = packed.canary(torch.device("cpu"))
     layer = torch.nn.Module()
     layer.layer_name, layer.num_local_experts = "canary", raw["w13", "codes"].shape[0]
+    layer.with_bias, layer.params_dtype = ("w13", "bias") in raw, torch.bfloat16
     layer.hidden_size = raw["w13", "codes"].shape[2] * 2
     layer.intermediate_size_per_partition = raw["w2", "codes"].shape[2] * 2
     names = {"codes": "weight", "scales": "weight_scale" if mxfp4 else "weight_scale_inv", "bias": "weight_bias"}

@@ -12,6 +12,7 @@ import torch
 from mxfp4_pack import (Manifest, Misfit, RawLayer, Refused, Unconverted, fall_back, is_method, is_packed, misfit)
 from torch.nn import Parameter
 
+from . import humming
 from .arguments import refuse_unchecked
 
 logger = logging.getLogger("sglang.mxfp4_pack")
@@ -76,6 +77,8 @@ def backends_of(method):
         return ("marlin",)
     if name == "Mxfp4FlashinferCutlassMoEMethod":
         return ("flashinfer-cutlass-mxfp8" if method._use_mxfp8_act_scaling else "flashinfer-cutlass",)
+    if name == "Mxfp4HummingMoEMethod":
+        return ("humming",)
     if name == "Mxfp4FlashinferTrtllmMoEMethod":
         return ("flashinfer-trtllm",)
     if kernel := getattr(method, "_fi_kernel", None):
@@ -190,6 +193,9 @@ def read(original, method, layer, rest):
     tensors = packed.set.read_layer(packed.entries, packed.experts, packed.device)
     if line := packed.set.progress():
         logger.info(line)
+    if packed.set.backend == "humming":
+        with humming.giving(tensors, {key: entry.parameter for key, entry in packed.entries.items()}):
+            return original(method, layer)
     if packed.set.is_triton:
         original(method, layer)
         for key, storage in storages(method).items():
@@ -260,6 +266,8 @@ def fill(probe, method, layer, raw):
             zeros = torch.zeros(raw[name.partition("_")[0], "codes"].shape[:2], dtype=p.dtype, device=packed_of(layer).device)
             probe.register_parameter(name, Parameter(zeros, requires_grad=False))
     sizes = raw["w13", "codes"].shape[2] * 2, raw["w13", "codes"].shape[1] // 2
+    if packed_of(layer).set.backend == "humming":  # which asks the layer
+        probe.hidden_size, probe.intermediate_size_per_partition = sizes
     for names in (("_padded_hidden", "_padded_intermediate"), ("hidden_size", "intermediate_size_per_partition")):
         if hasattr(method, names[0]):
             method.__dict__.update(zip(names, sizes))
