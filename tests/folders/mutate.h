@@ -172,7 +172,8 @@ class Mutator {
                                              std::string(5000, 'x'),
                                              {{"a", 1}},
                                              {1, 2, 3}};
-    if (was.is_number_integer() && below(2)) return was.get<int64_t>() + int64_t(below(5)) - 2;
+    if (was.is_number_integer() && below(2))
+      return int64_t(was.get<uint64_t>() + below(5) - 2);  // around its ends, too
     if (was.is_string() && below(2) && !was.get<std::string>().empty()) {
       auto text = was.get<std::string>();
       text[below(text.size())] = char('0' + below(75));
