@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "src/base/error.h"
+#include "src/base/long_text.h"
 
 namespace mxfp4 {
 
@@ -100,11 +101,8 @@ Fd open_own(const std::string& path, std::string name) {
 }
 
 std::string read_text(const std::string& path, int64_t limit, std::string name) {
-  const Fd fd = open_read(path, std::move(name));
-  const struct stat s = fd.stat();
-  if (!S_ISREG(s.st_mode)) fail(ErrorKind::input, "{}: not a regular file", fd.name());
-  const int64_t bytes = s.st_size;
-  if (bytes > limit) fail(ErrorKind::input, "{}: {} bytes, at most {} expected", fd.name(), bytes, limit);
+  const Fd fd = open_text(path, limit, std::move(name));
+  const int64_t bytes = fd.stat().st_size;
   std::string text(size_t(bytes), '\0');
   fd.read(text.data(), bytes, 0);
   return text;

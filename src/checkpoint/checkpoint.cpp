@@ -207,7 +207,14 @@ std::set<std::string> read_shards(Checkpoint& ck, const std::set<std::string>& n
 
 }  // namespace
 
+TextInFile keep_text(std::string text) {
+  const auto bytes = int64_t(text.size());
+  const Hash hash = hash_bytes(text.data(), bytes);
+  return {.path = {}, .name = {}, .bytes = bytes, .hash = hash, .kept = std::move(text)};
+}
+
 std::string TextInFile::read() const {
+  if (path.empty()) return kept;
   const Fd file = open_read(path, name);
   std::string text(size_t(bytes), '\0');
   file.read(text.data(), bytes, offset);
@@ -284,8 +291,10 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
   std::set<std::string> names;
   if (indexed) {
     const int64_t before = problems.count();
-    ck.index_text = read_json_text(ck, index_name, max_index_bytes, problems);
-    if (problems.count() == before) index = parse_index(ck.index_text, problems);
+    const std::string text = read_json_text(ck, index_name, max_index_bytes, problems);
+    const auto bytes = int64_t(text.size());
+    if (problems.count() == before) index = parse_index(text, problems);
+    ck.index = {(real_dir / index_name).string(), index_name, 0, bytes, hash_bytes(text.data(), bytes)};
     ck.complete &= problems.count() == before;
     for (const auto& [tensor, file] : index.weight_map) names.insert(file);
   } else {

@@ -36,14 +36,19 @@ bool is_own_name(std::string_view name);
 /// directory (into the blobs/ of the same Hugging Face cache entry is allowed).
 std::string real_path(const std::string& dir, const std::string& name, Problems& problems);
 
-/// A text that stands in a file and was read before; a checkpoint's headers together are too large to keep.
+/// A text that stands in a file and was read before; a checkpoint's headers and index are too large to keep.
 struct TextInFile {
   std::string path, name;  // name: for messages
   int64_t offset = 0, bytes = 0;
   Hash hash = {};
+  std::string kept = {};  // where there is no path: the text
   /// Throws Error{io} where it is another text by now.
   std::string read() const;
+  friend bool operator==(const TextInFile& a, const TextInFile& b) {
+    return a.bytes == b.bytes && (a.bytes == 0 || XXH128_isEqual(a.hash, b.hash));
+  }
 };
+TextInFile keep_text(std::string text);
 
 /// One shard.
 struct Shard {
@@ -58,7 +63,8 @@ struct Checkpoint {
   std::vector<Shard> shards;
   std::vector<Tensor> tensors;                             // by name; Tensor::file indexes shards
   Json config;                                             // {} where there is none
-  std::string config_text, index_text;                     // verbatim; empty where there is none
+  std::string config_text;                                 // verbatim; empty where there is none
+  TextInFile index;                                        // no bytes where there is none
   std::vector<std::string> companions;                     // other files to carry along, relative paths, sorted
   std::vector<std::string> left_out;                       // files that are not carried along
   std::map<std::string, std::string> companion_checksums;  // by name, where a manifest has them

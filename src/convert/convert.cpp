@@ -57,7 +57,7 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
     }
   const Checkpoint& ck = *plan.checkpoint;
   const std::string source = fmt::format("{} {} {} {}", fmt::join(files, "\n"), checksum_of(ck.config_text),
-                                         checksum_of(ck.index_text), fmt::join(ck.companions, "\n"));
+                                         to_hex(ck.index.hash), fmt::join(ck.companions, "\n"));
   const Existing existing = options.add                           ? Existing::extend
                             : options.force || options.if_changed ? Existing::replace
                                                                   : Existing::refuse;
@@ -128,15 +128,18 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
 }
 
 /// Whether --if-changed finds the set in OUT, wherever it stands there.
-bool is_there_already(const ConvertOptions& options, const Input& in, const Prepared& p) {
+bool is_there_already(const ConvertOptions& options, const Input& in, const Destination& to, const Prepared& p) {
   if (!options.if_changed || !has_manifest(options.out)) return false;
   if (options.sha256 && !fs::exists(fs::path(options.out) / sums_name)) return false;
-  const Manifest m = read_manifest(options.out);
+  Problems damage;
+  const auto opened = to.earlier() ? nullptr : open_packed(options.out, damage);
+  const PackedCheckpoint& out = opened ? *opened : *to.earlier();
+  const Manifest& m = out.manifest;
   const int set = set_number(m, p.backend, p.plan.tp);
   if (set == int(m.sets.size())) return false;
   Problems none;  // the same plan, but for the names of files
   const Plan plan = set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none);
-  return has_same_set(plan, p.manifest, options.out, m) &&
+  return has_same_set(plan, p.manifest, out, damage) &&
          has_same_contents(plan, in.source, in.files, m, options.threads);
 }
 
@@ -223,7 +226,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
     show_plan(options, p.plan);
     return {};
   }
-  if (is_there_already(options, in, p)) {
+  if (is_there_already(options, in, to, p)) {
     note(fmt::format("{}: nothing has changed", options.out));
     return Json{{"out", options.out}, {"unchanged", true}};
   }
@@ -244,6 +247,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
 }
 
 Json convert_checkpoint(const ConvertOptions& options, OutputDir* place) {
+  const NewOutput to(options);
   Problems problems;
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
   const Model model = recognise(checkpoint, options.model, problems);
@@ -252,7 +256,7 @@ Json convert_checkpoint(const ConvertOptions& options, OutputDir* place) {
     problems.throw_if_any();
   }
   const auto source = read_from(checkpoint);
-  return run(options, place, {checkpoint, model, *source, checkpoint}, NewOutput(options), problems);
+  return run(options, place, {checkpoint, model, *source, checkpoint}, to, problems);
 }
 
 /// What is read is `out`, whose rows are known from before.
@@ -265,6 +269,7 @@ void check_gate_up(const ConvertOptions& options, const std::string& out, const 
 /// From one packed form to another: the same bytes as from the source, which is not needed.
 Json convert_packed(ConvertOptions options, OutputDir* place) {
   if (options.link) fail(ErrorKind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
+  const NewOutput to(options);
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();
@@ -274,12 +279,17 @@ Json convert_packed(ConvertOptions options, OutputDir* place) {
   options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
   const auto source = read_from(*packed, packed->unpackable_set());
   const Checkpoint& names = packed->manifest.source;
-  return run(options, place, {names, packed->model, *source, names, &packed->manifest}, NewOutput(options), problems);
+  return run(options, place, {names, packed->model, *source, names, &packed->manifest}, to, problems);
 }
 
-/// OUT's names, which the new set refers to as the earlier ones do; CKPT's bytes.
+/// OUT's names, which the new set refers to as the earlier ones do; CKPT's bytes. CKPT is opened first: what that takes
+/// for a while is not in memory beside OUT.
 Json add_set(ConvertOptions options, OutputDir* place) {
   Problems problems;
+  const bool is_packed = has_manifest(options.checkpoint);
+  const auto packed = is_packed ? open_packed(options.checkpoint, problems) : nullptr;
+  const Checkpoint checkpoint = is_packed ? Checkpoint() : open_checkpoint(options.checkpoint, problems);
+  problems.throw_if_any();
   const auto out = open_packed(options.out, problems);
   if (!problems.any()) check_files(*out, problems);
   problems.throw_if_any();
@@ -290,19 +300,10 @@ Json add_set(ConvertOptions options, OutputDir* place) {
   check_gate_up(options, options.out, made);
   options.allow_nan_scales |= made.allow_nan_scales;
   const Checkpoint& names = out->manifest.source;
-  if (has_manifest(options.checkpoint)) {
-    const auto packed = open_packed(options.checkpoint, problems);
-    problems.throw_if_any();
-    check_same_form(packed->manifest.source, *out);
-    const auto source = read_from(*packed, packed->unpackable_set());
-    return run(options, place, {names, out->model, *source, names, &out->manifest}, AddedSet(options, *out), problems);
-  }
-  const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
-  problems.throw_if_any();
-  check_same_form(checkpoint, *out);
-  const auto source = read_by_name(checkpoint);
-  return run(options, place, {names, out->model, *source, checkpoint, &out->manifest}, AddedSet(options, *out),
-             problems);
+  check_same_form(is_packed ? packed->manifest.source : checkpoint, *out);
+  const auto source = is_packed ? read_from(*packed, packed->unpackable_set()) : read_by_name(checkpoint);
+  return run(options, place, {names, out->model, *source, is_packed ? names : checkpoint, &out->manifest},
+             AddedSet(options, *out), problems);
 }
 
 /// A set is added to OUT from its own tensors.

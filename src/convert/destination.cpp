@@ -19,9 +19,13 @@ ManifestOptions NewOutput::manifest_options(const Input& in) const {
   return m;
 }
 
+NewOutput::NewOutput(const ConvertOptions& options) : options_(options) {
+  if ((options_.force || options_.if_changed) && has_manifest(options_.out))
+    replaced_ = read_listed_files(options_.out);
+}
+
 void NewOutput::check(const Plan&) const {
-  if (!options_.force || !has_manifest(options_.out)) return;
-  for (const ListedFile& f : read_listed_files(options_.out)) {
+  for (const ListedFile& f : replaced_) {
     const std::string path = options_.out + "/" + f.name;
     if (f.holds_tensors() || !std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) continue;
     if (checksum_of(read_text(path, int64_t(1) << 32, f.name)) != f.checksum)

@@ -35,10 +35,11 @@ class Destination {
 /// The first set of an output that takes the place of whatever is there.
 class NewOutput final : public Destination {
  public:
-  explicit NewOutput(const ConvertOptions& options) : options_(options) {}
+  /// Reads what OUT's manifest lists, before the source is in memory.
+  explicit NewOutput(const ConvertOptions& options);
   int number(const Backend&, const TensorParallel&) const override { return 0; }
   ManifestOptions manifest_options(const Input& in) const override;
-  /// --force: nor an OUT with a small file that was edited since, which would be lost.
+  /// --force, --if-changed: nor an OUT with a small file that was edited since, which would be lost.
   void check(const Plan&) const override;
   void begin(const Plan&, const OutputDir&) const override {}
   void end() const override {}
@@ -46,6 +47,7 @@ class NewOutput final : public Destination {
 
  private:
   const ConvertOptions& options_;
+  std::vector<ListedFile> replaced_;
 };
 
 /// One more set of an output that is there.

@@ -60,9 +60,9 @@ bool has_same_form(const Plan& plan, const Manifest& m, const ManifestOptions& o
       set.layout_version != plan.backend->layout_version || set.tp != plan.tp)
     return false;
   if (m.options.gate_up != options.gate_up || m.options.allow_nan_scales != options.allow_nan_scales) return false;
-  if (m.source.config_text != ck.config_text || m.source.index_text != ck.index_text) return false;
+  if (m.source.config_text != ck.config_text || m.source.index != ck.index) return false;
   for (const ListedFile& f : m.files)
-    if (f.kind == file_kind::source_headers && f.checksum != checksum_of(source_headers(ck))) return false;
+    if (f.kind == file_kind::source_headers && f.checksum != source_headers_checksum(ck)) return false;
   return std::all_of(plan.files.begin(), plan.files.end(), [&](const OutFile& f) {
     const auto listed = std::find_if(m.files.begin(), m.files.end(), [&](auto& l) { return l.name == f.name; });
     return listed != m.files.end() && listed->bytes == f.bytes && listed->checksum == checksum_of(f.header);
@@ -80,28 +80,19 @@ bool has_same_companions(const Checkpoint& ck, const Manifest& m) {
   });
 }
 
-bool has_its_files(const std::string& out, const Manifest& m) {
-  return std::all_of(m.files.begin(), m.files.end(), [&](const ListedFile& f) {
-    const fs::path path = out + "/" + f.name;
-    return fs::is_regular_file(path) && int64_t(fs::file_size(path)) == f.bytes;
-  });
-}
-
 /// Whether config, index, canaries and all of the manifest are what its source and sets give.
-bool is_as_written(const std::string& out) {
-  Problems problems;
-  const auto packed = open_packed(out, problems);
-  if (!problems.any()) check_files(*packed, problems);
-  if (!problems.any()) compare_with_rebuilt(*packed, packed->manifest.source, problems);
-  if (problems.any()) note(fmt::format("{}: is converted again: {}", out, problems.errors().front()));
-  return !problems.any();
+bool is_as_written(const PackedCheckpoint& out, Problems& damage) {
+  if (!damage.any()) check_files(out, damage);
+  if (!damage.any()) compare_with_rebuilt(out, out.manifest.source, damage);
+  if (damage.any()) note(fmt::format("{}: not as it was written: {}", out.dir, damage.errors().front()));
+  return !damage.any();
 }
 
 }  // namespace
 
-bool has_same_set(const Plan& plan, const ManifestOptions& options, const std::string& out, const Manifest& m) {
-  return has_same_form(plan, m, options) && has_same_companions(*plan.checkpoint, m) && has_its_files(out, m) &&
-         is_as_written(out);
+bool has_same_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out, Problems& damage) {
+  return has_same_form(plan, out.manifest, options) && has_same_companions(*plan.checkpoint, out.manifest) &&
+         is_as_written(out, damage);
 }
 
 bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files, const Manifest& m, int threads) {

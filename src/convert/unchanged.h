@@ -1,14 +1,14 @@
 // convert --if-changed: whether OUT is what a run would write, without writing it.
 #pragma once
 
-#include "src/packed/manifest.h"
+#include "src/packed/packed_checkpoint.h"
 #include "src/packed/source.h"
 
 namespace mxfp4 {
 
-/// Whether OUT, whose manifest is `m`, has the plan's set, made with the same options, and its files are there with
-/// their sizes, small ones and headers as they were written.
-bool has_same_set(const Plan& plan, const ManifestOptions& options, const std::string& out, const Manifest& m);
+/// Whether OUT has the plan's set, made with the same options, and its files are there with their sizes, small ones and
+/// headers as they were written. damage: what was found wrong when OUT was opened.
+bool has_same_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out, Problems& damage);
 
 /// Whether the source has the contents that OUT was made from. It is read and hashed, unless a private cache knows
 /// every shard of `files` by device, inode, size, mtime and ctime.

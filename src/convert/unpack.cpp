@@ -133,7 +133,7 @@ class Unpacking {
 void write_companions(const PackedCheckpoint& p, const OutputDir& dest) {
   for (const std::string& name : p.manifest.source.companions)
     write_text(dest.path(name), companion_text(p.manifest.source, name));
-  if (!p.manifest.source.index_text.empty()) write_text(dest.path(index_name), p.manifest.source.index_text);
+  if (p.manifest.source.index.bytes > 0) write_text(dest.path(index_name), p.manifest.source.index.read());
   write_text(dest.path(config_name), p.manifest.source.config_text);
 }
 

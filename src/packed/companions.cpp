@@ -58,8 +58,16 @@ std::string rest_index(const Plan& plan) {
   return out + "\n  }\n}\n";
 }
 
-ListedFile listed(const char* kind, const std::string& name, const std::string& text) {
-  return {name, int64_t(text.size()), checksum_of(text), kind};
+/// As write_text().
+void write_parts(const std::string& path, const TextSource& text) {
+  Fd file = open_write(path);
+  int64_t at = 0;
+  text([&](std::string_view part) {
+    file.write(part.data(), int64_t(part.size()), at);
+    at += int64_t(part.size());
+  });
+  file.sync();
+  file.close();
 }
 
 std::string canary_name(const Plan& plan) { return fmt::format("packed/canary-{}.safetensors", plan.set); }
@@ -106,35 +114,44 @@ int64_t bytes_beside(const Plan& plan) {
   std::error_code unknown;
   for (const std::string& name : ck.companions)
     if (const auto size = fs::file_size(fs::path(ck.dir) / name, unknown); !unknown) bytes += int64_t(size);
-  return bytes + source_headers_bytes(ck) + 2 * int64_t(ck.index_text.size());
+  return bytes + source_headers_bytes(ck) + 2 * ck.index.bytes;
 }
 
-OutputTexts make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
-                       const EarlierOutput* earlier, const PutText& put) {
-  OutputTexts out;
+std::vector<ListedFile> make_texts(const Plan& plan, const ManifestOptions& options, const EarlierOutput* earlier,
+                                   const PutText& put) {
+  std::vector<ListedFile> files;
   const Checkpoint& ck = *plan.checkpoint;
   const bool sharded = options.format == sharded_state_format;
-  const auto add = [&](const char* kind, const std::string& name, const std::string& text) {
-    put(name, text);
-    out.files.push_back(listed(kind, name, text));
+  const auto add_parts = [&](const char* kind, const std::string& name, const TextSource& text) {
+    Hasher hasher;
+    int64_t bytes = 0;
+    put(name, [&](const TextSink& to) {
+      text([&](std::string_view part) {
+        hasher.take(part.data(), int64_t(part.size()));
+        bytes += int64_t(part.size());
+        to(part);
+      });
+    });
+    files.push_back({name, bytes, to_hex(hasher.hash()), kind});
   };
-  if (earlier) out.files = earlier->files;
-  std::erase_if(out.files, [](const ListedFile& f) { return f.kind == file_kind::config; });
+  const auto add = [&](const char* kind, const std::string& name, const std::string& text) {
+    add_parts(kind, name, [&](const TextSink& to) { to(text); });
+  };
+  if (earlier) files = earlier->files;
+  std::erase_if(files, [](const ListedFile& f) { return f.kind == file_kind::config; });
   for (const OutFile& f : plan.files) {
-    out.files.push_back(listed(file_kind::tensors, f.name, f.header));
-    out.files.back().bytes = f.bytes;
+    files.push_back({f.name, f.bytes, checksum_of(f.header), file_kind::tensors});
   }
   if (has_canary(*plan.backend)) add(file_kind::canary, canary_name(plan), make_canary(*plan.model, *plan.backend));
   if (!earlier) {
     for (const std::string& name : ck.companions) add(file_kind::companion, name, companion_text(ck, name));
-    if (options.version > 1) add(file_kind::source_headers, source_headers_name, source_headers(ck));
+    if (options.version > 1) add_parts(file_kind::source_headers, source_headers_name, source_headers(ck));
     add(file_kind::index, index_name, sharded ? guard_index() : rest_index(plan));
   }
   const std::vector<ManifestSet> none;
   add(file_kind::config, config_name,
       sharded ? ck.config_text : packed_config(plan, options.version, earlier ? earlier->sets : none));
-  out.manifest = write_manifest(plan, sums, options, out.files, earlier ? earlier->text : EarlierSets());
-  return out;
+  return files;
 }
 
 void write_companions(const Plan& plan, const OutputDir& out, const Checksums& sums, const ManifestOptions& options,
@@ -144,9 +161,12 @@ void write_companions(const Plan& plan, const OutputDir& out, const Checksums& s
     const Manifest& m = existing->manifest;
     earlier = {m.files, m.sets, {m.copied, read_sets_text(existing->dir)}};
   }
-  const PutText put = [&](const std::string& name, const std::string& text) { write_text(out.path(name), text); };
-  const OutputTexts texts = make_texts(plan, sums_of(plan, sums), options, earlier ? &*earlier : nullptr, put);
-  write_text(out.path(manifest_name), texts.manifest);
+  const PutText put = [&](const std::string& name, const TextSource& text) { write_parts(out.path(name), text); };
+  const auto files = make_texts(plan, options, earlier ? &*earlier : nullptr, put);
+  const TensorSums of_tensors = sums_of(plan, sums);
+  write_manifest(out.path(manifest_name), [&](const TextSink& to) {
+    make_manifest(plan, of_tensors, options, files, earlier ? earlier->text : EarlierSets(), to);
+  });
 }
 
 void write_sums(const OutputDir& out, const std::string& earlier, int threads) {

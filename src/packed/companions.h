@@ -16,20 +16,14 @@ struct EarlierOutput {
   EarlierSets text;
 };
 
-/// The manifest, and the files that it lists.
-struct OutputTexts {
-  std::string manifest;
-  std::vector<ListedFile> files;
-};
+/// Takes a file that is no tensor data: its relative name and its text, which it must ask for once.
+using PutText = std::function<void(const std::string& name, const TextSource& text)>;
 
-/// Takes a file that is no tensor data: its relative name and its text.
-using PutText = std::function<void(const std::string& name, const std::string& text)>;
-
-/// Makes every text of an output that `plan` is the last set of: canary, companions, index and config go to `put`.
-/// earlier: what the set is added to, or null. The same arguments give the same texts, so that verify can make them
-/// again.
-OutputTexts make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
-                       const EarlierOutput* earlier, const PutText& put);
+/// Makes every text of an output that `plan` is the last set of, but the manifest: canary, companions, index and config
+/// go to `put`. earlier: what the set is added to, or null. The same arguments give the same texts, so that verify can
+/// make them again. Returns the files that the manifest lists.
+std::vector<ListedFile> make_texts(const Plan& plan, const ManifestOptions& options, const EarlierOutput* earlier,
+                                   const PutText& put);
 
 /// The relative names of all files that a conversion writes, and perhaps of some more.
 std::vector<std::string> files_made(const Plan& plan);

@@ -8,6 +8,7 @@
 
 #include "src/base/checksum.h"
 #include "src/base/json.h"
+#include "src/base/long_text.h"
 #include "src/packed/manifest_format.h"
 #include "src/plan/plan.h"
 #include "src/plan/rewrite.h"
@@ -88,12 +89,19 @@ TensorSums sums_of(const Plan& plan, const Checksums& checksums);
 /// What a manifest has before another set comes to it.
 struct EarlierSets {
   std::map<std::string, std::string> copied;  // as Manifest::copied
-  std::string text;                           // what stands between the brackets of "sets"; not empty
+  TextSource text;                            // what stands between the brackets of "sets"; null where there are none
 };
 
-/// The plan's set comes after the earlier ones, whose text stays as it is.
-std::string write_manifest(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
-                           const std::vector<ListedFile>& files, const EarlierSets& earlier = {});
+/// Gives the manifest's text, with zeros for its own checksum. The plan's set comes after the earlier ones, whose text
+/// stays as it is.
+void make_manifest(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
+                   const std::vector<ListedFile>& files, const EarlierSets& earlier, const TextSink& to);
+
+/// What make_manifest() gives for the plan's set.
+void make_set(const Plan& plan, const TensorSums& sums, const ManifestOptions& options, const TextSink& to);
+
+/// The manifest with its own checksum, synced to disk. make: gives the text.
+void write_manifest(const std::string& path, const TextSource& make);
 
 /// One of the manifest's sets.
 struct ManifestSet {
@@ -115,6 +123,7 @@ std::string describe(const ManifestSet& set);
 
 /// A manifest as read from OUT.
 struct Manifest {
+  std::string own_checksum;  // of its text
   std::string fingerprint;
   ManifestOptions options;
   std::vector<ListedFile> files;
@@ -143,9 +152,7 @@ Manifest read_manifest_file(const std::string& path);
 Manifest read_manifest(const std::string& out);
 
 /// EarlierSets::text of OUT's manifest, which was read before. Throws Error{input} where another program laid it out.
-std::string read_sets_text(const std::string& out);
-/// The same of a manifest's text.
-std::string sets_text_of(const std::string& text);
+TextSource read_sets_text(const std::string& out);
 
 /// The files that OUT's manifest lists; nothing else of it is in memory.
 std::vector<ListedFile> read_listed_files(const std::string& out);

@@ -1,9 +1,10 @@
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <unordered_set>
+#include <utility>
 
 #include "src/checkpoint/field.h"
 #include "src/io/sha256.h"
@@ -47,11 +48,12 @@ using NumbersByName = std::unordered_set<size_t, HashName, EqualNames>;
 
 class Reader {
  public:
-  explicit Reader(const SplitManifest& split) : split_(split), json_(split.rest, document) {}
+  Reader(const LongText& text, const SplitManifest& split) : text_(text), split_(split), json_(split.rest, document) {}
 
   Manifest run() {
     const Field source = json_.at("source");
     m_.options.version = int(json_.at("format_version").number());
+    m_.own_checksum = json_.at("xxh3_128").text();
     check_needs(json_);
     m_.options.sha256sums = m_.options.version > 1 && json_.has("sha256sums") && json_.at("sha256sums").flag();
     if (json_.has("format")) m_.options.format = json_.at("format").text();
@@ -75,15 +77,35 @@ class Reader {
   }
 
  private:
-  using Entries = std::vector<std::string_view>;
+  using Entries = std::vector<TextRange>;
 
   /// One after the other, so that one alone is in memory.
-  static void each(const Field& list, const Entries& entries, const std::function<void(const Field&)>& use) {
+  void each(const Field& list, const Entries& entries, const std::function<void(const Field&)>& use) const {
     if (entries.empty()) return list.each(use);
     for (size_t i = 0; i < entries.size(); ++i) {
-      const Json json = parse_json(entries[i], manifest_name);
+      const Json json = parse_json(text_.read(entries[i]), manifest_name);
       use(list.entry(json, i));
     }
+  }
+
+  /// A string of JSON, piece by piece.
+  std::string read_long_string(TextRange range) const {
+    std::string out, rest;
+    const auto take = [&](std::string_view part) {
+      const Json json = parse_json(fmt::format("\"{}\"", part), manifest_name);
+      out += Field(json, document).text();
+    };
+    const auto is_quote = [&](int64_t at) { return text_.read({at, 1}) == "\""; };
+    const int64_t last = range.offset + range.bytes - 1;
+    if (range.bytes < 2 || !is_quote(range.offset) || !is_quote(last)) take("\"");  // which says what is wrong
+    out.reserve(size_t(range.bytes));
+    text_.give({range.offset + 1, range.bytes - 2}, [&](std::string_view block) {
+      const size_t end = block.rfind(',') + 1;  // no escape sequence holds a comma
+      if (end > 0) take(std::exchange(rest, {}).append(block.substr(0, end)));
+      rest += block.substr(end);
+    });
+    take(rest);
+    return out;
   }
 
   void read_file(const Field& f) {
@@ -106,7 +128,7 @@ class Reader {
   void read_source(const Field& source) {
     Checkpoint& ck = m_.source;
     ck.config_text = source.at("config").text();
-    ck.index_text = source.at("index").text();
+    ck.index = keep_text(split_.index.bytes ? read_long_string(split_.index) : source.at("index").text());
     if (!ck.config_text.empty()) ck.config = parse_json(ck.config_text, config_name);
     source.at("files").each([&](const Field& f) {
       const std::string name = f.at("name").file_name();
@@ -243,6 +265,7 @@ class Reader {
 
   static constexpr std::pair<int, int> of_copied = {-1, -1};
 
+  const LongText& text_;
   const SplitManifest& split_;
   const Field json_;
   Manifest m_;
@@ -256,18 +279,21 @@ class Reader {
 };
 
 /// The text with its own checksum's digits set to zero must have that checksum.
-void check_own_checksum(std::string& text, const std::string& expected) {
-  const size_t at = text.find(expected);
-  if (expected.size() != 32 || at == text.npos)
+void check_own_checksum(const LongText& text, const std::string& expected) {
+  const int64_t digits = 32, at = text.find(expected);
+  if (int64_t(expected.size()) != digits || at < 0)
     fail(ErrorKind::input, "{}: no checksum of its own; damaged?", manifest_name);
-  text.replace(at, 32, no_checksum);
-  const bool same = checksum_of(text) == expected;
-  text.replace(at, 32, expected);
-  if (!same) fail(ErrorKind::input, "{}: does not have its own checksum; damaged or edited", manifest_name);
+  Hasher hasher;
+  const TextSink take = [&](std::string_view block) { hasher.take(block.data(), int64_t(block.size())); };
+  text.give({0, at}, take);
+  take(no_checksum);
+  text.give({at + digits, text.bytes() - at - digits}, take);
+  if (to_hex(hasher.hash()) != expected)
+    fail(ErrorKind::input, "{}: does not have its own checksum; damaged or edited", manifest_name);
 }
 
 /// Of a version that is known, and with its own checksum.
-SplitManifest split_and_check(std::string& text) {
+SplitManifest split_and_check(const LongText& text) {
   SplitManifest split = split_manifest(text);
   const Field json(split.rest, document);
   const int64_t version = json.at("format_version").number();
@@ -278,9 +304,13 @@ SplitManifest split_and_check(std::string& text) {
   return split;
 }
 
+Manifest parse(const LongText& text) { return Reader(text, split_and_check(text)).run(); }
+
+LongText open_manifest(const std::string& path) { return LongText(open_text(path, max_manifest_bytes, manifest_name)); }
+
 }  // namespace
 
-Manifest parse_manifest(std::string text) { return Reader(split_and_check(text)).run(); }
+Manifest parse_manifest(std::string text) { return parse(LongText(std::move(text))); }
 
 bool has_manifest(const std::string& dir) {
   std::error_code none;
@@ -293,9 +323,7 @@ void check_has_manifest(const std::string& out) {
        std::filesystem::exists(out) ? fmt::format("no {}", manifest_name) : "no such directory");
 }
 
-Manifest read_manifest_file(const std::string& path) {
-  return parse_manifest(read_text(path, max_manifest_bytes, manifest_name));
-}
+Manifest read_manifest_file(const std::string& path) { return parse(open_manifest(path)); }
 
 Manifest read_manifest(const std::string& out) {
   check_has_manifest(out);
@@ -304,20 +332,16 @@ Manifest read_manifest(const std::string& out) {
 
 std::vector<ListedFile> read_listed_files(const std::string& out) {
   check_has_manifest(out);
-  std::string text = read_text(out + "/" + manifest_name, max_manifest_bytes, manifest_name);
-  return Reader(split_and_check(text)).files();
+  const LongText text = open_manifest(out + "/" + manifest_name);
+  return Reader(text, split_and_check(text)).files();
 }
 
-std::string read_sets_text(const std::string& out) {
-  return sets_text_of(read_text(out + "/" + manifest_name, max_manifest_bytes, manifest_name));
-}
-
-std::string sets_text_of(const std::string& text) {
-  const size_t begin = text.find(std::string("\n") + sets_begin);  // no string holds a line break
-  if (begin == text.npos || !text.ends_with(sets_end))
+TextSource read_sets_text(const std::string& out) {
+  const auto text = std::make_shared<LongText>(open_manifest(out + "/" + manifest_name));
+  const TextRange sets = split_manifest(*text).sets;
+  if (sets.bytes == 0)
     fail(ErrorKind::input, "{}: not laid out as mxfp4-pack does; no set can be added", manifest_name);
-  const size_t first = begin + 1 + std::strlen(sets_begin);
-  return text.substr(first, text.size() - std::strlen(sets_end) - first);
+  return [text, sets](const TextSink& to) { text->give(sets, to); };
 }
 
 std::vector<std::string> owned_files(const std::string& out) {

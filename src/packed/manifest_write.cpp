@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "src/packed/canary.h"
 #include "src/packed/manifest.h"
 #include "src/packed/manifest_format.h"
@@ -16,12 +18,10 @@ size_t index_of(const Plan& plan, const Tensor& t) { return size_t(&t - plan.che
 
 class Writer {
  public:
-  Writer(const Plan& plan, const TensorSums& sums, const ManifestOptions& options, const std::vector<ListedFile>& files,
-         const EarlierSets& earlier)
-      : plan_(plan), sums_(sums), options_(options), files_(files), earlier_(earlier) {}
+  Writer(const Plan& plan, const TensorSums& sums, const ManifestOptions& options, const TextSink& to)
+      : plan_(plan), sums_(sums), options_(options), to_(to) {}
 
-  std::string run() {
-    text_.reserve(size_t(expected_bytes()));
+  void run(const std::vector<ListedFile>& files, const EarlierSets& earlier) {
     text_ += fmt::format("{{\n\"format_version\": {},\n\"xxh3_128\": \"{}\",\n", options_.version, no_checksum);
     text_ +=
         fmt::format("\"tool\": {{\"name\": \"mxfp4-pack\", \"version\": {}}},\n", json_text(options_.tool_version));
@@ -29,36 +29,56 @@ class Writer {
     if (options_.version > 1 && options_.sha256sums) text_ += "\"sha256sums\": true,\n";
     source(fingerprint_of(plan_, sums_.source));
     if (options_.version > 1) model();
-    text_ += "\"files\": [\n" +
-             list(files_,
-                  [this](const ListedFile& f) {
-                    const std::string kind =
-                        options_.version > 1 ? fmt::format("\"kind\": {}, ", json_text(f.kind)) : "";
-                    return fmt::format("{{\"name\": {}, {}\"bytes\": {}, \"{}\": \"{}\"}}", json_text(f.name), kind,
-                                       f.bytes, f.holds_tensors() ? "header_xxh3_128" : "xxh3_128", f.checksum);
-                  }) +
-             "],\n";
-    text_ += "\"copied\": [\n";
-    copied_tensors();
+    text_ += "\"files\": [\n";
+    list(files, [this](const ListedFile& f) {
+      const std::string kind = options_.version > 1 ? fmt::format("\"kind\": {}, ", json_text(f.kind)) : "";
+      return fmt::format("{{\"name\": {}, {}\"bytes\": {}, \"{}\": \"{}\"}}", json_text(f.name), kind, f.bytes,
+                         f.holds_tensors() ? "header_xxh3_128" : "xxh3_128", f.checksum);
+    });
+    text_ += "],\n\"copied\": [\n";
+    copied_tensors(earlier);
     text_ += std::string("],\n") + sets_begin;
-    if (!earlier_.text.empty()) text_ += earlier_.text + ",\n";
-    text_ += "{\n";
+    if (earlier.text) {
+      flush();
+      earlier.text(to_);
+      text_ += ",\n";
+    }
     set();
-    text_ += "\"tensors\": [\n";
-    for (size_t i = 0; i < plan_.packed.size(); ++i)
-      text_ += packed_entry(i) + (i + 1 < plan_.packed.size() ? ",\n" : "\n");
-    text_ += std::string("]\n}") + sets_end;
-    const std::string sum = checksum_of(text_);
-    text_.replace(text_.find(no_checksum), sum.size(), sum);
-    return std::move(text_);
+    text_ += sets_end;
+    flush();
+  }
+
+  void run_set() {
+    set();
+    flush();
   }
 
  private:
   template <class T, class F>
-  static std::string list(const std::vector<T>& items, F line) {
-    std::string out;
-    for (size_t i = 0; i < items.size(); ++i) out += line(items[i]) + (i + 1 < items.size() ? ",\n" : "\n");
-    return out;
+  void list(const std::vector<T>& items, F line) {
+    for (size_t i = 0; i < items.size(); ++i) {
+      text_ += line(items[i]) + (i + 1 < items.size() ? ",\n" : "\n");
+      if (int64_t(text_.size()) > text_block) flush();
+    }
+  }
+
+  void flush() {
+    if (!text_.empty()) to_(text_);
+    text_.clear();
+  }
+
+  /// As one string of JSON, block by block.
+  void quote(std::string_view s) {
+    text_ += '"';
+    while (!s.empty()) {
+      size_t bytes = std::min(s.size(), size_t(text_block));
+      for (int i = 0; i < 3 && bytes < s.size() && (s[bytes] & 0xC0) == 0x80; ++i) --bytes;  // within a character
+      const std::string quoted = json_text(s.substr(0, bytes));
+      text_.append(quoted, 1, quoted.size() - 2);
+      flush();
+      s.remove_prefix(bytes);
+    }
+    text_ += '"';
   }
 
   std::string tensor_entry(const Tensor& t) const {
@@ -67,25 +87,15 @@ class Writer {
                        to_hex(sums_.source[index_of(plan_, t)]));
   }
 
-  void copied_tensors() {
-    text_ += list(plan_.copied, [this](const CopiedTensor& t) {
-      const auto& file = t.file < 0 ? earlier_.copied.at(t.source->name) : plan_.files[size_t(t.file)].name;
+  void copied_tensors(const EarlierSets& earlier) {
+    list(plan_.copied, [&](const CopiedTensor& t) {
+      const auto& file = t.file < 0 ? earlier.copied.at(t.source->name) : plan_.files[size_t(t.file)].name;
       return fmt::format("{{{}, \"offset\": {}, \"copy\": {}}}", tensor_entry(*t.source), t.source->offset,
                          json_text(file));
     });
   }
 
-  /// About; a text that grows beyond what is reserved is in memory twice.
-  int64_t expected_bytes() const {
-    const Checkpoint& ck = *plan_.checkpoint;
-    int64_t bytes =
-        (1 << 20) + int64_t(earlier_.text.size() + ck.index_text.size() * 5 / 4 + ck.config_text.size() * 2);
-    for (const Tensor& t : ck.tensors) bytes += (240 + int64_t(t.name.size())) * int64_t(plan_.tp.ranks.size());
-    return bytes + int64_t(plan_.packed.size()) * 800;
-  }
-
-  std::string packed_entry(size_t i) {
-    const PackedTensor& t = plan_.packed[i];
+  std::string packed_entry(const PackedTensor& t) const {
     const MoeLayer& layer = plan_.model->layers[size_t(t.layer)];
     const Parameter& p = *t.parameter;
     std::string out = fmt::format(
@@ -103,7 +113,8 @@ class Writer {
     out += fmt::format(
         "\"layout\": \"{}\", \"role\": \"{}\", \"part\": \"{}\", \"experts\": {}, \"xxh3_128\": \"{}\", "
         "\"source\": [",
-        name_of(p.layout), name_of(t.role), name_of(t.part), layer.experts.size(), sums_.packed[i]);
+        name_of(p.layout), name_of(t.role), name_of(t.part), layer.experts.size(),
+        sums_.packed[size_t(&t - plan_.packed.data())]);
     const auto sources = sources_of(plan_, t);
     for (size_t s = 0; s < sources.size(); ++s)
       out += fmt::format("{}{{{}{}}}", s ? ", " : "", tensor_entry(*sources[s]),
@@ -117,11 +128,15 @@ class Writer {
                          json_text(plan_.model->model_type), json_text(plan_.model->family), fingerprint);
     if (!options_.gate_up.empty()) text_ += fmt::format("\"gate_up\": {},\n", json_text(options_.gate_up));
     if (options_.allow_nan_scales) text_ += "\"allow_nan_scales\": true,\n";
-    text_ += "\"files\": [\n" + list(ck.shards, [](const Shard& s) {
-               return fmt::format("{{\"name\": {}, \"bytes\": {}}}", json_text(s.name), s.state.bytes);
-             });
+    text_ += "\"files\": [\n";
+    list(ck.shards, [](const Shard& s) {
+      return fmt::format("{{\"name\": {}, \"bytes\": {}}}", json_text(s.name), s.state.bytes);
+    });
     text_ += fmt::format("],\n\"config\": {},\n\"index\": ", json_text(ck.config_text));
-    text_ += json_text(ck.index_text);
+    if (ck.index.path.empty())
+      quote(ck.index.kept);
+    else
+      quote(ck.index.read());
     text_ += "},\n";
   }
 
@@ -141,14 +156,13 @@ class Writer {
                          {"renormalise", m.router.renormalise},
                          {"scaling", m.router.scaling}};
     text_ += fmt::format("\"activation\": {},\n\"router\": {},\n\"layers\": [\n", activation(m).dump(), router.dump());
-    text_ += list(m.layers,
-                  [](const MoeLayer& l) {
-                    return fmt::format(
-                        "{{\"namespace\": \"{}\", \"layer\": {}, \"module\": {}, \"hidden\": {}, \"intermediate\": {}, "
-                        "\"experts\": {}}}",
-                        name_of(l.kind), l.index, json_text(l.module), l.hidden, l.intermediate, l.experts.size());
-                  }) +
-             "]},\n";
+    list(m.layers, [](const MoeLayer& l) {
+      return fmt::format(
+          "{{\"namespace\": \"{}\", \"layer\": {}, \"module\": {}, \"hidden\": {}, \"intermediate\": {}, "
+          "\"experts\": {}}}",
+          name_of(l.kind), l.index, json_text(l.module), l.hidden, l.intermediate, l.experts.size());
+    });
+    text_ += "]},\n";
   }
 
   static Json activation(const Model& m) {
@@ -161,7 +175,7 @@ class Writer {
   void set() {
     const Backend& b = *plan_.backend;
     const Model& m = *plan_.model;
-    text_ += fmt::format("\"engine\": \"{}\", \"backend\": \"{}\", \"layout_version\": \"{}\",\n", b.engine, b.name,
+    text_ += fmt::format("{{\n\"engine\": \"{}\", \"backend\": \"{}\", \"layout_version\": \"{}\",\n", b.engine, b.name,
                          b.layout_version);
     if (options_.version > 1 && !plan_.engine_version.empty())
       text_ += fmt::format("\"engine_version\": {},\n", json_text(plan_.engine_version));
@@ -192,6 +206,9 @@ class Writer {
     };
     text_ += fmt::format("\"model\": {},\n", model.dump());
     if (has_canary(b)) text_ += fmt::format("\"canary\": \"packed/canary-{}.safetensors\",\n", plan_.set);
+    text_ += "\"tensors\": [\n";
+    list(plan_.packed, [this](const PackedTensor& t) { return packed_entry(t); });
+    text_ += "]\n}";
   }
 
   Json constants() const {
@@ -208,9 +225,8 @@ class Writer {
   const Plan& plan_;
   const TensorSums& sums_;
   const ManifestOptions& options_;
-  const std::vector<ListedFile>& files_;
-  const EarlierSets& earlier_;
-  std::string text_;
+  const TextSink& to_;
+  std::string text_;  // the next block
 };
 
 }  // namespace
@@ -251,9 +267,29 @@ TensorSums sums_of(const Plan& plan, const Checksums& sums) {
   return out;
 }
 
-std::string write_manifest(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
-                           const std::vector<ListedFile>& files, const EarlierSets& earlier) {
-  return Writer(plan, sums, options, files, earlier).run();
+void make_manifest(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
+                   const std::vector<ListedFile>& files, const EarlierSets& earlier, const TextSink& to) {
+  Writer(plan, sums, options, to).run(files, earlier);
+}
+
+void make_set(const Plan& plan, const TensorSums& sums, const ManifestOptions& options, const TextSink& to) {
+  Writer(plan, sums, options, to).run_set();
+}
+
+void write_manifest(const std::string& path, const TextSource& make) {
+  Fd file = open_write(path);
+  Hasher hasher;
+  int64_t at = 0, digits = -1;
+  make([&](std::string_view text) {
+    if (digits < 0) digits = int64_t(text.find(no_checksum));
+    file.write(text.data(), int64_t(text.size()), at);
+    hasher.take(text.data(), int64_t(text.size()));
+    at += int64_t(text.size());
+  });
+  const std::string sum = to_hex(hasher.hash());
+  file.write(sum.data(), int64_t(sum.size()), digits);
+  file.sync();
+  file.close();
 }
 
 }  // namespace mxfp4

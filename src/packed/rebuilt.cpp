@@ -41,6 +41,12 @@ TensorSums sums_in(const Manifest& m, const ManifestSet& set, const Plan& plan) 
 }
 
 class Rebuilding {
+  struct Set {
+    Plan plan;
+    TensorSums sums;
+    ManifestOptions options;
+  };
+
  public:
   Rebuilding(const PackedCheckpoint& p, const Checkpoint& source, Problems& problems)
       : p_(p),
@@ -74,23 +80,43 @@ class Rebuilding {
   }
 
   void add_set(size_t i) {
-    const Plan plan = plan_of(i);
-    if (problems_.any() || !has_all(plan, m_.sets[i])) return;
-    ManifestOptions options = m_.options;
-    options.loss = m_.sets[i].loss;
-    const auto put = [&](const std::string& name, const std::string& text) {
-      if (name == source_headers_name)  // too large to keep
+    Set& set = sets_.emplace_back(Set{plan_of(i), {}, m_.options});
+    if (problems_.any() || !has_all(set.plan, m_.sets[i])) return;
+    set.sums = sums_in(m_, m_.sets[i], set.plan);
+    set.options.loss = m_.sets[i].loss;
+    const auto put = [&](const std::string& name, const TextSource& text) {
+      if (name == source_headers_name) {  // too large to keep
         same_headers_ = is_text_in_out(name, text);
-      else if (name == config_name || name == index_name || name.starts_with("packed/"))
-        texts_[name] = text;
+        return;
+      }
+      std::string whole;
+      text([&](std::string_view part) { whole += part; });
+      if (name == config_name || name == index_name || name.starts_with("packed/")) texts_[name] = std::move(whole);
     };
-    OutputTexts texts = make_texts(plan, sums_in(m_, m_.sets[i], plan), options, i ? &earlier_ : nullptr, put);
+    earlier_.files = make_texts(set.plan, set.options, i ? &earlier_ : nullptr, put);
     if (i == 0)
-      for (const CopiedTensor& t : plan.copied) earlier_.text.copied[t.source->name] = plan.files[size_t(t.file)].name;
-    earlier_.files = std::move(texts.files);
+      for (const CopiedTensor& t : set.plan.copied)
+        earlier_.text.copied[t.source->name] = set.plan.files[size_t(t.file)].name;
     earlier_.sets.push_back(m_.sets[i]);
-    manifest_ = std::move(texts.manifest);
-    if (i + 1 < m_.sets.size()) earlier_.text.text = sets_text_of(manifest_);
+  }
+
+  /// With the checksum that OUT's own has, and was compared with when it was read.
+  void give_manifest(const TextSink& to) {
+    const Set& last = sets_.back();
+    bool first = true;
+    const TextSink with_checksum = [&](std::string_view text) {
+      if (!std::exchange(first, false)) return to(text);
+      std::string head(text);
+      to(head.replace(head.find(no_checksum), m_.own_checksum.size(), m_.own_checksum));
+    };
+    if (sets_.size() > 1)
+      earlier_.text.text = [this](const TextSink& to_sets) {
+        for (size_t i = 0; i + 1 < sets_.size(); ++i) {
+          if (i) to_sets(",\n");
+          make_set(sets_[i].plan, sets_[i].sums, sets_[i].options, to_sets);
+        }
+      };
+    make_manifest(last.plan, last.sums, last.options, earlier_.files, earlier_.text, with_checksum);
   }
 
   bool has_all(const Plan& plan, const ManifestSet& set) {
@@ -108,18 +134,20 @@ class Rebuilding {
   }
 
   /// Without all of the file in memory.
-  bool is_text_in_out(const std::string& name, std::string_view expected) {
+  bool is_text_in_out(const std::string& name, const TextSource& expected) {
     const std::string path = p_.held.path(name, problems_);
     if (path.empty()) return false;
-    const Fd file = open_read(path, name);
-    if (file.stat().st_size != int64_t(expected.size())) return false;
-    std::string block;
-    for (size_t at = 0; at < expected.size(); at += block.size()) {
-      block.resize(std::min(expected.size() - at, size_t(1) << 20));
-      file.read(block.data(), int64_t(block.size()), int64_t(at));
-      if (expected.substr(at, block.size()) != block) return false;
-    }
-    return true;
+    const LongText file(open_read(path, name));
+    int64_t at = 0;
+    bool same = true;
+    expected([&](std::string_view text) {
+      for (; same && !text.empty(); text.remove_prefix(std::min(text.size(), size_t(text_block)))) {
+        const std::string_view block = text.substr(0, size_t(text_block));
+        same = at + int64_t(block.size()) <= file.bytes() && file.read({at, int64_t(block.size())}) == block;
+        at += int64_t(block.size());
+      }
+    });
+    return same && at == file.bytes();
   }
 
   void compare_text(const std::string& name, const std::string& expected) {
@@ -130,14 +158,15 @@ class Rebuilding {
   }
 
   void compare_manifest() {
-    if (is_text_in_out(manifest_name, manifest_)) return;
-    const std::string is = text_in_out(manifest_name);
+    const TextSource made = [this](const TextSink& to) { give_manifest(to); };
+    if (is_text_in_out(manifest_name, made)) return;
+    std::string text;
+    made([&](std::string_view part) { text += part; });
     const bool same_version = m_.options.tool_version == MXFP4_VERSION;
     if (!is_version(m_.options.tool_version))
       problems_.error(manifest_name, "tool.version: '{}' is no version", m_.options.tool_version);
-    Json expected = parse_json(manifest_, manifest_name), found = parse_json(is, manifest_name);
-    expected.erase("xxh3_128");
-    found.erase("xxh3_128");
+    Json expected = parse_json(text, manifest_name);
+    const Json found = parse_json(text_in_out(manifest_name), manifest_name);
     const bool earlier = (m_.options.version == 1 || !same_version) && take_earlier_fits(expected, found);
     const int64_t before = problems_.count();
     static const std::set<std::string> later = {"learned_layouts", "parts"};
@@ -166,8 +195,8 @@ class Rebuilding {
   const Checkpoint& source_;
   Problems& problems_;
   Model model_;
-  EarlierOutput earlier_;
-  std::string manifest_;
+  std::vector<Set> sets_;
+  EarlierOutput earlier_;  // what the set after these is added to
   bool same_headers_ = true;
   std::map<std::string, std::string> texts_;
 };

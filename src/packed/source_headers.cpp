@@ -82,11 +82,20 @@ int64_t source_headers_bytes(const Checkpoint& source) {
   return bytes;
 }
 
-std::string source_headers(const Checkpoint& source) {
-  std::string out;
-  out.reserve(size_t(source_headers_bytes(source)));
-  for (const Shard& s : source.shards) out += with_length(s.header.read());
-  return out;
+TextSource source_headers(const Checkpoint& source) {
+  return [&source](const TextSink& to) {
+    for (const Shard& s : source.shards) {
+      const auto length = uint64_t(s.header.bytes);
+      to({reinterpret_cast<const char*>(&length), sizeof length});
+      to(s.header.read());
+    }
+  };
+}
+
+std::string source_headers_checksum(const Checkpoint& source) {
+  Hasher hasher;
+  source_headers(source)([&](std::string_view part) { hasher.take(part.data(), int64_t(part.size())); });
+  return to_hex(hasher.hash());
 }
 
 void take_source_headers(const std::string& path, const std::string& checksum, Checkpoint& source, Problems& problems) {

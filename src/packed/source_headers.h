@@ -4,14 +4,16 @@
 
 #include <string>
 
+#include "src/base/long_text.h"
 #include "src/checkpoint/checkpoint.h"
 
 namespace mxfp4 {
 
 inline constexpr const char* source_headers_name = "packed/source-headers";
 
-/// Length field and JSON of every shard, one after the other.
-std::string source_headers(const Checkpoint& source);
+/// Length field and JSON of every shard, one after the other. `source` must live on.
+TextSource source_headers(const Checkpoint& source);
+std::string source_headers_checksum(const Checkpoint& source);
 
 /// How many bytes that is.
 int64_t source_headers_bytes(const Checkpoint& source);

@@ -4,35 +4,38 @@
 
 namespace mxfp4 {
 
-Original::Original(const PackedCheckpoint& p, const std::string& dir) {
+Original::Original(const std::string& dir) {
   if (dir.empty()) return;
   Problems problems;
   checkpoint = std::make_unique<Checkpoint>(open_checkpoint(dir, problems));
   problems.throw_if_any();
-  for (const Tensor& t : p.manifest.source.tensors) {
+  reader = std::make_unique<ShardReader>(*checkpoint);
+}
+
+void Original::check_form(const Checkpoint& made_from) const {
+  Problems problems;
+  for (const Tensor& t : made_from.tensors) {
     const Tensor* s = checkpoint->find(t.name);
     if (!s)
-      problems.error(where(dir, t.name), "missing in the source");
+      problems.error(where(checkpoint->dir, t.name), "missing in the source");
     else if (s->dtype != t.dtype || s->shape != t.shape)
       problems.error(checkpoint->where(*s), "{}, the output was made from {}", describe(s->dtype, s->shape),
                      describe(t.dtype, t.shape));
   }
-  const size_t tensors = p.manifest.source.tensors.size();
+  const size_t tensors = made_from.tensors.size();
   if (2 * size_t(problems.count()) > tensors)
     fail(ErrorKind::input,
          "{}: another model than the output was made from: {} of its {} tensors are missing here or "
          "have another shape",
-         dir, problems.count(), tensors);
+         checkpoint->dir, problems.count(), tensors);
   problems.throw_if_any();
-  reader = std::make_unique<ShardReader>(*checkpoint);
 }
 
 void Original::compare_rest(const Checkpoint& made_from, Problems& problems) const {
-  const auto same = [&](const char* name, const std::string& is, const std::string& was) {
-    if (is != was) problems.error(where(checkpoint->dir, name), "not what the output was made from");
-  };
-  same(config_name, checkpoint->config_text, made_from.config_text);
-  same(index_name, checkpoint->index_text, made_from.index_text);
+  if (checkpoint->config_text != made_from.config_text)
+    problems.error(where(checkpoint->dir, config_name), "not what the output was made from");
+  if (checkpoint->index != made_from.index)
+    problems.error(where(checkpoint->dir, index_name), "not what the output was made from");
   const std::set<std::string> theirs(checkpoint->companions.begin(), checkpoint->companions.end());
   const std::set<std::string> ours(made_from.companions.begin(), made_from.companions.end());
   for (const std::string& name : theirs)

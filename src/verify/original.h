@@ -13,9 +13,11 @@ struct Original {
   std::unique_ptr<Checkpoint> checkpoint;
   std::unique_ptr<ShardReader> reader;
 
-  /// Throws Error{input} where it lacks a tensor of the output's source, or has it with another dtype or shape. dir may
-  /// be empty.
-  Original(const PackedCheckpoint& packed, const std::string& dir);
+  /// dir: may be empty.
+  explicit Original(const std::string& dir);
+
+  /// Throws Error{input} where it lacks a tensor of the output's source, or has it with another dtype or shape.
+  void check_form(const Checkpoint& made_from) const;
 
   /// Where to take the names, sizes and order of the source's files from: what unpack made has its own.
   const Checkpoint& described_by(const Checkpoint& made_from) const {

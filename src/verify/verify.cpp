@@ -330,6 +330,7 @@ bool verify(const VerifyOptions& options) {
   }
   Verdict v;
   const auto begin = std::chrono::steady_clock::now();
+  const Original source(options.source);  // before OUT: what opening takes for a while is not in memory beside it
   const auto packed = open_packed(options.out, v.problems);
   for (const PackedSet& set : packed->sets) v.levels.push_back(level_of(options, set));
   if (std::count(v.levels.begin(), v.levels.end(), Level::kernels)) check_layers(*packed, options.kernels);
@@ -337,7 +338,7 @@ bool verify(const VerifyOptions& options) {
   check_nothing_else(*packed, v.problems);
   if (!v.problems.any() && packed->held.holds(sums_name)) check_sums(*packed, options.threads, v.problems);
   if (!v.problems.any()) {
-    const Original source(*packed, options.source);
+    if (source) source.check_form(packed->manifest.source);
     if (source) source.compare_rest(packed->manifest.source, v.problems);
     if (!v.problems.any()) compare_with_rebuilt(*packed, source.described_by(packed->manifest.source), v.problems);
     const bool reads_all = *std::max_element(v.levels.begin(), v.levels.end()) >= Level::bytes;

@@ -25,7 +25,11 @@ for file in config.json model.safetensors.index.json generation_config.json; do
   [ -f "$dir/t/$file" ] || continue
   convert "$dir/tuned" "$dir/t" --backend marlin --engine vllm --force
   put_last "$dir/t/$file" ' '
-  expect "if changed: $file damaged at the same size" 0 '' 'converted again: .*'"$file" again
+  cp "$dir/t/$file" "$dir/edited"
+  expect "if changed: $file edited" 2 '' "t: $file was changed since it was written; move it away" again
+  expect 'it stays' 0 '' '' cmp "$dir/edited" "$dir/t/$file"
+  rm "$dir/t/$file"
+  expect 'without it OUT is made again' 0 '' 'check it with' again
   expect 'and right again' 0 'right' '' "$program" verify "$dir/t" --source "$dir/tuned"
 done
 finish

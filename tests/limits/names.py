@@ -2,7 +2,7 @@
 """Memory for a checkpoint's names. usage: limits/names.py MXFP4-PACK [LAYERS]
 
 Kimi-K3 with LAYERS (12) of its 93 layers and tensors of a few hundred bytes, so that names are most of what is in
-memory. A command may have BASE and a share of its limit, which is for all of the 497,000 names that 93 layers have.
+memory. A command may have BASE and a share of LIMIT, which is for all of the 497,000 names that 93 layers have.
 """
 import json
 import os
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-BASE, NAMES = 32, 497_000  # MiB
+BASE, LIMIT, NAMES = 32, 512, 497_000  # MiB
 
 
 def peak(program, *args):
@@ -33,15 +33,17 @@ def main():
         names = len(json.loads((source / "model.safetensors.index.json").read_text())["weight_map"])
         target = ["--engine", "vllm", "-q", "--backend"]
         cpu, hopper = [*target, "vllm-cpu"], [*target, "triton-hopper", "--add"]
-        for limit, args in ((512, ["inspect", source]),
-                            (512, ["convert", source, out, *cpu]),
-                            (512, ["verify", out]),
-                            (768, ["verify", out, "--source", source, "--level", "bytes"]),
-                            (512, ["unpack", out, other, "-q"]),
-                            (768, ["convert", source, out, *cpu, "--force"]),
-                            (1280, ["convert", source, out, *hopper])):
+        limit = BASE + (LIMIT - BASE) * names / NAMES
+        for args in (["inspect", source],
+                     ["convert", source, out, *cpu],
+                     ["verify", out],
+                     ["verify", out, "--source", source, "--level", "bytes"],
+                     ["unpack", out, other, "-q"],
+                     ["convert", source, out, *cpu, "--force"],
+                     ["convert", source, out, *cpu, "--if-changed"],
+                     ["convert", source, out, *hopper],
+                     ["verify", out, "--source", source, "--level", "bytes"]):
             code, memory, seconds = peak(program, *args)
-            limit = BASE + (limit - BASE) * names / NAMES
             well = code == 0 and memory <= limit
             failed += not well
             options = " ".join(a for a in map(str, args) if a.startswith("--"))

@@ -115,3 +115,14 @@ TEST_CASE("a set of more ranks than it lists tensors for is refused before they 
   CHECK_THAT(refusal_of(good, widen), Contains("12 packed tensors are listed, 393216 expected"));
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
 }
+
+TEST_CASE("an index that is no string is refused, also in a manifest that is laid out as it is written") {
+  const TempDir dir;
+  make_gpt_oss().write(dir / "ckpt");
+  convert(marlin(dir));
+  const std::string good = read_text(dir / "out/mxfp4-pack.json", 1 << 20), begin = "\n\"index\": ";
+  const size_t at = good.find(begin) + begin.size(), end = good.find("},\n", at);
+  REQUIRE(fuzz::read_manifest_text(good).empty());
+  for (const char* index : {"", "5", "\"", "\"a\\\"", "{}", "\"a,b\"c\"", "\"\\q\""})
+    CHECK(!fuzz::read_manifest_text(std::string(good).replace(at, end - at, index)).empty());
+}

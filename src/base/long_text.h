@@ -1,0 +1,50 @@
+// A text that may be too large for memory, read in parts: a file, or a string.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "src/base/checksum.h"
+#include "src/base/file.h"
+
+namespace mxfp4 {
+
+/// Takes a text in parts, one after the other.
+using TextSink = std::function<void(std::string_view)>;
+/// Gives a text so.
+using TextSource = std::function<void(const TextSink&)>;
+
+/// As many bytes of a long text as are in memory at once.
+inline constexpr int64_t text_block = int64_t(1) << 20;
+
+struct TextRange {
+  int64_t offset = 0, bytes = 0;
+};
+
+class LongText {
+ public:
+  explicit LongText(std::string text) : text_(std::move(text)), bytes_(int64_t(text_.size())) {}
+  explicit LongText(Fd file) : file_(std::move(file)), bytes_(file_.stat().st_size) {}
+
+  int64_t bytes() const { return bytes_; }
+  std::string read(TextRange range) const;
+  /// A range in blocks.
+  void give(TextRange range, const TextSink& to) const;
+  /// Where a short text stands first; -1 where it does not.
+  int64_t find(std::string_view text) const;
+
+ private:
+  Fd file_;  // none: all is in text_
+  std::string text_;
+  int64_t bytes_;
+};
+
+/// Opens a regular file of at most `limit` bytes. name: how messages call it; the path itself where empty.
+Fd open_text(const std::string& path, int64_t limit, std::string name = {});
+
+/// Of all of a file, block by block.
+Hash hash_of(const Fd& file);
+
+}  // namespace mxfp4
