@@ -33,6 +33,8 @@ std::string describe(const Leftover& l) {
       return "a partial output of another version";
     case LeftoverKind::orphan:
       return "a partial output without its journal";
+    case LeftoverKind::output:
+      return "a whole output, which no journal speaks of";
     case LeftoverKind::strange:
       return fmt::format("not mxfp4-pack's: {}; it stays", l.why);
   }

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "src/base/error.h"
+#include "src/base/long_text.h"
 #include "src/io/place.h"
 
 namespace mxfp4 {
@@ -110,10 +111,13 @@ std::set<std::string> explained(const std::string& place, const std::vector<std:
   return all;
 }
 
-LeftoverKind kind_of(const Leftover& leftover, const HiddenNames& hidden, const JournalText& journal) {
+LeftoverKind kind_of(const Leftover& leftover, const HiddenNames& hidden, const JournalText& journal,
+                     const ListOwn& made) {
   if (!leftover.why.empty()) return LeftoverKind::strange;
   if (exists(hidden.aside) && !exists(leftover.place)) return LeftoverKind::predecessor;
   if (journal.foreign) return LeftoverKind::other_version;
+  if (!journal.begun && (is_whole_output(hidden.partial, made) || is_whole_output(hidden.aside, made)))
+    return LeftoverKind::output;
   if (!journal.begun)
     return exists(hidden.partial) || exists(hidden.aside) ? LeftoverKind::orphan : LeftoverKind::begun;
   if (holds(leftover.place, journal.proof)) return LeftoverKind::replaced;
@@ -147,7 +151,7 @@ Leftover describe(const std::string& place, const ListOwn& made) {
   };
   for (const std::string& path : {hidden.partial, hidden.aside})
     if (out.why.empty()) out.why = why_strange(path);
-  out.kind = kind_of(out, hidden, journal.text);
+  out.kind = kind_of(out, hidden, journal.text, made);
   return out;
 }
 
@@ -165,7 +169,7 @@ bool is_own_folder(const std::string& path) {
 }
 
 Proof proof_of(const std::string& dir, const std::string& file) {
-  return {file, checksum_of(read_text(dir + "/" + file, int64_t(4) << 30))};
+  return {file, to_hex(hash_of(open_text(dir + "/" + file, int64_t(4) << 30)))};
 }
 
 bool holds(const std::string& dir, const Proof& proof) {
@@ -209,6 +213,13 @@ std::string why_not_ours(const std::string& dir, const std::string& place, const
   }
 }
 
+bool is_whole_output(const std::string& dir, const ListOwn& made) {
+  if (!made || !is_own_folder(dir) || has_run_file(dir)) return false;
+  const auto names = made(dir);
+  return !names.empty() &&
+         std::all_of(names.begin(), names.end(), [&](const std::string& name) { return exists(dir + "/" + name); });
+}
+
 void remove_partial(const std::string& dir, const std::string& place, const JournalHead& head, const ListOwn& made) {
   if (fs::is_symlink(fs::symlink_status(dir))) fs::remove(dir);
   if (!is_own_folder(dir)) return;
@@ -219,7 +230,7 @@ void remove_partial(const std::string& dir, const std::string& place, const Jour
 
 const char* name_of(LeftoverKind kind) {
   constexpr const char* names[] = {"resumable",     "begun",  "replaced", "predecessor",
-                                   "other-version", "orphan", "strange"};
+                                   "other-version", "orphan", "output",   "strange"};
   return names[size_t(kind)];
 }
 

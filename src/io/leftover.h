@@ -37,6 +37,8 @@ std::string why_not_ours(const std::string& dir, const std::string& place, const
                          const ListOwn& made);
 /// Why a directory is no old output that can be put back; empty: it is one.
 std::string why_no_output(const std::string& dir, const ListOwn& made);
+/// Whether a folder of this user's own holds every file that its manifest lists, and no run's mark.
+bool is_whole_output(const std::string& dir, const ListOwn& made);
 /// Removes what why_not_ours() has nothing against. However early that ends, what stays is still known.
 void remove_partial(const std::string& dir, const std::string& place, const JournalHead& head, const ListOwn& made);
 
@@ -47,6 +49,7 @@ enum class LeftoverKind {
   predecessor,    // the old output, whose place is empty
   other_version,  // another version's journal and partial output
   orphan,         // without a journal
+  output,         // the same, and whole
   strange         // not this tool's
 };
 const char* name_of(LeftoverKind kind);

@@ -168,10 +168,26 @@ void OutputDir::check_is_ours(const std::string& dir) const {
 
 void OutputDir::remove_leftovers() {
   for (const std::string& dir : {hidden_.partial, hidden_.aside}) check_is_ours(dir);
-  for (const std::string& dir : {hidden_.partial, hidden_.aside}) remove_partial(dir, out_, journal_.head(), made_);
+  for (const std::string& dir : {hidden_.partial, hidden_.aside}) {
+    if (!fs::exists(fs::symlink_status(dir))) continue;
+    remove_partial(dir, out_, journal_.head(), made_);
+    sync_dir(fs::path(out_).parent_path());  // it must not come back without its journal
+  }
+}
+
+/// No run leaves one that its journal does not speak of: somebody may have put it there to keep it.
+void OutputDir::check_not_whole(const std::string& dir) const {
+  if (!is_whole_output(dir, made_) || holds(dir, journal_.proof())) return;
+  fail(ErrorKind::usage,
+       "{}: is a whole output, which no journal speaks of; move it away, or remove it with 'clean --remove {}'", dir,
+       fs::path(out_).parent_path().string());
 }
 
 void OutputDir::begin(const OpenOptions& start) {
+  for (const std::string& dir : {hidden_.partial, hidden_.aside}) {
+    check_is_ours(dir);
+    check_not_whole(dir);
+  }
   remove_leftovers();
   journal_.clear();
   if (::mkdir(hidden_.partial.c_str(), 0700) != 0) fail_errno(hidden_.partial, "cannot create", errno);
@@ -249,13 +265,14 @@ void OutputDir::commit(const std::string& proof) {
   if (!committed_) {
     check_is_ours(hidden_.partial);
     if (!proof.empty()) journal_.finish(proof_of(hidden_.partial, proof));
+    const fs::path parent = fs::path(out_).parent_path();
+    sync_dir(parent);  // the journal's name: without it what is whole would be nobody's
     ::unlink((hidden_.partial + "/" + run_file).c_str());
     for (const auto& entry : fs::recursive_directory_iterator(hidden_.partial))
       if (entry.is_directory()) sync_dir(entry.path());
     if (::chmod(hidden_.partial.c_str(), mode_) != 0) fail_errno(hidden_.partial, "cannot set its mode", errno);
     sync_dir(hidden_.partial);
-    const fs::path parent = fs::path(out_).parent_path();  // before the rename: after it no memory is asked for
-    rename_into_place();
+    rename_into_place();  // after it no memory is asked for
     committed_ = true;
     sync_dir(parent);
   }
@@ -283,8 +300,8 @@ void OutputDir::remove_replaced(const IsOwn& is_own) {
   if (!mounted.empty()) fail(ErrorKind::usage, "{}: {} is mounted in it; unmount that first", old, mounted);
   std::set<std::string> listed;
   try {
-    const auto names = made_ ? made_(old) : std::vector<std::string>();
-    if (!deferred_) listed.insert(names.begin(), names.end());
+    const auto names = made_ && !deferred_ ? made_(old) : std::vector<std::string>();
+    listed.insert(names.begin(), names.end());
   } catch (const Error&) {  // nothing is known of it, so all of it is kept
   }
   std::set<std::string> known = listed;
@@ -295,6 +312,7 @@ void OutputDir::remove_replaced(const IsOwn& is_own) {
            name == run_file;  // of a partial output equal to what is there
   };
   remove_directory(old, out_, may_go, journal_.proof().file);
+  sync_dir(fs::path(out_).parent_path());  // before the journal goes
 }
 
 }  // namespace mxfp4

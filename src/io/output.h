@@ -81,6 +81,7 @@ class OutputDir {
   std::string replaced() const;
   bool is_partial_ours() const;
   void check_is_ours(const std::string& dir) const;
+  void check_not_whole(const std::string& dir) const;
   void rename_into_place();
   void remove_replaced(const IsOwn& is_own);
   void end();

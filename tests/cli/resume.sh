@@ -41,6 +41,7 @@ prepare leave_new
 expect 'a partial output is not overlooked' 2 '' 'a partial output is there; go on with convert --resume' on "$dir/k"
 expect 'nor used with other options' 2 '' 'begun with other options' on "$dir/k" --resume --allow-nan-scales
 expect 'of which SHA256SUMS is one' 2 '' 'begun with other options' on "$dir/k" --resume --sha256
+expect 'and --link is another' 2 '' 'begun with other options' on "$dir/k" --resume --link none
 echo mine >"$many/NOTES.md"
 expect 'nor where a companion came' 2 '' 'begun from another source, or the source has changed' on "$dir/k" --resume
 rm "$many/NOTES.md"
@@ -56,6 +57,11 @@ expect 'nothing is left behind' 1 '' '' test -e "$journal" -o -e "$partial"
 
 rm -r "$dir/k"
 prepare leave_new
+shard=$(ls "$many"/*.safetensors | head -n 1)
+touch -r "$shard" "$dir/time"
+put_last "$shard" '\001'
+touch -r "$dir/time" "$shard"
+expect 'a source that was changed, with its time restored' 2 '' 'the source has changed' on "$dir/k" --resume
 expect 'restart begins anew' 0 '' 'check it with' on "$dir/k" --restart
 rm -r "$dir/k"
 expect 'resume without a partial output' 0 '' 'check it with' on "$dir/k" --resume

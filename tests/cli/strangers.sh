@@ -17,6 +17,9 @@ expect 'a file of the journal'"'"'s name' 2 '' 'is no journal of mxfp4-pack; mov
 expect 'clean keeps it' 0 '^kept: .*the journal is not mxfp4-pack' '' "$program" clean "$dir" --remove
 expect 'it stays' 0 notes '' cat "$journal"
 rm "$journal"
+truncate -s 1T "$journal"
+expect 'a journal of holes is none' 0 '' '' on
+rm -r "$dir/o"
 
 mkdir "$dir/in/packed"
 echo text >"$dir/in/packed/source-headers"
@@ -99,6 +102,16 @@ expect 'a small file of OUT that somebody edited' 2 '' 'o: generation_config.jso
 expect 'stays' 0 '^\{\}$' '' cat "$dir/o/generation_config.json"
 rm "$dir/o/generation_config.json"
 expect 'without it OUT is replaced' 0 '' '' on --force
+mv "$dir/o" "$partial"
+for how in '' --restart --resume --force --if-changed; do
+  expect "a whole output under the hidden name, without a journal ($how)" 2 '' 'partial: is a whole output, which no journal speaks of; move it away' on $how
+  expect "is there as it was ($how)" 0 '' '' "$program" verify "$partial" --source "$dir/in" -q
+done
+find "$dir" -path '*/.o.*' -exec touch -h -d '1 hour ago' {} +
+expect 'clean says what it is' 0 'o: a whole output, which no journal speaks of' 'nothing was removed' "$program" clean "$dir"
+expect 'clean removes it' 0 '^removed: .*o: a whole output' '' "$program" clean "$dir" --remove
+expect 'then there is room' 0 '' '' on
+
 mkdir "$dir/here"
 into_here() { cd "$dir/here" && "$program" convert "$dir/in" . --backend marlin --engine vllm; }
 expect 'the folder that it was started in is not replaced' 2 '' 'error: \.: is the folder that this was started in' into_here
