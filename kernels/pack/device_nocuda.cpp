@@ -1,5 +1,5 @@
 // A build without CUDA.
-#include "kernels/pack/device.h"
+#include "kernels/pack/resident.h"
 
 namespace mxfp4 {
 
@@ -21,5 +21,7 @@ std::unique_ptr<Device> open_cuda(int index, int64_t) {
   check_cuda(index);
   return nullptr;
 }
+
+void pack_on_cuda(int index, std::span<const PackItem>, void*) { check_cuda(index); }
 
 }  // namespace mxfp4

@@ -69,6 +69,29 @@ MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_unpack(mxfp4_pack_device* device, co
 MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_compare(mxfp4_pack_device* device, const void* packed,
                                                     const mxfp4_pack_matrix* matrix);
 
+/* One set of an output, whose experts are packed anew wherever an engine has them. Its directory must stay. */
+typedef struct mxfp4_pack_set mxfp4_pack_set;
+/* number: its index in the manifest's sets. */
+MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_open_set(const char* out, int number, mxfp4_pack_set** set);
+MXFP4_PACK_API void mxfp4_pack_close_set(mxfp4_pack_set* set); /* null: nothing */
+
+/* One expert of a packed tensor. */
+typedef struct mxfp4_pack_expert {
+  size_t size;
+  const char* tensor; /* the packed tensor's name in the manifest */
+  int64_t expert;
+  const void* piece[2]; /* the expert's whole share of the checkpoint's tensor, or of gate's and of up's, without gaps.
+                           Scales are E8M0 bytes, biases have the packed tensor's dtype */
+  void* packed;         /* its share of the packed tensor; aligned to 16 bytes */
+} mxfp4_pack_expert;
+
+/* Writes the bytes that convert would. gpu: the number of the GPU whose memory all pointers are of. They are packed on
+ * `stream`, a cudaStream_t, and not waited for; pieces are readable up to the next multiple of 8 bytes. gpu -1: host
+ * memory, and no stream. */
+MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_pack_experts(const mxfp4_pack_set* set, int rank,
+                                                         const mxfp4_pack_expert* experts, size_t count, int gpu,
+                                                         void* stream);
+
 /* Directories are only written by convert and unpack, whole or not at all. */
 enum {
   MXFP4_PACK_FORCE = 1,      /* replace an output of mxfp4-pack */

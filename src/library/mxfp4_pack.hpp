@@ -6,6 +6,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace mxfp4_pack {
 
@@ -54,6 +55,24 @@ class Device {
     void operator()(mxfp4_pack_device* device) const { mxfp4_pack_close_device(device); }
   };
   std::unique_ptr<mxfp4_pack_device, Close> device_;
+};
+
+class Set {
+ public:
+  explicit Set(const std::string& out, int number = 0) {
+    mxfp4_pack_set* set = nullptr;
+    check(mxfp4_pack_open_set(out.c_str(), number, &set));
+    set_.reset(set);
+  }
+  void pack(int rank, const std::vector<mxfp4_pack_expert>& experts, int gpu = -1, void* stream = nullptr) const {
+    check(mxfp4_pack_pack_experts(set_.get(), rank, experts.data(), experts.size(), gpu, stream));
+  }
+
+ private:
+  struct Close {
+    void operator()(mxfp4_pack_set* set) const { mxfp4_pack_close_set(set); }
+  };
+  std::unique_ptr<mxfp4_pack_set, Close> set_;
 };
 
 struct Conversion : mxfp4_pack_conversion {

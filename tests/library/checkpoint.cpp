@@ -1,7 +1,34 @@
-// Converts a checkpoint, verifies it, and packs a matrix of its own. usage: checkpoint CKPT OUT
+// Converts a checkpoint, verifies it, and packs a matrix of its own and an expert for the output. usage: checkpoint
+// CKPT OUT
 #include <cstdio>
 #include <mxfp4_pack.hpp>
 #include <vector>
+
+// tests/loaders/test_live.py has the bytes.
+static bool packs_experts(const char* out) {
+  const mxfp4_pack::Set set(out);
+  std::vector<unsigned char> piece(1 << 20), packed(1 << 20);
+  mxfp4_pack_expert expert = {
+      sizeof(expert), "model.layers.0.mlp.experts.w2_weight", 1, {piece.data(), nullptr}, packed.data()};
+  set.pack(0, {expert, expert});
+  int refused = 0;
+  const auto refuses = [&](int number, int rank, int64_t of, void* to, const char* tensor) {
+    mxfp4_pack_expert wrong = expert;
+    wrong.expert = of, wrong.packed = to, wrong.tensor = tensor;
+    try {
+      mxfp4_pack::Set(out, number).pack(rank, {wrong});
+    } catch (const mxfp4_pack::Error& error) {
+      refused += error.status == MXFP4_PACK_USAGE;
+    }
+  };
+  refuses(1, 0, 0, packed.data(), expert.tensor);
+  refuses(0, 1, 0, packed.data(), expert.tensor);
+  refuses(0, 0, 1000, packed.data(), expert.tensor);
+  refuses(0, 0, 0, packed.data() + 1, expert.tensor);
+  refuses(0, 0, 0, packed.data(), "model.layers.0.mlp.experts.w2");
+  refuses(0, 0, 0, packed.data(), "model.layers.0.mlp.experts.w13_weight");  // its one piece is there
+  return refused == 5;
+}
 
 int main(int, char** arguments) {
   const char *source = arguments[1], *out = arguments[2];
@@ -9,7 +36,7 @@ int main(int, char** arguments) {
     const mxfp4_pack::Conversion conversion(source, out, "marlin", "vllm");
     const std::string plan = mxfp4_pack::plan(conversion);
     std::printf("{\"plan\": %s, \"result\": %s}\n", plan.c_str(), mxfp4_pack::convert(conversion).c_str());
-    if (!mxfp4_pack::verify(out, source).ok) return 1;
+    if (!mxfp4_pack::verify(out, source).ok || !packs_experts(out)) return 1;
 
     std::vector<unsigned char> rows(128 * 64, 7), again(rows.size());
     mxfp4_pack::Matrix w2("marlin.codes");

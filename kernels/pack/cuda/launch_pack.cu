@@ -1,6 +1,7 @@
 #include "kernels/pack/cuda/kernel.cuh"
 #include "kernels/pack/cuda/launch.h"
 #include "kernels/pack/cuda/launch_batch.h"
+#include "kernels/pack/resident.h"
 
 namespace mxfp4 {
 namespace {
@@ -10,6 +11,19 @@ MutableMatrix writable(const Matrix& m) {
   for (int v = 0; v < m.views; ++v) w.view[v] = {const_cast<uint8_t*>(m.view[v].data), m.view[v].stride};
   return w;
 }
+
+/// The thread's GPU, until the end of a scope.
+class Selected {
+ public:
+  explicit Selected(int index) {
+    MXFP4_CUDA(cudaGetDevice(&before_));
+    MXFP4_CUDA(cudaSetDevice(index));
+  }
+  ~Selected() { cudaSetDevice(before_); }
+
+ private:
+  int before_ = 0;
+};
 
 }  // namespace
 
@@ -26,6 +40,11 @@ void launch_pack(std::span<const PackItem> items, cudaStream_t stream) {
         },
         layout);
   });
+}
+
+void pack_on_cuda(int index, std::span<const PackItem> items, void* stream) {
+  const Selected selected(index);
+  launch_pack(items, static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace mxfp4
