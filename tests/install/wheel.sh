@@ -17,9 +17,10 @@ echo "from the file to the first verified conversion: $((($(date +%s%N) - begin)
 main_job
 inside python3 -m mxfp4_pack --version | grep -q '^mxfp4-pack '
 inside python3 -c '
-import importlib.metadata, mxfp4_pack
+import importlib.metadata, mxfp4_pack, mxfp4_pack._library
 assert mxfp4_pack.verify("/tmp/first", source="/tmp/tiny")["ok"]
 assert mxfp4_pack.open("/tmp/first").kernel("auto", 1) == "marlin"
+mxfp4_pack._library.Packer("/tmp/first", 0, 0)
 found = {e.value for g in ("vllm.general_plugins", "sglang.srt.plugins") for e in importlib.metadata.entry_points(group=g)}
 assert found == {"mxfp4_pack.vllm:register", "mxfp4_pack.sglang:register"}, found'
 inside python3 -m mxfp4_pack.check /tmp/first
