@@ -13,6 +13,7 @@ import torch
 from torch.nn import Module, Parameter
 
 import formats
+import vllm_reload_stand_in as reload
 
 QUANTIZATION = "vllm.model_executor.layers.quantization"
 
@@ -97,6 +98,8 @@ def convert_weight_to_mxfp4_moe_kernel_format(**given):
 
 
 class MoeMethod:
+    supports_eplb = False
+
     def __init__(self, moe):
         self.moe, self.moe_kernel = moe, None
         self.mxfp4_backend = ASKED[moe.moe_backend]
@@ -145,6 +148,7 @@ class GptOssMxfp4MoEMethod(MoeMethod):
 
 
 class Mxfp4MoEMethod(MoeMethod):
+    supports_eplb = True
     converter_name = "convert_weight_to_mxfp4_moe_kernel_format"
 
 
@@ -179,12 +183,13 @@ class RoutedExperts(Module):
         h, i = self.quant_method.maybe_roundup_sizes(moe_config.hidden_dim, moe_config.intermediate_size_per_partition,
                                                      torch.bfloat16, moe_config.moe_parallel_config)
         local = moe_config.num_experts if expert_map is None else int((expert_map >= 0).sum())
+        self.local_num_experts = local
         self.quant_method.create_weights(layer=self, num_experts=local, hidden_size=h,
                                          intermediate_size_per_partition=i, params_dtype=torch.bfloat16,
                                          weight_loader=None)
 
 
-current = SimpleNamespace(config=None)
+current = SimpleNamespace(config=None, model=None)
 
 
 def vllm_config(**settings):
@@ -192,7 +197,7 @@ def vllm_config(**settings):
     config = SimpleNamespace(
         load_config=SimpleNamespace(load_format=get("load_format", "auto")),
         kernel_config=SimpleNamespace(moe_backend=get("moe_backend", "auto")),
-        model_config=SimpleNamespace(enable_sleep_mode=get("enable_sleep_mode", False)),
+        model_config=SimpleNamespace(),
         parallel_config=SimpleNamespace(enable_eplb=get("enable_eplb", False)),
         offload_config=SimpleNamespace(uva=SimpleNamespace(cpu_offload_gb=get("cpu_offload_gb", 0)),
                                        prefetch=SimpleNamespace(offload_group_size=get("offload_group_size", 0))),
@@ -203,7 +208,7 @@ def vllm_config(**settings):
 
 def serve(directory, checkpoint, prefixes, tp=(1, 0), expert_map=None, experts=None, swiglu_limit=None,
           has_bias=None, before_processing=lambda layers: None, **settings):
-    """One rank's start. Returns its expert layers by prefix."""
+    """One rank's start. Returns its expert layers by prefix; the model is reload.Model `current.model`."""
     with open(os.path.join(directory, "config.json")) as file:
         hf_quant_cfg = json.load(file)["quantization_config"]
     name = hf_quant_cfg["quant_method"]
@@ -221,16 +226,25 @@ def serve(directory, checkpoint, prefixes, tp=(1, 0), expert_map=None, experts=N
         first = next(iter(checkpoint.layers.values()))
         first = first[0] if isinstance(first, list) else first
         for prefix in prefixes:
-            parallel = SimpleNamespace(tp_size=tp[0], tp_rank=tp[1])
+            parallel = SimpleNamespace(tp_size=tp[0], tp_rank=tp[1], enable_eplb=current.config.parallel_config.enable_eplb)
             moe = SimpleNamespace(num_experts=experts or first["w13", "codes"].shape[0], hidden_dim=checkpoint.hidden,
                                   intermediate_size_per_partition=checkpoint.intermediate,
                                   moe_parallel_config=parallel, moe_backend=current.config.kernel_config.moe_backend,
                                   has_bias=("w13", "bias") in first if has_bias is None else has_bias)
             layers[prefix] = RoutedExperts(quant_config, prefix, moe, expert_map, swiglu_limit)
+    current.model = reload.Model(layers.values())
+    sys.modules["vllm.model_executor.model_loader.utils"].record_metadata_for_reloading(current.model)
     before_processing(layers)
+    current.model.load_weights([])
     for layer in layers.values():
         layer.quant_method.process_weights_after_loading(layer)
     return layers
+
+
+class EplbState:
+    @staticmethod
+    def build_initial_global_physical_to_logical_map(num_routed_experts, num_redundant_experts):
+        return [*range(num_routed_experts), *(i % num_routed_experts for i in range(num_redundant_experts))]
 
 
 def install():
@@ -248,6 +262,9 @@ def install():
             GptOssMxfp4Config, GptOssMxfp4MoEMethod, Mxfp4MoEMethod, convert_weight_to_mxfp4_moe_kernel_format,
             convert_gpt_oss_weight_to_mxfp4_moe_kernel_format)} | {"Mxfp4MoeBackend": Backend},
     }
+    loader = "vllm.model_executor.model_loader"
+    names |= {loader: {}} | {f"{loader}.{name}": members for name, members in reload.MODULES.items()}
+    names |= {"vllm.distributed": {}, "vllm.distributed.eplb": {}, "vllm.distributed.eplb.eplb_state": {"EplbState": EplbState}}
     for name, members in names.items():
         module = sys.modules[name] = ModuleType(name)
         vars(module).update(members)

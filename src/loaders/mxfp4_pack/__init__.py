@@ -15,7 +15,16 @@ from .manifest import (FORMAT_VERSION, MANIFEST, METHOD, Manifest, check_version
 __all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Entry", "Failed", "Manifest", "Misfit", "PackedSet", "RawLayer",
            "Refused", "Unconverted", "View", "check_version", "convert", "convert_again", "difference", "fall_back",
            "in_memory_order", "inspect", "installed", "is_method", "is_packed", "kernel_of", "misfit", "open", "plan",
-           "read_config", "unpack", "verify"]
+           "read_config", "unpack", "update", "verify"]
+
+
+def update(model, names, tensors):
+    """Packs new raw experts into a model that serves: `model`, the engine's on this rank (vLLM's apply_model gives it);
+    `names`, those of the checkpoint's tensors, and `tensors`, with its dtypes and shapes, whole on every rank, on the GPU or
+    the host. The engine's tensors get the bytes that `convert` would write for them, on the current CUDA stream. Refuses
+    before anything is packed, but for NaN scales. Gate and up of an expert must come together."""
+    from .vllm import live
+    live.update(model, names, tensors)
 
 
 def __getattr__(name):

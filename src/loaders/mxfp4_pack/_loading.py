@@ -54,7 +54,8 @@ class Loading:
         self.started, self.headers = {}, {}
         self.reader = None
 
-    def expect(self, request):
+    def expect(self, request, memory=None):
+        """memory: {key: tensor of bytes} to read into, else new tensors."""
         if self.reader is None:
             self.reader = Reader()
         if not self.progress.begin:
@@ -62,8 +63,9 @@ class Loading:
         tensors, pending = {}, {}
         for key, entry in request.entries.items():
             begin = self.stored(entry).begin
-            tensors[key] = torch.empty((len(request.experts), *entry.shape[1:]), dtype=getattr(torch, entry.torch_dtype),
-                                       device=request.device)
+            shape, dtype = (len(request.experts), *entry.shape[1:]), getattr(torch, entry.torch_dtype)
+            tensors[key] = memory[key].view(dtype).view(shape) if memory else torch.empty(shape, dtype=dtype,
+                                                                                          device=request.device)
             jobs = jobs_of(path_of(self.directory, entry.file), begin, entry, (request.experts, tensors[key]), self.verify)
             pending[key] = self.reader.start(jobs, tensors[key].device)
         self.started[request.name] = request, tensors, pending
@@ -78,6 +80,7 @@ class Loading:
             digests = self.finish(pending[key], entry)
             if self.verify and _xxh3.hexdigest(b"".join(digests)) != entry.xxh3_128:
                 raise Refused(f"{entry.file}: {entry.name}: its bytes do not have the manifest's checksum; damaged")
+            copy_repeated(tensors[key], request.experts)
         self.count(request)
         if not self.started:
             self.close()
@@ -126,6 +129,14 @@ class Loading:
         self.reader = None
 
 
+def copy_repeated(tensor, experts):
+    """Of an expert that has several rows, the last one is read."""
+    row_of = {expert: row for row, expert in enumerate(experts)}
+    for row, expert in enumerate(experts):
+        if row_of[expert] != row:
+            tensor[row].copy_(tensor[row_of[expert]])
+
+
 def jobs_of(path, begin, entry, wanted, verify):
     """The jobs for an entry that begins at byte `begin` of the file. `wanted`: the experts, and a tensor with one row for
     each. Experts that lie behind each other in file and tensor share a job, up to a piece. With `verify` every expert is
@@ -136,7 +147,7 @@ def jobs_of(path, begin, entry, wanted, verify):
     row_of = {expert: row for row, expert in enumerate(experts)}
     jobs = []
     run = []
-    for expert in range(entry.experts) if verify else experts:
+    for expert in range(entry.experts) if verify else row_of:
         if run and not (follows(row_of, run[-1], expert) and (len(run) + 1) * size <= PIECE):
             jobs.append(job_of(path, begin, target, (run, row_of, size, verify)))
             run = []

@@ -38,7 +38,8 @@ def check_needs(fields):
 
 
 def read_manifest(directory):
-    """The fields of a directory's manifest, whose own checksum is right; a set's `number` is its place among all."""
+    """The fields of a directory's manifest, whose own checksum is right. A set gets its `number`, its place among all, and
+    whether the source's scales may be NaN."""
     path = os.path.join(directory, MANIFEST)
     try:
         with open(path, "rb") as file:
@@ -50,6 +51,7 @@ def read_manifest(directory):
         begin = data.index(expected.encode())
         for number, set_ in enumerate(fields.get("sets", [])):
             set_["number"] = number
+            set_["allow_nan_scales"] = fields.get("source", {}).get("allow_nan_scales", False)
     except FileNotFoundError:
         raise Refused(f"{path} is missing: the directory is incomplete, convert it again") from None
     except Refused:

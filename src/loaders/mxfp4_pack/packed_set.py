@@ -17,6 +17,11 @@ from .manifest import ROLES, kernel_of
 QUIET = 5  # s that pass between two lines on the reads
 
 
+def flat(tensor):
+    """All bytes of a tensor without holes, in memory order."""
+    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
+
+
 class PackedSet:
     """Holds no open file: it pickles."""
 
@@ -26,6 +31,7 @@ class PackedSet:
         self.rank = rank
         self.canary_is_equal = False
         self.fallback = None  # the misfit because of which the engine converts raw experts
+        self.update = None  # what packs new experts, once there are some
         self._loading = None  # begins in the process that loads the model
         self.layers = {}  # (namespace, number) -> {(role, part): Entry}
         for t in fields["tensors"]:
@@ -42,6 +48,7 @@ class PackedSet:
     padded_sizes = property(lambda self: (self.fields["model"]["padded_hidden"],
                                           self.fields["model"]["padded_intermediate"]))
     sizes = property(lambda self: (self.fields["model"]["hidden"], self.fields["model"]["intermediate"]))
+    allows_nan_scales = property(lambda self: self.fields["allow_nan_scales"])
     activation = property(lambda self: self.fields["model"]["activation"]["name"])
     swiglu_limit = property(lambda self: self.fields["model"]["activation"]["limit"])
 
@@ -51,9 +58,11 @@ class PackedSet:
         except KeyError:
             raise Refused(f"{what}: no packed experts of {namespace} layer {number} in {self.directory}") from None
 
-    def expect(self, entries, experts, device):
-        """The engine has this layer: it is read from now on, for `read_layer`."""
-        self.loading.expect(Request(entries, tuple(experts), device))
+    def expect(self, entries, experts, device, into=None):
+        """The engine has this layer: it is read from now on, for `read_layer`. into: {key: tensor}, what that gave before,
+        which is read over."""
+        memory = into and {key: flat(tensor) for key, tensor in into.items()}
+        self.loading.expect(Request(entries, tuple(experts), device), memory)
 
     def read_layer(self, entries, experts, device):
         """{key: tensor} for the entries {key: Entry} of a layer: the experts (global numbers, in order), seen as the engine

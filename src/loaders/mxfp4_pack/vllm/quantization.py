@@ -21,7 +21,7 @@ from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
-from . import humming
+from . import eplb, humming, live
 from .conversion import KEYWORD, RESULT, compare_canary, exchanged, fill, in_form_of, storage_of
 
 # Models, and the quant_method of their checkpoints; of those in ANY_MODEL the others too. vLLM itself reads Kimi-K3's
@@ -82,14 +82,14 @@ def packed_class(cls):
     return type("Packed" + cls.__name__, (PackedMethod, cls), {})
 
 
-def packed_method(method, packed, entries, dummy):
+def packed_method(method, packed, entries):
     """The engine's method object for a layer, as one that reads the layer instead of converting it."""
     name = getattr(getattr(method, "mxfp4_backend", None), "name", type(method).__name__)
     if name not in KERNELS[packed.backend]:
         raise Refused(f"vLLM chose {name}, the experts are packed for {packed.kernel}")
     cls = packed_class(type(method))
     reading = object.__new__(cls)
-    vars(reading).update(vars(method), packed=packed, entries=entries, dummy=dummy)
+    vars(reading).update(vars(method), packed=packed, entries=entries)
     return reading
 
 
@@ -100,10 +100,7 @@ def refuse_settings(vllm):
         "--cpu-offload-gb": getattr(getattr(offload, "uva", None), "cpu_offload_gb", 0)
         or getattr(vllm.cache_config, "cpu_offload_gb", 0),
         "--offload-group-size": getattr(getattr(offload, "prefetch", None), "offload_group_size", 0),
-        "--enable-eplb (it moves experts between ranks)": getattr(vllm.parallel_config, "enable_eplb", False),
         "--enable-lora (LoRA on packed experts is untested)": getattr(vllm, "lora_config", None),
-        # Level 2 drops weights and loads them again from the checkpoint, where packed experts are not found.
-        "--enable-sleep-mode (its level 2 cannot be undone)": getattr(vllm.model_config, "enable_sleep_mode", False),
     }
     if set_ := [name for name, value in found.items() if value]:
         raise Refused(f"packed MXFP4 experts cannot be served with {', '.join(set_)}. Leave it out, or serve the "
@@ -129,29 +126,36 @@ class PackedConfig:
             raise Refused(f"{model_name} holds experts of {self.manifest.model_type}, but the config is a {method} one")
 
     def get_quant_method(self, layer, prefix):
-        vllm = get_current_vllm_config()
-        refuse_settings(vllm)
         if not isinstance(layer, RoutedExperts):
             return super().get_quant_method(layer, prefix)
+        vllm = get_current_vllm_config()
+        refuse_settings(vllm)
         moe = layer.moe_config
         parallel = moe.moe_parallel_config
         packed = self.manifest.pick(moe.moe_backend, parallel.tp_size, parallel.tp_rank)
         if moe.moe_backend == "auto":
             moe.moe_backend = packed.kernel
-        entries, dummy = self.entries(packed, prefix), vllm.load_config.load_format == "dummy"
-        return packed_method(super().get_quant_method(layer, prefix), packed, entries, dummy)
+        place = self.place(prefix)
+        method = packed_method(super().get_quant_method(layer, prefix), packed, packed.layer(*place, prefix))
+        vars(method).update(place=place, dummy=vllm.load_config.load_format == "dummy")
+        if getattr(parallel, "enable_eplb", False):
+            eplb.check(method)
+        live.install()
+        return method
 
-    def entries(self, packed, prefix):
-        """The layer's packed tensors. vLLM numbers draft (MTP) layers on from the model's own."""
+    def place(self, prefix):
+        """Where the layer is in the manifest. vLLM numbers draft (MTP) layers on from the model's own."""
         number = int(re.search(r"\blayers\.(\d+)\.", prefix + ".")[1])
         main = self.manifest.main_layers
-        return packed.layer(*(("model", number) if number < main else ("mtp", number - main)), prefix)
+        return ("model", number) if number < main else ("mtp", number - main)
 
 
 class PackedMethod:
     """Before an engine's method class in the bases of one; see `packed_method`."""
-    packed = entries = device = None
+    packed = entries = place = device = None
     dummy = read = False
+    held = None  # what was read, where the engine keeps it: {(role, part): tensor}; empty where it keeps a copy
+    waits = None  # in a reload, for what: live.py
 
     def maybe_roundup_sizes(self, *args, **kwargs):
         sizes = tuple(super().maybe_roundup_sizes(*args, **kwargs))
@@ -169,6 +173,8 @@ class PackedMethod:
             self.packed.expect(self.entries, self.experts_of(layer), self.device)
 
     def process_weights_after_loading(self, layer):
+        if self.held is not None:
+            return live.finish(layer, self, logger)
         experts = self.experts_of(layer)
         if self.moe.has_bias != (("w13", "bias") in self.entries):
             raise Refused(f"the layer {'has' if self.moe.has_bias else 'lacks'} biases, the packed experts do not agree")
@@ -179,16 +185,18 @@ class PackedMethod:
             super().process_weights_after_loading(layer)
         if not self.read:
             raise Refused(f"vLLM's {self.mxfp4_backend.name} was not converted by a function that this loader knows")
+        if not live.is_kept(layer, self):
+            self.held = {}
+        if self.held and getattr(self.moe.moe_parallel_config, "enable_eplb", False):
+            eplb.move_bytes(layer, self.held)
 
     def experts_of(self, layer):
         """Global numbers of the rank's experts, in local order (expert_map: -1, or the local number)."""
-        total = next(iter(self.entries.values())).experts
-        if layer.global_num_experts != total:
-            raise Refused(f"the engine asks for {layer.global_num_experts} experts (redundant ones?), packed are {total}")
+        logical = eplb.logical_experts(layer, next(iter(self.entries.values())).experts)
         if layer.expert_map is None:
-            return list(range(total))
+            return logical
         local = layer.expert_map.tolist()
-        return sorted((e for e in range(total) if local[e] >= 0), key=lambda e: local[e])
+        return [logical[e] for e in sorted((e for e in range(len(logical)) if local[e] >= 0), key=lambda e: local[e])]
 
     def converted(self, original, experts, given):
         """In the place of the engine's conversion: its arguments `given`, its 6-tuple as result."""
@@ -199,12 +207,13 @@ class PackedMethod:
                 canary = self.canary(original, given)
             except Misfit as found:
                 fall_back(self.packed, found, logger)
+        self.held = {}
         if self.packed.fallback is not None:
             return original(**given | self.unpacked(given["layer"], experts))
         if self.dummy:
             tensors = {key: self.packed.empty(entry, experts, self.device) for key, entry in self.entries.items()}
         else:
-            tensors = self.packed.read_layer(self.entries, experts, self.device)
+            tensors = self.held = self.packed.read_layer(self.entries, experts, self.device)
             if self.packed.finished:
                 logger.info(self.packed.report())
             elif line := self.packed.progress():

@@ -1,0 +1,59 @@
+"""The C library's part here: raw experts packed in memory, the GPU's or the host's."""
+
+import ctypes
+import os
+
+from ._entries import Refused
+from ._program import HERE
+
+NAME = "libmxfp4_pack.so"
+VARIABLE = "MXFP4_PACK_LIBRARY"
+MISSING = (f"the library {NAME} is not there, or is older than these loaders: neither in this package nor where the system "
+           f"looks for libraries. Install the wheel, or name the file in {VARIABLE}")
+
+
+class Expert(ctypes.Structure):
+    """mxfp4_pack_expert"""
+    _fields_ = [("size", ctypes.c_size_t), ("tensor", ctypes.c_char_p), ("expert", ctypes.c_int64),
+                ("piece", ctypes.c_void_p * 2), ("packed", ctypes.c_void_p)]
+
+
+def library():
+    """The wheel's, else the system's."""
+    own = os.path.join(HERE, NAME)
+    path = os.environ.get(VARIABLE) or (own if os.path.isfile(own) else NAME + ".1")
+    try:
+        found = ctypes.CDLL(path)
+        found.mxfp4_pack_error.restype = ctypes.c_char_p
+        found.mxfp4_pack_close_set.argtypes = (ctypes.c_void_p,)
+        found.mxfp4_pack_pack_experts.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(Expert), ctypes.c_size_t,
+                                                  ctypes.c_int, ctypes.c_void_p)
+    except (OSError, AttributeError) as error:
+        raise Refused(f"{MISSING} ({error})") from error
+    return found
+
+
+class Packer:
+    """Packs experts for a rank of a directory's set."""
+
+    def __init__(self, directory, number, rank):
+        self.library, self.rank = library(), rank
+        self.handle = ctypes.c_void_p()
+        self.check(self.library.mxfp4_pack_open_set(os.fsencode(directory), number, ctypes.byref(self.handle)))
+
+    def __del__(self):
+        if getattr(self, "handle", None):
+            self.library.mxfp4_pack_close_set(self.handle)
+
+    def check(self, status):
+        if status:
+            raise Refused(self.library.mxfp4_pack_error().decode())
+
+    def pack(self, tensor, experts, gpu=-1, stream=None):
+        """`tensor`: the packed tensor's name. experts: (number, addresses of its pieces, address of its packed bytes), in
+        the memory of that GPU, where they are packed on `stream`; -1: in the host's."""
+        size = ctypes.sizeof(Expert)
+        name = tensor.encode()
+        list_ = (Expert * len(experts))(*(Expert(size, name, number, (ctypes.c_void_p * 2)(*pieces), packed)
+                                          for number, pieces, packed in experts))
+        self.check(self.library.mxfp4_pack_pack_experts(self.handle, self.rank, list_, len(experts), gpu, stream))

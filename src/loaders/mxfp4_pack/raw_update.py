@@ -1,0 +1,123 @@
+"""New raw experts for layers whose packed experts are in use: packed in place, by the plan of their set."""
+
+from typing import NamedTuple
+
+import torch
+
+from ._entries import DTYPES, Entry, Refused
+from ._library import Packer
+
+NAN = 0xFF  # the E8M0 byte
+BYTES = ("U8", "I8", "F8_E8M0", "F4")  # dtypes whose elements are bytes to the packer
+
+
+class Source(NamedTuple):
+    """A checkpoint's tensor that packed ones are made of."""
+    tensor: str  # the packed tensor
+    names: tuple  # those that are packed together: one, or gate's and up's
+    experts: range  # that are in them, each an equal share
+    dtype: str
+    shape: tuple
+
+
+class Target(NamedTuple):
+    """A packed tensor in an engine's memory, one row for each of the numbers in `experts`."""
+    entry: Entry
+    memory: torch.Tensor
+    experts: list
+    part: str
+
+
+def sources_of(fields, rank):
+    """{name: Source} of a manifest's set."""
+    found = {}
+    for t in fields["tensors"]:
+        if t.get("rank", 0) != rank:
+            continue
+        source = t.get("source", ())
+        count = 1 if t["role"] == "w2" or len(source) == 1 else 2
+        for first in range(0, len(source), count):
+            names = tuple(s["name"] for s in source[first:first + count])
+            experts = range(t["experts"]) if len(source) == count else range(first // count, first // count + 1)
+            for s in source[first:first + count]:
+                found[s["name"]] = Source(t["name"], names, experts, s["dtype"], tuple(s["shape"]))
+    return found
+
+
+class Update:
+    """`targets`: {packed tensor's name: Target}, of a set's layers that are on this rank."""
+
+    def __init__(self, set_, targets):
+        self.set, self.targets = set_, targets
+        self.packer = None  # until there is something to pack
+        self.sources = sources_of(set_.fields, set_.rank)
+        self.waiting = {}  # name: tensor, of which up or gate is not there yet
+        self.packed = {}  # packed tensor's name: the experts that it got
+
+    def takes(self, name):
+        return name in self.sources
+
+    def check(self, name, tensor):
+        source = self.sources[name]
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        right = tensor.element_size() == 1 if source.dtype in BYTES else dtype == DTYPES[source.dtype]
+        if not right or tuple(tensor.shape) != source.shape:
+            raise Refused(f"{name}: is {dtype} {list(tensor.shape)}, the checkpoint's was {source.dtype} "
+                          f"{list(source.shape)}")
+
+    def add(self, name, tensor):
+        """Packs it, together with up or gate where these are apart; of layers elsewhere nothing is done. Work that is put
+        on the current stream sees it."""
+        self.check(name, tensor)
+        source = self.sources[name]
+        target = self.targets.get(source.tensor)
+        if target is None:
+            return
+        self.waiting[name] = self.canonical(name, tensor, target)
+        if all(other in self.waiting for other in source.names):
+            self.pack(source, target, [self.waiting.pop(other) for other in source.names])
+
+    def canonical(self, name, tensor, target):
+        """As the packer takes it: contiguous, biases in the packed dtype. A copy where it must wait for another."""
+        source = self.sources[name]
+        dtype = getattr(torch, target.entry.torch_dtype) if tensor.element_size() > 1 else tensor.dtype
+        if target.part == "scales":
+            if tensor.element_size() > 1:
+                raise Refused(f"{name}: scales in {source.dtype} are packed by convert alone")
+            if not self.set.allows_nan_scales and bool((tensor.view(torch.uint8) == NAN).any()):
+                raise Refused(f"{name}: 0xFF is NaN")
+        return tensor.to(target.memory.device, dtype, copy=len(source.names) > 1).contiguous()
+
+    def pack(self, source, target, tensors):
+        if self.packer is None:
+            self.packer = Packer(self.set.directory, self.set.number, self.set.rank)
+        row_bytes = target.entry.bytes // target.entry.experts
+        begin = target.memory.data_ptr()
+        shares = [t.numel() * t.element_size() // len(source.experts) for t in tensors]
+        experts = []
+        for row, expert in enumerate(target.experts):
+            if expert in source.experts:
+                share = expert - source.experts.start
+                pieces = [t.data_ptr() + share * size for t, size in zip(tensors, shares)]
+                experts.append((expert, pieces, begin + row * row_bytes))
+        device = target.memory.device
+        if device.type == "cuda":
+            self.packer.pack(source.tensor, experts, device.index, torch.cuda.current_stream(device).cuda_stream)
+        else:
+            self.packer.pack(source.tensor, experts)
+        self.packed.setdefault(source.tensor, set()).update(number for number, _, _ in experts)
+
+    def refuse_alone(self, names):
+        """Gate without up or the reverse, of all these names."""
+        for name in names:
+            if missing := [other for other in self.sources[name].names if other not in names]:
+                raise Refused(f"{name} came without {', '.join(missing)}: these are packed into one matrix")
+
+    def finish(self, tensors):
+        """No more comes for these packed tensors now. Returns those of which not every expert came."""
+        waiting = {name for name in self.waiting if self.sources[name].tensor in tensors}
+        for name in waiting:
+            del self.waiting[name]
+        got = {tensor: self.packed.pop(tensor, set()) for tensor in tensors if tensor in self.targets}
+        self.refuse_alone(waiting)
+        return [tensor for tensor, experts in got.items() if experts != set(self.targets[tensor].experts)]

@@ -1,0 +1,32 @@
+"""Expert-parallel load balancing: vLLM keeps some experts several times, and moves rows of a layer's parameters between
+ranks. A packed expert is such a row, so its bytes are right wherever they come to lie."""
+
+from mxfp4_pack import Refused
+from mxfp4_pack.packed_set import flat
+
+
+def check(method):
+    """What vLLM itself cannot serve so is refused with its reason."""
+    if not method.supports_eplb:
+        raise Refused(f"vLLM's {type(method).__name__} does not support --enable-eplb. Leave it out")
+
+
+def move_bytes(layer, held):
+    """vLLM gets rows of bytes to move: of its parameters it would send F8_E8M0 scales, which NCCL and Gloo do not take, and
+    would leave Triton's weights, which are none."""
+    layer.get_expert_weights = lambda: [flat(tensor).view(layer.local_num_experts, -1) for tensor in held.values()]
+
+
+def logical_experts(layer, total):
+    """The number of the checkpoint's expert for each of the engine's: behind all experts the redundant ones."""
+    if layer.global_num_experts == total:
+        return list(range(total))
+    if not layer.moe_config.moe_parallel_config.enable_eplb or layer.global_num_experts < total:
+        raise Refused(f"the engine asks for {layer.global_num_experts} experts, packed are {total}")
+    from vllm.distributed.eplb.eplb_state import EplbState
+    return list(EplbState.build_initial_global_physical_to_logical_map(total, layer.global_num_experts - total))
+
+
+def refuse_moved(layer, what):
+    if getattr(layer.moe_config.moe_parallel_config, "enable_eplb", False):
+        raise Refused(f"{what}: with --enable-eplb experts are no longer where they were loaded. Start the server anew")

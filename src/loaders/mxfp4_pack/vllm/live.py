@@ -1,0 +1,181 @@
+"""A model that serves: its weights are loaded again, or its experts replaced by new raw ones.
+
+vLLM reloads layer by layer: it puts raw parameters in the place of a layer's own, loads, converts and copies. Packed layers
+stay out of that (`KeptInfo`). What is on disk is read over the packed tensors, whose addresses stay those that CUDA graphs
+know; raw experts that come through the model's load_weights, from a checkpoint or a trainer, are packed there.
+"""
+
+from functools import partial, wraps
+
+from mxfp4_pack import Manifest, Refused, is_packed
+from mxfp4_pack.raw_update import Target, Update
+from vllm.model_executor.model_loader import default_loader, utils
+from vllm.model_executor.model_loader.reload.layerwise import LAYERWISE_INFO
+from vllm.model_executor.model_loader.reload.types import LayerReloadingInfo
+
+from .eplb import refuse_moved
+
+
+class KeptInfo(LayerReloadingInfo):
+    """Of a layer that vLLM leaves as it is; at the end of a reload it calls the layer's process_weights_after_loading."""
+
+    def can_load(self):
+        return True
+
+
+def install():
+    """vLLM tells of each model that it builds, and of each that it loads from disk."""
+    if not hasattr(utils.record_metadata_for_reloading, "__wrapped__"):
+        utils.record_metadata_for_reloading = after(utils.record_metadata_for_reloading, adopt)
+        loader = default_loader.DefaultModelLoader
+        loader.get_all_weights = before_weights(loader.get_all_weights)
+
+
+def after(original, then):
+    @wraps(original)
+    def both(model):
+        original(model)
+        then(model)
+    return both
+
+
+def before_weights(original):
+    @wraps(original)
+    def both(loader, model_config, model):
+        read_again(model, model_config.model)
+        return original(loader, model_config, model)
+    return both
+
+
+def packed_layers(model):
+    """(layer, method) of the packed layers."""
+    found = [(layer, getattr(layer, "quant_method", None)) for layer in model.modules()]
+    return [(layer, method) for layer, method in found if hasattr(method, "packed")]
+
+
+def is_kept(layer, method):
+    """Whether the engine's parameters are the tensors that were read. Of Triton's objects that is known."""
+    kept = {parameter.data_ptr() for parameter in layer.parameters()}
+    return method.packed.is_triton or all(tensor.data_ptr() in kept for tensor in method.held.values())
+
+
+def adopt(model):
+    layers = packed_layers(model)
+    if not layers:
+        return
+    # GPT-OSS's attention sinks too: vLLM 0.26.0 fills them in place, where its reload had put parameters without memory.
+    for layer in [layer for layer, _ in layers] + [layer for layer in model.modules() if "sinks" in layer._parameters]:
+        LAYERWISE_INFO[layer] = KeptInfo(({}, {}), LAYERWISE_INFO[layer].restore_device)
+    model.load_weights = partial(load_weights, model, model.load_weights)
+
+
+def load_weights(model, original, weights):
+    """In the place of the model's: raw experts are packed, all else is the model's own."""
+    layers = packed_layers(model)
+    if any(method.held is None for _, method in layers):
+        return original(weights)  # the first load
+    return original(others(layers, weights))
+
+
+def others(layers, weights):
+    updates, allowed = updates_of(layers), False
+    for name, tensor in weights:
+        taking = next((u for u in updates if u.takes(name)), None)
+        if taking is None:
+            yield name, tensor
+            continue
+        if not allowed:
+            refuse_new_experts(layers)
+            allowed = True
+        taking.add(name, tensor)
+
+
+def updates_of(layers):
+    """One for each set. They stay with it."""
+    sets = {}
+    for layer, method in layers:
+        sets.setdefault(method.packed, []).append((layer, method))
+    for set_, of_set in sets.items():
+        if set_.update is None:
+            set_.update = Update(set_, {entry.name: Target(entry, method.held[key], method.experts_of(layer), key[1])
+                                        for layer, method in of_set for key, entry in method.entries.items() if method.held})
+    return [set_.update for set_ in sets]
+
+
+def refuse_new_experts(layers):
+    if not layers:
+        raise Refused("the model has no packed experts")
+    for layer, method in layers:
+        refuse_unless_in_place(layer, method, "new experts")
+
+
+def refuse_unless_in_place(layer, method, what):
+    refuse_moved(layer, what)
+    if method.packed.fallback is not None:
+        raise Refused(f"{what}: this server converted the experts itself (MXFP4_PACK_FALLBACK). Pack them anew, as its "
+                      "warning says")
+    if not method.held:
+        raise Refused(f"{what}: vLLM's {type(method).__name__} keeps its weights elsewhere than where they were read. "
+                      "Start the server anew")
+
+
+def update(model, names, tensors):
+    """See mxfp4_pack.update."""
+    layers = packed_layers(model)
+    refuse_new_experts(layers)
+    updates = updates_of(layers)
+    taken = {}
+    for name, tensor in zip(names, tensors, strict=True):
+        taking = next((u for u in updates if u.takes(name)), None)
+        if taking is None:
+            raise Refused(f"{name}: no packed tensor is made of it")
+        taking.check(name, tensor)
+        taken.setdefault(taking, {})[name] = tensor
+    for taking, given in taken.items():
+        taking.refuse_alone(given)
+    for taking, given in taken.items():
+        for name, tensor in given.items():
+            taking.add(name, tensor)
+
+
+def read_again(model, directory):
+    """The model is loaded from this directory, which may be another than before: the experts are read over, or come raw."""
+    layers = [(layer, method) for layer, method in packed_layers(model) if method.held is not None]
+    manifest = Manifest(directory, "vllm") if layers and is_packed(directory) else None
+    sets = [the_same_set(manifest, layer, method) for layer, method in layers]
+    for set_, (layer, method) in zip(sets, layers):
+        if set_ is None:
+            method.waits = "raw"
+            continue
+        method.waits, method.packed, method.entries = "read", set_, set_.layer(*method.place, "a reload")
+        set_.expect(method.entries, method.experts_of(layer), method.device, into=method.held)
+
+
+def the_same_set(manifest, layer, method):
+    """What serves a layer, as it is in the manifest now. None without one."""
+    refuse_unless_in_place(layer, method, "a reload")
+    if manifest is None:
+        return None
+    old = method.packed
+    set_ = manifest.pick(old.kernel, old.fields["moe_tp_size"], old.rank, (old.backend,))
+    forms = [[(e.parameter, e.torch_dtype, e.shape, e.view) for e in entries.values()]
+             for entries in (method.entries, set_.layer(*method.place, "a reload"))]
+    if forms[0] != forms[1] or set_.fields["layout_version"] != old.fields["layout_version"]:
+        raise Refused(f"{set_.directory} holds experts of other sizes or another layout than those that are served. Start "
+                      "the server anew")
+    set_.canary_is_equal = old.canary_is_equal
+    return set_
+
+
+def finish(layer, method, logger):
+    """vLLM ends a reload or an update, and asks for each packed layer to be processed."""
+    waits, method.waits = method.waits, None
+    if waits == "read":
+        method.packed.read_layer(method.entries, method.experts_of(layer), method.device)
+        if method.packed.finished:
+            logger.info(method.packed.report())
+        return
+    names = [entry.name for entry in method.entries.values()]
+    missing = method.packed.update.finish(names) if method.packed.update else names
+    if missing and waits == "raw":
+        raise Refused(f"the checkpoint that is loaded has not all experts of {', '.join(missing)}")
