@@ -18,10 +18,9 @@ MIXED_UTILS = "data/csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels/moe_ge
 MARLIN = "kernels/jit/csrc/gemm/marlin"
 
 FLASHINFER_ENTRY = """
-extern "C" void entry(uint8_t* from, uint8_t* to, int rows, int columns, int kind) {
+extern "C" void entry(uint8_t* from, uint8_t* to, int rows, int columns) {
   using namespace tensorrt_llm::kernels::cutlass_kernels;
-  (kind == 2 ? interleave_fp4_fp8_weights_for_sm90_mixed_gemm : interleave_fp4_weights_for_sm90_mixed_gemm)(
-      from, to, rows, columns, nullptr);
+  KERNEL(from, to, rows, columns, nullptr);
 }
 """
 SCALES = "data/csrc/nv_internal/tensorrt_llm/thop/fp4Op.cpp"
@@ -87,11 +86,12 @@ def pointer(tensor):
 
 def interleave(weight, out, kind):
     """FlashInfer's binding: kind 1 is FP4, 2 FP4 for FP8 activations. Tensors are U8 [experts, rows, columns / 2]."""
-    assert kind in (1, 2)
     text = without_includes(os.path.join(folder_of("flashinfer"), MIXED_UTILS))
-    run = compiled(re.sub(r"(\w+)<<<(\w+), (\w+), 0, stream>>>\(", r"launch(\2, \3, \1, ", text) + FLASHINFER_ENTRY)
+    kernel = {1: "interleave_fp4_weights_for_sm90_mixed_gemm", 2: "interleave_fp4_fp8_weights_for_sm90_mixed_gemm"}[kind]
+    run = compiled(re.sub(r"(\w+)<<<(\w+), (\w+), 0, stream>>>\(", r"launch(\2, \3, \1, ", text)
+                   + FLASHINFER_ENTRY.replace("KERNEL", kernel))
     for expert, made in zip(weight, out):
-        run(pointer(expert), pointer(made), expert.shape[0], expert.shape[1] * 2, kind)
+        run(pointer(expert), pointer(made), expert.shape[0], expert.shape[1] * 2)
 
 
 def block_scale_interleave(scales):

@@ -1,9 +1,11 @@
 """Which loader was shown to read what: tests/engines/matrix.json, and what is made of it.
 
-    python3 tests/engines/matrix.py --run vllm PATH        runs the cells that can run here, keeps the others;
-                                                           --backends REGEX: only those of these backends
+    python3 tests/engines/matrix.py --run vllm PATH        runs the cells that can run here, keeps the others
+    python3 tests/engines/matrix.py --learn vllm PATH      learns the layouts that can be learned here, keeps the others;
+                                                           --backends REGEX: both only for these backends
     python3 tests/engines/matrix.py                        writes the tables of the man pages and of the program
-    python3 tests/engines/matrix.py --check                fails where they are not those of matrix.json
+    python3 tests/engines/matrix.py --check                fails where they are not those of matrix.json, or where the
+                                                           program says that other layouts fit than were learned
 
 PATH: directories with the engine's Python sources and what it imports, separated by colons. MXFP4_PACK names the program.
 A cell is an engine's version, a backend in one layout version, a family, a tensor-parallel size, a GPU ("" for none), and
@@ -15,6 +17,9 @@ real classes      the engine's own classes and functions on a CPU: what the load
 source unchanged  the engine's converter is, in its source, that of a version with one of the above
 stand-in          as real classes, but a function that moves bytes runs on a GPU alone and was ours: no proof of bytes
 not               not shown
+
+A row of `learned` is the layout that `python3 -m mxfp4_pack.learn` made of the engine's own weight loaders and conversion
+on a CPU (learn_cells.py), for hidden and intermediate on a rank: `equal` to the built-in layout version, or what it said.
 """
 
 import argparse
@@ -34,43 +39,61 @@ README = os.path.join(ROOT, "README.md")
 SHOWN = ("hardware", "real classes", "source unchanged", "stand-in", "not")
 FIELDS = ("engine", "version", "backend", "layout", "family", "tp", "gpu", "shown", "how")
 KEY = FIELDS[:-2]
+LEARNED = ("engine", "version", "backend", "layout", "family", "hidden", "intermediate", "tp", "learned")
 
 
 def version_key(version):
     return [int(n) for n in re.findall(r"\d+", version)]
 
 
-def order(cell):
-    return [version_key(cell[f]) if f == "version" else cell[f] for f in KEY]
+def order(row):
+    return [version_key(value) if field == "version" else value for field, value in row.items()]
 
 
-def read_cells():
+def read_matrix():
+    """(cells, learned layouts)"""
     with open(MATRIX) as file:
-        cells = json.load(file)["cells"]
-    for cell in cells:
+        matrix = json.load(file)
+    for cell in matrix["cells"]:
         assert tuple(cell) == FIELDS and cell["shown"] in SHOWN, cell
-    return cells
+    assert all(tuple(row) == LEARNED for row in matrix["learned"])
+    return matrix["cells"], matrix["learned"]
 
 
-def write_cells(cells):
-    lines = ",\n".join(json.dumps(cell) for cell in sorted(cells, key=order))
+def write_matrix(*tables):
+    texts = (",\n".join(json.dumps(row) for row in sorted(rows, key=order)) for rows in tables)
     with open(MATRIX, "w") as file:
-        file.write(f'{{"cells": [\n{lines}\n]}}\n')
+        file.write('{{"cells": [\n{}\n], "learned": [\n{}\n]}}\n'.format(*texts))
 
 
-def run(engine, path, backends):
-    """The cells that the engine's script shows with these sources; backends: a pattern of names, "" for all."""
+def run(script, path, backends, *arguments):
+    """The rows that an engine's script shows with these sources; backends: a pattern of names, "" for all."""
     ours = [os.path.join(ROOT, "src", "loaders"), os.path.join(ROOT, "tests", "loaders")]
     with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([*path.split(os.pathsep), *ours]),
                                     "MXFP4_PACK_CELLS": file.name, "MXFP4_PACK_BACKENDS": backends}
-        subprocess.run([sys.executable, os.path.join(HERE, f"{engine}_classes.py")], env=environment)
+        subprocess.run([sys.executable, os.path.join(HERE, script), *arguments], env=environment)
         return [json.loads(line) for line in file]
 
 
-def merged(cells, shown):
+def merged(rows, shown, fields, key):
     """Those that were shown now take the place of earlier ones of the same key."""
-    return list({tuple(cell[f] for f in KEY): {f: cell[f] for f in FIELDS} for cell in [*cells, *shown]}.values())
+    return list({tuple(row[f] for f in key): {f: row[f] for f in fields} for row in [*rows, *shown]}.values())
+
+
+def claims_against(program, learned):
+    """Where the program says that other layouts fit an engine's version than were learned from it."""
+    fitting, wrong = {}, []
+    for row in learned:
+        release = f"{row['engine']}=={row['version']}"
+        if release not in fitting:
+            said = subprocess.run([program, "backends", "--engine", release, "--json"], capture_output=True, check=True)
+            fitting[release] = {(b["backend"], b["layout_version"]) for b in json.loads(said.stdout)["backends"]}
+        claimed = (row["backend"], row["layout"]) in fitting[release]
+        if claimed != (row["learned"] == "equal"):
+            wrong.append(f"{release} {row['backend']} {row['layout']}: {row['learned']} at {row['family']}, tp {row['tp']}, "
+                         f"and the program says that it {'fits' if claimed else 'does not fit'}")
+    return wrong
 
 
 def program_table(cells):
@@ -177,28 +200,35 @@ def rendered(cells):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--run", nargs=2, action="append", default=[], metavar=("ENGINE", "PATH"))
+    for name in ("--run", "--learn"):
+        parser.add_argument(name, nargs=2, action="append", default=[], metavar=("ENGINE", "PATH"))
     parser.add_argument("--backends", default="", metavar="REGEX")
-    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--check", nargs="?", const="", metavar="PROGRAM")
     options = parser.parse_args()
-    cells = read_cells()
+    cells, learned = read_matrix()
     for engine, path in options.run:
-        cells = merged(cells, run(engine, path, options.backends))
-    if options.run:
-        write_cells(cells)
+        cells = merged(cells, run(f"{engine}_classes.py", path, options.backends), FIELDS, KEY)
+    for engine, path in options.learn:
+        learned = merged(learned, run("learn_cells.py", path, options.backends, engine), LEARNED, LEARNED[:-1])
+    if options.run or options.learn:
+        write_matrix(cells, learned)
     wrong = []
     for path, text in rendered(cells).items():
         with open(path) as file:
             if file.read() == text:
                 continue
         wrong.append(os.path.relpath(path, ROOT))
-        if not options.check:
+        if options.check is None:
             with open(path, "w") as file:
                 file.write(text)
-    if options.check and wrong:
+    if options.check is not None and wrong:
         print(f"not as in matrix.json: {', '.join(wrong)}; run python3 tests/engines/matrix.py", file=sys.stderr)
         return 1
-    print(", ".join(f"{sum(c['shown'] == shown for c in cells)} {shown}" for shown in SHOWN))
+    if options.check and (wrong := claims_against(options.check, learned)):
+        print("\n".join(wrong), file=sys.stderr)
+        return 1
+    print(", ".join(f"{sum(c['shown'] == shown for c in cells)} {shown}" for shown in SHOWN)
+          + f"; learned and equal: {sum(row['learned'] == 'equal' for row in learned)} of {len(learned)}")
     return 0
 
 

@@ -55,6 +55,7 @@ from triton_kernels.tensor_details import layout  # noqa: E402
 
 mxfp4_pack.sglang.register()
 HookRegistry.apply_hooks()
+VERSION = sglang.__version__
 RELEASE = int(sglang.__version__.split(".")[2])
 GPT_OSS, FP8, K3 = ("gpt-oss",), ("deepseek-v4", "deepseek-v4.1"), ("kimi-k3",)
 RUNNERS = {"marlin": MoeRunnerBackend.MARLIN, "flashinfer": MoeRunnerBackend.FLASHINFER_MXFP4,
@@ -93,6 +94,17 @@ CASES = [
 
 def can_run(case, family):
     return (family != "deepseek-v4.1" or RELEASE >= 21) and case.releases[0] <= RELEASE <= case.releases[1]
+
+
+def runner_of(case):
+    return RUNNERS[case.backend.partition("-")[0]].value
+
+
+def learnable(families):
+    """(case, family) in GPT-OSS, for which mxfp4_pack.learn asks SGLang. triton-blackwell makes no file to compare with."""
+    return [(case, family) for case in CASES for family in case.families
+            if family in families and family in GPT_OSS and can_run(case, family) and not is_larger(case)
+            and case.backend != "triton-blackwell" and cells.is_asked(case)]
 
 
 class Layers(unittest.TestCase):
@@ -148,6 +160,10 @@ class Layers(unittest.TestCase):
         from sglang.srt.layers.quantization import humming_utils
         humming_golden.exchange_humming(self.exchange)
         self.exchange(humming_utils, "get_moe_a2a_backend", lambda: SimpleNamespace(is_deepep=lambda: False))
+
+    def as_on_a_gpu(self, case, family):
+        self.exchange_platform(case.sm)
+        self.exchange_kernels()
 
     def start(self, directory):
         """What the launcher's process leaves for those that load the model."""
@@ -319,7 +335,7 @@ class Cells(Layers):
             how = f"functions of FlashInfer {flashinfer.__version__}'s own source, compiled for the CPU"
         if is_larger(case):
             how += "; storage is larger than the engine's"
-        cells.shown("sglang", sglang.__version__, (case.backend, case.layout, family), tp, "real classes",
+        cells.shown("sglang", VERSION, (case.backend, case.layout, family), tp, "real classes",
                     how + " (sglang_classes.py)")
 
 

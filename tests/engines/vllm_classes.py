@@ -28,6 +28,7 @@ import tempfile
 import unittest
 from contextlib import ExitStack
 from enum import Enum
+from importlib import util
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 from unittest import mock
@@ -200,6 +201,21 @@ class Layers(unittest.TestCase):
         if FP4_HOST:
             host_kernels.exchange_flashinfer(self.exchange)
 
+    def as_on_a_gpu(self, case, family):
+        self.exchange_platform(case.platform)
+        self.exchange_kernels()
+        self.exchange_choice(case, family == "gpt-oss")
+
+    def exchange_choice(self, case, pairs):
+        """No kernel is made: none of these has a conversion of its own."""
+        backend = mxfp4.Mxfp4MoeBackend[case.members[not pairs]]
+        for name in ("select_mxfp4_moe_backend", "select_deepseek_v4_mxfp4_moe_backend"):
+            for module in (mxfp4, ct_moe, quark_moe):
+                self.exchange(module, name, lambda *args, **given: (backend, None), create=True)
+        for module in (ct_moe, quark_moe):
+            self.exchange(module, "make_mxfp4_moe_kernel", lambda **given: mock.Mock(), create=True)
+        self.exchange(ct_moe.CutlassExpertsMxfp4, "_supports_current_device", lambda: case.backend == "cutlass-mxfp4")
+
     def layer(self, quant_config, source, number, experts, tp, rank):
         parallel = FusedMoEParallelConfig(tp_size=tp, pcp_size=1, dp_size=1, ep_size=1, tp_rank=rank, pcp_rank=0, dp_rank=0,
                                           ep_rank=0, sp_size=1, use_ep=False, all2all_backend="naive", enable_eplb=False)
@@ -234,13 +250,7 @@ class Layers(unittest.TestCase):
         return pickle.loads(pickle.dumps(packed)), raw
 
     def both_layers(self, case, source, tp, rank, directory):
-        backend = mxfp4.Mxfp4MoeBackend[case.members[not source.pairs]]
-        for name in ("select_mxfp4_moe_backend", "select_deepseek_v4_mxfp4_moe_backend"):
-            for module in (mxfp4, ct_moe, quark_moe):
-                self.exchange(module, name, lambda *args, **given: (backend, None), create=True)
-        for module in (ct_moe, quark_moe):
-            self.exchange(module, "make_mxfp4_moe_kernel", lambda **given: mock.Mock(), create=True)
-        self.exchange(ct_moe.CutlassExpertsMxfp4, "_supports_current_device", lambda: case.backend == "cutlass-mxfp4")
+        self.exchange_choice(case, source.pairs)
         number, share = source.rank(tp, rank)
         experts = share["w13", "codes"].shape[0]
         packed, raw = self.configs(directory)
@@ -315,6 +325,19 @@ def raw_parameter(layer, key):
 
 def can_run(case, family):
     return (case.backend, family) not in REFUSED and case.members[family != "gpt-oss"]
+
+
+def runner_of(case):
+    """The choice is exchanged."""
+    return "auto"
+
+
+def learnable(families):
+    """(case, family) in which all that moves bytes is the engine's and its libraries' own, and that rewrite nothing."""
+    return [(case, family) for case in CASES for family in FAMILIES if family in families and cells.is_asked(case)
+            and (case.platform != "rocm" or util.find_spec("aiter"))
+            and can_run(case, family) and not case.stand_in and case.layout != "c"
+            and case.backend not in ("humming-w4a8", "marlin-fp8")]
 
 
 class Cells(Layers):

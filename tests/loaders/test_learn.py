@@ -13,7 +13,7 @@ import torch
 
 import formats
 from mxfp4_pack.learn import NoRearrangement, __main__ as command
-from mxfp4_pack.learn.probe import Size
+from mxfp4_pack.learn.probe import Probe, Size
 
 KEYS = {"w13": ("w13", "codes"), "w13_scale": ("w13", "scales"), "w13_bias": ("w13", "bias"),
         "w2": ("w2", "codes"), "w2_scale": ("w2", "scales"), "w2_bias": ("w2", "bias")}
@@ -68,7 +68,7 @@ class Learn(unittest.TestCase):
         self.addCleanup(quiet.__exit__, None, None, None)
 
     def file(self, call, size=TINY, pairs=True, name="learned"):
-        padded, tensors = command.learn(call, size, pairs)
+        padded, tensors = command.learn(Probe(call, size), pairs)
         path = os.path.join(self.dir, name + ".json")
         with open(path, "w") as file:
             file.write(command.to_text(name, "vllm", size, padded, {}, tensors))
@@ -121,7 +121,7 @@ class Learn(unittest.TestCase):
 
     def refused(self, message, **changes):
         with self.assertRaisesRegex(NoRearrangement, message):
-            command.learn(changed(**changes), Size(64, 32, False), False)
+            command.learn(Probe(changed(**changes), Size(64, 32, False)), False)
 
     def test_what_is_no_rearrangement_is_refused(self):
         codes, scales = "w13_weight", "w13_weight_scale"
@@ -134,19 +134,27 @@ class Learn(unittest.TestCase):
         self.refused(f"{codes}: made of w13 and w13_scale together",
                      **{codes: lambda x: x["w13"] & x["w13_scale"].repeat_interleave(16, 2)})
         self.refused(f"{codes}: expert 1 lies otherwise", **{codes: lambda x: torch.stack([x["w13"][0], *x["w13"][1:].flip(1)])})
-        self.refused(f"{codes}: no tensor of 2 experts", **{codes: lambda x: x["w13"].flatten(0, 1)})
+        self.refused(f"{codes}: no tensor of 2 experts", **{codes: lambda x: x["w13"][:, :, :1].sum()})
         self.refused(f"{scales}: expert 0, byte .*: wanted .*, got .*; its bytes depend on more than their place",
                      **{scales: lambda x: x["w13_scale"].clamp(100, 140)})
         self.refused(f"{scales}: .*: (no copy of one value|wanted)",
                      **{scales: lambda x: x["w13_scale"] - x["w13_scale"].amin((1, 2), True)})
         self.refused("w2: stored in no tensor", w2_weight=lambda x: torch.zeros_like(x["w2"]))
 
+    def test_experts_in_one_dimension_with_their_rows(self):
+        call = changed(w13_weight=lambda x: x["w13"].flatten(0, 1), w2_weight=lambda x: x["w2"].flatten()[None])
+        _, tensors = command.learn(Probe(call, Size(64, 32, False)), False)
+        self.assertEqual({t.key: t.stored.shape for t in tensors if t.part == "codes"},
+                         {"w13_weight": (64 * 32,), "w2_weight": (64 * 16,)})
+        self.refused("w13_weight: expert 0 .*|w13_weight: expert 1 lies otherwise",
+                     w13_weight=lambda x: x["w13"].transpose(0, 1).contiguous())
+
     def test_memory_that_is_not_written_is_a_pad(self):
         def loose(x):
             out = torch.empty((*x["w2"].shape[:2], 32), dtype=torch.uint8)
             out[:, :, :16] = x["w2"]
             return out
-        _, tensors = command.learn(changed(w2_weight=loose), Size(64, 32, False), False)
+        _, tensors = command.learn(Probe(changed(w2_weight=loose), Size(64, 32, False)), False)
         free = {t.key: int(t.map.free.sum()) for t in tensors}
         self.assertEqual(free, {"w13_weight": 0, "w13_weight_scale": 0, "w2_weight": 64 * 16, "w2_weight_scale": 0})
         tensor = next(t for t in tensors if t.key == "w2_weight")

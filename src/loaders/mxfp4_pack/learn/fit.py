@@ -235,7 +235,9 @@ class Fitting:
         number = at[:, 0] * row_bytes * 8 + at[:, 1]
         if len(number) != self.bytes * 8 or (at < 0).any() or (at[:, 1] >= row_bytes * 8).any():
             return False
-        if len(numpy.unique(number)) != len(number):
+        taken = numpy.zeros(len(number), bool)
+        taken[number] = True  # rows and row_bytes have as many bits as there are stored
+        if not taken.all():
             return False
         want = self.storage(order) * row_bytes * 8 + self.bit
         return (number[::self.map.unit][self.known] == want[self.known]).all()

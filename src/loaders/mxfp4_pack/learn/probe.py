@@ -49,6 +49,7 @@ class Stored(NamedTuple):
     dtype: torch.dtype
     shape: tuple    # of one expert, as it lies in memory
     view: tuple | None   # (shape, strides) of one expert, where the tensor is no contiguous one
+    why: str = ""   # it cannot be kept
 
 
 class Map(NamedTuple):
@@ -62,17 +63,22 @@ class Map(NamedTuple):
 
 
 def stored(name, tensor, experts):
-    if not isinstance(tensor, torch.Tensor) or tensor.dim() == 0 or tensor.shape[0] != experts:
+    """Of any tensor; what a layout file cannot hold says `why`."""
+    if not isinstance(tensor, torch.Tensor):
         raise NoRearrangement(f"{name}: no tensor of {experts} experts")
     tensor = tensor.detach()
-    order = sorted(range(1, tensor.dim()), key=lambda d: (-tensor.stride(d), d))
-    in_memory = tensor.permute(0, *order)
-    if not in_memory.is_contiguous():
-        raise NoRearrangement(f"{name}: shape {list(tensor.shape)} with strides {list(tensor.stride())} leaves memory out, "
-                              "or takes it twice")
-    data = in_memory.contiguous().view(torch.uint8).reshape(experts, -1).cpu().numpy()
-    view = None if order == sorted(order) else (tuple(tensor.shape[1:]), tensor.stride()[1:])
-    return Stored(data.copy(), tensor.dtype, tuple(in_memory.shape[1:]), view)
+    if tensor.dim() and tensor.shape[0] != experts and tensor.is_contiguous() and tensor.numel() % experts == 0:
+        tensor = tensor.reshape(experts, -1)  # the experts one after another, if the map says so too
+    why, order = "", sorted(range(1, tensor.dim()), key=lambda d: (-tensor.stride(d), d))
+    if tensor.dim() == 0 or tensor.shape[0] != experts:
+        why = f"{name}: no tensor of {experts} experts"
+    elif not tensor.permute(0, *order).is_contiguous():
+        why = (f"{name}: shape {list(tensor.shape)} with strides {list(tensor.stride())} leaves memory out, or takes it "
+               "twice")
+    in_memory = tensor.reshape(1, -1) if why else tensor.permute(0, *order)
+    data = in_memory.contiguous().view(torch.uint8).reshape(1 if why else experts, -1).cpu().numpy()
+    view = None if why or order == sorted(order) else (tuple(tensor.shape[1:]), tensor.stride()[1:])
+    return Stored(data.copy(), tensor.dtype, tuple(in_memory.shape[1:]), view, why)
 
 
 @contextmanager
@@ -130,6 +136,8 @@ class Probe:
         for name in layer:
             for key, after in self.run(layer | {name: other[name]}).items():
                 if not numpy.array_equal(after.data, before[key].data):
+                    if after.why:
+                        raise NoRearrangement(after.why)
                     found.setdefault(key, []).append(name)
         for key in before:
             if len(found.get(key, ())) > 1:
@@ -140,83 +148,116 @@ class Probe:
                                       "one was expected")
         return before, {key: made_of[0] for key, made_of in found.items()}
 
-    def of_digit(self, name, digit, swapped):
-        """The layer whose `name` has binary digit `digit` of every unit's number; swapped: its complement."""
+    def of_digit(self, digit, swapped):
+        """The layer whose every unit has binary digit `digit` of its number within its tensor; swapped: its complement."""
         layer = self.layer()
-        flat = layer[name].reshape(-1)
-        if PARTS[name] == "codes":
+        for name, tensor in layer.items():
+            flat = tensor.reshape(-1)
+            if PARTS[name] != "codes":
+                low, high = BIASES if PARTS[name] == "bias" else SCALES
+                on = (numpy.arange(flat.size, dtype=numpy.int64) >> digit & 1) != swapped
+                flat[...] = numpy.where(on, high, low)
+                continue
             if digit < 3:
                 flat[...] = (0xAA, 0xCC, 0xF0)[digit]
             else:
                 flat[...] = -(numpy.arange(flat.size, dtype=numpy.int64) >> (digit - 3) & 1).astype(numpy.uint8)
             if swapped:
                 flat ^= 0xFF
-            return layer
-        low, high = BIASES if PARTS[name] == "bias" else SCALES
-        on = (numpy.arange(flat.size, dtype=numpy.int64) >> digit & 1) != swapped
-        flat[...] = numpy.where(on, high, low)
         return layer
 
-    def map(self, key, name, like):
-        """The map of stored tensor `key`, which is made of `name`."""
-        part = PARTS[name]
-        width = {"codes": None, "scales": 1, "bias": like.dtype.itemsize}[part]
-        if part == "bias" and like.dtype not in (torch.bfloat16, torch.float32):
-            raise NoRearrangement(f"{key}: biases as {like.dtype}; BF16 or F32 were expected")
-
-        def units(layer):
-            data = self.run(layer)[key].data
-            return numpy.unpackbits(data, axis=1, bitorder="little") if width is None else \
-                data if width == 1 else data.view(f"u{width}")
-
-        total = self.layer()[name].size * (8 if part == "codes" else 1)
-        low, high = (units(self.uniform(name, v)) for v in (0, 1))
-        follows = low != high
-        source = numpy.zeros(low.shape, numpy.int64)
-        for digit in range(max(1, (total - 1).bit_length())):
-            on, off = (units(self.of_digit(name, digit, swapped)) for swapped in (False, True))
-            is_high, is_low = on == high, on == low
-            known = numpy.where(follows, (is_high & (off == low)) | (is_low & (off == high)), is_low & (off == low))
-            if not known.all():
-                at, what = numpy.argwhere(~known)[0], "bit" if part == "codes" else "value"
-                raise NoRearrangement(f"{key}: {self.place(at, width)}: no copy of one {what} of {name}: it depends on "
-                                      "several, or on others' values")
-            source |= (is_high & follows).astype(numpy.int64) << digit
-        if part == "codes" and (low > high).any():
-            at = numpy.argwhere(low > high)[0]
-            raise NoRearrangement(f"{key}: {self.place(at, width)}: the inverse of a source bit")
-        return self.one_expert(key, name, numpy.where(follows, source, -1), low, width, total)
-
-    def uniform(self, name, value):
+    def uniform(self, value):
         layer = self.layer()
-        layer[name][...] = ({"codes": (0, 0xFF), "scales": SCALES, "bias": BIASES}[PARTS[name]])[value]
+        for name, tensor in layer.items():
+            tensor[...] = {"codes": (0, 0xFF), "scales": SCALES, "bias": BIASES}[PARTS[name]][value]
         return layer
 
-    @staticmethod
-    def place(index, width):
-        expert, unit = index
-        return f"expert {expert}, " + (f"byte {unit * width}" if width else f"byte {unit // 8}, bit {unit % 8}")
+    def maps(self, made_of, before):
+        """{key: the map of a stored tensor}. made_of: the name of the part that each is made of."""
+        low, high = (self.run(self.uniform(value)) for value in (0, 1))
+        readings = {key: Reading(key, name, before[key].dtype, (low[key].data, high[key].data), self.layer()[name].size)
+                    for key, name in made_of.items()}
+        for digit in range(max(r.digits for r in readings.values())):
+            on, off = (self.run(self.of_digit(digit, swapped)) for swapped in (False, True))
+            for key, reading in readings.items():
+                reading.take(digit, on[key].data, off[key].data)
+        a, b = (self.run(self.layer(), fill) for fill in (0xA5, 0x5A))
+        return {key: reading.map(a[key].data[0] != b[key].data[0]) for key, reading in readings.items()}
 
-    def one_expert(self, key, name, source, low, width, total):
-        """The same for all experts, each source unit once."""
-        share = total // EXPERTS
-        counts = numpy.bincount(source[source >= 0], minlength=total)
+
+class Reading:
+    """Of one stored tensor: where its units come from, digit by digit. both: its bytes where every unit of the source has the
+    lower of two values, and the higher; total: the source's units, those of its bits for codes."""
+
+    def __init__(self, key, name, dtype, both, total):
+        self.key, self.name, self.part = key, name, PARTS[name]
+        self.width = {"codes": 0, "scales": 1, "bias": dtype.itemsize}[self.part]
+        if self.part == "bias" and dtype not in (torch.bfloat16, torch.float32):
+            raise NoRearrangement(f"{key}: biases as {dtype}; BF16 or F32 were expected")
+        self.total = total * (8 if self.part == "codes" else 1)
+        self.low, self.high = map(self.units, both)
+        self.follows = self.low != self.high if self.width else self.low ^ self.high
+        if not self.width and (inverse := self.low & ~self.high).any():
+            raise NoRearrangement(f"{key}: {self.place(inverse)}: the inverse of a source bit")
+        self.source = numpy.zeros(self.bits(self.low).shape, numpy.int32 if self.total < 1 << 31 else numpy.int64)
+        self.digits = max(1, (self.total - 1).bit_length())
+
+    def units(self, data):
+        """Codes stay bytes of eight units."""
+        return data.view(f"u{self.width}") if self.width else data
+
+    def bits(self, data):
+        return data if self.width else numpy.unpackbits(data, axis=1, bitorder="little")
+
+    def take(self, digit, on, off):
+        on, off = self.units(on), self.units(off)
+        if self.width:
+            is_on = (on == self.high) & self.follows
+            copies = (is_on & (off == self.low)) | (self.follows & (on == self.low) & (off == self.high))
+            wrong = ~numpy.where(self.follows, copies, (on == self.low) & (off == self.low))
+        else:
+            is_on = on & self.follows
+            wrong = (on ^ off ^ self.follows) | ((on ^ self.low) & ~self.follows)
+        if wrong.any():
+            what = "value" if self.width else "bit"
+            raise NoRearrangement(f"{self.key}: {self.place(wrong)}: no copy of one {what} of {self.name}: it depends on "
+                                  "several, or on others' values")
+        self.source |= self.bits(is_on).astype(self.source.dtype) << digit
+
+    def place(self, wrong):
+        """Of the first that is not zero."""
+        expert, at = (int(n) for n in numpy.argwhere(wrong)[0])
+        if self.width:
+            return f"expert {expert}, byte {at * self.width}"
+        value = int(wrong[expert, at])
+        return f"expert {expert}, byte {at}, bit {(value & -value).bit_length() - 1}"
+
+    def map(self, free):
+        """Of one expert: the same for all, each source unit once."""
+        share = self.total // EXPERTS
+        follows = self.bits(self.follows) != 0
+        counts = numpy.bincount(self.source[follows], minlength=self.total)
         if (counts != 1).any():
             unit = int(numpy.argmax(counts != 1))
-            what = "bit" if width is None else "element"
-            raise NoRearrangement(f"{key}: {what} {unit % share} of {name}, expert {unit // share}, is stored "
+            what = "element" if self.width else "bit"
+            raise NoRearrangement(f"{self.key}: {what} {unit % share} of {self.name}, expert {unit // share}, is stored "
                                   f"{counts[unit]} times, once was expected")
+        source = numpy.where(follows, self.source, -1)
         first = source[0]
         for expert in range(1, EXPERTS):
             if not numpy.array_equal(numpy.where(first >= 0, first + expert * share, -1), source[expert]):
-                raise NoRearrangement(f"{key}: expert {expert} lies otherwise than expert 0")
-        base = self.layer()
-        a, b = (self.run(base, fill)[key].data[0] for fill in (0xA5, 0x5A))
-        if width is None:
-            value = numpy.packbits(low[0], bitorder="little")
-        else:
-            value = low[0].view(numpy.uint8).copy()
-        add = 0
-        if PARTS[name] == "scales":
-            add = int(low[0][first >= 0][0]) - SCALES[0] & 0xFF
-        return Map(1 if width is None else 8 * width, first, value, a != b, add)
+                raise NoRearrangement(f"{self.key}: expert {expert} lies otherwise than expert 0")
+        value = self.low[0].view(numpy.uint8).copy()
+        add = int(self.low[0][first >= 0][0]) - SCALES[0] & 0xFF if self.part == "scales" else 0
+        unit, first = (8 * self.width, first) if self.width else whole_units(first)
+        return Map(unit, first, value, free, add)
+
+
+def whole_units(source):
+    """(bits of a unit, the unit that each comes from): bytes or nibbles where they stay together."""
+    for unit in (8, 4):
+        begins = source.reshape(-1, unit)[:, :1]
+        together = numpy.where(begins < 0, -1, begins + numpy.arange(unit))
+        if (begins[begins >= 0] % unit == 0).all() and numpy.array_equal(source.reshape(-1, unit), together):
+            return unit, numpy.where(begins < 0, -1, begins // unit)[:, 0]
+    return 1, source

@@ -1,0 +1,38 @@
+"""What a layer holds for its kernel after its conversion."""
+
+from itertools import chain
+
+import torch
+
+DEPTH = 4
+# Triton's tensors lie in objects of the method or the layer: they are called as the parameters are elsewhere.
+NAMES = (("_precision_config", "_weight_scale"), ("_weight_triton_tensor", "_weight"))
+
+
+def tensors_of(layer, method):
+    """{name: tensor} of the layer's parameters, buffers and attributes and the method's, and of the storages in objects
+    there; each memory once, and of several of one name what lies in Triton's objects."""
+    attributes = list(chain(vars(method).items(), vars(layer).items()))
+    triton = [(name, thing) for name, thing in attributes if name != called(name)]
+    one = {called(name) for name, _ in triton}
+    found, seen = {}, set()
+    walk = [(called(name), thing, DEPTH)
+            for name, thing in chain(triton, layer.named_parameters(), layer.named_buffers(), attributes)][::-1]
+    while walk:
+        name, thing, depth = walk.pop()
+        if isinstance(thing, torch.Tensor):
+            place = thing.device, thing.data_ptr(), thing.numel()
+            if not thing.is_meta and thing.numel() and place not in seen:
+                seen.add(place)
+                found.setdefault(name, thing)
+        elif depth and id(thing) not in seen and hasattr(thing, "__dict__"):
+            seen.add(id(thing))
+            walk += [(name if name in one or key in ("storage", "data") else f"{name}.{key}", value, depth - 1)
+                     for key, value in vars(thing).items()]
+    return found
+
+
+def called(name):
+    for suffix, plain in NAMES:
+        name = name.replace(suffix, plain)
+    return name

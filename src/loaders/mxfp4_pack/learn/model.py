@@ -1,0 +1,107 @@
+"""What a model's config.json says of its experts, and whole checkpoint tensors around what a rank gets of them."""
+
+import json
+import os
+from typing import NamedTuple
+
+import torch
+
+from . import NoRearrangement
+
+# Bytes of other ranks' columns, by the number of experts: layers with one more are proved too, so that a pad that is made of
+# these is no constant.
+NOISE = 0x5A, 0x27
+GPT_OSS = {("w13", "codes"): "gate_up_proj_blocks", ("w13", "scales"): "gate_up_proj_scales",
+           ("w13", "bias"): "gate_up_proj_bias", ("w2", "codes"): "down_proj_blocks",
+           ("w2", "scales"): "down_proj_scales", ("w2", "bias"): "down_proj_bias"}
+
+
+class Model(NamedTuple):
+    """config: the text model's; quantization: the model's quantization_config."""
+    config: dict
+    quantization: dict
+    model_type: str
+    hidden: int   # that the experts see
+    intermediate: int
+    activation: str
+
+    @property
+    def is_gpt_oss(self):
+        """Rows of w13 are gate, up, gate, up, .., all experts of a layer one tensor, and there are biases."""
+        return self.model_type == "gpt_oss"
+
+    def share(self, tp_size, rank):
+        """The columns of w2 that a rank gets: whole groups of 32, the last rank maybe less."""
+        step = -(-self.intermediate // 32 // tp_size) * 32
+        if not self.is_gpt_oss and step * tp_size != self.intermediate:
+            raise NoRearrangement(f"intermediate size {self.intermediate} on {tp_size} ranks: no whole groups of 32")
+        return min(rank * step, self.intermediate), min((rank + 1) * step, self.intermediate)
+
+
+def read_model(path):
+    """Of a checkpoint's directory, or of its config.json alone."""
+    path = os.path.join(path, "config.json") if os.path.isdir(path) else path
+    try:
+        with open(path) as file:
+            whole = json.load(file)
+        config = whole.get("text_config") or whole
+        gpt_oss = whole["model_type"] == "gpt_oss"
+        return Model(config, whole.get("quantization_config") or config["quantization_config"], whole["model_type"],
+                     int(config.get("routed_expert_hidden_size") or config["hidden_size"]),
+                     int(config["intermediate_size" if gpt_oss else "moe_intermediate_size"]),
+                     config.get("hidden_act", "silu"))
+    except OSError as e:
+        raise NoRearrangement(f"{path}: {e.strerror}") from e
+    except KeyError as e:
+        raise NoRearrangement(f"{path}: no {e.args[0]}; the config of a model with MXFP4 experts was expected") from e
+    except (ValueError, TypeError, AttributeError) as e:
+        raise NoRearrangement(f"{path}: no config of a model ({e})") from e
+
+
+class Whole:
+    """A layer's whole tensors, of which a rank's share is given."""
+
+    def __init__(self, model, tp_size, rank):
+        self.model = model
+        self.begin, self.end = model.share(tp_size, rank)
+
+    def __call__(self, layer):
+        """Dict of the probe's tensors -> (role, part): [experts, rows, columns] of all ranks."""
+        return {key_of(name): self.embedded(key_of(name), t) for name, t in layer.items()}
+
+    def embedded(self, key, given):
+        whole_of = self.model.intermediate
+        if key == ("w2", "bias"):
+            return given
+        per = {"codes": 2, "scales": 32}.get(key[1], 1)
+        shape = list(given.shape)
+        shape[1 if key[0] == "w13" else 2] = 2 * whole_of if key[0] == "w13" else whole_of // per
+        out = torch.full(shape, NOISE[len(given) % 2], dtype=given.dtype)
+        if key[0] == "w2":
+            out[:, :, self.begin // per:self.end // per] = given
+        elif self.model.is_gpt_oss:
+            out[:, 2 * self.begin:2 * self.end] = given
+        else:
+            for half, rows in zip(out.chunk(2, dim=1), given.chunk(2, dim=1)):
+                half[:, self.begin:self.end] = rows
+        return out
+
+
+def key_of(name):
+    role, _, part = name.partition("_")
+    return role, {"": "codes", "scale": "scales"}.get(part, part)
+
+
+def gpt_oss_checkpoint(whole, prefix):
+    """(name, tensor) as GPT-OSS checkpoints have them: blocks of 16 bytes."""
+    for key, t in whole.items():
+        yield prefix + GPT_OSS[key], t.reshape(*t.shape[:2], -1, 16) if key[1] == "codes" else t
+
+
+def of_experts(whole):
+    """(expert, "w1", "w2" or "w3", part, tensor) as other checkpoints have them."""
+    for (role, part), t in whole.items():
+        halves = zip(("w1", "w3"), t.chunk(2, dim=1)) if role == "w13" else [("w2", t)]
+        for shard, rows in halves:
+            for expert, one in enumerate(rows):
+                yield expert, shard, part, one
