@@ -110,7 +110,8 @@ def repack_on_the_host(kernels):
         experts, n, words = inputs.shape
         step = 64 if use_packed_k_layout else 16
         out = torch.empty(experts, words * 8 // step, n * step // 8, dtype=torch.int32)
-        kernels.repack(pointer(inputs.contiguous()), pointer(out), experts, n, words * 8, interleave_mode, use_wgmma,
+        inputs = inputs.contiguous()
+        kernels.repack(pointer(inputs), pointer(out), experts, n, words * 8, interleave_mode, use_wgmma,
                        use_packed_k_layout)
         return out
     return repack_weight
