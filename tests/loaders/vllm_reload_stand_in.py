@@ -55,7 +55,11 @@ def finalize_layerwise_reload(model):
         info.reset()
 
 
-class DefaultModelLoader:
+class BaseModelLoader:
+    pass
+
+
+class DefaultModelLoader(BaseModelLoader):
     def get_all_weights(self, model_config, model):
         for name in sorted(os.listdir(model_config.model)):
             if name.endswith(".safetensors"):
@@ -75,8 +79,7 @@ class Model(Module):
 
     def reload_weights(self, directory):
         """As the model runner does."""
-        loader = MODULES["default_loader"]["DefaultModelLoader"]()
-        weights = loader.get_all_weights(SimpleNamespace(model=directory), self)
+        weights = DefaultModelLoader().get_all_weights(SimpleNamespace(model=directory), self)
         self.update_weights(weights)
 
     def update_weights(self, weights):
@@ -86,7 +89,7 @@ class Model(Module):
         finalize_layerwise_reload(self)
 
 
-MODULES = {"default_loader": {"DefaultModelLoader": DefaultModelLoader},
+MODULES = {"base_loader": {"BaseModelLoader": BaseModelLoader},
            "utils": {"record_metadata_for_reloading": record_metadata_for_reloading},
            "reload": {}, "reload.types": {"LayerReloadingInfo": LayerReloadingInfo},
            "reload.layerwise": {"LAYERWISE_INFO": LAYERWISE_INFO}}

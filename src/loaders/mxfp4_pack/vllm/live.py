@@ -9,7 +9,7 @@ from functools import partial, wraps
 
 from mxfp4_pack import Manifest, Refused, is_packed
 from mxfp4_pack.raw_update import Target, Update
-from vllm.model_executor.model_loader import default_loader, utils
+from vllm.model_executor.model_loader import base_loader, utils
 from vllm.model_executor.model_loader.reload.layerwise import LAYERWISE_INFO
 from vllm.model_executor.model_loader.reload.types import LayerReloadingInfo
 
@@ -27,8 +27,9 @@ def install():
     """vLLM tells of each model that it builds, and of each that it loads from disk."""
     if not hasattr(utils.record_metadata_for_reloading, "__wrapped__"):
         utils.record_metadata_for_reloading = after(utils.record_metadata_for_reloading, adopt)
-        loader = default_loader.DefaultModelLoader
-        loader.get_all_weights = before_weights(loader.get_all_weights)
+        for loader in base_loader.BaseModelLoader.__subclasses__():  # those that read a running model's weights
+            if "get_all_weights" in vars(loader):
+                loader.get_all_weights = before_weights(loader.get_all_weights)
 
 
 def after(original, then):
