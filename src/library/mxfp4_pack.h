@@ -28,7 +28,7 @@ typedef enum mxfp4_pack_status {
   MXFP4_PACK_INTERRUPTED = 6
 } mxfp4_pack_status;
 
-/* "0.1.0"; static memory. */
+/* As --version says it, "1.2.3"; static memory. */
 MXFP4_PACK_API const char* mxfp4_pack_version(void);
 /* Why the last call of this thread failed; valid until its next call. Never null. */
 MXFP4_PACK_API const char* mxfp4_pack_error(void);
