@@ -124,6 +124,17 @@ class LearnEngine(unittest.TestCase):
         self.assertEqual(len(self.learn(OTHER, 1, adapter(workspace))[2]), 4)
         self.refused("total: no tensor of 2 experts", OTHER, 1, total)
 
+    def test_the_command_writes_what_the_engine_answers(self):
+        path = os.path.join(self.dir, "learned.json")
+        with mock.patch.object(engine.importlib, "import_module", lambda *name: adapter()):
+            self.assertEqual(command.main(["--engine", "vllm", "--model", self.config(OTHER), "--moe-backend", "a b", "--tp-size",
+                                           "4", "-o", path]), 0)
+        with open(path) as file:
+            made = json.load(file)
+        self.assertEqual((made["name"], made["engine"], made["size"]),
+                         ("a-b", "vllm", {"hidden": 64, "intermediate": 32}))
+        self.assertEqual(set(made["made_with"]), {"numpy", "torch"})
+
     def test_the_command_refuses_in_one_line_and_writes_nothing(self):
         path = os.path.join(self.dir, "learned.json")
         arguments = ["--engine", "vllm", "--model", self.config(OTHER), "-o", path]
