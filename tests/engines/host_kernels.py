@@ -76,7 +76,8 @@ def compiled(text):
     source, library = (os.path.join(directory, name) for name in ("kernel.cpp", "kernel.so"))
     with open(source, "w") as file:
         file.write(f'#include "{HERE}/cuda_host.h"\n{text}')
-    subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-o", library, source], check=True)
+    subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-fno-gnu-unique",  # each has a blockIdx of its own
+                    "-shared", "-fPIC", "-o", library, source], check=True)
     return ctypes.CDLL(library).entry
 
 

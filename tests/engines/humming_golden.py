@@ -91,8 +91,8 @@ def host_kernels():
     (source / "humming/utils/base.cuh").write_text("#include <humming/utils/all.cuh>")
     (source / "launch.cpp").write_text(LAUNCH)
     include = pathlib.Path(humming.__file__).parent / "include"
-    subprocess.check_call(["g++", "-std=c++20", "-O1", "-fno-strict-aliasing", "-w", "-shared", "-fPIC", "-pthread",
-                           f"-I{source}", f"-I{include}", source / "launch.cpp", "-o", source / "launch.so"])
+    subprocess.check_call(["g++", "-std=c++20", "-O1", "-fno-strict-aliasing", "-w", "-fno-gnu-unique",
+                           "-shared", "-fPIC", "-pthread", f"-I{source}", f"-I{include}", source / "launch.cpp", "-o", source / "launch.so"])
     return ctypes.CDLL(str(source / "launch.so"))
 
 
