@@ -92,7 +92,8 @@ def host_kernels():
     (source / "launch.cpp").write_text(LAUNCH)
     include = pathlib.Path(humming.__file__).parent / "include"
     subprocess.check_call(["g++", "-std=c++20", "-O1", "-fno-strict-aliasing", "-w", "-fno-gnu-unique",
-                           "-shared", "-fPIC", "-pthread", f"-I{source}", f"-I{include}", source / "launch.cpp", "-o", source / "launch.so"])
+                           "-shared", "-fPIC", "-pthread", f"-I{source}", f"-I{include}", source / "launch.cpp", "-o",
+                           source / "launch.so"])
     return ctypes.CDLL(str(source / "launch.so"))
 
 
