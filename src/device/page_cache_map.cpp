@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "kernels/pack/device.h"
+
 namespace mxfp4 {
 
 namespace {

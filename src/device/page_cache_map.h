@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/pack/device.h"
 #include "src/io/direct_file.h"
 
 namespace mxfp4 {
+
+class Device;
 
 class PageCacheMap {
  public:

@@ -1,6 +1,7 @@
 #include "src/packed/manifest.h"
 
 #include "src/backends/layout_file.h"
+#include "src/plan/transfer.h"
 
 namespace mxfp4 {
 

@@ -11,9 +11,10 @@
 #include "src/base/long_text.h"
 #include "src/packed/manifest_format.h"
 #include "src/plan/plan.h"
-#include "src/plan/rewrite.h"
 
 namespace mxfp4 {
+
+struct Pieces;
 
 inline constexpr int format_version = 2;
 

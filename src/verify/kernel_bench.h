@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "kernels/moe/cuda/moe_cuda.h"
-#include "src/packed/packed_checkpoint.h"
+#include "src/base/json.h"
 
 namespace mxfp4 {
+
+struct PackedCheckpoint;
 
 struct BenchOptions {
   bool run = false;

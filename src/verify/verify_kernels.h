@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "kernels/moe/moe_compare.h"
-#include "src/packed/packed_checkpoint.h"
+#include "src/checkpoint/checkpoint.h"
 #include "src/verify/kernel_file.h"
 
 namespace mxfp4 {
+
+struct PackedCheckpoint;
 
 struct KernelOptions {
   bool all_layers = false;
