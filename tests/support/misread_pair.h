@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/moe/check/moe_kernel.h"
+#include "src/packed/packed_checkpoint.h"
 #include "src/verify/verify_kernels.h"
 #include "tests/support/layer_checkpoint.h"
 #include "tests/support/program.h"

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "src/base/checksum.h"
+#include "src/packed/packed_checkpoint.h"
 #include "tests/support/misread_pair.h"
 
 using namespace mxfp4;

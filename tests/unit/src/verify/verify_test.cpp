@@ -3,6 +3,7 @@
 #include <random>
 
 #include "src/base/checksum.h"
+#include "src/packed/packed_checkpoint.h"
 #include "tests/support/misread_pair.h"
 #include "tests/support/seal.h"
 
