@@ -4,6 +4,7 @@
 
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
+#include "src/backends/serve.h"
 #include "src/backends/words.h"
 #include "src/base/log.h"
 
@@ -158,15 +159,18 @@ class Selection {
     return std::move(choice_);
   }
 
-  /// The engine's option that asks for the backend.
+  /// The engine's option that asks for the backend, after the variables that its kernel needs.
   std::string setting() const {
+    std::string variables, option;
     for (const Setting& s : row(choice_.backend)->requires_) {
-      if (!std::string_view(s.name).starts_with("moe_") || (s.when && !s.when(model_))) continue;
+      if (s.when && !s.when(model_)) continue;
       std::string name = s.name;
+      if (is_variable(name)) variables += fmt::format("{}={} ", name, shell_word(s.value));
+      if (!name.starts_with("moe_")) continue;
       std::replace(name.begin(), name.end(), '_', '-');
-      return fmt::format("--{} {}", name, s.value);
+      option = fmt::format("--{} {}", name, s.value);
     }
-    return {};
+    return variables + option;
   }
 
   /// A backend that was measured to be faster is not passed over in silence.

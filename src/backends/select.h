@@ -33,7 +33,7 @@ struct BackendChoice {
   std::string backend;             // what is written
   std::string layout_version = {};
   std::string why = {};      // a sentence without a full stop
-  std::string setting = {};  // what the engine has to be told where the two differ: "--moe-backend marlin"
+  std::string setting = {};  // what the engine is told where the two differ: "VARIABLE=x --moe-backend marlin"
   std::vector<std::string> alternatives = {};  // others that run on the GPU
 };
 

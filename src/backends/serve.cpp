@@ -8,10 +8,9 @@ namespace {
 
 constexpr std::string_view unset = "unset:";
 
-/// In capitals: a variable of the environment.
-bool is_variable(std::string_view name) { return name.find_first_of("abcdefghijklmnopqrstuvwxyz") == name.npos; }
-
 }  // namespace
+
+bool is_variable(std::string_view name) { return name.find_first_of("abcdefghijklmnopqrstuvwxyz") == name.npos; }
 
 std::string describe_settings(const Backend& backend, const Model& model) {
   std::string out;

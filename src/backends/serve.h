@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "src/backends/backend.h"
 
@@ -12,6 +13,9 @@ std::string describe_settings(const Backend& backend, const Model& model);
 
 /// The command that serves a set of `out`; empty where no loader reads the family's experts in the backend's form.
 std::string serve_command(const Backend& backend, const Model& model, int tp_size, const std::string& out);
+
+/// Whether a setting is a variable of the environment: its name is in capitals.
+bool is_variable(std::string_view name);
 
 /// A word as a shell reads it.
 std::string shell_word(const std::string& text);

@@ -27,12 +27,15 @@ void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
   needed.engine->required()->check(engine_name())->type_name(engine_list("|"))->envname("MXFP4_PACK_ENGINE");
   const auto take_layout = [&o, needed](const std::string& path) {
     o.layout = path;
-    needed.backend->required(false);
-    needed.engine->required(false);
+    for (CLI::Option* other : {needed.backend, needed.engine}) {
+      other->required(false);
+      other->envname("");  // the environment's is for conversions without a file
+    }
   };
   app->add_option_function<std::string>("--layout", take_layout,
                                         "A layout file, in place of backend and engine; 'mxfp4-pack layout' tells more")
       ->type_name("FILE")
+      ->trigger_on_parse()
       ->excludes(needed.backend)
       ->excludes(needed.engine);
   app->add_option("--engine-version", o.engine_version,

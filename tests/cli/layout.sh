@@ -92,6 +92,8 @@ expect 'no biases in the checkpoint' 2 '' 'the layout file is for|' "$program" c
 expect 'nothing is written' 0 '' '' [ ! -e "$dir/nothing" ]
 expect 'no file' 2 '' 'none.json: ' "$program" convert "$tiny" "$dir/nothing" --layout "$dir/none.json"
 expect 'a file and a backend' 2 '' 'excludes' "$program" convert "$tiny" "$dir/nothing" --layout "$dir/marlin.json" --backend marlin
+expect "the environment's backend is not for a file" 0 '' '' env MXFP4_PACK_BACKEND=auto MXFP4_PACK_ENGINE=sglang \
+  "$program" convert "$tiny" "$dir/env" --layout "$dir/marlin.json" -q
 expect 'a sharded state' 2 '' 'sharded-state: ' \
   "$program" convert "$tiny" "$dir/nothing" --layout "$dir/marlin.json" --format sharded-state
 expect 'a choice among backends' 2 '' 'a file is one layout' \

@@ -45,12 +45,12 @@ TEST_CASE("auto chooses as the engine does, and says so where that is not known"
   CHECK(chosen(gpt_oss, "vllm", "sm100") == "flashinfer-trtllm");
   CHECK(chosen(gpt_oss, "vllm", "sm89") == "marlin");
   CHECK(chosen(gpt_oss, "sglang", "sm90") == "triton-hopper");
-  CHECK(chosen(deepseek, "vllm", "sm90") == "marlin");
+  CHECK(chosen(deepseek, "vllm", "sm90") == "humming");
   CHECK(chosen(deepseek, "vllm", "sm100") == "flashinfer-trtllm");
   CHECK(chosen(deepseek, "vllm", "gfx950") == "aiter-a16w4");
   CHECK(chosen(deepseek, "sglang", "sm120") == "flashinfer-cutlass-mxfp8");
   CHECK(chosen(deepseek, "sglang", "sm90") == "flashinfer-cutlass");
-  CHECK(chosen(kimi, "vllm", "sm90") == "marlin");
+  CHECK(chosen(kimi, "vllm", "sm90") == "humming");
   CHECK(chosen(kimi, "transformers", "sm90").find("what it takes there is not known") != std::string::npos);
   CHECK(chosen(gpt_oss, "vllm", "gfx942").find("nothing that is written here runs there") != std::string::npos);
   CHECK(chosen(gpt_oss, "vllm", "").find("needs --gpu, since none that is known is here: sm75 (t4), ") !=
@@ -81,10 +81,9 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   CHECK(humming.engine_choice == "humming");
   const BackendChoice lossy = choice("vllm", "0.33.0", "sm90");
   CHECK(lossy.engine_choice == "humming-w4a8");
-  CHECK(lossy.backend == "marlin");
-  CHECK(lossy.alternatives.front() == "humming");
-  CHECK(lossy.why.find("not humming: no loader is known to read it") != std::string::npos);
-  CHECK(lossy.setting == "--moe-backend marlin");
+  CHECK(lossy.backend == "humming");
+  CHECK(lossy.alternatives.front() == "marlin");
+  CHECK(lossy.setting == R"(VLLM_HUMMING_INPUT_QUANT_CONFIG='{"dtype":"bfloat16"}' --moe-backend humming)");
   CHECK(lossy.why.find("not humming-w4a8: lossy; --lossy takes it") != std::string::npos);
   const BackendChoice taken = choice("vllm", "0.33.0", "sm90", true);
   CHECK(taken.backend == "humming-w4a8");
