@@ -8,14 +8,14 @@ expect 'auto for a GPU by its name' 0 'marlin' 'auto: marlin: ' auto L40S
 expect 'auto for an unknown GPU' 2 '' '--gpu: h101 is not one of sm75 \(t4\), .*sm90 \(h20, h100, .*cpu; see' auto h101
 deepseek() { "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/auto" --backend auto --gpu sm90 --dry-run --json "$@"; }
 expect 'the engine itself would take another' 0 '"engine_version":"0.33.0","engine_choice":"humming-w4a8"' \
-  'start it with --moe-backend marlin' deepseek --engine vllm==0.33.0
+  'start it with VLLM_HUMMING_INPUT_QUANT_CONFIG=.*bfloat16.* --moe-backend humming' deepseek --engine vllm==0.33.0
 expect 'before it took what is written' 0 '"engine_choice":"marlin"' 'auto: marlin' deepseek --engine vllm --engine-version 0.31.0
 "$program" synth deepseek-v4-flash "$dir/square" --tiny --hidden 256 --intermediate 256 -q
 lossy() { "$program" convert "$dir/square" "$dir/auto" --backend auto --gpu sm90 --engine vllm --dry-run --json "$@"; }
 expect 'a lossy choice that was asked for' 0 '"backend":"humming-w4a8"' 'auto: humming-w4a8: ' lossy --lossy
-expect 'and one that was not' 0 '"backend":"marlin"' 'not humming-w4a8: lossy; --lossy takes it' lossy
-expect 'one that needs pads' 0 '"backend":"marlin"' 'pads would change an expert.s values' deepseek --engine vllm --lossy
-expect 'a newer release' 0 '"backend":"marlin"' 'vllm 0.99.0 is newer than 0.33.0' deepseek --engine vllm==0.99.0
+expect 'and one that was not' 0 '"backend":"humming"' 'not humming-w4a8: lossy; --lossy takes it' lossy
+expect 'one that needs pads' 0 '"backend":"humming"' 'pads would change an expert.s values' deepseek --engine vllm --lossy
+expect 'a newer release' 0 '"backend":"humming"' 'vllm 0.99.0 is newer than 0.33.0' deepseek --engine vllm==0.99.0
 cutlass() { "$program" convert "$tiny" "$dir/auto" --backend flashinfer-cutlass --engine vllm --dry-run --json "$@"; }
 expect 'a release chooses the layout' 0 '"layout_version":"v1"' '' cutlass --engine-version 0.28.0
 expect 'a layout that a release does not load' 2 'vllm 0.33.0 does not load layout version v1 of flashinfer-cutlass, but v2' '' \
