@@ -44,7 +44,9 @@ bool takes(const Backend& b, const Model* model) { return !model || !b.takes || 
     fail(ErrorKind::usage, "backend {} of {} has no layout version '{}', but {}", first.name, first.engine,
          layout_version, fmt::join(versions, ", "));
   if (loaded)
-    fail(ErrorKind::input, "backend {} of {} is not for models of family {}", first.name, first.engine, model->family);
+    fail(ErrorKind::input, "{}backend {} of {} is not for models of family {}",
+         layout_version.empty() ? "" : fmt::format("layout version {} of ", layout_version), first.name, first.engine,
+         model->family);
   if (fitting.empty()) fail(ErrorKind::usage, "{} {} has no backend {}", first.engine, release, first.name);
   fail(ErrorKind::usage, "{} {} does not load layout version {} of {}, but {}", first.engine, release, layout_version,
        first.name, fmt::join(fitting, ", "));

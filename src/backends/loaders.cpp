@@ -1,5 +1,6 @@
 #include "src/backends/loaders.h"
 
+#include "src/backends/version.h"
 #include "src/base/log.h"
 
 namespace mxfp4 {
@@ -125,11 +126,14 @@ std::string loader_since(const Backend& backend, const std::string& family) {
   return {};
 }
 
-void check_loader(const Backend& backend, const Model& model, bool required) {
-  if (!loader_since(backend, model.family).empty()) return;
-  const std::string line =
-      fmt::format("no loader of {} is known to read {} (layout version {}) of {}; 'mxfp4-pack backends' lists loaders",
-                  backend.engine, backend.name, backend.layout_version, model.family);
+void check_loader(const Backend& backend, const Model& model, const std::string& release, bool required) {
+  const std::string since = loader_since(backend, model.family);
+  const bool too_old = !release.empty() && !since.empty() && compare_versions(release, since) < 0;
+  if (!since.empty() && !too_old) return;
+  const std::string line = fmt::format(
+      "no loader of {} is known to read {} (layout version {}) of {}{}; 'mxfp4-pack backends' lists loaders",
+      backend.engine, backend.name, backend.layout_version, model.family,
+      too_old ? fmt::format(" in {}, but from {} on", release, since) : "");
   if (required) fail(ErrorKind::usage, "{}", line);
   warn(line);
 }

@@ -12,7 +12,7 @@ namespace mxfp4 {
 std::string loader_since(const Backend& backend, const std::string& family = "");
 
 /// Says that no loader reads what is to be written, where that is so: as a warning, or as Error{usage} where one is
-/// required.
-void check_loader(const Backend& backend, const Model& model, bool required);
+/// required. release: of the engine, or empty for the newest.
+void check_loader(const Backend& backend, const Model& model, const std::string& release, bool required);
 
 }  // namespace mxfp4

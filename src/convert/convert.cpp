@@ -115,7 +115,8 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
               : find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
   if (!is_file && options.backend != "auto" && !options.gpu.empty() && !runs_on(backend.gpu, options.gpu))
     fail(ErrorKind::usage, "--gpu {}: {} of {} is for {}", options.gpu, backend.name, backend.engine, backend.gpu);
-  if (options.format != sharded_state_format) check_loader(backend, in.model, options.require_loader);
+  if (options.format != sharded_state_format)
+    check_loader(backend, in.model, options.engine_version, options.require_loader);
   const int set = to.number(backend, tensor_parallel(options));
   Prepared p{backend, plan_set(options, in, backend, set, problems), {}, to.manifest_options(in)};
   p.plan.engine_version = options.engine_version;

@@ -27,8 +27,10 @@ NewOutput::NewOutput(const ConvertOptions& options) : options_(options) {
 void NewOutput::check(const Plan&) const {
   for (const ListedFile& f : replaced_) {
     const std::string path = options_.out + "/" + f.name;
-    if (f.holds_tensors() || !std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) continue;
-    if (checksum_of(read_text(path, int64_t(1) << 32, f.name)) != f.checksum)
+    const auto status = std::filesystem::symlink_status(path);
+    if (f.holds_tensors() || !std::filesystem::exists(status)) continue;
+    if (!std::filesystem::is_regular_file(status) ||
+        checksum_of(read_text(path, int64_t(1) << 32, f.name)) != f.checksum)
       fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place",
            options_.out, f.name);
   }

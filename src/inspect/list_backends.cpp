@@ -105,7 +105,8 @@ void list_backends(const BackendFilter& filter) {
   if (m && !filter.engine.empty() && !filter.gpu.empty() && !find_engine(filter.engine).chooser().empty())
     note(fmt::format(
         "--backend auto takes {}",
-        select_backend(*m, {.engine = filter.engine, .release = {}, .gpu = filter.gpu, .phase = {}}).backend));
+        select_backend(*m, {.engine = filter.engine, .release = filter.release, .gpu = filter.gpu, .phase = {}})
+            .backend));
   note(cuda_description());
 }
 

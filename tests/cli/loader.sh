@@ -7,9 +7,12 @@ convert() { "$program" convert "$tiny" "$dir/$1" --engine "$2" --backend "$3" "$
 expect 'backends: a loader' 0 '^marlin +vllm .* 0\.26\.0' 'CUDA' "$program" backends
 expect 'backends: none' 0 '^triton-hopper +transformers .* none' 'CUDA' "$program" backends
 expect 'backends: as JSON' 0 '"backend":"triton-hopper","engine":"transformers".*"loader":""' '' "$program" backends --json
+"$program" synth kimi-k3 "$dir/kimi" --tiny -q
 unread='no loader of vllm is known to read deepgemm \(layout version 1\) of gpt-oss'
 expect 'a warning' 0 '' "warning: $unread" convert t vllm deepgemm
 expect 'required' 2 '' "error: $unread" convert r vllm deepgemm --require-loader
+expect 'one of a later release' 2 '' 'no loader of vllm is known to read marlin .* of kimi-k3 in 0\.26\.0, but from 0\.33\.0 on' \
+  "$program" convert "$dir/kimi" "$dir/k" --engine vllm==0.26.0 --backend marlin --require-loader
 expect 'an engine withdrawn' 2 '' 'transformers: no transformers loads packed experts.*vllm, sglang' convert t transformers triton-hopper
 expect 'nothing written' 1 '' '' test -e "$dir/r"
 expect 'there is one' 0 '' 'packed tensors for vllm' convert m vllm marlin --require-loader

@@ -100,6 +100,9 @@ expect 'it is there' 0 text '' cat "$dir/.n.mxfp4-pack.partial.old/thesis"
 echo '{}' >"$dir/o/generation_config.json"
 expect 'a small file of OUT that somebody edited' 2 '' 'o: generation_config.json was changed since it was written; move it away' on --force
 expect 'stays' 0 '^\{\}$' '' cat "$dir/o/generation_config.json"
+ln -sf ../mine.json "$dir/o/generation_config.json"
+expect 'or put a link for' 2 '' 'o: generation_config.json was changed since it was written; move it away' on --force
+expect 'stays too' 0 '^\.\./mine.json$' '' readlink "$dir/o/generation_config.json"
 rm "$dir/o/generation_config.json"
 expect 'without it OUT is replaced' 0 '' '' on --force
 mv "$dir/o" "$partial"
