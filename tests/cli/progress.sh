@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 convert_at() { at "$1" "$program" convert "$dir/model" "$dir/at-$1" --backend marlin --engine vllm; }
-synth gpt-oss-20b "$dir/model" --layers 1 --experts 4
+synth gpt-oss-20b "$dir/model" --layers 1 --experts 8 --vocab 8192
 
 # of what progress wrote over, without its escapes
 progress_fits() {
@@ -16,7 +16,7 @@ done
 expect 'on a terminal: amount, rate, time left' 0 'packing .* of .* \([0-9]+ %\), [0-9.]+ GB/s, [0-9]+:[0-9]{2}:[0-9]{2} left' '' \
   at 120 "$program" convert "$dir/model" "$dir/t" --backend marlin --engine vllm
 expect 'level kernels shows its batches' 0 'computing [0-9] of [0-9] batches \([0-9]+ %\), 0:00:[0-9]{2}' '' \
-  at 120 "$program" verify "$dir/t" --source "$dir/model"
+  at 120 "$program" verify "$dir/t" --source "$dir/model" --tokens 1,16
 
 run() { "$program" convert "$dir/model" "$dir/r" --backend marlin --engine vllm --force "$@" 2>&1 >"$dir/stdout"; }
 quiet_for_short() { ! run | grep -q packing; }
@@ -27,7 +27,7 @@ expect 'the closing line' 0 ': 6 packed tensors for vllm marlin, .* in all, in [
 expect 'the next command' 0 "check it with: mxfp4-pack verify $dir/r --source $dir/model\$" '' run
 expect 'how to serve' 0 "serve it with: vllm serve $dir/r\$" '' run
 expect '-v: choices' 0 'backend marlin of vllm, layout version 1, the first that fits' '' run -v
-expect '-v: tensors' 0 'layers.0.mlp.experts.w2_bias  BF16 \[4, ' '' run -v
+expect '-v: tensors' 0 'layers.0.mlp.experts.w2_bias  BF16 \[8, ' '' run -v
 expect '-v: files' 0 'packed/packed-00001.safetensors: written, ' '' run -v
 expect '-v: timings' 0 'seconds of each stage, .*"read":' '' run -v
 expect '-q: nothing' 0 '' '' run -q
