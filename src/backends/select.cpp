@@ -161,16 +161,14 @@ class Selection {
 
   /// The engine's option that asks for the backend, after the variables that its kernel needs.
   std::string setting() const {
-    std::string variables, option;
-    for (const Setting& s : row(choice_.backend)->requires_) {
-      if (s.when && !s.when(model_)) continue;
+    const Backend& backend = *row(choice_.backend);
+    for (const Setting& s : backend.requires_) {
+      if (!std::string_view(s.name).starts_with("moe_") || (s.when && !s.when(model_))) continue;
       std::string name = s.name;
-      if (is_variable(name)) variables += fmt::format("{}={} ", name, shell_word(s.value));
-      if (!name.starts_with("moe_")) continue;
       std::replace(name.begin(), name.end(), '_', '-');
-      option = fmt::format("--{} {}", name, s.value);
+      return fmt::format("{}--{} {}", environment_of(backend, model_), name, s.value);
     }
-    return variables + option;
+    return {};
   }
 
   /// A backend that was measured to be faster is not passed over in silence.

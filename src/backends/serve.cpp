@@ -8,9 +8,10 @@ namespace {
 
 constexpr std::string_view unset = "unset:";
 
-}  // namespace
-
+/// In capitals: a variable of the environment.
 bool is_variable(std::string_view name) { return name.find_first_of("abcdefghijklmnopqrstuvwxyz") == name.npos; }
+
+}  // namespace
 
 std::string describe_settings(const Backend& backend, const Model& model) {
   std::string out;
@@ -26,13 +27,17 @@ std::string describe_settings(const Backend& backend, const Model& model) {
 
 std::string serve_command(const Backend& backend, const Model& model, int tp_size, const std::string& out) {
   if (loader_since(backend, model.family).empty()) return {};
-  std::string command;
-  for (const Setting& s : backend.requires_)
-    if (is_variable(s.name) && (!s.when || s.when(model)))
-      command += fmt::format("{}={} ", s.name, shell_word(s.value));
+  std::string command = environment_of(backend, model);
   command += fmt::format("{} serve {}", backend.engine, shell_word(out));
   if (tp_size > 1) command += fmt::format(" --tensor-parallel-size {}", tp_size);
   return command;
+}
+
+std::string environment_of(const Backend& backend, const Model& model) {
+  std::string out;
+  for (const Setting& s : backend.requires_)
+    if (is_variable(s.name) && (!s.when || s.when(model))) out += fmt::format("{}={} ", s.name, shell_word(s.value));
+  return out;
 }
 
 std::string shell_word(const std::string& text) {

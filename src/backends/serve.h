@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "src/backends/backend.h"
 
@@ -14,8 +13,8 @@ std::string describe_settings(const Backend& backend, const Model& model);
 /// The command that serves a set of `out`; empty where no loader reads the family's experts in the backend's form.
 std::string serve_command(const Backend& backend, const Model& model, int tp_size, const std::string& out);
 
-/// Whether a setting is a variable of the environment: its name is in capitals.
-bool is_variable(std::string_view name);
+/// The environment that a set needs, before a command: "VARIABLE=value "; empty: nothing.
+std::string environment_of(const Backend& backend, const Model& model);
 
 /// A word as a shell reads it.
 std::string shell_word(const std::string& text);
