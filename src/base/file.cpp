@@ -9,7 +9,6 @@
 #include <cerrno>
 
 #include "src/base/error.h"
-#include "src/base/long_text.h"
 
 namespace mxfp4 {
 
@@ -98,6 +97,15 @@ Fd open_own(const std::string& path, std::string name) {
   const bool own = ::lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_uid == ::geteuid();
   if (!own) return open_write(path, std::move(name));
   return open_file(path, std::move(name), O_RDWR | O_NOFOLLOW, "cannot open");
+}
+
+Fd open_text(const std::string& path, int64_t limit, std::string name) {
+  Fd file = open_read(path, std::move(name));
+  const struct stat s = file.stat();
+  if (!S_ISREG(s.st_mode)) fail(ErrorKind::input, "{}: not a regular file", file.name());
+  if (s.st_size > limit)
+    fail(ErrorKind::input, "{}: {} bytes, at most {} expected", file.name(), int64_t(s.st_size), limit);
+  return file;
 }
 
 std::string read_text(const std::string& path, int64_t limit, std::string name) {

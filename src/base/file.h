@@ -65,6 +65,8 @@ Fd open_own(const std::string& path, std::string name = {});
 bool is_below(const std::filesystem::path& path, const std::filesystem::path& dir);
 /// Whether `path` is a regular file with this text.
 bool has_text(const std::string& path, std::string_view text);
+/// Opens a regular file of at most `limit` bytes. name: how messages call it; the path itself where empty.
+Fd open_text(const std::string& path, int64_t limit, std::string name = {});
 /// A whole (small) file. Larger than `limit` bytes is an error.
 std::string read_text(const std::string& path, int64_t limit, std::string name = {});
 /// As open_write(), synced.

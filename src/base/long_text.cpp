@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "src/base/error.h"
-
 namespace mxfp4 {
 
 namespace {
@@ -37,15 +35,6 @@ int64_t LongText::find(std::string_view text) const {
     if (const size_t found = block.find(text); found != block.npos) return at + int64_t(found);
   }
   return -1;
-}
-
-Fd open_text(const std::string& path, int64_t limit, std::string name) {
-  Fd file = open_read(path, std::move(name));
-  const struct stat s = file.stat();
-  if (!S_ISREG(s.st_mode)) fail(ErrorKind::input, "{}: not a regular file", file.name());
-  if (s.st_size > limit)
-    fail(ErrorKind::input, "{}: {} bytes, at most {} expected", file.name(), int64_t(s.st_size), limit);
-  return file;
 }
 
 Hash hash_of(const Fd& file) {

@@ -41,9 +41,6 @@ class LongText {
   int64_t bytes_;
 };
 
-/// Opens a regular file of at most `limit` bytes. name: how messages call it; the path itself where empty.
-Fd open_text(const std::string& path, int64_t limit, std::string name = {});
-
 /// Of all of a file, block by block.
 Hash hash_of(const Fd& file);
 

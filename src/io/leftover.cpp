@@ -116,10 +116,10 @@ LeftoverKind kind_of(const Leftover& leftover, const HiddenNames& hidden, const 
   if (!leftover.why.empty()) return LeftoverKind::strange;
   if (exists(hidden.aside) && !exists(leftover.place)) return LeftoverKind::predecessor;
   if (journal.foreign) return LeftoverKind::other_version;
-  if (!journal.begun && (is_whole_output(hidden.partial, made) || is_whole_output(hidden.aside, made)))
-    return LeftoverKind::output;
-  if (!journal.begun)
+  if (!journal.begun) {
+    if (is_whole_output(hidden.partial, made) || is_whole_output(hidden.aside, made)) return LeftoverKind::output;
     return exists(hidden.partial) || exists(hidden.aside) ? LeftoverKind::orphan : LeftoverKind::begun;
+  }
   if (holds(leftover.place, journal.proof)) return LeftoverKind::replaced;
   const bool is_there = is_partial_of(hidden.partial, journal.head, journal.proof);
   return is_there && !journal.records.empty() ? LeftoverKind::resumable : LeftoverKind::begun;

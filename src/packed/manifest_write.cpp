@@ -281,7 +281,8 @@ void write_manifest(const std::string& path, const TextSource& make) {
   Hasher hasher;
   int64_t at = 0, digits = -1;
   make([&](std::string_view text) {
-    if (digits < 0) digits = int64_t(text.find(no_checksum));
+    const size_t found = digits < 0 ? text.find(no_checksum) : text.npos;
+    if (found != text.npos) digits = at + int64_t(found);
     file.write(text.data(), int64_t(text.size()), at);
     hasher.take(text.data(), int64_t(text.size()));
     at += int64_t(text.size());
