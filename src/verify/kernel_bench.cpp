@@ -68,7 +68,7 @@ BenchReport bench_shape(const BenchOptions& options) {
       note(fmt::format("kernel {}: {}", format->name, refusal));
       continue;
     }
-    const auto layer = random_moe(shape, *format, 1);
+    const auto layer = random_moe(shape, *format, 1, false);
     report.kernels.push_back(time_kernel(format->name, shape, *layer, options));
     if (format->cuda != CudaReader::marlin || report.gpu.operations_per_second == 0) continue;
     layer->avoid_wgmma();
@@ -90,7 +90,7 @@ BenchReport bench_sets(const PackedCheckpoint& p, const BenchOptions& options) {
     shape.intermediate = (layer.intermediate + plan.tp.size - 1) / plan.tp.size;
     if (const std::string refusal = refusal_of(shape, *format); !refusal.empty())
       fail(ErrorKind::device, "kernel {} on cuda: {}", format->name, refusal);
-    const auto random = random_moe(shape, *format, 1);
+    const auto random = random_moe(shape, *format, 1, p.model.bias);
     report.kernels.push_back(time_kernel(format->name, shape, *random, options));
   }
   return report;

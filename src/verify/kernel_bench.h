@@ -34,9 +34,10 @@ double floor_microseconds(const MoeTiming& timing, const GpuCeilings& gpu);
 
 /// Throws Error{device} where no GPU can run them.
 void require_bench();
-/// Every CUDA kernel that takes the shape of `options`, padded as vLLM pads it. Codes are random.
+/// Every CUDA kernel that takes the shape of `options`, padded as vLLM pads it, without biases. Codes are random.
 BenchReport bench_shape(const BenchOptions& options);
-/// The kernel of each of OUT's sets at the shape of its first layer, one rank. Codes are random.
+/// The kernel of each of OUT's sets at the shape of its first layer, one rank, with biases where the model has them.
+/// Codes are random.
 BenchReport bench_sets(const PackedCheckpoint& packed, const BenchOptions& options);
 
 Json to_json(const BenchReport& report);

@@ -63,7 +63,7 @@ class Layer final : public CudaMoe {
     bias_[1] = upload_bias(p.w2_bias, w2_.view.n);
     bind();
   }
-  void fill(uint64_t seed) {
+  void fill(uint64_t seed, bool biases) {
     const auto make = [&](int64_t bytes, bool scales) {
       Buffer<uint8_t> b(bytes);
       launch_random(b.get(), bytes, scales, seed += uint64_t(1) << 40, stream_);
@@ -73,6 +73,10 @@ class Layer final : public CudaMoe {
     scales_[0] = make(c_.experts * w13_.scales, true);
     words_[1] = make(c_.experts * w2_.words, false);
     scales_[1] = make(c_.experts * w2_.scales, true);
+    if (biases) {
+      bias_[0] = zeros(c_.experts * w13_.view.n);
+      bias_[1] = zeros(c_.experts * w2_.view.n);
+    }
     check_cuda(cudaStreamSynchronize(stream_), "launch_random");
     bind();
   }
@@ -102,6 +106,11 @@ class Layer final : public CudaMoe {
     Buffer<float> out(c_.experts * n);
     launch_bias(format_.cuda, raw.get(), {c_.experts, n, int(round_up(n, format_.bias_rows))}, out.get(), stream_);
     check_cuda(cudaStreamSynchronize(stream_), "bias_kernel");
+    return out;
+  }
+  Buffer<float> zeros(int64_t count) {
+    Buffer<float> out(count);
+    check_cuda(cudaMemsetAsync(out.get(), 0, size_t(count) * sizeof(float), stream_), "cudaMemset");
     return out;
   }
   void bind() {
@@ -268,9 +277,9 @@ std::unique_ptr<CudaMoe> upload_moe(const MoeConfig& config, const KernelFormat&
   return layer;
 }
 
-std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const KernelFormat& format, uint64_t seed) {
+std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const KernelFormat& format, uint64_t seed, bool biases) {
   auto layer = std::make_unique<Layer>(config, format);
-  layer->fill(seed);
+  layer->fill(seed, biases);
   return layer;
 }
 

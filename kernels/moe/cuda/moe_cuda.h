@@ -43,8 +43,9 @@ class CudaMoe {
 /// FlashInfer bf16, Triton fp32. Throws std::invalid_argument with moe_refusal() where there is one.
 std::unique_ptr<CudaMoe> upload_moe(const MoeConfig& config, const KernelFormat& format, const PackedMoe& host);
 
-/// A layer of random codes and of scales in 2^-9..2^-3, made on the GPU: for timing.
-std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const KernelFormat& format, uint64_t seed);
+/// A layer of random codes and of scales in 2^-9..2^-3, made on the GPU: for timing. `biases`: it has some, which are
+/// 0.
+std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const KernelFormat& format, uint64_t seed, bool biases);
 
 /// Ceilings of the GPU, measured: a large copy (read + written) and a bf16 matrix product from shared memory.
 struct GpuCeilings {

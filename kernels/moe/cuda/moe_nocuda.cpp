@@ -12,7 +12,9 @@ const char* const missing = "built without CUDA";
 std::unique_ptr<CudaMoe> upload_moe(const MoeConfig&, const KernelFormat&, const PackedMoe&) {
   throw DeviceError(missing);
 }
-std::unique_ptr<CudaMoe> random_moe(const MoeConfig&, const KernelFormat&, uint64_t) { throw DeviceError(missing); }
+std::unique_ptr<CudaMoe> random_moe(const MoeConfig&, const KernelFormat&, uint64_t, bool) {
+  throw DeviceError(missing);
+}
 GpuCeilings measure_gpu() { throw DeviceError(missing); }
 std::string moe_cuda_missing(const KernelFormat&, int64_t) { return missing; }
 
