@@ -1,7 +1,8 @@
 // vLLM's own CUTLASS W4A4 on SM100 and SM12x, its choice there for compressed-tensors and Quark: activations become
 // MXFP4 too. Codes and rows stay as published, gate then up; scales go into 128x4 atoms and keep their shape. The
 // method for compressed-tensors pads nothing and fails where hidden or a rank's intermediate size is no multiple of
-// 128; that for Quark pads to 128. Source: vLLM 0.33.0 (swizzle_mxfp4_scales, run on a CPU).
+// 128; that for Quark pads to 128. Source: vLLM 0.33.0 (swizzle_mxfp4_scales, run on a CPU;
+// the same function and preparation in 0.26.0).
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 
@@ -9,25 +10,28 @@ namespace mxfp4 {
 
 namespace {
 
-bool is_taken(const Model& m) { return has_halves(m) && (m.family == "compressed-tensors" || m.family == "quark"); }
+bool is_compressed_tensors(const Model& m) { return has_halves(m) && m.family == "compressed-tensors"; }
+bool is_quark(const Model& m) { return has_halves(m) && m.family == "quark"; }
+
+Backend backend(Range releases, bool (*takes)(const Model&)) {
+  return {.name = "cutlass-mxfp4",
+          .engine = "vllm",
+          .layout_version = "1",
+          .gpu = "SM10x, SM12x",
+          .summary = "CUTLASS W4A4, mxfp4 activations",
+          .multiple = {128, 128},
+          .kernel = &kernel_format("cutlass-mxfp4"),
+          .w13_order = gate_up_halves,
+          .parameters = both(vllm_names, plain_codes(), {.layout = Scales128x4{}, .shape = scale_rows}, bf16_bias()),
+          .releases = releases,
+          .tested = "converter bytes equal",
+          .requires_ = {},
+          .takes = takes,
+          .refuse = refuse_unless_128};
+}
 
 }  // namespace
 
-Backends cutlass_mxfp4 = {
-    {.name = "cutlass-mxfp4",
-     .engine = "vllm",
-     .layout_version = "1",
-     .gpu = "SM10x, SM12x",
-     .summary = "CUTLASS W4A4, mxfp4 activations",
-     .multiple = {128, 128},
-     .kernel = &kernel_format("cutlass-mxfp4"),
-     .w13_order = gate_up_halves,
-     .parameters = both(vllm_names, plain_codes(), {.layout = Scales128x4{}, .shape = scale_rows}, bf16_bias()),
-     .releases = {"0.32.0", ""},
-     .tested = "converter bytes equal",
-     .requires_ = {},
-     .takes = is_taken,
-     .refuse = refuse_unless_128},
-};
+Backends cutlass_mxfp4 = {backend({"0.26.0", ""}, is_compressed_tensors), backend({"0.32.0", ""}, is_quark)};
 
 }  // namespace mxfp4

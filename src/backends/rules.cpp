@@ -13,6 +13,7 @@ constexpr const char* blackwell = "sm100 sm103 sm107";
 constexpr const char* older = "sm75 sm80 sm86 sm87 sm89";
 constexpr const char* consumer = "sm120 sm121";
 constexpr const char* from_sm100 = "sm100 sm103 sm107 sm120 sm121";
+constexpr const char* every_cuda = "sm75 sm80 sm86 sm87 sm89 sm90 sm100 sm103 sm107 sm120 sm121";
 constexpr const char* deepseek = "deepseek-v4 deepseek-v4.1";
 /// What vLLM loads by Mxfp4MoEMethod.
 constexpr const char* mxfp4_method = "deepseek-v4 deepseek-v4.1 kimi-k3 mimo ling";
@@ -26,6 +27,8 @@ constexpr const char* sgl_ling = "model_overrides/bailing_moe_v3.py";
 constexpr const char* sgl_marlin = "quantization/mxfp4_marlin_moe.py";
 
 constexpr const char* no_a2a = "where moe_a2a_backend is none";
+constexpr const char* aiter = "where VLLM_ROCM_USE_AITER=1";
+constexpr const char* no_quark = "where amd-quark, which emulates, is not installed";
 
 constexpr Rule vllm[] = {
     {"gpt-oss", blackwell, "flashinfer-trtllm triton-blackwell marlin", oracle},
@@ -34,7 +37,9 @@ constexpr Rule vllm[] = {
     {"gpt-oss", consumer, "marlin", oracle, {"0.26.0", "0.31.0"}},
     {"gpt-oss", consumer, "marlin triton-sm120", oracle},
     {"gpt-oss", older, "marlin", oracle},
-    {"gpt-oss", "gfx950", "aiter-a16w4 triton-rocm", oracle, {}, "where VLLM_ROCM_USE_AITER=1"},
+    {"gpt-oss", "gfx950", "aiter-a16w4 aiter-triton triton-rocm", oracle, {"0.30.0", ""}, aiter},
+    {"gpt-oss", "gfx950", "aiter-a16w4 triton-rocm", oracle, {}, aiter},
+    {"gpt-oss", "gfx942", "aiter-triton triton-rocm", oracle, {"0.30.0", ""}, aiter},
     {"gpt-oss", "gfx942", "triton-rocm", oracle},
     {deepseek, "sm90", "humming-w4a8 humming marlin", oracle, {"0.33.0", ""}},
     {mxfp4_method, "sm90", "humming marlin", oracle, {"0.32.0", ""}},
@@ -42,13 +47,21 @@ constexpr Rule vllm[] = {
     {mxfp4_method, blackwell, "flashinfer-trtllm deepgemm marlin", oracle},
     {mxfp4_method, consumer, "deepgemm-sm120 marlin", oracle, {}, "where deep_gemm is installed"},
     {mxfp4_method, older, "marlin", oracle},
-    {mxfp4_method, "gfx950", "aiter-a16w4 triton-rocm", oracle},
-    {"quark", "sm90 sm75 sm80 sm86 sm87 sm89", "emulation", quark},
-    {"quark", from_sm100, "cutlass-mxfp4", quark, {"0.32.0", ""}},
-    {"quark", from_sm100, "emulation", quark, {"0.26.0", "0.31.0"}},
-    {"", from_sm100, "cutlass-mxfp4", ct, {"0.32.0", ""}},
-    {"", "sm75 sm80 sm86 sm87 sm89 sm90 sm100 sm103 sm107 sm120 sm121", "marlin", ct},
-    {"", "gfx950", "aiter-w4a4", quark},
+    {deepseek, "gfx950", "aiter-a16w4 triton-rocm", oracle, {}, aiter},
+    {deepseek, "gfx942", "triton-rocm", oracle},
+    {"kimi-k3", "gfx950", "aiter-a16w4", oracle, {"0.28.0", ""}, aiter},
+    {"mimo ling", "gfx950", "aiter-a16w4", oracle, {}, aiter},
+    {"quark", blackwell, "cutlass-mxfp4 flashinfer-trtllm marlin", quark, {"0.32.0", ""}},
+    {"quark", consumer, "cutlass-mxfp4 marlin", quark, {"0.32.0", ""}},
+    {"quark", "sm90", "flashinfer-cutlass humming marlin", quark, {"0.32.0", ""}, no_quark},
+    {"quark", older, "marlin", quark, {"0.32.0", ""}, no_quark},
+    {"quark", "gfx950", "aiter-w4a4 aiter-a16w4 aiter-triton", quark, {"0.32.0", ""}, aiter},
+    {"quark", "gfx942", "aiter-triton", quark, {"0.32.0", ""}, aiter},
+    {"quark", every_cuda, "emulation", quark, {"0.26.0", "0.31.0"}},
+    {"quark", "gfx942", "emulation", quark, {"0.26.0", "0.31.0"}},
+    {"", from_sm100, "cutlass-mxfp4", ct},
+    {"", every_cuda, "marlin", ct},
+    {"compressed-tensors fused mlx modelopt quark", "gfx950", "aiter-w4a4", quark},
     {"", "cpu", "vllm-cpu", oracle},
 };
 

@@ -1,14 +1,16 @@
 """What an engine's own chooser says, its code run on a machine without a GPU that pretends to have one: rows of
 testdata/choosers.jsonl, which tests/unit/src/backends/choosers_test.cpp compares with the rules of the program.
 
-    PYTHONPATH=SOURCES python3 tests/engines/choosers.py vllm|sglang >>testdata/choosers.jsonl
+    PYTHONPATH=SOURCES python3 tests/engines/choosers.py vllm|sglang|gfx942|gfx950 | grep '^{' >>testdata/choosers.jsonl
 
-Faked are the platform and which libraries are installed: all that the engine pins. vLLM's chooser is asked again without
-the kernel that it found, until it finds none, emulation left out: the row's `order`. SGLang's says one runner, or none:
-"unset"."""
+gfx942 and gfx950: vLLM there, with VLLM_ROCM_USE_AITER=1. Faked are the GPU and which libraries are installed: all that
+the engine pins, and kernels of vLLM's own that ask its compiled code (CUTLASS's MXFP4: SM100 to SM120). vLLM's chooser is
+asked again without the kernel that it found, until it finds none: the row's `order`. Emulation is left out, but for
+Quark, whose list ends with it. SGLang's says one runner, or none: "unset"."""
 
 import importlib
 import json
+import os
 import pkgutil
 import sys
 from importlib import util
@@ -17,7 +19,8 @@ from types import SimpleNamespace
 import torch
 
 # Models that a release does not have.
-ABSENT = {"0.26.0": ("deepseek-v4.1", "kimi-k3", "mimo", "ling"), "0.29.0": ("deepseek-v4.1",)}
+ABSENT = {"0.26.0": ("deepseek-v4.1", "kimi-k3", "mimo", "ling"), "0.27.1": ("deepseek-v4.1", "ling"),
+          "0.28.0": ("deepseek-v4.1",), "0.29.0": ("deepseek-v4.1",)}
 GPUS = {"sm80": (8, 0), "sm90": (9, 0), "sm100": (10, 0), "sm120": (12, 0)}
 
 
@@ -38,8 +41,7 @@ def quantised(oracle):
     return schema is not None and schema.a_dtype.num_bits == 8
 
 
-def vllm_rows():
-    import vllm.platforms as platforms
+def cuda_platform():
     from vllm.platforms.interface import DeviceCapability, Platform, PlatformEnum
 
     class Cuda(Platform):
@@ -58,7 +60,23 @@ def vllm_rows():
         def supports_mx(cls):
             return False
 
-    platforms.current_platform = Cuda()
+    return Cuda()
+
+
+def rocm_platform(gpu):
+    """vLLM's own, which asks torch for the GPU's name where it has no amdsmi."""
+    os.environ["VLLM_ROCM_USE_AITER"] = "1"
+    torch.cuda.get_device_properties = lambda *_: SimpleNamespace(gcnArchName=gpu)
+    torch.cuda.get_device_capability = lambda *_: (9, int(gpu[4]))
+    from vllm.platforms.rocm import RocmPlatform
+    return RocmPlatform()
+
+
+def vllm_rows(gpu=None):
+    """Of all GPUS, or of one AMD GPU."""
+    import vllm.platforms as platforms
+    platform = rocm_platform(gpu) if gpu else cuda_platform()
+    platforms.current_platform = platform
     import vllm
     from vllm.model_executor.layers.fused_moe.activation import MoEActivation
     from vllm.model_executor.layers.fused_moe.config import (FusedMoEConfig, FusedMoEParallelConfig,
@@ -84,14 +102,28 @@ def vllm_rows():
     classes = oracle.backend_to_kernel_cls
     oracle._user_moe_activation_override = lambda: None
 
+    def select(family):
+        if family == "quark":
+            return oracle.select_mxfp4_moe_backend(config_of(family), activation_key=oracle.kMxfp4Dynamic)
+        return (select_gpt_oss if family == "gpt-oss" else select_other)(config_of(family))
+
+    def compressed_tensors():
+        """Its method takes one kernel and asks nobody."""
+        module = importlib.import_module("vllm.model_executor.layers.quantization.compressed_tensors."
+                                         "compressed_tensors_moe.compressed_tensors_moe_w4a4_mxfp4")
+        method = module.CompressedTensorsW4A4Mxfp4MoEMethod(config_of("compressed-tensors"))
+        return [{"MarlinExperts": "MARLIN", "CutlassExpertsMxfp4": "CUTLASS_MXFP4_MXFP4"}[method.experts_cls.__name__]]
+
     def order(family):
+        if family == "compressed-tensors":
+            return compressed_tensors()
         found = []
         oracle.backend_to_kernel_cls = lambda member: [] if member in found else classes(member)
         while True:
             try:
-                member, _ = (select_gpt_oss if family == "gpt-oss" else select_other)(config_of(family))
-            except NotImplementedError:
-                names = [m.name for m in found if m.name != "EMULATION"]
+                member, _ = select(family)
+            except (NotImplementedError, ValueError):  # 0.26.0 raises the second on AMD
+                names = [m.name for m in found if m.name != "EMULATION" or family == "quark"]
                 if family.startswith("deepseek") and "HUMMING" in names and quantised(oracle):
                     names[names.index("HUMMING")] = "HUMMING_W4A8"
                 return names
@@ -105,15 +137,22 @@ def vllm_rows():
     always = {name: lambda: True for name in (
         "has_humming", "has_deep_gemm", "has_triton_kernels", "has_flashinfer", "has_flashinfer_cutlass_fused_moe",
         "has_flashinfer_trtllm_fused_moe", "has_flashinfer_situ_activation")}
-    replace_everywhere("vllm.", always | {"is_deep_gemm_supported": Cuda.support_deep_gemm})
-    Cuda._enum = PlatformEnum.CUDA
+    from vllm import _custom_ops
+    _custom_ops.mxfp4_experts_quant_supported = lambda capability: 100 <= capability <= 121
+    if gpu:
+        aiter = importlib.import_module("vllm._aiter_ops")
+        aiter.IS_AITER_FOUND = True
+    else:
+        replace_everywhere("vllm.", always | {"is_deep_gemm_supported": platform.support_deep_gemm})
+        type(platform)._enum = platforms.PlatformEnum.CUDA
     rows = []
-    for family in ("gpt-oss", "deepseek-v4", "deepseek-v4.1", "kimi-k3", "mimo", "ling"):
-        if family in ABSENT.get(vllm.__version__, ()):
+    for family in ("gpt-oss", "deepseek-v4", "deepseek-v4.1", "kimi-k3", "mimo", "ling", "quark", "compressed-tensors"):
+        if family in ABSENT.get(vllm.__version__, ()) or gpu and family == "compressed-tensors":
             continue
-        for gpu, capability in GPUS.items():
-            Cuda.capability = capability
-            rows.append({"engine": "vllm", "version": vllm.__version__, "family": family, "gpu": gpu,
+        for name, capability in {gpu: None}.items() if gpu else GPUS.items():
+            if not gpu:
+                type(platform).capability = capability
+            rows.append({"engine": "vllm", "version": vllm.__version__, "family": family, "gpu": name,
                          "order": order(family)})
     return rows
 
@@ -180,5 +219,6 @@ def sglang_rows():
 
 
 if __name__ == "__main__":
-    for row in {"vllm": vllm_rows, "sglang": sglang_rows}[sys.argv[1]]():
+    asked = sys.argv[1]
+    for row in sglang_rows() if asked == "sglang" else vllm_rows(None if asked == "vllm" else asked):
         print(json.dumps(row))

@@ -36,6 +36,14 @@ constexpr Name names[] = {
     {"", "marlin", "marlin"},
     {"", "unset", "unset"},
     {"", "flashinfer_trtllm", "unset"},  // that for FP8 weights
+    {"", "CUTLASS_MXFP4_MXFP4", "cutlass-mxfp4"},
+    {"", "EMULATION", "emulation"},
+    {"", "AITER_MXFP4_BF16", "aiter-a16w4"},
+    {"", "AITER_MXFP4_MXFP4", "aiter-w4a4"},
+    {"", "AITER_TRITON_MXFP4_BF16", "aiter-triton"},
+    {"gfx942", "TRITON", "triton-rocm"},
+    {"gfx950", "TRITON", "triton-rocm"},
+    {"", "TRITON_UNFUSED", "triton-rocm"},
 };
 
 std::string ours(const std::string& theirs, const std::string& gpu) {
@@ -70,8 +78,13 @@ TEST_CASE("each engine's own chooser says what the rules say") {
     const Json row = parse_json(line, "choosers.jsonl");
     const std::string gpu = row["gpu"];
     std::vector<std::string> said;
-    for (const std::string theirs : row["order"]) said.push_back(ours(theirs, gpu));
+    for (const std::string theirs : row["order"])  // 0.26.0 has two forms of Triton in turn
+      if (const std::string name = ours(theirs, gpu); said.empty() || said.back() != name) said.push_back(name);
     const Rule* rule = rule_of(row["engine"], row["family"], gpu, row["version"]);
+    if (said.empty()) {  // what emulates needs amd-quark, which vLLM does not bring
+      CHECK((!rule || rule->order == std::string("emulation")));
+      continue;
+    }
     REQUIRE(rule);
     const std::vector<std::string> order = words(rule->order);
     CHECK(order.front() == said.front());
