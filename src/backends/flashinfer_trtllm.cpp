@@ -4,11 +4,13 @@
 //
 // Hidden is padded to 256; intermediate to 128 (i128) by SGLang and by vLLM from 0.27.1, to 256 (i256) by vLLM up to
 // 0.26.0 and by SGLang up to 0.5.16. For DeepSeek-V4 SGLang calls the scales ..._scale_inv and pads nothing up to
-// 0.5.20, then the intermediate size to 128 (i128-ones).
+// 0.5.20, then the intermediate size to 128 (i128-ones). For Kimi-K3 SGLang's loader from 0.5.23 on fills the pads of
+// the intermediate size with zeros, those of scales too (i128-k3).
 // Source: FlashInfer 0.6.18 (shuffle_matrix_a, shuffle_matrix_sf_a, all row indices byte-checked), vLLM 0.26.0 and
 // 0.27.1, SGLang b26729f22; vLLM to 0.33.0 and SGLang to 0.5.23 read. The kernels were not run.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
+#include "src/backends/sglang_kimi_k3.h"
 
 namespace mxfp4 {
 
@@ -76,6 +78,17 @@ Backend sglang_ones() {
   return b;
 }
 
+Backend sglang_kimi_k3() {
+  Backend b = sglang(true);
+  b.layout_version = "i128-k3";
+  b.takes = is_kimi_k3;
+  b.refuse = refuse_padded_hidden;
+  b.constants = zero_biases;
+  b.releases = sglang_with_zero_pads;
+  b.tested = "converter bytes equal (0.5.23, on a CPU)";
+  return b;
+}
+
 Backend sglang_deepseek() {
   Backend b = sglang(true);
   b.takes = is_deepseek_v4;
@@ -105,7 +118,8 @@ Backend sglang_deepseek_padded() {
 
 }  // namespace
 
-Backends flashinfer_trtllm = {vllm(true),   vllm(false),       sglang_ones(), sglang_deepseek_padded(),
-                              sglang(true), sglang_deepseek(), sglang(false)};
+Backends flashinfer_trtllm = {
+    vllm(true),   vllm(false),       sglang_kimi_k3(), sglang_ones(), sglang_deepseek_padded(),
+    sglang(true), sglang_deepseek(), sglang(false)};
 
 }  // namespace mxfp4

@@ -9,6 +9,7 @@
 // SGLang to 0.5.23 read, the latter's Python converter run.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
+#include "src/backends/sglang_kimi_k3.h"
 
 namespace mxfp4 {
 
@@ -76,6 +77,17 @@ Backend sglang() {
   return b;
 }
 
+Backend sglang_kimi_k3() {
+  Backend b = sglang();
+  b.layout_version = "k3";
+  b.parameters = parameters(*engine::sglang.names, 0x00);
+  b.takes = is_kimi_k3;
+  b.refuse = refuse_padded_hidden;
+  b.releases = sglang_with_zero_pads;
+  b.tested = "converter bytes equal (0.5.23, on a CPU)";
+  return b;
+}
+
 /// Its method for an FP8 checkpoint also refuses SM100.
 Backend sglang_deepseek() {
   Backend b = sglang();
@@ -100,6 +112,6 @@ Backend sglang_i64() {
 
 }  // namespace
 
-Backends marlin = {vllm_unpadded(), vllm(), sglang(), sglang_i64(), sglang_deepseek()};
+Backends marlin = {vllm_unpadded(), vllm(), sglang_kimi_k3(), sglang(), sglang_i64(), sglang_deepseek()};
 
 }  // namespace mxfp4

@@ -8,8 +8,8 @@ loader fills it and converted by SGLang's own method. They must agree in every p
 registry, get_config, the method classes and their conversions, triton_kernels' layouts and FlashInfer's Python are the
 installed ones, SGLang 0.5.17 to 0.5.23. CUDA kernels that move bytes (gptq_marlin_repack, FlashInfer's interleave) are
 compiled for the CPU from the packages' own sources: host_kernels.py; FLASHINFER_FP4_HOST is as in vllm_classes.py.
-Exchanged are questions about the GPU and the server's settings, the FusedMoE module around the method classes, and how
-Fp8MoEMethod makes parameters of FP4 experts (shapes alone).
+Exchanged are questions about the GPU and the server's settings, the FusedMoE module around the method classes (Kimi-K3's
+experts are loaded by its own functions), and how Fp8MoEMethod makes parameters of FP4 experts (shapes alone).
 
 triton_kernels is what SGLang imports (its kernel package has it from 0.5.18 on), else vLLM's copy.
 """
@@ -26,6 +26,7 @@ from unittest import mock
 
 import sglang
 import torch
+from sglang.srt.layers.moe.fused_moe_triton.layer import FusedMoE
 from sglang.srt.layers.moe.utils import MoeRunnerBackend
 from sglang.srt.layers.quantization import marlin_utils_fp4, mxfp4
 from sglang.srt.layers.quantization import mxfp4_flashinfer_cutlass_moe as v4_cutlass
@@ -88,7 +89,10 @@ CASES = [
     Case("flashinfer-trtllm", "i128", FP8, 100, (17, 23), EVEN),
     Case("flashinfer-trtllm", "i128-ones", FP8, 100, (21, 23)),
     Case("humming", "1", FP8, 90, (19, 23), EVEN),
-    Case("marlin", "1", K3, 90, (22, 23)), Case("flashinfer-trtllm", "i128-ones", K3, 100, (22, 23), WHOLE_HIDDEN),
+    # K3's pads of scales are 1.0, from 0.5.23 on 0.
+    Case("marlin", "1", K3, 90, (22, 22), WHOLE_HIDDEN), Case("marlin", "k3", K3, 90, (23, 23), WHOLE_HIDDEN),
+    Case("flashinfer-trtllm", "i128-ones", K3, 100, (22, 22), WHOLE_HIDDEN),
+    Case("flashinfer-trtllm", "i128-k3", K3, 100, (23, 23), WHOLE_HIDDEN),
 ]
 
 
@@ -217,7 +221,7 @@ class Layers(unittest.TestCase):
         self.assertTrue(all(p.is_meta for p in ours.parameters()))
         with mock.patch.object(hooks, "manifest", None):
             engines = self.layer(case, source, share, tp, rank, number)
-        load(engines, share, source.pairs)
+        load_by_engine(engines, share) if source.family in K3 else load(engines, share, source.pairs)
         for layer in (engines, ours):
             layer.quant_method.process_weights_after_loading(layer)
         self.assertTrue(ours.mxfp4_pack.done)
@@ -289,6 +293,21 @@ def fp8_create_weights(layer, e, h, i, dtype, fp4_scale_dtype=torch.float32, **e
         for name, columns, kind in (("weight", k // 2, torch.int8), ("weight_scale_inv", k // 32, fp4_scale_dtype)):
             t = torch.empty((e, rows, columns), dtype=kind)
             layer.register_parameter(f"{role}_{name}", torch.nn.Parameter(t, requires_grad=False))
+
+
+def load_by_engine(layer, share):
+    """Expert after expert by FusedMoE's own functions, which fill the pads too; share: a rank's."""
+    rank = SimpleNamespace(moe_runner_config=layer.moe_runner_config, quant_method=layer.quant_method, quant_config=None,
+                           use_padded_loading=False, use_presharded_weights=False, use_triton_kernels=False,
+                           moe_tp_size=1, moe_tp_rank=0)
+    for (role, part), t in share.items():
+        data = getattr(layer, f"{role}_weight" if part == "codes" else f"{role}_weight_scale").data.view(t.dtype)
+        for expert, matrix in enumerate(t):
+            if role == "w2":
+                FusedMoE._load_w2(rank, data[expert], 1, "w2", matrix)
+            else:
+                for shard, half in zip(("w1", "w3"), matrix.chunk(2)):
+                    FusedMoE._load_w13(rank, data[expert], 0, shard, half)
 
 
 def load(layer, share, pairs):

@@ -7,9 +7,9 @@ DISTRIBUTIONS = {"flashinfer": ("flashinfer-python",), "triton_kernels": ("trito
 # The layout versions of backends that have several, for each engine.
 LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cutlass", "sglang"): ("v2", "v1"),
                    ("triton-hopper", "vllm"): ("a", "c", "b"),
-                   ("triton-hopper", "sglang"): ("c64", "b64", "c", "b", "a"), ("marlin", "sglang"): ("i64", "1"),
+                   ("triton-hopper", "sglang"): ("c64", "b64", "c", "b", "a"), ("marlin", "sglang"): ("i64", "1", "k3"),
                    ("flashinfer-trtllm", "vllm"): ("i128", "i256"),
-                   ("flashinfer-trtllm", "sglang"): ("i128-ones", "i128"),
+                   ("flashinfer-trtllm", "sglang"): ("i128-ones", "i128", "i128-k3"),
                    ("flashinfer-cutlass-mxfp8", "sglang"): ("2", "1")}
 # Those of which all but one are for experts with (or without) biases alone.
 WITH_BIASES = {("marlin", "sglang"): False, ("flashinfer-cutlass-mxfp8", "sglang"): True}

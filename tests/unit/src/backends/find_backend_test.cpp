@@ -35,6 +35,12 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("flashinfer-trtllm", "sglang", deepseek, "0.5.20") == "i128");
   CHECK(version("flashinfer-trtllm", "sglang", deepseek, "0.5.21") == "i128-ones");
   CHECK(version("flashinfer-trtllm", "sglang", gpt_oss, "0.5.23") == "i128-ones");
+  Model kimi;
+  kimi.family = "kimi-k3";
+  CHECK(version("flashinfer-trtllm", "sglang", kimi, "0.5.22") == "i128-ones");
+  CHECK(version("flashinfer-trtllm", "sglang", kimi, "0.5.23") == "i128-k3");
+  CHECK(version("marlin", "sglang", kimi, "0.5.22") == "1");
+  CHECK(version("marlin", "sglang", kimi, "0.5.23") == "k3");
   CHECK(version("marlin", "sglang", deepseek, "0.5.21") == "1");
   CHECK(version("marlin", "sglang", deepseek, "0.5.22") == "i64");
   CHECK(version("marlin", "sglang", gpt_oss, "0.5.22") == "1");

@@ -1,0 +1,18 @@
+// Kimi-K3 in SGLang 0.5.23 and later: the loader fills the pads of the intermediate size with zeros, those of scales
+// too, and cannot load where hidden is padded.
+#pragma once
+
+#include "src/backends/backend.h"
+#include "src/backends/common.h"
+
+namespace mxfp4 {
+
+inline constexpr Range sglang_with_zero_pads = {"0.5.23", ""};
+
+inline bool is_kimi_k3(const Model& m) { return m.family == "kimi-k3"; }
+inline std::string refuse_padded_hidden(const Model&, LayerSize size) {
+  if (size.hidden % 256 == 0) return {};
+  return fmt::format("hidden {} must be a multiple of 256, as Kimi-K3's is", size.hidden);
+}
+
+}  // namespace mxfp4
