@@ -34,6 +34,7 @@ TEST_CASE("every published model's structure is recognised") {
       {"gpt-oss-120b", "gpt-oss", 96, 160, 2, 2},
       {"deepseek-v4-flash", "deepseek-v4", 128, 128, 3, 2},
       {"deepseek-v4-pro", "deepseek-v4", 128, 128, 3, 2},
+      {"deepseek-v4-pro-quark", "deepseek-v4", 128, 128, 3, 2},
       {"deepseek-v4.1-flash", "deepseek-v4.1", 128, 96, 5, 2},
       {"deepseek-r1-0528-quark", "quark", 128, 64, 1, 2},
       {"kimi-k2.5-quark", "quark", 128, 64, 1, 2},
