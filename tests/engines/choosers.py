@@ -5,8 +5,8 @@ testdata/choosers.jsonl, which tests/unit/src/backends/choosers_test.cpp compare
 
 gfx942 and gfx950: vLLM there, with VLLM_ROCM_USE_AITER=1. Faked are the GPU and which libraries are installed: all that
 the engine pins, and kernels of vLLM's own that ask its compiled code (CUTLASS's MXFP4: SM100 to SM120). vLLM's chooser is
-asked again without the kernel that it found, until it finds none: the row's `order`. Emulation is left out, but for
-Quark, whose list ends with it. SGLang's says one runner, or none: "unset"."""
+asked again without the kernel that it found, until it finds none: the row's `order`. Emulation, which since 0.28.0 needs
+amd-quark that vLLM does not bring, is left out but for Quark. SGLang's says one runner, or none: "unset"."""
 
 import importlib
 import json
