@@ -1,7 +1,8 @@
 """Golden layers by SGLang's own functions, of sizes that it pads. usage: sglang_sources_golden.py DIRECTORY
 
 Makes layer_sglang_flashinfer.safetensors, a random layer of GPT-OSS's form as SGLang's method makes it for FlashInfer's
-W4A8 on SM90 and TRTLLM on SM100, and adds Marlin's codes to layer_sglang_marlin.safetensors.
+W4A8 on SM90 and TRTLLM on SM100, layer_sglang_cutlass.safetensors, another for FlashInfer CUTLASS on SM90 (W4A16) and
+SM120 (MXFP8), and adds Marlin's codes to layer_sglang_marlin.safetensors.
 
 Needs torch, and the sources of SGLang 0.5.23 and FlashInfer 0.7.2 on PYTHONPATH, which are not imported: the functions
 that make the bytes are taken out of their files and run as they are, on a CPU, their CUDA kernels compiled for the
@@ -46,7 +47,7 @@ def functions(package, file, names, given):
 
 def interleave(weight, kind):
     out = torch.empty_like(weight)
-    host_kernels.interleave(weight.contiguous(), out, {"fp4_fp8": 2}[kind])
+    host_kernels.interleave(weight.contiguous(), out, {"fp4": 1, "fp4_fp8": 2}[kind])
     return out
 
 
@@ -60,11 +61,14 @@ def flashinfer():
     def on_gpu(weight, scale):
         return [t.as_subclass(torch.Tensor)
                 for t in original(*(t.as_subclass(host_kernels.OnGpu) for t in (weight, scale)))]
-    module = SimpleNamespace(**{name: on_gpu}, __spec__=util.find_spec("flashinfer"))
+    module = SimpleNamespace(**{name: on_gpu}, block_scale_interleave=host_kernels.block_scale_interleave,
+                             __spec__=util.find_spec("flashinfer"))
     sys.modules["flashinfer"] = sys.modules["flashinfer.fused_moe"] = module
+    return lambda scale, group_size: made.interleave_moe_scales_for_sm90_mixed_gemm(
+        scale.as_subclass(host_kernels.OnGpu), group_size).as_subclass(torch.Tensor)
 
 
-def method():
+def method(interleave_scales):
     """SGLang's Mxfp4MoEMethod."""
     with open(os.path.join(host_kernels.folder_of("flashinfer"), "utils.py")) as file:
         maps = {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(file.read()).body
@@ -73,13 +77,16 @@ def method():
                                                 "get_shuffle_matrix_sf_a_row_indices"), {"torch": torch, **maps})
     cached = functions("flashinfer", "fused_moe/core.py", ["get_w2_permute_indices_with_cache"],
                        {"torch": torch, "Union": typing.Union, **vars(rows)})
-    names = ["Mxfp4MoEMethod._process_weights_for_sm90_cutlass", "Mxfp4MoEMethod.process_weights_after_loading"]
+    names = ["Mxfp4MoEMethod._process_weights_for_sm90_cutlass", "Mxfp4MoEMethod._process_weights_for_sm120_cutlass",
+             "Mxfp4MoEMethod.process_weights_after_loading"]
     return functions("sglang", "srt/layers/quantization/mxfp4.py",
                      names + ["_get_flashinfer_mxfp4_device_permute_indices"], {
         "torch": torch, "Parameter": Parameter, "Optional": typing.Optional, **vars(cached), "_flashinfer_mxfp4_permute_indices_cache": {},
         "_flashinfer_mxfp4_permute_indices_device_cache": {},
         "get_moe_a2a_backend": lambda: SimpleNamespace(is_mori=lambda: False),
-        "nvfp4_block_scale_interleave": host_kernels.block_scale_interleave})
+        "nvfp4_block_scale_interleave": host_kernels.block_scale_interleave,
+        "interleave_moe_weights_for_sm90_mixed_gemm": interleave,
+        "interleave_moe_scales_for_sm90_mixed_gemm": interleave_scales})
 
 
 def loaded(raw, columns, rows):
@@ -105,10 +112,22 @@ def results(tag, layer, names):
             for role in ("w13", "w2") for suffix, name in names.items()}
 
 
-def converted(raw, hidden, intermediate):
+NAMES = {"": "_weight", "_scale": "_weight_scale", "_bias": "_weight_bias"}
+
+
+def by_cutlass(own, raw, hidden, intermediate):
+    """Hidden is a multiple of 256 and stays, the method rounds intermediate up to 128."""
+    self = SimpleNamespace(_padded_intermediate=-(-intermediate // 128) * 128, _padded_hidden=hidden,
+                           _unpadded_hidden=hidden, _use_sm90_humming=False)
+    bf16, mxfp8 = loaded(raw, hidden, intermediate), loaded(raw, hidden, intermediate)
+    own._process_weights_for_sm90_cutlass(self, bf16)
+    own._process_weights_for_sm120_cutlass(self, mxfp8)
+    return results("cutlass_bf16", bf16, NAMES) | results("cutlass_mxfp8", mxfp8, NAMES)
+
+
+def converted(own, raw, hidden, intermediate):
     """SGLang's layer rounds hidden up to 256, its method intermediate to 128."""
-    own, columns, rows = method(), -(-hidden // 256) * 256, -(-intermediate // 128) * 128
-    names = {"": "_weight", "_scale": "_weight_scale", "_bias": "_weight_bias"}
+    columns, rows = -(-hidden // 256) * 256, -(-intermediate // 128) * 128
     self = SimpleNamespace(_padded_intermediate=rows, _padded_hidden=columns, _unpadded_hidden=hidden,
                            _use_sm90_humming=True)
     w4a8, trtllm = loaded(raw, columns, intermediate), loaded(raw, columns, rows)
@@ -120,8 +139,8 @@ def converted(raw, hidden, intermediate):
     for role in ("w13", "w2"):
         scales = getattr(trtllm, role + "_weight_scale")
         scales.data = scales.data.view(torch.uint8)
-    return (results("flashinfer_humming", w4a8, names | {"_residual": "_humming_residual_scale"}) |
-            results("flashinfer_trtllm", trtllm, names))
+    return (results("flashinfer_humming", w4a8, NAMES | {"_residual": "_humming_residual_scale"}) |
+            results("flashinfer_trtllm", trtllm, NAMES))
 
 
 MARLIN = ("prepare_moe_mxfp4_layer_for_marlin", "_repack_moe_fp4_weight_for_marlin", "_get_optional_param",
@@ -154,10 +173,12 @@ def main(directory):
     torch.manual_seed(1)
     torch.cuda.empty_cache = lambda: None
     torch.Tensor.cuda = lambda self: self
-    flashinfer()
+    own = method(flashinfer())
     raw = random_layer(192, 96, True)
     marlin(os.path.join(directory, "layer_sglang_marlin.safetensors"))
-    write(directory, "flashinfer", "pairs", raw, converted(raw, 192, 96), 192, 96)
+    write(directory, "flashinfer", "pairs", raw, converted(own, raw, 192, 96), 192, 96)
+    raw = random_layer(256, 96, True)
+    write(directory, "cutlass", "pairs", raw, by_cutlass(own, raw, 256, 96), 256, 96)
 
 
 if __name__ == "__main__":

@@ -156,6 +156,12 @@ TEST_CASE("SGLang's padding for FlashInfer: W4A8's leaves an expert's range as i
   check_layer(golden, false, {"sglang.flashinfer_trtllm", "flashinfer-trtllm", "sglang", "i128-ones"});
 }
 
+TEST_CASE("SGLang's padding for FlashInfer CUTLASS: scales of zero along the intermediate size") {
+  const Golden golden("layer_sglang_cutlass.safetensors");
+  check_layer(golden, false, {"sglang.cutlass_bf16", "flashinfer-cutlass", "sglang", "v2"});
+  check_layer(golden, false, {"sglang.cutlass_mxfp8", "flashinfer-cutlass-mxfp8", "sglang", "2"});
+}
+
 TEST_CASE("SGLang's factor of an expert is 64 times FlashInfer's residual, and one more number lies beside it") {
   const TempDir dir;
   const Golden golden("layer_deepseek.safetensors");
