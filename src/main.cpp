@@ -106,16 +106,7 @@ int carry_out(std::vector<std::string> words, bool json) {
     Run run;
     CLI::App app("", "mxfp4-pack");
     describe(app);
-    add_inspect(app, common, run);
-    add_convert(app, common, run);
-    add_verify(app, common, run);
-    add_unpack(app, common, run);
-    add_diff(app, common, run);
-    add_backends(app, common, run);
-    add_layout(app, common, run);
-    add_synth(app, common, run);
-    add_bench(app, common, run);
-    add_clean(app, common, run);
+    for (Add* add : commands) add(app, common, run);
     check_arguments(words);
     try {
       move_help(words);

@@ -1,19 +1,16 @@
-// The subcommands: each adds itself to the command line.
+// The registry of subcommands: each adds itself to the command line.
 #pragma once
 
 #include "src/cli/options.h"
 
 namespace mxfp4::cli {
 
-void add_inspect(CLI::App& root, Common& common, Run& run);
-void add_convert(CLI::App& root, Common& common, Run& run);
-void add_verify(CLI::App& root, Common& common, Run& run);
-void add_unpack(CLI::App& root, Common& common, Run& run);
-void add_diff(CLI::App& root, Common& common, Run& run);
-void add_backends(CLI::App& root, Common& common, Run& run);
-void add_layout(CLI::App& root, Common& common, Run& run);
-void add_synth(CLI::App& root, Common& common, Run& run);
-void add_bench(CLI::App& root, Common& common, Run& run);
-void add_clean(CLI::App& root, Common& common, Run& run);
+using Add = void(CLI::App& root, Common& common, Run& run);
+Add add_inspect, add_convert, add_verify, add_unpack, add_diff, add_backends, add_layout, add_synth, add_bench,
+    add_clean;
+
+/// In the order in which --help lists them.
+inline constexpr Add* commands[] = {add_inspect,  add_convert, add_verify, add_unpack, add_diff,
+                                    add_backends, add_layout,  add_synth,  add_bench,  add_clean};
 
 }  // namespace mxfp4::cli

@@ -2,7 +2,7 @@
 # Every option of every help text stands in the man page, and the completions give it. usage: documented.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
-commands=$("$program" --help | sed -n '/^Commands:/,/^$/p' | awk '/^  [a-z]/ {print $1}')
+commands=$(commands)
 prepare [ -n "$commands" ]
 . "$root/src/completions/mxfp4-pack.bash"
 # What bash completes the last of the words to, each on a line.

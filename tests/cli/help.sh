@@ -13,8 +13,10 @@ released=$(sed -n 's/^## \([0-9][0-9.]*\) .*/\1/p' "$root/CHANGELOG.md" | head -
 expect "the version is CHANGELOG's last" 0 "^mxfp4-pack ${released//./\\.}\$" '' "$program" --version
 expect 'version says which drivers are in' 0 '^CPU drivers .*tables; here [a-z0-9]+$' '' "$program" --version
 expect 'version says what there is of CUDA' 0 'CUDA' '' "$program" --version
+commands=$(commands)
+prepare [ -n "$commands" ]
 for columns in 40 80 120; do
-  for command in '' inspect convert verify unpack diff backends layout synth bench clean; do
+  for command in '' $commands; do
     expect "help $command fits $columns columns" 0 '^Usage:$' '' fits $columns "$program" $command --help
   done
 done

@@ -31,6 +31,9 @@ expect() {
 }
 matches() { if [ -z "$2" ]; then [ ! -s "$1" ]; else grep -qE -- "$2" "$1"; fi; }
 
+# Every subcommand, by the help.
+commands() { "$program" --help | sed -n '/^Commands:/,/^$/p' | awk '/^  [a-z]/ {print $1}'; }
+
 # What a test needs before it can check anything; its failure ends the test.
 prepare() { "$@" || { echo "FAILED: cannot prepare: $*"; exit 1; }; }
 convert() { prepare "$program" convert "$@" -q; }
