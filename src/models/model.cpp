@@ -111,20 +111,20 @@ void check_leftovers(const Checkpoint& ck, const Model& model, Problems& problem
   }
 }
 
-/// A router whose experts are missing altogether.
-void check_routers(const Checkpoint& ck, Problems& problems) {
+/// A router whose experts are missing altogether. All of a family's modules end alike: ".experts".
+void check_routers(const Checkpoint& ck, const Model& model, Problems& problems) {
+  const std::string& module_of_first = model.layers.front().module;
+  const std::string experts = module_of_first.substr(module_of_first.rfind('.'));
   for (const Tensor& t : ck.tensors)
     for (const std::string_view router :
          {".mlp.router.weight", ".mlp.gate.weight", ".ffn.gate.weight", ".block_sparse_moe.gate.weight"}) {
       if (!t.name.ends_with(router)) continue;
       const std::string parent =
           t.name.substr(0, t.name.size() - router.size()) + std::string(router.substr(0, router.find('.', 1)));
-      const auto is_there = [&](const char* experts) {
-        const auto next = first_of_module(ck, parent + experts);
-        return next != ck.tensors.end() && next->name.starts_with(parent + experts + ".");
-      };
-      if (!is_there(".experts") && !is_there(".switch_mlp"))
-        problems.error(ck.where(t), "a router without experts ({}.experts.* expected)", parent);
+      const std::string module = parent + experts + ".";
+      const auto next = first_of_module(ck, parent + experts);
+      if (next == ck.tensors.end() || !next->name.starts_with(module))
+        problems.error(ck.where(t), "a router without experts ({}* expected)", module);
     }
 }
 
@@ -258,7 +258,7 @@ Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& pro
   collect_rest(ck, model);
   if (problems.any()) return model;
   check_leftovers(ck, model, problems);
-  check_routers(ck, problems);
+  check_routers(ck, model, problems);
   count_other_linears(ck, model);
   return model;
 }
