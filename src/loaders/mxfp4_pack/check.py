@@ -23,7 +23,6 @@ from ._entries import DTYPES, Refused, Unconverted, entry_of, path_of
 from ._safetensors import read_header
 from .manifest import MALFORMED, MANIFEST, SERVED, Manifest, read_manifest
 
-LOADERS = {"vllm": "mxfp4_pack.vllm.canary", "sglang": "mxfp4_pack.sglang.canary"}
 KERNELS = ("vllm",)  # engines that have a module `kernel` here
 TOLERANCE = 1e-2  # relative L2 of engines' kernels, which round to bf16 several times: Marlin has 5e-3, others 3e-3
 
@@ -151,7 +150,7 @@ def compare(directory, set_):
     device = gpu() or torch.device("cpu")
     manifest = Manifest(directory, set_["engine"])
     packed = manifest.opened(next(s for s in manifest.sets if s == set_), set_["ranks"][0])
-    importlib.import_module(LOADERS[set_["engine"]]).compare(packed, manifest.model_type, device)
+    importlib.import_module(f"mxfp4_pack.{set_['engine']}.canary").compare(packed, manifest.model_type, device)
 
 
 def check_kernels(report, directory, sets, asked):
@@ -227,7 +226,7 @@ def show(report):
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python3 -m mxfp4_pack.check", description=__doc__.splitlines()[0])
     parser.add_argument("directory", metavar="OUT")
-    parser.add_argument("--engine", action="append", choices=sorted(LOADERS), default=[],
+    parser.add_argument("--engine", action="append", choices=sorted(SERVED), default=[],
                         help="its canaries must be compared and, with --source, its kernel run: else exit code 2")
     parser.add_argument("--source", metavar="CKPT", help="the checkpoint: also compute layers with the engine's own kernel")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="X",

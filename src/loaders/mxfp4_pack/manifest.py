@@ -174,8 +174,8 @@ def kernel_of(fields):
 
 
 def kernels_of(fields):
-    needs = fields["requires"]
-    return (needs.get("moe_backend") or needs["moe_runner_backend"]).split(" or ")
+    settings = [value for name, value in fields["requires"].items() if name.startswith("moe_")]
+    return settings[0].split(" or ")
 
 
 def answers(fields, asked, backends=()):
