@@ -92,33 +92,37 @@ struct GoldenLayer {
 struct Packing {
   const char* tag;  // of its tensors
   const char* format;
-  int64_t hidden, inter;  // what the engine pads them to a multiple of
-  bool halves = false;    // SGLang de-interleaves GPT-OSS for Marlin
+  const char *codes, *scales;  // the layouts' names: this file knows no layout
+  int64_t hidden, inter;       // what the engine pads them to a multiple of
+  bool halves = false;         // SGLang de-interleaves GPT-OSS for Marlin
+  uint8_t add = 0;             // to every scale
 };
 inline const Packing packings[] = {
-    {"vllm.marlin", "marlin", 256, 128},
-    {"sglang.marlin", "marlin", 256, 128, true},
-    {"vllm.marlin_fp8", "marlin-fp8", 256, 128},
-    {"vllm.humming", "humming", 1, 64},
-    {"sglang.humming", "humming-wgmma", 1, 1},
-    {"vllm.humming_w4a8", "humming-w4a8", 256, 128},
-    {"flashinfer_cutlass_sm90_v1", "flashinfer-sm90-v1", 128, 128},
-    {"flashinfer_cutlass_sm90_v2", "flashinfer-sm90-v2", 128, 128},
-    {"flashinfer_humming", "flashinfer-humming", 128, 128},
-    {"flashinfer_trtllm_i128", "flashinfer-trtllm", 256, 128},
-    {"flashinfer_trtllm_i256", "flashinfer-trtllm", 256, 256},
-    {"flashinfer_cutlass_sm100", "flashinfer-cutlass-sm100", 128, 128},
-    {"vllm.triton_hopper_a", "triton-hopper-a", 1, 64},
-    {"vllm.triton_hopper_b", "triton-hopper-b", 1, 64},
-    {"vllm.triton_hopper_c", "triton-hopper-c", 1, 64},
-    {"sglang.triton_hopper_a", "triton-hopper-a", 1, 32},
-    {"sglang.triton_hopper_b", "triton-hopper-b", 1, 32},
-    {"sglang.triton_hopper_c", "triton-hopper-c", 1, 32},
-    {"vllm.triton_blackwell", "triton-blackwell", 1, 64},
-    {"deepgemm", "deepgemm", 128, 128},
-    {"deepgemm_mega", "deepgemm-mega", 128, 128},
-    {"aiter_a16w4", "aiter-a16w4", 256, 256},
-    {"vllm_cpu", "vllm-cpu", 32, 32},
+    {"vllm.marlin", "marlin", "marlin.codes", "marlin.scales", 256, 128},
+    {"sglang.marlin", "marlin", "marlin.codes", "marlin.scales", 256, 128, true},
+    {"vllm.marlin_fp8", "marlin-fp8", "marlin_a8.codes", "marlin_a8.scales", 256, 128, false, 6},
+    {"vllm.humming", "humming", "humming.codes", "humming.scales", 1, 64},
+    {"sglang.humming", "humming-wgmma", "humming_wgmma.codes", "humming.scales", 1, 1},
+    {"vllm.humming_w4a8", "humming-w4a8", "humming_fp8.codes", "humming.scales", 256, 128},
+    {"flashinfer_cutlass_sm90_v1", "flashinfer-sm90-v1", "flashinfer_sm90_v1.codes", "flashinfer_sm90_v1.scales", 128,
+     128},
+    {"flashinfer_cutlass_sm90_v2", "flashinfer-sm90-v2", "flashinfer_sm90_v2.codes", "flashinfer_sm90_v2.scales", 128,
+     128},
+    {"flashinfer_humming", "flashinfer-humming", "flashinfer_sm90_fp4fp8.codes", "flashinfer_sm90_v2.scales", 128, 128},
+    {"flashinfer_trtllm_i128", "flashinfer-trtllm", "trtllm.codes", "trtllm.scales", 256, 128},
+    {"flashinfer_trtllm_i256", "flashinfer-trtllm", "trtllm.codes", "trtllm.scales", 256, 256},
+    {"flashinfer_cutlass_sm100", "flashinfer-cutlass-sm100", "plain", "sf_128x4.scales", 128, 128},
+    {"vllm.triton_hopper_a", "triton-hopper-a", "triton_hopper_a.codes", "triton_hopper_w8.scales", 1, 64},
+    {"vllm.triton_hopper_b", "triton-hopper-b", "triton_hopper_b.codes", "triton_hopper_w8.scales", 1, 64},
+    {"vllm.triton_hopper_c", "triton-hopper-c", "triton_hopper_c.codes", "triton_hopper_w8.scales", 1, 64},
+    {"sglang.triton_hopper_a", "triton-hopper-a", "triton_hopper_a.codes", "triton_hopper_w8.scales", 1, 32},
+    {"sglang.triton_hopper_b", "triton-hopper-b", "triton_hopper_b.codes", "triton_hopper_w8.scales", 1, 32},
+    {"sglang.triton_hopper_c", "triton-hopper-c", "triton_hopper_c.codes", "triton_hopper_w8.scales", 1, 32},
+    {"vllm.triton_blackwell", "triton-blackwell", "triton_blackwell.codes", "triton_blackwell.scales", 1, 64},
+    {"deepgemm", "deepgemm", "plain", "deepgemm.scales", 128, 128},
+    {"deepgemm_mega", "deepgemm-mega", "plain", "deepgemm_mega.scales", 128, 128},
+    {"aiter_a16w4", "aiter-a16w4", "aiter_16x16.codes", "cdna4.scales", 256, 256},
+    {"vllm_cpu", "vllm-cpu", "vllm_cpu.codes", "vllm_cpu.scales", 32, 32},
 };
 inline const Packing& packing_of(std::string_view tag) {
   for (const Packing& p : packings)

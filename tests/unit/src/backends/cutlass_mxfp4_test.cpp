@@ -25,7 +25,7 @@ TEST_CASE("vLLM's CUTLASS scales are swizzled as vLLM does, and computed by that
       CHECK(std::memcmp(packed.data(), layer.golden.bytes(want).data() + e * bytes, packed.size()) == 0);
     }
   }
-  const MoeCase c = golden_case(layer, {"vllm.mxfp4_mxfp4", "cutlass-mxfp4", 128, 128});
+  const MoeCase c = golden_case(layer, {"vllm.mxfp4_mxfp4", "cutlass-mxfp4", "plain", "sf_128x4.scales", 128, 128});
   CHECK(compare(reference_of(c), packed_result_of(c, *c.format), c.format->tolerance).right());
 }
 
