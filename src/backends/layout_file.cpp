@@ -13,6 +13,19 @@
 
 namespace mxfp4 {
 
+Matrix form_of(const Backend& b, const Parameter& p, Role role, Part part, LayerSize real, const Model& model) {
+  const LayerSize padded = padded_size(b, real);
+  const Shape from = matrix_size(role, real), to = matrix_size(role, padded);
+  Matrix m;
+  m.views = role == Role::w13 ? 2 : 1;
+  m.real = {from.n / m.views, row_bytes(part, p.dtype, from.b)};
+  m.padded = {to.n, round_up(row_bytes(part, p.dtype, to.b), p.columns)};
+  m.order = p.order.value_or(b.w13_order(model));
+  m.pad = p.pad;
+  m.add = p.add;
+  return m;
+}
+
 namespace {
 
 constexpr int64_t max_size = int64_t(1) << 19;  // hidden, intermediate
@@ -106,6 +119,22 @@ RowOrder read_order(const Field& v) {
   return {number(v.at("block"), 0, max_size), first == "up"};
 }
 
+/// Torch's name of a dtype with as many bits as `stored`.
+std::string read_torch_dtype(const Field& v, Dtype stored) {
+  static const std::map<std::string, int> bits = {{"uint8", 8},          {"int8", 8},        {"bool", 8},
+                                                  {"float8_e4m3fn", 8},  {"float8_e5m2", 8}, {"float8_e4m3fnuz", 8},
+                                                  {"float8_e8m0fnu", 8}, {"int16", 16},      {"uint16", 16},
+                                                  {"float16", 16},       {"bfloat16", 16},   {"int32", 32},
+                                                  {"uint32", 32},        {"float32", 32},    {"int64", 64},
+                                                  {"uint64", 64},        {"float64", 64},    {"float4_e2m1fn_x2", 8}};
+  const std::string name = word(v);
+  const auto found = bits.find(name);
+  if (found == bits.end()) v.refuse("{} is no dtype of torch", name);
+  if (found->second != bits_of(stored))
+    v.refuse("{} has {} bits, {} has {}", name, found->second, name_of(stored), bits_of(stored));
+  return name;
+}
+
 Dims read_dims(const Field& v) {
   Dims dims;
   each(v, 0, 8, [&](const Field& d) { dims.push_back(number(d, 1, max_side * 64)); });
@@ -118,7 +147,7 @@ Parameter read_tensor(const Field& t, Role role, Part part, LayerSize padded_siz
   if (!parse_dtype(word(t.at("dtype")), p.dtype)) t.at("dtype").refuse("no dtype of safetensors");
   if (part == Part::bias && p.dtype != Dtype::BF16 && p.dtype != Dtype::F32)
     t.at("dtype").refuse("neither BF16 nor F32");
-  p.torch_dtype = out.keep(word(t.at("torch_dtype")));
+  p.torch_dtype = out.keep(read_torch_dtype(t.at("torch_dtype"), p.dtype));
   const Dims shape = read_dims(t.at("shape"));
   p.shape = [shape](int64_t, int64_t) { return shape; };
   const Shape size = matrix_size(role, padded_size);
@@ -139,8 +168,8 @@ Parameter read_tensor(const Field& t, Role role, Part part, LayerSize padded_siz
   if (tensor_bytes(p.dtype, shape) != storage.n * storage.b)
     t.at("shape").refuse("{} is not {} bytes", describe(p.dtype, shape), storage.n * storage.b);
   if (t.has("view")) {
-    const View view = {out.keep(word(t.at("view").at("torch_dtype"))), read_dims(t.at("view").at("shape")),
-                       read_dims(t.at("view").at("strides"))};
+    const View view = {out.keep(read_torch_dtype(t.at("view").at("torch_dtype"), p.dtype)),
+                       read_dims(t.at("view").at("shape")), read_dims(t.at("view").at("strides"))};
     if (view.shape.size() != view.strides.size()) t.at("view").refuse("as many strides as dimensions were expected");
     const int64_t elements = storage.n * storage.b * 8 / bits_of(p.dtype);
     double last = 0;  // in double, which a product of the largest sizes does not leave
@@ -229,20 +258,6 @@ std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
   return out;
 }
 
-/// The matrix of a parameter without its bytes: what is real and what are pads.
-Matrix form_of(const Backend& b, const Parameter& p, Role role, Part part, LayerSize real, const Model& model) {
-  const LayerSize padded = padded_size(b, real);
-  const Shape from = matrix_size(role, real), to = matrix_size(role, padded);
-  Matrix m;
-  m.views = role == Role::w13 ? 2 : 1;
-  m.real = {from.n / m.views, row_bytes(part, p.dtype, from.b)};
-  m.padded = {to.n, round_up(row_bytes(part, p.dtype, to.b), p.columns)};
-  m.order = p.order.value_or(b.w13_order(model));
-  m.pad = p.pad;
-  m.add = p.add;
-  return m;
-}
-
 /// Whether two forms of a storage have the same source, or the same pad, at every place.
 bool is_same(const Matrix& a, const Matrix& b, Shape storage) {
   if (a.real != b.real || a.add != b.add) return false;
@@ -297,7 +312,9 @@ const Backend& read_layout(const std::string& text, const std::string& file) {
 }
 
 const Backend& read_layout_file(const std::string& path) {
-  return read_layout(read_text(path, max_layout_bytes), path);
+  const Backend& backend = read_layout(read_text(path, max_layout_bytes), path);
+  check_canary(backend, path);
+  return backend;
 }
 
 }  // namespace mxfp4

@@ -17,10 +17,26 @@ namespace {
 
 constexpr int64_t step = int64_t(1) << 20;
 
+class Digest {
+ public:
+  Digest() {
+    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1)
+      fail(ErrorKind::io, "OpenSSL has no SHA-256");
+  }
+  void take(const void* data, int64_t bytes) { EVP_DigestUpdate(context_.get(), data, size_t(bytes)); }
+  std::string hex() {
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    unsigned length = 0;
+    EVP_DigestFinal_ex(context_.get(), sum, &length);
+    return fmt::format("{:02x}", fmt::join(sum, sum + length, ""));
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_{EVP_MD_CTX_new(), EVP_MD_CTX_free};
+};
+
 std::string sha256_of(const std::string& path, const std::string& name) {
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> digest(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  if (!digest || EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) != 1)
-    fail(ErrorKind::io, "OpenSSL has no SHA-256");
+  Digest digest;
   const Fd fd = open_read(path, name);
   const int64_t bytes = fd.stat().st_size;
   const auto data = std::make_unique_for_overwrite<uint8_t[]>(step);
@@ -28,15 +44,18 @@ std::string sha256_of(const std::string& path, const std::string& name) {
     throw_if_interrupted();
     const int64_t part = std::min(step, bytes - at);
     fd.read(data.get(), part, at);
-    EVP_DigestUpdate(digest.get(), data.get(), size_t(part));
+    digest.take(data.get(), part);
   }
-  unsigned char sum[EVP_MAX_MD_SIZE];
-  unsigned length = 0;
-  EVP_DigestFinal_ex(digest.get(), sum, &length);
-  return fmt::format("{:02x}", fmt::join(sum, sum + length, ""));
+  return digest.hex();
 }
 
 }  // namespace
+
+std::string sha256_of(std::string_view bytes) {
+  Digest digest;
+  digest.take(bytes.data(), int64_t(bytes.size()));
+  return digest.hex();
+}
 
 std::string sha256_sums(const NamedFiles& files, int threads) {
   const std::vector<std::pair<std::string, std::string>> list(files.begin(), files.end());

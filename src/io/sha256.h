@@ -3,12 +3,16 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "src/base/error.h"
 
 namespace mxfp4 {
 
 inline constexpr const char* sums_name = "SHA256SUMS";
+
+/// 64 hexadecimal digits.
+std::string sha256_of(std::string_view bytes);
 
 /// Paths by the names that SHA256SUMS has for them.
 using NamedFiles = std::map<std::string, std::string>;

@@ -84,7 +84,18 @@ refused 'two tensors of a name' "tensors\[3\].name: 'w13_weight' a second time" 
 refused 'a newer version' 'version 2, this program knows 1; use a newer mxfp4-pack' 's/"mxfp4_pack_layout": 1/"mxfp4_pack_layout": 2/'
 refused 'a view beyond the tensor' 'tensors\[0\].view: reaches beyond the 16384 elements' \
   '0,/"torch_dtype":"int32"/s//"torch_dtype":"int32","view":{"torch_dtype":"int32","shape":[16,1024],"strides":[2048,1]}/'
+refused 'a torch_dtype of another size' 'tensors\[0\].torch_dtype: int64 has 64 bits, I32 has 32' \
+  '0,/"torch_dtype":"int32"/s//"torch_dtype":"int64"/'
+refused 'a torch_dtype that is none' 'tensors\[0\].torch_dtype: int31 is no dtype of torch' '0,/"torch_dtype":"int32"/s//"torch_dtype":"int31"/'
+refused 'a canary of other tensors' "canary: no 'w13_weight'" 's/^"tensors"/"canary": {"w12_weight": ""},\n&/'
+refused 'a canary that is none' 'canary.w13_weight: packed so it is [0-9a-f]{12}.., what the file was learned from made x..' \
+  's/^"tensors"/"canary": {"w13_weight": "x"},\n&/'
 refused 'no JSON' 'bad.json: invalid JSON' 's/^}$/]/'
+cp "$root/testdata/fuzz/layout/canary" "$dir/marlin.json"
+expect 'a canary of what Marlin makes' 0 'the same bytes as marlin of vllm' '' "$program" layout "$dir/marlin.json"
+refused 'a flipped entry that is a bijection too' 'canary.w13_weight: packed so it is ' '0,/\[4, 16, 0\], \[4, 0, 8\]/s//[4, 0, 8], [4, 16, 0]/'
+rm "$dir/marlin.json"
+prepare "$program" layout "$dir/marlin.json" --backend marlin --engine vllm --model "$tiny"
 sed 's/"hidden":96,/"hidden":64,/' "$dir/marlin.json" >"$dir/bad.json"
 expect 'another size' 2 '' 'the layout file is for hidden 64 and intermediate 160 on a rank, these are 96 and 160' \
   "$program" convert "$tiny" "$dir/nothing" --layout "$dir/bad.json"

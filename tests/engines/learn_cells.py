@@ -20,7 +20,7 @@ from types import SimpleNamespace
 
 import cells
 from mxfp4_pack.learn import NoRearrangement
-from mxfp4_pack.learn.engine import learn_engine
+from mxfp4_pack.learn.engine import Engine, learn_from
 from mxfp4_pack.learn.layout import to_text
 
 FAMILIES = "gpt-oss", "deepseek-v4", "kimi-k3"
@@ -60,15 +60,15 @@ def result_of(classes, checkpoint, tp, case, folder):
     program("layout", built_in, "--backend", case.backend, "--engine", engine, "--layout-version", case.layout, "--model",
             checkpoint, "--tp-size", tp)
     try:
-        size, padded, tensors, versions = learn_engine(engine, checkpoint, classes.runner_of(case), tp)
+        learned, made_with = learn_from(Engine(engine, checkpoint, classes.runner_of(case), tp))
     except NoRearrangement as e:
         return None, f"refused: {e}"
     with open(made, "w") as file:
-        file.write(to_text("learned", engine, size, padded, versions, tensors))
+        file.write(to_text("learned", engine, learned, made_with))
     found = same_as(made)
     itself = {"backend": case.backend, "engine": engine, "layout_version": case.layout}
     same = found == itself or (os.path.exists(built_in) and found == same_as(built_in))
-    return size, "equal" if found and same else f"differs: {found}"
+    return learned.size, "equal" if found and same else f"differs: {found}"
 
 
 def run(engine, which):
@@ -83,7 +83,7 @@ def run(engine, which):
                 size = size or SimpleNamespace(hidden=0, intermediate=0)
                 row = {"engine": engine, "version": classes.VERSION, "backend": case.backend, "layout": case.layout,
                        "family": family, "hidden": size.hidden, "intermediate": size.intermediate, "tp": tp,
-                       "learned": result}
+                       "gpu": "", "learned": result}
                 print(json.dumps(row), flush=True)
                 if name := os.environ.get("MXFP4_PACK_CELLS"):
                     with open(name, "a") as file:

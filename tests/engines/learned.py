@@ -2,6 +2,8 @@
 
     PYTHONPATH=src/loaders:tests/engines:VLLM/third_party python3 -m mxfp4_pack.learn --call learned:triton_hopper ..
 
+humming: humming-kernels for bf16 activations, as vLLM asks it for; on a GPU its own kernels repack.
+
 triton_hopper, triton_blackwell: triton_kernels, VLLM/third_party has vLLM's copy. All that moves bytes is the library's own,
 but for the pad of scales to four groups, which is vLLM's line; faked is the GPU's capability. A layer comes padded by the
 engine: hidden and intermediate must be those of its kernel.
@@ -38,3 +40,18 @@ def triton_hopper(layer):
 
 def triton_blackwell(layer):
     return triton(layer, 10)
+
+
+def humming(layer):
+    from humming import transform
+
+    from humming_kernels import layer_config
+    device, out = "cuda" if torch.cuda.is_available() else "cpu", {}
+    for role in ("w13", "w2"):
+        codes = layer[role].to(device)
+        experts, n, half = codes.shape
+        tensors = {"weight": codes.view(torch.int32),
+                   "weight_scale": layer[role + "_scale"].to(device).view(torch.float8_e8m0fnu)}
+        made = transform.transform_humming_tensors(layer_config(n, 2 * half, experts, False), tensors)
+        out |= {f"{role}_{name}": tensor for name, tensor in made.items()}
+    return out

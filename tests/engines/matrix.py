@@ -18,8 +18,9 @@ source unchanged  the engine's converter is, in its source, that of a version wi
 stand-in          as real classes, but a function that moves bytes runs on a GPU alone and was ours: no proof of bytes
 not               not shown
 
-A row of `learned` is the layout that `python3 -m mxfp4_pack.learn` made of the engine's own weight loaders and conversion
-on a CPU (learn_cells.py), for hidden and intermediate on a rank: `equal` to the built-in layout version, or what it said.
+A row of `learned` is the layout that `python3 -m mxfp4_pack.learn` made of the engine's own weight loaders and conversion,
+for hidden and intermediate on a rank: `equal` to the built-in layout version, or what it said. With `gpu` "" it ran on a
+CPU (learn_cells.py), else on that GPU with nothing of the engine exchanged; such rows are entered by hand (tests/README.md).
 """
 
 import argparse
@@ -39,7 +40,7 @@ README = os.path.join(ROOT, "README.md")
 SHOWN = ("hardware", "real classes", "source unchanged", "stand-in", "not")
 FIELDS = ("engine", "version", "backend", "layout", "family", "tp", "gpu", "shown", "how")
 KEY = FIELDS[:-2]
-LEARNED = ("engine", "version", "backend", "layout", "family", "hidden", "intermediate", "tp", "learned")
+LEARNED = ("engine", "version", "backend", "layout", "family", "hidden", "intermediate", "tp", "gpu", "learned")
 
 
 def version_key(version):

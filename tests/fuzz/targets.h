@@ -111,7 +111,7 @@ inline Lines read_manifest_text(std::string_view text) {
 }
 
 inline Lines read_layout_text(std::string_view text) {
-  return said_by([&](Problems&) { read_layout(std::string(text), "layout.json"); });
+  return said_by([&](Problems&) { check_canary(read_layout(std::string(text), "layout.json"), "layout.json"); });
 }
 
 }  // namespace mxfp4::fuzz

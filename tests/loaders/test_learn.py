@@ -13,6 +13,7 @@ import torch
 
 import formats
 from mxfp4_pack.learn import NoRearrangement, __main__ as command
+from mxfp4_pack.learn.layout import learn
 from mxfp4_pack.learn.probe import Probe, Size
 
 KEYS = {"w13": ("w13", "codes"), "w13_scale": ("w13", "scales"), "w13_bias": ("w13", "bias"),
@@ -68,10 +69,10 @@ class Learn(unittest.TestCase):
         self.addCleanup(quiet.__exit__, None, None, None)
 
     def file(self, call, size=TINY, pairs=True, name="learned"):
-        padded, tensors = command.learn(Probe(call, size), pairs)
+        learned = learn(Probe(call, size), pairs)
         path = os.path.join(self.dir, name + ".json")
         with open(path, "w") as file:
-            file.write(command.to_text(name, "vllm", size, padded, {}, tensors))
+            file.write(command.to_text(name, "vllm", learned, {}))
         return path
 
     def program(self, *arguments):
@@ -89,6 +90,18 @@ class Learn(unittest.TestCase):
             with self.subTest(want):
                 path = self.file(call, name=f"learned{number}")
                 self.assertEqual(self.program("layout", path).splitlines()[-1], "the same bytes as " + want)
+
+    def test_the_canary_shows_a_file_that_was_changed(self):
+        path = self.file(engine("vllm", "marlin", True, formats.marlin))
+        with open(path) as file:
+            made = json.load(file)
+        modes = made["tensors"][3]["modes"]
+        modes[4:6] = modes[5:3:-1]  # a bijection too
+        with open(path, "w") as file:
+            json.dump(made, file)
+        with self.assertRaises(subprocess.CalledProcessError) as refusal:
+            self.program("layout", path)
+        self.assertIn("canary.w2_weight: packed so it is ", refusal.exception.stderr)
 
     def test_a_layout_of_ours_alone_packs_what_the_function_makes(self):
         def call(layer):
@@ -121,7 +134,7 @@ class Learn(unittest.TestCase):
 
     def refused(self, message, **changes):
         with self.assertRaisesRegex(NoRearrangement, message):
-            command.learn(Probe(changed(**changes), Size(64, 32, False)), False)
+            learn(Probe(changed(**changes), Size(64, 32, False)), False)
 
     def test_what_is_no_rearrangement_is_refused(self):
         codes, scales = "w13_weight", "w13_weight_scale"
@@ -135,15 +148,18 @@ class Learn(unittest.TestCase):
                      **{codes: lambda x: x["w13"] & x["w13_scale"].repeat_interleave(16, 2)})
         self.refused(f"{codes}: expert 1 lies otherwise", **{codes: lambda x: torch.stack([x["w13"][0], *x["w13"][1:].flip(1)])})
         self.refused(f"{codes}: no tensor of 2 experts", **{codes: lambda x: x["w13"][:, :, :1].sum()})
-        self.refused(f"{scales}: expert 0, byte .*: wanted .*, got .*; its bytes depend on more than their place",
+        self.refused(f"{scales}: scale 0x00 becomes 0x64, the others are 0 more: values are rewritten",
                      **{scales: lambda x: x["w13_scale"].clamp(100, 140)})
+        self.refused(f"{scales}: scale 0xfe becomes 0xfd", **{scales: lambda x: x["w13_scale"].clamp(0, 253)})
+        self.refused("w2_weight: expert 0, byte .*: wanted .*, got .*; its bytes depend on more than their place",
+                     w2_weight=lambda x: torch.where(x["w2"] == 0x37, 0x38, x["w2"]))
         self.refused(f"{scales}: .*: (no copy of one value|wanted)",
                      **{scales: lambda x: x["w13_scale"] - x["w13_scale"].amin((1, 2), True)})
         self.refused("w2: stored in no tensor", w2_weight=lambda x: torch.zeros_like(x["w2"]))
 
     def test_experts_in_one_dimension_with_their_rows(self):
         call = changed(w13_weight=lambda x: x["w13"].flatten(0, 1), w2_weight=lambda x: x["w2"].flatten()[None])
-        _, tensors = command.learn(Probe(call, Size(64, 32, False)), False)
+        tensors = learn(Probe(call, Size(64, 32, False)), False).tensors
         self.assertEqual({t.key: t.stored.shape for t in tensors if t.part == "codes"},
                          {"w13_weight": (64 * 32,), "w2_weight": (64 * 16,)})
         self.refused("w13_weight: expert 0 .*|w13_weight: expert 1 lies otherwise",
@@ -154,7 +170,7 @@ class Learn(unittest.TestCase):
             out = torch.empty((*x["w2"].shape[:2], 32), dtype=torch.uint8)
             out[:, :, :16] = x["w2"]
             return out
-        _, tensors = command.learn(Probe(changed(w2_weight=loose), Size(64, 32, False)), False)
+        tensors = learn(Probe(changed(w2_weight=loose), Size(64, 32, False)), False).tensors
         free = {t.key: int(t.map.free.sum()) for t in tensors}
         self.assertEqual(free, {"w13_weight": 0, "w13_weight_scale": 0, "w2_weight": 64 * 16, "w2_weight_scale": 0})
         tensor = next(t for t in tensors if t.key == "w2_weight")
@@ -168,6 +184,7 @@ class Learn(unittest.TestCase):
             made = json.load(file)
         self.assertEqual((made["name"], made["engine"], made["made_with"]),
                          ("mine", "none", {"torch": torch.__version__, "kernels": "1.2"}))
+        self.assertEqual(set(made["canary"]), {"w13_weight", "w13_weight_scale", "w2_weight", "w2_weight_scale"})
         self.assertEqual(made["tensors"][0]["modes"], [[256, 0, 1], [64, 1, 0]])
         with self.assertRaises(SystemExit):  # the file is there
             command.main(arguments)
@@ -175,6 +192,10 @@ class Learn(unittest.TestCase):
         with mock.patch.object(command, "function_of", lambda text: changed(w2_weight=lambda x: ~x["w2"])):
             self.assertEqual(command.main(other), 2)
         self.assertFalse(os.path.exists(path + "2"))
+        check = ["--check" if a == "-o" else a for a in arguments]
+        self.assertEqual(command.main(check), 0)
+        with mock.patch.object(command, "function_of", lambda text: changed(w2_weight=lambda x: x["w2"].roll(1, 1))):
+            self.assertEqual(command.main(check), 2)
 
 
 if __name__ == "__main__":

@@ -70,12 +70,12 @@ class LearnEngine(unittest.TestCase):
 
     def learn(self, config, tp, made=None):
         with mock.patch.object(engine.importlib, "import_module", lambda *name: made or adapter()):
-            return engine.learn_engine("vllm", self.config(config), "auto", tp)
+            return engine.learn_from(engine.Engine("vllm", self.config(config), "auto", tp))
 
     def test_ranks_get_their_share_of_whole_tensors(self):
         for config, tp, intermediate in ((CONFIG, 1, 160), (CONFIG, 2, 96), (CONFIG, 4, 64), (OTHER, 4, 32)):
             with self.subTest(config=config["model_type"], tp=tp):
-                size, padded, tensors, versions = self.learn(config, tp)
+                (size, padded, tensors, _), versions = self.learn(config, tp)
                 self.assertEqual((size.hidden, size.intermediate), (64, intermediate))
                 self.assertEqual(padded, (64, intermediate))
                 self.assertEqual(len(tensors), 6 if config is CONFIG else 4)
@@ -121,19 +121,46 @@ class LearnEngine(unittest.TestCase):
         def total(made, conversion, whole):
             return made | {"total": made["w2_codes"].sum()}
 
-        self.assertEqual(len(self.learn(OTHER, 1, adapter(workspace))[2]), 4)
+        self.assertEqual(len(self.learn(OTHER, 1, adapter(workspace))[0].tensors), 4)
         self.refused("total: no tensor of 2 experts", OTHER, 1, total)
 
     def test_the_command_writes_what_the_engine_answers(self):
         path = os.path.join(self.dir, "learned.json")
+        arguments = ["--engine", "vllm", "--model", self.config(OTHER), "--moe-backend", "a b", "--tp-size", "4"]
+        settings = {"VLLM_HUMMING_INPUT_QUANT_CONFIG": "{}", "VLLM_API_KEY": "secret"}
         with mock.patch.object(engine.importlib, "import_module", lambda *name: adapter()):
-            self.assertEqual(command.main(["--engine", "vllm", "--model", self.config(OTHER), "--moe-backend", "a b", "--tp-size",
-                                           "4", "-o", path]), 0)
+            with mock.patch.dict(os.environ, settings):
+                self.assertEqual(command.main([*arguments, "-o", path]), 0)
+            self.assertEqual(command.main([*arguments, "--check", path]), 0)
         with open(path) as file:
             made = json.load(file)
         self.assertEqual((made["name"], made["engine"], made["size"]),
                          ("a-b", "vllm", {"hidden": 64, "intermediate": 32}))
-        self.assertEqual(set(made["made_with"]), {"numpy", "torch"})
+        self.assertLessEqual({"numpy", "torch", "moe-backend", "tp-size", "VLLM_HUMMING_INPUT_QUANT_CONFIG"},
+                             set(made["made_with"]))
+        self.assertNotIn("VLLM_API_KEY", made["made_with"])
+
+    def test_a_file_is_checked_against_the_installed_engine(self):
+        def released(made, conversion, whole):
+            """The next release stores w2's rows in another order."""
+            return made | {"w2_codes": made["w2_codes"].flip(1)}
+
+        def loose(made, conversion, whole):
+            """Bytes that are not written."""
+            wide = torch.empty((*made["w2_codes"].shape[:2], 64), dtype=torch.uint8)
+            wide[:, :, :made["w2_codes"].shape[2]] = made["w2_codes"]
+            return made | {"w2_codes": wide}
+
+        path = os.path.join(self.dir, "learned.json")
+        for change in (loose, lambda made, *rest: made):
+            arguments = ["--engine", "vllm", "--model", self.config(CONFIG), "--tp-size", "2"]
+            with mock.patch.object(engine.importlib, "import_module", lambda *name: adapter(change)):
+                self.assertEqual(command.main([*arguments, "-o", path]), 0)
+                self.assertEqual(command.main([*arguments, "--check", path]), 0)
+            with mock.patch.object(engine.importlib, "import_module", lambda *name: adapter(released)):
+                self.assertEqual(command.main([*arguments, "--check", path]), 2)
+            self.assertIn("w2_codes: ", self.said.getvalue().splitlines()[-1])
+            os.remove(path)
 
     def test_the_command_refuses_in_one_line_and_writes_nothing(self):
         path = os.path.join(self.dir, "learned.json")

@@ -11,6 +11,10 @@ the first rank, a middle one and the last. Of CKPT its config.json is enough.
 The function gets a dict of tensors as a checkpoint has them, all experts, and returns a dict of what is to be stored,
 under the engine's names, experts outermost (see learn/probe.py). It is asked where every bit goes, and the answer is
 proved on random layers. Where it does more than move bits, that is said and nothing is written.
+
+    python3 -m mxfp4_pack.learn --engine vllm --model CKPT --moe-backend marlin --tp-size 2 --check marlin.json
+
+asks once, after an update of the engine, whether it still makes what the file says.
 """
 
 import argparse
@@ -22,13 +26,11 @@ import subprocess
 import sys
 import tempfile
 
-import torch
-
 from .._program import program
 from . import NoRearrangement
-from .engine import ENGINES, called, learn_engine
-from .layout import learn, to_text
-from .probe import Probe, Size
+from .engine import ENGINES, Engine, Function, check_against, learn_from
+from .layout import to_text
+from .probe import Size
 
 def function_of(text):
     module, _, name = text.partition(":")
@@ -71,7 +73,9 @@ def parser_of():
     parser.add_argument("--name", help="of the kernel, as the output will call it (default: that of --moe-backend)")
     parser.add_argument("--made-with", action="append", default=[], metavar="LIBRARY=VERSION",
                         help="further names and versions for the file")
-    parser.add_argument("-o", dest="file", required=True, metavar="FILE", help="layout file to make")
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument("-o", dest="file", metavar="FILE", help="layout file to make")
+    given.add_argument("--check", metavar="FILE", help="layout file to compare with what is installed")
     return parser
 
 
@@ -80,23 +84,34 @@ def check(o, parser):
         parser.error("either --call or --engine and --model")
     if o.model and o.engine not in ENGINES:
         parser.error(f"--model asks an engine: --engine {' or '.join(ENGINES)}")
-    if o.call and not (o.name and o.hidden and o.intermediate):
+    if o.call and not ((o.name or o.check) and o.hidden and o.intermediate):
         parser.error("--call needs --hidden, --intermediate and --name")
     if o.call and (o.hidden % 32 or o.intermediate % 32 or o.hidden < 32 or o.intermediate < 32):
         parser.error("--hidden and --intermediate are multiples of 32")
     if not 1 <= o.tp_size <= 1024:
         parser.error("--tp-size is 1 to 1024")
-    if os.path.lexists(o.file):
+    if o.file and os.path.lexists(o.file):
         parser.error(f"{o.file}: exists; a new file is made")
 
 
-def learned(o):
-    """(size, padded size, stored tensors, what made them)"""
+def who_is_asked(o):
     if o.model:
-        return learn_engine(o.engine, o.model, o.moe_backend, o.tp_size)
-    size = Size(o.hidden, o.intermediate, o.bias)
-    padded, tensors = learn(Probe(called(function_of(o.call)), size), o.pairs)
-    return size, padded, tensors, {"torch": torch.__version__}
+        return Engine(o.engine, o.model, o.moe_backend, o.tp_size)
+    return Function(function_of(o.call), Size(o.hidden, o.intermediate, o.bias), o.pairs)
+
+
+def make(o, who):
+    learned, made_with = learn_from(who)
+    made_with |= dict(text.partition("=")[::2] for text in o.made_with)
+    name = o.name or re.sub(r"[^\w.-]", "-", o.moe_backend)
+    text = to_text(name, o.engine or "none", learned, made_with)
+    if why := refusal_of(text, o.file):
+        raise NoRearrangement(why)
+    with open(o.file, "x") as file:
+        file.write(text)
+    for t in learned.tensors:
+        if t.map.free.any():
+            print(f"{t.key}: {t.map.free.sum()} bytes of each expert are not written; they are pads here", file=sys.stderr)
 
 
 def main(arguments=None):
@@ -104,23 +119,17 @@ def main(arguments=None):
     o = parser.parse_args(arguments)
     check(o, parser)
     try:
-        size, padded, tensors, made_with = learned(o)
-        made_with |= dict(text.partition("=")[::2] for text in o.made_with)
-        name = o.name or re.sub(r"[^\w.-]", "-", o.moe_backend)
-        text = to_text(name, o.engine or "none", size, padded, made_with, tensors)
-        if why := refusal_of(text, o.file):
-            raise NoRearrangement(why)
-        with open(o.file, "x") as file:
-            file.write(text)
+        if o.check:
+            check_against(o.check, who_is_asked(o))
+            print(f"{o.check}: what is installed makes these bytes")
+        else:
+            make(o, who_is_asked(o))
     except NoRearrangement as e:
         print(f"mxfp4_pack.learn: error: {e}", file=sys.stderr)
         return 2
     except OSError as e:
         print(f"mxfp4_pack.learn: error: {e.filename}: {e.strerror}", file=sys.stderr)
         return 2
-    for t in tensors:
-        if t.map.free.any():
-            print(f"{t.key}: {t.map.free.sum()} bytes of each expert are not written; they are pads here", file=sys.stderr)
     return 0
 
 

@@ -1,36 +1,71 @@
-"""The layout that an installed engine's own conversion makes, at a model's size and on its tensor-parallel ranks."""
+"""Who is asked for a layout: an installed engine's own conversion, at a model's size and on its tensor-parallel ranks, or a
+function."""
 
 import importlib
+import os
+import re
 from importlib import metadata
 
 import torch
 
 from . import NoRearrangement
-from .layout import compare, learn
+from .layout import check_file, compare, learn
 from .model import read_model
 from .probe import Probe, Size
 
 ENGINES = "vllm", "sglang"
+# Settings of engines and kernel libraries, which choose among conversions; no secrets.
+SETTINGS = re.compile("(VLLM|SGLANG|FLASHINFER|HUMMING|TRITON|AITER|DG)_(?!.*(KEY|TOKEN|SECRET|PASSWORD))")
+LONGEST = 256  # that a layout file takes
 
 
-def learn_engine(engine, path, moe_backend, tp_size):
-    """(size, padded size, stored tensors, what made them) of the first rank. A middle one and the last are compared with what
-    that predicts."""
-    of = read_model(path)
-    adapter = asked(engine, lambda: importlib.import_module(f".{engine}", __package__))
+class Function:
+    def __init__(self, call, size, pairs):
+        self.only, self.pairs = Probe(called(call), size), pairs
 
-    def probe(rank):
-        begin, end = of.share(tp_size, rank)
-        size = Size(of.hidden, end - begin, of.is_gpt_oss)
-        return Probe(called(asked(engine, lambda: adapter.Conversion(of, moe_backend, tp_size, rank))), size), size
+    def probe(self, rank):
+        return self.only
 
-    first, size = probe(0)
-    padded, tensors = learn(first, of.is_gpt_oss)
-    for rank in sorted({tp_size // 2, tp_size - 1} - {0}):
-        other, share = probe(rank)
-        if share.intermediate:
-            compare_rank(other, rank, tensors)
-    return size, padded, tensors, versions(adapter.LIBRARIES)
+    def ranks(self):
+        return []
+
+    def made_with(self):
+        return versions(())
+
+
+class Engine:
+    """path: a checkpoint, or its config.json."""
+
+    def __init__(self, engine, path, moe_backend, tp_size):
+        self.engine, self.moe_backend, self.tp_size = engine, moe_backend, tp_size
+        self.of = read_model(path)
+        self.pairs = self.of.is_gpt_oss
+        self.adapter = asked(engine, lambda: importlib.import_module(f".{engine}", __package__))
+
+    def probe(self, rank):
+        begin, end = self.of.share(self.tp_size, rank)
+        conversion = asked(self.engine, lambda: self.adapter.Conversion(self.of, self.moe_backend, self.tp_size, rank))
+        return Probe(called(conversion), Size(self.of.hidden, end - begin, self.of.is_gpt_oss))
+
+    def ranks(self):
+        """A middle one and the last, where they have columns."""
+        found = sorted({self.tp_size // 2, self.tp_size - 1} - {0})
+        return [rank for rank in found if len(set(self.of.share(self.tp_size, rank))) == 2]
+
+    def made_with(self):
+        return versions(self.adapter.LIBRARIES) | {"moe-backend": self.moe_backend, "tp-size": str(self.tp_size)}
+
+
+def learn_from(who):
+    """What is learned of the first rank, and what made it. Other ranks are compared with what that predicts."""
+    learned = learn(who.probe(0), who.pairs)
+    compare_ranks(who, learned.predicted)
+    return learned, who.made_with()
+
+
+def check_against(path, who):
+    """Refuses a layout file that is not what an installed engine, or a function, makes."""
+    compare_ranks(who, check_file(path, who.probe(0), who.pairs))
 
 
 def asked(engine, what):
@@ -43,16 +78,18 @@ def asked(engine, what):
         raise NoRearrangement(f"the installed {engine} cannot be asked: {type(e).__name__}: {e}") from e
 
 
-def compare_rank(probe, rank, tensors):
-    for seed in (1, 2):
-        layer = probe.random(seed)
-        made = probe.run(layer)
-        if "w2_bias" in layer:
-            layer["w2_bias"][...] = 0  # it is added once
-        try:
-            compare(made, layer, tensors)
-        except NoRearrangement as e:
-            raise NoRearrangement(f"rank {rank} differs from rank 0: {e}") from e
+def compare_ranks(who, predicted):
+    for rank in who.ranks():
+        probe = who.probe(rank)
+        for seed in (1, 2):
+            layer = probe.random(seed)
+            made = probe.run(layer)
+            if "w2_bias" in layer:
+                layer["w2_bias"][...] = 0  # it is added once
+            try:
+                compare(made, layer, predicted)
+            except NoRearrangement as e:
+                raise NoRearrangement(f"rank {rank} differs from rank 0: {e}") from e
 
 
 def called(function):
@@ -71,7 +108,7 @@ def called(function):
 
 
 def versions(libraries):
-    """Of what made a layout: libraries that are installed, torch, and the GPU."""
+    """Of what made a layout: libraries that are installed, torch, the GPU, and the environment's settings."""
     found = {}
     for name in libraries:
         try:
@@ -81,5 +118,6 @@ def versions(libraries):
     found["torch"] = torch.__version__
     if torch.cuda.is_available():
         gpu = torch.cuda.get_device_properties(0)
-        found["GPU"] = f"{gpu.name}, {gpu.multi_processor_count} multiprocessors"
-    return found
+        found["GPU"] = f"{gpu.name}, SM{gpu.major}{gpu.minor}, {gpu.multi_processor_count} multiprocessors"
+    settings = sorted((name, value) for name, value in os.environ.items() if SETTINGS.match(name))
+    return found | {name: value[:LONGEST] for name, value in settings[:32]}

@@ -233,7 +233,7 @@ class Fitting:
     def is_right(self, order, rows, row_bytes, modes):
         at = places(modes)
         number = at[:, 0] * row_bytes * 8 + at[:, 1]
-        if len(number) != self.bytes * 8 or (at < 0).any() or (at[:, 1] >= row_bytes * 8).any():
+        if len(number) != self.bytes * 8 or (at < 0).any() or (at >= (rows, row_bytes * 8)).any():
             return False
         taken = numpy.zeros(len(number), bool)
         taken[number] = True  # rows and row_bytes have as many bits as there are stored

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import torch
-from vllm.config import DeviceConfig, VllmConfig, set_current_vllm_config
+from vllm.config import set_current_vllm_config
 from vllm.distributed import parallel_state
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
@@ -14,6 +14,7 @@ from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig, FusedMoE
 from vllm.model_executor.models import gpt_oss
 from vllm.platforms import current_platform
 
+from ..vllm.canary import bare_config
 from ..vllm.quantization import engine_config
 from . import held, model
 
@@ -28,7 +29,7 @@ class Conversion:
         self.of, self.moe_backend, self.tp_size, self.rank = of, moe_backend, tp_size, rank
         self.whole = model.Whole(of, tp_size, rank)
         self.device = torch.device(current_platform.device_type or "cpu")
-        self.config = VllmConfig(device_config=DeviceConfig(device=self.device))
+        self.config = bare_config(self.device)
 
     def __call__(self, tensors):
         whole = self.whole(tensors)
