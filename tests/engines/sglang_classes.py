@@ -28,7 +28,7 @@ import sglang
 import torch
 from sglang.srt.layers.moe.fused_moe_triton.layer import FusedMoE
 from sglang.srt.layers.moe.utils import MoeRunnerBackend
-from sglang.srt.layers.quantization import marlin_utils_fp4, mxfp4
+from sglang.srt.layers.quantization import fp8, marlin_utils_fp4, mxfp4
 from sglang.srt.layers.quantization import mxfp4_flashinfer_cutlass_moe as v4_cutlass
 from sglang.srt.layers.quantization import mxfp4_flashinfer_trtllm_moe as v4_trtllm
 from sglang.srt.layers.quantization import mxfp4_marlin_moe as v4_marlin
@@ -105,10 +105,12 @@ def runner_of(case):
 
 
 def learnable(families):
-    """(case, family) in GPT-OSS, for which mxfp4_pack.learn asks SGLang. triton-blackwell makes no file to compare with."""
+    """(case, family) for which mxfp4_pack.learn asks SGLang. triton-blackwell makes no file to compare with; DeepSeek-V4's
+    flashinfer-cutlass-mxfp8 has the built-in's bytes as other dtypes."""
     return [(case, family) for case in CASES for family in case.families
-            if family in families and family in GPT_OSS and can_run(case, family) and not is_larger(case)
-            and case.backend != "triton-blackwell" and cells.is_asked(case)]
+            if family in families and family not in K3 and can_run(case, family) and not is_larger(case)
+            and case.backend != "triton-blackwell" and (case.backend, family) != ("flashinfer-cutlass-mxfp8", "deepseek-v4")
+            and cells.is_asked(case)]
 
 
 class Layers(unittest.TestCase):
@@ -134,7 +136,7 @@ class Layers(unittest.TestCase):
         platform = SimpleNamespace(is_sm90=sm == 90, is_sm100=sm == 100, is_sm120=sm == 120, is_cuda=True, is_hip=False,
                                    is_npu=False, device_capability=divmod(sm, 10))
         execution = SimpleNamespace(moe=SimpleNamespace(flashinfer_mxfp4_moe_precision="bf16"))
-        for module in (mxfp4, v4_marlin, v4_cutlass, v4_trtllm):
+        for module in (fp8, mxfp4, v4_marlin, v4_cutlass, v4_trtllm):
             self.exchange(module, "get_platform", lambda: platform)
             self.exchange(module, "get_exec", lambda: execution)
             self.exchange(module, "is_flashinfer_available", lambda: True)
@@ -168,6 +170,8 @@ class Layers(unittest.TestCase):
     def as_on_a_gpu(self, case, family):
         self.exchange_platform(case.sm)
         self.exchange_kernels()
+        if case.backend == "humming":
+            self.exchange_humming()
 
     def start(self, directory):
         """What the launcher's process leaves for those that load the model."""
@@ -234,10 +238,7 @@ class Layers(unittest.TestCase):
         hooks.manifest = None
         for rank in range(tp):
             with ExitStack() as self.stack:
-                self.exchange_platform(case.sm)
-                self.exchange_kernels()
-                if case.backend == "humming":
-                    self.exchange_humming()
+                self.as_on_a_gpu(case, source.family)
                 yield self.both_layers(case, source, tp, rank, out)
 
     def compare(self, ours, engines, case):

@@ -14,8 +14,8 @@ from .model import read_model
 from .probe import Probe, Size
 
 ENGINES = "vllm", "sglang"
-# Settings of engines and kernel libraries, which choose among conversions; no secrets.
-SETTINGS = re.compile("(VLLM|SGLANG|FLASHINFER|HUMMING|TRITON|AITER|DG)_(?!.*(KEY|TOKEN|SECRET|PASSWORD))")
+# Settings of engines and kernel libraries, which choose among conversions; no secrets, no folders.
+SETTINGS = re.compile("(VLLM|SGLANG|FLASHINFER|HUMMING|TRITON|AITER|DG)_(?!.*(KEY|TOKEN|SECRET|PASSWORD|DIR|PATH|CACHE|BASE|HOST))")
 LONGEST = 256  # that a layout file takes
 
 
