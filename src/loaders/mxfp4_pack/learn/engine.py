@@ -9,8 +9,9 @@ from importlib import metadata
 import torch
 
 from . import NoRearrangement
-from .layout import check_file, compare, learn
+from .layout import check_file, learn
 from .model import read_model
+from .predicted import compare
 from .probe import Probe, Size
 
 ENGINES = "vllm", "sglang"

@@ -1,6 +1,5 @@
 """A conversion's layout as a layout file has it, learned and proved."""
 
-import hashlib
 import json
 import sys
 from typing import NamedTuple
@@ -9,7 +8,9 @@ import numpy
 import torch
 
 from . import NoRearrangement
-from .fit import Fitting, places
+from .canary import canary, canary_layer
+from .fit import Fitting
+from .predicted import Predicted, compare, padded_rows, prove
 from .probe import PARTS, Size
 
 DTYPES = {torch.uint8: "U8", torch.int8: "I8", torch.int32: "I32", torch.int64: "I64", torch.int16: "I16",
@@ -53,48 +54,6 @@ class Tensor:
         pad = [value - self.map.add & 0xFF for value in self.pad]
         return out | {"row_bytes": self.row_bytes, "pad": dict(zip(("row", "column", "storage"), pad)),
                       "add": self.map.add, "storage": {"rows": fit.rows, "bytes": fit.row_bytes}, "modes": fit.modes}
-
-
-def padded_rows(role, padded):
-    return 2 * padded[1] if role == "w13" else padded[0]
-
-
-class Predicted:
-    """What an entry of a layout file says of a stored tensor's bytes. padded: (hidden, intermediate); pairs: rows of w13 are
-    given as gate, up, gate, up ..; free: bytes of an expert that the conversion does not write."""
-
-    def __init__(self, entry, padded, pairs, free=False):
-        self.key, self.role, self.part, self.pairs, self.free = entry["name"], entry["role"], entry["part"], pairs, free
-        self.name = next(n for n, part in PARTS.items() if (n.split("_")[0], part) == (self.role, self.part))
-        self.add, self.is_wide = entry["add"], entry["dtype"] == "F32"
-        self.pad = [entry["pad"][at] + self.add & 0xFF for at in ("row", "column", "storage")]
-        self.rows, self.row_bytes = entry["storage"]["rows"], entry["storage"]["bytes"]
-        self.padded_rows, self.padded_bytes = padded_rows(self.role, padded), entry["row_bytes"]
-        order = entry.get("rows", {"block": 0, "first": "gate"})
-        self.block, self.up_first, self.half = order["block"], order["first"] == "up", padded[1]
-        rows, bits = places(entry["modes"]).T
-        self.sources = rows * self.row_bytes * 8 + bits
-
-    def rows_of(self, count):
-        """The storage's rows of the source's."""
-        if self.role == "w2":
-            return numpy.arange(count)
-        n, b, row = count // 2, self.block, numpy.arange(count)
-        view, r = (row % 2, row // 2) if self.pairs else (row // n, row % n)
-        view = view ^ self.up_first
-        return view * self.half + r if b == 0 else r // b * 2 * b + view * b + r % b
-
-    def bytes_of(self, source):
-        """Of one expert, [rows, ..] of the checkpoint's elements, or of fewer columns of w2 and rows of w13."""
-        if self.part == "bias":
-            wide = source.astype(numpy.uint32) << 16 if self.is_wide else source
-            source = wide[:, None].view(numpy.uint8)
-        grid = numpy.full((self.rows, self.row_bytes), self.pad[2], numpy.uint8)
-        grid[:self.padded_rows, :self.padded_bytes] = self.pad[0]
-        to = self.rows_of(len(source))
-        grid[to, source.shape[1]:self.padded_bytes] = self.pad[1]
-        grid[to, :source.shape[1]] = source + numpy.uint8(self.add)
-        return numpy.packbits(numpy.unpackbits(grid, bitorder="little")[self.sources], bitorder="little")
 
 
 class Learned(NamedTuple):
@@ -158,68 +117,6 @@ def check_scales(probe, tensors):
                                   "values are rewritten, a layout file only says where bytes go")
         if len(rewritten):
             print(f"{t.key}: scale 0xff becomes {table[255]:#04x}; a checkpoint with it is not packed so", file=sys.stderr)
-
-
-def prove(probe, predicted):
-    """Every stored byte of random layers is the predicted one."""
-    alike = probe.random(0)
-    alike["w13_scale"][...], alike["w2"][0] = 127, 0
-    for layer in [probe.random(seed) for seed in range(1, 5)] + [probe.random(5, 3), alike]:
-        compare(probe.run(layer), layer, predicted)
-
-
-def compare(made, layer, predicted):
-    """Refuses what a conversion made of a layer where another byte was predicted."""
-    for t in predicted:
-        if t.key not in made:
-            raise NoRearrangement(f"{t.key}: the conversion makes {', '.join(made)}")
-        for expert, got in enumerate(made[t.key].data):
-            want = t.bytes_of(layer[t.name][expert])
-            if len(got) != len(want):
-                raise NoRearrangement(f"{t.key}: {len(got)} bytes of an expert, {len(want)} were expected")
-            wrong = numpy.flatnonzero((got != want) & ~numpy.bool_(t.free))
-            if len(wrong):
-                at = wrong[0]
-                raise NoRearrangement(
-                    f"{t.key}: expert {expert}, byte {at} of a random layer: wanted {want[at]:#04x}, got {got[at]:#04x}, "
-                    f"and {len(wrong) - 1} more; its bytes depend on more than their place")
-
-
-def canary(probe, predicted, pairs):
-    """{name: SHA-256 of what the conversion made of the canary's expert}, bytes that it does not write as predicted."""
-    layer = canary_layer(probe, pairs)
-    made = probe.run(layer)
-    sums = {}
-    for t in predicted:
-        data = numpy.where(t.free, t.bytes_of(layer[t.name][0]), made[t.key].data[0])
-        sums[t.key] = hashlib.sha256(data.tobytes()).hexdigest()
-    return sums
-
-
-def canary_layer(probe, pairs):
-    """The layer of man mxfp4-pack-layout, the same for all experts."""
-    layer = probe.layer()
-    for number, name in enumerate(PARTS):
-        if name not in layer:
-            continue
-        shape, dtype = layer[name].shape[1:], layer[name].dtype
-        data = stream(number, shape[0] * int(numpy.prod(shape[1:])) * dtype.itemsize).view(dtype)
-        if PARTS[name] != "codes":
-            data = 64 + data % 128 if PARTS[name] == "scales" else data & 0xBFFF
-        rows = data.reshape(shape)
-        if name.startswith("w13") and pairs:
-            rows = numpy.stack(numpy.split(rows, 2), 1).reshape(shape)
-        layer[name][...] = rows.astype(dtype)
-    return layer
-
-
-def stream(number, size):
-    """SplitMix64's numbers from number << 40 on, as bytes."""
-    x = numpy.arange(1, size // 8 + 2, dtype=numpy.uint64) + numpy.uint64(number << 40)
-    x *= numpy.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ x >> numpy.uint64(shift)) * numpy.uint64(factor)
-    return (x ^ x >> numpy.uint64(31)).astype("<u8").view(numpy.uint8)[:size]
 
 
 def to_text(name, engine, learned, made_with):

@@ -1,0 +1,74 @@
+"""What an entry of a layout file says of stored bytes, and whether a conversion makes them."""
+
+import numpy
+
+from . import NoRearrangement
+from .fit import places
+from .probe import PARTS
+
+
+def padded_rows(role, padded):
+    return 2 * padded[1] if role == "w13" else padded[0]
+
+
+class Predicted:
+    """What an entry of a layout file says of a stored tensor's bytes. padded: (hidden, intermediate); pairs: rows of w13 are
+    given as gate, up, gate, up ..; free: bytes of an expert that the conversion does not write."""
+
+    def __init__(self, entry, padded, pairs, free=False):
+        self.key, self.role, self.part, self.pairs, self.free = entry["name"], entry["role"], entry["part"], pairs, free
+        self.name = next(n for n, part in PARTS.items() if (n.split("_")[0], part) == (self.role, self.part))
+        self.add, self.is_wide = entry["add"], entry["dtype"] == "F32"
+        self.pad = [entry["pad"][at] + self.add & 0xFF for at in ("row", "column", "storage")]
+        self.rows, self.row_bytes = entry["storage"]["rows"], entry["storage"]["bytes"]
+        self.padded_rows, self.padded_bytes = padded_rows(self.role, padded), entry["row_bytes"]
+        order = entry.get("rows", {"block": 0, "first": "gate"})
+        self.block, self.up_first, self.half = order["block"], order["first"] == "up", padded[1]
+        rows, bits = places(entry["modes"]).T
+        self.sources = rows * self.row_bytes * 8 + bits
+
+    def rows_of(self, count):
+        """The storage's rows of the source's."""
+        if self.role == "w2":
+            return numpy.arange(count)
+        n, b, row = count // 2, self.block, numpy.arange(count)
+        view, r = (row % 2, row // 2) if self.pairs else (row // n, row % n)
+        view = view ^ self.up_first
+        return view * self.half + r if b == 0 else r // b * 2 * b + view * b + r % b
+
+    def bytes_of(self, source):
+        """Of one expert, [rows, ..] of the checkpoint's elements, or of fewer columns of w2 and rows of w13."""
+        if self.part == "bias":
+            wide = source.astype(numpy.uint32) << 16 if self.is_wide else source
+            source = wide[:, None].view(numpy.uint8)
+        grid = numpy.full((self.rows, self.row_bytes), self.pad[2], numpy.uint8)
+        grid[:self.padded_rows, :self.padded_bytes] = self.pad[0]
+        to = self.rows_of(len(source))
+        grid[to, source.shape[1]:self.padded_bytes] = self.pad[1]
+        grid[to, :source.shape[1]] = source + numpy.uint8(self.add)
+        return numpy.packbits(numpy.unpackbits(grid, bitorder="little")[self.sources], bitorder="little")
+
+
+def prove(probe, predicted):
+    """Every stored byte of random layers is the predicted one."""
+    alike = probe.random(0)
+    alike["w13_scale"][...], alike["w2"][0] = 127, 0
+    for layer in [probe.random(seed) for seed in range(1, 5)] + [probe.random(5, 3), alike]:
+        compare(probe.run(layer), layer, predicted)
+
+
+def compare(made, layer, predicted):
+    """Refuses what a conversion made of a layer where another byte was predicted."""
+    for t in predicted:
+        if t.key not in made:
+            raise NoRearrangement(f"{t.key}: the conversion makes {', '.join(made)}")
+        for expert, got in enumerate(made[t.key].data):
+            want = t.bytes_of(layer[t.name][expert])
+            if len(got) != len(want):
+                raise NoRearrangement(f"{t.key}: {len(got)} bytes of an expert, {len(want)} were expected")
+            wrong = numpy.flatnonzero((got != want) & ~numpy.bool_(t.free))
+            if len(wrong):
+                at = wrong[0]
+                raise NoRearrangement(
+                    f"{t.key}: expert {expert}, byte {at} of a random layer: wanted {want[at]:#04x}, got {got[at]:#04x}, "
+                    f"and {len(wrong) - 1} more; its bytes depend on more than their place")
