@@ -4,9 +4,10 @@
 // agree. They differ in three places: vLLM keeps GPT-OSS's gate and up rows in pairs as loaded, SGLang always makes
 // halves, gate first; pad bytes of scales are 0x00 in vLLM and 0x7F (1.0) in SGLang since #33500 (2026-08-06), which
 // allocates its buffers with ones; the bias parameters have other names. From 0.5.22 on SGLang pads the intermediate
-// size of DeepSeek-V4's class to 64 only on SM90 (i64), with scales of 0x00. vLLM pads nothing for compressed-tensors.
-// Source: vLLM main 48ebd6f2f and SGLang main b26729f22, byte-checked against both engines' kernels; vLLM to 0.33.0 and
-// SGLang to 0.5.23 read, the latter's Python converter run.
+// size of DeepSeek-V4's class to 64 only on SM90 (i64), with scales of 0x00, and from 0.5.23 on its pads for Kimi-K3
+// are zeros (k3). vLLM pads nothing for compressed-tensors. Source: vLLM main 48ebd6f2f and SGLang main b26729f22,
+// byte-checked against both engines' kernels; vLLM to 0.33.0 and SGLang to 0.5.23 read, the latter's Python converter
+// run.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 #include "src/backends/sglang_kimi_k3.h"
