@@ -1,9 +1,7 @@
 #include "src/io/direct_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,9 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <vector>
 
 #include "src/base/error.h"
+#include "src/io/cached_pages.h"
 
 namespace mxfp4 {
 
@@ -24,6 +22,7 @@ constexpr int64_t least_file = 1 << 20;  // smaller ones are not worth a second 
 constexpr int64_t least_read = 64 << 10;
 constexpr int64_t block = 4 << 20;           // enough for a disk to be busy
 constexpr int64_t cached_block = 256 << 10;  // stays in a core's own cache
+constexpr int64_t least_ahead = 128 << 10;
 
 int64_t page_begin(int64_t at) { return at / page * page; }
 int64_t page_end(int64_t at) { return page_begin(at + page - 1); }
@@ -41,32 +40,11 @@ bool has_small_pages(const Fd& fd) {
   return ::sysconf(_SC_PAGESIZE) <= page && ::fstatvfs(fd.get(), &s) == 0 && int64_t(s.f_bsize) <= page;
 }
 
-/// Pages of a range that are in the page cache; -1 where the system (before Linux 6.5) or the file's owner does not
-/// say.
-int64_t cached_pages(const Fd& fd, int64_t offset, int64_t bytes) {
-  constexpr long cachestat = 451;  // on every architecture
-  struct {
-    uint64_t offset, bytes;
-  } range{uint64_t(offset), uint64_t(bytes)};
-  struct {
-    uint64_t cached, dirty, writeback, evicted, recently_evicted;
-  } found;
-  return ::syscall(cachestat, fd.get(), &range, &found, 0) == 0 ? int64_t(found.cached) : -1;
-}
-
-/// Whether all of a range is in the page cache.
-bool is_range_cached(const Fd& fd, int64_t offset, int64_t bytes) {
-  static const int64_t system_page = ::sysconf(_SC_PAGESIZE);
-  const int64_t begin = offset / system_page * system_page;
-  const auto length = size_t(offset + bytes - begin);
-  if (const int64_t pages = cached_pages(fd, begin, int64_t(length)); pages >= 0)
-    return pages * system_page >= int64_t(length);
-  void* map = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, fd.get(), begin);
-  if (map == MAP_FAILED) return false;
-  std::vector<unsigned char> resident((length + size_t(system_page) - 1) / size_t(system_page));
-  const bool known = ::mincore(map, length, resident.data()) == 0;
-  ::munmap(map, length);
-  return known && std::all_of(resident.begin(), resident.end(), [](unsigned char r) { return r & 1; });
+/// Has the file system begin to read a range into the page cache. Linux takes no more than its read-ahead at once,
+/// which is 128 KiB where nobody set it.
+void begin_reading(const Fd& fd, int64_t offset, int64_t bytes) {
+  for (int64_t done = 0; done < bytes; done += least_ahead)
+    ::posix_fadvise(fd.get(), offset + done, std::min(bytes - done, least_ahead), POSIX_FADV_WILLNEED);
 }
 
 struct Free {
@@ -97,7 +75,7 @@ int64_t write_direct(const Fd& fd, const uint8_t* from, int64_t bytes, int64_t o
 
 }  // namespace
 
-DirectFile::DirectFile(Fd fd) : fd_(std::move(fd)) {
+DirectFile::DirectFile(Fd fd) : fd_(std::move(fd)), tells_what_is_cached_(mxfp4::tells_what_is_cached(fd_)) {
   if (fd_.stat().st_size < least_file) return;
   in_memory_ = mxfp4::is_on_tmpfs(fd_);
   if (in_memory_) return;
@@ -132,18 +110,38 @@ bool DirectFile::is_cached(int64_t bytes, int64_t offset) const {
   return in_memory_ || is_range_cached(fd_, offset, bytes);
 }
 
-void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
-  auto* out = static_cast<uint8_t*>(to);
-  const bool cached = bytes < least_read || is_cached(bytes, offset);
-  int64_t done = cached || !direct_ ? 0 : read_direct(out, bytes, offset, sink);
-  if (done == bytes) return;
-  for (int64_t part; done < bytes; done += part) {
-    part = std::min(bytes - done, cached ? cached_block : block);
-    uint8_t* data = out ? out + done : read_buffer();
+void DirectFile::read_cached(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
+  for (int64_t done = 0, part; done < bytes; done += part) {
+    part = std::min(bytes - done, cached_block);
+    uint8_t* data = to ? to + done : read_buffer();
     fd_.read(data, part, offset + done);
     if (sink) sink(data, part);
   }
-  if (!cached) ::posix_fadvise(fd_.get(), offset, bytes, POSIX_FADV_DONTNEED);
+}
+
+void DirectFile::read_run(uint8_t* to, const ReadRun& run, const CachedPages& pages, const BlockSink& sink) const {
+  int64_t at = run.begin;
+  if (run.way == Way::direct && direct_) at += read_direct(to, run.end - at, at, sink);
+  if (at == run.end) return;
+  uint8_t* const rest = to ? to + (at - run.begin) : nullptr;
+  if (run.way == Way::cached) return read_cached(rest, run.end - at, at, sink);
+  begin_reading(fd_, at, run.end - at);
+  read_cached(rest, run.end - at, at, sink);
+  pages.drop_missing(at, run.end);
+}
+
+void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
+  auto* out = static_cast<uint8_t*>(to);
+  if (in_memory_ || bytes < least_read) return read_cached(out, bytes, offset, sink);
+  if (!tells_what_is_cached_) {
+    begin_reading(fd_, offset, bytes);
+    return read_cached(out, bytes, offset, sink);
+  }
+  for (int64_t done = 0, part; done < bytes; done += part) {  // a few at a time: others may evict pages meanwhile
+    part = std::min(bytes - done, block - (offset + done) % block);
+    const CachedPages pages(fd_, offset + done, part);
+    for (const ReadRun& run : pages.runs()) read_run(out ? out + (run.begin - offset) : nullptr, run, pages, sink);
+  }
 }
 
 void DirectFile::write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const {

@@ -1,9 +1,12 @@
 // Large files moved in large blocks at any offsets, by any thread, past the page cache where that is possible: a run
 // then goes at the disk's speed and pushes nothing else out of memory.
 //
-// Reading: what is in the page cache comes from there, the rest straight from the disk. Where a file system cannot do
-// that, what a read brought into the cache is dropped again; what was there before stays. (The system does not say what
-// is cached of another user's file that may not be written; such files are read through the cache, as cp does.)
+// Reading, by blocks of 256 KiB: what is in the page cache comes from there; of the rest, a block of which much is
+// missing straight from the disk, and one of which little is missing through the cache. What that brought in is dropped
+// again, and what was there before stays. The same holds where a file system cannot do without the cache. (The system
+// does not say what is cached of another user's file that may not be written; such files are read through the cache, as
+// cp does.)
+//
 // Writing: whole pages go straight to the disk, the two broken pages at a range's ends through the cache. No page is
 // reached by both ways, so that the two cannot disagree.
 #pragma once
@@ -13,6 +16,9 @@
 #include "src/base/file.h"
 
 namespace mxfp4 {
+
+class CachedPages;
+struct ReadRun;
 
 class DirectFile {
  public:
@@ -40,10 +46,12 @@ class DirectFile {
 
  private:
   int64_t read_direct(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const;
+  void read_cached(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const;
+  void read_run(uint8_t* to, const ReadRun& run, const CachedPages& pages, const BlockSink& sink) const;
   void write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const;
 
   Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it
-  bool direct_writes_ = false, in_memory_ = false;
+  bool tells_what_is_cached_ = true, direct_writes_ = false, in_memory_ = false;
 };
 
 }  // namespace mxfp4

@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -13,6 +15,7 @@
 #include "src/base/checksum.h"
 #include "src/base/error.h"
 #include "src/device/pipeline.h"
+#include "src/io/cached_pages.h"
 
 using namespace mxfp4;
 
@@ -106,6 +109,85 @@ TEST_CASE("reading leaves the page cache as it was") {
   CHECK(cached > total / 4096 / 2);
   direct.read(got.data(), total, 0);
   CHECK(cached_pages(made) == cached);
+}
+
+namespace {
+
+/// Bytes that this process had disks read.
+int64_t disk_bytes() {
+  std::ifstream io("/proc/self/io");
+  for (std::string key; io >> key;)
+    if (int64_t bytes; io >> bytes && key == "read_bytes:") return bytes;
+  return -1;
+}
+
+/// Which pages of a file are cached before it is read.
+struct Pattern {
+  const char* name;
+  bool (*is_cached)(int64_t page);
+  double most_read;  // bytes from the disk for each that is missing: a block is read past the cache as a whole
+};
+constexpr Pattern patterns[] = {
+    {"none", [](int64_t) { return false; }, 1.01},
+    {"every second MiB", [](int64_t page) { return page / 256 % 2 == 0; }, 1.01},
+    {"all but every 16th page", [](int64_t page) { return page % 16 != 0; }, 1.01},
+    {"all but one page in a MiB", [](int64_t page) { return page % 256 != 100; }, 1.01},
+    {"every second page", [](int64_t page) { return page % 2 == 0; }, 2.01},
+    {"all", [](int64_t) { return true; }, 0},
+};
+
+/// Reads pages through the cache, and nothing around them.
+void cache(const Fd& fd, const Pattern& pattern) {
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+  char page[4096];
+  for (int64_t i = 0; i * 4096 < total; ++i)
+    if (pattern.is_cached(i)) REQUIRE(::pread(fd.get(), page, sizeof page, i * 4096) > 0);
+}
+
+}  // namespace
+
+TEST_CASE("what is cached is not read from the disk, nothing is read twice, and the cache stays as it was") {
+  const std::string want = content();
+  const Temporary file(std::filesystem::temp_directory_path());
+  Fd made = open_write(file.name());
+  made.write(want.data(), total, 0);
+  made.sync();
+  ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
+  if (cached_pages(made) > 0 || disk_bytes() < 0) return;  // a file system that is a cache; no count of bytes
+  for (const Pattern& pattern : patterns)
+    for (const int64_t offset : {int64_t(0), int64_t(5000)}) {
+      CAPTURE(pattern.name, offset);
+      const Fd fd = open_read(file.name());
+      cache(fd, pattern);
+      const int64_t cached = cached_pages(fd), before = disk_bytes();
+      const DirectFile direct(open_read(file.name()));
+      std::string got(size_t(total - offset), '\0');
+      direct.read(got.data(), total - offset, offset);
+      CHECK((got == want.substr(size_t(offset))));
+      CHECK(double(disk_bytes() - before) <= double(total - cached * 4096) * pattern.most_read + 8192);
+      CHECK(cached_pages(fd) == cached);
+    }
+}
+
+TEST_CASE("another user's file is read through the cache, once") {
+  if (::geteuid() != 0) return;
+  const std::string want = content();
+  const Temporary file(std::filesystem::temp_directory_path());
+  Fd made = open_write(file.name());
+  made.write(want.data(), total, 0);
+  REQUIRE(::fchmod(made.get(), 0644) == 0);
+  made.sync();
+  ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
+  const int64_t before = disk_bytes();
+  std::string got(size_t(total), '\0');
+  REQUIRE(::seteuid(65534) == 0);
+  CHECK(!tells_what_is_cached(open_read(file.name())));
+  const DirectFile direct(open_read(file.name()));
+  direct.read(got.data(), total, 0);
+  REQUIRE(::seteuid(0) == 0);
+  CHECK((got == want));
+  if (before >= 0) CHECK(disk_bytes() - before <= total + 8192);
 }
 
 TEST_CASE("a read hands over every block once, in order, and each piece is hashed") {

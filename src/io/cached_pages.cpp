@@ -1,0 +1,98 @@
+#include "src/io/cached_pages.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr int64_t block = 256 << 10;
+constexpr int64_t little = 8;  // a block is filled where at most one in so many of its pages is missing
+
+int64_t page_size() {
+  static const int64_t size = ::sysconf(_SC_PAGESIZE);
+  return size;
+}
+
+/// Pages of a range that are in the page cache; -1 where the system (before Linux 6.5) or the file's owner does not
+/// say.
+int64_t count_cached(const Fd& fd, int64_t offset, int64_t bytes) {
+  constexpr long cachestat = 451;  // on every architecture
+  struct {
+    uint64_t offset, bytes;
+  } range{uint64_t(offset), uint64_t(bytes)};
+  struct {
+    uint64_t cached, dirty, writeback, evicted, recently_evicted;
+  } found;
+  return ::syscall(cachestat, fd.get(), &range, &found, 0) == 0 ? int64_t(found.cached) : -1;
+}
+
+/// Bit 0 of each page of a range; 0 where the system does not say. One count is cheaper than a map of all pages.
+std::vector<unsigned char> cached_pages(const Fd& fd, int64_t begin, int64_t bytes) {
+  const int64_t pages = (bytes + page_size() - 1) / page_size(), count = count_cached(fd, begin, bytes);
+  std::vector<unsigned char> resident(size_t(pages), count >= pages);
+  if (count == 0 || count >= pages) return resident;
+  void* map = ::mmap(nullptr, size_t(bytes), PROT_READ, MAP_SHARED, fd.get(), begin);
+  if (map == MAP_FAILED) return resident;
+  if (::mincore(map, size_t(bytes), resident.data()) != 0) std::fill(resident.begin(), resident.end(), 0);
+  ::munmap(map, size_t(bytes));
+  return resident;
+}
+
+bool is_resident(unsigned char page) { return page & 1; }
+
+}  // namespace
+
+bool tells_what_is_cached(const Fd& fd) {
+  if (::geteuid() == 0 || fd.stat().st_uid == ::geteuid()) return true;
+  const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+  return ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
+}
+
+bool is_range_cached(const Fd& fd, int64_t offset, int64_t bytes) {
+  const int64_t begin = offset / page_size() * page_size();
+  const std::vector<unsigned char> resident = cached_pages(fd, begin, offset + bytes - begin);
+  return std::all_of(resident.begin(), resident.end(), is_resident);
+}
+
+CachedPages::CachedPages(const Fd& fd, int64_t offset, int64_t bytes)
+    : fd_(fd),
+      offset_(offset),
+      bytes_(bytes),
+      begin_(offset / page_size() * page_size()),
+      resident_(cached_pages(fd, begin_, offset + bytes - begin_)) {}
+
+size_t CachedPages::index(int64_t at) const { return size_t((at - begin_) / page_size()); }
+
+std::vector<ReadRun> CachedPages::runs() const {
+  std::vector<ReadRun> list;
+  const int64_t last = offset_ + bytes_;
+  for (int64_t at = offset_, end; at < last; at = end) {
+    end = std::min((at / block + 1) * block, last);
+    const auto first = resident_.begin() + std::ptrdiff_t(index(at)),
+               stop = resident_.begin() + std::ptrdiff_t(index(end - 1) + 1);
+    const int64_t missing = (stop - first) - std::count_if(first, stop, is_resident);
+    const Way way = missing == 0 ? Way::cached : missing * little <= stop - first ? Way::fill : Way::direct;
+    if (!list.empty() && list.back().way == way)
+      list.back().end = end;
+    else
+      list.push_back({at, end, way});
+  }
+  return list;
+}
+
+void CachedPages::drop_missing(int64_t begin, int64_t end) const {
+  const size_t last = index(end - 1) + 1;
+  for (size_t i = index(begin), to; i < last; i = to) {
+    for (to = i + 1; to < last && is_resident(resident_[to]) == is_resident(resident_[i]);) ++to;
+    if (!is_resident(resident_[i]))
+      ::posix_fadvise(fd_.get(), begin_ + int64_t(i) * page_size(), int64_t(to - i) * page_size(), POSIX_FADV_DONTNEED);
+  }
+}
+
+}  // namespace mxfp4
