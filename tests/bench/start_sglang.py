@@ -37,7 +37,8 @@ def experts_of(model):
             if (weight := getattr(method, f"{role}_weight_triton_tensor", None)) is not None:
                 held[f"{name}.{role} codes"] = weight.storage.data
                 config = getattr(method, f"{role}_precision_config")
-                held[f"{name}.{role} scales"] = (getattr(config, "b_mx_scale", None) or config.weight_scale).storage.data
+                scale = config.b_mx_scale if hasattr(config, "b_mx_scale") else config.weight_scale
+                held[f"{name}.{role} scales"] = scale.storage.data
     return {name: digest(tensor.data) for name, tensor in held.items()}
 
 
