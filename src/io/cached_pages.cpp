@@ -11,10 +11,10 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t block = 256 << 10;
-constexpr int64_t little = 8;  // a block is filled where at most one in so many of its pages is missing
+constexpr int64_t judged = 256 << 10;  // bytes that are read in one way
+constexpr int64_t little = 8;          // they are filled where at most one in so many of their pages is missing
 
-int64_t page_size() {
+int64_t system_page() {
   static const int64_t size = ::sysconf(_SC_PAGESIZE);
   return size;
 }
@@ -34,7 +34,7 @@ int64_t count_cached(const Fd& fd, int64_t offset, int64_t bytes) {
 
 /// Bit 0 of each page of a range; 0 where the system does not say. One count is cheaper than a map of all pages.
 std::vector<unsigned char> cached_pages(const Fd& fd, int64_t begin, int64_t bytes) {
-  const int64_t pages = (bytes + page_size() - 1) / page_size(), count = count_cached(fd, begin, bytes);
+  const int64_t pages = (bytes + system_page() - 1) / system_page(), count = count_cached(fd, begin, bytes);
   std::vector<unsigned char> resident(size_t(pages), count >= pages);
   if (count == 0 || count >= pages) return resident;
   void* map = ::mmap(nullptr, size_t(bytes), PROT_READ, MAP_SHARED, fd.get(), begin);
@@ -55,7 +55,7 @@ bool tells_what_is_cached(const Fd& fd) {
 }
 
 bool is_range_cached(const Fd& fd, int64_t offset, int64_t bytes) {
-  const int64_t begin = offset / page_size() * page_size();
+  const int64_t begin = offset / system_page() * system_page();
   const std::vector<unsigned char> resident = cached_pages(fd, begin, offset + bytes - begin);
   return std::all_of(resident.begin(), resident.end(), is_resident);
 }
@@ -64,16 +64,16 @@ CachedPages::CachedPages(const Fd& fd, int64_t offset, int64_t bytes)
     : fd_(fd),
       offset_(offset),
       bytes_(bytes),
-      begin_(offset / page_size() * page_size()),
+      begin_(offset / system_page() * system_page()),
       resident_(cached_pages(fd, begin_, offset + bytes - begin_)) {}
 
-size_t CachedPages::index(int64_t at) const { return size_t((at - begin_) / page_size()); }
+size_t CachedPages::index(int64_t at) const { return size_t((at - begin_) / system_page()); }
 
 std::vector<ReadRun> CachedPages::runs() const {
   std::vector<ReadRun> list;
   const int64_t last = offset_ + bytes_;
   for (int64_t at = offset_, end; at < last; at = end) {
-    end = std::min((at / block + 1) * block, last);
+    end = std::min((at / judged + 1) * judged, last);
     const auto first = resident_.begin() + std::ptrdiff_t(index(at)),
                stop = resident_.begin() + std::ptrdiff_t(index(end - 1) + 1);
     const int64_t missing = (stop - first) - std::count_if(first, stop, is_resident);
@@ -91,7 +91,8 @@ void CachedPages::drop_missing(int64_t begin, int64_t end) const {
   for (size_t i = index(begin), to; i < last; i = to) {
     for (to = i + 1; to < last && is_resident(resident_[to]) == is_resident(resident_[i]);) ++to;
     if (!is_resident(resident_[i]))
-      ::posix_fadvise(fd_.get(), begin_ + int64_t(i) * page_size(), int64_t(to - i) * page_size(), POSIX_FADV_DONTNEED);
+      ::posix_fadvise(fd_.get(), begin_ + int64_t(i) * system_page(), int64_t(to - i) * system_page(),
+                      POSIX_FADV_DONTNEED);
   }
 }
 
