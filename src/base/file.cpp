@@ -96,7 +96,9 @@ Fd open_own(const std::string& path, std::string name) {
   struct stat s;
   const bool own = ::lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_uid == ::geteuid();
   if (!own) return open_write(path, std::move(name));
-  return open_file(path, std::move(name), O_RDWR | O_NOFOLLOW, "cannot open");
+  Fd fd = open_file(path, std::move(name), O_RDWR | O_NOFOLLOW, "cannot open");
+  ::fsync(fd.get());  // NFS says here, once, what the earlier run could not write; this run writes that again
+  return fd;
 }
 
 Fd open_text(const std::string& path, int64_t limit, std::string name) {

@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/base/progress.h"
 #include "src/io/output.h"
+#include "src/packed/companions.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/source.h"
 
@@ -135,6 +136,7 @@ void write_companions(const PackedCheckpoint& p, const OutputDir& dest) {
     write_text(dest.path(name), companion_text(p.manifest.source, name));
   if (p.manifest.source.index.bytes > 0) write_text(dest.path(index_name), p.manifest.source.index.read());
   write_text(dest.path(config_name), p.manifest.source.config_text);
+  check_names(dest, p.manifest.source.companions);
 }
 
 /// What is written to DEST.

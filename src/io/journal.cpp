@@ -36,6 +36,7 @@ Fd open_journal(const std::string& path, const std::string& out) {
   if (!S_ISREG(s.st_mode) || s.st_nlink > 1)
     fail(ErrorKind::usage, "{}: not a file of mxfp4-pack's own; remove it", path);
   if (s.st_uid != ::geteuid()) fail(ErrorKind::usage, "{}: belongs to another user, whose run may be going on", path);
+  if (s.st_size > 0) ::fsync(fd);  // NFS says here, once, what an earlier run could not write
   return file;
 }
 

@@ -104,6 +104,16 @@ std::vector<std::string> files_made(const Plan& plan) {
   return names;
 }
 
+void check_names(const OutputDir& out, const std::vector<std::string>& names) {
+  const std::string dir = fs::path(out.path(manifest_name)).parent_path().string();
+  const auto list = files_below(dir);
+  const std::set<std::string> kept(list.begin(), list.end());
+  for (const std::string& name : names)
+    if (!kept.count(name))
+      fail(ErrorKind::io, "{}: this file system keeps no file of that name beside the others; choose another place",
+           name);
+}
+
 int64_t bytes_beside(const Plan& plan) {
   constexpr int64_t entry = 400;  // of a tensor in the manifest and the index
   const Checkpoint& ck = *plan.checkpoint;
@@ -163,6 +173,7 @@ void write_companions(const Plan& plan, const OutputDir& out, const Checksums& s
   }
   const PutText put = [&](const std::string& name, const TextSource& text) { write_parts(out.path(name), text); };
   const auto files = make_texts(plan, options, earlier ? &*earlier : nullptr, put);
+  check_names(out, plan.checkpoint->companions);
   const TensorSums of_tensors = sums_of(plan, sums);
   write_manifest(out.path(manifest_name), [&](const TextSink& to) {
     make_manifest(plan, of_tensors, options, files, earlier ? earlier->text : EarlierSets(), to);

@@ -37,7 +37,7 @@ nfs() {
 }
 vfat() {
   mkdir -p /run/vfat /run/large
-  load vfat nls_ascii nls_cp437 nls_utf8 virtio_blk && mount -t vfat /dev/vda /run/vfat || return 1
+  load vfat nls_ascii nls_cp437 nls_iso8859-1 nls_utf8 virtio_blk && mount -t vfat /dev/vda /run/vfat || return 1
   story vfat /run/vfat
   umount /run/vfat
   mount -t vfat /dev/vdb /run/large && try "$here/vfat.sh" "$program" "$root" /run/large

@@ -9,13 +9,13 @@ name=$3 place=$(realpath "$4") kills=$5
 target=$place/out in=$place/in journal=$place/.out.mxfp4-pack.journal
 hopper=(--backend triton-hopper --engine vllm)
 
-# what leads to the state NAME, from the state before[NAME]
+# what leads to the state NAME, from the state before[NAME]; both: `two` is made after `other`
 declare -A before=([one]=nothing [two]=one [other]=one [unpacked]=nothing) micros want
 # command NAME IN OUT [OPTION...]: sets the array `args`
 command() {
   case $1 in
     one) args=(convert "$2" "$3" --backend marlin --engine vllm) ;;
-    two) args=(convert "$2" "$3" --add "${hopper[@]}") ;;
+    two | both) args=(convert "$2" "$3" --add "${hopper[@]}") ;;
     other) args=(convert "$2" "$3" --force --backend marlin --engine sglang) ;;
     unpacked) args=(unpack "$place/whole" "$3") ;;
   esac
@@ -46,9 +46,10 @@ make_expected() {
   "$program" synth gpt-oss-20b "$dir/in" --tiny "${dims[@]}" -q &&
     python3 -B "$(dirname "$0")/add_shard.py" "$dir/in" && make_expected_state one && cp -r "$dir/one" "$dir/two" &&
     make_expected_state two && cp -r "$dir/one" "$dir/other" && make_expected_state other &&
+    cp -r "$dir/other" "$dir/both" && make_expected_state both &&
     cp -r "$dir/two" "$place/whole" && cp -r "$dir/in" "$place" && make_expected_state unpacked || return 1
   local state
-  for state in one two other unpacked; do want[$state]=$(sum "$dir/$state"); done
+  for state in one two other both unpacked; do want[$state]=$(sum "$dir/$state"); done
 }
 
 undisturbed() {
@@ -178,7 +179,7 @@ two_at_once() {
   wait $!
   codes="$codes $?"
   case "$codes $(state)" in
-    '0 0 other' | '0 2 other' | '2 0 two') passed=$((passed + 1)) ;;
+    '0 0 other' | '0 0 both' | '0 2 other' | '2 0 two') passed=$((passed + 1)) ;;
     *) echo "FAILED: --force and --add at once: exit $codes, OUT is $(state)" && failed=$((failed + 1)) ;;
   esac
   expect 'nothing beside it' 0 '' '' is_tidy

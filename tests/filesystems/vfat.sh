@@ -10,7 +10,7 @@ refused_or_right() {
   on names 2>"$dir/said.txt"
   local code=$?
   cat "$dir/said.txt"
-  [ $code = 2 ] && grep -qF "$1" "$dir/said.txt" && return
+  [ $code = 2 ] && grep -qiF "$1" "$dir/said.txt" && return
   [ $code = 0 ] && "$program" verify "$place/out" --source "$dir/names" --level bytes
 }
 
