@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/base/terminal.h"
 
 namespace mxfp4 {
@@ -102,6 +103,9 @@ EngineRequest read_engine(const std::string& text, const std::string& version) {
   if (compare_versions(request.version, engine.known.first) < 0)
     fail(ErrorKind::usage, "{} {} is older than {}, the first that is known here", engine.name, request.version,
          engine.known.first);
+  if (compare_versions(request.version, engine.known.last) > 0)
+    note(fmt::format("{} {} is newer than {}, the last that is known here", engine.name, request.version,
+                     engine.known.last));
   return request;
 }
 

@@ -41,7 +41,7 @@ const Engine& find_engine(std::string_view name);
 std::string engine_list(const char* separator);
 
 /// What --engine and --engine-version say: "vllm==0.33.0", or a name and a version. "installed": of the metadata beside
-/// the python3 of VIRTUAL_ENV, else of PATH. version: empty where nothing says.
+/// the python3 of VIRTUAL_ENV, else of PATH. version: empty where nothing says. One newer than those known is said.
 struct EngineRequest {
   std::string name, version;
 };

@@ -128,14 +128,18 @@ std::string loader_since(const Backend& backend, const std::string& family) {
   return {};
 }
 
+bool has_loader(const Backend& backend, const std::string& family, const std::string& release) {
+  const std::string since = loader_since(backend, family);
+  return !since.empty() && (release.empty() || compare_versions(release, since) >= 0);
+}
+
 void check_loader(const Backend& backend, const Model& model, const std::string& release, bool required) {
+  if (has_loader(backend, model.family, release)) return;
   const std::string since = loader_since(backend, model.family);
-  const bool too_old = !release.empty() && !since.empty() && compare_versions(release, since) < 0;
-  if (!since.empty() && !too_old) return;
   const std::string line = fmt::format(
       "no loader of {} is known to read {} (layout version {}) of {}{}; 'mxfp4-pack backends' lists loaders",
       backend.engine, backend.name, backend.layout_version, model.family,
-      too_old ? fmt::format(" in {}, but from {} on", release, since) : "");
+      since.empty() ? "" : fmt::format(" in {}, but from {} on", release, since));
   if (required) fail(ErrorKind::usage, "{}", line);
   warn(line);
 }

@@ -12,6 +12,9 @@ namespace mxfp4 {
 
 namespace {
 
+/// An engine's choice that is no kernel.
+constexpr std::string_view unset = "unset";
+
 /// Kernels of engines that are not written here.
 struct Foreign {
   const char* name;
@@ -24,7 +27,6 @@ constexpr Foreign foreign[] = {
     {"aiter-triton", "AITER's Triton kernel, which has a form of its own for weights"},
     {"deepgemm-sm120", "DeepGEMM on SM120"},
     {"emulation", "emulation, whose weights stay as published"},
-    {"unset", "no MXFP4 kernel unless one is named"},
 };
 const Foreign* find_foreign(const std::string& name) {
   for (const Foreign& f : foreign)
@@ -61,13 +63,16 @@ class Selection {
   BackendChoice by_engine() {
     const Rule* rule = find_rule();
     if (!rule) nothing("what it takes there is not known");
-    const std::vector<std::string> order = words(rule->order);
-    choice_.why = fmt::format("{} {} on {} ({}{}{}) looks for {}", to_.engine, to_.release, to_.gpu, rule->file,
-                              *rule->where ? ", " : "", rule->where, fmt::join(order, ", "));
+    std::vector<std::string> order = words(rule->order);
+    choice_.engine_choice = order.front();
+    if (order.front() == unset) order.erase(order.begin());
+    choice_.why = fmt::format("{} {} on {} ({}{}{}) ", to_.engine, to_.release, to_.gpu, rule->file,
+                              *rule->where ? ", " : "", rule->where);
+    choice_.why += choice_.engine_choice == unset ? "takes an MXFP4 kernel only if one is named"
+                                                  : fmt::format("looks for {}", fmt::join(order, ", "));
     take(order);
     if (choice_.backend.empty()) take(lossless());  // the engine has to be told
-    if (choice_.backend.empty()) nothing(choice_.why);
-    prefer_loaded();
+    settle();
     explain_faster();
     return finished();
   }
@@ -78,12 +83,21 @@ class Selection {
       if (to_.phase != m.phase) continue;
       choice_.why = m.why;
       take(measured_order(m, model_));
-      if (choice_.backend.empty()) nothing(choice_.why);
+      settle();
       const Rule* rule = find_rule();
       choice_.engine_choice = rule ? words(rule->order).front() : "";
       return finished();
     }
     fail(ErrorKind::usage, "--phase '{}': prefill or decode expected", to_.phase);
+  }
+
+  /// The first form of a backend that the release loads, the GPU runs and the model is taken by; null: none.
+  const Backend* row(const std::string& name) const {
+    for (const Backend* b : backends())
+      if (name == b->name && to_.engine == b->engine && (!b->takes || b->takes(model_)) &&
+          b->releases.contains(to_.release) && runs_on(b->gpu, to_.gpu) && is_run(*b))
+        return b;
+    return nullptr;
   }
 
  private:
@@ -101,14 +115,6 @@ class Selection {
     return model_.pairs || to_.engine != "sglang" || !std::string_view(b.name).starts_with("triton");
   }
 
-  const Backend* row(const std::string& name) const {
-    for (const Backend* b : backends())
-      if (name == b->name && to_.engine == b->engine && (!b->takes || b->takes(model_)) &&
-          b->releases.contains(to_.release) && runs_on(b->gpu, to_.gpu) && is_run(*b))
-        return b;
-    return nullptr;
-  }
-
   /// Why a backend is none for this model; empty where it is one.
   std::string obstacle(const std::string& name) const {
     const Backend* b = row(name);
@@ -121,7 +127,6 @@ class Selection {
 
   void take(const std::vector<std::string>& order) {
     for (const std::string& name : order) {
-      if (choice_.engine_choice.empty()) choice_.engine_choice = name;
       const Foreign* f = find_foreign(name);
       const std::string why = f ? fmt::format("{}, not written here", f->what) : obstacle(name);
       if (!why.empty())
@@ -133,13 +138,16 @@ class Selection {
     }
   }
 
-  bool has_loader(const std::string& name) const { return !loader_since(*row(name), model_.family).empty(); }
-
-  /// What no loader reads gives way to what one does, unless it was asked for by --lossy.
-  void prefer_loaded() {
+  /// What was taken and all others that run there. What no loader reads gives way to the first that one does, unless it
+  /// was asked for by --lossy.
+  void settle() {
+    if (choice_.backend.empty()) nothing(choice_.why);
     auto& all = choice_.alternatives;
-    const auto loaded = std::find_if(all.begin(), all.end(), [&](const auto& name) { return has_loader(name); });
-    if (has_loader(choice_.backend) || loaded == all.end() || row(choice_.backend)->rewrite) return;
+    for (const std::string& name : lossless())
+      if (name != choice_.backend) add_once(all, name);
+    const auto is_read = [&](const std::string& name) { return has_loader(*row(name), model_.family, to_.release); };
+    const auto loaded = std::find_if(all.begin(), all.end(), is_read);
+    if (is_read(choice_.backend) || loaded == all.end() || row(choice_.backend)->rewrite) return;
     choice_.why += fmt::format("; not {}: no loader is known to read it", choice_.backend);
     std::swap(choice_.backend, *loaded);
   }
@@ -155,8 +163,6 @@ class Selection {
   BackendChoice finished() {
     choice_.layout_version = row(choice_.backend)->layout_version;
     if (choice_.engine_choice != choice_.backend) choice_.setting = setting();
-    for (const std::string& name : lossless())
-      if (name != choice_.backend) add_once(choice_.alternatives, name);
     return std::move(choice_);
   }
 
@@ -196,6 +202,15 @@ class Selection {
   BackendChoice choice_;
 };
 
+/// Says what was chosen and why, what the engine has to be told, and what else there is.
+void note_choice(const BackendChoice& c, const std::string& engine) {
+  note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
+  if (!c.setting.empty())
+    note(fmt::format("by itself {} takes {}: start it with {}", engine,
+                     c.engine_choice == unset ? "no MXFP4 kernel" : c.engine_choice, c.setting));
+  if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
+}
+
 }  // namespace
 
 BackendChoice select_backend(const Model& model, const Deployment& d) {
@@ -205,11 +220,20 @@ BackendChoice select_backend(const Model& model, const Deployment& d) {
   return d.phase.empty() ? selection.by_engine() : selection.by_phase();
 }
 
-void note_choice(const BackendChoice& c, const std::string& engine) {
-  note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
-  if (!c.setting.empty())
-    note(fmt::format("by itself {} takes {}: start it with {}", engine, c.engine_choice, c.setting));
-  if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
+BackendChoice choose_backend(const std::string& name, const Model& model, Deployment to) {
+  if (name == "auto") {
+    if (to.gpu.empty()) to.gpu = gpu_here();
+    const BackendChoice choice = select_backend(model, to);
+    note_choice(choice, to.engine);
+    return choice;
+  }
+  const Backend* form = to.gpu.empty() ? nullptr : Selection(model, to).row(name);
+  return {.backend = name, .layout_version = form ? form->layout_version : ""};
+}
+
+void check_gpu(const Backend& backend, const std::string& gpu) {
+  if (!gpu.empty() && !runs_on(backend.gpu, gpu))
+    fail(ErrorKind::usage, "--gpu {}: {} of {} is for {}", gpu, backend.name, backend.engine, backend.gpu);
 }
 
 }  // namespace mxfp4

@@ -41,7 +41,12 @@ struct BackendChoice {
 /// is passed over stands in `why`. One that a loader reads goes before one that none does. Throws Error{usage} where
 /// nothing runs there.
 BackendChoice select_backend(const Model& model, const Deployment& deployment);
-/// Says what was chosen and why, what the engine has to be told, and what else there is.
-void note_choice(const BackendChoice& choice, const std::string& engine);
+
+/// What --backend asks for. "auto": the choice above, for the GPU that is here unless another is given; all of it is
+/// said. A name: itself, in the first form that the release loads and the GPU runs, if one is given.
+BackendChoice choose_backend(const std::string& name, const Model& model, Deployment deployment);
+
+/// Throws Error{usage} where a backend does not run on a GPU; empty: on any.
+void check_gpu(const Backend& backend, const std::string& gpu);
 
 }  // namespace mxfp4

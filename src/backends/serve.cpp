@@ -25,8 +25,9 @@ std::string describe_settings(const Backend& backend, const Model& model) {
   return out;
 }
 
-std::string serve_command(const Backend& backend, const Model& model, int tp_size, const std::string& out) {
-  if (loader_since(backend, model.family).empty()) return {};
+std::string serve_command(const Backend& backend, const Model& model, const std::string& release, int tp_size,
+                          const std::string& out) {
+  if (!has_loader(backend, model.family, release)) return {};
   std::string command = environment_of(backend, model);
   command += fmt::format("{} serve {}", backend.engine, shell_word(out));
   if (tp_size > 1) command += fmt::format(" --tensor-parallel-size {}", tp_size);

@@ -7,7 +7,6 @@
 #include <fstream>
 
 #include "kernels/pack/cpu/driver.h"
-#include "src/backends/gpu.h"
 #include "src/backends/select.h"
 #include "src/base/error.h"
 #include "src/base/json.h"
@@ -18,6 +17,7 @@
 #include "src/bench/pack_speed.h"
 #include "src/bench/predict.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/packed/packed_checkpoint.h"
 #include "src/synth/describe.h"
 
 namespace mxfp4 {
@@ -153,23 +153,30 @@ void print_text(const Question& q, const MachineBenchOptions& o, const Figures& 
     note("-v measures every layout, driver and number of threads");
 }
 
-/// The checkpoint's backend is the one that convert would take.
-Question about_checkpoint(const MachineBenchOptions& o) {
-  Problems problems;
-  const Checkpoint checkpoint = open_checkpoint(o.checkpoint, problems);
-  problems.throw_if_any();
-  const Model model = recognise(checkpoint, {}, problems);
-  problems.throw_if_any();
-  BackendChoice choice{.backend = o.backend};
-  if (o.backend == "auto") {
-    choice = select_backend(
-        model,
-        {.engine = o.engine, .release = o.engine_version, .gpu = o.gpu.empty() ? gpu_here() : o.gpu, .phase = {}});
-    note_choice(choice, o.engine);
-  }
+/// The backend is the one that convert would take.
+Question about(const MachineBenchOptions& o, const Checkpoint& checkpoint, const Model& model) {
+  const BackendChoice choice =
+      choose_backend(o.backend, model, {.engine = o.engine, .release = o.engine_version, .gpu = o.gpu, .phase = {}});
   int64_t bytes = 0;
   for (const Tensor& t : checkpoint.tensors) bytes += t.bytes;
   return {o.checkpoint, bytes, find_backend(choice.backend, o.engine, choice.layout_version, &model, o.engine_version)};
+}
+
+Question about_checkpoint(const MachineBenchOptions& o) {
+  Problems problems;
+  const Checkpoint checkpoint = open_checkpoint(o.checkpoint, problems);
+  const Model model = recognise(checkpoint, {}, problems);
+  problems.throw_if_any();
+  return about(o, checkpoint, model);
+}
+
+/// What an output of mxfp4-pack was made of.
+Question about_packed(const MachineBenchOptions& o) {
+  Problems problems;
+  const auto packed = open_packed(o.checkpoint, problems);
+  problems.throw_if_any();
+  packed->unpackable_set();
+  return about(o, packed->manifest.source, packed->model);
 }
 
 Question about_model(const MachineBenchOptions& o) {
@@ -178,10 +185,16 @@ Question about_model(const MachineBenchOptions& o) {
           find_backend(o.backend, o.engine, "", nullptr, o.engine_version)};
 }
 
+Question question_of(const MachineBenchOptions& o) {
+  if (o.checkpoint.empty()) return about_model(o);
+  return has_manifest(o.checkpoint) ? about_packed(o) : about_checkpoint(o);
+}
+
 }  // namespace
 
 void bench(const MachineBenchOptions& options) {
-  const Question question = options.checkpoint.empty() ? about_model(options) : about_checkpoint(options);
+  const Question question = question_of(options);
+  check_gpu(question.backend, options.gpu);
   const Figures figures = measure(options, question.layout());
   // As many bytes are written as are read, and nearly all are experts'.
   const RunTime time = predict(figures.rates, {question.bytes, question.bytes, question.bytes});

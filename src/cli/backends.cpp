@@ -1,4 +1,5 @@
 #include "src/backends/engine.h"
+#include "src/backends/gpu.h"
 #include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
 #include "src/cli/convert_options.h"
@@ -11,7 +12,9 @@ void add_backends(CLI::App& root, Common& common, Run& run) {
   static BackendFilter o;
   app->description(
       "List what can be written\n\nLists the backends of each engine, their layout versions, GPUs, and the engine's "
-      "version from which on a loader reads them. With -v also the versions that each fits, and what it requires.");
+      "version from which on a loader reads them. With -v also the versions that each fits, and what it requires.\n"
+      "GPUs: " +
+      known_architectures());
   app->footer("mxfp4-pack backends --engine vllm --gpu h100\nmxfp4-pack backends --model gpt-oss-20b/");
   app->option_defaults()->group("Filters");
   app->add_option("--engine", o.engine, "Of this engine only, or of its release, as vllm==0.33.0")

@@ -22,17 +22,19 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
       ->capture_default_str();
   auto* model = app->add_option("--model", o.model, "Model to predict; those of 'mxfp4-pack synth --help'");
   model->type_name("NAME")->capture_default_str();
-  app->add_option("--checkpoint", o.checkpoint, "Checkpoint to predict, instead of a model")
+  app->add_option("--checkpoint", o.checkpoint, "Checkpoint or OUT to predict, instead of a model")
       ->type_name("CKPT")
       ->excludes(model);
   app->add_option("--backend", o.backend, "What it is converted to, as for convert; auto needs --checkpoint")
       ->type_name("NAME")
+      ->envname("MXFP4_PACK_BACKEND")
       ->capture_default_str();
   app->add_option("--engine", o.engine, "Engine that will load it")
       ->check(engine_name())
       ->type_name(engine_list("|"))
+      ->envname("MXFP4_PACK_ENGINE")
       ->capture_default_str();
-  app->add_option("--gpu", o.gpu, "Where it will run, for --backend auto; default: the GPU here")
+  app->add_option("--gpu", o.gpu, "Where it will run; default with --backend auto: the GPU here")
       ->transform(architecture())
       ->type_name("GPU");
   app->add_option("--repeats", o.repeats, "Measurements of each figure; the median is printed")

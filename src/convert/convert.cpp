@@ -77,19 +77,6 @@ TensorParallel tensor_parallel(const ConvertOptions& o) {
   return tp;
 }
 
-/// The backend asked for, or the one that the engine would choose, with the reason.
-BackendChoice chosen_backend(const ConvertOptions& o, const Model& model) {
-  if (o.backend != "auto") return {.backend = o.backend};
-  const BackendChoice c = select_backend(model, {.engine = o.engine,
-                                                 .release = o.engine_version,
-                                                 .gpu = o.gpu.empty() ? gpu_here() : o.gpu,
-                                                 .phase = o.phase,
-                                                 .tp_size = o.tp_size,
-                                                 .lossy = o.lossy});
-  note_choice(c, o.engine);
-  return c;
-}
-
 /// A conversion before anything of it is carried out.
 struct Prepared {
   const Backend& backend;
@@ -108,13 +95,18 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   const bool is_file = !options.layout.empty();
   if (is_file && options.format == sharded_state_format)  // read without a loader, which would refuse it
     fail(ErrorKind::usage, "--format sharded-state: SGLang's own kernels read it; --layout is for another");
-  const BackendChoice choice = is_file ? BackendChoice() : chosen_backend(options, in.model);
+  const Deployment to_engine = {.engine = options.engine,
+                                .release = options.engine_version,
+                                .gpu = options.gpu,
+                                .phase = options.phase,
+                                .tp_size = options.tp_size,
+                                .lossy = options.lossy};
+  const BackendChoice choice = is_file ? BackendChoice() : choose_backend(options.backend, in.model, to_engine);
   const std::string& layout_version = options.layout_version.empty() ? choice.layout_version : options.layout_version;
   const Backend& backend =
       is_file ? read_layout_file(options.layout)
               : find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
-  if (!is_file && options.backend != "auto" && !options.gpu.empty() && !runs_on(backend.gpu, options.gpu))
-    fail(ErrorKind::usage, "--gpu {}: {} of {} is for {}", options.gpu, backend.name, backend.engine, backend.gpu);
+  check_gpu(backend, options.gpu);
   if (options.format != sharded_state_format)
     check_loader(backend, in.model, options.engine_version, options.require_loader);
   const int set = to.number(backend, tensor_parallel(options));
@@ -319,8 +311,6 @@ void settle_names(ConvertOptions& o) {
   const EngineRequest request = read_engine(o.engine, o.engine_version);
   o.engine = request.name;
   o.engine_version = request.version;
-  if (const char* newest = find_engine(o.engine).known.last; compare_versions(o.engine_version, newest) > 0)
-    note(fmt::format("{} {} is newer than {}, the last that is known here", o.engine, o.engine_version, newest));
   o.backend = backend_called(o.backend, o.engine, o.gpu);
 }
 

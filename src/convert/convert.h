@@ -34,7 +34,7 @@ struct ConvertOptions {
   bool dry_run = false, force = false, add = false, if_changed = false, sha256 = false, json = false;
 };
 
-/// Takes "vllm==0.33.0" apart, and calls the backend by its own name. A release that is newer than those known is said.
+/// Takes "vllm==0.33.0" apart, and calls the backend by its own name.
 void settle_names(ConvertOptions& options);
 
 /// What --json prints; `unchanged` in it is true where --if-changed found nothing to do. Null after a dry run, whose

@@ -67,7 +67,7 @@ Json sets_json(const PackedCheckpoint& p, const std::string& out) {
                     {"bytes", s.plan.packed_bytes},
                     {"loader", loader_since(*s.plan.backend, p.model.family)},
                     {"requires", describe_settings(*s.plan.backend, p.model)},
-                    {"serve", serve_command(*s.plan.backend, p.model, s.plan.tp.size, out)}});
+                    {"serve", serve_command(*s.plan.backend, p.model, s.plan.engine_version, s.plan.tp.size, out)}});
   return sets;
 }
 
@@ -146,7 +146,8 @@ void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
   if (const std::string settings = describe_settings(b, p.model); !settings.empty()) line("requires", settings);
   const std::string since = loader_since(b, p.model.family);
   line("loader", since.empty() ? "none is known to read it" : fmt::format("of {}, from {} on", b.engine, since));
-  if (const std::string serve = serve_command(b, p.model, plan.tp.size, out); !serve.empty()) line("serve", serve);
+  const std::string serve = serve_command(b, p.model, plan.engine_version, plan.tp.size, out);
+  if (!serve.empty()) line("serve", serve);
 }
 
 /// What an output was made from, and its sets.

@@ -118,10 +118,10 @@ void note_tensors(const Plan& plan) {
 void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
   if (json) return print_json(plan, cost);
   if (verbosity() == Verbosity::verbose) {
-    for_each_output(
-        plan, [&](const std::string& name, Dtype dtype, const Dims& shape, const std::string& file, int64_t bytes) {
-          print_out("{}  {}  {}  {}\n", printable(name), describe(dtype, shape), file, bytes);
-        });
+    for_each_output(plan, [&](const std::string& name, Dtype dtype, const Dims& shape, const std::string& file,
+                              int64_t bytes) {
+      print_out("{}\n", fitted(fmt::format("{}  {}  {}  {}", printable(name), describe(dtype, shape), file, bytes)));
+    });
     print_out("\n");
   }
   print_kinds(plan);
@@ -156,8 +156,8 @@ void note_result(const Plan& plan, const std::string& checkpoint, const std::str
                    human_seconds(seconds), seconds > 0 ? double(plan.file_bytes) / seconds / 1e9 : 0));
   const std::string source = checkpoint.empty() ? "" : " --source " + shell_word(checkpoint);
   note(fmt::format("check it with: mxfp4-pack verify {}{}", shell_word(out), source));
-  if (const std::string serve = serve_command(b, *plan.model, plan.tp.size, out); serves && !serve.empty())
-    note(fmt::format("serve it with: {}", serve));
+  const std::string serve = serve_command(b, *plan.model, plan.engine_version, plan.tp.size, out);
+  if (serves && !serve.empty()) note(fmt::format("serve it with: {}", serve));
 }
 
 }  // namespace mxfp4

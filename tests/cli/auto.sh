@@ -16,6 +16,15 @@ expect 'a lossy choice that was asked for' 0 '"backend":"humming-w4a8"' 'auto: h
 expect 'and one that was not' 0 '"backend":"humming"' 'not humming-w4a8: lossy; --lossy takes it' lossy
 expect 'one that needs pads' 0 '"backend":"humming"' 'pads would change an expert.s values' deepseek --engine vllm --lossy
 expect 'a newer release' 0 '"backend":"humming"' 'vllm 0.99.0 is newer than 0.33.0' deepseek --engine vllm==0.99.0
+"$program" synth qwen3-30b-a3b-ct "$dir/ct" --tiny --layers 2 --experts 2 --hidden 512 --intermediate 256 -q
+ct() { "$program" convert "$dir/ct" "$dir/auto" --backend auto --gpu b200 --engine vllm --dry-run --json --require-loader; }
+expect 'what a loader reads goes before the choice of the engine' 0 '"engine_choice":"cutlass-mxfp4".*"backend":"marlin"|"backend":"marlin".*"engine_choice":"cutlass-mxfp4"' \
+  'not cutlass-mxfp4: no loader is known to read it$' ct
+marlin() { "$program" convert "$dir/square" "$dir/auto" --backend "$1" --engine sglang --gpu sm120 --dry-run --json; }
+expect 'a named backend in the form that the GPU runs' 0 '"layout_version":"1"' '' marlin marlin
+unnamed() { "$program" convert "$dir/ct" "$dir/auto" --backend auto --engine sglang --gpu h100 --dry-run; }
+expect 'an engine that takes no kernel by itself' 0 'marlin' 'takes an MXFP4 kernel only if one is named' unnamed
+expect 'it is told one' 0 'marlin' 'by itself sglang takes no MXFP4 kernel: start it with --moe-runner-backend marlin' unnamed
 cutlass() { "$program" convert "$tiny" "$dir/auto" --backend flashinfer-cutlass --engine vllm --dry-run --json "$@"; }
 expect 'a release chooses the layout' 0 '"layout_version":"v1"' '' cutlass --engine-version 0.28.0
 expect 'a layout that a release does not load' 2 'vllm 0.33.0 does not load layout version v1 of flashinfer-cutlass, but v2' '' \

@@ -32,6 +32,8 @@ expect 'bash completes backends' 0 '^deepgemm-mega$' '' complete_words convert -
 expect 'bash completes auto' 0 '^auto$' '' complete_words convert --backend a
 expect 'bash completes --opt=value' 0 '^sglang$' '' complete_words convert --engine = s
 expect 'bash completes models' 0 '^kimi-k3$' '' complete_words synth kim
+expect 'bash completes GPUs' 0 '^rtx4090$' '' complete_words convert --gpu rtx4
+expect 'bash completes architectures' 0 '^gfx950$' '' complete_words bench --gpu gfx95
 expect 'bash completes commands of help' 0 '^convert$' '' complete_words help con
 if command -v fish >/dev/null; then
   expect 'fish completes commands' 0 '^convert' '' complete_in_fish con

@@ -17,6 +17,7 @@ for columns in 40 80 120; do
   shown 'a checkpoint' '^layers 0-2: 3 experts' inspect tiny
   shown 'an output' '^  fits      vllm ' inspect o
   shown 'a plan' '^w2 bias +3 +' convert tiny p --backend marlin --engine vllm --dry-run -q
+  shown 'a plan of every tensor' '^w2 bias +3 +' convert tiny p --backend marlin --engine vllm --dry-run -v
   shown 'a verdict' 'batches right, largest' verify o --source tiny --tokens 4
   shown 'a verdict of damage' 'wrong: ' verify q
   shown 'a difference' '^[0-9]+ tensors compared' diff o q
