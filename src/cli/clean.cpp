@@ -6,6 +6,7 @@
 #include "src/base/signals.h"
 #include "src/cli/commands.h"
 #include "src/io/output.h"
+#include "src/packed/file_checks.h"
 #include "src/packed/manifest.h"
 
 namespace mxfp4::cli {
@@ -69,12 +70,22 @@ std::string clean_up(const Leftover& l, const CleanOptions& o) {
 }
 
 Json to_json(const Leftover& l, const std::string& done) {
-  std::vector<std::string> paths;
-  for (const std::string& path : l.paths) paths.push_back(printable(path));
-  Json j = {{"out", printable(l.place)}, {"kind", name_of(l.kind)}, {"paths", paths}, {"bytes", l.bytes},
-            {"age_seconds", l.age},      {"finished_jobs", l.jobs}, {"done", done},   {"in_use", name_of(l.use)}};
-  if (!l.why.empty()) j["reason"] = printable(l.why);
+  Json j = {{"out", l.place},       {"kind", name_of(l.kind)}, {"paths", l.paths}, {"bytes", l.bytes},
+            {"age_seconds", l.age}, {"finished_jobs", l.jobs}, {"done", done},     {"in_use", name_of(l.use)}};
+  if (!l.why.empty()) j["reason"] = l.why;
   return j;
+}
+
+/// As convert --force, clean removes no output with a small file that somebody edited.
+Leftover unless_edited(Leftover l) {
+  if (l.kind != LeftoverKind::output) return l;
+  for (const std::string& path : l.paths) {
+    const std::string name = has_manifest(path) ? edited_file(path, read_listed_files(path)) : "";
+    if (name.empty()) continue;
+    l.kind = LeftoverKind::strange;
+    l.why = name + " was changed since it was written";
+  }
+  return l;
 }
 
 int clean(const CleanOptions& o, bool json) {
@@ -83,8 +94,9 @@ int clean(const CleanOptions& o, bool json) {
   if (ec) fail_errno(o.dir, "cannot read", ec.value());
   Json list = Json::array();
   int64_t removable = 0;
-  for (const Leftover& l : find_leftovers(dir, owned_files)) {
+  for (const Leftover& found : find_leftovers(dir, owned_files)) {
     throw_if_interrupted();
+    const Leftover l = unless_edited(found);
     const std::string done = clean_up(l, o);
     list.push_back(to_json(l, done));
     removable += !o.remove && l.kind != LeftoverKind::strange && l.use == Leftover::Use::none;
@@ -94,7 +106,7 @@ int clean(const CleanOptions& o, bool json) {
     if (verbosity() == Verbosity::verbose)
       for (const std::string& path : l.paths) print_out("  {}\n", printable(path));
   }
-  if (json) print_out("{}\n", one_line(Json{{"dir", printable(dir)}, {"leftovers", list}}));
+  if (json) print_out("{}\n", one_line(Json{{"dir", dir}, {"leftovers", list}}));
   if (removable > 0) note("nothing was removed; --remove does it");
   return 0;
 }

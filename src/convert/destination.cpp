@@ -1,10 +1,9 @@
 #include "src/convert/destination.h"
 
-#include <filesystem>
-
 #include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/companions.h"
+#include "src/packed/file_checks.h"
 #include "src/packed/sharded_state.h"
 
 namespace mxfp4 {
@@ -25,15 +24,10 @@ NewOutput::NewOutput(const ConvertOptions& options) : options_(options) {
 }
 
 void NewOutput::check(const Plan&) const {
-  for (const ListedFile& f : replaced_) {
-    const std::string path = options_.out + "/" + f.name;
-    const auto status = std::filesystem::symlink_status(path);
-    if (f.holds_tensors() || !std::filesystem::exists(status)) continue;
-    if (!std::filesystem::is_regular_file(status) ||
-        checksum_of(read_text(path, int64_t(1) << 32, f.name)) != f.checksum)
-      fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place",
-           options_.out, f.name);
-  }
+  const std::string edited = edited_file(options_.out, replaced_);
+  if (!edited.empty())
+    fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place",
+         options_.out, edited);
 }
 
 int AddedSet::number(const Backend& backend, const TensorParallel& tp) const {

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t max_run_bytes = 64 << 20;
 constexpr int64_t young = 10 * 60;  // a run writes more often than that
-constexpr const char* unknown = "nothing in it says that mxfp4-pack made it";
+constexpr const char* unknown = "no manifest in it says that mxfp4-pack made it";
 constexpr const char* tool = ".mxfp4-pack.";
 
 bool exists(const std::string& path) {
@@ -221,7 +221,6 @@ bool is_whole_output(const std::string& dir, const ListOwn& made) {
 }
 
 void remove_partial(const std::string& dir, const std::string& place, const JournalHead& head, const ListOwn& made) {
-  if (fs::is_symlink(fs::symlink_status(dir))) fs::remove(dir);
   if (!is_own_folder(dir)) return;
   const auto names = names_in(dir, head, made);
   if (!fs::is_empty(dir) && !has_run_file(dir)) write_run_file(dir, {.run = "removed", .made = names});

@@ -25,7 +25,8 @@ namespace {
 /// Only a directory in which every file was made by this tool may go.
 void check_replaceable(const std::string& out, const std::string& place, const ListOwn& made) {
   const std::vector<std::string> names = made(place);
-  if (names.empty()) fail(ErrorKind::usage, "{}: exists and was not made by mxfp4-pack; choose another place", out);
+  if (names.empty())
+    fail(ErrorKind::usage, "{}: exists, and nothing in it says that this command made it; choose another place", out);
   const std::string foreign = foreign_in(place, {names.begin(), names.end()});
   if (!foreign.empty())
     fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(foreign));
@@ -158,10 +159,9 @@ bool OutputDir::take_over(const OpenOptions& start) {
 /// Whether the partial directory is the one that the journal is about.
 bool OutputDir::is_partial_ours() const { return is_partial_of(hidden_.partial, journal_.head(), journal_.proof()); }
 
-/// Nothing of others is removed. A link is no more than a name.
+/// Nothing of others is removed, links among them.
 void OutputDir::check_is_ours(const std::string& dir) const {
-  const auto status = fs::symlink_status(dir);
-  if (!fs::exists(status) || fs::is_symlink(status)) return;
+  if (!fs::exists(fs::symlink_status(dir))) return;
   const std::string why = why_not_ours(dir, out_, journal_.head(), made_);
   if (!why.empty()) fail(ErrorKind::usage, "{}: {}; move it away first", dir, why);
 }

@@ -74,6 +74,17 @@ void check_nothing_else(const PackedCheckpoint& packed, Problems& problems) {
       problems.error(name, "not listed in {}", manifest_name);
 }
 
+std::string edited_file(const std::string& out, const std::vector<ListedFile>& listed) {
+  for (const ListedFile& f : listed) {
+    const std::string path = out + "/" + f.name;
+    const auto status = fs::symlink_status(path);
+    if (f.holds_tensors() || !fs::exists(status)) continue;
+    if (!fs::is_regular_file(status) || checksum_of(read_text(path, int64_t(1) << 32, f.name)) != f.checksum)
+      return f.name;
+  }
+  return {};
+}
+
 void check_kinds(const PackedCheckpoint& p) {
   Problems problems;
   const std::set<std::string_view> known = {file_kind::tensors, file_kind::canary, file_kind::companion,

@@ -81,9 +81,23 @@ ln -s "$dir/elsewhere/file" "$(hidden b journal)"
 mkdir "$(hidden c partial)"
 echo mine >"$(hidden c partial)/file"
 old "$place"/.[abc]*
-expect 'links and unknown contents stay' 0 '^kept: .*/c: .*nothing in it says that' '' clean --remove --even-in-use
+expect 'links and unknown contents stay' 0 '^kept: .*/c: .*no manifest in it says that' '' clean --remove --even-in-use
 cp "$dir/out.txt" "$dir/list.txt"
 expect 'all three of them' 0 '^3$' '' grep -c "^kept: .*not mxfp4-pack's" "$dir/list.txt"
 expect 'untouched' 0 '^mine$' '' cat "$dir/elsewhere/file" "$(hidden c partial)/file"
-expect 'nor does convert remove them' 2 '' 'c.mxfp4-pack.partial: nothing in it says' "$program" convert "$tiny" "$place/c" "${options[@]}"
+expect 'nor does convert remove them' 2 '' 'c.mxfp4-pack.partial: no manifest in it says' "$program" convert "$tiny" "$place/c" "${options[@]}"
+expect 'nor a link' 2 '' 'a.mxfp4-pack.partial: it is a link; move it away first' "$program" convert "$tiny" "$place/a" "${options[@]}"
+expect 'which is there' 0 "^$dir/elsewhere\$" '' readlink "$(hidden a partial)"
+
+mkdir "$dir/words"
+place=$dir/words
+printf '{}' >"$(hidden 'a"b\c' journal)"
+names_of() { clean --json | python3 -c 'import json, sys; print(*(l["out"] for l in json.load(sys.stdin)["leftovers"]))'; }
+expect 'names are escaped once' 0 '/words/a"b\\c$' '' names_of
+rm "$place"/.a*
+convert "$tiny" "$(hidden k partial)" --backend marlin --engine vllm
+echo '{}' >"$(hidden k partial)/generation_config.json"
+old "$place"/.k*
+expect 'a whole output with an edited small file stays' 0 '^kept: .*generation_config.json was changed since it was written; it stays' '' clean --remove
+expect 'it is there' 0 '^\{\}$' '' cat "$(hidden k partial)/generation_config.json"
 finish

@@ -88,12 +88,12 @@ expect 'and the run goes on without it' 0 '' 'parts are done already' many_to_k 
 mkdir "$dir/.n.mxfp4-pack.partial.old"
 echo text >"$dir/.n.mxfp4-pack.partial.old/thesis"
 to_n() { "$program" convert "$dir/in" "$dir/n" --backend marlin --engine vllm -q "$@"; }
-expect 'a folder of the old output'"'"'s hidden name is not put in its place' 2 '' 'partial.old: nothing in it says .*; move it away first' to_n
+expect 'a folder of the old output'"'"'s hidden name is not put in its place' 2 '' 'partial.old: no manifest in it says .*; move it away first' to_n
 expect 'it stays' 0 text '' cat "$dir/.n.mxfp4-pack.partial.old/thesis"
 mv "$dir/.n.mxfp4-pack.partial.old" "$dir/mine"
 prepare to_n
 mv "$dir/mine" "$dir/.n.mxfp4-pack.partial.old"
-expect 'nor do its files come into OUT' 2 '' 'partial.old: nothing in it says .*; move it away first' to_n --force
+expect 'nor do its files come into OUT' 2 '' 'partial.old: no manifest in it says .*; move it away first' to_n --force
 expect 'clean keeps it' 0 "^kept: .*/n: not mxfp4-pack's" '' "$program" clean "$dir" --remove
 expect 'it is there' 0 text '' cat "$dir/.n.mxfp4-pack.partial.old/thesis"
 

@@ -9,7 +9,7 @@ expect 'again to the same place' 2 '' 'u: exists; .* with --force' "$program" un
 expect 'replaced' 0 '' 'tensors, each with its source' "$program" unpack "$dir/o" "$dir/u" --force
 expect 'by the same files' 0 '' '' diff -r "$dir/u" "$tiny"
 cp -r "$root/testdata/tiny/deepseek-v4" "$dir/other"
-expect 'another checkpoint is not replaced' 2 '' 'other: exists and was not made by' \
+expect 'another checkpoint is not replaced' 2 '' 'other: exists, and nothing in it says that this command made it' \
   "$program" unpack "$dir/o" "$dir/other" --force
 expect 'and verify takes it as that' 0 'right' '' "$program" verify "$dir/o" --source "$dir/u"
 cp "$dir/o/packed/source-headers" "$dir/kept"

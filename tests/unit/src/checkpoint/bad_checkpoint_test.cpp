@@ -317,5 +317,6 @@ TEST_CASE("an output in, around or through the checkpoint") {
   fs::remove(dir / "out");
   fs::create_directory(dir / "out");
   write_text(dir / "out/mine", "");
-  CHECK(said(dir / "out") == Lines{"OUT: exists and was not made by mxfp4-pack; choose another place"});
+  CHECK(said(dir / "out") ==
+        Lines{"OUT: exists, and nothing in it says that this command made it; choose another place"});
 }
