@@ -116,7 +116,22 @@ class OnGpu(torch.Tensor):
 
 def interleaved(original):
     """FlashInfer's own function, for tensors that do not lie on a GPU."""
-    return lambda weight, *rest: original(weight.as_subclass(OnGpu), *rest).as_subclass(torch.Tensor)
+    def on_gpu(thing, kind):
+        return thing.as_subclass(kind) if isinstance(thing, torch.Tensor) else thing
+
+    def call(*given):
+        made = original(*(on_gpu(thing, OnGpu) for thing in given))
+        return tuple(on_gpu(t, torch.Tensor) for t in made) if isinstance(made, tuple) else on_gpu(made, torch.Tensor)
+    return call
+
+
+@lru_cache(maxsize=None)
+def aiter_shuffles():
+    """AITER's module of shuffles, which is torch alone; its package, whose folder AITER_SOURCE names, needs ROCm."""
+    spec = util.spec_from_file_location("shuffle", os.path.join(os.environ["AITER_SOURCE"], "ops", "shuffle.py"))
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def marlin_repack(folder, kernel, entry, b_q_weight, size_k, size_n):
@@ -156,6 +171,9 @@ def exchange_flashinfer(exchange):
     import tvm_ffi
     from flashinfer.fused_moe import core
     from flashinfer.quantization import fp4_quantization as fp4
+    humming = "preprocess_moe_weights_for_sm90_mixed_gemm_humming"  # from 0.6.18 on
+    if hasattr(flashinfer.fused_moe, humming):
+        exchange(flashinfer.fused_moe, humming, interleaved(getattr(flashinfer.fused_moe, humming)))
     name = "interleave_moe_weights_for_sm90_mixed_gemm"
     made = interleaved(getattr(flashinfer.fused_moe, name))
     exchange(flashinfer.fused_moe, name, made)

@@ -134,9 +134,11 @@ def man_table(cells):
 GPUS = {
     "aiter-a16w4": "gfx950",
     "aiter-w4a4": "gfx950",
+    "cutlass-mxfp4": "SM10x, SM12x",
     "deepgemm": "SM100",
     "flashinfer-cutlass": "SM90",
     "flashinfer-cutlass-mxfp8": "SM100, SM103, SM120",
+    "flashinfer-humming": "SM90",
     "flashinfer-trtllm": "SM100, SM103",
     "humming": "SM90",
     "humming-w4a8": "SM90",

@@ -8,6 +8,7 @@ loader fills it and converted by SGLang's own method. They must agree in every p
 registry, get_config, the method classes and their conversions, triton_kernels' layouts and FlashInfer's Python are the
 installed ones, SGLang 0.5.17 to 0.5.23. CUDA kernels that move bytes (gptq_marlin_repack, FlashInfer's interleave) are
 compiled for the CPU from the packages' own sources: host_kernels.py; FLASHINFER_FP4_HOST is as in vllm_classes.py.
+AITER_SOURCE names the folder aiter of its package, whose shuffles are torch; without it its cells are left out.
 Exchanged are questions about the GPU and the server's settings, the FusedMoE module around the method classes (Kimi-K3's
 experts are loaded by its own functions), and how Fp8MoEMethod makes parameters of FP4 experts (shapes alone).
 
@@ -60,7 +61,11 @@ VERSION = sglang.__version__
 RELEASE = int(sglang.__version__.split(".")[2])
 GPT_OSS, FP8, K3 = ("gpt-oss",), ("deepseek-v4", "deepseek-v4.1"), ("kimi-k3",)
 RUNNERS = {"marlin": MoeRunnerBackend.MARLIN, "flashinfer": MoeRunnerBackend.FLASHINFER_MXFP4,
-           "triton": MoeRunnerBackend.TRITON_KERNELS, "humming": MoeRunnerBackend.HUMMING}
+           "triton": MoeRunnerBackend.TRITON_KERNELS, "humming": MoeRunnerBackend.HUMMING,
+           "deepgemm": MoeRunnerBackend.DEEP_GEMM, "aiter": MoeRunnerBackend.AITER}
+
+
+AITER = ("shuffle_weight_a16w4", "shuffle_scale_a16w4")  # of its Python
 
 
 class Case(NamedTuple):
@@ -71,6 +76,7 @@ class Case(NamedTuple):
     releases: tuple = (17, 23)
     sizes: tuple = (384, 320)  # hidden, intermediate
     tp: tuple = (1, 2)
+    stand_in: str = ""
 
 
 EVEN, WHOLE_HIDDEN = (512, 512), (512, 320)
@@ -83,12 +89,15 @@ CASES = [
     Case("flashinfer-cutlass", "v1", GPT_OSS, 90, (17, 18), WHOLE_HIDDEN),
     Case("flashinfer-cutlass", "v2", GPT_OSS, 90, (19, 23), WHOLE_HIDDEN),
     Case("flashinfer-cutlass", "v1", FP8, 90, (17, 18), EVEN), Case("flashinfer-cutlass", "v2", FP8, 90, (19, 23), EVEN),
+    Case("flashinfer-humming", "1", FP8, 90, (19, 23), EVEN),
     Case("flashinfer-cutlass-mxfp8", "2", GPT_OSS, 120, (17, 23), WHOLE_HIDDEN),
     Case("flashinfer-cutlass-mxfp8", "1", FP8, 120, (17, 23), EVEN),
     Case("flashinfer-trtllm", "i128-ones", GPT_OSS, 100), Case("flashinfer-trtllm", "i128", GPT_OSS, 100, (17, 23), EVEN),
     Case("flashinfer-trtllm", "i128", FP8, 100, (17, 23), EVEN),
     Case("flashinfer-trtllm", "i128-ones", FP8, 100, (21, 23)),
     Case("humming", "1", FP8, 90, (19, 23), EVEN),
+    Case("deepgemm", "1", K3, 100, (22, 23), EVEN, stand_in="DeepGEMM's scale transform by a formula here"),
+    Case("aiter-a16w4", "1", GPT_OSS, 950, (17, 23), EVEN), Case("aiter-a16w4", "1", K3, 950, (22, 23), EVEN),
     # K3's pads of scales are 1.0, from 0.5.23 on 0.
     Case("marlin", "1", K3, 90, (22, 22), WHOLE_HIDDEN), Case("marlin", "k3", K3, 90, (23, 23), WHOLE_HIDDEN),
     Case("flashinfer-trtllm", "i128-ones", K3, 100, (22, 22), WHOLE_HIDDEN),
@@ -97,7 +106,8 @@ CASES = [
 
 
 def can_run(case, family):
-    return (family != "deepseek-v4.1" or RELEASE >= 21) and case.releases[0] <= RELEASE <= case.releases[1]
+    found = not case.backend.startswith("aiter") or "AITER_SOURCE" in os.environ
+    return found and (family != "deepseek-v4.1" or RELEASE >= 21) and case.releases[0] <= RELEASE <= case.releases[1]
 
 
 def runner_of(case):
@@ -105,12 +115,13 @@ def runner_of(case):
 
 
 def learnable(families):
-    """(case, family) for which mxfp4_pack.learn asks SGLang. triton-blackwell makes no file to compare with; DeepSeek-V4's
-    flashinfer-cutlass-mxfp8 has the built-in's bytes as other dtypes."""
+    """(case, family) for which mxfp4_pack.learn asks SGLang. triton-blackwell makes no file to compare with,
+    flashinfer-humming rewrites codes, and AITER was not asked; DeepSeek-V4's flashinfer-cutlass-mxfp8 has the built-in's bytes
+    as other dtypes."""
     return [(case, family) for case in CASES for family in case.families
             if family in families and family not in K3 and can_run(case, family) and not is_larger(case)
-            and case.backend != "triton-blackwell" and (case.backend, family) != ("flashinfer-cutlass-mxfp8", "deepseek-v4")
-            and cells.is_asked(case)]
+            and case.backend not in ("triton-blackwell", "flashinfer-humming", "aiter-a16w4")
+            and (case.backend, family) != ("flashinfer-cutlass-mxfp8", "deepseek-v4") and cells.is_asked(case)]
 
 
 class Layers(unittest.TestCase):
@@ -132,10 +143,12 @@ class Layers(unittest.TestCase):
     def exchange(self, target, name, value):
         self.stack.enter_context(mock.patch.object(target, name, value, create=True))
 
-    def exchange_platform(self, sm):
+    def exchange_platform(self, case):
+        sm = case.sm
         platform = SimpleNamespace(is_sm90=sm == 90, is_sm100=sm == 100, is_sm120=sm == 120, is_cuda=True, is_hip=False,
                                    is_npu=False, device_capability=divmod(sm, 10))
-        execution = SimpleNamespace(moe=SimpleNamespace(flashinfer_mxfp4_moe_precision="bf16"))
+        precision = "fp8" if case.backend == "flashinfer-humming" else "bf16"
+        execution = SimpleNamespace(moe=SimpleNamespace(flashinfer_mxfp4_moe_precision=precision))
         for module in (fp8, mxfp4, v4_marlin, v4_cutlass, v4_trtllm):
             self.exchange(module, "get_platform", lambda: platform)
             self.exchange(module, "get_exec", lambda: execution)
@@ -143,6 +156,8 @@ class Layers(unittest.TestCase):
             for other in (90, 100, 120):
                 self.exchange(module, f"is_sm{other}_supported", lambda *args, other=other: sm == other)
         self.exchange(layout, "cuda_capability_geq", lambda major, minor=0: sm >= 10 * major + minor)
+        self.exchange(mxfp4, "_use_aiter", case.backend.startswith("aiter"))
+        self.exchange(mxfp4, "_is_hip", case.backend.startswith("aiter"))
         self.exchange(torch.cuda, "empty_cache", lambda: None)
         self.exchange(torch.Tensor, "cuda", lambda tensor: tensor)
 
@@ -168,10 +183,16 @@ class Layers(unittest.TestCase):
         self.exchange(humming_utils, "get_moe_a2a_backend", lambda: SimpleNamespace(is_deepep=lambda: False))
 
     def as_on_a_gpu(self, case, family):
-        self.exchange_platform(case.sm)
+        self.exchange_platform(case)
         self.exchange_kernels()
         if case.backend == "humming":
             self.exchange_humming()
+        if case.backend == "deepgemm":
+            module = SimpleNamespace(transform_sf_into_required_layout=deepgemm_scales)
+            self.stack.enter_context(mock.patch.dict(sys.modules, deep_gemm=module))
+        if case.backend.startswith("aiter"):
+            for name in AITER:
+                self.exchange(mxfp4, name, getattr(host_kernels.aiter_shuffles(), name))
 
     def start(self, directory):
         """What the launcher's process leaves for those that load the model."""
@@ -202,7 +223,7 @@ class Layers(unittest.TestCase):
         layer.with_bias, layer.params_dtype = gpt_oss, torch.bfloat16
         layer.moe_runner_config = SimpleNamespace(
             gemm1_alpha=1.702 if gpt_oss else None, gemm1_clamp_limit=7.0 if gpt_oss else None, gate_up_interleaved=gpt_oss,
-            swiglu_limit=None if gpt_oss else source.config.get("swiglu_limit"), activation="silu", is_gated=True,
+            swiglu_limit=None if gpt_oss else source.config.get("swiglu_limit"), activation="situ" if source.family in K3 else "silu", is_gated=True,
             apply_router_weight_on_input=False, layer=None)
         layer.quant_method = method = self.method(case, source.family)
         method.create_weights(layer=layer, num_experts=experts, hidden_size=hidden,
@@ -212,6 +233,7 @@ class Layers(unittest.TestCase):
         with mock.patch("sglang.srt.layers.moe.moe_runner.MoeRunner", lambda backend, config: SimpleNamespace(config=config)), \
                 mock.patch("sglang.srt.layers.moe.moe_runner.runner.MoeRunner", lambda backend, config: None), \
                 mock.patch.object(mxfp4, "MoeRunner", lambda backend, config: None), \
+                mock.patch.object(mxfp4, "replace", lambda config, **changes: config, create=True), \
                 mock.patch.object(mxfp4, "get_moe_runner_backend", lambda: runner), \
                 mock.patch.dict(sys.modules, {"sglang.srt.layers.moe.moe_runner.flashinfer_cutlass": ModuleType("x")}):
             method.create_moe_runner(layer, layer.moe_runner_config)
@@ -249,6 +271,7 @@ class Layers(unittest.TestCase):
         for held in ("named_parameters", "named_buffers"):
             for name, got in getattr(ours, held)():
                 same(self, got.data, getattr(engines, name).data, name)
+                self.assertEqual(getattr(got, "is_shuffled", None), getattr(getattr(engines, name), "is_shuffled", None))
         self.assertEqual([n for n, _ in engines.named_buffers()], [n for n, _ in ours.named_buffers()])
         self.assertEqual(plain(ours), plain(engines))
         for name in ("humming_metas", "weight_schemas", "input_schemas"):
@@ -277,6 +300,13 @@ class Layers(unittest.TestCase):
 def is_larger(case):
     """Whether storage is padded more than the engine's; triton_kernels 3.5.1 takes the place of 0.5.17's own."""
     return case.layout in ("c", "b64")
+
+
+def deepgemm_scales(scale, mn, k, recipe, num_groups, disable_ue8m0_cast):
+    """F32 [E, N, K/32] -> [E, N, K/128] int32, columns outermost"""
+    words = (scale.contiguous().view(torch.int32) >> 23).to(torch.uint8).view(torch.int32)
+    e, n, k = words.shape
+    return torch.empty_strided((e, n, k), (n * k, 1, n), dtype=torch.int32).copy_(words)
 
 
 def plain(layer):
@@ -355,8 +385,8 @@ class Cells(Layers):
             how = f"functions of FlashInfer {flashinfer.__version__}'s own source, compiled for the CPU"
         if is_larger(case):
             how += "; storage is larger than the engine's"
-        cells.shown("sglang", VERSION, (case.backend, case.layout, family), tp, "real classes",
-                    how + " (sglang_classes.py)")
+        cells.shown("sglang", VERSION, (case.backend, case.layout, family), tp,
+                    "stand-in" if case.stand_in else "real classes", (case.stand_in or how) + " (sglang_classes.py)")
 
 
 if __name__ == "__main__":

@@ -96,6 +96,7 @@ CASES = [
     Case("marlin", "1", both("MARLIN"), "cpu", **MARLIN),
     Case("marlin", "unpadded", (None, since(31, "MARLIN")), "cpu", (384, 384), families=("compressed-tensors",), **MARLIN),
     Case("marlin", "1", (None, "MARLIN"), "cpu", families=("quark",), **MARLIN),
+    Case("cutlass-mxfp4", "1", (None, since(32, "CUTLASS_MXFP4_MXFP4")), "cpu", (384, 512), families=("compressed-tensors",)),
     Case("aiter-a16w4", "1", ("AITER_MXFP4_BF16", "AITER_MXFP4_BF16" if OLD else None), "rocm", (512, 512)),
     Case("aiter-a16w4", "2", (None, since(31, "AITER_MXFP4_BF16")), "rocm", (512, 512)),
     Case("aiter-w4a4", "1" if OLD else "2", (None, since(31, "AITER_MXFP4_MXFP4")), "rocm", (512, 512)),

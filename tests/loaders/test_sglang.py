@@ -297,7 +297,7 @@ class Sglang(unittest.TestCase):
                 (lambda m: m.update(needs=["x"]), "needs ['x'], which this loader does not know"),
                 (lambda m: m["sets"][0].update(needs=["x"]), "needs ['x'], which this loader does not know"),
                 (lambda m: m["sets"][0].update(engine="vllm"), "was packed for vllm, not for sglang"),
-                (lambda m: m["sets"][0].update(backend="deepgemm"), "no loader for experts packed for backend deepgemm")):
+                (lambda m: m["sets"][0].update(backend="vllm-cpu"), "no loader for experts packed for backend vllm-cpu")):
             manifest = json.loads(good)
             change(manifest)
             write_manifest(self.directory, manifest)
@@ -376,14 +376,60 @@ class Sglang(unittest.TestCase):
         layer, = self.serve(checkpoint)
         all_same(self, checkpoint, layer, checkpoint.expected(("model", 0)))
 
-    def test_a_running_server_is_not_updated(self):
+    def test_a_running_server_is_updated_from_a_packed_directory(self):
+        for backend in ("marlin", "triton-hopper", "flashinfer-cutlass"):
+            with self.subTest(backend=backend):
+                old, new = (gpt_oss(backend, {("model", 0): random_layer(seed, 2, 320, 352, True)}) for seed in (1, 2))
+                self.directory += backend
+                new.write(self.directory + "2")
+                hooks.manifest = None
+                layer, = self.serve(old)
+                addresses = [p.data_ptr() for p in layer.parameters()]
+                updater = sglang.WeightUpdater([layer])
+                self.assertTrue(updater.update_weights_from_disk(self.directory + "2", "auto")[0])
+                all_same(self, new, layer, new.expected(("model", 0)))
+                self.assertEqual(addresses, [p.data_ptr() for p in layer.parameters()])
+                self.assertEqual(updater.loaded, [self.directory + "2"])
+
+    def test_an_update_that_fails_leaves_all_old(self):
+        old, new = (gpt_oss("marlin", {("model", 0): random_layer(seed, 2, 320, 352, True)}) for seed in (1, 2))
+        other = self.directory + "2"
+        new.write(other)
+        layer, = self.serve(old)
+        updater = sglang.WeightUpdater([layer], broken=[other])  # SGLang fails, and reads the new directory on its way back
+        done, message = updater.update_weights_from_disk(other, "auto")
+        self.assertFalse(done)
+        self.assertIn(f"the weights of {self.directory} serve on", message)
+        self.assertEqual(updater.loaded, [other, self.directory])
+        all_same(self, old, layer, old.expected(("model", 0)))
+        experts = os.path.join(other, "packed/packed-00001.safetensors")
+        os.truncate(experts, os.path.getsize(experts) - 1)
+        updater = sglang.WeightUpdater([layer])
+        done, message = updater.update_weights_from_disk(other, "auto")
+        self.assertFalse(done)
+        self.assertIn("serve on", message)
+        self.assertEqual(updater.loaded, [other, self.directory])
+        all_same(self, old, layer, old.expected(("model", 0)))
+        updater.broken = [other, self.directory]
+        with self.assertRaisesRegex(Refused, "Start the server anew"):
+            updater.update_weights_from_disk(other, "auto")
+
+    def test_an_update_that_does_not_fit_is_refused(self):
         updater = sglang.WeightUpdater()
         self.assertTrue(updater.update_weights_from_disk("elsewhere", "auto")[0])
-        self.serve(gpt_oss("marlin"))
-        for path in ("elsewhere", self.directory):
+        layer, = self.serve(gpt_oss("marlin"))
+        updater = sglang.WeightUpdater([layer])
+        gpt_oss("flashinfer-cutlass").write(self.directory + "2")
+        gpt_oss("marlin", {("model", 0): random_layer(1, 3, 320, 352, True)}).write(self.directory + "3")
+        for path, text in (("elsewhere", "Pack them"), (self.directory + "2", "asked for is marlin"),
+                           (self.directory + "3", "of other sizes or another layout")):
             done, message = updater.update_weights_from_disk(path, load_format="auto")
             self.assertFalse(done)
-            self.assertIn("cannot be updated in a running server", message)
+            self.assertIn(text, message)
+            self.assertIn("nothing was changed", message)
+        done, message = updater.update_weights_from_disk(self.directory, "auto", lambda name: True)
+        self.assertIn("from a part of", message)
+        self.assertEqual(updater.loaded, [])
         hooks.manifest = None
         self.assertFalse(updater.update_weights_from_disk(self.directory, "auto")[0])
 

@@ -39,3 +39,27 @@ def difference(made, want, larger):
     want = want[tuple(slice(0, n) for n in shape)]
     same = torch.equal(made.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8))
     return None if same else "bytes differ"
+
+
+def as_stored(made, want):
+    """A tensor of the engine in the dtype and shape of the stored one, where these are other names for the same bytes:
+    AITER calls codes float4_e2m1fn_x2 and has one axis for the experts' rows."""
+    if made is None or want is None or made.numel() != want.numel() or not made.is_contiguous():
+        return made
+    if made.dtype != want.dtype and made.element_size() == want.element_size() == 1:
+        made = made.view(want.dtype)
+    return made.reshape(want.shape) if made.ndim == want.ndim - 1 else made
+
+
+def in_form_of(made, tensor):
+    """A packed tensor with the dtype, the axes, the class and the marks of what the engine made of the canary."""
+    if not isinstance(made, torch.Tensor) or tensor is None:
+        return tensor
+    if tensor.dtype != made.dtype and (tensor.element_size() == made.element_size() or tensor.is_contiguous()):
+        tensor = tensor.view(made.dtype)
+    if made.ndim == tensor.ndim - 1:
+        tensor = tensor.flatten(0, 1)
+    if isinstance(made, torch.nn.Parameter):
+        tensor = torch.nn.Parameter(tensor, requires_grad=False)
+    vars(tensor).update(vars(made))
+    return tensor

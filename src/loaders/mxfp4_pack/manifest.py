@@ -17,9 +17,9 @@ ROLES = ("w13", "w2")
 # The backends that each engine's loader knows.
 SERVED = {"vllm": ("marlin", "marlin-fp8", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm",
                    "triton-hopper", "triton-blackwell", "deepgemm", "aiter-a16w4", "aiter-w4a4", "humming",
-                   "humming-w4a8", "vllm-cpu"),
+                   "humming-w4a8", "vllm-cpu", "cutlass-mxfp4"),
           "sglang": ("marlin", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm", "triton-hopper",
-                     "triton-blackwell", "humming")}
+                     "triton-blackwell", "humming", "flashinfer-humming", "deepgemm", "aiter-a16w4")}
 OLD_DISTRIBUTIONS = ("mxfp4-pack-reader", "mxfp4-pack-vllm", "mxfp4-pack-sglang")
 # What reading JSON of the wrong form raises.
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
@@ -117,11 +117,14 @@ class Manifest:
 
     def kernel(self, asked, tp_size):
         """The engine's name for the backend of the set that serves `asked` (auto: any), best one of this MoE TP size."""
+        return kernel_of(self.best(asked, tp_size))
+
+    def best(self, asked, tp_size):
         sets = sorted(self.sets, key=lambda s: s["moe_tp_size"] != tp_size)
         found = [s for s in sets if answers(s, asked)]
         if not found:
             raise self.refusal(asked, tp_size, 0)
-        return kernel_of(found[0])
+        return found[0]
 
     def check_tp_size(self, asked, tp_size):
         """Some rank of this MoE tensor-parallel size is packed for the engine's backend."""
@@ -169,13 +172,14 @@ def refuse_old_distributions():
 
 
 def kernel_of(fields):
-    """The engine's own name for a set's backend: what --moe-backend or --moe-runner-backend must be; of several the first."""
+    """The engine's own name for a set's backend: what --moe-backend or --moe-runner-backend must be; of several the first.
+    auto where the engine has no name for it and chooses by the GPU."""
     return kernels_of(fields)[0]
 
 
 def kernels_of(fields):
     settings = [value for name, value in fields["requires"].items() if name.startswith("moe_")]
-    return settings[0].split(" or ")
+    return settings[0].split(" or ") if settings else ["auto"]
 
 
 def answers(fields, asked, backends=()):

@@ -70,6 +70,18 @@ class PackedSet:
         tensors = self.loading.layer(Request(entries, tuple(experts), device))
         return {key: self._seen(entry, tensors[key], len(experts)) for key, entry in entries.items()}
 
+    def again(self, manifest, place, entries):
+        """The set of a directory that can be read over what the `entries` of this one's layer at `place` gave an engine."""
+        set_ = manifest.pick(self.kernel, self.moe_tp_size, self.rank, (self.backend,))
+        forms = [[(e.parameter, e.torch_dtype, e.shape, e.view) for e in own.values()]
+                 for own in (entries, set_.layer(*place, "a reload"))]
+        same = all(self.fields[name] == set_.fields[name] for name in ("layout_version", "model"))
+        if forms[0] != forms[1] or not same:
+            raise Refused(f"{set_.directory} holds experts of other sizes or another layout than those that are served. "
+                          "Start the server anew")
+        set_.canary_is_equal = self.canary_is_equal
+        return set_
+
     @property
     def loading(self):
         if self._loading is None:

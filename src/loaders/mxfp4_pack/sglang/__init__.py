@@ -9,7 +9,7 @@ Facts about SGLang are from v0.5.17 to v0.5.23.
 
 import os
 
-from . import arguments, hooks
+from . import arguments, hooks, updates
 
 SRT = "sglang.srt."
 METHODS = [SRT + "layers.quantization." + name for name in (
@@ -21,11 +21,11 @@ WEIGHT_UPDATER = SRT + "model_executor.model_runner_components.weight_updater.We
 HOOKS = [  # (function of SGLang, hook, kind)
     (SRT + "utils.hf_transformers.config.get_config", hooks.after_get_config, "AFTER"),
     (SRT + "model_loader.loader.DefaultModelLoader.load_model", hooks.after_load_model, "AFTER"),
-    (WEIGHT_UPDATER + "update_weights_from_disk", hooks.update_from_disk, "AROUND"),
-    *[(WEIGHT_UPDATER + name, hooks.update, "AROUND") for name in (
+    (WEIGHT_UPDATER + "update_weights_from_disk", updates.from_disk, "AROUND"),
+    *[(WEIGHT_UPDATER + name, updates.update, "AROUND") for name in (
         "update_weights_from_tensor", "update_weights_from_ipc", "init_weights_update_group")],
     (SRT + "managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager.update_weights_from_distributed",
-     hooks.update_from_distributed, "AROUND"),
+     updates.from_distributed, "AROUND"),
 ]
 
 

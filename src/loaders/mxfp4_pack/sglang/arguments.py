@@ -3,7 +3,7 @@
 import importlib
 import os
 
-from mxfp4_pack import Manifest, Refused, is_packed
+from mxfp4_pack import Manifest, Refused, is_packed, kernel_of
 from mxfp4_pack.manifest import is_sharded_state
 
 LOAD_FORMATS = ("auto", "safetensors")  # those that DefaultModelLoader serves and that end in `after_load_model`
@@ -24,7 +24,11 @@ def around(original, args, *rest, **given):
     if getattr(args, "_resolution_finished", False) or not is_ours(args):  # finished by the parent process
         return original(args, *rest, **given)
     packed = Manifest(args.model_path, "sglang")
-    args.moe_runner_backend = packed.kernel(args.moe_runner_backend, moe_tp_size(args))
+    fields = packed.best(args.moe_runner_backend, moe_tp_size(args))
+    args.moe_runner_backend = kernel_of(fields)
+    for name, value in fields["requires"].items():
+        if getattr(args, name, None) == "default":
+            setattr(args, name, value)
     if is_packed(args.model_path):
         refuse_settings(args, packed)
     os.environ[CHECKED] = os.path.realpath(args.model_path)

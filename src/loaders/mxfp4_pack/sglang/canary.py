@@ -11,7 +11,7 @@ from .hooks import FLASHINFER, Packed, converted_canary
 GPT_OSS, MARLIN, CUTLASS, TRTLLM = METHODS
 LOADED_AS_MXFP4 = ("gpt_oss", "kimi_k3")  # models whose layers Mxfp4MoEMethod runs; the others are FP8 checkpoints
 FP8 = {"marlin": MARLIN, "humming": HUMMING, "flashinfer-cutlass": CUTLASS, "flashinfer-cutlass-mxfp8": CUTLASS,
-       "flashinfer-trtllm": TRTLLM}
+       "flashinfer-humming": CUTLASS, "flashinfer-trtllm": TRTLLM}
 
 
 def compare(packed, model_type, device):
@@ -22,7 +22,8 @@ def compare(packed, model_type, device):
     if not mxfp4 and packed.backend not in FP8:
         raise NotImplementedError(f"SGLang has no {packed.kernel} for {model_type}")
     config = SimpleNamespace(gemm1_alpha=1.702 if gpt_oss else None, gemm1_clamp_limit=packed.swiglu_limit if gpt_oss else None,
-                             swiglu_limit=packed.swiglu_limit, gate_up_interleaved=gpt_oss, activation="silu", is_gated=True,
+                             swiglu_limit=packed.swiglu_limit, gate_up_interleaved=gpt_oss, is_gated=True,
+                             activation="situ" if packed.activation == "situ" else "silu",
                              apply_router_weight_on_input=False, layer=None)
     method = method_of(GPT_OSS if mxfp4 else FP8[packed.backend], packed.backend, config)
     layer = layer_of(packed, entries, mxfp4, device)
@@ -38,12 +39,12 @@ def method_of(name, backend, config):
         prefix="", with_bias=True, moe_runner_config=config, runner=SimpleNamespace(config=config),
         _fp8=SimpleNamespace(process_weights_after_loading=lambda layer: None), use_marlin=backend == "marlin",
         use_triton_kernels=backend.startswith("triton"), use_flashinfer=backend.startswith("flashinfer"),
-        use_deep_gemm=False, use_mega_moe=False, _use_sm90_humming=False,
+        use_deep_gemm=backend == "deepgemm", use_mega_moe=False, _use_sm90_humming=backend == "flashinfer-humming",
         _use_mxfp8_act_scaling=backend == "flashinfer-cutlass-mxfp8")
     if name == GPT_OSS:
-        method._fi_kernel = next((kernel for kernel, b in FLASHINFER.items() if b == backend), None)
+        method._fi_kernel = next((kernel for kernel, names in FLASHINFER.items() if backend in names), None)
         for size in ("_padded_hidden", "_padded_intermediate", "_unpadded_hidden", "hidden_size",
-                     "intermediate_size_per_partition"):
+                     "intermediate_size_per_partition", "num_experts"):
             setattr(method, size, 0)  # of the canary: see `fill`
     return method
 
@@ -65,6 +66,6 @@ def layer_of(packed, entries, mxfp4, device):
     for role in ("w13", "w2") if mxfp4 else ():  # which it has whether the checkpoint has them or not
         empty = torch.empty(raw[role, "codes"].shape[:2], dtype=torch.bfloat16, device="meta")
         layer.register_parameter(f"{role}_weight_bias", torch.nn.Parameter(empty, requires_grad=False))
-    layer.mxfp4_pack = Packed(packed, entries, range(next(iter(entries.values())).experts))
+    layer.mxfp4_pack = Packed(packed, next(iter(packed.layers)), range(next(iter(entries.values())).experts))
     layer.mxfp4_pack.device = device
     return layer

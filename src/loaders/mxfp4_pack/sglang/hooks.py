@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 from mxfp4_pack import (Manifest, Misfit, RawLayer, Refused, Unconverted, fall_back, is_method, is_packed, misfit)
+from mxfp4_pack.compare import as_stored, in_form_of
 from torch.nn import Parameter
 
 from . import humming
@@ -26,10 +27,12 @@ manifest = None  # of the packed model of this process
 class Packed:
     """What the hooks know of one packed layer; kept on it as `mxfp4_pack`."""
 
-    def __init__(self, set_, entries, experts):
-        self.set, self.entries, self.experts = set_, entries, experts
+    def __init__(self, set_, place, experts):
+        self.set, self.place, self.experts = set_, place, experts
+        self.entries = set_.layer(*place, f"{place[0]} layer {place[1]}")
         self.device = torch.empty(0).device  # SGLang builds models under `with device`
         self.create = None  # create(method, layer): the engine's raw parameters
+        self.held = None  # what was read, where the engine keeps it: {(role, part): tensor}
         self.done = False
 
 
@@ -62,8 +65,8 @@ def hooked(target):
 
 
 # Mxfp4MoEMethod's names for the kernels that it takes of FlashInfer.
-FLASHINFER = {"trtllm_sm100": "flashinfer-trtllm", "cutlass_sm90": "flashinfer-cutlass",
-              "cutlass_sm120": "flashinfer-cutlass-mxfp8"}
+FLASHINFER = {"trtllm_sm100": ("flashinfer-trtllm",), "cutlass_sm90": ("flashinfer-cutlass", "flashinfer-humming"),
+              "cutlass_sm120": ("flashinfer-cutlass-mxfp8",)}
 
 
 def backends_of(method):
@@ -82,7 +85,9 @@ def backends_of(method):
     if name == "Mxfp4FlashinferTrtllmMoEMethod":
         return ("flashinfer-trtllm",)
     if kernel := getattr(method, "_fi_kernel", None):
-        return (FLASHINFER.get(kernel, kernel),)
+        return FLASHINFER.get(kernel, (kernel,))[:1]
+    if getattr(sys.modules[type(method).__module__], "_use_aiter", False):
+        return ("aiter-a16w4",)
     return ("triton-hopper", "triton-blackwell") if getattr(method, "use_triton_kernels", False) else (name,)
 
 
@@ -108,13 +113,13 @@ def create_weights(original, method, layer, *args, **kwargs):
         return original(method, layer, *args, **kwargs)
     set_ = manifest.pick("auto", layer.moe_tp_size, layer.moe_tp_rank, backends_of(method))
     draft = re.search(r"\blayers\.(\d+)\.", layer.layer_name + ".") is None  # the MTP block is model.decoder
-    entries = set_.layer("mtp" if draft else "model", layer.layer_id, layer.layer_name)
-    total = next(iter(entries.values())).experts
+    place = "mtp" if draft else "model", layer.layer_id
+    total = next(iter(set_.layer(*place, layer.layer_name).values())).experts
     if layer.num_experts != total:
         raise Refused(f"{layer.layer_name} has {layer.num_experts} experts (fused shared or redundant ones?), packed "
                       f"are {total}")
     first = layer.moe_ep_rank * layer.num_local_experts
-    layer.mxfp4_pack = Packed(set_, entries, range(first, first + layer.num_local_experts))
+    layer.mxfp4_pack = Packed(set_, place, range(first, first + layer.num_local_experts))
     layer.mxfp4_pack.create = lambda method, layer: original(method, layer, *args, **kwargs)
     with torch.device("meta"):
         result = original(method, layer, *args, **kwargs)
@@ -122,7 +127,7 @@ def create_weights(original, method, layer, *args, **kwargs):
     if sizes != set_.padded_sizes:
         fall_back(set_, set_.mismatch(f"it pads (hidden, intermediate) to {sizes}, packed is {set_.padded_sizes}"), logger)
     if set_.fallback is None:
-        set_.expect(entries, layer.mxfp4_pack.experts, layer.mxfp4_pack.device)
+        set_.expect(layer.mxfp4_pack.entries, layer.mxfp4_pack.experts, layer.mxfp4_pack.device)
     return result
 
 
@@ -180,10 +185,10 @@ def raw_name(layer, key, packed):
 
 class Rest(NamedTuple):
     """What the engine's conversion gives a layer beside the packed tensors, as seen on the canary."""
-    vectors: dict  # parameters of one value for each expert
+    vectors: dict  # parameters of one value, or of one for each expert
     buffers: dict  # the same as buffers
     biases: dict  # dtypes of biases that the engine has and the checkpoint has not: zeros
-    dtypes: dict  # of the packed tensors, which may have other names in the engine
+    made: dict  # {(role, part): tensor} of the canary in the place of the packed ones
     attributes: dict  # workspace, marks
 
 
@@ -191,6 +196,7 @@ def read(original, method, layer, rest):
     """The packed tensors, and what converted_canary found."""
     packed = packed_of(layer)
     tensors = packed.set.read_layer(packed.entries, packed.experts, packed.device)
+    packed.held = dict(tensors)
     if line := packed.set.progress():
         logger.info(line)
     if packed.set.backend == "humming":
@@ -208,9 +214,10 @@ def read(original, method, layer, rest):
             zeros = torch.zeros(meta.shape, dtype=rest.biases[name], device=packed.device)
             setattr(layer, name, Parameter(zeros, requires_grad=False))
     for key, tensor in tensors.items():
-        setattr(layer, packed.entries[key].parameter, Parameter(tensor.view(rest.dtypes[key]), requires_grad=False))
+        setattr(layer, packed.entries[key].parameter, in_form_of(rest.made[key], tensor))
     for name, value in rest.vectors.items():
-        setattr(layer, name, Parameter(value.data[:1].repeat(layer.num_local_experts), requires_grad=False))
+        value = value.data[:1].repeat(layer.num_local_experts) if value.ndim else value.data.clone()
+        setattr(layer, name, Parameter(value, requires_grad=False))
     for name, value in rest.buffers.items():
         layer.register_buffer(name, value[:1].repeat(layer.num_local_experts), persistent=False)
     for name, value in rest.attributes.items():
@@ -234,22 +241,16 @@ def converted_canary(original, method, layer):
         made |= {key: storage.data for key, storage in storages(method).items()} if packed.set.is_triton else {}
     except Exception as error:
         raise packed.set.mismatch(f"its converter fails on the canary: {error!r}", Unconverted) from error
-    dtypes = {key: t.dtype for key, t in made.items() if t is not None}
     if packed.set.backend == "triton-blackwell":  # triton_kernels 3.7 leaves what it pads columns with unset
         for role in ("w13", "w2"):
             made[role, "codes"][:, raw[role, "codes"].shape[2]:] = 0
-    packed.set.check_canary({key: named_as(t.data, want[key]) for key, t in made.items() if t is not None}, want)
+    packed.set.check_canary({key: as_stored(t.data, want[key]) for key, t in made.items() if t is not None}, want)
     known = {e.parameter for e in packed.entries.values()}
     others = {name: p for name, p in probe._parameters.items() if name not in known}
     return Rest({name: p for name, p in others.items() if name not in layer._parameters},
                 {name: b for name, b in probe._buffers.items() if name not in layer._buffers},
-                {name: p.dtype for name, p in others.items() if name.endswith("_bias")}, dtypes,
+                {name: p.dtype for name, p in others.items() if name.endswith("_bias")}, made,
                 {name: value for name, value in vars(probe).items() if name not in before or before[name] is not value})
-
-
-def named_as(made, want):
-    """A tensor of bytes under the stored one's dtype."""
-    return made.view(want.dtype) if made.element_size() == want.element_size() == 1 else made
 
 
 def fill(probe, method, layer, raw):
@@ -268,9 +269,9 @@ def fill(probe, method, layer, raw):
     sizes = raw["w13", "codes"].shape[2] * 2, raw["w13", "codes"].shape[1] // 2
     if packed_of(layer).set.backend == "humming":  # which asks the layer
         probe.hidden_size, probe.intermediate_size_per_partition = sizes
-    for names in (("_padded_hidden", "_padded_intermediate"), ("hidden_size", "intermediate_size_per_partition")):
-        if hasattr(method, names[0]):
-            method.__dict__.update(zip(names, sizes))
+    of_canary = dict.fromkeys(("_padded_hidden", "_unpadded_hidden", "hidden_size"), sizes[0]) | dict.fromkeys(
+        ("_padded_intermediate", "intermediate_size_per_partition"), sizes[1]) | {"num_experts": probe.num_local_experts}
+    vars(method).update((name, value) for name, value in of_canary.items() if hasattr(method, name))
 
 
 def storages(method):
@@ -298,31 +299,3 @@ def after_load_model(model, *args, **kwargs):
     for set_ in {id(set_): set_ for set_ in (packed_of(m).set for m in layers)}.values():
         if set_.fallback is None:
             logger.info(set_.report())
-
-
-# The experts of a running packed model are in their kernel's form, which SGLang cannot load raw weights into; nor can it
-# leave them and change the rest, which comes in several requests.
-UPDATE = ("packed MXFP4 experts cannot be updated in a running server: the new weights' other tensors would run with the "
-          "old experts. Start a server with {}; nothing was changed")
-NEW = "a checkpoint of the new weights, or what mxfp4-pack makes of it"
-
-
-def update_from_disk(original, updater, model_path, *args, **kwargs):
-    if manifest is None and not is_packed(model_path):
-        return original(updater, model_path, *args, **kwargs)
-    return False, UPDATE.format(model_path)
-
-
-def update(original, updater, *args, **kwargs):
-    """From a request's tensors, or from another process's, which would join a group for it first."""
-    if manifest is None:
-        return original(updater, *args, **kwargs)
-    return False, UPDATE.format(NEW)
-
-
-def update_from_distributed(original, manager, request):
-    """Refused here, because what SGLang calls below it has other names from 0.5.21 on."""
-    if manifest is None:
-        return original(manager, request)
-    output = pkgutil.resolve_name("sglang.srt.managers.io_struct.UpdateWeightsFromDistributedReqOutput")
-    return output(success=False, message=UPDATE.format(NEW))

@@ -8,6 +8,8 @@ from functools import partial
 
 import torch
 from mxfp4_pack import Refused, Unconverted, misfit
+from mxfp4_pack.compare import as_stored
+from mxfp4_pack.manifest import ROLES
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 from vllm.model_executor.utils import replace_parameter
 
@@ -55,6 +57,17 @@ def in_place(replacement, original, layer):
             replace_parameter(layer, KEYWORD[key], tensor)
 
 
+def of_class(method):
+    """The conversion of an engine's method that is a part of its process_weights_after_loading, as one in place."""
+    def convert(layer):
+        for role in ROLES:
+            layer.register_parameter(f"{role}_weight_packed", layer._parameters.pop(f"{role}_weight"))
+        alone = object.__new__(type(method).__bases__[1])
+        vars(alone).update(vars(method), get_fused_moe_quant_config=lambda layer: None)  # no kernel is made
+        alone.process_weights_after_loading(layer)
+    return convert
+
+
 def storage_of(thing):
     """The storage in a triton_kernels Tensor or in the one that a PrecisionConfig holds; None for torch tensors."""
     if thing is None or isinstance(thing, torch.Tensor):
@@ -100,27 +113,3 @@ def canary_layer(raw, like):
     for key, tensor in raw.items():
         probe.register_parameter(KEYWORD[key], torch.nn.Parameter(tensor, requires_grad=False))
     return probe
-
-
-def as_stored(made, want):
-    """A tensor of the engine in the dtype and shape of the stored one, where these are other names for the same bytes:
-    AITER calls codes float4_e2m1fn_x2 and has one axis for the experts' rows."""
-    if made is None or want is None or made.numel() != want.numel() or not made.is_contiguous():
-        return made
-    if made.dtype != want.dtype and made.element_size() == want.element_size() == 1:
-        made = made.view(want.dtype)
-    return made.reshape(want.shape) if made.ndim == want.ndim - 1 else made
-
-
-def in_form_of(made, tensor):
-    """A packed tensor with the dtype, the axes, the class and the marks of what the engine made of the canary."""
-    if not isinstance(made, torch.Tensor) or tensor is None:
-        return tensor
-    if tensor.dtype != made.dtype and tensor.element_size() == made.element_size():
-        tensor = tensor.view(made.dtype)
-    if made.ndim == tensor.ndim - 1:
-        tensor = tensor.flatten(0, 1)
-    if isinstance(made, torch.nn.Parameter):
-        tensor = torch.nn.Parameter(tensor, requires_grad=False)
-    vars(tensor).update(vars(made))
-    return tensor

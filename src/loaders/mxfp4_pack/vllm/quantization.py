@@ -16,13 +16,14 @@ from functools import lru_cache
 
 import torch
 from mxfp4_pack import METHOD, Manifest, Misfit, RawLayer, Refused, check_version, fall_back
+from mxfp4_pack.compare import in_form_of
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
 from . import eplb, humming, live
-from .conversion import KEYWORD, RESULT, compare_canary, exchanged, fill, in_form_of, storage_of
+from .conversion import (KEYWORD, RESULT, as_function, compare_canary, exchanged, fill, in_place, of_class, storage_of)
 
 # Models, and the quant_method of their checkpoints; of those in ANY_MODEL the others too. vLLM itself reads Kimi-K3's
 # compressed-tensors as plain MXFP4.
@@ -37,7 +38,8 @@ KERNELS = {
     "flashinfer-cutlass-mxfp8": ("FLASHINFER_CUTLASS_MXFP4_MXFP8",),
     "flashinfer-trtllm": ("FLASHINFER_TRTLLM_MXFP4_BF16", "FLASHINFER_TRTLLM_MXFP4_MXFP8"),
     "deepgemm": ("DEEPGEMM_MXFP4",), "aiter-a16w4": ("AITER_MXFP4_BF16",), "aiter-w4a4": ("AITER_MXFP4_MXFP4",),
-    "humming": ("HUMMING",), "humming-w4a8": ("HUMMING",), "vllm-cpu": ("CPU",)}
+    "humming": ("HUMMING",), "humming-w4a8": ("HUMMING",), "vllm-cpu": ("CPU",),
+    "cutlass-mxfp4": ("CUTLASS_MXFP4_MXFP4",)}
 logger = logging.getLogger("vllm.mxfp4_pack")
 canaries_passed = {}  # of this process: (directory, backend, vLLM's backend) -> what vLLM made of the canary
 
@@ -85,6 +87,8 @@ def packed_class(cls):
 def packed_method(method, packed, entries):
     """The engine's method object for a layer, as one that reads the layer instead of converting it."""
     name = getattr(getattr(method, "mxfp4_backend", None), "name", type(method).__name__)
+    if getattr(method, "use_cutlass_mxfp4", False):  # of compressed-tensors' class, whose mxfp4_backend is Marlin then
+        name = "CUTLASS_MXFP4_MXFP4"
     if name not in KERNELS[packed.backend]:
         raise Refused(f"vLLM chose {name}, the experts are packed for {packed.kernel}")
     cls = packed_class(type(method))
@@ -189,6 +193,13 @@ class PackedMethod:
             self.held = {}
         if self.held and getattr(self.moe.moe_parallel_config, "enable_eplb", False):
             eplb.move_bytes(layer, self.held)
+
+    def get_fused_moe_quant_config(self, layer):
+        """The engine asks for it when a layer is converted. One that its class converted itself has meta parameters yet."""
+        if not self.read and getattr(self, "use_cutlass_mxfp4", False):
+            in_place(lambda original, **given: self.converted(original, self.experts_of(layer), given),
+                     as_function(of_class(self)), layer)
+        return super().get_fused_moe_quant_config(layer)
 
     def experts_of(self, layer):
         """Global numbers of the rank's experts, in local order (expert_map: -1, or the local number)."""
