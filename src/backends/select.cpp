@@ -13,7 +13,7 @@ namespace mxfp4 {
 namespace {
 
 /// An engine's choice that is no kernel.
-constexpr std::string_view unset = "unset";
+constexpr std::string_view no_kernel = "unset";
 
 /// Kernels of engines that are not written here.
 struct Foreign {
@@ -65,11 +65,11 @@ class Selection {
     if (!rule) nothing("what it takes there is not known");
     std::vector<std::string> order = words(rule->order);
     choice_.engine_choice = order.front();
-    if (order.front() == unset) order.erase(order.begin());
+    if (order.front() == no_kernel) order.erase(order.begin());
     choice_.why = fmt::format("{} {} on {} ({}{}{}) ", to_.engine, to_.release, to_.gpu, rule->file,
                               *rule->where ? ", " : "", rule->where);
-    choice_.why += choice_.engine_choice == unset ? "takes an MXFP4 kernel only if one is named"
-                                                  : fmt::format("looks for {}", fmt::join(order, ", "));
+    choice_.why += choice_.engine_choice == no_kernel ? "takes an MXFP4 kernel only if one is named"
+                                                      : fmt::format("looks for {}", fmt::join(order, ", "));
     take(order);
     if (choice_.backend.empty()) take(lossless());  // the engine has to be told
     settle();
@@ -207,7 +207,7 @@ void note_choice(const BackendChoice& c, const std::string& engine) {
   note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
   if (!c.setting.empty())
     note(fmt::format("by itself {} takes {}: start it with {}", engine,
-                     c.engine_choice == unset ? "no MXFP4 kernel" : c.engine_choice, c.setting));
+                     c.engine_choice == no_kernel ? "no MXFP4 kernel" : c.engine_choice, c.setting));
   if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
 }
 
