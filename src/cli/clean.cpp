@@ -36,6 +36,8 @@ std::string describe(const Leftover& l) {
       return "a partial output without its journal";
     case LeftoverKind::output:
       return "a whole output, which no journal speaks of";
+    case LeftoverKind::parts:
+      return "parts of an output; merge puts them together";
     case LeftoverKind::strange:
       return fmt::format("not mxfp4-pack's: {}; it stays", l.why);
   }

@@ -1,9 +1,13 @@
+#include <cstdlib>
+
 #include "src/base/log.h"
 #include "src/bench/predict.h"
 #include "src/cli/commands.h"
 #include "src/cli/convert_options.h"
 #include "src/cli/help.h"
+#include "src/cli/part_option.h"
 #include "src/convert/batch.h"
+#include "src/convert/merge.h"
 
 namespace mxfp4::cli {
 
@@ -28,6 +32,37 @@ ConvertOptions parse_conversion(const std::string& line, const Conversion& defau
   return o.settled();
 }
 
+struct PartOptions {
+  std::string number;  // as given
+  bool merge = false;
+};
+
+void add_part(CLI::App* app, PartOptions& part) {
+  app->option_defaults()->group("Many nodes");
+  auto* option = app->add_option("--part", part.number,
+                                 "Write part I of N of OUT, from 0; auto: what Slurm, Kubernetes or MPI says. Then "
+                                 "'mxfp4-pack merge OUT'");
+  option->type_name("I/N|auto");
+  for (const char* other : {"--dry-run", "--if-changed", "--resume", "--restart", "--even-in-use"})
+    option->excludes(app->get_option(other));
+  app->add_flag("--merge", part.merge, "Merge afterwards, if all parts are there")->needs(option);
+}
+
+ConvertOptions with_part(ConvertOptions o, const PartOptions& part) {
+  if (!part.number.empty()) o.part = read_part(part.number, [](const char* name) { return std::getenv(name); });
+  return o;
+}
+
+/// Whoever is last merges. That it cannot be done now takes nothing from the part that was written.
+void merge_if_whole(const ConvertOptions& o) try {
+  const Json result = merge({.out = o.out, .threads = o.threads, .device = o.device, .json = o.json});
+  if (result.contains("missing"))
+    note(fmt::format("{}: not merged yet; missing are {}", o.out, std::string(result["array"])));
+} catch (const Error& e) {
+  if (e.kind != ErrorKind::usage) throw;
+  for (const std::string& line : e.lines) note(fmt::format("not merged: {}", line));
+}
+
 }  // namespace
 
 void add_convert(CLI::App& root, Common& common, Run& run) {
@@ -45,10 +80,12 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
     batch.filelist = name;
     for (CLI::Option* option : {needed.checkpoint, needed.out, needed.backend, needed.engine}) option->required(false);
   };
+  static PartOptions part;
+  add_part(app, part);
   app->option_defaults()->group("Many conversions");
   auto* list = app->add_option_function<std::string>("--filelist", take_list,
                                                      "One conversion a line: CKPT OUT and options; - for stdin");
-  list->type_name("FILE")->excludes(needed.checkpoint)->excludes(needed.out);
+  list->type_name("FILE")->excludes(needed.checkpoint)->excludes(needed.out)->excludes(app->get_option("--part"));
   app->add_flag("--fail-fast", batch.fail_fast, "Stop the list at the first failure")->needs(list);
   add_common(app, common);
   app->callback([&] {
@@ -59,7 +96,9 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
       };
       if (!batch.filelist.empty())
         return convert_all(batch, [&](const std::string& line) { return parse_conversion(line, o); });
-      const Json result = convert(o.settled());
+      const ConvertOptions settled = with_part(o.settled(), part);
+      const Json result = convert(settled);
+      if (part.merge) merge_if_whole(settled);
       if (common.json && !o.options.dry_run) print_out("{}\n", one_line(result));
       return 0;
     };

@@ -93,6 +93,7 @@ void add_output(CLI::App* app, ConvertOptions& o) {
   app->add_flag_callback(
          "--restart", [&o] { o.leftover = PartialPolicy::discard; }, "Discard an interrupted run and start anew")
       ->excludes(resume);
+  app->add_flag("--even-in-use", o.even_in_use, "Go on where other nodes may be writing parts of OUT");
   static const std::map<std::string, Link> links = {
       {"none", Link::none}, {"auto", Link::automatic}, {"hard", Link::hard}, {"reflink", Link::reflink}};
   app->add_option("--link", o.link, "Keep shards without experts whole, under their names: linked, or copied (none)")

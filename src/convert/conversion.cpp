@@ -7,6 +7,7 @@
 #include "src/convert/job_batches.h"
 #include "src/io/link.h"
 #include "src/packed/add_set.h"
+#include "src/plan/deal.h"
 #include "src/plan/rewrite.h"
 
 namespace mxfp4 {
@@ -22,7 +23,9 @@ void Conversion::run() {
   open_files();
   const std::vector<int64_t> left = jobs_left();
   out_.keep(true);
-  Progress progress("packing", data_bytes());
+  int64_t bytes = 0;
+  for (const int64_t i : left) bytes += bytes_of(plan_, plan_.jobs[size_t(i)]);
+  Progress progress("packing", bytes);
   in_place_ = may_pack_in_place();
   const std::vector<std::vector<int64_t>> rows = job_batches(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
   run_jobs(
@@ -64,19 +67,16 @@ JobCounts Conversion::total() const {
   return sum;
 }
 
-int64_t Conversion::data_bytes() const {
-  int64_t bytes = plan_.packed_bytes;
-  for (const CopiedTensor& t : plan_.copied) bytes += t.source->bytes;
-  return bytes;
-}
-
 void Conversion::open_files() {
-  for (const OutFile& f : plan_.files) {
-    is_linked_.push_back(f.shard >= 0 &&
-                         link_file(*options_.link, plan_.checkpoint->shards[size_t(f.shard)].path, out_.path(f.name)));
-    const auto file = files_.get(is_linked_.size() - 1);
+  is_linked_.resize(plan_.files.size());
+  for (size_t i = 0; i < plan_.files.size(); ++i) {
+    const OutFile& f = plan_.files[i];
+    if (others_files_[i]) continue;
+    is_linked_[i] =
+        f.shard >= 0 && link_file(*options_.link, plan_.checkpoint->shards[size_t(f.shard)].path, out_.path(f.name));
+    const auto file = files_.get(i);
     in_memory_ |= file->is_on_tmpfs();
-    if (!is_linked_.back()) file->write(f.header.data(), int64_t(f.header.size()), 0);
+    if (!is_linked_[i]) file->write(f.header.data(), int64_t(f.header.size()), 0);
   }
 }
 
@@ -86,10 +86,12 @@ Fd Conversion::open_file(size_t file) const {
 }
 
 std::vector<int64_t> Conversion::jobs_left() {
-  const std::vector<bool> done = read_journal();
+  std::vector<bool> done = read_journal();
+  for (size_t i = 0; i < done.size(); ++i) done[i] = done[i] && !others_jobs_[i];
+  const int64_t count = std::count(done.begin(), done.end(), true);
   std::vector<uint8_t> good(done.size());
-  if (const int64_t count = std::count(done.begin(), done.end(), true); count > 0) {
-    Progress progress("checking", count, "parts");
+  if (count > 0) {
+    Progress progress("checking", count, "jobs");
     run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
       good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
       progress.add(done[size_t(i)]);
@@ -97,12 +99,12 @@ std::vector<int64_t> Conversion::jobs_left() {
   }
   std::vector<int64_t> left;
   for (size_t i = 0; i < good.size(); ++i)
-    if (!good[i]) {
+    if (!good[i] && !others_jobs_[i]) {
       left.push_back(int64_t(i));
       counts_[i] = {};
     }
-  if (left.size() < good.size())
-    note(fmt::format("{} of {} parts are done already", good.size() - left.size(), good.size()));
+  if (const int64_t kept = std::count(good.begin(), good.end(), true); kept > 0)
+    note(fmt::format("{} of {} jobs are done already", kept, good.size()));
   return left;
 }
 
@@ -131,23 +133,13 @@ void Conversion::check_source() {
   out_.keep(false);
   problems_.throw_if_any();
   source_.check_unchanged();
-  if (known_) check_same_contents(options_.checkpoint, plan_, sums_, *known_);
+  if (known_ && !options_.part) check_same_contents(options_.checkpoint, plan_, sums_, *known_);
   out_.keep(true);
 }
 
 int64_t Conversion::copy(Worker& worker, const Job& job) {
-  int64_t done = 0;
-  for (std::span<const CopyPiece> left = plan_.pieces_of(job); !left.empty() && !failed_;) {
-    const int file = plan_.copied[size_t(left[0].copied)].file;
-    size_t count = 0;
-    while (count < left.size() && plan_.copied[size_t(left[count].copied)].file == file) ++count;
-    done += copy_together(worker, left.first(count));
-    left = left.subspan(count);
-  }
-  return done;
-}
-
-int64_t Conversion::copy_together(Worker& worker, std::span<const CopyPiece> pieces) {
+  if (failed_) return 0;
+  const std::span<const CopyPiece> pieces = plan_.pieces_of(job);
   const CopiedTensor& first = plan_.copied[size_t(pieces[0].copied)];
   const int64_t offset = first.offset + pieces[0].begin;
   int64_t bytes = 0;

@@ -37,9 +37,16 @@ class Conversion {
         known_(known),
         sums_(plan),
         counts_(plan.jobs.size()),
+        others_jobs_(plan.jobs.size()),
+        others_files_(plan.files.size()),
         files_(
             plan.files.size(), [this](size_t file) { return open_file(file); }, [](DirectFile& f) { f.finish(); }) {}
 
+  /// Jobs that others carry out, or have carried out, and files that they write: neither is touched.
+  void leave_out(std::vector<bool> jobs, std::vector<bool> files) {
+    others_jobs_ = std::move(jobs);
+    others_files_ = std::move(files);
+  }
   void run();
 
   /// Reads the journal: true at every job that is written down.
@@ -55,8 +62,6 @@ class Conversion {
 
  private:
   JobCounts total() const;
-  /// What the jobs write; headers and a sharded state's files are not theirs.
-  int64_t data_bytes() const;
   /// What was written to it before stays.
   Fd open_file(size_t file) const;
   void open_files();
@@ -67,8 +72,6 @@ class Conversion {
   void check_source();
   JobCounts& counts_of(const Job& job) { return counts_[size_t(&job - plan_.jobs.data())]; }
   int64_t copy(Worker& worker, const Job& job);
-  /// Pieces that lie one after the other in one file.
-  int64_t copy_together(Worker& worker, std::span<const CopyPiece> pieces);
   int64_t pack(Worker& worker, const Job& job);
   /// A row of jobs, all together or one after the other.
   void carry_out(Worker& worker, const std::vector<int64_t>& row, Progress& progress);
@@ -108,6 +111,7 @@ class Conversion {
   const Manifest* known_;
   Checksums sums_;
   std::vector<JobCounts> counts_;
+  std::vector<bool> others_jobs_, others_files_;
   OpenFiles files_;
   std::vector<bool> is_linked_;  // of each file: its bytes are the source's own
   PhaseTimes phases_;

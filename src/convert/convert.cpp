@@ -1,7 +1,6 @@
 #include "src/convert/convert.h"
 
 #include <filesystem>
-#include <set>
 
 #include "kernels/pack/cpu/driver.h"
 #include "src/backends/alias.h"
@@ -14,6 +13,9 @@
 #include "src/base/threads.h"
 #include "src/convert/conversion.h"
 #include "src/convert/destination.h"
+#include "src/convert/merge.h"
+#include "src/convert/part.h"
+#include "src/convert/run_identity.h"
 #include "src/convert/unchanged.h"
 #include "src/io/output.h"
 #include "src/io/sha256.h"
@@ -31,38 +33,6 @@ namespace mxfp4 {
 namespace fs = std::filesystem;
 
 namespace {
-
-/// Everything that a run's bytes depend on: the plan with the options behind it, and the source's files as they are.
-OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
-  const Backend& b = *plan.backend;
-  std::string given =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
-                  b.layout_version, plan.engine_version, options.model.gate_up, options.allow_nan_scales, plan.tp.size,
-                  options.link ? int(*options.link) : -1, options.sha256);
-  std::set<std::string> linked;  // a hard link changes a file's ctime
-  for (const OutFile& f : plan.files) {
-    given += fmt::format("{} {} {}\n", f.name, f.bytes, checksum_of(f.header));
-    if (f.shard >= 0) linked.insert(f.name);
-  }
-  for (const Job& j : plan.jobs) given += fmt::format("{} {} {}\n", j.target, j.begin, j.end);
-  std::set<std::string> files;
-  const auto readable = fs::directory_options::skip_permission_denied;
-  for (const auto& entry : fs::recursive_directory_iterator(options.checkpoint, readable))
-    if (struct stat s; entry.path().extension() == ".safetensors" && ::stat(entry.path().c_str(), &s) == 0) {
-      const FileState state = state_of(s);
-      files.insert(fmt::format("{} {} {} {}", entry.path().lexically_relative(options.checkpoint).string(), state.bytes,
-                               state.mtime_ns, state.inode));
-      if (!linked.count(entry.path().lexically_relative(options.checkpoint).string()))
-        files.insert(fmt::format("{} changed {}.{}", entry.path().string(), s.st_ctim.tv_sec, s.st_ctim.tv_nsec));
-    }
-  const Checkpoint& ck = *plan.checkpoint;
-  const std::string source = fmt::format("{} {} {} {}", fmt::join(files, "\n"), checksum_of(ck.config_text),
-                                         to_hex(ck.index.hash), fmt::join(ck.companions, "\n"));
-  const Existing existing = options.add                           ? Existing::extend
-                            : options.force || options.if_changed ? Existing::replace
-                                                                  : Existing::refuse;
-  return {existing, options.leftover, checksum_of(given), checksum_of(source), files_made(plan)};
-}
 
 void report_left_out(const Checkpoint& ck) {
   if (!ck.left_out.empty())
@@ -113,6 +83,8 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   Prepared p{backend, plan_set(options, in, backend, set, problems), {}, to.manifest_options(in)};
   p.plan.engine_version = options.engine_version;
   p.plan.engine_choice = choice.engine_choice;
+  if (options.part && options.format == sharded_state_format)
+    fail(ErrorKind::usage, "--part: a sharded state is written by one node");
   if (options.format == sharded_state_format && !problems.any()) p.state = add_state(p.plan, problems);
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
@@ -226,9 +198,18 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
   const SourceCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device);
   note_choices(options, p, devices);
+  if (options.part) {
+    to.check(p.plan);
+    return convert_part(options, p.plan, in, devices);
+  }
+  std::optional<Parts> parts;
+  if (options.leftover == PartialPolicy::resume) parts.emplace(options, p.plan, in);
+  if (options.merge && !parts->missing().empty()) return missing_parts(options.out, parts->count(), parts->missing());
   OutputDir& out = *place;
   out.open(open_options_of(p.plan, options));
+  if (parts && !out.committed()) parts->move_into(out);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);
+  if (options.merge && !options.verify) parts->leave_out(conversion);
   if (out.committed())
     finish_earlier(options, conversion);
   else
@@ -320,7 +301,8 @@ Json convert(const ConvertOptions& options) {
   else if (options.backend != "auto")
     find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
   std::optional<OutputDir> place;  // locked before anything of OUT is read
-  if (!options.dry_run) place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, owned_files);
+  if (!options.dry_run && !options.part)
+    place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, owned_files);
   OutputDir* out = place ? &*place : nullptr;
   if (options.add) return add_set(options, out);
   return has_manifest(options.checkpoint) ? convert_packed(options, out) : convert_checkpoint(options, out);

@@ -8,6 +8,7 @@
 #include "src/device/device_choice.h"
 #include "src/io/link.h"
 #include "src/io/output.h"
+#include "src/io/parts.h"
 #include "src/plan/print_plan.h"
 
 namespace mxfp4 {
@@ -28,7 +29,11 @@ struct ConvertOptions {
   int threads = 0;
   DeviceOptions device;
   PartialPolicy leftover = PartialPolicy::refuse;
-  std::optional<Link> link;  // shards that hold no expert are kept whole, in this way
+  std::optional<Link> link;        // shards that hold no expert are kept whole, in this way
+  std::optional<PartNumber> part;  // only this part is written
+  bool merge = false;              // all parts are there, or nothing is done
+  bool verify = false;             // merge: reads their bytes again
+  bool even_in_use = false;        // also where other nodes may be writing parts
   /// For a dry run; `dir` is on the file system of OUT.
   std::function<RunTime(const Plan& plan, const std::string& dir, int threads)> predict;
   bool dry_run = false, force = false, add = false, if_changed = false, sha256 = false, json = false;

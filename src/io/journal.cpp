@@ -130,13 +130,11 @@ JournalText read_journal(const Fd& fd) {
 }
 
 Journal::Journal(std::string path, const std::string& out) : path_(std::move(path)) {
-  Lock lock;
   do {  // again where the run that held it has ended and removed it meanwhile
     fd_ = open_journal(path_, out);
-    lock = take_lock(fd_);
-    if (lock == Lock::held) fail(ErrorKind::usage, "{}: another run of mxfp4-pack is writing it", out);
+    lock_ = take_lock(fd_);
+    if (lock_ == Lock::held) fail(ErrorKind::usage, "{}: another run of mxfp4-pack is writing it", out);
   } while (!is_file_at(fd_, path_));
-  if (lock == Lock::none) warn(fmt::format("{}: this file system has no locks; let no other run write here", out));
   text_ = read_journal(fd_);
   if (text_.strange) fail(ErrorKind::usage, "{}: is no journal of mxfp4-pack; move it away", path_);
   if (text_.end < fd_.stat().st_size && !text_.foreign) truncate();

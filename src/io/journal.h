@@ -59,6 +59,8 @@ class Journal {
   const std::map<int64_t, std::string>& records() const { return text_.records; }
   const Proof& proof() const { return text_.proof; }
   bool is_foreign() const { return text_.foreign; }
+  /// False where the file system has no locks.
+  bool is_locked() const { return lock_ == Lock::taken; }
 
   /// Durable where a directory was finished: were the proof to come back after a loss of power, the next partial
   /// directory would be taken for what a finished one has replaced.
@@ -69,6 +71,8 @@ class Journal {
   /// One line. A line that a crash cuts short is not read again, so that nothing needs to be synced: what a power loss
   /// takes is done again, and what the lines promise is compared with the data. From any thread.
   void add(int64_t job, const std::string& record);
+  /// Brings all lines to disk.
+  void sync() const { fd_.sync(); }
   void remove();
 
  private:
@@ -77,6 +81,7 @@ class Journal {
 
   std::string path_;
   Fd fd_;
+  Lock lock_ = Lock::none;
   JournalText text_;
   std::mutex mutex_;
 };

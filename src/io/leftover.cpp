@@ -21,7 +21,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t max_run_bytes = 64 << 20;
-constexpr int64_t young = 10 * 60;  // a run writes more often than that
 constexpr const char* unknown = "no manifest in it says that mxfp4-pack made it";
 constexpr const char* tool = ".mxfp4-pack.";
 
@@ -32,15 +31,18 @@ bool exists(const std::string& path) {
 
 bool has_run_file(const std::string& dir) { return fs::is_regular_file(fs::symlink_status(dir + "/" + run_file)); }
 
-/// The place that a hidden name in `dir` belongs to; empty: it is no such name.
+}  // namespace
+
 std::string place_behind(const std::string& dir, const std::string& name) {
   const size_t at = name.rfind(tool);
   if (at == name.npos || at < 2 || name[0] != '.') return {};
   const std::string place = (fs::path(dir) / name.substr(1, at - 1)).string();
   const HiddenNames hidden = hidden_beside(place);
   const std::string path = (fs::path(dir) / name).string();
-  return path == hidden.partial || path == hidden.aside || path == hidden.journal ? place : "";
+  return path == hidden.partial || path == hidden.aside || path == hidden.journal || path == hidden.parts ? place : "";
 }
+
+namespace {
 
 /// The journal, where it is a file of this user's own; else why it is not.
 struct FoundJournal {
@@ -117,6 +119,7 @@ LeftoverKind kind_of(const Leftover& leftover, const HiddenNames& hidden, const 
   if (exists(hidden.aside) && !exists(leftover.place)) return LeftoverKind::predecessor;
   if (journal.foreign) return LeftoverKind::other_version;
   if (!journal.begun) {
+    if (exists(hidden.parts)) return LeftoverKind::parts;
     if (is_whole_output(hidden.partial, made) || is_whole_output(hidden.aside, made)) return LeftoverKind::output;
     return exists(hidden.partial) || exists(hidden.aside) ? LeftoverKind::orphan : LeftoverKind::begun;
   }
@@ -131,7 +134,7 @@ Leftover describe(const std::string& place, const ListOwn& made) {
   out.place = place;
   const FoundJournal journal = open_found(hidden.journal);
   int64_t changed = 0;
-  for (const std::string& path : {hidden.partial, hidden.aside, hidden.journal})
+  for (const std::string& path : {hidden.partial, hidden.aside, hidden.journal, hidden.parts})
     if (exists(path)) {
       out.paths.push_back(path);
       add_up(path, out, changed);
@@ -140,7 +143,8 @@ Leftover describe(const std::string& place, const ListOwn& made) {
   out.jobs = int64_t(journal.text.records.size());
   const Lock lock = journal.fd ? take_lock(journal.fd, true) : Lock::none;
   if (lock == Lock::held) out.use = Leftover::Use::locked;
-  if (lock == Lock::none && out.age < young) out.use = Leftover::Use::unknown;
+  const bool says_nothing = lock == Lock::none || exists(hidden.parts);  // parts take no lock
+  if (lock != Lock::held && says_nothing && out.age < young_seconds) out.use = Leftover::Use::unknown;
   out.why = journal.why;
   const bool finished = journal.text.begun && holds(place, journal.text.proof);
   const auto why_strange = [&](const std::string& path) {
@@ -160,7 +164,7 @@ Leftover describe(const std::string& place, const ListOwn& made) {
 HiddenNames hidden_beside(const std::string& place) {
   const fs::path path = place;
   const std::string common = (path.parent_path() / fmt::format(".{}{}", path.filename().string(), tool)).string();
-  return {common + "partial", common + "partial.old", common + "journal"};
+  return {common + "partial", common + "partial.old", common + "journal", common + "parts"};
 }
 
 bool is_own_folder(const std::string& path) {
@@ -228,8 +232,8 @@ void remove_partial(const std::string& dir, const std::string& place, const Jour
 }
 
 const char* name_of(LeftoverKind kind) {
-  constexpr const char* names[] = {"resumable",     "begun",  "replaced", "predecessor",
-                                   "other-version", "orphan", "output",   "strange"};
+  constexpr const char* names[] = {"resumable", "begun",  "replaced", "predecessor", "other-version",
+                                   "orphan",    "output", "parts",    "strange"};
   return names[size_t(kind)];
 }
 

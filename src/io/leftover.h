@@ -17,8 +17,14 @@ struct HiddenNames {
   std::string partial;  // what is built, and after a swap what was replaced
   std::string aside;    // where two directories cannot be swapped: what is replaced, between two renames
   std::string journal;
+  std::string parts;  // see parts.h
 };
 HiddenNames hidden_beside(const std::string& place);
+
+/// The place that a hidden name in `dir` belongs to; empty: it is no such name.
+std::string place_behind(const std::string& dir, const std::string& name);
+/// What changed later than this is in use, where no lock says: a run writes more often.
+inline constexpr int64_t young_seconds = 10 * 60;
 
 /// A folder, not a link, that belongs to this user.
 bool is_own_folder(const std::string& path);
@@ -50,6 +56,7 @@ enum class LeftoverKind {
   other_version,  // another version's journal and partial output
   orphan,         // without a journal
   output,         // the same, and whole
+  parts,          // parts of an output, which merge puts together
   strange         // not this tool's
 };
 const char* name_of(LeftoverKind kind);

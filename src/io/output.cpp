@@ -15,6 +15,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/signals.h"
+#include "src/io/parts.h"
 
 namespace mxfp4 {
 
@@ -78,12 +79,18 @@ mode_t mode_of_new_folders() {
 OutputDir::OutputDir(Place place, const std::string& out, ListOwn made)
     : name_(out),
       out_(place.path),
+      source_(place.source),
       hidden_(hidden_beside(place.path)),
       made_(std::move(made)),
-      journal_(hidden_.journal, out) {
+      journal_(hidden_.journal, out),
+      is_part_(place.is_part) {
+  if (!journal_.is_locked() && !is_part_)
+    warn(fmt::format("{}: this file system has no locks; let no other run write here", out));
   put_back();
   finished_ = journal_.begun() && holds(out_, journal_.proof());
-  if (finished_) remove_replaced([](const std::string&) { return false; });
+  if (!finished_) return;
+  remove_replaced([](const std::string&) { return false; });
+  remove_parts(hidden_.parts);
 }
 
 void OutputDir::put_back() {
@@ -94,18 +101,25 @@ void OutputDir::put_back() {
 }
 
 OutputDir::OutputDir(const std::string& out, const std::string& source, ListOwn made)
-    : OutputDir(Place{place_of(out, source)}, out, std::move(made)) {
-  source_ = source;
+    : OutputDir(Place{place_of(out, source), source}, out, std::move(made)) {}
+
+OutputDir OutputDir::for_part(const std::string& place, const std::string& part, const std::string& source) {
+  const std::string parts = hidden_beside(place).parts;
+  if (::mkdir(parts.c_str(), 0700) != 0 && errno != EEXIST) fail_errno(parts, "cannot create", errno);
+  if (!is_own_folder(parts)) fail(ErrorKind::usage, "{}: not a folder of mxfp4-pack's own; remove it", parts);
+  return OutputDir(Place{parts + "/" + part, source, true}, place, nullptr);
 }
 
 void OutputDir::clean(const std::string& place, ListOwn made) {
-  OutputDir out(Place{place}, place, std::move(made));
+  OutputDir out(Place{place, {}}, place, std::move(made));
   if (out.finished_) return;  // what was replaced is gone by now
   out.remove_leftovers();
+  remove_parts(out.hidden_.parts);
   out.journal_.remove();
 }
 
 void OutputDir::open(const OpenOptions& start) {
+  look_at_parts(start);
   keep_ = built_ = take_over(start);
   if (!committed_ && fs::exists(out_) && !is_empty_directory(out_)) {
     if (start.existing == Existing::refuse || !made_)
@@ -122,6 +136,17 @@ void OutputDir::open(const OpenOptions& start) {
   if (keep_ && !holds_run(hidden_.partial, journal_.head().run)) write_run_file(hidden_.partial, journal_.head());
   if (!committed_ && !keep_) begin(start);
   if (replace_) check_movable(name_, out_, hidden_.partial);
+}
+
+void OutputDir::look_at_parts(const OpenOptions& start) const {
+  if (!is_own_folder(hidden_.parts)) return;
+  if (!start.even_in_use && are_being_written(hidden_.parts))
+    fail(ErrorKind::usage, "{}: other nodes may be writing parts of it; let them end, or go on with --even-in-use",
+         name_);
+  if (start.leftover == PartialPolicy::refuse)
+    fail(ErrorKind::usage, "{}: parts of it are there; put them together with merge, or begin anew with --restart",
+         name_);
+  if (start.leftover == PartialPolicy::discard) remove_parts(hidden_.parts);
 }
 
 void OutputDir::look_at_predecessor() {
@@ -263,6 +288,8 @@ void OutputDir::rename_into_place() {
 
 void OutputDir::commit(const std::string& proof) {
   if (!committed_) {
+    if (is_part_ && !holds_run(hidden_.partial, journal_.head().run))
+      fail(ErrorKind::io, "{}: was removed meanwhile, as when its parts are merged or cleaned up", hidden_.partial);
     check_is_ours(hidden_.partial);
     if (!proof.empty()) journal_.finish(proof_of(hidden_.partial, proof));
     const fs::path parent = fs::path(out_).parent_path();
@@ -284,6 +311,7 @@ void OutputDir::commit(const std::string& proof) {
       return was != before_.end() && ::lstat((old + "/" + name).c_str(), &s) == 0 && was->second == state_of(s);
     });
   }
+  remove_parts(hidden_.parts);
   journal_.remove();
 }
 

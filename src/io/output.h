@@ -27,6 +27,7 @@ struct OpenOptions {
   PartialPolicy leftover = PartialPolicy::refuse;
   std::string options = "-", source = "-";
   std::vector<std::string> made = {};  // the relative names of all files that the run makes
+  bool even_in_use = false;            // goes on where other nodes may be writing parts
 };
 
 class OutputDir {
@@ -35,6 +36,9 @@ class OutputDir {
   /// anything of OUT. Refuses what place_of() does, and an OUT that another run is writing. Finishes what a run left
   /// that was cut short after its output came into its place. made: null for outputs that are never replaced.
   OutputDir(const std::string& out, const std::string& source, ListOwn made = nullptr);
+  /// A folder for one part of the output at `place`, among its parts (parts.h): under a name that no other run has, and
+  /// without a lock. It is never continued.
+  static OutputDir for_part(const std::string& place, const std::string& part, const std::string& source);
   /// Removes what a run left beside `place`, an absolute path, and puts an old output back whose place is empty. As the
   /// constructor it takes the lock and finishes what a finished output left. Throws Error{usage} where something there
   /// is not this tool's.
@@ -59,7 +63,7 @@ class OutputDir {
   /// The finished jobs of this run and of those that it continues.
   Journal& journal() { return journal_; }
   /// Whether an error from here on leaves a partial output that can be continued, if a job is finished.
-  void keep(bool keep) { keep_ = keep; }
+  void keep(bool keep) { keep_ = keep && !is_part_; }
   /// True where a run that this one continues was cut short after the directory came into its place.
   bool committed() const { return committed_; }
   /// Refuses a file that others put into what was built. Syncs every folder and puts the directory in its place. proof:
@@ -70,9 +74,11 @@ class OutputDir {
 
  private:
   struct Place {
-    std::string path;
+    std::string path, source;
+    bool is_part = false;
   };
   OutputDir(Place place, const std::string& out, ListOwn made);
+  void look_at_parts(const OpenOptions& start) const;
   bool take_over(const OpenOptions& start);
   void look_at_predecessor();
   void begin(const OpenOptions& start);
@@ -95,7 +101,7 @@ class OutputDir {
   std::optional<NarrowedUmask> umask_;
   mode_t mode_ = 0700;     // of the finished directory
   bool finished_ = false;  // the journal belongs to a run whose output is in its place
-  bool replace_ = false, keep_ = false, committed_ = false;
+  bool is_part_ = false, replace_ = false, keep_ = false, committed_ = false;
   bool built_ = false;  // the partial directory is this run's
 };
 

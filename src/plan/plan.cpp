@@ -289,7 +289,9 @@ class Planner {
     for (size_t begin = 0; begin < pieces.size();) {
       size_t end = begin;
       int64_t bytes = 0;
-      while (end < pieces.size() && (end == begin || bytes + pieces[end].bytes <= options_.job_bytes))
+      const int file = plan_.copied[size_t(pieces[begin].copied)].file;
+      while (end < pieces.size() && plan_.copied[size_t(pieces[end].copied)].file == file &&
+             (end == begin || bytes + pieces[end].bytes <= options_.job_bytes))
         bytes += pieces[end++].bytes;
       plan_.jobs.push_back({-1, int64_t(begin), int64_t(end)});
       plan_.job_bytes = std::max(plan_.job_bytes, bytes);

@@ -66,7 +66,8 @@ struct CopiedTensor {
 };
 
 /// Either packs experts [begin, end) of packed[target] for every rank: the ranks of a tensor follow one another in
-/// Plan::packed, and one read of the source serves all. Or, with target -1, copies [begin, end) of Plan::copy_pieces.
+/// Plan::packed, and one read of the source serves all. Or, with target -1, copies [begin, end) of Plan::copy_pieces,
+/// all of one file.
 struct Job {
   int target = -1;
   int64_t begin = 0, end = 0;
@@ -102,7 +103,7 @@ struct Plan {
   std::span<const PackedTensor> ranks_of(const Job& job) const {
     return {&packed[size_t(job.target)], tp.ranks.size()};
   }
-  /// The pieces of a job that copies; those of one file lie one after the other in it.
+  /// The pieces of a job that copies; they lie one after the other in their file.
   std::span<const CopyPiece> pieces_of(const Job& job) const {
     return std::span(copy_pieces).subspan(size_t(job.begin), size_t(job.end - job.begin));
   }

@@ -1,0 +1,46 @@
+#include "src/convert/merge.h"
+
+#include "src/base/log.h"
+#include "src/cli/commands.h"
+
+namespace mxfp4::cli {
+
+namespace {
+
+int merge_parts(const MergeOptions& o) {
+  const Json result = merge(o);
+  const bool missing = result.contains("missing");
+  if (o.json) print_out("{}\n", one_line(result));
+  if (!missing) return 0;
+  const std::string array = result["array"];
+  if (!o.json) print_out("{}\n", array);
+  complain(fmt::format("{}: {} of {} parts are missing; write these: {}", o.out, result["missing"].size(),
+                       int(result["parts"]), array));
+  return 1;
+}
+
+}  // namespace
+
+void add_merge(CLI::App& root, Common& common, Run& run) {
+  auto* app = root.add_subcommand("merge", "Put the parts that several nodes wrote together to an output");
+  static MergeOptions o;
+  app->description(
+      "Put the parts that several nodes wrote together to an output\n\n"
+      "Makes OUT of the parts that convert wrote beside it. Exit code 1: parts are missing; their numbers are printed "
+      "as Slurm takes them for an array.");
+  app->footer("mxfp4-pack merge out/");
+  app->add_option("OUT", o.out, "Output of which there are parts")->required()->type_name("");
+  app->add_flag("--verify", o.verify, "Read all bytes again, and write anew what is not as it was written");
+  app->option_defaults()->group("Resources");
+  add_threads(app, o.threads);
+  add_device(app, o.device);
+  add_common(app, common);
+  app->callback([&] {
+    run = [&] {
+      o.json = common.json;
+      return merge_parts(o);
+    };
+  });
+}
+
+}  // namespace mxfp4::cli

@@ -1,0 +1,123 @@
+#include "src/cli/part_option.h"
+
+#include <charconv>
+#include <optional>
+#include <vector>
+
+#include "src/base/error.h"
+
+namespace mxfp4::cli {
+
+namespace {
+
+constexpr int most_parts = 1 << 20;
+constexpr const char* count_name = "MXFP4_PACK_PARTS";
+constexpr const char* advice = "say it with --part I/N";
+
+std::optional<int> number_in(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > most_parts) return {};
+  return value;
+}
+
+/// What one launcher says.
+struct Found {
+  std::string variables;  // "A=3, B=8"
+  PartNumber part;
+};
+
+class Environment {
+ public:
+  explicit Environment(const GetVariable& get) : get_(get) {}
+
+  std::optional<int> number(const char* name) const {
+    const char* text = get_(name);
+    if (!text || !*text) return {};
+    const std::optional<int> value = number_in(text);
+    if (!value) fail(ErrorKind::usage, "--part auto: {}='{}' is no number from 0 to {}", name, text, most_parts);
+    return value;
+  }
+
+  /// A launcher's number of this process and their count.
+  void add_pair(const char* index, const char* count) {
+    const auto i = number(index), n = number(count);
+    if (!i && !n) return;
+    if (!i || !n)
+      fail(ErrorKind::usage, "--part auto: {}={} is set without {}; {}", i ? index : count, i ? *i : *n,
+           i ? count : index, advice);
+    add(fmt::format("{}={}, {}={}", index, *i, count, *n), {*i, *n});
+  }
+
+  /// A batch script is process 0 of its own, also where nothing says of how many.
+  void add_slurm_tasks() {
+    if (number("SLURM_PROCID") == 0 && !number("SLURM_NTASKS")) return;
+    if (number("SLURM_NTASKS") == 1 && !number("SLURM_PROCID")) return;
+    add_pair("SLURM_PROCID", "SLURM_NTASKS");
+  }
+
+  /// Of an array that was submitted whole; of a piece of one, where MXFP4_PACK_PARTS says how many there are in all.
+  void add_slurm_array() {
+    const auto id = number("SLURM_ARRAY_TASK_ID"), count = number("SLURM_ARRAY_TASK_COUNT");
+    if (!id || number(count_name)) return add_pair("SLURM_ARRAY_TASK_ID", count_name);
+    if (!count) return add_pair("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT");
+    const int first = number("SLURM_ARRAY_TASK_MIN").value_or(0), step = number("SLURM_ARRAY_TASK_STEP").value_or(1);
+    const int last = number("SLURM_ARRAY_TASK_MAX").value_or(first + (*count - 1) * step);
+    const std::string said =
+        fmt::format("SLURM_ARRAY_TASK_ID={}, _COUNT={}, _MIN={}, _MAX={}, _STEP={}", *id, *count, first, last, step);
+    if (step < 1 || *id < first || (*id - first) % step != 0 || last - first != (*count - 1) * step)
+      fail(ErrorKind::usage, "--part auto: {} are no whole array; set {} to the number of all parts, or {}", said,
+           count_name, advice);
+    add(said, {(*id - first) / step, *count});
+  }
+
+  PartNumber agreed() const {
+    if (found_.empty())
+      fail(ErrorKind::usage,
+           "--part auto: no variable of Slurm, Kubernetes ({} with JOB_COMPLETION_INDEX), Open MPI or PMI is set; {}",
+           count_name, advice);
+    const Found* said = &found_.front();
+    for (const Found& f : found_)
+      if (f.part.count > 1) said = &f;
+    for (const Found& f : found_)
+      if (f.part.count > 1 && f.part != said->part)
+        fail(ErrorKind::usage, "--part auto: {} and {} disagree; {}", f.variables, said->variables, advice);
+    return said->part;
+  }
+
+ private:
+  void add(const std::string& variables, const PartNumber& part) {
+    if (part.index >= part.count) fail(ErrorKind::usage, "--part auto: {}: no such part; {}", variables, advice);
+    found_.push_back({variables, part});
+  }
+
+  const GetVariable& get_;
+  std::vector<Found> found_;
+};
+
+PartNumber part_of_environment(const GetVariable& get) {
+  Environment environment(get);
+  const bool has_index = environment.number("SLURM_ARRAY_TASK_ID") || environment.number("JOB_COMPLETION_INDEX");
+  if (environment.number("SLURM_ARRAY_TASK_ID") || environment.number("SLURM_ARRAY_TASK_COUNT"))
+    environment.add_slurm_array();
+  if (environment.number("JOB_COMPLETION_INDEX") || (environment.number(count_name) && !has_index))
+    environment.add_pair("JOB_COMPLETION_INDEX", count_name);
+  environment.add_slurm_tasks();
+  environment.add_pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+  environment.add_pair("PMI_RANK", "PMI_SIZE");
+  return environment.agreed();
+}
+
+}  // namespace
+
+PartNumber read_part(const std::string& text, const GetVariable& get) {
+  if (text == "auto") return part_of_environment(get);
+  const size_t slash = text.find('/');
+  const auto index = number_in(text.substr(0, slash));
+  const auto count = slash == text.npos ? std::nullopt : number_in(text.substr(slash + 1));
+  if (!index || !count || *index >= *count)
+    fail(ErrorKind::usage, "--part {}: I/N was expected, with I from 0 to N - 1, or auto", text);
+  return {*index, *count};
+}
+
+}  // namespace mxfp4::cli

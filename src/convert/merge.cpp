@@ -1,0 +1,60 @@
+#include "src/convert/merge.h"
+
+#include "src/base/log.h"
+#include "src/convert/convert.h"
+#include "src/convert/part.h"
+
+namespace mxfp4 {
+
+namespace {
+
+/// What other parts' runs were given is compared when the plan is there.
+ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
+  ConvertOptions o;
+  try {
+    o = read_command(part.command);
+  } catch (const Json::exception&) {
+    fail(ErrorKind::input, "{}: {} is of another version", part.dir, part_record);
+  }
+  o.out = m.out;
+  o.merge = o.even_in_use = true;
+  o.verify = m.verify;
+  o.threads = m.threads;
+  o.device = m.device;
+  o.json = m.json;
+  o.leftover = PartialPolicy::resume;
+  return o;
+}
+
+}  // namespace
+
+std::string array_expression(std::span<const int> numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", numbers[i]);
+    if (last > i) text += fmt::format("-{}", numbers[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+Json missing_parts(const std::string& out, int parts, std::span<const int> missing) {
+  return {{"out", out},
+          {"parts", parts},
+          {"missing", std::vector<int>(missing.begin(), missing.end())},
+          {"array", array_expression(missing)}};
+}
+
+Json merge(const MergeOptions& options) {
+  OutputDir(options.out, "", owned_files);  // ends a merge that was cut short when OUT was in its place
+  const std::vector<PartFolder> parts = read_parts(parts_of(options.out));
+  if (!parts.empty()) return convert(options_of(options, parts.front()));
+  if (!has_manifest(options.out))
+    fail(ErrorKind::usage, "{}: there are no parts of it; convert --part writes them", options.out);
+  note(fmt::format("{}: is there, and no parts of it", options.out));
+  return {{"out", options.out}, {"unchanged", true}};
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,202 @@
+#include "src/convert/part.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+
+#include "src/base/log.h"
+#include "src/convert/run_identity.h"
+#include "src/io/leftover.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool has_size(const std::string& path, int64_t bytes) {
+  struct stat s;
+  return ::lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_size == bytes;
+}
+
+void check_same(const std::string& out, const PartFolder& part, const JournalHead& head, int count) {
+  const PartNumber& n = part.number;
+  std::string why;
+  if (n.count != count) why = fmt::format("is one of {}, not of {}", n.count, count);
+  if (part.record.head.options != head.options) why = "was made with other options or another version";
+  if (part.record.head.source != head.source) why = "was made from another source, or the source has changed";
+  if (why.empty()) return;
+  fail(ErrorKind::usage, "{}: part {} of {} {}; begin anew: mxfp4-pack clean {} --remove ({})", out, n.index, n.count,
+       why, fs::path(place_of(out, "")).parent_path().string(), part.dir);
+}
+
+/// True at every index that is not of this part.
+std::vector<bool> all_but(const std::vector<int>& part_of, int part) {
+  std::vector<bool> others;
+  for (const int p : part_of) others.push_back(p != part);
+  return others;
+}
+
+/// Of the files that are written, and how many these are.
+struct PartSize {
+  int files = 0;
+  int64_t bytes = 0;
+};
+
+PartSize size_of(const Plan& plan, const Deal& deal, int part) {
+  PartSize size;
+  for (size_t f = 0; f < plan.files.size(); ++f)
+    if (deal.of_file[f] == part) {
+      ++size.files;
+      size.bytes += plan.files[f].bytes;
+    }
+  return size;
+}
+
+Json write_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices,
+                const Deal& deal) {
+  const PartNumber& part = *options.part;
+  const std::string place = place_of(options.out, options.checkpoint);
+  OutputDir out = OutputDir::for_part(place, new_part_name(part), options.checkpoint);
+  JournalHead head = part_head_of(plan, options, in);
+  for (size_t f = 0; f < plan.files.size(); ++f)
+    if (deal.of_file[f] == part.index) head.made.push_back(plan.files[f].name);
+  std::vector<std::string> made = head.made;
+  made.push_back(part_record);
+  out.open({.options = head.options, .source = head.source, .made = made});
+  out.check_space(size_of(plan, deal, part.index).bytes);
+  Conversion conversion(plan, options, devices, in.source, out, in.known);
+  conversion.leave_out(all_but(deal.of_job, part.index), all_but(deal.of_file, part.index));
+  conversion.run();
+  {
+    head.run = run_of(part, command_of(options, plan));
+    Journal record(out.path(part_record), options.out);
+    record.begin(head);
+    for (const auto& [job, line] : out.journal().records()) record.add(job, line);
+    record.sync();
+  }
+  out.commit();
+  return conversion.seconds();
+}
+
+void check_free(const ConvertOptions& options) {
+  if (!options.add && !options.force && fs::exists(options.out) && !fs::is_empty(options.out))
+    fail(ErrorKind::usage, "{}: exists; choose another place, or replace what mxfp4-pack made with --force",
+         options.out);
+}
+
+}  // namespace
+
+std::string parts_of(const std::string& out) { return hidden_beside(place_of(out, "")).parts; }
+
+Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices) {
+  const PartNumber& part = *options.part;
+  check_free(options);
+  const Parts parts(options, plan, in, part.count);
+  const PartSize size = size_of(plan, parts.dealt(), part.index);
+  const bool done = parts.has(part.index);
+  Json result = {{"out", options.out},  {"part", part.index},  {"parts", part.count},
+                 {"files", size.files}, {"bytes", size.bytes}, {"unchanged", done}};
+  if (!done) result["seconds"] = write_part(options, plan, in, devices, parts.dealt());
+  const double seconds = done ? 0 : result["seconds"].value("wall", 0.0);
+  note(fmt::format("{}: part {} of {}: {} files, {}{}", options.out, part.index, part.count, size.files,
+                   human_bytes(size.bytes), done ? ", done already" : ", in " + human_seconds(seconds)));
+  return result;
+}
+
+Json command_of(const ConvertOptions& o, const Plan& plan) {
+  const bool is_file = !o.layout.empty();
+  return {{"checkpoint", fs::canonical(o.checkpoint).string()},
+          {"backend", is_file ? "" : plan.backend->name},
+          {"engine", is_file ? "" : plan.backend->engine},
+          {"layout_version", is_file ? "" : plan.backend->layout_version},
+          {"layout", is_file ? fs::canonical(o.layout).string() : ""},
+          {"engine_version", o.engine_version},
+          {"gate_up", o.model.gate_up},
+          {"allow_nan_scales", o.allow_nan_scales},
+          {"tp_size", o.tp_size},
+          {"rank", o.rank},
+          {"link", o.link ? int(*o.link) : -1},
+          {"sha256", o.sha256},
+          {"add", o.add},
+          {"force", o.force}};
+}
+
+ConvertOptions read_command(const Json& command) {
+  ConvertOptions o;
+  command.at("checkpoint").get_to(o.checkpoint);
+  command.at("backend").get_to(o.backend);
+  command.at("engine").get_to(o.engine);
+  command.at("layout_version").get_to(o.layout_version);
+  command.at("layout").get_to(o.layout);
+  command.at("engine_version").get_to(o.engine_version);
+  command.at("gate_up").get_to(o.model.gate_up);
+  command.at("allow_nan_scales").get_to(o.allow_nan_scales);
+  command.at("tp_size").get_to(o.tp_size);
+  command.at("rank").get_to(o.rank);
+  if (const int link = command.at("link"); link >= 0) o.link = Link(link);
+  command.at("sha256").get_to(o.sha256);
+  command.at("add").get_to(o.add);
+  command.at("force").get_to(o.force);
+  return o;
+}
+
+Parts::Parts(const ConvertOptions& options, const Plan& plan, const Input& in, int count)
+    : plan_(plan), partial_(hidden_beside(place_of(options.out, "")).partial), all_(read_parts(parts_of(options.out))) {
+  if (count == 0 && !all_.empty()) count = all_.front().number.count;
+  const JournalHead head = part_head_of(plan, options, in);
+  for (const PartFolder& part : all_) check_same(options.out, part, head, count);
+  deal_ = deal(plan, std::max(count, 1));
+  found_.resize(size_t(std::max(count, 1)));
+  for (const PartFolder& part : all_)
+    if (const PartFolder*& found = found_[size_t(part.number.index)]; !found && is_whole(part)) found = &part;
+}
+
+/// A file that is not in the part's folder was moved by an earlier merge.
+bool Parts::is_whole(const PartFolder& part) const {
+  for (size_t f = 0; f < plan_.files.size(); ++f) {
+    const OutFile& file = plan_.files[f];
+    if (deal_.of_file[f] == part.number.index && !has_size(part.dir + "/" + file.name, file.bytes) &&
+        !has_size(partial_ + "/" + file.name, file.bytes))
+      return false;
+  }
+  for (size_t j = 0; j < plan_.jobs.size(); ++j)
+    if (deal_.of_job[j] == part.number.index && !part.record.records.count(int64_t(j))) return false;
+  return true;
+}
+
+std::vector<int> Parts::missing() const {
+  std::set<int> numbers;
+  for (const auto* part_of : {&deal_.of_file, &deal_.of_job})
+    for (const int p : *part_of)
+      if (!has(p)) numbers.insert(p);
+  return {numbers.begin(), numbers.end()};
+}
+
+void Parts::move_into(OutputDir& out) const {
+  for (const PartFolder* part : found_) {
+    if (!part) continue;
+    for (const auto& [job, record] : part->record.records) out.journal().add(job, record);
+  }
+  out.journal().sync();  // a part whose files are not in its folder any more is known by it
+  for (size_t f = 0; f < plan_.files.size(); ++f) {
+    const PartFolder* part = found_[size_t(deal_.of_file[f])];
+    const std::string& name = plan_.files[f].name;
+    if (!part || !fs::exists(fs::symlink_status(part->dir + "/" + name))) continue;
+    if (::rename((part->dir + "/" + name).c_str(), out.path(name).c_str()) != 0)
+      fail_errno(part->dir + "/" + name, "cannot move", errno);
+  }
+}
+
+void Parts::leave_out(Conversion& conversion) const {
+  std::vector<bool> jobs, files;
+  for (const int p : deal_.of_job) jobs.push_back(has(p));
+  for (const int p : deal_.of_file) files.push_back(has(p));
+  conversion.leave_out(std::move(jobs), std::move(files));
+}
+
+}  // namespace mxfp4

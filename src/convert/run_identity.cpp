@@ -1,0 +1,63 @@
+#include "src/convert/run_identity.h"
+
+#include <filesystem>
+#include <set>
+
+#include "src/packed/companions.h"
+#include "src/packed/source_headers.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The plan, and the options behind it.
+std::string given_to(const Plan& plan, const ConvertOptions& options) {
+  const Backend& b = *plan.backend;
+  std::string given =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name, b.engine,
+                  b.layout_version, checksum_of(b.layout_file), plan.engine_version, options.model.gate_up,
+                  options.allow_nan_scales, plan.tp.size, options.link ? int(*options.link) : -1, options.sha256);
+  for (const OutFile& f : plan.files) given += fmt::format("{} {} {}\n", f.name, f.bytes, checksum_of(f.header));
+  for (const Job& j : plan.jobs) given += fmt::format("{} {} {}\n", j.target, j.begin, j.end);
+  return checksum_of(given);
+}
+
+}  // namespace
+
+OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
+  std::set<std::string> linked;  // a hard link changes a file's ctime
+  for (const OutFile& f : plan.files)
+    if (f.shard >= 0) linked.insert(f.name);
+  std::set<std::string> files;
+  const auto readable = fs::directory_options::skip_permission_denied;
+  for (const auto& entry : fs::recursive_directory_iterator(options.checkpoint, readable))
+    if (struct stat s; entry.path().extension() == ".safetensors" && ::stat(entry.path().c_str(), &s) == 0) {
+      const FileState state = state_of(s);
+      const std::string name = entry.path().lexically_relative(options.checkpoint).string();
+      files.insert(fmt::format("{} {} {} {}", name, state.bytes, state.mtime_ns, state.inode));
+      if (!linked.count(name)) files.insert(fmt::format("{} changed {}.{}", name, s.st_ctim.tv_sec, s.st_ctim.tv_nsec));
+    }
+  const Checkpoint& ck = *plan.checkpoint;
+  const std::string source = fmt::format("{} {} {} {}", fmt::join(files, "\n"), checksum_of(ck.config_text),
+                                         to_hex(ck.index.hash), fmt::join(ck.companions, "\n"));
+  const Existing existing = options.add                           ? Existing::extend
+                            : options.force || options.if_changed ? Existing::replace
+                                                                  : Existing::refuse;
+  return {existing,         options.leftover,   given_to(plan, options), checksum_of(source),
+          files_made(plan), options.even_in_use};
+}
+
+JournalHead part_head_of(const Plan& plan, const ConvertOptions& options, const Input& in) {
+  const Checkpoint& ck = *plan.checkpoint;
+  std::string source =
+      fmt::format("{} {} {}\n", source_headers_checksum(ck), checksum_of(ck.config_text), to_hex(ck.index.hash));
+  for (const Shard& s : in.files.shards) source += fmt::format("{} {} {}\n", s.name, s.state.bytes, s.state.mtime_ns);
+  for (const std::string& name : ck.companions)
+    source += fmt::format("{} {}\n", name, checksum_of(companion_text(ck, name)));
+  if (in.known) source += in.known->own_checksum;
+  return {.options = given_to(plan, options), .source = checksum_of(source)};
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,16 @@
+// What a run is given, as checksums: a run goes on only with what was given the same.
+#pragma once
+
+#include "src/convert/convert.h"
+#include "src/convert/destination.h"
+
+namespace mxfp4 {
+
+/// Everything that a run's bytes depend on: the plan with the options behind it, and the source's files as they are.
+OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options);
+
+/// The same for a part, whose source other nodes see: checksums of its headers and small files, sizes and times of its
+/// shards, and of OUT's manifest, where a set is added to it. But for `run`.
+JournalHead part_head_of(const Plan& plan, const ConvertOptions& options, const Input& in);
+
+}  // namespace mxfp4

@@ -1,0 +1,129 @@
+#include "src/io/parts.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <filesystem>
+#include <random>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/io/leftover.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// As far as it can stand in a file's name.
+std::string host_name() {
+  char name[65] = {};
+  if (::gethostname(name, sizeof(name) - 1) != 0) return "host";
+  std::string text = name;
+  for (char& c : text)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
+  return text;
+}
+
+bool has_record(const std::string& dir) {
+  return is_own_folder(dir) && fs::is_regular_file(fs::symlink_status(dir + "/" + part_record));
+}
+
+PartFolder read_part(const std::string& dir) {
+  PartFolder part;
+  part.dir = dir;
+  part.record = read_journal(open_read(dir + "/" + part_record, std::string(part_record)));
+  if (!part.record.begun) return part;
+  part.command = parse_json(part.record.head.run, dir);
+  part.number = {part.command.value("part", -1), part.command.value("parts", 0)};
+  return part;
+}
+
+void remove_part(const std::string& dir) {
+  const PartFolder part = read_part(dir);
+  std::set<std::string> names(part.record.head.made.begin(), part.record.head.made.end());
+  remove_own(dir, names, part_record);
+}
+
+/// A part that is not finished, by the path of its journal or of its partial folder.
+void remove_unfinished(const std::string& path, const std::string& place) {
+  if (path == hidden_beside(place).journal)
+    fs::remove(path);
+  else
+    remove_partial(path, place, {}, nullptr);
+}
+
+/// The entries of a folder; finished parts come first.
+std::vector<std::string> entries_of(const std::string& parts) {
+  std::vector<std::string> paths;
+  std::error_code ec;  // it may be gone by now
+  for (const auto& entry : fs::directory_iterator(parts, ec)) paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  std::stable_partition(paths.begin(), paths.end(), has_record);
+  return paths;
+}
+
+std::string place_of_part(const std::string& path) {
+  return place_behind(fs::path(path).parent_path().string(), fs::path(path).filename().string());
+}
+
+}  // namespace
+
+std::string new_part_name(const PartNumber& part) {
+  std::random_device random;
+  return fmt::format("{}-of-{}.{}.{}.{:08x}{:08x}", part.index, part.count, host_name(), ::getpid(), random(),
+                     random());
+}
+
+std::string run_of(const PartNumber& number, Json command) {
+  command["part"] = number.index;
+  command["parts"] = number.count;
+  return one_line(command);
+}
+
+std::vector<PartFolder> read_parts(const std::string& parts) {
+  std::vector<PartFolder> found;
+  if (!is_own_folder(parts)) return found;
+  ::utimensat(AT_FDCWD, parts.c_str(), nullptr, 0);  // a cached list of another node's files is asked for again
+  for (const std::string& path : entries_of(parts)) {
+    if (!has_record(path)) continue;
+    PartFolder part = read_part(path);
+    const PartNumber& n = part.number;
+    if (part.record.begun && n.index >= 0 && n.index < n.count) found.push_back(std::move(part));
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.number.index < b.number.index; });
+  return found;
+}
+
+bool are_being_written(const std::string& parts) {
+  struct stat now, s;
+  if (::utimensat(AT_FDCWD, parts.c_str(), nullptr, 0) != 0 || ::stat(parts.c_str(), &now) != 0) return false;
+  for (const std::string& path : entries_of(parts))
+    if (!place_of_part(path).empty() && ::lstat(path.c_str(), &s) == 0 && now.st_mtime - s.st_mtime < young_seconds)
+      return true;
+  return false;
+}
+
+void remove_parts(const std::string& parts) {
+  if (!is_own_folder(parts)) return;
+  Problems problems;
+  for (const std::string& path : entries_of(parts)) try {
+      const std::string place = place_of_part(path);
+      if (has_record(path))
+        remove_part(path);
+      else if (!place.empty())
+        remove_unfinished(path, place);
+    } catch (const std::exception&) {
+      problems.add(caught());
+    }
+  if (problems.any()) throw Error(ErrorKind::io, problems.errors());
+  if (::rmdir(parts.c_str()) != 0 && errno != ENOENT) fail_errno(parts, "cannot remove", errno);
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,45 @@
+// Parts of an output, made by several nodes: folders in a hidden folder beside the output's place. Each is written by
+// one run under a name that no other has, and appears whole, so that nodes need no lock and never wait for one another.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/base/json.h"
+#include "src/io/journal.h"
+
+namespace mxfp4 {
+
+/// One of `count` parts, counted from 0.
+struct PartNumber {
+  int index = 0, count = 1;
+  friend bool operator==(const PartNumber&, const PartNumber&) = default;
+};
+
+/// A name for the folder of a part: its number, host, process and a random number.
+std::string new_part_name(const PartNumber& part);
+
+/// A part's folder. Its record is a journal, in it, of the jobs that were done for its files.
+struct PartFolder {
+  std::string dir;
+  PartNumber number;
+  Json command;        // what the part was given
+  JournalText record;  // `made`: the part's files
+};
+
+inline constexpr const char* part_record = "part-record";
+
+/// The text by which a record says its number and command: what is its `run` in a JournalHead.
+std::string run_of(const PartNumber& number, Json command);
+
+/// All parts in a folder of parts, by number and then by name. What has no whole record is none.
+std::vector<PartFolder> read_parts(const std::string& parts);
+
+/// Whether a part that is not finished has changed lately, by the clock of the file system.
+bool are_being_written(const std::string& parts);
+
+/// Removes parts, finished or not, and their folder. Throws Error{io} where something cannot be removed, or others put
+/// it there.
+void remove_parts(const std::string& parts);
+
+}  // namespace mxfp4

@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Parts that nodes write each by itself, and their merge. usage: part.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+many=$dir/many k=$dir/k parts=$dir/.k.mxfp4-pack.parts
+# of shards, two without experts: they are files of OUT, beside one of experts and one of the rest
+synth deepseek-v4-flash "$many" --tiny --layers 4
+kind=(--backend marlin --engine vllm --tp-size 2 --link none --sha256)
+part() { "$program" convert "$many" "$k" "${kind[@]}" --part "$@"; }
+all_of() { for i in $(seq 0 $(($1 - 1))); do prepare part "$i/$1" -q; done; }
+merge() { "$program" merge "$k" "$@"; }
+same() { diff -r "$dir/single" "$k"; }
+clear() { rm -rf "$k" "$dir"/.k.mxfp4-pack.*; }
+convert "$many" "$dir/single" "${kind[@]}"
+
+expect 'a part' 0 '' 'k: part 1 of 3: [0-9]+ files, ' part 1/3
+expect 'once more, nothing is done' 0 '' 'part 1 of 3: .*done already' part 1/3
+expect 'what it did, as JSON' 0 '"part": ?1, ?"parts": ?3.*"unchanged": ?true' '' part 1/3 --json -q
+expect 'OUT is not there before the merge' 1 '' '' test -e "$k"
+expect 'what is missing, as an array' 1 '^0,2$' 'k: 2 of 3 parts are missing; write these: 0,2' merge
+expect 'and as JSON' 1 '"parts": ?3, ?"missing": ?\[0, ?2\], ?"array": ?"0,2"' 'are missing' merge --json
+expect 'another number of parts' 2 '' 'part 1 of 3 is one of 3, not of 4; begin anew: mxfp4-pack clean' part 0/4
+expect 'other options' 2 '' 'was made with other options' \
+  "$program" convert "$many" "$k" --backend marlin --engine vllm --link none --part 0/3
+cp -r "$many" "$dir/again"
+expect 'another download of the model' 2 '' 'was made from another source' \
+  "$program" convert "$dir/again" "$k" "${kind[@]}" --part 0/3
+expect 'a plain run sees the parts' 2 '' 'parts of it are there; put them together with merge' \
+  "$program" convert "$many" "$k" "${kind[@]}"
+expect 'clean lists them' 0 'k: parts of an output; merge puts them together' '' "$program" clean "$dir"
+part 0/3 -q & one=$!
+part 0/3 -q & two=$!
+expect 'two on one part: the one' 0 '' '' wait $one
+expect 'and the other' 0 '' '' wait $two
+expect 'the last part, and the merge' 0 '' 'check it with' part 2/3 --merge
+expect 'the bytes of a single run' 0 '' '' same
+expect 'nothing is left beside it' 1 '' '' compgen -G "$dir/.k.*"
+expect 'a second merge changes nothing' 0 '' 'k: is there, and no parts of it' merge
+expect 'a part of what is there' 2 '' 'k: exists' part 0/3
+expect 'parts to replace it' 0 '' 'part 0 of 1' part 0/1 --force
+expect 'replaced' 0 '' 'check it with' merge
+expect 'by the same' 0 '' '' same
+
+clear
+all_of 4
+file=$(find "$parts" -name '*.safetensors' | sort | head -n 1)
+put "$file" $(($(stat -c %s "$file") - 1)) '\377'
+expect 'damage is found with --verify, and mended' 0 '' 'of [0-9]+ jobs are done already' merge --verify
+expect 'to the bytes of a single run' 0 '' '' same
+
+clear
+all_of 4
+rm "$(find "$parts" -name '*.safetensors' | sort | head -n 1)"
+expect 'a file that is gone' 1 '^[0-3]$' '1 of 4 parts are missing' merge
+part "$(merge 2>/dev/null)/4" -q
+merge -q 2>"$dir/one.txt" & one=$!
+merge -q 2>"$dir/two.txt" & two=$!
+wait $one; wait $two
+expect 'two merges at once' 0 '' '' same
+
+clear
+prepare part 0/2 -q
+expect 'a single run goes on with parts' 0 '' '[0-9]+ of [0-9]+ jobs are done already' \
+  "$program" convert "$many" "$k" "${kind[@]}" --resume
+expect 'to the same bytes' 0 '' '' same
+
+clear
+prepare part 0/2 -q
+mkdir "$parts/.1-of-2.other.1.1.mxfp4-pack.partial"
+expect 'a part that may be written now' 2 '' 'other nodes may be writing parts' \
+  "$program" convert "$many" "$k" "${kind[@]}" --resume
+expect 'what was said once more' 0 '' 'check it with' \
+  "$program" convert "$many" "$k" "${kind[@]}" --restart --even-in-use
+expect 'and made anew' 0 '' '' same
+expect 'no parts at all' 2 '' 'there are no parts of it' "$program" merge "$dir/none"
+
+kind=(--add --backend triton-hopper --engine vllm --tp-size 2)
+cp -r "$k" "$dir/added"
+convert "$many" "$dir/added" "${kind[@]}"
+all_of 3
+expect 'a set is added by parts' 0 '' 'beside 1 earlier set' merge
+expect 'as by a single run' 0 '' '' diff -r "$dir/added" "$k"
+expect 'it is right' 0 'right' '' "$program" verify "$k" --source "$many"
+
+clear
+kind=(--backend marlin --engine vllm --link hard)
+convert "$many" "$dir/linked" "${kind[@]}"
+all_of 2
+expect 'linked shards' 0 '' 'check it with' merge
+expect 'are those of a single run' 0 '' '' diff -r "$dir/linked" "$k"
+
+auto() { env "$@" "$program" convert "$many" "$dir/auto" --backend marlin --engine vllm --part auto; }
+expect 'no launcher' 2 '' 'no variable of Slurm, Kubernetes .* is set' auto
+expect 'an index without its count' 2 '' 'PMI_RANK=3 is set without PMI_SIZE' auto PMI_RANK=3
+expect 'two that disagree' 2 '' 'OMPI_.*SIZE=2 and PMI_RANK=3, PMI_SIZE=8 disagree' \
+  auto PMI_RANK=3 PMI_SIZE=8 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2
+expect 'an indexed job' 0 '' 'part 1 of 2' auto JOB_COMPLETION_INDEX=1 MXFP4_PACK_PARTS=2
+rm -r "$dir"/.auto.*
+array=(SLURM_ARRAY_TASK_ID=7 SLURM_ARRAY_TASK_COUNT=3 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_STEP=2)
+expect 'an array of Slurm, where its script is task 0' 0 '' 'part 2 of 3' auto "${array[@]}" SLURM_ARRAY_TASK_MAX=7 SLURM_PROCID=0
+rm -r "$dir"/.auto.*
+expect 'a piece of one' 2 '' '_MAX=9, .*are no whole array; set MXFP4_PACK_PARTS' auto "${array[@]}" SLURM_ARRAY_TASK_MAX=9
+expect 'of how many, is said' 0 '' 'part 7 of 20' auto "${array[@]}" SLURM_ARRAY_TASK_MAX=9 MXFP4_PACK_PARTS=20
+rm -r "$dir"/.auto.*
+expect 'tasks of srun' 0 '' 'part 0 of 2' auto SLURM_PROCID=0 SLURM_NTASKS=2 PMI_RANK=0 PMI_SIZE=2
+expect 'no number' 2 '' "PMI_SIZE='x' is no number" auto PMI_RANK=0 PMI_SIZE=x
+expect 'no part' 2 '' '--part 3/3: I/N was expected' part 3/3
+finish
