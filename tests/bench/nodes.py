@@ -3,7 +3,7 @@
 
 A simulation, not a measurement: files of the published sizes, dealt as src/plan/deal.cpp deals them; every node plans,
 then moves its share as fast as it can alone or as its part of the file system's speed lets it, reading as much as it
-writes; the last one is followed by a plan and the merge.
+writes; the last one is followed by the merge.
 """
 import argparse
 import heapq
@@ -40,7 +40,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--node", type=float, default=13.8, help="GB/s of output of one node by itself")
     parser.add_argument("--plan", type=float, default=2.9, help="seconds until a node begins to write")
-    parser.add_argument("--merge", type=float, default=10, help="seconds of the merge after its plan")
+    parser.add_argument("--merge", type=float, default=4.7, help="seconds of the merge, its plan included")
     o = parser.parse_args()
     sizes = files()
     print(f"{sum(sizes) / 1e12:.2f} TB in {len(sizes)} files; a node alone {o.node} GB/s")
@@ -51,7 +51,7 @@ def main():
         for nodes in (1, 8, 64):
             shares = dealt(sizes, nodes)
             total = o.plan + seconds(shares, o.node * 1e9, disk * 1e9)
-            total += o.plan + o.merge if nodes > 1 else 0
+            total += o.merge if nodes > 1 else 0
             alone = alone or total
             print(f"| {disk} GB/s | {nodes} | {shares[0] / 1e9:.1f} to {shares[-1] / 1e9:.1f} | {total / 60:.1f} "
                   f"| {alone / total:.1f} |")

@@ -78,7 +78,7 @@ mxfp4-pack convert ckpt single $options -q || exit 1
 
 # the man page's batch script and commands, word for word
 page=$root/man/mxfp4-pack.1
-sed -n '/^#!\/bin\/sh$/,/^\.Ed$/p' "$page" | sed '/^\.Ed$/d; s/ckpt\//ckpt/; s/out\//out/' >convert.sbatch
+sed -n '/^#!\/bin\/sh$/,/^\.Ed$/p' "$page" | sed '/^\.Ed$/d' >convert.sbatch
 submit() { eval "$(sed -n 's/^\(id=.*sbatch.*convert.sbatch.*\)$/\1/p' "$page")"; }
 submit_merge() { eval "$(sed -n "/^sbatch --dependency/p" "$page")"; }
 submit_missing() { eval "$(sed -n "/^sbatch --array=/p" "$page")"; }
@@ -106,7 +106,8 @@ until_true all_ended
 mxfp4-pack merge out/ -q || die 'merge'
 same 'the missing parts again'
 
-sed 's/^mxfp4-pack/faketime -f +1h mxfp4-pack/' convert.sbatch >late.sbatch
+# another clock alone: the times that the file system keeps are everybody's
+sed 's/^mxfp4-pack/NO_FAKE_STAT=1 faketime -f +1h mxfp4-pack/' convert.sbatch >late.sbatch
 sbatch --array=0-3 convert.sbatch >/dev/null
 sbatch --array=3-4 late.sbatch >/dev/null
 sbatch --array=0 late.sbatch >/dev/null
