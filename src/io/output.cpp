@@ -294,7 +294,8 @@ void OutputDir::commit(const std::string& proof) {
     if (!proof.empty()) journal_.finish(proof_of(hidden_.partial, proof));
     const fs::path parent = fs::path(out_).parent_path();
     sync_dir(parent);  // the journal's name: without it what is whole would be nobody's
-    ::unlink((hidden_.partial + "/" + run_file).c_str());
+    if (::unlink((hidden_.partial + "/" + run_file).c_str()) != 0 && errno != ENOENT)
+      fail_errno(hidden_.partial + "/" + run_file, "cannot remove", errno);
     for (const auto& entry : fs::recursive_directory_iterator(hidden_.partial))
       if (entry.is_directory()) sync_dir(entry.path());
     if (::chmod(hidden_.partial.c_str(), mode_) != 0) fail_errno(hidden_.partial, "cannot set its mode", errno);

@@ -30,8 +30,15 @@ std::string host_name() {
   return text;
 }
 
+/// Of a part that is not finished, by the path of its journal or of its partial folder; else empty.
+std::string place_of_part(const std::string& path) {
+  return place_behind(fs::path(path).parent_path().string(), fs::path(path).filename().string());
+}
+
+/// Of a finished part: one that is not may have the file, too.
 bool has_record(const std::string& dir) {
-  return is_own_folder(dir) && fs::is_regular_file(fs::symlink_status(dir + "/" + part_record));
+  return place_of_part(dir).empty() && is_own_folder(dir) &&
+         fs::is_regular_file(fs::symlink_status(dir + "/" + part_record));
 }
 
 PartFolder read_part(const std::string& dir) {
@@ -47,15 +54,17 @@ PartFolder read_part(const std::string& dir) {
 void remove_part(const std::string& dir) {
   const PartFolder part = read_part(dir);
   std::set<std::string> names(part.record.head.made.begin(), part.record.head.made.end());
+  names.insert(run_file);  // where it could not be removed
   remove_own(dir, names, part_record);
 }
 
-/// A part that is not finished, by the path of its journal or of its partial folder.
-void remove_unfinished(const std::string& path, const std::string& place) {
-  if (path == hidden_beside(place).journal)
-    fs::remove(path);
-  else
-    remove_partial(path, place, {}, nullptr);
+/// Its journal goes last: it says what is the part's where that is whole but for its name.
+void remove_unfinished(const std::string& place) {
+  const HiddenNames hidden = hidden_beside(place);
+  JournalHead head;
+  if (fs::exists(hidden.journal)) head = read_journal(open_read(hidden.journal)).head;
+  remove_partial(hidden.partial, place, head, nullptr);
+  fs::remove(hidden.journal);
 }
 
 /// The entries of a folder; finished parts come first.
@@ -66,10 +75,6 @@ std::vector<std::string> entries_of(const std::string& parts) {
   std::sort(paths.begin(), paths.end());
   std::stable_partition(paths.begin(), paths.end(), has_record);
   return paths;
-}
-
-std::string place_of_part(const std::string& path) {
-  return place_behind(fs::path(path).parent_path().string(), fs::path(path).filename().string());
 }
 
 }  // namespace
@@ -118,7 +123,7 @@ void remove_parts(const std::string& parts) {
       if (has_record(path))
         remove_part(path);
       else if (!place.empty())
-        remove_unfinished(path, place);
+        remove_unfinished(place);
     } catch (const std::exception&) {
       problems.add(caught());
     }

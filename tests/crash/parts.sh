@@ -22,8 +22,8 @@ is_right() { [ ! -e "$out" ] || [ "$(sum "$out")" = "$expected" ] || die 'OUT is
 # start: a part's run, or a merge, in the background
 start() {
   case $((RANDOM % 4)) in
-    3) "$program" merge "$out" -q ;;
-    *) convert "$out" --part $((RANDOM % 3))/3 -q ;;
+    3) exec "$program" merge "$out" -q ;;
+    *) exec "$program" convert "$checkpoint" "$out" --backend marlin --engine vllm --link none --part $((RANDOM % 3))/3 -q ;;
   esac >/dev/null 2>&1 &
 }
 kill_soon() {
