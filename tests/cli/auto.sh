@@ -19,6 +19,9 @@ expect 'a newer release' 0 '"backend":"humming"' 'vllm 0.99.0 is newer than 0.33
 "$program" synth qwen3-30b-a3b-ct "$dir/ct" --tiny --layers 2 --experts 2 --hidden 512 --intermediate 256 -q
 ct() { "$program" convert "$dir/ct" "$dir/auto" --backend auto --gpu b200 --engine vllm --dry-run --json --require-loader; }
 expect 'a loader reads the choice of the engine' 0 '"backend":"cutlass-mxfp4"' 'auto: cutlass-mxfp4' ct
+"$program" synth deepseek-r1-0528-quark "$dir/quark" --tiny --hidden 256 --intermediate 128 -q
+quark() { "$program" convert "$dir/quark" "$dir/auto" --backend auto --gpu b200 --engine vllm --dry-run --json --require-loader; }
+expect 'where none reads the choice, what a loader reads' 0 '"backend":"marlin"' 'not cutlass-mxfp4: no loader is known' quark
 marlin() { "$program" convert "$dir/square" "$dir/auto" --backend "$1" --engine sglang --gpu sm120 --dry-run --json; }
 expect 'a named backend in the form that the GPU runs' 0 '"layout_version":"1"' '' marlin marlin
 unnamed() { "$program" convert "$dir/ct" "$dir/auto" --backend auto --engine sglang --gpu h100 --dry-run; }
