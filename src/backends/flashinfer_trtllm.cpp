@@ -72,9 +72,17 @@ std::vector<Constant> zero_biases(const Model& m) {
 Backend sglang_ones() {
   Backend b = sglang(true);
   b.layout_version = "i128-ones";
+  b.takes = is_neither_kimi_k3_nor_deepseek_v4;
   for (Role role : roles) b.parameters[size_t(role)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x7F};
   b.constants = zero_biases;
   b.tested = "converter bytes equal (0.5.17 to 0.5.23, on a CPU)";
+  return b;
+}
+
+Backend sglang_kimi_k3_before() {
+  Backend b = sglang_ones();
+  b.takes = is_kimi_k3;
+  b.releases = sglang_before_zero_pads;
   return b;
 }
 
@@ -119,7 +127,7 @@ Backend sglang_deepseek_padded() {
 }  // namespace
 
 Backends flashinfer_trtllm = {
-    vllm(true),   vllm(false),       sglang_kimi_k3(), sglang_ones(), sglang_deepseek_padded(),
+    vllm(true),   vllm(false),       sglang_ones(), sglang_kimi_k3(), sglang_kimi_k3_before(), sglang_deepseek_padded(),
     sglang(true), sglang_deepseek(), sglang(false)};
 
 }  // namespace mxfp4

@@ -70,11 +70,18 @@ Backend vllm_unpadded() {
 
 Backend sglang() {
   Backend b = backend(engine::sglang, 0x7F);
-  b.takes = is_not_deepseek_v4;
+  b.takes = is_neither_kimi_k3_nor_deepseek_v4;
   b.releases = {"0.5.17", ""};
   b.tested = "converter bytes equal (main of 2026-08-16)";
   b.requires_ = {{"moe_runner_backend", "marlin"}};
   b.halves = true;
+  return b;
+}
+
+Backend sglang_kimi_k3_before() {
+  Backend b = sglang();
+  b.takes = is_kimi_k3;
+  b.releases = sglang_before_zero_pads;
   return b;
 }
 
@@ -113,6 +120,7 @@ Backend sglang_i64() {
 
 }  // namespace
 
-Backends marlin = {vllm_unpadded(), vllm(), sglang_kimi_k3(), sglang(), sglang_i64(), sglang_deepseek()};
+Backends marlin = {vllm_unpadded(),         vllm(),       sglang(),         sglang_kimi_k3(),
+                   sglang_kimi_k3_before(), sglang_i64(), sglang_deepseek()};
 
 }  // namespace mxfp4

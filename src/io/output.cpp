@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <random>
@@ -203,6 +204,9 @@ void OutputDir::remove_leftovers() {
 /// No run leaves one that its journal does not speak of: somebody may have put it there to keep it.
 void OutputDir::check_not_whole(const std::string& dir) const {
   if (!is_whole_output(dir, made_) || holds(dir, journal_.proof())) return;
+  const std::set<std::string> begun(journal_.head().made.begin(), journal_.head().made.end());
+  const std::vector<std::string> names = made_(dir);
+  if (std::all_of(names.begin(), names.end(), [&](const std::string& name) { return begun.contains(name); })) return;
   fail(ErrorKind::usage,
        "{}: is a whole output, which no journal speaks of; move it away, or remove it with 'clean --remove {}'", dir,
        fs::path(out_).parent_path().string());
