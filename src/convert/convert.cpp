@@ -209,7 +209,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
   out.open(open_options_of(p.plan, options));
   if (parts && !out.committed()) parts->move_into(out);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);
-  if (options.merge && !options.verify) parts->leave_out(conversion);
+  if (options.merge && !options.verify && !options.sha256) parts->leave_out(conversion);
   if (out.committed())
     finish_earlier(options, conversion);
   else

@@ -30,8 +30,9 @@ void check_same(const std::string& out, const PartFolder& part, const JournalHea
   if (part.record.head.options != head.options) why = "was made with other options or another version";
   if (part.record.head.source != head.source) why = "was made from another source, or the source has changed";
   if (why.empty()) return;
-  fail(ErrorKind::usage, "{}: part {} of {} {}; begin anew: mxfp4-pack clean {} --remove ({})", out, n.index, n.count,
-       why, fs::path(place_of(out, "")).parent_path().string(), part.dir);
+  fail(ErrorKind::usage,
+       "{}: part {} of {} {}; to begin anew remove the parts: mxfp4-pack clean {} --remove --even-in-use ({})", out,
+       n.index, n.count, why, fs::path(place_of(out, "")).parent_path().string(), part.dir);
 }
 
 /// True at every index that is not of this part.
@@ -85,7 +86,9 @@ Json write_part(const ConvertOptions& options, const Plan& plan, const Input& in
 
 void check_free(const ConvertOptions& options) {
   if (!options.add && !options.force && fs::exists(options.out) && !fs::is_empty(options.out))
-    fail(ErrorKind::usage, "{}: exists; choose another place, or replace what mxfp4-pack made with --force",
+    fail(ErrorKind::usage,
+         "{}: exists; if its parts are merged, all is done; else choose another place, or replace what mxfp4-pack made "
+         "with --force",
          options.out);
 }
 
@@ -95,9 +98,9 @@ std::string parts_of(const std::string& out) { return hidden_beside(place_of(out
 
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices) {
   const PartNumber& part = *options.part;
-  check_free(options);
+  const PartSize size = size_of(plan, deal(plan, part.count), part.index);
+  if (size.files > 0) check_free(options);  // one without files may come when all others are merged
   const Parts parts(options, plan, in, part.count);
-  const PartSize size = size_of(plan, parts.dealt(), part.index);
   const bool done = parts.has(part.index);
   Json result = {{"out", options.out},  {"part", part.index},  {"parts", part.count},
                  {"files", size.files}, {"bytes", size.bytes}, {"unchanged", done}};
@@ -183,6 +186,7 @@ void Parts::move_into(OutputDir& out) const {
     for (const auto& [job, record] : part->record.records) out.journal().add(job, record);
   }
   out.journal().sync();  // a part whose files are not in its folder any more is known by it
+  out.keep(true);
   for (size_t f = 0; f < plan_.files.size(); ++f) {
     const PartFolder* part = found_[size_t(deal_.of_file[f])];
     const std::string& name = plan_.files[f].name;

@@ -91,7 +91,7 @@ OutputDir::OutputDir(Place place, const std::string& out, ListOwn made)
   finished_ = journal_.begun() && holds(out_, journal_.proof());
   if (!finished_) return;
   remove_replaced([](const std::string&) { return false; });
-  remove_parts(hidden_.parts);
+  remove_merged_parts();
 }
 
 void OutputDir::put_back() {
@@ -144,7 +144,7 @@ void OutputDir::look_at_parts(const OpenOptions& start) const {
   if (!start.even_in_use && are_being_written(hidden_.parts))
     fail(ErrorKind::usage, "{}: other nodes may be writing parts of it; let them end, or go on with --even-in-use",
          name_);
-  if (start.leftover == PartialPolicy::refuse)
+  if (start.leftover == PartialPolicy::refuse && !read_parts(hidden_.parts).empty())
     fail(ErrorKind::usage, "{}: parts of it are there; put them together with merge, or begin anew with --restart",
          name_);
   if (start.leftover == PartialPolicy::discard) remove_parts(hidden_.parts);
@@ -316,8 +316,17 @@ void OutputDir::commit(const std::string& proof) {
       return was != before_.end() && ::lstat((old + "/" + name).c_str(), &s) == 0 && was->second == state_of(s);
     });
   }
-  remove_parts(hidden_.parts);
+  remove_merged_parts();
   journal_.remove();
+}
+
+/// The output is in its place: what cannot be removed beside it is said, and no error.
+void OutputDir::remove_merged_parts() const {
+  try {
+    remove_parts(hidden_.parts);
+  } catch (const Error& e) {
+    for (const std::string& line : e.lines) warn(line);
+  }
 }
 
 std::string OutputDir::replaced() const {

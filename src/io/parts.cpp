@@ -54,7 +54,9 @@ PartFolder read_part(const std::string& dir) {
 void remove_part(const std::string& dir) {
   const PartFolder part = read_part(dir);
   std::set<std::string> names(part.record.head.made.begin(), part.record.head.made.end());
-  names.insert(run_file);  // where it could not be removed
+  names.insert({run_file, part_record});  // the first, where it could not be removed
+  if (const std::string foreign = foreign_in(dir, names); !foreign.empty())
+    fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away", dir, printable(foreign));
   remove_own(dir, names, part_record);
 }
 
@@ -124,6 +126,8 @@ void remove_parts(const std::string& parts) {
         remove_part(path);
       else if (!place.empty())
         remove_unfinished(place);
+      else if (is_own_folder(path))
+        remove_own(path, {}, part_record);  // the rest of one whose removal was cut short
     } catch (const std::exception&) {
       problems.add(caught());
     }
