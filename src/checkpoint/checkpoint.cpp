@@ -317,7 +317,7 @@ ShardReader::ShardReader(const Checkpoint& checkpoint)
 Fd ShardReader::open(size_t shard) const {
   const Shard& s = checkpoint_.shards[shard];
   Fd fd = open_read(s.path, s.name);
-  if (state_of(fd.stat()) != s.state) fail(ErrorKind::io, "{}: changed while it was read; start again", s.name);
+  if (state_of(fd.stat()) != s.state) fail(ErrorKind::input, "{}: changed while it was read; start again", s.name);
   return fd;
 }
 

@@ -130,11 +130,14 @@ bool Conversion::is_on_disk(Worker& worker, const Job& job) {
 }
 
 void Conversion::check_source() {
-  out_.keep(false);
-  problems_.throw_if_any();
-  source_.check_unchanged();
-  if (known_ && !options_.part) check_same_contents(options_.checkpoint, plan_, sums_, *known_);
-  out_.keep(true);
+  try {
+    problems_.throw_if_any();
+    source_.check_unchanged();
+    if (known_ && !options_.part) check_same_contents(options_.checkpoint, plan_, sums_, *known_);
+  } catch (const Error& e) {
+    if (e.kind == ErrorKind::input) out_.keep(false);  // where it could not be read, it may be the next time
+    throw;
+  }
 }
 
 int64_t Conversion::copy(Worker& worker, const Job& job) {

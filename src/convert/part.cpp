@@ -101,7 +101,7 @@ Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& 
   const PartSize size = size_of(plan, deal(plan, part.count), part.index);
   if (size.files > 0) check_free(options);  // one without files may come when all others are merged
   const Parts parts(options, plan, in, part.count);
-  const bool done = parts.has(part.index);
+  const bool done = size.files == 0 || parts.has(part.index);
   Json result = {{"out", options.out},  {"part", part.index},  {"parts", part.count},
                  {"files", size.files}, {"bytes", size.bytes}, {"unchanged", done}};
   if (!done) result["seconds"] = write_part(options, plan, in, devices, parts.dealt());

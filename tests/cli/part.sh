@@ -19,7 +19,7 @@ expect 'what it did, as JSON' 0 '"part": ?1, ?"parts": ?3.*"unchanged": ?true' '
 expect 'OUT is not there before the merge' 1 '' '' test -e "$k"
 expect 'what is missing, as an array' 1 '^0,2$' 'k: 2 of 3 parts are missing; write these: 0,2' merge
 expect 'and as JSON' 1 '"parts": ?3, ?"missing": ?\[0, ?2\], ?"array": ?"0,2"' 'are missing' merge --json
-expect 'another number of parts' 2 '' 'part 1 of 3 is one of 3, not of 4; begin anew: mxfp4-pack clean' part 0/4
+expect 'another number of parts' 2 '' 'part 1 of 3 is one of 3, not of 4; to begin anew remove the parts: mxfp4-pack clean' part 0/4
 expect 'other options' 2 '' 'was made with other options' \
   "$program" convert "$many" "$k" --backend marlin --engine vllm --link none --part 0/3
 cp -r "$many" "$dir/again"
@@ -45,8 +45,15 @@ clear
 all_of 4
 file=$(find "$parts" -name '*.safetensors' | sort | head -n 1)
 put "$file" $(($(stat -c %s "$file") - 1)) '\377'
-expect 'damage is found with --verify, and mended' 0 '' 'of [0-9]+ jobs are done already' merge --verify
+expect 'damage is found before it gets a SHA-256, and mended' 0 '' 'of [0-9]+ jobs are done already' merge
 expect 'to the bytes of a single run' 0 '' '' same
+
+clear
+part 0/60 -q --merge
+for i in $(seq 1 59); do part "$i/60" -q --merge 2>/dev/null || break; done
+expect 'more parts than files, each of which may merge' 0 '' '' same
+expect 'nothing is left beside it' 1 '' '' compgen -G "$dir/.k.*"
+expect 'one without files comes late' 0 '' 'part 59 of 60: 0 files' part 59/60
 
 clear
 all_of 4

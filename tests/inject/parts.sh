@@ -22,11 +22,13 @@ inject() {
   INJECT_ROOT=$dir INJECT_CALL=$1 INJECT_FAULT=$2 INJECT_LOG=$dir/log LD_PRELOAD=$library work >"$dir/stdout" 2>"$dir/stderr"
 }
 die() { echo "FAILED: $fault at call $call ($(cat "$dir/log")): $*"; sed 's/^/  /' "$dir/stderr"; exit 1; }
-# What a user does next: the parts that are missing, and a merge.
+# What a user does next: the parts that are missing, and a merge. A merge that failed has lost none.
 finish() {
-  local again
+  local again code
   for again in 1 2 3; do
     merge -q >"$dir/stdout" 2>"$dir/stderr" && return
+    code=$?
+    [ "$what" = part ] || [ $code != 1 ] || return 1
     part 0 2>"$dir/stderr" && part 1 2>"$dir/stderr" || return
   done
   return 1
