@@ -42,10 +42,11 @@ std::vector<bool> all_but(const std::vector<int>& part_of, int part) {
   return others;
 }
 
-/// Of the files that are written, and how many these are.
+/// What is to be done, and the bytes of the files that are written.
 struct PartSize {
-  int files = 0;
+  int files = 0, jobs = 0;
   int64_t bytes = 0;
+  bool is_empty() const { return files == 0 && jobs == 0; }
 };
 
 PartSize size_of(const Plan& plan, const Deal& deal, int part) {
@@ -55,6 +56,7 @@ PartSize size_of(const Plan& plan, const Deal& deal, int part) {
       ++size.files;
       size.bytes += plan.files[f].bytes;
     }
+  size.jobs = int(std::count(deal.of_job.begin(), deal.of_job.end(), part));
   return size;
 }
 
@@ -99,9 +101,9 @@ std::string parts_of(const std::string& out) { return hidden_beside(place_of(out
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices) {
   const PartNumber& part = *options.part;
   const PartSize size = size_of(plan, deal(plan, part.count), part.index);
-  if (size.files > 0) check_free(options);  // one without files may come when all others are merged
+  if (!size.is_empty()) check_free(options);  // one with nothing to do may come when all others are merged
   const Parts parts(options, plan, in, part.count);
-  const bool done = size.files == 0 || parts.has(part.index);
+  const bool done = size.is_empty() || parts.has(part.index);
   Json result = {{"out", options.out},  {"part", part.index},  {"parts", part.count},
                  {"files", size.files}, {"bytes", size.bytes}, {"unchanged", done}};
   if (!done) result["seconds"] = write_part(options, plan, in, devices, parts.dealt());

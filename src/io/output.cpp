@@ -238,7 +238,7 @@ OutputDir::~OutputDir() {
 void OutputDir::end() {
   if (committed_) return;
   if (!deferred_) {
-    if (finished_) journal_.remove();
+    if (finished_) remove_finished_journal();
     return;
   }
   if (!built_) return;
@@ -317,7 +317,12 @@ void OutputDir::commit(const std::string& proof) {
     });
   }
   remove_merged_parts();
-  journal_.remove();
+  remove_finished_journal();
+}
+
+/// But while parts are left: it says that they are merged.
+void OutputDir::remove_finished_journal() {
+  if (!fs::exists(hidden_.parts)) journal_.remove();
 }
 
 /// The output is in its place: what cannot be removed beside it is said, and no error.

@@ -80,6 +80,7 @@ class OutputDir {
   OutputDir(Place place, const std::string& out, ListOwn made);
   void look_at_parts(const OpenOptions& start) const;
   void remove_merged_parts() const;
+  void remove_finished_journal();
   bool take_over(const OpenOptions& start);
   void look_at_predecessor();
   void begin(const OpenOptions& start);

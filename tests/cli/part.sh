@@ -102,13 +102,13 @@ expect 'an index without its count' 2 '' 'PMI_RANK=3 is set without PMI_SIZE' au
 expect 'two that disagree' 2 '' 'OMPI_.*SIZE=2 and PMI_RANK=3, PMI_SIZE=8 disagree' \
   auto PMI_RANK=3 PMI_SIZE=8 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2
 expect 'an indexed job' 0 '' 'part 1 of 2' auto JOB_COMPLETION_INDEX=1 MXFP4_PACK_PARTS=2
-rm -r "$dir"/.auto.*
+rm -rf "$dir"/.auto.*
 array=(SLURM_ARRAY_TASK_ID=7 SLURM_ARRAY_TASK_COUNT=3 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_STEP=2)
 expect 'an array of Slurm, where its script is task 0' 0 '' 'part 2 of 3' auto "${array[@]}" SLURM_ARRAY_TASK_MAX=7 SLURM_PROCID=0
-rm -r "$dir"/.auto.*
+rm -rf "$dir"/.auto.*
 expect 'a piece of one' 2 '' '_MAX=9, .*are no whole array; set MXFP4_PACK_PARTS' auto "${array[@]}" SLURM_ARRAY_TASK_MAX=9
 expect 'of how many, is said' 0 '' 'part 7 of 20' auto "${array[@]}" SLURM_ARRAY_TASK_MAX=9 MXFP4_PACK_PARTS=20
-rm -r "$dir"/.auto.*
+rm -rf "$dir"/.auto.*
 expect 'tasks of srun' 0 '' 'part 0 of 2' auto SLURM_PROCID=0 SLURM_NTASKS=2 PMI_RANK=0 PMI_SIZE=2
 expect 'no number' 2 '' "PMI_SIZE='x' is no number" auto PMI_RANK=0 PMI_SIZE=x
 expect 'no part' 2 '' '--part 3/3: I/N was expected' part 3/3
