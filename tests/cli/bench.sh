@@ -12,7 +12,7 @@ expect 'a shape without bench' 2 '' '--bench' "$program" verify $shape --top-k 2
 
 mkdir "$dir/here"
 machine() { "$program" bench --dir "$dir/here" --repeats 1 "$@"; }
-expect 'the answer first' 0 '^[^ ]*/gpt-oss, 392 kB, for triton-hopper of vllm: about .* s, bound by the (disk|processor)$' '-v measures every layout' \
+expect 'the answer first' 0 '^.*/gpt-oss, 392 kB, for triton-hopper of vllm: about .* s, bound by the (disk|processor)$' '-v measures every layout' \
   machine --checkpoint "$tiny" --backend triton-hopper
 expect 'what was packed' 0 'packing flashinfer_sm90_v2.codes: [0-9.]+ GB/s' '-v measures every layout' \
   machine --backend flashinfer-cutlass --engine sglang
