@@ -79,21 +79,9 @@ Backend sglang_ones() {
   return b;
 }
 
-Backend sglang_kimi_k3_before() {
-  Backend b = sglang_ones();
-  b.takes = is_kimi_k3;
-  b.releases = sglang_before_zero_pads;
-  return b;
-}
-
 Backend sglang_kimi_k3() {
-  Backend b = sglang(true);
-  b.layout_version = "i128-k3";
-  b.takes = is_kimi_k3;
-  b.refuse = refuse_padded_hidden;
+  Backend b = kimi_k3_from_0_5_23(sglang(true), "i128-k3");
   b.constants = zero_biases;
-  b.releases = sglang_with_zero_pads;
-  b.tested = "converter bytes equal (0.5.23, on a CPU)";
   return b;
 }
 
@@ -126,8 +114,14 @@ Backend sglang_deepseek_padded() {
 
 }  // namespace
 
-Backends flashinfer_trtllm = {
-    vllm(true),   vllm(false),       sglang_ones(), sglang_kimi_k3(), sglang_kimi_k3_before(), sglang_deepseek_padded(),
-    sglang(true), sglang_deepseek(), sglang(false)};
+Backends flashinfer_trtllm = {vllm(true),
+                              vllm(false),
+                              sglang_ones(),
+                              sglang_kimi_k3(),
+                              kimi_k3_to_0_5_22(sglang_ones()),
+                              sglang_deepseek_padded(),
+                              sglang(true),
+                              sglang_deepseek(),
+                              sglang(false)};
 
 }  // namespace mxfp4

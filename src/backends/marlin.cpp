@@ -78,21 +78,9 @@ Backend sglang() {
   return b;
 }
 
-Backend sglang_kimi_k3_before() {
-  Backend b = sglang();
-  b.takes = is_kimi_k3;
-  b.releases = sglang_before_zero_pads;
-  return b;
-}
-
 Backend sglang_kimi_k3() {
-  Backend b = sglang();
-  b.layout_version = "k3";
+  Backend b = kimi_k3_from_0_5_23(sglang(), "k3");
   b.parameters = parameters(*engine::sglang.names, 0x00);
-  b.takes = is_kimi_k3;
-  b.refuse = refuse_padded_hidden;
-  b.releases = sglang_with_zero_pads;
-  b.tested = "converter bytes equal (0.5.23, on a CPU)";
   return b;
 }
 
@@ -120,7 +108,7 @@ Backend sglang_i64() {
 
 }  // namespace
 
-Backends marlin = {vllm_unpadded(),         vllm(),       sglang(),         sglang_kimi_k3(),
-                   sglang_kimi_k3_before(), sglang_i64(), sglang_deepseek()};
+Backends marlin = {vllm_unpadded(), vllm(),           sglang(), sglang_kimi_k3(), kimi_k3_to_0_5_22(sglang()),
+                   sglang_i64(),    sglang_deepseek()};
 
 }  // namespace mxfp4

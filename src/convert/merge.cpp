@@ -1,14 +1,10 @@
 #include "src/convert/merge.h"
 
-#include <filesystem>
-
 #include "src/base/log.h"
 #include "src/convert/convert.h"
 #include "src/convert/part.h"
 
 namespace mxfp4 {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -27,7 +23,7 @@ ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
   o.device = m.device;
   o.json = m.json;
   o.leftover = PartialPolicy::resume;
-  if (!o.add && !o.force && fs::exists(o.out) && !fs::is_empty(o.out))
+  if (is_in_the_way(o))
     fail(ErrorKind::usage, "{}: exists, and its parts were written without --force; move it away, then merge", o.out);
   return o;
 }

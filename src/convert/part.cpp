@@ -86,23 +86,23 @@ Json write_part(const ConvertOptions& options, const Plan& plan, const Input& in
   return conversion.seconds();
 }
 
-void check_free(const ConvertOptions& options) {
-  if (!options.add && !options.force && fs::exists(options.out) && !fs::is_empty(options.out))
-    fail(ErrorKind::usage,
-         "{}: exists; if its parts are merged, all is done; else choose another place, or replace what mxfp4-pack made "
-         "with --force",
-         options.out);
-}
-
 }  // namespace
 
 std::string parts_of(const std::string& out) { return hidden_beside(place_of(out, "")).parts; }
 
+bool is_in_the_way(const ConvertOptions& options) {
+  return !options.add && !options.force && fs::exists(options.out) && !fs::is_empty(options.out);
+}
+
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices) {
   const PartNumber& part = *options.part;
-  const PartSize size = size_of(plan, deal(plan, part.count), part.index);
-  if (!size.is_empty()) check_free(options);  // one with nothing to do may come when all others are merged
   const Parts parts(options, plan, in, part.count);
+  const PartSize size = size_of(plan, parts.dealt(), part.index);
+  if (!size.is_empty() && is_in_the_way(options))  // one with nothing to do may come when all others are merged
+    fail(ErrorKind::usage,
+         "{}: exists; if its parts are merged, all is done; else choose another place, or replace what mxfp4-pack made "
+         "with --force",
+         options.out);
   const bool done = size.is_empty() || parts.has(part.index);
   Json result = {{"out", options.out},  {"part", part.index},  {"parts", part.count},
                  {"files", size.files}, {"bytes", size.bytes}, {"unchanged", done}};

@@ -13,6 +13,8 @@ namespace mxfp4 {
 
 /// The folder of the parts of OUT.
 std::string parts_of(const std::string& out);
+/// Whether OUT is there, and its parts are neither to replace it nor to be added to it.
+bool is_in_the_way(const ConvertOptions& options);
 
 /// Carries out options.part: writes its files and its record, and nothing where that was done. What --json prints.
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices);
