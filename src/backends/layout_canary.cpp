@@ -4,6 +4,7 @@
 
 #include "kernels/pack/device.h"
 #include "src/backends/layout_file.h"
+#include "src/base/random.h"
 #include "src/checkpoint/field.h"
 #include "src/io/sha256.h"
 
@@ -16,10 +17,7 @@ std::string stream(uint64_t number, int64_t bytes) {
   static_assert(std::endian::native == std::endian::little);
   std::string out(size_t(bytes + 7) / 8 * 8, '\0');
   for (size_t at = 0; at < out.size(); at += 8) {
-    uint64_t x = ((number << 40) + at / 8 + 1) * 0x9E3779B97F4A7C15;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
-    x = (x ^ x >> 27) * 0x94D049BB133111EB;
-    x ^= x >> 31;
+    const uint64_t x = random_at(0, (number << 40) + at / 8);
     std::memcpy(out.data() + at, &x, 8);
   }
   out.resize(size_t(bytes));

@@ -7,19 +7,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "src/base/random.h"
+
 namespace mxfp4 {
 
 namespace {
 
 constexpr int64_t scale_group = 32;
-
-/// splitmix64: the number at `counter` in the stream `key`.
-uint64_t random_at(uint64_t key, uint64_t counter) {
-  uint64_t x = key + (counter + 1) * 0x9E3779B97F4A7C15;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return x ^ (x >> 31);
-}
 
 /// (random & mask) + base in every element of a tensor, the elements' patterns repeated over a word.
 struct Pattern {
