@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 import formats
+from golden import golden_layer
 from mxfp4_pack import _xxh3, in_memory_order
 
 DTYPE = {torch.int32: "I32", torch.uint8: "U8", torch.float8_e8m0fnu: "F8_E8M0", torch.bfloat16: "BF16",
@@ -142,6 +143,25 @@ class Checkpoint:
         with open(os.path.join(directory, "config.json"), "w") as file:
             json.dump(config, file)
         return directory
+
+
+@lru_cache(maxsize=None)
+def golden_checkpoint(engine, family, backend):
+    raw, pairs = golden_layer(family)
+    hidden, intermediate = raw["w13", "codes"].shape[2] * 2, raw["w2", "codes"].shape[2] * 2
+    return Checkpoint(engine, backend, "gpt_oss" if pairs else "deepseek_v4", hidden, intermediate, {("model", 0): raw})
+
+
+def gpt_oss(engine, backend, layers=None):
+    if layers:
+        return Checkpoint(engine, backend, "gpt_oss", 320, 352, layers)
+    return golden_checkpoint(engine, "gpt_oss", backend)
+
+
+def deepseek(engine, backend, layers=None):
+    if layers:
+        return Checkpoint(engine, backend, "deepseek_v4", 256, 128, layers)
+    return golden_checkpoint(engine, "deepseek", backend)
 
 
 def merged(directory, *checkpoints):

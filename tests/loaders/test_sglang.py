@@ -6,87 +6,19 @@ import re
 import sys
 import tempfile
 import unittest
-from functools import lru_cache
 from unittest import mock
 
 import torch
 from safetensors.torch import load_file, save_file
 
 import formats
-import sglang_stand_in as sglang
 from golden import golden_layer, golden_tensors, same
 from mxfp4_pack import Refused
 from packed_dir import Checkpoint, merged, random_layer, write_manifest
-
-sglang.install()
-import mxfp4_pack.sglang  # noqa: E402
-from mxfp4_pack.sglang import arguments, hooks  # noqa: E402
-
-mxfp4_pack.sglang.register()
-sglang.HookRegistry.apply()
-
-LAYER = ("model.layers.0.mlp.experts", 0)
+from sglang_case import LAYER, SglangCase, all_same, arguments, deepseek, gpt_oss, hooks, sglang
 
 
-@lru_cache(maxsize=None)
-def golden_checkpoint(family, backend):
-    raw, pairs = golden_layer(family)
-    hidden, intermediate = raw["w13", "codes"].shape[2] * 2, raw["w2", "codes"].shape[2] * 2
-    return Checkpoint("sglang", backend, "gpt_oss" if pairs else "deepseek_v4", hidden, intermediate, {("model", 0): raw})
-
-
-def gpt_oss(backend, layers=None):
-    if layers:
-        return Checkpoint("sglang", backend, "gpt_oss", 320, 352, layers)
-    return golden_checkpoint("gpt_oss", backend)
-
-
-def deepseek(backend, layers=None):
-    if layers:
-        return Checkpoint("sglang", backend, "deepseek_v4", 256, 128, layers)
-    return golden_checkpoint("deepseek", backend)
-
-
-def all_same(test, checkpoint, layer, expected):
-    """The layer holds `expected` as its kernel sees it, and nothing without memory."""
-    for (role, part), want in expected.items():
-        if checkpoint.backend == "triton-hopper" and part != "bias":
-            thing = getattr(layer.quant_method, role + "_weight_triton_tensor")
-            if part == "scales":
-                thing = getattr(getattr(layer.quant_method, role + "_precision_config"), sglang.scale_name.value)
-            got = thing.storage.data
-        else:
-            got = getattr(layer, checkpoint.name(role, part)).data
-        same(test, got, want, (role, part))
-    test.assertFalse([name for name, p in layer.named_parameters() if p.is_meta])
-
-
-class Sglang(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.directory = os.path.join(temporary.name, "out")
-        sglang.TP.size, sglang.TP.rank, sglang.TP.ep_rank = 1, 0, 0
-        sglang.scale_name.value = "weight_scale"
-        hooks.manifest = None
-        os.environ.pop(arguments.CHECKED, None)
-
-    def refuses(self, message, checkpoint=None, layers=(LAYER,), **given):
-        checkpoint = checkpoint or gpt_oss("marlin")
-        if not os.path.isdir(self.directory):
-            checkpoint.write(self.directory)
-        hooks.manifest = None
-        with self.assertRaises(Refused) as caught:
-            sglang.serve(self.directory, checkpoint, layers, **given)
-        self.assertIn(message, str(caught.exception))
-        return str(caught.exception)
-
-    def serve(self, checkpoint, layers=(LAYER,), **given):
-        hooks.manifest = None
-        if not os.path.isdir(self.directory):
-            checkpoint.write(self.directory)
-        return sglang.serve(self.directory, checkpoint, layers, **given)
-
+class Sglang(SglangCase):
     def test_every_backend_and_family(self):
         for make, backend in ((gpt_oss, "marlin"), (gpt_oss, "flashinfer-cutlass"), (gpt_oss, "triton-hopper"),
                               (deepseek, "marlin"), (deepseek, "flashinfer-cutlass")):
@@ -375,80 +307,6 @@ class Sglang(unittest.TestCase):
         checkpoint = gpt_oss("triton-hopper")
         layer, = self.serve(checkpoint)
         all_same(self, checkpoint, layer, checkpoint.expected(("model", 0)))
-
-    def test_a_running_server_is_updated_from_a_packed_directory(self):
-        for backend in ("marlin", "triton-hopper", "flashinfer-cutlass"):
-            with self.subTest(backend=backend):
-                old, new = (gpt_oss(backend, {("model", 0): random_layer(seed, 2, 320, 352, True)}) for seed in (1, 2))
-                self.directory += backend
-                new.write(self.directory + "2")
-                hooks.manifest = None
-                layer, = self.serve(old)
-                addresses = [p.data_ptr() for p in layer.parameters()]
-                updater = sglang.WeightUpdater([layer])
-                self.assertTrue(updater.update_weights_from_disk(self.directory + "2", "auto")[0])
-                all_same(self, new, layer, new.expected(("model", 0)))
-                self.assertEqual(addresses, [p.data_ptr() for p in layer.parameters()])
-                self.assertEqual(updater.loaded, [self.directory + "2"])
-
-    def test_an_update_that_fails_leaves_all_old(self):
-        old, new = (gpt_oss("marlin", {("model", 0): random_layer(seed, 2, 320, 352, True)}) for seed in (1, 2))
-        other = self.directory + "2"
-        new.write(other)
-        layer, = self.serve(old)
-        updater = sglang.WeightUpdater([layer], broken=[other])  # SGLang fails, and reads the new directory on its way back
-        done, message = updater.update_weights_from_disk(other, "auto")
-        self.assertFalse(done)
-        self.assertIn(f"the weights of {self.directory} serve on", message)
-        self.assertEqual(updater.loaded, [other, self.directory])
-        all_same(self, old, layer, old.expected(("model", 0)))
-        experts = os.path.join(other, "packed/packed-00001.safetensors")
-        os.truncate(experts, os.path.getsize(experts) - 1)
-        updater = sglang.WeightUpdater([layer])
-        done, message = updater.update_weights_from_disk(other, "auto")
-        self.assertFalse(done)
-        self.assertIn("serve on", message)
-        self.assertEqual(updater.loaded, [other, self.directory])
-        all_same(self, old, layer, old.expected(("model", 0)))
-        updater.broken = [other, self.directory]
-        with self.assertRaisesRegex(Refused, "Start the server anew"):
-            updater.update_weights_from_disk(other, "auto")
-
-    def test_an_update_that_does_not_fit_is_refused(self):
-        updater = sglang.WeightUpdater()
-        self.assertTrue(updater.update_weights_from_disk("elsewhere", "auto")[0])
-        layer, = self.serve(gpt_oss("marlin"))
-        updater = sglang.WeightUpdater([layer])
-        gpt_oss("flashinfer-cutlass").write(self.directory + "2")
-        gpt_oss("marlin", {("model", 0): random_layer(1, 3, 320, 352, True)}).write(self.directory + "3")
-        for path, text in (("elsewhere", "Pack them"), (self.directory + "2", "asked for is marlin"),
-                           (self.directory + "3", "of other sizes or another layout")):
-            done, message = updater.update_weights_from_disk(path, load_format="auto")
-            self.assertFalse(done)
-            self.assertIn(text, message)
-            self.assertIn("nothing was changed", message)
-        done, message = updater.update_weights_from_disk(self.directory, "auto", lambda name: True)
-        self.assertIn("from a part of", message)
-        self.assertEqual(updater.loaded, [])
-        hooks.manifest = None
-        self.assertFalse(updater.update_weights_from_disk(self.directory, "auto")[0])
-
-    def test_a_running_server_gets_no_tensors(self):
-        def updates():
-            updater, manager = sglang.WeightUpdater(), sglang.SchedulerWeightUpdaterManager()
-            output = manager.update_weights_from_distributed(object())
-            return [updater.update_weights_from_tensor([("model.norm.weight", torch.ones(1))], load_format="direct"),
-                    updater.update_weights_from_ipc(object()), updater.init_weights_update_group("host", 1, 0, 2, "group"),
-                    (output.success, output.message)]
-
-        self.assertEqual([done for done, _ in updates()], [True] * 4)
-        layer, = self.serve(gpt_oss("marlin"))
-        for done, message in updates():
-            self.assertFalse(done)
-            self.assertIn("cannot be updated in a running server", message)
-            self.assertIn("nothing was changed", message)
-        layer.quant_method.process_weights_after_loading(layer)  # what SGLang does at the end of every update
-        all_same(self, gpt_oss("marlin"), layer, gpt_oss("marlin").expected(("model", 0)))
 
     def test_one_line_in_the_log(self):
         with self.assertLogs("sglang.mxfp4_pack", "INFO") as log:

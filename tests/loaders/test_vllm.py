@@ -5,15 +5,15 @@ import os
 import sys
 import tempfile
 import unittest
-from functools import lru_cache
 from types import ModuleType, SimpleNamespace
 from unittest import mock
 
 import torch
 from safetensors.torch import load_file, save_file
 
+import packed_dir
 import vllm_stand_in as vllm
-from golden import golden_layer, golden_tensors, same
+from golden import golden_tensors, same
 from mxfp4_pack import Manifest, Refused
 from packed_dir import Checkpoint, merged, random_layer, write_manifest
 
@@ -27,23 +27,12 @@ GPT = "model.layers.{}.mlp.experts"
 DEEPSEEK = "model.layers.{}.ffn.experts"
 
 
-@lru_cache(maxsize=None)
-def golden_checkpoint(family, backend):
-    raw, pairs = golden_layer(family)
-    hidden, intermediate = raw["w13", "codes"].shape[2] * 2, raw["w2", "codes"].shape[2] * 2
-    return Checkpoint("vllm", backend, "gpt_oss" if pairs else "deepseek_v4", hidden, intermediate, {("model", 0): raw})
-
-
 def gpt_oss(backend, layers=None):
-    if layers:
-        return Checkpoint("vllm", backend, "gpt_oss", 320, 352, layers)
-    return golden_checkpoint("gpt_oss", backend)
+    return packed_dir.gpt_oss("vllm", backend, layers)
 
 
 def deepseek(backend, layers=None):
-    if layers:
-        return Checkpoint("vllm", backend, "deepseek_v4", 256, 128, layers)
-    return golden_checkpoint("deepseek", backend)
+    return packed_dir.deepseek("vllm", backend, layers)
 
 
 def held(layer, key):
