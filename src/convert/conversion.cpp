@@ -35,7 +35,9 @@ void Conversion::run() {
   files_.close_all([&](size_t i, DirectFile& file) {
     throw_if_interrupted();
     if (file.fd().stat().st_nlink == 0) fail(ErrorKind::io, "{}: was removed meanwhile", file.fd().name());
-    phases_.time(Phase::sync, [&] { is_linked_[i] ? file.fd().sync() : file.finish(); });
+    if (!is_linked_[i] && !write_way_) write_way_ = file.write_way();
+    if (is_linked_[i] && options_.sync == Sync::yes) phases_.time(Phase::sync, [&] { file.fd().sync(); });
+    if (!is_linked_[i]) phases_.time(Phase::sync, [&] { file.finish(); });
     note_detail(fmt::format("{}: written, {}", plan_.files[i].name, human_bytes(plan_.files[i].bytes)));
   });
 }

@@ -40,7 +40,8 @@ class Conversion {
         others_jobs_(plan.jobs.size()),
         others_files_(plan.files.size()),
         files_(
-            plan.files.size(), [this](size_t file) { return open_file(file); }, [](DirectFile& f) { f.finish(); }) {}
+            plan.files.size(), [this](size_t file) { return DirectFile(open_file(file), options_.sync); },
+            [](DirectFile& f) { f.finish(); }) {}
 
   /// Jobs that others carry out, or have carried out, and files that they write: neither is touched.
   void leave_out(std::vector<bool> jobs, std::vector<bool> files) {
@@ -57,6 +58,8 @@ class Conversion {
   RewriteLoss loss() const { return total().loss; }
   /// Seconds of each stage, summed over threads.
   Json seconds() const { return phases_.seconds(); }
+  /// How the first of the files was written that had bytes to write; none: all was there already.
+  std::optional<WriteWay> write_way() const { return write_way_; }
   /// What pack_in_place() packed.
   int64_t in_place_bytes() const { return in_place_bytes_; }
 
@@ -114,6 +117,7 @@ class Conversion {
   std::vector<bool> others_jobs_, others_files_;
   OpenFiles files_;
   std::vector<bool> is_linked_;  // of each file: its bytes are the source's own
+  std::optional<WriteWay> write_way_;
   PhaseTimes phases_;
   std::atomic<bool> failed_ = false;
   bool in_memory_ = false, in_place_ = false;  // in_memory_: some of the files

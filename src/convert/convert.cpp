@@ -133,7 +133,8 @@ void finish_earlier(const ConvertOptions& options, Conversion& conversion) {
 }
 
 /// Says what was done; gives what --json prints.
-Json report(const ConvertOptions& options, const Input& in, const Plan& plan, const Conversion& conversion) {
+Json report(const ConvertOptions& options, const Input& in, const Plan& plan, const DeviceChoice& devices,
+            const Conversion& conversion) {
   report_left_out(in.checkpoint);
   if (conversion.zero_scales())
     note(fmt::format("{} scales are 0x00 (2^-127); Marlin and Hopper kernels read them as 0.0",
@@ -146,6 +147,8 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
     note_result(plan, has_manifest(options.checkpoint) ? "" : options.checkpoint, options.out, seconds["wall"], serves);
   Json result = result_of(plan, options.out, conversion.zero_scales());
   result["seconds"] = seconds;
+  result["device"] = {{"name", name_of(devices)}, {"why", devices.why}};
+  if (const auto w = conversion.write_way()) result["writes"] = {{"way", w->way}, {"why", w->why}};
   result["in_place_bytes"] = conversion.in_place_bytes();
   return result;
 }
@@ -176,10 +179,9 @@ void note_choices(const ConvertOptions& options, const Prepared& p, const Device
   const Backend& b = p.backend;
   note_detail(fmt::format("backend {} of {}, layout version {}{}: {}", b.name, b.engine, b.layout_version,
                           options.layout_version.empty() ? ", the first that fits" : "", b.summary));
-  note_detail(fmt::format("device: {}; {} threads; {} jobs of at most {}",
-                          devices.gpus.empty() ? "the CPU, " + std::string(chosen_driver().name)
-                                               : fmt::format("cuda:{}", fmt::join(devices.gpus, ",")),
-                          thread_count(options.threads), p.plan.jobs.size(), human_bytes(p.plan.job_bytes)));
+  note_detail(fmt::format("device: {}, {}; driver {}; {} threads; {} jobs of at most {}", name_of(devices), devices.why,
+                          chosen_driver().name, worker_count(options.threads), p.plan.jobs.size(),
+                          human_bytes(p.plan.job_bytes)));
   note_tensors(p.plan);
 }
 
@@ -196,7 +198,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
     return Json{{"out", options.out}, {"unchanged", true}};
   }
   const SourceCache cache(in.files);
-  const DeviceChoice devices = choose_device(options.device);
+  const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, p.plan.packed_bytes});
   note_choices(options, p, devices);
   if (options.part) {
     to.check(p.plan);
@@ -217,7 +219,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
   to.end();
   out.commit(manifest_name);
   if (options.if_changed) cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));
-  return report(options, in, p.plan, conversion);
+  return report(options, in, p.plan, devices, conversion);
 }
 
 Json convert_checkpoint(const ConvertOptions& options, OutputDir* place) {

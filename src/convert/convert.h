@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/device/device_choice.h"
+#include "src/io/direct_file.h"
 #include "src/io/link.h"
 #include "src/io/output.h"
 #include "src/io/parts.h"
@@ -28,6 +29,7 @@ struct ConvertOptions {
   bool require_loader = false;  // else a warning where none reads what is written
   int threads = 0;
   DeviceOptions device;
+  Sync sync = Sync::yes;  // of the files with tensors
   PartialPolicy leftover = PartialPolicy::refuse;
   std::optional<Link> link;        // shards that hold no expert are kept whole, in this way
   std::optional<PartNumber> part;  // only this part is written

@@ -29,7 +29,7 @@ class Unpacking {
         file_bytes_(source_.shards.size()),
         files_(
             source_.shards.size(),
-            [this, &dest](size_t s) { return dest.create(source_.shards[s].name, file_bytes_[s]); },
+            [this, &dest](size_t s) { return DirectFile(dest.create(source_.shards[s].name, file_bytes_[s])); },
             [](DirectFile& f) { f.finish(); }) {
     std::vector<std::vector<Tensor*>> members(source_.shards.size());
     for (Tensor& t : source_.tensors) members[size_t(t.file)].push_back(&t);
@@ -163,7 +163,7 @@ void unpack(const UnpackOptions& options) {
   const PackedSet& set = packed->unpackable_set();
   if (packed->sets.size() > 1)
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
-  const DeviceChoice devices = choose_device(options.device);
+  const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, set.plan.packed_bytes});
   const Checkpoint& source = packed->manifest.source;
   OutputDir dest(options.dest, options.out, [&](const std::string& dir) { return same_files(source, dir); });
   int64_t bytes = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,16 +17,28 @@ struct DeviceOptions {
   int64_t memory = 0;
 };
 
-/// gpus: their numbers; empty: the CPU. automatic: it takes the place of GPUs that cannot be opened.
+/// gpus: their numbers; empty: the CPU. automatic: it takes the place of GPUs that cannot be opened. why: for people.
 struct DeviceChoice {
   std::vector<int> gpus;
   int64_t memory = 0;
   bool automatic = false;
+  std::string why = {};
 };
+/// "cpu" or "cuda:0,2".
+std::string name_of(const DeviceChoice& choice);
+
+/// What is to be packed or unpacked, and by how many threads (0: one for each core).
+struct PackingWork {
+  int threads;
+  int64_t bytes;
+};
+/// Why the CPU is done with it no later than a GPU; empty where it is not.
+std::string why_cpu(const PackingWork& work);
 
 /// GPUs that are asked for by name and cannot be used are a DeviceError; with "auto" the CPU takes their place, which
-/// is said once in a program that was built with CUDA.
-DeviceChoice choose_device(const DeviceOptions& options);
+/// is said once in a program that was built with CUDA. With "auto" and `work`, the one that is done sooner; without,
+/// the GPU.
+DeviceChoice choose_device(const DeviceOptions& options, const std::optional<PackingWork>& work = {});
 
 /// How many of `workers` threads work with a GPU, the first ones; the others pack on the CPU beside them.
 int gpu_workers(const DeviceChoice& choice, int workers);

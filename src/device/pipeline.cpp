@@ -42,9 +42,14 @@ uint8_t* Buffer::reserve(int64_t bytes, int64_t offset) {
   return data_ + first;
 }
 
+int worker_count(int threads) {
+  const int cores = thread_count(0);
+  return threads > 0 ? threads : cores + std::min(cores, 2);
+}
+
 void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,
               const DeviceChoice& devices) {
-  const auto workers = int(std::min<int64_t>(thread_count(threads), count));
+  const auto workers = int(std::min<int64_t>(worker_count(threads), count));
   const auto take_jobs = [&](Worker& worker, JobQueue& queue, const auto& enough) {
     while (!enough()) {
       const auto job = queue.next();

@@ -32,7 +32,11 @@ struct Worker {
   Buffer source{*device}, canonical{*device}, packed{*device}, other{*device};
 };
 
-/// Calls work(worker, job) for every job in [0, count) on thread_count(threads) threads. The first exception ends the
+/// How many threads take jobs that read, pack and write: `threads`; 0: one for each core, and up to two more, so that
+/// the cores have work while some wait for the disk.
+int worker_count(int threads);
+
+/// Calls work(worker, job) for every job in [0, count) on worker_count(threads) threads. The first exception ends the
 /// others after their current job and is thrown here; so is a pending signal. With several threads, until a GPU is
 /// ready, which takes a tenth of a second the first time, its threads work with the CPU.
 void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,

@@ -75,13 +75,14 @@ int64_t write_direct(const Fd& fd, const uint8_t* from, int64_t bytes, int64_t o
 
 }  // namespace
 
-DirectFile::DirectFile(Fd fd) : fd_(std::move(fd)), tells_what_is_cached_(mxfp4::tells_what_is_cached(fd_)) {
+DirectFile::DirectFile(Fd fd, Sync sync)
+    : fd_(std::move(fd)), sync_(sync), tells_what_is_cached_(mxfp4::tells_what_is_cached(fd_)) {
   if (fd_.stat().st_size < least_file) return;
   in_memory_ = mxfp4::is_on_tmpfs(fd_);
   if (in_memory_) return;
   direct_ = open_direct(fd_);
   if (!direct_) return;
-  direct_writes_ = has_small_pages(fd_);
+  direct_writes_ = sync_ == Sync::yes && has_small_pages(fd_);
   ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_RANDOM);  // little is read through the cache, and nothing around it
 }
 
@@ -164,9 +165,19 @@ void DirectFile::write(const void* data, int64_t bytes, int64_t offset, const Bl
   fd_.write(from + done, bytes - done, offset + done);
 }
 
+WriteWay DirectFile::write_way() const {
+  if (in_memory_) return {"memory", "tmpfs has no disk"};
+  if (direct_writes_) return {"direct", "all has to be on disk at the end, and the page cache keeps what it has"};
+  if (sync_ == Sync::no) return {"cached", "--no-sync: the page cache has it sooner than the disk"};
+  return {"cached",
+          direct_ ? "its blocks are larger than pages" : "the file system has no other way, or files are small"};
+}
+
 void DirectFile::finish() {
-  fd_.sync();
-  ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
+  if (sync_ == Sync::yes) {
+    fd_.sync();
+    ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
+  }
   if (direct_) direct_.close();
   fd_.close();
 }

@@ -8,7 +8,8 @@
 // cp does.)
 //
 // Writing: whole pages go straight to the disk, the two broken pages at a range's ends through the cache. No page is
-// reached by both ways, so that the two cannot disagree.
+// reached by both ways, so that the two cannot disagree. Files that are not to be synced are written through the cache
+// and stay there.
 #pragma once
 
 #include <functional>
@@ -20,6 +21,14 @@ namespace mxfp4 {
 class CachedPages;
 struct ReadRun;
 
+/// Whether what is written has to be on disk at the end.
+enum class Sync { yes, no };
+
+/// How a file is written, "direct" (past the page cache), "cached" (through it) or "memory" (tmpfs), and why.
+struct WriteWay {
+  const char *way, *why;
+};
+
 class DirectFile {
  public:
   /// What begins and ends a direct transfer, in the file and in memory.
@@ -27,7 +36,7 @@ class DirectFile {
 
   DirectFile() = default;
   /// Takes over an open file.
-  explicit DirectFile(Fd fd);
+  explicit DirectFile(Fd fd, Sync sync = Sync::yes);
 
   /// Called with the blocks of a read or write, in order, each while it is still in the processor's caches.
   using BlockSink = std::function<void(const uint8_t* block, int64_t bytes)>;
@@ -40,7 +49,8 @@ class DirectFile {
   bool is_cached(int64_t bytes, int64_t offset) const;
   /// As Fd::write. Pages go straight to the disk where `from` lies in its page as `offset` does.
   void write(const void* from, int64_t bytes, int64_t offset, const BlockSink& sink = {}) const;
-  /// Brings all to disk, out of the page cache, and closes the file.
+  WriteWay write_way() const;
+  /// Brings all to disk, out of the page cache, unless it is not to be synced; closes the file.
   void finish();
   const Fd& fd() const { return fd_; }
 
@@ -51,6 +61,7 @@ class DirectFile {
   void write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const;
 
   Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it
+  Sync sync_ = Sync::yes;
   bool tells_what_is_cached_ = true, direct_writes_ = false, in_memory_ = false;
 };
 

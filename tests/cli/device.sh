@@ -12,4 +12,6 @@ expect 'no such size' 2 '' 'error: --device-memory' "$program" verify "$dir/o" -
 expect 'a GPU or the CPU' 0 '' . env MXFP4_PACK_DEVICE=auto \
   "$program" convert "$tiny" "$dir/dev" --backend marlin --engine sglang --device-memory 64M
 expect 'the same bytes' 0 '' '' diff -r "$dir/o" "$dir/dev"
+expect 'what packed, and why' 0 '"device":{"name":"cpu","why":"asked for"}' '' \
+  "$program" convert "$tiny" "$dir/cpu" --backend marlin --engine sglang --device cpu --json -q
 finish

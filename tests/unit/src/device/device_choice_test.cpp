@@ -66,6 +66,16 @@ TEST_CASE("--device takes lists of GPUs and nothing else") {
   CHECK_THROWS_AS(choose_device({"cuda:" + std::to_string(cuda_device_count()), 0}), DeviceError);
 }
 
+TEST_CASE("--device auto leaves work to the CPU that it does as fast") {
+  constexpr int64_t much = int64_t(10) << 30;
+  CHECK(why_cpu({4, much}) == "4 threads of it are no slower than a GPU");
+  CHECK(why_cpu({3, much}).empty());
+  CHECK(why_cpu({1, (1 << 30) - 1}) == "a GPU does not pay for less than a GiB");
+  CHECK(why_cpu({0, 1}) != "");
+  CHECK(choose_device({"auto", 0}, PackingWork{4, much}).gpus.empty());
+  CHECK(choose_device({"cpu", 0}, PackingWork{1, much}).why == "asked for");
+}
+
 TEST_CASE("eight threads work with each GPU, fewer where its memory is small, none without one") {
   constexpr int64_t mib = 1 << 20;
   CHECK(gpu_workers({}, 5) == 0);

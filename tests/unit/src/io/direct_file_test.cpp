@@ -92,6 +92,20 @@ TEST_CASE("ranges written by several threads make the file, read back in any way
   }
 }
 
+TEST_CASE("what is not to be synced goes through the page cache and stays there") {
+  for (const Sync sync : {Sync::yes, Sync::no}) {
+    const Temporary file(std::filesystem::temp_directory_path());
+    Fd seen = open_write(file.name());
+    DirectFile direct(open_own(file.name()), sync);
+    if (direct.is_on_tmpfs()) return;
+    direct.write(content().data(), total, 0);
+    const std::string way = direct.write_way().way;
+    direct.finish();
+    CHECK((read_text(file.name(), total) == content()));
+    CHECK((sync == Sync::yes || way == "cached"));
+  }
+}
+
 TEST_CASE("reading leaves the page cache as it was") {
   const Temporary file(std::filesystem::temp_directory_path());
   Fd made = open_write(file.name());
