@@ -28,7 +28,8 @@ def engine_options(options, format):
 
 
 def experts_of(model):
-    """{name: digest} of every parameter and buffer, and of what Triton's methods hold beside them."""
+    """{name: digest} of every parameter and buffer, and of what Triton's methods hold beside them. A raw start keeps the
+    checkpoint's scales as parameters that Triton's kernels do not read; they are left out."""
     from vllm_experts import digest
     held = dict(model.named_parameters()) | dict(model.named_buffers())
     for name, module in model.named_modules():
@@ -39,6 +40,7 @@ def experts_of(model):
                 config = getattr(method, f"{role}_precision_config")
                 scale = config.b_mx_scale if hasattr(config, "b_mx_scale") else config.weight_scale
                 held[f"{name}.{role} scales"] = scale.storage.data
+                held.pop(f"{name}.{role}_weight_scale", None)
     return {name: digest(tensor.data) for name, tensor in held.items()}
 
 
