@@ -13,7 +13,7 @@ _mxfp4_pack() {
   elif [[ $before == --gpu ]]; then
     words=$("$program" backends --help 2>/dev/null | sed -n '/^GPUs:/,/^$/p' | tr -d ',()' | sed 's/^GPUs://')
   elif [[ $before == --* ]] && grep -qE "^ +$before [^ ]+[|]" <<<"$help"; then
-    words=$(sed -nE "s/^ +$before ([^ ]+).*/\1/p" <<<"$help" | tr '|' ' ')
+    words=$(sed -nE "s/^ +$before ([^ ]+).*/\1/p" <<<"$help" | tr '|' '\n' | grep -v '[A-Z]')
   elif [[ $before == --* ]] && grep -qE "^ +$before [A-Z:]+( |\$)" <<<"$help"; then
     mapfile -t COMPREPLY < <(compgen -f -- "$word")
     return

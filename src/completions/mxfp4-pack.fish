@@ -17,9 +17,9 @@ function __mxfp4_pack_words
     else if test "$before" = --gpu
         $words[1] backends --help 2>/dev/null | sed -n '/^GPUs:/,/^$/p' | sed 's/^GPUs://' | tr -s ',() ' '\n' | sed "s/^./$front&/"
     else if string match -qr '^--' -- $before; and printf '%s\n' $help | grep -qE "^ +$before [^ ]+[|]"
-        printf '%s\n' $help | sed -nE "s/^ +$before ([^ ]+).*/\1/p" | tr '|' '\n' | sed "s/^/$front/"
+        printf '%s\n' $help | sed -nE "s/^ +$before ([^ ]+).*/\1/p" | tr '|' '\n' | grep -v '[A-Z]' | sed "s/^/$front/"
     else if string match -qr '^--' -- $before; and printf '%s\n' $help | grep -qE "^ +$before [A-Z:]+( |\$)"
-        __fish_complete_path (commandline -ct)
+        __fish_complete_path (string replace -- "$front" '' (commandline -ct)) | sed "s/^/$front/"
     else if test (count $words) -eq 1; or test "$words[2..]" = help
         $words[1] --help | sed -nE '/^Commands:/,/^$/s/^  ([a-z]+) .*/\1/p'
         printf '%s\n' help --help --version

@@ -11,8 +11,13 @@ complete_words() {
   _mxfp4_pack
   printf '%s\n' "${COMPREPLY[@]}"
 }
-# The same by fish, where it is here.
+# The same by fish and zsh, where they are here.
 complete_in_fish() { fish -c "source '$root/src/completions/mxfp4-pack.fish'; complete -C '$program $*'"; }
+
+complete_in_zsh() {
+  zsh -fc 'compadd() { print -l -- $found }; compset() { PREFIX=${PREFIX#*=} }; _files() { print files }
+    words=("$@") CURRENT=$# PREFIX=${@[-1]}; . $0' "$root/src/completions/_mxfp4-pack" "$program" "$@"
+}
 
 for command in '' $commands; do
   help=$("$program" $command --help)
@@ -31,6 +36,10 @@ expect 'bash completes values' 0 '^sglang$' '' complete_words convert --engine s
 expect 'bash completes backends' 0 '^deepgemm-mega$' '' complete_words convert --backend deep
 expect 'bash completes auto' 0 '^auto$' '' complete_words convert --backend a
 expect 'bash completes --opt=value' 0 '^sglang$' '' complete_words convert --engine = s
+placeholders() { complete_words convert "$1" '' | grep '[A-Z]'; }
+for option in --engine-version --part; do
+  expect "bash completes no placeholder of $option" 1 '' '' placeholders $option
+done
 expect 'bash completes models' 0 '^kimi-k3$' '' complete_words synth kim
 expect 'bash completes GPUs' 0 '^rtx4090$' '' complete_words convert --gpu rtx4
 expect 'bash completes architectures' 0 '^gfx950$' '' complete_words bench --gpu gfx95
@@ -39,6 +48,15 @@ if command -v fish >/dev/null; then
   expect 'fish completes commands' 0 '^convert' '' complete_in_fish con
   expect 'fish completes options' 0 '^--layout-version' '' complete_in_fish 'convert --lay'
   expect 'fish completes values' 0 '^sglang' '' complete_in_fish 'convert --engine s'
+  expect 'fish completes --opt=value' 0 '^--backend=auto' '' complete_in_fish 'convert --backend=a'
+  expect 'fish completes --opt=FILE' 0 '^--filelist=README.md' '' eval "cd '$root' && complete_in_fish 'convert --filelist=READ'"
+fi
+if command -v zsh >/dev/null; then
+  expect 'zsh completes commands' 0 '^convert$' '' complete_in_zsh con
+  expect 'zsh completes options' 0 '^--layout-version$' '' complete_in_zsh convert --lay
+  expect 'zsh completes values' 0 '^sglang$' '' complete_in_zsh convert --engine s
+  expect 'zsh completes --opt=value' 0 '^auto$' '' complete_in_zsh convert --backend=a
+  expect 'zsh completes files' 0 '^files$' '' complete_in_zsh diff o
 fi
 
 gpus=$("$program" convert "$tiny" "$dir/auto" --backend auto --engine vllm --gpu none 2>&1 |
