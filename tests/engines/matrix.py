@@ -122,11 +122,10 @@ def man_table(cells):
             found.setdefault(cell["version"], []).append(str(cell["tp"]))
         return ", ".join(f"{v} (tp {' '.join(tp)})" for v, tp in found.items())
 
-    lines = ['.Bl -column "flashinfer-cutlass-mxfp8" "i128" "compressed-tensors" "shown"',
-             ".It Sy backend Ta Sy layout Ta Sy family Ta Sy shown"]
+    lines = [".Bl -tag -width 4n -compact"]
     for (backend, layout, family), row in sorted(rows.items()):
-        shown = "; ".join(f"{how}: {versions(group)}" for (_, how), group in sorted(row.items()))
-        lines.append(f".It {backend} Ta {layout} Ta {family} Ta {shown}")
+        lines.append(f".It Sy {backend} No {layout}, {family}")
+        lines.append("; ".join(f"{how}: {versions(group)}" for (_, how), group in sorted(row.items())))
     return "\n".join([*lines, ".El", ""])
 
 
