@@ -48,7 +48,7 @@ std::string processor_name() {
   return "unknown processor";
 }
 
-/// A GB, or what a quarter of the free space allows.
+/// Of each of two files: a GB, or what a quarter of the free space allows.
 int64_t disk_bytes(const std::string& dir) {
   struct statvfs s;
   if (::statvfs(dir.c_str(), &s) != 0) fail_errno(dir, "cannot ask for free space", errno);
@@ -81,7 +81,7 @@ Figures measure(const MachineBenchOptions& o, const Layout& layout) {
   f.rates.pack = pack_speeds({layout}, {packer}, {f.threads}, o.repeats).front().pack;
   if (o.json || verbosity() == Verbosity::verbose) f.packing = every_speed(f.threads, o.repeats);
   // Last: a virtual machine is slower for a while after it.
-  f.rates.disk = disk_speed(o.dir, disk_bytes(o.dir), f.threads);
+  f.rates.disk = disk_speed(o.dir, disk_bytes(o.dir), o.threads);
   return f;
 }
 
@@ -99,7 +99,7 @@ void print_json(const Question& q, const Figures& f, const RunTime& time) {
                   {"gpu", f.gpu},
                   {"threads", f.threads},
                   {"driver", chosen_driver().name},
-                  {"disk", {{"bytes", disk.bytes}, {"read", disk.read}, {"write", disk.write}}},
+                  {"disk", {{"bytes", disk.bytes}, {"read", disk.read}, {"write", disk.write}, {"both", disk.both}}},
                   {"hash", f.rates.hash},
                   {"packing", packing},
                   {"prediction",
@@ -144,8 +144,8 @@ void print_text(const Question& q, const MachineBenchOptions& o, const Figures& 
   print_out("\n");
   line(fmt::format("{}, {} threads, driver {}", f.processor, f.threads, chosen_driver().name));
   if (!f.gpu.empty()) line(f.gpu);
-  line(fmt::format("disk at {}: read {:.2f} GB/s, write {:.2f} GB/s", printable(o.dir), r.disk.read / 1e9,
-                   r.disk.write / 1e9));
+  line(fmt::format("disk at {}: read {:.2f} GB/s, write {:.2f}, both at once {:.2f}", printable(o.dir),
+                   r.disk.read / 1e9, r.disk.write / 1e9, r.disk.both / 1e9));
   line(fmt::format("hashing: {:.1f} GB/s; packing {}: {:.1f} GB/s", r.hash / 1e9, name_of(q.layout()), r.pack / 1e9));
   if (verbosity() == Verbosity::verbose)
     print_speeds(f);

@@ -43,21 +43,28 @@ Fd make_file(const std::string& dir, int64_t bytes) {
 
 DiskSpeed disk_speed(const std::string& dir, int64_t bytes, int threads) {
   bytes = bytes / block * block;
-  std::vector<double> writes, reads;
+  std::vector<double> writes, reads, both;
   for (int r = 0; r < 3; ++r) {
     Fd fd = make_file(dir, bytes);
     const DirectFile source(Fd(::dup(fd.get()), dir));
-    DirectFile target(std::move(fd));
-    const auto write = [&](Worker& worker, int64_t at) {
+    DirectFile target(std::move(fd)), other(make_file(dir, bytes));
+    const auto write_to = [](const DirectFile& file, Worker& worker, int64_t at) {
       uint8_t* data = worker.packed.reserve(block);
       std::memset(data, int(at / block + 1), size_t(block));
-      target.write(data, block, at);
+      file.write(data, block, at);
     };
+    const auto write = [&](Worker& worker, int64_t at) { write_to(target, worker, at); };
     const auto read = [&](Worker& worker, int64_t at) { source.read(worker.source.reserve(block), block, at); };
+    const auto read_and_write = [&](Worker& worker, int64_t at) {
+      read(worker, at);
+      write_to(other, worker, at);
+    };
     writes.push_back(seconds(bytes, threads, write, [&] { target.finish(); }));
     reads.push_back(seconds(bytes, threads, read, [] {}));
+    both.push_back(seconds(bytes, threads, read_and_write, [&] { other.finish(); }));
   }
-  return {bytes, double(bytes) / median(writes), double(bytes) / median(reads)};
+  const auto of = [](int64_t moved, std::vector<double>& times) { return double(moved) / median(times); };
+  return {.bytes = bytes, .write = of(bytes, writes), .read = of(bytes, reads), .both = of(2 * bytes, both)};
 }
 
 }  // namespace mxfp4

@@ -11,9 +11,11 @@ struct DiskSpeed {
   int64_t bytes = 0;  // of the file that was moved
   double write = 0;   // with everything on the disk
   double read = 0;    // with nothing in the page cache, where it can be emptied of a file
+  double both = 0;    // bytes read and written, one file read while another of that size is written
 };
 
-/// Writes a file of `bytes` in `dir` and reads it, three times; the medians. The file is removed.
+/// Writes a file of `bytes` in `dir`, reads it, and reads it again while another is written, three times; the medians.
+/// Takes twice the bytes on the disk; the files are removed. threads: as for worker_count().
 DiskSpeed disk_speed(const std::string& dir, int64_t bytes, int threads);
 
 }  // namespace mxfp4

@@ -22,7 +22,7 @@ Amounts amounts_of(const Plan& plan) {
 }  // namespace
 
 RunTime predict(const Rates& rates, const Amounts& amounts) {
-  return {.disk = double(amounts.read) / rates.disk.read + double(amounts.written) / rates.disk.write,
+  return {.disk = double(amounts.read + amounts.written) / rates.disk.both,
           .processor = double(amounts.packed) / rates.pack + double(amounts.read + amounts.written) / rates.hash};
 }
 
