@@ -12,7 +12,7 @@ import formats
 from raw_layers import gpt_oss_layers, tensors_of
 
 MODELS = {"gpt-oss": "gpt-oss-20b", "deepseek-v4": "deepseek-v4-flash", "deepseek-v4.1": "deepseek-v4.1-flash",
-          "kimi-k3": "kimi-k3", "mimo": "mimo-v2.6-flash", "compressed-tensors": "qwen3-30b-a3b-ct",
+          "kimi-k3": "kimi-k3", "ling": "ling", "mimo": "mimo-v2.6-flash", "compressed-tensors": "qwen3-30b-a3b-ct",
           "quark": "kimi-k2.5-quark"}
 PROJECTIONS = {"w1": ("w13", 0), "gate_proj": ("w13", 0), "w3": ("w13", 1), "up_proj": ("w13", 1), "w2": ("w2", 0),
                "down_proj": ("w2", 0)}
@@ -98,8 +98,13 @@ def is_asked(case):
 def shown(engine, version, case, tp, result, how):
     """case: (backend, layout, family)"""
     backend, layout, family = case
-    cell = {"engine": engine, "version": version, "backend": backend, "layout": layout, "family": family, "tp": tp,
-            "gpu": "", "shown": result, "how": how}
+    record({"engine": engine, "version": version, "backend": backend, "layout": layout, "family": family, "tp": tp,
+            "gpu": "", "shown": result, "how": how})
+
+
+def record(row):
+    """A row of a table of matrix.json."""
+    print(json.dumps(row), flush=True)
     if name := os.environ.get("MXFP4_PACK_CELLS"):
         with open(name, "a") as file:
-            file.write(json.dumps(cell) + "\n")
+            file.write(json.dumps(row) + "\n")

@@ -1,7 +1,7 @@
-"""What an engine's own chooser says, its code run on a machine without a GPU that pretends to have one: rows of
-testdata/choosers.jsonl, which tests/unit/src/backends/choosers_test.cpp compares with the rules of the program.
+"""What an engine's own chooser says, its code run on a machine without a GPU that pretends to have one: the rows `chosen` of
+matrix.json, which tests/unit/src/backends/choosers_test.cpp compares with the rules of the program.
 
-    PYTHONPATH=SOURCES python3 tests/engines/choosers.py vllm|sglang|gfx942|gfx950 | grep '^{' >>testdata/choosers.jsonl
+    PYTHONPATH=SOURCES:tests/loaders python3 tests/engines/choosers.py vllm|sglang|gfx942|gfx950
 
 gfx942 and gfx950: vLLM there, with VLLM_ROCM_USE_AITER=1. Faked are the GPU and which libraries are installed: all that
 the engine pins, and kernels of vLLM's own that ask its compiled code (CUTLASS's MXFP4: SM100 to SM120). vLLM's chooser is
@@ -9,7 +9,6 @@ asked again without the kernel that it found, until it finds none: the row's `or
 amd-quark that vLLM does not bring, is left out but for Quark. SGLang's says one runner, or none: "unset"."""
 
 import importlib
-import json
 import os
 import pkgutil
 import sys
@@ -17,6 +16,8 @@ from importlib import util
 from types import SimpleNamespace
 
 import torch
+
+import cells
 
 # Models that a release does not have.
 ABSENT = {"0.26.0": ("deepseek-v4.1", "kimi-k3", "mimo", "ling"), "0.27.1": ("deepseek-v4.1", "ling"),
@@ -221,4 +222,4 @@ def sglang_rows():
 if __name__ == "__main__":
     asked = sys.argv[1]
     for row in sglang_rows() if asked == "sglang" else vllm_rows(None if asked == "vllm" else asked):
-        print(json.dumps(row))
+        cells.record(row)

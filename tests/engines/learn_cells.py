@@ -81,13 +81,9 @@ def run(engine, which):
                     layers.as_on_a_gpu(case, family)
                     size, result = result_of(classes, checkpoint, tp, case, folder)
                 size = size or SimpleNamespace(hidden=0, intermediate=0)
-                row = {"engine": engine, "version": classes.VERSION, "backend": case.backend, "layout": case.layout,
-                       "family": family, "hidden": size.hidden, "intermediate": size.intermediate, "tp": tp,
-                       "gpu": "", "learned": result}
-                print(json.dumps(row), flush=True)
-                if name := os.environ.get("MXFP4_PACK_CELLS"):
-                    with open(name, "a") as file:
-                        file.write(json.dumps(row) + "\n")
+                cells.record({"engine": engine, "version": classes.VERSION, "backend": case.backend,
+                              "layout": case.layout, "family": family, "hidden": size.hidden,
+                              "intermediate": size.intermediate, "tp": tp, "gpu": "", "learned": result})
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python3 tests/engines/matrix.py --run vllm PATH        runs the cells that can run here, keeps the others
     python3 tests/engines/matrix.py --learn vllm PATH      learns the layouts that can be learned here, keeps the others;
                                                            --backends REGEX: both only for these backends
+    python3 tests/engines/matrix.py --choose vllm PATH     asks the engine's own chooser, on every GPU
     python3 tests/engines/matrix.py                        writes the tables of the man pages and of the program
     python3 tests/engines/matrix.py --check                fails where they are not those of matrix.json, or where the
                                                            program says that other layouts fit than were learned
@@ -21,6 +22,9 @@ not               not shown
 A row of `learned` is the layout that `python3 -m mxfp4_pack.learn` made of the engine's own weight loaders and conversion,
 for hidden and intermediate on a rank: `equal` to the built-in layout version, or what it said. With `gpu` "" it ran on a
 CPU (learn_cells.py), else on that GPU with nothing of the engine exchanged; such rows are entered by hand (tests/README.md).
+
+A row of `chosen` is the `order` in which the engine's own chooser takes kernels, by its names, on a machine that it believes
+to have that GPU (choosers.py). tests/unit/src/backends/choosers_test.cpp compares with the rules of --backend auto.
 """
 
 import argparse
@@ -38,9 +42,19 @@ PROGRAM_TABLE = os.path.join(ROOT, "src", "backends", "loaders.cpp")
 MAN = {engine: os.path.join(ROOT, "man", f"mxfp4-pack-{engine}.7") for engine in ("vllm", "sglang")}
 README = os.path.join(ROOT, "README.md")
 SHOWN = ("hardware", "real classes", "source unchanged", "stand-in", "not")
-FIELDS = ("engine", "version", "backend", "layout", "family", "tp", "gpu", "shown", "how")
-KEY = FIELDS[:-2]
-LEARNED = ("engine", "version", "backend", "layout", "family", "hidden", "intermediate", "tp", "gpu", "learned")
+# Of each table: the fields that tell its rows apart, and what was found. All tables call alike what they share.
+TABLES = {
+    "cells": (("engine", "version", "backend", "layout", "family", "tp", "gpu"), ("shown", "how")),
+    "learned": (("engine", "version", "backend", "layout", "family", "hidden", "intermediate", "tp", "gpu"), ("learned",)),
+    "chosen": (("engine", "version", "family", "gpu"), ("order",)),
+}
+# What fills a table: of each engine the scripts and their arguments, each in a process of its own.
+SCRIPTS = {
+    "cells": {engine: [(f"{engine}_classes.py",)] for engine in MAN},
+    "learned": {engine: [("learn_cells.py", engine)] for engine in MAN},
+    "chosen": {"vllm": [("choosers.py", which) for which in ("vllm", "gfx942", "gfx950")],
+               "sglang": [("choosers.py", "sglang")]},
+}
 
 
 def version_key(version):
@@ -52,34 +66,38 @@ def order(row):
 
 
 def read_matrix():
-    """(cells, learned layouts)"""
+    """{table: rows}"""
     with open(MATRIX) as file:
         matrix = json.load(file)
-    for cell in matrix["cells"]:
-        assert tuple(cell) == FIELDS and cell["shown"] in SHOWN, cell
-    assert all(tuple(row) == LEARNED for row in matrix["learned"])
-    return matrix["cells"], matrix["learned"]
+    assert list(matrix) == list(TABLES)
+    for table, (key, found) in TABLES.items():
+        for row in matrix[table]:
+            assert tuple(row) == (*key, *found) and row.get("shown", "not") in SHOWN, row
+    return matrix
 
 
-def write_matrix(*tables):
-    texts = (",\n".join(json.dumps(row) for row in sorted(rows, key=order)) for rows in tables)
+def write_matrix(matrix):
+    texts = (json.dumps(table) + ": [\n" + ",\n".join(json.dumps(row) for row in sorted(rows, key=order)) + "\n]"
+             for table, rows in matrix.items())
     with open(MATRIX, "w") as file:
-        file.write('{{"cells": [\n{}\n], "learned": [\n{}\n]}}\n'.format(*texts))
+        file.write("{" + ", ".join(texts) + "}\n")
 
 
-def run(script, path, backends, *arguments):
-    """The rows that an engine's script shows with these sources; backends: a pattern of names, "" for all."""
+def run(scripts, path, backends):
+    """The rows that scripts find with these sources; backends: a pattern of names, "" for all."""
     ours = [os.path.join(ROOT, "src", "loaders"), os.path.join(ROOT, "tests", "loaders")]
     with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([*path.split(os.pathsep), *ours]),
                                     "MXFP4_PACK_CELLS": file.name, "MXFP4_PACK_BACKENDS": backends}
-        subprocess.run([sys.executable, os.path.join(HERE, script), *arguments], env=environment)
+        for script, *arguments in scripts:
+            subprocess.run([sys.executable, os.path.join(HERE, script), *arguments], env=environment)
         return [json.loads(line) for line in file]
 
 
-def merged(rows, shown, fields, key):
-    """Those that were shown now take the place of earlier ones of the same key."""
-    return list({tuple(row[f] for f in key): {f: row[f] for f in fields} for row in [*rows, *shown]}.values())
+def merged(table, rows, found_now):
+    """Those that were found now take the place of earlier ones of the same key."""
+    key, found = TABLES[table]
+    return list({tuple(row[f] for f in key): {f: row[f] for f in (*key, *found)} for row in [*rows, *found_now]}.values())
 
 
 def claims_against(program, learned):
@@ -202,18 +220,18 @@ def rendered(cells):
 
 def main():
     parser = argparse.ArgumentParser()
-    for name in ("--run", "--learn"):
-        parser.add_argument(name, nargs=2, action="append", default=[], metavar=("ENGINE", "PATH"))
+    for name, table in (("--run", "cells"), ("--learn", "learned"), ("--choose", "chosen")):
+        parser.add_argument(name, nargs=2, action="append", default=[], metavar=("ENGINE", "PATH"), dest=table)
     parser.add_argument("--backends", default="", metavar="REGEX")
     parser.add_argument("--check", nargs="?", const="", metavar="PROGRAM")
     options = parser.parse_args()
-    cells, learned = read_matrix()
-    for engine, path in options.run:
-        cells = merged(cells, run(f"{engine}_classes.py", path, options.backends), FIELDS, KEY)
-    for engine, path in options.learn:
-        learned = merged(learned, run("learn_cells.py", path, options.backends, engine), LEARNED, LEARNED[:-1])
-    if options.run or options.learn:
-        write_matrix(cells, learned)
+    matrix = read_matrix()
+    asked = [(table, *of) for table in TABLES for of in getattr(options, table)]
+    for table, engine, path in asked:
+        matrix[table] = merged(table, matrix[table], run(SCRIPTS[table][engine], path, options.backends))
+    if asked:
+        write_matrix(matrix)
+    cells, learned = matrix["cells"], matrix["learned"]
     wrong = []
     for path, text in rendered(cells).items():
         with open(path) as file:
@@ -230,7 +248,8 @@ def main():
         print("\n".join(wrong), file=sys.stderr)
         return 1
     print(", ".join(f"{sum(c['shown'] == shown for c in cells)} {shown}" for shown in SHOWN)
-          + f"; learned and equal: {sum(row['learned'] == 'equal' for row in learned)} of {len(learned)}")
+          + f"; learned and equal: {sum(row['learned'] == 'equal' for row in learned)} of {len(learned)}"
+          + f"; chosen: {len(matrix['chosen'])}")
     return 0
 
 
