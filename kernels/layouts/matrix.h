@@ -31,9 +31,10 @@ struct RowSource {
 
 /// What fills the rows and columns that the checkpoint does not have, before `add`.
 struct PadBytes {
-  uint8_t row = 0;      // whole rows beyond the real ones
-  uint8_t column = 0;   // the tail of a real row, up to the engine's padded size
-  uint8_t storage = 0;  // what the layout adds beyond the engine's size
+  uint8_t row = 0;       // rows beyond the real ones, in the columns of the real rows
+  uint8_t column = 0;    // the tail of a real row, up to the engine's padded size
+  uint8_t storage = 0;   // what the layout adds beyond the engine's size
+  uint8_t corner = row;  // the tail of a row beyond the real ones
   friend constexpr bool operator==(const PadBytes&, const PadBytes&) = default;
 };
 
@@ -67,7 +68,8 @@ struct BasicMatrix {
   /// The byte that a pad position (n, b) of the storage holds before `add`; only for positions that are pads.
   MXFP4_HD constexpr uint8_t pad_byte(int64_t n, int64_t b) const {
     if (n >= padded.n || b >= padded.b) return pad.storage;
-    return source(n).row >= real.n ? pad.row : pad.column;
+    if (source(n).row < real.n) return pad.column;
+    return b < real.b ? pad.row : pad.corner;
   }
 };
 

@@ -1,6 +1,7 @@
 #include "kernels/pack/stage.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace mxfp4 {
@@ -39,35 +40,35 @@ Run<T> run_at(const BasicMatrix<T>& m, int64_t n, int64_t end) {
   return {rows, real, view};
 }
 
-/// The pads of a storage row: bytes begin to middle are `engine`, the engine's pad; the rest is the layout's.
+/// Bytes begin to end of a storage row, which are pads alike.
 struct Pads {
-  int64_t begin, middle, end;
-  uint8_t engine;
+  int64_t begin, end;
+  uint8_t byte;
 };
 
-/// Of row n, which has pads; `real`: a view has it.
+/// Of row n: below the columns of the views' rows, beside them, and what the layout adds. real: a view has the row.
 template <class T>
-Pads pads_of(const BasicMatrix<T>& m, Shape s, int64_t n, bool real) {
-  const int64_t begin = real ? m.real.b : 0;
-  return {begin, n < m.padded.n ? m.padded.b : begin, s.b, m.pad_byte(n, begin)};
+std::array<Pads, 3> pads_of(const BasicMatrix<T>& m, Shape s, int64_t n, bool real) {
+  const bool engine = n < m.padded.n;
+  const int64_t begin = real ? m.real.b : 0, middle = engine ? m.real.b : 0, end = engine ? m.padded.b : 0;
+  return {{{begin, middle, m.pad.row}, {middle, end, real ? m.pad.column : m.pad.corner}, {end, s.b, m.pad.storage}}};
 }
 
-void fill(const Matrix& m, uint8_t* row, const Pads& pads) {
-  if (pads.begin < pads.middle) std::memset(row + pads.begin, pads.engine, pads.middle - pads.begin);
-  if (pads.middle < pads.end) std::memset(row + pads.middle, m.pad.storage, pads.end - pads.middle);
+void fill(uint8_t* row, const Pads& pads) {
+  if (pads.begin < pads.end) std::memset(row + pads.begin, pads.byte, pads.end - pads.begin);
 }
 
-/// Compare bytes begin to end of row n with the pad that they must be.
-void check(const uint8_t* row, int64_t n, int64_t begin, int64_t end, uint8_t expected, PadReport& report) {
+/// Compare row n with what its pads must be.
+void check(const uint8_t* row, int64_t n, const Pads& pads, PadReport& report) {
   int64_t wrong = 0;
-  for (int64_t b = begin; b < end; ++b) wrong += row[b] != expected;
+  for (int64_t b = pads.begin; b < pads.end; ++b) wrong += row[b] != pads.byte;
   if (wrong == 0) return;
   if (report.wrong == 0) {
-    const uint8_t* first = std::find_if(row + begin, row + end, [=](uint8_t x) { return x != expected; });
+    const uint8_t* first = std::find_if(row + pads.begin, row + pads.end, [&](uint8_t x) { return x != pads.byte; });
     report.n = n;
     report.b = first - row;
     report.is = *first;
-    report.expected = expected;
+    report.expected = pads.byte;
   }
   report.wrong += wrong;
 }
@@ -76,11 +77,11 @@ void check(const uint8_t* row, int64_t n, int64_t begin, int64_t end, uint8_t ex
 template <class T>
 void check_pads(const BasicMatrix<T>& m, Shape s, int64_t n, const Run<T>& run, const uint8_t* from,
                 PadReport& report) {
-  for (int64_t r = m.real.b < s.b ? 0 : run.real; r < run.rows; ++r) {
-    const Pads pads = pads_of(m, s, n + r, r < run.real);
-    check(from + r * s.b, n + r, pads.begin, pads.middle, uint8_t(pads.engine + m.add), report);
-    check(from + r * s.b, n + r, pads.middle, pads.end, uint8_t(m.pad.storage + m.add), report);
-  }
+  for (int64_t r = m.real.b < s.b ? 0 : run.real; r < run.rows; ++r)
+    for (Pads pads : pads_of(m, s, n + r, r < run.real)) {
+      pads.byte = uint8_t(pads.byte + m.add);
+      check(from + r * s.b, n + r, pads, report);
+    }
 }
 
 bool is_sum(const uint8_t* sum, const uint8_t* from, int64_t n, uint8_t add) {
@@ -95,7 +96,7 @@ void stage(const Matrix& m, Shape s, int64_t n, int64_t end, uint8_t* to) {
     const auto run = run_at(m, n, end);
     copy_rows(to, s.b, run.view.data, run.view.stride, {run.real, m.real.b});
     for (int64_t r = m.real.b < s.b ? 0 : run.real; r < run.rows; ++r)
-      fill(m, to + r * s.b, pads_of(m, s, n + r, r < run.real));
+      for (const Pads& pads : pads_of(m, s, n + r, r < run.real)) fill(to + r * s.b, pads);
     add_bytes(to, run.rows * s.b, m.add);
     n += run.rows;
     to += run.rows * s.b;

@@ -4,7 +4,7 @@
 //
 // vLLM pads hidden and intermediate to 128 with zeros. SGLang's layer pads GPT-OSS's hidden to 256 before its method
 // pads both to 128; scales keep the 0x7F (1.0) that their buffers begin with along hidden, and get 0x00 along
-// intermediate. (Where w2's pad rows and columns meet the engine has 0x00, this 0x7F: codes are zero there.) For
+// intermediate, and where both meet (v1-corner, v2-corner; v1 and v2 have 0x7F there in w2, beside codes of zero). For
 // DeepSeek-V4 SGLang pads nothing, refuses sizes that are no multiples of 128 and calls the scales ..._scale_inv.
 // Source: FlashInfer to 0.6.18rc7, vLLM 4e88d854, SGLang 01a6f276 and b26729f22; v1 and v2 byte-checked on an H200;
 // FlashInfer to 0.7.2.post1, vLLM to 0.33.0 and SGLang to 0.5.23 read.
@@ -28,9 +28,9 @@ Parameters parameters(const Names& names, bool v2, PadBytes pad) {
               v2 ? v2_scales : v1_scales, bf16_bias());
 }
 
-Parameters gpt_oss_parameters(bool v2) {
+Parameters gpt_oss_parameters(bool v2, uint8_t corner) {
   Parameters out = parameters(sglang_names, v2, {.row = 0x00, .column = 0x7F});
-  out[size_t(Role::w2)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x00};
+  out[size_t(Role::w2)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x00, .corner = corner};
   return out;
 }
 
@@ -65,7 +65,7 @@ Backend sglang(bool v2, bool deepseek) {
   Backend b = backend(v2);
   b.engine = "sglang";
   b.takes = deepseek ? is_deepseek_v4 : is_not_deepseek_v4;
-  b.parameters = deepseek ? parameters(sglang_inv_names, v2, {}) : gpt_oss_parameters(v2);
+  b.parameters = deepseek ? parameters(sglang_inv_names, v2, {}) : gpt_oss_parameters(v2, 0x7F);
   if (deepseek) {
     b.summary = "FlashInfer CUTLASS W4A16, bf16 activations; DeepSeek-V4";
     b.refuse = refuse_unless_128;
@@ -78,9 +78,18 @@ Backend sglang(bool v2, bool deepseek) {
   return b;
 }
 
+Backend sglang_corner(bool v2) {
+  Backend b = sglang(v2, false);
+  b.layout_version = v2 ? "v2-corner" : "v1-corner";
+  b.parameters = gpt_oss_parameters(v2, 0x00);
+  b.tested = "converter bytes equal";
+  return b;
+}
+
 }  // namespace
 
-Backends flashinfer_cutlass = {backend(true),      vllm_v1(true),        vllm_v1(false),     sglang(true, false),
-                               sglang(true, true), sglang(false, false), sglang(false, true)};
+Backends flashinfer_cutlass = {backend(true),        vllm_v1(true),        vllm_v1(false),
+                               sglang_corner(true),  sglang(true, false),  sglang(true, true),
+                               sglang_corner(false), sglang(false, false), sglang(false, true)};
 
 }  // namespace mxfp4

@@ -2,8 +2,7 @@
 // go into 128x4 atoms and keep their shape, biases stay BF16. Engines view codes as int64 and scales as int32 only when
 // they call it. Padding is as in FlashInfer's SM90 form: vLLM 128, SGLang hidden to 256 for GPT-OSS and nothing for
 // DeepSeek-V4, whose scales are called ..._scale_inv. SGLang's scales keep the 0x7F of their buffers along hidden, and
-// get 0x00 along the intermediate size.
-// (Where w2's pad rows and columns meet the engine has 0x00, this 0x7F: codes are zero there.)
+// get 0x00 along the intermediate size, and where both meet.
 // Source: FlashInfer to 0.6.18rc7 (block_scale_interleave, byte-checked as host code), vLLM 446179f8, SGLang b26729f22.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
@@ -37,7 +36,8 @@ Backend vllm() {
           .requires_ = {{"moe_backend", "flashinfer_cutlass_afp8"}}};
 }
 
-/// Layout version 1 has the pads of w2's scales the wrong way round, inert beside codes of zero.
+/// Layout version 1 has the pads of w2's scales the wrong way round, 2 has 0x7F where its pad rows and columns meet:
+/// inert beside codes of zero.
 Backend sglang(bool deepseek) {
   Backend b = vllm();
   b.engine = "sglang";
@@ -55,15 +55,16 @@ Backend sglang(bool deepseek) {
   return b;
 }
 
-Backend sglang_2() {
+Backend sglang_gpt_oss(const char* layout_version, uint8_t corner) {
   Backend b = sglang(false);
-  b.layout_version = "2";
-  b.parameters[size_t(Role::w2)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x00};
+  b.layout_version = layout_version;
+  b.parameters[size_t(Role::w2)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x00, .corner = corner};
   return b;
 }
 
 }  // namespace
 
-Backends flashinfer_cutlass_mxfp8 = {vllm(), sglang_2(), sglang(false), sglang(true)};
+Backends flashinfer_cutlass_mxfp8 = {vllm(), sglang_gpt_oss("3", 0x00), sglang_gpt_oss("2", 0x7F), sglang(false),
+                                     sglang(true)};
 
 }  // namespace mxfp4

@@ -156,6 +156,7 @@ Parameter read_tensor(const Field& t, Role role, Part part, LayerSize padded_siz
   const Field pad = t.at("pad");
   p.pad = {uint8_t(number(pad.at("row"), 0, 255)), uint8_t(number(pad.at("column"), 0, 255)),
            uint8_t(number(pad.at("storage"), 0, 255))};
+  if (pad.has("corner")) p.pad.corner = uint8_t(number(pad.at("corner"), 0, 255));
   p.add = uint8_t(number(t.at("add"), 0, 255));
   if (p.add && part != Part::scales) t.at("add").refuse("{} for {}; only scales are added to", p.add, name_of(part));
   if (role == Role::w13) p.order = read_order(t.at("rows"));
@@ -228,8 +229,8 @@ std::vector<Fit> read_versions(const Field& v) {
 std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
   const Document document{file};
   const Field v(json, document);
-  if (const int64_t version = number(v.at("mxfp4_pack_layout"), 1, INT64_MAX); version != 1)
-    v.at("mxfp4_pack_layout").refuse("version {}, this program knows 1; use a newer mxfp4-pack", version);
+  if (const int64_t version = number(v.at("mxfp4_pack_layout"), 1, INT64_MAX); version > 2)
+    v.at("mxfp4_pack_layout").refuse("version {}, this program knows 1 and 2; use a newer mxfp4-pack", version);
   auto out = std::make_unique<LayoutFile>();
   Backend& b = out->backend;
   b.layout_file = json.dump();

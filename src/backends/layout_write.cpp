@@ -48,6 +48,7 @@ Json tensor(const Backend& b, const Model& model, Role role, Part part, LayerSiz
   if (role == Role::w13) t["rows"] = {{"block", order.block}, {"first", order.up_first ? "up" : "gate"}};
   t["row_bytes"] = padded.b;
   t["pad"] = {{"row", p.pad.row}, {"column", p.pad.column}, {"storage", p.pad.storage}};
+  if (p.pad.corner != p.pad.row) t["pad"]["corner"] = p.pad.corner;
   t["add"] = p.add;
   t["storage"] = {{"rows", stored.n}, {"bytes", stored.b}};
   t["modes"] = Json::array();
@@ -86,6 +87,8 @@ std::string write_layout(const Backend& b, const Model& model, LayerSize size) {
     for (Part part : {Part::codes, Part::scales, Part::bias})
       if (b.parameter(role, part).name && (part != Part::bias || model.bias))
         json["tensors"].push_back(tensor(b, model, role, part, padded));
+  for (const Json& t : json["tensors"])
+    if (t["pad"].contains("corner")) json["mxfp4_pack_layout"] = 2;
   return laid_out(json);
 }
 

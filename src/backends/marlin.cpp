@@ -92,7 +92,8 @@ Backend sglang_deepseek() {
   return b;
 }
 
-/// Scales of hidden's pads are the buffers' ones, those of the intermediate size are made afterwards, of zeros.
+/// Scales of hidden's pads are the buffers' ones, those of the intermediate size are made afterwards, of zeros. (Where
+/// both meet in w2 the engine has zeros, this 0x7F: hidden of no published model is padded.)
 Backend sglang_i64() {
   Backend b = sglang_deepseek();
   b.layout_version = "i64";

@@ -1,18 +1,20 @@
 """Makes testdata/golden/layer_sglang_*.safetensors: random layers whose sizes SGLang pads, and what its own code makes of
 them on a CPU. usage: sglang_golden.py OUT-DIRECTORY
 
-Needs SGLang 0.5.23 with the triton_kernels that sglang-kernel brings. Marlin's codes, which a CUDA kernel repacks, are
-added by sglang_sources_golden.py."""
+Needs SGLang 0.5.23 with the triton_kernels that sglang-kernel brings; with SGLang 0.5.17 and that of sglang-kernel 0.4.5
+(triton_kernels 3.6) it makes layer_sglang_triton_b64. Marlin's codes, which a CUDA kernel repacks, are added by
+sglang_sources_golden.py."""
 import sys
 from types import SimpleNamespace
 from unittest import mock
 
+import sglang
 import torch
 
 from sglang.srt.layers.quantization import marlin_utils_fp4, mxfp4, mxfp4_marlin_moe
 from triton_kernels.tensor_details import layout
 
-from sglang_golden_layer import EXPERTS, fill, random_layer, write
+from golden_layer import EXPERTS, fill, random_layer, write
 
 HOPPER = SimpleNamespace(is_sm90=True, is_sm100=False, is_sm120=False, is_cuda=True, is_hip=False, is_npu=False,
                          device_capability=(9, 0))
@@ -26,7 +28,7 @@ def layer_of(method, hidden, intermediate, **given):
     return layer
 
 
-def triton(raw, hidden, intermediate):
+def triton(raw, hidden, intermediate, version):
     method = object.__new__(mxfp4.Mxfp4MoEMethod)
     method._fi_kernel = None
     for name in ("use_marlin", "use_mega_moe", "use_deep_gemm", "use_flashinfer"):
@@ -41,9 +43,10 @@ def triton(raw, hidden, intermediate):
         bias[:, :raw[role + "_bias"].shape[1]] = raw[role + "_bias"]
         codes, _, scale = mxfp4._swizzle_mxfp4(getattr(layer, role + "_weight").data,
                                                getattr(layer, role + "_weight_scale").data, 8)
-        made["sglang.triton_hopper_c64." + role] = codes.storage.data.transpose(-1, -2).contiguous()
-        made["sglang.triton_hopper_c64." + role + "_scale"] = scale.storage.data.transpose(-1, -2).contiguous()
-        made["sglang.triton_hopper_c64." + role + "_bias"] = bias.float()
+        name = f"sglang.triton_hopper_{version}.{role}"
+        made[name] = codes.storage.data.transpose(-1, -2).contiguous()
+        made[name + "_scale"] = scale.storage.data.transpose(-1, -2).contiguous()
+        made[name + "_bias"] = bias.float()
     return made
 
 
@@ -62,13 +65,16 @@ def marlin_scales(raw, hidden, intermediate):
 
 def main(directory):
     torch.manual_seed(1)
-    with mock.patch.object(mxfp4, "get_platform", lambda: HOPPER), \
-            mock.patch.object(mxfp4_marlin_moe, "get_platform", lambda: HOPPER), \
+    with mock.patch.object(mxfp4, "get_platform", lambda: HOPPER, create=True), \
+            mock.patch.object(mxfp4_marlin_moe, "get_platform", lambda: HOPPER, create=True), \
             mock.patch.object(layout, "cuda_capability_geq", lambda major, minor=0: major <= 9):
+        if sglang.__version__ == "0.5.17":  # scales have no pads of this triton_kernels' own
+            raw = random_layer(128, 96, True)
+            return write(directory, "sglang_triton_b64", "pairs", raw, triton(raw, 128, 96, "b64"), 128, 96)
         raw = random_layer(96, 160, True)
-        write(directory, "triton", "pairs", raw, triton(raw, 96, 160), 96, 160)
+        write(directory, "sglang_triton", "pairs", raw, triton(raw, 96, 160, "c64"), 96, 160)
         raw = random_layer(256, 160, False)
-        write(directory, "marlin", "halves", raw, marlin_scales(raw, 256, 160), 256, 160)
+        write(directory, "sglang_marlin", "halves", raw, marlin_scales(raw, 256, 160), 256, 160)
 
 
 if __name__ == "__main__":

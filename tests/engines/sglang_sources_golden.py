@@ -1,8 +1,8 @@
 """Golden layers by SGLang's own functions, of sizes that it pads. usage: sglang_sources_golden.py DIRECTORY
 
 Makes layer_sglang_flashinfer.safetensors, a random layer of GPT-OSS's form as SGLang's method makes it for FlashInfer's
-W4A8 on SM90 and TRTLLM on SM100, layer_sglang_cutlass.safetensors, another for FlashInfer CUTLASS on SM90 (W4A16) and
-SM120 (MXFP8), and adds Marlin's codes to layer_sglang_marlin.safetensors.
+W4A8 on SM90 and TRTLLM on SM100, layer_sglang_cutlass.safetensors and layer_sglang_corner.safetensors, whose hidden is padded
+too, for FlashInfer CUTLASS on SM90 (W4A16) and SM120 (MXFP8), and adds Marlin's codes to layer_sglang_marlin.safetensors.
 
 Needs torch, and the sources of SGLang 0.5.23 and FlashInfer 0.7.2 on PYTHONPATH, which are not imported: the functions
 that make the bytes are taken out of their files and run as they are, on a CPU, their CUDA kernels compiled for the
@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch.nn import Parameter
 
 import host_kernels
-from sglang_golden_layer import fill, random_layer, write
+from golden_layer import fill, random_layer, write
 
 PREPARE = ("_preprocess_humming_e8m0_weight_scale", "_humming_mxfp4_w4a8_rewrite_lut_cpu",
            "_process_humming_mxfp4_w4a8_payload", "preprocess_moe_weights_for_sm90_mixed_gemm_humming",
@@ -116,10 +116,11 @@ NAMES = {"": "_weight", "_scale": "_weight_scale", "_bias": "_weight_bias"}
 
 
 def by_cutlass(own, raw, hidden, intermediate):
-    """Hidden is a multiple of 256 and stays, the method rounds intermediate up to 128."""
-    self = SimpleNamespace(_padded_intermediate=-(-intermediate // 128) * 128, _padded_hidden=hidden,
+    """SGLang's layer rounds hidden up to 256, its method intermediate to 128."""
+    columns = -(-hidden // 256) * 256
+    self = SimpleNamespace(_padded_intermediate=-(-intermediate // 128) * 128, _padded_hidden=columns,
                            _unpadded_hidden=hidden, _use_sm90_humming=False)
-    bf16, mxfp8 = loaded(raw, hidden, intermediate), loaded(raw, hidden, intermediate)
+    bf16, mxfp8 = loaded(raw, columns, intermediate), loaded(raw, columns, intermediate)
     own._process_weights_for_sm90_cutlass(self, bf16)
     own._process_weights_for_sm120_cutlass(self, mxfp8)
     return results("cutlass_bf16", bf16, NAMES) | results("cutlass_mxfp8", mxfp8, NAMES)
@@ -176,9 +177,11 @@ def main(directory):
     own = method(flashinfer())
     raw = random_layer(192, 96, True)
     marlin(os.path.join(directory, "layer_sglang_marlin.safetensors"))
-    write(directory, "flashinfer", "pairs", raw, converted(own, raw, 192, 96), 192, 96)
+    write(directory, "sglang_flashinfer", "pairs", raw, converted(own, raw, 192, 96), 192, 96)
     raw = random_layer(256, 96, True)
-    write(directory, "cutlass", "pairs", raw, by_cutlass(own, raw, 256, 96), 256, 96)
+    write(directory, "sglang_cutlass", "pairs", raw, by_cutlass(own, raw, 256, 96), 256, 96)
+    raw = random_layer(192, 96, True)
+    write(directory, "sglang_corner", "pairs", raw, by_cutlass(own, raw, 192, 96), 192, 96)
 
 
 if __name__ == "__main__":

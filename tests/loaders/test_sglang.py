@@ -279,7 +279,8 @@ class Sglang(SglangCase):
         """A command that is proposed makes other bytes than those refused, and is complete."""
         self.addCleanup(setattr, sglang.converter_bug, "value", False)
         sglang.converter_bug.value = True
-        for backend, version, proposed in (("flashinfer-cutlass", "v2", ["v1"]), ("flashinfer-cutlass", "v1", ["v2"]),
+        for backend, version, proposed in (("flashinfer-cutlass", "v2-corner", ["v1-corner", "v2", "v1"]),
+                                           ("flashinfer-cutlass", "v1", ["v2-corner", "v1-corner", "v2"]),
                                            ("triton-hopper", "c", ["c64", "b64", "b", "a"]), ("triton-hopper", "a-w4", ["c-w4", "b-w4"])):
             with self.subTest(backend=backend, version=version), tempfile.TemporaryDirectory() as parent:
                 self.directory = os.path.join(parent, "out")

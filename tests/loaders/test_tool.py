@@ -23,12 +23,12 @@ VERSIONS = {"marlin": ["--layout-version", "1"], "flashinfer-cutlass": ["--layou
 
 @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")
 class Tool(unittest.TestCase):
-    def without_corner(self):
-        """GPT-OSS whose intermediate size needs no pads: where w2's pads meet, SGLang's FlashInfer has other bytes."""
+    def of_whole_tiles(self):
+        """GPT-OSS with an intermediate size that SGLang's Triton does not pad, which its layout version a is for."""
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         source = os.path.join(temporary.name, "source")
-        subprocess.run([PROGRAM, "synth", "gpt-oss-20b", source, "--tiny", "--intermediate", "384", "-q"], check=True)
+        subprocess.run([PROGRAM, "synth", "gpt-oss-20b", source, "--tiny", "--intermediate", "192", "-q"], check=True)
         return source
 
     def checkpoints(self, engine, versions=VERSIONS):
@@ -38,11 +38,13 @@ class Tool(unittest.TestCase):
         backends = dict.fromkeys(b["backend"] for b in listed if b["engine"] == engine)
         for name, layers_of in (("gpt-oss", gpt_oss_layers), ("deepseek-v4", deepseek_layers)):
             source = os.path.join(TESTDATA, "tiny", name)
-            if engine == "sglang" and name == "gpt-oss":
-                source = self.without_corner()
+            if (engine, name) == ("sglang", "gpt-oss"):
+                source = self.of_whole_tiles()
             with open(os.path.join(source, "config.json")) as file:
                 config = json.load(file)
             for backend, version in versions.items():
+                if (engine, name, backend) == ("sglang", "gpt-oss", "flashinfer-cutlass"):
+                    version = ["--layout-version", "v1-corner"]
                 if backend not in backends or (engine, name) == ("sglang", "deepseek-v4") and backend != "marlin":
                     continue  # SGLang has no Triton for it, and with FlashInfer refuses sizes as tiny as these
                 with tempfile.TemporaryDirectory() as parent, self.subTest(engine=engine, model=name, backend=backend):

@@ -15,8 +15,8 @@ struct alignas(16) RowSlot {
   uint8_t* data;
   uint16_t row;  // where the row is in shared memory: column c is at byte row ^ c
   uint8_t real;
-  uint8_t whole;  // chunks of 16 bytes before this column can be stored whole (link_rows)
-  uint32_t pad;   // up to the padded width: the byte four times, before `add`
+  uint8_t whole;          // chunks of 16 bytes before this column can be stored whole (link_rows)
+  uint8_t below, beside;  // pads before `add`: in the columns of the views' rows; from there up to the padded width
   /// Bytes from a multiple of `to` to the row.
   __device__ __forceinline__ int skew(int to) const { return int(reinterpret_cast<uintptr_t>(data)) & (to - 1); }
   /// Bytes from the row to a multiple of 16.
@@ -95,12 +95,13 @@ __device__ __forceinline__ bool find_rows(const Batch& batch, RowSlot* slots) {
   const MutableMatrix& m = batch.matrix;
   const Corner at = corner<Size>(batch, r / Size::rows);
   const int n = at.n + r % Size::rows;
-  RowSlot slot{nullptr, shared_row<Size>(r), 0, 0, four(m.pad.storage)};
+  RowSlot slot{nullptr, shared_row<Size>(r), 0, 0, m.pad.storage, m.pad.storage};
   bool real = false;
   if (n < min(int(m.padded.n), at.end)) {
     const RowSource source = m.source(uint32_t(n));
     real = source.row < m.real.n;
-    slot.pad = four(real ? m.pad.column : m.pad.row);
+    slot.below = m.pad.row;
+    slot.beside = real ? m.pad.column : m.pad.corner;
     if (real && at.b < int(m.real.b)) {
       slot.data = item(batch).view[source.view] + source.row * m.view[source.view].stride + at.b;
       slot.real = uint8_t(real_here<Size>(batch));
@@ -118,7 +119,7 @@ __device__ __forceinline__ void find_packed_rows(const Batch& batch, RowSlot* sl
   if (r >= Shared<Size>::rows) return;
   const Corner at = corner<Size>(batch, r / Size::rows);
   const int64_t n = at.n + r % Size::rows;
-  RowSlot slot{nullptr, shared_row<Size>(r), 0, 0, 0};
+  RowSlot slot{nullptr, shared_row<Size>(r), 0, 0, 0, 0};
   if (n < at.end) {
     slot.data = item(batch).packed + n * batch.storage.b + at.b;
     slot.real = uint8_t(width_here<Size>(batch));
@@ -129,24 +130,27 @@ __device__ __forceinline__ void find_packed_rows(const Batch& batch, RowSlot* sl
 /// A mask of the first n bytes of a word, for any n.
 __device__ __forceinline__ uint32_t first_bytes(int n) { return __funnelshift_lc(~0u, 0, max(8 * n, 0)); }
 
-/// What columns c to c+3 of a row's pads hold, in the block from column b on: `row` up to the padded
-/// width, then `storage`.
+/// What columns c to c+3 of a row's pads hold, in the block from column b on.
 struct PadWord {
-  uint32_t mask, storage;
+  uint32_t below, beside, storage;  // the first two: masks
   __device__ __forceinline__ PadWord(const Batch& batch, int b, int c) {
-    mask = first_bytes(int(batch.matrix.padded.b) - b - c);
-    storage = four(batch.matrix.pad.storage) & ~mask;
+    const uint32_t padded = first_bytes(int(batch.matrix.padded.b) - b - c);
+    below = first_bytes(int(batch.matrix.real.b) - b - c);
+    beside = padded & ~below;
+    storage = four(batch.matrix.pad.storage) & ~padded;
   }
-  __device__ __forceinline__ uint32_t operator()(uint32_t row) const { return (row & mask) | storage; }
+  __device__ __forceinline__ uint32_t operator()(const RowSlot& row) const {
+    return (four(row.below) & below) | (four(row.beside) & beside) | storage;
+  }
 };
 
 /// What becomes of sixteen bytes from column c on of a row that has `real` columns: bytes & mask | pads.
 struct Padding {
   uint4 mask, pads;
-  __device__ __forceinline__ Padding(const Batch& batch, int b, int c, int real, uint32_t pad) {
+  __device__ __forceinline__ Padding(const Batch& batch, int b, int c, int real, const RowSlot& row) {
     mask = make_uint4(first_bytes(real - c), first_bytes(real - c - 4), first_bytes(real - c - 8),
                       first_bytes(real - c - 12));
-    const auto word = [&](int i, uint32_t m) { return PadWord(batch, b, c + 4 * i)(pad) & ~m; };
+    const auto word = [&](int i, uint32_t m) { return PadWord(batch, b, c + 4 * i)(row) & ~m; };
     pads = make_uint4(word(0, mask.x), word(1, mask.y), word(2, mask.z), word(3, mask.w));
   }
   __device__ __forceinline__ uint4 operator()(const uint4& x) const {
@@ -181,8 +185,8 @@ __device__ __forceinline__ void load_aligned(const Batch& batch, const RowSlot* 
 #pragma unroll
   for (int k = 0; k < steps; ++k) {
     const RowSlot slot = slots[threadIdx.x / across + k * down];
-    x[k] = c < int(slot.real) ? __ldg(reinterpret_cast<const uint4*>(slot.data + c))
-                              : Padding(batch, b, c, 0, slot.pad).pads;
+    x[k] =
+        c < int(slot.real) ? __ldg(reinterpret_cast<const uint4*>(slot.data + c)) : Padding(batch, b, c, 0, slot).pads;
   }
 #pragma unroll
   for (int k = 0; k < steps; ++k) rows[swizzle(threadIdx.x) ^ swizzle(k * Size::threads)] = plus(x[k], add);
@@ -212,13 +216,13 @@ __device__ __forceinline__ void load_unaligned(const Batch& batch, const RowSlot
     for (int i = 0; i < 3; ++i)
       if (8 * i < left) x[k][i] = __ldg(from + i);
   }
-  const Padding padding(batch, b, c, slot->real, slot->pad);
+  const Padding padding(batch, b, c, slot->real, *slot);
 #pragma unroll
   for (int k = 0; k < steps; ++k) {
     const RowSlot& row = slot[k * down];
     const uint4 y = funnel(x[k][0], x[k][1], x[k][2], row.skew(8));
     *reinterpret_cast<uint4*>(bytes_of(block) + (row.row ^ c)) =
-        plus(pad_rows ? Padding(batch, b, c, row.real, row.pad)(y) : padding(y), add);
+        plus(pad_rows ? Padding(batch, b, c, row.real, row)(y) : padding(y), add);
   }
 }
 
@@ -346,7 +350,7 @@ __device__ __forceinline__ void check_pads(const Batch& batch, const RowSlot* sl
   PadFound* const found = item(batch).found;
   for (int c = slot.real & ~3; c < width; c += 4) {
     const uint32_t is = *reinterpret_cast<const uint32_t*>(bytes_of(block) + (slot.row ^ c));
-    const uint32_t expected = PadWord(batch, at.b, c)(slot.pad);
+    const uint32_t expected = PadWord(batch, at.b, c)(slot);
     const uint32_t differs = (is ^ expected) & first_bytes(width - c) & ~first_bytes(slot.real - c);
     for (int j = 0; j < 4 && differs; ++j) {
       if ((differs >> 8 * j & 255) == 0) continue;

@@ -4,15 +4,15 @@ from importlib import metadata
 
 # A library's name in `fits` -> the installed distributions that tell its version: its own, then those that contain it.
 DISTRIBUTIONS = {"flashinfer": ("flashinfer-python",), "triton_kernels": ("triton-kernels", "sglang-kernel", "vllm")}
-# The layout versions of backends that have several, for each engine.
-LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cutlass", "sglang"): ("v2", "v1"),
+# The layout versions of backends that have several, for each engine, where they depend on it for experts with (or without)
+# biases.
+LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cutlass", "sglang", False): ("v2", "v1"),
+                   ("flashinfer-cutlass", "sglang", True): ("v2-corner", "v1-corner", "v2", "v1"),
                    ("triton-hopper", "vllm"): ("a", "c", "b"),
-                   ("triton-hopper", "sglang"): ("c64", "b64", "c", "b", "a"), ("marlin", "sglang"): ("i64", "1", "k3"),
-                   ("flashinfer-trtllm", "vllm"): ("i128", "i256"),
+                   ("triton-hopper", "sglang"): ("c64", "b64", "c", "b", "a"),
+                   ("marlin", "sglang", False): ("i64", "1", "k3"), ("flashinfer-trtllm", "vllm"): ("i128", "i256"),
                    ("flashinfer-trtllm", "sglang"): ("i128-ones", "i128", "i128-k3"),
-                   ("flashinfer-cutlass-mxfp8", "sglang"): ("2", "1")}
-# Those of which all but one are for experts with (or without) biases alone.
-WITH_BIASES = {("marlin", "sglang"): False, ("flashinfer-cutlass-mxfp8", "sglang"): True}
+                   ("flashinfer-cutlass-mxfp8", "sglang", True): ("3", "2", "1")}
 # The engines' names for a backend -> those of mxfp4-pack.
 BACKENDS = {"marlin": ("marlin",), "humming": ("humming",), "flashinfer_cutlass": ("flashinfer-cutlass",),
             "flashinfer_mxfp4": ("flashinfer-cutlass", "flashinfer-trtllm"),
@@ -42,15 +42,17 @@ def other_layouts(fields):
     """The layout versions to try where a set's own does not fit the engine."""
     key = fields["backend"], fields["engine"]
     biased = any(t["part"] == "bias" for t in fields["tensors"])
-    if WITH_BIASES.get(key, biased) != biased:
-        return []
-    version, dash, warps = fields["layout_version"].partition("-")  # c64 and b64 are for 8 warps alone
-    return [name + dash + warps for name in LAYOUT_VERSIONS.get(key, ())
-            if name != version and not (warps and name.endswith("64"))]
+    versions = LAYOUT_VERSIONS.get((*key, biased), LAYOUT_VERSIONS.get(key, ()))
+    warps = "-w4" if fields["layout_version"].endswith("-w4") else ""  # c64 and b64 are for 8 warps alone
+    return [name + warps for name in versions
+            if name + warps != fields["layout_version"] and not (warps and name.endswith("64"))]
 
 
 def after_misfit(directory, fields):
     """What to do where the engine makes other bytes than a set holds."""
+    if "layout_file" in fields:
+        return ("Learn the layout file again, of what is installed (python3 -m mxfp4_pack.learn), and run: "
+                f"mxfp4-pack convert CHECKPOINT {directory} --layout FILE --force")
     given = (directory, fields["engine"], fields["backend"], fields["moe_tp_size"], "--force")
     if others := other_layouts(fields):
         command = convert_again(*given, others[0])

@@ -206,7 +206,7 @@ void check_flipped_pad(const Layout& layout, std::vector<uint8_t> packed, Padded
 
 void check_padded(const Layout& layout, Shape shape, RowOrder order, int seed) {
   Padded x(shape, order, random_bytes, seed);
-  x.matrix.pad = {0x11, 0x7F, 0xA5};
+  x.matrix.pad = {0x11, 0x7F, 0xA5, 0x3C};
   x.matrix.add = uint8_t(seed % 3 * 6);
   const auto packed = pack(layout, x.read_only());
   const auto bits = pad_bits(layout, x);

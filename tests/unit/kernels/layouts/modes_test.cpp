@@ -15,7 +15,7 @@ BasicMatrix<T> whole(T* data, Shape real, Shape padded) {
   m.view[0] = {data, real.b};
   m.real = real;
   m.padded = padded;
-  m.pad = {1, 2, 3};
+  m.pad = {1, 2, 3, 4};
   return m;
 }
 

@@ -9,9 +9,8 @@ TEST_CASE("the default layout versions") {
   const auto version = [](const char* name, const char* engine) {
     return std::string(find_backend(name, engine, "").layout_version);
   };
-  for (const char* engine : {"vllm", "sglang"}) {
-    CHECK(version("flashinfer-cutlass", engine) == "v2");
-  }
+  CHECK(version("flashinfer-cutlass", "vllm") == "v2");
+  CHECK(version("flashinfer-cutlass", "sglang") == "v2-corner");
   CHECK(version("flashinfer-trtllm", "vllm") == "i128");
   CHECK(version("triton-hopper", "vllm") == "a");
   CHECK(version("triton-hopper", "sglang") == "c64");
@@ -31,6 +30,8 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("flashinfer-cutlass", "vllm", gpt_oss, "0.29.0") == "v2");
   CHECK(version("flashinfer-cutlass", "sglang", deepseek, "0.5.18") == "v1");
   CHECK(version("flashinfer-cutlass", "sglang", deepseek, "0.5.19") == "v2");
+  CHECK(version("flashinfer-cutlass", "sglang", gpt_oss, "0.5.18") == "v1-corner");
+  CHECK(version("flashinfer-cutlass-mxfp8", "sglang", gpt_oss, "0.5.19") == "3");
   CHECK(version("flashinfer-trtllm", "vllm", deepseek, "0.26.0") == "i256");
   CHECK(version("flashinfer-trtllm", "sglang", deepseek, "0.5.20") == "i128");
   CHECK(version("flashinfer-trtllm", "sglang", deepseek, "0.5.21") == "i128-ones");

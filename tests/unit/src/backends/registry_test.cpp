@@ -147,6 +147,8 @@ TEST_CASE("every golden layer through the program, forward and inverse") {
 TEST_CASE("SGLang's padding, as its own conversion makes it") {
   check_layer(Golden("layer_sglang_triton.safetensors"), false,
               {"sglang.triton_hopper_c64", "triton-hopper", "sglang", ""});
+  check_layer(Golden("layer_sglang_triton_b64.safetensors"), false,
+              {"sglang.triton_hopper_b64", "triton-hopper", "sglang", "b64"});
   check_layer(Golden("layer_sglang_marlin.safetensors"), true, {"sglang.marlin_i64", "marlin", "sglang", "i64"});
 }
 
@@ -158,8 +160,22 @@ TEST_CASE("SGLang's padding for FlashInfer: W4A8's leaves an expert's range as i
 
 TEST_CASE("SGLang's padding for FlashInfer CUTLASS: scales of zero along the intermediate size") {
   const Golden golden("layer_sglang_cutlass.safetensors");
-  check_layer(golden, false, {"sglang.cutlass_bf16", "flashinfer-cutlass", "sglang", "v2"});
-  check_layer(golden, false, {"sglang.cutlass_mxfp8", "flashinfer-cutlass-mxfp8", "sglang", "2"});
+  for (const char* version : {"v2", "v2-corner"})
+    check_layer(golden, false, {"sglang.cutlass_bf16", "flashinfer-cutlass", "sglang", version});
+  for (const char* version : {"2", "3"})
+    check_layer(golden, false, {"sglang.cutlass_mxfp8", "flashinfer-cutlass-mxfp8", "sglang", version});
+}
+
+TEST_CASE("SGLang's padding for FlashInfer CUTLASS: also where both sizes are padded") {
+  const Golden golden("layer_sglang_corner.safetensors");
+  check_layer(golden, false, {"sglang.cutlass_bf16", "flashinfer-cutlass", "sglang", ""});
+  check_layer(golden, false, {"sglang.cutlass_mxfp8", "flashinfer-cutlass-mxfp8", "sglang", ""});
+}
+
+TEST_CASE("vLLM's padding for AITER where it is to 128, as its own conversion makes it") {
+  const Golden golden("layer_vllm_aiter.safetensors");
+  check_layer(golden, true, {"vllm.aiter_a16w4_2", "aiter-a16w4", "vllm", "2"});
+  check_layer(golden, true, {"vllm.aiter_w4a4_2", "aiter-w4a4", "vllm", "2"});
 }
 
 TEST_CASE("SGLang's factor of an expert is 64 times FlashInfer's residual, and one more number lies beside it") {
