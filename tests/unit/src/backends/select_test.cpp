@@ -113,7 +113,7 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
 TEST_CASE("every published structure gets an answer from every chooser") {
   const TempDir dir;
   for (const char* name : {"gpt-oss-20b", "deepseek-v4-flash", "deepseek-v4.1-flash", "kimi-k2.5-quark", "kimi-k3",
-                           "mimo-v2.6-flash", "qwen3-30b-a3b-ct"}) {
+                           "ling", "mimo-v2.6-flash", "qwen3-30b-a3b-ct"}) {
     SynthOptions o;
     o.model = name, o.dest = dir / name;
     o.sizes.tiny = true, o.sizes.hidden = 512, o.sizes.intermediate = 256, o.sizes.layers = 2, o.sizes.experts = 2;

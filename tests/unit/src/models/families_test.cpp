@@ -39,6 +39,7 @@ TEST_CASE("every published model's structure is recognised") {
       {"deepseek-r1-0528-quark", "quark", 128, 64, 1, 2},
       {"kimi-k2.5-quark", "quark", 128, 64, 1, 2},
       {"kimi-k3", "kimi-k3", 64, 96, 1, 2},
+      {"ling", "ling", 128, 64, 1, 2},
       {"mimo-v2.6-flash", "mimo", 128, 64, 1, 2},
       {"qwen3-30b-a3b-ct", "compressed-tensors", 128, 96, 2, 2},
   };
