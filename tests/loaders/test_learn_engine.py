@@ -94,13 +94,27 @@ class LearnEngine(unittest.TestCase):
             step = made["w2_codes"].shape[2]
             return made | {"w2_codes": whole["w2", "codes"][:, :, :step].clone()}
 
-        def other_pads(made, conversion, whole):
+        def several_pads(made, conversion, whole):
             if conversion.rank:
-                made["w2_scales"][:, :, -1] = 127
+                made["w2_scales"][:, ::2, -1] = 127
             return made
 
         self.refused("rank 2 differs from rank 0: w2_codes: expert 0, byte .*: wanted", OTHER, 4, from_zero)
-        self.refused("rank 2 differs from rank 0: w2_scales", CONFIG, 4, other_pads)
+        self.refused("rank 2 differs from rank 0: w2_scales", CONFIG, 4, several_pads)
+
+    def test_pads_of_ranks_with_fewer_columns(self):
+        """The first rank shows no pads of rows, and none of w2's columns."""
+        def pads(made, conversion, whole):
+            if conversion.rank:
+                made["w2_scales"][:, :, -1] = 126
+            return made | {"w13_scales": torch.nn.functional.pad(made["w13_scales"], (0, 2), value=127)}
+
+        learned, _ = self.learn(CONFIG, 4, adapter(pads))
+        found = {t.name: t.pad for t in learned.tensors}
+        self.assertEqual(found["w2_scale"]["column"], 126)
+        self.assertEqual(found["w13_scale"], {"row": 0, "column": 127, "corner": 127, "storage": None})
+        entry = next(t.to_json() for t in learned.tensors if t.name == "w13_scale")
+        self.assertEqual(entry["pad"], {"row": 0, "column": 127, "corner": 127, "storage": 0})
 
     def test_a_column_of_another_rank_is_refused(self):
         def shifted(made, conversion, whole):

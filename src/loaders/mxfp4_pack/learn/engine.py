@@ -60,6 +60,7 @@ class Engine:
 def learn_from(who):
     """What is learned of the first rank, and what made it. Other ranks are compared with what that predicts."""
     learned = learn(who.probe(0), who.pairs)
+    see_pads(who, learned)
     compare_ranks(who, learned.predicted)
     return learned, who.made_with()
 
@@ -77,6 +78,20 @@ def asked(engine, what):
         raise
     except Exception as e:
         raise NoRearrangement(f"the installed {engine} cannot be asked: {type(e).__name__}: {e}") from e
+
+
+def see_pads(who, learned):
+    """Pads that only ranks with fewer columns have."""
+    if all(value is not None for t in learned.tensors for value in t.pad.values()):
+        return
+    for rank in who.ranks():
+        probe = who.probe(rank)
+        layer = probe.random(1)
+        made = probe.run(layer)
+        for t in learned.tensors:
+            if t.key in made and made[t.key].data.shape[1] == len(t.map.value):
+                t.see_pads(made[t.key].data[0], layer[t.name][0])
+                t.predict(learned.padded, who.pairs)
 
 
 def compare_ranks(who, predicted):

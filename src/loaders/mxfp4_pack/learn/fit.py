@@ -208,27 +208,23 @@ class Fitting:
         return numpy.packbits(grid, axis=1, bitorder="little")
 
     def pads(self, fit, padded_rows):
-        """Pad bytes of rows, of columns and of the storage, and where the columns' end."""
+        """Pad bytes of each kind, None where there is no such pad, and where the columns' end."""
         grid = self.rows_of(fit, numpy.unpackbits(self.map.value, bitorder="little"))
         free = self.rows_of(fit, numpy.repeat(self.map.free, 8)) > 0
         real = numpy.zeros(fit.rows, bool)
         real[self.storage((fit.block, fit.up_first, fit.half))[self.known]] = True
-        padded = numpy.arange(fit.rows) < padded_rows
-        values = [self.one(grid[~real & padded], free[~real & padded])]
-        tail, tail_free = grid[real][:, self.real[1]:], free[real][:, self.real[1]:]
-        beyond, beyond_free = grid[~padded].reshape(-1), free[~padded].reshape(-1)
-        for end in range(tail.shape[1], -1, -1):
-            column = self.one(tail[:, :end], tail_free[:, :end])
-            storage = self.one(numpy.append(tail[:, end:], beyond), numpy.append(tail_free[:, end:], beyond_free))
-            if column is not None and storage is not None and values[0] is not None:
-                return (values[0], column, storage), self.real[1] + end
-        raise NoRearrangement(f"{self.key}: pads of several values, which rows, columns and storage do not tell apart")
+        padded, width = numpy.arange(fit.rows) < padded_rows, self.real[1]
 
-    @staticmethod
-    def one(values, free):
-        """The one value of bytes that are written; 0 for none; None for several."""
-        found = numpy.unique(values[~free])
-        return None if len(found) > 1 else int(found[0]) if len(found) else 0
+        def values(rows, begin, end):
+            return numpy.unique(grid[rows, begin:end][~free[rows, begin:end]])
+
+        for end in range(fit.row_bytes, width - 1, -1):
+            storage = [values(padded, end, None), values(~padded, 0, None)]
+            found = {"row": values(~real & padded, 0, width), "column": values(real, width, end),
+                     "corner": values(~real & padded, width, end), "storage": numpy.unique(numpy.concatenate(storage))}
+            if all(len(some) <= 1 for some in found.values()):
+                return {at: int(some[0]) if len(some) else None for at, some in found.items()}, end
+        raise NoRearrangement(f"{self.key}: pads of several values, which rows, columns and storage do not tell apart")
 
     def is_right(self, order, rows, row_bytes, modes):
         at = places(modes)

@@ -51,9 +51,19 @@ class Tensor:
             out["view"] = {"torch_dtype": out["torch_dtype"], "shape": shape, "strides": strides}
         if self.role == "w13":
             out["rows"] = {"block": fit.block, "first": "up" if fit.up_first else "gate"}
-        pad = [value - self.map.add & 0xFF for value in self.pad]
-        return out | {"row_bytes": self.row_bytes, "pad": dict(zip(("row", "column", "storage"), pad)),
-                      "add": self.map.add, "storage": {"rows": fit.rows, "bytes": fit.row_bytes}, "modes": fit.modes}
+        pad = {at: (value or 0) - self.map.add & 0xFF for at, value in self.pad.items()}
+        if self.pad["corner"] in (None, self.pad["row"]):
+            del pad["corner"]
+        return out | {"row_bytes": self.row_bytes, "pad": pad, "add": self.map.add,
+                      "storage": {"rows": fit.rows, "bytes": fit.row_bytes}, "modes": fit.modes}
+
+    def predict(self, padded, pairs):
+        self.predicted = Predicted(self.to_json(), padded, pairs, self.map.free)
+
+    def see_pads(self, data, source):
+        """Kinds of pads that the first rank does not have, of what was made on another one."""
+        seen = self.predicted.pads_of(data, len(source), source[0].size if self.part != "bias" else self.real[1])
+        self.pad |= {at: int(seen[at][0]) for at, value in self.pad.items() if value is None and len(seen[at])}
 
 
 class Learned(NamedTuple):
@@ -82,7 +92,7 @@ def learn(probe, pairs):
     padded = padded_size(tensors, size)
     for tensor in tensors:
         tensor.finish(padded)
-        tensor.predicted = Predicted(tensor.to_json(), padded, pairs, tensor.map.free)
+        tensor.predict(padded, pairs)
     check_scales(probe, tensors)
     learned = Learned(size, padded, tensors, {})
     prove(probe, learned.predicted)
@@ -121,13 +131,13 @@ def check_scales(probe, tensors):
 
 def to_text(name, engine, learned, made_with):
     size, padded = learned.size, learned.padded
-    head = {"mxfp4_pack_layout": 1, "name": name, "engine": engine,
+    entries = [t.to_json() for t in sorted(learned.tensors, key=lambda t: list(PARTS).index(t.name))]
+    version = 2 if any("corner" in entry["pad"] for entry in entries) else 1
+    head = {"mxfp4_pack_layout": version, "name": name, "engine": engine,
             "size": {"hidden": size.hidden, "intermediate": size.intermediate},
             "padded": {"hidden": padded[0], "intermediate": padded[1]}, "made_with": made_with, "canary": learned.canary}
-    order = list(PARTS)
-    lines = [json.dumps(t.to_json()) for t in sorted(learned.tensors, key=lambda t: order.index(t.name))]
     return "{\n" + "".join(f"{json.dumps(k)}: {json.dumps(v)},\n" for k, v in head.items()) + \
-        '"tensors": [\n' + ",\n".join(lines) + "\n]\n}\n"
+        '"tensors": [\n' + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n}\n"
 
 
 def read_file(path):

@@ -6,6 +6,7 @@ from . import NoRearrangement
 from .fit import places
 from .probe import PARTS
 
+PADS = "row", "column", "corner", "storage"  # as a layout file calls them
 
 def padded_rows(role, padded):
     return 2 * padded[1] if role == "w13" else padded[0]
@@ -19,7 +20,8 @@ class Predicted:
         self.key, self.role, self.part, self.pairs, self.free = entry["name"], entry["role"], entry["part"], pairs, free
         self.name = next(n for n, part in PARTS.items() if (n.split("_")[0], part) == (self.role, self.part))
         self.add, self.is_wide = entry["add"], entry["dtype"] == "F32"
-        self.pad = [entry["pad"][at] + self.add & 0xFF for at in ("row", "column", "storage")]
+        pad = {"corner": entry["pad"]["row"]} | entry["pad"]
+        self.pad = numpy.array([0, *(pad[at] + self.add & 0xFF for at in PADS)], numpy.uint8)
         self.rows, self.row_bytes = entry["storage"]["rows"], entry["storage"]["bytes"]
         self.padded_rows, self.padded_bytes = padded_rows(self.role, padded), entry["row_bytes"]
         order = entry.get("rows", {"block": 0, "first": "gate"})
@@ -41,12 +43,26 @@ class Predicted:
         if self.part == "bias":
             wide = source.astype(numpy.uint32) << 16 if self.is_wide else source
             source = wide[:, None].view(numpy.uint8)
-        grid = numpy.full((self.rows, self.row_bytes), self.pad[2], numpy.uint8)
-        grid[:self.padded_rows, :self.padded_bytes] = self.pad[0]
-        to = self.rows_of(len(source))
-        grid[to, source.shape[1]:self.padded_bytes] = self.pad[1]
-        grid[to, :source.shape[1]] = source + numpy.uint8(self.add)
+        grid = self.pad[self.kinds(*source.shape)]
+        grid[self.rows_of(len(source)), :source.shape[1]] = source + numpy.uint8(self.add)
         return numpy.packbits(numpy.unpackbits(grid, bitorder="little")[self.sources], bitorder="little")
+
+    def kinds(self, count, width):
+        """What the bytes of the storage are, where the source has `count` rows of `width` bytes: 0, or which of PADS from 1 on."""
+        row, column, corner, storage = range(1, 5)
+        kinds = numpy.full((self.rows, self.row_bytes), storage, numpy.uint8)
+        kinds[:self.padded_rows, :self.padded_bytes] = corner
+        kinds[:self.padded_rows, :width] = row
+        kinds[self.rows_of(count), width:self.padded_bytes] = column
+        kinds[self.rows_of(count), :width] = 0
+        return kinds
+
+    def pads_of(self, data, count, width):
+        """{kind of pad: its values} in an expert's stored bytes."""
+        grid = numpy.zeros(self.rows * self.row_bytes * 8, numpy.uint8)
+        grid[self.sources] = numpy.unpackbits(data, bitorder="little")
+        grid = numpy.packbits(grid, bitorder="little").reshape(self.rows, self.row_bytes)
+        return {at: numpy.unique(grid[self.kinds(count, width) == kind]) for kind, at in enumerate(PADS, 1)}
 
 
 def prove(probe, predicted):
