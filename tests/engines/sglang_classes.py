@@ -59,7 +59,7 @@ mxfp4_pack.sglang.register()
 HookRegistry.apply_hooks()
 VERSION = sglang.__version__
 RELEASE = int(sglang.__version__.split(".")[2])
-GPT_OSS, FP8, K3 = ("gpt-oss",), ("deepseek-v4", "deepseek-v4.1"), ("kimi-k3",)
+GPT_OSS, FP8, K3 = ("gpt-oss",), ("deepseek-v4", "deepseek-v4.1", "ling"), ("kimi-k3",)
 RUNNERS = {"marlin": MoeRunnerBackend.MARLIN, "flashinfer": MoeRunnerBackend.FLASHINFER_MXFP4,
            "triton": MoeRunnerBackend.TRITON_KERNELS, "humming": MoeRunnerBackend.HUMMING,
            "deepgemm": MoeRunnerBackend.DEEP_GEMM, "aiter": MoeRunnerBackend.AITER}
@@ -85,12 +85,13 @@ CASES = [
     Case("triton-hopper", "b64", GPT_OSS, 90, (17, 17)), Case("triton-hopper", "c64", GPT_OSS, 90, (19, 23)),
     Case("triton-hopper", "c", GPT_OSS, 90, (18, 23), EVEN), 
     Case("triton-blackwell", "1", GPT_OSS, 100, (17, 23), EVEN),  # from 0.5.18 on pads are left unset
+    Case("flashinfer-cutlass", "v1-corner", GPT_OSS, 90, (17, 18)), Case("flashinfer-cutlass", "v2-corner", GPT_OSS, 90, (19, 23)),
     # Where hidden is padded too, w2's scales differ: see src/backends/flashinfer_cutlass.cpp.
     Case("flashinfer-cutlass", "v1", GPT_OSS, 90, (17, 18), WHOLE_HIDDEN),
     Case("flashinfer-cutlass", "v2", GPT_OSS, 90, (19, 23), WHOLE_HIDDEN),
     Case("flashinfer-cutlass", "v1", FP8, 90, (17, 18), EVEN), Case("flashinfer-cutlass", "v2", FP8, 90, (19, 23), EVEN),
-    Case("flashinfer-humming", "1", FP8, 90, (19, 23), EVEN),
-    Case("flashinfer-cutlass-mxfp8", "2", GPT_OSS, 120, (17, 23), WHOLE_HIDDEN),
+    Case("flashinfer-humming", "1", FP8, 90, (19, 23), EVEN), Case("flashinfer-humming", "1", GPT_OSS, 90, (19, 23)),
+    Case("flashinfer-cutlass-mxfp8", "3", GPT_OSS, 120), Case("flashinfer-cutlass-mxfp8", "2", GPT_OSS, 120, (17, 23), WHOLE_HIDDEN),
     Case("flashinfer-cutlass-mxfp8", "1", FP8, 120, (17, 23), EVEN),
     Case("flashinfer-trtllm", "i128-ones", GPT_OSS, 100), Case("flashinfer-trtllm", "i128", GPT_OSS, 100, (17, 23), EVEN),
     Case("flashinfer-trtllm", "i128", FP8, 100, (17, 23), EVEN),
@@ -107,7 +108,7 @@ CASES = [
 
 def can_run(case, family):
     found = not case.backend.startswith("aiter") or "AITER_SOURCE" in os.environ
-    return found and (family != "deepseek-v4.1" or RELEASE >= 21) and case.releases[0] <= RELEASE <= case.releases[1]
+    return found and (family not in ("deepseek-v4.1", "ling") or RELEASE >= 21) and case.releases[0] <= RELEASE <= case.releases[1]
 
 
 def runner_of(case):

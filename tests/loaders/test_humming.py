@@ -7,7 +7,7 @@ from unittest import mock
 
 import torch
 
-from mxfp4_pack.sglang import humming as sglang_humming
+from mxfp4_pack.sglang import hooks, humming as sglang_humming
 from mxfp4_pack.vllm import humming
 
 META, DEVICE = torch.device("meta"), torch.device("cpu")
@@ -72,6 +72,21 @@ class Sglang(unittest.TestCase):
                          {name: int(PACKED[key]) for key, name in names.items() if key[0] == "w2"})
         self.method.transform_humming_layer(layer, sublayer_name="w2")
         self.assertTrue(layer.transformed)
+
+    def test_pads_of_the_canary_keep_the_range_of_an_experts_scales(self):
+        raw = {("w2", "codes"): torch.ones(2, 4, 2, dtype=torch.uint8), ("w13", "codes"): torch.ones(2, 4, 2, dtype=torch.uint8),
+               ("w2", "scales"): torch.tensor([[[120, 0], [0, 0]], [[111, 130], [0, 0]]], dtype=torch.uint8)}
+        layer, probe = torch.nn.Module(), torch.nn.Module()
+        for (role, part), tensor in raw.items():
+            layer.register_parameter(f"{role}_{part}", torch.nn.Parameter(tensor.to("meta"), requires_grad=False))
+        for backend, filled in (("flashinfer-humming", [[[120, 120], [120, 120]], [[111, 130], [111, 111]]]),
+                                ("flashinfer-cutlass", raw["w2", "scales"].tolist())):
+            layer.mxfp4_pack = SimpleNamespace(set=SimpleNamespace(backend=backend), device=DEVICE, entries={
+                key: SimpleNamespace(parameter="_".join(key)) for key in raw})
+            probe.num_local_experts = 2
+            hooks.fill(probe, SimpleNamespace(), layer, raw)
+            self.assertEqual(probe.w2_scales.tolist(), filled)
+            self.assertEqual(probe.w2_codes.tolist(), raw["w2", "codes"].tolist())
 
 
 if __name__ == "__main__":

@@ -257,6 +257,8 @@ def fill(probe, method, layer, raw):
     """The raw canary under the names and dtypes of the layer's raw parameters, rows as the engine's loader puts them."""
     for key, tensor in raw.items():
         name = raw_name(layer, key, packed_of(layer))
+        if key[1] == "scales" and packed_of(layer).set.backend == "flashinfer-humming":
+            tensor = torch.where(tensor == 0, tensor[:, :1, :1], tensor)  # pads leave an expert's range as it is
         if key[0] == "w13" and getattr(method, "load_up_proj_weight_first", False):
             tensor = torch.cat(tensor.chunk(2, dim=1)[::-1], dim=1)
         dtype = layer._parameters[name].dtype
