@@ -127,9 +127,10 @@ const Loader loaders[] = {
 }  // namespace
 
 std::string loader_since(const Backend& backend, const std::string& family) {
+  const bool file = !backend.layout_file.empty();  // which calls its backend as it likes
   for (const Loader& l : loaders)
-    if (l.engine == backend.engine && l.backend == backend.name && l.layout_version == backend.layout_version &&
-        (family.empty() || l.family == family))
+    if (l.engine == backend.engine && (file || l.backend == backend.name) &&
+        l.layout_version == (file ? "file" : backend.layout_version) && (family.empty() || l.family == family))
       return l.since;
   return {};
 }

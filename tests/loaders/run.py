@@ -23,5 +23,5 @@ except ImportError as missing:
 environment = dict(os.environ, PYTHONPATH=LOADERS, PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1")
 names = ["test_formats", "test_install", "test_manifest", "test_stream", "test_vllm", "test_humming", "test_sglang",
          "test_sglang_updates.Updates", "test_tool.Tool", "test_fallback.Fallback", "test_live.Live", "test_commands", "test_check", "test_sharded_state",
-         "test_learn", "test_learn_engine"]
+         "test_learn", "test_learn_engine", "test_learned.Learned"]
 sys.exit(subprocess.run([sys.executable, "-m", "unittest", "-b", *sys.argv[1:], *names], cwd=HERE, env=environment).returncode)

@@ -21,7 +21,7 @@ from contextlib import redirect_stdout
 from . import _xxh3
 from ._entries import DTYPES, Refused, Unconverted, entry_of, path_of
 from ._safetensors import read_header
-from .manifest import MALFORMED, MANIFEST, SERVED, Manifest, read_manifest
+from .manifest import MALFORMED, MANIFEST, SERVED, Manifest, is_served, read_manifest
 
 KERNELS = ("vllm",)  # engines that have a module `kernel` here
 TOLERANCE = 1e-2  # relative L2 of engines' kernels, which round to bf16 several times: Marlin has 5e-3, others 3e-3
@@ -101,7 +101,8 @@ def check_copied(directory, fields, headers):
 
 
 def check_set(directory, set_, headers):
-    path_of(directory, set_["canary"])
+    if "layout_file" not in set_:
+        path_of(directory, set_["canary"])
     for t in set_["tensors"]:
         entry = entry_of(t)
         agree(header_of(directory, entry.file, headers), entry.file, entry.name, t["dtype"], entry.shape)
@@ -125,7 +126,7 @@ def check_canary(report, directory, set_, engines):
     """What became of a set's canary, in words."""
     engine = set_["engine"]
     why = None
-    if set_["backend"] not in SERVED.get(engine, ()):
+    if not is_served(set_):
         why = f"no loader for {set_['backend']} of {engine}"
     elif engine not in sys.modules and importlib.util.find_spec(engine) is None:
         why = f"{engine} is not installed"
@@ -174,7 +175,7 @@ def check_kernels(report, directory, sets, asked):
 def missing_for_kernel(set_):
     """Why the engine's kernel cannot run on a set here."""
     engine = set_["engine"]
-    if engine not in KERNELS or set_["backend"] not in SERVED.get(engine, ()):
+    if engine not in KERNELS or not is_served(set_):
         return f"this check has no kernel for {set_['backend']} of {engine}"
     if len(set_["ranks"]) != set_["moe_tp_size"]:
         return "ranks are missing, and only all of them add up to the layer"

@@ -31,9 +31,9 @@ def check_version(version):
                       "mxfp4-pack that wrote these files, or convert again with this one")
 
 
-def check_needs(fields):
-    """What a reader must know beyond format_version 2 to use a manifest or one of its sets; this one knows of nothing."""
-    if fields.get("needs"):
+def check_needs(fields, known=()):
+    """What a reader must know beyond format_version 2 to use a manifest or one of its sets."""
+    if any(need not in known for need in fields.get("needs", ())):
         raise Refused(f"needs {fields['needs']}, which this loader does not know: install a newer one")
 
 
@@ -88,13 +88,13 @@ class Manifest:
         if not own:
             raise Refused(f"was packed for {', '.join(sorted({s['engine'] for s in sets}))}, not for {engine}. "
                           f"{convert_again(self.directory, engine, sets[0]['backend'], how='--add')}")
-        served = [s for s in own if s["backend"] in SERVED.get(engine, ())]
+        served = [s for s in own if is_served(s)]
         if not served:
             raise Refused(f"no loader for experts packed for backend {', '.join(s['backend'] for s in own)}")
         for fields in served:
-            check_needs(fields)
-            files = {safe_name(fields["canary"])} | {entry_of(t).file for t in fields["tensors"]}
-            for name in files:
+            check_needs(fields, ("layout_file",) if "layout_file" in fields else ())
+            files = {entry_of(t).file for t in fields["tensors"]}
+            for name in files | ({safe_name(fields["canary"])} if "layout_file" not in fields else set()):
                 path_of(self.directory, name)
         return served
 
@@ -177,7 +177,16 @@ def kernel_of(fields):
     return kernels_of(fields)[0]
 
 
+def is_served(fields):
+    """Whether a loader knows a set's backend. vLLM's also reads those of layout files, which say what they were learned from."""
+    if "layout_file" in fields:
+        return fields["engine"] == "vllm"
+    return fields["backend"] in SERVED.get(fields["engine"], ())
+
+
 def kernels_of(fields):
+    if "layout_file" in fields:
+        return [fields["layout_file"].get("made_with", {}).get("moe-backend", "auto")]
     settings = [value for name, value in fields["requires"].items() if name.startswith("moe_")]
     return settings[0].split(" or ") if settings else ["auto"]
 

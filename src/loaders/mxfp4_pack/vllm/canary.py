@@ -12,6 +12,9 @@ from .quantization import KERNELS
 
 def compare(packed, model_type, device):
     """Refuses a set that does not fit; any other exception: this vLLM cannot be asked."""
+    if packed.layout_file is not None:
+        raise NotImplementedError("a layout file's canary is compared where its size is loaded, "
+                                  "or by python3 -m mxfp4_pack.learn --check FILE")
     original = getattr(engine, CONVERTERS[model_type != "gpt_oss"])
     moe = SimpleNamespace(has_bias=model_type == "gpt_oss", activation=SimpleNamespace(is_gated=True))
     given = {"mxfp4_backend": backend_of(packed), "layer": SimpleNamespace(params_dtype=torch.bfloat16, moe_config=moe)}
@@ -33,4 +36,7 @@ def bare_config(device):
 def backend_of(packed):
     """vLLM's enumerator for a set: that of its --moe-backend, else the first that reads it."""
     members = engine.Mxfp4MoeBackend.__members__
-    return members.get(packed.kernel.upper()) or members[KERNELS[packed.backend][0]]
+    names = [name for name in (packed.kernel.upper(), KERNELS[packed.backend][0]) if name in members]
+    if not names:  # CUTLASS before 0.32.0
+        raise NotImplementedError(f"this vLLM converts for {packed.kernel} in a model alone")
+    return members[names[0]]

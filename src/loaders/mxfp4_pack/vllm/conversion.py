@@ -88,6 +88,14 @@ def compare_canary(packed, original, device, given):
     """Refuses a set whose canary the engine's converter `original` makes otherwise. `given`: its other arguments. Returns
     what it makes, by role and part."""
     raw, want = packed.canary(device)
+    made = converted_canary(packed, raw, original, given)
+    tensors = {key: getattr(storage_of(thing), "data", thing) for key, thing in made.items()}
+    packed.check_canary({key: as_stored(tensor, want.get(key)) for key, tensor in tensors.items()}, want)
+    return made
+
+
+def converted_canary(packed, raw, original, given):
+    """{(role, part): what the engine's converter makes of the raw canary}"""
     probe = canary_layer(raw, given["layer"])
     weights = {name: getattr(probe, name, None) for name in KEYWORD.values()}
     try:
@@ -97,8 +105,6 @@ def compare_canary(packed, original, device, given):
     made = dict(zip(RESULT, made))
     for key, entry in next(iter(packed.layers.values())).items():
         made.setdefault(key, getattr(probe, entry.parameter, None))
-    tensors = {key: getattr(storage_of(thing), "data", thing) for key, thing in made.items()}
-    packed.check_canary({key: as_stored(tensor, want.get(key)) for key, tensor in tensors.items()}, want)
     return made
 
 

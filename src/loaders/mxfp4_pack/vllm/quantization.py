@@ -22,7 +22,7 @@ from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
-from . import eplb, humming, live
+from . import eplb, humming, learned, live
 from .conversion import (KEYWORD, RESULT, as_function, compare_canary, exchanged, fill, in_place, of_class, storage_of)
 
 # Models, and the quant_method of their checkpoints; of those in ANY_MODEL the others too. vLLM itself reads Kimi-K3's
@@ -89,7 +89,7 @@ def packed_method(method, packed, entries):
     name = getattr(getattr(method, "mxfp4_backend", None), "name", type(method).__name__)
     if getattr(method, "use_cutlass_mxfp4", False):  # of compressed-tensors' class, whose mxfp4_backend is Marlin then
         name = "CUTLASS_MXFP4_MXFP4"
-    if name not in KERNELS[packed.backend]:
+    if packed.layout_file is None and name not in KERNELS[packed.backend]:
         raise Refused(f"vLLM chose {name}, the experts are packed for {packed.kernel}")
     cls = packed_class(type(method))
     reading = object.__new__(cls)
@@ -229,7 +229,7 @@ class PackedMethod:
                 logger.info(self.packed.report())
             elif line := self.packed.progress():
                 logger.info(line)
-        if self.packed.backend in humming.BACKENDS:
+        if self.mxfp4_backend.name == "HUMMING":
             with humming.giving(tensors, self.device):
                 return original(**given)
         if not self.packed.is_triton:
@@ -262,7 +262,8 @@ class PackedMethod:
         """What the engine's converter makes of the canary's raw layer: it must be the canary's packed layer."""
         which = (self.packed.directory, self.packed.backend, self.mxfp4_backend.name)
         if which not in canaries_passed:
-            canaries_passed[which] = compare_canary(self.packed, original, self.device, given)
+            compare = compare_canary if self.packed.layout_file is None else learned.compare_canary
+            canaries_passed[which] = compare(self.packed, original, self.device, given)
         self.packed.canary_is_equal = True
         return canaries_passed[which]
 
