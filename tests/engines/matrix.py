@@ -10,7 +10,7 @@
 
 PATH: directories with the engine's Python sources and what it imports, separated by colons. MXFP4_PACK names the program.
 A cell is an engine's version, a backend in one layout version, a family, a tensor-parallel size, a GPU ("" for none), and
-`shown`, best first:
+`shown`, best first (layout "file": a layout file that was learned of the engine):
 
 hardware          the engine ran on that GPU: expert tensors and results equal those of the raw checkpoint
 real classes      the engine's own classes and functions on a CPU: what the loader leaves in a layer is, in names, dtypes,

@@ -275,7 +275,8 @@ class Layers(unittest.TestCase):
                 raw_parameter(engines, key).data.copy_(tensor)
             for layer in (engines, ours):
                 layer.quant_method.process_weights_after_loading(layer)
-        if ours.quant_method.packed.fallback is None and (case.backend != "cutlass-mxfp4" or RELEASE >= 32):
+        alone = case.layout != "file" and (case.backend != "cutlass-mxfp4" or RELEASE >= 32)  # a set that can be asked of
+        if ours.quant_method.packed.fallback is None and alone:
             canary.compare(ours.quant_method.packed, source.model_type, torch.device("cpu"))  # as mxfp4_pack.check does
         return ours, engines
 
