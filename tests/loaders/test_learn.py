@@ -136,6 +136,14 @@ class Learn(unittest.TestCase):
         with self.assertRaisesRegex(NoRearrangement, message):
             learn(Probe(changed(**changes), Size(64, 32, False)), False)
 
+    @unittest.skipUnless(hasattr(torch, "float4_e2m1fn_x2"), "a later torch has it")
+    def test_codes_that_torch_calls_fp4(self):
+        path = self.file(changed(w13_weight=lambda layer: layer["w13"].view(torch.float4_e2m1fn_x2)))
+        with open(path) as file:
+            codes = json.load(file)["tensors"][0]
+        self.assertEqual([codes[name] for name in ("name", "dtype", "torch_dtype")],
+                         ["w13_weight", "U8", "float4_e2m1fn_x2"])
+
     def test_what_is_no_rearrangement_is_refused(self):
         codes, scales = "w13_weight", "w13_weight_scale"
         self.refused(f"{codes}: expert 0, byte 0, bit 0: no copy of one bit of w13",

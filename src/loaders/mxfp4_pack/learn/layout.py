@@ -16,6 +16,8 @@ from .probe import PARTS, Size
 DTYPES = {torch.uint8: "U8", torch.int8: "I8", torch.int32: "I32", torch.int64: "I64", torch.int16: "I16",
           torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.float8_e8m0fnu: "F8_E8M0",
           torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
+if hasattr(torch, "float4_e2m1fn_x2"):  # AITER's codes
+    DTYPES[torch.float4_e2m1fn_x2] = "U8"
 
 
 class Tensor:
