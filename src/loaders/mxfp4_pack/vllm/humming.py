@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from mxfp4_pack.manifest import ROLES
 
-BACKENDS = ("humming", "humming-w4a8")
 # Parts of a role, and the library's names for them.
 NAMES = {"codes": "weight", "scales": "weight_scale", "residual": "weight_scale_2", "bias": "bias"}
 
