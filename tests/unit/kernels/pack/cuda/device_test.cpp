@@ -157,7 +157,7 @@ TEST_CASE("compare finds what unpack and a loop over the rows find") {
       const Shape padded = fitting(layout, {256, row_bytes(layout, 2880)});
       const Shape real{padded.n / views - 3, std::max<int64_t>(1, padded.b - 5)};
       const uint8_t add = form == Source::dense ? 6 : 0;
-      cases.push_back({layout, {form, real, views, 4}, padded, {0, false}, {0, 0x7F, 0}, add});
+      cases.push_back({layout, {form, real, views, 4}, padded, {0, false}, {0, 0x7F, 0, 0x3C}, add});
     }
   const Results r = run(*cpu, cases, 12);
   int64_t wrong = 0;
@@ -204,7 +204,7 @@ TEST_CASE("cuda keeps row orders, paddings and strides as the CPU does", "[gpu]"
                        {Source::Form(random() % 5), real, views, one_of({0, 1, 2, 4, 8, 16})},
                        padded,
                        {block, random() % 2 == 0},
-                       {0x11, 0x7F, 0xA5},
+                       {0x11, 0x7F, 0xA5, 0x3C},
                        uint8_t(one_of({0, 6}))});
       if (views == 1 && cases.back().source.form != Source::apart) cases.back().source.form = Source::dense;
     }
@@ -224,7 +224,8 @@ TEST_CASE("cuda keeps rows that share sectors, in turn or dense, as the CPU does
             padded.n = round_up(padded.n, 128);
             const Shape real{padded.n / 2 - missing, std::min(b, padded.b)};
             const Source::Form form = i % 4 ? Source::in_turn : Source::dense;
-            cases.push_back({layout, {form, real, 2, 2 * (i % 7)}, padded, {block, i % 5 < 2}, {0x11, 0x7F, 0xA5}});
+            cases.push_back(
+                {layout, {form, real, 2, 2 * (i % 7)}, padded, {block, i % 5 < 2}, {0x11, 0x7F, 0xA5, 0x3C}});
           }
       check_cases(*gpu, cases);
     }
