@@ -121,6 +121,9 @@ class Comparison {
   void run_copied() {
     for (const CopiedTensor& t : set_.plan.copied) compare(t.source->name, nullptr);
   }
+  void check_in_a(const std::string& name) {
+    if (!ours_.tensors.contains(plain_name(name))) say(name, "not in A");
+  }
   const std::vector<std::string>& lines() const { return lines_; }
   int64_t compared() const { return compared_; }
 
@@ -133,7 +136,7 @@ class Comparison {
 
   void compare(const std::string& name, const PackedTensor* packed) {
     const auto a = ours_.tensors.find(plain_name(name)), b = theirs_.tensors.find(plain_name(name));
-    if (b == theirs_.tensors.end()) return packed ? say(name, "not in B") : void();
+    if (b == theirs_.tensors.end()) return packed || theirs_.backend ? say(name, "not in B") : void();
     ++compared_;
     const std::string mine = ours_.read(a->second);
     std::string other = theirs_.read(b->second);
@@ -283,6 +286,8 @@ class OutputComparison {
     const Side ours = side_of(a_, mine), theirs = side_of(b_, other);
     Comparison c(a_, mine, ours, theirs, pairs_.size() > 1 ? describe(a_, mine.set, {mine.rank}) + ": " : "");
     c.run_packed();
+    const PackedSet& set = b_.sets[other.set];
+    for_each_of_rank(set, other.rank, [&](size_t i) { c.check_in_a(set.stored[i].name); });
     result_.add(c);
     if (result_.parts.empty()) compare_copied();
     result_.parts.emplace_back(&x, mine.rank);
@@ -293,6 +298,7 @@ class OutputComparison {
     const Side ours = side_of(a_, first), theirs = side_of(b_, {0, b_.manifest.sets.front().tp.ranks.front()});
     Comparison c(a_, first, ours, theirs);
     c.run_copied();
+    for (const Tensor& t : b_.copied) c.check_in_a(t.name);
     result_.add(c);
   }
 

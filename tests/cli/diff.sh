@@ -12,6 +12,13 @@ expect 'diff' 1 'w13_weight: 3 of 3 experts differ.*other row order of w13' '' "
 expect 'said once for all layers' 1 '^  the same in 2 more, to model.layers.2.mlp.experts.w13_weight_scale$' '' "$program" diff "$dir/q" "$dir/o"
 expect 'which is which' 1 "A, $dir/q, is marlin of .*; B, $dir/o, is marlin of " '' "$program" diff "$dir/q" "$dir/o"
 expect 'the summary' 1 '^[0-9]+ tensors compared, [0-9]+ differ or are not in both$' '' "$program" diff "$dir/q" "$dir/o"
+expect 'what only B has' 1 'w13_weight_bias: not in A' '' "$program" diff "$dir/o" "$dir/q"
+prepare "$program" synth gpt-oss-20b "$dir/less" --tiny --layers 2 -q
+prepare "$program" synth gpt-oss-20b "$dir/more" --tiny --layers 3 -q
+for source in less more; do convert "$dir/$source" "$dir/o-$source" --backend marlin --engine vllm; done
+expect 'a layer that only B has' 1 'layers.2.mlp.experts.w2_bias: not in A' '' "$program" diff "$dir/o-less" "$dir/o-more" -v
+expect 'and its other tensors' 1 'layers.2.input_layernorm.weight: not in A' '' "$program" diff "$dir/o-less" "$dir/o-more" -v
+expect 'which A has not' 1 'layers.2.input_layernorm.weight: not in B' '' "$program" diff "$dir/o-more" "$dir/o-less" -v
 every_line() { [ "$("$program" diff "$dir/q" "$dir/o" -v | grep -c w13_weight:)" = 3 ]; }
 expect 'every one with -v' 0 '' '' every_line
 # vLLM's bytes of deepgemm-mega are the same
