@@ -150,17 +150,39 @@ void find_companions(Checkpoint& ck, const fs::path& real_dir, Problems& problem
   std::sort(ck.left_out.begin(), ck.left_out.end());
 }
 
+bool looks_like_checkpoint(const fs::path& folder) {
+  std::error_code ec;
+  if (!fs::exists(folder / config_name, ec)) return false;
+  for (const auto& entry : fs::directory_iterator(folder, ec))
+    if (entry.path().extension() == ".safetensors") return true;
+  return false;
+}
+
+/// "; is DIR meant?", of a checkpoint in a folder of `path`, or around it.
+std::string nearby(const fs::path& path) {
+  std::error_code ec;
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(path, ec))
+    if (entry.is_directory(ec)) folders.push_back(entry.path());
+  std::sort(folders.begin(), folders.end());
+  folders.push_back((path.has_filename() ? path : path.parent_path()).parent_path());
+  const auto found = std::find_if(folders.begin(), folders.end(), looks_like_checkpoint);
+  return found == folders.end() ? "" : fmt::format("; is {} meant?", found->string());
+}
+
 /// Says what a file given as checkpoint, or a directory without safetensors, is instead, where that can be told.
 [[noreturn]] void fail_no_checkpoint(const std::string& path) {
   if (fs::is_regular_file(path)) {
     const std::string foreign = foreign_format_of(path);
-    fail(ErrorKind::input, "{}: {}", path, foreign.empty() ? "a file; a checkpoint directory was expected" : foreign);
+    fail(ErrorKind::input, "{}: {}", path,
+         foreign.empty() ? "a file; a checkpoint directory was expected" + nearby(path) : foreign);
   }
   for (const auto& entry : fs::directory_iterator(path))
     if (entry.is_regular_file() && is_weights(entry.path()))
       if (const std::string foreign = foreign_format_of(entry.path().string()); !foreign.empty())
         fail(ErrorKind::input, "{}: {}: {}", path, entry.path().filename().string(), foreign);
-  fail(ErrorKind::input, "{}: no {} and no *.safetensors; a checkpoint directory was expected", path, index_name);
+  fail(ErrorKind::input, "{}: no {} and no *.safetensors; a checkpoint directory was expected{}", path, index_name,
+       nearby(path));
 }
 
 /// Reads a JSON file of the checkpoint; empty and a problem where that fails.

@@ -36,6 +36,16 @@ bool is_repository_name(const std::string& text) {
          !text.starts_with(".") && std::all_of(text.begin(), text.end(), usual);
 }
 
+/// Without the hub's address in front and the slash behind, where the text is no path that exists.
+std::string without_address(std::string text) {
+  std::error_code ec;
+  if (fs::exists(text, ec) || ec) return text;
+  for (const std::string_view address : {"https://huggingface.co/", "hf://"})
+    if (text.starts_with(address)) text.erase(0, address.size());
+  while (text.ends_with('/')) text.pop_back();
+  return text;
+}
+
 /// Of a repository "openai/gpt-oss-20b".
 fs::path folder_in_cache(std::string name) {
   name.replace(name.find('/'), 1, "--");
@@ -64,22 +74,28 @@ std::string snapshot_of(const fs::path& repository) {
 
 }  // namespace
 
-std::string checkpoint_path(const std::string& text) {
+std::string checkpoint_path(const std::string& given) {
   std::error_code ec;
+  const std::string text = without_address(given);
   const fs::path path(text);
-  const bool is_name = !fs::exists(path, ec) && !text.empty() && is_repository_name(text);
-  if (!is_name && !fs::is_directory(path / "snapshots", ec)) {
+  const bool is_missing = !fs::exists(path, ec) && !ec, is_name = is_missing && is_repository_name(text);
+  if (!is_missing && !fs::is_directory(path / "snapshots", ec)) {
     if (const auto models = folders_in(path, front); !models.empty() && !fs::exists(path / config_name, ec))
       fail(ErrorKind::input, "{}: a cache of {} models; say which, {} for example", text, models.size(),
            models.front().string());
     return text;
   }
-  const std::string found = snapshot_of(is_name ? folder_in_cache(text) : path);
-  if (found.empty() && is_name)
+  const std::string found = is_missing && !is_name ? "" : snapshot_of(is_name ? folder_in_cache(text) : path);
+  if (found.empty() && is_name && !fs::is_directory(path.parent_path(), ec))
     fail(ErrorKind::input,
          "{}: no such directory; a model of that name on the Hugging Face hub is fetched with: hf download {} "
          "--local-dir {}",
-         text, text, text.substr(text.find('/') + 1));
+         given, text, text.substr(text.find('/') + 1));
+  if (found.empty() && is_missing)
+    fail(ErrorKind::io,
+         "{}: no such directory; a checkpoint directory was expected, or the name of a repository (OWNER/NAME) in the "
+         "Hugging Face cache",
+         given);
   if (found.empty()) fail(ErrorKind::input, "{}: none of its snapshots is that of refs/main", text);
   note(fmt::format("{}: its snapshot {}", text, found));
   return found;

@@ -84,11 +84,14 @@ void count_other_linears(const Checkpoint& ck, Model& model) {
 void note_zero_layers(const Checkpoint& ck, Problems& problems) {
   const std::string dtype = dtype_of_experts(ck);
   const Json* q = quantization_config(ck.config);
+  const std::string method = q ? json_string(*q, "quant_method") : "";
   if (dtype.empty())
-    problems.error(ck.dir, "no routed experts found; a GPT-OSS or DeepSeek-V4 checkpoint was expected");
+    problems.error(ck.dir, "no routed experts found; a mixture-of-experts checkpoint in MXFP4 was expected{}",
+                   method.empty() ? "" : fmt::format(", config.json says quant_method {}", printable(method)));
   else
     problems.error(ck.dir, "no MXFP4 routed experts found; experts are {}{}", dtype,
-                   q && json_string(*q, "quant_method") == "mxfp4" ? ", but config.json says quant_method mxfp4" : "");
+                   method == "mxfp4" ? ", but config.json says quant_method mxfp4"
+                                     : "; nothing is quantized here, a checkpoint published in MXFP4 was expected");
 }
 
 /// Where the tensors of a module begin: those after it in `tensors` whose names start with "MODULE.".

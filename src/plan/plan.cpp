@@ -1,6 +1,7 @@
 #include "src/plan/plan.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_set>
 
 namespace mxfp4 {
@@ -35,6 +36,10 @@ class Planner {
 
   void run() {
     for (int i = 0; i < int(plan_.model->layers.size()); ++i) add_layer(i);
+    for (const auto& [why, modules] : refused_)
+      problems_.error(
+          modules.front(), "{}{}", why,
+          modules.size() == 1 ? "" : fmt::format("; the same in {} more, to {}", modules.size() - 1, modules.back()));
     if (problems_.any()) return;
     place_packed();
     place_copied();
@@ -46,7 +51,10 @@ class Planner {
   void add_layer(int index) {
     const MoeLayer& layer = plan_.model->layers[size_t(index)];
     const Expert& expert = layer.experts.front();
-    if (!can_split(layer) || is_refused(layer)) return;
+    if (const std::string why = obstacle(layer); !why.empty()) {
+      refused_[why].push_back(printable(layer.module));
+      return;
+    }
     for (Role role : roles)
       for (Part part : parts) {
         if (!plan_.backend->parameter(role, part).name) continue;
@@ -61,23 +69,19 @@ class Planner {
            (plan_.model->pairs || layer.intermediate % size == 0);
   }
 
-  bool can_split(const MoeLayer& layer) {
+  /// Why a layer cannot be written; empty where it can.
+  std::string obstacle(const MoeLayer& layer) const {
     const int size = plan_.tp.size;
-    if (splits(layer, size)) return true;
+    if (splits(layer, size)) {
+      const Backend& b = *plan_.backend;
+      const std::string why = refusal(b, *plan_.model, layer, size);
+      return why.empty() ? why : fmt::format("{} of {} cannot serve it: {}", b.name, b.engine, why);
+    }
     std::vector<int> sizes;
     for (int other = 1; other <= 64; ++other)
       if (splits(layer, other)) sizes.push_back(other);
-    problems_.error(printable(layer.module), "intermediate {} does not split into {} ranks of whole groups of {}{}",
-                    layer.intermediate, size, group,
-                    sizes.empty() ? "" : fmt::format("; --tp-size {} would do", fmt::join(sizes, ", ")));
-    return false;
-  }
-
-  bool is_refused(const MoeLayer& layer) {
-    const Backend& b = *plan_.backend;
-    const std::string why = refusal(b, *plan_.model, layer, plan_.tp.size);
-    if (!why.empty()) problems_.error(printable(layer.module), "{} of {} cannot serve it: {}", b.name, b.engine, why);
-    return !why.empty();
+    return fmt::format("intermediate {} does not split into {} ranks of whole groups of {}{}", layer.intermediate, size,
+                       group, sizes.empty() ? "" : fmt::format("; --tp-size {} would do", fmt::join(sizes, ", ")));
   }
 
   void add_tensor(int index, Role role, Part part, int rank) {
@@ -310,8 +314,9 @@ class Planner {
   Plan& plan_;
   const PlanOptions& options_;
   Problems& problems_;
-  std::vector<int64_t> tensors_in_;  // of each shard
-  int64_t max_file_bytes_;           // unless one tensor is larger
+  std::vector<int64_t> tensors_in_;                          // of each shard
+  int64_t max_file_bytes_;                                   // unless one tensor is larger
+  std::map<std::string, std::vector<std::string>> refused_;  // layers, by the reason
 };
 
 }  // namespace

@@ -18,6 +18,15 @@ expect 'a repository of the cache' 0 'gpt-oss' 'its snapshot .*snapshots/abc' "$
 expect 'a whole cache' 2 '' 'hub: a cache of 2 models; say which, .*gpt-oss-120b for example' "$program" inspect "$HF_HUB_CACHE"
 expect 'a name that the cache has not' 2 '' 'fetched with: hf download openai/gpt-oss-9b --local-dir gpt-oss-9b' \
   "$program" inspect openai/gpt-oss-9b
+expect "the hub's address of it" 0 'gpt-oss' 'its snapshot .*snapshots/abc$' \
+  "$program" inspect https://huggingface.co/openai/gpt-oss-20b
+expect 'a name with a slash behind' 0 'gpt-oss' 'its snapshot .*snapshots/abc$' "$program" inspect openai/gpt-oss-20b/
+mkdir -p models/gpt-oss-20b
+expect 'a mistyped folder is no name of the hub' 2 '' 'models/gpt-os: no such directory; a checkpoint directory was' \
+  "$program" inspect models/gpt-os
+cp "$tiny"/* models/gpt-oss-20b
+expect 'the folder around a checkpoint' 2 '' 'models: no .*expected; is models/gpt-oss-20b meant\?$' "$program" inspect models
+expect 'a file of one' 2 '' 'config.json: a file; .*; is models/gpt-oss-20b meant\?$' "$program" inspect models/gpt-oss-20b/config.json
 expect 'converted by name' 0 '' 'out: 18 packed' "$program" convert openai/gpt-oss-20b out --backend marlin --engine vllm
 expect 'verified by name' 0 'right at level kernels' 'its snapshot' "$program" verify out --source openai/gpt-oss-20b
 expect 'an output says how it is served' 0 '^  serve     vllm serve out$' '' "$program" inspect out

@@ -14,13 +14,17 @@ expect 'a word too many' 2 '' "error: 'c' is one word too many" "$program" conve
 expect 'mistyped backend' 2 '' 'did you mean marlin\?' "$program" convert a b --backend marln --engine vllm
 expect 'mistyped engine' 2 '' 'did you mean vllm\?' "$program" convert a b --backend marlin --engine vlm
 expect 'mistyped model' 2 '' 'did you mean gpt-oss-20b\?' "$program" synth gpt-oss-20 "$dir/s"
+refused_layers() { "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 4 2>&1 | wc -l; }
+expect 'said once for all layers' 0 '^1$' '' refused_layers
+expect 'and for how many' 2 '' 'would do; the same in 2 more, to model.layers.2.mlp.experts$' \
+  "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 4
 expect 'sizes that split' 2 '' 'does not split into 4 ranks of whole groups of 32; --tp-size 1, 2, 3, 5 would do' \
   "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 4
 expect 'unknown backend' 2 '' "error: no backend 'x'; 'mxfp4-pack backends' lists them" \
   "$program" convert "$tiny" "$dir/o" --backend x --engine vllm
 expect 'usage error as JSON' 2 '^\{"error":\{"kind":"usage","lines":\[".*--engine' '' \
   "$program" convert "$tiny" "$dir/o" --backend marlin --json
-expect 'missing checkpoint' 2 '' 'error: .*nowhere: cannot open: No such file' "$program" inspect "$dir/nowhere"
+expect 'missing checkpoint' 2 '' 'nowhere: no such directory; a checkpoint directory was expected, or .* \(OWNER/NAME\)' "$program" inspect "$dir/nowhere"
 expect 'missing checkpoint as JSON' 2 '"kind":"io"' '' "$program" inspect "$dir/nowhere" --json
 expect 'a rank that is not there' 2 '' 'error: --rank 2 is not below --tp-size 2' \
   "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 2 --rank 2
