@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/terminal.h"
 
@@ -10,8 +11,7 @@ namespace mxfp4 {
 namespace {
 
 double seconds_between(bool on_terminal) {
-  const char* said = std::getenv("MXFP4_PACK_PROGRESS");
-  if (const double seconds = said ? std::atof(said) : 0; seconds > 0) return seconds;
+  if (const auto seconds = progress_seconds()) return *seconds;
   return says_events() ? 1 : on_terminal ? 0.16 : 30;
 }
 
@@ -21,6 +21,16 @@ std::string clock_time(double seconds) {
 }
 
 }  // namespace
+
+std::optional<double> progress_seconds() {
+  const char* value = std::getenv("MXFP4_PACK_PROGRESS");
+  if (!value || !*value) return {};
+  char* end = nullptr;
+  const double seconds = std::strtod(value, &end);
+  if (*end || !(seconds > 0 && seconds <= 86400))
+    fail(ErrorKind::usage, "MXFP4_PACK_PROGRESS: '{}' is no number of seconds above 0 and up to 86400", value);
+  return seconds;
+}
 
 Progress::Progress(std::string action, int64_t total, std::string unit)
     : action_(std::move(action)),
@@ -63,15 +73,17 @@ double Progress::rate() const { return seconds() > 0 ? double(done_) / seconds()
 double Progress::left() const { return rate() > 0 ? double(total_ - done_) / rate() : 0; }
 
 void Progress::say_event() const {
-  mxfp4::say_event("progress",
-                   fmt::format("\"action\": \"{}\", \"unit\": \"{}\", \"done\": {}, \"total\": {}, "
-                               "\"seconds\": {:.3f}, \"seconds_left\": {:.3f}",
-                               action_, unit_.empty() ? "bytes" : unit_, done_.load(), total_, seconds(), left()));
+  mxfp4::say_event("progress", fmt::format("\"action\": \"{}\", \"unit\": \"{}\", \"done\": {}, \"total\": {}, "
+                                           "\"seconds\": {:.3f}, \"seconds_left\": {}",
+                                           action_, unit_.empty() ? "bytes" : unit_, done_.load(), total_, seconds(),
+                                           done_ ? fmt::format("{:.3f}", left()) : "null"));
 }
 
 std::string Progress::line(int width) const {
   const int percent = total_ ? int(100 * double(done_) / double(total_)) : 100;
-  const std::string time = clock_time(unit_.empty() ? left() : seconds()) + (unit_.empty() ? " left" : "");
+  const std::string time = !unit_.empty() ? clock_time(seconds())
+                           : done_        ? clock_time(left()) + " left"
+                                          : "-:--:-- left";
   const std::string speed = unit_.empty() ? fmt::format(", {:.2f} GB/s", rate() / 1e9) : "";
   const std::string amount = unit_.empty() ? fmt::format("{} of {}", human_bytes(done_), human_bytes(total_))
                                            : fmt::format("{} of {} {}", done_.load(), total_, unit_);

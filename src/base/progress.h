@@ -5,12 +5,16 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace mxfp4 {
 
-/// On a terminal a line that fits it, six times a second; elsewhere a line every 30 seconds, or every
-/// MXFP4_PACK_PROGRESS seconds. With --json-progress an event at the beginning, at the end and every second between.
+/// MXFP4_PACK_PROGRESS, where it is set: seconds between two reports. Throws Error{usage} where it is no such number.
+std::optional<double> progress_seconds();
+
+/// On a terminal a line that fits it, six times a second; elsewhere a line every 30 seconds; with --json-progress an
+/// event at the beginning, at the end and every second between. progress_seconds() goes before these times.
 class Progress {
  public:
   /// unit: of what is counted, "batches"; empty for bytes, which have a rate and a time left.

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "src/base/error.h"
+#include "src/base/progress.h"
 #include "src/base/terminal.h"
 
 namespace mxfp4::cli {
@@ -48,12 +49,7 @@ void add_common(CLI::App* app, Common& common) {
 }
 
 void check_environment(const CLI::App& app) {
-  if (const char* value = std::getenv("MXFP4_PACK_PROGRESS"); value && *value) {
-    char* end = nullptr;
-    const double seconds = std::strtod(value, &end);
-    if (*end || !(seconds > 0 && seconds <= 86400))
-      fail(ErrorKind::usage, "MXFP4_PACK_PROGRESS: '{}' is no number of seconds above 0 and up to 86400", value);
-  }
+  progress_seconds();
   for (const CLI::App* command : app.get_subcommands())
     for (const CLI::Option* option : command->get_options()) {
       const char* value = std::getenv(option->get_envname().c_str());

@@ -1,6 +1,7 @@
 #include "src/convert/unpack.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 
@@ -156,6 +157,7 @@ std::vector<std::string> same_files(const Checkpoint& source, const std::string&
 }  // namespace
 
 void unpack(const UnpackOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
   Problems problems;
   const auto packed = open_packed(options.out, problems);
   problems.throw_if_any();
@@ -173,13 +175,13 @@ void unpack(const UnpackOptions& options) {
   Unpacking(*packed, set, options, devices, dest).run();
   write_companions(*packed, dest);
   dest.commit();
-  if (options.json)
-    print_out("{}\n",
-              one_line(Json{
-                  {"out", options.out}, {"dest", options.dest}, {"tensors", packed->manifest.source.tensors.size()}}));
-  else
-    note(fmt::format("{}: {} tensors, each with its source's checksum", options.dest,
-                     packed->manifest.source.tensors.size()));
+  if (options.json) {
+    print_out("{}\n", one_line(Json{{"out", options.out}, {"dest", options.dest}, {"tensors", source.tensors.size()}}));
+    return;
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  note(fmt::format("{}: {} tensors, {}, each with its source's checksum, in {} ({:.2f} GB/s)", options.dest,
+                   source.tensors.size(), human_bytes(bytes), human_seconds(seconds), double(bytes) / seconds / 1e9));
 }
 
 }  // namespace mxfp4

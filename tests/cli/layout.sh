@@ -46,7 +46,7 @@ cp "$dir/mine.json" "$dir/kept.json"
 rm "$dir/mine.json" # OUT is complete in itself
 expect 'verify' 0 'right at level bytes' '' "$program" verify "$dir/out" --source "$tiny"
 expect 'level kernels is refused' 2 '' 'mine of vllm|level bytes' "$program" verify "$dir/out" --source "$tiny" --level kernels
-expect 'unpack' 0 '' '60 tensors, each with' "$program" unpack "$dir/out" "$dir/again"
+expect 'unpack' 0 '' '60 tensors, [0-9.]+ kB, each with' "$program" unpack "$dir/out" "$dir/again"
 expect 'the checkpoint again' 0 '' '' diff -r "$tiny" "$dir/again"
 expect 'unpack of a layer' 0 . '' "$program" unpack "$dir/out" --layer model.layers.1.mlp.experts
 convert "$tiny" "$dir/marlin" --backend marlin --engine vllm

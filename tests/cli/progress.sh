@@ -2,7 +2,7 @@
 # What a run says of its progress, on terminals, off them and as JSON; -v and the closing lines. usage: progress.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
-convert_at() { at "$1" "$program" convert "$dir/model" "$dir/at-$1" --backend marlin --engine vllm; }
+convert_at() { at "$1" "$program" convert "$dir/model" "$dir/at-$1" --backend marlin --engine vllm "${@:2}"; }
 synth gpt-oss-20b "$dir/model" --layers 1 --experts 8 --vocab 8192
 
 # of what progress wrote over, without its escapes
@@ -25,6 +25,7 @@ often() { MXFP4_PACK_PROGRESS=0.001 run; }
 expect 'and then lines of their own' 0 '^mxfp4-pack: packing .* left$' '' often
 expect 'the closing line' 0 ': 6 packed tensors for vllm marlin, .* in all, in [0-9.]+ s \([0-9.]+ GB/s\)$' '' run
 expect 'the next command' 0 "check it with: mxfp4-pack verify $dir/r --source $dir/model\$" '' run
+expect 'what it fits' 0 '^mxfp4-pack: it fits vllm 0.26.0 to [0-9.]+; it requires moe_backend marlin, VLLM_MARLIN_INPUT_DTYPE unset$' '' run
 expect 'how to serve' 0 "serve it with: vllm serve $dir/r\$" '' run
 expect '-v: choices' 0 'backend marlin of vllm, layout version 1, the first that fits' '' run -v
 expect '-v: tensors' 0 'layers.0.mlp.experts.w2_bias  BF16 \[8, ' '' run -v
@@ -34,7 +35,8 @@ expect '-q: nothing' 0 '' '' run -q
 
 all_json() { run --json-progress | python3 -c 'import json, sys; print(sorted({json.loads(line)["event"] for line in sys.stdin}))'; }
 expect 'JSON lines alone' 0 "^\['note', 'progress'\]\$" '' all_json
-expect 'progress begins' 0 '"action": "packing", "unit": "bytes", "done": 0, "total": [0-9]+' '' run --json-progress
+expect 'on a terminal it begins without a time left' 0 'packing 0 B of .*, -:--:-- left' '' convert_at 120 --force
+expect 'progress begins' 0 '"action": "packing", "unit": "bytes", "done": 0, "total": [0-9]+, "seconds": 0.[0-9]+, "seconds_left": null' '' run --json-progress
 ends() { run --json-progress | grep progress | tail -n 1 | python3 -c 'import json, sys; e = json.load(sys.stdin); sys.exit(e["done"] != e["total"])'; }
 expect 'and ends with all' 0 '' '' ends
 expect 'errors as events' 2 '' '"event": "error", "text": "' "$program" inspect "$dir/nowhere" --json-progress
