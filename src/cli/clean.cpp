@@ -23,9 +23,9 @@ struct CleanOptions {
 std::string describe(const Leftover& l) {
   switch (l.kind) {
     case LeftoverKind::resumable:
-      return fmt::format("a partial output, {} finished jobs; convert --resume goes on with it", l.jobs);
+      return fmt::format("a partial output, {} finished steps; convert --resume goes on with it", l.jobs);
     case LeftoverKind::begun:
-      return "the beginning of an output, no finished job";
+      return "the beginning of an output, no finished step";
     case LeftoverKind::replaced:
       return "what the finished output replaced";
     case LeftoverKind::predecessor:

@@ -93,7 +93,7 @@ std::vector<int64_t> Conversion::jobs_left() {
   const int64_t count = std::count(done.begin(), done.end(), true);
   std::vector<uint8_t> good(done.size());
   if (count > 0) {
-    Progress progress("checking", count, "jobs");
+    Progress progress("checking", count, "steps");
     run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
       good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
       progress.add(done[size_t(i)]);
@@ -106,7 +106,7 @@ std::vector<int64_t> Conversion::jobs_left() {
       counts_[i] = {};
     }
   if (const int64_t kept = std::count(good.begin(), good.end(), true); kept > 0)
-    note(fmt::format("{} of {} jobs are done already", kept, good.size()));
+    note(fmt::format("{} of {} steps are done already", kept, good.size()));
   return left;
 }
 

@@ -243,7 +243,7 @@ void OutputDir::end() {
   }
   if (!built_) return;
   if (keep_ && !journal_.records().empty()) {
-    note(fmt::format("{}: {} finished jobs are kept; go on with --resume, or begin anew with --restart", out_,
+    note(fmt::format("{}: {} finished steps are kept; go on with --resume, or begin anew with --restart", out_,
                      journal_.records().size()));
     return;
   }

@@ -30,7 +30,7 @@ expect 'help has an example' 0 '^  mxfp4-pack clean ' '' "$program" clean --help
 expect 'nothing was left' 0 '' '' clean
 expect 'no such folder' 2 '' 'cannot read: No such file' "$program" clean "$dir/none"
 prepare leave
-expect 'a partial output is listed' 0 'place/k: a partial output, [1-9][0-9]* finished jobs; convert --resume .*, [0-9.]+ [kM]?B, changed [0-9]+ s ago$' \
+expect 'a partial output is listed' 0 'place/k: a partial output, [1-9][0-9]* finished steps; convert --resume .*, [0-9.]+ [kM]?B, changed [0-9]+ s ago$' \
   'nothing was removed; --remove' clean
 expect 'with its paths' 0 '^  /.*place/\.k\.mxfp4-pack\.partial$' 'nothing was removed' clean -v
 expect 'as JSON' 0 '^\{"dir":"/.*place","leftovers":\[\{"out":"/.*/place/k","kind":"resumable","paths":\["/.*\.partial","/.*\.journal"\],"bytes":[1-9][0-9]*,"age_seconds":[0-9]+,"finished_jobs":[1-9][0-9]*,"done":"kept","in_use":"no"\}\]\}$' \

@@ -45,7 +45,7 @@ clear
 all_of 4
 file=$(find "$parts" -name '*.safetensors' | sort | head -n 1)
 put "$file" $(($(stat -c %s "$file") - 1)) '\377'
-expect 'damage is found before it gets a SHA-256, and mended' 0 '' 'of [0-9]+ jobs are done already' merge
+expect 'damage is found before it gets a SHA-256, and mended' 0 '' 'of [0-9]+ steps are done already' merge
 expect 'to the bytes of a single run' 0 '' '' same
 
 clear
@@ -67,7 +67,7 @@ expect 'two merges at once' 0 '' '' same
 
 clear
 prepare part 0/2 -q
-expect 'a single run goes on with parts' 0 '' '[0-9]+ of [0-9]+ jobs are done already' \
+expect 'a single run goes on with parts' 0 '' '[0-9]+ of [0-9]+ steps are done already' \
   "$program" convert "$many" "$k" "${kind[@]}" --resume
 expect 'to the same bytes' 0 '' '' same
 

@@ -51,7 +51,7 @@ expect 'nor from another source' 2 '' 'begun from another source' \
 expect 'resume and restart exclude each other' 2 '' 'excludes' on "$dir/k" --resume --restart
 convert "$tiny" "$dir/q" --backend marlin --engine sglang
 expect 'unpack leaves it alone' 2 '' 'a partial output is there' "$program" unpack "$dir/q" "$dir/k"
-expect 'resume keeps what is done' 0 '' '[0-9]+ of [0-9]+ jobs are done already' on "$dir/k" --resume
+expect 'resume keeps what is done' 0 '' '[0-9]+ of [0-9]+ steps are done already' on "$dir/k" --resume
 expect 'what was resumed is right' 0 'right' '' "$program" verify "$dir/k" --source "$many"
 expect 'nothing is left behind' 1 '' '' test -e "$journal" -o -e "$partial"
 
@@ -69,7 +69,7 @@ expect 'resume without a partial output' 0 '' 'check it with' on "$dir/k" --resu
 prepare leave_added
 expect 'an addition that was cut short leaves OUT as it was' 0 'right' '' "$program" verify "$dir/k" --source "$many"
 expect 'it is not overlooked' 2 '' 'a partial output is there' on_top
-expect 'resume of an addition' 0 '' '[0-9]+ of [0-9]+ jobs are done already' on_top --resume
+expect 'resume of an addition' 0 '' '[0-9]+ of [0-9]+ steps are done already' on_top --resume
 expect 'it is right' 0 'marlin of sglang: right' '' "$program" verify "$dir/k" --source "$many"
 expect 'and leaves nothing behind' 1 '' '' test -e "$journal" -o -e "$partial"
 

@@ -69,7 +69,7 @@ done
 find "$dir" -path '*/.k.*' -exec touch -h -d '1 hour ago' {} +
 expect 'clean keeps it all' 0 "^kept: .*not mxfp4-pack's: packed/thesis was not made" '' "$program" clean "$dir" --remove
 mv "$dir/.k.mxfp4-pack.partial/packed/thesis" "$dir/thesis"
-expect 'without it the run goes on' 0 '' 'jobs are done already' many_to_k --resume
+expect 'without it the run goes on' 0 '' 'steps are done already' many_to_k --resume
 rm -r "$dir/k"
 
 # a run into whose partial output somebody puts a file
@@ -83,7 +83,7 @@ joined() {
 expect 'a folder that comes into it is seen before OUT appears' 2 '' 'partial: mine was not made by mxfp4-pack; move it away' joined
 expect 'there is no OUT' 1 '' '' test -e "$dir/k"
 rmdir "$dir/.k.mxfp4-pack.partial/mine"
-expect 'and the run goes on without it' 0 '' 'jobs are done already' many_to_k --resume
+expect 'and the run goes on without it' 0 '' 'steps are done already' many_to_k --resume
 
 mkdir "$dir/.n.mxfp4-pack.partial.old"
 echo text >"$dir/.n.mxfp4-pack.partial.old/thesis"

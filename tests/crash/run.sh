@@ -47,7 +47,7 @@ for ((i = 1; kills < count; ++i)); do
   if [ -e "$out" ] && [ ! -e "$dir/.out.mxfp4-pack.journal" ]; then :; else
     convert "$out" --resume >/dev/null 2>"$dir/err" || die "--resume failed: $(cat "$dir/err")"
     if [ $jobs -gt 0 ]; then
-      grep -q ": $jobs of [0-9]* jobs are done already" "$dir/err" || die "$jobs jobs in the journal: $(cat "$dir/err")"
+      grep -q ": $jobs of [0-9]* steps are done already" "$dir/err" || die "$jobs jobs in the journal: $(cat "$dir/err")"
       resumed=$((resumed + 1))
     fi
   fi
