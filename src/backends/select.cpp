@@ -4,7 +4,6 @@
 
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
-#include "src/backends/serve.h"
 #include "src/backends/words.h"
 #include "src/base/log.h"
 
@@ -82,6 +81,7 @@ class Selection {
     for (const Measured& m : measured) {
       if (to_.phase != m.phase) continue;
       choice_.why = m.why;
+      if (!model_.pairs) choice_.why += "; not triton-hopper: its measured form fuses GPT-OSS's activation";
       take(measured_order(m, model_));
       settle();
       const Rule* rule = find_rule();
@@ -138,18 +138,24 @@ class Selection {
     }
   }
 
-  /// What was taken and all others that run there. What no loader reads gives way to the first that one does, unless it
-  /// was asked for by --lossy.
+  bool is_read(const std::string& name) const { return has_loader(*row(name), model_.family, to_.release); }
+
+  /// What was taken and the others that run there. Where a loader reads some of them, what none reads is no
+  /// alternative, and if it was taken it gives way to the first of them, unless it was asked for by --lossy.
   void settle() {
     if (choice_.backend.empty()) nothing(choice_.why);
-    auto& all = choice_.alternatives;
+    auto& others = choice_.alternatives;
     for (const std::string& name : lossless())
-      if (name != choice_.backend) add_once(all, name);
-    const auto is_read = [&](const std::string& name) { return has_loader(*row(name), model_.family, to_.release); };
-    const auto loaded = std::find_if(all.begin(), all.end(), is_read);
-    if (is_read(choice_.backend) || loaded == all.end() || row(choice_.backend)->rewrite) return;
+      if (name != choice_.backend) add_once(others, name);
+    std::vector<std::string> read;
+    std::copy_if(others.begin(), others.end(), std::back_inserter(read),
+                 [&](const auto& name) { return is_read(name); });
+    if (!is_read(choice_.backend) && read.empty()) return;
+    others = std::move(read);
+    if (is_read(choice_.backend) || row(choice_.backend)->rewrite) return;
     choice_.why += fmt::format("; not {}: no loader is known to read it", choice_.backend);
-    std::swap(choice_.backend, *loaded);
+    choice_.backend = others.front();
+    others.erase(others.begin());
   }
 
   /// Every backend of the engine that holds the model there without a loss.
@@ -162,20 +168,8 @@ class Selection {
 
   BackendChoice finished() {
     choice_.layout_version = row(choice_.backend)->layout_version;
-    if (choice_.engine_choice != choice_.backend) choice_.setting = setting();
+    choice_.is_read = is_read(choice_.backend);
     return std::move(choice_);
-  }
-
-  /// The engine's option that asks for the backend, after the variables that its kernel needs.
-  std::string setting() const {
-    const Backend& backend = *row(choice_.backend);
-    for (const Setting& s : backend.requires_) {
-      if (!std::string_view(s.name).starts_with("moe_") || (s.when && !s.when(model_))) continue;
-      std::string name = s.name;
-      std::replace(name.begin(), name.end(), '_', '-');
-      return fmt::format("{}--{} {}", environment_of(backend, model_), name, s.value);
-    }
-    return {};
   }
 
   /// A backend that was measured to be faster is not passed over in silence.
@@ -184,7 +178,7 @@ class Selection {
     for (const Measured& m : measured)
       for (const std::string& name : measured_order(m, model_)) {
         if (name == choice_.backend) break;
-        if (!obstacle(name).empty()) continue;
+        if (!obstacle(name).empty() || (is_read(choice_.backend) && !is_read(name))) continue;
         choice_.why += fmt::format("; {} is faster at {}, which --phase {} takes", name, m.phase, m.phase);
         break;
       }
@@ -192,9 +186,24 @@ class Selection {
 
   [[noreturn]] void nothing(const std::string& why) const {
     const std::vector<std::string> others = lossless();
-    fail(ErrorKind::usage, "--backend auto: {} {}, {}, {}: {}{}", to_.engine, to_.release, model_.family, to_.gpu, why,
-         others.empty() ? "; nothing that is written here runs there"
-                        : fmt::format("; say --backend, of {}", fmt::join(others, ", ")));
+    fail(ErrorKind::usage, "--backend auto: {} {}, {}, {}: {}; {}", to_.engine, to_.release, model_.family, to_.gpu,
+         why,
+         others.empty() ? "nothing that is written here runs there" + other_engines()
+                        : fmt::format("say --backend, of {}", fmt::join(others, ", ")));
+  }
+
+  /// Those for which something is written that runs on the GPU.
+  std::string other_engines() const {
+    std::string out;
+    for (const Engine& engine : engines) {
+      if (engine.name == to_.engine || engine.chooser().empty()) continue;
+      Deployment other = to_;
+      other.engine = engine.name;
+      other.release.clear();
+      if (const auto names = Selection(model_, other).lossless(); !names.empty())
+        out += fmt::format("; --engine {} has {}", engine.name, fmt::join(names, ", "));
+    }
+    return out;
   }
 
   const Model& model_;
@@ -202,12 +211,13 @@ class Selection {
   BackendChoice choice_;
 };
 
-/// Says what was chosen and why, what the engine has to be told, and what else there is.
+/// Says what was chosen and why, that it is not what the engine takes of a checkpoint, and what else there is.
 void note_choice(const BackendChoice& c, const std::string& engine) {
   note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
-  if (!c.setting.empty())
-    note(fmt::format("by itself {} takes {}: start it with {}", engine,
-                     c.engine_choice == no_kernel ? "no MXFP4 kernel" : c.engine_choice, c.setting));
+  if (!c.engine_choice.empty() && c.engine_choice != c.backend)
+    note(fmt::format("of the checkpoint itself {} takes {}{}", engine,
+                     c.engine_choice == no_kernel ? "no MXFP4 kernel" : c.engine_choice,
+                     c.is_read ? fmt::format("; of OUT its loader has it take {}", c.backend) : ""));
   if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
 }
 

@@ -32,9 +32,10 @@ struct BackendChoice {
   std::string engine_choice = {};  // what the engine would take, by the name here or its own
   std::string backend;             // what is written
   std::string layout_version = {};
-  std::string why = {};      // a sentence without a full stop
-  std::string setting = {};  // what the engine is told where the two differ: "VARIABLE=x --moe-backend marlin"
-  std::vector<std::string> alternatives = {};  // others that run on the GPU
+  bool is_read = false;  // by a loader of the release
+  std::string why = {};  // a sentence without a full stop
+  /// Others that run on the GPU; where a loader reads some, these alone.
+  std::vector<std::string> alternatives = {};
 };
 
 /// The first of the engine's order that is written here, keeps every value and can hold every layer of the model; what

@@ -1,5 +1,7 @@
 #include "src/backends/serve.h"
 
+#include <vector>
+
 #include "src/backends/loaders.h"
 
 namespace mxfp4 {
@@ -11,34 +13,49 @@ constexpr std::string_view unset = "unset:";
 /// In capitals: a variable of the environment.
 bool is_variable(std::string_view name) { return name.find_first_of("abcdefghijklmnopqrstuvwxyz") == name.npos; }
 
-}  // namespace
-
-std::string describe_settings(const Backend& backend, const Model& model) {
-  std::string out;
-  for (const Setting& s : backend.requires_) {
-    if (s.when && !s.when(model)) continue;
-    const std::string_view name = s.name;
-    out += out.empty() ? "" : ", ";
-    out += name.starts_with(unset) ? fmt::format("{} unset", name.substr(unset.size()))
-                                   : fmt::format("{} {}", name, s.value);
-  }
-  return out;
-}
-
-std::string serve_command(const Backend& backend, const Model& model, const std::string& release, int tp_size,
-                          const std::string& out) {
-  if (!has_loader(backend, model.family, release)) return {};
-  std::string command = environment_of(backend, model);
-  command += fmt::format("{} serve {}", backend.engine, shell_word(out));
-  if (tp_size > 1) command += fmt::format(" --tensor-parallel-size {}", tp_size);
-  return command;
-}
-
+/// The environment that a set needs, before a command: "VARIABLE=value "; empty: nothing.
 std::string environment_of(const Backend& backend, const Model& model) {
   std::string out;
   for (const Setting& s : backend.requires_)
     if (is_variable(s.name) && (!s.when || s.when(model))) out += fmt::format("{}={} ", s.name, shell_word(s.value));
   return out;
+}
+
+}  // namespace
+
+std::string describe_settings(const Backend& backend, const Model* model) {
+  std::vector<std::string> texts;
+  std::string_view last;
+  for (const Setting& s : backend.requires_) {
+    if (model && s.when && !s.when(*model)) continue;
+    std::string_view name = s.name;
+    const bool is_unset = name.starts_with(unset);
+    if (is_unset) name.remove_prefix(unset.size());
+    const char* value = is_unset ? "unset" : s.value;
+    if (name == last)
+      texts.back() += fmt::format(" or {}", value);
+    else
+      texts.push_back(fmt::format("{} {}", name, value));
+    last = name;
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string describe_fits(const Backend& backend) {
+  std::vector<std::string> texts;
+  for (const Fit& f : fits_of(backend)) texts.push_back(f.library + " " + f.range);
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+std::string serve_command(const Served& set, const std::string& out) {
+  const Backend& b = set.backend;
+  std::string command = fmt::format("{} serve {}", b.engine, shell_word(out));
+  if (set.sharded_state)
+    return command + fmt::format(" --load-format sharded_state --tp-size {} --moe-runner-backend {}", set.tp_size,
+                                 b.requires_.front().value);
+  if (!has_loader(b, set.model.family, set.release)) return {};
+  if (set.tp_size > 1) command += fmt::format(" --tensor-parallel-size {}", set.tp_size);
+  return environment_of(b, set.model) + command;
 }
 
 std::string shell_word(const std::string& text) {

@@ -7,16 +7,25 @@
 
 namespace mxfp4 {
 
-/// What a set needs of its engine: "moe_backend marlin, VLLM_MARLIN_INPUT_DTYPE unset"; empty: nothing.
-std::string describe_settings(const Backend& backend, const Model& model);
+/// What a set needs of its engine: "moe_backend marlin, VLLM_MARLIN_INPUT_DTYPE unset"; empty: nothing. Without a model
+/// all that it may need: "moe_backend triton or triton_unfused".
+std::string describe_settings(const Backend& backend, const Model* model);
 
-/// The command that serves a set of `out`; empty where no loader of the engine's release (empty: the newest) reads the
-/// family's experts in the backend's form.
-std::string serve_command(const Backend& backend, const Model& model, const std::string& release, int tp_size,
-                          const std::string& out);
+/// The versions that a set fits: "vllm 0.26.0 to 0.33.0; triton_kernels 3.5 on".
+std::string describe_fits(const Backend& backend);
 
-/// The environment that a set needs, before a command: "VARIABLE=value "; empty: nothing.
-std::string environment_of(const Backend& backend, const Model& model);
+/// A set that is to be served.
+struct Served {
+  const Backend& backend;
+  const Model& model;
+  std::string release;  // of the engine; empty: the newest
+  int tp_size = 1;
+  bool sharded_state = false;  // SGLang loads it without a loader
+};
+
+/// The command that serves a set of `out`; empty where no loader of the release reads the family's experts in the
+/// backend's form.
+std::string serve_command(const Served& set, const std::string& out);
 
 /// A word as a shell reads it.
 std::string shell_word(const std::string& text);

@@ -142,9 +142,9 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
   if (plan.backend->rewrite) note(describe_loss(conversion.loss()));
   const Json seconds = conversion.seconds();
   note_detail(fmt::format("seconds of each stage, all threads together: {}", one_line(seconds)));
-  const bool serves = options.format != sharded_state_format;
   if (!options.json)
-    note_result(plan, has_manifest(options.checkpoint) ? "" : options.checkpoint, options.out, seconds["wall"], serves);
+    note_result(plan, has_manifest(options.checkpoint) ? "" : options.checkpoint, options.out, seconds["wall"],
+                options.format == sharded_state_format);
   Json result = result_of(plan, options.out, conversion.zero_scales());
   result["seconds"] = seconds;
   result["device"] = {{"name", name_of(devices)}, {"why", devices.why}};
@@ -179,7 +179,7 @@ void note_choices(const ConvertOptions& options, const Prepared& p, const Device
   const Backend& b = p.backend;
   note_detail(fmt::format("backend {} of {}, layout version {}{}: {}", b.name, b.engine, b.layout_version,
                           options.layout_version.empty() ? ", the first that fits" : "", b.summary));
-  note_detail(fmt::format("device: {}, {}; driver {}; {} threads; {} jobs of at most {}", name_of(devices), devices.why,
+  note_detail(fmt::format("device: {}, {}; driver {}; {} threads; {} steps of at most {}", name_of(devices), devices.why,
                           chosen_driver().name, worker_count(options.threads), p.plan.jobs.size(),
                           human_bytes(p.plan.job_bytes)));
   note_tensors(p.plan);

@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/base/terminal.h"
 #include "src/packed/packed_checkpoint.h"
+#include "src/packed/sharded_state.h"
 
 namespace mxfp4 {
 
@@ -55,6 +56,11 @@ Count rest(const Model& m) {
   return all;
 }
 
+Served served(const PackedCheckpoint& p, const PackedSet& s) {
+  return {*s.plan.backend, p.model, s.plan.engine_version, s.plan.tp.size,
+          p.manifest.options.format == sharded_state_format};
+}
+
 Json sets_json(const PackedCheckpoint& p, const std::string& out) {
   Json sets = Json::array();
   for (const PackedSet& s : p.sets)
@@ -66,8 +72,8 @@ Json sets_json(const PackedCheckpoint& p, const std::string& out) {
                     {"tensors", s.plan.packed.size()},
                     {"bytes", s.plan.packed_bytes},
                     {"loader", loader_since(*s.plan.backend, p.model.family)},
-                    {"requires", describe_settings(*s.plan.backend, p.model)},
-                    {"serve", serve_command(*s.plan.backend, p.model, s.plan.engine_version, s.plan.tp.size, out)}});
+                    {"requires", describe_settings(*s.plan.backend, &p.model)},
+                    {"serve", serve_command(served(p, s), out)}});
   return sets;
 }
 
@@ -140,13 +146,14 @@ void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
   const auto line = [](const char* what, const std::string& text) {
     print_out("  {:<9} {}\n", what, fitted(text, 12));
   };
-  std::vector<std::string> fits;
-  for (const Fit& f : fits_of(b)) fits.push_back(f.library + " " + f.range);
-  line("fits", fmt::format("{}", fmt::join(fits, "; ")));
-  if (const std::string settings = describe_settings(b, p.model); !settings.empty()) line("requires", settings);
+  line("fits", describe_fits(b));
+  if (const std::string settings = describe_settings(b, &p.model); !settings.empty()) line("requires", settings);
   const std::string since = loader_since(b, p.model.family);
-  line("loader", since.empty() ? "none is known to read it" : fmt::format("of {}, from {} on", b.engine, since));
-  const std::string serve = serve_command(b, p.model, plan.engine_version, plan.tp.size, out);
+  const Served set = served(p, p.sets[i]);
+  line("loader", set.sharded_state ? "none is needed"
+                 : since.empty()   ? "none is known to read it"
+                                   : fmt::format("of {}, from {} on", b.engine, since));
+  const std::string serve = serve_command(set, out);
   if (!serve.empty()) line("serve", serve);
 }
 

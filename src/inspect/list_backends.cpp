@@ -8,6 +8,7 @@
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
 #include "src/backends/select.h"
+#include "src/backends/serve.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/base/table.h"
@@ -42,7 +43,8 @@ void print_json(const std::vector<const Backend*>& list, const Model* model) {
   for (const Backend* b : list) {
     Json needs = Json::object();
     for (const Setting& s : b->requires_)
-      needs[s.name] = needs.contains(s.name) ? needs[s.name].get<std::string>() + " or " + s.value : s.value;
+      if (!model || !s.when || s.when(*model))
+        needs[s.name] = needs.contains(s.name) ? needs[s.name].get<std::string>() + " or " + s.value : s.value;
     all.push_back({{"backend", b->name},
                    {"engine", b->engine},
                    {"layout_version", b->layout_version},
@@ -59,10 +61,11 @@ void print_json(const std::vector<const Backend*>& list, const Model* model) {
 }
 
 /// With -v, below a backend's row.
-void print_details(const Backend& b) {
+void print_details(const Backend& b, const Model* model) {
   print_out("    {}\n", fitted(b.summary, 4));
   for (const Fit& f : fits_of(b)) print_out("    {}\n", fitted(f.library + " " + f.range, 4));
-  for (const Setting& s : b.requires_) print_out("    {}\n", fitted(fmt::format("requires {} {}", s.name, s.value), 4));
+  if (const std::string settings = describe_settings(b, model); !settings.empty())
+    print_out("    {}\n", fitted("requires " + settings, 4));
 }
 
 void print_table(const std::vector<const Backend*>& list, const Model* model) {
@@ -80,7 +83,7 @@ void print_table(const std::vector<const Backend*>& list, const Model* model) {
   print_out("{}\n", lines.front());
   for (size_t i = 0; i < listed.size(); ++i) {
     print_out("{}\n", lines[i + 1]);
-    if (verbosity() == Verbosity::verbose) print_details(*listed[i]);
+    if (verbosity() == Verbosity::verbose) print_details(*listed[i], model);
   }
 }
 

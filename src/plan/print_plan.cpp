@@ -130,6 +130,9 @@ void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
   print_out("\n");
   line(fmt::format("{} of {}, layout version {}: {}", plan.backend->name, plan.backend->engine,
                    plan.backend->layout_version, plan.backend->summary));
+  line(fmt::format("fits: {}", describe_fits(*plan.backend)));
+  if (const std::string settings = describe_settings(*plan.backend, plan.model); !settings.empty())
+    line(fmt::format("requires: {}", settings));
   line(fmt::format("packed: {} tensors, {}, of that padding {} ({:.1f} %)", plan.packed.size(),
                    human_bytes(plan.packed_bytes), human_bytes(plan.padding_bytes), waste));
   if (plan.set) line("copied: nothing; it is there already");
@@ -148,7 +151,8 @@ Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales) {
   return j;
 }
 
-void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds, bool serves) {
+void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds,
+                 bool sharded_state) {
   const Backend& b = *plan.backend;
   note(fmt::format("{}: {} packed tensors for {} {}{}, {} {}, in {} ({:.2f} GB/s)", out, plan.packed.size(), b.engine,
                    b.name, plan.tp.size > 1 ? fmt::format(" at tp {}", plan.tp.size) : "", human_bytes(plan.file_bytes),
@@ -156,8 +160,10 @@ void note_result(const Plan& plan, const std::string& checkpoint, const std::str
                    human_seconds(seconds), seconds > 0 ? double(plan.file_bytes) / seconds / 1e9 : 0));
   const std::string source = checkpoint.empty() ? "" : " --source " + shell_word(checkpoint);
   note(fmt::format("check it with: mxfp4-pack verify {}{}", shell_word(out), source));
-  const std::string serve = serve_command(b, *plan.model, plan.engine_version, plan.tp.size, out);
-  if (serves && !serve.empty()) note(fmt::format("serve it with: {}", serve));
+  const std::string settings = describe_settings(b, plan.model);
+  note(fmt::format("it fits {}{}", describe_fits(b), settings.empty() ? "" : "; it requires " + settings));
+  const std::string serve = serve_command({b, *plan.model, plan.engine_version, plan.tp.size, sharded_state}, out);
+  if (!serve.empty()) note(fmt::format("serve it with: {}", serve));
 }
 
 }  // namespace mxfp4

@@ -32,7 +32,8 @@ void note_tensors(const Plan& plan);
 /// The object that convert --json prints.
 Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales);
 /// The last words of convert without it: what was written, how fast, and what to do next. checkpoint: what to verify
-/// with; empty where that is not the source. serves: whether a loader reads it.
-void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds, bool serves);
+/// with; empty where that is not the source.
+void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds,
+                 bool sharded_state);
 
 }  // namespace mxfp4

@@ -8,7 +8,7 @@ expect 'auto for a GPU by its name' 0 'marlin' 'auto: marlin: ' auto L40S
 expect 'auto for an unknown GPU' 2 '' '--gpu: h101 is not one of sm75 \(t4\), .*sm90 \(h20, h100, .*cpu; see' auto h101
 deepseek() { "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/auto" --backend auto --gpu sm90 --dry-run --json "$@"; }
 expect 'the engine itself would take another' 0 '"engine_version":"0.33.0","engine_choice":"humming-w4a8"' \
-  'start it with VLLM_HUMMING_INPUT_QUANT_CONFIG=.*bfloat16.* --moe-backend humming' deepseek --engine vllm==0.33.0
+  'of the checkpoint itself vllm takes humming-w4a8; of OUT its loader has it take humming$' deepseek --engine vllm==0.33.0
 expect 'before it took what is written' 0 '"engine_choice":"marlin"' 'auto: marlin' deepseek --engine vllm --engine-version 0.31.0
 "$program" synth deepseek-v4-flash "$dir/square" --tiny --hidden 256 --intermediate 256 -q
 lossy() { "$program" convert "$dir/square" "$dir/auto" --backend auto --gpu sm90 --engine vllm --dry-run --json "$@"; }
@@ -22,11 +22,19 @@ expect 'a loader reads the choice of the engine' 0 '"backend":"cutlass-mxfp4"' '
 "$program" synth deepseek-r1-0528-quark "$dir/quark" --tiny --hidden 256 --intermediate 128 -q
 quark() { "$program" convert "$dir/quark" "$dir/auto" --backend auto --gpu b200 --engine vllm --dry-run --json --require-loader; }
 expect 'where none reads the choice, what a loader reads' 0 '"backend":"marlin"' 'not cutlass-mxfp4: no loader is known' quark
+phase() { "$program" convert "$dir/square" "$dir/auto" --backend auto --gpu sm90 --engine vllm --phase prefill --dry-run --json; }
+expect 'why the fastest as measured is not taken' 0 '"backend":"flashinfer-cutlass"' \
+  'Triton 3298 us, .*; not triton-hopper: its measured form fuses GPT-OSS' phase
 marlin() { "$program" convert "$dir/square" "$dir/auto" --backend "$1" --engine sglang --gpu sm120 --dry-run --json; }
 expect 'a named backend in the form that the GPU runs' 0 '"layout_version":"1"' '' marlin marlin
 unnamed() { "$program" convert "$dir/ct" "$dir/auto" --backend auto --engine sglang --gpu h100 --dry-run; }
 expect 'an engine that takes no kernel by itself' 0 'marlin' 'takes an MXFP4 kernel only if one is named' unnamed
-expect 'it is told one' 0 'marlin' 'by itself sglang takes no MXFP4 kernel: start it with --moe-runner-backend marlin' unnamed
+expect 'where no loader reads what is written, none has it take that' 0 'marlin' \
+  'of the checkpoint itself sglang takes no MXFP4 kernel$' unnamed
+expect 'alternatives are those that a loader reads' 0 . 'alternatives: deepgemm, marlin, triton-blackwell, flashinfer-cutlass-mxfp8$' \
+  "$program" convert "$dir/square" "$dir/auto" --backend auto --gpu b200 --engine vllm --dry-run --json
+expect 'an engine that runs nothing there, and one that does' 2 '' 'nothing that is written here runs there; --engine vllm has marlin$' \
+  "$program" convert "$dir/square" "$dir/auto" --backend auto --gpu a100 --engine sglang
 cutlass() { "$program" convert "$tiny" "$dir/auto" --backend flashinfer-cutlass --engine vllm --dry-run --json "$@"; }
 expect 'a release chooses the layout' 0 '"layout_version":"v1"' '' cutlass --engine-version 0.28.0
 expect 'a layout that a release does not load' 2 'vllm 0.33.0 does not load layout version v1 of flashinfer-cutlass, but v2' '' \

@@ -20,4 +20,8 @@ expect 'the README says where each runs' 0 '' '' gpus
 release() { "$program" backends --engine "$1"; }
 expect 'of an engine release' 0 '^marlin +vllm' 'CUDA' release vllm==0.33.0
 expect 'of one that is not said' 2 '' 'error: --engine vllm==: no release after ==' release vllm==
+requires() { "$program" backends --engine vllm --gpu h100 -v "$@"; }
+expect 'what each requires' 0 '^    requires moe_backend marlin, VLLM_MARLIN_INPUT_DTYPE unset$' 'LOADER' requires
+expect 'where the model decides it' 0 '^    requires moe_backend triton or triton_unfused$' 'LOADER' requires
+expect 'of a model' 0 '^    requires moe_backend triton$' 'LOADER' requires --model "$tiny"
 finish

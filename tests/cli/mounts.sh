@@ -57,4 +57,9 @@ if mount -t overlay -o "$layers" overlay "$dir/merged" 2>"$dir/err.txt"; then
   expect 'it can be replaced' 0 '' 'check it with' on merged/new --force
   umount "$dir/merged"
 fi
+mkdir "$dir/small"
+prepare mount -t tmpfs -o size=600k tmpfs "$dir/small"
+expect 'a plan that the disk has no room for' 2 'kB are free$' 'small/out: [0-9.]+ MB needed, [0-9.]+ kB free$' on small/out --dry-run
+expect 'nor has a run' 2 '' 'small: [0-9.]+ MB needed, [0-9.]+ kB free$' on small/out
+umount "$dir/small"
 finish

@@ -4,13 +4,15 @@
 
 state=$dir/st part=$dir/st/model-rank-1-part-0.safetensors
 sharded() { "$program" convert "$1" "$state" --engine "${3-sglang}" --backend "$2" --format sharded-state --tp-size "${4-2}"; }
-expect 'sharded state' 0 '' 'check it with' sharded "$tiny" flashinfer-cutlass
+serve="sglang serve $state --load-format sharded_state --tp-size 2 --moe-runner-backend flashinfer_mxfp4"
+expect 'sharded state' 0 '' "serve it with: $serve\$" sharded "$tiny" flashinfer-cutlass
+expect 'sharded state: how it is served' 0 "^  serve     $serve\$" '' "$program" inspect "$state"
 expect 'sharded state is right' 0 'right at level kernels' '' "$program" verify "$state" --source "$tiny"
 expect 'sharded state: the config is the checkpoint'"'"'s' 0 '' '' cmp "$state/config.json" "$tiny/config.json"
 expect 'sharded state: a default load finds no file' 0 'use--load-format-sharded_state' '' \
   cat "$state/model.safetensors.index.json"
 expect 'sharded state: each rank has its parts' 0 '^2$' '' sh -c "ls '$state' | grep -c 'model-rank-1-part-[01].safetensors'"
-expect 'sharded state: unpack' 0 '' 'each with its source' "$program" unpack "$state" "$dir/st-u"
+expect 'sharded state: unpack' 0 '' '60 tensors, [0-9.]+ kB, each with its source.s checksum, in [0-9.]+ s \([0-9.]+ GB/s\)$' "$program" unpack "$state" "$dir/st-u"
 put_last "$part" '\377'
 expect 'sharded state: a changed byte' 1 'model-rank-1-part-0.safetensors: 1 bytes are not what the copied' '' \
   "$program" verify "$state"

@@ -11,7 +11,7 @@ put q/packed/packed-00001.safetensors 4096 '\377'
 for columns in 40 80 120; do
   shown() { expect "$1 fits $columns columns" 0 "$2" '' fits $columns "$program" "${@:3}"; }
   shown backends '^marlin +vllm' backends
-  shown 'backends -v' 'requires moe_backend marlin$' backends -v
+  shown 'backends -v' '^    requires moe_backend marlin,' backends -v
   shown 'what may be loaded' '^triton-hopper ' backends --engine vllm --gpu h100 --model tiny -q
   shown bench '^  disk +#+ ' bench --checkpoint tiny --backend auto --engine vllm --gpu h100 --repeats 1 -q
   shown 'a checkpoint' '^layers 0-2: 3 experts' inspect tiny

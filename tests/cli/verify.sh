@@ -7,6 +7,9 @@ verify() { "$program" verify "$dir/o" "$@"; }
 from_source() { verify --source "$tiny" "$@"; }
 
 expect 'verify' 0 'right at level kernels' '' from_source
+touch "$dir/o/packed/foreign"
+expect 'a file of somebody' 1 '^packed/foreign: not listed in mxfp4-pack.json$' '' verify
+rm "$dir/o/packed/foreign"
 expect 'verify bytes only' 0 'right at level bytes' '' from_source --level bytes
 expect 'verify one layer' 0 '^ +4 +[23]/3 .* right$' '' from_source --layers 1 --tokens 4 --seed 3
 expect 'verify all layers as JSON' 0 '"kernels":[{]"kernel":"marlin","device":"cpu".*layers.2.mlp.experts' '' \
