@@ -15,7 +15,7 @@ Amounts amounts_of(const Plan& plan) {
   Amounts a{.written = plan.file_bytes};
   a.packed = plan.packed_bytes - plan.padding_bytes;
   a.read = a.packed;
-  for (const CopiedTensor& t : plan.copied) a.read += t.file < 0 ? 0 : t.source->bytes;
+  for (const CopiedTensor& t : plan.copied) a.read += t.file ? t.source->bytes : 0;
   return a;
 }
 

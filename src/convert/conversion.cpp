@@ -27,10 +27,10 @@ void Conversion::run() {
   for (const int64_t i : left) bytes += bytes_of(plan_, plan_.jobs[size_t(i)]);
   Progress progress("packing", bytes);
   in_place_ = may_pack_in_place();
-  const std::vector<std::vector<int64_t>> rows = job_batches(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
+  const std::vector<std::vector<int64_t>> batches = job_batches(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
   run_jobs(
-      int64_t(rows.size()), options_.threads,
-      [&](Worker& worker, int64_t i) { carry_out(worker, rows[size_t(i)], progress); }, devices_);
+      int64_t(batches.size()), options_.threads,
+      [&](Worker& worker, int64_t i) { carry_out_batch(worker, batches[size_t(i)], progress); }, devices_);
   check_source();
   files_.close_all([&](size_t i, DirectFile& file) {
     throw_if_interrupted();
@@ -42,13 +42,14 @@ void Conversion::run() {
   });
 }
 
-void Conversion::carry_out(Worker& worker, const std::vector<int64_t>& row, Progress& progress) {
-  const int64_t in_place = pack_in_place(worker, row);
+void Conversion::carry_out_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress) {
+  const int64_t in_place = pack_in_place(worker, batch);
   progress.add(in_place);
-  for (const int64_t index : row) {
+  for (const int64_t index : batch) {
     const Job& job = plan_.jobs[size_t(index)];
-    if (!in_place) progress.add(job.target < 0 ? copy(worker, job) : pack(worker, job));
-    if (!failed_) out_.journal().add(index, record_of(plan_, job, sums_, counts_of(job)));
+    JobCounts& counts = counts_[size_t(index)];
+    if (!in_place) progress.add(std::visit([&](const auto& j) { return carry_out(worker, j, counts); }, job));
+    if (!failed_) out_.journal().add(index, record_of(plan_, job, sums_, counts));
   }
 }
 
@@ -74,8 +75,7 @@ void Conversion::open_files() {
   for (size_t i = 0; i < plan_.files.size(); ++i) {
     const OutFile& f = plan_.files[i];
     if (others_files_[i]) continue;
-    is_linked_[i] =
-        f.shard >= 0 && link_file(*options_.link, plan_.checkpoint->shards[size_t(f.shard)].path, out_.path(f.name));
+    is_linked_[i] = f.shard && link_file(*options_.link, f.shard->path, out_.path(f.name));
     const auto file = files_.get(i);
     in_memory_ |= file->is_on_tmpfs();
     if (!is_linked_[i]) file->write(f.header.data(), int64_t(f.header.size()), 0);
@@ -95,7 +95,8 @@ std::vector<int64_t> Conversion::jobs_left() {
   if (count > 0) {
     Progress progress("checking", count, "steps");
     run_jobs(int64_t(done.size()), options_.threads, [&](Worker& worker, int64_t i) {
-      good[size_t(i)] = done[size_t(i)] && is_on_disk(worker, plan_.jobs[size_t(i)]);
+      good[size_t(i)] = done[size_t(i)] &&
+                        std::visit([&](const auto& job) { return is_on_disk(worker, job); }, plan_.jobs[size_t(i)]);
       progress.add(done[size_t(i)]);
     });
   }
@@ -110,25 +111,30 @@ std::vector<int64_t> Conversion::jobs_left() {
   return left;
 }
 
-bool Conversion::is_on_disk(Worker& worker, const Job& job) {
-  const auto has = [&](int file, int64_t offset, int64_t bytes, const Hash& hash) {
-    uint8_t* data = worker.packed.reserve(bytes);
-    files_.get(size_t(file))->read(data, bytes, offset);
-    return XXH128_isEqual(hash_bytes(data, bytes), hash) != 0;
-  };
-  for (int64_t i = job.begin; i < job.end; ++i) {
-    if (job.target < 0) {
-      const CopyPiece& p = plan_.copy_pieces[size_t(i)];
-      const CopiedTensor& t = plan_.copied[size_t(p.copied)];
-      const Hash& sum = sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)];
-      if (t.file >= 0 && !has(t.file, t.offset + p.begin, p.bytes, sum)) return false;
-    } else {
-      const Checksums::Packed* sums = &sums_.packed[size_t(job.target)];
-      for (const PackedTensor& t : plan_.ranks_of(job))
-        if (!has(t.file, t.offset + i * t.slice_bytes, t.slice_bytes, (sums++)->slices[size_t(i)])) return false;
-    }
+bool Conversion::is_on_disk(Worker& worker, const PackJob& job) {
+  for (size_t i = job.target; i < job.target + plan_.tp.ranks.size(); ++i) {
+    const PackedTensor& t = plan_.packed[i];
+    for (int64_t e = job.begin; e < job.end; ++e)
+      if (!has_hash(worker, size_t(t.file), t.offset + e * t.slice_bytes, t.slice_bytes,
+                    sums_.packed[i].slices[size_t(e)]))
+        return false;
   }
   return true;
+}
+
+bool Conversion::is_on_disk(Worker& worker, const CopyJob& job) {
+  for (const CopyPiece& p : plan_.pieces_of(job)) {
+    const CopiedTensor& t = plan_.copied[size_t(p.copied)];
+    const Hash& sum = sums_.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)];
+    if (t.file && !has_hash(worker, size_t(*t.file), t.offset + p.begin, p.bytes, sum)) return false;
+  }
+  return true;
+}
+
+bool Conversion::has_hash(Worker& worker, size_t file, int64_t offset, int64_t bytes, const Hash& hash) {
+  uint8_t* data = worker.packed.reserve(bytes);
+  files_.get(file)->read(data, bytes, offset);
+  return XXH128_isEqual(hash_bytes(data, bytes), hash) != 0;
 }
 
 void Conversion::check_source() {
@@ -142,7 +148,7 @@ void Conversion::check_source() {
   }
 }
 
-int64_t Conversion::copy(Worker& worker, const Job& job) {
+int64_t Conversion::carry_out(Worker& worker, const CopyJob& job, JobCounts&) {
   if (failed_) return 0;
   const std::span<const CopyPiece> pieces = plan_.pieces_of(job);
   const CopiedTensor& first = plan_.copied[size_t(pieces[0].copied)];
@@ -152,12 +158,12 @@ int64_t Conversion::copy(Worker& worker, const Job& job) {
   uint8_t* data = worker.source.reserve(bytes, offset);
   PieceHasher hasher = copy_hasher(pieces, sums_);
   phases_.time(Phase::read, [&] { source_.read_copied(plan_, pieces, data, hashing(hasher)); });
-  if (first.file >= 0 && !is_linked_[size_t(first.file)]) write(first.file, data, bytes, offset);
+  if (first.file && !is_linked_[size_t(*first.file)]) write(*first.file, data, bytes, offset);
   return bytes;
 }
 
-int64_t Conversion::pack(Worker& worker, const Job& job) {
-  const PackedTensor& t = plan_.packed[size_t(job.target)];
+int64_t Conversion::carry_out(Worker& worker, const PackJob& job, JobCounts& counts) {
+  const PackedTensor& t = plan_.packed[job.target];
   if (failed_ && t.part != Part::scales) return 0;
   const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
   uint8_t* source = worker.source.reserve(pieces.source_bytes);
@@ -166,12 +172,11 @@ int64_t Conversion::pack(Worker& worker, const Job& job) {
   const bool by_device = sees_source && device_makes_checksums(worker);
   const auto sink = by_device ? DirectFile::BlockSink() : hashing(hasher);
   phases_.time(Phase::read, [&] { source_.read_pieces(worker, pieces, source, sink); });
-  Input input{pieces, canonical_form(worker, job, t, pieces, source), {}, {}};
+  Input input{pieces, canonical_form(worker, job, pieces, source, counts), counts, {}, {}};
   if (by_device) input.sums.add(hasher, [&](size_t i) { return source + pieces.list[i].source_at; });
   if (plan_.backend->rewrite && t.part == Part::codes) input.scales = canonical_scales(worker, pieces);
   int64_t done = 0;
-  for (size_t r = 0; r < plan_.tp.ranks.size() && !failed_; ++r)
-    done += pack_rank(worker, job, size_t(job.target) + r, input);
+  for (size_t r = 0; r < plan_.tp.ranks.size() && !failed_; ++r) done += pack_rank(worker, job, job.target + r, input);
   return done;
 }
 
@@ -180,25 +185,27 @@ bool Conversion::may_pack_in_place() const {
          PageCacheMap::can_write();
 }
 
-int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& row) {
-  const Job &first = plan_.jobs[size_t(row.front())], &last = plan_.jobs[size_t(row.back())];
-  if (failed_ || first.target < 0 || !in_place_ || !device_makes_checksums(worker)) return 0;
-  const PackedTensor& t = plan_.packed[size_t(first.target)];
-  Pieces pieces = pieces_in(plan_, t, first.begin, last.end);
+int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& batch) {
+  const auto* first = std::get_if<PackJob>(&plan_.jobs[size_t(batch.front())]);
+  if (failed_ || !first || !in_place_ || !device_makes_checksums(worker)) return 0;
+  const size_t target = first->target;
+  const int64_t begin = first->begin, end = std::get<PackJob>(plan_.jobs[size_t(batch.back())]).end;
+  const PackedTensor& t = plan_.packed[target];
+  Pieces pieces = pieces_in(plan_, t, begin, end);
   if (t.part != Part::codes || pieces.source_bytes != pieces.canonical_bytes) return 0;
-  const int64_t bytes = (last.end - first.begin) * t.slice_bytes, offset = t.offset + first.begin * t.slice_bytes;
+  const int64_t bytes = (end - begin) * t.slice_bytes, offset = t.offset + begin * t.slice_bytes;
   const auto file = files_.get(size_t(t.file));
   const auto source = phases_.time(Phase::read, [&] { return source_.map(*worker.device, pieces); });
   if (!source) return 0;
-  const auto target = phases_.time(Phase::write, [&] { return map_to_write(*worker.device, *file, bytes, offset); });
-  if (!target) return 0;
+  const auto written = phases_.time(Phase::write, [&] { return map_to_write(*worker.device, *file, bytes, offset); });
+  if (!written) return 0;
   const auto in_shard = [](const PieceAt& p) { return p.slice.tensor->offset + p.slice.piece; };
   const int64_t origin = in_shard(pieces.list.front());
   for (PieceAt& p : pieces.list) p.canonical_at = in_shard(p) - origin;
   const uint8_t* const canonical = source->at(origin);
-  uint8_t* const packed = target->at(offset);
-  const PieceHasher from = source_hasher(plan_, first.target, pieces, sums_);
-  const PieceHasher to = slice_hasher(plan_, size_t(first.target), first.begin, last.end, sums_);
+  uint8_t* const packed = written->at(offset);
+  const PieceHasher from = source_hasher(plan_, target, pieces, sums_);
+  const PieceHasher to = slice_hasher(plan_, target, begin, end, sums_);
   DeviceSums sums;
   sums.add(from, [&](size_t i) { return canonical + pieces.list[i].canonical_at; });
   sums.add(to, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
@@ -219,7 +226,7 @@ std::vector<uint8_t> Conversion::canonical_scales(Worker& worker, const Pieces& 
   });
 }
 
-int64_t Conversion::pack_rank(Worker& worker, const Job& job, size_t target, const Input& input) {
+int64_t Conversion::pack_rank(Worker& worker, const PackJob& job, size_t target, const Input& input) {
   const PackedTensor& t = plan_.packed[target];
   const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
   const int64_t offset = t.offset + job.begin * t.slice_bytes;
@@ -230,7 +237,7 @@ int64_t Conversion::pack_rank(Worker& worker, const Job& job, size_t target, con
   if (by_device) sums.add(hasher, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
   phases_.time(Phase::pack, [&] {
     if (plan_.backend->rewrite)
-      add(counts_of(job).loss,
+      add(input.counts.loss,
           pack_rewritten(input.pieces, t, *worker.device, input.canonical, input.scales.data(), packed));
     else
       pack_experts(input.pieces, t, *worker.device, input.canonical, packed, sums.wanted());
@@ -249,26 +256,28 @@ void Conversion::write(int file, const uint8_t* data, int64_t bytes, int64_t off
   phases_.time(Phase::write, [&] { files_.get(size_t(file))->write(data, bytes, offset, sink); });
 }
 
-const uint8_t* Conversion::canonical_form(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
-                                          uint8_t* source) {
+const uint8_t* Conversion::canonical_form(Worker& worker, const PackJob& job, const Pieces& pieces, uint8_t* source,
+                                          JobCounts& counts) {
+  const PackedTensor& t = pieces.tensor;
   const bool same = pieces.source_bytes == pieces.canonical_bytes;
   if (same && t.part != Part::scales) return source;
   uint8_t* canonical = same ? source : worker.canonical.reserve(pieces.canonical_bytes);
   for (const PieceAt& p : pieces.list)
-    check_scales(job, t, p, to_canonical(t, p, options_.allow_nan_scales, source, canonical));
+    check_scales(job, p, to_canonical(t, p, options_.allow_nan_scales, source, canonical), counts);
   return canonical;
 }
 
-void Conversion::check_scales(const Job& job, const PackedTensor& t, const PieceAt& p, const ScaleReport& r) {
+void Conversion::check_scales(const PackJob& job, const PieceAt& p, const ScaleReport& r, JobCounts& counts) {
+  const PackedTensor& t = plan_.packed[job.target];
   if (t.part == Part::residual) return;  // made of scales that are checked elsewhere
-  counts_of(job).zero_scales += r.zero;
+  counts.zero_scales += r.zero;
   if (r.bad) complain(t, p, r.first_bad, fmt::format("{} ({} such scales here)", r.first, r.bad));
   if (!r.zero_floats) return;
   if (r.least_floats)
     complain(t, p, r.first_zero_float, "holds both 0.0 and 2^-127, which would become the same byte");
   else if (const int64_t at = source_.reader() ? first_nonzero_group(t, p) : -1; at >= 0)
     complain(t, p, at, "scale 0.0 over codes that are not zero");
-  uint8_t& zero = sums_.packed[size_t(job.target)].float_zeros[source_index(plan_, t, p.expert, p.piece).tensor];
+  uint8_t& zero = sums_.packed[job.target].float_zeros[source_index(plan_, t, p.expert, p.piece).tensor];
   std::atomic_ref(zero).store(1, std::memory_order_relaxed);  // jobs of one stacked tensor share it
 }
 

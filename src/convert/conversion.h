@@ -70,37 +70,41 @@ class Conversion {
   void open_files();
   /// All but those that the journal has and whose bytes on disk are what it says.
   std::vector<int64_t> jobs_left();
-  bool is_on_disk(Worker& worker, const Job& job);
+  bool is_on_disk(Worker& worker, const PackJob& job);
+  bool is_on_disk(Worker& worker, const CopyJob& job);
+  /// Whether bytes of a file of the output have this hash.
+  bool has_hash(Worker& worker, size_t file, int64_t offset, int64_t bytes, const Hash& hash);
   /// A source that holds what cannot be packed, or that changed, leaves nothing to go on with.
   void check_source();
-  JobCounts& counts_of(const Job& job) { return counts_[size_t(&job - plan_.jobs.data())]; }
-  int64_t copy(Worker& worker, const Job& job);
-  int64_t pack(Worker& worker, const Job& job);
-  /// A row of jobs, all together or one after the other.
-  void carry_out(Worker& worker, const std::vector<int64_t>& row, Progress& progress);
+  /// The bytes that a job moved.
+  int64_t carry_out(Worker& worker, const PackJob& job, JobCounts& counts);
+  int64_t carry_out(Worker& worker, const CopyJob& job, JobCounts&);
+  /// A batch of jobs, all together or one after the other.
+  void carry_out_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress);
   /// Whether pack_in_place() can pack anything of this conversion, by what is open.
   bool may_pack_in_place() const;
-  /// A row of codes that a GPU reads where the page cache has them and writes into a file in memory; the bytes that
+  /// A batch of codes that a GPU reads where the page cache has them and writes into a file in memory; the bytes that
   /// were packed, 0 where that cannot be.
-  int64_t pack_in_place(Worker& worker, const std::vector<int64_t>& row);
+  int64_t pack_in_place(Worker& worker, const std::vector<int64_t>& batch);
   /// Of the same experts, canonical: lossy backends rewrite codes by them.
   std::vector<uint8_t> canonical_scales(Worker& worker, const Pieces& codes);
   /// What a job is packed from; scales: see canonical_scales(), sums: of the source that are still to be made.
   struct Input {
     const Pieces& pieces;
     const uint8_t* canonical;
+    JobCounts& counts;
     std::vector<uint8_t> scales;
     DeviceSums sums;
   };
   bool device_makes_checksums(const Worker& worker) const;
-  int64_t pack_rank(Worker& worker, const Job& job, size_t target, const Input& input);
+  int64_t pack_rank(Worker& worker, const PackJob& job, size_t target, const Input& input);
   /// `hasher`, timed as a stage of its own within reading or writing.
   DirectFile::BlockSink hashing(PieceHasher& hasher);
   void write(int file, const uint8_t* data, int64_t bytes, int64_t offset, const DirectFile::BlockSink& sink = {});
   /// The pieces in canonical form: `source` itself where the bytes are the same.
-  const uint8_t* canonical_form(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
-                                uint8_t* source);
-  void check_scales(const Job& job, const PackedTensor& t, const PieceAt& p, const ScaleReport& r);
+  const uint8_t* canonical_form(Worker& worker, const PackJob& job, const Pieces& pieces, uint8_t* source,
+                                JobCounts& counts);
+  void check_scales(const PackJob& job, const PieceAt& p, const ScaleReport& r, JobCounts& counts);
   /// The first scale 0.0 of the piece whose 32 codes are not all zero; -1 where there is none.
   int64_t first_nonzero_group(const PackedTensor& t, const PieceAt& p);
   /// Names file, tensor, expert, row and group of scale `index` of a piece.

@@ -12,18 +12,17 @@ namespace {
 /// use_hash(Hash&) for every checksum that the job fills, use_flag(uint8_t&) for every mark it may set, in order.
 template <class UseHash, class UseFlag>
 void visit(const Plan& plan, const Job& job, Checksums& sums, UseHash use_hash, UseFlag use_flag) {
-  if (job.target < 0) {
-    for (int64_t i = job.begin; i < job.end; ++i) {
-      const CopyPiece& p = plan.copy_pieces[size_t(i)];
+  if (const auto* copy = std::get_if<CopyJob>(&job)) {
+    for (const CopyPiece& p : plan.pieces_of(*copy))
       use_hash(sums.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)]);
-    }
     return;
   }
-  const PackedTensor& t = plan.packed[size_t(job.target)];
-  Checksums::Packed& packed = sums.packed[size_t(job.target)];
+  const auto& [target, begin, end] = std::get<PackJob>(job);
+  const PackedTensor& t = plan.packed[target];
+  Checksums::Packed& packed = sums.packed[target];
   for (size_t r = 0; r < plan.tp.ranks.size(); ++r)
-    for (int64_t e = job.begin; e < job.end; ++e) use_hash(sums.packed[size_t(job.target) + r].slices[size_t(e)]);
-  for (const PieceAt& p : pieces_in(plan, t, job.begin, job.end).list) {
+    for (int64_t e = begin; e < end; ++e) use_hash(sums.packed[target + r].slices[size_t(e)]);
+  for (const PieceAt& p : pieces_in(plan, t, begin, end).list) {
     const SourceIndex at = source_index(plan, t, p.expert, p.piece);
     use_hash(packed.sources[at.tensor][at.piece]);
     use_flag(packed.float_zeros[at.tensor]);

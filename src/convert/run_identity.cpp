@@ -20,7 +20,11 @@ std::string given_to(const Plan& plan, const ConvertOptions& options) {
                   b.layout_version, checksum_of(b.layout_file), plan.engine_version, options.model.gate_up,
                   options.allow_nan_scales, plan.tp.size, options.link ? int(*options.link) : -1, options.sha256);
   for (const OutFile& f : plan.files) given += fmt::format("{} {} {}\n", f.name, f.bytes, checksum_of(f.header));
-  for (const Job& j : plan.jobs) given += fmt::format("{} {} {}\n", j.target, j.begin, j.end);
+  for (const Job& job : plan.jobs)
+    if (const auto* pack = std::get_if<PackJob>(&job))
+      given += fmt::format("{} {} {}\n", pack->target, pack->begin, pack->end);
+    else
+      given += fmt::format("-1 {} {}\n", std::get<CopyJob>(job).begin, std::get<CopyJob>(job).end);
   return checksum_of(given);
 }
 
@@ -29,7 +33,7 @@ std::string given_to(const Plan& plan, const ConvertOptions& options) {
 OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
   std::set<std::string> linked;  // a hard link changes a file's ctime
   for (const OutFile& f : plan.files)
-    if (f.shard >= 0) linked.insert(f.name);
+    if (f.shard) linked.insert(f.name);
   std::set<std::string> files;
   const auto readable = fs::directory_options::skip_permission_denied;
   for (const auto& entry : fs::recursive_directory_iterator(options.checkpoint, readable))

@@ -33,17 +33,18 @@ std::string fingerprint_of(const Plan& plan, Source& source, int threads) {
   Checksums sums(plan);
   run_jobs(int64_t(plan.jobs.size()), threads, [&](Worker& worker, int64_t j) {
     const Job& job = plan.jobs[size_t(j)];
-    if (job.target < 0) {
-      for (const CopyPiece& p : plan.pieces_of(job)) {
+    if (const auto* copy = std::get_if<CopyJob>(&job)) {
+      for (const CopyPiece& p : plan.pieces_of(*copy)) {
         uint8_t* data = worker.source.reserve(p.bytes);
         PieceHasher hasher = copy_hasher({&p, 1}, sums);
         source.read_copied(plan, {&p, 1}, data, std::ref(hasher));
       }
       return;
     }
-    const Pieces pieces = pieces_in(plan, plan.packed[size_t(job.target)], job.begin, job.end);
+    const auto& [target, begin, end] = std::get<PackJob>(job);
+    const Pieces pieces = pieces_in(plan, plan.packed[target], begin, end);
     uint8_t* data = worker.source.reserve(pieces.source_bytes);
-    PieceHasher hasher = source_hasher(plan, job.target, pieces, sums);
+    PieceHasher hasher = source_hasher(plan, target, pieces, sums);
     source.read_pieces(worker, pieces, data, std::ref(hasher));
   });
   source.check_unchanged();

@@ -42,8 +42,7 @@ class Unpacking {
     run_jobs(
         int64_t(plan_.jobs.size()), options_.threads,
         [&](Worker& worker, int64_t i) {
-          const Job& job = plan_.jobs[size_t(i)];
-          progress.add(job.target < 0 ? copy(worker, job) : unpack(worker, job));
+          progress.add(std::visit([&](const auto& job) { return carry_out(worker, job); }, plan_.jobs[size_t(i)]));
         },
         devices_);
     from_->check_unchanged();
@@ -78,10 +77,9 @@ class Unpacking {
 
   const Tensor& restored(const Tensor& t) const { return *source_.find(t.name); }
 
-  int64_t copy(Worker& worker, const Job& job) {
+  int64_t carry_out(Worker& worker, const CopyJob& job) {
     int64_t done = 0;
-    for (int64_t i = job.begin; i < job.end; ++i) {
-      const CopyPiece& piece = plan_.copy_pieces[size_t(i)];
+    for (const CopyPiece& piece : plan_.pieces_of(job)) {
       const CopiedTensor& t = plan_.copied[size_t(piece.copied)];
       const Tensor& to = restored(*t.source);
       const int64_t offset = to.offset + piece.begin;
@@ -94,8 +92,8 @@ class Unpacking {
     return done;
   }
 
-  int64_t unpack(Worker& worker, const Job& job) {
-    const Pieces pieces = pieces_in(plan_, plan_.packed[size_t(job.target)], job.begin, job.end);
+  int64_t carry_out(Worker& worker, const PackJob& job) {
+    const Pieces pieces = pieces_in(plan_, plan_.packed[job.target], job.begin, job.end);
     uint8_t* source = worker.source.reserve(pieces.source_bytes);
     PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
     from_->read_pieces(worker, pieces, source, std::ref(hasher));

@@ -45,7 +45,7 @@ std::string rest_index(const Plan& plan) {
   std::map<std::string_view, const std::string*> map;
   for (const CopiedTensor& t : plan.copied) {
     total += t.source->bytes;
-    map[t.source->name] = &plan.files[size_t(t.file)].name;
+    map[t.source->name] = &plan.files[size_t(*t.file)].name;
   }
   std::string out =
       fmt::format("{{\n  \"metadata\": {{\"total_size\": {}, \"mxfp4_pack\": \"{}\"}},\n  \"weight_map\": {{", total,

@@ -53,11 +53,11 @@ SourceIndex source_index(const Plan& plan, const PackedTensor& t, int64_t expert
   return {size_t(expert) * pieces.size() + size_t(piece), 0};
 }
 
-PieceHasher source_hasher(const Plan& plan, int target, const Pieces& pieces, Checksums& sums) {
+PieceHasher source_hasher(const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums) {
   std::vector<HashedPiece> list;
   for (const PieceAt& p : pieces.list) {
-    const SourceIndex at = source_index(plan, plan.packed[size_t(target)], p.expert, p.piece);
-    list.push_back({p.slice.piece_bytes, &sums.packed[size_t(target)].sources[at.tensor][at.piece]});
+    const SourceIndex at = source_index(plan, plan.packed[target], p.expert, p.piece);
+    list.push_back({p.slice.piece_bytes, &sums.packed[target].sources[at.tensor][at.piece]});
   }
   return PieceHasher(std::move(list));
 }

@@ -45,7 +45,7 @@ SourceIndex source_index(const Plan& plan, const PackedTensor& t, int64_t expert
 /// What hashes a job's bytes into `sums`, as they are read or written one after the other: the pieces of the source
 /// that plan.packed[target] and the other ranks' tensors are made of; experts [begin, end) of plan.packed[target];
 /// pieces of copied tensors.
-PieceHasher source_hasher(const Plan& plan, int target, const Pieces& pieces, Checksums& sums);
+PieceHasher source_hasher(const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums);
 PieceHasher slice_hasher(const Plan& plan, size_t target, int64_t begin, int64_t end, Checksums& sums);
 PieceHasher copy_hasher(std::span<const CopyPiece> pieces, Checksums& sums);
 

@@ -89,7 +89,7 @@ class Writer {
 
   void copied_tensors(const EarlierSets& earlier) {
     list(plan_.copied, [&](const CopiedTensor& t) {
-      const auto& file = t.file < 0 ? earlier.copied.at(t.source->name) : plan_.files[size_t(t.file)].name;
+      const auto& file = t.file ? plan_.files[size_t(*t.file)].name : earlier.copied.at(t.source->name);
       return fmt::format("{{{}, \"offset\": {}, \"copy\": {}}}", tensor_entry(*t.source), t.source->offset,
                          json_text(file));
     });

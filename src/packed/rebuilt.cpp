@@ -96,7 +96,7 @@ class Rebuilding {
     earlier_.files = make_texts(set.plan, set.options, i ? &earlier_ : nullptr, put);
     if (i == 0)
       for (const CopiedTensor& t : set.plan.copied)
-        earlier_.text.copied[t.source->name] = set.plan.files[size_t(t.file)].name;
+        earlier_.text.copied[t.source->name] = set.plan.files[size_t(*t.file)].name;
     earlier_.sets.push_back(m_.sets[i]);
   }
 

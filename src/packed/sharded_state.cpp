@@ -246,7 +246,7 @@ void write_state(const Plan& plan, const std::vector<StateFile>& files, const Ou
     const StateFile& f = files[size_t(i)];
     const auto read = [&](int copied, int64_t offset, int64_t bytes, uint8_t* to) {
       const CopiedTensor& t = plan.copied[size_t(copied)];
-      const std::string& name = plan.files[size_t(t.file)].name;
+      const std::string& name = plan.files[size_t(*t.file)].name;
       open_read(out.path(name), name).read(to, bytes, t.offset + offset);
     };
     const Fd fd = out.create(f.file.name, f.file.bytes);

@@ -11,12 +11,11 @@ namespace {
 /// The files that a job writes; none where it only reads.
 std::vector<int> files_of(const Plan& plan, const Job& job) {
   std::vector<int> files;
-  if (job.target < 0) {
-    const int file = plan.copied[size_t(plan.pieces_of(job).front().copied)].file;
-    if (file >= 0) files.push_back(file);
-  } else {
-    for (const PackedTensor& t : plan.ranks_of(job)) files.push_back(t.file);
-  }
+  if (const auto* pack = std::get_if<PackJob>(&job))
+    for (const PackedTensor& t : plan.ranks_of(*pack)) files.push_back(t.file);
+  else if (const CopyPiece& first = plan.pieces_of(std::get<CopyJob>(job)).front();
+           const std::optional<int> file = plan.copied[size_t(first.copied)].file)
+    files.push_back(*file);
   return files;
 }
 
@@ -62,10 +61,10 @@ void hand_out(std::vector<Share>& shares, int parts) {
 
 int64_t bytes_of(const Plan& plan, const Job& job) {
   int64_t bytes = 0;
-  if (job.target < 0)
-    for (const CopyPiece& p : plan.pieces_of(job)) bytes += p.bytes;
+  if (const auto* pack = std::get_if<PackJob>(&job))
+    for (const PackedTensor& t : plan.ranks_of(*pack)) bytes += (pack->end - pack->begin) * t.slice_bytes;
   else
-    for (const PackedTensor& t : plan.ranks_of(job)) bytes += (job.end - job.begin) * t.slice_bytes;
+    for (const CopyPiece& p : plan.pieces_of(std::get<CopyJob>(job))) bytes += p.bytes;
   return bytes;
 }
 

@@ -186,7 +186,7 @@ class Planner {
   void place_copied() {
     std::vector<const Tensor*> rest = plan_.model->rest;
     if (options_.set) {
-      for (const Tensor* t : rest) plan_.copied.push_back({t, -1, 0});
+      for (const Tensor* t : rest) plan_.copied.push_back({t, std::nullopt, 0});
       return;
     }
     if (options_.keep_shards)
@@ -202,7 +202,7 @@ class Planner {
     if (end - first != tensors_in_[size_t(shard)] || is_own_name(s.name)) return;
     int64_t data = 0;
     for (auto t = first; t != end; ++t) data += (*t)->bytes;
-    OutFile file{s.name, std::string(size_t(s.state.bytes - data), '\0'), s.state.bytes, shard};
+    OutFile file{s.name, std::string(size_t(s.state.bytes - data), '\0'), s.state.bytes, &s};
     open_read(s.path, s.name).read(file.header.data(), int64_t(file.header.size()), 0);
     for (auto t = first; t != end; ++t) plan_.copied.push_back({*t, int(plan_.files.size()), (*t)->offset});
     plan_.file_bytes += file.bytes;
@@ -256,7 +256,7 @@ class Planner {
       for (const Slice& s : pieces_of(t, experts.front())) source += s.piece_bytes;
       const int64_t step = std::max<int64_t>(1, options_.job_bytes / std::max<int64_t>(1, source));
       const auto count = int64_t(experts.size());
-      for (int64_t e = 0; e < count; e += step) plan_.jobs.push_back({i, e, std::min(e + step, count)});
+      for (int64_t e = 0; e < count; e += step) plan_.jobs.push_back(PackJob{size_t(i), e, std::min(e + step, count)});
       plan_.job_bytes = std::max(plan_.job_bytes, std::min(step, count) * (2 * source + t.slice_bytes));
     }
     add_copy_jobs();
@@ -267,21 +267,23 @@ class Planner {
   /// wait for each other.
   void spread_jobs() {
     std::vector<std::pair<double, Job>> placed;  // 0 to 1 within the file
-    const auto share = [&](int file, int64_t at) {
-      return file < 0 ? 0.0 : double(at) / double(plan_.files[size_t(file)].bytes);
-    };
     for (const Job& job : plan_.jobs)
-      if (job.target < 0) {
-        const CopyPiece& p = plan_.copy_pieces[size_t(job.begin)];
-        const CopiedTensor& t = plan_.copied[size_t(p.copied)];
-        placed.push_back({share(t.file, t.offset + p.begin), job});
-      } else {
-        const PackedTensor& t = plan_.packed[size_t(job.target)];
-        placed.push_back({share(t.file, t.offset + job.begin * t.slice_bytes), job});
-      }
+      placed.push_back({std::visit([&](const auto& j) { return share_before(j); }, job), job});
     std::stable_sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::transform(placed.begin(), placed.end(), plan_.jobs.begin(), [](const auto& p) { return p.second; });
   }
+
+  /// Where a job begins to write, as a share of its file's bytes.
+  double share_before(const PackJob& job) const {
+    const PackedTensor& t = plan_.packed[job.target];
+    return share_of(t.file, t.offset + job.begin * t.slice_bytes);
+  }
+  double share_before(const CopyJob& job) const {
+    const CopyPiece& p = plan_.copy_pieces[job.begin];
+    const CopiedTensor& t = plan_.copied[size_t(p.copied)];
+    return t.file ? share_of(*t.file, t.offset + p.begin) : 0.0;
+  }
+  double share_of(int file, int64_t bytes) const { return double(bytes) / double(plan_.files[size_t(file)].bytes); }
 
   void add_copy_jobs() {
     auto& pieces = plan_.copy_pieces;
@@ -293,11 +295,11 @@ class Planner {
     for (size_t begin = 0; begin < pieces.size();) {
       size_t end = begin;
       int64_t bytes = 0;
-      const int file = plan_.copied[size_t(pieces[begin].copied)].file;
+      const std::optional<int> file = plan_.copied[size_t(pieces[begin].copied)].file;
       while (end < pieces.size() && plan_.copied[size_t(pieces[end].copied)].file == file &&
              (end == begin || bytes + pieces[end].bytes <= options_.job_bytes))
         bytes += pieces[end++].bytes;
-      plan_.jobs.push_back({-1, int64_t(begin), int64_t(end)});
+      plan_.jobs.push_back(CopyJob{begin, end});
       plan_.job_bytes = std::max(plan_.job_bytes, bytes);
       begin = end;
     }

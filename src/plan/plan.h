@@ -1,8 +1,10 @@
 // The plan: every output byte accounted for before any is moved.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "src/backends/backend.h"
@@ -37,7 +39,7 @@ struct OutFile {
   std::string name;    // relative: "packed/packed-00001.safetensors"
   std::string header;  // length field, JSON and padding
   int64_t bytes = 0;
-  int shard = -1;  // of the source, where this file is that shard as it is; `header` is then the shard's
+  const Shard* shard = nullptr;  // of the source, where this file is that shard as it is; `header` is then the shard's
 };
 
 /// Columns of the intermediate dimension that a rank holds.
@@ -61,17 +63,23 @@ struct PackedTensor {
 
 struct CopiedTensor {
   const Tensor* source = nullptr;
-  int file = 0;  // -1 where an earlier set's conversion copied it
+  std::optional<int> file;  // none where an earlier set's conversion copied it
   int64_t offset = 0;
 };
 
-/// Either packs experts [begin, end) of packed[target] for every rank: the ranks of a tensor follow one another in
-/// Plan::packed, and one read of the source serves all. Or, with target -1, copies [begin, end) of Plan::copy_pieces,
-/// all of one file.
-struct Job {
-  int target = -1;
+/// Packs experts [begin, end) of packed[target] for every rank: the ranks of a tensor follow one another in
+/// Plan::packed, and one read of the source serves all.
+struct PackJob {
+  size_t target = 0;
   int64_t begin = 0, end = 0;
 };
+
+/// Copies [begin, end) of Plan::copy_pieces, all of one file.
+struct CopyJob {
+  size_t begin = 0, end = 0;
+};
+
+using Job = std::variant<PackJob, CopyJob>;
 
 /// Bytes [begin, begin + bytes) of a copied tensor.
 struct CopyPiece {
@@ -100,12 +108,10 @@ struct Plan {
   /// The packed size of a layer's matrix: w13 has twice the intermediate rows.
   Shape padded_shape(const PackedTensor& t) const;
   /// The packed tensors of a job, one per rank.
-  std::span<const PackedTensor> ranks_of(const Job& job) const {
-    return {&packed[size_t(job.target)], tp.ranks.size()};
-  }
-  /// The pieces of a job that copies; they lie one after the other in their file.
-  std::span<const CopyPiece> pieces_of(const Job& job) const {
-    return std::span(copy_pieces).subspan(size_t(job.begin), size_t(job.end - job.begin));
+  std::span<const PackedTensor> ranks_of(const PackJob& job) const { return {&packed[job.target], tp.ranks.size()}; }
+  /// The pieces of a job; they lie one after the other in their file.
+  std::span<const CopyPiece> pieces_of(const CopyJob& job) const {
+    return std::span(copy_pieces).subspan(job.begin, job.end - job.begin);
   }
 };
 

@@ -17,10 +17,9 @@ template <class Use>
 void for_each_output(const Plan& plan, Use use) {
   for (const PackedTensor& t : plan.packed)
     use(t.name, t.parameter->dtype, t.shape, plan.files[size_t(t.file)].name, t.bytes);
-  for (const CopiedTensor& t : plan.copied) {
-    if (t.file < 0) continue;
-    use(t.source->name, t.source->dtype, t.source->shape, plan.files[size_t(t.file)].name, t.source->bytes);
-  }
+  for (const CopiedTensor& t : plan.copied)
+    if (t.file)
+      use(t.source->name, t.source->dtype, t.source->shape, plan.files[size_t(*t.file)].name, t.source->bytes);
 }
 
 size_t copied_by(const Plan& plan) { return plan.set ? 0 : plan.copied.size(); }
@@ -92,7 +91,7 @@ void print_kinds(const Plan& plan) {
     }
   Kind copied{"copied", "", 0, 0, true};
   for (const CopiedTensor& t : plan.copied)
-    if (t.file >= 0) copied.add(t.source->dtype, t.source->shape, t.source->bytes);
+    if (t.file) copied.add(t.source->dtype, t.source->shape, t.source->bytes);
   if (copied.tensors) kinds.push_back(copied);
   std::vector<std::vector<std::string>> rows = {{"ROLE", "TENSORS", "BYTES", "EACH"}};
   for (const Kind& k : kinds)

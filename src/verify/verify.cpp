@@ -76,8 +76,10 @@ class Verification {
         int64_t(plan_.jobs.size()), options_.threads,
         [&](Worker& worker, int64_t i) {
           const Job& job = plan_.jobs[size_t(i)];
-          if (job.target >= 0) progress.add(check_packed(worker, job));
-          if (job.target < 0 && first) progress.add(check_copied(worker, job));
+          if (const auto* pack = std::get_if<PackJob>(&job))
+            progress.add(check_packed(worker, *pack));
+          else if (first)
+            progress.add(check_copied(worker, std::get<CopyJob>(job)));
         },
         devices_);
     for (size_t i = 0; first && i < plan_.copied.size(); ++i)
@@ -122,7 +124,7 @@ class Verification {
                                              printable(sources[s]->name)));
   }
 
-  int64_t check_copied(Worker& worker, const Job& job) {
+  int64_t check_copied(Worker& worker, const CopyJob& job) {
     int64_t done = 0;
     for (const CopyPiece& piece : plan_.pieces_of(job)) {
       const Tensor& stored = p_.copied[size_t(piece.copied)];
@@ -148,8 +150,8 @@ class Verification {
   }
 
   /// Reads and hashes the job's slices rank after rank, and unpacks them into one canonical buffer.
-  int64_t check_packed(Worker& worker, const Job& job) {
-    const PackedTensor& t = plan_.packed[size_t(job.target)];
+  int64_t check_packed(Worker& worker, const PackJob& job) {
+    const PackedTensor& t = plan_.packed[job.target];
     const bool lossy = plan_.backend->rewrite;
     const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
     const bool compare = level_ >= Level::bytes && !lossy && source_ && pieces.source_bytes == pieces.canonical_bytes;
@@ -160,7 +162,7 @@ class Verification {
     if (restore && !plan_.tp.complete()) fill_missing_ranks(worker, t, pieces, canonical);
     int64_t done = 0;
     for (size_t r = 0; r < plan_.tp.ranks.size(); ++r) {
-      const size_t i = size_t(job.target) + r;
+      const size_t i = job.target + r;
       const PackedTensor& ranked = plan_.packed[i];
       const int64_t size = (job.end - job.begin) * ranked.slice_bytes;
       uint8_t* packed = level_ >= Level::bytes ? worker.packed.reserve(size) : nullptr;
@@ -196,7 +198,7 @@ class Verification {
   }
 
   /// Lossy backends: OUT's bytes against those that the source gives again.
-  void compare_with_repack(Worker& worker, const Job& job, size_t i, const uint8_t* packed) {
+  void compare_with_repack(Worker& worker, const PackJob& job, size_t i, const uint8_t* packed) {
     const PackedTensor& t = plan_.packed[i];
     const auto read = [&](const Pieces& pieces, uint8_t* to) {
       for (const PieceAt& p : pieces.list)
@@ -223,19 +225,19 @@ class Verification {
     }
   }
 
-  void check_source(Worker& worker, const Job& job, const PackedTensor& t, const Pieces& pieces,
+  void check_source(Worker& worker, const PackJob& job, const PackedTensor& t, const Pieces& pieces,
                     const uint8_t* canonical) {
     if (!source_ && !plan_.tp.complete()) return;
     uint8_t* restored = worker.other.reserve(pieces.source_bytes);
     PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
     for (const PieceAt& p : pieces.list) {
       restore_piece(t, p, p_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical, restored);
-      if (source_) compare_with_source(worker, set_.stored[size_t(job.target)], p, restored + p.source_at);
+      if (source_) compare_with_source(worker, set_.stored[job.target], p, restored + p.source_at);
       hasher(restored + p.source_at, p.slice.piece_bytes);
     }
   }
 
-  void report_experts(const Job& job, const Tensor& stored, const Pieces& pieces,
+  void report_experts(const PackJob& job, const Tensor& stored, const Pieces& pieces,
                       const std::vector<ExpertReport>& reports) {
     for (size_t i = 0; i < reports.size(); ++i) report_pads(stored, job.begin + int64_t(i), reports[i].pads);
     for (const PieceAt& p : pieces.list) {
@@ -244,7 +246,7 @@ class Verification {
     }
   }
 
-  void report_pads(const Job& job, const Tensor& stored, const std::vector<PadReport>& reports) {
+  void report_pads(const PackJob& job, const Tensor& stored, const std::vector<PadReport>& reports) {
     for (size_t i = 0; i < reports.size(); ++i) report_pads(stored, job.begin + int64_t(i), reports[i]);
   }
 

@@ -21,10 +21,9 @@ struct Tiny {
     problems.throw_if_any();
     std::iota(all.begin(), all.end(), 0);
   }
-  const PackedTensor* codes(int64_t job) const {
-    const Job& j = plan.jobs[size_t(job)];
-    return j.target >= 0 && plan.packed[size_t(j.target)].part == Part::codes ? &plan.packed[size_t(j.target)]
-                                                                              : nullptr;
+  const PackJob* codes(int64_t i) const {
+    const auto* job = std::get_if<PackJob>(&plan.jobs[size_t(i)]);
+    return job && plan.packed[job->target].part == Part::codes ? job : nullptr;
   }
   Problems problems;
   Checkpoint checkpoint;
@@ -49,10 +48,12 @@ TEST_CASE("every job is in one row; rows hold the codes of one tensor in order, 
       longest = std::max(longest, row.size());
       if (row.size() == 1) continue;
       REQUIRE(t.codes(row[0]));
-      CHECK(int64_t(row.size()) * t.codes(row[0])->slice_bytes <= bytes);
+      const size_t target = t.codes(row[0])->target;
+      CHECK(int64_t(row.size()) * t.plan.packed[target].slice_bytes <= bytes);
       for (size_t i = 1; i < row.size(); ++i) {
-        CHECK(t.plan.jobs[size_t(row[i])].target == t.plan.jobs[size_t(row[0])].target);
-        CHECK(t.plan.jobs[size_t(row[i])].begin == t.plan.jobs[size_t(row[i - 1])].end);
+        REQUIRE(t.codes(row[i]));
+        CHECK(t.codes(row[i])->target == target);
+        CHECK(t.codes(row[i])->begin == t.codes(row[i - 1])->end);
       }
     }
     if (bytes == 0) CHECK(seen == t.all);
@@ -64,9 +65,9 @@ TEST_CASE("every job is in one row; rows hold the codes of one tensor in order, 
 
 TEST_CASE("a row ends before a job that is done already") {
   const Tiny t;
-  std::map<int, std::vector<int64_t>> of;
+  std::map<size_t, std::vector<int64_t>> of;
   for (const int64_t i : t.all)
-    if (t.codes(i)) of[t.plan.jobs[size_t(i)].target].push_back(i);
+    if (const PackJob* job = t.codes(i)) of[job->target].push_back(i);
   std::vector<int64_t> jobs = of.begin()->second;
   REQUIRE(jobs.size() > 2);
   jobs.erase(jobs.begin() + 1);

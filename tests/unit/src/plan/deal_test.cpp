@@ -17,7 +17,7 @@ Plan plan_of(const std::vector<int64_t>& file_bytes, const std::vector<std::vect
   for (const int64_t bytes : file_bytes) plan.files.push_back({"", "", bytes});
   plan.tp.ranks.resize(jobs.front().size());
   for (const auto& files : jobs) {
-    plan.jobs.push_back({int(plan.packed.size()), 0, 1});
+    plan.jobs.push_back(PackJob{plan.packed.size(), 0, 1});
     for (const int file : files) {
       PackedTensor& t = plan.packed.emplace_back();
       t.file = file;
@@ -64,10 +64,10 @@ TEST_CASE("files of all ranks of a tensor are of one part") {
 TEST_CASE("a job that only reads is dealt by itself") {
   Plan plan = plan_of({10}, {{0}});
   const Tensor tensor;
-  plan.copied.push_back({&tensor, -1, 0});
-  for (int i = 0; i < 3; ++i) {
-    plan.copy_pieces.push_back({0, i * copy_piece_bytes, 6});
-    plan.jobs.push_back({-1, i, i + 1});
+  plan.copied.push_back({&tensor, std::nullopt, 0});
+  for (size_t i = 0; i < 3; ++i) {
+    plan.copy_pieces.push_back({0, int64_t(i) * copy_piece_bytes, 6});
+    plan.jobs.push_back(CopyJob{i, i + 1});
   }
   CHECK(deal(plan, 2).of_job == std::vector<int>{0, 1, 1, 0});
 }
