@@ -86,18 +86,6 @@ Routing route_to_every_expert(const RouterRule& rule, int64_t tokens, uint64_t s
   return routing;
 }
 
-Routing local_routing(const Routing& routing, std::span<const int32_t> map) {
-  Routing local = routing;
-  for (int32_t& id : local.ids) id = id < 0 ? -1 : map[id];
-  return local;
-}
-
-std::vector<int32_t> expert_map(int64_t experts, int64_t first, int64_t count) {
-  std::vector<int32_t> map(experts, -1);
-  for (int64_t e = 0; e < count; ++e) map[first + e] = int32_t(e);
-  return map;
-}
-
 std::vector<Slots> slots_of_experts(const Routing& routing, int64_t experts) {
   std::vector<Slots> slots(experts);
   for (size_t i = 0; i < routing.ids.size(); ++i)

@@ -34,11 +34,6 @@ Routing route_random(const RouterRule& rule, int64_t tokens, uint64_t seed);
 /// Random weights, and every expert in turn: all are covered once tokens * top_k >= experts.
 Routing route_to_every_expert(const RouterRule& rule, int64_t tokens, uint64_t seed);
 
-/// The routing that one expert-parallel rank sees: expert e becomes map[e], -1 where another rank holds it.
-Routing local_routing(const Routing& routing, std::span<const int32_t> map);
-/// The map of a rank that holds experts [first, first + count).
-std::vector<int32_t> expert_map(int64_t experts, int64_t first, int64_t count);
-
 /// One token's place with one expert: the index into ids and weights.
 using Slots = std::vector<int64_t>;
 /// The slots of every expert that a rank with `experts` experts holds.

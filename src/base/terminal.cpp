@@ -112,7 +112,7 @@ std::string fitted(const std::string& line, int indent) {
   return columns > 0 ? wrapped(line, columns, indent) : line;
 }
 
-std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
   std::string found;
   size_t least = std::max<size_t>(2, word.size() / 3) + 1;
   for (const std::string& c : candidates) {
@@ -122,11 +122,6 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
       found = c;
     }
   }
-  return found;
-}
-
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
-  const std::string found = nearest(word, candidates);
   return found.empty() ? "" : fmt::format("; did you mean {}?", found);
 }
 

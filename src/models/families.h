@@ -15,10 +15,6 @@ inline const Family families[] = {modelslim,   mlx,     gpt_oss_quark,      fuse
                                   deepseek_v4, kimi_k3, compressed_tensors, ling,  mimo,    quark,
                                   modelopt};
 
-/// How a checkpoint spells experts that stand one by one: by the first codes with scales beside them. Nothing where no
-/// expert has any.
-std::optional<ExpertNames> find_expert_names(const Checkpoint& checkpoint);
-
 /// Whether any expert's tensor ends so ("weight_packed").
 bool has_expert_suffix(const Checkpoint& checkpoint, std::string_view suffix);
 

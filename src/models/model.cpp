@@ -28,6 +28,12 @@ constexpr Lookalike lookalikes[] = {
     {".weight_shape", "INT4 pack-quantized experts (weight_shape), MXFP4 expected"},
 };
 
+/// One byte per scale, or F32.
+bool is_scale_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::F8_E8M0 || d == Dtype::F32; }
+
+/// The columns that row_elements of a code dtype hold.
+int64_t columns_of(Dtype codes, int64_t row_elements) { return codes == Dtype::F4 ? row_elements : row_elements * 2; }
+
 bool refuse_lookalike(const Checkpoint& ck, Problems& problems) {
   for (const Tensor& t : ck.tensors)
     for (const Lookalike& l : lookalikes)
@@ -171,9 +177,7 @@ bool parse_expert(std::string_view name, ExpertName& out) {
   return true;
 }
 
-bool is_scale_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::F8_E8M0 || d == Dtype::F32; }
 bool is_code_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::I8 || d == Dtype::F4; }
-int64_t columns_of(Dtype codes, int64_t row_elements) { return codes == Dtype::F4 ? row_elements : row_elements * 2; }
 
 int64_t router_rows(const Checkpoint& ck, const MoeLayer& layer, Problems& problems) {
   const std::string parent = layer.module.substr(0, layer.module.rfind('.'));

@@ -99,12 +99,8 @@ void check_config(const Checkpoint& checkpoint, const Model& model, const char* 
 int64_t check_pair(const Checkpoint& checkpoint, const Tensor& codes, std::vector<int64_t> rows, int64_t row_elements,
                    const Tensor& scales, Problems& problems);
 
-/// One byte per scale (U8, F8_E8M0) or F32.
-bool is_scale_dtype(Dtype dtype);
 /// U8, I8 or F4.
 bool is_code_dtype(Dtype dtype);
-/// The columns that row_elements of a code dtype hold.
-int64_t columns_of(Dtype codes, int64_t row_elements);
 
 inline constexpr int64_t max_experts = 65'536;  // of a layer
 
@@ -120,7 +116,6 @@ struct ExpertNames {
   const char* codes;   // suffix: "weight"
   const char* scales;  // suffix: "scale"
 };
-void read_separate_experts(const Checkpoint& checkpoint, const ExpertNames& names, Model& model, Problems& problems);
 
 /// A name "MODULE.ID.PROJ.SUFFIX" with ".experts" at the end of MODULE, taken apart.
 struct ExpertName {

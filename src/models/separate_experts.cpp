@@ -133,8 +133,6 @@ bool is_unknown(const Module& module) {
   });
 }
 
-}  // namespace
-
 void read_separate_experts(const Checkpoint& ck, const ExpertNames& names, Model& model, Problems& problems) {
   for (const auto& [name, module] : group_by_module(ck, names)) {
     const auto& experts = module.experts;
@@ -168,6 +166,8 @@ void read_separate_experts(const Checkpoint& ck, const ExpertNames& names, Model
   }
 }
 
+/// How a checkpoint spells experts that stand one by one: by the first codes with scales beside them. Nothing where no
+/// expert has any.
 std::optional<ExpertNames> find_expert_names(const Checkpoint& ck) {
   constexpr const char* projections[][3] = {{"w1", "w3", "w2"}, {"gate_proj", "up_proj", "down_proj"}};
   constexpr const char* suffixes[][2] = {
@@ -185,6 +185,8 @@ std::optional<ExpertNames> find_expert_names(const Checkpoint& ck) {
   }
   return std::nullopt;
 }
+
+}  // namespace
 
 bool has_expert_suffix(const Checkpoint& ck, std::string_view suffix) {
   ExpertName name;

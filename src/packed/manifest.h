@@ -149,8 +149,6 @@ bool has_manifest(const std::string& dir);
 void check_has_manifest(const std::string& out);
 /// The manifest in a file.
 Manifest read_manifest_file(const std::string& path);
-/// Reads OUT's manifest; throws Error{input} where there is none, too.
-Manifest read_manifest(const std::string& out);
 
 /// EarlierSets::text of OUT's manifest, which was read before. Throws Error{input} where another program laid it out.
 TextSource read_sets_text(const std::string& out);

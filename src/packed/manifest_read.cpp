@@ -325,11 +325,6 @@ void check_has_manifest(const std::string& out) {
 
 Manifest read_manifest_file(const std::string& path) { return parse(open_manifest(path)); }
 
-Manifest read_manifest(const std::string& out) {
-  check_has_manifest(out);
-  return read_manifest_file(out + "/" + manifest_name);
-}
-
 std::vector<ListedFile> read_listed_files(const std::string& out) {
   check_has_manifest(out);
   const LongText text = open_manifest(out + "/" + manifest_name);

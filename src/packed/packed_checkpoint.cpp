@@ -91,14 +91,9 @@ void find_packed(PackedSet& set, const ManifestSet& m, const Stored& stored, Pro
 
 }  // namespace
 
-const PackedSet* PackedCheckpoint::complete_set() const {
-  for (const PackedSet& set : sets)
-    if (set.plan.tp.complete() && !set.plan.backend->rewrite) return &set;
-  return nullptr;
-}
-
 const PackedSet& PackedCheckpoint::unpackable_set() const {
-  if (const PackedSet* set = complete_set()) return *set;
+  for (const PackedSet& set : sets)
+    if (set.plan.tp.complete() && !set.plan.backend->rewrite) return set;
   for (const PackedSet& set : sets)
     if (set.plan.backend->rewrite)
       fail(ErrorKind::input,

@@ -27,19 +27,18 @@ struct PackedCheckpoint {
   std::vector<PackedSet> sets;
   std::vector<Tensor> copied;  // copied[i] is where plan.copied[i] of every set is kept
 
-  /// The first set that holds all of its ranks and the source's values; null where there is none.
-  const PackedSet* complete_set() const;
-  /// The same. Throws Error{input} that says why there is none.
+  /// The first set that holds all of its ranks and the source's values. Throws Error{input} that says why there is
+  /// none.
   const PackedSet& unpackable_set() const;
 };
 
-/// The plan of one of a manifest's sets. What the set lists beside it or lacks is a problem, found before more is
+/// The plan of one of a manifest's sets. A tensor that only one of the two has is a problem, found before more is
 /// planned than is listed.
 Plan plan_of(const Manifest& manifest, const ManifestSet& set, const Model& model, Problems& problems);
 
 /// Reads manifest and headers, and checks that every planned tensor is there with the planned dtype and shape; what is
-/// missing or different goes to `problems`. Throws Error{input} where OUT is no readable output at all, and Error{io}
-/// where another run replaces it meanwhile; later that changes nothing.
+/// missing or different goes to `problems`. Throws Error{input} where OUT is not a readable output at all, and
+/// Error{io} where another run replaces it while this reads; replaced later, the opened one is still read.
 std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems);
 
 }  // namespace mxfp4

@@ -227,9 +227,9 @@ void make_file(const StateFile& f, const ReadCopied& read, const UseBytes& use) 
   }
 }
 
-}  // namespace
-
 std::vector<StateFile> plan_state(const Plan& plan, Problems& problems) { return StatePlanner(plan, problems).run(); }
+
+}  // namespace
 
 std::vector<StateFile> add_state(Plan& plan, Problems& problems) {
   std::vector<StateFile> state = plan_state(plan, problems);

@@ -33,13 +33,10 @@ struct StateFile {
   std::vector<StateTensor> tensors;
 };
 
-/// What the plan's ranks need beside their packed tensors (`plan` of a normal output). What cannot be served so goes to
-/// `problems`: another engine, backend or family, sizes that do not split, a tensor that is missing or has no place in
-/// the state.
-std::vector<StateFile> plan_state(const Plan& plan, Problems& problems);
-
 /// Makes the plan of a normal output that of a sharded state: its packed files take the names of the ranks' parts, and
-/// the returned files are added.
+/// the returned files are added, which hold what the ranks need beside their packed tensors. What cannot be served so
+/// goes to `problems`: another engine, backend or family, sizes that do not split, a tensor that is missing or has no
+/// place in the state.
 std::vector<StateFile> add_state(Plan& plan, Problems& problems);
 
 /// Fills the state files, once the copied tensors are written.

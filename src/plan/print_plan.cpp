@@ -12,6 +12,12 @@ namespace mxfp4 {
 
 namespace {
 
+/// What `convert` needs at its peak: buffers of `threads` workers and the plan itself, in bytes.
+int64_t peak_memory(const Plan& plan, int threads) {
+  const auto tensors = int64_t(plan.checkpoint->tensors.size());
+  return threads * (plan.job_bytes + (int64_t(1) << 20)) + tensors * 600 + (int64_t(8) << 20);
+}
+
 /// One row per output tensor: use(name, dtype, shape, file, bytes).
 template <class Use>
 void for_each_output(const Plan& plan, Use use) {
@@ -100,11 +106,6 @@ void print_kinds(const Plan& plan) {
 }
 
 }  // namespace
-
-int64_t peak_memory(const Plan& plan, int threads) {
-  const auto tensors = int64_t(plan.checkpoint->tensors.size());
-  return threads * (plan.job_bytes + (int64_t(1) << 20)) + tensors * 600 + (int64_t(8) << 20);
-}
 
 void note_tensors(const Plan& plan) {
   if (verbosity() != Verbosity::verbose) return;

@@ -5,9 +5,6 @@
 
 namespace mxfp4 {
 
-/// What `convert` needs at its peak: buffers of `threads` workers and the plan itself, in bytes.
-int64_t peak_memory(const Plan& plan, int threads);
-
 /// Seconds that a conversion takes of the disk and of the processor, which work at once.
 struct RunTime {
   double disk = 0, processor = 0;

@@ -26,6 +26,13 @@ std::vector<uint8_t> gather(Matrix& m) {
   return rows;
 }
 
+/// The packed tensor of the same layer, role and rank, and another part.
+const PackedTensor& sibling(const Plan& plan, const PackedTensor& t, Part part) {
+  for (const PackedTensor& s : plan.packed)
+    if (s.layer == t.layer && s.role == t.role && s.rank == t.rank && s.part == part) return s;
+  fail(ErrorKind::input, "{}: no {} beside it", t.name, name_of(part));
+}
+
 }  // namespace
 
 std::vector<uint8_t> load_canonical(const Pieces& pieces, const ReadPieces& read) {
@@ -33,12 +40,6 @@ std::vector<uint8_t> load_canonical(const Pieces& pieces, const ReadPieces& read
   read(pieces, source.data());
   for (const PieceAt& p : pieces.list) to_canonical(pieces.tensor, p, true, source.data(), canonical.data());
   return canonical;
-}
-
-const PackedTensor& sibling(const Plan& plan, const PackedTensor& t, Part part) {
-  for (const PackedTensor& s : plan.packed)
-    if (s.layer == t.layer && s.role == t.role && s.rank == t.rank && s.part == part) return s;
-  fail(ErrorKind::input, "{}: no {} beside it", t.name, name_of(part));
 }
 
 Pieces scales_beside(const Pieces& pieces) {

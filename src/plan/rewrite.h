@@ -14,9 +14,6 @@ using ReadPieces = std::function<void(const Pieces& pieces, uint8_t* to)>;
 /// Canonical bytes of pieces, one after the other. Scales must have been checked.
 std::vector<uint8_t> load_canonical(const Pieces& pieces, const ReadPieces& read);
 
-/// The packed tensor of the same layer, role and rank, and another part.
-const PackedTensor& sibling(const Plan& plan, const PackedTensor& t, Part part);
-
 /// The scales' pieces of the same experts.
 Pieces scales_beside(const Pieces& pieces);
 

@@ -74,24 +74,6 @@ TEST_CASE("forced routing covers every expert, none twice for one token") {
   CHECK(route_to_every_expert(rule, 6, 1).ids != route_to_every_expert(rule, 6, 2).ids);
 }
 
-TEST_CASE("an expert-parallel rank sees its own experts only") {
-  RouterRule rule;
-  rule.experts = 8;
-  rule.top_k = 4;
-  const Routing all = route_to_every_expert(rule, 2, 3);
-  int64_t slots = 0;
-  for (int64_t first = 0; first < 8; first += 2) {
-    const Routing local = local_routing(all, expert_map(8, first, 2));
-    for (size_t i = 0; i < all.ids.size(); ++i) {
-      const bool here = all.ids[i] / 2 * 2 == first;
-      CHECK(local.ids[i] == (here ? all.ids[i] - first : -1));
-      slots += here;
-    }
-    CHECK(experts_covered(local) == 2);
-  }
-  CHECK(slots == 8);
-}
-
 TEST_CASE("a rule that cannot choose is refused") {
   RouterRule rule;
   rule.experts = 2;

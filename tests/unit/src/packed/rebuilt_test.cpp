@@ -329,7 +329,7 @@ TEST_CASE("the engine's version is in the manifest, and one that loads other byt
   ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
   o.engine_version = "0.30.0";
   convert(o);
-  CHECK(read_manifest(dir / "out").sets[0].engine_version == "0.30.0");
+  CHECK(read_manifest_file(dir / "out/mxfp4-pack.json").sets[0].engine_version == "0.30.0");
   CHECK(verify_all(dir / "out", tiny_gpt_oss).right);
   Json manifest = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 24), manifest_name);
   manifest["sets"][0]["engine_version"] = "0.20.1";
