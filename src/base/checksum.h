@@ -47,14 +47,14 @@ class PieceHasher {
  private:
   std::vector<HashedPiece> pieces_;
   size_t next_ = 0;
-  int64_t taken_ = 0;  // of the next piece, by hasher_
+  int64_t taken_ = 0;  // bytes of the next piece that hasher_ has
   Hasher hasher_;
 };
 
 Hash hash_of_pieces(std::span<const Hash> pieces);
 /// 32 hexadecimal digits.
 std::string to_hex(Hash hash);
-/// The inverse; false where it is nothing that to_hex() gives.
+/// The inverse; false where the text is not what to_hex() makes.
 bool parse_hex(std::string_view text, Hash& hash);
 /// Of a whole text, as to_hex() gives it.
 std::string checksum_of(std::string_view text);

@@ -29,7 +29,7 @@ template <class... Args>
   throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// The exception that is being handled, as an Error; what is none of ours, std::bad_alloc too, goes on.
+/// The exception that is being handled, as an Error. std::bad_alloc and unknown types are thrown again.
 Error caught();
 
 /// An I/O error with the file, what was tried and the system's reason (errno).

@@ -55,10 +55,10 @@ bool is_on_tmpfs(const Fd& fd);
 
 /// name: how messages call the file; the path itself where empty.
 Fd open_read(const std::string& path, std::string name = {});
-/// Creates the file anew: what has the name goes first, so that nothing is ever written through a link or into a file
-/// that has another name too.
+/// Creates a new file. What has the name is removed first, so that nothing is written through a link or into a file
+/// that has a second name.
 Fd open_write(const std::string& path, std::string name = {});
-/// A file that this user's earlier run created, as it is; created anew where there is none, or something else.
+/// Opens a file that an earlier run of this user created, with its contents; else as open_write().
 Fd open_own(const std::string& path, std::string name = {});
 
 /// Whether a path is `dir` itself or in it, by their names alone.

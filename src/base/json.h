@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 /// JSON on one line; bytes that are no UTF-8 (paths may hold them) become U+FFFD.
 std::string one_line(const Json& json);
 
-/// Base of SAX handlers: tracks depth, refuses more than `max_depth` levels, remembers the first complaint.
+/// Base of SAX handlers: tracks depth, refuses more than `max_depth` levels, keeps the first complaint.
 struct SaxBase {
   int depth = 0, max_depth = 32;
   std::string complaint;  // empty: none

@@ -19,7 +19,7 @@ template <class... Args>
 void print_out(fmt::format_string<Args...> format, Args&&... args) {
   write_output(fmt::format(format, std::forward<Args>(args)...));
 }
-/// To a descriptor, without memory; what cannot be written is lost: nobody is there to be told.
+/// Writes to a descriptor without allocating memory. What cannot be written is lost.
 void write_all(int fd, std::string_view text);
 /// False where anything that was printed did not reach stdout; a line on stderr says why.
 bool flush_output();
@@ -33,12 +33,12 @@ void note(const std::string& text);
 /// The same with -v only: what is done to which file or tensor, what was chosen and why, how long it took.
 void note_detail(const std::string& text);
 
-/// --json-progress: from here on whatever is said on stderr is an object on a line of its own, {"event": ..}.
+/// --json-progress: from here on every message on stderr is a JSON object on a line of its own, {"event": ..}.
 void say_events();
 bool says_events();
-/// An event; nothing where they are not said. fields: what belongs between the braces, after "event".
+/// Writes an event, with --json-progress only. fields: the JSON that follows "event" in the object.
 void say_event(std::string_view event, const std::string& fields);
-/// A line on a terminal that the next message, or the next such line, takes the place of. Empty: it goes away.
+/// Shows a line on a terminal until the next message or the next such line replaces it. Empty: removes it.
 void show_on_terminal(const std::string& line);
 
 /// "1.23 GB", "456 B": decimal units.

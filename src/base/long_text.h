@@ -13,10 +13,10 @@ namespace mxfp4 {
 
 /// Takes a text in parts, one after the other.
 using TextSink = std::function<void(std::string_view)>;
-/// Gives a text so.
+/// Passes a text to a sink.
 using TextSource = std::function<void(const TextSink&)>;
 
-/// As many bytes of a long text as are in memory at once.
+/// How many bytes of a long text are in memory at once.
 inline constexpr int64_t text_block = int64_t(1) << 20;
 
 struct TextRange {
@@ -30,9 +30,9 @@ class LongText {
 
   int64_t bytes() const { return bytes_; }
   std::string read(TextRange range) const;
-  /// A range in blocks.
+  /// Passes a range to a sink, in blocks.
   void give(TextRange range, const TextSink& to) const;
-  /// Where a short text stands first; -1 where it does not.
+  /// The first position of a short text; -1: it is not there.
   int64_t find(std::string_view text) const;
 
  private:
@@ -41,7 +41,7 @@ class LongText {
   int64_t bytes_;
 };
 
-/// Of all of a file, block by block.
+/// The hash of a whole file, read in blocks.
 Hash hash_of(const Fd& file);
 
 }  // namespace mxfp4

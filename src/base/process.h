@@ -1,18 +1,18 @@
-// What the program's caller has left it with, made usable.
+// Descriptors, limits and signals as the caller left them, made usable.
 #pragma once
 
 namespace mxfp4 {
 
-/// Before anything is opened. Descriptors 0 to 2 that are closed become /dev/null, so that no file of ours gets the
-/// number of one; a write to such a stdout still fails. As many files as permitted may be open. A pipe that nobody
-/// reads, and a file beyond the size limit, are errors of the write and not signals that end the program. Memory that
-/// runs out where nothing can be thrown ends it as it does elsewhere, but at once. json: how that is said.
+/// To be called before anything is opened. Closed descriptors 0 to 2 are opened on /dev/null, so that no file of ours
+/// gets their numbers; a write to such a stdout still fails. The limit of open files is raised to what is permitted.
+/// SIGPIPE and SIGXFSZ become errors of the write. Out of memory where nothing can be thrown ends the program at once
+/// with the same message and exit code as elsewhere. json: the message is JSON.
 void prepare_process(bool json);
 
-/// The last message, made without memory.
+/// Writes the message of that, without allocating memory.
 void say_out_of_memory(bool json);
 
-/// How many files this process may have open.
+/// The most files that this process may have open.
 int open_file_limit();
 
 }  // namespace mxfp4

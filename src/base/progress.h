@@ -17,7 +17,7 @@ std::optional<double> progress_seconds();
 /// event at the beginning, at the end and every second between. progress_seconds() goes before these times.
 class Progress {
  public:
-  /// unit: of what is counted, "batches"; empty for bytes, which have a rate and a time left.
+  /// unit: of the count, as "batches"; empty for bytes, which have a rate and a time left.
   Progress(std::string action, int64_t total, std::string unit = {});
   ~Progress();
   /// From any thread. 0 shows that time passes.

@@ -1,4 +1,4 @@
-// Numbers that are random, and the same wherever they are made.
+// Pseudo-random numbers that are the same on every machine.
 #pragma once
 
 #include <cstdint>

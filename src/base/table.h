@@ -7,8 +7,8 @@
 
 namespace mxfp4 {
 
-/// Rows with their cells in columns; the first may be of headings. sides: of each column, '<' or '>', where its text
-/// stands. Where the terminal on stdout is too narrow, a row goes on in further lines, indented; elsewhere it is one
+/// Rows with their cells in columns; the first may be of headings. sides: the alignment of each column, '<' or
+/// '>'. Where the terminal on stdout is too narrow, a row goes on in further lines, indented; elsewhere it is one
 /// line.
 std::vector<std::string> table(const std::vector<std::vector<std::string>>& rows, std::string_view sides);
 

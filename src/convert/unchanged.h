@@ -22,7 +22,7 @@ class SourceCache {
   /// Empty where it is not known.
   std::string find() const;
   /// After reading: does nothing where a shard changed meanwhile, or so lately that a change in the same tick could
-  /// have been missed. That it cannot be kept is no error.
+  /// have been missed. A cache that cannot be written is not an error.
   void put(const std::string& fingerprint) const;
 
  private:

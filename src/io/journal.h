@@ -62,8 +62,8 @@ class Journal {
   /// False where the file system has no locks.
   bool is_locked() const { return lock_ == Lock::taken; }
 
-  /// Durable where a directory was finished: were the proof to come back after a loss of power, the next partial
-  /// directory would be taken for what a finished one has replaced.
+  /// Synced where a directory was finished: if its proof came back after a loss of power, the next partial directory
+  /// would be taken for one that was replaced.
   void clear();
   void begin(const JournalHead& head);
   /// From here on the directory may be in its place.

@@ -21,9 +21,9 @@ struct HiddenNames {
 };
 HiddenNames hidden_beside(const std::string& place);
 
-/// The place that a hidden name in `dir` belongs to; empty: it is no such name.
+/// The output's place that a hidden name in `dir` belongs to; empty: it is not such a name.
 std::string place_behind(const std::string& dir, const std::string& name);
-/// What changed later than this is in use, where no lock says: a run writes more often.
+/// Seconds since the last change below which a leftover counts as in use where no lock tells: runs write more often.
 inline constexpr int64_t young_seconds = 10 * 60;
 
 /// A folder, not a link, that belongs to this user.
@@ -45,7 +45,7 @@ std::string why_not_ours(const std::string& dir, const std::string& place, const
 std::string why_no_output(const std::string& dir, const ListOwn& made);
 /// Whether a folder of this user's own holds every file that its manifest lists, and no run's mark.
 bool is_whole_output(const std::string& dir, const ListOwn& made);
-/// Removes what why_not_ours() has nothing against. However early that ends, what stays is still known.
+/// Removes a directory for which why_not_ours() is empty. If it is interrupted, a later call recognises the rest.
 void remove_partial(const std::string& dir, const std::string& place, const JournalHead& head, const ListOwn& made);
 
 enum class LeftoverKind {

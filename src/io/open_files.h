@@ -1,5 +1,5 @@
-// A row of files of which any number may be in use, while the system lets a process have only so many open: an open one
-// that nobody uses is closed for one that is wanted, the one that was used longest ago first.
+// A list of files of which any number may be in use, although a process may have only so many open: when another is
+// wanted, the open file that is not in use and was used longest ago is closed.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ class OpenFiles {
   /// open: called for an index whenever that file is wanted and not open.
   using Open = std::function<DirectFile(size_t index)>;
   /// at_close: called before a file is closed for another. most: files open at once if none of them is in use; 0: what
-  /// this process may have, with room for the other rows of a command.
+  /// this process may have, with room for the other lists of a command.
   OpenFiles(size_t count, Open open, std::function<void(DirectFile&)> at_close = {}, size_t most = 0);
 
   /// Open until the result is gone, at least. From any thread.

@@ -29,10 +29,10 @@ struct PartFolder {
 
 inline constexpr const char* part_record = "part-record";
 
-/// The text by which a record says its number and command: what is its `run` in a JournalHead.
+/// A part's number and command as text: `run` in the JournalHead of its record.
 std::string run_of(const PartNumber& number, Json command);
 
-/// All parts in a folder of parts, by number and then by name. What has no whole record is none.
+/// All parts in a folder of parts, by number and then by name. Folders without a whole record are left out.
 std::vector<PartFolder> read_parts(const std::string& parts);
 
 /// Whether a part that is not finished has changed lately, by the clock of the file system.

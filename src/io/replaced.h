@@ -1,4 +1,4 @@
-// A directory that another has taken the place of: what this tool made in it goes, what anyone else put there stays.
+// A directory that was replaced by another: the files that this tool made in it are removed, all others are kept.
 #pragma once
 
 #include <functional>
@@ -27,8 +27,8 @@ std::set<std::string> folders_of(const std::set<std::string>& names);
 std::string foreign_in(const std::string& dir, const std::set<std::string>& names);
 
 /// Removes `old`. A file that is not `is_own` and not in `fresh` already is moved to `fresh`, under its name or, where
-/// that is taken, "NAME.kept-N", and an empty folder that is not is made there; each is said. last: the file of `old`
-/// that says which are its own; it goes when all else has, so that a run that is cut short here can be finished.
+/// that is taken, "NAME.kept-N", and an empty folder that is not is made there; a note names each. last: the file of
+/// `old` that says which are its own; it is removed last, so that a later run can finish this after an interruption.
 void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own, const std::string& last);
 
 /// Removes the files `names` of a directory, also where folders are read-only, then `last`, then the directory. Throws

@@ -12,7 +12,7 @@ namespace mxfp4 {
 
 class SequentialFile {
  public:
-  /// Room that is always there for the next bytes.
+  /// The space that next() always has.
   static constexpr int64_t room = 1 << 20;
 
   /// Takes over an empty or preallocated file that is open for writing; only the latter's bytes go past the page cache.

@@ -20,8 +20,8 @@ using NamedFiles = std::map<std::string, std::string>;
 /// A line for each of the files, by name; files are read whole, one thread each.
 std::string sha256_sums(const NamedFiles& files, int threads);
 
-/// Compares the text of a SHA256SUMS with the files: what differs, and what it lacks or has besides, goes to
-/// `problems`.
+/// Compares the text of a SHA256SUMS with the files: every file that differs, is missing or is not
+/// listed is a problem.
 void check_sha256_sums(const std::string& sums, const NamedFiles& files, int threads, Problems& problems);
 
 }  // namespace mxfp4

@@ -9,7 +9,7 @@
 
 namespace mxfp4 {
 
-/// Not of a layout file, which is for one size.
+/// Not for a backend from a layout file, which is for one size.
 inline bool has_canary(const Backend& backend) { return backend.layout_file.empty(); }
 
 /// The whole file. Two experts; hidden and intermediate leave the model's remainders modulo 256.

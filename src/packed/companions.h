@@ -28,8 +28,8 @@ std::vector<ListedFile> make_texts(const Plan& plan, const ManifestOptions& opti
 /// The relative names of all files that a conversion writes, and perhaps of some more.
 std::vector<std::string> files_made(const Plan& plan);
 
-/// Throws Error{io} where a file system has not kept a file under its name: to vfat, names that differ in case are one,
-/// and a dot at the end is none.
+/// Throws Error{io} where a file system has not kept a file under its name: vfat ignores case, and a dot at the end of
+/// a name.
 void check_names(const OutputDir& out, const std::vector<std::string>& names);
 
 /// About how many bytes a conversion writes beside the files of its plan.

@@ -11,7 +11,7 @@ namespace mxfp4 {
 
 class HeldFiles {
  public:
-  /// A directory that cannot be opened is none: every file of it is then missing.
+  /// If the directory cannot be opened, every file of it counts as missing.
   explicit HeldFiles(const std::string& out);
 
   /// Opens a file of OUT by its relative name, as long as a quarter of the descriptors that the process may have is

@@ -1,4 +1,4 @@
-// What the manifest's writer and reader both know of its text.
+// Parts of the manifest's text that its writer and its reader share.
 #pragma once
 
 namespace mxfp4 {
@@ -10,7 +10,7 @@ inline constexpr const char* layout_file_need = "layout_file";
 
 /// Stands where the manifest's own checksum goes while it is made.
 inline constexpr const char* no_checksum = "00000000000000000000000000000000";
-/// What the text of all sets stands between.
+/// The text before and after that of all sets.
 inline constexpr const char* sets_begin = "\"sets\": [\n";
 inline constexpr const char* sets_end = "\n]\n}\n";
 

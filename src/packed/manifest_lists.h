@@ -16,7 +16,7 @@ struct SplitManifest {
   TextRange sets = {};                          // what stands between the brackets of "sets", which is not empty
 };
 
-/// The entries, and the index, stand one on a line as mxfp4-pack writes them. Of any other text the document is whole
+/// mxfp4-pack writes each entry, and the index, on a line of its own. For any other text `rest` is the whole document
 /// and all ranges are empty. Throws Error{input} where it is no JSON; an entry is not parsed.
 SplitManifest split_manifest(const LongText& text);
 

@@ -54,8 +54,7 @@ __device__ inline int unit_row(const GemmArgs& a, int t, int u) {
 /// A unit beyond the matrix is fetched from its first rows instead, and its results are dropped by the epilogue.
 __device__ inline int inside(const GemmArgs& a, int row) { return row < a.w.n ? row : 0; }
 
-// ---- kernels in a row
-// ------------------------------------------------------------------------------------------------
+// ---- kernels that overlap -------------------------------------------------------------------------------------------
 
 /// From SM90 on a kernel of the forward starts while the one before it ends; this waits for its results.
 __device__ inline void wait_for_previous() {
