@@ -13,7 +13,7 @@ expect 'convert says what to do next' 0 '' 'check it with: mxfp4-pack verify' \
   "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
 expect 'convert refuses an existing place' 2 '' '--force' "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
 expect 'convert, quiet' 0 '' '' "$program" convert "$tiny" "$dir/q" --backend marlin --engine sglang -q
-expect 'convert as JSON' 0 '^\{"backend":"marlin".*"zero_scales":[0-9]+,"seconds":\{"read":[0-9.e-]+,.*"wall":[0-9.]+\},"in_place_bytes":0\}$' '' \
+expect 'convert as JSON' 0 '^\{"backend":"marlin".*"zero_scales":[0-9]+,"seconds":\{"read":[0-9.e-]+,.*"wall":[0-9.]+\},"device":\{.*\},"writes":\{.*\},"in_place_bytes":0\}$' '' \
   "$program" convert "$tiny" "$dir/j" --backend marlin --engine sglang --json -q
 expect 'packed output as input' 0 '' 'packed tensors for sglang' "$program" convert "$dir/o" "$dir/p" --backend marlin --engine sglang
 expect 'gives the same bytes' 0 '' '' diff -r "$dir/p" "$dir/q"
