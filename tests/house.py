@@ -15,8 +15,8 @@ SOURCES = {".h", ".cpp", ".cu", ".cuh"}
 LINES_OF_FILE, LINES_OF_FUNCTION, PARAMETERS = 400, 50, 6
 
 
-def sources(root, folders):
-    return sorted(p for f in folders for p in (root / f).rglob("*") if p.suffix in SOURCES)
+def sources(root, folders, suffixes=SOURCES):
+    return sorted(p for f in folders for p in (root / f).rglob("*") if p.suffix in suffixes)
 
 
 def lines_of(path):
@@ -72,6 +72,17 @@ def climbing(root, edges):
     return sum(rank[str(i.parent)] > rank[str(f.parent)] for f, i in edges) if rank else "-"
 
 
+def report(root, title, names):
+    print(f"{'  ' + title:50}{len(names):8}")
+    for name in names:
+        print(f"    {Path(name).relative_to(root) if name.startswith('/') else name}")
+
+
+def count_lines(root, what, files):
+    print(f"{'lines of ' + what:50}{sum(map(lines_of, files)):8}")
+    report(root, f"files over {LINES_OF_FILE} lines", [str(p) for p in files if lines_of(p) > LINES_OF_FILE])
+
+
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent)
     program, tests = sources(root, ["src", "kernels"]), sources(root, ["tests"])
@@ -81,17 +92,13 @@ def main():
     print(f"{'includes against the order of rooms':50}{climbing(root, edges):>8}")
     for what, files in ("src and kernels", program), ("tests", tests):
         found = list(functions(files))
-        too_long = [f for f in found if f[0] > LINES_OF_FUNCTION]
-        too_wide = [f for f in found if f[1] > PARAMETERS]
-        print(f"{'lines of ' + what:50}{sum(map(lines_of, files)):8}")
-        for title, names in (
-            (f"files over {LINES_OF_FILE} lines", [str(p) for p in files if lines_of(p) > LINES_OF_FILE]),
-            (f"functions over {LINES_OF_FUNCTION} lines, of {len(found)}", [f[2] for f in too_long]),
-            (f"functions of more than {PARAMETERS} parameters", [f[2] for f in too_wide]),
-        ):
-            print(f"{'  ' + title:50}{len(names):8}")
-            for name in names:
-                print(f"    {Path(name).relative_to(root) if name.startswith('/') else name}")
+        count_lines(root, what, files)
+        too_long = [f[2] for f in found if f[0] > LINES_OF_FUNCTION]
+        too_wide = [f[2] for f in found if f[1] > PARAMETERS]
+        report(root, f"functions over {LINES_OF_FUNCTION} lines, of {len(found)}", too_long)
+        report(root, f"functions of more than {PARAMETERS} parameters", too_wide)
+    count_lines(root, "the Python package", sources(root, ["src"], {".py"}))
+    count_lines(root, "tests in Python and shell", sources(root, ["tests"], {".py", ".sh"}))
 
 
 main()
