@@ -2,6 +2,7 @@
 # it belongs into the Python that runs the engine, where pip puts it, together with a program of the same version.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME mxfp4-pack)
+string(REPLACE - "~" CPACK_PACKAGE_VERSION ${MXFP4_VERSION})  # Debian sorts 1.0.0~rc1 before 1.0.0
 set(CPACK_PACKAGE_VENDOR mxfp4-pack)
 set(CPACK_PACKAGE_CONTACT "mxfp4-pack maintainers <maintainers@mxfp4-pack.invalid>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "packs MXFP4 experts into the bytes of inference engines")
@@ -26,7 +27,7 @@ set(CPACK_VERBATIM_VARIABLES ON)
 
 # Debian wants a changelog in a form of its own; it names the project's.
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/debian/changelog @ONLY CONTENT
-"mxfp4-pack (@PROJECT_VERSION@) unstable; urgency=medium
+"mxfp4-pack (@CPACK_PACKAGE_VERSION@) unstable; urgency=medium
 
   * /usr/share/doc/mxfp4-pack/CHANGELOG.md.gz says what is new.
 

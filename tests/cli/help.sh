@@ -9,7 +9,7 @@ expect 'and by its option' 0 '^  -q, --quiet +Say nothing' '' "$program" convert
 expect 'defaults and variables' 0 'default: 0\] \[env:' '' "$program" convert --help
 expect 'version' 0 '^mxfp4-pack [0-9]+\.[0-9]+' '' "$program" --version
 expect 'version, short' 0 '^mxfp4-pack [0-9]+\.[0-9]+' '' "$program" -V
-released=$(sed -n 's/^## \([0-9][0-9.]*\) .*/\1/p' "$root/CHANGELOG.md" | head -n 1)
+released=$(sed -n 's/^## \([0-9][0-9a-z.-]*\) .*/\1/p' "$root/CHANGELOG.md" | head -n 1)
 expect "the version is CHANGELOG's last" 0 "^mxfp4-pack ${released//./\\.}\$" '' "$program" --version
 expect 'version says which drivers are in' 0 '^CPU drivers .*tables; here [a-z0-9]+$' '' "$program" --version
 expect 'version says what there is of CUDA' 0 'CUDA' '' "$program" --version
