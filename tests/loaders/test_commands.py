@@ -1,5 +1,6 @@
 """The program's commands from Python. MXFP4_PACK names the program."""
 
+import inspect
 import os
 import pickle
 import subprocess
@@ -83,6 +84,16 @@ class Commands(unittest.TestCase):
             mxfp4_pack.convert(TINY, self.out, **FOR_VLLM, progress=stop)
         mxfp4_pack.convert(TINY, self.out, **FOR_VLLM, resume=True, if_changed=True)
         self.assertTrue(mxfp4_pack.verify(self.out)["ok"])
+
+    def test_what_is_public_says_its_types(self):
+        public = [getattr(mxfp4_pack, name) for name in mxfp4_pack.__all__]
+        public += [value for name, value in vars(mxfp4_pack.Manifest).items() if not name.startswith("_")]
+        functions = [value.fget if isinstance(value, property) else value for value in public]
+        functions = [f for f in functions if inspect.isfunction(f)]
+        self.assertGreater(len(functions), 20)
+        for function in functions:
+            parameters = [name for name in inspect.signature(function).parameters if name != "self"]
+            self.assertEqual(sorted({*parameters, "return"} - set(function.__annotations__)), [], function)
 
     def test_python_runs_the_program(self):
         package = os.path.dirname(os.path.dirname(mxfp4_pack.__file__))

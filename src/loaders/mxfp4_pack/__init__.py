@@ -5,6 +5,9 @@ describes what is read.
 What needs torch is imported when it is first used, so that manifests can be read without it.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from ._advice import convert_again, installed
 from ._entries import Entry, Misfit, Refused, Unconverted, View
 from .commands import Failed, convert, inspect, plan, unpack, verify
@@ -18,7 +21,7 @@ __all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Entry", "Failed", "Manifest"
            "read_config", "unpack", "update", "verify"]
 
 
-def update(model, names, tensors):
+def update(model: Any, names: Sequence[str], tensors: Sequence[Any]) -> None:
     """Packs new raw experts into a model that serves: `model`, the engine's on this rank (vLLM's apply_model gives it);
     `names`, those of the checkpoint's tensors, and `tensors`, with its dtypes and shapes, whole on every rank, on the GPU or
     the host. The engine's tensors get the bytes that `convert` would write for them, on the current CUDA stream. Refuses
@@ -27,7 +30,7 @@ def update(model, names, tensors):
     live.update(model, names, tensors)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name == "PackedSet":
         from .packed_set import PackedSet
         return PackedSet

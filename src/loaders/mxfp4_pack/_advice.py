@@ -20,7 +20,7 @@ BACKENDS = {"marlin": ("marlin",), "humming": ("humming",), "flashinfer_cutlass"
             "triton_unfused": ("triton-hopper", "triton-blackwell")}
 
 
-def installed(library):
+def installed(library: str) -> str:
     names = DISTRIBUTIONS.get(library, (library,))
     for name in names:
         try:
@@ -31,7 +31,8 @@ def installed(library):
     return "not installed"
 
 
-def convert_again(directory, engine, backend, tp_size=1, how="--force", layout_version=None):
+def convert_again(directory: str, engine: str, backend: str, tp_size: int = 1, how: str = "--force",
+                  layout_version: str | None = None) -> str:
     """The command that makes what was asked for. how: --force replaces all sets, --add adds one to them."""
     layout = f" --layout-version {layout_version}" if layout_version else ""
     tp = f" --tp-size {tp_size}" if tp_size > 1 else ""

@@ -26,8 +26,8 @@ class Unconverted(Misfit):
 class View(NamedTuple):
     """How the engine sees a stored contiguous tensor; strides in elements."""
     torch_dtype: str
-    shape: tuple
-    strides: tuple
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 class Entry(NamedTuple):
@@ -36,12 +36,14 @@ class Entry(NamedTuple):
     parameter: str  # the engine's parameter: w13_weight_scale
     file: str
     torch_dtype: str
-    shape: tuple
+    shape: tuple[int, ...]
     view: View | None
     experts: int
     xxh3_128: str
 
-    bytes = property(lambda self: math.prod(self.shape) * BYTES[self.torch_dtype])
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * BYTES[self.torch_dtype]
 
 
 def entry_of(t):

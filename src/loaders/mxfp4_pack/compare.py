@@ -3,12 +3,12 @@
 import torch
 
 
-def in_memory_order(tensor):
+def in_memory_order(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor with its axes sorted by stride: contiguous where it is a transposed view of contiguous memory."""
     return tensor.permute(sorted(range(tensor.ndim), key=lambda d: (-tensor.stride(d), -tensor.shape[d])))
 
 
-def misfit(like, tensor):
+def misfit(like: torch.Tensor, tensor: torch.Tensor) -> str | None:
     """None where Triton's kernels can read `tensor` in the place of the engine's own storage `like`: strides come from
     the tensor, so there may be more of it."""
     order = [sorted(range(t.ndim), key=lambda d: -t.stride(d)) for t in (like, tensor)]
@@ -18,7 +18,7 @@ def misfit(like, tensor):
     return None
 
 
-def difference(made, want, larger):
+def difference(made: torch.Tensor | None, want: torch.Tensor, larger: bool) -> str | None:
     """None where `made` holds the bytes of `want` (stored contiguously), else what differs.
 
     larger: `want` may have more storage (pads), since kernels take strides from the tensor.

@@ -4,13 +4,15 @@ The program unpacks one layer at a time into memory (`mxfp4-pack unpack OUT --la
 """
 
 import json
+import logging
 import mmap
 import os
 import subprocess
+from typing import Any
 
 import torch
 
-from ._entries import Refused
+from ._entries import Misfit, Refused
 from ._program import program
 
 VARIABLE = "MXFP4_PACK_FALLBACK"
@@ -30,7 +32,7 @@ def allowed():
     return value == "unpack"
 
 
-def fall_back(set_, misfit, logger):
+def fall_back(set_: Any, misfit: Misfit, logger: logging.Logger) -> None:
     """Goes on without the packed form after `misfit`, or raises that. Warns once for a set."""
     if not allowed():
         raise misfit

@@ -5,6 +5,8 @@ Every field of the manifest is read here and in _entries.py and nowhere else; mx
 
 import json
 import os
+from collections.abc import Sequence
+from typing import Any
 
 from . import _xxh3
 from ._advice import BACKENDS, convert_again, for_kernel, installed
@@ -25,7 +27,7 @@ OLD_DISTRIBUTIONS = ("mxfp4-pack-reader", "mxfp4-pack-vllm", "mxfp4-pack-sglang"
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
 
 
-def check_version(version):
+def check_version(version: object) -> None:
     if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise Refused(f"format_version is {version}, this loader reads up to {FORMAT_VERSION}: install the loader of the "
                       "mxfp4-pack that wrote these files, or convert again with this one")
@@ -37,7 +39,7 @@ def check_needs(fields, known=()):
         raise Refused(f"needs {fields['needs']}, which this loader does not know: install a newer one")
 
 
-def read_manifest(directory):
+def read_manifest(directory: str) -> dict[str, Any]:
     """The fields of a directory's manifest, whose own checksum is right. A set gets its `number`, its place among all, and
     whether the source's scales may be NaN."""
     path = os.path.join(directory, MANIFEST)
@@ -66,23 +68,23 @@ def read_manifest(directory):
 class Manifest:
     """mxfp4-pack.json of a directory, as one engine may use it."""
 
-    def __init__(self, directory, engine):
+    def __init__(self, directory: str, engine: str):
         refuse_old_distributions()
         if not os.path.isdir(directory):
             raise Refused(f"{directory}: packed checkpoints are read from a local directory; download it first")
         self.directory = os.path.abspath(directory)
         self.config = read_config(directory)
-        self.open_sets = {}
+        self.open_sets: dict[tuple[int, int], Any] = {}
         fields = read_manifest(directory)
         try:
-            self.model_type = fields["source"]["model_type"]
+            self.model_type: str = fields["source"]["model_type"]
             self.sets = self.served(fields["sets"], engine)
         except Refused as error:
             raise Refused(f"{self.directory}: {error}") from None
         except MALFORMED as error:
             raise Refused(f"{self.directory}: {MANIFEST} is damaged: {error!r}") from error
 
-    def served(self, sets, engine):
+    def served(self, sets: list[dict[str, Any]], engine: str) -> list[dict[str, Any]]:
         """The engine's sets that a loader knows, all their entries and file names checked."""
         own = [s for s in sets if s["engine"] == engine]
         if not own:
@@ -99,7 +101,7 @@ class Manifest:
         return served
 
     @property
-    def main_layers(self):
+    def main_layers(self) -> int:
         """Number of layers without the draft (MTP) ones."""
         text = self.config.get("text_config")
         number = {**self.config, **(text if isinstance(text, dict) else {})}.get("num_hidden_layers")
@@ -108,30 +110,30 @@ class Manifest:
         return number
 
     @property
-    def source_quantization(self):
+    def source_quantization(self) -> dict[str, Any]:
         """The checkpoint's own quantization_config."""
         original = (self.config.get("quantization_config") or {}).get("source_quantization_config")
         if not isinstance(original, dict):
             raise Refused(f"{self.directory}: config.json has no source_quantization_config; convert it again")
         return original
 
-    def kernel(self, asked, tp_size):
+    def kernel(self, asked: str, tp_size: int) -> str:
         """The engine's name for the backend of the set that serves `asked` (auto: any), best one of this MoE TP size."""
         return kernel_of(self.best(asked, tp_size))
 
-    def best(self, asked, tp_size):
+    def best(self, asked: str, tp_size: int) -> dict[str, Any]:
         sets = sorted(self.sets, key=lambda s: s["moe_tp_size"] != tp_size)
         found = [s for s in sets if answers(s, asked)]
         if not found:
             raise self.refusal(asked, tp_size, 0)
         return found[0]
 
-    def check_tp_size(self, asked, tp_size):
+    def check_tp_size(self, asked: str, tp_size: int) -> None:
         """Some rank of this MoE tensor-parallel size is packed for the engine's backend."""
         if not any(s["moe_tp_size"] == tp_size for s in self.sets if answers(s, asked)):
             raise self.refusal(asked, tp_size, 0)
 
-    def pick(self, asked, tp_size, rank, backends=()):
+    def pick(self, asked: str, tp_size: int, rank: int, backends: Sequence[str] = ()) -> Any:
         """The first set for the engine's backend `asked` (auto: any) and this MoE tensor-parallel size, of `backends` where
         the engine has told which kernel it runs. The same object for every layer."""
         for fields in self.sets:
@@ -143,14 +145,14 @@ class Manifest:
                 return self.opened(fields, rank)
         raise self.refusal(asked, tp_size, rank, backends)
 
-    def opened(self, fields, rank):
+    def opened(self, fields: dict[str, Any], rank: int) -> Any:
         from .packed_set import PackedSet
         key = self.sets.index(fields), rank
         if key not in self.open_sets:
             self.open_sets[key] = PackedSet(self.directory, fields, rank)
         return self.open_sets[key]
 
-    def refusal(self, asked, tp_size, rank, backends=()):
+    def refusal(self, asked: str, tp_size: int, rank: int, backends: Sequence[str] = ()) -> Refused:
         engine = self.sets[0]["engine"]
         if same := [s for s in self.sets if answers(s, asked, backends)]:
             advice = convert_again(self.directory, engine, same[0]["backend"], tp_size, "--add", same[0]["layout_version"])
@@ -171,7 +173,7 @@ def refuse_old_distributions():
                       f"Run: python3 -m pip uninstall -y {' '.join(found)}")
 
 
-def kernel_of(fields):
+def kernel_of(fields: dict[str, Any]) -> str:
     """The engine's own name for a set's backend: what --moe-backend or --moe-runner-backend must be; of several the first.
     auto where the engine has no name for it and chooses by the GPU."""
     return kernels_of(fields)[0]
@@ -184,7 +186,7 @@ def is_served(fields):
     return fields["backend"] in SERVED.get(fields["engine"], ())
 
 
-def kernels_of(fields):
+def kernels_of(fields: dict[str, Any]) -> list[str]:
     if "layout_file" in fields:
         return [fields["layout_file"].get("made_with", {}).get("moe-backend", "auto")]
     settings = [value for name, value in fields["requires"].items() if name.startswith("moe_")]
@@ -196,7 +198,7 @@ def answers(fields, asked, backends=()):
     return (asked == "auto" or asked in kernels_of(fields)) and (not backends or fields["backend"] in backends)
 
 
-def read_config(directory):
+def read_config(directory: str) -> dict[str, Any]:
     """The language model's part of config.json: the object that has the quantization_config. Empty where there is no such
     file or object: this is asked of every model, and whatever is not packed is the engine's to judge."""
     try:
@@ -210,12 +212,12 @@ def read_config(directory):
     return config if isinstance(config.get("quantization_config"), dict) or not isinstance(text, dict) else text
 
 
-def is_method(quantization):
+def is_method(quantization: object) -> bool:
     """Whether a quantization_config, of whatever type, is that of a packed checkpoint."""
     return isinstance(quantization, dict) and quantization.get("quant_method") == METHOD
 
 
-def is_packed(directory):
+def is_packed(directory: str) -> bool:
     """Whether a local directory holds a packed checkpoint. Never raises."""
     return is_method(read_config(directory).get("quantization_config"))
 
