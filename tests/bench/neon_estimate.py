@@ -26,11 +26,12 @@ def cycles(assembly):
 
 
 def marked(source):
-    """With a comment in the assembly before and after a group's work."""
-    for line in ("const Quad words = pack_group", "for (int i = 0; i < 4; ++i) vst1q_u8(out"):
+    """With a comment in the assembly before and after the work on a span of so many vectors."""
+    load, store = "unrolled<vectors>([&](auto v) { x.v[v] = vld1q_u8(strip", "unrolled<vectors>([&](auto v) { vst1q_u8(packed"
+    for line in (load, store):
         assert source.count(line) == 1, line
-    source = source.replace("const Quad words = pack_group", 'asm volatile("# BEGIN" ::: "memory"); const Quad words = pack_group')
-    return re.sub(r"(for \(int i = 0; i < 4; \+\+i\) vst1q_u8\(out.*)", r'\1 asm volatile("# END" ::: "memory");', source)
+    source = source.replace(load, 'asm volatile("# BEGIN %0" ::"i"(vectors) : "memory"); ' + load)
+    return re.sub(f"({re.escape(store)}.*)", r'\1 asm volatile("# END" ::: "memory");', source)
 
 
 def main():
@@ -40,12 +41,11 @@ def main():
     copy = cycles(COPY)
     print(f"{'copy':24} {copy:5.1f}")
     for name, body in re.findall(r"13pack_shufflesINS_\d+(\w+?)EEE\w+:\n(.*?)\.size", assembly, re.S):
-        loop = re.search(r"# BEGIN(.*?)# END", body, re.S).group(1)
+        vectors, loop = re.search(r"# BEGIN (\d+)(.*?)# END", body, re.S).groups()
         code = "\n".join(line for line in loop.split("\n") if not line.startswith(("#", "//")))
-        if re.search(r"^\.L\w+:", code, re.M):  # llvm-mca follows no branch
-            print(f"{name:24} has a loop: no estimate")
-            continue
-        print(f"{name:24} {cycles(code):5.1f} {cycles(code) / copy:5.1f}")
+        assert not re.search(r"^\.L\w+:", code, re.M), name  # llvm-mca follows no branch
+        each = cycles(code) * 4 / int(vectors)
+        print(f"{name:24} {each:5.1f} {each / copy:5.1f}")
 
 
 if __name__ == "__main__":

@@ -1,74 +1,44 @@
-// Strips by Advanced SIMD; groups and chunks are those of shuffle.h, networks those of network.h. A group's 64 bytes
-// are four vectors, and its words four planes, plane i having byte i of each of 16 words. Bits go from plane to plane
-// by shifts of whole planes that insert.
+// Strips by Advanced SIMD: 4 to 16 vectors of 16 bytes of a row are brought to packed order by the networks of
+// network.h. On the way the words of four vectors are four planes, plane i having byte i of each of 16 words. Bits go
+// from plane to plane by shifts of whole planes that insert.
 #include <arm_neon.h>
 
-#include <cstring>
+#include <algorithm>
 
-#include "kernels/pack/cpu/network.h"
-#include "kernels/pack/cpu/shuffle.h"
+#include "kernels/pack/cpu/planes.h"
+#include "kernels/pack/cpu/span.h"
 
 namespace mxfp4 {
 
 namespace {
 
-/// What takes or gives one is inlined: a call would pass it in memory.
-struct Quad {
-  uint8x16_t v[4];
+/// What takes or gives them is inlined: a call would pass them in memory.
+template <int n>
+struct Vectors {
+  uint8x16_t v[n];
 };
+
+/// Calls f with each of 0 to n - 1, as constants.
+template <int n, class F>
+[[gnu::always_inline]] inline void unrolled(F f) {
+  [&]<int... i>(std::integer_sequence<int, i...>) { (f(std::integral_constant<int, i>()), ...); }
+  (std::make_integer_sequence<int, n>());
+}
 
 template <Stage stage, bool other, int... i>
 uint8x16_t pick(uint8x16_t a, uint8x16_t b, std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(a, b, stage.source(other, i)...);
 }
-template <Stage stage>
-[[gnu::always_inline]] inline Quad apply(const Quad& x) {
-  if constexpr (stage.kind == Pairing::none) {
-    return x;
-  } else {
-    constexpr auto bytes = std::make_integer_sequence<int, 16>();
-    Quad y;
-    for (const int i : {0, 3 - stage.apart}) {
-      y.v[i] = pick<stage, false>(x.v[i], x.v[i + stage.apart], bytes);
-      y.v[i + stage.apart] = pick<stage, true>(x.v[i], x.v[i + stage.apart], bytes);
+template <Stage stage, int n>
+[[gnu::always_inline]] inline void apply(Vectors<n>& x) {
+  unrolled<n>([&](auto i) {
+    if constexpr ((i >> stage.slot & 1) == 0) {
+      constexpr auto bytes = std::make_integer_sequence<int, 16>();
+      const uint8x16_t a = x.v[i], b = x.v[i + (1 << stage.slot)];
+      x.v[i] = pick<stage, false>(a, b, bytes);
+      x.v[i + (1 << stage.slot)] = pick<stage, true>(a, b, bytes);
     }
-    return y;
-  }
-}
-
-/// What one plane gives to a plane of the result: bits `mask` of it, shifted left by `shift`, right where negative.
-struct Move {
-  int from = 0, shift = 0;
-  uint8_t mask = 0;
-  bool insert = false;  // by an instruction that keeps the bits which its shift leaves empty
-};
-struct Moves {
-  Move move[32];
-  int count = 0;
-};
-
-/// The moves that make plane j. `word` is linear over OR. Later moves write over what earlier ones left in their bits.
-template <class Word>
-constexpr Moves make_moves(Word word, int j) {
-  constexpr int shifts[15] = {0, -1, -2, -3, -4, -5, -6, -7, 1, 2, 3, 4, 5, 6, 7};
-  Moves m;
-  for (const int shift : shifts)
-    for (int from = 0; from < 4; ++from) {
-      uint8_t mask = 0;
-      for (int bit = 0; bit < 8; ++bit) {
-        const int to = bit + shift;
-        if (to >= 0 && to < 8 && word(1u << (8 * from + bit)) == 1u << (8 * j + to)) mask |= uint8_t(1 << to);
-      }
-      if (mask) m.move[m.count++] = {from, shift, mask, false};
-    }
-  uint8_t later = 0;
-  for (int i = m.count - 1; i > 0; --i) {
-    Move& move = m.move[i];
-    const auto written = uint8_t(move.shift > 0 ? 0xFF << move.shift : 0xFF >> -move.shift);
-    move.insert = move.shift != 0 && (written & ~(move.mask | later)) == 0;
-    later |= move.mask;
-  }
-  return m;
+  });
 }
 
 template <int shift>
@@ -87,7 +57,7 @@ inline constexpr Moves moves_of[4] = {make_moves(word, 0), make_moves(word, 1), 
                                       make_moves(word, 3)};
 
 template <uint32_t (*word)(uint32_t), int j, int i>
-void add_move(uint8x16_t& y, const Quad& planes) {
+void add_move(uint8x16_t& y, const Vectors<4>& planes) {
   constexpr Move move = moves_of<word>[j].move[i];
   const uint8x16_t from = planes.v[move.from];
   if constexpr (i == 0)
@@ -101,135 +71,91 @@ void add_move(uint8x16_t& y, const Quad& planes) {
 }
 
 template <uint32_t (*word)(uint32_t), int j>
-uint8x16_t mixed_plane(const Quad& planes) {
+uint8x16_t mixed_plane(const Vectors<4>& planes) {
   uint8x16_t y;
   const auto all = [&]<int... i>(std::integer_sequence<int, i...>) { (add_move<word, j, i>(y, planes), ...); };
   all(std::make_integer_sequence<int, moves_of<word>[j].count>());
   return y;
 }
-template <uint32_t (*word)(uint32_t)>
-[[gnu::always_inline]] inline Quad mix(const Quad& p) {
-  return {{mixed_plane<word, 0>(p), mixed_plane<word, 1>(p), mixed_plane<word, 2>(p), mixed_plane<word, 3>(p)}};
-}
-
-/// Planes to 16 words in a row: the outer stage first.
-inline constexpr Stage interleave[2] = {{Pairing::zip, 0, 2}, {Pairing::zip, 0, 1}};
-
-/// A layout's form here. Where it moves bytes only, the network ends in words, else in planes.
-template <class L>
-struct Form {
-  static constexpr auto& form = shuffle<L>;
-  std::optional<Network> network;
-  std::array<int, 64> order{};  // of chunks
-
-  constexpr Form() {
-    Bits goal{};
-    for (int i = 0; i < 64; ++i) {  // a sum of what its bits give, or there is no network
-      const int from = place(i);
-      int sum = 0;
-      for (int bit = 0; bit < 6; ++bit) sum += (i >> bit & 1) * place(1 << bit);
-      if (from != sum) return;
+/// Mixes the bits of all words. Planes of the same words are vectors whose numbers differ in the slots of bits 0 and 1.
+template <uint32_t (*word)(uint32_t), Bits bits, int n>
+[[gnu::always_inline]] inline void mix(Vectors<n>& x) {
+  constexpr auto find = [](int bit) {
+    return 1 << (std::find(bits.slot.begin(), bits.slot.end(), bit) - bits.slot.begin());
+  };
+  constexpr int one = find(0), two = find(1);
+  unrolled<n>([&](auto i) {
+    if constexpr ((i & (one | two)) == 0) {
+      const Vectors<4> p = {{x.v[i], x.v[i | one], x.v[i | two], x.v[i | one | two]}};
+      x.v[i] = mixed_plane<word, 0>(p);
+      x.v[i | one] = mixed_plane<word, 1>(p);
+      x.v[i | two] = mixed_plane<word, 2>(p);
+      x.v[i | one | two] = mixed_plane<word, 3>(p);
     }
-    for (int bit = 0; bit < 6; ++bit)
-      while (1 << goal[bit] < place(1 << bit)) ++goal[bit];
-    int fixed = 0;
-    while (1 << fixed < form.chunk) ++fixed;
-    network = find_network(goal, fixed);
-    for (int c = 0; network && c < 64 / form.chunk; ++c)
-      for (int bit = fixed; bit < 6; ++bit) order[c] |= (c >> (bit - fixed) & 1) << (network->loaded[bit] - fixed);
-  }
-
- private:
-  /// Where byte i of the planes, or of the words, stands in the group.
-  static constexpr int place(int i) {
-    const int word = moves_bytes<L>() ? i / 4 : i % 16, byte = moves_bytes<L>() ? i % 4 : i / 16;
-    return form.in[0][byte].b[word / 8 * 32 + word % 8];
-  }
-};
-template <class L>
-inline constexpr Form<L> form_of{};
-
-template <class L>
-[[gnu::always_inline]] inline Quad pack_group(const Quad& bytes) {
-  constexpr Network n = *form_of<L>.network;
-  const Quad x = apply<n.stage[1]>(apply<n.stage[0]>(bytes));
-  if constexpr (moves_bytes<L>())
-    return x;
-  else
-    return apply<interleave[1]>(apply<interleave[0]>(mix<permute<L>>(x)));
-}
-template <class L>
-[[gnu::always_inline]] inline Quad unpack_group(const Quad& words) {
-  constexpr Network n = *form_of<L>.network;
-  Quad x = words;
-  if constexpr (!moves_bytes<L>())
-    x = mix<unpermute<L>>(apply<interleave[0].inverse()>(apply<interleave[1].inverse()>(x)));
-  return apply<n.stage[0].inverse()>(apply<n.stage[1].inverse()>(x));
+  });
 }
 
-/// The source bytes: chunk order[c] of those in place[], then the next.
-template <class L>
-[[gnu::always_inline]] inline Quad gather(const uint8_t* tile, const int64_t* place) {
-  constexpr int chunk = shuffle<L>.chunk;
-  constexpr auto& order = form_of<L>.order;
-  Quad x;
-  if constexpr (chunk == 16) {
-    for (int i = 0; i < 4; ++i) x.v[i] = vld1q_u8(tile + place[order[i]]);
-  } else if constexpr (chunk == 8) {
-    for (int i = 0; i < 4; ++i)
-      x.v[i] = vcombine_u8(vld1_u8(tile + place[order[2 * i]]), vld1_u8(tile + place[order[2 * i + 1]]));
-  } else {
-    alignas(64) uint8_t bytes[64];
-    for (int c = 0; c < 64 / chunk; ++c) std::memcpy(bytes + c * chunk, tile + place[order[c]], chunk);
-    for (int i = 0; i < 4; ++i) x.v[i] = vld1q_u8(bytes + 16 * i);
+/// Calls f(block, tile) for the blocks of strip tn: where each begins in the strip, and its tiles in the packed matrix.
+/// The last block may have tiles of the one before.
+template <class L, class F>
+void each_block(Shape s, int64_t tn, F f) {
+  constexpr int tiles = Spans<L>::tiles;
+  const int64_t count = s.b / L::tile_b;
+  for (int64_t tb = 0; tb < count; tb += tiles) {
+    const int64_t first = std::min(tb, count - tiles);
+    int64_t tile[tiles];
+    for (int t = 0; t < tiles; ++t) tile[t] = L::offset(s, tn, first + t, 0);
+    f(first * L::tile_b, tile);
   }
-  return x;
 }
-
 template <class L>
-[[gnu::always_inline]] inline void scatter(const Quad& x, uint8_t* tile, const int64_t* place) {
-  constexpr int chunk = shuffle<L>.chunk;
-  alignas(64) uint8_t bytes[64];
-  for (int i = 0; i < 4; ++i) vst1q_u8(bytes + 16 * i, x.v[i]);
-  for (int c = 0; c < 64 / chunk; ++c) std::memcpy(tile + place[form_of<L>.order[c]], bytes + c * chunk, chunk);
+constexpr int tile_of(int v) {
+  return spans<L>.place(spans<L>.network.stored, v) / Spans<L>::tile;
 }
 
 template <class L>
 void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, const Rows& next) {
-  constexpr auto& form = shuffle<L>;
-  const Distances<L> d(s);
+  constexpr auto& n = spans<L>.network;
+  constexpr int vectors = SpanDistances<L>::vectors;
+  if (s.b < 16) return pack_strip_tables<L>(strip, s, tn, packed, next);
+  const SpanDistances<L> places(s);
   StripAhead ahead(next, s.b);
-  for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb) {
-    const uint8_t* tile = strip + tb * L::tile_b;
-    uint8_t* out = packed + L::offset(s, tn, tb, 0);
-    ahead.ask(lines_per_tile<L>);
-    for (int g = 0; g < form.groups; ++g) {
-      const Quad words = pack_group<L>(gather<L>(tile, d.from[g]));
-      for (int i = 0; i < 4; ++i) vst1q_u8(out + quarter<form.run>(d.to[g], i), words.v[i]);
+  each_block<L>(s, tn, [&](int64_t block, const int64_t* tile) {
+    ahead.ask(lines_per_tile<L> * Spans<L>::tiles);
+    for (int i = 0; i < places.count; ++i) {
+      Vectors<vectors> x;
+      unrolled<vectors>([&](auto v) { x.v[v] = vld1q_u8(strip + block + places.from[i][v]); });
+      unrolled<n.mixed>([&](auto k) { apply<n.stage[k]>(x); });
+      if constexpr (!moves_bytes<L>()) mix<permute<L>, n.planes>(x);
+      unrolled<n.count - n.mixed>([&](auto k) { apply<n.stage[n.mixed + k]>(x); });
+      unrolled<vectors>([&](auto v) { vst1q_u8(packed + tile[tile_of<L>(v)] + places.to[i][v], x.v[v]); });
     }
-  }
+  });
 }
 
 template <class L>
 void unpack_shuffles(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip) {
-  constexpr auto& form = shuffle<L>;
-  const Distances<L> d(s);
-  for (int64_t tb = 0; tb < s.b / L::tile_b; ++tb) {
-    uint8_t* tile = strip + tb * L::tile_b;
-    const uint8_t* in = packed + L::offset(s, tn, tb, 0);
-    for (int g = 0; g < form.groups; ++g) {
-      Quad words;
-      for (int i = 0; i < 4; ++i) words.v[i] = vld1q_u8(in + quarter<form.run>(d.to[g], i));
-      scatter<L>(unpack_group<L>(words), tile, d.from[g]);
+  constexpr auto& n = spans<L>.network;
+  constexpr int vectors = SpanDistances<L>::vectors;
+  if (s.b < 16) return unpack_strip_tables<L>(packed, s, tn, strip);
+  const SpanDistances<L> places(s);
+  each_block<L>(s, tn, [&](int64_t block, const int64_t* tile) {
+    for (int i = 0; i < places.count; ++i) {
+      Vectors<vectors> x;
+      unrolled<vectors>([&](auto v) { x.v[v] = vld1q_u8(packed + tile[tile_of<L>(v)] + places.to[i][v]); });
+      unrolled<n.count - n.mixed>([&](auto k) { apply<n.stage[n.count - 1 - k].inverse()>(x); });
+      if constexpr (!moves_bytes<L>()) mix<unpermute<L>, n.planes>(x);
+      unrolled<n.mixed>([&](auto k) { apply<n.stage[n.mixed - 1 - k].inverse()>(x); });
+      unrolled<vectors>([&](auto v) { vst1q_u8(strip + block + places.from[i][v], x.v[v]); });
     }
-  }
+  });
 }
 
 struct Words {
   static constexpr void (*stream)(uint8_t*, const uint8_t*, int64_t) = nullptr;
   template <class L>
   static consteval std::pair<PackStrip, UnpackStrip> both() {
-    if constexpr (form_of<L>.network.has_value())
+    if constexpr (spans<L>.fits)
       return {pack_shuffles<L>, unpack_shuffles<L>};
     else
       return {};
