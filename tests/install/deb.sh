@@ -13,10 +13,10 @@ inside apt-get install -y -qq --no-install-recommends $needed >"$dir/apt.log" 2>
 files >"$dir/before"
 inside apt-get install -y -qq /tmp/mxfp4-pack.deb >"$dir/apt.log" 2>&1 || { cat "$dir/apt.log"; exit 1; }
 main_job
-inside ldconfig -p | grep -q 'libmxfp4_pack.so.1'
+inside ldconfig -p | grep 'libmxfp4_pack.so.1' >/dev/null
 inside apt-get remove -y -qq mxfp4-pack >"$dir/apt.log" 2>&1
 inside apt-get purge -y -qq mxfp4-pack >"$dir/apt.log" 2>&1
 files >"$dir/after"
 diff "$dir/before" "$dir/after"
-if inside dpkg -l mxfp4-pack 2>/dev/null | grep -q '^.[^n]'; then exit 1; fi
+if inside dpkg -l mxfp4-pack 2>/dev/null | grep '^.[^n]' >/dev/null; then exit 1; fi
 echo 'installed, used, removed: nothing is left'

@@ -15,7 +15,7 @@ inside mxfp4-pack convert /tmp/tiny /tmp/first --backend marlin --engine vllm -q
 inside mxfp4-pack verify /tmp/first --source /tmp/tiny -q
 echo "from the file to the first verified conversion: $((($(date +%s%N) - begin) / 1000000)) ms"
 main_job
-inside python3 -m mxfp4_pack --version | grep -q '^mxfp4-pack '
+inside python3 -m mxfp4_pack --version | grep '^mxfp4-pack ' >/dev/null
 inside python3 -c '
 import importlib.metadata, mxfp4_pack, mxfp4_pack._library
 assert mxfp4_pack.verify("/tmp/first", source="/tmp/tiny")["ok"]

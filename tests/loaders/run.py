@@ -1,4 +1,5 @@
 """Runs the loaders' tests. Exit code 77 (skipped) where torch is missing. MXFP4_PACK names the program to test with.
+usage: run.py [--installed] [OPTION OF UNITTEST..]; --installed: the package that this Python has, and its program.
 
 The tests need torch >= 2.7 (any build, no GPU) and safetensors >= 0.6.2: pip install torch safetensors
 """
@@ -6,6 +7,7 @@ The tests need torch >= 2.7 (any build, no GPU) and safetensors >= 0.6.2: pip in
 import os
 import subprocess
 import sys
+import sysconfig
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOADERS = os.path.abspath(os.path.join(HERE, "..", "..", "src", "loaders"))
@@ -21,7 +23,12 @@ except ImportError as missing:
     sys.exit(77)
 
 environment = dict(os.environ, PYTHONPATH=LOADERS, PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1")
+options = sys.argv[1:]
+if "--installed" in options:
+    options.remove("--installed")
+    del environment["PYTHONPATH"]
+    environment["MXFP4_PACK"] = os.path.join(sysconfig.get_path("scripts"), "mxfp4-pack")
 names = ["test_formats", "test_install", "test_manifest", "test_stream", "test_vllm", "test_humming", "test_sglang",
-         "test_sglang_updates.Updates", "test_tool.Tool", "test_fallback.Fallback", "test_live.Live", "test_commands", "test_check", "test_sharded_state",
-         "test_learn", "test_learn_engine", "test_learned.Learned"]
-sys.exit(subprocess.run([sys.executable, "-m", "unittest", "-b", *sys.argv[1:], *names], cwd=HERE, env=environment).returncode)
+         "test_sglang_updates.Updates", "test_tool.Tool", "test_fallback.Fallback", "test_live.Live", "test_commands", "test_check",
+         "test_sharded_state", "test_learn", "test_learn_engine", "test_learned.Learned"]
+sys.exit(subprocess.run([sys.executable, "-m", "unittest", "-b", *options, *names], cwd=HERE, env=environment).returncode)

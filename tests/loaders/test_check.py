@@ -20,7 +20,7 @@ from golden import TESTDATA
 from moe import gpt_oss_layer
 from mxfp4_pack import RawLayer, _xxh3, check
 from packed_dir import write_manifest
-from test_tool import PROGRAM, VERSIONS
+from test_tool import PROGRAM, VERSIONS, no_program
 
 
 def checked(directory, *options):
@@ -197,7 +197,8 @@ class Check(unittest.TestCase):
             self.assertEqual((code, report["problems"]), (0, []))
             return report["sets"][0]["kernel"]
         self.assertEqual(said(fails), "not run: vllm fails: RuntimeError('no such kernel')")
-        self.assertEqual(said(Exact, PATH="/nowhere"), "not run: the program mxfp4-pack is not on the PATH")
+        with no_program():
+            self.assertEqual(said(Exact, PATH="/nowhere"), "not run: the program mxfp4-pack is not on the PATH")
         code, report = checked(self.directory, "--source", "anywhere", "--engine", "vllm")
         if "GPU" in report["sets"][0]["kernel"]:
             self.assertEqual((code, report["sets"][0]["kernel"]), (2, "not run: there is no GPU"))

@@ -11,6 +11,7 @@ from unittest import mock
 
 import mxfp4_pack
 from golden import TESTDATA
+from test_tool import no_program
 
 PROGRAM = os.environ.get("MXFP4_PACK", "")
 TINY = os.path.join(TESTDATA, "tiny", "gpt-oss")
@@ -74,7 +75,7 @@ class Commands(unittest.TestCase):
         self.assertIn(self.parent, caught.exception.lines[0])
         again = pickle.loads(pickle.dumps(caught.exception))
         self.assertEqual((again.kind, again.lines), (caught.exception.kind, caught.exception.lines))
-        with mock.patch.dict(os.environ, PATH="/nowhere"), self.assertRaisesRegex(mxfp4_pack.Failed, "is not there"):
+        with no_program(), self.assertRaisesRegex(mxfp4_pack.Failed, "is not there"):
             mxfp4_pack.inspect(TINY)
 
     def test_a_callback_that_raises_ends_the_program(self):
@@ -101,6 +102,7 @@ class Commands(unittest.TestCase):
         done = subprocess.run(command, env=dict(os.environ, PYTHONPATH=package), capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
         self.assertIn('"kind":"input"', done.stdout)
+        command[1:3] = ["-c", "import runpy, mxfp4_pack._program as p; p.candidates = tuple; runpy.run_module('mxfp4_pack')"]
         done = subprocess.run(command, env={"PYTHONPATH": package, "PATH": "/nowhere"}, capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
         self.assertIn("is not there", done.stderr)

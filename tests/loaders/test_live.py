@@ -21,6 +21,8 @@ from test_tool import PROGRAM
 from test_vllm import held, quantization
 
 LIBRARY = os.path.join(os.path.dirname(PROGRAM), "libmxfp4_pack.so")
+if not os.path.isfile(LIBRARY):  # installed, it is the package's
+    LIBRARY = os.path.join(os.path.dirname(mxfp4_pack.__file__), "libmxfp4_pack.so")
 EXPERTS = {"gpt-oss-20b": "model.layers.{}.mlp.experts", "deepseek-v4-flash": "model.layers.{}.ffn.experts"}
 TYPES = {"gpt-oss-20b": "gpt_oss", "deepseek-v4-flash": "deepseek_v4"}
 SETS = [("gpt-oss-20b", "marlin", ()), ("gpt-oss-20b", "triton-hopper", ("--layout-version", "a")),
@@ -90,7 +92,7 @@ def raw(model, seed, layer="layers.0."):
     return {name: t for name, t in found.items() if name.removeprefix("model.").startswith(layer)}
 
 
-@unittest.skipUnless(PROGRAM and os.path.isfile(LIBRARY), "beside the program that MXFP4_PACK names lies no libmxfp4_pack.so")
+@unittest.skipUnless(PROGRAM and os.path.isfile(LIBRARY), "there is no libmxfp4_pack.so, neither beside MXFP4_PACK nor installed")
 class Live(unittest.TestCase):
     def setUp(self):
         quantization.canaries_passed.clear()

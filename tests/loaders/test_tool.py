@@ -5,10 +5,13 @@ import os
 import subprocess
 import tempfile
 import unittest
+from contextlib import contextmanager
+from unittest import mock
 
 import sglang_stand_in
 import vllm_stand_in
 from golden import TESTDATA, same
+from mxfp4_pack import _program
 from packed_dir import Checkpoint
 from raw_layers import deepseek_layers, gpt_oss_layers, tensors_of
 from test_sglang import all_same
@@ -19,6 +22,13 @@ PROGRAM = os.environ.get("MXFP4_PACK", "")
 # the versions of the layouts that formats.py makes
 VERSIONS = {"marlin": ["--layout-version", "1"], "flashinfer-cutlass": ["--layout-version", "v1"],
             "triton-hopper": ["--layout-version", "a"]}
+
+
+@contextmanager
+def no_program():
+    """Where there is none, neither installed with the package nor on the PATH."""
+    with mock.patch.dict(os.environ, PATH="/nowhere"), mock.patch.object(_program, "candidates", tuple):
+        yield
 
 
 @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")
