@@ -78,11 +78,13 @@ Json to_json(const Leftover& l, const std::string& done) {
   return j;
 }
 
-/// As convert --force, clean removes no output with a small file that somebody edited.
+/// As convert --force, clean removes no output with a small file that somebody edited; nor one that was whole, and
+/// lacks files now.
 Leftover unless_edited(Leftover l) {
-  if (l.kind != LeftoverKind::output) return l;
+  if (l.kind != LeftoverKind::output && l.kind != LeftoverKind::orphan) return l;
   for (const std::string& path : l.paths) {
-    const std::string name = has_manifest(path) ? edited_file(path, read_listed_files(path)) : "";
+    const bool was_whole = has_manifest(path) && !fs::exists(path + "/" + run_file);
+    const std::string name = was_whole ? edited_file(path, read_listed_files(path)) : "";
     if (name.empty()) continue;
     l.kind = LeftoverKind::strange;
     l.why = name + " was changed since it was written";

@@ -1,5 +1,3 @@
-#include <cstdlib>
-
 #include "src/base/log.h"
 #include "src/bench/predict.h"
 #include "src/cli/commands.h"
@@ -49,7 +47,7 @@ void add_part(CLI::App* app, PartOptions& part) {
 }
 
 ConvertOptions with_part(ConvertOptions o, const PartOptions& part) {
-  if (!part.number.empty()) o.part = read_part(part.number, [](const char* name) { return std::getenv(name); });
+  if (!part.number.empty()) o.part = read_part(part.number);
   return o;
 }
 

@@ -30,7 +30,9 @@ void add_merge(CLI::App& root, Common& common, Run& run) {
       "as Slurm takes them for an array.");
   app->footer("mxfp4-pack merge out/");
   app->add_option("OUT", o.out, "Output of which there are parts")->required()->type_name("");
-  app->add_flag("--verify", o.verify, "Read all bytes again, and write anew what is not as it was written");
+  app->add_flag("--verify", o.verify,
+                "Read all bytes again, and write anew what is not as it was written; always so where SHA256SUMS is "
+                "written");
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);

@@ -1,6 +1,7 @@
 #include "src/cli/part_option.h"
 
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <vector>
 
@@ -29,10 +30,8 @@ struct Found {
 
 class Environment {
  public:
-  explicit Environment(const GetVariable& get) : get_(get) {}
-
   std::optional<int> number(const char* name) const {
-    const char* text = get_(name);
+    const char* text = std::getenv(name);
     if (!text || !*text) return {};
     const std::optional<int> value = number_in(text);
     if (!value) fail(ErrorKind::usage, "--part auto: {}='{}' is no number from 0 to {}", name, text, most_parts);
@@ -56,7 +55,8 @@ class Environment {
     add_pair("SLURM_PROCID", "SLURM_NTASKS");
   }
 
-  /// Of an array that was submitted whole; of a piece of one, where MXFP4_PACK_PARTS says how many there are in all.
+  /// Of an array that was submitted whole; of a piece of one, as a single task, where MXFP4_PACK_PARTS says how many
+  /// parts there are in all.
   void add_slurm_array() {
     const auto id = number("SLURM_ARRAY_TASK_ID"), count = number("SLURM_ARRAY_TASK_COUNT");
     if (!id || number(count_name)) return add_pair("SLURM_ARRAY_TASK_ID", count_name);
@@ -65,7 +65,7 @@ class Environment {
     const int last = number("SLURM_ARRAY_TASK_MAX").value_or(first + (*count - 1) * step);
     const std::string said =
         fmt::format("SLURM_ARRAY_TASK_ID={}, _COUNT={}, _MIN={}, _MAX={}, _STEP={}", *id, *count, first, last, step);
-    if (step < 1 || *id < first || (*id - first) % step != 0 || last - first != (*count - 1) * step)
+    if (*count < 2 || step < 1 || *id < first || (*id - first) % step != 0 || last - first != (*count - 1) * step)
       fail(ErrorKind::usage, "--part auto: {} are no whole array; set {} to the number of all parts, or {}", said,
            count_name, advice);
     add(said, {(*id - first) / step, *count});
@@ -91,12 +91,11 @@ class Environment {
     found_.push_back({variables, part});
   }
 
-  const GetVariable& get_;
   std::vector<Found> found_;
 };
 
-PartNumber part_of_environment(const GetVariable& get) {
-  Environment environment(get);
+PartNumber part_of_environment() {
+  Environment environment;
   const bool has_index = environment.number("SLURM_ARRAY_TASK_ID") || environment.number("JOB_COMPLETION_INDEX");
   if (environment.number("SLURM_ARRAY_TASK_ID") || environment.number("SLURM_ARRAY_TASK_COUNT"))
     environment.add_slurm_array();
@@ -110,8 +109,8 @@ PartNumber part_of_environment(const GetVariable& get) {
 
 }  // namespace
 
-PartNumber read_part(const std::string& text, const GetVariable& get) {
-  if (text == "auto") return part_of_environment(get);
+PartNumber read_part(const std::string& text) {
+  if (text == "auto") return part_of_environment();
   const size_t slash = text.find('/');
   const auto index = number_in(text.substr(0, slash));
   const auto count = slash == text.npos ? std::nullopt : number_in(text.substr(slash + 1));

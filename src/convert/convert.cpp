@@ -60,6 +60,10 @@ Plan plan_set(const ConvertOptions& options, const Input& in, const Backend& bac
                    {.tp = tensor_parallel(options), .set = set, .keep_shards = options.link.has_value()}, problems);
 }
 
+const Backend& read_layout_of(const ConvertOptions& o) {
+  return o.layout_file.empty() ? read_layout_file(o.layout) : read_layout(o.layout_file, o.layout);
+}
+
 /// Throws Error{input} with all problems, those found before too; warnings and notes are said.
 Prepared prepare(const ConvertOptions& options, const Input& in, const Destination& to, Problems& problems) {
   const bool is_file = !options.layout.empty();
@@ -74,7 +78,7 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   const BackendChoice choice = is_file ? BackendChoice() : choose_backend(options.backend, in.model, to_engine);
   const std::string& layout_version = options.layout_version.empty() ? choice.layout_version : options.layout_version;
   const Backend& backend =
-      is_file ? read_layout_file(options.layout)
+      is_file ? read_layout_of(options)
               : find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
   check_gpu(backend, options.gpu);
   if (options.format != sharded_state_format)
@@ -299,7 +303,7 @@ void settle_names(ConvertOptions& o) {
 
 Json convert(const ConvertOptions& options) {
   if (!options.layout.empty())  // an error in these comes first
-    read_layout_file(options.layout);
+    read_layout_of(options);
   else if (options.backend != "auto")
     find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
   std::optional<OutputDir> place;  // locked before anything of OUT is read

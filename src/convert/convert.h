@@ -18,6 +18,7 @@ struct ConvertOptions {
   std::string checkpoint, out;
   std::string backend, engine, layout_version;
   std::string layout;          // a layout file, in place of backend and engine
+  std::string layout_file;     // its JSON, where that was read before
   std::string engine_version;  // a release; empty: the newest known
   std::string gpu, phase;      // for backend "auto"; no gpu: the one that is here
   bool lossy = false;          // "auto" may change values

@@ -1,11 +1,11 @@
 #include "src/convert/part.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "src/base/log.h"
@@ -26,13 +26,32 @@ bool has_size(const std::string& path, int64_t bytes) {
 void check_same(const std::string& out, const PartFolder& part, const JournalHead& head, int count) {
   const PartNumber& n = part.number;
   std::string why;
-  if (n.count != count) why = fmt::format("is one of {}, not of {}", n.count, count);
+  if (n.count != count)
+    why = fmt::format("is one of {0}, not of {1}; write the others with --part I/{0}", n.count, count);
   if (part.record.head.options != head.options) why = "was made with other options or another version";
   if (part.record.head.source != head.source) why = "was made from another source, or the source has changed";
   if (why.empty()) return;
   fail(ErrorKind::usage,
        "{}: part {} of {} {}; to begin anew remove the parts: mxfp4-pack clean {} --remove --even-in-use ({})", out,
        n.index, n.count, why, fs::path(place_of(out, "")).parent_path().string(), part.dir);
+}
+
+/// The folder of parts goes with the last that is in it, as where the first one fails.
+class FolderOfParts {
+ public:
+  explicit FolderOfParts(std::string dir) : dir_(std::move(dir)) {}
+  ~FolderOfParts() { ::rmdir(dir_.c_str()); }
+  FolderOfParts(const FolderOfParts&) = delete;
+
+ private:
+  std::string dir_;
+};
+
+/// By which another output in OUT's place is told from the one before; nothing where there is none.
+std::optional<FileState> manifest_of(const std::string& out) {
+  struct stat s;
+  if (::stat((out + "/" + manifest_name).c_str(), &s) != 0) return {};
+  return state_of(s);
 }
 
 /// True at every index that is not of this part.
@@ -64,6 +83,7 @@ Json write_part(const ConvertOptions& options, const Plan& plan, const Input& in
                 const Deal& deal) {
   const PartNumber& part = *options.part;
   const std::string place = place_of(options.out, options.checkpoint);
+  const FolderOfParts folder(parts_of(options.out));
   OutputDir out = OutputDir::for_part(place, new_part_name(part), options.checkpoint);
   JournalHead head = part_head_of(plan, options, in);
   for (size_t f = 0; f < plan.files.size(); ++f)
@@ -96,6 +116,7 @@ bool is_in_the_way(const ConvertOptions& options) {
 
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices) {
   const PartNumber& part = *options.part;
+  const auto before = manifest_of(options.out);
   const Parts parts(options, plan, in, part.count);
   const PartSize size = size_of(plan, parts.dealt(), part.index);
   if (!size.is_empty() && is_in_the_way(options))  // one with nothing to do may come when all others are merged
@@ -103,10 +124,15 @@ Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& 
          "{}: exists; if its parts are merged, all is done; else choose another place, or replace what mxfp4-pack made "
          "with --force",
          options.out);
-  const bool done = size.is_empty() || parts.has(part.index);
+  bool done = size.is_empty() || parts.has(part.index);
   Json result = {{"out", options.out},  {"part", part.index},  {"parts", part.count},
                  {"files", size.files}, {"bytes", size.bytes}, {"unchanged", done}};
-  if (!done) result["seconds"] = write_part(options, plan, in, devices, parts.dealt());
+  if (!done) try {
+      result["seconds"] = write_part(options, plan, in, devices, parts.dealt());
+    } catch (const Error& e) {  // a merge of all parts removes one that is written twice
+      if (e.kind == ErrorKind::interrupted || manifest_of(options.out) == before) throw;
+      result["unchanged"] = done = true;
+    }
   const double seconds = done ? 0 : result["seconds"].value("wall", 0.0);
   note(fmt::format("{}: part {} of {}: {} files, {}{}", options.out, part.index, part.count, size.files,
                    human_bytes(size.bytes), done ? ", done already" : ", in " + human_seconds(seconds)));
@@ -119,7 +145,8 @@ Json command_of(const ConvertOptions& o, const Plan& plan) {
           {"backend", is_file ? "" : plan.backend->name},
           {"engine", is_file ? "" : plan.backend->engine},
           {"layout_version", is_file ? "" : plan.backend->layout_version},
-          {"layout", is_file ? fs::canonical(o.layout).string() : ""},
+          {"layout", o.layout},
+          {"layout_file", is_file ? parse_json(plan.backend->layout_file, o.layout) : Json()},
           {"engine_version", o.engine_version},
           {"gate_up", o.model.gate_up},
           {"allow_nan_scales", o.allow_nan_scales},
@@ -138,6 +165,7 @@ ConvertOptions read_command(const Json& command) {
   command.at("engine").get_to(o.engine);
   command.at("layout_version").get_to(o.layout_version);
   command.at("layout").get_to(o.layout);
+  if (!o.layout.empty()) o.layout_file = command.at("layout_file").dump();
   command.at("engine_version").get_to(o.engine_version);
   command.at("gate_up").get_to(o.model.gate_up);
   command.at("allow_nan_scales").get_to(o.allow_nan_scales);
@@ -192,9 +220,7 @@ void Parts::move_into(OutputDir& out) const {
   for (size_t f = 0; f < plan_.files.size(); ++f) {
     const PartFolder* part = found_[size_t(deal_.of_file[f])];
     const std::string& name = plan_.files[f].name;
-    if (!part || !fs::exists(fs::symlink_status(part->dir + "/" + name))) continue;
-    if (::rename((part->dir + "/" + name).c_str(), out.path(name).c_str()) != 0)
-      fail_errno(part->dir + "/" + name, "cannot move", errno);
+    if (part && fs::exists(fs::symlink_status(part->dir + "/" + name))) out.take(part->dir + "/" + name, name);
   }
 }
 

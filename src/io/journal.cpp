@@ -21,7 +21,7 @@ namespace {
 constexpr const char* any_mark = "mxfp4-pack-journal-";
 constexpr const char* mark = "mxfp4-pack-journal-2";
 constexpr const char* finished = "finished";
-constexpr int64_t piece = 16 << 20;  // longer than any line
+constexpr int64_t piece = 32 << 20;  // longer than any line
 
 /// In a folder where others can write too, the name may be somebody else's.
 Fd open_journal(const std::string& path, const std::string& out) {

@@ -155,6 +155,7 @@ Leftover describe(const std::string& place, const ListOwn& made) {
   };
   for (const std::string& path : {hidden.partial, hidden.aside})
     if (out.why.empty()) out.why = why_strange(path);
+  if (out.why.empty() && exists(hidden.parts)) out.why = why_no_own_folder(hidden.parts);
   out.kind = kind_of(out, hidden, journal.text, made);
   return out;
 }

@@ -69,10 +69,11 @@ std::string random_id() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
-mode_t mode_of_new_folders() {
+/// What a file or folder that is created with these bits permits.
+mode_t mode_of_new(mode_t bits) {
   const mode_t mask = ::umask(077);
   ::umask(mask);
-  return 0777 & ~mask;
+  return bits & ~mask;
 }
 
 }  // namespace
@@ -106,9 +107,15 @@ OutputDir::OutputDir(const std::string& out, const std::string& source, ListOwn 
 
 OutputDir OutputDir::for_part(const std::string& place, const std::string& part, const std::string& source) {
   const std::string parts = hidden_beside(place).parts;
-  if (::mkdir(parts.c_str(), 0700) != 0 && errno != EEXIST) fail_errno(parts, "cannot create", errno);
-  if (!is_own_folder(parts)) fail(ErrorKind::usage, "{}: not a folder of mxfp4-pack's own; remove it", parts);
-  return OutputDir(Place{parts + "/" + part, source, true}, place, nullptr);
+  for (;;) {
+    if (::mkdir(parts.c_str(), 0700) != 0 && errno != EEXIST) fail_errno(parts, "cannot create", errno);
+    check_own_parts(parts);
+    try {
+      return OutputDir(Place{parts + "/" + part, source, true}, place, nullptr);
+    } catch (const Error&) {
+      if (fs::exists(parts)) throw;  // else a node whose part was the only one has failed, and taken the folder away
+    }
+  }
 }
 
 void OutputDir::clean(const std::string& place, ListOwn made) {
@@ -130,7 +137,7 @@ void OutputDir::open(const OpenOptions& start) {
   }
   replace_ = !committed_ && fs::exists(out_);
   umask_.emplace(umask_like(source_.empty() ? out_ : source_));
-  mode_ = mode_of_new_folders();
+  mode_ = mode_of_new(0777);
   if (replace_) look_at_predecessor();
   deferred_.emplace();
   // Never written over: a run ended in the middle of that would leave a partial output that is nobody's.
@@ -140,11 +147,11 @@ void OutputDir::open(const OpenOptions& start) {
 }
 
 void OutputDir::look_at_parts(const OpenOptions& start) const {
-  if (!is_own_folder(hidden_.parts)) return;
+  const bool any = !read_parts(hidden_.parts).empty();
   if (!start.even_in_use && are_being_written(hidden_.parts))
     fail(ErrorKind::usage, "{}: other nodes may be writing parts of it; let them end, or go on with --even-in-use",
          name_);
-  if (start.leftover == PartialPolicy::refuse && !read_parts(hidden_.parts).empty())
+  if (start.leftover == PartialPolicy::refuse && any)
     fail(ErrorKind::usage, "{}: parts of it are there; put them together with merge, or begin anew with --restart",
          name_);
   if (start.leftover == PartialPolicy::discard) remove_parts(hidden_.parts);
@@ -281,6 +288,14 @@ void OutputDir::check_space(int64_t bytes) const {
   if (free < bytes)
     fail(ErrorKind::io, "{}: {} needed, {} free", fs::path(out_).parent_path().string(), human_bytes(bytes),
          human_bytes(free));
+}
+
+void OutputDir::take(const std::string& from, const std::string& name) const {
+  struct stat s;
+  const std::string to = path(name);
+  const mode_t mode = mode_of_new(0666);
+  if (::lstat(from.c_str(), &s) == 0 && s.st_nlink == 1 && (s.st_mode & 0777) != mode) ::chmod(from.c_str(), mode);
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(from, "cannot move", errno);
 }
 
 void OutputDir::rename_into_place() {

@@ -58,6 +58,9 @@ class OutputDir {
   /// this one continues wrote to it stays; anything else of that name goes first, so that nothing is ever written
   /// through a link.
   Fd create(const std::string& name, int64_t bytes) const;
+  /// Moves a file here that another run made. Where the file system has modes, it is then as private as one of this
+  /// run's own, but for a hard link of the source's.
+  void take(const std::string& from, const std::string& name) const;
   /// Throws Error{io} where the file system has less than `bytes` free.
   void check_space(int64_t bytes) const;
   /// The finished jobs of this run and of those that it continues.

@@ -93,9 +93,18 @@ std::string run_of(const PartNumber& number, Json command) {
   return one_line(command);
 }
 
+void check_own_parts(const std::string& parts) {
+  struct stat s;
+  if (::lstat(parts.c_str(), &s) != 0) return;
+  if (!S_ISDIR(s.st_mode)) fail(ErrorKind::usage, "{}: not a folder of mxfp4-pack's own; remove it", parts);
+  if (s.st_uid != ::geteuid())
+    fail(ErrorKind::usage, "{}: the parts belong to user {}, and this is user {}; write and merge parts as one user",
+         parts, s.st_uid, ::geteuid());
+}
+
 std::vector<PartFolder> read_parts(const std::string& parts) {
+  check_own_parts(parts);
   std::vector<PartFolder> found;
-  if (!is_own_folder(parts)) return found;
   ::utimensat(AT_FDCWD, parts.c_str(), nullptr, 0);  // a cached list of another node's files is asked for again
   for (const std::string& path : entries_of(parts)) {
     if (!has_record(path)) continue;

@@ -32,7 +32,11 @@ inline constexpr const char* part_record = "part-record";
 /// A part's number and command as text: `run` in the JournalHead of its record.
 std::string run_of(const PartNumber& number, Json command);
 
-/// All parts in a folder of parts, by number and then by name. Folders without a whole record are left out.
+/// Throws Error{usage} where the folder of parts is there and not this user's own.
+void check_own_parts(const std::string& parts);
+
+/// All parts in a folder of parts, by number and then by name. Folders without a whole record are left out. Throws as
+/// check_own_parts() does.
 std::vector<PartFolder> read_parts(const std::string& parts);
 
 /// Whether a part that is not finished has changed lately, by the clock of the file system.

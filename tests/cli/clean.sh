@@ -100,4 +100,18 @@ echo '{}' >"$(hidden k partial)/generation_config.json"
 old "$place"/.k*
 expect 'a whole output with an edited small file stays' 0 '^kept: .*generation_config.json was changed since it was written; it stays' '' clean --remove
 expect 'it is there' 0 '^\{\}$' '' cat "$(hidden k partial)/generation_config.json"
+rm "$(hidden k partial)/config.json"
+old "$place"/.k*
+expect 'also where another is gone' 0 '^kept: .*generation_config.json was changed' '' clean --remove
+rm -r "$(hidden k partial)"
+
+if [ "$(id -u)" = 0 ]; then
+  mkdir "$(hidden k parts)"
+  chown 12345 "$(hidden k parts)"
+  old "$place"/.k*
+  expect "another user's parts stay" 0 "^kept: .*not mxfp4-pack's: it belongs to another user; it stays" '' clean --remove
+  expect 'merge says whose they are' 2 '' 'k.mxfp4-pack.parts: the parts belong to user 12345, and this is user 0' "$program" merge "$place/k"
+  expect 'and convert' 2 '' 'the parts belong to user 12345' "$program" convert "$tiny" "$place/k" "${options[@]}"
+  expect 'and a part' 2 '' 'the parts belong to user 12345' "$program" convert "$tiny" "$place/k" "${options[@]}" --part 0/2
+fi
 finish

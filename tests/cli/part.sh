@@ -19,7 +19,7 @@ expect 'what it did, as JSON' 0 '"part": ?1, ?"parts": ?3.*"unchanged": ?true' '
 expect 'OUT is not there before the merge' 1 '' '' test -e "$k"
 expect 'what is missing, as an array' 1 '^0,2$' 'k: 2 of 3 parts are missing; write these: 0,2' merge
 expect 'and as JSON' 1 '"parts": ?3, ?"missing": ?\[0, ?2\], ?"array": ?"0,2"' 'are missing' merge --json
-expect 'another number of parts' 2 '' 'part 1 of 3 is one of 3, not of 4; to begin anew remove the parts: mxfp4-pack clean' part 0/4
+expect 'another number of parts' 2 '' 'part 1 of 3 is one of 3, not of 4; write the others with --part I/3; to begin anew remove the parts: mxfp4-pack clean' part 0/4
 expect 'other options' 2 '' 'was made with other options' \
   "$program" convert "$many" "$k" --backend marlin --engine vllm --link none --part 0/3
 cp -r "$many" "$dir/again"
@@ -81,6 +81,48 @@ expect 'what was said once more' 0 '' 'check it with' \
 expect 'and made anew' 0 '' '' same
 expect 'no parts at all' 2 '' 'there are no parts of it' "$program" merge "$dir/none"
 
+clear
+# scales of 0xFF: every byte behind the header
+mkdir "$dir/nan"
+cp "$many"/*.json "$dir/nan"
+for file in "$many"/*.safetensors; do
+  header=$((8 + $(od -A n -t u8 -N 8 "$file")))
+  { head -c $header "$file" && tail -c +$((header + 1)) "$file" | tr '\0-\376' '\377'; } >"$dir/nan/${file##*/}"
+done
+expect 'a first part that fails' 2 '' 'scale' "$program" convert "$dir/nan" "$k" --backend marlin --engine vllm --part 0/1
+expect 'leaves nothing' 1 '' '' compgen -G "$dir/.k.*"
+
+# stop_part: part 0 of 2 stands still while it is written; its process is $late
+stop_part() {
+  for try in $(seq 200); do
+    clear
+    (exec "$program" convert "$many" "$k" "${kind[@]}" --part 0/2 --threads 1 2>"$dir/late.txt") &
+    late=$!
+    until compgen -G "$parts/.0-of-2.*.partial" >/dev/null; do kill -0 $late || break; done
+    kill -STOP $late && ! compgen -G "$parts/0-of-2.*" && return
+    kill -CONT $late
+    wait $late
+  done 2>/dev/null
+  return 1
+}
+go_on() {
+  kill -CONT $late
+  wait $late
+  local code=$?
+  cat "$dir/late.txt" >&2
+  return $code
+}
+prepare stop_part
+all_of 2
+expect 'a merge that does not need the second of two on one part' 0 '' 'check it with' merge
+expect 'which finds its part there' 0 '' 'part 0 of 2: .*done already' go_on
+expect 'and leaves nothing' 1 '' '' compgen -G "$dir/.k.*"
+expect 'nor changes anything' 0 '' '' same
+
+clear
+(umask 077 && prepare part 0/2 -q) && prepare part 1/2 -q && prepare merge -q
+expect 'nodes of other umasks: files are as the one that merges makes them' 0 '' '' find "$k" -type f ! -perm 644
+
 kind=(--add --backend triton-hopper --engine vllm --tp-size 2)
 cp -r "$k" "$dir/added"
 convert "$many" "$dir/added" "${kind[@]}"
@@ -96,9 +138,20 @@ all_of 2
 expect 'linked shards' 0 '' 'check it with' merge
 expect 'are those of a single run' 0 '' '' diff -r "$dir/linked" "$k"
 
+clear
+prepare "$program" layout "$dir/layout.json" --backend marlin --engine vllm --model "$many"
+kind=(--layout "$dir/layout.json")
+convert "$many" "$dir/by-file" "${kind[@]}"
+all_of 2
+rm "$dir/layout.json"
+expect 'a layout file that is gone by now' 0 '' 'check it with' merge
+expect 'gave the same bytes' 0 '' '' diff -r "$dir/by-file" "$k"
+
 auto() { env "$@" "$program" convert "$many" "$dir/auto" --backend marlin --engine vllm --part auto; }
 expect 'no launcher' 2 '' 'no variable of Slurm, Kubernetes .* is set' auto
 expect 'an index without its count' 2 '' 'PMI_RANK=3 is set without PMI_SIZE' auto PMI_RANK=3
+expect 'an array of one task says nothing of all parts' 2 '' '_COUNT=1, _MIN=4, .*are no whole array; set MXFP4_PACK_PARTS' \
+  auto SLURM_ARRAY_TASK_ID=4 SLURM_ARRAY_TASK_COUNT=1 SLURM_ARRAY_TASK_MIN=4 SLURM_ARRAY_TASK_MAX=4 SLURM_ARRAY_TASK_STEP=1
 expect 'two that disagree' 2 '' 'OMPI_.*SIZE=2 and PMI_RANK=3, PMI_SIZE=8 disagree' \
   auto PMI_RANK=3 PMI_SIZE=8 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2
 expect 'an indexed job' 0 '' 'part 1 of 2' auto JOB_COMPLETION_INDEX=1 MXFP4_PACK_PARTS=2
