@@ -4,6 +4,7 @@
 
 #include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
+#include "src/cli/part_option.h"
 
 namespace mxfp4::cli {
 
@@ -105,6 +106,12 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
       ->type_name("files|bytes|kernels");
   const KernelsOptions kernels = add_kernels(app, source, o, layers);
   add_kernel_bench(app, out, o.bench);
+  static std::string part;
+  app->option_defaults()->group("Many nodes");
+  app->add_option("--part", part, "Verify part I of N of OUT, from 0; auto: what Slurm, Kubernetes or MPI says")
+      ->excludes(app->get_option("--bench"))
+      ->excludes(app->get_option("--save"))
+      ->type_name("I/N|auto");
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);
@@ -113,6 +120,7 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
     if (kernels.tokens->count()) o.bench.tokens = o.kernels.tokens;
     run = [&, kernels] {
       o.json = common.json;
+      if (!part.empty()) o.part = read_part(part);
       kernels.check(o);
       if (!o.source.empty()) o.source = checkpoint_path(o.source);
       o.kernels.all_layers = std::count(layers.begin(), layers.end(), "all") > 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -20,8 +21,9 @@ using NamedFiles = std::map<std::string, std::string>;
 /// A line for each of the files, by name; files are read whole, one thread each.
 std::string sha256_sums(const NamedFiles& files, int threads);
 
-/// Compares the text of a SHA256SUMS with the files: every file that differs, is missing or is not
-/// listed is a problem.
-void check_sha256_sums(const std::string& sums, const NamedFiles& files, int threads, Problems& problems);
+/// Compares the text of a SHA256SUMS with the files, but for those `left_out`: every other file that differs, is
+/// missing or is not listed is a problem.
+void check_sha256_sums(const std::string& sums, NamedFiles files, const std::set<std::string>& left_out, int threads,
+                       Problems& problems);
 
 }  // namespace mxfp4

@@ -28,8 +28,16 @@ void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const V
             {"level", name_of(v.level())},
             {"sets", sets},
             {"problems", v.problems.errors()}};
+  if (options.part.count > 1) {
+    j["part"] = options.part.index;
+    j["parts"] = options.part.count;
+  }
   if (v.bench) j["bench"] = to_json(*v.bench);
   print_out("{}\n", one_line(j));
+}
+
+std::string name_of(const VerifyOptions& o) {
+  return o.part.count > 1 ? fmt::format("{}: part {} of {}", o.out, o.part.index, o.part.count) : o.out;
 }
 
 void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
@@ -38,21 +46,24 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
   const bool speaks = verbosity() != Verbosity::quiet;
   if (!lines.empty() || speaks)
     for (const auto& [i, report] : v.kernels)
-      print_out("{}{}", sets.size() > 1 ? describe(sets[i]) + ": " : "", to_text(report));
+      if (!report.checks.empty()) print_out("{}{}", sets.size() > 1 ? describe(sets[i]) + ": " : "", to_text(report));
   if (v.bench) print_out("{}", to_text(*v.bench));
   const auto say = [](const std::string& line) { print_out("{}\n", fitted(line)); };
   for (const std::string& line : lines) say(line);
   if (!lines.empty())
-    say(fmt::format("{}: {}: {} problem{} at level {}", options.out, toned(Tone::bad, "wrong"), v.problems.count(),
+    say(fmt::format("{}: {}: {} problem{} at level {}", name_of(options), toned(Tone::bad, "wrong"), v.problems.count(),
                     v.problems.count() == 1 ? "" : "s", name_of(v.level())));
   if (!lines.empty() || !speaks) return;
   size_t tensors = 0;
   for (size_t i = 0; i < sets.size(); ++i) {
     tensors += p.sets[i].plan.packed.size();
     if (sets.size() > 1)
-      say(fmt::format("{}: {}: {} at level {}", options.out, describe(sets[i]), toned(Tone::good, "right"),
+      say(fmt::format("{}: {}: {} at level {}", name_of(options), describe(sets[i]), toned(Tone::good, "right"),
                       name_of(v.levels[i])));
   }
+  if (options.part.count > 1)
+    return say(fmt::format("{}: {} at level {} (in {})", name_of(options), toned(Tone::good, "right"),
+                           name_of(v.level()), human_seconds(v.seconds)));
   int64_t bytes = 0;
   for (const ListedFile& f : p.manifest.files) bytes += f.bytes;
   say(fmt::format("{}: {} at level {} ({} packed and {} copied tensors, {} in {})", options.out,

@@ -8,13 +8,14 @@
 
 #include "src/base/log.h"
 #include "src/base/progress.h"
-#include "src/io/sha256.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/rebuilt.h"
 #include "src/packed/sharded_state.h"
+#include "src/plan/deal.h"
 #include "src/plan/rewrite.h"
 #include "src/verify/original.h"
+#include "src/verify/sums.h"
 #include "src/verify/verdict.h"
 
 namespace mxfp4 {
@@ -23,18 +24,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t max_sums_bytes = int64_t(1) << 30;
 constexpr int64_t compared_block = int64_t(1) << 20;  // of both sides: caches have them, and a disk is busy
 constexpr int64_t least_later = 64 << 10;             // smaller pieces are not worth asking whether memory has them
-
-/// SHA256SUMS, which covers the manifest and every file that it lists.
-void check_sums(const PackedCheckpoint& p, int threads, Problems& problems) {
-  NamedFiles files = {{manifest_name, p.held.path(manifest_name, problems)}};
-  for (const ListedFile& f : p.manifest.files) files[f.name] = p.held.path(f.name, problems);
-  const std::string sums = p.held.path(sums_name, problems);
-  if (problems.any()) return;
-  check_sha256_sums(read_text(sums, max_sums_bytes, sums_name), files, threads, problems);
-}
 
 /// Bytes that differ: how many, and the first.
 struct Difference {
@@ -54,7 +45,8 @@ Difference difference(const uint8_t* a, const uint8_t* b, int64_t bytes) {
   return d;
 }
 
-/// Checks one set of packed tensors; the first set's pass checks the copied tensors too.
+/// Checks one set of packed tensors, or the part of it that is asked for; the first set's pass checks the copied
+/// tensors too.
 class Verification {
  public:
   Verification(const PackedCheckpoint& p, const PackedSet& set, const Original& source, const VerifyOptions& options,
@@ -66,6 +58,7 @@ class Verification {
         options_(options),
         level_(level),
         devices_(devices),
+        part_of_(deal(set.plan, options.part.count).of_file),
         out_(p.files),
         sums_(set.plan) {}
 
@@ -76,25 +69,35 @@ class Verification {
         int64_t(plan_.jobs.size()), options_.threads,
         [&](Worker& worker, int64_t i) {
           const Job& job = plan_.jobs[size_t(i)];
-          if (const auto* pack = std::get_if<PackJob>(&job))
-            progress.add(check_packed(worker, *pack));
-          else if (first)
-            progress.add(check_copied(worker, std::get<CopyJob>(job)));
+          if (const auto* pack = std::get_if<PackJob>(&job)) {
+            if (is_mine(plan_.packed[size_t(pack->target)].file)) progress.add(check_packed(worker, *pack));
+          } else if (first) {
+            const auto& copy = std::get<CopyJob>(job);
+            if (is_mine(plan_.copied[size_t(plan_.pieces_of(copy).front().copied)].file))
+              progress.add(check_copied(worker, copy));
+          }
         },
         devices_);
     for (size_t i = 0; first && i < plan_.copied.size(); ++i)
-      compare_checksum(p_.files.where(p_.copied[i]), sums_.copied[i],
-                       to_hex(p_.manifest.checksum_of(p_.copied[i].name)));
-    for (size_t i = 0; i < plan_.packed.size(); ++i) check_sums(i);
+      if (is_mine(plan_.copied[i].file))
+        compare_checksum(p_.files.where(p_.copied[i]), sums_.copied[i],
+                         to_hex(p_.manifest.checksum_of(p_.copied[i].name)));
+    for (size_t i = 0; i < plan_.packed.size(); ++i)
+      if (is_mine(plan_.packed[i].file)) check_sums(i);
     std::sort(lines_.begin(), lines_.end());
     for (const auto& [at, text] : lines_) problems.error(at, "{}", text);
   }
 
  private:
+  /// A file is of one part, with all tensors in it, and so are all ranks' files of a tensor.
+  bool is_mine(int file) const { return part_of_[size_t(file)] == options_.part.index; }
+
   int64_t data_bytes(bool with_copied) const {
-    int64_t bytes = plan_.packed_bytes;
-    if (with_copied)
-      for (const Tensor& t : p_.copied) bytes += t.bytes;
+    int64_t bytes = 0;
+    for (const PackedTensor& t : plan_.packed)
+      if (is_mine(t.file)) bytes += t.bytes;
+    for (size_t i = 0; with_copied && i < plan_.copied.size(); ++i)
+      if (is_mine(plan_.copied[i].file)) bytes += p_.copied[i].bytes;
     return bytes;
   }
 
@@ -271,6 +274,7 @@ class Verification {
   const VerifyOptions& options_;
   const Level level_;
   const DeviceChoice& devices_;
+  const std::vector<int> part_of_;  // of each of the plan's files
   ShardReader out_;
   Checksums sums_;
   std::mutex mutex_;
@@ -299,6 +303,7 @@ Level level_of(const VerifyOptions& options, const PackedSet& set) {
 KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& devices) {
   KernelOptions kernels = options.kernels;
   kernels.threads = options.threads;
+  kernels.part = options.part;
   const bool asked_for = options.level == Level::kernels && options.device.name != "auto";
   kernels.device = devices.gpus.empty() ? "cpu" : asked_for ? "cuda" : "auto";
   if (!devices.gpus.empty()) select_cuda(devices.gpus.front());
@@ -336,16 +341,21 @@ bool verify(const VerifyOptions& options) {
   const auto packed = open_packed(options.out, v.problems);
   for (const PackedSet& set : packed->sets) v.levels.push_back(level_of(options, set));
   if (std::count(v.levels.begin(), v.levels.end(), Level::kernels)) check_layers(*packed, options.kernels);
-  check_files(*packed, v.problems);
-  check_nothing_else(*packed, v.problems);
-  if (!v.problems.any() && packed->held.holds(sums_name)) check_sums(*packed, options.threads, v.problems);
+  const bool is_state = packed->manifest.options.format == sharded_state_format;
+  if (is_state && options.part.count > 1)
+    fail(ErrorKind::usage, "{}: a sharded state is verified by one node, without --part", options.out);
+  const bool first = options.part.index == 0;
+  if (first) check_files(*packed, v.problems);
+  if (first) check_nothing_else(*packed, v.problems);
+  if (!v.problems.any()) check_sums(*packed, options.part, options.threads, v.problems);
   if (!v.problems.any()) {
     if (source) source.check_form(packed->manifest.source);
-    if (source) source.compare_rest(packed->manifest.source, v.problems);
-    if (!v.problems.any()) compare_with_rebuilt(*packed, source.described_by(packed->manifest.source), v.problems);
+    if (source && first) source.compare_rest(packed->manifest.source, v.problems);
+    if (first && !v.problems.any())
+      compare_with_rebuilt(*packed, source.described_by(packed->manifest.source), v.problems);
     const bool reads_all = *std::max_element(v.levels.begin(), v.levels.end()) >= Level::bytes;
     const DeviceChoice devices = reads_all ? choose_device(options.device) : DeviceChoice();
-    if (packed->manifest.options.format == sharded_state_format) verify_state(*packed, options.threads, v.problems);
+    if (is_state) verify_state(*packed, options.threads, v.problems);
     for (size_t i = 0; i < packed->sets.size(); ++i)
       Verification(*packed, packed->sets[i], source, options, v.levels[i], devices).run(v.problems);
     KernelFile saved;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/device/device_choice.h"
+#include "src/io/parts.h"
 #include "src/verify/kernel_bench.h"
 #include "src/verify/verify_kernels.h"
 
@@ -21,6 +22,7 @@ struct VerifyOptions {
   KernelOptions kernels;
   std::string save;  // file for the batches that level kernels computes, or empty
   BenchOptions bench;
+  PartNumber part;  // of OUT's tensors, dealt as convert deals them; the first checks all else
   int threads = 0;
   DeviceOptions device;
   bool json = false;

@@ -7,6 +7,7 @@
 
 #include "kernels/moe/moe_compare.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/io/parts.h"
 #include "src/verify/kernel_file.h"
 
 namespace mxfp4 {
@@ -16,6 +17,7 @@ struct PackedCheckpoint;
 struct KernelOptions {
   bool all_layers = false;
   std::vector<int64_t> layers;  // their numbers; empty: the first one
+  PartNumber part;              // of the layers, which are dealt out in turn
   std::vector<int64_t> tokens = {1, 16, 256};
   uint64_t seed = 1;
   int threads = 0;

@@ -147,6 +147,31 @@ rm "$dir/layout.json"
 expect 'a layout file that is gone by now' 0 '' 'check it with' merge
 expect 'gave the same bytes' 0 '' '' diff -r "$dir/by-file" "$k"
 
+# verdicts OUT N [OPTION...]: the exit codes of verify's parts
+verdicts() {
+  local i
+  for i in $(seq 0 $(($2 - 1))); do
+    "$program" verify "$1" --part "$i/$2" "${@:3}" >"$dir/verdict-$i.txt"
+    echo -n "$? "
+  done
+}
+expect 'verify by parts' 0 '^0 0 0 $' '' verdicts "$dir/single" 3 --source "$many"
+expect 'a verdict of each' 0 '^.*/single: part 2 of 3: right at level kernels' '' cat "$dir/verdict-2.txt"
+expect 'more parts than files' 0 '^(0 ){9}$' '' verdicts "$dir/single" 9
+expect 'layers are dealt out' 0 '^layers.1.ffn' '' "$program" verify "$k" --source "$many" --layers all --part 1/4
+expect 'and the others left' 1 '' '' grep -q 'layers.[023]' "$dir/out.txt"
+expect 'as JSON' 0 '"part":1,"parts":4' '' "$program" verify "$k" --part 1/4 --json
+for out in single by-file; do # one with SHA256SUMS, one without
+  for file in $(find "$dir/$out" -name '*.safetensors' ! -name '*canary*'); do
+    cp "$file" "$dir/kept"
+    put_last "$file" '\125'
+    expect "$out: a wrong byte in ${file##*/} is found by one part" 0 '^(0 )*1 (0 )*$' '' verdicts "$dir/$out" 4
+    mv "$dir/kept" "$file"
+  done
+  echo >>"$dir/$out/config.json"
+  expect "$out: a small file that was edited, by the first" 0 '^1 0 0 0 $' '' verdicts "$dir/$out" 4
+done
+
 auto() { env "$@" "$program" convert "$many" "$dir/auto" --backend marlin --engine vllm --part auto; }
 expect 'no launcher' 2 '' 'no variable of Slurm, Kubernetes .* is set' auto
 expect 'an index without its count' 2 '' 'PMI_RANK=3 is set without PMI_SIZE' auto PMI_RANK=3

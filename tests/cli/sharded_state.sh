@@ -8,6 +8,7 @@ serve="sglang serve $state --load-format sharded_state --tp-size 2 --moe-runner-
 expect 'sharded state' 0 '' "serve it with: $serve\$" sharded "$tiny" flashinfer-cutlass
 expect 'sharded state: how it is served' 0 "^  serve     $serve\$" '' "$program" inspect "$state"
 expect 'sharded state is right' 0 'right at level kernels' '' "$program" verify "$state" --source "$tiny"
+expect 'sharded state: of one node' 2 '' 'is verified by one node, without --part' "$program" verify "$state" --part 0/2
 expect 'sharded state: the config is the checkpoint'"'"'s' 0 '' '' cmp "$state/config.json" "$tiny/config.json"
 expect 'sharded state: a default load finds no file' 0 'use--load-format-sharded_state' '' \
   cat "$state/model.safetensors.index.json"

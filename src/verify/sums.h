@@ -1,0 +1,13 @@
+// SHA256SUMS of an output.
+#pragma once
+
+#include "src/io/parts.h"
+#include "src/packed/packed_checkpoint.h"
+
+namespace mxfp4 {
+
+/// Where it is there, it covers the manifest and every file that the manifest lists. Of a part those that are dealt to
+/// it, and with the first all that hold no tensors.
+void check_sums(const PackedCheckpoint& packed, const PartNumber& part, int threads, Problems& problems);
+
+}  // namespace mxfp4
