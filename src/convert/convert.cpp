@@ -123,6 +123,8 @@ void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p
   if (p.backend.rewrite) p.manifest.loss = to_json(conversion.loss());
   write_companions(p.plan, out, conversion.checksums(), p.manifest, to.earlier());
   if (p.manifest.sha256sums) write_sums(out, to.earlier() ? options.out : "", options.threads);
+  for (const OutFile& f : p.plan.files)
+    if (!has_size(out.path(f.name), f.bytes)) fail(ErrorKind::io, "{}: {} was removed meanwhile", options.out, f.name);
   throw_if_interrupted();
 }
 

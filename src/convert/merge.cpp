@@ -3,6 +3,7 @@
 #include "src/base/log.h"
 #include "src/convert/convert.h"
 #include "src/convert/part.h"
+#include "src/io/merge_claim.h"
 
 namespace mxfp4 {
 
@@ -50,6 +51,7 @@ Json missing_parts(const std::string& out, int parts, std::span<const int> missi
 }
 
 Json merge(const MergeOptions& options) {
+  const MergeClaim claim(parts_of(options.out), options.out);
   OutputDir(options.out, "", owned_files);  // ends a merge that was cut short when OUT was in its place
   const std::vector<PartFolder> parts = read_parts(parts_of(options.out));
   if (!parts.empty()) return convert(options_of(options, parts.front()));

@@ -18,11 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool has_size(const std::string& path, int64_t bytes) {
-  struct stat s;
-  return ::lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_size == bytes;
-}
-
 void check_same(const std::string& out, const PartFolder& part, const JournalHead& head, int count) {
   const PartNumber& n = part.number;
   std::string why;
@@ -107,6 +102,11 @@ Json write_part(const ConvertOptions& options, const Plan& plan, const Input& in
 }
 
 }  // namespace
+
+bool has_size(const std::string& path, int64_t bytes) {
+  struct stat s;
+  return ::lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_size == bytes;
+}
 
 std::string parts_of(const std::string& out) { return hidden_beside(place_of(out, "")).parts; }
 

@@ -11,6 +11,8 @@
 
 namespace mxfp4 {
 
+/// Whether a path is a file of so many bytes.
+bool has_size(const std::string& path, int64_t bytes);
 /// The folder of the parts of OUT.
 std::string parts_of(const std::string& out);
 /// Whether OUT is there, and its parts are neither to replace it nor to be added to it.

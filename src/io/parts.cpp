@@ -13,6 +13,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/io/leftover.h"
+#include "src/io/merge_claim.h"
 
 namespace mxfp4 {
 
@@ -81,10 +82,15 @@ std::vector<std::string> entries_of(const std::string& parts) {
 
 }  // namespace
 
-std::string new_part_name(const PartNumber& part) {
+std::string process_name() { return fmt::format("{}.{}", host_name(), ::getpid()); }
+
+std::string random_name() {
   std::random_device random;
-  return fmt::format("{}-of-{}.{}.{}.{:08x}{:08x}", part.index, part.count, host_name(), ::getpid(), random(),
-                     random());
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+std::string new_part_name(const PartNumber& part) {
+  return fmt::format("{}-of-{}.{}.{}", part.index, part.count, process_name(), random_name());
 }
 
 std::string run_of(const PartNumber& number, Json command) {
@@ -117,13 +123,17 @@ std::vector<PartFolder> read_parts(const std::string& parts) {
   return found;
 }
 
-bool are_being_written(const std::string& parts) {
+bool is_young(const std::string& path) {
   struct stat now, s;
-  if (::utimensat(AT_FDCWD, parts.c_str(), nullptr, 0) != 0 || ::stat(parts.c_str(), &now) != 0) return false;
-  for (const std::string& path : entries_of(parts))
-    if (!place_of_part(path).empty() && ::lstat(path.c_str(), &s) == 0 && now.st_mtime - s.st_mtime < young_seconds)
-      return true;
-  return false;
+  const std::string folder = fs::path(path).parent_path().string();
+  return ::lstat(path.c_str(), &s) == 0 && ::utimensat(AT_FDCWD, folder.c_str(), nullptr, 0) == 0 &&
+         ::stat(folder.c_str(), &now) == 0 && now.st_mtime - s.st_mtime < young_seconds;
+}
+
+bool are_being_written(const std::string& parts) {
+  const std::vector<std::string> paths = entries_of(parts);
+  return std::any_of(paths.begin(), paths.end(),
+                     [](const auto& path) { return !place_of_part(path).empty() && is_young(path); });
 }
 
 void remove_parts(const std::string& parts) {
@@ -135,6 +145,8 @@ void remove_parts(const std::string& parts) {
         remove_part(path);
       else if (!place.empty())
         remove_unfinished(place);
+      else if (is_claim(fs::path(path).filename().string()))
+        fs::remove_all(path);
       else if (is_own_folder(path))
         remove_own(path, {}, part_record);  // the rest of one whose removal was cut short
     } catch (const std::exception&) {

@@ -16,6 +16,9 @@ struct PartNumber {
   friend bool operator==(const PartNumber&, const PartNumber&) = default;
 };
 
+/// "HOST.PROCESS" of this process, and 16 random digits.
+std::string process_name();
+std::string random_name();
 /// A name for the folder of a part: its number, host, process and a random number.
 std::string new_part_name(const PartNumber& part);
 
@@ -39,7 +42,9 @@ void check_own_parts(const std::string& parts);
 /// check_own_parts() does.
 std::vector<PartFolder> read_parts(const std::string& parts);
 
-/// Whether a part that is not finished has changed lately, by the clock of the file system.
+/// Whether something has changed lately, by the clock of its file system.
+bool is_young(const std::string& path);
+/// Whether a part that is not finished is young.
 bool are_being_written(const std::string& parts);
 
 /// Removes parts, finished or not, and their folder. Throws Error{io} where something cannot be removed, or others put

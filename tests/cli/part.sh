@@ -66,6 +66,18 @@ wait $one; wait $two
 expect 'two merges at once' 0 '' '' same
 
 clear
+all_of 2
+mkdir -p "$parts/merging/elsewhere.7"
+expect 'a node that merges is not disturbed' 2 '' 'k: is being merged by process elsewhere.7' merge
+touch -d '1 hour ago' "$parts/merging"
+expect 'nor waited for when it is dead' 0 '' 'check it with' merge
+expect 'the same bytes' 0 '' '' same
+clear
+all_of 2
+mkdir -p "$parts/merging/$(hostname | sed 's/[^A-Za-z0-9-]/_/g').$(sh -c 'echo $$')"
+expect 'a dead process of this host is known' 0 '' 'check it with' merge
+
+clear
 prepare part 0/2 -q
 expect 'a single run goes on with parts' 0 '' '[0-9]+ of [0-9]+ steps are done already' \
   "$program" convert "$many" "$k" "${kind[@]}" --resume
