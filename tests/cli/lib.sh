@@ -52,6 +52,12 @@ fits() {
       END {if (!wide) printf "%s", all; exit wide}'
 }
 
+# quiet COMMAND..: prints what it says only where it fails
+quiet() {
+  "$@" >"$dir/quiet.txt" 2>&1 && return
+  cat "$dir/quiet.txt"
+  return 1
+}
 # put FILE OFFSET BYTE: one byte, as printf writes it (\377)
 put() { printf '%b' "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 # put_last FILE BYTE

@@ -35,8 +35,12 @@ mount_weak() { mkdir "$work/behind" && mount_tmpfs "$work/behind" && "$MXFP4_TES
 # The weak one twice.
 late() {
   mkdir "$work/again" && "$MXFP4_TEST_WEAK" "$work/behind" "$work/again" || return
-  "$here/late.sh" "$program" "$root" "$work/weak" "$work/again" >"$work/log" 2>&1 || failed=$((failed + 1))
-  sed 's/^/weak, twice: /' "$work/log"
+  local script
+  for script in late.sh ../nodes/mounts.sh; do
+    "$here/$script" "$program" "$root" "$work/weak" "$work/again" >"$work/log" 2>&1 || failed=$((failed + 1))
+    sed "s/^/weak, twice, $(basename $script): /" "$work/log"
+    rm -rf "$work/behind"/{*,.out.*}
+  done
 }
 
 failed=0 ran=0

@@ -122,11 +122,6 @@ survive_kills() {
     expect "kill $i of $state: nothing beside it" 0 '' '' is_tidy
   done
 }
-quiet() {
-  "$@" >"$dir/quiet.txt" 2>&1 && return
-  cat "$dir/quiet.txt"
-  return 1
-}
 
 # stop_after LINES: a run that stands still as soon as its journal has so many lines; its process is $run
 stop_after() {
