@@ -36,7 +36,7 @@ bool may_be_alive(const std::string& holder, const std::string& path) {
   return ::kill(pid_t(std::atoi(holder.c_str() + holder.rfind('.') + 1)), 0) == 0 || errno == EPERM;
 }
 
-void remove(const std::string& path) {
+void remove_folder(const std::string& path) {
   std::error_code ec;  // what stays is known by its name, and goes with the parts
   fs::remove_all(path, ec);
 }
@@ -45,7 +45,7 @@ void remove(const std::string& path) {
 void remove_dead(const std::string& path, const std::string& holder) {
   const std::string aside = path + "." + random_name();
   if (::rename(path.c_str(), aside.c_str()) != 0) return;
-  if (holder_of(aside) == holder || ::rename(aside.c_str(), path.c_str()) != 0) remove(aside);
+  if (holder_of(aside) == holder || ::rename(aside.c_str(), path.c_str()) != 0) remove_folder(aside);
 }
 
 }  // namespace
@@ -56,15 +56,16 @@ MergeClaim::MergeClaim(const std::string& parts, const std::string& out)
     : path_(parts + "/" + claim_name), holder_(process_name()) {
   check_own_parts(parts);
   const std::string fresh = path_ + "." + random_name();
-  if (::mkdir(fresh.c_str(), 0700) != 0 && errno == ENOENT) return;
-  if (::mkdir((fresh + "/" + holder_).c_str(), 0700) != 0) fail_errno(fresh, "cannot create", errno);
+  const bool is_made = ::mkdir(fresh.c_str(), 0700) == 0;
+  if (!is_made && errno == ENOENT) return;
+  if (!is_made || ::mkdir((fresh + "/" + holder_).c_str(), 0700) != 0) fail_errno(fresh, "cannot create", errno);
   for (int i = 0; ::rename(fresh.c_str(), path_.c_str()) != 0; ++i) {  // nor over a folder that is not empty
     const int error = errno;
     if (error == ENOENT) return;  // merged by now
     const std::string holder = holder_of(path_);
     if (i == most_tries || may_be_alive(holder, path_)) {
       const bool is_taken = error == ENOTEMPTY || error == EEXIST || fs::exists(path_);
-      remove(fresh);
+      remove_folder(fresh);
       if (!is_taken) fail_errno(path_, "cannot create", error);
       fail(ErrorKind::usage, "{}: is being merged by {}", out, holder.empty() ? "another node" : "process " + holder);
     }
@@ -74,7 +75,7 @@ MergeClaim::MergeClaim(const std::string& parts, const std::string& out)
 }
 
 MergeClaim::~MergeClaim() {
-  if (held_ && holder_of(path_) == holder_) remove(path_);
+  if (held_ && holder_of(path_) == holder_) remove_folder(path_);
 }
 
 }  // namespace mxfp4
