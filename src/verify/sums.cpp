@@ -23,7 +23,7 @@ std::map<std::string, int> parts_by_file(const PackedCheckpoint& p, int count) {
   for (const PackedSet& set : p.sets) {
     const std::vector<int> part_of = deal(set.plan, count).of_file;
     for (size_t i = 0; i < set.stored.size(); ++i) add(set.stored[i], part_of[size_t(set.plan.packed[i].file)]);
-    for (size_t i = 0; i < p.copied.size(); ++i) add(p.copied[i], part_of[size_t(set.plan.copied[i].file)]);
+    for (size_t i = 0; i < p.copied.size(); ++i) add(p.copied[i], part_of[size_t(set.plan.copied[i].file.value())]);
   }
   return parts;
 }

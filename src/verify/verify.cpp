@@ -73,13 +73,13 @@ class Verification {
             if (is_mine(plan_.packed[size_t(pack->target)].file)) progress.add(check_packed(worker, *pack));
           } else if (first) {
             const auto& copy = std::get<CopyJob>(job);
-            if (is_mine(plan_.copied[size_t(plan_.pieces_of(copy).front().copied)].file))
+            if (is_mine(plan_.copied[size_t(plan_.pieces_of(copy).front().copied)].file.value()))
               progress.add(check_copied(worker, copy));
           }
         },
         devices_);
     for (size_t i = 0; first && i < plan_.copied.size(); ++i)
-      if (is_mine(plan_.copied[i].file))
+      if (is_mine(plan_.copied[i].file.value()))
         compare_checksum(p_.files.where(p_.copied[i]), sums_.copied[i],
                          to_hex(p_.manifest.checksum_of(p_.copied[i].name)));
     for (size_t i = 0; i < plan_.packed.size(); ++i)
@@ -97,7 +97,7 @@ class Verification {
     for (const PackedTensor& t : plan_.packed)
       if (is_mine(t.file)) bytes += t.bytes;
     for (size_t i = 0; with_copied && i < plan_.copied.size(); ++i)
-      if (is_mine(plan_.copied[i].file)) bytes += p_.copied[i].bytes;
+      if (is_mine(plan_.copied[i].file.value())) bytes += p_.copied[i].bytes;
     return bytes;
   }
 
