@@ -163,7 +163,7 @@ void unpack(const UnpackOptions& options) {
   const PackedSet& set = packed->unpackable_set();
   if (packed->sets.size() > 1)
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
-  const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, set.plan.packed_bytes});
+  const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, set.plan.packed_bytes, true});
   const Checkpoint& source = packed->manifest.source;
   OutputDir dest(options.dest, options.out, [&](const std::string& dir) { return same_files(source, dir); });
   int64_t bytes = 0;

@@ -27,10 +27,11 @@ struct DeviceChoice {
 /// "cpu" or "cuda:0,2".
 std::string name_of(const DeviceChoice& choice);
 
-/// What is to be packed or unpacked, and by how many threads (0: one for each core).
+/// What is to be packed, and by how many threads (0: one for each core); or unpacked.
 struct PackingWork {
   int threads;
   int64_t bytes;
+  bool unpacks = false;
 };
 /// Why the CPU is done with it no later than a GPU; empty where it is not.
 std::string why_cpu(const PackingWork& work);

@@ -299,6 +299,13 @@ Level level_of(const VerifyOptions& options, const PackedSet& set) {
   return options.source.empty() || !backend.kernel ? Level::bytes : Level::kernels;
 }
 
+/// For the highest level of any set.
+DeviceChoice device_for(const VerifyOptions& options, Level level) {
+  if (level < Level::bytes) return {};
+  if (level == Level::kernels) return choose_device(options.device);
+  return choose_device(options.device, PackingWork{.threads = options.threads, .bytes = 0, .unpacks = true});
+}
+
 /// The kernels run on the first of the devices. Those that no GPU can run are an error only where they were asked for.
 KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& devices) {
   KernelOptions kernels = options.kernels;
@@ -353,8 +360,7 @@ bool verify(const VerifyOptions& options) {
     if (source && first) source.compare_rest(packed->manifest.source, v.problems);
     if (first && !v.problems.any())
       compare_with_rebuilt(*packed, source.described_by(packed->manifest.source), v.problems);
-    const bool reads_all = *std::max_element(v.levels.begin(), v.levels.end()) >= Level::bytes;
-    const DeviceChoice devices = reads_all ? choose_device(options.device) : DeviceChoice();
+    const DeviceChoice devices = device_for(options, *std::max_element(v.levels.begin(), v.levels.end()));
     if (is_state) verify_state(*packed, options.threads, v.problems);
     for (size_t i = 0; i < packed->sets.size(); ++i)
       Verification(*packed, packed->sets[i], source, options, v.levels[i], devices).run(v.problems);

@@ -26,12 +26,12 @@ convert() { "$program" convert "$work/far/in" "$work/far/out" --backend marlin -
 median() { sort -n | sed -n "$(((rounds + 1) / 2))p" | sed 's/...$/.&/'; }
 
 du -sm "$work/near/in" | awk -v d="$delay" '{print $1 " MiB in, requests of 128 KiB, " d " us each; seconds"}'
-printf '| O_DIRECT | cp | convert, 2 threads | 4 threads |\n|---|---|---|---|\n'
+printf '| O_DIRECT | cp and sync | convert, 2 threads | 4 threads |\n|---|---|---|---|\n'
 for direct in '' direct; do
   for ((i = 0; i < rounds; i++)); do
     seconds copy >>"$work/cp$direct"
     for n in 2 4; do seconds convert $n >>"$work/convert$direct$n"; done
   done
-  printf '| %s | %.1f | %.1f | %.1f |\n' "${direct:+taken}" "$(median <"$work/cp$direct")" \
+  printf '| %s | %.1f | %.1f | %.1f |\n' "$([ -n "$direct" ] && echo taken || echo refused)" "$(median <"$work/cp$direct")" \
     "$(median <"$work/convert${direct}2")" "$(median <"$work/convert${direct}4")"
 done

@@ -72,6 +72,7 @@ TEST_CASE("--device auto leaves work to the CPU that it does as fast") {
   CHECK(why_cpu({3, much}).empty());
   CHECK(why_cpu({1, (1 << 30) - 1}) == "a GPU does not pay for less than a GiB");
   CHECK(why_cpu({0, 1}) != "");
+  CHECK(why_cpu({1, much, true}) == "it unpacks no slower than a GPU");
   CHECK(choose_device({"auto", 0}, PackingWork{4, much}).gpus.empty());
   CHECK(choose_device({"cpu", 0}, PackingWork{1, much}).why == "asked for");
 }
