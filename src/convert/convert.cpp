@@ -185,8 +185,8 @@ void note_choices(const ConvertOptions& options, const Prepared& p, const Device
   const Backend& b = p.backend;
   note_detail(fmt::format("backend {} of {}, layout version {}{}: {}", b.name, b.engine, b.layout_version,
                           options.layout_version.empty() ? ", the first that fits" : "", b.summary));
-  note_detail(fmt::format("device: {}, {}; driver {}; {} threads; {} steps of at most {}", name_of(devices), devices.why,
-                          chosen_driver().name, worker_count(options.threads), p.plan.jobs.size(),
+  note_detail(fmt::format("device: {}, {}; driver {}; {} threads; {} steps of at most {}", name_of(devices),
+                          devices.why, chosen_driver().name, worker_count(options.threads), p.plan.jobs.size(),
                           human_bytes(p.plan.job_bytes)));
   note_tensors(p.plan);
 }
