@@ -1,14 +1,17 @@
 #include "src/io/merge_claim.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 
 #include "src/base/error.h"
+#include "src/base/threads.h"
 #include "src/io/parts.h"
 
 namespace mxfp4 {
@@ -31,8 +34,8 @@ std::string holder_of(const std::string& path) {
 bool may_be_alive(const std::string& holder, const std::string& path) {
   const std::string self = process_name();
   const auto host = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
-  if (holder.empty() || holder == self || !is_young(path)) return false;
-  if (host(holder) != host(self)) return true;
+  if (holder.empty() || holder == self) return false;
+  if (host(holder) != host(self)) return is_young(path);
   return ::kill(pid_t(std::atoi(holder.c_str() + holder.rfind('.') + 1)), 0) == 0 || errno == EPERM;
 }
 
@@ -72,9 +75,22 @@ MergeClaim::MergeClaim(const std::string& parts, const std::string& out)
     if (!holder.empty()) remove_dead(path_, holder);
   }
   held_ = true;
+  try_to_start([&] { keeper_ = std::thread([this] { keep_young(); }); });
+}
+
+void MergeClaim::keep_young() {
+  std::unique_lock lock(mutex_);
+  while (!end_.wait_for(lock, std::chrono::minutes(1), [&] { return ended_; }))
+    ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);
 }
 
 MergeClaim::~MergeClaim() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  end_.notify_all();
+  if (keeper_.joinable()) keeper_.join();
   if (held_ && holder_of(path_) == holder_) remove_folder(path_);
 }
 

@@ -1,24 +1,33 @@
 // One merge of an output's parts at a time, also where nodes see no locks of one another.
 #pragma once
 
+#include <condition_variable>
+#include <mutex>
 #include <string>
+#include <thread>
 
 namespace mxfp4 {
 
-/// Held by a folder among the parts that only one process can put there. It has a folder of the holder's name. What a
-/// dead holder leaves is taken over: of a process of this host at once, of others when it is no longer young.
+/// Held by a folder among the parts that only one process can put there. It has a folder of the holder's name, and the
+/// holder touches it every minute. What a dead holder leaves is taken over: of a process of this host at once, of
+/// others when it is no longer young.
 class MergeClaim {
  public:
   /// parts: the folder of the parts; where it is not there nothing is claimed. Throws Error{usage} where another
   /// process has the claim, or the parts are not this user's. out: what messages call the output.
   MergeClaim(const std::string& parts, const std::string& out);
-  /// Gives it back, if the parts are still there.
+  /// Gives it back, where it is held and the parts are still there.
   ~MergeClaim();
   MergeClaim(const MergeClaim&) = delete;
 
  private:
+  void keep_young();
+
   std::string path_, holder_;
-  bool held_ = false;
+  bool held_ = false, ended_ = false;
+  std::mutex mutex_;
+  std::condition_variable end_;
+  std::thread keeper_;
 };
 
 /// Whether a name in the folder of parts is a claim, or what is left of one.

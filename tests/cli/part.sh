@@ -76,6 +76,11 @@ clear
 all_of 2
 mkdir -p "$parts/merging/$(hostname | sed 's/[^A-Za-z0-9-]/_/g').$(sh -c 'echo $$')"
 expect 'a dead process of this host is known' 0 '' 'check it with' merge
+clear
+all_of 2
+mkdir -p "$parts/merging/$(hostname | sed 's/[^A-Za-z0-9-]/_/g').$$"
+touch -d '1 hour ago' "$parts/merging"
+expect 'one that lives is waited for however long it takes' 2 '' 'is being merged by process .*[.][0-9]+' merge
 
 clear
 prepare part 0/2 -q
