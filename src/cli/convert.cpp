@@ -84,7 +84,6 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   auto* list = app->add_option_function<std::string>("--filelist", take_list,
                                                      "One conversion a line: CKPT OUT and options; - for stdin");
   list->type_name("FILE")->excludes(needed.checkpoint)->excludes(needed.out)->excludes(app->get_option("--part"));
-  app->get_option("--no-sync")->excludes(app->get_option("--part"));
   app->add_flag("--fail-fast", batch.fail_fast, "Stop the list at the first failure")->needs(list);
   add_common(app, common);
   app->callback([&] {

@@ -85,8 +85,8 @@ void add_output(CLI::App* app, ConvertOptions& o) {
   auto* add =
       app->add_flag("--add", o.add, "Add a set (another backend, engine or tp) to an OUT of the same checkpoint");
   add->excludes(force);
-  auto* changed = app->add_flag("--if-changed", o.if_changed,
-                                "Do nothing if OUT has this source and these options already; else replace it");
+  app->add_flag("--if-changed", o.if_changed,
+                "Do nothing if OUT has this source and these options already; else replace it");
   auto* resume = app->add_flag_callback(
       "--resume", [&o] { o.leftover = PartialPolicy::resume; },
       "Continue an interrupted run; start normally if there is none");
@@ -104,10 +104,7 @@ void add_output(CLI::App* app, ConvertOptions& o) {
       "--sync", [&o] { o.sync = Sync::yes; }, "End when all of OUT is on disk; the default");
   app->add_flag_callback(
          "--no-sync", [&o] { o.sync = Sync::no; }, "End when the page cache has it; for pipelines that sync later")
-      ->excludes(sync)
-      ->excludes(force)
-      ->excludes(add)
-      ->excludes(changed);
+      ->excludes(sync);
   app->add_flag("--sha256", o.sha256, "Write SHA256SUMS, which sha256sum -c reads and verify checks");
 }
 

@@ -73,7 +73,7 @@ void add_threads(CLI::App* app, int& threads) {
 }
 
 void add_device(CLI::App* app, DeviceOptions& device) {
-  app->add_option("--device", device.name, "Device that packs and unpacks; auto: a GPU if there is one")
+  app->add_option("--device", device.name, "Device that packs and unpacks; auto: what is done sooner")
       ->type_name("auto|cpu|cuda|cuda:0,1")
       ->envname("MXFP4_PACK_DEVICE")
       ->capture_default_str();

@@ -39,6 +39,16 @@ void report_left_out(const Checkpoint& ck) {
     note(fmt::format("not carried along: {}", printable(fmt::format("{}", fmt::join(ck.left_out, ", ")))));
 }
 
+/// Nothing that is there may depend on bytes that are not on the disk, nor other nodes.
+void check_sync(const ConvertOptions& o) {
+  if (o.sync == Sync::no && (o.force || o.add || o.if_changed || o.part))
+    fail(ErrorKind::usage, "--no-sync: only for a new OUT of one run, without {}",
+         o.force        ? "--force"
+         : o.add        ? "--add"
+         : o.if_changed ? "--if-changed"
+                        : "--part");
+}
+
 TensorParallel tensor_parallel(const ConvertOptions& o) {
   TensorParallel tp{o.tp_size, {}};
   if (o.rank >= o.tp_size) fail(ErrorKind::usage, "--rank {} is not below --tp-size {}", o.rank, o.tp_size);
@@ -304,6 +314,7 @@ void settle_names(ConvertOptions& o) {
 }
 
 Json convert(const ConvertOptions& options) {
+  check_sync(options);
   if (!options.layout.empty())  // an error in these comes first
     read_layout_of(options);
   else if (options.backend != "auto")

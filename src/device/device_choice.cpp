@@ -79,7 +79,7 @@ DeviceChoice choose_device(const DeviceOptions& options, const std::optional<Pac
   }
   if (!built_with_cuda()) return cpu("built without CUDA");
   if (const std::string why = work ? why_cpu(*work) : ""; !why.empty()) {
-    note_once(why + "; --device cuda takes it");
+    note_once(why);
     return cpu(why);
   }
   try {

@@ -165,6 +165,12 @@ void Journal::begin(const JournalHead& head) {
   text_.begun = true;
 }
 
+bool Journal::is_in_place() const {
+  struct stat s;
+  const struct stat own = fd_.stat();
+  return ::lstat(path_.c_str(), &s) == 0 && s.st_ino == own.st_ino && s.st_dev == own.st_dev;
+}
+
 void Journal::finish(const Proof& proof) {
   append(fmt::format("{} {} {}", finished, proof.checksum, proof.file));
   fd_.sync();

@@ -59,6 +59,8 @@ class Journal {
   const std::map<int64_t, std::string>& records() const { return text_.records; }
   const Proof& proof() const { return text_.proof; }
   bool is_foreign() const { return text_.foreign; }
+  /// Whether the file is still there: it is the lock.
+  bool is_in_place() const;
   /// False where the file system has no locks.
   bool is_locked() const { return lock_ == Lock::taken; }
 

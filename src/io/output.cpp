@@ -142,6 +142,7 @@ void OutputDir::open(const OpenOptions& start) {
   deferred_.emplace();
   // Never written over: a run ended in the middle of that would leave a partial output that is nobody's.
   if (keep_ && !holds_run(hidden_.partial, journal_.head().run)) write_run_file(hidden_.partial, journal_.head());
+  if (start.leftover == PartialPolicy::discard) remove_parts(hidden_.parts);
   if (!committed_ && !keep_) begin(start);
   if (replace_) check_movable(name_, out_, hidden_.partial);
 }
@@ -154,7 +155,6 @@ void OutputDir::look_at_parts(const OpenOptions& start) const {
   if (start.leftover == PartialPolicy::refuse && any)
     fail(ErrorKind::usage, "{}: parts of it are there; put them together with merge, or begin anew with --restart",
          name_);
-  if (start.leftover == PartialPolicy::discard) remove_parts(hidden_.parts);
 }
 
 void OutputDir::look_at_predecessor() {
@@ -319,6 +319,8 @@ void OutputDir::commit(const std::string& proof) {
       if (entry.is_directory()) sync_dir(entry.path());
     if (::chmod(hidden_.partial.c_str(), mode_) != 0) fail_errno(hidden_.partial, "cannot set its mode", errno);
     sync_dir(hidden_.partial);
+    // Who removed the journal removes the directory too, or begins another there.
+    if (!is_part_ && !journal_.is_in_place()) fail(ErrorKind::io, "{}: was removed meanwhile", hidden_.partial);
     rename_into_place();  // after it no memory is asked for
     committed_ = true;
     sync_dir(parent);

@@ -83,6 +83,13 @@ touch -d '1 hour ago' "$parts/merging"
 expect 'one that lives is waited for however long it takes' 2 '' 'is being merged by process .*[.][0-9]+' merge
 
 clear
+all_of 2
+mkdir "$k" && touch "$k/mine"
+expect 'parts outlive a --restart that is refused' 2 '' 'exists' "$program" convert "$many" "$k" "${kind[@]}" --restart
+rm -r "$k"
+expect 'and are merged' 0 '' 'check it with' merge
+
+clear
 prepare part 0/2 -q
 expect 'a single run goes on with parts' 0 '' '[0-9]+ of [0-9]+ steps are done already' \
   "$program" convert "$many" "$k" "${kind[@]}" --resume

@@ -31,15 +31,15 @@ echo text >"$dir/in/packed"
 expect 'a companion named as the folder of the output' 0 '' '' on
 
 synth gpt-oss-20b "$dir/many" --tiny --layers 24
-# a run that is stopped after its first job, loses its partial output, and goes on
+# robbed PATH: a run that is stopped after its first job, loses that, and goes on
 robbed() {
   for try in $(seq 100); do
-    rm -rf "$dir/k"
+    rm -rf "$dir/k" "$dir"/.k.*
     "$program" convert "$dir/many" "$dir/k" --backend marlin --engine vllm --threads 1 -q 2>"$dir/robbed" &
     local pid=$! code
     until { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" || ! kill -0 $pid; do :; done
     kill -STOP $pid
-    rm -rf "$dir/.k.mxfp4-pack.partial/packed"
+    rm -rf "$1"
     kill -CONT $pid
     wait $pid
     code=$?
@@ -119,6 +119,8 @@ mkdir "$dir/here"
 into_here() { cd "$dir/here" && "$program" convert "$dir/in" . --backend marlin --engine vllm; }
 expect 'the folder that it was started in is not replaced' 2 '' 'error: \.: is the folder that this was started in' into_here
 
-expect 'a partial output that somebody removes' 2 'removed meanwhile' '' robbed
-expect 'gives no output' 1 '' '' test -e "$dir/k"
+for path in .k.mxfp4-pack.partial/packed .k.mxfp4-pack.journal; do
+  expect "a run that loses $path" 2 'removed meanwhile' '' robbed "$dir/$path"
+  expect 'gives no output' 1 '' '' test -e "$dir/k"
+done
 finish

@@ -7,9 +7,14 @@ convert "$tiny" "$dir/synced" $as --sync
 expect 'the page cache has it' 0 '"writes":{"way":"(cached","why":"--no-sync|memory")' '' \
   "$program" convert "$tiny" "$dir/cached" $as --no-sync --json -q
 expect 'the same bytes' 0 '' '' diff -r "$dir/synced" "$dir/cached"
-for other in --sync --force --add --if-changed "--part 0/2"; do
-  expect "not with $other" 2 '' 'error: --[a-z-]+ excludes --(no-sync|part)' "$program" convert "$tiny" "$dir/out" $as --no-sync $other
+expect 'not with --sync' 2 '' 'excludes' "$program" convert "$tiny" "$dir/out" $as --no-sync --sync
+for other in --force --add --if-changed "--part 0/2"; do
+  expect "not with $other" 2 '' "error: --no-sync: only for a new OUT of one run, without ${other%% *}" \
+    "$program" convert "$tiny" "$dir/out" $as --no-sync $other
 done
+echo "'$tiny' '$dir/synced' --force" >"$dir/list"
+expect 'nor in a line of a list' 2 '' '--no-sync: only for a new OUT' \
+  "$program" convert --filelist "$dir/list" $as --no-sync
 expect 'nothing was begun' 1 '' '' test -e "$dir/out"
 convert "$tiny" "$dir/resumed" $as --no-sync --resume
 expect 'verify reads it' 0 'right' '' "$program" verify "$dir/cached" --source "$tiny"
