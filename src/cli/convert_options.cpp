@@ -103,7 +103,7 @@ void add_output(CLI::App* app, ConvertOptions& o) {
   auto* sync = app->add_flag_callback(
       "--sync", [&o] { o.sync = Sync::yes; }, "End when all of OUT is on disk; the default");
   app->add_flag_callback(
-         "--no-sync", [&o] { o.sync = Sync::no; }, "End when the page cache has it; for pipelines that sync later")
+         "--no-sync", [&o] { o.sync = Sync::no; }, "Do not wait for the disk in the end; for pipelines that sync later")
       ->excludes(sync);
   app->add_flag("--sha256", o.sha256, "Write SHA256SUMS, which sha256sum -c reads and verify checks");
 }

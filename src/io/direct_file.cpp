@@ -82,7 +82,7 @@ DirectFile::DirectFile(Fd fd, Sync sync)
   if (in_memory_) return;
   direct_ = open_direct(fd_);
   if (!direct_) return;
-  direct_writes_ = sync_ == Sync::yes && has_small_pages(fd_);
+  direct_writes_ = has_small_pages(fd_);
   ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_RANDOM);  // little is read through the cache, and nothing around it
 }
 
@@ -167,8 +167,7 @@ void DirectFile::write(const void* data, int64_t bytes, int64_t offset, const Bl
 
 WriteWay DirectFile::write_way() const {
   if (in_memory_) return {"memory", "tmpfs has no disk"};
-  if (direct_writes_) return {"direct", "all has to be on disk at the end, and the page cache keeps what it has"};
-  if (sync_ == Sync::no) return {"cached", "--no-sync: the page cache has it sooner than the disk"};
+  if (direct_writes_) return {"direct", "measured sooner than through the page cache, which keeps what it has"};
   return {"cached",
           direct_ ? "its blocks are larger than pages" : "the file system has no other way, or files are small"};
 }

@@ -8,8 +8,7 @@
 // cp does.)
 //
 // Writing: whole pages go straight to the disk, the two broken pages at a range's ends through the cache. No page is
-// reached by both ways, so that the two cannot disagree. Files that are not to be synced are written through the cache
-// and stay there.
+// reached by both ways, so that the two cannot disagree.
 #pragma once
 
 #include <functional>

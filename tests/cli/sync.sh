@@ -4,7 +4,7 @@
 
 as="--backend marlin --engine sglang"
 convert "$tiny" "$dir/synced" $as --sync
-expect 'the page cache has it' 0 '"writes":{"way":"(cached","why":"--no-sync|memory")' '' \
+expect 'without a sync' 0 '"writes":{"way":"(direct|cached|memory)","why":"' '' \
   "$program" convert "$tiny" "$dir/cached" $as --no-sync --json -q
 expect 'the same bytes' 0 '' '' diff -r "$dir/synced" "$dir/cached"
 expect 'not with --sync' 2 '' 'excludes' "$program" convert "$tiny" "$dir/out" $as --no-sync --sync
