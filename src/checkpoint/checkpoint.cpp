@@ -332,8 +332,7 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
 }
 
 ShardReader::ShardReader(const Checkpoint& checkpoint)
-    : checkpoint_(checkpoint),
-      files_(checkpoint.shards.size(), [this](size_t shard) { return DirectFile(open(shard)); }) {
+    : checkpoint_(checkpoint), files_(checkpoint.shards.size(), [this](size_t shard) { return open(shard); }) {
   check_unchanged();
 }
 

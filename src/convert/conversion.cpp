@@ -36,8 +36,12 @@ void Conversion::run() {
     throw_if_interrupted();
     if (file.fd().stat().st_nlink == 0) fail(ErrorKind::io, "{}: was removed meanwhile", file.fd().name());
     if (!is_linked_[i] && !write_way_) write_way_ = file.write_way();
-    if (is_linked_[i] && options_.sync == Sync::yes) phases_.time(Phase::sync, [&] { file.fd().sync(); });
-    if (!is_linked_[i]) phases_.time(Phase::sync, [&] { file.finish(); });
+    phases_.time(Phase::sync, [&] {
+      if (!is_linked_[i])
+        file.finish(options_.sync);
+      else if (options_.sync == Sync::yes)
+        file.fd().sync();
+    });
     note_detail(fmt::format("{}: written, {}", plan_.files[i].name, human_bytes(plan_.files[i].bytes)));
   });
 }

@@ -40,8 +40,8 @@ class Conversion {
         others_jobs_(plan.jobs.size()),
         others_files_(plan.files.size()),
         files_(
-            plan.files.size(), [this](size_t file) { return DirectFile(open_file(file), options_.sync); },
-            [](DirectFile& f) { f.finish(); }) {}
+            plan.files.size(), [this](size_t file) { return open_file(file); },
+            [this](DirectFile& f) { f.finish(options_.sync); }) {}
 
   /// Jobs that others carry out, or have carried out, and files that they write: neither is touched.
   void leave_out(std::vector<bool> jobs, std::vector<bool> files) {

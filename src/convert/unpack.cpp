@@ -30,7 +30,7 @@ class Unpacking {
         file_bytes_(source_.shards.size()),
         files_(
             source_.shards.size(),
-            [this, &dest](size_t s) { return DirectFile(dest.create(source_.shards[s].name, file_bytes_[s])); },
+            [this, &dest](size_t s) { return dest.create(source_.shards[s].name, file_bytes_[s]); },
             [](DirectFile& f) { f.finish(); }) {
     std::vector<std::vector<Tensor*>> members(source_.shards.size());
     for (Tensor& t : source_.tensors) members[size_t(t.file)].push_back(&t);

@@ -75,8 +75,7 @@ int64_t write_direct(const Fd& fd, const uint8_t* from, int64_t bytes, int64_t o
 
 }  // namespace
 
-DirectFile::DirectFile(Fd fd, Sync sync)
-    : fd_(std::move(fd)), sync_(sync), tells_what_is_cached_(mxfp4::tells_what_is_cached(fd_)) {
+DirectFile::DirectFile(Fd fd) : fd_(std::move(fd)), tells_what_is_cached_(mxfp4::tells_what_is_cached(fd_)) {
   if (fd_.stat().st_size < least_file) return;
   in_memory_ = mxfp4::is_on_tmpfs(fd_);
   if (in_memory_) return;
@@ -172,8 +171,8 @@ WriteWay DirectFile::write_way() const {
           direct_ ? "its blocks are larger than pages" : "the file system has no other way, or files are small"};
 }
 
-void DirectFile::finish() {
-  if (sync_ == Sync::yes) {
+void DirectFile::finish(Sync sync) {
+  if (sync == Sync::yes) {
     fd_.sync();
     ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
   }

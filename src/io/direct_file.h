@@ -35,7 +35,7 @@ class DirectFile {
 
   DirectFile() = default;
   /// Takes over an open file.
-  explicit DirectFile(Fd fd, Sync sync = Sync::yes);
+  explicit DirectFile(Fd fd);
 
   /// Called with the blocks of a read or write, in order, each while it is still in the processor's caches.
   using BlockSink = std::function<void(const uint8_t* block, int64_t bytes)>;
@@ -49,8 +49,8 @@ class DirectFile {
   /// As Fd::write. Pages go straight to the disk where `from` lies in its page as `offset` does.
   void write(const void* from, int64_t bytes, int64_t offset, const BlockSink& sink = {}) const;
   WriteWay write_way() const;
-  /// Brings all to disk, out of the page cache, unless it is not to be synced; closes the file.
-  void finish();
+  /// Brings all to disk, out of the page cache, unless that is not asked for; closes the file.
+  void finish(Sync sync = Sync::yes);
   const Fd& fd() const { return fd_; }
 
  private:
@@ -60,7 +60,6 @@ class DirectFile {
   void write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const;
 
   Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it
-  Sync sync_ = Sync::yes;
   bool tells_what_is_cached_ = true, direct_writes_ = false, in_memory_ = false;
 };
 

@@ -94,9 +94,9 @@ TEST_CASE("ranges written by several threads make the file, read back in any way
 
 TEST_CASE("a file that is not to be synced has the same bytes") {
   const Temporary file(std::filesystem::temp_directory_path());
-  DirectFile direct(open_write(file.name()), Sync::no);
+  DirectFile direct(open_write(file.name()));
   direct.write(content().data(), total, 0);
-  direct.finish();
+  direct.finish(Sync::no);
   CHECK((read_text(file.name(), total) == content()));
 }
 

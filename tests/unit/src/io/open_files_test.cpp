@@ -14,7 +14,7 @@ TEST_CASE("of many files few are open, and those in use stay so") {
   int closed = 0;
   const auto open = [&](size_t i) {
     opened.push_back(i);
-    return DirectFile(open_read(dir / std::to_string(i)));
+    return open_read(dir / std::to_string(i));
   };
   OpenFiles files(
       5, open, [&](DirectFile&) { ++closed; }, 2);
