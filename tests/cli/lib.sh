@@ -58,6 +58,15 @@ quiet() {
   cat "$dir/quiet.txt"
   return 1
 }
+# go_on PROCESS FILE: a stopped run to its end; its exit code, and on stderr what it has said in FILE
+go_on() {
+  kill -CONT "$1"
+  wait "$1"
+  local code=$?
+  cat "$2" >&2
+  return $code
+}
+
 # put FILE OFFSET BYTE: one byte, as printf writes it (\377)
 put() { printf '%b' "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 # put_last FILE BYTE

@@ -129,17 +129,10 @@ stop_part() {
   done 2>/dev/null
   return 1
 }
-go_on() {
-  kill -CONT $late
-  wait $late
-  local code=$?
-  cat "$dir/late.txt" >&2
-  return $code
-}
 prepare stop_part
 all_of 2
 expect 'a merge that does not need the second of two on one part' 0 '' 'check it with' merge
-expect 'which finds its part there' 0 '' 'part 0 of 2: .*done already' go_on
+expect 'which finds its part there' 0 '' 'part 0 of 2: .*done already' go_on $late "$dir/late.txt"
 expect 'and leaves nothing' 1 '' '' compgen -G "$dir/.k.*"
 expect 'nor changes anything' 0 '' '' same
 

@@ -142,13 +142,6 @@ has_lines() {
   local i
   for ((i = 0; i < $1; ++i)); do read -r || return 1; done <"$journal"
 } 2>/dev/null
-go_on() {
-  kill -CONT $run
-  wait $run
-  local code=$?
-  cat "$dir/first.txt" >&2
-  return $code
-}
 
 two_at_once() {
   local codes
@@ -157,10 +150,10 @@ two_at_once() {
     expect 'a second run' 2 '' 'another run of mxfp4-pack is writing it' make one
     expect 'a second one that resumes' 2 '' 'another run of mxfp4-pack is writing it' make one --resume
     expect 'clean' 0 '^kept: .*a run is writing it' '' "$program" clean "$place" --remove
-    expect 'the first one' 0 '' 'check it with' go_on
+    expect 'the first one' 0 '' 'check it with' go_on $run "$dir/first.txt"
   else
     expect 'clean' 0 '^kept: ' '' "$program" clean "$place" --remove
-    expect 'a warning' 0 '' 'this file system has no locks; let no other run write here' go_on
+    expect 'a warning' 0 '' 'this file system has no locks; let no other run write here' go_on $run "$dir/first.txt"
   fi
   expect 'its bytes' 0 '' '' is one
   [ "$locks" = yes ] || return
@@ -203,7 +196,7 @@ run_out_of_space() {
   for lines in 1 2; do
     prepare stop_after $lines
     fill 0
-    go_on 2>"$dir/full.txt"
+    go_on $run "$dir/first.txt" 2>"$dir/full.txt"
     code=$?
     make_room
     expect "full after line $lines" 0 '' '' test $code = 0 -o $code = 2
