@@ -46,7 +46,7 @@ void remove_folder(const std::string& path) {
 
 /// Not where it has another holder by now.
 void remove_dead(const std::string& path, const std::string& holder) {
-  const std::string aside = path + "." + random_name();
+  const std::string aside = path + "." + random_digits();
   if (::rename(path.c_str(), aside.c_str()) != 0) return;
   if (holder_of(aside) == holder || ::rename(aside.c_str(), path.c_str()) != 0) remove_folder(aside);
 }
@@ -58,7 +58,7 @@ bool is_claim(const std::string& name) { return name.starts_with(claim_name); }
 MergeClaim::MergeClaim(const std::string& parts, const std::string& out)
     : path_(parts + "/" + claim_name), holder_(process_name()) {
   check_own_parts(parts);
-  const std::string fresh = path_ + "." + random_name();
+  const std::string fresh = path_ + "." + random_digits();
   const bool is_made = ::mkdir(fresh.c_str(), 0700) == 0;
   if (!is_made && errno == ENOENT) return;
   if (!is_made || ::mkdir((fresh + "/" + holder_).c_str(), 0700) != 0) fail_errno(fresh, "cannot create", errno);

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <random>
 #include <set>
 
 #include "src/base/error.h"
@@ -62,11 +61,6 @@ void check_movable(const std::string& name, const std::string& out, const std::s
          "{}: is in a lower layer of overlayfs, as of a container's image, and cannot be replaced; "
          "choose another place",
          name);
-}
-
-std::string random_id() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
 /// What a file or folder that is created with these bits permits.
@@ -228,7 +222,7 @@ void OutputDir::begin(const OpenOptions& start) {
   journal_.clear();
   if (::mkdir(hidden_.partial.c_str(), 0700) != 0) fail_errno(hidden_.partial, "cannot create", errno);
   built_ = true;
-  JournalHead head{start.options, start.source, random_id(), start.made};
+  JournalHead head{start.options, start.source, random_digits() + random_digits(), start.made};
   if (start.existing == Existing::extend)
     for (const std::string& name : made_(out_)) head.made.push_back(name);
   write_run_file(hidden_.partial, head);

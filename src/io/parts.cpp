@@ -84,13 +84,13 @@ std::vector<std::string> entries_of(const std::string& parts) {
 
 std::string process_name() { return fmt::format("{}.{}", host_name(), ::getpid()); }
 
-std::string random_name() {
+std::string random_digits() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
 std::string new_part_name(const PartNumber& part) {
-  return fmt::format("{}-of-{}.{}.{}", part.index, part.count, process_name(), random_name());
+  return fmt::format("{}-of-{}.{}.{}", part.index, part.count, process_name(), random_digits());
 }
 
 std::string run_of(const PartNumber& number, Json command) {

@@ -16,9 +16,10 @@ struct PartNumber {
   friend bool operator==(const PartNumber&, const PartNumber&) = default;
 };
 
-/// "HOST.PROCESS" of this process, and 16 random digits.
+/// "HOST.PROCESS" of this process.
 std::string process_name();
-std::string random_name();
+/// 16 hexadecimal ones.
+std::string random_digits();
 /// A name for the folder of a part: its number, host, process and a random number.
 std::string new_part_name(const PartNumber& part);
 
