@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "src/base/elapsed.h"
 #include "src/base/json.h"
 
 namespace mxfp4 {
@@ -34,7 +35,7 @@ class PhaseTimes {
     Json j = Json::object();
     const char* names[] = {"read", "pack", "hash", "write", "sync"};
     for (size_t i = 0; i < sums_.size(); ++i) j[names[i]] = double(sums_[i]) / 1e9;
-    j["wall"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    j["wall"] = seconds_since(begin_);
     return j;
   }
 

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "src/base/elapsed.h"
+
 namespace mxfp4 {
 
 /// MXFP4_PACK_PROGRESS, where it is set: seconds between two reports. Throws Error{usage} where it is no such number.
@@ -25,7 +27,7 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double seconds() const { return seconds_since(start_); }
   double rate() const;
   double left() const;
   void show();

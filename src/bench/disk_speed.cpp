@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "src/base/elapsed.h"
 #include "src/base/error.h"
 #include "src/bench/pack_speed.h"
 #include "src/device/pipeline.h"
@@ -24,7 +25,7 @@ double seconds(int64_t bytes, int threads, Work work, End end) {
   const auto start = std::chrono::steady_clock::now();
   run_jobs(bytes / block, threads, [&](Worker& worker, int64_t i) { work(worker, i * block); });
   end();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 /// Removed when its last descriptor is closed.

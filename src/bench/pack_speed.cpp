@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "src/base/checksum.h"
+#include "src/base/elapsed.h"
 #include "src/base/threads.h"
 
 namespace mxfp4 {
@@ -28,7 +29,7 @@ template <class Work>
 double seconds(int threads, Work work) {
   const auto start = std::chrono::steady_clock::now();
   run_jobs(threads, threads, work);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 /// A thread's matrices of one layout after the other.

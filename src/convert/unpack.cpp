@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "src/base/elapsed.h"
 #include "src/base/log.h"
 #include "src/base/progress.h"
 #include "src/io/output.h"
@@ -177,7 +178,7 @@ void unpack(const UnpackOptions& options) {
     print_out("{}\n", one_line(Json{{"out", options.out}, {"dest", options.dest}, {"tensors", source.tensors.size()}}));
     return;
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = seconds_since(begin);
   note(fmt::format("{}: {} tensors, {}, each with its source's checksum, in {} ({:.2f} GB/s)", options.dest,
                    source.tensors.size(), human_bytes(bytes), human_seconds(seconds), double(bytes) / seconds / 1e9));
 }

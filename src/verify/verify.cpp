@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 
+#include "src/base/elapsed.h"
 #include "src/base/log.h"
 #include "src/base/progress.h"
 #include "src/packed/file_checks.h"
@@ -373,7 +374,7 @@ bool verify(const VerifyOptions& options) {
     if (!saved.empty()) saved.write(options.save);
   }
   if (options.bench.run) v.bench = bench_sets(*packed, options.bench);
-  v.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  v.seconds = seconds_since(begin);
   print(options, *packed, v);
   return !v.problems.any();
 }
