@@ -5,6 +5,7 @@
 #include "src/base/log.h"
 #include "src/base/signals.h"
 #include "src/convert/job_batches.h"
+#include "src/io/cached_pages.h"
 #include "src/io/link.h"
 #include "src/packed/add_set.h"
 #include "src/plan/deal.h"
@@ -75,6 +76,9 @@ JobCounts Conversion::total() const {
 }
 
 void Conversion::open_files() {
+  int64_t bytes = 0;
+  for (const OutFile& f : plan_.files) bytes += f.bytes;
+  if (options_.sync == Sync::no && bytes <= free_for_dirty_pages()) writes_ = Writes::cached;
   is_linked_.resize(plan_.files.size());
   for (size_t i = 0; i < plan_.files.size(); ++i) {
     const OutFile& f = plan_.files[i];

@@ -40,7 +40,7 @@ class Conversion {
         others_jobs_(plan.jobs.size()),
         others_files_(plan.files.size()),
         files_(
-            plan.files.size(), [this](size_t file) { return open_file(file); },
+            plan.files.size(), [this](size_t file) { return DirectFile(open_file(file), writes_); },
             [this](DirectFile& f) { f.finish(options_.sync); }) {}
 
   /// Jobs that others carry out, or have carried out, and files that they write: neither is touched.
@@ -119,6 +119,7 @@ class Conversion {
   Checksums sums_;
   std::vector<JobCounts> counts_;
   std::vector<bool> others_jobs_, others_files_;
+  Writes writes_ = Writes::direct;
   OpenFiles files_;
   std::vector<bool> is_linked_;  // of each file: its bytes are the source's own
   std::optional<WriteWay> write_way_;

@@ -11,6 +11,10 @@ namespace mxfp4 {
 /// they may be written, that all is there.
 bool tells_what_is_cached(const Fd& fd);
 
+/// Bytes that can be written through the page cache from now on before Linux has their writer wait for the disk; 0
+/// where it does not say.
+int64_t free_for_dirty_pages();
+
 /// Whether all of a range is in the page cache.
 bool is_range_cached(const Fd& fd, int64_t offset, int64_t bytes);
 

@@ -75,13 +75,14 @@ int64_t write_direct(const Fd& fd, const uint8_t* from, int64_t bytes, int64_t o
 
 }  // namespace
 
-DirectFile::DirectFile(Fd fd) : fd_(std::move(fd)), tells_what_is_cached_(mxfp4::tells_what_is_cached(fd_)) {
+DirectFile::DirectFile(Fd fd, Writes writes)
+    : fd_(std::move(fd)), writes_(writes), tells_what_is_cached_(mxfp4::tells_what_is_cached(fd_)) {
   if (fd_.stat().st_size < least_file) return;
   in_memory_ = mxfp4::is_on_tmpfs(fd_);
   if (in_memory_) return;
   direct_ = open_direct(fd_);
   if (!direct_) return;
-  direct_writes_ = has_small_pages(fd_);
+  direct_writes_ = writes_ == Writes::direct && has_small_pages(fd_);
   ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_RANDOM);  // little is read through the cache, and nothing around it
 }
 
@@ -145,10 +146,9 @@ void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& 
 }
 
 void DirectFile::write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const {
-  if (!sink) return fd_.write(from, bytes, offset);
   for (int64_t done = 0, part; done < bytes; done += part) {
     part = std::min(bytes - done, cached_block);
-    sink(from + done, part);
+    if (sink) sink(from + done, part);
     fd_.write(from + done, part, offset + done);
   }
 }
@@ -167,6 +167,7 @@ void DirectFile::write(const void* data, int64_t bytes, int64_t offset, const Bl
 WriteWay DirectFile::write_way() const {
   if (in_memory_) return {"memory", "tmpfs has no disk"};
   if (direct_writes_) return {"direct", "measured sooner than through the page cache, which keeps what it has"};
+  if (writes_ == Writes::cached) return {"cached", "the page cache takes all of it, and nothing waits for the disk"};
   return {"cached",
           direct_ ? "its blocks are larger than pages" : "the file system has no other way, or files are small"};
 }

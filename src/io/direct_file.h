@@ -8,7 +8,7 @@
 // cp does.)
 //
 // Writing: whole pages go straight to the disk, the two broken pages at a range's ends through the cache. No page is
-// reached by both ways, so that the two cannot disagree.
+// reached by both ways, so that the two cannot disagree. Where nobody waits for the disk, all goes through the cache.
 #pragma once
 
 #include <functional>
@@ -23,6 +23,9 @@ struct ReadRun;
 /// Whether what is written has to be on disk at the end.
 enum class Sync { yes, no };
 
+/// Which way writes are to take where the file system has both.
+enum class Writes { direct, cached };
+
 /// How a file is written, "direct" (past the page cache), "cached" (through it) or "memory" (tmpfs), and why.
 struct WriteWay {
   const char *way, *why;
@@ -35,7 +38,7 @@ class DirectFile {
 
   DirectFile() = default;
   /// Takes over an open file.
-  explicit DirectFile(Fd fd);
+  DirectFile(Fd fd, Writes writes = Writes::direct);
 
   /// Called with the blocks of a read or write, in order, each while it is still in the processor's caches.
   using BlockSink = std::function<void(const uint8_t* block, int64_t bytes)>;
@@ -60,6 +63,7 @@ class DirectFile {
   void write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const;
 
   Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it
+  Writes writes_ = Writes::direct;
   bool tells_what_is_cached_ = true, direct_writes_ = false, in_memory_ = false;
 };
 

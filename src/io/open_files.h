@@ -14,7 +14,7 @@ namespace mxfp4 {
 class OpenFiles {
  public:
   /// open: called for an index whenever that file is wanted and not open.
-  using Open = std::function<Fd(size_t index)>;
+  using Open = std::function<DirectFile(size_t index)>;
   /// at_close: called before a file is closed for another. most: files open at once if none of them is in use; 0: what
   /// this process may have, with room for the other lists of a command.
   OpenFiles(size_t count, Open open, std::function<void(DirectFile&)> at_close = {}, size_t most = 0);

@@ -9,9 +9,12 @@ fincore says how much is cached then. In turn, each with the same cache, everyth
   convert  ends with all on disk, as it does by itself
   before   the same by another build
   cp       cp -r --reflink=never of the source, which has as many bytes as the output, and sync
+  no-sync  convert --no-sync
+  cp alone the same cp without the sync
   fio      reads as many bytes as are missing of the source and at once writes as many as convert does, both direct, in
            requests of 1 MiB, 8 of each in flight, fsync at the end
-The first round is discarded. Printed: medians of seconds and CPU seconds, and medians of the rounds' ratios.
+The first round is discarded. Printed: medians of seconds and CPU seconds, and medians of the rounds' ratios: of convert's
+seconds to each row's, and of those of no-sync to those of cp alone.
 """
 import argparse
 import os
@@ -87,11 +90,11 @@ def bench(o, source, out):
     arguments = [source, out, "--backend", "marlin", "--engine", "vllm", "-q"]
     print(f"{os.cpu_count()} cores, {first_line('/proc/cpuinfo', 'model name')}, Linux {platform.release()}, "
           f"{size / 1e9:.2f} GB, medians of {o.runs}")
-    print("| cached | | s | CPU s | convert's seconds to these |\n|---|---|---|---|---|")
+    print("| cached | | s | CPU s | ours to these |\n|---|---|---|---|---|")
     for percent in map(int, o.cached.split(",")):
         times = {}
         for i in range(o.runs + 1):
-            for name in ("convert", "before", "cp", "fio"):
+            for name in ("convert", "before", "cp", "fio", "no-sync", "cp alone"):
                 if name == "before" and not o.before:
                     continue
                 set_cached(files, percent)
@@ -99,13 +102,16 @@ def bench(o, source, out):
                 command = {"convert": [o.program, "convert", *arguments],
                            "before": [o.before, "convert", *arguments],
                            "cp": ["cp", "-r", "--reflink=never", source, out],
+                           "no-sync": [o.program, "convert", *arguments, "--no-sync"],
+                           "cp alone": ["cp", "-r", "--reflink=never", source, out],
                            "fio": fio(files, missing, out, size)}[name]
                 times.setdefault(name, []).append(timed(command, os.path.dirname(out) if name == "cp" else None))
                 print(f"  {percent} %, {100 - 100 * missing / size:.0f} % cached, {name}: "
                       "{:.2f} s, {:.2f} CPU s".format(*times[name][-1]), file=sys.stderr, flush=True)
                 (shutil.rmtree if os.path.isdir(out) else os.remove)(out)
         for name, rows in times.items():
-            ratios = [a[0] / b[0] for a, b in zip(times["convert"][1:], rows[1:])]
+            ours = times["no-sync" if name in ("no-sync", "cp alone") else "convert"]
+            ratios = [a[0] / b[0] for a, b in zip(ours[1:], rows[1:])]
             print(f"| {percent} % | {name} | {statistics.median(r[0] for r in rows[1:]):.2f} | "
                   f"{statistics.median(r[1] for r in rows[1:]):.2f} | {statistics.median(ratios):.2f} |", flush=True)
 

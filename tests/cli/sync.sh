@@ -7,6 +7,11 @@ convert "$tiny" "$dir/synced" $as --sync
 expect 'without a sync' 0 '"writes":{"way":"(direct|cached|memory)","why":"' '' \
   "$program" convert "$tiny" "$dir/cached" $as --no-sync --json -q
 expect 'the same bytes' 0 '' '' diff -r "$dir/synced" "$dir/cached"
+"$program" synth gpt-oss-20b "$dir/larger" --tiny --hidden 256 --intermediate 256 --experts 32 -q
+expect 'of larger files' 0 '"writes":{"way":"(direct|cached|memory)","why":"' '' \
+  "$program" convert "$dir/larger" "$dir/larger-cached" $as --no-sync --json -q
+convert "$dir/larger" "$dir/larger-synced" $as
+expect 'with the same bytes' 0 '' '' diff -r "$dir/larger-cached" "$dir/larger-synced"
 expect 'not with --sync' 2 '' 'excludes' "$program" convert "$tiny" "$dir/out" $as --no-sync --sync
 for other in --force --add --if-changed "--part 0/2"; do
   expect "not with $other" 2 '' "error: --no-sync: only for a new OUT of one run, without ${other%% *}" \

@@ -119,6 +119,24 @@ TEST_CASE("reading leaves the page cache as it was") {
   CHECK(cached_pages(made) == cached);
 }
 
+TEST_CASE("a file that nobody waits for is written through the page cache") {
+  const Temporary file(std::filesystem::temp_directory_path());
+  Fd made = open_write(file.name());
+  made.write(content().data(), total, 0);  // a DirectFile looks at the size that there is
+  made.sync();
+  ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
+  DirectFile written(std::move(made), Writes::cached);
+  if (written.is_on_tmpfs()) return;
+  CHECK(std::string(written.write_way().way) == "cached");
+  written.write(content().data(), total, 0);
+  CHECK(cached_pages(written.fd()) > total / 4096 / 2);
+  written.finish(Sync::no);
+  CHECK((read_text(file.name(), total) == content()));
+  const int64_t room = free_for_dirty_pages();
+  CHECK(room >= 0);
+  CHECK(room <= int64_t(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE));
+}
+
 namespace {
 
 /// Bytes that this process had disks read.
