@@ -7,7 +7,11 @@
 
 namespace {
 
-constexpr size_t most_read = 100'000, most_write = 128 << 10;
+// Where the kernel reads for its page cache, for a mapping or posix_fadvise(), it takes a short read for the file's
+// end: only what is larger than these requests is answered in part.
+constexpr unsigned most_ahead = 128 << 10, most_asked = 1 << 20;
+constexpr size_t most_read = 150'000;
+static_assert(most_read >= most_ahead);
 constexpr double late_seconds = 3;
 
 int open_here(const char* path, int flags, mode_t mode, fuse_file_info* info) {
@@ -30,7 +34,8 @@ int write_part(const char*, const char* from, size_t bytes, off_t offset, fuse_f
 }
 
 void* set_up(fuse_conn_info* connection, fuse_config* config) {
-  connection->max_write = most_write;
+  connection->max_readahead = most_ahead;
+  connection->max_write = most_asked;  // and most that is read at once
   config->use_ino = 1;
   config->entry_timeout = config->attr_timeout = config->negative_timeout = late_seconds;
   return nullptr;
