@@ -2,6 +2,7 @@
 
 import faulthandler
 import functools
+import json
 import os
 import tempfile
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import start_measure
 
 LOADED = "START_BENCH_LOADED"  # the file to which each process that loads a model appends what it saw
 TOP = 1000  # log probabilities of a step
+TOKENS = 16384  # of the KV cache; a tenth of them is DeepSeek-V4's window, in pages of 256
 LONG = 120  # seconds after which a scheduler says where it is: compiling kernels, most likely
 
 
@@ -18,8 +20,11 @@ def prepare():
     import sglang.srt.entrypoints.engine  # noqa: F401  once: the schedulers import it again, before they load
 
 
-def engine_options(options, format):
+def engine_options(directory, options, format):
     chosen = {"moe_runner_backend": options.backend, "tp_size": options.tp}
+    with open(os.path.join(directory, "config.json")) as file:
+        if json.load(file)["model_type"] != "deepseek_v4":  # which has an attention of its own
+            chosen |= {"attention_backend": "triton"}
     if options.ep:
         chosen |= {"ep_size": options.tp}
     if options.tp > 1:
@@ -86,8 +91,8 @@ def engine(directory, chosen):
     class Measured(Engine):
         run_scheduler_process_func = staticmethod(run_scheduler)
 
-    one = Measured(model_path=directory, skip_tokenizer_init=True, disable_cuda_graph=True, attention_backend="triton",
-                   sampling_backend="pytorch", mem_fraction_static=0.5, context_length=512, max_total_tokens=2048,
+    one = Measured(model_path=directory, skip_tokenizer_init=True, disable_cuda_graph=True,
+                   sampling_backend="pytorch", mem_fraction_static=0.5, context_length=512, max_total_tokens=TOKENS,
                    random_seed=0, disable_radix_cache=True, disable_flashinfer_autotune=True, log_level="info",
                    custom_sigquit_handler=scheduler_failed, **chosen)
     try:
@@ -110,7 +115,7 @@ def started(directory, options, format, environment, compare, prompt):
         own = {LOADED: f"{file.name}:{'compare' if compare else ''}"}
         with mock.patch.dict(os.environ, environment | own):
             try:
-                with engine(directory, engine_options(options, format)) as one:
+                with engine(directory, engine_options(directory, options, format)) as one:
                     results = generated(one, prompt) if prompt else {}
             except RuntimeError as error:
                 print(error, flush=True)

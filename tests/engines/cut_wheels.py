@@ -28,9 +28,10 @@ PRESETS = {
     "vllm": (("vllm/vllm_flash_attn/*.so", "vllm/vllm-rs", "vllm/_flashmla*.so", "vllm/_qutlass*.so", "*.hpp", "*.cuh",
               "*.inl", "*.h", "vllm/third_party/deep_gemm/*.so", "*/instrumentator/static/*", "vllm/third_party/fmha_sm100/*"),
              {"vllm/vllm_flash_attn/_vllm_fa2_C.py": ""}),
-    # SGLang 0.5.17 with --attention-backend triton, which imports IPython for notebooks; kernels are compiled at run time
-    "sglang": (("sgl_kernel/flash*.so", "sgl_kernel/infllm_ops*.so", "sgl_kernel/sm100/*", "sglang/multimodal_gen/*",
-                "sglang/srt/*/_core.*.so", "sglang/test/*"),
+    # SGLang 0.5.17: DeepSeek-V4, and GPT-OSS with --attention-backend triton. It imports IPython for notebooks; kernels are
+    # compiled at run time
+    "sglang": (("sgl_kernel/flash_ops*.so", "sgl_kernel/infllm_ops*.so", "sgl_kernel/sm100/*", "sglang/multimodal_gen/*",
+                "sglang/srt/*/_core.*.so", "sglang/test/*", "tilelang/3rdparty/composable_kernel/*", "z3_solver-*.data/*"),
                {"IPython/__init__.py": "", "IPython/display.py": "HTML = display = object\n"}),
 }
 
