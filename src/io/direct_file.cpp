@@ -147,7 +147,8 @@ void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& 
 
 void DirectFile::write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   for (int64_t done = 0, part; done < bytes; done += part) {
-    part = std::min(bytes - done, cached_block);
+    // ends at pages: of a page that is written in two parts NFS reads the rest between them
+    part = std::min(bytes - done, cached_block - (offset + done) % cached_block);
     if (sink) sink(from + done, part);
     fd_.write(from + done, part, offset + done);
   }

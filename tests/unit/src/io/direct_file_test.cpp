@@ -251,7 +251,7 @@ TEST_CASE("a read hands over every block once, in order, and each piece is hashe
     }
 }
 
-TEST_CASE("a write hands over every block once, in order, before it is in the file") {
+TEST_CASE("a write hands over every block once, in order, before it is in the file, and cuts no page") {
   const std::string want = content();
   for (const char* dir : {"/tmp", "/dev/shm"})
     for (const int64_t offset : {int64_t(0), int64_t(3)})
@@ -267,10 +267,13 @@ TEST_CASE("a write hands over every block once, in order, before it is in the fi
         from += congruent ? offset : offset + 1;
         std::memcpy(from, want.data(), size_t(total));
         std::string blocks, got(size_t(total), '\0');
+        int cut_pages = 0;
         direct.write(from, total, offset, [&](const uint8_t* data, int64_t part) {
           blocks.append(reinterpret_cast<const char*>(data), size_t(part));
+          cut_pages += int64_t(blocks.size()) < total && (offset + int64_t(blocks.size())) % 4096 != 0;
         });
         CHECK((blocks == want));
+        CHECK(cut_pages == 0);
         direct.read(got.data(), total, offset);
         CHECK((got == want));
       }
