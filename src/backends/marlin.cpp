@@ -4,10 +4,10 @@
 // agree. They differ in three places: vLLM keeps GPT-OSS's gate and up rows in pairs as loaded, SGLang always makes
 // halves, gate first; pad bytes of scales are 0x00 in vLLM and 0x7F (1.0) in SGLang since #33500 (2026-08-06), which
 // allocates its buffers with ones; the bias parameters have other names. From 0.5.22 on SGLang pads the intermediate
-// size of DeepSeek-V4's class to 64 only on SM90 (i64), with scales of 0x00, and from 0.5.23 on its pads for Kimi-K3
-// are zeros (k3). vLLM pads nothing for compressed-tensors. Source: vLLM main 48ebd6f2f and SGLang main b26729f22,
-// byte-checked against both engines' kernels; vLLM to 0.33.0 and SGLang to 0.5.23 read, the latter's Python converter
-// run.
+// size of DeepSeek-V4's class to 64 only on SM90, with scales of 0x00 (i64; i64-corner where hidden is padded too), and
+// from 0.5.23 on its pads for Kimi-K3 are zeros (k3). vLLM pads nothing for compressed-tensors. Source: vLLM main
+// 48ebd6f2f and SGLang main b26729f22, byte-checked against both engines' kernels; vLLM to 0.33.0 and SGLang to 0.5.23
+// read, the latter's Python converter run.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 #include "src/backends/sglang_kimi_k3.h"
@@ -93,7 +93,7 @@ Backend sglang_deepseek() {
 }
 
 /// Scales of hidden's pads are the buffers' ones, those of the intermediate size are made afterwards, of zeros. (Where
-/// both meet in w2 the engine has zeros, this 0x7F: hidden of no published model is padded.)
+/// both meet in w2 this has 0x7F, the engine zeros: i64-corner.)
 Backend sglang_i64() {
   Backend b = sglang_deepseek();
   b.layout_version = "i64";
@@ -107,9 +107,23 @@ Backend sglang_i64() {
   return b;
 }
 
+/// As no published model has it; SGLang converts such experts, but its own weight loader raises before.
+bool is_deepseek_v4_with_padded_hidden(const Model& m) {
+  return is_deepseek_v4(m) && !m.layers.empty() && m.layers.front().hidden % 256 != 0;
+}
+
+Backend sglang_i64_corner() {
+  Backend b = sglang_i64();
+  b.layout_version = "i64-corner";
+  b.summary = "Marlin W4A16, bf16 activations; DeepSeek-V4 where hidden is no multiple of 256";
+  b.parameters[size_t(Role::w2)][size_t(Part::scales)].pad.corner = 0x00;
+  b.takes = is_deepseek_v4_with_padded_hidden;
+  return b;
+}
+
 }  // namespace
 
-Backends marlin = {vllm_unpadded(), vllm(),           sglang(), sglang_kimi_k3(), kimi_k3_to_0_5_22(sglang()),
-                   sglang_i64(),    sglang_deepseek()};
+Backends marlin = {vllm_unpadded(),     vllm(),       sglang(),         sglang_kimi_k3(), kimi_k3_to_0_5_22(sglang()),
+                   sglang_i64_corner(), sglang_i64(), sglang_deepseek()};
 
 }  // namespace mxfp4

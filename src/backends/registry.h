@@ -8,7 +8,7 @@ namespace mxfp4 {
 using Backends = const std::vector<Backend>;
 extern Backends marlin, marlin_fp8, humming, humming_w4a8, flashinfer_cutlass, flashinfer_cutlass_mxfp8,
     flashinfer_trtllm, flashinfer_cutedsl, flashinfer_humming, cutlass_mxfp4, triton_hopper, triton_blackwell, deepgemm,
-    deepgemm_mega, aiter_a16w4, aiter_w4a4, vllm_cpu;
+    deepgemm_mega, aiter_a16w4, aiter_w4a4, vllm_cpu, canonical;
 
 inline Backends* const registry[] = {
     &marlin,
@@ -28,6 +28,7 @@ inline Backends* const registry[] = {
     &aiter_a16w4,
     &aiter_w4a4,
     &vllm_cpu,
+    &canonical,
 };
 
 }  // namespace mxfp4

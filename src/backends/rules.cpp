@@ -28,6 +28,7 @@ constexpr const char* sgl_marlin = "quantization/mxfp4_marlin_moe.py";
 
 constexpr const char* no_a2a = "where moe_a2a_backend is none";
 constexpr const char* aiter = "where VLLM_ROCM_USE_AITER=1";
+constexpr const char* emulates = "which emulates there";
 constexpr const char* no_quark = "where amd-quark, which emulates, is not installed";
 
 constexpr Rule vllm[] = {
@@ -57,8 +58,8 @@ constexpr Rule vllm[] = {
     {"quark", older, "marlin", quark, {"0.32.0", ""}, no_quark},
     {"quark", "gfx950", "aiter-w4a4 aiter-a16w4 aiter-triton", quark, {"0.32.0", ""}, aiter},
     {"quark", "gfx942", "aiter-triton", quark, {"0.32.0", ""}, aiter},
-    {"quark", every_cuda, "emulation", quark, {"0.26.0", "0.31.0"}},
-    {"quark", "gfx942", "emulation", quark, {"0.26.0", "0.31.0"}},
+    {"quark", every_cuda, "canonical", quark, {"0.26.0", "0.31.0"}, emulates},
+    {"quark", "gfx942", "canonical", quark, {"0.26.0", "0.31.0"}, emulates},
     {"", from_sm100, "cutlass-mxfp4", ct},
     {"", every_cuda, "marlin", ct},
     {"compressed-tensors fused mlx modelopt quark", "gfx950", "aiter-w4a4", quark},
@@ -69,7 +70,7 @@ constexpr Rule sglang[] = {
     {"gpt-oss", blackwell, "flashinfer-trtllm", sgl_gpt_oss},
     {"gpt-oss", consumer, "flashinfer-cutlass-mxfp8", sgl_gpt_oss},
     {"gpt-oss", "sm90", "triton-hopper", sgl_gpt_oss, {}, "where triton_kernels is installed and ep_size is 1"},
-    {"gpt-oss", older, "triton-ampere", sgl_gpt_oss, {}, "its Marlin raises below SM90"},
+    {"gpt-oss", older, "canonical", sgl_gpt_oss, {}, "triton_kernels; its Marlin raises below SM90"},
     {"gpt-oss", "gfx950", "aiter-a16w4", sgl_gpt_oss, {}, "where SGLANG_USE_AITER=1"},
     {deepseek, "sm90", "flashinfer-cutlass marlin", sgl_deepseek, {"0.5.19", ""}, no_a2a},
     {deepseek, blackwell, "flashinfer-trtllm", sgl_deepseek, {"0.5.19", ""}, no_a2a},

@@ -20,12 +20,10 @@ struct Foreign {
   const char* what;
 };
 constexpr Foreign foreign[] = {
-    {"triton-ampere", "triton_kernels below SM90"},
     {"triton-sm120", "triton_kernels on SM120"},
     {"triton-rocm", "triton_kernels on ROCm"},
     {"aiter-triton", "AITER's Triton kernel, which has a form of its own for weights"},
     {"deepgemm-sm120", "DeepGEMM on SM120"},
-    {"emulation", "emulation, whose weights stay as published"},
 };
 const Foreign* find_foreign(const std::string& name) {
   for (const Foreign& f : foreign)

@@ -11,21 +11,24 @@ namespace {
 Dims codes_shape(int64_t n, int64_t k) { return {n / 32, k / 2, 32}; }
 Dims scales_shape(int64_t n, int64_t k) { return {n / 32, k / group, 32}; }
 
+Backend backend(const char* first_release, bool (*takes)(const Model&)) {
+  return {.name = "vllm-cpu",
+          .engine = "vllm",
+          .layout_version = "1",
+          .gpu = "CPU (AVX-512, AMX)",
+          .summary = "vLLM CPU W4A16, bf16 activations",
+          .multiple = {32, 32},
+          .kernel = &kernel_format("vllm-cpu"),
+          .w13_order = loaded_order,
+          .parameters = both(vllm_names, {.layout = VllmCpuCodes{}, .shape = codes_shape},
+                             {.layout = VllmCpuScales{}, .shape = scales_shape}, f32_bias()),
+          .releases = {first_release, ""},
+          .requires_ = {{"moe_backend", "cpu"}},
+          .takes = takes};
+}
+
 }  // namespace
 
-Backends vllm_cpu = {
-    {.name = "vllm-cpu",
-     .engine = "vllm",
-     .layout_version = "1",
-     .gpu = "CPU (AVX-512, AMX)",
-     .summary = "vLLM CPU W4A16, bf16 activations",
-     .multiple = {32, 32},
-     .kernel = &kernel_format("vllm-cpu"),
-     .w13_order = loaded_order,
-     .parameters = both(vllm_names, {.layout = VllmCpuCodes{}, .shape = codes_shape},
-                        {.layout = VllmCpuScales{}, .shape = scales_shape}, f32_bias()),
-     .releases = {"0.26.0", ""},
-     .requires_ = {{"moe_backend", "cpu"}}},
-};
+Backends vllm_cpu = {backend("0.26.0", is_converted_as_gpt_oss), backend("0.30.0", is_not_converted_as_gpt_oss)};
 
 }  // namespace mxfp4

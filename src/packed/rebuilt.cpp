@@ -167,7 +167,7 @@ class Rebuilding {
       problems_.error(manifest_name, "tool.version: '{}' is no version", m_.options.tool_version);
     Json expected = parse_json(text, manifest_name);
     const Json found = parse_json(text_in_out(manifest_name), manifest_name);
-    const bool earlier = (m_.options.version == 1 || !same_version) && take_earlier_fits(expected, found);
+    const bool earlier = take_earlier_fits(expected, found, m_.options.version == 1 || !same_version);
     const int64_t before = problems_.count();
     static const std::set<std::string> later = {"learned_layouts", "parts"};
     report_differences(manifest_name, expected, found, same_version ? std::set<std::string>() : later, problems_);
@@ -175,16 +175,20 @@ class Rebuilding {
       problems_.error(manifest_name, "the same meaning, but not the text that mxfp4-pack {} writes", MXFP4_VERSION);
   }
 
-  /// Expects what an earlier program wrote as a set's `fits`, where that is found. False where it is nowhere.
-  bool take_earlier_fits(Json& expected, const Json& found) const {
+  /// Expects what 0.9.0, or by_others a program before it, wrote as a set's `fits`, where that is found. False where it
+  /// is nowhere.
+  bool take_earlier_fits(Json& expected, const Json& found, bool by_others) const {
     bool any = false;
     const Json& theirs = found.at("sets");
     for (size_t i = 0; i < m_.sets.size() && i < theirs.size(); ++i) {
       const ManifestSet& set = m_.sets[i];
-      const Json fits = to_json(earlier_fits(backend_of(set, model_)));
-      if (fits.empty() || theirs[i].value("fits", Json()) != fits) continue;
-      expected["sets"][i]["fits"] = fits;
-      any = true;
+      const Backend& backend = backend_of(set, model_);
+      for (const auto& earlier : {fits_of_0_9(backend), by_others ? earlier_fits(backend) : std::vector<Fit>()}) {
+        const Json fits = to_json(earlier);
+        if (fits.empty() || theirs[i].value("fits", Json()) != fits) continue;
+        expected["sets"][i]["fits"] = fits;
+        any = true;
+      }
     }
     return any;
   }

@@ -6,7 +6,8 @@ matrix.json, which tests/unit/src/backends/choosers_test.cpp compares with the r
 gfx942 and gfx950: vLLM there, with VLLM_ROCM_USE_AITER=1. Faked are the GPU and which libraries are installed: all that
 the engine pins, and kernels of vLLM's own that ask its compiled code (CUTLASS's MXFP4: SM100 to SM120). vLLM's chooser is
 asked again without the kernel that it found, until it finds none: the row's `order`. Emulation, which since 0.28.0 needs
-amd-quark that vLLM does not bring, is left out but for Quark. SGLang's says one runner, or none: "unset"."""
+amd-quark that vLLM does not bring, is left out but for Quark. SGLang's, which on gfx950 is asked with SGLANG_USE_AITER=1,
+says one runner, or none: "unset"; there "auto" too, with which its methods take AITER."""
 
 import importlib
 import os
@@ -188,8 +189,9 @@ def sglang_rows():
         model = SimpleNamespace(hf_config=hf_config, is_fp4_experts=True, nvfp4_moe_meta=None, quantization="fp8")
         if not any(name in functions for name in names):
             continue
-        for gpu, (major, minor) in GPUS.items():
-            platform = SimpleNamespace(is_sm90=major == 9, is_sm100=major == 10, is_sm120=major == 12, is_hip=False,
+        for gpu, (major, minor) in {**GPUS, "gfx950": (0, 0)}.items():
+            os.environ["SGLANG_USE_AITER"] = str(major == 0)
+            platform = SimpleNamespace(is_sm90=major == 9, is_sm100=major == 10, is_sm120=major == 12, is_hip=major == 0,
                                        is_xpu=False, is_musa=False, is_blackwell=major >= 10, has_amx=False,
                                        device_sm=major * 10 + minor)
             arguments = SimpleNamespace(moe_runner_backend="auto", moe_a2a_backend="none", device="cuda", ep_size=1,
@@ -200,7 +202,7 @@ def sglang_rows():
                                         is_attention_backend_not_set=lambda: False)
             is_it = {"is_sm90_supported": platform.is_sm90, "is_sm100_supported": platform.is_sm100,
                      "is_sm120_supported": platform.is_sm120, "is_blackwell_supported": platform.is_blackwell,
-                     "is_hip": False, "is_xpu": False, "is_musa": False, "is_npu": False, "is_cpu": False,
+                     "is_hip": platform.is_hip, "is_xpu": False, "is_musa": False, "is_npu": False, "is_cpu": False,
                      "is_triton_kernels_available": True, "is_attention_backend_not_set": False}
             fakes = {name: lambda *_, value=value: value for name, value in is_it.items()}
             fakes |= {"get_platform": lambda: platform, "resolving_view": lambda given: given,

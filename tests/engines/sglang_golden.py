@@ -5,6 +5,7 @@ Needs SGLang 0.5.23 with the triton_kernels that sglang-kernel brings; with SGLa
 (triton_kernels 3.6) it makes layer_sglang_triton_b64. Marlin's codes, which a CUDA kernel repacks, are added by
 sglang_sources_golden.py."""
 import sys
+from contextlib import ExitStack
 from types import SimpleNamespace
 from unittest import mock
 
@@ -16,8 +17,18 @@ from triton_kernels.tensor_details import layout
 
 from golden_layer import EXPERTS, fill, random_layer, write
 
-HOPPER = SimpleNamespace(is_sm90=True, is_sm100=False, is_sm120=False, is_cuda=True, is_hip=False, is_npu=False,
-                         device_capability=(9, 0))
+HOPPER, AMPERE = (SimpleNamespace(is_sm90=sm == 90, is_sm100=False, is_sm120=False, is_cuda=True, is_hip=False, is_npu=False,
+                                  device_capability=divmod(sm, 10)) for sm in (90, 80))
+
+
+def on(platform):
+    """What asks for the GPU is told of this one."""
+    stack = ExitStack()
+    for module in (mxfp4, mxfp4_marlin_moe):
+        stack.enter_context(mock.patch.object(module, "get_platform", lambda: platform, create=True))
+    stack.enter_context(mock.patch.object(
+        layout, "cuda_capability_geq", lambda major, minor=0: (major, minor) <= platform.device_capability))
+    return stack
 
 
 def layer_of(method, hidden, intermediate, **given):
@@ -28,7 +39,7 @@ def layer_of(method, hidden, intermediate, **given):
     return layer
 
 
-def triton(raw, hidden, intermediate, version):
+def triton(raw, hidden, intermediate, tag):
     method = object.__new__(mxfp4.Mxfp4MoEMethod)
     method._fi_kernel = None
     for name in ("use_marlin", "use_mega_moe", "use_deep_gemm", "use_flashinfer"):
@@ -43,7 +54,7 @@ def triton(raw, hidden, intermediate, version):
         bias[:, :raw[role + "_bias"].shape[1]] = raw[role + "_bias"]
         codes, _, scale = mxfp4._swizzle_mxfp4(getattr(layer, role + "_weight").data,
                                                getattr(layer, role + "_weight_scale").data, 8)
-        name = f"sglang.triton_hopper_{version}.{role}"
+        name = f"sglang.{tag}.{role}"
         made[name] = codes.storage.data.transpose(-1, -2).contiguous()
         made[name + "_scale"] = scale.storage.data.transpose(-1, -2).contiguous()
         made[name + "_bias"] = bias.float()
@@ -65,16 +76,18 @@ def marlin_scales(raw, hidden, intermediate):
 
 def main(directory):
     torch.manual_seed(1)
-    with mock.patch.object(mxfp4, "get_platform", lambda: HOPPER, create=True), \
-            mock.patch.object(mxfp4_marlin_moe, "get_platform", lambda: HOPPER, create=True), \
-            mock.patch.object(layout, "cuda_capability_geq", lambda major, minor=0: major <= 9):
+    with on(HOPPER):
         if sglang.__version__ == "0.5.17":  # scales have no pads of this triton_kernels' own
             raw = random_layer(128, 96, True)
-            return write(directory, "sglang_triton_b64", "pairs", raw, triton(raw, 128, 96, "b64"), 128, 96)
+            return write(directory, "sglang_triton_b64", "pairs", raw, triton(raw, 128, 96, "triton_hopper_b64"), 128, 96)
         raw = random_layer(96, 160, True)
-        write(directory, "sglang_triton", "pairs", raw, triton(raw, 96, 160, "c64"), 96, 160)
-        raw = random_layer(256, 160, False)
-        write(directory, "sglang_marlin", "halves", raw, marlin_scales(raw, 256, 160), 256, 160)
+        write(directory, "sglang_triton", "pairs", raw, triton(raw, 96, 160, "triton_hopper_c64"), 96, 160)
+        for name, hidden in (("marlin", 256), ("marlin_corner", 192)):
+            raw = random_layer(hidden, 160, False)
+            write(directory, "sglang_" + name, "halves", raw, marlin_scales(raw, hidden, 160), hidden, 160)
+    with on(AMPERE):
+        raw = random_layer(96, 160, True)
+        write(directory, "sglang_canonical", "pairs", raw, triton(raw, 96, 160, "canonical"), 96, 160)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 Makes layer_sglang_flashinfer.safetensors, a random layer of GPT-OSS's form as SGLang's method makes it for FlashInfer's
 W4A8 on SM90 and TRTLLM on SM100, layer_sglang_cutlass.safetensors and layer_sglang_corner.safetensors, whose hidden is padded
-too, for FlashInfer CUTLASS on SM90 (W4A16) and SM120 (MXFP8), and adds Marlin's codes to layer_sglang_marlin.safetensors.
+too, for FlashInfer CUTLASS on SM90 (W4A16) and SM120 (MXFP8), and adds Marlin's codes to layer_sglang_marlin.safetensors and
+layer_sglang_marlin_corner.safetensors.
 
 Needs torch, and the sources of SGLang 0.5.23 and FlashInfer 0.7.2 on PYTHONPATH, which are not imported: the functions
 that make the bytes are taken out of their files and run as they are, on a CPU, their CUDA kernels compiled for the
@@ -158,10 +159,14 @@ def marlin(path):
     prepare = functions("sglang", folder + "marlin_utils_fp4.py", MARLIN, {
         "torch": torch, "Callable": typing.Callable, "marlin_permute_scales": permute.marlin_permute_scales,
         "marlin_make_workspace": lambda device, blocks: None, "gptq_marlin_repack": host_kernels.sglang_marlin_repack})
-    layer = SimpleNamespace()
+    layer, hidden = SimpleNamespace(), -(-int(metadata["hidden"]) // 256) * 256  # as create_weights makes it
     for role in ("w13", "w2"):
-        for name, suffix in (("_weight", ""), ("_weight_scale_inv", "_scale")):
-            setattr(layer, role + name, Parameter(tensors[f"in.{role}{suffix}"], requires_grad=False))
+        for name, suffix, value, elements in (("_weight", "", 0, 2), ("_weight_scale_inv", "_scale", 0x7F, 32)):
+            raw = tensors[f"in.{role}{suffix}"]
+            rows, columns = (raw.shape[1], hidden // elements) if role == "w13" else (hidden, raw.shape[2])
+            setattr(layer, role + name, Parameter(torch.full((raw.shape[0], rows, columns), value, dtype=raw.dtype),
+                                                  requires_grad=False))
+            fill(getattr(layer, role + name), raw, False)
     prepare.prepare_moe_mxfp4_layer_for_marlin(layer)
     for role in ("w13", "w2"):
         scales = getattr(layer, role + "_weight_scale").data.view(torch.uint8)
@@ -176,7 +181,8 @@ def main(directory):
     torch.Tensor.cuda = lambda self: self
     own = method(flashinfer())
     raw = random_layer(192, 96, True)
-    marlin(os.path.join(directory, "layer_sglang_marlin.safetensors"))
+    for name in ("marlin", "marlin_corner"):
+        marlin(os.path.join(directory, f"layer_sglang_{name}.safetensors"))
     write(directory, "sglang_flashinfer", "pairs", raw, converted(own, raw, 192, 96), 192, 96)
     raw = random_layer(256, 96, True)
     write(directory, "sglang_cutlass", "pairs", raw, by_cutlass(own, raw, 256, 96), 256, 96)

@@ -1,4 +1,4 @@
-// AMD's AITER and vLLM's CPU kernel.
+// AMD's AITER, vLLM's CPU kernel, and kernels that read what is published.
 #include "kernels/moe/cpu/readers.h"
 
 namespace mxfp4::readers {
@@ -34,6 +34,14 @@ void read_vllm_cpu(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, fl
       to[0] = code(codes[c]) * ue8m0(scales[c / 2]);
       to[16 * width] = code(codes[c] >> 4) * ue8m0(scales[16 + c / 2]);
     }
+  }
+}
+
+/// triton_kernels below Hopper and emulations: a row at its place, its scales at theirs.
+void read_canonical(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  for (int64_t k = k0; k < k1; ++k) {
+    const int64_t at = n0 * m.k + k;
+    out[k - k0] = code(m.codes[at / 2] >> k % 2 * 4) * exponent(m.scales[at / 32]);
   }
 }
 

@@ -10,7 +10,8 @@ LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cu
                    ("flashinfer-cutlass", "sglang", True): ("v2-corner", "v1-corner", "v2", "v1"),
                    ("triton-hopper", "vllm"): ("a", "c", "b"),
                    ("triton-hopper", "sglang"): ("c64", "b64", "c", "b", "a"),
-                   ("marlin", "sglang", False): ("i64", "1", "k3"), ("flashinfer-trtllm", "vllm"): ("i128", "i256"),
+                   ("marlin", "sglang", False): ("i64", "i64-corner", "1", "k3"),
+                   ("flashinfer-trtllm", "vllm"): ("i128", "i256"),
                    ("flashinfer-trtllm", "sglang"): ("i128-ones", "i128", "i128-k3"),
                    ("flashinfer-cutlass-mxfp8", "sglang", True): ("3", "2", "1")}
 # The engines' names for a backend -> those of mxfp4-pack.

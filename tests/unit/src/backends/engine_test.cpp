@@ -115,6 +115,9 @@ TEST_CASE("a backend's GPUs are read as they are listed") {
   CHECK(!runs_on("SM80 and later", "sm75"));
   CHECK(!runs_on("SM80 and later", "gfx950"));
   CHECK(runs_on("SM89, SM12x", "sm120"));
+  CHECK(runs_on("SM8x", "sm89"));
+  CHECK(!runs_on("SM8x", "sm90"));
+  CHECK(!runs_on("SM12x", "sm100"));
   CHECK(!runs_on("SM100, SM103", "sm120"));
   CHECK(runs_on("CPU (AVX-512, AMX)", "cpu"));
 }

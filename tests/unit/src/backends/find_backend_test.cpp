@@ -44,6 +44,11 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("marlin", "sglang", kimi, "0.5.23") == "k3");
   CHECK(version("marlin", "sglang", deepseek, "0.5.21") == "1");
   CHECK(version("marlin", "sglang", deepseek, "0.5.22") == "i64");
+  Model padded = deepseek;
+  padded.layers.resize(1);
+  padded.layers[0].hidden = 384;
+  CHECK(version("marlin", "sglang", padded, "0.5.22") == "i64-corner");
+  CHECK(version("marlin", "sglang", padded, "0.5.21") == "1");
   CHECK(version("marlin", "sglang", gpt_oss, "0.5.22") == "1");
   CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.17") == "b64");
   Model ct;
@@ -64,6 +69,16 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("aiter-w4a4", "vllm", deepseek, "0.31.0") == "1");
   CHECK(version("aiter-w4a4", "vllm", deepseek, "") == "2");
   CHECK(version("aiter-w4a4", "vllm", gpt_oss, "0.31.0") == "3");
+  for (const auto& [name, before] :
+       {std::pair("aiter-w4a4", "0.27.1"), {"flashinfer-cutlass-mxfp8", "0.27.1"}, {"vllm-cpu", "0.29.0"}}) {
+    INFO(name);
+    CHECK_NOTHROW(version(name, "vllm", gpt_oss, "0.26.0"));
+    CHECK_THROWS_AS(version(name, "vllm", deepseek, before), Error);
+    CHECK_NOTHROW(version(name, "vllm", deepseek, "0.30.0"));
+  }
+  Model quark;
+  quark.family = "quark";
+  CHECK(version("aiter-w4a4", "vllm", quark, "0.26.0") == "1");
   CHECK(version("aiter-w4a4", "vllm", gpt_oss, "") == "4");
   CHECK_THROWS_AS(version("deepgemm", "vllm", gpt_oss, "0.33.0"), Error);
 }

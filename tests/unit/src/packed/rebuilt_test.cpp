@@ -370,3 +370,18 @@ TEST_CASE("a set is not added to an output that is seen to be damaged") {
     CHECK_THROWS_WITH(convert(o), Catch::Contains("LICENSE: it does not have the checksum"));
   }
 }
+
+TEST_CASE("the releases that 0.9.0 said are no difference, others are") {
+  const TempDir dir;
+  const std::string source = tiny + "deepseek-v4";
+  convert(conversion(source, dir / "out", "vllm", "vllm-cpu"));
+  Json manifest = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 24), manifest_name);
+  Json& range = manifest["sets"][0]["fits"]["vllm"]["range"];
+  CHECK(range == "0.30.0 to 0.33.0");
+  range = "0.26.0 to 0.33.0";
+  seal(dir / "out", manifest);
+  CHECK(verify_all(dir / "out", source).right);
+  range = "0.27.1 to 0.33.0";
+  seal(dir / "out", manifest);
+  CHECK(!verify_all(dir / "out", source).right);
+}

@@ -1,0 +1,60 @@
+// Where an engine keeps weights as published, but for its padding: no rows or columns change places. vLLM to 0.31.0
+// emulates Quark's experts on NVIDIA GPUs, in the rows that it loads, both sizes padded to 32. SGLang's
+// triton_kernels below SM90 see GPT-OSS's rows transposed; intermediate is padded to 64, scales with 1.0, and biases
+// become F32. Source: vLLM 0.26.0 to 0.31.0 read; SGLang 0.5.23's conversion run on a CPU, 0.5.17 read.
+#include "src/backends/registry.h"
+#include "src/backends/triton.h"
+
+namespace mxfp4 {
+
+namespace {
+
+Json codes_object(int64_t experts, Shape padded) {
+  return triton_object("StridedLayout", experts, padded.b * 2, padded.n);
+}
+Json scales_object(int64_t experts, Shape padded) {
+  return triton_object("StridedLayout", experts, padded.b, padded.n);
+}
+
+bool is_quark_without_biases(const Model& m) { return m.family == "quark" && !m.bias; }
+
+Backend backend(const Engine& engine, const char* gpu, const char* summary, LayerSize multiple, Parameters parameters) {
+  return {.name = "canonical",
+          .engine = engine.name,
+          .layout_version = "1",
+          .gpu = gpu,
+          .summary = summary,
+          .multiple = multiple,
+          .kernel = &kernel_format("canonical"),
+          .w13_order = loaded_order,
+          .parameters = std::move(parameters)};
+}
+
+Backend vllm() {
+  Backend b = backend(engine::vllm, "SM75 and later", "emulation, weights as published", {32, 32},
+                      both(vllm_names, plain_codes(), {.shape = scale_rows}, bf16_bias()));
+  b.releases = {"0.26.0", "0.31.0"};
+  b.requires_ = {{"moe_backend", "emulation"}};
+  b.takes = is_quark_without_biases;
+  return b;
+}
+
+Backend sglang() {
+  Parameter codes = plain_codes(), scales = {.shape = scale_rows, .pad = {.row = 0x7F, .column = 0x7F}};
+  for (Parameter* p : {&codes, &scales}) p->view = u8_transposed;
+  codes.object = codes_object;
+  scales.object = scales_object;
+  Backend b = backend(engine::sglang, "SM8x", "triton_kernels, bf16 activations, as published", {1, 64},
+                      both(sglang_names, codes, scales, f32_bias()));
+  b.releases = {"0.5.17", ""};
+  b.tested = "converter bytes equal (0.5.23)";
+  b.requires_ = {{"moe_runner_backend", "triton_kernel"}};
+  b.takes = is_gpt_oss_like;
+  return b;
+}
+
+}  // namespace
+
+Backends canonical = {vllm(), sglang()};
+
+}  // namespace mxfp4

@@ -1,0 +1,56 @@
+// Weights that an engine keeps as published.
+#include <catch2/catch.hpp>
+
+#include "src/backends/select.h"
+#include "src/synth/synth.h"
+#include "tests/support/layer_checkpoint.h"
+#include "tests/support/program.h"
+
+using namespace mxfp4;
+
+TEST_CASE("SGLang's triton_kernels below SM90 keep rows and columns where they are") {
+  const TempDir dir;
+  const Golden golden("layer_sglang_canonical.safetensors");
+  const LayerCheckpoint source(golden, dir / "in");
+  convert(conversion(dir / "in", dir / "out", "sglang", "canonical"));
+  const auto packed = tensors_of(dir / "out");
+  int compared = 0;
+  for (const auto& [part, name] : {std::pair("", "weight"), {"_scale", "weight_scale"}, {"_bias", "weight_bias"}})
+    for (const std::string role : {"w13", "w2"}) {
+      const auto want = golden.bytes(*golden.find("sglang.canonical." + role + part));
+      const std::string& got = packed.at(source.module() + "." + role + "_" + name);
+      CHECK(got.substr(got.find(']') + 1) == std::string(want.begin(), want.end()));
+      ++compared;
+    }
+  CHECK(compared + 1 == int(packed.size()));  // and the router
+  CHECK(is_right(dir / "out", dir / "in", Level::kernels));
+  run_unpack(dir / "out", dir / "again");
+  CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
+}
+
+TEST_CASE("vLLM's emulation of Quark holds the checkpoint's rows, padded to 32") {
+  const TempDir dir;
+  SynthOptions o;
+  o.model = "kimi-k2.5-quark", o.dest = dir / "in";
+  o.sizes.tiny = true, o.sizes.hidden = 64, o.sizes.intermediate = 96, o.sizes.layers = 2, o.sizes.experts = 2;
+  synth(o);
+  ConvertOptions c = conversion(dir / "in", dir / "out", "vllm", "canonical");
+  c.engine_version = "0.31.0";
+  convert(c);
+  const auto in = tensors_of(dir / "in"), out = tensors_of(dir / "out");
+  const auto bytes = [](const std::string& tensor) { return tensor.substr(tensor.find(']') + 1); };
+  std::string codes;
+  for (const char* part : {".gate_proj", ".up_proj"})
+    for (const auto& [name, tensor] : in)
+      if (name.ends_with(".experts.0" + std::string(part) + ".weight")) codes += bytes(tensor);
+  int compared = 0;
+  for (const auto& [name, tensor] : out)
+    if (name.ends_with("w13_weight")) {
+      CHECK(bytes(tensor).starts_with(codes));
+      ++compared;
+    }
+  CHECK(compared == 1);
+  CHECK(is_right(dir / "out", dir / "in", Level::kernels));
+  c.engine_version = "0.32.0", c.force = true;
+  CHECK_THROWS_WITH(convert(c), Catch::Contains("vllm 0.32.0 has no backend canonical"));
+}
