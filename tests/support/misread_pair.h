@@ -18,12 +18,13 @@ using Bytes = std::span<uint8_t>;
 struct Target {
   const char *device, *engine, *backend = "marlin", *version = "";
 };
-inline const Target on_cpu[] = {{"cpu", "vllm"}, {"cpu", "sglang"}};
+inline const Target on_cpu[] = {{"cpu", "vllm"}, {"cpu", "sglang"}, {"cpu", "vllm", "humming"}};
 inline const Target on_gpu[] = {{"cuda", "vllm"},
                                 {"cuda", "sglang"},
                                 {"cuda", "vllm", "flashinfer-cutlass", "v1"},
                                 {"cuda", "vllm", "flashinfer-cutlass", "v2"},
-                                {"cuda", "vllm", "triton-hopper"}};
+                                {"cuda", "vllm", "triton-hopper"},
+                                {"cuda", "vllm", "humming"}};
 
 inline std::string info(const Target& t) {
   return fmt::format("{} {} {} on {}", t.engine, t.backend, t.version, t.device);
