@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 
 #include "src/base/log.h"
@@ -38,6 +39,8 @@ std::string describe(const Leftover& l) {
       return "a whole output, which no journal speaks of";
     case LeftoverKind::parts:
       return "parts of an output; merge puts them together";
+    case LeftoverKind::removed:
+      return "the rest of what clean took from a run";
     case LeftoverKind::strange:
       return fmt::format("not mxfp4-pack's: {}; it stays", l.why);
   }
@@ -65,8 +68,11 @@ std::string human_age(int64_t seconds) {
 std::string clean_up(const Leftover& l, const CleanOptions& o) {
   if (!o.remove || l.kind == LeftoverKind::strange) return "kept";
   if (l.use != Leftover::Use::none && !o.even_in_use) return "kept";
-  if (l.use == Leftover::Use::locked && ::unlink(hidden_beside(l.place).journal.c_str()) != 0)  // and the lock with it
-    fail_errno(l.place, "cannot remove its journal", errno);
+  const bool is_done = l.kind == LeftoverKind::replaced;
+  if (is_done && l.use == Leftover::Use::locked) return "kept";  // its run is removing it
+  const std::string dir = fs::path(l.place).parent_path().string();
+  if (::access(dir.c_str(), W_OK) != 0) fail_errno(dir, "cannot remove anything in it", errno);
+  if (o.even_in_use && !is_done) take_from_run(l.place, owned_files);  // a run may have begun by now
   OutputDir::clean(l.place, owned_files);
   return l.kind == LeftoverKind::predecessor ? "put back" : "removed";
 }

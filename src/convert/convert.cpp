@@ -126,7 +126,6 @@ bool is_there_already(const ConvertOptions& options, const Input& in, const Dest
 void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p, OutputDir& out,
                Conversion& conversion) {
   to.check(p.plan);
-  out.check_space(p.plan.file_bytes + bytes_beside(p.plan));
   to.begin(p.plan, out);
   conversion.run();
   write_state(p.plan, p.state, out, options.threads);

@@ -85,8 +85,8 @@ Json write_part(const ConvertOptions& options, const Plan& plan, const Input& in
     if (deal.of_file[f] == part.index) head.made.push_back(plan.files[f].name);
   std::vector<std::string> made = head.made;
   made.push_back(part_record);
-  out.open({.options = head.options, .source = head.source, .made = made});
-  out.check_space(size_of(plan, deal, part.index).bytes);
+  out.open(
+      {.options = head.options, .source = head.source, .made = made, .bytes = size_of(plan, deal, part.index).bytes});
   Conversion conversion(plan, options, devices, in.source, out, in.known);
   conversion.leave_out(all_but(deal.of_job, part.index), all_but(deal.of_file, part.index));
   conversion.run();

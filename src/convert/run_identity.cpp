@@ -49,8 +49,15 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
   const Existing existing = options.add                           ? Existing::extend
                             : options.force || options.if_changed ? Existing::replace
                                                                   : Existing::refuse;
-  return {existing,         options.leftover,   given_to(plan, options), checksum_of(source),
-          files_made(plan), options.even_in_use};
+  OpenOptions start{existing,
+                    options.leftover,
+                    given_to(plan, options),
+                    checksum_of(source),
+                    files_made(plan),
+                    options.even_in_use,
+                    plan.file_bytes + bytes_beside(plan)};
+  if (options.merge) start.go_on = "merge again";
+  return start;
 }
 
 JournalHead part_head_of(const Plan& plan, const ConvertOptions& options, const Input& in) {

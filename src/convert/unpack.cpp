@@ -169,8 +169,9 @@ void unpack(const UnpackOptions& options) {
   OutputDir dest(options.dest, options.out, [&](const std::string& dir) { return same_files(source, dir); });
   int64_t bytes = 0;
   for (const Shard& s : source.shards) bytes += s.state.bytes;
-  dest.open({.existing = options.force ? Existing::replace : Existing::refuse, .made = written_files(source)});
-  dest.check_space(bytes);
+  dest.open({.existing = options.force ? Existing::replace : Existing::refuse,
+             .made = written_files(source),
+             .bytes = bytes});
   Unpacking(*packed, set, options, devices, dest).run();
   write_companions(*packed, dest);
   dest.commit();

@@ -192,7 +192,7 @@ void Journal::append(const std::string& text) {
 void Journal::remove() {
   if (!fd_) return;
   remove_at_signal({});
-  ::unlink(path_.c_str());  // before the lock goes with the file
+  if (is_in_place()) ::unlink(path_.c_str());  // before the lock goes with the file
   fd_ = Fd();
   text_.begun = false;
 }

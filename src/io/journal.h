@@ -75,6 +75,7 @@ class Journal {
   void add(int64_t job, const std::string& record);
   /// Brings all lines to disk.
   void sync() const { fd_.sync(); }
+  /// But where somebody else has put another in its place.
   void remove();
 
  private:

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <ctime>
 #include <filesystem>
@@ -12,6 +13,7 @@
 
 #include "src/base/error.h"
 #include "src/base/long_text.h"
+#include "src/io/parts.h"
 #include "src/io/place.h"
 
 namespace mxfp4 {
@@ -29,6 +31,10 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &s) == 0;
 }
 
+std::array<std::string, 6> every_name(const HiddenNames& n) {
+  return {n.partial, n.aside, n.journal, n.parts, n.removed, n.removed_parts};
+}
+
 bool has_run_file(const std::string& dir) { return fs::is_regular_file(fs::symlink_status(dir + "/" + run_file)); }
 
 }  // namespace
@@ -39,7 +45,8 @@ std::string place_behind(const std::string& dir, const std::string& name) {
   const std::string place = (fs::path(dir) / name.substr(1, at - 1)).string();
   const HiddenNames hidden = hidden_beside(place);
   const std::string path = (fs::path(dir) / name).string();
-  return path == hidden.partial || path == hidden.aside || path == hidden.journal || path == hidden.parts ? place : "";
+  const auto all = every_name(hidden);
+  return std::find(all.begin(), all.end(), path) != all.end() ? place : "";
 }
 
 namespace {
@@ -104,6 +111,16 @@ std::vector<std::string> names_in(const std::string& dir, const JournalHead& hea
   return names.empty() ? head.made : names;
 }
 
+/// Says in a hidden directory itself what may be in it, where nothing does: others' records may go before it does.
+void mark_as_removed(const std::string& dir, const JournalHead& head, const ListOwn& made) {
+  if (!is_own_folder(dir) || fs::is_empty(dir) || has_run_file(dir)) return;
+  write_run_file(dir, {.run = "removed", .made = names_in(dir, head, made)});
+}
+
+void move_away(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0 && errno != ENOENT) fail_errno(from, "cannot move away", errno);
+}
+
 /// The same, and what a set is added to: files of `place`.
 std::set<std::string> explained(const std::string& place, const std::vector<std::string>& names) {
   std::set<std::string> all(names.begin(), names.end());
@@ -121,7 +138,8 @@ LeftoverKind kind_of(const Leftover& leftover, const HiddenNames& hidden, const 
   if (!journal.begun) {
     if (exists(hidden.parts)) return LeftoverKind::parts;
     if (is_whole_output(hidden.partial, made) || is_whole_output(hidden.aside, made)) return LeftoverKind::output;
-    return exists(hidden.partial) || exists(hidden.aside) ? LeftoverKind::orphan : LeftoverKind::begun;
+    if (exists(hidden.partial) || exists(hidden.aside)) return LeftoverKind::orphan;
+    return exists(hidden.removed) || exists(hidden.removed_parts) ? LeftoverKind::removed : LeftoverKind::begun;
   }
   if (holds(leftover.place, journal.proof)) return LeftoverKind::replaced;
   const bool is_there = is_partial_of(hidden.partial, journal.head, journal.proof);
@@ -134,7 +152,7 @@ Leftover describe(const std::string& place, const ListOwn& made) {
   out.place = place;
   const FoundJournal journal = open_found(hidden.journal);
   int64_t changed = 0;
-  for (const std::string& path : {hidden.partial, hidden.aside, hidden.journal, hidden.parts})
+  for (const std::string& path : every_name(hidden))
     if (exists(path)) {
       out.paths.push_back(path);
       add_up(path, out, changed);
@@ -153,10 +171,12 @@ Leftover describe(const std::string& place, const ListOwn& made) {
     if (path == hidden.aside && !exists(place)) return why_no_output(path, made);
     return why_not_ours(path, place, journal.text.head, made);
   };
-  for (const std::string& path : {hidden.partial, hidden.aside})
+  for (const std::string& path : {hidden.partial, hidden.aside, hidden.removed})
     if (out.why.empty()) out.why = why_strange(path);
-  if (out.why.empty() && exists(hidden.parts)) out.why = why_no_own_folder(hidden.parts);
+  for (const std::string& path : {hidden.parts, hidden.removed_parts})
+    if (out.why.empty() && exists(path)) out.why = why_no_own_folder(path);
   out.kind = kind_of(out, hidden, journal.text, made);
+  if (out.kind == LeftoverKind::removed && out.use == Leftover::Use::unknown) out.use = Leftover::Use::none;
   return out;
 }
 
@@ -165,7 +185,8 @@ Leftover describe(const std::string& place, const ListOwn& made) {
 HiddenNames hidden_beside(const std::string& place) {
   const fs::path path = place;
   const std::string common = (path.parent_path() / fmt::format(".{}{}", path.filename().string(), tool)).string();
-  return {common + "partial", common + "partial.old", common + "journal", common + "parts"};
+  return {common + "partial", common + "partial.old", common + "journal",
+          common + "parts",   common + "removed",     common + "removed-parts"};
 }
 
 bool is_own_folder(const std::string& path) {
@@ -227,14 +248,29 @@ bool is_whole_output(const std::string& dir, const ListOwn& made) {
 
 void remove_partial(const std::string& dir, const std::string& place, const JournalHead& head, const ListOwn& made) {
   if (!is_own_folder(dir)) return;
-  const auto names = names_in(dir, head, made);
-  if (!fs::is_empty(dir) && !has_run_file(dir)) write_run_file(dir, {.run = "removed", .made = names});
-  remove_own(dir, explained(place, names), run_file);
+  mark_as_removed(dir, head, made);
+  remove_own(dir, explained(place, names_in(dir, head, made)), run_file);
+}
+
+void take_from_run(const std::string& place, const ListOwn& made) {
+  const HiddenNames hidden = hidden_beside(place);
+  const JournalHead head = open_found(hidden.journal).text.head;
+  remove_taken(place, head, made);
+  move_away(hidden.partial, hidden.removed);
+  move_away(hidden.parts, hidden.removed_parts);
+  mark_as_removed(hidden.removed, head, made);  // before what the journal says of it is gone
+  if (::unlink(hidden.journal.c_str()) != 0 && errno != ENOENT) fail_errno(hidden.journal, "cannot remove", errno);
+}
+
+void remove_taken(const std::string& place, const JournalHead& head, const ListOwn& made) {
+  const HiddenNames hidden = hidden_beside(place);
+  remove_partial(hidden.removed, place, head, made);
+  remove_parts(hidden.removed_parts);
 }
 
 const char* name_of(LeftoverKind kind) {
   constexpr const char* names[] = {"resumable", "begun",  "replaced", "predecessor", "other-version",
-                                   "orphan",    "output", "parts",    "strange"};
+                                   "orphan",    "output", "parts",    "removed",     "strange"};
   return names[size_t(kind)];
 }
 

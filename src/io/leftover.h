@@ -17,7 +17,8 @@ struct HiddenNames {
   std::string partial;  // what is built, and after a swap what was replaced
   std::string aside;    // where two directories cannot be swapped: what is replaced, between two renames
   std::string journal;
-  std::string parts;  // see parts.h
+  std::string parts;                   // see parts.h
+  std::string removed, removed_parts;  // what was taken from a run, until it is gone
 };
 HiddenNames hidden_beside(const std::string& place);
 
@@ -47,6 +48,11 @@ std::string why_no_output(const std::string& dir, const ListOwn& made);
 bool is_whole_output(const std::string& dir, const ListOwn& made);
 /// Removes a directory for which why_not_ours() is empty. If it is interrupted, a later call recognises the rest.
 void remove_partial(const std::string& dir, const std::string& place, const JournalHead& head, const ListOwn& made);
+/// Takes from a run beside `place`, which may be going on, what it writes: in one rename, so that the run can neither
+/// put it into place nor add to it, and then its journal, and the lock with it. remove_taken() is to follow.
+void take_from_run(const std::string& place, const ListOwn& made);
+/// Removes what take_from_run() has taken, also where that was cut short.
+void remove_taken(const std::string& place, const JournalHead& head, const ListOwn& made);
 
 enum class LeftoverKind {
   resumable,      // a partial output with finished jobs
@@ -57,6 +63,7 @@ enum class LeftoverKind {
   orphan,         // without a journal
   output,         // the same, and whole
   parts,          // parts of an output, which merge puts together
+  removed,        // what was taken from a run, to be removed
   strange         // not this tool's
 };
 const char* name_of(LeftoverKind kind);

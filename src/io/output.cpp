@@ -4,7 +4,6 @@
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <sys/statfs.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -114,6 +113,7 @@ OutputDir OutputDir::for_part(const std::string& place, const std::string& part,
 
 void OutputDir::clean(const std::string& place, ListOwn made) {
   OutputDir out(Place{place, {}}, place, std::move(made));
+  remove_taken(place, out.journal_.head(), out.made_);
   if (out.finished_) return;  // what was replaced is gone by now
   out.remove_leftovers();
   remove_parts(out.hidden_.parts);
@@ -129,10 +129,13 @@ void OutputDir::open(const OpenOptions& start) {
            made_ ? ", or replace what mxfp4-pack made with --force" : "");
     if (start.existing == Existing::replace) check_replaceable(name_, out_, made_);
   }
+  if (!committed_)  // what an earlier run left is written on, or goes
+    check_space(fs::path(out_).parent_path().string(), start.bytes, {hidden_.partial, hidden_.parts});
   replace_ = !committed_ && fs::exists(out_);
   umask_.emplace(umask_like(source_.empty() ? out_ : source_));
   mode_ = mode_of_new(0777);
   if (replace_) look_at_predecessor();
+  go_on_ = start.go_on;
   deferred_.emplace();
   // Never written over: a run ended in the middle of that would leave a partial output that is nobody's.
   if (keep_ && !holds_run(hidden_.partial, journal_.head().run)) write_run_file(hidden_.partial, journal_.head());
@@ -170,13 +173,13 @@ bool OutputDir::take_over(const OpenOptions& start) {
   }
   if (start.leftover == PartialPolicy::discard) return false;
   if (journal_.is_foreign())
-    fail(ErrorKind::usage, "{}: another version's partial output is there; begin anew with --restart", name_);
+    fail(ErrorKind::usage, "{}: another version's partial output is there; begin anew with convert --restart", name_);
   if (journal_.records().empty() || !is_partial_ours()) return false;
   if (start.leftover == PartialPolicy::refuse)
     fail(ErrorKind::usage, "{}: a partial output is there; go on with convert --resume, or begin anew with --restart",
          name_);
   if (!same)
-    fail(ErrorKind::usage, "{}: the partial output was begun {}; begin anew with --restart", name_,
+    fail(ErrorKind::usage, "{}: the partial output was begun {}; begin anew with convert --restart", name_,
          head.source != start.source ? "from another source, or the source has changed"
                                      : "with other options or another version");
   check_is_ours(hidden_.partial);
@@ -243,21 +246,29 @@ void OutputDir::end() {
     return;
   }
   if (!built_) return;
-  if (keep_ && !journal_.records().empty()) {
-    note(fmt::format("{}: {} finished steps are kept; go on with --resume, or begin anew with --restart", out_,
-                     journal_.records().size()));
+  const bool is_known = journal_.is_in_place();  // else somebody took away what this run wrote
+  if (keep_ && is_known && !journal_.records().empty()) {
+    note(fmt::format("{}: {} finished steps are kept; {}", out_, journal_.records().size(), go_on_));
     return;
   }
-  remove_partial(hidden_.partial, out_, journal_.head(), made_);
+  if (is_known || is_partial_ours()) remove_partial(hidden_.partial, out_, journal_.head(), made_);
   journal_.remove();
 }
 
 std::string OutputDir::path(const std::string& name) const {
-  const fs::path p = fs::path(hidden_.partial) / name;
-  std::error_code ec;
-  fs::create_directories(p.parent_path(), ec);
-  if (ec) fail_errno(p.parent_path().string(), "cannot create", ec.value());
-  return p.string();
+  if (!fs::exists(hidden_.partial)) fail_removed();
+  fs::path folder = hidden_.partial;  // which is not made again
+  for (const fs::path& step : fs::path(name).parent_path()) {
+    folder /= step;
+    if (!fs::is_directory(folder) && ::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+      fail_errno(folder.string(), "cannot create", errno);
+  }
+  return (fs::path(hidden_.partial) / name).string();
+}
+
+void OutputDir::fail_removed() const {
+  fail(ErrorKind::io, "{}: was removed meanwhile, as {}", hidden_.partial,
+       is_part_ ? "when its parts are merged or cleaned up" : "clean --even-in-use does");
 }
 
 Fd OutputDir::create(const std::string& name, int64_t bytes) const {
@@ -270,18 +281,6 @@ Fd OutputDir::create(const std::string& name, int64_t bytes) const {
     throw_if_interrupted();
   }
   return fd;
-}
-
-void OutputDir::check_space(int64_t bytes) const {
-  struct statvfs s;
-  if (::statvfs(hidden_.partial.c_str(), &s) != 0) fail_errno(hidden_.partial, "cannot ask for free space", errno);
-  auto free = int64_t(s.f_bavail) * int64_t(s.f_frsize);
-  for (const auto& entry : fs::recursive_directory_iterator(hidden_.partial))  // what is kept has its space
-    if (struct stat file; ::lstat(entry.path().c_str(), &file) == 0 && file.st_nlink == 1)
-      free += int64_t(file.st_blocks) * 512;
-  if (free < bytes)
-    fail(ErrorKind::io, "{}: {} needed, {} free", fs::path(out_).parent_path().string(), human_bytes(bytes),
-         human_bytes(free));
 }
 
 void OutputDir::take(const std::string& from, const std::string& name) const {
@@ -301,8 +300,7 @@ void OutputDir::rename_into_place() {
 
 void OutputDir::commit(const std::string& proof) {
   if (!committed_) {
-    if (is_part_ && !holds_run(hidden_.partial, journal_.head().run))
-      fail(ErrorKind::io, "{}: was removed meanwhile, as when its parts are merged or cleaned up", hidden_.partial);
+    if (!holds_run(hidden_.partial, journal_.head().run)) fail_removed();
     check_is_ours(hidden_.partial);
     if (!proof.empty()) journal_.finish(proof_of(hidden_.partial, proof));
     const fs::path parent = fs::path(out_).parent_path();
@@ -314,7 +312,7 @@ void OutputDir::commit(const std::string& proof) {
     if (::chmod(hidden_.partial.c_str(), mode_) != 0) fail_errno(hidden_.partial, "cannot set its mode", errno);
     sync_dir(hidden_.partial);
     // Who removed the journal removes the directory too, or begins another there.
-    if (!is_part_ && !journal_.is_in_place()) fail(ErrorKind::io, "{}: was removed meanwhile", hidden_.partial);
+    if (!is_part_ && !journal_.is_in_place()) fail_removed();
     rename_into_place();  // after it no memory is asked for
     committed_ = true;
     sync_dir(parent);

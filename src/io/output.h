@@ -28,6 +28,8 @@ struct OpenOptions {
   std::string options = "-", source = "-";
   std::vector<std::string> made = {};  // the relative names of all files that the run makes
   bool even_in_use = false;            // goes on where other nodes may be writing parts
+  int64_t bytes = 0;                   // that the run writes in all
+  std::string go_on = "go on with --resume, or begin anew with --restart";  // what to do where some of it is kept
 };
 
 class OutputDir {
@@ -48,11 +50,12 @@ class OutputDir {
   OutputDir(const OutputDir&) = delete;
 
   /// Refuses an OUT that exists where `start.existing` does not permit it, and one with a leftover that `start` does
-  /// not take over: PartialPolicy::resume does so where the leftover was given the same. From here on every file that
+  /// not take over: PartialPolicy::resume does so where the leftover was given the same. Throws Error{io} where the
+  /// file system has no space for `start.bytes`; only then what is in the way is removed. From here on every file that
   /// the process creates is as private as the most private of the source.
   void open(const OpenOptions& start = {});
 
-  /// Where a relative name is built; its folders are made.
+  /// Where a relative name is built; its folders are made. Throws Error{io} where somebody removed what was built.
   std::string path(const std::string& name) const;
   /// Creates a file of `bytes` bytes, its space reserved where the file system can, except on tmpfs. What the run that
   /// this one continues wrote to it stays; anything else of that name goes first, so that nothing is ever written
@@ -61,8 +64,6 @@ class OutputDir {
   /// Moves a file here that another run made. Where the file system has modes, it is then as private as one of this
   /// run's own, but for a hard link of the source's.
   void take(const std::string& from, const std::string& name) const;
-  /// Throws Error{io} where the file system has less than `bytes` free.
-  void check_space(int64_t bytes) const;
   /// The finished jobs of this run and of those that it continues.
   Journal& journal() { return journal_; }
   /// Whether an error from here on leaves a partial output that can be continued, if a job is finished.
@@ -84,6 +85,7 @@ class OutputDir {
   void look_at_parts(const OpenOptions& start) const;
   void remove_merged_parts() const;
   void remove_finished_journal();
+  [[noreturn]] void fail_removed() const;
   bool take_over(const OpenOptions& start);
   void look_at_predecessor();
   void begin(const OpenOptions& start);
@@ -99,6 +101,7 @@ class OutputDir {
 
   std::optional<SignalsDeferred> deferred_;  // since open(), until all else is gone
   std::string name_, out_, source_;          // name_: as the user calls it
+  std::string go_on_;
   HiddenNames hidden_;
   ListOwn made_;
   Journal journal_;

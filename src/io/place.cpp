@@ -1,14 +1,17 @@
 #include "src/io/place.h"
 
 #include <mntent.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <new>
 
 #include "src/base/error.h"
 #include "src/base/file.h"
+#include "src/base/log.h"
 
 namespace mxfp4 {
 
@@ -60,6 +63,18 @@ std::string place_of(const std::string& out, const std::string& source) {
     fail(ErrorKind::io, "{}: the folder {} does not exist", out, place.parent_path().string());
   check_not_mounted(out, place.string());
   return place.string();
+}
+
+void check_space(const std::string& folder, int64_t bytes, const std::vector<std::string>& spare) {
+  struct statvfs space;
+  if (::statvfs(folder.c_str(), &space) != 0) fail_errno(folder, "cannot ask for free space", errno);
+  auto free = int64_t(space.f_bavail) * int64_t(space.f_frsize);
+  std::error_code ec;
+  for (const std::string& dir : spare)
+    for (auto it = fs::recursive_directory_iterator(dir, ec); !ec && it != fs::recursive_directory_iterator();
+         it.increment(ec))
+      if (struct stat s; ::lstat(it->path().c_str(), &s) == 0 && s.st_nlink == 1) free += int64_t(s.st_blocks) * 512;
+  if (free < bytes) fail(ErrorKind::io, "{}: {} needed, {} free", folder, human_bytes(bytes), human_bytes(free));
 }
 
 mode_t umask_like(const std::string& dir) {

@@ -111,8 +111,7 @@ void synth(const SynthOptions& options) {
     return is_this ? made : std::vector<std::string>();
   };
   OutputDir dir(options.dest, "", made_in);
-  dir.open({.existing = options.force ? Existing::replace : Existing::refuse, .made = made});
-  dir.check_space(checkpoint.bytes);
+  dir.open({.existing = options.force ? Existing::replace : Existing::refuse, .made = made, .bytes = checkpoint.bytes});
   write_shards(checkpoint, options, dir);
   write_text(dir.path(config_name), config);
   write_text(dir.path(index_name), index);

@@ -43,6 +43,47 @@ expect 'they are there' 0 '' '' test -d "$(hidden k partial)" -a -f "$(hidden k 
 expect 'in use, but --even-in-use' 0 '^removed: ' '' clean --remove --even-in-use
 exec 9>&-
 expect 'nothing stays' 0 '' '' rmdir "$place"
+
+# a conversion that stands still while it writes; its process is $live
+stop_run() {
+  for try in $(seq 200); do
+    rm -rf "$place"
+    mkdir "$place"
+    (exec "$program" convert "$many" "$place/k" "${options[@]}" 2>"$dir/live.txt") &
+    live=$!
+    until has_a_job || ! kill -0 $live; do :; done
+    kill -STOP $live && has_a_job && [ ! -e "$place/k" ] && return
+    kill -CONT $live
+    wait $live
+  done
+  return 1
+} 2>/dev/null
+prepare stop_run
+expect 'a live run, but --even-in-use' 0 '^removed: .*a run is writing it' '' clean --remove --even-in-use
+expect 'puts nothing in place' 2 '' 'was removed meanwhile' go_on $live "$dir/live.txt"
+expect 'nor leaves anything' 0 '' '' rmdir "$place"
+mkdir "$place"
+convert "$many" "$dir/whole" "${options[@]}"
+# at random moments: OUT is absent or whole, and what a race leaves goes with the next clean
+races() {
+  for try in $(seq 20); do
+    "$program" convert "$many" "$place/k" "${options[@]}" -q 2>>"$dir/races.txt" &
+    sleep 0.0$((RANDOM % 10))
+    clean --remove --even-in-use >>"$dir/races.txt" 2>&1
+    wait $!
+    [ ! -e "$place/k" ] || diff -r "$dir/whole" "$place/k" || return
+    clean --remove >>"$dir/races.txt" || return
+    rm -rf "$place/k"
+    [ -z "$(ls -A "$place")" ] || { ls -A "$place"; return 1; }
+  done
+}
+expect 'at random moments' 0 '' '' races
+prepare leave
+mv "$(hidden k partial)" "$(hidden k removed)"
+rm "$(hidden k journal)"
+expect 'where clean itself was stopped' 0 'place/k: the rest of what clean took from a run, ' 'nothing was removed' clean
+expect 'the next goes on' 0 '^removed: ' '' clean --remove
+expect 'to the end' 0 '' '' rmdir "$place"
 prepare leave
 expect 'what is listed goes' 0 '^removed: .*place/k: a partial output' '' clean --remove
 expect 'all of it' 0 '' '' rmdir "$place"

@@ -57,9 +57,25 @@ if mount -t overlay -o "$layers" overlay "$dir/merged" 2>"$dir/err.txt"; then
   expect 'it can be replaced' 0 '' 'check it with' on merged/new --force
   umount "$dir/merged"
 fi
+mkdir "$dir/fixed"
+touch "$dir/fixed/.k.mxfp4-pack.journal"
+prepare mount --bind "$dir/fixed" "$dir/fixed"
+prepare mount -o remount,bind,ro "$dir/fixed"
+expect 'clean of what cannot be written' 2 '' 'fixed: cannot remove anything in it: Read-only file system$' \
+  "$program" clean "$dir/fixed" --remove --even-in-use
+umount "$dir/fixed"
+
 mkdir "$dir/small"
 prepare mount -t tmpfs -o size=600k tmpfs "$dir/small"
 expect 'a plan that the disk has no room for' 2 'kB are free$' 'small/out: [0-9.]+ MB needed, [0-9.]+ kB free$' on small/out --dry-run
 expect 'nor has a run' 2 '' 'small: [0-9.]+ MB needed, [0-9.]+ kB free$' on small/out
+umount "$dir/small"
+
+prepare mount -t tmpfs -o size=4M tmpfs "$dir/small"
+prepare on small/out --part 0/2 -q
+head -c 3M /dev/zero >"$dir/small/others"
+parts() { find "$dir/small" -name part-record; }
+expect 'a --restart that the disk has no room for' 2 '' 'small: [0-9.]+ MB needed, [0-9.]+ [kM]B free$' on small/out --restart
+expect 'leaves the parts' 0 'part-record' '' parts
 umount "$dir/small"
 finish
