@@ -1,6 +1,7 @@
 #include "src/convert/conversion.h"
 
 #include <algorithm>
+#include <map>
 
 #include "src/base/log.h"
 #include "src/base/signals.h"
@@ -17,6 +18,7 @@ namespace {
 
 // Mapping is serialised in the GPU's driver: batch enough pages to amortise it, but leave batches for all threads.
 constexpr int64_t in_place_bytes_at_once = int64_t(72) << 20;
+constexpr int most_named = 20;
 
 }  // namespace
 
@@ -108,6 +110,7 @@ std::vector<int64_t> Conversion::jobs_left() {
       progress.add(done[size_t(i)]);
     });
   }
+  note_damaged(done, good);
   std::vector<int64_t> left;
   for (size_t i = 0; i < good.size(); ++i)
     if (!good[i] && !others_jobs_[i]) {
@@ -117,6 +120,19 @@ std::vector<int64_t> Conversion::jobs_left() {
   if (const int64_t kept = std::count(good.begin(), good.end(), true); kept > 0)
     note(fmt::format("{} of {} steps are done already", kept, good.size()));
   return left;
+}
+
+void Conversion::note_damaged(const std::vector<bool>& done, const std::vector<uint8_t>& good) const {
+  std::map<int, int64_t> steps;  // by file
+  for (size_t i = 0; i < done.size(); ++i)
+    if (done[i] && !good[i])
+      for (const int file : files_of(plan_, plan_.jobs[i])) ++steps[file];
+  int named = 0;
+  for (const auto& [file, count] : steps) {
+    if (named++ == most_named) return note(fmt::format("and {} more files", int(steps.size()) - most_named));
+    note(
+        fmt::format("{}: not as it was written; steps that are done again: {}", plan_.files[size_t(file)].name, count));
+  }
 }
 
 bool Conversion::is_on_disk(Worker& worker, const PackJob& job) {

@@ -70,6 +70,8 @@ class Conversion {
   void open_files();
   /// All but those that the journal has and whose bytes on disk are what it says.
   std::vector<int64_t> jobs_left();
+  /// Names the files that have bytes of finished jobs which are not good.
+  void note_damaged(const std::vector<bool>& done, const std::vector<uint8_t>& good) const;
   bool is_on_disk(Worker& worker, const PackJob& job);
   bool is_on_disk(Worker& worker, const CopyJob& job);
   /// Whether bytes of a file of the output have this hash.

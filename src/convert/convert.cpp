@@ -17,6 +17,7 @@
 #include "src/convert/part.h"
 #include "src/convert/run_identity.h"
 #include "src/convert/unchanged.h"
+#include "src/io/merge_claim.h"
 #include "src/io/output.h"
 #include "src/io/sha256.h"
 #include "src/packed/add_set.h"
@@ -106,9 +107,21 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   return p;
 }
 
-/// Whether --if-changed finds the set in OUT, wherever it stands there.
+bool is_of_parts(const ConvertOptions& o) { return o.part || o.merge; }
+
+/// Whether no shard has changed since the manifest of OUT was written, or the checksums of a packed source are OUT's.
+bool is_unchanged_since(const Input& in, const PackedCheckpoint& out) {
+  if (in.known && in.known->fingerprint != out.manifest.fingerprint) return false;
+  const int64_t written = state_of(open_read(out.dir + "/" + manifest_name).stat()).mtime_ns;
+  return std::all_of(in.files.shards.begin(), in.files.shards.end(),
+                     [&](const Shard& s) { return s.state.mtime_ns <= written; });
+}
+
+/// Whether OUT has the set already, wherever it stands there: --if-changed asks, and every part and merge that is not
+/// to replace it. Of these none reads the source for that.
 bool is_there_already(const ConvertOptions& options, const Input& in, const Destination& to, const Prepared& p) {
-  if (!options.if_changed || !has_manifest(options.out)) return false;
+  const bool is_asked = options.if_changed || (is_of_parts(options) && !options.force);
+  if (!is_asked || !has_manifest(options.out)) return false;
   if (options.sha256 && !fs::exists(fs::path(options.out) / sums_name)) return false;
   Problems damage;
   const auto opened = to.earlier() ? nullptr : open_packed(options.out, damage);
@@ -118,8 +131,25 @@ bool is_there_already(const ConvertOptions& options, const Input& in, const Dest
   if (set == int(m.sets.size())) return false;
   Problems none;  // the same plan, but for the names of files
   const Plan plan = set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none);
-  return has_same_set(plan, p.manifest, out, damage) &&
-         has_same_contents(plan, in.source, in.files, m, options.threads);
+  if (!has_same_set(plan, p.manifest, out, damage)) return false;
+  return is_of_parts(options) ? is_unchanged_since(in, out)
+                              : has_same_contents(plan, in.source, in.files, m, options.threads);
+}
+
+/// Says so, and what --json prints of it.
+Json leave_as_it_is(const ConvertOptions& options, const Plan& plan) {
+  if (options.part) return merged_part(options, plan);
+  if (options.merge) remove_parts(parts_of(options.out));  // that came late
+  note(fmt::format("{}: {}", options.out, options.merge ? "all is merged already" : "nothing has changed"));
+  return Json{{"out", options.out}, {"unchanged", true}};
+}
+
+/// Parts that are neither to replace OUT nor to be added to it.
+void refuse_what_is_in_the_way(const ConvertOptions& o) {
+  if (!is_of_parts(o) || o.add || o.force || !fs::exists(o.out) || fs::is_empty(o.out)) return;
+  fail(ErrorKind::usage, "{}: exists, and is not what its parts make; {}", o.out,
+       o.merge ? "move it away, then merge"
+               : "choose another place, or give --force to all parts, to replace what mxfp4-pack made");
 }
 
 /// Writes all of the partial output.
@@ -208,10 +238,8 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
     show_plan(options, p.plan);
     return {};
   }
-  if (is_there_already(options, in, to, p)) {
-    note(fmt::format("{}: nothing has changed", options.out));
-    return Json{{"out", options.out}, {"unchanged", true}};
-  }
+  if (is_there_already(options, in, to, p)) return leave_as_it_is(options, p.plan);
+  refuse_what_is_in_the_way(options);
   const SourceCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, p.plan.packed_bytes});
   note_choices(options, p, devices);
@@ -318,6 +346,9 @@ Json convert(const ConvertOptions& options) {
     read_layout_of(options);
   else if (options.backend != "auto")
     find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
+  std::optional<MergeClaim> claim;  // on the parts that are there: merge() has it already
+  if (options.leftover != PartialPolicy::refuse && !options.merge && !options.dry_run)
+    claim.emplace(parts_of(options.out), options.out);
   std::optional<OutputDir> place;  // locked before anything of OUT is read
   if (!options.dry_run && !options.part)
     place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, owned_files);

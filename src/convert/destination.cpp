@@ -25,9 +25,12 @@ NewOutput::NewOutput(const ConvertOptions& options) : options_(options) {
 
 void NewOutput::check(const Plan&) const {
   const std::string edited = edited_file(options_.out, replaced_);
-  if (!edited.empty())
-    fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place",
-         options_.out, edited);
+  if (edited.empty()) return;
+  if (read_listed_files(options_.out) != replaced_)  // parts take no lock
+    fail(ErrorKind::usage, "{}: was replaced meanwhile; where that was the merge of its parts, all is done",
+         options_.out);
+  fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place", options_.out,
+       edited);
 }
 
 int AddedSet::number(const Backend& backend, const TensorParallel& tp) const {

@@ -24,8 +24,6 @@ ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
   o.device = m.device;
   o.json = m.json;
   o.leftover = PartialPolicy::resume;
-  if (is_in_the_way(o))
-    fail(ErrorKind::usage, "{}: exists, and its parts were written without --force; move it away, then merge", o.out);
   return o;
 }
 

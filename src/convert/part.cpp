@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 #include <set>
 
+#include "src/backends/serve.h"
 #include "src/base/log.h"
 #include "src/convert/run_identity.h"
 #include "src/io/leftover.h"
@@ -23,12 +23,14 @@ void check_same(const std::string& out, const PartFolder& part, const JournalHea
   std::string why;
   if (n.count != count)
     why = fmt::format("is one of {0}, not of {1}; write the others with --part I/{0}", n.count, count);
-  if (part.record.head.options != head.options) why = "was made with other options or another version";
+  if (part.record.head.options != head.options)
+    why = "was made with other options, of which --add and --force are two, or by another version";
   if (part.record.head.source != head.source) why = "was made from another source, or the source has changed";
   if (why.empty()) return;
   fail(ErrorKind::usage,
-       "{}: part {} of {} {}; to begin anew remove the parts: mxfp4-pack clean {} --remove --even-in-use ({})", out,
-       n.index, n.count, why, fs::path(place_of(out, "")).parent_path().string(), part.dir);
+       "{}: part {} of {} {}; to begin anew remove all parts of this output: rm -r {}; or convert it whole, with "
+       "--restart",
+       out, n.index, n.count, why, shell_word(fs::path(part.dir).parent_path().string()));
 }
 
 /// The folder of parts goes with the last that is in it, as where the first one fails.
@@ -42,11 +44,17 @@ class FolderOfParts {
   std::string dir_;
 };
 
-/// By which another output in OUT's place is told from the one before; nothing where there is none.
-std::optional<FileState> manifest_of(const std::string& out) {
+/// By which another output in OUT's place is told from the one before, or from none.
+FileState manifest_of(const std::string& out) {
   struct stat s;
-  if (::stat((out + "/" + manifest_name).c_str(), &s) != 0) return {};
-  return state_of(s);
+  return ::stat((out + "/" + manifest_name).c_str(), &s) == 0 ? state_of(s) : FileState();
+}
+
+void remove_late_part(const std::string& dir) {
+  try {
+    remove_part(dir);
+  } catch (const std::exception&) {  // the next merge does it
+  }
 }
 
 /// True at every index that is not of this part.
@@ -74,12 +82,21 @@ PartSize size_of(const Plan& plan, const Deal& deal, int part) {
   return size;
 }
 
+/// Says how it ended.
+Json report_part(const ConvertOptions& options, const PartSize& size, bool unchanged, const std::string& how) {
+  const PartNumber& part = *options.part;
+  note(fmt::format("{}: part {} of {}: {} files, {}, {}", options.out, part.index, part.count, size.files,
+                   human_bytes(size.bytes), how));
+  return {{"out", options.out},  {"part", part.index},  {"parts", part.count},
+          {"files", size.files}, {"bytes", size.bytes}, {"unchanged", unchanged}};
+}
+
+/// Writes a part as `name`; the seconds of its stages.
 Json write_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices,
-                const Deal& deal) {
+                const Deal& deal, const std::string& name) {
   const PartNumber& part = *options.part;
   const std::string place = place_of(options.out, options.checkpoint);
-  const FolderOfParts folder(parts_of(options.out));
-  OutputDir out = OutputDir::for_part(place, new_part_name(part), options.checkpoint);
+  OutputDir out = OutputDir::for_part(place, name, options.checkpoint);
   JournalHead head = part_head_of(plan, options, in);
   for (size_t f = 0; f < plan.files.size(); ++f)
     if (deal.of_file[f] == part.index) head.made.push_back(plan.files[f].name);
@@ -110,32 +127,33 @@ bool has_size(const std::string& path, int64_t bytes) {
 
 std::string parts_of(const std::string& out) { return hidden_beside(place_of(out, "")).parts; }
 
-bool is_in_the_way(const ConvertOptions& options) {
-  return !options.add && !options.force && fs::exists(options.out) && !fs::is_empty(options.out);
+Json merged_part(const ConvertOptions& options, const Plan& plan) {
+  const PartNumber& part = *options.part;
+  return report_part(options, size_of(plan, deal(plan, part.count), part.index), true, "all is merged already");
 }
 
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices) {
   const PartNumber& part = *options.part;
-  const auto before = manifest_of(options.out);
+  const bool is_new = !options.force && !options.add;  // nothing was in OUT's place when this was looked at
+  const FileState before = is_new ? FileState() : manifest_of(options.out);
   const Parts parts(options, plan, in, part.count);
   const PartSize size = size_of(plan, parts.dealt(), part.index);
-  if (!size.is_empty() && is_in_the_way(options))  // one with nothing to do may come when all others are merged
-    fail(ErrorKind::usage,
-         "{}: exists; if its parts are merged, all is done; else choose another place, or replace what mxfp4-pack made "
-         "with --force",
-         options.out);
-  bool done = size.is_empty() || parts.has(part.index);
-  Json result = {{"out", options.out},  {"part", part.index},  {"parts", part.count},
-                 {"files", size.files}, {"bytes", size.bytes}, {"unchanged", done}};
-  if (!done) try {
-      result["seconds"] = write_part(options, plan, in, devices, parts.dealt());
-    } catch (const Error& e) {  // a merge of all parts removes one that is written twice
-      if (e.kind == ErrorKind::interrupted || manifest_of(options.out) == before) throw;
-      result["unchanged"] = done = true;
-    }
-  const double seconds = done ? 0 : result["seconds"].value("wall", 0.0);
-  note(fmt::format("{}: part {} of {}: {} files, {}{}", options.out, part.index, part.count, size.files,
-                   human_bytes(size.bytes), done ? ", done already" : ", in " + human_seconds(seconds)));
+  if (size.is_empty()) return report_part(options, size, true, "nothing to write");
+  if (parts.has(part.index)) return report_part(options, size, true, "done already");
+  const FolderOfParts folder(parts_of(options.out));
+  const std::string name = new_part_name(part);
+  Json seconds;
+  try {
+    seconds = write_part(options, plan, in, devices, parts.dealt(), name);
+  } catch (const Error& e) {  // a merge of all parts removes one that is written twice
+    if (e.kind == ErrorKind::interrupted || manifest_of(options.out) == before) throw;
+  }
+  if (manifest_of(options.out) != before) {
+    remove_late_part(parts_of(options.out) + "/" + name);
+    return report_part(options, size, true, "done already, and all is merged");
+  }
+  Json result = report_part(options, size, false, "in " + human_seconds(seconds.value("wall", 0.0)));
+  result["seconds"] = seconds;
   return result;
 }
 

@@ -15,11 +15,13 @@ namespace mxfp4 {
 bool has_size(const std::string& path, int64_t bytes);
 /// The folder of the parts of OUT.
 std::string parts_of(const std::string& out);
-/// Whether OUT is there, and its parts are neither to replace it nor to be added to it.
-bool is_in_the_way(const ConvertOptions& options);
 
-/// Carries out options.part: writes its files and its record, and nothing where that was done. What --json prints.
+/// Carries out options.part: writes its files and its record, and nothing where that was done. Says it, and returns
+/// what
+/// --json prints.
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices);
+/// The same where all parts are merged.
+Json merged_part(const ConvertOptions& options, const Plan& plan);
 
 /// The options that a part's record has, as the plan has settled them; and back.
 Json command_of(const ConvertOptions& options, const Plan& plan);

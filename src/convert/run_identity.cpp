@@ -68,7 +68,8 @@ JournalHead part_head_of(const Plan& plan, const ConvertOptions& options, const 
   for (const std::string& name : ck.companions)
     source += fmt::format("{} {}\n", name, checksum_of(companion_text(ck, name)));
   if (in.known) source += in.known->own_checksum;
-  return {.options = given_to(plan, options), .source = checksum_of(source)};
+  const char* way = options.add ? "add" : options.force ? "force" : "new";
+  return {.options = checksum_of(given_to(plan, options) + way), .source = checksum_of(source)};
 }
 
 }  // namespace mxfp4

@@ -10,7 +10,8 @@ namespace mxfp4 {
 OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options);
 
 /// The same for a part, whose source other nodes see: checksums of its headers and small files, sizes and times of its
-/// shards, and of OUT's manifest, where a set is added to it. But for `run`.
+/// shards, and of OUT's manifest, where a set is added to it. All parts are to replace OUT, or to be added to it, or
+/// none. But for `run`.
 JournalHead part_head_of(const Plan& plan, const ConvertOptions& options, const Input& in);
 
 }  // namespace mxfp4

@@ -70,7 +70,8 @@ MergeClaim::MergeClaim(const std::string& parts, const std::string& out)
       const bool is_taken = error == ENOTEMPTY || error == EEXIST || fs::exists(path_);
       remove_folder(fresh);
       if (!is_taken) fail_errno(path_, "cannot create", error);
-      fail(ErrorKind::usage, "{}: is being merged by {}", out, holder.empty() ? "another node" : "process " + holder);
+      fail(ErrorKind::usage, "{}: is being merged or resumed by {}", out,
+           holder.empty() ? "another node" : "process " + holder);
     }
     if (!holder.empty()) remove_dead(path_, holder);
   }

@@ -1,4 +1,5 @@
-// One merge of an output's parts at a time, also where nodes see no locks of one another.
+// One merge of an output's parts, or run that goes on with them, at a time, also where nodes see no locks of one
+// another.
 #pragma once
 
 #include <condition_variable>

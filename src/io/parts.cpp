@@ -52,15 +52,6 @@ PartFolder read_part(const std::string& dir) {
   return part;
 }
 
-void remove_part(const std::string& dir) {
-  const PartFolder part = read_part(dir);
-  std::set<std::string> names(part.record.head.made.begin(), part.record.head.made.end());
-  names.insert({run_file, part_record});  // the first, where it could not be removed
-  if (const std::string foreign = foreign_in(dir, names); !foreign.empty())
-    fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away", dir, printable(foreign));
-  remove_own(dir, names, part_record);
-}
-
 /// Its journal goes last: it says what is the part's where that is whole but for its name.
 void remove_unfinished(const std::string& place) {
   const HiddenNames hidden = hidden_beside(place);
@@ -134,6 +125,16 @@ bool are_being_written(const std::string& parts) {
   const std::vector<std::string> paths = entries_of(parts);
   return std::any_of(paths.begin(), paths.end(),
                      [](const auto& path) { return !place_of_part(path).empty() && is_young(path); });
+}
+
+void remove_part(const std::string& dir) {
+  if (!has_record(dir)) return;
+  const PartFolder part = read_part(dir);
+  std::set<std::string> names(part.record.head.made.begin(), part.record.head.made.end());
+  names.insert({run_file, part_record});  // the first, where it could not be removed
+  if (const std::string foreign = foreign_in(dir, names); !foreign.empty())
+    fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away", dir, printable(foreign));
+  remove_own(dir, names, part_record);
 }
 
 void remove_parts(const std::string& parts) {

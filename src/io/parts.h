@@ -48,6 +48,8 @@ bool is_young(const std::string& path);
 /// Whether a part that is not finished is young.
 bool are_being_written(const std::string& parts);
 
+/// Removes one finished part; nothing where it is gone.
+void remove_part(const std::string& dir);
 /// Removes parts, finished or not, and their folder. Throws Error{io} where something cannot be removed, or others put
 /// it there.
 void remove_parts(const std::string& parts);

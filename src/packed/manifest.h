@@ -67,6 +67,7 @@ struct ListedFile {
   std::string checksum;
   std::string kind;
   bool holds_tensors() const { return kind == file_kind::tensors; }
+  friend bool operator==(const ListedFile&, const ListedFile&) = default;
 };
 
 struct ManifestOptions {

@@ -8,17 +8,6 @@ namespace mxfp4 {
 
 namespace {
 
-/// The files that a job writes; none where it only reads.
-std::vector<int> files_of(const Plan& plan, const Job& job) {
-  std::vector<int> files;
-  if (const auto* pack = std::get_if<PackJob>(&job))
-    for (const PackedTensor& t : plan.ranks_of(*pack)) files.push_back(t.file);
-  else if (const CopyPiece& first = plan.pieces_of(std::get<CopyJob>(job)).front();
-           const std::optional<int> file = plan.copied[size_t(first.copied)].file)
-    files.push_back(*file);
-  return files;
-}
-
 /// Numbers that are joined to sets; each set goes by its least.
 class JoinedSets {
  public:
@@ -58,6 +47,16 @@ void hand_out(std::vector<Share>& shares, int parts) {
 }
 
 }  // namespace
+
+std::vector<int> files_of(const Plan& plan, const Job& job) {
+  std::vector<int> files;
+  if (const auto* pack = std::get_if<PackJob>(&job))
+    for (const PackedTensor& t : plan.ranks_of(*pack)) files.push_back(t.file);
+  else if (const CopyPiece& first = plan.pieces_of(std::get<CopyJob>(job)).front();
+           const std::optional<int> file = plan.copied[size_t(first.copied)].file)
+    files.push_back(*file);
+  return files;
+}
 
 int64_t bytes_of(const Plan& plan, const Job& job) {
   int64_t bytes = 0;

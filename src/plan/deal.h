@@ -17,6 +17,9 @@ struct Deal {
 /// same; parts differ by at most one such share.
 Deal deal(const Plan& plan, int parts);
 
+/// The files that a job writes; none where it only reads.
+std::vector<int> files_of(const Plan& plan, const Job& job);
+
 /// The bytes of the source that a job moves where it only reads, and else those that it writes.
 int64_t bytes_of(const Plan& plan, const Job& job);
 

@@ -19,7 +19,8 @@ expect 'what it did, as JSON' 0 '"part": ?1, ?"parts": ?3.*"unchanged": ?true' '
 expect 'OUT is not there before the merge' 1 '' '' test -e "$k"
 expect 'what is missing, as an array' 1 '^0,2$' 'k: 2 of 3 parts are missing; write these: 0,2' merge
 expect 'and as JSON' 1 '"parts": ?3, ?"missing": ?\[0, ?2\], ?"array": ?"0,2"' 'are missing' merge --json
-expect 'another number of parts' 2 '' 'part 1 of 3 is one of 3, not of 4; write the others with --part I/3; to begin anew remove the parts: mxfp4-pack clean' part 0/4
+expect 'another number of parts' 2 '' 'part 1 of 3 is one of 3, not of 4; write the others with --part I/3; to begin anew' part 0/4
+expect 'a part that is to replace OUT, beside others that are not' 2 '' 'was made with other options, of which --add and --force' part 0/3 --force
 expect 'other options' 2 '' 'was made with other options' \
   "$program" convert "$many" "$k" --backend marlin --engine vllm --link none --part 0/3
 cp -r "$many" "$dir/again"
@@ -36,7 +37,20 @@ expect 'the last part, and the merge' 0 '' 'check it with' part 2/3 --merge
 expect 'the bytes of a single run' 0 '' '' same
 expect 'nothing is left beside it' 1 '' '' compgen -G "$dir/.k.*"
 expect 'a second merge changes nothing' 0 '' 'k: is there, and no parts of it' merge
-expect 'a part of what is there' 2 '' 'k: exists' part 0/3
+expect 'a part of what is there' 0 '' 'part 0 of 3: .*all is merged already' part 0/3
+expect 'also by JSON' 0 '"part":0.*"unchanged":true' '' part 0/3 --json -q
+expect 'and one without files' 0 '' 'part 59 of 60: 0 files, 0 B, all is merged already' part 59/60
+other() { "$program" convert "$many" "$k" --backend marlin --engine vllm --part "$1"; }
+expect 'a part of something else' 2 '' 'k: exists, and is not what its parts make; choose another place, or' other 0/3
+expect 'and one of it without files' 2 '' 'k: exists, and is not what its parts make' other 59/60
+touch "$many"/*.safetensors
+expect 'a part of a source that has changed since' 2 '' 'k: exists, and is not what its parts make' part 0/3
+find "$many" -name '*.safetensors' -exec touch -d '1 hour ago' {} +
+mkdir "$dir/late"
+prepare "$program" convert "$many" "$dir/late/k" "${kind[@]}" --part 0/3 -q
+cp -r "$dir/late/.k.mxfp4-pack.parts" "$parts"
+expect 'a part that came late is tidied by the next merge' 0 '' 'k: all is merged already' merge
+expect 'nothing is left beside it' 1 '' '' compgen -G "$dir/.k.*"
 expect 'parts to replace it' 0 '' 'part 0 of 1' part 0/1 --force
 expect 'replaced' 0 '' 'check it with' merge
 expect 'by the same' 0 '' '' same
@@ -45,7 +59,10 @@ clear
 all_of 4
 file=$(find "$parts" -name '*.safetensors' | sort | head -n 1)
 put "$file" $(($(stat -c %s "$file") - 1)) '\377'
+damaged=${file#*/.k.mxfp4-pack.parts/*/}
 expect 'damage is found before it gets a SHA-256, and mended' 0 '' 'of [0-9]+ steps are done already' merge
+cp "$dir/err.txt" "$dir/named.txt"
+expect 'and named' 0 "$damaged: not as it was written; steps that are done again: 1$" '' cat "$dir/named.txt"
 expect 'to the bytes of a single run' 0 '' '' same
 
 clear
@@ -56,6 +73,10 @@ expect 'nothing is left beside it' 1 '' '' compgen -G "$dir/.k.*"
 expect 'one without files comes late' 0 '' 'part 59 of 60: 0 files' part 59/60
 
 clear
+all_of 4
+eval "$("$program" convert "$many" "$k" "${kind[@]}" --part 0/5 2>&1 | sed -n 's/.* all parts of this output: \(rm -r [^;]*\);.*/\1/p')"
+expect 'what a mismatch advises ends it' 1 '' '' compgen -G "$parts"
+expect 'and leaves those of others' 0 . '' compgen -G "$dir/late/.k.*"
 all_of 4
 rm "$(find "$parts" -name '*.safetensors' | sort | head -n 1)"
 expect 'a file that is gone' 1 '^[0-3]$' '1 of 4 parts are missing' merge
@@ -68,7 +89,7 @@ expect 'two merges at once' 0 '' '' same
 clear
 all_of 2
 mkdir -p "$parts/merging/elsewhere.7"
-expect 'a node that merges is not disturbed' 2 '' 'k: is being merged by process elsewhere.7' merge
+expect 'a node that merges is not disturbed' 2 '' 'k: is being merged or resumed by process elsewhere.7' merge
 touch -d '1 hour ago' "$parts/merging"
 expect 'nor waited for when it is dead' 0 '' 'check it with' merge
 expect 'the same bytes' 0 '' '' same
@@ -80,7 +101,7 @@ clear
 all_of 2
 mkdir -p "$parts/merging/$(hostname | sed 's/[^A-Za-z0-9-]/_/g').$$"
 touch -d '1 hour ago' "$parts/merging"
-expect 'one that lives is waited for however long it takes' 2 '' 'is being merged by process .*[.][0-9]+' merge
+expect 'one that lives is waited for however long it takes' 2 '' 'is being merged or resumed by process .*[.][0-9]+' merge
 
 clear
 all_of 2
@@ -88,6 +109,14 @@ mkdir "$k" && touch "$k/mine"
 expect 'parts outlive a --restart that is refused' 2 '' 'exists' "$program" convert "$many" "$k" "${kind[@]}" --restart
 rm -r "$k"
 expect 'and are merged' 0 '' 'check it with' merge
+
+clear
+all_of 2
+mkdir -p "$parts/merging/elsewhere.7"
+for how in --resume --restart; do
+  expect "nor does $how go beside one that merges" 2 '' 'k: is being merged or resumed by process elsewhere.7' \
+    "$program" convert "$many" "$k" "${kind[@]}" $how
+done
 
 clear
 prepare part 0/2 -q
@@ -135,6 +164,10 @@ expect 'a merge that does not need the second of two on one part' 0 '' 'check it
 expect 'which finds its part there' 0 '' 'part 0 of 2: .*done already' go_on $late "$dir/late.txt"
 expect 'and leaves nothing' 1 '' '' compgen -G "$dir/.k.*"
 expect 'nor changes anything' 0 '' '' same
+prepare stop_part
+cp -r "$dir/single" "$k"
+expect 'a part that ends when OUT is there' 0 '' 'part 0 of 2: .*done already, and all is merged' go_on $late "$dir/late.txt"
+expect 'leaves nothing either' 1 '' '' compgen -G "$dir/.k.*"
 
 clear
 (umask 077 && prepare part 0/2 -q) && prepare part 1/2 -q && prepare merge -q
@@ -188,6 +221,23 @@ for out in single by-file; do # one with SHA256SUMS, one without
   echo >>"$dir/$out/config.json"
   expect "$out: a small file that was edited, by the first" 0 '^1 0 0 0 $' '' verdicts "$dir/$out" 4
 done
+
+# the man page's line that writes again what is missing
+again=$(sed -n '/^missing=/p' "$root/man/mxfp4-pack.1")
+prepare test -n "$again"
+write_again() { (
+  mxfp4-pack() { "$program" "${@/#out\//$k}"; }
+  sbatch() { echo "submitted: $*"; }
+  eval "$again"
+); }
+clear
+kind=(--backend marlin --engine vllm)
+convert "$many" "$k" "${kind[@]}"
+expect 'nothing is missing, and nothing is submitted' 0 '' 'is there, and no parts' write_again
+rm -r "$k"
+expect 'nor where there is an error' 0 '' 'there are no parts of it' write_again
+prepare part 1/3 -q
+expect 'what is missing is' 0 '^submitted: --array=0 convert.sbatch$' 'are missing' write_again
 
 auto() { env "$@" "$program" convert "$many" "$dir/auto" --backend marlin --engine vllm --part auto; }
 expect 'no launcher' 2 '' 'no variable of Slurm, Kubernetes .* is set' auto

@@ -81,7 +81,7 @@ page=$root/man/mxfp4-pack.1
 sed -n '/^#!\/bin\/sh$/,/^\.Ed$/p' "$page" | sed '/^\.Ed$/d' >convert.sbatch
 submit() { eval "$(sed -n 's/^\(id=.*sbatch.*convert.sbatch.*\)$/\1/p' "$page")"; }
 submit_merge() { eval "$(sed -n "/^sbatch --dependency/p" "$page")"; }
-submit_missing() { eval "$(sed -n "/^sbatch --array=/p" "$page")"; }
+submit_missing() { eval "$(sed -n "/^missing=/p" "$page")"; }
 submit_verify() { eval "$(sed -n "/^sbatch --wait/p" "$page")"; }
 all_ended() { [ -z "$(squeue -h)" ]; }
 started() { compgen -G .out.mxfp4-pack.parts; }
@@ -89,6 +89,7 @@ same() { diff -r single out || die "$1: other bytes than a single run"; rm -rf o
 
 submit && submit_merge >/dev/null
 until_true all_ended
+[ -z "$(submit_missing 2>&1 >/dev/null | grep -v 'no parts of it')" ] || die 'what is missing, where nothing is'
 submit_verify >verify.txt || die 'verify by parts'
 [ "$(cat "slurm-$(grep -o '[0-9]*$' verify.txt)"_*.out | grep -c 'part [0-4] of 5: right')" = 5 ] || die 'not five verdicts'
 echo 'verify by an array of 5: right'

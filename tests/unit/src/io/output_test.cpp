@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <memory>
 
+#include "src/convert/destination.h"
 #include "src/packed/manifest.h"
 #include "tests/support/make_checkpoint.h"
 #include "tests/support/program.h"
@@ -230,4 +232,60 @@ TEST_CASE("going on with a partial output writes its run file no second time") {
   out.open({.leftover = PartialPolicy::resume, .options = "o", .source = "s"});
   CHECK(out.journal().records().size() == 1);
   CHECK(fs::last_write_time(file) == old);  // killed while writing it, the run would leave what no run goes on with
+}
+
+TEST_CASE("what is taken from a run can neither come into place nor grow") {
+  const TempDir dir;
+  const std::string place = dir / "out", partial = dir / ".out.mxfp4-pack.partial",
+                    taken = dir / ".out.mxfp4-pack.removed";
+  auto run = std::make_unique<OutputDir>(place, "", owned_files);
+  run->open({.made = {"packed/a", "b"}});
+  write_text(run->path("packed/a"), "a");
+  run->journal().add(0, "record");
+  run->keep(true);
+  take_from_run(place, owned_files);
+  CHECK_THROWS_AS(run->path("packed/b"), Error);
+  CHECK_THROWS_AS(run->path("b"), Error);
+  CHECK_THROWS_AS(run->commit(), Error);
+  const auto left = find_leftovers(dir / "", owned_files);
+  REQUIRE(left.size() == 1);
+  CHECK(left[0].kind == LeftoverKind::removed);
+  CHECK(left[0].use == Leftover::Use::none);
+
+  OutputDir next(place, "", owned_files);
+  next.open({.made = {"b"}});
+  run.reset();  // nor does it end the next
+  CHECK(fs::exists(partial));
+  CHECK(fs::exists(dir / ".out.mxfp4-pack.journal"));
+  take_from_run(place, owned_files);  // also where an earlier call was cut short
+  CHECK(!fs::exists(partial));
+  CHECK(!fs::exists(taken + "/packed"));
+  OutputDir::clean(place, owned_files);
+  CHECK(fs::is_empty(dir / ""));
+}
+
+TEST_CASE("a run that has ended before it is taken from keeps its output") {
+  const TempDir dir;
+  OutputDir run(dir / "out", "", owned_files);
+  run.open({.made = {"a"}});
+  write_text(run.path("a"), "a");
+  run.commit();
+  take_from_run(dir / "out", owned_files);
+  OutputDir::clean(dir / "out", owned_files);
+  CHECK(has_text(dir / "out/a", "a"));
+}
+
+TEST_CASE("an output that was replaced meanwhile is not called changed") {
+  const TempDir dir;
+  ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
+  convert(o);
+  o.force = true;
+  const NewOutput to(o);
+  CHECK_NOTHROW(to.check({}));
+  convert(conversion(tiny_gpt_oss, dir / "other", "sglang"));
+  fs::remove_all(dir / "out");
+  fs::rename(dir / "other", dir / "out");
+  CHECK_THROWS_WITH(to.check({}), Catch::Contains("was replaced meanwhile"));
+  write_text(dir / "out/config.json", "{}");
+  CHECK_THROWS_WITH(NewOutput(o).check({}), Catch::Contains("config.json was changed since it was written"));
 }
