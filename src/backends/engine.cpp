@@ -15,9 +15,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// --engine takes it no more; what was written for it can be verified and unpacked.
-constexpr std::string_view withdrawn = "transformers";
-
 /// The python3 that a shell would run; empty where there is none.
 fs::path python3() {
   std::error_code ec;
@@ -65,10 +62,12 @@ std::string installed_version(const Engine& engine) {
 
 }  // namespace
 
+bool is_withdrawn(std::string_view engine) { return engine == engine::transformers.name; }
+
 std::string engine_list(const char* separator) {
   std::string out;
   for (const Engine& e : engines)
-    if (e.name != withdrawn) out += (out.empty() ? "" : separator) + std::string(e.name);
+    if (!is_withdrawn(e.name)) out += (out.empty() ? "" : separator) + std::string(e.name);
   return out;
 }
 
@@ -76,7 +75,7 @@ const Engine& find_engine(std::string_view name) {
   std::vector<std::string> names;
   for (const Engine& e : engines) {
     if (name == e.name) return e;
-    if (e.name != withdrawn) names.push_back(e.name);
+    if (!is_withdrawn(e.name)) names.push_back(e.name);
   }
   fail(ErrorKind::usage, "no engine '{}', but {}{}", name, engine_list(", "), did_you_mean(std::string(name), names));
 }
@@ -88,7 +87,7 @@ EngineRequest read_engine(const std::string& text, const std::string& version) {
   if (at != text.npos && request.version.empty())
     fail(ErrorKind::usage, "--engine {}: no release after ==; {}=={} for example, or installed", text, engine.name,
          engine.known.last);
-  if (engine.name == withdrawn)
+  if (is_withdrawn(engine.name))
     fail(ErrorKind::usage,
          "--engine {0}: no {0} loads packed experts: it would run the model with random ones; say one of {1}",
          engine.name, engine_list(", "));

@@ -37,6 +37,9 @@ inline constexpr Engine engines[] = {engine::vllm, engine::sglang, engine::trans
 /// Throws Error{usage} that lists them where there is none of that name.
 const Engine& find_engine(std::string_view name);
 
+/// Whether --engine takes it no more; what was written for it can be verified and unpacked.
+bool is_withdrawn(std::string_view engine);
+
 /// "vllm|sglang": those that convert takes.
 std::string engine_list(const char* separator);
 

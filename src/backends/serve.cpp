@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "src/backends/loaders.h"
+#include "src/base/error.h"
 
 namespace mxfp4 {
 
@@ -12,6 +13,16 @@ constexpr std::string_view unset = "unset:";
 
 /// In capitals: a variable of the environment.
 bool is_variable(std::string_view name) { return name.find_first_of("abcdefghijklmnopqrstuvwxyz") == name.npos; }
+
+/// For a shell as bash, of what a terminal cannot show.
+std::string escaped_word(const std::string& text) {
+  std::string out = "$'";
+  for (const unsigned char c : text)
+    out += c == '\'' || c == '\\' ? fmt::format("\\{}", char(c))
+           : c < ' ' || c > '~'   ? fmt::format("\\{:03o}", c)
+                                  : std::string(1, char(c));
+  return out + "'";
+}
 
 /// The environment that a set needs, before a command: "VARIABLE=value "; empty: nothing.
 std::string environment_of(const Backend& backend, const Model& model) {
@@ -61,6 +72,7 @@ std::string serve_command(const Served& set, const std::string& out) {
 std::string shell_word(const std::string& text) {
   constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
   if (!text.empty() && text.find_first_not_of(plain) == text.npos) return text;
+  if (!is_printable(text)) return escaped_word(text);
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
   return out + "'";

@@ -36,13 +36,16 @@ bool is_repository_name(const std::string& text) {
          !text.starts_with(".") && std::all_of(text.begin(), text.end(), usual);
 }
 
-/// Without the hub's address in front and the slash behind, where the text is no path that exists.
+/// Without the hub's address in front and the slash or main branch behind, where the text is no path that exists.
 std::string without_address(std::string text) {
+  constexpr std::string_view branch = "/tree/main";
   std::error_code ec;
   if (fs::exists(text, ec) || ec) return text;
-  for (const std::string_view address : {"https://huggingface.co/", "hf://"})
+  for (const std::string_view address :
+       {"https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/", "hf://"})
     if (text.starts_with(address)) text.erase(0, address.size());
   while (text.ends_with('/')) text.pop_back();
+  if (text.ends_with(branch)) text.erase(text.size() - branch.size());
   return text;
 }
 

@@ -360,7 +360,7 @@ bool diff(const DiffOptions& o) {
     print_out("{}\n", one_line(to_json(r)));
   } else {
     print_differences(r.lines);
-    if (r.different)
+    if (!r.lines.empty())
       print_out("{}\n",
                 fitted(fmt::format("{} tensors compared, {} differ or are not in both", r.compared, r.different)));
     if (r.lines.empty() && verbosity() != Verbosity::quiet)

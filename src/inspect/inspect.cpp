@@ -146,7 +146,7 @@ void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
   const auto line = [](const char* what, const std::string& text) {
     print_out("  {:<9} {}\n", what, fitted(text, 12));
   };
-  line("fits", describe_fits(b));
+  if (const std::string fits = describe_fits(b); !fits.empty()) line("fits", fits);
   if (const std::string settings = describe_settings(b, &p.model); !settings.empty()) line("requires", settings);
   const std::string since = loader_since(b, p.model.family);
   const Served set = served(p, p.sets[i]);

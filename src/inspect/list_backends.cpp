@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernels/pack/device.h"
+#include "src/backends/engine.h"
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
 #include "src/backends/select.h"
@@ -27,7 +28,7 @@ bool holds(const Backend& b, const Model& model) {
 std::vector<const Backend*> filtered(const BackendFilter& filter, const Model* model) {
   std::vector<const Backend*> out;
   for (const Backend* b : backends())
-    if ((filter.engine.empty() || filter.engine == b->engine) &&
+    if (!is_withdrawn(b->engine) && (filter.engine.empty() || filter.engine == b->engine) &&
         (filter.release.empty() || b->releases.contains(filter.release)) &&
         (filter.gpu.empty() || runs_on(b->gpu, filter.gpu)) && (!model || holds(*b, *model)))
       out.push_back(b);

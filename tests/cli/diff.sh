@@ -27,5 +27,9 @@ convert "$tiny" "$dir/deepgemm" --backend deepgemm --engine vllm
 convert "$tiny" "$dir/mega" --backend deepgemm-mega --engine sglang
 expect "B's own name for its bytes" 1 'these are the bytes of deepgemm-mega of sglang, layout version 1$' '' \
   "$program" diff "$dir/deepgemm" "$dir/mega"
+prepare "$program" layout "$dir/layout.json" --backend deepgemm --engine vllm --model "$tiny"
+convert "$tiny" "$dir/by-file" --layout "$dir/layout.json"
+expect "a layout file's output beside the built-in's" 1 '^[0-9]+ tensors compared, 0 differ or are not in both$' '' \
+  "$program" diff "$dir/by-file" "$dir/deepgemm"
 expect 'nothing to compare' 2 '' 'nowhere: no such directory' "$program" diff "$dir/nowhere" "$tiny"
 finish

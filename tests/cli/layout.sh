@@ -42,6 +42,10 @@ expect 'what is not, too' 0 'w13 codes: w13_weight, no built-in layout: 9 modes,
 expect 'as JSON' 0 '"layout":"modes","rows":"pairs, gate first".*"same_as":null' '' "$program" layout "$dir/mine.json" --json
 expect 'a warning: no loader' 0 '' 'no loader of vllm is known to read mine' \
   "$program" convert "$tiny" "$dir/out" --layout "$dir/mine.json"
+python3 -c 'import json, sys; d = json.load(sys.stdin); del d["made_with"]; print(json.dumps(d))' \
+  <"$dir/mine.json" >"$dir/by-hand.json"
+by_hand() { "$program" convert "$tiny" "$dir/by-hand" --layout "$dir/by-hand.json" 2>&1 >/dev/null | grep 'fits *$'; }
+expect 'one that says of nothing that it fits' 1 '' '' by_hand
 cp "$dir/mine.json" "$dir/kept.json"
 rm "$dir/mine.json" # OUT is complete in itself
 expect 'verify' 0 'right at level bytes' '' "$program" verify "$dir/out" --source "$tiny"

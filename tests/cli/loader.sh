@@ -5,8 +5,10 @@
 convert() { "$program" convert "$tiny" "$dir/$1" --engine "$2" --backend "$3" "${@:4}"; }
 
 expect 'backends: a loader' 0 '^marlin +vllm .* 0\.26\.0' 'CUDA' "$program" backends
-expect 'backends: none' 0 '^triton-hopper +transformers .* none' 'CUDA' "$program" backends
-expect 'backends: as JSON' 0 '"backend":"triton-hopper","engine":"transformers".*"loader":""' '' "$program" backends --json
+expect 'backends: none' 0 '^deepgemm-mega +vllm .* none' 'CUDA' "$program" backends
+expect 'backends: as JSON' 0 '"backend":"deepgemm-mega","engine":"vllm"[^{}]*"loader":""' '' "$program" backends --json
+withdrawn() { "$program" backends --json | grep transformers; }
+expect 'backends: none of an engine withdrawn' 1 '' '' withdrawn
 "$program" synth kimi-k3 "$dir/kimi" --tiny -q
 unread='no loader of vllm is known to read deepgemm \(layout version 1\) of gpt-oss'
 expect 'a warning' 0 '' "warning: $unread" convert t vllm deepgemm

@@ -20,6 +20,12 @@ expect 'a name that the cache has not' 2 '' 'fetched with: hf download openai/gp
   "$program" inspect openai/gpt-oss-9b
 expect "the hub's address of it" 0 'gpt-oss' 'its snapshot .*snapshots/abc$' \
   "$program" inspect https://huggingface.co/openai/gpt-oss-20b
+for address in huggingface.co/ hf.co/ https://hf.co/; do
+  expect "at $address, of its main branch" 0 'gpt-oss' 'its snapshot .*snapshots/abc$' \
+    "$program" inspect "${address}openai/gpt-oss-20b/tree/main/"
+done
+expect 'one that the cache has not, by its address' 2 '' 'fetched with: hf download openai/gpt-oss-9b --local-dir gpt-oss-9b$' \
+  "$program" inspect huggingface.co/openai/gpt-oss-9b/tree/main
 expect 'a name with a slash behind' 0 'gpt-oss' 'its snapshot .*snapshots/abc$' "$program" inspect openai/gpt-oss-20b/
 mkdir -p models/gpt-oss-20b
 expect 'a mistyped folder is no name of the hub' 2 '' 'models/gpt-os: no such directory; a checkpoint directory was' \
@@ -29,6 +35,12 @@ expect 'the folder around a checkpoint' 2 '' 'models: no .*expected; is models/g
 expect 'a file of one' 2 '' 'config.json: a file; .*; is models/gpt-oss-20b meant\?$' "$program" inspect models/gpt-oss-20b/config.json
 expect 'converted by name' 0 '' 'out: 18 packed' "$program" convert openai/gpt-oss-20b out --backend marlin --engine vllm
 expect 'verified by name' 0 'right at level kernels' 'its snapshot' "$program" verify out --source openai/gpt-oss-20b
+odd=$'out\n\\one\'s'
+mv out "$odd"
+command_of() { "$program" inspect "$odd" | sed -n 's/^  serve     vllm serve //p'; }
+eval "said=$(command_of)"
+expect 'a name with a new line can be copied' 0 '' '' test "$said" = "$odd"
+mv "$odd" out
 expect 'an output says how it is served' 0 '^  serve     vllm serve out$' '' "$program" inspect out
 expect 'and what it fits' 0 '^  fits      vllm 0.26.0 to ' '' "$program" inspect out
 expect 'and requires' 0 '^  requires  moe_backend marlin' '' "$program" inspect out
