@@ -13,7 +13,8 @@ COPY = """.Ltop:
  subs x2,x2,#1
  b.ne .Ltop
 """
-COMPILE = "aarch64-linux-gnu-g++ -std=c++20 -O3 -fconstexpr-ops-limit=1000000000 -x c++ -S -o - -".split()
+COMPILE = ("aarch64-linux-gnu-g++ -std=c++20 -O3 -fno-schedule-insns -fconstexpr-ops-limit=1000000000"
+           " -x c++ -S -o - -").split()
 MCA = "llvm-mca-19 -mtriple=aarch64 -mcpu=neoverse-v2 -iterations=400".split()
 
 
@@ -39,13 +40,13 @@ def main():
     source = (root / "kernels/pack/cpu/driver_neon.cpp").read_text()
     assembly = output([*COMPILE, f"-I{root}"], marked(source))
     copy = cycles(COPY)
-    print(f"{'copy':24} {copy:5.1f}")
+    print(f"{'copy':24} {copy:6.2f}")
     for name, body in re.findall(r"13pack_shufflesINS_\d+(\w+?)EEE\w+:\n(.*?)\.size", assembly, re.S):
         vectors, loop = re.search(r"# BEGIN (\d+)(.*?)# END", body, re.S).groups()
         code = "\n".join(line for line in loop.split("\n") if not line.startswith(("#", "//")))
         assert not re.search(r"^\.L\w+:", code, re.M), name  # llvm-mca follows no branch
         each = cycles(code) * 4 / int(vectors)
-        print(f"{name:24} {each:5.1f} {each / copy:5.1f}")
+        print(f"{name:24} {each:6.2f} {each / copy:6.2f}")
 
 
 if __name__ == "__main__":

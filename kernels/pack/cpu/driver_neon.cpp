@@ -43,7 +43,9 @@ template <Stage stage, int n>
 
 template <int shift>
 uint8x16_t shifted(uint8x16_t x) {
-  if constexpr (shift > 0)
+  if constexpr (shift == 1)
+    return vaddq_u8(x, x);  // all vector units add, half of them shift
+  else if constexpr (shift > 0)
     return vshlq_n_u8(x, shift);
   else if constexpr (shift < 0)
     return vshrq_n_u8(x, -shift);
@@ -51,32 +53,66 @@ uint8x16_t shifted(uint8x16_t x) {
     return x;
 }
 
-/// The moves of a word's permutation, by plane of the result.
 template <uint32_t (*word)(uint32_t)>
-inline constexpr Moves moves_of[4] = {make_moves(word, 0), make_moves(word, 1), make_moves(word, 2),
-                                      make_moves(word, 3)};
+inline constexpr Mixing mixing = make_mixing(word);
 
-template <uint32_t (*word)(uint32_t), int j, int i>
-void add_move(uint8x16_t& y, const Vectors<4>& planes) {
-  constexpr Move move = moves_of<word>[j].move[i];
-  const uint8x16_t from = planes.v[move.from];
-  if constexpr (i == 0)
-    y = shifted<move.shift>(from);
-  else if constexpr (move.insert && move.shift > 0)
-    y = vsliq_n_u8(y, from, move.shift);
-  else if constexpr (move.insert)
-    y = vsriq_n_u8(y, from, -move.shift);
-  else
-    y = vbslq_u8(vdupq_n_u8(move.mask), shifted<move.shift>(from), y);
-}
-
-template <uint32_t (*word)(uint32_t), int j>
-uint8x16_t mixed_plane(const Vectors<4>& planes) {
-  uint8x16_t y;
-  const auto all = [&]<int... i>(std::integer_sequence<int, i...>) { (add_move<word, j, i>(y, planes), ...); };
-  all(std::make_integer_sequence<int, moves_of<word>[j].count>());
+/// What a move takes from the planes, not yet shifted.
+template <Move m>
+uint8x16_t taken(const Vectors<4>& planes) {
+  constexpr int first = std::find_if(m.mask.begin(), m.mask.end(), [](int mask) { return mask != 0; }) - m.mask.begin();
+  uint8x16_t y = planes.v[first];
+  unrolled<4>([&](auto i) {
+    if constexpr (i > first && m.mask[i] != 0) y = vbslq_u8(vdupq_n_u8(m.from(i)), planes.v[i], y);
+  });
   return y;
 }
+
+template <Moves moves, int i>
+void add_move(uint8x16_t& y, const Vectors<4>& planes) {
+  constexpr Move move = moves.move[i];
+  const uint8x16_t x = taken<move>(planes);
+  if constexpr (i == 0)
+    y = shifted<move.shift>(x);
+  else if constexpr (move.insert && move.shift > 0)
+    y = vsliq_n_u8(y, x, move.shift);
+  else if constexpr (move.insert)
+    y = vsriq_n_u8(y, x, -move.shift);
+  else
+    y = vbslq_u8(vdupq_n_u8(move.bits()), shifted<move.shift>(x), y);
+}
+
+template <Moves moves>
+uint8x16_t moved(const Vectors<4>& planes) {
+  uint8x16_t y;
+  unrolled<moves.count>([&](auto i) { add_move<moves, i>(y, planes); });
+  return y;
+}
+
+/// exchanged() of planes.h.
+template <int pairs>
+void exchange(Vectors<4>& x) {
+  unrolled<2>([&](auto j) {
+    if constexpr ((pairs >> j & 1) != 0) {
+      const uint8x16_t a = x.v[j], b = x.v[j + 2];
+      x.v[j] = vsliq_n_u8(a, b, 4);
+      x.v[j + 2] = vsriq_n_u8(b, a, 4);
+    }
+  });
+}
+
+template <uint32_t (*word)(uint32_t)>
+[[gnu::always_inline]] inline Vectors<4> mixed(Vectors<4> x) {
+  constexpr auto& m = mixing<word>;
+  exchange<m.before>(x);
+  Vectors<4> y;  // the planes in the order that planes.h counts on
+  y.v[1] = moved<m.plane[1]>(x);
+  y.v[3] = moved<m.plane[3]>(x);
+  y.v[2] = moved<m.plane[2]>(x);
+  y.v[0] = moved<m.plane[0]>(x);
+  exchange<m.after>(y);
+  return y;
+}
+
 /// Mixes the bits of all words. Planes of the same words are vectors whose numbers differ in the slots of bits 0 and 1.
 template <uint32_t (*word)(uint32_t), Bits bits, int n>
 [[gnu::always_inline]] inline void mix(Vectors<n>& x) {
@@ -86,11 +122,11 @@ template <uint32_t (*word)(uint32_t), Bits bits, int n>
   constexpr int one = find(0), two = find(1);
   unrolled<n>([&](auto i) {
     if constexpr ((i & (one | two)) == 0) {
-      const Vectors<4> p = {{x.v[i], x.v[i | one], x.v[i | two], x.v[i | one | two]}};
-      x.v[i] = mixed_plane<word, 0>(p);
-      x.v[i | one] = mixed_plane<word, 1>(p);
-      x.v[i | two] = mixed_plane<word, 2>(p);
-      x.v[i | one | two] = mixed_plane<word, 3>(p);
+      const Vectors<4> y = mixed<word>({{x.v[i], x.v[i | one], x.v[i | two], x.v[i | one | two]}});
+      x.v[i] = y.v[0];
+      x.v[i | one] = y.v[1];
+      x.v[i | two] = y.v[2];
+      x.v[i | one | two] = y.v[3];
     }
   });
 }

@@ -1,57 +1,102 @@
 // The permutation of words' bits where plane i has byte i of each word: bits go from plane to plane by shifts of whole
-// planes, some of which insert.
+// planes, some of which insert, and nibbles by an exchange of two planes.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
+#include <tuple>
+#include <utility>
 
 namespace mxfp4 {
 
-/// What one plane gives to a plane of the result: bits `mask` of it, shifted left by `shift`, right where negative.
+/// What planes give to a plane of the result, all shifted left by `shift`, right where negative.
 struct Move {
-  int from = 0, shift = 0;
-  uint8_t mask = 0;
-  bool insert = false;  // by an instruction that keeps the bits which its shift leaves empty
+  int shift = 0;
+  std::array<uint8_t, 4> mask{};  // the bits of the result that come from each plane
+  bool insert = false;            // by an instruction that keeps the bits which its shift leaves empty
+
+  constexpr uint8_t bits() const { return mask[0] | mask[1] | mask[2] | mask[3]; }
+  constexpr int planes() const {
+    return int(std::count_if(mask.begin(), mask.end(), [](int m) { return m != 0; }));
+  }
+  /// The bits of plane i before the shift.
+  constexpr uint8_t from(int i) const { return uint8_t(shift > 0 ? mask[i] >> shift : mask[i] << -shift); }
 };
 struct Moves {
-  Move move[32];
+  Move move[15];
   int count = 0;
-  int cost = 1000;  // two for an instruction, one for a copy, which the compiler may do without
+  int cost = 1000;  // two for an instruction
 
   /// Later moves write over what earlier ones left in their bits: marks those that can insert, and counts.
-  constexpr void mark() {
+  /// copy: what it costs to write into a copy of a plane.
+  constexpr void mark(int copy) {
     uint8_t later = 0;
-    cost = move[0].shift != 0 ? 2 : count > 1 && move[1].shift != 0;
-    for (int i = count - 1; i > 0; --i) {
+    cost = move[0].shift != 0 ? 2 : count > 1 && move[1].shift != 0 ? copy : 0;
+    for (int i = count - 1; i >= 0; --i) {
       Move& m = move[i];
       const auto written = uint8_t(m.shift > 0 ? 0xFF << m.shift : 0xFF >> -m.shift);
-      m.insert = m.shift != 0 && (written & ~(m.mask | later)) == 0;
-      later |= m.mask;
-      cost += m.shift == 0 || m.insert ? 2 : 4;
+      m.insert = i > 0 && m.shift != 0 && (written & ~(m.bits() | later)) == 0;
+      later |= m.bits();
+      cost += 2 * (m.planes() - 1);
+      if (i > 0) cost += m.shift == 0 || m.insert ? 2 : 4;
     }
   }
 };
 
-/// The moves that make plane j, in the order that costs least. `word` is linear over OR.
+/// The moves that make plane j, in the order that costs least. `word` is linear over OR. Planes 0 and 2 are made after
+/// 1 and 3, and are likely to find the planes that they write into no longer needed: a copy less.
 template <class Word>
 constexpr Moves make_moves(Word word, int j) {
   Moves m, best;
-  for (int shift = -7; shift < 8; ++shift)
+  for (int shift = -7; shift < 8; ++shift) {
+    Move move{shift};
     for (int from = 0; from < 4; ++from) {
-      uint8_t mask = 0;
-      for (int bit = 0; bit < 8; ++bit) {
-        const int to = bit + shift;
-        if (to >= 0 && to < 8 && word(1u << (8 * from + bit)) == 1u << (8 * j + to)) mask |= uint8_t(1 << to);
-      }
-      if (mask) m.move[m.count++] = {from, shift, mask, false};
+      for (int to = std::max(0, shift); to < std::min(8, 8 + shift); ++to)
+        if (word(1u << (8 * from + to - shift)) == 1u << (8 * j + to)) move.mask[from] |= uint8_t(1 << to);
+      if ((shift == 0 || from == 3) && move.bits()) m.move[m.count++] = std::exchange(move, {shift});
     }
+  }
   const auto before = [](const Move& a, const Move& b) {
-    return a.shift < b.shift || (a.shift == b.shift && a.from < b.from);
+    return std::tie(a.shift, a.mask) < std::tie(b.shift, b.mask);
   };
+  const auto orders = m.count > 5 ? m.move : m.move + m.count;  // of many moves there are too many
+  std::sort(m.move, m.move + m.count, before);
   do {
-    m.mark();
+    m.mark(j % 2 == 0 ? 1 : 2);
     if (m.cost < best.cost) best = m;
-  } while (std::next_permutation(m.move, m.move + m.count, before));
+  } while (std::next_permutation(m.move, orders, before));
+  return best;
+}
+
+/// Where bit j of `pairs` is set, planes j and j + 2 exchange the high nibbles of the one for the low ones of the
+/// other.
+constexpr uint32_t exchanged(uint32_t w, int pairs) {
+  const uint32_t high = (pairs & 1) * 0xF0u | (pairs & 2) * 0x7800u;
+  return (w & ~(high | high << 12)) | (w & high) << 12 | (w >> 12 & high);
+}
+
+/// How the bits of all words are mixed: by moves, before or after which pairs of planes exchange nibbles.
+struct Mixing {
+  int before = 0, after = 0;
+  Moves plane[4];
+
+  constexpr int cost() const {
+    const int exchanges = std::popcount(unsigned(before)) + std::popcount(unsigned(after));
+    return plane[0].cost + plane[1].cost + plane[2].cost + plane[3].cost + 6 * exchanges;
+  }
+};
+/// The one that costs least.
+template <class Word>
+constexpr Mixing make_mixing(Word word) {
+  Mixing best;
+  for (int way = 0; way < 7; ++way) {
+    Mixing m{way < 4 ? way : 0, way < 4 ? 0 : way - 3, {}};
+    for (int j = 0; j < 4; ++j)
+      m.plane[j] = make_moves([&](uint32_t w) { return exchanged(word(exchanged(w, m.before)), m.after); }, j);
+    if (m.cost() < best.cost()) best = m;
+  }
   return best;
 }
 
