@@ -180,6 +180,15 @@ Leftover describe(const std::string& place, const ListOwn& made) {
   return out;
 }
 
+/// Anew where a run has put into place, or removed, what was just looked at.
+Leftover describe_again(const std::string& place, const ListOwn& made) {
+  for (int tries = 3;; --tries) try {
+      return describe(place, made);
+    } catch (const std::exception&) {
+      if (tries == 0) throw;
+    }
+}
+
 }  // namespace
 
 HiddenNames hidden_beside(const std::string& place) {
@@ -236,6 +245,9 @@ std::string why_not_ours(const std::string& dir, const std::string& place, const
     return foreign.empty() ? "" : printable(foreign) + " was not made by mxfp4-pack";
   } catch (const Error& e) {
     return e.lines.front();
+  } catch (const fs::filesystem_error&) {
+    if (exists(dir)) throw;
+    return {};  // its run has put it into place, or removed it
   }
 }
 
@@ -282,7 +294,7 @@ std::vector<Leftover> find_leftovers(const std::string& dir, const ListOwn& made
   for (const auto& entry : entries) places.insert(place_behind(dir, entry.path().filename().string()));
   places.erase("");
   std::vector<Leftover> out;
-  for (const std::string& place : places) out.push_back(describe(place, made));
+  for (const std::string& place : places) out.push_back(describe_again(place, made));
   return out;
 }
 

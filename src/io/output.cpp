@@ -113,11 +113,13 @@ OutputDir OutputDir::for_part(const std::string& place, const std::string& part,
 
 void OutputDir::clean(const std::string& place, ListOwn made) {
   OutputDir out(Place{place, {}}, place, std::move(made));
+  if (!out.finished_) {  // else what was replaced is gone by now
+    for (const std::string& dir : {out.hidden_.partial, out.hidden_.aside}) out.check_is_ours(dir);
+    remove_partial(out.hidden_.aside, place, out.journal_.head(), out.made_);
+    sync_dir(fs::path(place).parent_path());  // it must not come back without its journal
+    take_from_run(place, out.made_);          // there may be one that goes on without a lock
+  }
   remove_taken(place, out.journal_.head(), out.made_);
-  if (out.finished_) return;  // what was replaced is gone by now
-  out.remove_leftovers();
-  remove_parts(out.hidden_.parts);
-  out.journal_.remove();
 }
 
 void OutputDir::open(const OpenOptions& start) {
