@@ -38,11 +38,11 @@ def row(first, **cells):
 
 
 def starts():
-    """The tables of starts of a whole engine, in their order: gpt-oss-20b with Marlin, with Triton, gpt-oss-120b."""
+    """The first tables of starts of a whole engine, vLLM's: gpt-oss-20b with Marlin, with Triton, gpt-oss-120b."""
     found = [{r[""]: float(r["load_model s"].split()[0]) for r in table} for table in tables()
              if "load_model s" in table[0] and {"raw", "packed"} <= {r[""] for r in table}]
-    assert len(found) == 3, found
-    return found
+    assert len(found) >= 3, found
+    return found[:3]
 
 
 def groups():
