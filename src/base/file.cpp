@@ -98,6 +98,7 @@ Fd open_own(const std::string& path, std::string name) {
   if (!own) return open_write(path, std::move(name));
   Fd fd = open_file(path, std::move(name), O_RDWR | O_NOFOLLOW, "cannot open");
   ::fsync(fd.get());  // NFS says here, once, what the earlier run could not write; this run writes that again
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);  // which the page cache may still show as written
   return fd;
 }
 

@@ -58,7 +58,7 @@ Fd open_read(const std::string& path, std::string name = {});
 /// Creates a new file. What has the name is removed first, so that nothing is written through a link or into a file
 /// that has a second name.
 Fd open_write(const std::string& path, std::string name = {});
-/// Opens a file that an earlier run of this user created, with its contents; else as open_write().
+/// Opens a file that an earlier run of this user created, with what of it is on disk; else as open_write().
 Fd open_own(const std::string& path, std::string name = {});
 
 /// Whether a path is `dir` itself or in it, by their names alone.

@@ -17,7 +17,9 @@
 
 inline std::string folder;  // that is seen, absolute
 
-inline std::string behind(const char* path) { return folder + path; }
+/// Where the file of a path of the mount is.
+inline std::string (*where)(const char* path) = [](const char* path) { return folder + path; };
+inline std::string behind(const char* path) { return where(path); }
 inline int result(long r) { return r < 0 ? -errno : int(r); }
 
 inline int list_folder(const char* path, void* to, fuse_fill_dir_t fill, off_t, fuse_file_info*, fuse_readdir_flags) {
