@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "kernels/pack/device.h"
 
@@ -27,7 +28,11 @@ bool make_large(uint8_t* data, int64_t bytes) {
   if (bytes <= 0) return true;
   for (int64_t i = 0; i < bytes; i += large_page)
     if (::madvise(data + i, size_t(page_size()), populate_read) != 0) return false;
-  return ::madvise(data, size_t(bytes), collapse) == 0;
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    if (::madvise(data, size_t(bytes), collapse) == 0) return true;
+    if (errno != EAGAIN) return false;  // EAGAIN: somebody holds one of the pages for a moment
+  }
+  return false;
 }
 
 }  // namespace
