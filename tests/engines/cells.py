@@ -5,6 +5,8 @@ import json
 import os
 import re
 import subprocess
+import tempfile
+import unittest
 
 import torch
 
@@ -44,6 +46,23 @@ class Source:
         number = min(layers)
         self.hidden_of_experts = layers[number]["w13", "codes"].shape[2] * 2
         return number, sliced(layers[number], self.pairs, tp, rank)
+
+
+class WithSources(unittest.TestCase):
+    """Tests that share one source for each family and sizes (hidden, intermediate)."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.parent = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.parent.cleanup)
+        cls.sources = {}
+
+    def source(self, family, sizes):
+        if (family, sizes) not in self.sources:
+            directory = os.path.join(self.parent.name, f"{sizes[0]}x{sizes[1]}")
+            os.makedirs(directory, exist_ok=True)
+            self.sources[family, sizes] = Source(family, directory, *sizes)
+        return self.sources[family, sizes]
 
 
 def run(*arguments):

@@ -126,21 +126,8 @@ def learnable(families):
             and (case.backend, family) != ("flashinfer-cutlass-mxfp8", "deepseek-v4") and cells.is_asked(case)]
 
 
-class Layers(unittest.TestCase):
+class Layers(cells.WithSources):
     """Makes a layer by the loader and by the engine itself, and compares them."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.parent = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.parent.cleanup)
-        cls.sources = {}
-
-    def source(self, family, sizes):
-        if (family, sizes) not in self.sources:
-            directory = os.path.join(self.parent.name, f"{sizes[0]}x{sizes[1]}")
-            os.makedirs(directory, exist_ok=True)
-            self.sources[family, sizes] = cells.Source(family, directory, *sizes)
-        return self.sources[family, sizes]
 
     def exchange(self, target, name, value):
         self.stack.enter_context(mock.patch.object(target, name, value, create=True))

@@ -48,9 +48,9 @@ from vllm.model_executor.layers.quantization.utils import marlin_utils, mxfp4_ut
 from vllm.platforms.interface import DeviceCapability
 
 import cells
-import formats
 import host_kernels
 import mxfp4_pack.vllm
+import vllm_stand_ins
 from golden import same
 from mxfp4_pack.learn.engine import Engine, learn_from
 from mxfp4_pack.learn.layout import to_text
@@ -131,12 +131,6 @@ def activation_of(source):
     return MoEActivation.SITU if source.family == "kimi-k3" else MoEActivation.SILU
 
 
-def marlin_repack(b_q_weight, perm=None, size_k=None, size_n=None, num_bits=4, is_a_8bit=False):
-    """[K/8, N] int32 -> [K/16, 2N] int32"""
-    codes = b_q_weight.T.contiguous().view(torch.uint8)[None]
-    return formats.marlin({("w13", "codes"): codes})["w13", "codes"][0]
-
-
 class Platform:
     """The installed platform, but for what it is."""
 
@@ -152,21 +146,8 @@ class Platform:
 HOPPER = Platform(is_device_capability_family=True, get_device_capability=DeviceCapability(9, 0))
 
 
-class Layers(unittest.TestCase):
+class Layers(cells.WithSources):
     """Makes a layer by the loader and by the engine itself, and compares them."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.parent = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.parent.cleanup)
-        cls.sources = {}
-
-    def source(self, family, sizes):
-        if (family, sizes) not in self.sources:
-            directory = os.path.join(self.parent.name, f"{sizes[0]}x{sizes[1]}")
-            os.makedirs(directory, exist_ok=True)
-            self.sources[family, sizes] = cells.Source(family, directory, *sizes)
-        return self.sources[family, sizes]
 
     def exchange(self, target, name, value, create=False):
         self.stack.enter_context(mock.patch.object(target, name, value, create=create))
@@ -198,12 +179,12 @@ class Layers(unittest.TestCase):
 
     def exchange_kernels(self):
         import vllm._custom_ops
-        repack = host_kernels.vllm_marlin_repack if MARLIN_SOURCE else marlin_repack
+        repack = host_kernels.vllm_marlin_repack if MARLIN_SOURCE else vllm_stand_ins.marlin_repack
         self.exchange(vllm._custom_ops, "gptq_marlin_repack", repack)
-        self.exchange(oracle, "_pack_deepgemm_mxfp4_scales", deepgemm_scales)
+        self.exchange(oracle, "_pack_deepgemm_mxfp4_scales", vllm_stand_ins.deepgemm_scales)
         ops = torch.ops._C
-        self.exchange(ops, "convert_weight_packed", cpu_codes, create=True)
-        self.exchange(ops, "convert_scale_packed", cpu_scales, create=True)
+        self.exchange(ops, "convert_weight_packed", vllm_stand_ins.cpu_codes, create=True)
+        self.exchange(ops, "convert_scale_packed", vllm_stand_ins.cpu_scales, create=True)
         if FP4_HOST:
             host_kernels.exchange_flashinfer(self.exchange)
 
@@ -399,27 +380,6 @@ def repr_without_tensors(config):
     if hasattr(config, "__dict__"):
         return {name: repr_without_tensors(value) for name, value in vars(config).items()}
     return repr(config) if type(config) in (int, float, str, bool, type(None)) else type(config).__name__
-
-
-def deepgemm_scales(w13_weight, w2_weight, w13_weight_scale, w2_weight_scale):
-    """[E, N, K/32] -> [E, N, K/128] int32, columns outermost"""
-    def pack(scale):
-        words = scale.data.contiguous().view(torch.int32)
-        e, n, k = words.shape
-        return torch.empty_strided((e, n, k), (n * k, 1, n), dtype=torch.int32).copy_(words)
-    return pack(w13_weight_scale), pack(w2_weight_scale)
-
-
-def cpu_codes(weight):
-    """Blocks of 32 rows: low nibbles of a byte are rows 0 to 15, high ones rows 16 to 31; pairs of columns outermost."""
-    e, n, k2 = weight.shape
-    nibbles = formats.nibbles(weight).reshape(e, n // 32, 2, 16, k2, 2)
-    return (nibbles[:, :, 0] | nibbles[:, :, 1] << 4).transpose(2, 3).reshape(e, n // 32, k2, 32)
-
-
-def cpu_scales(scale):
-    e, n, groups = scale.shape
-    return scale.reshape(e, n // 32, 32, groups).transpose(2, 3).contiguous()
 
 
 if __name__ == "__main__":
