@@ -10,8 +10,11 @@ expect 'bench of half a shape' 2 '' '--top-k' bench $shape
 expect 'bench of nothing' 2 '' 'OUT is missing' bench
 expect 'a shape without bench' 2 '' '--bench' "$program" verify $shape --top-k 2
 
-mkdir "$dir/here"
-machine() { "$program" bench --dir "$dir/here" --repeats 1 "$@"; }
+# in memory where there is room for its files: what the disk can do is not looked at here
+[ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 ] && place=/dev/shm || place=$dir
+here=$(mktemp -d -p "$place")
+trap 'rm -rf "$dir" "$here"' EXIT
+machine() { "$program" bench --dir "$here" --repeats 1 "$@"; }
 expect 'the answer first' 0 '^.*/gpt-oss, 392 kB, for triton-hopper of vllm: about .* s, bound by the (disk|processor)$' '-v measures every layout' \
   machine --checkpoint "$tiny" --backend triton-hopper
 expect 'what was packed' 0 'packing flashinfer_sm90_v2.codes: [0-9.]+ GB/s' '-v measures every layout' \
@@ -29,5 +32,5 @@ convert "$tiny" "$dir/o" --backend marlin --engine vllm
 default() { MXFP4_PACK_BACKEND=triton-hopper MXFP4_PACK_ENGINE=vllm==9.9.9 machine --checkpoint "$dir/o"; }
 expect 'what an output was made of, by defaults from the environment' 0 '/o, 392 kB, for triton-hopper of vllm: about' \
   'vllm 9.9.9 is newer than' default
-expect 'nothing is left' 0 '' '' rmdir "$dir/here"
+expect 'nothing is left' 0 '' '' rmdir "$here"
 finish
