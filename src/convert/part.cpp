@@ -33,6 +33,18 @@ void check_same(const std::string& out, const PartFolder& part, const JournalHea
        out, n.index, n.count, why, shell_word(fs::path(part.dir).parent_path().string()));
 }
 
+/// What a single run with other options has begun: merge() could not go on with it.
+void refuse_another_run(const ConvertOptions& options, const Plan& plan) {
+  const std::string place = place_of(options.out, ""), path = hidden_beside(place).journal;
+  if (!fs::exists(path)) return;
+  const JournalText run = read_journal(open_read(path));
+  if (run.records.empty() || run.head.options == open_options_of(plan, options).options) return;
+  fail(ErrorKind::usage,
+       "{}: a partial output of a run with other options is there; finish it with convert --resume, or remove it: "
+       "mxfp4-pack clean {} --remove",
+       options.out, shell_word(fs::path(place).parent_path().string()));
+}
+
 /// The folder of parts goes with the last that is in it, as where the first one fails.
 class FolderOfParts {
  public:
@@ -140,6 +152,7 @@ Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& 
   const PartSize size = size_of(plan, parts.dealt(), part.index);
   if (size.is_empty()) return report_part(options, size, true, "nothing to write");
   if (parts.has(part.index)) return report_part(options, size, true, "done already");
+  refuse_another_run(options, plan);
   const FolderOfParts folder(parts_of(options.out));
   const std::string name = new_part_name(part);
   Json seconds;

@@ -147,9 +147,18 @@ std::vector<std::string> written_files(const Checkpoint& source) {
   return names;
 }
 
-/// The same files in `dir`, where it is this checkpoint; what --force replaces.
+/// Whether a small file of `dir` is what unpack writes, or not there.
+bool is_unedited(const Checkpoint& source, const std::string& dir, const std::string& name) {
+  const std::string path = dir + "/" + name;
+  return !std::filesystem::exists(std::filesystem::symlink_status(path)) ||
+         has_text(path, companion_text(source, name));
+}
+
+/// The same files in `dir`, where it is this checkpoint; what --force replaces. Its tensors are not looked at.
 std::vector<std::string> same_files(const Checkpoint& source, const std::string& dir) {
-  const bool is_it = has_text(dir + "/" + config_name, source.config_text);
+  const auto is_same = [&](const std::string& name) { return is_unedited(source, dir, name); };
+  const bool is_it = has_text(dir + "/" + config_name, source.config_text) &&
+                     std::all_of(source.companions.begin(), source.companions.end(), is_same);
   return is_it ? written_files(source) : std::vector<std::string>();
 }
 

@@ -38,6 +38,8 @@ leave_added() {
 }
 
 prepare leave_new
+expect 'a part with other options is refused beside it' 2 '' 'a partial output of a run with other options is there; finish it' \
+  on "$dir/k" --sha256 --part 0/2
 expect 'a partial output is not overlooked' 2 '' 'a partial output is there; go on with convert --resume' on "$dir/k"
 expect 'nor used with other options' 2 '' 'begun with other options' on "$dir/k" --resume --allow-nan-scales
 expect 'of which SHA256SUMS is one' 2 '' 'begun with other options' on "$dir/k" --resume --sha256

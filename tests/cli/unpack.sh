@@ -7,6 +7,10 @@ expect 'unpack' 0 '' 'tensors, [0-9.]+ kB, each with its source' "$program" unpa
 expect 'what was unpacked is the source, every file of it' 0 '' '' diff -r "$dir/u" "$tiny"
 expect 'again to the same place' 2 '' 'u: exists; .* with --force' "$program" unpack "$dir/o" "$dir/u"
 expect 'replaced' 0 '' 'tensors, [0-9.]+ kB, each with its source' "$program" unpack "$dir/o" "$dir/u" --force
+companion=$(cd "$dir/u" && ls -- *.json *.md | grep -v '^config\.json$\|index' | head -n 1)
+cp "$dir/u/$companion" "$dir/kept" && echo edited >>"$dir/u/$companion"
+expect 'but not with a file that was edited' 2 '' 'nothing in it says that this command made it' "$program" unpack "$dir/o" "$dir/u" --force
+mv "$dir/kept" "$dir/u/$companion"
 expect 'by the same files' 0 '' '' diff -r "$dir/u" "$tiny"
 cp -r "$root/testdata/tiny/deepseek-v4" "$dir/other"
 expect 'another checkpoint is not replaced' 2 '' 'other: exists, and nothing in it says that this command made it' \
