@@ -32,6 +32,12 @@ void check_replaceable(const std::string& out, const std::string& place, const L
     fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(foreign));
 }
 
+/// Asks for no memory, as fs::exists() does.
+bool is_there(const std::string& path) {
+  struct stat s;
+  return ::lstat(path.c_str(), &s) == 0;
+}
+
 bool is_empty_directory(const std::string& place) { return fs::is_directory(place) && fs::is_empty(place); }
 
 void sync_dir(const fs::path& dir) {
@@ -333,11 +339,12 @@ void OutputDir::commit(const std::string& proof) {
 
 /// But while parts are left: it says that they are merged.
 void OutputDir::remove_finished_journal() {
-  if (!fs::exists(hidden_.parts)) journal_.remove();
+  if (!is_there(hidden_.parts)) journal_.remove();
 }
 
 /// The output is in its place: what cannot be removed beside it is said, and no error.
 void OutputDir::remove_merged_parts() const {
+  if (!is_there(hidden_.parts)) return;
   try {
     remove_parts(hidden_.parts);
   } catch (const Error& e) {

@@ -120,7 +120,9 @@ def main():
     with tempfile.TemporaryDirectory(dir=shared) as memory, concurrent.futures.ThreadPoolExecutor() as pool:
         for name in args.command or COMMANDS:
             sweep = Sweep(args, name, pathlib.Path(memory))
-            calls = range(1, sweep.count + 1, args.every)
+            # around the rename that puts the output in place; where nothing can be had any more, not even a line is said
+            last = () if args.all else range(max(1, sweep.count - 60), sweep.count + 1)
+            calls = sorted({*range(1, sweep.count + 1, args.every), *last})
             list(pool.map(sweep.try_call, calls))
             print(f"{name}: {sweep.count} allocations, {len(calls)} failed in turn: {sweep.codes[2]} refused, "
                   f"{sweep.codes[0]} without harm, {len(sweep.failures)} wrong", flush=True)
