@@ -37,7 +37,17 @@ inline int open_behind(const char* path, int flags, mode_t mode, fuse_file_info*
   return 0;
 }
 
-/// All but `init`, `open`, `create`, `read` and `write`. No flags of renameat2, no links, no space reserved ahead.
+/// How a file is opened, or created; a file system may refuse some of that.
+inline int (*open_as)(const char* path, int flags, mode_t mode, fuse_file_info* info) = open_behind;
+
+inline int read_behind(const char*, char* to, size_t bytes, off_t offset, fuse_file_info* info) {
+  return result(::pread(int(info->fh), to, bytes, offset));
+}
+inline int write_behind(const char*, const char* from, size_t bytes, off_t offset, fuse_file_info* info) {
+  return result(::pwrite(int(info->fh), from, bytes, offset));
+}
+
+/// All but `init`. No flags of renameat2, no links, no space reserved ahead.
 inline fuse_operations mirror_operations() {
   fuse_operations o{};
   o.getattr = [](const char* path, struct stat* s, fuse_file_info*) {
@@ -53,6 +63,12 @@ inline fuse_operations mirror_operations() {
   o.utimens = [](const char* path, const timespec times[2], fuse_file_info*) {
     return result(::utimensat(AT_FDCWD, behind(path).c_str(), times, AT_SYMLINK_NOFOLLOW));
   };
+  o.open = [](const char* path, fuse_file_info* info) { return open_as(path, info->flags, 0666, info); };
+  o.create = [](const char* path, mode_t mode, fuse_file_info* info) {
+    return open_as(path, info->flags | O_CREAT, mode, info);
+  };
+  o.read = read_behind;
+  o.write = write_behind;
   o.release = [](const char*, fuse_file_info* info) { return result(::close(int(info->fh))); };
   o.fsync = [](const char*, int, fuse_file_info* info) { return result(::fsync(int(info->fh))); };
   o.mkdir = [](const char* path, mode_t mode) { return result(::mkdir(behind(path).c_str(), mode)); };

@@ -29,17 +29,8 @@ std::string fold(const char* path) {
   return at;
 }
 
-int open_file(const char* path, fuse_file_info* info) { return open_behind(path, info->flags, 0666, info); }
-int create_file(const char* path, mode_t mode, fuse_file_info* info) {
-  return open_behind(path, info->flags | O_CREAT, mode, info);
-}
-
-int read_file(const char*, char* to, size_t bytes, off_t offset, fuse_file_info* info) {
-  return result(::pread(int(info->fh), to, bytes, offset));
-}
-
 int write_file(const char* path, const char* from, size_t bytes, off_t offset, fuse_file_info* info) {
-  if (::access((folder + "/full").c_str(), F_OK) != 0) return result(::pwrite(int(info->fh), from, bytes, offset));
+  if (::access((folder + "/full").c_str(), F_OK) != 0) return write_behind(path, from, bytes, offset, info);
   const std::lock_guard lock(owed_mutex);
   owed.insert(behind(path));
   return int(bytes);
@@ -68,9 +59,6 @@ int main(int, char** argv) {
   where = fold;
   fuse_operations o = mirror_operations();
   o.init = set_up;
-  o.open = open_file;
-  o.create = create_file;
-  o.read = read_file;
   o.write = write_file;
   o.fsync = sync_file;
   o.unlink = remove_file;

@@ -16,18 +16,14 @@ int open_here(const char* path, int flags, mode_t mode, fuse_file_info* info) {
   if ((info->flags & O_DIRECT) && !direct) return -EINVAL;
   return open_behind(path, flags & ~O_DIRECT, mode, info);
 }
-int open_file(const char* path, fuse_file_info* info) { return open_here(path, info->flags, 0, info); }
-int create_file(const char* path, mode_t mode, fuse_file_info* info) {
-  return open_here(path, info->flags | O_CREAT, mode, info);
-}
 
-int read_part(const char*, char* to, size_t bytes, off_t offset, fuse_file_info* info) {
+int read_part(const char* path, char* to, size_t bytes, off_t offset, fuse_file_info* info) {
   std::this_thread::sleep_for(delay);
-  return result(::pread(int(info->fh), to, bytes, offset));
+  return read_behind(path, to, bytes, offset, info);
 }
-int write_part(const char*, const char* from, size_t bytes, off_t offset, fuse_file_info* info) {
+int write_part(const char* path, const char* from, size_t bytes, off_t offset, fuse_file_info* info) {
   std::this_thread::sleep_for(delay);
-  return result(::pwrite(int(info->fh), from, bytes, offset));
+  return write_behind(path, from, bytes, offset, info);
 }
 
 void* set_up(fuse_conn_info* connection, fuse_config*) {
@@ -41,10 +37,9 @@ int main(int argc, char** argv) {
   if (argc < 4) return std::fprintf(stderr, "usage: slow FOLDER MOUNTPOINT MICROSECONDS [direct]\n"), 2;
   delay = std::chrono::microseconds(std::stol(argv[3]));
   direct = argc > 4;
+  open_as = open_here;
   fuse_operations o = mirror_operations();
   o.init = set_up;
-  o.open = open_file;
-  o.create = create_file;
   o.read = read_part;
   o.write = write_part;
   return mount_mirror(argv[0], argv[1], argv[2], o, "max_read=131072,default_permissions");

@@ -19,18 +19,14 @@ int open_here(const char* path, int flags, mode_t mode, fuse_file_info* info) {
   info->direct_io = 1;  // else the kernel would ask again for what a read did not give
   return open_behind(path, flags, mode, info);
 }
-int open_file(const char* path, fuse_file_info* info) { return open_here(path, info->flags, 0666, info); }
-int create_file(const char* path, mode_t mode, fuse_file_info* info) {
-  return open_here(path, info->flags | O_CREAT, mode, info);
+
+int read_part(const char* path, char* to, size_t bytes, off_t offset, fuse_file_info* info) {
+  return read_behind(path, to, std::min(bytes, most_read), offset, info);
 }
 
-int read_part(const char*, char* to, size_t bytes, off_t offset, fuse_file_info* info) {
-  return result(::pread(int(info->fh), to, std::min(bytes, most_read), offset));
-}
-
-int write_part(const char*, const char* from, size_t bytes, off_t offset, fuse_file_info* info) {
+int write_part(const char* path, const char* from, size_t bytes, off_t offset, fuse_file_info* info) {
   const size_t part = bytes > 4096 ? bytes - bytes / 4 : bytes;
-  return result(::pwrite(int(info->fh), from, part, offset));
+  return write_behind(path, from, part, offset, info);
 }
 
 void* set_up(fuse_conn_info* connection, fuse_config* config) {
@@ -45,10 +41,9 @@ void* set_up(fuse_conn_info* connection, fuse_config* config) {
 
 int main(int, char** argv) {
   if (!argv[1] || !argv[2]) return std::fprintf(stderr, "usage: weak FOLDER MOUNTPOINT\n"), 2;
+  open_as = open_here;
   fuse_operations o = mirror_operations();
   o.init = set_up;
-  o.open = open_file;
-  o.create = create_file;
   o.read = read_part;
   o.write = write_part;
   o.flock = [](const char*, fuse_file_info*, int) { return -ENOLCK; };
