@@ -36,9 +36,10 @@ void check_same(const std::string& out, const PartFolder& part, const JournalHea
 /// What a single run with other options has begun: merge() could not go on with it.
 void refuse_another_run(const ConvertOptions& options, const Plan& plan) {
   const std::string place = place_of(options.out, ""), path = hidden_beside(place).journal;
-  if (!fs::exists(path)) return;
+  if (!is_there(path)) return;
   const JournalText run = read_journal(open_read(path));
-  if (run.records.empty() || run.head.options == open_options_of(plan, options).options) return;
+  const bool is_finished = !run.proof.file.empty();
+  if (run.records.empty() || is_finished || run.head.options == open_options_of(plan, options).options) return;
   fail(ErrorKind::usage,
        "{}: a partial output of a run with other options is there; finish it with convert --resume, or remove it: "
        "mxfp4-pack clean {} --remove",

@@ -17,8 +17,7 @@ bool has_size(const std::string& path, int64_t bytes);
 std::string parts_of(const std::string& out);
 
 /// Carries out options.part: writes its files and its record, and nothing where that was done. Says it, and returns
-/// what
-/// --json prints.
+/// what --json prints.
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices);
 /// The same where all parts are merged.
 Json merged_part(const ConvertOptions& options, const Plan& plan);

@@ -26,11 +26,6 @@ constexpr int64_t max_run_bytes = 64 << 20;
 constexpr const char* unknown = "no manifest in it says that mxfp4-pack made it";
 constexpr const char* tool = ".mxfp4-pack.";
 
-bool exists(const std::string& path) {
-  struct stat s;
-  return ::lstat(path.c_str(), &s) == 0;
-}
-
 std::array<std::string, 6> every_name(const HiddenNames& n) {
   return {n.partial, n.aside, n.journal, n.parts, n.removed, n.removed_parts};
 }
@@ -133,13 +128,13 @@ std::set<std::string> explained(const std::string& place, const std::vector<std:
 LeftoverKind kind_of(const Leftover& leftover, const HiddenNames& hidden, const JournalText& journal,
                      const ListOwn& made) {
   if (!leftover.why.empty()) return LeftoverKind::strange;
-  if (exists(hidden.aside) && !exists(leftover.place)) return LeftoverKind::predecessor;
+  if (is_there(hidden.aside) && !is_there(leftover.place)) return LeftoverKind::predecessor;
   if (journal.foreign) return LeftoverKind::other_version;
   if (!journal.begun) {
-    if (exists(hidden.parts)) return LeftoverKind::parts;
+    if (is_there(hidden.parts)) return LeftoverKind::parts;
     if (is_whole_output(hidden.partial, made) || is_whole_output(hidden.aside, made)) return LeftoverKind::output;
-    if (exists(hidden.partial) || exists(hidden.aside)) return LeftoverKind::orphan;
-    return exists(hidden.removed) || exists(hidden.removed_parts) ? LeftoverKind::removed : LeftoverKind::begun;
+    if (is_there(hidden.partial) || is_there(hidden.aside)) return LeftoverKind::orphan;
+    return is_there(hidden.removed) || is_there(hidden.removed_parts) ? LeftoverKind::removed : LeftoverKind::begun;
   }
   if (holds(leftover.place, journal.proof)) return LeftoverKind::replaced;
   const bool is_there = is_partial_of(hidden.partial, journal.head, journal.proof);
@@ -153,7 +148,7 @@ Leftover describe(const std::string& place, const ListOwn& made) {
   const FoundJournal journal = open_found(hidden.journal);
   int64_t changed = 0;
   for (const std::string& path : every_name(hidden))
-    if (exists(path)) {
+    if (is_there(path)) {
       out.paths.push_back(path);
       add_up(path, out, changed);
     }
@@ -161,20 +156,20 @@ Leftover describe(const std::string& place, const ListOwn& made) {
   out.jobs = int64_t(journal.text.records.size());
   const Lock lock = journal.fd ? take_lock(journal.fd, true) : Lock::none;
   if (lock == Lock::held) out.use = Leftover::Use::locked;
-  const bool says_nothing = lock == Lock::none || exists(hidden.parts);  // parts take no lock
+  const bool says_nothing = lock == Lock::none || is_there(hidden.parts);  // parts take no lock
   if (lock != Lock::held && says_nothing && out.age < young_seconds) out.use = Leftover::Use::unknown;
   out.why = journal.why;
   const bool finished = journal.text.begun && holds(place, journal.text.proof);
   const auto why_strange = [&](const std::string& path) {
-    if (!exists(path)) return std::string();
+    if (!is_there(path)) return std::string();
     if (finished) return why_no_own_folder(path);  // strangers' files are moved then
-    if (path == hidden.aside && !exists(place)) return why_no_output(path, made);
+    if (path == hidden.aside && !is_there(place)) return why_no_output(path, made);
     return why_not_ours(path, place, journal.text.head, made);
   };
   for (const std::string& path : {hidden.partial, hidden.aside, hidden.removed})
     if (out.why.empty()) out.why = why_strange(path);
   for (const std::string& path : {hidden.parts, hidden.removed_parts})
-    if (out.why.empty() && exists(path)) out.why = why_no_own_folder(path);
+    if (out.why.empty() && is_there(path)) out.why = why_no_own_folder(path);
   out.kind = kind_of(out, hidden, journal.text, made);
   if (out.kind == LeftoverKind::removed && out.use == Leftover::Use::unknown) out.use = Leftover::Use::none;
   return out;
@@ -190,6 +185,11 @@ Leftover describe_again(const std::string& place, const ListOwn& made) {
 }
 
 }  // namespace
+
+bool is_there(const std::string& path) {
+  struct stat s;
+  return ::lstat(path.c_str(), &s) == 0;
+}
 
 HiddenNames hidden_beside(const std::string& place) {
   const fs::path path = place;
@@ -246,7 +246,7 @@ std::string why_not_ours(const std::string& dir, const std::string& place, const
   } catch (const Error& e) {
     return e.lines.front();
   } catch (const fs::filesystem_error&) {
-    if (exists(dir)) throw;
+    if (is_there(dir)) throw;
     return {};  // its run has put it into place, or removed it
   }
 }
@@ -255,7 +255,7 @@ bool is_whole_output(const std::string& dir, const ListOwn& made) {
   if (!made || !is_own_folder(dir) || has_run_file(dir)) return false;
   const auto names = made(dir);
   return !names.empty() &&
-         std::all_of(names.begin(), names.end(), [&](const std::string& name) { return exists(dir + "/" + name); });
+         std::all_of(names.begin(), names.end(), [&](const std::string& name) { return is_there(dir + "/" + name); });
 }
 
 void remove_partial(const std::string& dir, const std::string& place, const JournalHead& head, const ListOwn& made) {

@@ -22,6 +22,9 @@ struct HiddenNames {
 };
 HiddenNames hidden_beside(const std::string& place);
 
+/// Whether something has that name, be it a link to nothing. Asks for no memory, as fs::exists() does.
+bool is_there(const std::string& path);
+
 /// The output's place that a hidden name in `dir` belongs to; empty: it is not such a name.
 std::string place_behind(const std::string& dir, const std::string& name);
 /// Seconds since the last change below which a leftover counts as in use where no lock tells: runs write more often.

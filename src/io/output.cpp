@@ -32,12 +32,6 @@ void check_replaceable(const std::string& out, const std::string& place, const L
     fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(foreign));
 }
 
-/// Asks for no memory, as fs::exists() does.
-bool is_there(const std::string& path) {
-  struct stat s;
-  return ::lstat(path.c_str(), &s) == 0;
-}
-
 bool is_empty_directory(const std::string& place) { return fs::is_directory(place) && fs::is_empty(place); }
 
 void sync_dir(const fs::path& dir) {
