@@ -12,7 +12,7 @@ complete_words() {
   printf '%s\n' "${COMPREPLY[@]}"
 }
 # The same by fish and zsh, where they are here.
-complete_in_fish() { fish -c "source '$root/src/completions/mxfp4-pack.fish'; complete -C '$program $*'"; }
+complete_in_fish() { PATH="$(dirname "$program"):$PATH" fish -c "source '$root/src/completions/mxfp4-pack.fish'; complete -C 'mxfp4-pack $*'"; }
 
 complete_in_zsh() {
   zsh -fc 'compadd() { print -l -- $found }; compset() { PREFIX=${PREFIX#*=} }; _files() { print files }
