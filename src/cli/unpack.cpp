@@ -25,7 +25,9 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
       ->needs(layer)
       ->type_name("N");
   app->add_option("--rank", raw.rank, "With --layer: of this tensor-parallel rank")->needs(layer)->type_name("R");
-  app->add_flag("--force", o.force, "Replace a DEST that holds this checkpoint and no other file")->excludes(layer);
+  app->add_flag("--force", o.force,
+                "Write a DEST anew that holds this checkpoint; what was there is kept as DEST.kept-1")
+      ->excludes(layer);
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);

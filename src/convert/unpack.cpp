@@ -154,7 +154,7 @@ bool is_unedited(const Checkpoint& source, const std::string& dir, const std::st
          has_text(path, companion_text(source, name));
 }
 
-/// The same files in `dir`, where it is this checkpoint; what --force replaces. Its tensors are not looked at.
+/// The same files in `dir`, where its small ones are this checkpoint's; what --force sets aside.
 std::vector<std::string> same_files(const Checkpoint& source, const std::string& dir) {
   const auto is_same = [&](const std::string& name) { return is_unedited(source, dir, name); };
   const bool is_it = has_text(dir + "/" + config_name, source.config_text) &&
@@ -178,7 +178,7 @@ void unpack(const UnpackOptions& options) {
   OutputDir dest(options.dest, options.out, [&](const std::string& dir) { return same_files(source, dir); });
   int64_t bytes = 0;
   for (const Shard& s : source.shards) bytes += s.state.bytes;
-  dest.open({.existing = options.force ? Existing::replace : Existing::refuse,
+  dest.open({.existing = options.force ? Existing::set_aside : Existing::refuse,
              .made = written_files(source),
              .bytes = bytes});
   Unpacking(*packed, set, options, devices, dest).run();

@@ -11,7 +11,7 @@ struct UnpackOptions {
   std::string out, dest;
   int threads = 0;
   DeviceOptions device;
-  bool force = false;  // replace a DEST that holds this checkpoint and no other file
+  bool force = false;  // set aside a DEST that holds this checkpoint's small files and no other file
   bool json = false;
 };
 

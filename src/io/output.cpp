@@ -129,7 +129,8 @@ void OutputDir::open(const OpenOptions& start) {
     if (start.existing == Existing::refuse || !made_)
       fail(ErrorKind::usage, "{}: exists; choose another place{}", name_,
            made_ ? ", or replace what mxfp4-pack made with --force" : "");
-    if (start.existing == Existing::replace) check_replaceable(name_, out_, made_);
+    if (start.existing != Existing::extend) check_replaceable(name_, out_, made_);
+    set_aside_ = start.existing == Existing::set_aside;
   }
   if (!committed_)  // what an earlier run left is written on, or goes
     check_space(fs::path(out_).parent_path().string(), start.bytes, {hidden_.partial, hidden_.parts});
@@ -293,6 +294,12 @@ void OutputDir::take(const std::string& from, const std::string& name) const {
   if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(from, "cannot move", errno);
 }
 
+/// Before the other is in its place: a run that is killed between the two leaves both.
+void OutputDir::set_aside() {
+  note(fmt::format("{}: what was there is kept as {}", name_, move_to_kept(out_)));
+  replace_ = false;
+}
+
 void OutputDir::rename_into_place() {
   if (replace_) return swap_directories(hidden_.partial, out_, hidden_.aside);
   if (::renameat2(AT_FDCWD, hidden_.partial.c_str(), AT_FDCWD, out_.c_str(), RENAME_NOREPLACE) == 0) return;
@@ -315,6 +322,7 @@ void OutputDir::commit(const std::string& proof) {
     sync_dir(hidden_.partial);
     // Who removed the journal removes the directory too, or begins another there.
     if (!is_part_ && !journal_.is_in_place()) fail_removed();
+    if (set_aside_) set_aside();
     rename_into_place();  // after it no memory is asked for
     committed_ = true;
     sync_dir(parent);

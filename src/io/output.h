@@ -18,8 +18,9 @@ namespace mxfp4 {
 enum class PartialPolicy { refuse, resume, discard };
 
 /// What becomes of a directory that is there. refuse: an error unless it is empty; replace: only where this tool made
-/// every file in it; extend: the caller has linked what stays.
-enum class Existing { refuse, replace, extend };
+/// every file in it; set_aside: the same, and it is kept beside, as NAME.kept-N; extend: the caller has linked what
+/// stays.
+enum class Existing { refuse, replace, set_aside, extend };
 
 /// What a run is given, as checksums, and how it begins.
 struct OpenOptions {
@@ -72,7 +73,7 @@ class OutputDir {
   bool committed() const { return committed_; }
   /// Refuses a file that others put into what was built. Syncs every folder and puts the directory in its place. proof:
   /// a file of it whose contents are this run's alone, by which a later run knows the output again; may be empty. A
-  /// predecessor's files are removed afterwards; files that others put there meanwhile are moved into the new
+  /// predecessor that is not set aside goes afterwards; files that others put there meanwhile are moved into the new
   /// directory.
   void commit(const std::string& proof = {});
 
@@ -95,6 +96,7 @@ class OutputDir {
   bool is_partial_ours() const;
   void check_is_ours(const std::string& dir) const;
   void check_not_whole(const std::string& dir) const;
+  void set_aside();
   void rename_into_place();
   void remove_replaced(const IsOwn& is_own);
   void end();
@@ -109,7 +111,7 @@ class OutputDir {
   std::optional<NarrowedUmask> umask_;
   mode_t mode_ = 0700;     // of the finished directory
   bool finished_ = false;  // the journal belongs to a run whose output is in its place
-  bool is_part_ = false, replace_ = false, keep_ = false, committed_ = false;
+  bool is_part_ = false, replace_ = false, set_aside_ = false, keep_ = false, committed_ = false;
   bool built_ = false;  // the partial directory is this run's
 };
 

@@ -74,15 +74,19 @@ bool move_to_free_name(const fs::path& from, const fs::path& to) {
   return true;
 }
 
+std::string move_to_kept(const fs::path& from, const fs::path& to) {
+  for (int n = 1;; ++n)
+    if (std::string kept = fmt::format("{}.kept-{}", to.string(), n); move_to_free_name(from, kept)) return kept;
+}
+
 void move_stranger(const fs::path& from, const fs::path& to) {
   if (is_there_already(from, to)) {
     fs::remove(from);
     return;
   }
   fs::create_directories(to.parent_path());
-  fs::path target = to;
-  for (int n = 1; !move_to_free_name(from, target); ++n) target = fmt::format("{}.kept-{}", to.string(), n);
-  note(fmt::format("{}: came while this run was writing, and is kept", target.string()));
+  const std::string target = move_to_free_name(from, to) ? to.string() : move_to_kept(from, to);
+  note(fmt::format("{}: came while this run was writing, and is kept", target));
 }
 
 /// An empty folder that somebody made is made at `to`, too; one with files is where these are moved.
@@ -132,6 +136,8 @@ std::string foreign_in(const std::string& dir, const std::set<std::string>& name
   }
   return {};
 }
+
+std::string move_to_kept(const std::string& path) { return move_to_kept(path, path); }
 
 void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own, const std::string& last) {
   make_folders_writable(old);

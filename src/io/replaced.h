@@ -26,6 +26,9 @@ std::set<std::string> folders_of(const std::set<std::string>& names);
 /// The first file of `dir` that is not in `names`, or folder that holds none of them; empty where there is none.
 std::string foreign_in(const std::string& dir, const std::set<std::string>& names);
 
+/// Gives a file or a folder the first name PATH.kept-N that is free, and returns it.
+std::string move_to_kept(const std::string& path);
+
 /// Removes `old`. A file that is not `is_own` and not in `fresh` already is moved to `fresh`, under its name or, where
 /// that is taken, "NAME.kept-N", and an empty folder that is not is made there; a note names each. last: the file of
 /// `old` that says which are its own; it is removed last, so that a later run can finish this after an interruption.

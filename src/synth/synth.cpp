@@ -111,7 +111,8 @@ void synth(const SynthOptions& options) {
     return is_this ? made : std::vector<std::string>();
   };
   OutputDir dir(options.dest, "", made_in);
-  dir.open({.existing = options.force ? Existing::replace : Existing::refuse, .made = made, .bytes = checkpoint.bytes});
+  dir.open(
+      {.existing = options.force ? Existing::set_aside : Existing::refuse, .made = made, .bytes = checkpoint.bytes});
   write_shards(checkpoint, options, dir);
   write_text(dir.path(config_name), config);
   write_text(dir.path(index_name), index);

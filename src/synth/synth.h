@@ -13,7 +13,7 @@ struct SynthOptions {
   std::string dest;   // a directory to make; it must not exist, or be empty
   SynthSizes sizes;   // absent: the published size
   uint64_t seed = 0;
-  bool force = false;  // replace what synth made of this model in these sizes
+  bool force = false;  // set aside what synth made of this model in these sizes
   int threads = 0;     // 0: as many as the machine has; at most one per shard works
   /// Called with the bytes of tensors written so far and in all, by one thread at a time. May throw to stop.
   std::function<void(int64_t done, int64_t total)> progress;

@@ -8,7 +8,9 @@ expect 'synth' 0 '' 'at random, seed 7' "$program" synth deepseek-v4-flash "$dir
 expect 'synth of an unknown model' 2 '' 'error: ' "$program" synth nothing "$dir/s2"
 expect 'again to the same place' 2 '' 's: exists; choose another place, or replace .* with --force' \
   "$program" synth deepseek-v4-flash "$dir/s" --tiny
-expect 'replaced' 0 '' 'at random, seed 0' "$program" synth deepseek-v4-flash "$dir/s" --tiny --force
+cp -r "$dir/s" "$dir/seven"
+expect 'written anew' 0 '' 'at random, seed 0' "$program" synth deepseek-v4-flash "$dir/s" --tiny --force
+expect 'what was there is kept' 0 '' '' diff -r "$dir/seven" "$dir/s.kept-1"
 expect 'which it then is' 0 '' 'seed 0' "$program" synth deepseek-v4-flash "$dir/fresh" --tiny --seed 0
 expect 'byte for byte' 0 '' '' diff -r "$dir/s" "$dir/fresh"
 expect 'another checkpoint is not replaced' 2 '' 't: exists, and nothing in it says that this command made it' \

@@ -6,7 +6,14 @@ convert "$tiny" "$dir/o" --backend marlin --engine vllm
 expect 'unpack' 0 '' 'tensors, [0-9.]+ kB, each with its source' "$program" unpack "$dir/o" "$dir/u"
 expect 'what was unpacked is the source, every file of it' 0 '' '' diff -r "$dir/u" "$tiny"
 expect 'again to the same place' 2 '' 'u: exists; .* with --force' "$program" unpack "$dir/o" "$dir/u"
-expect 'replaced' 0 '' 'tensors, [0-9.]+ kB, each with its source' "$program" unpack "$dir/o" "$dir/u" --force
+shard=$(ls "$dir"/u/*.safetensors | head -n 1)
+put_last "$shard" '\125'
+cp -r "$dir/u" "$dir/tuned"
+expect 'with other tensors: written anew' 0 '' 'u: what was there is kept as .*/u[.]kept-1$' "$program" unpack "$dir/o" "$dir/u" --force
+expect 'and the other tensors kept' 0 '' '' diff -r "$dir/tuned" "$dir/u.kept-1"
+expect 'each time' 0 '' 'kept as .*/u[.]kept-2$' "$program" unpack "$dir/o" "$dir/u" --force
+expect 'none over another' 0 '' '' diff -r "$dir/tuned" "$dir/u.kept-1"
+expect 'and nothing beside it' 1 '' '' compgen -G "$dir/.u.*"
 companion=$(cd "$dir/u" && ls -- *.json *.md | grep -v '^config\.json$\|index' | head -n 1)
 cp "$dir/u/$companion" "$dir/kept" && echo edited >>"$dir/u/$companion"
 expect 'but not with a file that was edited' 2 '' 'nothing in it says that this command made it' "$program" unpack "$dir/o" "$dir/u" --force
