@@ -1,6 +1,7 @@
 #include "src/base/error.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <new>
@@ -48,6 +49,12 @@ std::vector<std::string> all_printable(std::vector<std::string> lines) {
   return lines;
 }
 
+/// What has the hidden name of a run's goes by another run alone.
+const char* why_gone(std::string_view file, int error) {
+  const bool is_gone = error == ENOENT || error == ESTALE;
+  return is_gone && file.find(".mxfp4-pack.") != file.npos ? "; another run of mxfp4-pack has moved or removed it" : "";
+}
+
 }  // namespace
 
 Error::Error(ErrorKind k, std::vector<std::string> l)
@@ -64,14 +71,14 @@ Error caught() {
     throw;
   } catch (const std::filesystem::filesystem_error& e) {
     const std::string at = e.path1().empty() ? "" : e.path1().string() + ": ";
-    return {ErrorKind::io, at + e.code().message()};
+    return {ErrorKind::io, at + e.code().message() + why_gone(at, e.code().value())};
   } catch (const std::exception& e) {
     return {ErrorKind::io, e.what()};
   }
 }
 
 void fail_errno(std::string_view file, std::string_view action, int error) {
-  fail(ErrorKind::io, "{}: {}: {}", file, action, std::strerror(error));
+  fail(ErrorKind::io, "{}: {}: {}{}", file, action, std::strerror(error), why_gone(file, error));
 }
 
 bool KeptLines::count(std::string_view kind) {

@@ -51,14 +51,17 @@ ConvertOptions with_part(ConvertOptions o, const PartOptions& part) {
   return o;
 }
 
-/// Whoever is last merges. That it cannot be done now takes nothing from the part that was written.
-void merge_if_whole(const ConvertOptions& o) try {
+/// Whoever is last merges: true where OUT is there then. That it cannot be done now takes nothing from the part that
+/// was written.
+bool merge_if_whole(const ConvertOptions& o) try {
   const Json result = merge({.out = o.out, .threads = o.threads, .device = o.device, .json = o.json});
-  if (result.contains("missing"))
-    note(fmt::format("{}: not merged yet; missing are {}", o.out, std::string(result["array"])));
+  if (!result.contains("missing")) return true;
+  note(fmt::format("{}: not merged yet; missing are {}", o.out, std::string(result["array"])));
+  return false;
 } catch (const Error& e) {
   if (e.kind != ErrorKind::usage) throw;
   for (const std::string& line : e.lines) note(fmt::format("not merged: {}", line));
+  return false;
 }
 
 }  // namespace
@@ -95,8 +98,8 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
       if (!batch.filelist.empty())
         return convert_all(batch, [&](const std::string& line) { return parse_conversion(line, o); });
       const ConvertOptions settled = with_part(o.settled(), part);
-      const Json result = convert(settled);
-      if (part.merge) merge_if_whole(settled);
+      Json result = convert(settled);
+      if (part.merge) result["merged"] = merge_if_whole(settled);
       if (common.json && !o.options.dry_run) print_out("{}\n", one_line(result));
       return 0;
     };

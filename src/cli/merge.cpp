@@ -2,6 +2,7 @@
 
 #include "src/base/log.h"
 #include "src/cli/commands.h"
+#include "src/verify/verify.h"
 
 namespace mxfp4::cli {
 
@@ -9,6 +10,10 @@ namespace {
 
 int merge_parts(const MergeOptions& o) {
   const Json result = merge(o);
+  if (o.verify && result.value("unchanged", false)) {
+    check_bytes(o.out, o.threads);
+    note(fmt::format("{}: its bytes have their checksums", o.out));
+  }
   const bool missing = result.contains("missing");
   if (o.json) print_out("{}\n", one_line(result));
   if (!missing) return 0;

@@ -72,16 +72,19 @@ class Environment {
   }
 
   PartNumber agreed() const {
+    const std::optional<int> count = number(count_name);
     if (found_.empty())
       fail(ErrorKind::usage,
-           "--part auto: no variable of Slurm, Kubernetes ({} with JOB_COMPLETION_INDEX), Open MPI or PMI is set; {}",
-           count_name, advice);
+           "--part auto: no variable of Slurm, Kubernetes (JOB_COMPLETION_INDEX with {}), Open MPI or PMI is set{}; {}",
+           count_name, count ? fmt::format(" beside {}={}", count_name, *count) : "", advice);
     const Found* said = &found_.front();
     for (const Found& f : found_)
       if (f.part.count > 1) said = &f;
     for (const Found& f : found_)
       if (f.part.count > 1 && f.part != said->part)
         fail(ErrorKind::usage, "--part auto: {} and {} disagree; {}", f.variables, said->variables, advice);
+    if (count && said->part.count != *count)
+      fail(ErrorKind::usage, "--part auto: {} and {}={} disagree; {}", said->variables, count_name, *count, advice);
     return said->part;
   }
 
@@ -96,11 +99,9 @@ class Environment {
 
 PartNumber part_of_environment() {
   Environment environment;
-  const bool has_index = environment.number("SLURM_ARRAY_TASK_ID") || environment.number("JOB_COMPLETION_INDEX");
   if (environment.number("SLURM_ARRAY_TASK_ID") || environment.number("SLURM_ARRAY_TASK_COUNT"))
     environment.add_slurm_array();
-  if (environment.number("JOB_COMPLETION_INDEX") || (environment.number(count_name) && !has_index))
-    environment.add_pair("JOB_COMPLETION_INDEX", count_name);
+  if (environment.number("JOB_COMPLETION_INDEX")) environment.add_pair("JOB_COMPLETION_INDEX", count_name);
   environment.add_slurm_tasks();
   environment.add_pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
   environment.add_pair("PMI_RANK", "PMI_SIZE");

@@ -117,14 +117,24 @@ bool is_unchanged_since(const Input& in, const PackedCheckpoint& out) {
                      [&](const Shard& s) { return s.state.mtime_ns <= written; });
 }
 
-/// Whether OUT has the set already, wherever it stands there: --if-changed asks, and every part and merge that is not
-/// to replace it. Of these none reads the source for that.
+/// Null, where parts are to replace it, for one that cannot be read.
+std::unique_ptr<PackedCheckpoint> open_earlier(const ConvertOptions& options, Problems& damage) try {
+  return open_packed(options.out, damage);
+} catch (const Error& e) {
+  if (!options.force || e.kind != ErrorKind::input) throw;
+  return nullptr;
+}
+
+/// Whether OUT has the set already, wherever it stands there: --if-changed asks, and every part and merge, but a merge
+/// that is to replace it. To a part that is to replace it the set must be all that OUT has, and the part's share of the
+/// source is read for that.
 bool is_there_already(const ConvertOptions& options, const Input& in, const Destination& to, const Prepared& p) {
-  const bool is_asked = options.if_changed || (is_of_parts(options) && !options.force);
+  const bool is_asked = options.if_changed || options.part || (options.merge && !options.force);
   if (!is_asked || !has_manifest(options.out)) return false;
   if (options.sha256 && !fs::exists(fs::path(options.out) / sums_name)) return false;
   Problems damage;
-  const auto opened = to.earlier() ? nullptr : open_packed(options.out, damage);
+  const auto opened = to.earlier() ? nullptr : open_earlier(options, damage);
+  if (!opened && !to.earlier()) return false;
   const PackedCheckpoint& out = opened ? *opened : *to.earlier();
   const Manifest& m = out.manifest;
   const int set = set_number(m, p.backend, p.plan.tp);
@@ -132,14 +142,15 @@ bool is_there_already(const ConvertOptions& options, const Input& in, const Dest
   Problems none;  // the same plan, but for the names of files
   const Plan plan = set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none);
   if (!has_same_set(plan, p.manifest, out, damage)) return false;
-  return is_of_parts(options) ? is_unchanged_since(in, out)
-                              : has_same_contents(plan, in.source, in.files, m, options.threads);
+  if (!is_of_parts(options)) return has_same_contents(plan, in.source, in.files, m, options.threads);
+  if (!is_unchanged_since(in, out)) return false;
+  return !options.force || (m.sets.size() == 1 && is_merged(options, p.plan, in, m));
 }
 
 /// Says so, and what --json prints of it.
 Json leave_as_it_is(const ConvertOptions& options, const Plan& plan) {
   if (options.part) return merged_part(options, plan);
-  if (options.merge) remove_parts(parts_of(options.out));  // that came late
+  if (options.merge) remove_parts(parts_of(options.out), files_made(plan));  // that came late
   note(fmt::format("{}: {}", options.out, options.merge ? "all is merged already" : "nothing has changed"));
   return Json{{"out", options.out}, {"unchanged", true}};
 }
@@ -323,12 +334,6 @@ Json add_set(ConvertOptions options, OutputDir* place) {
   const auto source = is_packed ? read_from(*packed, packed->unpackable_set()) : read_by_name(checkpoint);
   return run(options, place, {names, out->model, *source, is_packed ? names : checkpoint, &out->manifest},
              AddedSet(options, *out), problems);
-}
-
-/// A set is added to OUT from its own tensors.
-bool is_own_source(const ConvertOptions& options) {
-  std::error_code ec;
-  return options.add && fs::equivalent(options.checkpoint, options.out, ec);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "src/convert/destination.h"
 
+#include <filesystem>
+
 #include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/companions.h"
@@ -7,6 +9,11 @@
 #include "src/packed/sharded_state.h"
 
 namespace mxfp4 {
+
+bool is_own_source(const ConvertOptions& options) {
+  std::error_code ec;
+  return options.add && std::filesystem::equivalent(options.checkpoint, options.out, ec);
+}
 
 ManifestOptions NewOutput::manifest_options(const Input& in) const {
   ManifestOptions m;

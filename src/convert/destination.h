@@ -16,6 +16,9 @@ struct Input {
   const Manifest* known = nullptr;  // whose checksums the source must have, where it is known from before
 };
 
+/// A set is added to OUT from its own tensors.
+bool is_own_source(const ConvertOptions& options);
+
 class Destination {
  public:
   virtual ~Destination() = default;

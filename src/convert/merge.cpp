@@ -1,8 +1,11 @@
 #include "src/convert/merge.h"
 
+#include <filesystem>
+
 #include "src/base/log.h"
 #include "src/convert/convert.h"
 #include "src/convert/part.h"
+#include "src/convert/unchanged.h"
 #include "src/io/merge_claim.h"
 
 namespace mxfp4 {
@@ -25,6 +28,25 @@ ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
   o.json = m.json;
   o.leftover = PartialPolicy::resume;
   return o;
+}
+
+/// What stands in OUT's place where there are no parts of it. Throws unless that is an output as it was written.
+Json look_at_output(const std::string& out) {
+  if (!has_manifest(out))
+    fail(ErrorKind::usage, "{}: there are no parts of it{}; convert --part writes them", out,
+         std::filesystem::exists(out) ? ", and what is there is no output of mxfp4-pack" : "");
+  Problems damage;
+  const auto packed = open_packed(out, damage);
+  check_as_written(*packed, damage);
+  if (damage.any()) {
+    std::vector<std::string> lines = {out + ": there are no parts of it, and the output is not as it was written:"};
+    for (const std::string& line : damage.errors()) lines.push_back(line);
+    throw Error(ErrorKind::input, lines);
+  }
+  std::string sets;
+  for (const ManifestSet& set : packed->manifest.sets) sets += (sets.empty() ? "" : "; ") + describe(set);
+  note(fmt::format("{}: is there, and no parts of it: {}", out, sets));
+  return {{"out", out}, {"unchanged", true}};
 }
 
 }  // namespace
@@ -53,10 +75,7 @@ Json merge(const MergeOptions& options) {
   OutputDir(options.out, "", owned_files);  // ends a merge that was cut short when OUT was in its place
   const std::vector<PartFolder> parts = read_parts(parts_of(options.out));
   if (!parts.empty()) return convert(options_of(options, parts.front()));
-  if (!has_manifest(options.out))
-    fail(ErrorKind::usage, "{}: there are no parts of it; convert --part writes them", options.out);
-  note(fmt::format("{}: is there, and no parts of it", options.out));
-  return {{"out", options.out}, {"unchanged", true}};
+  return look_at_output(options.out);
 }
 
 }  // namespace mxfp4

@@ -21,7 +21,9 @@ struct MergeOptions {
 std::string array_expression(std::span<const int> numbers);
 
 /// Ends in OUT, as convert would have made it, and then changes nothing when called again. Returns what convert does,
-/// or, and then nothing was done, an object with `missing`: the numbers of the parts that are not there.
+/// or, and then nothing was done, an object with `missing`: the numbers of the parts that are not there, or with
+/// `unchanged`: there are no parts, and OUT is an output whose files are there as they were written; its tensors are
+/// not read.
 Json merge(const MergeOptions& options);
 
 /// The object for parts that are not there.

@@ -10,6 +10,7 @@
 #include "src/backends/serve.h"
 #include "src/base/log.h"
 #include "src/convert/run_identity.h"
+#include "src/convert/unchanged.h"
 #include "src/io/leftover.h"
 
 namespace mxfp4 {
@@ -70,10 +71,16 @@ void remove_late_part(const std::string& dir) {
   }
 }
 
-/// True at every index that is not of this part.
+/// True at every index that is of this part.
+std::vector<bool> only(const std::vector<int>& part_of, int part) {
+  std::vector<bool> own;
+  for (const int p : part_of) own.push_back(p == part);
+  return own;
+}
+
 std::vector<bool> all_but(const std::vector<int>& part_of, int part) {
-  std::vector<bool> others;
-  for (const int p : part_of) others.push_back(p != part);
+  std::vector<bool> others = only(part_of, part);
+  others.flip();
   return others;
 }
 
@@ -108,7 +115,7 @@ Json report_part(const ConvertOptions& options, const PartSize& size, bool uncha
 Json write_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices,
                 const Deal& deal, const std::string& name) {
   const PartNumber& part = *options.part;
-  const std::string place = place_of(options.out, options.checkpoint);
+  const std::string place = place_of(options.out, is_own_source(options) ? "" : options.checkpoint);
   OutputDir out = OutputDir::for_part(place, name, options.checkpoint);
   JournalHead head = part_head_of(plan, options, in);
   for (size_t f = 0; f < plan.files.size(); ++f)
@@ -143,6 +150,14 @@ std::string parts_of(const std::string& out) { return hidden_beside(place_of(out
 Json merged_part(const ConvertOptions& options, const Plan& plan) {
   const PartNumber& part = *options.part;
   return report_part(options, size_of(plan, deal(plan, part.count), part.index), true, "all is merged already");
+}
+
+bool is_merged(const ConvertOptions& options, const Plan& plan, const Input& in, const Manifest& out) {
+  const PartNumber& part = *options.part;
+  const Deal dealt = deal(plan, part.count);
+  if (!read_parts(parts_of(options.out)).empty() || size_of(plan, dealt, part.index).files == 0) return false;
+  const Checksums sums = read_sums(plan, in.source, options.threads, only(dealt.of_job, part.index));
+  return has_same_tensors(plan, sums, only(dealt.of_file, part.index), out);
 }
 
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices) {

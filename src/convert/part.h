@@ -21,6 +21,9 @@ std::string parts_of(const std::string& out);
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices);
 /// The same where all parts are merged.
 Json merged_part(const ConvertOptions& options, const Plan& plan);
+/// Whether the tensors of options.part, which are read, are those that an OUT with the same set was made from, and it
+/// has files. False while there are parts: then OUT is being replaced, be it by other tensors of other parts.
+bool is_merged(const ConvertOptions& options, const Plan& plan, const Input& in, const Manifest& out);
 
 /// The options that a part's record has, as the plan has settled them; and back.
 Json command_of(const ConvertOptions& options, const Plan& plan);

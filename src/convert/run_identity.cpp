@@ -31,6 +31,7 @@ std::string given_to(const Plan& plan, const ConvertOptions& options) {
 }  // namespace
 
 OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
+  const bool is_linked_later = is_own_source(options);
   std::set<std::string> linked;  // a hard link changes a file's ctime
   for (const OutFile& f : plan.files)
     if (f.shard) linked.insert(f.name);
@@ -41,7 +42,8 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
       const FileState state = state_of(s);
       const std::string name = entry.path().lexically_relative(options.checkpoint).string();
       files.insert(fmt::format("{} {} {} {}", name, state.bytes, state.mtime_ns, state.inode));
-      if (!linked.count(name)) files.insert(fmt::format("{} changed {}.{}", name, s.st_ctim.tv_sec, s.st_ctim.tv_nsec));
+      if (!is_linked_later && !linked.count(name))
+        files.insert(fmt::format("{} changed {}.{}", name, s.st_ctim.tv_sec, s.st_ctim.tv_nsec));
     }
   const Checkpoint& ck = *plan.checkpoint;
   const std::string source = fmt::format("{} {} {} {}", fmt::join(files, "\n"), checksum_of(ck.config_text),

@@ -28,29 +28,6 @@ std::string cache_dir() {
   return home && *home == '/' ? std::string(home) + "/.cache/mxfp4-pack" : "";
 }
 
-/// Reads and hashes every tensor.
-std::string fingerprint_of(const Plan& plan, Source& source, int threads) {
-  Checksums sums(plan);
-  run_jobs(int64_t(plan.jobs.size()), threads, [&](Worker& worker, int64_t j) {
-    const Job& job = plan.jobs[size_t(j)];
-    if (const auto* copy = std::get_if<CopyJob>(&job)) {
-      for (const CopyPiece& p : plan.pieces_of(*copy)) {
-        uint8_t* data = worker.source.reserve(p.bytes);
-        PieceHasher hasher = copy_hasher({&p, 1}, sums);
-        source.read_copied(plan, {&p, 1}, data, std::ref(hasher));
-      }
-      return;
-    }
-    const auto& [target, begin, end] = std::get<PackJob>(job);
-    const Pieces pieces = pieces_in(plan, plan.packed[target], begin, end);
-    uint8_t* data = worker.source.reserve(pieces.source_bytes);
-    PieceHasher hasher = source_hasher(plan, target, pieces, sums);
-    source.read_pieces(worker, pieces, data, std::ref(hasher));
-  });
-  source.check_unchanged();
-  return fingerprint_of(plan, source_checksums(plan, sums));
-}
-
 /// Everything that does not depend on the tensors' contents.
 bool has_same_form(const Plan& plan, const Manifest& m, const ManifestOptions& options) {
   if (size_t(plan.set) >= m.sets.size()) return false;
@@ -81,15 +58,57 @@ bool has_same_companions(const Checkpoint& ck, const Manifest& m) {
   });
 }
 
-/// Whether config, index, canaries and all of the manifest are what its source and sets give.
 bool is_as_written(const PackedCheckpoint& out, Problems& damage) {
-  if (!damage.any()) check_files(out, damage);
-  if (!damage.any()) compare_with_rebuilt(out, out.manifest.source, damage);
+  check_as_written(out, damage);
   if (damage.any()) note(fmt::format("{}: not as it was written: {}", out.dir, damage.errors().front()));
   return !damage.any();
 }
 
 }  // namespace
+
+void check_as_written(const PackedCheckpoint& out, Problems& damage) {
+  if (!damage.any()) check_files(out, damage);
+  if (!damage.any()) compare_with_rebuilt(out, out.manifest.source, damage);
+}
+
+Checksums read_sums(const Plan& plan, Source& source, int threads, const std::vector<bool>& wanted) {
+  Checksums sums(plan);
+  run_jobs(int64_t(plan.jobs.size()), threads, [&](Worker& worker, int64_t j) {
+    if (!wanted[size_t(j)]) return;
+    const Job& job = plan.jobs[size_t(j)];
+    if (const auto* copy = std::get_if<CopyJob>(&job)) {
+      for (const CopyPiece& p : plan.pieces_of(*copy)) {
+        uint8_t* data = worker.source.reserve(p.bytes);
+        PieceHasher hasher = copy_hasher({&p, 1}, sums);
+        source.read_copied(plan, {&p, 1}, data, std::ref(hasher));
+      }
+      return;
+    }
+    const auto& [target, begin, end] = std::get<PackJob>(job);
+    const Pieces pieces = pieces_in(plan, plan.packed[target], begin, end);
+    uint8_t* data = worker.source.reserve(pieces.source_bytes);
+    PieceHasher hasher = source_hasher(plan, target, pieces, sums);
+    source.read_pieces(worker, pieces, data, std::ref(hasher));
+  });
+  source.check_unchanged();
+  return sums;
+}
+
+bool has_same_tensors(const Plan& plan, const Checksums& sums, const std::vector<bool>& files, const Manifest& m) {
+  const auto is_same = [&](const Tensor& t, const std::vector<Hash>& pieces) {
+    return m.source.find(t.name) && XXH128_isEqual(hash_of_pieces(pieces), m.checksum_of(t.name));
+  };
+  for (size_t i = 0; i < plan.copied.size(); ++i)
+    if (const auto& t = plan.copied[i]; t.file && files[size_t(*t.file)] && !is_same(*t.source, sums.copied[i]))
+      return false;
+  for (size_t i = 0; i < plan.packed.size(); i += plan.tp.ranks.size()) {
+    if (!files[size_t(plan.packed[i].file)]) continue;
+    const auto sources = sources_of(plan, plan.packed[i]);
+    for (size_t s = 0; s < sources.size(); ++s)
+      if (!is_same(*sources[s], sums.packed[i].sources[s])) return false;
+  }
+  return true;
+}
 
 bool has_same_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out, Problems& damage) {
   return has_same_form(plan, out.manifest, options) && has_same_companions(*plan.checkpoint, out.manifest) &&
@@ -99,7 +118,8 @@ bool has_same_set(const Plan& plan, const ManifestOptions& options, const Packed
 bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files, const Manifest& m, int threads) {
   const SourceCache cache(files);
   if (const std::string known = cache.find(); !known.empty()) return known == m.fingerprint;
-  const std::string fingerprint = fingerprint_of(plan, source, threads);
+  const Checksums sums = read_sums(plan, source, threads, std::vector<bool>(plan.jobs.size(), true));
+  const std::string fingerprint = fingerprint_of(plan, source_checksums(plan, sums));
   cache.put(fingerprint);
   return fingerprint == m.fingerprint;
 }

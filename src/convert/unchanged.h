@@ -10,9 +10,19 @@ namespace mxfp4 {
 /// headers as they were written. damage: what was found wrong when OUT was opened.
 bool has_same_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out, Problems& damage);
 
+/// Names what is wrong in an output that was opened but its tensors' bytes: sizes, headers, small files, and a manifest
+/// that is not what its source and sets give.
+void check_as_written(const PackedCheckpoint& out, Problems& damage);
+
 /// Whether the source has the contents that OUT was made from. It is read and hashed, unless a private cache knows
 /// every shard of `files` by device, inode, size, mtime and ctime.
 bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files, const Manifest& m, int threads);
+
+/// Reads and hashes what the jobs read that are `wanted`, by their number.
+Checksums read_sums(const Plan& plan, Source& source, int threads, const std::vector<bool>& wanted);
+
+/// Whether the tensors that go into `files`, by their number, have in `sums` the checksums that OUT's source had.
+bool has_same_tensors(const Plan& plan, const Checksums& sums, const std::vector<bool>& files, const Manifest& m);
 
 /// Keeps a source's fingerprint in the cache, as far as its files let a later change be seen.
 class SourceCache {

@@ -277,7 +277,8 @@ void take_from_run(const std::string& place, const ListOwn& made) {
 void remove_taken(const std::string& place, const JournalHead& head, const ListOwn& made) {
   const HiddenNames hidden = hidden_beside(place);
   remove_partial(hidden.removed, place, head, made);
-  remove_parts(hidden.removed_parts);
+  const auto names = explained(place, head.made);
+  remove_parts(hidden.removed_parts, {names.begin(), names.end()});
 }
 
 const char* name_of(LeftoverKind kind) {

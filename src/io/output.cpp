@@ -113,7 +113,9 @@ OutputDir OutputDir::for_part(const std::string& place, const std::string& part,
 
 void OutputDir::clean(const std::string& place, ListOwn made) {
   OutputDir out(Place{place, {}}, place, std::move(made));
-  if (!out.finished_) {  // else what was replaced is gone by now
+  if (out.finished_) {  // what was replaced is gone by now
+    remove_parts(out.hidden_.parts, out.journal_.head().made);
+  } else {
     for (const std::string& dir : {out.hidden_.partial, out.hidden_.aside}) out.check_is_ours(dir);
     remove_partial(out.hidden_.aside, place, out.journal_.head(), out.made_);
     sync_dir(fs::path(place).parent_path());  // it must not come back without its journal
@@ -142,7 +144,7 @@ void OutputDir::open(const OpenOptions& start) {
   deferred_.emplace();
   // Never written over: a run ended in the middle of that would leave a partial output that is nobody's.
   if (keep_ && !holds_run(hidden_.partial, journal_.head().run)) write_run_file(hidden_.partial, journal_.head());
-  if (start.leftover == PartialPolicy::discard) remove_parts(hidden_.parts);
+  if (start.leftover == PartialPolicy::discard) remove_parts(hidden_.parts, start.made);
   if (!committed_ && !keep_) begin(start);
   if (replace_) check_movable(name_, out_, hidden_.partial);
 }
@@ -348,7 +350,7 @@ void OutputDir::remove_finished_journal() {
 void OutputDir::remove_merged_parts() const {
   if (!is_there(hidden_.parts)) return;
   try {
-    remove_parts(hidden_.parts);
+    remove_parts(hidden_.parts, journal_.head().made);
   } catch (const Error& e) {
     for (const std::string& line : e.lines) warn(line);
   }

@@ -61,6 +61,20 @@ void remove_unfinished(const std::string& place) {
   fs::remove(hidden.journal);
 }
 
+/// made: what may be in it where its record does not say so.
+void remove_part(const std::string& dir, const std::vector<std::string>& made) {
+  if (!has_record(dir)) return;
+  const JournalText record = read_part(dir).record;
+  const std::vector<std::string>& own = record.begun ? record.head.made : made;
+  std::set<std::string> names(own.begin(), own.end());
+  names.insert({run_file, part_record});  // the first, where it could not be removed
+  if (const std::string foreign = foreign_in(dir, names); !foreign.empty())
+    fail(ErrorKind::usage, "{}: {}; move it away", dir,
+         printable(foreign) + (record.begun ? " was not made by mxfp4-pack"
+                                            : fmt::format(": {} does not say what is mxfp4-pack's", part_record)));
+  remove_own(dir, names, part_record);
+}
+
 /// The entries of a folder; finished parts come first.
 std::vector<std::string> entries_of(const std::string& parts) {
   std::vector<std::string> paths;
@@ -127,23 +141,15 @@ bool are_being_written(const std::string& parts) {
                      [](const auto& path) { return !place_of_part(path).empty() && is_young(path); });
 }
 
-void remove_part(const std::string& dir) {
-  if (!has_record(dir)) return;
-  const PartFolder part = read_part(dir);
-  std::set<std::string> names(part.record.head.made.begin(), part.record.head.made.end());
-  names.insert({run_file, part_record});  // the first, where it could not be removed
-  if (const std::string foreign = foreign_in(dir, names); !foreign.empty())
-    fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away", dir, printable(foreign));
-  remove_own(dir, names, part_record);
-}
+void remove_part(const std::string& dir) { remove_part(dir, {}); }
 
-void remove_parts(const std::string& parts) {
+void remove_parts(const std::string& parts, const std::vector<std::string>& made) {
   if (!is_own_folder(parts)) return;
   Problems problems;
   for (const std::string& path : entries_of(parts)) try {
       const std::string place = place_of_part(path);
       if (has_record(path))
-        remove_part(path);
+        remove_part(path, made);
       else if (!place.empty())
         remove_unfinished(place);
       else if (is_claim(fs::path(path).filename().string()))

@@ -51,7 +51,7 @@ bool are_being_written(const std::string& parts);
 /// Removes one finished part; nothing where it is gone.
 void remove_part(const std::string& dir);
 /// Removes parts, finished or not, and their folder. Throws Error{io} where something cannot be removed, or others put
-/// it there.
-void remove_parts(const std::string& parts);
+/// it there. made: what may be in a part whose record cannot be read.
+void remove_parts(const std::string& parts, const std::vector<std::string>& made);
 
 }  // namespace mxfp4

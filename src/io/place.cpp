@@ -68,13 +68,14 @@ std::string place_of(const std::string& out, const std::string& source) {
 void check_space(const std::string& folder, int64_t bytes, const std::vector<std::string>& spare) {
   struct statvfs space;
   if (::statvfs(folder.c_str(), &space) != 0) fail_errno(folder, "cannot ask for free space", errno);
-  auto free = int64_t(space.f_bavail) * int64_t(space.f_frsize);
+  const auto free = int64_t(space.f_bavail) * int64_t(space.f_frsize);
+  int64_t needed = bytes;
   std::error_code ec;
   for (const std::string& dir : spare)
     for (auto it = fs::recursive_directory_iterator(dir, ec); !ec && it != fs::recursive_directory_iterator();
          it.increment(ec))
-      if (struct stat s; ::lstat(it->path().c_str(), &s) == 0 && s.st_nlink == 1) free += int64_t(s.st_blocks) * 512;
-  if (free < bytes) fail(ErrorKind::io, "{}: {} needed, {} free", folder, human_bytes(bytes), human_bytes(free));
+      if (struct stat s; ::lstat(it->path().c_str(), &s) == 0 && s.st_nlink == 1) needed -= int64_t(s.st_blocks) * 512;
+  if (free < needed) fail(ErrorKind::io, "{}: {} needed, {} free", folder, human_bytes(needed), human_bytes(free));
 }
 
 mode_t umask_like(const std::string& dir) {

@@ -12,8 +12,8 @@ namespace mxfp4 {
 /// inside it or holds it, is a link, or has something mounted on it or in it, which no rename could replace.
 std::string place_of(const std::string& out, const std::string& source);
 
-/// Throws Error{io} where the file system of a folder has no space for so many bytes, counting that of the folders
-/// `spare`, as far as they are there and their files have no second name.
+/// Throws Error{io} where the file system of a folder has no space for so many bytes beside those that the folders
+/// `spare` have already, in files that have no second name.
 void check_space(const std::string& folder, int64_t bytes, const std::vector<std::string>& spare);
 
 /// What is mounted on a path or below it; empty where nothing is, or the system does not list its mounts.

@@ -331,6 +331,22 @@ void check_save(const VerifyOptions& options) {
 
 }  // namespace
 
+void check_bytes(const std::string& out, int threads) {
+  VerifyOptions options;
+  options.out = out;
+  options.level = Level::files;
+  options.threads = threads;
+  const Original none(options.source);
+  Problems problems;
+  const auto packed = open_packed(out, problems);
+  if (!problems.any()) check_sums(*packed, options.part, threads, problems);
+  const bool is_state = packed->manifest.options.format == sharded_state_format;
+  if (!problems.any() && is_state) verify_state(*packed, threads, problems);
+  for (const PackedSet& set : packed->sets)
+    if (!problems.any()) Verification(*packed, set, none, options, Level::files, {}).run(problems);
+  problems.throw_if_any();
+}
+
 bool verify(const VerifyOptions& options) {
   if (options.bench.run) require_bench();
   const bool kernels_level = options.level == Level::kernels || options.level == Level::highest;

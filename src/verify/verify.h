@@ -28,6 +28,10 @@ struct VerifyOptions {
   bool json = false;
 };
 
+/// Throws Error{input} where bytes of an output do not have its manifest's checksums, or those of its SHA256SUMS.
+/// Prints nothing.
+void check_bytes(const std::string& out, int threads);
+
 /// True where OUT is right. The verdict and what is wrong are printed on stdout.
 bool verify(const VerifyOptions& options);
 

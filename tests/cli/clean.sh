@@ -146,6 +146,23 @@ old "$place"/.k*
 expect 'also where another is gone' 0 '^kept: .*generation_config.json was changed' '' clean --remove
 rm -r "$(hidden k partial)"
 
+# a part whose record is empty, beside an OUT that was merged, and where nothing else says what is in it
+one_part() { prepare "$program" convert "$tiny" "$place/k" "${options[@]}" --part 0/2 -q && : >"$(compgen -G "$(hidden k parts)/*")/part-record"; }
+rm -rf "$place" && mkdir "$place"
+one_part
+mv "$(hidden k parts)" "$dir/late-parts"
+prepare "$program" convert "$tiny" "$place/k" "${options[@]}" -q
+mv "$dir/late-parts" "$(hidden k parts)"
+old "$place"/.k*
+expect 'an empty record: OUT says what is in the part' 0 '^removed: .*parts of an output' '' clean --remove
+expect 'nothing of it stays' 1 '' '' compgen -G "$place/.k*"
+rm -r "$place/k"
+one_part
+echo mine >"$(compgen -G "$(hidden k parts)/*")/notes.txt"
+old "$place"/.k*
+expect 'nothing says it' 2 '' 'part-record does not say what is mxfp4-pack.s; move it away' clean --remove
+rm -r "$place"/.k*
+
 if [ "$(id -u)" = 0 ]; then
   mkdir "$(hidden k parts)"
   chown 12345 "$(hidden k parts)"

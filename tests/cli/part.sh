@@ -33,10 +33,22 @@ part 0/3 -q & one=$!
 part 0/3 -q & two=$!
 expect 'two on one part: the one' 0 '' '' wait $one
 expect 'and the other' 0 '' '' wait $two
-expect 'the last part, and the merge' 0 '' 'check it with' part 2/3 --merge
+expect 'the last part, and the merge' 0 '"merged":true' '' part 2/3 --merge --json -q
 expect 'the bytes of a single run' 0 '' '' same
 expect 'nothing is left beside it' 1 '' '' compgen -G "$dir/.k.*"
-expect 'a second merge changes nothing' 0 '' 'k: is there, and no parts of it' merge
+expect 'a second merge changes nothing' 0 '' 'k: is there, and no parts of it: marlin of vllm at tp 2$' merge
+expect 'as JSON' 0 '^\{"out":".*k","unchanged":true\}$' '' merge --json -q
+expect 'nor one that reads all bytes' 0 '' 'k: its bytes have their checksums' merge --verify
+shard=$(find "$k/packed" -name '*.safetensors' | sort | head -n 1)
+cp "$shard" "$dir/kept"
+put_last "$shard" '\125'
+expect 'which finds a wrong one' 2 '' 'does not have the (right )?(checksum|SHA-256)' merge --verify
+mv "$dir/kept" "$shard"
+cp -r "$k" "$dir/broken"
+truncate -s -1 "$(find "$dir/broken/packed" -name '*.safetensors' | sort | head -n 1)"
+expect 'nor does a file that is not whole pass for OUT' 2 '' 'broken: there are no parts of it, and the output is not as' \
+  "$program" merge "$dir/broken"
+expect 'nor a folder of others' 2 '' 'there are no parts of it, and what is there is no output of mxfp4-pack' "$program" merge "$many"
 expect 'a part of what is there' 0 '' 'part 0 of 3: .*all is merged already' part 0/3
 expect 'also by JSON' 0 '"part":0.*"unchanged":true' '' part 0/3 --json -q
 expect 'and one without files' 0 '' 'part 59 of 60: 0 files, 0 B, all is merged already' part 59/60
@@ -51,9 +63,29 @@ prepare "$program" convert "$many" "$dir/late/k" "${kind[@]}" --part 0/3 -q
 cp -r "$dir/late/.k.mxfp4-pack.parts" "$parts"
 expect 'a part that came late is tidied by the next merge' 0 '' 'k: all is merged already' merge
 expect 'nothing is left beside it' 1 '' '' compgen -G "$dir/.k.*"
-expect 'parts to replace it' 0 '' 'part 0 of 1' part 0/1 --force
+expect 'a part that is to replace it, run again after the merge' 0 '' 'part 0 of 3: .*all is merged already' part 0/3 --force
+expect 'leaves nothing beside it' 1 '' '' compgen -G "$dir/.k.*"
+# other bytes under equal headers, older than OUT
+cp -rp "$many" "$dir/tuned"
+for file in "$dir"/tuned/*.safetensors; do
+  put_last "$file" '\125'
+  touch -d '1 hour ago' "$file"
+done
+tuned() { "$program" convert "$dir/tuned" "$k" "${kind[@]}" --force --part "$1/3"; }
+convert "$dir/tuned" "$dir/of-tuned" "${kind[@]}"
+same_share=0
+until tuned $same_share 2>&1 | grep -q 'is merged already'; do
+  clear
+  cp -rp "$dir/single" "$k"
+  same_share=$((same_share + 1))
+  [ $same_share -lt 3 ] || break
+done
+expect 'a part of other weights is to replace it, but its share is the same' 0 '' 'all is merged already' tuned $same_share
+for i in 0 1 2; do [ $i = $same_share ] || prepare tuned $i; done 2>/dev/null
+expect 'is missing beside the others' 1 "^$same_share\$" 'are missing' merge
+expect 'and is written then' 0 '' "part $same_share of 3: .* in [0-9]" tuned $same_share
 expect 'replaced' 0 '' 'check it with' merge
-expect 'by the same' 0 '' '' same
+expect 'by the bytes of those weights' 0 '' '' diff -r "$dir/of-tuned" "$k"
 
 clear
 all_of 4
@@ -102,6 +134,14 @@ all_of 2
 mkdir -p "$parts/merging/$(hostname | sed 's/[^A-Za-z0-9-]/_/g').$$"
 touch -d '1 hour ago' "$parts/merging"
 expect 'one that lives is waited for however long it takes' 2 '' 'is being merged or resumed by process .*[.][0-9]+' merge
+
+clear
+all_of 2
+late=$(compgen -G "$parts/0-of-2.*")
+cp -r "$late" "${late}0"
+: >"${late}0/part-record"
+expect 'a part whose record is empty, beside whole ones' 0 '' 'check it with' merge
+expect 'goes with them' 1 '' '' compgen -G "$dir/.k.*"
 
 clear
 all_of 2
@@ -180,6 +220,11 @@ all_of 3
 expect 'a set is added by parts' 0 '' 'beside 1 earlier set' merge
 expect 'as by a single run' 0 '' '' diff -r "$dir/added" "$k"
 expect 'it is right' 0 'right' '' "$program" verify "$k" --source "$many"
+own() { "$program" convert "$k" "$k" --add --backend triton-blackwell --engine vllm --tp-size 2 "$@"; }
+convert "$many" "$dir/added" --add --backend triton-blackwell --engine vllm --tp-size 2
+expect 'from OUT itself, too' 0 '' 'part 0 of 2' own --part 0/2
+expect 'and the other part' 0 '' 'beside 2 earlier sets' own --part 1/2 --merge
+expect 'as from the source' 0 '' '' diff -r "$dir/added" "$k"
 
 clear
 kind=(--backend marlin --engine vllm --link hard)
@@ -246,6 +291,11 @@ expect 'an array of one task says nothing of all parts' 2 '' '_COUNT=1, _MIN=4, 
   auto SLURM_ARRAY_TASK_ID=4 SLURM_ARRAY_TASK_COUNT=1 SLURM_ARRAY_TASK_MIN=4 SLURM_ARRAY_TASK_MAX=4 SLURM_ARRAY_TASK_STEP=1
 expect 'two that disagree' 2 '' 'OMPI_.*SIZE=2 and PMI_RANK=3, PMI_SIZE=8 disagree' \
   auto PMI_RANK=3 PMI_SIZE=8 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2
+expect 'a count without a number' 2 '' 'is set beside MXFP4_PACK_PARTS=4; say it' auto MXFP4_PACK_PARTS=4
+expect 'a count that is not the launcher'"'"'s' 2 '' 'PMI_RANK=1, PMI_SIZE=2 and MXFP4_PACK_PARTS=4 disagree' \
+  auto PMI_RANK=1 PMI_SIZE=2 MXFP4_PACK_PARTS=4
+expect 'one that is' 0 '' 'part 1 of 2' auto PMI_RANK=1 PMI_SIZE=2 MXFP4_PACK_PARTS=2
+rm -rf "$dir"/.auto.*
 expect 'an indexed job' 0 '' 'part 1 of 2' auto JOB_COMPLETION_INDEX=1 MXFP4_PACK_PARTS=2
 rm -rf "$dir"/.auto.*
 array=(SLURM_ARRAY_TASK_ID=7 SLURM_ARRAY_TASK_COUNT=3 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_STEP=2)
