@@ -101,6 +101,7 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   if (options.part && options.format == sharded_state_format)
     fail(ErrorKind::usage, "--part: a sharded state is written by one node");
   if (options.format == sharded_state_format && !problems.any()) p.state = add_state(p.plan, problems);
+  check_companions(in.checkpoint, problems);
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
   for (const std::string& line : in.model.notes) note(line);
@@ -197,7 +198,9 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
                      conversion.zero_scales()));
   if (plan.backend->rewrite) note(describe_loss(conversion.loss()));
   const Json seconds = conversion.seconds();
-  note_detail(fmt::format("seconds of each stage, all threads together: {}", one_line(seconds)));
+  std::string times;
+  for (const auto& [stage, time] : seconds.items()) times += fmt::format(", {} {}", stage, human_seconds(time));
+  note_detail("time of each stage, all threads together:" + times.substr(1));
   if (!options.json)
     note_result(plan, has_manifest(options.checkpoint) ? "" : options.checkpoint, options.out, seconds["wall"],
                 options.format == sharded_state_format);

@@ -175,6 +175,8 @@ void unpack(const UnpackOptions& options) {
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
   const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, set.plan.packed_bytes, true});
   const Checkpoint& source = packed->manifest.source;
+  check_companions(source, problems);
+  problems.throw_if_any();
   OutputDir dest(options.dest, options.out, [&](const std::string& dir) { return same_files(source, dir); });
   int64_t bytes = 0;
   for (const Shard& s : source.shards) bytes += s.state.bytes;

@@ -90,6 +90,14 @@ Lines sums_in(const std::string& dir) {
 
 }  // namespace
 
+void check_companions(const Checkpoint& source, Problems& problems) {
+  for (const std::string& name : source.companions) try {
+      companion_text(source, name);
+    } catch (const Error& e) {
+      problems.add(e);
+    }
+}
+
 void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint& earlier) {
   std::set<std::string> fresh = {manifest_name, config_name, sums_name, canary_name(plan), run_file};
   for (const OutFile& f : plan.files) fresh.insert(f.name);

@@ -30,7 +30,7 @@ expect 'how to serve' 0 "serve it with: vllm serve $dir/r\$" '' run
 expect '-v: choices' 0 'backend marlin of vllm, layout version 1, the first that fits' '' run -v
 expect '-v: tensors' 0 'layers.0.mlp.experts.w2_bias  BF16 \[8, ' '' run -v
 expect '-v: files' 0 'packed/packed-00001.safetensors: written, ' '' run -v
-expect '-v: timings' 0 'seconds of each stage, .*"read":' '' run -v
+expect '-v: timings' 0 'time of each stage, all threads together: read [0-9.]+ s, ' '' run -v
 expect '-q: nothing' 0 '' '' run -q
 
 all_json() { run --json-progress | python3 -c 'import json, sys; print(sorted({json.loads(line)["event"] for line in sys.stdin}))'; }

@@ -30,6 +30,15 @@ rm "$dir/o/packed/source-headers"
 expect 'and a missing one' 2 '' 'source-headers: missing' "$program" unpack "$dir/o" "$dir/u1"
 mv "$dir/kept" "$dir/o/packed/source-headers"
 
+mkdir "$dir/place"
+cp -r "$dir/o" "$dir/unlike"
+echo edited >>"$dir/unlike/$companion"
+rm "$dir/unlike/LICENSE"
+expect 'a damaged companion' 2 '' "$companion: does not have the checksum" "$program" unpack "$dir/unlike" "$dir/place/u"
+expect 'and a missing one is said too' 2 '' 'LICENSE: missing' \
+  "$program" convert "$dir/unlike" "$dir/place/p" --backend triton-hopper --engine vllm
+expect 'before anything is written' 0 '' '' ls -A "$dir/place"
+
 # --layer: the same raw layer out of every set, in every rank
 raw() { "$program" unpack "$1" --layer "${3:-model.layers.1.mlp.experts}" --rank "$2"; }
 marlin=(--backend marlin --engine vllm)
