@@ -39,7 +39,7 @@ std::string plain_name(std::string name) {
   return name;
 }
 
-void add(Side& side, const Tensor& t) { side.tensors.emplace(plain_name(t.name), t); }
+bool add(Side& side, const Tensor& t) { return side.tensors.emplace(plain_name(t.name), t).second; }
 
 /// One rank of one set of an output.
 struct SetRank {
@@ -67,7 +67,7 @@ Side side_of(const PackedCheckpoint& p, SetRank part) {
   return side;
 }
 
-/// A safetensors file, or every one below a directory.
+/// A safetensors file, or every one below a directory, of one rank: each tensor is there once.
 Side side_of_dump(const std::string& path) {
   std::vector<std::string> files;
   if (fs::is_directory(path)) {
@@ -83,7 +83,10 @@ Side side_of_dump(const std::string& path) {
   for (const std::string& file : files) {
     for (Tensor& t : read_header(file, file, problems).tensors) {
       t.file = int(side.files.shards.size());
-      add(side, t);
+      if (add(side, t)) continue;
+      const std::string& first = files[size_t(side.tensors.at(plain_name(t.name)).file)];
+      fail(ErrorKind::input, "{}: {} is in {} already; each tensor was expected once: give the files of one rank", file,
+           t.name, first);
     }
     side.files.shards.push_back({file, file, state_of(open_read(file).stat())});
   }
@@ -234,9 +237,11 @@ std::unique_ptr<PackedCheckpoint> open_output(const std::string& path, int rank)
 
 /// What was compared, and what differs.
 struct Result {
-  std::vector<std::string> lines;
+  std::vector<std::string> sides;                         // which is which, where the two are not called the same
+  std::vector<std::string> lines;                         // differences
   std::vector<std::pair<const ManifestSet*, int>> parts;  // of A, with the rank
   int64_t compared = 0, different = 0;                    // tensors
+  int64_t alone = 0;                                      // sets that only one of the two has
 
   void add(const Comparison& c) {
     different += int64_t(c.lines().size());
@@ -282,7 +287,8 @@ class OutputComparison {
     const ManifestSet &x = a_.manifest.sets[mine.set], &y = b_.manifest.sets[other.set];
     const bool first_rank = result_.parts.empty() || result_.parts.back().first != &x;
     if (first_rank && title(x) != title(y))
-      result_.lines.push_back(fmt::format("A, {}, is {}; B, {}, is {}", o_.a, title(x), o_.b, title(y)));
+      result_.sides.push_back(
+          fmt::format("A, {}, is {}; B, {}, is {}", printable(o_.a), title(x), printable(o_.b), title(y)));
     const Side ours = side_of(a_, mine), theirs = side_of(b_, other);
     Comparison c(a_, mine, ours, theirs, pairs_.size() > 1 ? describe(a_, mine.set, {mine.rank}) + ": " : "");
     c.run_packed();
@@ -310,7 +316,9 @@ class OutputComparison {
               return (pair.*side).set == i && (pair.*side).rank == rank;
             }))
           alone.push_back(rank);
-      if (!alone.empty()) result_.lines.push_back(fmt::format("only in {}: {}", name, describe(p, i, alone)));
+      if (alone.empty()) continue;
+      ++result_.alone;
+      result_.lines.push_back(fmt::format("only in {}: {}", printable(name), describe(p, i, alone)));
     }
   }
 
@@ -349,24 +357,30 @@ Json to_json(const Result& r) {
   return {{"equal", r.lines.empty()}, {"compared", r.compared}, {"sets", sets}, {"differences", r.lines}};
 }
 
+void print_text(const Result& r) {
+  if (r.lines.empty() && verbosity() == Verbosity::quiet) return;
+  for (const std::string& line : r.sides) print_out("{}\n", fitted(line));
+  print_differences(r.lines);
+  const std::string alone =
+      r.alone ? fmt::format("; {} set{} in one only", r.alone, r.alone > 1 ? "s are" : " is") : "";
+  const std::string parts = r.parts.size() > 1 ? fmt::format(" of {} sets and ranks", r.parts.size()) : "";
+  print_out("{}\n", fitted(r.lines.empty() ? fmt::format("{} tensors{} are equal", r.compared, parts)
+                                           : fmt::format("{} tensors compared, {} differ or are not in both{}",
+                                                         r.compared, r.different, alone)));
+}
+
 }  // namespace
 
 bool diff(const DiffOptions& o) {
   const auto a = open_output(o.a, o.rank);
   const auto b = has_manifest(o.b) ? open_output(o.b, o.rank) : nullptr;
   Result r = b ? OutputComparison(o, *a, *b).run() : compare_with_dump(o, *a);
-  if (r.compared == 0) r.lines.push_back(fmt::format("{}: none of {}'s tensors is in it", o.b, o.a));
-  if (o.json) {
+  if (r.compared == 0)
+    r.lines.push_back(fmt::format("{}: none of {}'s tensors is in it", printable(o.b), printable(o.a)));
+  if (o.json)
     print_out("{}\n", one_line(to_json(r)));
-  } else {
-    print_differences(r.lines);
-    if (!r.lines.empty())
-      print_out("{}\n",
-                fitted(fmt::format("{} tensors compared, {} differ or are not in both", r.compared, r.different)));
-    if (r.lines.empty() && verbosity() != Verbosity::quiet)
-      print_out("{} tensors{} are equal\n", r.compared,
-                r.parts.size() > 1 ? fmt::format(" of {} sets and ranks", r.parts.size()) : "");
-  }
+  else
+    print_text(r);
   return r.lines.empty();
 }
 

@@ -39,7 +39,7 @@ void print_differences(const std::vector<std::string>& lines) {
     if (found == kinds.end() || found->second.size() == 1) continue;
     const std::string& last = *found->second.back();
     const std::string name = last.substr(0, last.find(": "));
-    print_out("  {}\n", fitted(fmt::format("the same in {} more, to {}", found->second.size() - 1, name), 2));
+    print_out("  {}\n", fitted(fmt::format("the same in {} more, to {}", found->second.size() - 1, name), 4));
   }
 }
 

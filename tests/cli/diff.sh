@@ -27,9 +27,22 @@ convert "$tiny" "$dir/deepgemm" --backend deepgemm --engine vllm
 convert "$tiny" "$dir/mega" --backend deepgemm-mega --engine sglang
 expect "B's own name for its bytes" 1 'these are the bytes of deepgemm-mega of sglang, layout version 1$' '' \
   "$program" diff "$dir/deepgemm" "$dir/mega"
-prepare "$program" layout "$dir/layout.json" --backend deepgemm --engine vllm --model "$tiny"
+prepare "$program" layout "$dir/layout.json" --backend deepgemm --engine vllm --model "$tiny" -q
 convert "$tiny" "$dir/by-file" --layout "$dir/layout.json"
-expect "a layout file's output beside the built-in's" 1 '^[0-9]+ tensors compared, 0 differ or are not in both$' '' \
+expect "a layout file's output beside the built-in's" 0 '^[0-9]+ tensors are equal$' '' \
   "$program" diff "$dir/by-file" "$dir/deepgemm"
+expect 'as JSON' 0 '"equal":true,.*"differences":\[\]' '' "$program" diff "$dir/by-file" "$dir/deepgemm" --json
+expect 'and which is which' 0 'is deepgemm of vllm, layout version file-.*; B,' '' "$program" diff "$dir/by-file" "$dir/deepgemm"
+prepare "$program" convert "$tiny" "$dir/mega" --backend deepgemm --engine sglang --add -q
+expect 'sets that one of them lacks' 1 '^[0-9]+ tensors compared, 0 differ or are not in both; 3 sets are in one only$' '' \
+  "$program" diff "$dir/deepgemm" "$dir/mega"
+
+# a dump of one rank has each tensor once
+mkdir "$dir/dump"
+cp "$dir/deepgemm/packed/packed-00001.safetensors" "$dir/dump/a.safetensors"
+expect 'a dump' 0 'tensors are equal' '' "$program" diff "$dir/deepgemm" "$dir/dump" --rank 0
+cp "$dir/dump/a.safetensors" "$dir/dump/b.safetensors"
+expect 'of two ranks' 2 '' 'dump/b.safetensors: .* is in .*/a.safetensors already; each tensor was expected once: give the files of one rank$' \
+  "$program" diff "$dir/deepgemm" "$dir/dump" --rank 0
 expect 'nothing to compare' 2 '' 'nowhere: no such directory' "$program" diff "$dir/nowhere" "$tiny"
 finish
