@@ -52,6 +52,15 @@ void move_help(std::vector<std::string>& words) {
   words.push_back("--help");
 }
 
+/// What follows "--" are names, also those that begin with "-"; messages then call them as they can be copied.
+void end_options(std::vector<std::string>& words) {
+  const auto end = std::find(words.begin(), words.end(), "--");
+  if (end == words.end()) return;
+  for (auto name = end + 1; name != words.end(); ++name)
+    if (name->starts_with("-")) name->insert(0, "./");
+  words.erase(end);
+}
+
 /// What CLI11 takes for no value at all, or for several options.
 void check_arguments(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size(); ++i) {
@@ -82,8 +91,10 @@ std::string parts() {
   std::string names;
   for (const Driver* driver : drivers()) names += fmt::format("{}{}", names.empty() ? "" : ", ", driver->name);
   const std::string architectures = MXFP4_ARCHITECTURES;
-  return fmt::format("mxfp4-pack " MXFP4_VERSION "\nCPU drivers {}; here {}\n{}{}", names, chosen_driver().name,
-                     cuda_description(), architectures.empty() ? "" : "\nCUDA code for " + architectures);
+  const std::string text =
+      fmt::format("mxfp4-pack " MXFP4_VERSION "\nCPU drivers {}; here {}\n{}{}", names, chosen_driver().name,
+                  cuda_description(), architectures.empty() ? "" : "\nCUDA code for " + architectures);
+  return fitted(text, 0);
 }
 
 void describe(CLI::App& app) {
@@ -124,20 +135,22 @@ int carry_out(std::vector<std::string> words, bool json) {
   }
 }
 
-int run_all(const std::vector<std::string>& words, bool json) {
+int run_all(std::vector<std::string> words, bool json) {
+  end_options(words);
   prepare_process(json);
   install_signal_handlers(json);
   if (is_said(words, "--json-progress")) say_events();
   const std::string color = value_of(words, "--color");
   set_color(color == "always" ? Color::always : color == "never" ? Color::never : Color::automatic);
-  const int code = carry_out(words, json);
+  const int code = carry_out(std::move(words), json);
   return flush_output() || code > 2 ? code : 2;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool json = std::any_of(argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json"; });
+  char** const end = std::find(argv, argv + argc, std::string_view("--"));
+  const bool json = std::find(argv, end, std::string_view("--json")) != end;
   try {
     return run_all({argv + std::min(argc, 1), argv + argc}, json);
   } catch (const std::bad_alloc&) {

@@ -17,7 +17,10 @@ ConvertOptions parse_conversion(const std::string& line, const Conversion& defau
   for (const char c : line)
     if (open ? c == open : c == '"' || c == '\'' || c == '`') open = open ? '\0' : c;
   if (open) fail(ErrorKind::usage, "a quote {} that is not closed", open);
+  if (line.find('\0') != line.npos)
+    fail(ErrorKind::usage, "a byte 0, which is in no name; is the list in UTF-16, or are its lines ended by zeros?");
   CLI::App app;
+  app.set_help_flag();
   Conversion o = defaults;
   const auto needed = add_conversion(&app, o);
   needed.backend->required(defaults.options.backend.empty());
@@ -25,7 +28,9 @@ ConvertOptions parse_conversion(const std::string& line, const Conversion& defau
   try {
     app.parse(line, false);
   } catch (const CLI::ParseError& e) {
-    fail(ErrorKind::usage, "{}; a line is CKPT OUT and options, as for convert", e.what());
+    std::vector<std::string> lines = usage_problems(app, e);
+    lines.back() += "; a line is CKPT OUT and options, as for convert";
+    throw Error(ErrorKind::usage, lines);
   }
   return o.settled();
 }

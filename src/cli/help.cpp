@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "src/base/terminal.h"
 
@@ -117,32 +118,55 @@ std::string mismatch(const CLI::App& command, const std::string& what) {
                              : fmt::format("{}: its value is missing, {}", name, option->get_type_name());
 }
 
+/// What is wrong with a value, by the name of the variable that has it where the command line does not.
+std::string wrong_value(const CLI::App& command, const std::string& what) {
+  const std::string name = what.substr(0, what.find(':'));
+  const CLI::Option* option = command.get_option_no_throw(name);
+  const char* value = option ? std::getenv(option->get_envname().c_str()) : nullptr;
+  const bool is_from_it = value && option->results() == std::vector<std::string>{value};
+  return is_from_it ? option->get_envname() + what.substr(name.size()) : what;
+}
+
+/// Where no command is chosen: which are there.
+std::string command_problem(const CLI::App& app) {
+  const std::vector<std::string> names = command_names(app), words = app.remaining();
+  if (words.empty()) return fmt::format("a command is missing: {}", fmt::join(names, ", "));
+  return fmt::format("no command '{}'{}", words.front(), did_you_mean(words.front(), names));
+}
+
 }  // namespace
 
-Error usage_error(const CLI::App& app, const CLI::ParseError& e) {
-  const auto chosen = app.get_subcommands();
-  const CLI::App& command = chosen.empty() ? app : *chosen.back();
+std::vector<std::string> usage_problems(const CLI::App& command, const CLI::ParseError& e) {
   std::vector<std::string> lines;
-  for (const std::string& word : command.remaining())
+  const std::vector<std::string> words = command.remaining();
+  for (const std::string& word : words)
     if (word.starts_with("-"))
       lines.push_back(
           fmt::format("no option {}{}", word, did_you_mean(word.substr(0, word.find('=')), option_names(command))));
-  const auto required = dynamic_cast<const CLI::RequiredError*>(&e);
-  const bool no_command = chosen.empty() && lines.empty();
-  if (no_command && !app.remaining().empty())
-    lines.push_back(fmt::format("no command '{}'{}", app.remaining().front(),
-                                did_you_mean(app.remaining().front(), command_names(app))));
-  else if (no_command && required)
-    lines.push_back(fmt::format("a command is missing: {}", fmt::join(command_names(app), ", ")));
-  else if (required)
+  if (dynamic_cast<const CLI::RequiredError*>(&e))
     add_missing(command, lines);
   else if (dynamic_cast<const CLI::ArgumentMismatch*>(&e))
     lines.push_back(mismatch(command, e.what()));
   else if (lines.empty() && dynamic_cast<const CLI::ExtrasError*>(&e))
-    lines.push_back(fmt::format("'{}' is one word too many", fmt::join(command.remaining(), "', '")));
-  if (lines.empty()) lines.push_back(e.what());
+    lines.push_back(
+        fmt::format("'{}' {} too many", fmt::join(words, "', '"), words.size() > 1 ? "are words" : "is one word"));
+  if (lines.empty()) lines.push_back(wrong_value(command, e.what()));
+  return lines;
+}
+
+Error usage_error(const CLI::App& app, const CLI::ParseError& e) {
+  const auto chosen = app.get_subcommands();
+  const std::vector<std::string> words = app.remaining();  // that are no command's
+  const bool is_option = !words.empty() && words.front().starts_with("-");
+  std::vector<std::string> lines;
+  if (chosen.empty())
+    lines = is_option ? usage_problems(app, e) : std::vector{command_problem(app)};
+  else if (is_option)
+    lines = {fmt::format("{} stands before the command; options follow it", words.front())};
+  else
+    lines = usage_problems(*chosen.back(), e);
   lines.back() += fmt::format("{} mxfp4-pack {}--help", lines.back().ends_with('?') ? " See" : "; see",
-                              chosen.empty() ? "" : command.get_name() + " ");
+                              chosen.empty() ? "" : chosen.back()->get_name() + " ");
   return {ErrorKind::usage, lines};
 }
 

@@ -11,6 +11,9 @@ namespace mxfp4::cli {
 /// The help of a command: what it does, examples, usage, options in groups. Fits the terminal's width.
 std::string help_of(const CLI::App* app, const std::string& name);
 
+/// Everything that is wrong with the words that a command was given.
+std::vector<std::string> usage_problems(const CLI::App& command, const CLI::ParseError& e);
+
 /// Everything that is wrong with a command line, and where its help is. app: that of the whole command line.
 Error usage_error(const CLI::App& app, const CLI::ParseError& e);
 

@@ -23,6 +23,18 @@ CLI::Validator size_in_bytes() {
   return CLI::Validator(read, "");
 }
 
+CLI::Validator device_name() {
+  const auto read = [](const std::string& text) {
+    try {
+      gpus_in(text);
+    } catch (const Error& e) {
+      return e.lines.front();
+    }
+    return std::string();
+  };
+  return CLI::Validator(read, "");
+}
+
 }  // namespace
 
 std::string unless_one_of(const std::string& text, const std::vector<std::string>& names) {
@@ -74,6 +86,7 @@ void add_threads(CLI::App* app, int& threads) {
 
 void add_device(CLI::App* app, DeviceOptions& device) {
   app->add_option("--device", device.name, "Device that packs and unpacks; auto: what is done sooner")
+      ->check(device_name())
       ->type_name("auto|cpu|cuda|cuda:0,1")
       ->envname("MXFP4_PACK_DEVICE")
       ->capture_default_str();

@@ -53,12 +53,13 @@ struct KernelsOptions {
 
   /// Where nothing is computed they would say nothing.
   void check(const VerifyOptions& o) const {
-    if (!o.source.empty() && (o.level == Level::kernels || o.level == Level::highest)) return;
+    const bool is_level = o.level == Level::kernels || o.level == Level::highest;
+    if (!o.source.empty() && is_level) return;
     for (const CLI::Option* option : {layers, tokens, seed, tolerance})
       if (option->count() && !(option == tokens && o.bench.run))
-        fail(ErrorKind::usage,
-             "{} is of level kernels, which compares with the checkpoint; say where it is with --source",
-             option->get_name());
+        fail(ErrorKind::usage, "{} is of level kernels, {}", option->get_name(),
+             is_level ? "which compares with the checkpoint; say where it is with --source"
+                      : "and --level names a lower one, which computes no layer");
   }
 };
 KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o, std::vector<std::string>& layers) {

@@ -26,26 +26,6 @@ constexpr int enough_threads = 4;
 // Finding, opening and leaving a GPU takes 0.4 s.
 constexpr int64_t least_work = int64_t(1) << 30;
 
-/// The numbers in "cuda:0,2"; "cuda" is the first.
-std::vector<int> gpus_in(const std::string& name) {
-  std::vector<int> gpus;
-  const auto refuse = [&] {
-    fail(ErrorKind::usage, "--device {}: auto, cpu, cuda, cuda:N or cuda:N,M,.. expected", name);
-  };
-  if (name == "cuda") return {0};
-  if (!name.starts_with("cuda:")) refuse();
-  for (const char *at = name.data() + 4, *end = name.data() + name.size(); at < end;) {
-    int gpu = 0;
-    const auto [stop, error] = std::from_chars(at + 1, end, gpu);
-    if (error != std::errc() || gpu < 0 || (stop < end && *stop != ',')) refuse();
-    if (std::count(gpus.begin(), gpus.end(), gpu))
-      fail(ErrorKind::usage, "--device {}: cuda:{} is there twice", name, gpu);
-    gpus.push_back(gpu);
-    at = stop;
-  }
-  return gpus;
-}
-
 /// No news where there is no GPU.
 void note_once(const std::string& why) {
   static std::once_flag said;
@@ -54,6 +34,26 @@ void note_once(const std::string& why) {
 }
 
 }  // namespace
+
+std::vector<int> gpus_in(const std::string& name) {
+  std::vector<int> gpus;
+  const auto refuse = [&] {
+    fail(ErrorKind::usage, "no device '{}': auto, cpu, cuda, cuda:N or cuda:N,M,.. expected", name);
+  };
+  if (name == "auto" || name == "cpu") return {};
+  if (name == "cuda") return {0};
+  if (!name.starts_with("cuda:")) refuse();
+  for (const char *at = name.data() + 4, *end = name.data() + name.size(); at < end;) {
+    int gpu = 0;
+    const auto [stop, error] = std::from_chars(at + 1, end, gpu);
+    if (error != std::errc() || gpu < 0 || (stop < end && *stop != ',')) refuse();
+    if (std::count(gpus.begin(), gpus.end(), gpu))
+      fail(ErrorKind::usage, "no device '{}': cuda:{} is there twice", name, gpu);
+    gpus.push_back(gpu);
+    at = stop;
+  }
+  return gpus;
+}
 
 std::string why_cpu(const PackingWork& work) {
   if (work.unpacks) return "it unpacks no slower than a GPU";

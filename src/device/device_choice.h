@@ -17,6 +17,9 @@ struct DeviceOptions {
   int64_t memory = 0;
 };
 
+/// The numbers of the GPUs that such a name says; none of auto and cpu. Throws Error{usage} where it is no such name.
+std::vector<int> gpus_in(const std::string& name);
+
 /// gpus: their numbers; empty: the CPU. automatic: it takes the place of GPUs that cannot be opened. why: for people.
 struct DeviceChoice {
   std::vector<int> gpus;

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 convert "$tiny" "$dir/o" --backend marlin --engine sglang
-expect 'no such device' 2 '' 'error: --device gpu: auto, cpu, cuda' \
+expect 'no such device' 2 '' 'error: --device: no device .gpu.: auto, cpu, cuda, ' \
   "$program" convert "$tiny" "$dir/dev" --backend marlin --engine vllm --device gpu
 expect 'a GPU that is not there' 2 '' 'error: .*(no such device|CUDA)' \
   "$program" convert "$tiny" "$dir/dev" --backend marlin --engine vllm --device cuda:99

@@ -4,7 +4,10 @@
 
 expect 'defaults from the environment' 0 '"engine":"sglang"' '' \
   env MXFP4_PACK_BACKEND=marlin MXFP4_PACK_ENGINE=sglang MXFP4_PACK_THREADS=1 "$program" convert "$tiny" "$dir/env" --json -q
-expect 'a wrong default' 2 '' 'error: ' env MXFP4_PACK_THREADS=many "$program" verify "$dir/env"
+expect 'a wrong default' 2 '' "error: MXFP4_PACK_THREADS: '?many'? is no" env MXFP4_PACK_THREADS=many "$program" verify "$dir/env"
+expect 'no device' 2 '' "error: MXFP4_PACK_DEVICE: (no device 'gpu'|'gpu' is not)" env MXFP4_PACK_DEVICE=gpu "$program" verify "$dir/env"
+expect 'an option of the same command line' 2 '' 'error: --threads: x is no number' \
+  env MXFP4_PACK_THREADS=1 "$program" verify "$dir/env" --threads x
 for seconds in abc 1x 0 -1 inf nan; do
   expect "progress each $seconds" 2 '' "error: MXFP4_PACK_PROGRESS: '$seconds' is no number of seconds above 0" \
     env MXFP4_PACK_PROGRESS=$seconds "$program" inspect "$tiny"

@@ -19,11 +19,15 @@ expect 'a list from a pipe' 0 '' '0 converted, 2 unchanged, 0 failed' from_pipe
 expect 'a list that is not there' 2 '' 'error: --filelist .*/nowhere: cannot open: No such file' \
   "$program" convert --filelist "$dir/nowhere" --backend marlin --engine vllm
 expect 'a folder' 2 '' 'error: --filelist .*: a folder' "$program" convert --filelist "$dir" --backend marlin --engine vllm
-expect 'a bad line' 2 '' 'error: -:1: .*--nothing' sh -c "echo a b --nothing | '$program' convert --filelist - --backend marlin --engine vllm"
-expect 'a line without OUT' 2 '' 'error: -:1: OUT is required; a line is CKPT OUT and options, as for convert' \
-  sh -c "echo a | '$program' convert --filelist - --backend marlin --engine vllm"
-expect 'a line with a quote too many' 2 '' 'error: -:1: a quote " that is not closed' \
-  sh -c "echo 'a \"b' | '$program' convert --filelist - --backend marlin --engine vllm"
+bad_line() { printf -- "$1\n" | "$program" convert --filelist - --backend marlin --engine vllm; }
+line='; a line is CKPT OUT and options, as for convert$'
+expect 'a bad line' 2 '' "error: -:1: no option --nothing$line" bad_line 'a b --nothing'
+expect 'a mistyped option' 2 '' "error: -:1: no option --bakend; did you mean --backend.$line" bad_line 'a b --bakend x'
+expect 'a line that asks for help' 2 '' 'error: -:1: no option -h$' bad_line -h
+expect 'a line of words too many, in their order' 2 '' "error: -:1: 'c', 'd' are words too many$line" bad_line 'a b c d'
+expect 'a line without OUT' 2 '' "error: -:1: OUT is missing$line" bad_line a
+expect 'a line with a quote too many' 2 '' 'error: -:1: a quote " that is not closed' bad_line 'a "b'
+expect 'a line with a byte 0' 2 '' 'error: -:1: a byte 0, which is in no name' bad_line 'a b\000c'
 expect 'a list and a checkpoint' 2 '' 'excludes' "$program" convert "$tiny" "$dir/o9" --filelist "$list" --backend marlin --engine vllm
 
 printf '%s\n' "'$tiny' '$dir/added'" "'$tiny' '$dir/added' --engine sglang --add" \

@@ -41,7 +41,7 @@ expect 'memory of no GPU' 0 'right at level' 'mxfp4-pack: --device-memory: of GP
 for option in --tokens --seed --tolerance; do
   expect "$option without the checkpoint" 2 '' "error: $option is of level kernels, .*; say where it is with --source" \
     "$program" verify "$dir/o" $option 1
-  expect "$option of another level" 2 '' "error: $option is of level kernels" \
+  expect "$option of another level" 2 '' "error: $option is of level kernels, and --level names a lower one" \
     "$program" verify "$dir/o" --source "$tiny" --level bytes $option 1
 done
 expect 'rows that the output says' 2 '' 'o: was made without --gate-up' \
@@ -52,6 +52,23 @@ expect 'no value' 2 '' 'error: --source: its value is missing, CKPT; see' "$prog
 expect 'two values' 2 '' 'error: --backend: given more than once' "$program" convert a b --backend x --backend y
 expect 'a mistyped value' 2 '' "error: --level: 'byte' is none of bytes, files, kernels; did you mean bytes\?" \
   "$program" verify "$dir/o" --level byte
+expect 'an option before the command' 2 '' 'error: -v stands before the command; options follow it; see mxfp4-pack verify --help' \
+  "$program" -v verify "$dir/o"
+expect 'two words too many' 2 '' "error: 'c', 'd' are words too many" "$program" convert a b c d --backend marlin --engine vllm
+
+# what follows -- are names
+mkdir "$dir/-odd" && cp -r "$tiny" "$dir/-odd/-in" && cd "$dir/-odd" || exit 1
+expect 'inspect --' 0 '60 tensors' '' "$program" inspect -- -in
+expect 'convert --' 0 '' 'mxfp4-pack verify ./--json --source ./-in' "$program" convert --backend marlin --engine vllm -- -in --json
+expect 'verify --' 0 'right at level kernels' '' "$program" verify --source=-in -- --json
+expect 'diff --' 0 'are equal' '' "$program" diff -- --json --json
+expect 'unpack --' 0 '' '^mxfp4-pack: ./-back: ' "$program" unpack -- --json -back
+expect 'synth --' 0 '' '^mxfp4-pack: ./-synth: ' "$program" synth --tiny gpt-oss-20b -- -synth
+expect 'layout --' 0 '' '' "$program" layout --backend marlin --engine vllm --model=-in -q -- -file
+expect 'merge --' 2 '' '^mxfp4-pack: error: ./-none' "$program" merge -- -none
+expect 'clean --' 0 '' '' "$program" clean -- -in
+expect 'help behind it is a name' 2 '' 'error: ./--help: no' "$program" verify -- --help
+cd "$dir" || exit 1
 expect 'letters that are no options' 2 '' 'error: -q2: no option; of one letter there are -h, -q, -v and -V, and a name is written ./-q2' \
   "$program" convert "$tiny" -q2
 finish
