@@ -59,6 +59,7 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
                     options.even_in_use,
                     plan.file_bytes + bytes_beside(plan)};
   if (options.merge) start.go_on = "merge again";
+  start.resumes = !options.merge;
   return start;
 }
 

@@ -152,11 +152,17 @@ void OutputDir::open(const OpenOptions& start) {
 void OutputDir::look_at_parts(const OpenOptions& start) const {
   const bool any = !read_parts(hidden_.parts).empty();
   if (!start.even_in_use && are_being_written(hidden_.parts))
-    fail(ErrorKind::usage, "{}: other nodes may be writing parts of it; let them end, or go on with --even-in-use",
-         name_);
+    fail(ErrorKind::usage, "{}: other nodes may be writing parts of it; let them end{}", name_,
+         start.resumes ? ", or go on with --even-in-use" : "");
   if (start.leftover == PartialPolicy::refuse && any)
-    fail(ErrorKind::usage, "{}: parts of it are there; put them together with merge, or begin anew with --restart",
-         name_);
+    fail(ErrorKind::usage, "{}: parts of it are there; put them together with merge, or {}", name_,
+         way_to_begin(start));
+}
+
+/// In spite of what another run left.
+std::string OutputDir::way_to_begin(const OpenOptions& start) const {
+  if (start.resumes) return "begin anew with convert --restart";
+  return fmt::format("remove what is there with 'mxfp4-pack clean {} --remove'", fs::path(out_).parent_path().string());
 }
 
 void OutputDir::look_at_predecessor() {
@@ -178,11 +184,11 @@ bool OutputDir::take_over(const OpenOptions& start) {
   }
   if (start.leftover == PartialPolicy::discard) return false;
   if (journal_.is_foreign())
-    fail(ErrorKind::usage, "{}: another version's partial output is there; begin anew with convert --restart", name_);
+    fail(ErrorKind::usage, "{}: another version's partial output is there; {}", name_, way_to_begin(start));
   if (journal_.records().empty() || !is_partial_ours()) return false;
   if (start.leftover == PartialPolicy::refuse)
-    fail(ErrorKind::usage, "{}: a partial output is there; go on with convert --resume, or begin anew with --restart",
-         name_);
+    fail(ErrorKind::usage, "{}: a partial output is there; {}{}", name_,
+         start.resumes ? "go on with convert --resume, or " : "choose another place, or ", way_to_begin(start));
   if (!same)
     fail(ErrorKind::usage, "{}: the partial output was begun {}; begin anew with convert --restart", name_,
          head.source != start.source ? "from another source, or the source has changed"

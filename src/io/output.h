@@ -31,6 +31,7 @@ struct OpenOptions {
   bool even_in_use = false;            // goes on where other nodes may be writing parts
   int64_t bytes = 0;                   // that the run writes in all
   std::string go_on = "go on with --resume, or begin anew with --restart";  // what to do where some of it is kept
+  bool resumes = false;  // the command has --resume, --restart and --even-in-use
 };
 
 class OutputDir {
@@ -84,6 +85,7 @@ class OutputDir {
   };
   OutputDir(Place place, const std::string& out, ListOwn made);
   void look_at_parts(const OpenOptions& start) const;
+  std::string way_to_begin(const OpenOptions& start) const;
   void remove_merged_parts() const;
   void remove_finished_journal();
   [[noreturn]] void fail_removed() const;
