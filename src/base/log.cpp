@@ -35,12 +35,23 @@ void write_message(const std::string& text, bool is_progress = false) {
   progress_is_shown = is_progress;
 }
 
+/// Broken where a terminal would break it, but for a command to copy: that stands behind "with: ", and gets a line of
+/// its own.
+std::string laid_out(const std::string& message) {
+  const int columns = terminal_width(2);
+  if (columns == 0 || columns_of(message) <= size_t(columns)) return message;
+  constexpr std::string_view before = "with: ";
+  const size_t command = message.find(before);
+  if (command == message.npos) return fitted(message, 2, 2);
+  return fitted(message.substr(0, command + before.size()), 2, 2) + "\n  " + message.substr(command + before.size());
+}
+
 /// "mxfp4-pack: error: ..", or an event.
 void say(const char* event, Tone tone, std::string_view text) {
   if (events) return say_event(event, fmt::format("\"text\": {}", Json(printable(text)).dump()));
   const bool is_note = std::string_view(event) == "note";
   const std::string what = is_note ? "" : toned(tone, std::string(event) + ":", 2) + " ";
-  write_message(fmt::format("mxfp4-pack: {}{}\n", what, printable(text)));
+  write_message(laid_out(fmt::format("mxfp4-pack: {}{}", what, printable(text))) + "\n");
 }
 
 }  // namespace

@@ -51,6 +51,20 @@ size_t distance(const std::string& a, const std::string& b) {
   return now.back();
 }
 
+/// The next word. One that opens a quote ends with it, so that a command in it can be copied.
+bool next_word(std::istringstream& words, std::string& word) {
+  if (!(words >> word)) return false;
+  const auto is_open = [&] { return word.front() == '\'' && word.find('\'', 1) == word.npos; };
+  const std::string first = word;
+  const auto end = words.tellg();
+  for (std::string next; is_open() && words >> next;) word += ' ' + next;
+  if (!is_open() || word == first) return true;
+  word = first;  // the quote is not closed
+  words.clear();
+  words.seekg(end);
+  return true;
+}
+
 }  // namespace
 
 bool is_terminal(int fd) {
@@ -80,7 +94,7 @@ size_t columns_of(std::string_view text) {
   bool escape = false;
   for (const char c : text) {
     escape |= c == '\x1b';
-    columns += !escape;
+    columns += !escape && (c & 0xC0) != 0x80;  // a character of UTF-8 is one
     escape &= c != 'm';
   }
   return columns;
@@ -93,7 +107,7 @@ std::string wrapped(const std::string& text, int width, int indent) {
   for (std::string line; std::getline(lines, line);) {
     if (!out.empty()) out += new_line;
     int column = indent;
-    for (std::istringstream words(line); words >> word; column += int(columns_of(word))) {
+    for (std::istringstream words(line); next_word(words, word); column += int(columns_of(word))) {
       if (column > indent && column + 1 + int(columns_of(word)) > width) {
         out += new_line;
         column = indent;
@@ -107,8 +121,8 @@ std::string wrapped(const std::string& text, int width, int indent) {
   return out;
 }
 
-std::string fitted(const std::string& line, int indent) {
-  const int columns = terminal_width(1);
+std::string fitted(const std::string& line, int indent, int fd) {
+  const int columns = terminal_width(fd);
   return columns > 0 ? wrapped(line, columns, indent) : line;
 }
 

@@ -123,10 +123,10 @@ void print_layers(const Model& m) {
 
 void print_text(const std::string& title, const Checkpoint& ck, const Model& m) {
   const Count all = total(ck);
-  print_line(fmt::format("{}: {} ({}), {} tensors, {} in {} shards", printable(title),
+  print_line(fmt::format("{}: {} ({}), {} tensors, {} in {} shard{}", printable(title),
                          m.family.empty() ? "not recognised" : m.family,
                          m.model_type.empty() ? "no model_type" : printable(m.model_type), all.tensors,
-                         human_bytes(all.bytes), ck.shards.size()));
+                         human_bytes(all.bytes), ck.shards.size(), ck.shards.size() == 1 ? "" : "s"));
   for (const auto& [name, c] : by_dtype(ck))
     print_out("  {:<12} {:>8} tensors  {}\n", name, c.tensors, human_bytes(c.bytes));
   print_layers(m);
@@ -146,7 +146,8 @@ void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
   const auto line = [](const char* what, const std::string& text) {
     print_out("  {:<9} {}\n", what, fitted(text, 12));
   };
-  if (const std::string fits = describe_fits(b); !fits.empty()) line("fits", fits);
+  if (const std::string fits = describe_fits(b); !fits.empty())
+    line(b.layout_file.empty() ? "fits" : "made with", fits);
   if (const std::string settings = describe_settings(b, &p.model); !settings.empty()) line("requires", settings);
   const std::string since = loader_since(b, p.model.family);
   const Served set = served(p, p.sets[i]);
@@ -154,7 +155,7 @@ void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
                  : since.empty()   ? "none is known to read it"
                                    : fmt::format("of {}, from {} on", b.engine, since));
   const std::string serve = serve_command(set, out);
-  if (!serve.empty()) line("serve", serve);
+  if (!serve.empty()) print_out("  serve     {}\n", serve);  // in one piece, to be copied
 }
 
 /// What an output was made from, and its sets.

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "src/backends/layout_file.h"
+#include "src/backends/serve.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
 #include "src/base/terminal.h"
@@ -89,6 +90,9 @@ void make(const LayoutOptions& o) {
   const std::string text = write_layout(b, model, rank_share(layer, o.tp_size));
   read_layout(text, o.file);
   write_text(o.file, text);
+  if (!o.json)
+    note(fmt::format("{}: made; convert by it with: mxfp4-pack convert CKPT OUT --layout {}", o.file,
+                     shell_word(o.file)));
 }
 
 }  // namespace

@@ -130,7 +130,8 @@ void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
   print_out("\n");
   line(fmt::format("{} of {}, layout version {}: {}", plan.backend->name, plan.backend->engine,
                    plan.backend->layout_version, plan.backend->summary));
-  if (const std::string fits = describe_fits(*plan.backend); !fits.empty()) line(fmt::format("fits: {}", fits));
+  if (const std::string fits = describe_fits(*plan.backend); !fits.empty())
+    line(fmt::format("{}: {}", plan.backend->layout_file.empty() ? "fits" : "made with", fits));
   if (const std::string settings = describe_settings(*plan.backend, plan.model); !settings.empty())
     line(fmt::format("requires: {}", settings));
   line(fmt::format("packed: {} tensors, {}, of that padding {} ({:.1f} %)", plan.packed.size(),
@@ -161,7 +162,8 @@ void note_result(const Plan& plan, const std::string& checkpoint, const std::str
   const std::string source = checkpoint.empty() ? "" : " --source " + shell_word(checkpoint);
   note(fmt::format("check it with: mxfp4-pack verify {}{}", shell_word(out), source));
   const std::string settings = describe_settings(b, plan.model), fits = describe_fits(b);
-  if (!fits.empty()) note(fmt::format("it fits {}{}", fits, settings.empty() ? "" : "; it requires " + settings));
+  const char* what = b.layout_file.empty() ? "it fits" : "its layout was made with";
+  if (!fits.empty()) note(fmt::format("{} {}{}", what, fits, settings.empty() ? "" : "; it requires " + settings));
   const std::string serve = serve_command({b, *plan.model, plan.engine_version, plan.tp.size, sharded_state}, out);
   if (!serve.empty()) note(fmt::format("serve it with: {}", serve));
 }

@@ -50,9 +50,10 @@ std::vector<std::string> table_of(const KernelReport& report) {
 
 }  // namespace
 
-std::string to_text(const KernelReport& report) {
+std::string to_text(const KernelReport& report, const std::string& prefix) {
   std::string text =
-      fitted(fmt::format("kernel {} on {} (tolerance: {})", report.kernel, report.device, report.reason)) + "\n";
+      fitted(fmt::format("{}kernel {} on {} (tolerance: {})", prefix, report.kernel, report.device, report.reason)) +
+      "\n";
   const std::vector<std::string> lines = table_of(report);
   std::string layer;
   int64_t right = 0;

@@ -37,7 +37,8 @@ void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const V
 }
 
 std::string name_of(const VerifyOptions& o) {
-  return o.part.count > 1 ? fmt::format("{}: part {} of {}", o.out, o.part.index, o.part.count) : o.out;
+  const std::string out = printable(o.out);
+  return o.part.count > 1 ? fmt::format("{}: part {} of {}", out, o.part.index, o.part.count) : out;
 }
 
 void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
@@ -46,7 +47,7 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
   const bool speaks = verbosity() != Verbosity::quiet;
   if (!lines.empty() || speaks)
     for (const auto& [i, report] : v.kernels)
-      if (!report.checks.empty()) print_out("{}{}", sets.size() > 1 ? describe(sets[i]) + ": " : "", to_text(report));
+      if (!report.checks.empty()) print_out("{}", to_text(report, sets.size() > 1 ? describe(sets[i]) + ": " : ""));
   if (v.bench) print_out("{}", to_text(*v.bench));
   const auto say = [](const std::string& line) { print_out("{}\n", fitted(line)); };
   for (const std::string& line : lines) say(line);
@@ -66,7 +67,7 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
                            name_of(v.level()), human_seconds(v.seconds)));
   int64_t bytes = 0;
   for (const ListedFile& f : p.manifest.files) bytes += f.bytes;
-  say(fmt::format("{}: {} at level {} ({} packed and {} copied tensors, {} in {})", options.out,
+  say(fmt::format("{}: {} at level {} ({} packed and {} copied tensors, {} in {})", name_of(options),
                   toned(Tone::good, "right"), name_of(v.level()), tensors, p.copied.size(), human_bytes(bytes),
                   human_seconds(v.seconds)));
 }

@@ -60,6 +60,7 @@ KernelReport verify_kernels(const PackedCheckpoint& packed, size_t set, const Ch
 
 Json to_json(const KernelReport& report);
 /// A table with a line for each batch.
-std::string to_text(const KernelReport& report);
+/// prefix: before the first line.
+std::string to_text(const KernelReport& report, const std::string& prefix);
 
 }  // namespace mxfp4

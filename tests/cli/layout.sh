@@ -34,12 +34,15 @@ for b in json.load(sys.stdin)["backends"]: print(b["backend"], b["engine"], b["l
 expect 'many backends were there' 0 '' '' [ $made -gt 60 ]
 
 # One that no built-in layout is: the words of Marlin's tiles in another order.
-prepare "$program" layout "$dir/marlin.json" --backend marlin --engine vllm --model "$tiny"
+prepare "$program" layout "$dir/marlin.json" --backend marlin --engine vllm --model "$tiny" -q
 sed 's/\[4,16,0\],\[4,0,8\]/[4,0,8],[4,16,0]/; s/"marlin"/"mine"/' "$dir/marlin.json" >"$dir/mine.json"
 expect 'what is built in is said' 0 'w2 scales: w2_weight_scale, marlin.scales' '' "$program" layout "$dir/mine.json"
 expect 'what is not, too' 0 'w13 codes: w13_weight, no built-in layout: 9 modes, tiles of 16 x 8 bytes, pairs' '' \
   "$program" layout "$dir/mine.json"
 expect 'as JSON' 0 '"layout":"modes","rows":"pairs, gate first".*"same_as":null' '' "$program" layout "$dir/mine.json" --json
+expect 'one is made' 0 '' '^mxfp4-pack: .*/fresh.json: made; convert by it with: mxfp4-pack convert CKPT OUT --layout .*/fresh.json$' \
+  "$program" layout "$dir/fresh.json" --backend marlin --engine vllm --model "$tiny"
+expect 'what it was made with' 0 '^made with: mxfp4-pack ' '' "$program" convert "$tiny" "$dir/out" --layout "$dir/fresh.json" --dry-run -q
 expect 'a warning: no loader' 0 '' 'no loader of vllm is known to read mine' \
   "$program" convert "$tiny" "$dir/out" --layout "$dir/mine.json"
 python3 -c 'import json, sys; d = json.load(sys.stdin); del d["made_with"]; print(json.dumps(d))' \
@@ -99,7 +102,7 @@ cp "$root/testdata/fuzz/layout/canary" "$dir/marlin.json"
 expect 'a canary of what Marlin makes' 0 'the same bytes as marlin of vllm' '' "$program" layout "$dir/marlin.json"
 refused 'a flipped entry that is a bijection too' 'canary.w13_weight: packed so it is ' '0,/\[4, 16, 0\], \[4, 0, 8\]/s//[4, 0, 8], [4, 16, 0]/'
 rm "$dir/marlin.json"
-prepare "$program" layout "$dir/marlin.json" --backend marlin --engine vllm --model "$tiny"
+prepare "$program" layout "$dir/marlin.json" --backend marlin --engine vllm --model "$tiny" -q
 sed 's/"hidden":96,/"hidden":64,/' "$dir/marlin.json" >"$dir/bad.json"
 expect 'another size' 2 '' 'the layout file is for hidden 64 and intermediate 160 on a rank, these are 96 and 160' \
   "$program" convert "$tiny" "$dir/nothing" --layout "$dir/bad.json"
@@ -113,7 +116,7 @@ expect 'a sharded state' 2 '' 'sharded-state: ' \
   "$program" convert "$tiny" "$dir/nothing" --layout "$dir/marlin.json" --format sharded-state
 expect 'a choice among backends' 2 '' 'a file is one layout' \
   "$program" convert "$tiny" "$dir/nothing" --layout "$dir/marlin.json" --gpu h100
-prepare "$program" layout "$dir/halves.json" --backend marlin --engine sglang --model "$tiny"
+prepare "$program" layout "$dir/halves.json" --backend marlin --engine sglang --model "$tiny" -q
 prepare "$program" convert "$tiny" "$dir/halves" --layout "$dir/halves.json" -q
 expect 'rows in halves are computed so' 0 'right at level kernels' '' "$program" verify "$dir/halves" --source "$tiny"
 expect 'ranks that do not divide' 2 '' 'does not split into 7 ranks' \

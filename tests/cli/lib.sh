@@ -43,11 +43,11 @@ skip() { echo "skipped: $*"; exit 77; }
 # at COLUMNS COMMAND..: what it prints on a terminal of that width
 at() { python3 "$root/tests/cli/terminal.py" "$@"; }
 # fits COLUMNS COMMAND..: prints what is on the terminal in the end; or the lines that are wider than it, but for those
-# of one long word, messages and commands to copy
+# of one long word and commands to copy
 fits() {
   at "$@" | sed 's/\r$//; s/.*\x1b\[K//; s/\x1b\[[0-9;]*m//g' |
     awk -v columns="$1" '
-      length($0) > columns && NF > 1 && !/^ *mxfp4-pack/ {print; wide = 1}
+      length($0) > columns && NF > 1 && !/^ *(serve +)?.?(mxfp4-pack|vllm|sglang|hf) [a-z]/ {print; wide = 1}
       {all = all $0 "\n"}
       END {if (!wide) printf "%s", all; exit wide}'
 }

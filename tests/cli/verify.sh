@@ -22,6 +22,7 @@ for layer in 1e3 1.7 -1 99999999999999999999; do
   expect "no number of a layer: $layer" 2 '' 'not the number of a layer' from_source --layers $layer
 done
 expect 'no such layer' 2 '' 'error: --layers 99: .* has the MoE layers 0, 1, 2$' from_source --layers 0,99
+expect 'layers of a lower level' 2 '' 'error: --layers is of level kernels, and --level names a lower one' from_source --level bytes --layers 1
 expect 'layers without the source' 2 '' 'error: --layers requires --source' "$program" verify "$dir/o" --layers 1
 for tolerance in nan inf 1e400 0 x; do
   expect "no tolerance: $tolerance" 2 '' "error: --tolerance: $tolerance is not a finite number above 0" from_source --tolerance $tolerance
@@ -34,6 +35,10 @@ expect 'one rank with the source' 0 'right at level bytes' '' \
 expect 'level bytes of one rank needs the source' 2 '' 'not there with all ranks, so level bytes needs --source' \
   "$program" verify "$dir/half" --level bytes
 expect 'verify, quiet' 0 '' '' verify -q
+odd=$dir/$(printf 'o\033[31m')
+prepare cp -r "$dir/o" "$odd"
+expect 'a name with an escape' 0 '/o.x1b\[31m: right' '' "$program" verify "$odd"
+expect 'in diff too' 1 '^only in .*/o.x1b\[31m: marlin of vllm$' '' "$program" diff "$odd" "$dir/half"
 expect 'verify against another source' 2 '' 'error: .*deepseek-v4: another model than the output was made from: 60 of its 60' verify --source "$root/testdata/tiny/deepseek-v4"
 expect 'no output of convert' 2 '' 'gpt-oss: no mxfp4-pack.json; an output of' "$program" verify "$tiny"
 
