@@ -306,6 +306,9 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
   const bool indexed = fs::exists(fs::symlink_status(fs::path(dir) / index_name));
   const std::vector<std::string> files = shards_without_index(dir);
   if (!indexed && files.empty()) fail_no_checkpoint(dir);
+  const bool has_config = fs::exists(fs::symlink_status(fs::path(dir) / config_name));
+  if (const std::string around = indexed || has_config ? "" : nearby(dir); !around.empty())  // a folder of one
+    fail(ErrorKind::input, "{}: no {}; a checkpoint directory was expected{}", dir, config_name, around);
   Checkpoint ck;
   ck.dir = dir;
   ck.complete = read_config(ck, problems);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "src/backends/serve.h"
 #include "src/base/log.h"
 #include "src/base/terminal.h"
 #include "src/inspect/diff_cause.h"
@@ -333,12 +334,14 @@ Result compare_with_dump(const DiffOptions& o, const PackedCheckpoint& a) {
   const Side theirs = side_of_dump(o.b);
   const int rank = std::max(0, o.rank);
   Result best;
+  bool has_packed = false;
   for (size_t i = 0; i < a.sets.size(); ++i) {
     const ManifestSet& set = a.manifest.sets[i];
     if (!has_rank(set, rank)) continue;
     const Side ours = side_of(a, {i, rank});
     Comparison c(a, {i, rank}, ours, theirs);
     c.run_packed();
+    has_packed |= c.compared() > 0;
     c.run_copied();
     if (!best.parts.empty() && c.lines().size() >= best.lines.size()) continue;
     best = {};
@@ -346,7 +349,12 @@ Result compare_with_dump(const DiffOptions& o, const PackedCheckpoint& a) {
     best.parts = {{&set, rank}};
   }
   if (best.parts.empty()) fail(ErrorKind::usage, "{}: no rank {} in it", printable(o.a), rank);
-  if (a.sets.size() > 1) note(fmt::format("{} is nearest to {}", o.b, describe(*best.parts.front().first)));
+  if (!has_packed)
+    note(fmt::format(
+        "{} holds no packed tensor; if it is the checkpoint, compare with: mxfp4-pack verify {} --source {}", o.b,
+        shell_word(o.a), shell_word(o.b)));
+  else if (a.sets.size() > 1)
+    note(fmt::format("{} is nearest to {}", o.b, describe(*best.parts.front().first)));
   return best;
 }
 

@@ -37,6 +37,9 @@ prepare "$program" convert "$tiny" "$dir/mega" --backend deepgemm --engine sglan
 expect 'sets that one of them lacks' 1 '^[0-9]+ tensors compared, 0 differ or are not in both; 3 sets are in one only$' '' \
   "$program" diff "$dir/deepgemm" "$dir/mega"
 
+expect 'with the checkpoint' 1 'not in B' 'holds no packed tensor; .* compare with: mxfp4-pack verify .*/deepgemm --source ' \
+  "$program" diff "$dir/deepgemm" "$tiny"
+
 # a dump of one rank has each tensor once
 mkdir "$dir/dump"
 cp "$dir/deepgemm/packed/packed-00001.safetensors" "$dir/dump/a.safetensors"

@@ -32,6 +32,9 @@ expect 'a mistyped folder is no name of the hub' 2 '' 'models/gpt-os: no such di
   "$program" inspect models/gpt-os
 cp "$tiny"/* models/gpt-oss-20b
 expect 'the folder around a checkpoint' 2 '' 'models: no .*expected; is models/gpt-oss-20b meant\?$' "$program" inspect models
+prepare mkdir models/gpt-oss-20b/original
+prepare cp models/gpt-oss-20b/model-00000-of-*.safetensors models/gpt-oss-20b/original/
+expect 'a folder of one' 2 '' 'original: no config.json; .*; is models/gpt-oss-20b meant\?$' "$program" inspect models/gpt-oss-20b/original
 expect 'a file of one' 2 '' 'config.json: a file; .*; is models/gpt-oss-20b meant\?$' "$program" inspect models/gpt-oss-20b/config.json
 expect 'converted by name' 0 '' 'out: 18 packed' "$program" convert openai/gpt-oss-20b out --backend marlin --engine vllm
 expect 'verified by name' 0 'right at level kernels' 'its snapshot' "$program" verify out --source openai/gpt-oss-20b

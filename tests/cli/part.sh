@@ -234,7 +234,7 @@ expect 'linked shards' 0 '' 'check it with' merge
 expect 'are those of a single run' 0 '' '' diff -r "$dir/linked" "$k"
 
 clear
-prepare "$program" layout "$dir/layout.json" --backend marlin --engine vllm --model "$many"
+prepare "$program" layout "$dir/layout.json" --backend marlin --engine vllm --model "$many" -q
 kind=(--layout "$dir/layout.json")
 convert "$many" "$dir/by-file" "${kind[@]}"
 all_of 2
