@@ -103,7 +103,7 @@ void describe(CLI::App& app) {
       "engine "
       "would compute at every start, and proves them right.");
   app.footer(
-      "mxfp4-pack convert gpt-oss-20b/ out/ --backend auto --engine vllm\n"
+      "mxfp4-pack convert gpt-oss-20b/ out/ --backend auto --engine vllm --gpu h100\n"
       "mxfp4-pack verify out/ --source gpt-oss-20b/");
   app.require_subcommand(1);
   app.formatter_fn([](const CLI::App* a, const std::string& name, CLI::AppFormatMode) { return help_of(a, name); });

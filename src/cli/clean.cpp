@@ -5,6 +5,7 @@
 
 #include "src/base/log.h"
 #include "src/base/signals.h"
+#include "src/base/terminal.h"
 #include "src/cli/commands.h"
 #include "src/io/output.h"
 #include "src/packed/file_checks.h"
@@ -111,8 +112,10 @@ int clean(const CleanOptions& o, bool json) {
     list.push_back(to_json(l, done));
     removable += !o.remove && l.kind != LeftoverKind::strange && l.use == Leftover::Use::none;
     if (json) continue;
-    print_out("{}{}: {}, {}, changed {} ago{}\n", o.remove ? done + ": " : "", printable(l.place),
-              printable(describe(l)), human_bytes(l.bytes), human_age(l.age), describe(l.use));
+    const std::string what =
+        fmt::format("{}{}: {}, {}, changed {} ago{}", o.remove ? done + ": " : "", printable(l.place),
+                    printable(describe(l)), human_bytes(l.bytes), human_age(l.age), describe(l.use));
+    print_out("{}\n", fitted(what));
     if (verbosity() == Verbosity::verbose)
       for (const std::string& path : l.paths) print_out("  {}\n", printable(path));
   }

@@ -79,7 +79,7 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
       "Write the bytes that an engine's kernel reads\n\n"
       "Writes OUT: the checkpoint with its experts packed for one backend of one engine.");
   app->footer(
-      "mxfp4-pack convert gpt-oss-20b/ out/ --backend auto --engine vllm\n"
+      "mxfp4-pack convert gpt-oss-20b/ out/ --backend auto --engine vllm --gpu h100\n"
       "mxfp4-pack convert gpt-oss-20b/ out/ --backend marlin --engine vllm --dry-run");
   const auto needed = add_conversion(app, o);
   const auto take_list = [needed](const std::string& name) {

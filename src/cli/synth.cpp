@@ -13,9 +13,8 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
   std::string models;
   for (const SynthModel& m : synth_models()) models += fmt::format("{}{}", models.empty() ? "" : ", ", m.name);
   app->description(
-      "Write a random checkpoint with a published one's structure\n\nWrites names, dtypes, shapes, config and shards "
-      "of "
-      "MODEL, filled at random.\nModels: " +
+      "Write a random checkpoint with a published one's structure\n\n"
+      "Writes a checkpoint with the names, dtypes, shapes, config and shards of MODEL, and random numbers.\nModels: " +
       models);
   app->footer("mxfp4-pack synth gpt-oss-20b gpt-oss-random/ --layers 2");
   app->add_option("MODEL", o.model, "Published model to imitate")->required()->type_name("");

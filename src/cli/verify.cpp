@@ -67,8 +67,9 @@ KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o,
   KernelsOptions added;
   added.layers = app->add_option("--layers", layers, "Layers to compute, by number; default: the first");
   added.layers->delimiter(',')->check(layer_number())->needs(source)->type_name("0,5,..|all");
-  added.tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute");
-  added.tokens->delimiter(',')->check(range(1, 65536))->type_name("N,..")->capture_default_str();
+  added.tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute, by their numbers of tokens");
+  added.tokens->delimiter(',')->check(range(1, 65536))->type_name("N,..");
+  added.tokens->default_str(fmt::format("{}", fmt::join(o.kernels.tokens, ",")));
   added.seed = app->add_option("--seed", o.kernels.seed, "Seed of routing and inputs");
   added.seed->type_name("N")->capture_default_str();
   added.tolerance =

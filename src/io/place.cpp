@@ -60,7 +60,7 @@ std::string place_of(const std::string& out, const std::string& source) {
     fail(ErrorKind::usage,
          "{}: is the folder that this was started in, which another would replace; start it elsewhere", out);
   if (!fs::is_directory(place.parent_path()))
-    fail(ErrorKind::io, "{}: the folder {} does not exist", out, place.parent_path().string());
+    fail(ErrorKind::io, "{}: the folder {} does not exist; make it first", out, place.parent_path().string());
   check_not_mounted(out, place.string());
   return place.string();
 }

@@ -40,6 +40,7 @@ for columns in 40 80 120; do
   shown 'what is unpacked' '^mxfp4-pack: u[0-9]+: 60 tensors' unpack o "u$columns"
   shown 'what is made' '^mxfp4-pack: s[0-9]+: ' synth gpt-oss-20b "s$columns" --tiny --layers 1
   shown 'a part' '^mxfp4-pack: .*part 0 of 1' convert tiny "p$columns" --backend marlin --engine vllm --part 0/1
+  shown 'what is left' 'changed [0-9]+ s ago' clean .
   shown 'a merge' '^mxfp4-pack: check it with:' merge "p$columns"
 done
 expect 'a message is broken at spaces' 0 '^  0\.5\.23; it requires ' '' fits 40 \
