@@ -42,13 +42,15 @@ def timed(seen, key, function):
 
 
 def write(path, seen, lines, experts):
-    """Appends a line of JSON; `seen` has the seconds of load, build and convert."""
+    """Appends a line of JSON; `seen` has the seconds of load, build and convert. experts() makes the digests, which take
+    memory themselves: it is called after the peaks were read."""
     import torch
     report = lines.report()
     found = re.search(r" GB in ([\d.]+) s", report)
     seen = seen | {"weights": seen["load"] - seen["build"] - seen["convert"], "report": report,
-                   "packed": float(found.group(1)) if found else None, "experts": json.dumps(experts),
+                   "packed": float(found.group(1)) if found else None,
                    "gpu": torch.cuda.max_memory_allocated() / 2**30, "host": host_peak_gib()}
+    seen["experts"] = json.dumps(experts())
     with open(path, "a") as file:
         file.write(json.dumps(seen) + "\n")
 

@@ -65,7 +65,7 @@ def measure_loads():
     @functools.wraps(load_model)
     def measured(*args, **kwargs):
         model = load_model(*args, **kwargs)
-        start_measure.write(path, seen, lines, experts_of(model) if compare else {})
+        start_measure.write(path, seen, lines, lambda: experts_of(model) if compare else {})
         return model
 
     default.load_weights_and_postprocess, default.load_model = staticmethod(finished), measured

@@ -43,7 +43,7 @@ def measure_loads(path, compare):
 
     def measured(*args, **kwargs):
         model = load_model(*args, **kwargs)
-        start_measure.write(path, seen, lines, experts_of(model) if compare else {})
+        start_measure.write(path, seen, lines, lambda: experts_of(model) if compare else {})
         return model
 
     base_loader.BaseModelLoader.load_model = measured
