@@ -28,9 +28,7 @@ ConvertOptions parse_conversion(const std::string& line, const Conversion& defau
   try {
     app.parse(line, false);
   } catch (const CLI::ParseError& e) {
-    std::vector<std::string> lines = usage_problems(app, e);
-    lines.back() += "; a line is CKPT OUT and options, as for convert";
-    throw Error(ErrorKind::usage, lines);
+    throw with_advice(usage_problems(app, e), "a line is CKPT OUT and options, as for convert");
   }
   return o.settled();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 #include "src/base/terminal.h"
@@ -154,6 +155,13 @@ std::vector<std::string> usage_problems(const CLI::App& command, const CLI::Pars
   return lines;
 }
 
+Error with_advice(std::vector<std::string> lines, std::string advice) {
+  const bool is_question = lines.back().ends_with('?');
+  if (is_question) advice[0] = char(std::toupper(advice[0]));
+  lines.back() += (is_question ? " " : "; ") + advice;
+  return {ErrorKind::usage, std::move(lines)};
+}
+
 Error usage_error(const CLI::App& app, const CLI::ParseError& e) {
   const auto chosen = app.get_subcommands();
   const std::vector<std::string> words = app.remaining();  // that are no command's
@@ -165,9 +173,8 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& e) {
     lines = {fmt::format("{} stands before the command; options follow it", words.front())};
   else
     lines = usage_problems(*chosen.back(), e);
-  lines.back() += fmt::format("{} mxfp4-pack {}--help", lines.back().ends_with('?') ? " See" : "; see",
-                              chosen.empty() ? "" : chosen.back()->get_name() + " ");
-  return {ErrorKind::usage, lines};
+  const std::string of = chosen.empty() ? "" : chosen.back()->get_name() + " ";
+  return with_advice(lines, fmt::format("see mxfp4-pack {}--help", of));
 }
 
 }  // namespace mxfp4::cli

@@ -14,6 +14,9 @@ std::string help_of(const CLI::App* app, const std::string& name);
 /// Everything that is wrong with the words that a command was given.
 std::vector<std::string> usage_problems(const CLI::App& command, const CLI::ParseError& e);
 
+/// An Error{usage} whose last line goes on with what to do: "..; see there", or "..? See there".
+Error with_advice(std::vector<std::string> lines, std::string advice);
+
 /// Everything that is wrong with a command line, and where its help is. app: that of the whole command line.
 Error usage_error(const CLI::App& app, const CLI::ParseError& e);
 

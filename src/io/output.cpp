@@ -159,7 +159,7 @@ void OutputDir::look_at_parts(const OpenOptions& start) const {
          way_to_begin(start));
 }
 
-/// In spite of what another run left.
+/// What to do where another run left something: begin in spite of it, or remove it first.
 std::string OutputDir::way_to_begin(const OpenOptions& start) const {
   if (start.resumes) return "begin anew with convert --restart";
   return fmt::format("remove what is there with 'mxfp4-pack clean {} --remove'", fs::path(out_).parent_path().string());

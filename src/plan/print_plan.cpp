@@ -137,8 +137,8 @@ void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
   line(fmt::format("packed: {} tensors, {}, of that padding {} ({:.1f} %)", plan.packed.size(),
                    human_bytes(plan.packed_bytes), human_bytes(plan.padding_bytes), waste));
   if (plan.set) line("copied: nothing; it is there already");
-  line(fmt::format("disk: {} ({} bytes) in {} files; {} are free", human_bytes(plan.file_bytes), plan.file_bytes,
-                   plan.files.size(), human_bytes(cost.free)));
+  line(fmt::format("disk: {} ({} bytes) in {} file{}; {} are free", human_bytes(plan.file_bytes), plan.file_bytes,
+                   plan.files.size(), plan.files.size() == 1 ? "" : "s", human_bytes(cost.free)));
   line(
       fmt::format("peak memory: about {} with {} threads", human_bytes(peak_memory(plan, cost.threads)), cost.threads));
   line(fmt::format("time: about {} here, bound by the {} (disk {}, processor {})", human_seconds(cost.time.total()),

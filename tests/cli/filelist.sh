@@ -22,7 +22,7 @@ expect 'a folder' 2 '' 'error: --filelist .*: a folder' "$program" convert --fil
 bad_line() { printf -- "$1\n" | "$program" convert --filelist - --backend marlin --engine vllm; }
 line='; a line is CKPT OUT and options, as for convert$'
 expect 'a bad line' 2 '' "error: -:1: no option --nothing$line" bad_line 'a b --nothing'
-expect 'a mistyped option' 2 '' "error: -:1: no option --bakend; did you mean --backend.$line" bad_line 'a b --bakend x'
+expect 'a mistyped option' 2 '' "error: -:1: no option --bakend; did you mean --backend. A line is CKPT OUT" bad_line 'a b --bakend x'
 expect 'a line that asks for help' 2 '' 'error: -:1: no option -h$' bad_line -h
 expect 'a line of words too many, in their order' 2 '' "error: -:1: 'c', 'd' are words too many$line" bad_line 'a b c d'
 expect 'a line without OUT' 2 '' "error: -:1: OUT is missing$line" bad_line a
