@@ -1,4 +1,4 @@
-"""Outputs of layout files that were learned from a conversion, through vLLM's loader. MXFP4_PACK names the program."""
+"""Outputs of layout files that were learned from a conversion, through the loaders. MXFP4_PACK names the program."""
 
 import io
 import json
@@ -11,6 +11,7 @@ from contextlib import redirect_stderr
 import torch
 
 import formats
+import sglang_stand_in
 import vllm_stand_in as vllm
 from golden import TESTDATA, same
 from mxfp4_pack import Refused
@@ -18,7 +19,8 @@ from mxfp4_pack.learn.layout import learn, to_text
 from mxfp4_pack.learn.probe import Probe, Size
 from packed_dir import Checkpoint
 from raw_layers import deepseek_layers, gpt_oss_layers, tensors_of
-from test_learn import engine
+from sglang_case import all_same, hooks
+from test_learn import engine, sglang_marlin, triton
 from test_tool import PROGRAM
 from test_vllm import held, quantization
 
@@ -32,43 +34,70 @@ class Learned(unittest.TestCase):
         self.addCleanup(parent.cleanup)
         self.out, self.file = os.path.join(parent.name, "out"), os.path.join(parent.name, "layout.json")
         quantization.canaries_passed.clear()
-        self.addCleanup(setattr, vllm.converter_bug, "value", False)
+        hooks.manifest = None
+        for stand_in in (vllm, sglang_stand_in):
+            self.addCleanup(setattr, stand_in.converter_bug, "value", False)
 
-    def convert(self, model, change=lambda file: None):
+    def convert(self, model, change=lambda file: None, of=("vllm", "marlin", formats.marlin), kernel="marlin"):
         size, _, _ = TINY[model]
+        name, backend, conversion = of
         with redirect_stderr(io.StringIO()):
-            learned = learn(Probe(engine("vllm", "marlin", size.bias, formats.marlin), size), size.bias)
-        made = json.loads(to_text("learned", "vllm", learned, {"moe-backend": "marlin"}))
+            learned = learn(Probe(engine(name, backend, size.bias, conversion), size), size.bias)
+        made = json.loads(to_text("learned", name, learned, {"moe-backend": kernel}))
         change(made)
         with open(self.file, "w") as file:
             json.dump(made, file)
         subprocess.run([PROGRAM, "convert", os.path.join(TESTDATA, "tiny", model), self.out, "--layout", self.file, "-q",
                         *(["--require-loader"] if "canary" in made else [])], check=True)
 
-    def serve(self, model):
-        """(what the layers must hold, the layers)"""
+    def checkpoint(self, model, engine="vllm", backend="marlin"):
         source = os.path.join(TESTDATA, "tiny", model)
         with open(os.path.join(source, "config.json")) as file:
             config = json.load(file)
-        size, module, limit = TINY[model]
+        size, _, _ = TINY[model]
         layers_of = gpt_oss_layers if size.bias else deepseek_layers
-        checkpoint = Checkpoint("vllm", "marlin", config["model_type"], size.hidden, size.intermediate,
-                                layers_of(tensors_of(source), config))
+        return Checkpoint(engine, backend, config["model_type"], size.hidden, size.intermediate,
+                          layers_of(tensors_of(source), config))
+
+    def serve(self, model, backend="marlin"):
+        """(what the layers must hold, the layers)"""
+        checkpoint, (_, module, limit) = self.checkpoint(model, "vllm", backend), TINY[model]
         prefixes = [f"model.layers.{n}.{module}.experts" for n in range(len(checkpoint.layers))]
         return checkpoint, vllm.serve(self.out, checkpoint, prefixes, swiglu_limit=limit)
 
     def test_they_are_served(self):
-        for model in TINY:
-            with self.subTest(model):
+        for model, backend, conversion, kernel in (
+                ("gpt-oss", "marlin", formats.marlin, "marlin"), ("deepseek-v4", "marlin", formats.marlin, "marlin"),
+                ("gpt-oss", "triton-hopper", triton, "triton")):
+            with self.subTest(model=model, backend=backend):
                 self.setUp()
-                self.convert(model)
-                checkpoint, layers = self.serve(model)
+                self.convert(model, of=("vllm", backend, conversion), kernel=kernel)
+                checkpoint, layers = self.serve(model, backend)
                 self.assertEqual(len(layers), len(checkpoint.layers))
                 for layer, key in zip(layers.values(), checkpoint.layers):
                     self.assertEqual(layer.quant_method.packed.backend, "learned")
                     self.assertTrue(layer.quant_method.packed.canary_is_equal)
                     for part, want in checkpoint.expected(key).items():
                         same(self, held(layer, part), want, (key, part))
+
+    def test_sglang_serves_them(self):
+        for model, conversion in (("gpt-oss", sglang_marlin), ("deepseek-v4", formats.marlin)):
+            with self.subTest(model=model):
+                self.setUp()
+                self.convert(model, of=("sglang", "marlin", conversion))
+                checkpoint = self.checkpoint(model, "sglang")
+                keys = [key for key in checkpoint.layers if key[0] == "model"]
+                layers = sglang_stand_in.serve(self.out, checkpoint, [(f"model.layers.{n}.mlp.experts", n) for _, n in keys])
+                for layer, key in zip(layers, keys):
+                    self.assertEqual(layer.mxfp4_pack.set.backend, "learned")
+                    self.assertTrue(layer.mxfp4_pack.set.canary_is_equal)
+                    all_same(self, checkpoint, layer, checkpoint.expected(key))
+
+    def test_a_conversion_of_sglang_that_makes_other_bytes_is_refused(self):
+        self.convert("gpt-oss", of=("sglang", "marlin", sglang_marlin))
+        sglang_stand_in.converter_bug.value = True
+        with self.assertRaisesRegex(Refused, r"it makes other bytes of the layout file's canary \(w2_weight\)"):
+            sglang_stand_in.serve(self.out, self.checkpoint("gpt-oss", "sglang"), [("model.layers.0.mlp.experts", 0)])
 
     def refused(self, message, change=lambda file: None):
         self.convert("gpt-oss", change)

@@ -78,11 +78,13 @@ class RawLayer:
 
     def fill(self, key, experts, parameter, up_first=False):
         """Puts the experts' rows where the engine's own weight loader puts them in its raw `parameter`."""
-        raw = self.tensors[key]
-        target = parameter if key[1] == "bias" else parameter.view(torch.uint8)
-        halves = 2 if key[0] == "w13" and not self.pairs else 1
-        places = target.chunk(halves, dim=1)
-        for rows, place in zip(raw.chunk(halves, dim=1), places[::-1] if up_first else places):
-            place = place[:, :rows.shape[1]] if rows.ndim == 2 else place[:, :rows.shape[1], :rows.shape[2]]
-            for row, expert in enumerate(experts):
-                place[row].copy_(rows[expert])
+        put_rows(self.tensors[key], experts, parameter, 2 if key[0] == "w13" and not self.pairs else 1, up_first)
+
+
+def put_rows(raw, experts, parameter, halves, up_first=False):
+    """Puts the experts' rows of `raw` to the beginning of the parameter's, in w13 that has halves to that of each half."""
+    places = parameter.view(raw.dtype).chunk(halves, dim=1)
+    for rows, place in zip(raw.chunk(halves, dim=1), places[::-1] if up_first else places):
+        place = place[(slice(None), *(slice(n) for n in rows.shape[1:]))]
+        for row, expert in enumerate(experts):
+            place[row].copy_(rows[expert])

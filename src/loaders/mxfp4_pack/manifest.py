@@ -180,10 +180,9 @@ def kernel_of(fields: dict[str, Any]) -> str:
 
 
 def is_served(fields):
-    """Whether a loader knows a set's backend. vLLM's also reads those of layout files, which say what they were learned from."""
-    if "layout_file" in fields:
-        return fields["engine"] == "vllm"
-    return fields["backend"] in SERVED.get(fields["engine"], ())
+    """Whether a loader knows a set's backend. Those of layout files have any name: the engine is asked for the canary."""
+    served = SERVED.get(fields["engine"], ())
+    return fields["backend"] in served or ("layout_file" in fields and bool(served))
 
 
 def kernels_of(fields: dict[str, Any]) -> list[str]:
@@ -195,7 +194,8 @@ def kernels_of(fields: dict[str, Any]) -> list[str]:
 
 def answers(fields, asked, backends=()):
     """Whether a set is for the engine's backend `asked` (auto: any), and for one of our `backends` where they are known."""
-    return (asked == "auto" or asked in kernels_of(fields)) and (not backends or fields["backend"] in backends)
+    known = not backends or fields["backend"] in backends or "layout_file" in fields
+    return known and (asked == "auto" or asked in kernels_of(fields))
 
 
 def read_config(directory: str) -> dict[str, Any]:

@@ -92,6 +92,8 @@ def unwritten(byte):
                 torch.as_strided(tensor, (elements,), (1,), 0).view(torch.uint8).fill_(byte)
             return tensor
         return made
+    with torch.device("cpu"):
+        torch.empty(0)  # torch remembers its functions that take a device when it first needs them: not those below
     with ExitStack() as stack:
         for target, names in MAKERS.items():
             for name in names:

@@ -4,6 +4,7 @@ import pkgutil
 from types import SimpleNamespace
 
 import torch
+from mxfp4_pack.learned import NOT_ALONE
 
 from . import HUMMING, METHODS
 from .hooks import FLASHINFER, Packed, converted_canary
@@ -16,6 +17,8 @@ FP8 = {"marlin": MARLIN, "humming": HUMMING, "flashinfer-cutlass": CUTLASS, "fla
 
 def compare(packed, model_type, device):
     """Refuses a set that does not fit; any other exception: this SGLang cannot be asked."""
+    if packed.layout_file is not None:
+        raise NotImplementedError(NOT_ALONE)
     entries = next(iter(packed.layers.values()))
     gpt_oss = model_type == "gpt_oss"
     mxfp4 = model_type in LOADED_AS_MXFP4

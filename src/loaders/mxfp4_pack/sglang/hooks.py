@@ -6,11 +6,14 @@ import logging
 import pkgutil
 import re
 import sys
+from functools import partial
 from typing import NamedTuple
 
 import torch
-from mxfp4_pack import (Manifest, Misfit, RawLayer, Refused, Unconverted, fall_back, is_method, is_packed, misfit)
+from mxfp4_pack import Manifest, Misfit, RawLayer, Refused, Unconverted, fall_back, is_method, learned, misfit
 from mxfp4_pack.compare import as_stored, in_form_of
+from mxfp4_pack.learn.probe import EXPERTS
+from mxfp4_pack.manifest import ROLES
 from torch.nn import Parameter
 
 from . import humming
@@ -31,7 +34,7 @@ class Packed:
         self.set, self.place, self.experts = set_, place, experts
         self.entries = set_.layer(*place, f"{place[0]} layer {place[1]}")
         self.device = torch.empty(0).device  # SGLang builds models under `with device`
-        self.create = None  # create(method, layer): the engine's raw parameters
+        self.create = None  # create(method, layer, **changes): the engine's raw parameters, its arguments changed
         self.held = None  # what was read, where the engine keeps it: {(role, part): tensor}
         self.done = False
 
@@ -120,7 +123,7 @@ def create_weights(original, method, layer, *args, **kwargs):
                       f"are {total}")
     first = layer.moe_ep_rank * layer.num_local_experts
     layer.mxfp4_pack = Packed(set_, place, range(first, first + layer.num_local_experts))
-    layer.mxfp4_pack.create = lambda method, layer: original(method, layer, *args, **kwargs)
+    layer.mxfp4_pack.create = lambda method, layer, **changes: original(method, layer, *args, **kwargs | changes)
     with torch.device("meta"):
         result = original(method, layer, *args, **kwargs)
     sizes = padded_sizes(method, layer)
@@ -137,8 +140,8 @@ def process(original, method, layer):
     packed = packed_of(layer)
     if packed is None:
         return original(method, layer)
-    if packed.done:  # the end of an update, which changed nothing: from 0.5.21 on SGLang then converts all layers again
-        return None
+    if packed.done:  # the end of an update: from 0.5.21 on SGLang then converts all layers again
+        return finish_update(packed)
     if packed.set.fallback is None:
         try:
             read(original, method, layer, converted_canary(original, method, layer))
@@ -149,6 +152,15 @@ def process(original, method, layer):
         original(method, layer)
     give_values(method, packed.device)
     packed.done = True
+
+
+def finish_update(packed):
+    """Gate whose up did not come is left out, which SGLang cannot answer any more."""
+    try:
+        if packed.set.update:
+            packed.set.update.finish([entry.name for entry in packed.entries.values()])
+    except Refused as why:
+        logger.error("mxfp4-pack: %s", why)
 
 
 def give_values(method, device):
@@ -162,20 +174,28 @@ def give_values(method, device):
 
 
 def make_raw(method, layer):
-    """The layer's raw parameters, as SGLang makes them and its own loader fills them."""
+    """The layer's raw parameters, unpacked."""
+    packed = packed_of(layer)
+    raw = RawLayer(packed.set, packed.entries)
+    layer._parameters.update(raw_parameters(method, layer, lambda key, *place: raw.fill(key, packed.experts, *place)))
+
+
+def raw_parameters(method, layer, fill, **changes):
+    """As SGLang makes them, but for `changes`, and as its own loader fills them. fill(key, parameter, whether up is first)"""
     packed, probe = packed_of(layer), copy.copy(layer)
     probe._parameters = {}
     with packed.device:
-        packed.create(copy.copy(method), probe)
-    raw = RawLayer(packed.set, packed.entries)
+        packed.create(copy.copy(method), probe, **changes)
     for key in packed.entries:
         parameter = probe._parameters[raw_name(probe, key, packed)].data
+        if key[1] == "codes":
+            parameter.zero_()  # some classes leave pads unset
         is_f32 = key[1] == "scales" and parameter.dtype == torch.float32  # the engine loads them as numbers
         stored = torch.full(parameter.shape, 0x7F, dtype=torch.uint8) if is_f32 else parameter
-        raw.fill(key, packed.experts, stored, getattr(method, "load_up_proj_weight_first", False))
+        fill(key, stored, getattr(method, "load_up_proj_weight_first", False))
         if is_f32:
             parameter.copy_(stored.view(torch.float8_e8m0fnu).float())
-    layer._parameters.update(probe._parameters)
+    return probe._parameters
 
 
 def raw_name(layer, key, packed):
@@ -199,7 +219,7 @@ def read(original, method, layer, rest):
     packed.held = dict(tensors)
     if line := packed.set.progress():
         logger.info(line)
-    if packed.set.backend == "humming":
+    if packed.set.kernel == "humming":
         with humming.giving(tensors, {key: entry.parameter for key, entry in packed.entries.items()}):
             return original(method, layer)
     if packed.set.is_triton:
@@ -229,22 +249,23 @@ def read(original, method, layer, rest):
 def converted_canary(original, method, layer):
     """The installed engine converts the raw canary, which must give the packed one, on a copy of the layer."""
     packed = packed_of(layer)
-    raw, want = packed.set.canary(packed.device)
+    is_learned = packed.set.layout_file is not None
+    raw, want = ({}, {}) if is_learned else packed.set.canary(packed.device)
     probe, method = copy.copy(layer), copy.copy(method)
     probe._parameters, probe._buffers = {}, dict(layer._buffers)
-    probe.num_local_experts = next(iter(raw.values())).shape[0]
     try:
-        fill(probe, method, layer, raw)
+        fill_learned(probe, method, layer) if is_learned else fill(probe, method, layer, raw)
         before = dict(vars(probe))
         original(method, probe)
         made = {key: getattr(probe, e.parameter, None) for key, e in packed.entries.items()}
         made |= {key: storage.data for key, storage in storages(method).items()} if packed.set.is_triton else {}
     except Exception as error:
         raise packed.set.mismatch(f"its converter fails on the canary: {error!r}", Unconverted) from error
-    if packed.set.backend == "triton-blackwell":  # triton_kernels 3.7 leaves what it pads columns with unset
-        for role in ("w13", "w2"):
-            made[role, "codes"][:, raw[role, "codes"].shape[2]:] = 0
-    packed.set.check_canary({key: as_stored(t.data, want[key]) for key, t in made.items() if t is not None}, want)
+    tensors = {key: t.data for key, t in made.items() if t is not None}
+    if is_learned:
+        learned.check_canary(packed.set, tensors)
+    else:
+        check_canary(packed.set, tensors, raw, want)
     known = {e.parameter for e in packed.entries.values()}
     others = {name: p for name, p in probe._parameters.items() if name not in known}
     return Rest({name: p for name, p in others.items() if name not in layer._parameters},
@@ -253,8 +274,24 @@ def converted_canary(original, method, layer):
                 {name: value for name, value in vars(probe).items() if name not in before or before[name] is not value})
 
 
+def check_canary(set_, made, raw, want):
+    if set_.backend == "triton-blackwell":  # triton_kernels 3.7 leaves what it pads columns with unset
+        for role in ROLES:
+            made[role, "codes"][:, raw[role, "codes"].shape[2]:] = 0
+    set_.check_canary({key: as_stored(t, want[key]) for key, t in made.items()}, want)
+
+
+def fill_learned(probe, method, layer):
+    """The canary of the set's layout file, in raw parameters of the layer's own sizes."""
+    probe.num_local_experts = EXPERTS
+    probe._parameters = raw_parameters(method, probe, partial(learned.fill_canary, packed_of(layer).set), num_experts=EXPERTS)
+    if hasattr(method, "num_experts"):
+        method.num_experts = EXPERTS
+
+
 def fill(probe, method, layer, raw):
     """The raw canary under the names and dtypes of the layer's raw parameters, rows as the engine's loader puts them."""
+    probe.num_local_experts = next(iter(raw.values())).shape[0]
     for key, tensor in raw.items():
         name = raw_name(layer, key, packed_of(layer))
         if key[1] == "scales" and packed_of(layer).set.backend == "flashinfer-humming":

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import torch
+from mxfp4_pack.learned import NOT_ALONE
 from vllm.config import DeviceConfig, VllmConfig, set_current_vllm_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
@@ -13,8 +14,7 @@ from .quantization import KERNELS
 def compare(packed, model_type, device):
     """Refuses a set that does not fit; any other exception: this vLLM cannot be asked."""
     if packed.layout_file is not None:
-        raise NotImplementedError("a layout file's canary is compared where its size is loaded, "
-                                  "or by python3 -m mxfp4_pack.learn --check FILE")
+        raise NotImplementedError(NOT_ALONE)
     original = getattr(engine, CONVERTERS[model_type != "gpt_oss"])
     moe = SimpleNamespace(has_bias=model_type == "gpt_oss", activation=SimpleNamespace(is_gated=True))
     given = {"mxfp4_backend": backend_of(packed), "layer": SimpleNamespace(params_dtype=torch.bfloat16, moe_config=moe)}
