@@ -29,6 +29,6 @@ if "--installed" in options:
     del environment["PYTHONPATH"]
     environment["MXFP4_PACK"] = os.path.join(sysconfig.get_path("scripts"), "mxfp4-pack")
 names = ["test_formats", "test_install", "test_manifest", "test_stream", "test_vllm", "test_humming", "test_sglang",
-         "test_sglang_updates.Updates", "test_tool.Tool", "test_fallback.Fallback", "test_live.Live", "test_commands", "test_check",
+         "test_sglang_updates.Updates", "test_sglang_updates.Tensors", "test_tool.Tool", "test_fallback.Fallback", "test_live.Live", "test_commands", "test_check",
          "test_sharded_state", "test_learn", "test_learn_engine", "test_learned.Learned"]
 sys.exit(subprocess.run([sys.executable, "-m", "unittest", "-b", *options, *names], cwd=HERE, env=environment).returncode)

@@ -291,9 +291,20 @@ class FusedMoE(Module):
         method.create_moe_runner(self, config)
 
 
+class Model(Module):
+    """Its weights beside the experts are `others`."""
+
+    def __init__(self, experts):
+        super().__init__()
+        self.experts, self.others = torch.nn.ModuleList(experts), {}
+
+    def load_weights(self, weights):
+        self.others |= dict(weights)
+
+
 class WeightUpdater:
     def __init__(self, layers=(), broken=()):
-        self.model, self.broken = torch.nn.ModuleList(layers), broken
+        self.model, self.broken = getattr(layers, "model", None) or Model(layers), broken
         self.loaded = []
 
     def get_model(self):
@@ -304,28 +315,14 @@ class WeightUpdater:
         self.loaded.append(model_path)
         if model_path in self.broken:
             return False, "Failed to update weights: x.\nRolling back to original weights."
-        for layer in self.model:
+        for layer in self.model.experts:
             layer.quant_method.process_weights_after_loading(layer)
         return True, "Succeeded to update model weights."
 
     def update_weights_from_tensor(self, named_tensors, load_format=None):
+        if load_format != "direct":
+            self.model.load_weights(named_tensors)
         return True, "Success"
-
-    def update_weights_from_ipc(self, recv_req):
-        return True, "IPC weight update completed successfully"
-
-    def init_weights_update_group(self, master_address, master_port, rank_offset, world_size, group_name, backend="nccl"):
-        return True, "Succeeded to initialize custom process group."
-
-
-class UpdateWeightsFromDistributedReqOutput:
-    def __init__(self, *, success, message):
-        self.success, self.message = success, message
-
-
-class SchedulerWeightUpdaterManager:
-    def update_weights_from_distributed(self, recv_req):
-        return UpdateWeightsFromDistributedReqOutput(success=True, message="Succeeded to update parameter online.")
 
 
 class DefaultModelLoader:
@@ -353,8 +350,7 @@ def serve(directory, checkpoint, layers, experts=None, ep_size=1, method=None, b
                                     swiglu_limit=checkpoint.swiglu_limit)
 
     def model():
-        made = Module()
-        made.experts = torch.nn.ModuleList(
+        made = Model(
             FusedMoE((method or (Mxfp4MoEMethod if name == "mxfp4" else deepseek[runner.backend]))(), prefix, number,
                      experts or first["w13", "codes"].shape[0], ep_size, checkpoint.hidden, checkpoint.intermediate,
                      runner_config) for prefix, number in layers)
@@ -362,7 +358,15 @@ def serve(directory, checkpoint, layers, experts=None, ep_size=1, method=None, b
             before_processing(made)
         return made
 
-    return list(DefaultModelLoader().load_model(model_config=model, device_config="cpu").experts)
+    return Layers(DefaultModelLoader().load_model(model_config=model, device_config="cpu"))
+
+
+class Layers(list):
+    """The expert layers of a model."""
+
+    def __init__(self, model):
+        super().__init__(model.experts)
+        self.model = model
 
 
 def install():
@@ -374,9 +378,7 @@ def install():
         SRT + ".model_loader.loader": [DefaultModelLoader], SRT + ".model_executor": [],
         SRT + ".model_executor.model_runner_components": [],
         SRT + ".model_executor.model_runner_components.weight_updater": [WeightUpdater],
-        SRT + ".managers": [], SRT + ".managers.io_struct": [UpdateWeightsFromDistributedReqOutput],
-        SRT + ".managers.scheduler_components": [],
-        SRT + ".managers.scheduler_components.weight_updater": [SchedulerWeightUpdaterManager], SRT + ".layers": [], QUANTIZATION: [],
+        SRT + ".layers": [], QUANTIZATION: [],
         QUANTIZATION + ".mxfp4": [Mxfp4MoEMethod, _swizzle_mxfp4],
         QUANTIZATION + ".mxfp4_marlin_moe": [Mxfp4MarlinMoEMethod],
         QUANTIZATION + ".mxfp4_flashinfer_cutlass_moe": [Mxfp4FlashinferCutlassMoEMethod],

@@ -1,13 +1,20 @@
 """New weights in a running SGLang server, against stand-ins of the engine's classes."""
 
+import json
 import os
+import subprocess
 import unittest
+from unittest import mock
 
 import torch
 
+import mxfp4_pack
 from mxfp4_pack import Refused
-from packed_dir import random_layer
-from sglang_case import SglangCase, all_same, gpt_oss, hooks, sglang
+from packed_dir import Checkpoint, random_layer
+from raw_layers import deepseek_layers, gpt_oss_layers, tensors_of
+from sglang_case import LAYER, SglangCase, all_same, gpt_oss, hooks, sglang
+from test_live import LIBRARY
+from test_tool import PROGRAM
 
 
 class Updates(SglangCase):
@@ -68,22 +75,99 @@ class Updates(SglangCase):
         hooks.manifest = None
         self.assertFalse(updater.update_weights_from_disk(self.directory, "auto")[0])
 
-    def test_a_running_server_gets_no_tensors(self):
-        def updates():
-            updater, manager = sglang.WeightUpdater(), sglang.SchedulerWeightUpdaterManager()
-            output = manager.update_weights_from_distributed(object())
-            return [updater.update_weights_from_tensor([("model.norm.weight", torch.ones(1))], load_format="direct"),
-                    updater.update_weights_from_ipc(object()), updater.init_weights_update_group("host", 1, 0, 2, "group"),
-                    (output.success, output.message)]
+    def test_nothing_is_written_past_the_loader(self):
+        norm = [("model.norm.weight", torch.ones(1))]
+        self.assertTrue(sglang.WeightUpdater().update_weights_from_tensor(norm, "direct")[0])
+        layers = self.serve(gpt_oss("marlin"))
+        done, message = sglang.WeightUpdater(layers).update_weights_from_tensor(norm, "direct")
+        self.assertFalse(done)
+        self.assertIn("nothing was changed", message)
+        layers[0].quant_method.process_weights_after_loading(layers[0])  # what SGLang does at the end of every update
+        all_same(self, gpt_oss("marlin"), layers[0], gpt_oss("marlin").expected(("model", 0)))
 
-        self.assertEqual([done for done, _ in updates()], [True] * 4)
-        layer, = self.serve(gpt_oss("marlin"))
-        for done, message in updates():
+
+@unittest.skipUnless(PROGRAM and os.path.isfile(LIBRARY), "there is no libmxfp4_pack.so, neither beside MXFP4_PACK nor installed")
+class Tensors(SglangCase):
+    """New raw experts, which the C library packs: equal to what `convert` makes of them."""
+
+    def setUp(self):
+        super().setUp()
+        self.parent = os.path.dirname(self.directory)
+        patch = mock.patch.dict(os.environ, MXFP4_PACK_LIBRARY=LIBRARY)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def made(self, backend, version, seed):
+        """(the experts' tensors of a checkpoint, what its layer must hold, its output)"""
+        raw, out = (os.path.join(self.parent, f"{kind}-{backend}-{seed}") for kind in ("raw", "out"))
+        for arguments in (("synth", "gpt-oss-20b", raw, "--tiny", "--layers", "1", "--intermediate", "192", "--seed", str(seed)),
+                          ("convert", raw, out, "--engine", "sglang", "--backend", backend, "--layout-version", version)):
+            subprocess.run([PROGRAM, *arguments, "-q"], check=True)
+        with open(os.path.join(raw, "config.json")) as file:
+            config = json.load(file)
+        tensors = tensors_of(raw)
+        given = Checkpoint("sglang", backend, "gpt_oss", config["hidden_size"], config["intermediate_size"],
+                           {("model", 0): gpt_oss_layers(tensors, config)["model", 0]})
+        return {name: t for name, t in tensors.items() if ".experts." in name}, given, out
+
+    def served(self, backend="marlin", version="1"):
+        """(layers, their checkpoint, another one's experts, the other checkpoint)"""
+        _, old, out = self.made(backend, version, 1)
+        experts, new, _ = self.made(backend, version, 2)
+        hooks.manifest = None
+        return sglang.serve(out, old, [LAYER]), old, experts, new
+
+    def test_an_update_is_what_convert_makes(self):
+        for backend, version in (("marlin", "1"), ("triton-hopper", "a")):
+            with self.subTest(backend=backend):
+                layers, _, experts, new = self.served(backend, version)
+                addresses = [p.data_ptr() for p in layers[0].parameters()]
+                updater = sglang.WeightUpdater(layers)
+                half = len(experts) // 2  # they come in several requests
+                for part in (list(experts.items())[:half], [*list(experts.items())[half:], ("norm", torch.ones(1))]):
+                    self.assertEqual(updater.update_weights_from_tensor(part), (True, "Success"))
+                all_same(self, new, layers[0], new.expected(("model", 0)))
+                self.assertEqual(addresses, [p.data_ptr() for p in layers[0].parameters()])
+                self.assertEqual(list(layers.model.others), ["norm"])
+
+    def test_by_its_own_function(self):
+        layers, _, experts, new = self.served()
+        mxfp4_pack.update(layers.model, experts.keys(), experts.values())
+        all_same(self, new, layers[0], new.expected(("model", 0)))
+
+    def test_what_cannot_be_packed_is_answered(self):
+        layers, old, experts, _ = self.served()
+        updater = sglang.WeightUpdater(layers)
+        blocks = "model.layers.0.mlp.experts.gate_up_proj_blocks"
+        for name, tensor, message in ((blocks, experts[blocks].float(), "is float32"),
+                                      ("model.layers.0.mlp.experts.gate_up_proj", torch.ones(1), "no packed tensor is made")):
+            done, said = updater.update_weights_from_tensor([(name, tensor)])
             self.assertFalse(done)
-            self.assertIn("cannot be updated in a running server", message)
-            self.assertIn("nothing was changed", message)
-        layer.quant_method.process_weights_after_loading(layer)  # what SGLang does at the end of every update
-        all_same(self, gpt_oss("marlin"), layer, gpt_oss("marlin").expected(("model", 0)))
+            self.assertIn(message, said)
+        hooks.packed_of(layers[0]).held = None  # as where MXFP4_PACK_FALLBACK made them
+        done, said = updater.update_weights_from_tensor([(blocks, experts[blocks])])
+        self.assertIn("converted the experts itself", said)
+        all_same(self, old, layers[0], old.expected(("model", 0)))
+
+    def test_gate_without_up(self):
+        raw, out = (os.path.join(self.parent, name) for name in ("raw", "out"))
+        sizes = "--tiny", "--layers", "1", "--hidden", "256", "--intermediate", "128"
+        subprocess.run([PROGRAM, "synth", "deepseek-v4-flash", raw, *sizes, "-q"], check=True)
+        subprocess.run([PROGRAM, "convert", raw, out, "--engine", "sglang", "--backend", "marlin", "--layout-version", "1", "-q"],
+                       check=True)
+        with open(os.path.join(raw, "config.json")) as file:
+            config = json.load(file)
+        tensors = tensors_of(raw)
+        layer = deepseek_layers(tensors, config)["model", 0]
+        given = Checkpoint("sglang", "marlin", "deepseek_v4", 256, 128, {("model", 0): layer})
+        layers = sglang.serve(out, given, [LAYER])
+        gate, up = (f"layers.0.ffn.experts.1.{w}.weight" for w in ("w1", "w3"))
+        updater = sglang.WeightUpdater(layers)
+        self.assertTrue(updater.update_weights_from_tensor([(gate, tensors[gate])])[0])  # up may come later
+        with self.assertLogs("sglang.mxfp4_pack", "ERROR") as log:
+            layers[0].quant_method.process_weights_after_loading(layers[0])  # no more comes
+        self.assertIn(f"{gate} came without {up}", log.output[0])
+        all_same(self, given, layers[0], given.expected(("model", 0)))
 
 
 if __name__ == "__main__":

@@ -22,12 +22,16 @@ __all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Entry", "Failed", "Manifest"
 
 
 def update(model: Any, names: Sequence[str], tensors: Sequence[Any]) -> None:
-    """Packs new raw experts into a model that serves: `model`, the engine's on this rank (vLLM's apply_model gives it);
+    """Packs new raw experts into a model that serves: `model`, the engine's on this rank (vLLM's apply_model gives it, and
+    SGLang's update_weights_from_tensor a loader of --custom-weight-loader);
     `names`, those of the checkpoint's tensors, and `tensors`, with its dtypes and shapes, whole on every rank, on the GPU or
     the host. The engine's tensors get the bytes that `convert` would write for them, on the current CUDA stream. Refuses
     before anything is packed, but for NaN scales. Gate and up of an expert must come together."""
-    from .vllm import live
-    live.update(model, names, tensors)
+    if any(hasattr(module, "mxfp4_pack") for module in model.modules()):
+        from .sglang import updates as engine
+    else:
+        from .vllm import live as engine
+    engine.update(model, names, tensors)
 
 
 def __getattr__(name: str) -> Any:

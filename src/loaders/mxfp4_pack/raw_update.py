@@ -1,5 +1,8 @@
 """New raw experts for layers whose packed experts are in use: packed in place, by the plan of their set."""
 
+import json
+import os
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -56,6 +59,19 @@ class Update:
 
     def takes(self, name):
         return name in self.sources
+
+    def lacks(self, name):
+        """Whether a tensor belongs to the packed experts' modules, but is none that was packed or left as it is."""
+        return name.startswith(self.modules) and name not in self.sources and name not in self.left
+
+    @cached_property
+    def modules(self):
+        return tuple({t["name"].rpartition(".")[0] + "." for t in self.set.fields["tensors"]})
+
+    @cached_property
+    def left(self):
+        with open(os.path.join(self.set.directory, "model.safetensors.index.json"), encoding="utf-8") as file:
+            return json.load(file)["weight_map"].keys()
 
     def check(self, name, tensor):
         source = self.sources[name]
@@ -121,3 +137,59 @@ class Update:
         got = {tensor: self.packed.pop(tensor, set()) for tensor in tensors if tensor in self.targets}
         self.refuse_alone(waiting)
         return [tensor for tensor, experts in got.items() if experts != set(self.targets[tensor].experts)]
+
+
+class Served(NamedTuple):
+    """A layer in use. held: {key: tensor}, what its kernel reads; experts: their numbers, in the order of its rows."""
+    set: object
+    entries: dict
+    held: dict
+    experts: list
+
+
+def updates_of(layers):
+    """One for each set, with which it stays."""
+    sets = {}
+    for layer in layers:
+        sets.setdefault(layer.set, []).append(layer)
+    for set_, of_set in sets.items():
+        if set_.update is None:
+            set_.update = Update(set_, {entry.name: Target(entry, layer.held[key], layer.experts, key[1])
+                                        for layer in of_set for key, entry in layer.entries.items() if layer.held})
+    return [set_.update for set_ in sets]
+
+
+def taking(updates, name):
+    return next((update for update in updates if update.takes(name)), None)
+
+
+def pack(updates, names, tensors):
+    """All of these or, but for NaN scales, none."""
+    taken = {}
+    for name, tensor in zip(names, tensors, strict=True):
+        update = taking(updates, name)
+        if update is None:
+            raise Refused(f"{name}: no packed tensor is made of it")
+        update.check(name, tensor)
+        taken.setdefault(update, {})[name] = tensor
+    for update, given in taken.items():
+        update.refuse_alone(given)
+    for update, given in taken.items():
+        for name, tensor in given.items():
+            update.add(name, tensor)
+
+
+def others(updates, weights, begin):
+    """Those of an engine's new weights that are not packed; begin() is called before the first that is."""
+    began = False
+    for name, tensor in weights:
+        update = taking(updates, name)
+        if update is None:
+            if any(update.lacks(name) for update in updates):
+                raise Refused(f"{name}: no packed tensor is made of it; experts are taken as the checkpoint had them")
+            yield name, tensor
+            continue
+        if not began:
+            begin()
+            began = True
+        update.add(name, tensor)

@@ -20,12 +20,9 @@ HUMMING = SRT + "layers.quantization.mxfp4_humming_moe.Mxfp4HummingMoEMethod"  #
 WEIGHT_UPDATER = SRT + "model_executor.model_runner_components.weight_updater.WeightUpdater."
 HOOKS = [  # (function of SGLang, hook, kind)
     (SRT + "utils.hf_transformers.config.get_config", hooks.after_get_config, "AFTER"),
-    (SRT + "model_loader.loader.DefaultModelLoader.load_model", hooks.after_load_model, "AFTER"),
+    (SRT + "model_loader.loader.DefaultModelLoader.load_model", updates.after_load_model, "AFTER"),
     (WEIGHT_UPDATER + "update_weights_from_disk", updates.from_disk, "AROUND"),
-    *[(WEIGHT_UPDATER + name, updates.update, "AROUND") for name in (
-        "update_weights_from_tensor", "update_weights_from_ipc", "init_weights_update_group")],
-    (SRT + "managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager.update_weights_from_distributed",
-     updates.from_distributed, "AROUND"),
+    (WEIGHT_UPDATER + "update_weights_from_tensor", updates.from_tensor, "AROUND"),
 ]
 
 

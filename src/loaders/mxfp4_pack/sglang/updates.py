@@ -1,19 +1,56 @@
-"""Updates of a model that serves. Its experts are in their kernel's form, which SGLang cannot load raw ones into; a packed
-directory of the same form is read over them."""
+"""Updates of a model that serves. A packed directory of the same form is read over its experts, and raw experts that SGLang
+gives the model's load_weights, as all its other ways of updating do, are packed there."""
 
 import logging
-import pkgutil
+from functools import partial
 
-from mxfp4_pack import Manifest, Refused, is_packed
+from mxfp4_pack import Manifest, Refused, is_packed, raw_update
+from mxfp4_pack.raw_update import Served
 
 from . import hooks
 
 logger = logging.getLogger("sglang.mxfp4_pack")
-# SGLang cannot leave the experts and change the rest either, which comes in several requests.
 UPDATE = ("packed MXFP4 experts cannot be updated in a running server from {}: the new weights' other tensors would run with "
           "the old experts. Pack them (mxfp4-pack convert) and give /update_weights_from_disk that directory, or start a "
           "server with it; nothing was changed")
-RAW = "raw tensors"
+
+
+def after_load_model(model, *args, **kwargs):
+    hooks.after_load_model(model)
+    if packed_layers(model):
+        model.load_weights = partial(load_weights, model, model.load_weights)
+
+
+def packed_layers(model):
+    return [packed for module in model.modules() if (packed := hooks.packed_of(module))]
+
+
+def updates_of(layers):
+    return raw_update.updates_of([Served(packed.set, packed.entries, packed.held, list(packed.experts)) for packed in layers])
+
+
+def load_weights(model, original, weights, *args, **given):
+    """In the place of the model's: raw experts are packed, all else is the model's own."""
+    layers = packed_layers(model)
+    rest = raw_update.others(updates_of(layers), weights, lambda: refuse_unless_held(layers))
+    return original(rest, *args, **given)
+
+
+def update(model, names, tensors):
+    """See mxfp4_pack.update."""
+    layers = packed_layers(model)
+    refuse_unless_held(layers)
+    raw_update.pack(updates_of(layers), names, tensors)
+
+
+def from_tensor(original, updater, named_tensors, load_format=None):
+    """Other ways than this end in a message where the model refuses new weights."""
+    if hooks.manifest is not None and load_format == "direct":
+        return False, "load_format direct writes raw tensors over packed experts. Leave it out; nothing was changed"
+    try:
+        return original(updater, named_tensors, load_format)
+    except Refused as why:
+        return False, f"{why}; what came before it is in place"
 
 
 def from_disk(original, updater, model_path, load_format, weight_name_filter=None, **given):
@@ -25,7 +62,7 @@ def from_disk(original, updater, model_path, load_format, weight_name_filter=Non
         return False, UPDATE.format(model_path)
     if weight_name_filter is not None:
         return False, UPDATE.format(f"a part of {model_path}")
-    layers = [packed for module in updater.get_model().modules() if (packed := hooks.packed_of(module))]
+    layers = packed_layers(updater.get_model())
     try:
         new = Manifest(model_path, "sglang")
         sets = [packed.set.again(new, packed.place, packed.entries) for packed in layers]
@@ -73,18 +110,3 @@ def back(original, updater, load_format, given, why, layers):
         raise Refused(f"{why}; and the weights of {old.directory} could not be loaded again: {message}. Start the server anew")
     read_over(layers, [packed.set.again(Manifest(old.directory, "sglang"), packed.place, packed.entries) for packed in layers])
     return f"{why}; the weights of {old.directory} serve on"
-
-
-def update(original, updater, *args, **kwargs):
-    """From a request's tensors, or from another process's, which would join a group for it first."""
-    if hooks.manifest is None:
-        return original(updater, *args, **kwargs)
-    return False, UPDATE.format(RAW)
-
-
-def from_distributed(original, manager, request):
-    """Refused here, because what SGLang calls below it has other names from 0.5.21 on."""
-    if hooks.manifest is None:
-        return original(manager, request)
-    output = pkgutil.resolve_name("sglang.srt.managers.io_struct.UpdateWeightsFromDistributedReqOutput")
-    return output(success=False, message=UPDATE.format(RAW))

@@ -7,8 +7,8 @@ know; raw experts that come through the model's load_weights, from a checkpoint 
 
 from functools import partial, wraps
 
-from mxfp4_pack import Manifest, Refused, is_packed
-from mxfp4_pack.raw_update import Target, Update
+from mxfp4_pack import Manifest, Refused, is_packed, raw_update
+from mxfp4_pack.raw_update import Served
 from vllm.model_executor.model_loader import base_loader, utils
 from vllm.model_executor.model_loader.reload.layerwise import LAYERWISE_INFO
 from vllm.model_executor.model_loader.reload.types import LayerReloadingInfo
@@ -75,32 +75,12 @@ def load_weights(model, original, weights):
     layers = packed_layers(model)
     if any(method.held is None for _, method in layers):
         return original(weights)  # the first load
-    return original(others(layers, weights))
-
-
-def others(layers, weights):
-    updates, allowed = updates_of(layers), False
-    for name, tensor in weights:
-        taking = next((u for u in updates if u.takes(name)), None)
-        if taking is None:
-            yield name, tensor
-            continue
-        if not allowed:
-            refuse_new_experts(layers)
-            allowed = True
-        taking.add(name, tensor)
+    return original(raw_update.others(updates_of(layers), weights, lambda: refuse_new_experts(layers)))
 
 
 def updates_of(layers):
-    """One for each set. They stay with it."""
-    sets = {}
-    for layer, method in layers:
-        sets.setdefault(method.packed, []).append((layer, method))
-    for set_, of_set in sets.items():
-        if set_.update is None:
-            set_.update = Update(set_, {entry.name: Target(entry, method.held[key], method.experts_of(layer), key[1])
-                                        for layer, method in of_set for key, entry in method.entries.items() if method.held})
-    return [set_.update for set_ in sets]
+    return raw_update.updates_of([Served(method.packed, method.entries, method.held, method.experts_of(layer))
+                                  for layer, method in layers])
 
 
 def refuse_new_experts(layers):
@@ -124,19 +104,7 @@ def update(model, names, tensors):
     """See mxfp4_pack.update."""
     layers = packed_layers(model)
     refuse_new_experts(layers)
-    updates = updates_of(layers)
-    taken = {}
-    for name, tensor in zip(names, tensors, strict=True):
-        taking = next((u for u in updates if u.takes(name)), None)
-        if taking is None:
-            raise Refused(f"{name}: no packed tensor is made of it")
-        taking.check(name, tensor)
-        taken.setdefault(taking, {})[name] = tensor
-    for taking, given in taken.items():
-        taking.refuse_alone(given)
-    for taking, given in taken.items():
-        for name, tensor in given.items():
-            taking.add(name, tensor)
+    raw_update.pack(updates_of(layers), names, tensors)
 
 
 def read_again(model, directory):
