@@ -39,7 +39,7 @@ def held(layer, key):
     """The tensor that a layer holds for (role, part) after its processing, as its kernel sees it."""
     role, part = key
     thing = getattr(layer, quantization.KEYWORD[key], None)
-    if layer.quant_method.packed.backend == "triton-hopper" and part != "bias":
+    if layer.quant_method.packed.is_triton and part != "bias":
         if part == "scales":
             thing = getattr(layer.quant_method, role + "_precision_config").weight_scale
         return thing.storage.data
@@ -114,6 +114,18 @@ class Vllm(unittest.TestCase):
         line, = (line for line in log.output if " are read" not in line)  # on a slow machine also how far the reads are
         self.assertIn(f"{self.directory}: marlin of vllm, layout version 1, MoE tensor-parallel rank 0 of 1", line)
         self.assertIn("canary equal; 3 layers, ", line)
+
+    def test_fp8_checkpoints_that_say_where_their_experts_are_mxfp4(self):
+        with mock.patch.object(quantization, "get_quantization_config", str):
+            for source, want in (({"store_dtype": "mxfp4"}, "fp8"), ({"routed_experts_quant_method": "mxfp4"}, "fp8"),
+                                 ({}, "deepseek_v4_fp8")):
+                self.assertEqual(quantization.engine_config(source | {"quant_method": "fp8"}, None), want)
+
+    def test_layers_have_limits_of_their_own_where_the_config_has_none_for_all(self):
+        checkpoint = deepseek("marlin", {("model", 0): random_layer(1, 2, 256, 128, False)})
+        checkpoint.swiglu_limit = 0.0
+        checkpoint.write(self.directory)
+        vllm.serve(self.directory, checkpoint, [DEEPSEEK.format(0)], swiglu_limit=3.0)
 
     def test_conversion_function_is_put_back(self):
         checkpoint = gpt_oss("marlin")

@@ -28,7 +28,7 @@ from .conversion import (KEYWORD, RESULT, as_function, compare_canary, exchanged
 # Models, and the quant_method of their checkpoints; of those in ANY_MODEL the others too. vLLM itself reads Kimi-K3's
 # compressed-tensors as plain MXFP4.
 MODELS = {"gpt_oss": "mxfp4", "deepseek_v4": "fp8", "deepseek_v41": "fp8", "mimo_v2_flash": "fp8", "mimo_v2": "fp8",
-          "kimi_k3": "compressed-tensors"}
+          "bailing_hybrid": "fp8", "kimi_k3": "compressed-tensors"}
 ANY_MODEL = ("compressed-tensors", "quark")
 # Backends, and the members of vLLM's Mxfp4MoeBackend whose kernels read them; of several --moe-backend may choose.
 KERNELS = {
@@ -61,10 +61,9 @@ def engine_config(source, model_type):
     """The engine's config class for a checkpoint's own quantization_config."""
     if source["quant_method"] in ANY_MODEL and model_type not in MODELS:
         return get_quantization_config(source["quant_method"])
-    if source["quant_method"] == "fp8" and source.get("store_dtype") != "mxfp4":
-        return get_quantization_config("deepseek_v4_fp8")
-    if source["quant_method"] == "fp8":
-        return get_quantization_config("fp8")
+    if source["quant_method"] == "fp8":  # MiMo and Ling, or DeepSeek-V4
+        plain = "mxfp4" in (source.get("store_dtype"), source.get("routed_experts_quant_method"))
+        return get_quantization_config("fp8" if plain else "deepseek_v4_fp8")
     return engine.GptOssMxfp4Config if source["quant_method"] == "mxfp4" else engine.Mxfp4Config
 
 
@@ -183,8 +182,9 @@ class PackedMethod:
         if self.moe.has_bias != (("w13", "bias") in self.entries):
             raise Refused(f"the layer {'has' if self.moe.has_bias else 'lacks'} biases, the packed experts do not agree")
         limit = getattr(layer, "swiglu_limit", None)
-        if limit is not None and limit != self.packed.swiglu_limit:
-            raise Refused(f"swiglu_limit is {limit}, the experts were packed for {self.packed.swiglu_limit}")
+        known = self.packed.swiglu_limit  # 0: the config has none for all layers; Ling's layers have their own
+        if limit is not None and known and limit != known:
+            raise Refused(f"swiglu_limit is {limit}, the experts were packed for {known}")
         with exchanged(self, lambda original, **given: self.converted(original, experts, given)):
             super().process_weights_after_loading(layer)
         if not self.read:
