@@ -108,4 +108,14 @@ std::vector<Fit> fits_of_0_9(const Backend& b) {
   return {};
 }
 
+std::vector<Fit> fits_up_to(const Backend& b, const std::string& newest) {
+  std::vector<Fit> fits = fits_of(b);
+  if (fits.empty() || fits.front().library != b.engine || !is_version(newest)) return {};
+  const Range known = find_engine(b.engine).known, earlier = {b.releases.first, newest.c_str()};
+  const bool is_older = compare_versions(newest, *b.releases.last ? b.releases.last : known.last) < 0;
+  if (!is_older || compare_versions(newest, known.first) < 0 || is_empty(earlier)) return {};
+  fits.front().range = describe(earlier, known);
+  return fits;
+}
+
 }  // namespace mxfp4

@@ -11,4 +11,7 @@ std::vector<Fit> earlier_fits(const Backend& backend);
 /// What 0.9.0 wrote: today's but for the engine's releases, of which it took too many; empty where it wrote today's.
 std::vector<Fit> fits_of_0_9(const Backend& backend);
 
+/// What a program wrote whose newest release of the engine was this one, older than today's; empty where none did.
+std::vector<Fit> fits_up_to(const Backend& backend, const std::string& newest);
+
 }  // namespace mxfp4

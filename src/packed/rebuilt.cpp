@@ -175,15 +175,20 @@ class Rebuilding {
       problems_.error(manifest_name, "the same meaning, but not the text that mxfp4-pack {} writes", MXFP4_VERSION);
   }
 
-  /// Expects what 0.9.0, or by_others a program before it, wrote as a set's `fits`, where that is found. False where it
-  /// is nowhere.
+  /// Expects what 0.9.0, or by_others another program that knew fewer releases, wrote as a set's `fits`, where that is
+  /// found. False where it is nowhere.
   bool take_earlier_fits(Json& expected, const Json& found, bool by_others) const {
     bool any = false;
     const Json& theirs = found.at("sets");
     for (size_t i = 0; i < m_.sets.size() && i < theirs.size(); ++i) {
       const ManifestSet& set = m_.sets[i];
       const Backend& backend = backend_of(set, model_);
-      for (const auto& earlier : {fits_of_0_9(backend), by_others ? earlier_fits(backend) : std::vector<Fit>()}) {
+      std::vector<std::vector<Fit>> candidates = {fits_of_0_9(backend)};
+      if (by_others) {
+        candidates.push_back(earlier_fits(backend));
+        candidates.push_back(fits_up_to(backend, newest_release(theirs[i], set.engine)));
+      }
+      for (const std::vector<Fit>& earlier : candidates) {
         const Json fits = to_json(earlier);
         if (fits.empty() || theirs[i].value("fits", Json()) != fits) continue;
         expected["sets"][i]["fits"] = fits;
@@ -191,6 +196,13 @@ class Rebuilding {
       }
     }
     return any;
+  }
+
+  /// The last word of a set's range of the engine: "0.26.0 to 0.33.0".
+  static std::string newest_release(const Json& set, const std::string& engine) {
+    const Json fits = set.value("fits", Json());
+    const std::string range = json_string(fits.is_object() ? fits.value(engine, Json()) : Json(), "range");
+    return range.substr(range.rfind(' ') + 1);
   }
 
   const PackedCheckpoint& p_;

@@ -298,8 +298,15 @@ TEST_CASE("a manifest of another version is compared by its meaning") {
   SECTION("fits of an earlier program") {
     set["fits"]["vllm"] = {{"range", "0.21 to 0.27.1"}, {"tested", "converter bytes equal (main of 2026-07-26)"}};
   }
+  SECTION("fits of a program that knew no newer release") { set["fits"]["vllm"]["range"] = "0.26.0 to 0.32.0"; }
   seal(dir / "out", manifest);
   CHECK(verify_all(dir / "out", tiny_gpt_oss).right);
+  SECTION("releases that none knew") {
+    for (const char* range : {"0.26.0 to 0.34.0", "0.27.1 to 0.32.0", "0.26.0 to 0.25.0", "0.32.0"}) {
+      set["fits"]["vllm"]["range"] = range;
+      CHECK(finds(fmt::format("sets[0].fits.vllm.range: \"{}\", \"0.26.0 to 0.33.0\" expected", range)));
+    }
+  }
   SECTION("fits that none has written") {
     set["fits"]["vllm"]["range"] = "another";
     CHECK(finds("sets[0].fits.vllm.range: \"another\", "));
