@@ -7,10 +7,14 @@ import re
 import subprocess
 import tempfile
 import unittest
+from contextlib import ExitStack
 
 import torch
 
 import formats
+from mxfp4_pack.learn.engine import Engine, learn_from
+from mxfp4_pack.learn.layout import to_text
+from mxfp4_pack.learn.model import read_model
 from raw_layers import gpt_oss_layers, tensors_of
 
 MODELS = {"gpt-oss": "gpt-oss-20b", "deepseek-v4": "deepseek-v4-flash", "deepseek-v4.1": "deepseek-v4.1-flash",
@@ -18,21 +22,19 @@ MODELS = {"gpt-oss": "gpt-oss-20b", "deepseek-v4": "deepseek-v4-flash", "deepsee
           "quark": "kimi-k2.5-quark"}
 PROJECTIONS = {"w1": ("w13", 0), "gate_proj": ("w13", 0), "w3": ("w13", 1), "up_proj": ("w13", 1), "w2": ("w2", 0),
                "down_proj": ("w2", 0)}
+BY_FILE = "; a layout file that was learned of it"
 PARTS = {"weight": "codes", "weight_packed": "codes", "scale": "scales", "weight_scale": "scales",
          "weight_scale_inv": "scales"}
 
 
 class Source:
-    """A tiny random checkpoint of a family."""
+    """A random checkpoint of a family, which `synth` makes with these arguments."""
 
-    def __init__(self, family, parent, hidden, intermediate):
+    def __init__(self, family, parent, *arguments):
         self.family, self.directory = family, os.path.join(parent, family)
-        self.hidden, self.intermediate, self.pairs = hidden, intermediate, family == "gpt-oss"
-        run("synth", MODELS[family], self.directory, "--tiny", "--hidden", hidden, "--intermediate", intermediate)
-        with open(os.path.join(self.directory, "config.json")) as file:
-            config = json.load(file)
-        self.config = config.get("text_config", config)
-        self.model_type = config["model_type"]
+        run("synth", MODELS[family], self.directory, *arguments)
+        of = read_model(self.directory)
+        self.config, self.model_type, self.pairs, self.intermediate = of.config, of.model_type, of.is_gpt_oss, of.intermediate
 
     def convert(self, out, engine, backend, layout, tp):
         run("convert", self.directory, out, "--engine", engine, "--backend", backend, "--layout-version", layout,
@@ -49,7 +51,8 @@ class Source:
 
 
 class WithSources(unittest.TestCase):
-    """Tests that share one source for each family and sizes (hidden, intermediate)."""
+    """Tests that share one source for each family and sizes (hidden, intermediate). as_on_a_gpu(case, family) and
+    runner_of(case) are an engine's."""
 
     @classmethod
     def setUpClass(cls):
@@ -57,11 +60,21 @@ class WithSources(unittest.TestCase):
         cls.addClassCleanup(cls.parent.cleanup)
         cls.sources = {}
 
+    def convert_learned(self, source, engine, case, out):
+        """By a layout file that is learned of the installed engine, for one rank."""
+        with ExitStack() as self.stack:
+            self.as_on_a_gpu(case, source.family)
+            learned, made_with = learn_from(Engine(engine, source.directory, self.runner_of(case), 1))
+        with open(out + ".json", "w") as file:
+            file.write(to_text("learned", engine, learned, made_with))
+        run("convert", source.directory, out, "--layout", file.name)
+
     def source(self, family, sizes):
         if (family, sizes) not in self.sources:
             directory = os.path.join(self.parent.name, f"{sizes[0]}x{sizes[1]}")
             os.makedirs(directory, exist_ok=True)
-            self.sources[family, sizes] = Source(family, directory, *sizes)
+            hidden, intermediate = sizes
+            self.sources[family, sizes] = Source(family, directory, "--tiny", "--hidden", hidden, "--intermediate", intermediate)
         return self.sources[family, sizes]
 
 

@@ -4,6 +4,7 @@
     python3 tests/engines/matrix.py --learn vllm PATH      learns the layouts that can be learned here, keeps the others;
                                                            --backends REGEX: both only for these backends
     python3 tests/engines/matrix.py --choose vllm PATH     asks the engine's own chooser, on every GPU
+    python3 tests/engines/matrix.py --frozen vllm PATH     reads the outputs of testdata/frozen-v1; --backends: as above
     python3 tests/engines/matrix.py                        writes the tables of the man pages and of the program
     python3 tests/engines/matrix.py --check                fails where they are not those of matrix.json, or where the
                                                            program says that other layouts fit than were learned
@@ -25,6 +26,8 @@ CPU (learn_cells.py), else on that GPU with nothing of the engine exchanged; suc
 
 A row of `chosen` is the `order` in which the engine's own chooser takes kernels, by its names, on a machine that it believes
 to have that GPU (choosers.py). tests/unit/src/backends/choosers_test.cpp compares with the rules of --backend auto.
+
+A row of `frozen` is an output of format version 1 that this version's classes were given (frozen.py), `shown` as in a cell.
 """
 
 import argparse
@@ -47,6 +50,7 @@ TABLES = {
     "cells": (("engine", "version", "backend", "layout", "family", "tp", "gpu"), ("shown", "how")),
     "learned": (("engine", "version", "backend", "layout", "family", "hidden", "intermediate", "tp", "gpu"), ("learned",)),
     "chosen": (("engine", "version", "family", "gpu"), ("order",)),
+    "frozen": (("output", "engine", "version"), ("shown", "how")),
 }
 # What fills a table: of each engine the scripts and their arguments, each in a process of its own.
 SCRIPTS = {
@@ -54,6 +58,7 @@ SCRIPTS = {
     "learned": {engine: [("learn_cells.py", engine)] for engine in MAN},
     "chosen": {"vllm": [("choosers.py", which) for which in ("vllm", "gfx942", "gfx950")],
                "sglang": [("choosers.py", "sglang")]},
+    "frozen": {engine: [("frozen.py", engine)] for engine in MAN},
 }
 
 
@@ -220,7 +225,7 @@ def rendered(cells):
 
 def main():
     parser = argparse.ArgumentParser()
-    for name, table in (("--run", "cells"), ("--learn", "learned"), ("--choose", "chosen")):
+    for name, table in (("--run", "cells"), ("--learn", "learned"), ("--choose", "chosen"), ("--frozen", "frozen")):
         parser.add_argument(name, nargs=2, action="append", default=[], metavar=("ENGINE", "PATH"), dest=table)
     parser.add_argument("--backends", default="", metavar="REGEX")
     parser.add_argument("--check", nargs="?", const="", metavar="PROGRAM")
@@ -249,7 +254,8 @@ def main():
         return 1
     print(", ".join(f"{sum(c['shown'] == shown for c in cells)} {shown}" for shown in SHOWN)
           + f"; learned and equal: {sum(row['learned'] == 'equal' for row in learned)} of {len(learned)}"
-          + f"; chosen: {len(matrix['chosen'])}")
+          + f"; chosen: {len(matrix['chosen'])}; of format version 1, read: "
+          + f"{sum(row['shown'] != 'not' for row in matrix['frozen'])} of {len(matrix['frozen'])}")
     return 0
 
 

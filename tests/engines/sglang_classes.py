@@ -59,7 +59,7 @@ mxfp4_pack.sglang.register()
 HookRegistry.apply_hooks()
 VERSION = sglang.__version__
 RELEASE = int(sglang.__version__.split(".")[2])
-GPT_OSS, FP8, K3 = ("gpt-oss",), ("deepseek-v4", "deepseek-v4.1", "ling"), ("kimi-k3",)
+GPT_OSS, V4, FP8, K3 = ("gpt-oss",), ("deepseek-v4",), ("deepseek-v4", "deepseek-v4.1", "ling"), ("kimi-k3",)
 RUNNERS = {"marlin": MoeRunnerBackend.MARLIN, "flashinfer": MoeRunnerBackend.FLASHINFER_MXFP4,
            "triton": MoeRunnerBackend.TRITON_KERNELS, "humming": MoeRunnerBackend.HUMMING,
            "deepgemm": MoeRunnerBackend.DEEP_GEMM, "aiter": MoeRunnerBackend.AITER}
@@ -81,6 +81,9 @@ class Case(NamedTuple):
 
 EVEN, WHOLE_HIDDEN = (512, 512), (512, 320)
 CASES = [
+    Case("marlin", "file", GPT_OSS, 90, tp=(1,)), Case("marlin", "file", V4, 90, (17, 23), WHOLE_HIDDEN, (1,)),
+    Case("triton-hopper", "file", GPT_OSS, 90, tp=(1,)),
+    Case("flashinfer-cutlass", "file", GPT_OSS, 90, tp=(1,)), Case("flashinfer-cutlass", "file", V4, 90, (23, 23), EVEN, (1,)),
     Case("marlin", "1", GPT_OSS, 90), Case("marlin", "1", FP8, 90, (17, 21)), Case("marlin", "i64", FP8, 90, (22, 23), WHOLE_HIDDEN),
     Case("marlin", "i64-corner", FP8, 90, (22, 23)),
     Case("triton-hopper", "b64", GPT_OSS, 90, (17, 17)), Case("triton-hopper", "c64", GPT_OSS, 90, (19, 23)),
@@ -122,11 +125,14 @@ def learnable(families):
     as other dtypes; SGLang's weight loader raises where marlin is i64-corner."""
     return [(case, family) for case in CASES for family in case.families
             if family in families and family not in K3 and can_run(case, family) and not is_larger(case)
-            and case.backend not in ("triton-blackwell", "flashinfer-humming", "aiter-a16w4") and case.layout != "i64-corner"
+            and case.backend not in ("triton-blackwell", "flashinfer-humming", "aiter-a16w4")
+            and case.layout not in ("i64-corner", "file")
             and (case.backend, family) != ("flashinfer-cutlass-mxfp8", "deepseek-v4") and cells.is_asked(case)]
 
 
 class Layers(cells.WithSources):
+    runner_of = staticmethod(runner_of)
+
     """Makes a layer by the loader and by the engine itself, and compares them."""
 
     def exchange(self, target, name, value):
@@ -234,20 +240,25 @@ class Layers(cells.WithSources):
         self.assertEqual(hooks.manifest.source_quantization, quantization_of(config))
         ours = self.layer(case, source, share, tp, rank, number)
         self.assertTrue(all(p.is_meta for p in ours.parameters()))
-        with mock.patch.object(hooks, "manifest", None):
-            engines = self.layer(case, source, share, tp, rank, number)
-        load_by_engine(engines, share) if source.family in K3 else load(engines, share, source.pairs)
-        for layer in (engines, ours):
-            layer.quant_method.process_weights_after_loading(layer)
+        engines = self.engines_layer(case, source, tp, rank)
+        ours.quant_method.process_weights_after_loading(ours)
         self.assertTrue(ours.mxfp4_pack.done)
-        if ours.mxfp4_pack.set.fallback is None:
+        if ours.mxfp4_pack.set.fallback is None and case.layout != "file":
             canary.compare(ours.mxfp4_pack.set, source.model_type, torch.device("cpu"))  # as mxfp4_pack.check does it
         return ours, engines
 
-    def at_ranks(self, source, case, out, tp):
-        """(the loader's layer, the engine's) of each rank"""
+    def engines_layer(self, case, source, tp, rank):
+        number, share = source.rank(tp, rank)
+        with mock.patch.object(hooks, "manifest", None):
+            layer = self.layer(case, source, share, tp, rank, number)
+        load_by_engine(layer, share) if source.family in K3 else load(layer, share, source.pairs)
+        layer.quant_method.process_weights_after_loading(layer)
+        return layer
+
+    def at_ranks(self, source, case, out, tp, ranks=None):
+        """(the loader's layer, the engine's) of each rank, or of these"""
         hooks.manifest = None
-        for rank in range(tp):
+        for rank in ranks or range(tp):
             with ExitStack() as self.stack:
                 self.as_on_a_gpu(case, source.family)
                 yield self.both_layers(case, source, tp, rank, out)
@@ -360,7 +371,11 @@ class Cells(Layers):
         source = self.source(family, case.sizes)
         with tempfile.TemporaryDirectory() as parent:
             out = os.path.join(parent, "out")
-            source.convert(out, "sglang", case.backend, case.layout, tp)
+            if case.layout == "file":
+                hooks.manifest = None
+                self.convert_learned(source, "sglang", case, out)
+            else:
+                source.convert(out, "sglang", case.backend, case.layout, tp)
             for ours, engines in self.at_ranks(source, case, out, tp):
                 self.compare(ours, engines, case)
 
@@ -374,6 +389,8 @@ class Cells(Layers):
             how = f"functions of FlashInfer {flashinfer.__version__}'s own source, compiled for the CPU"
         if is_larger(case):
             how += "; storage is larger than the engine's"
+        if case.layout == "file":
+            how += cells.BY_FILE
         cells.shown("sglang", VERSION, (case.backend, case.layout, family), tp,
                     "stand-in" if case.stand_in else "real classes", (case.stand_in or how) + " (sglang_classes.py)")
 

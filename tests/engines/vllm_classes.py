@@ -52,8 +52,6 @@ import host_kernels
 import mxfp4_pack.vllm
 import vllm_stand_ins
 from golden import same
-from mxfp4_pack.learn.engine import Engine, learn_from
-from mxfp4_pack.learn.layout import to_text
 from mxfp4_pack.vllm import canary, quantization
 
 mxfp4_pack.vllm.register()
@@ -69,6 +67,7 @@ SM90 = "FlashInfer's interleave of its own source, compiled for the CPU"
 HUMMING = "humming-kernels' own kernels, compiled for the CPU"
 BF16_ACTIVATIONS = {"VLLM_HUMMING_INPUT_QUANT_CONFIG": '{"dtype":"bfloat16"}'}
 FI_HOST = "FlashInfer's scale interleave by its own host code"
+CPU = "vLLM's CPU kernels' packing by a formula here"
 
 
 class Case(NamedTuple):
@@ -93,6 +92,7 @@ def since(release, member):
 
 TRITON = ("TRITON", "TRITON_UNFUSED")
 CASES = [
+    Case("triton-hopper", "file", TRITON, "hopper", tp=(1,), families=("gpt-oss", "deepseek-v4")),
     Case("triton-hopper", "a", TRITON, "hopper"), Case("triton-hopper", "c", TRITON, "hopper"),
     Case("triton-blackwell", "1", TRITON, "blackwell"),
     Case("marlin", "1", both("MARLIN"), "cpu", **MARLIN),
@@ -108,22 +108,23 @@ CASES = [
     Case("humming", "2", (None, since(32, "HUMMING")), "humming", families=("quark",), note=HUMMING),
     Case("humming-w4a8", "1", (None, since(33, "HUMMING")), "humming", (512, 512), note=HUMMING),
     Case("deepgemm", "1", (None, "DEEPGEMM_MXFP4"), "cpu", stand_in="DeepGEMM's scale transform by a formula here"),
-    Case("vllm-cpu", "1", ("CPU", since(31, "CPU")), "cpu", stand_in="vLLM's CPU kernels' packing by a formula here"),
+    Case("vllm-cpu", "1", ("CPU", since(31, "CPU")), "cpu", stand_in=CPU),
+    Case("vllm-cpu", "1", (None, since(31, "CPU")), "cpu", families=("quark",), stand_in=CPU),
 ]
 if MARLIN_SOURCE:
     CASES.append(Case("marlin-fp8", "1", both("MARLIN"), "sm89", **MARLIN))
 if FP4_HOST:
+    CUTLASS = "FLASHINFER_CUTLASS_MXFP4_BF16", since(28, "FLASHINFER_CUTLASS_MXFP4_BF16")
     CASES += [
-        Case("flashinfer-cutlass", "v1" if OLD else "v2",
-             ("FLASHINFER_CUTLASS_MXFP4_BF16", since(31, "FLASHINFER_CUTLASS_MXFP4_BF16")), "cpu", note=SM90),
-        Case("flashinfer-cutlass", "file", ("FLASHINFER_CUTLASS_MXFP4_BF16", since(31, "FLASHINFER_CUTLASS_MXFP4_BF16")),
-             "cpu", tp=(1,), families=("gpt-oss", "deepseek-v4"), note=SM90),
+        Case("flashinfer-cutlass", "v1" if RELEASE <= 28 else "v2", CUTLASS, "cpu", note=SM90),
+        Case("flashinfer-cutlass", "file", CUTLASS, "cpu", tp=(1,), families=("gpt-oss", "deepseek-v4"), note=SM90),
         Case("flashinfer-trtllm", "i256" if OLD else "i128", both("FLASHINFER_TRTLLM_MXFP4_BF16"), "cpu", note=FI_HOST),
         Case("flashinfer-cutlass-mxfp8", "1",
              ("FLASHINFER_CUTLASS_MXFP4_MXFP8", since(31, "FLASHINFER_CUTLASS_MXFP4_MXFP8")), "cpu", note=FI_HOST)]
 REFUSED = {("aiter-a16w4", "kimi-k3"),  # vLLM shuffles otherwise for SiTU; the canary tells
-           ("humming-w4a8", "mimo"), ("humming-w4a8", "kimi-k3")}
-FAMILIES = ("gpt-oss", "deepseek-v4") if OLD else ("gpt-oss", "deepseek-v4", "deepseek-v4.1", "mimo", "kimi-k3")
+           ("humming-w4a8", "mimo"), ("humming-w4a8", "kimi-k3"), ("humming-w4a8", "ling")}
+SINCE = {"gpt-oss": 26, "deepseek-v4": 26, "mimo": 27, "kimi-k3": 27, "ling": 28, "deepseek-v4.1": 30}
+FAMILIES = tuple(family for family, release in SINCE.items() if RELEASE >= release)
 
 def activation_of(source):
     if source.pairs:
@@ -143,10 +144,17 @@ class Platform:
         return getattr(vllm.platforms.current_platform, name)
 
 
+def runner_of(case):
+    """The choice is exchanged."""
+    return "triton" if case.backend.startswith("triton") else "auto"
+
+
 HOPPER = Platform(is_device_capability_family=True, get_device_capability=DeviceCapability(9, 0))
 
 
 class Layers(cells.WithSources):
+    runner_of = staticmethod(runner_of)
+
     """Makes a layer by the loader and by the engine itself, and compares them."""
 
     def exchange(self, target, name, value, create=False):
@@ -238,8 +246,12 @@ class Layers(cells.WithSources):
         self.assertEqual(cls.override_quantization_method(quantization_config, None, hf_config=hf_config), "mxfp4_pack")
         packed = cls.from_config(quantization_config)
         packed.maybe_update_config(directory, hf_config=hf_config)
-        raw = packed.base.from_config(source)
-        return pickle.loads(pickle.dumps(packed)), raw
+        configs = pickle.loads(pickle.dumps(packed)), packed.base.from_config(source)
+        if "routed_experts_quant_method" in source:  # Ling's model then tells its config that experts are MXFP4
+            from vllm.model_executor.models import bailing_moe_v3
+            for made, given in zip(configs, (quantization_config, source)):
+                bailing_moe_v3._configure_ling_fp8_quant_config(made, SimpleNamespace(quantization_config=given))
+        return configs
 
     def both_layers(self, case, source, tp, rank, directory):
         self.exchange_choice(case, source.pairs)
@@ -298,9 +310,9 @@ class Layers(cells.WithSources):
         self.assertEqual(type(got), type(want))
         self.assertEqual(repr_without_tensors(got), repr_without_tensors(want))
 
-    def at_ranks(self, source, case, out, tp):
-        """(the loader's layer, the engine's) of each rank"""
-        for rank in range(tp):
+    def at_ranks(self, source, case, out, tp, ranks=None):
+        """(the loader's layer, the engine's) of each rank, or of these"""
+        for rank in ranks or range(tp):
             quantization.canaries_passed.clear()
             with ExitStack() as self.stack:
                 self.exchange_platform(case.platform)
@@ -319,11 +331,6 @@ def can_run(case, family):
     return (case.backend, family) not in REFUSED and case.members[family != "gpt-oss"]
 
 
-def runner_of(case):
-    """The choice is exchanged."""
-    return "auto"
-
-
 def learnable(families):
     """(case, family) in which all that moves bytes is the engine's and its libraries' own, and that rewrite nothing."""
     return [(case, family) for case in CASES for family in case.families or FAMILIES
@@ -339,20 +346,11 @@ class Cells(Layers):
         with tempfile.TemporaryDirectory() as parent:
             out = os.path.join(parent, "out")
             if case.layout == "file":
-                self.convert_learned(source, case, tp, out)
+                self.convert_learned(source, "vllm", case, out)
             else:
                 source.convert(out, "vllm", case.backend, case.layout, tp)
             for ours, engines in self.at_ranks(source, case, out, tp):
                 self.compare(ours, engines, case.layout == "c")
-
-    def convert_learned(self, source, case, tp, out):
-        """By a layout file that is learned of this vLLM."""
-        with ExitStack() as self.stack:
-            self.as_on_a_gpu(case, source.family)
-            learned, made_with = learn_from(Engine("vllm", source.directory, runner_of(case), tp))
-        with open(out + ".json", "w") as file:
-            file.write(to_text("learned", "vllm", learned, made_with))
-        cells.run("convert", source.directory, out, "--layout", file.name, "--tp-size", tp)
 
     def test_cells(self):
         for case in filter(cells.is_asked, CASES):
@@ -367,7 +365,7 @@ class Cells(Layers):
         if case.layout == "c":
             how += "; storage is larger than the engine's"
         if case.layout == "file":
-            how += "; a layout file that was learned of it"
+            how += cells.BY_FILE
         cells.shown("vllm", VERSION, (case.backend, case.layout, family), tp,
                     "stand-in" if case.stand_in else "real classes", how + " (vllm_classes.py)")
 
