@@ -123,11 +123,12 @@ class Tensors(Layers):
                 sources.append(cells.Source(family, folder, "--tiny", "--hidden", hidden, "--intermediate", intermediate,
                                             "--seed", seed))
             old, new = sources
-            out = os.path.join(parent, "out")
-            old.convert(out, "sglang", case.backend, case.layout, 1)
-            for layer, _ in self.at_ranks(old, case, out, 1):
-                self.update(layer, experts_of(new.directory))
-                self.compare(layer, self.engines_layer(case, new, 1, 0), case)
+            for tp in (1, 2):
+                out = os.path.join(parent, f"out{tp}")
+                old.convert(out, "sglang", case.backend, case.layout, tp)
+                for rank, (layer, _) in enumerate(self.at_ranks(old, case, out, tp)):
+                    self.update(layer, experts_of(new.directory))
+                    self.compare(layer, self.engines_layer(case, new, tp, rank), case)
 
     def update(self, layer, experts):
         model = Model(layer)
