@@ -5,7 +5,6 @@
 #include "src/cli/help.h"
 #include "src/cli/part_option.h"
 #include "src/convert/batch.h"
-#include "src/convert/merge.h"
 
 namespace mxfp4::cli {
 
@@ -33,40 +32,6 @@ ConvertOptions parse_conversion(const std::string& line, const Conversion& defau
   return o.settled();
 }
 
-struct PartOptions {
-  std::string number;  // as given
-  bool merge = false;
-};
-
-void add_part(CLI::App* app, PartOptions& part) {
-  app->option_defaults()->group("Many nodes");
-  auto* option = app->add_option("--part", part.number,
-                                 "Write part I of N of OUT, from 0; auto: what Slurm, Kubernetes or MPI says. Then "
-                                 "'mxfp4-pack merge OUT'");
-  option->type_name("I/N|auto");
-  for (const char* other : {"--dry-run", "--if-changed", "--resume", "--restart", "--even-in-use"})
-    option->excludes(app->get_option(other));
-  app->add_flag("--merge", part.merge, "Merge afterwards, if all parts are there")->needs(option);
-}
-
-ConvertOptions with_part(ConvertOptions o, const PartOptions& part) {
-  if (!part.number.empty()) o.part = read_part(part.number);
-  return o;
-}
-
-/// Whoever is last merges: true where OUT is there then. That it cannot be done now takes nothing from the part that
-/// was written.
-bool merge_if_whole(const ConvertOptions& o) try {
-  const Json result = merge({.out = o.out, .threads = o.threads, .device = o.device, .json = o.json});
-  if (!result.contains("missing")) return true;
-  note(fmt::format("{}: not merged yet; missing are {}", o.out, std::string(result["array"])));
-  return false;
-} catch (const Error& e) {
-  if (e.kind != ErrorKind::usage) throw;
-  for (const std::string& line : e.lines) note(fmt::format("not merged: {}", line));
-  return false;
-}
-
 }  // namespace
 
 void add_convert(CLI::App& root, Common& common, Run& run) {
@@ -85,7 +50,7 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
     for (CLI::Option* option : {needed.checkpoint, needed.out, needed.backend, needed.engine}) option->required(false);
   };
   static PartOptions part;
-  add_part(app, part);
+  add_part(app, part, "OUT", {"--dry-run", "--if-changed", "--resume", "--restart", "--even-in-use"});
   app->option_defaults()->group("Many conversions");
   auto* list = app->add_option_function<std::string>("--filelist", take_list,
                                                      "One conversion a line: CKPT OUT and options; - for stdin");
@@ -100,9 +65,12 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
       };
       if (!batch.filelist.empty())
         return convert_all(batch, [&](const std::string& line) { return parse_conversion(line, o); });
-      const ConvertOptions settled = with_part(o.settled(), part);
+      ConvertOptions settled = o.settled();
+      settled.part = part.number();
       Json result = convert(settled);
-      if (part.merge) result["merged"] = merge_if_whole(settled);
+      if (part.merge)
+        result["merged"] = merge_if_whole(
+            {.out = settled.out, .threads = settled.threads, .device = settled.device, .json = common.json});
       if (common.json && !o.options.dry_run) print_out("{}\n", one_line(result));
       return 0;
     };

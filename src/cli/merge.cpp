@@ -31,7 +31,8 @@ void add_merge(CLI::App& root, Common& common, Run& run) {
   static MergeOptions o;
   app->description(
       "Put the parts that several nodes wrote together to an output\n\n"
-      "Makes OUT of the parts that convert wrote beside it. Exit code 1: parts are missing; their numbers are printed "
+      "Makes OUT of the parts that convert, or DEST of those that unpack, wrote beside it. Exit code 1: parts are "
+      "missing; their numbers are printed "
       "as Slurm takes them for an array.");
   app->footer("mxfp4-pack merge out/");
   app->add_option("OUT", o.out, "Output of which there are parts")->required()->type_name("");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/log.h"
 
 namespace mxfp4::cli {
 
@@ -118,6 +119,33 @@ PartNumber read_part(const std::string& text) {
   if (!index || !count || *index >= *count)
     fail(ErrorKind::usage, "--part {}: I/N was expected, with I from 0 to N - 1, or auto", text);
   return {*index, *count};
+}
+
+std::optional<PartNumber> PartOptions::number() const {
+  if (text.empty()) return {};
+  return read_part(text);
+}
+
+void add_part(CLI::App* app, PartOptions& part, const std::string& out, std::initializer_list<const char*> others) {
+  app->option_defaults()->group("Many nodes");
+  auto* option = app->add_option("--part", part.text,
+                                 fmt::format("Write part I of N of {0}, from 0; auto: what Slurm, Kubernetes or MPI "
+                                             "says. Then 'mxfp4-pack merge {0}'",
+                                             out));
+  option->type_name("I/N|auto");
+  for (const char* other : others) option->excludes(app->get_option(other));
+  app->add_flag("--merge", part.merge, "Merge afterwards, if all parts are there")->needs(option);
+}
+
+bool merge_if_whole(const MergeOptions& options) try {
+  const Json result = merge(options);
+  if (!result.contains("missing")) return true;
+  note(fmt::format("{}: not merged yet; missing are {}", options.out, std::string(result["array"])));
+  return false;
+} catch (const Error& e) {
+  if (e.kind != ErrorKind::usage) throw;
+  for (const std::string& line : e.lines) note(fmt::format("not merged: {}", line));
+  return false;
 }
 
 }  // namespace mxfp4::cli

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/cli/commands.h"
+#include "src/cli/part_option.h"
 #include "src/convert/raw_layer.h"
 
 namespace mxfp4::cli {
@@ -30,6 +32,8 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
   app->add_flag("--force", o.force,
                 "Write a DEST anew that holds this checkpoint; what was there is kept as DEST.kept-1")
       ->excludes(layer);
+  static PartOptions part;
+  add_part(app, part, "DEST", {"--force", "--layer"});
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);
@@ -39,7 +43,11 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
     run = [&, layer] {
       o.json = common.json;
       if (layer->empty()) {
-        unpack(o);
+        o.part = part.number();
+        Json result = unpack(o);
+        if (part.merge)
+          result["merged"] = merge_if_whole({.out = o.dest, .threads = o.threads, .device = o.device, .json = o.json});
+        if (o.json) print_out("{}\n", one_line(result));
         return 0;
       }
       if (o.json || ::isatty(STDOUT_FILENO))

@@ -262,13 +262,13 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
     return convert_part(options, p.plan, in, devices);
   }
   std::optional<Parts> parts;
-  if (options.leftover == PartialPolicy::resume) parts.emplace(options, p.plan, in);
+  if (options.leftover == PartialPolicy::resume) parts.emplace(run_of_parts(options, p.plan, in));
   if (options.merge && !parts->missing().empty()) return missing_parts(options.out, parts->count(), parts->missing());
   OutputDir& out = *place;
   out.open(open_options_of(p.plan, options));
   if (parts && !out.committed()) parts->move_into(out);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);
-  if (options.merge && !options.verify && !options.sha256) parts->leave_out(conversion);
+  if (options.merge && !options.verify && !options.sha256) leave_out(*parts, conversion);
   if (out.committed())
     finish_earlier(options, conversion);
   else

@@ -6,6 +6,7 @@
 #include "src/convert/convert.h"
 #include "src/convert/part.h"
 #include "src/convert/unchanged.h"
+#include "src/convert/unpack_part.h"
 #include "src/io/merge_claim.h"
 
 namespace mxfp4 {
@@ -33,7 +34,7 @@ ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
 /// What stands in OUT's place where there are no parts of it. Throws unless that is an output as it was written.
 Json look_at_output(const std::string& out) {
   if (!has_manifest(out))
-    fail(ErrorKind::usage, "{}: there are no parts of it{}; convert --part writes them", out,
+    fail(ErrorKind::usage, "{}: there are no parts of it{}; convert or unpack --part writes them", out,
          std::filesystem::exists(out) ? ", and what is there is no output of mxfp4-pack" : "");
   Problems damage;
   const auto packed = open_packed(out, damage);
@@ -72,9 +73,15 @@ Json missing_parts(const std::string& out, int parts, std::span<const int> missi
 
 Json merge(const MergeOptions& options) {
   const MergeClaim claim(parts_of(options.out), options.out);
-  OutputDir(options.out, "", owned_files);  // ends a merge that was cut short when OUT was in its place
+  // ends a merge that was cut short when OUT was in its place
+  const bool is_finished = OutputDir(options.out, "", owned_files).finished();
   const std::vector<PartFolder> parts = read_parts(parts_of(options.out));
+  if (!parts.empty() && is_of_unpack(parts.front().command)) return merge_unpacked(options, parts.front().command);
   if (!parts.empty()) return convert(options_of(options, parts.front()));
+  if (is_finished && !has_manifest(options.out)) {
+    note(fmt::format("{}: all is merged already", options.out));
+    return {{"out", options.out}, {"unchanged", true}};
+  }
   return look_at_output(options.out);
 }
 

@@ -8,7 +8,7 @@
 #include "src/base/elapsed.h"
 #include "src/base/log.h"
 #include "src/base/progress.h"
-#include "src/io/output.h"
+#include "src/convert/unpack_part.h"
 #include "src/packed/companions.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/source.h"
@@ -19,12 +19,13 @@ namespace {
 
 class Unpacking {
  public:
-  Unpacking(const PackedCheckpoint& p, const PackedSet& set, const UnpackOptions& options, const DeviceChoice& devices,
-            const OutputDir& dest)
+  Unpacking(const PackedCheckpoint& p, const PackedSet& set, const UnpackOptions& options,
+            const std::vector<bool>& wanted, const OutputDir& dest)
       : plan_(set.plan),
         manifest_(p.manifest),
         options_(options),
-        devices_(devices),
+        wanted_(wanted),
+        devices_(choose_device(options.device, PackingWork{options.threads, set.plan.packed_bytes, true})),
         from_(read_from(p, set)),
         sums_(set.plan),
         source_(p.manifest.source),
@@ -35,11 +36,14 @@ class Unpacking {
             [](DirectFile& f) { f.finish(); }) {
     std::vector<std::vector<Tensor*>> members(source_.shards.size());
     for (Tensor& t : source_.tensors) members[size_t(t.file)].push_back(&t);
-    for (size_t s = 0; s < members.size(); ++s) add_shard(s, members[s]);
+    for (size_t s = 0; s < members.size(); ++s)
+      if (wanted_[s]) add_shard(s, members[s]);
   }
 
   void run() {
-    Progress progress("unpacking", plan_.file_bytes);
+    int64_t bytes = 0;
+    for (const int64_t b : file_bytes_) bytes += b;
+    Progress progress("unpacking", bytes);
     run_jobs(
         int64_t(plan_.jobs.size()), options_.threads,
         [&](Worker& worker, int64_t i) {
@@ -77,11 +81,15 @@ class Unpacking {
   }
 
   const Tensor& restored(const Tensor& t) const { return *source_.find(t.name); }
+  bool is_wanted(const Tensor& t) const { return wanted_[size_t(restored(t).file)]; }
+
+  /// The bytes that a job writes.
 
   int64_t carry_out(Worker& worker, const CopyJob& job) {
     int64_t done = 0;
     for (const CopyPiece& piece : plan_.pieces_of(job)) {
       const CopiedTensor& t = plan_.copied[size_t(piece.copied)];
+      if (!is_wanted(*t.source)) continue;
       const Tensor& to = restored(*t.source);
       const int64_t offset = to.offset + piece.begin;
       uint8_t* data = worker.packed.reserve(piece.bytes, offset);
@@ -95,20 +103,25 @@ class Unpacking {
 
   int64_t carry_out(Worker& worker, const PackJob& job) {
     const Pieces pieces = pieces_in(plan_, plan_.packed[job.target], job.begin, job.end);
+    const auto goes_into_it = [&](const PieceAt& p) { return is_wanted(*p.slice.tensor); };
+    if (std::none_of(pieces.list.begin(), pieces.list.end(), goes_into_it)) return 0;
     uint8_t* source = worker.source.reserve(pieces.source_bytes);
     PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
     from_->read_pieces(worker, pieces, source, std::ref(hasher));
+    int64_t done = 0;
     for (const PieceAt& p : pieces.list) {
+      if (!goes_into_it(p)) continue;
       const Tensor& to = restored(*p.slice.tensor);
       files_.get(size_t(to.file))->write(source + p.source_at, p.slice.piece_bytes, to.offset + p.slice.piece);
+      done += p.slice.piece_bytes;
     }
-    return pieces.source_bytes;
+    return done;
   }
 
   void check_sums() const {
     Problems problems;
     const auto compare = [&](const Tensor& t, const std::vector<Hash>& pieces) {
-      if (!XXH128_isEqual(hash_of_pieces(pieces), manifest_.checksum_of(t.name)))
+      if (is_wanted(t) && !XXH128_isEqual(hash_of_pieces(pieces), manifest_.checksum_of(t.name)))
         problems.error(source_.where(t), "unpacked, it does not have the source's checksum; run 'mxfp4-pack verify'");
     };
     for (size_t i = 0; i < plan_.copied.size(); ++i) compare(*plan_.copied[i].source, sums_.copied[i]);
@@ -122,30 +135,14 @@ class Unpacking {
   const Plan& plan_;
   const Manifest& manifest_;
   const UnpackOptions& options_;
-  const DeviceChoice& devices_;
+  const std::vector<bool>& wanted_;  // of each shard
+  const DeviceChoice devices_;
   std::unique_ptr<Source> from_;
   Checksums sums_;
   Checkpoint source_;  // the manifest's, with the offsets that are written
   std::vector<int64_t> file_bytes_;
   OpenFiles files_;
 };
-
-/// Config and index verbatim, and the companions.
-void write_companions(const PackedCheckpoint& p, const OutputDir& dest) {
-  for (const std::string& name : p.manifest.source.companions)
-    write_text(dest.path(name), companion_text(p.manifest.source, name));
-  if (p.manifest.source.index.bytes > 0) write_text(dest.path(index_name), p.manifest.source.index.read());
-  write_text(dest.path(config_name), p.manifest.source.config_text);
-  check_names(dest, p.manifest.source.companions);
-}
-
-/// What is written to DEST.
-std::vector<std::string> written_files(const Checkpoint& source) {
-  std::vector<std::string> names = source.companions;
-  names.insert(names.end(), {config_name, index_name});
-  for (const Shard& s : source.shards) names.push_back(s.name);
-  return names;
-}
 
 /// Whether a small file of `dir` is what unpack writes, or not there.
 bool is_unedited(const Checkpoint& source, const std::string& dir, const std::string& name) {
@@ -154,45 +151,68 @@ bool is_unedited(const Checkpoint& source, const std::string& dir, const std::st
          has_text(path, companion_text(source, name));
 }
 
-/// The same files in `dir`, where its small ones are this checkpoint's; what --force sets aside.
+}  // namespace
+
+std::unique_ptr<PackedCheckpoint> open_to_unpack(const std::string& out) {
+  Problems problems;
+  auto packed = open_packed(out, problems);
+  problems.throw_if_any();
+  check_kinds(*packed);
+  packed->unpackable_set();
+  check_companions(packed->manifest.source, problems);
+  problems.throw_if_any();
+  return packed;
+}
+
+void write_shards(const PackedCheckpoint& packed, const PackedSet& set, const UnpackOptions& options,
+                  const std::vector<bool>& wanted, const OutputDir& dest) {
+  Unpacking(packed, set, options, wanted, dest).run();
+}
+
+void write_small_files(const PackedCheckpoint& p, const OutputDir& dest) {
+  for (const std::string& name : p.manifest.source.companions)
+    write_text(dest.path(name), companion_text(p.manifest.source, name));
+  if (p.manifest.source.index.bytes > 0) write_text(dest.path(index_name), p.manifest.source.index.read());
+  write_text(dest.path(config_name), p.manifest.source.config_text);
+  check_names(dest, p.manifest.source.companions);
+}
+
+std::vector<std::string> unpacked_files(const Checkpoint& source) {
+  std::vector<std::string> names = source.companions;
+  names.insert(names.end(), {config_name, index_name});
+  for (const Shard& s : source.shards) names.push_back(s.name);
+  return names;
+}
+
 std::vector<std::string> same_files(const Checkpoint& source, const std::string& dir) {
   const auto is_same = [&](const std::string& name) { return is_unedited(source, dir, name); };
   const bool is_it = has_text(dir + "/" + config_name, source.config_text) &&
                      std::all_of(source.companions.begin(), source.companions.end(), is_same);
-  return is_it ? written_files(source) : std::vector<std::string>();
+  return is_it ? unpacked_files(source) : std::vector<std::string>();
 }
 
-}  // namespace
-
-void unpack(const UnpackOptions& options) {
+Json unpack(const UnpackOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
-  Problems problems;
-  const auto packed = open_packed(options.out, problems);
-  problems.throw_if_any();
-  check_kinds(*packed);
+  const auto packed = open_to_unpack(options.out);
   const PackedSet& set = packed->unpackable_set();
   if (packed->sets.size() > 1)
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
-  const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, set.plan.packed_bytes, true});
+  if (options.part) return unpack_part(options, *packed, set);
   const Checkpoint& source = packed->manifest.source;
-  check_companions(source, problems);
-  problems.throw_if_any();
   OutputDir dest(options.dest, options.out, [&](const std::string& dir) { return same_files(source, dir); });
   int64_t bytes = 0;
   for (const Shard& s : source.shards) bytes += s.state.bytes;
   dest.open({.existing = options.force ? Existing::set_aside : Existing::refuse,
-             .made = written_files(source),
+             .made = unpacked_files(source),
              .bytes = bytes});
-  Unpacking(*packed, set, options, devices, dest).run();
-  write_companions(*packed, dest);
+  write_shards(*packed, set, options, std::vector<bool>(source.shards.size(), true), dest);
+  write_small_files(*packed, dest);
   dest.commit();
-  if (options.json) {
-    print_out("{}\n", one_line(Json{{"out", options.out}, {"dest", options.dest}, {"tensors", source.tensors.size()}}));
-    return;
-  }
   const double seconds = seconds_since(begin);
-  note(fmt::format("{}: {} tensors, {}, each with its source's checksum, in {} ({:.2f} GB/s)", options.dest,
-                   source.tensors.size(), human_bytes(bytes), human_seconds(seconds), double(bytes) / seconds / 1e9));
+  if (!options.json)
+    note(fmt::format("{}: {} tensors, {}, each with its source's checksum, in {} ({:.2f} GB/s)", options.dest,
+                     source.tensors.size(), human_bytes(bytes), human_seconds(seconds), double(bytes) / seconds / 1e9));
+  return {{"out", options.out}, {"dest", options.dest}, {"tensors", source.tensors.size()}};
 }
 
 }  // namespace mxfp4

@@ -72,6 +72,8 @@ class OutputDir {
   void keep(bool keep) { keep_ = keep && !is_part_; }
   /// True where a run that this one continues was cut short after the directory came into its place.
   bool committed() const { return committed_; }
+  /// True where such a run was found, whatever it was given: what it left is tidied up.
+  bool finished() const { return finished_; }
   /// Refuses a file that others put into what was built. Syncs every folder and puts the directory in its place. proof:
   /// a file of it whose contents are this run's alone, by which a later run knows the output again; may be empty. A
   /// predecessor that is not set aside goes afterwards; files that others put there meanwhile are moved into the new

@@ -92,11 +92,12 @@ mxfp4_pack_status mxfp4_pack_convert(const mxfp4_pack_conversion* conversion, ch
 
 mxfp4_pack_status mxfp4_pack_unpack_checkpoint(const char* out, const char* dest, int threads, char** json) {
   return captured(json, [&] {
-    unpack({.out = needed(out, "out"),
-            .dest = needed(dest, "dest"),
-            .threads = known_threads(threads),
-            .device = {},
-            .json = true});
+    UnpackOptions options;
+    options.out = needed(out, "out");
+    options.dest = needed(dest, "dest");
+    options.threads = known_threads(threads);
+    options.json = true;
+    print_out("{}\n", one_line(unpack(options)));
     return true;
   });
 }

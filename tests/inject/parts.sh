@@ -1,11 +1,20 @@
 #!/usr/bin/env bash
-# Fails each system call of a tiny convert --part, and of the merge, in turn.
-# usage: parts.sh MXFP4-PACK INJECT-LIBRARY CKPT part|merge [STEP]
+# Fails each system call of a tiny convert --part, or unpack --part, and of the merge, in turn.
+# usage: parts.sh MXFP4-PACK INJECT-LIBRARY CKPT part|merge|unpack-part|unpack-merge [STEP]
 # STEP n (default 1: every call): see lib.sh. OUT must be absent or whole, and after it the missing parts and a merge
 # must end in the bytes of an undisturbed run.
 . "$(dirname "$0")/lib.sh"
-what=$4 step=${5:-1}
-part() { "$program" convert "$dir/in" "$dir/out" --backend marlin --engine vllm --link none --threads 1 --part "$1/2"; }
+form=$4 what=${4#unpack-} step=${5:-1}
+options=(--backend marlin --engine vllm --link none --threads 1)
+convert() { "$program" convert "$dir/in" "$@" "${options[@]}"; }
+if [ "$what" = "$form" ]; then
+  part() { convert "$dir/out" --part "$1/2"; }
+else
+  packed=$(mktemp -d)  # reading it does not fail
+  trap 'rm -rf "$dir" "$packed"' EXIT
+  convert "$packed/out" -q || exit 1
+  part() { "$program" unpack "$packed/out" "$dir/out" --threads 1 --part "$1/2"; }
+fi
 merge() { "$program" merge "$dir/out" --threads 1 "$@"; }
 work() { if [ "$what" = part ]; then part 0; else merge; fi; }
 reset() {
@@ -18,6 +27,7 @@ finish() {
   for again in 1 2 3; do
     merge -q >"$dir/stdout" 2>"$dir/stderr" && return
     code=$?
+    [ -e "$dir/out" ] && [ "$what" != "$form" ] && return  # merge does not know a checkpoint again
     [ "$what" = part ] || [ $code != 1 ] || return 1
     part 0 2>"$dir/stderr" && part 1 2>"$dir/stderr" || return
   done
@@ -29,9 +39,13 @@ check() {
   [ "$(bytes "$dir/out")" = "$expected" ] || die 'other bytes than an undisturbed run'
 }
 
-"$program" convert "$dir/in" "$dir/single" --backend marlin --engine vllm --link none --threads 1 -q || exit 1
-expected=$(bytes "$dir/single")
-rm -r "$dir/single"
+if [ "$what" = "$form" ]; then
+  convert "$dir/single" -q || exit 1
+  expected=$(bytes "$dir/single")
+  rm -r "$dir/single"
+else
+  expected=$(bytes "$dir/in")
+fi
 reset
 run_undisturbed
 reset

@@ -1,0 +1,178 @@
+#include "src/convert/part_run.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "src/backends/serve.h"
+#include "src/base/log.h"
+#include "src/io/leftover.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+void check_same(const PartRun& run, const PartFolder& part, int count) {
+  const PartNumber& n = part.number;
+  std::string why;
+  if (n.count != count)
+    why = fmt::format("is one of {0}, not of {1}; write the others with --part I/{0}", n.count, count);
+  if (part.record.head.options != run.head.options)
+    why = "was made with other options, of which --add and --force are two, or by another version";
+  if (part.record.head.source != run.head.source) why = "was made from another source, or the source has changed";
+  if (why.empty()) return;
+  fail(ErrorKind::usage, "{}: part {} of {} {}; to begin anew remove all parts of this output: rm -r {}; or {}",
+       run.out, n.index, n.count, why, shell_word(fs::path(part.dir).parent_path().string()), run.whole);
+}
+
+/// The folder of parts goes with the last that is in it, as where the first one fails.
+class FolderOfParts {
+ public:
+  explicit FolderOfParts(std::string dir) : dir_(std::move(dir)) {}
+  ~FolderOfParts() { ::rmdir(dir_.c_str()); }
+  FolderOfParts(const FolderOfParts&) = delete;
+
+ private:
+  std::string dir_;
+};
+
+/// By which another output in OUT's place is told from the one before, or from none.
+FileState state_at(const std::string& path) {
+  struct stat s;
+  return ::stat(path.c_str(), &s) == 0 ? state_of(s) : FileState();
+}
+
+void remove_late_part(const std::string& dir) {
+  try {
+    remove_part(dir);
+  } catch (const std::exception&) {  // the next merge does it
+  }
+}
+
+/// Writes a part as `name`; the seconds of its stages.
+Json write_folder(const PartRun& run, const PartWork& work, const Deal& deal, const std::string& name) {
+  const int part = work.number.index;
+  OutputDir out = OutputDir::for_part(work.place, name, work.source);
+  JournalHead head = run.head;
+  for (size_t f = 0; f < run.plan.files.size(); ++f)
+    if (deal.of_file[f] == part) head.made.push_back(run.plan.files[f].name);
+  std::vector<std::string> made = head.made;
+  made.push_back(part_record);
+  out.open(
+      {.options = head.options, .source = head.source, .made = made, .bytes = size_of(run.plan, deal, part).bytes});
+  const Json seconds = work.write(out, deal);
+  {
+    head.run = run_of(work.number, work.command);
+    Journal record(out.path(part_record), run.out);
+    record.begin(head);
+    for (const auto& [job, line] : out.journal().records()) record.add(job, line);
+    record.sync();
+  }
+  out.commit();
+  return seconds;
+}
+
+}  // namespace
+
+bool has_size(const std::string& path, int64_t bytes) {
+  struct stat s;
+  return ::lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_size == bytes;
+}
+
+std::string parts_of(const std::string& out) { return hidden_beside(place_of(out, "")).parts; }
+
+PartSize size_of(const Plan& plan, const Deal& deal, int part) {
+  PartSize size;
+  for (size_t f = 0; f < plan.files.size(); ++f)
+    if (deal.of_file[f] == part) {
+      ++size.files;
+      size.bytes += plan.files[f].bytes;
+    }
+  size.jobs = int(std::count(deal.of_job.begin(), deal.of_job.end(), part));
+  return size;
+}
+
+Json report_part(const std::string& out, const PartNumber& part, const PartSize& size, bool unchanged,
+                 const std::string& how) {
+  note(fmt::format("{}: part {} of {}: {} files, {}, {}", out, part.index, part.count, size.files,
+                   human_bytes(size.bytes), how));
+  return {{"out", out},          {"part", part.index},  {"parts", part.count},
+          {"files", size.files}, {"bytes", size.bytes}, {"unchanged", unchanged}};
+}
+
+Json write_part(const PartRun& run, const PartWork& work) {
+  const PartNumber& part = work.number;
+  const std::string mark = run.out + "/" + work.mark;
+  const FileState before = work.is_new ? FileState() : state_at(mark);
+  const Parts parts(run, part.count);
+  const PartSize size = size_of(run.plan, parts.dealt(), part.index);
+  if (size.files == 0 && size.jobs == 0) return report_part(run.out, part, size, true, "nothing to write");
+  if (parts.has(part.index)) return report_part(run.out, part, size, true, "done already");
+  const FolderOfParts folder(parts_of(run.out));
+  const std::string name = new_part_name(part);
+  Json seconds;
+  try {
+    seconds = write_folder(run, work, parts.dealt(), name);
+  } catch (const Error& e) {  // a merge of all parts removes one that is written twice
+    if (e.kind == ErrorKind::interrupted || state_at(mark) == before) throw;
+  }
+  if (state_at(mark) != before) {
+    remove_late_part(parts_of(run.out) + "/" + name);
+    return report_part(run.out, part, size, true, "done already, and all is merged");
+  }
+  Json result = report_part(run.out, part, size, false, "in " + human_seconds(seconds.value("wall", 0.0)));
+  result["seconds"] = seconds;
+  return result;
+}
+
+Parts::Parts(const PartRun& run, int count)
+    : plan_(run.plan), partial_(hidden_beside(place_of(run.out, "")).partial), all_(read_parts(parts_of(run.out))) {
+  if (count == 0 && !all_.empty()) count = all_.front().number.count;
+  for (const PartFolder& part : all_) check_same(run, part, count);
+  deal_ = deal(plan_, std::max(count, 1));
+  found_.resize(size_t(std::max(count, 1)));
+  for (const PartFolder& part : all_)
+    if (const PartFolder*& found = found_[size_t(part.number.index)]; !found && is_whole(part)) found = &part;
+}
+
+/// A file that is not in the part's folder was moved by an earlier merge.
+bool Parts::is_whole(const PartFolder& part) const {
+  for (size_t f = 0; f < plan_.files.size(); ++f) {
+    const OutFile& file = plan_.files[f];
+    if (deal_.of_file[f] == part.number.index && !has_size(part.dir + "/" + file.name, file.bytes) &&
+        !has_size(partial_ + "/" + file.name, file.bytes))
+      return false;
+  }
+  for (size_t j = 0; j < plan_.jobs.size(); ++j)
+    if (deal_.of_job[j] == part.number.index && !part.record.records.count(int64_t(j))) return false;
+  return true;
+}
+
+std::vector<int> Parts::missing() const {
+  std::set<int> numbers;
+  for (const auto* part_of : {&deal_.of_file, &deal_.of_job})
+    for (const int p : *part_of)
+      if (!has(p)) numbers.insert(p);
+  return {numbers.begin(), numbers.end()};
+}
+
+void Parts::move_into(OutputDir& out) const {
+  for (const PartFolder* part : found_) {
+    if (!part) continue;
+    for (const auto& [job, record] : part->record.records) out.journal().add(job, record);
+  }
+  out.journal().sync();  // a part whose files are not in its folder any more is known by it
+  out.keep(true);
+  for (size_t f = 0; f < plan_.files.size(); ++f) {
+    const PartFolder* part = found_[size_t(deal_.of_file[f])];
+    const std::string& name = plan_.files[f].name;
+    if (part && fs::exists(fs::symlink_status(part->dir + "/" + name))) out.take(part->dir + "/" + name, name);
+  }
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,141 @@
+#include "src/convert/unpack_part.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "src/base/elapsed.h"
+#include "src/base/log.h"
+#include "src/convert/part_run.h"
+#include "src/convert/unchanged.h"
+#include "src/packed/add_set.h"
+#include "src/packed/source_headers.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* unpacked_key = "unpack";
+constexpr const char* there_already = "all is there already, its tensors not compared";
+
+/// The source's shards as files to deal out, each with one job.
+Plan plan_of_shards(const PackedCheckpoint& packed) {
+  const Checkpoint& source = packed.manifest.source;
+  Plan plan;
+  for (const Shard& s : source.shards) {
+    if (s.header.bytes == 0)
+      fail(ErrorKind::usage, "{}: of format version 1, which has no headers of shards; it is unpacked by one node",
+           packed.dir);
+    plan.files.push_back({.name = s.name, .header = {}, .bytes = 8 + s.header.bytes});
+  }
+  for (const Tensor& t : source.tensors) plan.files[size_t(t.file)].bytes += t.bytes;
+  for (size_t s = 0; s < plan.files.size(); ++s) {
+    plan.copied.push_back({.source = nullptr, .file = int(s)});
+    plan.copy_pieces.push_back({.copied = int(s), .begin = 0, .bytes = plan.files[s].bytes});
+    plan.jobs.push_back(CopyJob{s, s + 1});
+  }
+  return plan;
+}
+
+PartRun run_of_parts(const std::string& dest, const PackedCheckpoint& packed, const Plan& plan) {
+  JournalHead head{.options = checksum_of(fmt::format("{} {}", unpacked_key, MXFP4_VERSION)),
+                   .source = packed.manifest.own_checksum};
+  return {dest, plan, std::move(head), "unpack to another place, without parts"};
+}
+
+bool has_same_form(const Checkpoint& source, const std::string& dest) {
+  const std::vector<std::string> names = same_files(source, dest);
+  const auto is_missing = [&](const std::string& name) {
+    return !fs::exists(dest + "/" + name) && (name != index_name || source.index.bytes > 0);
+  };
+  if (names.empty() || std::any_of(names.begin(), names.end(), is_missing)) return false;
+  Problems damage;
+  const Checkpoint there = open_checkpoint(dest, damage);
+  return !damage.any() && source_headers_checksum(there) == source_headers_checksum(source);
+}
+
+/// Whether DEST is there, with all small files, headers and sizes as unpack writes them; its tensors are not read.
+/// Throws Error{usage} where it is something else.
+bool is_there_already(const Checkpoint& source, const std::string& dest) {
+  if (!fs::exists(dest) || (fs::is_directory(dest) && fs::is_empty(dest))) return false;
+  if (!has_same_form(source, dest))
+    fail(ErrorKind::usage, "{}: exists, and is not what its parts make; choose another place", dest);
+  return true;
+}
+
+/// Reads what the parts wrote once more.
+void check_written(const std::string& dir, const MergeOptions& options, const PackedCheckpoint& packed) {
+  Problems problems;
+  const Checkpoint written = open_checkpoint(dir, problems);
+  problems.throw_if_any();
+  const Plan& plan = packed.unpackable_set().plan;
+  const std::vector<bool> all(plan.jobs.size(), true);
+  check_same_contents(options.out, plan, read_sums(plan, *read_by_name(written), options.threads, all),
+                      packed.manifest);
+}
+
+}  // namespace
+
+bool is_of_unpack(const Json& command) { return command.contains(unpacked_key); }
+
+Json unpack_part(const UnpackOptions& options, const PackedCheckpoint& packed, const PackedSet& set) {
+  const PartNumber& part = *options.part;
+  const Plan plan = plan_of_shards(packed);
+  const std::string place = place_of(options.dest, options.out);
+  if (is_there_already(packed.manifest.source, options.dest))
+    return report_part(options.dest, part, size_of(plan, deal(plan, part.count), part.index), true, there_already);
+  const auto write = [&](OutputDir& out, const Deal& dealt) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::vector<bool> own;
+    for (const int p : dealt.of_file) own.push_back(p == part.index);
+    write_shards(packed, set, options, own, out);
+    for (size_t s = 0; s < own.size(); ++s)
+      if (own[s]) out.journal().add(int64_t(s), "whole");
+    return Json{{"wall", seconds_since(begin)}};
+  };
+  return write_part(run_of_parts(options.dest, packed, plan),
+                    {.number = part,
+                     .command = {{unpacked_key, fs::canonical(options.out).string()}},
+                     .place = place,
+                     .source = options.out,
+                     .mark = config_name,
+                     .write = write});
+}
+
+Json merge_unpacked(const MergeOptions& options, const Json& command) {
+  const auto packed = open_to_unpack(command.at(unpacked_key));
+  const Checkpoint& source = packed->manifest.source;
+  const Plan plan = plan_of_shards(*packed);
+  const PartRun run = run_of_parts(options.out, *packed, plan);
+  const Parts parts(run);
+  if (is_there_already(source, options.out)) {
+    remove_parts(parts_of(options.out), unpacked_files(source));  // that came late
+    note(fmt::format("{}: {}", options.out, there_already));
+    return {{"out", options.out}, {"unchanged", true}};
+  }
+  if (!parts.missing().empty()) return missing_parts(options.out, parts.count(), parts.missing());
+  int64_t bytes = 0;
+  for (const OutFile& f : plan.files) bytes += f.bytes;
+  OutputDir dest(options.out, packed->dir);
+  dest.open({.leftover = PartialPolicy::resume,
+             .options = run.head.options,
+             .source = run.head.source,
+             .made = unpacked_files(source),
+             .even_in_use = true,
+             .bytes = bytes,
+             .go_on = "merge again"});
+  parts.move_into(dest);
+  write_small_files(*packed, dest);
+  if (options.verify) {
+    dest.keep(false);
+    check_written(fs::path(dest.path(config_name)).parent_path().string(), options, *packed);
+  }
+  dest.commit(config_name);
+  note(fmt::format("{}: {} tensors, {}, of {} parts", options.out, source.tensors.size(), human_bytes(bytes),
+                   parts.count()));
+  return {{"out", packed->dir}, {"dest", options.out}, {"tensors", source.tensors.size()}};
+}
+
+}  // namespace mxfp4
