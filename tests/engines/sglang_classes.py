@@ -40,7 +40,7 @@ import cells
 import host_kernels
 import mxfp4_pack.sglang
 from golden import same
-from mxfp4_pack.sglang import arguments, canary, hooks
+from mxfp4_pack.sglang import arguments, canary, conversion, hooks
 
 try:
     from sglang.srt.layers.quantization import mxfp4_humming_moe as v4_humming
@@ -285,7 +285,7 @@ class Layers(cells.WithSources):
     def compare_triton(self, ours, engines, larger):
         for role in ("w13", "w2"):
             for of in (lambda m: getattr(m, role + "_weight_triton_tensor"),
-                       lambda m: hooks.scale_of(getattr(m, role + "_precision_config"))):
+                       lambda m: conversion.scale_of(getattr(m, role + "_precision_config"))):
                 got, want = of(ours), of(engines)
                 data, wanted = got.storage.data, want.storage.data
                 if larger:

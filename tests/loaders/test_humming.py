@@ -7,7 +7,7 @@ from unittest import mock
 
 import torch
 
-from mxfp4_pack.sglang import hooks, humming as sglang_humming
+from mxfp4_pack.sglang import conversion, humming as sglang_humming
 from mxfp4_pack.vllm import humming
 
 META, DEVICE = torch.device("meta"), torch.device("cpu")
@@ -84,7 +84,7 @@ class Sglang(unittest.TestCase):
             layer.mxfp4_pack = SimpleNamespace(set=SimpleNamespace(backend=backend), device=DEVICE, entries={
                 key: SimpleNamespace(parameter="_".join(key)) for key in raw})
             probe.num_local_experts = 2
-            hooks.fill(probe, SimpleNamespace(), layer, raw)
+            conversion.fill(probe, SimpleNamespace(), layer, raw)
             self.assertEqual(probe.w2_scales.tolist(), filled)
             self.assertEqual(probe.w2_codes.tolist(), raw["w2", "codes"].tolist())
 

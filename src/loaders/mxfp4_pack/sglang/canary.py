@@ -7,7 +7,8 @@ import torch
 from mxfp4_pack.learned import NOT_ALONE
 
 from . import HUMMING, METHODS
-from .hooks import FLASHINFER, Packed, converted_canary
+from .conversion import Packed, converted_canary
+from .hooks import FLASHINFER
 
 GPT_OSS, MARLIN, CUTLASS, TRTLLM = METHODS
 LOADED_AS_MXFP4 = ("gpt_oss", "kimi_k3")  # models whose layers Mxfp4MoEMethod runs; the others are FP8 checkpoints
