@@ -17,8 +17,7 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
   app->footer(
       "mxfp4-pack bench --dir /models --model gpt-oss-120b\n"
       "mxfp4-pack bench --checkpoint gpt-oss-20b/ --backend auto --gpu h100");
-  app->add_option("--dir", o.dir,
-                  "Folder on the file system to measure; two files of a GB are written there and removed")
+  app->add_option("--dir", o.dir, "Folder on the file system to measure; files of two GB are written there and removed")
       ->type_name("DIR")
       ->capture_default_str();
   auto* model = app->add_option("--model", o.model, "Model to predict; those of 'mxfp4-pack synth --help'");
