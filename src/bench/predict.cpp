@@ -4,6 +4,7 @@
 
 #include "kernels/pack/cpu/driver.h"
 #include "src/bench/pack_speed.h"
+#include "src/plan/plan.h"
 
 namespace mxfp4 {
 

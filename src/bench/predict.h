@@ -4,9 +4,11 @@
 #include <string>
 
 #include "src/bench/disk_speed.h"
-#include "src/plan/print_plan.h"
+#include "src/plan/run_time.h"
 
 namespace mxfp4 {
+
+struct Plan;
 
 /// Bytes per second, all threads together.
 struct Rates {

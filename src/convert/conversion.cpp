@@ -5,6 +5,7 @@
 
 #include "src/base/log.h"
 #include "src/base/signals.h"
+#include "src/checkpoint/shard_reader.h"
 #include "src/convert/job_batches.h"
 #include "src/io/cached_pages.h"
 #include "src/io/link.h"

@@ -10,9 +10,12 @@
 #include "src/io/link.h"
 #include "src/io/output.h"
 #include "src/io/parts.h"
-#include "src/plan/print_plan.h"
+#include "src/models/model.h"
+#include "src/plan/run_time.h"
 
 namespace mxfp4 {
+
+struct Plan;
 
 struct ConvertOptions {
   std::string checkpoint, out;

@@ -6,6 +6,7 @@
 #include "src/packed/add_set.h"
 #include "src/packed/companions.h"
 #include "src/packed/file_checks.h"
+#include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"
 
 namespace mxfp4 {
@@ -54,5 +55,7 @@ ManifestOptions AddedSet::manifest_options(const Input&) const {
 void AddedSet::check(const Plan& plan) const { refuse_second(options_.out, out_.manifest, *plan.backend, plan.tp); }
 
 void AddedSet::begin(const Plan& plan, const OutputDir& out) const { link_earlier(plan, out, out_); }
+
+void AddedSet::end() const { out_.held = HeldFiles(out_.dir); }
 
 }  // namespace mxfp4

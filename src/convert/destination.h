@@ -2,10 +2,12 @@
 #pragma once
 
 #include "src/convert/convert.h"
-#include "src/packed/packed_checkpoint.h"
+#include "src/packed/manifest.h"
 #include "src/packed/source.h"
 
 namespace mxfp4 {
+
+struct PackedCheckpoint;
 
 /// What is converted, and where its bytes come from.
 struct Input {
@@ -61,7 +63,7 @@ class AddedSet final : public Destination {
   ManifestOptions manifest_options(const Input& in) const override;
   void check(const Plan& plan) const override;
   void begin(const Plan& plan, const OutputDir& out) const override;
-  void end() const override { out_.held = HeldFiles(out_.dir); }
+  void end() const override;
   const PackedCheckpoint* earlier() const override { return &out_; }
 
  private:

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <sstream>
 
+#include "src/packed/manifest.h"
 #include "src/plan/transfer.h"
 
 namespace mxfp4 {

@@ -3,9 +3,11 @@
 
 #include <string>
 
-#include "src/packed/manifest.h"
+#include "src/plan/plan.h"
 
 namespace mxfp4 {
+
+struct Checksums;
 
 /// What a job counts besides; zero_scales: scale bytes 0x00. loss: of a lossy backend.
 struct JobCounts {

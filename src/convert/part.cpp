@@ -4,6 +4,10 @@
 #include <filesystem>
 
 #include "src/backends/serve.h"
+#include "src/base/log.h"
+#include "src/convert/conversion.h"
+#include "src/convert/destination.h"
+#include "src/convert/part_run.h"
 #include "src/convert/run_identity.h"
 #include "src/convert/unchanged.h"
 

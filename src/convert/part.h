@@ -3,11 +3,18 @@
 
 #include <string>
 
-#include "src/convert/conversion.h"
-#include "src/convert/destination.h"
-#include "src/convert/part_run.h"
+#include "src/base/json.h"
 
 namespace mxfp4 {
+
+class Conversion;
+struct ConvertOptions;
+struct DeviceChoice;
+struct Input;
+struct Manifest;
+struct PartRun;
+class Parts;
+struct Plan;
 
 /// What all parts of a conversion are given.
 PartRun run_of_parts(const ConvertOptions& options, const Plan& plan, const Input& in);

@@ -3,8 +3,10 @@
 #include <functional>
 
 #include "src/base/log.h"
+#include "src/checkpoint/shard_reader.h"
 #include "src/device/pipeline.h"
 #include "src/packed/packed_checkpoint.h"
+#include "src/plan/transfer.h"
 
 namespace mxfp4 {
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <set>
 
+#include "src/convert/destination.h"
 #include "src/packed/companions.h"
 #include "src/packed/source_headers.h"
 

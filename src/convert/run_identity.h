@@ -2,9 +2,10 @@
 #pragma once
 
 #include "src/convert/convert.h"
-#include "src/convert/destination.h"
 
 namespace mxfp4 {
+
+struct Input;
 
 /// Everything that a run's bytes depend on: the plan with the options behind it, and the source's files as they are.
 OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options);

@@ -7,9 +7,12 @@
 #include <functional>
 
 #include "src/base/log.h"
+#include "src/device/pipeline.h"
 #include "src/packed/file_checks.h"
+#include "src/packed/packed_checkpoint.h"
 #include "src/packed/rebuilt.h"
 #include "src/packed/source_headers.h"
+#include "src/plan/transfer.h"
 
 namespace mxfp4 {
 

@@ -1,10 +1,12 @@
 // convert --if-changed: whether OUT is what a run would write, without writing it.
 #pragma once
 
-#include "src/packed/packed_checkpoint.h"
+#include "src/packed/manifest.h"
 #include "src/packed/source.h"
 
 namespace mxfp4 {
+
+struct PackedCheckpoint;
 
 /// Whether OUT has the plan's set, made with the same options, and its files are there with their sizes, small ones and
 /// headers as they were written. damage: what was found wrong when OUT was opened.

@@ -9,9 +9,13 @@
 #include "src/base/log.h"
 #include "src/base/progress.h"
 #include "src/convert/unpack_part.h"
+#include "src/device/pipeline.h"
+#include "src/io/open_files.h"
 #include "src/packed/companions.h"
 #include "src/packed/file_checks.h"
+#include "src/packed/packed_checkpoint.h"
 #include "src/packed/source.h"
+#include "src/plan/transfer.h"
 
 namespace mxfp4 {
 

@@ -1,6 +1,7 @@
 // unpack: packed experts back to the checkpoint's own files, byte for byte.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,9 +10,12 @@
 #include "src/device/device_choice.h"
 #include "src/io/output.h"
 #include "src/io/parts.h"
-#include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
+
+struct Checkpoint;
+struct PackedCheckpoint;
+struct PackedSet;
 
 struct UnpackOptions {
   std::string out, dest;

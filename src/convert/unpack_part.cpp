@@ -9,6 +9,7 @@
 #include "src/convert/part_run.h"
 #include "src/convert/unchanged.h"
 #include "src/packed/add_set.h"
+#include "src/packed/packed_checkpoint.h"
 #include "src/packed/source_headers.h"
 
 namespace mxfp4 {

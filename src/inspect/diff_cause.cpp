@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/plan/transfer.h"
+
 namespace mxfp4 {
 
 namespace {

@@ -1,7 +1,8 @@
 // Why one expert's packed bytes may differ from what a plan made: the usual mistakes, tried in turn.
 #pragma once
 
-#include "src/plan/transfer.h"
+#include "kernels/pack/device.h"
+#include "src/plan/plan.h"
 
 namespace mxfp4 {
 

@@ -8,6 +8,7 @@
 
 #include "src/base/log.h"
 #include "src/base/signals.h"
+#include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
 

@@ -4,10 +4,11 @@
 #include <set>
 #include <string>
 
-#include "src/packed/packed_checkpoint.h"
-#include "src/packed/source.h"
+#include "src/packed/manifest.h"
 
 namespace mxfp4 {
+
+struct PackedCheckpoint;
 
 /// The index of the same set (engine, backend, layout version, ranks) among an output's; behind the last where it is
 /// not there.

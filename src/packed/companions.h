@@ -5,9 +5,10 @@
 
 #include "src/io/output.h"
 #include "src/packed/manifest.h"
-#include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
+
+struct PackedCheckpoint;
 
 /// Reads every companion: one that is damaged, missing or unreadable is a problem before anything is written.
 void check_companions(const Checkpoint& source, Problems& problems);

@@ -6,6 +6,7 @@
 
 #include "src/io/sha256.h"
 #include "src/packed/add_set.h"
+#include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
 

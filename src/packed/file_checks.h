@@ -1,9 +1,11 @@
 // What can be checked of OUT's files without reading tensors.
 #pragma once
 
-#include "src/packed/packed_checkpoint.h"
+#include "src/packed/manifest.h"
 
 namespace mxfp4 {
+
+struct PackedCheckpoint;
 
 /// Sizes of all listed files, and the checksums of headers and of small files.
 void check_files(const PackedCheckpoint& packed, Problems& problems);

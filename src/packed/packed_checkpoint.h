@@ -5,7 +5,6 @@
 
 #include "src/packed/held_files.h"
 #include "src/packed/manifest.h"
-#include "src/plan/transfer.h"
 
 namespace mxfp4 {
 

@@ -5,6 +5,7 @@
 #include "src/backends/earlier_fits.h"
 #include "src/packed/companions.h"
 #include "src/packed/json_difference.h"
+#include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"
 #include "src/packed/source_headers.h"
 

@@ -1,9 +1,11 @@
 // What an output says about itself, made again from what it was made from, and compared.
 #pragma once
 
-#include "src/packed/packed_checkpoint.h"
+#include "src/checkpoint/checkpoint.h"
 
 namespace mxfp4 {
+
+struct PackedCheckpoint;
 
 /// Makes manifest, config.json, index and canaries again from `source`'s headers and config, from the options and
 /// checksums in the manifest, and from this program's layouts, and names what differs. source: the checkpoint, or the

@@ -9,6 +9,9 @@
 
 #include "src/base/signals.h"
 #include "src/base/threads.h"
+#include "src/checkpoint/shard_reader.h"
+#include "src/device/pipeline.h"
+#include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
 

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "src/io/output.h"
-#include "src/packed/packed_checkpoint.h"
+#include "src/plan/plan.h"
 
 namespace mxfp4 {
+
+struct PackedCheckpoint;
 
 inline constexpr const char* sharded_state_format = "sharded-state";
 /// The one file that the index names. It is not there, so that every loader that goes by the index stops.

@@ -7,6 +7,11 @@
 #include <optional>
 #include <tuple>
 
+#include "src/checkpoint/shard_reader.h"
+#include "src/device/pipeline.h"
+#include "src/packed/packed_checkpoint.h"
+#include "src/plan/transfer.h"
+
 namespace mxfp4 {
 
 namespace {

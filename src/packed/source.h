@@ -1,10 +1,19 @@
 // Where a conversion's bytes come from: a checkpoint's shards, or a packed output, unpacked on the way.
 #pragma once
 
-#include "src/packed/packed_checkpoint.h"
-#include "src/plan/transfer.h"
+#include <memory>
+#include <span>
+
+#include "src/device/page_cache_map.h"
+#include "src/plan/plan.h"
 
 namespace mxfp4 {
+
+struct PackedCheckpoint;
+struct PackedSet;
+struct Pieces;
+class ShardReader;
+struct Worker;
 
 class Source {
  public:

@@ -4,6 +4,8 @@
 #include <map>
 #include <unordered_set>
 
+#include "src/plan/canonical.h"
+
 namespace mxfp4 {
 
 namespace {

@@ -10,7 +10,6 @@
 #include "src/backends/backend.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/models/model.h"
-#include "src/plan/canonical.h"
 
 namespace mxfp4 {
 

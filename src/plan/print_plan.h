@@ -2,15 +2,9 @@
 #pragma once
 
 #include "src/plan/plan.h"
+#include "src/plan/run_time.h"
 
 namespace mxfp4 {
-
-/// Seconds that a conversion takes of the disk and of the processor, which work at once.
-struct RunTime {
-  double disk = 0, processor = 0;
-  double total() const { return disk > processor ? disk : processor; }
-  const char* bound() const { return disk > processor ? "disk" : "processor"; }
-};
 
 /// What a conversion takes of this machine.
 struct PlanCost {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/checkpoint/shard_reader.h"
+
 namespace mxfp4 {
 
 namespace {

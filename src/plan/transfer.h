@@ -4,11 +4,15 @@
 #include <functional>
 #include <vector>
 
-#include "src/device/pipeline.h"
+#include "kernels/pack/device.h"
+#include "src/io/direct_file.h"
 #include "src/plan/canonical.h"
 #include "src/plan/plan.h"
 
 namespace mxfp4 {
+
+class ShardReader;
+struct TensorRange;
 
 /// One piece of a job: which, and where it stands in the buffers of source and of canonical bytes.
 struct PieceAt {

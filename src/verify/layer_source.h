@@ -8,6 +8,7 @@
 
 #include "kernels/moe/moe_source.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/shard_reader.h"
 #include "src/models/model.h"
 
 namespace mxfp4 {

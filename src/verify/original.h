@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "src/packed/packed_checkpoint.h"
+#include "src/checkpoint/shard_reader.h"
 
 namespace mxfp4 {
 

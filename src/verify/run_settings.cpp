@@ -1,5 +1,7 @@
 #include "src/verify/run_settings.h"
 
+#include "src/packed/packed_checkpoint.h"
+
 namespace mxfp4 {
 
 namespace {

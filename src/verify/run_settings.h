@@ -2,9 +2,11 @@
 #pragma once
 
 #include "kernels/moe/moe.h"
-#include "src/packed/packed_checkpoint.h"
+#include "src/models/model.h"
 
 namespace mxfp4 {
+
+struct PackedCheckpoint;
 
 struct RunSettings {
   double alpha = 1, beta = 0, limit = 0, scaling = 1;  // limit 0: none

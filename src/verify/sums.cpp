@@ -5,6 +5,7 @@
 #include <set>
 
 #include "src/io/sha256.h"
+#include "src/packed/packed_checkpoint.h"
 #include "src/plan/deal.h"
 
 namespace mxfp4 {

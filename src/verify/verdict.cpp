@@ -2,6 +2,7 @@
 
 #include "src/base/log.h"
 #include "src/base/terminal.h"
+#include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
 

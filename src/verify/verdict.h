@@ -6,10 +6,11 @@
 #include <optional>
 #include <vector>
 
-#include "src/packed/packed_checkpoint.h"
 #include "src/verify/verify.h"
 
 namespace mxfp4 {
+
+struct PackedCheckpoint;
 
 /// What was found, at which level of each set; kernels: a report for each set, by its index; bench: where it was asked
 /// for.

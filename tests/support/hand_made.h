@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "src/backends/backend.h"
 #include "src/models/model.h"
 #include "tests/support/program.h"
 

@@ -12,6 +12,7 @@
 #include "tests/support/program.h"
 
 using namespace mxfp4;
+#include "src/checkpoint/shard_reader.h"
 
 namespace {
 

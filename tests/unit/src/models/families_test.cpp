@@ -1,4 +1,5 @@
 // Checkpoint families: what is recognised, and every family into every backend.
+#include "src/plan/plan.h"
 #include "src/synth/synth.h"
 #include "tests/support/hand_made.h"
 

@@ -1,4 +1,5 @@
 // GPT-OSS as other tools write it: the packed bytes are those of GPT-OSS.
+#include "src/checkpoint/shard_reader.h"
 #include "tests/support/hand_made.h"
 
 using namespace mxfp4;

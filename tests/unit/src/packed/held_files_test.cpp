@@ -8,6 +8,7 @@
 
 using namespace mxfp4;
 namespace fs = std::filesystem;
+#include "src/checkpoint/shard_reader.h"
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
+#include "src/packed/manifest.h"
 #include "src/synth/synth.h"
 #include "tests/support/program.h"
 #include "tests/support/seal.h"

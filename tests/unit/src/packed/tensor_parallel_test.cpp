@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "src/plan/plan.h"
 #include "src/synth/describe.h"
 #include "tests/support/layer_checkpoint.h"
 #include "tests/support/program.h"

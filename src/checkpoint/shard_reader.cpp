@@ -1,0 +1,57 @@
+#include "src/checkpoint/shard_reader.h"
+
+#include <algorithm>
+
+namespace mxfp4 {
+
+ShardReader::ShardReader(const Checkpoint& checkpoint)
+    : checkpoint_(checkpoint), files_(checkpoint.shards.size(), [this](size_t shard) { return open(shard); }) {
+  check_unchanged();
+}
+
+Fd ShardReader::open(size_t shard) const {
+  const Shard& s = checkpoint_.shards[shard];
+  Fd fd = open_read(s.path, s.name);
+  if (state_of(fd.stat()) != s.state) fail(ErrorKind::input, "{}: changed while it was read; start again", s.name);
+  return fd;
+}
+
+void ShardReader::read(const Tensor& t, int64_t offset, int64_t bytes, void* to,
+                       const DirectFile::BlockSink& sink) const {
+  files_.get(size_t(t.file))->read(to, bytes, t.offset + offset, sink);
+}
+
+void ShardReader::read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::BlockSink& sink) const {
+  for (size_t i = 0; i < ranges.size();) {
+    const int file = ranges[i].tensor->file;
+    const int64_t begin = ranges[i].tensor->offset + ranges[i].offset;
+    int64_t end = begin;
+    for (; i < ranges.size() && ranges[i].tensor->file == file && ranges[i].tensor->offset + ranges[i].offset == end;
+         ++i)
+      end += ranges[i].bytes;
+    files_.get(size_t(file))->read(to, end - begin, begin, sink);
+    to += end - begin;
+  }
+}
+
+std::unique_ptr<PageCacheMap> ShardReader::map(Device& device, std::span<const TensorRange> ranges) const {
+  int64_t begin = INT64_MAX, end = 0, bytes = 0;
+  for (const TensorRange& r : ranges) {
+    if (r.tensor->file != ranges[0].tensor->file) return nullptr;
+    begin = std::min(begin, r.tensor->offset + r.offset);
+    end = std::max(end, r.tensor->offset + r.offset + r.bytes);
+    bytes += r.bytes;
+  }
+  if (end - begin > 2 * bytes) return nullptr;
+  return map_to_read(device, *files_.get(size_t(ranges[0].tensor->file)), end - begin, begin);
+}
+
+bool ShardReader::is_cached(const Tensor& t, int64_t offset, int64_t bytes) const {
+  return files_.get(size_t(t.file))->is_cached(bytes, t.offset + offset);
+}
+
+void ShardReader::check_unchanged() const {
+  for (size_t i = 0; i < checkpoint_.shards.size(); ++i) open(i);
+}
+
+}  // namespace mxfp4

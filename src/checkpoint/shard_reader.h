@@ -1,0 +1,43 @@
+// A checkpoint's tensors, read from its shards.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "src/checkpoint/checkpoint.h"
+#include "src/device/page_cache_map.h"
+#include "src/io/open_files.h"
+
+namespace mxfp4 {
+
+/// Bytes [offset, offset + bytes) of a tensor.
+struct TensorRange {
+  const Tensor* tensor;
+  int64_t offset, bytes;
+};
+
+/// The shards' data, opened when they are wanted and read from any thread.
+class ShardReader {
+ public:
+  explicit ShardReader(const Checkpoint& checkpoint);
+  /// Bytes [offset, offset + bytes) of a tensor; as DirectFile::read.
+  void read(const Tensor& t, int64_t offset, int64_t bytes, void* to, const DirectFile::BlockSink& sink = {}) const;
+  /// Ranges one after the other; neighbours in a shard are read as one.
+  void read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::BlockSink& sink = {}) const;
+  /// As DirectFile::map, of what holds all ranges; null also where that is much else, or in several shards. A byte is
+  /// at its offset in the shard.
+  std::unique_ptr<PageCacheMap> map(Device& device, std::span<const TensorRange> ranges) const;
+  /// As DirectFile::is_cached.
+  bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const;
+  /// Throws Error{io} where a shard is not the file that was opened, or its size or mtime differ.
+  void check_unchanged() const;
+
+ private:
+  /// Throws where it is not the file that the checkpoint was read from.
+  Fd open(size_t shard) const;
+
+  const Checkpoint& checkpoint_;
+  mutable OpenFiles files_;
+};
+
+}  // namespace mxfp4
