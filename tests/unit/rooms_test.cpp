@@ -1,6 +1,7 @@
 // The order of rooms in src/README.md: each includes itself and those above it.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 #include <sstream>
 
 #include "tests/support/includes.h"
@@ -41,6 +42,14 @@ bool may_include(const std::string& file, const std::string& included) {
   return to >= 0 && to <= rank_of(file);
 }
 
+/// Files in the longest chain of includes that begins with this one. known: the heights that were found before.
+int height_of(const std::string& file, std::map<std::string, int>& known) {
+  if (const auto at = known.find(file); at != known.end()) return at->second;
+  int below = 0;
+  for (const std::string& included : includes_of(file)) below = std::max(below, height_of(included, known));
+  return known[file] = 1 + below;
+}
+
 }  // namespace
 
 TEST_CASE("an include goes to the same room or one above it") {
@@ -68,6 +77,16 @@ TEST_CASE("every file lies in a room and includes nothing below it") {
       }
     }
   CHECK(includes > 400);
+}
+
+TEST_CASE("no chain of includes is longer than ten files") {
+  std::map<std::string, int> known;
+  for (const std::string folder : {"kernels", "src"})
+    for (const std::string& file : sources_below(folder)) {
+      INFO(file);
+      CHECK(height_of(file, known) <= 10);
+    }
+  CHECK(height_of("src/main.cpp", known) >= 5);
 }
 
 TEST_CASE("a room's CMakeLists.txt says first what the list says of it") {
