@@ -147,13 +147,15 @@ bool is_there_already(const ConvertOptions& options, const Input& in, const Dest
   if (!has_same_set(plan, p.manifest, out, damage)) return false;
   if (!is_of_parts(options)) return has_same_contents(plan, in.source, in.files, m, options.threads);
   if (!is_unchanged_since(in, out)) return false;
+  if (options.merge && !are_merged(options, p.plan, in, m)) return false;
   return !options.force || (m.sets.size() == 1 && is_merged(options, p.plan, in, m));
 }
 
 /// Says so, and what --json prints of it.
 Json leave_as_it_is(const ConvertOptions& options, const Plan& plan) {
   if (options.part) return merged_part(options, plan);
-  if (options.merge) remove_parts(parts_of(options.out), files_made(plan));  // that came late
+  if (options.merge && options.verify) return Json{{"out", options.out}, {"unchanged", true}};  // parts wait for that
+  if (options.merge) remove_parts(parts_of(options.out), files_made(plan));                     // that came late
   note(fmt::format("{}: {}", options.out, options.merge ? "all is merged already" : "nothing has changed"));
   return Json{{"out", options.out}, {"unchanged", true}};
 }
@@ -267,6 +269,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
   if (options.leftover == PartialPolicy::resume) parts.emplace(run_of_parts(options, p.plan, in));
   if (options.merge && !parts->missing().empty()) return missing_parts(options.out, parts->count(), parts->missing());
   OutputDir& out = *place;
+  if (options.leftover != PartialPolicy::resume) to.check(p.plan);  // before what an earlier run left goes
   out.open(open_options_of(p.plan, options));
   if (parts && !out.committed()) parts->move_into(out);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);

@@ -43,6 +43,20 @@ std::vector<bool> all_but(const std::vector<int>& part_of, int part) {
   return others;
 }
 
+/// What a part's record says of its jobs goes to `sums`. Returns the part's files; none where the record lacks a job,
+/// so that the part is of no use.
+std::optional<std::vector<bool>> read_records(const Plan& plan, const Deal& dealt, const PartFolder& part,
+                                              Checksums& sums) {
+  const std::map<int64_t, std::string>& records = part.record.records;
+  JobCounts counts;
+  for (size_t j = 0; j < plan.jobs.size(); ++j) {
+    if (dealt.of_job[j] != part.number.index) continue;
+    const auto record = records.find(int64_t(j));
+    if (record == records.end() || !read_record(plan, plan.jobs[j], record->second, sums, counts)) return {};
+  }
+  return only(dealt.of_file, part.number.index);
+}
+
 }  // namespace
 
 PartRun run_of_parts(const ConvertOptions& options, const Plan& plan, const Input& in) {
@@ -60,7 +74,18 @@ bool is_merged(const ConvertOptions& options, const Plan& plan, const Input& in,
   const Deal dealt = deal(plan, part.count);
   if (!read_parts(parts_of(options.out)).empty() || size_of(plan, dealt, part.index).files == 0) return false;
   const Checksums sums = read_sums(plan, in.source, options.threads, only(dealt.of_job, part.index));
-  return has_same_tensors(plan, sums, only(dealt.of_file, part.index), out);
+  return has_same_tensors(plan, sums, only(dealt.of_file, part.index), out) &&
+         has_same_contents(plan, in.source, in.files, out, options.threads);
+}
+
+bool are_merged(const ConvertOptions& options, const Plan& plan, const Input& in, const Manifest& out) {
+  const Parts parts(run_of_parts(options, plan, in));
+  const std::vector<PartFolder>& all = parts.all();
+  return std::all_of(all.begin(), all.end(), [&](const PartFolder& part) {
+    Checksums sums(plan);
+    const std::optional<std::vector<bool>> files = read_records(plan, parts.dealt(), part, sums);
+    return !files || has_same_tensors(plan, sums, *files, out);
+  });
 }
 
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices) {

@@ -24,9 +24,12 @@ PartRun run_of_parts(const ConvertOptions& options, const Plan& plan, const Inpu
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices);
 /// The same where all parts are merged.
 Json merged_part(const ConvertOptions& options, const Plan& plan);
-/// Whether the tensors of options.part, which are read, are those that an OUT with the same set was made from, and it
-/// has files. False while there are parts: then OUT is being replaced, be it by other tensors of other parts.
+/// Whether the source's tensors are those that an OUT with the same set was made from, and options.part has files: its
+/// share is read, and where that is the same the rest too. False while there are parts: then OUT is being replaced.
 bool is_merged(const ConvertOptions& options, const Plan& plan, const Input& in, const Manifest& out);
+/// Whether the parts that are there, by their records, were made of the tensors that an OUT with the same set was.
+/// Throws Error{usage} as Parts does.
+bool are_merged(const ConvertOptions& options, const Plan& plan, const Input& in, const Manifest& out);
 
 /// The options that a part's record has, as the plan has settled them; and back.
 Json command_of(const ConvertOptions& options, const Plan& plan);

@@ -62,6 +62,8 @@ class Parts {
   /// Those that have something to write and are not there, or not whole.
   std::vector<int> missing() const;
   const Deal& dealt() const { return deal_; }
+  /// Those that are there, also where one number is there twice or a part is not whole.
+  const std::vector<PartFolder>& all() const { return all_; }
   /// Moves the parts' files into the partial output and hands what their records say to its journal. Done again after
   /// an interruption, it ends the same.
   void move_into(OutputDir& out) const;

@@ -112,8 +112,9 @@ Json merge_unpacked(const MergeOptions& options, const Json& command) {
   const PartRun run = run_of_parts(options.out, *packed, plan);
   const Parts parts(run);
   if (is_there_already(source, options.out)) {
+    check_written(options.out, options, *packed);  // parts that came late go only where it is what they make
     remove_parts(parts_of(options.out), unpacked_files(source));  // that came late
-    note(fmt::format("{}: {}", options.out, there_already));
+    note(fmt::format("{}: all is merged already", options.out));
     return {{"out", options.out}, {"unchanged", true}};
   }
   if (!parts.missing().empty()) return missing_parts(options.out, parts.count(), parts.missing());

@@ -302,10 +302,18 @@ void OutputDir::take(const std::string& from, const std::string& name) const {
   if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(from, "cannot move", errno);
 }
 
-/// Before the other is in its place: a run that is killed between the two leaves both.
+/// In two renames: a run that is killed between them leaves both beside. One that fails there puts back what was there.
 void OutputDir::set_aside() {
-  note(fmt::format("{}: what was there is kept as {}", name_, move_to_kept(out_)));
+  const std::string kept = move_to_kept(out_);
   replace_ = false;
+  note(fmt::format("{}: what was there is kept as {}", name_, kept));
+  try {
+    rename_into_place();
+  } catch (...) {
+    if (::renameat2(AT_FDCWD, kept.c_str(), AT_FDCWD, out_.c_str(), RENAME_NOREPLACE) == 0)
+      note(fmt::format("{}: is put back", name_));
+    throw;
+  }
 }
 
 void OutputDir::rename_into_place() {
@@ -330,8 +338,7 @@ void OutputDir::commit(const std::string& proof) {
     sync_dir(hidden_.partial);
     // Who removed the journal removes the directory too, or begins another there.
     if (!is_part_ && !journal_.is_in_place()) fail_removed();
-    if (set_aside_) set_aside();
-    rename_into_place();  // after it no memory is asked for
+    set_aside_ ? set_aside() : rename_into_place();  // after it no memory is asked for
     committed_ = true;
     sync_dir(parent);
   }

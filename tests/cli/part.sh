@@ -63,6 +63,16 @@ prepare "$program" convert "$many" "$dir/late/k" "${kind[@]}" --part 0/3 -q
 cp -r "$dir/late/.k.mxfp4-pack.parts" "$parts"
 expect 'a part that came late is tidied by the next merge' 0 '' 'k: all is merged already' merge
 expect 'nothing is left beside it' 1 '' '' compgen -G "$dir/.k.*"
+cp -r "$dir/late/.k.mxfp4-pack.parts" "$parts"
+mv "$k" "$dir/right"
+cp -r "$dir/right" "$k"
+put_last "$(find "$k/packed" -name '*.safetensors' | sort | head -n 1)" '\125'
+expect 'not while the bytes of OUT are wrong' 2 '' 'does not have the (right )?(checksum|SHA-256)' merge --verify
+expect 'the part stays' 0 . '' compgen -G "$parts/0-of-3.*"
+rm -r "$k"
+mv "$dir/right" "$k"
+expect 'it goes where they are right' 0 '' 'its bytes have their checksums' merge --verify
+expect 'and nothing is left' 1 '' '' compgen -G "$dir/.k.*"
 expect 'a part that is to replace it, run again after the merge' 0 '' 'part 0 of 3: .*all is merged already' part 0/3 --force
 expect 'leaves nothing beside it' 1 '' '' compgen -G "$dir/.k.*"
 # other bytes under equal headers, older than OUT
@@ -73,19 +83,26 @@ for file in "$dir"/tuned/*.safetensors; do
 done
 tuned() { "$program" convert "$dir/tuned" "$k" "${kind[@]}" --force --part "$1/3"; }
 convert "$dir/tuned" "$dir/of-tuned" "${kind[@]}"
-same_share=0
-until tuned $same_share 2>&1 | grep -q 'is merged already'; do
+for i in 0 1 2; do # one of them has a share that is the same
   clear
   cp -rp "$dir/single" "$k"
-  same_share=$((same_share + 1))
-  [ $same_share -lt 3 ] || break
+  expect "part $i of other weights, the first to replace it" 0 '' "part $i of 3: .* in [0-9]" tuned $i
 done
-expect 'a part of other weights is to replace it, but its share is the same' 0 '' 'all is merged already' tuned $same_share
-for i in 0 1 2; do [ $i = $same_share ] || prepare tuned $i; done 2>/dev/null
-expect 'is missing beside the others' 1 "^$same_share\$" 'are missing' merge
-expect 'and is written then' 0 '' "part $same_share of 3: .* in [0-9]" tuned $same_share
+for i in 0 1; do prepare tuned $i; done 2>/dev/null
 expect 'replaced' 0 '' 'check it with' merge
 expect 'by the bytes of those weights' 0 '' '' diff -r "$dir/of-tuned" "$k"
+clear
+for i in 0 1 2; do prepare part $i/3 -q; done
+cp -r "$dir/of-tuned" "$k"
+expect 'parts of other weights than those of an OUT that came meanwhile' 2 '' 'exists, and is not what its parts make; move it away' merge
+expect 'stay' 0 . '' compgen -G "$parts/0-of-3.*"
+clear
+cp -r "$dir/single" "$k"
+instead() { "$program" convert "$many" "$k" --backend triton-hopper --engine vllm --force "$@"; }
+prepare instead --part 0/2 -q
+echo edited >>"$k/config.json"
+expect 'a restart that is refused' 2 '' 'config.json was changed since|config.json' instead --restart --even-in-use
+expect 'keeps the parts' 0 . '' compgen -G "$parts/0-of-2.*"
 
 clear
 all_of 4
@@ -284,8 +301,13 @@ expect 'the checkpoint, every file of it' 0 '' '' diff -r "$many" "$u"
 expect 'and nothing beside it' 1 '' '' compgen -G "$dir/.u.*"
 expect 'a part that is run again' 0 '' 'part 0 of 3: .*all is there already, its tensors not compared' unpack 0/3
 mkdir "$uparts" && cp -r "$dir/late-u" "$uparts/0-of-3.x.1.1"
-expect 'one that came late is tidied' 0 '' 'u: all is there already' merge_u
+expect 'one that came late is tidied' 0 '' 'all is merged already' merge_u
 expect 'and nothing stays beside it' 1 '' '' compgen -G "$dir/.u.*"
+mkdir "$uparts" && cp -r "$dir/late-u" "$uparts/0-of-3.x.1.1"
+put_last "$(ls "$u"/*.safetensors | tail -n 1)" '\125'
+expect 'not beside other tensors' 2 '' 'of [0-9]+ tensors do not have the checksum' merge_u
+expect 'there it stays' 0 . '' compgen -G "$uparts/0-of-3.*"
+rm -r "$uparts"
 echo >>"$u/config.json"
 expect 'nothing is written over another checkpoint' 2 '' 'u: exists, and is not what its parts make' unpack 0/3
 rm -r "$u"
