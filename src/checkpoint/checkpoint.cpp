@@ -134,6 +134,7 @@ void find_companions(Checkpoint& ck, const fs::path& real_dir, Problems& problem
       const bool enter = it.depth() < 2 && !it->is_symlink();
       const bool readable = ::euidaccess(resolved.c_str(), R_OK | X_OK) == 0;
       if (!enter || !readable) it.disable_recursion_pending();
+      if (!enter && !is_left_out(relative / "file", 0)) ck.left_out.push_back(relative.string() + "/");
       if (enter && !readable && !is_left_out(relative / "file", 0))
         problems.error(relative.string(), "a folder that cannot be read: {}", std::generic_category().message(errno));
       continue;

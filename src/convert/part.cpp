@@ -22,7 +22,7 @@ void refuse_another_run(const ConvertOptions& options, const Plan& plan) {
   const std::string place = place_of(options.out, ""), path = hidden_beside(place).journal;
   if (!is_there(path)) return;
   const JournalText run = read_journal(open_read(path));
-  const bool is_finished = !run.proof.file.empty();
+  const bool is_finished = holds(place, run.proof);  // else it ended before its output was in place
   if (run.records.empty() || is_finished || run.head.options == open_options_of(plan, options).options) return;
   fail(ErrorKind::usage,
        "{}: a partial output of a run with other options is there; finish it with convert --resume, or remove it: "

@@ -23,4 +23,11 @@ expect 'a shape that cannot be served' 2 '' 'cannot serve it: hidden 96 and inte
   "$program" convert "$tiny" "$dir/no" --backend flashinfer-humming --engine vllm
 expect 'four warps' 0 'layout version a-w4' 'no loader of vllm is known' \
   "$program" convert "$tiny" "$dir/w4" --backend triton-hopper --engine vllm --num-warps 4 --dry-run
+prepare cp -r "$tiny" "$dir/deep"
+mkdir -p "$dir/deep/a/b/c"
+echo 3 >"$dir/deep/a/b/c/3"
+echo 2 >"$dir/deep/a/b/2"
+expect 'a folder too deep is left out, and named' 0 '' 'not carried along: a/b/c/$' \
+  "$program" convert "$dir/deep" "$dir/of-deep" --backend marlin --engine vllm
+expect 'one less deep is carried' 0 '' '' test -e "$dir/of-deep/a/b/2" -a ! -e "$dir/of-deep/a/b/c"
 finish
