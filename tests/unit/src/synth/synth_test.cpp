@@ -112,8 +112,9 @@ TEST_CASE("the destination appears whole or not at all") {
   CHECK(fs::exists(dir / "empty/config.json"));
   CHECK_THROWS_WITH(synth(options_for("gpt-oss-20b", dir / "empty", tiny_sizes())),
                     Catch::StartsWith(dir / "empty: exists; "));
-  CHECK_THROWS_WITH(synth(options_for("gpt-oss-20b", dir / "absent/sub", tiny_sizes())),
-                    Catch::StartsWith(dir / "absent/sub: the folder ") && Catch::EndsWith("absent does not exist; make it first"));
+  CHECK_THROWS_WITH(
+      synth(options_for("gpt-oss-20b", dir / "absent/sub", tiny_sizes())),
+      Catch::StartsWith(dir / "absent/sub: the folder ") && Catch::EndsWith("absent does not exist; make it first"));
 
   SynthOptions stopped = options_for("gpt-oss-20b", dir / "stopped", tiny_sizes());
   int64_t last = 0;
