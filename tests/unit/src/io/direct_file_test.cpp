@@ -200,8 +200,10 @@ TEST_CASE("what is cached is not read from the disk, nothing is read twice, and 
       std::string got(size_t(total - offset), '\0');
       direct.read(got.data(), total - offset, offset);
       CHECK((got == want.substr(size_t(offset))));
-      CHECK(double(disk_bytes() - before) <= double(total - cached * 4096) * pattern.most_read + 8192);
-      CHECK(cached_pages(fd) == cached);
+      const int64_t left = cached_pages(fd);  // the kernel may take some pages at any time
+      CHECK(double(disk_bytes() - before) <= double(total - left * 4096) * pattern.most_read + 8192);
+      CHECK(left <= cached);
+      CHECK(left >= cached - cached / 8);
     }
 }
 
