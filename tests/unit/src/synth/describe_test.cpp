@@ -9,7 +9,6 @@ namespace {
 
 struct Totals {
   int64_t tensors = 0, bytes = 0;
-  friend bool operator==(const Totals&, const Totals&) = default;
 };
 
 /// Of the tensors whose name contains `part`, by dtype.
