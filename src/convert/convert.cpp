@@ -261,15 +261,12 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
   const SourceCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, p.plan.packed_bytes});
   note_choices(options, p, devices);
-  if (options.part) {
-    to.check(p.plan);
-    return convert_part(options, p.plan, in, devices);
-  }
+  if (options.leftover != PartialPolicy::resume) to.check(p.plan);  // before what an earlier run left goes
+  if (options.part) return convert_part(options, p.plan, in, devices);
   std::optional<Parts> parts;
   if (options.leftover == PartialPolicy::resume) parts.emplace(run_of_parts(options, p.plan, in));
   if (options.merge && !parts->missing().empty()) return missing_parts(options.out, parts->count(), parts->missing());
   OutputDir& out = *place;
-  if (options.leftover != PartialPolicy::resume) to.check(p.plan);  // before what an earlier run left goes
   out.open(open_options_of(p.plan, options));
   if (parts && !out.committed()) parts->move_into(out);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);

@@ -4,7 +4,6 @@
 
 #include "src/base/log.h"
 #include "src/convert/convert.h"
-#include "src/convert/destination.h"
 #include "src/convert/part.h"
 #include "src/convert/part_run.h"
 #include "src/convert/unchanged.h"

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "src/backends/serve.h"
-#include "src/base/log.h"
 #include "src/convert/conversion.h"
 #include "src/convert/destination.h"
 #include "src/convert/part_run.h"

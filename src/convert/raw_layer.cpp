@@ -6,7 +6,7 @@
 #include "src/checkpoint/shard_reader.h"
 #include "src/device/pipeline.h"
 #include "src/packed/packed_checkpoint.h"
-#include "src/plan/transfer.h"
+#include "src/plan/canonical.h"
 
 namespace mxfp4 {
 

@@ -9,7 +9,6 @@
 #include "src/base/log.h"
 #include "src/base/terminal.h"
 #include "src/checkpoint/shard_reader.h"
-#include "src/device/pipeline.h"
 #include "src/inspect/diff_cause.h"
 #include "src/inspect/diff_lines.h"
 #include "src/packed/packed_checkpoint.h"

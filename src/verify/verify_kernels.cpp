@@ -17,7 +17,6 @@
 #include "src/base/threads.h"
 #include "src/checkpoint/shard_reader.h"
 #include "src/packed/packed_checkpoint.h"
-#include "src/plan/transfer.h"
 #include "src/verify/kernel_config.h"
 #include "src/verify/layer_source.h"
 #include "src/verify/run_settings.h"
