@@ -1,7 +1,14 @@
 #include "src/convert/raw_layer.h"
 
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <functional>
 
+#include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/checkpoint/shard_reader.h"
 #include "src/device/pipeline.h"
@@ -22,7 +29,41 @@ struct RawShape {
 struct RawTensor {
   size_t index;  // in Plan::packed
   RawShape shape;
-  std::unique_ptr<uint8_t[]> data;  // zeros where the set holds nothing: a bias that another rank adds
+  Tensor printed;  // its offset is the data's
+};
+
+/// Zeros, to be overwritten by what is printed. Where stdout is an empty memfd, as the loaders' is, they are its own
+/// pages, which no single thread has to bring or to copy; without keep() it is empty again.
+class PrintedFile {
+ public:
+  explicit PrintedFile(int64_t bytes) : bytes_(size_t(bytes)), shared_(is_empty_memfd()) {
+    const int flags = shared_ ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    map_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, shared_ ? STDOUT_FILENO : -1, 0);
+    if (map_ == MAP_FAILED || (shared_ && ::ftruncate(STDOUT_FILENO, bytes) != 0)) fail_errno("stdout", "map", errno);
+  }
+  PrintedFile(const PrintedFile&) = delete;
+  ~PrintedFile() {
+    ::munmap(map_, bytes_);
+    if (shared_ && !kept_) (void)!::ftruncate(STDOUT_FILENO, 0);
+  }
+  uint8_t* data() const { return static_cast<uint8_t*>(map_); }
+  void keep() {
+    kept_ = true;
+    if (!shared_) write_output({static_cast<const char*>(map_), bytes_});
+  }
+
+ private:
+  static bool is_empty_memfd() {
+    char target[16];
+    constexpr std::string_view name = "/memfd:";
+    const ssize_t size = ::readlink("/proc/self/fd/1", target, sizeof target);
+    struct stat stat;
+    return std::string_view(target, size_t(std::max<ssize_t>(size, 0))).starts_with(name) &&
+           ::fstat(STDOUT_FILENO, &stat) == 0 && stat.st_size == 0;
+  }
+  size_t bytes_;
+  bool shared_, kept_ = false;
+  void* map_;
 };
 
 std::string raw_name(const PackedTensor& t) {
@@ -36,14 +77,24 @@ class RawLayer {
     for (size_t i = 0; i < plan_.packed.size(); ++i) {
       const PackedTensor& t = plan_.packed[i];
       if (t.rank != options.rank || layer_of(t).module != options.layer) continue;
-      const RawShape shape = shape_of(t);
-      tensors_.push_back({i, shape, std::make_unique<uint8_t[]>(size_t(experts(t) * shape.bytes()))});
+      tensors_.push_back({i, shape_of(t), printed(t, bytes_)});
+      bytes_ += tensors_.back().printed.bytes;
     }
     if (tensors_.empty())
       fail(ErrorKind::usage, "{}: set {} has no layer {} of rank {}", options.out, options.set, options.layer,
            options.rank);
   }
 
+  void print(int threads, const DeviceChoice& devices) {
+    const std::string header = header_text();
+    PrintedFile file(int64_t(header.size()) + bytes_);
+    std::ranges::copy(header, file.data());
+    data_ = file.data() + header.size();
+    unpack(threads, devices);
+    file.keep();
+  }
+
+ private:
   void unpack(int threads, const DeviceChoice& devices) {
     const int64_t count = experts(plan_.packed[tensors_.front().index]);
     run_jobs(
@@ -54,30 +105,15 @@ class RawLayer {
       if (to_hex(hash_of_pieces(sums_.packed[raw.index].slices)) != set_.checksums[raw.index])
         problems.error(files_.where(set_.stored[raw.index]), "does not have the checksum in {}", manifest_name);
     problems.throw_if_any();
-    for (RawTensor& raw : tensors_)
-      if (const PackedTensor& t = plan_.packed[raw.index]; t.part == Part::bias && t.parameter->dtype == Dtype::F32)
-        bias_from_canonical({2, 4}, raw.data.get(), experts(t) * raw.shape.rows, raw.data.get());
   }
 
-  void print() const {
+  std::string header_text() const {
     std::vector<Tensor> stored;
-    int64_t end = 0;
-    for (const RawTensor& raw : tensors_) {
-      const PackedTensor& t = plan_.packed[raw.index];
-      const bool bias = t.part == Part::bias;
-      Dims shape = {experts(t), raw.shape.rows};
-      if (!bias) shape.push_back(raw.shape.row_bytes);
-      const int64_t bytes = tensor_bytes(bias ? Dtype::BF16 : Dtype::U8, shape);
-      stored.push_back({raw_name(t), bias ? Dtype::BF16 : Dtype::U8, shape, 0, end, bytes});
-      end += bytes;
-    }
+    for (const RawTensor& raw : tensors_) stored.push_back(raw.printed);
     const bool pairs = loaded_order(*plan_.model).block == 1;
-    write_output(write_header(stored, {{"format", "pt"}, {"w13_rows", pairs ? "pairs" : "halves"}}, page));
-    for (size_t i = 0; i < tensors_.size(); ++i)
-      write_output({reinterpret_cast<const char*>(tensors_[i].data.get()), size_t(stored[i].bytes)});
+    return write_header(stored, {{"format", "pt"}, {"w13_rows", pairs ? "pairs" : "halves"}}, page);
   }
 
- private:
   const MoeLayer& layer_of(const PackedTensor& t) const { return plan_.model->layers[size_t(t.layer)]; }
   int64_t experts(const PackedTensor& t) const { return int64_t(layer_of(t).experts.size()); }
 
@@ -86,12 +122,24 @@ class RawLayer {
     return {size.n, row_bytes(t.part, t.parameter->dtype, size.b)};
   }
 
-  void unpack_expert(Worker& worker, RawTensor& raw, int64_t expert) {
+  Tensor printed(const PackedTensor& t, int64_t offset) const {
+    const bool bias = t.part == Part::bias;
+    const RawShape raw = shape_of(t);
+    Dims shape = {experts(t), raw.rows};
+    if (!bias) shape.push_back(raw.row_bytes);
+    const Dtype dtype = bias ? Dtype::BF16 : Dtype::U8;
+    return {raw_name(t), dtype, shape, 0, offset, tensor_bytes(dtype, shape)};
+  }
+
+  void unpack_expert(Worker& worker, const RawTensor& raw, int64_t expert) {
     const PackedTensor& t = plan_.packed[raw.index];
     uint8_t* packed = worker.packed.reserve(t.slice_bytes);
     PieceHasher hasher = slice_hasher(plan_, raw.index, expert, expert + 1, sums_);
     reader_.read(set_.stored[raw.index], expert * t.slice_bytes, t.slice_bytes, packed, std::ref(hasher));
-    uint8_t* rows = raw.data.get() + expert * raw.shape.bytes();
+    const bool wide = t.part == Part::bias && t.parameter->dtype == Dtype::F32;
+    std::vector<uint8_t> floats(size_t(wide ? raw.shape.bytes() : 0));
+    uint8_t* const place = data_ + raw.printed.offset + expert * (raw.printed.bytes / experts(t));
+    uint8_t* const rows = wide ? floats.data() : place;
     uint8_t* const pieces[2] = {rows, rows};
     auto m = matrix_of<uint8_t>(plan_, t, layer_of(t).experts[size_t(expert)], pieces);
     const int64_t row = raw.shape.row_bytes;
@@ -101,6 +149,7 @@ class RawLayer {
     const UnpackItem item{t.parameter->layout, packed, m};
     PadReport pads;
     worker.device->unpack({&item, 1}, {&pads, 1});
+    if (wide) bias_from_canonical({2, 4}, rows, raw.shape.rows, place);
   }
 
   const PackedSet& set_;
@@ -109,6 +158,8 @@ class RawLayer {
   ShardReader reader_;
   Checksums sums_;
   std::vector<RawTensor> tensors_;
+  int64_t bytes_ = 0;        // of all
+  uint8_t* data_ = nullptr;  // of the printed file
 };
 
 }  // namespace
@@ -121,9 +172,7 @@ void print_raw_layer(const RawLayerOptions& options) {
     fail(ErrorKind::usage, "{}: it has no set {}", options.out, options.set);
   if (const Backend& backend = *packed->sets[size_t(options.set)].plan.backend; backend.rewrite)
     fail(ErrorKind::usage, "{}: {} is lossy: the raw codes and scales are not in it", options.out, backend.name);
-  RawLayer layer(*packed, options);
-  layer.unpack(options.threads, choose_device(options.device));
-  layer.print();
+  RawLayer(*packed, options).print(options.threads, choose_device(options.device));
 }
 
 }  // namespace mxfp4

@@ -79,6 +79,24 @@ convert "$tiny" "$dir/damaged" "${marlin[@]}"
 put "$dir/damaged/packed/packed-00001.safetensors" 4096 '\377'
 expect 'a damaged layer is not printed' 2 '' 'w13_weight: does not have the checksum in' raw "$dir/damaged" 0 model.layers.0.mlp.experts
 
+# what the loaders have it printed to
+in_memory() {
+  python3 -c '
+import os, subprocess, sys
+memory = os.memfd_create("memory")
+os.write(memory, b"!" * int(sys.argv[1]))
+code = subprocess.run(sys.argv[2:], stdout=memory).returncode
+os.lseek(memory, int(sys.argv[1]), os.SEEK_SET)
+sys.stdout.buffer.write(open(memory, "rb").read())
+sys.exit(code)' "$1" "$program" unpack "$2" --layer model.layers.0.mlp.experts
+}
+raw "$dir/ranks" 0 model.layers.0.mlp.experts >"$dir/raw"
+for begin in 0 3; do
+  in_memory $begin "$dir/ranks" >"$dir/memory"
+  expect "a layer in memory, from $begin" 0 '' '' cmp "$dir/raw" "$dir/memory"
+done
+expect 'a damaged layer in memory' 2 '' 'w13_weight: does not have the checksum in' in_memory 0 "$dir/damaged"
+
 # the last word of layer 0's w13 codes of expert 0 holds columns beyond hidden: a pad
 put "$dir/o/packed/packed-00001.safetensors" $((4096 + 65536 - 1)) '\001'
 expect 'unpack notices a wrong pad byte' 2 '' 'w13_weight: does not have the checksum in' "$program" unpack "$dir/o" "$dir/u2"
