@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._advice import convert_again, installed
-from ._entries import Entry, Misfit, Refused, Unconverted, View
+from ._entries import Entry, Misfit, Refused, Unconverted, View, kernel_of
 from .commands import Failed, convert, inspect, plan, unpack, verify
 from .commands import open_output as open  # noqa: A004
-from .manifest import (FORMAT_VERSION, MANIFEST, METHOD, Manifest, check_version, is_method, is_packed, kernel_of,
-                       read_config)
+from .manifest import FORMAT_VERSION, MANIFEST, METHOD, Manifest, check_version, is_method, is_packed, read_config
 
 __all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Entry", "Failed", "Manifest", "Misfit", "PackedSet", "RawLayer",
            "Refused", "Unconverted", "View", "check_version", "convert", "convert_again", "difference", "fall_back",

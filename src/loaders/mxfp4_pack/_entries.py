@@ -1,14 +1,16 @@
-"""The packed tensors that a manifest names, checked before anything is read by them."""
+"""The packed tensors that a manifest names, checked before anything is read by them, and the kernel they are for."""
 
 import math
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 BYTES = {"bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e8m0fnu": 1, "bfloat16": 2,
          "float16": 2, "int16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 DTYPES = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
           "F8_E8M0": "float8_e8m0fnu", "BF16": "bfloat16", "F16": "float16", "I16": "int16", "I32": "int32",
           "F32": "float32", "I64": "int64", "F64": "float64"}  # of safetensors -> of torch
+
+ROLES = ("w13", "w2")
 
 
 class Refused(ValueError):
@@ -102,3 +104,16 @@ def path_of(directory, name):
 
 def is_below(path, directory):
     return os.path.commonpath([directory, path]) == directory
+
+
+def kernel_of(fields: dict[str, Any]) -> str:
+    """The engine's own name for a set's backend: what --moe-backend or --moe-runner-backend must be; of several the first.
+    auto where the engine has no name for it and chooses by the GPU."""
+    return kernels_of(fields)[0]
+
+
+def kernels_of(fields: dict[str, Any]) -> list[str]:
+    if "layout_file" in fields:
+        return [fields["layout_file"].get("made_with", {}).get("moe-backend", "auto")]
+    settings = [value for name, value in fields["requires"].items() if name.startswith("moe_")]
+    return settings[0].split(" or ") if settings else ["auto"]

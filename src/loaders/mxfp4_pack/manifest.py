@@ -10,12 +10,11 @@ from typing import Any
 
 from . import _xxh3
 from ._advice import BACKENDS, convert_again, for_kernel, installed
-from ._entries import Refused, entry_of, path_of, safe_name
+from ._entries import Refused, entry_of, kernel_of, kernels_of, path_of, safe_name
 
 FORMAT_VERSION = 2  # the newest; all before it are read
 METHOD = "mxfp4_pack"  # quant_method in config.json
 MANIFEST = "mxfp4-pack.json"
-ROLES = ("w13", "w2")
 # The backends that each engine's loader knows.
 SERVED = {"vllm": ("marlin", "marlin-fp8", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm",
                    "triton-hopper", "triton-blackwell", "deepgemm", "aiter-a16w4", "aiter-w4a4", "humming",
@@ -173,23 +172,10 @@ def refuse_old_distributions():
                       f"Run: python3 -m pip uninstall -y {' '.join(found)}")
 
 
-def kernel_of(fields: dict[str, Any]) -> str:
-    """The engine's own name for a set's backend: what --moe-backend or --moe-runner-backend must be; of several the first.
-    auto where the engine has no name for it and chooses by the GPU."""
-    return kernels_of(fields)[0]
-
-
 def is_served(fields):
     """Whether a loader knows a set's backend. Those of layout files have any name: the engine is asked for the canary."""
     served = SERVED.get(fields["engine"], ())
     return fields["backend"] in served or ("layout_file" in fields and bool(served))
-
-
-def kernels_of(fields: dict[str, Any]) -> list[str]:
-    if "layout_file" in fields:
-        return [fields["layout_file"].get("made_with", {}).get("moe-backend", "auto")]
-    settings = [value for name, value in fields["requires"].items() if name.startswith("moe_")]
-    return settings[0].split(" or ") if settings else ["auto"]
 
 
 def answers(fields, asked, backends=()):

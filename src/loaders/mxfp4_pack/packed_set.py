@@ -6,12 +6,11 @@ import time
 import torch
 
 from ._advice import after_misfit, installed
-from ._entries import Misfit, Refused, entry_of, path_of
+from ._entries import ROLES, Misfit, Refused, entry_of, kernel_of, path_of
 from ._loading import Loading, Request
 from ._safetensors import read_header
 from .compare import difference
 from .fallback import OFFER, SUFFIX, allowed
-from .manifest import ROLES, kernel_of
 
 
 QUIET = 5  # s that pass between two lines on the reads

@@ -8,7 +8,7 @@ import torch
 from mxfp4_pack import RawLayer, Unconverted, learned
 from mxfp4_pack.compare import as_stored
 from mxfp4_pack.learn.probe import EXPERTS
-from mxfp4_pack.manifest import ROLES
+from mxfp4_pack._entries import ROLES
 from torch.nn import Parameter
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from mxfp4_pack import Refused, Unconverted, misfit
 from mxfp4_pack.compare import as_stored
-from mxfp4_pack.manifest import ROLES
+from mxfp4_pack._entries import ROLES
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 from vllm.model_executor.utils import replace_parameter
 

@@ -5,7 +5,7 @@ What vLLM keeps beside them, the library's description of each role, is made by 
 
 from contextlib import contextmanager
 
-from mxfp4_pack.manifest import ROLES
+from mxfp4_pack._entries import ROLES
 
 # Parts of a role, and the library's names for them.
 NAMES = {"codes": "weight", "scales": "weight_scale", "residual": "weight_scale_2", "bias": "bias"}
