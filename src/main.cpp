@@ -23,8 +23,7 @@ namespace {
 
 int report(const Error& e, bool json) {
   if (json) {
-    const Json j = {{"error", {{"kind", name_of(e.kind)}, {"lines", e.lines}}}};
-    print_out("{}\n", one_line(j));
+    print_out("{}\n", one_line({{"error", json_of(e)}}));
   } else {
     for (const std::string& line : e.lines) complain(line);
   }

@@ -8,6 +8,8 @@
 
 namespace mxfp4 {
 
+struct Error;
+
 inline constexpr size_t max_name_bytes = 4096;  // of a tensor or a file
 
 /// Keeps the order of keys.
@@ -15,6 +17,8 @@ using Json = nlohmann::ordered_json;
 
 /// JSON on one line; bytes that are no UTF-8 (paths may hold them) become U+FFFD.
 std::string one_line(const Json& json);
+/// What "error" holds in what a command prints.
+Json json_of(const Error& error);
 
 /// Base of SAX handlers: tracks depth, refuses more than `max_depth` levels, keeps the first complaint.
 struct SaxBase {

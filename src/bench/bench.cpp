@@ -71,6 +71,7 @@ std::vector<PackSpeed> every_speed(int threads, int repeats) {
 }
 
 Figures measure(const MachineBenchOptions& o, const Layout& layout) {
+  const int64_t disk = disk_bytes(o.dir);  // first: a folder that is not there needs no minute to be named
   Figures f;
   f.processor = processor_name();
   f.threads = thread_count(o.threads);
@@ -81,7 +82,7 @@ Figures measure(const MachineBenchOptions& o, const Layout& layout) {
   f.rates.pack = pack_speeds({layout}, {packer}, {f.threads}, o.repeats).front().pack;
   if (o.json || verbosity() == Verbosity::verbose) f.packing = every_speed(f.threads, o.repeats);
   // Last: a virtual machine is slower for a while after it.
-  f.rates.disk = disk_speed(o.dir, disk_bytes(o.dir), o.threads);
+  f.rates.disk = disk_speed(o.dir, disk, o.threads);
   return f;
 }
 

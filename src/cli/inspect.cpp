@@ -19,8 +19,7 @@ void add_inspect(CLI::App& root, Common& common, Run& run) {
     run = [&] {
       o.json = common.json;
       o.checkpoint = checkpoint_path(o.checkpoint);
-      inspect(o);
-      return 0;
+      return inspect(o) ? 0 : 2;
     };
   });
 }

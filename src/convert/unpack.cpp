@@ -48,6 +48,7 @@ class Unpacking {
     int64_t bytes = 0;
     for (const int64_t b : file_bytes_) bytes += b;
     Progress progress("unpacking", bytes);
+    progress.add(header_bytes_);
     run_jobs(
         int64_t(plan_.jobs.size()), options_.threads,
         [&](Worker& worker, int64_t i) {
@@ -65,6 +66,7 @@ class Unpacking {
     const Shard& s = source_.shards[shard];
     const std::string header = s.header.bytes == 0 ? new_header(members) : with_length(s.header.read());
     file_bytes_[shard] = int64_t(header.size());
+    header_bytes_ += int64_t(header.size());
     for (const Tensor* t : members) file_bytes_[shard] += t->bytes;
     files_.get(shard)->write(header.data(), int64_t(header.size()), 0);
   }
@@ -145,6 +147,7 @@ class Unpacking {
   Checksums sums_;
   Checkpoint source_;  // the manifest's, with the offsets that are written
   std::vector<int64_t> file_bytes_;
+  int64_t header_bytes_ = 0;
   OpenFiles files_;
 };
 

@@ -6,9 +6,11 @@
 #include "src/backends/backend.h"
 #include "src/backends/loaders.h"
 #include "src/backends/serve.h"
+#include "src/base/error.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/base/terminal.h"
+#include "src/packed/companions.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"
 
@@ -98,6 +100,7 @@ void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, 
             {"warnings", problems.warnings()},
             {"problems", problems.errors()}};
   if (!sets.is_null()) j["sets"] = sets;
+  if (problems.any()) j["error"] = json_of(Error(ErrorKind::input, problems.errors()));
   print_out("{}\n", one_line(j));
 }
 
@@ -162,6 +165,7 @@ void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
 void inspect_output(const InspectOptions& options) {
   Problems problems;
   const auto p = open_packed(options.checkpoint, problems);
+  if (p) check_companions(p->manifest.source, problems);
   problems.throw_if_any();
   const Checkpoint& ck = p->manifest.source;
   if (options.json) return print_json(ck, p->model, problems, sets_json(*p, options.checkpoint));
@@ -172,19 +176,23 @@ void inspect_output(const InspectOptions& options) {
 
 }  // namespace
 
-void inspect(const InspectOptions& options) {
-  if (has_manifest(options.checkpoint)) return inspect_output(options);
+bool inspect(const InspectOptions& options) {
+  if (has_manifest(options.checkpoint)) {
+    inspect_output(options);
+    return true;
+  }
   Problems problems;
   const Checkpoint ck = open_checkpoint(options.checkpoint, problems);
   const Model m = recognise(ck, options.model, problems);
   if (options.json) {
     print_json(ck, m, problems, Json());
-  } else {
-    print_text(ck.dir, ck, m);
-    for (const std::string& line : m.notes) note(line);
-    for (const std::string& line : problems.warnings()) warn(line);
+    return !problems.any();
   }
+  print_text(ck.dir, ck, m);
+  for (const std::string& line : m.notes) note(line);
+  for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
+  return true;
 }
 
 }  // namespace mxfp4

@@ -13,7 +13,8 @@ struct InspectOptions {
   bool json = false;
 };
 
-/// Prints on stdout. Throws Error{input} with every problem, after printing what could be told.
-void inspect(const InspectOptions& options);
+/// Prints on stdout. Throws Error{input} with every problem, after printing what could be told. As JSON that is one
+/// object, with the error in it: false where there is one.
+bool inspect(const InspectOptions& options);
 
 }  // namespace mxfp4

@@ -102,9 +102,26 @@ class Check(unittest.TestCase):
             self.assertEqual(checked(self.directory, "--engine", "vllm")[0], 2)
 
     def test_no_output(self):
-        with contextlib.redirect_stderr(io.StringIO()) as error:
-            self.assertEqual(check.main([self.temporary.name]), 2)
-        self.assertIn("has no mxfp4-pack.json", error.getvalue())
+        for directory, why in ((self.temporary.name, "has no mxfp4-pack.json"), (self.directory + "-2", "no such directory")):
+            code, report = checked(directory)
+            self.assertEqual((code, report["problems"]), (2, []))
+            self.assertIn(why, report["unchecked"][0])
+
+    def test_an_output_for_another_engine(self):
+        out = os.path.join(self.temporary.name, "vllm-only")
+        self.addCleanup(shutil.rmtree, out)
+        self.convert("gpt-oss", out, "vllm", "marlin")
+        code, report = checked(out, "--engine", "sglang")
+        self.assertEqual((code, report["unchecked"]), (2, ["no set for sglang"]))
+
+    def test_a_manifest_that_is_elsewhere(self):
+        path = os.path.join(self.directory, "mxfp4-pack.json")
+        other = os.path.join(self.temporary.name, "other.json")
+        os.rename(path, other)
+        self.addCleanup(os.rename, other, path)
+        os.symlink(other, path)
+        self.addCleanup(os.remove, path)
+        self.wrong("is a link out of the directory")
 
     def wrong(self, *messages):
         code, report = checked(self.directory)

@@ -3,6 +3,7 @@
 import inspect
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,16 @@ class Commands(unittest.TestCase):
         self.assertEqual(mxfp4_pack.open(self.out, "sglang").model_type, "gpt_oss")
         with self.assertRaisesRegex(mxfp4_pack.Refused, "sglang, vllm: say which engine"):
             mxfp4_pack.open(self.out)
+        manifest = mxfp4_pack.open(os.fsencode(self.out), "vllm")
+        with self.assertRaisesRegex(mxfp4_pack.Refused, "rank 1 of 1; ranks are 0 to 0"):
+            manifest.pick("auto", 1, 1)
+        for path, engine, why in ((self.out, "foo", "no engine 'foo'; there are sglang, vllm"),
+                                  (self.out + "-2", None, "no such directory"), (TINY, None, "no output of mxfp4-pack"),
+                                  (os.path.join(self.out, "config.json"), None, "Not a directory")):
+            with self.assertRaisesRegex(mxfp4_pack.Refused, why):
+                mxfp4_pack.open(path, engine)
+        with self.assertRaisesRegex(mxfp4_pack.Refused, "object is no model of an engine"):
+            mxfp4_pack.update(object(), [], [])
 
     def test_what_is_wrong(self):
         mxfp4_pack.convert(TINY, self.out, **FOR_VLLM)
@@ -65,7 +76,8 @@ class Commands(unittest.TestCase):
         self.assertIn("config.json", verdict["problems"][0])
 
     def test_what_fails_has_a_kind(self):
-        for kind, options in (("usage", {"engine": "none"}), ("usage", {"colour": 3}), ("usage", {"add": True, "force": True})):
+        for kind, options in (("usage", {"engine": "none"}), ("usage", {"engine": None}), ("usage", {"colour": 3}),
+                              ("usage", {"add": True, "force": True}), ("usage", {"help": True})):
             with self.assertRaises(mxfp4_pack.Failed) as caught:
                 mxfp4_pack.convert(TINY, self.out, **FOR_VLLM | options)
             self.assertEqual(caught.exception.kind, kind)
@@ -73,6 +85,12 @@ class Commands(unittest.TestCase):
             mxfp4_pack.inspect(self.parent)
         self.assertEqual(caught.exception.kind, "input")
         self.assertIn(self.parent, caught.exception.lines[0])
+        damaged = os.path.join(self.parent, "damaged")
+        shutil.copytree(TINY, damaged)
+        shard = os.path.join(damaged, "model-00000-of-00001.safetensors")
+        os.truncate(shard, os.path.getsize(shard) - 5)
+        with self.assertRaisesRegex(mxfp4_pack.Failed, "model-00000-of-00001") as caught:
+            mxfp4_pack.inspect(damaged)
         again = pickle.loads(pickle.dumps(caught.exception))
         self.assertEqual((again.kind, again.lines), (caught.exception.kind, caught.exception.lines))
         with no_program(), self.assertRaisesRegex(mxfp4_pack.Failed, "is not there"):

@@ -26,6 +26,8 @@ def update(model: Any, names: Sequence[str], tensors: Sequence[Any]) -> None:
     `names`, those of the checkpoint's tensors, and `tensors`, with its dtypes and shapes, whole on every rank, on the GPU or
     the host. The engine's tensors get the bytes that `convert` would write for them, on the current CUDA stream. Refuses
     before anything is packed, but for NaN scales. Gate and up of an expert must come together."""
+    if not hasattr(model, "modules"):
+        raise Refused(f"{type(model).__name__} is no model of an engine")
     if any(hasattr(module, "mxfp4_pack") for module in model.modules()):
         from .sglang import updates as engine
     else:

@@ -61,6 +61,8 @@ def check(directory, engines=(), source=None, tolerance=TOLERANCE):
     if not report.problems:
         for number, set_ in enumerate(fields["sets"]):
             report.sets[number]["canary"] = check_canary(report, directory, set_, engines)
+        held = {set_["engine"] for set_ in fields["sets"]}
+        report.unchecked += [f"no set for {engine}" for engine in sorted(set(engines) - held)]
     if source is not None and not report.problems:
         check_kernels(report, directory, fields["sets"], (engines, source, tolerance))
     return report
@@ -217,7 +219,8 @@ def show(report):
         print(f"wrong: {problem}")
     for what in report.unchecked:
         print(f"not checked: {what}")
-    print(f"{report.files} files have their sizes and checksums")
+    if report.files:
+        print(f"{report.files} files have their sizes and checksums")
     for set_ in filter(None, report.sets):
         print(f"{set_['backend']} of {set_['engine']}, layout version {set_['layout_version']}, MoE tensor-parallel size "
               f"{set_['moe_tp_size']}: canary {set_['canary'] or 'not compared: something else is wrong'}"
@@ -235,10 +238,12 @@ def main(arguments=None):
     parser.add_argument("--json", action="store_true", help="one object on stdout")
     options = parser.parse_args(arguments)
     if not os.path.isfile(os.path.join(options.directory, MANIFEST)):
-        print(f"{options.directory} has no {MANIFEST}: no output of mxfp4-pack", file=sys.stderr)
-        return 2
-    with redirect_stdout(sys.stderr):  # engines log to stdout, which is the report's
-        report = check(options.directory, options.engine, options.source, options.tolerance)
+        report = Report()
+        report.unchecked.append(f"{options.directory} has no {MANIFEST}: no output of mxfp4-pack"
+                                if os.path.isdir(options.directory) else f"{options.directory}: no such directory")
+    else:
+        with redirect_stdout(sys.stderr):  # engines log to stdout, which is the report's
+            report = check(options.directory, options.engine, options.source, options.tolerance)
     if options.json:
         print(json.dumps({"exit_code": exit_code(report), "problems": report.problems, "unchecked": report.unchecked,
                           "files": report.files, "sets": report.sets}))

@@ -1,9 +1,10 @@
 """The program's commands as functions. Each runs `mxfp4-pack COMMAND --json` and returns the object that it prints;
-mxfp4-pack(1) describes that, and the options: `tp_size=2, force=True` is --tp-size 2 --force.
+mxfp4-pack(1) describes that, and the options: `tp_size=2, force=True` is --tp-size 2 --force. What prints something else
+(--help, unpack's --layer) or takes no paths (--filelist) is for the command line.
 
 `progress(action, done, total)` is called every second and at the end, in bytes or in what the action counts. What it
-raises, and Ctrl-C, ends the program first, as SIGTERM does: nothing half-made is left under OUT's name. What else the
-program says goes to the logger `mxfp4_pack`.
+raises, and Ctrl-C, ends the program first, as SIGTERM does: nothing half-made is left under OUT's name. A Python that is
+killed leaves the program to its end. What else the program says goes to the logger `mxfp4_pack`.
 """
 
 import json
@@ -22,6 +23,7 @@ Path = str | os.PathLike[str]
 Progress = Callable[[str, int, int], None]
 Option = str | int | float | bool | list | tuple | None
 DONE, NO = 0, 1  # exit codes with a result
+OTHERS = ("help", "version", "json", "json_progress", "filelist", "layer")  # options that are not for functions
 LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}  # of events; others are notes
 logger = logging.getLogger(__package__)
 
@@ -43,14 +45,15 @@ def inspect(checkpoint: Path, **options: Option) -> dict[str, Any]:
     return run("inspect", checkpoint, options=options)
 
 
-def plan(checkpoint: Path, out: Path, *, backend: str, engine: str, **options: Option) -> dict[str, Any]:
+def plan(checkpoint: Path, out: Path, *, backend: str | None = None, engine: str | None = None,
+         **options: Option) -> dict[str, Any]:
     """What `convert` would write; nothing is written."""
     return run("convert", checkpoint, out, options={"backend": backend, "engine": engine, **options, "dry_run": True})
 
 
-def convert(checkpoint: Path, out: Path, *, backend: str, engine: str, progress: Progress | None = None,
-            **options: Option) -> dict[str, Any]:
-    """Writes `out`, whole or not at all."""
+def convert(checkpoint: Path, out: Path, *, backend: str | None = None, engine: str | None = None,
+            progress: Progress | None = None, **options: Option) -> dict[str, Any]:
+    """Writes `out`, whole or not at all. backend and engine are needed, but with `layout`."""
     return run("convert", checkpoint, out, options={"backend": backend, "engine": engine, **options}, progress=progress)
 
 
@@ -68,7 +71,7 @@ def unpack(out: Path, dest: Path, *, progress: Progress | None = None, **options
 
 def open_output(out: Path, engine: str | None = None) -> Manifest:
     """The reader of an output, for one engine; without a name for the only one that it was packed for."""
-    out = os.fspath(out)
+    out = os.fsdecode(out)
     if engine is None:
         engines = sorted({s.get("engine") for s in read_manifest(out).get("sets", []) if isinstance(s, dict)})
         if len(engines) != 1:
@@ -81,6 +84,8 @@ def run(command: str, *paths: Path, options: dict[str, Option], progress: Progre
     path = program()
     if path is None:
         raise Failed("usage", [MISSING])
+    if others := [name for name in OTHERS if options.get(name)]:
+        raise Failed("usage", [f"{name} is an option of the command line only" for name in others])
     arguments = [path, command, *words(options), "--json", "--json-progress", "--"]
     with tempfile.TemporaryFile() as output:
         code = follow([*arguments, *map(os.fspath, paths)], output, progress)
@@ -93,9 +98,9 @@ def words(options):
     for name, value in options.items():
         if value is None or value is False:
             continue
-        yield "--" + name.replace("_", "-")
-        if value is not True:
-            yield ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        word = "--" + name.replace("_", "-")
+        text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        yield word if value is True else f"{word}={text}"
 
 
 def follow(arguments, output, progress):
@@ -128,12 +133,12 @@ def hear(line, progress):
 
 
 def result(command, code, text):
-    """The object that was printed; an error, after which nothing is, may follow on a line of its own."""
+    """The object that was printed, where it is no error."""
     try:
-        fields = json.loads(text if code in (DONE, NO) else text.splitlines()[-1])
+        fields = json.loads(text)
         if code in (DONE, NO):
             return fields
         raise Failed(**fields["error"])
-    except (IndexError, KeyError, ValueError):
+    except (KeyError, ValueError):
         kind = "interrupted" if code < 0 or code > 2 else "io"
         raise Failed(kind, [f"mxfp4-pack {command} ended with exit code {code} and no result"]) from None

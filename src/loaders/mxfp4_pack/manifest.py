@@ -41,7 +41,7 @@ def check_needs(fields, known=()):
 def read_manifest(directory: str) -> dict[str, Any]:
     """The fields of a directory's manifest, whose own checksum is right. A set gets its `number`, its place among all, and
     whether the source's scales may be NaN."""
-    path = os.path.join(directory, MANIFEST)
+    path = path_of(directory, MANIFEST)
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -54,7 +54,11 @@ def read_manifest(directory: str) -> dict[str, Any]:
             set_["number"] = number
             set_["allow_nan_scales"] = fields.get("source", {}).get("allow_nan_scales", False)
     except FileNotFoundError:
-        raise Refused(f"{path} is missing: the directory is incomplete, convert it again") from None
+        if not os.path.isdir(directory):
+            raise Refused(f"{directory}: no such directory") from None
+        raise Refused(f"{path} is missing: no output of mxfp4-pack, or an incomplete one; convert it again") from None
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}") from error
     except Refused:
         raise
     except MALFORMED as error:
@@ -69,6 +73,8 @@ class Manifest:
 
     def __init__(self, directory: str, engine: str):
         refuse_old_distributions()
+        if engine not in SERVED:
+            raise Refused(f"no engine {engine!r}; there are {', '.join(sorted(SERVED))}")
         if not os.path.isdir(directory):
             raise Refused(f"{directory}: packed checkpoints are read from a local directory; download it first")
         self.directory = os.path.abspath(directory)
@@ -153,6 +159,8 @@ class Manifest:
 
     def refusal(self, asked: str, tp_size: int, rank: int, backends: Sequence[str] = ()) -> Refused:
         engine = self.sets[0]["engine"]
+        if not 0 <= rank < tp_size:
+            return Refused(f"{self.directory}: rank {rank} of {tp_size}; ranks are 0 to {tp_size - 1}")
         if same := [s for s in self.sets if answers(s, asked, backends)]:
             advice = convert_again(self.directory, engine, same[0]["backend"], tp_size, "--add", same[0]["layout_version"])
         elif wanted := [b for b in backends or BACKENDS.get(asked, ()) if b in SERVED[engine]]:
