@@ -1,6 +1,7 @@
 #include "src/io/direct_file.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -51,11 +52,20 @@ struct Free {
   void operator()(uint8_t* p) const { std::free(p); }
 };
 
-/// A thread's buffer for the blocks of direct reads, which begin and end at pages while what is asked for need not.
+pthread_key_t key_of_buffers() {
+  pthread_key_t key;
+  if (::pthread_key_create(&key, std::free) != 0) throw std::bad_alloc();
+  return key;
+}
+
+/// A thread's buffer for the blocks of direct reads, which begin and end at pages while what is asked for need not. No
+/// thread_local: where glibc has no memory to note its destructor, it ends the process.
 uint8_t* read_buffer() {
-  thread_local const std::unique_ptr<uint8_t, Free> buffer(static_cast<uint8_t*>(std::aligned_alloc(page, block)));
-  if (!buffer) throw std::bad_alloc();
-  return buffer.get();
+  static const pthread_key_t key = key_of_buffers();
+  if (void* buffer = ::pthread_getspecific(key)) return static_cast<uint8_t*>(buffer);
+  std::unique_ptr<uint8_t, Free> buffer(static_cast<uint8_t*>(std::aligned_alloc(page, block)));
+  if (!buffer || ::pthread_setspecific(key, buffer.get()) != 0) throw std::bad_alloc();
+  return buffer.release();
 }
 
 /// The bytes that were written; fewer than asked for where the file system refuses direct writes.

@@ -45,15 +45,13 @@ struct Product {
   const uint8_t* expert_bias(int64_t e) const { return bias ? bias + e * format.bias_bytes(n) : nullptr; }
 };
 
-/// Of one block of an expert's rows, from n0: [slot][row], until the thread's next call.
-const std::vector<double>& multiply_block(const Product& product, int64_t expert, int64_t n0, const Rows& in,
-                                          const Slots& slots, int slots_per_row) {
-  thread_local std::vector<float> block;
-  thread_local std::vector<double> sums;
+/// Of one block of an expert's rows, from n0: [slot][row].
+std::vector<double> multiply_block(const Product& product, int64_t expert, int64_t n0, const Rows& in,
+                                   const Slots& slots, int slots_per_row) {
   const KernelFormat& format = product.format;
   const PackedMatrix m = product.expert(expert);
-  sums.assign(slots.size() * format.rows, 0.0);
-  block.resize(format.rows * chunk);
+  std::vector<double> sums(slots.size() * format.rows, 0.0);
+  std::vector<float> block(format.rows * chunk);
   const int64_t end = round_up(m.k, format.columns);
   for (int64_t k0 = 0; k0 < end; k0 += chunk) {
     const int64_t k1 = std::min(end, k0 + chunk);
@@ -74,7 +72,7 @@ void multiply(const Product& product, const std::vector<Slots>& slots, const Row
   const auto multiply_one = [&](int64_t job) {
     const int64_t e = job / blocks, n0 = job % blocks * format.rows;
     if (slots[e].empty()) return;
-    const std::vector<double>& sums = multiply_block(product, e, n0, in, slots[e], slots_per_row);
+    const std::vector<double> sums = multiply_block(product, e, n0, in, slots[e], slots_per_row);
     for (size_t s = 0; s < slots[e].size(); ++s)
       std::copy_n(sums.data() + s * format.rows, format.rows, out.row(slots[e][s]) + n0);
   };
