@@ -155,7 +155,7 @@ bool is_there_already(const ConvertOptions& options, const Input& in, const Dest
 Json leave_as_it_is(const ConvertOptions& options, const Plan& plan) {
   if (options.part) return merged_part(options, plan);
   if (options.merge && options.verify) return Json{{"out", options.out}, {"unchanged", true}};  // parts wait for that
-  if (options.merge) remove_parts(parts_of(options.out), files_made(plan));                     // that came late
+  if (options.merge) remove_merged_parts(parts_of(options.out), files_made(plan));              // that came late
   note(fmt::format("{}: {}", options.out, options.merge ? "all is merged already" : "nothing has changed"));
   return Json{{"out", options.out}, {"unchanged", true}};
 }

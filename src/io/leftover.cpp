@@ -125,6 +125,13 @@ std::set<std::string> explained(const std::string& place, const std::vector<std:
   return all;
 }
 
+std::string why_no_parts(const std::string& parts, const std::string& place, const JournalHead& head) {
+  const std::string why = why_no_own_folder(parts);
+  if (!why.empty()) return why;
+  const auto names = explained(place, head.made);
+  return why_not_own_parts(parts, {names.begin(), names.end()});
+}
+
 LeftoverKind kind_of(const Leftover& leftover, const HiddenNames& hidden, const JournalText& journal,
                      const ListOwn& made) {
   if (!leftover.why.empty()) return LeftoverKind::strange;
@@ -169,7 +176,7 @@ Leftover describe(const std::string& place, const ListOwn& made) {
   for (const std::string& path : {hidden.partial, hidden.aside, hidden.removed})
     if (out.why.empty()) out.why = why_strange(path);
   for (const std::string& path : {hidden.parts, hidden.removed_parts})
-    if (out.why.empty() && is_there(path)) out.why = why_no_own_folder(path);
+    if (out.why.empty() && is_there(path)) out.why = why_no_parts(path, place, journal.text.head);
   out.kind = kind_of(out, hidden, journal.text, made);
   if (out.kind == LeftoverKind::removed && out.use == Leftover::Use::unknown) out.use = Leftover::Use::none;
   return out;

@@ -85,7 +85,7 @@ OutputDir::OutputDir(Place place, const std::string& out, ListOwn made)
   finished_ = journal_.begun() && holds(out_, journal_.proof());
   if (!finished_) return;
   remove_replaced([](const std::string&) { return false; });
-  remove_merged_parts();
+  remove_merged_parts(hidden_.parts, journal_.head().made);
 }
 
 void OutputDir::put_back() {
@@ -350,23 +350,13 @@ void OutputDir::commit(const std::string& proof) {
       return was != before_.end() && ::lstat((old + "/" + name).c_str(), &s) == 0 && was->second == state_of(s);
     });
   }
-  remove_merged_parts();
+  remove_merged_parts(hidden_.parts, journal_.head().made);
   remove_finished_journal();
 }
 
 /// But while parts are left: it says that they are merged.
 void OutputDir::remove_finished_journal() {
   if (!is_there(hidden_.parts)) journal_.remove();
-}
-
-/// The output is in its place: what cannot be removed beside it is said, and no error.
-void OutputDir::remove_merged_parts() const {
-  if (!is_there(hidden_.parts)) return;
-  try {
-    remove_parts(hidden_.parts, journal_.head().made);
-  } catch (const Error& e) {
-    for (const std::string& line : e.lines) warn(line);
-  }
 }
 
 std::string OutputDir::replaced() const {

@@ -88,7 +88,6 @@ class OutputDir {
   OutputDir(Place place, const std::string& out, ListOwn made);
   void look_at_parts(const OpenOptions& start) const;
   std::string way_to_begin(const OpenOptions& start) const;
-  void remove_merged_parts() const;
   void remove_finished_journal();
   [[noreturn]] void fail_removed() const;
   bool take_over(const OpenOptions& start);

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <random>
+#include <set>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
@@ -61,18 +63,43 @@ void remove_unfinished(const std::string& place) {
   fs::remove(hidden.journal);
 }
 
-/// made: what may be in it where its record does not say so.
-void remove_part(const std::string& dir, const std::vector<std::string>& made) {
-  if (!has_record(dir)) return;
-  const JournalText record = read_part(dir).record;
+std::string why_not_own_unfinished(const std::string& place) {
+  const HiddenNames hidden = hidden_beside(place);
+  if (!is_there(hidden.partial)) return {};
+  const JournalHead head = is_there(hidden.journal) ? read_journal(open_read(hidden.journal)).head : JournalHead();
+  const std::string why = why_not_ours(hidden.partial, place, head, nullptr);
+  return why.empty() ? "" : fmt::format("{}: {}", hidden.partial, why);
+}
+
+/// What is the part's own. made: where its record does not say so.
+std::set<std::string> names_of(const JournalText& record, const std::vector<std::string>& made) {
   const std::vector<std::string>& own = record.begun ? record.head.made : made;
   std::set<std::string> names(own.begin(), own.end());
   names.insert({run_file, part_record});  // the first, where it could not be removed
-  if (const std::string foreign = foreign_in(dir, names); !foreign.empty())
-    fail(ErrorKind::usage, "{}: {}; move it away", dir,
-         printable(foreign) + (record.begun ? " was not made by mxfp4-pack"
-                                            : fmt::format(": {} does not say what is mxfp4-pack's", part_record)));
-  remove_own(dir, names, part_record);
+  return names;
+}
+
+std::string why_not_own_part(const std::string& dir, const JournalText& record, const std::vector<std::string>& made) {
+  const std::string foreign = printable(foreign_in(dir, names_of(record, made)));
+  if (foreign.empty()) return {};
+  return fmt::format("{}: {}{}", dir, foreign,
+                     record.begun ? " was not made by mxfp4-pack"
+                                  : fmt::format(": {} does not say what is mxfp4-pack's", part_record));
+}
+
+void remove_part(const std::string& dir, const std::vector<std::string>& made) {
+  if (!has_record(dir)) return;
+  const JournalText record = read_part(dir).record;
+  if (const std::string why = why_not_own_part(dir, record, made); !why.empty())
+    fail(ErrorKind::usage, "{}; move it away", why);
+  remove_own(dir, names_of(record, made), part_record);
+}
+
+/// Whether it has a part's name and nothing in it: the rest of one whose removal was cut short.
+bool is_rest_of_part(const std::string& dir) {
+  int index, count;
+  const std::string name = fs::path(dir).filename().string();
+  return std::sscanf(name.c_str(), "%d-of-%d.", &index, &count) == 2 && is_own_folder(dir) && snapshot_of(dir).empty();
 }
 
 /// The entries of a folder; finished parts come first.
@@ -111,6 +138,11 @@ void check_own_parts(const std::string& parts) {
   if (s.st_uid != ::geteuid())
     fail(ErrorKind::usage, "{}: the parts belong to user {}, and this is user {}; write and merge parts as one user",
          parts, s.st_uid, ::geteuid());
+  struct stat beside;
+  if (::stat(fs::path(parts).parent_path().c_str(), &beside) == 0 && beside.st_dev != s.st_dev)
+    fail(ErrorKind::usage, "{}: on another file system than the output, where no part can be moved to; unmount it",
+         parts);
+  if (s.st_mode & 022) ::chmod(parts.c_str(), s.st_mode & 07755);
 }
 
 std::vector<PartFolder> read_parts(const std::string& parts) {
@@ -143,6 +175,21 @@ bool are_being_written(const std::string& parts) {
 
 void remove_part(const std::string& dir) { remove_part(dir, {}); }
 
+std::string why_not_own_parts(const std::string& parts, const std::vector<std::string>& made) {
+  for (const std::string& path : entries_of(parts)) {
+    const std::string place = place_of_part(path);
+    std::string why;
+    if (has_record(path))
+      why = why_not_own_part(path, read_part(path).record, made);
+    else if (!place.empty())
+      why = why_not_own_unfinished(place);
+    else if (!is_claim(fs::path(path).filename().string()) && !is_rest_of_part(path) && is_there(path))
+      why = path + " was not made by mxfp4-pack";
+    if (!why.empty()) return why;
+  }
+  return {};
+}
+
 void remove_parts(const std::string& parts, const std::vector<std::string>& made) {
   if (!is_own_folder(parts)) return;
   Problems problems;
@@ -154,13 +201,21 @@ void remove_parts(const std::string& parts, const std::vector<std::string>& made
         remove_unfinished(place);
       else if (is_claim(fs::path(path).filename().string()))
         fs::remove_all(path);
-      else if (is_own_folder(path))
-        remove_own(path, {}, part_record);  // the rest of one whose removal was cut short
+      else if (is_rest_of_part(path))
+        remove_own(path, {}, {});
+      else if (is_there(path))
+        fail(ErrorKind::usage, "{} was not made by mxfp4-pack; move it away", path);
     } catch (const std::exception&) {
       problems.add(caught());
     }
   if (problems.any()) throw Error(ErrorKind::io, problems.errors());
   if (::rmdir(parts.c_str()) != 0 && errno != ENOENT) fail_errno(parts, "cannot remove", errno);
+}
+
+void remove_merged_parts(const std::string& parts, const std::vector<std::string>& made) try {
+  remove_parts(parts, made);
+} catch (const Error& e) {
+  for (const std::string& line : e.lines) warn(line);
 }
 
 }  // namespace mxfp4

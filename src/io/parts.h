@@ -36,7 +36,8 @@ inline constexpr const char* part_record = "part-record";
 /// A part's number and command as text: `run` in the JournalHead of its record.
 std::string run_of(const PartNumber& number, Json command);
 
-/// Throws Error{usage} where the folder of parts is there and not this user's own.
+/// Throws Error{usage} where the folder of parts is there and not this user's own, or on another file system than what
+/// is beside it. Others who could write in it cannot any more.
 void check_own_parts(const std::string& parts);
 
 /// All parts in a folder of parts, by number and then by name. Folders without a whole record are left out. Throws as
@@ -50,8 +51,12 @@ bool are_being_written(const std::string& parts);
 
 /// Removes one finished part; nothing where it is gone.
 void remove_part(const std::string& dir);
+/// What in an own folder of parts mxfp4-pack did not make; empty: nothing. made: as remove_parts().
+std::string why_not_own_parts(const std::string& parts, const std::vector<std::string>& made);
 /// Removes parts, finished or not, and their folder. Throws Error{io} where something cannot be removed, or others put
 /// it there. made: what may be in a part whose record cannot be read.
 void remove_parts(const std::string& parts, const std::vector<std::string>& made);
+/// The same where the output is in its place: what cannot be removed is said, and no error.
+void remove_merged_parts(const std::string& parts, const std::vector<std::string>& made);
 
 }  // namespace mxfp4

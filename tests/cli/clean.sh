@@ -160,7 +160,19 @@ rm -r "$place/k"
 one_part
 echo mine >"$(compgen -G "$(hidden k parts)/*")/notes.txt"
 old "$place"/.k*
-expect 'nothing says it' 2 '' 'part-record does not say what is mxfp4-pack.s; move it away' clean --remove
+expect 'nothing says it' 0 "^kept: .*part-record does not say what is mxfp4-pack's; it stays" '' clean --remove
+rm -r "$place"/.k*
+prepare "$program" convert "$tiny" "$place/k" "${options[@]}" --part 0/2 -q
+find "$(hidden k parts)" | sort >"$dir/before.txt"
+echo mine >"$(compgen -G "$(hidden k parts)/*")/notes.txt"
+expect "a file of others keeps a part" 0 "^kept: .*not mxfp4-pack's: .*notes.txt was not made by mxfp4-pack; it stays" '' \
+  clean --remove --even-in-use
+rm "$(hidden k parts)"/*/notes.txt
+expect 'all of it, where it was' 0 '' '' diff "$dir/before.txt" <(find "$(hidden k parts)" | sort)
+expect 'without it the part goes' 0 '^removed: .*parts of an output' '' clean --remove --even-in-use
+mkdir "$(hidden k parts)"
+echo mine >"$(hidden k parts)/notes.txt"
+expect 'nor is a folder of that name ours' 0 "^kept: .*not mxfp4-pack's: .*parts/notes.txt was not made by" '' clean --remove --even-in-use
 rm -r "$place"/.k*
 
 if [ "$(id -u)" = 0 ]; then
