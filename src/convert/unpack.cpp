@@ -219,7 +219,9 @@ Json unpack(const UnpackOptions& options) {
   if (!options.json)
     note(fmt::format("{}: {} tensors, {}, each with its source's checksum, in {} ({:.2f} GB/s)", options.dest,
                      source.tensors.size(), human_bytes(bytes), human_seconds(seconds), double(bytes) / seconds / 1e9));
-  return {{"out", options.out}, {"dest", options.dest}, {"tensors", source.tensors.size()}};
+  Json result = {{"out", options.out}, {"dest", options.dest}, {"tensors", source.tensors.size()}};
+  if (!dest.kept().empty()) result["kept"] = dest.kept();
+  return result;
 }
 
 }  // namespace mxfp4

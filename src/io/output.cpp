@@ -22,18 +22,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Only a directory in which every file was made by this tool may go.
-void check_replaceable(const std::string& out, const std::string& place, const ListOwn& made) {
-  const std::vector<std::string> names = made(place);
-  if (names.empty())
-    fail(ErrorKind::usage, "{}: exists, and nothing in it says that this command made it; choose another place", out);
-  const std::string foreign = foreign_in(place, {names.begin(), names.end()});
-  if (!foreign.empty())
-    fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(foreign));
-}
-
-bool is_empty_directory(const std::string& place) { return fs::is_directory(place) && fs::is_empty(place); }
-
 void sync_dir(const fs::path& dir) {
   const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) fail_errno(dir.string(), "cannot open", errno);
@@ -42,12 +30,25 @@ void sync_dir(const fs::path& dir) {
   if (result != 0 && error != EINVAL) fail_errno(dir.string(), "cannot sync to disk", error);
 }
 
-/// Swaps two directories in one step where the file system can; else moves `old` to `aside` first.
-void swap_directories(const std::string& fresh, const std::string& old, const std::string& aside) {
-  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(), RENAME_EXCHANGE) == 0) return;
+/// Swaps two directories in one step; false where the file system cannot.
+bool swap_at_once(const std::string& fresh, const std::string& old) {
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(), RENAME_EXCHANGE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) fail_errno(old, "cannot replace", errno);
+  return false;
+}
+
+/// The same; where that cannot be, `old` is moved to `aside` first.
+void swap_directories(const std::string& fresh, const std::string& old, const std::string& aside) {
+  if (swap_at_once(fresh, old)) return;
   if (::rename(old.c_str(), aside.c_str()) != 0) fail_errno(old, "cannot move aside", errno);
   if (::rename(fresh.c_str(), old.c_str()) != 0) fail_errno(old, "cannot rename into place", errno);
+}
+
+/// Not over anything but an empty directory.
+void rename_to(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+  if ((errno != EINVAL && errno != ENOSYS) || ::rename(from.c_str(), to.c_str()) != 0)
+    fail_errno(to, "cannot rename into place", errno);
 }
 
 /// overlayfs does not move folders of its lower layers, which only an attempt can tell. No folder takes the place of
@@ -127,7 +128,7 @@ void OutputDir::clean(const std::string& place, ListOwn made) {
 void OutputDir::open(const OpenOptions& start) {
   look_at_parts(start);
   keep_ = built_ = take_over(start);
-  if (!committed_ && fs::exists(out_) && !is_empty_directory(out_)) {
+  if (!committed_ && is_taken(out_)) {
     if (start.existing == Existing::refuse || !made_)
       fail(ErrorKind::usage, "{}: exists; choose another place{}", name_,
            made_ ? ", or replace what mxfp4-pack made with --force" : "");
@@ -302,25 +303,28 @@ void OutputDir::take(const std::string& from, const std::string& name) const {
   if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(from, "cannot move", errno);
 }
 
-/// In two renames: a run that is killed between them leaves both beside. One that fails there puts back what was there.
+/// What was built takes the name that what was there is to have, and then the two are swapped: killed at any moment, a
+/// run leaves both, neither under a hidden name. One that fails puts back what was there.
 void OutputDir::set_aside() {
-  const std::string kept = move_to_kept(out_);
-  replace_ = false;
-  note(fmt::format("{}: what was there is kept as {}", name_, kept));
+  const std::string fresh = move_to_kept(hidden_.partial, out_);
+  kept_ = fresh;
   try {
-    rename_into_place();
+    if (!swap_at_once(fresh, out_)) {
+      kept_ = move_to_kept(out_, out_);
+      rename_to(fresh, out_);
+    }
   } catch (...) {
-    if (::renameat2(AT_FDCWD, kept.c_str(), AT_FDCWD, out_.c_str(), RENAME_NOREPLACE) == 0)
-      note(fmt::format("{}: is put back", name_));
+    if (kept_ != fresh) ::rename(kept_.c_str(), out_.c_str());
+    ::rename(fresh.c_str(), hidden_.partial.c_str());
     throw;
   }
+  replace_ = false;
 }
 
 void OutputDir::rename_into_place() {
+  if (set_aside_) return set_aside();
   if (replace_) return swap_directories(hidden_.partial, out_, hidden_.aside);
-  if (::renameat2(AT_FDCWD, hidden_.partial.c_str(), AT_FDCWD, out_.c_str(), RENAME_NOREPLACE) == 0) return;
-  if ((errno != EINVAL && errno != ENOSYS) || ::rename(hidden_.partial.c_str(), out_.c_str()) != 0)
-    fail_errno(out_, "cannot rename into place", errno);
+  rename_to(hidden_.partial, out_);
 }
 
 void OutputDir::commit(const std::string& proof) {
@@ -338,9 +342,10 @@ void OutputDir::commit(const std::string& proof) {
     sync_dir(hidden_.partial);
     // Who removed the journal removes the directory too, or begins another there.
     if (!is_part_ && !journal_.is_in_place()) fail_removed();
-    set_aside_ ? set_aside() : rename_into_place();  // after it no memory is asked for
+    rename_into_place();  // after it no memory is asked for
     committed_ = true;
     sync_dir(parent);
+    if (set_aside_) note(fmt::format("{}: what was there is kept as {}", name_, kept_));
   }
   if (replace_) {
     const std::string old = replaced();

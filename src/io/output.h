@@ -74,6 +74,8 @@ class OutputDir {
   bool committed() const { return committed_; }
   /// True where such a run was found, whatever it was given: what it left is tidied up.
   bool finished() const { return finished_; }
+  /// Where what was set aside is; empty: nothing was.
+  const std::string& kept() const { return kept_; }
   /// Refuses a file that others put into what was built. Syncs every folder and puts the directory in its place. proof:
   /// a file of it whose contents are this run's alone, by which a later run knows the output again; may be empty. A
   /// predecessor that is not set aside goes afterwards; files that others put there meanwhile are moved into the new
@@ -106,7 +108,7 @@ class OutputDir {
 
   std::optional<SignalsDeferred> deferred_;  // since open(), until all else is gone
   std::string name_, out_, source_;          // name_: as the user calls it
-  std::string go_on_;
+  std::string go_on_, kept_;
   HiddenNames hidden_;
   ListOwn made_;
   Journal journal_;

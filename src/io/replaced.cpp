@@ -74,11 +74,6 @@ bool move_to_free_name(const fs::path& from, const fs::path& to) {
   return true;
 }
 
-std::string move_to_kept(const fs::path& from, const fs::path& to) {
-  for (int n = 1;; ++n)
-    if (std::string kept = fmt::format("{}.kept-{}", to.string(), n); move_to_free_name(from, kept)) return kept;
-}
-
 void move_stranger(const fs::path& from, const fs::path& to) {
   if (is_there_already(from, to)) {
     fs::remove(from);
@@ -137,7 +132,21 @@ std::string foreign_in(const std::string& dir, const std::set<std::string>& name
   return {};
 }
 
-std::string move_to_kept(const std::string& path) { return move_to_kept(path, path); }
+bool is_taken(const std::string& path) { return fs::exists(path) && !(fs::is_directory(path) && fs::is_empty(path)); }
+
+void check_replaceable(const std::string& out, const std::string& dir, const ListOwn& made) {
+  const std::vector<std::string> names = made(dir);
+  if (names.empty())
+    fail(ErrorKind::usage, "{}: exists, and nothing in it says that this command made it; choose another place", out);
+  const std::string foreign = foreign_in(dir, {names.begin(), names.end()});
+  if (!foreign.empty())
+    fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(foreign));
+}
+
+std::string move_to_kept(const std::string& from, const std::string& to) {
+  for (int n = 1;; ++n)
+    if (std::string kept = fmt::format("{}.kept-{}", to, n); move_to_free_name(from, kept)) return kept;
+}
 
 void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own, const std::string& last) {
   make_folders_writable(old);

@@ -26,8 +26,14 @@ std::set<std::string> folders_of(const std::set<std::string>& names);
 /// The first file of `dir` that is not in `names`, or folder that holds none of them; empty where there is none.
 std::string foreign_in(const std::string& dir, const std::set<std::string>& names);
 
-/// Gives a file or a folder the first name PATH.kept-N that is free, and returns it.
-std::string move_to_kept(const std::string& path);
+/// Whether something is there, an empty folder aside.
+bool is_taken(const std::string& path);
+
+/// Throws Error{usage} unless `dir`, `out` in messages, is a directory in which every file was made by this tool.
+void check_replaceable(const std::string& out, const std::string& dir, const ListOwn& made);
+
+/// Gives `from` the first name TO.kept-N that is free, and returns it.
+std::string move_to_kept(const std::string& from, const std::string& to);
 
 /// Removes `old`. A file that is not `is_own` and not in `fresh` already is moved to `fresh`, under its name or, where
 /// that is taken, "NAME.kept-N", and an empty folder that is not is made there; a note names each. last: the file of

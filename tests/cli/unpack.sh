@@ -14,6 +14,7 @@ expect 'and the other tensors kept' 0 '' '' diff -r "$dir/tuned" "$dir/u.kept-1"
 expect 'each time' 0 '' 'kept as .*/u[.]kept-2$' "$program" unpack "$dir/o" "$dir/u" --force
 expect 'none over another' 0 '' '' diff -r "$dir/tuned" "$dir/u.kept-1"
 expect 'and nothing beside it' 1 '' '' compgen -G "$dir/.u.*"
+expect 'as JSON' 0 '"kept":".*/u[.]kept-3"' '' "$program" unpack "$dir/o" "$dir/u" --force --json -q
 companion=$(cd "$dir/u" && ls -- *.json *.md | grep -v '^config\.json$\|index' | head -n 1)
 cp "$dir/u/$companion" "$dir/kept" && echo edited >>"$dir/u/$companion"
 expect 'but not with a file that was edited' 2 '' 'nothing in it says that this command made it' "$program" unpack "$dir/o" "$dir/u" --force

@@ -1,6 +1,7 @@
 // Preloaded into the program: its k-th call of what moves or names files fails.
 //   INJECT_CALL   k, counted from 1 over all calls below; 0 or none: only count
-//   INJECT_FAULT  ENOSPC, EIO, EDQUOT, EINTR, or short: half of what a read or write was asked for
+//   INJECT_FAULT  ENOSPC, EIO, EDQUOT, EINTR, short: half of what a read or write was asked for, or KILL: the program is
+//                 killed right before it
 //   INJECT_LOG    file to which the number of calls and the call that failed are written at the end
 // A close that fails has closed. Calls on what is no file of the run (below INJECT_ROOT) are not counted.
 #define _GNU_SOURCE
@@ -8,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,7 +20,7 @@
 #include <unistd.h>
 
 static atomic_int calls;
-static int chosen = -1, fault, is_short;
+static int chosen = -1, fault, is_short, is_killed;
 static char root[PATH_MAX], failed[256];
 static const char* log_path;
 
@@ -30,6 +32,7 @@ __attribute__((constructor)) static void begin(void) {
   log_path = getenv("INJECT_LOG");
   if (!name) name = "EIO";
   is_short = !strcmp(name, "short");
+  is_killed = !strcmp(name, "KILL");
   fault = !strcmp(name, "ENOSPC") ? ENOSPC : !strcmp(name, "EDQUOT") ? EDQUOT : !strcmp(name, "EINTR") ? EINTR : EIO;
   chosen = k ? atoi(k) : 0;
 }
@@ -57,6 +60,7 @@ static const char* path_of(int fd, char* to) {
 // 1 where this call is the one to fail; errno is set.
 static int hit(const char* call, const char* path) {
   if (!is_ours(path) || atomic_fetch_add(&calls, 1) + 1 != chosen) return 0;
+  if (is_killed) raise(SIGKILL);
   snprintf(failed, sizeof failed, "%s %s", call, path + strlen(root));
   errno = fault;
   return 1;
