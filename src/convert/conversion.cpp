@@ -166,7 +166,10 @@ void Conversion::check_source() {
   try {
     problems_.throw_if_any();
     source_.check_unchanged();
-    if (known_ && !options_.part) check_same_contents(options_.checkpoint, plan_, sums_, *known_);
+    std::vector<bool> files;  // a part has not read what goes into others' files
+    if (options_.part) files = others_files_;
+    files.flip();
+    if (known_) check_same_contents(options_.checkpoint, plan_, sums_, *known_, files);
   } catch (const Error& e) {
     if (e.kind == ErrorKind::input) out_.keep(false);  // where it could not be read, it may be the next time
     throw;

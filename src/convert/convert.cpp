@@ -160,9 +160,11 @@ Json leave_as_it_is(const ConvertOptions& options, const Plan& plan) {
   return Json{{"out", options.out}, {"unchanged", true}};
 }
 
-/// Parts that are neither to replace OUT nor to be added to it.
+/// What parts can neither replace nor be added to. Of what they are to replace the merge is refused by OutputDir.
 void refuse_what_is_in_the_way(const ConvertOptions& o) {
-  if (!is_of_parts(o) || o.add || o.force || !fs::exists(o.out) || fs::is_empty(o.out)) return;
+  if (!is_of_parts(o) || o.add || !is_taken(o.out)) return;
+  if (o.part && o.force) check_replaceable(o.out, o.out, owned_files);
+  if (o.force) return;
   fail(ErrorKind::usage, "{}: exists, and is not what its parts make; {}", o.out,
        o.merge ? "move it away, then merge"
                : "choose another place, or give --force to all parts, to replace what mxfp4-pack made");

@@ -9,6 +9,7 @@
 #include "src/convert/part_run.h"
 #include "src/convert/run_identity.h"
 #include "src/convert/unchanged.h"
+#include "src/packed/add_set.h"
 
 namespace mxfp4 {
 
@@ -72,9 +73,11 @@ bool is_merged(const ConvertOptions& options, const Plan& plan, const Input& in,
   const PartNumber& part = *options.part;
   const Deal dealt = deal(plan, part.count);
   if (!read_parts(parts_of(options.out)).empty() || size_of(plan, dealt, part.index).files == 0) return false;
-  const Checksums sums = read_sums(plan, in.source, options.threads, only(dealt.of_job, part.index));
-  return has_same_tensors(plan, sums, only(dealt.of_file, part.index), out) &&
-         has_same_contents(plan, in.source, in.files, out, options.threads);
+  const auto is_same = [&](const std::vector<bool>& jobs, const std::vector<bool>& files) {
+    return other_tensors(plan, read_sums(plan, in.source, options.threads, jobs), out, files).empty();
+  };
+  return is_same(only(dealt.of_job, part.index), only(dealt.of_file, part.index)) &&
+         is_same(all_but(dealt.of_job, part.index), all_but(dealt.of_file, part.index));
 }
 
 bool are_merged(const ConvertOptions& options, const Plan& plan, const Input& in, const Manifest& out) {
@@ -83,7 +86,7 @@ bool are_merged(const ConvertOptions& options, const Plan& plan, const Input& in
   return std::all_of(all.begin(), all.end(), [&](const PartFolder& part) {
     Checksums sums(plan);
     const std::optional<std::vector<bool>> files = read_records(plan, parts.dealt(), part, sums);
-    return !files || has_same_tensors(plan, sums, *files, out);
+    return !files || other_tensors(plan, sums, out, *files).empty();
   });
 }
 

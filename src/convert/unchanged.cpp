@@ -97,22 +97,6 @@ Checksums read_sums(const Plan& plan, Source& source, int threads, const std::ve
   return sums;
 }
 
-bool has_same_tensors(const Plan& plan, const Checksums& sums, const std::vector<bool>& files, const Manifest& m) {
-  const auto is_same = [&](const Tensor& t, const std::vector<Hash>& pieces) {
-    return m.source.find(t.name) && XXH128_isEqual(hash_of_pieces(pieces), m.checksum_of(t.name));
-  };
-  for (size_t i = 0; i < plan.copied.size(); ++i)
-    if (const auto& t = plan.copied[i]; t.file && files[size_t(*t.file)] && !is_same(*t.source, sums.copied[i]))
-      return false;
-  for (size_t i = 0; i < plan.packed.size(); i += plan.tp.ranks.size()) {
-    if (!files[size_t(plan.packed[i].file)]) continue;
-    const auto sources = sources_of(plan, plan.packed[i]);
-    for (size_t s = 0; s < sources.size(); ++s)
-      if (!is_same(*sources[s], sums.packed[i].sources[s])) return false;
-  }
-  return true;
-}
-
 bool has_same_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out, Problems& damage) {
   return has_same_form(plan, out.manifest, options) && has_same_companions(*plan.checkpoint, out.manifest) &&
          is_as_written(out, damage);

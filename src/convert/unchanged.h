@@ -23,9 +23,6 @@ bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files
 /// Reads and hashes what the jobs read that are `wanted`, by their number.
 Checksums read_sums(const Plan& plan, Source& source, int threads, const std::vector<bool>& wanted);
 
-/// Whether the tensors that go into `files`, by their number, have in `sums` the checksums that OUT's source had.
-bool has_same_tensors(const Plan& plan, const Checksums& sums, const std::vector<bool>& files, const Manifest& m);
-
 /// Keeps a source's fingerprint in the cache, as far as its files let a later change be seen.
 class SourceCache {
  public:

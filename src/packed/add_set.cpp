@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 
 #include "src/base/log.h"
 #include "src/base/signals.h"
@@ -72,15 +73,28 @@ void check_same_form(const Checkpoint& source, const PackedCheckpoint& out) {
   if (source.config != out.manifest.source.config) refuse_source(source.dir, out, "config.json differs");
 }
 
-void check_same_contents(const std::string& source, const Plan& plan, const Checksums& sums, const Manifest& m) {
-  int64_t wrong = 0;
-  std::string first;
-  const std::vector<Hash> is = source_checksums(plan, sums);
-  for (size_t i = 0; i < is.size(); ++i)
-    if (!XXH128_isEqual(is[i], m.checksums[i]) && wrong++ == 0) first = m.source.tensors[i].name;
-  if (wrong)
+std::vector<std::string> other_tensors(const Plan& plan, const Checksums& sums, const Manifest& m,
+                                       const std::vector<bool>& files) {
+  std::vector<std::string> names;
+  const auto compare = [&](std::optional<int> file, const Tensor& t, const std::vector<Hash>& pieces) {
+    if (!files.empty() && (!file || !files[size_t(*file)])) return;
+    if (!m.source.find(t.name) || !XXH128_isEqual(hash_of_pieces(pieces), m.checksum_of(t.name)))
+      names.push_back(t.name);
+  };
+  for (size_t i = 0; i < plan.copied.size(); ++i) compare(plan.copied[i].file, *plan.copied[i].source, sums.copied[i]);
+  for (size_t i = 0; i < plan.packed.size(); i += plan.tp.ranks.size()) {
+    const auto sources = sources_of(plan, plan.packed[i]);
+    for (size_t s = 0; s < sources.size(); ++s) compare(plan.packed[i].file, *sources[s], sums.packed[i].sources[s]);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void check_same_contents(const std::string& source, const Plan& plan, const Checksums& sums, const Manifest& m,
+                         const std::vector<bool>& files) {
+  if (const auto wrong = other_tensors(plan, sums, m, files); !wrong.empty())
     fail(ErrorKind::input, "{}: {} of {} tensors do not have the checksum in {}, {} first; damaged, or another source",
-         printable(source), wrong, m.checksums.size(), manifest_name, printable(first));
+         printable(source), wrong.size(), m.checksums.size(), manifest_name, printable(wrong.front()));
 }
 
 std::vector<std::string> files_below(const std::string& dir) {

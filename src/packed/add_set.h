@@ -21,8 +21,13 @@ void refuse_second(const std::string& out, const Manifest& m, const Backend& bac
 /// Throws Error{input} unless `source` has the tensors, dtypes, shapes and config that OUT was made from.
 void check_same_form(const Checkpoint& source, const PackedCheckpoint& out);
 
-/// The same for contents: `sums` of a plan over m.source against OUT's manifest. `source`: what messages call it.
-void check_same_contents(const std::string& source, const Plan& plan, const Checksums& sums, const Manifest& m);
+/// The names of the tensors that do not have in `sums` of a plan the checksums that OUT's source had. files: only those
+/// that go into these, by their number; empty: all.
+std::vector<std::string> other_tensors(const Plan& plan, const Checksums& sums, const Manifest& m,
+                                       const std::vector<bool>& files = {});
+/// Throws Error{input} where there are any. `source`: what messages call it.
+void check_same_contents(const std::string& source, const Plan& plan, const Checksums& sums, const Manifest& m,
+                         const std::vector<bool>& files = {});
 
 /// Puts a hard link to every file below `from`, links included, into `to`, but `fresh` (relative names): those are left
 /// as they are in `to`, where nothing else stays. Where the file system refuses links, files are copied, which is said.

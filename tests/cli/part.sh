@@ -103,6 +103,39 @@ prepare instead --part 0/2 -q
 echo edited >>"$k/config.json"
 expect 'a restart that is refused' 2 '' 'config.json was changed since|config.json' instead --restart --even-in-use
 expect 'keeps the parts' 0 . '' compgen -G "$parts/0-of-2.*"
+clear
+cp -r "$dir/single" "$k"
+echo mine >"$k/notes.txt"
+expect 'a part that is to replace an OUT with a file of others' 2 '' 'k: notes.txt was not made by mxfp4-pack; move it' instead --part 0/2
+rm -r "$k"
+echo mine >"$k"
+expect 'or a file' 2 '' 'k: exists, and nothing in it says that' instead --part 0/2
+: >"$k"
+expect 'be it empty' 2 '' 'k: exists, and is not what its parts make' part 0/3
+expect 'begins nothing' 1 '' '' compgen -G "$dir/.k.*"
+
+# an OUT as CKPT, a copied tensor of which is damaged
+clear
+cp -r "$dir/single" "$dir/damaged"
+put_last "$dir/damaged/rest-00001.safetensors" '\125'
+from_damaged() {
+  for i in 0 1 2; do "$program" convert "$dir/damaged" "$k" --backend marlin --engine vllm --part $i/3 2>>"$dir/damaged.txt" || echo "part $i: $?"; done
+}
+expect 'damage is found by the part that copies it' 0 '^part [012]: 2$' '' from_damaged
+cp "$dir/out.txt" "$dir/found.txt"
+expect 'by that one alone' 0 '^1$' '' grep -c . "$dir/found.txt"
+expect 'and named' 0 'damaged: 1 of [0-9]+ tensors do not have the checksum in mxfp4-pack.json, ' '' cat "$dir/damaged.txt"
+
+clear
+all_of 2
+echo mine >"$(compgen -G "$parts/0-of-2.*")/notes.txt"
+expect 'a file of others in a part does not stop a merge' 0 '' 'notes.txt was not made by mxfp4-pack; move it away' merge
+expect 'nor the next' 0 '' 'k: all is merged already' merge
+cp "$dir/err.txt" "$dir/left.txt"
+expect 'which names what is left' 0 'notes.txt was not made by mxfp4-pack; move it away' '' cat "$dir/left.txt"
+rm "$parts"/*/notes.txt
+expect 'and tidies it when that is gone' 0 '' 'k: ' merge
+expect 'so that nothing is left' 1 '' '' compgen -G "$dir/.k.*"
 
 clear
 all_of 4
