@@ -45,6 +45,9 @@ void add_merge(CLI::App& root, Common& common, Run& run) {
       "as Slurm takes them for an array.");
   app->footer("mxfp4-pack merge out/");
   app->add_option("OUT", o.out, "Output of which there are parts")->required()->type_name("");
+  app->add_option("--source", o.source,
+                  "The output that unpack reads: DEST is compared with it where it is there and its parts are not")
+      ->type_name("OUT");
   app->add_flag("--verify", o.verify,
                 "Read all bytes again, and write anew what is not as it was written; always so where SHA256SUMS is "
                 "written");

@@ -46,7 +46,8 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
         o.part = part.number();
         Json result = unpack(o);
         if (part.merge)
-          result["merged"] = merge_if_whole({.out = o.dest, .threads = o.threads, .device = o.device, .json = o.json});
+          result["merged"] = merge_if_whole(
+              {.out = o.dest, .source = o.out, .threads = o.threads, .device = o.device, .json = o.json});
         if (o.json) print_out("{}\n", one_line(result));
         return 0;
       }

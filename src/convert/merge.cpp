@@ -37,7 +37,9 @@ ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
 Json look_at_output(const std::string& out) {
   if (!has_manifest(out))
     fail(ErrorKind::usage, "{}: there are no parts of it{}; convert or unpack --part writes them", out,
-         std::filesystem::exists(out) ? ", and what is there is no output of mxfp4-pack" : "");
+         std::filesystem::exists(out) ? ", and what is there is no output of mxfp4-pack; where unpack wrote it from "
+                                        "an output, merge it with --source"
+                                      : "");
   Problems damage;
   const auto packed = open_packed(out, damage);
   check_as_written(*packed, damage);
@@ -78,7 +80,9 @@ Json merge(const MergeOptions& options) {
   // ends a merge that was cut short when OUT was in its place
   const bool is_finished = OutputDir(options.out, "", owned_files).finished();
   const std::vector<PartFolder> parts = read_parts(parts_of(options.out));
-  if (!parts.empty() && is_of_unpack(parts.front().command)) return merge_unpacked(options, parts.front().command);
+  const bool is_unpacked = parts.empty() ? !options.source.empty() : is_of_unpack(parts.front().command);
+  if (is_unpacked) return merge_unpacked(options, parts);
+  if (!options.source.empty()) fail(ErrorKind::usage, "{}: its parts are of convert, without --source", options.out);
   if (!parts.empty()) return convert(options_of(options, parts.front()));
   if (is_finished && !has_manifest(options.out)) {
     note(fmt::format("{}: all is merged already", options.out));

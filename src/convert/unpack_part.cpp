@@ -60,7 +60,7 @@ bool has_same_form(const Checkpoint& source, const std::string& dest) {
 /// Whether DEST is there, with all small files, headers and sizes as unpack writes them; its tensors are not read.
 /// Throws Error{usage} where it is something else.
 bool is_there_already(const Checkpoint& source, const std::string& dest) {
-  if (!fs::exists(dest) || (fs::is_directory(dest) && fs::is_empty(dest))) return false;
+  if (!is_taken(dest)) return false;
   if (!has_same_form(source, dest))
     fail(ErrorKind::usage, "{}: exists, and is not what its parts make; choose another place", dest);
   return true;
@@ -105,18 +105,21 @@ Json unpack_part(const UnpackOptions& options, const PackedCheckpoint& packed, c
                      .write = write});
 }
 
-Json merge_unpacked(const MergeOptions& options, const Json& command) {
-  const auto packed = open_to_unpack(command.at(unpacked_key));
+Json merge_unpacked(const MergeOptions& options, const std::vector<PartFolder>& found) {
+  const std::string recorded = found.empty() ? "" : found.front().command.at(unpacked_key).get<std::string>();
+  const auto packed = open_to_unpack(options.source.empty() ? recorded : options.source);
   const Checkpoint& source = packed->manifest.source;
   const Plan plan = plan_of_shards(*packed);
   const PartRun run = run_of_parts(options.out, *packed, plan);
   const Parts parts(run);
   if (is_there_already(source, options.out)) {
-    check_written(options.out, options, *packed);  // parts that came late go only where it is what they make
-    remove_parts(parts_of(options.out), unpacked_files(source));  // that came late
-    note(fmt::format("{}: all is merged already", options.out));
+    const bool reads = options.verify || !found.empty();  // parts that came late go only where it is what they make
+    if (reads) check_written(options.out, options, *packed);
+    remove_merged_parts(parts_of(options.out), unpacked_files(source));
+    note(fmt::format("{}: {}", options.out, reads ? "all is merged already" : there_already));
     return {{"out", options.out}, {"unchanged", true}};
   }
+  if (found.empty()) fail(ErrorKind::usage, "{}: there are no parts of it; unpack --part writes them", options.out);
   if (!parts.missing().empty()) return missing_parts(options.out, parts.count(), parts.missing());
   int64_t bytes = 0;
   for (const OutFile& f : plan.files) bytes += f.bytes;

@@ -12,7 +12,7 @@ Json unpack_part(const UnpackOptions& options, const PackedCheckpoint& packed, c
 /// Whether a part's command is that of an unpack.
 bool is_of_unpack(const Json& command);
 
-/// As merge(), for the parts of an unpack.
-Json merge_unpacked(const MergeOptions& options, const Json& command);
+/// As merge(), for the parts of an unpack, or, where there are none, of options.source.
+Json merge_unpacked(const MergeOptions& options, const std::vector<PartFolder>& found);
 
 }  // namespace mxfp4

@@ -15,7 +15,9 @@ else
   convert "$packed/out" -q || exit 1
   part() { "$program" unpack "$packed/out" "$dir/out" --threads 1 --part "$1/2"; }
 fi
-merge() { "$program" merge "$dir/out" --threads 1 "$@"; }
+source=()
+[ "$what" = "$form" ] || source=(--source "$packed/out")
+merge() { "$program" merge "$dir/out" --threads 1 "${source[@]}" "$@"; }
 work() { if [ "$what" = part ]; then part 0; else merge; fi; }
 reset() {
   rm -rf "$dir/out" "$dir"/.out.*
@@ -27,7 +29,6 @@ finish() {
   for again in 1 2 3; do
     merge -q >"$dir/stdout" 2>"$dir/stderr" && return
     code=$?
-    [ -e "$dir/out" ] && [ "$what" != "$form" ] && return  # merge does not know a checkpoint again
     [ "$what" = part ] || [ $code != 1 ] || return 1
     part 0 2>"$dir/stderr" && part 1 2>"$dir/stderr" || return
   done

@@ -120,6 +120,23 @@ until_true all_ended
 mxfp4-pack merge out/ -q || die 'merge'
 same 'two on one part, clocks an hour off'
 
+cat >unpack.sbatch <<'SCRIPT'
+#!/bin/sh
+mxfp4-pack unpack single again --part auto
+SCRIPT
+id=$(sbatch --parsable --array=0-4 unpack.sbatch)
+until_true compgen -G '.again.mxfp4-pack.parts/*'
+scancel --signal=KILL "${id}_0"
+until_true all_ended
+missing=$(mxfp4-pack merge again 2>/dev/null)
+[ -z "$missing" ] || id=$(sbatch --parsable --array="$missing" unpack.sbatch)
+merge_again() { sbatch --wait --dependency=afterok:"$id" --wrap 'mxfp4-pack merge again --source single' >/dev/null; }
+merge_again || die 'merge of what was unpacked'
+merge_again || die 'the same merge once more'
+diff -r ckpt again || die 'unpack by an array: another checkpoint'
+rm -r again
+echo "unpack by an array of 5, one killed (missing: ${missing:-none}), merged twice: the checkpoint"
+
 cat >tasks.sbatch <<'SCRIPT'
 #!/bin/sh
 #SBATCH --nodes=5 --ntasks=5
