@@ -78,12 +78,15 @@ void check_sha256_sums(const std::string& sums, NamedFiles files, const std::set
   };
   const std::set<std::string> is = lines_of(sha256_sums(files, threads));
   const std::set<std::string> says = lines_of(sums);
-  for (const std::string& line : is)
-    if (!says.count(line))
-      problems.error(printable(line.substr(name_at)), "does not have the checksum in {}", sums_name);
+  std::set<std::string> known = left_out;
+  for (const std::string& line : is) {
+    if (says.count(line)) continue;
+    known.insert(line.substr(name_at));
+    problems.error(printable(line.substr(name_at)), "does not have the checksum in {}", sums_name);
+  }
   for (const std::string& line : says)
-    if (!is.count(line) && !(line.size() > name_at && left_out.contains(line.substr(name_at))))
-      problems.error(sums_name, "'{}' is not so", printable(line));
+    if (!is.count(line) && !(line.size() > name_at && known.contains(line.substr(name_at))))
+      problems.error(sums_name, "'{}' is of no file here", printable(line));
 }
 
 }  // namespace mxfp4

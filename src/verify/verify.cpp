@@ -334,17 +334,15 @@ void check_save(const VerifyOptions& options) {
 
 void check_bytes(const std::string& out, int threads) {
   VerifyOptions options;
-  options.out = out;
-  options.level = Level::files;
   options.threads = threads;
   const Original none(options.source);
   Problems problems;
   const auto packed = open_packed(out, problems);
-  if (!problems.any()) check_sums(*packed, options.part, threads, problems);
   const bool is_state = packed->manifest.options.format == sharded_state_format;
   if (!problems.any() && is_state) verify_state(*packed, threads, problems);
   for (const PackedSet& set : packed->sets)
     if (!problems.any()) Verification(*packed, set, none, options, Level::files, {}).run(problems);
+  check_sums(*packed, options.part, threads, problems);
   problems.throw_if_any();
 }
 
@@ -372,7 +370,6 @@ bool verify(const VerifyOptions& options) {
   const bool first = options.part.index == 0;
   if (first) check_files(*packed, v.problems);
   if (first) check_nothing_else(*packed, v.problems);
-  if (!v.problems.any()) check_sums(*packed, options.part, options.threads, v.problems);
   if (!v.problems.any()) {
     if (source) source.check_form(packed->manifest.source);
     if (source && first) source.compare_rest(packed->manifest.source, v.problems);
@@ -382,12 +379,15 @@ bool verify(const VerifyOptions& options) {
     if (is_state) verify_state(*packed, options.threads, v.problems);
     for (size_t i = 0; i < packed->sets.size(); ++i)
       Verification(*packed, packed->sets[i], source, options, v.levels[i], devices).run(v.problems);
+    check_sums(*packed, options.part, options.threads, v.problems);
     KernelFile saved;
     KernelOptions kernels = kernel_options(options, devices);
     if (!options.save.empty()) kernels.file = &saved;
-    for (size_t i = 0; i < packed->sets.size(); ++i)
-      if (v.levels[i] == Level::kernels)
-        v.kernels[i] = verify_kernels(*packed, i, *source.checkpoint, kernels, v.problems);
+    for (size_t i = 0; i < packed->sets.size(); ++i) {
+      if (v.levels[i] < Level::kernels) continue;
+      v.kernels[i] = verify_kernels(*packed, i, *source.checkpoint, kernels, v.problems);
+      if (v.kernels[i].checks.empty()) v.levels[i] = Level::bytes;  // the layers are other parts'
+    }
     if (!saved.empty()) saved.write(options.save);
   }
   if (options.bench.run) v.bench = bench_sets(*packed, options.bench);

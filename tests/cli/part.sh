@@ -301,7 +301,8 @@ verdicts() {
   done
 }
 expect 'verify by parts' 0 '^0 0 0 $' '' verdicts "$dir/single" 3 --source "$many"
-expect 'a verdict of each' 0 '^.*/single: part 2 of 3: right at level kernels' '' cat "$dir/verdict-2.txt"
+expect 'a verdict of each' 0 '^.*/single: part 0 of 3: right at level kernels' '' cat "$dir/verdict-0.txt"
+expect 'of the level that it reached' 0 'part 1 of 2: right at level bytes' '' "$program" verify "$dir/single" --source "$many" --layers 1 --part 1/2
 expect 'more parts than files' 0 '^(0 ){9}$' '' verdicts "$dir/single" 9
 expect 'layers are dealt out' 0 '^layers.1.ffn' '' "$program" verify "$k" --source "$many" --layers all --part 1/4
 expect 'and the others left' 1 '' '' grep -q 'layers.[023]' "$dir/out.txt"
@@ -332,13 +333,13 @@ cp -r "$(compgen -G "$uparts/0-of-3.*")" "$dir/late-u"
 expect 'in the end' 0 '' 'u: [0-9]+ tensors, [0-9.]+ MB, of 3 parts' unpack 2/3 --merge
 expect 'the checkpoint, every file of it' 0 '' '' diff -r "$many" "$u"
 expect 'and nothing beside it' 1 '' '' compgen -G "$dir/.u.*"
-expect 'a part that is run again' 0 '' 'part 0 of 3: .*all is there already, its tensors not compared' unpack 0/3
 expect 'merge does not know a checkpoint' 2 '' 'u: there are no parts of it, .*merge it with --source' merge_u
 expect 'but beside what it was unpacked from' 0 '' 'u: all is there already, its tensors not compared' merge_u --source "$dir/single"
 expect 'and reads it' 0 '' 'u: all is merged already' merge_u --source "$dir/single" --verify
 expect 'a part that merges says so again' 0 '"merged":true' '' unpack 0/3 --merge --json -q
 expect 'where nothing is' 2 '' 'none: there are no parts of it; unpack --part' "$program" merge "$dir/none" --source "$dir/single"
 expect 'an output has no such source' 2 '' 'k: ' "$program" merge "$k" --source "$dir/single"
+expect 'a part that is run again' 0 '' 'part 0 of 3: .*all is there already, its tensors not compared' unpack 0/3
 mkdir "$uparts" && cp -r "$dir/late-u" "$uparts/0-of-3.x.1.1"
 expect 'one that came late is tidied' 0 '' 'all is merged already' merge_u
 expect 'and nothing stays beside it' 1 '' '' compgen -G "$dir/.u.*"

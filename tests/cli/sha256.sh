@@ -11,7 +11,16 @@ expect 'verify with SHA-256' 0 'right' '' "$program" verify "$dir/sums"
 mv "$dir/sums/SHA256SUMS" "$dir/kept"
 expect 'verify finds that it is missing' 1 'SHA256SUMS: missing' '' "$program" verify "$dir/sums"
 mv "$dir/kept" "$dir/sums/SHA256SUMS"
-sed -i '1s/^./x/' "$dir/sums/SHA256SUMS"
+shard=packed/packed-00001.safetensors
+cp "$dir/sums/$shard" "$dir/kept"
+put "$dir/sums/$shard" 4096 '\377'
+expect 'a wrong byte: its file' 1 "$shard: does not have the checksum in SHA256SUMS" '' "$program" verify "$dir/sums"
+cp "$dir/out.txt" "$dir/said.txt"
+expect 'and its tensor' 0 "$shard: .*w13_weight: does not have the checksum in mxfp4-pack.json" '' cat "$dir/said.txt"
+mv "$dir/kept" "$dir/sums/$shard"
+sed '1s/  .*/  other/' "$dir/sums/SHA256SUMS" | head -n 1 >>"$dir/sums/SHA256SUMS"
+expect 'a line too much' 1 "SHA256SUMS: '[0-9a-f]+  other' is of no file here" '' "$program" verify "$dir/sums"
+sed -i '$d; 1s/^./x/' "$dir/sums/SHA256SUMS"
 expect 'verify with a wrong SHA-256' 1 'does not have the checksum in SHA256SUMS' '' "$program" verify "$dir/sums"
 expect 'replaced with SHA-256' 0 '' '' sums --force
 finish
