@@ -45,9 +45,7 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
       if (layer->empty()) {
         o.part = part.number();
         Json result = unpack(o);
-        if (part.merge)
-          result["merged"] = merge_if_whole(
-              {.out = o.dest, .source = o.out, .threads = o.threads, .device = o.device, .json = o.json});
+        if (part.merge) result["merged"] = merge_if_whole({o.dest, o.out, false, o.threads, o.device, o.json});
         if (o.json) print_out("{}\n", one_line(result));
         return 0;
       }
