@@ -1,5 +1,6 @@
 // A build without CUDA.
 #include "kernels/pack/resident.h"
+#include "kernels/pack/upload.h"
 
 namespace mxfp4 {
 
@@ -23,5 +24,10 @@ std::unique_ptr<Device> open_cuda(int index, int64_t) {
 }
 
 void pack_on_cuda(int index, std::span<const PackItem>, void*) { check_cuda(index); }
+
+std::unique_ptr<Upload> open_upload(int gpu, int64_t) {
+  check_cuda(gpu);
+  return nullptr;
+}
 
 }  // namespace mxfp4

@@ -92,6 +92,28 @@ MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_pack_experts(const mxfp4_pack_set* s
                                                          const mxfp4_pack_expert* experts, size_t count, int gpu,
                                                          void* stream);
 
+/* Parts of files, read into memory by threads of their own while the caller has other work. */
+typedef struct mxfp4_pack_reader mxfp4_pack_reader;
+/* gpu: the number of the GPU whose memory is read into; -1: the host's. */
+MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_open_reader(int gpu, int threads, mxfp4_pack_reader** reader);
+/* Waits for what is being read; what was not begun is not read any more. */
+MXFP4_PACK_API void mxfp4_pack_close_reader(mxfp4_pack_reader* reader); /* null: nothing */
+
+typedef struct mxfp4_pack_part {
+  size_t size;
+  const char* file;
+  int64_t offset, bytes;
+  void* target;        /* nothing else uses this memory meanwhile; null: the bytes are only hashed */
+  unsigned char* hash; /* where its XXH3-128 goes, 16 bytes, the high half first; null: it is not wanted */
+} mxfp4_pack_part;
+
+/* Begins to read the parts, in their order and after those of earlier requests. */
+MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_begin_read(mxfp4_pack_reader* reader, const mxfp4_pack_part* parts,
+                                                       size_t count, int64_t* request);
+/* Returns when all of a request is in its place; once for each request. end, where it is not null: when its last byte
+ * was there, in nanoseconds of CLOCK_MONOTONIC. */
+MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_finish_read(mxfp4_pack_reader* reader, int64_t request, int64_t* end);
+
 /* Directories are only written by convert and unpack, whole or not at all. */
 enum {
   MXFP4_PACK_FORCE = 1,      /* replace an output of mxfp4-pack */

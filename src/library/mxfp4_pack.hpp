@@ -75,6 +75,27 @@ class Set {
   std::unique_ptr<mxfp4_pack_set, Close> set_;
 };
 
+class Reader {
+ public:
+  explicit Reader(int gpu = -1, int threads = 0) {
+    mxfp4_pack_reader* reader = nullptr;
+    check(mxfp4_pack_open_reader(gpu, threads, &reader));
+    reader_.reset(reader);
+  }
+  int64_t begin(const std::vector<mxfp4_pack_part>& parts) {
+    int64_t request = 0;
+    check(mxfp4_pack_begin_read(reader_.get(), parts.data(), parts.size(), &request));
+    return request;
+  }
+  void finish(int64_t request) { check(mxfp4_pack_finish_read(reader_.get(), request, nullptr)); }
+
+ private:
+  struct Close {
+    void operator()(mxfp4_pack_reader* reader) const { mxfp4_pack_close_reader(reader); }
+  };
+  std::unique_ptr<mxfp4_pack_reader, Close> reader_;
+};
+
 struct Conversion : mxfp4_pack_conversion {
   Conversion(const char* checkpoint, const char* out, const char* backend, const char* engine)
       : mxfp4_pack_conversion{} {

@@ -1,6 +1,8 @@
-// Converts a checkpoint, verifies it, and packs a matrix of its own and an expert for the output. usage: checkpoint
-// CKPT OUT
+// Converts a checkpoint, verifies it, reads a file of it, and packs a matrix of its own and an expert for the output.
+// usage: checkpoint CKPT OUT
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <mxfp4_pack.hpp>
 #include <vector>
 
@@ -30,13 +32,32 @@ static bool packs_experts(const char* out) {
   return refused == 5;
 }
 
+static bool reads(const std::string& path) {
+  std::ifstream file(path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  std::string head(5, 0), rest(text.size() - 5, 0);
+  mxfp4_pack::Reader reader;
+  const auto part = [&](int64_t offset, std::string& to) {
+    return mxfp4_pack_part{sizeof(mxfp4_pack_part), path.c_str(), offset, int64_t(to.size()), &to[0], nullptr};
+  };
+  reader.finish(reader.begin({part(0, head), part(5, rest)}));
+  int refused = 0;
+  for (const mxfp4_pack_part& wrong : {part(-1, head), mxfp4_pack_part{}, part(int64_t(text.size()), head)}) try {
+      reader.finish(reader.begin({wrong}));
+    } catch (const mxfp4_pack::Error& error) {
+      refused += error.status >= MXFP4_PACK_USAGE;
+    }
+  return head + rest == text && refused == 3;
+}
+
 int main(int, char** arguments) {
   const char *source = arguments[1], *out = arguments[2];
   try {
     const mxfp4_pack::Conversion conversion(source, out, "marlin", "vllm");
     const std::string plan = mxfp4_pack::plan(conversion);
     std::printf("{\"plan\": %s, \"result\": %s}\n", plan.c_str(), mxfp4_pack::convert(conversion).c_str());
-    if (!mxfp4_pack::verify(out, source).ok || !packs_experts(out)) return 1;
+    if (!mxfp4_pack::verify(out, source).ok || !packs_experts(out) || !reads(std::string(out) + "/config.json"))
+      return 1;
 
     std::vector<unsigned char> rows(128 * 64, 7), again(rows.size());
     mxfp4_pack::Matrix w2("marlin.codes");

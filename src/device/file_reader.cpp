@@ -1,0 +1,170 @@
+#include "src/device/file_reader.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "src/base/checksum.h"
+#include "src/base/error.h"
+#include "src/base/threads.h"
+
+namespace mxfp4 {
+
+/// One thread's way into memory.
+class FileReader::Lane {
+ public:
+  explicit Lane(FileReader& reader) : reader_(reader) {}
+
+  void read(const Unit& unit) {
+    try {
+      if (reader_.open_ && !upload_) upload_ = reader_.open_();
+      if (upload_) return upload(unit);
+      Hasher hasher;
+      unit.file->read(unit.part.to, unit.part.bytes, unit.part.offset, sink(unit.part, hasher));
+      put_hash(unit.part, hasher);
+      reader_.done(*unit.request, nullptr);
+    } catch (...) {
+      const auto error = std::current_exception();
+      settle_all();  // earlier pieces of the same unit
+      reader_.done(*unit.request, error);
+    }
+  }
+
+  void settle_all() {
+    for (int i = 0; i < Upload::buffers; ++i) settle(i);
+  }
+
+ private:
+  static DirectFile::BlockSink sink(const FilePart& part, Hasher& hasher) {
+    if (!part.hash) return {};
+    return [&hasher](const uint8_t* block, int64_t bytes) { hasher.take(block, bytes); };
+  }
+  static void put_hash(const FilePart& part, const Hasher& hasher) {
+    if (part.hash) XXH128_canonicalFromHash(reinterpret_cast<XXH128_canonical_t*>(part.hash), hasher.hash());
+  }
+
+  void upload(const Unit& unit) {
+    const FilePart& part = unit.part;
+    Hasher hasher;
+    for (int64_t done = 0, bytes; done < part.bytes; done += bytes) {
+      bytes = std::min(part.bytes - done, piece);
+      turn_ = (turn_ + 1) % Upload::buffers;
+      settle(turn_);
+      unit.file->read(upload_->buffer(turn_), bytes, part.offset + done, sink(part, hasher));
+      if (part.to) upload_->copy(turn_, part.to + done, bytes);
+    }
+    put_hash(part, hasher);
+    copied_[turn_] = unit.request;
+  }
+
+  /// Waits until a buffer is free. With its last copy the unit is done that it ended.
+  void settle(int index) {
+    std::exception_ptr error;
+    try {
+      if (upload_) upload_->wait(index);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    if (Request* request = std::exchange(copied_[index], nullptr)) reader_.done(*request, error);
+  }
+
+  FileReader& reader_;
+  std::unique_ptr<Upload> upload_;
+  int turn_ = 0;
+  Request* copied_[Upload::buffers] = {};  // whose unit ended with the copy of a buffer
+};
+
+FileReader::FileReader(int threads, OpenUpload open) : open_(std::move(open)) {
+  sigset_t all, before;  // signals are the program's own threads' business
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool can_start = true;
+  for (int i = 0; i < threads && can_start; ++i)
+    can_start = try_to_start([&] { threads_.emplace_back([this] { work(); }); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (threads_.empty()) fail(ErrorKind::io, "cannot start a thread that reads");
+}
+
+FileReader::~FileReader() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    units_.clear();
+  }
+  more_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+const DirectFile& FileReader::opened(const std::string& file) {
+  auto found = files_.find(file);
+  if (found == files_.end()) found = files_.emplace(file, DirectFile(open_read(file))).first;
+  return found->second;
+}
+
+int64_t FileReader::begin(const std::vector<FilePart>& parts) {
+  std::deque<Unit> units;
+  for (const FilePart& part : parts) {
+    const DirectFile& file = opened(part.file);
+    const int64_t most = part.hash ? part.bytes : piece;
+    for (int64_t at = 0; at < part.bytes; at += most) {
+      FilePart own = part;
+      own.offset += at;
+      own.bytes = std::min(part.bytes - at, most);
+      if (own.to) own.to += at;
+      units.push_back({nullptr, &file, std::move(own)});
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  const int64_t number = ++requests_begun_;
+  Request& request = requests_[number];
+  request.left = int64_t(units.size());
+  request.end = std::chrono::steady_clock::now();
+  for (Unit& unit : units) {
+    unit.request = &request;
+    units_.push_back(std::move(unit));
+  }
+  more_.notify_all();
+  return number;
+}
+
+std::chrono::steady_clock::time_point FileReader::finish(int64_t number) {
+  std::unique_lock lock(mutex_);
+  const auto found = requests_.find(number);
+  if (found == requests_.end()) fail(ErrorKind::usage, "there is no request {}, or it was finished", number);
+  less_.wait(lock, [&] { return found->second.left == 0; });
+  const Request request = found->second;
+  requests_.erase(found);
+  if (request.error) std::rethrow_exception(request.error);
+  return request.end;
+}
+
+void FileReader::work() {
+  Lane lane(*this);
+  while (true) {
+    std::optional<Unit> unit = next(false);
+    if (!unit) {
+      lane.settle_all();
+      unit = next(true);
+    }
+    if (!unit) return;
+    lane.read(*unit);
+  }
+}
+
+std::optional<FileReader::Unit> FileReader::next(bool wait) {
+  std::unique_lock lock(mutex_);
+  if (wait) more_.wait(lock, [&] { return closed_ || !units_.empty(); });
+  if (units_.empty()) return std::nullopt;
+  Unit unit = std::move(units_.front());
+  units_.pop_front();
+  return unit;
+}
+
+void FileReader::done(Request& request, std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  if (error && !request.error) request.error = error;
+  request.end = std::chrono::steady_clock::now();
+  if (--request.left == 0) less_.notify_all();
+}
+
+}  // namespace mxfp4

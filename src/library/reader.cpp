@@ -1,0 +1,64 @@
+// Parts of files into memory.
+#include "kernels/pack/device.h"
+#include "src/base/threads.h"
+#include "src/device/file_reader.h"
+#include "src/library/guard.h"
+
+struct mxfp4_pack_reader {
+  mxfp4::FileReader files;
+};
+
+namespace mxfp4 {
+
+namespace {
+
+FilePart part_of(const mxfp4_pack_part& p) {
+  const std::string file = needed(p.file, "file");
+  if (p.offset < 0 || p.bytes < 1) fail(ErrorKind::usage, "{}: offset is {}, bytes {}", file, p.offset, p.bytes);
+  if (!p.target && !p.hash) fail(ErrorKind::usage, "{}: neither target nor hash is given", file);
+  return {file, p.offset, p.bytes, static_cast<uint8_t*>(p.target), p.hash};
+}
+
+FileReader::OpenUpload upload_to(int gpu) {
+  if (gpu < 0) return {};
+  check_cuda(gpu);
+  return [gpu] { return open_upload(gpu, FileReader::piece); };
+}
+
+}  // namespace
+
+}  // namespace mxfp4
+
+using namespace mxfp4;
+
+mxfp4_pack_status mxfp4_pack_open_reader(int gpu, int threads, mxfp4_pack_reader** reader) {
+  if (reader) *reader = nullptr;
+  return guarded([&] {
+    if (!reader) fail(ErrorKind::usage, "reader is null");
+    *reader = new mxfp4_pack_reader{FileReader(thread_count(threads), upload_to(gpu))};
+    return true;
+  });
+}
+
+void mxfp4_pack_close_reader(mxfp4_pack_reader* reader) { delete reader; }
+
+mxfp4_pack_status mxfp4_pack_begin_read(mxfp4_pack_reader* reader, const mxfp4_pack_part* parts, size_t count,
+                                        int64_t* request) {
+  return guarded([&] {
+    if (!reader || !request) fail(ErrorKind::usage, "reader or request is null");
+    if (count > 0 && !parts) fail(ErrorKind::usage, "parts is null");
+    std::vector<FilePart> given;
+    for (size_t i = 0; i < count; ++i) given.push_back(part_of(known(&parts[i], "parts")));
+    *request = reader->files.begin(given);
+    return true;
+  });
+}
+
+mxfp4_pack_status mxfp4_pack_finish_read(mxfp4_pack_reader* reader, int64_t request, int64_t* end) {
+  return guarded([&] {
+    if (!reader) fail(ErrorKind::usage, "reader is null");
+    const auto last = reader->files.finish(request).time_since_epoch();
+    if (end) *end = std::chrono::duration_cast<std::chrono::nanoseconds>(last).count();
+    return true;
+  });
+}

@@ -1,0 +1,134 @@
+// Parts of files into memory, through buffers that stand for a GPU's and through a GPU's own.
+#include "src/device/file_reader.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+
+#include "kernels/pack/device.h"
+#include "src/base/checksum.h"
+#include "tests/support/temp_dir.h"
+
+using namespace mxfp4;
+
+namespace {
+
+constexpr int64_t file_bytes = 3 * FileReader::piece + 777;
+
+std::vector<uint8_t> random_file(const std::string& path) {
+  std::vector<uint8_t> data(file_bytes);
+  uint32_t state = 1;
+  for (uint8_t& byte : data) byte = uint8_t((state = state * 1664525 + 1013904223) >> 24);
+  write_text(path, std::string_view(reinterpret_cast<const char*>(data.data()), data.size()));
+  return data;
+}
+
+/// A copy takes place when it is waited for; until then its buffer must be left alone.
+struct LateUpload : Upload {
+  std::vector<uint8_t> memory[buffers];
+  uint8_t* to[buffers] = {};
+  int64_t bytes[buffers] = {};
+  LateUpload() {
+    for (auto& m : memory) m.resize(FileReader::piece);
+  }
+  uint8_t* buffer(int i) override { return memory[i].data(); }
+  void copy(int i, uint8_t* target, int64_t count) override {
+    if (to[i]) throw std::logic_error("a buffer is used again before its copy is done");
+    to[i] = target, bytes[i] = count;
+  }
+  void wait(int i) override {
+    if (to[i]) std::copy_n(memory[i].data(), bytes[i], std::exchange(to[i], nullptr));
+  }
+};
+
+/// Whole, odd, and hashed parts; those of two requests at once.
+void read_runs(FileReader& reader, const std::string& path, const std::vector<uint8_t>& data) {
+  const std::pair<int64_t, int64_t> runs[] = {
+      {0, file_bytes}, {1, 1}, {4095, 2}, {5, file_bytes - 6}, {file_bytes - 1, 1}};
+  for (const bool hashed : {false, true}) {
+    std::vector<std::vector<uint8_t>> targets;
+    std::vector<FilePart> parts;
+    XXH128_canonical_t hashes[std::size(runs) + 1];
+    for (const auto& [offset, bytes] : runs) {
+      targets.emplace_back(bytes);
+      parts.push_back({path, offset, bytes, targets.back().data()});
+      if (hashed) parts.back().hash = hashes[targets.size() - 1].digest;
+    }
+    if (hashed) parts.push_back({path, 3, file_bytes - 3, nullptr, hashes[std::size(runs)].digest});
+    std::vector<uint8_t> other(file_bytes);
+    const int64_t first = reader.begin(parts), second = reader.begin({{path, 0, file_bytes, other.data()}});
+    reader.finish(second);
+    reader.finish(first);
+    CHECK(other == data);
+    for (size_t i = 0; i < std::size(runs); ++i) {
+      const auto [offset, bytes] = runs[i];
+      CHECK(std::equal(targets[i].begin(), targets[i].end(), data.begin() + offset));
+      if (hashed) CHECK(XXH128_isEqual(XXH128_hashFromCanonical(&hashes[i]), hash_bytes(data.data() + offset, bytes)));
+    }
+    if (hashed)
+      CHECK(
+          XXH128_isEqual(XXH128_hashFromCanonical(std::end(hashes) - 1), hash_bytes(data.data() + 3, file_bytes - 3)));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("parts of files come into memory, by one thread and by several") {
+  const TempDir dir;
+  const auto data = random_file(dir / "file");
+  for (const int threads : {1, 3}) {
+    FileReader direct(threads), buffered(threads, [] { return std::make_unique<LateUpload>(); });
+    read_runs(direct, dir / "file", data);
+    read_runs(buffered, dir / "file", data);
+  }
+}
+
+TEST_CASE("what fails is said of its request alone") {
+  const TempDir dir;
+  const auto data = random_file(dir / "file");
+  std::vector<uint8_t> target(file_bytes);
+  bool broken = true;
+  const auto open = [&]() -> std::unique_ptr<Upload> {
+    if (broken) throw DeviceError("no memory can be locked");
+    return std::make_unique<LateUpload>();
+  };
+  FileReader reader(2, open);
+  const FilePart whole{dir / "file", 0, file_bytes, target.data()};
+  CHECK_THROWS_WITH(reader.finish(reader.begin({whole})), "no memory can be locked");
+  broken = false;
+  const int64_t beyond = reader.begin({{dir / "file", file_bytes - 5, 10, target.data()}}),
+                right = reader.begin({whole});
+  CHECK_THROWS_WITH(reader.finish(beyond), Catch::Contains("file: ends at byte"));
+  CHECK_THROWS_WITH(reader.finish(beyond), Catch::Contains("no request"));
+  reader.finish(right);
+  CHECK(target == data);
+  CHECK_THROWS_WITH(reader.begin({{dir / "none", 0, 1, target.data()}}), Catch::Contains("none"));
+}
+
+TEST_CASE("a reader that is closed begins nothing more") {
+  const TempDir dir;
+  random_file(dir / "file");
+  std::vector<uint8_t> target(file_bytes);
+  std::atomic<int> pieces = 0;
+  struct Counted final : LateUpload {
+    std::atomic<int>& pieces;
+    explicit Counted(std::atomic<int>& p) : pieces(p) {}
+    uint8_t* buffer(int i) override { return ++pieces, LateUpload::buffer(i); }
+  };
+  {
+    FileReader reader(1, [&] { return std::make_unique<Counted>(pieces); });
+    reader.begin({500, FilePart{dir / "file", 0, file_bytes, target.data()}});
+  }
+  CHECK(pieces < 1000);
+}
+
+TEST_CASE("parts of files come into memory that a GPU reaches", "[gpu]") {
+  if (cuda_device_count() == 0) return;
+  const TempDir dir;
+  const auto data = random_file(dir / "file");
+  const auto device = open_cuda(0);
+  uint8_t* const target = device->allocate(file_bytes);
+  FileReader reader(3, [] { return open_upload(0, FileReader::piece); });
+  reader.finish(reader.begin({{dir / "file", 0, 100, target}, {dir / "file", 100, file_bytes - 100, target + 100}}));
+  CHECK(std::equal(data.begin(), data.end(), target));
+  device->release(target);
+}
