@@ -1,8 +1,8 @@
 """`python3 -m mxfp4_pack.check OUT --source CKPT` with an installed vLLM on a GPU: right where OUT is right, and three
 mistakes that the engine's own kernel must show.
 
-    PYTHONPATH=src/loaders PATH=build:$PATH python3 tests/engines/check_real.py [--backends marlin,triton-hopper]
-        [--models gpt-oss-20b,deepseek-v4-flash] [--dir DIR]
+    MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders PATH=build:$PATH python3 tests/engines/check_real.py
+        [--backends marlin,triton-hopper] [--models gpt-oss-20b,deepseek-v4-flash] [--dir DIR]
 
 vLLM 0.21 to 0.33, the program on the PATH, 8 GB of room in DIR. Exit code 0: all as it must be.
 """

@@ -1,7 +1,8 @@
 """Outputs of format version 1 (testdata/frozen-v1) in an installed engine's own classes, without a GPU: the rows `frozen` of
 matrix.json.
 
-    MXFP4_PACK=build/mxfp4-pack PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/frozen.py vllm|sglang
+    MXFP4_PACK=build/mxfp4-pack MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders:tests/loaders \
+        python3 tests/engines/frozen.py vllm|sglang
 
 A layer of an output that the loader reads is compared with the one that the engine makes of the checkpoint, which `synth`
 makes again; what is exchanged, vllm_classes.py and sglang_classes.py say. Where the engine makes other bytes today, the

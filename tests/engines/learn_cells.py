@@ -1,7 +1,8 @@
 """Layouts learned from an installed engine's own weight loaders and conversions, on a machine without a GPU, compared with the
 built-in ones: the rows `learned` of matrix.json.
 
-    MXFP4_PACK=build/mxfp4-pack PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/learn_cells.py vllm|sglang [small|true]
+    MXFP4_PACK=build/mxfp4-pack MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders:tests/loaders \
+        python3 tests/engines/learn_cells.py vllm|sglang [small|true]
 
 Faked, from outside, is what vllm_classes.py and sglang_classes.py fake: platform, capability and the choice of a kernel,
 of which no object is made. Cases in which a function that moves bytes is not the library's own are left out. AITER needs

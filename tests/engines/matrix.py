@@ -9,7 +9,8 @@
     python3 tests/engines/matrix.py --check                fails where they are not those of matrix.json, or where the
                                                            program says that other layouts fit than were learned
 
-PATH: directories with the engine's Python sources and what it imports, separated by colons. MXFP4_PACK names the program.
+PATH: directories with the engine's Python sources and what it imports, separated by colons. MXFP4_PACK names the program,
+MXFP4_PACK_LIBRARY its C library.
 A cell is an engine's version, a backend in one layout version, a family, a tensor-parallel size, a GPU ("" for none), and
 `shown`, best first (layout "file": a layout file that was learned of the engine):
 

@@ -1,7 +1,7 @@
 """The SGLang loader in an installed SGLang's own classes, on a machine without a GPU: the cells of matrix.json.
 
-    MXFP4_PACK=build/mxfp4-pack FLASHINFER_FP4_HOST=fp4host.so PYTHONPATH=src/loaders:tests/loaders \
-        python3 tests/engines/sglang_classes.py
+    MXFP4_PACK=build/mxfp4-pack MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so FLASHINFER_FP4_HOST=fp4host.so \
+        PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/sglang_classes.py
 
 `mxfp4-pack` converts a tiny random checkpoint; one layer is read by the loader, another is filled as SGLang's own weight
 loader fills it and converted by SGLang's own method. They must agree in every parameter, buffer and mark. The hook

@@ -1,6 +1,7 @@
 """The vLLM loader in an installed vLLM's own classes, on a machine without a GPU: the cells of matrix.json.
 
-    MXFP4_PACK=build/mxfp4-pack PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/vllm_classes.py
+    MXFP4_PACK=build/mxfp4-pack MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders:tests/loaders \
+        python3 tests/engines/vllm_classes.py
 
 `mxfp4-pack` converts a tiny random checkpoint; one layer is read by the loader, another is filled as vLLM fills it and
 converted by vLLM's own method. They must agree in every parameter (name, class, dtype, shape, strides, bytes, marks), in

@@ -1,7 +1,8 @@
 """Where a packing does not fit, in an installed vLLM's own classes, and its kernel on a packed layer; without a GPU. What is
 exchanged: see vllm_classes.py, and here in MarlinKernel.
 
-    MXFP4_PACK=build/mxfp4-pack PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/vllm_fallback.py
+    MXFP4_PACK=build/mxfp4-pack MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders:tests/loaders \
+        python3 tests/engines/vllm_fallback.py
 """
 
 import os

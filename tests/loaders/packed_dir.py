@@ -25,10 +25,8 @@ def write_manifest(directory, manifest):
 
 
 def tensor_checksum(tensor):
-    """Of the list of its experts' checksums; without the xxhash module nobody compares it."""
+    """Of the list of its experts' checksums."""
     slices = [t.contiguous().view(torch.uint8).numpy().tobytes() for t in tensor]
-    if _xxh3.xxhash is None:
-        return "f" * 32
     return _xxh3.hexdigest(b"".join(bytes.fromhex(_xxh3.hexdigest(data)) for data in slices))
 
 

@@ -1,9 +1,11 @@
-"""Runs the loaders' tests. Exit code 77 (skipped) where torch is missing. MXFP4_PACK names the program to test with.
+"""Runs the loaders' tests. Exit code 77 (skipped) where torch or the C library is missing. MXFP4_PACK names the program to
+test with; the library is MXFP4_PACK_LIBRARY, else the one beside it.
 usage: run.py [--installed] [OPTION OF UNITTEST..]; --installed: the package that this Python has, and its program.
 
 The tests need torch >= 2.7 (any build, no GPU) and safetensors >= 0.6.2: pip install torch safetensors
 """
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -28,6 +30,13 @@ if "--installed" in options:
     options.remove("--installed")
     del environment["PYTHONPATH"]
     environment["MXFP4_PACK"] = os.path.join(sysconfig.get_path("scripts"), "mxfp4-pack")
+else:
+    beside = os.path.join(os.path.dirname(os.path.abspath(os.environ.get("MXFP4_PACK", "build/-"))), "libmxfp4_pack.so")
+    try:
+        ctypes.CDLL(environment.setdefault("MXFP4_PACK_LIBRARY", beside))
+    except OSError as error:  # not built, or with a sanitizer, which Python does not have
+        print(f"skipped: {error}\nNOT TESTED: the vLLM and SGLang loaders. Build the target mxfp4_pack and run this again.")
+        sys.exit(77)
 names = ["test_formats", "test_install", "test_manifest", "test_stream", "test_vllm", "test_humming", "test_sglang",
          "test_sglang_updates.Updates", "test_sglang_updates.Tensors", "test_tool.Tool", "test_fallback.Fallback", "test_live.Live", "test_commands", "test_check",
          "test_sharded_state", "test_learn", "test_learn_engine", "test_learned.Learned"]

@@ -1,49 +1,31 @@
-"""Reading packed tensors: the threads, the ring of pinned buffers (with a stand-in of CUDA), reading ahead, checksums."""
+"""Reading packed tensors: by the C library, ahead of the engine, through the host's memory, with checksums."""
 
-import contextlib
+import ctypes
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
-from types import SimpleNamespace
 from unittest import mock
 
 import torch
 
 from golden import same
-from mxfp4_pack import Manifest, Refused, _loading, _stream, _xxh3, packed_set
+from mxfp4_pack import Manifest, Refused, _loading, _reader, _xxh3, packed_set
 from mxfp4_pack._safetensors import read_header
 from packed_dir import Checkpoint, random_layer
 
 MB = 1 << 20
+CPU = torch.device("cpu")
 
 
-class FakeEvent:
-    """A copy that is done only when somebody waits for it."""
-    waited = 0
-
-    def record(self, stream):
-        pass
-
-    def query(self):
-        return False
-
-    def synchronize(self):
-        FakeEvent.waited += 1
-
-
-def fake_cuda(registered):
-    """torch.cuda, as far as the reader uses it, with the CPU's memory as the GPU's."""
-    stream = SimpleNamespace(wait_stream=lambda other: None)
-    runtime = SimpleNamespace(cudaHostRegister=lambda address, size, flags: registered.append(size) or 0,
-                              cudaHostUnregister=lambda address: registered.append(-1) or 0)
-    return mock.patch.multiple(torch.cuda, Stream=lambda device: stream, current_stream=lambda device: stream,
-                               stream=lambda stream: contextlib.nullcontext(),
-                               device=lambda device: contextlib.nullcontext(), Event=FakeEvent, cudart=lambda: runtime)
+def short_of(device):
+    """A reader of a library that does not reach the GPU, whose memory is the CPU's here."""
+    reader = _reader.Reader(device)
+    reader.reaches = False
+    return reader
 
 
 class Files(unittest.TestCase):
@@ -51,76 +33,55 @@ class Files(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MXFP4_PACK_TEST_DIRECTORY"))
         self.addCleanup(temporary.cleanup)
         self.path = os.path.join(temporary.name, "file")
-        self.data = torch.randint(0, 256, (3 * MB + 777,), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
+        self.data = torch.randint(0, 256, (9 * MB + 777,), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
         with open(self.path, "wb") as file:
             file.write(self.data.numpy().tobytes())
+        self.reader = _reader.Reader(CPU, threads=3)
 
-    def jobs(self, runs):
-        return [_stream.Job(self.path, begin, end, torch.zeros(end - begin, dtype=torch.uint8)) for begin, end in runs]
+    RUNS = [(0, 9 * MB + 777), (1, 2), (4095, 4097), (4096, 8192), (MB + 5, 9 * MB + 777), (9 * MB + 776, 9 * MB + 777)]
 
-    def check(self, jobs):
-        for job in jobs:
-            self.assertTrue(torch.equal(job.target, self.data[job.begin:job.end]), (job.begin, job.end))
-
-    RUNS = [(0, 3 * MB + 777), (1, 2), (4095, 4097), (4096, 8192), (MB + 5, 3 * MB + 777), (3 * MB + 776, 3 * MB + 777)]
+    def begin(self, runs, hashes=None):
+        targets = [torch.zeros(end - begin, dtype=torch.uint8) for begin, end in runs]
+        parts = [_reader.Run(self.path, begin, end - begin, target.data_ptr(), hashes and hashes + 16 * i)
+                 for i, ((begin, end), target) in enumerate(zip(runs, targets))]
+        return self.reader.begin(parts, targets), targets
 
     def test_into_memory(self):
-        reader = _stream.Reader(threads=3)
-        with mock.patch.object(_stream, "PIECE", 65536):
-            jobs = self.jobs(self.RUNS)
-            self.assertEqual(reader.start(jobs, torch.device("cpu")).wait(), [])
-        reader.close()
-        self.check(jobs)
+        """Several requests at once, finished in another order."""
+        begun = [self.begin(self.RUNS), self.begin(self.RUNS[::-1])]
+        before = time.monotonic()
+        for (number, targets), runs in list(zip(begun, (self.RUNS, self.RUNS[::-1])))[::-1]:
+            self.assertLess(abs(self.reader.finish(number) - before), 30)
+            for (begin, end), target in zip(runs, targets):
+                self.assertTrue(torch.equal(target, self.data[begin:end]), (begin, end))
+        self.assertEqual(self.reader.held, {})
+        with self.assertRaisesRegex(Refused, "there is no request"):
+            self.reader.finish(begun[0][0])
 
-    def test_through_pinned_buffers(self):
-        """From the page cache and past it; more pieces than buffers."""
-        for cold in (False, True):
-            registered = []
-            FakeEvent.waited = 0
-            with self.subTest(cold=cold), fake_cuda(registered), mock.patch.object(_stream, "PIECE", 65536), \
-                    mock.patch.object(_stream, "PINNED", 4 * 65536), mock.patch.object(_stream, "is_cold", lambda *range: cold):
-                reader = _stream.Reader(threads=3)
-                jobs = self.jobs(self.RUNS)
-                reader.start(jobs, torch.device("cuda", 0)).wait()
-                reader.close()
-                self.check(jobs)
-                self.assertEqual(registered, [65536] * len(registered[::2]) + [-1] * len(registered[::2]))
-                self.assertIn(len(registered), (2, 4, 6, 8))  # as many as were needed at once, at most four
-                self.assertGreater(FakeEvent.waited, len(self.RUNS))
-
-    def test_pinned_memory_is_shared_by_the_ranks_of_a_host(self):
-        for ranks, buffers in (("1", 24), ("2", 12), ("4", 6), ("8", 3), ("64", 2), ("x", 24), ("0", 24)):
-            with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE=ranks):
-                self.assertEqual(_stream.pinned_buffers(12), buffers, ranks)
+    def test_checksums(self):
+        hashes = ctypes.create_string_buffer(16 * len(self.RUNS))
+        self.reader.finish(self.begin(self.RUNS, ctypes.addressof(hashes))[0])
+        alone = ctypes.create_string_buffer(16)
+        self.reader.finish(self.reader.begin([_reader.Run(self.path, 5, 5 * MB, None, ctypes.addressof(alone))], None))
+        made = [hashes.raw[16 * i:16 * i + 16].hex() for i in range(len(self.RUNS))] + [alone.raw.hex()]
+        # all but the long ones by a definition of their own
+        for (begin, end), digest in zip([*self.RUNS, (5, 5 + 5 * MB)], made):
+            if _xxh3.xxhash or end - begin < MB:
+                self.assertEqual(digest, _xxh3.hexdigest(self.data[begin:end].numpy().tobytes()), (begin, end))
 
     def test_a_file_that_ends_early(self):
-        for device, cuda in ((torch.device("cpu"), contextlib.nullcontext()), (torch.device("cuda", 0), fake_cuda([]))):
-            with cuda:
-                reader = _stream.Reader(threads=2)
-                job = _stream.Job(self.path, 3 * MB, 4 * MB, torch.zeros(MB, dtype=torch.uint8))
-                with self.assertRaisesRegex(EOFError, f"file ends at byte {3 * MB + 777}, expected are {4 * MB}"):
-                    reader.start([job], device).wait()
-                reader.close()
+        number, _ = self.begin([(0, 10), (9 * MB, 10 * MB)])
+        with self.assertRaisesRegex(Refused, f"file: ends at byte {9 * MB + 777}, [0-9]* more expected"):
+            self.reader.finish(number)
+        with self.assertRaisesRegex(Refused, "none"):
+            self.reader.begin([_reader.Run(self.path + "none", 0, 1, None, ctypes.addressof(ctypes.create_string_buffer(16)))],
+                              None)
 
-    def test_what_is_in_the_page_cache_is_not_cold(self):
-        with open(self.path, "rb") as file:
-            file.read()
-            self.assertFalse(_stream.is_cold(file.fileno(), 0, MB))
-            self.assertEqual(_stream.resident_pages(file.fileno(), 0, MB), MB // 4096)
-
-    @unittest.skipUnless(_xxh3.xxhash, "the xxhash module is not there: checksums on the way are not tested")
-    def test_checksums_of_slices(self):
-        size = 100_003
-        target = torch.zeros(5 * size, dtype=torch.uint8)
-        jobs = [_stream.Job(self.path, 17, 17 + 5 * size, target, size), _stream.Job(self.path, 17, 17 + size, None, size)]
-        expected = [_xxh3.hexdigest(self.data[17 + i * size:17 + (i + 1) * size].numpy().tobytes()) for i in (0, 1, 2, 3, 4, 0)]
-        for device, cuda in ((torch.device("cpu"), contextlib.nullcontext()), (torch.device("cuda", 0), fake_cuda([]))):
-            with cuda, mock.patch.object(_stream, "PIECE", 65536):
-                reader = _stream.Reader(threads=2)
-                digests = reader.start(jobs, device).wait()
-                reader.close()
-            self.assertEqual([d.hex() for d in digests], expected)
-            self.assertTrue(torch.equal(target, self.data[17:17 + 5 * size]))
+    def test_a_reader_that_nobody_has_any_more_is_closed(self):
+        _, targets = self.begin(self.RUNS * 20)
+        close = self.reader.close
+        del self.reader
+        self.assertFalse(close.alive)
 
 
 class Layers(unittest.TestCase):
@@ -150,82 +111,77 @@ class Layers(unittest.TestCase):
             same(self, tensors[key], want[list(experts)].contiguous(), (number, key))
 
     def test_experts_in_any_order(self):
-        for piece in (1, 5000, _stream.PIECE):
-            for experts in (range(6), range(2, 5), [5], [0, 2, 4], [3, 4, 0, 1], [5, 4, 3, 2, 1, 0]):
-                with self.subTest(piece=piece, experts=experts), mock.patch.object(_loading, "PIECE", piece):
+        for verify in ("0", "1"):
+            for experts in (range(6), range(2, 5), [5], [0, 2, 4], [3, 4, 0, 1], [5, 4, 3, 2, 1, 0], [1, 1, 0, 5, 0]):
+                with self.subTest(verify=verify, experts=experts), mock.patch.dict(os.environ, MXFP4_PACK_VERIFY=verify):
+                    self.set = Manifest(self.directory, "vllm").pick("auto", 1, 0)
                     self.check(1, experts)
+
+    def test_without_the_library(self):
+        with (mock.patch.dict(os.environ, MXFP4_PACK_LIBRARY="/none.so"),
+              self.assertRaisesRegex(Refused, "libmxfp4_pack.so is not there.*Install the wheel")):
+            self.check(0, range(6))
+
+    def test_through_the_memory_of_the_host(self):
+        with mock.patch.object(_loading, "Reader", short_of), mock.patch.dict(os.environ, MXFP4_PACK_VERIFY="1"):
+            for n in range(3):
+                self.set.expect(self.set.layers["model", n], range(6), self.cpu)
+            self.assertEqual([started.number for started in self.set.loading.started.values()], [None] * 3)
+            for n, experts in ((2, range(6)), (0, [4, 1]), (1, range(6))):
+                self.check(n, experts)
+        self.assertTrue(self.set.finished)
 
     def test_neighbours_share_a_read(self):
         entry = self.set.layers["model", 0]["w2", "bias"]
         size = entry.bytes // 6
         for experts, runs in ((range(6), [(0, 6)]), ([0, 1, 3, 4], [(0, 2), (3, 5)]), ([1, 0], [(1, 2), (0, 1)])):
-            tensor = torch.empty((len(experts), *entry.shape[1:]), dtype=torch.bfloat16)
-            jobs = _loading.jobs_of("f", 1000, entry, (tuple(experts), tensor), False)
-            self.assertEqual([(job.begin, job.end) for job in jobs],
-                             [(1000 + a * size, 1000 + b * size) for a, b in runs])
-            self.assertTrue(all(job.target.numel() == job.end - job.begin for job in jobs))
+            made = _loading.runs_of("f", 1000, entry, (tuple(experts), 5000, None))
+            self.assertEqual([(run.offset, run.bytes) for run in made], [(1000 + a * size, (b - a) * size) for a, b in runs])
+            places = [5000 + size * sum(b - a for a, b in runs[:i]) for i in range(len(runs))]
+            self.assertEqual([run.target for run in made], places)
 
     def test_layers_are_read_when_they_are_expected(self):
-        others = set(threading.enumerate())
-        read = []
-        run = _stream.Reader.run
+        begun = []
+        begin = _reader.Reader.begin
 
-        def recording(reader, job, stream):
-            result = run(reader, job, stream)
-            read.append(job)
-            return result
+        def recording(reader, runs, tensors):
+            begun.append(len(runs))
+            return begin(reader, runs, tensors)
 
         jobs = len(self.set.layers["model", 0])
-        with mock.patch.object(_stream.Reader, "run", recording):
+        with mock.patch.object(_reader.Reader, "begin", recording):
             for n in range(4):
                 self.set.expect(self.set.layers["model", n], range(6), self.cpu)
-            deadline = time.monotonic() + 30
-            while len(read) < 4 * jobs and time.monotonic() < deadline:
-                time.sleep(0.001)
-            self.assertEqual(len(read), 4 * jobs)
+            self.assertEqual(begun, [jobs] * 4)
             for n in range(3):
                 self.assertFalse(self.set.finished)
                 self.check(n, range(6))
-            self.assertEqual(len(read), 4 * jobs)
+            self.assertEqual(begun, [jobs] * 4)
             self.check(3, range(2))  # other experts than expected: read again
-            self.assertEqual(len(read), 5 * jobs)
+            self.assertEqual(begun, [jobs] * 5)
         self.assertTrue(self.set.finished)
         self.assertIsNone(self.set.loading.reader)
-        self.assertLessEqual(set(threading.enumerate()), others)
         self.check(4, range(6))
 
     def test_layers_that_nobody_wants_any_more(self):
-        others = set(threading.enumerate())
-        begun, go_on = threading.Event(), threading.Event()
-
-        def slow(file, memory, offset, needed):
-            begun.set()
-            go_on.wait(30)
-            read.append(needed)
-
-        read = []
-        with mock.patch.object(_stream.File, "read", slow):
-            for n in range(4):
-                self.set.expect(self.set.layers["model", n], range(6), self.cpu)
-            begun.wait(30)
-            threading.Timer(0.05, go_on.set).start()
-            self.set.loading.drop()
-        self.assertLess(len(read), 4 * len(self.set.layers["model", 0]))  # only what had begun
+        for n in range(4):
+            self.set.expect(self.set.layers["model", n], range(6), self.cpu)
+        close = self.set.loading.reader.close
+        self.set.loading.drop()
+        self.assertFalse(close.alive)
         self.assertTrue(self.set.finished)
         self.assertIsNone(self.set.loading.reader)
-        self.assertLessEqual({t for t in threading.enumerate() if not isinstance(t, threading.Timer)}, others)
         self.check(2, range(6))
 
     def test_a_process_that_fails_does_not_wait_for_what_it_expected(self):
-        program = ("import os, sys, torch\n"
-                   "from mxfp4_pack import _stream\n"
-                   "reader = _stream.Reader(threads=1)\n"
-                   "reader.run = lambda job, stream: __import__('time').sleep(60)\n"
-                   "reader.start([_stream.Job(os.devnull, 0, 1, torch.zeros(1))],"
-                   " torch.device('cpu'))\n"
+        program = ("import sys, torch\n"
+                   "from mxfp4_pack import _reader\n"
+                   "reader = _reader.Reader(torch.device('cpu'), threads=1)\n"
+                   "target = torch.empty(1 << 28, dtype=torch.uint8)\n"
+                   "reader.begin([_reader.Run('/dev/zero', 0, 1 << 28, target.data_ptr())] * 8000, target)\n"
                    "sys.exit(3)\n")
-        path = os.path.dirname(os.path.dirname(_stream.__file__))
-        ended = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, timeout=50)
+        path = os.path.dirname(os.path.dirname(_reader.__file__))
+        ended = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, timeout=100)
         self.assertEqual(ended.returncode, 3)
 
     def test_a_damaged_file_is_refused(self):
@@ -258,7 +214,6 @@ class Layers(unittest.TestCase):
         with self.assertRaises(Refused):
             self.set.read_layer(self.set.layers["model", 0], range(6), self.cpu)
 
-    @unittest.skipUnless(_xxh3.xxhash, "the xxhash module is not there: checksums on the way are not tested")
     def test_checksums_on_the_way(self):
         path = os.path.join(self.directory, "packed/packed-00001.safetensors")
         entry = self.set.layers["model", 1]["w2", "codes"]
@@ -275,8 +230,6 @@ class Layers(unittest.TestCase):
                 self.set = Manifest(self.directory, "vllm").pick("auto", 1, 0)
                 with self.assertRaisesRegex(Refused, f"{entry.name}: its bytes do not have the manifest's checksum"):
                     self.set.read_layer(self.set.layers["model", 1], experts, self.cpu)
-            with mock.patch.object(_xxh3, "xxhash", None), self.assertRaisesRegex(Refused, "pip install xxhash"):
-                _loading.Loading(self.directory)
         self.set = Manifest(self.directory, "vllm").pick("auto", 1, 0)
         self.set.read_layer(self.set.layers["model", 1], range(6), self.cpu)
 

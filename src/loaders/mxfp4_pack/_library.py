@@ -1,4 +1,4 @@
-"""The C library's part here: raw experts packed in memory, the GPU's or the host's."""
+"""The C library's part here: files read into memory, and raw experts packed in memory, the GPU's or the host's."""
 
 import ctypes
 import os
@@ -18,6 +18,12 @@ class Expert(ctypes.Structure):
                 ("piece", ctypes.c_void_p * 2), ("packed", ctypes.c_void_p)]
 
 
+class Part(ctypes.Structure):
+    """mxfp4_pack_part"""
+    _fields_ = [("size", ctypes.c_size_t), ("file", ctypes.c_char_p), ("offset", ctypes.c_int64), ("bytes", ctypes.c_int64),
+                ("target", ctypes.c_void_p), ("hash", ctypes.c_void_p)]
+
+
 def library():
     """The wheel's, else the system's."""
     own = os.path.join(HERE, NAME)
@@ -28,9 +34,20 @@ def library():
         found.mxfp4_pack_close_set.argtypes = (ctypes.c_void_p,)
         found.mxfp4_pack_pack_experts.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(Expert), ctypes.c_size_t,
                                                   ctypes.c_int, ctypes.c_void_p)
+        found.mxfp4_pack_open_reader.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
+        found.mxfp4_pack_close_reader.argtypes = (ctypes.c_void_p,)
+        found.mxfp4_pack_begin_read.argtypes = (ctypes.c_void_p, ctypes.POINTER(Part), ctypes.c_size_t,
+                                                ctypes.POINTER(ctypes.c_int64))
+        found.mxfp4_pack_finish_read.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
     except (OSError, AttributeError) as error:
         raise Refused(f"{MISSING} ({error})") from error
     return found
+
+
+def check(found, status):
+    """Raises what the library's last call in this thread says."""
+    if status:
+        raise Refused(found.mxfp4_pack_error().decode())
 
 
 class Packer:
@@ -39,15 +56,11 @@ class Packer:
     def __init__(self, directory, number, rank):
         self.library, self.rank = library(), rank
         self.handle = ctypes.c_void_p()
-        self.check(self.library.mxfp4_pack_open_set(os.fsencode(directory), number, ctypes.byref(self.handle)))
+        check(self.library, self.library.mxfp4_pack_open_set(os.fsencode(directory), number, ctypes.byref(self.handle)))
 
     def __del__(self):
         if getattr(self, "handle", None):
             self.library.mxfp4_pack_close_set(self.handle)
-
-    def check(self, status):
-        if status:
-            raise Refused(self.library.mxfp4_pack_error().decode())
 
     def pack(self, tensor, experts, gpu=-1, stream=None):
         """`tensor`: the packed tensor's name. experts: (number, addresses of its pieces, address of its packed bytes), in
@@ -56,4 +69,4 @@ class Packer:
         name = tensor.encode()
         list_ = (Expert * len(experts))(*(Expert(size, name, number, (ctypes.c_void_p * 2)(*pieces), packed)
                                           for number, pieces, packed in experts))
-        self.check(self.library.mxfp4_pack_pack_experts(self.handle, self.rank, list_, len(experts), gpu, stream))
+        check(self.library, self.library.mxfp4_pack_pack_experts(self.handle, self.rank, list_, len(experts), gpu, stream))

@@ -1,5 +1,6 @@
 """Reads the layers of a set before they are asked for."""
 
+import ctypes
 import os
 import time
 from dataclasses import dataclass
@@ -9,17 +10,15 @@ import torch
 
 from . import _xxh3
 from ._entries import Refused, path_of
+from ._reader import Reader, Run
 from ._safetensors import read_header
-from ._stream import PIECE, Job, Reader
+
+HASH = 16  # bytes of a checksum
 
 
 def verifies():
     """Whether the bytes are compared with the manifest's checksums on their way."""
-    if os.environ.get("MXFP4_PACK_VERIFY", "0") in ("", "0"):
-        return False
-    if _xxh3.xxhash is None:
-        raise Refused("MXFP4_PACK_VERIFY is set and the xxhash module is missing. Run: python3 -m pip install xxhash")
-    return True
+    return os.environ.get("MXFP4_PACK_VERIFY", "0") not in ("", "0")
 
 
 class Request(NamedTuple):
@@ -43,84 +42,109 @@ class Progress:
     verified: bool = False
 
 
+@dataclass
+class Started:
+    """A layer that is expected. hashes: {key: those of all experts}, empty where nobody asks for them."""
+    request: Request
+    tensors: dict
+    hashes: dict
+    number: int | None = None  # the reader's; None: nothing is read yet
+
+
 class Loading:
     """`expect` names a layer that the engine has and begins to read it, so that the files are read while the engine
-    builds the model and loads the rest of it. `layer` gives it."""
+    builds the model and loads the rest of it. `layer` gives it. A GPU that the C library does not know gets its layers
+    through the host's memory, each when it is asked for."""
 
     def __init__(self, directory):
         self.directory = directory
         self.verify = verifies()
         self.progress = Progress(verified=self.verify)
-        self.started, self.headers = {}, {}
+        self.started, self.files = {}, {}
         self.reader = None
 
     def expect(self, request, memory=None):
         """memory: {key: tensor of bytes} to read into, else new tensors."""
         if self.reader is None:
-            self.reader = Reader()
+            self.reader = Reader(request.device)
         if not self.progress.begin:
             self.progress.begin = time.monotonic()
-        tensors, pending = {}, {}
+        tensors, hashes = {}, {}
         for key, entry in request.entries.items():
-            begin = self.stored(entry).begin
+            self.stored(entry)
             shape, dtype = (len(request.experts), *entry.shape[1:]), getattr(torch, entry.torch_dtype)
             tensors[key] = memory[key].view(dtype).view(shape) if memory else torch.empty(shape, dtype=dtype,
                                                                                           device=request.device)
-            jobs = jobs_of(path_of(self.directory, entry.file), begin, entry, (request.experts, tensors[key]), self.verify)
-            pending[key] = self.reader.start(jobs, tensors[key].device)
-        self.started[request.name] = request, tensors, pending
+            if self.verify:
+                hashes[key] = ctypes.create_string_buffer(HASH * entry.experts)
+        started = self.started[request.name] = Started(request, tensors, hashes)
+        if self.reader.reaches:
+            started.number = self.begin(started, tensors)
+
+    def begin(self, started, tensors):
+        """Has the reader begin with a layer: its bytes go to `tensors`."""
+        runs = []
+        for key, entry in started.request.entries.items():
+            path, stored = self.stored(entry)
+            hashes = ctypes.addressof(started.hashes[key]) if self.verify else None
+            runs += runs_of(path, stored.begin, entry, (started.request.experts, tensors[key].data_ptr(), hashes))
+        return self.reader.begin(runs, (tensors, started))
 
     def layer(self, request):
         """{(role, part): tensor}: the rank's experts as they are stored, all read."""
-        if request.name not in self.started or self.started[request.name][0] != request:
+        if request.name not in self.started or self.started[request.name].request != request:
             self.forget(request.name)
             self.expect(request)
-        _, tensors, pending = self.started.pop(request.name)
+        started = self.started.pop(request.name)
+        end = self.finish(started)
         for key, entry in request.entries.items():
-            digests = self.finish(pending[key], entry)
-            if self.verify and _xxh3.hexdigest(b"".join(digests)) != entry.xxh3_128:
+            if self.verify and _xxh3.hexdigest(started.hashes[key].raw) != entry.xxh3_128:
                 raise Refused(f"{entry.file}: {entry.name}: its bytes do not have the manifest's checksum; damaged")
-            copy_repeated(tensors[key], request.experts)
-        self.count(request)
+            copy_repeated(started.tensors[key], request.experts)
+        self.count(request, end)
         if not self.started:
             self.close()
-        return tensors
+        return started.tensors
 
     def forget(self, name):
         """What was begun of a layer goes on into its tensors: their memory is free only after that."""
         if name in self.started:
-            for pending in self.started.pop(name)[2].values():
-                pending.wait()
+            self.finish(self.started.pop(name))
 
-    def finish(self, pending, entry):
-        try:
-            return pending.wait()
-        except (OSError, EOFError) as error:
-            raise Refused(f"{entry.file}: {entry.name}: {error}") from error
+    def finish(self, started):
+        """When the layer's last byte was in its place."""
+        if started.number is not None:
+            return self.reader.finish(started.number)
+        host = {key: torch.empty_like(tensor, device="cpu") for key, tensor in started.tensors.items()}
+        self.reader.finish(self.begin(started, host))
+        with torch.inference_mode():  # tensors may have been made in it, and then change only in it
+            for key, tensor in started.tensors.items():
+                tensor.copy_(host[key])
+        return time.monotonic()
 
     def stored(self, entry):
-        """Where a packed tensor lies, in a file that agrees with the manifest."""
-        path = path_of(self.directory, entry.file)
-        if path not in self.headers:
-            self.headers[path] = read_header(path)[0]
-        if entry.name not in self.headers[path]:
+        """(path, Stored) of a packed tensor, in a file that agrees with the manifest."""
+        if entry.file not in self.files:
+            path = path_of(self.directory, entry.file)
+            self.files[entry.file] = path, read_header(path)[0]
+        path, header = self.files[entry.file]
+        if entry.name not in header:
             raise Refused(f"{path} has no {entry.name}")
-        found = self.headers[path][entry.name]
+        found = header[entry.name]
         if found.shape != entry.shape:
             raise Refused(f"{path}: {entry.name}: shape is {found.shape}, manifest: {entry.shape}")
         if found.dtype != entry.torch_dtype:
             raise Refused(f"{path}: {entry.name}: dtype is torch.{found.dtype}, manifest: {entry.torch_dtype}")
-        return found
+        return path, found
 
-    def count(self, request):
+    def count(self, request, end):
         self.progress.layers += 1
         self.progress.bytes += request.bytes
-        self.progress.seconds = self.reader.last - self.progress.begin
+        self.progress.seconds = max(self.progress.seconds, end - self.progress.begin)
 
     def drop(self):
         """Forgets the layers that were expected, and what was read of them."""
         if self.reader is not None:
-            self.reader.dropped = True
             self.close()
         self.started.clear()
 
@@ -137,32 +161,21 @@ def copy_repeated(tensor, experts):
             tensor[row].copy_(tensor[row_of[expert]])
 
 
-def jobs_of(path, begin, entry, wanted, verify):
-    """The jobs for an entry that begins at byte `begin` of the file. `wanted`: the experts, and a tensor with one row for
-    each. Experts that lie behind each other in file and tensor share a job, up to a piece. With `verify` every expert is
-    read, in order, since a checksum is that of all."""
-    experts, tensor = wanted
+def runs_of(path, begin, entry, wanted):
+    """The runs for an entry that begins at byte `begin` of the file. `wanted`: the experts, the address of a tensor with one
+    row for each, and that of all experts' checksums or None. With these every expert is read, in order, since the
+    manifest's checksum is that of all; without, experts that lie behind each other in file and tensor are one run."""
+    experts, target, hashes = wanted
     size = entry.bytes // entry.experts
-    target = tensor.view(-1).view(torch.uint8)
     row_of = {expert: row for row, expert in enumerate(experts)}
-    jobs = []
-    run = []
-    for expert in range(entry.experts) if verify else row_of:
-        if run and not (follows(row_of, run[-1], expert) and (len(run) + 1) * size <= PIECE):
-            jobs.append(job_of(path, begin, target, (run, row_of, size, verify)))
-            run = []
-        run.append(expert)
-    jobs.append(job_of(path, begin, target, (run, row_of, size, verify)))
-    return jobs
-
-
-def follows(row_of, last, expert):
-    before, row = row_of.get(last), row_of.get(expert)
-    return expert == last + 1 and (row is None if before is None else row == before + 1)
-
-
-def job_of(path, begin, target, run):
-    experts, row_of, size, verify = run
-    row = row_of.get(experts[0])
-    part = None if row is None else target[row * size:(row + len(experts)) * size]
-    return Job(path, begin + experts[0] * size, begin + (experts[-1] + 1) * size, part, size if verify else 0)
+    if hashes is not None:
+        return [Run(path, begin + e * size, size, target + row_of[e] * size if e in row_of else None, hashes + e * HASH)
+                for e in range(entry.experts)]
+    runs = []
+    for expert, row in row_of.items():
+        offset, place = begin + expert * size, target + row * size
+        if runs and (runs[-1].offset + runs[-1].bytes, runs[-1].target + runs[-1].bytes) == (offset, place):
+            runs[-1] = runs[-1]._replace(bytes=runs[-1].bytes + size)
+        else:
+            runs.append(Run(path, offset, size, place))
+    return runs

@@ -1,0 +1,64 @@
+"""Parts of files read into tensors by the C library's threads, for which Python's never wait."""
+
+import ctypes
+import os
+import weakref
+from typing import NamedTuple
+
+import torch
+
+from ._library import Part, check, library
+
+THREADS = 12
+HOST = -1  # the library's number for the host's memory
+NO_DEVICE = 5  # MXFP4_PACK_DEVICE
+
+
+class Run(NamedTuple):
+    """Bytes of a file and the addresses of their place and of their checksum's; None: nowhere."""
+    path: str
+    offset: int
+    bytes: int
+    target: int | None
+    hash: int | None = None
+
+
+class Reader:
+    """Reads into the memory of one device, or of the host where the library does not reach that."""
+
+    def __init__(self, device, threads=THREADS):
+        self.device, self.library = device, library()
+        handle = ctypes.c_void_p()
+        status = self.library.mxfp4_pack_open_reader(number_of(device), threads, ctypes.byref(handle))
+        self.reaches = device.type in ("cpu", "cuda") and status != NO_DEVICE
+        if status == NO_DEVICE:  # one of ROCm, or a library without CUDA
+            status = self.library.mxfp4_pack_open_reader(HOST, threads, ctypes.byref(handle))
+        check(self.library, status)
+        self.handle = handle
+        self.held = {}  # what was begun reads into these
+        self.close = weakref.finalize(self, self.library.mxfp4_pack_close_reader, handle)
+
+    def begin(self, runs, owners):
+        """Begins to read into the memory of `owners`, which nothing else uses meanwhile. Returns the request's number."""
+        if self.reaches and self.device.type == "cuda":  # other work may have had that memory before
+            torch.cuda.current_stream(self.device).synchronize()
+        size = ctypes.sizeof(Part)
+        parts = (Part * len(runs))(*(Part(size, os.fsencode(run.path), *run[1:]) for run in runs))
+        number = ctypes.c_int64()
+        check(self.library, self.library.mxfp4_pack_begin_read(self.handle, parts, len(parts), ctypes.byref(number)))
+        self.held[number.value] = owners
+        return number.value
+
+    def finish(self, number):
+        """Returns when all of a request is in its place. The result: when its last byte was, as time.monotonic() says."""
+        end = ctypes.c_int64()
+        check(self.library, self.library.mxfp4_pack_finish_read(self.handle, number, ctypes.byref(end)))
+        del self.held[number]
+        return end.value / 1e9
+
+
+def number_of(device):
+    """The library's number for a device's memory."""
+    if device.type != "cuda":
+        return HOST
+    return torch.cuda.current_device() if device.index is None else device.index
