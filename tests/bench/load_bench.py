@@ -1,12 +1,14 @@
 """How fast packed experts come into a GPU: by the loaders' reader, and by a plain program on the same files.
 
     mxfp4-pack synth gpt-oss-20b R && mxfp4-pack convert R P --engine vllm --backend marlin
-    PYTHONPATH=src/loaders python3 tests/bench/load_bench.py P [--device cuda] [--threads 4,8,16] [--cold] [--repeat 3]
+    MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders python3 tests/bench/load_bench.py P
+        [--device cuda] [--threads 4,8,16] [--cold] [--busy] [--repeat 3]
 
 The plain program reads each file in pieces of 16 MiB with pread into pinned buffers, two for each thread, and copies them
 to the GPU on one stream; it knows nothing of tensors. `mapped` is what torch does by itself: each tensor in a mapped file,
 copied with .to(device). Without --cold all files are read once before, so that they come from the page cache; with --cold
-they are dropped from it before each run. One line for each way and number of threads: GB/s of the best run, and of all.
+they are dropped from it before each run. With --busy Python is as busy as an engine that builds a model while the packed
+layers are read. One line for each way and number of threads: GB/s of the best run, and of all.
 """
 
 import argparse
@@ -18,7 +20,7 @@ import time
 
 import torch
 
-from mxfp4_pack import _loading, _stream
+from mxfp4_pack import _loading, _reader
 from mxfp4_pack.manifest import Manifest, read_manifest
 
 PIECE = 16 << 20
@@ -61,7 +63,7 @@ class PlainThread(threading.Thread):
         if self.copied[turn] is not None:
             self.copied[turn].synchronize()
         buffer = self.buffers[turn]
-        memory = _stream.memory_of(buffer.data_ptr(), end - begin)
+        memory = memoryview(buffer.numpy())[:end - begin]
         descriptor = os.open(path, os.O_RDONLY)
         try:
             done = 0
@@ -96,18 +98,29 @@ def plain(paths, device, threads):
     return time.perf_counter() - start, sum(t.numel() for t in targets.values())
 
 
-def packed(directory, engine, rank, device, threads):
+def build_modules():
+    """Seconds of work in Python alone."""
+    begin = time.perf_counter()
+    with torch.device("meta"):
+        for _ in range(1200):
+            torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.LayerNorm(64))
+    return time.perf_counter() - begin
+
+
+def packed(directory, engine, rank, device, threads, busy=False):
     manifest = Manifest(directory, engine)
     set_ = manifest.pick("auto", manifest.sets[0]["moe_tp_size"], rank)
     layers = list(set_.layers.values())
     experts = range(next(iter(layers[0].values())).experts)
-    set_.loading.reader = _stream.Reader(threads)
+    set_.loading.reader = _reader.Reader(device, threads)
     begin = time.perf_counter()
     for entries in layers:
         set_.expect(entries, experts, device)
+    if busy:
+        print(f"  modules built in {build_modules():.3f} s beside it", flush=True)
     held = [set_.read_layer(entries, experts, device) for entries in layers]
     finish(device)
-    seconds = time.perf_counter() - begin
+    seconds = set_.loading.progress.seconds if busy else time.perf_counter() - begin
     return seconds, sum(entry.bytes for entries in layers for entry in entries.values()), held
 
 
@@ -147,6 +160,7 @@ def main():
     parser.add_argument("--device", type=torch.device, default=torch.device("cuda", 0))
     parser.add_argument("--threads", default="4,8,16")
     parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--busy", action="store_true")
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     fields = read_manifest(options.directory)["sets"][0]
@@ -154,9 +168,12 @@ def main():
     files = dict.fromkeys(t["file"] for t in fields["tensors"] if t["rank"] == rank)
     paths = [os.path.join(options.directory, name) for name in files]
     torch.zeros(1, device=options.device)  # CUDA's start is not measured
+    if options.busy:
+        build_modules()
+        print(f"modules built in {build_modules():.3f} s alone")
     for threads in map(int, options.threads.split(",")):
-        measure(f"packed, {threads} threads", lambda: packed(options.directory, engine, rank, options.device, threads), paths,
-                options)
+        measure(f"packed, {threads} threads",
+                lambda: packed(options.directory, engine, rank, options.device, threads, options.busy), paths, options)
         measure(f"plain, {threads} threads", lambda: plain(paths, options.device, threads), paths, options)
     measure("mapped", lambda: mapped(paths, options.device), paths, options)
 
