@@ -74,6 +74,12 @@ void check_arguments(const std::vector<std::string>& words) {
   }
 }
 
+/// Variables are for the options of the command that was chosen: CLI11 2.1 reads those of all.
+void forget_variables_of_others(CLI::App& app, const std::string& chosen) {
+  for (CLI::App* command : app.get_subcommands([&](const CLI::App* c) { return c->get_name() != chosen; }))
+    for (CLI::Option* option : command->get_options()) option->envname("");
+}
+
 /// What --help and --version print.
 int show_help(const CLI::App& app, const CLI::ParseError& e) {
   const std::vector<std::string> others = app.remaining();
@@ -99,8 +105,7 @@ std::string parts() {
 void describe(CLI::App& app) {
   app.description(
       "Packs the experts of MXFP4 mixture-of-experts checkpoints once, offline, into the bytes that an inference "
-      "engine "
-      "would compute at every start, and proves them right.");
+      "engine would compute at every start, and proves them right.");
   app.footer(
       "mxfp4-pack convert gpt-oss-20b/ out/ --backend auto --engine vllm --gpu h100\n"
       "mxfp4-pack verify out/ --source gpt-oss-20b/");
@@ -111,26 +116,29 @@ void describe(CLI::App& app) {
 }
 
 int carry_out(std::vector<std::string> words, bool json) {
+  Common common;
+  Run run;
+  CLI::App app("", "mxfp4-pack");
   try {
-    Common common;
-    Run run;
-    CLI::App app("", "mxfp4-pack");
     describe(app);
     for (Add* add : commands) add(app, common, run);
     check_arguments(words);
+    move_help(words);
+    forget_variables_of_others(app, words.empty() ? "" : words.front());
     try {
-      move_help(words);
       std::reverse(words.begin(), words.end());  // as CLI11 takes them
       app.parse(words);
     } catch (const CLI::ParseError& e) {
       if (e.get_exit_code() == 0) return show_help(app, e);
+      if (dynamic_cast<const CLI::RequiredError*>(&e)) check_environment(app);  // CLI11 2.4 passes over a wrong value
       throw usage_error(app, e);
     }
     check_environment(app);
     set_verbosity(common.quiet ? Verbosity::quiet : common.verbose ? Verbosity::verbose : Verbosity::normal);
     return run();
   } catch (...) {
-    return report(caught(), json);
+    const auto chosen = app.get_subcommands();
+    return report(chosen.empty() ? caught() : naming_variables(caught(), *chosen.back()), json);
   }
 }
 

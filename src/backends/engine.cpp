@@ -97,8 +97,9 @@ EngineRequest read_engine(const std::string& text, const std::string& version) {
   if (request.version == "installed") request.version = installed_version(engine);
   if (request.version.empty()) return request;
   if (!is_version(request.version))
-    fail(ErrorKind::usage, "--engine-version '{}': a release of {} expected, as {}, or installed", request.version,
-         engine.name, engine.known.last);
+    fail(ErrorKind::usage, "{}: a release of {} expected, as {}, or installed",
+         at == text.npos ? fmt::format("--engine-version '{}'", version) : "--engine " + text, engine.name,
+         engine.known.last);
   if (compare_versions(request.version, engine.known.first) < 0)
     fail(ErrorKind::usage, "{} {} is older than {}, the first that is known here", engine.name, request.version,
          engine.known.first);

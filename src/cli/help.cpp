@@ -119,13 +119,16 @@ std::string mismatch(const CLI::App& command, const std::string& what) {
                              : fmt::format("{}: its value is missing, {}", name, option->get_type_name());
 }
 
+bool is_of_variable(const CLI::Option& option) {
+  const char* value = std::getenv(option.get_envname().c_str());
+  return value && option.results() == std::vector<std::string>{value};
+}
+
 /// What is wrong with a value, by the name of the variable that has it where the command line does not.
 std::string wrong_value(const CLI::App& command, const std::string& what) {
   const std::string name = what.substr(0, what.find(':'));
   const CLI::Option* option = command.get_option_no_throw(name);
-  const char* value = option ? std::getenv(option->get_envname().c_str()) : nullptr;
-  const bool is_from_it = value && option->results() == std::vector<std::string>{value};
-  return is_from_it ? option->get_envname() + what.substr(name.size()) : what;
+  return option && is_of_variable(*option) ? option->get_envname() + what.substr(name.size()) : what;
 }
 
 /// Where no command is chosen: which are there.
@@ -153,6 +156,19 @@ std::vector<std::string> usage_problems(const CLI::App& command, const CLI::Pars
         fmt::format("'{}' {} too many", fmt::join(words, "', '"), words.size() > 1 ? "are words" : "is one word"));
   if (lines.empty()) lines.push_back(wrong_value(command, e.what()));
   return lines;
+}
+
+Error naming_variables(const Error& e, const CLI::App& command) {
+  std::vector<std::string> lines = e.lines;
+  for (const CLI::Option* option : command.get_options()) {
+    if (e.kind != ErrorKind::usage || !is_of_variable(*option)) continue;
+    const std::string begin = option->get_envname() + ": ", value = option->results().front();
+    for (std::string& line : lines)
+      if (!line.starts_with(begin) &&
+          (line.find("'" + value + "'") != line.npos || line.starts_with(option->get_name() + " " + value)))
+        line.insert(0, begin);
+  }
+  return {e.kind, lines};
 }
 
 Error with_advice(std::vector<std::string> lines, std::string advice) {

@@ -14,6 +14,9 @@ std::string help_of(const CLI::App* app, const std::string& name);
 /// Everything that is wrong with the words that a command was given.
 std::vector<std::string> usage_problems(const CLI::App& command, const CLI::ParseError& e);
 
+/// Lines about the value of an option begin with the variable that it is of, if it is of one.
+Error naming_variables(const Error& e, const CLI::App& command);
+
 /// An Error{usage} whose last line goes on with what to do: "..; see there", or "..? See there".
 Error with_advice(std::vector<std::string> lines, std::string advice);
 
