@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cctype>
+
 #include "src/base/log.h"
 #include "src/bench/predict.h"
 #include "src/cli/commands.h"
@@ -10,14 +13,30 @@ namespace mxfp4::cli {
 
 namespace {
 
+/// The words of a line: what is in quotes is a part of one, and nothing else has a meaning.
+std::vector<std::string> words_of(const std::string& line) {
+  std::vector<std::string> words;
+  char open = '\0';  // the quote that is not closed yet
+  bool in_word = false;
+  for (const char c : line) {
+    const bool is_quote = open ? c == open : c == '"' || c == '\'',
+               is_space = !open && std::isspace(static_cast<unsigned char>(c));
+    if (c == '\0')
+      fail(ErrorKind::usage, "a byte 0, which is in no name; is the list in UTF-16, or are its lines ended by zeros?");
+    if (c == '\\' && !open) fail(ErrorKind::usage, "a backslash, which escapes nothing here; put the name in quotes");
+    if (!in_word && !is_space) words.emplace_back();
+    in_word = !is_space;
+    if (is_quote) open = open ? '\0' : c;
+    if (in_word && !is_quote) words.back() += c;
+  }
+  if (open) fail(ErrorKind::usage, "a quote {} that is not closed", open);
+  if (std::count(words.begin(), words.end(), "")) fail(ErrorKind::usage, "a name in quotes that is empty");
+  return words;
+}
+
 /// A line of a list; `defaults` from the command line.
 ConvertOptions parse_conversion(const std::string& line, const Conversion& defaults) {
-  char open = '\0';  // the quote that is not closed yet
-  for (const char c : line)
-    if (open ? c == open : c == '"' || c == '\'' || c == '`') open = open ? '\0' : c;
-  if (open) fail(ErrorKind::usage, "a quote {} that is not closed", open);
-  if (line.find('\0') != line.npos)
-    fail(ErrorKind::usage, "a byte 0, which is in no name; is the list in UTF-16, or are its lines ended by zeros?");
+  std::vector<std::string> words = words_of(line);
   CLI::App app;
   app.set_help_flag();
   Conversion o = defaults;
@@ -25,11 +44,16 @@ ConvertOptions parse_conversion(const std::string& line, const Conversion& defau
   needed.backend->required(defaults.options.backend.empty());
   needed.engine->required(defaults.options.engine.empty());
   try {
-    app.parse(line, false);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(words);
   } catch (const CLI::ParseError& e) {
     throw with_advice(usage_problems(app, e), "a line is CKPT OUT and options, as for convert");
   }
-  return o.settled();
+  try {
+    return o.settled();
+  } catch (const Error& e) {
+    throw naming_variables(e, app);
+  }
 }
 
 }  // namespace

@@ -38,6 +38,17 @@ CLI::Validator layer_number() {
   return CLI::Validator(check, "");
 }
 
+/// A list with commas, each part of which passes a check.
+CLI::Validator each(const CLI::Validator& check) {
+  const auto check_all = [check](std::string& list) {
+    if (("," + list + ",").find(",,") != list.npos) return fmt::format("'{}' has a comma too many", list);
+    for (std::string& part : CLI::detail::split(list, ','))
+      if (std::string problem = check(part); !problem.empty()) return problem;
+    return std::string();
+  };
+  return CLI::Validator(check_all, "");
+}
+
 CLI::Validator tolerance() {
   const auto check = [](std::string& text) {
     double value = 0;
@@ -62,13 +73,27 @@ struct KernelsOptions {
                       : "and --level names a lower one, which computes no layer");
   }
 };
-KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o, std::vector<std::string>& layers) {
+KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o) {
   app->option_defaults()->group("Level kernels");
+  const auto take_layers = [&o](const std::string& list) {
+    for (const std::string& layer : CLI::detail::split(list, ','))
+      if (layer == "all")
+        o.kernels.all_layers = true;
+      else
+        o.kernels.layers.push_back(std::stoll(layer));
+  };
+  const auto take_tokens = [&o](const std::string& list) {
+    o.kernels.tokens.clear();
+    for (const std::string& tokens : CLI::detail::split(list, ',')) o.kernels.tokens.push_back(std::stoll(tokens));
+    o.bench.tokens = o.kernels.tokens;
+  };
   KernelsOptions added;
-  added.layers = app->add_option("--layers", layers, "Layers to compute, by number; default: the first");
-  added.layers->delimiter(',')->check(layer_number())->needs(source)->type_name("0,5,..|all");
-  added.tokens = app->add_option("--tokens", o.kernels.tokens, "Batches to compute, by their numbers of tokens");
-  added.tokens->delimiter(',')->check(range(1, 65536))->type_name("N,..");
+  added.layers = app->add_option_function<std::string>("--layers", take_layers,
+                                                       "Layers to compute, by number; default: the first");
+  added.layers->check(each(layer_number()))->needs(source)->type_name("0,5,..|all");
+  added.tokens =
+      app->add_option_function<std::string>("--tokens", take_tokens, "Batches to compute, by their numbers of tokens");
+  added.tokens->check(each(range(1, 65536)))->type_name("N,..");
   added.tokens->default_str(fmt::format("{}", fmt::join(o.kernels.tokens, ",")));
   added.seed = app->add_option("--seed", o.kernels.seed, "Seed of routing and inputs");
   added.seed->type_name("N")->capture_default_str();
@@ -87,7 +112,6 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   static VerifyOptions o;
   static std::map<std::string, Level> levels = {
       {"files", Level::files}, {"bytes", Level::bytes}, {"kernels", Level::kernels}};
-  static std::vector<std::string> layers;
   app->description(
       "Prove that an output is right\n\n"
       "Compares OUT with its manifest and with the checkpoint, and computes MoE layers on its bytes. Exit "
@@ -106,7 +130,7 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
          "MoE layers on the packed bytes and compare with the source's. Default: the highest possible")
       ->transform(by_name(levels))
       ->type_name("files|bytes|kernels");
-  const KernelsOptions kernels = add_kernels(app, source, o, layers);
+  const KernelsOptions kernels = add_kernels(app, source, o);
   add_kernel_bench(app, out, o.bench);
   static std::string part;
   app->option_defaults()->group("Many nodes");
@@ -119,15 +143,11 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   add_device(app, o.device);
   add_common(app, common);
   app->callback([&, kernels] {
-    if (kernels.tokens->count()) o.bench.tokens = o.kernels.tokens;
     run = [&, kernels] {
       o.json = common.json;
       if (!part.empty()) o.part = read_part(part);
       kernels.check(o);
       if (!o.source.empty()) o.source = checkpoint_path(o.source);
-      o.kernels.all_layers = std::count(layers.begin(), layers.end(), "all") > 0;
-      for (const std::string& layer : layers)
-        if (layer != "all") o.kernels.layers.push_back(std::stoll(layer));
       return verify(o) ? 0 : 1;
     };
   });

@@ -13,6 +13,8 @@ namespace mxfp4 {
 
 namespace {
 
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
 struct Line {
   int number;
   std::string text;
@@ -28,6 +30,7 @@ std::vector<Line> read_lines(const std::string& filelist) {
   std::vector<Line> lines;
   std::string line;
   for (int number = 1; std::getline(text, line); ++number) {
+    if (number == 1 && line.starts_with(byte_order_mark)) line.erase(0, byte_order_mark.size());
     const size_t first = line.find_first_not_of(" \t\r");
     if (first != line.npos && line[first] != '#') lines.push_back({number, line});
   }

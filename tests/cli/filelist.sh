@@ -28,6 +28,15 @@ expect 'a line of words too many, in their order' 2 '' "error: -:1: 'c', 'd' are
 expect 'a line without OUT' 2 '' "error: -:1: OUT is missing$line" bad_line a
 expect 'a line with a quote too many' 2 '' 'error: -:1: a quote " that is not closed' bad_line 'a "b'
 expect 'a line with a byte 0' 2 '' 'error: -:1: a byte 0, which is in no name' bad_line 'a b\000c'
+expect 'a line with an empty name' 2 '' 'error: -:1: a name in quotes that is empty$' bad_line '"" x'
+expect 'a line with a backslash' 2 '' 'error: -:1: a backslash, which escapes nothing here; put the name in quotes$' bad_line 'a\\\\ b c'
+expect 'a line in UTF-16' 2 '' 'error: -:1: a byte 0' bad_line '\377\376a\000'
+mkdir "$dir/two words"
+prepare cp -r "$tiny" "$dir/two words/it\\"
+marked() { printf '\xef\xbb\xbf"%s"/it\\ %s\r\n' "$dir/two words" "'$dir/two words/o'" | sed "s/it./'&'/" |
+  "$program" convert --filelist - --backend marlin --engine vllm -q; }
+expect 'a byte order mark, and quotes within words' 0 '' '' marked
+expect 'which name this OUT' 0 '' '' test -f "$dir/two words/o/mxfp4-pack.json"
 expect 'a list and a checkpoint' 2 '' 'excludes' "$program" convert "$tiny" "$dir/o9" --filelist "$list" --backend marlin --engine vllm
 
 printf '%s\n' "'$tiny' '$dir/added'" "'$tiny' '$dir/added' --engine sglang --add" \

@@ -21,6 +21,12 @@ expect 'kernels need the source' 2 '' 'say where it is with --source' verify --l
 for layer in 1e3 1.7 -1 99999999999999999999; do
   expect "no number of a layer: $layer" 2 '' 'not the number of a layer' from_source --layers $layer
 done
+for list in 0, ,0 0,,1 ,; do
+  expect "a list with a gap: $list" 2 '' "error: --layers: '$list' has a comma too many" from_source --layers $list
+  expect "of batches too: $list" 2 '' "error: --tokens: '$list' has a comma too many" from_source --tokens $list
+done
+expect 'a list of layers before OUT' 0 '4 of 4 batches right' '' \
+  "$program" verify --source "$tiny" --tokens 2 --layers 0,2 "$dir/o"
 expect 'no such layer' 2 '' 'error: --layers 99: .* has the MoE layers 0, 1, 2$' from_source --layers 0,99
 expect 'layers of a lower level' 2 '' 'error: --layers is of level kernels, and --level names a lower one' from_source --level bytes --layers 1
 expect 'layers without the source' 2 '' 'error: --layers requires --source' "$program" verify "$dir/o" --layers 1
