@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string refusal(const ConvertOptions& o) {
+std::string refusal_of(const ConvertOptions& o) {
   try {
     convert(o);
   } catch (const Error& e) {
@@ -49,10 +49,10 @@ TEST_CASE("whoever will write takes the lock before reading anything of OUT") {
   REQUIRE(::flock(held.get(), LOCK_EX | LOCK_NB) == 0);
   ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "sglang");
   o.add = true;
-  CHECK(refusal(o).find("another run of mxfp4-pack is writing it") != std::string::npos);
+  CHECK(refusal_of(o).find("another run of mxfp4-pack is writing it") != std::string::npos);
   o.add = false;
   o.if_changed = true;
-  CHECK(refusal(o).find("another run of mxfp4-pack is writing it") != std::string::npos);
+  CHECK(refusal_of(o).find("another run of mxfp4-pack is writing it") != std::string::npos);
 }
 
 TEST_CASE("a damaged output is not converted any further") {
@@ -64,7 +64,7 @@ TEST_CASE("a damaged output is not converted any further") {
     convert(conversion(dir / "in", dir / "out", "vllm"));
     INFO(file);
     flip(dir / ("out/" + file), int64_t(fs::file_size(dir / ("out/" + file))) / 2);
-    CHECK(refusal(conversion(dir / "out", dir / "again", "sglang")).find("checksum") != std::string::npos);
+    CHECK(refusal_of(conversion(dir / "out", dir / "again", "sglang")).find("checksum") != std::string::npos);
     CHECK_THROWS_AS(run_unpack(dir / "out", dir / "back"), Error);
     CHECK(!fs::exists(dir / "again"));
     CHECK(!fs::exists(dir / "back"));
@@ -124,12 +124,12 @@ TEST_CASE("nothing is written through a link that was there") {
   }
   SECTION("a journal") {
     fs::create_symlink(dir / "victim", dir / ".out.mxfp4-pack.journal");
-    CHECK(refusal(conversion(tiny_gpt_oss, dir / "out", "vllm")).find("is a link") != std::string::npos);
+    CHECK(refusal_of(conversion(tiny_gpt_oss, dir / "out", "vllm")).find("is a link") != std::string::npos);
   }
   SECTION("a partial output") {
     fs::create_directory(dir / "elsewhere");
     fs::create_directory_symlink(dir / "elsewhere", dir / ".out.mxfp4-pack.partial");
-    CHECK(refusal(conversion(tiny_gpt_oss, dir / "out", "vllm")).find("is a link") != std::string::npos);
+    CHECK(refusal_of(conversion(tiny_gpt_oss, dir / "out", "vllm")).find("is a link") != std::string::npos);
     CHECK(fs::is_empty(dir / "elsewhere"));
   }
   CHECK(read_text(dir / "victim", 100) == "untouched");
@@ -167,7 +167,7 @@ TEST_CASE("folders and links that are not ours are not replaced") {
   SECTION("a link to a folder") { fs::create_directory_symlink("/", dir / "out/mine"); }
   ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
   o.force = true;
-  CHECK(refusal(o).find("mine was not made by mxfp4-pack") != std::string::npos);
+  CHECK(refusal_of(o).find("mine was not made by mxfp4-pack") != std::string::npos);
 }
 
 TEST_CASE("an output whose folders are read-only is replaced whole") {
@@ -213,7 +213,7 @@ TEST_CASE("what a run left that was cut short at its end is finished by the next
 TEST_CASE("a predecessor between two renames is put back") {
   const TempDir dir;
   convert(conversion(tiny_gpt_oss, dir / ".out.mxfp4-pack.partial.old", "vllm"));
-  CHECK(refusal(conversion(tiny_gpt_oss, dir / "out", "vllm")).find("exists") != std::string::npos);
+  CHECK(refusal_of(conversion(tiny_gpt_oss, dir / "out", "vllm")).find("exists") != std::string::npos);
   CHECK(is_right(dir / "out", tiny_gpt_oss));
 }
 
