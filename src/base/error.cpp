@@ -28,20 +28,28 @@ const char* name_of(ErrorKind kind) {
 
 namespace {
 
-/// Bytes of the UTF-8 character that `text` begins with; 0 where it is none that may be shown: no UTF-8, a control
-/// character, or one of U+0080 to U+009F, which terminals may take for escapes.
+/// Control characters, of which terminals may take U+0080 to U+009F for escapes, and those that turn the direction of
+/// what follows.
+bool is_control(char32_t c) {
+  const auto from = [c](char32_t first, char32_t last) { return c >= first && c <= last; };
+  return c < 0x20 || from(0x7F, 0x9F) || from(0x202A, 0x202E) || from(0x2066, 0x2069);
+}
+
+/// Bytes of the UTF-8 character that `text` begins with; 0 where it is none that may be shown: no UTF-8, or a control
+/// character.
 size_t printable_length(std::string_view text) {
   const auto byte = [&](size_t i) { return uint8_t(text[i]); };
-  if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7F ? 1 : 0;
+  if (byte(0) < 0x80) return is_control(byte(0)) ? 0 : 1;
   const size_t length = byte(0) < 0xC2 ? 0 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : byte(0) < 0xF5 ? 4 : 0;
   if (length == 0 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i)
+  char32_t c = byte(0) & (0x7F >> length);
+  for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
-  const int first = byte(0), second = byte(1);
-  const bool c1 = first == 0xC2 && second < 0xA0,
-             overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool surrogate = first == 0xED && second >= 0xA0, above = first == 0xF4 && second >= 0x90;
-  return c1 || overlong || surrogate || above ? 0 : length;
+    c = c << 6 | (byte(i) & 0x3F);
+  }
+  constexpr char32_t least[] = {0, 0, 0x80, 0x800, 0x10000};  // of each length
+  const bool is_surrogate = c >= 0xD800 && c < 0xE000;
+  return c < least[length] || is_surrogate || c > 0x10FFFF || is_control(c) ? 0 : length;
 }
 
 std::vector<std::string> all_printable(std::vector<std::string> lines) {

@@ -35,8 +35,9 @@ Error caught();
 /// An I/O error with the file, what was tried and the system's reason (errno).
 [[noreturn]] void fail_errno(std::string_view file, std::string_view action, int error);
 
-/// Text as it may be shown: control characters, terminal escapes and bytes that are no UTF-8 become \xNN. Whatever goes
-/// through Error, Problems, warn() and note() is made printable there.
+/// Text as it may be shown: control characters, terminal escapes, characters that turn the direction of writing, and
+/// bytes that are no UTF-8 become \xNN. Whatever goes through Error, Problems, warn() and note() is made printable
+/// there.
 std::string printable(std::string_view text);
 bool is_printable(std::string_view text);
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -112,11 +113,19 @@ std::string human_bytes(int64_t bytes) {
   const char* units[] = {"B", "kB", "MB", "GB", "TB"};
   double value = double(bytes);
   int unit = 0;
-  while (value >= 1000 && unit < 4) {
+  while (value >= (unit == 0 ? 1000 : 999.5) && unit < 4) {  // three digits, rounded
     value /= 1000;
     ++unit;
   }
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.3g} {}", value, units[unit]);
+}
+
+std::string human_rate(int64_t bytes, double seconds) {
+  return human_bytes(int64_t(double(bytes) / std::max(seconds, 1e-3))) + "/s";
+}
+
+std::string counted(uint64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string human_seconds(double seconds) {

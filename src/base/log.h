@@ -43,7 +43,11 @@ void show_on_terminal(const std::string& line);
 
 /// "1.23 GB", "456 B": decimal units.
 std::string human_bytes(int64_t bytes);
+/// "1.23 GB/s", "45 kB/s".
+std::string human_rate(int64_t bytes, double seconds);
 /// "0.4 s", "12 s", "3:07 min", "2:03:07 h".
 std::string human_seconds(double seconds);
+/// "1 file", "2 files".
+std::string counted(uint64_t count, std::string_view what);
 
 }  // namespace mxfp4

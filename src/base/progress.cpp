@@ -84,7 +84,7 @@ std::string Progress::line(int width) const {
   const std::string time = !unit_.empty() ? clock_time(seconds())
                            : done_        ? clock_time(left()) + " left"
                                           : "-:--:-- left";
-  const std::string speed = unit_.empty() ? fmt::format(", {:.2f} GB/s", rate() / 1e9) : "";
+  const std::string speed = unit_.empty() && done_ ? ", " + human_rate(done_, seconds()) : "";
   const std::string amount = unit_.empty() ? fmt::format("{} of {}", human_bytes(done_), human_bytes(total_))
                                            : fmt::format("{} of {} {}", done_.load(), total_, unit_);
   const std::string forms[] = {fmt::format("{} {} ({} %){}, {}", action_, amount, percent, speed, time),

@@ -44,6 +44,7 @@ struct Places {
 }  // namespace
 
 std::vector<std::string> table(const std::vector<std::vector<std::string>>& rows, std::string_view sides) {
+  if (rows.empty()) return {};
   const std::vector<size_t> widths = widths_of(rows);
   const Places places(widths, size_t(terminal_width(1)));
   std::vector<std::string> out;

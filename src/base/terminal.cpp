@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <numeric>
 #include <sstream>
@@ -51,9 +52,16 @@ size_t distance(const std::string& a, const std::string& b) {
   return now.back();
 }
 
-/// The next word. One that opens a quote ends with it, so that a command in it can be copied.
+/// "12", "(0.5", "3:07".
+bool is_number(const std::string& word) {
+  return word.find_first_not_of("(0123456789.:") == word.npos && std::isdigit(static_cast<unsigned char>(word.back()));
+}
+
+/// The next word. A number goes on with its unit, or what it counts; one that opens a quote ends with it, so that a
+/// command in it can be copied.
 bool next_word(std::istringstream& words, std::string& word) {
   if (!(words >> word)) return false;
+  if (std::string unit; is_number(word) && next_word(words, unit)) word += ' ' + unit;
   const auto is_open = [&] { return word.front() == '\'' && word.find('\'', 1) == word.npos; };
   const std::string first = word;
   const auto end = words.tellg();

@@ -24,8 +24,9 @@ std::string toned(Tone tone, std::string_view text, int fd = 1);
 
 /// Columns that text takes, without what toned() adds.
 size_t columns_of(std::string_view text);
-/// Text broken at spaces so that no line is wider than `width` unless one word is; a command in quotes is one. The
-/// first line begins in column `indent`, the others with as many spaces. Line breaks of the text stay.
+/// Text broken at spaces so that no line is wider than `width` unless one word is; a command in quotes is one, and a
+/// number with the word behind it. The first line begins in column `indent`, the others with as many spaces. Line
+/// breaks of the text stay.
 std::string wrapped(const std::string& text, int width, int indent = 0);
 /// A line that begins in column `indent` at the latest, broken where a terminal on the descriptor would break it; as it
 /// is elsewhere.

@@ -130,7 +130,7 @@ void Conversion::note_damaged(const std::vector<bool>& done, const std::vector<u
       for (const int file : files_of(plan_, plan_.jobs[i])) ++steps[file];
   int named = 0;
   for (const auto& [file, count] : steps) {
-    if (named++ == most_named) return note(fmt::format("and {} more files", int(steps.size()) - most_named));
+    if (named++ == most_named) return note("and " + counted(steps.size() - most_named, "more file"));
     note(
         fmt::format("{}: not as it was written; steps that are done again: {}", plan_.files[size_t(file)].name, count));
   }

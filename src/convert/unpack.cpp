@@ -217,8 +217,9 @@ Json unpack(const UnpackOptions& options) {
   dest.commit();
   const double seconds = seconds_since(begin);
   if (!options.json)
-    note(fmt::format("{}: {} tensors, {}, each with its source's checksum, in {} ({:.2f} GB/s)", options.dest,
-                     source.tensors.size(), human_bytes(bytes), human_seconds(seconds), double(bytes) / seconds / 1e9));
+    note(fmt::format("{}: {}, {}, each with its source's checksum, in {} ({})", options.dest,
+                     counted(source.tensors.size(), "tensor"), human_bytes(bytes), human_seconds(seconds),
+                     human_rate(bytes, seconds)));
   Json result = {{"out", options.out}, {"dest", options.dest}, {"tensors", source.tensors.size()}};
   if (!dest.kept().empty()) result["kept"] = dest.kept();
   return result;

@@ -138,8 +138,8 @@ Json merge_unpacked(const MergeOptions& options, const std::vector<PartFolder>& 
     check_written(fs::path(dest.path(config_name)).parent_path().string(), options, *packed);
   }
   dest.commit(config_name);
-  note(fmt::format("{}: {} tensors, {}, of {} parts", options.out, source.tensors.size(), human_bytes(bytes),
-                   parts.count()));
+  note(fmt::format("{}: {}, {}, of {}", options.out, counted(source.tensors.size(), "tensor"), human_bytes(bytes),
+                   counted(uint64_t(parts.count()), "part")));
   return {{"out", packed->dir}, {"dest", options.out}, {"tensors", source.tensors.size()}};
 }
 

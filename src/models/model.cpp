@@ -4,6 +4,7 @@
 #include <charconv>
 #include <unordered_set>
 
+#include "src/base/log.h"
 #include "src/models/families.h"
 
 namespace mxfp4 {
@@ -240,7 +241,8 @@ void check_config(const Checkpoint& ck, const Model& model, const char* experts,
   }
   if (other == 0) return;
   if (other == main)
-    problems.error(config_name, "{} = {}, but the layers have {} experts", experts, e, model.layers[0].experts.size());
+    problems.error(config_name, "{} = {}, but the layers have {}", experts, e,
+                   counted(model.layers[0].experts.size(), "expert"));
   else
     problems.warn(config_name, "{} = {}, but {} of {} layers have another number of experts", experts, e, other, main);
 }

@@ -4,6 +4,7 @@
 // amd/Kimi-K2.5-MXFP4 and amd/gpt-oss-120b-w-mxfp4-a-fp8, SGLang quark/weights.py, vLLM _load_weights_quark.
 #include <map>
 
+#include "src/base/log.h"
 #include "src/models/families.h"
 
 namespace mxfp4 {
@@ -98,7 +99,8 @@ void read_gpt_oss(const Checkpoint& ck, const ModelOptions&, Model& model, Probl
       continue;
     }
     const int64_t rows = router_rows(ck, layer, problems);
-    if (rows >= 0 && rows != count) problems.error(printable(module), "{} experts, the router has {}", count, rows);
+    if (rows >= 0 && rows != count)
+      problems.error(printable(module), "{}, the router has {}", counted(uint64_t(count), "expert"), rows);
     for (int64_t id = 0; id < count; ++id) add_expert(ck, id, layer, model, problems);
     if (!layer.experts.empty()) model.layers.push_back(std::move(layer));
   }

@@ -134,13 +134,13 @@ void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
     line(fmt::format("{}: {}", plan.backend->layout_file.empty() ? "fits" : "made with", fits));
   if (const std::string settings = describe_settings(*plan.backend, plan.model); !settings.empty())
     line(fmt::format("requires: {}", settings));
-  line(fmt::format("packed: {} tensors, {}, of that padding {} ({:.1f} %)", plan.packed.size(),
+  line(fmt::format("packed: {}, {}, of that padding {} ({:.1f} %)", counted(plan.packed.size(), "tensor"),
                    human_bytes(plan.packed_bytes), human_bytes(plan.padding_bytes), waste));
   if (plan.set) line("copied: nothing; it is there already");
-  line(fmt::format("disk: {} ({} bytes) in {} file{}; {} are free", human_bytes(plan.file_bytes), plan.file_bytes,
-                   plan.files.size(), plan.files.size() == 1 ? "" : "s", human_bytes(cost.free)));
-  line(
-      fmt::format("peak memory: about {} with {} threads", human_bytes(peak_memory(plan, cost.threads)), cost.threads));
+  line(fmt::format("disk: {} ({} bytes) in {}; {} are free", human_bytes(plan.file_bytes), plan.file_bytes,
+                   counted(plan.files.size(), "file"), human_bytes(cost.free)));
+  line(fmt::format("peak memory: about {} with {}", human_bytes(peak_memory(plan, cost.threads)),
+                   counted(uint64_t(cost.threads), "thread")));
   line(fmt::format("time: about {} here, bound by the {} (disk {}, processor {})", human_seconds(cost.time.total()),
                    cost.time.bound(), human_seconds(cost.time.disk), human_seconds(cost.time.processor)));
 }
@@ -155,10 +155,10 @@ Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales) {
 void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds,
                  bool sharded_state) {
   const Backend& b = *plan.backend;
-  note(fmt::format("{}: {} packed tensors for {} {}{}, {} {}, in {} ({:.2f} GB/s)", out, plan.packed.size(), b.engine,
+  note(fmt::format("{}: {} for {} {}{}, {} {}, in {} ({})", out, counted(plan.packed.size(), "packed tensor"), b.engine,
                    b.name, plan.tp.size > 1 ? fmt::format(" at tp {}", plan.tp.size) : "", human_bytes(plan.file_bytes),
-                   plan.set ? fmt::format("beside {} earlier set{}", plan.set, plan.set > 1 ? "s" : "") : "in all",
-                   human_seconds(seconds), seconds > 0 ? double(plan.file_bytes) / seconds / 1e9 : 0));
+                   plan.set ? "beside " + counted(uint64_t(plan.set), "earlier set") : "in all", human_seconds(seconds),
+                   human_rate(plan.file_bytes, seconds)));
   const std::string source = checkpoint.empty() ? "" : " --source " + shell_word(checkpoint);
   note(fmt::format("check it with: mxfp4-pack verify {}{}", shell_word(out), source));
   const std::string settings = describe_settings(b, plan.model), fits = describe_fits(b);

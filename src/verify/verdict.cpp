@@ -53,8 +53,8 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
   const auto say = [](const std::string& line) { print_out("{}\n", fitted(line)); };
   for (const std::string& line : lines) say(line);
   if (!lines.empty())
-    say(fmt::format("{}: {}: {} problem{} at level {}", name_of(options), toned(Tone::bad, "wrong"), v.problems.count(),
-                    v.problems.count() == 1 ? "" : "s", name_of(v.level())));
+    say(fmt::format("{}: {}: {} at level {}", name_of(options), toned(Tone::bad, "wrong"),
+                    counted(uint64_t(v.problems.count()), "problem"), name_of(v.level())));
   if (!lines.empty() || !speaks) return;
   size_t tensors = 0;
   for (size_t i = 0; i < sets.size(); ++i) {
@@ -68,8 +68,8 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
                            name_of(v.level()), human_seconds(v.seconds)));
   int64_t bytes = 0;
   for (const ListedFile& f : p.manifest.files) bytes += f.bytes;
-  say(fmt::format("{}: {} at level {} ({} packed and {} copied tensors, {} in {})", name_of(options),
-                  toned(Tone::good, "right"), name_of(v.level()), tensors, p.copied.size(), human_bytes(bytes),
+  say(fmt::format("{}: {} at level {} ({} packed and {}, {} in {})", name_of(options), toned(Tone::good, "right"),
+                  name_of(v.level()), tensors, counted(p.copied.size(), "copied tensor"), human_bytes(bytes),
                   human_seconds(v.seconds)));
 }
 

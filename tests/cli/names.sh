@@ -48,6 +48,35 @@ expect 'an output says how it is served' 0 '^  serve     vllm serve out$' '' "$p
 expect 'and what it fits' 0 '^  fits      vllm 0.26.0 to ' '' "$program" inspect out
 expect 'and requires' 0 '^  requires  moe_backend marlin' '' "$program" inspect out
 
+# names that would turn the direction of what follows, or colour it
+turned=$'a\u202eb\u2066c\e[31m'
+cp -r "$tiny" "$turned"
+echo '{}' >"$turned/$turned.json"
+mkdir -p "$turned/x$turned/y/z"
+touch "$turned/x$turned/y/z/deep" "$turned/$turned.bin"
+shown_of() {
+  "$program" "$@" >shown.txt 2>&1
+  ! LC_ALL=C grep -nP '\xe2\x80\xae|\xe2\x81\xa6|\x1b' shown.txt && grep -qF 'a\xe2\x80\xaeb\xe2\x81\xa6c\x1b[31m' shown.txt
+}
+escapes() { expect "a name is escaped: $*" 0 '' '' shown_of "$@"; }
+escapes inspect "$turned"
+escapes convert "$turned" "o$turned" --backend marlin --engine vllm -v
+escapes convert "$turned" "o$turned" --backend marlin --engine vllm
+escapes convert "$turned" "q$turned" --backend marlin --engine sglang
+escapes verify "o$turned" --source "$turned"
+escapes inspect "o$turned"
+escapes diff "o$turned" "q$turned"
+escapes unpack "o$turned" "u$turned"
+escapes convert "$turned" "p$turned" --backend marlin --engine vllm --part 0/2
+escapes clean . -v
+escapes merge "p$turned"
+escapes synth gpt-oss-20b "s$turned" --tiny
+escapes bench --checkpoint "$turned" --backend marlin --engine vllm --repeats 1
+prepare rm "o$turned/README.md"
+escapes verify "o$turned"
+escapes "$turned"
+escapes convert "$turned" x --backend "$turned" --engine vllm
+
 as() { "$program" convert "$tiny" "$dir/x" --engine vllm --dry-run "$@"; }
 expect "the engine's own name" 0 '^flashinfer-cutlass of vllm' '' as --backend flashinfer_cutlass
 expect 'one that the GPU decides' 0 '^triton-hopper of vllm' '' as --backend triton --gpu h100

@@ -13,7 +13,7 @@ progress_fits() {
 for columns in 40 80 120; do
   expect "progress fits $columns columns" 0 '' '' progress_fits $columns convert_at $columns
 done
-expect 'on a terminal: amount, rate, time left' 0 'packing .* of .* \([0-9]+ %\), [0-9.]+ GB/s, [0-9]+:[0-9]{2}:[0-9]{2} left' '' \
+expect 'on a terminal: amount, rate, time left' 0 'packing .* of .* \([0-9]+ %\), [0-9.]+ [kMG]B/s, [0-9]+:[0-9]{2}:[0-9]{2} left' '' \
   at 120 "$program" convert "$dir/model" "$dir/t" --backend marlin --engine vllm
 expect 'level kernels shows its batches' 0 'computing [0-9] of [0-9] batches \([0-9]+ %\), 0:00:[0-9]{2}' '' \
   at 120 "$program" verify "$dir/t" --source "$dir/model" --tokens 1,16
@@ -23,7 +23,7 @@ quiet_for_short() { ! run | grep -q packing; }
 expect 'off a terminal nothing within 30 s' 0 '' '' quiet_for_short
 often() { MXFP4_PACK_PROGRESS=0.001 run; }
 expect 'and then lines of their own' 0 '^mxfp4-pack: packing .* left$' '' often
-expect 'the closing line' 0 ': 6 packed tensors for vllm marlin, .* in all, in [0-9.]+ s \([0-9.]+ GB/s\)$' '' run
+expect 'the closing line' 0 ': 6 packed tensors for vllm marlin, .* in all, in [0-9.]+ s \([0-9.]+ [kMG]B/s\)$' '' run
 expect 'the next command' 0 "check it with: mxfp4-pack verify $dir/r --source $dir/model\$" '' run
 expect 'what it fits' 0 '^mxfp4-pack: it fits vllm 0.26.0 to [0-9.]+; it requires moe_backend marlin, VLLM_MARLIN_INPUT_DTYPE unset$' '' run
 expect 'how to serve' 0 "serve it with: vllm serve $dir/r\$" '' run

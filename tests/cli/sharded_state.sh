@@ -13,7 +13,7 @@ expect 'sharded state: the config is the checkpoint'"'"'s' 0 '' '' cmp "$state/c
 expect 'sharded state: a default load finds no file' 0 'use--load-format-sharded_state' '' \
   cat "$state/model.safetensors.index.json"
 expect 'sharded state: each rank has its parts' 0 '^2$' '' sh -c "ls '$state' | grep -c 'model-rank-1-part-[01].safetensors'"
-expect 'sharded state: unpack' 0 '' '60 tensors, [0-9.]+ kB, each with its source.s checksum, in [0-9.]+ s \([0-9.]+ GB/s\)$' "$program" unpack "$state" "$dir/st-u"
+expect 'sharded state: unpack' 0 '' '60 tensors, [0-9.]+ kB, each with its source.s checksum, in [0-9.]+ s \([0-9.]+ [kMG]B/s\)$' "$program" unpack "$state" "$dir/st-u"
 put_last "$part" '\377'
 expect 'sharded state: a changed byte' 1 'model-rank-1-part-0.safetensors: 1 bytes are not what the copied' '' \
   "$program" verify "$state"

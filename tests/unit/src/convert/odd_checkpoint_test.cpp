@@ -231,6 +231,7 @@ TEST_CASE("companions are carried along, weights of other formats and unsafe nam
 TEST_CASE("text that is shown holds no terminal escape") {
   CHECK(printable("a\x1b[2J\n\x7f") == "a\\x1b[2J\\x0a\\x7f");
   CHECK(printable("\xC2\x9B") == "\\xc2\\x9b");
+  CHECK(printable("a\u202Eb\u2066\u2069") == "a\\xe2\\x80\\xaeb\\xe2\\x81\\xa6\\xe2\\x81\\xa9");
   CHECK(printable("\xFF\xC3(\xE2\x82") == "\\xff\\xc3(\\xe2\\x82");
   CHECK(printable("\xC0\xAF\xE0\x80\x80\xED\xA0\x80\xF4\x90\x80\x80") ==
         "\\xc0\\xaf\\xe0\\x80\\x80\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80");

@@ -107,8 +107,7 @@ TEST_CASE("GPT-OSS by MLX gives the bytes of GPT-OSS") {
     const Model m = recognise_dir(in, problems);
     CHECK(first_error(problems) == "");
     CHECK(m.family == "mlx");
-    CHECK(m.notes ==
-          std::vector<std::string>{"1 other tensors are quantised as only MLX reads them; vLLM and SGLang do not"});
+    CHECK(m.notes == std::vector<std::string>{"quantised as only MLX reads it, not vLLM and SGLang: 1 other tensor"});
     for (const char* engine : {"vllm", "sglang"}) {
       const std::string out = dir / (engine + std::string(module));
       CHECK(convert_with(find_backend("marlin", engine, ""), in, out) == "");
