@@ -130,14 +130,14 @@ class Comparison {
   void check_in_a(const std::string& name) {
     if (!ours_.tensors.contains(plain_name(name))) say(name, "not in A");
   }
-  const std::vector<std::string>& lines() const { return lines_; }
+  const std::vector<Difference>& differences() const { return differences_; }
   int64_t compared() const { return compared_; }
 
  private:
-  template <class... Args>
-  void say(const std::string& name, fmt::format_string<Args...> format, Args&&... args) {
-    lines_.push_back(
-        fmt::format("{}{}: {}", prefix_, printable(name), fmt::format(format, std::forward<Args>(args)...)));
+  /// fact: see Difference; all that is said, unless a place is.
+  void say(const std::string& name, const std::string& what, const std::string& fact = {}) {
+    const std::string tensor = prefix_ + printable(name);
+    differences_.push_back({tensor + ": " + what, tensor, fact.empty() ? what : fact});
   }
 
   void compare(const std::string& name, const PackedTensor* packed) {
@@ -148,8 +148,8 @@ class Comparison {
     std::string other = theirs_.read(b->second);
     if (packed) other = in_memory_order(*packed, b->second, std::move(other));
     if (mine.size() != other.size())
-      return say(name, "{} in B, {} in A", describe(b->second.dtype, b->second.shape),
-                 describe(a->second.dtype, a->second.shape));
+      return say(name, fmt::format("{} in B, {} in A", describe(b->second.dtype, b->second.shape),
+                                   describe(a->second.dtype, a->second.shape)));
     if (mine == other) return;
     packed ? say_packed(*packed, mine, other) : say_copied(name, a->second, mine, other);
   }
@@ -157,7 +157,8 @@ class Comparison {
   void say_copied(const std::string& name, const Tensor& t, const std::string& mine, const std::string& other) {
     const auto first = int64_t(std::mismatch(mine.begin(), mine.end(), other.begin()).first - mine.begin());
     const int64_t columns = t.shape.empty() ? 1 : t.shape.back(), element = first * 8 / bits_of(t.dtype);
-    say(name, "a copied tensor differs, first in row {}, column {}", element / columns, element % columns);
+    const std::string fact = "a copied tensor differs";
+    say(name, fmt::format("{}, first in row {}, column {}", fact, element / columns, element % columns), fact);
   }
 
   void say_packed(const PackedTensor& t, const std::string& mine, const std::string& other) {
@@ -174,8 +175,10 @@ class Comparison {
     }
     const std::string cause =
         likely_cause(set_.plan, t, first, *device_, {at(mine, first), at(other, first), theirs_.backend});
-    say(t.name, "{} of {} experts differ, {} of {} bytes; first {}{}", experts, count, bytes, t.bytes,
-        place(t, first, at(mine, first), at(other, first)), cause.empty() ? "" : "; " + cause);
+    say(t.name,
+        fmt::format("{} of {} differ, {} of {} bytes; first {}{}", experts, counted(uint64_t(count), "expert"), bytes,
+                    t.bytes, place(t, first, at(mine, first), at(other, first)), cause.empty() ? "" : "; " + cause),
+        "experts differ; " + cause);
   }
 
   /// Expert, row and column of the first element that differs, as the checkpoint counts them.
@@ -209,7 +212,7 @@ class Comparison {
   const Side &ours_, &theirs_;
   std::string prefix_;
   std::unique_ptr<Device> device_ = open_cpu();
-  std::vector<std::string> lines_;
+  std::vector<Difference> differences_;
   int64_t compared_ = 0;
 };
 
@@ -240,15 +243,15 @@ std::unique_ptr<PackedCheckpoint> open_output(const std::string& path, int rank)
 
 /// What was compared, and what differs.
 struct Result {
-  std::vector<std::string> sides;                         // which is which, where the two are not called the same
-  std::vector<std::string> lines;                         // differences
+  std::vector<std::string> sides;  // which is which, where the two are not called the same
+  std::vector<Difference> differences;
   std::vector<std::pair<const ManifestSet*, int>> parts;  // of A, with the rank
   int64_t compared = 0, different = 0;                    // tensors
   int64_t alone = 0;                                      // sets that only one of the two has
 
   void add(const Comparison& c) {
-    different += int64_t(c.lines().size());
-    lines.insert(lines.end(), c.lines().begin(), c.lines().end());
+    different += int64_t(c.differences().size());
+    differences.insert(differences.end(), c.differences().begin(), c.differences().end());
     compared += c.compared();
   }
 };
@@ -321,7 +324,7 @@ class OutputComparison {
           alone.push_back(rank);
       if (alone.empty()) continue;
       ++result_.alone;
-      result_.lines.push_back(fmt::format("only in {}: {}", printable(name), describe(p, i, alone)));
+      result_.differences.push_back({fmt::format("only in {}: {}", printable(name), describe(p, i, alone)), {}, {}});
     }
   }
 
@@ -345,7 +348,7 @@ Result compare_with_dump(const DiffOptions& o, const PackedCheckpoint& a) {
     c.run_packed();
     has_packed |= c.compared() > 0;
     c.run_copied();
-    if (!best.parts.empty() && c.lines().size() >= best.lines.size()) continue;
+    if (!best.parts.empty() && c.differences().size() >= best.differences.size()) continue;
     best = {};
     best.add(c);
     best.parts = {{&set, rank}};
@@ -364,19 +367,22 @@ Json to_json(const Result& r) {
   Json sets = Json::array();
   for (const auto& [set, rank] : r.parts)
     sets.push_back({{"engine", set->engine}, {"backend", set->backend}, {"moe_tp_size", set->tp.size}, {"rank", rank}});
-  return {{"equal", r.lines.empty()}, {"compared", r.compared}, {"sets", sets}, {"differences", r.lines}};
+  Json lines = Json::array();
+  for (const Difference& d : r.differences) lines.push_back(d.line);
+  return {{"equal", lines.empty()}, {"compared", r.compared}, {"sets", sets}, {"differences", lines}};
 }
 
 void print_text(const Result& r) {
-  if (r.lines.empty() && verbosity() == Verbosity::quiet) return;
+  const bool equal = r.differences.empty();
+  if (equal && verbosity() == Verbosity::quiet) return;
   for (const std::string& line : r.sides) print_out("{}\n", fitted(line));
-  print_differences(r.lines);
+  print_differences(r.differences);
   const std::string alone =
       r.alone ? fmt::format("; {} set{} in one only", r.alone, r.alone > 1 ? "s are" : " is") : "";
   const std::string parts = r.parts.size() > 1 ? fmt::format(" of {} sets and ranks", r.parts.size()) : "";
-  print_out("{}\n", fitted(r.lines.empty() ? fmt::format("{} tensors{} are equal", r.compared, parts)
-                                           : fmt::format("{} tensors compared, {} differ or are not in both{}",
-                                                         r.compared, r.different, alone)));
+  print_out("{}\n", fitted(equal ? fmt::format("{} tensors{} are equal", r.compared, parts)
+                                 : fmt::format("{} compared, {} differ or are not in both{}",
+                                               counted(uint64_t(r.compared), "tensor"), r.different, alone)));
 }
 
 }  // namespace
@@ -386,12 +392,12 @@ bool diff(const DiffOptions& o) {
   const auto b = has_manifest(o.b) ? open_output(o.b, o.rank) : nullptr;
   Result r = b ? OutputComparison(o, *a, *b).run() : compare_with_dump(o, *a);
   if (r.compared == 0)
-    r.lines.push_back(fmt::format("{}: none of {}'s tensors is in it", printable(o.b), printable(o.a)));
+    r.differences.push_back({fmt::format("{}: none of {}'s tensors is in it", printable(o.b), printable(o.a)), {}, {}});
   if (o.json)
     print_out("{}\n", one_line(to_json(r)));
   else
     print_text(r);
-  return r.lines.empty();
+  return r.differences.empty();
 }
 
 }  // namespace mxfp4

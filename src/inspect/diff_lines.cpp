@@ -20,26 +20,22 @@ std::string without_numbers(const std::string& text) {
   return out;
 }
 
-/// The tensor, and the likely cause or, where none is named, all that is said, without numbers.
-std::string kind_of(const std::string& line) {
-  const size_t name = std::min(line.find(": "), line.size()), cause = line.rfind("; ");
-  return without_numbers(line.substr(0, name) + line.substr(cause == line.npos || cause < name ? name : cause));
-}
+std::string kind_of(const Difference& d) { return without_numbers(d.name) + ": " + d.fact; }
 
 }  // namespace
 
-void print_differences(const std::vector<std::string>& lines) {
-  std::map<std::string, std::vector<const std::string*>> kinds;
+void print_differences(const std::vector<Difference>& differences) {
+  std::map<std::string, std::vector<const Difference*>> kinds;
   if (verbosity() != Verbosity::verbose)
-    for (const std::string& line : lines) kinds[kind_of(line)].push_back(&line);
-  for (const std::string& line : lines) {
-    const auto found = kinds.find(kind_of(line));
-    if (found != kinds.end() && found->second.front() != &line) continue;
-    print_out("{}\n", fitted(line));
+    for (const Difference& d : differences)
+      if (!d.name.empty()) kinds[kind_of(d)].push_back(&d);
+  for (const Difference& d : differences) {
+    const auto found = kinds.find(kind_of(d));
+    if (found != kinds.end() && found->second.front() != &d) continue;
+    print_out("{}\n", fitted(d.line));
     if (found == kinds.end() || found->second.size() == 1) continue;
-    const std::string& last = *found->second.back();
-    const std::string name = last.substr(0, last.find(": "));
-    print_out("  {}\n", fitted(fmt::format("the same in {} more, to {}", found->second.size() - 1, name), 4));
+    const size_t more = found->second.size() - 1;
+    print_out("  {}\n", fitted(fmt::format("the same in {} more, to {}", more, found->second.back()->name), 4));
   }
 }
 

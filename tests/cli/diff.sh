@@ -36,6 +36,14 @@ expect 'and which is which' 0 'is deepgemm of vllm, layout version file-.*; B,' 
 prepare "$program" convert "$tiny" "$dir/mega" --backend deepgemm --engine sglang --add -q
 expect 'sets that one of them lacks' 1 '^[0-9]+ tensors compared, 0 differ or are not in both; 3 sets are in one only$' '' \
   "$program" diff "$dir/deepgemm" "$dir/mega"
+synth gpt-oss-20b "$dir/layers" --tiny --layers 1
+convert "$dir/layers" "$dir/out1" --backend marlin --engine vllm --tp-size 2
+convert "$dir/layers" "$dir/out2" --backend marlin --engine sglang
+for set in '1 vllm' '2 vllm'; do
+  prepare "$program" convert "$dir/layers" "$dir/out${set% *}" --backend triton-hopper --engine vllm --tp-size ${set% *} --add -q
+done
+only_in_one() { "$program" diff "$dir/out1" "$dir/out2" | grep -c '^only in'; }
+expect 'opposite facts stand alone' 0 '^4$' '' only_in_one
 
 expect 'with the checkpoint' 1 'not in B' 'holds no packed tensor; .* compare with: mxfp4-pack verify .*/deepgemm --source ' \
   "$program" diff "$dir/deepgemm" "$tiny"
