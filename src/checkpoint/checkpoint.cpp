@@ -252,9 +252,9 @@ std::string real_path(const std::string& dir, const std::string& name, Problems&
   if (resolved.empty() && ::access(path.c_str(), F_OK) != 0 && errno == ELOOP)
     problems.error(name, "a link that leads to itself; remove it");
   else if (resolved.empty() && fs::is_symlink(fs::symlink_status(path)))
-    problems.error(name, "broken link to {}; interrupted download?", fs::read_symlink(path).string());
+    problems.error(name, "broken link to {}; incomplete copy?", fs::read_symlink(path).string());
   else if (resolved.empty())
-    problems.error(name, "missing; interrupted download?");
+    problems.error(name, "missing; incomplete copy?");
   else if (!link_is_allowed(resolved, fs::canonical(dir)))
     problems.error(name, "links outside the directory, to {}", resolved.string());
   else if (!fs::is_regular_file(resolved))

@@ -156,7 +156,7 @@ void check_cover(const std::vector<Tensor>& tensors, int64_t data_offset, int64_
   }
   const int64_t surplus = file_bytes - data_offset - end;
   if (surplus < 0)
-    problems.error(file, "{} bytes expected, {} present; interrupted download?", uint64_t(data_offset) + uint64_t(end),
+    problems.error(file, "{} bytes expected, {} present; incomplete copy?", uint64_t(data_offset) + uint64_t(end),
                    file_bytes);
   if (surplus > 0)
     problems.error(file, "{} bytes expected, {} present: {} surplus at the end", data_offset + end, file_bytes,
@@ -238,14 +238,14 @@ Header read_header(const std::string& path, std::string_view file, Problems& pro
     const std::string foreign = foreign_format_of(path);
     return problems.error(file, "{}", foreign.empty() ? what : foreign), Header{};
   };
-  if (bytes < 8) return refuse(fmt::format("{} bytes, at least 8 expected; interrupted download?", bytes));
+  if (bytes < 8) return refuse(fmt::format("{} bytes, at least 8 expected; incomplete copy?", bytes));
   uint64_t length;
   fd.read(&length, 8, 0);
   if (length > uint64_t(max_header_bytes))
     return refuse(
         fmt::format("header of {} bytes, at most {} expected; not a safetensors file?", length, max_header_bytes));
   if (int64_t(length) > bytes - 8)
-    return refuse(fmt::format("header of {} bytes expected, {} present; interrupted download?", length, bytes - 8));
+    return refuse(fmt::format("header of {} bytes expected, {} present; incomplete copy?", length, bytes - 8));
   std::string json(length, '\0');
   fd.read(json.data(), int64_t(length), 8);
   Header header = parse_header(json, bytes, file, problems);

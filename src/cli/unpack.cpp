@@ -16,11 +16,11 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
   static RawLayerOptions raw;
   app->description(
       "Give the checkpoint's own files back\n\nWrites the files that OUT was made from, byte for byte. With --layer: "
-      "one "
-      "layer's experts as the engine's raw parameters, on standard output.");
+      "one layer's experts as the engine's raw parameters, on standard output.");
   app->footer(
       "mxfp4-pack unpack out/ gpt-oss-20b-again/\n"
-      "mxfp4-pack unpack out/ --layer model.layers.0.mlp.experts >layer.safetensors");
+      "mxfp4-pack unpack out/ --layer model.layers.0.mlp.experts >layer.safetensors\n"
+      "mxfp4-pack unpack out/ gpt-oss-20b-again/ --part auto --merge");
   app->add_option("OUT", o.out, "Output of convert")->required()->type_name("");
   auto* dest = app->add_option("DEST", o.dest, "Directory to make")->type_name("");
   auto* layer = app->add_option("--layer", raw.layer, "Print a layer, by its module in the checkpoint");

@@ -20,6 +20,7 @@
 #include "src/convert/unchanged.h"
 #include "src/io/merge_claim.h"
 #include "src/io/output.h"
+#include "src/io/place.h"
 #include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/companions.h"
@@ -200,8 +201,8 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
             const Conversion& conversion) {
   report_left_out(in.checkpoint);
   if (conversion.zero_scales())
-    note(fmt::format("{} scales are 0x00 (2^-127); Marlin and Hopper kernels read them as 0.0",
-                     conversion.zero_scales()));
+    note(fmt::format("0x00 (2^-127) in {}; Marlin and Hopper kernels read it as 0.0",
+                     counted(uint64_t(conversion.zero_scales()), "scale")));
   if (plan.backend->rewrite) note(describe_loss(conversion.loss()));
   const Json seconds = conversion.seconds();
   std::string times;
@@ -244,9 +245,9 @@ void note_choices(const ConvertOptions& options, const Prepared& p, const Device
   const Backend& b = p.backend;
   note_detail(fmt::format("backend {} of {}, layout version {}{}: {}", b.name, b.engine, b.layout_version,
                           options.layout_version.empty() ? ", the first that fits" : "", b.summary));
-  note_detail(fmt::format("device: {}, {}; driver {}; {} threads; {} steps of at most {}", name_of(devices),
-                          devices.why, chosen_driver().name, worker_count(options.threads), p.plan.jobs.size(),
-                          human_bytes(p.plan.job_bytes)));
+  note_detail(fmt::format("device: {}, {}; driver {}; {}; {} of at most {}", name_of(devices), devices.why,
+                          chosen_driver().name, counted(uint64_t(worker_count(options.threads)), "thread"),
+                          counted(p.plan.jobs.size(), "step"), human_bytes(p.plan.job_bytes)));
   note_tensors(p.plan);
 }
 
@@ -354,6 +355,7 @@ void settle_names(ConvertOptions& o) {
 
 Json convert(const ConvertOptions& options) {
   check_sync(options);
+  refuse_link(options.out);
   if (!options.layout.empty())  // an error in these comes first
     read_layout_of(options);
   else if (options.backend != "auto")

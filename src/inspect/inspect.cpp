@@ -9,6 +9,7 @@
 #include "src/base/error.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
+#include "src/base/table.h"
 #include "src/base/terminal.h"
 #include "src/packed/companions.h"
 #include "src/packed/packed_checkpoint.h"
@@ -22,6 +23,9 @@ struct Count {
   int64_t tensors = 0, bytes = 0;
 };
 Count operator-(const Count& a, const Count& b) { return {a.tensors - b.tensors, a.bytes - b.bytes}; }
+std::string describe(const Count& c) {
+  return fmt::format("{}, {}", counted(uint64_t(c.tensors), "tensor"), human_bytes(c.bytes));
+}
 Json json_of(const Count& c) { return {{"tensors", c.tensors}, {"bytes", c.bytes}}; }
 
 std::map<std::string, Count> by_dtype(const Checkpoint& ck) {
@@ -116,36 +120,38 @@ void print_layers(const Model& m) {
            m.layers[end].hidden == a.hidden && m.layers[end].intermediate == a.intermediate)
       ++end;
     const int64_t last = m.layers[end - 1].index;
-    print_line(fmt::format("{} {}: {} experts, hidden {}, intermediate {}{}",
-                           a.kind == LayerKind::mtp ? "MTP" : "layers",
-                           last == a.index ? fmt::format("{}", a.index) : fmt::format("{}-{}", a.index, last),
-                           a.experts.size(), a.hidden, a.intermediate, m.bias ? ", bias" : ""));
+    print_line(fmt::format("{} {}: {}, hidden {}, intermediate {}{}",
+                           a.kind == LayerKind::mtp ? "MTP"
+                           : last == a.index        ? "layer"
+                                                    : "layers",
+                           last == a.index ? std::to_string(a.index) : fmt::format("{}-{}", a.index, last),
+                           counted(a.experts.size(), "expert"), a.hidden, a.intermediate, m.bias ? ", bias" : ""));
     i = end;
   }
 }
 
 void print_text(const std::string& title, const Checkpoint& ck, const Model& m) {
   const Count all = total(ck);
-  print_line(fmt::format("{}: {} ({}), {} tensors, {} in {} shard{}", printable(title),
-                         m.family.empty() ? "not recognised" : m.family,
-                         m.model_type.empty() ? "no model_type" : printable(m.model_type), all.tensors,
-                         human_bytes(all.bytes), ck.shards.size(), ck.shards.size() == 1 ? "" : "s"));
+  print_line(fmt::format("{}: {} ({}), {} in {}", printable(title), m.family.empty() ? "not recognised" : m.family,
+                         m.model_type.empty() ? "no model_type" : printable(m.model_type), describe(all),
+                         counted(ck.shards.size(), "shard")));
+  std::vector<std::vector<std::string>> rows;
   for (const auto& [name, c] : by_dtype(ck))
-    print_out("  {:<12} {:>8} tensors  {}\n", name, c.tensors, human_bytes(c.bytes));
+    rows.push_back({"  " + name, counted(uint64_t(c.tensors), "tensor"), human_bytes(c.bytes)});
+  for (const std::string& line : table(rows, "<><")) print_out("{}\n", line);
   print_layers(m);
   if (m.family.empty()) return;
   const Count pass = rest(m), convert = all - pass;
-  print_line(fmt::format("converted: {} tensors, {}; passed through: {} tensors, {}", convert.tensors,
-                         human_bytes(convert.bytes), pass.tensors, human_bytes(pass.bytes)));
+  print_line(fmt::format("converted: {}; passed through: {}", describe(convert), describe(pass)));
 }
 
 /// One set: what it is, which versions load it and how they are started.
 void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
   const Plan& plan = p.sets[i].plan;
   const Backend& b = *plan.backend;
-  print_line(fmt::format("{}: {}, layout version {}: {} tensors, {}", toned(Tone::heading, fmt::format("set {}", i)),
-                         describe(p.manifest.sets[i]), b.layout_version, plan.packed.size(),
-                         human_bytes(plan.packed_bytes)));
+  print_line(fmt::format("{}: {}, layout version {}: {}", toned(Tone::heading, fmt::format("set {}", i)),
+                         describe(p.manifest.sets[i]), b.layout_version,
+                         describe(Count{int64_t(plan.packed.size()), plan.packed_bytes})));
   const auto line = [](const char* what, const std::string& text) {
     print_out("  {:<9} {}\n", what, fitted(text, 12));
   };
@@ -169,6 +175,7 @@ void inspect_output(const InspectOptions& options) {
   problems.throw_if_any();
   const Checkpoint& ck = p->manifest.source;
   if (options.json) return print_json(ck, p->model, problems, sets_json(*p, options.checkpoint));
+  if (verbosity() == Verbosity::quiet) return;
   print_out("{}: an output of mxfp4-pack\n", printable(options.checkpoint));
   print_text("made from", ck, p->model);
   for (size_t i = 0; i < p->sets.size(); ++i) print_set(*p, i, options.checkpoint);
@@ -188,7 +195,7 @@ bool inspect(const InspectOptions& options) {
     print_json(ck, m, problems, Json());
     return !problems.any();
   }
-  print_text(ck.dir, ck, m);
+  if (verbosity() != Verbosity::quiet) print_text(ck.dir, ck, m);
   for (const std::string& line : m.notes) note(line);
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();

@@ -25,7 +25,7 @@ void check_apart(const std::string& out, const fs::path& place, const std::strin
   const fs::path real = fs::canonical(source, ec);
   if (ec == std::errc::not_enough_memory) throw std::bad_alloc();
   if (ec) return;  // whoever opens it says what is wrong
-  if (place == real) fail(ErrorKind::usage, "{}: is the source itself; nothing is converted in place", out);
+  if (place == real) fail(ErrorKind::usage, "{}: is the source {} itself; choose another place", out, source);
   if (is_below(place, real)) fail(ErrorKind::usage, "{}: lies inside the source {}; choose another place", out, source);
   if (is_below(real, place)) fail(ErrorKind::usage, "{}: holds the source {}; choose another place", out, source);
 }
@@ -49,12 +49,18 @@ std::string mounted_in(const std::string& path) {
   return {};
 }
 
+void refuse_link(const std::string& out) {
+  const size_t end = out.find_last_not_of('/') + 1;  // of "out/" too
+  if (fs::is_symlink(fs::symlink_status(out.substr(0, end))))
+    fail(ErrorKind::usage, "{}: is a link; give the place itself", out);
+}
+
 std::string place_of(const std::string& out, const std::string& source) {
   std::error_code ec;
   fs::path place = fs::weakly_canonical(fs::absolute(out), ec);
   if (ec) fail_errno(out, "cannot resolve", ec.value());
   if (!place.has_filename()) place = place.parent_path();
-  if (fs::is_symlink(fs::symlink_status(out))) fail(ErrorKind::usage, "{}: is a link; give the place itself", out);
+  refuse_link(out);
   check_apart(out, place, source);
   if (place == fs::current_path(ec))
     fail(ErrorKind::usage,

@@ -8,6 +8,9 @@
 
 namespace mxfp4 {
 
+/// Throws Error{usage} where OUT is a link: a rename would replace the link, not what it leads to.
+void refuse_link(const std::string& out);
+
 /// Where OUT is to stand: absolute, without links. Throws Error{usage} where OUT is `source` (may be empty), lies
 /// inside it or holds it, is a link, or has something mounted on it or in it, which no rename could replace.
 std::string place_of(const std::string& out, const std::string& source);

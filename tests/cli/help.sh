@@ -8,6 +8,7 @@ expect 'help of a command' 0 '^What becomes of OUT:$' '' "$program" help convert
 expect 'and by its option' 0 '^  -q, --quiet +Say nothing' '' "$program" convert --help
 expect 'defaults and variables' 0 'default: 0\] \[env:' '' "$program" convert --help
 expect 'a default of several values' 0 'default: 1,16,256\]' '' "$program" verify --help
+expect 'unpacked by many' 0 '^  mxfp4-pack unpack out/ .* --part auto --merge$' '' "$program" unpack --help
 expect 'version' 0 '^mxfp4-pack [0-9]+\.[0-9]+' '' "$program" --version
 expect 'version, short' 0 '^mxfp4-pack [0-9]+\.[0-9]+' '' "$program" -V
 released=$(sed -n 's/^## \([0-9][0-9a-z.-]*\) .*/\1/p' "$root/CHANGELOG.md" | head -n 1)

@@ -14,11 +14,17 @@ convert "$tiny" "$dir/companion" --backend marlin --engine vllm
 echo >>"$dir/companion/LICENSE"
 expect 'a damaged companion of an output' 2 '' 'LICENSE: does not have the checksum' "$program" inspect "$dir/companion"
 expect 'inspect as JSON' 0 '"family":"gpt-oss".*"problems":\[\]' '' "$program" inspect "$tiny" --json
+expect 'inspect -q of what can be converted' 0 '' '' "$program" inspect "$tiny" -q
 cp -r "$tiny" "$dir/cut"
 truncate -s -1000 "$dir/cut/model-00000-of-00001.safetensors"
 expect 'inspect of a truncated shard' 2 'cut: not recognised \(gpt_oss\), 34 tensors' '213774 present' \
   "$program" inspect "$dir/cut"
 expect 'nothing is said to be converted then' 2 '"convert":null.*"pass_through":null' '' "$program" inspect "$dir/cut" --json
+
+expect 'and with -q' 2 '' '213774 present' "$program" inspect "$dir/cut" -q
+prepare rm "$dir"/cut/*.safetensors
+expect 'no shard at all' 2 '0 tensors, 0 B in 0 shards$' 'model-00000-of-00001.safetensors: missing; incomplete copy\?$' \
+  "$program" inspect "$dir/cut"
 
 # what would be left out is refused by both, in the same words; root may read all, so it gives that up
 reads() { if [ "$(id -u)" = 0 ]; then setpriv --bounding-set=-dac_override,-dac_read_search -- "$@"; else "$@"; fi; }

@@ -123,4 +123,19 @@ for path in .k.mxfp4-pack.partial/packed .k.mxfp4-pack.journal; do
   expect "a run that loses $path" 2 'removed meanwhile' '' robbed "$dir/$path"
   expect 'gives no output' 1 '' '' test -e "$dir/k"
 done
+
+# a link in OUT's place: what writes refuses it, what reads follows it
+ln -s o "$dir/link"
+for name in link link/; do
+  for command in "convert $tiny OUT --backend marlin --engine vllm" "convert $tiny OUT --backend marlin --engine vllm --dry-run" \
+    "convert $tiny OUT --backend marlin --engine vllm --part 0/2" "convert $tiny OUT --backend marlin --engine vllm --force" \
+    "convert $tiny OUT --backend triton-hopper --engine vllm --add" "unpack $dir/o OUT" "unpack $dir/o OUT --part 0/2" \
+    "synth gpt-oss-20b OUT --tiny" 'merge OUT'; do
+    expect "$command: $name" 2 '' "$name: is a link; give the place itself\$" "$program" ${command/OUT/"$dir/$name"}
+  done
+  expect "verify: $name" 0 'right' '' "$program" verify "$dir/$name"
+  expect "diff: $name" 0 'are equal' '' "$program" diff "$dir/$name" "$dir/o"
+done
+expect 'CKPT and OUT are both named' 2 '' "error: .*/in/../o: is the source $dir/o itself; choose another place\$" \
+  "$program" convert "$dir/o" "$dir/in/../o" --backend marlin --engine vllm
 finish

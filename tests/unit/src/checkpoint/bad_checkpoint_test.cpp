@@ -34,18 +34,17 @@ TEST_CASE("a shard that is shorter or longer than its header says") {
   const std::string bytes = std::to_string(whole.size());
   c.files[shard] = whole.substr(0, whole.size() - 100);
   CHECK(said_to(c) == Lines{shard + ": " + bytes + " bytes expected, " + std::to_string(whole.size() - 100) +
-                            " present; interrupted download?"});
+                            " present; incomplete copy?"});
   c.files[shard] = whole + std::string(5, 'x');
   CHECK(said_to(c) == Lines{shard + ": " + bytes + " bytes expected, " + std::to_string(whole.size() + 5) +
                             " present: 5 surplus at the end"});
 }
 
 TEST_CASE("a shard that is cut off in its header, or none at all") {
-  CHECK(said_to(with_file("")) == Lines{"model-2.safetensors: 0 bytes, at least 8 expected; interrupted download?"});
-  CHECK(said_to(with_file("1234567")) ==
-        Lines{"model-2.safetensors: 7 bytes, at least 8 expected; interrupted download?"});
+  CHECK(said_to(with_file("")) == Lines{"model-2.safetensors: 0 bytes, at least 8 expected; incomplete copy?"});
+  CHECK(said_to(with_file("1234567")) == Lines{"model-2.safetensors: 7 bytes, at least 8 expected; incomplete copy?"});
   CHECK(said_to(with_file(make_raw(std::string(1000, ' '), 0).substr(0, 500))) ==
-        Lines{"model-2.safetensors: header of 1000 bytes expected, 492 present; interrupted download?"});
+        Lines{"model-2.safetensors: header of 1000 bytes expected, 492 present; incomplete copy?"});
   CHECK(
       said_to(with_file(std::string(500, '\xFF'))) ==
       Lines{"model-2.safetensors: header of 18446744073709551615 bytes, at most 100000000 expected; not a safetensors "
@@ -103,8 +102,8 @@ TEST_CASE("all missing files are listed, broken links with their target") {
   fs::remove(dir / "ckpt/c.safetensors");
   fs::remove(dir / "ckpt/d.safetensors");
   fs::create_symlink("../blobs/4711", dir / "ckpt/d.safetensors");
-  CHECK(said_to(dir, marlin(dir)) == Lines{"c.safetensors: missing; interrupted download?",
-                                           "d.safetensors: broken link to ../blobs/4711; interrupted download?"});
+  CHECK(said_to(dir, marlin(dir)) == Lines{"c.safetensors: missing; incomplete copy?",
+                                           "d.safetensors: broken link to ../blobs/4711; incomplete copy?"});
 }
 
 TEST_CASE("links lead out of the checkpoint only into the cache that holds it") {
@@ -277,7 +276,7 @@ TEST_CASE("a config that is missing or no config") {
   fs::remove(dir / "ckpt/config.json");
   write_text(dir / "ckpt/model-2.safetensors", "GGUF");
   CHECK(said_to(dir, marlin(dir)) ==
-        Lines{"config.json: missing; interrupted download?",
+        Lines{"config.json: missing; incomplete copy?",
               "model-2.safetensors: this is a GGUF file; use the original safetensors checkpoint"});
 }
 
@@ -308,9 +307,9 @@ TEST_CASE("an output in, around or through the checkpoint") {
   };
   fs::create_directory_symlink(dir / "ckpt", dir / "out");
   CHECK(said(dir / "out") == Lines{"OUT: is a link; give the place itself"});
-  CHECK(said(dir / "out/") == Lines{"OUT/: is the source itself; nothing is converted in place"});
-  CHECK(said(dir / "ckpt/") == Lines{"CKPT/: is the source itself; nothing is converted in place"});
-  CHECK(said(dir / "ckpt/.") == Lines{"CKPT/.: is the source itself; nothing is converted in place"});
+  CHECK(said(dir / "out/") == Lines{"OUT/: is a link; give the place itself"});
+  CHECK(said(dir / "ckpt/") == Lines{"CKPT/: is a link; give the place itself"});
+  CHECK(said(dir / "ckpt/.") == Lines{"CKPT/.: is the source CKPT itself; choose another place"});
   CHECK(said(dir / "out/inner") == Lines{"OUT/inner: lies inside the source CKPT; choose another place"});
   CHECK(said(dir / "ckpt/inner") == Lines{"CKPT/inner: lies inside the source CKPT; choose another place"});
   CHECK(said(dir / "around") == Lines{dir / "around: holds the source CKPT; choose another place"});
