@@ -30,17 +30,17 @@ constexpr int64_t compared_block = int64_t(1) << 20;  // of both sides: caches h
 constexpr int64_t least_later = 64 << 10;             // smaller pieces are not worth asking whether memory has them
 
 /// Bytes that differ: how many, and the first.
-struct Difference {
+struct WrongBytes {
   int64_t count = 0, first = -1;
 
   /// What follows, from byte `at` on.
-  void add(int64_t at, const Difference& next) {
+  void add(int64_t at, const WrongBytes& next) {
     if (count == 0 && next.count > 0) first = at + next.first;
     count += next.count;
   }
 };
-Difference difference(const uint8_t* a, const uint8_t* b, int64_t bytes) {
-  Difference d;
+WrongBytes difference(const uint8_t* a, const uint8_t* b, int64_t bytes) {
+  WrongBytes d;
   if (std::equal(a, a + bytes, b)) return d;
   for (int64_t i = 0; i < bytes; ++i)
     if (a[i] != b[i] && d.count++ == 0) d.first = i;
@@ -107,7 +107,7 @@ class Verification {
     const std::lock_guard lock(mutex_);
     lines_.emplace_back(p_.files.where(stored), std::move(text));
   }
-  void complain(const Tensor& stored, const PieceAt& p, const Difference& d) {
+  void complain(const Tensor& stored, const PieceAt& p, const WrongBytes& d) {
     complain(stored, fmt::format("expert {}: {} bytes differ from the source's {}, the first at byte {} of the expert",
                                  p.expert, d.count, printable(p.slice.tensor->name), d.first));
   }
@@ -134,7 +134,7 @@ class Verification {
     for (const CopyPiece& piece : plan_.pieces_of(job)) {
       const Tensor& stored = p_.copied[size_t(piece.copied)];
       PieceHasher hasher = copy_hasher({&piece, 1}, sums_);
-      Difference found;
+      WrongBytes found;
       const bool compare = source_ && level_ >= Level::bytes;
       const int64_t step = compare ? compared_block : piece.bytes;
       for (int64_t at = 0, bytes; at < piece.bytes; at += bytes) {
@@ -213,7 +213,7 @@ class Verification {
     pack_from(pieces_in(plan_, t, job.begin, job.end), read, *worker.device, want);
     for (int64_t e = job.begin; e < job.end; ++e) {
       const int64_t at = (e - job.begin) * t.slice_bytes;
-      if (const Difference d = difference(packed + at, want + at, t.slice_bytes); d.count)
+      if (const WrongBytes d = difference(packed + at, want + at, t.slice_bytes); d.count)
         complain(set_.stored[i],
                  fmt::format("expert {}: {} bytes differ from the source packed again, the first at byte {}", e,
                              d.count, d.first));
@@ -265,7 +265,7 @@ class Verification {
   void compare_with_source(Worker& worker, const Tensor& stored, const PieceAt& p, const uint8_t* restored) {
     uint8_t* want = worker.source.reserve(p.slice.piece_bytes);
     source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, want);
-    const Difference d = difference(restored, want, p.slice.piece_bytes);
+    const WrongBytes d = difference(restored, want, p.slice.piece_bytes);
     if (d.count) complain(stored, p, d);
   }
 
