@@ -42,7 +42,7 @@ expect 'nothing is left of it' 0 '^0$' '' sh -c "ls -A '$dir' | grep -c planned;
 
 # a list of as many problems is cut
 sed -i 's/model-[0-9]*[1-9][0-9][0-9]\.safetensors/gone.safetensors/g' "$dir/index/model.safetensors.index.json"
-lines() { "$program" inspect "$dir/index" 2>&1 | grep -c 'missing; interrupted'; "$program" inspect "$dir/index"; }
+lines() { "$program" inspect "$dir/index" 2>&1 | grep -c 'missing; incomplete'; "$program" inspect "$dir/index"; }
 expect 'a hundred lines of a kind' 2 '^100$' '\.\.\. and [0-9]+ more of the same kind' lines
 
 # while an output is written
