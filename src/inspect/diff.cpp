@@ -2,101 +2,20 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <map>
 
 #include "src/backends/serve.h"
 #include "src/base/log.h"
 #include "src/base/terminal.h"
-#include "src/checkpoint/shard_reader.h"
 #include "src/inspect/diff_cause.h"
 #include "src/inspect/diff_lines.h"
+#include "src/inspect/diff_side.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/plan/transfer.h"
 
 namespace mxfp4 {
 
-namespace fs = std::filesystem;
-
 namespace {
-
-/// Tensors by name, of one side. Engines put their own words into names: see plain_name().
-struct Side {
-  Checkpoint files;
-  std::map<std::string, Tensor> tensors;
-  std::unique_ptr<ShardReader> reader;
-  const Backend* backend = nullptr;  // of an output
-
-  std::string read(const Tensor& t) const {
-    std::string out(size_t(t.bytes), '\0');
-    reader->read(t, 0, t.bytes, out.data());
-    return out;
-  }
-};
-
-/// Without "model." in front and vLLM's "routed_experts." inside.
-std::string plain_name(std::string name) {
-  constexpr std::string_view inside = "routed_experts.", front = "model.";
-  if (const size_t at = name.find(inside); at != name.npos) name.erase(at, inside.size());
-  if (name.starts_with(front)) name.erase(0, front.size());
-  return name;
-}
-
-bool add(Side& side, const Tensor& t) { return side.tensors.emplace(plain_name(t.name), t).second; }
-
-/// One rank of one set of an output.
-struct SetRank {
-  size_t set = 0;
-  int rank = 0;
-};
-
-/// The packed tensors of one rank: ranks take turns in a plan, in ascending order.
-template <class Use>
-void for_each_of_rank(const PackedSet& set, int rank, Use use) {
-  const std::vector<int>& ranks = set.plan.tp.ranks;
-  const auto first = size_t(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
-  for (size_t i = first; i < set.plan.packed.size(); i += ranks.size()) use(i);
-}
-
-/// An output's packed tensors of one part, and the copied ones.
-Side side_of(const PackedCheckpoint& p, SetRank part) {
-  Side side;
-  side.files = p.files;
-  const PackedSet& set = p.sets[part.set];
-  side.backend = set.plan.backend;
-  for_each_of_rank(set, part.rank, [&](size_t i) { add(side, set.stored[i]); });
-  for (const Tensor& t : p.copied) add(side, t);
-  side.reader = std::make_unique<ShardReader>(side.files);
-  return side;
-}
-
-/// A safetensors file, or every one below a directory, of one rank: each tensor is there once.
-Side side_of_dump(const std::string& path) {
-  std::vector<std::string> files;
-  if (fs::is_directory(path)) {
-    for (const auto& entry : fs::recursive_directory_iterator(path))
-      if (entry.path().extension() == ".safetensors") files.push_back(entry.path().string());
-  } else {
-    files.push_back(path);
-  }
-  std::sort(files.begin(), files.end());
-  if (files.empty()) fail(ErrorKind::input, "{}: no *.safetensors in it", printable(path));
-  Side side;
-  Problems problems;
-  for (const std::string& file : files) {
-    for (Tensor& t : read_header(file, file, problems).tensors) {
-      t.file = int(side.files.shards.size());
-      if (add(side, t)) continue;
-      const std::string& first = files[size_t(side.tensors.at(plain_name(t.name)).file)];
-      fail(ErrorKind::input, "{}: {} is in {} already; each tensor was expected once: give the files of one rank", file,
-           t.name, first);
-    }
-    side.files.shards.push_back({file, file, state_of(open_read(file).stat())});
-  }
-  problems.throw_if_any();
-  side.reader = std::make_unique<ShardReader>(side.files);
-  return side;
-}
 
 /// A strided view saved by its logical shape, put back into the order of its memory. Unchanged for any other tensor.
 std::string in_memory_order(const PackedTensor& t, const Tensor& theirs, std::string bytes) {
