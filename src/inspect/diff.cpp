@@ -41,7 +41,7 @@ class Comparison {
       : set_(a.sets[part.set]), rank_(part.rank), ours_(ours), theirs_(theirs), prefix_(std::move(prefix)) {}
 
   void run_packed() {
-    for_each_of_rank(set_, rank_, [&](size_t i) { compare(set_.plan.packed[i].name, &set_.plan.packed[i]); });
+    for (const size_t i : tensors_of(set_, rank_)) compare(set_.plan.packed[i].name, &set_.plan.packed[i]);
   }
   void run_copied() {
     for (const CopiedTensor& t : set_.plan.copied) compare(t.source->name, nullptr);
@@ -218,7 +218,7 @@ class OutputComparison {
     Comparison c(a_, mine, ours, theirs, pairs_.size() > 1 ? describe(a_, mine.set, {mine.rank}) + ": " : "");
     c.run_packed();
     const PackedSet& set = b_.sets[other.set];
-    for_each_of_rank(set, other.rank, [&](size_t i) { c.check_in_a(set.stored[i].name); });
+    for (const size_t i : tensors_of(set, other.rank)) c.check_in_a(set.stored[i].name);
     result_.add(c);
     if (result_.parts.empty()) compare_copied();
     result_.parts.emplace_back(&x, mine.rank);

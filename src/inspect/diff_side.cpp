@@ -1,6 +1,9 @@
 #include "src/inspect/diff_side.h"
 
+#include <algorithm>
 #include <filesystem>
+
+#include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
 
@@ -25,12 +28,20 @@ std::string Side::read(const Tensor& t) const {
   return out;
 }
 
+std::vector<size_t> tensors_of(const PackedSet& set, int rank) {
+  const std::vector<int>& ranks = set.plan.tp.ranks;
+  std::vector<size_t> places;
+  const auto first = size_t(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  for (size_t i = first; i < set.plan.packed.size(); i += ranks.size()) places.push_back(i);
+  return places;
+}
+
 Side side_of(const PackedCheckpoint& p, SetRank part) {
   Side side;
   side.files = p.files;
   const PackedSet& set = p.sets[part.set];
   side.backend = set.plan.backend;
-  for_each_of_rank(set, part.rank, [&](size_t i) { add(side, set.stored[i]); });
+  for (const size_t i : tensors_of(set, part.rank)) add(side, set.stored[i]);
   for (const Tensor& t : p.copied) add(side, t);
   side.reader = std::make_unique<ShardReader>(side.files);
   return side;

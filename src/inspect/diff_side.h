@@ -1,15 +1,18 @@
 // The two sides that diff compares: outputs, or dumps of an engine's live weights.
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/checkpoint/shard_reader.h"
-#include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
+
+struct Backend;
+struct PackedCheckpoint;
+struct PackedSet;
 
 /// Without "model." in front and vLLM's "routed_experts." inside.
 std::string plain_name(std::string name);
@@ -30,13 +33,8 @@ struct SetRank {
   int rank = 0;
 };
 
-/// The packed tensors of one rank: ranks take turns in a plan, in ascending order.
-template <class Use>
-void for_each_of_rank(const PackedSet& set, int rank, Use use) {
-  const std::vector<int>& ranks = set.plan.tp.ranks;
-  const auto first = size_t(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
-  for (size_t i = first; i < set.plan.packed.size(); i += ranks.size()) use(i);
-}
+/// The packed tensors of one rank, by their places in the plan: there ranks take turns, in ascending order.
+std::vector<size_t> tensors_of(const PackedSet& set, int rank);
 
 /// An output's packed tensors of one part, and the copied ones.
 Side side_of(const PackedCheckpoint& p, SetRank part);
