@@ -75,25 +75,27 @@ struct KernelsOptions {
 };
 KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o) {
   app->option_defaults()->group("Level kernels");
-  const auto take_layers = [&o](const std::string& list) {
-    for (const std::string& layer : CLI::detail::split(list, ','))
+  using Lists = std::vector<std::string>;  // of an option that is given several times
+  const auto take_layers = [&o](const Lists& lists) {
+    for (const std::string& layer : CLI::detail::split(CLI::detail::join(lists, ","), ','))
       if (layer == "all")
         o.kernels.all_layers = true;
       else
         o.kernels.layers.push_back(std::stoll(layer));
   };
-  const auto take_tokens = [&o](const std::string& list) {
+  const auto take_tokens = [&o](const Lists& lists) {
     o.kernels.tokens.clear();
-    for (const std::string& tokens : CLI::detail::split(list, ',')) o.kernels.tokens.push_back(std::stoll(tokens));
+    for (const std::string& tokens : CLI::detail::split(CLI::detail::join(lists, ","), ','))
+      o.kernels.tokens.push_back(std::stoll(tokens));
     o.bench.tokens = o.kernels.tokens;
   };
   KernelsOptions added;
-  added.layers = app->add_option_function<std::string>("--layers", take_layers,
-                                                       "Layers to compute, by number; default: the first");
-  added.layers->check(each(layer_number()))->needs(source)->type_name("0,5,..|all");
+  added.layers =
+      app->add_option_function<Lists>("--layers", take_layers, "Layers to compute, by number; default: the first");
+  added.layers->allow_extra_args(false)->check(each(layer_number()))->needs(source)->type_name("0,5,..|all");
   added.tokens =
-      app->add_option_function<std::string>("--tokens", take_tokens, "Batches to compute, by their numbers of tokens");
-  added.tokens->check(each(range(1, 65536)))->type_name("N,..");
+      app->add_option_function<Lists>("--tokens", take_tokens, "Batches to compute, by their numbers of tokens");
+  added.tokens->allow_extra_args(false)->check(each(range(1, 65536)))->type_name("N,..");
   added.tokens->default_str(fmt::format("{}", fmt::join(o.kernels.tokens, ",")));
   added.seed = app->add_option("--seed", o.kernels.seed, "Seed of routing and inputs");
   added.seed->type_name("N")->capture_default_str();

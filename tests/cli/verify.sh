@@ -17,6 +17,8 @@ expect 'verify all layers as JSON' 0 '"kernels":[{]"kernel":"marlin","device":"c
 expect 'verify with a tolerance that nothing meets' 1 'relative L2 error .*no likely mistake explains it' '' \
   from_source --tokens 1 --tolerance 1e-12
 expect 'verify on the CPU by name' 0 'kernel marlin on cpu' '' from_source --device cpu --tokens 1
+expect 'layers and tokens, each given twice' 0 '^6 of 6 batches right' '' \
+  "$program" verify "$dir/o" --source "$tiny" --layers 0 --layers 1 --tokens 1 --tokens 16
 expect 'kernels need the source' 2 '' 'say where it is with --source' verify --level kernels
 for layer in 1e3 1.7 -1 99999999999999999999; do
   expect "no number of a layer: $layer" 2 '' 'not the number of a layer' from_source --layers $layer
