@@ -129,8 +129,9 @@ until_true compgen -G '.again.mxfp4-pack.parts/*'
 scancel --signal=KILL "${id}_0"
 until_true all_ended
 missing=$(mxfp4-pack merge again 2>/dev/null)
-[ -z "$missing" ] || id=$(sbatch --parsable --array="$missing" unpack.sbatch)
-merge_again() { sbatch --wait --dependency=afterok:"$id" --wrap 'mxfp4-pack merge again --source single' >/dev/null; }
+after=()  # all parts may have been there before the kill
+[ -z "$missing" ] || after=(--dependency=afterok:"$(sbatch --parsable --array="$missing" unpack.sbatch)")
+merge_again() { sbatch --wait "${after[@]}" --wrap 'mxfp4-pack merge again --source single' >/dev/null; }
 merge_again || die 'merge of what was unpacked'
 merge_again || die 'the same merge once more'
 diff -r ckpt again || die 'unpack by an array: another checkpoint'
