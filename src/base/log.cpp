@@ -124,7 +124,7 @@ std::string human_rate(int64_t bytes, double seconds) {
   return human_bytes(int64_t(double(bytes) / std::max(seconds, 1e-3))) + "/s";
 }
 
-std::string counted(uint64_t count, std::string_view what) {
+std::string counted(int64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 

@@ -48,6 +48,6 @@ std::string human_rate(int64_t bytes, double seconds);
 /// "0.4 s", "12 s", "3:07 min", "2:03:07 h".
 std::string human_seconds(double seconds);
 /// "1 file", "2 files".
-std::string counted(uint64_t count, std::string_view what);
+std::string counted(int64_t count, std::string_view what);
 
 }  // namespace mxfp4

@@ -29,7 +29,7 @@ Message interrupted, terminated;
 std::string text_of(int number) { return fmt::format("interrupted by signal {}", number); }
 
 Message message_of(int number, bool json) {
-  const Json object = {{"error", {{"kind", name_of(ErrorKind::interrupted)}, {"lines", {text_of(number)}}}}};
+  const Json object = {{"error", json_of(Error(ErrorKind::interrupted, text_of(number)))}};
   const std::string line = json ? one_line(object) : "mxfp4-pack: error: " + text_of(number);
   Message m{json ? 1 : 2, {}};
   std::strncpy(m.text, (line + "\n").c_str(), sizeof m.text - 1);

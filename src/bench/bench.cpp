@@ -143,7 +143,7 @@ void print_text(const Question& q, const MachineBenchOptions& o, const Figures& 
   print_bar("disk", time.disk, time.total());
   print_bar("processor", time.processor, time.total());
   print_out("\n");
-  line(fmt::format("{}, {}, driver {}", f.processor, counted(uint64_t(f.threads), "thread"), chosen_driver().name));
+  line(fmt::format("{}, {}, driver {}", f.processor, counted(f.threads, "thread"), chosen_driver().name));
   if (!f.gpu.empty()) line(f.gpu);
   line(fmt::format("disk at {}: read {:.2f} GB/s, write {:.2f}, both at once {:.2f}", printable(o.dir),
                    r.disk.read / 1e9, r.disk.write / 1e9, r.disk.both / 1e9));

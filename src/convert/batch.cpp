@@ -39,10 +39,10 @@ std::vector<Line> read_lines(const std::string& filelist) {
 
 /// What became of a line: the result of convert, or {"error": ..}.
 Json carry_out(const BatchOptions& options, const Line& line, const ParseLine& parse) {
-  const auto failure = [&](ErrorKind kind, const std::vector<std::string>& lines) {
-    for (const std::string& l : lines)
+  const auto failure = [&](const Error& e) {
+    for (const std::string& l : e.lines)
       if (!options.json) complain(fmt::format("{}:{}: {}", options.filelist, line.number, l));
-    return Json{{"error", {{"kind", name_of(kind)}, {"lines", lines}}}};
+    return Json{{"error", json_of(e)}};
   };
   try {
     ConvertOptions o = parse(line.text);
@@ -50,11 +50,11 @@ Json carry_out(const BatchOptions& options, const Line& line, const ParseLine& p
     o.json = options.json;
     return convert(o);
   } catch (const std::bad_alloc&) {
-    return failure(ErrorKind::io, {"out of memory"});
+    return failure({ErrorKind::io, "out of memory"});
   } catch (...) {
     const Error e = caught();
     if (e.kind == ErrorKind::interrupted) throw;
-    return failure(e.kind, e.lines);
+    return failure(e);
   }
 }
 

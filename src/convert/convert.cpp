@@ -202,7 +202,7 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
   report_left_out(in.checkpoint);
   if (conversion.zero_scales())
     note(fmt::format("0x00 (2^-127) in {}; Marlin and Hopper kernels read it as 0.0",
-                     counted(uint64_t(conversion.zero_scales()), "scale")));
+                     counted(conversion.zero_scales(), "scale")));
   if (plan.backend->rewrite) note(describe_loss(conversion.loss()));
   const Json seconds = conversion.seconds();
   std::string times;
@@ -246,7 +246,7 @@ void note_choices(const ConvertOptions& options, const Prepared& p, const Device
   note_detail(fmt::format("backend {} of {}, layout version {}{}: {}", b.name, b.engine, b.layout_version,
                           options.layout_version.empty() ? ", the first that fits" : "", b.summary));
   note_detail(fmt::format("device: {}, {}; driver {}; {}; {} of at most {}", name_of(devices), devices.why,
-                          chosen_driver().name, counted(uint64_t(worker_count(options.threads)), "thread"),
+                          chosen_driver().name, counted(worker_count(options.threads), "thread"),
                           counted(p.plan.jobs.size(), "step"), human_bytes(p.plan.job_bytes)));
   note_tensors(p.plan);
 }

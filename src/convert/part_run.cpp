@@ -99,7 +99,7 @@ PartSize size_of(const Plan& plan, const Deal& deal, int part) {
 
 Json report_part(const std::string& out, const PartNumber& part, const PartSize& size, bool unchanged,
                  const std::string& how) {
-  note(fmt::format("{}: part {} of {}: {}, {}, {}", out, part.index, part.count, counted(uint64_t(size.files), "file"),
+  note(fmt::format("{}: part {} of {}: {}, {}, {}", out, part.index, part.count, counted(size.files, "file"),
                    human_bytes(size.bytes), how));
   return {{"out", out},          {"part", part.index},  {"parts", part.count},
           {"files", size.files}, {"bytes", size.bytes}, {"unchanged", unchanged}};

@@ -139,7 +139,7 @@ Json merge_unpacked(const MergeOptions& options, const std::vector<PartFolder>& 
   }
   dest.commit(config_name);
   note(fmt::format("{}: {}, {}, of {}", options.out, counted(source.tensors.size(), "tensor"), human_bytes(bytes),
-                   counted(uint64_t(parts.count()), "part")));
+                   counted(parts.count(), "part")));
   return {{"out", packed->dir}, {"dest", options.out}, {"tensors", source.tensors.size()}};
 }
 

@@ -95,8 +95,8 @@ class Comparison {
     const std::string cause =
         likely_cause(set_.plan, t, first, *device_, {at(mine, first), at(other, first), theirs_.backend});
     say(t.name,
-        fmt::format("{} of {} differ, {} of {} bytes; first {}{}", experts, counted(uint64_t(count), "expert"), bytes,
-                    t.bytes, place(t, first, at(mine, first), at(other, first)), cause.empty() ? "" : "; " + cause),
+        fmt::format("{} of {} differ, {} of {} bytes; first {}{}", experts, counted(count, "expert"), bytes, t.bytes,
+                    place(t, first, at(mine, first), at(other, first)), cause.empty() ? "" : "; " + cause),
         "experts differ; " + cause);
   }
 
@@ -301,7 +301,7 @@ void print_text(const Result& r) {
   const std::string parts = r.parts.size() > 1 ? fmt::format(" of {} sets and ranks", r.parts.size()) : "";
   print_out("{}\n", fitted(equal ? fmt::format("{} tensors{} are equal", r.compared, parts)
                                  : fmt::format("{} compared, {} differ or are not in both{}",
-                                               counted(uint64_t(r.compared), "tensor"), r.different, alone)));
+                                               counted(r.compared, "tensor"), r.different, alone)));
 }
 
 }  // namespace

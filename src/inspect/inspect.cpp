@@ -24,7 +24,7 @@ struct Count {
 };
 Count operator-(const Count& a, const Count& b) { return {a.tensors - b.tensors, a.bytes - b.bytes}; }
 std::string describe(const Count& c) {
-  return fmt::format("{}, {}", counted(uint64_t(c.tensors), "tensor"), human_bytes(c.bytes));
+  return fmt::format("{}, {}", counted(c.tensors, "tensor"), human_bytes(c.bytes));
 }
 Json json_of(const Count& c) { return {{"tensors", c.tensors}, {"bytes", c.bytes}}; }
 
@@ -137,7 +137,7 @@ void print_text(const std::string& title, const Checkpoint& ck, const Model& m) 
                          counted(ck.shards.size(), "shard")));
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, c] : by_dtype(ck))
-    rows.push_back({"  " + name, counted(uint64_t(c.tensors), "tensor"), human_bytes(c.bytes)});
+    rows.push_back({"  " + name, counted(c.tensors, "tensor"), human_bytes(c.bytes)});
   for (const std::string& line : table(rows, "<><")) print_out("{}\n", line);
   print_layers(m);
   if (m.family.empty()) return;

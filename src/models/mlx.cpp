@@ -64,7 +64,7 @@ void read_layer(const Checkpoint& ck, MoeLayer layer, int64_t experts, Model& mo
     return problems.error(layer.module, "gate {} x {}, up {} x {} and down {} x {} do not fit", gate.n, gate.k, up.n,
                           up.k, down.n, down.k);
   if (rows >= 0 && rows != experts)
-    return problems.error(layer.module, "{}, the router has {}", counted(uint64_t(experts), "expert"), rows);
+    return problems.error(layer.module, "{}, the router has {}", counted(experts, "expert"), rows);
   const bool bias = gate.bias && up.bias && down.bias;
   if ((gate.bias || up.bias || down.bias) != bias || (!model.layers.empty() && bias != model.bias))
     return problems.error(layer.module, "a bias on some projections only, on all or none expected");
@@ -116,8 +116,8 @@ void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& pro
   check_config(ck, model, experts_key(ck.config), "hidden_size",
                gpt_oss ? "intermediate_size" : "moe_intermediate_size", problems);
   if (const int64_t others = other_words(ck, modules))
-    model.notes.push_back(fmt::format("quantised as only MLX reads it, not vLLM and SGLang: {}",
-                                      counted(uint64_t(others), "other tensor")));
+    model.notes.push_back(
+        fmt::format("quantised as only MLX reads it, not vLLM and SGLang: {}", counted(others, "other tensor")));
 }
 
 }  // namespace

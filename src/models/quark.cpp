@@ -100,7 +100,7 @@ void read_gpt_oss(const Checkpoint& ck, const ModelOptions&, Model& model, Probl
     }
     const int64_t rows = router_rows(ck, layer, problems);
     if (rows >= 0 && rows != count)
-      problems.error(printable(module), "{}, the router has {}", counted(uint64_t(count), "expert"), rows);
+      problems.error(printable(module), "{}, the router has {}", counted(count, "expert"), rows);
     for (int64_t id = 0; id < count; ++id) add_expert(ck, id, layer, model, problems);
     if (!layer.experts.empty()) model.layers.push_back(std::move(layer));
   }

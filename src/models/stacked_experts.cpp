@@ -62,8 +62,7 @@ void read_stacked_layer(const Checkpoint& ck, const StackedNames& names, MoeLaye
     return problems.error(ck.where(*w2.blocks), "{} does not fit gate and up's {}",
                           describe(w2.blocks->dtype, w2.blocks->shape), describe(w13.blocks->dtype, w13.blocks->shape));
   if (experts >= 0 && experts != w13.experts)
-    return problems.error(ck.where(*w13.blocks), "{}, the router has {}", counted(uint64_t(w13.experts), "expert"),
-                          experts);
+    return problems.error(ck.where(*w13.blocks), "{}, the router has {}", counted(w13.experts, "expert"), experts);
   if (!w13.bias != !w2.bias)
     return problems.error(layer.module, "a bias on one projection only, on both or none expected");
   if (!model.layers.empty() && model.bias != (w13.bias != nullptr))

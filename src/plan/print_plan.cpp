@@ -140,7 +140,7 @@ void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
   line(fmt::format("disk: {} ({} bytes) in {}; {} are free", human_bytes(plan.file_bytes), plan.file_bytes,
                    counted(plan.files.size(), "file"), human_bytes(cost.free)));
   line(fmt::format("peak memory: about {} with {}", human_bytes(peak_memory(plan, cost.threads)),
-                   counted(uint64_t(cost.threads), "thread")));
+                   counted(cost.threads, "thread")));
   line(fmt::format("time: about {} here, bound by the {} (disk {}, processor {})", human_seconds(cost.time.total()),
                    cost.time.bound(), human_seconds(cost.time.disk), human_seconds(cost.time.processor)));
 }
@@ -157,7 +157,7 @@ void note_result(const Plan& plan, const std::string& checkpoint, const std::str
   const Backend& b = *plan.backend;
   note(fmt::format("{}: {} for {} {}{}, {} {}, in {} ({})", out, counted(plan.packed.size(), "packed tensor"), b.engine,
                    b.name, plan.tp.size > 1 ? fmt::format(" at tp {}", plan.tp.size) : "", human_bytes(plan.file_bytes),
-                   plan.set ? "beside " + counted(uint64_t(plan.set), "earlier set") : "in all", human_seconds(seconds),
+                   plan.set ? "beside " + counted(plan.set, "earlier set") : "in all", human_seconds(seconds),
                    human_rate(plan.file_bytes, seconds)));
   const std::string source = checkpoint.empty() ? "" : " --source " + shell_word(checkpoint);
   note(fmt::format("check it with: mxfp4-pack verify {}{}", shell_word(out), source));

@@ -54,7 +54,7 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
   for (const std::string& line : lines) say(line);
   if (!lines.empty())
     say(fmt::format("{}: {}: {} at level {}", name_of(options), toned(Tone::bad, "wrong"),
-                    counted(uint64_t(v.problems.count()), "problem"), name_of(v.level())));
+                    counted(v.problems.count(), "problem"), name_of(v.level())));
   if (!lines.empty() || !speaks) return;
   size_t tensors = 0;
   for (size_t i = 0; i < sets.size(); ++i) {

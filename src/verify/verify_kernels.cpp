@@ -221,7 +221,7 @@ class LayerCheck {
   }
 
   void complain(const KernelCheck& c, Problems& problems) const {
-    const std::string batch = counted(uint64_t(c.tokens), "token") + (c.forced ? ", every expert" : "");
+    const std::string batch = counted(c.tokens, "token") + (c.forced ? ", every expert" : "");
     if (c.comparison.right()) return problems.error(name_, "{}: {} values in padded columns are not 0", batch, c.leaks);
     problems.error(name_, "{}: relative L2 error {:.2g}, at most {:.2g} expected{}: {}", batch,
                    c.comparison.relative_l2, c.comparison.tolerance,
