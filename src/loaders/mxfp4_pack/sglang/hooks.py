@@ -9,6 +9,7 @@ import sys
 import torch
 from mxfp4_pack import Manifest, Misfit, Refused, fall_back, is_method, misfit
 from mxfp4_pack.compare import in_form_of
+from mxfp4_pack.repeat import Repeat
 from torch.nn import Parameter
 
 from . import humming
@@ -21,6 +22,7 @@ targets = []  # dotted names of all hooked functions, set by register()
 VALUES = {"_swiglu_limit_tensor": ("gemm1_clamp_limit", "swiglu_limit"), "_gemm1_clamp_limit_tensor": ("swiglu_limit",),
           "_mxfp4_weight_global_scale_tensor": ()}
 manifest = None  # of the packed model of this process
+convert_meta = Repeat()
 
 
 def after_get_config(config, model, *args, **kwargs):
@@ -164,7 +166,8 @@ def read(original, method, layer, rest):
         with humming.giving(tensors, {key: entry.parameter for key, entry in packed.entries.items()}):
             return original(method, layer)
     if packed.set.is_triton:
-        original(method, layer)
+        sizes = tuple((name, p.shape) for name, p in layer.named_parameters(recurse=False))
+        convert_meta((packed.set.directory, packed.set.backend, sizes), lambda: original(method, layer), method, layer)
         for key, storage in storages(method).items():
             if why := misfit(storage.data, tensors[key]):
                 raise Refused(f"{layer.layer_name} {key}: SGLang's storage {why}")

@@ -17,6 +17,7 @@ from functools import lru_cache
 import torch
 from mxfp4_pack import METHOD, Manifest, Misfit, RawLayer, Refused, check_version, fall_back
 from mxfp4_pack.compare import in_form_of
+from mxfp4_pack.repeat import Repeat
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import get_quantization_config
@@ -42,6 +43,7 @@ KERNELS = {
     "cutlass-mxfp4": ("CUTLASS_MXFP4_MXFP4",)}
 logger = logging.getLogger("vllm.mxfp4_pack")
 canaries_passed = {}  # of this process: (directory, backend, vLLM's backend) -> what vLLM made of the canary
+convert_meta = Repeat()
 
 
 def packed_config(config, model_type=None):
@@ -235,9 +237,10 @@ class PackedMethod:
         if not self.packed.is_triton:
             give_memory(given["layer"], self.device)
             return tuple(in_form_of(canary[key], tensors.get(key)) for key in RESULT)
-        # Triton's weights are objects around storage. The engine's own conversion of the meta parameters costs nothing
-        # and makes them as its version wants them; it also sets kernel options and deletes the raw parameters.
-        made = original(**given)
+        # Triton's weights are objects around storage. The engine's own conversion of meta parameters makes them as its
+        # version wants them; it also sets kernel options and deletes the raw parameters.
+        sizes = tuple(getattr(given.get(name), "shape", None) for name in KEYWORD.values())
+        made = convert_meta((*self.which(), sizes), lambda: original(**given), given["layer"])
         for key, thing in zip(RESULT[:4], made):
             fill(storage_of(thing), tensors[key], key)
         give_memory(given["layer"], self.device)
@@ -260,12 +263,14 @@ class PackedMethod:
 
     def canary(self, original, given):
         """What the engine's converter makes of the canary's raw layer: it must be the canary's packed layer."""
-        which = (self.packed.directory, self.packed.backend, self.mxfp4_backend.name)
-        if which not in canaries_passed:
+        if self.which() not in canaries_passed:
             compare = compare_canary if self.packed.layout_file is None else learned.compare_canary
-            canaries_passed[which] = compare(self.packed, original, self.device, given)
+            canaries_passed[self.which()] = compare(self.packed, original, self.device, given)
         self.packed.canary_is_equal = True
-        return canaries_passed[which]
+        return canaries_passed[self.which()]
+
+    def which(self):
+        return self.packed.directory, self.packed.backend, self.mxfp4_backend.name
 
 
 def give_memory(layer, device):
