@@ -68,10 +68,11 @@ class Repeated(unittest.TestCase):
         self.assertEqual(self.calls, 2)
 
     def test_what_is_not_known_to_be_copied_is_not(self):
-        for add in (lambda layer: torch.ones(1), lambda layer: object(), lambda layer: [lambda: layer]):
+        for add in (lambda layer: torch.ones(1), lambda layer: object(), lambda layer: [lambda: layer],
+                    lambda layer: layer.number / 2, lambda layer: f"layers.{layer.number}"):
             self.calls = 0
             for layer, *_ in self.layers(["a" + repr(add)] * 2, add):
-                self.assertTrue(hasattr(layer, "own"))
+                self.assertEqual(type(layer.own), type(add(layer)))
             self.assertEqual(self.calls, 2)
 
 

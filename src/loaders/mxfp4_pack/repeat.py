@@ -8,7 +8,7 @@ import copy
 
 import torch
 
-KINDS = (str, bool, int, float, torch.dtype, torch.device, type(None))
+KINDS = (bool, int, torch.dtype, torch.device, type(None))  # follow from sizes; a text or a float may be the layer's own
 
 
 class Repeat:
