@@ -53,6 +53,15 @@ int64_t cached_pages(const Fd& fd) {
   return std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1; });
 }
 
+/// One of five tries is enough: the kernel takes pages away at any time, also those of this program, which then count
+/// as read by it.
+template <typename Try>
+bool in_some_try(const Try& holds) {
+  for (int i = 0; i < 5; ++i)
+    if (holds()) return true;
+  return false;
+}
+
 /// Ranges that cover the file, with ends within pages and at them.
 std::vector<std::pair<int64_t, int64_t>> ranges() {
   std::mt19937 random(11);
@@ -112,11 +121,12 @@ TEST_CASE("reading leaves the page cache as it was") {
   direct.read(got.data(), total, 0);
   CHECK((got == content()));
   CHECK(cached_pages(made) == 0);
-  made.read(got.data(), total, 0);
-  const int64_t cached = cached_pages(made);
-  CHECK(cached > total / 4096 / 2);
-  direct.read(got.data(), total, 0);
-  CHECK(cached_pages(made) == cached);
+  CHECK(in_some_try([&] {
+    made.read(got.data(), total, 0);
+    const int64_t cached = cached_pages(made);
+    direct.read(got.data(), total, 0);
+    return cached > total / 4096 / 2 && cached_pages(made) == cached;
+  }));
 }
 
 TEST_CASE("what an earlier run wrote is read from the disk") {
@@ -193,17 +203,18 @@ TEST_CASE("what is cached is not read from the disk, nothing is read twice, and 
   for (const Pattern& pattern : patterns)
     for (const int64_t offset : {int64_t(0), int64_t(5000)}) {
       CAPTURE(pattern.name, offset);
-      const Fd fd = open_read(file.name());
-      cache(fd, pattern);
-      const int64_t cached = cached_pages(fd), before = disk_bytes();
-      const DirectFile direct(open_read(file.name()));
       std::string got(size_t(total - offset), '\0');
-      direct.read(got.data(), total - offset, offset);
-      CHECK((got == want.substr(size_t(offset))));
-      const int64_t left = cached_pages(fd);  // the kernel may take some pages at any time
-      CHECK(double(disk_bytes() - before) <= double(total - left * 4096) * pattern.most_read + 8192);
-      CHECK(left <= cached);
-      CHECK(left >= cached - cached / 8);
+      CHECK(in_some_try([&] {
+        const Fd fd = open_read(file.name());
+        cache(fd, pattern);
+        const int64_t cached = cached_pages(fd), before = disk_bytes();
+        const DirectFile direct(open_read(file.name()));
+        direct.read(got.data(), total - offset, offset);
+        const int64_t read = disk_bytes() - before, left = cached_pages(fd);
+        CHECK((got == want.substr(size_t(offset))));
+        return double(read) <= double(total - left * 4096) * pattern.most_read + 8192 && left <= cached &&
+               left >= cached - cached / 8;
+      }));
     }
 }
 
@@ -215,16 +226,18 @@ TEST_CASE("another user's file is read through the cache, once") {
   made.write(want.data(), total, 0);
   REQUIRE(::fchmod(made.get(), 0644) == 0);
   made.sync();
-  ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
-  const int64_t before = disk_bytes();
-  std::string got(size_t(total), '\0');
-  REQUIRE(::seteuid(65534) == 0);
-  CHECK(!tells_what_is_cached(open_read(file.name())));
-  const DirectFile direct(open_read(file.name()));
-  direct.read(got.data(), total, 0);
-  REQUIRE(::seteuid(0) == 0);
-  CHECK((got == want));
-  if (before >= 0) CHECK(disk_bytes() - before <= total + 8192);
+  CHECK(in_some_try([&] {
+    ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
+    const int64_t before = disk_bytes();
+    std::string got(size_t(total), '\0');
+    REQUIRE(::seteuid(65534) == 0);
+    CHECK(!tells_what_is_cached(open_read(file.name())));
+    const DirectFile direct(open_read(file.name()));
+    direct.read(got.data(), total, 0);
+    REQUIRE(::seteuid(0) == 0);
+    CHECK((got == want));
+    return before < 0 || disk_bytes() - before <= total + 8192;
+  }));
 }
 
 TEST_CASE("a read hands over every block once, in order, and each piece is hashed") {
