@@ -215,6 +215,19 @@ class Vllm(unittest.TestCase):
                 tensors[name].view(torch.uint8).view(-1)[0] ^= 1
                 save_file(tensors, path)
 
+    def test_where_the_canary_is_converted(self):
+        """Triton's on the CPU; the others where their kernels are."""
+        gpu = torch.device("cuda", 0)
+        for backend, want in (("marlin", gpu), ("triton-hopper", torch.device("cpu"))):
+            with self.subTest(backend=backend), tempfile.TemporaryDirectory() as parent:
+                directory = gpt_oss(backend).write(os.path.join(parent, "out"))
+                method = quantization.packed_class(type("Method", (), {}))()
+                vars(method).update(packed=Manifest(directory, "vllm").pick("auto", 1, 0), device=gpu,
+                                    mxfp4_backend=SimpleNamespace(name="ANY"))
+                with mock.patch.object(quantization, "compare_canary") as compare:
+                    method.canary(None, {})
+                self.assertEqual(compare.call_args.args[2], want)
+
     def test_a_mismatch_names_what_the_environment_lacks(self):
         gpt_oss("marlin").write(self.directory)
         packed = Manifest(self.directory, "vllm").pick("auto", 1, 0)
