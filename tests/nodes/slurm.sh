@@ -122,6 +122,7 @@ same 'two on one part, clocks an hour off'
 
 cat >unpack.sbatch <<'SCRIPT'
 #!/bin/sh
+export MXFP4_PACK_PARTS=5
 mxfp4-pack unpack single again --part auto
 SCRIPT
 id=$(sbatch --parsable --array=0-4 unpack.sbatch)
@@ -131,7 +132,7 @@ until_true all_ended
 missing=$(mxfp4-pack merge again 2>/dev/null)
 after=()  # all parts may have been there before the kill
 [ -z "$missing" ] || after=(--dependency=afterok:"$(sbatch --parsable --array="$missing" unpack.sbatch)")
-merge_again() { sbatch --wait "${after[@]}" --wrap 'mxfp4-pack merge again --source single' >/dev/null; }
+merge_again() { sbatch --wait --kill-on-invalid-dep=yes "${after[@]}" --wrap 'mxfp4-pack merge again --source single' >/dev/null; }
 merge_again || die 'merge of what was unpacked'
 merge_again || die 'the same merge once more'
 diff -r ckpt again || die 'unpack by an array: another checkpoint'
