@@ -76,6 +76,20 @@ TEST_CASE("every published model's structure is recognised") {
   }
 }
 
+TEST_CASE("MiniMax-M3 has GPT-OSS's activation on halves, with the constants of its config") {
+  const TempDir dir;
+  write_synth("minimax-m3-quark", dir / "in");
+  Problems problems;
+  const Model m = recognise_dir(dir / "in", problems);
+  problems.throw_if_any();
+  CHECK_FALSE(m.pairs);
+  CHECK(m.activation.name == "swigluoai_uninterleave");
+  CHECK(m.activation.alpha == 1.702);
+  CHECK(m.activation.beta == 1);
+  CHECK(m.activation.limit == 7);
+  CHECK(m.router.scaling == 2);
+}
+
 TEST_CASE("every published model into every backend that accepts its shape; the others say why") {
   for (const SynthModel& model : synth_models()) {
     const TempDir dir;
