@@ -1,4 +1,4 @@
-// DeepGEMM's MXFP4 scales on SM100 (54e2261 of 2026-06-23; vLLM and SGLang); the codes are plain.
+// DeepGEMM's MXFP4 scales on SM10x and SM12x (54e2261 of 2026-06-23; vLLM and SGLang); the codes are plain.
 // Both forms have the same shape and strides, so no kernel can tell them apart. Facts:
 // transform_sf_into_required_layout and the mega-MoE weight transform, byte-checked against the library's host code.
 #pragma once

@@ -1,4 +1,4 @@
-// triton_kernels' Blackwell layouts (3.5 to 3.8), as vLLM and SGLang use them on SM100 and SM103:
+// triton_kernels' Blackwell layouts (3.5 to 3.8), as vLLM and SGLang use them on SM10x:
 // BlackwellMXValueLayout and BlackwellMXScaleLayout. Facts: byte-checked against the package's host code.
 #pragma once
 

@@ -1,4 +1,4 @@
-// FlashInfer's trtllm-gen MoE on SM100 and SM103 (trtllm_fp4_block_scale_moe; vLLM and SGLang), the same bytes for
+// FlashInfer's trtllm-gen MoE on SM10x (trtllm_fp4_block_scale_moe; vLLM and SGLang), the same bytes for
 // BF16 and MXFP8 activations: rows shuffled in blocks of 32 for its epilogue tile of 128, in codes, scales and bias
 // alike; FC1's rows are pairs (up, gate) before that. Facts: shuffle_matrix_a, shuffle_matrix_sf_a and
 // get_w2_permute_indices_with_cache of FlashInfer 0.6.18, all row indices byte-checked.

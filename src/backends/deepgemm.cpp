@@ -1,8 +1,9 @@
-// DeepGEMM's grouped FP8 x FP4 GEMM on SM100. Codes are canonical, w13 as [gate; up]; scales become int32 words of four
-// bytes of a row, column-major, and are read through a strided view. vLLM pads both sizes to 128; biases become F32.
-// "deepgemm-mega" (deepgemm_mega.cpp) has the same shapes and strides and other bytes: no kernel can tell them apart.
-// Source: DeepGEMM 54e2261 of 2026-06-23 (transform_sf_into_required_layout, byte-checked as host code), vLLM
-// 446179f8, SGLang b26729f22. The kernels were not run.
+// DeepGEMM's grouped FP8 x FP4 GEMM on SM10x and SM12x. Codes are canonical, w13 as [gate; up]; scales become int32
+// words of four bytes of a row, column-major, and are read through a strided view. vLLM pads both sizes to 128; biases
+// become F32. "deepgemm-mega" (deepgemm_mega.cpp) has the same shapes and strides and other bytes: no kernel can tell
+// them apart. On SM12x the branch nv_dev, which both engines bring, makes the same words (33a715e of 2026-06-12, read;
+// select.cpp has the releases that lack it). Source: DeepGEMM 54e2261 of 2026-06-23 (transform_sf_into_required_layout,
+// byte-checked as host code), vLLM 446179f8, SGLang b26729f22. The kernels were not run.
 #include "src/backends/deepgemm.h"
 
 #include "src/backends/registry.h"
@@ -15,7 +16,7 @@ Backend backend(const Engine& engine, Setting setting) {
   return {.name = "deepgemm",
           .engine = engine.name,
           .layout_version = "1",
-          .gpu = "SM100",
+          .gpu = "SM10x, SM12x",
           .summary = "DeepGEMM W4A8, fp8 activations",
           .multiple = {128, 128},
           .kernel = &kernel_format("deepgemm"),

@@ -1,4 +1,4 @@
-// DeepGEMM's fused expert-parallel MoE on SM100 (fp8_fp4_mega_moe). w13 is blocks of 8 gate and 8 up rows, codes are
+// DeepGEMM's fused expert-parallel MoE on SM10x (fp8_fp4_mega_moe). w13 is blocks of 8 gate and 8 up rows, codes are
 // otherwise canonical; scales are deepgemm's words with the rows of every 128 in UTCCP order. Both sizes are padded to
 // 128. The kernel takes no bias; GPT-OSS's is kept beside it, F32 in the rows' order, for engines that add it.
 // Source: DeepGEMM 54e2261 of 2026-06-23 (the mega-MoE weight transform, byte-checked as host code), vLLM
@@ -16,7 +16,7 @@ Backend backend(const Engine& engine, Setting setting) {
   return {.name = "deepgemm-mega",
           .engine = engine.name,
           .layout_version = "1",
-          .gpu = "SM100",
+          .gpu = "SM10x",
           .summary = "DeepGEMM mega-MoE W4A8, fp8 activations",
           .multiple = {128, 128},
           .kernel = &kernel_format("deepgemm-mega"),

@@ -1,4 +1,4 @@
-// FlashInfer's CUTLASS MXFP4 x MXFP8 MoE on SM100, SM103 and SM120. Codes stay as they are, w13 as [up; gate]; scales
+// FlashInfer's CUTLASS MXFP4 x MXFP8 MoE on SM10x and SM12x. Codes stay as they are, w13 as [up; gate]; scales
 // go into 128x4 atoms and keep their shape, biases stay BF16. Engines view codes as int64 and scales as int32 only when
 // they call it. Padding is as in FlashInfer's SM90 form: vLLM 128, SGLang hidden to 256 for GPT-OSS and nothing for
 // DeepSeek-V4, whose scales are called ..._scale_inv. SGLang's scales keep the 0x7F of their buffers along hidden, and
@@ -25,7 +25,7 @@ Backend vllm(const char* first_release, bool (*takes)(const Model&)) {
   return {.name = "flashinfer-cutlass-mxfp8",
           .engine = "vllm",
           .layout_version = "1",
-          .gpu = "SM100, SM103, SM120",
+          .gpu = "SM10x, SM12x",
           .summary = "FlashInfer CUTLASS W4A8, mxfp8 activations",
           .multiple = {128, 128},
           .kernel = &kernel_format("flashinfer-cutlass-sm100"),

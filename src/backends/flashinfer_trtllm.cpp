@@ -1,4 +1,4 @@
-// FlashInfer's trtllm-gen MoE on SM100 and SM103; the same bytes serve BF16 and MXFP8 activations. w13 is pairs (up,
+// FlashInfer's trtllm-gen MoE on SM10x; the same bytes serve BF16 and MXFP8 activations. w13 is pairs (up,
 // gate), then all rows are shuffled in blocks of 32, in codes, scales and F32 bias alike; scales, in 128x4 atoms, carry
 // the label float8_e4m3fn that the launcher asks for, though they are E8M0 bytes.
 //
@@ -36,7 +36,7 @@ Backend vllm(bool i128) {
   return {.name = "flashinfer-trtllm",
           .engine = "vllm",
           .layout_version = i128 ? "i128" : "i256",
-          .gpu = "SM100, SM103",
+          .gpu = "SM10x",
           .summary = "FlashInfer trtllm-gen, bf16 or mxfp8 activations",
           .multiple = {256, i128 ? 128 : 256},
           .kernel = &kernel_format("flashinfer-trtllm"),

@@ -11,8 +11,8 @@ namespace mxfp4 {
 
 namespace {
 
-/// An engine's choice that is no kernel.
-constexpr std::string_view no_kernel = "unset";
+/// An engine's choice that is no kernel: it wants to be told one, or refuses MXFP4 there.
+constexpr std::string_view no_kernel = "unset", refuses = "none";
 
 /// Kernels of engines that are not written here.
 struct Foreign {
@@ -23,13 +23,22 @@ constexpr Foreign foreign[] = {
     {"triton-sm120", "triton_kernels on SM120"},
     {"triton-rocm", "triton_kernels on ROCm"},
     {"aiter-triton", "AITER's Triton kernel, which has a form of its own for weights"},
-    {"deepgemm-sm120", "DeepGEMM on SM120"},
 };
 const Foreign* find_foreign(const std::string& name) {
   for (const Foreign& f : foreign)
     if (name == f.name) return &f;
   return nullptr;
 }
+
+/// Releases that ask for a kernel on GPUs for which the library that they bring has none: they raise as they load.
+struct Missing {
+  const char *engine, *backend, *gpus;
+  Range releases;
+};
+constexpr Missing missing[] = {
+    {"vllm", "deepgemm", "sm120 sm121", {"0.27.0", "0.27.1"}},
+    {"sglang", "deepgemm", "sm120 sm121", {"", "0.5.20"}},
+};
 
 /// Fused MoE of 4096 x 2048, 256 experts, top 6, uniform routing on one H200; microseconds.
 struct Measured {
@@ -62,10 +71,11 @@ class Selection {
     if (!rule) nothing("what it takes there is not known");
     std::vector<std::string> order = words(rule->order);
     choice_.engine_choice = order.front();
-    if (order.front() == no_kernel) order.erase(order.begin());
+    if (order.front() == no_kernel || order.front() == refuses) order.erase(order.begin());
     choice_.why = fmt::format("{} {} on {} ({}{}{}) ", to_.engine, to_.release, to_.gpu, rule->file,
                               *rule->where ? ", " : "", rule->where);
     choice_.why += choice_.engine_choice == no_kernel ? "takes an MXFP4 kernel only if one is named"
+                   : choice_.engine_choice == refuses ? "refuses MXFP4"
                                                       : fmt::format("looks for {}", fmt::join(order, ", "));
     take(order);
     if (choice_.backend.empty()) take(lossless());  // the engine has to be told
@@ -113,10 +123,18 @@ class Selection {
     return model_.pairs || to_.engine != "sglang" || !std::string_view(b.name).starts_with("triton");
   }
 
+  bool is_missing(const std::string& name) const {
+    return std::any_of(std::begin(missing), std::end(missing), [&](const Missing& m) {
+      return to_.engine == m.engine && name == m.backend && has_word(m.gpus, to_.gpu) &&
+             m.releases.contains(to_.release);
+    });
+  }
+
   /// Why a backend is none for this model; empty where it is one.
   std::string obstacle(const std::string& name) const {
     const Backend* b = row(name);
     if (!b) return fmt::format("not written for {} {} on {}", to_.engine, to_.release, to_.gpu);
+    if (is_missing(name)) return fmt::format("{} {} brings no such kernel for {}", to_.engine, to_.release, to_.gpu);
     if (b->rewrite && !to_.lossy) return "lossy; --lossy takes it";
     for (const MoeLayer& layer : model_.layers)
       if (std::string why = refusal(*b, model_, layer, to_.tp_size); !why.empty()) return why;

@@ -1,4 +1,4 @@
-// triton_kernels on SM100 and SM103. Codes stay in rows, each padded to 128 bytes and seen transposed; scales go into
+// triton_kernels on SM10x. Codes stay in rows, each padded to 128 bytes and seen transposed; scales go into
 // 128x4 atoms, padded to 128 rows and 8 groups. Rows stay as loaded, biases become F32. vLLM and SGLang pad
 // intermediate to 64, hidden is never padded; SGLang's scale buffers begin with 0x7F (1.0, #33500), which stays in that
 // padding. The bytes are those of triton_kernels 3.5 to 3.8 (early vLLM kept codes strided).
@@ -33,7 +33,7 @@ Backend vllm() {
   return {.name = "triton-blackwell",
           .engine = "vllm",
           .layout_version = "1",
-          .gpu = "SM100, SM103",
+          .gpu = "SM10x",
           .summary = "triton_kernels, bf16 activations",
           .multiple = {1, 64},
           .kernel = &kernel_format("triton-blackwell"),

@@ -6,15 +6,28 @@
 
 namespace mxfp4 {
 
+namespace {
+
+/// GPT-OSS's formula on halves, which MiniMax-M3 has, is called as in vLLM.
+Activation read_activation(const Json& config, bool pairs) {
+  const std::string name = config_string(config, "hidden_act", "silu");
+  if (name != "swigluoai") return {.name = name, .limit = config_number(config, "swiglu_limit", 0)};
+  return {.name = pairs ? name : "swigluoai_uninterleave",
+          .alpha = config_number(config, "swiglu_alpha", 1.702),
+          .beta = config_number(config, "swiglu_beta", 1),
+          .limit = config_number(config, "swiglu_limit", 7)};
+}
+
+}  // namespace
+
 void read_settings(const Checkpoint& ck, Model& model, Problems& problems) {
   check_config_types(ck.config,
                      {{"model_type", "hidden_act", "scoring_func", "expert_dtype"},
-                      {"swiglu_limit", "routed_scaling_factor"},
+                      {"swiglu_alpha", "swiglu_beta", "swiglu_limit", "routed_scaling_factor"},
                       {"num_experts_per_tok", "num_experts_per_token", "n_routed_experts", "num_experts",
                        "num_local_experts", "hidden_size", "intermediate_size", "moe_intermediate_size"}},
                      problems);
-  model.activation.name = config_string(ck.config, "hidden_act", "silu");
-  model.activation.limit = config_number(ck.config, "swiglu_limit", 0);
+  model.activation = read_activation(ck.config, model.pairs);
   const int64_t top_k = config_count(ck.config, "num_experts_per_token", 0);
   model.router = {config_string(ck.config, "scoring_func", "softmax"),
                   config_count(ck.config, "num_experts_per_tok", top_k), true,

@@ -28,7 +28,7 @@ expect 'of a release' 0 '"backend":"marlin","engine":"vllm"' 'auto: marlin: vllm
   machine --checkpoint "$tiny" --backend auto --gpu l4 --engine vllm==0.31.0 --json
 expect 'auto is for a checkpoint' 2 '' 'error: --backend auto: it depends on the checkpoint; add --checkpoint' machine --backend auto
 expect 'a backend that is not there' 2 '' "no backend 'marln'; .*did you mean marlin" machine --backend marln
-expect 'a GPU that it is not for' 2 '' 'error: --gpu sm90: flashinfer-trtllm of vllm is for SM100' machine --backend flashinfer-trtllm --gpu h100
+expect 'a GPU that it is not for' 2 '' 'error: --gpu sm90: flashinfer-trtllm of vllm is for SM10x' machine --backend flashinfer-trtllm --gpu h100
 convert "$tiny" "$dir/o" --backend marlin --engine vllm
 default() { MXFP4_PACK_BACKEND=triton-hopper MXFP4_PACK_ENGINE=vllm==9.9.9 machine --checkpoint "$dir/o"; }
 expect 'what an output was made of, by defaults from the environment' 0 '/o, 392 kB, for triton-hopper of vllm: about' \

@@ -107,6 +107,46 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
     CHECK((name == "marlin" || name == "deepgemm" || name == "triton-blackwell" || name == "flashinfer-cutlass-mxfp8"));
 }
 
+TEST_CASE("auto follows the engines on all of Blackwell, Rubin and MI300") {
+  Model gpt_oss, deepseek, kimi;
+  gpt_oss.family = "gpt-oss", gpt_oss.pairs = true;
+  deepseek.family = "deepseek-v4";
+  kimi.family = "kimi-k3";
+  for (Model* m : {&gpt_oss, &deepseek, &kimi}) {
+    m->layers.resize(1);
+    m->layers[0].hidden = 4096, m->layers[0].intermediate = 2048;
+  }
+  const auto choice = [](const Model& m, const char* engine, const char* gpu, const char* release = "") {
+    return select_backend(m, {.engine = engine, .release = release, .gpu = gpu, .phase = ""});
+  };
+  for (const char* gpu : {"sm100", "sm103", "sm107"})
+    for (const char* engine : {"vllm", "sglang"})
+      for (const Model* m : {&gpt_oss, &deepseek, &kimi}) CHECK(choice(*m, engine, gpu).backend == "flashinfer-trtllm");
+  for (const char* gpu : {"sm120", "sm121"}) {
+    INFO(gpu);
+    CHECK(choice(gpt_oss, "sglang", gpu).backend == "flashinfer-cutlass-mxfp8");
+    for (const char* release : {"0.26.0", "0.28.0", "0.33.0"}) {
+      CHECK(choice(deepseek, "vllm", gpu, release).engine_choice == "deepgemm");
+      CHECK(choice(deepseek, "vllm", gpu, release).backend == "deepgemm");
+    }
+    const BackendChoice without = choice(deepseek, "vllm", gpu, "0.27.1");
+    CHECK(without.engine_choice == "deepgemm");
+    CHECK(without.backend == "marlin");
+    CHECK(without.why.find(fmt::format("not deepgemm: vllm 0.27.1 brings no such kernel for {}", gpu)) !=
+          std::string::npos);
+  }
+  CHECK(choice(deepseek, "vllm", "sm100", "0.27.1").backend == "deepgemm");
+  const auto has_deepgemm = [&](const char* release) {
+    const std::vector<std::string> others = choice(kimi, "sglang", "sm120", release).alternatives;
+    return std::find(others.begin(), others.end(), "deepgemm") != others.end();
+  };
+  CHECK(has_deepgemm("0.5.23"));
+  CHECK_FALSE(has_deepgemm("0.5.20"));
+  CHECK_THROWS_WITH(choice(gpt_oss, "sglang", "gfx942"),
+                    Catch::Contains("sglang 0.5.23 on gfx942 (quantization/mxfp4.py) refuses MXFP4"));
+  CHECK_THROWS_WITH(choice(kimi, "vllm", "gfx942"), Catch::Contains("which emulates where amd-quark is installed"));
+}
+
 TEST_CASE("an engine's choice that no loader reads gives way to one that a loader reads") {
   Model quark;
   quark.family = "quark";

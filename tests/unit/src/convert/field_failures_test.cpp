@@ -1,4 +1,5 @@
 // The shapes of failures that engines had in the field; others are tags of the tests that cover them: [vllm#43416].
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "src/synth/synth.h"
@@ -8,10 +9,10 @@ using namespace mxfp4;
 
 namespace {
 
-/// DeepSeek-V4-Pro's intermediate size, all else small.
-void synth_pro(const std::string& dest) {
+/// DeepSeek-V4-Pro's intermediate size, which is MiniMax-M3's too, all else small.
+void synth_3072(const std::string& dest, const std::string& model = "deepseek-v4-pro") {
   SynthOptions o;
-  o.model = "deepseek-v4-pro", o.dest = dest;
+  o.model = model, o.dest = dest;
   o.sizes.tiny = true, o.sizes.hidden = 256, o.sizes.intermediate = 3072, o.sizes.layers = 1, o.sizes.experts = 2;
   synth(o);
 }
@@ -20,11 +21,26 @@ int64_t zeros(const std::string& tensor) {
   return std::count(tensor.begin() + int64_t(tensor.find(']')) + 1, tensor.end(), '\0');
 }
 
+/// Of w13's blocks of 16 rows, 1 or 0: whether any byte is not zero. AITER's tiles leave such blocks together.
+std::string blocks_with_codes(const std::string& tensor, int64_t experts, int64_t rows) {
+  const int64_t begin = int64_t(tensor.find(']')) + 1, size = (int64_t(tensor.size()) - begin) / experts / (rows / 16);
+  std::string out;
+  for (int64_t at = begin; at < int64_t(tensor.size()); at += size)
+    out += std::any_of(tensor.begin() + at, tensor.begin() + at + size, [](char c) { return c; }) ? '1' : '0';
+  return out;
+}
+
+std::string repeated(const std::string& text, int times) {
+  std::string out;
+  while (times-- > 0) out += text;
+  return out;
+}
+
 }  // namespace
 
 TEST_CASE("a rank's share begins where the checkpoint's does, however it is padded", "[vllm#42595]") {
   const TempDir dir;
-  synth_pro(dir / "in");  // 384 of a rank are padded to 512: eight times that is more than 3072
+  synth_3072(dir / "in");  // 384 of a rank are padded to 512: eight times that is more than 3072
   for (const int rank : {5, 6, 7}) {
     ConvertOptions o = conversion(dir / "in", dir / "out", "vllm", "aiter-a16w4");
     o.layout_version = "1", o.tp_size = 8, o.rank = rank, o.force = true;
@@ -46,7 +62,7 @@ TEST_CASE("a rank's share begins where the checkpoint's does, however it is padd
 
 TEST_CASE("DeepSeek-V4-Pro on eight ranks computes what it does on one", "[vllm#47528]") {
   const TempDir dir;
-  synth_pro(dir / "in");
+  synth_3072(dir / "in");
   for (const char* backend : {"marlin", "humming", "flashinfer-trtllm", "aiter-a16w4"}) {
     INFO(backend);
     ConvertOptions o = conversion(dir / "in", dir / "out", "vllm", backend);
@@ -58,4 +74,38 @@ TEST_CASE("DeepSeek-V4-Pro on eight ranks computes what it does on one", "[vllm#
     CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
     std::filesystem::remove_all(dir / "again");
   }
+}
+
+// aiter#3909 is known here by its subject alone (garbled output, from tensor parallelism, padding and w13's order). Of
+// those days is aiter#3862: a padded w13 whose gate and up stay apart, as MiniMax-M3's on eight ranks (384 columns,
+// made 512), was computed wrongly; and of later ones aiter#5233: so are 384 that are not padded.
+TEST_CASE("gate and up are padded each at its own end; where they would be padded too little is refused",
+          "[aiter#3909]") {
+  const TempDir dir;
+  synth_3072(dir / "in", "minimax-m3-quark");
+  struct Kernel {
+    const char* backend;
+    std::string expert;  // its blocks of 16 rows
+  };
+  const Kernel kernels[] = {{"aiter-w4a4", repeated(repeated("1", 24) + repeated("0", 8), 2)},
+                            {"aiter-a16w4", repeated("11", 24) + repeated("00", 8)}};
+  for (const Kernel& kernel : kernels)
+    for (const int rank : {0, 7}) {
+      INFO(kernel.backend << " " << rank);
+      ConvertOptions o = conversion(dir / "in", dir / "out", "vllm", kernel.backend);
+      o.layout_version = "1", o.tp_size = 8, o.rank = rank, o.force = true;
+      convert(o);
+      int compared = 0;
+      for (const auto& [name, tensor] : tensors_of(dir / "out")) {
+        if (!name.ends_with("w13_weight")) continue;
+        CHECK(blocks_with_codes(tensor, 2, 1024) == repeated(kernel.expert, 2));
+        ++compared;
+      }
+      CHECK(compared == 1);
+      CHECK(is_right(dir / "out", dir / "in", Level::kernels));
+    }
+  ConvertOptions newest = conversion(dir / "in", dir / "refused", "vllm", "aiter-w4a4");
+  newest.tp_size = 8;
+  CHECK_THROWS_WITH(convert(newest),
+                    Catch::Contains("intermediate 384 of it, and AITER's scales leave bytes unset there"));
 }

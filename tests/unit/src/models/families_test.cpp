@@ -29,7 +29,8 @@ TEST_CASE("every published model's structure is recognised") {
     const char *model, *family;
     int64_t hidden, intermediate;
     size_t layers, last_experts;
-    int other_linears = 0;  // in MXFP4, outside of routed experts
+    int other_linears = 0;           // in MXFP4, outside of routed experts
+    const char* other_experts = "";  // the layers whose experts are not MXFP4
   };
   const Expected all[] = {
       {"gpt-oss-20b", "gpt-oss", 96, 160, 2, 2},
@@ -40,13 +41,19 @@ TEST_CASE("every published model's structure is recognised") {
       {"deepseek-v4.1-flash", "deepseek-v4.1", 128, 96, 5, 2},
       {"deepseek-r1-0528-quark", "quark", 128, 64, 1, 2},
       {"glm-5.1-quark", "quark", 128, 64, 1, 2, 3},
+      {"glm-5.2-quark", "quark", 128, 64, 1, 2, 3, "model.layers.2.mlp.experts: experts are BF16, passed through"},
+      {"glm-5.3-flash-quark", "quark", 128, 64, 1, 2, 3,
+       "model.language_model.layers.2.mlp.experts: experts are F8_E4M3, passed through"},
       {"kimi-k2.5-quark", "quark", 128, 64, 1, 2},
       {"kimi-k3", "kimi-k3", 64, 96, 1, 2},
       {"ling", "ling", 128, 64, 1, 2},
       {"mimo-v2.6-flash", "mimo", 128, 64, 1, 2},
       {"minimax-m2.5-quark", "quark", 128, 64, 2, 2},
+      {"minimax-m2.7-quark", "quark", 128, 64, 2, 2},
+      {"minimax-m3-quark", "quark", 128, 64, 1, 2, 3},
       {"qwen3-30b-a3b-ct", "compressed-tensors", 128, 96, 2, 2, 8},
       {"qwen3-coder-next-quark", "quark", 128, 64, 2, 2},
+      {"qwen3.5-397b-a17b-quark", "quark", 128, 64, 2, 2, 6},
   };
   CHECK(std::size(all) == synth_models().size());
   for (const Expected& x : all) {
@@ -62,10 +69,25 @@ TEST_CASE("every published model's structure is recognised") {
     CHECK(m.layers[0].intermediate == x.intermediate);
     CHECK(m.layers.back().experts.size() == x.last_experts);
     std::vector<std::string> notes;
+    if (*x.other_experts) notes.push_back(x.other_experts);
     if (x.other_linears > 0)
-      notes = {fmt::format("{} MXFP4 linears outside the routed experts are passed through", x.other_linears)};
+      notes.push_back(fmt::format("{} MXFP4 linears outside the routed experts are passed through", x.other_linears));
     CHECK(m.notes == notes);
   }
+}
+
+TEST_CASE("MiniMax-M3 has GPT-OSS's activation on halves, with the constants of its config") {
+  const TempDir dir;
+  write_synth("minimax-m3-quark", dir / "in");
+  Problems problems;
+  const Model m = recognise_dir(dir / "in", problems);
+  problems.throw_if_any();
+  CHECK_FALSE(m.pairs);
+  CHECK(m.activation.name == "swigluoai_uninterleave");
+  CHECK(m.activation.alpha == 1.702);
+  CHECK(m.activation.beta == 1);
+  CHECK(m.activation.limit == 7);
+  CHECK(m.router.scaling == 2);
 }
 
 TEST_CASE("every published model into every backend that accepts its shape; the others say why") {

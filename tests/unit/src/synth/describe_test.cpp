@@ -70,6 +70,34 @@ TEST_CASE("true sizes equal the published totals") {
   }
 }
 
+TEST_CASE("Quark's models have nearly all of their published parameters in MXFP4 experts") {
+  struct Published {
+    const char* model;
+    int64_t layers, experts, hidden, intermediate;  // layers: those with routed experts in MXFP4
+    double billions;                                // of the whole model
+  };
+  for (const Published& p : {Published{"glm-5.2-quark", 75, 256, 6144, 2048, 753},
+                             {"glm-5.3-flash-quark", 42, 288, 4096, 2048, 320},
+                             {"minimax-m2.7-quark", 62, 256, 3072, 1536, 229},
+                             {"minimax-m3-quark", 57, 128, 6144, 3072, 428},
+                             {"qwen3.5-397b-a17b-quark", 60, 512, 4096, 1024, 397}}) {
+    INFO(p.model);
+    const Totals experts = totals_of(describe_checkpoint(p.model, {}), ".experts.")["U8"];
+    const int64_t parameters = p.layers * p.experts * 3 * p.hidden * p.intermediate;
+    CHECK(experts.tensors == p.layers * p.experts * 6);
+    CHECK(experts.bytes == parameters / 2 + parameters / 32);
+    CHECK(double(parameters) / 1e9 > 0.94 * p.billions);
+    CHECK(double(parameters) / 1e9 < p.billions);
+  }
+  const auto draft = [](const char* model, const char* layer) {
+    return totals_of(describe_checkpoint(model, {}), layer)["all"];
+  };
+  CHECK(draft("glm-5.2-quark", "layers.78.mlp.experts.").bytes == 2 * 256 * 3 * 6144 * 2048LL);
+  const Totals fp8 = draft("glm-5.3-flash-quark", "layers.45.mlp.experts.");
+  CHECK(fp8.tensors == 288 * 6);
+  CHECK(fp8.bytes == 7'249'526'784);  // published as 7.3 GB
+}
+
 TEST_CASE("true sizes have the published shards") {
   const auto shards = [](std::string_view model) { return describe_checkpoint(model, {}).shards; };
   CHECK(shards("gpt-oss-20b") == std::vector<std::string>{"model-00000-of-00002.safetensors",
