@@ -120,6 +120,7 @@ int carry_out(std::vector<std::string> words, bool json) {
   Run run;
   CLI::App app("", "mxfp4-pack");
   try {
+    end_with_parent();
     describe(app);
     for (Add* add : commands) add(app, common, run);
     check_arguments(words);
