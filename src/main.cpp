@@ -92,17 +92,22 @@ int show_help(const CLI::App& app, const CLI::ParseError& e) {
 }
 
 /// The version, and what is in this build: the CPU's drivers and which of them is used here, CUDA and the GPUs.
-std::string parts() {
-  std::string names;
-  for (const Driver* driver : drivers()) names += fmt::format("{}{}", names.empty() ? "" : ", ", driver->name);
-  const std::string architectures = MXFP4_ARCHITECTURES;
-  const std::string text =
-      fmt::format("mxfp4-pack " MXFP4_VERSION "\nCPU drivers {}; here {}\n{}{}", names, chosen_driver().name,
-                  cuda_description(), architectures.empty() ? "" : "\nCUDA code for " + architectures);
-  return fitted(text, 0);
+std::string parts(bool json) {
+  std::vector<std::string> names;
+  for (const Driver* driver : drivers()) names.push_back(driver->name);
+  const std::string here = chosen_driver().name, cuda = cuda_description(), architectures = MXFP4_ARCHITECTURES;
+  if (json)
+    return one_line({{"version", MXFP4_VERSION},
+                     {"drivers", names},
+                     {"driver", here},
+                     {"cuda", cuda},
+                     {"cuda_code", architectures}});
+  return fitted(fmt::format("mxfp4-pack " MXFP4_VERSION "\nCPU drivers {}; here {}\n{}{}", fmt::join(names, ", "), here,
+                            cuda, architectures.empty() ? "" : "\nCUDA code for " + architectures),
+                0);
 }
 
-void describe(CLI::App& app) {
+void describe(CLI::App& app, bool json) {
   app.description(
       "Packs the experts of MXFP4 mixture-of-experts checkpoints once, offline, into the bytes that an inference "
       "engine would compute at every start, and proves them right.");
@@ -112,7 +117,8 @@ void describe(CLI::App& app) {
   app.require_subcommand(1);
   app.formatter_fn([](const CLI::App* a, const std::string& name, CLI::AppFormatMode) { return help_of(a, name); });
   app.set_help_flag("-h,--help", "Print help; 'mxfp4-pack help COMMAND' has a command's options");
-  app.set_version_flag("-V,--version", parts, "Print the version and what this build can use");
+  app.set_version_flag(
+      "-V,--version", [json] { return parts(json); }, "Print the version and what this build can use");
 }
 
 int carry_out(std::vector<std::string> words, bool json) {
@@ -120,11 +126,15 @@ int carry_out(std::vector<std::string> words, bool json) {
   Run run;
   CLI::App app("", "mxfp4-pack");
   try {
-    describe(app);
+    end_with_parent();
+    describe(app, json);
     for (Add* add : commands) add(app, common, run);
     check_arguments(words);
     move_help(words);
     forget_variables_of_others(app, words.empty() ? "" : words.front());
+    for (const CLI::App* chosen :
+         app.get_subcommands([&](const CLI::App* c) { return !words.empty() && c->get_name() == words.front(); }))
+      check_values(*chosen, words);
     try {
       std::reverse(words.begin(), words.end());  // as CLI11 takes them
       app.parse(words);

@@ -104,8 +104,8 @@ EngineRequest read_engine(const std::string& text, const std::string& version) {
     fail(ErrorKind::usage, "{} {} is older than {}, the first that is known here", engine.name, request.version,
          engine.known.first);
   if (compare_versions(request.version, engine.known.last) > 0)
-    note(fmt::format("{} {} is newer than {}, the last that is known here", engine.name, request.version,
-                     engine.known.last));
+    warn(fmt::format("{0} {1} is newer than {2}, the last that is known here; it is taken to load what {2} loads",
+                     engine.name, request.version, engine.known.last));
   return request;
 }
 

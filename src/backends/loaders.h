@@ -15,7 +15,8 @@ std::string loader_since(const Backend& backend, const std::string& family = "")
 bool has_loader(const Backend& backend, const std::string& family, const std::string& release);
 
 /// Says that no loader reads what is to be written, where that is so: as a warning, or as Error{usage} where one is
-/// required. release: of the engine, or empty for the newest.
+/// required, and then also where the release is newer than those known. release: of the engine, or empty for the
+/// newest.
 void check_loader(const Backend& backend, const Model& model, const std::string& release, bool required);
 
 }  // namespace mxfp4

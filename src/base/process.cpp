@@ -1,16 +1,22 @@
 #include "src/base/process.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <charconv>
 #include <climits>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <new>
+#include <string_view>
 
+#include "src/base/error.h"
 #include "src/base/log.h"
 
 namespace mxfp4 {
@@ -53,6 +59,20 @@ void prepare_process(bool json) {
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = files.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
+void end_with_parent() {
+  const char* const name = "MXFP4_PACK_PARENT";
+  const char* const value = std::getenv(name);
+  if (!value || !*value) return;
+  const std::string_view text = value;
+  pid_t parent = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parent);
+  if (error != std::errc() || end != text.data() + text.size() || parent <= 0)
+    fail(ErrorKind::usage, "{}: '{}' is no process", name, text);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  const bool is_gone = ::getppid() != parent && ::kill(parent, 0) != 0 && errno == ESRCH;
+  if (is_gone) std::raise(SIGTERM);  // before the call above
 }
 
 int open_file_limit() {

@@ -9,6 +9,10 @@ namespace mxfp4 {
 /// with the same message and exit code as elsewhere. json: the message is JSON.
 void prepare_process(bool json);
 
+/// Where MXFP4_PACK_PARENT names a process: SIGTERM for this one when the thread that started it ends, and at once
+/// where that process is there no more. To be called with signal handlers installed.
+void end_with_parent();
+
 /// Writes the message of that, without allocating memory.
 void say_out_of_memory(bool json);
 

@@ -120,6 +120,7 @@ int clean(const CleanOptions& o, bool json) {
       for (const std::string& path : l.paths) print_out("  {}\n", printable(path));
   }
   if (json) print_out("{}\n", one_line(Json{{"dir", dir}, {"leftovers", list}}));
+  if (list.empty()) note(fmt::format("{}: nothing is left of interrupted runs", o.dir));
   if (removable > 0) note("nothing was removed; --remove does it");
   return 0;
 }

@@ -142,20 +142,35 @@ std::string command_problem(const CLI::App& app) {
 
 std::vector<std::string> usage_problems(const CLI::App& command, const CLI::ParseError& e) {
   std::vector<std::string> lines;
-  const std::vector<std::string> words = command.remaining();
-  for (const std::string& word : words)
+  std::vector<std::string> words;  // too many
+  for (const std::string& word : command.remaining())
     if (word.starts_with("-"))
       lines.push_back(
           fmt::format("no option {}{}", word, did_you_mean(word.substr(0, word.find('=')), option_names(command))));
-  if (dynamic_cast<const CLI::RequiredError*>(&e))
+    else
+      words.push_back(word);
+  const bool is_known = lines.empty();  // else they may be values of what is no option
+  const bool is_required = dynamic_cast<const CLI::RequiredError*>(&e);
+  if (!words.empty() && is_known && (is_required || dynamic_cast<const CLI::ExtrasError*>(&e)))
+    lines.push_back(
+        fmt::format("'{}' {} too many", fmt::join(words, "', '"), words.size() > 1 ? "are words" : "is one word"));
+  if (is_required)
     add_missing(command, lines);
   else if (dynamic_cast<const CLI::ArgumentMismatch*>(&e))
     lines.push_back(mismatch(command, e.what()));
-  else if (lines.empty() && dynamic_cast<const CLI::ExtrasError*>(&e))
-    lines.push_back(
-        fmt::format("'{}' {} too many", fmt::join(words, "', '"), words.size() > 1 ? "are words" : "is one word"));
   if (lines.empty()) lines.push_back(wrong_value(command, e.what()));
   return lines;
+}
+
+void check_values(const CLI::App& command, const std::vector<std::string>& words) {
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    const CLI::Option* option = words[i].starts_with("--") ? command.get_option_no_throw(words[i]) : nullptr;
+    const std::string& next = words[i + 1];
+    if (!option || option->get_expected_max() == 0 || !next.starts_with("-") || !command.get_option_no_throw(next))
+      continue;
+    throw with_advice({fmt::format("{}: its value is missing, {}", words[i], option->get_type_name())},
+                      fmt::format("see mxfp4-pack {} --help", command.get_name()));
+  }
 }
 
 Error naming_variables(const Error& e, const CLI::App& command) {

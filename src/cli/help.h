@@ -14,6 +14,10 @@ std::string help_of(const CLI::App* app, const std::string& name);
 /// Everything that is wrong with the words that a command was given.
 std::vector<std::string> usage_problems(const CLI::App& command, const CLI::ParseError& e);
 
+/// Throws Error{usage} where an option that needs a value is followed by another option: CLI11 takes that for the
+/// value.
+void check_values(const CLI::App& command, const std::vector<std::string>& words);
+
 /// Lines about the value of an option begin with the variable that it is of, if it is of one.
 Error naming_variables(const Error& e, const CLI::App& command);
 

@@ -43,7 +43,9 @@ void add_merge(CLI::App& root, Common& common, Run& run) {
       "Makes OUT of the parts that convert, or DEST of those that unpack, wrote beside it. Exit code 1: parts are "
       "missing; their numbers are printed "
       "as Slurm takes them for an array.");
-  app->footer("mxfp4-pack merge out/");
+  app->footer(
+      "mxfp4-pack merge out/\n"
+      "mxfp4-pack merge gpt-oss-20b-again/ --source out/    # of parts that unpack wrote");
   app->add_option("OUT", o.out, "Output of which there are parts")->required()->type_name("");
   app->add_option("--source", o.source,
                   "The output that unpack reads: DEST is compared with it where it is there and its parts are not")

@@ -1,5 +1,6 @@
 #include "src/synth/synth.h"
 
+#include "src/base/elapsed.h"
 #include "src/base/log.h"
 #include "src/base/progress.h"
 #include "src/base/signals.h"
@@ -43,12 +44,15 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
         progress->add(done - before);
         before = done;
       };
+      const auto begin = std::chrono::steady_clock::now();
       synth(o);
+      const double seconds = seconds_since(begin);
       progress.reset();
       if (common.json)
         print_out("{}\n", one_line(Json{{"model", o.model}, {"dest", o.dest}, {"bytes", before}}));
       else
-        note(fmt::format("{}: {} at random, seed {}", o.dest, human_bytes(before), o.seed));
+        note(fmt::format("{}: {} at random, seed {}, in {} ({})", o.dest, human_bytes(before), o.seed,
+                         human_seconds(seconds), human_rate(before, seconds)));
       return 0;
     };
   });

@@ -15,8 +15,9 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
   static UnpackOptions o;
   static RawLayerOptions raw;
   app->description(
-      "Give the checkpoint's own files back\n\nWrites the files that OUT was made from, byte for byte. With --layer: "
-      "one layer's experts as the engine's raw parameters, on standard output.");
+      "Give the checkpoint's own files back\n\nWrites the files that OUT was made from, byte for byte, but those "
+      "that convert said it did not carry along. With --layer: one layer's experts as the engine's raw parameters, on "
+      "standard output.");
   app->footer(
       "mxfp4-pack unpack out/ gpt-oss-20b-again/\n"
       "mxfp4-pack unpack out/ --layer model.layers.0.mlp.experts >layer.safetensors\n"

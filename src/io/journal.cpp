@@ -23,14 +23,21 @@ constexpr const char* mark = "mxfp4-pack-journal-2";
 constexpr const char* finished = "finished";
 constexpr int64_t piece = 32 << 20;  // longer than any line
 
+[[noreturn]] void fail_to_open(const std::string& path, const std::string& out, int error) {
+  if (error == ELOOP) fail(ErrorKind::usage, "{}: is a link; remove it", path);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  struct stat there;
+  const bool takes_none = error == ENOENT && ::lstat(folder.c_str(), &there) == 0;  // as /proc
+  if (error == EACCES || error == EROFS || takes_none)
+    fail(ErrorKind::io, "{}: cannot be made in {}: {}", out, folder,
+         takes_none ? "no file can be created there" : std::strerror(error));
+  fail_errno(path, "cannot create", error);
+}
+
 /// In a folder where others can write too, the name may be somebody else's.
 Fd open_journal(const std::string& path, const std::string& out) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-  if (fd < 0 && errno == ELOOP) fail(ErrorKind::usage, "{}: is a link; remove it", path);
-  if (fd < 0 && (errno == EACCES || errno == EROFS))
-    fail(ErrorKind::io, "{}: cannot be made in {}: {}", out, std::filesystem::path(path).parent_path().string(),
-         std::strerror(errno));
-  if (fd < 0) fail_errno(path, "cannot create", errno);
+  if (fd < 0) fail_to_open(path, out, errno);
   Fd file(fd, path);
   const struct stat s = file.stat();
   if (!S_ISREG(s.st_mode) || s.st_nlink > 1)

@@ -12,6 +12,7 @@
 #include "src/base/error.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/io/leftover.h"
 
 namespace mxfp4 {
 
@@ -61,6 +62,8 @@ std::string place_of(const std::string& out, const std::string& source) {
   if (ec) fail_errno(out, "cannot resolve", ec.value());
   if (!place.has_filename()) place = place.parent_path();
   refuse_link(out);
+  if (const std::string of = place_behind(place.parent_path().string(), place.filename().string()); !of.empty())
+    fail(ErrorKind::usage, "{}: is a name that a run to {} has for itself; choose another", out, of);
   check_apart(out, place, source);
   if (place == fs::current_path(ec))
     fail(ErrorKind::usage,

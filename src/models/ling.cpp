@@ -2,6 +2,7 @@
 // calls itself fp8 and says routed_experts_quant_method "mxfp4". Other linears are block FP8 and have scales of the
 // same name. Source: vLLM 0.33.0 bailing_moe_v3.py and SGLang 0.5.23 model_config.py.
 #include "src/models/families.h"
+#include "src/models/layer_limits.h"
 
 namespace mxfp4 {
 
@@ -23,5 +24,14 @@ void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& pro
 }  // namespace
 
 const Family ling = {"ling", matches, read};
+
+LayerLimits layer_limits(const Json& config) {
+  LayerLimits limits;
+  const auto list = config.find(limits.key);
+  if (list == config.end() || !list->is_array()) return limits;
+  for (size_t layer = 0; layer < list->size(); ++layer)
+    if (const Json& limit = (*list)[layer]; limit.is_number() && limit > 0) limits.layers.push_back(int64_t(layer));
+  return limits;
+}
 
 }  // namespace mxfp4

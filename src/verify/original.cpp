@@ -12,23 +12,26 @@ Original::Original(const std::string& dir) {
   reader = std::make_unique<ShardReader>(*checkpoint);
 }
 
-void Original::check_form(const Checkpoint& made_from) const {
+void Original::check_form(const Checkpoint& made_from, const std::string& out) const {
+  constexpr int64_t listed = 3;  // more than that are counted
   Problems problems;
+  std::string first;
   for (const Tensor& t : made_from.tensors) {
     const Tensor* s = checkpoint->find(t.name);
+    if (s && s->dtype == t.dtype && s->shape == t.shape) continue;
+    if (first.empty()) first = t.name;
     if (!s)
       problems.error(where(checkpoint->dir, t.name), "missing in the source");
-    else if (s->dtype != t.dtype || s->shape != t.shape)
+    else
       problems.error(checkpoint->where(*s), "{}, the output was made from {}", describe(s->dtype, s->shape),
                      describe(t.dtype, t.shape));
   }
+  if (problems.count() <= listed) return problems.throw_if_any();
   const size_t tensors = made_from.tensors.size();
-  if (2 * size_t(problems.count()) > tensors)
-    fail(ErrorKind::input,
-         "{}: another model than the output was made from: {} of its {} tensors are missing here or "
-         "have another shape",
-         checkpoint->dir, problems.count(), tensors);
-  problems.throw_if_any();
+  fail(ErrorKind::input,
+       "{}: another {} than {} was made from: {} of its {} tensors are missing here or have another shape, {} first",
+       checkpoint->dir, 2 * size_t(problems.count()) > tensors ? "model" : "checkpoint", out, problems.count(), tensors,
+       first);
 }
 
 void Original::compare_rest(const Checkpoint& made_from, Problems& problems) const {

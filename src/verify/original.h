@@ -16,8 +16,8 @@ struct Original {
   /// dir: may be empty.
   explicit Original(const std::string& dir);
 
-  /// Throws Error{input} where it lacks a tensor of the output's source, or has it with another dtype or shape.
-  void check_form(const Checkpoint& made_from) const;
+  /// Throws Error{input} where it lacks a tensor of the source of `out`, or has it with another dtype or shape.
+  void check_form(const Checkpoint& made_from, const std::string& out) const;
 
   /// Where to take the names, sizes and order of the source's files from: what unpack made has its own.
   const Checkpoint& described_by(const Checkpoint& made_from) const {

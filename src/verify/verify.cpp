@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <functional>
 #include <mutex>
+#include <set>
 
 #include "src/base/elapsed.h"
 #include "src/base/log.h"
@@ -17,35 +17,17 @@
 #include "src/plan/deal.h"
 #include "src/plan/rewrite.h"
 #include "src/verify/original.h"
+#include "src/verify/request.h"
 #include "src/verify/sums.h"
 #include "src/verify/verdict.h"
+#include "src/verify/wrong_bytes.h"
 
 namespace mxfp4 {
-
-namespace fs = std::filesystem;
 
 namespace {
 
 constexpr int64_t compared_block = int64_t(1) << 20;  // of both sides: caches have them, and a disk is busy
 constexpr int64_t least_later = 64 << 10;             // smaller pieces are not worth asking whether memory has them
-
-/// Bytes that differ: how many, and the first.
-struct WrongBytes {
-  int64_t count = 0, first = -1;
-
-  /// What follows, from byte `at` on.
-  void add(int64_t at, const WrongBytes& next) {
-    if (count == 0 && next.count > 0) first = at + next.first;
-    count += next.count;
-  }
-};
-WrongBytes difference(const uint8_t* a, const uint8_t* b, int64_t bytes) {
-  WrongBytes d;
-  if (std::equal(a, a + bytes, b)) return d;
-  for (int64_t i = 0; i < bytes; ++i)
-    if (a[i] != b[i] && d.count++ == 0) d.first = i;
-  return d;
-}
 
 /// Checks one set of packed tensors, or the part of it that is asked for; the first set's pass checks the copied
 /// tensors too.
@@ -64,7 +46,7 @@ class Verification {
         out_(p.files),
         sums_(set.plan) {}
 
-  void run(Problems& problems) {
+  void run() {
     const bool first = &set_ == &p_.sets.front();
     Progress progress("verifying", data_bytes(first));
     run_jobs(
@@ -87,7 +69,31 @@ class Verification {
     for (size_t i = 0; i < plan_.packed.size(); ++i)
       if (is_mine(plan_.packed[i].file)) check_sums(i);
     std::sort(lines_.begin(), lines_.end());
+  }
+
+  void report(Problems& problems) const {
     for (const auto& [at, text] : lines_) problems.error(at, "{}", text);
+  }
+
+  /// What to say instead where the set is as its manifest says, and most tensors of either kind are not the source's:
+  /// no layout that is wrong changes those that are copied, and no change of a few weights changes most. Else empty.
+  std::string other_source() const {
+    int64_t packed = 0, other_packed = 0, copied = 0, other_copied = 0;
+    for (size_t i = 0; i < plan_.packed.size(); ++i) {
+      if (plan_.packed[i].rank != plan_.tp.ranks.front() || !is_mine(plan_.packed[i].file)) continue;
+      ++packed;
+      other_packed += int64_t(not_the_sources_.count(&set_.stored[i]));
+    }
+    for (size_t i = 0; i < plan_.copied.size(); ++i) {
+      if (!is_mine(plan_.copied[i].file.value())) continue;
+      ++copied;
+      other_copied += int64_t(not_the_sources_.count(&p_.copied[i]));
+    }
+    if (is_damaged_ || 2 * other_packed <= packed || 2 * other_copied <= copied) return {};
+    return fmt::format(
+        "another checkpoint than {0} was made from: {1} of {2} packed and {3} of {4} copied tensors have other "
+        "contents here; {0} itself is as its manifest says",
+        options_.out, other_packed, packed, other_copied, copied);
   }
 
  private:
@@ -107,14 +113,20 @@ class Verification {
     const std::lock_guard lock(mutex_);
     lines_.emplace_back(p_.files.where(stored), std::move(text));
   }
+  void complain_of_source(const Tensor& stored, std::string text) {
+    complain(stored, std::move(text));
+    const std::lock_guard lock(mutex_);
+    not_the_sources_.insert(&stored);
+  }
   void complain(const Tensor& stored, const PieceAt& p, const WrongBytes& d) {
-    complain(stored, fmt::format("expert {}: {} bytes differ from the source's {}, the first at byte {} of the expert",
-                                 p.expert, d.count, printable(p.slice.tensor->name), d.first));
+    complain_of_source(stored, fmt::format("expert {}: {} from the source's {}, the first at byte {} of the expert",
+                                           p.expert, d.text(), printable(p.slice.tensor->name), d.first));
   }
 
   void compare_checksum(const std::string& at, const std::vector<Hash>& pieces, const std::string& expected) {
-    if (to_hex(hash_of_pieces(pieces)) != expected)
-      lines_.emplace_back(at, fmt::format("does not have the checksum in {}", manifest_name));
+    if (to_hex(hash_of_pieces(pieces)) == expected) return;
+    lines_.emplace_back(at, fmt::format("does not have the checksum in {}", manifest_name));
+    is_damaged_ = true;
   }
 
   void check_sums(size_t i) {
@@ -147,8 +159,8 @@ class Verification {
         found.add(at, difference(is, want, bytes));
       }
       if (found.count)
-        complain(stored, fmt::format("{} bytes differ from the source, the first at {}", found.count,
-                                     piece.begin + found.first));
+        complain_of_source(stored,
+                           fmt::format("{} from the source, the first at {}", found.text(), piece.begin + found.first));
       done += piece.bytes;
     }
     return done;
@@ -214,9 +226,9 @@ class Verification {
     for (int64_t e = job.begin; e < job.end; ++e) {
       const int64_t at = (e - job.begin) * t.slice_bytes;
       if (const WrongBytes d = difference(packed + at, want + at, t.slice_bytes); d.count)
-        complain(set_.stored[i],
-                 fmt::format("expert {}: {} bytes differ from the source packed again, the first at byte {}", e,
-                             d.count, d.first));
+        complain_of_source(
+            set_.stored[i],
+            fmt::format("expert {}: {} from the source packed again, the first at byte {}", e, d.text(), d.first));
     }
   }
 
@@ -257,9 +269,9 @@ class Verification {
 
   void report_pads(const Tensor& stored, int64_t expert, const PadReport& r) {
     if (r.wrong)
-      complain(stored,
-               fmt::format("expert {}: {} pad bytes are wrong, the first in row {}, byte {}: {:#04x}, {:#04x} expected",
-                           expert, r.wrong, r.n, r.b, r.is, r.expected));
+      complain(stored, fmt::format("expert {}: {} wrong, the first in row {}, byte {}: {:#04x}, {:#04x} expected",
+                                   expert, r.wrong == 1 ? "1 pad byte is" : fmt::format("{} pad bytes are", r.wrong),
+                                   r.n, r.b, r.is, r.expected));
   }
 
   void compare_with_source(Worker& worker, const Tensor& stored, const PieceAt& p, const uint8_t* restored) {
@@ -281,54 +293,9 @@ class Verification {
   Checksums sums_;
   std::mutex mutex_;
   std::vector<std::pair<std::string, std::string>> lines_;
+  std::set<const Tensor*> not_the_sources_;  // stored tensors
+  bool is_damaged_ = false;                  // some do not have their checksums
 };
-
-/// The level that is meant for a set, or Error{usage} where it cannot be reached.
-Level level_of(const VerifyOptions& options, const PackedSet& set) {
-  const Backend& backend = *set.plan.backend;
-  if (options.level == Level::kernels && options.source.empty())
-    fail(ErrorKind::usage, "--level kernels compares with the checkpoint; say where it is with --source");
-  if (backend.rewrite && options.source.empty()) {
-    if (options.level == Level::highest || options.level == Level::files) return Level::files;
-    fail(ErrorKind::usage, "{}: {} is lossy, so level bytes needs --source", options.out, backend.name);
-  }
-  if (!set.plan.tp.complete() && options.source.empty()) {
-    if (options.level == Level::highest || options.level == Level::files) return Level::files;
-    fail(ErrorKind::usage, "{}: {} of {} is not there with all ranks, so level bytes needs --source", options.out,
-         backend.name, backend.engine);
-  }
-  if (options.level != Level::highest) return options.level;
-  return options.source.empty() || !backend.kernel ? Level::bytes : Level::kernels;
-}
-
-/// For the highest level of any set.
-DeviceChoice device_for(const VerifyOptions& options, Level level) {
-  if (level < Level::bytes) return {};
-  if (level == Level::kernels) return choose_device(options.device);
-  return choose_device(options.device, PackingWork{.threads = options.threads, .bytes = 0, .unpacks = true});
-}
-
-/// The kernels run on the first of the devices. Those that no GPU can run are an error only where they were asked for.
-KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& devices) {
-  KernelOptions kernels = options.kernels;
-  kernels.threads = options.threads;
-  kernels.part = options.part;
-  const bool asked_for = options.level == Level::kernels && options.device.name != "auto";
-  kernels.device = devices.gpus.empty() ? "cpu" : asked_for ? "cuda" : "auto";
-  if (!devices.gpus.empty()) select_cuda(devices.gpus.front());
-  return kernels;
-}
-
-/// --save makes a new file, and never one in OUT or in the checkpoint.
-void check_save(const VerifyOptions& options) {
-  if (fs::exists(fs::symlink_status(options.save)))
-    fail(ErrorKind::usage, "{}: exists; --save makes a new file", options.save);
-  const fs::path path = fs::weakly_canonical(fs::absolute(options.save));
-  std::error_code none;  // a directory that is not there is said elsewhere
-  for (const std::string& dir : {options.out, options.source})
-    if (const fs::path whole = fs::canonical(dir, none); !whole.empty() && is_below(path, whole))
-      fail(ErrorKind::usage, "{}: lies in {}; --save FILE has a place of its own", options.save, dir);
-}
 
 }  // namespace
 
@@ -341,18 +308,63 @@ void check_bytes(const std::string& out, int threads) {
   const bool is_state = packed->manifest.options.format == sharded_state_format;
   if (!problems.any() && is_state) verify_state(*packed, threads, problems);
   for (const PackedSet& set : packed->sets)
-    if (!problems.any()) Verification(*packed, set, none, options, Level::files, {}).run(problems);
+    if (!problems.any()) {
+      Verification of_set(*packed, set, none, options, Level::files, {});
+      of_set.run();
+      of_set.report(problems);
+    }
   check_sums(*packed, options.part, threads, problems);
   problems.throw_if_any();
 }
 
+namespace {
+
+/// Compares every set's tensors with the source. False where that is another checkpoint, which is then all that is
+/// said.
+bool verify_tensors(const VerifyOptions& options, const PackedCheckpoint& packed, const Original& source,
+                    const DeviceChoice& devices, bool is_whole, Verdict& v) {
+  for (size_t i = 0; i < packed.sets.size(); ++i) {
+    Verification of_set(packed, packed.sets[i], source, options, v.levels[i], devices);
+    of_set.run();
+    const std::string other = i == 0 && is_whole ? of_set.other_source() : "";
+    if (other.empty()) {
+      of_set.report(v.problems);
+      continue;
+    }
+    v.problems = {};
+    v.problems.error(source.checkpoint->dir, "{}", other);
+    return false;
+  }
+  return true;
+}
+
+/// What is in the files, which are all there.
+void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packed, const Original& source, Verdict& v) {
+  const bool first = options.part.index == 0;
+  if (source) source.check_form(packed.manifest.source, options.out);
+  if (source && first) source.compare_rest(packed.manifest.source, v.problems);
+  const int64_t of_rest = v.problems.count();
+  if (first && of_rest == 0) compare_with_rebuilt(packed, source.described_by(packed.manifest.source), v.problems);
+  const DeviceChoice devices = device_for(options, *std::max_element(v.levels.begin(), v.levels.end()));
+  if (packed.manifest.options.format == sharded_state_format) verify_state(packed, options.threads, v.problems);
+  const bool is_same = verify_tensors(options, packed, source, devices, v.problems.count() == of_rest, v);
+  check_sums(packed, options.part, options.threads, v.problems);
+  KernelFile saved;
+  KernelOptions kernels = kernel_options(options, devices);
+  if (!options.save.empty()) kernels.file = &saved;
+  for (size_t i = 0; i < packed.sets.size(); ++i) {
+    if (v.levels[i] < Level::kernels) continue;
+    if (is_same) v.kernels[i] = verify_kernels(packed, i, *source.checkpoint, kernels, v.problems);
+    if (v.kernels[i].checks.empty()) v.levels[i] = Level::bytes;  // another checkpoint, or the layers are other parts'
+  }
+  if (!saved.empty()) saved.write(options.save);
+}
+
+}  // namespace
+
 bool verify(const VerifyOptions& options) {
   if (options.bench.run) require_bench();
-  const bool kernels_level = options.level == Level::kernels || options.level == Level::highest;
-  if (!options.save.empty() && (!kernels_level || options.source.empty()))
-    fail(ErrorKind::usage,
-         "--save is of level kernels, which compares with the checkpoint; say where it is with --source");
-  if (!options.save.empty()) check_save(options);
+  check_save(options);
   if (options.out.empty()) {
     const BenchReport bench = bench_shape(options.bench);
     print_out("{}", options.json ? one_line(Json{{"bench", to_json(bench)}}) + "\n" : to_text(bench));
@@ -370,26 +382,7 @@ bool verify(const VerifyOptions& options) {
   const bool first = options.part.index == 0;
   if (first) check_files(*packed, v.problems);
   if (first) check_nothing_else(*packed, v.problems);
-  if (!v.problems.any()) {
-    if (source) source.check_form(packed->manifest.source);
-    if (source && first) source.compare_rest(packed->manifest.source, v.problems);
-    if (first && !v.problems.any())
-      compare_with_rebuilt(*packed, source.described_by(packed->manifest.source), v.problems);
-    const DeviceChoice devices = device_for(options, *std::max_element(v.levels.begin(), v.levels.end()));
-    if (is_state) verify_state(*packed, options.threads, v.problems);
-    for (size_t i = 0; i < packed->sets.size(); ++i)
-      Verification(*packed, packed->sets[i], source, options, v.levels[i], devices).run(v.problems);
-    check_sums(*packed, options.part, options.threads, v.problems);
-    KernelFile saved;
-    KernelOptions kernels = kernel_options(options, devices);
-    if (!options.save.empty()) kernels.file = &saved;
-    for (size_t i = 0; i < packed->sets.size(); ++i) {
-      if (v.levels[i] < Level::kernels) continue;
-      v.kernels[i] = verify_kernels(*packed, i, *source.checkpoint, kernels, v.problems);
-      if (v.kernels[i].checks.empty()) v.levels[i] = Level::bytes;  // the layers are other parts'
-    }
-    if (!saved.empty()) saved.write(options.save);
-  }
+  if (!v.problems.any()) verify_contents(options, *packed, source, v);
   if (options.bench.run) v.bench = bench_sets(*packed, options.bench);
   v.seconds = seconds_since(begin);
   print(options, *packed, v);

@@ -16,6 +16,7 @@
 #include "src/base/progress.h"
 #include "src/base/threads.h"
 #include "src/checkpoint/shard_reader.h"
+#include "src/models/layer_limits.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/verify/kernel_config.h"
 #include "src/verify/layer_source.h"
@@ -277,6 +278,19 @@ bool use_cuda(const Model& expected, const Plan& plan, const std::vector<const M
   return false;
 }
 
+/// Says which layers have a limit of their own that neither side is computed with.
+void note_limits(const Checkpoint& source, const std::vector<const MoeLayer*>& layers) {
+  const LayerLimits limits = layer_limits(source.config);
+  std::vector<int64_t> limited;
+  for (const MoeLayer* layer : layers)
+    if (layer->kind == LayerKind::model && std::count(limits.layers.begin(), limits.layers.end(), layer->index))
+      limited.push_back(layer->index);
+  if (!limited.empty())
+    note(
+        fmt::format("{}: {} limits the activation of layer {}; computed without, of the packed bytes and of the source",
+                    config_name, limits.key, fmt::join(limited, ", ")));
+}
+
 /// The kernels' loops on threads; shows that time passes while they run.
 class Loops {
  public:
@@ -331,6 +345,7 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
       layers.push_back(layer);
     }
   }
+  note_limits(source, layers);
   const bool cuda = use_cuda(expected, plan, layers, options);
   KernelReport report{format->name, cuda ? "cuda" : "cpu", cuda ? cuda_reason : format->reason, {}, {}};
   const Checked what{*plan.backend, expected, run, options, cuda};

@@ -6,6 +6,11 @@ many=$dir/many place=$dir/place
 synth gpt-oss-20b "$many" --tiny --layers 24
 options=(--backend marlin --engine vllm --threads 1)
 hidden() { echo "$place/.$1.mxfp4-pack.$2"; }
+# an output under a hidden name, which convert itself refuses. convert_hidden NAME SUFFIX OPTION..
+convert_hidden() {
+  convert "$tiny" "$dir/to-be-hidden" "${@:3}"
+  prepare mv "$dir/to-be-hidden" "$(hidden "$1" "$2")"
+}
 has_a_job() { { read -r && read -r; } <"$(hidden k journal)"; }
 clean() { "$program" clean "$place" "$@"; }
 old() { find "$@" -exec touch -h -d '1 hour ago' {} +; }
@@ -27,7 +32,7 @@ leave() {
 
 mkdir "$place"
 expect 'help has an example' 0 '^  mxfp4-pack clean ' '' "$program" clean --help
-expect 'nothing was left' 0 '' '' clean
+expect 'nothing was left' 0 '' ': nothing is left of interrupted runs$' clean
 expect 'no such folder' 2 '' 'cannot read: No such file' "$program" clean "$dir/none"
 prepare leave
 expect 'a partial output is listed' 0 'place/k: a partial output, [1-9][0-9]* finished steps; convert --resume .*, [0-9.]+ [kM]?B, changed [0-9]+ s ago$' \
@@ -72,7 +77,7 @@ races() {
     clean --remove --even-in-use >>"$dir/races.txt" 2>&1
     wait $!
     [ ! -e "$place/k" ] || diff -r "$dir/whole" "$place/k" || return
-    clean --remove >>"$dir/races.txt" || return
+    clean --remove >>"$dir/races.txt" 2>&1 || return
     rm -rf "$place/k"
     [ -z "$(ls -A "$place")" ] || { ls -A "$place"; return 1; }
   done
@@ -97,12 +102,12 @@ expect 'old ones go, read-only or not' 0 '^removed: .*changed 60 min ago' '' cle
 expect 'nothing stays of them' 0 '' '' rmdir "$place"
 
 mkdir "$place"
-convert "$tiny" "$(hidden k partial.old)" --backend marlin --engine vllm
+convert_hidden k partial.old --backend marlin --engine vllm
 old "$place"/.k*
 expect 'an old output is listed' 0 'the old output, whose place is empty' '' clean -q
 expect 'and put back' 0 '^put back: ' '' clean --remove
 expect 'as it was' 0 'right' '' "$program" verify "$place/k" --source "$tiny"
-convert "$tiny" "$(hidden k partial)" --backend marlin --engine sglang
+convert_hidden k partial --backend marlin --engine sglang
 echo mine >"$(hidden k partial)/notes.txt"
 old "$place"/.k*
 expect 'a file of others keeps all there' 0 "^kept: .*not mxfp4-pack's: .*notes.txt was not made by mxfp4-pack" '' clean --remove
@@ -136,7 +141,7 @@ printf '{}' >"$(hidden 'a"b\c' journal)"
 names_of() { clean --json | python3 -c 'import json, sys; print(*(l["out"] for l in json.load(sys.stdin)["leftovers"]))'; }
 expect 'names are escaped once' 0 '/words/a"b\\c$' '' names_of
 rm "$place"/.a*
-convert "$tiny" "$(hidden k partial)" --backend marlin --engine vllm
+convert_hidden k partial --backend marlin --engine vllm
 echo '{}' >"$(hidden k partial)/generation_config.json"
 old "$place"/.k*
 expect 'a whole output with an edited small file stays' 0 '^kept: .*generation_config.json was changed since it was written; it stays' '' clean --remove

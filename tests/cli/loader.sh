@@ -15,6 +15,9 @@ expect 'a warning' 0 '' "warning: $unread" convert t vllm deepgemm
 expect 'required' 2 '' "error: $unread" convert r vllm deepgemm --require-loader
 expect 'one of a later release' 2 '' 'no loader of vllm is known to read marlin .* of kimi-k3 in 0\.26\.0, but from 0\.33\.0 on' \
   "$program" convert "$dir/kimi" "$dir/k" --engine vllm==0.26.0 --backend marlin --require-loader
+expect 'a release that is not known' 0 '' 'warning: vllm 9.9 is newer than 0.33.0, the last .*; it is taken to load what' convert n vllm==9.9 marlin
+expect 'required' 2 '' 'error: no loader was shown to read anything in vllm 9.9; 0.33.0 is the last that is known here' \
+  convert n2 vllm==9.9 marlin --require-loader
 expect 'an engine withdrawn' 2 '' 'transformers: no transformers loads packed experts.*vllm, sglang' convert t transformers triton-hopper
 expect 'nothing written' 1 '' '' test -e "$dir/r"
 expect 'there is one' 0 '' 'packed tensors for vllm' convert m vllm marlin --require-loader

@@ -40,6 +40,19 @@ plan() { exec "$program" convert "$dir/index" "$dir/planned" --backend marlin --
 expect 'convert, before anything is written' 130 '' 'interrupted' stop INT 0.3 plan
 expect 'nothing is left of it' 0 '^0$' '' sh -c "ls -A '$dir' | grep -c planned; true"
 
+# by the end of the process that started it, where MXFP4_PACK_PARENT names that
+orphan() {
+  sh -c 'MXFP4_PACK_PARENT=$$ "$@" 2>"$0.err" & echo $! >"$0"; sleep 0.3' "$dir/orphan" "$program" inspect "$dir/index"
+  sleep 1.5
+  ! kill -0 "$(cat "$dir/orphan")" 2>/dev/null && cat "$dir/orphan.err" >&2
+}
+expect 'where its parent ends' 0 '' 'interrupted by signal 15' orphan
+sh -c 'echo $$' >"$dir/gone"
+expect 'where it has ended already' 143 '' 'interrupted by signal 15' \
+  env MXFP4_PACK_PARENT="$(cat "$dir/gone")" "$program" inspect "$dir/index"
+expect 'where it is no process' 2 '' "error: MXFP4_PACK_PARENT: 'x' is no process" env MXFP4_PACK_PARENT=x "$program" --version
+expect 'where another runs it' 0 '^mxfp4-pack' '' env MXFP4_PACK_PARENT=$$ "$program" --version
+
 # a list of as many problems is cut
 sed -i 's/model-[0-9]*[1-9][0-9][0-9]\.safetensors/gone.safetensors/g' "$dir/index/model.safetensors.index.json"
 lines() { "$program" inspect "$dir/index" 2>&1 | grep -c 'missing; incomplete'; "$program" inspect "$dir/index"; }

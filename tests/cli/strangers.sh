@@ -21,6 +21,14 @@ truncate -s 1T "$journal"
 expect 'a journal of holes is none' 0 '' '' on
 rm -r "$dir/o"
 
+for hidden in partial journal parts partial.old removed; do
+  expect "a hidden name of a run ($hidden)" 2 '' 'is a name that a run to .*/o has for itself; choose another$' \
+    "$program" convert "$dir/in" "$dir/.o.mxfp4-pack.$hidden" --backend marlin --engine vllm
+done
+expect 'a hidden name of nobody' 0 '' '' "$program" convert "$dir/in" "$dir/.o" --backend marlin --engine vllm -q
+expect 'a folder that takes no files' 2 '' 'error: /proc/o: cannot be made in /proc: no file can be created there$' \
+  "$program" convert "$dir/in" /proc/o --backend marlin --engine vllm
+
 mkdir "$dir/in/packed"
 echo text >"$dir/in/packed/source-headers"
 echo text >"$dir/in/.mxfp4-pack-run"

@@ -10,6 +10,8 @@ expect 'no engine' 2 '' 'error: --engine vllm\|sglang is missing; see mxfp4-pack
   "$program" convert "$tiny" "$dir/o" --backend marlin
 expect 'all that is missing' 2 '' 'error: CKPT, OUT, --backend NAME, --engine .* are missing; see mxfp4-pack convert' \
   "$program" convert
+expect 'words too many beside what is missing' 2 '' "error: 'c', 'd' are words too many" "$program" convert a b c d
+expect 'and as JSON' 2 '"lines":\["'"'c', 'd' are words too many\",\"--backend NAME, --engine .* are missing" '' "$program" convert a b c d --json
 expect 'a word too many' 2 '' "error: 'c' is one word too many" "$program" convert a b c --backend marlin --engine vllm
 expect 'mistyped backend' 2 '' 'did you mean marlin\?' "$program" convert a b --backend marln --engine vllm
 expect 'mistyped engine' 2 '' 'did you mean vllm\?' "$program" convert a b --backend marlin --engine vlm
@@ -49,6 +51,10 @@ expect 'rows that the output says' 2 '' 'o: was made without --gate-up' \
 expect 'no number' 2 '' 'error: --threads: x is no number from 0 to 4096; see' "$program" verify "$dir/o" --threads x
 expect 'no size' 2 '' 'error: --device-memory: 8Q is no size, such as 512M or 8G' "$program" verify "$dir/o" --device-memory 8Q
 expect 'no value' 2 '' 'error: --source: its value is missing, CKPT; see' "$program" verify "$dir/o" --source
+expect 'an option where a value is missing' 2 '' 'error: --tp-size: its value is missing, N; see mxfp4-pack convert' \
+  "$program" convert "$tiny" "$dir/o3" --backend marlin --engine vllm --tp-size --force
+expect 'nothing is written by its name' 2 '"lines":\["--save: its value is missing, FILE' '' \
+  "$program" verify "$dir/o" --source "$tiny" --save --json
 expect 'two values' 2 '' 'error: --backend: given more than once' "$program" convert a b --backend x --backend y
 expect 'a mistyped value' 2 '' "error: --level: 'byte' is none of bytes, files, kernels; did you mean bytes\?" \
   "$program" verify "$dir/o" --level byte
@@ -66,7 +72,7 @@ expect 'unpack --' 0 '' '^mxfp4-pack: ./-back: ' "$program" unpack -- --json -ba
 expect 'synth --' 0 '' '^mxfp4-pack: ./-synth: ' "$program" synth --tiny gpt-oss-20b -- -synth
 expect 'layout --' 0 '' '' "$program" layout --backend marlin --engine vllm --model=-in -q -- -file
 expect 'merge --' 2 '' '^mxfp4-pack: error: ./-none' "$program" merge -- -none
-expect 'clean --' 0 '' '' "$program" clean -- -in
+expect 'clean --' 0 '' '^mxfp4-pack: ./-in: nothing is left' "$program" clean -- -in
 expect 'help behind it is a name' 2 '' 'error: ./--help: no' "$program" verify -- --help
 cd "$dir" || exit 1
 expect 'letters that are no options' 2 '' 'error: -q2: no option; of one letter there are -h, -q, -v and -V, and a name is written ./-q2' \

@@ -47,7 +47,7 @@ odd=$dir/$(printf 'o\033[31m')
 prepare cp -r "$dir/o" "$odd"
 expect 'a name with an escape' 0 '/o.x1b\[31m: right' '' "$program" verify "$odd"
 expect 'in diff too' 1 '^only in .*/o.x1b\[31m: marlin of vllm$' '' "$program" diff "$odd" "$dir/half"
-expect 'verify against another source' 2 '' 'error: .*deepseek-v4: another model than the output was made from: 60 of its 60' verify --source "$root/testdata/tiny/deepseek-v4"
+expect 'verify against another source' 2 '' 'error: .*deepseek-v4: another model than .*/o was made from: 60 of its 60 tensors are missing here or have another shape, .* first$' verify --source "$root/testdata/tiny/deepseek-v4"
 expect 'no output of convert' 2 '' 'gpt-oss: no mxfp4-pack.json; an output of' "$program" verify "$tiny"
 
 # --save: what another kernel needs; the same whatever set is verified
@@ -66,7 +66,7 @@ expect 'verify --save into OUT' 2 '' 'o/new: lies in .*o; --save' from_source --
 
 # the last word of layer 0's w13 codes of expert 0 holds columns beyond hidden: a pad
 put "$dir/o/packed/packed-00001.safetensors" $((4096 + 65536 - 1)) '\001'
-expect 'a wrong pad byte' 1 'w13_weight: expert 0: 1 pad bytes are wrong, the first in row [0-9]+, byte 12[0-9]: 0x[0-9a-f]+, 0x00 expected' '' \
+expect 'a wrong pad byte' 1 'w13_weight: expert 0: 1 pad byte is wrong, the first in row [0-9]+, byte 12[0-9]: 0x[0-9a-f]+, 0x00 expected' '' \
   from_source
 expect 'a wrong pad byte as JSON' 1 '^\{"ok":false' '' from_source --json
 put "$dir/o/packed/packed-00001.safetensors" 4096 '\377'
@@ -75,10 +75,54 @@ expect 'a wrong code' 1 "bytes differ from the source's .*gate_up_proj_blocks" '
 # experts of more than 64 KB, gate and up in turn, are read band by band while they are compared
 large() { synth gpt-oss-20b "$dir/$1" --tiny --hidden 512 --intermediate 512 --seed "$2"; }
 large wide 0
-large wide-2 9
+large wide-9 9
+prepare cp -r "$dir/wide" "$dir/wide-2"
+# the last code of layer 0's experts
+last_code() { python3 - "$@" <<'PYTHON'
+import glob, json, sys
+for path in glob.glob(sys.argv[1] + "/*.safetensors"):
+    with open(path, "r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        tensor = json.loads(file.read(length)).get("model.layers.0.mlp.experts.gate_up_proj_blocks")
+        if tensor:
+            file.seek(8 + length + tensor["data_offsets"][1] - 1)
+            byte = file.read(1)[0]
+            file.seek(-1, 1)
+            file.write(bytes([byte ^ 1]))
+PYTHON
+}
+prepare last_code "$dir/wide-2"
 convert "$dir/wide" "$dir/wide-out" --backend marlin --engine vllm
 expect 'verify of large experts' 0 'right at level bytes' '' \
   "$program" verify "$dir/wide-out" --source "$dir/wide" --level bytes
-expect 'verify of large experts against other ones' 1 "bytes differ from the source's .*gate_up_proj_blocks" '' \
+expect 'verify of large experts against other ones' 1 ": 1 byte differs from the source's .*gate_up_proj_blocks" '' \
   "$program" verify "$dir/wide-out" --source "$dir/wide-2" --level bytes
+other() { "$program" verify "$dir/wide-out" --source "$dir/wide-9" "$@" | sed 's/.*/[&]/' | tr -d '\n'; }
+whole='wide-9: another checkpoint than .*/wide-out was made from: [0-9]+ of [0-9]+ packed and [0-9]+ of [0-9]+ copied tensors have'
+expect 'another checkpoint of that form, in one line' 0 \
+  "^.[^]]*$whole other contents here; .*/wide-out itself is as its manifest says..[^]]*wide-out: wrong: 1 problem at level bytes.\$" '' other
+expect 'and with its ranks' 0 "$whole" '' sh -c "
+  '$program' convert '$dir/wide' '$dir/two' --backend marlin --engine vllm --tp-size 2 -q &&
+  '$program' verify '$dir/two' --source '$dir/wide-9' | sed s/two/wide-out/g"
+put_last "$dir/wide-out/packed/packed-00001.safetensors" '\377'
+expect 'every line where the output is damaged too' 1 "bytes differ from the source's" '' \
+  "$program" verify "$dir/wide-out" --source "$dir/wide-9" --level bytes
+synth gpt-oss-20b "$dir/short" --tiny --layers 2
+synth gpt-oss-20b "$dir/long" --tiny --layers 3
+convert "$dir/long" "$dir/long-out" --backend marlin --engine vllm
+missing() { "$program" verify "$dir/long-out" --source "$dir/short" 2>&1 | wc -l; }
+expect 'one with fewer layers, in one line' 0 '^1$' '' missing
+
+# limits of single layers, as Ling has them
+synth ling "$dir/ling" --tiny
+python3 - "$dir/ling/config.json" <<'PYTHON'
+import json, sys
+config = json.load(open(sys.argv[1]))
+config["expert_swiglu_limit_list"] = [0.0] + [7.0] * (config["num_hidden_layers"] - 1)
+json.dump(config, open(sys.argv[1], "w"))
+PYTHON
+convert "$dir/ling" "$dir/ling-out" --backend marlin --engine vllm
+expect 'a limit that is not computed with' 0 'right at level kernels' \
+  'config.json: expert_swiglu_limit_list limits the activation of layer 1; computed without, of the packed' \
+  "$program" verify "$dir/ling-out" --source "$dir/ling" --tokens 1
 finish

@@ -82,7 +82,7 @@ class Check(unittest.TestCase):
         done = subprocess.run([sys.executable, "-c", program, self.directory], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(done.stdout.count("canary not compared: "), 6)
-        self.assertRegex(done.stdout, r"^\d+ files have their sizes and checksums\n")
+        self.assertRegex(done.stdout, r"^\d+ files with the manifest's sizes and checksums\n")
 
     def test_another_conversion(self):
         for engine in (vllm_stand_in, sglang_stand_in):
@@ -201,7 +201,7 @@ class Check(unittest.TestCase):
             with self.subTest(mistake=mistake):
                 code, report = self.kernels(type("Wrong", (Exact,), {"mistake": mistake}))
                 self.assertEqual((code, report["sets"][0]["kernel"][:6]), (1, "wrong:"))
-                self.assertIn("tokens on vllm's own kernel: relative L2 error", report["problems"][0])
+                self.assertIn("1 token on vllm's own kernel: relative L2 error", report["problems"][0])
         code, report = self.kernels(type("Wrong", (Exact,), {"mistake": "scale"}), "--tolerance", "0.9")
         self.assertEqual((code, report["problems"]), (0, []))
 

@@ -1,12 +1,14 @@
 """The program's commands from Python. MXFP4_PACK names the program."""
 
 import inspect
+import json
 import os
 import pickle
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -17,6 +19,20 @@ from test_tool import no_program
 PROGRAM = os.environ.get("MXFP4_PACK", "")
 TINY = os.path.join(TESTDATA, "tiny", "gpt-oss")
 FOR_VLLM = {"backend": "marlin", "engine": "vllm"}
+
+
+def text_of(path):
+    with open(path) as file:
+        return file.read()
+
+
+def wait_for(what, seconds=10):
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        if time.monotonic() > end:
+            raise AssertionError("it did not come")
+        time.sleep(0.01)
+    return found
 
 
 @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its commands are not tested here")
@@ -103,6 +119,26 @@ class Commands(unittest.TestCase):
             mxfp4_pack.convert(TINY, self.out, **FOR_VLLM, progress=stop)
         mxfp4_pack.convert(TINY, self.out, **FOR_VLLM, resume=True, if_changed=True)
         self.assertTrue(mxfp4_pack.verify(self.out)["ok"])
+
+    def test_a_value_that_is_no_switch(self):
+        with self.assertRaisesRegex(mxfp4_pack.Failed, "^tp_size=True: it is no switch, a value was expected$"):
+            mxfp4_pack.convert(TINY, self.out, **FOR_VLLM, tp_size=True)
+
+    def test_a_killed_python_ends_the_program(self):
+        # Of an index of many files, which takes seconds to read.
+        index = os.path.join(self.parent, "index")
+        os.mkdir(index)
+        shutil.copy(os.path.join(TINY, "config.json"), index)
+        with open(os.path.join(index, "model.safetensors.index.json"), "w") as file:
+            json.dump({"weight_map": {f"layers.{i}.weight": f"model-{i}.safetensors" for i in range(400_000)}}, file)
+        package = os.path.dirname(os.path.dirname(mxfp4_pack.__file__))
+        script = f"import mxfp4_pack; mxfp4_pack.inspect({index!r})"
+        caller = subprocess.Popen([sys.executable, "-c", script], env=dict(os.environ, PYTHONPATH=package))
+        program = wait_for(lambda: text_of(f"/proc/{caller.pid}/task/{caller.pid}/children").split())[0]
+        wait_for(lambda: "mxfp4-pack" in text_of(f"/proc/{program}/cmdline"))
+        caller.kill()
+        caller.wait()
+        wait_for(lambda: not os.path.exists(f"/proc/{program}") or ") Z " in text_of(f"/proc/{program}/stat"), 1.5)
 
     def test_what_is_public_says_its_types(self):
         public = [getattr(mxfp4_pack, name) for name in mxfp4_pack.__all__]

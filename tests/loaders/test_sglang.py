@@ -315,7 +315,7 @@ class Sglang(SglangCase):
         line, = log.output
         size = sum(p.numel() * p.element_size() for name, p in layer.named_parameters())
         for part in (f"{self.directory}: marlin of sglang, layout version 1, MoE tensor-parallel rank 0 of 1", "canary equal",
-                     "packed for sglang 1 to 2; installed sglang ", f"1 layers, {size / 1e9:.3f} GB in ", " GB/s"):
+                     "packed for sglang 1 to 2; installed sglang ", f"1 layer, {size / 1e9:.3f} GB in ", " GB/s"):
             self.assertIn(part, line)
 
     def test_a_sharded_state_gets_its_runner(self):

@@ -13,6 +13,11 @@ DTYPES = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "F8_E4M3": "float8_e4m3fn
 ROLES = ("w13", "w2")
 
 
+def counted(count: int, what: str) -> str:
+    """1 file, 2 files."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 class Refused(ValueError):
     """The packed files cannot be served as asked; the message says why and what to do."""
 

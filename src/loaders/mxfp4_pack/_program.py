@@ -14,6 +14,11 @@ def program() -> str | None:
     return next(filter(is_program, candidates()), None) or shutil.which(NAME)
 
 
+def environment() -> dict[str, str]:
+    """What a call of it runs in: it ends when the thread that called does, and with it when this process is killed."""
+    return {**os.environ, "MXFP4_PACK_PARENT": str(os.getpid())}
+
+
 def candidates():
     yield os.path.join(os.path.dirname(HERE), "bin", NAME)  # pip install --target
     try:

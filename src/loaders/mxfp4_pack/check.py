@@ -19,7 +19,7 @@ import sys
 from contextlib import redirect_stdout
 
 from . import _xxh3
-from ._entries import DTYPES, Refused, Unconverted, entry_of, path_of
+from ._entries import DTYPES, Refused, Unconverted, counted, entry_of, path_of
 from ._safetensors import read_header
 from .manifest import MALFORMED, MANIFEST, SERVED, Manifest, is_served, read_manifest
 
@@ -204,7 +204,7 @@ def run_kernel(report, directory, set_, wanted):
     except Exception as error:  # an engine fails in its own way
         return f"not run: {set_['engine']} fails: {error!r}"
     wrong = [r for r in results if not r.relative_l2 <= tolerance]  # also where it is not finite
-    report.problems += [f"{r.layer}, {r.tokens} tokens on {set_['engine']}'s own kernel: relative L2 error "
+    report.problems += [f"{r.layer}, {counted(r.tokens, 'token')} on {set_['engine']}'s own kernel: relative L2 error "
                         f"{r.relative_l2:.2g}, at most {tolerance:.2g} expected" for r in wrong]
     worst = max(r.relative_l2 for r in results)
     return f"{'wrong' if wrong else 'right'}: {len(results)} batches, relative L2 error at most {worst:.2g}"
@@ -220,7 +220,7 @@ def show(report):
     for what in report.unchecked:
         print(f"not checked: {what}")
     if report.files:
-        print(f"{report.files} files have their sizes and checksums")
+        print(f"{counted(report.files, 'file')} with the manifest's sizes and checksums")
     for set_ in filter(None, report.sets):
         print(f"{set_['backend']} of {set_['engine']}, layout version {set_['layout_version']}, MoE tensor-parallel size "
               f"{set_['moe_tp_size']}: canary {set_['canary'] or 'not compared: something else is wrong'}"

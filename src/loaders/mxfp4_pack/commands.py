@@ -3,8 +3,8 @@ mxfp4-pack(1) describes that, and the options: `tp_size=2, force=True` is --tp-s
 (--help, unpack's --layer) or takes no paths (--filelist) is for the command line.
 
 `progress(action, done, total)` is called every second and at the end, in bytes or in what the action counts. What it
-raises, and Ctrl-C, ends the program first, as SIGTERM does: nothing half-made is left under OUT's name. A Python that is
-killed leaves the program to its end. What else the program says goes to the logger `mxfp4_pack`.
+raises, and Ctrl-C, ends the program first, as SIGTERM does: nothing half-made is left under OUT's name. So does the end of
+the Python that called, also where it is killed. What else the program says goes to the logger `mxfp4_pack`.
 """
 
 import json
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ._entries import Refused
-from ._program import MISSING, program
+from ._program import MISSING, environment, program
 from .manifest import Manifest, read_manifest
 
 Path = str | os.PathLike[str]
@@ -90,7 +90,10 @@ def run(command: str, *paths: Path, options: dict[str, Option], progress: Progre
     with tempfile.TemporaryFile() as output:
         code = follow([*arguments, *map(os.fspath, paths)], output, progress)
         output.seek(0)
-        return result(command, code, output.read())
+        try:
+            return result(command, code, output.read())
+        except Failed as failed:
+            raise Failed(failed.kind, [said(line, options) for line in failed.lines]) from None
 
 
 def words(options):
@@ -103,10 +106,18 @@ def words(options):
         yield word if value is True else f"{word}={text}"
 
 
+def said(line, options):
+    """A line of an error, in Python's words where the command line's are others."""
+    for name, value in options.items():
+        if value is True and line.startswith(f"--{name.replace('_', '-')}: its value is missing"):
+            return f"{name}=True: it is no switch, a value was expected"
+    return line
+
+
 def follow(arguments, output, progress):
     """Runs the program; its messages go to the log, its progress to the caller. Returns the exit code."""
     process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, text=True,
-                               errors="replace")
+                               errors="replace", env=environment())
     try:
         with process.stderr:
             for line in process.stderr:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ._entries import Misfit, Refused
-from ._program import program
+from ._program import environment, program
 
 VARIABLE = "MXFP4_PACK_FALLBACK"
 OFFER = f"Or set {VARIABLE}=unpack: mxfp4-pack unpacks the experts at every start, and the engine converts them"
@@ -58,7 +58,7 @@ class RawLayer:
         try:
             command = [needed_program(), "unpack", set_.directory, "--layer", module, "--set", str(set_.number), "--rank",
                        str(set_.rank), "--device", "cpu", "-q"]
-            done = subprocess.run(command, stdout=memory, stderr=subprocess.PIPE, text=True)
+            done = subprocess.run(command, stdout=memory, stderr=subprocess.PIPE, text=True, env=environment())
             if done.returncode != 0:
                 raise Refused(f"{set_.directory}: {module}: {done.stderr.strip() or f'exit code {done.returncode}'}")
             data = mmap.mmap(memory, 0)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from ._program import program
+from ._program import environment, program
 from ._safetensors import read_header
 from .fallback import module_of
 
@@ -39,7 +39,7 @@ def expected(directory, source):
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "batches.safetensors")
         done = subprocess.run([path, "verify", directory, "--source", source, "--save", file, "--json", "-q"],
-                              capture_output=True, text=True)
+                              capture_output=True, text=True, env=environment())
         if done.returncode not in (0, 1) or not os.path.exists(file):
             raise RuntimeError(f"mxfp4-pack verify: {done.stderr.strip() or done.stdout.strip()}")
         return read_batches(file), json.loads(done.stdout).get("problems", [])

@@ -6,7 +6,7 @@ import time
 import torch
 
 from ._advice import after_misfit, installed
-from ._entries import ROLES, Misfit, Refused, entry_of, kernel_of, path_of
+from ._entries import ROLES, Misfit, Refused, counted, entry_of, kernel_of, path_of
 from ._loading import Loading, Request
 from ._safetensors import read_header
 from .compare import difference
@@ -151,7 +151,7 @@ class PackedSet:
         if self.finished or now - max(read.begin, read.said) < QUIET:
             return None
         read.said = now
-        return f"mxfp4-pack: {read.layers} of {len(self.layers)} layers, {read.bytes / 1e9:.1f} GB are read"
+        return f"mxfp4-pack: {read.layers} of {counted(len(self.layers), 'layer')}, {read.bytes / 1e9:.1f} GB are read"
 
     def report(self):
         """One line on what was read since the last report, for the engine's log."""
@@ -160,7 +160,7 @@ class PackedSet:
         return (f"mxfp4-pack: {self.directory}: {self.backend} of {self.engine}, layout version "
                 f"{self.fields['layout_version']}, MoE tensor-parallel rank {self.rank} of {self.moe_tp_size}; packed for "
                 f"{self.packed_for()}; installed {self.engine} {installed(self.engine)}; "
-                f"canary {'equal' if self.canary_is_equal else 'not compared'}; {read.layers} layers, "
+                f"canary {'equal' if self.canary_is_equal else 'not compared'}; {counted(read.layers, 'layer')}, "
                 f"{read.bytes / 1e9:.3f} GB in {read.seconds:.2f} s, {read.bytes / 1e9 / max(read.seconds, 1e-9):.2f} GB/s"
                 f"{', checksums right' if read.verified else ''}")
 

@@ -197,7 +197,8 @@ TEST_CASE("a finished output is known by its manifest, not by its folder") {
 TEST_CASE("what a run left that was cut short at its end is finished by the next") {
   const TempDir dir;
   convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
-  convert(conversion(tiny_gpt_oss, dir / ".out.mxfp4-pack.partial", "sglang"));  // what the run replaced
+  convert(conversion(tiny_gpt_oss, dir / "old", "sglang"));
+  fs::rename(dir / "old", dir / ".out.mxfp4-pack.partial");  // what the run replaced
   write_text(dir / ".out.mxfp4-pack.partial/notes.txt", "a note");
   write_text(dir / ".out.mxfp4-pack.partial/.mxfp4-pack-run", "a run");
   leave_journal(dir, "out", {.options = "other", .source = "other"});
@@ -212,7 +213,8 @@ TEST_CASE("what a run left that was cut short at its end is finished by the next
 
 TEST_CASE("a predecessor between two renames is put back") {
   const TempDir dir;
-  convert(conversion(tiny_gpt_oss, dir / ".out.mxfp4-pack.partial.old", "vllm"));
+  convert(conversion(tiny_gpt_oss, dir / "old", "vllm"));
+  fs::rename(dir / "old", dir / ".out.mxfp4-pack.partial.old");
   CHECK(refusal_of(conversion(tiny_gpt_oss, dir / "out", "vllm")).find("exists") != std::string::npos);
   CHECK(is_right(dir / "out", tiny_gpt_oss));
 }

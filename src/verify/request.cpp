@@ -1,0 +1,59 @@
+#include "src/verify/request.h"
+
+#include <filesystem>
+
+#include "src/packed/packed_checkpoint.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+Level level_of(const VerifyOptions& options, const PackedSet& set) {
+  const Backend& backend = *set.plan.backend;
+  if (options.level == Level::kernels && options.source.empty())
+    fail(ErrorKind::usage, "--level kernels compares with the checkpoint; say where it is with --source");
+  if (backend.rewrite && options.source.empty()) {
+    if (options.level == Level::highest || options.level == Level::files) return Level::files;
+    fail(ErrorKind::usage, "{}: {} is lossy, so level bytes needs --source", options.out, backend.name);
+  }
+  if (!set.plan.tp.complete() && options.source.empty()) {
+    if (options.level == Level::highest || options.level == Level::files) return Level::files;
+    fail(ErrorKind::usage, "{}: {} of {} is not there with all ranks, so level bytes needs --source", options.out,
+         backend.name, backend.engine);
+  }
+  if (options.level != Level::highest) return options.level;
+  return options.source.empty() || !backend.kernel ? Level::bytes : Level::kernels;
+}
+
+DeviceChoice device_for(const VerifyOptions& options, Level level) {
+  if (level < Level::bytes) return {};
+  if (level == Level::kernels) return choose_device(options.device);
+  return choose_device(options.device, PackingWork{.threads = options.threads, .bytes = 0, .unpacks = true});
+}
+
+KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& devices) {
+  KernelOptions kernels = options.kernels;
+  kernels.threads = options.threads;
+  kernels.part = options.part;
+  const bool asked_for = options.level == Level::kernels && options.device.name != "auto";
+  kernels.device = devices.gpus.empty() ? "cpu" : asked_for ? "cuda" : "auto";
+  if (!devices.gpus.empty()) select_cuda(devices.gpus.front());
+  return kernels;
+}
+
+void check_save(const VerifyOptions& options) {
+  if (options.save.empty()) return;
+  const bool kernels_level = options.level == Level::kernels || options.level == Level::highest;
+  if (!kernels_level || options.source.empty())
+    fail(ErrorKind::usage,
+         "--save is of level kernels, which compares with the checkpoint; say where it is with --source");
+  if (fs::exists(fs::symlink_status(options.save)))
+    fail(ErrorKind::usage, "{}: exists; --save makes a new file", options.save);
+  const fs::path path = fs::weakly_canonical(fs::absolute(options.save));
+  std::error_code none;  // a directory that is not there is said elsewhere
+  for (const std::string& dir : {options.out, options.source})
+    if (const fs::path whole = fs::canonical(dir, none); !whole.empty() && is_below(path, whole))
+      fail(ErrorKind::usage, "{}: lies in {}; --save FILE has a place of its own", options.save, dir);
+}
+
+}  // namespace mxfp4
