@@ -1,20 +1,21 @@
-# Fresh Debian 12 roots for tests of what is installed. usage: . lib.sh; needs root and debootstrap.
+# Fresh Debian roots for tests of what is installed. usage: . lib.sh; needs root and debootstrap.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 dir=$(mktemp -d)
 clean_up() {
-  umount "$dir/root/proc" 2>/dev/null || true
+  umount "$dir/root/proc" "$dir/root/dev/pts" "$dir/root/dev/shm" 2>/dev/null || true
   rm -rf --one-file-system "$dir"
 }
 trap clean_up EXIT
 
-# fresh_root PACKAGE..: a minimal Debian 12 with these at $root, and the tiny checkpoint at its /tmp/tiny.
+# fresh_root PACKAGE..: a minimal Debian 12 (SUITE: another) with these at $root, and the tiny checkpoint at its /tmp/tiny.
 # ROOTS (a folder) keeps what was downloaded.
 fresh_root() {
   local names="$*"
-  local kept=${ROOTS:-$dir}/bookworm-${names// /-}.tar
+  local suite=${SUITE:-bookworm}
+  local kept=${ROOTS:-$dir}/$suite-${names// /-}.tar
   if [ ! -e "$kept" ]; then
-    debootstrap --variant=minbase --include="$(IFS=,; echo "$*")" bookworm "$dir/made" \
+    debootstrap --variant=minbase --include="$(IFS=,; echo "$*")" "$suite" "$dir/made" \
       http://deb.debian.org/debian >"$dir/debootstrap.log" || { tail "$dir/debootstrap.log"; exit 1; }
     tar -C "$dir/made" -cf "$kept" .
   fi
