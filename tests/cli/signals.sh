@@ -42,9 +42,9 @@ expect 'nothing is left of it' 0 '^0$' '' sh -c "ls -A '$dir' | grep -c planned;
 
 # by the end of the process that started it, where MXFP4_PACK_PARENT names that
 orphan() {
-  sh -c 'MXFP4_PACK_PARENT=$$ "$@" 2>"$0.err" & echo $! >"$0"; sleep 0.3' "$dir/orphan" "$program" inspect "$dir/index"
-  sleep 1.5
-  ! kill -0 "$(cat "$dir/orphan")" 2>/dev/null && cat "$dir/orphan.err" >&2
+  sh -c 'MXFP4_PACK_PARENT=$$ "$@" 2>"$0.err" & sleep 0.3' "$dir/orphan" "$program" inspect "$dir/index"
+  for _ in $(seq 100); do grep -q . "$dir/orphan.err" && break; sleep 0.1; done
+  cat "$dir/orphan.err" >&2
 }
 expect 'where its parent ends' 0 '' 'interrupted by signal 15' orphan
 sh -c 'echo $$' >"$dir/gone"

@@ -215,7 +215,7 @@ read_only() {
   expect 'read-only: convert' 2 '' 'Read-only file system' "$program" convert "$in" "$place/new" "${hopper[@]}"
   expect 'read-only: --force' 2 '' 'Read-only file system' make other
   expect 'read-only: unpack' 2 '' 'Read-only file system' "$program" unpack "$target" "$place/new"
-  expect 'read-only: clean' 0 '' '' "$program" clean "$place"
+  expect 'read-only: clean' 0 '' 'nothing is left' "$program" clean "$place"
   expect 'read-only: verify' 0 'right' '' "$program" verify "$target" --source "$in" --level bytes
   expect 'read-only: unpack elsewhere' 0 '' '' "$program" unpack "$target" "$dir/from" -q
   expect 'read-only: its bytes' 0 '' '' diff -r "$dir/from" "$dir/unpacked"

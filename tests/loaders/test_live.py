@@ -107,7 +107,7 @@ class Live(unittest.TestCase):
             addresses = emptied(served)
             with self.assertLogs("vllm.mxfp4_pack", "INFO") as log:
                 served.reload_weights(out(1))
-            self.assertIn("1 layers", log.output[-1])
+            self.assertIn("1 layer", log.output[-1])
             self.all_same(served, right)
             self.assertEqual({key: t.data_ptr() for key, t in tensors(served).items()}, addresses)
 
