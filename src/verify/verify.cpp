@@ -303,13 +303,14 @@ void check_bytes(const std::string& out, int threads) {
   VerifyOptions options;
   options.threads = threads;
   const Original none(options.source);
+  const DeviceChoice cpu;
   Problems problems;
   const auto packed = open_packed(out, problems);
   const bool is_state = packed->manifest.options.format == sharded_state_format;
   if (!problems.any() && is_state) verify_state(*packed, threads, problems);
   for (const PackedSet& set : packed->sets)
     if (!problems.any()) {
-      Verification of_set(*packed, set, none, options, Level::files, {});
+      Verification of_set(*packed, set, none, options, Level::files, cpu);
       of_set.run();
       of_set.report(problems);
     }
