@@ -16,7 +16,7 @@ expect 'no release' 2 '' 'error: MXFP4_PACK_ENGINE: .*vllm==x: a release of vllm
 expect 'no backend' 2 '' "error: MXFP4_PACK_BACKEND: no backend 'marln'" \
   env MXFP4_PACK_BACKEND=marln "$program" convert "$tiny" "$dir/env2" --engine vllm
 expect 'in a list' 2 '' "error: -:1: MXFP4_PACK_BACKEND: no backend 'marln'" \
-  env MXFP4_PACK_BACKEND=marln "$program" convert --filelist - --engine vllm <<<"$tiny $dir/env2"
+  env MXFP4_PACK_BACKEND=marln "$program" convert --filelist - --engine vllm <<<"'$tiny' $dir/env2"
 expect 'variables in the help' 0 '\[env: MXFP4_PACK_ENGINE\]' '' "$program" help convert
 for seconds in abc 1x 0 -1 inf nan; do
   expect "progress each $seconds" 2 '' "error: MXFP4_PACK_PROGRESS: '$seconds' is no number of seconds above 0" \

@@ -134,10 +134,11 @@ done
 
 # a link in OUT's place: what writes refuses it, what reads follows it
 ln -s o "$dir/link"
+ln -s "$tiny" "$dir/tiny"  # a name without spaces
 for name in link link/; do
-  for command in "convert $tiny OUT --backend marlin --engine vllm" "convert $tiny OUT --backend marlin --engine vllm --dry-run" \
-    "convert $tiny OUT --backend marlin --engine vllm --part 0/2" "convert $tiny OUT --backend marlin --engine vllm --force" \
-    "convert $tiny OUT --backend triton-hopper --engine vllm --add" "unpack $dir/o OUT" "unpack $dir/o OUT --part 0/2" \
+  for command in "convert $dir/tiny OUT --backend marlin --engine vllm" "convert $dir/tiny OUT --backend marlin --engine vllm --dry-run" \
+    "convert $dir/tiny OUT --backend marlin --engine vllm --part 0/2" "convert $dir/tiny OUT --backend marlin --engine vllm --force" \
+    "convert $dir/tiny OUT --backend triton-hopper --engine vllm --add" "unpack $dir/o OUT" "unpack $dir/o OUT --part 0/2" \
     "synth gpt-oss-20b OUT --tiny" 'merge OUT'; do
     expect "$command: $name" 2 '' "$name: is a link; give the place itself\$" "$program" ${command/OUT/"$dir/$name"}
   done
