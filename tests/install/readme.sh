@@ -19,7 +19,8 @@ inside chown -R founder: /home/founder
 readme() { grep -m1 -E "^    $1" "$root$folder/README.md" | sed 's/^    //'; }
 # as_user SCRIPT: with a user's environment, in the folder
 as_user() {
-  chroot "$root" su founder -c "cd '$folder' && LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive bash -c '$1'"
+  chroot "$root" /usr/bin/env -i su - founder -c \
+    "cd '$folder' && LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive bash -c '$1'"
 }
 run() {
   local begin=$SECONDS code=0

@@ -36,7 +36,7 @@ def strace_works():
     try:
         command = ["strace", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:delay_enter=1", "true"]
         return subprocess.run(command, capture_output=True).returncode == 0
-    except FileNotFoundError:
+    except OSError:
         return False
 
 
