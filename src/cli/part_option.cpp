@@ -76,7 +76,8 @@ class Environment {
     const std::optional<int> count = number(count_name);
     if (found_.empty())
       fail(ErrorKind::usage,
-           "--part auto: no variable of Slurm, Kubernetes (JOB_COMPLETION_INDEX with {}), Open MPI or PMI is set{}; {}",
+           "--part auto: no variable of Slurm, Kubernetes (JOB_COMPLETION_INDEX with {}), Open MPI or PMI says which "
+           "part of how many{}; {}",
            count_name, count ? fmt::format(" beside {}={}", count_name, *count) : "", advice);
     const Found* said = &found_.front();
     for (const Found& f : found_)

@@ -336,13 +336,13 @@ prepare part 1/3 -q
 expect 'what is missing is' 0 '^submitted: --array=0 convert.sbatch$' 'are missing' write_again
 
 auto() { env "$@" "$program" convert "$many" "$dir/auto" --backend marlin --engine vllm --part auto; }
-expect 'no launcher' 2 '' 'no variable of Slurm, Kubernetes .* is set' auto
+expect 'no launcher' 2 '' 'no variable of Slurm, Kubernetes .* part of how many' auto
 expect 'an index without its count' 2 '' 'PMI_RANK=3 is set without PMI_SIZE' auto PMI_RANK=3
 expect 'an array of one task says nothing of all parts' 2 '' '_COUNT=1, _MIN=4, .*are no whole array; set MXFP4_PACK_PARTS' \
   auto SLURM_ARRAY_TASK_ID=4 SLURM_ARRAY_TASK_COUNT=1 SLURM_ARRAY_TASK_MIN=4 SLURM_ARRAY_TASK_MAX=4 SLURM_ARRAY_TASK_STEP=1
 expect 'two that disagree' 2 '' 'OMPI_.*SIZE=2 and PMI_RANK=3, PMI_SIZE=8 disagree' \
   auto PMI_RANK=3 PMI_SIZE=8 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2
-expect 'a count without a number' 2 '' 'is set beside MXFP4_PACK_PARTS=4; say it' auto MXFP4_PACK_PARTS=4
+expect 'a count without a number' 2 '' 'part of how many beside MXFP4_PACK_PARTS=4; say it' auto MXFP4_PACK_PARTS=4
 expect 'a count that is not the launcher'"'"'s' 2 '' 'PMI_RANK=1, PMI_SIZE=2 and MXFP4_PACK_PARTS=4 disagree' \
   auto PMI_RANK=1 PMI_SIZE=2 MXFP4_PACK_PARTS=4
 expect 'one that is' 0 '' 'part 1 of 2' auto PMI_RANK=1 PMI_SIZE=2 MXFP4_PACK_PARTS=2
