@@ -13,8 +13,8 @@ COPY = """.Ltop:
  subs x2,x2,#1
  b.ne .Ltop
 """
-COMPILE = ("aarch64-linux-gnu-g++ -std=c++20 -O3 -fno-schedule-insns -fconstexpr-ops-limit=1000000000"
-           " -x c++ -S -o - -").split()
+COMPILE = ("aarch64-linux-gnu-g++ -std=c++20 -O3 -fno-schedule-insns -ffixed-v30 -ffixed-v31"
+           " -fconstexpr-ops-limit=1000000000 -x c++ -S -o - -").split()
 MCA = "llvm-mca-19 -mtriple=aarch64 -mcpu=neoverse-v2 -iterations=400".split()
 
 
@@ -28,11 +28,11 @@ def cycles(assembly):
 
 def marked(source):
     """With a comment in the assembly before and after the work on a span of so many vectors."""
-    load, store = "unrolled<vectors>([&](auto v) { x.v[v] = vld1q_u8(strip", "unrolled<vectors>([&](auto v) { vst1q_u8(packed"
+    load, store = "auto x = load<", "store<L, zipping, v>(x, packed"
     for line in (load, store):
         assert source.count(line) == 1, line
-    source = source.replace(load, 'asm volatile("# BEGIN %0" ::"i"(vectors) : "memory"); ' + load)
-    return re.sub(f"({re.escape(store)}.*)", r'\1 asm volatile("# END" ::: "memory");', source)
+    source = source.replace(load, 'asm volatile("# BEGIN %0" ::"i"(SpanDistances<L>::vectors) : "memory"); ' + load)
+    return re.sub(f"({re.escape(store)}.*?;\n *}}\\);)", r'\1 asm volatile("# END" ::: "memory");', source, flags=re.S)
 
 
 def main():
@@ -40,13 +40,13 @@ def main():
     source = (root / "kernels/pack/cpu/driver_neon.cpp").read_text()
     assembly = output([*COMPILE, f"-I{root}"], marked(source))
     copy = cycles(COPY)
-    print(f"{'copy':24} {copy:6.2f}")
-    for name, body in re.findall(r"13pack_shufflesINS_\d+(\w+?)EEE\w+:\n(.*?)\.size", assembly, re.S):
+    print(f"{'copy':30} {copy:6.2f}")
+    for name, sve, body in re.findall(r"13pack_shufflesINS_\d+(\w+?)ELb(.)EEE\w+:\n(.*?)\.size", assembly, re.S):
         vectors, loop = re.search(r"# BEGIN (\d+)(.*?)# END", body, re.S).groups()
         code = "\n".join(line for line in loop.split("\n") if not line.startswith(("#", "//")))
         assert not re.search(r"^\.L\w+:", code, re.M), name  # llvm-mca follows no branch
         each = cycles(code) * 4 / int(vectors)
-        print(f"{name:24} {each:6.2f} {each / copy:6.2f}")
+        print(f"{name + ', SVE' * int(sve):30} {each:6.2f} {each / copy:6.2f}")
 
 
 if __name__ == "__main__":

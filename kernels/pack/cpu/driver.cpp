@@ -65,8 +65,9 @@ const std::vector<const Driver*>& drivers() {
   static const Driver avx2 = completed(avx2_driver);
   static const std::vector<const Driver*> all = {&avx512, &avx2, &tables_driver};
 #elif defined(__aarch64__)
+  static const Driver sve = completed(sve_driver);
   static const Driver neon = completed(neon_driver);
-  static const std::vector<const Driver*> all = {&neon, &tables_driver};
+  static const std::vector<const Driver*> all = {&sve, &neon, &tables_driver};
 #else
   static const std::vector<const Driver*> all = {&tables_driver};
 #endif

@@ -41,5 +41,6 @@ extern const Driver tables_driver;
 extern const Driver avx2_driver;
 extern const Driver avx512_driver;  // AVX-512 VBMI and GFNI
 extern const Driver neon_driver;    // AArch64
+extern const Driver sve_driver;     // the same, and stores of SVE
 
 }  // namespace mxfp4

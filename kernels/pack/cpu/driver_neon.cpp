@@ -1,7 +1,9 @@
 // Strips by Advanced SIMD: 4 to 16 vectors of 16 bytes of a row are brought to packed order by the networks of
 // network.h. On the way the words of four vectors are four planes, plane i having byte i of each of 16 words. Bits go
-// from plane to plane by shifts of whole planes that insert.
+// from plane to plane by shifts of whole planes that insert. The driver "sve" differs from "neon" in its stores alone,
+// where a network ends in a zip.
 #include <arm_neon.h>
+#include <sys/auxv.h>
 
 #include <algorithm>
 
@@ -15,13 +17,16 @@ namespace {
 /// What takes or gives them is inlined: a call would pass them in memory.
 template <int n>
 struct Vectors {
+  static constexpr int count = n;
   uint8x16_t v[n];
 };
 
 /// Calls f with each of 0 to n - 1, as constants.
 template <int n, class F>
 [[gnu::always_inline]] inline void unrolled(F f) {
-  [&]<int... i>(std::integer_sequence<int, i...>) { (f(std::integral_constant<int, i>()), ...); }
+  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    (f(std::integral_constant<int, i>()), ...);
+  }
   (std::make_integer_sequence<int, n>());
 }
 
@@ -29,14 +34,25 @@ template <Stage stage, bool other, int... i>
 uint8x16_t pick(uint8x16_t a, uint8x16_t b, std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(a, b, stage.source(other, i)...);
 }
+/// What a look-up looks up.
+template <Stage stage, bool other, int... i>
+uint8x16_t sources(std::integer_sequence<int, i...>) {
+  return uint8x16_t{stage.source(other, i)...};
+}
+/// Vector v of those that a stage makes of x.
+template <Stage stage, int v, int n>
+[[gnu::always_inline]] inline uint8x16_t staged(const Vectors<n>& x) {
+  constexpr int other = 1 << stage.slot;
+  return pick<stage, (v & other) != 0>(x.v[v & ~other], x.v[v | other], std::make_integer_sequence<int, 16>());
+}
 template <Stage stage, int n>
 [[gnu::always_inline]] inline void apply(Vectors<n>& x) {
-  unrolled<n>([&](auto i) {
-    if constexpr ((i >> stage.slot & 1) == 0) {
-      constexpr auto bytes = std::make_integer_sequence<int, 16>();
-      const uint8x16_t a = x.v[i], b = x.v[i + (1 << stage.slot)];
-      x.v[i] = pick<stage, false>(a, b, bytes);
-      x.v[i + (1 << stage.slot)] = pick<stage, true>(a, b, bytes);
+  constexpr int other = 1 << stage.slot;
+  unrolled<n>([&](auto v) {
+    if constexpr ((v & other) == 0) {
+      const uint8x16_t first = staged<stage, v>(x);
+      x.v[v | other] = staged<stage, v | other>(x);
+      x.v[v] = first;
     }
   });
 }
@@ -88,6 +104,17 @@ uint8x16_t moved(const Vectors<4>& planes) {
   return y;
 }
 
+/// What a chain inserts into its first plane, by the shift of its second.
+template <Moves moves>
+uint8x16_t chained(const Vectors<4>& planes) {
+  uint8x16_t y = taken<moves.move[1]>(planes);
+  unrolled<moves.count - 2>([&](auto i) {
+    constexpr Move move = moves.move[i + 2];
+    y = vsliq_n_u8(y, taken<move>(planes), move.shift - moves.move[1].shift);
+  });
+  return y;
+}
+
 /// exchanged() of planes.h.
 template <int pairs>
 void exchange(Vectors<4>& x) {
@@ -104,11 +131,18 @@ template <uint32_t (*word)(uint32_t)>
 [[gnu::always_inline]] inline Vectors<4> mixed(Vectors<4> x) {
   constexpr auto& m = mixing<word>;
   exchange<m.before>(x);
+  constexpr Moves zero = m.plane[0];
   Vectors<4> y;  // the planes in the order that planes.h counts on
-  y.v[1] = moved<m.plane[1]>(x);
+  if constexpr (!is_chain(zero)) y.v[1] = moved<m.plane[1]>(x);
   y.v[3] = moved<m.plane[3]>(x);
   y.v[2] = moved<m.plane[2]>(x);
-  y.v[0] = moved<m.plane[0]>(x);
+  if constexpr (is_chain(zero)) {
+    const uint8x16_t chain = chained<zero>(x);
+    y.v[1] = moved<m.plane[1]>(x);
+    y.v[0] = vsliq_n_u8(taken<zero.move[0]>(x), chain, zero.move[1].shift);
+  } else {
+    y.v[0] = moved<zero>(x);
+  }
   exchange<m.after>(y);
   return y;
 }
@@ -145,40 +179,94 @@ void each_block(Shape s, int64_t tn, F f) {
   }
 }
 template <class L>
-constexpr int tile_of(int v) {
-  return spans<L>.place(spans<L>.network.stored, v) / Spans<L>::tile;
+constexpr int tile_of(const Bits& stored, int v) {
+  return spans<L>.place(stored, v) / Spans<L>::tile;
 }
 
-template <class L>
+/// The vectors of a span, after the first stage where that is a look-up: its pairs are 32 bytes of a row.
+template <class L, bool zipping>
+[[gnu::always_inline]] inline auto load(const uint8_t* block, const int64_t* from) {
+  constexpr Stage first = network<L, zipping>.stage[0];
+  constexpr int other = 1 << first.slot;
+  Vectors<SpanDistances<L>::vectors> x;
+  unrolled<SpanDistances<L>::vectors>([&](auto v) __attribute__((always_inline)) {
+    if constexpr (first.kind != Pairing::look_up) {
+      x.v[v] = vld1q_u8(block + from[v]);
+    } else if constexpr ((v & other) == 0) {
+      const uint8x16x2_t pair = vld1q_u8_x2(block + from[v]);
+      x.v[v] = vqtbl2q_u8(pair, sources<first, false>(std::make_integer_sequence<int, 16>()));
+      x.v[v | other] = vqtbl2q_u8(pair, sources<first, true>(std::make_integer_sequence<int, 16>()));
+    }
+  });
+  return x;
+}
+
+struct Bytes32 {
+  uint8_t b[32];
+};
+/// Zips the elements of a and b into 32 bytes. SVE's store of two structures takes a vector unit once, where two zips
+/// and two stores take one four times; the registers must follow one another.
+template <int element>
+[[gnu::always_inline]] inline void store_zipped(uint8_t* to, uint8x16_t a, uint8x16_t b) {
+  register uint8x16_t first asm("v30") = a;
+  register uint8x16_t second asm("v31") = b;
+  asm inline(
+      ".arch_extension sve\n\t"
+      "ptrue p7.b, vl16\n\t"
+      ".if %c[element] == 0\n\t"
+      "st2b {z30.b, z31.b}, p7, %[to]\n\t"
+      ".else\n\t"
+      "st2h {z30.h, z31.h}, p7, %[to]\n\t"
+      ".endif"
+      : [to] "=Q"(*reinterpret_cast<Bytes32*>(to))
+      : "w"(first), "w"(second), [element] "i"(element)
+      : "p7");
+}
+
+/// Stores vector v of a span, or with `zipping` what the last two stages, which are yet to come, make of it and the
+/// next one: late, when registers are free.
+template <class L, bool zipping, int v, int n>
+[[gnu::always_inline]] inline void store(const Vectors<n>& x, uint8_t* place) {
+  constexpr auto& net = network<L, zipping>;
+  constexpr Stage last = net.stage[net.count - 1], stage = net.stage[net.count - 2];
+  if constexpr (!zipping)
+    vst1q_u8(place, x.v[v]);
+  else if constexpr ((v >> last.slot & 1) == 0)
+    store_zipped<last.element>(place, staged<stage, v>(x), staged<stage, v | 1 << last.slot>(x));
+}
+
+template <class L, bool zipping>
 void pack_shuffles(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, const Rows& next) {
-  constexpr auto& n = spans<L>.network;
-  constexpr int vectors = SpanDistances<L>::vectors;
+  constexpr auto& n = network<L, zipping>;
+  constexpr int loaded = n.stage[0].kind == Pairing::look_up, stored = zipping ? 2 : 0;
+  static_assert(n.count - n.mixed >= stored);
   if (s.b < 16) return pack_strip_tables<L>(strip, s, tn, packed, next);
-  const SpanDistances<L> places(s);
+  const SpanDistances<L> places(s, n);
   StripAhead ahead(next, s.b);
   each_block<L>(s, tn, [&](int64_t block, const int64_t* tile) {
     ahead.ask(lines_per_tile<L> * Spans<L>::tiles);
     for (int i = 0; i < places.count; ++i) {
-      Vectors<vectors> x;
-      unrolled<vectors>([&](auto v) { x.v[v] = vld1q_u8(strip + block + places.from[i][v]); });
-      unrolled<n.mixed>([&](auto k) { apply<n.stage[k]>(x); });
+      auto x = load<L, zipping>(strip + block, places.from[i]);
+      unrolled<n.mixed - loaded>([&](auto k) { apply<n.stage[loaded + k]>(x); });
       if constexpr (!moves_bytes<L>()) mix<permute<L>, n.planes>(x);
-      unrolled<n.count - n.mixed>([&](auto k) { apply<n.stage[n.mixed + k]>(x); });
-      unrolled<vectors>([&](auto v) { vst1q_u8(packed + tile[tile_of<L>(v)] + places.to[i][v], x.v[v]); });
+      unrolled<n.count - n.mixed - stored>([&](auto k) { apply<n.stage[n.mixed + k]>(x); });
+      unrolled<x.count>([&](auto v) __attribute__((always_inline)) {
+        store<L, zipping, v>(x, packed + tile[tile_of<L>(n.stored, v)] + places.to[i][v]);
+      });
     }
   });
 }
 
 template <class L>
 void unpack_shuffles(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip) {
-  constexpr auto& n = spans<L>.network;
+  constexpr auto& n = network<L, false>;
   constexpr int vectors = SpanDistances<L>::vectors;
   if (s.b < 16) return unpack_strip_tables<L>(packed, s, tn, strip);
-  const SpanDistances<L> places(s);
+  const SpanDistances<L> places(s, n);
   each_block<L>(s, tn, [&](int64_t block, const int64_t* tile) {
     for (int i = 0; i < places.count; ++i) {
       Vectors<vectors> x;
-      unrolled<vectors>([&](auto v) { x.v[v] = vld1q_u8(packed + tile[tile_of<L>(v)] + places.to[i][v]); });
+      unrolled<vectors>([&](auto v) { x.v[v] = vld1q_u8(packed + tile[tile_of<L>(n.stored, v)] + places.to[i][v]); });
       unrolled<n.count - n.mixed>([&](auto k) { apply<n.stage[n.count - 1 - k].inverse()>(x); });
       if constexpr (!moves_bytes<L>()) mix<unpermute<L>, n.planes>(x);
       unrolled<n.mixed>([&](auto k) { apply<n.stage[n.mixed - 1 - k].inverse()>(x); });
@@ -187,12 +275,13 @@ void unpack_shuffles(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip)
   });
 }
 
+template <bool sve>
 struct Words {
   static constexpr void (*stream)(uint8_t*, const uint8_t*, int64_t) = nullptr;
   template <class L>
   static consteval std::pair<PackStrip, UnpackStrip> both() {
     if constexpr (spans<L>.fits)
-      return {pack_shuffles<L>, unpack_shuffles<L>};
+      return {pack_shuffles<L, (sve && spans<L>.zipping.ends_in_zip)>, unpack_shuffles<L>};
     else
       return {};
   }
@@ -204,6 +293,8 @@ struct Words {
 
 }  // namespace
 
-constinit const Driver neon_driver = shuffles_driver<Words>("neon", [] { return true; });
+constinit const Driver neon_driver = shuffles_driver<Words<false>>("neon", [] { return true; });
+constinit const Driver sve_driver =
+    shuffles_driver<Words<true>>("sve", [] { return (getauxval(AT_HWCAP) & HWCAP_SVE) != 0; });
 
 }  // namespace mxfp4

@@ -45,6 +45,15 @@ struct Moves {
   }
 };
 
+/// Whether moves are three or more, each inserted farther to the left than the one before. Those behind the first are
+/// then put together by themselves, so that what else needs its plane can be made before it is written into.
+constexpr bool is_chain(const Moves& m) {
+  bool all = m.count > 2 && m.move[0].shift == 0;
+  for (int i = 1; i < m.count; ++i)
+    all = all && m.move[i].insert && m.move[i].planes() == 1 && m.move[i].shift > m.move[i - 1].shift;
+  return all;
+}
+
 /// The moves that make plane j, in the order that costs least. `word` is linear over OR. Planes 0 and 2 are made after
 /// 1 and 3, and are likely to find the planes that they write into no longer needed: a copy less.
 template <class Word>

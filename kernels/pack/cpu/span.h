@@ -21,6 +21,7 @@ struct Spans {
   std::array<int, 8> moved{0, 1, 2, 3};
   int slots = 0;  // a span has 1 << slots vectors
   Network network;
+  Network zipping;  // one that ends in a zip where there is one as short, else `network`
 
   constexpr Spans() {
     std::array<int, 4> lane{};  // the bits of a place that number the byte within 16 of a source row
@@ -36,8 +37,12 @@ struct Spans {
     Bits bits{load, {}, 0};
     for (int i = 0; i < 4 + slots; ++i)
       if (std::find(load.begin(), load.end(), i) == load.end()) bits.slot[bits.slots++] = i;
-    network = find_network(bits, !moves_bytes<L>());
+    const int side = shuffle<L>.run < 8 ? -1 : find_moved([](int bit) { return bit == 4; });
+    network = zipping = find_network(bits, !moves_bytes<L>(), side, -1);
     fits = true;
+    if (network.ends_in_zip || moves_bytes<L>()) return;
+    const Network other = find_network(bits, true, side, find_moved(is_beside));
+    if (other.ends_in_zip && other.count == network.count) zipping = other;
   }
 
   /// The source of place p of a block.
@@ -66,6 +71,22 @@ struct Spans {
   constexpr bool is_moved(int bit) const {
     return std::find(moved.begin(), moved.begin() + 4 + slots, bit) != moved.begin() + 4 + slots;
   }
+  /// Which of the moved bits is one for which f holds; -1: none.
+  template <class F>
+  constexpr int find_moved(F f) const {
+    for (int i = 0; i < 4 + slots; ++i)
+      if (f(moved[i])) return i;
+    return -1;
+  }
+  /// Whether places that differ in `bit` are 16 bytes apart in a source row.
+  static constexpr bool is_beside(int bit) {
+    bool all = true;
+    for (int p = 0; p < block; ++p) {
+      const Byte low = source(p & ~(1 << bit)), high = source(p | 1 << bit);
+      all = all && low.n == high.n && low.b + 16 == high.b;
+    }
+    return all;
+  }
   /// False where places are no permutation of bits, so that there is no network.
   static constexpr bool find_lanes(std::array<int, 4>& lane) {
     if (shuffle<L>.run < 4 || !std::has_single_bit(unsigned(block)) || L::tile_b % 16 * (16 % L::tile_b) != 0)
@@ -85,6 +106,8 @@ struct Spans {
 };
 template <class L>
 inline constexpr Spans<L> spans{};
+template <class L, bool zipping>
+inline constexpr const Network& network = zipping ? spans<L>.zipping : spans<L>.network;
 
 /// Distances of a block's vectors within a strip, and within the packed matrix from their tile's first byte.
 template <class L>
@@ -92,11 +115,11 @@ struct SpanDistances {
   static constexpr auto& form = spans<L>;
   static constexpr int vectors = 1 << form.slots, count = Spans<L>::block / 16 / vectors;
   int64_t from[count][vectors], to[count][vectors];
-  explicit SpanDistances(Shape s) {
+  SpanDistances(Shape s, const Network& network) {
     for (int i = 0; i < count; ++i)
       for (int v = 0; v < vectors; ++v) {
-        const Byte b = form.source(form.span(i) | form.place(form.network.loaded, v));
-        const int p = (form.span(i) | form.place(form.network.stored, v)) % form.tile;
+        const Byte b = form.source(form.span(i) | form.place(network.loaded, v));
+        const int p = (form.span(i) | form.place(network.stored, v)) % form.tile;
         from[i][v] = b.n * s.b + b.b;
         to[i][v] = L::offset(s, 0, 0, shuffle<L>.order[p / 4]) - L::offset(s, 0, 0, 0);
       }
