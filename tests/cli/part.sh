@@ -260,6 +260,7 @@ expect 'a part that ends when OUT is there' 0 '' 'part 0 of 2: .*done already, a
 expect 'leaves nothing either' 1 '' '' compgen -G "$dir/.k.*"
 
 clear
+umask 022
 (umask 077 && prepare part 0/2 -q) && prepare part 1/2 -q && prepare merge -q
 expect 'nodes of other umasks: files are as the one that merges makes them' 0 '' '' find "$k" -type f ! -perm 644
 
