@@ -121,6 +121,17 @@ void describe(CLI::App& app, bool json) {
       "-V,--version", [json] { return parts(json); }, "Print the version and what this build can use");
 }
 
+void parse(CLI::App& app, std::vector<std::string> words) {
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  try {
+    app.parse(words);
+  } catch (const CLI::RequiredError&) {  // of an option whose variable has a wrong value
+    check_environment(app);
+    throw;
+  }
+  check_environment(app);
+}
+
 int carry_out(std::vector<std::string> words, bool json) {
   Common common;
   Run run;
@@ -136,14 +147,11 @@ int carry_out(std::vector<std::string> words, bool json) {
          app.get_subcommands([&](const CLI::App* c) { return !words.empty() && c->get_name() == words.front(); }))
       check_values(*chosen, words);
     try {
-      std::reverse(words.begin(), words.end());  // as CLI11 takes them
-      app.parse(words);
+      parse(app, words);
     } catch (const CLI::ParseError& e) {
       if (e.get_exit_code() == 0) return show_help(app, e);
-      if (dynamic_cast<const CLI::RequiredError*>(&e)) check_environment(app);  // CLI11 2.4 passes over a wrong value
       throw usage_error(app, e);
     }
-    check_environment(app);
     set_verbosity(common.quiet ? Verbosity::quiet : common.verbose ? Verbosity::verbose : Verbosity::normal);
     return run();
   } catch (...) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/folder.h"
 #include "src/base/log.h"
 #include "src/base/terminal.h"
 
@@ -52,11 +53,9 @@ std::string installed_version(const Engine& engine) {
   if (python.empty()) fail(ErrorKind::usage, "--engine-version installed: there is no python3 in VIRTUAL_ENV or PATH");
   const std::string begin = std::string(engine.name) + "-", end = ".dist-info";
   for (const fs::path& folder : package_folders(python))
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      const std::string name = entry.path().filename().string();
+    for (const std::string& name : names_in_folder(folder))
       if (name.starts_with(begin) && name.ends_with(end) && name.size() > begin.size() + end.size())
         return name.substr(begin.size(), name.size() - begin.size() - end.size());
-    }
   fail(ErrorKind::usage, "--engine-version installed: {} has no {}", python.string(), engine.name);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/backends/words.h"
+#include "src/base/folder.h"
 
 namespace mxfp4 {
 
@@ -71,12 +72,8 @@ std::string amd(const std::string& target) {
 /// Of the first entry of a folder, by name, that names a GPU that is known.
 template <class Read>
 std::string first_of(const fs::path& folder, Read read) {
-  std::error_code ec;
-  std::vector<fs::path> entries;
-  for (const auto& entry : fs::directory_iterator(folder, ec)) entries.push_back(entry.path());
-  std::sort(entries.begin(), entries.end());
-  for (const fs::path& entry : entries)
-    if (const std::string found = read(entry); !found.empty()) return found;
+  for (const std::string& name : names_in_folder(folder, Unreadable::skip))
+    if (const std::string found = read(folder / name); !found.empty()) return found;
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "src/base/checksum.h"
+#include "src/base/folder.h"
 
 namespace mxfp4 {
 
@@ -34,9 +35,8 @@ bool add_shard(Checkpoint& ck, const std::string& name, Problems& problems) {
 
 std::vector<std::string> shards_without_index(const std::string& dir) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(dir))
-    if (entry.path().extension() == ".safetensors") names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
+  for (const std::string& name : names_in_folder(dir))
+    if (fs::path(name).extension() == ".safetensors") names.push_back(name);
   return names;
 }
 
@@ -122,31 +122,27 @@ fs::path resolve(const fs::path& path) {
 void find_companions(Checkpoint& ck, const fs::path& real_dir, Problems& problems) {
   std::unordered_set<std::string> shards;
   for (const Shard& s : ck.shards) shards.insert(s.name);
-  const auto options = fs::directory_options::skip_permission_denied;
-  for (auto it = fs::recursive_directory_iterator(ck.dir, options); it != fs::recursive_directory_iterator(); ++it) {
-    const fs::path relative = it->path().lexically_relative(ck.dir);
-    const fs::path resolved = resolve(it->path());
-    if (resolved.empty()) {
-      ck.left_out.push_back(relative.string());
-      continue;
-    }
+  walk(ck.dir, [&](const Entry& entry) {
+    const fs::path resolved = resolve(entry.path);
+    if (resolved.empty()) return ck.left_out.push_back(entry.name), false;
     if (fs::is_directory(resolved)) {
-      const bool enter = it.depth() < 2 && !it->is_symlink();
+      const bool enter = std::count(entry.name.begin(), entry.name.end(), '/') < 2 && !entry.is_link();
       const bool readable = ::euidaccess(resolved.c_str(), R_OK | X_OK) == 0;
-      if (!enter || !readable) it.disable_recursion_pending();
-      if (!enter && !is_left_out(relative / "file", 0)) ck.left_out.push_back(relative.string() + "/");
-      if (enter && !readable && !is_left_out(relative / "file", 0))
-        problems.error(relative.string(), "a folder that cannot be read: {}", std::generic_category().message(errno));
-      continue;
+      if (is_left_out(fs::path(entry.name) / "file", 0)) return enter && readable;
+      if (!enter) ck.left_out.push_back(entry.name + "/");
+      if (enter && !readable)
+        problems.error(entry.name, "a folder that cannot be read: {}", std::generic_category().message(errno));
+      return enter && readable;
     }
-    if (relative == config_name || relative == index_name || shards.count(relative.string())) continue;
-    const bool carried = is_safe_name(relative.string()) && fs::is_regular_file(resolved) &&
+    if (entry.name == config_name || entry.name == index_name || shards.count(entry.name)) return false;
+    const bool carried = is_safe_name(entry.name) && fs::is_regular_file(resolved) &&
                          link_is_allowed(resolved, real_dir) &&
-                         !is_left_out(relative, int64_t(fs::file_size(resolved)));
-    (carried ? ck.companions : ck.left_out).push_back(relative.string());
+                         !is_left_out(entry.name, int64_t(fs::file_size(resolved)));
+    (carried ? ck.companions : ck.left_out).push_back(entry.name);
     if (carried && ::euidaccess(resolved.c_str(), R_OK) != 0)
-      problems.error(relative.string(), "cannot be read: {}", std::generic_category().message(errno));
-  }
+      problems.error(entry.name, "cannot be read: {}", std::generic_category().message(errno));
+    return false;
+  });
   std::sort(ck.companions.begin(), ck.companions.end());
   std::sort(ck.left_out.begin(), ck.left_out.end());
 }
@@ -154,18 +150,16 @@ void find_companions(Checkpoint& ck, const fs::path& real_dir, Problems& problem
 bool looks_like_checkpoint(const fs::path& folder) {
   std::error_code ec;
   if (!fs::exists(folder / config_name, ec)) return false;
-  for (const auto& entry : fs::directory_iterator(folder, ec))
-    if (entry.path().extension() == ".safetensors") return true;
-  return false;
+  const auto names = names_in_folder(folder, Unreadable::skip);
+  return std::any_of(names.begin(), names.end(), [](const fs::path& p) { return p.extension() == ".safetensors"; });
 }
 
 /// "; is DIR meant?", of a checkpoint in a folder of `path`, or around it.
 std::string nearby(const fs::path& path) {
   std::error_code ec;
   std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(path, ec))
-    if (entry.is_directory(ec)) folders.push_back(entry.path());
-  std::sort(folders.begin(), folders.end());
+  for (const std::string& name : names_in_folder(path, Unreadable::skip))
+    if (fs::is_directory(path / name, ec)) folders.push_back(path / name);
   folders.push_back((path.has_filename() ? path : path.parent_path()).parent_path());
   const auto found = std::find_if(folders.begin(), folders.end(), looks_like_checkpoint);
   return found == folders.end() ? "" : fmt::format("; is {} meant?", found->string());
@@ -178,10 +172,10 @@ std::string nearby(const fs::path& path) {
     fail(ErrorKind::input, "{}: {}", path,
          foreign.empty() ? "a file; a checkpoint directory was expected" + nearby(path) : foreign);
   }
-  for (const auto& entry : fs::directory_iterator(path))
-    if (entry.is_regular_file() && is_weights(entry.path()))
-      if (const std::string foreign = foreign_format_of(entry.path().string()); !foreign.empty())
-        fail(ErrorKind::input, "{}: {}: {}", path, entry.path().filename().string(), foreign);
+  for (const std::string& name : names_in_folder(path))
+    if (const fs::path file = fs::path(path) / name; fs::is_regular_file(file) && is_weights(file))
+      if (const std::string foreign = foreign_format_of(file.string()); !foreign.empty())
+        fail(ErrorKind::input, "{}: {}: {}", path, name, foreign);
   fail(ErrorKind::input, "{}: no {} and no *.safetensors; a checkpoint directory was expected{}", path, index_name,
        nearby(path));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/folder.h"
 #include "src/base/log.h"
 #include "src/checkpoint/checkpoint.h"
 
@@ -58,9 +59,8 @@ fs::path folder_in_cache(std::string name) {
 std::vector<fs::path> folders_in(const fs::path& folder, std::string_view begin) {
   std::vector<fs::path> out;
   std::error_code ec;
-  for (const auto& entry : fs::directory_iterator(folder, ec))
-    if (entry.is_directory(ec) && entry.path().filename().string().starts_with(begin)) out.push_back(entry.path());
-  std::sort(out.begin(), out.end());
+  for (const std::string& name : names_in_folder(folder, Unreadable::skip))
+    if (name.starts_with(begin) && fs::is_directory(folder / name, ec)) out.push_back(folder / name);
   return out;
 }
 

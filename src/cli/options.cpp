@@ -60,13 +60,14 @@ void add_common(CLI::App* app, Common& common) {
   app->set_help_flag("-h,--help", "Print this help")->group("General");
 }
 
-void check_environment(const CLI::App& app) {
+void check_environment(CLI::App& app) {
   progress_seconds();
-  for (const CLI::App* command : app.get_subcommands())
-    for (const CLI::Option* option : command->get_options()) {
+  for (CLI::App* command : app.get_subcommands())
+    for (CLI::Option* option : command->get_options()) {
       const char* value = std::getenv(option->get_envname().c_str());
-      if (value && *value && option->count() == 0)
-        fail(ErrorKind::usage, "{}: '{}' is not a value of {}", option->get_envname(), value, option->get_name());
+      if (!value || !*value || option->count() != 0) continue;
+      option->add_result(value);
+      option->run_callback();
     }
 }
 

@@ -20,8 +20,8 @@ struct Common {
   std::string color;
 };
 
-/// Throws Error{usage} where a variable has what its option does not take: CLI11 2.4 passes over such a default.
-void check_environment(const CLI::App& app);
+/// Throws CLI::ParseError where a variable has what its option does not take: CLI11 2.4 passes over such a default.
+void check_environment(CLI::App& app);
 
 /// Set by the subcommand that was asked for; returns the exit code.
 using Run = std::function<int()>;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <set>
 
+#include "src/base/folder.h"
 #include "src/convert/destination.h"
 #include "src/packed/companions.h"
 #include "src/packed/source_headers.h"
@@ -37,14 +38,12 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
   for (const OutFile& f : plan.files)
     if (f.shard) linked.insert(f.name);
   std::set<std::string> files;
-  const auto readable = fs::directory_options::skip_permission_denied;
-  for (const auto& entry : fs::recursive_directory_iterator(options.checkpoint, readable))
-    if (struct stat s; entry.path().extension() == ".safetensors" && ::stat(entry.path().c_str(), &s) == 0) {
+  for (const Entry& entry : entries_below(options.checkpoint, Unreadable::skip))
+    if (struct stat s; entry.path.extension() == ".safetensors" && ::stat(entry.path.c_str(), &s) == 0) {
       const FileState state = state_of(s);
-      const std::string name = entry.path().lexically_relative(options.checkpoint).string();
-      files.insert(fmt::format("{} {} {} {}", name, state.bytes, state.mtime_ns, state.inode));
-      if (!is_linked_later && !linked.count(name))
-        files.insert(fmt::format("{} changed {}.{}", name, s.st_ctim.tv_sec, s.st_ctim.tv_nsec));
+      files.insert(fmt::format("{} {} {} {}", entry.name, state.bytes, state.mtime_ns, state.inode));
+      if (!is_linked_later && !linked.count(entry.name))
+        files.insert(fmt::format("{} changed {}.{}", entry.name, s.st_ctim.tv_sec, s.st_ctim.tv_nsec));
     }
   const Checkpoint& ck = *plan.checkpoint;
   const std::string source = fmt::format("{} {} {} {}", fmt::join(files, "\n"), checksum_of(ck.config_text),

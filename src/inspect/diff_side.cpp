@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "src/base/folder.h"
 #include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
@@ -50,8 +51,8 @@ Side side_of(const PackedCheckpoint& p, SetRank part) {
 Side side_of_dump(const std::string& path) {
   std::vector<std::string> files;
   if (fs::is_directory(path)) {
-    for (const auto& entry : fs::recursive_directory_iterator(path))
-      if (entry.path().extension() == ".safetensors") files.push_back(entry.path().string());
+    for (const Entry& entry : entries_below(path))
+      if (entry.path.extension() == ".safetensors") files.push_back(entry.path.string());
   } else {
     files.push_back(path);
   }

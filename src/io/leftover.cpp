@@ -12,6 +12,7 @@
 #include <set>
 
 #include "src/base/error.h"
+#include "src/base/folder.h"
 #include "src/base/long_text.h"
 #include "src/io/parts.h"
 #include "src/io/place.h"
@@ -77,11 +78,8 @@ void add_up(const std::string& path, Leftover& leftover, int64_t& changed) {
     changed = std::max(changed, int64_t(s.st_mtime));
   };
   add(path);
-  std::error_code ec;
   if (!is_own_folder(path)) return;
-  for (auto it = fs::recursive_directory_iterator(path, ec); !ec && it != fs::recursive_directory_iterator();
-       it.increment(ec))
-    add(it->path());
+  for (const Entry& entry : entries_below(path, Unreadable::skip)) add(entry.path);
 }
 
 /// Why there can be no saying what a hidden directory is.
@@ -108,7 +106,7 @@ std::vector<std::string> names_in(const std::string& dir, const JournalHead& hea
 
 /// Says in a hidden directory itself what may be in it, where nothing does: others' records may go before it does.
 void mark_as_removed(const std::string& dir, const JournalHead& head, const ListOwn& made) {
-  if (!is_own_folder(dir) || fs::is_empty(dir) || has_run_file(dir)) return;
+  if (!is_own_folder(dir) || is_empty_folder(dir) || has_run_file(dir)) return;
   write_run_file(dir, {.run = "removed", .made = names_in(dir, head, made)});
 }
 
@@ -234,7 +232,7 @@ bool is_partial_of(const std::string& partial, const JournalHead& head, const Pr
 std::string why_no_output(const std::string& dir, const ListOwn& made) {
   try {
     std::string why = why_no_own_folder(dir);
-    if (!why.empty() || fs::is_empty(dir) || (made && !made(dir).empty())) return why;
+    if (!why.empty() || is_empty_folder(dir) || (made && !made(dir).empty())) return why;
   } catch (const Error& e) {
     return e.lines.front();
   }
@@ -245,7 +243,7 @@ std::string why_not_ours(const std::string& dir, const std::string& place, const
                          const ListOwn& made) {
   try {
     std::string why = why_no_own_folder(dir);
-    if (!why.empty() || fs::is_empty(dir)) return why;
+    if (!why.empty() || is_empty_folder(dir)) return why;
     const auto names = names_in(dir, head, made);
     if (names.empty() && !has_run_file(dir)) return unknown;
     const std::string foreign = foreign_in(dir, explained(place, names));
@@ -295,11 +293,8 @@ const char* name_of(LeftoverKind kind) {
 }
 
 std::vector<Leftover> find_leftovers(const std::string& dir, const ListOwn& made) {
-  std::error_code ec;
-  const fs::directory_iterator entries(dir, ec);
-  if (ec) fail_errno(dir, "cannot read", ec.value());
   std::set<std::string> places;
-  for (const auto& entry : entries) places.insert(place_behind(dir, entry.path().filename().string()));
+  for (const std::string& name : names_in_folder(dir)) places.insert(place_behind(dir, name));
   places.erase("");
   std::vector<Leftover> out;
   for (const std::string& place : places) out.push_back(describe_again(place, made));

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "src/base/error.h"
+#include "src/base/folder.h"
 #include "src/base/threads.h"
 #include "src/io/parts.h"
 
@@ -25,9 +26,8 @@ constexpr int most_tries = 10;  // others may end meanwhile, or their claims be 
 
 /// "HOST.PROCESS"; empty where there is no claim, or it is just given back.
 std::string holder_of(const std::string& path) {
-  std::error_code ec;
-  for (const auto& entry : fs::directory_iterator(path, ec)) return entry.path().filename().string();
-  return {};
+  const auto names = names_in_folder(path, Unreadable::skip);
+  return names.empty() ? "" : names.front();
 }
 
 /// A holder of this process's own name was one before it: of a container that was started again.
@@ -39,9 +39,9 @@ bool may_be_alive(const std::string& holder, const std::string& path) {
   return ::kill(pid_t(std::atoi(holder.c_str() + holder.rfind('.') + 1)), 0) == 0 || errno == EPERM;
 }
 
-void remove_folder(const std::string& path) {
-  std::error_code ec;  // what stays is known by its name, and goes with the parts
-  fs::remove_all(path, ec);
+void remove_folder(const std::string& path) try {
+  remove_tree(path);
+} catch (const fs::filesystem_error&) {  // what stays is known by its name, and goes with the parts
 }
 
 /// Not where it has another holder by now.

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "src/base/error.h"
+#include "src/base/folder.h"
 #include "src/base/log.h"
 #include "src/base/signals.h"
 #include "src/io/parts.h"
@@ -336,8 +337,8 @@ void OutputDir::commit(const std::string& proof) {
     sync_dir(parent);  // the journal's name: without it what is whole would be nobody's
     if (::unlink((hidden_.partial + "/" + run_file).c_str()) != 0 && errno != ENOENT)
       fail_errno(hidden_.partial + "/" + run_file, "cannot remove", errno);
-    for (const auto& entry : fs::recursive_directory_iterator(hidden_.partial))
-      if (entry.is_directory()) sync_dir(entry.path());
+    for (const Entry& entry : entries_below(hidden_.partial))
+      if (entry.is_folder()) sync_dir(entry.path);
     if (::chmod(hidden_.partial.c_str(), mode_) != 0) fail_errno(hidden_.partial, "cannot set its mode", errno);
     sync_dir(hidden_.partial);
     // Who removed the journal removes the directory too, or begins another there.

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "src/base/error.h"
+#include "src/base/folder.h"
 #include "src/base/log.h"
 #include "src/io/leftover.h"
 #include "src/io/merge_claim.h"
@@ -105,9 +106,8 @@ bool is_rest_of_part(const std::string& dir) {
 /// The entries of a folder; finished parts come first.
 std::vector<std::string> entries_of(const std::string& parts) {
   std::vector<std::string> paths;
-  std::error_code ec;  // it may be gone by now
-  for (const auto& entry : fs::directory_iterator(parts, ec)) paths.push_back(entry.path().string());
-  std::sort(paths.begin(), paths.end());
+  for (const std::string& name : names_in_folder(parts, Unreadable::skip))  // it may be gone by now
+    paths.push_back(parts + "/" + name);
   std::stable_partition(paths.begin(), paths.end(), has_record);
   return paths;
 }
@@ -200,7 +200,7 @@ void remove_parts(const std::string& parts, const std::vector<std::string>& made
       else if (!place.empty())
         remove_unfinished(place);
       else if (is_claim(fs::path(path).filename().string()))
-        fs::remove_all(path);
+        remove_tree(path);
       else if (is_rest_of_part(path))
         remove_own(path, {}, {});
       else if (is_there(path))

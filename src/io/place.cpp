@@ -11,6 +11,7 @@
 
 #include "src/base/error.h"
 #include "src/base/file.h"
+#include "src/base/folder.h"
 #include "src/base/log.h"
 #include "src/io/leftover.h"
 
@@ -79,11 +80,9 @@ void check_space(const std::string& folder, int64_t bytes, const std::vector<std
   if (::statvfs(folder.c_str(), &space) != 0) fail_errno(folder, "cannot ask for free space", errno);
   const auto free = int64_t(space.f_bavail) * int64_t(space.f_frsize);
   int64_t needed = bytes;
-  std::error_code ec;
   for (const std::string& dir : spare)
-    for (auto it = fs::recursive_directory_iterator(dir, ec); !ec && it != fs::recursive_directory_iterator();
-         it.increment(ec))
-      if (struct stat s; ::lstat(it->path().c_str(), &s) == 0 && s.st_nlink == 1) needed -= int64_t(s.st_blocks) * 512;
+    for (const Entry& entry : entries_below(dir, Unreadable::skip))
+      if (struct stat s; ::lstat(entry.path.c_str(), &s) == 0 && s.st_nlink == 1) needed -= int64_t(s.st_blocks) * 512;
   if (free < needed) fail(ErrorKind::io, "{}: {} needed, {} free", folder, human_bytes(needed), human_bytes(free));
 }
 
@@ -99,11 +98,10 @@ mode_t umask_like(const std::string& dir) {
   };
   add(dir, S_IXOTH, S_IXOTH);
   std::error_code ec;
-  for (auto it = fs::recursive_directory_iterator(dir, ec); !ec && it != fs::recursive_directory_iterator();
-       it.increment(ec)) {
-    if (it->is_regular_file(ec)) add(it->path(), S_IROTH, S_IWOTH);
-    if (it->is_directory(ec)) add(it->path(), S_IXOTH, S_IXOTH);
-    if (it->is_symlink(ec)) add(fs::canonical(it->path(), ec).parent_path(), S_IXOTH, S_IXOTH);
+  for (const Entry& entry : entries_below(dir, Unreadable::skip)) {
+    if (fs::is_regular_file(entry.path, ec)) add(entry.path, S_IROTH, S_IWOTH);
+    if (fs::is_directory(entry.path, ec)) add(entry.path, S_IXOTH, S_IXOTH);
+    if (entry.is_link()) add(fs::canonical(entry.path, ec).parent_path(), S_IXOTH, S_IXOTH);
   }
   return denied;
 }

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "src/base/error.h"
+#include "src/base/folder.h"
 #include "src/base/log.h"
 
 namespace mxfp4 {
@@ -19,17 +20,6 @@ namespace mxfp4 {
 namespace fs = std::filesystem;
 
 namespace {
-
-bool is_folder(const fs::directory_entry& entry) { return entry.is_directory() && !entry.is_symlink(); }
-
-/// All entries below a directory, folders too; links are not followed.
-std::vector<fs::directory_entry> entries_below(const std::string& dir) {
-  return {fs::recursive_directory_iterator(dir), fs::recursive_directory_iterator()};
-}
-
-std::string relative(const fs::directory_entry& entry, const std::string& dir) {
-  return entry.path().lexically_relative(dir).string();
-}
 
 /// Files may be removed from it.
 void make_writable(const fs::path& folder) {
@@ -39,8 +29,10 @@ void make_writable(const fs::path& folder) {
 
 void make_folders_writable(const std::string& dir) {
   make_writable(dir);
-  for (auto it = fs::recursive_directory_iterator(dir); it != fs::recursive_directory_iterator(); ++it)
-    if (is_folder(*it)) make_writable(it->path());  // before the iterator enters it
+  walk(dir, [](const Entry& entry) {
+    if (entry.is_folder()) make_writable(entry.path);  // before it is entered
+    return true;
+  });
 }
 
 bool have_same_bytes(const fs::path& a, const fs::path& b) {
@@ -59,8 +51,8 @@ bool is_there_already(const fs::path& from, const fs::path& to) {
 }
 
 /// NFS's names, and those of file systems made with libfuse.
-bool is_removed_but_open(const fs::directory_entry& entry) {
-  const std::string name = entry.path().filename().string();
+bool is_removed_but_open(const Entry& entry) {
+  const std::string name = entry.path.filename().string();
   return name.starts_with(".nfs0") || name.starts_with(".fuse_hidden0");
 }
 
@@ -85,9 +77,9 @@ void move_stranger(const fs::path& from, const fs::path& to) {
 }
 
 /// An empty folder that somebody made is made at `to`, too; one with files is where these are moved.
-void keep_if_strange(const fs::directory_entry& folder, const fs::path& to, bool own) {
+void keep_if_strange(const Entry& folder, const fs::path& to, bool own) {
   std::error_code ec;  // of a file that is there
-  if (!own && fs::is_empty(folder) && fs::create_directories(to, ec))
+  if (!own && is_empty_folder(folder.path) && fs::create_directories(to, ec))
     note(fmt::format("{}: an empty folder that was in what is replaced, kept", to.string()));
 }
 
@@ -95,9 +87,9 @@ void keep_if_strange(const fs::directory_entry& folder, const fs::path& to, bool
 bool remove_folders(const std::string& dir, const std::string& last) {
   const auto entries = entries_below(dir);
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {  // what is inside comes before
-    if (relative(*entry, dir) == last || ::rmdir(entry->path().c_str()) == 0 || errno == ENOENT) continue;
+    if (entry->name == last || ::rmdir(entry->path.c_str()) == 0 || errno == ENOENT) continue;
     if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR) return false;
-    fail_errno(entry->path().string(), "cannot remove", errno);
+    fail_errno(entry->path.string(), "cannot remove", errno);
   }
   if (!last.empty()) fs::remove(fs::path(dir) / last);
   if (::rmdir(dir.c_str()) == 0) return true;
@@ -109,9 +101,9 @@ bool remove_folders(const std::string& dir, const std::string& last) {
 
 Snapshot snapshot_of(const std::string& dir) {
   Snapshot files;
-  for (const auto& entry : entries_below(dir)) {
+  for (const Entry& entry : entries_below(dir)) {
     struct stat s;
-    if (!is_folder(entry) && ::lstat(entry.path().c_str(), &s) == 0) files[relative(entry, dir)] = state_of(s);
+    if (!entry.is_folder() && ::lstat(entry.path.c_str(), &s) == 0) files[entry.name] = state_of(s);
   }
   return files;
 }
@@ -125,14 +117,16 @@ std::set<std::string> folders_of(const std::set<std::string>& names) {
 
 std::string foreign_in(const std::string& dir, const std::set<std::string>& names) {
   const std::set<std::string> folders = folders_of(names);
-  for (const auto& entry : entries_below(dir)) {
-    std::string name = relative(entry, dir);
-    if (!(is_folder(entry) ? folders : names).count(name)) return name;
+  for (const Entry& entry : entries_below(dir)) {
+    std::string name = entry.name;
+    if (!(entry.is_folder() ? folders : names).count(name)) return name;
   }
   return {};
 }
 
-bool is_taken(const std::string& path) { return fs::exists(path) && !(fs::is_directory(path) && fs::is_empty(path)); }
+bool is_taken(const std::string& path) {
+  return fs::exists(path) && !(fs::is_directory(path) && is_empty_folder(path));
+}
 
 void check_replaceable(const std::string& out, const std::string& dir, const ListOwn& made) {
   const std::vector<std::string> names = made(dir);
@@ -154,26 +148,26 @@ void remove_directory(const std::string& old, const std::string& fresh, const Is
   do {  // again where something came meanwhile
     if (open)
       fail(ErrorKind::io, "{}: a program still has files open in it; when it has ended, remove it with clean", old);
-    for (const auto& entry : entries_below(old)) {
-      const std::string name = relative(entry, old);
+    for (const Entry& entry : entries_below(old)) {
+      const std::string name = entry.name;
       if (name == last) continue;
-      if (is_folder(entry))
+      if (entry.is_folder())
         keep_if_strange(entry, fs::path(fresh) / name, is_own(name));
       else if (is_own(name))
-        fs::remove(entry.path());
+        fs::remove(entry.path);
       else if (is_removed_but_open(entry))
         open = true;
       else
-        move_stranger(entry.path(), fs::path(fresh) / name);
+        move_stranger(entry.path, fs::path(fresh) / name);
     }
   } while (!remove_folders(old, last));
 }
 
 void remove_own(const std::string& dir, const std::set<std::string>& names, const std::string& last) {
   make_folders_writable(dir);
-  for (const auto& entry : entries_below(dir))
-    if (const std::string name = relative(entry, dir); !is_folder(entry) && name != last && names.count(name))
-      fs::remove(entry.path());
+  for (const Entry& entry : entries_below(dir))
+    if (const std::string name = entry.name; !entry.is_folder() && name != last && names.count(name))
+      fs::remove(entry.path);
   if (!remove_folders(dir, last))
     fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away", dir, printable(foreign_in(dir, {last})));
 }

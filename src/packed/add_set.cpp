@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "src/base/folder.h"
 #include "src/base/log.h"
 #include "src/base/signals.h"
 #include "src/packed/packed_checkpoint.h"
@@ -99,8 +100,8 @@ void check_same_contents(const std::string& source, const Plan& plan, const Chec
 
 std::vector<std::string> files_below(const std::string& dir) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::recursive_directory_iterator(dir))
-    if (entry.is_symlink() || !entry.is_directory()) names.push_back(entry.path().lexically_relative(dir).string());
+  for (const Entry& entry : entries_below(dir))
+    if (!entry.is_folder()) names.push_back(entry.name);
   return names;
 }
 

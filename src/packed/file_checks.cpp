@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "src/base/folder.h"
 #include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/packed_checkpoint.h"
@@ -19,10 +20,12 @@ constexpr int64_t whole_file_limit = int64_t(1) << 30;
 /// Files, and empty folders as "NAME/", of the directory that was opened, wherever it is by now.
 std::vector<std::string> names_in(const HeldFiles& held) {
   try {
-    std::vector<std::string> names = files_below(held.folder());
-    for (const auto& entry : fs::recursive_directory_iterator(held.folder()))
-      if (entry.is_directory() && !entry.is_symlink() && fs::is_empty(entry.path()))
-        names.push_back(entry.path().lexically_relative(held.folder()).string() + "/");
+    std::vector<std::string> names;
+    for (const Entry& entry : entries_below(held.folder()))
+      if (!entry.is_folder())
+        names.push_back(entry.name);
+      else if (is_empty_folder(entry.path))
+        names.push_back(entry.name + "/");
     return names;
   } catch (const std::filesystem::filesystem_error&) {
     held.throw_if_replaced(manifest_name);

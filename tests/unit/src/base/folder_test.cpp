@@ -1,0 +1,95 @@
+// What is in folders, and what is not entered or cannot be read.
+#include "src/base/folder.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/includes.h"
+#include "tests/support/temp_dir.h"
+
+using namespace mxfp4;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+void make_tree(const TempDir& dir) {
+  fs::create_directories(dir / "b/c/d");
+  write_text(dir / "b/c/file", "x");
+  write_text(dir / "a", "x");
+  fs::create_directory_symlink("b", dir / "link");
+  fs::create_symlink("nowhere", dir / "dangling");
+}
+
+std::vector<std::string> described(const std::vector<Entry>& entries) {
+  std::vector<std::string> out;
+  for (const Entry& e : entries)
+    out.push_back(e.name + (e.is_folder() ? "/" : e.is_link() ? "@" : e.is_file() ? "" : "?"));
+  return out;
+}
+
+using EntryNames = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("entries come by name, folders before what is in them, links are not followed") {
+  const TempDir dir;
+  make_tree(dir);
+  CHECK(described(entries_below(dir / "")) ==
+        EntryNames{"a", "b/", "b/c/", "b/c/d/", "b/c/file", "dangling@", "link@"});
+  CHECK(described(entries_below(dir / "link")) == EntryNames{"c/", "c/d/", "c/file"});  // the folder itself may be one
+  CHECK(entries_below(dir / "b").front().path == dir / "b/c");
+  CHECK(names_in_folder(dir / "") == EntryNames{"a", "b", "dangling", "link"});
+  CHECK(is_empty_folder(dir / "b/c/d"));
+  CHECK(!is_empty_folder(dir / "b/c"));
+}
+
+TEST_CASE("a folder is entered where the visitor says so, after its visit") {
+  const TempDir dir;
+  make_tree(dir);
+  EntryNames seen;
+  walk(dir / "", [&](const Entry& entry) {
+    seen.push_back(entry.name);
+    if (entry.name == "b") fs::remove_all(dir / "b/c/d");
+    return entry.name == "b";
+  });
+  CHECK(seen == EntryNames{"a", "b", "b/c", "dangling", "link"});
+}
+
+TEST_CASE("what cannot be read is an error or passed over, as its caller says") {
+  const TempDir dir;
+  make_tree(dir);
+  for (const char* name : {"a", "no such", "dangling"}) {
+    INFO(name);
+    CHECK_THROWS_AS(names_in_folder(dir / name), fs::filesystem_error);
+    CHECK_THROWS_AS(entries_below(dir / name), fs::filesystem_error);
+    CHECK(names_in_folder(dir / name, Unreadable::skip).empty());
+    CHECK(entries_below(dir / name, Unreadable::skip).empty());
+  }
+  const auto remove_each = [](const Entry& entry) { return fs::remove_all(entry.path), true; };
+  CHECK_THROWS_AS(walk(dir / "b", remove_each), fs::filesystem_error);  // the folder goes before it is read
+}
+
+TEST_CASE("a tree is removed, what links lead to is not") {
+  const TempDir dir;
+  make_tree(dir);
+  remove_tree(dir / "link");
+  CHECK(names_in_folder(dir / "") == EntryNames{"a", "b", "dangling"});
+  fs::create_directory_symlink("../../b", dir / "b/c/up");
+  remove_tree(dir / "b");
+  remove_tree(dir / "a");
+  remove_tree(dir / "b");
+  CHECK(names_in_folder(dir / "") == EntryNames{"dangling"});
+  CHECK_THROWS_AS(remove_tree("/proc/self"), fs::filesystem_error);
+}
+
+TEST_CASE("nothing but these lists folders") {
+  size_t files = 0;
+  for (const std::string& file : sources_below("src")) {
+    INFO(file);
+    const std::string text = read_text((source_root() / file).string(), 1 << 24);
+    for (const char* name : {"directory_iterator", "fs::remove_all", "fs::is_empty"})
+      CHECK(text.find(name) == text.npos);
+    ++files;
+  }
+  CHECK(files > 100);
+}
