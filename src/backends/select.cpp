@@ -40,6 +40,17 @@ constexpr Missing missing[] = {
     {"sglang", "deepgemm", "sm120 sm121", {"", "0.5.20"}},
 };
 
+/// Why it is missing; empty where it is not.
+std::string why_missing(const std::string& backend, const Deployment& to) {
+  for (const Missing& m : missing) {
+    if (to.engine != m.engine || backend != m.backend || !has_word(m.gpus, to.gpu)) continue;
+    const std::string release = to.release.empty() ? find_engine(m.engine).known.last : to.release;
+    if (m.releases.contains(release))
+      return fmt::format("{} {} brings no such kernel for {}", m.engine, release, to.gpu);
+  }
+  return {};
+}
+
 /// Fused MoE of 4096 x 2048, 256 experts, top 6, uniform routing on one H200; microseconds.
 struct Measured {
   const char* phase;
@@ -123,18 +134,11 @@ class Selection {
     return model_.pairs || to_.engine != "sglang" || !std::string_view(b.name).starts_with("triton");
   }
 
-  bool is_missing(const std::string& name) const {
-    return std::any_of(std::begin(missing), std::end(missing), [&](const Missing& m) {
-      return to_.engine == m.engine && name == m.backend && has_word(m.gpus, to_.gpu) &&
-             m.releases.contains(to_.release);
-    });
-  }
-
   /// Why a backend is none for this model; empty where it is one.
   std::string obstacle(const std::string& name) const {
     const Backend* b = row(name);
     if (!b) return fmt::format("not written for {} {} on {}", to_.engine, to_.release, to_.gpu);
-    if (is_missing(name)) return fmt::format("{} {} brings no such kernel for {}", to_.engine, to_.release, to_.gpu);
+    if (const std::string why = why_missing(name, to_); !why.empty()) return why;
     if (b->rewrite && !to_.lossy) return "lossy; --lossy takes it";
     for (const MoeLayer& layer : model_.layers)
       if (std::string why = refusal(*b, model_, layer, to_.tp_size); !why.empty()) return why;
@@ -257,9 +261,11 @@ BackendChoice choose_backend(const std::string& name, const Model& model, Deploy
   return {.backend = name, .layout_version = form ? form->layout_version : ""};
 }
 
-void check_gpu(const Backend& backend, const std::string& gpu) {
-  if (!gpu.empty() && !runs_on(backend.gpu, gpu))
-    fail(ErrorKind::usage, "--gpu {}: {} of {} is for {}", gpu, backend.name, backend.engine, backend.gpu);
+void check_gpu(const Backend& backend, const Deployment& to) {
+  if (!to.gpu.empty() && !runs_on(backend.gpu, to.gpu))
+    fail(ErrorKind::usage, "--gpu {}: {} of {} is for {}", to.gpu, backend.name, backend.engine, backend.gpu);
+  if (const std::string why = why_missing(backend.name, to); !why.empty())
+    fail(ErrorKind::usage, "--gpu {}: {}: {}", to.gpu, backend.name, why);
 }
 
 }  // namespace mxfp4

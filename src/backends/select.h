@@ -47,7 +47,7 @@ BackendChoice select_backend(const Model& model, const Deployment& deployment);
 /// said. A name: itself, in the first form that the release loads and the GPU runs, if one is given.
 BackendChoice choose_backend(const std::string& name, const Model& model, Deployment deployment);
 
-/// Throws Error{usage} where a backend does not run on a GPU; empty: on any.
-void check_gpu(const Backend& backend, const std::string& gpu);
+/// Throws Error{usage} where a backend, or the engine's release with it, does not run on the GPU, if one is given.
+void check_gpu(const Backend& backend, const Deployment& deployment);
 
 }  // namespace mxfp4

@@ -154,10 +154,13 @@ void print_text(const Question& q, const MachineBenchOptions& o, const Figures& 
     note("-v measures every layout, driver and number of threads");
 }
 
+Deployment deployment_of(const MachineBenchOptions& o) {
+  return {.engine = o.engine, .release = o.engine_version, .gpu = o.gpu, .phase = {}};
+}
+
 /// The backend is the one that convert would take.
 Question about(const MachineBenchOptions& o, const Checkpoint& checkpoint, const Model& model) {
-  const BackendChoice choice =
-      choose_backend(o.backend, model, {.engine = o.engine, .release = o.engine_version, .gpu = o.gpu, .phase = {}});
+  const BackendChoice choice = choose_backend(o.backend, model, deployment_of(o));
   int64_t bytes = 0;
   for (const Tensor& t : checkpoint.tensors) bytes += t.bytes;
   return {o.checkpoint, bytes, find_backend(choice.backend, o.engine, choice.layout_version, &model, o.engine_version)};
@@ -195,7 +198,7 @@ Question question_of(const MachineBenchOptions& o) {
 
 void bench(const MachineBenchOptions& options) {
   const Question question = question_of(options);
-  check_gpu(question.backend, options.gpu);
+  check_gpu(question.backend, deployment_of(options));
   const Figures figures = measure(options, question.layout());
   // As many bytes are written as are read, and nearly all are experts'.
   const RunTime time = predict(figures.rates, {question.bytes, question.bytes, question.bytes});

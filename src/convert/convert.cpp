@@ -94,7 +94,7 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   const Backend& backend =
       is_file ? read_layout_of(options)
               : find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
-  check_gpu(backend, options.gpu);
+  check_gpu(backend, to_engine);
   if (options.format != sharded_state_format)
     check_loader(backend, in.model, options.engine_version, options.require_loader);
   const int set = to.number(backend, tensor_parallel(options));

@@ -136,6 +136,13 @@ TEST_CASE("auto follows the engines on all of Blackwell, Rubin and MI300") {
           std::string::npos);
   }
   CHECK(choice(deepseek, "vllm", "sm100", "0.27.1").backend == "deepgemm");
+  const Backend& deepgemm = find_backend("deepgemm", "vllm", "", &deepseek, "");
+  CHECK_THROWS_WITH(check_gpu(deepgemm, {.engine = "vllm", .release = "0.27.1", .gpu = "sm120", .phase = ""}),
+                    "--gpu sm120: deepgemm: vllm 0.27.1 brings no such kernel for sm120");
+  CHECK_NOTHROW(check_gpu(deepgemm, {.engine = "vllm", .release = "0.28.0", .gpu = "sm120", .phase = ""}));
+  CHECK_NOTHROW(check_gpu(deepgemm, {.engine = "vllm", .release = "0.27.1", .gpu = "", .phase = ""}));
+  const Backend& of_sglang = find_backend("deepgemm", "sglang", "", &deepseek, "");
+  CHECK_NOTHROW(check_gpu(of_sglang, {.engine = "sglang", .release = "", .gpu = "sm120", .phase = ""}));  // the newest
   const auto has_deepgemm = [&](const char* release) {
     const std::vector<std::string> others = choice(kimi, "sglang", "sm120", release).alternatives;
     return std::find(others.begin(), others.end(), "deepgemm") != others.end();
