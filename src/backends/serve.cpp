@@ -59,6 +59,7 @@ std::string describe_fits(const Backend& backend) {
 }
 
 std::string serve_command(const Served& set, const std::string& out) {
+  if (!set.has_all_ranks) return {};
   const Backend& b = set.backend;
   std::string command = fmt::format("{} serve {}", b.engine, shell_word(out));
   if (set.sharded_state)

@@ -21,10 +21,11 @@ struct Served {
   std::string release;  // of the engine; empty: the newest
   int tp_size = 1;
   bool sharded_state = false;  // SGLang loads it without a loader
+  bool has_all_ranks = true;
 };
 
-/// The command that serves a set of `out`; empty where no loader of the release reads the family's experts in the
-/// backend's form.
+/// The command that serves a set of `out`; empty where ranks are missing, or no loader of the release reads the
+/// family's experts in the backend's form.
 std::string serve_command(const Served& set, const std::string& out);
 
 /// A word as a shell reads it.

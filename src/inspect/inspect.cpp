@@ -63,8 +63,9 @@ Count rest(const Model& m) {
 }
 
 Served served(const PackedCheckpoint& p, const PackedSet& s) {
-  return {*s.plan.backend, p.model, s.plan.engine_version, s.plan.tp.size,
-          p.manifest.options.format == sharded_state_format};
+  const std::string& release = p.manifest.sets[size_t(&s - p.sets.data())].engine_version;
+  return {*s.plan.backend,     p.model, release, s.plan.tp.size, p.manifest.options.format == sharded_state_format,
+          s.plan.tp.complete()};
 }
 
 Json sets_json(const PackedCheckpoint& p, const std::string& out) {

@@ -325,6 +325,11 @@ class Planner {
 
 }  // namespace
 
+std::string TensorParallel::missing() const {
+  if (complete()) return {};
+  return fmt::format("; {} {} of {} alone", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), size);
+}
+
 Shape Plan::padded_shape(const PackedTensor& t) const {
   const MoeLayer& layer = model->layers[size_t(t.layer)];
   if (t.part == Part::residual) return {1, row_bytes(t.part, t.parameter->dtype, 1)};

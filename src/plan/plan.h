@@ -23,6 +23,8 @@ struct TensorParallel {
   int size = 1;
   std::vector<int> ranks = {0};
   bool complete() const { return int(ranks.size()) == size; }
+  /// "; rank 1 of 2 alone", where ranks are missing; else empty.
+  std::string missing() const;
   friend bool operator==(const TensorParallel&, const TensorParallel&) = default;
 };
 

@@ -68,9 +68,9 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
                            name_of(v.level()), human_seconds(v.seconds)));
   int64_t bytes = 0;
   for (const ListedFile& f : p.manifest.files) bytes += f.bytes;
-  say(fmt::format("{}: {} at level {} ({} packed and {}, {} in {})", name_of(options), toned(Tone::good, "right"),
+  say(fmt::format("{}: {} at level {} ({} packed and {}, {} in {}){}", name_of(options), toned(Tone::good, "right"),
                   name_of(v.level()), tensors, counted(p.copied.size(), "copied tensor"), human_bytes(bytes),
-                  human_seconds(v.seconds)));
+                  human_seconds(v.seconds), sets.size() == 1 ? sets.front().tp.missing() : ""));
 }
 
 }  // namespace

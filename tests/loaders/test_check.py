@@ -82,7 +82,7 @@ class Check(unittest.TestCase):
         done = subprocess.run([sys.executable, "-c", program, self.directory], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(done.stdout.count("canary not compared: "), 6)
-        self.assertRegex(done.stdout, r"^\d+ files with the manifest's sizes and checksums\n")
+        self.assertRegex(done.stdout, r"^\d+ files with the manifest's sizes and checksums, of tensors those of their headers\n")
 
     def test_another_conversion(self):
         for engine in (vllm_stand_in, sglang_stand_in):
@@ -215,11 +215,30 @@ class Check(unittest.TestCase):
             return report["sets"][0]["kernel"]
         self.assertEqual(said(fails), "not run: vllm fails: RuntimeError('no such kernel')")
         with no_program():
-            self.assertEqual(said(Exact, PATH="/nowhere"), "not run: the program mxfp4-pack is not on the PATH")
-        code, report = checked(self.directory, "--source", "anywhere", "--engine", "vllm")
-        if "GPU" in report["sets"][0]["kernel"]:
-            self.assertEqual((code, report["sets"][0]["kernel"]), (2, "not run: there is no GPU"))
+            code, report = self.kernels(Exact, PATH="/nowhere")
+            self.assertEqual((code, report["problems"], report["verify"]), (2, [], None))
+            self.assertIn("the program mxfp4-pack is not there", report["unchecked"][0])
+            self.assertEqual(report["sets"][0]["kernel"], "not run: mxfp4-pack verify computed no layer")
         self.assertIsNone(checked(self.directory)[1]["sets"][0]["kernel"])
+
+    def test_verify_without_a_gpu(self):
+        source = os.path.join(TESTDATA, "tiny", "gpt-oss")
+        with mock.patch.object(check, "gpu", lambda: None), mock.patch.object(check, "check_canary", lambda *given: "equal"), \
+                mock.patch.dict(os.environ, {"PATH": f"{os.path.dirname(PROGRAM)}:{os.environ['PATH']}"}):
+            code, report = checked(self.directory, "--source", source)
+            self.assertEqual((code, report["verify"], report["unchecked"]), (0, "right at level kernels", []))
+            self.assertEqual(report["sets"][0]["kernel"], "not run: there is no GPU")
+            code, report = checked(self.directory, "--source", source, "--engine", "vllm")
+            self.assertEqual((code, report["unchecked"][0]), (2, "kernel of marlin of vllm: there is no GPU"))
+            code, report = checked(self.directory, "--source", "/no such")
+            self.assertEqual((code, report["verify"]), (2, None))
+            self.assertRegex(report["unchecked"][0], "^mxfp4-pack verify: /no such: no such directory")
+            code, report = checked(self.directory, "--source", os.path.join(TESTDATA, "tiny", "deepseek-v4"))
+            self.assertEqual(code, 2)
+            self.flip(next(f"packed/{n}" for n in os.listdir(os.path.join(self.directory, "packed")) if "packed-" in n), 5000, 1)
+            code, report = checked(self.directory, "--source", source)
+            self.assertEqual((code, report["verify"][:8]), (1, "wrong at"))
+            self.assertIn("mxfp4-pack verify: ", report["problems"][0])
 
     def test_the_program_finds_what_is_wrong_too(self):
         """A code that the headers' checksums do not cover."""

@@ -4,8 +4,8 @@ The manifest has its own checksum; every file that it lists has its size and che
 header); headers and manifest name the same tensors; and the canary of each set is what the installed engine's own
 conversion makes of it, where that engine is installed and runs here. Weights are not read: `mxfp4-pack verify OUT` does.
 
-With --source also `mxfp4-pack verify`, and whole layers on the packed bytes by the installed engine's own kernel, on a GPU,
-are compared with what that computes from the source.
+With --source also `mxfp4-pack verify OUT --source CKPT`, and whole layers on the packed bytes by the installed engine's own
+kernel, on a GPU, are compared with what that computes from the source.
 
 Exit codes: 0 all that was compared is right; 1 something is wrong; 2 it could not be checked.
 """
@@ -15,11 +15,14 @@ import importlib
 import importlib.util
 import json
 import os
+import subprocess
 import sys
+import tempfile
 from contextlib import redirect_stdout
 
 from . import _xxh3
 from ._entries import DTYPES, Refused, Unconverted, counted, entry_of, path_of
+from ._program import MISSING, environment, program
 from ._safetensors import read_header
 from .manifest import MALFORMED, MANIFEST, SERVED, Manifest, is_served, read_manifest
 
@@ -31,6 +34,7 @@ class Report:
     def __init__(self):
         self.problems, self.unchecked, self.sets = [], [], []
         self.files = 0
+        self.verified = None  # what `mxfp4-pack verify` said
 
     def attempt(self, what, step, *arguments):
         """The result of a step; a problem instead where it finds one."""
@@ -64,7 +68,11 @@ def check(directory, engines=(), source=None, tolerance=TOLERANCE):
         held = {set_["engine"] for set_ in fields["sets"]}
         report.unchecked += [f"no set for {engine}" for engine in sorted(set(engines) - held)]
     if source is not None and not report.problems:
-        check_kernels(report, directory, fields["sets"], (engines, source, tolerance))
+        with tempfile.TemporaryDirectory() as folder:
+            kernels = [missing_for_kernel(set_) for set_ in fields["sets"]]
+            batches = None if all(kernels) else os.path.join(folder, "batches.safetensors")
+            verify(report, directory, source, batches)
+            check_kernels(report, directory, list(zip(fields["sets"], kernels)), (engines, batches, tolerance))
     return report
 
 
@@ -156,19 +164,29 @@ def compare(directory, set_):
     importlib.import_module(f"mxfp4_pack.{set_['engine']}.canary").compare(packed, manifest.model_type, device)
 
 
+def verify(report, directory, source, batches):
+    """`mxfp4-pack verify OUT --source CKPT`; batches: where it writes what it computes, or None."""
+    if (path := program()) is None:
+        report.unchecked.append(f"mxfp4-pack verify: {MISSING}")
+        return
+    done = subprocess.run([path, "verify", directory, "--source", source, *(("--save", batches) if batches else ()),
+                           "--json", "-q"], capture_output=True, text=True, env=environment())
+    said = json.loads(done.stdout) if done.returncode in (0, 1) and done.stdout else None
+    if said is None:
+        what = done.stderr.strip() or "; ".join(json.loads(done.stdout or "{}").get("error", {}).get("lines", []))
+        report.unchecked.append(f"mxfp4-pack verify: {what or f'exit code {done.returncode}'}")
+        return
+    report.problems += [f"mxfp4-pack verify: {problem}" for problem in said["problems"]]
+    report.verified = f"{'right' if said['ok'] else 'wrong'} at level {said['level']}"
+
+
 def check_kernels(report, directory, sets, asked):
-    engines, source, tolerance = asked
-    batches = failed = None
-    for number, set_ in enumerate(sets):
-        why = missing_for_kernel(set_) or failed
-        if why is None and batches is None:
-            from . import kernels
-            try:
-                batches, found = kernels.expected(directory, source)
-                report.problems += [f"mxfp4-pack verify: {problem}" for problem in found]
-            except RuntimeError as error:
-                why = failed = str(error)
-        said = f"not run: {why}" if why else run_kernel(report, directory, set_, (batches, tolerance))
+    """sets: with why the kernel cannot run, else None."""
+    engines, path, tolerance = asked
+    for number, (set_, why) in enumerate(sets):
+        if why is None and not os.path.exists(path):
+            why = "mxfp4-pack verify computed no layer"
+        said = f"not run: {why}" if why else run_kernel(report, directory, set_, (path, tolerance))
         report.sets[number]["kernel"] = said
         if set_["engine"] in engines and said.startswith("not run"):
             report.unchecked.append(f"kernel of {set_['backend']} of {set_['engine']}: {said[9:]}")
@@ -194,9 +212,10 @@ def gpu():
 def run_kernel(report, directory, set_, wanted):
     """What became of a set's layers on the engine's kernel, in words."""
     from . import kernels
-    batches, tolerance = wanted
+    path, tolerance = wanted
     manifest = Manifest(directory, set_["engine"])
     try:
+        batches = kernels.read_batches(path)
         results = kernels.compute(manifest, next(s for s in manifest.sets if s == set_), batches, gpu())
     except Refused as error:
         report.problems.append(str(error))
@@ -220,7 +239,9 @@ def show(report):
     for what in report.unchecked:
         print(f"not checked: {what}")
     if report.files:
-        print(f"{counted(report.files, 'file')} with the manifest's sizes and checksums")
+        print(f"{counted(report.files, 'file')} with the manifest's sizes and checksums, of tensors those of their headers")
+    if report.verified:
+        print(f"mxfp4-pack verify: {report.verified}")
     for set_ in filter(None, report.sets):
         print(f"{set_['backend']} of {set_['engine']}, layout version {set_['layout_version']}, MoE tensor-parallel size "
               f"{set_['moe_tp_size']}: canary {set_['canary'] or 'not compared: something else is wrong'}"
@@ -232,7 +253,7 @@ def main(arguments=None):
     parser.add_argument("directory", metavar="OUT")
     parser.add_argument("--engine", action="append", choices=sorted(SERVED), default=[],
                         help="its canaries must be compared and, with --source, its kernel run: else exit code 2")
-    parser.add_argument("--source", metavar="CKPT", help="the checkpoint: also compute layers with the engine's own kernel")
+    parser.add_argument("--source", metavar="CKPT", help="the checkpoint: also mxfp4-pack verify, and layers computed by the engine's own kernel")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="X",
                         help="largest relative L2 error of them, %(default)s by default")
     parser.add_argument("--json", action="store_true", help="one object on stdout")
@@ -246,7 +267,7 @@ def main(arguments=None):
             report = check(options.directory, options.engine, options.source, options.tolerance)
     if options.json:
         print(json.dumps({"exit_code": exit_code(report), "problems": report.problems, "unchecked": report.unchecked,
-                          "files": report.files, "sets": report.sets}))
+                          "files": report.files, "verify": report.verified, "sets": report.sets}))
     else:
         show(report)
     return exit_code(report)

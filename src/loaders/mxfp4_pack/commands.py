@@ -19,7 +19,7 @@ from ._entries import Refused
 from ._program import MISSING, environment, program
 from .manifest import Manifest, read_manifest
 
-Path = str | os.PathLike[str]
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Progress = Callable[[str, int, int], None]
 Option = str | int | float | bool | list | tuple | None
 DONE, NO = 0, 1  # exit codes with a result

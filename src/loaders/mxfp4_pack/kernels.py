@@ -3,14 +3,10 @@ the checkpoint in double precision."""
 
 import importlib
 import json
-import os
-import subprocess
-import tempfile
 from typing import NamedTuple
 
 import torch
 
-from ._program import environment, program
 from ._safetensors import read_header
 from .fallback import module_of
 
@@ -31,21 +27,8 @@ class Result(NamedTuple):
     relative_l2: float
 
 
-def expected(directory, source):
-    """(batches, what `verify` found wrong). Raises RuntimeError where it cannot be computed."""
-    path = program()
-    if path is None:
-        raise RuntimeError("the program mxfp4-pack is not on the PATH")
-    with tempfile.TemporaryDirectory() as folder:
-        file = os.path.join(folder, "batches.safetensors")
-        done = subprocess.run([path, "verify", directory, "--source", source, "--save", file, "--json", "-q"],
-                              capture_output=True, text=True, env=environment())
-        if done.returncode not in (0, 1) or not os.path.exists(file):
-            raise RuntimeError(f"mxfp4-pack verify: {done.stderr.strip() or done.stdout.strip()}")
-        return read_batches(file), json.loads(done.stdout).get("problems", [])
-
-
 def read_batches(path):
+    """What `mxfp4-pack verify --save` has written."""
     tensors, start = read_header(path)
     with open(path, "rb") as file:
         data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)

@@ -18,7 +18,7 @@ asks once, after an update of the engine, whether it still makes what the file s
 """
 
 import argparse
-import importlib
+import importlib.util
 import json
 import os
 import re
@@ -27,6 +27,11 @@ import sys
 import tempfile
 
 from .._program import program
+
+if importlib.util.find_spec("torch") is None:
+    print("mxfp4_pack.learn: error: it needs torch, which this Python does not have", file=sys.stderr)
+    sys.exit(2)
+
 from . import NoRearrangement
 from .engine import ENGINES, Engine, Function, check_against, learn_from
 from .layout import to_text
