@@ -10,6 +10,16 @@
 
 namespace mxfp4 {
 
+namespace {
+
+/// Of what is left of a part that goes on at `offset`, the piece that is read next. Pieces end where the blocks of
+/// direct reads do: so each is one read of the disk.
+int64_t piece_bytes(int64_t offset, int64_t left) {
+  return std::min(left, FileReader::piece - offset % FileReader::piece);
+}
+
+}  // namespace
+
 /// One thread's way into memory.
 class FileReader::Lane {
  public:
@@ -47,7 +57,7 @@ class FileReader::Lane {
     const FilePart& part = unit.part;
     Hasher hasher;
     for (int64_t done = 0, bytes; done < part.bytes; done += bytes) {
-      bytes = std::min(part.bytes - done, piece);
+      bytes = piece_bytes(part.offset + done, part.bytes - done);
       turn_ = (turn_ + 1) % Upload::buffers;
       settle(turn_);
       unit.file->read(upload_->buffer(turn_), bytes, part.offset + done, sink(part, hasher));
@@ -105,11 +115,10 @@ int64_t FileReader::begin(const std::vector<FilePart>& parts) {
   std::deque<Unit> units;
   for (const FilePart& part : parts) {
     const DirectFile& file = opened(part.file);
-    const int64_t most = part.hash ? part.bytes : piece;
-    for (int64_t at = 0; at < part.bytes; at += most) {
+    for (int64_t at = 0, bytes; at < part.bytes; at += bytes) {
       FilePart own = part;
       own.offset += at;
-      own.bytes = std::min(part.bytes - at, most);
+      own.bytes = bytes = part.hash ? part.bytes : piece_bytes(own.offset, part.bytes - at);
       if (own.to) own.to += at;
       units.push_back({nullptr, &file, std::move(own)});
     }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -21,7 +22,8 @@ namespace {
 constexpr int64_t page = DirectFile::page;
 constexpr int64_t least_file = 1 << 20;  // smaller ones are not worth a second descriptor
 constexpr int64_t least_read = 64 << 10;
-constexpr int64_t block = 4 << 20;           // enough for a disk to be busy
+constexpr int64_t block = 4 << 20;  // enough for a disk to be busy
+constexpr int64_t huge_page = 2 << 20;
 constexpr int64_t cached_block = 256 << 10;  // stays in a core's own cache
 constexpr int64_t least_ahead = 128 << 10;
 
@@ -60,10 +62,13 @@ pthread_key_t key_of_buffers() {
 
 /// A thread's buffer for the blocks of direct reads, which begin and end at pages while what is asked for need not. No
 /// thread_local: where glibc has no memory to note its destructor, it ends the process.
+/// Of huge pages, if the system has them: a request to a disk is a list of stretches of memory, and many short ones
+/// cost a virtual disk a fifth of its speed.
 uint8_t* read_buffer() {
   static const pthread_key_t key = key_of_buffers();
   if (void* buffer = ::pthread_getspecific(key)) return static_cast<uint8_t*>(buffer);
-  std::unique_ptr<uint8_t, Free> buffer(static_cast<uint8_t*>(std::aligned_alloc(page, block)));
+  std::unique_ptr<uint8_t, Free> buffer(static_cast<uint8_t*>(std::aligned_alloc(huge_page, block)));
+  if (buffer) ::madvise(buffer.get(), size_t(block), MADV_HUGEPAGE);  // if not, it is only slower
   if (!buffer || ::pthread_setspecific(key, buffer.get()) != 0) throw std::bad_alloc();
   return buffer.release();
 }

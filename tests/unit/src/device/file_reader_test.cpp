@@ -40,6 +40,16 @@ struct LateUpload : Upload {
   }
 };
 
+/// Takes the lengths of the copies.
+struct CountingUpload : LateUpload {
+  explicit CountingUpload(std::vector<int64_t>& lengths) : lengths(lengths) {}
+  void copy(int i, uint8_t* target, int64_t count) override {
+    lengths.push_back(count);
+    LateUpload::copy(i, target, count);
+  }
+  std::vector<int64_t>& lengths;
+};
+
 /// Whole, odd, and hashed parts; those of two requests at once.
 void read_runs(FileReader& reader, const std::string& path, const std::vector<uint8_t>& data) {
   const std::pair<int64_t, int64_t> runs[] = {
@@ -79,6 +89,20 @@ TEST_CASE("parts of files come into memory, by one thread and by several") {
     FileReader direct(threads), buffered(threads, [] { return std::make_unique<LateUpload>(); });
     read_runs(direct, dir / "file", data);
     read_runs(buffered, dir / "file", data);
+  }
+}
+
+TEST_CASE("a part is read in pieces that end where the file's blocks end") {
+  const TempDir dir;
+  const auto data = random_file(dir / "file");
+  std::vector<uint8_t> target(file_bytes - 5);
+  XXH128_canonical_t hash;
+  for (uint8_t* const digest : {static_cast<uint8_t*>(nullptr), hash.digest}) {
+    std::vector<int64_t> lengths;
+    FileReader reader(1, [&] { return std::make_unique<CountingUpload>(lengths); });
+    reader.finish(reader.begin({{dir / "file", 5, file_bytes - 5, target.data(), digest}}));
+    CHECK(lengths == std::vector<int64_t>{FileReader::piece - 5, FileReader::piece, FileReader::piece, 777});
+    CHECK(std::equal(target.begin(), target.end(), data.begin() + 5));
   }
 }
 
