@@ -15,7 +15,7 @@ fresh_root() {
   local suite=${SUITE:-bookworm}
   local kept=${ROOTS:-$dir}/$suite-${names// /-}.tar
   if [ ! -e "$kept" ]; then
-    debootstrap --variant=minbase --include="$(IFS=,; echo "$*")" "$suite" "$dir/made" \
+    debootstrap --variant=minbase ${names:+--include="${names// /,}"} "$suite" "$dir/made" \
       http://deb.debian.org/debian >"$dir/debootstrap.log" || { tail "$dir/debootstrap.log"; exit 1; }
     tar -C "$dir/made" -cf "$kept" .
   fi
