@@ -41,7 +41,7 @@ void walk_below(const fs::path& folder, const std::string& prefix, const std::fu
     Entry entry{prefix + name, folder / name};
     struct stat s;
     if (::lstat(entry.path.c_str(), &s) != 0) {
-      if (errno == ENOENT || unreadable == Unreadable::skip) continue;
+      if (errno == ENOENT || (errno != ENOMEM && unreadable == Unreadable::skip)) continue;
       fail_to("cannot read", entry.path, errno);
     }
     entry.mode = s.st_mode;
@@ -73,17 +73,14 @@ std::vector<Entry> entries_below(const fs::path& folder, Unreadable unreadable) 
 }
 
 void remove_tree(const fs::path& path) {
-  struct stat s;
-  if (::lstat(path.c_str(), &s) != 0) {
-    if (errno == ENOENT) return;
-    fail_to("cannot remove", path, errno);
-  }
-  if (S_ISDIR(s.st_mode)) {
+  const auto remove = [](const fs::path& one) {
+    if (::remove(one.c_str()) != 0 && errno != ENOENT) fail_to("cannot remove", one, errno);
+  };
+  if (struct stat s; ::lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode)) {
     const std::vector<Entry> entries = entries_below(path);
-    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)  // what is inside comes before
-      if (::remove(entry->path.c_str()) != 0 && errno != ENOENT) fail_to("cannot remove", entry->path, errno);
+    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) remove(entry->path);  // what is inside first
   }
-  if (::remove(path.c_str()) != 0 && errno != ENOENT) fail_to("cannot remove", path, errno);
+  remove(path);
 }
 
 }  // namespace mxfp4

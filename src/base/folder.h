@@ -31,7 +31,7 @@ std::vector<std::string> names_in_folder(const std::filesystem::path& folder, Un
 bool is_empty_folder(const std::filesystem::path& folder);
 
 /// Calls visit for all entries below a folder, by name, folders before what is in them; a folder is entered, after
-/// that, where visit returns true. What vanishes meanwhile is passed over.
+/// that, where visit returns true. An entry that vanishes before its visit is passed over.
 void walk(const std::filesystem::path& folder, const std::function<bool(const Entry&)>& visit,
           Unreadable unreadable = Unreadable::fail);
 /// All of them.

@@ -62,15 +62,20 @@ Count rest(const Model& m) {
   return all;
 }
 
-Served served(const PackedCheckpoint& p, const PackedSet& s) {
-  const std::string& release = p.manifest.sets[size_t(&s - p.sets.data())].engine_version;
-  return {*s.plan.backend,     p.model, release, s.plan.tp.size, p.manifest.options.format == sharded_state_format,
-          s.plan.tp.complete()};
+Served served(const PackedCheckpoint& p, size_t i) {
+  const Plan& plan = p.sets[i].plan;
+  return {.backend = *plan.backend,
+          .model = p.model,
+          .release = p.manifest.sets[i].engine_version,
+          .tp_size = plan.tp.size,
+          .sharded_state = p.manifest.options.format == sharded_state_format,
+          .has_all_ranks = plan.tp.complete()};
 }
 
 Json sets_json(const PackedCheckpoint& p, const std::string& out) {
   Json sets = Json::array();
-  for (const PackedSet& s : p.sets)
+  for (size_t i = 0; i < p.sets.size(); ++i) {
+    const PackedSet& s = p.sets[i];
     sets.push_back({{"engine", s.plan.backend->engine},
                     {"backend", s.plan.backend->name},
                     {"layout_version", s.plan.backend->layout_version},
@@ -80,7 +85,8 @@ Json sets_json(const PackedCheckpoint& p, const std::string& out) {
                     {"bytes", s.plan.packed_bytes},
                     {"loader", loader_since(*s.plan.backend, p.model.family)},
                     {"requires", describe_settings(*s.plan.backend, &p.model)},
-                    {"serve", serve_command(served(p, s), out)}});
+                    {"serve", serve_command(served(p, i), out)}});
+  }
   return sets;
 }
 
@@ -160,7 +166,7 @@ void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
     line(b.layout_file.empty() ? "fits" : "made with", fits);
   if (const std::string settings = describe_settings(b, &p.model); !settings.empty()) line("requires", settings);
   const std::string since = loader_since(b, p.model.family);
-  const Served set = served(p, p.sets[i]);
+  const Served set = served(p, i);
   line("loader", set.sharded_state ? "none is needed"
                  : since.empty()   ? "none is known to read it"
                                    : fmt::format("of {}, from {} on", b.engine, since));

@@ -63,7 +63,7 @@ pthread_key_t key_of_buffers() {
 /// A thread's buffer for the blocks of direct reads, which begin and end at pages while what is asked for need not. No
 /// thread_local: where glibc has no memory to note its destructor, it ends the process.
 /// Of huge pages, if the system has them: a request to a disk is a list of stretches of memory, and many short ones
-/// cost a virtual disk a fifth of its speed.
+/// cost a virtual disk up to half of its speed.
 uint8_t* read_buffer() {
   static const pthread_key_t key = key_of_buffers();
   if (void* buffer = ::pthread_getspecific(key)) return static_cast<uint8_t*>(buffer);

@@ -118,8 +118,7 @@ std::set<std::string> folders_of(const std::set<std::string>& names) {
 std::string foreign_in(const std::string& dir, const std::set<std::string>& names) {
   const std::set<std::string> folders = folders_of(names);
   for (const Entry& entry : entries_below(dir)) {
-    std::string name = entry.name;
-    if (!(entry.is_folder() ? folders : names).count(name)) return name;
+    if (!(entry.is_folder() ? folders : names).count(entry.name)) return entry.name;
   }
   return {};
 }
@@ -149,7 +148,7 @@ void remove_directory(const std::string& old, const std::string& fresh, const Is
     if (open)
       fail(ErrorKind::io, "{}: a program still has files open in it; when it has ended, remove it with clean", old);
     for (const Entry& entry : entries_below(old)) {
-      const std::string name = entry.name;
+      const std::string& name = entry.name;
       if (name == last) continue;
       if (entry.is_folder())
         keep_if_strange(entry, fs::path(fresh) / name, is_own(name));
@@ -166,8 +165,7 @@ void remove_directory(const std::string& old, const std::string& fresh, const Is
 void remove_own(const std::string& dir, const std::set<std::string>& names, const std::string& last) {
   make_folders_writable(dir);
   for (const Entry& entry : entries_below(dir))
-    if (const std::string name = entry.name; !entry.is_folder() && name != last && names.count(name))
-      fs::remove(entry.path);
+    if (!entry.is_folder() && entry.name != last && names.count(entry.name)) fs::remove(entry.path);
   if (!remove_folders(dir, last))
     fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away", dir, printable(foreign_in(dir, {last})));
 }

@@ -15,14 +15,12 @@ import importlib
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from contextlib import redirect_stdout
 
-from . import _xxh3
+from . import _xxh3, commands
 from ._entries import DTYPES, Refused, Unconverted, counted, entry_of, path_of
-from ._program import MISSING, environment, program
 from ._safetensors import read_header
 from .manifest import MALFORMED, MANIFEST, SERVED, Manifest, is_served, read_manifest
 
@@ -166,15 +164,10 @@ def compare(directory, set_):
 
 def verify(report, directory, source, batches):
     """`mxfp4-pack verify OUT --source CKPT`; batches: where it writes what it computes, or None."""
-    if (path := program()) is None:
-        report.unchecked.append(f"mxfp4-pack verify: {MISSING}")
-        return
-    done = subprocess.run([path, "verify", directory, "--source", source, *(("--save", batches) if batches else ()),
-                           "--json", "-q"], capture_output=True, text=True, env=environment())
-    said = json.loads(done.stdout) if done.returncode in (0, 1) and done.stdout else None
-    if said is None:
-        what = done.stderr.strip() or "; ".join(json.loads(done.stdout or "{}").get("error", {}).get("lines", []))
-        report.unchecked.append(f"mxfp4-pack verify: {what or f'exit code {done.returncode}'}")
+    try:
+        said = commands.verify(directory, source=source, save=batches, quiet=True)
+    except commands.Failed as failed:
+        report.unchecked += [f"mxfp4-pack verify: {line}" for line in failed.lines]
         return
     report.problems += [f"mxfp4-pack verify: {problem}" for problem in said["problems"]]
     report.verified = f"{'right' if said['ok'] else 'wrong'} at level {said['level']}"
@@ -253,7 +246,8 @@ def main(arguments=None):
     parser.add_argument("directory", metavar="OUT")
     parser.add_argument("--engine", action="append", choices=sorted(SERVED), default=[],
                         help="its canaries must be compared and, with --source, its kernel run: else exit code 2")
-    parser.add_argument("--source", metavar="CKPT", help="the checkpoint: also mxfp4-pack verify, and layers computed by the engine's own kernel")
+    parser.add_argument("--source", metavar="CKPT",
+                        help="the checkpoint: also mxfp4-pack verify, and layers computed by the engine's own kernel")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="X",
                         help="largest relative L2 error of them, %(default)s by default")
     parser.add_argument("--json", action="store_true", help="one object on stdout")
