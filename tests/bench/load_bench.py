@@ -107,12 +107,16 @@ def build_modules():
     return time.perf_counter() - begin
 
 
-def packed(directory, engine, rank, device, threads, busy=False):
+def prepared(directory, engine, rank, device, threads):
+    """(the packed set of a rank with a reader of so many threads, its layers)"""
     manifest = Manifest(directory, engine)
     set_ = manifest.pick("auto", manifest.sets[0]["moe_tp_size"], rank)
-    layers = list(set_.layers.values())
-    experts = range(next(iter(layers[0].values())).experts)
     set_.loading.reader = _reader.Reader(device, threads)
+    return set_, list(set_.layers.values())
+
+
+def packed(set_, layers, device, busy=False):
+    experts = range(next(iter(layers[0].values())).experts)
     begin = time.perf_counter()
     for entries in layers:
         set_.expect(entries, experts, device)
@@ -173,7 +177,8 @@ def main():
         print(f"modules built in {build_modules():.3f} s alone")
     for threads in map(int, options.threads.split(",")):
         measure(f"packed, {threads} threads",
-                lambda: packed(options.directory, engine, rank, options.device, threads, options.busy), paths, options)
+                lambda: packed(*prepared(options.directory, engine, rank, options.device, threads), options.device,
+                               options.busy), paths, options)
         measure(f"plain, {threads} threads", lambda: plain(paths, options.device, threads), paths, options)
     measure("mapped", lambda: mapped(paths, options.device), paths, options)
 
