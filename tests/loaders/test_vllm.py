@@ -311,8 +311,7 @@ class Vllm(unittest.TestCase):
         self.refuses("vLLM chose TRITON, the experts are packed for marlin", checkpoint)
 
     def test_settings_that_are_refused(self):
-        for setting, name in (({"cpu_offload_gb": 4}, "--cpu-offload-gb"), ({"offload_group_size": 2}, "--offload-group-size"),
-                              ({"lora_config": object()}, "--enable-lora")):
+        for setting, name in (({"cpu_offload_gb": 4}, "--cpu-offload-gb"), ({"offload_group_size": 2}, "--offload-group-size")):
             with self.subTest(setting=name):
                 self.assertIn("unpack", self.refuses(name, **setting))
 

@@ -17,6 +17,7 @@ def experts_of(model):
     found = {}
     for name, layer in model.named_modules():
         method = getattr(layer, "quant_method", None)
+        method = getattr(method, "old_quant_method", method)  # under LoRA
         if not hasattr(method, "mxfp4_backend") or not hasattr(layer, "w13_weight"):
             continue
         held = dict(layer.named_parameters())

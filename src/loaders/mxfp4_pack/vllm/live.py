@@ -51,6 +51,7 @@ def before_weights(original):
 def packed_layers(model):
     """(layer, method) of the packed layers."""
     found = [(layer, getattr(layer, "quant_method", None)) for layer in model.modules()]
+    found = [(layer, getattr(method, "old_quant_method", method)) for layer, method in found]  # under LoRA
     return [(layer, method) for layer, method in found if hasattr(method, "packed")]
 
 
@@ -95,6 +96,9 @@ def refuse_unless_in_place(layer, method, what):
     if method.packed.fallback is not None:
         raise Refused(f"{what}: this server converted the experts itself (MXFP4_PACK_FALLBACK). Pack them anew, as its "
                       "warning says")
+    if layer.quant_method is not method:
+        raise Refused(f"{what}: vLLM's {type(layer.quant_method).__name__}, which adds LoRA, does not end one. Start the "
+                      "server anew")
     if not method.held:
         raise Refused(f"{what}: vLLM's {type(method).__name__} keeps its weights elsewhere than where they were read. "
                       "Start the server anew")

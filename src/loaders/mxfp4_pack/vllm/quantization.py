@@ -23,7 +23,7 @@ from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
-from . import eplb, humming, learned, live
+from . import eplb, humming, learned, live, offload
 from .conversion import (KEYWORD, RESULT, as_function, compare_canary, exchanged, fill, in_place, of_class, storage_of)
 
 # Models, and the quant_method of their checkpoints; of those in ANY_MODEL the others too. vLLM itself reads Kimi-K3's
@@ -100,12 +100,13 @@ def packed_method(method, packed, entries):
 
 def refuse_settings(vllm):
     """Settings under which packed experts would be moved or dropped."""
-    offload = getattr(vllm, "offload_config", None)
+    given = getattr(vllm, "offload_config", None)
+    to_host = getattr(getattr(given, "uva", None), "cpu_offload_gb", 0) or getattr(vllm.cache_config, "cpu_offload_gb", 0)
     found = {
-        "--cpu-offload-gb": getattr(getattr(offload, "uva", None), "cpu_offload_gb", 0)
-        or getattr(vllm.cache_config, "cpu_offload_gb", 0),
-        "--offload-group-size": getattr(getattr(offload, "prefetch", None), "offload_group_size", 0),
-        "--enable-lora (LoRA on packed experts is untested)": getattr(vllm, "lora_config", None),
+        "--cpu-offload-gb of a vLLM without UVA, or without it by VLLM_WEIGHT_OFFLOADING_DISABLE_UVA":
+        to_host and not offload.install(),
+        "--offload-group-size (vLLM copies raw experts to the host before they are read; packed ones have none)":
+        getattr(getattr(given, "prefetch", None), "offload_group_size", 0),
     }
     if set_ := [name for name, value in found.items() if value]:
         raise Refused(f"packed MXFP4 experts cannot be served with {', '.join(set_)}. Leave it out, or serve the "
@@ -187,11 +188,12 @@ class PackedMethod:
         known = self.packed.swiglu_limit  # 0: the config has none for all layers; Ling's layers have their own
         if limit is not None and known and limit != known:
             raise Refused(f"swiglu_limit is {limit}, the experts were packed for {known}")
+        to_host = offload.is_moved(layer)
         with exchanged(self, lambda original, **given: self.converted(original, experts, given)):
             super().process_weights_after_loading(layer)
         if not self.read:
             raise Refused(f"vLLM's {self.mxfp4_backend.name} was not converted by a function that this loader knows")
-        if not live.is_kept(layer, self):
+        if to_host or not live.is_kept(layer, self):
             self.held = {}
         if self.held and getattr(self.moe.moe_parallel_config, "enable_eplb", False):
             eplb.move_bytes(layer, self.held)

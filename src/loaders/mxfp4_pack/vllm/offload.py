@@ -1,0 +1,53 @@
+"""CPU offload: vLLM lets some parameters live in the host's memory, where the GPU reads them.
+
+It moves raw parameters as it builds a model, and those that a conversion puts in their place after that. Raw parameters of
+packed layers have no memory to move: they are marked alone, so that vLLM moves what is read in their place.
+"""
+
+from functools import wraps
+
+MARK = "_vllm_is_uva_offloaded"  # vLLM's own
+
+
+def install():
+    """Whether vLLM moves parameters in this way."""
+    try:
+        from vllm import envs
+        from vllm.model_executor.offloader.uva import UVAOffloader
+        from vllm.utils.platform_utils import is_uva_available
+    except ImportError:
+        return False
+    move = UVAOffloader._maybe_offload_to_cpu
+    if not hasattr(move, "__wrapped__"):
+        UVAOffloader._maybe_offload_to_cpu = around(move)
+    return is_uva_available() and not envs.VLLM_WEIGHT_OFFLOADING_DISABLE_UVA
+
+
+def around(original):
+    @wraps(original)
+    def move(offloader, module):
+        without_memory = [(owner, name, parameter) for owner in module.modules()
+                          for name, parameter in owner._parameters.items() if parameter is not None and parameter.is_meta]
+        for owner, name, parameter in without_memory:
+            if offloader.cpu_offload_bytes < offloader.cpu_offload_max_bytes and is_asked(offloader, module, parameter):
+                setattr(parameter, MARK, True)
+                offloader.cpu_offload_bytes += parameter.nbytes
+            del owner._parameters[name]
+        try:
+            return original(offloader, module)
+        finally:
+            for owner, name, parameter in without_memory:
+                owner._parameters[name] = parameter
+    return move
+
+
+def is_asked(offloader, module, parameter):
+    """vLLM's --cpu-offload-params: parts of names, of which one must be in the parameter's; without any, all are."""
+    names = [name for name, other in module.named_parameters() if other is parameter]
+    return not offloader.cpu_offload_params or any(f".{part}." in f".{name}." for name in names
+                                                   for part in offloader.cpu_offload_params)
+
+
+def is_moved(layer):
+    """Whether vLLM will move parameters of the layer to the host."""
+    return any(getattr(parameter, MARK, False) for parameter in layer.parameters())

@@ -1,0 +1,118 @@
+"""Packed experts in an installed vLLM on a GPU under options that keep weights elsewhere or wrap the expert layers.
+
+    mxfp4-pack synth gpt-oss-20b R --layers 4 && mxfp4-pack convert R P --engine vllm --backend marlin
+    python3 tests/engines/vllm_options.py marlin R P         (triton: P of triton-hopper, --layout-version a)
+
+vLLM and src/loaders must be installed. Each option is given to a start of R and to one of P, each in a process of its own:
+offload (--cpu-offload-gb 2: the first layers' weights in the host's memory) and lora (--enable-lora, a random adapter on all
+experts). Tokens, all log probabilities and the experts' parameters must be R's; the adapter must change the tokens or log
+probabilities. What the raw checkpoint itself cannot be started with is said, and is no failure of P's.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+
+RANK = 8
+ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
+               "VLLM_USE_FLASHINFER_SAMPLER": "0"}
+OPTIONS = {"none": {}, "offload": {"cpu_offload_gb": 2},
+           "lora": {"enable_lora": True, "max_lora_rank": RANK, "max_loras": 1}}
+
+
+def write_adapter(checkpoint, directory):
+    import torch
+    from safetensors.torch import save_file
+    with open(os.path.join(checkpoint, "config.json")) as file:
+        config = json.load(file)
+    experts, hidden, inner = config["num_local_experts"], config["hidden_size"], config["intermediate_size"]
+    shapes = {"base_layer.lora_A": (experts * RANK, hidden), "base_layer.lora_B": (2 * inner, RANK * experts),
+              "lora_A": (experts * RANK, inner), "lora_B": (hidden, RANK * experts)}
+    torch.manual_seed(0)
+    save_file({f"base_model.model.model.layers.{layer}.mlp.experts.{name}.weight": torch.randn(shape).bfloat16() * 0.1
+               for layer in range(config["num_hidden_layers"]) for name, shape in shapes.items()},
+              os.path.join(directory, "adapter_model.safetensors"))
+    with open(os.path.join(directory, "adapter_config.json"), "w") as file:
+        json.dump({"r": RANK, "lora_alpha": RANK, "target_modules": ["experts"], "peft_type": "LORA"}, file)
+
+
+def placed(model):
+    """How many bytes of parameters vLLM moved to the host."""
+    return sum(p.nbytes for p in model.parameters() if getattr(p, "_vllm_is_uva_offloaded", False))
+
+
+def start(options):
+    import torch
+    from vllm import LLM, SamplingParams
+    from vllm.lora.request import LoRARequest
+    from vllm_experts import experts_of
+    llm = LLM(model=options.start, skip_tokenizer_init=True, max_model_len=256, max_logprobs=-1, gpu_memory_utilization=0.5,
+              moe_backend=options.backend, attention_backend="TRITON_ATTN", generation_config="vllm", seed=0, enforce_eager=True,
+              max_num_batched_tokens=256, max_num_seqs=4, enable_prefix_caching=False, **OPTIONS[options.option])
+    adapter = {"lora_request": LoRARequest("experts", 1, options.adapter)} if options.option == "lora" else {}
+    sampling = SamplingParams(temperature=0, max_tokens=8, logprobs=-1, ignore_eos=True, detokenize=False)
+    out = llm.generate([{"prompt_token_ids": [1000 + 37 * i for i in range(32)]}], sampling, use_tqdm=False, **adapter)[0].outputs[0]
+    seen = {"tokens": list(out.token_ids), "logprobs": [sorted((t, p.logprob) for t, p in step.items()) for step in out.logprobs],
+            "experts": llm.apply_model(experts_of)[0], "gpu": torch.cuda.max_memory_allocated() / 2**30,
+            "host": llm.apply_model(placed)[0] / 2**30}
+    torch.save(seen, options.result)
+
+
+def seen_of(options, option, directory, adapter):
+    """What a start saw; None where there was none."""
+    import torch
+    with tempfile.TemporaryDirectory() as folder:
+        result = os.path.join(folder, "seen")
+        command = [sys.executable, __file__, options.backend, options.raw, options.packed, "--start", directory, "--option", option,
+                   "--result", result, "--adapter", adapter]
+        if subprocess.call(command, env=os.environ | ENVIRONMENT):
+            return None
+        return torch.load(result)
+
+
+def compare(option, raw, packed, plain):
+    """The reasons why a packed start is not as it must be."""
+    if packed is None:
+        return ["packed did not start"]
+    wrong = [key for key in ("tokens", "logprobs", "experts") if raw[key] != packed[key]]
+    if option == "lora" and raw["logprobs"] == plain["logprobs"]:
+        wrong.append("the adapter changes nothing")
+    if option == "offload" and not packed["host"] > 0:
+        wrong.append("nothing lies in the host's memory")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("backend", "raw", "packed"):
+        parser.add_argument(name)
+    for name in ("start", "option", "result", "adapter"):
+        parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.start:
+        return start(options)
+    failed, plain = False, None
+    with tempfile.TemporaryDirectory() as adapter:
+        write_adapter(options.raw, adapter)
+        for option in OPTIONS:
+            raw = seen_of(options, option, options.raw, adapter)
+            if raw is None:
+                print(f"     {option}: vLLM does not start the raw checkpoint so", flush=True)
+                continue
+            packed = seen_of(options, option, options.packed, adapter)
+            wrong = compare(option, raw, packed, plain)
+            plain, failed = plain or raw, failed or bool(wrong)
+            sizes = "" if packed is None else "; GiB on the GPU {:.2f}, packed {:.2f}; in the host's memory {:.2f}, {:.2f}".format(
+                raw["gpu"], packed["gpu"], raw["host"], packed["host"])
+            print(f"{'FAIL' if wrong else 'ok  '} {option}: {', '.join(wrong) or 'tokens, log probabilities, experts equal'}"
+                  f"{sizes}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
