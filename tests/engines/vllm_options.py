@@ -12,6 +12,7 @@ probabilities. What the raw checkpoint itself cannot be started with is said, an
 import argparse
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -47,32 +48,37 @@ def placed(model):
 
 
 def start(options):
+    import numpy
     import torch
     from vllm import LLM, SamplingParams
     from vllm.lora.request import LoRARequest
     from vllm_experts import experts_of
-    llm = LLM(model=options.start, skip_tokenizer_init=True, max_model_len=256, max_logprobs=-1, gpu_memory_utilization=0.5,
-              moe_backend=options.backend, attention_backend="TRITON_ATTN", generation_config="vllm", seed=0, enforce_eager=True,
-              max_num_batched_tokens=256, max_num_seqs=4, enable_prefix_caching=False, **OPTIONS[options.option])
+    llm = LLM(model=options.start, skip_tokenizer_init=True, max_model_len=256, max_logprobs=-1, gpu_memory_utilization=0.3,
+              kv_cache_memory_bytes=1 << 30, moe_backend=options.backend, attention_backend="TRITON_ATTN", seed=0,
+              generation_config="vllm", enforce_eager=True, max_num_batched_tokens=256, max_num_seqs=4,
+              enable_prefix_caching=False, enable_flashinfer_autotune=False, **OPTIONS[options.option])
     adapter = {"lora_request": LoRARequest("experts", 1, options.adapter)} if options.option == "lora" else {}
     sampling = SamplingParams(temperature=0, max_tokens=8, logprobs=-1, ignore_eos=True, detokenize=False)
-    out = llm.generate([{"prompt_token_ids": [1000 + 37 * i for i in range(32)]}], sampling, use_tqdm=False, **adapter)[0].outputs[0]
-    seen = {"tokens": list(out.token_ids), "logprobs": [sorted((t, p.logprob) for t, p in step.items()) for step in out.logprobs],
+    prompt = {"prompt_token_ids": [1000 + 37 * i for i in range(32)]}
+    out = llm.generate([prompt], sampling, use_tqdm=False, **adapter)[0].outputs[0]
+    steps = [numpy.array([p.logprob for _, p in sorted(step.items())], numpy.float32) for step in out.logprobs]
+    seen = {"tokens": list(out.token_ids), "logprobs": b"".join(step.tobytes() for step in steps),
             "experts": llm.apply_model(experts_of)[0], "gpu": torch.cuda.max_memory_allocated() / 2**30,
             "host": llm.apply_model(placed)[0] / 2**30}
-    torch.save(seen, options.result)
+    with open(options.result, "wb") as file:
+        pickle.dump(seen, file)
 
 
 def seen_of(options, option, directory, adapter):
     """What a start saw; None where there was none."""
-    import torch
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "seen")
-        command = [sys.executable, __file__, options.backend, options.raw, options.packed, "--start", directory, "--option", option,
-                   "--result", result, "--adapter", adapter]
+        command = [sys.executable, __file__, options.backend, options.raw, options.packed, "--start", directory,
+                   "--option", option, "--result", result, "--adapter", adapter]
         if subprocess.call(command, env=os.environ | ENVIRONMENT):
             return None
-        return torch.load(result)
+        with open(result, "rb") as file:
+            return pickle.load(file)
 
 
 def compare(option, raw, packed, plain):
