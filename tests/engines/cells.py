@@ -1,6 +1,7 @@
 """What the scripts of both engines share: checkpoints made and converted by the program that MXFP4_PACK names, their experts
 as the engine's own weight loader leaves them on a rank, and the cells of matrix.json that were shown."""
 
+import glob
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import tempfile
 import unittest
 from contextlib import ExitStack
 
+import numpy
 import torch
 
 import formats
@@ -69,13 +71,27 @@ class WithSources(unittest.TestCase):
             file.write(to_text("learned", engine, learned, made_with))
         run("convert", source.directory, out, "--layout", file.name)
 
-    def source(self, family, sizes):
-        if (family, sizes) not in self.sources:
-            directory = os.path.join(self.parent.name, f"{sizes[0]}x{sizes[1]}")
-            os.makedirs(directory, exist_ok=True)
+    def source(self, family, sizes, zero_scales=True):
+        key = family, sizes, zero_scales
+        if key not in self.sources:
+            directory = tempfile.mkdtemp(dir=self.parent.name)
             hidden, intermediate = sizes
-            self.sources[family, sizes] = Source(family, directory, "--tiny", "--hidden", hidden, "--intermediate", intermediate)
-        return self.sources[family, sizes]
+            self.sources[key] = Source(family, directory, "--tiny", "--hidden", hidden, "--intermediate", intermediate)
+            if not zero_scales:
+                raise_zero_scales(self.sources[key].directory)
+        return self.sources[key]
+
+
+def raise_zero_scales(directory):
+    """Scale bytes of 0, which `synth` gives to groups of zeros, become 1."""
+    for path in glob.glob(os.path.join(directory, "*.safetensors")):
+        data = numpy.memmap(path, mode="r+")
+        begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
+        for name, tensor in json.loads(data[8:begin].tobytes()).items():
+            if re.search(r"experts\.\d+\..*scale", name):
+                first, end = tensor["data_offsets"]
+                scales = data[begin + first:begin + end]
+                scales[scales == 0] = 1
 
 
 def run(*arguments):

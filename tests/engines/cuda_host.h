@@ -20,6 +20,14 @@ using cudaStream_t = void*;
 struct alignas(16) int4 {
   int x, y, z, w;
 };
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 struct dim3 {
   dim3(unsigned x = 1, unsigned y = 1) : x(x), y(y) {}
   unsigned x, y;
@@ -63,23 +71,27 @@ inline void go_on(Thread& thread) {
   swapcontext(&scheduler, &thread.begin);
 }
 
-/// Blocks of one axis, whose threads meet at barriers.
-inline void launch_with_barriers(unsigned blocks, unsigned size, std::function<void()> kernel) {
-  gridDim = blocks, blockDim = size, body = std::move(kernel);
-  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
-    threads = std::vector<Thread>(size);
-    for (Thread& t : threads) {
-      getcontext(&t.begin);
-      t.begin.uc_stack.ss_sp = t.stack.data(), t.begin.uc_stack.ss_size = t.stack.size();
-      makecontext(&t.begin, run_thread, 0);
-    }
-    for (bool some = true; some;) {
-      some = false;
-      for (threadIdx.x = 0; threadIdx.x < size; ++threadIdx.x) {
-        if (threads[threadIdx.x].done) continue;
-        some = true;
-        go_on(threads[threadIdx.x]);
-      }
+/// The threads of the block blockIdx, which meet at barriers.
+inline void run_block(unsigned size) {
+  threads = std::vector<Thread>(size);
+  for (Thread& t : threads) {
+    getcontext(&t.begin);
+    t.begin.uc_stack.ss_sp = t.stack.data(), t.begin.uc_stack.ss_size = t.stack.size();
+    makecontext(&t.begin, run_thread, 0);
+  }
+  for (bool some = true; some;) {
+    some = false;
+    for (threadIdx.x = 0; threadIdx.x < size; ++threadIdx.x) {
+      if (threads[threadIdx.x].done) continue;
+      some = true;
+      go_on(threads[threadIdx.x]);
     }
   }
+}
+
+/// Blocks whose threads have one axis.
+inline void launch_with_barriers(dim3 grid, unsigned size, std::function<void()> kernel) {
+  gridDim = grid, blockDim = size, body = std::move(kernel);
+  for (blockIdx.y = 0; blockIdx.y < grid.y; ++blockIdx.y)
+    for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x) run_block(size);
 }

@@ -1,5 +1,5 @@
-"""The engines' own CUDA kernels that move bytes, compiled for a CPU from the sources in their packages, unchanged but for
-how they are launched (cuda_host.h)."""
+"""The engines' own kernels that move bytes, compiled for a CPU from the sources in their packages, CUDA unchanged but for how
+it is launched (cuda_host.h). DeepGEMM's: deepgemm_host.py."""
 
 import ctypes
 import os
@@ -59,6 +59,17 @@ extern "C" void entry(const uint32_t* from, uint32_t* to, int k, int n) {
   launch_with_barriers(4, repack_threads, [=] { gptq_marlin_repack_kernel<repack_threads, 4, %s>(from, %s to, k, n); });
 }
 """
+CPU_OPS = """
+#include <ATen/cpu/vec/vec.h>
+#include <torch/library.h>
+#include "gemm.cpp"
+TORCH_LIBRARY_FRAGMENT(_C, ops) {
+  ops.def("convert_weight_packed(Tensor! weight) -> Tensor");
+  ops.impl("convert_weight_packed", c10::kCPU, &convert_weight_packed);
+  ops.def("convert_scale_packed(Tensor! scale) -> Tensor");
+  ops.impl("convert_scale_packed", c10::kCPU, &convert_scale_packed);
+}
+"""
 
 
 def folder_of(package):
@@ -70,15 +81,20 @@ def without_includes(path):
         return re.sub(r"(?m)^#(include|pragma once).*$", "", file.read())
 
 
-@lru_cache(maxsize=None)
-def compiled(text):
+def library_of(text, *options):
+    """The path of a shared library of this source."""
     directory = tempfile.mkdtemp()
     source, library = (os.path.join(directory, name) for name in ("kernel.cpp", "kernel.so"))
     with open(source, "w") as file:
-        file.write(f'#include "{HERE}/cuda_host.h"\n{text}')
-    subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-fno-gnu-unique",  # each has a blockIdx of its own
-                    "-shared", "-fPIC", "-o", library, source], check=True)
-    return ctypes.CDLL(library).entry
+        file.write(text)
+    subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-o", library, source, *options], check=True)
+    return library
+
+
+@lru_cache(maxsize=None)
+def compiled(text):
+    text = f'#include "{HERE}/cuda_host.h"\n{text}'
+    return ctypes.CDLL(library_of(text, "-fno-strict-aliasing", "-fno-gnu-unique")).entry  # each has a blockIdx of its own
 
 
 def pointer(tensor):
@@ -161,6 +177,16 @@ def vllm_marlin_repack(b_q_weight, perm=None, size_k=None, size_n=None, num_bits
     is_a_8bit = str(is_a_8bit).lower()
     entry = (f"false, {is_a_8bit}", "nullptr,") if "has_perm" in kernel else (is_a_8bit, "")  # up to 0.30 or so
     return marlin_repack(folder, kernel, entry, b_q_weight, size_k, size_n)
+
+
+@lru_cache(maxsize=None)
+def load_vllm_cpu_ops():
+    """vLLM's CPU operators convert_weight_packed and convert_scale_packed; VLLM_CPU_SOURCE names the folder of their gemm.cpp,
+    which only the source archive has. With the flags of vLLM's own build, less AMX, which packing does not use."""
+    site = os.path.dirname(torch.__file__)
+    torch.ops.load_library(library_of(
+        CPU_OPS, *(f"-mavx512{part}" for part in ("f", "vl", "bw", "dq", "bf16", "vnni")),
+        "-I", os.environ["VLLM_CPU_SOURCE"], "-I", f"{site}/include", f"-L{site}/lib", "-ltorch_cpu", "-lc10"))
 
 
 def exchange_flashinfer(exchange):

@@ -5,11 +5,10 @@ built-in ones: the rows `learned` of matrix.json.
         python3 tests/engines/learn_cells.py vllm|sglang [small|true]
 
 Faked, from outside, is what vllm_classes.py and sglang_classes.py fake: platform, capability and the choice of a kernel,
-of which no object is made. Cases in which a function that moves bytes is not the library's own are left out. AITER needs
-its sources on the path (aiter/ops, aiter/utility and csrc/include of e404860) and, in the place of its aiter/jit, which asks
-for ROCm, one that says gfx950 and compiles nothing. Sizes:
-one that needs pads on every side, and published ones on eight ranks. A row is `equal` where the program says the same of
-the learned file as of the built-in layout version that it names, else what the command refused.
+of which no object is made. AITER needs its sources on the path (aiter/ops, aiter/utility and csrc/include of e404860) and,
+in the place of its aiter/jit, which asks for ROCm, one that says gfx950 and compiles nothing. Sizes: one that needs pads on
+every side, and published ones on eight ranks. A row is `equal` where the program says the same of the learned file as of the
+built-in layout version that it names, else what the command refused.
 """
 
 import importlib

@@ -16,9 +16,9 @@ A cell is an engine's version, a backend in one layout version, a family, a tens
 
 hardware          the engine ran on that GPU: expert tensors and results equal those of the raw checkpoint
 real classes      the engine's own classes and functions on a CPU: what the loader leaves in a layer is, in names, dtypes,
-                  shapes, strides and bytes, what the engine's own conversion of the raw checkpoint leaves
+                  shapes, strides and bytes, what the engine's own conversion of the raw checkpoint leaves. Functions that
+                  move bytes are the engine's, compiled from its source where they run on a GPU alone: none is ours
 source unchanged  the engine's converter is, in its source, that of a version with one of the above
-stand-in          as real classes, but a function that moves bytes runs on a GPU alone and was ours: no proof of bytes
 not               not shown
 
 A row of `learned` is the layout that `python3 -m mxfp4_pack.learn` made of the engine's own weight loaders and conversion,
@@ -45,7 +45,7 @@ MATRIX = os.path.join(HERE, "matrix.json")
 PROGRAM_TABLE = os.path.join(ROOT, "src", "backends", "loaders.cpp")
 MAN = {engine: os.path.join(ROOT, "man", f"mxfp4-pack-{engine}.7") for engine in ("vllm", "sglang")}
 README = os.path.join(ROOT, "README.md")
-SHOWN = ("hardware", "real classes", "source unchanged", "stand-in", "not")
+SHOWN = ("hardware", "real classes", "source unchanged", "not")
 # Of each table: the fields that tell its rows apart, and what was found. All tables call alike what they share.
 TABLES = {
     "cells": (("engine", "version", "backend", "layout", "family", "tp", "gpu"), ("shown", "how")),

@@ -11,8 +11,10 @@ Config handling, RoutedExperts, the method classes, the conversion functions, tr
 AITER's Python and replace_parameter are the installed ones. Exchanged are only: the choice of backend (it asks for a GPU);
 what asks which platform this is; the construction of the kernel; and
 - gptq_marlin_repack, a CUDA kernel: its own source, compiled for the CPU. VLLM_MARLIN_SOURCE names the folder
-  csrc/.../quantization/marlin of vLLM's source archive, which the wheel has not. Without it a formula, and its cells are
-  "stand-in";
+  csrc/.../quantization/marlin of vLLM's source archive, which the wheel has not. Without it, its cells are left out;
+- vLLM's operators for CPUs, which its wheel for CUDA has not: their own source, with this torch's headers. VLLM_CPU_SOURCE
+  names the folder csrc/cpu/sgl-kernels of the source archive. Without it, its cells are left out;
+- DeepGEMM's transform of scales: its own kernel, compiled for the CPU (deepgemm_host.py);
 - FlashInfer's SM90 interleave: its own source, compiled for the CPU (host_kernels.py);
 - the file from which FlashInfer loads its fp4 functions: FLASHINFER_FP4_HOST names a library made of FlashInfer's own
   fp4Op.cpp, whose branch for the CPU then runs. Without it, its cells are left out. Its directory C:
@@ -29,6 +31,7 @@ import tempfile
 import unittest
 from contextlib import ExitStack
 from enum import Enum
+from functools import partial
 from importlib import util
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
@@ -49,9 +52,9 @@ from vllm.model_executor.layers.quantization.utils import marlin_utils, mxfp4_ut
 from vllm.platforms.interface import DeviceCapability
 
 import cells
+import deepgemm_host
 import host_kernels
 import mxfp4_pack.vllm
-import vllm_stand_ins
 from golden import same
 from mxfp4_pack.vllm import canary, quantization
 
@@ -61,14 +64,14 @@ VERSION = vllm.__version__
 RELEASE = int(VERSION.split(".")[1])
 OLD = RELEASE == 26
 FP4_HOST = os.environ.get("FLASHINFER_FP4_HOST")
-MARLIN_SOURCE = os.environ.get("VLLM_MARLIN_SOURCE")
-MARLIN = {"note": "gptq_marlin_repack of its own source, compiled for the CPU"} if MARLIN_SOURCE else {
-    "stand_in": "gptq_marlin_repack is a CUDA kernel, by a formula here"}
+MARLIN_SOURCE, CPU_SOURCE = os.environ.get("VLLM_MARLIN_SOURCE"), os.environ.get("VLLM_CPU_SOURCE")
+MARLIN = "gptq_marlin_repack of its own source, compiled for the CPU"
 SM90 = "FlashInfer's interleave of its own source, compiled for the CPU"
 HUMMING = "humming-kernels' own kernels, compiled for the CPU"
 BF16_ACTIVATIONS = {"VLLM_HUMMING_INPUT_QUANT_CONFIG": '{"dtype":"bfloat16"}'}
 FI_HOST = "FlashInfer's scale interleave by its own host code"
-CPU = "vLLM's CPU kernels' packing by a formula here"
+CPU = "vLLM's operators for CPUs of their own source"
+DEEPGEMM = "DeepGEMM's scale transform of its own source, compiled for the CPU"
 
 
 class Case(NamedTuple):
@@ -78,7 +81,6 @@ class Case(NamedTuple):
     platform: str
     sizes: tuple = (384, 320)  # hidden, intermediate
     tp: tuple = (1, 2)
-    stand_in: str = ""
     note: str = ""
     families: tuple = ()  # others than FAMILIES
 
@@ -96,10 +98,6 @@ CASES = [
     Case("triton-hopper", "file", TRITON, "hopper", tp=(1,), families=("gpt-oss", "deepseek-v4")),
     Case("triton-hopper", "a", TRITON, "hopper"), Case("triton-hopper", "c", TRITON, "hopper"),
     Case("triton-blackwell", "1", TRITON, "blackwell"),
-    Case("marlin", "1", both("MARLIN"), "cpu", **MARLIN),
-    Case("marlin", "file", both("MARLIN"), "cpu", tp=(1,), families=("gpt-oss", "deepseek-v4"), **MARLIN),
-    Case("marlin", "unpadded", (None, since(31, "MARLIN")), "cpu", (384, 384), families=("compressed-tensors",), **MARLIN),
-    Case("marlin", "1", (None, "MARLIN"), "cpu", families=("quark",), **MARLIN),
     Case("cutlass-mxfp4", "1", (None, "CUTLASS_MXFP4_MXFP4"), "cpu", (384, 512), families=("compressed-tensors",)),
     Case("aiter-a16w4", "1", ("AITER_MXFP4_BF16", "AITER_MXFP4_BF16" if OLD else None), "rocm", (512, 512)),
     Case("aiter-a16w4", "2", (None, since(31, "AITER_MXFP4_BF16")), "rocm", (512, 512)),
@@ -108,12 +106,20 @@ CASES = [
     Case("humming", "2", both(since(32, "HUMMING")), "humming", note=HUMMING),
     Case("humming", "2", (None, since(32, "HUMMING")), "humming", families=("quark",), note=HUMMING),
     Case("humming-w4a8", "1", (None, since(33, "HUMMING")), "humming", (512, 512), note=HUMMING),
-    Case("deepgemm", "1", (None, "DEEPGEMM_MXFP4"), "cpu", stand_in="DeepGEMM's scale transform by a formula here"),
-    Case("vllm-cpu", "1", ("CPU", since(31, "CPU")), "cpu", stand_in=CPU),
-    Case("vllm-cpu", "1", (None, since(31, "CPU")), "cpu", families=("quark",), stand_in=CPU),
+    Case("deepgemm", "1", (None, "DEEPGEMM_MXFP4"), "cpu", note=DEEPGEMM),
 ]
 if MARLIN_SOURCE:
-    CASES.append(Case("marlin-fp8", "1", both("MARLIN"), "sm89", **MARLIN))
+    CASES += [
+        Case("marlin", "1", both("MARLIN"), "cpu", note=MARLIN),
+        Case("marlin", "file", both("MARLIN"), "cpu", tp=(1,), families=("gpt-oss", "deepseek-v4"), note=MARLIN),
+        Case("marlin", "unpadded", (None, since(31, "MARLIN")), "cpu", (384, 384), families=("compressed-tensors",),
+             note=MARLIN),
+        Case("marlin", "1", (None, "MARLIN"), "cpu", families=("quark",), note=MARLIN),
+        Case("marlin-fp8", "1", both("MARLIN"), "sm89", note=MARLIN)]
+if CPU_SOURCE:
+    CASES += [
+        Case("vllm-cpu", "1", ("CPU", since(31, "CPU")), "avx512", note=CPU),
+        Case("vllm-cpu", "1", (None, since(31, "CPU")), "avx512", families=("quark",), note=CPU)]
 if FP4_HOST:
     CUTLASS = "FLASHINFER_CUTLASS_MXFP4_BF16", since(28, "FLASHINFER_CUTLASS_MXFP4_BF16")
     CASES += [
@@ -180,6 +186,8 @@ class Layers(cells.WithSources):
             from vllm.model_executor.layers.quantization.utils.humming import schema
             for module in (oracle, schema):
                 self.exchange(module, "current_platform", HOPPER)
+        if platform == "avx512":
+            host_kernels.load_vllm_cpu_ops()
         if platform == "rocm":
             rocm = ModuleType("vllm.platforms.rocm")
             rocm.on_gfx1250, rocm.get_cdna_version, rocm.on_gfx942 = lambda: False, lambda: 4, lambda: False
@@ -188,12 +196,11 @@ class Layers(cells.WithSources):
 
     def exchange_kernels(self):
         import vllm._custom_ops
-        repack = host_kernels.vllm_marlin_repack if MARLIN_SOURCE else vllm_stand_ins.marlin_repack
-        self.exchange(vllm._custom_ops, "gptq_marlin_repack", repack)
-        self.exchange(oracle, "_pack_deepgemm_mxfp4_scales", vllm_stand_ins.deepgemm_scales)
-        ops = torch.ops._C
-        self.exchange(ops, "convert_weight_packed", vllm_stand_ins.cpu_codes, create=True)
-        self.exchange(ops, "convert_scale_packed", vllm_stand_ins.cpu_scales, create=True)
+        from vllm.utils import deep_gemm
+        self.exchange(vllm._custom_ops, "gptq_marlin_repack", host_kernels.vllm_marlin_repack)
+        transform = partial(deepgemm_host.transform, host_kernels.folder_of("vllm.third_party.deep_gemm"))
+        self.exchange(deep_gemm, "_transform_sf_into_required_layout_impl", transform)
+        self.exchange(deep_gemm, "is_deep_gemm_e8m0_used", lambda: True)
         if FP4_HOST:
             host_kernels.exchange_flashinfer(self.exchange)
 
@@ -337,7 +344,7 @@ def learnable(families):
     return [(case, family) for case in CASES for family in case.families or FAMILIES
             if family in families and cells.is_asked(case)
             and (case.platform != "rocm" or util.find_spec("aiter"))
-            and can_run(case, family) and not case.stand_in and case.layout not in ("c", "file")
+            and can_run(case, family) and case.layout not in ("c", "file")
             and case.backend not in ("humming-w4a8", "marlin-fp8")]
 
 
@@ -362,13 +369,13 @@ class Cells(Layers):
                         self.record(case, family, tp)
 
     def record(self, case, family, tp):
-        how = case.stand_in or case.note or "its own classes and functions, without a GPU"
+        how = case.note or "its own classes and functions, without a GPU"
         if case.layout == "c":
             how += "; storage is larger than the engine's"
         if case.layout == "file":
             how += cells.BY_FILE
-        cells.shown("vllm", VERSION, (case.backend, case.layout, family), tp,
-                    "stand-in" if case.stand_in else "real classes", how + " (vllm_classes.py)")
+        cells.shown("vllm", VERSION, (case.backend, case.layout, family), tp, "real classes",
+                    how + " (vllm_classes.py)")
 
 
 def repr_without_tensors(config):

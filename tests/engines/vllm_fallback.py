@@ -19,11 +19,12 @@ import vllm
 from vllm.model_executor.layers.quantization import mxfp4
 
 import formats
+import host_kernels
 from golden import TESTDATA
 from moe import gpt_oss_layer
 from mxfp4_pack import Manifest, PackedSet, Refused, check, kernels
 from packed_dir import flip_canary
-from vllm_classes import CASES, FAMILIES, VERSION, Layers, can_run, marlin_repack
+from vllm_classes import CASES, FAMILIES, VERSION, Layers, can_run
 
 PROGRAM = os.environ["MXFP4_PACK"]
 ON_PATH = {"PATH": f"{os.path.dirname(os.path.abspath(PROGRAM))}:{os.environ['PATH']}"}
@@ -104,7 +105,7 @@ def changed_parameter(name, change):
 
 
 class Kernel(unittest.TestCase):
-    """The layer of `check --source`, the CUDA kernel exchanged for formulas."""
+    """The layer of `check --source`, the kernel that computes exchanged for formulas."""
 
     def setUp(self):
         stack = ExitStack()
@@ -112,7 +113,7 @@ class Kernel(unittest.TestCase):
         self.directory = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "out")
         stack.enter_context(mock.patch.dict(os.environ, ON_PATH))
         for target, name, value in (
-                (vllm._custom_ops, "gptq_marlin_repack", marlin_repack),
+                (vllm._custom_ops, "gptq_marlin_repack", host_kernels.vllm_marlin_repack),
                 (mxfp4, "select_mxfp4_moe_backend", lambda moe: (mxfp4.Mxfp4MoeBackend.MARLIN, object)),
                 (mxfp4, "make_mxfp4_moe_quant_config", lambda **given: SimpleNamespace(**given)),
                 (mxfp4, "make_mxfp4_moe_kernel", lambda moe_quant_config, **given: MarlinKernel(moe_quant_config))):

@@ -7,7 +7,7 @@ import unittest
 from unittest import mock
 
 from mxfp4_pack import Manifest, Refused, _xxh3, is_packed, read_config
-from mxfp4_pack._entries import path_of
+from mxfp4_pack._entries import entry_of, path_of
 from mxfp4_pack._safetensors import read_header
 from packed_dir import Checkpoint, random_layer, write_manifest
 
@@ -217,6 +217,12 @@ class Hostile(unittest.TestCase):
             self.edited(change)
             with self.subTest(message=message):
                 self.refuses(message)
+
+    def test_the_view_that_earlier_outputs_for_cpus_lack(self):
+        tensor = {"name": "t", "parameter": "w13_weight", "file": "f", "dtype": "U8", "torch_dtype": "uint8", "experts": 2,
+                  "shape": [2, 3, 7, 32], "xxh3_128": "", "layout": "vllm_cpu.codes"}
+        self.assertEqual(entry_of(tensor).view, ("uint8", (2, 96, 7), (672, 7, 1)))
+        self.assertIsNone(entry_of(tensor | {"layout": "plain"}).view)
 
 
 class Xxh3(unittest.TestCase):

@@ -54,7 +54,7 @@ class Entry(NamedTuple):
 
 
 def entry_of(t):
-    view = t.get("view")
+    view = t.get("view") or unsaid_view(t)
     if view is not None:
         view = View(view["dtype"], sizes(view["shape"]), sizes(view["strides"]))
     entry = Entry(t["name"], t["parameter"], safe_name(t["file"]), t["torch_dtype"], sizes(t["shape"]), view,
@@ -64,6 +64,15 @@ def entry_of(t):
     if view is not None:
         check_view(entry)
     return entry
+
+
+def unsaid_view(t):
+    """vLLM's tensors for CPUs have the sizes of the raw ones, which earlier outputs do not say."""
+    if t.get("layout") not in ("vllm_cpu.codes", "vllm_cpu.scales") or len(t["shape"]) != 4:
+        return None
+    experts, blocks, columns, rows = t["shape"]
+    shape = experts, blocks * rows, columns
+    return {"dtype": t["torch_dtype"], "shape": shape, "strides": (shape[1] * columns, columns, 1)}
 
 
 def sizes(numbers):
