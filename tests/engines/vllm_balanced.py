@@ -8,7 +8,8 @@ vLLM and src/loaders must be installed. R and P are started expert-parallel, and
 experts, which vLLM places anew every four steps by the loads that the answers made. After each answer every row of every rank
 of P is compared with the file's bytes of the expert that vLLM's map says is there. Tokens, the 20 largest log probabilities of
 each step and vLLM's maps must be R's. vLLM 0.26.0 cannot balance R itself, since it sends F8_E8M0 scales by NCCL, which does
-not take them: R's parameters are handed to it as bytes (get_expert_weights). Exit code 0: all as it must be, and experts moved.
+not take them: R's parameters are handed to it as bytes (get_expert_weights). Each rank first compiles some 60 kernels, for
+minutes: this script was not yet run to its end. Exit code 0: all as it must be, and experts moved.
 """
 
 import argparse
