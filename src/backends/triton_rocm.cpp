@@ -7,9 +7,8 @@
 // which expert parallelism leaves as it is. Everywhere else they are strided: in rows with triton_kernels before 3.8
 // (strided), and with the groups outermost with 3.8 (transposed), which vLLM's builds for ROCm have from 0.31.0 on.
 // From then on gfx942 pads models in halves to 128 (transposed-128).
-// Source: vLLM 0.26.0, 0.30.0, 0.31.0, 0.32.0 and
-// 0.33.0 (_swizzle_mxfp4, mxfp4_round_up_hidden_size_and_intermediate_size) and the pin of
-// cmake/external_projects/triton_kernels.cmake in 0.33.0 read; the conversions of 0.30.0 and 0.33.0 run on a CPU with
+// Source: vLLM 0.26.0 and 0.30.0 to 0.33.0 (_swizzle_mxfp4, mxfp4_round_up_hidden_size_and_intermediate_size) and the
+// pin of cmake/external_projects/triton_kernels.cmake in 0.33.0 read; their conversions run on a CPU with
 // triton_kernels 3.5.1 and 3.8, not on a GPU.
 #include "src/backends/registry.h"
 #include "src/backends/triton.h"
@@ -48,7 +47,7 @@ Backend row(const Form& form) {
           .parameters = both(vllm_names, {.shape = code_rows, .view = u8_transposed, .object = strided_codes_object},
                              form.scales, f32_bias()),
           .releases = form.releases,
-          .tested = "converter bytes equal (0.30.0, 0.33.0)",
+          .tested = "converter bytes equal (0.26.0, 0.30.0 to 0.33.0)",
           .libraries = {{"triton_kernels", form.triton, "converter bytes equal"}},
           .requires_ = vllm_triton_settings(),
           .takes = is_run};
