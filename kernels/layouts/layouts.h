@@ -15,6 +15,7 @@
 #include "kernels/layouts/plain.h"
 #include "kernels/layouts/triton_blackwell.h"
 #include "kernels/layouts/triton_hopper.h"
+#include "kernels/layouts/triton_rocm.h"
 #include "kernels/layouts/trtllm.h"
 #include "kernels/layouts/vllm_cpu.h"
 
@@ -31,8 +32,9 @@ using Layout =
                  FlashinferSm90V1Scales, FlashinferSm90V2Codes, FlashinferSm90V2Scales, FlashinferSm90Fp4Fp8Codes,
                  Scales128x4, TrtllmCodes, TrtllmScales, TrtllmBias, TritonHopperCodesA, TritonHopperCodesB,
                  TritonHopperCodesC, TritonHopperScalesW4, TritonHopperScalesW8, TritonBlackwellCodes,
-                 TritonBlackwellScales, DeepgemmScales, DeepgemmMegaScales, Aiter16x16Codes, Cdna4Scales, VllmCpuCodes,
-                 VllmCpuScales, HummingCodes, HummingWgmmaCodes, HummingFp8Codes, HummingScales, HummingBias, ByModes>;
+                 TritonBlackwellScales, TritonRocmScales, DeepgemmScales, DeepgemmMegaScales, Aiter16x16Codes,
+                 Cdna4Scales, VllmCpuCodes, VllmCpuScales, HummingCodes, HummingWgmmaCodes, HummingFp8Codes,
+                 HummingScales, HummingBias, ByModes>;
 
 const char* name_of(const Layout& layout);
 

@@ -11,6 +11,24 @@ namespace mxfp4 {
 
 namespace {
 
+/// An engine's names of kernels for which it makes no packed form of MXFP4 itself, and what it does instead.
+struct Unpacked {
+  const char *engine, *name, *why;
+};
+constexpr Unpacked unpacked[] = {
+    {"vllm", "b12x",
+     "vLLM hands over experts as published, and b12x makes its own form of them on the GPU at every start"},
+    {"vllm", "flashinfer_moe_ep_mega_deep_gemm",
+     "vLLM hands over experts as published, and FlashInfer makes its own form of them on the GPU at every start"},
+    {"vllm", "flashinfer_moe_ep_cutedsl", "vLLM makes BF16 of the experts, which FlashInfer quantises anew, to NVFP4"},
+    {"vllm", "aiter_triton_mxfp4_mxfp4", "it runs on gfx1250 alone, for which nothing is written here"},
+};
+
+void refuse_unpacked(const std::string& name, const std::string& engine) {
+  for (const Unpacked& u : unpacked)
+    if (engine == u.engine && name == u.name) fail(ErrorKind::usage, "--backend {}: nothing to pack: {}", name, u.why);
+}
+
 /// A lossy backend is meant by its own name alone.
 bool is_called(const Backend& b, const std::string& name) {
   if (b.rewrite || name == "or") return false;  // "or" stands between two values
@@ -35,6 +53,7 @@ std::string backend_called(const std::string& name, const std::string& engine, c
     choices.push_back(fmt::format("{} on {}", b->name, b->gpu));
   }
   if (meant.size() == 1) return meant.front();
+  refuse_unpacked(name, engine);
   if (!meant.empty())
     fail(ErrorKind::usage, "--backend {}: of {} that is {}; say which, or where with --gpu", name, engine,
          fmt::join(choices, " or "));

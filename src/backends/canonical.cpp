@@ -9,13 +9,6 @@ namespace mxfp4 {
 
 namespace {
 
-Json codes_object(int64_t experts, Shape padded) {
-  return triton_object("StridedLayout", experts, padded.b * 2, padded.n);
-}
-Json scales_object(int64_t experts, Shape padded) {
-  return triton_object("StridedLayout", experts, padded.b, padded.n);
-}
-
 bool is_quark_without_biases(const Model& m) { return m.family == "quark" && !m.bias; }
 
 Backend backend(const Engine& engine, const char* gpu, const char* summary, LayerSize multiple, Parameters parameters) {
@@ -42,8 +35,8 @@ Backend vllm() {
 Backend sglang() {
   Parameter codes = plain_codes(), scales = {.shape = scale_rows, .pad = {.row = 0x7F, .column = 0x7F}};
   for (Parameter* p : {&codes, &scales}) p->view = u8_transposed;
-  codes.object = codes_object;
-  scales.object = scales_object;
+  codes.object = strided_codes_object;
+  scales.object = strided_scales_object;
   Backend b = backend(engine::sglang, "SM8x", "triton_kernels, bf16 activations, as published", {1, 64},
                       both(sglang_names, codes, scales, f32_bias()));
   b.releases = {"0.5.17", ""};

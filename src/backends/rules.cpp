@@ -36,7 +36,7 @@ constexpr Rule vllm[] = {
     {"gpt-oss", "sm90", "triton-hopper flashinfer-cutlass marlin", oracle, {"0.26.0", "0.31.0"}},
     {"gpt-oss", "sm90", "triton-hopper flashinfer-cutlass humming marlin", oracle, {"0.32.0", ""}},
     {"gpt-oss", consumer, "marlin", oracle, {"0.26.0", "0.31.0"}},
-    {"gpt-oss", consumer, "marlin triton-sm120", oracle},
+    {"gpt-oss", consumer, "marlin triton-blackwell", oracle},
     {"gpt-oss", older, "marlin", oracle},
     {"gpt-oss", "gfx950", "aiter-a16w4 aiter-triton triton-rocm", oracle, {"0.30.0", ""}, aiter},
     {"gpt-oss", "gfx950", "aiter-a16w4 triton-rocm", oracle, {}, aiter},

@@ -14,29 +14,14 @@ namespace {
 /// An engine's choice that is no kernel: it wants to be told one, or refuses MXFP4 there.
 constexpr std::string_view no_kernel = "unset", refuses = "none";
 
-/// Kernels of engines that are not written here.
-struct Foreign {
-  const char* name;
-  const char* what;
-};
-constexpr Foreign foreign[] = {
-    {"triton-sm120", "triton_kernels on SM120"},
-    {"triton-rocm", "triton_kernels on ROCm"},
-    {"aiter-triton", "AITER's Triton kernel, which has a form of its own for weights"},
-};
-const Foreign* find_foreign(const std::string& name) {
-  for (const Foreign& f : foreign)
-    if (name == f.name) return &f;
-  return nullptr;
-}
-
-/// Releases that ask for a kernel on GPUs for which the library that they bring has none: they raise as they load.
+/// Releases that have a kernel, but not on GPUs on which others have it: they raise as they load.
 struct Missing {
   const char *engine, *backend, *gpus;
   Range releases;
 };
 constexpr Missing missing[] = {
     {"vllm", "deepgemm", "sm120 sm121", {"0.27.0", "0.27.1"}},
+    {"vllm", "triton-blackwell", "sm120 sm121", {"", "0.31.0"}},
     {"sglang", "deepgemm", "sm120 sm121", {"", "0.5.20"}},
 };
 
@@ -110,11 +95,12 @@ class Selection {
     fail(ErrorKind::usage, "--phase '{}': prefill or decode expected", to_.phase);
   }
 
-  /// The first form of a backend that the release loads, the GPU runs and the model is taken by; null: none.
+  /// The first form of a backend that the release loads, on the GPU and so many ranks, for the model; null: none.
   const Backend* row(const std::string& name) const {
     for (const Backend* b : backends())
       if (name == b->name && to_.engine == b->engine && (!b->takes || b->takes(model_)) &&
-          b->releases.contains(to_.release) && runs_on(b->gpu, to_.gpu) && is_run(*b))
+          b->releases.contains(to_.release) && runs_on(b->gpu, to_.gpu) &&
+          (!b->most_ranks || to_.tp_size <= b->most_ranks) && is_run(*b))
         return b;
     return nullptr;
   }
@@ -147,9 +133,7 @@ class Selection {
 
   void take(const std::vector<std::string>& order) {
     for (const std::string& name : order) {
-      const Foreign* f = find_foreign(name);
-      const std::string why = f ? fmt::format("{}, not written here", f->what) : obstacle(name);
-      if (!why.empty())
+      if (const std::string why = obstacle(name); !why.empty())
         choice_.why += fmt::format("; not {}: {}", name, why);
       else if (choice_.backend.empty())
         choice_.backend = name;

@@ -12,7 +12,7 @@ namespace mxfp4 {
 struct Rule {
   const char* families;  // "gpt-oss" also has models of its form; "": any
   const char* gpus;
-  const char* order;  // backends, and kernels that are not written here (select.cpp)
+  const char* order;  // backends
   const char* file;   // of the engine, which says so
   Range releases = {};
   const char* where = "";  // a condition

@@ -12,6 +12,14 @@ inline Json triton_object(const char* layout_class, int64_t experts, int64_t k, 
   return {{"class", layout_class}, {"mx_axis", 1}, {"logical_shape", {experts, k, n}}};
 }
 
+/// What stays in rows; the tensor is seen transposed.
+inline Json strided_codes_object(int64_t experts, Shape padded) {
+  return triton_object("StridedLayout", experts, padded.b * 2, padded.n);
+}
+inline Json strided_scales_object(int64_t experts, Shape padded) {
+  return triton_object("StridedLayout", experts, padded.b, padded.n);
+}
+
 /// vLLM's "triton" reorders halves for its fused activation; "triton_unfused" takes rows as loaded.
 inline std::vector<Setting> vllm_triton_settings() {
   return {{"moe_backend", "triton", is_gpt_oss_like}, {"moe_backend", "triton_unfused", has_halves}};

@@ -1,8 +1,9 @@
-// triton_kernels on SM10x. Codes stay in rows, each padded to 128 bytes and seen transposed; scales go into
-// 128x4 atoms, padded to 128 rows and 8 groups. Rows stay as loaded, biases become F32. vLLM and SGLang pad
-// intermediate to 64, hidden is never padded; SGLang's scale buffers begin with 0x7F (1.0, #33500), which stays in that
-// padding. The bytes are those of triton_kernels 3.5 to 3.8 (early vLLM kept codes strided).
-// Source: triton_kernels' BlackwellMXValueLayout and BlackwellMXScaleLayout, byte-checked as host code; not run.
+// triton_kernels on SM10x and, by vLLM from 0.32.0 on, SM12x, where the library makes the same. Codes stay in rows,
+// each padded to 128 bytes and seen transposed; scales go into 128x4 atoms, padded to 128 rows and 8 groups. Rows stay
+// as loaded, biases become F32. vLLM and SGLang pad intermediate to 64, hidden is never padded; SGLang's scale buffers
+// begin with 0x7F (1.0, #33500), which stays in that padding. The bytes are those of triton_kernels 3.5 to 3.8 (early
+// vLLM kept codes strided). Source: triton_kernels' BlackwellMXValueLayout and BlackwellMXScaleLayout, byte-checked as
+// host code; not run.
 #include "src/backends/registry.h"
 #include "src/backends/triton.h"
 
@@ -33,7 +34,7 @@ Backend vllm() {
   return {.name = "triton-blackwell",
           .engine = "vllm",
           .layout_version = "1",
-          .gpu = "SM10x",
+          .gpu = "SM10x, SM12x",
           .summary = "triton_kernels, bf16 activations",
           .multiple = {1, 64},
           .kernel = &kernel_format("triton-blackwell"),
@@ -51,6 +52,7 @@ Backend vllm() {
 Backend sglang() {
   Backend b = vllm();
   b.engine = "sglang";
+  b.gpu = "SM10x";
   for (size_t role : {0, 1}) {
     b.parameters[role][size_t(Part::bias)].name = sglang_names.bias[role];
     b.parameters[role][size_t(Part::scales)].pad = {0x7F, 0x7F, 0x00};

@@ -46,9 +46,6 @@ Json scale_object(int64_t experts, Shape padded) {
   j["num_warps"] = warps;
   return j;
 }
-Json strided_object(int64_t experts, Shape padded) {
-  return triton_object("StridedLayout", experts, padded.b, padded.n);
-}
 
 template <class L>
 Parameter values() {
@@ -127,7 +124,7 @@ std::vector<Backend> vllm() {
 }
 
 std::vector<Backend> transformers() {
-  const Parameter strided = {.shape = scale_rows, .view = u8_transposed, .object = strided_object};
+  const Parameter strided = {.shape = scale_rows, .view = u8_transposed, .object = strided_scales_object};
   std::vector<Backend> out;
   for (Version v : versions()) {
     if (std::string_view(v.name).ends_with("w4")) continue;

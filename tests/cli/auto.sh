@@ -6,6 +6,7 @@ auto() { "$program" convert "$tiny" "$dir/auto" --backend auto --gpu "$1" --engi
 expect 'auto chooses and says why' 0 'marlin' 'auto: marlin: vllm 0.33.0 on sm89 .*looks for marlin' auto sm89
 expect 'auto for a GPU by its name' 0 'marlin' 'auto: marlin: ' auto L40S
 expect 'auto for an unknown GPU' 2 '' '--gpu: h101 is not one of sm75 \(t4\), .*sm90 \(h20, h100, .*cpu; see' auto h101
+expect 'auto on MI300, in the form of its release' 0 'w13 scales .* U8 \[3, 8, 512\]' 'auto: aiter-triton: vllm 0.33.0 on gfx942 ' auto mi300x
 deepseek() { "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/auto" --backend auto --gpu sm90 --dry-run --json "$@"; }
 expect 'the engine itself would take another' 0 '"engine_version":"0.33.0","engine_choice":"humming-w4a8"' \
   'of the checkpoint itself vllm takes humming-w4a8; of OUT its loader has it take humming$' deepseek --engine vllm==0.33.0

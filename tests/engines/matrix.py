@@ -156,6 +156,7 @@ def man_table(cells):
 # Where each backend runs, as `mxfp4-pack backends` says; tests/cli/backends.sh compares.
 GPUS = {
     "aiter-a16w4": "gfx950",
+    "aiter-triton": "gfx942, gfx950",
     "aiter-w4a4": "gfx950",
     "cutlass-mxfp4": "SM10x, SM12x",
     "deepgemm": "SM10x, SM12x",
@@ -167,8 +168,9 @@ GPUS = {
     "humming-w4a8": "SM90",
     "marlin": {"vllm": "SM75, SM80 and later", "sglang": "SM90 and later"},
     "marlin-fp8": "SM89, SM12x",
-    "triton-blackwell": "SM10x",
+    "triton-blackwell": {"vllm": "SM10x, SM12x", "sglang": "SM10x"},
     "triton-hopper": "SM90",
+    "triton-rocm": "gfx942, gfx950",
     "vllm-cpu": "CPU (AVX-512, AMX)",
 }
 

@@ -9,7 +9,7 @@ the objects that the method keeps, and in the quantization config for the kernel
 
 Config handling, RoutedExperts, the method classes, the conversion functions, triton_kernels' layouts, FlashInfer's and
 AITER's Python and replace_parameter are the installed ones. Exchanged are only: the choice of backend (it asks for a GPU);
-what asks which platform this is; the construction of the kernel; and
+what asks which platform this is, on ROCm also of how many ranks; the construction of the kernel; and
 - gptq_marlin_repack, a CUDA kernel: its own source, compiled for the CPU. VLLM_MARLIN_SOURCE names the folder
   csrc/.../quantization/marlin of vLLM's source archive, which the wheel has not. Without it, its cells are left out;
 - vLLM's operators for CPUs, which its wheel for CUDA has not: their own source, with this torch's headers. VLLM_CPU_SOURCE
@@ -23,6 +23,7 @@ what asks which platform this is; the construction of the kernel; and
       C/nv_internal/cpp/common/{tllmException,stringUtils,logger,envUtils}.cpp
 """
 
+import itertools
 import json
 import os
 import pickle
@@ -33,7 +34,7 @@ from contextlib import ExitStack
 from enum import Enum
 from functools import partial
 from importlib import util
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import NamedTuple
 from unittest import mock
 
@@ -55,6 +56,7 @@ import cells
 import deepgemm_host
 import host_kernels
 import mxfp4_pack.vllm
+import vllm_rocm
 from golden import same
 from mxfp4_pack.vllm import canary, quantization
 
@@ -78,7 +80,7 @@ class Case(NamedTuple):
     backend: str
     layout: str
     members: tuple  # of Mxfp4MoeBackend: for GPT-OSS, and for others; None: not converted so, or not by this vLLM
-    platform: str
+    platform: str  # of several, separated by spaces, each
     sizes: tuple = (384, 320)  # hidden, intermediate
     tp: tuple = (1, 2)
     note: str = ""
@@ -94,15 +96,23 @@ def since(release, member):
 
 
 TRITON = ("TRITON", "TRITON_UNFUSED")
+STRIDED = "strided" if RELEASE < 31 else "transposed"  # by triton_kernels 3.8 and triton 3.8, which PATH must have
 CASES = [
     Case("triton-hopper", "file", TRITON, "hopper", tp=(1,), families=("gpt-oss", "deepseek-v4")),
     Case("triton-hopper", "a", TRITON, "hopper"), Case("triton-hopper", "c", TRITON, "hopper"),
-    Case("triton-blackwell", "1", TRITON, "blackwell"),
+    Case("triton-blackwell", "1", TRITON, "blackwell sm120" if RELEASE >= 32 else "blackwell"),
+    Case("triton-rocm", "cdna4", TRITON, "gfx950"),
+    Case("triton-rocm", STRIDED, TRITON if RELEASE < 31 else ("TRITON", None), "gfx942", tp=(1,)),
+    Case("triton-rocm", STRIDED, TRITON, "gfx950", (384, 384), tp=(4,)),
+    Case("triton-rocm", "transposed-128", (None, since(31, "TRITON_UNFUSED")), "gfx942"),
+    Case("aiter-triton", "cdna4", (since(30, "AITER_TRITON_MXFP4_BF16"), None), "gfx950"),
+    Case("aiter-triton", STRIDED, (since(30, "AITER_TRITON_MXFP4_BF16"), None), "gfx942", tp=(1,)),
+    Case("aiter-triton", STRIDED, (None, since(32, "AITER_TRITON_MXFP4_BF16")), "gfx942", families=("quark",)),
     Case("cutlass-mxfp4", "1", (None, "CUTLASS_MXFP4_MXFP4"), "cpu", (384, 512), families=("compressed-tensors",)),
-    Case("aiter-a16w4", "1", ("AITER_MXFP4_BF16", "AITER_MXFP4_BF16" if OLD else None), "rocm", (512, 512)),
-    Case("aiter-a16w4", "2", (None, since(31, "AITER_MXFP4_BF16")), "rocm", (512, 512)),
-    Case("aiter-w4a4", "1" if OLD else "2", (None, since(31, "AITER_MXFP4_MXFP4")), "rocm", (512, 512)),
-    Case("aiter-w4a4", "3" if OLD else "4", ("AITER_MXFP4_MXFP4", None), "rocm", (512, 512)),
+    Case("aiter-a16w4", "1", ("AITER_MXFP4_BF16", "AITER_MXFP4_BF16" if OLD else None), "gfx950", (512, 512)),
+    Case("aiter-a16w4", "2", (None, since(31, "AITER_MXFP4_BF16")), "gfx950", (512, 512)),
+    Case("aiter-w4a4", "1" if OLD else "2", (None, since(31, "AITER_MXFP4_MXFP4")), "gfx950", (512, 512)),
+    Case("aiter-w4a4", "3" if OLD else "4", ("AITER_MXFP4_MXFP4", None), "gfx950", (512, 512)),
     Case("humming", "2", both(since(32, "HUMMING")), "humming", note=HUMMING),
     Case("humming", "2", (None, since(32, "HUMMING")), "humming", families=("quark",), note=HUMMING),
     Case("humming-w4a8", "1", (None, since(33, "HUMMING")), "humming", (512, 512), note=HUMMING),
@@ -128,7 +138,7 @@ if FP4_HOST:
         Case("flashinfer-trtllm", "i256" if OLD else "i128", both("FLASHINFER_TRTLLM_MXFP4_BF16"), "cpu", note=FI_HOST),
         Case("flashinfer-cutlass-mxfp8", "1",
              ("FLASHINFER_CUTLASS_MXFP4_MXFP8", since(31, "FLASHINFER_CUTLASS_MXFP4_MXFP8")), "cpu", note=FI_HOST)]
-REFUSED = {("aiter-a16w4", "kimi-k3"),  # vLLM shuffles otherwise for SiTU; the canary tells
+REFUSED = {("aiter-a16w4", "kimi-k3"), ("triton-rocm", "kimi-k3"),  # vLLM shuffles otherwise for SiTU; the canary tells
            ("humming-w4a8", "mimo"), ("humming-w4a8", "kimi-k3"), ("humming-w4a8", "ling")}
 SINCE = {"gpt-oss": 26, "deepseek-v4": 26, "mimo": 27, "kimi-k3": 27, "ling": 28, "deepseek-v4.1": 30}
 FAMILIES = tuple(family for family, release in SINCE.items() if RELEASE >= release)
@@ -156,6 +166,7 @@ def runner_of(case):
     return "triton" if case.backend.startswith("triton") else "auto"
 
 
+MAJOR = {"hopper": 9, "blackwell": 10, "sm120": 12}  # where triton_kernels asks for the capability
 HOPPER = Platform(is_device_capability_family=True, get_device_capability=DeviceCapability(9, 0))
 
 
@@ -167,16 +178,16 @@ class Layers(cells.WithSources):
     def exchange(self, target, name, value, create=False):
         self.stack.enter_context(mock.patch.object(target, name, value, create=create))
 
-    def exchange_platform(self, platform):
-        if platform in ("hopper", "blackwell"):
+    def exchange_platform(self, platform, tp=1):
+        if platform in MAJOR:
             from vllm.utils.import_utils import import_triton_kernels
             import_triton_kernels()
             from triton_kernels.tensor_details import layout
-            major = 9 if platform == "hopper" else 10
+            major = MAJOR[platform]
             self.exchange(layout, "cuda_capability_geq", lambda m, minor=0: major >= m)
             self.exchange(mxfp4_utils, "current_platform", SimpleNamespace(
                 is_cuda=lambda: True, is_rocm=lambda: False, is_device_capability=lambda c: c == 10 * major,
-                is_device_capability_family=lambda f: f == 100 and major == 10))
+                is_device_capability_family=lambda f: f == 10 * major))
         if platform == "sm89":
             self.exchange(marlin_utils, "current_platform", Platform(is_device_capability=True))
             self.stack.enter_context(mock.patch.dict(os.environ, VLLM_MARLIN_INPUT_DTYPE="fp8"))
@@ -188,11 +199,8 @@ class Layers(cells.WithSources):
                 self.exchange(module, "current_platform", HOPPER)
         if platform == "avx512":
             host_kernels.load_vllm_cpu_ops()
-        if platform == "rocm":
-            rocm = ModuleType("vllm.platforms.rocm")
-            rocm.on_gfx1250, rocm.get_cdna_version, rocm.on_gfx942 = lambda: False, lambda: 4, lambda: False
-            self.stack.enter_context(mock.patch.dict(sys.modules, {"vllm.platforms.rocm": rocm}))
-            self.exchange(oracle, "current_platform", Platform(is_rocm=True))
+        if platform in vllm_rocm.CDNA:
+            vllm_rocm.exchange_rocm(self.exchange, self.stack, platform, tp, Platform(is_rocm=True))
 
     def exchange_kernels(self):
         import vllm._custom_ops
@@ -209,7 +217,7 @@ class Layers(cells.WithSources):
             self.stack.enter_context(mock.patch.dict(os.environ, BF16_ACTIVATIONS))
 
     def as_on_a_gpu(self, case, family):
-        self.exchange_platform(case.platform)
+        self.exchange_platform(case.platform.split()[0])
         self.exchange_kernels()
         self.exchange_environment(case, family)
         self.exchange_choice(case, family == "gpt-oss")
@@ -297,7 +305,7 @@ class Layers(cells.WithSources):
             got, want = (getattr(layer.quant_method, name, None) for layer in (ours, engines))
             self.assertEqual(got is None, want is None)
             if want is not None:
-                self.same_object(got.weight_scale, want.weight_scale, larger)
+                self.same_object(scale_of(got), scale_of(want), larger)
         for name in ("humming_configs", "weight_schemas", "input_schemas"):
             self.assertEqual(getattr(ours, name, None), getattr(engines, name, None), name)
         self.same_config(ours.quant_method.moe_quant_config, engines.quant_method.moe_quant_config)
@@ -320,13 +328,18 @@ class Layers(cells.WithSources):
 
     def at_ranks(self, source, case, out, tp, ranks=None):
         """(the loader's layer, the engine's) of each rank, or of these"""
-        for rank in ranks or range(tp):
+        for platform, rank in itertools.product(case.platform.split(), ranks or range(tp)):
             quantization.canaries_passed.clear()
             with ExitStack() as self.stack:
-                self.exchange_platform(case.platform)
+                self.exchange_platform(platform, tp)
                 self.exchange_kernels()
                 self.exchange_environment(case, source.family)
                 yield self.both_layers(case, source, tp, rank, out)
+
+
+def scale_of(precision_config):
+    """triton_kernels 3.8 has another name for it, for which vLLM has a function then."""
+    return getattr(mxfp4_utils, "weight_mx_scale", lambda config: config.weight_scale)(precision_config)
 
 
 def raw_parameter(layer, key):
@@ -340,12 +353,12 @@ def can_run(case, family):
 
 
 def learnable(families):
-    """(case, family) in which all that moves bytes is the engine's and its libraries' own, and that rewrite nothing."""
+    """(case, family) in which all that moves bytes is the libraries' own, on any number of ranks, and nothing is rewritten."""
     return [(case, family) for case in CASES for family in case.families or FAMILIES
             if family in families and cells.is_asked(case)
-            and (case.platform != "rocm" or util.find_spec("aiter"))
+            and (not case.backend.startswith("aiter-") or util.find_spec("aiter"))
             and can_run(case, family) and case.layout not in ("c", "file")
-            and case.backend not in ("humming-w4a8", "marlin-fp8")]
+            and case.backend not in ("humming-w4a8", "marlin-fp8", "triton-rocm", "aiter-triton")]
 
 
 class Cells(Layers):

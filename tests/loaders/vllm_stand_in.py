@@ -264,7 +264,8 @@ def install():
     }
     loader = "vllm.model_executor.model_loader"
     names |= {loader: {}} | {f"{loader}.{name}": members for name, members in reload.MODULES.items()}
-    names |= {"vllm.distributed": {}, "vllm.distributed.eplb": {}, "vllm.distributed.eplb.eplb_state": {"EplbState": EplbState}}
+    names |= {"vllm.distributed": {"get_tensor_model_parallel_world_size": lambda: 1}, "vllm.distributed.eplb": {},
+              "vllm.distributed.eplb.eplb_state": {"EplbState": EplbState}}
     for name, members in names.items():
         module = sys.modules[name] = ModuleType(name)
         vars(module).update(members)

@@ -119,6 +119,8 @@ inline const Packing packings[] = {
     {"sglang.triton_hopper_b", "triton-hopper-b", "triton_hopper_b.codes", "triton_hopper_w8.scales", 1, 32},
     {"sglang.triton_hopper_c", "triton-hopper-c", "triton_hopper_c.codes", "triton_hopper_w8.scales", 1, 32},
     {"vllm.triton_blackwell", "triton-blackwell", "triton_blackwell.codes", "triton_blackwell.scales", 1, 64},
+    {"vllm.triton_rocm_cdna4", "triton-cdna4", "plain", "cdna4.scales", 256, 256},
+    {"vllm.triton_rocm_transposed", "triton-rocm", "plain", "triton_rocm.scales", 256, 256},
     {"deepgemm", "deepgemm", "plain", "deepgemm.scales", 128, 128},
     {"deepgemm_mega", "deepgemm-mega", "plain", "deepgemm_mega.scales", 128, 128},
     {"aiter_a16w4", "aiter-a16w4", "aiter_16x16.codes", "cdna4.scales", 256, 256},
@@ -163,6 +165,8 @@ inline MoeCase golden_case(const GoldenLayer& layer, const Packing& packing) {
 }
 
 inline const char* const golden_layers[] = {"layer_deepseek.safetensors", "layer_gpt_oss.safetensors"};
+/// And one that has other packings.
+inline const char* const packed_layers[] = {golden_layers[0], golden_layers[1], "layer_vllm_triton_rocm.safetensors"};
 
 /// GPT-OSS on `tp` ranks as vLLM slices it for Marlin.
 inline MoeCase golden_tensor_parallel(const GoldenLayer& layer, int64_t tp) {

@@ -12,7 +12,7 @@ namespace readers {
 ReadBlock read_marlin, read_marlin_fp8, read_humming, read_humming_wgmma, read_humming_fp8, read_sm90_v1, read_sm90_v2,
     read_sm90_fp4fp8, read_triton_hopper_a, read_triton_hopper_b, read_triton_hopper_a_w4, read_triton_hopper_b_w4,
     read_triton_hopper_a_strided, read_triton_hopper_b_strided, read_triton_blackwell, read_sm100, read_trtllm,
-    read_deepgemm, read_deepgemm_mega, read_aiter, read_vllm_cpu, read_canonical;
+    read_deepgemm, read_deepgemm_mega, read_aiter, read_triton_cdna4, read_triton_rocm, read_vllm_cpu, read_canonical;
 }  // namespace readers
 
 namespace {
@@ -125,6 +125,8 @@ constexpr KernelFormat all[] = {
      .w13 = W13Order{16, false}},
     {.name = "aiter-w4a4", .rows = 32, .columns = 256, .read = read_aiter, .w13 = gate_up},
     {.name = "aiter-w4a4-loaded", .rows = 32, .columns = 256, .read = read_aiter},
+    {.name = "triton-cdna4", .rows = 32, .columns = 256, .read = read_triton_cdna4},
+    {.name = "triton-rocm", .rows = 1, .columns = 32, .read = read_triton_rocm},
     {.name = "vllm-cpu", .rows = 32, .columns = 32, .read = read_vllm_cpu},
     {.name = "canonical", .rows = 1, .columns = 32, .read = read_canonical},
 };

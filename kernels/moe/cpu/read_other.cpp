@@ -1,25 +1,47 @@
-// AMD's AITER, vLLM's CPU kernel, and kernels that read what is published.
+// AMD's AITER and triton_kernels, vLLM's CPU kernel, and kernels that read what is published.
 #include "kernels/moe/cpu/readers.h"
 
 namespace mxfp4::readers {
 
+namespace {
+
+/// A lane's scales for two steps of 128 columns and two 16-row tiles are one word: 256 bytes for 32 rows x 256 columns,
+/// [q][l][step][tile]. n0: a multiple of 32.
+float cdna4_scale(const PackedMatrix& m, int64_t n0, int tile, int l, int64_t k) {
+  const uint8_t* scales = m.scales + (n0 / 32 * (m.k / 256) + k / 256) * 256;
+  return ue8m0(scales[k % 128 / 32 * 64 + l * 4 + k % 256 / 128 * 2 + tile]);
+}
+
+}  // namespace
+
 /// mfma_scale 16x16x128: 16 lanes l hold a row each, four lane quarters q 32 columns each: 16 bytes a lane, so memory
-/// is tiles of 16 rows x 16 bytes. A lane's scales for two steps of 128 columns and two 16-row tiles are one word:
-/// 256 bytes for 32 rows x 256 columns, [q][l][step][tile].
+/// is tiles of 16 rows x 16 bytes.
 void read_aiter(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   const int64_t width = k1 - k0;
   for (int64_t k = k0; k < k1; k += 32)
     for (int tile = 0; tile < 2; ++tile)
       for (int l = 0; l < 16; ++l) {
         const uint8_t* codes = m.codes + ((n0 / 16 + tile) * (m.k / 32) + k / 32) * 256 + l * 16;
-        const uint8_t* scales = m.scales + (n0 / 32 * (m.k / 256) + k / 256) * 256;
-        const float scale = ue8m0(scales[k % 128 / 32 * 64 + l * 4 + k % 256 / 128 * 2 + tile]);
+        const float scale = cdna4_scale(m, n0, tile, l, k);
         float* to = out + (16 * tile + l) * width + k - k0;
         for (int b = 0; b < 16; ++b) {
           to[2 * b] = code(codes[b]) * scale;
           to[2 * b + 1] = code(codes[b] >> 4) * scale;
         }
       }
+}
+
+/// triton_kernels on CDNA4: the rows of codes are loaded as they are, the scales as AITER's.
+void read_triton_cdna4(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  for (int row = 0; row < 32; ++row)
+    for (int64_t k = k0; k < k1; ++k)
+      *out++ = code(m.codes[((n0 + row) * m.k + k) / 2] >> k % 2 * 4) * cdna4_scale(m, n0, row / 16, row % 16, k);
+}
+
+/// triton_kernels on ROCm otherwise: a group's scales of all rows lie together.
+void read_triton_rocm(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
+  for (int64_t k = k0; k < k1; ++k)
+    out[k - k0] = code(m.codes[(n0 * m.k + k) / 2] >> k % 2 * 4) * exponent(m.scales[k / 32 * m.n + n0]);
 }
 
 /// AVX-512 loads 32 bytes, one column pair of 32 rows: nibbles are split into two vectors of 32 (row, column parity):

@@ -9,6 +9,8 @@ DISTRIBUTIONS = {"flashinfer": ("flashinfer-python",), "triton_kernels": ("trito
 LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cutlass", "sglang", False): ("v2", "v1"),
                    ("flashinfer-cutlass", "sglang", True): ("v2-corner", "v1-corner", "v2", "v1"),
                    ("triton-hopper", "vllm"): ("a", "c", "b"),
+                   ("triton-rocm", "vllm"): ("cdna4", "transposed", "transposed-128", "strided"),
+                   ("aiter-triton", "vllm"): ("cdna4", "transposed", "strided"),
                    ("triton-hopper", "sglang"): ("c64", "b64", "c", "b", "a"),
                    ("marlin", "sglang", False): ("i64", "i64-corner", "1", "k3"),
                    ("flashinfer-trtllm", "vllm"): ("i128", "i256"),
@@ -18,7 +20,7 @@ LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cu
 BACKENDS = {"marlin": ("marlin",), "humming": ("humming",), "flashinfer_cutlass": ("flashinfer-cutlass",),
             "flashinfer_mxfp4": ("flashinfer-cutlass", "flashinfer-trtllm"),
             "triton_kernel": ("triton-hopper", "triton-blackwell"), "triton": ("triton-hopper", "triton-blackwell"),
-            "triton_unfused": ("triton-hopper", "triton-blackwell")}
+            "triton_unfused": ("triton-hopper", "triton-blackwell"), "aiter_triton_mxfp4_bf16": ("aiter-triton",)}
 
 
 def installed(library: str) -> str:

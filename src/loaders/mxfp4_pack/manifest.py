@@ -17,8 +17,8 @@ METHOD = "mxfp4_pack"  # quant_method in config.json
 MANIFEST = "mxfp4-pack.json"
 # The backends that each engine's loader knows.
 SERVED = {"vllm": ("marlin", "marlin-fp8", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm",
-                   "triton-hopper", "triton-blackwell", "deepgemm", "aiter-a16w4", "aiter-w4a4", "humming",
-                   "humming-w4a8", "vllm-cpu", "cutlass-mxfp4"),
+                   "triton-hopper", "triton-blackwell", "triton-rocm", "aiter-triton", "deepgemm", "aiter-a16w4",
+                   "aiter-w4a4", "humming", "humming-w4a8", "vllm-cpu", "cutlass-mxfp4"),
           "sglang": ("marlin", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm", "triton-hopper",
                      "triton-blackwell", "humming", "flashinfer-humming", "deepgemm", "aiter-a16w4")}
 OLD_DISTRIBUTIONS = ("mxfp4-pack-reader", "mxfp4-pack-vllm", "mxfp4-pack-sglang")

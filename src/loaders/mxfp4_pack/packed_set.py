@@ -43,7 +43,7 @@ class PackedSet:
     backend = property(lambda self: self.fields["backend"])
     kernel = property(lambda self: kernel_of(self.fields))
     layout_file = property(lambda self: self.fields.get("layout_file"))  # None: a built-in backend's
-    is_triton = property(lambda self: self.kernel.startswith("triton"))
+    is_triton = property(lambda self: self.kernel.startswith(("triton", "aiter_triton_mxfp4_bf16")))  # their objects
     moe_tp_size = property(lambda self: self.fields["moe_tp_size"])
     padded_sizes = property(lambda self: (self.fields["model"]["padded_hidden"],
                                           self.fields["model"]["padded_intermediate"]))

@@ -1,9 +1,11 @@
 """The installed vLLM's conversion of a set's canary, without a server."""
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import torch
 from mxfp4_pack.learned import NOT_ALONE
+from vllm import distributed
 from vllm.config import DeviceConfig, VllmConfig, set_current_vllm_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
@@ -15,14 +17,26 @@ def compare(packed, model_type, device):
     """Refuses a set that does not fit; any other exception: this vLLM cannot be asked."""
     if packed.layout_file is not None:
         raise NotImplementedError(NOT_ALONE)
-    original = getattr(engine, CONVERTERS[model_type != "gpt_oss"])
+    as_gpt_oss = model_type == "gpt_oss" or packed.backend == "aiter-triton"  # else of Quark, which vLLM converts alike
+    original = getattr(engine, CONVERTERS[not as_gpt_oss])
     moe = SimpleNamespace(has_bias=model_type == "gpt_oss", activation=SimpleNamespace(is_gated=True))
     given = {"mxfp4_backend": backend_of(packed), "layer": SimpleNamespace(params_dtype=torch.bfloat16, moe_config=moe)}
     if packed.backend == "humming-w4a8":
         from vllm.model_executor.layers.quantization.utils.quant_utils import kMxfp8Dynamic
         given["activation_key"] = kMxfp8Dynamic  # as the models that it takes ask for
-    with set_current_vllm_config(bare_config(device)):
+    with set_current_vllm_config(bare_config(device)), tensor_parallel(packed):
         compare_canary(packed, original, device, given)
+
+
+@contextmanager
+def tensor_parallel(packed):
+    """On ROCm vLLM's conversion asks how many ranks there are, before any has begun."""
+    original = distributed.get_tensor_model_parallel_world_size
+    distributed.get_tensor_model_parallel_world_size = lambda: packed.moe_tp_size
+    try:
+        yield
+    finally:
+        distributed.get_tensor_model_parallel_world_size = original
 
 
 def bare_config(device):

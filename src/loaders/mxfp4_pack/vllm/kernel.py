@@ -11,7 +11,7 @@ from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig, FusedMoEParallelConfig, RoutingMethodType
 from vllm.v1.worker import workspace
 
-from .canary import bare_config
+from .canary import bare_config, tensor_parallel
 from .quantization import engine_config, packed_config_class
 
 ACTIVATIONS = {"swigluoai": MoEActivation.SWIGLUOAI, "silu": MoEActivation.SILU}  # those that `verify` computes
@@ -31,7 +31,7 @@ class Kernel:
         name = f"model.layers.{number + (manifest.main_layers if namespace == 'mtp' else 0)}.mlp.experts"
         if device.type == "cuda" and not workspace.is_workspace_manager_initialized():
             workspace.init_workspace_manager(device)
-        with set_current_vllm_config(self.vllm), device:
+        with set_current_vllm_config(self.vllm), tensor_parallel(packed), device:
             self.layer = routed_experts(config, name, packed, next(iter(packed.layers[key].values())).experts, top_k)
             self.method = self.layer.quant_method
             self.method.process_weights_after_loading(self.layer)

@@ -35,6 +35,7 @@ ANY_MODEL = ("compressed-tensors", "quark")
 KERNELS = {
     "marlin": ("MARLIN", "BATCHED_MARLIN"), "marlin-fp8": ("MARLIN", "BATCHED_MARLIN"),
     "triton-hopper": ("TRITON", "TRITON_UNFUSED"), "triton-blackwell": ("TRITON", "TRITON_UNFUSED"),
+    "triton-rocm": ("TRITON", "TRITON_UNFUSED"), "aiter-triton": ("AITER_TRITON_MXFP4_BF16",),
     "flashinfer-cutlass": ("FLASHINFER_CUTLASS_MXFP4_BF16",),
     "flashinfer-cutlass-mxfp8": ("FLASHINFER_CUTLASS_MXFP4_MXFP8",),
     "flashinfer-trtllm": ("FLASHINFER_TRTLLM_MXFP4_BF16", "FLASHINFER_TRTLLM_MXFP4_MXFP8"),

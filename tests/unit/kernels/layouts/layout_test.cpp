@@ -66,7 +66,8 @@ const std::set<std::string> without_layout = {"codes", "scales", "bias", "gguf.b
 
 /// Layouts that are golden in a layer only.
 const std::set<std::string> golden_in_layers = {"trtllm.bias",       "humming.codes",  "humming_wgmma.codes",
-                                                "humming_fp8.codes", "humming.scales", "humming.bias"};
+                                                "humming_fp8.codes", "humming.scales", "humming.bias",
+                                                "triton_rocm.scales"};
 
 Layout layout_of(const char* name) {
   const auto layout = find_layout(name);

@@ -25,7 +25,7 @@ constexpr Name names[] = {
     {"", "FLASHINFER_CUTLASS_MXFP4_BF16", "flashinfer-cutlass"},
     {"sm90", "TRITON", "triton-hopper"},
     {"sm100", "TRITON", "triton-blackwell"},
-    {"sm120", "TRITON", "triton-sm120"},
+    {"sm120", "TRITON", "triton-blackwell"},
     {"", "DEEPGEMM_MXFP4", "deepgemm"},
     {"sm90", "flashinfer_mxfp4", "flashinfer-cutlass"},
     {"sm100", "flashinfer_mxfp4", "flashinfer-trtllm"},

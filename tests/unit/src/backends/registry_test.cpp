@@ -84,6 +84,7 @@ ConvertOptions options_of(const Maker& m, const std::string& from, const std::st
 const Backend& backend_of(const Maker& m, const Golden& golden, bool deepseek) {
   Model model;
   model.family = deepseek ? "deepseek-v4" : "gpt-oss";
+  model.pairs = !deepseek;
   model.layers.resize(1);
   model.layers[0].hidden = golden.find("in.w13")->shape[2] * 2;
   return find_backend(m.backend, m.engine, m.version, &model);
@@ -179,6 +180,15 @@ TEST_CASE("vLLM's padding for AITER where it is to 128, as its own conversion ma
   const Golden golden("layer_vllm_aiter.safetensors");
   check_layer(golden, true, {"vllm.aiter_a16w4_2", "aiter-a16w4", "vllm", "2"});
   check_layer(golden, true, {"vllm.aiter_w4a4_2", "aiter-w4a4", "vllm", "2"});
+}
+
+TEST_CASE("triton_kernels on ROCm, as vLLM's own conversion makes it, and AITER's Triton, which takes the same") {
+  const Golden swizzled("layer_vllm_triton_rocm.safetensors"), strided("layer_vllm_triton_rocm_strided.safetensors");
+  for (const char* backend : {"triton-rocm", "aiter-triton"}) {
+    check_layer(swizzled, false, {"vllm.triton_rocm_cdna4", backend, "vllm", ""});
+    check_layer(swizzled, false, {"vllm.triton_rocm_transposed", backend, "vllm", "transposed"});
+    check_layer(strided, false, {"vllm.triton_rocm_strided", backend, "vllm", "strided"});
+  }
 }
 
 TEST_CASE("SGLang's factor of an expert is 64 times FlashInfer's residual, and one more number lies beside it") {

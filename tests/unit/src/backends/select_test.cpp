@@ -53,7 +53,7 @@ TEST_CASE("auto chooses as the engine does, and says so where that is not known"
   CHECK(chosen(deepseek, "sglang", "sm90") == "flashinfer-cutlass");
   CHECK(chosen(kimi, "vllm", "sm90") == "humming");
   CHECK(chosen(kimi, "transformers", "sm90").find("what it takes there is not known") != std::string::npos);
-  CHECK(chosen(gpt_oss, "vllm", "gfx942").find("nothing that is written here runs there") != std::string::npos);
+  CHECK(chosen(gpt_oss, "vllm", "gfx942") == "aiter-triton");
   CHECK(chosen(gpt_oss, "vllm", "").find("needs --gpu, since none that is known is here: sm75 (t4), ") !=
         std::string::npos);
   CHECK(chosen(gpt_oss, "vllm", "sm90", "prefill") == "triton-hopper");
@@ -152,6 +152,45 @@ TEST_CASE("auto follows the engines on all of Blackwell, Rubin and MI300") {
   CHECK_THROWS_WITH(choice(gpt_oss, "sglang", "gfx942"),
                     Catch::Contains("sglang 0.5.23 on gfx942 (quantization/mxfp4.py) refuses MXFP4"));
   CHECK_THROWS_WITH(choice(kimi, "vllm", "gfx942"), Catch::Contains("which emulates where amd-quark is installed"));
+}
+
+TEST_CASE("auto writes for triton_kernels what vLLM makes on that GPU and so many ranks") {
+  Model gpt_oss, deepseek;
+  gpt_oss.family = "gpt-oss", gpt_oss.pairs = true;
+  deepseek.family = "deepseek-v4";
+  for (Model* m : {&gpt_oss, &deepseek}) {
+    m->layers.resize(1);
+    m->layers[0].hidden = 4096, m->layers[0].intermediate = 2048;
+  }
+  const auto choice = [](const Model& m, const char* gpu, const char* release, int tp_size = 1) {
+    return select_backend(m, {.engine = "vllm", .release = release, .gpu = gpu, .phase = "", .tp_size = tp_size});
+  };
+  const auto form = [&](const Model& m, const char* gpu, const char* release, int tp_size = 1) {
+    const BackendChoice c = choice(m, gpu, release, tp_size);
+    return c.backend + " " + c.layout_version;
+  };
+  CHECK(form(gpt_oss, "gfx942", "0.33.0") == "aiter-triton transposed");
+  CHECK(form(gpt_oss, "gfx942", "0.30.0") == "aiter-triton strided");
+  CHECK(form(gpt_oss, "gfx942", "0.29.0") == "triton-rocm strided");
+  CHECK(form(deepseek, "gfx942", "0.33.0") == "triton-rocm transposed-128");
+  CHECK(form(deepseek, "gfx942", "0.26.0") == "triton-rocm strided");
+  const auto has = [](const BackendChoice& c, const char* name) {
+    return std::find(c.alternatives.begin(), c.alternatives.end(), name) != c.alternatives.end();
+  };
+  CHECK(choice(gpt_oss, "gfx950", "0.33.0").backend == "aiter-a16w4");
+  for (const char* name : {"aiter-triton", "triton-rocm"}) {
+    CHECK(has(choice(gpt_oss, "gfx950", "0.33.0"), name));
+    const auto asked = [&](int tp_size) {
+      return choose_backend(name, gpt_oss,
+                            {.engine = "vllm", .release = "", .gpu = "gfx950", .phase = "", .tp_size = tp_size})
+          .layout_version;
+    };
+    CHECK(asked(2) == "cdna4");
+    CHECK(asked(4) == "transposed");
+  }
+  CHECK(choice(gpt_oss, "sm120", "0.33.0").backend == "marlin");
+  CHECK(has(choice(gpt_oss, "sm120", "0.33.0"), "triton-blackwell"));
+  CHECK_FALSE(has(choice(gpt_oss, "sm120", "0.31.0"), "triton-blackwell"));
 }
 
 TEST_CASE("an engine's choice that no loader reads gives way to one that a loader reads") {

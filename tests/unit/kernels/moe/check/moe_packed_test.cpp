@@ -130,7 +130,7 @@ int check_layouts(const Packing& packing, std::span<const GoldenLayer> golden, b
 }
 
 int check_layouts(bool cuda) {
-  const GoldenLayer golden[] = {GoldenLayer(golden_layers[0]), GoldenLayer(golden_layers[1])};
+  const std::vector<GoldenLayer> golden(std::begin(packed_layers), std::end(packed_layers));
   int computed = 0;
   for (const Packing& packing : packings) {
     INFO(packing.tag);

@@ -1,0 +1,21 @@
+// triton_kernels' scales on ROCm where they are not swizzled (3.8, which vLLM 0.31.0 and later bring there):
+// StridedLayout has its unit stride along the rows. Facts: triton_kernels 3.8 as sglang-kernel 0.4.10 has it, run on a
+// CPU.
+#pragma once
+
+#include "kernels/layouts/layout.h"
+
+namespace mxfp4 {
+
+/// U8 [K/32, N].
+struct TritonRocmScales : Unpadded {
+  static constexpr const char* name = "triton_rocm.scales";
+  static constexpr int tile_n = 32, tile_b = 1;
+  MXFP4_HD static constexpr Byte at(int w, int i) { return {w * 4 + i, 0}; }
+  MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
+  MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
+    return tb * s.n + tn * 32 + w * 4;
+  }
+};
+
+}  // namespace mxfp4
