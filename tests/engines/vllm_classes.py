@@ -10,12 +10,10 @@ the objects that the method keeps, and in the quantization config for the kernel
 Config handling, RoutedExperts, the method classes, the conversion functions, triton_kernels' layouts, FlashInfer's and
 AITER's Python and replace_parameter are the installed ones. Exchanged are only: the choice of backend (it asks for a GPU);
 what asks which platform this is, on ROCm also of how many ranks; the construction of the kernel; and
-- gptq_marlin_repack, a CUDA kernel: its own source, compiled for the CPU. VLLM_MARLIN_SOURCE names the folder
-  csrc/.../quantization/marlin of vLLM's source archive, which the wheel has not. Without it, its cells are left out;
-- vLLM's operators for CPUs, which its wheel for CUDA has not: their own source, with this torch's headers. VLLM_CPU_SOURCE
-  names the folder csrc/cpu/sgl-kernels of the source archive. Without it, its cells are left out;
-- DeepGEMM's transform of scales: its own kernel, compiled for the CPU (deepgemm_host.py);
-- FlashInfer's SM90 interleave: its own source, compiled for the CPU (host_kernels.py);
+- gptq_marlin_repack, a CUDA kernel, and vLLM's operators for CPUs, which its wheel has not: their own source, compiled here.
+  VLLM_MARLIN_SOURCE and VLLM_CPU_SOURCE name the folders csrc/.../quantization/marlin and csrc/cpu/sgl-kernels of vLLM's
+  source archive. Without one, its cells are left out;
+- DeepGEMM's transform of scales and FlashInfer's SM90 interleave: their own kernels, compiled for the CPU;
 - the file from which FlashInfer loads its fp4 functions: FLASHINFER_FP4_HOST names a library made of FlashInfer's own
   fp4Op.cpp, whose branch for the CPU then runs. Without it, its cells are left out. Its directory C:
   g++ -std=c++17 -O1 -shared -fPIC -DENABLE_BF16 -DENABLE_FP8 -DENABLE_FP4 -I C -I C/nv_internal -I C/nv_internal/include
@@ -27,7 +25,6 @@ import itertools
 import json
 import os
 import pickle
-import sys
 import tempfile
 import unittest
 from contextlib import ExitStack
@@ -202,7 +199,7 @@ class Layers(cells.WithSources):
         if platform in vllm_rocm.CDNA:
             vllm_rocm.exchange_rocm(self.exchange, self.stack, platform, tp, Platform(is_rocm=True))
 
-    def exchange_kernels(self):
+    def exchange_kernels(self, case, family):
         import vllm._custom_ops
         from vllm.utils import deep_gemm
         self.exchange(vllm._custom_ops, "gptq_marlin_repack", host_kernels.vllm_marlin_repack)
@@ -211,15 +208,12 @@ class Layers(cells.WithSources):
         self.exchange(deep_gemm, "is_deep_gemm_e8m0_used", lambda: True)
         if FP4_HOST:
             host_kernels.exchange_flashinfer(self.exchange)
-
-    def exchange_environment(self, case, family):
         if case.backend == "humming" and family.startswith("deepseek-v4"):  # as the manifest requires
             self.stack.enter_context(mock.patch.dict(os.environ, BF16_ACTIVATIONS))
 
     def as_on_a_gpu(self, case, family):
         self.exchange_platform(case.platform.split()[0])
-        self.exchange_kernels()
-        self.exchange_environment(case, family)
+        self.exchange_kernels(case, family)
         self.exchange_choice(case, family == "gpt-oss")
 
     def exchange_choice(self, case, pairs):
@@ -332,8 +326,7 @@ class Layers(cells.WithSources):
             quantization.canaries_passed.clear()
             with ExitStack() as self.stack:
                 self.exchange_platform(platform, tp)
-                self.exchange_kernels()
-                self.exchange_environment(case, source.family)
+                self.exchange_kernels(case, source.family)
                 yield self.both_layers(case, source, tp, rank, out)
 
 
