@@ -40,8 +40,9 @@ class FileReader::Lane {
     }
   }
 
+  /// The oldest copy first: a unit is done with its last one.
   void settle_all() {
-    for (int i = 0; i < Upload::buffers; ++i) settle(i);
+    for (int i = 1; i <= Upload::buffers; ++i) settle((turn_ + i) % Upload::buffers);
   }
 
  private:

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
 
 #include "kernels/pack/device.h"
 #include "src/base/checksum.h"
@@ -37,6 +39,14 @@ struct LateUpload : Upload {
   }
   void wait(int i) override {
     if (to[i]) std::copy_n(memory[i].data(), bytes[i], std::exchange(to[i], nullptr));
+  }
+};
+
+/// Each copy takes longer than it takes to look at another one's result.
+struct SlowUpload : LateUpload {
+  void wait(int i) override {
+    if (to[i]) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    LateUpload::wait(i);
   }
 };
 
@@ -89,6 +99,19 @@ TEST_CASE("parts of files come into memory, by one thread and by several") {
     FileReader direct(threads), buffered(threads, [] { return std::make_unique<LateUpload>(); });
     read_runs(direct, dir / "file", data);
     read_runs(buffered, dir / "file", data);
+  }
+}
+
+TEST_CASE("a part that is hashed is there when all its copies are done") {
+  const TempDir dir;
+  const auto data = random_file(dir / "file");
+  std::vector<uint8_t> target(file_bytes);
+  XXH128_canonical_t hash;
+  FileReader reader(1, [] { return std::make_unique<SlowUpload>(); });
+  for (const int64_t bytes : {file_bytes, file_bytes - 777, file_bytes}) {  // the last copy is of either buffer
+    std::fill(target.begin(), target.end(), uint8_t(0));
+    reader.finish(reader.begin({{dir / "file", 0, bytes, target.data(), hash.digest}}));
+    CHECK(std::equal(target.begin(), target.begin() + bytes, data.begin()));
   }
 }
 
