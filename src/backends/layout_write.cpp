@@ -47,8 +47,8 @@ Json tensor(const Backend& b, const Model& model, Role role, Part part, LayerSiz
   const RowOrder order = p.order.value_or(b.w13_order(model));
   if (role == Role::w13) t["rows"] = {{"block", order.block}, {"first", order.up_first ? "up" : "gate"}};
   t["row_bytes"] = padded.b;
-  t["pad"] = {{"row", p.pad.row}, {"column", p.pad.column}, {"storage", p.pad.storage}};
-  if (p.pad.corner != p.pad.row) t["pad"]["corner"] = p.pad.corner;
+  t["pad"] = {{"row", p.pad.row.at(0)}, {"column", p.pad.column.at(0)}, {"storage", p.pad.storage.at(0)}};
+  if (p.pad.corner != p.pad.row) t["pad"]["corner"] = p.pad.corner.at(0);
   t["add"] = p.add;
   t["storage"] = {{"rows", stored.n}, {"bytes", stored.b}};
   t["modes"] = Json::array();
