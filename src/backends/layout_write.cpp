@@ -35,7 +35,7 @@ Json view_of(const Parameter& p, const Dims& shape) {
 Json tensor(const Backend& b, const Model& model, Role role, Part part, LayerSize size) {
   const Parameter& p = b.parameter(role, part);
   const auto [n, k] = matrix_size(role, size);
-  const Shape padded = {n, round_up(row_bytes(part, p.dtype, k), p.columns)};
+  const Shape padded = {n, round_up(row_bytes(part, p, k), p.columns)};
   if (!fits(p.layout, padded))
     fail(ErrorKind::usage, "{} of {}: {} rows of {} bytes do not fit {}", b.name, b.engine, padded.n, padded.b,
          name_of(p.layout));
