@@ -94,6 +94,33 @@ expect 'the checkpoint from both' 0 '' '' diff -r "$ckpt" "$dir/again2"
 expect 'one rank alone' 0 '' '' "$program" convert "$ckpt" "$dir/rank" --layout "$dir/half.json" --tp-size 2 --rank 1 -q
 expect 'verify of it' 0 'right at level bytes' '' "$program" verify "$dir/rank" --source "$ckpt"
 
+# Scales that are F32 in the checkpoint: as wide as their values, and not the same bytes.
+cp -r "$ckpt" "$dir/f32"
+prepare python3 - "$dir"/f32/*.safetensors <<'PYTHON'
+import json, sys
+for path in sys.argv[1:]:
+    with open(path, "rb") as f:
+        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+        data, out = f.read(), b""
+    for name, t in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = t["data_offsets"]
+        piece = data[begin:end]
+        if ".experts." in name and name.endswith(".scale") and "shared" not in name:
+            t["dtype"], piece = "F32", b"".join((s << 23 or 1 << 22).to_bytes(4, "little") for s in piece)
+        t["data_offsets"] = [len(out), len(out) + len(piece)]
+        out += piece
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text + out)
+PYTHON
+layout inverse.json 64 'scales["values"]["of_scales"] = [0x3F800000 - s for s in range(256)]'
+expect 'F32 to values' 0 '' '' "$program" convert "$dir/f32" "$dir/out32" --layout "$dir/inverse.json" -q
+expect 'verify of these' 0 'right at level bytes' '' "$program" verify "$dir/out32" --source "$dir/f32"
+expect 'unpack of these' 0 '' 'each with' "$program" unpack "$dir/out32" "$dir/again32"
+expect 'the checkpoint with F32 again' 0 '' '' diff -r "$dir/f32" "$dir/again32"
+
 # Scales that the file has nothing for: one line, and nothing is written.
 layout few.json 64 'scales["values"]["of_scales"] = [s << 23 if s > 150 else None for s in range(256)]'
 expect 'a scale outside' 2 '' 'layers.[0-9]+.ffn.experts.[0-9]+.w2.scale: expert [0-9]+, row [0-9]+, group [01]: scale 0x[0-9a-f]+ has no value in the layout file, which has them for 0x97 to 0xff \([0-9]+ such scales here\)' \
