@@ -59,7 +59,12 @@ Shape multiple_of(const Layout& layout) {
 
 int64_t packed_bytes(const Layout& layout, Shape s) {
   const Shape p = storage_of(layout, s);
-  return p.n * p.b;
+  return p.n * p.b * copies_of(layout);
+}
+
+int64_t copies_of(const Layout& layout) {
+  const auto* given = std::get_if<ByModes>(&layout);
+  return given ? given->modes->copies : 1;
 }
 
 }  // namespace mxfp4

@@ -54,6 +54,9 @@ Shape multiple_of(const Layout& layout);
 
 int64_t packed_bytes(const Layout& layout, Shape s);
 
+/// How often every bit is stored.
+int64_t copies_of(const Layout& layout);
+
 /// The modes of a layout for this storage.
 Modes modes_of(const Layout& layout, Shape storage);
 

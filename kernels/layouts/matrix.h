@@ -29,12 +29,30 @@ struct RowSource {
   int64_t row;
 };
 
+/// What fills one kind of pads: a byte, or four that repeat from the first byte of a row on, for elements of two or
+/// four bytes. Those are packed by the CPU alone and have no `add`.
+struct PadByte {
+  uint32_t four = 0;
+  constexpr PadByte() = default;
+  MXFP4_HD constexpr PadByte(uint8_t byte) : four(byte * 0x01010101u) {}
+  /// An element of `width` bytes: 1, 2 or 4.
+  static constexpr PadByte of(uint32_t element, int64_t width) {
+    PadByte p;
+    for (int64_t b = 0; b < 4; ++b) p.four |= (element >> 8 * (b % width) & 0xFF) << 8 * b;
+    return p;
+  }
+  /// Byte b of a row.
+  MXFP4_HD constexpr uint8_t at(int64_t b) const { return uint8_t(four >> b % 4 * 8); }
+  constexpr bool is_one() const { return four == at(0) * 0x01010101u; }
+  friend constexpr bool operator==(const PadByte&, const PadByte&) = default;
+};
+
 /// What fills the rows and columns that the checkpoint does not have, before `add`.
 struct PadBytes {
-  uint8_t row = 0;       // rows beyond the real ones, in the columns of the real rows
-  uint8_t column = 0;    // the tail of a real row, up to the engine's padded size
-  uint8_t storage = 0;   // what the layout adds beyond the engine's size
-  uint8_t corner = row;  // the tail of a row beyond the real ones
+  PadByte row = 0;       // rows beyond the real ones, in the columns of the real rows
+  PadByte column = 0;    // the tail of a real row, up to the engine's padded size
+  PadByte storage = 0;   // what the layout adds beyond the engine's size
+  PadByte corner = row;  // the tail of a row beyond the real ones
   friend constexpr bool operator==(const PadBytes&, const PadBytes&) = default;
 };
 
@@ -67,10 +85,16 @@ struct BasicMatrix {
   }
   /// The byte that a pad position (n, b) of the storage holds before `add`; only for positions that are pads.
   MXFP4_HD constexpr uint8_t pad_byte(int64_t n, int64_t b) const {
-    if (n >= padded.n || b >= padded.b) return pad.storage;
-    if (source(n).row < real.n) return pad.column;
-    return b < real.b ? pad.row : pad.corner;
+    if (n >= padded.n || b >= padded.b) return pad.storage.at(b);
+    if (source(n).row < real.n) return pad.column.at(b);
+    return (b < real.b ? pad.row : pad.corner).at(b);
   }
+};
+
+/// Bytes of further copies, of a layout that stores every bit several times, that differ from the copy that is read;
+/// `at` is the first, in the packed matrix.
+struct CopyReport {
+  int64_t wrong = 0, at = 0;
 };
 
 /// Pad bytes of one packed matrix that differ from what it prescribes; (n, b) is the first, in storage coordinates.
@@ -78,6 +102,7 @@ struct PadReport {
   int64_t wrong = 0;
   int64_t n = 0, b = 0;
   uint8_t is = 0, expected = 0;
+  CopyReport copies = {};
 };
 
 using Rows = BasicRows<const uint8_t>;

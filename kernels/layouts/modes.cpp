@@ -28,6 +28,14 @@ int64_t product(const Modes& modes) {
   return bits;
 }
 
+/// How often every source bit is stored.
+int64_t copies_of(const Modes& modes) {
+  int64_t copies = 1;
+  for (const Mode& m : modes)
+    if (m.moves_nothing()) copies *= m.count;
+  return copies;
+}
+
 /// The stored bits that `modes` count, in order.
 std::vector<Step> enumerate(const Modes& modes) {
   std::vector<Step> out = {{}};
@@ -65,14 +73,18 @@ void check(const Shape& storage, const Modes& modes) {
                         (last.bit && m.count - 1 > (storage.b * 8 - 1) / last.bit)))
       refuse("a mode of " + std::to_string(m.count) + " steps leaves the storage");
   }
-  if (product(modes) != storage.n * storage.b * 8)
-    refuse("modes have " + std::to_string(product(modes)) + " bits, the storage " +
-           std::to_string(storage.n * storage.b * 8));
+  const int64_t stored = product(modes), copies = copies_of(modes);
+  if (stored / copies != storage.n * storage.b * 8)
+    refuse("modes have " + std::to_string(stored / copies) + (copies > 1 ? " bits, copies apart" : " bits") +
+           ", the storage " + std::to_string(storage.n * storage.b * 8));
+  if (stored > max_storage * 8) refuse("copies of more than " + std::to_string(max_storage) + " bytes for an expert");
 }
 
-/// Whether the bits are those of as many whole bytes.
-bool are_whole_bytes(std::vector<Step> bits) {
+/// Whether the bits are those of whole bytes, each bit `copies` times.
+bool are_whole_bytes(std::vector<Step> bits, int64_t copies) {
   std::sort(bits.begin(), bits.end(), [](Step a, Step b) { return a.row != b.row ? a.row < b.row : a.bit < b.bit; });
+  if (copies > 1) bits.erase(std::unique(bits.begin(), bits.end()), bits.end());
+  if (bits.size() % 8) return false;
   for (size_t i = 0; i < bits.size(); ++i) {
     const Step first = bits[i / 8 * 8];
     if (first.bit % 8 || bits[i].row != first.row || bits[i].bit != first.bit + int64_t(i % 8)) return false;
@@ -83,8 +95,13 @@ bool are_whole_bytes(std::vector<Step> bits) {
 
 }  // namespace
 
+bool Mode::moves_nothing() const {
+  return count > 1 && std::all_of(steps.begin(), steps.end(), [](Step s) { return s == Step{}; });
+}
+
 ModeLayout::ModeLayout(Shape shape, Modes given) : storage(shape), modes(std::move(given)) {
   check(storage, modes);
+  copies = copies_of(modes);
   cut_tiles(take_unit());
 }
 
@@ -102,7 +119,7 @@ std::vector<ModeLayout::Digit> ModeLayout::take_unit() {
   std::vector<Digit> rest;
   int64_t weight = 1;
   for (const Mode& m : modes) {
-    if (m.count > 1) rest.push_back({m, weight});
+    if (m.count > 1) rest.push_back({m.moves_nothing() ? Mode{m.count, {{}}} : m, weight});
     weight *= m.count;
   }
   // Bytes that stay in a row.
@@ -115,10 +132,21 @@ std::vector<ModeLayout::Digit> ModeLayout::take_unit() {
     runs = true;
     gather = {{0, 0}};
     rest.erase(rest.begin(), rest.begin() + int64_t(first));
-    return rest;
+  } else {
+    take_whole_bytes(rest);
   }
-  take_whole_bytes(rest);
+  take_copies(rest);
   return rest;
+}
+
+/// The digits that move nothing go from `rest` to `copy`.
+void ModeLayout::take_copies(std::vector<Digit>& rest) {
+  for (const Digit& d : rest) {
+    const size_t one = d.mode.moves_nothing() ? copy.size() : 0;
+    for (int64_t i = 1; one && i < d.mode.count; ++i)
+      for (size_t j = 0; j < one; ++j) copy.push_back(copy[j] + i * d.weight / 8);
+  }
+  std::erase_if(rest, [](const Digit& d) { return d.mode.moves_nothing(); });
 }
 
 /// Digits are taken, of even modes factors of two, until they make whole bytes.
@@ -140,18 +168,21 @@ void ModeLayout::take_whole_bytes(std::vector<Digit>& rest) {
     }
     if (bits % 8 || 64 % bits) continue;
     const std::vector<Step> all = enumerate(taken);
-    if (are_whole_bytes(all)) return take_bits(all);
+    if (are_whole_bytes(all, copies_of(taken))) return take_bits(all);
   }
   refuse("no 1, 2, 4 or 8 stored bytes in a row are made of whole source bytes");
 }
 
+/// A bit that was taken before is of a copy, which gathers its byte again.
 void ModeLayout::take_bits(const std::vector<Step>& bits) {
   unit = int64_t(bits.size()) / 8;
   for (const Step& s : bits) {
-    const auto same = [&](const Place& p) { return p.row == s.row && p.byte == s.bit / 8; };
-    auto at = std::find_if(gather.begin(), gather.end(), same);
-    if (at == gather.end()) at = gather.insert(at, {s.row, s.bit / 8});
-    bit.push_back(int(at - gather.begin()) * 8 + int(s.bit % 8));
+    const Place place = {s.row, s.bit / 8};
+    size_t at = 0;
+    const auto is_taken = [&] { return std::find(bit.begin(), bit.end(), int(at * 8) + int(s.bit % 8)) != bit.end(); };
+    while (at < gather.size() && (gather[at] != place || is_taken())) ++at;
+    if (at == gather.size()) gather.push_back(place);
+    bit.push_back(int(at * 8) + int(s.bit % 8));
   }
 }
 
@@ -221,7 +252,12 @@ std::vector<int64_t> ModeLayout::tile_places(const std::vector<Digit>& digits, S
 void ModeLayout::take_tile(const std::vector<Digit>& digits) {
   int64_t units = 1;
   for (const Digit& d : digits) units *= d.mode.count;  // no more than the storage has bits
-  if (units * unit != tile.n * tile.b) refuse("bytes of a tile are lost, or taken twice");
+  std::vector<Place> places;                            // of a unit's bytes, each once
+  for (int64_t i = 0; i < unit; ++i) {
+    const Place place = runs ? Place{0, i} : gather[size_t(i)];
+    if (runs || std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+  }
+  if (units * int64_t(places.size()) != tile.n * tile.b) refuse("bytes of a tile are lost, or taken twice");
   from = {{0, 0}};
   to = {0};
   for (const Digit& d : digits) {
@@ -237,9 +273,8 @@ void ModeLayout::take_tile(const std::vector<Digit>& digits) {
   }
   std::vector<bool> seen(size_t(tile.n * tile.b));
   for (const Place& u : from)
-    for (int64_t i = 0; i < unit; ++i) {
-      const Place& g = gather[runs ? 0 : size_t(i)];
-      const int64_t row = u.row + g.row, byte = u.byte + g.byte + (runs ? i : 0);
+    for (const Place& p : places) {
+      const int64_t row = u.row + p.row, byte = u.byte + p.byte;
       if (row >= tile.n || byte >= tile.b) refuse("a unit reaches beyond its tile");
       if (seen[size_t(row * tile.b + byte)]) refuse("bytes of a tile are lost, or taken twice");
       seen[size_t(row * tile.b + byte)] = true;

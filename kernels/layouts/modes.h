@@ -12,7 +12,8 @@
 //     [4,16,0] [4,0,8] [8,1,0]           the words of a tile: warps, columns, rows
 //     [92,64,0] [192,0,64]               tiles down the rows, then along them
 //
-// [count, rows, bits] is a mode whose digit d moves d times so many rows and bits.
+// [count, rows, bits] is a mode whose digit d moves d times so many rows and bits. A mode that moves nothing stores
+// what the others say `count` times: the copies must be equal.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +36,7 @@ struct Mode {
   int64_t count = 1;
   std::vector<Step> steps;
   bool is_even() const { return steps.size() == 1; }
+  bool moves_nothing() const;
   Step at(int64_t d) const { return is_even() ? Step{d * steps[0].row, d * steps[0].bit} : steps[size_t(d)]; }
   friend bool operator==(const Mode&, const Mode&) = default;
 };
@@ -44,26 +46,30 @@ using Modes = std::vector<Mode>;
 inline constexpr int64_t max_side = int64_t(1) << 20, max_storage = int64_t(1) << 26;
 
 /// Modes that were checked, and cut into tiles as the drivers take them. A tile's units of `unit` bytes each gather as
-/// many source bytes and rearrange their bits; a unit that moves bytes in a row only (`runs`) may have any length.
+/// many source bytes, some again where a unit has copies in it, and rearrange their bits; a unit that moves bytes in a
+/// row only (`runs`) may have any length.
 class ModeLayout {
  public:
-  /// Throws std::invalid_argument with the reason where the modes are no bijection of the storage, or have no units of
-  /// 1, 2, 4 or 8 bytes that are made of whole bytes.
+  /// Throws std::invalid_argument with the reason where the modes, copies apart, are no bijection of the storage, or
+  /// have no units of 1, 2, 4 or 8 bytes that are made of whole bytes.
   ModeLayout(Shape storage, Modes modes);
 
   Shape storage;
   Modes modes;
+  int64_t copies = 1;  // of every source bit
   Shape tile;
   int64_t unit = 0;
   bool runs = false;
   struct Place {
     int64_t row, byte;
+    friend constexpr bool operator==(const Place&, const Place&) = default;
   };
   std::vector<Place> gather;         // of the unit's bytes, from the unit's first
   std::vector<int> bit;              // bit i of the unit is gathered bit bit[i]
   std::vector<Place> from;           // of each unit of a tile, from the tile's first byte
   std::vector<int64_t> to;           // the same in the stored matrix
   std::vector<int64_t> down, along;  // where tiles go: tile (tn, tb) begins at down[tn] + along[tb]
+  std::vector<int64_t> copy = {0};   // where a unit stands again, from its first place
 
   /// The source of a stored bit.
   Step source(int64_t stored_bit) const;
@@ -73,6 +79,7 @@ class ModeLayout {
   struct Side;   // down the rows or along them
   std::vector<Digit> take_unit();
   void take_whole_bytes(std::vector<Digit>& rest);
+  void take_copies(std::vector<Digit>& rest);
   void take_bits(const std::vector<Step>& bits);
   void cut_tiles(std::vector<Digit> digits);
   static void take_into_tile(std::vector<Digit>& digits, Side side, int64_t& size, std::vector<Digit>& inner);

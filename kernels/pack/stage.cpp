@@ -40,10 +40,10 @@ Run<T> run_at(const BasicMatrix<T>& m, int64_t n, int64_t end) {
   return {rows, real, view};
 }
 
-/// Bytes begin to end of a storage row, which are pads alike.
+/// Bytes begin to end of a storage row, which are pads of one kind.
 struct Pads {
   int64_t begin, end;
-  uint8_t byte;
+  PadByte byte;
 };
 
 /// Of row n: below the columns of the views' rows, beside them, and what the layout adds. real: a view has the row.
@@ -55,20 +55,33 @@ std::array<Pads, 3> pads_of(const BasicMatrix<T>& m, Shape s, int64_t n, bool re
 }
 
 void fill(uint8_t* row, const Pads& pads) {
-  if (pads.begin < pads.end) std::memset(row + pads.begin, pads.byte, pads.end - pads.begin);
+  if (pads.begin >= pads.end) return;
+  if (pads.byte.is_one()) {
+    std::memset(row + pads.begin, pads.byte.at(0), pads.end - pads.begin);
+    return;
+  }
+  for (int64_t b = pads.begin; b < pads.end; ++b) row[b] = pads.byte.at(b);
+}
+
+int64_t count_wrong(const uint8_t* row, const Pads& pads) {
+  int64_t wrong = 0;
+  if (const uint8_t byte = pads.byte.at(0); pads.byte.is_one())
+    for (int64_t b = pads.begin; b < pads.end; ++b) wrong += row[b] != byte;
+  else
+    for (int64_t b = pads.begin; b < pads.end; ++b) wrong += row[b] != pads.byte.at(b);
+  return wrong;
 }
 
 /// Compare row n with what its pads must be.
 void check(const uint8_t* row, int64_t n, const Pads& pads, PadReport& report) {
-  int64_t wrong = 0;
-  for (int64_t b = pads.begin; b < pads.end; ++b) wrong += row[b] != pads.byte;
+  const int64_t wrong = count_wrong(row, pads);
   if (wrong == 0) return;
   if (report.wrong == 0) {
-    const uint8_t* first = std::find_if(row + pads.begin, row + pads.end, [&](uint8_t x) { return x != pads.byte; });
     report.n = n;
-    report.b = first - row;
-    report.is = *first;
-    report.expected = pads.byte;
+    report.b = pads.begin;
+    while (row[report.b] == pads.byte.at(report.b)) ++report.b;
+    report.is = row[report.b];
+    report.expected = pads.byte.at(report.b);
   }
   report.wrong += wrong;
 }
@@ -79,7 +92,7 @@ void check_pads(const BasicMatrix<T>& m, Shape s, int64_t n, const Run<T>& run, 
                 PadReport& report) {
   for (int64_t r = m.real.b < s.b ? 0 : run.real; r < run.rows; ++r)
     for (Pads pads : pads_of(m, s, n + r, r < run.real)) {
-      pads.byte = uint8_t(pads.byte + m.add);
+      if (m.add) pads.byte = uint8_t(pads.byte.at(0) + m.add);
       check(from + r * s.b, n + r, pads, report);
     }
 }

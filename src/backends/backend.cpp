@@ -110,10 +110,12 @@ Shape matrix_size(Role role, LayerSize size) {
   return role == Role::w13 ? Shape{2 * size.intermediate, size.hidden} : Shape{size.hidden, size.intermediate};
 }
 
-int64_t row_bytes(Part part, Dtype dtype, int64_t columns) {
+int64_t scale_bytes(const Parameter& p) { return p.values ? p.values->width() : 1; }
+
+int64_t row_bytes(Part part, const Parameter& p, int64_t columns) {
   if (part == Part::codes) return columns / 2;
-  if (part == Part::scales) return columns / group;
-  return bits_of(dtype) / 8;  // bias, residual
+  if (part == Part::scales) return columns / group * scale_bytes(p);
+  return bits_of(p.dtype) / 8;  // bias, residual
 }
 
 LayerSize padded_size(const Backend& b, LayerSize size) {

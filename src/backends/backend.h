@@ -13,6 +13,7 @@
 #include "kernels/moe/cpu/kernel_format.h"
 #include "kernels/pack/humming.h"
 #include "src/backends/engine.h"
+#include "src/backends/scale_values.h"
 #include "src/models/model.h"
 
 namespace mxfp4 {
@@ -42,6 +43,7 @@ struct Parameter {
   std::function<Dims(int64_t n, int64_t k)> shape = {};  // of one expert: n rows, k columns, padded by the engine
   PadBytes pad = {};
   uint8_t add = 0;                                          // see BasicMatrix
+  const ScaleValues* values = nullptr;                      // of scales in a layout file; null: their bytes
   int64_t columns = 1;                                      // the engine pads rows to a multiple of these bytes
   std::optional<RowOrder> order = {};                       // of w13, where it is not the backend's
   std::function<View(const Dims& stored)> view = {};        // stored: the tensor's shape, experts first
@@ -130,8 +132,11 @@ std::string refusal(const Backend& backend, const Model& model, const MoeLayer& 
 /// Rows and columns of a role's matrix.
 Shape matrix_size(Role role, LayerSize size);
 
-/// Bytes of a row of so many columns in canonical form; dtype: of the parameter, which a bias has here too.
-int64_t row_bytes(Part part, Dtype dtype, int64_t columns);
+/// Bytes of a scale in canonical form: 1, or those of its value.
+int64_t scale_bytes(const Parameter& parameter);
+
+/// Bytes of a row of so many columns in canonical form, in which a bias has the parameter's dtype.
+int64_t row_bytes(Part part, const Parameter& parameter, int64_t columns);
 
 /// The engine's sizes of a layer.
 LayerSize padded_size(const Backend& backend, LayerSize size);

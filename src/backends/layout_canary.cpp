@@ -27,9 +27,14 @@ std::string stream(uint64_t number, int64_t bytes) {
 /// Rows of the canary's only expert in canonical form: all of gate, then all of up.
 std::string canary_rows(const Parameter& p, Part part, uint64_t number, Shape real, int views) {
   if (part != Part::bias) {
-    std::string rows = stream(number, views * real.n * real.b);
+    std::string rows = stream(number, views * real.n * real.b / scale_bytes(p));
     if (part == Part::scales)
       std::transform(rows.begin(), rows.end(), rows.begin(), [](char c) { return char(64 + uint8_t(c) % 128); });
+    if (p.values) {
+      const auto count = int64_t(rows.size());
+      rows.resize(size_t(count * scale_bytes(p)));
+      p.values->widen(reinterpret_cast<uint8_t*>(rows.data()), count);
+    }
     return rows;
   }
   const std::string narrow = stream(number, views * real.n * 2);

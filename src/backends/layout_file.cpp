@@ -18,8 +18,8 @@ Matrix form_of(const Backend& b, const Parameter& p, Role role, Part part, Layer
   const Shape from = matrix_size(role, real), to = matrix_size(role, padded);
   Matrix m;
   m.views = role == Role::w13 ? 2 : 1;
-  m.real = {from.n / m.views, row_bytes(part, p.dtype, from.b)};
-  m.padded = {to.n, round_up(row_bytes(part, p.dtype, to.b), p.columns)};
+  m.real = {from.n / m.views, row_bytes(part, p, from.b)};
+  m.padded = {to.n, round_up(row_bytes(part, p, to.b), p.columns)};
   m.order = p.order.value_or(b.w13_order(model));
   m.pad = p.pad;
   m.add = p.add;
@@ -74,6 +74,8 @@ struct LayoutFile {
   Backend backend;
   std::deque<std::string> words;
   std::deque<ModeLayout> modes;
+  std::deque<ScaleValues> values;
+  int64_t version = 0;  // of the format
   const char* keep(std::string word) { return words.emplace_back(std::move(word)).c_str(); }
 };
 
@@ -99,12 +101,15 @@ Mode read_mode(const Field& v) {
   return mode;
 }
 
-Layout read_modes(const Field& v, Shape storage, Shape padded, LayoutFile& out) {
+/// may_be_built_in: false beside values, whose pads not all code of built-in layouts has.
+Layout read_modes(const Field& v, Shape storage, Shape padded, bool may_be_built_in, LayoutFile& out) {
   Modes modes;
   each(v, 1, max_modes, [&](const Field& m) { modes.push_back(read_mode(m)); });
   try {
     const ModeLayout& given = out.modes.emplace_back(storage, std::move(modes));
-    if (const auto equal = find_equal(given, padded)) return *equal;
+    if (given.copies > 1 && out.version < 3) v.refuse("a mode that moves nothing; version 3 of the format has copies");
+    if (may_be_built_in)
+      if (const auto equal = find_equal(given, padded)) return *equal;
     ByModes layout;
     layout.modes = &given;
     return layout;
@@ -141,6 +146,75 @@ Dims read_dims(const Field& v) {
   return dims;
 }
 
+/// {"width": bytes, "of_scales": 256 numbers or null}.
+ScaleValues read_values(const Field& v) {
+  const int64_t width = number(v.at("width"), 1, 4);
+  if (width == 3) v.at("width").refuse("3 is none of 1, 2, 4");
+  ScaleValues::Table values;
+  size_t scale = 0;
+  each(v.at("of_scales"), 256, 256, [&](const Field& value) {
+    if (!value.json().is_null()) values[scale] = uint32_t(number(value, 0, UINT32_MAX));
+    ++scale;
+  });
+  try {
+    return {width, values};
+  } catch (const std::invalid_argument& e) {
+    v.refuse("{}", e.what());
+  }
+}
+
+/// Each an element of `width` bytes.
+PadBytes read_pads(const Field& pad, int64_t width) {
+  const auto element = [&](const char* kind) {
+    return PadByte::of(uint32_t(number(pad.at(kind), 0, (int64_t(1) << 8 * width) - 1)), width);
+  };
+  PadBytes pads = {element("row"), element("column"), element("storage")};
+  if (pad.has("corner")) pads.corner = element("corner");
+  return pads;
+}
+
+std::function<View(const Dims& stored)> read_view(const Field& v, Dtype stored, int64_t bytes, LayoutFile& out) {
+  const View view = {out.keep(read_torch_dtype(v.at("torch_dtype"), stored)), read_dims(v.at("shape")),
+                     read_dims(v.at("strides"))};
+  if (view.shape.size() != view.strides.size()) v.refuse("as many strides as dimensions were expected");
+  const int64_t elements = bytes * 8 / bits_of(stored);
+  double last = 0;  // in double, which a product of the largest sizes does not leave
+  for (size_t i = 0; i < view.shape.size(); ++i) last += double(view.shape[i] - 1) * double(view.strides[i]);
+  if (last >= double(elements)) v.refuse("reaches beyond the {} elements of an expert", elements);
+  return [view, elements](const Dims& experts_first) {
+    View all = view;
+    all.shape.insert(all.shape.begin(), experts_first.front());
+    all.strides.insert(all.strides.begin(), elements);
+    return all;
+  };
+}
+
+/// What stands for scale bytes: `add` or `values`.
+void read_scales(const Field& t, Part part, Parameter& p, LayoutFile& out) {
+  p.add = uint8_t(number(t.at("add"), 0, 255));
+  if (p.add && part != Part::scales) t.at("add").refuse("{} for {}; only scales are added to", p.add, name_of(part));
+  if (out.version < 3 || !t.has("values")) return;
+  if (part != Part::scales) t.at("values").refuse("for {}; only scales have values", name_of(part));
+  if (p.add) t.at("add").refuse("{} beside values, 0 was expected", p.add);
+  p.values = &out.values.emplace_back(read_values(t.at("values")));
+}
+
+/// How the matrix lies in memory.
+void read_storage(const Field& t, Shape padded, Parameter& p, LayoutFile& out) {
+  Shape storage;
+  storage.n = number(t.at("storage").at("rows"), padded.n, max_side);
+  storage.b = number(t.at("storage").at("bytes"), padded.b, max_side);
+  if (storage.b % scale_bytes(p))
+    t.at("storage").refuse("{} bytes are no whole values of {}", storage.b, scale_bytes(p));
+  p.layout = read_modes(t.at("modes"), storage, padded, !p.values, out);
+  const Dims shape = read_dims(t.at("shape"));
+  p.shape = [shape](int64_t, int64_t) { return shape; };
+  const int64_t bytes = packed_bytes(p.layout, padded);
+  if (tensor_bytes(p.dtype, shape) != bytes)
+    t.at("shape").refuse("{} is not {} bytes", describe(p.dtype, shape), bytes);
+  if (t.has("view")) p.view = read_view(t.at("view"), p.dtype, bytes, out);
+}
+
 Parameter read_tensor(const Field& t, Role role, Part part, LayerSize padded_size, LayoutFile& out) {
   Parameter p;
   p.name = out.keep(word(t.at("name")));
@@ -148,41 +222,16 @@ Parameter read_tensor(const Field& t, Role role, Part part, LayerSize padded_siz
   if (part == Part::bias && p.dtype != Dtype::BF16 && p.dtype != Dtype::F32)
     t.at("dtype").refuse("neither BF16 nor F32");
   p.torch_dtype = out.keep(read_torch_dtype(t.at("torch_dtype"), p.dtype));
-  const Dims shape = read_dims(t.at("shape"));
-  p.shape = [shape](int64_t, int64_t) { return shape; };
+  read_scales(t, part, p, out);
   const Shape size = matrix_size(role, padded_size);
-  p.columns = number(t.at("row_bytes"), row_bytes(part, p.dtype, size.b), max_side);
-  const Shape padded = {size.n, p.columns};
-  const Field pad = t.at("pad");
-  p.pad = {uint8_t(number(pad.at("row"), 0, 255)), uint8_t(number(pad.at("column"), 0, 255)),
-           uint8_t(number(pad.at("storage"), 0, 255))};
-  if (pad.has("corner")) p.pad.corner = uint8_t(number(pad.at("corner"), 0, 255));
-  p.add = uint8_t(number(t.at("add"), 0, 255));
-  if (p.add && part != Part::scales) t.at("add").refuse("{} for {}; only scales are added to", p.add, name_of(part));
+  p.columns = number(t.at("row_bytes"), row_bytes(part, p, size.b), max_side);
+  if (p.columns % scale_bytes(p))
+    t.at("row_bytes").refuse("{} bytes are no whole values of {}", p.columns, scale_bytes(p));
+  p.pad = read_pads(t.at("pad"), scale_bytes(p));
   if (role == Role::w13) p.order = read_order(t.at("rows"));
   if (p.order && p.order->block && size.n / 2 % p.order->block)
     t.at("rows").refuse("blocks that do not divide {} rows", size.n / 2);
-  Shape storage;
-  storage.n = number(t.at("storage").at("rows"), padded.n, max_side);
-  storage.b = number(t.at("storage").at("bytes"), padded.b, max_side);
-  p.layout = read_modes(t.at("modes"), storage, padded, out);
-  if (tensor_bytes(p.dtype, shape) != storage.n * storage.b)
-    t.at("shape").refuse("{} is not {} bytes", describe(p.dtype, shape), storage.n * storage.b);
-  if (t.has("view")) {
-    const View view = {out.keep(read_torch_dtype(t.at("view").at("torch_dtype"), p.dtype)),
-                       read_dims(t.at("view").at("shape")), read_dims(t.at("view").at("strides"))};
-    if (view.shape.size() != view.strides.size()) t.at("view").refuse("as many strides as dimensions were expected");
-    const int64_t elements = storage.n * storage.b * 8 / bits_of(p.dtype);
-    double last = 0;  // in double, which a product of the largest sizes does not leave
-    for (size_t i = 0; i < view.shape.size(); ++i) last += double(view.shape[i] - 1) * double(view.strides[i]);
-    if (last >= double(elements)) t.at("view").refuse("reaches beyond the {} elements of an expert", elements);
-    p.view = [view, elements](const Dims& stored) {
-      View all = view;
-      all.shape.insert(all.shape.begin(), stored.front());
-      all.strides.insert(all.strides.begin(), elements);
-      return all;
-    };
-  }
+  read_storage(t, {size.n, p.columns}, p, out);
   return p;
 }
 
@@ -229,9 +278,10 @@ std::vector<Fit> read_versions(const Field& v) {
 std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
   const Document document{file};
   const Field v(json, document);
-  if (const int64_t version = number(v.at("mxfp4_pack_layout"), 1, INT64_MAX); version > 2)
-    v.at("mxfp4_pack_layout").refuse("version {}, this program knows 1 and 2; use a newer mxfp4-pack", version);
   auto out = std::make_unique<LayoutFile>();
+  out->version = number(v.at("mxfp4_pack_layout"), 1, INT64_MAX);
+  if (out->version > 3)
+    v.at("mxfp4_pack_layout").refuse("version {}, this program knows 1 to 3; use a newer mxfp4-pack", out->version);
   Backend& b = out->backend;
   b.layout_file = json.dump();
   b.name = out->keep(word(v.at("name")));

@@ -35,7 +35,7 @@ Json view_of(const Parameter& p, const Dims& shape) {
 Json tensor(const Backend& b, const Model& model, Role role, Part part, LayerSize size) {
   const Parameter& p = b.parameter(role, part);
   const auto [n, k] = matrix_size(role, size);
-  const Shape padded = {n, round_up(row_bytes(part, p.dtype, k), p.columns)};
+  const Shape padded = {n, round_up(row_bytes(part, p, k), p.columns)};
   if (!fits(p.layout, padded))
     fail(ErrorKind::usage, "{} of {}: {} rows of {} bytes do not fit {}", b.name, b.engine, padded.n, padded.b,
          name_of(p.layout));
@@ -47,8 +47,8 @@ Json tensor(const Backend& b, const Model& model, Role role, Part part, LayerSiz
   const RowOrder order = p.order.value_or(b.w13_order(model));
   if (role == Role::w13) t["rows"] = {{"block", order.block}, {"first", order.up_first ? "up" : "gate"}};
   t["row_bytes"] = padded.b;
-  t["pad"] = {{"row", p.pad.row}, {"column", p.pad.column}, {"storage", p.pad.storage}};
-  if (p.pad.corner != p.pad.row) t["pad"]["corner"] = p.pad.corner;
+  t["pad"] = {{"row", p.pad.row.at(0)}, {"column", p.pad.column.at(0)}, {"storage", p.pad.storage.at(0)}};
+  if (p.pad.corner != p.pad.row) t["pad"]["corner"] = p.pad.corner.at(0);
   t["add"] = p.add;
   t["storage"] = {{"rows", stored.n}, {"bytes", stored.b}};
   t["modes"] = Json::array();

@@ -196,7 +196,7 @@ int64_t Conversion::carry_out(Worker& worker, const PackJob& job, JobCounts& cou
   const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
   uint8_t* source = worker.source.reserve(pieces.source_bytes);
   PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
-  const bool sees_source = pieces.source_bytes == pieces.canonical_bytes && plan_.tp.size == 1;
+  const bool sees_source = pieces.are_canonical() && plan_.tp.size == 1;
   const bool by_device = sees_source && device_makes_checksums(worker);
   const auto sink = by_device ? DirectFile::BlockSink() : hashing(hasher);
   phases_.time(Phase::read, [&] { source_.read_pieces(worker, pieces, source, sink); });
@@ -220,7 +220,7 @@ int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& ba
   const int64_t begin = first->begin, end = std::get<PackJob>(plan_.jobs[size_t(batch.back())]).end;
   const PackedTensor& t = plan_.packed[target];
   Pieces pieces = pieces_in(plan_, t, begin, end);
-  if (t.part != Part::codes || pieces.source_bytes != pieces.canonical_bytes) return 0;
+  if (t.part != Part::codes || !pieces.are_canonical()) return 0;
   const int64_t bytes = (end - begin) * t.slice_bytes, offset = t.offset + begin * t.slice_bytes;
   const auto file = files_.get(size_t(t.file));
   const auto source = phases_.time(Phase::read, [&] { return source_.map(*worker.device, pieces); });
@@ -287,7 +287,7 @@ void Conversion::write(int file, const uint8_t* data, int64_t bytes, int64_t off
 const uint8_t* Conversion::canonical_form(Worker& worker, const PackJob& job, const Pieces& pieces, uint8_t* source,
                                           JobCounts& counts) {
   const PackedTensor& t = pieces.tensor;
-  const bool same = pieces.source_bytes == pieces.canonical_bytes;
+  const bool same = pieces.are_canonical();
   if (same && t.part != Part::scales) return source;
   uint8_t* canonical = same ? source : worker.canonical.reserve(pieces.canonical_bytes);
   for (const PieceAt& p : pieces.list)

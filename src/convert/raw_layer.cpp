@@ -14,6 +14,7 @@
 #include "src/device/pipeline.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/plan/canonical.h"
+#include "src/plan/transfer.h"
 
 namespace mxfp4 {
 
@@ -24,6 +25,14 @@ struct RawShape {
   int64_t rows, row_bytes;
   int64_t bytes() const { return rows * row_bytes; }
 };
+
+/// Canonical rows as they are printed: biases in BF16, scales as bytes. False where a scale's value is none.
+bool narrow(const PackedTensor& t, const RawShape& shape, const uint8_t* canonical, uint8_t* to) {
+  if (const ScaleValues* values = t.parameter->values)
+    return values->narrow(canonical, shape.bytes() / values->width(), to) < 0;
+  bias_from_canonical({2, 4}, canonical, shape.rows, to);
+  return true;
+}
 
 /// A packed tensor and its raw form.
 struct RawTensor {
@@ -119,14 +128,14 @@ class RawLayer {
 
   RawShape shape_of(const PackedTensor& t) const {
     const Shape size = matrix_size(t.role, {layer_of(t).hidden, t.intermediate.count});
-    return {size.n, row_bytes(t.part, t.parameter->dtype, size.b)};
+    return {size.n, row_bytes(t.part, *t.parameter, size.b)};
   }
 
   Tensor printed(const PackedTensor& t, int64_t offset) const {
     const bool bias = t.part == Part::bias;
     const RawShape raw = shape_of(t);
     Dims shape = {experts(t), raw.rows};
-    if (!bias) shape.push_back(raw.row_bytes);
+    if (!bias) shape.push_back(raw.row_bytes / scale_bytes(*t.parameter));
     const Dtype dtype = bias ? Dtype::BF16 : Dtype::U8;
     return {raw_name(t), dtype, shape, 0, offset, tensor_bytes(dtype, shape)};
   }
@@ -136,10 +145,10 @@ class RawLayer {
     uint8_t* packed = worker.packed.reserve(t.slice_bytes);
     PieceHasher hasher = slice_hasher(plan_, raw.index, expert, expert + 1, sums_);
     reader_.read(set_.stored[raw.index], expert * t.slice_bytes, t.slice_bytes, packed, std::ref(hasher));
-    const bool wide = t.part == Part::bias && t.parameter->dtype == Dtype::F32;
-    std::vector<uint8_t> floats(size_t(wide ? raw.shape.bytes() : 0));
+    const bool other = t.parameter->values || (t.part == Part::bias && t.parameter->dtype == Dtype::F32);
+    std::vector<uint8_t> canonical(size_t(other ? raw.shape.bytes() : 0));
     uint8_t* const place = data_ + raw.printed.offset + expert * (raw.printed.bytes / experts(t));
-    uint8_t* const rows = wide ? floats.data() : place;
+    uint8_t* const rows = other ? canonical.data() : place;
     uint8_t* const pieces[2] = {rows, rows};
     auto m = matrix_of<uint8_t>(plan_, t, layer_of(t).experts[size_t(expert)], pieces);
     const int64_t row = raw.shape.row_bytes;
@@ -149,7 +158,10 @@ class RawLayer {
     const UnpackItem item{t.parameter->layout, packed, m};
     PadReport pads;
     worker.device->unpack({&item, 1}, {&pads, 1});
-    if (wide) bias_from_canonical({2, 4}, rows, raw.shape.rows, place);
+    const auto at = [&] { return fmt::format("{}: expert {}", files_.where(set_.stored[raw.index]), expert); };
+    if (pads.copies.wrong) fail(ErrorKind::input, "{}: {}; damaged?", at(), describe(pads.copies));
+    if (other && !narrow(t, raw.shape, rows, place))
+      fail(ErrorKind::input, "{}: holds what is no scale's value; damaged?", at());
   }
 
   const PackedSet& set_;

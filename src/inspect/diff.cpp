@@ -106,23 +106,22 @@ class Comparison {
     if (set_.plan.backend->rewrite) return fmt::format("in expert {}, byte {}", e, byte);
     const Pieces pieces = pieces_in(set_.plan, t, e, e + 1);
     std::vector<uint8_t> a(size_t(pieces.canonical_bytes)), b = a;
-    unpack_experts(pieces, t, *device_, mine, a.data());
-    unpack_experts(pieces, t, *device_, other, b.data());
+    const PadReport x = unpack_experts(pieces, t, *device_, mine, a.data()).front();
+    const PadReport y = unpack_experts(pieces, t, *device_, other, b.data()).front();
     const auto differ = std::mismatch(a.begin(), a.end(), b.begin()).first;
-    if (differ == a.end()) return fmt::format("in expert {}, byte {}, a pad", e, byte);
+    if (differ == a.end())
+      return fmt::format("in expert {}, byte {}, a {}", e, byte, x.copies.wrong || y.copies.wrong ? "copy" : "pad");
     const int64_t offset = differ - a.begin();
     const MoeLayer& layer = set_.plan.model->layers[size_t(t.layer)];
     const int64_t k = t.role == Role::w13 ? layer.hidden : layer.intermediate;
-    const int64_t width = t.part == Part::codes    ? k / 2
-                          : t.part == Part::scales ? k / group
-                                                   : bits_of(t.parameter->dtype) / 8;
+    const int64_t width = row_bytes(t.part, *t.parameter, k);
     const int64_t row = offset / width, column = offset % width;
     const bool odd = t.part == Part::codes && (a[size_t(offset)] & 15) == (b[size_t(offset)] & 15);
     return fmt::format("in expert {}, row {} of the checkpoint's, {} {}: {:#04x} in B, {:#04x} in A", e, row,
                        t.part == Part::scales ? "group" : "column",
                        t.part == Part::codes  ? column * 2 + odd
                        : t.part == Part::bias ? 0
-                                              : column,
+                                              : column / scale_bytes(*t.parameter),
                        b[size_t(offset)], a[size_t(offset)]);
   }
 

@@ -53,7 +53,7 @@ std::string name_of(RowOrder o) {
 bool is_form_of(const Backend& b, const Plan& plan, const PackedTensor& t, Device& device, const Unpacked& ours,
                 const std::string& theirs) {
   const Parameter& p = b.parameter(t.role, t.part);
-  if (!p.name || b.rewrite || p.dtype != t.parameter->dtype) return false;
+  if (!p.name || b.rewrite || p.dtype != t.parameter->dtype || p.values || t.parameter->values) return false;
   Matrix m = ours.matrix;
   m.order = p.order.value_or(b.w13_order(*plan.model));
   m.pad = p.pad;
@@ -114,13 +114,14 @@ std::string likely_cause(const Plan& plan, const PackedTensor& t, int64_t expert
                          const TwoSlices& slices) {
   if (plan.backend->rewrite) return {};
   const Unpacked a(plan, t, expert, device, slices.ours), b(plan, t, expert, device, slices.theirs);
+  if (a.bytes == b.bytes && b.pads.copies.wrong) return "in B, " + describe(b.pads.copies);
   if (a.bytes == b.bytes)
     return fmt::format("pad bytes only: {:#04x} in row {}, byte {} of B, {:#04x} in A", b.pads.is, b.pads.n, b.pads.b,
                        b.pads.expected);
   const std::string bytes(slices.theirs, slices.theirs + t.slice_bytes);
   std::string cause = other_order(t, device, a, bytes);
   if (cause.empty()) cause = other_backend(plan, t, device, a, bytes, slices.their_backend);
-  if (cause.empty() && t.part == Part::scales) cause = scale_cast(a, b);
+  if (cause.empty() && t.part == Part::scales && !t.parameter->values) cause = scale_cast(a, b);
   return cause;
 }
 

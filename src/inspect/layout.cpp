@@ -32,8 +32,16 @@ std::string describe(LayerSize real, LayerSize padded) {
 std::string describe(const Layout& layout) {
   const auto* given = std::get_if<ByModes>(&layout);
   if (!given) return name_of(layout);
-  return fmt::format("no built-in layout: {} modes, tiles of {} x {} bytes", given->modes->modes.size(),
-                     given->modes->tile.n, given->modes->tile.b);
+  const ModeLayout& m = *given->modes;
+  return fmt::format("no built-in layout: {} modes, tiles of {} x {} bytes{}", m.modes.size(), m.tile.n, m.tile.b,
+                     m.copies > 1 ? fmt::format(", every bit stored {} times", m.copies) : "");
+}
+
+/// ", bytes + 6", or how many bytes stand for which scales.
+std::string describe_scales(const Parameter& p) {
+  if (p.add) return fmt::format(", bytes + {}", p.add);
+  if (!p.values) return "";
+  return fmt::format(", values of {} for scales {}", counted(p.values->width(), "byte"), p.values->domain());
 }
 
 const Backend* same_as(const Backend& file) {
@@ -45,6 +53,8 @@ Json tensor_of(const Backend& b, Role role, Part part) {
   const Parameter& p = b.parameter(role, part);
   Json j = {{"role", name_of(role)}, {"part", name_of(part)}, {"name", p.name}, {"layout", name_of(p.layout)}};
   if (p.order) j["rows"] = describe(*p.order);
+  if (p.values) j["values"] = {{"width", p.values->width()}, {"scales", p.values->domain()}};
+  if (const int64_t copies = copies_of(p.layout); copies > 1) j["copies"] = copies;
   return j;
 }
 
@@ -69,7 +79,7 @@ void print(const Backend& b, bool json) {
       const Parameter& p = b.parameter(role, part);
       if (!p.name) continue;
       line(fmt::format("{} {}: {}, {}{}{}", name_of(role), name_of(part), p.name, describe(p.layout),
-                       p.order ? ", " + describe(*p.order) : "", p.add ? fmt::format(", bytes + {}", p.add) : ""));
+                       p.order ? ", " + describe(*p.order) : "", describe_scales(p)));
     }
   line(same ? fmt::format("the same bytes as {} of {}, layout version {}", same->name, same->engine,
                           same->layout_version)

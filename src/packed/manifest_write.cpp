@@ -202,7 +202,7 @@ class Writer {
         {"w13_rows", {{"block", order.block}, {"first", order.up_first ? "up" : "gate"}}},
         {"activation", activation(m)},
         {"routed_scaling_factor", m.router.scaling},
-        {"scale_pad_byte", scale.pad.row + scale.add},
+        {"scale_pad_byte", scale.pad.row.at(0) + scale.add},
     };
     text_ += fmt::format("\"model\": {},\n", model.dump());
     if (has_canary(b)) text_ += fmt::format("\"canary\": \"packed/canary-{}.safetensors\",\n", plan_.set);

@@ -90,11 +90,15 @@ class FromPacked final : public Source {
       PieceHasher hasher = slice_hasher(from.slice_bytes, hashes);
       reader_.read(set_.stored[i], begin * from.slice_bytes, bytes, data, std::ref(hasher));
       keep(hashes, i, begin);
-      unpack_experts(pieces, from, *worker.device, data, canonical);
+      const std::vector<PadReport> found = unpack_experts(pieces, from, *worker.device, data, canonical);
+      for (size_t e = 0; e < found.size(); ++e)
+        if (found[e].copies.wrong) refuse(i, begin + int64_t(e), describe(found[e].copies));
     }
-    for (const PieceAt& p : pieces.list)
-      restore_piece(set_.plan.packed[first], p, packed_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical,
-                    to);
+    for (const PieceAt& p : pieces.list) {
+      const bool float_zero = packed_.manifest.float_zeros.count(p.slice.tensor->name) > 0;
+      if (const int64_t at = restore_piece(set_.plan.packed[first], p, float_zero, canonical, to); at >= 0)
+        refuse(first, p.expert, describe_no_scale(p, at));
+    }
     if (sink) sink(to, pieces.source_bytes);
   }
   void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
@@ -119,6 +123,10 @@ class FromPacked final : public Source {
   }
 
  private:
+  [[noreturn]] void refuse(size_t tensor, int64_t expert, const std::string& what) const {
+    fail(ErrorKind::input, "{}: expert {}: {}; damaged?", packed_.files.where(set_.stored[tensor]), expert, what);
+  }
+
   static PieceHasher slice_hasher(int64_t slice_bytes, std::vector<Hash>& hashes) {
     std::vector<HashedPiece> list;
     for (Hash& h : hashes) list.push_back({slice_bytes, &h});

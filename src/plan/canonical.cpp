@@ -49,9 +49,9 @@ ScaleReport floats_to_bytes(const uint8_t* from, int64_t count, uint8_t* to) {
 
 }  // namespace
 
-Width width_of(Part part, Dtype source, Dtype parameter) {
-  if (part == Part::scales || part == Part::residual) return {bits_of(source) / 8, 1};
-  if (part == Part::bias) return {2, bits_of(parameter) / 8};
+Width width_of(Part part, Dtype source, const Parameter& parameter) {
+  if (part == Part::scales || part == Part::residual) return {bits_of(source) / 8, scale_bytes(parameter)};
+  if (part == Part::bias) return {2, bits_of(parameter.dtype) / 8};
   return {1, 1};
 }
 
@@ -71,6 +71,17 @@ ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count
     for (int64_t i = 0; i < count; ++i)
       if (to[i] > largest) note_bad(r, i, fmt::format("scale byte {} above {}, the backend's largest", to[i], largest));
   return r;
+}
+
+void bytes_to_values(const ScaleValues& values, uint8_t* bytes, int64_t count, ScaleReport& r) {
+  for (int64_t i = 0; i < count && !r.bad; ++i)
+    if (!values.has(bytes[i])) {
+      r.first_bad = i;
+      r.first = fmt::format("scale {:#04x} has no value in the layout file, which has them for {}", bytes[i],
+                            values.domain());
+      r.bad = std::count_if(bytes, bytes + count, [&](uint8_t s) { return !values.has(s); });
+    }
+  values.widen(bytes, count);
 }
 
 void scales_from_canonical(Dtype source, const uint8_t* from, int64_t count, bool zero_is_float_zero, uint8_t* to) {

@@ -1,5 +1,6 @@
 // Between the checkpoint's elements and the bytes that a layout takes: codes and E8M0 scales are the same bytes, F32
-// scales become their exponent, a bias may become F32. The inverse is exact.
+// scales become their exponent, a bias may become F32, and a layout file may have other values for scales. The inverse
+// is exact.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ struct Width {
   int64_t source = 1, canonical = 1;
   int64_t to_canonical(int64_t bytes) const { return bytes / source * canonical; }
 };
-Width width_of(Part part, Dtype source, Dtype parameter);
+Width width_of(Part part, Dtype source, const Parameter& parameter);
 
 /// What scales were found to hold, and the first that is none.
 struct ScaleReport {
@@ -30,6 +31,8 @@ struct ScaleReport {
 /// allow_nan: 0xFF is counted nowhere. largest: bytes above it, which the backend cannot hold, are bad too.
 ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, bool allow_nan, uint8_t* to,
                                 uint8_t largest = 0xFF);
+/// Scale bytes that scales_to_canonical() wrote become their values; a scale that has none is bad.
+void bytes_to_values(const ScaleValues& values, uint8_t* bytes, int64_t count, ScaleReport& report);
 /// zero_is_float_zero: byte 0 was F32 0.0, not 2^-127.
 void scales_from_canonical(Dtype source, const uint8_t* from, int64_t count, bool zero_is_float_zero, uint8_t* to);
 

@@ -116,7 +116,8 @@ class Planner {
   static int64_t real_bytes(const PackedTensor& t, const MoeLayer& layer) {
     if (t.part == Part::residual) return t.bytes;
     const Shape nk = matrix_size(t.role, {layer.hidden, t.intermediate.count});
-    return nk.n * row_bytes(t.part, t.parameter->dtype, nk.b) * int64_t(layer.experts.size());
+    return nk.n * row_bytes(t.part, *t.parameter, nk.b) * copies_of(t.parameter->layout) *
+           int64_t(layer.experts.size());
   }
 
   /// A sixteenth of the checkpoint, so that as many threads write to different files, but 1 GB at least and 5 GB at
@@ -259,7 +260,8 @@ class Planner {
       const int64_t step = std::max<int64_t>(1, options_.job_bytes / std::max<int64_t>(1, source));
       const auto count = int64_t(experts.size());
       for (int64_t e = 0; e < count; e += step) plan_.jobs.push_back(PackJob{size_t(i), e, std::min(e + step, count)});
-      plan_.job_bytes = std::max(plan_.job_bytes, std::min(step, count) * (2 * source + t.slice_bytes));
+      plan_.job_bytes = std::max(plan_.job_bytes,
+                                 std::min(step, count) * (source + source * scale_bytes(*t.parameter) + t.slice_bytes));
     }
     add_copy_jobs();
     spread_jobs();
@@ -332,9 +334,9 @@ std::string TensorParallel::missing() const {
 
 Shape Plan::padded_shape(const PackedTensor& t) const {
   const MoeLayer& layer = model->layers[size_t(t.layer)];
-  if (t.part == Part::residual) return {1, row_bytes(t.part, t.parameter->dtype, 1)};
+  if (t.part == Part::residual) return {1, row_bytes(t.part, *t.parameter, 1)};
   const Shape nk = matrix_size(t.role, rank_size(*backend, layer, tp.size));
-  return {nk.n, round_up(row_bytes(t.part, t.parameter->dtype, nk.b), t.parameter->columns)};
+  return {nk.n, round_up(row_bytes(t.part, *t.parameter, nk.b), t.parameter->columns)};
 }
 
 LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size) {
@@ -367,8 +369,8 @@ BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& 
   const Span span = t.intermediate;
   BasicMatrix<T> m;
   m.views = w13 ? 2 : 1;
-  m.real = w13 ? Shape{span.count, row_bytes(t.part, t.parameter->dtype, layer.hidden)}
-               : Shape{layer.hidden, row_bytes(t.part, t.parameter->dtype, span.count)};
+  m.real = w13 ? Shape{span.count, row_bytes(t.part, *t.parameter, layer.hidden)}
+               : Shape{layer.hidden, row_bytes(t.part, *t.parameter, span.count)};
   if (!w13 && t.part == Part::bias && t.rank > 0) m.real.n = 0;  // ranks are summed: the bias is added once
   m.padded = plan.padded_shape(t);
   m.order = t.parameter->order.value_or(plan.backend->w13_order(*plan.model));
@@ -377,11 +379,11 @@ BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& 
   const bool one_piece = pieces_of(t, e).size() == 1;
   const auto view = [&](const Projection& p, int piece) {
     const Slice& s = slice_of(p, t.part);
-    const Width width = width_of(t.part, s.tensor->dtype, t.parameter->dtype);
+    const Width width = width_of(t.part, s.tensor->dtype, *t.parameter);
     const int64_t stride = width.to_canonical(s.stride);
     const int64_t first = w13                    ? span.begin * stride
                           : t.part == Part::bias ? 0
-                                                 : row_bytes(t.part, t.parameter->dtype, span.begin);
+                                                 : row_bytes(t.part, *t.parameter, span.begin);
     return BasicRows<T>{pieces[piece] + width.to_canonical(s.offset) + first, stride};
   };
   m.view[0] = view(w13 ? e.gate : e.down, 0);

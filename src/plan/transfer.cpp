@@ -49,7 +49,7 @@ Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t
   for (int64_t e = begin; e < end; ++e) {
     int piece = 0;
     for (const Slice& s : pieces_of(t, experts[size_t(e)])) {
-      const Width width = width_of(t.part, s.tensor->dtype, t.parameter->dtype);
+      const Width width = width_of(t.part, s.tensor->dtype, *t.parameter);
       out.list.push_back({s, e, piece++, width, out.source_bytes, out.canonical_bytes});
       out.source_bytes += s.piece_bytes;
       out.canonical_bytes += width.to_canonical(s.piece_bytes);
@@ -73,8 +73,12 @@ ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan
   const int64_t count = p.slice.piece_bytes / p.width.source;
   const uint8_t* from = source + p.source_at;
   uint8_t* to = canonical + p.canonical_at;
-  if (t.part == Part::scales || t.part == Part::residual)
-    return scales_to_canonical(p.slice.tensor->dtype, from, count, allow_nan, to, uint8_t(0xFF - t.parameter->add));
+  if (t.part == Part::scales || t.part == Part::residual) {
+    ScaleReport r =
+        scales_to_canonical(p.slice.tensor->dtype, from, count, allow_nan, to, uint8_t(0xFF - t.parameter->add));
+    if (t.parameter->values) bytes_to_values(*t.parameter->values, to, count, r);
+    return r;
+  }
   if (t.part == Part::bias && p.width.source != p.width.canonical)
     bias_to_canonical(p.width, from, count, to);
   else if (from != to)
@@ -131,11 +135,27 @@ std::vector<ExpertReport> compare_experts(const Pieces& pieces, const PackedTens
   return reports;
 }
 
-void restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical,
-                   uint8_t* source) {
+std::string describe(const CopyReport& r) {
+  return fmt::format("{} from the copy that is read, the first at byte {} of the expert",
+                     r.wrong == 1 ? "1 byte differs" : fmt::format("{} bytes differ", r.wrong), r.at);
+}
+
+std::string describe_no_scale(const PieceAt& p, int64_t element) {
+  return fmt::format("what is stored for element {} of {} is no scale's value", element,
+                     printable(p.slice.tensor->name));
+}
+
+int64_t restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical,
+                      uint8_t* source) {
   const int64_t count = p.slice.piece_bytes / p.width.source;
   const uint8_t* from = canonical + p.canonical_at;
   uint8_t* to = source + p.source_at;
+  if (const ScaleValues* values = t.parameter->values) {
+    std::vector<uint8_t> scales(static_cast<size_t>(count));
+    const int64_t first = values->narrow(from, count, scales.data());
+    scales_from_canonical(p.slice.tensor->dtype, scales.data(), count, float_zero, to);
+    return first;
+  }
   switch (t.part) {
     case Part::codes:
       std::memcpy(to, from, size_t(count));
@@ -149,6 +169,7 @@ void restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, con
       bias_from_canonical(p.width, from, count, to);
       break;
   }
+  return -1;
 }
 
 }  // namespace mxfp4

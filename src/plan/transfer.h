@@ -31,6 +31,8 @@ struct Pieces {
   int64_t begin, end;
   std::vector<PieceAt> list = {};
   int64_t source_bytes = 0, canonical_bytes = 0;
+  /// Whether the checkpoint's bytes are canonical as they are.
+  bool are_canonical() const { return source_bytes == canonical_bytes && !tensor.parameter->values; }
 };
 Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end);
 
@@ -62,6 +64,11 @@ struct ExpertReport {
   PieceReport piece[2];
 };
 
+/// "3 bytes differ from the copy that is read, the first at byte 70 of the expert".
+std::string describe(const CopyReport& copies);
+/// Of what restore_piece() found.
+std::string describe_no_scale(const PieceAt& p, int64_t element);
+
 /// Brings bytes `first` to `end` of a piece into the canonical buffer.
 using FetchPiece = std::function<void(const PieceAt&, int64_t first, int64_t end)>;
 
@@ -71,7 +78,9 @@ std::vector<ExpertReport> compare_experts(const Pieces& pieces, const PackedTens
                                           const uint8_t* packed, const uint8_t* canonical,
                                           const FetchPiece& fetch = {});
 
-/// Canonical bytes back to the checkpoint's elements. float_zero: see scales_from_canonical().
-void restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical, uint8_t* source);
+/// Canonical bytes back to the checkpoint's elements. float_zero: see scales_from_canonical(). The index of the first
+/// scale whose value in the layout file stands for none; -1: there is none.
+int64_t restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical,
+                      uint8_t* source);
 
 }  // namespace mxfp4

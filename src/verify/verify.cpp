@@ -171,7 +171,7 @@ class Verification {
     const PackedTensor& t = plan_.packed[job.target];
     const bool lossy = plan_.backend->rewrite;
     const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
-    const bool compare = level_ >= Level::bytes && !lossy && source_ && pieces.source_bytes == pieces.canonical_bytes;
+    const bool compare = level_ >= Level::bytes && !lossy && source_ && pieces.are_canonical();
     const bool restore = level_ >= Level::bytes && !lossy && !compare;
     uint8_t* expected = compare ? worker.source.reserve(pieces.source_bytes) : nullptr;
     const FetchPiece fetch = compare ? fetch_expected(pieces, expected) : nullptr;
@@ -248,7 +248,9 @@ class Verification {
     uint8_t* restored = worker.other.reserve(pieces.source_bytes);
     PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
     for (const PieceAt& p : pieces.list) {
-      restore_piece(t, p, p_.manifest.float_zeros.count(p.slice.tensor->name) > 0, canonical, restored);
+      const bool float_zero = p_.manifest.float_zeros.count(p.slice.tensor->name) > 0;
+      if (const int64_t at = restore_piece(t, p, float_zero, canonical, restored); at >= 0)
+        complain(set_.stored[job.target], fmt::format("expert {}: {}", p.expert, describe_no_scale(p, at)));
       if (source_) compare_with_source(worker, set_.stored[job.target], p, restored + p.source_at);
       hasher(restored + p.source_at, p.slice.piece_bytes);
     }
@@ -272,6 +274,7 @@ class Verification {
       complain(stored, fmt::format("expert {}: {} wrong, the first in row {}, byte {}: {:#04x}, {:#04x} expected",
                                    expert, r.wrong == 1 ? "1 pad byte is" : fmt::format("{} pad bytes are", r.wrong),
                                    r.n, r.b, r.is, r.expected));
+    if (r.copies.wrong) complain(stored, fmt::format("expert {}: {}", expert, describe(r.copies)));
   }
 
   void compare_with_source(Worker& worker, const Tensor& stored, const PieceAt& p, const uint8_t* restored) {

@@ -88,7 +88,7 @@ refused 'a part twice' 'tensors\[1\]: w13 codes a second time' 's/"scales"/"code
 refused 'a name with a quote' 'name: no word of letters, digits and' 's/"name": "marlin"/"name": "mar\\"lin"/'
 refused 'a name that is a folder' 'engine: no word of letters' 's/"engine": "vllm"/"engine": ".."/'
 refused 'two tensors of a name' "tensors\[3\].name: 'w13_weight' a second time" 's/"w2_weight"/"w13_weight"/'
-refused 'a newer version' 'version 3, this program knows 1 and 2; use a newer mxfp4-pack' 's/"mxfp4_pack_layout": 1/"mxfp4_pack_layout": 3/'
+refused 'a newer version' 'version 4, this program knows 1 to 3; use a newer mxfp4-pack' 's/"mxfp4_pack_layout": 1/"mxfp4_pack_layout": 4/'
 refused 'a view beyond the tensor' 'tensors\[0\].view: reaches beyond the 16384 elements' \
   '0,/"torch_dtype":"int32"/s//"torch_dtype":"int32","view":{"torch_dtype":"int32","shape":[16,1024],"strides":[2048,1]}/'
 refused 'a torch_dtype of another size' 'tensors\[0\].torch_dtype: int64 has 64 bits, I32 has 32' \

@@ -114,7 +114,7 @@ class Cpu final : public Device {
   /// The first strip to its words in `packed`, and back.
   void pack_strip(const Layout& layout, Shape s, int64_t tn, uint8_t* packed, const Rows& next) {
     if (const auto* given = std::get_if<ByModes>(&layout))
-      mode_strips(*given->modes).pack(strips_.first(), tn, packed);
+      for (const int64_t copy : given->modes->copy) mode_strips(*given->modes).pack(strips_.first(), tn, packed + copy);
     else
       driver_.pack[layout.index()](strips_.first(), s, tn, packed, next);
   }
@@ -123,6 +123,11 @@ class Cpu final : public Device {
       mode_strips(*given->modes).unpack(packed, tn, strips_.first());
     else
       driver_.unpack[layout.index()](packed, s, tn, strips_.first());
+  }
+  /// Of the strip that was unpacked last.
+  void check_copies(const Layout& layout, int64_t tn, const uint8_t* packed, CopyReport& report) {
+    if (copies_of(layout) > 1)
+      mode_strips(*std::get<ByModes>(layout).modes).check_copies(packed, tn, strips_.first(), report);
   }
   const ModeStrips& mode_strips(const ModeLayout& modes) {
     if (!mode_strips_ || &mode_strips_->layout() != &modes) mode_strips_.emplace(modes);
@@ -145,6 +150,7 @@ class Cpu final : public Device {
     strips_.reserve(rows * s.b);
     for (int64_t tn = 0; tn < s.n / rows; ++tn) {
       unpack_strip(item.layout, s, tn, item.packed);
+      check_copies(item.layout, tn, item.packed, report.copies);
       unstage(item.matrix, s, tn * rows, (tn + 1) * rows, strips_.first(), report);
     }
   }
@@ -193,13 +199,12 @@ class Cpu final : public Device {
   bool is_equal(const CompareItem& item, const Strip& strip) {
     const Shape s = storage_of(item.layout, item.matrix.padded);
     const int64_t rows = tile_rows(item.layout);
-    const uint8_t* is = item.packed + strip.n * s.b;
-    if (rows) {
-      strips_.reserve(rows * s.b);
-      unpack_strip(item.layout, s, strip.n / rows, item.packed);
-      is = strips_.first();
-    }
-    return is_staged(item.matrix, s, strip.n, strip.end, is);
+    if (rows == 0) return is_staged(item.matrix, s, strip.n, strip.end, item.packed + strip.n * s.b);
+    strips_.reserve(rows * s.b);
+    unpack_strip(item.layout, s, strip.n / rows, item.packed);
+    CopyReport copies;
+    check_copies(item.layout, strip.n / rows, item.packed, copies);
+    return copies.wrong == 0 && is_staged(item.matrix, s, strip.n, strip.end, strips_.first());
   }
 
   void report_differences(const CompareItem& item, CompareReport& report) {

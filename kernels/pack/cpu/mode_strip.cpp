@@ -1,5 +1,6 @@
 #include "kernels/pack/cpu/mode_strip.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace mxfp4 {
@@ -52,6 +53,19 @@ void ModeStrips::unpack(const uint8_t* packed, int64_t tn, uint8_t* strip) const
     uint64_t unit = 0;
     for (size_t i = 0; i < bytes; ++i) unit |= unpack_[i][packed[to + int64_t(i)]];
     for (size_t i = 0; i < bytes; ++i) strip[from + gather_[i]] = uint8_t(unit >> 8 * i);
+  });
+}
+
+void ModeStrips::check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const {
+  each_unit(tn, [&](int64_t from, int64_t to) {
+    uint64_t unit = 0;
+    for (size_t i = 0; i < pack_.size(); ++i) unit |= pack_[i][strip[from + gather_[i]]];
+    const uint8_t* want = layout_.runs ? strip + from : reinterpret_cast<const uint8_t*>(&unit);
+    for (const int64_t copy : layout_.copy)
+      for (int64_t i = 0; i < layout_.unit; ++i) {
+        const int64_t at = copy + to + i;
+        if (packed[at] != want[i]) report.at = report.wrong++ ? std::min(report.at, at) : at;
+      }
   });
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/layouts/matrix.h"
 #include "kernels/layouts/modes.h"
 
 namespace mxfp4 {
@@ -13,9 +14,12 @@ class ModeStrips {
  public:
   explicit ModeStrips(const ModeLayout& layout);
   const ModeLayout& layout() const { return layout_; }
-  /// Strip tn, tile.n rows of storage.b bytes, to its places in `packed`; and back.
+  /// Strip tn, tile.n rows of storage.b bytes, to its places in one copy, which begins at `packed`; and back.
   void pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const;
   void unpack(const uint8_t* packed, int64_t tn, uint8_t* strip) const;
+  /// Counts the bytes of all copies of strip tn, which was unpacked, that it does not pack to; the first is at
+  /// `packed`.
+  void check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const;
 
  private:
   template <class Move>

@@ -95,13 +95,13 @@ __device__ __forceinline__ bool find_rows(const Batch& batch, RowSlot* slots) {
   const MutableMatrix& m = batch.matrix;
   const Corner at = corner<Size>(batch, r / Size::rows);
   const int n = at.n + r % Size::rows;
-  RowSlot slot{nullptr, shared_row<Size>(r), 0, 0, m.pad.storage, m.pad.storage};
+  RowSlot slot{nullptr, shared_row<Size>(r), 0, 0, m.pad.storage.at(0), m.pad.storage.at(0)};
   bool real = false;
   if (n < min(int(m.padded.n), at.end)) {
     const RowSource source = m.source(uint32_t(n));
     real = source.row < m.real.n;
-    slot.below = m.pad.row;
-    slot.beside = real ? m.pad.column : m.pad.corner;
+    slot.below = m.pad.row.at(0);
+    slot.beside = (real ? m.pad.column : m.pad.corner).at(0);
     if (real && at.b < int(m.real.b)) {
       slot.data = item(batch).view[source.view] + source.row * m.view[source.view].stride + at.b;
       slot.real = uint8_t(real_here<Size>(batch));
@@ -137,7 +137,7 @@ struct PadWord {
     const uint32_t padded = first_bytes(int(batch.matrix.padded.b) - b - c);
     below = first_bytes(int(batch.matrix.real.b) - b - c);
     beside = padded & ~below;
-    storage = four(batch.matrix.pad.storage) & ~padded;
+    storage = four(batch.matrix.pad.storage.at(0)) & ~padded;
   }
   __device__ __forceinline__ uint32_t operator()(const RowSlot& row) const {
     return (four(row.below) & below) | (four(row.beside) & beside) | storage;

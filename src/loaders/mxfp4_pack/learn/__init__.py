@@ -11,4 +11,5 @@
 
 
 class NoRearrangement(Exception):
-    """The conversion does more than move bits, or moves them in no form that a layout file has."""
+    """The conversion does more than move and copy bits and replace scales one by one, or does it in no form that a layout file
+    has."""

@@ -10,7 +10,8 @@ the first rank, a middle one and the last. Of CKPT its config.json is enough.
 
 The function gets a dict of tensors as a checkpoint has them, all experts, and returns a dict of what is to be stored,
 under the engine's names, experts outermost (see learn/probe.py). It is asked where every bit goes, and the answer is
-proved on random layers. Where it does more than move bits, that is said and nothing is written.
+proved on random layers. Where it does more than move and copy bits and replace scales one by one, that is said and nothing
+is written.
 
     python3 -m mxfp4_pack.learn --engine vllm --model CKPT --moe-backend marlin --tp-size 2 --check marlin.json
 

@@ -1,6 +1,7 @@
 """A map as a layout file has it: row order, pads, and modes over the rows of the storage (man mxfp4-pack-layout)."""
 
 from itertools import product
+from math import prod
 from typing import NamedTuple
 
 import numpy
@@ -144,7 +145,7 @@ class Fitting:
 
     def __init__(self, key, map, real, views, pairs, like):
         self.key, self.map, self.real, self.views, self.pairs = key, map, real, views, pairs
-        self.bytes, self.like = len(map.value), like
+        self.bytes, self.like = len(map.value) // map.copies, like  # bytes: of the storage
         per_row = real[1] * 8 // map.unit
         self.known = map.source >= 0
         source = numpy.where(self.known, map.source, 0)
@@ -171,10 +172,11 @@ class Fitting:
 
     def sides(self):
         """Rows and bytes of a row that the storage may have, the least pads first."""
-        if self.map.unit > 8:  # a bias: a row is one number
+        if self.map.part == "bias":  # a row is one number
             return [(self.bytes // self.real[1], self.real[1])]
-        least = self.real[1]
-        pairs = [(self.bytes // b, b) for b in divisors(self.bytes) if b >= least and self.bytes // b >= self.real[0]]
+        least, width = self.real[1], self.map.element.itemsize
+        pairs = [(self.bytes // b, b) for b in divisors(self.bytes)
+                 if b >= least and self.bytes // b >= self.real[0] and b % width == 0]
         return sorted(pairs, key=lambda s: (s[1] - self.real[1]) * self.real[0] + (s[0] - self.real[0]) * self.real[1])
 
     def words(self, at):
@@ -208,31 +210,35 @@ class Fitting:
         return numpy.packbits(grid, axis=1, bitorder="little")
 
     def pads(self, fit, padded_rows):
-        """Pad bytes of each kind, None where there is no such pad, and where the columns' end."""
-        grid = self.rows_of(fit, numpy.unpackbits(self.map.value, bitorder="little"))
-        free = self.rows_of(fit, numpy.repeat(self.map.free, 8)) > 0
+        """The pad of each kind, a byte or a scale's value, None where there is no such pad, and the byte where the columns'
+        end."""
+        grid = self.rows_of(fit, numpy.unpackbits(self.map.value, bitorder="little")).view(self.map.element)
+        free = self.rows_of(fit, numpy.repeat(self.map.free, 8)).view(self.map.element) > 0
         real = numpy.zeros(fit.rows, bool)
         real[self.storage((fit.block, fit.up_first, fit.half))[self.known]] = True
-        padded, width = numpy.arange(fit.rows) < padded_rows, self.real[1]
+        size = self.map.element.itemsize
+        padded, width = numpy.arange(fit.rows) < padded_rows, self.real[1] // size
 
         def values(rows, begin, end):
             return numpy.unique(grid[rows, begin:end][~free[rows, begin:end]])
 
-        for end in range(fit.row_bytes, width - 1, -1):
+        for end in range(fit.row_bytes // size, width - 1, -1):
             storage = [values(padded, end, None), values(~padded, 0, None)]
             found = {"row": values(~real & padded, 0, width), "column": values(real, width, end),
                      "corner": values(~real & padded, width, end), "storage": numpy.unique(numpy.concatenate(storage))}
             if all(len(some) <= 1 for some in found.values()):
-                return {at: int(some[0]) if len(some) else None for at, some in found.items()}, end
+                return {at: int(some[0]) if len(some) else None for at, some in found.items()}, end * size
         raise NoRearrangement(f"{self.key}: pads of several values, which rows, columns and storage do not tell apart")
 
     def is_right(self, order, rows, row_bytes, modes):
+        if prod(m[0] for m in modes if is_even(m) and m[1:] == [0, 0]) != self.map.copies:
+            return False
         at = places(modes)
         number = at[:, 0] * row_bytes * 8 + at[:, 1]
-        if len(number) != self.bytes * 8 or (at < 0).any() or (at >= (rows, row_bytes * 8)).any():
+        if len(number) != self.bytes * 8 * self.map.copies or (at < 0).any() or (at >= (rows, row_bytes * 8)).any():
             return False
-        taken = numpy.zeros(len(number), bool)
-        taken[number] = True  # rows and row_bytes have as many bits as there are stored
+        taken = numpy.zeros(self.bytes * 8, bool)
+        taken[number] = True
         if not taken.all():
             return False
         want = self.storage(order) * row_bytes * 8 + self.bit
@@ -249,5 +255,7 @@ class Fitting:
                     if self.is_right(order, rows, row_bytes, modes):
                         found = steps, Fit(order[0], order[1], order[2], rows, row_bytes, modes)
         if not found:
-            raise NoRearrangement(f"{self.key}: {self.bytes} bytes of an expert that no row order, pads and modes describe")
+            often = f", all of it {self.map.copies} times," if self.map.copies > 1 else ""
+            raise NoRearrangement(f"{self.key}: {len(self.map.value)} bytes of an expert{often} that no row order, pads and "
+                                  "modes describe")
         return found[1]

@@ -16,8 +16,9 @@ from .probe import PARTS, Size
 DTYPES = {torch.uint8: "U8", torch.int8: "I8", torch.int32: "I32", torch.int64: "I64", torch.int16: "I16",
           torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.float8_e8m0fnu: "F8_E8M0",
           torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
-if hasattr(torch, "float4_e2m1fn_x2"):  # AITER's codes
-    DTYPES[torch.float4_e2m1fn_x2] = "U8"
+for later, stored_as in (("float4_e2m1fn_x2", "U8"), ("uint16", "U16"), ("uint32", "U32"), ("uint64", "U64")):
+    if hasattr(torch, later):  # the first is of AITER's codes
+        DTYPES[getattr(torch, later)] = stored_as
 
 
 class Tensor:
@@ -30,13 +31,15 @@ class Tensor:
             raise NoRearrangement(f"{key}: {stored.dtype}, which safetensors does not have")
         rows = 2 * size.intermediate if self.role == "w13" else size.hidden
         columns = size.hidden if self.role == "w13" else size.intermediate
-        self.real = rows, {"codes": columns // 2, "scales": columns // 32, "bias": stored.dtype.itemsize}[self.part]
+        self.real = rows, {"codes": columns // 2, "scales": columns // 32 * map.element.itemsize,
+                           "bias": stored.dtype.itemsize}[self.part]
         self.fitting = Fitting(key, map, self.real, 2 if self.role == "w13" else 1, pairs, like)
         self.fit = self.fitting.best()
 
     def columns(self):
         """The columns that a row of the storage has room for."""
-        return {"codes": 2, "scales": 32}[self.part] * self.fit.row_bytes if self.part != "bias" else 1 << 30
+        per = {"codes": 2, "scales": 32}.get(self.part)
+        return per * (self.fit.row_bytes // self.map.element.itemsize) if per else 1 << 30
 
     def finish(self, padded):
         self.padded_rows = padded_rows(self.role, padded)
@@ -53,11 +56,14 @@ class Tensor:
             out["view"] = {"torch_dtype": out["torch_dtype"], "shape": shape, "strides": strides}
         if self.role == "w13":
             out["rows"] = {"block": fit.block, "first": "up" if fit.up_first else "gate"}
-        pad = {at: (value or 0) - self.map.add & 0xFF for at, value in self.pad.items()}
+        highest = numpy.iinfo(self.map.element).max
+        pad = {at: (value or 0) - self.map.add & highest for at, value in self.pad.items()}
         if self.pad["corner"] in (None, self.pad["row"]):
             del pad["corner"]
-        return out | {"row_bytes": self.row_bytes, "pad": pad, "add": self.map.add,
-                      "storage": {"rows": fit.rows, "bytes": fit.row_bytes}, "modes": fit.modes}
+        out |= {"row_bytes": self.row_bytes, "pad": pad, "add": self.map.add}
+        if self.map.values:
+            out["values"] = {"width": self.map.element.itemsize, "of_scales": self.map.values}
+        return out | {"storage": {"rows": fit.rows, "bytes": fit.row_bytes}, "modes": fit.modes}
 
     def predict(self, padded, pairs):
         self.predicted = Predicted(self.to_json(), padded, pairs, self.map.free)
@@ -84,7 +90,7 @@ def learn(probe, pairs):
     """The stored tensors of a conversion, with their fits."""
     size = probe.size
     before, made_of = probe.sources()
-    maps = probe.maps(made_of, before)
+    maps = {key: with_scales(probe, key, made_of[key], map) for key, map in probe.maps(made_of, before).items()}
     tensors, like = [], ((int(pairs), False), 0.5)  # the rows as they were given
     for name, key in sorted((n, k) for k, n in made_of.items()):  # w13's codes first
         print(f"{key}: made of {name}, {before[key].data.shape[1]} bytes of each expert", file=sys.stderr)
@@ -95,7 +101,6 @@ def learn(probe, pairs):
     for tensor in tensors:
         tensor.finish(padded)
         tensor.predict(padded, pairs)
-    check_scales(probe, tensors)
     learned = Learned(size, padded, tensors, {})
     prove(probe, learned.predicted)
     return learned._replace(canary=canary(probe, learned.predicted, pairs))
@@ -110,32 +115,53 @@ def padded_size(tensors, size):
     return max(hidden // 32 * 32, size.hidden), max(intermediate // 32 * 32, size.intermediate)
 
 
-def check_scales(probe, tensors):
-    """Each of the 256 scales is stored as itself, plus a constant; of 0xFF, which is no number, it is only said."""
-    for t in tensors:
-        if t.part != "scales":
-            continue
-        known = t.map.source >= 0
-        unit, table = t.map.source[known], numpy.full(256, -1)
-        for first in range(0, 256, len(unit)):
-            layer = probe.layer()
-            scales = numpy.arange(first, first + layer[t.name][0].size) % 256
-            layer[t.name][...] = scales.reshape(layer[t.name].shape[1:])
-            table[scales[unit]] = probe.run(layer)[t.key].data[0][known]
-        rewritten = numpy.flatnonzero(table != numpy.arange(256) + t.map.add & 0xFF)
-        if len(rewritten) and rewritten[0] < 255:
-            value = rewritten[0]
-            raise NoRearrangement(f"{t.key}: scale {value:#04x} becomes {table[value]:#04x}, the others are {t.map.add} more: "
-                                  "values are rewritten, a layout file only says where bytes go")
-        if len(rewritten):
-            print(f"{t.key}: scale 0xff becomes {table[255]:#04x}; a checkpoint with it is not packed so", file=sys.stderr)
+def with_scales(probe, key, name, map):
+    """The map, of scales with what is stored for each of the 256; 0xFF, which is no number, may have nothing."""
+    if map.part != "scales":
+        return map
+    table = scale_table(probe, key, name, map)
+    digits = 2 + map.unit // 4
+    if map.unit == 8 and (table == numpy.arange(256) + map.add & 0xFF)[:255].all():
+        if table[255] != 255 + map.add & 0xFF:
+            print(f"{key}: scale 0xff becomes {table[255]:#04x}; a checkpoint with it is not packed so", file=sys.stderr)
+        return map
+    order = numpy.argsort(table[:255], kind="stable")
+    for a, b in zip(order, order[1:]):
+        if table[a] == table[b]:
+            raise NoRearrangement(f"{key}: scales {a:#04x} and {b:#04x} both become {table[a]:#0{digits}x}: that is lossy, "
+                                  "the values of a layout file are one-to-one")
+    values = table.tolist()
+    if table[255] in table[:255]:
+        print(f"{key}: scale 0xff becomes {table[255]:#0{digits}x}, as another does; a checkpoint with it is refused",
+              file=sys.stderr)
+        values[255] = None
+    return map._replace(add=0, values=values)
+
+
+def scale_table(probe, key, name, map):
+    """What is stored for each of the 256 scales."""
+    known = map.source >= 0
+    unit, table = map.source[known], numpy.full(256, -1)
+    size = probe.layer()[name][0].size
+    for first in range(0, 256, size):
+        layer = probe.layer()
+        scales = numpy.arange(first, first + size) % 256
+        layer[name][...] = scales.reshape(layer[name].shape[1:])
+        table[scales[unit]] = probe.run(layer)[key].data[0].view(map.element)[known]
+    return table
+
+
+def version_of(tensors):
+    """The least of the format's that has all of it."""
+    if any(t.map.values or t.map.copies > 1 for t in tensors):
+        return 3
+    return 2 if any("corner" in t.to_json()["pad"] for t in tensors) else 1
 
 
 def to_text(name, engine, learned, made_with):
     size, padded = learned.size, learned.padded
     entries = [t.to_json() for t in sorted(learned.tensors, key=lambda t: list(PARTS).index(t.name))]
-    version = 2 if any("corner" in entry["pad"] for entry in entries) else 1
-    head = {"mxfp4_pack_layout": version, "name": name, "engine": engine,
+    head = {"mxfp4_pack_layout": version_of(learned.tensors), "name": name, "engine": engine,
             "size": {"hidden": size.hidden, "intermediate": size.intermediate},
             "padded": {"hidden": padded[0], "intermediate": padded[1]}, "made_with": made_with, "canary": learned.canary}
     return "{\n" + "".join(f"{json.dumps(k)}: {json.dumps(v)},\n" for k, v in head.items()) + \
@@ -149,6 +175,9 @@ def read_file(path):
             made = json.load(file)
         sizes = [(made[name]["hidden"], made[name]["intermediate"]) for name in ("size", "padded")]
         bias = any(t["part"] == "bias" for t in made["tensors"])
+        if made["mxfp4_pack_layout"] < 3:
+            for t in made["tensors"]:
+                t.pop("values", None)  # not a member then
         return Size(*sizes[0], bias), sizes[1], made["tensors"]
     except OSError as e:
         raise NoRearrangement(f"{path}: {e.strerror}") from e

@@ -12,6 +12,13 @@ def padded_rows(role, padded):
     return 2 * padded[1] if role == "w13" else padded[0]
 
 
+def values_of(entry):
+    """What is stored for each byte of the source: it, a constant more, or a scale's value."""
+    if values := entry.get("values"):
+        return numpy.array([value or 0 for value in values["of_scales"]], f"<u{values['width']}")
+    return (numpy.arange(256) + entry["add"]).astype(numpy.uint8)
+
+
 class Predicted:
     """What an entry of a layout file says of a stored tensor's bytes. padded: (hidden, intermediate); pairs: rows of w13 are
     given as gate, up, gate, up ..; free: bytes of an expert that the conversion does not write."""
@@ -19,15 +26,17 @@ class Predicted:
     def __init__(self, entry, padded, pairs, free=False):
         self.key, self.role, self.part, self.pairs, self.free = entry["name"], entry["role"], entry["part"], pairs, free
         self.name = next(n for n, part in PARTS.items() if (n.split("_")[0], part) == (self.role, self.part))
-        self.add, self.is_wide = entry["add"], entry["dtype"] == "F32"
-        pad = {"corner": entry["pad"]["row"]} | entry["pad"]
-        self.pad = numpy.array([0, *(pad[at] + self.add & 0xFF for at in PADS)], numpy.uint8)
+        self.is_wide = entry["dtype"] == "F32"
+        self.values = values_of(entry)
+        pad, size = {"corner": entry["pad"]["row"]} | entry["pad"], self.values.itemsize
+        self.pad = numpy.array([0, *(pad[at] + entry["add"] & (1 << 8 * size) - 1 for at in PADS)], self.values.dtype)
         self.rows, self.row_bytes = entry["storage"]["rows"], entry["storage"]["bytes"]
-        self.padded_rows, self.padded_bytes = padded_rows(self.role, padded), entry["row_bytes"]
+        self.columns, self.padded_columns = self.row_bytes // size, entry["row_bytes"] // size
+        self.padded_rows = padded_rows(self.role, padded)
         order = entry.get("rows", {"block": 0, "first": "gate"})
         self.block, self.up_first, self.half = order["block"], order["first"] == "up", padded[1]
         rows, bits = places(entry["modes"]).T
-        self.sources = rows * self.row_bytes * 8 + bits
+        self.sources = rows * self.row_bytes * 8 + bits  # of every stored bit
 
     def rows_of(self, count):
         """The storage's rows of the source's."""
@@ -44,16 +53,17 @@ class Predicted:
             wide = source.astype(numpy.uint32) << 16 if self.is_wide else source
             source = wide[:, None].view(numpy.uint8)
         grid = self.pad[self.kinds(*source.shape)]
-        grid[self.rows_of(len(source)), :source.shape[1]] = source + numpy.uint8(self.add)
-        return numpy.packbits(numpy.unpackbits(grid, bitorder="little")[self.sources], bitorder="little")
+        grid[self.rows_of(len(source)), :source.shape[1]] = self.values[source]
+        return numpy.packbits(numpy.unpackbits(grid.view(numpy.uint8), bitorder="little")[self.sources], bitorder="little")
 
     def kinds(self, count, width):
-        """What the bytes of the storage are, where the source has `count` rows of `width` bytes: 0, or which of PADS from 1 on."""
+        """What the storage holds, byte by byte or value by value, where the source has `count` rows of `width`: 0, or which of
+        PADS from 1 on."""
         row, column, corner, storage = range(1, 5)
-        kinds = numpy.full((self.rows, self.row_bytes), storage, numpy.uint8)
-        kinds[:self.padded_rows, :self.padded_bytes] = corner
+        kinds = numpy.full((self.rows, self.columns), storage, numpy.uint8)
+        kinds[:self.padded_rows, :self.padded_columns] = corner
         kinds[:self.padded_rows, :width] = row
-        kinds[self.rows_of(count), width:self.padded_bytes] = column
+        kinds[self.rows_of(count), width:self.padded_columns] = column
         kinds[self.rows_of(count), :width] = 0
         return kinds
 
@@ -61,7 +71,7 @@ class Predicted:
         """{kind of pad: its values} in an expert's stored bytes."""
         grid = numpy.zeros(self.rows * self.row_bytes * 8, numpy.uint8)
         grid[self.sources] = numpy.unpackbits(data, bitorder="little")
-        grid = numpy.packbits(grid, bitorder="little").reshape(self.rows, self.row_bytes)
+        grid = numpy.packbits(grid, bitorder="little").view(self.values.dtype).reshape(self.rows, self.columns)
         return {at: numpy.unique(grid[self.kinds(count, width) == kind]) for kind, at in enumerate(PADS, 1)}
 
 

@@ -25,6 +25,7 @@ PARTS = {"w13": "codes", "w13_scale": "scales", "w13_bias": "bias",
          "w2": "codes", "w2_scale": "scales", "w2_bias": "bias"}
 EXPERTS = 2
 SCALES = 120, 135   # two that every kernel takes
+TELLING = *SCALES, 0, 1, 121, 254   # no byte of a float has another value for each of these
 BIASES = 0x3F80, 0xC080   # 1.0 and -4.0
 MAKERS = {torch: ("empty", "empty_like", "empty_strided"), torch.Tensor: ("new_empty", "new_empty_strided")}
 
@@ -54,12 +55,21 @@ class Stored(NamedTuple):
 
 class Map(NamedTuple):
     """Of one expert's stored tensor. unit: bits of a unit; source: the source's unit of each stored one, -1: none;
-    value: the bytes of those without; free: bytes that the conversion does not write; add: to scales."""
+    value: the bytes of those without; free: bytes that the conversion does not write; copies: of each source unit;
+    add: to scales; values: what is stored for each of the 256 scales where that is no constant more, None: nothing."""
+    part: str
     unit: int
     source: numpy.ndarray
     value: numpy.ndarray
     free: numpy.ndarray
+    copies: int
     add: int = 0
+    values: list | None = None
+
+    @property
+    def element(self):
+        """The dtype of a stored scale; of codes and biases a byte's."""
+        return numpy.dtype(f"<u{self.unit // 8 if self.part == 'scales' else 1}")
 
 
 def stored(name, tensor, experts):
@@ -174,10 +184,28 @@ class Probe:
             tensor[...] = {"codes": (0, 0xFF), "scales": SCALES, "bias": BIASES}[PARTS[name]][value]
         return layer
 
+    def widths(self, made_of, before):
+        """{key: bytes of a stored unit, 0: bits are units}"""
+        uniform = []
+        for scale in TELLING:
+            layer = self.layer()
+            layer["w13_scale"][...] = layer["w2_scale"][...] = scale
+            uniform.append(self.run(layer))
+        widths = {}
+        for key, name in made_of.items():
+            dtype = before[key].dtype
+            if PARTS[name] == "bias" and dtype not in (torch.bfloat16, torch.float32):
+                raise NoRearrangement(f"{key}: biases as {dtype}; BF16 or F32 were expected")
+            widths[key] = {"codes": 0, "bias": dtype.itemsize}.get(PARTS[name])
+            if PARTS[name] == "scales":
+                widths[key] = scale_width(key, dtype, [made[key].data for made in uniform])
+        return widths
+
     def maps(self, made_of, before):
         """{key: the map of a stored tensor}. made_of: the name of the part that each is made of."""
         low, high = (self.run(self.uniform(value)) for value in (0, 1))
-        readings = {key: Reading(key, name, before[key].dtype, (low[key].data, high[key].data), self.layer()[name].size)
+        widths = self.widths(made_of, before)
+        readings = {key: Reading(key, name, widths[key], (low[key].data, high[key].data), self.layer()[name].size)
                     for key, name in made_of.items()}
         for digit in range(max(r.digits for r in readings.values())):
             on, off = (self.run(self.of_digit(digit, swapped)) for swapped in (False, True))
@@ -187,15 +215,27 @@ class Probe:
         return {key: reading.map(a[key].data[0] != b[key].data[0]) for key, reading in readings.items()}
 
 
-class Reading:
-    """Of one stored tensor: where its units come from, digit by digit. both: its bytes where every unit of the source has the
-    lower of two values, and the higher; total: the source's units, those of its bits for codes."""
+def scale_width(key, dtype, uniform):
+    """Bytes of a stored scale: one, or a whole element's where a byte follows the scales but does not tell them apart, or where
+    one byte of each element follows them and the others never do. uniform: the stored bytes of layers that have one scale
+    everywhere, for several."""
+    data = numpy.sort(numpy.stack(uniform), axis=0)
+    follows = data[0] != data[-1]
+    lanes = follows.reshape(-1, dtype.itemsize)
+    one_lane = dtype.itemsize > 1 and lanes.any(0).sum() == 1
+    if (data[1:, follows] != data[:-1, follows]).all() and not one_lane:
+        return 1
+    if dtype.itemsize > 4:
+        raise NoRearrangement(f"{key}: scales as {dtype}; a layout file has values of 1, 2 and 4 bytes")
+    return dtype.itemsize
 
-    def __init__(self, key, name, dtype, both, total):
-        self.key, self.name, self.part = key, name, PARTS[name]
-        self.width = {"codes": 0, "scales": 1, "bias": dtype.itemsize}[self.part]
-        if self.part == "bias" and dtype not in (torch.bfloat16, torch.float32):
-            raise NoRearrangement(f"{key}: biases as {dtype}; BF16 or F32 were expected")
+
+class Reading:
+    """Of one stored tensor: where its units come from, digit by digit. width: bytes of a unit, 0: a bit is one; both: its bytes
+    where every unit of the source has the lower of two values, and the higher; total: the source's units."""
+
+    def __init__(self, key, name, width, both, total):
+        self.key, self.name, self.part, self.width = key, name, PARTS[name], width
         self.total = total * (8 if self.part == "codes" else 1)
         self.low, self.high = map(self.units, both)
         self.follows = self.low != self.high if self.width else self.low ^ self.high
@@ -235,15 +275,16 @@ class Reading:
         return f"expert {expert}, byte {at}, bit {(value & -value).bit_length() - 1}"
 
     def map(self, free):
-        """Of one expert: the same for all, each source unit once."""
+        """Of one expert: the same for all, each source unit equally often."""
         share = self.total // EXPERTS
         follows = self.bits(self.follows) != 0
         counts = numpy.bincount(self.source[follows], minlength=self.total)
-        if (counts != 1).any():
-            unit = int(numpy.argmax(counts != 1))
+        copies = int(counts.min())
+        if copies == 0 or (counts != copies).any():
+            unit = int(numpy.argmax(counts != copies if copies else counts == 0))
             what = "element" if self.width else "bit"
             raise NoRearrangement(f"{self.key}: {what} {unit % share} of {self.name}, expert {unit // share}, is stored "
-                                  f"{counts[unit]} times, once was expected")
+                                  f"{counts[unit]} times, others {copies or counts.max()}; all equally often was expected")
         source = numpy.where(follows, self.source, -1)
         first = source[0]
         for expert in range(1, EXPERTS):
@@ -252,7 +293,7 @@ class Reading:
         value = self.low[0].view(numpy.uint8).copy()
         add = int(self.low[0][first >= 0][0]) - SCALES[0] & 0xFF if self.part == "scales" else 0
         unit, first = (8 * self.width, first) if self.width else whole_units(first)
-        return Map(unit, first, value, free, add)
+        return Map(self.part, unit, first, value, free, copies, add)
 
 
 def whole_units(source):

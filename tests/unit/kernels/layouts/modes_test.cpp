@@ -34,8 +34,8 @@ Layout by(const ModeLayout& modes) {
 
 /// By the definition: bit by bit.
 std::vector<uint8_t> pack_bits(const ModeLayout& modes, const std::vector<uint8_t>& bytes) {
-  std::vector<uint8_t> packed(bytes.size());
-  for (int64_t p = 0; p < int64_t(bytes.size()) * 8; ++p) {
+  std::vector<uint8_t> packed(bytes.size() * size_t(modes.copies));
+  for (int64_t p = 0; p < int64_t(packed.size()) * 8; ++p) {
     const Step s = modes.source(p);
     const int bit = bytes[size_t(s.row * modes.storage.b + s.bit / 8)] >> s.bit % 8 & 1;
     packed[size_t(p / 8)] |= uint8_t(bit << p % 8);
@@ -122,6 +122,48 @@ TEST_CASE("modes of no built-in layout mean what they say, bit by bit") {
   }
 }
 
+TEST_CASE("of bits that are stored several times all copies are written, one is read, the others are compared") {
+  const Shape s = {64, 32};
+  const Mode rows = {64, {{1, 0}}}, twice = {2, {{0, 0}}};
+  const std::vector<Modes> all = {{{256, {{0, 1}}}, twice, rows},                       // each row
+                                  {{256, {{0, 1}}}, rows, {3, {{0, 0}}}},               // all, three times
+                                  {{8, {{0, 1}}}, twice, {32, {{0, 8}}}, rows},         // each byte
+                                  {{4, {{0, 1}}}, twice, {64, {{0, 4}}}, rows},         // each code in a byte
+                                  {{4, {{0, 1}}}, twice, {64, {{0, 4}}}, twice, rows},  // and each row of these
+                                  {twice, {256, {{0, 1}}}, rows},                       // each bit
+                                  {{8, {{0, 1}}}, {2, {{0, 0}, {0, 0}}}, rows, {32, {{0, 8}}}},  // in a list of steps
+                                  {{4, {{0, 1}}}, {8, {{1, 0}}}, {2, {{0, 4}}}, twice, {32, {{0, 8}}}, {8, {{8, 0}}}}};
+  for (size_t i = 0; i < all.size(); ++i) {
+    INFO(i);
+    const auto cpu = open_cpu();
+    const ModeLayout modes(s, all[i]);
+    CHECK(modes.copies == (i == 1 ? 3 : i == 4 ? 4 : 2));
+    CHECK(!find_equal(modes, s));
+    const auto bytes = random_bytes(s.n * s.b, int(i));
+    auto packed = pack_bits(modes, bytes);
+    CHECK(pack(by(modes), bytes, s, s) == packed);
+    const auto last = int64_t(packed.size() - 1);  // of a copy that is not read
+    for (const uint8_t damage : {0, 0x80}) {
+      packed[size_t(last)] ^= damage;
+      std::vector<uint8_t> back(bytes.size());
+      const UnpackItem inverse{by(modes), packed.data(), whole(back.data(), s, s)};
+      const CompareItem compare{by(modes), packed.data(), whole(bytes.data(), s, s)};
+      PadReport pads;
+      CompareReport report;
+      cpu->unpack({&inverse, 1}, {&pads, 1});
+      cpu->compare({&compare, 1}, {&report, 1});
+      const bool reads_it = damage && modes.copy.size() == 1;  // all copies of a bit are in one unit
+      CHECK((back == bytes) == !reads_it);
+      for (const CopyReport& copies : {pads.copies, report.pads.copies}) {
+        CHECK(copies.wrong == (damage ? 1 : 0));
+        CHECK(copies.at == (damage ? last : 0));
+      }
+      CHECK(report.view[0].wrong == reads_it);
+      CHECK(pads.wrong == 0);
+    }
+  }
+}
+
 TEST_CASE("modes that are no bijection of whole bytes are refused with the reason") {
   const Shape s = {5888, 1536};
   const auto with = [](size_t mode, Mode m) {
@@ -133,7 +175,9 @@ TEST_CASE("modes that are no bijection of whole bytes are refused with the reaso
   CHECK(refusal({5888, 1538}, marlin_codes) == "modes have 72351744 bits, the storage 72445952");
   CHECK(refusal({0, 1536}, marlin_codes) == "storage of 0 x 1536 bytes; sides are 1 to 1048576");
   CHECK(refusal(s, with(6, {8, {{2, 0}}})) == "tiles of 5895 do not make 5888");
-  CHECK(refusal(s, with(6, {8, {{0, 0}}})) == "tiles of 5881 do not make 5888");
+  CHECK(refusal(s, with(6, {8, {{0, 0}}})) == "modes have 9043968 bits, copies apart, the storage 72351744");
+  CHECK(refusal({1 << 20, 64}, {{512, {{0, 1}}}, {1 << 20, {{1, 0}}}, {2, {{0, 0}}}}) ==
+        "copies of more than 67108864 bytes for an expert");
   CHECK(refusal({16, 8}, {{8, {{0, 1}}}, {2, {{1, 0}}}, {8, {{1, 0}}}, {8, {{0, 8}}}}) ==
         "two tiles come from one place");
   CHECK(refusal({4, 1}, {{8, {{0, 1}}}, {4, {{0, 0}, {1, 0}, {1, 0}, {3, 0}}}}) ==

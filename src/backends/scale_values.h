@@ -1,0 +1,36 @@
+// What is stored for each scale byte where that is no byte plus a constant: a table of a layout file.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace mxfp4 {
+
+/// Values of 1, 2 or 4 bytes, lowest first, for some or all of the 256 scale bytes; no two scales have the same.
+class ScaleValues {
+ public:
+  using Table = std::array<std::optional<uint32_t>, 256>;
+  /// Throws std::invalid_argument with the reason where a value is too wide or stands for two scales.
+  ScaleValues(int64_t width, const Table& values);
+  int64_t width() const { return width_; }
+  bool has(uint8_t scale) const { return values_[scale].has_value(); }
+  /// The scales that have values, in words: "0x00 to 0xfe".
+  std::string domain() const;
+  /// `count` scale bytes become their values in the same memory, of count * width bytes; a scale that has none becomes
+  /// a value that stands for none.
+  void widen(uint8_t* at, int64_t count) const;
+  /// The inverse. The index of the first value that stands for no scale; -1: there is none.
+  int64_t narrow(const uint8_t* from, int64_t count, uint8_t* to) const;
+
+ private:
+  int64_t width_;
+  Table values_;
+  uint32_t outside_ = 0;                              // stands for no scale
+  std::vector<std::pair<uint32_t, uint8_t>> scales_;  // by value
+};
+
+}  // namespace mxfp4

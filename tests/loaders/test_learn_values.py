@@ -1,0 +1,199 @@
+"""Learned layouts whose scales are other values than their bytes, and that store bits several times. MXFP4_PACK names the
+program, which packs by them what the conversions make."""
+
+import glob
+import io
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from contextlib import redirect_stderr
+
+import numpy
+import torch
+from safetensors.torch import load_file
+
+from mxfp4_pack import Manifest, _entries
+from mxfp4_pack.learn import NoRearrangement
+from mxfp4_pack.learn.layout import check_file, learn, to_text
+from mxfp4_pack.learn.probe import Probe, Size
+from test_learn import ROOT, TINY, changed
+from test_tool import PROGRAM
+
+SMALL = Size(64, 32, False)
+SCALES, CODES = "w13_weight_scale", "w2_weight"
+
+
+def floats(scales):
+    """By the bits of F32, so that 2^-127 becomes 0.0 and 0xFF infinity."""
+    return (scales.to(torch.int32) << 23).view(torch.float32)
+
+
+def twice(tensor, dim):
+    return torch.cat([tensor, tensor], dim)
+
+
+class Values(unittest.TestCase):
+    def learned(self, size=SMALL, pairs=False, **changes):
+        self.said = io.StringIO()
+        with redirect_stderr(self.said):
+            return learn(Probe(changed(**changes), size), pairs)
+
+    def tensor(self, name, **changes):
+        made = json.loads(to_text("mine", "none", self.learned(**changes), {}))
+        return made["mxfp4_pack_layout"], next(t for t in made["tensors"] if t["name"] == name)
+
+    def scales(self, change, of="w13_scale", name=SCALES):
+        return self.tensor(name, **{name: lambda x: change(x[of])})
+
+    def refused(self, message, **changes):
+        with self.assertRaisesRegex(NoRearrangement, message):
+            self.learned(**changes)
+
+    def test_all_256_scales_stand_in_the_file(self):
+        numbers = numpy.arange(256)
+        cases = (("float32", floats, numbers << 23, [64, 0, 1]),
+                 ("bfloat16", lambda s: floats(s).bfloat16(), numbers << 7, [32, 0, 1]),
+                 ("int32", lambda s: s.to(torch.int32) - 127, numbers - 127 & 0xFFFFFFFF, [64, 0, 1]),
+                 ("int32", lambda s: s.to(torch.int32), numbers, [64, 0, 1]),
+                 ("int16", lambda s: 300 - s.to(torch.int16), 300 - numbers, [32, 0, 1]),
+                 ("uint8", lambda s: 254 - s, 254 - numbers & 0xFF, [16, 0, 1]))
+        for dtype, change, want, first in cases:
+            with self.subTest(dtype=dtype):
+                version, t = self.scales(change)
+                self.assertEqual((version, t["torch_dtype"], t["add"], t["modes"]), (3, dtype, 0, [first, [64, 1, 0]]))
+                self.assertEqual(t["values"], {"width": first[0] // 16, "of_scales": want.tolist()})
+
+    @unittest.skipUnless(hasattr(torch, "uint32"), "a later torch has it")
+    def test_dtypes_that_the_loaders_know(self):
+        _, t = self.scales(lambda s: floats(s).view(torch.uint32))
+        self.assertEqual((t["dtype"], t["torch_dtype"]), ("U32", "uint32"))
+        for dtype in ("U16", "U32", "U64"):
+            self.assertEqual(_entries.BYTES[_entries.DTYPES[dtype]] * 8, int(dtype[1:]))
+
+    def test_a_constant_more_stays_one(self):
+        for add in (0, 6):
+            version, t = self.scales(lambda s: s + add)
+            self.assertEqual((version, t["add"], "values" in t), (1, add, False))
+
+    def test_a_scale_ff_that_is_stored_as_another_has_no_value(self):
+        _, t = self.scales(lambda s: floats(s.clamp(max=254)))
+        self.assertEqual(t["values"]["of_scales"], [*(numpy.arange(255) << 23).tolist(), None])
+        self.assertIn("scale 0xff becomes 0x7f000000, as another does; a checkpoint with it is refused", self.said.getvalue())
+
+    def test_what_is_lossy_is_refused_with_two_scales(self):
+        lossy = "that is lossy, the values of a layout file are one-to-one"
+        self.refused(f"{SCALES}: scales 0x00 and 0x01 both become 0x00: {lossy}",
+                     **{SCALES: lambda x: (x["w13_scale"].int() - 6).clamp(min=0).to(torch.uint8)})
+        self.refused(f"{SCALES}: scales 0x00 and 0x01 both become 0x0000: {lossy}",
+                     **{SCALES: lambda x: floats(x["w13_scale"]).half()})
+        self.refused(f"{SCALES}: scales 0xc8 and 0xc9 both become 0x64000000: {lossy}",
+                     **{SCALES: lambda x: floats(x["w13_scale"].clamp(max=200))})
+        self.refused(f"{SCALES}: scales as torch.float64; a layout file has values of 1, 2 and 4 bytes",
+                     **{SCALES: lambda x: floats(x["w13_scale"]).double()})
+
+    def test_pads_are_values(self):
+        pad = torch.nn.functional.pad
+        _, t = self.scales(lambda s: pad(floats(s), (0, 2), value=1.5))
+        self.assertEqual((t["row_bytes"], t["storage"], t["pad"]["column"]), (16, {"rows": 64, "bytes": 16}, 0x3FC00000))
+        _, t = self.scales(lambda s: pad(floats(s), (0, 0, 0, 32), value=0.0), "w2_scale", "w2_weight_scale")
+        self.assertEqual((t["storage"]["rows"], t["pad"]["storage"]), (96, 0))
+
+    def test_what_is_stored_several_times(self):
+        cases = (("each row", SCALES, lambda x: twice(x["w13_scale"], 2), [[16, 0, 1], [2, 0, 0], [64, 1, 0]]),
+                 ("all", SCALES, lambda x: twice(x["w13_scale"], 1), [[16, 0, 1], [64, 1, 0], [2, 0, 0]]),
+                 ("each", SCALES, lambda x: x["w13_scale"].repeat_interleave(2, 2),
+                  [[8, 0, 1], [2, 0, 0], [2, 0, 8], [64, 1, 0]]),
+                 ("codes", CODES, lambda x: torch.cat([x["w2"]] * 3, 1), [[128, 0, 1], [64, 1, 0], [3, 0, 0]]),
+                 ("codes transposed", CODES, lambda x: twice(x["w2"].transpose(1, 2), 2).contiguous(),
+                  [[8, 0, 1], [64, 1, 0], [2, 0, 0], [16, 0, 8]]),
+                 ("a code in a byte", CODES, lambda x: torch.stack([(x["w2"] & 15) * 17, (x["w2"] >> 4) * 17], -1).flatten(2),
+                  [[4, 0, 1], [2, 0, 0], [32, 0, 4], [64, 1, 0]]))
+        for what, name, change, modes in cases:
+            with self.subTest(what):
+                version, t = self.tensor(name, **{name: change})
+                self.assertEqual((version, t["modes"]), (3, modes))
+        self.refused(f"{CODES}: bit 0 of w2, expert 0, is stored 2 times, others 1",
+                     **{CODES: lambda x: torch.cat([x["w2"], x["w2"][:, :1]], 1)})
+        self.refused(f"{CODES}: bit 3 of w2, expert 0, is stored 0 times, others 2",
+                     **{CODES: lambda x: twice(x["w2"] & 0xF7, 1)})
+        self.refused(f"{SCALES}: 256 bytes of an expert, all of it 2 times, that no row order, pads and modes describe",
+                     **{SCALES: lambda x: torch.cat([x["w13_scale"].flatten(1), x["w13_scale"].transpose(1, 2).flatten(1)], 1)})
+
+    def test_a_file_is_checked_against_what_is_installed(self):
+        made = {SCALES: lambda x: twice(floats(x["w13_scale"]), 1)}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "mine.json")
+            with open(path, "w") as file:
+                file.write(to_text("mine", "none", self.learned(**made), {}))
+            check_file(path, Probe(changed(**made), SMALL), False)
+            with self.assertRaisesRegex(NoRearrangement, f"{SCALES}: expert 0, byte 2 of a random layer"):
+                check_file(path, Probe(changed(**{SCALES: lambda x: twice(floats(x["w13_scale"] + 1), 1)}), SMALL), False)
+
+
+@unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: it packs nothing here")
+class Packed(unittest.TestCase):
+    """The program packs by a learned file what the function makes of the checkpoint."""
+
+    CONVERSIONS = {
+        "float32, padded and transposed": {
+            SCALES: lambda x: torch.nn.functional.pad(floats(x["w13_scale"]), (0, 1), value=1.0).transpose(1, 2).contiguous(),
+            "w2_weight_scale": lambda x: torch.nn.functional.pad(floats(x["w2_scale"]), (0, 3, 0, 32), value=-2.5)},
+        "bfloat16 twice, codes three times": {
+            SCALES: lambda x: floats(x["w13_scale"]).bfloat16().repeat_interleave(2, 1),
+            "w2_weight_scale": lambda x: 254 - x["w2_scale"],
+            CODES: lambda x: torch.cat([x["w2"]] * 3, 2)},
+        "codes in a byte, int32": {
+            SCALES: lambda x: x["w13_scale"].to(torch.int32) - 127,
+            CODES: lambda x: torch.stack([(x["w2"] & 15) * 17, (x["w2"] >> 4) * 17], -1).flatten(2)}}
+
+    def setUp(self):
+        parent = tempfile.TemporaryDirectory()
+        self.addCleanup(parent.cleanup)
+        self.dir = parent.name
+
+    def run_program(self, *arguments, code=0):
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stdout + done.stderr
+
+    def loaded(self, out):
+        """The first layer as the loaders give it to an engine: {parameter: tensor}"""
+        packed = Manifest(out, "vllm").pick("marlin", 1, 0)
+        entries = packed.layer("model", 0, "the test")
+        tensors = packed.read_layer(entries, range(next(iter(entries.values())).experts), torch.device("cpu"))
+        return {entries[key].parameter: tensor for key, tensor in tensors.items()}
+
+    def test_the_bytes_are_what_the_function_makes(self):
+        ckpt = os.path.join(ROOT, "testdata", "tiny", "gpt-oss")
+        source = {}
+        for name in glob.glob(ckpt + "/*.safetensors"):
+            source |= load_file(name)
+        prefix = "model.layers.0.mlp.experts."
+        layer = {"w13": source[prefix + "gate_up_proj_blocks"].flatten(2), "w13_scale": source[prefix + "gate_up_proj_scales"],
+                 "w13_bias": source[prefix + "gate_up_proj_bias"], "w2": source[prefix + "down_proj_blocks"].flatten(2),
+                 "w2_scale": source[prefix + "down_proj_scales"], "w2_bias": source[prefix + "down_proj_bias"]}
+        for number, (what, changes) in enumerate(self.CONVERSIONS.items()):
+            with self.subTest(what):
+                call, path = changed(**changes), os.path.join(self.dir, f"{number}.json")
+                with redirect_stderr(io.StringIO()), open(path, "w") as file:
+                    file.write(to_text("mine", "vllm", learn(Probe(call, TINY), True), {"moe-backend": "marlin"}))
+                out = path + ".out"
+                self.run_program("convert", ckpt, out, "--layout", path, "-q")
+                self.assertIn("right at level bytes", self.run_program("verify", out, "--source", ckpt))
+                packed, served = {}, self.loaded(out)
+                for name in glob.glob(out + "/packed/*.safetensors"):
+                    packed |= load_file(name)
+                for name, want in call(layer).items():
+                    for got in packed[prefix + name], served[name]:
+                        self.assertEqual((got.dtype, got.shape), (want.dtype, want.shape))
+                        self.assertTrue(torch.equal(got.flatten().view(torch.uint8), want.flatten().view(torch.uint8)), name)
+                self.run_program("unpack", out, path + ".again", "-q")
+                for name in glob.glob(ckpt + "/*.safetensors"):
+                    with open(name, "rb") as a, open(os.path.join(path + ".again", os.path.basename(name)), "rb") as b:
+                        self.assertEqual(a.read(), b.read())
+
+
+if __name__ == "__main__":
+    unittest.main()
