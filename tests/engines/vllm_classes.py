@@ -25,6 +25,7 @@ import itertools
 import json
 import os
 import pickle
+import sys
 import tempfile
 import unittest
 from contextlib import ExitStack
