@@ -1,5 +1,6 @@
 // vLLM's CPU MoE (AVX-512, AMX): blocks of 32 rows, columns outermost within a block; rows as loaded, both sizes padded
-// to 32, biases F32. The engine's tensors keep the raw ones' sizes, from which its kernel takes those of the layer.
+// to 32, biases F32. The engine's tensors keep the raw ones' sizes, from which its kernel takes those of the layer; the
+// loader gives them these (_entries.py), since earlier manifests do not and must stay as they are.
 // Source: convert_weight_packed and convert_scale_packed of vLLM 0.26.0 and 0.33.0, both run on a CPU.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
@@ -10,11 +11,6 @@ namespace {
 
 Dims codes_shape(int64_t n, int64_t k) { return {n / 32, k / 2, 32}; }
 Dims scales_shape(int64_t n, int64_t k) { return {n / 32, k / group, 32}; }
-/// U8 [E, N/32, columns, 32] as [E, N, columns]. The loader knows it of earlier outputs, which lack it.
-View raw_sizes(const Dims& stored) {
-  const Dims shape = {stored[0], stored[1] * stored[3], stored[2]};
-  return {"uint8", shape, contiguous_strides(shape)};
-}
 
 Backend backend(const char* first_release, bool (*takes)(const Model&)) {
   return {.name = "vllm-cpu",
@@ -25,8 +21,8 @@ Backend backend(const char* first_release, bool (*takes)(const Model&)) {
           .multiple = {32, 32},
           .kernel = &kernel_format("vllm-cpu"),
           .w13_order = loaded_order,
-          .parameters = both(vllm_names, {.layout = VllmCpuCodes{}, .shape = codes_shape, .view = raw_sizes},
-                             {.layout = VllmCpuScales{}, .shape = scales_shape, .view = raw_sizes}, f32_bias()),
+          .parameters = both(vllm_names, {.layout = VllmCpuCodes{}, .shape = codes_shape},
+                             {.layout = VllmCpuScales{}, .shape = scales_shape}, f32_bias()),
           .releases = {first_release, ""},
           .requires_ = {{"moe_backend", "cpu"}},
           .takes = takes};

@@ -218,7 +218,7 @@ class Hostile(unittest.TestCase):
             with self.subTest(message=message):
                 self.refuses(message)
 
-    def test_the_view_that_earlier_outputs_for_cpus_lack(self):
+    def test_the_view_that_outputs_for_cpus_lack(self):
         tensor = {"name": "t", "parameter": "w13_weight", "file": "f", "dtype": "U8", "torch_dtype": "uint8", "experts": 2,
                   "shape": [2, 3, 7, 32], "xxh3_128": "", "layout": "vllm_cpu.codes"}
         self.assertEqual(entry_of(tensor).view, ("uint8", (2, 96, 7), (672, 7, 1)))

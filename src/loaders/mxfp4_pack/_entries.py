@@ -67,7 +67,7 @@ def entry_of(t):
 
 
 def unsaid_view(t):
-    """vLLM's tensors for CPUs have the sizes of the raw ones, which earlier outputs do not say."""
+    """vLLM's tensors for CPUs have the sizes of the raw ones, which the manifest does not say."""
     if t.get("layout") not in ("vllm_cpu.codes", "vllm_cpu.scales") or len(t["shape"]) != 4:
         return None
     experts, blocks, columns, rows = t["shape"]

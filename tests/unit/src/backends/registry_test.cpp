@@ -370,9 +370,6 @@ TEST_CASE("what a loader needs stands in the manifest") {
   const Json deepgemm = set_of({"", "deepgemm", "vllm", ""});
   CHECK(tensor_of(deepgemm, "w13_weight_scale")["view"] ==
         Json({{"dtype", "int32"}, {"shape", {2, 768, 3}}, {"strides", {2304, 1, 768}}}));
-  const Json cpu = tensor_of(set_of({"", "vllm-cpu", "vllm", ""}), "w2_weight_scale");
-  CHECK(cpu["shape"] == Json({2, 10, 11, 32}));
-  CHECK(cpu["view"] == Json({{"dtype", "uint8"}, {"shape", {2, 320, 11}}, {"strides", {3520, 11, 1}}}));
   const Json sglang = set_of({"", "flashinfer-cutlass", "sglang", ""});
   REQUIRE(sglang["constants"].size() == 3);
   CHECK(sglang["constants"][0] == Json({{"name", "swiglu_alpha"}, {"value", 1.702}, {"dtype", "F32"}, {"shape", {2}}}));
