@@ -98,7 +98,7 @@ struct Backend {
   /// Changes one expert's values before layouts apply, so that there is no way back; null: nothing is lost.
   /// Without codes, only the scales.
   RewriteLoss (*rewrite)(std::span<uint8_t> codes, std::span<uint8_t> scales) = nullptr;
-  /// Where --backend auto or --gpu choose the form, another one is taken for more tensor-parallel ranks; 0: none is.
+  /// Where no layout version is asked for, another form is taken for more tensor-parallel ranks; 0: none is.
   int most_ranks = 0;
   bool first_scale_pads = false;  // pads of rewritten scales are the expert's first
   /// Of a layout file: its JSON on one line, and the only size on a rank that it is for.

@@ -95,11 +95,12 @@ class Selection {
     fail(ErrorKind::usage, "--phase '{}': prefill or decode expected", to_.phase);
   }
 
-  /// The first form of a backend that the release loads, on the GPU and so many ranks, for the model; null: none.
+  /// The first form of a backend that the release loads, on the GPU, if one is given, and so many ranks, for the model;
+  /// null: none.
   const Backend* row(const std::string& name) const {
     for (const Backend* b : backends())
       if (name == b->name && to_.engine == b->engine && (!b->takes || b->takes(model_)) &&
-          b->releases.contains(to_.release) && runs_on(b->gpu, to_.gpu) &&
+          b->releases.contains(to_.release) && (to_.gpu.empty() || runs_on(b->gpu, to_.gpu)) &&
           (!b->most_ranks || to_.tp_size <= b->most_ranks) && is_run(*b))
         return b;
     return nullptr;
@@ -241,7 +242,7 @@ BackendChoice choose_backend(const std::string& name, const Model& model, Deploy
     note_choice(choice, to.engine);
     return choice;
   }
-  const Backend* form = to.gpu.empty() ? nullptr : Selection(model, to).row(name);
+  const Backend* form = Selection(model, to).row(name);
   return {.backend = name, .layout_version = form ? form->layout_version : ""};
 }
 

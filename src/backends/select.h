@@ -44,7 +44,7 @@ struct BackendChoice {
 BackendChoice select_backend(const Model& model, const Deployment& deployment);
 
 /// What --backend asks for. "auto": the choice above, for the GPU that is here unless another is given; all of it is
-/// said. A name: itself, in the first form that the release loads and the GPU runs, if one is given.
+/// said. A name: itself, in the first form that the release loads on so many ranks and, if one is given, the GPU runs.
 BackendChoice choose_backend(const std::string& name, const Model& model, Deployment deployment);
 
 /// Throws Error{usage} where a backend, or the engine's release with it, does not run on the GPU, if one is given.

@@ -14,38 +14,27 @@ minutes: this script was not yet run to its end. Exit code 0: all as it must be,
 
 import argparse
 import os
-import pickle
-import subprocess
 import sys
-import tempfile
+
+import apart
 
 REDUNDANT, RANKS, ANSWERS = 4, 2, 6
-ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
-               "VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_DEEP_GEMM_WARMUP": "skip",
-               "VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER": "0"}
+ENVIRONMENT = {"VLLM_DEEP_GEMM_WARMUP": "skip", "VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER": "0"}
 BALANCED = {"enable_eplb": True, "eplb_config": {"num_redundant_experts": REDUNDANT, "window_size": 4, "step_interval": 4,
                                                  "use_async": False, "communicator": "torch_nccl"}}
 
 
 def look(worker, directory):
     """(rows that are another expert than the map says, rows, the map as lists by layers) of one rank; of R no rows."""
-    from mxfp4_pack.packed_set import flat
     from mxfp4_pack.vllm.live import packed_layers
-    from vllm_eplb import files_of
+    from vllm_eplb import files_of, wrong_rows
     runner = worker.model_runner
-    placed = next(iter(runner.eplb_state.model_states.values())).physical_to_logical_map.tolist()
+    placed = next(iter(runner.eplb_state.model_states.values())).physical_to_logical_map
     if not packed_layers(runner.model):
-        return 0, 0, placed
+        return 0, 0, placed.tolist()
     if not hasattr(worker, "packed_files"):
         worker.packed_files = files_of(directory)
-    wrong = rows = 0
-    for (layer, method), map_ in zip(packed_layers(runner.model), placed, strict=True):
-        for key, entry in method.entries.items():
-            held = flat(method.held[key]).view(layer.local_num_experts, -1)
-            for row, bytes_ in enumerate(held):
-                rows += 1
-                wrong += not bytes_.equal(worker.packed_files[entry.name][map_[worker.rank * len(held) + row]])
-    return wrong, rows, placed
+    return *wrong_rows(runner.model.moe_layers, worker.packed_files, placed, worker.rank), placed.tolist()
 
 
 def answer(llm, turn):
@@ -78,19 +67,12 @@ def start(options):
         seen.append(answer(llm, turn))
         if options.balanced:
             seen[-1] = (*seen[-1], llm.collective_rpc(look, args=(options.start,)))
-    with open(options.result, "wb") as file:
-        pickle.dump(seen, file)
+    apart.keep(seen, options.result)
 
 
 def seen_of(directory, *more):
-    with tempfile.TemporaryDirectory() as folder:
-        result = os.path.join(folder, "seen")
-        command = [sys.executable, __file__, "-", "-", "--start", directory, "--result", result, *more]
-        path = os.pathsep.join([os.path.dirname(os.path.abspath(__file__)), os.environ.get("PYTHONPATH", "")])
-        if subprocess.call(command, env=os.environ | ENVIRONMENT | {"PYTHONPATH": path}):
-            return None
-        with open(result, "rb") as file:
-            return pickle.load(file)
+    path = os.pathsep.join([os.path.dirname(os.path.abspath(__file__)), os.environ.get("PYTHONPATH", "")])
+    return apart.seen_by(__file__, "-", "-", "--start", directory, *more, environment=ENVIRONMENT | {"PYTHONPATH": path})
 
 
 def look_at(seen):

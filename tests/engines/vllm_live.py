@@ -16,8 +16,8 @@ import subprocess
 import sys
 import time
 
-ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
-               "VLLM_USE_FLASHINFER_SAMPLER": "0"}
+import apart
+
 LAYER = "model.layers.{}.mlp.experts.{}"
 RAW = {("w13", "codes"): "gate_up_proj_blocks", ("w13", "scales"): "gate_up_proj_scales", ("w13", "bias"): "gate_up_proj_bias",
        ("w2", "codes"): "down_proj_blocks", ("w2", "scales"): "down_proj_scales", ("w2", "bias"): "down_proj_bias"}
@@ -227,7 +227,7 @@ def main():
     parser.add_argument("--reference", help="of a start of P2 alone: where its tokens and log probabilities are kept")
     parser.add_argument("--served", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    os.environ |= ENVIRONMENT
+    os.environ |= apart.ENVIRONMENT
     if options.served:
         served(options)
     elif options.reference:

@@ -12,16 +12,14 @@ probabilities. What the raw checkpoint itself cannot be started with is said, an
 import argparse
 import json
 import os
-import pickle
-import subprocess
 import sys
 import tempfile
+
+import apart
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 
 RANK = 8
-ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
-               "VLLM_USE_FLASHINFER_SAMPLER": "0"}
 OPTIONS = {"none": {}, "offload": {"cpu_offload_gb": 2},
            "lora": {"enable_lora": True, "max_lora_rank": RANK, "max_loras": 1}}
 
@@ -65,20 +63,13 @@ def start(options):
     seen = {"tokens": list(out.token_ids), "logprobs": b"".join(step.tobytes() for step in steps),
             "experts": llm.apply_model(experts_of)[0], "gpu": torch.cuda.max_memory_allocated() / 2**30,
             "host": llm.apply_model(placed)[0] / 2**30}
-    with open(options.result, "wb") as file:
-        pickle.dump(seen, file)
+    apart.keep(seen, options.result)
 
 
 def seen_of(options, option, directory, adapter):
     """What a start saw; None where there was none."""
-    with tempfile.TemporaryDirectory() as folder:
-        result = os.path.join(folder, "seen")
-        command = [sys.executable, __file__, options.backend, options.raw, options.packed, "--start", directory,
-                   "--option", option, "--result", result, "--adapter", adapter]
-        if subprocess.call(command, env=os.environ | ENVIRONMENT):
-            return None
-        with open(result, "rb") as file:
-            return pickle.load(file)
+    return apart.seen_by(__file__, options.backend, options.raw, options.packed, "--start", directory, "--option", option,
+                         "--adapter", adapter)
 
 
 def compare(option, raw, packed, plain):
@@ -91,6 +82,13 @@ def compare(option, raw, packed, plain):
     if option == "offload" and not packed["host"] > 0:
         wrong.append("nothing lies in the host's memory")
     return wrong
+
+
+def sizes(raw, packed):
+    if packed is None:
+        return ""
+    return (f"; GiB on the GPU {raw['gpu']:.2f}, packed {packed['gpu']:.2f}; in the host's memory {raw['host']:.2f}, "
+            f"{packed['host']:.2f}")
 
 
 def main():
@@ -113,10 +111,8 @@ def main():
             packed = seen_of(options, option, options.packed, adapter)
             wrong = compare(option, raw, packed, plain)
             plain, failed = plain or raw, failed or bool(wrong)
-            sizes = "" if packed is None else "; GiB on the GPU {:.2f}, packed {:.2f}; in the host's memory {:.2f}, {:.2f}".format(
-                raw["gpu"], packed["gpu"], raw["host"], packed["host"])
             print(f"{'FAIL' if wrong else 'ok  '} {option}: {', '.join(wrong) or 'tokens, log probabilities, experts equal'}"
-                  f"{sizes}", flush=True)
+                  f"{sizes(raw, packed)}", flush=True)
     return 1 if failed else 0
 
 

@@ -30,6 +30,13 @@ void ModeStrips::each_unit(int64_t tn, Move move) const {
   }
 }
 
+/// What is stored of a unit that begins at `from`; 0 of one that runs.
+uint64_t ModeStrips::packed_unit(const uint8_t* from) const {
+  uint64_t unit = 0;
+  for (size_t i = 0; i < pack_.size(); ++i) unit |= pack_[i][from[gather_[i]]];
+  return unit;
+}
+
 void ModeStrips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const {
   const auto bytes = size_t(layout_.unit);
   each_unit(tn, [&](int64_t from, int64_t to) {
@@ -37,8 +44,7 @@ void ModeStrips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const {
       std::memcpy(packed + to, strip + from, bytes);
       return;
     }
-    uint64_t unit = 0;
-    for (size_t i = 0; i < bytes; ++i) unit |= pack_[i][strip[from + gather_[i]]];
+    const uint64_t unit = packed_unit(strip + from);
     std::memcpy(packed + to, &unit, bytes);
   });
 }
@@ -58,8 +64,7 @@ void ModeStrips::unpack(const uint8_t* packed, int64_t tn, uint8_t* strip) const
 
 void ModeStrips::check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const {
   each_unit(tn, [&](int64_t from, int64_t to) {
-    uint64_t unit = 0;
-    for (size_t i = 0; i < pack_.size(); ++i) unit |= pack_[i][strip[from + gather_[i]]];
+    const uint64_t unit = packed_unit(strip + from);
     const uint8_t* want = layout_.runs ? strip + from : reinterpret_cast<const uint8_t*>(&unit);
     for (const int64_t copy : layout_.copy)
       for (int64_t i = 0; i < layout_.unit; ++i) {

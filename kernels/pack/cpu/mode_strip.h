@@ -24,6 +24,7 @@ class ModeStrips {
  private:
   template <class Move>
   void each_unit(int64_t tn, Move move) const;
+  uint64_t packed_unit(const uint8_t* from) const;
   using Table = std::array<uint64_t, 256>;  // of one byte of a unit: its bits, each where it goes
   const ModeLayout& layout_;
   std::vector<int64_t> from_, gather_;  // in the strip: each unit of a tile, each byte of a unit

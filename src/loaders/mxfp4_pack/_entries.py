@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 BYTES = {"bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e8m0fnu": 1, "bfloat16": 2,
          "float16": 2, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8}
+# of safetensors -> of torch
 DTYPES = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
           "F8_E8M0": "float8_e8m0fnu", "BF16": "bfloat16", "F16": "float16", "I16": "int16", "U16": "uint16",
-          "I32": "int32", "U32": "uint32", "F32": "float32", "I64": "int64", "U64": "uint64", "F64": "float64"}  # of safetensors -> of torch
+          "I32": "int32", "U32": "uint32", "F32": "float32", "I64": "int64", "U64": "uint64", "F64": "float64"}
 
 ROLES = ("w13", "w2")
 

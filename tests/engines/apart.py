@@ -1,0 +1,26 @@
+"""A start of vLLM in a process of its own, which gives back what it saw."""
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+
+ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
+               "VLLM_USE_FLASHINFER_SAMPLER": "0"}
+
+
+def seen_by(script, *arguments, environment={}):
+    """What `script` gave to keep(.., its --result); None where it failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = os.path.join(folder, "seen")
+        command = [sys.executable, script, *arguments, "--result", result]
+        if subprocess.call(command, env=os.environ | ENVIRONMENT | environment):
+            return None
+        with open(result, "rb") as file:
+            return pickle.load(file)
+
+
+def keep(seen, result):
+    with open(result, "wb") as file:
+        pickle.dump(seen, file)
