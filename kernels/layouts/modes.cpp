@@ -75,7 +75,7 @@ void check(const Shape& storage, const Modes& modes) {
   }
   const int64_t stored = product(modes), copies = copies_of(modes);
   if (stored / copies != storage.n * storage.b * 8)
-    refuse("modes have " + std::to_string(stored / copies) + (copies > 1 ? " bits, copies apart" : " bits") +
+    refuse("modes have " + std::to_string(stored / copies) + (copies > 1 ? " bits in each copy" : " bits") +
            ", the storage " + std::to_string(storage.n * storage.b * 8));
   if (stored > max_storage * 8) refuse("copies of more than " + std::to_string(max_storage) + " bytes for an expert");
 }

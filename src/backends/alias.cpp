@@ -25,8 +25,13 @@ constexpr Unpacked unpacked[] = {
 };
 
 void refuse_unpacked(const std::string& name, const std::string& engine) {
-  for (const Unpacked& u : unpacked)
-    if (engine == u.engine && name == u.name) fail(ErrorKind::usage, "--backend {}: nothing to pack: {}", name, u.why);
+  for (const Unpacked& u : unpacked) {
+    if (name != u.name) continue;
+    if (engine != u.engine)
+      fail(ErrorKind::usage, "--backend {}: a kernel of {}'s, not of {}'s; nothing to pack: {}", name, u.engine, engine,
+           u.why);
+    fail(ErrorKind::usage, "--backend {}: nothing to pack: {}", name, u.why);
+  }
 }
 
 /// A lossy backend is meant by its own name alone.
@@ -50,7 +55,7 @@ std::string backend_called(const std::string& name, const std::string& engine, c
     if (engine != b->engine || !is_called(*b, name) || (!where.empty() && !runs_on(b->gpu, where))) continue;
     if (std::find(meant.begin(), meant.end(), b->name) != meant.end()) continue;
     meant.push_back(b->name);
-    choices.push_back(fmt::format("{} on {}", b->name, b->gpu));
+    choices.push_back(fmt::format("{} on {}", b->name, gpus_of(b->name, engine)));
   }
   if (meant.size() == 1) return meant.front();
   refuse_unpacked(name, engine);

@@ -84,6 +84,16 @@ const Backend& find_backend(const std::string& name, const std::string& engine, 
   explain(rows, layout_version, model, release);
 }
 
+std::string gpus_of(const std::string& name, const std::string& engine) {
+  std::vector<std::string> gpus;
+  for (const Backend* b : backends()) {
+    if (name != b->name || engine != b->engine) continue;
+    std::istringstream list(b->gpu);
+    for (std::string gpu; std::getline(list >> std::ws, gpu, ',');) add_once(gpus, gpu);
+  }
+  return fmt::format("{}", fmt::join(gpus, ", "));
+}
+
 std::vector<Fit> fits_of(const Backend& b) {
   std::vector<Fit> fits;
   const std::string releases = is_empty(b.releases) ? "" : describe(b.releases, find_engine(b.engine).known);

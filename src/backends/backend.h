@@ -120,6 +120,9 @@ std::vector<Fit> fits_of(const Backend& backend);
 const Backend& find_backend(const std::string& name, const std::string& engine, const std::string& layout_version,
                             const Model* model = nullptr, const std::string& release = "");
 
+/// The GPUs of all forms of a backend that some release loads, "gfx950, gfx942": each once, in the order of backends().
+std::string gpus_of(const std::string& name, const std::string& engine);
+
 /// `fits` as the manifest and backends --json have it.
 Json to_json(const std::vector<Fit>& fits);
 

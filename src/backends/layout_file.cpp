@@ -32,10 +32,10 @@ constexpr int64_t max_size = int64_t(1) << 19;  // hidden, intermediate
 constexpr int64_t max_modes = 64;
 
 int64_t number(const Field& f, int64_t least, int64_t most) {
-  if (!f.json().is_number_integer()) f.refuse("no whole number");
+  if (!f.json().is_number_integer()) f.refuse("a whole number was expected");
   const bool large = f.json().is_number_unsigned() && f.json().get<uint64_t>() > uint64_t(INT64_MAX);
   if (large || f.json().get<int64_t>() < least || f.json().get<int64_t>() > most)
-    f.refuse("{} is not within {} and {}", f.json().dump(), least, most);
+    f.refuse("{}, {} to {} was expected", f.json().dump(), least, most);
   return f.json().get<int64_t>();
 }
 
@@ -43,7 +43,8 @@ int64_t number(const Field& f, int64_t least, int64_t most) {
 void each(const Field& list, int64_t least, int64_t most, const std::function<void(const Field&)>& use) {
   const Json& json = list.json();
   if (!json.is_array() || int64_t(json.size()) < least || int64_t(json.size()) > most)
-    list.refuse("no list of {} to {} entries", least, most);
+    list.refuse("a list of {} entries was expected",
+                least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most));
   list.each(use);
 }
 
@@ -53,7 +54,7 @@ std::string word(const Field& f) {
   const std::string text = f.json().is_string() ? f.text() : "";
   if (text.empty() || text.size() > 64 || text.find_first_not_of(letters) != text.npos || text[0] == '.' ||
       text[0] == '-')
-    f.refuse("no word of letters, digits and ._-, with . and - not in front");
+    f.refuse("a word of letters, digits and ._- was expected, with . and - not in front");
   return text;
 }
 
@@ -64,7 +65,7 @@ T one_of(const Field& f, const T (&values)[n]) {
     if (f.json().is_string() && f.text() == name_of(v)) return v;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(v));
   }
-  f.refuse("{} is none of {}", f.json().dump(), names);
+  f.refuse("{}, one of {} was expected", f.json().dump(), names);
 }
 
 constexpr Part file_parts[] = {Part::codes, Part::scales, Part::bias};
@@ -94,7 +95,7 @@ Mode read_mode(const Field& v) {
     return mode;
   }
   each(v, 2, max_layout_bytes, [&](const Field& s) {
-    if (!s.json().is_array() || s.json().size() != 2) s.refuse("no [rows, bits]");
+    if (!s.json().is_array() || s.json().size() != 2) s.refuse("[rows, bits] was expected");
     mode.steps.push_back(read_step(s, 0));
   });
   mode.count = int64_t(mode.steps.size());
@@ -107,7 +108,8 @@ Layout read_modes(const Field& v, Shape storage, Shape padded, bool may_be_built
   each(v, 1, max_modes, [&](const Field& m) { modes.push_back(read_mode(m)); });
   try {
     const ModeLayout& given = out.modes.emplace_back(storage, std::move(modes));
-    if (given.copies > 1 && out.version < 3) v.refuse("a mode that moves nothing; version 3 of the format has copies");
+    if (given.copies > 1 && out.version < 3)
+      v.refuse("a mode that moves nothing, which version {} of the format does not have; version 3 has", out.version);
     if (may_be_built_in)
       if (const auto equal = find_equal(given, padded)) return *equal;
     ByModes layout;
@@ -120,7 +122,7 @@ Layout read_modes(const Field& v, Shape storage, Shape padded, bool may_be_built
 
 RowOrder read_order(const Field& v) {
   const std::string first = word(v.at("first"));
-  if (first != "gate" && first != "up") v.at("first").refuse("neither gate nor up");
+  if (first != "gate" && first != "up") v.at("first").refuse("{}, gate or up was expected", first);
   return {number(v.at("block"), 0, max_size), first == "up"};
 }
 
@@ -148,8 +150,8 @@ Dims read_dims(const Field& v) {
 
 /// {"width": bytes, "of_scales": 256 numbers or null}.
 ScaleValues read_values(const Field& v) {
-  const int64_t width = number(v.at("width"), 1, 4);
-  if (width == 3) v.at("width").refuse("3 is none of 1, 2, 4");
+  const int64_t width = number(v.at("width"), INT64_MIN, INT64_MAX);
+  if (width != 1 && width != 2 && width != 4) v.at("width").refuse("{}, 1, 2 or 4 was expected", width);
   ScaleValues::Table values;
   size_t scale = 0;
   each(v.at("of_scales"), 256, 256, [&](const Field& value) {
@@ -220,7 +222,7 @@ Parameter read_tensor(const Field& t, Role role, Part part, LayerSize padded_siz
   p.name = out.keep(word(t.at("name")));
   if (!parse_dtype(word(t.at("dtype")), p.dtype)) t.at("dtype").refuse("no dtype of safetensors");
   if (part == Part::bias && p.dtype != Dtype::BF16 && p.dtype != Dtype::F32)
-    t.at("dtype").refuse("neither BF16 nor F32");
+    t.at("dtype").refuse("{}, BF16 or F32 was expected", name_of(p.dtype));
   p.torch_dtype = out.keep(read_torch_dtype(t.at("torch_dtype"), p.dtype));
   read_scales(t, part, p, out);
   const Shape size = matrix_size(role, padded_size);
@@ -279,9 +281,11 @@ std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
   const Document document{file};
   const Field v(json, document);
   auto out = std::make_unique<LayoutFile>();
-  out->version = number(v.at("mxfp4_pack_layout"), 1, INT64_MAX);
-  if (out->version > 3)
-    v.at("mxfp4_pack_layout").refuse("version {}, this program knows 1 to 3; use a newer mxfp4-pack", out->version);
+  out->version = number(v.at("mxfp4_pack_layout"), INT64_MIN, INT64_MAX);
+  if (out->version < 1 || out->version > 3)
+    v.at("mxfp4_pack_layout")
+        .refuse("version {}, this program knows 1 to 3{}", out->version,
+                out->version > 3 ? "; use a newer mxfp4-pack" : "");
   Backend& b = out->backend;
   b.layout_file = json.dump();
   b.name = out->keep(word(v.at("name")));
@@ -336,6 +340,17 @@ bool is_same(const Backend& file, const Backend& b, Role role, Part part, const 
          modes_of(ours.layout, storage) == modes_of(theirs.layout, storage);
 }
 
+/// `values` in a file of version 1 or 2, which ignore it: outputs that were written so stay what they are, but whoever
+/// writes it now means it.
+void refuse_ignored(const Backend& file, const std::string& path) {
+  const Json json = Json::parse(file.layout_file);
+  if (json["mxfp4_pack_layout"] >= 3) return;
+  for (const Json& tensor : json["tensors"])
+    if (tensor.contains("values"))
+      fail(ErrorKind::input, "{}: values of {}: version {} of the format has none; say version 3", path,
+           printable(tensor["name"].get<std::string>()), json["mxfp4_pack_layout"].get<int64_t>());
+}
+
 }  // namespace
 
 const Backend* find_same(const Backend& file, bool pairs) {
@@ -364,6 +379,7 @@ const Backend& read_layout(const std::string& text, const std::string& file) {
 
 const Backend& read_layout_file(const std::string& path) {
   const Backend& backend = read_layout(read_text(path, max_layout_bytes), path);
+  refuse_ignored(backend, path);
   check_canary(backend, path);
   return backend;
 }

@@ -221,7 +221,9 @@ void note_choice(const BackendChoice& c, const std::string& engine) {
   note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
   if (!c.engine_choice.empty() && c.engine_choice != c.backend)
     note(fmt::format("of the checkpoint itself {} takes {}{}", engine,
-                     c.engine_choice == no_kernel ? "no MXFP4 kernel" : c.engine_choice,
+                     c.engine_choice == no_kernel     ? "no MXFP4 kernel"
+                     : c.engine_choice == "canonical" ? "experts as they are published"
+                                                      : c.engine_choice,
                      c.is_read ? fmt::format("; of OUT its loader has it take {}", c.backend) : ""));
   if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
 }
@@ -247,8 +249,12 @@ BackendChoice choose_backend(const std::string& name, const Model& model, Deploy
 }
 
 void check_gpu(const Backend& backend, const Deployment& to) {
-  if (!to.gpu.empty() && !runs_on(backend.gpu, to.gpu))
-    fail(ErrorKind::usage, "--gpu {}: {} of {} is for {}", to.gpu, backend.name, backend.engine, backend.gpu);
+  if (!to.gpu.empty() && !runs_on(backend.gpu, to.gpu)) {
+    const std::string all = gpus_of(backend.name, backend.engine);
+    fail(
+        ErrorKind::usage, "--gpu {}: {} of {} is for {}{}", to.gpu, backend.name, backend.engine, all,
+        runs_on(all, to.gpu) ? fmt::format(", its layout version {} for {}", backend.layout_version, backend.gpu) : "");
+  }
   if (const std::string why = why_missing(backend.name, to); !why.empty())
     fail(ErrorKind::usage, "--gpu {}: {}: {}", to.gpu, backend.name, why);
 }

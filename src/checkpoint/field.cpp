@@ -48,7 +48,12 @@ bool Field::flag() const {
 std::string Field::path() const {
   if (!parent_) return {};
   const std::string before = parent_->path();
-  if (!key_) return fmt::format("{}[{}]", before, index_);
+  if (!key_) {
+    const auto name = json_.is_object() ? json_.find("name") : json_.end();
+    const bool is_named = name != json_.end() && name->is_string();
+    return fmt::format("{}[{}]{}", before, index_,
+                       is_named ? fmt::format(" ({})", printable(name->get<std::string>())) : "");
+  }
   return before.empty() ? key_ : before + "." + key_;
 }
 

@@ -42,7 +42,8 @@ class Field {
   double real() const;
   bool flag() const;
 
-  /// The way from the document to it: "sets[0].tensors[3].rank"; empty for the document.
+  /// The way from the document to it: "sets[0].tensors[3] (w2_weight).rank", with the names that entries of lists have;
+  /// empty for the document.
   std::string path() const;
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {

@@ -95,8 +95,6 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
       is_file ? read_layout_of(options)
               : find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
   check_gpu(backend, to_engine);
-  if (options.format != sharded_state_format)
-    check_loader(backend, in.model, options.engine_version, options.require_loader);
   const int set = to.number(backend, tensor_parallel(options));
   Prepared p{backend, plan_set(options, in, backend, set, problems), {}, to.manifest_options(in)};
   p.plan.engine_version = options.engine_version;
@@ -107,6 +105,8 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   check_companions(in.checkpoint, problems);
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
+  if (options.format != sharded_state_format)
+    check_loader(backend, in.model, options.engine_version, options.require_loader);
   for (const std::string& line : in.model.notes) note(line);
   return p;
 }
@@ -201,7 +201,7 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
             const Conversion& conversion) {
   report_left_out(in.checkpoint);
   if (conversion.zero_scales())
-    note(fmt::format("0x00 (2^-127) in {}; Marlin and Hopper kernels read it as 0.0",
+    note(fmt::format("0x00 (2^-127) in {}; some kernels, as Marlin's and Hopper's, read it as 0.0",
                      counted(conversion.zero_scales(), "scale")));
   if (plan.backend->rewrite) note(describe_loss(conversion.loss()));
   const Json seconds = conversion.seconds();

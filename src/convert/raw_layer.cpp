@@ -105,14 +105,22 @@ class RawLayer {
 
  private:
   void unpack(int threads, const DeviceChoice& devices) {
-    const int64_t count = experts(plan_.packed[tensors_.front().index]);
+    const int64_t count = experts(plan_.packed[tensors_.front().index]), jobs = int64_t(tensors_.size()) * count;
+    std::vector<std::string> wrong(static_cast<size_t>(jobs));  // what each expert has that cannot be stored so
     run_jobs(
-        int64_t(tensors_.size()) * count, threads,
-        [&](Worker& worker, int64_t i) { unpack_expert(worker, tensors_[size_t(i / count)], i % count); }, devices);
+        jobs, threads,
+        [&](Worker& worker, int64_t i) {
+          wrong[size_t(i)] = unpack_expert(worker, tensors_[size_t(i / count)], i % count);
+        },
+        devices);
     Problems problems;
     for (const RawTensor& raw : tensors_)
       if (to_hex(hash_of_pieces(sums_.packed[raw.index].slices)) != set_.checksums[raw.index])
         problems.error(files_.where(set_.stored[raw.index]), "does not have the checksum in {}", manifest_name);
+    problems.throw_if_any();
+    for (int64_t i = 0; i < jobs; ++i)
+      if (const RawTensor& raw = tensors_[size_t(i / count)]; !wrong[size_t(i)].empty())
+        problems.error(files_.where(set_.stored[raw.index]), "expert {}: {}", i % count, wrong[size_t(i)]);
     problems.throw_if_any();
   }
 
@@ -140,7 +148,8 @@ class RawLayer {
     return {raw_name(t), dtype, shape, 0, offset, tensor_bytes(dtype, shape)};
   }
 
-  void unpack_expert(Worker& worker, const RawTensor& raw, int64_t expert) {
+  /// What is wrong with the expert's stored bytes; empty: nothing that can be seen in them.
+  std::string unpack_expert(Worker& worker, const RawTensor& raw, int64_t expert) {
     const PackedTensor& t = plan_.packed[raw.index];
     uint8_t* packed = worker.packed.reserve(t.slice_bytes);
     PieceHasher hasher = slice_hasher(plan_, raw.index, expert, expert + 1, sums_);
@@ -158,10 +167,8 @@ class RawLayer {
     const UnpackItem item{t.parameter->layout, packed, m};
     PadReport pads;
     worker.device->unpack({&item, 1}, {&pads, 1});
-    const auto at = [&] { return fmt::format("{}: expert {}", files_.where(set_.stored[raw.index]), expert); };
-    if (pads.copies.wrong) fail(ErrorKind::input, "{}: {}; damaged?", at(), describe(pads.copies));
-    if (other && !narrow(t, raw.shape, rows, place))
-      fail(ErrorKind::input, "{}: holds what is no scale's value; damaged?", at());
+    if (other && !narrow(t, raw.shape, rows, place)) return "holds what is no scale's value";
+    return pads.copies.wrong ? describe(pads.copies) : "";
   }
 
   const PackedSet& set_;

@@ -35,11 +35,22 @@ std::vector<const Backend*> filtered(const BackendFilter& filter, const Model* m
   return out;
 }
 
-bool is_default(const Backend& b, const Model* model) {
-  return std::string_view(find_backend(b.name, b.engine, "", model).layout_version) == b.layout_version;
+/// Of the forms of a backend that are listed the one that convert writes for the filter's release and GPU, unless told.
+bool is_default(const Backend& b, const std::vector<const Backend*>& list, const BackendFilter& filter) {
+  const std::string release = filter.release.empty() ? find_engine(b.engine).known.last : filter.release;
+  std::vector<const Backend*> forms;
+  std::copy_if(list.begin(), list.end(), std::back_inserter(forms), [&](const Backend* form) {
+    return b.name == std::string_view(form->name) && b.engine == std::string_view(form->engine);
+  });
+  const auto rank = [&](const Backend& form) {  // whether the release loads it, then whether it is for every model
+    return 2 * form.releases.contains(release) + (!filter.checkpoint.empty() || !form.takes);
+  };
+  const auto best = std::max_element(forms.begin(), forms.end(),
+                                     [&](const Backend* x, const Backend* y) { return rank(*x) < rank(*y); });
+  return std::string_view((*best)->layout_version) == b.layout_version;
 }
 
-void print_json(const std::vector<const Backend*>& list, const Model* model) {
+void print_json(const std::vector<const Backend*>& list, const BackendFilter& filter, const Model* model) {
   Json all = Json::array();
   for (const Backend* b : list) {
     Json needs = Json::object();
@@ -49,7 +60,7 @@ void print_json(const std::vector<const Backend*>& list, const Model* model) {
     all.push_back({{"backend", b->name},
                    {"engine", b->engine},
                    {"layout_version", b->layout_version},
-                   {"default", is_default(*b, model)},
+                   {"default", is_default(*b, list, filter)},
                    {"gpu", b->gpu},
                    {"summary", b->summary},
                    {"hidden_multiple", b->multiple.hidden},
@@ -69,7 +80,7 @@ void print_details(const Backend& b, const Model* model) {
     print_out("    {}\n", fitted("requires " + settings, 4));
 }
 
-void print_table(const std::vector<const Backend*>& list, const Model* model) {
+void print_table(const std::vector<const Backend*>& list, const BackendFilter& filter, const Model* model) {
   std::vector<std::vector<std::string>> rows = {{"BACKEND", "ENGINE", "LAYOUT", "GPU", "LOADER"}};
   std::vector<const Backend*> listed;
   std::set<std::string> names;  // those that differ in the models they take are one line
@@ -77,8 +88,8 @@ void print_table(const std::vector<const Backend*>& list, const Model* model) {
     if (!names.insert(fmt::format("{} {} {}", b->name, b->engine, b->layout_version)).second) continue;
     const std::string since = loader_since(*b, model ? model->family : "");
     listed.push_back(b);
-    rows.push_back({b->name, b->engine, b->layout_version + std::string(is_default(*b, model) ? " *" : ""), b->gpu,
-                    since.empty() ? "none" : since});
+    rows.push_back({b->name, b->engine, b->layout_version + std::string(is_default(*b, list, filter) ? " *" : ""),
+                    b->gpu, since.empty() ? "none" : since});
   }
   const std::vector<std::string> lines = table(rows, "<<<<<");
   print_out("{}\n", lines.front());
@@ -101,9 +112,9 @@ void list_backends(const BackendFilter& filter) {
   }
   const Model* m = model ? &*model : nullptr;
   const std::vector<const Backend*> list = filtered(filter, m);
-  if (filter.json) return print_json(list, m);
+  if (filter.json) return print_json(list, filter, m);
   if (list.empty()) fail(ErrorKind::usage, "nothing of the kind can be written; 'mxfp4-pack backends' lists all");
-  print_table(list, m);
+  print_table(list, filter, m);
   note("*: what convert writes unless told");
   note("LOADER: from this version of the engine on one is known to work");
   if (m && !filter.engine.empty() && !filter.gpu.empty() && !find_engine(filter.engine).chooser().empty())

@@ -136,7 +136,7 @@ std::vector<ExpertReport> compare_experts(const Pieces& pieces, const PackedTens
 }
 
 std::string describe(const CopyReport& r) {
-  return fmt::format("{} from the copy that is read, the first at byte {} of the expert",
+  return fmt::format("{} between copies, the first at byte {} of the expert; either copy may be the wrong one",
                      r.wrong == 1 ? "1 byte differs" : fmt::format("{} bytes differ", r.wrong), r.at);
 }
 

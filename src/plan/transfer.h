@@ -64,7 +64,7 @@ struct ExpertReport {
   PieceReport piece[2];
 };
 
-/// "3 bytes differ from the copy that is read, the first at byte 70 of the expert".
+/// "3 bytes differ between copies, the first at byte 70 of the expert; either copy may be the wrong one".
 std::string describe(const CopyReport& copies);
 /// Of what restore_piece() found.
 std::string describe_no_scale(const PieceAt& p, int64_t element);

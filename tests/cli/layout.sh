@@ -76,24 +76,24 @@ refused() { # NAME MESSAGE SED-SCRIPT
   expect "$1: one line" 0 '^1$' '' grep -c . "$dir/said.txt"
   expect "$1: nothing is written" 0 '' '' [ ! -e "$dir/nothing" ]
 }
-refused 'a flipped entry' 'tensors\[0\].modes: tiles of 526 do not make 512' 's/\[8,1,0\]/[8,3,0]/'
-refused 'a lost source bit' 'tensors\[0\].modes: modes have 262144 bits, the storage 524288' 's/\[2,8,0\],//'
-refused 'a step too far' 'tensors\[0\].modes: a mode of 16 steps leaves the storage' 's/\[16,0,64\]/[16,0,128]/'
-refused 'a negative step' 'modes\[1\]\[2\]: -32 is not within 0 and 8388608' 's/\[2,0,32\]/[2,0,-32]/'
-refused 'no bits' 'modes\[1\]: no list of 2 to' 's/\[2,0,32\]/[]/'
-refused 'a shape of other bytes' 'tensors\[0\].shape: I32 \[16, 1023\] is not 65536 bytes' 's/\[16,1024\]/[16,1023]/'
+refused 'a flipped entry' 'tensors\[0\] \([a-z0-9_]+\).modes: tiles of 526 do not make 512' 's/\[8,1,0\]/[8,3,0]/'
+refused 'a lost source bit' 'tensors\[0\] \([a-z0-9_]+\).modes: modes have 262144 bits, the storage 524288' 's/\[2,8,0\],//'
+refused 'a step too far' 'tensors\[0\] \([a-z0-9_]+\).modes: a mode of 16 steps leaves the storage' 's/\[16,0,64\]/[16,0,128]/'
+refused 'a negative step' 'modes\[1\]\[2\]: -32, 0 to 8388608 was expected' 's/\[2,0,32\]/[2,0,-32]/'
+refused 'no bits' 'modes\[1\]: a list of 2 to' 's/\[2,0,32\]/[]/'
+refused 'a shape of other bytes' 'tensors\[0\] \([a-z0-9_]+\).shape: I32 \[16, 1023\] is not 65536 bytes' 's/\[16,1024\]/[16,1023]/'
 refused 'pads that are none' 'padded: 32 is no padded form of 96' 's/"padded":.*}/"padded": {"hidden":32,"intermediate":256}/'
-refused 'no role' 'tensors\[0\].role: "w12" is none of w13, w2' 's/"w13","part":"codes"/"w12","part":"codes"/'
-refused 'a part twice' 'tensors\[1\]: w13 codes a second time' 's/"scales"/"codes"/'
-refused 'a name with a quote' 'name: no word of letters, digits and' 's/"name": "marlin"/"name": "mar\\"lin"/'
-refused 'a name that is a folder' 'engine: no word of letters' 's/"engine": "vllm"/"engine": ".."/'
-refused 'two tensors of a name' "tensors\[3\].name: 'w13_weight' a second time" 's/"w2_weight"/"w13_weight"/'
+refused 'no role' 'tensors\[0\] \([a-z0-9_]+\).role: "w12", one of w13, w2 was expected' 's/"w13","part":"codes"/"w12","part":"codes"/'
+refused 'a part twice' 'tensors\[1\] \([a-z0-9_]+\): w13 codes a second time' 's/"scales"/"codes"/'
+refused 'a name with a quote' 'name: a word of letters, digits and' 's/"name": "marlin"/"name": "mar\\"lin"/'
+refused 'a name that is a folder' 'engine: a word of letters' 's/"engine": "vllm"/"engine": ".."/'
+refused 'two tensors of a name' "tensors\[3\] \([a-z0-9_]+\).name: 'w13_weight' a second time" 's/"w2_weight"/"w13_weight"/'
 refused 'a newer version' 'version 4, this program knows 1 to 3; use a newer mxfp4-pack' 's/"mxfp4_pack_layout": 1/"mxfp4_pack_layout": 4/'
-refused 'a view beyond the tensor' 'tensors\[0\].view: reaches beyond the 16384 elements' \
+refused 'a view beyond the tensor' 'tensors\[0\] \([a-z0-9_]+\).view: reaches beyond the 16384 elements' \
   '0,/"torch_dtype":"int32"/s//"torch_dtype":"int32","view":{"torch_dtype":"int32","shape":[16,1024],"strides":[2048,1]}/'
-refused 'a torch_dtype of another size' 'tensors\[0\].torch_dtype: int64 has 64 bits, I32 has 32' \
+refused 'a torch_dtype of another size' 'tensors\[0\] \([a-z0-9_]+\).torch_dtype: int64 has 64 bits, I32 has 32' \
   '0,/"torch_dtype":"int32"/s//"torch_dtype":"int64"/'
-refused 'a torch_dtype that is none' 'tensors\[0\].torch_dtype: int31 is no dtype of torch' '0,/"torch_dtype":"int32"/s//"torch_dtype":"int31"/'
+refused 'a torch_dtype that is none' 'tensors\[0\] \([a-z0-9_]+\).torch_dtype: int31 is no dtype of torch' '0,/"torch_dtype":"int32"/s//"torch_dtype":"int31"/'
 refused 'a canary of other tensors' "canary: no 'w13_weight'" 's/^"tensors"/"canary": {"w12_weight": ""},\n&/'
 refused 'a canary that is none' 'canary.w13_weight: packed so it is [0-9a-f]{12}.., what the file was learned from made x..' \
   's/^"tensors"/"canary": {"w13_weight": "x"},\n&/'

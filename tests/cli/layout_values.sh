@@ -141,12 +141,12 @@ with open(path, "r+b") as f:
 PYTHON
 }
 prepare damage w2_codes 8190 7
-expect 'verify finds a copy that differs' 1 'w2_codes: expert 0: 1 byte differs from the copy that is read, the first at byte 8190 of the expert' '' \
+expect 'verify finds a copy that differs' 1 'w2_codes: expert 0: 1 byte differs between copies, the first at byte 8190 of the expert' '' \
   "$program" verify "$dir/bad"
-expect 'unpack refuses it' 2 '' 'w2_codes: expert 0: 1 byte differs from the copy that is read, the first at byte 8190 of the expert; damaged\?' \
+expect 'unpack refuses it' 2 '' 'w2_codes: expert 0: 1 byte differs between copies, the first at byte 8190 of the expert; either copy may be the wrong one; damaged\?' \
   "$program" unpack "$dir/bad" "$dir/no"
-expect 'a raw layer, too' 2 '' 'w2_codes: expert 0: 1 byte differs' raw "$dir/bad" no-raw
-expect 'diff says it is a copy' 1 'first in expert 0, byte 8190, a copy; in B, 1 byte differs from the copy that is read' '' \
+expect 'a raw layer, by its checksum' 2 '' 'w2_codes: does not have the checksum in mxfp4-pack.json' raw "$dir/bad" no-raw
+expect 'diff says it is a copy' 1 'first in expert 0, byte 8190, a copy; in B, 1 byte differs between copies' '' \
   "$program" diff "$dir/out" "$dir/bad"
 prepare damage w2_scales 0 1
 expect 'verify finds what is no value' 1 "w2_scales: expert 0: what is stored for element 0 of layers.0.ffn.experts.0.w2.scale is no scale's value" '' \
@@ -162,8 +162,10 @@ refused() { # NAME MESSAGE CHANGE
   expect "$1" 2 '' "$2" "$program" convert "$ckpt" "$dir/nothing" --layout "$dir/bad.json"
   expect "$1: nothing is written" 0 '' '' [ ! -e "$dir/nothing" ]
 }
-refused 'values that saturate' 'tensors\[3\].values: scales 0xfd and 0xfe both have 0x7e800000; that would be lossy' \
+refused 'values that saturate' 'tensors\[3\] \([a-z0-9_]+\).values: scales 0xfd and 0xfe both have 0x7e800000; that would be lossy' \
   'scales["values"]["of_scales"][254] = 253 << 23'
-refused 'a source bit that is nowhere' 'tensors\[2\].modes: modes have 16384 bits, copies apart, the storage 32768' 'codes["modes"][1][0] //= 2; codes["modes"][2][0] *= 2'
-refused 'a version without copies' 'tensors\[1\].modes: a mode that moves nothing; version 3' 'd["mxfp4_pack_layout"] = 2'
+refused 'a source bit that is nowhere' 'tensors\[2\] \([a-z0-9_]+\).modes: modes have 16384 bits in each copy, the storage 32768' 'codes["modes"][1][0] //= 2; codes["modes"][2][0] *= 2'
+refused 'a version without copies' 'tensors\[1\] \([a-z0-9_]+\).modes: a mode that moves nothing, which version 2' 'd["mxfp4_pack_layout"] = 2'
+refused 'values that a version does not have' 'values of w2_scales: version 2 of the format has none; say version 3' \
+  'd["mxfp4_pack_layout"] = 2; twice["modes"].pop(1); twice["shape"][0] //= 2; codes["modes"].pop(); codes["shape"].pop(0); scales["pad"]["column"] = 0'
 finish

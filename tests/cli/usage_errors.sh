@@ -36,6 +36,12 @@ expect 'a release that is not there' 2 '' 'error: --engine vllm==: no release af
   "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm==
 expect 'a GPU that the backend is not for' 2 '' 'error: --gpu gfx942: marlin of vllm is for SM75' \
   "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm --gpu gfx942
+expect 'a GPU that no form of the backend is for' 2 '' 'error: --gpu sm90: triton-rocm of vllm is for gfx950, gfx942' \
+  "$program" convert "$tiny" "$dir/o" --backend triton-rocm --engine vllm --gpu h100
+expect 'a GPU that another form is for' 2 '' 'is for gfx950, gfx942, its layout version cdna4 for gfx950' \
+  "$program" convert "$tiny" "$dir/o" --backend triton-rocm --engine vllm --gpu gfx942 --layout-version cdna4
+expect "another engine's kernel" 2 '' "error: --backend b12x: a kernel of vllm's, not of sglang's; nothing to pack" \
+  "$program" convert "$tiny" "$dir/o" --backend b12x --engine sglang
 expect 'an option of --backend auto' 0 '' 'mxfp4-pack: --phase: of --backend auto; with marlin it changes nothing' \
   "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm --phase decode
 expect 'memory of no GPU' 0 'right at level' 'mxfp4-pack: --device-memory: of GPUs; with --device cpu it changes nothing' \

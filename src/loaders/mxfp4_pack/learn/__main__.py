@@ -26,6 +26,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 from .._program import program
 
@@ -37,6 +38,9 @@ from . import NoRearrangement
 from .engine import ENGINES, Engine, Function, check_against, learn_from
 from .layout import to_text
 from .probe import Size
+
+LONGEST_LINE = 800  # of what is said of an exception
+
 
 def function_of(text):
     module, _, name = text.partition(":")
@@ -130,8 +134,8 @@ def main(arguments=None):
             print(f"{o.check}: what is installed makes these bytes")
         else:
             make(o, who_is_asked(o))
-    except NoRearrangement as e:
-        print(f"mxfp4_pack.learn: error: {e}", file=sys.stderr)
+    except NoRearrangement as e:  # an engine's own exceptions have several lines
+        print(f"mxfp4_pack.learn: error: {textwrap.shorten(str(e), LONGEST_LINE, placeholder=' ..')}", file=sys.stderr)
         return 2
     except OSError as e:
         print(f"mxfp4_pack.learn: error: {e.filename}: {e.strerror}", file=sys.stderr)

@@ -175,7 +175,7 @@ TEST_CASE("modes that are no bijection of whole bytes are refused with the reaso
   CHECK(refusal({5888, 1538}, marlin_codes) == "modes have 72351744 bits, the storage 72445952");
   CHECK(refusal({0, 1536}, marlin_codes) == "storage of 0 x 1536 bytes; sides are 1 to 1048576");
   CHECK(refusal(s, with(6, {8, {{2, 0}}})) == "tiles of 5895 do not make 5888");
-  CHECK(refusal(s, with(6, {8, {{0, 0}}})) == "modes have 9043968 bits, copies apart, the storage 72351744");
+  CHECK(refusal(s, with(6, {8, {{0, 0}}})) == "modes have 9043968 bits in each copy, the storage 72351744");
   CHECK(refusal({1 << 20, 64}, {{512, {{0, 1}}}, {1 << 20, {{1, 0}}}, {2, {{0, 0}}}}) ==
         "copies of more than 67108864 bytes for an expert");
   CHECK(refusal({16, 8}, {{8, {{0, 1}}}, {2, {{1, 0}}}, {8, {{1, 0}}}, {8, {{0, 8}}}}) ==

@@ -132,25 +132,25 @@ TEST_CASE("what is no such file is refused with the reason") {
     file["tensors"][3][Json::json_pointer(where)] = what;
     return refusal(file);
   };
-  const std::string at = "file.json: tensors[3].";
+  const std::string at = "file.json: tensors[3] (w2_scale).";
   CHECK(refusal(wide()).empty());
   CHECK(with("/values/of_scales/6", 5u << 23) ==
         at + "values: scales 0x05 and 0x06 both have 0x2800000; that would be lossy");
-  CHECK(with("/pad/column", int64_t(1) << 32) == at + "pad.column: 4294967296 is not within 0 and 4294967295");
-  CHECK(with("/values/width", 3) == at + "values.width: 3 is none of 1, 2, 4");
-  CHECK(with("/values/of_scales", {1, 2}) == at + "values.of_scales: no list of 256 to 256 entries");
-  CHECK(with("/values/of_scales/9", -1) == at + "values.of_scales[9]: -1 is not within 0 and 4294967295");
+  CHECK(with("/pad/column", int64_t(1) << 32) == at + "pad.column: 4294967296, 0 to 4294967295 was expected");
+  CHECK(with("/values/width", 3) == at + "values.width: 3, 1, 2 or 4 was expected");
+  CHECK(with("/values/of_scales", {1, 2}) == at + "values.of_scales: a list of 256 entries was expected");
+  CHECK(with("/values/of_scales/9", -1) == at + "values.of_scales[9]: -1, 0 to 4294967295 was expected");
   CHECK(with("/add", 6) == at + "add: 6 beside values, 0 was expected");
   CHECK(with("/row_bytes", 6) == at + "row_bytes: 6 bytes are no whole values of 4");
   CHECK(with("/storage/bytes", 14) == at + "storage: 14 bytes are no whole values of 4");
   CHECK(with("/shape", {2, 66}) == at + "shape: F32 [2, 66] is not 792 bytes");
-  CHECK(with("/modes/2", {2, 0, 0}) == at + "modes: modes have 2112 bits, copies apart, the storage 6336");
+  CHECK(with("/modes/2", {2, 0, 0}) == at + "modes: modes have 2112 bits in each copy, the storage 6336");
   Json file = plain();
   file["tensors"][3]["values"] = {{"width", 1}, {"of_scales", floats()["of_scales"]}};
   CHECK(refusal(file) == at + "values: scale 0x01 has 0x800000, which needs more bytes than 1");
   file = plain();
   file["tensors"][0]["values"] = floats();
-  CHECK(refusal(file) == "file.json: tensors[0].values: for codes; only scales have values");
+  CHECK(refusal(file) == "file.json: tensors[0] (w13_weight).values: for codes; only scales have values");
 }
 
 TEST_CASE("versions 1 and 2 of the format have neither") {
@@ -159,7 +159,9 @@ TEST_CASE("versions 1 and 2 of the format have neither") {
   t["modes"] = {{8, 0, 1}, {2, 0, 0}, {64, 1, 0}}, t["shape"] = {64, 2};
   CHECK(refusal(file).empty());
   file["mxfp4_pack_layout"] = 2;
-  CHECK(refusal(file) == "file.json: tensors[3].modes: a mode that moves nothing; version 3 of the format has copies");
+  CHECK(refusal(file) ==
+        "file.json: tensors[3] (w2_scale).modes: a mode that moves nothing, which version 2 of the format does not "
+        "have; version 3 has");
   file = plain();
   file["mxfp4_pack_layout"] = 1;
   file["tensors"][1]["values"] = "a member that is ignored";
