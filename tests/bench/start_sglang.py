@@ -85,11 +85,11 @@ def scheduler_failed(*_):
 
 
 @contextmanager
-def engine(directory, chosen):
+def engine(directory, chosen, scheduler=run_scheduler):
     from sglang.srt.entrypoints.engine import Engine
 
     class Measured(Engine):
-        run_scheduler_process_func = staticmethod(run_scheduler)
+        run_scheduler_process_func = staticmethod(scheduler)
 
     one = Measured(model_path=directory, skip_tokenizer_init=True, disable_cuda_graph=True,
                    sampling_backend="pytorch", mem_fraction_static=0.5, context_length=512, max_total_tokens=TOKENS,

@@ -1,4 +1,4 @@
-"""A start of vLLM in a process of its own, which gives back what it saw."""
+"""A start of an engine in a process of its own, which gives back what it saw."""
 
 import os
 import pickle
@@ -10,12 +10,15 @@ ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_ALLOW_INSECURE_SERIA
                "VLLM_USE_FLASHINFER_SAMPLER": "0"}
 
 
-def seen_by(script, *arguments, environment={}):
-    """What `script` gave to keep(.., its --result); None where it failed."""
+def seen_by(script, *arguments, environment={}, log=None, seconds=None):
+    """What `script` gave to keep(.., its --result); None where it failed or took longer. log: a file for what it prints."""
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "seen")
         command = [sys.executable, script, *arguments, "--result", result]
-        if subprocess.call(command, env=os.environ | ENVIRONMENT | environment):
+        try:
+            if subprocess.call(command, env=os.environ | ENVIRONMENT | environment, stdout=log, stderr=log, timeout=seconds):
+                return None
+        except subprocess.TimeoutExpired:
             return None
         with open(result, "rb") as file:
             return pickle.load(file)

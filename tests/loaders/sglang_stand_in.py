@@ -13,6 +13,7 @@ import torch
 from torch.nn import Module, Parameter
 
 import formats
+import sglang_options_stand_in as options
 
 SRT = "sglang.srt"
 QUANTIZATION = SRT + ".layers.quantization"
@@ -386,7 +387,7 @@ def install():
         QUANTIZATION + ".marlin_utils_fp4": [deinterleave_moe_mxfp4_w13_for_marlin, prepare_moe_mxfp4_layer_for_marlin],
         "flashinfer": [], "flashinfer.fused_moe": [interleave_moe_weights_for_sm90_mixed_gemm,
                                                    interleave_moe_scales_for_sm90_mixed_gemm],
-    }
+    } | options.modules(SRT)
     for name, members in modules.items():
         made = sys.modules[name] = ModuleType(name)
         vars(made).update({m.__name__: m for m in members})

@@ -9,7 +9,7 @@ Facts about SGLang are from v0.5.17 to v0.5.23.
 
 import os
 
-from . import arguments, hooks, updates
+from . import arguments, hooks, memory, offload, updates
 
 SRT = "sglang.srt."
 METHODS = [SRT + "layers.quantization." + name for name in (
@@ -17,12 +17,16 @@ METHODS = [SRT + "layers.quantization." + name for name in (
     "mxfp4_flashinfer_cutlass_moe.Mxfp4FlashinferCutlassMoEMethod",
     "mxfp4_flashinfer_trtllm_moe.Mxfp4FlashinferTrtllmMoEMethod")]
 HUMMING = SRT + "layers.quantization.mxfp4_humming_moe.Mxfp4HummingMoEMethod"  # from 0.5.19 on
+SCHEDULERS_UPDATER = SRT + "managers.scheduler_components.weight_updater."
 WEIGHT_UPDATER = SRT + "model_executor.model_runner_components.weight_updater.WeightUpdater."
 HOOKS = [  # (function of SGLang, hook, kind)
     (SRT + "utils.hf_transformers.config.get_config", hooks.after_get_config, "AFTER"),
     (SRT + "model_loader.loader.DefaultModelLoader.load_model", updates.after_load_model, "AFTER"),
     (WEIGHT_UPDATER + "update_weights_from_disk", updates.from_disk, "AROUND"),
     (WEIGHT_UPDATER + "update_weights_from_tensor", updates.from_tensor, "AROUND"),
+    (SRT + "utils.offloader.OffloaderV1.maybe_offload_to_cpu", offload.around, "AROUND"),
+    (SCHEDULERS_UPDATER + "_export_static_state", memory.after_export, "AFTER"),
+    (SCHEDULERS_UPDATER + "_import_static_state", memory.after_import, "AFTER"),
 ]
 
 

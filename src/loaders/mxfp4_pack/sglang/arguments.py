@@ -6,6 +6,7 @@ import os
 from mxfp4_pack import Manifest, Refused, is_packed, kernel_of
 from mxfp4_pack.manifest import is_sharded_state
 
+UNPLACED = "SGLang's GptOssSparseMoeBlock gives its router no expert_location_dispatch_info, so tokens miss experts that moved"
 LOAD_FORMATS = ("auto", "safetensors")  # those that DefaultModelLoader serves and that end in `after_load_model`
 # The directory whose arguments were checked. It is inherited by the processes that load the model: a hook that SGLang
 # no longer calls would otherwise leave everything below unchecked, unseen.
@@ -59,22 +60,20 @@ def moe_tp_size(args):
 
 
 def refuse_settings(args, packed):
-    """Settings under which packed experts would be moved, dropped or never met by the other hooks."""
+    """Settings with which SGLang itself cannot serve the experts, and those under which no other hook meets them."""
     if (draft := getattr(args, "speculative_moe_runner_backend", None)) not in (None, "auto"):
         packed.kernel(draft, moe_tp_size(args))
     given = {name: getattr(args, name, None) for name in (
-        "enable_eplb", "ep_num_redundant_experts", "init_expert_location", "cpu_offload_gb", "offload_group_size",
-        "enable_lora", "lora_paths", "enable_memory_saver", "load_format", "weight_cache_mode",
-        "enable_elastic_expert_backup")}
+        "enable_eplb", "ep_num_redundant_experts", "init_expert_location", "offload_group_size", "load_format",
+        "weight_cache_mode", "enable_elastic_expert_backup")}
+    is_gpt_oss = packed.model_type == "gpt_oss"
     refused = {
-        "--enable-eplb (it moves experts between ranks)": given["enable_eplb"],
-        "--ep-num-redundant-experts": given["ep_num_redundant_experts"],
-        "--init-expert-location": given["init_expert_location"] not in (None, "trivial"),
-        "--cpu-offload-gb": given["cpu_offload_gb"],
-        "--offload-group-size": (given["offload_group_size"] or 0) > 0,
-        "--enable-lora (LoRA on packed experts is untested)": given["enable_lora"] or given["lora_paths"],
-        # Releasing the weights drops them; they would come back as raw tensors, which are not there.
-        "--enable-memory-saver (released weights cannot be loaded again)": given["enable_memory_saver"],
+        f"--enable-eplb ({UNPLACED})": is_gpt_oss and given["enable_eplb"],
+        f"--init-expert-location ({UNPLACED})": is_gpt_oss and given["init_expert_location"] not in (None, "trivial"),
+        "--ep-num-redundant-experts (SGLang's GptOssForCausalLM._load_mxfp4_experts_weights gives each rank its share of "
+        "config.num_local_experts, without redundant ones)": is_gpt_oss and given["ep_num_redundant_experts"],
+        "--offload-group-size (SGLang's OffloaderV2.wrap_modules asks for a submodule_accessor, which its DeepseekV2Model "
+        "alone gives)": (given["offload_group_size"] or 0) > 0,
         "--enable-elastic-expert-backup (it writes raw experts into packed ones)": given["enable_elastic_expert_backup"],
         f"--load-format {given['load_format']}": given["load_format"] not in LOAD_FORMATS,
         f"--weight-cache-mode {given['weight_cache_mode']}": given["weight_cache_mode"] not in (None, "off"),

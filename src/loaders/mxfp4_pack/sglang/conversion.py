@@ -16,11 +16,13 @@ class Packed:
     """What the hooks know of one packed layer; kept on it as `mxfp4_pack`."""
 
     def __init__(self, set_, place, experts):
-        self.set, self.place, self.experts = set_, place, experts
+        self.set, self.place = set_, place
+        self.experts = list(experts)  # the number of the expert in each row
         self.entries = set_.layer(*place, f"{place[0]} layer {place[1]}")
         self.device = torch.empty(0).device  # SGLang builds models under `with device`
         self.create = None  # create(method, layer, **changes): the engine's raw parameters, its arguments changed
         self.held = None  # what was read, where the engine keeps it: {(role, part): tensor}
+        self.to_host = set()  # names of the raw parameters that the engine wants in the host's memory
         self.done = False
 
 

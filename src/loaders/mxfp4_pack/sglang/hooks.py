@@ -12,7 +12,7 @@ from mxfp4_pack.compare import in_form_of
 from mxfp4_pack.repeat import Repeat
 from torch.nn import Parameter
 
-from . import humming
+from . import eplb, humming, offload
 from .arguments import refuse_unchecked
 from .conversion import Packed, converted_canary, make_raw, packed_of, storages
 
@@ -100,18 +100,14 @@ def create_weights(original, method, layer, *args, **kwargs):
     draft = re.search(r"\blayers\.(\d+)\.", layer.layer_name + ".") is None  # the MTP block is model.decoder
     place = "mtp" if draft else "model", layer.layer_id
     total = next(iter(set_.layer(*place, layer.layer_name).values())).experts
-    if layer.num_experts != total:
-        raise Refused(f"{layer.layer_name} has {layer.num_experts} experts (fused shared or redundant ones?), packed "
-                      f"are {total}")
-    first = layer.moe_ep_rank * layer.num_local_experts
-    layer.mxfp4_pack = Packed(set_, place, range(first, first + layer.num_local_experts))
+    layer.mxfp4_pack = Packed(set_, place, eplb.logical_experts(layer, total))
     layer.mxfp4_pack.create = lambda method, layer, **changes: original(method, layer, *args, **kwargs | changes)
     with torch.device("meta"):
         result = original(method, layer, *args, **kwargs)
     sizes = padded_sizes(method, layer)
     if sizes != set_.padded_sizes:
         fall_back(set_, set_.mismatch(f"it pads (hidden, intermediate) to {sizes}, packed is {set_.padded_sizes}"), logger)
-    if set_.fallback is None:
+    if set_.fallback is None and not offload.is_on():
         set_.expect(layer.mxfp4_pack.entries, layer.mxfp4_pack.experts, layer.mxfp4_pack.device)
     return result
 
@@ -133,6 +129,7 @@ def process(original, method, layer):
         make_raw(method, layer)
         original(method, layer)
     give_values(method, packed.device)
+    offload.to_host(layer)
     packed.done = True
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from mxfp4_pack import Manifest, Refused, is_packed, raw_update
 from mxfp4_pack.raw_update import Served
 
-from . import hooks
+from . import eplb, hooks
 
 logger = logging.getLogger("sglang.mxfp4_pack")
 UPDATE = ("packed MXFP4 experts cannot be updated in a running server from {}: the new weights' other tensors would run with "
@@ -17,16 +17,22 @@ UPDATE = ("packed MXFP4 experts cannot be updated in a running server from {}: t
 
 def after_load_model(model, *args, **kwargs):
     hooks.after_load_model(model)
+    eplb.move_bytes(model)
     if packed_layers(model):
         model.load_weights = partial(load_weights, model, model.load_weights)
 
 
 def packed_layers(model):
-    return [packed for module in model.modules() if (packed := hooks.packed_of(module))]
+    """Their experts where SGLang's load balancer has put them by now."""
+    layers = [module for module in model.modules() if hooks.packed_of(module)]
+    for layer in layers:
+        packed = layer.mxfp4_pack
+        packed.experts[:] = eplb.logical_experts(layer, next(iter(packed.entries.values())).experts)
+    return [layer.mxfp4_pack for layer in layers]
 
 
 def updates_of(layers):
-    return raw_update.updates_of([Served(packed.set, packed.entries, packed.held, list(packed.experts)) for packed in layers])
+    return raw_update.updates_of([Served(packed.set, packed.entries, packed.held, packed.experts) for packed in layers])
 
 
 def load_weights(model, original, weights, *args, **given):
@@ -81,6 +87,8 @@ def from_disk(original, updater, model_path, load_format, weight_name_filter=Non
 
 
 def refuse_unless_held(layers):
+    if any(packed.to_host for packed in layers):
+        raise Refused("--cpu-offload-gb: experts are in the host's memory. Start a server with the new weights")
     if any(packed.held is None for packed in layers):
         raise Refused("this server converted the experts itself (MXFP4_PACK_FALLBACK): start one with the new weights")
 

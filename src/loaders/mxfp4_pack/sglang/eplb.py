@@ -1,0 +1,37 @@
+"""Expert-parallel load balancing: SGLang keeps some experts several times, and moves rows of a layer's parameters between
+ranks. A packed expert is such a row, so its bytes are right wherever they come to lie."""
+
+from functools import partial
+
+from mxfp4_pack import Refused
+from mxfp4_pack.packed_set import flat
+
+from .conversion import packed_of
+
+
+def logical_experts(layer, total):
+    """The checkpoint's number of the expert in each of this rank's rows, as SGLang's map has it now."""
+    from sglang.srt.eplb.expert_location import get_global_expert_location_metadata
+
+    placed = get_global_expert_location_metadata()
+    if layer.num_experts != total and (placed is None or placed.num_physical_experts != layer.num_experts
+                                       or placed.num_logical_experts != total):
+        raise Refused(f"{layer.layer_name} has {layer.num_experts} experts (fused shared ones?), packed are {total}")
+    first = layer.moe_ep_rank * layer.num_local_experts
+    rows = range(first, first + layer.num_local_experts)
+    if placed is None or layer.layer_id >= len(placed.physical_to_logical_map_cpu):  # a draft model's layer
+        return [row % total for row in rows]
+    return placed.physical_to_logical_map_cpu[layer.layer_id, rows.start:rows.stop].tolist()
+
+
+def move_bytes(model):
+    """SGLang gets rows of bytes to move: of its parameters it would send F8_E8M0 scales, which NCCL does not take, and leave
+    what is no parameter."""
+    for module in model.modules():
+        packed = packed_of(getattr(module, "experts", None))
+        if packed is not None and packed.held and hasattr(module, "get_moe_weights"):
+            module.get_moe_weights = partial(rows_of, packed)
+
+
+def rows_of(packed):
+    return [flat(tensor).view(len(packed.experts), -1) for tensor in packed.held.values()]
