@@ -53,6 +53,7 @@ inline View transposed(const char* torch_dtype, const Dims& stored) {
 /// Row orders of w13.
 inline RowOrder gate_up_halves(const Model&) { return {}; }
 inline RowOrder up_gate_halves(const Model&) { return {0, true}; }
+inline RowOrder gate_up_pairs(const Model&) { return {1, false}; }
 
 /// What SGLang loads by the methods that it wrote for DeepSeek-V4: an FP8 checkpoint with MXFP4 experts.
 inline bool is_deepseek_v4(const Model& m) { return m.family.starts_with("deepseek-v4") || m.family == "ling"; }

@@ -1,7 +1,7 @@
 // triton_kernels on ROCm: what vLLM takes there for GPT-OSS without AITER, and for DeepSeek-V4 where AITER's own kernel
 // is not to be had. Codes and rows stay as loaded, seen transposed inside triton_kernels objects; biases become F32;
-// both sizes are padded to 256 with zeros. vLLM's kernels on AITER's Triton (aiter-triton) read the same tensors, from
-// 0.30.0 on; of models in halves they want pairs, unless these are Quark's.
+// both sizes are padded to 256 with zeros. vLLM's kernel on AITER's Triton (aiter-triton) reads the same tensors, from
+// 0.30.0 on, of models in halves with rows made pairs, unless these are Quark's.
 //
 // Scales differ: on gfx950 they are swizzled (layout version cdna4) where vLLM's tensor-parallel size is at most 2,
 // which expert parallelism leaves as it is. Everywhere else they are strided: in rows with triton_kernels before 3.8
@@ -101,9 +101,21 @@ Backend by_aiter(Backend b, const char* first) {
   return b;
 }
 
+/// Rows become pairs, which AITER's kernel wants.
+Backend in_halves(Backend b) {
+  b.takes = [](const Model& m) { return is_not_converted_as_gpt_oss(m) && is_run(m); };
+  b.w13_order = gate_up_pairs;
+  return b;
+}
+
 }  // namespace
 
 Backends triton_rocm = {cdna4(), transposed_128(), transposed(), strided()};
-Backends aiter_triton = {by_aiter(cdna4(), "0.30.0"), by_aiter(transposed(), "0.31.0"), by_aiter(strided(), "0.30.0")};
+Backends aiter_triton = [] {
+  const Backend forms[] = {by_aiter(cdna4(), "0.30.0"), by_aiter(transposed(), "0.31.0"), by_aiter(strided(), "0.30.0")};
+  std::vector<Backend> out;
+  for (const Backend& form : forms) out.insert(out.end(), {form, in_halves(form)});
+  return out;
+}();
 
 }  // namespace mxfp4

@@ -103,8 +103,8 @@ CASES = [
     Case("triton-rocm", STRIDED, TRITON if RELEASE < 31 else ("TRITON", None), "gfx942", tp=(1,)),
     Case("triton-rocm", STRIDED, TRITON, "gfx950", (384, 384), tp=(4,)),
     Case("triton-rocm", "transposed-128", (None, since(31, "TRITON_UNFUSED")), "gfx942"),
-    Case("aiter-triton", "cdna4", (since(30, "AITER_TRITON_MXFP4_BF16"), None), "gfx950"),
-    Case("aiter-triton", STRIDED, (since(30, "AITER_TRITON_MXFP4_BF16"), None), "gfx942", tp=(1,)),
+    Case("aiter-triton", "cdna4", both(since(30, "AITER_TRITON_MXFP4_BF16")), "gfx950"),
+    Case("aiter-triton", STRIDED, both(since(30, "AITER_TRITON_MXFP4_BF16")), "gfx942", tp=(1,)),
     Case("aiter-triton", STRIDED, (None, since(32, "AITER_TRITON_MXFP4_BF16")), "gfx942", families=("quark",)),
     Case("cutlass-mxfp4", "1", (None, "CUTLASS_MXFP4_MXFP4"), "cpu", (384, 512), families=("compressed-tensors",)),
     Case("aiter-a16w4", "1", ("AITER_MXFP4_BF16", "AITER_MXFP4_BF16" if OLD else None), "gfx950", (512, 512)),
@@ -136,7 +136,7 @@ if FP4_HOST:
         Case("flashinfer-trtllm", "i256" if OLD else "i128", both("FLASHINFER_TRTLLM_MXFP4_BF16"), "cpu", note=FI_HOST),
         Case("flashinfer-cutlass-mxfp8", "1",
              ("FLASHINFER_CUTLASS_MXFP4_MXFP8", since(31, "FLASHINFER_CUTLASS_MXFP4_MXFP8")), "cpu", note=FI_HOST)]
-REFUSED = {("aiter-a16w4", "kimi-k3"), ("triton-rocm", "kimi-k3"),  # vLLM shuffles otherwise for SiTU; the canary tells
+REFUSED = {("aiter-a16w4", "kimi-k3"), ("triton-rocm", "kimi-k3"), ("aiter-triton", "kimi-k3"),  # vLLM shuffles otherwise for SiTU; the canary tells
            ("humming-w4a8", "mimo"), ("humming-w4a8", "kimi-k3"), ("humming-w4a8", "ling")}
 SINCE = {"gpt-oss": 26, "deepseek-v4": 26, "mimo": 27, "kimi-k3": 27, "ling": 28, "deepseek-v4.1": 30}
 FAMILIES = tuple(family for family, release in SINCE.items() if RELEASE >= release)

@@ -10,14 +10,15 @@ from vllm.config import DeviceConfig, VllmConfig, set_current_vllm_config
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 
 from .conversion import CONVERTERS, compare_canary
-from .quantization import KERNELS
+from .quantization import KERNELS, MODELS
 
 
 def compare(packed, model_type, device):
     """Refuses a set that does not fit; any other exception: this vLLM cannot be asked."""
     if packed.layout_file is not None:
         raise NotImplementedError(NOT_ALONE)
-    as_gpt_oss = model_type == "gpt_oss" or packed.backend == "aiter-triton"  # else of Quark, which vLLM converts alike
+    # vLLM converts Quark's experts as GPT-OSS's, which makes a difference for this backend.
+    as_gpt_oss = model_type == "gpt_oss" or packed.backend == "aiter-triton" and model_type not in MODELS
     original = getattr(engine, CONVERTERS[not as_gpt_oss])
     moe = SimpleNamespace(has_bias=model_type == "gpt_oss", activation=SimpleNamespace(is_gated=True))
     given = {"mxfp4_backend": backend_of(packed), "layer": SimpleNamespace(params_dtype=torch.bfloat16, moe_config=moe)}
