@@ -2,12 +2,15 @@
 // in its own memory, and through PCIe.
 //
 // Each row packs and unpacks the w13 of a whole layer, gate and up as the checkpoint has them, in one launch, over as
-// many layers as fit, and checks that the rows come back. GB/s are bytes read and written; next to it the share of a
-// device-to-device copy of as many bytes, measured in turn with it. A figure is the median of its repeats.
+// many layers as fit, and checks that the rows come back. Below each layout the same bytes by its modes, as a layout
+// file gives those that are not built in; at the end modes of no built-in layout. GB/s are bytes read and written; next
+// to it the share of a device-to-device copy of as many bytes, measured in turn with it. A figure is the median of its
+// repeats.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,6 +34,58 @@ int64_t row_bytes(std::string_view layout, int64_t columns) {
   if (layout.ends_with(".scales")) return columns / 32;
   if (layout.ends_with(".bias")) return layout == "trtllm.bias" ? 4 : 2;
   return columns / 2;
+}
+
+/// A layout for rows of so many bytes, those of the checkpoint and padded.
+struct Row {
+  std::string name;
+  int64_t real, padded;
+  Layout layout;
+  std::unique_ptr<const ModeLayout> modes = nullptr;  // that the layout is by
+};
+
+Row by_modes(std::string name, int64_t real, int64_t padded, Shape storage, Modes modes) {
+  Row row{std::move(name), real, padded, {}, std::make_unique<ModeLayout>(storage, std::move(modes))};
+  ByModes layout;
+  layout.modes = row.modes.get();
+  row.layout = layout;
+  return row;
+}
+
+/// Codes and scales in ways that no built-in layout has.
+std::vector<Row> general_rows(const Layer& layer) {
+  const int64_t n = layer.padded_n, real = layer.columns / 2, b = layer.padded_columns / 2, groups = b / 16;
+  const Mode byte = {8, {{0, 1}}}, rows = {n, {{1, 0}}};
+  Mode list{n, {}};  // 1665 has no divisor in common with any n here: each row once
+  for (int64_t d = 0; d < n; ++d) list.steps.push_back({d * 1665 % n, 0});
+  std::vector<Row> out;
+  const auto add = [&](const char* name, int64_t real_bytes, int64_t bytes, Modes modes) {
+    out.push_back(by_modes(name, real_bytes, bytes, {n, bytes}, std::move(modes)));
+  };
+  add("codes, 8 rows in a word", real, b, {{4, {{0, 1}}}, {8, {{1, 0}}}, {2 * b, {{0, 4}}}, {n / 8, {{8, 0}}}});
+  add("codes, bytes transposed", real, b, {byte, rows, {b, {{0, 8}}}});
+  add("codes, rows by a list", real, b, {{8 * b, {{0, 1}}}, list});
+  add("codes, bits backwards", real, b,
+      {{2, {{0, 4}, {0, 0}}}, {2, {{0, 2}, {0, 0}}}, {2, {{0, 1}, {0, 0}}}, {b, {{0, 8}}}, rows});
+  add("scales, each row twice", real / 16, groups, {{8 * groups, {{0, 1}}}, {2, {{0, 0}}}, rows});
+  add("scales as F32, transposed", real / 4, 4 * groups, {{32, {{0, 1}}}, rows, {groups, {{0, 32}}}});
+  return out;
+}
+
+/// Those whose names hold `name`; each built-in layout, then its bytes by modes.
+std::vector<Row> rows_of(const Layer& layer, std::string_view name) {
+  std::vector<Row> rows;
+  for (const Layout& layout : layouts) {
+    const char* const called = name_of(layout);
+    if (std::string_view(called).find(name) == std::string_view::npos) continue;
+    const int64_t real = row_bytes(called, layer.columns), padded = row_bytes(called, layer.padded_columns);
+    const Shape storage = storage_of(layout, {layer.padded_n, padded});
+    rows.push_back({called, real, padded, layout});
+    rows.push_back(by_modes("  by modes", real, padded, storage, modes_of(layout, storage)));
+  }
+  for (Row& row : general_rows(layer))
+    if (row.name.find(name) != std::string::npos) rows.push_back(std::move(row));
+  return rows;
 }
 
 __global__ void fill_kernel(uint32_t* words, int64_t n, uint32_t seed) {
@@ -91,11 +146,12 @@ struct Work {
   std::vector<std::vector<UnpackItem>> unpacks;
 };
 
-Work make_work(const Layer& layer, const Layout& layout, const Memory& memory) {
-  const int64_t b = row_bytes(name_of(layout), layer.columns), size = 2 * layer.rows * b;
+Work make_work(const Layer& layer, const Row& row, const Memory& memory) {
+  const Layout& layout = row.layout;
+  const int64_t b = row.real, size = 2 * layer.rows * b;
   Matrix m;
   m.views = 2, m.real = {layer.rows, b};
-  m.padded = {layer.padded_n, row_bytes(name_of(layout), layer.padded_columns)};
+  m.padded = {layer.padded_n, row.padded};
   const int64_t packed = packed_bytes(layout, m.padded);
   const int64_t second = layer.in_turn ? b : layer.rows * b, row_stride = layer.in_turn ? 2 * b : b;
   Work work{layer.experts * size, layer.experts * packed, layer.experts * round_up(std::max(size, packed), 16), {}, {}};
@@ -130,8 +186,9 @@ bool rows_are_back(const Work& work, const Memory& memory) {
   return different == 0;
 }
 
-bool measure(const Layer& layer, const Layout& layout, const Memory& memory, Timer& timer, int repeats) {
-  const Work work = make_work(layer, layout, memory);
+bool measure(const Layer& layer, const Row& row, const Memory& memory, Timer& timer, int repeats) {
+  const Work work = make_work(layer, row, memory);
+  UnitMaps maps;
   const int64_t bytes = work.bytes_in + work.bytes_out;
   MXFP4_CUDA(cudaMemset(memory.packed, 0xEE, size_t(memory.bytes)));
   MXFP4_CUDA(cudaMemset(memory.back, 0xEE, size_t(memory.bytes)));
@@ -143,17 +200,17 @@ bool measure(const Layer& layer, const Layout& layout, const Memory& memory, Tim
                                    size_t(bytes / 2), cudaMemcpyDeviceToDevice, nullptr));
     });
     const double p = timer.seconds([&] {
-      for (const auto& items : work.packs) launch_pack(items, nullptr);
+      for (const auto& items : work.packs) launch_pack(items, maps, nullptr);
     });
     const double u = timer.seconds([&] {
-      for (const auto& items : work.unpacks) launch_unpack(items, memory.found, nullptr);
+      for (const auto& items : work.unpacks) launch_unpack(items, maps, memory.found, nullptr);
     });
     if (i > 0) copying.push_back(c), packing.push_back(p), unpacking.push_back(u);
   }
   const bool right = rows_are_back(work, memory);
   const double all = double(bytes) * double(work.packs.size()) / 1e9;
   const double copy = median(copying), pack = median(packing), unpack = median(unpacking);
-  std::printf("%-30s%10.1f%8.0f%8.0f%7.1f%%%8.0f%7.1f%%%s\n", name_of(layout), double(bytes) / 1e6, all / copy,
+  std::printf("%-30s%10.1f%8.0f%8.0f%7.1f%%%8.0f%7.1f%%%s\n", row.name.c_str(), double(bytes) / 1e6, all / copy,
               all / pack, 100 * copy / pack, all / unpack, 100 * copy / unpack, right ? "" : "  ROWS DIFFER");
   return right;
 }
@@ -165,17 +222,15 @@ bool measure_memory(int repeats, std::string_view name) {
   Memory memory;
   memory.bytes = most;
   for (uint8_t** p : {&memory.rows, &memory.packed, &memory.back}) MXFP4_CUDA(cudaMalloc(p, size_t(most)));
-  MXFP4_CUDA(cudaMalloc(&memory.found, Batch::max_items * sizeof(PadFound)));
-  MXFP4_CUDA(cudaMemset(memory.found, 0, Batch::max_items * sizeof(PadFound)));
+  MXFP4_CUDA(cudaMalloc(&memory.found, 2 * Batch::max_items * sizeof(PadFound)));
+  MXFP4_CUDA(cudaMemset(memory.found, 0, 2 * Batch::max_items * sizeof(PadFound)));
   MXFP4_CUDA(cudaMalloc(&memory.different, 8));
   fill_kernel<<<4096, 256>>>(reinterpret_cast<uint32_t*>(memory.rows), most / 4, 1);
   Timer timer;
   for (const Layer& layer : layers) {
     std::printf("%s: GB/s read and written, share of the copy\n%-30s%10s%8s%8s%16s\n", layer.name, "layout", "MB",
                 "copy", "pack", "unpack");
-    for (const Layout& layout : layouts)
-      if (std::string_view(name_of(layout)).find(name) != std::string_view::npos)
-        right &= measure(layer, layout, memory, timer, repeats);
+    for (const Row& row : rows_of(layer, name)) right &= measure(layer, row, memory, timer, repeats);
   }
   for (void* p : {static_cast<void*>(memory.rows), static_cast<void*>(memory.packed), static_cast<void*>(memory.back),
                   static_cast<void*>(memory.found), static_cast<void*>(memory.different)})
