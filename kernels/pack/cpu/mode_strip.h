@@ -22,12 +22,18 @@ class ModeStrips {
   void check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const;
 
  private:
+  using Table = std::array<uint64_t, 256>;  // of one byte of a unit: its bits, each where it goes
   template <class Move>
   void each_unit(int64_t tn, Move move) const;
-  uint64_t packed_unit(const uint8_t* from) const;
-  using Table = std::array<uint64_t, 256>;  // of one byte of a unit: its bits, each where it goes
+  template <class Use>
+  bool with_word(Use use) const;
+  template <class Places>
+  void copy_runs(const uint8_t* from, uint8_t* to, int64_t tn, Places places) const;
+  template <class Word>
+  static Word packed_unit(const Table* tables, const std::array<int64_t, 8>& gather, const uint8_t* from);
   const ModeLayout& layout_;
-  std::vector<int64_t> from_, gather_;  // in the strip: each unit of a tile, each byte of a unit
+  std::vector<int64_t> from_;           // in the strip: each unit of a tile
+  std::array<int64_t, 8> gather_ = {};  // each byte of a unit, from its first
   std::vector<Table> pack_, unpack_;
 };
 
