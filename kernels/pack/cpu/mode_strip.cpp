@@ -5,7 +5,9 @@
 
 namespace mxfp4 {
 
-ModeStrips::ModeStrips(const ModeLayout& layout) : layout_(layout) {
+ModeStrips::ModeStrips(const ModeLayout& layout, const Driver& driver) : layout_(layout), driver_(driver) {
+  if (driver.pack_pieces) pieces_.emplace(layout);
+  if (pieces_ && !pieces_->pays()) pieces_.reset();
   const int64_t row = layout.storage.b;
   for (const auto& p : layout.from) from_.push_back(p.row * row + p.byte);
   if (layout.runs) return;
@@ -21,7 +23,14 @@ ModeStrips::ModeStrips(const ModeLayout& layout) : layout_(layout) {
   }
 }
 
-/// move(offset in the strip, offset in the packed matrix) for every unit of strip tn.
+/// move(offset in the strip, offset in the packed matrix) for every tile of strip tn.
+template <class Move>
+void ModeStrips::each_tile(int64_t tn, Move move) const {
+  for (size_t tb = 0; tb < layout_.along.size(); ++tb)
+    move(int64_t(tb) * layout_.tile.b, layout_.down[size_t(tn)] + layout_.along[tb]);
+}
+
+/// The same for every unit.
 template <class Move>
 void ModeStrips::each_unit(int64_t tn, Move move) const {
   // Variables of its own: bytes that are stored might be those of members.
@@ -60,7 +69,11 @@ void ModeStrips::copy_runs(const uint8_t* from, uint8_t* to, int64_t tn, Places 
       std::memcpy(to + goes, from + at, bytes);
     });
   };
-  if (!with_word([&](auto word) { copy(std::integral_constant<size_t, sizeof(word)>()); })) copy(size_t(layout_.unit));
+  if (with_word([&](auto word) { copy(std::integral_constant<size_t, sizeof(word)>()); })) return;
+  if (layout_.unit == 16)
+    copy(std::integral_constant<size_t, 16>());
+  else
+    copy(size_t(layout_.unit));
 }
 
 /// What is stored of a unit that begins at `from`; not of one that runs.
@@ -72,6 +85,8 @@ Word ModeStrips::packed_unit(const Table* tables, const std::array<int64_t, 8>& 
 }
 
 void ModeStrips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const {
+  if (pieces_)
+    return each_tile(tn, [&](int64_t from, int64_t to) { driver_.pack_pieces(*pieces_, strip + from, packed + to); });
   if (layout_.runs) return copy_runs(strip, packed, tn, [](int64_t from, int64_t to) { return std::pair(from, to); });
   with_word([&](auto word) {
     each_unit(tn, [=, tables = pack_.data(), gather = gather_](int64_t from, int64_t to) {
@@ -82,6 +97,8 @@ void ModeStrips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const {
 }
 
 void ModeStrips::unpack(const uint8_t* packed, int64_t tn, uint8_t* strip) const {
+  if (pieces_)
+    return each_tile(tn, [&](int64_t from, int64_t to) { driver_.unpack_pieces(*pieces_, packed + to, strip + from); });
   if (layout_.runs) return copy_runs(packed, strip, tn, [](int64_t from, int64_t to) { return std::pair(to, from); });
   with_word([&](auto word) {
     each_unit(tn, [=, tables = unpack_.data(), gather = gather_](int64_t from, int64_t to) {

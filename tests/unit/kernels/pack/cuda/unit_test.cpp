@@ -114,7 +114,7 @@ std::vector<uint32_t> stored_at(const UnitMap& map) {
 TEST_CASE("units are what the CPU packs and unpacks, of every layout by modes") {
   const ModeCases all = all_mode_cases();
   UnitsOnHost units;
-  check_cases(units, all.cases);
+  check_cases(units, all.cases, 12);
   CHECK(all.cases.size() > 300);
 }
 
