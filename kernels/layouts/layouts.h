@@ -21,7 +21,8 @@
 
 namespace mxfp4 {
 
-/// A layout given at run time, whose owner keeps the modes. Drivers and devices have own code for it, on the CPU.
+/// A layout given at run time. Drivers and devices have code of their own for it, and know it by the address of its
+/// modes: their owner keeps them as long as the devices.
 struct ByModes : PlainRows<1> {
   static constexpr const char* name = "modes";
   const ModeLayout* modes = nullptr;

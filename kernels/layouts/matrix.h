@@ -30,7 +30,7 @@ struct RowSource {
 };
 
 /// What fills one kind of pads: a byte, or four that repeat from the first byte of a row on, for elements of two or
-/// four bytes. Those are packed by the CPU alone and have no `add`.
+/// four bytes. Only layouts by modes have those, without `add`.
 struct PadByte {
   uint32_t four = 0;
   constexpr PadByte() = default;

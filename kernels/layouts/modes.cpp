@@ -149,6 +149,15 @@ void ModeLayout::take_copies(std::vector<Digit>& rest) {
   std::erase_if(rest, [](const Digit& d) { return d.mode.moves_nothing(); });
 }
 
+/// Leaves of a digit what is not in its factor `take`. False: that is nothing.
+bool ModeLayout::split(Digit& d, int64_t take) {
+  if (take == d.mode.count) return false;
+  d.weight *= take;
+  d.mode.count /= take;
+  d.mode.steps[0] = d.mode.at(take);
+  return true;
+}
+
 /// Digits are taken, of even modes factors of two, until they make whole bytes.
 void ModeLayout::take_whole_bytes(std::vector<Digit>& rest) {
   Modes taken;
@@ -159,13 +168,7 @@ void ModeLayout::take_whole_bytes(std::vector<Digit>& rest) {
     taken.push_back(d.mode);
     taken.back().count = take;
     bits *= take;
-    if (take < d.mode.count) {
-      d.weight *= take;
-      d.mode.count /= take;
-      d.mode.steps[0] = d.mode.at(take);
-    } else {
-      rest.erase(rest.begin());
-    }
+    if (!split(d, take)) rest.erase(rest.begin());
     if (bits % 8 || 64 % bits) continue;
     const std::vector<Step> all = enumerate(taken);
     if (are_whole_bytes(all, copies_of(taken))) return take_bits(all);
@@ -186,14 +189,32 @@ void ModeLayout::take_bits(const std::vector<Step>& bits) {
   }
 }
 
-/// Even digits that move whole tiles down the rows, or along them, are no part of a tile.
+/// What is stored together, from the unit on, goes from `digits` to the result: of even ones as few prime factors as
+/// make up `together` bytes.
+std::vector<ModeLayout::Digit> ModeLayout::take_together(std::vector<Digit>& digits) {
+  std::vector<Digit> taken;
+  for (int64_t bits = unit * 8; bits < together * 8 && !digits.empty() && digits.front().weight == bits;) {
+    Digit& d = digits.front();
+    int64_t take = d.mode.is_even() ? 2 : d.mode.count;
+    while (d.mode.count % take) take = take * take > d.mode.count ? d.mode.count : take + 1;
+    taken.push_back(d);
+    taken.back().mode.count = take;
+    bits *= take;
+    if (!split(d, take)) digits.erase(digits.begin());
+  }
+  return taken;
+}
+
+/// Even digits that move whole tiles down the rows, or along them, are no part of a tile, but for what is stored
+/// together.
 void ModeLayout::cut_tiles(std::vector<Digit> digits) {
   tile = {1, runs ? unit : 1};
   for (const Place& p : gather) tile = {std::max(tile.n, p.row + 1), std::max(tile.b, p.byte + 1)};
-  std::vector<Digit> inner, rows, columns;
-  for (Digit& d : digits) {
+  for (const Digit& d : digits)
     for (const Step& s : d.mode.steps)
       if (s.bit % 8) refuse("a mode moves units by parts of bytes");
+  std::vector<Digit> inner = take_together(digits), rows, columns;
+  for (Digit& d : digits) {
     const bool even = d.mode.is_even();
     auto& side = even && d.mode.steps[0].bit == 0 && d.mode.steps[0].row ? rows
                  : even && d.mode.steps[0].row == 0                      ? columns
@@ -208,6 +229,7 @@ void ModeLayout::cut_tiles(std::vector<Digit> digits) {
   take_into_tile(columns, {&Step::bit, 8}, tile.b, inner);
   down = tile_places(rows, {&Step::row, 1}, tile.n, storage.n);
   along = tile_places(columns, {&Step::bit, 8}, tile.b, storage.b);
+  std::sort(inner.begin(), inner.end(), [](const Digit& a, const Digit& b) { return a.weight < b.weight; });
   take_tile(inner);
 }
 

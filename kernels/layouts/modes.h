@@ -45,6 +45,9 @@ using Modes = std::vector<Mode>;
 /// Rows, bytes of a row, and bytes of one expert that run-time layouts may have.
 inline constexpr int64_t max_side = int64_t(1) << 20, max_storage = int64_t(1) << 26;
 
+/// Stored bytes that a tile has in a row, where the modes have as many.
+inline constexpr int64_t together = 64;
+
 /// Modes that were checked, and cut into tiles as the drivers take them. A tile's units of `unit` bytes each gather as
 /// many source bytes, some again where a unit has copies in it, and rearrange their bits; a unit that moves bytes in a
 /// row only (`runs`) may have any length.
@@ -80,6 +83,8 @@ class ModeLayout {
   std::vector<Digit> take_unit();
   void take_whole_bytes(std::vector<Digit>& rest);
   void take_copies(std::vector<Digit>& rest);
+  static bool split(Digit& d, int64_t take);
+  std::vector<Digit> take_together(std::vector<Digit>& digits);
   void take_bits(const std::vector<Step>& bits);
   void cut_tiles(std::vector<Digit> digits);
   static void take_into_tile(std::vector<Digit>& digits, Side side, int64_t& size, std::vector<Digit>& inner);

@@ -2,36 +2,28 @@
 // in its own memory, and through PCIe.
 //
 // Each row packs and unpacks the w13 of a whole layer, gate and up as the checkpoint has them, in one launch, over as
-// many layers as fit, and checks that the rows come back. GB/s are bytes read and written; next to it the share of a
-// device-to-device copy of as many bytes, measured in turn with it. A figure is the median of its repeats.
+// many layers as fit, and checks that the rows come back. Below each layout the same bytes by its modes, as a layout
+// file gives those that are not built in; at the end modes of no built-in layout. GB/s are bytes read and written; next
+// to it the share of a device-to-device copy of as many bytes, measured in turn with it. A figure is the median of its
+// repeats.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "kernels/pack/cuda/check.h"
 #include "kernels/pack/cuda/launch.h"
+#include "tests/bench/bench_rows.h"
 
 using namespace mxfp4;
 
 namespace {
 
-/// A layer's w13: 2 * rows x columns in the checkpoint, padded to what every layout takes.
-struct Layer {
-  const char* name;
-  int64_t experts, rows, columns, padded_n, padded_columns;
-  bool in_turn;  // gate and up rows in turn, or each as a matrix
-};
 constexpr Layer layers[] = {{"128 experts, 5760x2880 padded to 5888x3072", 128, 2880, 2880, 5888, 3072, true},
                             {"256 experts, 4096x4096", 256, 2048, 4096, 4096, 4096, false}};
-
-int64_t row_bytes(std::string_view layout, int64_t columns) {
-  if (layout.ends_with(".scales")) return columns / 32;
-  if (layout.ends_with(".bias")) return layout == "trtllm.bias" ? 4 : 2;
-  return columns / 2;
-}
 
 __global__ void fill_kernel(uint32_t* words, int64_t n, uint32_t seed) {
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < n; i += int64_t(gridDim.x) * blockDim.x) {
@@ -91,11 +83,12 @@ struct Work {
   std::vector<std::vector<UnpackItem>> unpacks;
 };
 
-Work make_work(const Layer& layer, const Layout& layout, const Memory& memory) {
-  const int64_t b = row_bytes(name_of(layout), layer.columns), size = 2 * layer.rows * b;
+Work make_work(const Layer& layer, const Row& row, const Memory& memory) {
+  const Layout& layout = row.layout;
+  const int64_t b = row.real, size = 2 * layer.rows * b;
   Matrix m;
   m.views = 2, m.real = {layer.rows, b};
-  m.padded = {layer.padded_n, row_bytes(name_of(layout), layer.padded_columns)};
+  m.padded = {layer.padded_n, row.padded};
   const int64_t packed = packed_bytes(layout, m.padded);
   const int64_t second = layer.in_turn ? b : layer.rows * b, row_stride = layer.in_turn ? 2 * b : b;
   Work work{layer.experts * size, layer.experts * packed, layer.experts * round_up(std::max(size, packed), 16), {}, {}};
@@ -130,8 +123,9 @@ bool rows_are_back(const Work& work, const Memory& memory) {
   return different == 0;
 }
 
-bool measure(const Layer& layer, const Layout& layout, const Memory& memory, Timer& timer, int repeats) {
-  const Work work = make_work(layer, layout, memory);
+bool measure(const Layer& layer, const Row& row, const Memory& memory, Timer& timer, int repeats) {
+  const Work work = make_work(layer, row, memory);
+  UnitMaps maps;
   const int64_t bytes = work.bytes_in + work.bytes_out;
   MXFP4_CUDA(cudaMemset(memory.packed, 0xEE, size_t(memory.bytes)));
   MXFP4_CUDA(cudaMemset(memory.back, 0xEE, size_t(memory.bytes)));
@@ -143,17 +137,17 @@ bool measure(const Layer& layer, const Layout& layout, const Memory& memory, Tim
                                    size_t(bytes / 2), cudaMemcpyDeviceToDevice, nullptr));
     });
     const double p = timer.seconds([&] {
-      for (const auto& items : work.packs) launch_pack(items, nullptr);
+      for (const auto& items : work.packs) launch_pack(items, maps, nullptr);
     });
     const double u = timer.seconds([&] {
-      for (const auto& items : work.unpacks) launch_unpack(items, memory.found, nullptr);
+      for (const auto& items : work.unpacks) launch_unpack(items, maps, memory.found, nullptr);
     });
     if (i > 0) copying.push_back(c), packing.push_back(p), unpacking.push_back(u);
   }
   const bool right = rows_are_back(work, memory);
   const double all = double(bytes) * double(work.packs.size()) / 1e9;
   const double copy = median(copying), pack = median(packing), unpack = median(unpacking);
-  std::printf("%-30s%10.1f%8.0f%8.0f%7.1f%%%8.0f%7.1f%%%s\n", name_of(layout), double(bytes) / 1e6, all / copy,
+  std::printf("%-30s%10.1f%8.0f%8.0f%7.1f%%%8.0f%7.1f%%%s\n", row.name.c_str(), double(bytes) / 1e6, all / copy,
               all / pack, 100 * copy / pack, all / unpack, 100 * copy / unpack, right ? "" : "  ROWS DIFFER");
   return right;
 }
@@ -165,17 +159,15 @@ bool measure_memory(int repeats, std::string_view name) {
   Memory memory;
   memory.bytes = most;
   for (uint8_t** p : {&memory.rows, &memory.packed, &memory.back}) MXFP4_CUDA(cudaMalloc(p, size_t(most)));
-  MXFP4_CUDA(cudaMalloc(&memory.found, Batch::max_items * sizeof(PadFound)));
-  MXFP4_CUDA(cudaMemset(memory.found, 0, Batch::max_items * sizeof(PadFound)));
+  MXFP4_CUDA(cudaMalloc(&memory.found, 2 * Batch::max_items * sizeof(PadFound)));
+  MXFP4_CUDA(cudaMemset(memory.found, 0, 2 * Batch::max_items * sizeof(PadFound)));
   MXFP4_CUDA(cudaMalloc(&memory.different, 8));
   fill_kernel<<<4096, 256>>>(reinterpret_cast<uint32_t*>(memory.rows), most / 4, 1);
   Timer timer;
   for (const Layer& layer : layers) {
     std::printf("%s: GB/s read and written, share of the copy\n%-30s%10s%8s%8s%16s\n", layer.name, "layout", "MB",
                 "copy", "pack", "unpack");
-    for (const Layout& layout : layouts)
-      if (std::string_view(name_of(layout)).find(name) != std::string_view::npos)
-        right &= measure(layer, layout, memory, timer, repeats);
+    for (const Row& row : rows_of(layer, name)) right &= measure(layer, row, memory, timer, repeats);
   }
   for (void* p : {static_cast<void*>(memory.rows), static_cast<void*>(memory.packed), static_cast<void*>(memory.back),
                   static_cast<void*>(memory.found), static_cast<void*>(memory.different)})

@@ -37,7 +37,7 @@ expect 'many backends were there' 0 '' '' [ $made -gt 60 ]
 prepare "$program" layout "$dir/marlin.json" --backend marlin --engine vllm --model "$tiny" -q
 sed 's/\[4,16,0\],\[4,0,8\]/[4,0,8],[4,16,0]/; s/"marlin"/"mine"/' "$dir/marlin.json" >"$dir/mine.json"
 expect 'what is built in is said' 0 'w2 scales: w2_weight_scale, marlin.scales' '' "$program" layout "$dir/mine.json"
-expect 'what is not, too' 0 'w13 codes: w13_weight, no built-in layout: 9 modes, tiles of 16 x 8 bytes, pairs' '' \
+expect 'what is not, too' 0 'w13 codes: w13_weight, no built-in layout: 9 modes, tiles of 64 x 8 bytes, pairs' '' \
   "$program" layout "$dir/mine.json"
 expect 'as JSON' 0 '"layout":"modes","rows":"pairs, gate first".*"same_as":null' '' "$program" layout "$dir/mine.json" --json
 expect 'one is made' 0 '' '^mxfp4-pack: .*/fresh.json: made; convert by it with: mxfp4-pack convert CKPT OUT --layout .*/fresh.json$' \

@@ -39,7 +39,7 @@ class Strips {
   void reserve(int64_t bytes) {
     if (bytes <= bytes_) return;
     bytes_ = 0;
-    first_.reset(allocate_pages(bytes));
+    first_.reset(allocate_pages(bytes + beyond));
     second_.reset(allocate_pages(apart + bytes));
     bytes_ = bytes;
   }
@@ -47,7 +47,7 @@ class Strips {
   uint8_t* second() const { return second_.get() + apart; }
 
  private:
-  static constexpr int64_t apart = 2048;
+  static constexpr int64_t apart = 2048, beyond = 64;  // beyond: what shuffles may read after a strip
   std::unique_ptr<uint8_t, Free> first_, second_;
   int64_t bytes_ = 0;
 };
@@ -130,7 +130,7 @@ class Cpu final : public Device {
       mode_strips(*std::get<ByModes>(layout).modes).check_copies(packed, tn, strips_.first(), report);
   }
   const ModeStrips& mode_strips(const ModeLayout& modes) {
-    if (!mode_strips_ || &mode_strips_->layout() != &modes) mode_strips_.emplace(modes);
+    if (!mode_strips_ || &mode_strips_->layout() != &modes) mode_strips_.emplace(modes, driver_);
     return *mode_strips_;
   }
 

@@ -10,6 +10,7 @@
 
 #include "kernels/layouts/layouts.h"
 #include "kernels/layouts/matrix.h"
+#include "kernels/pack/cpu/mode_pieces.h"
 
 namespace mxfp4 {
 
@@ -27,6 +28,9 @@ struct Driver {
   /// Copies past the caches, as far as `to` is aligned for it: what is packed is not read again soon. Null: there is
   /// no such way, or no gain.
   void (*stream)(uint8_t* to, const uint8_t* from, int64_t bytes) = nullptr;
+  /// Layouts by modes, where these pay. Null: by tables.
+  PackPieces pack_pieces = nullptr;
+  UnpackPieces unpack_pieces = nullptr;
 };
 
 /// Every driver of this build, the fastest first; the last runs everywhere.

@@ -202,6 +202,34 @@ void copy_past_caches(uint8_t* to, const uint8_t* from, int64_t bytes) {
   _mm_sfence();
 }
 
+void pack_mode_pieces(const ModePieces& p, const uint8_t* tile, uint8_t* packed) {
+  const ModePieces::Window* w = p.windows.data();
+  for (const ModePieces::Piece& piece : p.pieces) {
+    __m512i x = _mm512_setzero_si512();
+    for (const auto* end = p.windows.data() + piece.windows; w < end; ++w)
+      x = _mm512_mask_permutexvar_epi8(x, w->stored, _mm512_load_si512(w->index.data()),
+                                       _mm512_loadu_si512(tile + w->at));
+    __m512i out = p.turns.empty() ? x : _mm512_setzero_si512();
+    for (const ModePieces::Turn& turn : p.turns)
+      out = _mm512_ternarylogic_epi64(out, _mm512_rorv_epi64(x, _mm512_set1_epi64(turn.by)),
+                                      _mm512_set1_epi64(int64_t(turn.mask)), 0xF8);  // out | (turned & mask)
+    _mm512_mask_storeu_epi8(packed + piece.to, piece.bytes, out);
+  }
+}
+
+void unpack_mode_pieces(const ModePieces& p, const uint8_t* packed, uint8_t* tile) {
+  const ModePieces::Window* w = p.windows.data();
+  for (const ModePieces::Piece& piece : p.pieces) {
+    const __m512i x = _mm512_maskz_loadu_epi8(piece.bytes, packed + piece.to);
+    __m512i out = p.turns.empty() ? x : _mm512_setzero_si512();
+    for (const ModePieces::Turn& turn : p.turns)
+      out = _mm512_or_si512(out, _mm512_rolv_epi64(_mm512_and_si512(x, _mm512_set1_epi64(int64_t(turn.mask))),
+                                                   _mm512_set1_epi64(turn.by)));
+    for (const auto* end = p.windows.data() + piece.windows; w < end; ++w)
+      _mm512_mask_storeu_epi8(tile + w->at, w->taken, _mm512_permutexvar_epi8(_mm512_load_si512(w->back.data()), out));
+  }
+}
+
 struct Words {
   static constexpr auto stream = copy_past_caches;
   template <class L>
@@ -217,6 +245,11 @@ bool runs_here() {
 
 }  // namespace
 
-constinit const Driver avx512_driver = shuffles_driver<Words>("avx512", runs_here);
+constinit const Driver avx512_driver = [] {
+  Driver driver = shuffles_driver<Words>("avx512", runs_here);
+  driver.pack_pieces = pack_mode_pieces;
+  driver.unpack_pieces = unpack_mode_pieces;
+  return driver;
+}();
 
 }  // namespace mxfp4

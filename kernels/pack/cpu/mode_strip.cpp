@@ -5,11 +5,13 @@
 
 namespace mxfp4 {
 
-ModeStrips::ModeStrips(const ModeLayout& layout) : layout_(layout) {
+ModeStrips::ModeStrips(const ModeLayout& layout, const Driver& driver) : layout_(layout), driver_(driver) {
+  if (driver.pack_pieces) pieces_.emplace(layout);
+  if (pieces_ && !pieces_->pays()) pieces_.reset();
   const int64_t row = layout.storage.b;
   for (const auto& p : layout.from) from_.push_back(p.row * row + p.byte);
   if (layout.runs) return;
-  for (const auto& p : layout.gather) gather_.push_back(p.row * row + p.byte);
+  for (size_t i = 0; i < layout.gather.size(); ++i) gather_[i] = layout.gather[i].row * row + layout.gather[i].byte;
   pack_.resize(size_t(layout.unit));
   unpack_.resize(size_t(layout.unit));
   for (int to = 0; to < int(layout.bit.size()); ++to) {
@@ -21,56 +23,106 @@ ModeStrips::ModeStrips(const ModeLayout& layout) : layout_(layout) {
   }
 }
 
-/// move(offset in the strip, offset in the packed matrix) for every unit of strip tn.
+/// move(offset in the strip, offset in the packed matrix) for every tile of strip tn.
+template <class Move>
+void ModeStrips::each_tile(int64_t tn, Move move) const {
+  for (size_t tb = 0; tb < layout_.along.size(); ++tb)
+    move(int64_t(tb) * layout_.tile.b, layout_.down[size_t(tn)] + layout_.along[tb]);
+}
+
+/// The same for every unit.
 template <class Move>
 void ModeStrips::each_unit(int64_t tn, Move move) const {
-  for (size_t tb = 0; tb < layout_.along.size(); ++tb) {
-    const int64_t from = int64_t(tb) * layout_.tile.b, to = layout_.down[size_t(tn)] + layout_.along[tb];
-    for (size_t u = 0; u < from_.size(); ++u) move(from + from_[u], to + layout_.to[u]);
+  // Variables of its own: bytes that are stored might be those of members.
+  const int64_t *const from = from_.data(), *const to = layout_.to.data();
+  const size_t units = from_.size(), tiles = layout_.along.size();
+  const int64_t width = layout_.tile.b;
+  for (size_t tb = 0; tb < tiles; ++tb) {
+    const int64_t first = int64_t(tb) * width, stored = layout_.down[size_t(tn)] + layout_.along[tb];
+    for (size_t u = 0; u < units; ++u) move(first + from[u], stored + to[u]);
   }
 }
 
-/// What is stored of a unit that begins at `from`; 0 of one that runs.
-uint64_t ModeStrips::packed_unit(const uint8_t* from) const {
-  uint64_t unit = 0;
-  for (size_t i = 0; i < pack_.size(); ++i) unit |= pack_[i][from[gather_[i]]];
+/// use(an integer as long as a unit is), of units that do not run, and of runs of that length. False: of others.
+template <class Use>
+bool ModeStrips::with_word(Use use) const {
+  switch (layout_.unit) {
+    case 1:
+      return use(uint8_t()), true;
+    case 2:
+      return use(uint16_t()), true;
+    case 4:
+      return use(uint32_t()), true;
+    case 8:
+      return use(uint64_t()), true;
+    default:
+      return false;
+  }
+}
+
+/// Each unit as it is, from its place in one to its place in the other.
+template <class Places>
+void ModeStrips::copy_runs(const uint8_t* from, uint8_t* to, int64_t tn, Places places) const {
+  const auto copy = [&](auto bytes) {
+    each_unit(tn, [=](int64_t in_strip, int64_t in_packed) {
+      const auto [at, goes] = places(in_strip, in_packed);
+      std::memcpy(to + goes, from + at, bytes);
+    });
+  };
+  if (with_word([&](auto word) { copy(std::integral_constant<size_t, sizeof(word)>()); })) return;
+  if (layout_.unit == 16)
+    copy(std::integral_constant<size_t, 16>());
+  else
+    copy(size_t(layout_.unit));
+}
+
+/// What is stored of a unit that begins at `from`; not of one that runs.
+template <class Word>
+Word ModeStrips::packed_unit(const Table* tables, const std::array<int64_t, 8>& gather, const uint8_t* from) {
+  Word unit = 0;
+  for (size_t i = 0; i < sizeof(Word); ++i) unit |= Word(tables[i][from[gather[i]]]);
   return unit;
 }
 
 void ModeStrips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const {
-  const auto bytes = size_t(layout_.unit);
-  each_unit(tn, [&](int64_t from, int64_t to) {
-    if (layout_.runs) {
-      std::memcpy(packed + to, strip + from, bytes);
-      return;
-    }
-    const uint64_t unit = packed_unit(strip + from);
-    std::memcpy(packed + to, &unit, bytes);
+  if (pieces_)
+    return each_tile(tn, [&](int64_t from, int64_t to) { driver_.pack_pieces(*pieces_, strip + from, packed + to); });
+  if (layout_.runs) return copy_runs(strip, packed, tn, [](int64_t from, int64_t to) { return std::pair(from, to); });
+  with_word([&](auto word) {
+    each_unit(tn, [=, tables = pack_.data(), gather = gather_](int64_t from, int64_t to) {
+      const auto unit = packed_unit<decltype(word)>(tables, gather, strip + from);
+      std::memcpy(packed + to, &unit, sizeof(unit));
+    });
   });
 }
 
 void ModeStrips::unpack(const uint8_t* packed, int64_t tn, uint8_t* strip) const {
-  const auto bytes = size_t(layout_.unit);
-  each_unit(tn, [&](int64_t from, int64_t to) {
-    if (layout_.runs) {
-      std::memcpy(strip + from, packed + to, bytes);
-      return;
-    }
-    uint64_t unit = 0;
-    for (size_t i = 0; i < bytes; ++i) unit |= unpack_[i][packed[to + int64_t(i)]];
-    for (size_t i = 0; i < bytes; ++i) strip[from + gather_[i]] = uint8_t(unit >> 8 * i);
+  if (pieces_)
+    return each_tile(tn, [&](int64_t from, int64_t to) { driver_.unpack_pieces(*pieces_, packed + to, strip + from); });
+  if (layout_.runs) return copy_runs(packed, strip, tn, [](int64_t from, int64_t to) { return std::pair(to, from); });
+  with_word([&](auto word) {
+    each_unit(tn, [=, tables = unpack_.data(), gather = gather_](int64_t from, int64_t to) {
+      decltype(word) unit = 0;
+      for (size_t i = 0; i < sizeof(unit); ++i) unit |= decltype(word)(tables[i][packed[to + int64_t(i)]]);
+      for (size_t i = 0; i < sizeof(unit); ++i) strip[from + gather[i]] = uint8_t(unit >> 8 * i);
+    });
   });
 }
 
 void ModeStrips::check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const {
-  each_unit(tn, [&](int64_t from, int64_t to) {
-    const uint64_t unit = packed_unit(strip + from);
-    const uint8_t* want = layout_.runs ? strip + from : reinterpret_cast<const uint8_t*>(&unit);
-    for (const int64_t copy : layout_.copy)
-      for (int64_t i = 0; i < layout_.unit; ++i) {
-        const int64_t at = copy + to + i;
+  const auto check = [&](const uint8_t* want, int64_t bytes, int64_t to) {
+    for (const int64_t copy : layout_.copy) {
+      if (std::memcmp(packed + copy + to, want, size_t(bytes)) == 0) continue;
+      for (int64_t i = 0, at = copy + to; i < bytes; ++i, ++at)
         if (packed[at] != want[i]) report.at = report.wrong++ ? std::min(report.at, at) : at;
-      }
+    }
+  };
+  if (layout_.runs) return each_unit(tn, [&](int64_t from, int64_t to) { check(strip + from, layout_.unit, to); });
+  with_word([&](auto word) {
+    each_unit(tn, [&](int64_t from, int64_t to) {
+      const auto unit = packed_unit<decltype(word)>(pack_.data(), gather_, strip + from);
+      check(reinterpret_cast<const uint8_t*>(&unit), sizeof(unit), to);
+    });
   });
 }
 

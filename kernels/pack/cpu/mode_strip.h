@@ -1,18 +1,21 @@
-// A strip of a layout that is given by modes: with tables made at run time, as strip.h does with those of the compiler.
+// A strip of a layout that is given by modes: by the driver's shuffles where they pay, else with tables made at run
+// time, as strip.h does with those of the compiler.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/layouts/matrix.h"
 #include "kernels/layouts/modes.h"
+#include "kernels/pack/cpu/driver.h"
 
 namespace mxfp4 {
 
 class ModeStrips {
  public:
-  explicit ModeStrips(const ModeLayout& layout);
+  ModeStrips(const ModeLayout& layout, const Driver& driver);
   const ModeLayout& layout() const { return layout_; }
   /// Strip tn, tile.n rows of storage.b bytes, to its places in one copy, which begins at `packed`; and back.
   void pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const;
@@ -22,12 +25,22 @@ class ModeStrips {
   void check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const;
 
  private:
+  using Table = std::array<uint64_t, 256>;  // of one byte of a unit: its bits, each where it goes
   template <class Move>
   void each_unit(int64_t tn, Move move) const;
-  uint64_t packed_unit(const uint8_t* from) const;
-  using Table = std::array<uint64_t, 256>;  // of one byte of a unit: its bits, each where it goes
+  template <class Use>
+  bool with_word(Use use) const;
+  template <class Places>
+  void copy_runs(const uint8_t* from, uint8_t* to, int64_t tn, Places places) const;
+  template <class Word>
+  static Word packed_unit(const Table* tables, const std::array<int64_t, 8>& gather, const uint8_t* from);
+  template <class Move>
+  void each_tile(int64_t tn, Move move) const;
   const ModeLayout& layout_;
-  std::vector<int64_t> from_, gather_;  // in the strip: each unit of a tile, each byte of a unit
+  const Driver& driver_;
+  std::optional<ModePieces> pieces_;
+  std::vector<int64_t> from_;           // in the strip: each unit of a tile
+  std::array<int64_t, 8> gather_ = {};  // each byte of a unit, from its first
   std::vector<Table> pack_, unpack_;
 };
 

@@ -21,7 +21,7 @@ struct Batch {
   struct Item {
     uint8_t* view[2];
     uint8_t* packed;
-    PadFound* found;  // not for packing
+    PadFound* found;  // not for packing; as many as the kernel says
   };
   MutableMatrix matrix;  // of every item; its view[].data are not used
   Shape storage;

@@ -20,14 +20,6 @@ struct Slot {
   int64_t bytes = 0;
 };
 
-/// Layouts that are given at run time are packed by the CPU: host memory is what all views are in.
-template <class Item>
-bool is_by_modes(std::span<const Item> items) {
-  for (const Item& item : items)
-    if (std::holds_alternative<ByModes>(item.layout)) return true;
-  return false;
-}
-
 class Cuda final : public Device {
  public:
   Cuda(int index, int64_t memory)
@@ -79,7 +71,6 @@ class Cuda final : public Device {
 
   /// A chunk's memory: rows and packed matrix of each item, then what its checksums need.
   void pack(std::span<const PackItem> items, std::span<Checksum> sums) override {
-    if (is_by_modes(items)) return host_->pack(items);
     Xxh128* const made = host_answers(sums.size());
     ChecksumRequests wanted(sums, made);
     const auto size_of = [&](const PackItem& item) {
@@ -99,7 +90,7 @@ class Cuda final : public Device {
         wanted.find(item.packed, on_device.back().packed, packed_size(item), hashed);
         next += bytes_of(item, 1);
       }
-      launch_pack(on_device, slot.stream);
+      launch_pack(on_device, maps_, slot.stream);
       launch_xxh3(hashed, next, slot.stream);
       for (size_t i = 0; i < chunk.size(); ++i)
         copy({chunk[i].packed, 0, on_device[i].packed, 0, packed_size(chunk[i]), 1}, cudaMemcpyDeviceToHost,
@@ -110,8 +101,8 @@ class Cuda final : public Device {
   }
 
   void unpack(std::span<const UnpackItem> items, std::span<PadReport> reports) override {
-    if (is_by_modes(items)) return host_->unpack(items, reports);
-    PadFound* const answer = zeros<PadFound>(items.size());
+    const size_t n = items.size();
+    PadFound* const answer = zeros<PadFound>(2 * n);
     const auto size_of = [](const UnpackItem& item) { return bytes_of(item, 1); };
     run(items, size_of, [&](std::span<const UnpackItem> chunk, size_t first, const Slot& slot) {
       std::vector<UnpackItem> on_device;
@@ -123,19 +114,18 @@ class Cuda final : public Device {
         upload_packed(item, on_device.back().packed, slot.stream);
         next += bytes_of(item, 1);
       }
-      launch_unpack(on_device, answer + first, slot.stream);
+      launch_unpack(on_device, maps_, answer + 2 * first, slot.stream);
       for (const UploadPlan& placed : all_placed)
         for (int i = 0; i < placed.count; ++i) copy(placed.transfers[i], cudaMemcpyDeviceToHost, slot.stream);
     });
-    const auto found = answers_by_now<PadFound>(items.size());
-    for (size_t i = 0; i < items.size(); ++i) reports[i] = pad_report(found[i], stored_row(items[i]));
+    const auto found = answers_by_now<PadFound>(2 * n);
+    for (size_t i = 0; i < n; ++i) reports[i] = pad_report(found[2 * i], found[2 * i + 1], stored_row(items[i]));
   }
 
   /// A chunk's memory: the rows expected, as many again for those unpacked, packed matrices.
   void compare(std::span<const CompareItem> items, std::span<CompareReport> reports) override {
-    if (is_by_modes(items)) return host_->compare(items, reports);
     const size_t n = items.size();
-    PadFound* const answer = zeros<PadFound>(3 * n);  // pads, then two views of each
+    PadFound* const answer = zeros<PadFound>(4 * n);  // two of each for pads and copies, then two for its views
     const auto size_of = [](const CompareItem& item) { return bytes_of(item, 2); };
     run(items, size_of, [&](std::span<const CompareItem> chunk, size_t first, const Slot& slot) {
       int64_t expected = 0;
@@ -153,14 +143,14 @@ class Cuda final : public Device {
         next += placed.bytes;
         packed += round_up(packed_size(item), device_alignment);
       }
-      launch_unpack(on_device, answer + first, slot.stream);
-      launch_compare(on_device, -expected, answer + n + 2 * first, slot.stream);
+      launch_unpack(on_device, maps_, answer + 2 * first, slot.stream);
+      launch_compare(on_device, -expected, answer + 2 * (n + first), slot.stream);
     });
-    const auto found = answers_by_now<PadFound>(3 * n);
+    const auto found = answers_by_now<PadFound>(4 * n);
     for (size_t i = 0; i < n; ++i) {
-      reports[i].pads = pad_report(found[i], stored_row(items[i]));
+      reports[i].pads = pad_report(found[2 * i], found[2 * i + 1], stored_row(items[i]));
       for (int v = 0; v < 2; ++v)
-        reports[i].view[v] = view_report(found[n + 2 * i + size_t(v)], items[i].matrix.real.b);
+        reports[i].view[v] = view_report(found[2 * (n + i) + size_t(v)], items[i].matrix.real.b);
     }
   }
 
@@ -301,10 +291,10 @@ class Cuda final : public Device {
     return all;
   }
 
-  const std::unique_ptr<Device> host_ = open_cpu();
   int index_;
   int64_t memory_, limit_ = INT64_MAX;  // limit_: what the GPU was found to have
   GpuMemory& gpu_;
+  UnitMaps maps_;
   std::string name_;
   std::array<Slot, 3> slots_;
   size_t slots_used_ = 3;

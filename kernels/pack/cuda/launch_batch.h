@@ -20,9 +20,14 @@ struct Work {
   PadFound* found;
 };
 
+inline bool is_same(const Layout& a, const Layout& b) {
+  const auto *x = std::get_if<ByModes>(&a), *y = std::get_if<ByModes>(&b);
+  return a.index() == b.index() && (!x || x->modes == y->modes);
+}
+
 inline bool same_but_for_pointers(const Work& x, const Work& y) {
   const MutableMatrix &a = x.matrix, &b = y.matrix;
-  return x.layout.index() == y.layout.index() && a.views == b.views && a.view[0].stride == b.view[0].stride &&
+  return is_same(x.layout, y.layout) && a.views == b.views && a.view[0].stride == b.view[0].stride &&
          (a.views == 1 || a.view[1].stride == b.view[1].stride) && a.real == b.real && a.padded == b.padded &&
          a.order == b.order && a.pad == b.pad && a.add == b.add;
 }

@@ -1,6 +1,7 @@
 #include "kernels/pack/cuda/kernel.cuh"
 #include "kernels/pack/cuda/launch.h"
 #include "kernels/pack/cuda/launch_batch.h"
+#include "kernels/pack/cuda/launch_units.h"
 #include "kernels/pack/resident.h"
 
 namespace mxfp4 {
@@ -27,16 +28,20 @@ class Selected {
 
 }  // namespace
 
-void launch_pack(std::span<const PackItem> items, cudaStream_t stream) {
+void launch_pack(std::span<const PackItem> items, UnitMaps& maps, cudaStream_t stream) {
   std::vector<Work> work;
   for (const PackItem& item : items) work.push_back({item.layout, writable(item.matrix), item.packed, nullptr});
-  for_batches(std::move(work), [stream](const Layout& layout, Batch& batch, int count) {
+  for_batches(std::move(work), [&](const Layout& layout, Batch& batch, int count) {
     std::visit(
         [&](auto l) {
           using L = decltype(l);
-          void (*paired)(Batch) = nullptr;
-          if constexpr (BlockSize<L>::can_pair) paired = pack_kernel<L, 2>;
-          launch_kernel<L>(pack_kernel<L, 1>, paired, batch, count, stream);
+          if constexpr (std::is_same_v<L, ByModes>) {
+            launch_pack_units(batch, maps.of(*l.modes), count, stream);
+          } else {
+            void (*paired)(Batch) = nullptr;
+            if constexpr (BlockSize<L>::can_pair) paired = pack_kernel<L, 2>;
+            launch_kernel<L>(pack_kernel<L, 1>, paired, batch, count, stream);
+          }
         },
         layout);
   });
@@ -44,7 +49,8 @@ void launch_pack(std::span<const PackItem> items, cudaStream_t stream) {
 
 void pack_on_cuda(int index, std::span<const PackItem> items, void* stream) {
   const Selected selected(index);
-  launch_pack(items, static_cast<cudaStream_t>(stream));
+  UnitMaps none;
+  launch_pack(items, none, static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace mxfp4

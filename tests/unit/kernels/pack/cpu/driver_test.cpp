@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "kernels/pack/device.h"
-#include "tests/support/random_bytes.h"
+#include "tests/support/mode_cases.h"
 
 using namespace mxfp4;
 
@@ -50,4 +50,21 @@ TEST_CASE("every driver packs and unpacks the bytes that the tables do") {
   }
   const auto runs = [](const Driver* driver) { return driver->runs_here(); };
   CHECK((compared > 50 || std::count_if(drivers().begin(), drivers().end(), runs) == 1));
+}
+
+TEST_CASE("every driver packs and unpacks layouts by modes alike") {
+  const ModeCases all = all_mode_cases();
+  for (const Driver* driver : drivers())
+    if (driver->runs_here() && driver != &chosen_driver()) check_cases(*open_cpu(*driver), all.cases, 12);
+}
+
+TEST_CASE("shuffles that are found at run time are used where they pay") {
+  const Shape s = {5888, 1536};
+  const auto windows = [&](const Modes& modes) { return ModePieces(ModeLayout(s, modes)).windows.size(); };
+  const auto pays = [&](const Modes& modes) { return ModePieces(ModeLayout(s, modes)).pays(); };
+  CHECK(windows(modes_of(MarlinCodes{}, s)) == 8 * 8);  // for each 64 bytes of a tile, of eight rows
+  CHECK(pays(modes_of(MarlinCodes{}, s)));
+  CHECK(pays({{4, {{0, 1}}}, {8, {{1, 0}}}, {3072, {{0, 4}}}, {736, {{8, 0}}}}));
+  CHECK(!pays({{8, {{0, 1}}}, {5888, {{1, 0}}}, {1536, {{0, 8}}}}));  // 64 windows for 64 bytes
+  CHECK(!pays(modes_of(Plain{}, s)));
 }

@@ -9,105 +9,14 @@
 #include <random>
 #include <string_view>
 
-#include "tests/support/random_bytes.h"
+#include "tests/support/device_cases.h"
 
 using namespace mxfp4;
 
 namespace {
 
-/// A matrix of one or two views over `bytes`, as checkpoints have them.
-struct Source {
-  enum Form { dense, in_turn, halves, apart, distant } form;  // apart: each row is followed by bytes not its own
-  Shape real;                                                 // of each view
-  int views;
-  int64_t skew;  // bytes before the first row
-  int64_t stride() const { return form == in_turn ? 2 * real.b : form == apart ? real.b + 37 : real.b; }
-  int64_t second() const { return form == in_turn ? real.b : real.n * stride() + (form == distant ? 37 : 0); }
-  int64_t bytes() const { return skew + views * real.n * std::max(stride(), real.b) + 128; }
-  template <class T>
-  void see(BasicMatrix<T>& m, T* data) const {
-    m.view[0] = {data + skew, stride()};
-    if (views == 2) m.view[1] = {data + skew + second(), stride()};
-    m.views = views;
-    m.real = real;
-  }
-};
-
-struct Case {
-  Layout layout;
-  Source source;
-  Shape padded;
-  RowOrder order;
-  PadBytes pad;
-  uint8_t add = 0;
-  template <class T>
-  BasicMatrix<T> matrix(T* data) const {
-    BasicMatrix<T> m;
-    source.see(m, data);
-    m.padded = padded;
-    m.order = order;
-    m.pad = pad;
-    m.add = add;
-    return m;
-  }
-  int64_t packed() const { return packed_bytes(layout, padded); }
-};
-
-bool equal(const PadReport& a, const PadReport& b) {
-  return a.wrong == b.wrong && a.n == b.n && a.b == b.b && a.is == b.is && a.expected == b.expected;
-}
-bool equal(const ViewReport& a, const ViewReport& b) { return a.wrong == b.wrong && a.n == b.n && a.b == b.b; }
-bool equal(const CompareReport& a, const CompareReport& b) {
-  return equal(a.pads, b.pads) && equal(a.view[0], b.view[0]) && equal(a.view[1], b.view[1]);
-}
-
-/// The cases in one batch through either device: packed bytes, then rows and reports from packed bytes with flipped
-/// bits.
-struct Results {
-  std::vector<std::vector<uint8_t>> packed, rows;
-  std::vector<PadReport> reports;
-  std::vector<CompareReport> compared;
-};
-
-Results run(Device& device, const std::vector<Case>& cases, int flips) {
-  Results results;
-  std::vector<std::vector<uint8_t>> sources, late;  // late: rows that are there when they are compared
-  std::vector<PackItem> packs;
-  std::vector<UnpackItem> unpacks;
-  std::vector<CompareItem> compares;
-  for (size_t i = 0; i < cases.size(); ++i) {
-    sources.push_back(random_bytes(cases[i].source.bytes(), int(i)));
-    results.packed.emplace_back(cases[i].packed(), uint8_t(0xEE));
-    results.rows.emplace_back(cases[i].source.bytes(), uint8_t(0xDD));
-    packs.push_back({cases[i].layout, cases[i].matrix<const uint8_t>(sources[i].data()), results.packed[i].data()});
-  }
-  device.pack(packs);
-  auto flipped = results.packed;
-  for (size_t i = 0; i < cases.size(); ++i) {
-    std::mt19937 random{unsigned(i)};
-    for (int f = 0; f < flips; ++f) flipped[i][random() % flipped[i].size()] ^= uint8_t(1 << random() % 8);
-    unpacks.push_back({cases[i].layout, flipped[i].data(), cases[i].matrix(results.rows[i].data())});
-    late.emplace_back(cases[i].source.bytes(), uint8_t(0xCC));
-    compares.push_back({cases[i].layout, flipped[i].data(), cases[i].matrix<const uint8_t>(late[i].data())});
-    if (i % 2)
-      std::copy(sources[i].begin(), sources[i].end(), late[i].begin());
-    else
-      compares[i].fetch = [from = packs[i].matrix, to = cases[i].matrix(late[i].data())](int64_t first, int64_t end) {
-        for (int v = 0; v < to.views; ++v)
-          for (int64_t n = first; n < end; ++n)
-            std::memcpy(to.view[v].data + n * to.view[v].stride, from.view[v].data + n * from.view[v].stride,
-                        size_t(to.real.b));
-      };
-  }
-  results.reports.resize(cases.size());
-  device.unpack(unpacks, results.reports);
-  results.compared.resize(cases.size());
-  device.compare(compares, results.compared);
-  return results;
-}
-
-/// Where the rows that run() unpacked are not the source's.
-ViewReport difference(const Case& c, int view, const std::vector<uint8_t>& rows, int seed) {
+/// Where the rows that run_cases() unpacked are not the source's.
+ViewReport difference(const DeviceCase& c, int view, const std::vector<uint8_t>& rows, int seed) {
   const auto source = random_bytes(c.source.bytes(), seed);
   const Rows is = c.matrix(rows.data()).view[view], want = c.matrix(source.data()).view[view];
   ViewReport d;
@@ -115,21 +24,6 @@ ViewReport difference(const Case& c, int view, const std::vector<uint8_t>& rows,
     for (int64_t b = c.source.real.b; b-- > 0;)
       if (is.data[n * is.stride + b] != want.data[n * want.stride + b]) ++d.wrong, d.n = n, d.b = b;
   return d;
-}
-
-void check_cases(Device& gpu, const std::vector<Case>& cases, int flips = 3) {
-  const auto cpu = open_cpu();
-  const Results want = run(*cpu, cases, flips), got = run(gpu, cases, flips);
-  for (size_t i = 0; i < cases.size(); ++i) {
-    const Case& c = cases[i];
-    INFO(name_of(c.layout) << ": " << c.padded.n << "x" << c.padded.b << " of " << c.source.real.n << "x"
-                           << c.source.real.b << ", form " << int(c.source.form) << ", views " << c.source.views
-                           << ", skew " << c.source.skew << ", block " << c.order.block << ", add " << int(c.add));
-    CHECK(got.packed[i] == want.packed[i]);
-    CHECK(got.rows[i] == want.rows[i]);
-    CHECK(equal(got.reports[i], want.reports[i]));
-    CHECK(equal(got.compared[i], want.compared[i]));
-  }
 }
 
 /// Bytes of a row of k columns in the kind of matrix that the layout is for.
@@ -150,22 +44,22 @@ Shape fitting(const Layout& layout, Shape s) {
 
 TEST_CASE("compare finds what unpack and a loop over the rows find") {
   const auto cpu = open_cpu();
-  std::vector<Case> cases;
+  std::vector<DeviceCase> cases;
   for (const Layout& layout : layouts)
-    for (const Source::Form form : {Source::dense, Source::in_turn, Source::apart}) {
-      const int views = form == Source::in_turn ? 2 : 1;
+    for (const CaseRows::Form form : {CaseRows::dense, CaseRows::in_turn, CaseRows::apart}) {
+      const int views = form == CaseRows::in_turn ? 2 : 1;
       const Shape padded = fitting(layout, {256, row_bytes(layout, 2880)});
       const Shape real{padded.n / views - 3, std::max<int64_t>(1, padded.b - 5)};
-      const uint8_t add = form == Source::dense ? 6 : 0;
+      const uint8_t add = form == CaseRows::dense ? 6 : 0;
       cases.push_back({layout, {form, real, views, 4}, padded, {0, false}, {0, 0x7F, 0, 0x3C}, add});
     }
-  const Results r = run(*cpu, cases, 12);
+  const CaseResults r = run_cases(*cpu, cases, 12);
   int64_t wrong = 0;
   for (size_t i = 0; i < cases.size(); ++i) {
     INFO(name_of(cases[i].layout) << ", form " << int(cases[i].source.form));
-    CHECK(equal(r.compared[i].pads, r.reports[i]));
+    CHECK(same_report(r.compared[i].pads, r.reports[i]));
     for (int v = 0; v < cases[i].source.views; ++v) {
-      CHECK(equal(r.compared[i].view[v], difference(cases[i], v, r.rows[i], int(i))));
+      CHECK(same_report(r.compared[i].view[v], difference(cases[i], v, r.rows[i], int(i))));
       wrong += r.compared[i].view[v].wrong;
     }
   }
@@ -175,13 +69,13 @@ TEST_CASE("compare finds what unpack and a loop over the rows find") {
 TEST_CASE("cuda makes the CPU's bytes for every layout and golden shape", "[gpu]") {
   if (cuda_device_count() == 0) return;
   const auto gpu = open_cuda(0);
-  std::vector<Case> cases;
+  std::vector<DeviceCase> cases;
   const Shape golden[] = {{64, 128}, {128, 2880}, {192, 640}, {320, 384}, {256, 256}, {2880, 2880}};
   for (const Layout& layout : layouts)
     for (const Shape nk : golden)
       for (const int64_t skew : {0, 8, 5}) {
         const Shape s = fitting(layout, {nk.n, row_bytes(layout, nk.b)});
-        cases.push_back({layout, {Source::dense, s, 1, skew}, s, {}, {}});
+        cases.push_back({layout, {CaseRows::dense, s, 1, skew}, s, {}, {}});
       }
   check_cases(*gpu, cases);
 }
@@ -189,7 +83,7 @@ TEST_CASE("cuda makes the CPU's bytes for every layout and golden shape", "[gpu]
 TEST_CASE("cuda keeps row orders, paddings and strides as the CPU does", "[gpu]") {
   if (cuda_device_count() == 0) return;
   const auto gpu = open_cuda(0);
-  std::vector<Case> cases;
+  std::vector<DeviceCase> cases;
   std::mt19937 random(1);
   const auto one_of = [&](std::initializer_list<int64_t> values) { return values.begin()[random() % values.size()]; };
   for (const Layout& layout : layouts)
@@ -201,12 +95,12 @@ TEST_CASE("cuda keeps row orders, paddings and strides as the CPU does", "[gpu]"
       const Shape real{padded.n / views - one_of({0, 1, 17}),
                        std::max<int64_t>(1, padded.b - one_of({0, 0, 1, 7, 16}))};
       cases.push_back({layout,
-                       {Source::Form(random() % 5), real, views, one_of({0, 1, 2, 4, 8, 16})},
+                       {CaseRows::Form(random() % 5), real, views, one_of({0, 1, 2, 4, 8, 16})},
                        padded,
                        {block, random() % 2 == 0},
                        {0x11, 0x7F, 0xA5, 0x3C},
                        uint8_t(one_of({0, 6}))});
-      if (views == 1 && cases.back().source.form != Source::apart) cases.back().source.form = Source::dense;
+      if (views == 1 && cases.back().source.form != CaseRows::apart) cases.back().source.form = CaseRows::dense;
     }
   check_cases(*gpu, cases);
 }
@@ -215,7 +109,7 @@ TEST_CASE("cuda keeps rows that share sectors, in turn or dense, as the CPU does
   if (cuda_device_count() == 0) return;
   const auto gpu = open_cuda(0);
   for (const Layout& layout : layouts) DYNAMIC_SECTION(name_of(layout)) {
-      std::vector<Case> cases;
+      std::vector<DeviceCase> cases;
       for (const int64_t block : {0, 1, 8, 32, 64})
         for (const int64_t n : {128, 640, 768})
           for (const int64_t b : {90, 45, 17, 15}) {
@@ -223,7 +117,7 @@ TEST_CASE("cuda keeps rows that share sectors, in turn or dense, as the CPU does
             Shape padded = fitting(layout, {n, std::min(b + i % 2 * 3, row_bytes(layout, 32 * 96))});
             padded.n = round_up(padded.n, 128);
             const Shape real{padded.n / 2 - missing, std::min(b, padded.b)};
-            const Source::Form form = i % 4 ? Source::in_turn : Source::dense;
+            const CaseRows::Form form = i % 4 ? CaseRows::in_turn : CaseRows::dense;
             cases.push_back(
                 {layout, {form, real, 2, 2 * (i % 7)}, padded, {block, i % 5 < 2}, {0x11, 0x7F, 0xA5, 0x3C}});
           }
@@ -233,11 +127,11 @@ TEST_CASE("cuda keeps rows that share sectors, in turn or dense, as the CPU does
 
 TEST_CASE("cuda packs in as little device memory as one matrix needs", "[gpu]") {
   if (cuda_device_count() == 0) return;
-  std::vector<Case> cases;
+  std::vector<DeviceCase> cases;
   for (int i = 0; i < 40; ++i) {
     const Layout layout = layouts[size_t(i) % layouts.size()];
     const Shape s = fitting(layout, {256 * (1 + i % 3), row_bytes(layout, 2880)});
-    cases.push_back({layout, {Source::dense, s, 1, 0}, s, {}, {}});
+    cases.push_back({layout, {CaseRows::dense, s, 1, 0}, s, {}, {}});
   }
   for (const int64_t memory : {1, 1 << 20, 3 << 20}) check_cases(*open_cuda(0, memory), cases);
 }

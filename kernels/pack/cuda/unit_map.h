@@ -1,0 +1,56 @@
+// A layout by modes as a GPU takes it: units of 1, 2, 4 or 8 stored bytes, each with a place where its source begins
+// and one where it is stored. Both are sums of what each digit of the unit's number moves, so that two short tables say
+// where every unit is: one of the low digits, one of the high.
+//
+//     unit i   begins at row and byte low[i % lows] + high[i / lows] of the storage's rows, and is stored at their `to`
+//     byte j   of what it gathers is row[j] rows and byte[j] bytes from there
+//     stored   bit t is bit (t + by) modulo its bits of the gathered ones, for the turn whose mask has t
+//
+// Low digits are those that move least in the packed matrix: neighbours are stored together. High ones begin with those
+// that move least in the source: what has the rest of a cache line is near.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/hd.h"
+#include "kernels/layouts/modes.h"
+
+namespace mxfp4 {
+
+struct alignas(16) UnitPlace {
+  uint32_t row = 0, byte = 0, to = 0;
+  friend MXFP4_HD constexpr UnitPlace operator+(UnitPlace a, UnitPlace b) {
+    return {a.row + b.row, a.byte + b.byte, a.to + b.to};
+  }
+};
+
+/// A kernel parameter: the pointers are the device's.
+struct UnitMap {
+  const UnitPlace *low = nullptr, *high = nullptr;
+  const uint32_t* copy = nullptr;  // where a unit stands again, from its first place
+  uint32_t lows = 0, copies = 0;
+  uint32_t count = 0;  // of units, each once
+  int bytes = 0;       // of a unit
+  uint32_t row[8] = {}, byte[8] = {};
+  bool in_row = true;       // they follow one another
+  uint8_t is_repeated = 0;  // bit j: byte j is of a copy within the unit; read from packed bytes is the last
+  uint8_t last[8] = {};     // which that is
+  int turns = 0;
+  struct Turn {
+    uint64_t mask;
+    int by;
+  } turn[64] = {};
+  MXFP4_HD UnitPlace place(uint32_t i) const { return low[i % lows] + high[i / lows]; }
+};
+
+/// The map of a layout and what it points to.
+struct Units {
+  explicit Units(const ModeLayout& layout);
+  Units(const Units&) = delete;
+  UnitMap map;
+  std::vector<UnitPlace> low, high;
+  std::vector<uint32_t> copy;
+};
+
+}  // namespace mxfp4
