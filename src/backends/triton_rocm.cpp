@@ -101,8 +101,9 @@ Backend by_aiter(Backend b, const char* first) {
   return b;
 }
 
-/// Rows become pairs, which AITER's kernel wants.
-Backend in_halves(Backend b) {
+/// Rows become pairs, which AITER's kernel wants. kernel: that which reads pairs.
+Backend in_halves(Backend b, const char* kernel) {
+  b.kernel = &kernel_format(kernel);
   b.takes = [](const Model& m) { return is_not_converted_as_gpt_oss(m) && is_run(m); };
   b.w13_order = gate_up_pairs;
   return b;
@@ -111,11 +112,9 @@ Backend in_halves(Backend b) {
 }  // namespace
 
 Backends triton_rocm = {cdna4(), transposed_128(), transposed(), strided()};
-Backends aiter_triton = [] {
-  const Backend forms[] = {by_aiter(cdna4(), "0.30.0"), by_aiter(transposed(), "0.31.0"), by_aiter(strided(), "0.30.0")};
-  std::vector<Backend> out;
-  for (const Backend& form : forms) out.insert(out.end(), {form, in_halves(form)});
-  return out;
-}();
+Backends aiter_triton = {
+    by_aiter(cdna4(), "0.30.0"),      in_halves(by_aiter(cdna4(), "0.30.0"), "aiter-triton-cdna4"),
+    by_aiter(transposed(), "0.31.0"), in_halves(by_aiter(transposed(), "0.31.0"), "aiter-triton"),
+    by_aiter(strided(), "0.30.0"),    in_halves(by_aiter(strided(), "0.30.0"), "aiter-triton-strided")};
 
 }  // namespace mxfp4

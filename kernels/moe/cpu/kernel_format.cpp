@@ -76,6 +76,11 @@ constexpr KernelFormat humming(const char* name, int64_t columns, ReadBlock* rea
           .cuda = cuda};
 }
 
+/// AITER's Triton kernel, which fuses the activation: gate and up in turn, whatever the model.
+constexpr KernelFormat aiter_triton(const char* name, int64_t rows, int64_t columns, ReadBlock* read) {
+  return {.name = name, .rows = rows, .columns = columns, .read = read, .w13 = W13Order{1, false}};
+}
+
 constexpr KernelFormat all[] = {
     {.name = "marlin",
      .rows = 64,
@@ -127,6 +132,9 @@ constexpr KernelFormat all[] = {
     {.name = "aiter-w4a4-loaded", .rows = 32, .columns = 256, .read = read_aiter},
     {.name = "triton-cdna4", .rows = 32, .columns = 256, .read = read_triton_cdna4},
     {.name = "triton-rocm", .rows = 1, .columns = 32, .read = read_triton_rocm},
+    aiter_triton("aiter-triton-cdna4", 32, 256, read_triton_cdna4),
+    aiter_triton("aiter-triton", 1, 32, read_triton_rocm),
+    aiter_triton("aiter-triton-strided", 1, 32, read_canonical),
     {.name = "vllm-cpu", .rows = 32, .columns = 32, .read = read_vllm_cpu},
     {.name = "canonical", .rows = 1, .columns = 32, .read = read_canonical},
 };
