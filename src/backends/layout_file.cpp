@@ -306,7 +306,8 @@ std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
   b.w13_order = [order](const Model&) { return order; };
   b.refuse = [&b](const Model& model, LayerSize size) { return refusal(b, model, size); };
   for (const bool pairs : {false, true})
-    if (const Backend* same = find_same(b, pairs)) {
+    if (const Backend* same = find_same(b, pairs);
+        same && !(b.kernel && b.kernel->w13)) {  // one order, whatever the model
       b.kernel = same->kernel;
       b.halves = !pairs || same->halves;
     }
