@@ -120,7 +120,7 @@ std::vector<Fit> fits_of(const Backend& backend);
 const Backend& find_backend(const std::string& name, const std::string& engine, const std::string& layout_version,
                             const Model* model = nullptr, const std::string& release = "");
 
-/// The GPUs of all forms of a backend that some release loads, "gfx950, gfx942": each once, in the order of backends().
+/// The GPUs of all forms of a backend, "gfx950, gfx942": each once, in the order of backends().
 std::string gpus_of(const std::string& name, const std::string& engine);
 
 /// `fits` as the manifest and backends --json have it.

@@ -10,6 +10,8 @@
 #include "kernels/pack/cuda/batch.h"
 #include "kernels/pack/cuda/block.cuh"
 #include "kernels/pack/cuda/check.h"
+#include "kernels/pack/cuda/launch_units.h"
+#include "kernels/pack/cuda/unit_maps.h"
 
 namespace mxfp4 {
 
@@ -32,10 +34,12 @@ inline bool same_but_for_pointers(const Work& x, const Work& y) {
          a.order == b.order && a.pad == b.pad && a.add == b.add;
 }
 
+using BlockKernel = void (*)(Batch);
+
 /// For layouts that is_regular() holds for; a test says that it does for all. kernel: of blocks of one part; of two,
 /// or null.
 template <class L>
-void launch_kernel(void (*kernel)(Batch), void (*paired)(Batch), Batch& batch, int items, cudaStream_t stream) {
+void launch_kernel(BlockKernel kernel, BlockKernel paired, Batch& batch, int items, cudaStream_t stream) {
   using Size = BlockSize<L>;
   batch.interleave = interleave_of<L>(batch.matrix);
   const int64_t first =
@@ -68,6 +72,25 @@ void for_batches(std::vector<Work> work, Launch launch) {
     launch(first.layout, *batch, items);
     work = std::move(rest);
   }
+}
+
+/// Kernels: block<L, n>(), the kernel of a layout for blocks of n parts, and units, what launches a layout by modes.
+template <class Kernels>
+void launch_all(std::vector<Work> work, UnitMaps& maps, cudaStream_t stream) {
+  for_batches(std::move(work), [&](const Layout& layout, Batch& batch, int count) {
+    std::visit(
+        [&](auto l) {
+          using L = decltype(l);
+          if constexpr (std::is_same_v<L, ByModes>) {
+            Kernels::units(batch, maps.of(*l.modes), count, stream);
+          } else {
+            BlockKernel paired = nullptr;
+            if constexpr (BlockSize<L>::can_pair) paired = Kernels::template block<L, 2>();
+            launch_kernel<L>(Kernels::template block<L, 1>(), paired, batch, count, stream);
+          }
+        },
+        layout);
+  });
 }
 
 }  // namespace mxfp4

@@ -1,7 +1,6 @@
 #include "kernels/pack/cuda/kernel.cuh"
 #include "kernels/pack/cuda/launch.h"
 #include "kernels/pack/cuda/launch_batch.h"
-#include "kernels/pack/cuda/launch_units.h"
 #include "kernels/pack/resident.h"
 
 namespace mxfp4 {
@@ -26,25 +25,20 @@ class Selected {
   int before_ = 0;
 };
 
+struct Kernels {
+  template <class L, int parts>
+  static BlockKernel block() {
+    return pack_kernel<L, parts>;
+  }
+  static constexpr auto units = launch_pack_units;
+};
+
 }  // namespace
 
 void launch_pack(std::span<const PackItem> items, UnitMaps& maps, cudaStream_t stream) {
   std::vector<Work> work;
   for (const PackItem& item : items) work.push_back({item.layout, writable(item.matrix), item.packed, nullptr});
-  for_batches(std::move(work), [&](const Layout& layout, Batch& batch, int count) {
-    std::visit(
-        [&](auto l) {
-          using L = decltype(l);
-          if constexpr (std::is_same_v<L, ByModes>) {
-            launch_pack_units(batch, maps.of(*l.modes), count, stream);
-          } else {
-            void (*paired)(Batch) = nullptr;
-            if constexpr (BlockSize<L>::can_pair) paired = pack_kernel<L, 2>;
-            launch_kernel<L>(pack_kernel<L, 1>, paired, batch, count, stream);
-          }
-        },
-        layout);
-  });
+  launch_all<Kernels>(std::move(work), maps, stream);
 }
 
 void pack_on_cuda(int index, std::span<const PackItem> items, void* stream) {

@@ -1,9 +1,19 @@
 #include "kernels/pack/cuda/kernel.cuh"
 #include "kernels/pack/cuda/launch.h"
 #include "kernels/pack/cuda/launch_batch.h"
-#include "kernels/pack/cuda/launch_units.h"
 
 namespace mxfp4 {
+namespace {
+
+struct Kernels {
+  template <class L, int parts>
+  static BlockKernel block() {
+    return unpack_kernel<L, parts>;
+  }
+  static constexpr auto units = launch_unpack_units;
+};
+
+}  // namespace
 
 void launch_unpack(std::span<const UnpackItem> items, UnitMaps& maps, PadFound* found, cudaStream_t stream) {
   std::vector<Work> work;
@@ -11,20 +21,7 @@ void launch_unpack(std::span<const UnpackItem> items, UnitMaps& maps, PadFound* 
     work.push_back({item.layout, item.matrix, const_cast<uint8_t*>(item.packed), found});
     found += 2;
   }
-  for_batches(std::move(work), [&](const Layout& layout, Batch& batch, int count) {
-    std::visit(
-        [&](auto l) {
-          using L = decltype(l);
-          if constexpr (std::is_same_v<L, ByModes>) {
-            launch_unpack_units(batch, maps.of(*l.modes), count, stream);
-          } else {
-            void (*paired)(Batch) = nullptr;
-            if constexpr (BlockSize<L>::can_pair) paired = unpack_kernel<L, 2>;
-            launch_kernel<L>(unpack_kernel<L, 1>, paired, batch, count, stream);
-          }
-        },
-        layout);
-  });
+  launch_all<Kernels>(std::move(work), maps, stream);
 }
 
 PadReport pad_report(const PadFound& pads, const PadFound& copies, int64_t width) {

@@ -21,6 +21,12 @@ def flat(tensor):
     return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
 
+def expert_rows(held, experts):
+    """What an engine's load balancing moves: of each tensor that a layer holds, the bytes of an expert as a row. Engines would
+    send F8_E8M0 scales as such, which NCCL and Gloo do not take, and leave what is no parameter."""
+    return [flat(tensor).view(experts, -1) for tensor in held.values()]
+
+
 class PackedSet:
     """Holds no open file: it pickles."""
 

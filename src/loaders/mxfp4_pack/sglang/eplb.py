@@ -4,7 +4,7 @@ ranks. A packed expert is such a row, so its bytes are right wherever they come 
 from functools import partial
 
 from mxfp4_pack import Refused
-from mxfp4_pack.packed_set import flat
+from mxfp4_pack.packed_set import expert_rows
 
 from .conversion import packed_of
 
@@ -25,13 +25,8 @@ def logical_experts(layer, total):
 
 
 def move_bytes(model):
-    """SGLang gets rows of bytes to move: of its parameters it would send F8_E8M0 scales, which NCCL does not take, and leave
-    what is no parameter."""
+    """SGLang gets rows of bytes in the place of its parameters."""
     for module in model.modules():
         packed = packed_of(getattr(module, "experts", None))
         if packed is not None and packed.held and hasattr(module, "get_moe_weights"):
-            module.get_moe_weights = partial(rows_of, packed)
-
-
-def rows_of(packed):
-    return [flat(tensor).view(len(packed.experts), -1) for tensor in packed.held.values()]
+            module.get_moe_weights = partial(expert_rows, packed.held, len(packed.experts))

@@ -2,7 +2,7 @@
 ranks. A packed expert is such a row, so its bytes are right wherever they come to lie."""
 
 from mxfp4_pack import Refused
-from mxfp4_pack.packed_set import flat
+from mxfp4_pack.packed_set import expert_rows
 
 
 def check(method):
@@ -12,9 +12,8 @@ def check(method):
 
 
 def move_bytes(layer, held):
-    """vLLM gets rows of bytes to move: of its parameters it would send F8_E8M0 scales, which NCCL and Gloo do not take, and
-    would leave Triton's weights, which are none."""
-    layer.get_expert_weights = lambda: [flat(tensor).view(layer.local_num_experts, -1) for tensor in held.values()]
+    """vLLM gets rows of bytes in the place of its parameters."""
+    layer.get_expert_weights = lambda: expert_rows(held, layer.local_num_experts)
 
 
 def logical_experts(layer, total):

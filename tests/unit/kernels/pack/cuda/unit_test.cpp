@@ -156,6 +156,7 @@ TEST_CASE("cuda packs layouts by modes beside built-in ones, at true size", "[gp
     DeviceCase built_in = all.cases.back();
     built_in.layout = layout;
     built_in.padded = s;
+    built_in.pad = {1, 2, 3, 4};  // theirs are single bytes
     all.cases.push_back(built_in);
   }
   check_cases(*open_cuda(0), all.cases);
