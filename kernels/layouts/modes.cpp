@@ -212,7 +212,9 @@ void ModeLayout::cut_tiles(std::vector<Digit> digits) {
   for (const Place& p : gather) tile = {std::max(tile.n, p.row + 1), std::max(tile.b, p.byte + 1)};
   for (const Digit& d : digits)
     for (const Step& s : d.mode.steps)
-      if (s.bit % 8) refuse("a mode moves units by parts of bytes");
+      if (s.bit % 8)
+        refuse("a mode moves units of " + std::to_string(unit) + " stored bytes by " + std::to_string(s.bit) +
+               " bits; whole bytes were expected");
   std::vector<Digit> inner = take_together(digits), rows, columns;
   for (Digit& d : digits) {
     const bool even = d.mode.is_even();

@@ -4,6 +4,7 @@
 
 #include "src/backends/backend.h"
 #include "src/backends/gpu.h"
+#include "src/backends/select.h"
 #include "src/backends/words.h"
 #include "src/base/terminal.h"
 
@@ -42,6 +43,16 @@ bool is_called(const Backend& b, const std::string& name) {
   });
 }
 
+/// Of several backends the one that the engine itself prefers on a GPU, whatever the model; empty where it has none.
+std::string preferred(const std::vector<std::string>& names, const std::string& engine, const std::string& gpu) {
+  for (const Rule& rule : find_engine(engine).chooser()) {
+    if (!has_word(rule.gpus, gpu)) continue;
+    for (const std::string& name : words(rule.order))
+      if (std::find(names.begin(), names.end(), name) != names.end()) return name;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string backend_called(const std::string& name, const std::string& engine, const std::string& gpu) {
@@ -52,17 +63,17 @@ std::string backend_called(const std::string& name, const std::string& engine, c
   std::vector<std::string> names = {"auto"}, meant, choices;
   for (const Backend* b : all) {
     if (engine == b->engine) add_once(names, b->name);
-    if (engine != b->engine || !is_called(*b, name) || (!where.empty() && !runs_on(b->gpu, where))) continue;
-    if (std::find(meant.begin(), meant.end(), b->name) != meant.end()) continue;
-    meant.push_back(b->name);
-    choices.push_back(fmt::format("{} on {}", b->name, gpus_of(b->name, engine)));
+    if (engine != b->engine || !is_called(*b, name)) continue;
+    add_once(choices, fmt::format("{} on {}", b->name, gpus_of(b->name, engine)));
+    if (where.empty() || runs_on(b->gpu, where)) add_once(meant, b->name);
   }
   if (meant.size() == 1) return meant.front();
+  if (const std::string one = preferred(meant, engine, where); !one.empty()) return one;
   refuse_unpacked(name, engine);
-  if (!meant.empty())
-    fail(ErrorKind::usage, "--backend {}: of {} that is {}; say which, or where with --gpu", name, engine,
-         fmt::join(choices, " or "));
-  fail(ErrorKind::usage, "no backend '{}'; 'mxfp4-pack backends' lists them{}", name, did_you_mean(name, names));
+  if (choices.empty())
+    fail(ErrorKind::usage, "no backend '{}'; 'mxfp4-pack backends' lists them{}", name, did_you_mean(name, names));
+  fail(ErrorKind::usage, "--backend {}: of {} that is {}; {}", name, engine, fmt::join(choices, " or "),
+       meant.empty() ? fmt::format("nothing on {}", where) : "say which, or where with --gpu");
 }
 
 }  // namespace mxfp4

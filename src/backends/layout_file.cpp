@@ -94,6 +94,8 @@ Mode read_mode(const Field& v) {
     mode.steps = {read_step(v, 1)};
     return mode;
   }
+  if (!v.json().is_array() || v.json().empty() || !v.json()[0].is_array())
+    v.refuse("[count, rows, bits] or a list of [rows, bits] was expected");
   each(v, 2, max_layout_bytes, [&](const Field& s) {
     if (!s.json().is_array() || s.json().size() != 2) s.refuse("[rows, bits] was expected");
     mode.steps.push_back(read_step(s, 0));
@@ -295,9 +297,10 @@ std::unique_ptr<LayoutFile> read(const Json& json, const std::string& file) {
   b.summary = "of a layout file";
   b.only = read_size(v.at("size"));
   b.multiple = read_size(v.at("padded"));
-  for (int64_t LayerSize::*side : {&LayerSize::hidden, &LayerSize::intermediate})
+  for (const auto& [name, side] : {std::pair{"hidden", &LayerSize::hidden}, {"intermediate", &LayerSize::intermediate}})
     if (b.multiple.*side < b.only.*side || b.multiple.*side % group)
-      v.at("padded").refuse("{} is no padded form of {}", b.multiple.*side, b.only.*side);
+      v.at("padded").at(name).refuse("{}, a multiple of {} from {} on was expected", b.multiple.*side, group,
+                                     b.only.*side);
   b.releases = no_release;
   b.tested = "";
   if (v.has("made_with")) b.libraries = read_versions(v.at("made_with"));
@@ -341,15 +344,20 @@ bool is_same(const Backend& file, const Backend& b, Role role, Part part, const 
          modes_of(ours.layout, storage) == modes_of(theirs.layout, storage);
 }
 
-/// `values` in a file of version 1 or 2, which ignore it: outputs that were written so stay what they are, but whoever
-/// writes it now means it.
-void refuse_ignored(const Backend& file, const std::string& path) {
+/// Members that the file's version of the format does not have. Outputs that were written so stay what they are: they
+/// ignore `values` and use a `corner`.
+void refuse_later(const Backend& file, const std::string& path) {
   const Json json = Json::parse(file.layout_file);
-  if (json["mxfp4_pack_layout"] >= 3) return;
-  for (const Json& tensor : json["tensors"])
-    if (tensor.contains("values"))
-      fail(ErrorKind::input, "{}: values of {}: version {} of the format has none; say version 3", path,
-           printable(tensor["name"].get<std::string>()), json["mxfp4_pack_layout"].get<int64_t>());
+  const int64_t version = json["mxfp4_pack_layout"];
+  for (const Json& tensor : json["tensors"]) {
+    const auto refuse = [&](const char* what, int64_t since) {
+      if (version < since)
+        fail(ErrorKind::input, "{}: {} of {}: version {} of the format has none; say version {}", path, what,
+             printable(tensor["name"].get<std::string>()), version, since);
+    };
+    if (tensor.contains("values")) refuse("values", 3);
+    if (tensor["pad"].contains("corner")) refuse("corner", 2);
+  }
 }
 
 }  // namespace
@@ -364,9 +372,13 @@ const Backend* find_same(const Backend& file, bool pairs) {
         if (!is_same(file, b, role, part, model)) return false;
     return true;
   };
+  const auto likeness = [&](const Backend& b) {
+    return 2 * (file.engine == std::string_view(b.engine)) + (file.name == std::string_view(b.name));
+  };
+  const Backend* best = nullptr;
   for (const Backend* b : backends())
-    if (is_it(*b)) return b;
-  return nullptr;
+    if ((!best || likeness(*b) > likeness(*best)) && is_it(*b)) best = b;
+  return best;
 }
 
 const Backend& read_layout(const std::string& text, const std::string& file) {
@@ -380,7 +392,7 @@ const Backend& read_layout(const std::string& text, const std::string& file) {
 
 const Backend& read_layout_file(const std::string& path) {
   const Backend& backend = read_layout(read_text(path, max_layout_bytes), path);
-  refuse_ignored(backend, path);
+  refuse_later(backend, path);
   check_canary(backend, path);
   return backend;
 }

@@ -27,7 +27,8 @@ Matrix form_of(const Backend& backend, const Parameter& parameter, Role role, Pa
 /// The layout file that has a backend's bytes of a layer of this size on a rank. Throws Error{usage} where it has none.
 std::string write_layout(const Backend& backend, const Model& model, LayerSize size);
 
-/// The backend, not of a file, that has these parts at the file's size; null where none has.
+/// The backend, not of a file, that has these parts at the file's size; of several, one of the file's engine or name
+/// goes before others. Null where none has.
 const Backend* find_same(const Backend& file, bool pairs);
 
 }  // namespace mxfp4

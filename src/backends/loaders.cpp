@@ -1,5 +1,7 @@
 #include "src/backends/loaders.h"
 
+#include <algorithm>
+
 #include "src/backends/version.h"
 #include "src/base/log.h"
 
@@ -133,6 +135,7 @@ const Loader loaders[] = {
     {"vllm", "triton-rocm", "transposed-128", "deepseek-v4.1", "0.31.0"},
     {"vllm", "triton-rocm", "transposed-128", "ling", "0.31.0"},
     {"vllm", "triton-rocm", "transposed-128", "mimo", "0.31.0"},
+    {"vllm", "aiter-triton", "cdna4", "quark", "0.32.0"},
     {"vllm", "aiter-triton", "transposed", "quark", "0.32.0"},
     {"vllm", "humming", "2", "deepseek-v4", "0.32.0"},
     {"vllm", "humming", "2", "deepseek-v4.1", "0.32.0"},
@@ -151,6 +154,7 @@ const Loader loaders[] = {
     {"vllm", "aiter-w4a4", "2", "kimi-k3", "0.33.0"},
     {"vllm", "aiter-w4a4", "2", "ling", "0.33.0"},
     {"vllm", "aiter-w4a4", "2", "mimo", "0.33.0"},
+    {"vllm", "aiter-w4a4", "2", "quark", "0.33.0"},
     {"vllm", "aiter-w4a4", "4", "gpt-oss", "0.33.0"},
     {"vllm", "deepgemm", "1", "deepseek-v4.1", "0.33.0"},
     {"vllm", "deepgemm", "1", "kimi-k3", "0.33.0"},
@@ -200,6 +204,10 @@ const Loader loaders[] = {
     {"vllm", "vllm-cpu", "1", "quark", "0.33.0"},
 };
 
+bool is_engine(std::string_view name) {
+  return std::any_of(std::begin(engines), std::end(engines), [&](const Engine& e) { return name == e.name; });
+}
+
 }  // namespace
 
 std::string loader_since(const Backend& backend, const std::string& family) {
@@ -225,9 +233,9 @@ void check_loader(const Backend& backend, const Model& model, const std::string&
   if (has_loader(backend, model.family, release)) return;
   const std::string since = loader_since(backend, model.family);
   const std::string line = fmt::format(
-      "no loader of {} is known to read {} (layout version {}) of {}{}; 'mxfp4-pack backends' lists loaders",
-      backend.engine, backend.name, backend.layout_version, model.family,
-      since.empty() ? "" : fmt::format(" in {}, but from {} on", release, since));
+      "no loader{} is known to read {} (layout version {}) of {}{}; 'mxfp4-pack backends' lists loaders",
+      is_engine(backend.engine) ? fmt::format(" of {}", backend.engine) : "", backend.name, backend.layout_version,
+      model.family, since.empty() ? "" : fmt::format(" in {}, but from {} on", release, since));
   if (required) fail(ErrorKind::usage, "{}", line);
   warn(line);
 }

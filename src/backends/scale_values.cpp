@@ -20,6 +20,7 @@ ScaleValues::ScaleValues(int64_t width, const Table& values) : width_(width), va
           fmt::format("scale {:#04x} has {:#x}, which needs more bytes than {}", scale, *value, width));
     scales_.emplace_back(*value, uint8_t(scale));
   }
+  if (scales_.empty()) throw std::invalid_argument("no scale has a value");
   std::sort(scales_.begin(), scales_.end());
   for (size_t i = 1; i < scales_.size(); ++i)
     if (scales_[i].first == scales_[i - 1].first)

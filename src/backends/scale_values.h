@@ -14,7 +14,7 @@ namespace mxfp4 {
 class ScaleValues {
  public:
   using Table = std::array<std::optional<uint32_t>, 256>;
-  /// Throws std::invalid_argument with the reason where a value is too wide or stands for two scales.
+  /// Throws std::invalid_argument with the reason where a value is too wide or stands for two scales, or there is none.
   ScaleValues(int64_t width, const Table& values);
   int64_t width() const { return width_; }
   bool has(uint8_t scale) const { return values_[scale].has_value(); }

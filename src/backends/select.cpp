@@ -4,6 +4,7 @@
 
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
+#include "src/backends/missing.h"
 #include "src/backends/words.h"
 #include "src/base/log.h"
 
@@ -13,28 +14,6 @@ namespace {
 
 /// An engine's choice that is no kernel: it wants to be told one, or refuses MXFP4 there.
 constexpr std::string_view no_kernel = "unset", refuses = "none";
-
-/// Releases that have a kernel, but not on GPUs on which others have it: they raise as they load.
-struct Missing {
-  const char *engine, *backend, *gpus;
-  Range releases;
-};
-constexpr Missing missing[] = {
-    {"vllm", "deepgemm", "sm120 sm121", {"0.27.0", "0.27.1"}},
-    {"vllm", "triton-blackwell", "sm120 sm121", {"", "0.31.0"}},
-    {"sglang", "deepgemm", "sm120 sm121", {"", "0.5.20"}},
-};
-
-/// Why it is missing; empty where it is not.
-std::string why_missing(const std::string& backend, const Deployment& to) {
-  for (const Missing& m : missing) {
-    if (to.engine != m.engine || backend != m.backend || !has_word(m.gpus, to.gpu)) continue;
-    const std::string release = to.release.empty() ? find_engine(m.engine).known.last : to.release;
-    if (m.releases.contains(release))
-      return fmt::format("{} {} brings no such kernel for {}", m.engine, release, to.gpu);
-  }
-  return {};
-}
 
 /// Fused MoE of 4096 x 2048, 256 experts, top 6, uniform routing on one H200; microseconds.
 struct Measured {
@@ -125,7 +104,7 @@ class Selection {
   std::string obstacle(const std::string& name) const {
     const Backend* b = row(name);
     if (!b) return fmt::format("not written for {} {} on {}", to_.engine, to_.release, to_.gpu);
-    if (const std::string why = why_missing(name, to_); !why.empty()) return why;
+    if (const std::string why = why_missing(name, to_.engine, to_.release, to_.gpu); !why.empty()) return why;
     if (b->rewrite && !to_.lossy) return "lossy; --lossy takes it";
     for (const MoeLayer& layer : model_.layers)
       if (std::string why = refusal(*b, model_, layer, to_.tp_size); !why.empty()) return why;
@@ -224,7 +203,9 @@ void note_choice(const BackendChoice& c, const std::string& engine) {
                      c.engine_choice == no_kernel     ? "no MXFP4 kernel"
                      : c.engine_choice == "canonical" ? "experts as they are published"
                                                       : c.engine_choice,
-                     c.is_read ? fmt::format("; of OUT its loader has it take {}", c.backend) : ""));
+                     c.is_read ? fmt::format("; of OUT its loader has it take {} ({})", c.backend,
+                                             find_backend(c.backend, engine, c.layout_version).summary)
+                               : ""));
   if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
 }
 
@@ -249,13 +230,14 @@ BackendChoice choose_backend(const std::string& name, const Model& model, Deploy
 }
 
 void check_gpu(const Backend& backend, const Deployment& to) {
-  if (!to.gpu.empty() && !runs_on(backend.gpu, to.gpu)) {
+  if (to.gpu.empty()) return;
+  if (!runs_on(backend.gpu, to.gpu)) {
     const std::string all = gpus_of(backend.name, backend.engine);
     fail(
         ErrorKind::usage, "--gpu {}: {} of {} is for {}{}", to.gpu, backend.name, backend.engine, all,
         runs_on(all, to.gpu) ? fmt::format(", its layout version {} for {}", backend.layout_version, backend.gpu) : "");
   }
-  if (const std::string why = why_missing(backend.name, to); !why.empty())
+  if (const std::string why = why_missing(backend.name, to.engine, to.release, to.gpu); !why.empty())
     fail(ErrorKind::usage, "--gpu {}: {}: {}", to.gpu, backend.name, why);
 }
 

@@ -11,7 +11,7 @@ namespace mxfp4 {
 /// all that it may need: "moe_backend triton or triton_unfused".
 std::string describe_settings(const Backend& backend, const Model* model);
 
-/// The versions that a set fits: "vllm 0.26.0 to 0.33.0; triton_kernels 3.5 on".
+/// What a set fits: "vllm 0.26.0 to 0.33.0 on SM10x, SM12x (not 0.26.0 to 0.31.0 on SM12x); triton_kernels 3.5 on".
 std::string describe_fits(const Backend& backend);
 
 /// A set that is to be served.

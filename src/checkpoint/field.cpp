@@ -3,6 +3,7 @@
 namespace mxfp4 {
 
 Field Field::at(const char* key) const {
+  if (!json_.is_object()) refuse("no object{}", document_.hint);
   if (!has(key)) refuse("no '{}'{}", key, document_.hint);
   return {*json_.find(key), *this, key, 0};
 }

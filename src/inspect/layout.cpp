@@ -45,8 +45,9 @@ std::string describe_scales(const Parameter& p) {
 }
 
 const Backend* same_as(const Backend& file) {
-  const Backend* halves = find_same(file, false);
-  return halves ? halves : find_same(file, true);
+  const Backend *halves = find_same(file, false), *pairs = find_same(file, true);
+  if (!halves || !pairs) return halves ? halves : pairs;
+  return file.engine == std::string_view(pairs->engine) && file.name == std::string_view(pairs->name) ? pairs : halves;
 }
 
 Json tensor_of(const Backend& b, Role role, Part part) {

@@ -8,6 +8,7 @@
 #include "src/backends/engine.h"
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
+#include "src/backends/missing.h"
 #include "src/backends/select.h"
 #include "src/backends/serve.h"
 #include "src/base/json.h"
@@ -30,20 +31,26 @@ std::vector<const Backend*> filtered(const BackendFilter& filter, const Model* m
   for (const Backend* b : backends())
     if (!is_withdrawn(b->engine) && (filter.engine.empty() || filter.engine == b->engine) &&
         (filter.release.empty() || b->releases.contains(filter.release)) &&
-        (filter.gpu.empty() || runs_on(b->gpu, filter.gpu)) && (!model || holds(*b, *model)))
+        (filter.gpu.empty() || runs_on(gpus_in(*b, filter.release), filter.gpu)) && (!model || holds(*b, *model)))
       out.push_back(b);
   return out;
 }
 
 /// Of the forms of a backend that are listed the one that convert writes for the filter's release and GPU, unless told.
-bool is_default(const Backend& b, const std::vector<const Backend*>& list, const BackendFilter& filter) {
+bool is_default(const Backend& b, const std::vector<const Backend*>& list, const BackendFilter& filter,
+                const Model* model) {
+  if (model)
+    return b.layout_version ==
+           choose_backend(b.name, *model,
+                          {.engine = b.engine, .release = filter.release, .gpu = filter.gpu, .phase = ""})
+               .layout_version;
   const std::string release = filter.release.empty() ? find_engine(b.engine).known.last : filter.release;
   std::vector<const Backend*> forms;
   std::copy_if(list.begin(), list.end(), std::back_inserter(forms), [&](const Backend* form) {
     return b.name == std::string_view(form->name) && b.engine == std::string_view(form->engine);
   });
   const auto rank = [&](const Backend& form) {  // whether the release loads it, then whether it is for every model
-    return 2 * form.releases.contains(release) + (!filter.checkpoint.empty() || !form.takes);
+    return 2 * form.releases.contains(release) + !form.takes;
   };
   const auto best = std::max_element(forms.begin(), forms.end(),
                                      [&](const Backend* x, const Backend* y) { return rank(*x) < rank(*y); });
@@ -60,8 +67,8 @@ void print_json(const std::vector<const Backend*>& list, const BackendFilter& fi
     all.push_back({{"backend", b->name},
                    {"engine", b->engine},
                    {"layout_version", b->layout_version},
-                   {"default", is_default(*b, list, filter)},
-                   {"gpu", b->gpu},
+                   {"default", is_default(*b, list, filter, model)},
+                   {"gpu", gpus_in(*b, filter.release)},
                    {"summary", b->summary},
                    {"hidden_multiple", b->multiple.hidden},
                    {"intermediate_multiple", b->multiple.intermediate},
@@ -88,8 +95,9 @@ void print_table(const std::vector<const Backend*>& list, const BackendFilter& f
     if (!names.insert(fmt::format("{} {} {}", b->name, b->engine, b->layout_version)).second) continue;
     const std::string since = loader_since(*b, model ? model->family : "");
     listed.push_back(b);
-    rows.push_back({b->name, b->engine, b->layout_version + std::string(is_default(*b, list, filter) ? " *" : ""),
-                    b->gpu, since.empty() ? "none" : since});
+    rows.push_back({b->name, b->engine,
+                    b->layout_version + std::string(is_default(*b, list, filter, model) ? " *" : ""),
+                    gpus_in(*b, filter.release), since.empty() ? "none" : since});
   }
   const std::vector<std::string> lines = table(rows, "<<<<<");
   print_out("{}\n", lines.front());
@@ -116,7 +124,8 @@ void list_backends(const BackendFilter& filter) {
   if (list.empty()) fail(ErrorKind::usage, "nothing of the kind can be written; 'mxfp4-pack backends' lists all");
   print_table(list, filter, m);
   note("*: what convert writes unless told");
-  note("LOADER: from this version of the engine on one is known to work");
+  note(fmt::format("LOADER: from this version of the engine on one is known to work{}",
+                   m ? "" : ", for some model; with a checkpoint: for that"));
   if (m && !filter.engine.empty() && !filter.gpu.empty() && !find_engine(filter.engine).chooser().empty())
     note(fmt::format(
         "--backend auto takes {}",

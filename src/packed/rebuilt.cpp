@@ -176,15 +176,15 @@ class Rebuilding {
       problems_.error(manifest_name, "the same meaning, but not the text that mxfp4-pack {} writes", MXFP4_VERSION);
   }
 
-  /// Expects what 0.9.0, or by_others another program that knew fewer releases, wrote as a set's `fits`, where that is
-  /// found. False where it is nowhere.
+  /// Expects what 0.9.0 and candidates of 1.0.0, or by_others another program that knew fewer releases, wrote as a
+  /// set's `fits`, where that is found. False where it is nowhere.
   bool take_earlier_fits(Json& expected, const Json& found, bool by_others) const {
     bool any = false;
     const Json& theirs = found.at("sets");
     for (size_t i = 0; i < m_.sets.size() && i < theirs.size(); ++i) {
       const ManifestSet& set = m_.sets[i];
       const Backend& backend = backend_of(set, model_);
-      std::vector<std::vector<Fit>> candidates = {fits_of_0_9(backend)};
+      std::vector<std::vector<Fit>> candidates = {wider_fits(backend)};
       if (by_others) {
         candidates.push_back(earlier_fits(backend));
         candidates.push_back(fits_up_to(backend, newest_release(theirs[i], set.engine)));

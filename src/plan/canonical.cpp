@@ -69,7 +69,10 @@ ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count
   }
   if (largest < 0xFF && !r.bad)
     for (int64_t i = 0; i < count; ++i)
-      if (to[i] > largest) note_bad(r, i, fmt::format("scale byte {} above {}, the backend's largest", to[i], largest));
+      if (to[i] > largest)
+        note_bad(
+            r, i,
+            fmt::format("scale byte {} above {}, since the backend adds {} to it", to[i], largest, 0xFF - largest));
   return r;
 }
 

@@ -24,4 +24,15 @@ requires() { "$program" backends --engine vllm --gpu h100 -v "$@"; }
 expect 'what each requires' 0 '^    requires moe_backend marlin, VLLM_MARLIN_INPUT_DTYPE unset$' 'LOADER' requires
 expect 'where the model decides it' 0 '^    requires moe_backend triton or triton_unfused$' 'LOADER' requires
 expect 'of a model' 0 '^    requires moe_backend triton$' 'LOADER' requires --model "$tiny"
+triton_on_sm120() { "$program" backends --engine "vllm==$1" --gpu sm120 -q | grep -o '^triton-[a-z]*'; }
+expect 'a kernel that a release lacks there' 1 '' '' triton_on_sm120 0.31.0
+expect 'and has' 0 '^triton-blackwell$' '' triton_on_sm120 0.32.0
+fits() { "$program" convert "$tiny" "$dir/none" --engine "$1" --backend "$2" --gpu "$3" --dry-run | grep -A1 ', layout version'; }
+expect 'which is said of what it fits' 0 '^fits: vllm 0.26.0 to [0-9.]+ on SM10x, SM12x .not 0.26.0 to 0.31.0 on SM12x.; ' '' \
+  fits vllm triton-blackwell b200
+expect 'a name of the engine, on a GPU' 0 '^flashinfer-trtllm of sglang' '' fits sglang flashinfer_mxfp4 b200
+expect 'on another' 0 '^flashinfer-cutlass-mxfp8 of sglang' '' fits sglang flashinfer_mxfp4 rtx5090
+expect 'of two that which the engine prefers' 0 '^aiter-a16w4 of sglang' '' fits sglang aiter mi355x
+expect 'on one that it is not for' 1 '' 'error: --backend triton: of vllm that is triton-hopper on SM90 or .*; nothing on sm80$' \
+  fits vllm triton a100
 finish

@@ -180,8 +180,24 @@ def gpu_of(engine, backend):
     return gpu if isinstance(gpu, str) else gpu[engine]
 
 
+def spans(cells):
+    """The first and the last version of each built-in layout version; those that overlap are one."""
+    ends = {}
+    for cell in (cell for cell in cells if cell["layout"] != "file"):
+        ends.setdefault(cell["layout"], []).append(cell["version"])
+    found = []
+    for first, last in sorted(([f(versions, key=version_key) for f in (min, max)] for versions in ends.values()),
+                              key=lambda span: [version_key(version) for version in span]):
+        if found and version_key(first) <= version_key(found[-1][1]):
+            found[-1][1] = max(found[-1][1], last, key=version_key)
+        else:
+            found.append([first, last])
+    return found
+
+
 def readme_table(cells):
-    """A row for each backend of an engine that a loader reads: where it runs, and of each family the versions shown."""
+    """A row for each backend of an engine that a loader reads: where it runs, and of each family the versions shown, from
+    the first to the last of a layout version; those that overlap are one."""
     families = sorted({cell["family"] for cell in cells if cell["shown"] != "not"},
                       key=lambda f: (f not in ("gpt-oss", "deepseek-v4"), f != "gpt-oss", f))
     rows = {}
@@ -193,10 +209,9 @@ def readme_table(cells):
     def shown(group):
         if not group:
             return ""
-        versions = sorted({cell["version"] for cell in group}, key=version_key)
         mark = {"hardware": " **", "real classes": " *", "source unchanged": " *"}
         best = min((cell["shown"] for cell in group), key=SHOWN.index)
-        return " to ".join(dict.fromkeys((versions[0], versions[-1]))) + mark.get(best, "").replace("*", "\\*")
+        return ", ".join(" to ".join(dict.fromkeys(ends)) for ends in spans(group)) + mark.get(best, "").replace("*", "\\*")
 
     lines = ["| engine | backend | GPU | " + " | ".join(families) + " |", "|---" * (3 + len(families)) + "|"]
     for (engine, backend), row in sorted(rows.items(), key=lambda r: (r[0][0] != "vllm", r[0])):

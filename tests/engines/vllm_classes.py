@@ -93,7 +93,10 @@ def since(release, member):
     return member if RELEASE >= release else None
 
 
-TRITON = ("TRITON", "TRITON_UNFUSED")
+SINCE = {"gpt-oss": 26, "deepseek-v4": 26, "mimo": 27, "kimi-k3": 27, "ling": 28, "deepseek-v4.1": 30}
+FAMILIES = tuple(family for family, release in SINCE.items() if RELEASE >= release)
+TRITON, QUARK = ("TRITON", "TRITON_UNFUSED"), ("quark",)
+AND_QUARK = FAMILIES + QUARK * (RELEASE >= 32)
 STRIDED = "strided" if RELEASE < 31 else "transposed"  # by triton_kernels 3.8 and triton 3.8, which PATH must have
 CASES = [
     Case("triton-hopper", "file", TRITON, "hopper", tp=(1,), families=("gpt-oss", "deepseek-v4")),
@@ -103,31 +106,30 @@ CASES = [
     Case("triton-rocm", STRIDED, TRITON if RELEASE < 31 else ("TRITON", None), "gfx942", tp=(1,)),
     Case("triton-rocm", STRIDED, TRITON, "gfx950", (384, 384), tp=(4,)),
     Case("triton-rocm", "transposed-128", (None, since(31, "TRITON_UNFUSED")), "gfx942"),
-    Case("aiter-triton", "cdna4", both(since(30, "AITER_TRITON_MXFP4_BF16")), "gfx950"),
+    Case("aiter-triton", "cdna4", both(since(30, "AITER_TRITON_MXFP4_BF16")), "gfx950", families=AND_QUARK),
     Case("aiter-triton", STRIDED, both(since(30, "AITER_TRITON_MXFP4_BF16")), "gfx942", tp=(1,)),
-    Case("aiter-triton", STRIDED, (None, since(32, "AITER_TRITON_MXFP4_BF16")), "gfx942", families=("quark",)),
+    Case("aiter-triton", STRIDED, (None, since(32, "AITER_TRITON_MXFP4_BF16")), "gfx942", families=QUARK),
     Case("cutlass-mxfp4", "1", (None, "CUTLASS_MXFP4_MXFP4"), "cpu", (384, 512), families=("compressed-tensors",)),
     Case("aiter-a16w4", "1", ("AITER_MXFP4_BF16", "AITER_MXFP4_BF16" if OLD else None), "gfx950", (512, 512)),
     Case("aiter-a16w4", "2", (None, since(31, "AITER_MXFP4_BF16")), "gfx950", (512, 512)),
-    Case("aiter-w4a4", "1" if OLD else "2", (None, since(31, "AITER_MXFP4_MXFP4")), "gfx950", (512, 512)),
+    Case("aiter-w4a4", "1" if OLD else "2", (None, since(31, "AITER_MXFP4_MXFP4")), "gfx950", (512, 512), (1, 2), "", AND_QUARK),
     Case("aiter-w4a4", "3" if OLD else "4", ("AITER_MXFP4_MXFP4", None), "gfx950", (512, 512)),
     Case("humming", "2", both(since(32, "HUMMING")), "humming", note=HUMMING),
-    Case("humming", "2", (None, since(32, "HUMMING")), "humming", families=("quark",), note=HUMMING),
+    Case("humming", "2", (None, since(32, "HUMMING")), "humming", families=QUARK, note=HUMMING),
     Case("humming-w4a8", "1", (None, since(33, "HUMMING")), "humming", (512, 512), note=HUMMING),
-    Case("deepgemm", "1", (None, "DEEPGEMM_MXFP4"), "cpu", note=DEEPGEMM),
-]
+    Case("deepgemm", "1", (None, "DEEPGEMM_MXFP4"), "cpu", note=DEEPGEMM)]
 if MARLIN_SOURCE:
     CASES += [
         Case("marlin", "1", both("MARLIN"), "cpu", note=MARLIN),
         Case("marlin", "file", both("MARLIN"), "cpu", tp=(1,), families=("gpt-oss", "deepseek-v4"), note=MARLIN),
         Case("marlin", "unpadded", (None, since(31, "MARLIN")), "cpu", (384, 384), families=("compressed-tensors",),
              note=MARLIN),
-        Case("marlin", "1", (None, "MARLIN"), "cpu", families=("quark",), note=MARLIN),
+        Case("marlin", "1", (None, "MARLIN"), "cpu", families=QUARK, note=MARLIN),
         Case("marlin-fp8", "1", both("MARLIN"), "sm89", note=MARLIN)]
 if CPU_SOURCE:
     CASES += [
         Case("vllm-cpu", "1", ("CPU", since(31, "CPU")), "avx512", note=CPU),
-        Case("vllm-cpu", "1", (None, since(31, "CPU")), "avx512", families=("quark",), note=CPU)]
+        Case("vllm-cpu", "1", (None, since(31, "CPU")), "avx512", families=QUARK, note=CPU)]
 if FP4_HOST:
     CUTLASS = "FLASHINFER_CUTLASS_MXFP4_BF16", since(28, "FLASHINFER_CUTLASS_MXFP4_BF16")
     CASES += [
@@ -136,10 +138,8 @@ if FP4_HOST:
         Case("flashinfer-trtllm", "i256" if OLD else "i128", both("FLASHINFER_TRTLLM_MXFP4_BF16"), "cpu", note=FI_HOST),
         Case("flashinfer-cutlass-mxfp8", "1",
              ("FLASHINFER_CUTLASS_MXFP4_MXFP8", since(31, "FLASHINFER_CUTLASS_MXFP4_MXFP8")), "cpu", note=FI_HOST)]
-REFUSED = {("aiter-a16w4", "kimi-k3"), ("triton-rocm", "kimi-k3"), ("aiter-triton", "kimi-k3"),  # vLLM shuffles otherwise for SiTU; the canary tells
+REFUSED = {("aiter-a16w4", "kimi-k3"), ("triton-rocm", "kimi-k3"), ("aiter-triton", "kimi-k3"),  # SiTU's shuffle is another
            ("humming-w4a8", "mimo"), ("humming-w4a8", "kimi-k3"), ("humming-w4a8", "ling")}
-SINCE = {"gpt-oss": 26, "deepseek-v4": 26, "mimo": 27, "kimi-k3": 27, "ling": 28, "deepseek-v4.1": 30}
-FAMILIES = tuple(family for family, release in SINCE.items() if RELEASE >= release)
 
 def activation_of(source):
     if source.pairs:
