@@ -90,7 +90,7 @@ TEST_CASE("MiniMax-M3 has GPT-OSS's activation on halves, with the constants of 
   CHECK(m.router.scaling == 2);
 }
 
-TEST_CASE("every published model into every backend that accepts its shape; the others say why") {
+TEST_CASE("every published model into every backend that accepts its shape; the others say why", "[long]") {
   for (const SynthModel& model : synth_models()) {
     const TempDir dir;
     write_synth(std::string(model.name), dir / "in");

@@ -61,7 +61,7 @@ TEST_CASE("a config, changed anywhere") {
   });
 }
 
-TEST_CASE("a manifest, changed anywhere") {
+TEST_CASE("a manifest, changed anywhere", "[long]") {
   const TempDir dir;
   make_gpt_oss().write(dir / "ckpt");
   convert(marlin(dir));

@@ -84,7 +84,7 @@ static void name_mistakes_of_conversion(const Target& target) {
   halves.pack(target, "concatenated");
   CHECK_THAT(halves.kernels(target), Contains("relative L2") && Contains("rows are pairs, but were taken for halves"));
 }
-TEST_CASE("kernels alone name every mistake of the conversion") {
+TEST_CASE("kernels alone name every mistake of the conversion", "[long]") {
   for (const Target& target : on_cpu) name_mistakes_of_conversion(target);
 }
 TEST_CASE("kernels on a GPU alone name every mistake of the conversion", "[gpu]") {
