@@ -1,6 +1,6 @@
 """The installed SGLang's conversion of a layer, from whole checkpoint tensors on: its weight loaders and its method. No server
 and no process group is started: the layer is told its rank, and settings are a server's without options but for the
-runner. For GPT-OSS and DeepSeek-V4."""
+runner. For GPT-OSS, DeepSeek-V4 and Kimi-K3."""
 
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
@@ -16,13 +16,15 @@ from . import NoRearrangement, held, model
 
 LIBRARIES = ("sglang", "sglang-kernel", "flashinfer-python", "triton")
 PREFIX = "layers.0.mlp.experts"
-PARAMETERS = {"codes": ("weight", torch.int8), "scales": ("weight_scale_inv", torch.float8_e8m0fnu)}
+# Of models whose checkpoints have each expert's matrices apart.
+PARAMETERS = {"deepseek_v4": {"codes": ("weight", torch.int8), "scales": ("weight_scale_inv", torch.float8_e8m0fnu)},
+              "kimi_k3": {"codes": ("weight", torch.uint8), "scales": ("weight_scale", torch.uint8)}}
 
 
 class Conversion:
     def __init__(self, of, moe_backend, tp_size, rank):
-        if not of.is_gpt_oss and of.model_type != "deepseek_v4":
-            raise NoRearrangement(f"a {of.model_type} model: SGLang is asked for gpt_oss and deepseek_v4 only; "
+        if not of.is_gpt_oss and of.model_type not in PARAMETERS:
+            raise NoRearrangement(f"a {of.model_type} model: SGLang is asked for gpt_oss, {' and '.join(PARAMETERS)} only; "
                                   "--call asks any function")
         try:
             self.runner = MoeRunnerBackend(moe_backend)
@@ -83,7 +85,7 @@ class Conversion:
         return layer
 
     def quantization(self):
-        if self.of.is_gpt_oss:
+        if self.of.model_type != "deepseek_v4":
             return mxfp4.Mxfp4Config(is_checkpoint_mxfp4_serialized=True)
         return fp8.Fp8Config(is_checkpoint_fp8_serialized=True, activation_scheme="dynamic", weight_block_size=[128, 128],
                              is_fp4_experts=True)
@@ -91,7 +93,7 @@ class Conversion:
     def load_experts(self, layer, whole):
         """As the model's own function calls the parameters' loaders."""
         for expert, shard, part, tensor in model.of_experts(whole):
-            suffix, dtype = PARAMETERS[part]
+            suffix, dtype = PARAMETERS[self.of.model_type][part]
             name = f"{'w2' if shard == 'w2' else 'w13'}_{suffix}"
             parameter = getattr(layer, name)
             parameter.weight_loader(parameter, tensor.view(dtype), name, shard_id=shard, expert_id=expert)
