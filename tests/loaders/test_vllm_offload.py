@@ -34,6 +34,14 @@ class UVAOffloader:
         return module
 
 
+class PrefixedOffloader(UVAOffloader):
+    """As vLLM's of 0.33.0: it is told the module's name too."""
+
+    def _maybe_offload_to_cpu(self, module, prefix=""):
+        self.prefix = prefix
+        return super()._maybe_offload_to_cpu(module)
+
+
 class Options(unittest.TestCase):
     def setUp(self):
         self.directory = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "out")
@@ -48,7 +56,7 @@ class Options(unittest.TestCase):
             self.enterContext(mock.patch.dict(sys.modules, {name: module}))
         self.enterContext(mock.patch.object(sys.modules["vllm"], "envs", self.envs, create=True))
 
-    def served(self, offloader, backend="marlin"):
+    def served(self, offloader, *prefix, backend="marlin"):
         """A layer beside which its block has a parameter with memory; what was marked as moved."""
         checkpoint, marked = gpt_oss(backend), {}
         checkpoint.write(self.directory)
@@ -60,7 +68,8 @@ class Options(unittest.TestCase):
             block.experts = torch.nn.Module()
             block.experts._parameters = layer._parameters
             before = dict(layer._parameters)
-            self.assertIs(offloader._maybe_offload_to_cpu(block), block)
+            self.assertIs(offloader._maybe_offload_to_cpu(block, *prefix), block)
+            self.assertIs(offloader._maybe_offload_to_cpu(block, *prefix), block)  # again, as vLLM may
             self.assertEqual({name: id(p) for name, p in layer._parameters.items()}, {name: id(p) for name, p in before.items()})
             marked.update({name: hasattr(p, MOVED) for name, p in before.items()})
 
@@ -74,7 +83,7 @@ class Options(unittest.TestCase):
         offloader = self.offloader(1 << 30)
         layer, marked = self.served(offloader)
         self.assertTrue(all(marked.values()) and len(marked) == 6)
-        self.assertEqual(offloader.moved, ["norm"])
+        self.assertEqual(offloader.moved, ["norm", "norm"])  # the stand-in does not see that it was
         self.assertGreater(offloader.cpu_offload_bytes, 16)
 
     def test_what_is_read_is_not_marked_so_that_vllm_moves_it(self):
@@ -91,6 +100,14 @@ class Options(unittest.TestCase):
     def test_names_choose_what_is_marked(self):
         _, marked = self.served(self.offloader(1 << 30, ["w2_weight"]))
         self.assertEqual([name for name, is_marked in marked.items() if is_marked], ["w2_weight"])
+
+    def test_names_begin_with_the_modules(self):
+        self.offloader = type("UVAOffloader", (PrefixedOffloader,), {})
+        sys.modules["vllm.model_executor.offloader.uva"].UVAOffloader = self.offloader
+        offloader = self.offloader(1 << 30, ["layers.0.experts.w2_weight", "layers.1.experts.w13_weight"])
+        _, marked = self.served(offloader, "model.layers.0.")
+        self.assertEqual([name for name, is_marked in marked.items() if is_marked], ["w2_weight"])
+        self.assertEqual(offloader.prefix, "model.layers.0.")
 
     def test_without_uva_it_is_refused(self):
         self.envs.VLLM_WEIGHT_OFFLOADING_DISABLE_UVA = True

@@ -25,26 +25,27 @@ def install():
 
 def around(original):
     @wraps(original)
-    def move(offloader, module):
+    def move(offloader, module, prefix=""):  # which vLLM 0.26.0 does not have
         without_memory = [(owner, name, parameter) for owner in module.modules()
                           for name, parameter in owner._parameters.items() if parameter is not None and parameter.is_meta]
         for owner, name, parameter in without_memory:
-            if offloader.cpu_offload_bytes < offloader.cpu_offload_max_bytes and is_asked(offloader, module, parameter):
+            if (offloader.cpu_offload_bytes < offloader.cpu_offload_max_bytes and not hasattr(parameter, MARK)
+                    and is_asked(offloader, module, prefix, parameter)):
                 setattr(parameter, MARK, True)
                 offloader.cpu_offload_bytes += parameter.nbytes
             del owner._parameters[name]
         try:
-            return original(offloader, module)
+            return original(offloader, module, *([prefix] if prefix else []))
         finally:
             for owner, name, parameter in without_memory:
                 owner._parameters[name] = parameter
     return move
 
 
-def is_asked(offloader, module, parameter):
+def is_asked(offloader, module, prefix, parameter):
     """vLLM's --cpu-offload-params: parts of names, of which one must be in the parameter's; without any, all are."""
     names = [name for name, other in module.named_parameters() if other is parameter]
-    return not offloader.cpu_offload_params or any(f".{part}." in f".{name}." for name in names
+    return not offloader.cpu_offload_params or any(f".{part}." in f".{prefix}{name}." for name in names
                                                    for part in offloader.cpu_offload_params)
 
 
