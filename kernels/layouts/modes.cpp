@@ -12,11 +12,6 @@ struct ModeLayout::Side {
   int64_t unit;
 };
 
-struct ModeLayout::Digit {
-  Mode mode;
-  int64_t weight;  // of the digit in the stored bit's number
-};
-
 namespace {
 
 [[noreturn]] void refuse(const std::string& why) { throw std::invalid_argument(why); }
@@ -233,6 +228,8 @@ void ModeLayout::cut_tiles(std::vector<Digit> digits) {
   along = tile_places(columns, {&Step::bit, 8}, tile.b, storage.b);
   std::sort(inner.begin(), inner.end(), [](const Digit& a, const Digit& b) { return a.weight < b.weight; });
   take_tile(inner);
+  strip = std::move(inner);
+  strip.insert(strip.end(), columns.begin(), columns.end());
 }
 
 /// What does not move by whole tiles, of the size that they have with it, goes from `digits` to `inner`.

@@ -73,13 +73,17 @@ class ModeLayout {
   std::vector<int64_t> to;           // the same in the stored matrix
   std::vector<int64_t> down, along;  // where tiles go: tile (tn, tb) begins at down[tn] + along[tb]
   std::vector<int64_t> copy = {0};   // where a unit stands again, from its first place
+  struct Digit {                     // a mode, or a factor of one, at its place
+    Mode mode;
+    int64_t weight;  // of the digit in the stored bit's number
+  };
+  std::vector<Digit> strip;  // the digits that count the units of a row of tiles
 
   /// The source of a stored bit.
   Step source(int64_t stored_bit) const;
 
  private:
-  struct Digit;  // a mode at its place
-  struct Side;   // down the rows or along them
+  struct Side;  // down the rows or along them
   std::vector<Digit> take_unit();
   void take_whole_bytes(std::vector<Digit>& rest);
   void take_copies(std::vector<Digit>& rest);

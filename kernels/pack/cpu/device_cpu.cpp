@@ -63,18 +63,6 @@ bool is_strip_together(const Layout& layout) {
       layout);
 }
 
-int64_t tile_rows(const Layout& layout) {
-  if (const auto* given = std::get_if<ByModes>(&layout)) return given->modes->tile.n;
-  return std::visit(
-      [](auto l) {
-        if constexpr (is_plain<decltype(l)>)
-          return int64_t(0);
-        else
-          return int64_t(decltype(l)::tile_n);
-      },
-      layout);
-}
-
 class Cpu final : public Device {
  public:
   explicit Cpu(const Driver& driver) : driver_(driver) {}
@@ -93,41 +81,50 @@ class Cpu final : public Device {
 
  private:
   void pack(const PackItem& item) {
+    if (const auto* given = std::get_if<ByModes>(&item.layout)) return pack(item, *given->modes);
     const Shape s = storage_of(item.layout, item.matrix.padded);
-    const int64_t rows = tile_rows(item.layout);
+    const int64_t rows = strip_rows(item.layout);
     if (rows == 0) return stage(item.matrix, s, 0, s.n, item.packed);
     const int64_t bytes = rows * s.b;
     const bool stream = driver_.stream && bytes >= least_stream && is_strip_together(item.layout);
+    const PackStrip pack_strip = driver_.pack[item.layout.index()];
     strips_.reserve(bytes);
     for (int64_t tn = 0; tn < s.n / rows; ++tn) {
       stage(item.matrix, s, tn * rows, (tn + 1) * rows, strips_.first());
       const Rows next = rows_at(item.matrix, (tn + 1) * rows, rows);
       if (!stream) {
-        pack_strip(item.layout, s, tn, item.packed, next);
+        pack_strip(strips_.first(), s, tn, item.packed, next);
       } else {
-        pack_strip(item.layout, s, 0, strips_.second(), next);
+        pack_strip(strips_.first(), s, 0, strips_.second(), next);
         driver_.stream(item.packed + tn * bytes, strips_.second(), bytes);
       }
     }
   }
 
-  /// The first strip to its words in `packed`, and back.
-  void pack_strip(const Layout& layout, Shape s, int64_t tn, uint8_t* packed, const Rows& next) {
-    if (const auto* given = std::get_if<ByModes>(&layout))
-      for (const int64_t copy : given->modes->copy) mode_strips(*given->modes).pack(strips_.first(), tn, packed + copy);
-    else
-      driver_.pack[layout.index()](strips_.first(), s, tn, packed, next);
+  void pack(const PackItem& item, const ModeLayout& modes) {
+    const ModeStrips& strips = mode_strips(modes);
+    const int64_t rows = strips.rows();
+    strips_.reserve(rows * modes.storage.b);
+    for (int64_t n = 0; n < modes.storage.n; n += rows) {
+      const uint8_t* strip = strip_in_view(item.matrix, modes.storage, n, rows);
+      if (!strip) stage(item.matrix, modes.storage, n, n + rows, strips_.first());
+      const Rows next = rows_at(item.matrix, n + rows, rows);
+      for (const int64_t copy : modes.copy)
+        strips.pack(strip ? strip : strips_.first(), n / rows, item.packed + copy, next);
+    }
   }
-  void unpack_strip(const Layout& layout, Shape s, int64_t tn, const uint8_t* packed) {
-    if (const auto* given = std::get_if<ByModes>(&layout))
-      mode_strips(*given->modes).unpack(packed, tn, strips_.first());
-    else
-      driver_.unpack[layout.index()](packed, s, tn, strips_.first());
-  }
-  /// Of the strip that was unpacked last.
-  void check_copies(const Layout& layout, int64_t tn, const uint8_t* packed, CopyReport& report) {
-    if (copies_of(layout) > 1)
-      mode_strips(*std::get<ByModes>(layout).modes).check_copies(packed, tn, strips_.first(), report);
+
+  /// Rows of a strip; 0: the layout has none.
+  int64_t strip_rows(const Layout& layout) {
+    if (const auto* given = std::get_if<ByModes>(&layout)) return mode_strips(*given->modes).rows();
+    return std::visit(
+        [](auto l) {
+          if constexpr (is_plain<decltype(l)>)
+            return int64_t(0);
+          else
+            return int64_t(decltype(l)::tile_n);
+        },
+        layout);
   }
   const ModeStrips& mode_strips(const ModeLayout& modes) {
     if (!mode_strips_ || &mode_strips_->layout() != &modes) mode_strips_.emplace(modes, driver_);
@@ -135,23 +132,45 @@ class Cpu final : public Device {
   }
 
   /// Rows n to n + rows of the storage, if all are real and follow one another in a view.
-  static Rows rows_at(const Matrix& m, int64_t n, int64_t rows) {
+  template <class T>
+  static BasicRows<T> rows_at(const BasicMatrix<T>& m, int64_t n, int64_t rows) {
     if (n >= m.padded.n || m.rows_together(n) < rows) return {};
     const RowSource source = m.source(n);
-    const Rows& view = m.view[source.view];
-    return source.row + rows <= m.real.n ? Rows{view.data + source.row * view.stride, view.stride} : Rows{};
+    const BasicRows<T>& view = m.view[source.view];
+    return source.row + rows <= m.real.n ? BasicRows<T>{view.data + source.row * view.stride, view.stride}
+                                         : BasicRows<T>{};
+  }
+  /// Those rows, if they lie there as they are staged; else null.
+  template <class T>
+  static T* strip_in_view(const BasicMatrix<T>& m, Shape s, int64_t n, int64_t rows) {
+    const BasicRows<T> view = rows_at(m, n, rows);
+    return view.stride == s.b && m.real.b == s.b && m.add == 0 ? view.data : nullptr;
   }
 
   void unpack(const UnpackItem& item, PadReport& report) {
+    if (const auto* given = std::get_if<ByModes>(&item.layout)) return unpack(item, *given->modes, report);
     const Shape s = storage_of(item.layout, item.matrix.padded);
-    const int64_t rows = tile_rows(item.layout);
+    const int64_t rows = strip_rows(item.layout);
     report = {};
     if (rows == 0) return unstage(item.matrix, s, 0, s.n, item.packed, report);
     strips_.reserve(rows * s.b);
     for (int64_t tn = 0; tn < s.n / rows; ++tn) {
-      unpack_strip(item.layout, s, tn, item.packed);
-      check_copies(item.layout, tn, item.packed, report.copies);
+      driver_.unpack[item.layout.index()](item.packed, s, tn, strips_.first());
       unstage(item.matrix, s, tn * rows, (tn + 1) * rows, strips_.first(), report);
+    }
+  }
+
+  void unpack(const UnpackItem& item, const ModeLayout& modes, PadReport& report) {
+    const ModeStrips& strips = mode_strips(modes);
+    const int64_t rows = strips.rows();
+    report = {};
+    strips_.reserve(rows * modes.storage.b);
+    for (int64_t n = 0; n < modes.storage.n; n += rows) {
+      uint8_t* const in_view = strip_in_view(item.matrix, modes.storage, n, rows);
+      uint8_t* const strip = in_view ? in_view : strips_.first();
+      strips.unpack(item.packed, n / rows, strip, in_view != nullptr);
+      if (modes.copies > 1) strips.check_copies(item.packed, n / rows, strip, report.copies);
+      if (!in_view) unstage(item.matrix, modes.storage, n, n + rows, strip, report);
     }
   }
 
@@ -176,10 +195,10 @@ class Cpu final : public Device {
     int64_t n, end, view_end;
   };
   /// In the order in which the views' rows are needed.
-  static std::vector<Strip> strips_of(const CompareItem& item) {
+  std::vector<Strip> strips_of(const CompareItem& item) {
     const Matrix& m = item.matrix;
     const Shape s = storage_of(item.layout, m.padded);
-    const int64_t tile = tile_rows(item.layout), step = tile ? tile : 16;
+    const int64_t tile = strip_rows(item.layout), step = tile ? tile : 16;
     const int64_t band = std::max(step, band_bytes / std::max<int64_t>(m.views * m.real.b, 1));
     std::vector<Strip> strips;
     for (int64_t n = 0; n < s.n; n += step) {
@@ -198,12 +217,17 @@ class Cpu final : public Device {
 
   bool is_equal(const CompareItem& item, const Strip& strip) {
     const Shape s = storage_of(item.layout, item.matrix.padded);
-    const int64_t rows = tile_rows(item.layout);
+    const int64_t rows = strip_rows(item.layout);
     if (rows == 0) return is_staged(item.matrix, s, strip.n, strip.end, item.packed + strip.n * s.b);
     strips_.reserve(rows * s.b);
-    unpack_strip(item.layout, s, strip.n / rows, item.packed);
     CopyReport copies;
-    check_copies(item.layout, strip.n / rows, item.packed, copies);
+    if (const auto* given = std::get_if<ByModes>(&item.layout)) {
+      const ModeStrips& strips = mode_strips(*given->modes);
+      strips.unpack(item.packed, strip.n / rows, strips_.first(), false);
+      if (given->modes->copies > 1) strips.check_copies(item.packed, strip.n / rows, strips_.first(), copies);
+    } else {
+      driver_.unpack[item.layout.index()](item.packed, s, strip.n / rows, strips_.first());
+    }
     return copies.wrong == 0 && is_staged(item.matrix, s, strip.n, strip.end, strips_.first());
   }
 

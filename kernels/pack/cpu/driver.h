@@ -10,7 +10,7 @@
 
 #include "kernels/layouts/layouts.h"
 #include "kernels/layouts/matrix.h"
-#include "kernels/pack/cpu/mode_pieces.h"
+#include "kernels/pack/cpu/mode_plan.h"
 
 namespace mxfp4 {
 
@@ -29,8 +29,8 @@ struct Driver {
   /// no such way, or no gain.
   void (*stream)(uint8_t* to, const uint8_t* from, int64_t bytes) = nullptr;
   /// Layouts by modes, where these pay. Null: by tables.
-  PackPieces pack_pieces = nullptr;
-  UnpackPieces unpack_pieces = nullptr;
+  RunPlan run_plan = nullptr;
+  VectorForm vectors = {};
 };
 
 /// Every driver of this build, the fastest first; the last runs everywhere.

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "kernels/pack/cpu/mode_run.h"
 #include "kernels/pack/cpu/shuffle.h"
 #include "kernels/pack/cpu/transpose_tile.h"
 
@@ -213,6 +214,36 @@ void copy_past_caches(uint8_t* to, const uint8_t* from, int64_t bytes) {
   _mm_sfence();
 }
 
+struct V {
+  using Vector = __m256i;
+  struct Index {
+    __m256i first, second;  // 0x80 where the byte is of the other
+  };
+  static constexpr VectorForm form{4, 1};
+  static Vector load(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static void store(uint8_t* p, Vector x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x); }
+  static void past(uint8_t* p, Vector x) { _mm256_stream_si256(reinterpret_cast<__m256i*>(p), x); }
+  static Vector twice(const uint8_t* p) { return _mm256_broadcastsi128_si256(load16(p)); }
+  static Index index(const std::array<uint8_t, 64>& i) {
+    const Vector from_16 = _mm256_set1_epi8(0x70), both = twice(i.data());
+    return {_mm256_add_epi8(both, from_16), _mm256_add_epi8(_mm256_xor_si256(both, _mm256_set1_epi8(16)), from_16)};
+  }
+  static Vector choose(Vector a, Vector b, const Index& i) {
+    return _mm256_or_si256(_mm256_shuffle_epi8(a, i.first), _mm256_shuffle_epi8(b, i.second));
+  }
+  static Pairs matrix(const ModePlan::Term& t) { return {{twice(t.nibble[0].data()), twice(t.nibble[1].data())}}; }
+  static Vector add(Vector sum, Vector x, const Pairs& tables) {
+    const Vector low = _mm256_set1_epi8(15);
+    const Vector a = _mm256_shuffle_epi8(tables.v[0], _mm256_and_si256(x, low));
+    const Vector b = _mm256_shuffle_epi8(tables.v[1], _mm256_and_si256(_mm256_srli_epi16(x, 4), low));
+    return _mm256_or_si256(sum, _mm256_or_si256(a, b));
+  }
+  template <int bytes>
+  static void copy_past(uint8_t* to, const uint8_t* from) {
+    for (int i = 0; i < bytes; i += 16) _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), load16(from + i));
+  }
+};
+
 struct Words {
   static constexpr auto stream = copy_past_caches;
   template <class L>
@@ -223,7 +254,11 @@ struct Words {
 
 }  // namespace
 
-constinit const Driver avx2_driver =
-    shuffles_driver<Words>("avx2", [] { return bool(__builtin_cpu_supports("avx2")); });
+constinit const Driver avx2_driver = [] {
+  Driver driver = shuffles_driver<Words>("avx2", [] { return bool(__builtin_cpu_supports("avx2")); });
+  driver.run_plan = run_plan<V>;
+  driver.vectors = V::form;
+  return driver;
+}();
 
 }  // namespace mxfp4

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "kernels/pack/cpu/mode_run.h"
 #include "kernels/pack/cpu/shuffle.h"
 #include "kernels/pack/cpu/strip.h"
 #include "kernels/pack/cpu/transpose_tile.h"
@@ -202,33 +203,24 @@ void copy_past_caches(uint8_t* to, const uint8_t* from, int64_t bytes) {
   _mm_sfence();
 }
 
-void pack_mode_pieces(const ModePieces& p, const uint8_t* tile, uint8_t* packed) {
-  const ModePieces::Window* w = p.windows.data();
-  for (const ModePieces::Piece& piece : p.pieces) {
-    __m512i x = _mm512_setzero_si512();
-    for (const auto* end = p.windows.data() + piece.windows; w < end; ++w)
-      x = _mm512_mask_permutexvar_epi8(x, w->stored, _mm512_load_si512(w->index.data()),
-                                       _mm512_loadu_si512(tile + w->at));
-    __m512i out = p.turns.empty() ? x : _mm512_setzero_si512();
-    for (const ModePieces::Turn& turn : p.turns)
-      out = _mm512_ternarylogic_epi64(out, _mm512_rorv_epi64(x, _mm512_set1_epi64(turn.by)),
-                                      _mm512_set1_epi64(int64_t(turn.mask)), 0xF8);  // out | (turned & mask)
-    _mm512_mask_storeu_epi8(packed + piece.to, piece.bytes, out);
+struct V {
+  using Vector = __m512i;
+  static constexpr VectorForm form{6, 0};
+  static Vector load(const uint8_t* p) { return _mm512_loadu_si512(p); }
+  static void store(uint8_t* p, Vector x) { _mm512_storeu_si512(p, x); }
+  static void past(uint8_t* p, Vector x) { _mm512_stream_si512(reinterpret_cast<__m512i*>(p), x); }
+  static Vector index(const std::array<uint8_t, 64>& i) { return _mm512_load_si512(i.data()); }
+  static Vector choose(Vector a, Vector b, Vector index) { return _mm512_permutex2var_epi8(a, index, b); }
+  static Vector matrix(const ModePlan::Term& t) { return _mm512_set1_epi64(int64_t(t.matrix)); }
+  static Vector add(Vector sum, Vector x, Vector matrix) {
+    return _mm512_xor_si512(sum, _mm512_gf2p8affine_epi64_epi8(x, matrix, 0));
   }
-}
-
-void unpack_mode_pieces(const ModePieces& p, const uint8_t* packed, uint8_t* tile) {
-  const ModePieces::Window* w = p.windows.data();
-  for (const ModePieces::Piece& piece : p.pieces) {
-    const __m512i x = _mm512_maskz_loadu_epi8(piece.bytes, packed + piece.to);
-    __m512i out = p.turns.empty() ? x : _mm512_setzero_si512();
-    for (const ModePieces::Turn& turn : p.turns)
-      out = _mm512_or_si512(out, _mm512_rolv_epi64(_mm512_and_si512(x, _mm512_set1_epi64(int64_t(turn.mask))),
-                                                   _mm512_set1_epi64(turn.by)));
-    for (const auto* end = p.windows.data() + piece.windows; w < end; ++w)
-      _mm512_mask_storeu_epi8(tile + w->at, w->taken, _mm512_permutexvar_epi8(_mm512_load_si512(w->back.data()), out));
+  template <int bytes>
+  static void copy_past(uint8_t* to, const uint8_t* from) {
+    for (int i = 0; i < bytes; i += 16)
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_load_si128(reinterpret_cast<const __m128i*>(from + i)));
   }
-}
+};
 
 struct Words {
   static constexpr auto stream = copy_past_caches;
@@ -247,8 +239,8 @@ bool runs_here() {
 
 constinit const Driver avx512_driver = [] {
   Driver driver = shuffles_driver<Words>("avx512", runs_here);
-  driver.pack_pieces = pack_mode_pieces;
-  driver.unpack_pieces = unpack_mode_pieces;
+  driver.run_plan = run_plan<V>;
+  driver.vectors = V::form;
   return driver;
 }();
 

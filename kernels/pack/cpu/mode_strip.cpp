@@ -5,9 +5,30 @@
 
 namespace mxfp4 {
 
-ModeStrips::ModeStrips(const ModeLayout& layout, const Driver& driver) : layout_(layout), driver_(driver) {
-  if (driver.pack_pieces) pieces_.emplace(layout);
-  if (pieces_ && !pieces_->pays()) pieces_.reset();
+namespace {
+
+constexpr int64_t enough = 32 << 10;  // bytes of a strip, where so many rows of tiles are stored alike
+
+/// Whether each so many rows of tiles are stored as the first are.
+bool are_alike(const std::vector<int64_t>& down, size_t tiles) {
+  for (size_t i = tiles; i < down.size(); ++i)
+    if (down[i] - down[i / tiles * tiles] != down[i % tiles] - down[0]) return false;
+  return true;
+}
+
+int64_t tiles_together(const ModeLayout& layout) {
+  const size_t all = layout.down.size();
+  size_t most = 1;
+  for (size_t tiles = 1; tiles <= all && int64_t(most) * layout.tile.n * layout.storage.b < enough; ++tiles)
+    if (all % tiles == 0 && are_alike(layout.down, tiles)) most = tiles;
+  return int64_t(most);
+}
+
+}  // namespace
+
+ModeStrips::ModeStrips(const ModeLayout& layout, const Driver& driver)
+    : layout_(layout), driver_(driver), tiles_(tiles_together(layout)) {
+  if (driver.run_plan) plans_ = find_plans(layout, tiles_, driver.vectors);
   const int64_t row = layout.storage.b;
   for (const auto& p : layout.from) from_.push_back(p.row * row + p.byte);
   if (layout.runs) return;
@@ -23,24 +44,19 @@ ModeStrips::ModeStrips(const ModeLayout& layout, const Driver& driver) : layout_
   }
 }
 
-/// move(offset in the strip, offset in the packed matrix) for every tile of strip tn.
-template <class Move>
-void ModeStrips::each_tile(int64_t tn, Move move) const {
-  for (size_t tb = 0; tb < layout_.along.size(); ++tb)
-    move(int64_t(tb) * layout_.tile.b, layout_.down[size_t(tn)] + layout_.along[tb]);
-}
-
-/// The same for every unit.
+/// move(offset in the strip, offset in the packed matrix) for every unit of strip tn.
 template <class Move>
 void ModeStrips::each_unit(int64_t tn, Move move) const {
   // Variables of its own: bytes that are stored might be those of members.
   const int64_t *const from = from_.data(), *const to = layout_.to.data();
   const size_t units = from_.size(), tiles = layout_.along.size();
-  const int64_t width = layout_.tile.b;
-  for (size_t tb = 0; tb < tiles; ++tb) {
-    const int64_t first = int64_t(tb) * width, stored = layout_.down[size_t(tn)] + layout_.along[tb];
-    for (size_t u = 0; u < units; ++u) move(first + from[u], stored + to[u]);
-  }
+  const int64_t width = layout_.tile.b, height = layout_.tile.n * layout_.storage.b;
+  for (int64_t t = 0; t < tiles_; ++t)
+    for (size_t tb = 0; tb < tiles; ++tb) {
+      const int64_t first = t * height + int64_t(tb) * width;
+      const int64_t stored = layout_.down[size_t(tn * tiles_ + t)] + layout_.along[tb];
+      for (size_t u = 0; u < units; ++u) move(first + from[u], stored + to[u]);
+    }
 }
 
 /// use(an integer as long as a unit is), of units that do not run, and of runs of that length. False: of others.
@@ -84,9 +100,8 @@ Word ModeStrips::packed_unit(const Table* tables, const std::array<int64_t, 8>& 
   return unit;
 }
 
-void ModeStrips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const {
-  if (pieces_)
-    return each_tile(tn, [&](int64_t from, int64_t to) { driver_.pack_pieces(*pieces_, strip + from, packed + to); });
+void ModeStrips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const Rows& next) const {
+  if (plans_) return driver_.run_plan(plans_->pack, strip, packed + layout_.down[size_t(tn * tiles_)], true, next);
   if (layout_.runs) return copy_runs(strip, packed, tn, [](int64_t from, int64_t to) { return std::pair(from, to); });
   with_word([&](auto word) {
     each_unit(tn, [=, tables = pack_.data(), gather = gather_](int64_t from, int64_t to) {
@@ -96,9 +111,8 @@ void ModeStrips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const {
   });
 }
 
-void ModeStrips::unpack(const uint8_t* packed, int64_t tn, uint8_t* strip) const {
-  if (pieces_)
-    return each_tile(tn, [&](int64_t from, int64_t to) { driver_.unpack_pieces(*pieces_, packed + to, strip + from); });
+void ModeStrips::unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past) const {
+  if (plans_) return driver_.run_plan(plans_->unpack, packed + layout_.down[size_t(tn * tiles_)], strip, past, {});
   if (layout_.runs) return copy_runs(packed, strip, tn, [](int64_t from, int64_t to) { return std::pair(to, from); });
   with_word([&](auto word) {
     each_unit(tn, [=, tables = unpack_.data(), gather = gather_](int64_t from, int64_t to) {

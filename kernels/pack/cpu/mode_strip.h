@@ -17,9 +17,12 @@ class ModeStrips {
  public:
   ModeStrips(const ModeLayout& layout, const Driver& driver);
   const ModeLayout& layout() const { return layout_; }
-  /// Strip tn, tile.n rows of storage.b bytes, to its places in one copy, which begins at `packed`; and back.
-  void pack(const uint8_t* strip, int64_t tn, uint8_t* packed) const;
-  void unpack(const uint8_t* packed, int64_t tn, uint8_t* strip) const;
+  /// Of a strip: some rows of tiles, as far as all strips are stored alike.
+  int64_t rows() const { return tiles_ * layout_.tile.n; }
+  /// Strip tn, rows of storage.b bytes, to its places in one copy, which begins at `packed`; and back.
+  /// next: see PackStrip. past: the caches, where the rows are not read again soon.
+  void pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const Rows& next) const;
+  void unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past) const;
   /// Counts the bytes of all copies of strip tn, which was unpacked, that it does not pack to; the first is at
   /// `packed`.
   void check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const;
@@ -34,11 +37,10 @@ class ModeStrips {
   void copy_runs(const uint8_t* from, uint8_t* to, int64_t tn, Places places) const;
   template <class Word>
   static Word packed_unit(const Table* tables, const std::array<int64_t, 8>& gather, const uint8_t* from);
-  template <class Move>
-  void each_tile(int64_t tn, Move move) const;
   const ModeLayout& layout_;
   const Driver& driver_;
-  std::optional<ModePieces> pieces_;
+  const int64_t tiles_;  // rows of tiles of a strip
+  std::optional<ModePlans> plans_;
   std::vector<int64_t> from_;           // in the strip: each unit of a tile
   std::array<int64_t, 8> gather_ = {};  // each byte of a unit, from its first
   std::vector<Table> pack_, unpack_;

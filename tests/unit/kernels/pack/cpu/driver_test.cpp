@@ -58,13 +58,55 @@ TEST_CASE("every driver packs and unpacks layouts by modes alike") {
     if (driver->runs_here() && driver != &chosen_driver()) check_cases(*open_cpu(*driver), all.cases, 12);
 }
 
-TEST_CASE("shuffles that are found at run time are used where they pay") {
+TEST_CASE("every driver makes a layout's bytes by its modes in matrices of many blocks and strips") {
+  const auto tables = open_cpu(tables_driver);
+  for (const Driver* driver : drivers())
+    for (const Layout& layout : layouts)
+      for (const Shape s : {Shape{768, 1472}, {1280, 96}, {2304, 4}}) {
+        if (!driver->runs_here() || !fits(layout, s)) continue;
+        const Shape storage = storage_of(layout, s);
+        const ModeLayout modes(storage, modes_of(layout, storage));
+        ByModes by;
+        by.modes = &modes;
+        const auto device = open_cpu(*driver);
+        for (const int64_t pads : {0, 1}) {  // without them rows are packed from where they are
+          INFO(driver->name << " " << name_of(layout) << " " << s.n << " x " << s.b << " pads " << pads);
+          const Shape real = {s.n - 64 * pads, s.b - pads};
+          const auto source = random_bytes(real.n * real.b, uint32_t(s.n + s.b));
+          const auto size = size_t(packed_bytes(layout, s));
+          std::vector<uint8_t> a(size), b(size), back(source.size());
+          auto from = matrix<const uint8_t>(source.data(), real);
+          auto to = matrix<uint8_t>(back.data(), real);
+          from.padded = to.padded = s;
+          const PackItem want{layout, from, a.data()}, got{by, from, b.data()};
+          tables->pack({&want, 1});
+          device->pack({&got, 1});
+          CHECK(a == b);
+          const UnpackItem inverse{by, b.data(), to};
+          PadReport report;
+          device->unpack({&inverse, 1}, {&report, 1});
+          CHECK(report.wrong == 0);
+          CHECK(back == source);
+        }
+      }
+}
+
+TEST_CASE("shuffles are found at run time where places are sums of bits") {
   const Shape s = {5888, 1536};
-  const auto windows = [&](const Modes& modes) { return ModePieces(ModeLayout(s, modes)).windows.size(); };
-  const auto pays = [&](const Modes& modes) { return ModePieces(ModeLayout(s, modes)).pays(); };
-  CHECK(windows(modes_of(MarlinCodes{}, s)) == 8 * 8);  // for each 64 bytes of a tile, of eight rows
-  CHECK(pays(modes_of(MarlinCodes{}, s)));
-  CHECK(pays({{4, {{0, 1}}}, {8, {{1, 0}}}, {3072, {{0, 4}}}, {736, {{8, 0}}}}));
-  CHECK(!pays({{8, {{0, 1}}}, {5888, {{1, 0}}}, {1536, {{0, 8}}}}));  // 64 windows for 64 bytes
-  CHECK(!pays(modes_of(Plain{}, s)));
+  const auto plans = [&](const Modes& modes) { return find_plans(ModeLayout(s, modes), 1, {6, 0}); };
+  const auto marlin = plans(modes_of(MarlinCodes{}, s));
+  REQUIRE(marlin);
+  CHECK(marlin->pack.from.bytes == 64);  // whole lines are read and written
+  CHECK(marlin->pack.past_caches);
+  CHECK(marlin->pack.before.size() == 1);  // as mode_plan.h has them
+  CHECK(marlin->pack.after.size() == 3);
+  CHECK(marlin->pack.planes.size() == 4);
+  const auto transposed = plans({{8, {{0, 1}}}, {5888, {{1, 0}}}, {1536, {{0, 8}}}});
+  REQUIRE(transposed);
+  CHECK(transposed->pack.after.size() == 6);
+  CHECK(transposed->pack.planes.empty());
+  CHECK(plans({{4, {{0, 1}}}, {8, {{1, 0}}}, {3072, {{0, 4}}}, {736, {{8, 0}}}}));
+  CHECK(plans(modes_of(Plain{}, s)));
+  // Bytes backwards.
+  CHECK(!plans({{8, {{0, 1}}}, {2, {{0, 8}, {0, 0}}}, {768, {{0, 16}}}, {5888, {{1, 0}}}}));
 }

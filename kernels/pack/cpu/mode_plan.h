@@ -1,0 +1,90 @@
+// A strip of a layout by modes as shuffles of pairs of vectors, which are found at run time, in one direction.
+//
+// A strip is cut into blocks of whole cache lines on both sides. The number of a byte in a block has bits, each of
+// which moves it so far in what is read and so far in what is written. Some number the bytes of a vector (lanes), the
+// others the vectors of the block (slots). A shuffle of pairs of vectors exchanges one of each:
+//
+//     marlin.codes, vectors of 64 bytes   lanes                                slots
+//     read, 8 rows of 64 bytes            columns 1, 2, 4, 8, 16, 32           rows 8, 16, 32
+//     shuffled once                       columns 1, 2, 8, 16, 32, row 16      row 8, column 4, row 32
+//     bits mixed                          columns 1, 2, 8, 16, 32, row 16      bytes 1 and 2 of a word, row 32
+//     shuffled three times, written       bytes 1 and 2, rows 16, 32, columns 1, 2     columns 8, 16, 32: eight tiles
+//
+// Before bits are mixed, those that tell a unit's bytes apart are in slots, so that bits move from one to another by
+// whole vectors, which are called planes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kernels/layouts/matrix.h"
+#include "kernels/layouts/modes.h"
+
+namespace mxfp4 {
+
+/// A driver's vectors: parts of 1 << lane_bits bytes that are shuffled alike, 1 << kept_bits of them.
+struct VectorForm {
+  int lane_bits = 0, kept_bits = 0;
+  constexpr int bits() const { return lane_bits + kept_bits; }
+};
+
+struct ModePlan {
+  static constexpr int most_bytes = 8192;  // of a block: two of them are in the first cache
+
+  /// Of two vectors whose numbers differ by `apart` (0: of each by itself) byte i of the new first and second is byte
+  /// index[0][i] and index[1][i] of both as they were, the first's bytes before the second's.
+  struct Shuffle {
+    int apart = 0;
+    alignas(64) std::array<std::array<uint8_t, 64>, 2> index = {};
+  };
+  /// What a plane adds to another: a matrix over GF(2) as gf2p8affineqb takes it, and its result for both nibbles.
+  struct Term {
+    int from = 0;  // the plane's first vector
+    uint64_t matrix = 0;
+    std::array<std::array<uint8_t, 16>, 2> nibble = {};
+  };
+  struct Plane {
+    int to = 0;
+    std::vector<Term> terms;
+  };
+  /// A block in memory, from where it begins: in pieces of so many bytes, which ascend, and by vectors, where all of
+  /// them are together.
+  struct Pieces {
+    struct Piece {
+      int at;  // in the block, vector after vector
+      int64_t place;
+    };
+    int bytes = 0;
+    std::vector<Piece> all;
+    std::vector<int64_t> vectors;
+  };
+  struct Block {
+    int64_t from, to;  // where it begins in the strip and in what is packed of it, or the reverse
+  };
+
+  int bytes = 0;                  // of a block
+  std::vector<int64_t> in_a_row;  // where its vectors are, one after the other
+  Pieces from, to;
+  std::vector<Shuffle> before, after;  // the bits are mixed
+  std::vector<Plane> planes;           // none: bits stay in their bytes
+  int plane_bits = 0;                  // of a vector's number: those that tell planes apart
+  std::vector<Block> blocks;           // in the order of what is packed
+  bool past_caches = false;            // is the way for what is written, if it begins at a line: it is whole lines
+  int64_t row = 0;                     // bytes of the strip's rows
+};
+
+struct ModePlans {
+  ModePlan pack, unpack;
+};
+
+/// Of strips of so many rows of tiles, which are stored alike. None where units are better moved one by one: their
+/// places are no sums of such bits.
+std::optional<ModePlans> find_plans(const ModeLayout& layout, int64_t tiles, VectorForm form);
+
+/// A strip, to where its first byte is packed, or back. past: the caches, if `to` is aligned for it. next: see
+/// PackStrip.
+using RunPlan = void (*)(const ModePlan& plan, const uint8_t* from, uint8_t* to, bool past, const Rows& next);
+
+}  // namespace mxfp4
