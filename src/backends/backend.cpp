@@ -68,14 +68,17 @@ const Backend& find_backend(const std::string& name, const std::string& engine, 
     fail(ErrorKind::usage, "backend {} is not there for engine '{}', but for {}", name, engine,
          fmt::join(others, ", "));
   const Backend* partial = nullptr;  // for some models only, where none is given
-  const Backend* other = nullptr;    // that the newest release does not load
+  const Backend* other = nullptr;    // that the newest release does not load, as it loads none of the name
+  const std::string newest = find_engine(engine).known.last;
+  const bool loads_any =
+      std::any_of(rows.begin(), rows.end(), [&](const Backend* b) { return b->releases.contains(newest); });
   for (const Backend* b : rows) {
     if ((!layout_version.empty() && layout_version != b->layout_version) || !takes(*b, model)) continue;
     const bool any = release.empty() && !layout_version.empty();
-    if (any || b->releases.contains(release.empty() ? find_engine(engine).known.last : release)) {
+    if (any || b->releases.contains(release.empty() ? newest : release)) {
       if (model || !b->takes) return *b;
       if (!partial) partial = b;
-    } else if (!other && release.empty()) {
+    } else if (!other && release.empty() && !loads_any) {
       other = b;
     }
   }
@@ -84,10 +87,10 @@ const Backend& find_backend(const std::string& name, const std::string& engine, 
   explain(rows, layout_version, model, release);
 }
 
-std::string gpus_of(const std::string& name, const std::string& engine) {
+std::string gpus_of(const std::string& name, const std::string& engine, const Model* model) {
   std::vector<std::string> gpus;
   for (const Backend* b : backends()) {
-    if (name != b->name || engine != b->engine) continue;
+    if (name != b->name || engine != b->engine || !takes(*b, model)) continue;
     for (const std::string& gpu : comma_separated(b->gpu)) add_once(gpus, gpu);
   }
   return fmt::format("{}", fmt::join(gpus, ", "));

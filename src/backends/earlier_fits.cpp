@@ -73,15 +73,19 @@ constexpr Row rows[] = {
 };
 
 /// The releases that 0.9.0 said of models in halves, whose converter got these backends later, and for aiter-a16w4
-/// those that candidates of 1.0.0 said of Quark's, which no release converts so that they are read right.
+/// those that candidates of 1.0.0 said of Quark's, which no release converts so that they are read right. SGLang's
+/// Triton pads scales so from 0.5.19 on.
 struct Wide {
-  std::string_view backend, layout_version;
+  std::string_view engine, backend, layout_version;
   const char* range;
 };
-constexpr Wide of_vllm[] = {
-    {"aiter-a16w4", "1", "0.26.0 to 0.27.1"}, {"aiter-a16w4", "2", "0.28.0 to 0.33.0"},
-    {"aiter-w4a4", "1", "0.26.0 to 0.31.0"},  {"flashinfer-cutlass-mxfp8", "1", "0.26.0 to 0.33.0"},
-    {"vllm-cpu", "1", "0.26.0 to 0.33.0"},
+constexpr Wide wide[] = {
+    {"sglang", "triton-hopper", "c64", "0.5.18 to 0.5.23"},
+    {"vllm", "aiter-a16w4", "1", "0.26.0 to 0.27.1"},
+    {"vllm", "aiter-a16w4", "2", "0.28.0 to 0.33.0"},
+    {"vllm", "aiter-w4a4", "1", "0.26.0 to 0.31.0"},
+    {"vllm", "flashinfer-cutlass-mxfp8", "1", "0.26.0 to 0.33.0"},
+    {"vllm", "vllm-cpu", "1", "0.26.0 to 0.33.0"},
 };
 
 bool is_for(std::string_view row, std::string_view name) { return row.empty() || row == name; }
@@ -99,11 +103,11 @@ std::vector<Fit> earlier_fits(const Backend& b) {
 }
 
 std::vector<Fit> wider_fits(const Backend& b) {
-  if (b.engine != std::string_view(engine::vllm.name)) return {};
   std::vector<Fit> fits = fits_of(b);
   if (fits.empty() || fits.front().library != b.engine) fits.insert(fits.begin(), {b.engine, "", b.tested});
-  for (const Wide& w : of_vllm)
-    if (w.backend == b.name && w.layout_version == b.layout_version && w.range != fits.front().range) {
+  for (const Wide& w : wide)
+    if (w.engine == b.engine && w.backend == b.name && w.layout_version == b.layout_version &&
+        w.range != fits.front().range) {
       fits.front().range = w.range;
       return fits;
     }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "src/backends/words.h"
 #include "src/base/error.h"
 #include "src/base/folder.h"
 #include "src/base/log.h"
@@ -59,6 +60,19 @@ std::string installed_version(const Engine& engine) {
   fail(ErrorKind::usage, "--engine-version installed: {} has no {}", python.string(), engine.name);
 }
 
+/// The release itself, or the last known one before it.
+std::string known_release(const Engine& engine, const std::string& release) {
+  std::string before = release;
+  for (const std::string& known : words(engine.releases)) {
+    if (compare_versions(known, release) == 0) return release;
+    if (compare_versions(known, release) < 0) before = known;
+  }
+  if (before != release)
+    warn(fmt::format("{} {} is none of the releases that are known here; it is taken to load what {} loads",
+                     engine.name, release, before));
+  return before;
+}
+
 }  // namespace
 
 bool is_withdrawn(std::string_view engine) { return engine == engine::transformers.name; }
@@ -105,6 +119,8 @@ EngineRequest read_engine(const std::string& text, const std::string& version) {
   if (compare_versions(request.version, engine.known.last) > 0)
     warn(fmt::format("{0} {1} is newer than {2}, the last that is known here; it is taken to load what {2} loads",
                      engine.name, request.version, engine.known.last));
+  else
+    request.version = known_release(engine, request.version);
   return request;
 }
 

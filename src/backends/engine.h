@@ -20,17 +20,27 @@ inline constexpr Names sglang_names = {
 struct Rule;  // select.h
 
 struct Engine {
-  const char* name;  // also of its Python distribution
-  Range known;       // releases whose sources were read
+  const char* name;      // also of its Python distribution
+  Range known;           // releases whose sources were read
+  const char* releases;  // all of them, separated by spaces
   const Names* names;
   std::span<const Rule> (*chooser)();  // what it takes by itself; the first rule that applies is its choice
 };
 std::span<const Rule> vllm_rules(), sglang_rules(), transformers_rules();
 
 namespace engine {
-inline constexpr Engine vllm = {"vllm", {"0.26.0", "0.33.0"}, &vllm_names, vllm_rules};
-inline constexpr Engine sglang = {"sglang", {"0.5.11", "0.5.23"}, &sglang_names, sglang_rules};
-inline constexpr Engine transformers = {"transformers", {"4.55.0", "5.23.0"}, &vllm_names, transformers_rules};
+inline constexpr Engine vllm = {"vllm",
+                                {"0.26.0", "0.33.0"},
+                                "0.26.0 0.27.0 0.27.1 0.28.0 0.29.0 0.30.0 0.31.0 0.32.0 0.33.0",
+                                &vllm_names,
+                                vllm_rules};
+inline constexpr Engine sglang = {
+    "sglang",
+    {"0.5.11", "0.5.23"},
+    "0.5.11 0.5.12 0.5.13 0.5.14 0.5.15 0.5.16 0.5.17 0.5.18 0.5.19 0.5.20 0.5.21 0.5.22 0.5.23",
+    &sglang_names,
+    sglang_rules};
+inline constexpr Engine transformers = {"transformers", {"4.55.0", "5.23.0"}, "", &vllm_names, transformers_rules};
 }  // namespace engine
 inline constexpr Engine engines[] = {engine::vllm, engine::sglang, engine::transformers};
 
@@ -44,7 +54,8 @@ bool is_withdrawn(std::string_view engine);
 std::string engine_list(const char* separator);
 
 /// What --engine and --engine-version say: "vllm==0.33.0", or a name and a version. "installed": of the metadata beside
-/// the python3 of VIRTUAL_ENV, else of PATH. version: empty where nothing says. One newer than those known is said.
+/// the python3 of VIRTUAL_ENV, else of PATH. version: empty where nothing says. One newer than those known is said; one
+/// between them is taken for that before it, which is said.
 struct EngineRequest {
   std::string name, version;
 };

@@ -229,10 +229,10 @@ BackendChoice choose_backend(const std::string& name, const Model& model, Deploy
   return {.backend = name, .layout_version = form ? form->layout_version : ""};
 }
 
-void check_gpu(const Backend& backend, const Deployment& to) {
+void check_gpu(const Backend& backend, const Deployment& to, const Model* model) {
   if (to.gpu.empty()) return;
   if (!runs_on(backend.gpu, to.gpu)) {
-    const std::string all = gpus_of(backend.name, backend.engine);
+    const std::string all = gpus_of(backend.name, backend.engine, model);
     fail(
         ErrorKind::usage, "--gpu {}: {} of {} is for {}{}", to.gpu, backend.name, backend.engine, all,
         runs_on(all, to.gpu) ? fmt::format(", its layout version {} for {}", backend.layout_version, backend.gpu) : "");

@@ -48,6 +48,6 @@ BackendChoice select_backend(const Model& model, const Deployment& deployment);
 BackendChoice choose_backend(const std::string& name, const Model& model, Deployment deployment);
 
 /// Throws Error{usage} where a backend, or the engine's release with it, does not run on the GPU, if one is given.
-void check_gpu(const Backend& backend, const Deployment& deployment);
+void check_gpu(const Backend& backend, const Deployment& deployment, const Model* model = nullptr);
 
 }  // namespace mxfp4

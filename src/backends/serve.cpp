@@ -55,10 +55,11 @@ std::string describe_settings(const Backend& backend, const Model* model) {
 
 std::string describe_fits(const Backend& backend) {
   std::vector<std::string> texts;
-  for (const Fit& f : fits_of(backend)) texts.push_back(f.library + " " + f.range);
-  if (!texts.empty() && backend.layout_file.empty()) {  // a layout file says nothing of GPUs
+  for (const Fit& f : fits_of(backend)) {
+    texts.push_back(f.library + " " + f.range);
+    if (f.library != backend.engine || !backend.layout_file.empty()) continue;  // a layout file says nothing of GPUs
     const std::string lacks = describe_missing(backend);
-    texts.front() += fmt::format(" on {}{}", backend.gpu, lacks.empty() ? "" : fmt::format(" ({})", lacks));
+    texts.back() += fmt::format(" on {}{}", backend.gpu, lacks.empty() ? "" : fmt::format(" ({})", lacks));
   }
   return fmt::format("{}", fmt::join(texts, "; "));
 }

@@ -99,7 +99,7 @@ Backend sglang_64(const Version& v, const char* name, Range releases, const char
 
 std::vector<Backend> sglang() {
   const std::vector<Version> all = versions();
-  std::vector<Backend> out = {sglang_64(all[0], "c64", {"0.5.18", ""}, "converter bytes equal (0.5.23)"),
+  std::vector<Backend> out = {sglang_64(all[0], "c64", {"0.5.19", ""}, "converter bytes equal (0.5.23)"),
                               sglang_64(all[1], "b64", {"0.5.11", "0.5.17"}, "sources read")};
   for (const Version& v : all) {
     out.push_back(backend(v, engine::sglang, 32));

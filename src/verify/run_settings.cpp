@@ -58,9 +58,9 @@ RunSettings settings_to_run(const PackedCheckpoint& p, const Json& set_model, co
   return run;
 }
 
-void check_order(const Json& set_model, W13Order read, Problems& problems) {
+void check_order(const Json& set_model, W13Order read, int64_t half, Problems& problems) {
   const Json rows = set_model.value("w13_rows", Json::object());
-  const int64_t block = rows.value("block", read.block);
+  const int64_t stated = rows.value("block", int64_t(read.block)), block = stated == half ? 0 : stated;
   const std::string read_first = read.up_first ? "up" : "gate", first = rows.value("first", read_first);
   if (block != read.block || first != read_first)
     problems.error(manifest_name, "w13_rows are blocks of {}, {} first; the kernel reads blocks of {}, {} first", block,

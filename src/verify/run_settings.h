@@ -19,7 +19,8 @@ RunSettings settings_of(const Model& model);
 RunSettings settings_to_run(const PackedCheckpoint& packed, const Json& set_model, const RunSettings& source,
                             Problems& problems);
 
-/// A problem where the set says that w13's rows lie otherwise than the kernel takes them.
-void check_order(const Json& set_model, W13Order read, Problems& problems);
+/// A problem where the set says that w13's rows lie otherwise than the kernel takes them. half: padded rows of gate,
+/// which are one block where there are halves.
+void check_order(const Json& set_model, W13Order read, int64_t half, Problems& problems);
 
 }  // namespace mxfp4

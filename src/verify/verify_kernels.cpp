@@ -332,7 +332,8 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
   const Model expected = recognise_source(source, p);
   const Json& stated = p.manifest.sets[index].model;
   const RunSettings run = settings_to_run(p, stated, settings_of(expected), problems);
-  check_order(stated, order_read(*plan.backend, expected), problems);
+  const int64_t half = plan.backend->layout_file.empty() ? -1 : plan.backend->multiple.intermediate;
+  check_order(stated, order_read(*plan.backend, expected), half, problems);
 
   std::vector<size_t> chosen;  // of p.model.layers
   std::vector<const MoeLayer*> layers;

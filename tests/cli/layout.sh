@@ -129,4 +129,8 @@ expect 'an existing file stays' 2 '' 'marlin.json: exists; a new file is made' \
   "$program" layout "$dir/marlin.json" --backend marlin --engine vllm --model "$tiny"
 sed -n '/^{"mxfp4_pack_layout": 1, "name": "plain"/,/^]}/p' "$root/man/mxfp4-pack-layout.5" >"$dir/example.json"
 expect 'the example of the manual' 0 'plain of none' '' "$program" layout "$dir/example.json"
+sed 's/"block": 0/"block": 32/' "$dir/example.json" >"$dir/one-block.json"
+synth deepseek-v4-flash "$dir/small" --tiny --hidden 64 --intermediate 32
+convert "$dir/small" "$dir/one-block" --layout "$dir/one-block.json"
+expect 'a block of all rows is halves' 0 'right at levels? .*kernels' '' "$program" verify "$dir/one-block" --source "$dir/small"
 finish

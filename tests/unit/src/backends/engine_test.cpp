@@ -67,6 +67,9 @@ TEST_CASE("an engine is said with or without its release") {
   CHECK(read_engine("vllm==0.33.0", "").version == "0.33.0");
   CHECK(read_engine("vllm==0.33.0", "0.33.0").name == "vllm");
   CHECK(read_engine("sglang", "0.5.18").version == "0.5.18");
+  CHECK(read_engine("vllm==0.31.1", "").version == "0.31.0");  // between two that are known
+  CHECK(read_engine("vllm==0.27.1", "").version == "0.27.1");
+  CHECK(read_engine("sglang==0.5.22.post1", "").version == "0.5.22");
   CHECK(error_of("vllm==0.33.0", "0.32.0") == "--engine vllm==0.33.0 and --engine-version 0.32.0 disagree");
   CHECK(error_of("vlm", "") == "no engine 'vlm', but " + engine_list(", ") + "; did you mean vllm?");
   CHECK(error_of("transformers", "") ==

@@ -61,6 +61,12 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK_THROWS_AS(version("flashinfer-humming", "sglang", gpt_oss, "0.5.18"), Error);
   CHECK_THROWS_AS(version("humming-w4a8", "vllm", deepseek, "0.32.0"), Error);
   CHECK_THROWS_AS(version("humming-w4a8", "vllm", gpt_oss, "0.33.0"), Error);  // asks for bf16 activations
+  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.18") == "c");
+  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.19") == "c64");
+  Model quark;
+  quark.family = "quark";
+  for (const char* release : {"", "0.33.0"}) CHECK_THROWS_AS(version("aiter-a16w4", "vllm", quark, release), Error);
+  CHECK_NOTHROW(find_backend("aiter-a16w4", "vllm", "2", &quark));  // of an earlier output
   CHECK(version("aiter-a16w4", "vllm", deepseek, "0.27.1") == "1");
   CHECK(version("aiter-a16w4", "vllm", deepseek, "0.28.0") == "2");
   CHECK(version("aiter-a16w4", "vllm", gpt_oss, "0.33.0") == "1");
