@@ -82,8 +82,6 @@ TEST_CASE("a release of the engine chooses the layout version") {
     CHECK_THROWS_AS(version(name, "vllm", deepseek, before), Error);
     CHECK_NOTHROW(version(name, "vllm", deepseek, "0.30.0"));
   }
-  Model quark;
-  quark.family = "quark";
   CHECK(version("aiter-w4a4", "vllm", quark, "0.26.0") == "1");
   CHECK(version("aiter-w4a4", "vllm", gpt_oss, "") == "4");
   CHECK_THROWS_AS(version("deepgemm", "vllm", gpt_oss, "0.33.0"), Error);
