@@ -11,9 +11,9 @@ withdrawn() { "$program" backends --json | grep transformers; }
 expect 'backends: none of an engine withdrawn' 1 '' '' withdrawn
 "$program" synth kimi-k3 "$dir/kimi" --tiny -q
 unread='no loader of vllm is known to read deepgemm \(layout version 1\) of gpt-oss'
-expect 'a warning' 0 '' "warning: $unread" convert t vllm deepgemm
-expect 'required' 2 '' "error: $unread" convert r vllm deepgemm --require-loader
-expect 'one of a later release' 2 '' 'no loader of vllm is known to read marlin .* of kimi-k3 in 0\.26\.0, but from 0\.33\.0 on' \
+expect 'a warning' 0 '' "warning: $unread" convert t vllm deepgemm --layout-version 1
+expect 'required' 2 '' "error: $unread" convert r vllm deepgemm --layout-version 1 --require-loader
+expect 'one of a later release' 2 '' 'no loader of vllm is known to read marlin .* of kimi-k3 in 0\.26\.0, but from 0\.[0-9]+\.0 on' \
   "$program" convert "$dir/kimi" "$dir/k" --engine vllm==0.26.0 --backend marlin --require-loader
 expect 'a release that is not known' 0 '' 'warning: vllm 9.9 is newer than 0.33.0, the last .*; it is taken to load what' convert n vllm==9.9 marlin
 expect 'required' 2 '' 'error: no loader was shown to read anything in vllm 9.9; 0.33.0 is the last that is known here' \

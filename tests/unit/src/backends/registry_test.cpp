@@ -38,8 +38,8 @@ const Maker makers[] = {
     {"sglang.triton_hopper_b", "triton-hopper", "sglang", "b"},
     {"sglang.triton_hopper_c", "triton-hopper", "sglang", "c"},
     {"vllm.triton_blackwell", "triton-blackwell", "vllm", ""},
-    {"deepgemm", "deepgemm", "vllm", ""},
-    {"deepgemm", "deepgemm", "sglang", ""},
+    {"deepgemm", "deepgemm", "vllm", "1"},
+    {"deepgemm", "deepgemm", "sglang", "1"},
     {"deepgemm_mega", "deepgemm-mega", "vllm", ""},
     {"aiter_a16w4", "aiter-a16w4", "vllm", "1"},
     {"aiter_a16w4", "aiter-a16w4", "sglang", "1"},
@@ -367,7 +367,7 @@ TEST_CASE("what a loader needs stands in the manifest") {
   CHECK(scales["triton"] ==
         Json({{"class", "HopperMXScaleLayout"}, {"mx_axis", 1}, {"logical_shape", {2, 12, 320}}, {"num_warps", 8}}));
   CHECK(triton["requires"]["moe_backend"] == "triton");
-  const Json deepgemm = set_of({"", "deepgemm", "vllm", ""});
+  const Json deepgemm = set_of({"", "deepgemm", "vllm", "1"});
   CHECK(tensor_of(deepgemm, "w13_weight_scale")["view"] ==
         Json({{"dtype", "int32"}, {"shape", {2, 768, 3}}, {"strides", {2304, 1, 768}}}));
   const Json sglang = set_of({"", "flashinfer-cutlass", "sglang", ""});

@@ -113,7 +113,7 @@ TEST_CASE("likely causes") {
               .find("these are the bytes of flashinfer-cutlass of vllm, layout version v1") != std::string::npos);
   }
   SECTION("another backend with the same shapes") {
-    pack(dir / "a", "vllm", "deepgemm");
+    pack(dir / "a", "vllm", "deepgemm", "1");
     pack(dir / "b", "vllm", "deepgemm-mega");
     const auto lines = differences(dir / "a", dir / "b");
     CHECK(line_of(lines, "w13_weight").find("blocks of 8, gate first") != std::string::npos);
@@ -136,7 +136,7 @@ TEST_CASE("likely causes") {
 
 TEST_CASE("a transposed view saved by its logical shape is compared by its memory") {
   const TempDir dir;
-  pack(dir / "a", "vllm", "deepgemm");
+  pack(dir / "a", "vllm", "deepgemm", "1");
   const std::string name = "model.layers.0.mlp.experts.w2_weight_scale", path = dir / "state.safetensors";
   Problems problems;
   const std::string file = dir / "a/packed/packed-00001.safetensors", text = read_text(file, 1 << 30);
