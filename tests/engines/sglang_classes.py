@@ -123,11 +123,11 @@ def runner_of(case):
 
 def learnable(families):
     """(case, family) for which mxfp4_pack.learn asks SGLang. triton-blackwell makes no file to compare with,
-    flashinfer-humming rewrites codes, and AITER was not asked; DeepSeek-V4's flashinfer-cutlass-mxfp8 has the built-in's bytes
+    flashinfer-humming rewrites codes; DeepSeek-V4's flashinfer-cutlass-mxfp8 has the built-in's bytes
     as other dtypes; SGLang's weight loader raises where marlin is i64-corner; DeepGEMM's kernel traps at scale 0x00."""
     return [(case, family) for case in CASES for family in case.families
             if family in families and can_run(case, family) and not is_larger(case)
-            and case.backend not in ("triton-blackwell", "flashinfer-humming", "aiter-a16w4", "deepgemm")
+            and case.backend not in ("triton-blackwell", "flashinfer-humming", "deepgemm")
             and case.layout not in ("i64-corner", "file")
             and (case.backend, family) != ("flashinfer-cutlass-mxfp8", "deepseek-v4") and cells.is_asked(case)]
 
