@@ -51,6 +51,16 @@ inline std::string refuse_unless_256(const Model&, LayerSize size) {
                      made.hidden, made.intermediate);
 }
 
+/// Quark's models, whose halves vLLM converts by the function for GPT-OSS.
+inline bool is_quark(const Model& m) { return has_halves(m) && is_converted_as_gpt_oss(m); }
+
+/// A form that earlier programs wrote for these models and no release loads: their outputs are verified and unpacked.
+inline Backend unused(Backend b, bool (*takes)(const Model&)) {
+  b.takes = takes;
+  b.releases = no_release;
+  return b;
+}
+
 /// Layout version 2: models with SiLU, which have halves, are padded to 128 in some sizes.
 inline Backend aiter_version_2(const AiterKernel& kernel, LayerSize multiple, const char* first) {
   Backend b = aiter_vllm(kernel);

@@ -25,19 +25,17 @@ Backend vllm_pairs() {
   return b;
 }
 
-/// vLLM takes Quark's halves for pairs, of which it makes rows that compute something else: none is written for it.
-bool is_in_halves(const Model& m) { return has_halves(m) && is_not_converted_as_gpt_oss(m); }
-
+/// Not for Quark: vLLM takes its halves for pairs, of which it makes rows that compute something else.
 Backend vllm_halves() {
   Backend b = aiter_vllm(kernel);
-  b.takes = is_in_halves;
+  b.takes = is_not_converted_as_gpt_oss;
   b.releases = {"0.26.0", "0.27.1"};
   return b;
 }
 
 Backend vllm_2() {
   Backend b = aiter_version_2(kernel, {128, 128}, "0.28.0");
-  b.takes = is_in_halves;
+  b.takes = is_not_converted_as_gpt_oss;
   return b;
 }
 
@@ -70,16 +68,10 @@ Backend sglang_deepseek_1() {
   return b;
 }
 
-/// Outputs for Quark of earlier versions, which no release loads.
-Backend of_quark(Backend b) {
-  b.takes = [](const Model& m) { return m.family == "quark"; };
-  b.releases = no_release;
-  return b;
-}
-
 }  // namespace
 
-Backends aiter_a16w4 = {vllm_pairs(), vllm_2(),   of_quark(vllm_2()), vllm_halves(), of_quark(vllm_halves()),
-                        sglang(),     sglang_2(), sglang_deepseek_1()};
+Backends aiter_a16w4 = {
+    vllm_pairs(), vllm_2(),   unused(vllm_2(), is_quark), vllm_halves(), unused(vllm_halves(), is_quark),
+    sglang(),     sglang_2(), sglang_deepseek_1()};
 
 }  // namespace mxfp4

@@ -20,7 +20,6 @@ Backend vllm_1(bool (*takes)(const Model&), const char* first_release) {
   b.releases = {first_release, "0.31.0"};
   return b;
 }
-bool is_quark(const Model& m) { return has_halves(m) && is_converted_as_gpt_oss(m); }
 Backend vllm_1_quark() { return vllm_1(is_quark, "0.26.0"); }
 Backend vllm_1_others() { return vllm_1(is_not_converted_as_gpt_oss, "0.28.0"); }
 
@@ -36,12 +35,6 @@ Backend as_loaded(Backend b, const char* layout_version) {
   return b;
 }
 
-Backend unused(Backend b) {
-  b.takes = is_gpt_oss_like;
-  b.releases = no_release;
-  return b;
-}
-
 }  // namespace
 
 Backends aiter_w4a4 = {vllm_2(),
@@ -49,8 +42,8 @@ Backends aiter_w4a4 = {vllm_2(),
                        vllm_1_others(),
                        as_loaded(vllm_2(), "4"),
                        as_loaded(vllm_1_quark(), "3"),
-                       unused(vllm_2()),
-                       unused(vllm_1_quark()),
+                       unused(vllm_2(), is_gpt_oss_like),
+                       unused(vllm_1_quark(), is_gpt_oss_like),
                        aiter_sglang(kernel)};
 
 }  // namespace mxfp4

@@ -69,13 +69,13 @@ const Backend& find_backend(const std::string& name, const std::string& engine, 
          fmt::join(others, ", "));
   const Backend* partial = nullptr;  // for some models only, where none is given
   const Backend* other = nullptr;    // that the newest release does not load, as it loads none of the name
-  const std::string newest = find_engine(engine).known.last;
+  const std::string newest = or_newest("", engine), asked = or_newest(release, engine);
   const bool loads_any =
       std::any_of(rows.begin(), rows.end(), [&](const Backend* b) { return b->releases.contains(newest); });
   for (const Backend* b : rows) {
     if ((!layout_version.empty() && layout_version != b->layout_version) || !takes(*b, model)) continue;
     const bool any = release.empty() && !layout_version.empty();
-    if (any || b->releases.contains(release.empty() ? newest : release)) {
+    if (any || b->releases.contains(asked)) {
       if (model || !b->takes) return *b;
       if (!partial) partial = b;
     } else if (!other && release.empty() && !loads_any) {

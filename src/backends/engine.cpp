@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <vector>
 
-#include "src/backends/words.h"
 #include "src/base/error.h"
 #include "src/base/folder.h"
 #include "src/base/log.h"
@@ -63,7 +62,7 @@ std::string installed_version(const Engine& engine) {
 /// The release itself, or the last known one before it.
 std::string known_release(const Engine& engine, const std::string& release) {
   std::string before = release;
-  for (const std::string& known : words(engine.releases)) {
+  for (const char* const known : engine.releases) {
     if (compare_versions(known, release) == 0) return release;
     if (compare_versions(known, release) < 0) before = known;
   }
@@ -74,6 +73,10 @@ std::string known_release(const Engine& engine, const std::string& release) {
 }
 
 }  // namespace
+
+std::string or_newest(const std::string& release, std::string_view engine) {
+  return release.empty() ? find_engine(engine).known.last : release;
+}
 
 bool is_withdrawn(std::string_view engine) { return engine == engine::transformers.name; }
 

@@ -20,32 +20,35 @@ inline constexpr Names sglang_names = {
 struct Rule;  // select.h
 
 struct Engine {
-  const char* name;      // also of its Python distribution
-  Range known;           // releases whose sources were read
-  const char* releases;  // all of them, separated by spaces
+  const char* name;                       // also of its Python distribution
+  std::span<const char* const> releases;  // whose sources were read, the oldest first
+  Range known;                            // from the first of them to the last
   const Names* names;
   std::span<const Rule> (*chooser)();  // what it takes by itself; the first rule that applies is its choice
 };
 std::span<const Rule> vllm_rules(), sglang_rules(), transformers_rules();
 
 namespace engine {
-inline constexpr Engine vllm = {"vllm",
-                                {"0.26.0", "0.33.0"},
-                                "0.26.0 0.27.0 0.27.1 0.28.0 0.29.0 0.30.0 0.31.0 0.32.0 0.33.0",
-                                &vllm_names,
-                                vllm_rules};
-inline constexpr Engine sglang = {
-    "sglang",
-    {"0.5.11", "0.5.23"},
-    "0.5.11 0.5.12 0.5.13 0.5.14 0.5.15 0.5.16 0.5.17 0.5.18 0.5.19 0.5.20 0.5.21 0.5.22 0.5.23",
-    &sglang_names,
-    sglang_rules};
-inline constexpr Engine transformers = {"transformers", {"4.55.0", "5.23.0"}, "", &vllm_names, transformers_rules};
+constexpr Engine made(const char* name, std::span<const char* const> releases, const Names* names,
+                      std::span<const Rule> (*chooser)()) {
+  return {name, releases, {releases.front(), releases.back()}, names, chooser};
+}
+inline constexpr const char* vllm_releases[] = {"0.26.0", "0.27.0", "0.27.1", "0.28.0", "0.29.0",
+                                                "0.30.0", "0.31.0", "0.32.0", "0.33.0"};
+inline constexpr const char* sglang_releases[] = {"0.5.11", "0.5.12", "0.5.13", "0.5.14", "0.5.15", "0.5.16", "0.5.17",
+                                                  "0.5.18", "0.5.19", "0.5.20", "0.5.21", "0.5.22", "0.5.23"};
+inline constexpr const char* transformers_releases[] = {"4.55.0", "5.23.0"};
+inline constexpr Engine vllm = made("vllm", vllm_releases, &vllm_names, vllm_rules);
+inline constexpr Engine sglang = made("sglang", sglang_releases, &sglang_names, sglang_rules);
+inline constexpr Engine transformers = made("transformers", transformers_releases, &vllm_names, transformers_rules);
 }  // namespace engine
 inline constexpr Engine engines[] = {engine::vllm, engine::sglang, engine::transformers};
 
 /// Throws Error{usage} that lists them where there is none of that name.
 const Engine& find_engine(std::string_view name);
+
+/// The release itself, or where that is empty the newest known.
+std::string or_newest(const std::string& release, std::string_view engine);
 
 /// Whether --engine takes it no more; what was written for it can be verified and unpacked.
 bool is_withdrawn(std::string_view engine);

@@ -22,14 +22,10 @@ bool is_of(const Missing& m, const std::string& backend, const std::string& engi
   return backend == m.backend && engine == m.engine;
 }
 
-std::string newest_if_empty(const std::string& release, const std::string& engine) {
-  return release.empty() ? find_engine(engine).known.last : release;
-}
-
 }  // namespace
 
 std::string gpus_in(const Backend& b, const std::string& release) {
-  const std::string asked = newest_if_empty(release, b.engine);
+  const std::string asked = or_newest(release, b.engine);
   std::vector<std::string> gpus = comma_separated(b.gpu);
   for (const Missing& m : missing)
     if (is_of(m, b.name, b.engine) && m.releases.contains(asked)) std::erase(gpus, m.gpu);
@@ -38,7 +34,7 @@ std::string gpus_in(const Backend& b, const std::string& release) {
 
 std::string why_missing(const std::string& backend, const std::string& engine, const std::string& release,
                         const std::string& gpu) {
-  const std::string asked = newest_if_empty(release, engine);
+  const std::string asked = or_newest(release, engine);
   for (const Missing& m : missing)
     if (is_of(m, backend, engine) && m.releases.contains(asked) && runs_on(m.gpu, gpu))
       return fmt::format("{} {} brings no such kernel for {}", engine, asked, gpu);

@@ -38,7 +38,7 @@ std::vector<std::string> measured_order(const Measured& m, const Model& model) {
 class Selection {
  public:
   Selection(const Model& model, const Deployment& deployment) : model_(model), to_(deployment) {
-    if (to_.release.empty()) to_.release = find_engine(to_.engine).known.last;
+    to_.release = or_newest(to_.release, to_.engine);
   }
 
   BackendChoice by_engine() {

@@ -44,7 +44,7 @@ bool is_default(const Backend& b, const std::vector<const Backend*>& list, const
            choose_backend(b.name, *model,
                           {.engine = b.engine, .release = filter.release, .gpu = filter.gpu, .phase = ""})
                .layout_version;
-  const std::string release = filter.release.empty() ? find_engine(b.engine).known.last : filter.release;
+  const std::string release = or_newest(filter.release, b.engine);
   std::vector<const Backend*> forms;
   std::copy_if(list.begin(), list.end(), std::back_inserter(forms), [&](const Backend* form) {
     return b.name == std::string_view(form->name) && b.engine == std::string_view(form->engine);

@@ -168,8 +168,7 @@ class Cpu final : public Device {
     for (int64_t n = 0; n < modes.storage.n; n += rows) {
       uint8_t* const in_view = strip_in_view(item.matrix, modes.storage, n, rows);
       uint8_t* const strip = in_view ? in_view : strips_.first();
-      strips.unpack(item.packed, n / rows, strip, in_view != nullptr);
-      if (modes.copies > 1) strips.check_copies(item.packed, n / rows, strip, report.copies);
+      strips.unpack(item.packed, n / rows, strip, in_view != nullptr, report.copies);
       if (!in_view) unstage(item.matrix, modes.storage, n, n + rows, strip, report);
     }
   }
@@ -223,8 +222,7 @@ class Cpu final : public Device {
     CopyReport copies;
     if (const auto* given = std::get_if<ByModes>(&item.layout)) {
       const ModeStrips& strips = mode_strips(*given->modes);
-      strips.unpack(item.packed, strip.n / rows, strips_.first(), false);
-      if (given->modes->copies > 1) strips.check_copies(item.packed, strip.n / rows, strips_.first(), copies);
+      strips.unpack(item.packed, strip.n / rows, strips_.first(), false, copies);
     } else {
       driver_.unpack[item.layout.index()](item.packed, s, strip.n / rows, strips_.first());
     }

@@ -111,7 +111,12 @@ void ModeStrips::pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const R
   });
 }
 
-void ModeStrips::unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past) const {
+void ModeStrips::unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past, CopyReport& copies) const {
+  unpack_first(packed, tn, strip, past);
+  if (layout_.copies > 1) check_copies(packed, tn, strip, copies);
+}
+
+void ModeStrips::unpack_first(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past) const {
   if (plans_) return driver_.run_plan(plans_->unpack, packed + layout_.down[size_t(tn * tiles_)], strip, past, {});
   if (layout_.runs) return copy_runs(packed, strip, tn, [](int64_t from, int64_t to) { return std::pair(to, from); });
   with_word([&](auto word) {

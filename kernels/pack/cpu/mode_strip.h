@@ -20,15 +20,15 @@ class ModeStrips {
   /// Of a strip: some rows of tiles, as far as all strips are stored alike.
   int64_t rows() const { return tiles_ * layout_.tile.n; }
   /// Strip tn, rows of storage.b bytes, to its places in one copy, which begins at `packed`; and back.
-  /// next: see PackStrip. past: the caches, where the rows are not read again soon.
+  /// next: see PackStrip. past: the caches, where the rows are not read again soon. copies: where there are several,
+  /// counts the bytes of all of them that the strip does not pack to.
   void pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const Rows& next) const;
-  void unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past) const;
-  /// Counts the bytes of all copies of strip tn, which was unpacked, that it does not pack to; the first is at
-  /// `packed`.
-  void check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const;
+  void unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past, CopyReport& copies) const;
 
  private:
   using Table = std::array<uint64_t, 256>;  // of one byte of a unit: its bits, each where it goes
+  void unpack_first(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past) const;
+  void check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const;
   template <class Move>
   void each_unit(int64_t tn, Move move) const;
   template <class Use>
