@@ -23,7 +23,10 @@ std::unique_ptr<Device> open_cuda(int index, int64_t) {
   return nullptr;
 }
 
-void pack_on_cuda(int index, std::span<const PackItem>, void*) { check_cuda(index); }
+struct Resident::Maps {};
+Resident::Resident() = default;
+Resident::~Resident() = default;
+void Resident::pack(int index, std::span<const PackItem>, void*) { check_cuda(index); }
 
 std::unique_ptr<Upload> open_upload(int gpu, int64_t) {
   check_cuda(gpu);

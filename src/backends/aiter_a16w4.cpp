@@ -2,11 +2,14 @@
 // gate and 16 up rows, codes in tiles of 16 rows x 16 bytes, scales in CDNA4 order. Both sizes are padded to 256 with
 // zeros; biases become F32 and stay [gate; up]. AITER's own test has since come to use no gate-up interleave for bf16
 // activations: bytes are tied to the AITER version below. Loaders set is_shuffled and view codes as float4_e2m1fn_x2.
-// For DeepSeek-V4 SGLang calls the scales ..._scale_inv (layout version 2).
+//
+// SGLang pads scales with the 1.0 that its buffers begin with (1-ones), but those of Kimi-K3 with zeros from 0.5.23 on
+// (1-k3). For DeepSeek-V4 it calls the scales ..._scale_inv (layout version 2).
 // Source: AITER e404860 of 2026-08-22 (shuffle_weight_a16w4, shuffle_scale_a16w4, byte-checked as host code), vLLM
-// 446179f8, SGLang b26729f22. The kernels were not run.
+// 446179f8, SGLang b26729f22; SGLang 0.5.17 to 0.5.23 on a CPU. The kernels were not run.
 #include "src/backends/aiter.h"
 #include "src/backends/registry.h"
+#include "src/backends/sglang_kimi_k3.h"
 
 namespace mxfp4 {
 
@@ -49,6 +52,16 @@ Backend sglang() {
   return b;
 }
 
+Backend sglang_ones() {
+  Backend b = sglang();
+  b.layout_version = "1-ones";
+  b.takes = is_neither_kimi_k3_nor_deepseek_v4;
+  for (Role role : roles) b.parameters[size_t(role)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x7F};
+  b.releases.first = "0.5.17";
+  b.tested = "converter bytes equal (0.5.17 to 0.5.23, on a CPU)";
+  return b;
+}
+
 /// Its method for an FP8 checkpoint keeps the names of scales as loaded and pads intermediate alone, to 128.
 Backend sglang_2() {
   Backend b = sglang();
@@ -70,8 +83,16 @@ Backend sglang_deepseek_1() {
 
 }  // namespace
 
-Backends aiter_a16w4 = {
-    vllm_pairs(), vllm_2(),   unused(vllm_2(), is_quark), vllm_halves(), unused(vllm_halves(), is_quark),
-    sglang(),     sglang_2(), sglang_deepseek_1()};
+Backends aiter_a16w4 = {vllm_pairs(),
+                        vllm_2(),
+                        unused(vllm_2(), is_quark),
+                        vllm_halves(),
+                        unused(vllm_halves(), is_quark),
+                        sglang_ones(),
+                        kimi_k3_to_0_5_22(sglang_ones()),
+                        kimi_k3_from_0_5_23(sglang(), "1-k3"),
+                        sglang(),
+                        sglang_2(),
+                        sglang_deepseek_1()};
 
 }  // namespace mxfp4

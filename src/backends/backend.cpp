@@ -31,23 +31,28 @@ bool takes(const Backend& b, const Model* model) { return !model || !b.takes || 
 [[noreturn]] void explain(const std::vector<const Backend*>& rows, const std::string& layout_version,
                           const Model* model, const std::string& release) {
   const Backend& first = *rows.front();
-  std::vector<std::string> versions, fitting;
+  std::vector<std::string> versions, own, fitting, releases;  // own: of the model; fitting: of the release too
   bool known = layout_version.empty(), loaded = false;
   for (const Backend* b : rows) {
     add_once(versions, b->layout_version);
     known |= layout_version == b->layout_version;
     const bool loads = release.empty() || b->releases.contains(release);
     loaded |= loads && (layout_version.empty() || layout_version == b->layout_version);
-    if (loads && takes(*b, model)) add_once(fitting, b->layout_version);
+    if (!takes(*b, model)) continue;
+    add_once(own, b->layout_version);
+    if (!is_empty(b->releases)) add_once(releases, describe(b->releases, find_engine(first.engine).known));
+    if (loads) add_once(fitting, b->layout_version);
   }
   if (!known)
     fail(ErrorKind::usage, "backend {} of {} has no layout version '{}', but {}", first.name, first.engine,
-         layout_version, fmt::join(versions, ", "));
+         layout_version, fmt::join(own.empty() ? versions : own, ", "));
   if (loaded)
-    fail(ErrorKind::input, "{}backend {} of {} is not for models of family {}",
+    fail(ErrorKind::input, "{}backend {} of {} is not for models of family {}{}",
          layout_version.empty() ? "" : fmt::format("layout version {} of ", layout_version), first.name, first.engine,
-         model->family);
-  if (fitting.empty()) fail(ErrorKind::usage, "{} {} has no backend {}", first.engine, release, first.name);
+         model->family, own.empty() ? "" : fmt::format(", which have {}", fmt::join(own, ", ")));
+  if (fitting.empty())
+    fail(ErrorKind::usage, "{} {} has no backend {}{}", first.engine, release, first.name,
+         releases.empty() ? "" : fmt::format("; those that have it: {}", fmt::join(releases, ", ")));
   fail(ErrorKind::usage, "{} {} does not load layout version {} of {}, but {}", first.engine, release, layout_version,
        first.name, fmt::join(fitting, ", "));
 }

@@ -331,12 +331,24 @@ bool is_same(const Matrix& a, const Matrix& b, Shape storage) {
   return true;
 }
 
+/// Bytes are the same whatever they are called.
+bool is_alike(Dtype a, Dtype b) { return a == b || (bits_of(a) == 8 && bits_of(b) == 8); }
+
+/// The layout, which beside values that are the scales themselves may be a built-in one too.
+Layout layout_of(const Parameter& p, Shape padded) {
+  const ByModes* by = std::get_if<ByModes>(&p.layout);
+  if (!by || !p.values || !p.values->are_scales()) return p.layout;
+  return find_equal(*by->modes, padded).value_or(p.layout);
+}
+
 bool is_same(const Backend& file, const Backend& b, Role role, Part part, const Model& model) {
-  const Parameter &ours = file.parameter(role, part), &theirs = b.parameter(role, part);
+  Parameter ours = file.parameter(role, part);
+  const Parameter& theirs = b.parameter(role, part);
   if (!ours.name || !theirs.name) return !ours.name;
-  if (ours.dtype != theirs.dtype || std::holds_alternative<ByModes>(ours.layout)) return false;
   const Matrix a = form_of(file, ours, role, part, file.only, model),
                t = form_of(b, theirs, role, part, file.only, model);
+  ours.layout = layout_of(ours, a.padded);
+  if (!is_alike(ours.dtype, theirs.dtype) || std::holds_alternative<ByModes>(ours.layout)) return false;
   const Shape storage = storage_of(ours.layout, a.padded);
   if (!fits(theirs.layout, t.padded) || storage_of(theirs.layout, t.padded) != storage || !is_same(a, t, storage))
     return false;
@@ -344,19 +356,24 @@ bool is_same(const Backend& file, const Backend& b, Role role, Part part, const 
          modes_of(ours.layout, storage) == modes_of(theirs.layout, storage);
 }
 
-/// Members that the file's version of the format does not have. Outputs that were written so stay what they are: they
-/// ignore `values` and use a `corner`.
+/// What the file's version of the format, or a tensor, does not have. Outputs that were written so stay what they are:
+/// they ignore `values`, w2's `rows` and modes of one value, and use a `corner`.
 void refuse_later(const Backend& file, const std::string& path) {
   const Json json = Json::parse(file.layout_file);
   const int64_t version = json["mxfp4_pack_layout"];
   for (const Json& tensor : json["tensors"]) {
+    const std::string name = printable(tensor["name"].get<std::string>());
     const auto refuse = [&](const char* what, int64_t since) {
       if (version < since)
-        fail(ErrorKind::input, "{}: {} of {}: version {} of the format has none; say version {}", path, what,
-             printable(tensor["name"].get<std::string>()), version, since);
+        fail(ErrorKind::input, "{}: {} of {}: version {} of the format has none; say version {}", path, what, name,
+             version, since);
     };
+    if (tensor["role"] == name_of(Role::w2) && tensor.contains("rows"))
+      fail(ErrorKind::input, "{}: rows of {}: w2's are always in order; leave them out", path, name);
     if (tensor.contains("values")) refuse("values", 3);
     if (tensor["pad"].contains("corner")) refuse("corner", 2);
+    for (const Json& mode : tensor["modes"])
+      if (mode[0] == 1) refuse("a mode of one value", 3);
   }
 }
 

@@ -16,6 +16,8 @@ struct Loader {
 
 // tests/engines/matrix.py writes these rows, the oldest version first.
 const Loader loaders[] = {
+    {"sglang", "aiter-a16w4", "1", "gpt-oss", "0.5.17"},
+    {"sglang", "aiter-a16w4", "1-ones", "gpt-oss", "0.5.17"},
     {"sglang", "flashinfer-cutlass", "file", "gpt-oss", "0.5.17"},
     {"sglang", "flashinfer-cutlass", "v1", "deepseek-v4", "0.5.17"},
     {"sglang", "flashinfer-cutlass", "v1", "gpt-oss", "0.5.17"},
@@ -33,7 +35,6 @@ const Loader loaders[] = {
     {"sglang", "triton-blackwell", "1", "gpt-oss", "0.5.17"},
     {"sglang", "triton-hopper", "b64", "gpt-oss", "0.5.17"},
     {"sglang", "triton-hopper", "file", "gpt-oss", "0.5.17"},
-    {"sglang", "aiter-a16w4", "1", "gpt-oss", "0.5.18"},
     {"sglang", "triton-hopper", "c", "gpt-oss", "0.5.18"},
     {"sglang", "flashinfer-cutlass", "v2", "deepseek-v4", "0.5.19"},
     {"sglang", "flashinfer-cutlass", "v2", "gpt-oss", "0.5.19"},
@@ -58,6 +59,7 @@ const Loader loaders[] = {
     {"sglang", "marlin", "1", "deepseek-v4.1", "0.5.21"},
     {"sglang", "marlin", "1", "ling", "0.5.21"},
     {"sglang", "aiter-a16w4", "1", "kimi-k3", "0.5.22"},
+    {"sglang", "aiter-a16w4", "1-ones", "kimi-k3", "0.5.22"},
     {"sglang", "deepgemm", "1", "kimi-k3", "0.5.22"},
     {"sglang", "flashinfer-trtllm", "i128-ones", "kimi-k3", "0.5.22"},
     {"sglang", "marlin", "1", "kimi-k3", "0.5.22"},
@@ -67,6 +69,7 @@ const Loader loaders[] = {
     {"sglang", "marlin", "i64-corner", "deepseek-v4", "0.5.22"},
     {"sglang", "marlin", "i64-corner", "deepseek-v4.1", "0.5.22"},
     {"sglang", "marlin", "i64-corner", "ling", "0.5.22"},
+    {"sglang", "aiter-a16w4", "1-k3", "kimi-k3", "0.5.23"},
     {"sglang", "flashinfer-cutlass", "file", "deepseek-v4", "0.5.23"},
     {"sglang", "flashinfer-trtllm", "i128-k3", "kimi-k3", "0.5.23"},
     {"sglang", "marlin", "k3", "kimi-k3", "0.5.23"},

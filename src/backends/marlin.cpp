@@ -53,7 +53,7 @@ Backend vllm() {
 
 std::string refuse_unless_tiles(const Model&, LayerSize size) {
   if (size.hidden % 128 == 0 && size.intermediate % 64 == 0) return {};
-  return fmt::format("hidden {} must be a multiple of 128 and intermediate {} of 64, since nothing is padded",
+  return fmt::format("hidden {} must be a multiple of 128 and intermediate {} of 64, since vLLM pads nothing there",
                      size.hidden, size.intermediate);
 }
 

@@ -63,7 +63,8 @@ constexpr Rule vllm[] = {
     {"quark", "gfx942", "canonical", quark, {"0.26.0", "0.31.0"}, emulates},
     {"", from_sm100, "cutlass-mxfp4", ct},
     {"", every_cuda, "marlin", ct},
-    {"compressed-tensors fused mlx modelopt quark", "gfx950", "aiter-w4a4", quark},
+    {"compressed-tensors", "gfx950", "marlin", ct},
+    {"fused mlx modelopt quark", "gfx950", "aiter-w4a4", quark},
     {"", "cpu", "vllm-cpu", oracle},
 };
 

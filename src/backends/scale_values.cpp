@@ -30,6 +30,10 @@ ScaleValues::ScaleValues(int64_t width, const Table& values) : width_(width), va
     if (value == outside_) ++outside_;
 }
 
+bool ScaleValues::are_scales() const {
+  return width_ == 1 && std::all_of(scales_.begin(), scales_.end(), [](const auto& s) { return s.first == s.second; });
+}
+
 std::string ScaleValues::domain() const {
   std::string out;
   for (int first = 0, end; first < 256; first = end + 1) {

@@ -18,6 +18,8 @@ class ScaleValues {
   ScaleValues(int64_t width, const Table& values);
   int64_t width() const { return width_; }
   bool has(uint8_t scale) const { return values_[scale].has_value(); }
+  /// Whether each value is a byte, its scale's own.
+  bool are_scales() const;
   /// The scales that have values, in words: "0x00 to 0xfe".
   std::string domain() const;
   /// `count` scale bytes become their values in the same memory, of count * width bytes; a scale that has none becomes

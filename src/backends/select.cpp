@@ -100,10 +100,23 @@ class Selection {
     return model_.pairs || to_.engine != "sglang" || !std::string_view(b.name).starts_with("triton");
   }
 
+  /// What no form of a backend has: the GPU, the model's family, or the release.
+  std::string why_no_row(const std::string& name) const {
+    bool runs = false, takes = false;
+    for (const Backend* b : backends()) {
+      if (name != b->name || to_.engine != b->engine || !runs_on(b->gpu, to_.gpu)) continue;
+      runs = true;
+      takes |= (!b->takes || b->takes(model_)) && is_run(*b);
+    }
+    if (!runs) return fmt::format("not written for {} on {}", to_.engine, to_.gpu);
+    if (!takes) return fmt::format("not written for models of family {}", model_.family);
+    return fmt::format("not written for {} {} and {} ranks", to_.engine, to_.release, to_.tp_size);
+  }
+
   /// Why a backend is none for this model; empty where it is one.
   std::string obstacle(const std::string& name) const {
     const Backend* b = row(name);
-    if (!b) return fmt::format("not written for {} {} on {}", to_.engine, to_.release, to_.gpu);
+    if (!b) return why_no_row(name);
     if (const std::string why = why_missing(name, to_.engine, to_.release, to_.gpu); !why.empty()) return why;
     if (b->rewrite && !to_.lossy) return "lossy; --lossy takes it";
     for (const MoeLayer& layer : model_.layers)
@@ -150,9 +163,22 @@ class Selection {
     return out;
   }
 
+  /// The others, which change values.
+  std::vector<std::string> lossy() const {
+    Selection any(model_, to_);
+    any.to_.lossy = true;
+    std::vector<std::string> out;
+    for (const Backend* b : backends())
+      if (to_.engine == b->engine && b->rewrite && b->name != choice_.backend && any.obstacle(b->name).empty() &&
+          (is_read(b->name) || !choice_.is_read))
+        add_once(out, b->name);
+    return out;
+  }
+
   BackendChoice finished() {
     choice_.layout_version = row(choice_.backend)->layout_version;
     choice_.is_read = is_read(choice_.backend);
+    choice_.lossy_alternatives = lossy();
     return std::move(choice_);
   }
 
@@ -207,6 +233,8 @@ void note_choice(const BackendChoice& c, const std::string& engine) {
                                              find_backend(c.backend, engine, c.layout_version).summary)
                                : ""));
   if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));
+  if (!c.lossy_alternatives.empty())
+    note(fmt::format("alternatives that change values: {}", fmt::join(c.lossy_alternatives, ", ")));
 }
 
 }  // namespace

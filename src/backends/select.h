@@ -36,6 +36,7 @@ struct BackendChoice {
   std::string why = {};  // a sentence without a full stop
   /// Others that run on the GPU; where a loader reads some, these alone.
   std::vector<std::string> alternatives = {};
+  std::vector<std::string> lossy_alternatives = {};  // that run there and change values
 };
 
 /// The first of the engine's order that is written here, keeps every value and can hold every layer of the model; what

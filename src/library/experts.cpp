@@ -10,6 +10,7 @@ struct mxfp4_pack_set {
   std::unique_ptr<mxfp4::PackedCheckpoint> output;
   const mxfp4::Plan* plan = nullptr;
   std::map<std::pair<int, std::string>, const mxfp4::PackedTensor*> tensors;  // by rank and name
+  mutable mxfp4::Resident resident;
 };
 
 namespace mxfp4 {
@@ -24,10 +25,10 @@ std::unique_ptr<mxfp4_pack_set> opened_set(const std::string& out, int number) {
   if (number < 0 || size_t(number) >= set->output->sets.size())
     fail(ErrorKind::usage, "{}: it has no set {}", out, number);
   set->plan = &set->output->sets[size_t(number)].plan;
-  bool checked = set->plan->backend->rewrite || !set->plan->backend->layout_file.empty();
+  bool checked = set->plan->backend->rewrite;
   for (const PackedTensor& t : set->plan->packed) {
     set->tensors[{t.rank, t.name}] = &t;
-    checked |= t.parameter->add != 0;
+    checked |= t.parameter->add != 0 || t.parameter->values;
   }
   if (checked)
     fail(ErrorKind::usage, "{}: values for {} are checked and packed by convert alone", out, set->plan->backend->name);
@@ -80,7 +81,7 @@ mxfp4_pack_status mxfp4_pack_pack_experts(const mxfp4_pack_set* set, int rank, c
     if (gpu < 0)
       open_cpu()->pack(items);
     else
-      pack_on_cuda(gpu, items, stream);
+      set->resident.pack(gpu, items, stream);
     return true;
   });
 }

@@ -86,8 +86,8 @@ typedef struct mxfp4_pack_expert {
 } mxfp4_pack_expert;
 
 /* Writes the bytes that convert would. gpu: the number of the GPU whose memory all pointers are of. They are packed on
- * `stream`, a cudaStream_t, and not waited for; pieces are readable up to the next multiple of 8 bytes. gpu -1: host
- * memory, and no stream. */
+ * `stream`, a cudaStream_t, and not waited for; pieces are readable up to the next multiple of 8 bytes. Of a layout
+ * file that is none of the built-in layouts the first call for a GPU waits. gpu -1: host memory, and no stream. */
 MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_pack_experts(const mxfp4_pack_set* set, int rank,
                                                          const mxfp4_pack_expert* experts, size_t count, int gpu,
                                                          void* stream);

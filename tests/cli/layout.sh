@@ -83,6 +83,10 @@ refused 'a negative step' 'modes\[1\]\[2\]: -32, 0 to 8388608 was expected' 's/\
 refused 'no bits' 'modes\[1\]: \[count, rows, bits\] or a list of \[rows, bits\] was expected' 's/\[2,0,32\]/[]/'
 refused 'a shape of other bytes' 'tensors\[0\] \([a-z0-9_]+\).shape: I32 \[16, 1023\] is not 65536 bytes' 's/\[16,1024\]/[16,1023]/'
 refused 'pads that are none' 'padded.hidden: 32, a multiple of 32 from 96 on was expected' 's/"padded":.*}/"padded": {"hidden":32,"intermediate":256}/'
+refused 'rows of w2' 'rows of w2_weight: w2.s are always in order; leave them out' \
+  '/"role":"w2","part":"codes"/s//"rows":{"block":0,"first":"gate"},"role":"w2","part":"codes"/'
+refused 'a mode of one value' 'a mode of one value of w13_weight: version 1 of the format has none; say version 3' \
+  '0,/"modes":\[/s//"modes":[[1,0,0],/'
 refused 'a corner that its version does not have' 'corner of w13_weight: version 1 of the format has none; say version 2' \
   '0,/"pad":{/s//"pad":{"corner":0,/'
 refused 'sizes that are none' 'size: no object' 's/"size": {[^}]*}/"size": null/'

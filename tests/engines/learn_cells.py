@@ -24,6 +24,7 @@ import cells
 from mxfp4_pack.learn import NoRearrangement
 from mxfp4_pack.learn.engine import Engine, learn_from
 from mxfp4_pack.learn.layout import to_text
+from mxfp4_pack.learn.probe import ALL_SCALES
 
 FAMILIES = "gpt-oss", "deepseek-v4", "kimi-k3"
 TRUE_RANKS = 8
@@ -62,7 +63,8 @@ def result_of(classes, checkpoint, tp, case, folder):
     program("layout", built_in, "--backend", case.backend, "--engine", engine, "--layout-version", case.layout, "--model",
             checkpoint, "--tp-size", tp)
     try:
-        learned, made_with = learn_from(Engine(engine, checkpoint, classes.runner_of(case), tp))
+        scales = range(1, 255) if case.backend in getattr(classes, "NO_ZERO_SCALES", ()) else ALL_SCALES
+        learned, made_with = learn_from(Engine(engine, checkpoint, classes.runner_of(case), tp, scales))
     except NoRearrangement as e:
         return None, f"refused: {e}"
     with open(made, "w") as file:

@@ -68,6 +68,7 @@ RUNNERS = {"marlin": MoeRunnerBackend.MARLIN, "flashinfer": MoeRunnerBackend.FLA
            "triton": MoeRunnerBackend.TRITON_KERNELS, "humming": MoeRunnerBackend.HUMMING,
            "deepgemm": MoeRunnerBackend.DEEP_GEMM, "aiter": MoeRunnerBackend.AITER}
 DEEP_GEMM = util.find_spec("deep_gemm")
+NO_ZERO_SCALES = ("deepgemm",)  # its kernel traps where an F32 has a mantissa, as torch gives 2^-127 (byte 0) one
 AITER = ("shuffle_weight_a16w4", "shuffle_scale_a16w4")  # of its Python
 
 
@@ -103,12 +104,13 @@ CASES = [
     Case("flashinfer-trtllm", "i128", FP8, 100, (17, 23), EVEN),
     Case("flashinfer-trtllm", "i128-ones", FP8, 100, (21, 23)),
     Case("humming", "1", FP8, 90, (19, 23), EVEN),
-    Case("deepgemm", "1", K3, 100, (22, 23), EVEN),
-    Case("aiter-a16w4", "1", GPT_OSS, 950, (17, 23), EVEN), Case("aiter-a16w4", "1", K3, 950, (22, 23), EVEN),
+    Case("deepgemm", "1", K3, 100, (22, 23), EVEN), Case("aiter-a16w4", "1", K3, 950, (22, 23), EVEN),
+    Case("aiter-a16w4", "1-ones", GPT_OSS, 950), Case("aiter-a16w4", "1", GPT_OSS, 950, (17, 23), EVEN),
     # K3's pads of scales are 1.0, from 0.5.23 on 0.
     Case("marlin", "1", K3, 90, (22, 22), WHOLE_HIDDEN), Case("marlin", "k3", K3, 90, (23, 23), WHOLE_HIDDEN),
     Case("flashinfer-trtllm", "i128-ones", K3, 100, (22, 22), WHOLE_HIDDEN),
     Case("flashinfer-trtllm", "i128-k3", K3, 100, (23, 23), WHOLE_HIDDEN),
+    Case("aiter-a16w4", "1-ones", K3, 950, (22, 22), WHOLE_HIDDEN), Case("aiter-a16w4", "1-k3", K3, 950, (23, 23), WHOLE_HIDDEN),
 ]
 
 
@@ -124,12 +126,14 @@ def runner_of(case):
 def learnable(families):
     """(case, family) for which mxfp4_pack.learn asks SGLang. triton-blackwell makes no file to compare with,
     flashinfer-humming rewrites codes; DeepSeek-V4's flashinfer-cutlass-mxfp8 has the built-in's bytes
-    as other dtypes; SGLang's weight loader raises where marlin is i64-corner; DeepGEMM's kernel traps at scale 0x00."""
+    as other dtypes; SGLang's weight loader raises where marlin is i64-corner; aiter-a16w4's 1 is GPT-OSS's where SGLang
+    pads nothing."""
     return [(case, family) for case in CASES for family in case.families
             if family in families and can_run(case, family) and not is_larger(case)
-            and case.backend not in ("triton-blackwell", "flashinfer-humming", "deepgemm")
+            and case.backend not in ("triton-blackwell", "flashinfer-humming")
             and case.layout not in ("i64-corner", "file")
-            and (case.backend, family) != ("flashinfer-cutlass-mxfp8", "deepseek-v4") and cells.is_asked(case)]
+            and (case.backend, family) != ("flashinfer-cutlass-mxfp8", "deepseek-v4")
+            and (case.backend, case.layout, family) != ("aiter-a16w4", "1", "gpt-oss") and cells.is_asked(case)]
 
 
 class Layers(cells.WithSources):
@@ -364,8 +368,7 @@ class Cells(Layers):
                         self.record(case, family, tp)
 
     def show(self, case, family, tp):
-        # DeepGEMM's kernel traps where an F32 has a mantissa, as torch gives 2^-127 (byte 0) one.
-        source = self.source(family, case.sizes, zero_scales=case.backend != "deepgemm")
+        source = self.source(family, case.sizes, zero_scales=case.backend not in NO_ZERO_SCALES)
         with tempfile.TemporaryDirectory() as parent:
             out = os.path.join(parent, "out")
             if case.layout == "file":
@@ -377,13 +380,10 @@ class Cells(Layers):
                 self.compare(ours, engines, case)
 
     def record(self, case, family, tp):
-        how = "its own classes and functions, without a GPU"
-        if case.backend == "marlin":
-            how = "gptq_marlin_repack of its own source, compiled for the CPU"
-        if case.backend == "humming":
-            how = "humming-kernels' own kernels, compiled for the CPU"
-        if case.backend == "deepgemm":
-            how = "DeepGEMM's scale transform of its own source, compiled for the CPU"
+        how = {"marlin": "gptq_marlin_repack of its own source, compiled for the CPU",
+               "humming": "humming-kernels' own kernels, compiled for the CPU",
+               "deepgemm": "DeepGEMM's scale transform of its own source, compiled for the CPU"}.get(
+                   case.backend, "its own classes and functions, without a GPU")
         if case.backend.startswith("flashinfer"):
             how = f"functions of FlashInfer {flashinfer.__version__}'s own source, compiled for the CPU"
         if is_larger(case):

@@ -2,12 +2,12 @@
 
 Makes layer_sglang_flashinfer.safetensors, a random layer of GPT-OSS's form as SGLang's method makes it for FlashInfer's
 W4A8 on SM90 and TRTLLM on SM100, layer_sglang_cutlass.safetensors and layer_sglang_corner.safetensors, whose hidden is padded
-too, for FlashInfer CUTLASS on SM90 (W4A16) and SM120 (MXFP8), and adds Marlin's codes to layer_sglang_marlin.safetensors and
-layer_sglang_marlin_corner.safetensors.
+too, for FlashInfer CUTLASS on SM90 (W4A16) and SM120 (MXFP8), layer_sglang_aiter.safetensors for AITER on gfx950, and adds
+Marlin's codes to layer_sglang_marlin.safetensors and layer_sglang_marlin_corner.safetensors.
 
 Needs torch, and the sources of SGLang 0.5.23 and FlashInfer 0.7.2 on PYTHONPATH, which are not imported: the functions
 that make the bytes are taken out of their files and run as they are, on a CPU, their CUDA kernels compiled for the
-host."""
+host. AITER_SOURCE names the folder aiter of AITER's sources (e404860), whose shuffles are torch."""
 
 import ast
 import functools
@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from torch.nn import Parameter
 
 import host_kernels
-from golden_layer import fill, random_layer, write
+from golden_layer import EXPERTS, fill, random_layer, write
 
 PREPARE = ("_preprocess_humming_e8m0_weight_scale", "_humming_mxfp4_w4a8_rewrite_lut_cpu",
            "_process_humming_mxfp4_w4a8_payload", "preprocess_moe_weights_for_sm90_mixed_gemm_humming",
@@ -69,6 +69,10 @@ def flashinfer():
         scale.as_subclass(host_kernels.OnGpu), group_size).as_subclass(torch.Tensor)
 
 
+def no_a2a():
+    return SimpleNamespace(is_mori=lambda: False)
+
+
 def method(interleave_scales):
     """SGLang's Mxfp4MoEMethod."""
     with open(os.path.join(host_kernels.folder_of("flashinfer"), "utils.py")) as file:
@@ -84,10 +88,25 @@ def method(interleave_scales):
                      names + ["_get_flashinfer_mxfp4_device_permute_indices"], {
         "torch": torch, "Parameter": Parameter, "Optional": typing.Optional, **vars(cached), "_flashinfer_mxfp4_permute_indices_cache": {},
         "_flashinfer_mxfp4_permute_indices_device_cache": {},
-        "get_moe_a2a_backend": lambda: SimpleNamespace(is_mori=lambda: False),
+        "get_moe_a2a_backend": no_a2a,
         "nvfp4_block_scale_interleave": host_kernels.block_scale_interleave,
         "interleave_moe_weights_for_sm90_mixed_gemm": interleave,
-        "interleave_moe_scales_for_sm90_mixed_gemm": interleave_scales})
+        "interleave_moe_scales_for_sm90_mixed_gemm": interleave_scales, "_use_aiter": False})
+
+
+def by_aiter(raw, hidden, intermediate):
+    """SGLang's method rounds both sizes up to 256."""
+    columns, rows = -(-hidden // 256) * 256, -(-intermediate // 256) * 256
+    sys.modules["aiter.jit.utils.chip_info"] = SimpleNamespace(get_gfx=lambda: "gfx950")
+    shuffles, on = host_kernels.aiter_shuffles(), SimpleNamespace(get=lambda: True)
+    own = functions("sglang", "srt/layers/quantization/mxfp4.py", ["Mxfp4MoEMethod.process_weights_after_loading"], {
+        "torch": torch, "Optional": typing.Optional, "_use_aiter": True,
+        "get_moe_a2a_backend": no_a2a, "envs": SimpleNamespace(SGLANG_USE_AITER_MOE_GU_ITLV=on),
+        **{name: getattr(shuffles, name) for name in ("shuffle_weight_a16w4", "shuffle_scale_a16w4")}})
+    layer = loaded(raw, columns, rows)
+    off = dict.fromkeys(("use_marlin", "use_deep_gemm", "use_mega_moe", "use_flashinfer"), False)
+    own.process_weights_after_loading(SimpleNamespace(num_experts=EXPERTS, _fi_kernel=None, **off), layer)
+    return results("aiter", layer, NAMES)
 
 
 def loaded(raw, columns, rows):
@@ -188,6 +207,9 @@ def main(directory):
     write(directory, "sglang_cutlass", "pairs", raw, by_cutlass(own, raw, 256, 96), 256, 96)
     raw = random_layer(192, 96, True)
     write(directory, "sglang_corner", "pairs", raw, by_cutlass(own, raw, 192, 96), 192, 96)
+    torch.manual_seed(2)
+    raw = random_layer(192, 160, True)
+    write(directory, "sglang_aiter", "pairs", raw, by_aiter(raw, 192, 160), 192, 160)
 
 
 if __name__ == "__main__":

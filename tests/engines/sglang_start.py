@@ -161,7 +161,7 @@ class Fallback(Layers):
     def test_a_changed_canary(self):
         """SGLang converts the raw experts itself. Left out: what has its own canary, or no raw experts; and Kimi-K3, of which
         SGLang 0.5.23's loader fills pads of scales with zeros, beside codes of zero, where the fallback leaves 1.0."""
-        left_out = "file", "k3", "i128-k3"
+        left_out = "file", "k3", "i128-k3", "1-k3"
         for case in CASES:
             for family in case.families if case.layout not in left_out and case.backend != "flashinfer-humming" else ():
                 if can_run(case, family):

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from mxfp4_pack import Manifest, _entries
 from mxfp4_pack.learn import NoRearrangement
-from mxfp4_pack.learn.layout import check_file, learn, to_text
+from mxfp4_pack.learn.layout import check_file, learn, read_file, scales_of, to_text
 from mxfp4_pack.learn.probe import Probe, Size
 from test_learn import ROOT, TINY, changed
 from test_tool import PROGRAM
@@ -50,6 +50,25 @@ class Values(unittest.TestCase):
     def refused(self, message, **changes):
         with self.assertRaisesRegex(NoRearrangement, message):
             self.learned(**changes)
+
+    def test_a_conversion_that_raises_at_some_scales(self):
+        def taken(scales):
+            assert not ((scales == 0) | (scales == 255)).any()
+            return scales
+        for change, values in ((taken, range(1, 255)), (lambda s: floats(taken(s)), range(1 << 23, 255 << 23, 1 << 23))):
+            call = changed(**{SCALES: lambda x: change(x["w13_scale"])})
+            with self.assertRaises(AssertionError):
+                learn(Probe(call, SMALL), False)
+            probe = Probe(call, SMALL, range(1, 255))
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as file, redirect_stderr(io.StringIO()):
+                file.write(to_text("mine", "none", learn(probe, False), {}))
+                file.flush()
+                made = next(t for t in read_file(file.name)[2] if t["name"] == SCALES)
+                self.assertEqual(made["values"]["of_scales"], [None, *values, None])
+                self.assertEqual(scales_of(file.name), range(1, 255))
+                check_file(file.name, probe, False)
+                said = subprocess.run([PROGRAM, "layout", file.name], capture_output=True, text=True, check=True)
+                self.assertIn("for scales 0x01 to 0xfe", said.stdout)
 
     def test_all_256_scales_stand_in_the_file(self):
         numbers = numpy.arange(256)

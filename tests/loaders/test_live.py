@@ -1,22 +1,28 @@
 """A served model whose weights are loaded again, or whose experts are replaced: what mxfp4-pack itself writes, and its C
 library, in stand-ins of vLLM's classes."""
 
+import io
 import os
 import shutil
 import subprocess
 import tempfile
 import unittest
+from contextlib import redirect_stderr
 from unittest import mock
 
 import torch
 
+import formats
 import mxfp4_pack
 import vllm_stand_in as vllm
 from golden import same
 from mxfp4_pack import Refused
+from mxfp4_pack.learn.layout import learn, to_text
+from mxfp4_pack.learn.probe import Probe, Size
 from packed_dir import Checkpoint, flip_canary
 from raw_layers import tensors_of
 from test_fallback import UNPACK
+from test_learn import engine
 from test_tool import PROGRAM
 from test_vllm import held, quantization
 
@@ -53,9 +59,9 @@ def output(model, backend, options, seed):
     return out
 
 
-def started(model, out, rank=(1, 0), expert_map=None, **settings):
-    """The engine's model, of one layer."""
-    backend = mxfp4_pack.Manifest(out, "vllm").sets[0]["backend"]
+def started(model, out, rank=(1, 0), expert_map=None, reads=None, **settings):
+    """The engine's model, of one layer. reads: the backend whose bytes it has, where that is not the set's name."""
+    backend = reads or mxfp4_pack.Manifest(out, "vllm").sets[0]["backend"]
     experts = next(iter(mxfp4_pack.Manifest(out, "vllm").sets[0]["tensors"]))["experts"]
     raw = {("w13", "codes"): torch.empty(experts), **({("w13", "bias"): 0} if model.startswith("gpt") else {})}
     given = Checkpoint("vllm", backend, TYPES[model], 256, 256 // rank[0], {("model", 0): raw})
@@ -134,6 +140,20 @@ class Live(unittest.TestCase):
             mxfp4_pack.update(served, given.keys(), given.values())
             self.all_same(served, started(model, out(2)))
             self.assertEqual({key: t.data_ptr() for key, t in tensors(served).items()}, addresses)
+
+    def test_a_set_of_a_layout_file_takes_updates(self):
+        size = Size(256, 256, True)
+        with redirect_stderr(io.StringIO()):
+            learned = learn(Probe(engine("vllm", "marlin", True, formats.marlin), size), True)
+        model, path = "gpt-oss-20b", os.path.join(directory, "layout.json")
+        with open(path, "w") as file:
+            file.write(to_text("learned", "vllm", learned, {"moe-backend": "marlin"}))
+        outs = [os.path.join(directory, f"learned-{seed}") for seed in (1, 2)]
+        for seed, out in enumerate(outs, 1):
+            run("convert", checkpoint(model, seed), out, "--layout", path)
+        served, given = started(model, outs[0], reads="marlin"), raw(model, 2)
+        mxfp4_pack.update(served, given.keys(), given.values())
+        self.all_same(served, started(model, outs[1], reads="marlin"))
 
     def test_an_update_of_one_expert_leaves_the_others(self):
         model, out = SETS[2][0], output(*SETS[2], 1)

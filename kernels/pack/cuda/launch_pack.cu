@@ -1,3 +1,5 @@
+#include <mutex>
+
 #include "kernels/pack/cuda/kernel.cuh"
 #include "kernels/pack/cuda/launch.h"
 #include "kernels/pack/cuda/launch_batch.h"
@@ -41,10 +43,28 @@ void launch_pack(std::span<const PackItem> items, UnitMaps& maps, cudaStream_t s
   launch_all<Kernels>(std::move(work), maps, stream);
 }
 
-void pack_on_cuda(int index, std::span<const PackItem> items, void* stream) {
+struct Resident::Maps {
+  std::mutex mutex;
+  std::map<int, UnitMaps> of_gpu;
+};
+
+Resident::Resident() : maps_(std::make_unique<Maps>()) {}
+
+Resident::~Resident() {
+  if (maps_->of_gpu.empty()) return;  // nothing asks for a GPU, which may be missing
+  int before = 0;
+  cudaGetDevice(&before);
+  for (const auto& [gpu, maps] : maps_->of_gpu) {
+    cudaSetDevice(gpu);
+    cudaDeviceSynchronize();
+  }
+  cudaSetDevice(before);
+}
+
+void Resident::pack(int index, std::span<const PackItem> items, void* stream) {
   const Selected selected(index);
-  UnitMaps none;
-  launch_pack(items, none, static_cast<cudaStream_t>(stream));
+  const std::lock_guard lock(maps_->mutex);
+  launch_pack(items, maps_->of_gpu[index], static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace mxfp4

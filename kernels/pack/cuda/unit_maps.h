@@ -12,7 +12,7 @@
 
 namespace mxfp4 {
 
-/// Of the GPU that is the thread's when of() is called and when this ends. A layout is known by its address.
+/// Of the GPU that is the thread's when of() is called. A layout is known by its address.
 class UnitMaps {
  public:
   const UnitMap& of(const ModeLayout& layout) {

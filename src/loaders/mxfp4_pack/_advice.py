@@ -15,6 +15,8 @@ LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cu
                    ("marlin", "sglang", False): ("i64", "i64-corner", "1", "k3"),
                    ("flashinfer-trtllm", "vllm"): ("i128", "i256"),
                    ("flashinfer-trtllm", "sglang"): ("i128-ones", "i128", "i128-k3"),
+                   ("aiter-a16w4", "sglang", True): ("1-ones", "1"),
+                   ("aiter-a16w4", "sglang", False): ("1-ones", "1-k3", "1"),
                    ("flashinfer-cutlass-mxfp8", "sglang", True): ("3", "2", "1")}
 # The engines' names for a backend -> those of mxfp4-pack.
 BACKENDS = {"marlin": ("marlin",), "humming": ("humming",), "flashinfer_cutlass": ("flashinfer-cutlass",),

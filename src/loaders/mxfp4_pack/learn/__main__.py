@@ -35,9 +35,10 @@ if importlib.util.find_spec("torch") is None:
     sys.exit(2)
 
 from . import NoRearrangement
+from .canary import SCALES as CANARY_SCALES
 from .engine import ENGINES, Engine, Function, check_against, learn_from
 from .layout import to_text
-from .probe import Size
+from .probe import ALL_SCALES, Size
 
 LONGEST_LINE = 800  # of what is said of an exception
 
@@ -64,6 +65,15 @@ def refusal_of(text, file):
     return said.removeprefix("mxfp4-pack: error: ") if done.returncode else None
 
 
+def scales_from(text):
+    """The canary's are among them."""
+    ends = re.fullmatch(r"(\d{1,3})-(\d{1,3})", text)
+    first, last = map(int, ends.groups()) if ends else (256, 0)
+    if first > CANARY_SCALES[0] or not CANARY_SCALES[-1] <= last <= 255:
+        raise argparse.ArgumentTypeError(f"'{text}': FIRST-LAST was expected, with {CANARY_SCALES[0]} to {CANARY_SCALES[-1]} in it")
+    return range(first, last + 1)
+
+
 def parser_of():
     parser = argparse.ArgumentParser(prog="python3 -m mxfp4_pack.learn", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -81,6 +91,9 @@ def parser_of():
     own.add_argument("--pairs", action="store_true",
                      help="rows of w13 are given as gate, up, gate, up .., as GPT-OSS has them; else all of gate first")
     parser.add_argument("--name", help="of the kernel, as the output will call it (default: that of --moe-backend)")
+    parser.add_argument("--scales", metavar="FIRST-LAST", type=scales_from, default=ALL_SCALES,
+                        help="scale bytes that the conversion takes, 1-254 for one that raises at 0 and 255; a checkpoint with "
+                        "others is refused (default: 0-255)")
     parser.add_argument("--made-with", action="append", default=[], metavar="LIBRARY=VERSION",
                         help="further names and versions for the file")
     given = parser.add_mutually_exclusive_group(required=True)
@@ -106,8 +119,8 @@ def check(o, parser):
 
 def who_is_asked(o):
     if o.model:
-        return Engine(o.engine, o.model, o.moe_backend, o.tp_size)
-    return Function(function_of(o.call), Size(o.hidden, o.intermediate, o.bias), o.pairs)
+        return Engine(o.engine, o.model, o.moe_backend, o.tp_size, o.scales)
+    return Function(function_of(o.call), Size(o.hidden, o.intermediate, o.bias), o.pairs, o.scales)
 
 
 def make(o, who):

@@ -6,6 +6,7 @@ import numpy
 
 from .probe import PARTS
 
+SCALES = range(64, 192)
 
 def canary(probe, predicted, pairs):
     """{name: SHA-256 of what the conversion made of the canary's expert}, bytes that it does not write as predicted."""
@@ -27,7 +28,7 @@ def canary_layer(probe, pairs):
         shape, dtype = layer[name].shape[1:], layer[name].dtype
         data = stream(number, shape[0] * int(numpy.prod(shape[1:])) * dtype.itemsize).view(dtype)
         if PARTS[name] != "codes":
-            data = 64 + data % 128 if PARTS[name] == "scales" else data & 0xBFFF
+            data = SCALES[0] + data % len(SCALES) if PARTS[name] == "scales" else data & 0xBFFF
         rows = data.reshape(shape)
         if name.startswith("w13") and pairs:
             rows = numpy.stack(numpy.split(rows, 2), 1).reshape(shape)

@@ -9,10 +9,10 @@ from importlib import metadata
 import torch
 
 from . import NoRearrangement
-from .layout import check_file, learn
+from .layout import check_file, learn, scales_of
 from .model import read_model
 from .predicted import compare
-from .probe import Probe, Size
+from .probe import ALL_SCALES, Probe, Size
 
 ENGINES = "vllm", "sglang"
 # Settings of engines and kernel libraries, which choose among conversions; no secrets, no folders.
@@ -21,11 +21,11 @@ LONGEST = 256  # that a layout file takes
 
 
 class Function:
-    def __init__(self, call, size, pairs):
-        self.only, self.pairs = Probe(called(call), size), pairs
+    def __init__(self, call, size, pairs, scales=ALL_SCALES):
+        self.call, self.size, self.pairs, self.scales = called(call), size, pairs, scales
 
     def probe(self, rank):
-        return self.only
+        return Probe(self.call, self.size, self.scales)
 
     def ranks(self):
         return []
@@ -35,10 +35,10 @@ class Function:
 
 
 class Engine:
-    """path: a checkpoint, or its config.json."""
+    """path: a checkpoint, or its config.json; scales: that the conversion takes."""
 
-    def __init__(self, engine, path, moe_backend, tp_size):
-        self.engine, self.moe_backend, self.tp_size = engine, moe_backend, tp_size
+    def __init__(self, engine, path, moe_backend, tp_size, scales=ALL_SCALES):
+        self.engine, self.moe_backend, self.tp_size, self.scales = engine, moe_backend, tp_size, scales
         self.of = read_model(path)
         self.pairs = self.of.is_gpt_oss
         self.adapter = asked(engine, lambda: importlib.import_module(f".{engine}", __package__))
@@ -46,7 +46,7 @@ class Engine:
     def probe(self, rank):
         begin, end = self.of.share(self.tp_size, rank)
         conversion = asked(self.engine, lambda: self.adapter.Conversion(self.of, self.moe_backend, self.tp_size, rank))
-        return Probe(called(conversion), Size(self.of.hidden, end - begin, self.of.is_gpt_oss))
+        return Probe(called(conversion), Size(self.of.hidden, end - begin, self.of.is_gpt_oss), self.scales)
 
     def ranks(self):
         """A middle one and the last, where they have columns."""
@@ -67,6 +67,7 @@ def learn_from(who):
 
 def check_against(path, who):
     """Refuses a layout file that is not what an installed engine, or a function, makes."""
+    who.scales = scales_of(path)
     compare_ranks(who, check_file(path, who.probe(0), who.pairs))
 
 

@@ -11,7 +11,7 @@ from . import NoRearrangement
 from .canary import canary, canary_layer
 from .fit import Fitting
 from .predicted import Predicted, compare, padded_rows, prove
-from .probe import PARTS, Size
+from .probe import ALL_SCALES, PARTS, Size
 
 DTYPES = {torch.uint8: "U8", torch.int8: "I8", torch.int32: "I32", torch.int64: "I64", torch.int16: "I16",
           torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.float8_e8m0fnu: "F8_E8M0",
@@ -116,22 +116,23 @@ def padded_size(tensors, size):
 
 
 def with_scales(probe, key, name, map):
-    """The map, of scales with what is stored for each of the 256; 0xFF, which is no number, may have nothing."""
+    """The map, of scales with what is stored for each of those tried; 0xFF, which is no number, may have nothing."""
     if map.part != "scales":
         return map
     table = scale_table(probe, key, name, map)
     digits = 2 + map.unit // 4
-    if map.unit == 8 and (table == numpy.arange(256) + map.add & 0xFF)[:255].all():
+    if probe.scales == ALL_SCALES and map.unit == 8 and (table == numpy.arange(256) + map.add & 0xFF)[:255].all():
         if table[255] != 255 + map.add & 0xFF:
             print(f"{key}: scale 0xff becomes {table[255]:#04x}; a checkpoint with it is not packed so", file=sys.stderr)
         return map
-    order = numpy.argsort(table[:255], kind="stable")
+    tried = [scale for scale in probe.scales if scale < 255]
+    order = sorted(tried, key=table.__getitem__)
     for a, b in zip(order, order[1:]):
         if table[a] == table[b]:
             raise NoRearrangement(f"{key}: scales {a:#04x} and {b:#04x} both become {table[a]:#0{digits}x}: that is lossy, "
                                   "the values of a layout file are one-to-one")
-    values = table.tolist()
-    if table[255] in table[:255]:
+    values = [int(table[scale]) if scale in probe.scales else None for scale in ALL_SCALES]
+    if 255 in probe.scales and table[255] in table[tried]:
         print(f"{key}: scale 0xff becomes {table[255]:#0{digits}x}, as another does; a checkpoint with it is refused",
               file=sys.stderr)
         values[255] = None
@@ -139,13 +140,13 @@ def with_scales(probe, key, name, map):
 
 
 def scale_table(probe, key, name, map):
-    """What is stored for each of the 256 scales."""
+    """What is stored for each of the scales that are tried."""
     known = map.source >= 0
     unit, table = map.source[known], numpy.full(256, -1)
-    size = probe.layer()[name][0].size
-    for first in range(0, 256, size):
+    size, tried = probe.layer()[name][0].size, numpy.array(probe.scales)
+    for first in range(0, len(tried), size):
         layer = probe.layer()
-        scales = numpy.arange(first, first + size) % 256
+        scales = tried[numpy.arange(first, first + size) % len(tried)]
         layer[name][...] = scales.reshape(layer[name].shape[1:])
         table[scales[unit]] = probe.run(layer)[key].data[0].view(map.element)[known]
     return table
@@ -183,6 +184,15 @@ def read_file(path):
         raise NoRearrangement(f"{path}: {e.strerror}") from e
     except (ValueError, KeyError, TypeError) as e:
         raise NoRearrangement(f"{path}: no layout file ({type(e).__name__}: {e})") from e
+
+
+def scales_of(path):
+    """From the first to the last scale that a layout file has values for."""
+    scales = ALL_SCALES
+    for entry in read_file(path)[2]:
+        known = [s for s, value in enumerate(entry.get("values", {}).get("of_scales", ALL_SCALES)) if value is not None]
+        scales = range(max(scales.start, known[0]), min(scales.stop, known[-1] + 1))
+    return scales
 
 
 def check_file(path, probe, pairs):

@@ -26,6 +26,7 @@ PARTS = {"w13": "codes", "w13_scale": "scales", "w13_bias": "bias",
 EXPERTS = 2
 SCALES = 120, 135   # two that every kernel takes
 TELLING = *SCALES, 0, 1, 121, 254   # no byte of a float has another value for each of these
+ALL_SCALES = range(256)
 BIASES = 0x3F80, 0xC080   # 1.0 and -4.0
 MAKERS = {torch: ("empty", "empty_like", "empty_strided"), torch.Tensor: ("new_empty", "new_empty_strided")}
 
@@ -112,9 +113,10 @@ def unwritten(byte):
 
 
 class Probe:
-    def __init__(self, call, size):
-        self.call = call
-        self.size = size
+    """scales: those that the conversion takes, which include the canary's; 0xFF, which is no number, is tried alone."""
+
+    def __init__(self, call, size, scales=ALL_SCALES):
+        self.call, self.size, self.scales = call, size, scales
 
     def layer(self, experts=EXPERTS):
         """One in which nothing stands out."""
@@ -130,7 +132,8 @@ class Probe:
                 bits = made.integers(0, 1 << 16, shape, numpy.uint16)
                 layer[name] = numpy.where((bits & 0x7F80) == 0x7F80, bits & 0xBFFF, bits)  # finite
             else:
-                layer[name] = made.integers(0, 255 if PARTS[name] == "scales" else 256, shape, numpy.uint8)
+                low, high = (self.scales[0], min(self.scales[-1], 254)) if PARTS[name] == "scales" else (0, 255)
+                layer[name] = made.integers(low, high + 1, shape, numpy.uint8)
         return layer
 
     def run(self, layer, fill=0xA5):
@@ -187,7 +190,7 @@ class Probe:
     def widths(self, made_of, before):
         """{key: bytes of a stored unit, 0: bits are units}"""
         uniform = []
-        for scale in TELLING:
+        for scale in (s for s in TELLING if s in self.scales):
             layer = self.layer()
             layer["w13_scale"][...] = layer["w2_scale"][...] = scale
             uniform.append(self.run(layer))

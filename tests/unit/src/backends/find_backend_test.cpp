@@ -71,7 +71,10 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("aiter-a16w4", "vllm", deepseek, "0.28.0") == "2");
   CHECK(version("aiter-a16w4", "vllm", gpt_oss, "0.33.0") == "1");
   CHECK(version("aiter-a16w4", "sglang", deepseek, "0.5.23") == "2");
-  CHECK(version("aiter-a16w4", "sglang", gpt_oss, "0.5.23") == "1");
+  CHECK(version("aiter-a16w4", "sglang", gpt_oss, "0.5.23") == "1-ones");
+  CHECK(version("aiter-a16w4", "sglang", kimi, "0.5.22") == "1-ones");
+  CHECK(version("aiter-a16w4", "sglang", kimi, "0.5.23") == "1-k3");
+  CHECK(version("aiter-a16w4", "sglang", deepseek, "0.5.18") == "1");
   CHECK(version("aiter-w4a4", "vllm", deepseek, "0.31.0") == "1");
   CHECK(version("aiter-w4a4", "vllm", deepseek, "") == "2");
   CHECK(version("aiter-w4a4", "vllm", gpt_oss, "0.31.0") == "3");

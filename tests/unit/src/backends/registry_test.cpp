@@ -182,6 +182,10 @@ TEST_CASE("vLLM's padding for AITER where it is to 128, as its own conversion ma
   check_layer(golden, true, {"vllm.aiter_w4a4_2", "aiter-w4a4", "vllm", "2"});
 }
 
+TEST_CASE("SGLang's padding for AITER: scales of 1.0") {
+  check_layer(Golden("layer_sglang_aiter.safetensors"), false, {"sglang.aiter", "aiter-a16w4", "sglang", ""});
+}
+
 TEST_CASE("triton_kernels on ROCm, as vLLM's own conversion makes it, and AITER's Triton, which takes the same") {
   const Golden swizzled("layer_vllm_triton_rocm.safetensors"), strided("layer_vllm_triton_rocm_strided.safetensors");
   for (const char* backend : {"triton-rocm", "aiter-triton"}) {
@@ -235,7 +239,7 @@ TEST_CASE("vLLM pads nothing of compressed-tensors for Marlin") {
   run_unpack(dir / "out", dir / "again");
   CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
   synth_ct(dir / "odd", 96);
-  CHECK(refusal(marlin, dir / "odd").find("intermediate 96 of 64, since nothing is padded") != std::string::npos);
+  CHECK(refusal(marlin, dir / "odd").find("intermediate 96 of 64, since vLLM pads nothing there") != std::string::npos);
 }
 
 TEST_CASE("SGLang's TRTLLM takes biases of zero for a model that has none") {
