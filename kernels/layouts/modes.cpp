@@ -168,7 +168,7 @@ void ModeLayout::take_whole_bytes(std::vector<Digit>& rest) {
     const std::vector<Step> all = enumerate(taken);
     if (are_whole_bytes(all, copies_of(taken))) return take_bits(all);
   }
-  refuse("no 1, 2, 4 or 8 stored bytes in a row are made of whole source bytes");
+  refuse("the first modes make no 1, 2, 4 or 8 stored bytes of whole source bytes; a list may not go on beyond those");
 }
 
 /// A bit that was taken before is of a copy, which gathers its byte again.

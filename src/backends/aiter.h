@@ -58,6 +58,7 @@ inline bool is_quark(const Model& m) { return has_halves(m) && is_converted_as_g
 inline Backend unused(Backend b, bool (*takes)(const Model&)) {
   b.takes = takes;
   b.releases = no_release;
+  b.is_written = false;
   return b;
 }
 

@@ -27,34 +27,55 @@ namespace {
 
 bool takes(const Backend& b, const Model* model) { return !model || !b.takes || b.takes(*model); }
 
-/// Why none of the backends of that name and engine is what was asked for.
+/// The engine's releases that load some of the rows, in their order: "0.26.0, 0.27.1 to 0.33.0"; empty: none.
+std::string releases_of(const std::vector<const Backend*>& rows, const Engine& engine) {
+  std::vector<std::string> spans;
+  const char *first = nullptr, *last = nullptr;
+  const auto close = [&] {
+    if (first) spans.push_back(describe({first, last}, engine.known));
+    first = nullptr;
+  };
+  for (const char* const release : engine.releases)
+    if (std::any_of(rows.begin(), rows.end(), [&](const Backend* b) { return b->releases.contains(release); })) {
+      first = first ? first : release;
+      last = release;
+    } else {
+      close();
+    }
+  close();
+  return fmt::format("{}", fmt::join(spans, ", "));
+}
+
+/// Why none of the backends of that name and engine is what was asked for: the layout version, the family or the
+/// release.
 [[noreturn]] void explain(const std::vector<const Backend*>& rows, const std::string& layout_version,
-                          const Model* model, const std::string& release) {
+                          const Model* model, const std::string& asked_release) {
   const Backend& first = *rows.front();
-  std::vector<std::string> versions, own, fitting, releases;  // own: of the model; fitting: of the release too
-  bool known = layout_version.empty(), loaded = false;
+  const std::string release = or_newest(asked_release, first.engine);
+  std::vector<std::string> versions, own, loaded;  // all; of the model; of these, what the release loads
+  std::vector<const Backend*> of_model, asked;     // asked: in the layout version
   for (const Backend* b : rows) {
     add_once(versions, b->layout_version);
-    known |= layout_version == b->layout_version;
-    const bool loads = release.empty() || b->releases.contains(release);
-    loaded |= loads && (layout_version.empty() || layout_version == b->layout_version);
-    if (!takes(*b, model)) continue;
+    if (!takes(*b, model) || !b->is_written) continue;
     add_once(own, b->layout_version);
-    if (!is_empty(b->releases)) add_once(releases, describe(b->releases, find_engine(first.engine).known));
-    if (loads) add_once(fitting, b->layout_version);
+    of_model.push_back(b);
+    if (b->layout_version == layout_version) asked.push_back(b);
+    if (b->releases.contains(release)) add_once(loaded, b->layout_version);
   }
-  if (!known)
+  const std::string version = layout_version.empty() ? "" : fmt::format("layout version {} of ", layout_version);
+  if (!version.empty() && std::find(versions.begin(), versions.end(), layout_version) == versions.end())
     fail(ErrorKind::usage, "backend {} of {} has no layout version '{}', but {}", first.name, first.engine,
          layout_version, fmt::join(own.empty() ? versions : own, ", "));
-  if (loaded)
-    fail(ErrorKind::input, "{}backend {} of {} is not for models of family {}{}",
-         layout_version.empty() ? "" : fmt::format("layout version {} of ", layout_version), first.name, first.engine,
+  if (own.empty() || (!version.empty() && asked.empty()))
+    fail(ErrorKind::input, "{}backend {} of {} is not for models of family {}{}", version, first.name, first.engine,
          model->family, own.empty() ? "" : fmt::format(", which have {}", fmt::join(own, ", ")));
-  if (fitting.empty())
-    fail(ErrorKind::usage, "{} {} has no backend {}{}", first.engine, release, first.name,
-         releases.empty() ? "" : fmt::format("; those that have it: {}", fmt::join(releases, ", ")));
-  fail(ErrorKind::usage, "{} {} does not load layout version {} of {}, but {}", first.engine, release, layout_version,
-       first.name, fmt::join(fitting, ", "));
+  if (!loaded.empty())
+    fail(ErrorKind::usage, "{} {} does not load {}{}, but {}", first.engine, release, version, first.name,
+         fmt::join(loaded, ", "));
+  const std::string releases = releases_of(of_model, find_engine(first.engine));
+  fail(ErrorKind::usage, "{} {} has no backend {}{}{}", first.engine, release, first.name,
+       model ? fmt::format(" for models of family {}", model->family) : "",
+       releases.empty() ? "" : fmt::format("; those that have it: {}", releases));
 }
 
 }  // namespace

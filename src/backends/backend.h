@@ -100,6 +100,7 @@ struct Backend {
   RewriteLoss (*rewrite)(std::span<uint8_t> codes, std::span<uint8_t> scales) = nullptr;
   /// Where no layout version is asked for, another form is taken for more tensor-parallel ranks; 0: none is.
   int most_ranks = 0;
+  bool is_written = true;         // false: earlier programs wrote it; outputs are verified and unpacked on
   bool first_scale_pads = false;  // pads of rewritten scales are the expert's first
   /// Of a layout file: its JSON on one line, and the only size on a rank that it is for.
   std::string layout_file = {};

@@ -63,8 +63,8 @@ std::string installed_version(const Engine& engine) {
 std::string known_release(const Engine& engine, const std::string& release) {
   std::string before = release;
   for (const char* const known : engine.releases) {
-    if (compare_versions(known, release) == 0) return release;
-    if (compare_versions(known, release) < 0) before = known;
+    if (compare_versions(known, release) == 0 && !is_prerelease(release)) return release;
+    if (compare_versions(known, release) <= 0) before = known;
   }
   if (before != release)
     warn(fmt::format("{} {} is none of the releases that are known here; it is taken to load what {} loads",

@@ -2,12 +2,12 @@
 // gate), then all rows are shuffled in blocks of 32, in codes, scales and F32 bias alike; scales, in 128x4 atoms, carry
 // the label float8_e4m3fn that the launcher asks for, though they are E8M0 bytes.
 //
-// Hidden is padded to 256; intermediate to 128 (i128) by SGLang and by vLLM from 0.27.1, to 256 (i256) by vLLM up to
+// Hidden is padded to 256; intermediate to 128 (i128) by SGLang and by vLLM from 0.27.0, to 256 (i256) by vLLM up to
 // 0.26.0 and by SGLang up to 0.5.16. For DeepSeek-V4 SGLang calls the scales ..._scale_inv and pads nothing up to
 // 0.5.20, then the intermediate size to 128 (i128-ones). For Kimi-K3 SGLang's loader from 0.5.23 on fills the pads of
 // the intermediate size with zeros, those of scales too (i128-k3).
 // Source: FlashInfer 0.6.18 (shuffle_matrix_a, shuffle_matrix_sf_a, all row indices byte-checked), vLLM 0.26.0 and
-// 0.27.1, SGLang b26729f22; vLLM to 0.33.0 and SGLang to 0.5.23 read. The kernels were not run.
+// 0.27.0, SGLang b26729f22; vLLM to 0.33.0 and SGLang to 0.5.23 read. The kernels were not run.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 #include "src/backends/sglang_kimi_k3.h"
@@ -42,7 +42,7 @@ Backend vllm(bool i128) {
           .kernel = &kernel_format("flashinfer-trtllm"),
           .w13_order = up_gate_pairs,
           .parameters = parameters(vllm_names),
-          .releases = i128 ? Range{"0.27.1", ""} : Range{"", "0.26.0"},
+          .releases = i128 ? Range{"0.27.0", ""} : Range{"", "0.26.0"},
           .libraries = {{"flashinfer", "0.6.10 on", "converter bytes equal"}},
           .requires_ = {{"moe_backend", "flashinfer_trtllm or flashinfer_trtllm_afp8"}}};
 }

@@ -264,7 +264,11 @@ std::string refusal(const Backend& b, const Model& model, LayerSize size) {
   if (size.hidden != b.only.hidden || size.intermediate != b.only.intermediate)
     return fmt::format("the layout file is for hidden {} and intermediate {} on a rank, these are {} and {}",
                        b.only.hidden, b.only.intermediate, size.hidden, size.intermediate);
-  const bool bias = b.parameter(Role::w13, Part::bias).name;
+  const Parameter& w2_bias = b.parameter(Role::w2, Part::bias);
+  const bool bias = w2_bias.name,
+             has_ranks = !model.layers.empty() && size.intermediate < model.layers.front().intermediate;
+  if (bias && has_ranks && b.multiple.hidden > size.hidden && w2_bias.pad.row != PadByte(0))
+    return "pad rows of w2's bias that are not zero: ranks above the first have zeros in all rows";
   return bias == model.bias ? "" : fmt::format("the layout file is for layers {} bias", bias ? "with" : "without");
 }
 

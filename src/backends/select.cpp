@@ -78,7 +78,7 @@ class Selection {
   /// null: none.
   const Backend* row(const std::string& name) const {
     for (const Backend* b : backends())
-      if (name == b->name && to_.engine == b->engine && (!b->takes || b->takes(model_)) &&
+      if (name == b->name && to_.engine == b->engine && b->is_written && (!b->takes || b->takes(model_)) &&
           b->releases.contains(to_.release) && (to_.gpu.empty() || runs_on(b->gpu, to_.gpu)) &&
           (!b->most_ranks || to_.tp_size <= b->most_ranks) && is_run(*b))
         return b;
@@ -102,15 +102,18 @@ class Selection {
 
   /// What no form of a backend has: the GPU, the model's family, or the release.
   std::string why_no_row(const std::string& name) const {
-    bool runs = false, takes = false;
+    bool runs = false, takes = false, loads = false;
     for (const Backend* b : backends()) {
       if (name != b->name || to_.engine != b->engine || !runs_on(b->gpu, to_.gpu)) continue;
       runs = true;
-      takes |= (!b->takes || b->takes(model_)) && is_run(*b);
+      if (!b->is_written || (b->takes && !b->takes(model_)) || !is_run(*b)) continue;
+      takes = true;
+      loads |= b->releases.contains(to_.release);
     }
     if (!runs) return fmt::format("not written for {} on {}", to_.engine, to_.gpu);
     if (!takes) return fmt::format("not written for models of family {}", model_.family);
-    return fmt::format("not written for {} {} and {} ranks", to_.engine, to_.release, to_.tp_size);
+    if (!loads) return fmt::format("not written for {} {}", to_.engine, to_.release);
+    return fmt::format("not written for {} ranks", to_.tp_size);
   }
 
   /// Why a backend is none for this model; empty where it is one.
@@ -255,6 +258,12 @@ BackendChoice choose_backend(const std::string& name, const Model& model, Deploy
   }
   const Backend* form = Selection(model, to).row(name);
   return {.backend = name, .layout_version = form ? form->layout_version : ""};
+}
+
+void check_written(const Backend& b, const Model& model) {
+  if (!b.is_written)
+    fail(ErrorKind::input, "layout version {} of backend {} of {} is not written for models of family {} any more{}",
+         b.layout_version, b.name, b.engine, model.family, is_empty(b.releases) ? ", since no release loads it" : "");
 }
 
 void check_gpu(const Backend& backend, const Deployment& to, const Model* model) {

@@ -48,6 +48,9 @@ BackendChoice select_backend(const Model& model, const Deployment& deployment);
 /// said. A name: itself, in the first form that the release loads on so many ranks and, if one is given, the GPU runs.
 BackendChoice choose_backend(const std::string& name, const Model& model, Deployment deployment);
 
+/// Throws Error{input} where a backend is of earlier outputs alone.
+void check_written(const Backend& backend, const Model& model);
+
 /// Throws Error{usage} where a backend, or the engine's release with it, does not run on the GPU, if one is given.
 void check_gpu(const Backend& backend, const Deployment& deployment, const Model* model = nullptr);
 

@@ -1,9 +1,11 @@
 #include "src/backends/serve.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "src/backends/loaders.h"
 #include "src/backends/missing.h"
+#include "src/backends/words.h"
 #include "src/base/error.h"
 
 namespace mxfp4 {
@@ -31,6 +33,16 @@ std::string environment_of(const Backend& backend, const Model& model) {
   for (const Setting& s : backend.requires_)
     if (is_variable(s.name) && (!s.when || s.when(model))) out += fmt::format("{}={} ", s.name, shell_word(s.value));
   return out;
+}
+
+/// " --moe-backend marlin": the engine's option for the backend's kernel; of several names the first.
+std::string kernel_option(const Backend& b) {
+  for (const Setting& s : b.requires_)
+    if (std::string name = s.name; name.starts_with("moe_")) {
+      std::replace(name.begin(), name.end(), '_', '-');
+      return fmt::format(" --{} {}", name, words(s.value).front());
+    }
+  return {};
 }
 
 }  // namespace
@@ -73,6 +85,7 @@ std::string serve_command(const Served& set, const std::string& out) {
                                  b.requires_.front().value);
   if (!has_loader(b, set.model.family, set.release)) return {};
   if (set.tp_size > 1) command += fmt::format(" --tensor-parallel-size {}", set.tp_size);
+  if (!set.is_first) command += kernel_option(b);
   return environment_of(b, set.model) + command;
 }
 

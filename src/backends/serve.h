@@ -22,6 +22,7 @@ struct Served {
   int tp_size = 1;
   bool sharded_state = false;  // SGLang loads it without a loader
   bool has_all_ranks = true;
+  bool is_first = true;  // of the output's sets; another is served where it is asked for
 };
 
 /// The command that serves a set of `out`; empty where ranks are missing, or no loader of the release reads the

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <vector>
 
@@ -9,7 +10,8 @@ namespace mxfp4 {
 
 namespace {
 
-std::vector<int> numbers(std::string_view text) {
+/// rest: what follows them.
+std::vector<int> numbers(std::string_view text, std::string_view* rest = nullptr) {
   std::vector<int> out;
   while (true) {
     if (text.starts_with("post")) text.remove_prefix(4);
@@ -21,6 +23,7 @@ std::vector<int> numbers(std::string_view text) {
     if (!text.starts_with(".")) break;
     text.remove_prefix(1);
   }
+  if (rest) *rest = text;
   return out;
 }
 
@@ -33,6 +36,13 @@ int compare_versions(std::string_view a, std::string_view b) {
     if (left != right) return left < right ? -1 : 1;
   }
   return 0;
+}
+
+bool is_prerelease(std::string_view version) {
+  std::string_view rest;
+  numbers(version, &rest);
+  constexpr std::string_view suffixes[] = {"a", "b", "c", "rc", "dev", "-rc", "-dev"};
+  return std::any_of(std::begin(suffixes), std::end(suffixes), [&](auto suffix) { return rest.starts_with(suffix); });
 }
 
 bool is_version(std::string_view text) { return numbers(text).size() >= 2; }

@@ -10,6 +10,9 @@ namespace mxfp4 {
 /// that begins otherwise ("rc1", "+cu130") does not count.
 int compare_versions(std::string_view a, std::string_view b);
 
+/// Whether it comes before the release of its numbers: "0.33.0rc1", "0.27.1.dev3".
+bool is_prerelease(std::string_view version);
+
 /// Whether a text begins as a release does: "0.33.0", "5.23", "0.33.0+cu130".
 bool is_version(std::string_view text);
 

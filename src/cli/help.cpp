@@ -124,6 +124,14 @@ bool is_of_variable(const CLI::Option& option) {
   return value && option.results() == std::vector<std::string>{value};
 }
 
+/// Whether the command line gives another option the same value.
+bool is_value_of_another(const CLI::App& command, const CLI::Option& option) {
+  const auto options = command.get_options();
+  return std::any_of(options.begin(), options.end(), [&](const CLI::Option* other) {
+    return other != &option && other->count() > 0 && other->results() == option.results();
+  });
+}
+
 /// What is wrong with a value, by the name of the variable that has it where the command line does not.
 std::string wrong_value(const CLI::App& command, const std::string& what) {
   const std::string name = what.substr(0, what.find(':'));
@@ -178,10 +186,12 @@ Error naming_variables(const Error& e, const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (e.kind != ErrorKind::usage || !is_of_variable(*option)) continue;
     const std::string begin = option->get_envname() + ": ", value = option->results().front();
-    for (std::string& line : lines)
-      if (!line.starts_with(begin) &&
-          (line.find("'" + value + "'") != line.npos || line.starts_with(option->get_name() + " " + value)))
+    const bool is_others = is_value_of_another(command, *option);
+    for (std::string& line : lines) {
+      const bool quotes = !is_others && !line.starts_with("--") && line.find("'" + value + "'") != line.npos;
+      if (!line.starts_with(begin) && (quotes || line.starts_with(option->get_name() + " " + value)))
         line.insert(0, begin);
+    }
   }
   return {e.kind, lines};
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "src/backends/layout_file.h"
+#include "src/backends/select.h"
 #include "src/backends/serve.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
@@ -93,6 +94,7 @@ void make(const LayoutOptions& o) {
   const Model model = recognise(checkpoint, o.model, problems);
   problems.throw_if_any();
   const Backend& b = find_backend(o.backend, o.engine, o.layout_version, &model);
+  check_written(b, model);
   make_plan(checkpoint, model, b, {.tp = {o.tp_size, {0}}}, problems);  // whether it can be converted so
   problems.throw_if_any();
   const MoeLayer& layer = model.layers.front();

@@ -29,7 +29,7 @@ bool holds(const Backend& b, const Model& model) {
 std::vector<const Backend*> filtered(const BackendFilter& filter, const Model* model) {
   std::vector<const Backend*> out;
   for (const Backend* b : backends())
-    if (!is_withdrawn(b->engine) && (filter.engine.empty() || filter.engine == b->engine) &&
+    if (!is_withdrawn(b->engine) && b->is_written && (filter.engine.empty() || filter.engine == b->engine) &&
         (filter.release.empty() || b->releases.contains(filter.release)) &&
         (filter.gpu.empty() || runs_on(gpus_in(*b, filter.release), filter.gpu)) && (!model || holds(*b, *model)))
       out.push_back(b);
@@ -39,11 +39,11 @@ std::vector<const Backend*> filtered(const BackendFilter& filter, const Model* m
 /// Of the forms of a backend that are listed the one that convert writes for the filter's release and GPU, unless told.
 bool is_default(const Backend& b, const std::vector<const Backend*>& list, const BackendFilter& filter,
                 const Model* model) {
-  if (model)
-    return b.layout_version ==
-           choose_backend(b.name, *model,
-                          {.engine = b.engine, .release = filter.release, .gpu = filter.gpu, .phase = ""})
-               .layout_version;
+  if (model) {
+    const BackendChoice chosen =
+        choose_backend(b.name, *model, {.engine = b.engine, .release = filter.release, .gpu = filter.gpu, .phase = ""});
+    return &b == &find_backend(b.name, b.engine, chosen.layout_version, model, filter.release);
+  }
   const std::string release = or_newest(filter.release, b.engine);
   std::vector<const Backend*> forms;
   std::copy_if(list.begin(), list.end(), std::back_inserter(forms), [&](const Backend* form) {

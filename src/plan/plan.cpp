@@ -371,10 +371,12 @@ BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& 
   m.views = w13 ? 2 : 1;
   m.real = w13 ? Shape{span.count, row_bytes(t.part, *t.parameter, layer.hidden)}
                : Shape{layer.hidden, row_bytes(t.part, *t.parameter, span.count)};
-  if (!w13 && t.part == Part::bias && t.rank > 0) m.real.n = 0;  // ranks are summed: the bias is added once
+  const bool is_zero = !w13 && t.part == Part::bias && t.rank > 0;  // ranks are summed: the bias is added once
+  if (is_zero) m.real.n = 0;
   m.padded = plan.padded_shape(t);
   m.order = t.parameter->order.value_or(plan.backend->w13_order(*plan.model));
   m.pad = t.parameter->pad;
+  if (is_zero) m.pad.row = 0;
   m.add = t.parameter->add;
   const bool one_piece = pieces_of(t, e).size() == 1;
   const auto view = [&](const Projection& p, int piece) {

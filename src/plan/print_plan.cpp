@@ -164,8 +164,8 @@ void note_result(const Plan& plan, const std::string& checkpoint, const std::str
   const std::string settings = describe_settings(b, plan.model), fits = describe_fits(b);
   const char* what = b.layout_file.empty() ? "it fits" : "its layout was made with";
   if (!fits.empty()) note(fmt::format("{} {}{}", what, fits, settings.empty() ? "" : "; it requires " + settings));
-  const std::string serve =
-      serve_command({b, *plan.model, plan.engine_version, plan.tp.size, sharded_state, plan.tp.complete()}, out);
+  const std::string serve = serve_command(
+      {b, *plan.model, plan.engine_version, plan.tp.size, sharded_state, plan.tp.complete(), plan.set == 0}, out);
   if (!serve.empty()) note(fmt::format("serve it with: {}", serve));
 }
 

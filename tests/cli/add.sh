@@ -16,6 +16,8 @@ expect 'add of a sharded state' 2 '' 'a sharded state is of one set' \
   add --backend deepgemm --engine sglang --format sharded-state
 expect 'add of another checkpoint' 2 '' 'deepseek-v4: not the source that .*several was made from' \
   "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/several" --add --backend deepgemm --engine vllm
+expect 'how to serve one that is not the first' 0 '  serve     sglang serve .*several --moe-runner-backend marlin$' '' "$program" inspect "$dir/several"
+expect 'and the first' 0 '  serve     vllm serve .*several$' '' "$program" inspect "$dir/several"
 expect 'inspect lists the sets' 0 'set 2: triton-hopper of vllm at tp 2, layout version a: 36 tensors' '' \
   "$program" inspect "$dir/several"
 expect 'verify of several sets' 0 'triton-hopper of vllm at tp 2: right at level' '' \

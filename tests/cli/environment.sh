@@ -17,6 +17,10 @@ expect 'no backend' 2 '' "error: MXFP4_PACK_BACKEND: no backend 'marln'" \
   env MXFP4_PACK_BACKEND=marln "$program" convert "$tiny" "$dir/env2" --engine vllm
 expect 'in a list' 2 '' "error: -:1: MXFP4_PACK_BACKEND: no backend 'marln'" \
   env MXFP4_PACK_BACKEND=marln "$program" convert --filelist - --engine vllm <<<"'$tiny' $dir/env2"
+expect 'the same value on the command line' 2 '' "error: no backend 'vllm'" env MXFP4_PACK_ENGINE=vllm "$program" convert "$tiny" "$dir/env2" --backend vllm
+expect 'and of another option' 2 '' "error: --level: '1' is none of" env MXFP4_PACK_THREADS=1 "$program" verify "$dir/env" --level 1
+expect 'or a layout version' 2 '' "error: backend marlin of vllm has no layout version '3'" \
+  env MXFP4_PACK_THREADS=3 "$program" convert "$tiny" "$dir/env2" --engine vllm --backend marlin --layout-version 3
 expect 'variables in the help' 0 '\[env: MXFP4_PACK_ENGINE\]' '' "$program" help convert
 for seconds in abc 1x 0 -1 inf nan; do
   expect "progress each $seconds" 2 '' "error: MXFP4_PACK_PROGRESS: '$seconds' is no number of seconds above 0" \

@@ -67,6 +67,23 @@ expect 'once is enough' 0 '' 'nothing has changed' \
 put_last "$(ls "$dir"/out/packed/packed-*.safetensors)" '\125'
 expect 'damage is seen' 1 'wrong: 2 problems at level bytes' '' "$program" verify "$dir/out"
 
+# The bias of w2 is added once: on ranks above 0 it is zero, whatever pads rows.
+whole=$dir/whole
+prepare "$program" synth gpt-oss-20b "$whole" --tiny --hidden 256 --intermediate 256 -q
+with_pads() { # CKPT FILE: Marlin's layout with pads of other bytes
+  prepare "$program" layout "$dir/zeros.json" --backend marlin --engine vllm --model "$1" --tp-size 2 -q
+  sed 's/"pad":{[^}]*}/"pad":{"row":17,"column":34,"storage":51}/' "$dir/zeros.json" >"$2"
+  rm "$dir/zeros.json"
+}
+with_pads "$whole" "$dir/whole.json"
+prepare "$program" convert "$whole" "$dir/zeros" --backend marlin --engine vllm --tp-size 2 -q
+expect 'pads of other bytes, two ranks' 0 '' '' "$program" convert "$whole" "$dir/pads" --layout "$dir/whole.json" --tp-size 2 -q
+differences() { "$program" diff "$dir/zeros" "$dir/pads" | grep -c "$1"; }
+expect 'its biases are those of zeros' 1 '^0$' '' differences w2_bias
+with_pads "$tiny" "$dir/padded.json"
+expect 'pad rows that are not zero beside a bias that is' 2 '' "pad rows of w2's bias that are not zero" \
+  "$program" convert "$tiny" "$dir/nothing" --layout "$dir/padded.json" --tp-size 2
+
 # Refusals: one line, and nothing is written.
 refused() { # NAME MESSAGE SED-SCRIPT
   sed "$3" "$dir/marlin.json" >"$dir/bad.json"

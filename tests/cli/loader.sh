@@ -18,6 +18,14 @@ expect 'one of a later release' 2 '' 'no loader of vllm is known to read marlin 
 expect 'a release that is not known' 0 '' 'warning: vllm 9.9 is newer than 0.33.0, the last .*; it is taken to load what' convert n vllm==9.9 marlin
 expect 'required' 2 '' 'error: no loader was shown to read anything in vllm 9.9; 0.33.0 is the last that is known here' \
   convert n2 vllm==9.9 marlin --require-loader
+expect 'a pre-release' 0 '' 'warning: vllm 0\.33\.0rc1 is none of the releases that are known here; it is taken to load what 0\.33\.0 loads' \
+  convert rc vllm==0.33.0rc1 marlin
+expect 'no release loads it' 2 '' 'vllm 0\.33\.0 has no backend deepgemm for models of family gpt-oss' convert no vllm deepgemm
+expect 'some releases load it' 2 '' 'vllm 0\.27\.0 has no backend vllm-cpu for models of family deepseek-v4; those that have it: 0\.30\.0 to' \
+  "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/no" --engine vllm==0.27.0 --backend vllm-cpu
+"$program" synth minimax-m3-quark "$dir/quark" --tiny -q
+expect 'written no more' 2 '' 'layout version 2 of backend aiter-a16w4 of vllm is not written for models of family quark any more' \
+  "$program" convert "$dir/quark" "$dir/no" --engine vllm --backend aiter-a16w4 --layout-version 2
 expect 'an engine withdrawn' 2 '' 'transformers: no transformers loads packed experts.*vllm, sglang' convert t transformers triton-hopper
 expect 'nothing written' 1 '' '' test -e "$dir/r"
 expect 'there is one' 0 '' 'packed tensors for vllm' convert m vllm marlin --require-loader

@@ -109,7 +109,8 @@ def converted_canary(packed, raw, original, given):
 
 
 def canary_layer(raw, like):
-    """The canary's raw layer, with what converters ask a layer for as that of `like` is."""
+    """The canary's raw layer, with what converters ask a layer for, and the marks of its parameters, as those of `like` are:
+    vLLM 0.28 to 0.32 keep them where a converter gives back a parameter itself."""
     probe = torch.nn.Module()
     probe.params_dtype, probe.layer_name = like.params_dtype, "canary"
     probe.moe_config = copy.copy(like.moe_config)
@@ -117,5 +118,7 @@ def canary_layer(raw, like):
     probe.moe_config.num_local_experts, probe.moe_config.hidden_dim = experts, 2 * bytes_of_hidden
     probe.moe_config.intermediate_size_per_partition = 2 * raw["w2", "codes"].shape[2]
     for key, tensor in raw.items():
-        probe.register_parameter(KEYWORD[key], torch.nn.Parameter(tensor, requires_grad=False))
+        parameter = torch.nn.Parameter(tensor, requires_grad=False)
+        vars(parameter).update(vars(getattr(like, KEYWORD[key], parameter)))
+        probe.register_parameter(KEYWORD[key], parameter)
     return probe

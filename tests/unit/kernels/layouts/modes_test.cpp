@@ -185,7 +185,8 @@ TEST_CASE("modes that are no bijection of whole bytes are refused with the reaso
   CHECK(refusal(s, with(8, {192, {{0, 68}}})) == "a mode of 192 steps leaves the storage");
   CHECK(refusal(s, with(5, {4, {{0, 4}}})) ==
         "a mode moves units of 4 stored bytes by 4 bits; whole bytes were expected");
-  CHECK(refusal(s, with(0, {4, {{0, 2}}})) == "no 1, 2, 4 or 8 stored bytes in a row are made of whole source bytes");
+  CHECK(refusal(s, with(0, {4, {{0, 2}}})) ==
+        "the first modes make no 1, 2, 4 or 8 stored bytes of whole source bytes; a list may not go on beyond those");
   CHECK(refusal(s, with(3, {2, {{0, 4}, {0, 4}, {0, 4}}})) == "a mode without its steps");
   CHECK(refusal(s, with(3, {2, {}})) == "a mode without its steps");
   CHECK(refusal(s, with(8, {INT64_MAX, {{0, 0}}})) == "modes have more bits than can be counted");

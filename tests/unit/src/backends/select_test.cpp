@@ -135,7 +135,7 @@ TEST_CASE("auto follows the engines on all of Blackwell, Rubin and MI300") {
     CHECK(without.why.find(fmt::format("not deepgemm: vllm 0.27.1 brings no such kernel for {}", gpu)) !=
           std::string::npos);
   }
-  CHECK(choice(deepseek, "vllm", "sm100", "0.27.1").backend == "deepgemm");
+  CHECK(choice(deepseek, "vllm", "sm100", "0.27.1").backend == "flashinfer-trtllm");
   const Backend& deepgemm = find_backend("deepgemm", "vllm", "", &deepseek, "");
   CHECK_THROWS_WITH(check_gpu(deepgemm, {.engine = "vllm", .release = "0.27.1", .gpu = "sm120", .phase = ""}),
                     "--gpu sm120: deepgemm: vllm 0.27.1 brings no such kernel for sm120");

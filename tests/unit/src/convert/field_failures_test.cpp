@@ -82,14 +82,15 @@ TEST_CASE("DeepSeek-V4-Pro on eight ranks computes what it does on one", "[vllm#
 TEST_CASE("gate and up are padded each at its own end; where they would be padded too little is refused",
           "[aiter#3909]") {
   const TempDir dir;
-  synth_3072(dir / "in", "minimax-m3-quark");
   struct Kernel {
-    const char* backend;
+    const char *backend, *model;
     std::string expert;  // its blocks of 16 rows
   };
-  const Kernel kernels[] = {{"aiter-w4a4", repeated(repeated("1", 24) + repeated("0", 8), 2)},
-                            {"aiter-a16w4", repeated("11", 24) + repeated("00", 8)}};
-  for (const Kernel& kernel : kernels)
+  const Kernel kernels[] = {{"aiter-a16w4", "deepseek-v4-flash", repeated("11", 24) + repeated("00", 8)},
+                            {"aiter-w4a4", "minimax-m3-quark", repeated(repeated("1", 24) + repeated("0", 8), 2)}};
+  for (const Kernel& kernel : kernels) {
+    std::filesystem::remove_all(dir / "in");
+    synth_3072(dir / "in", kernel.model);
     for (const int rank : {0, 7}) {
       INFO(kernel.backend << " " << rank);
       ConvertOptions o = conversion(dir / "in", dir / "out", "vllm", kernel.backend);
@@ -101,9 +102,10 @@ TEST_CASE("gate and up are padded each at its own end; where they would be padde
         CHECK(blocks_with_codes(tensor, 2, 1024) == repeated(kernel.expert, 2));
         ++compared;
       }
-      CHECK(compared == 1);
+      CHECK(compared > 0);
       CHECK(is_right(dir / "out", dir / "in", Level::kernels));
     }
+  }
   ConvertOptions newest = conversion(dir / "in", dir / "refused", "vllm", "aiter-w4a4");
   newest.tp_size = 8;
   CHECK_THROWS_WITH(convert(newest),
