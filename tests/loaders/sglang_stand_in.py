@@ -6,6 +6,7 @@ import json
 import os
 import pkgutil
 import sys
+from contextlib import contextmanager
 from enum import Enum
 from types import ModuleType, SimpleNamespace
 
@@ -332,8 +333,18 @@ class DefaultModelLoader:
             model = model_config()
         for layer in model.modules():
             if hasattr(layer, "quant_method"):
-                layer.quant_method.process_weights_after_loading(layer)
+                with pkgutil.resolve_name(SRT + ".model_loader.loader.device_loading_context")(layer, device_config):
+                    layer.quant_method.process_weights_after_loading(layer)
         return model
+
+
+@contextmanager
+def device_loading_context(module, target_device):
+    """As of 0.5.19 and 0.5.20 on a GPU."""
+    for name, parameter in module.named_parameters():
+        if parameter.is_meta:
+            raise RuntimeError(f"Cannot post-process meta tensor {type(module).__name__}.{name}")
+    yield module
 
 
 def serve(directory, checkpoint, layers, experts=None, ep_size=1, method=None, before_processing=None, **given):
@@ -376,7 +387,7 @@ def install():
         "sglang": [], SRT: [], SRT + ".plugins": [], SRT + ".plugins.hook_registry": [HookRegistry, HookType],
         SRT + ".server_args": [ServerArgs], SRT + ".utils": [], SRT + ".utils.hf_transformers": [],
         SRT + ".utils.hf_transformers.config": [get_config], SRT + ".model_loader": [],
-        SRT + ".model_loader.loader": [DefaultModelLoader], SRT + ".model_executor": [],
+        SRT + ".model_loader.loader": [DefaultModelLoader, device_loading_context], SRT + ".model_executor": [],
         SRT + ".model_executor.model_runner_components": [],
         SRT + ".model_executor.model_runner_components.weight_updater": [WeightUpdater],
         SRT + ".layers": [], QUANTIZATION: [],

@@ -21,6 +21,7 @@ SCHEDULERS_UPDATER = SRT + "managers.scheduler_components.weight_updater."
 WEIGHT_UPDATER = SRT + "model_executor.model_runner_components.weight_updater.WeightUpdater."
 HOOKS = [  # (function of SGLang, hook, kind)
     (SRT + "utils.hf_transformers.config.get_config", hooks.after_get_config, "AFTER"),
+    (SRT + "model_loader.loader.device_loading_context", hooks.staged, "AROUND"),
     (SRT + "model_loader.loader.DefaultModelLoader.load_model", updates.after_load_model, "AFTER"),
     (WEIGHT_UPDATER + "update_weights_from_disk", updates.from_disk, "AROUND"),
     (WEIGHT_UPDATER + "update_weights_from_tensor", updates.from_tensor, "AROUND"),

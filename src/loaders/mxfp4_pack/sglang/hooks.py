@@ -5,6 +5,7 @@ import logging
 import pkgutil
 import re
 import sys
+from contextlib import ExitStack, contextmanager
 
 import torch
 from mxfp4_pack import Manifest, Misfit, Refused, fall_back, is_method, misfit
@@ -110,6 +111,19 @@ def create_weights(original, method, layer, *args, **kwargs):
     if set_.fallback is None and not offload.is_on():
         set_.expect(layer.mxfp4_pack.entries, layer.mxfp4_pack.experts, layer.mxfp4_pack.device)
     return result
+
+
+@contextmanager
+def staged(original, module, target_device):
+    """SGLang takes a module's parameters to the GPU for their conversion. 0.5.19 and 0.5.20 do so with no module that has
+    some without memory, as raw ones of a packed layer are, of which nothing has to be moved."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(original(module, target_device))
+        except RuntimeError:
+            if packed_of(module) is None or not any(p.is_meta for p in module.parameters()):
+                raise
+        yield module
 
 
 def process(original, method, layer):
