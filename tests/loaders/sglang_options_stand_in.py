@@ -1,5 +1,6 @@
-"""What SGLang's options meet of it, as in v0.5.17: the map of experts and the offloader."""
+"""What SGLang's options meet of it, as in v0.5.17: the map of experts and the offloader; and what stages a layer."""
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import torch
@@ -14,6 +15,14 @@ def get_global_expert_location_metadata():
     table = torch.tensor(placed.map)
     return SimpleNamespace(physical_to_logical_map_cpu=table, num_physical_experts=table.shape[1],
                            num_logical_experts=len(table[0].unique()))
+
+
+@contextmanager
+def device_loading_context(module, target_device):
+    """As of 0.5.19 and 0.5.20 on a GPU."""
+    if any(parameter.is_meta for parameter in module.parameters()):
+        raise RuntimeError("Cannot post-process meta tensor")
+    yield module
 
 
 def get_offloader():

@@ -6,7 +6,6 @@ import json
 import os
 import pkgutil
 import sys
-from contextlib import contextmanager
 from enum import Enum
 from types import ModuleType, SimpleNamespace
 
@@ -338,15 +337,6 @@ class DefaultModelLoader:
         return model
 
 
-@contextmanager
-def device_loading_context(module, target_device):
-    """As of 0.5.19 and 0.5.20 on a GPU."""
-    for name, parameter in module.named_parameters():
-        if parameter.is_meta:
-            raise RuntimeError(f"Cannot post-process meta tensor {type(module).__name__}.{name}")
-    yield module
-
-
 def serve(directory, checkpoint, layers, experts=None, ep_size=1, method=None, before_processing=None, **given):
     """One rank's start; `layers` are (prefix, layer_id). Returns the expert layers."""
     args = ServerArgs(directory, **given)
@@ -387,7 +377,7 @@ def install():
         "sglang": [], SRT: [], SRT + ".plugins": [], SRT + ".plugins.hook_registry": [HookRegistry, HookType],
         SRT + ".server_args": [ServerArgs], SRT + ".utils": [], SRT + ".utils.hf_transformers": [],
         SRT + ".utils.hf_transformers.config": [get_config], SRT + ".model_loader": [],
-        SRT + ".model_loader.loader": [DefaultModelLoader, device_loading_context], SRT + ".model_executor": [],
+        SRT + ".model_loader.loader": [DefaultModelLoader, options.device_loading_context], SRT + ".model_executor": [],
         SRT + ".model_executor.model_runner_components": [],
         SRT + ".model_executor.model_runner_components.weight_updater": [WeightUpdater],
         SRT + ".layers": [], QUANTIZATION: [],
