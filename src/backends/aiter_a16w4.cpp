@@ -56,7 +56,7 @@ Backend sglang_ones() {
   Backend b = sglang();
   b.layout_version = "1-ones";
   b.takes = is_neither_kimi_k3_nor_deepseek_v4;
-  for (Role role : roles) b.parameters[size_t(role)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x7F};
+  pad_scales_with_ones(b);
   b.releases.first = "0.5.17";
   b.tested = "converter bytes equal (0.5.17 to 0.5.23, on a CPU)";
   return b;

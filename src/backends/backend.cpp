@@ -53,20 +53,21 @@ std::string releases_of(const std::vector<const Backend*>& rows, const Engine& e
   const Backend& first = *rows.front();
   const std::string release = or_newest(asked_release, first.engine);
   std::vector<std::string> versions, own, loaded;  // all; of the model; of these, what the release loads
-  std::vector<const Backend*> of_model, asked;     // asked: in the layout version
+  std::vector<const Backend*> of_model;
+  bool has_version = layout_version.empty();  // of the model
   for (const Backend* b : rows) {
     add_once(versions, b->layout_version);
     if (!takes(*b, model) || !b->is_written) continue;
     add_once(own, b->layout_version);
     of_model.push_back(b);
-    if (b->layout_version == layout_version) asked.push_back(b);
+    has_version |= b->layout_version == layout_version;
     if (b->releases.contains(release)) add_once(loaded, b->layout_version);
   }
   const std::string version = layout_version.empty() ? "" : fmt::format("layout version {} of ", layout_version);
   if (!version.empty() && std::find(versions.begin(), versions.end(), layout_version) == versions.end())
     fail(ErrorKind::usage, "backend {} of {} has no layout version '{}', but {}", first.name, first.engine,
          layout_version, fmt::join(own.empty() ? versions : own, ", "));
-  if (own.empty() || (!version.empty() && asked.empty()))
+  if (own.empty() || !has_version)
     fail(ErrorKind::input, "{}backend {} of {} is not for models of family {}{}", version, first.name, first.engine,
          model->family, own.empty() ? "" : fmt::format(", which have {}", fmt::join(own, ", ")));
   if (!loaded.empty())
@@ -78,21 +79,16 @@ std::string releases_of(const std::vector<const Backend*>& rows, const Engine& e
        releases.empty() ? "" : fmt::format("; those that have it: {}", releases));
 }
 
-}  // namespace
-
-const Backend& find_backend(const std::string& name, const std::string& engine, const std::string& layout_version,
-                            const Model* model, const std::string& release) {
-  std::vector<std::string> others;
+std::vector<const Backend*> rows_of(const std::string& name, const std::string& engine) {
   std::vector<const Backend*> rows;
-  for (const Backend* b : backends()) {
-    if (name != b->name) continue;
-    add_once(others, b->engine);
-    if (engine == b->engine) rows.push_back(b);
-  }
-  if (others.empty()) fail(ErrorKind::usage, "no backend '{}'; 'mxfp4-pack backends' lists them", name);
-  if (rows.empty())
-    fail(ErrorKind::usage, "backend {} is not there for engine '{}', but for {}", name, engine,
-         fmt::join(others, ", "));
+  for (const Backend* b : backends())
+    if (name == b->name && engine == b->engine) rows.push_back(b);
+  return rows;
+}
+
+/// As find_backend(), of the rows of one name and engine; null where none is.
+const Backend* search(const std::vector<const Backend*>& rows, const std::string& engine,
+                      const std::string& layout_version, const Model* model, const std::string& release) {
   const Backend* partial = nullptr;  // for some models only, where none is given
   const Backend* other = nullptr;    // that the newest release does not load, as it loads none of the name
   const std::string newest = or_newest("", engine), asked = or_newest(release, engine);
@@ -102,15 +98,35 @@ const Backend& find_backend(const std::string& name, const std::string& engine, 
     if ((!layout_version.empty() && layout_version != b->layout_version) || !takes(*b, model)) continue;
     const bool any = release.empty() && !layout_version.empty();
     if (any || b->releases.contains(asked)) {
-      if (model || !b->takes) return *b;
+      if (model || !b->takes) return b;
       if (!partial) partial = b;
     } else if (!other && release.empty() && !loads_any) {
       other = b;
     }
   }
-  if (partial) return *partial;
-  if (other) return *other;
+  return partial ? partial : other;
+}
+
+}  // namespace
+
+const Backend& find_backend(const std::string& name, const std::string& engine, const std::string& layout_version,
+                            const Model* model, const std::string& release) {
+  const std::vector<const Backend*> rows = rows_of(name, engine);
+  if (rows.empty()) {
+    std::vector<std::string> others;
+    for (const Backend* b : backends())
+      if (name == b->name) add_once(others, b->engine);
+    if (others.empty()) fail(ErrorKind::usage, "no backend '{}'; 'mxfp4-pack backends' lists them", name);
+    fail(ErrorKind::usage, "backend {} is not there for engine '{}', but for {}", name, engine,
+         fmt::join(others, ", "));
+  }
+  if (const Backend* found = search(rows, engine, layout_version, model, release)) return *found;
   explain(rows, layout_version, model, release);
+}
+
+const Backend* default_backend(const std::string& name, const std::string& engine, const Model& model,
+                               const std::string& release) {
+  return search(rows_of(name, engine), engine, "", &model, release);
 }
 
 std::string gpus_of(const std::string& name, const std::string& engine, const Model* model) {

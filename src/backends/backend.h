@@ -121,6 +121,10 @@ std::vector<Fit> fits_of(const Backend& backend);
 const Backend& find_backend(const std::string& name, const std::string& engine, const std::string& layout_version,
                             const Model* model = nullptr, const std::string& release = "");
 
+/// The same without a layout version; null where none is.
+const Backend* default_backend(const std::string& name, const std::string& engine, const Model& model,
+                               const std::string& release);
+
 /// The GPUs of all forms of a backend for a model (null: any), "gfx950, gfx942": each once, in the order of backends().
 std::string gpus_of(const std::string& name, const std::string& engine, const Model* model = nullptr);
 

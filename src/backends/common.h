@@ -50,6 +50,11 @@ inline View transposed(const char* torch_dtype, const Dims& stored) {
   return v;
 }
 
+/// Pads scales with the 1.0 that SGLang's buffers begin with.
+inline void pad_scales_with_ones(Backend& b) {
+  for (Role role : roles) b.parameters[size_t(role)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x7F};
+}
+
 /// Row orders of w13.
 inline RowOrder gate_up_halves(const Model&) { return {}; }
 inline RowOrder up_gate_halves(const Model&) { return {0, true}; }

@@ -68,12 +68,11 @@ std::vector<Constant> zero_biases(const Model& m) {
   return all;
 }
 
-/// Pads of scales are the 1.0 that SGLang's buffers begin with.
 Backend sglang_ones() {
   Backend b = sglang(true);
   b.layout_version = "i128-ones";
   b.takes = is_neither_kimi_k3_nor_deepseek_v4;
-  for (Role role : roles) b.parameters[size_t(role)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x7F};
+  pad_scales_with_ones(b);
   b.constants = zero_biases;
   b.tested = "converter bytes equal (0.5.17 to 0.5.23, on a CPU)";
   return b;
@@ -107,7 +106,7 @@ Backend sglang_deepseek_padded() {
   Backend b = sglang_deepseek();
   b.layout_version = "i128-ones";
   b.refuse = refuse_hidden;
-  for (Role role : roles) b.parameters[size_t(role)][size_t(Part::scales)].pad = {.row = 0x7F, .column = 0x7F};
+  pad_scales_with_ones(b);
   b.releases = {"0.5.21", ""};
   return b;
 }

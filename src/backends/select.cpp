@@ -78,9 +78,8 @@ class Selection {
   /// null: none.
   const Backend* row(const std::string& name) const {
     for (const Backend* b : backends())
-      if (name == b->name && to_.engine == b->engine && b->is_written && (!b->takes || b->takes(model_)) &&
-          b->releases.contains(to_.release) && (to_.gpu.empty() || runs_on(b->gpu, to_.gpu)) &&
-          (!b->most_ranks || to_.tp_size <= b->most_ranks) && is_run(*b))
+      if (name == b->name && to_.engine == b->engine && is_for_model(*b) && b->releases.contains(to_.release) &&
+          (to_.gpu.empty() || runs_on(b->gpu, to_.gpu)) && (!b->most_ranks || to_.tp_size <= b->most_ranks))
         return b;
     return nullptr;
   }
@@ -96,8 +95,9 @@ class Selection {
   }
 
   /// SGLang has triton_kernels for GPT-OSS alone.
-  bool is_run(const Backend& b) const {
-    return model_.pairs || to_.engine != "sglang" || !std::string_view(b.name).starts_with("triton");
+  bool is_for_model(const Backend& b) const {
+    return b.is_written && (!b.takes || b.takes(model_)) &&
+           (model_.pairs || to_.engine != "sglang" || !std::string_view(b.name).starts_with("triton"));
   }
 
   /// What no form of a backend has: the GPU, the model's family, or the release.
@@ -106,7 +106,7 @@ class Selection {
     for (const Backend* b : backends()) {
       if (name != b->name || to_.engine != b->engine || !runs_on(b->gpu, to_.gpu)) continue;
       runs = true;
-      if (!b->is_written || (b->takes && !b->takes(model_)) || !is_run(*b)) continue;
+      if (!is_for_model(*b)) continue;
       takes = true;
       loads |= b->releases.contains(to_.release);
     }
@@ -262,8 +262,10 @@ BackendChoice choose_backend(const std::string& name, const Model& model, Deploy
 
 void check_written(const Backend& b, const Model& model) {
   if (!b.is_written)
-    fail(ErrorKind::input, "layout version {} of backend {} of {} is not written for models of family {} any more{}",
-         b.layout_version, b.name, b.engine, model.family, is_empty(b.releases) ? ", since no release loads it" : "");
+    fail(ErrorKind::input,
+         "layout version {} of backend {} of {} is not written for models of family {} any more, since no release "
+         "loads it",
+         b.layout_version, b.name, b.engine, model.family);
 }
 
 void check_gpu(const Backend& backend, const Deployment& to, const Model* model) {

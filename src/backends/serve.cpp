@@ -81,8 +81,7 @@ std::string serve_command(const Served& set, const std::string& out) {
   const Backend& b = set.backend;
   std::string command = fmt::format("{} serve {}", b.engine, shell_word(out));
   if (set.sharded_state)
-    return command + fmt::format(" --load-format sharded_state --tp-size {} --moe-runner-backend {}", set.tp_size,
-                                 b.requires_.front().value);
+    return command + fmt::format(" --load-format sharded_state --tp-size {}{}", set.tp_size, kernel_option(b));
   if (!has_loader(b, set.model.family, set.release)) return {};
   if (set.tp_size > 1) command += fmt::format(" --tensor-parallel-size {}", set.tp_size);
   if (!set.is_first) command += kernel_option(b);

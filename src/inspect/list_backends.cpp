@@ -42,7 +42,8 @@ bool is_default(const Backend& b, const std::vector<const Backend*>& list, const
   if (model) {
     const BackendChoice chosen =
         choose_backend(b.name, *model, {.engine = b.engine, .release = filter.release, .gpu = filter.gpu, .phase = ""});
-    return &b == &find_backend(b.name, b.engine, chosen.layout_version, model, filter.release);
+    if (!chosen.layout_version.empty()) return b.layout_version == chosen.layout_version;
+    return &b == default_backend(b.name, b.engine, *model, filter.release);
   }
   const std::string release = or_newest(filter.release, b.engine);
   std::vector<const Backend*> forms;

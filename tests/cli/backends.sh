@@ -23,6 +23,10 @@ expect 'of one that is not said' 2 '' 'error: --engine vllm==: no release after 
 requires() { "$program" backends --engine vllm --gpu h100 -v "$@"; }
 expect 'what each requires' 0 '^    requires moe_backend marlin, VLLM_MARLIN_INPUT_DTYPE unset$' 'LOADER' requires
 expect 'where the model decides it' 0 '^    requires moe_backend triton or triton_unfused$' 'LOADER' requires
+for engine in vllm sglang; do
+  expect "$engine: all of a model, also what no release loads" 0 '^deepgemm +[a-z]+ +1  +' '' \
+    "$program" backends --engine $engine --model "$tiny" -q
+done
 expect 'of a model' 0 '^    requires moe_backend triton$' 'LOADER' requires --model "$tiny"
 triton_on_sm120() { "$program" backends --engine "vllm==$1" --gpu sm120 -q | grep -o '^triton-[a-z]*'; }
 expect 'a kernel that a release lacks there' 1 '' '' triton_on_sm120 0.31.0

@@ -6,7 +6,8 @@ import numpy
 
 from .probe import PARTS
 
-SCALES = range(64, 192)
+SCALES = range(64, 192)  # that it has
+
 
 def canary(probe, predicted, pairs):
     """{name: SHA-256 of what the conversion made of the canary's expert}, bytes that it does not write as predicted."""

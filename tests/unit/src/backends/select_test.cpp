@@ -79,6 +79,7 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   CHECK(marlin.why.find("vllm 0.31.0 on sm90 (fused_moe/oracle/mxfp4.py) looks for marlin") == 0);
   const char* faster = "flashinfer-cutlass is faster at prefill, which --phase prefill takes";
   CHECK(marlin.why.find(faster) != std::string::npos);
+  CHECK(choice("vllm", "0.26.0", "sm90").why.find(faster) == std::string::npos);  // that release has none
   CHECK(humming.engine_choice == "humming");
   const BackendChoice lossy = choice("vllm", "0.33.0", "sm90");
   CHECK(lossy.engine_choice == "humming-w4a8");
