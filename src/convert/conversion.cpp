@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "src/base/log.h"
 #include "src/base/signals.h"
@@ -32,9 +33,10 @@ void Conversion::run() {
   Progress progress("packing", bytes);
   in_place_ = may_pack_in_place();
   const std::vector<std::vector<int64_t>> batches = job_batches(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
+  JobOrder order = order_of(batches);
   run_jobs(
       int64_t(batches.size()), options_.threads,
-      [&](Worker& worker, int64_t i) { carry_out_batch(worker, batches[size_t(i)], progress); }, devices_);
+      [&](Worker& worker, int64_t) { carry_out_batch(worker, batches[size_t(order.next())], progress); }, devices_);
   check_source();
   files_.close_all([&](size_t i, DirectFile& file) {
     throw_if_interrupted();
@@ -48,6 +50,22 @@ void Conversion::run() {
     });
     note_detail(fmt::format("{}: written, {}", plan_.files[i].name, human_bytes(plan_.files[i].bytes)));
   });
+}
+
+JobOrder Conversion::order_of(const std::vector<std::vector<int64_t>>& batches) const {
+  std::vector<TensorRange> ends;
+  for (const auto& batch : batches) ends.push_back(last_range(plan_, plan_.jobs[size_t(batch.back())]));
+  std::vector<int64_t> in_source(batches.size());
+  std::iota(in_source.begin(), in_source.end(), 0);
+  const auto place = [&](int64_t i) {
+    const TensorRange& r = ends[size_t(i)];
+    return std::pair(r.tensor->file, r.tensor->offset + r.offset);
+  };
+  std::sort(in_source.begin(), in_source.end(), [&](int64_t a, int64_t b) { return place(a) < place(b); });
+  return {std::move(in_source), [ends = std::move(ends), reader = source_.reader()](int64_t i) {
+            const TensorRange& r = ends[size_t(i)];
+            return !reader || reader->is_cached(*r.tensor, r.offset, r.bytes);
+          }};
 }
 
 void Conversion::carry_out_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress) {

@@ -11,6 +11,7 @@
 #include "src/base/phase_times.h"
 #include "src/base/progress.h"
 #include "src/convert/convert.h"
+#include "src/convert/job_order.h"
 #include "src/convert/job_record.h"
 #include "src/device/device_sums.h"
 #include "src/device/pipeline.h"
@@ -81,6 +82,8 @@ class Conversion {
   /// The bytes that a job moved.
   int64_t carry_out(Worker& worker, const PackJob& job, JobCounts& counts);
   int64_t carry_out(Worker& worker, const CopyJob& job, JobCounts&);
+  /// By what is in the page cache; batches of another source than a checkpoint's shards are taken in order.
+  JobOrder order_of(const std::vector<std::vector<int64_t>>& batches) const;
   /// A batch of jobs, all together or one after the other.
   void carry_out_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress);
   /// Whether pack_in_place() can pack anything of this conversion, by what is open.

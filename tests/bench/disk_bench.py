@@ -8,6 +8,7 @@ percentage the source's page cache is dropped and so many MiB of each 100 are re
 fincore says how much is cached then. In turn, each with the same cache, everything synced before:
   convert  ends with all on disk, as it does by itself
   before   the same by another build
+  beside cat, before beside cat  both while cat reads the source once, where nothing is cached
   cp       cp -r --reflink=never of the source, which has as many bytes as the output, and sync
   no-sync  convert --no-sync
   cp alone the same cp without the sync
@@ -30,7 +31,7 @@ from convert_bench import first_line, timed, tree_bytes
 MIB = 1 << 20
 # In every other round from the last to the first: pages that the one before freed are cheaper than those that a virtual
 # machine's host has to bring back.
-WAYS = ("convert", "before", "cp", "fio", "no-sync", "cp alone")
+WAYS = ("convert", "before", "beside cat", "before beside cat", "cp", "fio", "no-sync", "cp alone")
 
 
 def files_in(directory):
@@ -98,17 +99,22 @@ def bench(o, source, out):
         times = {}
         for i in range(o.runs + 1):
             for name in WAYS[::1 if i % 2 else -1]:
-                if name == "before" and not o.before:
+                if name.startswith("before") and not o.before or name.endswith("beside cat") and percent:
                     continue
                 set_cached(files, percent)
                 missing = size - cached_bytes(files)
+                reader = subprocess.Popen(["cat", *files], stdout=subprocess.DEVNULL) if name.endswith("beside cat") else None
                 command = {"convert": [o.program, "convert", *arguments],
                            "before": [o.before, "convert", *arguments],
+                           "beside cat": [o.program, "convert", *arguments],
+                           "before beside cat": [o.before, "convert", *arguments],
                            "cp": ["cp", "-r", "--reflink=never", source, out],
                            "no-sync": [o.program, "convert", *arguments, "--no-sync"],
                            "cp alone": ["cp", "-r", "--reflink=never", source, out],
                            "fio": fio(files, missing, out, size)}[name]
                 times.setdefault(name, []).append(timed(command, os.path.dirname(out) if name == "cp" else None))
+                if reader:
+                    reader.wait()
                 print(f"  {percent} %, {100 - 100 * missing / size:.0f} % cached, {name}: "
                       "{:.2f} s, {:.2f} CPU s".format(*times[name][-1]), file=sys.stderr, flush=True)
                 (shutil.rmtree if os.path.isdir(out) else os.remove)(out)

@@ -1,0 +1,52 @@
+#include "src/convert/job_order.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace mxfp4 {
+
+namespace {
+
+// The headers' own pages, and what the system reads with them, are always there.
+constexpr size_t most_looked_at = 64;
+
+}  // namespace
+
+JobOrder::JobOrder(std::vector<int64_t> in_source, IsCached is_cached)
+    : in_source_(std::move(in_source)),
+      is_cached_(std::move(is_cached)),
+      taken_(in_source_.size()),
+      last_(int64_t(in_source_.size()) - 1) {
+  for (size_t i = 0; i < std::min(in_source_.size(), most_looked_at) && !sign_; ++i)
+    if (!is_cached_(in_source_[i])) sign_ = in_source_[i];
+}
+
+int64_t JobOrder::next() {
+  const std::lock_guard lock(mutex_);
+  while (taken_[size_t(first_)]) ++first_;
+  if (is_cached_(first_)) return take(first_);
+  while (taken_[size_t(in_source_[first_in_source_])]) ++first_in_source_;
+  const int64_t behind_others = in_source_[first_in_source_];
+  if (is_cached_(behind_others)) return take(behind_others);
+  if (!others_read()) return take(first_);
+  while (taken_[size_t(last_)]) --last_;
+  return take(last_);
+}
+
+int64_t JobOrder::take(int64_t job) {
+  taken_[size_t(job)] = true;
+  return job;
+}
+
+TensorRange last_range(const Plan& plan, const Job& job) {
+  if (const auto* copy = std::get_if<CopyJob>(&job)) {
+    const CopyPiece& p = plan.pieces_of(*copy).back();
+    return {plan.copied[size_t(p.copied)].source, p.begin, p.bytes};
+  }
+  const auto& pack = std::get<PackJob>(job);
+  const PackedTensor& t = plan.packed[pack.target];
+  const Slice s = pieces_of(t, plan.model->layers[size_t(t.layer)].experts[size_t(pack.end - 1)]).back();
+  return {s.tensor, s.piece, s.piece_bytes};
+}
+
+}  // namespace mxfp4
