@@ -1,9 +1,9 @@
 // triton_kernels' Hopper layouts (mma version 3), as vLLM, SGLang and transformers use them on SM90.
 // The values' storage padding has three generations: A is triton 3.5 (vLLM to 0.16 and again from May 2026, the Hub
 // kernels of transformers), B is 3.6 and 3.7, C is 3.8. Every version reads C, since kernels take strides from the
-// tensor. Scales are padded to four groups: kernels to 3.7 read tiles of four without a mask (vllm#47303).
-// Facts: triton_kernels' hopper_value and hopper_scale layouts; A, B and C run on an H200 in 3.5.1 and 3.6.0 give the
-// bits of the package's own conversion.
+// tensor. Scales are padded to four groups: kernels to 3.7 read tiles of four without a mask (vllm#47303). SGLang
+// 0.5.17 and 0.5.18 pad them to two, as the package itself does. Facts: triton_kernels' hopper_value and hopper_scale
+// layouts; A, B and C run on an H200 in 3.5.1 and 3.6.0 give the bits of the package's own conversion.
 #pragma once
 
 #include "kernels/layouts/hopper.h"
@@ -32,9 +32,9 @@ struct TritonHopperCodesC : TritonHopperCodes<256, 64> {
 
 /// U8, memory [N'/32, 32G'], read as its transpose. Of each 32 * warps rows, row r of the result holds rows 16r to
 /// 16r+15 and the same 16 * warps rows further down; a word is rows n, n+8 of group g, then of group g+1.
-template <int warps>
+template <int warps, int groups = 4>
 struct TritonHopperScales {
-  static constexpr int tile_n = 16, tile_b = 2, store_n = 32 * warps, store_b = 4;
+  static constexpr int tile_n = 16, tile_b = 2, store_n = 32 * warps, store_b = groups;
   MXFP4_HD static constexpr Byte at(int w, int i) { return {w + i % 2 * 8, i / 2}; }
   MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
   MXFP4_HD static constexpr int64_t offset(Shape s, int64_t tn, int64_t tb, int w) {
@@ -47,6 +47,9 @@ struct TritonHopperScalesW4 : TritonHopperScales<4> {
 };
 struct TritonHopperScalesW8 : TritonHopperScales<8> {
   static constexpr const char* name = "triton_hopper_w8.scales";
+};
+struct TritonHopperScalesW8Pairs : TritonHopperScales<8, 2> {
+  static constexpr const char* name = "triton_hopper_w8_pairs.scales";
 };
 
 }  // namespace mxfp4

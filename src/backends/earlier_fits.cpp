@@ -74,13 +74,18 @@ constexpr Row rows[] = {
 
 /// The releases that 0.9.0 said of models in halves, whose converter got these backends later, and for aiter-a16w4
 /// those that candidates of 1.0.0 said of Quark's, which no release converts so that they are read right. SGLang's
-/// Triton pads scales so from 0.5.19 on.
-struct Wide {
+/// Triton was taken to follow the newest triton_kernels from 0.5.18 on.
+struct Releases {
   std::string_view engine, backend, layout_version;
-  const char* range;
+  const char *range, *tested = nullptr;  // null: today's
 };
-constexpr Wide wide[] = {
-    {"sglang", "triton-hopper", "c64", "0.5.18 to 0.5.23"},
+constexpr const char* of_newest = "converter bytes equal (0.5.23)";
+constexpr Releases of_candidates[] = {
+    {"sglang", "triton-hopper", "b", "0.5.11 to 0.5.17"},
+    {"sglang", "triton-hopper", "b64", "0.5.11 to 0.5.17", sources_read},
+    {"sglang", "triton-hopper", "c", "0.5.18 to 0.5.23"},
+    {"sglang", "triton-hopper", "c64", "0.5.18 to 0.5.23", of_newest},
+    {"sglang", "triton-hopper", "c64", "0.5.19 to 0.5.23", of_newest},
     {"vllm", "aiter-a16w4", "1", "0.26.0 to 0.27.1"},
     {"vllm", "aiter-a16w4", "2", "0.28.0 to 0.33.0"},
     {"vllm", "aiter-w4a4", "1", "0.26.0 to 0.31.0"},
@@ -88,13 +93,18 @@ constexpr Wide wide[] = {
     {"vllm", "vllm-cpu", "1", "0.26.0 to 0.33.0"},
 };
 
+/// A version's form for 4 warps fits what it fits.
+std::string_view without_warps(std::string_view version) {
+  if (version.ends_with("-w4")) version.remove_suffix(3);
+  return version;
+}
+
 bool is_for(std::string_view row, std::string_view name) { return row.empty() || row == name; }
 
 }  // namespace
 
 std::vector<Fit> earlier_fits(const Backend& b) {
-  std::string_view version = b.layout_version;
-  if (version.ends_with("-w4")) version.remove_suffix(3);
+  const std::string_view version = without_warps(b.layout_version);
   std::vector<Fit> fits;
   for (const Row& r : rows)
     if (r.backend == b.name && is_for(r.engine, b.engine) && is_for(r.layout_version, version))
@@ -102,16 +112,17 @@ std::vector<Fit> earlier_fits(const Backend& b) {
   return fits;
 }
 
-std::vector<Fit> wider_fits(const Backend& b) {
-  std::vector<Fit> fits = fits_of(b);
-  if (fits.empty() || fits.front().library != b.engine) fits.insert(fits.begin(), {b.engine, "", b.tested});
-  for (const Wide& w : wide)
-    if (w.engine == b.engine && w.backend == b.name && w.layout_version == b.layout_version &&
-        w.range != fits.front().range) {
-      fits.front().range = w.range;
-      return fits;
-    }
-  return {};
+std::vector<std::vector<Fit>> candidates_fits(const Backend& b) {
+  std::vector<std::vector<Fit>> list;
+  for (const Releases& r : of_candidates) {
+    if (r.engine != b.engine || r.backend != b.name || r.layout_version != without_warps(b.layout_version)) continue;
+    std::vector<Fit> fits = fits_of(b);
+    if (fits.empty() || fits.front().library != b.engine) fits.insert(fits.begin(), {b.engine, "", b.tested});
+    fits.front().range = r.range;
+    if (r.tested) fits.front().tested = r.tested;
+    list.push_back(std::move(fits));
+  }
+  return list;
 }
 
 std::vector<Fit> fits_up_to(const Backend& b, const std::string& newest) {

@@ -11,10 +11,12 @@
 // whoever packed it. transformers keeps scales strided: the canonical bytes, seen transposed.
 //
 // SGLang's scale buffers begin with 0x7F (1.0) since 0.5.17, and from 0.5.19 on it also pads to four groups with it:
-// b64 and c64. Its layout versions a, b and c pad intermediate to 32 and scales with zeros; where intermediate is a
-// multiple of 64 on a rank they are as good.
+// b64 and c64; b64-pairs has the package's own pad to two groups. The sglang-kernel of 0.5.17 to 0.5.21 brings
+// triton_kernels of generation b, that of 0.5.22 c. SGLang's layout versions a, b and c pad intermediate to 32 and
+// scales with zeros; where intermediate is a multiple of 64 on a rank they are as good.
 // Source: triton_kernels 3.5.1 and 3.6.0 run on these bytes on an H200; vLLM 0.26.0, SGLang b26729f22, transformers'
-// integrations/mxfp4.py read; SGLang 0.5.23's own conversion run on a CPU.
+// integrations/mxfp4.py read; SGLang's own conversion run on a CPU in 0.5.17 to 0.5.23, each with the triton_kernels
+// that it asks for.
 #include <algorithm>
 
 #include "src/backends/registry.h"
@@ -40,9 +42,9 @@ Json value_object(int64_t experts, Shape padded) {
   j["mma_version"] = 3;
   return j;
 }
-template <int warps>
+template <int warps, int groups>
 Json scale_object(int64_t experts, Shape padded) {
-  Json j = triton_object("HopperMXScaleLayout", experts, round_up(padded.b, 4), padded.n);
+  Json j = triton_object("HopperMXScaleLayout", experts, round_up(padded.b, groups), padded.n);
   j["num_warps"] = warps;
   return j;
 }
@@ -51,9 +53,10 @@ template <class L>
 Parameter values() {
   return {.layout = L{}, .shape = value_shape<L>, .view = u8_transposed, .object = value_object};
 }
-template <class L, int warps>
+/// groups: a multiple of these is what the engine names the tensor's columns.
+template <class L, int warps, int groups = 4>
 Parameter swizzled() {
-  return {.layout = L{}, .shape = swizzled_shape<L>, .view = u8_transposed, .object = scale_object<warps>};
+  return {.layout = L{}, .shape = swizzled_shape<L>, .view = u8_transposed, .object = scale_object<warps, groups>};
 }
 
 struct Version {
@@ -83,28 +86,30 @@ Backend backend(const Version& v, const Engine& engine, int64_t intermediate_mul
           .requires_ = {}};
 }
 
-/// Generation b or c with SGLang's padding.
-Backend sglang_64(const Version& v, const char* name, Range releases, const char* tested) {
+/// A generation with SGLang's padding. scale_columns: groups are padded to a multiple of these as the rows' pads are.
+Backend sglang_64(const Version& v, const char* name, int64_t scale_columns, Range releases) {
   Backend b = backend(v, engine::sglang, 64);
   b.layout_version = name;
   for (Role role : roles) {
     Parameter& scales = b.parameters[size_t(role)][size_t(Part::scales)];
     scales.pad = {.row = 0x7F, .column = 0x7F, .storage = 0x00};
-    scales.columns = 4;
+    scales.columns = scale_columns;
   }
   b.releases = releases;
-  b.tested = tested;
+  b.tested = "converter bytes equal";
   return b;
 }
 
 std::vector<Backend> sglang() {
   const std::vector<Version> all = versions();
-  std::vector<Backend> out = {sglang_64(all[0], "c64", {"0.5.19", ""}, "converter bytes equal (0.5.23)"),
-                              sglang_64(all[1], "b64", {"0.5.11", "0.5.17"}, "sources read")};
+  const Version &c = all[0], &b = all[1];
+  const Version pairs = {"b-pairs", b.codes, swizzled<TritonHopperScalesW8Pairs, 8, 1>(), b.triton};
+  std::vector<Backend> out = {sglang_64(c, "c64", 4, {"0.5.22", ""}), sglang_64(b, "b64", 4, {"0.5.19", "0.5.21"}),
+                              sglang_64(pairs, "b64-pairs", 1, {"0.5.11", "0.5.18"})};
   for (const Version& v : all) {
     out.push_back(backend(v, engine::sglang, 32));
     out.back().summary = "triton_kernels, bf16 activations; intermediate a multiple of 64 on a rank";
-    out.back().releases = *v.name == 'c' ? Range{"0.5.18", ""} : *v.name == 'b' ? Range{"", "0.5.17"} : no_release;
+    out.back().releases = *v.name == 'c' ? Range{"0.5.22", ""} : *v.name == 'b' ? Range{"", "0.5.21"} : no_release;
   }
   for (Backend& b : out) b.requires_ = {{"moe_runner_backend", "triton_kernel"}};
   return out;

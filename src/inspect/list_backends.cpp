@@ -108,6 +108,16 @@ void print_table(const std::vector<const Backend*>& list, const BackendFilter& f
   }
 }
 
+/// What convert takes by itself, or why it takes none.
+std::string auto_choice(const Model& model, const BackendFilter& filter) {
+  try {
+    const Deployment to = {.engine = filter.engine, .release = filter.release, .gpu = filter.gpu, .phase = {}};
+    return "--backend auto takes " + std::string(select_backend(model, to).backend);
+  } catch (const Error& e) {
+    return e.lines.front();
+  }
+}
+
 }  // namespace
 
 void list_backends(const BackendFilter& filter) {
@@ -128,10 +138,7 @@ void list_backends(const BackendFilter& filter) {
   note(fmt::format("LOADER: from this version of the engine on one is known to work{}",
                    m ? "" : ", for some model; with a checkpoint: for that"));
   if (m && !filter.engine.empty() && !filter.gpu.empty() && !find_engine(filter.engine).chooser().empty())
-    note(fmt::format(
-        "--backend auto takes {}",
-        select_backend(*m, {.engine = filter.engine, .release = filter.release, .gpu = filter.gpu, .phase = {}})
-            .backend));
+    note(auto_choice(*m, filter));
   note(cuda_description());
 }
 

@@ -184,7 +184,7 @@ class Rebuilding {
     for (size_t i = 0; i < m_.sets.size() && i < theirs.size(); ++i) {
       const ManifestSet& set = m_.sets[i];
       const Backend& backend = backend_of(set, model_);
-      std::vector<std::vector<Fit>> candidates = {wider_fits(backend)};
+      std::vector<std::vector<Fit>> candidates = candidates_fits(backend);
       if (by_others) {
         candidates.push_back(earlier_fits(backend));
         candidates.push_back(fits_up_to(backend, newest_release(theirs[i], set.engine)));

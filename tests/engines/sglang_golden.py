@@ -1,8 +1,8 @@
 """Makes testdata/golden/layer_sglang_*.safetensors: random layers whose sizes SGLang pads, and what its own code makes of
 them on a CPU. usage: sglang_golden.py OUT-DIRECTORY
 
-Needs SGLang 0.5.23 with the triton_kernels that sglang-kernel brings; with SGLang 0.5.17 and that of sglang-kernel 0.4.5
-(triton_kernels 3.6) it makes layer_sglang_triton_b64. Marlin's codes, which a CUDA kernel repacks, are added by
+Needs SGLang 0.5.23 with the triton_kernels of the sglang-kernel that it asks for; with an earlier SGLang and its own it makes
+layer_sglang_triton_b64 (0.5.19 to 0.5.21) or layer_sglang_triton_b64_pairs (0.5.17, 0.5.18). Marlin's codes, which a CUDA kernel repacks, are added by
 sglang_sources_golden.py."""
 import sys
 from contextlib import ExitStack
@@ -77,10 +77,12 @@ def marlin_scales(raw, hidden, intermediate):
 def main(directory):
     torch.manual_seed(1)
     with on(HOPPER):
-        if sglang.__version__ == "0.5.17":  # scales have no pads of this triton_kernels' own
-            raw = random_layer(128, 96, True)
-            return write(directory, "sglang_triton_b64", "pairs", raw, triton(raw, 128, 96, "triton_hopper_b64"), 128, 96)
         raw = random_layer(96, 160, True)
+        release = int(sglang.__version__.split(".")[2])
+        if release < 22:
+            version = "b64" if release > 18 else "b64-pairs"
+            return write(directory, "sglang_triton_" + version.replace("-", "_"), "pairs", raw, triton(raw, 96, 160, "triton_hopper_" + version),
+                         96, 160)
         write(directory, "sglang_triton", "pairs", raw, triton(raw, 96, 160, "triton_hopper_c64"), 96, 160)
         for name, hidden in (("marlin", 256), ("marlin_corner", 192)):
             raw = random_layer(hidden, 160, False)

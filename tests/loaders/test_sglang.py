@@ -280,7 +280,7 @@ class Sglang(SglangCase):
         sglang.converter_bug.value = True
         for backend, version, proposed in (("flashinfer-cutlass", "v2-corner", ["v1-corner", "v2", "v1"]),
                                            ("flashinfer-cutlass", "v1", ["v2-corner", "v1-corner", "v2"]),
-                                           ("triton-hopper", "c", ["c64", "b64", "b", "a"]), ("triton-hopper", "a-w4", ["c-w4", "b-w4"])):
+                                           ("triton-hopper", "c", ["c64", "b64", "b64-pairs", "b", "a"]), ("triton-hopper", "a-w4", ["c-w4", "b-w4"])):
             with self.subTest(backend=backend, version=version), tempfile.TemporaryDirectory() as parent:
                 self.directory = os.path.join(parent, "out")
                 gpt_oss(backend).write(self.directory)

@@ -10,9 +10,10 @@ namespace mxfp4 {
 /// Of the rows below; one or more in each read_*.cpp.
 namespace readers {
 ReadBlock read_marlin, read_marlin_fp8, read_humming, read_humming_wgmma, read_humming_fp8, read_sm90_v1, read_sm90_v2,
-    read_sm90_fp4fp8, read_triton_hopper_a, read_triton_hopper_b, read_triton_hopper_a_w4, read_triton_hopper_b_w4,
-    read_triton_hopper_a_strided, read_triton_hopper_b_strided, read_triton_blackwell, read_sm100, read_trtllm,
-    read_deepgemm, read_deepgemm_mega, read_aiter, read_triton_cdna4, read_triton_rocm, read_vllm_cpu, read_canonical;
+    read_sm90_fp4fp8, read_triton_hopper_a, read_triton_hopper_b, read_triton_hopper_b_pairs, read_triton_hopper_a_w4,
+    read_triton_hopper_b_w4, read_triton_hopper_a_strided, read_triton_hopper_b_strided, read_triton_blackwell,
+    read_sm100, read_trtllm, read_deepgemm, read_deepgemm_mega, read_aiter, read_triton_cdna4, read_triton_rocm,
+    read_vllm_cpu, read_canonical;
 }  // namespace readers
 
 namespace {
@@ -52,16 +53,18 @@ constexpr KernelFormat cutedsl() {
   return f;
 }
 
-/// Three generations. scale_warps: that the scales are swizzled for; 0: strided.
+/// Three generations. scale_warps: that the scales are swizzled for; 0: strided. groups: that they are padded
+/// to; the CUDA kernel reads four at once.
 constexpr StoredIn a{16, 64}, b{64, 128}, c{256, 128};
-constexpr KernelFormat triton_hopper(const char* name, ReadBlock* read, StoredIn codes, int64_t scale_warps) {
+constexpr KernelFormat triton_hopper(const char* name, ReadBlock* read, StoredIn codes, int64_t scale_warps,
+                                     int64_t groups = 4) {
   return {.name = name,
           .rows = 16,
           .columns = 64,
           .read = read,
           .codes = codes,
-          .scales = scale_warps ? StoredIn{32 * scale_warps, 4} : StoredIn{},
-          .cuda = scale_warps ? CudaReader::triton_hopper : CudaReader::none};
+          .scales = scale_warps ? StoredIn{32 * scale_warps, groups} : StoredIn{},
+          .cuda = scale_warps && groups == 4 ? CudaReader::triton_hopper : CudaReader::none};
 }
 
 constexpr KernelFormat humming(const char* name, int64_t columns, ReadBlock* read, CudaReader cuda = CudaReader::none) {
@@ -107,6 +110,7 @@ constexpr KernelFormat all[] = {
      .w13 = W13Order{1, true}},
     triton_hopper("triton-hopper-a", read_triton_hopper_a, a, 8),
     triton_hopper("triton-hopper-b", read_triton_hopper_b, b, 8),
+    triton_hopper("triton-hopper-b-pairs", read_triton_hopper_b_pairs, b, 8, 2),
     triton_hopper("triton-hopper-c", read_triton_hopper_b, c, 8),
     triton_hopper("triton-hopper-a-w4", read_triton_hopper_a_w4, a, 4),
     triton_hopper("triton-hopper-b-w4", read_triton_hopper_b_w4, b, 4),

@@ -65,9 +65,9 @@ std::vector<Vector> all_vectors() {
 const std::set<std::string> without_layout = {"codes", "scales", "bias", "gguf.blocks"};
 
 /// Layouts that are golden in a layer only.
-const std::set<std::string> golden_in_layers = {"trtllm.bias",       "humming.codes",  "humming_wgmma.codes",
-                                                "humming_fp8.codes", "humming.scales", "humming.bias",
-                                                "triton_rocm.scales"};
+const std::set<std::string> golden_in_layers = {
+    "trtllm.bias",    "humming.codes", "humming_wgmma.codes", "humming_fp8.codes",
+    "humming.scales", "humming.bias",  "triton_rocm.scales",  "triton_hopper_w8_pairs.scales"};
 
 Layout layout_of(const char* name) {
   const auto layout = find_layout(name);

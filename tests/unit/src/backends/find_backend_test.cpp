@@ -50,7 +50,7 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("marlin", "sglang", padded, "0.5.22") == "i64-corner");
   CHECK(version("marlin", "sglang", padded, "0.5.21") == "1");
   CHECK(version("marlin", "sglang", gpt_oss, "0.5.22") == "1");
-  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.17") == "b64");
+  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.17") == "b64-pairs");
   Model ct;
   ct.family = "compressed-tensors";
   CHECK(version("marlin", "vllm", ct, "") == "unpadded");
@@ -61,8 +61,10 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK_THROWS_AS(version("flashinfer-humming", "sglang", gpt_oss, "0.5.18"), Error);
   CHECK_THROWS_AS(version("humming-w4a8", "vllm", deepseek, "0.32.0"), Error);
   CHECK_THROWS_AS(version("humming-w4a8", "vllm", gpt_oss, "0.33.0"), Error);  // asks for bf16 activations
-  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.18") == "c");
-  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.19") == "c64");
+  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.18") == "b64-pairs");
+  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.19") == "b64");
+  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.21") == "b64");
+  CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.22") == "c64");
   Model quark;
   quark.family = "quark";
   for (const char* release : {"", "0.33.0"}) CHECK_THROWS_AS(version("aiter-a16w4", "vllm", quark, release), Error);

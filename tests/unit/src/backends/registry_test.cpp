@@ -152,6 +152,8 @@ TEST_CASE("SGLang's padding, as its own conversion makes it") {
               {"sglang.triton_hopper_c64", "triton-hopper", "sglang", ""});
   check_layer(Golden("layer_sglang_triton_b64.safetensors"), false,
               {"sglang.triton_hopper_b64", "triton-hopper", "sglang", "b64"});
+  check_layer(Golden("layer_sglang_triton_b64_pairs.safetensors"), false,
+              {"sglang.triton_hopper_b64-pairs", "triton-hopper", "sglang", "b64-pairs"});
   check_layer(Golden("layer_sglang_marlin.safetensors"), true, {"sglang.marlin_i64", "marlin", "sglang", "i64"});
   check_layer(Golden("layer_sglang_marlin_corner.safetensors"), true, {"sglang.marlin_i64", "marlin", "sglang", ""});
 }
