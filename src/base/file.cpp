@@ -25,6 +25,15 @@ Fd open_file(const std::string& path, std::string name, int flags, const char* a
   return {fd, std::move(name)};
 }
 
+/// A new file; none where something has the name.
+Fd try_to_create(const std::string& path, const std::string& name) {
+  int fd;
+  do fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  while (fd < 0 && errno == EINTR);
+  if (fd < 0 && errno != EEXIST) fail_errno(name, "cannot create", errno);
+  return {fd, name};
+}
+
 }  // namespace
 
 Fd::~Fd() {
@@ -88,11 +97,15 @@ Fd open_read(const std::string& path, std::string name) {
 }
 
 Fd open_write(const std::string& path, std::string name) {
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail_errno(name.empty() ? path : name, "cannot replace", errno);
+  if (name.empty()) name = path;
+  if (Fd fd = try_to_create(path, name)) return fd;  // mostly: a file server is not asked first what is there
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail_errno(name, "cannot replace", errno);
   return open_file(path, std::move(name), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, "cannot create");
 }
 
 Fd open_own(const std::string& path, std::string name) {
+  if (name.empty()) name = path;
+  if (Fd fd = try_to_create(path, name)) return fd;
   struct stat s;
   const bool own = ::lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_uid == ::geteuid();
   if (!own) return open_write(path, std::move(name));

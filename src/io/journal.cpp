@@ -158,9 +158,9 @@ void Journal::truncate() {
 }
 
 void Journal::clear() {
-  const bool was_finished = !text_.proof.file.empty();
+  const bool was_finished = !text_.proof.file.empty(), was_empty = text_.end == 0 && !text_.foreign;
   text_ = {};
-  truncate();
+  if (!was_empty) truncate();
   if (was_finished) fd_.sync();  // else it may come back beside the next run's partial directory
 }
 

@@ -64,6 +64,17 @@ void check_movable(const std::string& name, const std::string& out, const std::s
          name);
 }
 
+/// Space for a file of so many bytes, where the file system can set some apart. In tmpfs that costs what writing does,
+/// and one thread would do it all.
+void reserve_space(const Fd& fd, int64_t bytes) {
+  if (is_on_tmpfs(fd)) return;
+  while (::fallocate(fd.get(), 0, 0, bytes) != 0) {
+    if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return;
+    if (errno != EINTR) fail_errno(fd.name(), "cannot reserve space", errno);
+    throw_if_interrupted();
+  }
+}
+
 /// What a file or folder that is created with these bits permits.
 mode_t mode_of_new(mode_t bits) {
   const mode_t mask = ::umask(077);
@@ -286,13 +297,8 @@ void OutputDir::fail_removed() const {
 
 Fd OutputDir::create(const std::string& name, int64_t bytes) const {
   Fd fd = open_own(path(name), name);
+  if (bytes > 0) reserve_space(fd, bytes);  // mostly makes it as long, too
   if (fd.stat().st_size != bytes && ::ftruncate(fd.get(), bytes) != 0) fail_errno(name, "cannot set its size", errno);
-  if (bytes == 0 || is_on_tmpfs(fd)) return fd;  // there it costs what writing does, and one thread would do it all
-  while (::fallocate(fd.get(), 0, 0, bytes) != 0) {
-    if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) break;
-    if (errno != EINTR) fail_errno(name, "cannot reserve space", errno);
-    throw_if_interrupted();
-  }
   return fd;
 }
 

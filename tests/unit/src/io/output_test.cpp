@@ -105,6 +105,20 @@ TEST_CASE("a source whose shard has the name of a file of ours is not written th
   CHECK(is_right(dir / "out", dir / "in"));
 }
 
+TEST_CASE("a file has its size before anything is written, whatever had its name") {
+  const TempDir dir;
+  OutputDir out(dir / "out", "", nullptr);
+  out.open({});
+  for (const int64_t before : {-1, 0, 70000, 200000}) {
+    if (before >= 0) {
+      const Fd earlier = open_own(out.path("file"));
+      REQUIRE(::ftruncate(earlier.get(), before) == 0);
+    }
+    CHECK(out.create("file", 100000).stat().st_size == 100000);
+  }
+  CHECK(out.create("file", 0).stat().st_size == 0);
+}
+
 TEST_CASE("names have one spelling") {
   for (const char* name : {"sub//dense.dat", "sub/./dense.dat", "sub/dense.dat/", "./dense.dat"})
     CHECK(!is_safe_name(name));
