@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -73,6 +74,44 @@ uint8_t* read_buffer() {
   return buffer.release();
 }
 
+/// What a direct read fills, in order: a page of `edges` where the file's range begins within a page, whole pages of
+/// `to`, which lies in its page as `at` does, and another page of `edges` where the range ends within one.
+class PagesInPlace {
+ public:
+  PagesInPlace(uint8_t* to, int64_t at, int64_t end, uint8_t* edges)
+      : to_(to),
+        edges_(edges),
+        head_(page_end(at) - at),
+        tail_(end - page_begin(end)),
+        body_(end - at - head_ - tail_) {}
+
+  /// Whether there is a whole page between the edges.
+  bool any() const { return body_ > 0; }
+  ssize_t read(const Fd& fd, int64_t begin) const {
+    iovec parts[3];
+    int count = 0;
+    if (head_) parts[count++] = {edges_, size_t(page)};
+    parts[count++] = {to_ + head_, size_t(body_)};
+    if (tail_) parts[count++] = {edges_ + page, size_t(page)};
+    return ::preadv(fd.get(), parts, count, begin);
+  }
+  void take_edges() const {
+    if (head_) std::memcpy(to_, edges_ + page - head_, size_t(head_));
+    if (tail_) std::memcpy(to_ + head_ + body_, edges_ + page, size_t(tail_));
+  }
+
+ private:
+  uint8_t *to_, *edges_;
+  int64_t head_, tail_, body_;
+};
+
+/// Has the system begin to bring to disk what the page cache has of a range, but not the pages at its ends that others
+/// may be writing: those would go there twice. Nothing waits, and nothing is promised: that is what sync() is for.
+void begin_writing(const Fd& fd, int64_t offset, int64_t bytes) {
+  const int64_t begin = page_end(offset), end = page_begin(offset + bytes);
+  if (begin < end) ::sync_file_range(fd.get(), begin, end - begin, SYNC_FILE_RANGE_WRITE);
+}
+
 /// The bytes that were written; fewer than asked for where the file system refuses direct writes.
 int64_t write_direct(const Fd& fd, const uint8_t* from, int64_t bytes, int64_t offset) {
   int64_t done = 0;
@@ -104,18 +143,24 @@ DirectFile::DirectFile(Fd fd, Writes writes)
 /// The bytes that were read; fewer than asked for where the disk did not give all.
 int64_t DirectFile::read_direct(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   uint8_t* buffer = read_buffer();
+  const bool congruent = to && (reinterpret_cast<uintptr_t>(to) - uintptr_t(offset)) % page == 0;
   int64_t done = 0;
   while (done < bytes) {
     const int64_t at = offset + done, begin = page_begin(at);
     const int64_t ask = std::min(page_end(offset + bytes) - begin, block);
     const int64_t want = std::min(offset + bytes - begin, ask);  // the file may end within the last page
+    const PagesInPlace pages(to ? to + done : nullptr, at, begin + want, buffer);
+    const bool in_place = congruent && pages.any();
     ssize_t got;
-    do got = ::pread(direct_.get(), buffer, size_t(ask), begin);
+    do got = in_place ? pages.read(direct_, begin) : ::pread(direct_.get(), buffer, size_t(ask), begin);
     while (got < 0 && errno == EINTR);
     if (got < want) break;
-    const uint8_t* data = buffer + (at - begin);
     const int64_t part = begin + want - at;
-    if (to) std::memcpy(to + done, data, size_t(part));
+    const uint8_t* data = in_place ? to + done : buffer + (at - begin);
+    if (in_place)
+      pages.take_edges();
+    else if (to)
+      std::memcpy(to + done, data, size_t(part));
     if (sink) sink(data, part);
     done += part;
   }
@@ -173,7 +218,11 @@ void DirectFile::write(const void* data, int64_t bytes, int64_t offset, const Bl
   const auto* from = static_cast<const uint8_t*>(data);
   const int64_t begin = page_end(offset) - offset, end = page_begin(offset + bytes) - offset;
   const bool congruent = (reinterpret_cast<uintptr_t>(from) - uintptr_t(offset)) % page == 0;
-  if (!direct_writes_ || !congruent || begin >= end) return write_cached(from, bytes, offset, sink);
+  if (!direct_writes_ || !congruent || begin >= end) {
+    write_cached(from, bytes, offset, sink);
+    if (!in_memory_ && writes_ == Writes::direct) begin_writing(fd_, offset, bytes);
+    return;
+  }
   if (sink) sink(from, bytes);
   fd_.write(from, begin, offset);
   const int64_t done = begin + write_direct(direct_, from + begin, end - begin, offset + begin);

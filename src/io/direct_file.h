@@ -9,6 +9,8 @@
 //
 // Writing: whole pages go straight to the disk, the two broken pages at a range's ends through the cache. No page is
 // reached by both ways, so that the two cannot disagree. Where nobody waits for the disk, all goes through the cache.
+// Where somebody does, what goes through the cache (all of it on NFS) is begun to be written at once: with a sync that
+// began it, a file server would wait first, and the run afterwards.
 #pragma once
 
 #include <functional>
@@ -43,7 +45,8 @@ class DirectFile {
   /// Called with the blocks of a read or write, in order, each while it is still in the processor's caches.
   using BlockSink = std::function<void(const uint8_t* block, int64_t bytes)>;
 
-  /// As Fd::read. `to` null: the blocks are only handed to `sink`.
+  /// As Fd::read. `to` null: the blocks are only handed to `sink`. From the disk pages go to where they are to be where
+  /// `to` lies in its page as `offset` does; else they are copied there.
   void read(void* to, int64_t bytes, int64_t offset, const BlockSink& sink = {}) const;
   /// Whether the file is in memory and nowhere else, and large.
   bool is_on_tmpfs() const { return in_memory_; }
@@ -52,6 +55,8 @@ class DirectFile {
   /// As Fd::write. Pages go straight to the disk where `from` lies in its page as `offset` does.
   void write(const void* from, int64_t bytes, int64_t offset, const BlockSink& sink = {}) const;
   WriteWay write_way() const;
+  /// Whether write() takes pages straight to the disk, for which they must lie in memory as in the file.
+  bool writes_pages() const { return direct_writes_; }
   /// Brings all to disk, out of the page cache, unless that is not asked for; closes the file.
   void finish(Sync sync = Sync::yes);
   const Fd& fd() const { return fd_; }

@@ -101,6 +101,30 @@ TEST_CASE("ranges written by several threads make the file, read back in any way
   }
 }
 
+TEST_CASE("what is read from the disk is the same wherever it is to lie, and nothing beside it changes") {
+  const std::string want = content();
+  const Temporary file(std::filesystem::temp_directory_path());
+  Fd made = open_write(file.name());
+  made.write(want.data(), total, 0);
+  made.sync();
+  const DirectFile direct(open_read(file.name()));
+  auto list = ranges();
+  list.insert(list.end(), {{0, total}, {4096, 1 << 20}, {4095, 65538}, {123, total - 246}, {total - 70000, 70000}});
+  Worker worker{open_cpu()};
+  for (const int64_t shift : {0, 64}) {  // in its page as in the file, and otherwise
+    ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
+    for (const auto& [at, bytes] : list) {
+      std::string seen;
+      uint8_t* const data = worker.source.reserve(bytes + 2 * 4096, at + shift) + 4096;
+      std::memset(data - 1, 'x', size_t(bytes + 2));
+      direct.read(data, bytes, at, [&](const uint8_t* block, int64_t size) { seen.append(block, block + size); });
+      CHECK(std::memcmp(data, want.data() + at, size_t(bytes)) == 0);
+      CHECK((data[-1] == 'x' && data[bytes] == 'x'));
+      CHECK((seen == want.substr(size_t(at), size_t(bytes))));
+    }
+  }
+}
+
 TEST_CASE("a file that is not to be synced has the same bytes") {
   const Temporary file(std::filesystem::temp_directory_path());
   DirectFile direct(open_write(file.name()));
