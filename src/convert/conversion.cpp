@@ -20,7 +20,11 @@ namespace {
 
 // Mapping is serialised in the GPU's driver: batch enough pages to amortise it, but leave batches for all threads.
 constexpr int64_t in_place_bytes_at_once = int64_t(72) << 20;
+constexpr int64_t copied_at_once = int64_t(8) << 20;  // as much as a job that packs has, so that its buffer will do
 constexpr int most_named = 20;
+
+/// Where a piece begins in its file.
+int64_t offset_of(const PieceAt& p) { return p.slice.tensor->offset + p.slice.piece; }
 
 }  // namespace
 
@@ -30,6 +34,7 @@ void Conversion::run() {
   out_.keep(true);
   int64_t bytes = 0;
   for (const int64_t i : left) bytes += bytes_of(plan_, plan_.jobs[size_t(i)]);
+  measure(left);
   Progress progress("packing", bytes);
   in_place_ = may_pack_in_place();
   const std::vector<std::vector<int64_t>> batches = job_batches(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
@@ -194,17 +199,56 @@ void Conversion::check_source() {
   }
 }
 
+void Conversion::measure(const std::vector<int64_t>& jobs) {
+  for (const int64_t i : jobs) {
+    const Job& job = plan_.jobs[size_t(i)];
+    const auto* pack = std::get_if<PackJob>(&job);
+    if (!pack) {
+      most_source_ = std::max(most_source_, std::min(bytes_of(plan_, job), copied_at_once));
+      continue;
+    }
+    const PackedTensor& t = plan_.packed[pack->target];
+    most_source_ = std::max(most_source_, pieces_in(plan_, t, pack->begin, pack->end).source_bytes);
+    most_packed_ = std::max(most_packed_, (pack->end - pack->begin) * t.slice_bytes);
+  }
+}
+
+uint8_t* Conversion::source_buffer(Worker& worker, int64_t bytes, int64_t offset) const {
+  worker.source.reserve(most_source_ + DirectFile::page);
+  return worker.source.reserve(bytes, offset);
+}
+
+uint8_t* Conversion::packed_buffer(Worker& worker, int64_t bytes, int64_t offset) const {
+  worker.packed.reserve(most_packed_ + DirectFile::page);
+  return worker.packed.reserve(bytes, offset);
+}
+
 int64_t Conversion::carry_out(Worker& worker, const CopyJob& job, JobCounts&) {
-  if (failed_) return 0;
   const std::span<const CopyPiece> pieces = plan_.pieces_of(job);
+  PieceHasher hasher = copy_hasher(pieces, sums_);
+  if (pieces.size() > 1) return copy(worker, pieces, hasher);
+  const CopyPiece& piece = pieces[0];
+  const int64_t origin = plan_.copied[size_t(piece.copied)].offset + piece.begin;
+  int64_t done = 0;
+  while (done < piece.bytes && !failed_) {  // in parts that end at pages of the file that is written
+    const int64_t most = copied_at_once - (origin + done) % DirectFile::page;
+    const CopyPiece part{piece.copied, piece.begin + done, std::min(piece.bytes - done, most)};
+    done += copy(worker, {&part, 1}, hasher);
+  }
+  return done;
+}
+
+int64_t Conversion::copy(Worker& worker, std::span<const CopyPiece> pieces, PieceHasher& hasher) {
+  if (failed_) return 0;
   const CopiedTensor& first = plan_.copied[size_t(pieces[0].copied)];
   const int64_t offset = first.offset + pieces[0].begin;
   int64_t bytes = 0;
   for (const CopyPiece& p : pieces) bytes += p.bytes;
-  uint8_t* data = worker.source.reserve(bytes, offset);
-  PieceHasher hasher = copy_hasher(pieces, sums_);
+  const bool is_written = first.file && !is_linked_[size_t(*first.file)];
+  const bool lies_as_written = is_written && files_.get(size_t(*first.file))->writes_pages();
+  uint8_t* data = source_buffer(worker, bytes, lies_as_written ? offset : first.source->offset + pieces[0].begin);
   phases_.time(Phase::read, [&] { source_.read_copied(plan_, pieces, data, hashing(hasher)); });
-  if (first.file && !is_linked_[size_t(*first.file)]) write(*first.file, data, bytes, offset);
+  if (is_written) write(*first.file, data, bytes, offset);
   return bytes;
 }
 
@@ -212,10 +256,12 @@ int64_t Conversion::carry_out(Worker& worker, const PackJob& job, JobCounts& cou
   const PackedTensor& t = plan_.packed[job.target];
   if (failed_ && t.part != Part::scales) return 0;
   const Pieces pieces = pieces_in(plan_, t, job.begin, job.end);
-  uint8_t* source = worker.source.reserve(pieces.source_bytes);
   PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
   const bool sees_source = pieces.are_canonical() && plan_.tp.size == 1;
   const bool by_device = sees_source && device_makes_checksums(worker);
+  // A GPU takes rows from where a page begins; the CPU from anywhere, so that they are read to where they stay.
+  uint8_t* source =
+      source_buffer(worker, pieces.source_bytes, worker.device->makes_checksums() ? 0 : offset_of(pieces.list.front()));
   const auto sink = by_device ? DirectFile::BlockSink() : hashing(hasher);
   phases_.time(Phase::read, [&] { source_.read_pieces(worker, pieces, source, sink); });
   Input input{pieces, canonical_form(worker, job, pieces, source, counts), counts, {}, {}};
@@ -245,9 +291,8 @@ int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& ba
   if (!source) return 0;
   const auto written = phases_.time(Phase::write, [&] { return map_to_write(*worker.device, *file, bytes, offset); });
   if (!written) return 0;
-  const auto in_shard = [](const PieceAt& p) { return p.slice.tensor->offset + p.slice.piece; };
-  const int64_t origin = in_shard(pieces.list.front());
-  for (PieceAt& p : pieces.list) p.canonical_at = in_shard(p) - origin;
+  const int64_t origin = offset_of(pieces.list.front());
+  for (PieceAt& p : pieces.list) p.canonical_at = offset_of(p) - origin;
   const uint8_t* const canonical = source->at(origin);
   uint8_t* const packed = written->at(offset);
   const PieceHasher from = source_hasher(plan_, target, pieces, sums_);
@@ -276,7 +321,7 @@ int64_t Conversion::pack_rank(Worker& worker, const PackJob& job, size_t target,
   const PackedTensor& t = plan_.packed[target];
   const int64_t bytes = (job.end - job.begin) * t.slice_bytes;
   const int64_t offset = t.offset + job.begin * t.slice_bytes;
-  uint8_t* packed = worker.packed.reserve(bytes, offset);
+  uint8_t* packed = packed_buffer(worker, bytes, offset);
   PieceHasher hasher = slice_hasher(plan_, target, job.begin, job.end, sums_);
   const bool by_device = device_makes_checksums(worker);
   DeviceSums sums = input.sums;

@@ -82,6 +82,14 @@ class Conversion {
   /// The bytes that a job moved.
   int64_t carry_out(Worker& worker, const PackJob& job, JobCounts& counts);
   int64_t carry_out(Worker& worker, const CopyJob& job, JobCounts&);
+  /// Pieces that lie one after the other, or a part of one.
+  int64_t copy(Worker& worker, std::span<const CopyPiece> pieces, PieceHasher& hasher);
+  /// Notes the largest buffers that these jobs need.
+  void measure(const std::vector<int64_t>& jobs);
+  /// As Buffer::reserve(), of the worker's source and packed buffers. The first one is as large as any job needs: one
+  /// that grew would be new memory each time.
+  uint8_t* source_buffer(Worker& worker, int64_t bytes, int64_t offset) const;
+  uint8_t* packed_buffer(Worker& worker, int64_t bytes, int64_t offset) const;
   /// By what is in the page cache; batches of another source than a checkpoint's shards are taken in order.
   JobOrder order_of(const std::vector<std::vector<int64_t>>& batches) const;
   /// A batch of jobs, all together or one after the other.
@@ -131,6 +139,7 @@ class Conversion {
   PhaseTimes phases_;
   std::atomic<bool> failed_ = false;
   bool in_memory_ = false, in_place_ = false;  // in_memory_: some of the files
+  int64_t most_source_ = 0, most_packed_ = 0;  // bytes of a job
   std::atomic<int64_t> in_place_bytes_ = 0;
   std::mutex mutex_;
   Problems problems_;
