@@ -34,6 +34,7 @@ const Loader loaders[] = {
     {"sglang", "marlin", "file", "gpt-oss", "0.5.17"},
     {"sglang", "triton-blackwell", "1", "gpt-oss", "0.5.17"},
     {"sglang", "triton-hopper", "b64", "gpt-oss", "0.5.17"},
+    {"sglang", "triton-hopper", "b64-pairs", "gpt-oss", "0.5.17"},
     {"sglang", "triton-hopper", "file", "gpt-oss", "0.5.17"},
     {"sglang", "triton-hopper", "c", "gpt-oss", "0.5.18"},
     {"sglang", "flashinfer-cutlass", "v2", "deepseek-v4", "0.5.19"},
