@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -102,6 +103,18 @@ ssize_t pwrite(int fd, const void* from, size_t bytes, off_t at) {
   REAL(ssize_t, pwrite, int, const void*, size_t, off_t);
   TRANSFER(pwrite, fd, bytes, fd, from, bytes, at);
 }
+ssize_t preadv(int fd, const struct iovec* parts, int count, off_t at) {
+  REAL(ssize_t, preadv, int, const struct iovec*, int, off_t);
+  if (!hit_fd("preadv", fd)) return real(fd, parts, count, at);
+  if (!is_short) return -1;
+  struct iovec half = parts[0];
+  if (half.iov_len > 1) half.iov_len /= 2;
+  return real(fd, &half, 1, at);
+}
+int sync_file_range(int fd, off64_t at, off64_t bytes, unsigned flags) {
+  REAL(int, sync_file_range, int, off64_t, off64_t, unsigned);
+  return !is_short && hit_fd("sync_file_range", fd) ? -1 : real(fd, at, bytes, flags);
+}
 int fsync(int fd) {
   REAL(int, fsync, int);
   return !is_short && hit_fd("fsync", fd) ? -1 : real(fd);
@@ -160,5 +173,6 @@ int unlink(const char* path) {
 int open64(const char* path, int flags, ...) __attribute__((alias("open")));
 ssize_t pread64(int fd, void* to, size_t bytes, off64_t at) __attribute__((alias("pread")));
 ssize_t pwrite64(int fd, const void* from, size_t bytes, off64_t at) __attribute__((alias("pwrite")));
+ssize_t preadv64(int fd, const struct iovec* parts, int count, off64_t at) __attribute__((alias("preadv")));
 int ftruncate64(int fd, off64_t bytes) __attribute__((alias("ftruncate")));
 int fallocate64(int fd, int mode, off64_t at, off64_t bytes) __attribute__((alias("fallocate")));

@@ -40,6 +40,8 @@ namespace {
 constexpr int cachestat = 451;  // not in every header
 constexpr int harmless[] = {SYS_read,
                             SYS_pread64,
+                            SYS_preadv,
+                            SYS_sync_file_range,  // begins early what may happen at any time
                             SYS_close,
                             SYS_fstat,
                             SYS_stat,
