@@ -13,7 +13,7 @@
 // SGLang's scale buffers begin with 0x7F (1.0) since 0.5.17, and from 0.5.19 on it also pads to four groups with it:
 // b64 and c64; b64-pairs has the package's own pad to two groups. The sglang-kernel of 0.5.17 to 0.5.21 brings
 // triton_kernels of generation b, that of 0.5.22 c. SGLang's layout versions a, b and c pad intermediate to 32 and
-// scales with zeros; where intermediate is a multiple of 64 on a rank they are as good.
+// scales with zeros; where intermediate is a multiple of 64 on a rank they compute the same.
 // Source: triton_kernels 3.5.1 and 3.6.0 run on these bytes on an H200; vLLM 0.26.0, SGLang b26729f22, transformers'
 // integrations/mxfp4.py read; SGLang's own conversion run on a CPU in 0.5.17 to 0.5.23, each with the triton_kernels
 // that it asks for.
@@ -109,7 +109,7 @@ std::vector<Backend> sglang() {
   for (const Version& v : all) {
     out.push_back(backend(v, engine::sglang, 32));
     out.back().summary = "triton_kernels, bf16 activations; intermediate a multiple of 64 on a rank";
-    out.back().releases = *v.name == 'c' ? Range{"0.5.22", ""} : *v.name == 'b' ? Range{"", "0.5.21"} : no_release;
+    out.back().releases = no_release;  // written by earlier programs; the engine's own have other pads
   }
   for (Backend& b : out) b.requires_ = {{"moe_runner_backend", "triton_kernel"}};
   return out;

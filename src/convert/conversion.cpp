@@ -39,10 +39,12 @@ void Conversion::run() {
   in_place_ = may_pack_in_place();
   const std::vector<std::vector<int64_t>> batches = job_batches(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
   JobOrder order = order_of(batches);
-  run_jobs(
-      int64_t(batches.size()), options_.threads,
-      [&](Worker& worker, int64_t) { carry_out_batch(worker, batches[size_t(order.next())], progress); }, devices_);
-  check_source();
+  drop_if_refused([&] {
+    run_jobs(
+        int64_t(batches.size()), options_.threads,
+        [&](Worker& worker, int64_t) { carry_out_batch(worker, batches[size_t(order.next())], progress); }, devices_);
+    check_source();
+  });
   files_.close_all([&](size_t i, DirectFile& file) {
     throw_if_interrupted();
     if (file.fd().stat().st_nlink == 0) fail(ErrorKind::io, "{}: was removed meanwhile", file.fd().name());
@@ -185,18 +187,22 @@ bool Conversion::has_hash(Worker& worker, size_t file, int64_t offset, int64_t b
   return XXH128_isEqual(hash_bytes(data, bytes), hash) != 0;
 }
 
-void Conversion::check_source() {
+void Conversion::drop_if_refused(const std::function<void()>& work) {
   try {
-    problems_.throw_if_any();
-    source_.check_unchanged();
-    std::vector<bool> files;  // a part has not read what goes into others' files
-    if (options_.part) files = others_files_;
-    files.flip();
-    if (known_) check_same_contents(options_.checkpoint, plan_, sums_, *known_, files);
+    work();
   } catch (const Error& e) {
     if (e.kind == ErrorKind::input) out_.keep(false);  // where it could not be read, it may be the next time
     throw;
   }
+}
+
+void Conversion::check_source() {
+  problems_.throw_if_any();
+  source_.check_unchanged();
+  std::vector<bool> files;  // a part has not read what goes into others' files
+  if (options_.part) files = others_files_;
+  files.flip();
+  if (known_) check_same_contents(options_.checkpoint, plan_, sums_, *known_, files);
 }
 
 void Conversion::measure(const std::vector<int64_t>& jobs) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <string>
@@ -78,6 +79,7 @@ class Conversion {
   /// Whether bytes of a file of the output have this hash.
   bool has_hash(Worker& worker, size_t file, int64_t offset, int64_t bytes, const Hash& hash);
   /// A source that holds what cannot be packed, or that changed, leaves nothing to go on with.
+  void drop_if_refused(const std::function<void()>& work);
   void check_source();
   /// The bytes that a job moved.
   int64_t carry_out(Worker& worker, const PackJob& job, JobCounts& counts);
