@@ -16,20 +16,26 @@ namespace {
 
 constexpr int64_t max_transfer = 0x7ffff000;  // what Linux moves in one call
 
-Fd open_file(const std::string& path, std::string name, int flags, const char* action) {
-  if (name.empty()) name = path;
+constexpr int create_new = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
+
+/// A descriptor, or -1 and errno.
+int try_to_open(const std::string& path, int flags) {
   int fd;
   do fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
   while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+Fd open_file(const std::string& path, std::string name, int flags, const char* action) {
+  if (name.empty()) name = path;
+  const int fd = try_to_open(path, flags);
   if (fd < 0) fail_errno(name, action, errno);
   return {fd, std::move(name)};
 }
 
 /// A new file; none where something has the name.
 Fd try_to_create(const std::string& path, const std::string& name) {
-  int fd;
-  do fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  while (fd < 0 && errno == EINTR);
+  const int fd = try_to_open(path, create_new);
   if (fd < 0 && errno != EEXIST) fail_errno(name, "cannot create", errno);
   return {fd, name};
 }
@@ -100,7 +106,7 @@ Fd open_write(const std::string& path, std::string name) {
   if (name.empty()) name = path;
   if (Fd fd = try_to_create(path, name)) return fd;  // mostly: a file server is not asked first what is there
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail_errno(name, "cannot replace", errno);
-  return open_file(path, std::move(name), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, "cannot create");
+  return open_file(path, std::move(name), create_new, "cannot create");
 }
 
 Fd open_own(const std::string& path, std::string name) {

@@ -214,8 +214,10 @@ void Conversion::measure(const std::vector<int64_t>& jobs) {
       continue;
     }
     const PackedTensor& t = plan_.packed[pack->target];
-    most_source_ = std::max(most_source_, pieces_in(plan_, t, pack->begin, pack->end).source_bytes);
-    most_packed_ = std::max(most_packed_, (pack->end - pack->begin) * t.slice_bytes);
+    const int64_t count = pack->end - pack->begin;
+    const Expert& first = plan_.model->layers[size_t(t.layer)].experts[size_t(pack->begin)];
+    most_source_ = std::max(most_source_, count * source_bytes(t, first));
+    most_packed_ = std::max(most_packed_, count * t.slice_bytes);
   }
 }
 

@@ -78,7 +78,7 @@ class Conversion {
   bool is_on_disk(Worker& worker, const CopyJob& job);
   /// Whether bytes of a file of the output have this hash.
   bool has_hash(Worker& worker, size_t file, int64_t offset, int64_t bytes, const Hash& hash);
-  /// A source that holds what cannot be packed, or that changed, leaves nothing to go on with.
+  /// Does work(), after which a source that holds what cannot be packed, or that changed, leaves nothing to go on with.
   void drop_if_refused(const std::function<void()>& work);
   void check_source();
   /// The bytes that a job moved.

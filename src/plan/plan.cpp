@@ -255,8 +255,7 @@ class Planner {
     for (int i = 0; i < int(plan_.packed.size()); i += ranks) {
       const PackedTensor& t = plan_.packed[size_t(i)];
       const auto& experts = plan_.model->layers[size_t(t.layer)].experts;
-      int64_t source = 0;
-      for (const Slice& s : pieces_of(t, experts.front())) source += s.piece_bytes;
+      const int64_t source = source_bytes(t, experts.front());
       const int64_t step = std::max<int64_t>(1, options_.job_bytes / std::max<int64_t>(1, source));
       const auto count = int64_t(experts.size());
       for (int64_t e = 0; e < count; e += step) plan_.jobs.push_back(PackJob{size_t(i), e, std::min(e + step, count)});
@@ -360,6 +359,12 @@ std::vector<Slice> pieces_of(const PackedTensor& t, const Expert& e) {
   const Slice &gate = slice_of(e.gate, t.part), &up = slice_of(e.up, t.part);
   if (gate.tensor == up.tensor && gate.piece == up.piece) return {gate};
   return {gate, up};
+}
+
+int64_t source_bytes(const PackedTensor& t, const Expert& expert) {
+  int64_t bytes = 0;
+  for (const Slice& s : pieces_of(t, expert)) bytes += s.piece_bytes;
+  return bytes;
 }
 
 template <class T>

@@ -125,6 +125,8 @@ Plan make_plan(const Checkpoint& checkpoint, const Model& model, const Backend& 
 
 /// The pieces of the checkpoint that one expert's matrix is made of: one, or gate's and up's.
 std::vector<Slice> pieces_of(const PackedTensor& t, const Expert& expert);
+/// Their bytes; as many of every expert of a layer.
+int64_t source_bytes(const PackedTensor& t, const Expert& expert);
 
 /// The matrix of one expert over its pieces in canonical form (see canonical.h): pieces[i] is where piece i begins.
 template <class T>

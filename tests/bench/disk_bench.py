@@ -106,14 +106,13 @@ def bench(o, source, out):
                 set_cached(files, percent)
                 missing = size - cached_bytes(files)
                 reader = subprocess.Popen(["cat", *files], stdout=subprocess.DEVNULL) if name.endswith("beside cat") else None
+                what = "convert" if name == "beside cat" else name.removesuffix(" beside cat")
                 command = {"convert": [o.program, "convert", *arguments],
                            "before": [o.before, "convert", *arguments],
-                           "beside cat": [o.program, "convert", *arguments],
-                           "before beside cat": [o.before, "convert", *arguments],
                            "cp": ["cp", "-r", "--reflink=never", source, out],
                            "no-sync": [o.program, "convert", *arguments, "--no-sync"],
                            "cp alone": ["cp", "-r", "--reflink=never", source, out],
-                           "fio": fio(files, missing, out, size)}[name]
+                           "fio": fio(files, missing, out, size)}[what]
                 times.setdefault(name, []).append(timed(command, os.path.dirname(out) if name == "cp" else None))
                 if reader:
                     reader.wait()

@@ -14,7 +14,7 @@ for columns in 40 80 120; do
   expect "progress fits $columns columns" 0 '' '' progress_fits $columns convert_at $columns
 done
 expect 'on a terminal: amount, rate, time left' 0 'packing .* of .* \([0-9]+ %\), [0-9.]+ [kMG]B/s, [0-9]+:[0-9]{2}:[0-9]{2} left' '' \
-  at 120 "$program" convert "$dir/model" "$dir/t" --backend marlin --engine vllm
+  at 120 env MXFP4_PACK_PROGRESS=0.001 "$program" convert "$dir/model" "$dir/t" --backend marlin --engine vllm
 expect 'level kernels shows its batches' 0 'computing [0-9] of [0-9] batches \([0-9]+ %\), 0:00:[0-9]{2}' '' \
   at 120 "$program" verify "$dir/t" --source "$dir/model" --tokens 1,16
 

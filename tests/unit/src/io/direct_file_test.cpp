@@ -45,6 +45,14 @@ std::string content() {
   return text;
 }
 
+/// `file` with this text, on disk.
+Fd synced(const Temporary& file, const std::string& text) {
+  Fd made = open_write(file.name());
+  made.write(text.data(), total, 0);  // a DirectFile looks at the size that there is
+  made.sync();
+  return made;
+}
+
 int64_t cached_pages(const Fd& fd) {
   void* map = ::mmap(nullptr, size_t(total), PROT_READ, MAP_SHARED, fd.get(), 0);
   std::vector<unsigned char> pages(size_t(total / 4096 + 1));
@@ -104,9 +112,7 @@ TEST_CASE("ranges written by several threads make the file, read back in any way
 TEST_CASE("what is read from the disk is the same wherever it is to lie, and nothing beside it changes") {
   const std::string want = content();
   const Temporary file(std::filesystem::temp_directory_path());
-  Fd made = open_write(file.name());
-  made.write(want.data(), total, 0);
-  made.sync();
+  Fd made = synced(file, want);
   const DirectFile direct(open_read(file.name()));
   auto list = ranges();
   list.insert(list.end(), {{0, total}, {4096, 1 << 20}, {4095, 65538}, {123, total - 246}, {total - 70000, 70000}});
@@ -135,9 +141,7 @@ TEST_CASE("a file that is not to be synced has the same bytes") {
 
 TEST_CASE("reading leaves the page cache as it was") {
   const Temporary file(std::filesystem::temp_directory_path());
-  Fd made = open_write(file.name());
-  made.write(content().data(), total, 0);
-  made.sync();
+  Fd made = synced(file, content());
   ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
   if (cached_pages(made) > 0) return;  // a file system that is a cache
   const DirectFile direct(open_read(file.name()));
@@ -164,9 +168,7 @@ TEST_CASE("what an earlier run wrote is read from the disk") {
 
 TEST_CASE("a file that nobody waits for is written through the page cache") {
   const Temporary file(std::filesystem::temp_directory_path());
-  Fd made = open_write(file.name());
-  made.write(content().data(), total, 0);  // a DirectFile looks at the size that there is
-  made.sync();
+  Fd made = synced(file, content());
   ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
   DirectFile written(std::move(made), Writes::cached);
   if (written.is_on_tmpfs()) return;
@@ -219,9 +221,7 @@ void cache(const Fd& fd, const Pattern& pattern) {
 TEST_CASE("what is cached is not read from the disk, nothing is read twice, and the cache stays as it was") {
   const std::string want = content();
   const Temporary file(std::filesystem::temp_directory_path());
-  Fd made = open_write(file.name());
-  made.write(want.data(), total, 0);
-  made.sync();
+  Fd made = synced(file, want);
   ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
   if (cached_pages(made) > 0 || disk_bytes() < 0) return;  // a file system that is a cache; no count of bytes
   for (const Pattern& pattern : patterns)
@@ -271,9 +271,7 @@ TEST_CASE("a read hands over every block once, in order, and each piece is hashe
       if (!std::filesystem::is_directory(dir)) continue;
       CAPTURE(dir, cached);
       const Temporary file(dir);
-      Fd made = open_write(file.name());
-      made.write(want.data(), total, 0);
-      made.sync();
+      Fd made = synced(file, want);
       if (!cached) ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
       const DirectFile direct(open_read(file.name()));
       for (const int64_t piece : {int64_t(1), int64_t(100), int64_t(4096), int64_t(700001), total - 5}) {
