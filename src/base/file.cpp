@@ -93,9 +93,11 @@ FileState state_of(const struct stat& s) {
   return {s.st_size, int64_t(s.st_mtim.tv_sec) * 1'000'000'000 + s.st_mtim.tv_nsec, s.st_dev, s.st_ino};
 }
 
-bool is_on_tmpfs(const Fd& fd) {
+Medium medium_of(const Fd& fd) {
   struct statfs s;
-  return ::fstatfs(fd.get(), &s) == 0 && (s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC);
+  if (::fstatfs(fd.get(), &s) != 0) return Medium::disk;
+  if (s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC) return Medium::memory;
+  return s.f_type == NFS_SUPER_MAGIC ? Medium::server : Medium::disk;
 }
 
 Fd open_read(const std::string& path, std::string name) {

@@ -50,8 +50,9 @@ struct FileState {
 };
 FileState state_of(const struct stat& s);
 
-/// Whether the file's bytes are in memory and nowhere else: its file system is tmpfs or ramfs.
-bool is_on_tmpfs(const Fd& fd);
+/// Where a file system keeps its files. memory: tmpfs or ramfs, in memory and nowhere else; server: NFS.
+enum class Medium { disk, memory, server };
+Medium medium_of(const Fd& fd);
 
 /// name: how messages call the file; the path itself where empty.
 Fd open_read(const std::string& path, std::string name = {});

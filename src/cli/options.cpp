@@ -78,7 +78,7 @@ void add_gate_up(CLI::App* app, ModelOptions& model) {
 }
 
 void add_threads(CLI::App* app, int& threads) {
-  app->add_option("--threads", threads, "Threads; 0: one for each core")
+  app->add_option("--threads", threads, "Threads that work at once; 0: one for each core")
       ->check(range(0, 4096))
       ->type_name("N")
       ->envname("MXFP4_PACK_THREADS")

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <future>
 
+#include "src/base/slots.h"
 #include "src/base/threads.h"
 #include "src/io/direct_file.h"
 
@@ -43,8 +44,8 @@ uint8_t* Buffer::reserve(int64_t bytes, int64_t offset) {
 }
 
 int worker_count(int threads) {
-  const int cores = thread_count(0);
-  return threads > 0 ? threads : cores + std::min(cores, 2);
+  const int working = thread_count(threads);
+  return threads == 1 ? 1 : working + std::min(working, 2);
 }
 
 void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,
@@ -57,7 +58,9 @@ void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int6
       work(worker, *job);
     }
   };
+  Slots slots(devices.gpus.empty() ? thread_count(threads) : workers);  // what waits for a GPU does not work either
   run_threads(count, workers, [&](int index, JobQueue& queue) {
+    const Slots::Taken slot(slots);
     auto opening = begin_to_open(devices, index, workers);
     const auto is_open_in = [&](int milliseconds) {
       return opening.wait_for(std::chrono::milliseconds(milliseconds)) != std::future_status::timeout;

@@ -32,8 +32,8 @@ struct Worker {
   Buffer source{*device}, canonical{*device}, packed{*device}, other{*device};
 };
 
-/// How many threads take jobs that read, pack and write: `threads`; 0: one for each core, and up to two more, so that
-/// the cores have work while some wait for the disk.
+/// How many threads take jobs that read, pack and write. So many as `threads` says work at once (0: one for each core);
+/// up to two more take their places while some wait for the disk. 1: one thread, which does all in turn.
 int worker_count(int threads);
 
 /// Calls work(worker, job) for every job in [0, count) on worker_count(threads) threads. The first exception ends the

@@ -12,8 +12,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "src/base/error.h"
+#include "src/base/slots.h"
 #include "src/io/cached_pages.h"
 
 namespace mxfp4 {
@@ -51,6 +53,16 @@ void begin_reading(const Fd& fd, int64_t offset, int64_t bytes) {
     ::posix_fadvise(fd.get(), offset + done, std::min(bytes - done, least_ahead), POSIX_FADV_WILLNEED);
 }
 
+/// What a transfer returns that waits for a disk while others work, again where a signal ended it; -errno for an error.
+template <class Transfer>
+int64_t while_others_work(const Transfer& transfer) {
+  const Slots::Left slot;
+  int64_t result;
+  do result = transfer();
+  while (result < 0 && errno == EINTR);
+  return result < 0 ? -errno : result;
+}
+
 struct Free {
   void operator()(uint8_t* p) const { std::free(p); }
 };
@@ -72,6 +84,17 @@ uint8_t* read_buffer() {
   if (buffer) ::madvise(buffer.get(), size_t(block), MADV_HUGEPAGE);  // if not, it is only slower
   if (!buffer || ::pthread_setspecific(key, buffer.get()) != 0) throw std::bad_alloc();
   return buffer.release();
+}
+
+/// Has read(data, bytes, done) read blocks to where they stay, or into a buffer where `to` is null.
+template <class Read>
+void read_blocks(uint8_t* to, int64_t bytes, const DirectFile::BlockSink& sink, const Read& read) {
+  for (int64_t done = 0, part; done < bytes; done += part) {
+    part = std::min(bytes - done, cached_block);
+    uint8_t* data = to ? to + done : read_buffer();
+    read(data, part, done);
+    if (sink) sink(data, part);
+  }
 }
 
 /// What a direct read fills, in order: a page of `edges` where the file's range begins within a page, whole pages of
@@ -109,6 +132,7 @@ class PagesInPlace {
 /// may be writing: those would go there twice. Nothing waits, and nothing is promised: that is what sync() is for.
 void begin_writing(const Fd& fd, int64_t offset, int64_t bytes) {
   const int64_t begin = page_end(offset), end = page_begin(offset + bytes);
+  const Slots::Left slot;
   if (begin < end) ::sync_file_range(fd.get(), begin, end - begin, SYNC_FILE_RANGE_WRITE);
 }
 
@@ -116,12 +140,10 @@ void begin_writing(const Fd& fd, int64_t offset, int64_t bytes) {
 int64_t write_direct(const Fd& fd, const uint8_t* from, int64_t bytes, int64_t offset) {
   int64_t done = 0;
   while (done < bytes) {
-    const ssize_t put =
-        ::pwrite(fd.get(), from + done, size_t(std::min(bytes - done, int64_t(1) << 30)), offset + done);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0 && errno == EINVAL) break;  // also what a short write that ends within a page leads to
-    if (put == 0) errno = ENOSPC;
-    if (put <= 0) fail_errno(fd.name(), "cannot write", errno);
+    const auto part = size_t(std::min(bytes - done, int64_t(1) << 30));
+    const int64_t put = while_others_work([&] { return ::pwrite(fd.get(), from + done, part, offset + done); });
+    if (put == -EINVAL) break;  // also what a short write that ends within a page leads to
+    if (put <= 0) fail_errno(fd.name(), "cannot write", put == 0 ? ENOSPC : int(-put));
     done += put;
   }
   return done;
@@ -132,7 +154,7 @@ int64_t write_direct(const Fd& fd, const uint8_t* from, int64_t bytes, int64_t o
 DirectFile::DirectFile(Fd fd, Writes writes)
     : fd_(std::move(fd)), writes_(writes), tells_what_is_cached_(mxfp4::tells_what_is_cached(fd_)) {
   if (fd_.stat().st_size < least_file) return;
-  in_memory_ = mxfp4::is_on_tmpfs(fd_);
+  in_memory_ = medium_of(fd_) == Medium::memory;
   if (in_memory_) return;
   direct_ = open_direct(fd_);
   if (!direct_) return;
@@ -151,9 +173,8 @@ int64_t DirectFile::read_direct(uint8_t* to, int64_t bytes, int64_t offset, cons
     const int64_t want = std::min(offset + bytes - begin, ask);  // the file may end within the last page
     const PagesInPlace pages(to ? to + done : nullptr, at, begin + want, buffer);
     const bool in_place = congruent && pages.any();
-    ssize_t got;
-    do got = in_place ? pages.read(direct_, begin) : ::pread(direct_.get(), buffer, size_t(ask), begin);
-    while (got < 0 && errno == EINTR);
+    const int64_t got = while_others_work(
+        [&] { return in_place ? pages.read(direct_, begin) : ::pread(direct_.get(), buffer, size_t(ask), begin); });
     if (got < want) break;
     const int64_t part = begin + want - at;
     const uint8_t* data = in_place ? to + done : buffer + (at - begin);
@@ -171,13 +192,18 @@ bool DirectFile::is_cached(int64_t bytes, int64_t offset) const {
   return in_memory_ || is_range_cached(fd_, offset, bytes);
 }
 
+/// From the page cache, in blocks; those that it lacks are waited for.
 void DirectFile::read_cached(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
-  for (int64_t done = 0, part; done < bytes; done += part) {
-    part = std::min(bytes - done, cached_block);
-    uint8_t* data = to ? to + done : read_buffer();
+  read_blocks(to, bytes, sink, [&](uint8_t* data, int64_t part, int64_t done) { fd_.read(data, part, offset + done); });
+}
+
+/// Through the page cache, which lacks most.
+void DirectFile::fill_and_read(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
+  begin_reading(fd_, offset, bytes);
+  read_blocks(to, bytes, sink, [&](uint8_t* data, int64_t part, int64_t done) {
+    const Slots::Left slot;
     fd_.read(data, part, offset + done);
-    if (sink) sink(data, part);
-  }
+  });
 }
 
 void DirectFile::read_run(uint8_t* to, const ReadRun& run, const CachedPages& pages, const BlockSink& sink) const {
@@ -186,18 +212,14 @@ void DirectFile::read_run(uint8_t* to, const ReadRun& run, const CachedPages& pa
   if (at == run.end) return;
   uint8_t* const rest = to ? to + (at - run.begin) : nullptr;
   if (run.way == Way::cached) return read_cached(rest, run.end - at, at, sink);
-  begin_reading(fd_, at, run.end - at);
-  read_cached(rest, run.end - at, at, sink);
+  fill_and_read(rest, run.end - at, at, sink);
   pages.drop_missing(at, run.end);
 }
 
 void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   auto* out = static_cast<uint8_t*>(to);
   if (in_memory_ || bytes < least_read) return read_cached(out, bytes, offset, sink);
-  if (!tells_what_is_cached_) {
-    begin_reading(fd_, offset, bytes);
-    return read_cached(out, bytes, offset, sink);
-  }
+  if (!tells_what_is_cached_) return fill_and_read(out, bytes, offset, sink);
   for (int64_t done = 0, part; done < bytes; done += part) {  // a few at a time: others may evict pages meanwhile
     part = std::min(bytes - done, block - (offset + done) % block);
     const CachedPages pages(fd_, offset + done, part);
@@ -210,6 +232,8 @@ void DirectFile::write_cached(const uint8_t* from, int64_t bytes, int64_t offset
     // ends at pages: of a page that is written in two parts NFS reads the rest between them
     part = std::min(bytes - done, cached_block - (offset + done) % cached_block);
     if (sink) sink(from + done, part);
+    std::optional<Slots::Left> slot;
+    if (writes_wait()) slot.emplace();
     fd_.write(from + done, part, offset + done);
   }
 }
@@ -220,7 +244,7 @@ void DirectFile::write(const void* data, int64_t bytes, int64_t offset, const Bl
   const bool congruent = (reinterpret_cast<uintptr_t>(from) - uintptr_t(offset)) % page == 0;
   if (!direct_writes_ || !congruent || begin >= end) {
     write_cached(from, bytes, offset, sink);
-    if (!in_memory_ && writes_ == Writes::direct) begin_writing(fd_, offset, bytes);
+    if (writes_wait()) begin_writing(fd_, offset, bytes);
     return;
   }
   if (sink) sink(from, bytes);

@@ -64,7 +64,9 @@ class DirectFile {
  private:
   int64_t read_direct(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const;
   void read_cached(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const;
+  void fill_and_read(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const;
   void read_run(uint8_t* to, const ReadRun& run, const CachedPages& pages, const BlockSink& sink) const;
+  bool writes_wait() const { return !in_memory_ && writes_ == Writes::direct; }
   void write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const;
 
   Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it

@@ -64,10 +64,11 @@ void check_movable(const std::string& name, const std::string& out, const std::s
          name);
 }
 
-/// Space for a file of so many bytes, where the file system can set some apart. In tmpfs that costs what writing does,
-/// and one thread would do it all.
+/// Space for a file of so many bytes, where a disk's file system can set some apart. In memory that costs what writing
+/// does, and one thread would do it all; so it may on a server, which is asked for free space before and says at
+/// every sync what it has no space for.
 void reserve_space(const Fd& fd, int64_t bytes) {
-  if (is_on_tmpfs(fd)) return;
+  if (medium_of(fd) != Medium::disk) return;
   while (::fallocate(fd.get(), 0, 0, bytes) != 0) {
     if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return;
     if (errno != EINTR) fail_errno(fd.name(), "cannot reserve space", errno);

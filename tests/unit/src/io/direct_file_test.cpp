@@ -160,7 +160,7 @@ TEST_CASE("reading leaves the page cache as it was") {
 TEST_CASE("what an earlier run wrote is read from the disk") {
   const Temporary file(std::filesystem::temp_directory_path());
   Fd made = open_write(file.name());
-  if (is_on_tmpfs(made)) return;
+  if (medium_of(made) == Medium::memory) return;
   made.write(content().data(), total, 0);
   CHECK(cached_pages(made) > total / 4096 / 2);
   CHECK(cached_pages(open_own(file.name())) == 0);

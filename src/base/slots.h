@@ -1,0 +1,44 @@
+// More threads than slots to work in, so that what waits for a disk leaves no slot empty.
+//
+//   thread 1  | pack | hash |···· waits ····| pack |        Two slots: at most two threads work. The third's read was
+//   thread 2  | hash |· waits ·| pack | hash |              begun while the first two worked, and it works while they
+//   thread 3  |·· waits ··| pack | hash |·· waits ··|       wait.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+namespace mxfp4 {
+
+class Slots {
+ public:
+  explicit Slots(int count) : free_(count) {}
+
+  /// This thread has a slot from construction, which waits for a free one, until destruction.
+  class Taken {
+   public:
+    explicit Taken(Slots& slots);
+    Taken(const Taken&) = delete;
+    ~Taken();
+  };
+  /// What slot this thread has, if any, is free for others from construction until destruction, which waits for one.
+  class Left {
+   public:
+    Left();
+    Left(const Left&) = delete;
+    ~Left();
+
+   private:
+    Slots* const left_;
+  };
+
+ private:
+  void take();
+  void leave();
+
+  std::mutex mutex_;
+  std::condition_variable is_free_;
+  int free_;
+};
+
+}  // namespace mxfp4
