@@ -1,7 +1,7 @@
 """DeepSeek-V4 in a whole SGLang on two GPUs, raw and packed, while its load balancer moves experts.
 
     mxfp4-pack synth deepseek-v4-flash R --layers 4 --experts 16
-    mxfp4-pack convert R P --engine sglang --backend marlin
+    mxfp4-pack convert R P --engine sglang==0.5.17 --backend marlin
     python3 tests/engines/sglang_balanced.py R P
 
 SGLang 0.5.17 and src/loaders must be installed. R and P are started expert-parallel with --enable-eplb and four redundant
@@ -9,8 +9,8 @@ experts, which SGLang places anew every four forward passes. After each answer e
 file's bytes of the expert that SGLang's map says is there, at last after update_weights_from_disk of P. Tokens, the 1000
 largest log probabilities and maps must be R's. SGLang 0.5.17 itself stops when it balances R, since it sends F8_E8M0 scales by
 NCCL, which does not take them: R is started as it is, too, and that R which is compared hands SGLang its parameters as bytes
-(get_moe_weights). All starts run at once; a machine's first ones compile kernels for minutes. Exit code 0: all as it must be,
-and experts moved.
+(get_moe_weights). One start runs after the other, since SGLang does not start where others take memory meanwhile; a machine's
+first one compiles kernels for minutes. Exit code 0: all as it must be, and experts moved.
 """
 
 import argparse
@@ -75,9 +75,9 @@ def main():
 
     def job(directory, number, *more, **environment):
         return __file__, ["-", "-", "--start", directory, "--port", str(options.port + 8 * number), *more], environment
-    jobs = {"balanced packed": job(options.packed, 0, "--is-packed"),
-            "balanced raw as bytes": job(options.raw, 1, MOVE_AS_BYTES="1"), "balanced raw": job(options.raw, 2)}
-    seen = at_once(jobs, [{"CUDA_VISIBLE_DEVICES": options.gpus}] * len(jobs))
+    jobs = {"balanced raw as bytes": job(options.raw, 1, MOVE_AS_BYTES="1"),
+            "balanced packed": job(options.packed, 0, "--is-packed"), "balanced raw": job(options.raw, 2)}
+    seen = at_once(jobs, [{"CUDA_VISIBLE_DEVICES": options.gpus}])
     print(f"     raw as it is gave {len(seen['balanced raw'] or ())} of {ANSWERS} answers")
     rows, moved = look_at(seen["balanced packed"]) if seen["balanced packed"] else (False, 0)
     same = compared(seen["balanced raw as bytes"], seen["balanced packed"])
