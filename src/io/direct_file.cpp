@@ -28,6 +28,9 @@ constexpr int64_t least_read = 64 << 10;
 constexpr int64_t block = 4 << 20;  // enough for a disk to be busy
 constexpr int64_t huge_page = 2 << 20;
 constexpr int64_t cached_block = 256 << 10;  // stays in a core's own cache
+// For the page cache Linux takes pages as large as a write. Larger ones than these are seldom at hand, and a virtual
+// machine's host may have to bring them back first.
+constexpr int64_t page_cache_write = 64 << 10;
 constexpr int64_t least_ahead = 128 << 10;
 
 int64_t page_begin(int64_t at) { return at / page * page; }
@@ -228,9 +231,10 @@ void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& 
 }
 
 void DirectFile::write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const {
+  const int64_t most = in_memory_ || writes_wait() ? cached_block : page_cache_write;
   for (int64_t done = 0, part; done < bytes; done += part) {
     // ends at pages: of a page that is written in two parts NFS reads the rest between them
-    part = std::min(bytes - done, cached_block - (offset + done) % cached_block);
+    part = std::min(bytes - done, most - (offset + done) % most);
     if (sink) sink(from + done, part);
     std::optional<Slots::Left> slot;
     if (writes_wait()) slot.emplace();
