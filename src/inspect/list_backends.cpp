@@ -131,8 +131,8 @@ void list_backends(const BackendFilter& filter) {
   }
   const Model* m = model ? &*model : nullptr;
   const std::vector<const Backend*> list = filtered(filter, m);
-  if (filter.json) return print_json(list, filter, m);
   if (list.empty()) fail(ErrorKind::usage, "nothing of the kind can be written; 'mxfp4-pack backends' lists all");
+  if (filter.json) return print_json(list, filter, m);
   print_table(list, filter, m);
   note("*: what convert writes unless told");
   note(fmt::format("LOADER: from this version of the engine on one is known to work{}",

@@ -4,6 +4,8 @@
 
 expect 'backends' 0 '^marlin +sglang' 'CUDA' "$program" backends
 expect 'backends as JSON' 0 '"backend":"marlin","engine":"vllm"' '' "$program" backends --json
+expect 'nothing of the kind' 2 '' 'error: nothing of the kind can be written' "$program" backends --engine sglang --gpu cpu
+expect 'nor as JSON' 2 '"error":.*nothing of the kind' '' "$program" backends --engine sglang --gpu cpu --json
 # The README's table says of each backend where it runs.
 gpus() {
   "$program" backends --json | PYTHONPATH=$root/tests/engines python3 -B -c '
