@@ -1,7 +1,5 @@
 #include "src/base/slots.h"
 
-#include <utility>
-
 namespace mxfp4 {
 
 namespace {

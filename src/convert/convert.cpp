@@ -231,12 +231,11 @@ fs::path folder_above(const std::string& out) {
 
 /// What a dry run prints; an error where the disk is too small.
 void show_plan(const ConvertOptions& options, const Plan& plan) {
-  const int threads = thread_count(options.threads);
   const fs::path place = folder_above(options.out);
-  PlanCost cost{.threads = threads, .free = int64_t(fs::space(place).available)};
+  PlanCost cost{.threads = worker_count(options.threads), .free = int64_t(fs::space(place).available)};
   const int64_t needed = plan.file_bytes + bytes_beside(plan);
   const bool fits = needed <= cost.free;
-  if (fits && options.predict) cost.time = options.predict(plan, place.string(), threads);
+  if (fits && options.predict) cost.time = options.predict(plan, place.string(), thread_count(options.threads));
   if (fits || !options.json) print_plan(plan, cost, options.json);
   if (!fits) fail(ErrorKind::io, "{}: {} needed, {} free", options.out, human_bytes(needed), human_bytes(cost.free));
 }

@@ -8,7 +8,7 @@ namespace mxfp4 {
 
 /// What a conversion takes of this machine.
 struct PlanCost {
-  int threads = 1;
+  int threads = 1;   // those that have buffers
   int64_t free = 0;  // bytes, where OUT will stand
   RunTime time = {};
 };
