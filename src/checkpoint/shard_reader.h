@@ -29,7 +29,8 @@ class ShardReader {
   std::unique_ptr<PageCacheMap> map(Device& device, std::span<const TensorRange> ranges) const;
   /// As DirectFile::is_cached.
   bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const;
-  /// Throws Error{io} where a shard is not the file that was opened, or its size or mtime differ.
+  /// Throws Error{input} where a shard is not the file that was opened, or its size or mtime differ, Error{io} where
+  /// there is none.
   void check_unchanged() const;
 
  private:

@@ -190,10 +190,19 @@ bool Conversion::has_hash(Worker& worker, size_t file, int64_t offset, int64_t b
 void Conversion::drop_if_refused(const std::function<void()>& work) {
   try {
     work();
-  } catch (const Error& e) {
-    if (e.kind == ErrorKind::input) out_.keep(false);  // where it could not be read, it may be the next time
+  } catch (const Error& e) {  // where it could not be read, it may be the next time, unless it is another by now
+    if (e.kind == ErrorKind::input || (e.kind == ErrorKind::io && is_source_changed())) out_.keep(false);
     throw;
   }
+}
+
+bool Conversion::is_source_changed() const {
+  try {
+    source_.check_unchanged();
+  } catch (const Error& e) {
+    return e.kind == ErrorKind::input;
+  }
+  return false;
 }
 
 void Conversion::check_source() {

@@ -81,6 +81,8 @@ class Conversion {
   /// Does work(), after which a source that holds what cannot be packed, or that changed, leaves nothing to go on with.
   void drop_if_refused(const std::function<void()>& work);
   void check_source();
+  /// Not where a file of it is gone, which may come back.
+  bool is_source_changed() const;
   /// The bytes that a job moved.
   int64_t carry_out(Worker& worker, const PackJob& job, JobCounts& counts);
   int64_t carry_out(Worker& worker, const CopyJob& job, JobCounts&);

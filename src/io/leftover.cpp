@@ -31,7 +31,13 @@ std::array<std::string, 6> every_name(const HiddenNames& n) {
   return {n.partial, n.aside, n.journal, n.parts, n.removed, n.removed_parts};
 }
 
-bool has_run_file(const std::string& dir) { return fs::is_regular_file(fs::symlink_status(dir + "/" + run_file)); }
+/// Opens it to know: a file server's client may still remember one that a run removed which was killed meanwhile.
+bool has_run_file(const std::string& dir) {
+  const std::string path = dir + "/" + run_file;
+  const Fd opened(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), path);
+  if (!opened && errno == ENOENT) return false;
+  return fs::is_regular_file(fs::symlink_status(path));
+}
 
 }  // namespace
 

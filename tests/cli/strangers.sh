@@ -56,6 +56,32 @@ robbed() {
     return $code
   done
 } 2>/dev/null
+# changing COMMAND...: a run that is stopped after its first job while COMMAND changes its source
+changing() {
+  for try in $(seq 100); do
+    rm -rf "$dir/k" "$dir"/.k.* "$dir/short" "$dir/gone"
+    cp -rp "$dir/many" "$dir/short"
+    "$program" convert "$dir/short" "$dir/k" --backend marlin --engine vllm --threads 1 -q 2>"$dir/changed" &
+    local pid=$! code
+    until { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" || ! kill -0 $pid; do :; done
+    kill -STOP $pid
+    "$@"
+    kill -CONT $pid
+    wait $pid
+    code=$?
+    [ -e "$dir/k" ] && continue  # it had ended before
+    cat "$dir/changed" >&3
+    return $code
+  done
+} 3>&2 2>/dev/null
+cut_off() { truncate -s 1000 "$dir"/short/*.safetensors; }
+from_short() { "$program" convert "$dir/short" "$dir/k" --backend marlin --engine vllm "$@"; }
+expect 'a source that is cut off meanwhile' 2 '' 'safetensors: (ends at byte|changed while)' changing cut_off
+expect 'leaves no steps that no run can use' 2 '' 'No such file' ls -d "$dir"/.k.*
+expect 'a source that is gone meanwhile' 2 '' 'cannot open: No such file' changing mv "$dir/short" "$dir/gone"
+mv "$dir/gone" "$dir/short"
+expect 'leaves steps for when it is back' 0 '' 'steps are done already' from_short --resume
+rm -r "$dir/k" "$dir/short"
 # killed after a job, with a file of somebody's in its partial output
 many_to_k() { "$program" convert "$dir/many" "$dir/k" --backend marlin --engine vllm --threads 1 "$@"; }
 leave() {
