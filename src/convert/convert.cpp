@@ -1,5 +1,6 @@
 #include "src/convert/convert.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "kernels/pack/cpu/driver.h"
