@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <vector>
@@ -79,7 +78,7 @@ class Files {
 }  // namespace
 
 DiskSpeed disk_speed(const std::string& dir, int64_t bytes, int threads) {
-  const int64_t blocks = bytes / block, count = std::min<int64_t>(blocks, worker_count(threads));
+  const int64_t blocks = bytes / block, count = worker_count(threads, blocks);
   std::vector<double> writes, reads, both;
   for (int r = 0; r < 3; ++r) {
     Files target(dir, blocks, count), other(dir, blocks, count);

@@ -233,8 +233,8 @@ fs::path folder_above(const std::string& out) {
 /// What a dry run prints; an error where the disk is too small.
 void show_plan(const ConvertOptions& options, const Plan& plan) {
   const fs::path place = folder_above(options.out);
-  const auto threads = int(std::min<int64_t>(worker_count(options.threads), int64_t(plan.jobs.size())));
-  PlanCost cost{.threads = threads, .free = int64_t(fs::space(place).available)};
+  PlanCost cost{.threads = worker_count(options.threads, int64_t(plan.jobs.size())),
+                .free = int64_t(fs::space(place).available)};
   const int64_t needed = plan.file_bytes + bytes_beside(plan);
   const bool fits = needed <= cost.free;
   if (fits && options.predict) cost.time = options.predict(plan, place.string(), thread_count(options.threads));

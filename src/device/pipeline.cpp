@@ -43,14 +43,14 @@ uint8_t* Buffer::reserve(int64_t bytes, int64_t offset) {
   return data_ + first;
 }
 
-int worker_count(int threads) {
-  const int working = thread_count(threads);
-  return threads == 1 ? 1 : working + std::min(working, 2);
+int worker_count(int threads, int64_t jobs) {
+  const int working = thread_count(threads), all = threads == 1 ? 1 : working + std::min(working, 2);
+  return int(std::min<int64_t>(all, jobs));
 }
 
 void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,
               const DeviceChoice& devices) {
-  const auto workers = int(std::min<int64_t>(worker_count(threads), count));
+  const int workers = worker_count(threads, count);
   const auto take_jobs = [&](Worker& worker, JobQueue& queue, const auto& enough) {
     while (!enough()) {
       const auto job = queue.next();

@@ -33,12 +33,13 @@ struct Worker {
 };
 
 /// How many threads take jobs that read, pack and write. So many as `threads` says work at once (0: one for each core);
-/// up to two more take their places while some wait for the disk. 1: one thread, which does all in turn.
-int worker_count(int threads);
+/// up to two more take their places while some wait for the disk. 1: one thread, which does all in turn. There are no
+/// more than `jobs`, the count of jobs.
+int worker_count(int threads, int64_t jobs = INT64_MAX);
 
-/// Calls work(worker, job) for every job in [0, count) on worker_count(threads) threads. The first exception ends the
-/// others after their current job and is thrown here; so is a pending signal. With several threads, until a GPU is
-/// ready, which takes a tenth of a second the first time, its threads work with the CPU.
+/// Calls work(worker, job) for every job in [0, count) on worker_count(threads, count) threads. The first exception
+/// ends the others after their current job and is thrown here; so is a pending signal. With several threads, until a
+/// GPU is ready, which takes a tenth of a second the first time, its threads work with the CPU.
 void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int64_t)>& work,
               const DeviceChoice& devices = {});
 

@@ -231,7 +231,7 @@ void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& 
 }
 
 void DirectFile::write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const {
-  const int64_t most = in_memory_ || writes_wait() ? cached_block : page_cache_write;
+  const int64_t most = writes_ == Writes::cached && !in_memory_ ? page_cache_write : cached_block;
   for (int64_t done = 0, part; done < bytes; done += part) {
     // ends at pages: of a page that is written in two parts NFS reads the rest between them
     part = std::min(bytes - done, most - (offset + done) % most);

@@ -39,29 +39,13 @@ echo text >"$dir/in/packed"
 expect 'a companion named as the folder of the output' 0 '' '' on
 
 synth gpt-oss-20b "$dir/many" --tiny --layers 24
-# robbed PATH: a run that is stopped after its first job, loses that, and goes on
-robbed() {
+# meanwhile SOURCE COMMAND...: a run from SOURCE that is stopped after its first job, for COMMAND, and goes on
+meanwhile() {
+  local source=$1
+  shift
   for try in $(seq 100); do
     rm -rf "$dir/k" "$dir"/.k.*
-    "$program" convert "$dir/many" "$dir/k" --backend marlin --engine vllm --threads 1 -q 2>"$dir/robbed" &
-    local pid=$! code
-    until { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" || ! kill -0 $pid; do :; done
-    kill -STOP $pid
-    rm -rf "$1"
-    kill -CONT $pid
-    wait $pid
-    code=$?
-    [ $code -eq 0 ] && [ -e "$dir/k/packed" ] && continue  # it had ended before
-    cat "$dir/robbed"
-    return $code
-  done
-} 2>/dev/null
-# changing COMMAND...: a run that is stopped after its first job while COMMAND changes its source
-changing() {
-  for try in $(seq 100); do
-    rm -rf "$dir/k" "$dir"/.k.* "$dir/short" "$dir/gone"
-    cp -rp "$dir/many" "$dir/short"
-    "$program" convert "$dir/short" "$dir/k" --backend marlin --engine vllm --threads 1 -q 2>"$dir/changed" &
+    "$program" convert "$source" "$dir/k" --backend marlin --engine vllm --threads 1 -q 2>"$dir/said" &
     local pid=$! code
     until { read -r && read -r; } <"$dir/.k.mxfp4-pack.journal" || ! kill -0 $pid; do :; done
     kill -STOP $pid
@@ -69,16 +53,20 @@ changing() {
     kill -CONT $pid
     wait $pid
     code=$?
-    [ -e "$dir/k" ] && continue  # it had ended before
-    cat "$dir/changed" >&3
+    [ $code -eq 0 ] && [ -e "$dir/k/packed" ] && restore && continue  # it had ended before
+    cat "$dir/said"
     return $code
   done
-} 3>&2 2>/dev/null
+} 2>/dev/null
+# What COMMAND took from the source "short".
+restore() { rm -rf "$dir/short" "$dir/gone" && cp -rp "$dir/many" "$dir/short"; }
+prepare restore
 cut_off() { truncate -s 1000 "$dir"/short/*.safetensors; }
 from_short() { "$program" convert "$dir/short" "$dir/k" --backend marlin --engine vllm "$@"; }
-expect 'a source that is cut off meanwhile' 2 '' 'safetensors: (ends at byte|changed while)' changing cut_off
+expect 'a source that is cut off meanwhile' 2 'safetensors: (ends at byte|changed while)' '' meanwhile "$dir/short" cut_off
 expect 'leaves no steps that no run can use' 2 '' 'No such file' ls -d "$dir"/.k.*
-expect 'a source that is gone meanwhile' 2 '' 'cannot open: No such file' changing mv "$dir/short" "$dir/gone"
+prepare restore
+expect 'a source that is gone meanwhile' 2 'cannot open: No such file' '' meanwhile "$dir/short" mv "$dir/short" "$dir/gone"
 mv "$dir/gone" "$dir/short"
 expect 'leaves steps for when it is back' 0 '' 'steps are done already' from_short --resume
 rm -r "$dir/k" "$dir/short"
@@ -154,7 +142,7 @@ into_here() { cd "$dir/here" && "$program" convert "$dir/in" . --backend marlin 
 expect 'the folder that it was started in is not replaced' 2 '' 'error: \.: is the folder that this was started in' into_here
 
 for path in .k.mxfp4-pack.partial/packed .k.mxfp4-pack.journal; do
-  expect "a run that loses $path" 2 'removed meanwhile' '' robbed "$dir/$path"
+  expect "a run that loses $path" 2 'removed meanwhile' '' meanwhile "$dir/many" rm -rf "$dir/$path"
   expect 'gives no output' 1 '' '' test -e "$dir/k"
 done
 
