@@ -19,26 +19,27 @@ constexpr int64_t max_transfer = 0x7ffff000;  // what Linux moves in one call
 constexpr int create_new = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
 
 /// A descriptor, or -1 and errno.
-int try_to_open(const std::string& path, int flags) {
+int try_to_open(const At& at, int flags, mode_t mode = 0) {
   int fd;
-  do fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  do fd = ::openat(at.folder, at.name.c_str(), flags | O_CLOEXEC, mode);
   while (fd < 0 && errno == EINTR);
   return fd;
 }
 
-Fd open_file(const std::string& path, std::string name, int flags, const char* action) {
-  if (name.empty()) name = path;
-  const int fd = try_to_open(path, flags);
-  if (fd < 0) fail_errno(name, action, errno);
-  return {fd, std::move(name)};
+/// A new file; none if something has the name.
+Fd try_to_create(const At& at, const std::string& shown, mode_t mode) {
+  const int fd = try_to_open(at, create_new, mode);
+  if (fd < 0 && errno != EEXIST) fail_errno(shown, "cannot create", errno);
+  return {fd, shown};
 }
 
-/// A new file; none where something has the name.
-Fd try_to_create(const std::string& path, const std::string& name) {
-  const int fd = try_to_open(path, create_new);
-  if (fd < 0 && errno != EEXIST) fail_errno(name, "cannot create", errno);
-  return {fd, name};
+Fd opened(int fd, std::string shown, const char* action) {
+  if (fd < 0) fail_errno(shown, action, errno);
+  return {fd, std::move(shown)};
 }
+
+At at_path(const std::string& path) { return {AT_FDCWD, path}; }
+constexpr mode_t by_umask = 0666;
 
 }  // namespace
 
@@ -100,31 +101,39 @@ Medium medium_of(const Fd& fd) {
   return s.f_type == NFS_SUPER_MAGIC ? Medium::server : Medium::disk;
 }
 
-Fd open_read(const std::string& path, std::string name) {
-  return open_file(path, std::move(name), O_RDONLY | O_NONBLOCK, "cannot open");  // a FIFO must not hang
+Fd open_read(const std::string& path, std::string shown) {
+  if (shown.empty()) shown = path;
+  return opened(try_to_open(at_path(path), O_RDONLY | O_NONBLOCK), std::move(shown),
+                "cannot open");  // nor hang at a FIFO
 }
 
-Fd open_write(const std::string& path, std::string name) {
-  if (name.empty()) name = path;
-  if (Fd fd = try_to_create(path, name)) return fd;  // mostly: a file server is not asked first what is there
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail_errno(name, "cannot replace", errno);
-  return open_file(path, std::move(name), create_new, "cannot create");
+Fd open_write(const At& at, std::string shown, mode_t mode) {
+  if (Fd fd = try_to_create(at, shown, mode)) return fd;  // mostly: a file server is not asked first what is there
+  if (::unlinkat(at.folder, at.name.c_str(), 0) != 0 && errno != ENOENT) fail_errno(shown, "cannot replace", errno);
+  return opened(try_to_open(at, create_new, mode), std::move(shown), "cannot create");
 }
 
-Fd open_own(const std::string& path, std::string name) {
-  if (name.empty()) name = path;
-  if (Fd fd = try_to_create(path, name)) return fd;
+Fd open_write(const std::string& path, std::string shown) {
+  return open_write(at_path(path), shown.empty() ? path : std::move(shown), by_umask);
+}
+
+Fd open_own(const At& at, std::string shown, mode_t mode) {
+  if (Fd fd = try_to_create(at, shown, mode)) return fd;
   struct stat s;
-  const bool own = ::lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_uid == ::geteuid();
-  if (!own) return open_write(path, std::move(name));
-  Fd fd = open_file(path, std::move(name), O_RDWR | O_NOFOLLOW, "cannot open");
+  const bool is_own = ::fstatat(at.folder, at.name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode) &&
+                      s.st_nlink == 1 && s.st_uid == ::geteuid();
+  if (!is_own) return open_write(at, std::move(shown), mode);
+  Fd fd = opened(try_to_open(at, O_RDWR | O_NOFOLLOW), std::move(shown), "cannot open");
   ::fsync(fd.get());  // NFS says here, once, what the earlier run could not write; this run writes that again
   ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);  // which the page cache may still show as written
   return fd;
 }
 
-Fd open_text(const std::string& path, int64_t limit, std::string name) {
-  Fd file = open_read(path, std::move(name));
+Fd open_own(const std::string& path, std::string shown) {
+  return open_own(at_path(path), shown.empty() ? path : std::move(shown), by_umask);
+}
+
+Fd checked_text(Fd file, int64_t limit) {
   const struct stat s = file.stat();
   if (!S_ISREG(s.st_mode)) fail(ErrorKind::input, "{}: not a regular file", file.name());
   if (s.st_size > limit)
@@ -132,28 +141,30 @@ Fd open_text(const std::string& path, int64_t limit, std::string name) {
   return file;
 }
 
-std::string read_text(const std::string& path, int64_t limit, std::string name) {
-  const Fd fd = open_text(path, limit, std::move(name));
-  const int64_t bytes = fd.stat().st_size;
-  std::string text(size_t(bytes), '\0');
-  fd.read(text.data(), bytes, 0);
+Fd open_text(const std::string& path, int64_t limit, std::string shown) {
+  return checked_text(open_read(path, std::move(shown)), limit);
+}
+
+std::string read_text(const Fd& file) {
+  std::string text(size_t(file.stat().st_size), '\0');
+  file.read(text.data(), int64_t(text.size()), 0);
   return text;
 }
 
-void write_text(const std::string& path, std::string_view text) {
-  Fd fd = open_write(path);
-  fd.write(text.data(), int64_t(text.size()), 0);
-  fd.sync();
-  fd.close();
+std::string read_text(const std::string& path, int64_t limit, std::string shown) {
+  return read_text(open_text(path, limit, std::move(shown)));
 }
+
+void write_text(Fd file, std::string_view text) {
+  file.write(text.data(), int64_t(text.size()), 0);
+  file.sync();
+  file.close();
+}
+
+void write_text(const std::string& path, std::string_view text) { write_text(open_write(path), text); }
 
 bool is_below(const std::filesystem::path& path, const std::filesystem::path& dir) {
   return std::mismatch(dir.begin(), dir.end(), path.begin(), path.end()).first == dir.end();
-}
-
-bool has_text(const std::string& path, std::string_view text) {
-  return std::filesystem::is_regular_file(path) && std::filesystem::file_size(path) == text.size() &&
-         read_text(path, int64_t(text.size())) == text;
 }
 
 }  // namespace mxfp4

@@ -54,23 +54,36 @@ FileState state_of(const struct stat& s);
 enum class Medium { disk, memory, server };
 Medium medium_of(const Fd& fd);
 
-/// name: how messages call the file; the path itself where empty.
-Fd open_read(const std::string& path, std::string name = {});
+/// What openat() takes: a name in an open folder, or a path.
+struct At {
+  int folder;
+  std::string name;
+};
+
+/// shown: how messages call the file; empty: by its path.
+Fd open_read(const std::string& path, std::string shown = {});
 /// Creates a new file. What has the name is removed first, so that nothing is written through a link or into a file
-/// that has a second name.
-Fd open_write(const std::string& path, std::string name = {});
+/// that has a second name. mode: as open() takes it.
+Fd open_write(const At& at, std::string shown, mode_t mode);
+Fd open_write(const std::string& path, std::string shown = {});
 /// Opens a file that an earlier run of this user created, with what of it is on disk; else as open_write().
-Fd open_own(const std::string& path, std::string name = {});
+Fd open_own(const At& at, std::string shown, mode_t mode);
+Fd open_own(const std::string& path, std::string shown = {});
 
 /// Whether a path is `dir` itself or in it, by their names alone.
 bool is_below(const std::filesystem::path& path, const std::filesystem::path& dir);
 /// Whether `path` is a regular file with this text.
 bool has_text(const std::string& path, std::string_view text);
-/// Opens a regular file of at most `limit` bytes. name: how messages call it; the path itself where empty.
-Fd open_text(const std::string& path, int64_t limit, std::string name = {});
-/// A whole (small) file. Larger than `limit` bytes is an error.
-std::string read_text(const std::string& path, int64_t limit, std::string name = {});
-/// As open_write(), synced.
+/// Returns the file. Throws Error{input} unless it is a regular one of at most `limit` bytes.
+Fd checked_text(Fd file, int64_t limit);
+/// Opens such a file.
+Fd open_text(const std::string& path, int64_t limit, std::string shown = {});
+/// A whole (small) file.
+std::string read_text(const Fd& file);
+std::string read_text(const std::string& path, int64_t limit, std::string shown = {});
+/// Writes a new file, syncs and closes it.
+void write_text(Fd file, std::string_view text);
+/// As open_write(), then the same.
 void write_text(const std::string& path, std::string_view text);
 
 }  // namespace mxfp4

@@ -1,15 +1,248 @@
 #include "src/base/folder.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <memory>
 #include <new>
+
+#include "src/base/error.h"
 
 namespace mxfp4 {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int hold = O_PATH | O_DIRECTORY | O_CLOEXEC;
+
+int error_of(int result) { return result == 0 ? 0 : errno; }
+
+/// Whether the error says that nothing has the name: a step before it is missing, is no folder, or is a link.
+bool is_absence(int error) { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
+
+int try_to_hold(int folder, const char* name, int flags = 0) {
+  int fd;
+  do fd = ::openat(folder, name, hold | flags);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+}  // namespace
+
+/// The folder that the last step of a relative name lies in, held as long as this lives.
+class FolderOfName {
+ public:
+  FolderOfName(const Folder& folder, const std::string& name) : folder_(folder.fd_.get()) {
+    size_t begin = 0;
+    for (size_t end; (end = name.find('/', begin)) != name.npos && folder_ >= 0; begin = end + 1) {
+      const std::string step = name.substr(begin, end - begin);
+      if (step.empty() || step == "." || step == "..") fail(ErrorKind::input, "{}: not a plain relative name", name);
+      held_ = Fd(try_to_hold(folder_, step.c_str(), O_NOFOLLOW), folder.path(name.substr(0, end)));
+      folder_ = held_.get();
+      error_ = errno;
+    }
+    last_ = name.substr(begin);
+    if (last_.empty() || last_ == "." || last_ == "..") fail(ErrorKind::input, "{}: not a plain relative name", name);
+  }
+  /// call(FOLDER, NAME) as the *at functions; -1 and errno if the folder is not there.
+  template <class Call>
+  int operator()(const Call& call) const {
+    errno = error_;
+    return folder_ < 0 ? -1 : call(folder_, last_.c_str());
+  }
+  /// Throws Error{io} if the folder is not there.
+  At at(const std::string& shown) const {
+    if (folder_ < 0) fail_errno(shown, "cannot open", error_);
+    return {folder_, last_};
+  }
+
+ private:
+  Fd held_;
+  int folder_, error_ = 0;
+  std::string last_;
+};
+
+Folder Folder::try_open(const std::string& path) { return Folder(Fd(try_to_hold(AT_FDCWD, path.c_str()), path)); }
+
+Folder Folder::open(const std::string& path) {
+  Folder folder = try_open(path);
+  if (!folder) fail_errno(path, "cannot open", errno);
+  return folder;
+}
+
+Folder Folder::again() const {
+  const int fd = ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) fail_errno(path(), "cannot open", errno);
+  return Folder(Fd(fd, path()));
+}
+
+std::string Folder::lasting_path() const { return fmt::format("/proc/self/fd/{}", fd_.get()); }
+
+bool Folder::is_own() const { return stat().st_uid == ::geteuid(); }
+
+bool Folder::is_at(const Folder& above, const std::string& name) const {
+  const auto there = above.look(name);
+  const struct stat here = stat();
+  return there && there->st_dev == here.st_dev && there->st_ino == here.st_ino;
+}
+
+std::optional<struct stat> Folder::look(const std::string& name) const {
+  struct stat s;
+  const FolderOfName in(*this, name);
+  if (in([&](int dir, const char* last) { return ::fstatat(dir, last, &s, AT_SYMLINK_NOFOLLOW); }) == 0) return s;
+  if (!is_absence(errno)) fail_errno(path(name), "cannot stat", errno);
+  return {};
+}
+
+bool Folder::has_file(const std::string& name) const {
+  const auto s = look(name);
+  return s && S_ISREG(s->st_mode);
+}
+
+Folder Folder::find(const std::string& name) const {
+  const FolderOfName in(*this, name);
+  const int fd = in([&](int dir, const char* last) { return try_to_hold(dir, last, O_NOFOLLOW); });
+  if (fd < 0 && !is_absence(errno)) fail_errno(path(name), "cannot open", errno);
+  return Folder(Fd(fd, path(name)));
+}
+
+Folder Folder::make(const std::string& name) const {
+  const FolderOfName in(*this, name);
+  if (in([](int dir, const char* last) { return ::mkdirat(dir, last, 0700); }) != 0)
+    fail_errno(path(name), "cannot create", errno);
+  Folder made = find(name);
+  // Somebody who may write here could have put another folder of this user's in its place.
+  if (!made || !made.is_own() || !names_in_folder(made).empty())
+    fail(ErrorKind::io, "{}: another user has changed it while it was made", path(name));
+  return made;
+}
+
+Folder Folder::make_or_find(const std::string& name) const {
+  const FolderOfName in(*this, name);
+  if (in([](int dir, const char* last) { return ::mkdirat(dir, last, 0700); }) != 0 && errno != EEXIST)
+    fail_errno(path(name), "cannot create", errno);
+  return find(name);
+}
+
+Fd Folder::open(const std::string& name, int flags, mode_t mode) const {
+  const FolderOfName in(*this, name);
+  int fd;
+  do fd = in([&](int dir, const char* last) { return ::openat(dir, last, flags | O_NOFOLLOW | O_CLOEXEC, mode); });
+  while (fd < 0 && errno == EINTR);
+  return {fd, path(name)};
+}
+
+int Folder::unlink(const std::string& name) const {
+  const FolderOfName in(*this, name);
+  return error_of(in([](int dir, const char* last) { return ::unlinkat(dir, last, 0); }));
+}
+
+int Folder::rmdir(const std::string& name) const {
+  const FolderOfName in(*this, name);
+  return error_of(in([](int dir, const char* last) { return ::unlinkat(dir, last, AT_REMOVEDIR); }));
+}
+
+int Folder::rename(const std::string& name, const Folder& to, const std::string& new_name, unsigned flags) const {
+  const FolderOfName in(*this, name), there(to, new_name);
+  return error_of(in([&](int dir, const char* last) {
+    return there([&](int to_dir, const char* to_last) {
+      return flags ? ::renameat2(dir, last, to_dir, to_last, flags) : ::renameat(dir, last, to_dir, to_last);
+    });
+  }));
+}
+
+int Folder::link(const std::string& name, const Folder& to, const std::string& new_name) const {
+  const FolderOfName in(*this, name), there(to, new_name);
+  return error_of(in([&](int dir, const char* last) {
+    return there([&](int to_dir, const char* to_last) { return ::linkat(dir, last, to_dir, to_last, 0); });
+  }));
+}
+
+int Folder::link_from(const std::string& path, const std::string& new_name) const {
+  const FolderOfName in(*this, new_name);
+  return error_of(
+      in([&](int dir, const char* last) { return ::linkat(AT_FDCWD, path.c_str(), dir, last, AT_SYMLINK_FOLLOW); }));
+}
+
+int Folder::symlink(const std::string& target, const std::string& name) const {
+  const FolderOfName in(*this, name);
+  return error_of(in([&](int dir, const char* last) { return ::symlinkat(target.c_str(), dir, last); }));
+}
+
+std::optional<std::string> Folder::link_target(const std::string& name) const {
+  char target[PATH_MAX];
+  const FolderOfName in(*this, name);
+  const int bytes = in([&](int dir, const char* last) { return int(::readlinkat(dir, last, target, sizeof target)); });
+  if (bytes < 0) return {};
+  return std::string(target, size_t(bytes));
+}
+
+int Folder::touch(const std::string& name) const {
+  const FolderOfName in(*this, name);
+  return error_of(in([](int dir, const char* last) { return ::utimensat(dir, last, nullptr, AT_SYMLINK_NOFOLLOW); }));
+}
+
+int Folder::touch() const { return error_of(::utimensat(fd_.get(), ".", nullptr, 0)); }
+
+Fd Folder::readable() const {
+  int fd;
+  do fd = ::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  while (fd < 0 && errno == EINTR);
+  return {fd, path()};
+}
+
+void Folder::make_writable() const {
+  const mode_t mode = stat().st_mode & 07777;
+  if ((mode & S_IRWXU) == S_IRWXU) return;
+  if (const Fd fd = readable())
+    ::fchmod(fd.get(), mode | S_IRWXU);
+  else
+    ::chmod(lasting_path().c_str(), mode | S_IRWXU);
+}
+
+void Folder::sync() const {
+  const Fd fd = readable();
+  if (!fd) fail_errno(path(), "cannot open", errno);
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) fail_errno(path(), "cannot sync to disk", errno);
+}
+
+Fd open_read(const Folder& folder, const std::string& name) {
+  Fd fd = folder.open(name, O_RDONLY | O_NONBLOCK);
+  if (!fd) fail_errno(folder.path(name), "cannot open", errno);
+  return fd;
+}
+
+Fd open_write(const Folder& folder, const std::string& name) {
+  return open_write(FolderOfName(folder, name).at(folder.path(name)), name, 0600);
+}
+
+Fd open_own(const Folder& folder, const std::string& name) {
+  return open_own(FolderOfName(folder, name).at(folder.path(name)), name, 0600);
+}
+
+Fd open_text(const Folder& folder, const std::string& name, int64_t limit) {
+  return checked_text(open_read(folder, name), limit);
+}
+
+std::string read_text(const Folder& folder, const std::string& name, int64_t limit) {
+  return read_text(open_text(folder, name, limit));
+}
+
+void write_text(const Folder& folder, const std::string& name, std::string_view text) {
+  write_text(open_write(folder, name), text);
+}
+
+bool has_text(const Folder& folder, const std::string& name, std::string_view text) {
+  const auto s = folder.look(name);
+  return s && S_ISREG(s->st_mode) && s->st_size == int64_t(text.size()) &&
+         read_text(folder, name, int64_t(text.size())) == text;
+}
 
 namespace {
 
@@ -22,10 +255,17 @@ struct Close {
   void operator()(DIR* folder) const { ::closedir(folder); }
 };
 
-/// errno of the first call that failed; 0 where none did.
-int read_names(const fs::path& folder, std::vector<std::string>& names) {
-  const std::unique_ptr<DIR, Close> open(::opendir(folder.c_str()));
-  if (!open) return errno;
+/// errno of the first call that failed; 0 if none did.
+int read_names(const Folder& folder, std::vector<std::string>& names) {
+  const Fd fd = folder.readable();
+  if (!fd) return errno;
+  const int own = ::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0);  // closedir() closes it
+  const std::unique_ptr<DIR, Close> open(own < 0 ? nullptr : ::fdopendir(own));
+  if (!open) {
+    const int error = errno;
+    if (own >= 0) ::close(own);
+    return error;
+  }
   for (;;) {
     errno = 0;
     const dirent* const entry = ::readdir(open.get());
@@ -35,52 +275,86 @@ int read_names(const fs::path& folder, std::vector<std::string>& names) {
   }
 }
 
-void walk_below(const fs::path& folder, const std::string& prefix, const std::function<bool(const Entry&)>& visit,
-                Unreadable unreadable) {
+/// Holds nothing if the folder is to be left out.
+Folder hold_to_list(const fs::path& path, Unreadable unreadable) {
+  Folder folder = Folder::try_open(path.string());
+  if (!folder && (errno == ENOMEM || unreadable == Unreadable::fail)) fail_to("cannot read", path, errno);
+  return folder;
+}
+
+void walk_below(const Folder& folder, const std::string& prefix, const Visit& visit, Unreadable unreadable) {
   for (const std::string& name : names_in_folder(folder, unreadable)) {
-    Entry entry{prefix + name, folder / name};
-    struct stat s;
-    if (::lstat(entry.path.c_str(), &s) != 0) {
-      if (errno == ENOENT || (errno != ENOMEM && unreadable == Unreadable::skip)) continue;
-      fail_to("cannot read", entry.path, errno);
+    Entry entry{prefix + name, folder.path(name), {}};
+    try {
+      const auto state = folder.look(name);
+      if (!state) continue;
+      entry.state = *state;
+    } catch (const Error&) {
+      if (unreadable == Unreadable::fail) throw;
+      continue;
     }
-    entry.mode = s.st_mode;
-    if (visit(entry) && entry.is_folder()) walk_below(entry.path, entry.name + "/", visit, unreadable);
+    if (!visit(entry) || !entry.is_folder()) continue;
+    const Folder below = folder.find(name);
+    if (below)
+      walk_below(below, entry.name + "/", visit, unreadable);
+    else if (unreadable == Unreadable::fail)
+      fail_to("cannot read", entry.path, ENOENT);
   }
 }
 
-}  // namespace
-
-std::vector<std::string> names_in_folder(const fs::path& folder, Unreadable unreadable) {
-  std::vector<std::string> names;
-  const int error = read_names(folder, names);
-  if (error == ENOMEM || (error != 0 && unreadable == Unreadable::fail)) fail_to("cannot read", folder, error);
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-bool is_empty_folder(const fs::path& folder) { return names_in_folder(folder).empty(); }
-
-void walk(const fs::path& folder, const std::function<bool(const Entry&)>& visit, Unreadable unreadable) {
-  walk_below(folder, "", visit, unreadable);
-}
-
-std::vector<Entry> entries_below(const fs::path& folder, Unreadable unreadable) {
+std::vector<Entry> listed(const auto& folder, Unreadable unreadable) {
   std::vector<Entry> entries;
   walk(
       folder, [&](const Entry& entry) { return entries.push_back(entry), true; }, unreadable);
   return entries;
 }
 
-void remove_tree(const fs::path& path) {
-  const auto remove = [](const fs::path& one) {
-    if (::remove(one.c_str()) != 0 && errno != ENOENT) fail_to("cannot remove", one, errno);
+}  // namespace
+
+std::vector<std::string> names_in_folder(const Folder& folder, Unreadable unreadable) {
+  std::vector<std::string> names;
+  const int error = read_names(folder, names);
+  if (error == ENOMEM || (error != 0 && unreadable == Unreadable::fail)) fail_to("cannot read", folder.path(), error);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> names_in_folder(const fs::path& path, Unreadable unreadable) {
+  const Folder folder = hold_to_list(path, unreadable);
+  return folder ? names_in_folder(folder, unreadable) : std::vector<std::string>();
+}
+
+void walk(const Folder& folder, const Visit& visit, Unreadable unreadable) {
+  walk_below(folder, "", visit, unreadable);
+}
+
+void walk(const fs::path& path, const Visit& visit, Unreadable unreadable) {
+  if (const Folder folder = hold_to_list(path, unreadable)) walk(folder, visit, unreadable);
+}
+
+std::vector<Entry> entries_below(const Folder& folder, Unreadable unreadable) { return listed(folder, unreadable); }
+
+std::vector<Entry> entries_below(const fs::path& folder, Unreadable unreadable) { return listed(folder, unreadable); }
+
+std::vector<std::string> files_below(const Folder& folder) {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_below(folder))
+    if (!entry.is_folder()) names.push_back(entry.name);
+  return names;
+}
+
+void remove_tree(const Folder& folder, const std::string& name) {
+  const auto remove = [](const Folder& in, const std::string& one, bool is_folder) {
+    const int error = is_folder ? in.rmdir(one) : in.unlink(one);
+    if (error != 0 && error != ENOENT) fail_to("cannot remove", in.path(one), error);
   };
-  if (struct stat s; ::lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode)) {
-    const std::vector<Entry> entries = entries_below(path);
-    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) remove(entry->path);  // what is inside first
+  const Folder tree = folder.find(name);
+  if (tree) {
+    const std::vector<Entry> entries = entries_below(tree);
+    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)  // what is inside comes first
+      remove(tree, entry->name, entry->is_folder());
   }
-  remove(path);
+  remove(folder, name, bool(tree));
 }
 
 }  // namespace mxfp4

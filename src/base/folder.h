@@ -1,43 +1,130 @@
-// What folders hold. To be used in the place of std::filesystem's iterators and of is_empty() and remove_all(), which
-// are made of them: libstdc++ 13 and later build the path of an entry in a function that must not throw, so that an
-// allocation that fails there ends the program.
+// Folders held by a descriptor, and what folders hold.
+//
+// A held folder stays the same one whatever its name leads to later. A name in it is looked up step by step below the
+// descriptor, and no step may be a link: nothing outside of the folder is ever reached.
+//
+// The functions that list are to be used in the place of std::filesystem's iterators: libstdc++ 13 and later build the
+// path of an entry in a function that must not throw, so that an allocation that fails there ends the program.
 #pragma once
 
 #include <sys/stat.h>
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "src/base/file.h"
+
 namespace mxfp4 {
 
-/// Of a folder that is walked, or of one below it. Links are not followed.
+class Folder {
+ public:
+  /// Holds nothing.
+  Folder() = default;
+  /// Opens a folder by its path, through links. Throws Error{io}.
+  static Folder open(const std::string& path);
+  /// The same. If the folder cannot be opened, the result holds nothing and errno says why.
+  static Folder try_open(const std::string& path);
+
+  /// The same folder under a second descriptor.
+  Folder again() const;
+
+  explicit operator bool() const { return bool(fd_); }
+  /// The path by which it was opened: for messages.
+  const std::string& path() const { return fd_.name(); }
+  std::string path(const std::string& name) const { return fd_.name() + "/" + name; }
+  /// A path that leads to the held folder, wherever it is by now. It needs /proc.
+  std::string lasting_path() const;
+  int fd() const { return fd_.get(); }
+  struct stat stat() const {
+    return fd_.stat();
+  }
+  /// Whether it belongs to this user.
+  bool is_own() const;
+  /// Whether `name` in `above` is this folder.
+  bool is_at(const Folder& above, const std::string& name) const;
+
+  /// lstat() of a name; none if nothing has the name. Throws Error{io} if the system cannot say.
+  std::optional<struct stat> look(const std::string& name) const;
+  bool has(const std::string& name) const { return look(name).has_value(); }
+  bool has_file(const std::string& name) const;
+  /// A folder in this one; holds nothing if the name is not there or is no folder. A link is no folder.
+  Folder find(const std::string& name) const;
+  /// Makes a folder that only this user may enter. Throws Error{io} if the name is taken.
+  Folder make(const std::string& name) const;
+  /// The same, or the folder of that name that this or another process has made.
+  Folder make_or_find(const std::string& name) const;
+
+  /// As openat(), with O_NOFOLLOW: the descriptor, or none and errno.
+  Fd open(const std::string& name, int flags, mode_t mode = 0) const;
+  /// These return 0 or errno. rename() takes renameat2()'s flags.
+  int unlink(const std::string& name) const;
+  int rmdir(const std::string& name) const;
+  int rename(const std::string& name, const Folder& to, const std::string& new_name, unsigned flags = 0) const;
+  int link(const std::string& name, const Folder& to, const std::string& new_name) const;
+  /// The same for a file outside, by its path, through links.
+  int link_from(const std::string& path, const std::string& new_name) const;
+  int symlink(const std::string& target, const std::string& name) const;
+  /// What a link leads to; none if the name is no link.
+  std::optional<std::string> link_target(const std::string& name) const;
+  /// Give a name, or the folder itself, the current time.
+  int touch(const std::string& name) const;
+  int touch() const;
+  /// A descriptor of the folder itself for fsync() and fchmod(); it needs permission to read. None and errno if not.
+  Fd readable() const;
+  /// Lets this user list, change and enter it, if the folder is this user's.
+  void make_writable() const;
+  /// Brings its names to disk.
+  void sync() const;
+
+ private:
+  friend class FolderOfName;
+  explicit Folder(Fd fd) : fd_(std::move(fd)) {}
+  Fd fd_;  // O_PATH
+};
+
+/// As the functions of these names in file.h, for a name in a folder. A file that is made is this user's alone.
+Fd open_read(const Folder& folder, const std::string& name);
+Fd open_write(const Folder& folder, const std::string& name);
+Fd open_own(const Folder& folder, const std::string& name);
+Fd open_text(const Folder& folder, const std::string& name, int64_t limit);
+std::string read_text(const Folder& folder, const std::string& name, int64_t limit);
+void write_text(const Folder& folder, const std::string& name, std::string_view text);
+bool has_text(const Folder& folder, const std::string& name, std::string_view text);
+
+/// A name in a folder that is walked, or in one below it. Links are not followed.
 struct Entry {
   std::string name;  // relative to the folder that is walked: "packed/model-00001.safetensors"
   std::filesystem::path path;
-  mode_t mode = 0;  // lstat's
-  bool is_folder() const { return S_ISDIR(mode); }
-  bool is_file() const { return S_ISREG(mode); }
-  bool is_link() const { return S_ISLNK(mode); }
+  struct stat state;  // lstat's
+  bool is_folder() const { return S_ISDIR(state.st_mode); }
+  bool is_file() const { return S_ISREG(state.st_mode); }
+  bool is_link() const { return S_ISLNK(state.st_mode); }
 };
 
-/// What to do at a folder that cannot be read: throw std::filesystem::filesystem_error, or go on without it. Where
-/// memory is short, both throw std::bad_alloc.
+/// What to do at a folder that cannot be read: throw std::filesystem::filesystem_error, or leave it out. If memory is
+/// short, both throw std::bad_alloc.
 enum class Unreadable { fail, skip };
 
 /// The names in a folder, sorted.
 std::vector<std::string> names_in_folder(const std::filesystem::path& folder, Unreadable unreadable = Unreadable::fail);
-bool is_empty_folder(const std::filesystem::path& folder);
+std::vector<std::string> names_in_folder(const Folder& folder, Unreadable unreadable = Unreadable::fail);
 
-/// Calls visit for all entries below a folder, by name, folders before what is in them; a folder is entered, after
-/// that, where visit returns true. An entry that vanishes before its visit is passed over.
-void walk(const std::filesystem::path& folder, const std::function<bool(const Entry&)>& visit,
-          Unreadable unreadable = Unreadable::fail);
+/// Calls visit for all entries below a folder, by name, folders before what is in them. A folder is entered after its
+/// visit, if that returns true. An entry that vanishes before its visit is left out.
+using Visit = std::function<bool(const Entry&)>;
+void walk(const std::filesystem::path& folder, const Visit& visit, Unreadable unreadable = Unreadable::fail);
+void walk(const Folder& folder, const Visit& visit, Unreadable unreadable = Unreadable::fail);
 /// All of them.
 std::vector<Entry> entries_below(const std::filesystem::path& folder, Unreadable unreadable = Unreadable::fail);
+std::vector<Entry> entries_below(const Folder& folder, Unreadable unreadable = Unreadable::fail);
+/// The relative names of all that is no folder.
+std::vector<std::string> files_below(const Folder& folder);
 
-/// Removes a file or a folder and all that is in it; links are not followed. What is not there is no error.
-void remove_tree(const std::filesystem::path& path);
+/// Removes a file, or a folder and all that is in it; links are not followed. A name that is not there is no error.
+/// Throws std::filesystem::filesystem_error.
+void remove_tree(const Folder& folder, const std::string& name);
 
 }  // namespace mxfp4

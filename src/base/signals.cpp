@@ -19,6 +19,7 @@ namespace {
 std::atomic<int> came = 0;
 std::atomic<int> deferred = 0;
 std::atomic<bool> has_file = false;
+int folder_of_file = -1;
 char file[PATH_MAX];
 struct Message {
   int fd = 2;
@@ -37,7 +38,7 @@ Message message_of(int number, bool json) {
 }
 
 [[noreturn]] void end_now(int number) {
-  if (has_file) ::unlink(file);
+  if (has_file) ::unlinkat(folder_of_file, file, 0);
   const Message& m = number == SIGTERM ? terminated : interrupted;
   [[maybe_unused]] const ssize_t put = ::write(m.fd, m.text, std::strlen(m.text));
   ::_exit(128 + number);
@@ -71,10 +72,11 @@ SignalsDeferred::~SignalsDeferred() {
   ::alarm(0);
 }
 
-void remove_at_signal(const std::string& path) {
+void remove_at_signal(int folder, const std::string& name) {
   has_file = false;
-  if (path.empty() || path.size() >= sizeof file) return;
-  std::strcpy(file, path.c_str());
+  if (name.empty() || name.size() >= sizeof file) return;
+  folder_of_file = folder;
+  std::strcpy(file, name.c_str());
   has_file = true;
 }
 

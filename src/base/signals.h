@@ -18,8 +18,8 @@ class SignalsDeferred {
   SignalsDeferred(const SignalsDeferred&) = delete;
 };
 
-/// A file that goes where a signal ends the program at once; empty: none.
-void remove_at_signal(const std::string& path);
+/// From here on the file `name` in an open folder is removed if a signal ends the program at once. No name: none is.
+void remove_at_signal(int folder = -1, const std::string& name = {});
 
 /// The signal that came, or 0.
 int pending_signal();

@@ -66,32 +66,44 @@ std::string human_age(int64_t seconds) {
 }
 
 /// What was done, as one word.
-std::string clean_up(const Leftover& l, const CleanOptions& o) {
+std::string clean_up(const Folder& dir, const Leftover& l, const CleanOptions& o) {
   if (!o.remove || l.kind == LeftoverKind::strange) return "kept";
   if (l.use != Leftover::Use::none && !o.even_in_use) return "kept";
   const bool is_done = l.kind == LeftoverKind::replaced;
   if (is_done && l.use == Leftover::Use::locked) return "kept";  // its run is removing it
-  const std::string dir = fs::path(l.place).parent_path().string();
-  if (::access(dir.c_str(), W_OK) != 0) fail_errno(dir, "cannot remove anything in it", errno);
-  if (o.even_in_use && !is_done) take_from_run(l.place, owned_files);  // a run may have begun by now
-  OutputDir::clean(l.place, owned_files);
+  if (::faccessat(dir.fd(), ".", W_OK, 0) != 0) fail_errno(dir.path(), "cannot remove anything in it", errno);
+  if (o.even_in_use && !is_done) take_from_run(dir, l.place, owned_files);  // a run may have begun by now
+  OutputDir::clean({dir.again(), l.place}, owned_files);
   return l.kind == LeftoverKind::predecessor ? "put back" : "removed";
 }
 
-Json to_json(const Leftover& l, const std::string& done) {
-  Json j = {{"out", l.place},       {"kind", name_of(l.kind)}, {"paths", l.paths}, {"bytes", l.bytes},
-            {"age_seconds", l.age}, {"finished_jobs", l.jobs}, {"done", done},     {"in_use", name_of(l.use)}};
+std::vector<std::string> paths_of(const Folder& dir, const Leftover& l) {
+  std::vector<std::string> paths;
+  for (const std::string& name : l.names) paths.push_back(dir.path(name));
+  return paths;
+}
+
+Json to_json(const Folder& dir, const Leftover& l, const std::string& done) {
+  Json j = {{"out", dir.path(l.place)},
+            {"kind", name_of(l.kind)},
+            {"paths", paths_of(dir, l)},
+            {"bytes", l.bytes},
+            {"age_seconds", l.age},
+            {"finished_jobs", l.jobs},
+            {"done", done},
+            {"in_use", name_of(l.use)}};
   if (!l.why.empty()) j["reason"] = l.why;
   return j;
 }
 
 /// As convert --force, clean removes no output with a small file that somebody edited; nor one that was whole, and
 /// lacks files now.
-Leftover unless_edited(Leftover l) {
+Leftover unless_edited(const Folder& dir, Leftover l) {
   if (l.kind != LeftoverKind::output && l.kind != LeftoverKind::orphan) return l;
-  for (const std::string& path : l.paths) {
-    const bool was_whole = has_manifest(path) && !fs::exists(path + "/" + run_file);
-    const std::string name = was_whole ? edited_file(path, read_listed_files(path)) : "";
+  for (const std::string& hidden : l.names) {
+    const Folder folder = dir.find(hidden);
+    const bool was_whole = folder && folder.has(manifest_name) && !folder.has(run_file);
+    const std::string name = was_whole ? edited_file(folder, read_listed_files(folder)) : "";
     if (name.empty()) continue;
     l.kind = LeftoverKind::strange;
     l.why = name + " was changed since it was written";
@@ -101,25 +113,26 @@ Leftover unless_edited(Leftover l) {
 
 int clean(const CleanOptions& o, bool json) {
   std::error_code ec;
-  const std::string dir = fs::canonical(o.dir, ec).string();
+  const std::string path = fs::canonical(o.dir, ec).string();
   if (ec) fail_errno(o.dir, "cannot read", ec.value());
+  const Folder dir = Folder::open(path);
   Json list = Json::array();
   int64_t removable = 0;
   for (const Leftover& found : find_leftovers(dir, owned_files)) {
     throw_if_interrupted();
-    const Leftover l = unless_edited(found);
-    const std::string done = clean_up(l, o);
-    list.push_back(to_json(l, done));
+    const Leftover l = unless_edited(dir, found);
+    const std::string done = clean_up(dir, l, o);
+    list.push_back(to_json(dir, l, done));
     removable += !o.remove && l.kind != LeftoverKind::strange && l.use == Leftover::Use::none;
     if (json) continue;
     const std::string what =
-        fmt::format("{}{}: {}, {}, changed {} ago{}", o.remove ? done + ": " : "", printable(l.place),
+        fmt::format("{}{}: {}, {}, changed {} ago{}", o.remove ? done + ": " : "", printable(dir.path(l.place)),
                     printable(describe(l)), human_bytes(l.bytes), human_age(l.age), describe(l.use));
     print_out("{}\n", fitted(what));
     if (verbosity() == Verbosity::verbose)
-      for (const std::string& path : l.paths) print_out("  {}\n", printable(path));
+      for (const std::string& path : paths_of(dir, l)) print_out("  {}\n", printable(path));
   }
-  if (json) print_out("{}\n", one_line(Json{{"dir", dir}, {"leftovers", list}}));
+  if (json) print_out("{}\n", one_line(Json{{"dir", path}, {"leftovers", list}}));
   if (list.empty()) note(fmt::format("{}: nothing is left of interrupted runs", o.dir));
   if (removable > 0) note("nothing was removed; --remove does it");
   return 0;

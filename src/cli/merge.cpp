@@ -1,7 +1,5 @@
 #include "src/convert/merge.h"
 
-#include <filesystem>
-
 #include "src/base/log.h"
 #include "src/cli/commands.h"
 #include "src/convert/part_run.h"
@@ -17,7 +15,8 @@ void check_merged(MergeOptions o) {
   check_bytes(o.out, o.threads);
   note(fmt::format("{}: its bytes have their checksums", o.out));
   o.verify = false;
-  if (std::filesystem::exists(parts_of(o.out))) merge(o);
+  const Place place = place_of(o.out, "");
+  if (parts_beside(place)) merge(o);
 }
 
 int merge_parts(const MergeOptions& o) {

@@ -9,7 +9,6 @@
 #include "src/checkpoint/shard_reader.h"
 #include "src/convert/job_batches.h"
 #include "src/io/cached_pages.h"
-#include "src/io/link.h"
 #include "src/packed/add_set.h"
 #include "src/plan/deal.h"
 #include "src/plan/rewrite.h"
@@ -111,7 +110,7 @@ void Conversion::open_files() {
   for (size_t i = 0; i < plan_.files.size(); ++i) {
     const OutFile& f = plan_.files[i];
     if (others_files_[i]) continue;
-    is_linked_[i] = f.shard && link_file(*options_.link, f.shard->path, out_.path(f.name));
+    is_linked_[i] = f.shard && out_.link(*options_.link, f.shard->path, f.name);
     const auto file = files_.get(i);
     in_memory_ |= file->is_on_tmpfs();
     if (!is_linked_[i]) file->write(f.header.data(), int64_t(f.header.size()), 0);
@@ -120,7 +119,7 @@ void Conversion::open_files() {
 
 Fd Conversion::open_file(size_t file) const {
   const OutFile& f = plan_.files[file];
-  return is_linked_[file] ? open_read(out_.path(f.name), f.name) : out_.create(f.name, f.bytes);
+  return is_linked_[file] ? open_read(out_.built(), f.name) : out_.create(f.name, f.bytes);
 }
 
 std::vector<int64_t> Conversion::jobs_left() {

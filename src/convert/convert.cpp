@@ -158,15 +158,20 @@ bool is_there_already(const ConvertOptions& options, const Input& in, const Dest
 Json leave_as_it_is(const ConvertOptions& options, const Plan& plan) {
   if (options.part) return merged_part(options, plan);
   if (options.merge && options.verify) return Json{{"out", options.out}, {"unchanged", true}};  // parts wait for that
-  if (options.merge) remove_merged_parts(parts_of(options.out), files_made(plan));              // that came late
+  if (options.merge) {                                                                          // parts that came late
+    const Place place = place_of(options.out, "");
+    remove_merged_parts(parts_beside(place), files_made(plan));
+  }
   note(fmt::format("{}: {}", options.out, options.merge ? "all is merged already" : "nothing has changed"));
   return Json{{"out", options.out}, {"unchanged", true}};
 }
 
 /// What parts can neither replace nor be added to. Of what they are to replace the merge is refused by OutputDir.
 void refuse_what_is_in_the_way(const ConvertOptions& o) {
-  if (!is_of_parts(o) || o.add || !is_taken(o.out)) return;
-  if (o.part && o.force) check_replaceable(o.out, o.out, owned_files);
+  if (!is_of_parts(o) || o.add) return;
+  const Place place = place_of(o.out, "");
+  if (!is_taken(place.above, place.name)) return;
+  if (o.part && o.force) check_replaceable(o.out, place.above.find(place.name), owned_files);
   if (o.force) return;
   fail(ErrorKind::usage, "{}: exists, and is not what its parts make; {}", o.out,
        o.merge ? "move it away, then merge"
@@ -182,9 +187,11 @@ void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p
   write_state(p.plan, p.state, out, options.threads);
   if (p.backend.rewrite) p.manifest.loss = to_json(conversion.loss());
   write_companions(p.plan, out, conversion.checksums(), p.manifest, to.earlier());
-  if (p.manifest.sha256sums) write_sums(out, to.earlier() ? options.out : "", options.threads);
+  if (p.manifest.sha256sums)
+    write_sums(out, to.earlier() ? to.earlier()->held.folder().again() : Folder(), options.threads);
   for (const OutFile& f : p.plan.files)
-    if (!has_size(out.path(f.name), f.bytes)) fail(ErrorKind::io, "{}: {} was removed meanwhile", options.out, f.name);
+    if (!has_size(out.built(), f.name, f.bytes))
+      fail(ErrorKind::io, "{}: {} was removed meanwhile", options.out, f.name);
   throw_if_interrupted();
 }
 
@@ -364,7 +371,7 @@ Json convert(const ConvertOptions& options) {
     find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
   std::optional<MergeClaim> claim;  // on the parts that are there: merge() has it already
   if (options.leftover != PartialPolicy::refuse && !options.merge && !options.dry_run)
-    claim.emplace(parts_of(options.out), options.out);
+    claim.emplace(place_of(options.out, ""), options.out);
   std::optional<OutputDir> place;  // locked before anything of OUT is read
   if (!options.dry_run && !options.part)
     place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, owned_files);

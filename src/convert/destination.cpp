@@ -32,7 +32,8 @@ NewOutput::NewOutput(const ConvertOptions& options) : options_(options) {
 }
 
 void NewOutput::check(const Plan&) const {
-  const std::string edited = edited_file(options_.out, replaced_);
+  if (replaced_.empty()) return;
+  const std::string edited = edited_file(Folder::open(options_.out), replaced_);
   if (edited.empty()) return;
   if (read_listed_files(options_.out) != replaced_)  // parts take no lock
     fail(ErrorKind::usage, "{}: was replaced meanwhile; where that was the merge of its parts, all is done",
@@ -52,7 +53,12 @@ ManifestOptions AddedSet::manifest_options(const Input&) const {
   return m;
 }
 
-void AddedSet::check(const Plan& plan) const { refuse_second(options_.out, out_.manifest, *plan.backend, plan.tp); }
+void AddedSet::check(const Plan& plan) const {
+  refuse_second(options_.out, out_.manifest, *plan.backend, plan.tp);
+  const Folder& dir = out_.held.folder();
+  if (dir.has(sums_name) && !dir.has_file(sums_name))
+    fail(ErrorKind::usage, "{}: {} is no regular file; move it away", options_.out, sums_name);
+}
 
 void AddedSet::begin(const Plan& plan, const OutputDir& out) const { link_earlier(plan, out, out_); }
 

@@ -21,7 +21,7 @@ ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
   try {
     o = read_command(part.command);
   } catch (const Json::exception&) {
-    fail(ErrorKind::input, "{}: {} is of another version", part.dir, part_record);
+    fail(ErrorKind::input, "{}: {} of {} is of another version", m.out, part_record, part.name);
   }
   o.out = m.out;
   o.merge = o.even_in_use = true;
@@ -76,10 +76,11 @@ Json missing_parts(const std::string& out, int parts, std::span<const int> missi
 }
 
 Json merge(const MergeOptions& options) {
-  const MergeClaim claim(parts_of(options.out), options.out);
+  const Place place = place_of(options.out, "");
+  const MergeClaim claim(place, options.out);
   // ends a merge that was cut short when OUT was in its place
   const bool is_finished = OutputDir(options.out, "", owned_files).finished();
-  const std::vector<PartFolder> parts = read_parts(parts_of(options.out));
+  const std::vector<PartFolder> parts = read_parts(parts_beside(place));
   const bool is_unpacked = parts.empty() ? !options.source.empty() : is_of_unpack(parts.front().command);
   if (is_unpacked) return merge_unpacked(options, parts);
   if (!options.source.empty()) fail(ErrorKind::usage, "{}: its parts are of convert, without --source", options.out);

@@ -19,15 +19,16 @@ namespace {
 
 /// What a single run with other options has begun: merge() could not go on with it.
 void refuse_another_run(const ConvertOptions& options, const Plan& plan) {
-  const std::string place = place_of(options.out, ""), path = hidden_beside(place).journal;
-  if (!is_there(path)) return;
-  const JournalText run = read_journal(open_read(path));
-  const bool is_finished = holds(place, run.proof);  // else it ended before its output was in place
+  const Place place = place_of(options.out, "");
+  const std::string journal = hidden_beside(place.name).journal;
+  if (!place.above.has(journal)) return;
+  const JournalText run = read_journal(open_read(place.above, journal));
+  const bool is_finished = holds(place.above.find(place.name), run.proof);  // else it ended before its output was there
   if (run.records.empty() || is_finished || run.head.options == open_options_of(plan, options).options) return;
   fail(ErrorKind::usage,
        "{}: a partial output of a run with other options is there; finish it with convert --resume, or remove it: "
        "mxfp4-pack clean {} --remove",
-       options.out, shell_word(fs::path(place).parent_path().string()));
+       options.out, shell_word(place.above.path()));
 }
 
 /// True at every index that is of this part.
@@ -72,7 +73,8 @@ Json merged_part(const ConvertOptions& options, const Plan& plan) {
 bool is_merged(const ConvertOptions& options, const Plan& plan, const Input& in, const Manifest& out) {
   const PartNumber& part = *options.part;
   const Deal dealt = deal(plan, part.count);
-  if (!read_parts(parts_of(options.out)).empty() || size_of(plan, dealt, part.index).files == 0) return false;
+  const Place place = place_of(options.out, "");
+  if (!read_parts(parts_beside(place)).empty() || size_of(plan, dealt, part.index).files == 0) return false;
   const auto is_same = [&](const std::vector<bool>& jobs, const std::vector<bool>& files) {
     return other_tensors(plan, read_sums(plan, in.source, options.threads, jobs), out, files).empty();
   };

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "src/backends/serve.h"
@@ -13,11 +12,9 @@
 
 namespace mxfp4 {
 
-namespace fs = std::filesystem;
-
 namespace {
 
-void check_same(const PartRun& run, const PartFolder& part, int count) {
+void check_same(const PartRun& run, const Folder& parts, const PartFolder& part, int count) {
   const PartNumber& n = part.number;
   std::string why;
   if (n.count != count)
@@ -27,29 +24,30 @@ void check_same(const PartRun& run, const PartFolder& part, int count) {
   if (part.record.head.source != run.head.source) why = "was made from another source, or the source has changed";
   if (why.empty()) return;
   fail(ErrorKind::usage, "{}: part {} of {} {}; to begin anew remove all parts of this output: rm -r {}; or {}",
-       run.out, n.index, n.count, why, shell_word(fs::path(part.dir).parent_path().string()), run.whole);
+       run.out, n.index, n.count, why, shell_word(parts.path()), run.whole);
 }
 
 /// The folder of parts goes with the last that is in it, as where the first one fails.
 class FolderOfParts {
  public:
-  explicit FolderOfParts(std::string dir) : dir_(std::move(dir)) {}
-  ~FolderOfParts() { ::rmdir(dir_.c_str()); }
+  explicit FolderOfParts(const Place& place) : place_(place) {}
+  ~FolderOfParts() { place_.above.rmdir(hidden_beside(place_.name).parts); }
   FolderOfParts(const FolderOfParts&) = delete;
 
  private:
-  std::string dir_;
+  const Place& place_;
 };
 
 /// By which another output in OUT's place is told from the one before, or from none.
-FileState state_at(const std::string& path) {
-  struct stat s;
-  return ::stat(path.c_str(), &s) == 0 ? state_of(s) : FileState();
+FileState state_at(const Place& place, const std::string& file) {
+  const Folder out = place.above.find(place.name);
+  const auto s = out ? out.look(file) : std::nullopt;
+  return s ? state_of(*s) : FileState();
 }
 
-void remove_late_part(const std::string& dir) {
+void remove_late_part(const Place& place, const std::string& name) {
   try {
-    remove_part(dir);
+    remove_part(parts_beside(place), name);
   } catch (const std::exception&) {  // the next merge does it
   }
 }
@@ -68,7 +66,7 @@ Json write_folder(const PartRun& run, const PartWork& work, const Deal& deal, co
   const Json seconds = work.write(out, deal);
   {
     head.run = run_of(work.number, work.command);
-    Journal record(out.path(part_record), run.out);
+    Journal record(out.built(), part_record, run.out);
     record.begin(head);
     for (const auto& [job, line] : out.journal().records()) record.add(job, line);
     record.sync();
@@ -79,12 +77,10 @@ Json write_folder(const PartRun& run, const PartWork& work, const Deal& deal, co
 
 }  // namespace
 
-bool has_size(const std::string& path, int64_t bytes) {
-  struct stat s;
-  return ::lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_size == bytes;
+bool has_size(const Folder& folder, const std::string& name, int64_t bytes) {
+  const auto s = folder ? folder.look(name) : std::nullopt;
+  return s && S_ISREG(s->st_mode) && s->st_size == bytes;
 }
-
-std::string parts_of(const std::string& out) { return hidden_beside(place_of(out, "")).parts; }
 
 PartSize size_of(const Plan& plan, const Deal& deal, int part) {
   PartSize size;
@@ -107,22 +103,22 @@ Json report_part(const std::string& out, const PartNumber& part, const PartSize&
 
 Json write_part(const PartRun& run, const PartWork& work) {
   const PartNumber& part = work.number;
-  const std::string mark = run.out + "/" + work.mark;
-  const FileState before = work.is_new ? FileState() : state_at(mark);
+  const auto state = [&] { return state_at(work.place, work.mark); };
+  const FileState before = work.is_new ? FileState() : state();
   const Parts parts(run, part.count);
   const PartSize size = size_of(run.plan, parts.dealt(), part.index);
   if (size.files == 0 && size.jobs == 0) return report_part(run.out, part, size, true, "nothing to write");
   if (parts.has(part.index)) return report_part(run.out, part, size, true, "done already");
-  const FolderOfParts folder(parts_of(run.out));
+  const FolderOfParts folder(work.place);
   const std::string name = new_part_name(part);
   Json seconds;
   try {
     seconds = write_folder(run, work, parts.dealt(), name);
   } catch (const Error& e) {  // a merge of all parts removes one that is written twice
-    if (e.kind == ErrorKind::interrupted || state_at(mark) == before) throw;
+    if (e.kind == ErrorKind::interrupted || state() == before) throw;
   }
-  if (state_at(mark) != before) {
-    remove_late_part(parts_of(run.out) + "/" + name);
+  if (state() != before) {
+    remove_late_part(work.place, name);
     return report_part(run.out, part, size, true, "done already, and all is merged");
   }
   Json result = report_part(run.out, part, size, false, "in " + human_seconds(seconds.value("wall", 0.0)));
@@ -131,9 +127,13 @@ Json write_part(const PartRun& run, const PartWork& work) {
 }
 
 Parts::Parts(const PartRun& run, int count)
-    : plan_(run.plan), partial_(hidden_beside(place_of(run.out, "")).partial), all_(read_parts(parts_of(run.out))) {
+    : plan_(run.plan),
+      place_(place_of(run.out, "")),
+      parts_(parts_beside(place_)),
+      partial_(place_.above.find(hidden_beside(place_.name).partial)),
+      all_(read_parts(parts_)) {
   if (count == 0 && !all_.empty()) count = all_.front().number.count;
-  for (const PartFolder& part : all_) check_same(run, part, count);
+  for (const PartFolder& part : all_) check_same(run, parts_.folder, part, count);
   deal_ = deal(plan_, std::max(count, 1));
   found_.resize(size_t(std::max(count, 1)));
   for (const PartFolder& part : all_)
@@ -142,10 +142,11 @@ Parts::Parts(const PartRun& run, int count)
 
 /// A file that is not in the part's folder was moved by an earlier merge.
 bool Parts::is_whole(const PartFolder& part) const {
+  const Folder own = parts_.folder.find(part.name);
   for (size_t f = 0; f < plan_.files.size(); ++f) {
     const OutFile& file = plan_.files[f];
-    if (deal_.of_file[f] == part.number.index && !has_size(part.dir + "/" + file.name, file.bytes) &&
-        !has_size(partial_ + "/" + file.name, file.bytes))
+    if (deal_.of_file[f] == part.number.index && !has_size(own, file.name, file.bytes) &&
+        !has_size(partial_, file.name, file.bytes))
       return false;
   }
   for (size_t j = 0; j < plan_.jobs.size(); ++j)
@@ -171,7 +172,8 @@ void Parts::move_into(OutputDir& out) const {
   for (size_t f = 0; f < plan_.files.size(); ++f) {
     const PartFolder* part = found_[size_t(deal_.of_file[f])];
     const std::string& name = plan_.files[f].name;
-    if (part && fs::exists(fs::symlink_status(part->dir + "/" + name))) out.take(part->dir + "/" + name, name);
+    if (!part) continue;
+    if (const Folder own = parts_.folder.find(part->name); own && own.has(name)) out.take(own, name);
   }
 }
 

@@ -11,10 +11,8 @@
 
 namespace mxfp4 {
 
-/// Whether a path is a file of so many bytes.
-bool has_size(const std::string& path, int64_t bytes);
-/// The folder of the parts of OUT.
-std::string parts_of(const std::string& out);
+/// Whether a name is a file of so many bytes.
+bool has_size(const Folder& folder, const std::string& name, int64_t bytes);
 
 /// What all parts of a run are given.
 struct PartRun {
@@ -39,7 +37,7 @@ Json report_part(const std::string& out, const PartNumber& part, const PartSize&
 struct PartWork {
   PartNumber number;
   Json command;        // from which merge makes the run again
-  std::string place;   // of OUT
+  Place place;         // of OUT
   std::string source;  // whose files say how private the part's are
   std::string mark;    // a file of OUT, by which another output in its place is known
   bool is_new = true;  // OUT was not there
@@ -72,7 +70,9 @@ class Parts {
   bool is_whole(const PartFolder& part) const;
 
   const Plan& plan_;
-  std::string partial_;
+  Place place_;
+  HeldFolder parts_;
+  Folder partial_;
   std::vector<PartFolder> all_;
   Deal deal_;
   std::vector<const PartFolder*> found_;  // by part

@@ -152,10 +152,8 @@ class Unpacking {
 };
 
 /// Whether a small file of `dir` is what unpack writes, or not there.
-bool is_unedited(const Checkpoint& source, const std::string& dir, const std::string& name) {
-  const std::string path = dir + "/" + name;
-  return !std::filesystem::exists(std::filesystem::symlink_status(path)) ||
-         has_text(path, companion_text(source, name));
+bool is_unedited(const Checkpoint& source, const Folder& dir, const std::string& name) {
+  return !dir.has(name) || has_text(dir, name, companion_text(source, name));
 }
 
 }  // namespace
@@ -178,9 +176,9 @@ void write_shards(const PackedCheckpoint& packed, const PackedSet& set, const Un
 
 void write_small_files(const PackedCheckpoint& p, const OutputDir& dest) {
   for (const std::string& name : p.manifest.source.companions)
-    write_text(dest.path(name), companion_text(p.manifest.source, name));
-  if (p.manifest.source.index.bytes > 0) write_text(dest.path(index_name), p.manifest.source.index.read());
-  write_text(dest.path(config_name), p.manifest.source.config_text);
+    dest.write_text(name, companion_text(p.manifest.source, name));
+  if (p.manifest.source.index.bytes > 0) dest.write_text(index_name, p.manifest.source.index.read());
+  dest.write_text(config_name, p.manifest.source.config_text);
   check_names(dest, p.manifest.source.companions);
 }
 
@@ -191,9 +189,9 @@ std::vector<std::string> unpacked_files(const Checkpoint& source) {
   return names;
 }
 
-std::vector<std::string> same_files(const Checkpoint& source, const std::string& dir) {
+std::vector<std::string> same_files(const Checkpoint& source, const Folder& dir) {
   const auto is_same = [&](const std::string& name) { return is_unedited(source, dir, name); };
-  const bool is_it = has_text(dir + "/" + config_name, source.config_text) &&
+  const bool is_it = has_text(dir, config_name, source.config_text) &&
                      std::all_of(source.companions.begin(), source.companions.end(), is_same);
   return is_it ? unpacked_files(source) : std::vector<std::string>();
 }
@@ -206,7 +204,7 @@ Json unpack(const UnpackOptions& options) {
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
   if (options.part) return unpack_part(options, *packed, set);
   const Checkpoint& source = packed->manifest.source;
-  OutputDir dest(options.dest, options.out, [&](const std::string& dir) { return same_files(source, dir); });
+  OutputDir dest(options.dest, options.out, [&](const Folder& dir) { return same_files(source, dir); });
   int64_t bytes = 0;
   for (const Shard& s : source.shards) bytes += s.state.bytes;
   dest.open({.existing = options.force ? Existing::set_aside : Existing::refuse,

@@ -42,6 +42,6 @@ void write_small_files(const PackedCheckpoint& packed, const OutputDir& dest);
 /// The names of all files that unpack writes.
 std::vector<std::string> unpacked_files(const Checkpoint& source);
 /// The same, where the small files of `dir` that are there are this checkpoint's, config.json among them; else none.
-std::vector<std::string> same_files(const Checkpoint& source, const std::string& dir);
+std::vector<std::string> same_files(const Checkpoint& source, const Folder& dir);
 
 }  // namespace mxfp4

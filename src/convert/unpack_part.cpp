@@ -47,7 +47,7 @@ PartRun run_of_parts(const std::string& dest, const PackedCheckpoint& packed, co
 }
 
 bool has_same_form(const Checkpoint& source, const std::string& dest) {
-  const std::vector<std::string> names = same_files(source, dest);
+  const std::vector<std::string> names = same_files(source, Folder::open(dest));
   const auto is_missing = [&](const std::string& name) {
     return !fs::exists(dest + "/" + name) && (name != index_name || source.index.bytes > 0);
   };
@@ -60,7 +60,8 @@ bool has_same_form(const Checkpoint& source, const std::string& dest) {
 /// Whether DEST is there, with all small files, headers and sizes as unpack writes them; its tensors are not read.
 /// Throws Error{usage} where it is something else.
 bool is_there_already(const Checkpoint& source, const std::string& dest) {
-  if (!is_taken(dest)) return false;
+  const Place place = place_of(dest, "");
+  if (!is_taken(place.above, place.name)) return false;
   if (!has_same_form(source, dest))
     fail(ErrorKind::usage, "{}: exists, and is not what its parts make; choose another place", dest);
   return true;
@@ -84,7 +85,7 @@ bool is_of_unpack(const Json& command) { return command.contains(unpacked_key); 
 Json unpack_part(const UnpackOptions& options, const PackedCheckpoint& packed, const PackedSet& set) {
   const PartNumber& part = *options.part;
   const Plan plan = plan_of_shards(packed);
-  const std::string place = place_of(options.dest, options.out);
+  Place place = place_of(options.dest, options.out);
   if (is_there_already(packed.manifest.source, options.dest))
     return report_part(options.dest, part, size_of(plan, deal(plan, part.count), part.index), true, there_already);
   const auto write = [&](OutputDir& out, const Deal& dealt) {
@@ -99,7 +100,7 @@ Json unpack_part(const UnpackOptions& options, const PackedCheckpoint& packed, c
   return write_part(run_of_parts(options.dest, packed, plan),
                     {.number = part,
                      .command = {{unpacked_key, fs::canonical(options.out).string()}},
-                     .place = place,
+                     .place = std::move(place),
                      .source = options.out,
                      .mark = config_name,
                      .write = write});
@@ -115,7 +116,8 @@ Json merge_unpacked(const MergeOptions& options, const std::vector<PartFolder>& 
   if (is_there_already(source, options.out)) {
     const bool reads = options.verify || !found.empty();  // parts that came late go only where it is what they make
     if (reads) check_written(options.out, options, *packed);
-    remove_merged_parts(parts_of(options.out), unpacked_files(source));
+    const Place place = place_of(options.out, "");
+    remove_merged_parts(parts_beside(place), unpacked_files(source));
     note(fmt::format("{}: {}", options.out, reads ? "all is merged already" : there_already));
     return {{"out", options.out}, {"unchanged", true}};
   }
@@ -135,7 +137,7 @@ Json merge_unpacked(const MergeOptions& options, const std::vector<PartFolder>& 
   write_small_files(*packed, dest);
   if (options.verify) {
     dest.keep(false);
-    check_written(fs::path(dest.path(config_name)).parent_path().string(), options, *packed);
+    check_written(dest.built().lasting_path(), options, *packed);
   }
   dest.commit(config_name);
   note(fmt::format("{}: {}, {}, of {}", options.out, counted(source.tensors.size(), "tensor"), human_bytes(bytes),

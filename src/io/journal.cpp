@@ -23,33 +23,32 @@ constexpr const char* mark = "mxfp4-pack-journal-2";
 constexpr const char* finished = "finished";
 constexpr int64_t piece = 32 << 20;  // longer than any line
 
-[[noreturn]] void fail_to_open(const std::string& path, const std::string& out, int error) {
-  if (error == ELOOP) fail(ErrorKind::usage, "{}: is a link; remove it", path);
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  struct stat there;
-  const bool takes_none = error == ENOENT && ::lstat(folder.c_str(), &there) == 0;  // as /proc
+[[noreturn]] void fail_to_open(const Folder& folder, const std::string& name, const std::string& out, int error) {
+  if (error == ELOOP) fail(ErrorKind::usage, "{}: is a link; remove it", folder.path(name));
+  const bool takes_none = error == ENOENT && folder.stat().st_nlink > 0;  // as /proc
   if (error == EACCES || error == EROFS || takes_none)
-    fail(ErrorKind::io, "{}: cannot be made in {}: {}", out, folder,
+    fail(ErrorKind::io, "{}: cannot be made in {}: {}", out, folder.path(),
          takes_none ? "no file can be created there" : std::strerror(error));
-  fail_errno(path, "cannot create", error);
+  fail_errno(folder.path(name), "cannot create", error);
 }
 
 /// In a folder where others can write too, the name may be somebody else's.
-Fd open_journal(const std::string& path, const std::string& out) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-  if (fd < 0) fail_to_open(path, out, errno);
-  Fd file(fd, path);
+Fd open_journal(const Folder& folder, const std::string& name, const std::string& out) {
+  Fd file = folder.open(name, O_RDWR | O_CREAT | O_NONBLOCK, 0600);
+  if (!file) fail_to_open(folder, name, out, errno);
   const struct stat s = file.stat();
   if (!S_ISREG(s.st_mode) || s.st_nlink > 1)
-    fail(ErrorKind::usage, "{}: not a file of mxfp4-pack's own; remove it", path);
-  if (s.st_uid != ::geteuid()) fail(ErrorKind::usage, "{}: belongs to another user, whose run may be going on", path);
-  if (s.st_size > 0) ::fsync(fd);  // NFS says here, once, what an earlier run could not write
+    fail(ErrorKind::usage, "{}: not a file of mxfp4-pack's own; remove it", file.name());
+  if (s.st_uid != ::geteuid())
+    fail(ErrorKind::usage, "{}: belongs to another user, whose run may be going on", file.name());
+  if (s.st_size > 0) ::fsync(file.get());  // NFS says here, once, what an earlier run could not write
   return file;
 }
 
-bool is_file_at(const Fd& fd, const std::string& path) {
-  struct stat here, there = fd.stat();
-  return ::lstat(path.c_str(), &here) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+bool is_file_at(const Fd& fd, const Folder& folder, const std::string& name) {
+  const struct stat here = fd.stat();
+  const auto there = folder.look(name);
+  return there && here.st_dev == there->st_dev && here.st_ino == there->st_ino;
 }
 
 /// False where it is no line of this version.
@@ -136,16 +135,17 @@ JournalText read_journal(const Fd& fd) {
   return journal;
 }
 
-Journal::Journal(std::string path, const std::string& out) : path_(std::move(path)) {
-  do {  // again where the run that held it has ended and removed it meanwhile
-    fd_ = open_journal(path_, out);
+Journal::Journal(const Folder& folder, std::string name, const std::string& out)
+    : folder_(folder), name_(std::move(name)) {
+  do {  // again if the run that held it has ended and removed it meanwhile
+    fd_ = open_journal(folder_, name_, out);
     lock_ = take_lock(fd_);
     if (lock_ == Lock::held) fail(ErrorKind::usage, "{}: another run of mxfp4-pack is writing it", out);
-  } while (!is_file_at(fd_, path_));
+  } while (!is_file_at(fd_, folder_, name_));
   text_ = read_journal(fd_);
-  if (text_.strange) fail(ErrorKind::usage, "{}: is no journal of mxfp4-pack; move it away", path_);
+  if (text_.strange) fail(ErrorKind::usage, "{}: is no journal of mxfp4-pack; move it away", fd_.name());
   if (text_.end < fd_.stat().st_size && !text_.foreign) truncate();
-  if (!text_.begun && !text_.foreign) remove_at_signal(path_);
+  if (!text_.begun && !text_.foreign) remove_at_signal(folder_.fd(), name_);
 }
 
 Journal::~Journal() {
@@ -154,7 +154,7 @@ Journal::~Journal() {
 
 /// What is beyond the last whole line goes.
 void Journal::truncate() {
-  if (::ftruncate(fd_.get(), text_.end) != 0) fail_errno(path_, "cannot truncate", errno);
+  if (::ftruncate(fd_.get(), text_.end) != 0) fail_errno(fd_.name(), "cannot truncate", errno);
 }
 
 void Journal::clear() {
@@ -165,18 +165,14 @@ void Journal::clear() {
 }
 
 void Journal::begin(const JournalHead& head) {
-  remove_at_signal({});
+  remove_at_signal();
   clear();
   append(fmt::format("{} {} {} {}", mark, head.options, head.source, line_of(head)));
   text_.head = head;
   text_.begun = true;
 }
 
-bool Journal::is_in_place() const {
-  struct stat s;
-  const struct stat own = fd_.stat();
-  return ::lstat(path_.c_str(), &s) == 0 && s.st_ino == own.st_ino && s.st_dev == own.st_dev;
-}
+bool Journal::is_in_place() const { return is_file_at(fd_, folder_, name_); }
 
 void Journal::finish(const Proof& proof) {
   append(fmt::format("{} {} {}", finished, proof.checksum, proof.file));
@@ -198,8 +194,8 @@ void Journal::append(const std::string& text) {
 
 void Journal::remove() {
   if (!fd_) return;
-  remove_at_signal({});
-  if (is_in_place()) ::unlink(path_.c_str());  // before the lock goes with the file
+  remove_at_signal();
+  if (is_in_place()) folder_.unlink(name_);  // before the lock goes with the file
   fd_ = Fd();
   text_.begun = false;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/base/checksum.h"
-#include "src/base/file.h"
+#include "src/base/folder.h"
 
 namespace mxfp4 {
 
@@ -45,10 +45,10 @@ Lock take_lock(const Fd& fd, bool shared = false);
 
 class Journal {
  public:
-  /// Opens or makes the file and locks it for the life of this object; the system drops the lock of a dead process.
-  /// Throws Error{usage} where another run holds it, and where the file is a link or another user's. out: what messages
-  /// call the output.
-  Journal(std::string path, const std::string& out);
+  /// Opens or makes the file, this user's alone, and locks it for the life of this object; the system drops the lock of
+  /// a dead process. Throws Error{usage} if another run holds it, or the file is a link or another user's. The folder
+  /// must outlive this. out: what messages call the output.
+  Journal(const Folder& folder, std::string name, const std::string& out);
   /// Removes the file where nothing was begun.
   ~Journal();
   Journal(const Journal&) = delete;
@@ -82,7 +82,8 @@ class Journal {
   void truncate();
   void append(const std::string& text);
 
-  std::string path_;
+  const Folder& folder_;
+  std::string name_;
   Fd fd_;
   Lock lock_ = Lock::none;
   JournalText text_;

@@ -12,50 +12,46 @@ namespace mxfp4 {
 /// Marks the partial directory as a run's own; gone when it is finished.
 inline constexpr const char* run_file = ".mxfp4-pack-run";
 
-/// The hidden names beside an output's place.
+/// The hidden names in the folder above, beside an output's own name.
 struct HiddenNames {
   std::string partial;  // what is built, and after a swap what was replaced
-  std::string aside;    // where two directories cannot be swapped: what is replaced, between two renames
+  std::string aside;    // if two directories cannot be swapped: what is replaced, between two renames
   std::string journal;
   std::string parts;                   // see parts.h
   std::string removed, removed_parts;  // what was taken from a run, until it is gone
 };
-HiddenNames hidden_beside(const std::string& place);
+HiddenNames hidden_beside(const std::string& name);
+std::string longest_name_beside(const std::string& name);
 
-/// Whether something has that name, be it a link to nothing. Asks for no memory, as fs::exists() does.
-bool is_there(const std::string& path);
-
-/// The output's place that a hidden name in `dir` belongs to; empty: it is not such a name.
-std::string place_behind(const std::string& dir, const std::string& name);
+/// The output's name that a hidden name belongs to; empty: it is not such a name.
+std::string name_behind(const std::string& name);
 /// Seconds since the last change below which a leftover counts as in use where no lock tells: runs write more often.
 inline constexpr int64_t young_seconds = 10 * 60;
 
-/// A folder, not a link, that belongs to this user.
-bool is_own_folder(const std::string& path);
 /// What a journal keeps of a finished directory: one of its files.
-Proof proof_of(const std::string& dir, const std::string& file);
-/// Whether `dir` is what a journal with this proof was finished with.
-bool holds(const std::string& dir, const Proof& proof);
-bool holds_run(const std::string& dir, const std::string& run);
+Proof proof_of(const Folder& dir, const std::string& file);
+/// Whether `dir` is what a journal with this proof was finished with. false for a folder that holds nothing.
+bool holds(const Folder& dir, const Proof& proof);
+bool holds_run(const Folder& dir, const std::string& run);
 /// Whether `partial` is the directory that the journal is about.
-bool is_partial_of(const std::string& partial, const JournalHead& head, const Proof& proof);
+bool is_partial_of(const Folder& partial, const JournalHead& head, const Proof& proof);
 /// Marks a partial directory.
-void write_run_file(const std::string& dir, const JournalHead& head);
-/// Why a hidden directory beside `place` is not this tool's to remove or to go on with; empty: it is. It may hold what
-/// its run file, or else its manifest or the journal's head, says that the run makes, and links to what is in `place`.
-std::string why_not_ours(const std::string& dir, const std::string& place, const JournalHead& head,
-                         const ListOwn& made);
-/// Why a directory is no old output that can be put back; empty: it is one.
-std::string why_no_output(const std::string& dir, const ListOwn& made);
+void write_run_file(const Folder& dir, const JournalHead& head);
+/// Why a hidden name beside `place` is not this tool's to remove or to go on with; empty: it is, or is not there. It
+/// may hold what its run file, or else its manifest or the journal's head, says that the run makes, and links to what
+/// is in `place`.
+std::string why_not_ours(const HeldFolder& dir, const std::string& place, const JournalHead& head, const ListOwn& made);
+/// Why a name is no old output that can be put back; empty: it is one.
+std::string why_no_output(const HeldFolder& dir, const ListOwn& made);
 /// Whether a folder of this user's own holds every file that its manifest lists, and no run's mark.
-bool is_whole_output(const std::string& dir, const ListOwn& made);
+bool is_whole_output(const Folder& dir, const ListOwn& made);
 /// Removes a directory for which why_not_ours() is empty. If it is interrupted, a later call recognises the rest.
-void remove_partial(const std::string& dir, const std::string& place, const JournalHead& head, const ListOwn& made);
+void remove_partial(const HeldFolder& dir, const std::string& place, const JournalHead& head, const ListOwn& made);
 /// Takes from a run beside `place`, which may be going on, what it writes: in one rename, so that the run can neither
 /// put it into place nor add to it, and then its journal, and the lock with it. remove_taken() is to follow.
-void take_from_run(const std::string& place, const ListOwn& made);
-/// Removes what take_from_run() has taken, also where that was cut short.
-void remove_taken(const std::string& place, const JournalHead& head, const ListOwn& made);
+void take_from_run(const Folder& above, const std::string& place, const ListOwn& made);
+/// Removes what take_from_run() has taken, also if that was cut short.
+void remove_taken(const Folder& above, const std::string& place, const JournalHead& head, const ListOwn& made);
 
 enum class LeftoverKind {
   resumable,      // a partial output with finished jobs
@@ -75,15 +71,15 @@ const char* name_of(LeftoverKind kind);
 struct Leftover {
   enum class Use { none, locked, unknown };  // unknown: there is no lock to ask, and it is young
 
-  std::string place;
+  std::string place;  // its name
   LeftoverKind kind = LeftoverKind::orphan;
   Use use = Use::none;
-  std::vector<std::string> paths;
+  std::vector<std::string> names;
   int64_t bytes = 0, jobs = 0, age = 0;  // seconds since the last change
   std::string why;                       // LeftoverKind::strange only
 };
 
 /// What runs left in a folder, by place. It only reads, and asks for each lock for a moment.
-std::vector<Leftover> find_leftovers(const std::string& dir, const ListOwn& made);
+std::vector<Leftover> find_leftovers(const Folder& dir, const ListOwn& made);
 
 }  // namespace mxfp4

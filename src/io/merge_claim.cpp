@@ -24,56 +24,70 @@ namespace {
 constexpr const char* claim_name = "merging";
 constexpr int most_tries = 10;  // others may end meanwhile, or their claims be seen late
 
-/// "HOST.PROCESS"; empty where there is no claim, or it is just given back.
-std::string holder_of(const std::string& path) {
-  const auto names = names_in_folder(path, Unreadable::skip);
+/// A name of its own beside the claim.
+std::string fresh_claim() { return fmt::format("{}.{}", claim_name, random_digits()); }
+
+/// "HOST.PROCESS"; empty if there is no claim, or it is just given back.
+std::string holder_of(const Folder& parts, const std::string& claim) {
+  const Folder folder = parts.find(claim);
+  const auto names = folder ? names_in_folder(folder, Unreadable::skip) : std::vector<std::string>();
   return names.empty() ? "" : names.front();
 }
 
 /// A holder of this process's own name was one before it: of a container that was started again.
-bool may_be_alive(const std::string& holder, const std::string& path) {
+bool may_be_alive(const std::string& holder, const Folder& parts) {
   const std::string self = process_name();
   const auto host = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
   if (holder.empty() || holder == self) return false;
-  if (host(holder) != host(self)) return is_young(path);
+  if (host(holder) != host(self)) return is_young(parts, claim_name);
   return ::kill(pid_t(std::atoi(holder.c_str() + holder.rfind('.') + 1)), 0) == 0 || errno == EPERM;
 }
 
-void remove_folder(const std::string& path) try {
-  remove_tree(path);
+void remove_folder(const Folder& parts, const std::string& name) try {
+  remove_tree(parts, name);
 } catch (const fs::filesystem_error&) {  // what stays is known by its name, and goes with the parts
 }
 
-/// Not where it has another holder by now.
-void remove_dead(const std::string& path, const std::string& holder) {
-  const std::string aside = path + "." + random_digits();
-  if (::rename(path.c_str(), aside.c_str()) != 0) return;
-  if (holder_of(aside) == holder || ::rename(aside.c_str(), path.c_str()) != 0) remove_folder(aside);
+/// Removes the claim, unless it has another holder by now.
+void remove_dead(const Folder& parts, const std::string& holder) {
+  const std::string aside = fresh_claim();
+  if (parts.rename(claim_name, parts, aside) != 0) return;
+  if (holder_of(parts, aside) == holder || parts.rename(aside, parts, claim_name) != 0) remove_folder(parts, aside);
+}
+
+/// Makes a claim's folder under a name of its own, with the holder's in it. False if the parts are gone.
+bool make_claim(const Folder& parts, const std::string& fresh, const std::string& holder) try {
+  parts.make(fresh).make(holder);
+  return true;
+} catch (const Error&) {
+  if (parts.stat().st_nlink == 0) return false;
+  throw;
 }
 
 }  // namespace
 
 bool is_claim(const std::string& name) { return name.starts_with(claim_name); }
 
-MergeClaim::MergeClaim(const std::string& parts, const std::string& out)
-    : path_(parts + "/" + claim_name), holder_(process_name()) {
+MergeClaim::MergeClaim(const Place& place, const std::string& out) : holder_(process_name()) {
+  HeldFolder parts = parts_beside(place);
   check_own_parts(parts);
-  const std::string fresh = path_ + "." + random_digits();
-  const bool is_made = ::mkdir(fresh.c_str(), 0700) == 0;
-  if (!is_made && errno == ENOENT) return;
-  if (!is_made || ::mkdir((fresh + "/" + holder_).c_str(), 0700) != 0) fail_errno(fresh, "cannot create", errno);
-  for (int i = 0; ::rename(fresh.c_str(), path_.c_str()) != 0; ++i) {  // nor over a folder that is not empty
-    const int error = errno;
+  if (!parts) return;
+  parts_ = std::move(parts.folder);
+  const std::string fresh = fresh_claim();
+  if (!make_claim(parts_, fresh, holder_)) return;
+  int error;
+  for (int i = 0; (error = parts_.rename(fresh, parts_, claim_name)) != 0;
+       ++i) {                     // nor over a folder that is not empty
     if (error == ENOENT) return;  // merged by now
-    const std::string holder = holder_of(path_);
-    if (i == most_tries || may_be_alive(holder, path_)) {
-      const bool is_taken = error == ENOTEMPTY || error == EEXIST || fs::exists(path_);
-      remove_folder(fresh);
-      if (!is_taken) fail_errno(path_, "cannot create", error);
+    const std::string holder = holder_of(parts_, claim_name);
+    if (i == most_tries || may_be_alive(holder, parts_)) {
+      const bool is_taken = error == ENOTEMPTY || error == EEXIST || parts_.has(claim_name);
+      remove_folder(parts_, fresh);
+      if (!is_taken) fail_errno(parts_.path(claim_name), "cannot create", error);
       fail(ErrorKind::usage, "{}: is being merged or resumed by {}", out,
            holder.empty() ? "another node" : "process " + holder);
     }
-    if (!holder.empty()) remove_dead(path_, holder);
+    if (!holder.empty()) remove_dead(parts_, holder);
   }
   held_ = true;
   try_to_start([&] { keeper_ = std::thread([this] { keep_young(); }); });
@@ -81,8 +95,7 @@ MergeClaim::MergeClaim(const std::string& parts, const std::string& out)
 
 void MergeClaim::keep_young() {
   std::unique_lock lock(mutex_);
-  while (!end_.wait_for(lock, std::chrono::minutes(1), [&] { return ended_; }))
-    ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);
+  while (!end_.wait_for(lock, std::chrono::minutes(1), [&] { return ended_; })) parts_.touch(claim_name);
 }
 
 MergeClaim::~MergeClaim() {
@@ -92,7 +105,7 @@ MergeClaim::~MergeClaim() {
   }
   end_.notify_all();
   if (keeper_.joinable()) keeper_.join();
-  if (held_ && holder_of(path_) == holder_) remove_folder(path_);
+  if (held_ && holder_of(parts_, claim_name) == holder_) remove_folder(parts_, claim_name);
 }
 
 }  // namespace mxfp4

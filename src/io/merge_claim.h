@@ -7,6 +7,8 @@
 #include <string>
 #include <thread>
 
+#include "src/io/place.h"
+
 namespace mxfp4 {
 
 /// Held by a folder among the parts that only one process can put there. It has a folder of the holder's name, and the
@@ -14,17 +16,18 @@ namespace mxfp4 {
 /// others when it is no longer young.
 class MergeClaim {
  public:
-  /// parts: the folder of the parts; where it is not there nothing is claimed. Throws Error{usage} where another
-  /// process has the claim, or the parts are not this user's. out: what messages call the output.
-  MergeClaim(const std::string& parts, const std::string& out);
-  /// Gives it back, where it is held and the parts are still there.
+  /// Claims the parts beside an output's place; nothing if there are none. Throws Error{usage} if another process has
+  /// the claim, or the parts are not this user's. out: what messages call the output.
+  MergeClaim(const Place& place, const std::string& out);
+  /// Gives the claim back, if it is held and the parts are still there.
   ~MergeClaim();
   MergeClaim(const MergeClaim&) = delete;
 
  private:
   void keep_young();
 
-  std::string path_, holder_;
+  Folder parts_;
+  std::string holder_;
   bool held_ = false, ended_ = false;
   std::mutex mutex_;
   std::condition_variable end_;

@@ -1,4 +1,8 @@
 // An output directory that appears whole or not at all: built beside its place, synced, renamed.
+//
+// The folder above and the directory that is built are held by descriptors, and all names are looked up below these. So
+// another user who may rename what stands in the folder above can end a run, but cannot have it write or remove
+// anything elsewhere.
 #pragma once
 
 #include <functional>
@@ -9,7 +13,9 @@
 #include "src/base/signals.h"
 #include "src/io/journal.h"
 #include "src/io/leftover.h"
+#include "src/io/link.h"
 #include "src/io/place.h"
+#include "src/io/privacy.h"
 #include "src/io/replaced.h"
 
 namespace mxfp4 {
@@ -42,30 +48,40 @@ class OutputDir {
   OutputDir(const std::string& out, const std::string& source, ListOwn made = nullptr);
   /// A folder for one part of the output at `place`, among its parts (parts.h): under a name that no other run has, and
   /// without a lock. It is never continued.
-  static OutputDir for_part(const std::string& place, const std::string& part, const std::string& source);
-  /// Removes what a run left beside `place`, an absolute path, and puts an old output back whose place is empty. As the
-  /// constructor it takes the lock and finishes what a finished output left. Throws Error{usage} where something there
-  /// is not this tool's.
-  static void clean(const std::string& place, ListOwn made);
+  static OutputDir for_part(const Place& place, const std::string& part, const std::string& source);
+  /// Removes what a run left beside `place`, and puts an old output back if its place is empty. As the constructor it
+  /// takes the lock and finishes what a finished output left. Throws Error{usage} if something there is not this
+  /// tool's.
+  static void clean(Place place, ListOwn made);
   /// Removes what was built, unless committed or kept.
   ~OutputDir();
   OutputDir(const OutputDir&) = delete;
 
-  /// Refuses an OUT that exists where `start.existing` does not permit it, and one with a leftover that `start` does
-  /// not take over: PartialPolicy::resume does so where the leftover was given the same. Throws Error{io} where the
-  /// file system has no space for `start.bytes`; only then what is in the way is removed. From here on every file that
-  /// the process creates is as private as the most private of the source.
+  /// Refuses an OUT that exists, if `start.existing` does not permit it, and one with a leftover that `start` does not
+  /// take over: PartialPolicy::resume does so if the leftover was given the same. Throws Error{io} if the file system
+  /// has no space for `start.bytes`; only then what is in the way is removed. Every file that is made from here on is
+  /// as private as the most private of the source (privacy.h).
   void open(const OpenOptions& start = {});
 
-  /// Where a relative name is built; its folders are made. Throws Error{io} where somebody removed what was built.
-  std::string path(const std::string& name) const;
-  /// Creates a file of `bytes` bytes, its space reserved where the file system can, except on tmpfs. What the run that
+  /// What is built, to look at. Throws Error{io} if somebody removed it.
+  const Folder& built() const;
+  /// Creates a file of `bytes` bytes, its space reserved if the file system can, except on tmpfs. What the run that
   /// this one continues wrote to it stays; anything else of that name goes first, so that nothing is ever written
-  /// through a link.
+  /// through a link. Its folders are made.
   Fd create(const std::string& name, int64_t bytes) const;
-  /// Moves a file here that another run made. Where the file system has modes, it is then as private as one of this
-  /// run's own, but for a hard link of the source's.
-  void take(const std::string& from, const std::string& name) const;
+  /// Creates a file that is written from front to back.
+  Fd create_text(const std::string& name) const;
+  /// The same, written and synced.
+  void write_text(const std::string& name, std::string_view text) const;
+  /// Makes `name` a link of a source's file, by its path. False if it is to be copied; throws Error{io} if Link::hard
+  /// or Link::reflink is asked for and cannot be.
+  bool link(Link how, const std::string& path, const std::string& name) const;
+  /// Makes `name` a hard link of a file, or of a link, of the same name in another folder; 0 or errno.
+  int link_from(const Folder& from, const std::string& name) const;
+  /// Copies such a file or link, synced.
+  void copy_from(const Folder& from, const std::string& name) const;
+  /// Moves a file here that another run made.
+  void take(const Folder& from, const std::string& name) const;
   /// The finished jobs of this run and of those that it continues.
   Journal& journal() { return journal_; }
   /// Whether an error from here on leaves a partial output that can be continued, if a job is finished.
@@ -83,11 +99,7 @@ class OutputDir {
   void commit(const std::string& proof = {});
 
  private:
-  struct Place {
-    std::string path, source;
-    bool is_part = false;
-  };
-  OutputDir(Place place, const std::string& out, ListOwn made);
+  OutputDir(Place place, std::string source, bool is_part, const std::string& out, ListOwn made);
   void look_at_parts(const OpenOptions& start) const;
   std::string way_to_begin(const OpenOptions& start) const;
   void remove_finished_journal();
@@ -96,25 +108,31 @@ class OutputDir {
   void look_at_predecessor();
   void begin(const OpenOptions& start);
   void put_back();
-  void remove_leftovers();
-  std::string replaced() const;
+  void make_folders(const std::string& name) const;
+  HeldFolder hold(const std::string& name) const { return {place_.above, name}; }
   bool is_partial_ours() const;
-  void check_is_ours(const std::string& dir) const;
-  void check_not_whole(const std::string& dir) const;
+  void check_is_ours(const HeldFolder& dir) const;
+  void check_not_whole(const HeldFolder& dir) const;
+  void remove_leftover(const HeldFolder& dir);
   void set_aside();
   void rename_into_place();
-  void remove_replaced(const IsOwn& is_own);
+  void check_in_place();
+  void sync_built();
+  void remove_replaced(const HeldFolder& old, const IsOwn& is_own);
   void end();
 
   std::optional<SignalsDeferred> deferred_;  // since open(), until all else is gone
-  std::string name_, out_, source_;          // name_: as the user calls it
+  Place place_;
+  std::string name_, source_;  // name_: as the user calls it
   std::string go_on_, kept_;
   HiddenNames hidden_;
   ListOwn made_;
   Journal journal_;
-  Snapshot before_;  // of a directory that will be replaced
-  std::optional<NarrowedUmask> umask_;
-  mode_t mode_ = 0700;     // of the finished directory
+  std::optional<HeldFolder> partial_;  // what is built
+  std::optional<HeldFolder> old_;      // what will be replaced
+  Snapshot before_;                    // of it
+  Privacy privacy_;
+  std::optional<mode_t> old_mode_;
   bool finished_ = false;  // the journal belongs to a run whose output is in its place
   bool is_part_ = false, replace_ = false, set_aside_ = false, keep_ = false, committed_ = false;
   bool built_ = false;  // the partial directory is this run's

@@ -8,19 +8,15 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <random>
 #include <set>
 
 #include "src/base/error.h"
-#include "src/base/folder.h"
 #include "src/base/log.h"
 #include "src/io/leftover.h"
 #include "src/io/merge_claim.h"
 
 namespace mxfp4 {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -34,82 +30,97 @@ std::string host_name() {
   return text;
 }
 
-/// Of a part that is not finished, by the path of its journal or of its partial folder; else empty.
-std::string place_of_part(const std::string& path) {
-  return place_behind(fs::path(path).parent_path().string(), fs::path(path).filename().string());
+/// Whether a folder among the parts is a finished part: one that is not may have the file, too.
+bool has_record(const Folder& parts, const std::string& name) {
+  if (!name_behind(name).empty()) return false;
+  const Folder part = parts.find(name);
+  return part && part.is_own() && part.has_file(part_record);
 }
 
-/// Of a finished part: one that is not may have the file, too.
-bool has_record(const std::string& dir) {
-  return place_of_part(dir).empty() && is_own_folder(dir) &&
-         fs::is_regular_file(fs::symlink_status(dir + "/" + part_record));
-}
-
-PartFolder read_part(const std::string& dir) {
+PartFolder read_part(const Folder& parts, const std::string& name) {
   PartFolder part;
-  part.dir = dir;
-  part.record = read_journal(open_read(dir + "/" + part_record, std::string(part_record)));
+  part.name = name;
+  part.record = read_journal(open_read(parts.find(name), part_record));
   if (!part.record.begun) return part;
-  part.command = parse_json(part.record.head.run, dir);
+  part.command = parse_json(part.record.head.run, parts.path(name));
   part.number = {part.command.value("part", -1), part.command.value("parts", 0)};
   return part;
 }
 
-/// Its journal goes last: it says what is the part's where that is whole but for its name.
-void remove_unfinished(const std::string& place) {
-  const HiddenNames hidden = hidden_beside(place);
-  JournalHead head;
-  if (fs::exists(hidden.journal)) head = read_journal(open_read(hidden.journal)).head;
-  remove_partial(hidden.partial, place, head, nullptr);
-  fs::remove(hidden.journal);
+/// What the journal of a part that is not finished says of it.
+JournalHead head_of_unfinished(const Folder& parts, const HiddenNames& hidden) {
+  return parts.has(hidden.journal) ? read_journal(open_read(parts, hidden.journal)).head : JournalHead();
 }
 
-std::string why_not_own_unfinished(const std::string& place) {
-  const HiddenNames hidden = hidden_beside(place);
-  if (!is_there(hidden.partial)) return {};
-  const JournalHead head = is_there(hidden.journal) ? read_journal(open_read(hidden.journal)).head : JournalHead();
-  const std::string why = why_not_ours(hidden.partial, place, head, nullptr);
-  return why.empty() ? "" : fmt::format("{}: {}", hidden.partial, why);
+/// Its journal goes last: it says what is the part's if that is whole but for its name.
+void remove_unfinished(const Folder& parts, const std::string& part) {
+  const HiddenNames hidden = hidden_beside(part);
+  const JournalHead head = head_of_unfinished(parts, hidden);
+  remove_partial({parts, hidden.partial}, part, head, nullptr);
+  if (const int error = parts.unlink(hidden.journal); error != 0 && error != ENOENT)
+    fail_errno(parts.path(hidden.journal), "cannot remove", error);
 }
 
-/// What is the part's own. made: where its record does not say so.
+std::string why_not_own_unfinished(const Folder& parts, const std::string& part) {
+  const HiddenNames hidden = hidden_beside(part);
+  if (!parts.has(hidden.partial)) return {};
+  const std::string why = why_not_ours({parts, hidden.partial}, part, head_of_unfinished(parts, hidden), nullptr);
+  return why.empty() ? "" : fmt::format("{}: {}", parts.path(hidden.partial), why);
+}
+
+/// What is the part's own. made: if its record does not say so.
 std::set<std::string> names_of(const JournalText& record, const std::vector<std::string>& made) {
   const std::vector<std::string>& own = record.begun ? record.head.made : made;
   std::set<std::string> names(own.begin(), own.end());
-  names.insert({run_file, part_record});  // the first, where it could not be removed
+  names.insert({run_file, part_record});  // the first, if it could not be removed
   return names;
 }
 
-std::string why_not_own_part(const std::string& dir, const JournalText& record, const std::vector<std::string>& made) {
-  const std::string foreign = printable(foreign_in(dir, names_of(record, made)));
+std::string why_not_own_part(const Folder& parts, const PartFolder& part, const std::vector<std::string>& made) {
+  const std::string foreign = printable(foreign_in(parts.find(part.name), names_of(part.record, made)));
   if (foreign.empty()) return {};
-  return fmt::format("{}: {}{}", dir, foreign,
-                     record.begun ? " was not made by mxfp4-pack"
-                                  : fmt::format(": {} does not say what is mxfp4-pack's", part_record));
+  return fmt::format("{}: {}{}", parts.path(part.name), foreign,
+                     part.record.begun ? " was not made by mxfp4-pack"
+                                       : fmt::format(": {} does not say what is mxfp4-pack's", part_record));
 }
 
-void remove_part(const std::string& dir, const std::vector<std::string>& made) {
-  if (!has_record(dir)) return;
-  const JournalText record = read_part(dir).record;
-  if (const std::string why = why_not_own_part(dir, record, made); !why.empty())
+void remove_part(const Folder& parts, const std::string& name, const std::vector<std::string>& made) {
+  if (!has_record(parts, name)) return;
+  const PartFolder part = read_part(parts, name);
+  if (const std::string why = why_not_own_part(parts, part, made); !why.empty())
     fail(ErrorKind::usage, "{}; move it away", why);
-  remove_own(dir, names_of(record, made), part_record);
+  remove_own({parts, name}, names_of(part.record, made), part_record);
 }
 
 /// Whether it has a part's name and nothing in it: the rest of one whose removal was cut short.
-bool is_rest_of_part(const std::string& dir) {
+bool is_rest_of_part(const Folder& parts, const std::string& name) {
   int index, count;
-  const std::string name = fs::path(dir).filename().string();
-  return std::sscanf(name.c_str(), "%d-of-%d.", &index, &count) == 2 && is_own_folder(dir) && snapshot_of(dir).empty();
+  if (std::sscanf(name.c_str(), "%d-of-%d.", &index, &count) != 2) return false;
+  const Folder rest = parts.find(name);
+  return rest && rest.is_own() && snapshot_of(rest).empty();
 }
 
-/// The entries of a folder; finished parts come first.
-std::vector<std::string> entries_of(const std::string& parts) {
-  std::vector<std::string> paths;
-  for (const std::string& name : names_in_folder(parts, Unreadable::skip))  // it may be gone by now
-    paths.push_back(parts + "/" + name);
-  std::stable_partition(paths.begin(), paths.end(), has_record);
-  return paths;
+/// The names in a folder of parts; finished parts come first.
+std::vector<std::string> names_in(const Folder& parts) {
+  if (!parts) return {};
+  std::vector<std::string> names = names_in_folder(parts, Unreadable::skip);  // it may be gone by now
+  std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return has_record(parts, name); });
+  return names;
+}
+
+/// Removes what has a name among the parts.
+void remove_entry(const Folder& parts, const std::string& name, const std::vector<std::string>& made) {
+  const std::string part = name_behind(name);
+  if (has_record(parts, name))
+    remove_part(parts, name, made);
+  else if (!part.empty())
+    remove_unfinished(parts, part);
+  else if (is_claim(name))
+    remove_tree(parts, name);
+  else if (is_rest_of_part(parts, name))
+    remove_own({parts, name}, {}, {});
+  else if (parts.has(name))
+    fail(ErrorKind::usage, "{} was not made by mxfp4-pack; move it away", parts.path(name));
 }
 
 }  // namespace
@@ -131,27 +142,31 @@ std::string run_of(const PartNumber& number, Json command) {
   return one_line(command);
 }
 
-void check_own_parts(const std::string& parts) {
-  struct stat s;
-  if (::lstat(parts.c_str(), &s) != 0) return;
-  if (!S_ISDIR(s.st_mode)) fail(ErrorKind::usage, "{}: not a folder of mxfp4-pack's own; remove it", parts);
+HeldFolder parts_beside(const Place& place) { return {place.above, hidden_beside(place.name).parts}; }
+
+void check_own_parts(const HeldFolder& parts) {
+  const std::string path = parts.above.path(parts.name);
+  if (!parts && !parts.above.has(parts.name)) return;
+  if (!parts) fail(ErrorKind::usage, "{}: not a folder of mxfp4-pack's own; remove it", path);
+  const struct stat s = parts.folder.stat();
   if (s.st_uid != ::geteuid())
     fail(ErrorKind::usage, "{}: the parts belong to user {}, and this is user {}; write and merge parts as one user",
-         parts, s.st_uid, ::geteuid());
-  struct stat beside;
-  if (::stat(fs::path(parts).parent_path().c_str(), &beside) == 0 && beside.st_dev != s.st_dev)
+         path, s.st_uid, ::geteuid());
+  if (parts.above.stat().st_dev != s.st_dev)
     fail(ErrorKind::usage, "{}: on another file system than the output, where no part can be moved to; unmount it",
-         parts);
-  if (s.st_mode & 022) ::chmod(parts.c_str(), s.st_mode & 07755);
+         path);
+  if (s.st_mode & 022)
+    if (const Fd fd = parts.folder.readable()) ::fchmod(fd.get(), s.st_mode & 07755);
 }
 
-std::vector<PartFolder> read_parts(const std::string& parts) {
+std::vector<PartFolder> read_parts(const HeldFolder& parts) {
   check_own_parts(parts);
+  if (!parts) return {};
   std::vector<PartFolder> found;
-  ::utimensat(AT_FDCWD, parts.c_str(), nullptr, 0);  // a cached list of another node's files is asked for again
-  for (const std::string& path : entries_of(parts)) {
-    if (!has_record(path)) continue;
-    PartFolder part = read_part(path);
+  parts.folder.touch();  // a cached list of another node's files is asked for again
+  for (const std::string& name : names_in(parts.folder)) {
+    if (!has_record(parts.folder, name)) continue;
+    PartFolder part = read_part(parts.folder, name);
     const PartNumber& n = part.number;
     if (part.record.begun && n.index >= 0 && n.index < n.count) found.push_back(std::move(part));
   }
@@ -160,59 +175,51 @@ std::vector<PartFolder> read_parts(const std::string& parts) {
   return found;
 }
 
-bool is_young(const std::string& path) {
-  struct stat now, s;
-  const std::string folder = fs::path(path).parent_path().string();
-  return ::lstat(path.c_str(), &s) == 0 && ::utimensat(AT_FDCWD, folder.c_str(), nullptr, 0) == 0 &&
-         ::stat(folder.c_str(), &now) == 0 && now.st_mtime - s.st_mtime < young_seconds;
+bool is_young(const Folder& in, const std::string& name) {
+  const auto s = in.look(name);
+  return s && in.touch() == 0 && in.stat().st_mtime - s->st_mtime < young_seconds;
 }
 
-bool are_being_written(const std::string& parts) {
-  const std::vector<std::string> paths = entries_of(parts);
-  return std::any_of(paths.begin(), paths.end(),
-                     [](const auto& path) { return !place_of_part(path).empty() && is_young(path); });
+bool are_being_written(const HeldFolder& parts) {
+  const std::vector<std::string> names = names_in(parts.folder);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return !name_behind(name).empty() && is_young(parts.folder, name);
+  });
 }
 
-void remove_part(const std::string& dir) { remove_part(dir, {}); }
+void remove_part(const HeldFolder& parts, const std::string& name) {
+  if (parts) remove_part(parts.folder, name, {});
+}
 
-std::string why_not_own_parts(const std::string& parts, const std::vector<std::string>& made) {
-  for (const std::string& path : entries_of(parts)) {
-    const std::string place = place_of_part(path);
+std::string why_not_own_parts(const Folder& parts, const std::vector<std::string>& made) {
+  for (const std::string& name : names_in(parts)) {
+    const std::string part = name_behind(name);
     std::string why;
-    if (has_record(path))
-      why = why_not_own_part(path, read_part(path).record, made);
-    else if (!place.empty())
-      why = why_not_own_unfinished(place);
-    else if (!is_claim(fs::path(path).filename().string()) && !is_rest_of_part(path) && is_there(path))
-      why = path + " was not made by mxfp4-pack";
+    if (has_record(parts, name))
+      why = why_not_own_part(parts, read_part(parts, name), made);
+    else if (!part.empty())
+      why = why_not_own_unfinished(parts, part);
+    else if (!is_claim(name) && !is_rest_of_part(parts, name) && parts.has(name))
+      why = parts.path(name) + " was not made by mxfp4-pack";
     if (!why.empty()) return why;
   }
   return {};
 }
 
-void remove_parts(const std::string& parts, const std::vector<std::string>& made) {
-  if (!is_own_folder(parts)) return;
+void remove_parts(const HeldFolder& parts, const std::vector<std::string>& made) {
+  if (!parts || !parts.folder.is_own()) return;
   Problems problems;
-  for (const std::string& path : entries_of(parts)) try {
-      const std::string place = place_of_part(path);
-      if (has_record(path))
-        remove_part(path, made);
-      else if (!place.empty())
-        remove_unfinished(place);
-      else if (is_claim(fs::path(path).filename().string()))
-        remove_tree(path);
-      else if (is_rest_of_part(path))
-        remove_own(path, {}, {});
-      else if (is_there(path))
-        fail(ErrorKind::usage, "{} was not made by mxfp4-pack; move it away", path);
+  for (const std::string& name : names_in(parts.folder)) try {
+      remove_entry(parts.folder, name, made);
     } catch (const std::exception&) {
       problems.add(caught());
     }
   if (problems.any()) throw Error(ErrorKind::io, problems.errors());
-  if (::rmdir(parts.c_str()) != 0 && errno != ENOENT) fail_errno(parts, "cannot remove", errno);
+  if (const int error = parts.above.rmdir(parts.name); error != 0 && error != ENOENT)
+    fail_errno(parts.folder.path(), "cannot remove", error);
 }
 
-void remove_merged_parts(const std::string& parts, const std::vector<std::string>& made) try {
+void remove_merged_parts(const HeldFolder& parts, const std::vector<std::string>& made) try {
   remove_parts(parts, made);
 } catch (const Error& e) {
   for (const std::string& line : e.lines) warn(line);

@@ -7,6 +7,8 @@
 
 #include "src/base/json.h"
 #include "src/io/journal.h"
+#include "src/io/place.h"
+#include "src/io/replaced.h"
 
 namespace mxfp4 {
 
@@ -25,7 +27,7 @@ std::string new_part_name(const PartNumber& part);
 
 /// A part's folder. Its record is a journal, in it, of the jobs that were done for its files.
 struct PartFolder {
-  std::string dir;
+  std::string name;  // among the parts
   PartNumber number;
   Json command;        // what the part was given
   JournalText record;  // `made`: the part's files
@@ -36,27 +38,30 @@ inline constexpr const char* part_record = "part-record";
 /// A part's number and command as text: `run` in the JournalHead of its record.
 std::string run_of(const PartNumber& number, Json command);
 
-/// Throws Error{usage} where the folder of parts is there and not this user's own, or on another file system than what
-/// is beside it. Others who could write in it cannot any more.
-void check_own_parts(const std::string& parts);
+/// The folder of parts beside an output's place; holds nothing if it is not there.
+HeldFolder parts_beside(const Place& place);
+
+/// Throws Error{usage} if the folder of parts is there and not this user's own, or on another file system than what is
+/// beside it. Others who could write in it cannot any more.
+void check_own_parts(const HeldFolder& parts);
 
 /// All parts in a folder of parts, by number and then by name. Folders without a whole record are left out. Throws as
 /// check_own_parts() does.
-std::vector<PartFolder> read_parts(const std::string& parts);
+std::vector<PartFolder> read_parts(const HeldFolder& parts);
 
-/// Whether something has changed lately, by the clock of its file system.
-bool is_young(const std::string& path);
+/// Whether a name has changed lately, by the clock of its file system.
+bool is_young(const Folder& in, const std::string& name);
 /// Whether a part that is not finished is young.
-bool are_being_written(const std::string& parts);
+bool are_being_written(const HeldFolder& parts);
 
-/// Removes one finished part; nothing where it is gone.
-void remove_part(const std::string& dir);
+/// Removes one finished part; nothing if it is gone.
+void remove_part(const HeldFolder& parts, const std::string& name);
 /// What in an own folder of parts mxfp4-pack did not make; empty: nothing. made: as remove_parts().
-std::string why_not_own_parts(const std::string& parts, const std::vector<std::string>& made);
-/// Removes parts, finished or not, and their folder. Throws Error{io} where something cannot be removed, or others put
-/// it there. made: what may be in a part whose record cannot be read.
-void remove_parts(const std::string& parts, const std::vector<std::string>& made);
-/// The same where the output is in its place: what cannot be removed is said, and no error.
-void remove_merged_parts(const std::string& parts, const std::vector<std::string>& made);
+std::string why_not_own_parts(const Folder& parts, const std::vector<std::string>& made);
+/// Removes parts, finished or not, and their folder. Throws Error{io} if something cannot be removed, or others put it
+/// there. made: what may be in a part whose record cannot be read.
+void remove_parts(const HeldFolder& parts, const std::vector<std::string>& made);
+/// The same if the output is in its place: what cannot be removed is said, and no error.
+void remove_merged_parts(const HeldFolder& parts, const std::vector<std::string>& made);
 
 }  // namespace mxfp4

@@ -1,17 +1,17 @@
 #include "src/io/place.h"
 
+#include <fcntl.h>
 #include <mntent.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <filesystem>
 #include <memory>
-#include <new>
+#include <set>
 
 #include "src/base/error.h"
-#include "src/base/file.h"
-#include "src/base/folder.h"
 #include "src/base/log.h"
 #include "src/io/leftover.h"
 
@@ -21,15 +21,56 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void check_apart(const std::string& out, const fs::path& place, const std::string& source) {
-  if (source.empty()) return;
-  std::error_code ec;
-  const fs::path real = fs::canonical(source, ec);
-  if (ec == std::errc::not_enough_memory) throw std::bad_alloc();
-  if (ec) return;  // whoever opens it says what is wrong
-  if (place == real) fail(ErrorKind::usage, "{}: is the source {} itself; choose another place", out, source);
-  if (is_below(place, real)) fail(ErrorKind::usage, "{}: lies inside the source {}; choose another place", out, source);
-  if (is_below(real, place)) fail(ErrorKind::usage, "{}: holds the source {}; choose another place", out, source);
+/// By which a folder is known under every path that leads to it.
+using Identity = std::pair<dev_t, ino_t>;
+Identity identity_of(const struct stat& s) { return {s.st_dev, s.st_ino}; }
+
+/// A folder and all folders that it lies in.
+std::set<Identity> folders_above(const Folder& folder) {
+  std::set<Identity> all;
+  int fd = ::openat(folder.fd(), ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  for (;;) {
+    const Fd here(fd, folder.path());
+    if (!here || !all.insert(identity_of(here.stat())).second) return all;  // the root is its own parent
+    fd = ::openat(here.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  }
+}
+
+/// A folder and the folders in it: of a tree that is no checkpoint only the first thousands.
+std::set<Identity> folders_in(const Folder& folder) {
+  constexpr size_t most = 10'000;
+  std::set<Identity> all = {identity_of(folder.stat())};
+  const auto visit = [&](const Entry& entry) {
+    if (entry.is_folder()) all.insert(identity_of(entry.state));
+    return all.size() < most;
+  };
+  walk(folder, visit, Unreadable::skip);
+  return all;
+}
+
+bool share_any(const std::set<Identity>& a, const std::set<Identity>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Identity& folder) { return b.contains(folder); });
+}
+
+/// By what folders are, not by their paths: a bind mount gives a folder a second one.
+void check_apart(const std::string& out, const Place& place, const std::string& source) {
+  const Folder from = source.empty() ? Folder() : Folder::try_open(source);
+  if (!from) return;  // whoever opens it says what is wrong
+  const Folder there = place.above.find(place.name);
+  if (there && identity_of(there.stat()) == identity_of(from.stat()))
+    fail(ErrorKind::usage, "{}: is the source {} itself; choose another place", out, source);
+  if (share_any(folders_above(place.above), folders_in(from)))
+    fail(ErrorKind::usage, "{}: lies inside the source {}; choose another place", out, source);
+  if (there && folders_above(from).contains(identity_of(there.stat())))
+    fail(ErrorKind::usage, "{}: holds the source {}; choose another place", out, source);
+}
+
+void check_length(const std::string& out, const std::string& name) {
+  static constexpr size_t most = NAME_MAX;
+  const size_t beside = longest_name_beside(name).size();
+  if (beside > most)
+    fail(ErrorKind::usage, "{}: a name of {} bytes, at most {} expected, since a hidden name beside it is longer", out,
+         name.size(), most - (beside - name.size()));
 }
 
 /// Where the system does not list its mounts, the rename at the end fails.
@@ -57,53 +98,40 @@ void refuse_link(const std::string& out) {
     fail(ErrorKind::usage, "{}: is a link; give the place itself", out);
 }
 
-std::string place_of(const std::string& out, const std::string& source) {
+Place place_of(const std::string& out, const std::string& source) {
   std::error_code ec;
-  fs::path place = fs::weakly_canonical(fs::absolute(out), ec);
+  fs::path path = fs::weakly_canonical(fs::absolute(out), ec);
   if (ec) fail_errno(out, "cannot resolve", ec.value());
-  if (!place.has_filename()) place = place.parent_path();
+  if (!path.has_filename()) path = path.parent_path();
   refuse_link(out);
-  if (const std::string of = place_behind(place.parent_path().string(), place.filename().string()); !of.empty())
-    fail(ErrorKind::usage, "{}: is a name that a run to {} has for itself; choose another", out, of);
+  if (const std::string of = name_behind(path.filename().string()); !of.empty())
+    fail(ErrorKind::usage, "{}: is a name that a run to {} has for itself; choose another", out,
+         (path.parent_path() / of).string());
+  check_length(out, path.filename().string());
+  const Folder here = Folder::try_open(".");
+  Place place{Folder::try_open(path.parent_path().string()), path.filename().string()};
+  if (!place.above && (errno == ENOENT || errno == ENOTDIR))
+    fail(ErrorKind::io, "{}: the folder {} does not exist; make it first", out, path.parent_path().string());
+  if (!place.above) fail_errno(path.parent_path().string(), "cannot open", errno);
   check_apart(out, place, source);
-  if (place == fs::current_path(ec))
+  if (here && here.is_at(place.above, place.name))
     fail(ErrorKind::usage,
          "{}: is the folder that this was started in, which another would replace; start it elsewhere", out);
-  if (!fs::is_directory(place.parent_path()))
-    fail(ErrorKind::io, "{}: the folder {} does not exist; make it first", out, place.parent_path().string());
-  check_not_mounted(out, place.string());
-  return place.string();
+  check_not_mounted(out, place.path());
+  return place;
 }
 
-void check_space(const std::string& folder, int64_t bytes, const std::vector<std::string>& spare) {
+void check_space(const Folder& folder, int64_t bytes, const std::vector<std::string>& spare) {
   struct statvfs space;
-  if (::statvfs(folder.c_str(), &space) != 0) fail_errno(folder, "cannot ask for free space", errno);
+  if (::fstatvfs(folder.fd(), &space) != 0) fail_errno(folder.path(), "cannot ask for free space", errno);
   const auto free = int64_t(space.f_bavail) * int64_t(space.f_frsize);
   int64_t needed = bytes;
-  for (const std::string& dir : spare)
-    for (const Entry& entry : entries_below(dir, Unreadable::skip))
-      if (struct stat s; ::lstat(entry.path.c_str(), &s) == 0 && s.st_nlink == 1) needed -= int64_t(s.st_blocks) * 512;
-  if (free < needed) fail(ErrorKind::io, "{}: {} needed, {} free", folder, human_bytes(needed), human_bytes(free));
-}
-
-mode_t umask_like(const std::string& dir) {
-  mode_t denied = 0;
-  struct stat s;
-  const auto add = [&](const fs::path& path, mode_t read, mode_t write) {
-    if (::stat(path.c_str(), &s) != 0) return;
-    for (const int who : {0, 3}) {  // others, group
-      if (!(s.st_mode >> who & read)) denied |= mode_t(7 << who);
-      if (!(s.st_mode >> who & write)) denied |= mode_t(2 << who);
-    }
-  };
-  add(dir, S_IXOTH, S_IXOTH);
-  std::error_code ec;
-  for (const Entry& entry : entries_below(dir, Unreadable::skip)) {
-    if (fs::is_regular_file(entry.path, ec)) add(entry.path, S_IROTH, S_IWOTH);
-    if (fs::is_directory(entry.path, ec)) add(entry.path, S_IXOTH, S_IXOTH);
-    if (entry.is_link()) add(fs::canonical(entry.path, ec).parent_path(), S_IXOTH, S_IXOTH);
-  }
-  return denied;
+  for (const std::string& name : spare)
+    if (const Folder dir = folder.find(name))
+      for (const Entry& entry : entries_below(dir, Unreadable::skip))
+        if (entry.state.st_nlink == 1) needed -= int64_t(entry.state.st_blocks) * 512;
+  if (free < needed)
+    fail(ErrorKind::io, "{}: {} needed, {} free", folder.path(), human_bytes(needed), human_bytes(free));
 }
 
 }  // namespace mxfp4

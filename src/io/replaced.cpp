@@ -5,15 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <set>
 
 #include "src/base/error.h"
-#include "src/base/folder.h"
 #include "src/base/log.h"
+#include "src/base/long_text.h"
 
 namespace mxfp4 {
 
@@ -21,33 +20,35 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Files may be removed from it.
-void make_writable(const fs::path& folder) {
-  std::error_code ec;
-  fs::permissions(folder, fs::perms::owner_all, fs::perm_options::add, ec);
-}
-
-void make_folders_writable(const std::string& dir) {
-  make_writable(dir);
-  walk(dir, [](const Entry& entry) {
-    if (entry.is_folder()) make_writable(entry.path);  // before it is entered
+void make_folders_writable(const Folder& dir) {
+  dir.make_writable();
+  walk(dir, [&](const Entry& entry) {
+    if (entry.is_folder())
+      if (const Folder below = dir.find(entry.name)) below.make_writable();  // before it is entered
     return true;
   });
 }
 
-bool have_same_bytes(const fs::path& a, const fs::path& b) {
-  if (fs::is_symlink(a) || fs::is_symlink(b))
-    return fs::is_symlink(a) && fs::is_symlink(b) && fs::read_symlink(a) == fs::read_symlink(b);
-  if (!fs::is_regular_file(a) || !fs::is_regular_file(b) || fs::file_size(a) != fs::file_size(b)) return false;
-  std::ifstream left(a, std::ios::binary), right(b, std::ios::binary);
-  using Bytes = std::istreambuf_iterator<char>;
-  return std::equal(Bytes(left), Bytes(), Bytes(right), Bytes());
+bool have_same_bytes(const Fd& a, const Fd& b) {
+  std::string left(size_t(text_block), '\0'), right = left;
+  const int64_t bytes = a.stat().st_size;
+  for (int64_t at = 0, part; at < bytes; at += part) {
+    part = std::min(bytes - at, text_block);
+    a.read(left.data(), part, at);
+    b.read(right.data(), part, at);
+    if (std::memcmp(left.data(), right.data(), size_t(part)) != 0) return false;
+  }
+  return true;
 }
 
-bool is_there_already(const fs::path& from, const fs::path& to) {
-  struct stat a, b;
-  if (::lstat(from.c_str(), &a) != 0 || ::lstat(to.c_str(), &b) != 0) return false;
-  return (a.st_dev == b.st_dev && a.st_ino == b.st_ino) || have_same_bytes(from, to);
+/// Whether a file or link of `old` is in `fresh` too, or its equal.
+bool is_there_already(const Folder& old, const Folder& fresh, const std::string& name) {
+  const auto a = old.look(name), b = fresh.look(name);
+  if (!a || !b || (a->st_mode & S_IFMT) != (b->st_mode & S_IFMT)) return false;
+  if (a->st_dev == b->st_dev && a->st_ino == b->st_ino) return true;
+  if (S_ISLNK(a->st_mode)) return old.link_target(name) == fresh.link_target(name);
+  return S_ISREG(a->st_mode) && a->st_size == b->st_size &&
+         have_same_bytes(open_read(old, name), open_read(fresh, name));
 }
 
 /// NFS's names, and those of file systems made with libfuse.
@@ -56,55 +57,73 @@ bool is_removed_but_open(const Entry& entry) {
   return name.starts_with(".nfs0") || name.starts_with(".fuse_hidden0");
 }
 
-/// False where there is something at `to`.
-bool move_to_free_name(const fs::path& from, const fs::path& to) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
-  if (errno == EEXIST) return false;
-  if (errno != EINVAL && errno != ENOSYS) fail_errno(from.string(), "cannot move aside", errno);
-  if (fs::exists(fs::symlink_status(to))) return false;
-  if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(from.string(), "cannot move aside", errno);
+/// False if something has the name `to`.
+bool move_to_free_name(const Folder& in, const std::string& name, const Folder& there, const std::string& to) {
+  int error = in.rename(name, there, to, RENAME_NOREPLACE);
+  if (error == EEXIST) return false;
+  if (error == EINVAL || error == ENOSYS) {
+    if (there.has(to)) return false;
+    error = in.rename(name, there, to);
+  }
+  if (error != 0) fail_errno(in.path(name), "cannot move aside", error);
   return true;
 }
 
-void move_stranger(const fs::path& from, const fs::path& to) {
-  if (is_there_already(from, to)) {
-    fs::remove(from);
-    return;
-  }
-  fs::create_directories(to.parent_path());
-  const std::string target = move_to_free_name(from, to) ? to.string() : move_to_kept(from, to);
-  note(fmt::format("{}: came while this run was writing, and is kept", target));
+/// Makes a folder and those above it, each with the mode that it has in `old`.
+void make_folders(const Folder& old, const Folder& fresh, const std::string& name) {
+  if (name.empty() || fresh.has(name)) return;
+  make_folders(old, fresh, fs::path(name).parent_path().string());
+  const Fd made = fresh.make(name).readable();
+  if (const auto s = old.look(name); made && s) ::fchmod(made.get(), s->st_mode & 07777);
 }
 
-/// An empty folder that somebody made is made at `to`, too; one with files is where these are moved.
-void keep_if_strange(const Entry& folder, const fs::path& to, bool own) {
-  std::error_code ec;  // of a file that is there
-  if (!own && is_empty_folder(folder.path) && fs::create_directories(to, ec))
-    note(fmt::format("{}: an empty folder that was in what is replaced, kept", to.string()));
+void remove_file(const Folder& dir, const std::string& name) {
+  if (const int error = dir.unlink(name); error != 0 && error != ENOENT)
+    fail_errno(dir.path(name), "cannot remove", error);
 }
 
-/// Removes a directory of folders and, at the end, of the file `last`. False where there is another file.
-bool remove_folders(const std::string& dir, const std::string& last) {
-  const auto entries = entries_below(dir);
+void move_stranger(const Folder& old, const Folder& fresh, const std::string& name) {
+  if (is_there_already(old, fresh, name)) return remove_file(old, name);
+  make_folders(old, fresh, fs::path(name).parent_path().string());
+  const std::string to = move_to_free_name(old, name, fresh, name) ? name : move_to_kept(old, name, fresh, name);
+  note(fmt::format("{}: came while this run was writing, and is kept", fresh.path(to)));
+}
+
+/// An empty folder that somebody made is made in `fresh`, too; one with files is where these are moved.
+void keep_if_strange(const Folder& old, const Folder& fresh, const std::string& name) {
+  const Folder folder = old.find(name);
+  if (!folder || !names_in_folder(folder).empty() || fresh.has(name)) return;
+  make_folders(old, fresh, name);
+  note(fmt::format("{}: an empty folder that was in what is replaced, kept", fresh.path(name)));
+}
+
+/// Removes the name of an empty directory, if it still leads there. False if the directory is not empty.
+bool remove_name(const HeldFolder& dir) {
+  if (!dir.is_in_place()) return true;  // whoever moved it may keep it
+  const int error = dir.above.rmdir(dir.name);
+  if (error != 0 && error != ENOTEMPTY && error != EEXIST) fail_errno(dir.folder.path(), "cannot remove", error);
+  return error == 0;
+}
+
+/// Removes a directory of folders and, at the end, of the file `last`. False if another file is in it.
+bool remove_folders(const HeldFolder& dir, const std::string& last) {
+  const auto entries = entries_below(dir.folder);
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {  // what is inside comes before
-    if (entry->name == last || ::rmdir(entry->path.c_str()) == 0 || errno == ENOENT) continue;
-    if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR) return false;
-    fail_errno(entry->path.string(), "cannot remove", errno);
+    if (entry->name == last) continue;
+    const int error = dir.folder.rmdir(entry->name);
+    if (error == ENOTEMPTY || error == EEXIST || error == ENOTDIR) return false;
+    if (error != 0 && error != ENOENT) fail_errno(dir.folder.path(entry->name), "cannot remove", error);
   }
-  if (!last.empty()) fs::remove(fs::path(dir) / last);
-  if (::rmdir(dir.c_str()) == 0) return true;
-  if (errno != ENOTEMPTY && errno != EEXIST) fail_errno(dir, "cannot remove", errno);
-  return false;
+  if (!last.empty()) remove_file(dir.folder, last);
+  return remove_name(dir);
 }
 
 }  // namespace
 
-Snapshot snapshot_of(const std::string& dir) {
+Snapshot snapshot_of(const Folder& dir) {
   Snapshot files;
-  for (const Entry& entry : entries_below(dir)) {
-    struct stat s;
-    if (!entry.is_folder() && ::lstat(entry.path.c_str(), &s) == 0) files[entry.name] = state_of(s);
-  }
+  for (const Entry& entry : entries_below(dir))
+    if (!entry.is_folder()) files[entry.name] = state_of(entry.state);
   return files;
 }
 
@@ -115,7 +134,7 @@ std::set<std::string> folders_of(const std::set<std::string>& names) {
   return folders;
 }
 
-std::string foreign_in(const std::string& dir, const std::set<std::string>& names) {
+std::string foreign_in(const Folder& dir, const std::set<std::string>& names) {
   const std::set<std::string> folders = folders_of(names);
   for (const Entry& entry : entries_below(dir)) {
     if (!(entry.is_folder() ? folders : names).count(entry.name)) return entry.name;
@@ -123,12 +142,14 @@ std::string foreign_in(const std::string& dir, const std::set<std::string>& name
   return {};
 }
 
-bool is_taken(const std::string& path) {
-  return fs::exists(path) && !(fs::is_directory(path) && is_empty_folder(path));
+bool is_taken(const Folder& above, const std::string& name) {
+  if (!above.has(name)) return false;
+  const Folder folder = above.find(name);
+  return !folder || !names_in_folder(folder).empty();
 }
 
-void check_replaceable(const std::string& out, const std::string& dir, const ListOwn& made) {
-  const std::vector<std::string> names = made(dir);
+void check_replaceable(const std::string& out, const Folder& dir, const ListOwn& made) {
+  const std::vector<std::string> names = dir ? made(dir) : std::vector<std::string>();
   if (names.empty())
     fail(ErrorKind::usage, "{}: exists, and nothing in it says that this command made it; choose another place", out);
   const std::string foreign = foreign_in(dir, {names.begin(), names.end()});
@@ -136,38 +157,40 @@ void check_replaceable(const std::string& out, const std::string& dir, const Lis
     fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", out, printable(foreign));
 }
 
-std::string move_to_kept(const std::string& from, const std::string& to) {
+std::string move_to_kept(const Folder& in, const std::string& name, const Folder& there, const std::string& to) {
   for (int n = 1;; ++n)
-    if (std::string kept = fmt::format("{}.kept-{}", to, n); move_to_free_name(from, kept)) return kept;
+    if (std::string kept = fmt::format("{}.kept-{}", to, n); move_to_free_name(in, name, there, kept)) return kept;
 }
 
-void remove_directory(const std::string& old, const std::string& fresh, const IsOwn& is_own, const std::string& last) {
-  make_folders_writable(old);
+void remove_directory(const HeldFolder& old, const Folder& fresh, const IsOwn& is_own, const std::string& last) {
+  make_folders_writable(old.folder);
   bool open = false;
-  do {  // again where something came meanwhile
+  do {  // again if something came meanwhile
     if (open)
-      fail(ErrorKind::io, "{}: a program still has files open in it; when it has ended, remove it with clean", old);
-    for (const Entry& entry : entries_below(old)) {
+      fail(ErrorKind::io, "{}: a program still has files open in it; when it has ended, remove it with clean",
+           old.folder.path());
+    for (const Entry& entry : entries_below(old.folder)) {
       const std::string& name = entry.name;
-      if (name == last) continue;
+      if (name == last || (entry.is_folder() && is_own(name))) continue;
       if (entry.is_folder())
-        keep_if_strange(entry, fs::path(fresh) / name, is_own(name));
+        keep_if_strange(old.folder, fresh, name);
       else if (is_own(name))
-        fs::remove(entry.path);
+        remove_file(old.folder, name);
       else if (is_removed_but_open(entry))
         open = true;
       else
-        move_stranger(entry.path, fs::path(fresh) / name);
+        move_stranger(old.folder, fresh, name);
     }
   } while (!remove_folders(old, last));
 }
 
-void remove_own(const std::string& dir, const std::set<std::string>& names, const std::string& last) {
-  make_folders_writable(dir);
-  for (const Entry& entry : entries_below(dir))
-    if (!entry.is_folder() && entry.name != last && names.count(entry.name)) fs::remove(entry.path);
+void remove_own(const HeldFolder& dir, const std::set<std::string>& names, const std::string& last) {
+  make_folders_writable(dir.folder);
+  for (const Entry& entry : entries_below(dir.folder))
+    if (!entry.is_folder() && entry.name != last && names.count(entry.name)) remove_file(dir.folder, entry.name);
   if (!remove_folders(dir, last))
-    fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away", dir, printable(foreign_in(dir, {last})));
+    fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away", dir.folder.path(),
+         printable(foreign_in(dir.folder, {last})));
 }
 
 }  // namespace mxfp4

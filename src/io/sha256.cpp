@@ -35,9 +35,8 @@ class Digest {
   std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_{EVP_MD_CTX_new(), EVP_MD_CTX_free};
 };
 
-std::string sha256_of(const std::string& path, const std::string& name) {
+std::string sha256_of(const Fd& fd) {
   Digest digest;
-  const Fd fd = open_read(path, name);
   const int64_t bytes = fd.stat().st_size;
   const auto data = std::make_unique_for_overwrite<uint8_t[]>(step);
   for (int64_t at = 0; at < bytes; at += step) {
@@ -58,11 +57,11 @@ std::string sha256_of(std::string_view bytes) {
 }
 
 std::string sha256_sums(const NamedFiles& files, int threads) {
-  const std::vector<std::pair<std::string, std::string>> list(files.begin(), files.end());
+  const std::vector<NamedFiles::value_type> list(files.begin(), files.end());
   std::vector<std::string> lines(list.size());
   run_jobs(int64_t(list.size()), threads, [&](int64_t i) {
-    const auto& [name, path] = list[size_t(i)];
-    lines[size_t(i)] = fmt::format("{}  {}\n", sha256_of(path, name), name);
+    const auto& [name, open] = list[size_t(i)];
+    lines[size_t(i)] = fmt::format("{}  {}\n", sha256_of(open()), name);
   });
   return fmt::format("{}", fmt::join(lines, ""));
 }

@@ -1,12 +1,14 @@
 // SHA256SUMS, as `sha256sum -c` reads it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "src/base/error.h"
+#include "src/base/file.h"
 
 namespace mxfp4 {
 
@@ -15,8 +17,8 @@ inline constexpr const char* sums_name = "SHA256SUMS";
 /// 64 hexadecimal digits.
 std::string sha256_of(std::string_view bytes);
 
-/// Paths by the names that SHA256SUMS has for them.
-using NamedFiles = std::map<std::string, std::string>;
+/// What opens a file, by the name that SHA256SUMS has for it.
+using NamedFiles = std::map<std::string, std::function<Fd()>>;
 
 /// A line for each of the files, by name; files are read whole, one thread each.
 std::string sha256_sums(const NamedFiles& files, int threads);

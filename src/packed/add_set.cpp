@@ -1,20 +1,14 @@
 #include "src/packed/add_set.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <optional>
 
-#include "src/base/folder.h"
 #include "src/base/log.h"
 #include "src/base/signals.h"
 #include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -31,14 +25,6 @@ bool shares_a_rank(const TensorParallel& a, const TensorParallel& b) {
 /// Whether the file system said that it makes no hard links (to this file), not that something went wrong.
 bool is_refusal(int error) {
   return error == EPERM || error == EOPNOTSUPP || error == ENOSYS || error == EMLINK || error == EXDEV;
-}
-
-void copy_synced(const fs::path& from, const fs::path& to) {
-  std::error_code ec;
-  fs::copy(from, to, fs::copy_options::copy_symlinks, ec);
-  if (ec) fail_errno(to.string(), "cannot copy", ec.value());
-  if (fs::is_symlink(fs::symlink_status(to))) return;
-  open_read(to.string()).sync();
 }
 
 }  // namespace
@@ -98,31 +84,22 @@ void check_same_contents(const std::string& source, const Plan& plan, const Chec
          printable(source), wrong.size(), m.checksums.size(), manifest_name, printable(wrong.front()));
 }
 
-std::vector<std::string> files_below(const std::string& dir) {
-  std::vector<std::string> names;
-  for (const Entry& entry : entries_below(dir))
-    if (!entry.is_folder()) names.push_back(entry.name);
-  return names;
-}
-
-void link_files(const std::string& from, const std::string& to, const std::set<std::string>& fresh) {
-  for (const std::string& name : files_below(to))
-    if (!fresh.count(name)) fs::remove(fs::path(to) / name);
+void link_files(const Folder& from, const OutputDir& to, const std::set<std::string>& fresh) {
+  for (const std::string& name : files_below(to.built()))
+    if (!fresh.count(name)) to.built().unlink(name);
   bool copies = false;
   for (const std::string& name : files_below(from)) {
     if (fresh.count(name)) continue;
     throw_if_interrupted();
-    const fs::path old = fs::path(from) / name, link = fs::path(to) / name;
-    std::error_code ec;
-    fs::create_directories(link.parent_path(), ec);
-    if (ec) fail_errno(link.parent_path().string(), "cannot create", ec.value());
-    if (!copies && ::link(old.c_str(), link.c_str()) == 0) continue;
-    if (!copies && !is_refusal(errno)) fail_errno(link.string(), "cannot link", errno);
-    if (!copies)
-      warn(fmt::format("{}: this file system refuses hard links ({}); what is there is copied", to,
-                       std::generic_category().message(errno)));
+    if (!copies) {
+      const int error = to.link_from(from, name);
+      if (error == 0) continue;
+      if (!is_refusal(error)) fail_errno(name, "cannot link", error);
+      warn(fmt::format("{}: this file system refuses hard links ({}); what is there is copied", from.path(),
+                       std::generic_category().message(error)));
+    }
     copies = true;
-    copy_synced(old, link);
+    to.copy_from(from, name);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "src/io/output.h"
 #include "src/packed/manifest.h"
 
 namespace mxfp4 {
@@ -29,11 +30,9 @@ std::vector<std::string> other_tensors(const Plan& plan, const Checksums& sums, 
 void check_same_contents(const std::string& source, const Plan& plan, const Checksums& sums, const Manifest& m,
                          const std::vector<bool>& files = {});
 
-/// Puts a hard link to every file below `from`, links included, into `to`, but `fresh` (relative names): those are left
-/// as they are in `to`, where nothing else stays. Where the file system refuses links, files are copied, which is said.
-void link_files(const std::string& from, const std::string& to, const std::set<std::string>& fresh);
-
-/// The relative names of all files below a directory.
-std::vector<std::string> files_below(const std::string& dir);
+/// Makes a hard link in `to` of every file below `from`, links included, except `fresh` (relative names): those are
+/// left as they are in `to`, and nothing else stays there. If the file system refuses hard links, files are copied,
+/// with a warning.
+void link_files(const Folder& from, const OutputDir& to, const std::set<std::string>& fresh);
 
 }  // namespace mxfp4

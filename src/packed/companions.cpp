@@ -59,9 +59,8 @@ std::string rest_index(const Plan& plan) {
   return out + "\n  }\n}\n";
 }
 
-/// As write_text().
-void write_parts(const std::string& path, const TextSource& text) {
-  Fd file = open_write(path);
+/// Writes a file in parts, synced.
+void write_parts(Fd file, const TextSource& text) {
   int64_t at = 0;
   text([&](std::string_view part) {
     file.write(part.data(), int64_t(part.size()), at);
@@ -72,6 +71,8 @@ void write_parts(const std::string& path, const TextSource& text) {
 }
 
 std::string canary_name(const Plan& plan) { return fmt::format("packed/canary-{}.safetensors", plan.set); }
+
+constexpr int64_t max_sums_bytes = int64_t(1) << 30;
 
 /// Lines of a SHA256SUMS by the names in them.
 using Lines = std::map<std::string, std::string>;
@@ -84,9 +85,14 @@ Lines lines_of(const std::string& text) {
   return out;
 }
 
-Lines sums_in(const std::string& dir) {
-  const std::string path = dir + "/" + sums_name;
-  return fs::exists(path) ? lines_of(read_text(path, int64_t(1) << 30, sums_name)) : Lines();
+Lines sums_in(const Folder& dir) {
+  return dir && dir.has(sums_name) ? lines_of(read_text(dir, sums_name, max_sums_bytes)) : Lines();
+}
+
+/// Whether a file is the same one in both.
+bool share_file(const Folder& a, const Folder& b, const std::string& name) {
+  const auto one = a.look(name), other = b.look(name);
+  return one && other && one->st_dev == other->st_dev && one->st_ino == other->st_ino;
 }
 
 }  // namespace
@@ -102,7 +108,7 @@ void check_companions(const Checkpoint& source, Problems& problems) {
 void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint& earlier) {
   std::set<std::string> fresh = {manifest_name, config_name, sums_name, canary_name(plan), run_file};
   for (const OutFile& f : plan.files) fresh.insert(f.name);
-  link_files(earlier.dir, fs::path(out.path(manifest_name)).parent_path().string(), fresh);
+  link_files(earlier.held.folder(), out, fresh);
 }
 
 std::vector<std::string> files_made(const Plan& plan) {
@@ -114,8 +120,7 @@ std::vector<std::string> files_made(const Plan& plan) {
 }
 
 void check_names(const OutputDir& out, const std::vector<std::string>& names) {
-  const std::string dir = fs::path(out.path(manifest_name)).parent_path().string();
-  const auto list = files_below(dir);
+  const auto list = files_below(out.built());
   const std::set<std::string> kept(list.begin(), list.end());
   for (const std::string& name : names)
     if (!kept.count(name))
@@ -180,32 +185,34 @@ void write_companions(const Plan& plan, const OutputDir& out, const Checksums& s
     const Manifest& m = existing->manifest;
     earlier = {m.files, m.sets, {m.copied, read_sets_text(existing->dir)}};
   }
-  const PutText put = [&](const std::string& name, const TextSource& text) { write_parts(out.path(name), text); };
+  const PutText put = [&](const std::string& name, const TextSource& text) {
+    write_parts(out.create_text(name), text);
+  };
   const auto files = make_texts(plan, options, earlier ? &*earlier : nullptr, put);
   check_names(out, plan.checkpoint->companions);
   const TensorSums of_tensors = sums_of(plan, sums);
-  write_manifest(out.path(manifest_name), [&](const TextSink& to) {
+  write_manifest(out.create_text(manifest_name), [&](const TextSink& to) {
     make_manifest(plan, of_tensors, options, files, earlier ? earlier->text : EarlierSets(), to);
   });
 }
 
-void write_sums(const OutputDir& out, const std::string& earlier, int threads) {
-  const std::string dir = fs::path(out.path(manifest_name)).parent_path().string();
-  const auto known = earlier.empty() ? Lines() : sums_in(earlier);
+void write_sums(const OutputDir& out, const Folder& earlier, int threads) {
+  const Folder& built = out.built();
+  const Lines known = sums_in(earlier);
   Lines lines;
   NamedFiles others;
-  for (const std::string& name : files_below(dir)) {
-    if (name == run_file || name == sums_name) continue;
+  for (const std::string& name : owned_files(built)) {
+    if (name == sums_name) continue;
     const auto line = known.find(name);
-    if (line != known.end() && fs::equivalent(fs::path(earlier) / name, fs::path(dir) / name))
+    if (line != known.end() && share_file(earlier, built, name))
       lines.insert(*line);
     else
-      others[name] = dir + "/" + name;
+      others[name] = [&built, name] { return open_read(built, name); };
   }
   lines.merge(lines_of(sha256_sums(others, threads)));
   std::string text;
   for (const auto& [name, line] : lines) text += line + "\n";
-  write_text(out.path(sums_name), text);
+  out.write_text(sums_name, text);
 }
 
 }  // namespace mxfp4

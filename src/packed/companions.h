@@ -47,8 +47,8 @@ void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint
 void write_companions(const Plan& plan, const OutputDir& out, const Checksums& sums, const ManifestOptions& options,
                       const PackedCheckpoint* existing);
 
-/// SHA256SUMS of every other file. `earlier`: a directory (may be empty) whose SHA256SUMS stands for files that both
-/// share.
-void write_sums(const OutputDir& out, const std::string& earlier, int threads);
+/// Writes SHA256SUMS of the manifest and of every file that it lists. earlier: a directory whose SHA256SUMS counts for
+/// files that both share; it may hold nothing.
+void write_sums(const OutputDir& out, const Folder& earlier, int threads);
 
 }  // namespace mxfp4

@@ -21,11 +21,13 @@ constexpr int64_t whole_file_limit = int64_t(1) << 30;
 std::vector<std::string> names_in(const HeldFiles& held) {
   try {
     std::vector<std::string> names;
-    for (const Entry& entry : entries_below(held.folder()))
-      if (!entry.is_folder())
-        names.push_back(entry.name);
-      else if (is_empty_folder(entry.path))
-        names.push_back(entry.name + "/");
+    const std::vector<Entry> entries = entries_below(held.folder());
+    for (size_t i = 0; i < entries.size(); ++i)
+      if (!entries[i].is_folder())
+        names.push_back(entries[i].name);
+      else if (const std::string in = entries[i].name + "/";
+               i + 1 == entries.size() || !entries[i + 1].name.starts_with(in))
+        names.push_back(in);
     return names;
   } catch (const std::filesystem::filesystem_error&) {
     held.throw_if_replaced(manifest_name);
@@ -78,13 +80,10 @@ void check_nothing_else(const PackedCheckpoint& packed, Problems& problems) {
       problems.error(name, "not listed in {}", manifest_name);
 }
 
-std::string edited_file(const std::string& out, const std::vector<ListedFile>& listed) {
+std::string edited_file(const Folder& out, const std::vector<ListedFile>& listed) {
   for (const ListedFile& f : listed) {
-    const std::string path = out + "/" + f.name;
-    const auto status = fs::symlink_status(path);
-    if (f.holds_tensors() || !fs::exists(status)) continue;
-    if (!fs::is_regular_file(status) || checksum_of(read_text(path, int64_t(1) << 32, f.name)) != f.checksum)
-      return f.name;
+    if (f.holds_tensors() || !out.has(f.name)) continue;
+    if (!out.has_file(f.name) || checksum_of(read_text(out, f.name, int64_t(1) << 32)) != f.checksum) return f.name;
   }
   return {};
 }

@@ -16,7 +16,7 @@ void check_nothing_else(const PackedCheckpoint& packed, Problems& problems);
 
 /// The first of an output's files without tensors whose text is not what the manifest lists; empty: none. One that is
 /// gone was not edited.
-std::string edited_file(const std::string& out, const std::vector<ListedFile>& listed);
+std::string edited_file(const Folder& out, const std::vector<ListedFile>& listed);
 
 /// Throws Error{input} where a file is of a kind that this program does not know, so that what it is for would be lost.
 void check_kinds(const PackedCheckpoint& packed);

@@ -1,6 +1,5 @@
 #include "src/packed/held_files.h"
 
-#include <fcntl.h>
 #include <sys/resource.h>
 
 #include "src/checkpoint/checkpoint.h"
@@ -10,11 +9,11 @@ namespace mxfp4 {
 namespace {
 
 /// Whether the path leads to what was opened, or to nothing where nothing was.
-bool leads_to(const std::string& path, const Fd& fd) {
+bool leads_to(const std::string& path, const auto& held) {
   struct stat now;
-  if (::stat(path.c_str(), &now) != 0) return !fd;
-  if (!fd) return false;
-  const struct stat then = fd.stat();
+  if (::stat(path.c_str(), &now) != 0) return !held;
+  if (!held) return false;
+  const struct stat then = held.stat();
   return now.st_dev == then.st_dev && now.st_ino == then.st_ino;
 }
 
@@ -25,8 +24,7 @@ size_t most_held() {
 
 }  // namespace
 
-HeldFiles::HeldFiles(const std::string& out)
-    : out_(out), dir_(::open(out.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC), out) {}
+HeldFiles::HeldFiles(const std::string& out) : out_(out), dir_(Folder::try_open(out)) {}
 
 void HeldFiles::hold(const std::string& name) {
   Held& held = held_[name];
@@ -35,13 +33,11 @@ void HeldFiles::hold(const std::string& name) {
   if (!path.empty() && held_.size() < most_held()) held.fd = open_read(path, name);
 }
 
-std::string HeldFiles::folder() const { return fmt::format("/proc/self/fd/{}", dir_.get()); }
-
 std::string HeldFiles::path(const std::string& name, Problems& problems) const {
   const auto held = held_.find(name);
   if (held == held_.end()) return problems.error(name, "not listed in the manifest"), std::string();
   if (held->second.fd) return fmt::format("/proc/self/fd/{}", held->second.fd.get());
-  if (!held->second.problems.any()) return folder() + "/" + name;
+  if (!held->second.problems.any()) return dir_.lasting_path() + "/" + name;
   problems.add(Error(ErrorKind::input, held->second.problems.errors()));
   return {};
 }

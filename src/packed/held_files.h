@@ -5,7 +5,7 @@
 #include <string>
 
 #include "src/base/error.h"
-#include "src/base/file.h"
+#include "src/base/folder.h"
 
 namespace mxfp4 {
 
@@ -19,8 +19,8 @@ class HeldFiles {
   /// real_path() refuses is remembered for path().
   void hold(const std::string& name);
   bool holds(const std::string& name) const { return held_.count(name) > 0; }
-  /// Leads to the directory that was opened, wherever it is by now.
-  std::string folder() const;
+  /// The directory that was opened, wherever it is by now. Holds nothing if there was none.
+  const Folder& folder() const { return dir_; }
   /// Leads to the file that was opened, wherever it is by now. Empty, and the reason a problem, where there is none.
   std::string path(const std::string& name, Problems& problems) const;
   /// Throws Error{io} unless OUT is still the directory that was opened, with the same file of that name in it.
@@ -32,7 +32,7 @@ class HeldFiles {
     Problems problems;
   };
   std::string out_;
-  Fd dir_;
+  Folder dir_;
   std::map<std::string, Held> held_;
 };
 

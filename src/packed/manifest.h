@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/checksum.h"
+#include "src/base/folder.h"
 #include "src/base/json.h"
 #include "src/base/long_text.h"
 #include "src/packed/manifest_format.h"
@@ -103,7 +104,7 @@ void make_manifest(const Plan& plan, const TensorSums& sums, const ManifestOptio
 void make_set(const Plan& plan, const TensorSums& sums, const ManifestOptions& options, const TextSink& to);
 
 /// The manifest with its own checksum, synced to disk. make: gives the text.
-void write_manifest(const std::string& path, const TextSource& make);
+void write_manifest(Fd file, const TextSource& make);
 
 /// One of the manifest's sets.
 struct ManifestSet {
@@ -156,9 +157,10 @@ TextSource read_sets_text(const std::string& out);
 
 /// The files that OUT's manifest lists; nothing else of it is in memory.
 std::vector<ListedFile> read_listed_files(const std::string& out);
+std::vector<ListedFile> read_listed_files(const Folder& out);
 
 /// Their names, and the manifest's own; empty where OUT has none.
-std::vector<std::string> owned_files(const std::string& out);
+std::vector<std::string> owned_files(const Folder& out);
 
 /// The checksums of a plan's source: [i] is that of plan.checkpoint->tensors[i].
 std::vector<Hash> source_checksums(const Plan& plan, const Checksums& checksums);

@@ -308,6 +308,8 @@ Manifest parse(const LongText& text) { return Reader(text, split_and_check(text)
 
 LongText open_manifest(const std::string& path) { return LongText(open_text(path, max_manifest_bytes, manifest_name)); }
 
+std::vector<ListedFile> listed_in(const LongText& text) { return Reader(text, split_and_check(text)).files(); }
+
 }  // namespace
 
 Manifest parse_manifest(std::string text) { return parse(LongText(std::move(text))); }
@@ -327,8 +329,11 @@ Manifest read_manifest_file(const std::string& path) { return parse(open_manifes
 
 std::vector<ListedFile> read_listed_files(const std::string& out) {
   check_has_manifest(out);
-  const LongText text = open_manifest(out + "/" + manifest_name);
-  return Reader(text, split_and_check(text)).files();
+  return listed_in(open_manifest(out + "/" + manifest_name));
+}
+
+std::vector<ListedFile> read_listed_files(const Folder& out) {
+  return listed_in(LongText(open_text(out, manifest_name, max_manifest_bytes)));
 }
 
 TextSource read_sets_text(const std::string& out) {
@@ -339,11 +344,11 @@ TextSource read_sets_text(const std::string& out) {
   return [text, sets](const TextSink& to) { text->give(sets, to); };
 }
 
-std::vector<std::string> owned_files(const std::string& out) {
-  if (!has_manifest(out)) return {};
+std::vector<std::string> owned_files(const Folder& out) {
+  if (!out.has(manifest_name)) return {};
   std::vector<std::string> names = {manifest_name};
   for (const ListedFile& f : read_listed_files(out)) names.push_back(f.name);
-  if (std::filesystem::exists(out + "/" + sums_name)) names.push_back(sums_name);
+  if (out.has(sums_name)) names.push_back(sums_name);
   return names;
 }
 

@@ -276,8 +276,7 @@ void make_set(const Plan& plan, const TensorSums& sums, const ManifestOptions& o
   Writer(plan, sums, options, to).run_set();
 }
 
-void write_manifest(const std::string& path, const TextSource& make) {
-  Fd file = open_write(path);
+void write_manifest(Fd file, const TextSource& make) {
   Hasher hasher;
   int64_t at = 0, digits = -1;
   make([&](std::string_view text) {

@@ -250,7 +250,7 @@ void write_state(const Plan& plan, const std::vector<StateFile>& files, const Ou
     const auto read = [&](int copied, int64_t offset, int64_t bytes, uint8_t* to) {
       const CopiedTensor& t = plan.copied[size_t(copied)];
       const std::string& name = plan.files[size_t(*t.file)].name;
-      open_read(out.path(name), name).read(to, bytes, t.offset + offset);
+      open_read(out.built(), name).read(to, bytes, t.offset + offset);
     };
     const Fd fd = out.create(f.file.name, f.file.bytes);
     make_file(f, read, [&](const uint8_t* data, int64_t bytes, int64_t offset) {

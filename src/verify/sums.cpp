@@ -46,8 +46,12 @@ std::set<std::string> files_of_others(const PackedCheckpoint& p, const PartNumbe
 void check_sums(const PackedCheckpoint& p, const PartNumber& part, int threads, Problems& problems) {
   if (!p.held.holds(sums_name)) return;
   const int64_t before = problems.count();
-  NamedFiles files = {{manifest_name, p.held.path(manifest_name, problems)}};
-  for (const ListedFile& f : p.manifest.files) files[f.name] = p.held.path(f.name, problems);
+  NamedFiles files;
+  const auto add = [&](const std::string& name) {
+    files[name] = [path = p.held.path(name, problems), name] { return open_read(path, name); };
+  };
+  add(manifest_name);
+  for (const ListedFile& f : p.manifest.files) add(f.name);
   const std::string sums = p.held.path(sums_name, problems);
   if (problems.count() > before) return;
   const std::string text = read_text(sums, max_sums_bytes, sums_name);

@@ -56,7 +56,55 @@ source_with 600
 prepare on public --add --backend triton-hopper --tp-size 2
 expect 'what is added is private' 0 '^600 600 $' '' bash -c "stat -c %a $dir/public/packed/canary-1.safetensors $dir/public/mxfp4-pack.json | tr '\n' ' '"
 prepare on within --force
-check 'a replaced output keeps its folder' within 600 '700 755'
+check 'a replaced output is as private as its source, whatever the old one was' within 600 700
+
+# An access list that the folder above passes on gives nobody more, nor does another group.
+acl() { python3 - "$@" <<'END'
+import os, struct, sys
+# user::rwx user:daemon:rwx group::rwx mask::rwx other::rwx
+entries = [(1, 7, -1), (2, 7, 1), (4, 7, -1), (16, 7, -1), (32, 7, -1)]
+text = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *e) for e in entries)
+os.setxattr(sys.argv[1], "system.posix_acl_default", text)
+END
+}
+lists() { python3 - "$1" <<'END'
+import os, sys
+for folder, _, files in os.walk(sys.argv[1]):
+    for path in (folder, *(os.path.join(folder, f) for f in files)):
+        for name in os.listxattr(path):
+            print(path, name)
+END
+}
+for mask in 000 022 077; do
+  umask $mask
+  rm -rf "$dir/passing" && mkdir "$dir/passing"
+  if acl "$dir/passing" 2>/dev/null; then
+    source_with 600
+    chmod 700 "$dir/in"
+    prepare on passing/private --sha256
+    check "under an access list, umask $mask" passing/private 600 700
+    prepare on passing/private --add --backend triton-hopper
+    check "with a set added" passing/private 600 700
+    prepare "$program" unpack "$dir/passing/private" "$dir/passing/back" -q
+    check "unpacked" passing/back 600 700
+    expect "no access list is there, umask $mask" 0 '' '' lists "$dir/passing/private"
+    source_with 644
+    prepare on passing/public
+    case $mask in 077) check "a public source, umask $mask" passing/public 600 700 ;; *) check "a public source, umask $mask" passing/public 644 755 ;; esac
+    expect "no access list is there either, umask $mask" 0 '' '' lists "$dir/passing/public"
+  fi
+done
+umask 022
+if [ "$(id -u)" = 0 ]; then
+  source_with 640
+  chmod 750 "$dir/in"
+  mkdir -p "$dir/others" && chgrp 1 "$dir/others" && chmod 2775 "$dir/others"
+  prepare on others/out
+  check 'files of another group than the source' others/out 600 '2700'
+  chgrp -R 1 "$dir/in"
+  prepare on others/same
+  check 'files of the same group' others/same 640 '2750'
+fi
 
 # who is root writes anywhere but without that capability
 user=(env)

@@ -138,39 +138,67 @@ int close(int fd) {
   errno = fault;
   return -1;
 }
+// The path that an *at call means.
+static const char* path_at(int folder, const char* name, char* to) {
+  if (name[0] == '/' || folder == AT_FDCWD) return name;
+  path_of(folder, to);
+  const size_t used = strlen(to);
+  snprintf(to + used, PATH_MAX - used, "/%s", name);
+  return to;
+}
+static int hit_at(const char* call, int folder, const char* name) {
+  char path[PATH_MAX];
+  const int before = errno;
+  const int result = !is_short && hit(call, path_at(folder, name, path));
+  if (!result) errno = before;
+  return result;
+}
 int open(const char* path, int flags, ...) {
   REAL(int, open, const char*, int, ...);
   va_list more;
   va_start(more, flags);
   const int mode = flags & O_CREAT ? va_arg(more, int) : 0;
   va_end(more);
-  return !is_short && hit("open", path) ? -1 : real(path, flags, mode);
+  return hit_at("open", AT_FDCWD, path) ? -1 : real(path, flags, mode);
 }
-int mkdir(const char* path, mode_t mode) {
-  REAL(int, mkdir, const char*, mode_t);
-  return !is_short && hit("mkdir", path) ? -1 : real(path, mode);
+int openat(int folder, const char* path, int flags, ...) {
+  REAL(int, openat, int, const char*, int, ...);
+  va_list more;
+  va_start(more, flags);
+  const int mode = flags & O_CREAT ? va_arg(more, int) : 0;
+  va_end(more);
+  return hit_at("openat", folder, path) ? -1 : real(folder, path, flags, mode);
 }
-int rename(const char* from, const char* to) {
-  REAL(int, rename, const char*, const char*);
-  return !is_short && hit("rename", to) ? -1 : real(from, to);
+int mkdirat(int folder, const char* path, mode_t mode) {
+  REAL(int, mkdirat, int, const char*, mode_t);
+  return hit_at("mkdirat", folder, path) ? -1 : real(folder, path, mode);
+}
+int fchmod(int fd, mode_t mode) {
+  REAL(int, fchmod, int, mode_t);
+  return !is_short && hit_fd("fchmod", fd) ? -1 : real(fd, mode);
+}
+int renameat(int from_dir, const char* from, int to_dir, const char* to) {
+  REAL(int, renameat, int, const char*, int, const char*);
+  return hit_at("renameat", to_dir, to) ? -1 : real(from_dir, from, to_dir, to);
 }
 int renameat2(int from_dir, const char* from, int to_dir, const char* to, unsigned flags) {
   REAL(int, renameat2, int, const char*, int, const char*, unsigned);
-  return !is_short && hit("renameat2", to) ? -1 : real(from_dir, from, to_dir, to, flags);
+  return hit_at("renameat2", to_dir, to) ? -1 : real(from_dir, from, to_dir, to, flags);
 }
-int link(const char* from, const char* to) {
-  REAL(int, link, const char*, const char*);
+int linkat(int from_dir, const char* from, int to_dir, const char* to, int flags) {
+  REAL(int, linkat, int, const char*, int, const char*, int);
   if (getenv("INJECT_NO_LINKS")) {  // as a file system without them
     errno = EPERM;
     return -1;
   }
-  return !is_short && hit("link", to) ? -1 : real(from, to);
+  return hit_at("linkat", to_dir, to) ? -1 : real(from_dir, from, to_dir, to, flags);
 }
-int unlink(const char* path) {
-  REAL(int, unlink, const char*);
-  return !is_short && hit("unlink", path) ? -1 : real(path);
+int unlinkat(int folder, const char* path, int flags) {
+  REAL(int, unlinkat, int, const char*, int);
+  return hit_at("unlinkat", folder, path) ? -1 : real(folder, path, flags);
 }
 int open64(const char* path, int flags, ...) __attribute__((alias("open")));
+int openat64(int folder, const char* path, int flags, ...) __attribute__((alias("openat")));
 ssize_t pread64(int fd, void* to, size_t bytes, off64_t at) __attribute__((alias("pread")));
 ssize_t pwrite64(int fd, const void* from, size_t bytes, off64_t at) __attribute__((alias("pwrite")));
 ssize_t preadv64(int fd, const struct iovec* parts, int count, off64_t at) __attribute__((alias("preadv")));

@@ -21,7 +21,7 @@ READERS = ["verify", "verify-source", "unpack"]
 CLEAN = "clean"
 COMMANDS = [*WRITERS, *READERS, CLEAN]
 STATES = ["nothing", "one-set", "two-sets", "damaged", "partial"]
-DELAYED_CALLS = ["flock", "renameat2", "rename", "unlink", "unlinkat", "openat", "fsync", "mkdir", "linkat"]
+DELAYED_CALLS = ["flock", "renameat2", "renameat", "unlinkat", "openat", "fsync", "mkdirat", "linkat"]
 
 
 @dataclasses.dataclass
@@ -70,7 +70,7 @@ def directed_pairs(verify, env):
 def random_inject(random_):
     """A delay of one system call, most often that of the lock, before which OUT may have been read."""
     call = random_.choice(["flock"] * 4 + DELAYED_CALLS)
-    every = call in ("flock", "mkdir", "renameat2")
+    every = call in ("flock", "mkdirat", "renameat2")
     when = "" if every else f":when={random_.randint(1, 40 if call == 'openat' else 8)}"
     side = random_.choice(["enter", "exit"])
     return delayed(call, side, random_.randint(20, 120), when)

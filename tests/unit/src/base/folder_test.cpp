@@ -39,8 +39,7 @@ TEST_CASE("entries come by name, folders before what is in them, links are not f
   CHECK(described(entries_below(dir / "link")) == EntryNames{"c/", "c/d/", "c/file"});  // the folder itself may be one
   CHECK(entries_below(dir / "b").front().path == dir / "b/c");
   CHECK(names_in_folder(dir / "") == EntryNames{"a", "b", "dangling", "link"});
-  CHECK(is_empty_folder(dir / "b/c/d"));
-  CHECK(!is_empty_folder(dir / "b/c"));
+  CHECK(files_below(Folder::open(dir / "")) == EntryNames{"a", "b/c/file", "dangling", "link"});
 }
 
 TEST_CASE("a folder is entered where the visitor says so, after its visit") {
@@ -72,14 +71,62 @@ TEST_CASE("what cannot be read is an error or passed over, as its caller says") 
 TEST_CASE("a tree is removed, what links lead to is not") {
   const TempDir dir;
   make_tree(dir);
-  remove_tree(dir / "link");
+  const Folder folder = Folder::open(dir / "");
+  remove_tree(folder, "link");
   CHECK(names_in_folder(dir / "") == EntryNames{"a", "b", "dangling"});
   fs::create_directory_symlink("../../b", dir / "b/c/up");
-  remove_tree(dir / "b");
-  remove_tree(dir / "a");
-  remove_tree(dir / "b");
+  remove_tree(folder, "b");
+  remove_tree(folder, "a");
+  remove_tree(folder, "b");
   CHECK(names_in_folder(dir / "") == EntryNames{"dangling"});
-  CHECK_THROWS_AS(remove_tree("/proc/self"), fs::filesystem_error);
+  CHECK_THROWS_AS(remove_tree(Folder::open("/proc"), "self"), fs::filesystem_error);
+}
+
+TEST_CASE("a held folder stays the same one, and no name leads out of it") {
+  const TempDir dir;
+  make_tree(dir);
+  const Folder held = Folder::open(dir / "b");
+  CHECK(held.is_at(Folder::open(dir / ""), "b"));
+  fs::rename(dir / "b", dir / "moved");
+  fs::create_directory_symlink(dir / "moved", dir / "b");
+  fs::create_directory(dir / "elsewhere");
+  fs::create_directory_symlink(dir / "elsewhere", dir / "moved/out");
+  CHECK(!held.is_at(Folder::open(dir / ""), "b"));
+  SECTION("what is written goes to the folder that was opened") {
+    write_text(held, "new", "x");
+    CHECK(read_text(dir / "moved/new", 10) == "x");
+    CHECK(read_text(held, "c/file", 10) == "x");
+  }
+  SECTION("a step that is a link is no folder") {
+    CHECK(!held.find("out"));
+    CHECK(!held.has("out/new"));
+    CHECK_THROWS_AS(write_text(held, "out/new", "x"), Error);
+    CHECK(held.unlink("out/new") != 0);
+    CHECK(held.rename("c/file", held, "out/new") != 0);
+  }
+  SECTION("nor are names that are no plain relative ones") {
+    for (const char* name : {"../a", "/etc/passwd", "c/../../a", "./c", "c//file", "", ".", ".."}) {
+      INFO(name);
+      CHECK_THROWS_AS(held.look(name), Error);
+    }
+  }
+  SECTION("a link that has the name of a new file goes, and what it leads to stays") {
+    fs::create_symlink(dir / "a", dir / "moved/new");
+    write_text(held, "new", "changed");
+    CHECK(read_text(dir / "a", 10) == "x");
+  }
+  CHECK(fs::exists(dir / "moved/c/file") != fs::exists(dir / "elsewhere/new"));
+  CHECK(names_in_folder(dir / "elsewhere").empty());
+}
+
+TEST_CASE("a folder that is made is this user's alone, whatever the umask") {
+  const TempDir dir;
+  const mode_t before = ::umask(0);
+  const Folder made = Folder::open(dir / "").make("made");
+  ::umask(before);
+  CHECK((made.stat().st_mode & 07777) == 0700);
+  CHECK_THROWS_AS(Folder::open(dir / "").make("made"), Error);
+  CHECK(Folder::open(dir / "").make_or_find("made").is_at(Folder::open(dir / ""), "made"));
 }
 
 TEST_CASE("nothing but these lists folders") {

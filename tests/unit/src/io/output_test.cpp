@@ -33,7 +33,8 @@ std::string checksum_of_file(const std::string& path) { return checksum_of(read_
 
 /// What a run leaves that was killed between putting OUT in its place and removing its journal.
 void leave_journal(const TempDir& dir, const std::string& out, const OpenOptions& start) {
-  Journal journal(dir / ("." + out + ".mxfp4-pack.journal"), out);
+  const Folder folder = Folder::open(dir / "");
+  Journal journal(folder, "." + out + ".mxfp4-pack.journal", out);
   journal.begin({start.options, start.source, "run"});
   journal.add(0, "record");
   journal.finish({manifest_name, checksum_of_file(dir / (out + "/" + manifest_name))});
@@ -111,7 +112,7 @@ TEST_CASE("a file has its size before anything is written, whatever had its name
   out.open({});
   for (const int64_t before : {-1, 0, 70000, 200000}) {
     if (before >= 0) {
-      const Fd earlier = open_own(out.path("file"));
+      const Fd earlier = open_own(out.built(), "file");
       REQUIRE(::ftruncate(earlier.get(), before) == 0);
     }
     CHECK(out.create("file", 100000).stat().st_size == 100000);
@@ -151,15 +152,15 @@ TEST_CASE("nothing is written through a link that was there") {
 
 TEST_CASE("what comes into OUT while a run writes is kept") {
   const TempDir dir;
-  const auto list = [](const std::string& d) {
-    return fs::exists(d + "/made") ? std::vector<std::string>{"made"} : std::vector<std::string>();
+  const auto list = [](const Folder& d) {
+    return d.has("made") ? std::vector<std::string>{"made"} : std::vector<std::string>();
   };
   fs::create_directory(dir / "out");
   const bool replaces = GENERATE(false, true);
   if (replaces) write_text(dir / "out/made", "before");
   OutputDir out(dir / "out", "", list);
   out.open({.existing = replaces ? Existing::replace : Existing::refuse, .made = {"made"}});
-  write_text(out.path("made"), "after");
+  out.write_text("made", "after");
   write_text(dir / "out/notes.txt", "a note");
   fs::create_directory(dir / "out/sub");
   write_text(dir / "out/sub/notes.txt", "another");
@@ -256,14 +257,15 @@ TEST_CASE("what is taken from a run can neither come into place nor grow") {
                     taken = dir / ".out.mxfp4-pack.removed";
   auto run = std::make_unique<OutputDir>(place, "", owned_files);
   run->open({.made = {"packed/a", "b"}});
-  write_text(run->path("packed/a"), "a");
+  run->write_text("packed/a", "a");
   run->journal().add(0, "record");
   run->keep(true);
-  take_from_run(place, owned_files);
-  CHECK_THROWS_AS(run->path("packed/b"), Error);
-  CHECK_THROWS_AS(run->path("b"), Error);
+  const Folder above = Folder::open(dir / "");
+  take_from_run(above, "out", owned_files);
+  CHECK_THROWS_AS(run->create("packed/b", 1), Error);
+  CHECK_THROWS_AS(run->write_text("b", ""), Error);
   CHECK_THROWS_AS(run->commit(), Error);
-  const auto left = find_leftovers(dir / "", owned_files);
+  const auto left = find_leftovers(above, owned_files);
   REQUIRE(left.size() == 1);
   CHECK(left[0].kind == LeftoverKind::removed);
   CHECK(left[0].use == Leftover::Use::none);
@@ -273,10 +275,10 @@ TEST_CASE("what is taken from a run can neither come into place nor grow") {
   run.reset();  // nor does it end the next
   CHECK(fs::exists(partial));
   CHECK(fs::exists(dir / ".out.mxfp4-pack.journal"));
-  take_from_run(place, owned_files);  // also where an earlier call was cut short
+  take_from_run(above, "out", owned_files);  // also where an earlier call was cut short
   CHECK(!fs::exists(partial));
   CHECK(!fs::exists(taken + "/packed"));
-  OutputDir::clean(place, owned_files);
+  OutputDir::clean(place_of(place, ""), owned_files);
   CHECK(fs::is_empty(dir / ""));
 }
 
@@ -284,11 +286,11 @@ TEST_CASE("a run that has ended before it is taken from keeps its output") {
   const TempDir dir;
   OutputDir run(dir / "out", "", owned_files);
   run.open({.made = {"a"}});
-  write_text(run.path("a"), "a");
+  run.write_text("a", "a");
   run.commit();
-  take_from_run(dir / "out", owned_files);
-  OutputDir::clean(dir / "out", owned_files);
-  CHECK(has_text(dir / "out/a", "a"));
+  take_from_run(Folder::open(dir / ""), "out", owned_files);
+  OutputDir::clean(place_of(dir / "out", ""), owned_files);
+  CHECK(read_text(dir / "out/a", 10) == "a");
 }
 
 TEST_CASE("an output that was replaced meanwhile is not called changed") {

@@ -40,7 +40,7 @@ ino_t inode(const std::string& path) {
 /// Every file's name and inode: equal where nothing was written anew.
 std::map<std::string, ino_t> inodes_of(const std::string& dir) {
   std::map<std::string, ino_t> out;
-  for (const std::string& name : files_below(dir)) out[name] = inode(dir + "/" + name);
+  for (const std::string& name : files_below(Folder::open(dir))) out[name] = inode(dir + "/" + name);
   return out;
 }
 

@@ -1,0 +1,145 @@
+// What an OutputDir builds, and how that comes into its place.
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "src/base/error.h"
+#include "src/base/long_text.h"
+#include "src/io/output.h"
+#include "src/io/swap.h"
+
+namespace mxfp4 {
+
+namespace {
+
+/// Space for a file of so many bytes, if a disk's file system can set some apart. In memory that costs what writing
+/// does, and one thread would do it all; so it may on a server, which is asked for free space before and says at
+/// every sync what it has no space for.
+void reserve_space(const Fd& fd, int64_t bytes) {
+  if (medium_of(fd) != Medium::disk) return;
+  while (::fallocate(fd.get(), 0, 0, bytes) != 0) {
+    if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return;
+    if (errno != EINTR) fail_errno(fd.name(), "cannot reserve space", errno);
+    throw_if_interrupted();
+  }
+}
+
+bool reflink(const std::string& from, const Fd& to) { return ::ioctl(to.get(), FICLONE, open_read(from).get()) == 0; }
+
+}  // namespace
+
+const Folder& OutputDir::built() const {
+  if (!partial_ || !partial_->is_in_place()) fail_removed();
+  return partial_->folder;
+}
+
+void OutputDir::make_folders(const std::string& name) const {
+  for (size_t end = 0; (end = name.find('/', end)) != name.npos; ++end) {
+    const std::string folder = name.substr(0, end);
+    if (!built().has(folder)) privacy_.apply(built().make_or_find(folder));
+  }
+}
+
+Fd OutputDir::create(const std::string& name, int64_t bytes) const {
+  make_folders(name);
+  Fd fd = open_own(built(), name);
+  privacy_.apply(fd);
+  if (bytes > 0) reserve_space(fd, bytes);  // mostly makes it as long, too
+  if (fd.stat().st_size != bytes && ::ftruncate(fd.get(), bytes) != 0) fail_errno(name, "cannot set its size", errno);
+  return fd;
+}
+
+Fd OutputDir::create_text(const std::string& name) const {
+  make_folders(name);
+  Fd fd = open_write(built(), name);
+  privacy_.apply(fd);
+  return fd;
+}
+
+void OutputDir::write_text(const std::string& name, std::string_view text) const {
+  mxfp4::write_text(create_text(name), text);
+}
+
+bool OutputDir::link(Link how, const std::string& path, const std::string& name) const {
+  if (how == Link::none) return false;
+  if (how != Link::hard) {
+    if (reflink(path, create_text(name))) return true;
+    if (how == Link::reflink) fail_errno(name, "cannot reflink", errno);
+  }
+  make_folders(name);
+  built().unlink(name);
+  const int error = built().link_from(path, name);
+  if (error != 0 && how == Link::hard) fail_errno(name, "cannot hard-link", error);
+  return error == 0;
+}
+
+int OutputDir::link_from(const Folder& from, const std::string& name) const {
+  make_folders(name);
+  return from.link(name, built(), name);
+}
+
+void OutputDir::copy_from(const Folder& from, const std::string& name) const {
+  make_folders(name);
+  if (const auto target = from.link_target(name)) {
+    if (const int error = built().symlink(*target, name)) fail_errno(name, "cannot copy", error);
+    return;
+  }
+  const Fd source = open_read(from, name), copy = create_text(name);
+  const int64_t bytes = source.stat().st_size;
+  std::string block;
+  for (int64_t at = 0; at < bytes; at += int64_t(block.size())) {
+    block.resize(size_t(std::min(bytes - at, text_block)));
+    source.read(block.data(), int64_t(block.size()), at);
+    copy.write(block.data(), int64_t(block.size()), at);
+  }
+  copy.sync();
+}
+
+void OutputDir::take(const Folder& from, const std::string& name) const {
+  make_folders(name);
+  if (const Fd file = from.open(name, O_RDONLY | O_NONBLOCK); file && file.stat().st_nlink == 1) privacy_.apply(file);
+  if (const int error = from.rename(name, built(), name)) fail_errno(from.path(name), "cannot move", error);
+}
+
+/// What was built takes a kept name, and then it and the old output are swapped: killed at any moment, a run leaves
+/// both, neither under a hidden name. A run that fails puts the old output back.
+void OutputDir::set_aside() {
+  const Folder& above = place_.above;
+  const std::string fresh = move_to_kept(above, hidden_.partial, above, place_.name);
+  std::string kept = fresh;
+  try {
+    if (!swap_at_once(above, fresh, place_.name)) {
+      kept = move_to_kept(above, place_.name, above, place_.name);
+      rename_to(above, fresh, place_.name);
+    }
+  } catch (...) {
+    if (kept != fresh) above.rename(kept, above, place_.name);
+    above.rename(fresh, above, hidden_.partial);
+    throw;
+  }
+  kept_ = above.path(kept);
+  replace_ = false;
+}
+
+/// Somebody who may rename in the folder above could have put another folder under the hidden name just before.
+void OutputDir::check_in_place() {
+  if (!partial_->folder.is_at(place_.above, place_.name))
+    fail(ErrorKind::io, "{}: another user has moved what was built; it is not in its place", name_);
+}
+
+void OutputDir::rename_into_place() {
+  if (set_aside_) {
+    set_aside();
+  } else if (replace_) {
+    swap_folders(place_.above, hidden_.partial, place_.name, hidden_.aside);
+    old_->name = place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside;
+  } else {
+    rename_to(place_.above, hidden_.partial, place_.name);
+  }
+  check_in_place();
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,43 @@
+// Who may read an output: nobody who may not read its source.
+//
+// A file or folder is made for this user alone and then given its mode. So neither the umask nor an access list that
+// the folder above passes on decides in between, and the library never sets the umask of its process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+#include "src/base/folder.h"
+
+namespace mxfp4 {
+
+class Privacy {
+ public:
+  /// Of what has no source: the umask alone decides.
+  Privacy();
+  /// What a folder and all files in it permit. A link counts as the file that it leads to, together with the folder of
+  /// that file. Everything is denied to group and others if the folder cannot be read.
+  explicit Privacy(const std::string& source);
+
+  /// Of the permission bits `mode` those that the source permits. group: that of the new file. What the source permits
+  /// to its own group is no permission for another one.
+  mode_t limit(mode_t mode, gid_t group) const;
+  /// Gives a file that this process has made the mode 0666 less umask and limit(), a folder 0777 less both, and takes
+  /// inherited access lists away. A file system without modes stays as it is.
+  void apply(const Fd& made) const;
+  void apply(const Folder& made) const;
+  /// Gives a folder limit(mode).
+  void apply(const Folder& made, mode_t mode) const;
+
+ private:
+  mode_t umask_, denied_ = 0;
+  bool has_source_ = false;
+  std::optional<gid_t> group_;  // of all of the source; none: there are several
+};
+
+/// The umask of this process, which is not set for that; 077 if the system does not say.
+mode_t process_umask();
+
+}  // namespace mxfp4

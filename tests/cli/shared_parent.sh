@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# OUT's parent belongs to several users, without a sticky bit: one of them renames the hidden directory of another one's
+# run and puts a link to that user's private folder in its place. Nothing in that folder may change.
+# usage: shared_parent.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+[ "$(id -u)" = 0 ] && setpriv --reuid=65534 --clear-groups true 2>/dev/null || skip 'needs root, to be two users'
+
+chmod 755 "$dir"
+shared=$dir/shared
+marlin=(--backend marlin --engine vllm -q)
+# The private folder has the names that a run writes or removes.
+private() {
+  rm -rf "$dir/private" "$shared"
+  mkdir -m 700 "$dir/private" "$dir/private/packed"
+  mkdir -m 777 "$shared"
+  chmod 777 "$shared"
+  for name in config.json mxfp4-pack.json model.safetensors.index.json authorized_keys .mxfp4-pack-run SHA256SUMS \
+    rest-00001.safetensors packed/packed-00001.safetensors packed/canary-0.safetensors part-record \
+    model-00000-of-00001.safetensors; do
+    echo secret >"$dir/private/$name"
+  done
+  before=$(state)
+}
+state() { (cd "$dir/private" && find . -printf '%p %m %s %C@\n' | sort && find . -type f -exec cat {} +) | sha256sum; }
+
+# attack NAME HIDDEN MOMENT COMMAND...: the command ends, and the private folder is as it was. Without a moment that came
+# the check says nothing: a run may also be over before it.
+attack() {
+  local name=$1 hidden=$2 moment=$3 what
+  shift 3
+  what=$(python3 "$root/tests/cli/shared_parent.py" "$shared" "$hidden" "$dir/private" "$moment" -- \
+    timeout 60 "$@" 2>"$dir/said" | tail -n 1)
+  expect "$name, $moment: the private folder" 0 '^same$' '' bash -c '[ "$1" = "$2" ] && echo same' - "$before" "$(state)"
+  case $what in
+    'swapped 0' | 'swapped 2') swaps=$((swaps + 1)) ;;
+    'not swapped 0') ;;
+    *) expect "$name, $moment: how it ended" 0 'never' '' echo "$what: $(head -n 3 "$dir/said")" ;;
+  esac
+}
+swaps=0
+partial=.o.mxfp4-pack.partial
+
+# A hostile checkpoint: a companion of its own choice.
+cp -r "$tiny" "$dir/in"
+echo hostile >"$dir/in/authorized_keys"
+for moment in - . .mxfp4-pack-run packed packed/packed-00001.safetensors rest-00001.safetensors packed/canary-0.safetensors \
+  config.json mxfp4-pack.json loop; do
+  private
+  attack 'convert' "$partial" "$moment" "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --sha256
+done
+for moment in . packed mxfp4-pack.json loop; do
+  private
+  convert "$dir/in" "$shared/o" --backend marlin --engine sglang
+  attack 'convert --force' "$partial" "$moment" "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --force
+  private
+  convert "$dir/in" "$shared/o" --backend marlin --engine sglang --sha256
+  attack 'convert --add' "$partial" "$moment" "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --add
+  private
+  attack 'convert --part' '.o.mxfp4-pack.parts' "$moment" \
+    "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --part 0/2
+done
+convert "$dir/in" "$dir/out" --backend marlin --engine vllm
+for moment in . config.json loop; do
+  private
+  attack 'unpack' "$partial" "$moment" "$program" unpack "$dir/out" "$shared/o" -q
+  private
+  attack 'synth' "$partial" "$moment" "$program" synth gpt-oss-20b "$shared/o" --tiny -q
+  private
+  for part in 0 1; do convert "$dir/in" "$shared/o" --backend marlin --engine vllm --part $part/2; done
+  attack 'merge' "$partial" "$moment" "$program" merge "$shared/o" -q
+done
+for round in 1 2 3 4 5 6 7 8; do
+  for hidden in "$partial" .o.mxfp4-pack.parts; do
+    private
+    convert "$dir/in" "$shared/o" --backend marlin --engine vllm --part 0/2
+    cp -r "$dir/out" "$shared/$partial"
+    (cd "$dir/out" && printf run && find . -type f -printf '\t%P') >"$shared/$partial/.mxfp4-pack-run"
+    attack "clean, round $round" "$hidden" loop "$program" clean "$shared" --remove --even-in-use -q
+  done
+done
+# The folder that is replaced, while its files are removed.
+for round in 1 2 3 4 5 6; do
+  private
+  convert "$dir/in" "$shared/o" --backend marlin --engine sglang
+  attack "what is replaced, round $round" o loop "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --force
+done
+expect 'the swaps happened' 0 '^yes$' '' bash -c '[ "$1" -ge 20 ] && echo yes' - "$swaps"
+finish
