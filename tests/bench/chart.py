@@ -1,7 +1,7 @@
-"""chart.svg: convert beside cp, and a server's load raw beside packed, as measured in the tables of README.md here.
+"""chart.svg: bars of convert beside cp and of engine loads, original and packed, from the tables in README.md.
 
     python3 tests/bench/chart.py            writes it
-    python3 tests/bench/chart.py --check    fails where it is not that of the tables
+    python3 tests/bench/chart.py --check    fails if it differs from the tables
 """
 
 import os
@@ -37,34 +37,41 @@ def row(first, **cells):
     return found[0]
 
 
-def starts():
-    """The first tables of starts of a whole engine, vLLM's: gpt-oss-20b with Marlin, with Triton, gpt-oss-120b."""
-    found = [{r[""]: float(r["load_model s"].split()[0]) for r in table} for table in tables()
-             if "load_model s" in table[0] and {"raw", "packed"} <= {r[""] for r in table}]
-    assert len(found) >= 3, found
-    return found[:3]
+STARTS = (("gpt-oss-20b, Marlin", "H200"), ("gpt-oss-20b, Triton", "H100"),
+          ("gpt-oss-120b (18 layers), Marlin", "H200"))
+LOADS = (("packed", "packed", OURS), ("as published", "original", OTHER),
+         ("packed, InstantTensor", "packed, InstantTensor", OURS),
+         ("published, InstantTensor", "original, InstantTensor", OTHER))
 
 
-def groups():
+def conversions():
+    """Groups of bars, each (title, [(label, seconds, color)])."""
     out = []
     for backend in ("marlin", "flashinfer-cutlass"):
         r = row("convert", backend=backend, **{"page cache": "cold, synced"})
         out.append((f"4.2 GB, cold files, {backend}", [("convert", float(r["s"]), OURS),
                                                        ("cp", float(r["cp or cat s"]), OTHER)]))
-    for name, seconds in zip(("20b, Marlin", "20b, Triton", "120b of 18 layers, Marlin"), starts()):
-        out.append((f"vLLM loads gpt-oss-{name}", [("packed", seconds["packed"], OURS),
-                                                  ("as published", seconds["raw"], OTHER)]))
+    rows = ("convert, CPU, 16 threads", OURS), ("cp -r", OTHER), ("16 processes of cp", OTHER)
+    out.append(("14.7 GB in memory, 16 cores", [(name, float(row(name)["tmpfs s"]), color) for name, color in rows]))
+    return out
+
+
+def loads():
+    out = []
+    for model, gpu in STARTS:
+        r = row(model, GPU=gpu)
+        out.append((f"vLLM loads {model}, {gpu}", [(label, float(r[column]), color) for label, column, color in LOADS]))
     return out
 
 
 def svg():
     lines, y = [], 4
-    largest = [max(s for _, bars in part for _, s, _ in bars) for part in (groups()[:2], groups()[2:])]
-    for i, (title, bars) in enumerate(groups()):
+    groups = [(g, max(s for _, bars in part for _, s, _ in bars)) for part in (conversions(), loads()) for g in part]
+    for (title, bars), largest in groups:
         lines.append(f'<text x="0" y="{y + 14}" font-weight="bold">{title}</text>')
         y += 22
         for label, seconds, color in bars:
-            width = round((WIDTH - LABEL - 70) * seconds / largest[i >= 2])
+            width = round((WIDTH - LABEL - 70) * seconds / largest)
             lines.append(f'<text x="{LABEL - 8}" y="{y + 15}" text-anchor="end">{label}</text>')
             lines.append(f'<rect x="{LABEL}" y="{y}" width="{width}" height="{BAR}" fill="{color}"/>')
             lines.append(f'<text x="{LABEL + width + 6}" y="{y + 15}">{seconds:g} s</text>')
@@ -83,7 +90,7 @@ def main():
     with open(CHART) as file:
         if file.read() == svg():
             return 0
-    print("chart.svg is not that of README.md; run python3 tests/bench/chart.py", file=sys.stderr)
+    print("chart.svg differs from README.md; run python3 tests/bench/chart.py", file=sys.stderr)
     return 1
 
 
