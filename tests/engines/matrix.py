@@ -23,7 +23,7 @@ not               not shown
 
 A row of `learned` is the layout that `python3 -m mxfp4_pack.learn` made of the engine's own weight loaders and conversion,
 for hidden and intermediate on a rank: `equal` to the built-in layout version, or what it said. With `gpu` "" it ran on a
-CPU (learn_cells.py), else on that GPU with nothing of the engine exchanged; such rows are entered by hand (tests/README.md).
+CPU (learn_cells.py), else on that GPU with nothing of the engine exchanged; such rows are entered by hand (tests/bench/results).
 
 A row of `chosen` is the `order` in which the engine's own chooser takes kernels, by its names, on a machine that it believes
 to have that GPU (choosers.py). tests/unit/src/backends/choosers_test.cpp compares with the rules of --backend auto.

@@ -6,7 +6,7 @@
 # Where the processor has no KVM, QEMU computes the guest's instructions: the times are then not a machine's.
 # The guest's root is this machine's, read-only, below a tmpfs. Kernel and NFS server are downloaded as packages and
 # unpacked, not installed, to MXFP4_TEST_GUEST (/var/tmp/mxfp4-guest), and stay there for the next time.
-# Prints a table, and fails where tests/README.md has other rows.
+# Prints a table, and fails if README.md here lacks one of its rows.
 set -eu
 [ $# -ge 3 ] || { echo "usage: $0 MXFP4-PACK SOURCE-DIR KILLS [STORY...]"; exit 2; }
 command -v qemu-system-x86_64 >/dev/null || { echo 'skipped: no qemu-system-x86_64' && exit 77; }
@@ -72,5 +72,5 @@ timeout $seconds qemu-system-x86_64 "${machine[@]}" -smp 2 -m 4G -display none -
   -drive "file=$work/small,format=raw,if=virtio" -drive "file=$work/large,format=raw,if=virtio" \
   </dev/null | sed -u 's/\r//' | tee "$work/log"
 grep -q '^guest: done$' "$work/log" || { echo 'FAILED: the guest did not come to its end' && exit 1; }
-grep '^| ' "$work/log" | grep -vxFf "$root/tests/README.md" && echo 'FAILED: tests/README.md has no such rows' && exit 1
+grep '^| ' "$work/log" | grep -vxFf "$root/tests/filesystems/README.md" && echo 'FAILED: tests/filesystems/README.md lacks these rows' && exit 1
 ! grep -q 'guest: failed' "$work/log"

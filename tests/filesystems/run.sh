@@ -3,7 +3,7 @@
 # FILE-SYSTEM: tmpfs overlay ext4 xfs btrfs weak; all unless named. ext4, xfs and btrfs need root and loop devices, weak
 # needs /dev/fuse and MXFP4_TEST_WEAK, the program made of weak.cpp. What cannot be mounted here is skipped, and it is
 # said.
-# Prints a table, and fails where tests/README.md has other rows.
+# Prints a table, and fails if README.md here lacks one of its rows.
 set -u
 [ $# -ge 3 ] || { echo "usage: $0 MXFP4-PACK SOURCE-DIR KILLS [FILE-SYSTEM...]"; exit 2; }
 if [ -z "${MXFP4_TEST_IN_NAMESPACE:-}" ]; then  # mounts go with their namespace
@@ -60,5 +60,5 @@ for name; do
 done
 [ $ran -gt 0 ] || exit 77
 cat "$rows"
-grep -vxFf "$root/tests/README.md" "$rows" && echo 'FAILED: tests/README.md has no such rows' && failed=1
+grep -vxFf "$root/tests/filesystems/README.md" "$rows" && echo 'FAILED: tests/filesystems/README.md lacks these rows' && failed=1
 [ $failed = 0 ]

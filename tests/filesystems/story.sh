@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the program does on one file system. usage: story.sh MXFP4-PACK SOURCE-DIR NAME FOLDER KILLS
 # FOLDER is an empty one on it, at the root of a mount with some 200 MB free; TMPDIR is a tmpfs, where the bytes to
-# compare with are made. The last line is the file system's row of the table in tests/README.md.
+# compare with are made. The last line is the file system's row of the table in README.md here.
 set -u
 . "$(dirname "$0")/../cli/lib.sh"
 name=$3 place=$(realpath "$4") kills=$5

@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 """Which damage each level of verify sees. usage: levels/run.py MXFP4-PACK SOURCE-DIR
 
-Prints the table in tests/README.md, and fails where that says otherwise. "re-sealed": the manifest was changed too, so
-that its checksums are those of the damaged files. "other checkpoint": the output is whole, but was made from a
-checkpoint that differs from CKPT in what the row says.
+Prints the table of tests/levels/README.md, which has the terms, and fails if the table there differs.
 """
 import json
 import os
@@ -264,9 +262,9 @@ def main():
         table = "| damage | " + " | ".join(COLUMNS) + " | layers computed |\n" + "|---" * (len(COLUMNS) + 2) + "|\n"
         table += "".join(bench.row(name) for name in [*DAMAGES, *OTHER_CHECKPOINTS])
     print(table, end="")
-    said = re.search(re.escape(BEGIN) + "(.*)" + re.escape(END), (root / "tests/README.md").read_text(), re.S)
+    said = re.search(re.escape(BEGIN) + "(.*)" + re.escape(END), (root / "tests/levels/README.md").read_text(), re.S)
     if not said or said[1] != table:
-        print("FAILED: tests/README.md has another table")
+        print("FAILED: the table in tests/levels/README.md differs")
         return 1
     return 0
 
