@@ -65,7 +65,7 @@ def floors(edges):
 
 
 def climbing(root, edges):
-    """Includes that go down the list of rooms in src/README.md; '-' where there is no such list."""
+    """Includes that go down the list of modules in src/README.md; '-' if there is no such list."""
     readme = root / "src/README.md"
     rooms = re.findall(r"^\| `((?:kernels|src)[a-z0-9_/]*)` \|", readme.read_text(), re.M) if readme.exists() else []
     rank = {room: i for i, room in enumerate(rooms)}
@@ -89,7 +89,7 @@ def main():
     edges = list(includes(root, program))
     print(f"{'folders of src and kernels':50}{len({p.parent for p in program}):8}")
     print(f"{'floors: longest chain of includes':50}{floors(edges):8}")
-    print(f"{'includes against the order of rooms':50}{climbing(root, edges):>8}")
+    print(f"{'includes against the order of modules':50}{climbing(root, edges):>8}")
     for what, files in ("src and kernels", program), ("tests", tests):
         found = list(functions(files))
         count_lines(root, what, files)

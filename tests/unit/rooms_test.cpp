@@ -1,4 +1,4 @@
-// The order of rooms in src/README.md: each includes itself and those above it.
+// The order of modules in src/README.md: each includes itself and those above it.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -29,7 +29,7 @@ const std::vector<Room>& all_rooms() {
   return rooms;
 }
 
-/// Place of a file's room in the order; -1 where it has none.
+/// Place of a file's module in the order; -1 if it has none.
 int rank_of(const std::string& file) {
   const std::string folder = std::filesystem::path(file).parent_path().string();
   const std::vector<Room>& rooms = all_rooms();
@@ -52,7 +52,7 @@ int height_of(const std::string& file, std::map<std::string, int>& known) {
 
 }  // namespace
 
-TEST_CASE("an include goes to the same room or one above it") {
+TEST_CASE("an include goes to the same module or one above it") {
   CHECK(may_include("src/plan/plan.h", "src/plan/canonical.h"));
   CHECK(may_include("src/plan/plan.h", "src/base/json.h"));
   CHECK(may_include("src/base/checksum.h", "kernels/pack/device.h"));
@@ -63,7 +63,7 @@ TEST_CASE("an include goes to the same room or one above it") {
   CHECK(!may_include("src/plan/plan.h", "src/plan/../base/json.h"));
 }
 
-TEST_CASE("every file lies in a room and includes nothing below it") {
+TEST_CASE("every file is in a module and includes nothing below it") {
   size_t includes = 0;
   for (const std::string folder : {"kernels", "src"})
     for (const std::string& file : sources_below(folder)) {
@@ -89,7 +89,7 @@ TEST_CASE("no chain of includes is longer than ten files") {
   CHECK(height_of("src/main.cpp", known) >= 5);
 }
 
-TEST_CASE("a room's CMakeLists.txt says first what the list says of it") {
+TEST_CASE("a module's CMakeLists.txt begins with its purpose in the list") {
   for (const Room& room : all_rooms()) {
     if (room.folder == "src") continue;
     INFO(room.folder);

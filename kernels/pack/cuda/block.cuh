@@ -37,7 +37,14 @@ constexpr int log2_of(int power) {
   return bits;
 }
 
-/// Shared memory is addressed in chunks of 16 bytes; this spreads eight rows' same column over all banks.
+/// Shared memory is addressed in chunks of 16 bytes. In rows of 128 bytes, chunk c of row r is at place
+/// c ^ ((r ^ r >> 3) & 7): eight threads that read one column of eight rows use all banks.
+///
+///     place     0    1    2    3    4    5    6    7
+///     row 2    c2   c3   c0   c1   c6   c7   c4   c5
+///
+/// A block of marlin.codes is 64 such rows, 16 tiles, which 128 threads pack. A unit is chunk c of rows r and r + 8,
+/// which are 8 words. Word p of the block, in the order of offsets, is word p % 4 of chunk p / 4.
 MXFP4_HD constexpr uint32_t swizzle(uint32_t chunk) { return chunk ^ ((chunk >> 3 ^ chunk >> 6) & 7); }
 
 /// rows x cols: runs of 128 bytes of a row; twice the rows where a tile is narrow, as scales and their short runs of
