@@ -5,7 +5,7 @@
                                                            --backends REGEX: both only for these backends
     python3 tests/engines/matrix.py --choose vllm PATH     asks the engine's own chooser, on every GPU
     python3 tests/engines/matrix.py --frozen vllm PATH     reads the outputs of testdata/frozen-v1; --backends: as above
-    python3 tests/engines/matrix.py                        writes the tables of the man pages and of the program
+    python3 tests/engines/matrix.py                        writes the tables of README, the man pages and the program
     python3 tests/engines/matrix.py --check                fails where they are not those of matrix.json, or where the
                                                            program says that other layouts fit than were learned
 
@@ -45,6 +45,7 @@ MATRIX = os.path.join(HERE, "matrix.json")
 PROGRAM_TABLE = os.path.join(ROOT, "src", "backends", "loaders.cpp")
 MAN = {engine: os.path.join(ROOT, "man", f"mxfp4-pack-{engine}.7") for engine in ("vllm", "sglang")}
 README = os.path.join(ROOT, "README.md")
+ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}
 SHOWN = ("hardware", "real classes", "source unchanged", "not")
 # Of each table: the fields that tell its rows apart, and what was found. All tables call alike what they share.
 TABLES = {
@@ -180,43 +181,50 @@ def gpu_of(engine, backend):
     return gpu if isinstance(gpu, str) else gpu[engine]
 
 
-def spans(cells):
-    """The first and the last version of each built-in layout version; those that overlap are one."""
-    ends = {}
-    for cell in (cell for cell in cells if cell["layout"] != "file"):
-        ends.setdefault(cell["layout"], []).append(cell["version"])
-    found = []
-    for first, last in sorted(([f(versions, key=version_key) for f in (min, max)] for versions in ends.values()),
-                              key=lambda span: [version_key(version) for version in span]):
-        if found and version_key(first) <= version_key(found[-1][1]):
-            found[-1][1] = max(found[-1][1], last, key=version_key)
-        else:
-            found.append([first, last])
-    return found
+FAMILY_NAMES = {"gpt-oss": "GPT-OSS", "deepseek-v4": "DeepSeek-V4", "kimi-k3": "Kimi-K3"}
+
+
+def names_of(families):
+    return ", ".join(name for family, name in FAMILY_NAMES.items() if family in families) or ", ".join(sorted(families))
+
+
+def how_tested(group):
+    """In words: the families that ran on a GPU in a whole engine, or that none did."""
+    ran = {cell["family"] for cell in group if cell["shown"] == "hardware"}
+    return f"on a GPU: {names_of(ran)}" if ran else "CPU only"
+
+
+def limits_of(group, first):
+    """In brackets: the backend's first release if the engine has earlier ones, and which of the main families it lacks."""
+    families = {cell["family"] for cell in group}
+    since = min((cell["version"] for cell in group), key=version_key)
+    notes = [f"{since}+"] if since != first else []
+    lacking = {"gpt-oss", "deepseek-v4"} - families
+    if len(families) == 1:
+        notes.append(f"only {names_of(families)}")
+    elif lacking:
+        notes.append(f"not {names_of(lacking)}")
+    return f" ({', '.join(notes)})" if notes else ""
 
 
 def readme_table(cells):
-    """A row for each backend of an engine that a loader reads: where it runs, and of each family the versions shown, from
-    the first to the last of a layout version; those that overlap are one."""
-    families = sorted({cell["family"] for cell in cells if cell["shown"] != "not"},
-                      key=lambda f: (f not in ("gpt-oss", "deepseek-v4"), f != "gpt-oss", f))
-    rows = {}
+    """A row for each kind of GPU and way of testing, a column for each engine: the backends that a loader reads. The tables
+    of the manual pages have each backend's layout versions, families and releases."""
+    backends, releases = {}, {}
     for cell in cells:
-        if cell["shown"] != "not":
-            row = rows.setdefault((cell["engine"], cell["backend"]), {})
-            row.setdefault(cell["family"], []).append(cell)
-
-    def shown(group):
-        if not group:
-            return ""
-        mark = {"hardware": " **", "real classes": " *", "source unchanged": " *"}
-        best = min((cell["shown"] for cell in group), key=SHOWN.index)
-        return ", ".join(" to ".join(dict.fromkeys(ends)) for ends in spans(group)) + mark.get(best, "").replace("*", "\\*")
-
-    lines = ["| engine | backend | GPU | " + " | ".join(families) + " |", "|---" * (3 + len(families)) + "|"]
-    for (engine, backend), row in sorted(rows.items(), key=lambda r: (r[0][0] != "vllm", r[0])):
-        cells_of = [engine, f"`{backend}`", gpu_of(engine, backend), *(shown(row.get(f, [])) for f in families)]
-        lines.append("| " + " | ".join(cells_of) + " |")
+        if cell["shown"] != "not" and cell["layout"] != "file":
+            backends.setdefault((cell["engine"], cell["backend"]), []).append(cell)
+            releases.setdefault(cell["engine"], set()).add(cell["version"])
+    first = {engine: min(versions, key=version_key) for engine, versions in releases.items()}
+    last = {engine: max(versions, key=version_key) for engine, versions in releases.items()}
+    rows = {}
+    for (engine, backend), group in sorted(backends.items()):
+        row = rows.setdefault((gpu_of(engine, backend), how_tested(group)), {})
+        row.setdefault(engine, []).append(f"`{backend}`{limits_of(group, first[engine])}")
+    heads = [f"{name} {first[engine]} to {last[engine]}" for engine, name in ENGINES.items()]
+    lines = [f"| GPU | tested | {' | '.join(heads)} |", "|---|---|---|---|"]
+    for (gpu, how), row in sorted(rows.items(), key=lambda r: (r[0][1] == "CPU only", r[0])):
+        lines.append(f"| {gpu} | {how} | {' | '.join(', '.join(row.get(engine, [])) for engine in ENGINES)} |")
     return "\n".join([*lines, ""])
 
 
