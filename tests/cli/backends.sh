@@ -6,19 +6,22 @@ expect 'backends' 0 '^marlin +sglang' 'CUDA' "$program" backends
 expect 'backends as JSON' 0 '"backend":"marlin","engine":"vllm"' '' "$program" backends --json
 expect 'nothing of the kind' 2 '' 'error: nothing of the kind can be written' "$program" backends --engine sglang --gpu cpu
 expect 'nor as JSON' 2 '"error":.*nothing of the kind' '' "$program" backends --engine sglang --gpu cpu --json
-# The README's table says of each backend where it runs.
-gpus() {
+# The tables of README and the manual pages name the GPUs and the engine's kernel of each backend.
+table() {
   "$program" backends --json | PYTHONPATH=$root/tests/engines python3 -B -c '
 import json, sys
-from matrix import GPUS, gpu_of
+from matrix import GPUS, gpu_of, kernel_of
 runs = {}
 for b in json.load(sys.stdin)["backends"]:
     if b["loader"]:
-        runs.setdefault((b["engine"], b["backend"]), set()).add(b["gpu"])
-wrong = [(key, gpus) for key, gpus in runs.items() if key[1] not in GPUS or gpu_of(*key) not in gpus]
-print(*wrong, sep="\n", end="")'
+        kernels = [value for name, value in b["requires"].items() if name.startswith("moe_")] or ["no name"]
+        runs.setdefault((b["engine"], b["backend"]), set()).add((b["gpu"], *kernels))
+wrong = [(key, runs) for key, runs in runs.items()
+         if key[1] not in GPUS or (gpu_of(*key), kernel_of(*key)) not in runs]
+print(*wrong, sep="\n", end="")
+assert runs'
 }
-expect 'the README says where each runs' 0 '' '' gpus
+expect 'the tables name GPUs and kernels' 0 '' '' table
 release() { "$program" backends --engine "$1"; }
 expect 'of an engine release' 0 '^marlin +vllm' 'CUDA' release vllm==0.33.0
 expect 'of one that is not said' 2 '' 'error: --engine vllm==: no release after ==' release vllm==

@@ -59,6 +59,14 @@ if command -v zsh >/dev/null; then
   expect 'zsh completes files' 0 '^files$' '' complete_in_zsh diff o
 fi
 
+for page in "$root"/man/*.[1-8]; do
+  name=${page##*/}
+  expect "$name is installed" 0 . '' grep -wF "$name" "$root/src/install.cmake"
+  while read -r other section; do
+    expect "$name refers to $other($section)" 0 . '' grep -F ".Dt ${other^^} $section" "$root/man/$other.$section"
+  done < <(sed -n 's/^\.Xr \(mxfp4-pack[a-z-]*\) \([1-8]\).*/\1 \2/p' "$page" | sort -u)
+done
+
 gpus=$("$program" convert "$tiny" "$dir/auto" --backend auto --engine vllm --gpu none 2>&1 |
   sed 's/.*not one of //; s/; see.*//; s/[(),]//g')
 prepare [ -n "$gpus" ]

@@ -133,27 +133,6 @@ def program_table(cells):
                    for key, version in sorted(since.items(), key=lambda row: (version_key(row[1]), row[0])))
 
 
-def man_table(cells):
-    """What was shown of each backend, layout version and family: versions, best first."""
-    rows = {}
-    for cell in sorted(cells, key=order):
-        how = cell["shown"] + (f" ({cell['gpu']})" if cell["gpu"] else "")
-        row = rows.setdefault((cell["backend"], cell["layout"], cell["family"]), {})
-        row.setdefault((SHOWN.index(cell["shown"]), how), []).append(cell)
-
-    def versions(group):
-        found = {}
-        for cell in group:
-            found.setdefault(cell["version"], []).append(str(cell["tp"]))
-        return ", ".join(f"{v} (tp {' '.join(tp)})" for v, tp in found.items())
-
-    lines = [".Bl -tag -width 4n -compact"]
-    for (backend, layout, family), row in sorted(rows.items()):
-        lines.append(f".It Sy {backend} No {layout}, {family}")
-        lines.append("; ".join(f"{how}: {versions(group)}" for (_, how), group in sorted(row.items())))
-    return "\n".join([*lines, ".El", ""])
-
-
 # Where each backend runs, as `mxfp4-pack backends` says; tests/cli/backends.sh compares.
 GPUS = {
     "aiter-a16w4": "gfx950",
@@ -176,16 +155,48 @@ GPUS = {
 }
 
 
+# The engine's own name for each backend, as `mxfp4-pack backends -v` says; tests/cli/backends.sh compares.
+KERNELS = {
+    "aiter-a16w4": "aiter",
+    "aiter-triton": "aiter_triton_mxfp4_bf16",
+    "aiter-w4a4": "aiter_mxfp4_mxfp4",
+    "cutlass-mxfp4": "no name",
+    "deepgemm": "deep_gemm",
+    "flashinfer-cutlass": {"vllm": "flashinfer_cutlass", "sglang": "flashinfer_mxfp4"},
+    "flashinfer-cutlass-mxfp8": {"vllm": "flashinfer_cutlass_afp8", "sglang": "flashinfer_mxfp4"},
+    "flashinfer-humming": "flashinfer_mxfp4",
+    "flashinfer-trtllm": {"vllm": "flashinfer_trtllm or flashinfer_trtllm_afp8", "sglang": "flashinfer_mxfp4"},
+    "humming": "humming",
+    "humming-w4a8": "humming",
+    "marlin": "marlin",
+    "marlin-fp8": "marlin",
+    "triton-blackwell": {"vllm": "triton or triton_unfused", "sglang": "triton_kernel"},
+    "triton-hopper": {"vllm": "triton or triton_unfused", "sglang": "triton_kernel"},
+    "triton-rocm": "triton or triton_unfused",
+    "vllm-cpu": "cpu",
+}
+
+
+def in_engine(values, engine, backend):
+    """The value of GPUS or KERNELS."""
+    value = values[backend]
+    return value if isinstance(value, str) else value[engine]
+
+
 def gpu_of(engine, backend):
-    gpu = GPUS[backend]
-    return gpu if isinstance(gpu, str) else gpu[engine]
+    return in_engine(GPUS, engine, backend)
 
 
-FAMILY_NAMES = {"gpt-oss": "GPT-OSS", "deepseek-v4": "DeepSeek-V4", "kimi-k3": "Kimi-K3"}
+def kernel_of(engine, backend):
+    return in_engine(KERNELS, engine, backend)
+
+
+FAMILY_NAMES = {"gpt-oss": "GPT-OSS", "deepseek-v4": "DeepSeek-V4", "deepseek-v4.1": "DeepSeek-V4.1", "kimi-k3": "Kimi-K3",
+                "mimo": "MiMo", "ling": "Ling", "quark": "Quark", "compressed-tensors": "compressed-tensors"}
 
 
 def names_of(families):
-    return ", ".join(name for family, name in FAMILY_NAMES.items() if family in families) or ", ".join(sorted(families))
+    return ", ".join(name for family, name in FAMILY_NAMES.items() if family in families)
 
 
 def how_tested(group):
@@ -209,7 +220,7 @@ def limits_of(group, first):
 
 def readme_table(cells):
     """A row for each kind of GPU and way of testing, a column for each engine: the backends that a loader reads. The tables
-    of the manual pages have each backend's layout versions, families and releases."""
+    of the manual pages have each backend's families and releases."""
     backends, releases = {}, {}
     for cell in cells:
         if cell["shown"] != "not" and cell["layout"] != "file":
@@ -228,6 +239,43 @@ def readme_table(cells):
     return "\n".join([*lines, ""])
 
 
+def spans(versions, releases):
+    """The runs of tested releases; "0.27.0+" is a run that ends with the newest."""
+    runs = []
+    for at in sorted(releases.index(version) for version in versions):
+        if runs and runs[-1][1] == at - 1:
+            runs[-1][1] = at
+        else:
+            runs.append([at, at])
+
+    def span(first, last):
+        if last == len(releases) - 1:
+            return f"{releases[first]}+"
+        return releases[first] if first == last else f"{releases[first]} to {releases[last]}"
+
+    return ", ".join(span(*run) for run in runs)
+
+
+def man_table(engine, cells):
+    """The tested releases; of each backend the kernel, the GPUs, and the families with the releases that read them."""
+    read = [cell for cell in cells if cell["engine"] == engine and cell["shown"] != "not" and cell["layout"] != "file"]
+    releases = sorted({cell["version"] for cell in read}, key=version_key)
+    lines = [f"Tested releases: {', '.join(releases)}.", ".Pp", ".Bl -tag -width Ds -compact"]
+    for backend in sorted({cell["backend"] for cell in read}):
+        lines += [f".It Cm {backend}", f"{kernel_of(engine, backend)}, on {gpu_of(engine, backend)}."]
+        own = [cell for cell in read if cell["backend"] == backend]
+        on_gpu = {(cell["family"], cell["version"]) for cell in own if cell["shown"] == "hardware"}
+        on_cpu = {(cell["family"], cell["version"]) for cell in own} - on_gpu
+        for how, tested in (("On a GPU", on_gpu), ("CPU only", on_cpu)):
+            families = {}
+            for family in sorted({family for family, _ in tested}, key=list(FAMILY_NAMES).index):
+                versions = [version for of, version in tested if of == family]
+                families.setdefault(spans(versions, releases), []).append(FAMILY_NAMES[family])
+            if families:
+                lines.append(f"{how}: {'; '.join(', '.join(names) + ' ' + span for span, names in families.items())}.")
+    return "\n".join([*lines, ".El", ""])
+
+
 def with_table(path, begin, end, table):
     """The file's text with what stands between two lines exchanged."""
     with open(path) as file:
@@ -242,8 +290,8 @@ def rendered(cells):
     """{file: its text with the tables of these cells}"""
     texts = {PROGRAM_TABLE: with_table(PROGRAM_TABLE, "const Loader loaders[] = {", "};", program_table(cells))}
     for engine, path in MAN.items():
-        own = [cell for cell in cells if cell["engine"] == engine]
-        texts[path] = with_table(path, '.\\" tests/engines/matrix.py writes this table', '.\\" to here', man_table(own))
+        table = man_table(engine, cells)
+        texts[path] = with_table(path, '.\\" tests/engines/matrix.py writes this table', '.\\" to here', table)
     texts[README] = with_table(README, "<!-- tests/engines/matrix.py writes this table -->", "<!-- to here -->",
                                "\n" + readme_table(cells) + "\n")
     return texts
