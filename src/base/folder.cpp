@@ -35,7 +35,8 @@ int try_to_hold(int folder, const char* name, int flags = 0) {
 
 }  // namespace
 
-/// The folder that the last step of a relative name lies in, held as long as this lives.
+/// The folder that the last step of a relative name lies in, held as long as this and the name live. A name of one step
+/// asks for no memory: what follows a rename into place must not.
 class FolderOfName {
  public:
   FolderOfName(const Folder& folder, const std::string& name) : folder_(folder.fd_.get()) {
@@ -47,14 +48,15 @@ class FolderOfName {
       folder_ = held_.get();
       error_ = errno;
     }
-    last_ = name.substr(begin);
-    if (last_.empty() || last_ == "." || last_ == "..") fail(ErrorKind::input, "{}: not a plain relative name", name);
+    last_ = name.c_str() + begin;
+    const std::string_view last = last_;
+    if (last.empty() || last == "." || last == "..") fail(ErrorKind::input, "{}: not a plain relative name", name);
   }
   /// call(FOLDER, NAME) as the *at functions; -1 and errno if the folder is not there.
   template <class Call>
   int operator()(const Call& call) const {
     errno = error_;
-    return folder_ < 0 ? -1 : call(folder_, last_.c_str());
+    return folder_ < 0 ? -1 : call(folder_, last_);
   }
   /// Throws Error{io} if the folder is not there.
   At at(const std::string& shown) const {
@@ -65,7 +67,7 @@ class FolderOfName {
  private:
   Fd held_;
   int folder_, error_ = 0;
-  std::string last_;
+  const char* last_;
 };
 
 Folder Folder::try_open(const std::string& path) { return Folder(Fd(try_to_hold(AT_FDCWD, path.c_str()), path)); }
@@ -206,10 +208,9 @@ void Folder::make_writable() const {
     ::chmod(lasting_path().c_str(), mode | S_IRWXU);
 }
 
-void Folder::sync() const {
-  const Fd fd = readable();
-  if (!fd) fail_errno(path(), "cannot open", errno);
-  if (::fsync(fd.get()) != 0 && errno != EINVAL) fail_errno(path(), "cannot sync to disk", errno);
+void sync_names(const Fd& folder) {
+  if (!folder) fail_errno(folder.name(), "cannot open", errno);
+  if (::fsync(folder.get()) != 0 && errno != EINVAL) fail_errno(folder.name(), "cannot sync to disk", errno);
 }
 
 Fd open_read(const Folder& folder, const std::string& name) {

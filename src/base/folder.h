@@ -19,6 +19,9 @@
 
 namespace mxfp4 {
 
+/// Brings the names in a folder that is open for reading to disk.
+void sync_names(const Fd& folder);
+
 class Folder {
  public:
   /// Holds nothing.
@@ -77,7 +80,7 @@ class Folder {
   /// Lets this user list, change and enter it, if the folder is this user's.
   void make_writable() const;
   /// Brings its names to disk.
-  void sync() const;
+  void sync() const { sync_names(readable()); }
 
  private:
   friend class FolderOfName;

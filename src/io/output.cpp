@@ -236,9 +236,10 @@ void OutputDir::commit(const std::string& proof) {
     // Who removed the journal removes the directory too, or begins another there.
     if (!is_part_ && !journal_.is_in_place()) fail_removed();
     built();
+    const Fd above = place_.above.readable();
     rename_into_place();  // after it no memory is asked for
     committed_ = true;
-    place_.above.sync();
+    sync_names(above);
     if (set_aside_) note(fmt::format("{}: what was there is kept as {}", name_, kept_));
   }
   if (replace_) {
@@ -248,14 +249,18 @@ void OutputDir::commit(const std::string& proof) {
       return was != before_.end() && is && was->second == state_of(*is);
     });
   }
-  remove_merged_parts(hold(hidden_.parts), journal_.head().made);
+  if (place_.above.has(hidden_.parts)) remove_merged_parts(hold(hidden_.parts), journal_.head().made);
   remove_finished_journal();
 }
 
 void OutputDir::sync_built() {
   const Folder& built = partial_->folder;
-  for (const Entry& entry : entries_below(built))
-    if (entry.is_folder()) built.find(entry.name).sync();
+  for (const Entry& entry : entries_below(built)) {
+    if (!entry.is_folder()) continue;
+    const Folder folder = built.find(entry.name);
+    privacy_.apply(folder);  // here, for also one that an interrupted run made has to get its mode
+    folder.sync();
+  }
   if (old_mode_)
     privacy_.apply(built, *old_mode_);
   else

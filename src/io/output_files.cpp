@@ -39,7 +39,7 @@ const Folder& OutputDir::built() const {
 void OutputDir::make_folders(const std::string& name) const {
   for (size_t end = 0; (end = name.find('/', end)) != name.npos; ++end) {
     const std::string folder = name.substr(0, end);
-    if (!built().has(folder)) privacy_.apply(built().make_or_find(folder));
+    if (!built().has(folder)) built().make_or_find(folder);
   }
 }
 
@@ -111,8 +111,10 @@ void OutputDir::set_aside() {
   const std::string fresh = move_to_kept(above, hidden_.partial, above, place_.name);
   std::string kept = fresh;
   try {
+    kept_ = above.path(fresh);
     if (!swap_at_once(above, fresh, place_.name)) {
       kept = move_to_kept(above, place_.name, above, place_.name);
+      kept_ = above.path(kept);
       rename_to(above, fresh, place_.name);
     }
   } catch (...) {
@@ -120,7 +122,6 @@ void OutputDir::set_aside() {
     above.rename(fresh, above, hidden_.partial);
     throw;
   }
-  kept_ = above.path(kept);
   replace_ = false;
 }
 
@@ -134,6 +135,7 @@ void OutputDir::rename_into_place() {
   if (set_aside_) {
     set_aside();
   } else if (replace_) {
+    old_->name.reserve(hidden_.aside.size());
     swap_folders(place_.above, hidden_.partial, place_.name, hidden_.aside);
     old_->name = place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside;
   } else {
