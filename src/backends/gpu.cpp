@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include "src/backends/words.h"
 #include "src/base/folder.h"
+#include "src/base/stream.h"
 
 namespace mxfp4 {
 
@@ -44,8 +44,7 @@ std::string lower(std::string text) {
 
 /// The value of "KEY: value" or "key value" in a file of the kernel's; empty where it is not there.
 std::string value_in(const fs::path& file, const std::string& key) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);)
+  for (const std::string& line : kernel_lines(file))
     if (line.starts_with(key)) return line.substr(key.size());
   return {};
 }

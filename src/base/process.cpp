@@ -49,8 +49,9 @@ void prepare_process(bool json) {
   as_json = json;
   std::set_new_handler(on_out_of_memory);
   usual_end = std::set_terminate(on_terminate);
+  // A descriptor that was closed stays an error to whoever reads or writes it, and no file of a run gets its number.
   int fd;
-  do fd = ::open("/dev/null", O_RDONLY);
+  do fd = ::open("/dev/null", ::fcntl(0, F_GETFD) < 0 ? O_WRONLY : O_RDONLY);
   while (fd >= 0 && fd <= 2);
   if (fd > 2) ::close(fd);
   std::signal(SIGPIPE, SIG_IGN);

@@ -4,13 +4,13 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "kernels/pack/cpu/driver.h"
 #include "src/backends/select.h"
 #include "src/base/error.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
+#include "src/base/stream.h"
 #include "src/base/table.h"
 #include "src/base/terminal.h"
 #include "src/base/threads.h"
@@ -42,8 +42,7 @@ struct Figures {
 };
 
 std::string processor_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
+  for (const std::string& line : kernel_lines("/proc/cpuinfo"))
     if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
   return "unknown processor";
 }

@@ -13,7 +13,8 @@ namespace mxfp4::cli {
 
 namespace {
 
-/// The words of a line: what is in quotes is a part of one, and nothing else has a meaning.
+/// The words of a line: quotes are parts of words, a word that begins with # outside of quotes begins a comment, and
+/// nothing else has a meaning.
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words;
   char open = '\0';  // the quote that is not closed yet
@@ -21,6 +22,7 @@ std::vector<std::string> words_of(const std::string& line) {
   for (const char c : line) {
     const bool is_quote = open ? c == open : c == '"' || c == '\'',
                is_space = !open && std::isspace(static_cast<unsigned char>(c));
+    if (c == '#' && !in_word) break;
     if (c == '\0')
       fail(ErrorKind::usage, "a byte 0, which is in no name; is the list in UTF-16, or are its lines ended by zeros?");
     if (c == '\\' && !open) fail(ErrorKind::usage, "a backslash, which escapes nothing here; put the name in quotes");
@@ -77,10 +79,12 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   static PartOptions part;
   add_part(app, part, "OUT", {"--dry-run", "--if-changed", "--resume", "--restart", "--even-in-use"});
   app->option_defaults()->group("Many conversions");
-  auto* list = app->add_option_function<std::string>("--filelist", take_list,
-                                                     "One conversion a line: CKPT OUT and options; - for stdin");
+  auto* list = app->add_option_function<std::string>(
+      "--filelist", take_list, "One conversion a line: CKPT OUT and options, # and a comment; - for stdin");
   list->type_name("FILE")->excludes(needed.checkpoint)->excludes(needed.out)->excludes(app->get_option("--part"));
   app->add_flag("--fail-fast", batch.fail_fast, "Stop the list at the first failure")->needs(list);
+  app->add_flag("--allow-empty", batch.allow_empty, "Accept a list without conversions; else it is an error")
+      ->needs(list);
   add_common(app, common);
   app->callback([&] {
     run = [&] {

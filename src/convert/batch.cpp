@@ -1,32 +1,29 @@
 #include "src/convert/batch.h"
 
-#include <cerrno>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
+#include <sstream>
 
 #include "kernels/pack/device.h"
 #include "src/base/log.h"
 #include "src/base/signals.h"
+#include "src/base/stream.h"
 
 namespace mxfp4 {
 
 namespace {
 
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+constexpr int64_t max_list_bytes = int64_t(1) << 30;
 
 struct Line {
   int number;
   std::string text;
 };
 
+/// All lines are read before the first conversion begins, so that a list that cannot be read converts nothing.
 std::vector<Line> read_lines(const std::string& filelist) {
-  const bool is_stdin = filelist == "-";
-  std::ifstream file;  // a pipe, too
-  if (!is_stdin) file.open(filelist);
-  if (!is_stdin && !file) fail_errno("--filelist " + filelist, "cannot open", errno);
-  if (std::filesystem::is_directory(filelist)) fail(ErrorKind::input, "--filelist {}: a folder", filelist);
-  std::istream& text = is_stdin ? std::cin : file;
+  const Fd file = open_stream(filelist, "--filelist " + filelist);
+  if (S_ISDIR(file.stat().st_mode)) fail(ErrorKind::input, "{}: a folder", file.name());
+  std::istringstream text(read_to_end(file, max_list_bytes));
   std::vector<Line> lines;
   std::string line;
   for (int number = 1; std::getline(text, line); ++number) {
@@ -62,6 +59,11 @@ Json carry_out(const BatchOptions& options, const Line& line, const ParseLine& p
 
 int convert_all(const BatchOptions& options, const ParseLine& parse) {
   const std::vector<Line> lines = read_lines(options.filelist);
+  if (lines.empty() && !options.allow_empty)
+    fail(ErrorKind::input,
+         "--filelist {}: no conversion in it; write one a line (CKPT OUT and options), or add --allow-empty if a list "
+         "may be empty",
+         options.filelist);
   Json jobs = Json::array();
   size_t failed = 0, unchanged = 0;
   for (const Line& line : lines) {

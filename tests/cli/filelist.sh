@@ -31,6 +31,43 @@ expect 'a line with a byte 0' 2 '' 'error: -:1: a byte 0, which is in no name' b
 expect 'a line with an empty name' 2 '' 'error: -:1: a name in quotes that is empty$' bad_line '"" x'
 expect 'a line with a backslash' 2 '' 'error: -:1: a backslash, which escapes nothing here; put the name in quotes$' bad_line 'a\\\\ b c'
 expect 'a line in UTF-16' 2 '' 'error: -:1: a byte 0' bad_line '\377\376a\000'
+
+comment() { printf "'%s' '%s' --threads 1  # the \"small one\\n" "$tiny" "$dir/com#ment" | many_from -; }
+many_from() { "$program" convert --filelist "$@" --backend marlin --engine vllm; }
+expect 'a comment behind a conversion' 0 '' '1 converted, 0 unchanged, 0 failed, 0 not begun$' comment
+expect 'and a # within a word' 0 '' '' test -f "$dir/com#ment/mxfp4-pack.json"
+quoted() { printf "'%s' '#o'\n" "$tiny" | (cd "$dir" && many_from - -q); }
+expect 'and a # in quotes' 0 '' '' quoted
+expect 'which names this OUT' 0 '' '' test -f "$dir/#o/mxfp4-pack.json"
+
+none='no conversion in it; write one a line .CKPT OUT and options., or add --allow-empty'
+printf '# nothing\n\n' >"$dir/nothing"
+expect 'a list of comments' 2 '' "error: --filelist $dir/nothing: $none" many_from "$dir/nothing"
+expect 'an empty list, as JSON' 2 '"kind":"input"' '' many_from /dev/null --json
+expect 'an empty list that may be empty' 0 '' '0 converted, 0 unchanged, 0 failed, 0 not begun$' many_from /dev/null --allow-empty
+expect '--allow-empty alone' 2 '' '--allow-empty requires --filelist' \
+  "$program" convert "$tiny" "$dir/o9" --allow-empty --backend marlin --engine vllm
+from_folder() { many_from - <"$dir"; }
+expect 'a folder as standard input' 2 '' 'error: --filelist -: a folder$' from_folder
+from_nothing() { many_from - <&-; }
+expect 'a standard input that is closed' 2 '' 'error: --filelist -: cannot read: Bad file descriptor$' from_nothing
+expect 'a list that cannot be read' 2 '' 'error: --filelist /proc/self/mem: cannot read: Input/output error$' many_from /proc/self/mem
+# A terminal that was closed gives what was written to it, and then EIO.
+broken() { printf "'%s' '%s'\n" "$tiny" "$dir/half" | python3 -c '
+import os, pty, subprocess, sys
+ours, theirs = pty.openpty()
+os.write(theirs, sys.stdin.buffer.read())
+os.close(theirs)
+sys.exit(subprocess.call(sys.argv[1:], stdin=ours))' "$program" convert --filelist - --backend marlin --engine vllm "$@"; }
+expect 'a list with an error in the middle' 2 '' 'error: --filelist -: cannot read: Input/output error$' broken
+expect 'and not even that with --allow-empty' 2 '' 'cannot read: Input/output error$' broken --allow-empty
+expect 'of which nothing is converted' 1 '' '' test -e "$dir/half"
+slow_pipe() { (sleep 0.3; cat "$list") | many_from - --if-changed; }
+expect 'a pipe whose writer begins late' 0 '' 'converted, . unchanged, 0 failed' slow_pipe
+mkfifo "$dir/fifo"
+late_fifo() { (sleep 0.3; cat "$list" >"$dir/fifo") & many_from "$dir/fifo" --if-changed; }
+expect 'a named pipe whose writer opens late' 0 '' 'converted, . unchanged, 0 failed' late_fifo
+
 mkdir "$dir/two words"
 prepare cp -r "$tiny" "$dir/two words/it\\"
 marked() { printf '\xef\xbb\xbf"%s"/it\\ %s\r\n' "$dir/two words" "'$dir/two words/o'" | sed "s/it./'&'/" |
