@@ -4,9 +4,20 @@
 
 namespace mxfp4 {
 
-ShardReader::ShardReader(const Checkpoint& checkpoint)
-    : checkpoint_(checkpoint), files_(checkpoint.shards.size(), [this](size_t shard) { return open(shard); }) {
+ShardReader::ShardReader(const Checkpoint& checkpoint, CacheRoom room)
+    : checkpoint_(checkpoint),
+      room_(room),
+      files_(checkpoint.shards.size(), [this](size_t shard) { return open_to_read(shard); }) {
+  int64_t bytes = 0;
+  for (const Shard& s : checkpoint.shards) bytes += s.state.bytes;
+  room_.expect(bytes);
   check_unchanged();
+}
+
+DirectFile ShardReader::open_to_read(size_t shard) {
+  DirectFile file(open(shard));
+  file.keep_reads(room_.stays(checkpoint_.shards[shard].state.bytes));
+  return file;
 }
 
 Fd ShardReader::open(size_t shard) const {

@@ -7,6 +7,7 @@
 #include "src/checkpoint/checkpoint.h"
 #include "src/device/page_cache_map.h"
 #include "src/io/open_files.h"
+#include "src/io/page_cache.h"
 
 namespace mxfp4 {
 
@@ -19,7 +20,8 @@ struct TensorRange {
 /// The shards' data, opened when they are wanted and read from any thread.
 class ShardReader {
  public:
-  explicit ShardReader(const Checkpoint& checkpoint);
+  /// room: for the shards' pages, if they are to stay in the page cache.
+  explicit ShardReader(const Checkpoint& checkpoint, CacheRoom room = {});
   /// Bytes [offset, offset + bytes) of a tensor; as DirectFile::read.
   void read(const Tensor& t, int64_t offset, int64_t bytes, void* to, const DirectFile::BlockSink& sink = {}) const;
   /// Ranges one after the other; neighbours in a shard are read as one.
@@ -36,8 +38,10 @@ class ShardReader {
  private:
   /// Throws where it is not the file that the checkpoint was read from.
   Fd open(size_t shard) const;
+  DirectFile open_to_read(size_t shard);
 
   const Checkpoint& checkpoint_;
+  CacheRoom room_;
   mutable OpenFiles files_;
 };
 

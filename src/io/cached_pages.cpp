@@ -98,6 +98,13 @@ std::vector<ReadRun> CachedPages::runs() const {
   return list;
 }
 
+int64_t CachedPages::cached_bytes(int64_t offset, int64_t bytes) const {
+  const size_t first = index(std::max(offset, begin_)), end = index(offset + bytes + system_page() - 1);
+  int64_t pages = 0;
+  for (size_t i = first; i < std::min(end, resident_.size()); ++i) pages += is_resident(resident_[i]);
+  return std::min(pages * system_page(), bytes);
+}
+
 void CachedPages::drop_missing(int64_t begin, int64_t end) const {
   const size_t last = index(end - 1) + 1;
   for (size_t i = index(begin), to; i < last; i = to) {

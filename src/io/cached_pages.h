@@ -35,6 +35,8 @@ class CachedPages {
   CachedPages(const Fd& fd, int64_t offset, int64_t bytes);
   /// The range in runs, in order. All but its own ends are multiples of 256 KiB.
   std::vector<ReadRun> runs() const;
+  /// How many bytes of a range were in the page cache; what is not within the range of this is left out.
+  int64_t cached_bytes(int64_t offset, int64_t bytes) const;
   /// Takes pages of [begin, end) that were not there then out of the page cache.
   void drop_missing(int64_t begin, int64_t end) const;
 

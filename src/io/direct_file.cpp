@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -36,12 +37,14 @@ constexpr int64_t least_ahead = 128 << 10;
 int64_t page_begin(int64_t at) { return at / page * page; }
 int64_t page_end(int64_t at) { return page_begin(at + page - 1); }
 
-/// The same file opened again for direct transfers; none where its file system refuses.
-Fd open_direct(const Fd& fd) {
-  const int flags = ::fcntl(fd.get(), F_GETFL) & O_ACCMODE;
-  const int twin = ::open(fmt::format("/proc/self/fd/{}", fd.get()).c_str(), flags | O_DIRECT | O_CLOEXEC);
+/// The same file opened again; none if the system refuses.
+Fd open_again(const Fd& fd, int flags) {
+  const int twin = ::open(fmt::format("/proc/self/fd/{}", fd.get()).c_str(), flags | O_CLOEXEC);
   return {twin, fd.name()};
 }
+
+/// For direct transfers; none if its file system refuses.
+Fd open_direct(const Fd& fd) { return open_again(fd, (::fcntl(fd.get(), F_GETFL) & O_ACCMODE) | O_DIRECT); }
 
 /// Pages of the cache or blocks of the file system that are larger than `page` would be reached by both ways.
 bool has_small_pages(const Fd& fd) {
@@ -70,23 +73,55 @@ struct Free {
   void operator()(uint8_t* p) const { std::free(p); }
 };
 
-pthread_key_t key_of_buffers() {
+/// What a thread keeps from one read to the next.
+struct ThreadsOwn {
+  std::unique_ptr<uint8_t, Free> buffer;
+  Fd file;              // the file that it read last through the page cache
+  uint64_t number = 0;  // that of its DirectFile
+};
+
+pthread_key_t key_of_threads() {
   pthread_key_t key;
-  if (::pthread_key_create(&key, std::free) != 0) throw std::bad_alloc();
+  const auto end = [](void* own) { delete static_cast<ThreadsOwn*>(own); };
+  if (::pthread_key_create(&key, end) != 0) throw std::bad_alloc();
   return key;
 }
 
-/// A thread's buffer for the blocks of direct reads, which begin and end at pages while what is asked for need not. No
-/// thread_local: where glibc has no memory to note its destructor, it ends the process.
+/// No thread_local: where glibc has no memory to note its destructor, it ends the process.
+ThreadsOwn& threads_own() {
+  static const pthread_key_t key = key_of_threads();
+  if (void* own = ::pthread_getspecific(key)) return *static_cast<ThreadsOwn*>(own);
+  auto own = std::make_unique<ThreadsOwn>();
+  if (::pthread_setspecific(key, own.get()) != 0) throw std::bad_alloc();
+  return *own.release();
+}
+
+/// A thread's buffer for the blocks of direct reads, which begin and end at pages while what is asked for need not.
 /// Of huge pages, if the system has them: a request to a disk is a list of stretches of memory, and many short ones
 /// cost a virtual disk up to half of its speed.
 uint8_t* read_buffer() {
-  static const pthread_key_t key = key_of_buffers();
-  if (void* buffer = ::pthread_getspecific(key)) return static_cast<uint8_t*>(buffer);
-  std::unique_ptr<uint8_t, Free> buffer(static_cast<uint8_t*>(std::aligned_alloc(huge_page, block)));
-  if (buffer) ::madvise(buffer.get(), size_t(block), MADV_HUGEPAGE);  // if not, it is only slower
-  if (!buffer || ::pthread_setspecific(key, buffer.get()) != 0) throw std::bad_alloc();
-  return buffer.release();
+  ThreadsOwn& own = threads_own();
+  if (own.buffer) return own.buffer.get();
+  own.buffer.reset(static_cast<uint8_t*>(std::aligned_alloc(huge_page, block)));
+  if (!own.buffer) throw std::bad_alloc();
+  ::madvise(own.buffer.get(), size_t(block), MADV_HUGEPAGE);  // if not, it is only slower
+  return own.buffer.get();
+}
+
+/// The calling thread's own descriptor of a file, for reads through the page cache. Linux reads ahead of each
+/// descriptor's last read, in large pages: threads that share one would end each other's read-ahead.
+const Fd& own_descriptor(const Fd& fd, uint64_t number) {
+  ThreadsOwn& own = threads_own();
+  if (own.number == number) return own.file;
+  own.number = number;
+  own.file = open_again(fd, O_RDONLY);
+  if (own.file) ::posix_fadvise(own.file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  return own.file;
+}
+
+uint64_t next_number() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
 }
 
 /// Has read(data, bytes, done) read blocks to where they stay, or into a buffer where `to` is null.
@@ -155,9 +190,15 @@ int64_t write_direct(const Fd& fd, const uint8_t* from, int64_t bytes, int64_t o
 }  // namespace
 
 DirectFile::DirectFile(Fd fd, Writes writes)
-    : fd_(std::move(fd)), writes_(writes), tells_what_is_cached_(mxfp4::tells_what_is_cached(fd_)) {
+    : fd_(std::move(fd)),
+      writes_(writes),
+      tells_what_is_cached_(mxfp4::tells_what_is_cached(fd_)),
+      kept_(writes == Writes::kept ? INT64_MAX : 0),
+      number_(next_number()) {
   if (fd_.stat().st_size < least_file) return;
-  in_memory_ = medium_of(fd_) == Medium::memory;
+  const Medium medium = medium_of(fd_);
+  in_memory_ = medium == Medium::memory;
+  on_server_ = medium == Medium::server;
   if (in_memory_) return;
   direct_ = open_direct(fd_);
   if (!direct_) return;
@@ -195,6 +236,11 @@ bool DirectFile::is_cached(int64_t bytes, int64_t offset) const {
   return in_memory_ || is_range_cached(fd_, offset, bytes);
 }
 
+int64_t DirectFile::cached_bytes(int64_t bytes, int64_t offset) const {
+  if (in_memory_) return bytes;
+  return tells_what_is_cached_ ? CachedPages(fd_, offset, bytes).cached_bytes(offset, bytes) : -1;
+}
+
 /// From the page cache, in blocks; those that it lacks are waited for.
 void DirectFile::read_cached(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   read_blocks(to, bytes, sink, [&](uint8_t* data, int64_t part, int64_t done) { fd_.read(data, part, offset + done); });
@@ -209,8 +255,20 @@ void DirectFile::fill_and_read(uint8_t* to, int64_t bytes, int64_t offset, const
   });
 }
 
+/// A file server would have to open the file for each thread. And read-ahead would go beyond the part that is kept.
+void DirectFile::fill_and_keep(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
+  if (on_server_ || kept_ < fd_.stat().st_size) return fill_and_read(to, bytes, offset, sink);
+  const Fd& own = own_descriptor(fd_, number_);
+  if (!own) return fill_and_read(to, bytes, offset, sink);
+  read_blocks(to, bytes, sink, [&](uint8_t* data, int64_t part, int64_t done) {
+    const Slots::Left slot;
+    own.read(data, part, offset + done);
+  });
+}
+
 void DirectFile::read_run(uint8_t* to, const ReadRun& run, const CachedPages& pages, const BlockSink& sink) const {
   int64_t at = run.begin;
+  if (run.way != Way::cached && at < kept_) return fill_and_keep(to, run.end - at, at, sink);
   if (run.way == Way::direct && direct_) at += read_direct(to, run.end - at, at, sink);
   if (at == run.end) return;
   uint8_t* const rest = to ? to + (at - run.begin) : nullptr;
@@ -222,7 +280,8 @@ void DirectFile::read_run(uint8_t* to, const ReadRun& run, const CachedPages& pa
 void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   auto* out = static_cast<uint8_t*>(to);
   if (in_memory_ || bytes < least_read) return read_cached(out, bytes, offset, sink);
-  if (!tells_what_is_cached_) return fill_and_read(out, bytes, offset, sink);
+  if (!tells_what_is_cached_)
+    return offset < kept_ ? fill_and_keep(out, bytes, offset, sink) : fill_and_read(out, bytes, offset, sink);
   for (int64_t done = 0, part; done < bytes; done += part) {  // a few at a time: others may evict pages meanwhile
     part = std::min(bytes - done, block - (offset + done) % block);
     const CachedPages pages(fd_, offset + done, part);
@@ -231,7 +290,7 @@ void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& 
 }
 
 void DirectFile::write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const {
-  const int64_t most = writes_ == Writes::cached && !in_memory_ ? page_cache_write : cached_block;
+  const int64_t most = writes_ != Writes::direct && !in_memory_ ? page_cache_write : cached_block;
   for (int64_t done = 0, part; done < bytes; done += part) {
     // ends at pages: of a page that is written in two parts NFS reads the rest between them
     part = std::min(bytes - done, most - (offset + done) % most);
@@ -261,6 +320,7 @@ WriteWay DirectFile::write_way() const {
   if (in_memory_) return {"memory", "tmpfs has no disk"};
   if (direct_writes_) return {"direct", "measured sooner than through the page cache, which keeps what it has"};
   if (writes_ == Writes::cached) return {"cached", "the page cache takes all of it, and nothing waits for the disk"};
+  if (writes_ == Writes::kept) return {"cached", "memory has room for OUT, which the next start then finds there"};
   return {"cached",
           direct_ ? "its blocks are larger than pages" : "the file system has no other way, or files are small"};
 }
@@ -268,7 +328,7 @@ WriteWay DirectFile::write_way() const {
 void DirectFile::finish(Sync sync) {
   if (sync == Sync::yes) {
     fd_.sync();
-    ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
+    if (writes_ != Writes::kept) ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
   }
   if (direct_) direct_.close();
   fd_.close();

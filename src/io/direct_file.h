@@ -5,7 +5,7 @@
 // missing straight from the disk, and one of which little is missing through the cache. What that brought in is dropped
 // again, and what was there before stays. The same holds where a file system cannot do without the cache. (The system
 // does not say what is cached of another user's file that may not be written; such files are read through the cache, as
-// cp does.)
+// cp does.) Of a file that is to stay in the page cache, all that is missing is read through it, and stays.
 //
 // Writing: whole pages go straight to the disk, the two broken pages at a range's ends through the cache. No page is
 // reached by both ways, so that the two cannot disagree. Where nobody waits for the disk, all goes through the cache.
@@ -25,8 +25,9 @@ struct ReadRun;
 /// Whether what is written has to be on disk at the end.
 enum class Sync { yes, no };
 
-/// Which way writes are to take where the file system has both.
-enum class Writes { direct, cached };
+/// Which way writes are to take where the file system has both. kept: through the page cache, where they stay, and to
+/// the disk at once.
+enum class Writes { direct, cached, kept };
 
 /// How a file is written, "direct" (past the page cache), "cached" (through it) or "memory" (tmpfs), and why.
 struct WriteWay {
@@ -41,6 +42,8 @@ class DirectFile {
   DirectFile() = default;
   /// Takes over an open file.
   DirectFile(Fd fd, Writes writes = Writes::direct);
+  /// From now on, what is read of the first `bytes` bytes stays in the page cache.
+  void keep_reads(int64_t bytes) { kept_ = bytes; }
 
   /// Called with the blocks of a read or write, in order, each while it is still in the processor's caches.
   using BlockSink = std::function<void(const uint8_t* block, int64_t bytes)>;
@@ -52,12 +55,14 @@ class DirectFile {
   bool is_on_tmpfs() const { return in_memory_; }
   /// Whether a read of that range comes from memory, where small reads cost no more than large ones.
   bool is_cached(int64_t bytes, int64_t offset) const;
+  /// How many bytes of a range come from memory; -1 if the system does not tell this user.
+  int64_t cached_bytes(int64_t bytes, int64_t offset) const;
   /// As Fd::write. Pages go straight to the disk where `from` lies in its page as `offset` does.
   void write(const void* from, int64_t bytes, int64_t offset, const BlockSink& sink = {}) const;
   WriteWay write_way() const;
   /// Whether write() takes pages straight to the disk, for which they must lie in memory as in the file.
   bool writes_pages() const { return direct_writes_; }
-  /// Brings all to disk, out of the page cache, unless that is not asked for; closes the file.
+  /// Brings all to disk and, unless it is to be kept, out of the page cache, if that is asked for; closes the file.
   void finish(Sync sync = Sync::yes);
   const Fd& fd() const { return fd_; }
 
@@ -65,13 +70,16 @@ class DirectFile {
   int64_t read_direct(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const;
   void read_cached(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const;
   void fill_and_read(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const;
+  void fill_and_keep(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const;
   void read_run(uint8_t* to, const ReadRun& run, const CachedPages& pages, const BlockSink& sink) const;
-  bool writes_wait() const { return !in_memory_ && writes_ == Writes::direct; }
+  bool writes_wait() const { return !in_memory_ && writes_ != Writes::cached; }
   void write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const;
 
   Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it
   Writes writes_ = Writes::direct;
-  bool tells_what_is_cached_ = true, direct_writes_ = false, in_memory_ = false;
+  bool tells_what_is_cached_ = true, direct_writes_ = false, in_memory_ = false, on_server_ = false;
+  int64_t kept_ = 0;     // bytes at the file's begin of which reads stay in the page cache
+  uint64_t number_ = 0;  // no other DirectFile of this process has it
 };
 
 }  // namespace mxfp4

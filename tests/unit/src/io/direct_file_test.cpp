@@ -157,6 +157,47 @@ TEST_CASE("reading leaves the page cache as it was") {
   }));
 }
 
+TEST_CASE("what is read of a file that is to stay is in the page cache afterwards") {
+  const Temporary file(std::filesystem::temp_directory_path());
+  const std::string want = content();
+  Fd made = synced(file, want);
+  ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
+  if (cached_pages(made) > 0) return;  // a file system that is a cache
+  DirectFile direct(open_read(file.name()));
+  CHECK(direct.cached_bytes(total, 0) == 0);
+  direct.keep_reads(total);
+  CHECK(in_some_try([&] {
+    std::string got(size_t(total), '\0');
+    direct.read(got.data(), total, 0);
+    CHECK((got == want));
+    return direct.cached_bytes(total, 0) == total;
+  }));
+  DirectFile another(open_read(file.name()));  // a thread's descriptor is of one file
+  const Temporary other(std::filesystem::temp_directory_path());
+  synced(other, std::string(want.rbegin(), want.rend()));
+  DirectFile reversed(open_read(other.name()));
+  reversed.keep_reads(total);
+  ::posix_fadvise(reversed.fd().get(), 0, 0, POSIX_FADV_DONTNEED);
+  std::string got(size_t(total), '\0');
+  reversed.read(got.data(), total, 0);
+  CHECK((got == std::string(want.rbegin(), want.rend())));
+}
+
+TEST_CASE("what is written to be kept is on the disk and in the page cache") {
+  const Temporary file(std::filesystem::temp_directory_path());
+  CHECK(in_some_try([&] {
+    Fd made = synced(file, content());
+    ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
+    DirectFile written(std::move(made), Writes::kept);
+    if (written.is_on_tmpfs()) return true;
+    CHECK(std::string(written.write_way().way) == "cached");
+    written.write(content().data(), total, 0);
+    written.finish();
+    CHECK((read_text(file.name(), total) == content()));
+    return cached_pages(open_read(file.name())) == total / 4096 + 1;
+  }));
+}
+
 TEST_CASE("what an earlier run wrote is read from the disk") {
   const Temporary file(std::filesystem::temp_directory_path());
   Fd made = open_write(file.name());
