@@ -28,9 +28,10 @@ class FileReader::Lane {
   void read(const Unit& unit) {
     try {
       if (reader_.open_ && !upload_) upload_ = reader_.open_();
+      reader_.count_cached(unit);
       if (upload_) return upload(unit);
       Hasher hasher;
-      unit.file->read(unit.part.to, unit.part.bytes, unit.part.offset, sink(unit.part, hasher));
+      unit.opened->file.read(unit.part.to, unit.part.bytes, unit.part.offset, sink(unit.part, hasher));
       put_hash(unit.part, hasher);
       reader_.done(*unit.request, nullptr);
     } catch (...) {
@@ -61,7 +62,7 @@ class FileReader::Lane {
       bytes = piece_bytes(part.offset + done, part.bytes - done);
       turn_ = (turn_ + 1) % Upload::buffers;
       settle(turn_);
-      unit.file->read(upload_->buffer(turn_), bytes, part.offset + done, sink(part, hasher));
+      unit.opened->file.read(upload_->buffer(turn_), bytes, part.offset + done, sink(part, hasher));
       if (part.to) upload_->copy(turn_, part.to + done, bytes);
     }
     put_hash(part, hasher);
@@ -85,7 +86,7 @@ class FileReader::Lane {
   Request* copied_[Upload::buffers] = {};  // whose unit ended with the copy of a buffer
 };
 
-FileReader::FileReader(int threads, OpenUpload open) : open_(std::move(open)) {
+FileReader::FileReader(int threads, OpenUpload open, CacheRoom room) : open_(std::move(open)), room_(room) {
   sigset_t all, before;  // signals are the program's own threads' business
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -106,16 +107,44 @@ FileReader::~FileReader() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-const DirectFile& FileReader::opened(const std::string& file) {
-  auto found = files_.find(file);
-  if (found == files_.end()) found = files_.emplace(file, DirectFile(open_read(file))).first;
-  return found->second;
+const FileReader::Opened& FileReader::opened(const std::string& name) {
+  const auto found = files_.find(name);
+  if (found != files_.end()) return found->second;
+  Opened& made = files_.emplace(name, Opened{DirectFile(open_read(name)), {}}).first->second;
+  const int64_t bytes = made.file.fd().stat().st_size;
+  made.file.keep_reads(room_.stays(bytes));
+  if (tells_what_is_cached(made.file.fd())) made.before.emplace(made.file.fd(), 0, bytes);
+  return made;
+}
+
+void FileReader::count_cached(const Unit& unit) {
+  const auto& before = unit.opened->before;
+  const int64_t bytes = unit.part.bytes, cached = before ? before->cached_bytes(unit.part.offset, bytes) : -1;
+  const std::lock_guard lock(mutex_);
+  cached_.read += bytes;
+  if (cached < 0 || cached_.before < 0) {
+    cached_.before = cached_.now = -1;
+    return;
+  }
+  cached_.before += cached;
+  if (cached == bytes)
+    cached_.now += bytes;
+  else
+    missing_.push_back({unit.opened, unit.part.offset, bytes});
+}
+
+CachedBytes FileReader::cached() const {
+  const std::lock_guard lock(mutex_);
+  CachedBytes found = cached_;
+  if (found.before < 0) return found;
+  for (const Range& r : missing_) found.now += r.opened->file.cached_bytes(r.bytes, r.offset);
+  return found;
 }
 
 int64_t FileReader::begin(const std::vector<FilePart>& parts) {
   std::deque<Unit> units;
   for (const FilePart& part : parts) {
-    const DirectFile& file = opened(part.file);
+    const Opened& file = opened(part.file);
     for (int64_t at = 0, bytes; at < part.bytes; at += bytes) {
       FilePart own = part;
       own.offset += at;

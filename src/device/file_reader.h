@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "kernels/pack/upload.h"
+#include "src/io/cached_pages.h"
 #include "src/io/direct_file.h"
+#include "src/io/page_cache.h"
 
 namespace mxfp4 {
 
@@ -25,6 +27,12 @@ struct FilePart {
   uint8_t* hash = nullptr;  // where its XXH3-128 goes, 16 bytes in canonical form; null: it is not wanted
 };
 
+/// Of the bytes that a reader has read: how many the page cache had when their files were opened, and how many it has;
+/// -1 if the system does not tell.
+struct CachedBytes {
+  int64_t read = 0, before = 0, now = 0;
+};
+
 class FileReader {
  public:
   // Bytes of one read and of one copy to a GPU. Beside a busy Python thread 4 MiB reach 47 GB/s, 1 MiB 36.
@@ -32,11 +40,16 @@ class FileReader {
 
   using OpenUpload = std::function<std::unique_ptr<Upload>()>;
   /// open: called by each thread for an Upload with buffers of a piece; null: parts go into the host's memory.
-  explicit FileReader(int threads, OpenUpload open = {});
+  /// room: for the pages of the files.
+  explicit FileReader(int threads, OpenUpload open = {}, CacheRoom room = {});
   /// Waits for what is being read; what was not begun is not read any more.
   ~FileReader();
   FileReader(const FileReader&) = delete;
 
+  /// As CacheRoom::expect, for files that are not opened yet.
+  void expect(int64_t bytes) { room_.expect(bytes); }
+  /// What was read so far.
+  CachedBytes cached() const;
   /// Begins to read the parts, in order and after those of earlier requests. Returns the request's number.
   int64_t begin(const std::vector<FilePart>& parts);
   /// Returns when all parts of a request are in their place, or throws what failed first. Once for each request. The
@@ -49,27 +62,40 @@ class FileReader {
     std::exception_ptr error;
     std::chrono::steady_clock::time_point end;
   };
+  struct Opened {
+    DirectFile file;
+    std::optional<CachedPages> before;  // what the page cache had of it; none: the system does not tell
+  };
+  struct Range {
+    const Opened* opened;
+    int64_t offset, bytes;
+  };
   /// What one thread reads: a part that is hashed, or a piece of another.
   struct Unit {
     Request* request;
-    const DirectFile* file;
+    const Opened* opened;
     FilePart part;
   };
   class Lane;
 
-  const DirectFile& opened(const std::string& file);
+  /// Counts what the page cache had of a unit that is about to be read.
+  void count_cached(const Unit& unit);
+  const Opened& opened(const std::string& file);
   void work();
   /// The next unit. None: there is none now (with `wait`: none will come).
   std::optional<Unit> next(bool wait);
   void done(Request& request, std::exception_ptr error);
 
   OpenUpload open_;
-  std::map<std::string, DirectFile> files_;  // used by begin() alone
-  std::mutex mutex_;
+  CacheRoom room_;
+  std::map<std::string, Opened> files_;  // used by begin() alone
+  mutable std::mutex mutex_;
   std::condition_variable more_, less_;  // units; requests that are not done
   std::deque<Unit> units_;
   std::map<int64_t, Request> requests_;
   int64_t requests_begun_ = 0;
+  CachedBytes cached_;          // now: of units that were whole in the page cache before
+  std::vector<Range> missing_;  // of the other units
   bool closed_ = false;
   std::vector<std::thread> threads_;
 };

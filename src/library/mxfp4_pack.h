@@ -99,6 +99,12 @@ MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_open_reader(int gpu, int threads, mx
 /* Waits for what is being read; what was not begun is not read any more. */
 MXFP4_PACK_API void mxfp4_pack_close_reader(mxfp4_pack_reader* reader); /* null: nothing */
 
+/* Reads leave files in the page cache if memory has room for them. The environment variable MXFP4_PACK_PAGE_CACHE can
+ * say otherwise: auto, yes or no. bytes: what all processes of this host read together, by this library or not, each
+ * file once. If memory has room for less, the same part of each file stays. Without this call the first files stay.
+ * Call it before the first mxfp4_pack_begin_read(). */
+MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_expect_read(mxfp4_pack_reader* reader, int64_t bytes);
+
 typedef struct mxfp4_pack_part {
   size_t size;
   const char* file;
@@ -113,6 +119,11 @@ MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_begin_read(mxfp4_pack_reader* reader
 /* Returns when all of a request is in its place; once for each request. end, where it is not null: when its last byte
  * was there, in nanoseconds of CLOCK_MONOTONIC. */
 MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_finish_read(mxfp4_pack_reader* reader, int64_t request, int64_t* end);
+
+/* read: the bytes that were read so far; before, now: how many of them the page cache had, and has, both -1 if the
+ * system does not tell this user. Each may be null. */
+MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_cached_bytes(mxfp4_pack_reader* reader, int64_t* read, int64_t* before,
+                                                         int64_t* now);
 
 /* Directories are only written by convert and unpack, whole or not at all. */
 enum {

@@ -82,6 +82,15 @@ class Reader {
     check(mxfp4_pack_open_reader(gpu, threads, &reader));
     reader_.reset(reader);
   }
+  void expect(int64_t bytes) { check(mxfp4_pack_expect_read(reader_.get(), bytes)); }
+  struct Cached {
+    int64_t read = 0, before = 0, now = 0;
+  };
+  Cached cached() const {
+    Cached found;
+    check(mxfp4_pack_cached_bytes(reader_.get(), &found.read, &found.before, &found.now));
+    return found;
+  }
   int64_t begin(const std::vector<mxfp4_pack_part>& parts) {
     int64_t request = 0;
     check(mxfp4_pack_begin_read(reader_.get(), parts.data(), parts.size(), &request));

@@ -35,12 +35,22 @@ mxfp4_pack_status mxfp4_pack_open_reader(int gpu, int threads, mxfp4_pack_reader
   if (reader) *reader = nullptr;
   return guarded([&] {
     if (!reader) fail(ErrorKind::usage, "reader is null");
-    *reader = new mxfp4_pack_reader{FileReader(thread_count(threads), upload_to(gpu))};
+    const CacheRoom room(page_cache_of_environment());
+    *reader = new mxfp4_pack_reader{FileReader(thread_count(threads), upload_to(gpu), room)};
     return true;
   });
 }
 
 void mxfp4_pack_close_reader(mxfp4_pack_reader* reader) { delete reader; }
+
+mxfp4_pack_status mxfp4_pack_expect_read(mxfp4_pack_reader* reader, int64_t bytes) {
+  return guarded([&] {
+    if (!reader) fail(ErrorKind::usage, "reader is null");
+    if (bytes < 1) fail(ErrorKind::usage, "bytes is {}", bytes);
+    reader->files.expect(bytes);
+    return true;
+  });
+}
 
 mxfp4_pack_status mxfp4_pack_begin_read(mxfp4_pack_reader* reader, const mxfp4_pack_part* parts, size_t count,
                                         int64_t* request) {
@@ -59,6 +69,17 @@ mxfp4_pack_status mxfp4_pack_finish_read(mxfp4_pack_reader* reader, int64_t requ
     if (!reader) fail(ErrorKind::usage, "reader is null");
     const auto last = reader->files.finish(request).time_since_epoch();
     if (end) *end = std::chrono::duration_cast<std::chrono::nanoseconds>(last).count();
+    return true;
+  });
+}
+
+mxfp4_pack_status mxfp4_pack_cached_bytes(mxfp4_pack_reader* reader, int64_t* read, int64_t* before, int64_t* now) {
+  return guarded([&] {
+    if (!reader) fail(ErrorKind::usage, "reader is null");
+    const CachedBytes found = reader->files.cached();
+    if (read) *read = found.read;
+    if (before) *before = found.before;
+    if (now) *now = found.now;
     return true;
   });
 }

@@ -117,6 +117,31 @@ class Layers(unittest.TestCase):
                     self.set = Manifest(self.directory, "vllm").pick("auto", 1, 0)
                     self.check(1, experts)
 
+    def test_the_page_cache_in_the_report(self):
+        self.check(0, range(6))
+        progress = self.set.loading.progress
+        self.assertEqual(progress.read, sum(entry.bytes for entry in self.set.layers["model", 0].values()))
+        self.assertEqual((progress.cached_before, progress.cached_now), (progress.read, progress.read))  # just written
+        self.assertRegex(self.set.report(), r"GB/s; the page cache had (0\.[0-9]+) of \1 GB and has \1$")
+        progress.cached_before = progress.cached_now = -1
+        self.assertEqual(progress.page_cache, "page cache unknown")
+
+    def test_what_a_start_reads(self):
+        """The packed files of all ranks once, and the other tensors that the engine reads."""
+        before = self.set.start_bytes()
+        self.assertEqual(before, sum(os.stat(os.path.join(self.directory, name)).st_size
+                                     for name in {e.file for layer in self.set.layers.values() for e in layer.values()}))
+        with open(os.path.join(self.directory, "rest-00001.safetensors"), "wb") as file:
+            file.truncate(12345)
+        with open(os.path.join(self.directory, "tokenizer.json"), "w") as file:
+            file.write("{}")
+        self.assertEqual(self.set.start_bytes(), before + 12345)
+
+    def test_another_setting_of_the_page_cache(self):
+        with (mock.patch.dict(os.environ, MXFP4_PACK_PAGE_CACHE="on"),
+              self.assertRaisesRegex(Refused, "^MXFP4_PACK_PAGE_CACHE: 'on' is not auto, yes or no$")):
+            self.check(0, range(6))
+
     def test_without_the_library(self):
         with (mock.patch.dict(os.environ, MXFP4_PACK_LIBRARY="/none.so"),
               self.assertRaisesRegex(Refused, "libmxfp4_pack.so is not there.*Install the wheel")):

@@ -38,6 +38,8 @@ def library():
         found.mxfp4_pack_close_reader.argtypes = (ctypes.c_void_p,)
         found.mxfp4_pack_begin_read.argtypes = (ctypes.c_void_p, ctypes.POINTER(Part), ctypes.c_size_t,
                                                 ctypes.POINTER(ctypes.c_int64))
+        found.mxfp4_pack_expect_read.argtypes = (ctypes.c_void_p, ctypes.c_int64)
+        found.mxfp4_pack_cached_bytes.argtypes = (ctypes.c_void_p, *[ctypes.POINTER(ctypes.c_int64)] * 3)
         found.mxfp4_pack_finish_read.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
     except (OSError, AttributeError) as error:
         raise Refused(f"{MISSING} ({error})") from error

@@ -40,6 +40,17 @@ class Progress:
     seconds: float = 0.0  # from the first layer's start to the last byte
     said: float = 0.0  # when the log had the last line of it
     verified: bool = False
+    read: int = 0  # bytes, those that were only compared too
+    cached_before: int = 0  # how many of them the page cache had; below 0: the system does not tell
+    cached_now: int = 0
+
+    @property
+    def page_cache(self):
+        """How the page cache did, as words for a log."""
+        if min(self.cached_before, self.cached_now) < 0:
+            return "page cache unknown"
+        before, now, read = (number / 1e9 for number in (self.cached_before, self.cached_now, self.read))
+        return f"the page cache had {before:.3f} of {read:.3f} GB and has {now:.3f}"
 
 
 @dataclass
@@ -56,8 +67,10 @@ class Loading:
     builds the model and loads the rest of it. `layer` gives it. A GPU that the C library does not know gets its layers
     through the host's memory, each when it is asked for."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, start_bytes):
+        """start_bytes: what the whole start reads, by all processes of this host."""
         self.directory = directory
+        self.start_bytes = start_bytes
         self.verify = verifies()
         self.progress = Progress(verified=self.verify)
         self.started, self.files = {}, {}
@@ -67,6 +80,7 @@ class Loading:
         """memory: {key: tensor of bytes} to read into, else new tensors."""
         if self.reader is None:
             self.reader = Reader(request.device)
+            self.reader.expect(self.start_bytes)
         if not self.progress.begin:
             self.progress.begin = time.monotonic()
         tensors, hashes = {}, {}
@@ -149,6 +163,10 @@ class Loading:
         self.started.clear()
 
     def close(self):
+        read, before, now = self.reader.cached()
+        self.progress.read += read
+        self.progress.cached_before += before
+        self.progress.cached_now += now
         self.reader.close()
         self.reader = None
 

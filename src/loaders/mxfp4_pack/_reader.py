@@ -38,6 +38,16 @@ class Reader:
         self.held = {}  # what was begun reads into these
         self.close = weakref.finalize(self, self.library.mxfp4_pack_close_reader, handle)
 
+    def expect(self, bytes_):
+        """What all processes of this host read: by it the library knows whether the page cache has room for the files."""
+        check(self.library, self.library.mxfp4_pack_expect_read(self.handle, bytes_))
+
+    def cached(self):
+        """(read, before, now): bytes, and how many of them the page cache had and has; -1 if the system does not tell."""
+        numbers = [ctypes.c_int64() for _ in range(3)]
+        check(self.library, self.library.mxfp4_pack_cached_bytes(self.handle, *map(ctypes.byref, numbers)))
+        return tuple(number.value for number in numbers)
+
     def begin(self, runs, owners):
         """Begins to read into the memory of `owners`, which nothing else uses meanwhile. Returns the request's number."""
         if self.reaches and self.device.type == "cuda":  # other work may have had that memory before

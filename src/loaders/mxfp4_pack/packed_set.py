@@ -91,8 +91,14 @@ class PackedSet:
     @property
     def loading(self):
         if self._loading is None:
-            self._loading = Loading(self.directory)
+            self._loading = Loading(self.directory, self.start_bytes())
         return self._loading
+
+    def start_bytes(self):
+        """Bytes of the files that all ranks of a start read: the set's, and those that the engine reads itself."""
+        packed = {path_of(self.directory, t["file"]) for t in self.fields["tensors"]}
+        rest = (os.path.join(self.directory, name) for name in os.listdir(self.directory) if name.endswith(".safetensors"))
+        return sum(os.stat(path).st_size for path in packed.union(rest))
 
     @property
     def finished(self):
@@ -167,7 +173,8 @@ class PackedSet:
                 f"{self.fields['layout_version']}, MoE tensor-parallel rank {self.rank} of {self.moe_tp_size}; packed for "
                 f"{self.packed_for()}; installed {self.engine} {installed(self.engine)}; "
                 f"canary {'equal' if self.canary_is_equal else 'not compared'}; {counted(read.layers, 'layer')}, "
-                f"{read.bytes / 1e9:.3f} GB in {read.seconds:.2f} s, {read.bytes / 1e9 / max(read.seconds, 1e-9):.2f} GB/s"
+                f"{read.bytes / 1e9:.3f} GB in {read.seconds:.2f} s, {read.bytes / 1e9 / max(read.seconds, 1e-9):.2f} GB/s; "
+                f"{read.page_cache}"
                 f"{', checksums right' if read.verified else ''}")
 
     def mismatch(self, why, kind=Misfit):

@@ -1,6 +1,8 @@
 // Parts of files into memory, through buffers that stand for a GPU's and through a GPU's own.
 #include "src/device/file_reader.h"
 
+#include <fcntl.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -149,6 +151,35 @@ TEST_CASE("what fails is said of its request alone") {
   reader.finish(right);
   CHECK(target == data);
   CHECK_THROWS_WITH(reader.begin({{dir / "none", 0, 1, target.data()}}), Catch::Contains("none"));
+}
+
+TEST_CASE("files that are read stay in the page cache if memory has room for what is expected") {
+  const TempDir dir;
+  const auto data = random_file(dir / "file");
+  const Fd file = open_read(dir / "file");
+  std::vector<uint8_t> target(file_bytes);
+  const auto read = [&](int64_t room, int64_t expected) {
+    ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+    FileReader reader(3, {}, CacheRoom(PageCache::automatic, room));
+    if (expected) reader.expect(expected);
+    reader.finish(reader.begin({{dir / "file", 0, file_bytes, target.data()}}));
+    CHECK(target == data);
+    return reader.cached();
+  };
+  if (read(0, 0).before > 0) return;  // a file system that is a cache
+  const CachedBytes none = read(file_bytes / 2, 0), some = read(2 * file_bytes, 0),
+                    all = read(2 * file_bytes, file_bytes), larger = read(2 * file_bytes, int64_t(1) << 60);
+  CHECK((none.read == file_bytes && none.before == 0 && none.now == 0));
+  for (const CachedBytes& kept : {some, all}) {
+    CHECK((kept.read == file_bytes && kept.before == 0));
+    CHECK(kept.now > file_bytes / 2);  // the kernel may take pages at any time
+  }
+  CHECK(larger.now == 0);
+  read(2 * file_bytes, 0);
+  FileReader second(3, {}, CacheRoom(PageCache::no));
+  second.finish(second.begin({{dir / "file", 0, file_bytes, target.data()}}));
+  CHECK(second.cached().before > file_bytes / 2);
+  CHECK(second.cached().now == second.cached().before);
 }
 
 TEST_CASE("a reader that is closed begins nothing more") {
