@@ -165,6 +165,7 @@ NeededOptions add_conversion(CLI::App* app, Conversion& c) {
   app->option_defaults()->group("Resources");
   add_threads(app, c.options.threads);
   add_device(app, c.options.device);
+  add_page_cache(app, c.options.page_cache, "Leave OUT in the page cache, for an engine that starts next");
   return needed;
 }
 

@@ -96,4 +96,13 @@ void add_device(CLI::App* app, DeviceOptions& device) {
       ->type_name("SIZE");
 }
 
+void add_page_cache(CLI::App* app, PageCache& setting, const std::string& effect) {
+  static const std::map<std::string, PageCache> settings = {
+      {"auto", PageCache::automatic}, {"yes", PageCache::yes}, {"no", PageCache::no}};
+  app->add_option("--page-cache", setting, effect + "; auto, the default: if memory has room for it")
+      ->transform(by_name(settings))
+      ->type_name("auto|yes|no")
+      ->envname("MXFP4_PACK_PAGE_CACHE");
+}
+
 }  // namespace mxfp4::cli

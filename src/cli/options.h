@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/device/device_choice.h"
+#include "src/io/page_cache.h"
 #include "src/models/model.h"
 
 namespace mxfp4::cli {
@@ -59,5 +60,7 @@ void add_common(CLI::App* app, Common& common);
 void add_gate_up(CLI::App* app, ModelOptions& model);
 void add_threads(CLI::App* app, int& threads);
 void add_device(CLI::App* app, DeviceOptions& device);
+/// effect: what the option is for.
+void add_page_cache(CLI::App* app, PageCache& setting, const std::string& effect);
 
 }  // namespace mxfp4::cli

@@ -143,6 +143,7 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);
+  add_page_cache(app, o.page_cache, "Leave what is read of OUT in the page cache");
   add_common(app, common);
   app->callback([&, kernels] {
     run = [&, kernels] {

@@ -104,8 +104,9 @@ JobCounts Conversion::total() const {
 
 void Conversion::open_files() {
   int64_t bytes = 0;
-  for (const OutFile& f : plan_.files) bytes += f.bytes;
-  if (options_.sync == Sync::no && bytes <= free_for_dirty_pages()) writes_ = Writes::cached;
+  for (size_t i = 0; i < plan_.files.size(); ++i)
+    if (!others_files_[i]) bytes += plan_.files[i].bytes;
+  writes_ = writes_of(bytes);
   is_linked_.resize(plan_.files.size());
   for (size_t i = 0; i < plan_.files.size(); ++i) {
     const OutFile& f = plan_.files[i];
@@ -115,6 +116,11 @@ void Conversion::open_files() {
     in_memory_ |= file->is_on_tmpfs();
     if (!is_linked_[i]) file->write(f.header.data(), int64_t(f.header.size()), 0);
   }
+}
+
+Writes Conversion::writes_of(int64_t bytes) const {
+  if (options_.sync == Sync::no && bytes <= free_for_dirty_pages()) return Writes::cached;
+  return CacheRoom(options_.page_cache).holds(bytes) ? Writes::kept : Writes::direct;
 }
 
 Fd Conversion::open_file(size_t file) const {

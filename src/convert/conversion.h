@@ -69,6 +69,8 @@ class Conversion {
   JobCounts total() const;
   /// What was written to it before stays.
   Fd open_file(size_t file) const;
+  /// How files of so many bytes in all are written.
+  Writes writes_of(int64_t bytes) const;
   void open_files();
   /// All but those that the journal has and whose bytes on disk are what it says.
   std::vector<int64_t> jobs_left();

@@ -9,6 +9,7 @@
 #include "src/io/direct_file.h"
 #include "src/io/link.h"
 #include "src/io/output.h"
+#include "src/io/page_cache.h"
 #include "src/io/parts.h"
 #include "src/models/model.h"
 #include "src/plan/run_time.h"
@@ -33,7 +34,8 @@ struct ConvertOptions {
   bool require_loader = false;  // else a warning where none reads what is written
   int threads = 0;
   DeviceOptions device;
-  Sync sync = Sync::yes;  // of the files with tensors
+  Sync sync = Sync::yes;                        // of the files with tensors
+  PageCache page_cache = PageCache::automatic;  // whether they stay there
   PartialPolicy leftover = PartialPolicy::refuse;
   std::optional<Link> link;        // shards that hold no expert are kept whole, in this way
   std::optional<PartNumber> part;  // only this part is written

@@ -54,6 +54,7 @@ ConvertOptions options_of(const mxfp4_pack_conversion& c) {
   settle_names(o);
   if (c.device) o.device.name = c.device;
   o.threads = known_threads(c.threads);
+  o.page_cache = page_cache_of_environment();
   take_ranks(c, o);
   take_flags(c.flags, o);
   return o;
@@ -109,6 +110,7 @@ mxfp4_pack_status mxfp4_pack_verify(const char* out, const char* source, const c
     options.source = or_empty(source);
     options.level = level_of(level);
     options.threads = known_threads(threads);
+    options.page_cache = page_cache_of_environment();
     options.json = true;
     return verify(options);
   });

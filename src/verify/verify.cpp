@@ -43,7 +43,7 @@ class Verification {
         level_(level),
         devices_(devices),
         part_of_(deal(set.plan, options.part.count).of_file),
-        out_(p.files),
+        out_(p.files, CacheRoom(options.page_cache)),
         sums_(set.plan) {}
 
   void run() {

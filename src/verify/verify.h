@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/device/device_choice.h"
+#include "src/io/page_cache.h"
 #include "src/io/parts.h"
 #include "src/verify/kernel_bench.h"
 #include "src/verify/verify_kernels.h"
@@ -25,6 +26,7 @@ struct VerifyOptions {
   PartNumber part;  // of OUT's tensors, dealt as convert deals them; the first checks all else
   int threads = 0;
   DeviceOptions device;
+  PageCache page_cache = PageCache::automatic;  // whether what is read of OUT stays there
   bool json = false;
 };
 
