@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""What the page cache costs convert, and what it gives the starts after it: convert, then the same packed files read twice.
+
+usage: warm_bench.py MXFP4-PACK DIR [--layers 2] [--runs 3] [--cold]
+
+A checkpoint of random bytes (gpt-oss-20b) and the outputs are made in DIR, on a disk, and removed. Rows:
+  convert      with --page-cache no and yes, its checkpoint in the page cache, everything synced before
+  first start  the C library's reader, of libmxfp4_pack.so beside the program, reads all packed files into memory by 12
+               threads, right after convert
+  second start the same once more
+The same setting holds in each row. With --cold OUT is dropped from the page cache after convert, as after a reboot.
+Settings alternate. Printed: medians of seconds, of CPU seconds and of GB in the page cache afterwards.
+"""
+import argparse
+import glob
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+
+from convert_bench import first_line, timed
+
+READ = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli", "read_all.py")
+SETTINGS = ("no", "yes")
+
+
+def cached_gb(files):
+    text = subprocess.run(["fincore", "-b", "-n", "-r", "-o", "RES", *files], check=True, capture_output=True, text=True)
+    return sum(map(int, text.stdout.split())) / 1e9
+
+
+def drop(files):
+    for path in files:
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def warm(directory):
+    for path in glob.glob(os.path.join(directory, "*")):
+        subprocess.run(["cat", path], stdout=subprocess.DEVNULL, check=True)
+
+
+def measure(o, source, out, setting, rows):
+    """One convert and two starts; its rows are seconds, CPU seconds and GB in the page cache afterwards."""
+    shutil.rmtree(out, ignore_errors=True)
+    subprocess.run(["sync"], check=True)
+    warm(source)
+    library = os.path.join(os.path.dirname(os.path.abspath(o.program)), "libmxfp4_pack.so")
+    convert = [o.program, "convert", source, out, "--backend", "marlin", "--engine", "vllm", "-q", "--page-cache", setting]
+    os.environ["MXFP4_PACK_PAGE_CACHE"] = setting
+    rows.setdefault(("convert", setting), []).append(timed(convert)[:2])
+    files = glob.glob(os.path.join(out, "packed", "packed-*"))
+    rows["convert", setting][-1] += (cached_gb(files),)
+    if o.cold:
+        drop(files)
+    for name in ("first start", "second start"):
+        seconds = timed([sys.executable, READ, "--into-memory", library, "0", *files])[:2]
+        rows.setdefault((name, setting), []).append(seconds + (cached_gb(files),))
+    print(setting, [rows[key][-1] for key in rows if key[1] == setting], file=sys.stderr, flush=True)
+    return sum(map(os.path.getsize, files)) / 1e9
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("program")
+    parser.add_argument("dir")
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--cold", action="store_true")
+    o = parser.parse_args()
+    root = os.path.join(os.path.abspath(o.dir), "mxfp4-pack-warm-bench")
+    source, out = os.path.join(root, "in"), os.path.join(root, "out")
+    os.mkdir(root)
+    try:
+        subprocess.run([o.program, "synth", "gpt-oss-20b", source, "--layers", str(o.layers), "-q"], check=True)
+        rows = {}
+        for turn in range(o.runs):
+            for setting in SETTINGS[::1 if turn % 2 else -1]:
+                size = measure(o, source, out, setting, rows)
+    finally:
+        shutil.rmtree(root)
+    print(f"{os.cpu_count()} cores, {first_line('/proc/cpuinfo', 'model name')}, Linux {platform.release()}, "
+          f"{size:.2f} GB packed, medians of {o.runs}{', OUT dropped after convert' if o.cold else ''}")
+    print("| | page cache | s | CPU s | GB cached afterwards |\n|---|---|---|---|---|")
+    for (name, setting), found in rows.items():
+        print(f"| {name} | {setting} | " + " | ".join(f"{statistics.median(column):.2f}" for column in zip(*found)) + " |")
+
+
+if __name__ == "__main__":
+    main()
