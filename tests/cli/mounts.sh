@@ -16,6 +16,19 @@ expect 'nothing is written' 0 '' '' find "$dir/disk" "$dir" -mindepth 1 -name '*
 expect 'a folder in it' 0 '' 'check it with' on volume/out
 expect 'is right' 0 'right' '' "$program" verify "$dir/volume/out" --source "$tiny"
 
+# The source under a second path.
+prepare cp -r "$tiny" "$dir/source"
+mkdir "$dir/source/below"
+prepare bind "$dir/source/below" "$dir/second"
+expect 'in the source by another path' 2 '' 'second/out: lies inside the source .*/source; choose another place' \
+  "$program" convert "$dir/source" "$dir/second/out" --backend marlin --engine vllm
+expect 'leaves it as it was' 0 '' '' find "$dir/source/below" -mindepth 1
+umount "$dir/second"
+prepare mount --bind "$dir/source" "$dir/second"
+expect 'the source itself by another path' 2 '' 'is a mount point|is the source' \
+  "$program" convert "$dir/source" "$dir/second" --backend marlin --engine vllm --force
+umount "$dir/second"
+
 prepare on 'a b' -q
 prepare bind "$dir/disk" "$dir/a b/packed/mine"
 for how in --force --add --if-changed; do

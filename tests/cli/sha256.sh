@@ -22,5 +22,24 @@ sed '1s/  .*/  other/' "$dir/sums/SHA256SUMS" | head -n 1 >>"$dir/sums/SHA256SUM
 expect 'a line too much' 1 "SHA256SUMS: '[0-9a-f]+  other' is of no file here" '' "$program" verify "$dir/sums"
 sed -i '$d; 1s/^./x/' "$dir/sums/SHA256SUMS"
 expect 'verify with a wrong SHA-256' 1 'does not have the checksum in SHA256SUMS' '' "$program" verify "$dir/sums"
+
+# What others keep in OUT is none of its files, whatever their names are.
+rm -rf "$dir/sums"
+prepare sums --sha256
+mkdir -p "$dir/sums/.cache/huggingface"
+echo etag >"$dir/sums/.cache/huggingface/a
+00000000000000000000000000000000000000000000000000000000000000000  config.json"
+ln -s /etc/passwd "$dir/sums/.cache/link"
+expect 'a set is added' 0 '' '' \
+  "$program" convert "$tiny" "$dir/sums" --backend marlin --engine sglang --add -q
+expect 'SHA256SUMS has the files of OUT alone' 1 '^0$' '' grep -c 'cache\|passwd\|0000000000' "$dir/sums/SHA256SUMS"
+expect 'sha256sum accepts it' 0 '' '' sh -c "cd '$dir/sums' && sha256sum -c --quiet --strict SHA256SUMS"
+expect 'and verify' 0 'right' '' "$program" verify "$dir/sums"
+rm -rf "$dir/sums/.cache" "$dir/sums/SHA256SUMS"
+mkfifo "$dir/sums/SHA256SUMS"
+expect 'a FIFO is refused at once' 2 '' 'SHA256SUMS is no regular file; move it away' \
+  timeout 20 "$program" convert "$tiny" "$dir/sums" --backend triton-hopper --engine vllm --add -q
+expect 'and nothing was begun' 0 '' '' find "$dir" -maxdepth 1 -name '.*mxfp4*'
+rm "$dir/sums/SHA256SUMS"
 expect 'replaced with SHA-256' 0 '' '' sums --force
 finish
