@@ -19,7 +19,7 @@ namespace mxfp4 {
 namespace {
 
 constexpr const char* any_mark = "mxfp4-pack-journal-";
-constexpr const char* mark = "mxfp4-pack-journal-2";
+constexpr const char* mark = "mxfp4-pack-journal-3";
 constexpr const char* finished = "finished";
 constexpr int64_t piece = 32 << 20;  // longer than any line
 
@@ -62,7 +62,8 @@ bool read_line(const std::string& line, JournalText& journal) {
     read_run_line(run, journal.head);
     return journal.begun = first == mark && words;
   }
-  if (line.starts_with(finished)) return bool(words >> first >> journal.proof.checksum >> journal.proof.file);
+  if (line.starts_with(finished))
+    return bool(words >> first >> journal.proof.checksum >> journal.proof.replaced >> journal.proof.file);
   int64_t job = -1;
   words >> job;
   std::getline(words >> std::ws, journal.records[job]);
@@ -175,7 +176,7 @@ void Journal::begin(const JournalHead& head) {
 bool Journal::is_in_place() const { return is_file_at(fd_, folder_, name_); }
 
 void Journal::finish(const Proof& proof) {
-  append(fmt::format("{} {} {}", finished, proof.checksum, proof.file));
+  append(fmt::format("{} {} {} {}", finished, proof.checksum, proof.replaced, proof.file));
   fd_.sync();
   text_.proof = proof;
 }

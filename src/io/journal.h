@@ -21,9 +21,11 @@ struct JournalHead {
 std::string line_of(const JournalHead& head);
 void read_run_line(const std::string& line, JournalHead& head);
 
-/// A file of a finished directory and its checksum, by which the directory is known again.
+/// A file of a finished directory and its checksum, by which the directory is known again, and the inode of the
+/// directory that it replaces, the only one whose files may be removed for that; 0: none.
 struct Proof {
   std::string file, checksum;  // empty: the directory was not finished
+  uint64_t replaced = 0;
 };
 
 /// What a journal says. Not begun: no head; then there are no records either.

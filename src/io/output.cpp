@@ -26,8 +26,10 @@ OutputDir::OutputDir(Place place, std::string source, bool is_part, const std::s
   put_back();
   finished_ = journal_.begun() && holds(place_.above.find(place_.name), journal_.proof());
   if (!finished_) return;
-  const std::string& old = place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside;
-  remove_replaced(hold(old), [](const std::string&) { return false; });
+  const HeldFolder old = hold(place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside);
+  // Somebody who may rename in the folder above could have put another output of this user's there.
+  if (old && old.folder.stat().st_ino == journal_.proof().replaced)
+    remove_replaced(old, [](const std::string&) { return false; });
   remove_merged_parts(hold(hidden_.parts), journal_.head().made);
 }
 
@@ -228,7 +230,11 @@ void OutputDir::commit(const std::string& proof) {
   if (!committed_) {
     if (!holds_run(built(), journal_.head().run)) fail_removed();
     check_is_ours(*partial_);
-    if (!proof.empty()) journal_.finish(proof_of(partial_->folder, proof));
+    if (!proof.empty()) {
+      Proof by = proof_of(partial_->folder, proof);
+      if (old_) by.replaced = old_->folder.stat().st_ino;
+      journal_.finish(by);
+    }
     place_.above.sync();  // the journal's name: without it what is whole would be nobody's
     if (const int error = partial_->folder.unlink(run_file); error != 0 && error != ENOENT)
       fail_errno(partial_->folder.path(run_file), "cannot remove", error);

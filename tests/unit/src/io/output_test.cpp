@@ -32,12 +32,12 @@ std::string refusal_of(const ConvertOptions& o) {
 std::string checksum_of_file(const std::string& path) { return checksum_of(read_text(path, 1 << 24)); }
 
 /// What a run leaves that was killed between putting OUT in its place and removing its journal.
-void leave_journal(const TempDir& dir, const std::string& out, const OpenOptions& start) {
+void leave_journal(const TempDir& dir, const std::string& out, const OpenOptions& start, uint64_t replaced = 0) {
   const Folder folder = Folder::open(dir / "");
   Journal journal(folder, "." + out + ".mxfp4-pack.journal", out);
   journal.begin({start.options, start.source, "run"});
   journal.add(0, "record");
-  journal.finish({manifest_name, checksum_of_file(dir / (out + "/" + manifest_name))});
+  journal.finish({manifest_name, checksum_of_file(dir / (out + "/" + manifest_name)), replaced});
 }
 
 }  // namespace
@@ -216,10 +216,16 @@ TEST_CASE("what a run left that was cut short at its end is finished by the next
   fs::rename(dir / "old", dir / ".out.mxfp4-pack.partial");  // what the run replaced
   write_text(dir / ".out.mxfp4-pack.partial/notes.txt", "a note");
   write_text(dir / ".out.mxfp4-pack.partial/.mxfp4-pack-run", "a run");
-  leave_journal(dir, "out", {.options = "other", .source = "other"});
+  const uint64_t replaced = Folder::open(dir / ".out.mxfp4-pack.partial").stat().st_ino;
+  const bool is_it = GENERATE(true, false);
+  leave_journal(dir, "out", {.options = "other", .source = "other"}, is_it ? replaced : replaced + 1);
   ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
   o.if_changed = true;
   convert(o);
+  if (!is_it) {
+    CHECK(fs::exists(dir / ".out.mxfp4-pack.partial/mxfp4-pack.json"));
+    return;
+  }
   CHECK(read_text(dir / "out/notes.txt", 100) == "a note");
   CHECK(!fs::exists(dir / "out/.mxfp4-pack-run"));
   CHECK(!fs::exists(dir / ".out.mxfp4-pack.partial"));
