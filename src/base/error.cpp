@@ -28,28 +28,40 @@ const char* name_of(ErrorKind kind) {
 
 namespace {
 
-/// Control characters, of which terminals may take U+0080 to U+009F for escapes, and those that turn the direction of
-/// what follows.
+/// Control characters, of which terminals may take U+0080 to U+009F for escapes; those that turn the direction of what
+/// follows; those that end a line or a paragraph; and those that nobody sees, so that two names would look the same.
 bool is_control(char32_t c) {
   const auto from = [c](char32_t first, char32_t last) { return c >= first && c <= last; };
-  return c < 0x20 || from(0x7F, 0x9F) || from(0x202A, 0x202E) || from(0x2066, 0x2069);
+  return c < 0x20 || from(0x7F, 0x9F) || c == 0x061C || from(0x200B, 0x200F) || from(0x2028, 0x202E) ||
+         from(0x2060, 0x2069) || c == 0xFEFF;
 }
 
-/// Bytes of the UTF-8 character that `text` begins with; 0 where it is none that may be shown: no UTF-8, or a control
-/// character.
-size_t printable_length(std::string_view text) {
+struct Character {
+  char32_t code = 0;
+  size_t bytes = 0;  // 0: no UTF-8
+};
+
+/// The UTF-8 character that `text` begins with.
+Character first_character(std::string_view text) {
   const auto byte = [&](size_t i) { return uint8_t(text[i]); };
-  if (byte(0) < 0x80) return is_control(byte(0)) ? 0 : 1;
+  if (byte(0) < 0x80) return {byte(0), 1};
   const size_t length = byte(0) < 0xC2 ? 0 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : byte(0) < 0xF5 ? 4 : 0;
-  if (length == 0 || text.size() < length) return 0;
+  if (length == 0 || text.size() < length) return {};
   char32_t c = byte(0) & (0x7F >> length);
   for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
+    if ((byte(i) & 0xC0) != 0x80) return {};
     c = c << 6 | (byte(i) & 0x3F);
   }
   constexpr char32_t least[] = {0, 0, 0x80, 0x800, 0x10000};  // of each length
   const bool is_surrogate = c >= 0xD800 && c < 0xE000;
-  return c < least[length] || is_surrogate || c > 0x10FFFF || is_control(c) ? 0 : length;
+  if (c < least[length] || is_surrogate || c > 0x10FFFF) return {};
+  return {c, length};
+}
+
+/// Bytes of the UTF-8 character that `text` begins with; 0 where it is none that may be shown.
+size_t printable_length(std::string_view text) {
+  const Character c = first_character(text);
+  return is_control(c.code) ? 0 : c.bytes;
 }
 
 std::vector<std::string> all_printable(std::vector<std::string> lines) {
@@ -135,6 +147,18 @@ std::string printable(std::string_view text) {
     const size_t length = printable_length(text);
     out += length ? std::string(text.substr(0, length)) : fmt::format("\\x{:02x}", uint8_t(text[0]));
     text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
+}
+
+std::string printable_json(std::string_view json) {
+  std::string out;
+  while (!json.empty()) {
+    const Character c = first_character(json);
+    const std::string_view text = json.substr(0, std::max<size_t>(c.bytes, 1));
+    const bool is_shown = !is_control(c.code) || c.code == '\n';  // between values: in strings it is escaped already
+    out += is_shown ? std::string(text) : fmt::format("\\u{:04x}", uint32_t(c.code));
+    json.remove_prefix(text.size());
   }
   return out;
 }

@@ -35,11 +35,13 @@ Error caught();
 /// An I/O error with the file, what was tried and the system's reason (errno).
 [[noreturn]] void fail_errno(std::string_view file, std::string_view action, int error);
 
-/// Text as it may be shown: control characters, terminal escapes, characters that turn the direction of writing, and
-/// bytes that are no UTF-8 become \xNN. Whatever goes through Error, Problems, warn() and note() is made printable
-/// there.
+/// Text as it may be shown: control characters, terminal escapes, characters that turn the direction of writing or that
+/// nobody sees, and bytes that are no UTF-8 become \xNN. Whatever goes through Error, Problems, warn() and note() is
+/// made printable there.
 std::string printable(std::string_view text);
 bool is_printable(std::string_view text);
+/// JSON that was made of UTF-8, with the same characters as \uNNNN.
+std::string printable_json(std::string_view json);
 
 /// Lines in the order in which they came. Of each kind the first hundred are kept and the others counted: a
 /// checkpoint may lack a million files.

@@ -9,7 +9,9 @@ namespace mxfp4 {
 
 Json json_of(const Error& error) { return {{"kind", name_of(error.kind)}, {"lines", error.lines}}; }
 
-std::string one_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string one_line(const Json& json) {
+  return printable_json(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
 
 bool SaxBase::parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) {
   // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ..; last read: '..'"

@@ -15,7 +15,7 @@ inline constexpr size_t max_name_bytes = 4096;  // of a tensor or a file
 /// Keeps the order of keys.
 using Json = nlohmann::ordered_json;
 
-/// JSON on one line; bytes that are no UTF-8 (paths may hold them) become U+FFFD.
+/// JSON on one line; bytes that are no UTF-8 (paths may hold them) become U+FFFD, and what is not printable() \uNNNN.
 std::string one_line(const Json& json);
 /// What "error" holds in what a command prints.
 Json json_of(const Error& error);

@@ -49,7 +49,7 @@ std::string laid_out(const std::string& message) {
 
 /// "mxfp4-pack: error: ..", or an event.
 void say(const char* event, Tone tone, std::string_view text) {
-  if (events) return say_event(event, fmt::format("\"text\": {}", Json(printable(text)).dump()));
+  if (events) return say_event(event, fmt::format("\"text\": {}", one_line(Json(printable(text)))));
   const bool is_note = std::string_view(event) == "note";
   const std::string what = is_note ? "" : toned(tone, std::string(event) + ":", 2) + " ";
   write_message(laid_out(fmt::format("mxfp4-pack: {}{}", what, printable(text))) + "\n");

@@ -58,15 +58,15 @@ void print_json(const Plan& plan, const PlanCost& cost) {
   print_out("{},\n\"files\": [", head);
   const char* separator = "\n";
   for (const OutFile& f : plan.files) {
-    print_out("{}{{\"name\": \"{}\", \"bytes\": {}}}", separator, f.name, f.bytes);
+    print_out("{}{{\"name\": {}, \"bytes\": {}}}", separator, one_line(f.name), f.bytes);
     separator = ",\n";
   }
   print_out("],\n\"tensors\": [");
   separator = "\n";
   for_each_output(plan,
                   [&](const std::string& name, Dtype dtype, const Dims& shape, const std::string& file, int64_t bytes) {
-                    print_out("{}{{\"name\": {}, \"dtype\": \"{}\", \"shape\": [{}], \"file\": \"{}\", \"bytes\": {}}}",
-                              separator, Json(name).dump(), name_of(dtype), fmt::join(shape, ","), file, bytes);
+                    print_out("{}{{\"name\": {}, \"dtype\": \"{}\", \"shape\": [{}], \"file\": {}, \"bytes\": {}}}",
+                              separator, one_line(name), name_of(dtype), fmt::join(shape, ","), one_line(file), bytes);
                     separator = ",\n";
                   });
   print_out("]}}\n");

@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 
+#include "src/base/json.h"
+
 using namespace mxfp4;
 
 TEST_CASE("of each kind of problem a hundred lines are kept and the others counted") {
@@ -35,4 +37,23 @@ TEST_CASE("what another run took away is said to be that") {
   CHECK(said(hidden, ENOENT).ends_with("No such file or directory; another run of mxfp4-pack has moved or removed it"));
   CHECK(said(hidden, EIO).ends_with("Input/output error"));
   CHECK(said("/models/out/packed", ENOENT).ends_with("No such file or directory"));
+}
+
+TEST_CASE("what terminals obey, what turns the direction and what nobody sees is escaped") {
+  // U+009B, U+061C, U+200B to U+200F, U+2028, U+2029, U+202E, U+2060, U+2069, U+FEFF, DEL
+  const std::vector<std::pair<std::string, std::string>> characters = {
+      {"\xC2\x9B", "009b"},     {"\xD8\x9C", "061c"},     {"\xE2\x80\x8B", "200b"}, {"\xE2\x80\x8C", "200c"},
+      {"\xE2\x80\x8D", "200d"}, {"\xE2\x80\x8E", "200e"}, {"\xE2\x80\x8F", "200f"}, {"\xE2\x80\xA8", "2028"},
+      {"\xE2\x80\xA9", "2029"}, {"\xE2\x80\xAE", "202e"}, {"\xE2\x81\xA0", "2060"}, {"\xE2\x81\xA9", "2069"},
+      {"\xEF\xBB\xBF", "feff"}, {"\x7F", "007f"}};
+  for (const auto& [text, code] : characters) {
+    CHECK_FALSE(is_printable("a" + text + "b"));
+    CHECK(printable("a" + text + "b").find(text) == std::string::npos);
+    const std::string json = one_line(Json{{"a" + text, text + "b"}});
+    CHECK(json == "{\"a\\u" + code + "\":\"\\u" + code + "b\"}");
+    CHECK(parse_json(json, "json") == Json{{"a" + text, text + "b"}});
+  }
+  CHECK(printable("\xE2\x80\x8B") == "\\xe2\\x80\\x8b");
+  CHECK(printable("\xC3\xA4\xE4\xB8\xAD") == "\xC3\xA4\xE4\xB8\xAD");
+  CHECK(one_line(Json("\xC3\xA4\xFF")) == "\"\xC3\xA4\xEF\xBF\xBD\"");
 }
