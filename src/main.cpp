@@ -27,7 +27,7 @@ int report(const Error& e, bool json) {
   } else {
     for (const std::string& line : e.lines) complain(line);
   }
-  if (e.kind == ErrorKind::interrupted) return pending_signal() == SIGTERM ? 143 : 130;
+  if (e.kind == ErrorKind::interrupted) return 128 + (pending_signal() ? pending_signal() : SIGINT);
   return 2;
 }
 

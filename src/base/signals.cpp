@@ -25,7 +25,7 @@ struct Message {
   int fd = 2;
   char text[128];
 };
-Message interrupted, terminated;
+Message interrupted, terminated, hung_up;
 
 std::string text_of(int number) { return fmt::format("interrupted by signal {}", number); }
 
@@ -39,7 +39,7 @@ Message message_of(int number, bool json) {
 
 [[noreturn]] void end_now(int number) {
   if (has_file) ::unlinkat(folder_of_file, file, 0);
-  const Message& m = number == SIGTERM ? terminated : interrupted;
+  const Message& m = number == SIGTERM ? terminated : number == SIGHUP ? hung_up : interrupted;
   [[maybe_unused]] const ssize_t put = ::write(m.fd, m.text, std::strlen(m.text));
   ::_exit(128 + number);
 }
@@ -52,15 +52,22 @@ void on_signal(int number) {
 
 void on_alarm(int) { end_now(came); }
 
+bool is_ignored(int number) {
+  struct sigaction now = {};
+  return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 void install_signal_handlers(bool json) {
   interrupted = message_of(SIGINT, json);
   terminated = message_of(SIGTERM, json);
+  hung_up = message_of(SIGHUP, json);
   struct sigaction action = {};
   action.sa_handler = on_signal;
-  sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  for (const int number : {SIGINT, SIGHUP})
+    if (!is_ignored(number)) sigaction(number, &action, nullptr);
   action.sa_handler = on_alarm;
   sigaction(SIGALRM, &action, nullptr);
 }

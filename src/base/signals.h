@@ -1,13 +1,14 @@
-// SIGINT and SIGTERM end every command within about a second.
+// SIGINT, SIGTERM and SIGHUP end every command within about a second.
 #pragma once
 
 #include <string>
 
 namespace mxfp4 {
 
-/// From here on SIGINT and SIGTERM end the program with exit code 130 or 143: at once, but while an output is being
-/// written at the next throw_if_interrupted(), or after a second where that does not come. A second signal ends it at
-/// once anyway. json: the message goes to stdout as an object.
+/// From here on SIGINT, SIGTERM and SIGHUP end the program with exit code 130, 143 or 129: at once, but while an output
+/// is being written at the next throw_if_interrupted(), or after a second where that does not come. A second signal
+/// ends it at once anyway. SIGINT and SIGHUP stay ignored if the program was started so, as a shell's background jobs
+/// and nohup's are. json: the message goes to stdout as an object.
 void install_signal_handlers(bool json);
 
 /// While one lives an output is being written.

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# INT and TERM end every command soon, and writing leaves nothing but what --resume takes.
+# INT, TERM and HUP end every command soon, and writing leaves nothing but what --resume takes.
 # usage: signals.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
+# A shell has its background jobs ignore INT.
+default=(env --default-signal=INT,HUP "$program")
 # stop SIGNAL DELAY COMMAND...: its exit code, once it got the signal; 99 where it took longer than 3 seconds to end
 stop() {
   "${@:3}" &
@@ -19,12 +21,28 @@ stop() {
 # kernels that compute for a minute
 synth gpt-oss-20b "$dir/large" --layers 1 --experts 32 --hidden 1536 --intermediate 1536 --vocab 32
 convert "$dir/large" "$dir/out" --backend marlin --engine vllm
-verify() { exec "$program" verify "$dir/out" --source "$dir/large" --layers all --tokens 4096,8192 --threads 1 "$@"; }
+verify() { exec "${default[@]}" verify "$dir/out" --source "$dir/large" --layers all --tokens 4096,8192 --threads 1 "$@"; }
 expect 'verify, while kernels compute: INT' 130 '' 'interrupted by signal 2' stop INT 2 verify
 expect 'verify, while kernels compute: TERM' 143 '' 'interrupted by signal 15' stop TERM 2 verify
+expect 'verify, while kernels compute: HUP' 129 '' 'interrupted by signal 1$' stop HUP 2 verify
+expect 'HUP as JSON' 129 '"lines":\["interrupted by signal 1"\]' '' stop HUP 2 verify --json
 expect 'as JSON' 143 '"kind":"interrupted"' '' stop TERM 2 verify --json
 bench() { exec "$program" bench --dir "$dir" --repeats 1000 --threads 1; }
 expect 'bench' 143 '' 'interrupted' stop TERM 1 bench
+
+# what was ignored when the program was started stays ignored, as by nohup and in a shell's background jobs
+deaf() {
+  "${@:2}" "$program" verify "$dir/out" --source "$dir/large" --tokens 512 --threads 1 -q &
+  local pid=$!
+  sleep 0.3  # until it is the program and not the shell that gets the signal
+  for _ in 1 2 3 4 5; do kill "-$1" $pid 2>/dev/null; sleep 0.02; done
+  wait $pid
+}
+expect 'INT, ignored' 0 '' '' deaf INT env --ignore-signal=INT
+expect 'HUP, ignored' 0 '' '' deaf HUP env --ignore-signal=HUP
+expect 'HUP, by nohup' 0 '' '' deaf HUP nohup
+expect 'TERM is never ignored' 143 '' 'interrupted by signal 15' stop TERM 2 env --ignore-signal=TERM \
+  "$program" verify "$dir/out" --source "$dir/large" --layers all --tokens 4096,8192 --threads 1
 
 # an index of many files, none of which is there: it takes seconds to read
 mkdir "$dir/index"
@@ -34,10 +52,11 @@ import json, sys
 names = {f"model.layers.{i}.weight": f"model-{i}.safetensors" for i in range(400_000)}
 json.dump({"weight_map": names}, open(sys.argv[1], "w"))
 PYTHON
-inspect() { exec "$program" inspect "$dir/index"; }
+inspect() { exec "${default[@]}" inspect "$dir/index"; }
 expect 'inspect, while an index is read' 143 '' 'interrupted' stop TERM 0.3 inspect
-plan() { exec "$program" convert "$dir/index" "$dir/planned" --backend marlin --engine vllm; }
+plan() { exec "${default[@]}" convert "$dir/index" "$dir/planned" --backend marlin --engine vllm; }
 expect 'convert, before anything is written' 130 '' 'interrupted' stop INT 0.3 plan
+expect 'the same: HUP' 129 '' 'interrupted by signal 1$' stop HUP 0.3 plan
 expect 'nothing is left of it' 0 '^0$' '' sh -c "ls -A '$dir' | grep -c planned; true"
 
 # by the end of the process that started it, where MXFP4_PACK_PARENT names that
@@ -60,7 +79,10 @@ expect 'a hundred lines of a kind' 2 '^100$' '\.\.\. and [0-9]+ more of the same
 
 # while an output is written
 synth gpt-oss-20b "$dir/many" --tiny --layers 400
-write() { exec "$program" convert "$dir/many" "$dir/written" --backend marlin --engine vllm --threads 1 "$@"; }
+write() { exec "${default[@]}" convert "$dir/many" "$dir/written" --backend marlin --engine vllm --threads 1 "$@"; }
+stop HUP 0.2 write -q --resume 2>/dev/null >&2
+code=$?
+expect 'convert after HUP' 0 '' '' test $code -eq 129 -o $code -eq 0
 for delay in 0.05 0.1 0.2 0.3 0.4 0.6; do
   stop TERM $delay write -q --resume 2>/dev/null >&2
   code=$?
