@@ -16,6 +16,14 @@ const Json* config_value(const Json& config, const char* key) {
   return nullptr;
 }
 
+/// Engines compute with these numbers in float32, and verify with their products: far above and far below every model's
+/// own such a product is no number any more. -0.0 is refused, which a JSON text that is written again does not keep.
+bool is_computable(const Json& value) {
+  constexpr double most = 1 << 20;
+  const double number = value.is_number() ? value.get<double>() : -1;
+  return number == 0 ? !std::signbit(number) : number >= 1 / most && number <= most;
+}
+
 }  // namespace
 
 std::string json_string(const Json& object, const char* key, std::string otherwise) {
@@ -51,8 +59,7 @@ void check_config_types(const Json& config, const ConfigTypes& types, Problems& 
     problems.error(config_name, "{} is {:.60}{}, {} expected", key, is, is.size() > 60 ? ".." : "", expected);
   };
   for (const char* key : types.strings) check(key, "a string", [](const Json& v) { return v.is_string(); });
-  for (const char* key : types.numbers)
-    check(key, "a number of at least 0", [](const Json& v) { return v.is_number() && v.get<double>() >= 0; });
+  for (const char* key : types.numbers) check(key, "0 or a number from 2^-20 to 2^20", is_computable);
   for (const char* key : types.counts)
     check(key, "a whole number of at least 1", [&](const Json&) { return config_count(config, key, 0) > 0; });
   check("quantization_config", "an object", [](const Json& v) { return v.is_object(); });

@@ -1,5 +1,6 @@
 // What families read from a config alike.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "src/models/families.h"
@@ -27,6 +28,10 @@ void read_settings(const Checkpoint& ck, Model& model, Problems& problems) {
                       {"num_experts_per_tok", "num_experts_per_token", "n_routed_experts", "num_experts",
                        "num_local_experts", "hidden_size", "intermediate_size", "moe_intermediate_size"}},
                      problems);
+  if (const double scaling = config_number(ck.config, "routed_scaling_factor", 1);
+      scaling == 0 && !std::signbit(scaling))
+    problems.error(config_name,
+                   "routed_scaling_factor is 0, which makes every output 0; a number from 2^-20 to 2^20 expected");
   model.activation = read_activation(ck.config, model.pairs);
   const int64_t top_k = config_count(ck.config, "num_experts_per_token", 0);
   model.router = {config_string(ck.config, "scoring_func", "softmax"),

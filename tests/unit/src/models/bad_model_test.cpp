@@ -279,14 +279,23 @@ TEST_CASE("a config of absurd values") {
   CHECK(said("num_local_experts", Json::array({1})) == Lines{"config.json: num_local_experts is [1]" + count});
   CHECK(said("num_experts_per_tok", UINT64_MAX) ==
         Lines{"config.json: num_experts_per_tok is 18446744073709551615" + count});
-  CHECK(said("swiglu_limit", "\x1b[0m") ==
-        Lines{"config.json: swiglu_limit is \"\\u001b[0m\", a number of at least 0 expected"});
-  CHECK(said("swiglu_limit", -7) == Lines{"config.json: swiglu_limit is -7, a number of at least 0 expected"});
+  const std::string number = ", 0 or a number from 2^-20 to 2^20 expected";
+  CHECK(said("swiglu_limit", "\x1b[0m") == Lines{"config.json: swiglu_limit is \"\\u001b[0m\"" + number});
+  CHECK(said("swiglu_limit", -7) == Lines{"config.json: swiglu_limit is -7" + number});
+  CHECK(said("swiglu_limit", 0x1p64) == Lines{"config.json: swiglu_limit is 1.8446744073709552e+19" + number});
+  CHECK(said("swiglu_limit", 1e-300) == Lines{"config.json: swiglu_limit is 1e-300" + number});
+  CHECK(said("swiglu_limit", -0.0) == Lines{"config.json: swiglu_limit is -0.0" + number});
   CHECK(said("quantization_config", {{"quant_method", 4}}) ==
         Lines{"config.json: quantization_config.quant_method is '', but the experts are MXFP4 ('mxfp4' expected)"});
   CHECK(said("quantization_config", 3) ==
         Lines{"config.json: quantization_config is 3, an object expected",
               "config.json: quantization_config.quant_method is '', but the experts are MXFP4 ('mxfp4' expected)"});
+  CHECK(said_to_deepseek([](auto& c) { c.config["routed_scaling_factor"] = -0.0; }) ==
+        Lines{"config.json: routed_scaling_factor is -0.0" + number});
+  CHECK(
+      said_to_deepseek([](auto& c) { c.config["routed_scaling_factor"] = 0; }) ==
+      Lines{
+          "config.json: routed_scaling_factor is 0, which makes every output 0; a number from 2^-20 to 2^20 expected"});
   CHECK(said_to_deepseek([](auto& c) { c.config["scoring_func"] = Json::object(); }) ==
         Lines{"config.json: scoring_func is {}, a string expected"});
   CHECK(said_to_deepseek([](auto& c) { c.config["expert_dtype"] = 4; }) ==
