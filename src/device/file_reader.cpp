@@ -141,10 +141,22 @@ CachedBytes FileReader::cached() const {
   return found;
 }
 
+namespace {
+
+/// Before pieces are made of a part, of which nobody may have the memory.
+void check_is_in(const Fd& file, const FilePart& part) {
+  const int64_t size = file.stat().st_size, left = std::max<int64_t>(0, size - part.offset);
+  if (part.bytes > left)
+    fail(ErrorKind::io, "{}: ends at byte {}, {} more expected; did it change?", file.name(), size, part.bytes - left);
+}
+
+}  // namespace
+
 int64_t FileReader::begin(const std::vector<FilePart>& parts) {
   std::deque<Unit> units;
   for (const FilePart& part : parts) {
     const Opened& file = opened(part.file);
+    check_is_in(file.file.fd(), part);
     for (int64_t at = 0, bytes; at < part.bytes; at += bytes) {
       FilePart own = part;
       own.offset += at;

@@ -13,6 +13,7 @@ namespace mxfp4 {
 namespace {
 
 constexpr int64_t largest_side = int64_t(1) << 31;
+constexpr int64_t largest_matrix = int64_t(1) << 46;  // above any memory; no layout's sizes overflow below it
 
 void check_sizes(const mxfp4_pack_matrix& m) {
   if (m.views != 1 && m.views != 2) fail(ErrorKind::usage, "matrix.views is {}, not 1 or 2", m.views);
@@ -20,6 +21,9 @@ void check_sizes(const mxfp4_pack_matrix& m) {
     if (side <= 0 || side > largest_side)
       fail(ErrorKind::usage, "matrix: rows and bytes are {} x {}, padded {} x {}; each is 1 to 2^31", m.rows, m.bytes,
            m.padded_rows, m.padded_bytes);
+  if (m.padded_rows > largest_matrix / m.padded_bytes)
+    fail(ErrorKind::usage, "matrix: {} x {} bytes, at most {} in all are expected", m.padded_rows, m.padded_bytes,
+         largest_matrix);
   if (m.padded_rows < m.rows * m.views || m.padded_bytes < m.bytes || m.padded_rows % m.views)
     fail(ErrorKind::usage, "matrix: {} views of {} x {} do not fit into {} x {}", m.views, m.rows, m.bytes,
          m.padded_rows, m.padded_bytes);
@@ -33,7 +37,8 @@ mxfp4_pack_matrix checked(const mxfp4_pack_matrix* given) {
   mxfp4_pack_matrix m = known(given, "matrix");
   for (int64_t& stride : m.stride)
     if (!stride) stride = m.bytes;
-  if (!m.padded_rows && m.rows <= largest_side) m.padded_rows = m.rows * m.views;
+  const bool may_multiply = m.rows > 0 && m.rows <= largest_side && (m.views == 1 || m.views == 2);
+  if (!m.padded_rows && may_multiply) m.padded_rows = m.rows * m.views;
   if (!m.padded_bytes) m.padded_bytes = m.bytes;
   check_sizes(m);
   return m;
@@ -55,6 +60,9 @@ BasicMatrix<T> matrix_of(const mxfp4_pack_matrix& m) {
   for (int i = 0; i < m.views; ++i) {
     if (!m.view[i]) fail(ErrorKind::usage, "matrix.view[{}] is null", i);
     if (m.stride[i] < m.bytes) fail(ErrorKind::usage, "matrix.stride[{}] is {}, less than a row", i, m.stride[i]);
+    if (m.stride[i] > INT64_MAX / m.rows)
+      fail(ErrorKind::usage, "matrix.stride[{}] is {}, which times {} rows ends beyond any memory", i, m.stride[i],
+           m.rows);
     matrix.view[i] = {static_cast<T*>(m.view[i]), m.stride[i]};
   }
   matrix.views = m.views;

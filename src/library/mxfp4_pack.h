@@ -113,7 +113,8 @@ typedef struct mxfp4_pack_part {
   unsigned char* hash; /* where its XXH3-128 goes, 16 bytes, the high half first; null: it is not wanted */
 } mxfp4_pack_part;
 
-/* Begins to read the parts, in their order and after those of earlier requests. */
+/* Begins to read the parts, in their order and after those of earlier requests. A part that ends beyond its file is an
+ * error here, and nothing of the request is read. */
 MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_begin_read(mxfp4_pack_reader* reader, const mxfp4_pack_part* parts,
                                                        size_t count, int64_t* request);
 /* Returns when all of a request is in its place; once for each request. end, where it is not null: when its last byte

@@ -15,6 +15,8 @@ namespace {
 FilePart part_of(const mxfp4_pack_part& p) {
   const std::string file = needed(p.file, "file");
   if (p.offset < 0 || p.bytes < 1) fail(ErrorKind::usage, "{}: offset is {}, bytes {}", file, p.offset, p.bytes);
+  if (p.bytes > INT64_MAX - p.offset)
+    fail(ErrorKind::usage, "{}: offset {} and {} bytes end beyond any file", file, p.offset, p.bytes);
   if (!p.target && !p.hash) fail(ErrorKind::usage, "{}: neither target nor hash is given", file);
   return {file, p.offset, p.bytes, static_cast<uint8_t*>(p.target), p.hash};
 }

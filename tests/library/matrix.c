@@ -23,6 +23,12 @@ static int refuses(mxfp4_pack_device* device, mxfp4_pack_matrix w13, int64_t byt
   CHECK(mxfp4_pack_packed_bytes(&wrong, &bytes) == MXFP4_PACK_USAGE && strstr(mxfp4_pack_error(), "multiples of 64"));
   wrong = w13, wrong.rows = INT64_MAX;
   CHECK(mxfp4_pack_packed_bytes(&wrong, &bytes) == MXFP4_PACK_USAGE);
+  wrong = w13, wrong.rows = INT64_MIN, wrong.padded_rows = 0;
+  CHECK(mxfp4_pack_packed_bytes(&wrong, &bytes) == MXFP4_PACK_USAGE);
+  wrong = w13, wrong.padded_rows = wrong.padded_bytes = (int64_t)1 << 31;
+  CHECK(mxfp4_pack_packed_bytes(&wrong, &bytes) == MXFP4_PACK_USAGE && strstr(mxfp4_pack_error(), "at most"));
+  wrong = w13, wrong.stride[0] = INT64_MAX / 2;
+  CHECK(mxfp4_pack_pack(device, &wrong, packed) == MXFP4_PACK_USAGE && strstr(mxfp4_pack_error(), "beyond any memory"));
   wrong = w13, wrong.view[1] = NULL;
   CHECK(mxfp4_pack_pack(device, &wrong, packed) == MXFP4_PACK_USAGE);
   CHECK(mxfp4_pack_pack(device, &w13, packed + 1) == MXFP4_PACK_USAGE);

@@ -70,9 +70,13 @@ class Files(unittest.TestCase):
                 self.assertEqual(digest, _xxh3.hexdigest(self.data[begin:end].numpy().tobytes()), (begin, end))
 
     def test_a_file_that_ends_early(self):
-        number, _ = self.begin([(0, 10), (9 * MB, 10 * MB)])
-        with self.assertRaisesRegex(Refused, f"file: ends at byte {9 * MB + 777}, [0-9]* more expected"):
-            self.reader.finish(number)
+        for end in (10 * MB, 1 << 62, (1 << 63) - 1):
+            runs = [_reader.Run(self.path, 9 * MB, end - 9 * MB, None, ctypes.addressof(ctypes.create_string_buffer(16)))]
+            with self.assertRaisesRegex(Refused, f"file: ends at byte {9 * MB + 777}, {end - 9 * MB - 777} more expected"):
+                self.reader.begin(runs, None)
+        runs = [_reader.Run(self.path, 9 * MB, (1 << 63) - 1, None, ctypes.addressof(ctypes.create_string_buffer(16)))]
+        with self.assertRaisesRegex(Refused, "file: offset 9437184 and 9223372036854775807 bytes end beyond any file"):
+            self.reader.begin(runs, None)
         with self.assertRaisesRegex(Refused, "none"):
             self.reader.begin([_reader.Run(self.path + "none", 0, 1, None, ctypes.addressof(ctypes.create_string_buffer(16)))],
                               None)
