@@ -8,6 +8,9 @@
 
 #include "src/base/checksum.h"
 #include "src/base/folder.h"
+#include "src/io/leftover.h"
+#include "src/io/parts.h"
+#include "src/io/sha256.h"
 
 namespace mxfp4 {
 
@@ -211,9 +214,12 @@ std::set<std::string> read_shards(Checkpoint& ck, const std::set<std::string>& n
   std::set<std::string> unreadable;
   int64_t bytes = 0;
   for (const std::string& name : names) {
-    const bool safe = is_safe_name(name);
+    const bool safe = is_safe_name(name), own = reserved(name) == Reserved::everywhere;
     if (!safe) problems.error(index_name, "unsafe file name '{}'", name);
-    if (!safe || !add_shard(ck, name, problems))
+    if (safe && own)
+      problems.error(index_name, "file name '{}' is one of mxfp4-pack's own; rename the shard, here and in the index",
+                     name);
+    if (!safe || own || !add_shard(ck, name, problems))
       unreadable.insert(name);
     else if (__builtin_add_overflow(bytes, ck.shards.back().state.bytes, &bytes) || bytes > max_checkpoint_bytes)
       fail(ErrorKind::input, "{}: more than {} bytes in all", ck.dir, max_checkpoint_bytes);
@@ -271,11 +277,19 @@ std::string companion_text(const Checkpoint& ck, const std::string& name) {
   return text;
 }
 
-bool is_own_name(std::string_view name) {
-  static const std::set<std::string_view> names = {config_name,  index_name, "mxfp4-pack.json",
-                                                   "SHA256SUMS", "packed",   ".mxfp4-pack-run"};
-  return names.count(name) || name.starts_with("packed/") || name.starts_with("rest-") ||
-         name.starts_with("model-rank-");
+std::string companion_checksum(const Checkpoint& ck, const std::string& name) {
+  Hasher hasher;
+  companion_source(ck, name)([&](std::string_view part) { hasher.take(part.data(), int64_t(part.size())); });
+  return to_hex(hasher.hash());
+}
+
+Reserved reserved(std::string_view name) {
+  static const std::set<std::string_view> names = {config_name, index_name, "mxfp4-pack.json",
+                                                   sums_name,   run_file,   part_record};
+  const std::string_view first = name.substr(0, name.find('/'));  // a folder of that name is in the way as a file is
+  if (names.count(first)) return Reserved::everywhere;
+  const bool in_out = first == "packed" || name.starts_with("rest-") || name.starts_with("model-rank-");
+  return in_out ? Reserved::in_out : Reserved::no;
 }
 
 bool is_safe_name(std::string_view name) {

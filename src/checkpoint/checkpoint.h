@@ -27,8 +27,12 @@ inline constexpr const char* unpacked_mark = "mxfp4_unpacked";
 /// drive letter.
 bool is_safe_name(std::string_view name);
 
-/// Whether this tool writes files of that name into an output, so that none of the source's may have it there.
-bool is_own_name(std::string_view name);
+/// Which names this tool has for files of its own. in_out: in an output, in which no file of the source can have such a
+/// name; a shard's tensors are copied to other files. everywhere: in an output, in what unpack writes, or in what will
+/// become either; no shard can have such a name at all.
+enum class Reserved { no, in_out, everywhere };
+Reserved reserved(std::string_view name);
+inline bool is_own_name(std::string_view name) { return reserved(name) != Reserved::no; }
 
 /// The real path of `name` below `dir`. Empty and a problem where it is missing, no regular file, or a link out of the
 /// directory (into the blobs/ of the same Hugging Face cache entry is allowed).

@@ -119,6 +119,7 @@ class Reader {
     if (listed.kind == file_kind::companion) {
       if (is_own_name(name)) f.at("name").refuse("'{}' is no name of a companion; damaged?", name);
       take_name(listed.name, files_of_source_, f);
+    if (tensors) refuse_own_name(name, f);
       m_.source.companions.push_back(listed.name);
       m_.source.companion_checksums[listed.name] = listed.checksum;
     }
@@ -135,6 +136,7 @@ class Reader {
       take_name(name, files_of_source_, f);
       shards_[name] = int(ck.shards.size());
       ck.shards.push_back({name, {}, {f.at("bytes").number(), 0, 0, 0}});
+      refuse_own_name(name, f);
     });
   }
 
@@ -215,6 +217,11 @@ class Reader {
   /// No two files of one directory have the same name.
   static void take_name(const std::string& name, std::set<std::string>& names, const Field& f) {
     if (!names.insert(name).second) f.refuse("the file '{}' is listed twice; damaged?", name);
+  static void refuse_own_name(const std::string& name, const Field& f) {
+    if (reserved(name) == Reserved::everywhere)
+      f.at("name").refuse("'{}' is no name of a file with tensors; damaged?", name);
+  }
+
   }
 
   void add_tensor(const Field& f) {

@@ -38,6 +38,30 @@ rm -r "$dir/in/packed" "$dir/o"
 echo text >"$dir/in/packed"
 expect 'a companion named as the folder of the output' 0 '' '' on
 
+# shards that the index calls as the program calls its own files
+for name in .mxfp4-pack-run part-record SHA256SUMS config.json part-record/x.safetensors; do
+  cp -r "$tiny" "$dir/named"
+  mkdir -p "$(dirname "$dir/named/$name")"
+  cp "$dir/named/model-00001-of-00001.safetensors" "$dir/named/$name"
+  [ "$name" = config.json ] && cp "$tiny/config.json" "$dir/named"
+  sed -i "s|model-00001-of-00001.safetensors|$name|" "$dir/named/model.safetensors.index.json"
+  rm "$dir/named/model-00001-of-00001.safetensors"
+  expect "a shard called $name" 2 '' "json: file name '$name' is one of mxfp4-pack's own; rename the shard" \
+    "$program" convert "$dir/named" "$dir/n" --backend marlin --engine vllm
+  rm -r "$dir/named"
+done
+for name in rest-00001.safetensors packed/packed-00001.safetensors model-rank-0-part-0.safetensors; do
+  cp -r "$tiny" "$dir/named"
+  mkdir -p "$(dirname "$dir/named/$name")"
+  mv "$dir/named/model-00001-of-00001.safetensors" "$dir/named/$name"
+  sed -i "s|model-00001-of-00001.safetensors|$name|" "$dir/named/model.safetensors.index.json"
+  convert "$dir/named" "$dir/n" --backend marlin --engine vllm --link auto
+  expect "a shard called $name: right" 0 '' '' "$program" verify "$dir/n" --source "$dir/named" -q
+  expect 'unpacked' 0 '' '' "$program" unpack "$dir/n" "$dir/again" -q
+  expect 'to the same files' 0 '' '' diff -r "$dir/named" "$dir/again"
+  rm -r "$dir/named" "$dir/n" "$dir/again"
+done
+
 synth gpt-oss-20b "$dir/many" --tiny --layers 24
 # meanwhile SOURCE COMMAND...: a run from SOURCE that is stopped after its first job, for COMMAND, and goes on
 meanwhile() {
