@@ -29,10 +29,12 @@ bool link_is_allowed(const fs::path& resolved, const fs::path& dir) {
   return snapshots.filename() == "snapshots" && is_below(resolved, snapshots.parent_path() / "blobs");
 }
 
+int64_t ctime_of(const struct stat& s) { return int64_t(s.st_ctim.tv_sec) * 1'000'000'000 + s.st_ctim.tv_nsec; }
+
 bool add_shard(Checkpoint& ck, const std::string& name, Problems& problems) {
   const std::string path = real_path(ck.dir, name, problems);
   if (path.empty()) return false;
-  ck.shards.push_back({name, path, state_of(open_read(path, name).stat())});
+  ck.shards.push_back(source_shard(name, path));
   return true;
 }
 
@@ -229,6 +231,16 @@ std::set<std::string> read_shards(Checkpoint& ck, const std::set<std::string>& n
 }
 
 }  // namespace
+
+Shard source_shard(const std::string& name, const std::string& path) {
+  const struct stat s = open_read(path, name).stat();
+  return {.name = name, .path = path, .state = state_of(s), .ctime_ns = ctime_of(s), .links = s.st_nlink};
+}
+
+bool is_unchanged(const Shard& shard, const struct stat& now) {
+  const bool is_explained = shard.ctime_ns == 0 || now.st_nlink != shard.links;
+  return state_of(now) == shard.state && (is_explained || ctime_of(now) == shard.ctime_ns);
+}
 
 TextInFile keep_text(std::string text) {
   const auto bytes = int64_t(text.size());

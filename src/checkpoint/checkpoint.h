@@ -59,7 +59,15 @@ struct Shard {
   FileState state;
   TextInFile header = {};  // its JSON; no bytes where it is not known
 };
+  /// Of a checkpoint's own files, and compared as the state is: no program can put the ctime back. 0 for an output's,
+  /// whose ctime changes when --add links them. A link changes it too, and the number of links with it.
+  int64_t ctime_ns = 0;
+  uint64_t links = 0;
 
+/// Opens the file once.
+Shard source_shard(const std::string& name, const std::string& path);
+/// Whether `now` is the file as it was when the shard was found.
+bool is_unchanged(const Shard& shard, const struct stat& now);
 struct Checkpoint {
   std::string dir;
   std::vector<Shard> shards;

@@ -23,7 +23,7 @@ DirectFile ShardReader::open_to_read(size_t shard) {
 Fd ShardReader::open(size_t shard) const {
   const Shard& s = checkpoint_.shards[shard];
   Fd fd = open_read(s.path, s.name);
-  if (state_of(fd.stat()) != s.state) fail(ErrorKind::input, "{}: changed while it was read; start again", s.name);
+  if (!is_unchanged(s, fd.stat())) fail(ErrorKind::input, "{}: changed while it was read; start again", s.name);
   return fd;
 }
 

@@ -68,7 +68,7 @@ Side side_of_dump(const std::string& path) {
       fail(ErrorKind::input, "{}: {} is in {} already; each tensor was expected once: give the files of one rank", file,
            t.name, first);
     }
-    side.files.shards.push_back({file, file, state_of(open_read(file).stat())});
+    side.files.shards.push_back(source_shard(file, file));
   }
   problems.throw_if_any();
   side.reader = std::make_unique<ShardReader>(side.files);

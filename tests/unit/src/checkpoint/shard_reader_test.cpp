@@ -1,0 +1,59 @@
+// Files of a checkpoint that change while they are read.
+#include "src/checkpoint/shard_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
+
+#include "tests/support/make_checkpoint.h"
+
+using namespace mxfp4;
+
+namespace {
+
+/// The ctime has the grain of the kernel's clock.
+void wait_for_clock() { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }
+
+/// Changes the last byte and puts the mtime back.
+void change_in_place(const std::string& path) {
+  struct stat before;
+  REQUIRE(::stat(path.c_str(), &before) == 0);
+  wait_for_clock();
+  flip(path, before.st_size - 1);
+  const timespec times[] = {before.st_atim, before.st_mtim};
+  REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+}
+
+struct Opened {
+  TempDir dir;
+  Checkpoint checkpoint;
+  Opened() {
+    make_gpt_oss().write(dir / "ckpt");
+    Problems problems;
+    checkpoint = open_checkpoint(dir / "ckpt", problems);
+    problems.throw_if_any();
+  }
+  const std::string& file() const { return checkpoint.shards.front().path; }
+};
+
+}  // namespace
+
+TEST_CASE("a shard that is changed in place is noticed, also where its mtime is put back") {
+  const Opened opened;
+  const ShardReader reader(opened.checkpoint);
+  reader.check_unchanged();
+  change_in_place(opened.file());
+  CHECK_THROWS_WITH(reader.check_unchanged(), Catch::Contains("changed while it was read; start again"));
+}
+
+TEST_CASE("a hard link of a shard, made or removed, is no change") {
+  const Opened opened;
+  const ShardReader reader(opened.checkpoint);
+  wait_for_clock();
+  REQUIRE(::link(opened.file().c_str(), (opened.dir / "link").c_str()) == 0);
+  reader.check_unchanged();
+}
