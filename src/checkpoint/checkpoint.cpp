@@ -261,7 +261,10 @@ std::string TextInFile::read() const {
 std::string real_path(const std::string& dir, const std::string& name, Problems& problems) {
   const fs::path path = fs::path(dir) / name;
   const fs::path resolved = resolve(path);
-  if (resolved.empty() && ::access(path.c_str(), F_OK) != 0 && errno == ELOOP)
+  const int why = resolved.empty() && ::access(path.c_str(), F_OK) != 0 ? errno : 0;
+  if (why == EACCES)
+    problems.error(name, "cannot look for it: {}", std::generic_category().message(why));
+  else if (why == ELOOP)
     problems.error(name, "a link that leads to itself; remove it");
   else if (resolved.empty() && fs::is_symlink(fs::symlink_status(path)))
     problems.error(name, "broken link to {}; incomplete copy?", fs::read_symlink(path).string());

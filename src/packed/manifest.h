@@ -145,7 +145,8 @@ struct Manifest {
 /// Throws Error{input} where the text is newer, damaged or not consistent.
 Manifest parse_manifest(std::string text);
 
-/// Whether a directory has a manifest, or a link of its name.
+/// Whether a directory has a manifest, or a link of its name. Throws Error{io} if the system does not tell, as of
+/// another user's directory.
 bool has_manifest(const std::string& dir);
 /// Throws Error{input} where OUT has no manifest.
 void check_has_manifest(const std::string& out);

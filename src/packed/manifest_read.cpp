@@ -1,4 +1,7 @@
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <numeric>
@@ -116,10 +119,10 @@ class Reader {
     if (listed.holds_tensors() != tensors)
       f.at("kind").refuse("'{}' with {}; damaged?", listed.kind, tensors ? "header_xxh3_128" : "xxh3_128");
     take_name(listed.name, files_in_out_, f);
+    if (tensors) refuse_own_name(name, f);
     if (listed.kind == file_kind::companion) {
       if (is_own_name(name)) f.at("name").refuse("'{}' is no name of a companion; damaged?", name);
       take_name(listed.name, files_of_source_, f);
-    if (tensors) refuse_own_name(name, f);
       m_.source.companions.push_back(listed.name);
       m_.source.companion_checksums[listed.name] = listed.checksum;
     }
@@ -133,10 +136,10 @@ class Reader {
     if (!ck.config_text.empty()) ck.config = parse_json(ck.config_text, config_name);
     source.at("files").each([&](const Field& f) {
       const std::string name = f.at("name").file_name();
+      refuse_own_name(name, f);
       take_name(name, files_of_source_, f);
       shards_[name] = int(ck.shards.size());
       ck.shards.push_back({name, {}, {f.at("bytes").number(), 0, 0, 0}});
-      refuse_own_name(name, f);
     });
   }
 
@@ -214,14 +217,14 @@ class Reader {
       f.refuse("the file '{}' is listed for two sets or ranks; damaged?", name);
   }
 
-  /// No two files of one directory have the same name.
-  static void take_name(const std::string& name, std::set<std::string>& names, const Field& f) {
-    if (!names.insert(name).second) f.refuse("the file '{}' is listed twice; damaged?", name);
   static void refuse_own_name(const std::string& name, const Field& f) {
     if (reserved(name) == Reserved::everywhere)
       f.at("name").refuse("'{}' is no name of a file with tensors; damaged?", name);
   }
 
+  /// No two files of one directory have the same name.
+  static void take_name(const std::string& name, std::set<std::string>& names, const Field& f) {
+    if (!names.insert(name).second) f.refuse("the file '{}' is listed twice; damaged?", name);
   }
 
   void add_tensor(const Field& f) {
@@ -322,8 +325,10 @@ std::vector<ListedFile> listed_in(const LongText& text) { return Reader(text, sp
 Manifest parse_manifest(std::string text) { return parse(LongText(std::move(text))); }
 
 bool has_manifest(const std::string& dir) {
-  std::error_code none;
-  return std::filesystem::exists(std::filesystem::symlink_status(dir + "/" + manifest_name, none));
+  struct stat s;
+  if (::lstat((dir + "/" + manifest_name).c_str(), &s) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR) fail_errno(dir, "cannot look for " + std::string(manifest_name), errno);
+  return false;
 }
 
 void check_has_manifest(const std::string& out) {

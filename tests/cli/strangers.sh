@@ -62,6 +62,24 @@ for name in rest-00001.safetensors packed/packed-00001.safetensors model-rank-0-
   rm -r "$dir/named" "$dir/n" "$dir/again"
 done
 
+# what cannot be looked into is not taken for what is not there
+convert "$tiny" "$dir/locked" --backend marlin --engine vllm
+chmod 000 "$dir/locked"
+may_not() { if [ "$(id -u)" = 0 ]; then setpriv --bounding-set=-dac_override,-dac_read_search -- "$@"; else "$@"; fi; }
+for command in verify inspect; do
+  expect "$command of a folder that cannot be entered" 2 '' 'locked: cannot look for mxfp4-pack.json: Permission denied$' \
+    may_not "$program" $command "$dir/locked"
+done
+expect 'unpack of it' 2 '' 'locked: cannot look for mxfp4-pack.json: Permission denied$' \
+  may_not "$program" unpack "$dir/locked" "$dir/again"
+chmod 755 "$dir/locked"
+cp -r "$tiny" "$dir/shut"
+mkdir -m 000 "$dir/shut/inner"
+sed -i "s|model-00001-of-00001|inner/model|" "$dir/shut/model.safetensors.index.json"
+expect 'a shard in a folder that cannot be entered' 2 'not recognised' 'inner/model.safetensors: cannot look for it: Permission denied$' \
+  may_not "$program" inspect "$dir/shut"
+chmod 755 "$dir/shut/inner"
+
 synth gpt-oss-20b "$dir/many" --tiny --layers 24
 # meanwhile SOURCE COMMAND...: a run from SOURCE that is stopped after its first job, for COMMAND, and goes on
 meanwhile() {
