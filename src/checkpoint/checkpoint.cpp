@@ -279,16 +279,28 @@ std::string real_path(const std::string& dir, const std::string& name, Problems&
   return {};
 }
 
+TextSource companion_source(const Checkpoint& ck, const std::string& name) {
+  return [&ck, name](const TextSink& to) {
+    Problems problems;
+    const auto elsewhere = ck.companion_paths.find(name);
+    const std::string path =
+        elsewhere != ck.companion_paths.end() ? elsewhere->second : real_path(ck.dir, name, problems);
+    problems.throw_if_any();
+    const LongText text(open_text(path, max_companion_bytes, name));
+    Hasher hasher;
+    text.give({0, text.bytes()}, [&](std::string_view part) {
+      hasher.take(part.data(), int64_t(part.size()));
+      to(part);
+    });
+    const auto known = ck.companion_checksums.find(name);
+    if (known != ck.companion_checksums.end() && to_hex(hasher.hash()) != known->second)
+      fail(ErrorKind::input, "{}: does not have the checksum that the output's manifest has for it; damaged?", name);
+  };
+}
+
 std::string companion_text(const Checkpoint& ck, const std::string& name) {
-  Problems problems;
-  const auto elsewhere = ck.companion_paths.find(name);
-  const std::string path =
-      elsewhere != ck.companion_paths.end() ? elsewhere->second : real_path(ck.dir, name, problems);
-  problems.throw_if_any();
-  std::string text = read_text(path, max_companion_bytes, name);
-  const auto known = ck.companion_checksums.find(name);
-  if (known != ck.companion_checksums.end() && checksum_of(text) != known->second)
-    fail(ErrorKind::input, "{}: does not have the checksum that the output's manifest has for it; damaged?", name);
+  std::string text;
+  companion_source(ck, name)([&](std::string_view part) { text += part; });
   return text;
 }
 

@@ -10,6 +10,7 @@
 #include "src/base/checksum.h"
 #include "src/base/file.h"
 #include "src/base/json.h"
+#include "src/base/long_text.h"
 #include "src/checkpoint/safetensors.h"
 
 namespace mxfp4 {
@@ -58,16 +59,16 @@ struct Shard {
   std::string path;  // to open
   FileState state;
   TextInFile header = {};  // its JSON; no bytes where it is not known
-};
   /// Of a checkpoint's own files, and compared as the state is: no program can put the ctime back. 0 for an output's,
   /// whose ctime changes when --add links them. A link changes it too, and the number of links with it.
   int64_t ctime_ns = 0;
   uint64_t links = 0;
-
+};
 /// Opens the file once.
 Shard source_shard(const std::string& name, const std::string& path);
 /// Whether `now` is the file as it was when the shard was found.
 bool is_unchanged(const Shard& shard, const struct stat& now);
+
 struct Checkpoint {
   std::string dir;
   std::vector<Shard> shards;
@@ -101,8 +102,12 @@ Index parse_index(std::string_view text, Problems& problems);
 /// What is wrong goes to `problems`; only what makes the rest unreadable throws.
 Checkpoint open_checkpoint(const std::string& dir, Problems& problems);
 
-/// The bytes of one of the companions. Throws Error{input} where they do not have the checksum that is known.
+/// Passes one of the companions in parts, which may be large. Throws Error{input} in the end where it does not have the
+/// checksum that is known. The checkpoint must live as long.
+TextSource companion_source(const Checkpoint& checkpoint, const std::string& name);
+/// All of it, if it is small.
 std::string companion_text(const Checkpoint& checkpoint, const std::string& name);
+std::string companion_checksum(const Checkpoint& checkpoint, const std::string& name);
 
 /// The first string (number) at any of the places a config keeps its keys: the top level, then text_config.
 std::string config_string(const Json& config, const char* key, std::string otherwise = {});

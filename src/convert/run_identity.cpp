@@ -68,8 +68,7 @@ JournalHead part_head_of(const Plan& plan, const ConvertOptions& options, const 
   std::string source =
       fmt::format("{} {} {}\n", source_headers_checksum(ck), checksum_of(ck.config_text), to_hex(ck.index.hash));
   for (const Shard& s : in.files.shards) source += fmt::format("{} {} {}\n", s.name, s.state.bytes, s.state.mtime_ns);
-  for (const std::string& name : ck.companions)
-    source += fmt::format("{} {}\n", name, checksum_of(companion_text(ck, name)));
+  for (const std::string& name : ck.companions) source += fmt::format("{} {}\n", name, companion_checksum(ck, name));
   if (in.known) source += in.known->own_checksum;
   const char* way = options.add ? "add" : options.force ? "force" : "new";
   return {.options = checksum_of(given_to(plan, options) + way), .source = checksum_of(source)};

@@ -56,8 +56,7 @@ bool has_same_companions(const Checkpoint& ck, const Manifest& m) {
   std::sort(theirs.begin(), theirs.end());
   if (ours != theirs) return false;
   return std::all_of(m.files.begin(), m.files.end(), [&](const ListedFile& f) {
-    return !std::binary_search(ours.begin(), ours.end(), f.name) ||
-           checksum_of(companion_text(ck, f.name)) == f.checksum;
+    return !std::binary_search(ours.begin(), ours.end(), f.name) || companion_checksum(ck, f.name) == f.checksum;
   });
 }
 

@@ -99,7 +99,7 @@ bool share_file(const Folder& a, const Folder& b, const std::string& name) {
 
 void check_companions(const Checkpoint& source, Problems& problems) {
   for (const std::string& name : source.companions) try {
-      companion_text(source, name);
+      companion_checksum(source, name);
     } catch (const Error& e) {
       problems.add(e);
     }
@@ -168,7 +168,7 @@ std::vector<ListedFile> make_texts(const Plan& plan, const ManifestOptions& opti
   }
   if (has_canary(*plan.backend)) add(file_kind::canary, canary_name(plan), make_canary(*plan.model, *plan.backend));
   if (!earlier) {
-    for (const std::string& name : ck.companions) add(file_kind::companion, name, companion_text(ck, name));
+    for (const std::string& name : ck.companions) add_parts(file_kind::companion, name, companion_source(ck, name));
     if (options.version > 1) add_parts(file_kind::source_headers, source_headers_name, source_headers(ck));
     add(file_kind::index, index_name, sharded ? guard_index() : rest_index(plan));
   }

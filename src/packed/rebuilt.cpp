@@ -90,9 +90,12 @@ class Rebuilding {
         same_headers_ = is_text_in_out(name, text);
         return;
       }
-      std::string whole;
-      text([&](std::string_view part) { whole += part; });
-      if (name == config_name || name == index_name || name.starts_with("packed/")) texts_[name] = std::move(whole);
+      const bool is_compared = name == config_name || name == index_name || name.starts_with("packed/");
+      std::string* const whole = is_compared ? &texts_[name] : nullptr;
+      if (whole) whole->clear();
+      text([&](std::string_view part) {  // of a companion only its checksum is made, as it passes
+        if (whole) *whole += part;
+      });
     };
     earlier_.files = make_texts(set.plan, set.options, i ? &earlier_ : nullptr, put);
     if (i == 0)

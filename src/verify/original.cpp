@@ -48,7 +48,7 @@ void Original::compare_rest(const Checkpoint& made_from, Problems& problems) con
       problems.error(where(checkpoint->dir, name), "in the output, but not in the source");
       continue;
     }
-    if (checksum_of(companion_text(*checkpoint, name)) != made_from.companion_checksums.at(name))
+    if (companion_checksum(*checkpoint, name) != made_from.companion_checksums.at(name))
       problems.error(where(checkpoint->dir, name), "not what the output was made from");
   }
   for (const Tensor& t : checkpoint->tensors)

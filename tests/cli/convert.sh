@@ -30,4 +30,18 @@ echo 2 >"$dir/deep/a/b/2"
 expect 'a folder too deep is left out, and named' 0 '' 'not carried along: a/b/c/$' \
   "$program" convert "$dir/deep" "$dir/of-deep" --backend marlin --engine vllm
 expect 'one less deep is carried' 0 '' '' test -e "$dir/of-deep/a/b/2" -a ! -e "$dir/of-deep/a/b/c"
+# a companion's size is not in memory
+prepare cp -r "$tiny" "$dir/large"
+prepare truncate -s 250M "$dir/large/notes.bin2"
+peak() { python3 -c '
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:], stderr=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 < 100e6)
+sys.exit(code)' "$@"; }
+as=(--backend marlin --engine vllm --threads 1 -q)
+expect 'convert with a large companion' 0 '^True$' '' peak "$program" convert "$dir/large" "$dir/with-large" "${as[@]}"
+expect 'which is there' 0 '' '' cmp "$dir/large/notes.bin2" "$dir/with-large/notes.bin2"
+expect 'verify of it' 0 '^True$' '' peak "$program" verify "$dir/with-large" --source "$dir/large" --level bytes -q
+expect 'if changed' 0 '^True$' '' peak "$program" convert "$dir/large" "$dir/with-large" "${as[@]}" --if-changed
+rm -r "$dir/large" "$dir/with-large"
 finish
