@@ -8,6 +8,7 @@
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"
 #include "src/packed/source_headers.h"
+#include "src/plan/rewrite.h"
 
 namespace mxfp4 {
 
@@ -85,6 +86,9 @@ class Rebuilding {
     if (problems_.any() || !has_all(set.plan, m_.sets[i])) return;
     set.sums = sums_in(m_, m_.sets[i], set.plan);
     set.options.loss = m_.sets[i].loss;
+    if (set.plan.backend->rewrite)
+      if (const std::string why = why_not_loss_of(set.plan, set.options.loss); !why.empty())
+        return problems_.error(manifest_name, "{}: loss: {}", describe(m_.sets[i]), why);
     const auto put = [&](const std::string& name, const TextSource& text) {
       if (name == source_headers_name) {  // too large to keep
         same_headers_ = is_text_in_out(name, text);

@@ -12,8 +12,8 @@ struct PackedCheckpoint;
 /// manifest's own description of it, which cannot show that the description is another checkpoint's.
 ///
 /// A manifest of this program's version must have the same text. One of another version must mean the same; what it
-/// says that sets fit may also be what an earlier program wrote. The counts of a lossy backend's loss, and the engine's
-/// version, are taken from the manifest.
+/// says that sets fit may also be what an earlier program wrote. The engine's version is taken from the manifest, and
+/// so are the counts of a lossy backend's loss, once they can be those of tensors of these sizes.
 void compare_with_rebuilt(const PackedCheckpoint& packed, const Checkpoint& source, Problems& problems);
 
 }  // namespace mxfp4

@@ -1,5 +1,6 @@
 #include "src/plan/rewrite.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace mxfp4 {
@@ -31,6 +32,19 @@ const PackedTensor& sibling(const Plan& plan, const PackedTensor& t, Part part) 
   for (const PackedTensor& s : plan.packed)
     if (s.layer == t.layer && s.role == t.role && s.rank == t.rank && s.part == part) return s;
   fail(ErrorKind::input, "{}: no {} beside it", t.name, name_of(part));
+}
+
+/// Groups of all experts' codes, on all ranks of the plan.
+int64_t groups_in(const Plan& plan) {
+  int64_t bytes = 0;
+  for (const PackedTensor& t : plan.packed)
+    if (t.part == Part::codes)
+      for (const Expert& e : plan.model->layers[size_t(t.layer)].experts) {
+        const uint8_t* none[2] = {};
+        const Matrix m = matrix_of<const uint8_t>(plan, t, e, none);
+        bytes += m.views * m.real.n * m.real.b;
+      }
+  return bytes / (group / 2);
 }
 
 }  // namespace
@@ -72,13 +86,16 @@ RewriteLoss pack_rewritten(const Pieces& pieces, const PackedTensor& t, Device& 
   return loss;
 }
 
-void pack_from(const Pieces& pieces, const ReadPieces& read, Device& device, uint8_t* packed) {
+RewriteLoss pack_from(const Pieces& pieces, const ReadPieces& read, Device& device, uint8_t* packed) {
   const PackedTensor& t = pieces.tensor;
   const std::vector<uint8_t> canonical = load_canonical(pieces, read);
-  if (!pieces.plan.backend->rewrite) return pack_experts(pieces, t, device, canonical.data(), packed);
+  if (!pieces.plan.backend->rewrite) {
+    pack_experts(pieces, t, device, canonical.data(), packed);
+    return {};
+  }
   std::vector<uint8_t> scales;
   if (t.part == Part::codes) scales = load_canonical(scales_beside(pieces), read);
-  pack_rewritten(pieces, t, device, canonical.data(), scales.data(), packed);
+  return pack_rewritten(pieces, t, device, canonical.data(), scales.data(), packed);
 }
 
 void add(RewriteLoss& sum, const RewriteLoss& loss) {
@@ -103,6 +120,36 @@ Json to_json(const RewriteLoss& l) {
           {"codes_changed", l.codes_changed},
           {"codes_rounded", l.codes_rounded},
           {"minus_zeros", l.minus_zeros}};
+}
+
+std::vector<std::string> differences(const Json& loss, const RewriteLoss& made) {
+  std::vector<std::string> lines;
+  const Json expected = to_json(made);
+  for (const auto& [key, count] : expected.items())
+    if (const Json is = loss.value(key, Json()); is != count)
+      lines.push_back(fmt::format(": loss: {} is {}, {} expected from the source", key, is.dump(), count.dump()));
+  return lines;
+}
+
+std::string why_not_loss_of(const Plan& plan, const Json& loss) {
+  const Json form = to_json(RewriteLoss());
+  const bool has_form = loss.is_object() && loss.size() == form.size() &&
+                        std::all_of(form.items().begin(), form.items().end(), [&](const auto& item) {
+                          return loss.contains(item.key()) && loss[item.key()].is_number_unsigned();
+                        });
+  if (!has_form) return "not the five counts of a lossy backend";
+  const auto count = [&](const char* key) { return loss[key].template get<uint64_t>(); };
+  const uint64_t groups = uint64_t(groups_in(plan)), clamped = count("groups_clamped");
+  if (count("groups") != groups) return fmt::format("{} groups, the tensors have {}", count("groups"), groups);
+  if (clamped > groups) return fmt::format("{} groups_clamped of {} groups", clamped, groups);
+  if (count("codes_changed") > clamped * group)
+    return fmt::format("{} codes_changed in {} groups_clamped of {} codes", count("codes_changed"), clamped, group);
+  if (count("codes_rounded") > count("codes_changed"))
+    return fmt::format("{} codes_rounded, of {} codes_changed", count("codes_rounded"), count("codes_changed"));
+  if (count("minus_zeros") > groups * group - count("codes_changed"))
+    return fmt::format("{} minus_zeros beside {} codes_changed, of {} codes", count("minus_zeros"),
+                       count("codes_changed"), groups * group);
+  return {};
 }
 
 }  // namespace mxfp4

@@ -15,7 +15,7 @@
 #include "src/packed/rebuilt.h"
 #include "src/packed/sharded_state.h"
 #include "src/plan/deal.h"
-#include "src/plan/rewrite.h"
+#include "src/verify/loss.h"
 #include "src/verify/original.h"
 #include "src/verify/request.h"
 #include "src/verify/sums.h"
@@ -68,6 +68,8 @@ class Verification {
                          to_hex(p_.manifest.checksum_of(p_.copied[i].name)));
     for (size_t i = 0; i < plan_.packed.size(); ++i)
       if (is_mine(plan_.packed[i].file)) check_sums(i);
+    if (plan_.backend->rewrite && level_ >= Level::bytes && options_.part.count == 1)
+      loss_.compare(p_.manifest.sets[size_t(&set_ - p_.sets.data())], lines_);
     std::sort(lines_.begin(), lines_.end());
   }
 
@@ -222,7 +224,7 @@ class Verification {
         source_.read(*p.slice.tensor, p.slice.piece, p.slice.piece_bytes, to + p.source_at);
     };
     uint8_t* want = worker.other.reserve((job.end - job.begin) * t.slice_bytes);
-    pack_from(pieces_in(plan_, t, job.begin, job.end), read, *worker.device, want);
+    loss_.add(pack_from(pieces_in(plan_, t, job.begin, job.end), read, *worker.device, want));
     for (int64_t e = job.begin; e < job.end; ++e) {
       const int64_t at = (e - job.begin) * t.slice_bytes;
       if (const WrongBytes d = difference(packed + at, want + at, t.slice_bytes); d.count)
@@ -297,6 +299,7 @@ class Verification {
   std::mutex mutex_;
   std::vector<std::pair<std::string, std::string>> lines_;
   std::set<const Tensor*> not_the_sources_;  // stored tensors
+  Loss loss_;                                // of a lossy backend
   bool is_damaged_ = false;                  // some do not have their checksums
 };
 

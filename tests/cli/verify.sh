@@ -125,4 +125,40 @@ convert "$dir/ling" "$dir/ling-out" --backend marlin --engine vllm
 expect 'a limit that is not computed with' 0 'right at level kernels' \
   'config.json: expert_swiglu_limit_list limits the activation of layer 1; computed without, of the packed' \
   "$program" verify "$dir/ling-out" --source "$dir/ling" --tokens 1
+
+# a lossy backend's counts of what was lost
+lossy=(--backend flashinfer-humming --engine vllm)
+synth deepseek-v4-flash "$dir/v4" --tiny
+"$program" convert "$dir/v4" "$dir/lossy" "${lossy[@]}" -q 2>/dev/null || skip 'no checkpoint for a lossy backend'
+of_lossy() { "$program" verify "$dir/edited" --level "$@"; }
+# loss TEXT: the manifest with another loss, and its checksum
+loss() {
+  rm -rf "$dir/edited"
+  cp -r "$dir/lossy" "$dir/edited"
+  PYTHONPATH=$root/src/loaders python3 - "$dir/edited/mxfp4-pack.json" "$1" <<'PYTHON'
+import pathlib, re, sys
+from mxfp4_pack._xxh3 import hexdigest
+path = pathlib.Path(sys.argv[1])
+text = path.read_text()
+loss = re.search(r'"loss": \{(.*?)\},', text)[1]
+text = text.replace('"loss": {' + loss + '},', eval(sys.argv[2], {"loss": loss, "re": re}))
+at = text.index('"xxh3_128": "') + 13
+text = text[:at] + "0" * 32 + text[at + 32:]
+path.write_text(text[:at] + hexdigest(text.encode()) + text[at + 32:])
+PYTHON
+}
+loss "'\"loss\": {' + loss + '},'"
+expect 'the counts as they are' 0 right '' of_lossy bytes --source "$dir/v4"
+loss "'\"loss\": {' + re.sub('minus_zeros\":.*', 'minus_zeros\":0', loss) + '},'"
+expect 'counts that may be, without the source' 0 right '' of_lossy files
+expect 'are compared with it' 1 'mxfp4-pack.json: flashinfer-humming of vllm: loss: minus_zeros is 0, [0-9]+ expected from the source' '' \
+  of_lossy bytes --source "$dir/v4"
+loss "'\"loss\": {' + re.sub('groups\":[0-9]*', 'groups\":3', loss) + '},'"
+expect 'other groups' 1 'mxfp4-pack.json: flashinfer-humming of vllm: loss: 3 groups, the tensors have [0-9]+' '' of_lossy files
+loss "'\"loss\": {' + re.sub('groups_clamped\":[0-9]*', 'groups_clamped\":99999999', loss) + '},'"
+expect 'more clamped than there are' 1 'loss: 99999999 groups_clamped of' '' of_lossy files
+for text in '{}' 7 null '[1]' '{\"groups\":-1}' '\"none\"'; do
+  loss "'\"loss\": $text,'"
+  expect "loss $text" 1 'loss: not the five counts of a lossy backend' '' of_lossy files
+done
 finish
