@@ -29,7 +29,15 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
   size("--intermediate", o.sizes.intermediate, "Intermediate size of an expert");
   size("--vocab", o.sizes.vocab, "Vocabulary");
   app->add_flag("--tiny", o.sizes.tiny, "Dims that give a few hundred KB, unless they are given");
-  app->add_option("--seed", o.seed, "Seed; the same seed gives the same bytes")->type_name("S")->capture_default_str();
+  app->add_option("--seed", o.seed, "Seed; the same seed gives the same bytes")
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            return text.starts_with("-") ? fmt::format("{} is no number from 0 to {}", text, UINT64_MAX)
+                                         : std::string();
+          },
+          ""))
+      ->type_name("S")
+      ->capture_default_str();
   app->add_flag("--force", o.force,
                 "Write a DEST anew that is this model in these sizes; what was there is kept as DEST.kept-1");
   add_threads(app, o.threads);
