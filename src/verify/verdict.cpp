@@ -42,6 +42,12 @@ std::string name_of(const VerifyOptions& o) {
   return o.part.count > 1 ? fmt::format("{}: part {} of {}", out, o.part.index, o.part.count) : out;
 }
 
+/// Of a set whose backend is only called as one that the program has.
+std::string of_layout_file(const ManifestSet& set) {
+  if (set.layout_file.empty()) return {};
+  return fmt::format("; its layout is that of the layout file that convert was given, {}", set.layout_version);
+}
+
 void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const Verdict& v) {
   const auto& lines = v.problems.errors();
   const auto& sets = p.manifest.sets;
@@ -60,8 +66,8 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
   for (size_t i = 0; i < sets.size(); ++i) {
     tensors += p.sets[i].plan.packed.size();
     if (sets.size() > 1)
-      say(fmt::format("{}: {}: {} at level {}", name_of(options), describe(sets[i]), toned(Tone::good, "right"),
-                      name_of(v.levels[i])));
+      say(fmt::format("{}: {}: {} at level {}{}", name_of(options), describe(sets[i]), toned(Tone::good, "right"),
+                      name_of(v.levels[i]), of_layout_file(sets[i])));
   }
   if (options.part.count > 1)
     return say(fmt::format("{}: {} at level {} (in {})", name_of(options), toned(Tone::good, "right"),
@@ -70,7 +76,8 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
   for (const ListedFile& f : p.manifest.files) bytes += f.bytes;
   say(fmt::format("{}: {} at level {} ({} packed and {}, {} in {}){}", name_of(options), toned(Tone::good, "right"),
                   name_of(v.level()), tensors, counted(p.copied.size(), "copied tensor"), human_bytes(bytes),
-                  human_seconds(v.seconds), sets.size() == 1 ? sets.front().tp.missing() : ""));
+                  human_seconds(v.seconds),
+                  sets.size() == 1 ? sets.front().tp.missing() + of_layout_file(sets.front()) : ""));
 }
 
 }  // namespace

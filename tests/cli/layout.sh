@@ -43,6 +43,10 @@ expect 'as JSON' 0 '"layout":"modes","rows":"pairs, gate first".*"same_as":null'
 expect 'one is made' 0 '' '^mxfp4-pack: .*/fresh.json: made; convert by it with: mxfp4-pack convert CKPT OUT --layout .*/fresh.json$' \
   "$program" layout "$dir/fresh.json" --backend marlin --engine vllm --model "$tiny"
 expect 'what it was made with' 0 '^made with: mxfp4-pack ' '' "$program" convert "$tiny" "$dir/out" --layout "$dir/fresh.json" --dry-run -q
+expect 'a file called as a built-in layout' 0 '' '' \
+  "$program" convert "$tiny" "$dir/same-name" --layout "$dir/marlin.json" -q
+expect 'verify says whose layout it is' 0 'right at level .*; its layout is that of the layout file that convert was given, file-[0-9a-f]{12}$' '' \
+  "$program" verify "$dir/same-name" --source "$tiny" --level bytes
 expect 'a warning: no loader' 0 '' 'no loader of vllm is known to read mine' \
   "$program" convert "$tiny" "$dir/out" --layout "$dir/mine.json"
 python3 -c 'import json, sys; d = json.load(sys.stdin); del d["made_with"]; print(json.dumps(d))' \
