@@ -1,5 +1,6 @@
 #include "src/convert/destination.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "src/io/sha256.h"
@@ -31,7 +32,24 @@ NewOutput::NewOutput(const ConvertOptions& options) : options_(options) {
     replaced_ = read_listed_files(options_.out);
 }
 
-void NewOutput::check(const Plan&) const {
+/// One rank in the place of an OUT with others would lose those. An OUT that cannot be read is replaced as a whole.
+void NewOutput::check_ranks(const Plan& plan) const try {
+  if (replaced_.empty() || plan.tp.complete()) return;
+  for (const ManifestSet& s : read_manifest_file(options_.out + "/" + manifest_name).sets) {
+    if (s.engine != plan.backend->engine || s.backend != plan.backend->name || s.tp.size != plan.tp.size) continue;
+    for (const int rank : s.tp.ranks)
+      if (!std::count(plan.tp.ranks.begin(), plan.tp.ranks.end(), rank))
+        fail(ErrorKind::usage,
+             "{}: has {}, of which rank {} would be lost; add another rank with --add, or write all ranks without "
+             "--rank",
+             options_.out, describe(s), rank);
+  }
+} catch (const Error& e) {
+  if (e.kind != ErrorKind::input) throw;
+}
+
+void NewOutput::check(const Plan& plan) const {
+  check_ranks(plan);
   if (replaced_.empty()) return;
   const std::string edited = edited_file(Folder::open(options_.out), replaced_);
   if (edited.empty()) return;

@@ -44,13 +44,16 @@ class NewOutput final : public Destination {
   explicit NewOutput(const ConvertOptions& options);
   int number(const Backend&, const TensorParallel&) const override { return 0; }
   ManifestOptions manifest_options(const Input& in) const override;
-  /// --force, --if-changed: nor an OUT with a small file that was edited since, which would be lost.
+  /// --force, --if-changed: nor an OUT with a small file that was edited since, which would be lost; nor, where one
+  /// rank is to be written, an OUT with other ranks of its set.
   void check(const Plan&) const override;
   void begin(const Plan&, const OutputDir&) const override {}
   void end() const override {}
   const PackedCheckpoint* earlier() const override { return nullptr; }
 
  private:
+  void check_ranks(const Plan& plan) const;
+
   const ConvertOptions& options_;
   std::vector<ListedFile> replaced_;
 };

@@ -70,6 +70,7 @@ bool is_as_written(const PackedCheckpoint& out, Problems& damage) {
 
 void check_as_written(const PackedCheckpoint& out, Problems& damage) {
   if (!damage.any()) check_files(out, damage);
+  if (!damage.any()) check_nothing_else(out, damage);
   if (!damage.any()) compare_with_rebuilt(out, out.manifest.source, damage);
 }
 
