@@ -127,9 +127,10 @@ class Checkpoint:
                 "ranks": list(range(self.tp_size)),
                 "canary": "packed/canary-0.safetensors",
                 "model": {"hidden": self.hidden, "intermediate": self.intermediate, "padded_hidden": self.padded[0],
-                          "padded_intermediate": self.padded[1], "activation": {"limit": self.swiglu_limit}},
+                          "padded_intermediate": self.padded[1], "activation": {"name": "silu", "limit": self.swiglu_limit}},
                 "tensors": entries}
-        manifest = {"format_version": 2, "source": {"model_type": self.model_type}, "sets": [set_]} | changes
+        manifest = {"format_version": 2, "source": {"model_type": self.model_type}, "files": [], "copied": [],
+                    "sets": [set_]} | changes
         write_manifest(directory, manifest)
         source = {"quant_method": "mxfp4" if self.model_type == "gpt_oss" else "fp8"}
         mark = {"format_version": manifest["format_version"], "engine": self.engine, "backend": self.backend,

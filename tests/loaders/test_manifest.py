@@ -114,14 +114,19 @@ class Hostile(unittest.TestCase):
             with self.subTest(text=text), self.assertRaises(Refused):
                 Manifest(self.directory, "vllm")
         self.edited(lambda manifest, set_, tensor: manifest.pop("source"))
-        self.refuses("is damaged: KeyError('source')")
+        self.refuses("mxfp4-pack.json: source: missing")
 
     def test_file_names(self):
-        for name in ("/etc/passwd", "../out/config.json", "packed/../../x", "packed//x", "./x", "", "a\0b", "a\\b", None, 3):
+        names = dict.fromkeys(("/etc/passwd", "../out/config.json", "packed/../../x", "packed//x", "./x", "", "a\\b"))
+        for name in names:
+            names[name] = f"unsafe file name {name!r}"
+        names |= {"a\0b": "text without control characters was expected", None: "null, a string was expected",
+                  3: "3, a string was expected"}
+        for name, message in names.items():
             for key in ("file", "canary"):
                 with self.subTest(name=name, key=key):
                     self.edited(lambda manifest, set_, tensor: (set_ if key == "canary" else tensor).update({key: name}))
-                    self.refuses(f"unsafe file name {name!r}")
+                    self.refuses(message)
 
     def test_links_that_lead_out(self):
         outside = os.path.join(os.path.dirname(self.directory), "outside")
@@ -200,17 +205,17 @@ class Hostile(unittest.TestCase):
         view_of = json.loads(self.good)["sets"][0]["tensors"][0]["view"]
         strides = view_of["strides"]
         for change, message in (
-                (view(strides=[0, *strides[1:]]), "whole numbers above 0"),
-                (view(strides=[-1, *strides[1:]]), "whole numbers above 0"),
+                (view(strides=[0, *strides[1:]]), "a whole number from 1 to"),
+                (view(strides=[-1, *strides[1:]]), "a whole number from 1 to"),
                 (view(strides=[1, 1, 1]), "overlap or leave holes"),
                 (view(strides=[strides[0] * 2, *strides[1:]]), "overlap or leave holes"),
-                (view(strides=strides[:2]), "damaged"),
+                (view(strides=strides[:2]), "are not as many as sizes"),
                 (view(dtype="int32"), "not as large as what is stored"),
                 (view(shape=[view_of["shape"][0] - 1, *view_of["shape"][1:]]), "not as large as what is stored"),
-                (lambda m, s, t: t.update(shape=[2, 0, 5]), "whole numbers above 0"),
-                (lambda m, s, t: t.update(shape=[2, 1.5]), "whole numbers above 0"),
-                (lambda m, s, t: t.update(shape=[2, True]), "whole numbers above 0"),
-                (lambda m, s, t: t.update(shape=[2, 1 << 62]), "whole numbers above 0"),
+                (lambda m, s, t: t.update(shape=[2, 0, 5]), "a whole number from 1 to"),
+                (lambda m, s, t: t.update(shape=[2, 1.5]), "a whole number from 1 to"),
+                (lambda m, s, t: t.update(shape=[2, True]), "a whole number from 1 to"),
+                (lambda m, s, t: t.update(shape=[2, 1 << 62]), "a whole number from 1 to"),
                 (lambda m, s, t: t.update(experts=3), "dtype, shape and experts do not agree"),
                 (lambda m, s, t: t.update(torch_dtype="complex128"), "dtype, shape and experts do not agree"),
                 (lambda m, s, t: t.update(dtype="I32"), "dtype, shape and experts do not agree")):

@@ -225,8 +225,8 @@ class Sglang(SglangCase):
             good = file.read()
         for change, message in (
                 (lambda m: m.update(format_version=3), "format_version is 3, this loader reads up to 2"),
-                (lambda m: m.update(needs=["x"]), "needs ['x'], which this loader does not know"),
-                (lambda m: m["sets"][0].update(needs=["x"]), "needs ['x'], which this loader does not know"),
+                (lambda m: m.update(needs=["x"]), "mxfp4-pack.json: needs x, which this loader does not know"),
+                (lambda m: m["sets"][0].update(needs=["x"]), "needs x, which this loader does not know"),
                 (lambda m: m["sets"][0].update(engine="vllm"), "was packed for vllm, not for sglang"),
                 (lambda m: m["sets"][0].update(backend="vllm-cpu"), "no loader for experts packed for backend vllm-cpu")):
             manifest = json.loads(good)

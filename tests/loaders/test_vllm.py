@@ -289,6 +289,8 @@ class Vllm(unittest.TestCase):
         with open(path) as file:
             manifest = json.load(file)
         manifest["sets"][0].update(moe_tp_size=2, ranks=[1])
+        for tensor in manifest["sets"][0]["tensors"]:
+            tensor["rank"] = 1
         write_manifest(self.directory, manifest)
         self.refuses("ranks [1]); asked for is auto, rank 0 of 2", checkpoint, tp=(2, 0))
 
@@ -334,8 +336,8 @@ class Vllm(unittest.TestCase):
             good = file.read()
         for change, message in (
                 (lambda m: m.update(format_version=3), "format_version is 3, this loader reads up to 2"),
-                (lambda m: m.update(needs=["x"]), "needs ['x'], which this loader does not know"),
-                (lambda m: m["sets"][0].update(needs=["x"]), "needs ['x'], which this loader does not know"),
+                (lambda m: m.update(needs=["x"]), "mxfp4-pack.json: needs x, which this loader does not know"),
+                (lambda m: m["sets"][0].update(needs=["x"]), "needs x, which this loader does not know"),
                 (lambda m: m["sets"][0].update(engine="sglang"), "was packed for sglang, not for vllm"),
                 (lambda m: m["source"].update(model_type="deepseek_v4"), "holds experts of deepseek_v4"),
                 (lambda m: m["sets"][0].update(backend="flashinfer-cutedsl"), "no loader for experts packed for backend flashinfer-cutedsl")):

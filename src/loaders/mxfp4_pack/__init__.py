@@ -5,22 +5,28 @@ describes what is read.
 What needs torch is imported when it is first used, so that manifests can be read without it.
 """
 
-from collections.abc import Sequence
-from typing import Any
+import collections.abc
+import typing
 
-from ._advice import convert_again, installed
-from ._entries import Entry, Misfit, Refused, Unconverted, View, kernel_of
+from ._advice import convert_again, installed, version_of_package
+from ._entries import kernel_of
+from ._errors import Misfit, Refused, Unconverted
 from .commands import Failed, convert, inspect, plan, unpack, verify
 from .commands import open_output as open  # noqa: A004
 from .manifest import FORMAT_VERSION, MANIFEST, METHOD, Manifest, check_version, is_method, is_packed, read_config
 
-__all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Entry", "Failed", "Manifest", "Misfit", "PackedSet", "RawLayer",
-           "Refused", "Unconverted", "View", "check_version", "convert", "convert_again", "difference", "fall_back",
+__all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Failed", "Manifest", "Misfit", "PackedSet", "RawLayer",
+           "Refused", "Unconverted", "__version__", "check_version", "convert", "convert_again", "difference", "fall_back",
            "in_memory_order", "inspect", "installed", "is_method", "is_packed", "kernel_of", "misfit", "open", "plan",
            "read_config", "unpack", "update", "verify"]
 
 
-def update(model: Any, names: Sequence[str], tensors: Sequence[Any]) -> None:
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__") and name not in __all__)])
+
+
+def update(model: typing.Any, names: collections.abc.Sequence[str],
+           tensors: collections.abc.Sequence[typing.Any]) -> None:
     """Packs new raw experts into a model that serves: `model`, the engine's on this rank (vLLM's apply_model gives it, and
     SGLang's update_weights_from_tensor a loader of --custom-weight-loader);
     `names`, those of the checkpoint's tensors, and `tensors`, with its dtypes and shapes, whole on every rank, on the GPU or
@@ -35,7 +41,9 @@ def update(model: Any, names: Sequence[str], tensors: Sequence[Any]) -> None:
     engine.update(model, names, tensors)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
+    if name == "__version__":
+        return version_of_package()
     if name == "PackedSet":
         from .packed_set import PackedSet
         return PackedSet

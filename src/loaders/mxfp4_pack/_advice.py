@@ -2,6 +2,8 @@
 
 from importlib import metadata
 
+from ._errors import printable
+
 # A library's name in `fits` -> the installed distributions that tell its version: its own, then those that contain it.
 DISTRIBUTIONS = {"flashinfer": ("flashinfer-python",), "triton_kernels": ("triton-kernels", "sglang-kernel", "vllm")}
 # The layout versions of backends that have several, for each engine, where they depend on it for experts with (or without)
@@ -36,12 +38,20 @@ def installed(library: str) -> str:
     return "not installed"
 
 
+def version_of_package() -> str:
+    """Of this package; "0+unknown" if it is not installed, for example in a checkout."""
+    try:
+        return metadata.version("mxfp4-pack")
+    except metadata.PackageNotFoundError:
+        return "0+unknown"
+
+
 def convert_again(directory: str, engine: str, backend: str, tp_size: int = 1, how: str = "--force",
                   layout_version: str | None = None) -> str:
     """The command that makes what was asked for. how: --force replaces all sets, --add adds one to them."""
     layout = f" --layout-version {layout_version}" if layout_version else ""
     tp = f" --tp-size {tp_size}" if tp_size > 1 else ""
-    return f"Run: mxfp4-pack convert CHECKPOINT {directory} --engine {engine} --backend {backend}{layout}{tp} {how}"
+    return f"Run: mxfp4-pack convert CHECKPOINT {printable(directory)} --engine {engine} --backend {backend}{layout}{tp} {how}"
 
 
 def other_layouts(fields):
@@ -58,12 +68,12 @@ def after_misfit(directory, fields):
     """What to do where the engine makes other bytes than a set holds."""
     if "layout_file" in fields:
         return ("Learn the layout file again, of what is installed (python3 -m mxfp4_pack.learn), and run: "
-                f"mxfp4-pack convert CHECKPOINT {directory} --layout FILE --force")
+                f"mxfp4-pack convert CHECKPOINT {printable(directory)} --layout FILE --force")
     given = (directory, fields["engine"], fields["backend"], fields["moe_tp_size"], "--force")
     if others := other_layouts(fields):
         command = convert_again(*given, others[0])
         return command + "".join(f"\n  or with --layout-version {name}" for name in others[1:])
-    return (f"Run: mxfp4-pack verify {directory}\n  Where that finds it right, these bytes are all that mxfp4-pack writes "
+    return (f"Run: mxfp4-pack verify {printable(directory)}\n  Where that finds it right, these bytes are all that mxfp4-pack writes "
             f"for {fields['backend']}: serve another backend or an engine that fits. Where it is damaged:\n  "
             f"{convert_again(*given, fields['layout_version'])}")
 

@@ -4,6 +4,11 @@ import math
 import os
 from typing import Any, NamedTuple
 
+from ._errors import Misfit, Refused, Unconverted, printable
+
+__all__ = ["BYTES", "DTYPES", "ROLES", "Entry", "Misfit", "Refused", "Unconverted", "View", "counted", "entry_of",
+           "kernel_of", "kernels_of", "path_of", "safe_name"]
+
 BYTES = {"bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e8m0fnu": 1, "bfloat16": 2,
          "float16": 2, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8}
 # of safetensors -> of torch
@@ -17,18 +22,6 @@ ROLES = ("w13", "w2")
 def counted(count: int, what: str) -> str:
     """1 file, 2 files."""
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-class Refused(ValueError):
-    """The packed files cannot be served as asked; the message says why and what to do."""
-
-
-class Misfit(Refused):
-    """The set's bytes or sizes are not those of the installed engine, which could convert raw experts itself."""
-
-
-class Unconverted(Misfit):
-    """The engine's own conversion failed, so nothing was compared."""
 
 
 class View(NamedTuple):
@@ -55,12 +48,13 @@ class Entry(NamedTuple):
 
 
 def entry_of(t):
+    """The entry of one of a set's tensors, whose fields have their types (_fields.py)."""
     view = t.get("view") or unsaid_view(t)
     if view is not None:
-        view = View(view["dtype"], sizes(view["shape"]), sizes(view["strides"]))
-    entry = Entry(t["name"], t["parameter"], safe_name(t["file"]), t["torch_dtype"], sizes(t["shape"]), view,
+        view = View(view["dtype"], tuple(view["shape"]), tuple(view["strides"]))
+    entry = Entry(t["name"], t["parameter"], safe_name(t["file"]), t["torch_dtype"], tuple(t["shape"]), view,
                   t["experts"], t["xxh3_128"])
-    if DTYPES.get(t["dtype"]) != entry.torch_dtype or not entry.shape or entry.shape[0] != entry.experts:
+    if DTYPES.get(t["dtype"]) != entry.torch_dtype or entry.shape[0] != entry.experts:
         raise Refused(f"{entry.name}: dtype, shape and experts do not agree")
     if view is not None:
         check_view(entry)
@@ -76,30 +70,25 @@ def unsaid_view(t):
     return {"dtype": t["torch_dtype"], "shape": shape, "strides": (shape[1] * columns, columns, 1)}
 
 
-def sizes(numbers):
-    found = tuple(numbers)
-    if not all(type(n) is int and 0 < n < 1 << 48 for n in found):
-        raise Refused(f"{list(found)}: sizes and strides are whole numbers above 0")
-    return found
-
-
 def check_view(entry):
     """A view shows every element of the stored tensor once: it is the stored one with its axes in another order."""
     view = entry.view
-    axes = sorted((axis for axis in zip(view.strides, view.shape, strict=True) if axis[1] > 1), reverse=True)
+    if len(view.strides) != len(view.shape):
+        raise Refused(f"{entry.name}: strides {view.strides} are not as many as sizes {view.shape}")
+    axes = sorted((axis for axis in zip(view.strides, view.shape) if axis[1] > 1), reverse=True)
     expected = 1
     for stride, size in reversed(axes):
         if stride != expected:
             raise Refused(f"{entry.name}: strides {view.strides} of shape {view.shape} overlap or leave holes")
         expected *= size
-    if math.prod(view.shape) * BYTES[view.torch_dtype] != entry.bytes:
+    if math.prod(view.shape) * BYTES.get(view.torch_dtype, 0) != entry.bytes:
         raise Refused(f"{entry.name}: the view {view.shape} is not as large as what is stored")
 
 
 def safe_name(name):
     """A file's name in the manifest: relative, and below the directory by its text."""
-    parts = name.split("/") if isinstance(name, str) else [""]
-    if any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts):
         raise Refused(f"unsafe file name {name!r}")
     return name
 
@@ -114,7 +103,7 @@ def path_of(directory, name):
     snapshots = os.path.dirname(root)
     if os.path.basename(snapshots) == "snapshots" and is_below(file, os.path.join(os.path.dirname(snapshots), "blobs")):
         return path
-    raise Refused(f"{path} is a link out of the directory; put the file itself there")
+    raise Refused(f"{printable(path)} is a link out of the directory; put the file itself there")
 
 
 def is_below(path, directory):

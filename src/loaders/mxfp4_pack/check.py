@@ -21,10 +21,14 @@ from contextlib import redirect_stdout
 
 from . import _xxh3, commands
 from ._entries import DTYPES, Refused, Unconverted, counted, entry_of, path_of
+from ._errors import printable
+from ._fields import check_set as check_fields
+from ._files import open_file, read_file, size_of
 from ._safetensors import read_header
-from .manifest import MALFORMED, MANIFEST, SERVED, Manifest, is_served, read_manifest
+from .manifest import MANIFEST, SERVED, Manifest, is_served, read_manifest
 
 KERNELS = ("vllm",)  # engines that have a module `kernel` here
+WHOLE_FILE_LIMIT = 1 << 30  # bytes of a file that holds no tensors, as the program has it
 TOLERANCE = 1e-2  # relative L2 of engines' kernels, which round to bf16 several times: Marlin has 5e-3, others 3e-3
 
 
@@ -34,14 +38,14 @@ class Report:
         self.files = 0
         self.verified = None  # what `mxfp4-pack verify` said
 
-    def attempt(self, what, step, *arguments):
+    def attempt(self, step, *arguments):
         """The result of a step; a problem instead where it finds one."""
         try:
             return step(*arguments)
         except Refused as error:
             self.problems.append(str(error))
-        except MALFORMED as error:
-            self.problems.append(f"{what}: the manifest is damaged ({error!r})")
+        except OSError as error:  # of a file that was just there
+            self.problems.append(printable(str(error)))
         return None
 
 
@@ -49,17 +53,16 @@ def check(directory, engines=(), source=None, tolerance=TOLERANCE):
     """`engines`: those whose canaries must be compared and kernels run; of others they are where that can be done.
     source: the checkpoint; without it no kernel runs."""
     report = Report()
-    fields = report.attempt(MANIFEST, read_manifest, directory)
+    fields = report.attempt(read_manifest, directory)
     if fields is None:
         return report
-    for listed in fields.get("files", []):
-        report.attempt(listed, check_file, report, directory, listed)
+    for listed in fields["files"]:
+        report.attempt(check_file, report, directory, listed)
     headers = {}
-    report.attempt("copied", check_copied, directory, fields, headers)
-    for number, set_ in enumerate(fields.get("sets", [])):
-        report.attempt(f"set {number}", check_set, directory, set_, headers)
-        report.sets.append(report.attempt(f"set {number}", describe, set_))
-    report.attempt("files", check_names, fields, headers)
+    report.attempt(check_copied, directory, fields, headers)
+    report.sets = [report.attempt(check_set, directory, set_, headers) for set_ in fields["sets"]]
+    if not report.problems:
+        report.attempt(check_names, fields, headers)
     if not report.problems:
         for number, set_ in enumerate(fields["sets"]):
             report.sets[number]["canary"] = check_canary(report, directory, set_, engines)
@@ -76,17 +79,18 @@ def check(directory, engines=(), source=None, tolerance=TOLERANCE):
 
 def check_file(report, directory, listed):
     path = path_of(directory, listed["name"])
+    shown = printable(path)
     try:
-        size = os.stat(path).st_size
+        with open_file(path) as file:
+            size = size_of(file)
+            if size != listed["bytes"]:
+                raise Refused(f"{shown} has {size} bytes, manifest: {listed['bytes']}")
+            header = listed.get("header_xxh3_128")
+            data = file.read(read_header(path)[1]) if header else read_file(path, WHOLE_FILE_LIMIT)
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror}") from error
-    if size != listed["bytes"]:
-        raise Refused(f"{path} has {size} bytes, manifest: {listed['bytes']}")
-    header = listed.get("header_xxh3_128")
-    with open(path, "rb") as file:
-        data = file.read(read_header(path)[1] if header else -1)
-    if _xxh3.hexdigest(data) != (header or listed["xxh3_128"]):
-        raise Refused(f"{path}: {'its header' if header else 'it'} does not have the manifest's checksum")
+        raise Refused(f"{shown}: {error.strerror}") from error
+    if _xxh3.hexdigest(data) != (header or listed.get("xxh3_128")):
+        raise Refused(f"{shown}: {'its header' if header else 'it'} does not have the manifest's checksum")
     report.files += 1
 
 
@@ -109,11 +113,15 @@ def check_copied(directory, fields, headers):
 
 
 def check_set(directory, set_, headers):
+    """What is known of a set, whose files are right."""
+    check_fields(set_, MANIFEST)
     if "layout_file" not in set_:
         path_of(directory, set_["canary"])
     for t in set_["tensors"]:
         entry = entry_of(t)
         agree(header_of(directory, entry.file, headers), entry.file, entry.name, t["dtype"], entry.shape)
+    known = {key: set_[key] for key in ("engine", "backend", "layout_version", "moe_tp_size", "ranks")}
+    return known | {"canary": None, "kernel": None}
 
 
 def check_names(fields, headers):
@@ -121,13 +129,8 @@ def check_names(fields, headers):
     known = {(t["copy"], t["name"]) for t in fields["copied"]}
     known |= {(t["file"], t["name"]) for set_ in fields["sets"] for t in set_["tensors"]}
     for file, header in headers.items():
-        if unknown := [name for name in header if (file, name) not in known]:
+        if unknown := [printable(name) for name in header if (file, name) not in known]:
             raise Refused(f"{file}: the manifest does not know {', '.join(sorted(unknown)[:3])}")
-
-
-def describe(set_):
-    known = {key: set_[key] for key in ("engine", "backend", "layout_version", "moe_tp_size", "ranks")}
-    return known | {"canary": None, "kernel": None}
 
 
 def check_canary(report, directory, set_, engines):
@@ -252,10 +255,11 @@ def main(arguments=None):
                         help="largest relative L2 error of them, %(default)s by default")
     parser.add_argument("--json", action="store_true", help="one object on stdout")
     options = parser.parse_args(arguments)
-    if not os.path.isfile(os.path.join(options.directory, MANIFEST)):
+    if not os.path.lexists(os.path.join(options.directory, MANIFEST)):
         report = Report()
-        report.unchecked.append(f"{options.directory} has no {MANIFEST}: no output of mxfp4-pack"
-                                if os.path.isdir(options.directory) else f"{options.directory}: no such directory")
+        shown = printable(options.directory)
+        report.unchecked.append(f"{shown} has no {MANIFEST}: no output of mxfp4-pack"
+                                if os.path.isdir(options.directory) else f"{shown}: no such directory")
     else:
         with redirect_stdout(sys.stderr):  # engines log to stdout, which is the report's
             report = check(options.directory, options.engine, options.source, options.tolerance)

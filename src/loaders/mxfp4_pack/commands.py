@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from ._entries import Refused
+from ._errors import Refused, printable
 from ._program import MISSING, environment, program
 from .manifest import Manifest, read_manifest
 
@@ -73,9 +73,9 @@ def open_output(out: Path, engine: str | None = None) -> Manifest:
     """The reader of an output, for one engine; without a name for the only one that it was packed for."""
     out = os.fsdecode(out)
     if engine is None:
-        engines = sorted({s.get("engine") for s in read_manifest(out).get("sets", []) if isinstance(s, dict)})
+        engines = sorted({set_["engine"] for set_ in read_manifest(out)["sets"]})
         if len(engines) != 1:
-            raise Refused(f"{out} was packed for {', '.join(map(str, engines))}: say which engine")
+            raise Refused(f"{printable(out)} was packed for {', '.join(engines)}: say which engine")
         engine = engines[0]
     return Manifest(out, engine)
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from ._files import read_file
 from ._safetensors import read_header
 from .fallback import module_of
 
@@ -30,8 +31,7 @@ class Result(NamedTuple):
 def read_batches(path):
     """What `mxfp4-pack verify --save` has written."""
     tensors, start = read_header(path)
-    with open(path, "rb") as file:
-        data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+    data = torch.frombuffer(bytearray(read_file(path)), dtype=torch.uint8)
     metadata = json.loads(data[8:start].numpy().tobytes())["__metadata__"]
 
     def tensor(name):

@@ -1,9 +1,8 @@
 """The manifest, and which of its sets serves an engine as it was started.
 
-Every field of the manifest is read here and in _entries.py and nowhere else; mxfp4-pack-format(5) describes them.
+_fields.py says which fields of the manifest are read, and their types.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +10,16 @@ from typing import Any
 from . import _xxh3
 from ._advice import BACKENDS, convert_again, for_kernel, installed
 from ._entries import Refused, entry_of, kernel_of, kernels_of, path_of, safe_name
+from ._errors import printable
+from ._fields import MANIFEST as FIELDS
+from ._fields import NEEDS, check_set
+from ._files import CONFIG_LIMIT, MANIFEST_LIMIT, parse_json, read_file, read_json
+from ._forms import check, shown
 
 FORMAT_VERSION = 2  # the newest; all before it are read
 METHOD = "mxfp4_pack"  # quant_method in config.json
 MANIFEST = "mxfp4-pack.json"
+CONFIG = "config.json"
 # The backends that each engine's loader knows.
 SERVED = {"vllm": ("marlin", "marlin-fp8", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm",
                    "triton-hopper", "triton-blackwell", "triton-rocm", "aiter-triton", "deepgemm", "aiter-a16w4",
@@ -22,20 +27,18 @@ SERVED = {"vllm": ("marlin", "marlin-fp8", "flashinfer-cutlass", "flashinfer-cut
           "sglang": ("marlin", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm", "triton-hopper",
                      "triton-blackwell", "humming", "flashinfer-humming", "deepgemm", "aiter-a16w4")}
 OLD_DISTRIBUTIONS = ("mxfp4-pack-reader", "mxfp4-pack-vllm", "mxfp4-pack-sglang")
-# What reading JSON of the wrong form raises.
-MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
 
 
 def check_version(version: object) -> None:
     if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
-        raise Refused(f"format_version is {version}, this loader reads up to {FORMAT_VERSION}: install the loader of the "
+        raise Refused(f"format_version is {shown(version)}, this loader reads up to {FORMAT_VERSION}: install the loader of the "
                       "mxfp4-pack that wrote these files, or convert again with this one")
 
 
 def check_needs(fields, known=()):
     """What a reader must know beyond format_version 2 to use a manifest or one of its sets."""
-    if any(need not in known for need in fields.get("needs", ())):
-        raise Refused(f"needs {fields['needs']}, which this loader does not know: install a newer one")
+    if unknown := [need for need in fields.get("needs", ()) if need not in known]:
+        raise Refused(f"needs {', '.join(unknown)}, which this loader does not know: install a newer one")
 
 
 def read_manifest(directory: str) -> dict[str, Any]:
@@ -43,29 +46,41 @@ def read_manifest(directory: str) -> dict[str, Any]:
     whether the source's scales may be NaN."""
     path = path_of(directory, MANIFEST)
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-        fields = json.loads(data)
-        check_version(fields.get("format_version"))
-        check_needs(fields)
-        expected = fields["xxh3_128"]
-        begin = data.index(expected.encode())
-        for number, set_ in enumerate(fields.get("sets", [])):
-            set_["number"] = number
-            set_["allow_nan_scales"] = fields.get("source", {}).get("allow_nan_scales", False)
+        data = read_file(path, MANIFEST_LIMIT)
     except FileNotFoundError:
         if not os.path.isdir(directory):
-            raise Refused(f"{directory}: no such directory") from None
-        raise Refused(f"{path} is missing: no output of mxfp4-pack, or an incomplete one; convert it again") from None
+            raise Refused(f"{printable(directory)}: no such directory") from None
+        raise Refused(f"{printable(path)} is missing: no output of mxfp4-pack, or an incomplete one; convert it again") \
+            from None
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror}") from error
-    except Refused:
-        raise
-    except MALFORMED as error:
-        raise Refused(f"{path}: not a manifest ({error!r}); damaged?") from error
-    if len(expected) != 32 or _xxh3.hexdigest(data[:begin] + b"0" * 32 + data[begin + 32:]) != expected:
-        raise Refused(f"{path}: does not have its own checksum; damaged or edited")
+        raise Refused(f"{printable(path)}: {error.strerror}") from error
+    fields = parse_json(data, printable(path))
+    check_manifest(fields, printable(path))
+    if not has_own_checksum(data, fields["xxh3_128"]):
+        raise Refused(f"{printable(path)}: does not have its own checksum; damaged or edited")
+    for number, set_ in enumerate(fields["sets"]):
+        set_["number"] = number
+        set_["allow_nan_scales"] = fields["source"].get("allow_nan_scales", False)
     return fields
+
+
+def check_manifest(fields, file):
+    """Refuses a manifest that this package does not know, and one with wrong fields. Of its sets all is checked later."""
+    check(fields, {}, file)
+    check(fields, {"needs?": NEEDS}, file)
+    try:
+        check_version(fields.get("format_version"))
+        check_needs(fields)
+    except Refused as error:
+        raise Refused(f"{file}: {error}") from None
+    check(fields, FIELDS, file)
+
+
+def has_own_checksum(data, expected):
+    """Whether a manifest's bytes have the checksum that stands in them."""
+    begin = data.find(expected.encode())
+    zeroed = data[:begin] + b"0" * 32 + data[begin + 32:]
+    return len(expected) == 32 and begin >= 0 and _xxh3.hexdigest(zeroed) == expected
 
 
 class Manifest:
@@ -76,18 +91,18 @@ class Manifest:
         if engine not in SERVED:
             raise Refused(f"no engine {engine!r}; there are {', '.join(sorted(SERVED))}")
         if not os.path.isdir(directory):
-            raise Refused(f"{directory}: packed checkpoints are read from a local directory; download it first")
+            raise Refused(f"{printable(str(directory))}: packed checkpoints are read from a local directory; "
+                          "download it first")
         self.directory = os.path.abspath(directory)
+        path_of(self.directory, CONFIG)
         self.config = read_config(directory)
         self.open_sets: dict[tuple[int, int], Any] = {}
         fields = read_manifest(directory)
+        self.model_type: str = fields["source"]["model_type"]
         try:
-            self.model_type: str = fields["source"]["model_type"]
             self.sets = self.served(fields["sets"], engine)
         except Refused as error:
-            raise Refused(f"{self.directory}: {error}") from None
-        except MALFORMED as error:
-            raise Refused(f"{self.directory}: {MANIFEST} is damaged: {error!r}") from error
+            raise Refused(f"{printable(self.directory)}: {error}") from None
 
     def served(self, sets: list[dict[str, Any]], engine: str) -> list[dict[str, Any]]:
         """The engine's sets that a loader knows, all their entries and file names checked."""
@@ -100,6 +115,7 @@ class Manifest:
             raise Refused(f"no loader for experts packed for backend {', '.join(s['backend'] for s in own)}")
         for fields in served:
             check_needs(fields, ("layout_file",) if "layout_file" in fields else ())
+            check_set(fields, MANIFEST)
             files = {entry_of(t).file for t in fields["tensors"]}
             for name in files | ({safe_name(fields["canary"])} if "layout_file" not in fields else set()):
                 path_of(self.directory, name)
@@ -111,15 +127,16 @@ class Manifest:
         text = self.config.get("text_config")
         number = {**self.config, **(text if isinstance(text, dict) else {})}.get("num_hidden_layers")
         if type(number) is not int:
-            raise Refused(f"{self.directory}: config.json has no num_hidden_layers; convert it again")
+            raise Refused(f"{printable(self.directory)}: config.json has no num_hidden_layers; convert it again")
         return number
 
     @property
     def source_quantization(self) -> dict[str, Any]:
         """The checkpoint's own quantization_config."""
-        original = (self.config.get("quantization_config") or {}).get("source_quantization_config")
+        quantization = self.config.get("quantization_config")
+        original = quantization.get("source_quantization_config") if isinstance(quantization, dict) else None
         if not isinstance(original, dict):
-            raise Refused(f"{self.directory}: config.json has no source_quantization_config; convert it again")
+            raise Refused(f"{printable(self.directory)}: config.json has no source_quantization_config; convert it again")
         return original
 
     def kernel(self, asked: str, tp_size: int) -> str:
@@ -160,7 +177,7 @@ class Manifest:
     def refusal(self, asked: str, tp_size: int, rank: int, backends: Sequence[str] = ()) -> Refused:
         engine = self.sets[0]["engine"]
         if not 0 <= rank < tp_size:
-            return Refused(f"{self.directory}: rank {rank} of {tp_size}; ranks are 0 to {tp_size - 1}")
+            return Refused(f"{printable(self.directory)}: rank {rank} of {tp_size}; ranks are 0 to {tp_size - 1}")
         if same := [s for s in self.sets if answers(s, asked, backends)]:
             advice = convert_again(self.directory, engine, same[0]["backend"], tp_size, "--add", same[0]["layout_version"])
         elif wanted := [b for b in backends or BACKENDS.get(asked, ()) if b in SERVED[engine]]:
@@ -169,7 +186,7 @@ class Manifest:
             advice = f"No loader serves {asked}; leave that option out"
         asked = " or ".join(backends) or asked
         held = (f"{kernel_of(s)} (MoE tensor-parallel size {s['moe_tp_size']}, ranks {s['ranks']})" for s in self.sets)
-        return Refused(f"{self.directory} holds experts packed for {', '.join(held)}; asked for is {asked}, rank {rank} of "
+        return Refused(f"{printable(self.directory)} holds experts packed for {', '.join(held)}; asked for is {asked}, rank {rank} of "
                        f"{tp_size}. {advice}")
 
 
@@ -196,9 +213,8 @@ def read_config(directory: str) -> dict[str, Any]:
     """The language model's part of config.json: the object that has the quantization_config. Empty where there is no such
     file or object: this is asked of every model, and whatever is not packed is the engine's to judge."""
     try:
-        with open(os.path.join(directory, "config.json"), encoding="utf-8-sig") as file:
-            config = json.load(file)
-    except (OSError, TypeError, ValueError, RecursionError):
+        config = read_json(os.path.join(directory, CONFIG), CONFIG_LIMIT)
+    except (OSError, TypeError, ValueError):
         return {}
     if not isinstance(config, dict):
         return {}
@@ -220,7 +236,7 @@ def is_sharded_state(directory):
     """Whether a local directory holds the output of --format sharded-state, whose config.json is the checkpoint's own.
     Never raises."""
     try:
-        with open(os.path.join(directory, MANIFEST), "rb") as file:
-            return json.load(file).get("format") == "sharded-state"
-    except (OSError, *MALFORMED):
+        fields = read_json(os.path.join(directory, MANIFEST), MANIFEST_LIMIT)
+    except (OSError, TypeError, ValueError):
         return False
+    return isinstance(fields, dict) and fields.get("format") == "sharded-state"

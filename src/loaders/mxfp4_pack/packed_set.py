@@ -6,7 +6,9 @@ import time
 import torch
 
 from ._advice import after_misfit, installed
-from ._entries import ROLES, Misfit, Refused, counted, entry_of, kernel_of, path_of
+from ._entries import BYTES, ROLES, Misfit, Refused, counted, entry_of, kernel_of, path_of
+from ._errors import printable
+from ._files import read_file
 from ._loading import Loading, Request
 from ._safetensors import read_header
 from .compare import difference
@@ -14,6 +16,7 @@ from .fallback import OFFER, SUFFIX, allowed
 
 
 QUIET = 5  # s that pass between two lines on the reads
+CANARY_LIMIT = 64 << 20  # bytes; the format says less than 1 MiB
 
 
 def flat(tensor):
@@ -62,7 +65,7 @@ class PackedSet:
         try:
             return self.layers[namespace, number]
         except KeyError:
-            raise Refused(f"{what}: no packed experts of {namespace} layer {number} in {self.directory}") from None
+            raise Refused(f"{what}: no packed experts of {namespace} layer {number} in {printable(self.directory)}") from None
 
     def expect(self, entries, experts, device, into=None):
         """The engine has this layer: it is read from now on, for `read_layer`. into: {key: tensor}, what that gave before,
@@ -83,7 +86,7 @@ class PackedSet:
                  for own in (entries, set_.layer(*place, "a reload"))]
         same = all(self.fields[name] == set_.fields[name] for name in ("layout_version", "model"))
         if forms[0] != forms[1] or not same:
-            raise Refused(f"{set_.directory} holds experts of other sizes or another layout than those that are served. "
+            raise Refused(f"{printable(set_.directory)} holds experts of other sizes or another layout than those that are served. "
                           "Start the server anew")
         set_.canary_is_equal = self.canary_is_equal
         return set_
@@ -140,8 +143,9 @@ class PackedSet:
     def _canary_tensors(self, device):
         path = path_of(self.directory, self.fields["canary"])
         header, _ = read_header(path)
-        with open(path, "rb") as file:
-            data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+        if unknown := [name for name, t in header.items() if t.dtype not in BYTES]:
+            raise Refused(f"{self.fields['canary']}: {unknown[0]}: dtype {header[unknown[0]].dtype} is not known; damaged?")
+        data = torch.frombuffer(bytearray(read_file(path, CANARY_LIMIT)), dtype=torch.uint8)
         # A copy of each: views of other dtypes want their own alignment.
         return {name: data[t.begin:t.end].clone().view(getattr(torch, t.dtype)).view(t.shape).to(device)
                 for name, t in header.items()}
@@ -169,7 +173,7 @@ class PackedSet:
         """One line on what was read since the last report, for the engine's log."""
         read = self.loading.progress
         self._loading = None
-        return (f"mxfp4-pack: {self.directory}: {self.backend} of {self.engine}, layout version "
+        return (f"mxfp4-pack: {printable(self.directory)}: {self.backend} of {self.engine}, layout version "
                 f"{self.fields['layout_version']}, MoE tensor-parallel rank {self.rank} of {self.moe_tp_size}; packed for "
                 f"{self.packed_for()}; installed {self.engine} {installed(self.engine)}; "
                 f"canary {'equal' if self.canary_is_equal else 'not compared'}; {counted(read.layers, 'layer')}, "
@@ -184,7 +188,7 @@ class PackedSet:
                           for name, value in self.fields["requires"].items()
                           if name.isupper() and os.environ.get(name) != value)
         return kind(
-            f"{self.directory} does not fit the installed {self.engine}: {why}.{started}\n"
+            f"{printable(self.directory)} does not fit the installed {self.engine}: {why}.{started}\n"
             f"  installed: {', '.join(f'{name} {installed(name)}' for name in libraries)}\n"
             f"  packed for: {self.packed_for()} "
             f"(layout version {self.fields['layout_version']})\n  {after_misfit(self.directory, self.fields)}{offer}")

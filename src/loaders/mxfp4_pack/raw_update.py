@@ -1,14 +1,17 @@
 """New raw experts for layers whose packed experts are in use: packed in place, by the plan of their set."""
 
-import json
-import os
 from functools import cached_property
 from typing import NamedTuple
 
 import torch
 
-from ._entries import DTYPES, Entry, Refused
+from ._entries import DTYPES, Entry, Refused, path_of
+from ._errors import printable
+from ._fields import SOURCES
+from ._files import INDEX_LIMIT, read_json
+from ._forms import Map, Text, check
 from ._library import Packer
+from .manifest import MANIFEST
 
 NAN = 0xFF  # the E8M0 byte
 BYTES = ("U8", "I8", "F8_E8M0", "F4")  # dtypes whose elements are bytes to the packer
@@ -37,7 +40,8 @@ def sources_of(fields, rank):
     for t in fields["tensors"]:
         if t.get("rank", 0) != rank:
             continue
-        source = t.get("source", ())
+        source = t.get("source", [])
+        check(source, SOURCES, MANIFEST, f"{t['name']}: source")
         count = 1 if t["role"] == "w2" or len(source) == 1 else 2
         for first in range(0, len(source), count):
             names = tuple(s["name"] for s in source[first:first + count])
@@ -70,8 +74,13 @@ class Update:
 
     @cached_property
     def left(self):
-        with open(os.path.join(self.set.directory, "model.safetensors.index.json"), encoding="utf-8") as file:
-            return json.load(file)["weight_map"].keys()
+        path = path_of(self.set.directory, "model.safetensors.index.json")
+        try:
+            index = read_json(path, INDEX_LIMIT)
+        except OSError as error:
+            raise Refused(f"{printable(path)}: {error.strerror}") from error
+        check(index, {"weight_map": Map(Text())}, printable(path))
+        return index["weight_map"].keys()
 
     def check(self, name, tensor):
         source = self.sources[name]

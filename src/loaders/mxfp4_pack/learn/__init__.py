@@ -9,7 +9,12 @@
     __main__.py the command
 """
 
+from .._errors import printable
+
 
 class NoRearrangement(Exception):
     """The conversion does more than move and copy bits and replace scales one by one, or does it in no form that a layout file
     has."""
+
+    def __init__(self, message: object = ""):
+        super().__init__(printable(str(message), keep="\n"))

@@ -8,6 +8,8 @@ import numpy
 import torch
 
 from . import NoRearrangement
+from .._errors import Refused
+from .._files import CONFIG_LIMIT, read_json
 from .canary import canary, canary_layer
 from .fit import Fitting
 from .predicted import Predicted, compare, padded_rows, prove
@@ -172,8 +174,7 @@ def to_text(name, engine, learned, made_with):
 def read_file(path):
     """(size, padded, entries) of a layout file, which mxfp4-pack has not refused."""
     try:
-        with open(path) as file:
-            made = json.load(file)
+        made = read_json(path, CONFIG_LIMIT)
         sizes = [(made[name]["hidden"], made[name]["intermediate"]) for name in ("size", "padded")]
         bias = any(t["part"] == "bias" for t in made["tensors"])
         if made["mxfp4_pack_layout"] < 3:
@@ -182,7 +183,9 @@ def read_file(path):
         return Size(*sizes[0], bias), sizes[1], made["tensors"]
     except OSError as e:
         raise NoRearrangement(f"{path}: {e.strerror}") from e
-    except (ValueError, KeyError, TypeError) as e:
+    except Refused as e:
+        raise NoRearrangement(e) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise NoRearrangement(f"{path}: no layout file ({type(e).__name__}: {e})") from e
 
 

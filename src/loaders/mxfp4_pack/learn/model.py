@@ -1,12 +1,13 @@
 """What a model's config.json says of its experts, and whole checkpoint tensors around what a rank gets of them."""
 
-import json
 import os
 from typing import NamedTuple
 
 import torch
 
 from . import NoRearrangement
+from .._errors import Refused
+from .._files import CONFIG_LIMIT, read_json
 
 # Bytes of other ranks' columns, by the number of experts: layers with one more are proved too, so that a pad that is made of
 # these is no constant.
@@ -42,8 +43,7 @@ def read_model(path):
     """Of a checkpoint's directory, or of its config.json alone."""
     path = os.path.join(path, "config.json") if os.path.isdir(path) else path
     try:
-        with open(path) as file:
-            whole = json.load(file)
+        whole = read_json(path, CONFIG_LIMIT)
         config = whole.get("text_config") or whole
         gpt_oss = whole["model_type"] == "gpt_oss"
         return Model(config, whole.get("quantization_config") or config["quantization_config"], whole["model_type"],
@@ -52,6 +52,8 @@ def read_model(path):
                      config.get("hidden_act", "silu"))
     except OSError as e:
         raise NoRearrangement(f"{path}: {e.strerror}") from e
+    except Refused as e:
+        raise NoRearrangement(e) from None
     except KeyError as e:
         raise NoRearrangement(f"{path}: no {e.args[0]}; the config of a model with MXFP4 experts was expected") from e
     except (ValueError, TypeError, AttributeError) as e:

@@ -16,6 +16,7 @@ from functools import lru_cache
 
 import torch
 from mxfp4_pack import METHOD, Manifest, Misfit, RawLayer, Refused, check_version, fall_back
+from mxfp4_pack._errors import printable
 from mxfp4_pack.compare import in_form_of
 from mxfp4_pack.repeat import Repeat
 from vllm.config import get_current_vllm_config
@@ -56,7 +57,7 @@ def packed_config(config, model_type=None):
     except (KeyError, TypeError) as error:
         raise Refused(f"the quantization_config of a packed checkpoint lacks {error}; damaged?") from error
     if method not in (*MODELS.values(), *ANY_MODEL) or MODELS.get(model_type, method) != method:
-        raise Refused(f"no loader for packed experts of a {method} checkpoint")
+        raise Refused(f"no loader for packed experts of a {printable(str(method))} checkpoint")
     return packed_config_class(engine_config(source, model_type)).from_config(source)
 
 
@@ -130,7 +131,8 @@ class PackedConfig:
         self.manifest = Manifest(model_name, "vllm")
         method = self.manifest.source_quantization.get("quant_method")
         if MODELS.get(self.manifest.model_type, method) != method or method not in (*MODELS.values(), *ANY_MODEL):
-            raise Refused(f"{model_name} holds experts of {self.manifest.model_type}, but the config is a {method} one")
+            raise Refused(f"{printable(model_name)} holds experts of {self.manifest.model_type}, but the config is a "
+                          f"{printable(str(method))} one")
 
     def get_quant_method(self, layer, prefix):
         if not isinstance(layer, RoutedExperts):

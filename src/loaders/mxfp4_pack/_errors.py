@@ -1,0 +1,23 @@
+"""Refusals, and text of files and paths as it may be shown."""
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Text with every character escaped that a terminal or a log could obey or hide: control characters, characters that
+    turn the direction of writing, other line ends, zero-width ones, and halves of surrogate pairs. keep: characters that
+    stay as they are."""
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+class Refused(ValueError):
+    """The packed files cannot be served as asked; the message says why and what to do."""
+
+    def __init__(self, message: object = ""):
+        super().__init__(printable(str(message), keep="\n"))
+
+
+class Misfit(Refused):
+    """The set's bytes or sizes are not those of the installed engine, which could convert raw experts itself."""
+
+
+class Unconverted(Misfit):
+    """The engine's own conversion failed, so nothing was compared."""
