@@ -101,10 +101,16 @@ Medium medium_of(const Fd& fd) {
   return s.f_type == NFS_SUPER_MAGIC ? Medium::server : Medium::disk;
 }
 
+Fd open_read(const At& at, std::string shown, int flags) {
+  Fd fd(try_to_open(at, O_RDONLY | O_NONBLOCK | O_NOCTTY | flags), std::move(shown));  // a FIFO must not hang
+  const bool is_special = fd ? !S_ISREG(fd.stat().st_mode) : errno == ENXIO;           // a socket cannot be opened
+  if (is_special) fail(ErrorKind::input, "{}: not a regular file", fd.name());
+  if (!fd) fail_errno(fd.name(), "cannot open", errno);
+  return fd;
+}
+
 Fd open_read(const std::string& path, std::string shown) {
-  if (shown.empty()) shown = path;
-  return opened(try_to_open(at_path(path), O_RDONLY | O_NONBLOCK), std::move(shown),
-                "cannot open");  // nor hang at a FIFO
+  return open_read(at_path(path), shown.empty() ? path : std::move(shown), 0);
 }
 
 Fd open_write(const At& at, std::string shown, mode_t mode) {
@@ -133,16 +139,14 @@ Fd open_own(const std::string& path, std::string shown) {
   return open_own(at_path(path), shown.empty() ? path : std::move(shown), by_umask);
 }
 
-Fd checked_text(Fd file, int64_t limit) {
-  const struct stat s = file.stat();
-  if (!S_ISREG(s.st_mode)) fail(ErrorKind::input, "{}: not a regular file", file.name());
-  if (s.st_size > limit)
-    fail(ErrorKind::input, "{}: {} bytes, at most {} expected", file.name(), int64_t(s.st_size), limit);
+Fd limited(Fd file, int64_t limit) {
+  if (const int64_t bytes = file.stat().st_size; bytes > limit)
+    fail(ErrorKind::input, "{}: {} bytes, at most {} expected", file.name(), bytes, limit);
   return file;
 }
 
 Fd open_text(const std::string& path, int64_t limit, std::string shown) {
-  return checked_text(open_read(path, std::move(shown)), limit);
+  return limited(open_read(path, std::move(shown)), limit);
 }
 
 std::string read_text(const Fd& file) {

@@ -60,7 +60,9 @@ struct At {
   std::string name;
 };
 
-/// shown: how messages call the file; empty: by its path.
+/// Opens a regular file for reading; a FIFO, a socket, a device or a folder is an error, and never waits. shown: how
+/// messages call the file; empty: by its path. flags: further ones of open().
+Fd open_read(const At& at, std::string shown, int flags);
 Fd open_read(const std::string& path, std::string shown = {});
 /// Creates a new file. What has the name is removed first, so that nothing is written through a link or into a file
 /// that has a second name. mode: as open() takes it.
@@ -72,10 +74,8 @@ Fd open_own(const std::string& path, std::string shown = {});
 
 /// Whether a path is `dir` itself or in it, by their names alone.
 bool is_below(const std::filesystem::path& path, const std::filesystem::path& dir);
-/// Whether `path` is a regular file with this text.
-bool has_text(const std::string& path, std::string_view text);
-/// Returns the file. Throws Error{input} unless it is a regular one of at most `limit` bytes.
-Fd checked_text(Fd file, int64_t limit);
+/// Returns a file of at most `limit` bytes. Throws Error{input} if it has more.
+Fd limited(Fd file, int64_t limit);
 /// Opens such a file.
 Fd open_text(const std::string& path, int64_t limit, std::string shown = {});
 /// A whole (small) file.

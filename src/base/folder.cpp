@@ -214,9 +214,7 @@ void sync_names(const Fd& folder) {
 }
 
 Fd open_read(const Folder& folder, const std::string& name) {
-  Fd fd = folder.open(name, O_RDONLY | O_NONBLOCK);
-  if (!fd) fail_errno(folder.path(name), "cannot open", errno);
-  return fd;
+  return open_read(FolderOfName(folder, name).at(folder.path(name)), folder.path(name), O_NOFOLLOW);
 }
 
 Fd open_write(const Folder& folder, const std::string& name) {
@@ -228,7 +226,7 @@ Fd open_own(const Folder& folder, const std::string& name) {
 }
 
 Fd open_text(const Folder& folder, const std::string& name, int64_t limit) {
-  return checked_text(open_read(folder, name), limit);
+  return limited(open_read(folder, name), limit);
 }
 
 std::string read_text(const Folder& folder, const std::string& name, int64_t limit) {

@@ -187,10 +187,10 @@ std::string nearby(const fs::path& path) {
 
 /// Reads a JSON file of the checkpoint; empty and a problem where that fails.
 std::string read_json_text(const Checkpoint& ck, const char* name, int64_t limit, Problems& problems) {
-  const std::string path = real_path(ck.dir, name, problems);
-  if (path.empty()) return {};
-  std::string text = read_text(path, limit, name);
-  const std::string foreign = foreign_format_of(path);
+  const int64_t before = problems.count();
+  std::string text = small_text(ck.dir, name, limit, problems);
+  if (problems.count() != before) return {};
+  const std::string foreign = foreign_format_of(ck.dir + "/" + name);
   if (foreign.empty()) return text;
   return problems.error(name, "{}", foreign), std::string();
 }
@@ -261,11 +261,11 @@ std::string TextInFile::read() const {
 std::string real_path(const std::string& dir, const std::string& name, Problems& problems) {
   const fs::path path = fs::path(dir) / name;
   const fs::path resolved = resolve(path);
-  const int why = resolved.empty() && ::access(path.c_str(), F_OK) != 0 ? errno : 0;
-  if (why == EACCES)
-    problems.error(name, "cannot look for it: {}", std::generic_category().message(why));
-  else if (why == ELOOP)
+  const int reason = resolved.empty() && ::euidaccess(path.c_str(), F_OK) != 0 ? errno : 0;
+  if (reason == ELOOP)
     problems.error(name, "a link that leads to itself; remove it");
+  else if (reason == EACCES)
+    problems.error(name, "cannot be read: {}", std::generic_category().message(reason));
   else if (resolved.empty() && fs::is_symlink(fs::symlink_status(path)))
     problems.error(name, "broken link to {}; incomplete copy?", fs::read_symlink(path).string());
   else if (resolved.empty())
@@ -296,6 +296,11 @@ TextSource companion_source(const Checkpoint& ck, const std::string& name) {
     if (known != ck.companion_checksums.end() && to_hex(hasher.hash()) != known->second)
       fail(ErrorKind::input, "{}: does not have the checksum that the output's manifest has for it; damaged?", name);
   };
+}
+
+std::string small_text(const std::string& dir, const std::string& name, int64_t limit, Problems& problems) {
+  const std::string path = real_path(dir, name, problems);
+  return path.empty() ? "" : read_text(path, limit, name);
 }
 
 std::string companion_text(const Checkpoint& ck, const std::string& name) {

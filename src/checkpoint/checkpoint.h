@@ -39,6 +39,10 @@ inline bool is_own_name(std::string_view name) { return reserved(name) != Reserv
 /// directory (into the blobs/ of the same Hugging Face cache entry is allowed).
 std::string real_path(const std::string& dir, const std::string& name, Problems& problems);
 
+/// A small file below `dir`, read by real_path() and open_text(): every text of a checkpoint or an output is read so.
+/// Empty, and the reason a problem, if real_path() refuses it; otherwise as read_text().
+std::string small_text(const std::string& dir, const std::string& name, int64_t limit, Problems& problems);
+
 /// A text that stands in a file and was read before; a checkpoint's headers and index are too large to keep.
 struct TextInFile {
   std::string path, name;  // name: for messages

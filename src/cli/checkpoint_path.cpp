@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include "src/base/error.h"
@@ -18,6 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view front = "models--";
+constexpr const char* main_file = "refs/main";
+constexpr int64_t max_revision_bytes = 256;
 
 std::string of_environment(const char* name) {
   const char* value = std::getenv(name);
@@ -64,15 +65,49 @@ std::vector<fs::path> folders_in(const fs::path& folder, std::string_view begin)
   return out;
 }
 
-/// The snapshot of the main branch, or the only one; empty where there is none.
-std::string snapshot_of(const fs::path& repository) {
-  std::ifstream in(repository / "refs/main");
-  std::string commit;
+bool is_revision(const std::string& text) {
+  const auto usual = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; };
+  return !text.empty() && text != "." && text != ".." && std::all_of(text.begin(), text.end(), usual);
+}
+
+/// What refs/main says, if that is a revision.
+std::string main_revision(const std::string& repository) try {
+  Problems problems;
+  std::string text = small_text(repository, main_file, max_revision_bytes, problems);
+  problems.throw_if_any();
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  if (!is_revision(text))
+    fail(ErrorKind::input, "{}: '{}'; the name of a folder in snapshots was expected", main_file, text);
+  return text;
+} catch (const Error& e) {
+  fail(e.kind, "{}: {}", repository, e.lines.front());
+}
+
+/// Whether a snapshot is a folder of this repository, and no link to another place.
+bool is_own_folder(const fs::path& repository, const fs::path& snapshot) {
   std::error_code ec;
-  if (in >> commit && fs::is_directory(repository / "snapshots" / commit, ec))
-    return (repository / "snapshots" / commit).string();
-  const auto all = folders_in(repository / "snapshots", "");
-  return all.size() == 1 ? all.front().string() : "";
+  const fs::path folder = fs::canonical(snapshot, ec);
+  return fs::is_directory(folder, ec) && folder == fs::canonical(repository, ec) / "snapshots" / snapshot.filename();
+}
+
+/// The snapshot of the main branch. Without refs/main, the only snapshot; empty if there is none or there are several.
+std::string snapshot_of(const fs::path& repository) {
+  fs::path found;
+  std::error_code ec;
+  if (fs::symlink_status(repository / main_file, ec).type() != fs::file_type::not_found) {
+    const std::string revision = main_revision(repository.string());
+    found = repository / "snapshots" / revision;
+    if (!fs::exists(found, ec))
+      fail(ErrorKind::input,
+           "{}: no snapshots/{}, which {} names; download the model again, or name a snapshot's folder",
+           repository.string(), revision, main_file);
+  } else {
+    const auto all = folders_in(repository / "snapshots", "");
+    if (all.size() != 1) return {};
+    found = all.front();
+  }
+  if (is_own_folder(repository, found)) return found.string();
+  fail(ErrorKind::input, "{}: a link or no folder; name the checkpoint's own folder", found.string());
 }
 
 }  // namespace
@@ -99,7 +134,8 @@ std::string checkpoint_path(const std::string& given) {
          "{}: no such directory; a checkpoint directory was expected, or the name of a repository (OWNER/NAME) in the "
          "Hugging Face cache",
          given);
-  if (found.empty()) fail(ErrorKind::input, "{}: none of its snapshots is that of refs/main", text);
+  if (found.empty())
+    fail(ErrorKind::input, "{}: no {}, and no or several snapshots; name a snapshot's folder", text, main_file);
   note(fmt::format("{}: its snapshot {}", text, found));
   return found;
 }

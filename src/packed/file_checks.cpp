@@ -5,6 +5,7 @@
 #include <set>
 
 #include "src/base/folder.h"
+#include "src/base/long_text.h"
 #include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/packed_checkpoint.h"
@@ -85,7 +86,9 @@ void check_nothing_else(const PackedCheckpoint& packed, Problems& problems) {
 std::string edited_file(const Folder& out, const std::vector<ListedFile>& listed) {
   for (const ListedFile& f : listed) {
     if (f.holds_tensors() || !out.has(f.name)) continue;
-    if (!out.has_file(f.name) || to_hex(hash_of(open_text(out, f.name, int64_t(1) << 32))) != f.checksum) return f.name;
+    if (!out.has_file(f.name)) return f.name;
+    const Fd file = open_read(out, f.name);
+    if (file.stat().st_size != f.bytes || to_hex(hash_of(file)) != f.checksum) return f.name;
   }
   return {};
 }

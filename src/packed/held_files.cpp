@@ -12,7 +12,7 @@ namespace {
 bool leads_to(const std::string& path, const auto& held) {
   struct stat now;
   if (::stat(path.c_str(), &now) != 0) return !held;
-  if (!held) return false;
+  if (!held) return !S_ISDIR(now.st_mode);  // a file is no OUT that was replaced
   const struct stat then = held.stat();
   return now.st_dev == then.st_dev && now.st_ino == then.st_ino;
 }

@@ -320,6 +320,13 @@ LongText open_manifest(const std::string& path) { return LongText(open_text(path
 
 std::vector<ListedFile> listed_in(const LongText& text) { return Reader(text, split_and_check(text)).files(); }
 
+LongText manifest_in(const std::string& out) {
+  Problems problems;
+  const std::string path = real_path(out, manifest_name, problems);
+  problems.throw_if_any();
+  return open_manifest(path);
+}
+
 }  // namespace
 
 Manifest parse_manifest(std::string text) { return parse(LongText(std::move(text))); }
@@ -341,7 +348,7 @@ Manifest read_manifest_file(const std::string& path) { return parse(open_manifes
 
 std::vector<ListedFile> read_listed_files(const std::string& out) {
   check_has_manifest(out);
-  return listed_in(open_manifest(out + "/" + manifest_name));
+  return listed_in(manifest_in(out));
 }
 
 std::vector<ListedFile> read_listed_files(const Folder& out) {
@@ -349,7 +356,7 @@ std::vector<ListedFile> read_listed_files(const Folder& out) {
 }
 
 TextSource read_sets_text(const std::string& out) {
-  const auto text = std::make_shared<LongText>(open_manifest(out + "/" + manifest_name));
+  const auto text = std::make_shared<LongText>(manifest_in(out));
   const TextRange sets = split_manifest(*text).sets;
   if (sets.bytes == 0)
     fail(ErrorKind::input, "{}: not laid out as mxfp4-pack does; no set can be added", manifest_name);

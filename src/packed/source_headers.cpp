@@ -40,6 +40,11 @@ class HashedFile {
 std::string next_header(HashedFile& file, const Shard& shard, Problems& problems) {
   uint64_t length = 0;
   if (file.left() >= 8) std::memcpy(&length, file.next(8).data(), 8);
+  if (length > uint64_t(max_header_bytes)) {
+    problems.error(source_headers_name, "header of {} bytes for {}, at most {} expected", length, shard.name,
+                   max_header_bytes);
+    return {};
+  }
   if (length > 0 && length <= uint64_t(file.left())) return file.next(int64_t(length));
   problems.error(source_headers_name, "ends within the header of {}", shard.name);
   return {};
