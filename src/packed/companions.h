@@ -10,6 +10,9 @@ namespace mxfp4 {
 
 struct PackedCheckpoint;
 
+/// Reads every companion: one that is damaged, missing or unreadable is a problem before anything is written.
+void check_companions(const Checkpoint& source, Problems& problems);
+
 /// What an output has before another set comes to it.
 struct EarlierOutput {
   std::vector<ListedFile> files;
