@@ -238,7 +238,7 @@ Shard source_shard(const std::string& name, const std::string& path) {
 }
 
 bool is_unchanged(const Shard& shard, const struct stat& now) {
-  const bool is_explained = shard.ctime_ns == 0 || now.st_nlink != shard.links;
+  const bool is_explained = shard.ctime_ns == 0 || shard.links != 1 || now.st_nlink != 1;
   return state_of(now) == shard.state && (is_explained || ctime_of(now) == shard.ctime_ns);
 }
 

@@ -64,7 +64,8 @@ struct Shard {
   FileState state;
   TextInFile header = {};  // its JSON; no bytes where it is not known
   /// Of a checkpoint's own files, and compared as the state is: no program can put the ctime back. 0 for an output's,
-  /// whose ctime changes when --add links them. A link changes it too, and the number of links with it.
+  /// whose ctime changes when --add links them. Each link that is made or removed changes it, so that it is compared
+  /// only while the file has no second name.
   int64_t ctime_ns = 0;
   uint64_t links = 0;
 };

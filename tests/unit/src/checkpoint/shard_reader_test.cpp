@@ -50,10 +50,23 @@ TEST_CASE("a shard that is changed in place is noticed, also where its mtime is 
   CHECK_THROWS_WITH(reader.check_unchanged(), Catch::Contains("changed while it was read; start again"));
 }
 
-TEST_CASE("a hard link of a shard, made or removed, is no change") {
-  const Opened opened;
+TEST_CASE("a hard link of a shard, made, removed or made again, is no change") {
+  Opened opened;
+  const auto link = [&] { REQUIRE(::link(opened.file().c_str(), (opened.dir / "link").c_str()) == 0); };
+  const auto unlink = [&] { REQUIRE(::unlink((opened.dir / "link").c_str()) == 0); };
+  {
+    const ShardReader reader(opened.checkpoint);
+    wait_for_clock();
+    link();
+    reader.check_unchanged();
+  }
+  Problems problems;
+  opened.checkpoint = open_checkpoint(opened.dir / "ckpt", problems);
   const ShardReader reader(opened.checkpoint);
   wait_for_clock();
-  REQUIRE(::link(opened.file().c_str(), (opened.dir / "link").c_str()) == 0);
+  unlink();
+  link();
+  reader.check_unchanged();
+  unlink();
   reader.check_unchanged();
 }
