@@ -8,6 +8,7 @@
 
 #include "src/base/checksum.h"
 #include "src/base/folder.h"
+#include "src/checkpoint/companion.h"
 #include "src/io/leftover.h"
 #include "src/io/parts.h"
 #include "src/io/sha256.h"

@@ -10,7 +10,6 @@
 #include "src/base/checksum.h"
 #include "src/base/file.h"
 #include "src/base/json.h"
-#include "src/base/long_text.h"
 #include "src/checkpoint/safetensors.h"
 
 namespace mxfp4 {
@@ -107,12 +106,9 @@ Index parse_index(std::string_view text, Problems& problems);
 /// What is wrong goes to `problems`; only what makes the rest unreadable throws.
 Checkpoint open_checkpoint(const std::string& dir, Problems& problems);
 
-/// Passes one of the companions in parts, which may be large. Throws Error{input} in the end where it does not have the
-/// checksum that is known. The checkpoint must live as long.
-TextSource companion_source(const Checkpoint& checkpoint, const std::string& name);
-/// All of it, if it is small.
+/// All of one of the companions, which is small; companion.h has what large ones need. Throws Error{input} where it
+/// does not have the checksum that is known.
 std::string companion_text(const Checkpoint& checkpoint, const std::string& name);
-std::string companion_checksum(const Checkpoint& checkpoint, const std::string& name);
 
 /// The first string (number) at any of the places a config keeps its keys: the top level, then text_config.
 std::string config_string(const Json& config, const char* key, std::string otherwise = {});

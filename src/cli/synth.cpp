@@ -8,6 +8,22 @@
 
 namespace mxfp4::cli {
 
+namespace {
+
+/// A number below 0 would be taken for a large one.
+std::string unless_below_0(std::string& text) {
+  return text.starts_with("-") ? fmt::format("{} is no number from 0 to {}", text, UINT64_MAX) : std::string();
+}
+
+void add_seed(CLI::App* app, uint64_t& seed) {
+  app->add_option("--seed", seed, "Seed; the same seed gives the same bytes")
+      ->check(CLI::Validator(unless_below_0, ""))
+      ->type_name("S")
+      ->capture_default_str();
+}
+
+}  // namespace
+
 void add_synth(CLI::App& root, Common& common, Run& run) {
   auto* app = root.add_subcommand("synth", "Write a random checkpoint with a published one's structure");
   static SynthOptions o;
@@ -29,15 +45,7 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
   size("--intermediate", o.sizes.intermediate, "Intermediate size of an expert");
   size("--vocab", o.sizes.vocab, "Vocabulary");
   app->add_flag("--tiny", o.sizes.tiny, "Dims that give a few hundred KB, unless they are given");
-  app->add_option("--seed", o.seed, "Seed; the same seed gives the same bytes")
-      ->check(CLI::Validator(
-          [](std::string& text) {
-            return text.starts_with("-") ? fmt::format("{} is no number from 0 to {}", text, UINT64_MAX)
-                                         : std::string();
-          },
-          ""))
-      ->type_name("S")
-      ->capture_default_str();
+  add_seed(app, o.seed);
   app->add_flag("--force", o.force,
                 "Write a DEST anew that is this model in these sizes; what was there is kept as DEST.kept-1");
   add_threads(app, o.threads);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "src/base/folder.h"
+#include "src/checkpoint/companion.h"
 #include "src/convert/destination.h"
 #include "src/packed/companions.h"
 #include "src/packed/source_headers.h"

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "src/base/log.h"
+#include "src/checkpoint/companion.h"
 #include "src/device/pipeline.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"

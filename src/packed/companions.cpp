@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "src/checkpoint/companion.h"
 #include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/canary.h"

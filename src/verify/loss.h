@@ -2,26 +2,23 @@
 #pragma once
 
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "src/packed/manifest.h"
-#include "src/plan/rewrite.h"
+#include "kernels/pack/humming.h"
 
 namespace mxfp4 {
+
+struct ManifestSet;
 
 /// To be added to by several threads.
 class Loss {
  public:
-  void add(const RewriteLoss& loss) {
-    const std::lock_guard lock(mutex_);
-    mxfp4::add(sum_, loss);
-  }
+  void add(const RewriteLoss& loss);
 
   /// Appends a line for each count that the manifest has otherwise: where, and what.
-  void compare(const ManifestSet& set, std::vector<std::pair<std::string, std::string>>& lines) const {
-    for (const std::string& line : differences(set.loss, sum_)) lines.emplace_back(manifest_name, describe(set) + line);
-  }
+  void compare(const ManifestSet& set, std::vector<std::pair<std::string, std::string>>& lines) const;
 
  private:
   std::mutex mutex_;

@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "src/checkpoint/companion.h"
+
 namespace mxfp4 {
 
 Original::Original(const std::string& dir) {

@@ -15,6 +15,7 @@
 #include "src/packed/rebuilt.h"
 #include "src/packed/sharded_state.h"
 #include "src/plan/deal.h"
+#include "src/plan/rewrite.h"
 #include "src/verify/loss.h"
 #include "src/verify/original.h"
 #include "src/verify/request.h"
