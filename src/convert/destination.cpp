@@ -73,9 +73,9 @@ ManifestOptions AddedSet::manifest_options(const Input&) const {
 
 void AddedSet::check(const Plan& plan) const {
   refuse_second(options_.out, out_.manifest, *plan.backend, plan.tp);
-  const Folder& dir = out_.held.folder();
-  if (dir.has(sums_name) && !dir.has_file(sums_name))
-    fail(ErrorKind::usage, "{}: {} is no regular file; move it away", options_.out, sums_name);
+  Problems problems;  // before all the work
+  if (out_.held.folder().has(sums_name)) real_path(options_.out, sums_name, problems);
+  problems.throw_if_any();
 }
 
 void AddedSet::begin(const Plan& plan, const OutputDir& out) const { link_earlier(plan, out, out_); }

@@ -62,8 +62,12 @@ bool read_line(const std::string& line, JournalText& journal) {
     read_run_line(run, journal.head);
     return journal.begun = first == mark && words;
   }
-  if (line.starts_with(finished))
-    return bool(words >> first >> journal.proof.checksum >> journal.proof.replaced >> journal.proof.file);
+  if (line.starts_with(finished)) {
+    Proof& proof = journal.proof;
+    const bool is_whole = bool(words >> first >> proof.checksum >> proof.file);
+    words >> proof.replaced;
+    return is_whole;
+  }
   int64_t job = -1;
   words >> job;
   std::getline(words >> std::ws, journal.records[job]);
@@ -176,7 +180,7 @@ void Journal::begin(const JournalHead& head) {
 bool Journal::is_in_place() const { return is_file_at(fd_, folder_, name_); }
 
 void Journal::finish(const Proof& proof) {
-  append(fmt::format("{} {} {} {}", finished, proof.checksum, proof.replaced, proof.file));
+  append(fmt::format("{} {} {} {}", finished, proof.checksum, proof.file, proof.replaced));
   fd_.sync();
   text_.proof = proof;
 }

@@ -21,11 +21,11 @@ struct JournalHead {
 std::string line_of(const JournalHead& head);
 void read_run_line(const std::string& line, JournalHead& head);
 
-/// A file of a finished directory and its checksum, by which the directory is known again, and the inode of the
-/// directory that it replaces, the only one whose files may be removed for that; 0: none.
+/// A file of a finished directory and its checksum, by which the directory is known again, and the checksum of the file
+/// of that name in the directory that it replaces, the only one whose files may be removed for that.
 struct Proof {
   std::string file, checksum;  // empty: the directory was not finished
-  uint64_t replaced = 0;
+  std::string replaced = {};   // empty: there was no such file
 };
 
 /// What a journal says. Not begun: no head; then there are no records either.

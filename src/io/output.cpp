@@ -13,6 +13,15 @@
 
 namespace mxfp4 {
 
+namespace {
+
+/// Of a file; empty if there is none.
+std::string checksum_in(const Folder& dir, const std::string& file) {
+  return dir.has_file(file) ? proof_of(dir, file).checksum : "";
+}
+
+}  // namespace
+
 OutputDir::OutputDir(Place place, std::string source, bool is_part, const std::string& out, ListOwn made)
     : place_(std::move(place)),
       name_(out),
@@ -28,7 +37,8 @@ OutputDir::OutputDir(Place place, std::string source, bool is_part, const std::s
   if (!finished_) return;
   const HeldFolder old = hold(place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside);
   // Somebody who may rename in the folder above could have put another output of this user's there.
-  if (old && old.folder.stat().st_ino == journal_.proof().replaced)
+  if (old &&
+      (snapshot_of(old.folder).empty() || checksum_in(old.folder, journal_.proof().file) == journal_.proof().replaced))
     remove_replaced(old, [](const std::string&) { return false; });
   remove_merged_parts(hold(hidden_.parts), journal_.head().made);
 }
@@ -232,7 +242,7 @@ void OutputDir::commit(const std::string& proof) {
     check_is_ours(*partial_);
     if (!proof.empty()) {
       Proof by = proof_of(partial_->folder, proof);
-      if (old_) by.replaced = old_->folder.stat().st_ino;
+      if (old_) by.replaced = checksum_in(old_->folder, proof);
       journal_.finish(by);
     }
     place_.above.sync();  // the journal's name: without it what is whole would be nobody's

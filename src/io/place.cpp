@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -89,6 +90,7 @@ std::string mounted_in(const std::string& path) {
   char text[8192];
   for (mntent entry; mounts && ::getmntent_r(mounts.get(), &entry, text, sizeof text);)
     if (is_below(entry.mnt_dir, path)) return entry.mnt_dir;
+  if (mounts && std::ferror(mounts.get())) fail_errno("/proc/self/mounts", "cannot read", errno);
   return {};
 }
 

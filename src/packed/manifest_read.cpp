@@ -334,7 +334,8 @@ Manifest parse_manifest(std::string text) { return parse(LongText(std::move(text
 bool has_manifest(const std::string& dir) {
   struct stat s;
   if (::lstat((dir + "/" + manifest_name).c_str(), &s) == 0) return true;
-  if (errno != ENOENT && errno != ENOTDIR) fail_errno(dir, "cannot look for " + std::string(manifest_name), errno);
+  if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+    fail_errno(dir, "cannot look for " + std::string(manifest_name), errno);
   return false;
 }
 

@@ -76,7 +76,7 @@ chmod 755 "$dir/locked"
 cp -r "$tiny" "$dir/shut"
 mkdir -m 000 "$dir/shut/inner"
 sed -i "s|model-00001-of-00001|inner/model|" "$dir/shut/model.safetensors.index.json"
-expect 'a shard in a folder that cannot be entered' 2 'not recognised' 'inner/model.safetensors: cannot look for it: Permission denied$' \
+expect 'a shard in a folder that cannot be entered' 2 'not recognised' 'inner/model.safetensors: cannot be read: Permission denied$' \
   may_not "$program" inspect "$dir/shut"
 chmod 755 "$dir/shut/inner"
 

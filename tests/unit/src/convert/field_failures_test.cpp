@@ -43,7 +43,8 @@ TEST_CASE("a rank's share begins where the checkpoint's does, however it is padd
   synth_3072(dir / "in");  // 384 of a rank are padded to 512: eight times that is more than 3072
   for (const int rank : {5, 6, 7}) {
     ConvertOptions o = conversion(dir / "in", dir / "out", "vllm", "aiter-a16w4");
-    o.layout_version = "1", o.tp_size = 8, o.rank = rank, o.force = true;
+    o.layout_version = "1", o.tp_size = 8, o.rank = rank;
+    std::filesystem::remove_all(dir / "out");
     convert(o);
     INFO(rank);
     int compared = 0;
@@ -95,7 +96,8 @@ TEST_CASE("gate and up are padded each at its own end; where they would be padde
     for (const int rank : {0, 7}) {
       INFO(kernel.backend << " " << rank);
       ConvertOptions o = conversion(dir / "in", dir / "out", "vllm", kernel.backend);
-      o.layout_version = "1", o.tp_size = 8, o.rank = rank, o.force = true;
+      o.layout_version = "1", o.tp_size = 8, o.rank = rank;
+      std::filesystem::remove_all(dir / "out");
       convert(o);
       int compared = 0;
       for (const auto& [name, tensor] : tensors_of(dir / "out")) {

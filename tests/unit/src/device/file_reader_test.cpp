@@ -168,14 +168,15 @@ TEST_CASE("files that are read stay in the page cache if memory has room for wha
     return reader.cached();
   };
   if (read(0, 0).before > 0) return;  // a file system that is a cache
+  constexpr int64_t small = 64 << 10;  // a read of fewer bytes goes through the page cache
   const CachedBytes none = read(file_bytes / 2, 0), some = read(2 * file_bytes, 0),
                     all = read(2 * file_bytes, file_bytes), larger = read(2 * file_bytes, int64_t(1) << 60);
-  CHECK((none.read == file_bytes && none.before == 0 && none.now == 0));
+  CHECK((none.read == file_bytes && none.before == 0 && none.now < small));
   for (const CachedBytes& kept : {some, all}) {
     CHECK((kept.read == file_bytes && kept.before == 0));
     CHECK(kept.now > file_bytes / 2);  // the kernel may take pages at any time
   }
-  CHECK(larger.now == 0);
+  CHECK(larger.now < small);
   read(2 * file_bytes, 0);
   FileReader second(3, {}, CacheRoom(PageCache::no));
   second.finish(second.begin({{dir / "file", 0, file_bytes, target.data()}}));
