@@ -268,7 +268,7 @@ void DirectFile::fill_and_keep(uint8_t* to, int64_t bytes, int64_t offset, const
 
 void DirectFile::read_run(uint8_t* to, const ReadRun& run, const CachedPages& pages, const BlockSink& sink) const {
   int64_t at = run.begin;
-  if (run.way != Way::cached && at < kept_) return fill_and_keep(to, run.end - at, at, sink);
+  if (run.way != Way::cached && run.end <= kept_) return fill_and_keep(to, run.end - at, at, sink);
   if (run.way == Way::direct && direct_) at += read_direct(to, run.end - at, at, sink);
   if (at == run.end) return;
   uint8_t* const rest = to ? to + (at - run.begin) : nullptr;
@@ -281,7 +281,7 @@ void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& 
   auto* out = static_cast<uint8_t*>(to);
   if (in_memory_ || bytes < least_read) return read_cached(out, bytes, offset, sink);
   if (!tells_what_is_cached_)
-    return offset < kept_ ? fill_and_keep(out, bytes, offset, sink) : fill_and_read(out, bytes, offset, sink);
+    return offset + bytes <= kept_ ? fill_and_keep(out, bytes, offset, sink) : fill_and_read(out, bytes, offset, sink);
   for (int64_t done = 0, part; done < bytes; done += part) {  // a few at a time: others may evict pages meanwhile
     part = std::min(bytes - done, block - (offset + done) % block);
     const CachedPages pages(fd_, offset + done, part);

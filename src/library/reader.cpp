@@ -48,7 +48,7 @@ void mxfp4_pack_close_reader(mxfp4_pack_reader* reader) { delete reader; }
 mxfp4_pack_status mxfp4_pack_expect_read(mxfp4_pack_reader* reader, int64_t bytes) {
   return guarded([&] {
     if (!reader) fail(ErrorKind::usage, "reader is null");
-    if (bytes < 1) fail(ErrorKind::usage, "bytes is {}", bytes);
+    if (bytes < 0) fail(ErrorKind::usage, "bytes is {}", bytes);
     reader->files.expect(bytes);
     return true;
   });

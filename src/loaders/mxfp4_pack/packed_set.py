@@ -98,10 +98,11 @@ class PackedSet:
         return self._loading
 
     def start_bytes(self):
-        """Bytes of the files that all ranks of a start read: the set's, and those that the engine reads itself."""
+        """Bytes of the files that all ranks of a start read: the set's, and those that the engine reads itself. A missing file
+        counts nothing; whoever reads it says so."""
         packed = {path_of(self.directory, t["file"]) for t in self.fields["tensors"]}
         rest = (os.path.join(self.directory, name) for name in os.listdir(self.directory) if name.endswith(".safetensors"))
-        return sum(os.stat(path).st_size for path in packed.union(rest))
+        return sum(os.stat(path).st_size for path in packed.union(rest) if os.path.isfile(path))
 
     @property
     def finished(self):
