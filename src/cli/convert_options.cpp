@@ -74,6 +74,8 @@ void add_choices(CLI::App* app, Conversion& c) {
       ->type_name("packed|sharded-state")
       ->capture_default_str();
   app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Accept scale bytes 0xFF (NaN)");
+  app->add_flag("--allow-incomplete", o.allow_incomplete,
+                "Convert a checkpoint without all layers and tensors that its config promises; OUT says so");
   add_gate_up(app, o.model);
 }
 

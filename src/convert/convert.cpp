@@ -23,6 +23,7 @@
 #include "src/io/output.h"
 #include "src/io/place.h"
 #include "src/io/sha256.h"
+#include "src/models/complete.h"
 #include "src/packed/add_set.h"
 #include "src/packed/companions.h"
 #include "src/packed/file_checks.h"
@@ -293,11 +294,17 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
   return report(options, in, p.plan, devices, conversion);
 }
 
-Json convert_checkpoint(const ConvertOptions& options, OutputDir* place) {
-  const NewOutput to(options);
+/// Nothing that the checkpoint's config promises may be missing, unless that is allowed; OUT says so only if it is.
+void check_whole(const Checkpoint& ck, ConvertOptions& options, Problems& problems) {
+  if (!problems.any()) options.allow_incomplete = check_complete(ck, options.allow_incomplete, problems);
+}
+
+Json convert_checkpoint(ConvertOptions options, OutputDir* place) {
   Problems problems;
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
   const Model model = recognise(checkpoint, options.model, problems);
+  check_whole(checkpoint, options, problems);
+  const NewOutput to(options);
   if (problems.any()) {
     for (const std::string& line : problems.warnings()) warn(line);
     problems.throw_if_any();
@@ -316,10 +323,12 @@ void check_gate_up(const ConvertOptions& options, const std::string& out, const 
 /// From one packed form to another: the same bytes as from the source, which is not needed.
 Json convert_packed(ConvertOptions options, OutputDir* place) {
   if (options.link) fail(ErrorKind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
-  const NewOutput to(options);
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
   problems.throw_if_any();
+  options.allow_incomplete |= packed->manifest.options.allow_incomplete;
+  check_whole(packed->manifest.source, options, problems);
+  const NewOutput to(options);
   check_kinds(*packed);
   check_gate_up(options, options.checkpoint, packed->manifest.options);
   options.model.gate_up = packed->manifest.options.gate_up;
@@ -346,6 +355,7 @@ Json add_set(ConvertOptions options, OutputDir* place) {
     fail(ErrorKind::usage, "{}: a sharded state is of one set; --add is for outputs of the usual format", options.out);
   check_gate_up(options, options.out, made);
   options.allow_nan_scales |= made.allow_nan_scales;
+  options.allow_incomplete = made.allow_incomplete;
   const Checkpoint& names = out->manifest.source;
   check_same_form(is_packed ? packed->manifest.source : checkpoint, *out);
   const auto source = is_packed ? read_from(*packed, packed->unpackable_set()) : read_by_name(checkpoint);

@@ -31,6 +31,7 @@ struct ConvertOptions {
   int rank = -1;                  // of tp_size; -1: all
   std::string format = "packed";  // or "sharded-state"
   bool allow_nan_scales = false;
+  bool allow_incomplete = false;
   bool require_loader = false;  // else a warning where none reads what is written
   int threads = 0;
   DeviceOptions device;

@@ -42,6 +42,7 @@ bool has_same_form(const Plan& plan, const Manifest& m, const ManifestOptions& o
       set.layout_version != plan.backend->layout_version || set.tp != plan.tp)
     return false;
   if (m.options.gate_up != options.gate_up || m.options.allow_nan_scales != options.allow_nan_scales) return false;
+  if (m.options.allow_incomplete != options.allow_incomplete) return false;
   if (m.source.config_text != ck.config_text || m.source.index != ck.index) return false;
   for (const ListedFile& f : m.files)
     if (f.kind == file_kind::source_headers && f.checksum != source_headers_checksum(ck)) return false;

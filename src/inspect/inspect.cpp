@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/base/table.h"
 #include "src/base/terminal.h"
+#include "src/models/complete.h"
 #include "src/packed/companions.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"
@@ -180,6 +181,7 @@ void inspect_output(const InspectOptions& options) {
   Problems problems;
   const auto p = open_packed(options.checkpoint, problems);
   if (p) check_companions(p->manifest.source, problems);
+  if (p && !problems.any()) check_complete(p->manifest.source, p->manifest.options.allow_incomplete, problems);
   problems.throw_if_any();
   const Checkpoint& ck = p->manifest.source;
   if (options.json) return print_json(ck, p->model, problems, sets_json(*p, options.checkpoint));
@@ -199,6 +201,7 @@ bool inspect(const InspectOptions& options) {
   Problems problems;
   const Checkpoint ck = open_checkpoint(options.checkpoint, problems);
   const Model m = recognise(ck, options.model, problems);
+  if (!problems.any()) check_complete(ck, false, problems);
   if (options.json) {
     print_json(ck, m, problems, Json());
     return !problems.any();

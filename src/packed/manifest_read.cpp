@@ -64,6 +64,7 @@ class Reader {
     m_.fingerprint = source.at("fingerprint").text();
     if (source.has("gate_up")) m_.options.gate_up = source.at("gate_up").text();
     m_.options.allow_nan_scales = source.has("allow_nan_scales");
+    m_.options.allow_incomplete = source.has("allow_incomplete");
     json_.at("files").each([&](const Field& f) { read_file(f); });
     read_source(source);
     each(json_.at("copied"), split_.copied, [&](const Field& t) { read_copied(t); });

@@ -128,6 +128,7 @@ class Writer {
                          json_text(plan_.model->model_type), json_text(plan_.model->family), fingerprint);
     if (!options_.gate_up.empty()) text_ += fmt::format("\"gate_up\": {},\n", json_text(options_.gate_up));
     if (options_.allow_nan_scales) text_ += "\"allow_nan_scales\": true,\n";
+    if (options_.allow_incomplete) text_ += "\"allow_incomplete\": true,\n";
     text_ += "\"files\": [\n";
     list(ck.shards, [](const Shard& s) {
       return fmt::format("{{\"name\": {}, \"bytes\": {}}}", json_text(s.name), s.state.bytes);

@@ -33,6 +33,7 @@ void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const V
     j["part"] = options.part.index;
     j["parts"] = options.part.count;
   }
+  if (!v.incomplete.empty()) j["incomplete"] = v.incomplete;
   if (v.bench) j["bench"] = to_json(*v.bench);
   print_out("{}\n", one_line(j));
 }
@@ -72,12 +73,14 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
   if (options.part.count > 1)
     return say(fmt::format("{}: {} at level {} (in {})", name_of(options), toned(Tone::good, "right"),
                            name_of(v.level()), human_seconds(v.seconds)));
+  const std::string lacks =
+      v.incomplete.empty() ? "" : fmt::format("; the checkpoint is incomplete: {}", v.incomplete.front());
   int64_t bytes = 0;
   for (const ListedFile& f : p.manifest.files) bytes += f.bytes;
-  say(fmt::format("{}: {} at level {} ({} packed and {}, {} in {}){}", name_of(options), toned(Tone::good, "right"),
+  say(fmt::format("{}: {} at level {} ({} packed and {}, {} in {}){}{}", name_of(options), toned(Tone::good, "right"),
                   name_of(v.level()), tensors, counted(p.copied.size(), "copied tensor"), human_bytes(bytes),
                   human_seconds(v.seconds),
-                  sets.size() == 1 ? sets.front().tp.missing() + of_layout_file(sets.front()) : ""));
+                  sets.size() == 1 ? sets.front().tp.missing() + of_layout_file(sets.front()) : "", lacks));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ struct PackedCheckpoint;
 struct Verdict {
   std::vector<Level> levels;
   Problems problems;
+  std::vector<std::string> incomplete;  // what OUT's source lacks, and was allowed to
   std::map<size_t, KernelReport> kernels;
   std::optional<BenchReport> bench;
   double seconds = 0;

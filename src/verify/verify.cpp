@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/base/progress.h"
 #include "src/device/pipeline.h"
+#include "src/models/complete.h"
 #include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/rebuilt.h"
@@ -368,6 +369,16 @@ void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packe
   if (!saved.empty()) saved.write(options.save);
 }
 
+/// Whether OUT was made of all that the config promises, or says that it was not.
+void check_whole(const PackedCheckpoint& packed, Verdict& v) {
+  if (v.problems.any()) return;
+  Problems lacks;
+  const bool allowed = packed.manifest.options.allow_incomplete;
+  check_complete(packed.manifest.source, allowed, allowed ? lacks : v.problems);
+  v.incomplete = lacks.warnings();
+  for (const std::string& line : v.incomplete) warn(line);
+}
+
 }  // namespace
 
 bool verify(const VerifyOptions& options) {
@@ -387,6 +398,7 @@ bool verify(const VerifyOptions& options) {
   const bool is_state = packed->manifest.options.format == sharded_state_format;
   if (is_state && options.part.count > 1)
     fail(ErrorKind::usage, "{}: a sharded state is verified by one node, without --part", options.out);
+  check_whole(*packed, v);
   const bool first = options.part.index == 0;
   if (first) check_files(*packed, v.problems);
   if (first) check_nothing_else(*packed, v.problems);

@@ -180,7 +180,8 @@ class PackedSet:
                 f"canary {'equal' if self.canary_is_equal else 'not compared'}; {counted(read.layers, 'layer')}, "
                 f"{read.bytes / 1e9:.3f} GB in {read.seconds:.2f} s, {read.bytes / 1e9 / max(read.seconds, 1e-9):.2f} GB/s; "
                 f"{read.page_cache}"
-                f"{', checksums right' if read.verified else ''}")
+                f"{', checksums right' if read.verified else ''}"
+                f"{'; the checkpoint is incomplete' if self.fields.get('allow_incomplete') else ''}")
 
     def mismatch(self, why, kind=Misfit):
         libraries = [self.engine, "torch", *(library for library in self.fields["fits"] if library != self.engine)]

@@ -144,10 +144,11 @@ TEST_CASE("what fails is said of its request alone") {
   const FilePart whole{dir / "file", 0, file_bytes, target.data()};
   CHECK_THROWS_WITH(reader.finish(reader.begin({whole})), "no memory can be locked");
   broken = false;
-  const int64_t beyond = reader.begin({{dir / "file", file_bytes - 5, 10, target.data()}}),
-                right = reader.begin({whole});
-  CHECK_THROWS_WITH(reader.finish(beyond), Catch::Contains("file: ends at byte"));
-  CHECK_THROWS_WITH(reader.finish(beyond), Catch::Contains("no request"));
+  const int64_t right = reader.begin({whole}), cut = reader.begin({whole});
+  const FilePart beyond{dir / "file", file_bytes - 5, 10, target.data()};
+  CHECK_THROWS_WITH(reader.begin({whole, beyond}), Catch::Contains("file: ends at byte") && Catch::Contains(" 5 more"));
+  reader.finish(cut);
+  CHECK_THROWS_WITH(reader.finish(cut), Catch::Contains("no request"));
   reader.finish(right);
   CHECK(target == data);
   CHECK_THROWS_WITH(reader.begin({{dir / "none", 0, 1, target.data()}}), Catch::Contains("none"));
@@ -167,20 +168,31 @@ TEST_CASE("files that are read stay in the page cache if memory has room for wha
     return reader.cached();
   };
   if (read(0, 0).before > 0) return;  // a file system that is a cache
+  constexpr int64_t small = 64 << 10;  // a read of fewer bytes goes through the page cache
   const CachedBytes none = read(file_bytes / 2, 0), some = read(2 * file_bytes, 0),
                     all = read(2 * file_bytes, file_bytes), larger = read(2 * file_bytes, int64_t(1) << 60);
-  constexpr int64_t small_read = 64 << 10;  // goes through the page cache in any case
-  CHECK((none.read == file_bytes && none.before == 0 && none.now < small_read));
+  CHECK((none.read == file_bytes && none.before == 0 && none.now < small));
   for (const CachedBytes& kept : {some, all}) {
     CHECK((kept.read == file_bytes && kept.before == 0));
     CHECK(kept.now > file_bytes / 2);  // the kernel may take pages at any time
   }
-  CHECK(larger.now < small_read);
+  CHECK(larger.now < small);
   read(2 * file_bytes, 0);
   FileReader second(3, {}, CacheRoom(PageCache::no));
   second.finish(second.begin({{dir / "file", 0, file_bytes, target.data()}}));
   CHECK(second.cached().before > file_bytes / 2);
   CHECK(second.cached().now == second.cached().before);
+}
+
+TEST_CASE("what no file has is refused before pieces are made of it") {
+  const TempDir dir;
+  random_file(dir / "file");
+  std::vector<uint8_t> target(1);
+  FileReader reader(1);
+  for (const int64_t bytes : {int64_t(1) << 40, INT64_MAX / 2, INT64_MAX})
+    CHECK_THROWS_WITH(reader.begin({{dir / "file", 0, bytes, target.data()}}), Catch::Contains("file: ends at byte"));
+  for (const int64_t offset : {file_bytes, INT64_MAX / 2, INT64_MAX - 1})
+    CHECK_THROWS_WITH(reader.begin({{dir / "file", offset, 1, target.data()}}), Catch::Contains("1 more expected"));
 }
 
 TEST_CASE("a reader that is closed begins nothing more") {

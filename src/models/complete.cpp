@@ -1,0 +1,255 @@
+#include "src/models/complete.h"
+
+#include <algorithm>
+#include <set>
+
+#include "src/base/log.h"
+
+namespace mxfp4 {
+
+namespace {
+
+constexpr const char* layer_keys[] = {"num_hidden_layers", "n_layers", "n_layer", "num_layers"};
+constexpr const char* mtp_keys[] = {"num_nextn_predict_layers", "mtp_num_hidden_layers"};
+constexpr int64_t most_layers = 10'000;
+
+int64_t count_in(const Json& object, const char* key) {
+  const auto it = object.is_object() ? object.find(key) : object.end();
+  if (!object.is_object() || it == object.end() || !it->is_number_integer()) return 0;
+  return std::clamp<int64_t>(it->get<int64_t>(), 0, most_layers);
+}
+
+bool counts_layers(const Json& object) {
+  return std::any_of(std::begin(layer_keys), std::end(layer_keys),
+                     [&](const char* key) { return count_in(object, key) > 0; });
+}
+
+/// The object that describes the layers below `root`: "thinker.model.layers" -> thinker_config.text_config.
+const Json* owner_of(const Json& config, const std::string& root, int depth = 3) {
+  if (!config.is_object()) return nullptr;
+  const std::string first = root.substr(0, root.find('.'));
+  std::vector<std::string> names = {first + "_config", "text_config", "llm_config", "language_config",
+                                    "thinker_config"};
+  for (const std::string& name : names)
+    if (const auto it = config.find(name); depth > 0 && it != config.end() && it->is_object())
+      if (const Json* inner = owner_of(*it, root, depth - 1)) return inner;
+  return counts_layers(config) ? &config : nullptr;
+}
+
+std::string missing_layers(const std::vector<int64_t>& missing) {
+  return missing.size() == 1 ? "the layer is missing" : fmt::format("{} layers are missing", missing.size());
+}
+
+bool has_word(std::string_view name, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view w) { return name.find(w) != name.npos; });
+}
+
+class Completeness {
+ public:
+  explicit Completeness(const Checkpoint& ck) : ck_(ck), stacks_(layer_stacks(ck)), main_(main_stack(stacks_)) {
+    if (main_) counted_ = counted_layers(ck.config, *main_);
+  }
+
+  std::vector<Lack> find() {
+    if (!main_ || counted_.layers == 0) return {};
+    check_numbers();
+    check_mtp();
+    compare_layers(*main_, counted_.layers, layer_attributes(*counted_.config, counted_.layers), lacks_);
+    for (const LayerStack& stack : stacks_) {
+      if (&stack != main_) compare_layers(stack, INT64_MAX, {}, lacks_);
+      check_experts(stack, lacks_);
+    }
+    check_partners(*main_, counted_.layers, *counted_.config, lacks_);
+    check_router();
+    check_vision();
+    check_outside();
+    check_promises();
+    return std::move(lacks_);
+  }
+
+ private:
+  void add(std::string where, std::string what) { lacks_.push_back({std::move(where), std::move(what)}); }
+
+  /// Layers that the config counts, and gaps in the numbers of others.
+  void check_numbers() {
+    std::vector<int64_t> missing;
+    for (int64_t i = 0; i < counted_.layers; ++i)
+      if (!main_->layers.count(i)) missing.push_back(i);
+    if (!missing.empty())
+      add(fmt::format("{}.{}", main_->root, ranges(missing)),
+          fmt::format("{}; config.json says {} = {}", missing_layers(missing), counted_.key, counted_.layers));
+    for (const LayerStack& stack : stacks_) {
+      constexpr size_t least = 8;  // fewer may be anything that is numbered
+      if (&stack == main_ || (stack.layers.size() < least && !stack.is_mtp())) continue;
+      std::vector<int64_t> gaps;
+      for (int64_t i = 0; i < std::min(stack.layers.rbegin()->first, most_layers); ++i)
+        if (!stack.layers.count(i)) gaps.push_back(i);
+      if (!gaps.empty() && gaps.size() < stack.layers.size())
+        add(fmt::format("{}.{}", stack.root, ranges(gaps)),
+            fmt::format("{}; there is a layer {}", missing_layers(gaps), stack.layers.rbegin()->first));
+    }
+  }
+
+  void check_mtp() {
+    if (counted_.mtp == 0) return;
+    int64_t found = std::count_if(main_->layers.begin(), main_->layers.end(),
+                                  [&](const auto& layer) { return layer.first >= counted_.layers; });
+    for (const LayerStack& stack : stacks_)
+      if (stack.is_mtp()) found = std::max(found, int64_t(stack.layers.size()));
+    if (found < counted_.mtp)
+      add("MTP", fmt::format("{} of {} are missing; config.json says {} = {}", counted_.mtp - found,
+                             counted(counted_.mtp, "layer"), counted_.mtp_key, counted_.mtp));
+  }
+
+  /// A layer with experts has something that chooses among them.
+  void check_router() {
+    std::vector<int64_t> without;
+    for (const auto& [index, parts] : main_->layers) {
+      const auto any = [&, &parts = parts](auto test) {
+        return std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return test(part.first); });
+      };
+      const bool experts =
+          any([](const std::string& n) { return n.find("experts.") != n.npos && n.find("shared") == n.npos; });
+      const bool router = any([](const std::string& n) {
+        const bool of_expert = n.find("experts.") != n.npos;
+        return !of_expert && has_word(n, {".gate.", "router", "gate_weight", "moe_gate", "switch", "classifier"});
+      });
+      if (experts && !router) without.push_back(index);
+    }
+    if (!without.empty())
+      add(fmt::format("{}.{}", main_->root, ranges(without)),
+          fmt::format("experts without a router in {}", counted(without.size(), "layer")));
+  }
+
+  void check_vision() {
+    const auto vision = ck_.config.find("vision_config");
+    if (!ck_.config.is_object() || vision == ck_.config.end()) return;
+    const LayerStack* tower = nullptr;
+    int64_t towers = 0;
+    for (const LayerStack& s : stacks_)
+      if (&s != main_ && s.layers.size() >= 8 && has_word(s.root, {"vis", "vit"})) tower = &s, ++towers;
+    if (towers != 1) return;
+    for (const char* key : {"depth", "num_hidden_layers", "vt_num_hidden_layers"}) {
+      const int64_t says = count_in(*vision, key), has = int64_t(tower->layers.size());
+      if (says > has && tower->layers.rbegin()->first + 1 == has)
+        add(fmt::format("{}.{}", tower->root,
+                        has == says - 1 ? fmt::format("{}", has) : fmt::format("{}-{}", has, says - 1)),
+            fmt::format("{} missing; config.json says vision_config.{} = {}", counted(says - has, "layer"), key, says));
+    }
+  }
+
+  /// Tensors beside the layers: "model.norm.weight" for layers "model.layers".
+  void check_outside() {
+    const size_t dot = main_->root.rfind('.');
+    const std::string parent = dot == std::string::npos ? "" : main_->root.substr(0, dot + 1);
+    bool embedding = false, norm = false, head = false;
+    for (const Tensor& t : ck_.tensors) {
+      if (is_in_layer(t.name)) continue;
+      const bool beside = t.name.starts_with(parent);
+      const std::string name = beside ? t.name.substr(parent.size()) : "";
+      const std::string first = name.substr(0, name.find('.'));
+      const bool other = has_word(first, {"vis", "patch", "pos", "image", "audio", "mtp"});
+      embedding = embedding || (beside && !other && has_word(first, {"emb", "wte"}));
+      norm = norm || (beside && !other && has_word(first, {"norm", "ln_f"}));
+      head = head || has_word("." + t.name, {".lm_head", ".head.", ".output.", ".output_layer.", ".embed_out",
+                                             ".unembed", ".score.", ".ff_out."});
+    }
+    if (!embedding) add(parent + "embed*", "the embedding is missing");
+    if (!norm) add(parent + "norm", "the norm behind the last layer is missing");
+    if (!head && generates() && !is_tied())
+      add("lm_head", "the output head is missing; config.json does not tie it to the embedding");
+  }
+
+  /// Else the head gives something other than tokens.
+  bool generates() const {
+    const auto it = ck_.config.find("architectures");
+    if (it == ck_.config.end() || !it->is_array() || it->empty() || !it->front().is_string()) return true;
+    return has_word(it->front().get_ref<const std::string&>(), {"CausalLM", "Conditional", "LMHead"});
+  }
+
+  /// A config without the key may mean either, for model types that are not known to have a head of their own.
+  bool is_tied() const {
+    bool known = false;
+    for (const Json* config : {&ck_.config, counted_.config})
+      if (const auto it = config->find("tie_word_embeddings"); it != config->end() && it->is_boolean()) {
+        if (it->get<bool>()) return true;
+        known = true;
+      }
+    const std::string type = config_string(*counted_.config, "model_type");
+    for (const char* untied : {"gpt_oss", "deepseek", "kimi", "mimo", "glm", "minimax", "qwen", "bailing"})
+      known = known || type.starts_with(untied);
+    return !known;
+  }
+
+  /// Whether a layer with experts has a tensor with one of the words in its name, outside of the numbered experts.
+  bool layers_have(std::initializer_list<std::string_view> words) const {
+    return std::any_of(main_->layers.begin(), main_->layers.end(), [&](const auto& layer) {
+      return std::any_of(layer.second.begin(), layer.second.end(), [&](const auto& part) {
+        return part.first.find(".*.") == std::string::npos && has_word(part.first, words);
+      });
+    });
+  }
+
+  void check_promises() {
+    const Json& c = *counted_.config;
+    const auto is_true = [&](const char* key) { return c.contains(key) && c[key].is_boolean() && c[key].get<bool>(); };
+    const std::string all = main_->root + ".*";
+    if (is_true("attention_bias") && layers_have({"k_proj.weight"}) && !layers_have({"k_proj.bias"}))
+      add(all + ".k_proj.bias", "missing in every layer; config.json says attention_bias = true");
+    if (is_true("use_qk_norm") && !config_string(c, "model_type").starts_with("llama") &&
+        layers_have({"attn.", "attention."}) &&
+        !layers_have({"q_norm", "k_norm", "query_layernorm", "q_layernorm", "qk_norm", "query_norm", "q_ln"}))
+      add(all + ".q_norm", "missing in every layer; config.json says use_qk_norm = true");
+    if (config_string(c, "topk_method") == "noaux_tc" && main_->has_experts() && !layers_have({"bias"}))
+      add(all + ".e_score_correction_bias", "missing in every layer; config.json says topk_method = noaux_tc");
+    for (const char* key : {"n_shared_experts", "num_shared_experts"})
+      if (count_in(c, key) > 0 && main_->has_experts() && layers_have({"attn.", "attention."}) &&
+          !layers_have({"share"}))
+        add(all + ".shared_experts",
+            fmt::format("missing in every layer; config.json says {} = {}", key, count_in(c, key)));
+  }
+
+  const Checkpoint& ck_;
+  const std::vector<LayerStack> stacks_;
+  const LayerStack* main_;
+  CountedLayers counted_;
+  std::vector<Lack> lacks_;
+};
+
+}  // namespace
+
+CountedLayers counted_layers(const Json& config, const LayerStack& main) {
+  CountedLayers out;
+  out.config = owner_of(config, main.root);
+  if (!out.config) return out;
+  int64_t found = 0;  // layers 0, 1, 2 .. that are there
+  while (main.layers.count(found)) ++found;
+  for (const char* key : layer_keys)
+    if (const int64_t n = count_in(*out.config, key); n > 0 && (out.layers == 0 || n == found)) {
+      out.layers = n;
+      out.key = key;
+    }
+  for (const Json* owner : {out.config, &config})
+    for (const char* key : mtp_keys)
+      if (const int64_t n = count_in(*owner, key); n > 0 && out.mtp == 0) {
+        out.mtp = n;
+        out.mtp_key = key;
+      }
+  return out;
+}
+
+std::vector<Lack> find_lacks(const Checkpoint& ck) { return Completeness(ck).find(); }
+
+bool check_complete(const Checkpoint& ck, bool allowed, Problems& problems) {
+  const std::vector<Lack> lacks = find_lacks(ck);
+  for (const Lack& l : lacks)
+    if (allowed)
+      problems.warn(l.where, "{}", l.what);
+    else
+      problems.error(l.where, "{}", l.what);
+  if (!lacks.empty() && !allowed)
+    problems.error(ck.dir, "incomplete; fetch what is missing, or give --allow-incomplete to convert it");
+  return !lacks.empty();
+}
+
+}  // namespace mxfp4

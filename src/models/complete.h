@@ -1,0 +1,45 @@
+// Whether a checkpoint has all that its config promises and its own layers imply. By names, shapes and config alone.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/checkpoint/checkpoint.h"
+#include "src/models/layer_kinds.h"
+#include "src/models/layer_names.h"
+
+namespace mxfp4 {
+
+/// One cause: "model.layers.23", "missing; config.json says num_hidden_layers = 24".
+struct Lack {
+  std::string where, what;
+};
+
+/// What is missing. Empty if nothing is, or if the config counts no layers and so promises nothing.
+std::vector<Lack> find_lacks(const Checkpoint& checkpoint);
+
+/// The lacks as errors, or as warnings if they are allowed. True if there are any.
+bool check_complete(const Checkpoint& checkpoint, bool allowed, Problems& problems);
+
+/// The part of a config that describes the main layers, and what it counts.
+struct CountedLayers {
+  const Json* config = nullptr;
+  const char* key = "";  // "num_hidden_layers"
+  int64_t layers = 0;    // 0: not known
+  int64_t mtp = 0;       // layers of multi-token prediction
+  const char* mtp_key = "";
+};
+CountedLayers counted_layers(const Json& config, const LayerStack& main);
+
+/// Layers that others of their kind prove incomplete: a block, a module or a tensor that all of the kind have but
+/// these. Main layers are those below `layers`; `attributes` tell kinds apart.
+void compare_layers(const LayerStack& stack, int64_t layers, const std::vector<LayerAttribute>& attributes,
+                    std::vector<Lack>& lacks);
+
+/// Modules and tensors that are there without those they work with, and what a known model type has in each layer.
+void check_partners(const LayerStack& stack, int64_t layers, const Json& config, std::vector<Lack>& lacks);
+
+/// Experts without a tensor that the layer's others have, and gaps in their numbers.
+void check_experts(const LayerStack& stack, std::vector<Lack>& lacks);
+
+}  // namespace mxfp4

@@ -1,0 +1,43 @@
+// A checkpoint's numbered layers, by the names of its tensors alone.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/checkpoint/checkpoint.h"
+
+namespace mxfp4 {
+
+/// A tensor of a layer, or all experts' tensors of one name.
+struct LayerPart {
+  const Tensor* first = nullptr;
+  std::vector<int64_t> experts;  // ids, in any order; empty if the name has none
+};
+
+/// By name within the layer; the number of an expert is a star: "mlp.experts.*.up_proj.weight".
+using LayerParts = std::map<std::string, LayerPart>;
+
+/// Layers that are numbered under one name: "model.layers", "visual.blocks", "mtp".
+struct LayerStack {
+  std::string root;
+  std::map<int64_t, LayerParts> layers;
+
+  bool has_experts() const;
+  /// Layers of multi-token prediction.
+  bool is_mtp() const;
+};
+
+/// Whether the name has the number of a layer.
+bool is_in_layer(std::string_view name);
+
+std::vector<LayerStack> layer_stacks(const Checkpoint& checkpoint);
+
+/// The stack of the language model: the one with experts, else with the most layers outside of vision and audio. Null
+/// if there is none.
+const LayerStack* main_stack(const std::vector<LayerStack>& stacks);
+
+/// "3, 7-9, 40": numbers in ascending order as ranges.
+std::string ranges(const std::vector<int64_t>& numbers);
+
+}  // namespace mxfp4

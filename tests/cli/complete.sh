@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# A checkpoint without all that its config promises: refused, or converted and called so. usage: complete.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+without() {  # NAME MODEL PATTERN..
+  synth "$2" "$dir/$1" --tiny --layers 4
+  prepare python3 "$root/tests/support/without_tensors.py" "$dir/$1" "${@:3}"
+}
+on() { "$program" convert "$dir/$1" "$dir/$2" --backend marlin --engine vllm "${@:3}"; }
+
+without last gpt-oss-20b .layers.3.
+missing='error: model.layers.3: the layer is missing; config.json says num_hidden_layers = 4$'
+expect 'inspect names a layer that is missing' 2 '' "$missing" "$program" inspect "$dir/last" -q
+expect 'convert names it' 2 '' "$missing" on last out
+expect 'convert says what to do' 2 '' 'incomplete; fetch what is missing, or give --allow-incomplete to convert it$' on last out
+expect 'nothing was written' 1 '' '' test -e "$dir/out"
+expect 'a dry run refuses it, too' 2 '' "$missing" on last out --dry-run
+without middle deepseek-v4-flash layers.2.
+expect 'a layer in the middle' 2 '' 'error: layers.2: the layer is missing; config.json says num_hidden_layers = 4$' on middle out
+without part kimi-k3 layers.2.block_sparse_moe.shared_experts.up_proj
+expect 'a part of a layer' 2 '' 'layers.2.block_sparse_moe.shared_experts.up_proj: missing, 1 tensor in 1 layer; ' on part out
+without bias gpt-oss-20b gate_up_proj_bias down_proj_bias
+expect 'biases that the family has' 2 '' 'mlp.experts.gate_up_proj_bias: missing in 4 of 4 layers; ' on bias out
+
+expect 'it is converted if that is allowed' 0 '' 'warning: model.layers.3: the layer is missing' on last out --allow-incomplete
+expect 'the manifest has it' 0 '^"allow_incomplete": true,$' '' cat "$dir/out/mxfp4-pack.json"
+expect 'verify repeats it' 0 'right at level kernels .*; the checkpoint is incomplete: model.layers.3: the layer is missing' \
+  'warning: model.layers.3: the layer is missing' "$program" verify "$dir/out" --source "$dir/last"
+expect 'verify as JSON' 0 '"incomplete":\["model.layers.3: the layer is missing' 'warning: model.layers.3' \
+  "$program" verify "$dir/out" --json
+expect 'from one form to another it stays so' 0 '' 'warning: model.layers.3' on out again
+expect 'the other has it, too' 0 '^"allow_incomplete": true,$' '' cat "$dir/again/mxfp4-pack.json"
+expect 'the same again is not another conversion' 0 '' 'nothing has changed' on last out --allow-incomplete --if-changed
+
+synth gpt-oss-20b "$dir/whole" --tiny --layers 4
+expect 'of a whole checkpoint nothing is said' 0 '' 'check it with' on whole allowed --allow-incomplete
+no_mark() { ! grep -q allow_incomplete "$dir/allowed/mxfp4-pack.json"; }
+expect 'nor written' 0 '' '' no_mark
+finish
