@@ -2,7 +2,6 @@
 #include <cctype>
 
 #include "src/base/log.h"
-#include "src/bench/predict.h"
 #include "src/cli/commands.h"
 #include "src/cli/convert_options.h"
 #include "src/cli/help.h"
@@ -89,9 +88,6 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   app->callback([&] {
     run = [&] {
       o.options.json = batch.json = common.json;
-      o.options.predict = [](const Plan& plan, const std::string& dir, int threads) {
-        return predict(plan, dir, threads);
-      };
       if (!batch.filelist.empty())
         return convert_all(batch, [&](const std::string& line) { return parse_conversion(line, o); });
       ConvertOptions settled = o.settled();

@@ -82,7 +82,7 @@ void add_choices(CLI::App* app, Conversion& c) {
 void add_output(CLI::App* app, ConvertOptions& o) {
   app->option_defaults()->group("What becomes of OUT");
   app->add_flag("--dry-run", o.dry_run,
-                "Print the plan: tensors, padding, memory, disk, time; write nothing. With -v every tensor");
+                "Print the plan: tensors, padding, memory, disk; write nothing. With -v every tensor");
   auto* force = app->add_flag("--force", o.force, "Replace an OUT that mxfp4-pack made");
   auto* add =
       app->add_flag("--add", o.add, "Add a set (another backend, engine or tp) to an OUT of the same checkpoint");

@@ -241,11 +241,10 @@ fs::path folder_above(const std::string& out) {
 /// What a dry run prints; an error where the disk is too small.
 void show_plan(const ConvertOptions& options, const Plan& plan) {
   const fs::path place = folder_above(options.out);
-  PlanCost cost{.threads = worker_count(options.threads, int64_t(plan.jobs.size())),
-                .free = int64_t(fs::space(place).available)};
+  const PlanCost cost{.threads = worker_count(options.threads, int64_t(plan.jobs.size())),
+                      .free = int64_t(fs::space(place).available)};
   const int64_t needed = plan.file_bytes + bytes_beside(plan);
   const bool fits = needed <= cost.free;
-  if (fits && options.predict) cost.time = options.predict(plan, place.string(), thread_count(options.threads));
   if (fits || !options.json) print_plan(plan, cost, options.json);
   if (!fits) fail(ErrorKind::io, "{}: {} needed, {} free", options.out, human_bytes(needed), human_bytes(cost.free));
 }

@@ -1,7 +1,6 @@
 // convert: a published checkpoint to the bytes that an engine's kernel reads.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -12,7 +11,6 @@
 #include "src/io/page_cache.h"
 #include "src/io/parts.h"
 #include "src/models/model.h"
-#include "src/plan/run_time.h"
 
 namespace mxfp4 {
 
@@ -43,8 +41,6 @@ struct ConvertOptions {
   bool merge = false;              // all parts are there, or nothing is done
   bool verify = false;             // merge: reads their bytes again
   bool even_in_use = false;        // also where other nodes may be writing parts
-  /// For a dry run; `dir` is on the file system of OUT.
-  std::function<RunTime(const Plan& plan, const std::string& dir, int threads)> predict;
   bool dry_run = false, force = false, add = false, if_changed = false, sha256 = false, json = false;
 };
 

@@ -51,8 +51,6 @@ void print_json(const Plan& plan, const PlanCost& cost) {
   Json object = summary(plan);
   object["peak_memory_bytes"] = peak_memory(plan, cost.threads);
   object["free_bytes"] = cost.free;
-  object["disk_seconds"] = cost.time.disk;
-  object["processor_seconds"] = cost.time.processor;
   std::string head = one_line(object);
   head.pop_back();
   print_out("{},\n\"files\": [", head);
@@ -141,8 +139,6 @@ void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
                    counted(plan.files.size(), "file"), human_bytes(cost.free)));
   line(fmt::format("peak memory: about {} with {}", human_bytes(peak_memory(plan, cost.threads)),
                    counted(cost.threads, "thread")));
-  line(fmt::format("time: about {} here, bound by the {} (disk {}, processor {})", human_seconds(cost.time.total()),
-                   cost.time.bound(), human_seconds(cost.time.disk), human_seconds(cost.time.processor)));
 }
 
 Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "src/plan/plan.h"
-#include "src/plan/run_time.h"
 
 namespace mxfp4 {
 
@@ -10,10 +9,9 @@ namespace mxfp4 {
 struct PlanCost {
   int threads = 1;   // those that have buffers
   int64_t free = 0;  // bytes, where OUT will stand
-  RunTime time = {};
 };
 
-/// convert --dry-run: tensors by role, padding, memory, disk and time; with -v every output tensor with dtype, shape,
+/// convert --dry-run: tensors by role, padding, memory and disk; with -v every output tensor with dtype, shape,
 /// file and bytes.
 void print_plan(const Plan& plan, const PlanCost& cost, bool json);
 

@@ -71,7 +71,6 @@ escapes convert "$turned" "p$turned" --backend marlin --engine vllm --part 0/2
 escapes clean . -v
 escapes merge "p$turned"
 escapes synth gpt-oss-20b "s$turned" --tiny
-escapes bench --checkpoint "$turned" --backend marlin --engine vllm --repeats 1
 prepare rm "o$turned/README.md"
 escapes verify "o$turned"
 escapes "$turned"
