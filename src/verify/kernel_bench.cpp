@@ -49,7 +49,9 @@ double floor_microseconds(const MoeTiming& t, const GpuCeilings& gpu) {
   return 1e6 * std::max(reading, computing);
 }
 
-void require_bench() {
+void select_bench_gpu(const DeviceOptions& device) {
+  const DeviceChoice choice = choose_device(device);
+  if (!choice.gpus.empty()) select_cuda(choice.gpus.front());
   const std::string missing = moe_cuda_missing(kernel_format("marlin"));
   if (!missing.empty()) fail(ErrorKind::device, "--bench times the CUDA kernels: {}", missing);
 }

@@ -6,6 +6,7 @@
 
 #include "kernels/moe/cuda/moe_cuda.h"
 #include "src/base/json.h"
+#include "src/device/device_choice.h"
 
 namespace mxfp4 {
 
@@ -32,8 +33,8 @@ struct BenchReport {
 /// The least time that the GPU's ceilings allow: to read the weights of the experts hit, or to do the operations.
 double floor_microseconds(const MoeTiming& timing, const GpuCeilings& gpu);
 
-/// Throws Error{device} where no GPU can run them.
-void require_bench();
+/// Selects the GPU whose times are measured. Throws Error{device} if none can run the kernels.
+void select_bench_gpu(const DeviceOptions& device);
 /// Every CUDA kernel that takes the shape of `options`, padded as vLLM pads it, without biases. Codes are random.
 BenchReport bench_shape(const BenchOptions& options);
 /// The kernel of each of OUT's sets at the shape of its first layer, one rank, with biases where the model has them.

@@ -382,7 +382,7 @@ void check_whole(const PackedCheckpoint& packed, Verdict& v) {
 }  // namespace
 
 bool verify(const VerifyOptions& options) {
-  if (options.bench.run) require_bench();
+  if (options.bench.run) select_bench_gpu(options.device);
   check_save(options);
   if (options.out.empty()) {
     const BenchReport bench = bench_shape(options.bench);

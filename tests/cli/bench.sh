@@ -6,6 +6,8 @@ shape='--hidden 256 --intermediate 128 --experts 8'
 bench() { CUDA_VISIBLE_DEVICES= "$program" verify --bench "$@"; }
 expect 'bench without a GPU' 2 '' 'error: --bench times the CUDA kernels: ' bench $shape --top-k 2
 expect 'bench without a GPU, as JSON' 2 '"kind":"device"' '' bench $shape --top-k 2 --json
+named() { bench $shape --top-k 2 --device cuda:7 2>&1 | grep -v 'bench times'; }
+expect 'bench of a GPU that is not there' 0 'error: ' '' named
 expect 'bench of half a shape' 2 '' '--top-k' bench $shape
 expect 'bench of nothing' 2 '' 'OUT is missing' bench
 expect 'a shape without bench' 2 '' '--bench' "$program" verify $shape --top-k 2

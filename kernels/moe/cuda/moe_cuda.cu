@@ -308,8 +308,10 @@ std::string moe_cuda_missing(const KernelFormat& format, int64_t bytes) {
 
 GpuCeilings measure_gpu() {
   GpuCeilings g;
+  int device = 0;  // the one that is selected
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   cudaDeviceProp properties;
-  check_cuda(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
   g.name = properties.name;
   const int64_t bytes = int64_t(2) << 30;
   const Buffer<uint8_t> from(bytes), to(bytes);

@@ -89,8 +89,10 @@ void launch_sm90(CudaReader reader, const GemmArgs& args, const MoePlan& plan, b
 }
 
 double measure_wgmma() {
+  int device = 0;  // the one that is selected
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   cudaDeviceProp properties;
-  check_cuda(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
   if (properties.major != 9) return 0;
   const int blocks = properties.multiProcessorCount, steps = 20000;
   float* out = nullptr;
