@@ -32,8 +32,8 @@ LISTED = {"name": NAME, "bytes": Whole(), "xxh3_128?": NAME, "header_xxh3_128?":
 COPIED = {"name": NAME, "copy": NAME, "dtype": NAME, "shape": HEADER_SHAPE}
 # A set that this package does not serve may have other fields.
 ANY_SET = {"engine": NAME, "backend": NAME, "needs?": NEEDS}
-MANIFEST = {"needs?": NEEDS, "xxh3_128": NAME, "format?": NAME, "source": {"model_type": NAME, "allow_nan_scales?": Flag(),
-                                                                                  "allow_incomplete?": Flag()},
+SOURCE = {"model_type": NAME, "allow_nan_scales?": Flag(), "allow_incomplete?": Flag()}
+MANIFEST = {"needs?": NEEDS, "xxh3_128": NAME, "format?": NAME, "source": SOURCE,
             "files": List(LISTED), "copied": List(COPIED), "sets": List(ANY_SET, 1)}
 
 
