@@ -8,7 +8,7 @@ _mxfp4_pack() {
   help=$("$program" $command --help 2>/dev/null)
   if [[ $before == --backend ]]; then
     words="auto $("$program" backends 2>/dev/null | awk 'NR > 1 {print $1}' | sort -u)"
-  elif [[ $before == --model && $command == bench || $command == synth && $COMP_CWORD == 2 && $word != -* ]]; then
+  elif [[ $command == synth && $COMP_CWORD == 2 && $word != -* ]]; then
     words=$("$program" synth --help 2>/dev/null | sed -n '/^Models:/,/^$/p' | tr -d ',' | sed 's/^Models://')
   elif [[ $before == --gpu ]]; then
     words=$("$program" backends --help 2>/dev/null | sed -n '/^GPUs:/,/^$/p' | tr -d ',()' | sed 's/^GPUs://')

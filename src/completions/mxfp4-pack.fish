@@ -12,7 +12,7 @@ function __mxfp4_pack_words
     if test "$before" = --backend
         echo $front"auto"
         $words[1] backends 2>/dev/null | awk -v front=$front 'NR > 1 {print front $1}' | sort -u
-    else if test "$words[2] $before" = "bench --model"; or test "$words[2..]" = synth
+    else if test "$words[2..]" = synth
         $words[1] synth --help 2>/dev/null | sed -n '/^Models:/,/^$/p' | sed 's/^Models://' | tr -s ', ' '\n'
     else if test "$before" = --gpu
         $words[1] backends --help 2>/dev/null | sed -n '/^GPUs:/,/^$/p' | sed 's/^GPUs://' | tr -s ',() ' '\n' | sed "s/^./$front&/"

@@ -27,7 +27,7 @@ expect 'verify, while kernels compute: TERM' 143 '' 'interrupted by signal 15' s
 expect 'verify, while kernels compute: HUP' 129 '' 'interrupted by signal 1$' stop HUP 2 verify
 expect 'HUP as JSON' 129 '"lines":\["interrupted by signal 1"\]' '' stop HUP 2 verify --json
 expect 'as JSON' 143 '"kind":"interrupted"' '' stop TERM 2 verify --json
-bench() { exec "$program" bench --dir "$dir" --repeats 1000 --threads 1; }
+bench() { exec "$program" bench --repeats 1000 --threads 1; }
 expect 'bench' 143 '' 'interrupted' stop TERM 1 bench
 
 # what was ignored when the program was started stays ignored, as by nohup and in a shell's background jobs

@@ -15,7 +15,7 @@ for columns in 40 80 120; do
   shown backends '^marlin +vllm' backends
   shown 'backends -v' '^    requires moe_backend marlin,' backends -v
   shown 'what may be loaded' '^triton-hopper ' backends --engine vllm --gpu h100 --model tiny -q
-  shown bench '^  disk +#+ ' bench --checkpoint tiny --backend auto --engine vllm --gpu h100 --repeats 1 -q
+  shown bench 'packing' bench --repeats 1 -q
   shown 'a checkpoint' '^layers 0-2: 3 experts' inspect tiny
   shown 'an output' '^  fits      vllm ' inspect o
   shown 'a plan' '^w2 bias +3 +' convert tiny p --backend marlin --engine vllm --dry-run -q
