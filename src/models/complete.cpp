@@ -200,7 +200,8 @@ class Completeness {
         layers_have({"attn.", "attention."}) &&
         !layers_have({"q_norm", "k_norm", "query_layernorm", "q_layernorm", "qk_norm", "query_norm", "q_ln"}))
       add(all + ".q_norm", "missing in every layer; config.json says use_qk_norm = true");
-    if (config_string(c, "topk_method") == "noaux_tc" && main_->has_experts() && !layers_have({"bias"}))
+    const bool are_hashed = layers_have({"tid2eid"});  // a layer whose experts a table chooses has no bias for them
+    if (config_string(c, "topk_method") == "noaux_tc" && main_->has_experts() && !layers_have({"bias"}) && !are_hashed)
       add(all + ".e_score_correction_bias", "missing in every layer; config.json says topk_method = noaux_tc");
     for (const char* key : {"n_shared_experts", "num_shared_experts"})
       if (count_in(c, key) > 0 && main_->has_experts() && layers_have({"attn.", "attention."}) &&

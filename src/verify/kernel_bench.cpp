@@ -4,6 +4,7 @@
 #include <set>
 
 #include "src/base/log.h"
+#include "src/device/device_choice.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/verify/kernel_config.h"
 

@@ -6,9 +6,10 @@
 
 #include "kernels/moe/cuda/moe_cuda.h"
 #include "src/base/json.h"
-#include "src/device/device_choice.h"
 
 namespace mxfp4 {
+
+struct DeviceOptions;
 
 struct PackedCheckpoint;
 
