@@ -31,7 +31,7 @@ void add_unpack(CLI::App& root, Common& common, Run& run) {
       ->type_name("N");
   app->add_option("--rank", raw.rank, "With --layer: of this tensor-parallel rank")->needs(layer)->type_name("R");
   app->add_flag("--force", o.force,
-                "Write a DEST anew that holds this checkpoint; what was there is kept as DEST.kept-1")
+                "Write a new DEST in place of one that holds this checkpoint; the old one is kept as DEST.kept-N")
       ->excludes(layer);
   static PartOptions part;
   add_part(app, part, "DEST", {"--force", "--layer"});

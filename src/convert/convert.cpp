@@ -14,6 +14,7 @@
 #include "src/base/threads.h"
 #include "src/convert/conversion.h"
 #include "src/convert/destination.h"
+#include "src/convert/in_the_way.h"
 #include "src/convert/merge.h"
 #include "src/convert/part.h"
 #include "src/convert/part_run.h"
@@ -175,8 +176,9 @@ void refuse_what_is_in_the_way(const ConvertOptions& o) {
   if (o.part && o.force) check_replaceable(o.out, place.above.find(place.name), owned_files);
   if (o.force) return;
   fail(ErrorKind::usage, "{}: exists, and is not what its parts make; {}", o.out,
-       o.merge ? "move it away, then merge"
-               : "choose another place, or give --force to all parts, to replace what mxfp4-pack made");
+       o.merge
+           ? "move it away, then merge"
+           : "choose another place, or give all parts --add, which keeps what is there, or --force, which removes it");
 }
 
 /// Writes all of the partial output.
@@ -272,6 +274,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
   refuse_what_is_in_the_way(options);
   const SourceCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, p.plan.packed_bytes});
+  refuse_to_replace(options, p.plan, in);
   note_choices(options, p, devices);
   if (options.leftover != PartialPolicy::resume) to.check(p.plan);  // before what an earlier run left goes
   if (options.part) return convert_part(options, p.plan, in, devices);

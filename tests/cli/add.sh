@@ -5,6 +5,13 @@
 add() { "$program" convert "$tiny" "$dir/several" --add "$@"; }
 expect 'nothing to add to' 2 '' 'several: no such directory; an output of' add --backend marlin --engine sglang
 convert "$tiny" "$dir/several" --backend marlin --engine vllm
+over() { "$program" convert "$1" "$dir/several" --backend "$2" --engine "$3"; }
+expect 'another set without --add' 2 '' \
+  'several: exists and holds marlin of vllm; --add puts this set beside, --force removes what is there$' over "$tiny" marlin sglang
+expect 'the same set' 2 '' 'several: exists and holds marlin of vllm; --if-changed keeps it if it is the same, --force replaces it$' \
+  over "$tiny" marlin vllm
+expect 'a set of another checkpoint' 2 '' 'several: exists and holds marlin of vllm, and this set cannot be added; choose another place' \
+  over "$root/testdata/tiny/deepseek-v4" marlin sglang
 expect 'add: the plan' 0 'copied: nothing; it is there already' '' add --backend marlin --engine sglang --dry-run
 expect 'add' 0 '' 'packed tensors for sglang marlin, .* beside 1 earlier set, in [0-9.]+ s' add --backend marlin --engine sglang
 expect 'add as JSON' 0 '"set":2,"moe_tp_size":2,"ranks":\[0,1\],' '' \

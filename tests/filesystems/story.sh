@@ -65,7 +65,7 @@ undisturbed() {
     expect "$state: verify" 0 'right' '' "$program" verify "$target" --source "$in" --level bytes
   done
   prepare begin one
-  expect 'OUT is there' 2 '' 'exists; choose another place' make one
+  expect 'OUT is there' 2 '' 'exists and holds .*; --if-changed keeps it' make one
   expect 'it stays' 0 '' '' is one
 }
 

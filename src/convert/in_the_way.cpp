@@ -1,0 +1,53 @@
+#include "src/convert/in_the_way.h"
+
+#include <algorithm>
+
+#include "src/packed/add_set.h"
+#include "src/packed/companions.h"
+#include "src/packed/packed_checkpoint.h"
+#include "src/packed/sharded_state.h"
+
+namespace mxfp4 {
+
+namespace {
+
+bool has_set(const Manifest& m, const Plan& plan) { return set_number(m, *plan.backend, plan.tp) < int(m.sets.size()); }
+
+/// Whether --add would take the plan's set.
+bool can_add(const ConvertOptions& o, const Plan& plan, const Input& in, const PackedCheckpoint& out) try {
+  if (o.format == sharded_state_format || out.manifest.options.format == sharded_state_format) return false;
+  check_same_form(in.checkpoint, out);
+  refuse_second(o.out, out.manifest, *plan.backend, plan.tp);
+  return true;
+} catch (const Error&) {
+  return false;
+}
+
+}  // namespace
+
+void refuse_to_replace(const ConvertOptions& o, const Plan& plan, const Input& in) {
+  const bool is_asked = o.force || o.add || o.if_changed || o.part || o.merge;
+  if (is_asked || o.leftover == PartialPolicy::resume || !has_manifest(o.out)) return;
+  Problems damage;
+  std::unique_ptr<PackedCheckpoint> out;
+  try {
+    out = open_packed(o.out, damage);
+  } catch (const Error&) {
+  }
+  if (!out || damage.any()) return;  // OutputDir says that OUT is there
+  std::vector<std::string> sets;
+  for (const ManifestSet& s : out->manifest.sets) sets.push_back(describe(s));
+  const std::string all = fmt::format("{}", fmt::join(sets, ", "));
+  if (can_add(o, plan, in, *out))
+    fail(ErrorKind::usage, "{}: exists and holds {}; --add puts this set beside, --force removes what is there", o.out,
+         all);
+  if (has_set(out->manifest, plan))
+    fail(ErrorKind::usage, "{}: exists and holds {}; --if-changed keeps it if it is the same, --force replaces it",
+         o.out, all);
+  fail(ErrorKind::usage,
+       "{}: exists and holds {}, and this set cannot be added; choose another place, or --force "
+       "removes what is there",
+       o.out, all);
+}
+
+}  // namespace mxfp4
