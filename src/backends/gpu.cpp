@@ -19,7 +19,7 @@ struct Architecture {
   const char* name;
   const char* gpus;  // separated by spaces
 };
-constexpr Architecture architectures[] = {
+constexpr Architecture known[] = {
     {"sm75", "t4"},
     {"sm80", "a30 a100"},
     {"sm86", "a10 a40 a6000 rtx3090"},
@@ -84,14 +84,14 @@ int number_of(const std::string& architecture) {
 
 std::string architecture_of(const std::string& gpu) {
   const std::string name = lower(gpu);
-  for (const Architecture& a : architectures)
+  for (const Architecture& a : known)
     if (name == a.name || has_word(a.gpus, name)) return a.name;
   return {};
 }
 
 std::string known_architectures() {
   std::vector<std::string> list;
-  for (const Architecture& a : architectures)
+  for (const Architecture& a : known)
     list.push_back(*a.gpus ? fmt::format("{} ({})", a.name, fmt::join(words(a.gpus), ", ")) : a.name);
   return fmt::format("{}", fmt::join(list, ", "));
 }
@@ -117,5 +117,11 @@ bool runs_on(const std::string& gpus, const std::string& architecture) {
   }
   return false;
 }
+std::vector<std::string> architectures() {
+  std::vector<std::string> names;
+  for (const Architecture& a : known) names.push_back(a.name);
+  return names;
+}
+
 
 }  // namespace mxfp4

@@ -3,12 +3,16 @@
 
 #include <string>
 
+#include <vector>
 namespace mxfp4 {
 
 /// The architecture that a GPU is of: "sm90" for "H100", as for "sm90". Empty where it is not known.
 std::string architecture_of(const std::string& gpu);
 
 /// "sm75 (t4), sm80 (a30, a100), .., cpu"
+/// "sm75", "sm80", .., "cpu"
+std::vector<std::string> architectures();
+
 std::string known_architectures();
 
 /// The architecture of the first GPU that the drivers of NVIDIA or AMD list; empty where there is none, or one that is

@@ -5,6 +5,7 @@
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
 #include "src/backends/missing.h"
+#include "src/backends/unread.h"
 #include "src/backends/words.h"
 #include "src/base/log.h"
 
@@ -84,6 +85,16 @@ class Selection {
     return nullptr;
   }
 
+  /// Every backend of the engine that holds the model there without a loss.
+  std::vector<std::string> lossless() const {
+    std::vector<std::string> out;
+    for (const Backend* b : backends())
+      if (to_.engine == b->engine && !b->rewrite && obstacle(b->name).empty()) add_once(out, b->name);
+    return out;
+  }
+
+  bool is_read(const std::string& name) const { return has_loader(*row(name), model_.family, to_.release); }
+
  private:
   const Rule* find_rule() const {
     const std::string family = model_.pairs ? "gpt-oss" : model_.family;
@@ -138,32 +149,21 @@ class Selection {
     }
   }
 
-  bool is_read(const std::string& name) const { return has_loader(*row(name), model_.family, to_.release); }
+  /// Whether it may be written: a loader reads it, or none is needed.
+  bool is_served(const std::string& name) const { return to_.no_loader || is_read(name); }
 
-  /// What was taken and the others that run there. Where a loader reads some of them, what none reads is no
-  /// alternative, and if it was taken it gives way to the first of them, unless it was asked for by --lossy.
+  /// What was taken, and the others that run there and may be written. What none reads gives way to the first of them.
   void settle() {
     if (choice_.backend.empty()) nothing(choice_.why);
     auto& others = choice_.alternatives;
     for (const std::string& name : lossless())
       if (name != choice_.backend) add_once(others, name);
-    std::vector<std::string> read;
-    std::copy_if(others.begin(), others.end(), std::back_inserter(read),
-                 [&](const auto& name) { return is_read(name); });
-    if (!is_read(choice_.backend) && read.empty()) return;
-    others = std::move(read);
-    if (is_read(choice_.backend) || row(choice_.backend)->rewrite) return;
-    choice_.why += fmt::format("; not {}: no loader is known to read it", choice_.backend);
+    std::erase_if(others, [&](const std::string& name) { return !is_served(name); });
+    if (is_served(choice_.backend)) return;
+    choice_.why += fmt::format("; not {}: no loader reads it", choice_.backend);
+    if (others.empty()) nothing(choice_.why);
     choice_.backend = others.front();
     others.erase(others.begin());
-  }
-
-  /// Every backend of the engine that holds the model there without a loss.
-  std::vector<std::string> lossless() const {
-    std::vector<std::string> out;
-    for (const Backend* b : backends())
-      if (to_.engine == b->engine && !b->rewrite && obstacle(b->name).empty()) add_once(out, b->name);
-    return out;
   }
 
   /// The others, which change values.
@@ -173,7 +173,7 @@ class Selection {
     std::vector<std::string> out;
     for (const Backend* b : backends())
       if (to_.engine == b->engine && b->rewrite && b->name != choice_.backend && any.obstacle(b->name).empty() &&
-          (is_read(b->name) || !choice_.is_read))
+          is_served(b->name))
         add_once(out, b->name);
     return out;
   }
@@ -191,32 +191,19 @@ class Selection {
     for (const Measured& m : measured)
       for (const std::string& name : measured_order(m, model_)) {
         if (name == choice_.backend) break;
-        if (!obstacle(name).empty() || (is_read(choice_.backend) && !is_read(name))) continue;
+        if (!obstacle(name).empty() || !is_served(name)) continue;
         choice_.why += fmt::format("; {} is faster at {}, which --phase {} takes", name, m.phase, m.phase);
         break;
       }
   }
 
   [[noreturn]] void nothing(const std::string& why) const {
-    const std::vector<std::string> others = lossless();
-    fail(ErrorKind::usage, "--backend auto: {} {}, {}, {}: {}; {}", to_.engine, to_.release, model_.family, to_.gpu,
-         why,
-         others.empty() ? "nothing that is written here runs there" + other_engines()
-                        : fmt::format("say --backend, of {}", fmt::join(others, ", ")));
-  }
-
-  /// Those for which something is written that runs on the GPU.
-  std::string other_engines() const {
-    std::string out;
-    for (const Engine& engine : engines) {
-      if (engine.name == to_.engine || engine.chooser().empty()) continue;
-      Deployment other = to_;
-      other.engine = engine.name;
-      other.release.clear();
-      if (const auto names = Selection(model_, other).lossless(); !names.empty())
-        out += fmt::format("; --engine {} has {}", engine.name, fmt::join(names, ", "));
-    }
-    return out;
+    const bool runs = !lossless().empty();
+    std::string instead = read_instead(model_, to_);
+    if (runs && to_.no_loader) instead = fmt::format("take --backend {}", fmt::join(lossless(), " or "));
+    fail(ErrorKind::usage, "--backend auto: {} {}, {}, {}: {}{}{}{}", to_.engine, to_.release, model_.family, to_.gpu,
+         why, runs ? "" : "; nothing that is written here runs there", instead.empty() ? "" : "; " + instead,
+         runs && !to_.no_loader ? "; --no-loader writes it for a loader of your own" : "");
   }
 
   const Model& model_;
@@ -247,6 +234,13 @@ BackendChoice select_backend(const Model& model, const Deployment& d) {
     fail(ErrorKind::usage, "--backend auto needs --gpu, since none that is known is here: {}", known_architectures());
   Selection selection(model, d);
   return d.phase.empty() ? selection.by_engine() : selection.by_phase();
+}
+
+std::vector<std::string> read_backends(const Model& model, const Deployment& d) {
+  const Selection selection(model, d);
+  std::vector<std::string> names = selection.lossless();
+  std::erase_if(names, [&](const std::string& name) { return !selection.is_read(name); });
+  return names;
 }
 
 BackendChoice choose_backend(const std::string& name, const Model& model, Deployment to) {

@@ -25,28 +25,32 @@ struct Deployment {
   std::string gpu;      // "sm90", "gfx950", "cpu"
   std::string phase;    // "prefill", "decode" or empty
   int tp_size = 1;
-  bool lossy = false;  // take the engine's choice also where it changes values
+  bool lossy = false;      // take the engine's choice also if it changes values
+  bool no_loader = false;  // take it also if no loader reads it
 };
 
 struct BackendChoice {
   std::string engine_choice = {};  // what the engine would take, by the name here or its own
   std::string backend;             // what is written
   std::string layout_version = {};
-  bool is_read = false;  // by a loader of the release
-  std::string why = {};  // a sentence without a full stop
-  /// Others that run on the GPU; where a loader reads some, these alone.
-  std::vector<std::string> alternatives = {};
+  bool is_read = false;                              // by a loader of the release; false only if none is needed
+  std::string why = {};                              // a sentence without a full stop
+  std::vector<std::string> alternatives = {};        // others that run on the GPU and that a loader reads
   std::vector<std::string> lossy_alternatives = {};  // that run there and change values
 };
 
 /// The first of the engine's order that is written here, keeps every value and can hold every layer of the model; what
-/// is passed over stands in `why`. One that a loader reads goes before one that none does. Throws Error{usage} where
-/// nothing runs there.
+/// is passed over stands in `why`. If no loader of the release reads it, the first of all that run there and that a
+/// loader reads. Throws Error{usage} if there is none.
 BackendChoice select_backend(const Model& model, const Deployment& deployment);
 
 /// What --backend asks for. "auto": the choice above, for the GPU that is here unless another is given; all of it is
 /// said. A name: itself, in the first form that the release loads on so many ranks and, if one is given, the GPU runs.
 BackendChoice choose_backend(const std::string& name, const Model& model, Deployment deployment);
+
+/// Every backend of the engine that holds the model without a loss, runs on the GPU, if one is given, and is read by a
+/// loader of the release.
+std::vector<std::string> read_backends(const Model& model, const Deployment& deployment);
 
 /// Throws Error{input} where a backend is of earlier outputs alone.
 void check_written(const Backend& backend, const Model& model);

@@ -18,9 +18,10 @@ std::string four_warps(const ConvertOptions& o) {
 
 void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
   app->option_defaults()->group("What to write");
-  needed.backend = app->add_option("--backend", o.backend,
-                                   "Kernel that will read OUT: auto, what the engine would choose; a name that "
-                                   "'mxfp4-pack backends' lists, or the engine's own");
+  needed.backend =
+      app->add_option("--backend", o.backend,
+                      "Kernel that will read OUT: auto, what the engine would choose if a loader reads it; "
+                      "a name that 'mxfp4-pack backends' lists, or the engine's own");
   needed.backend->required()->type_name("NAME")->envname("MXFP4_PACK_BACKEND");
   needed.engine =
       app->add_option("--engine", o.engine, "Engine that will load OUT; there is no default, since bytes differ");
@@ -50,7 +51,7 @@ void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
       ->type_name("N")
       ->capture_default_str();
   app->add_option("--rank", o.rank, "Write this rank only")->check(range(0, 1023))->type_name("R");
-  app->add_flag("--require-loader", o.require_loader, "Refuse what no loader reads, instead of a warning");
+  app->add_flag("--no-loader", o.no_loader, "Write also what no loader of the release reads, for a loader of your own");
 }
 
 void add_choices(CLI::App* app, Conversion& c) {

@@ -7,8 +7,8 @@
 #include "src/backends/alias.h"
 #include "src/backends/gpu.h"
 #include "src/backends/layout_file.h"
-#include "src/backends/loaders.h"
 #include "src/backends/select.h"
+#include "src/backends/unread.h"
 #include "src/base/log.h"
 #include "src/base/signals.h"
 #include "src/base/threads.h"
@@ -91,7 +91,8 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
                                 .gpu = options.gpu,
                                 .phase = options.phase,
                                 .tp_size = options.tp_size,
-                                .lossy = options.lossy};
+                                .lossy = options.lossy,
+                                .no_loader = options.no_loader};
   const BackendChoice choice = is_file ? BackendChoice() : choose_backend(options.backend, in.model, to_engine);
   const std::string& layout_version = options.layout_version.empty() ? choice.layout_version : options.layout_version;
   const Backend& backend =
@@ -109,8 +110,7 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   check_companions(in.checkpoint, problems);
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
-  if (options.format != sharded_state_format)
-    check_loader(backend, in.model, options.engine_version, options.require_loader);
+  if (options.format != sharded_state_format) check_loader(backend, in.model, to_engine);
   for (const std::string& line : in.model.notes) note(line);
   return p;
 }

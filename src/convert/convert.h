@@ -30,7 +30,7 @@ struct ConvertOptions {
   std::string format = "packed";  // or "sharded-state"
   bool allow_nan_scales = false;
   bool allow_incomplete = false;
-  bool require_loader = false;  // else a warning where none reads what is written
+  bool no_loader = false;  // writes also what no loader reads
   int threads = 0;
   DeviceOptions device;
   Sync sync = Sync::yes;                        // of the files with tensors

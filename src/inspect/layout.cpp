@@ -104,7 +104,7 @@ void make(const LayoutOptions& o) {
   read_layout(text, o.file);
   write_text(o.file, text);
   if (!o.json)
-    note(fmt::format("{}: made; convert by it with: mxfp4-pack convert CKPT OUT --layout {}", o.file,
+    note(fmt::format("{}: made; convert by it with: mxfp4-pack convert CKPT OUT --layout {} --no-loader", o.file,
                      shell_word(o.file)));
 }
 

@@ -132,7 +132,8 @@ enum {
   MXFP4_PACK_ADD = 2,        /* add a set to an output of the same checkpoint */
   MXFP4_PACK_IF_CHANGED = 4, /* do nothing where the output is that already */
   MXFP4_PACK_RESUME = 8,     /* continue an interrupted run */
-  MXFP4_PACK_SHA256 = 16     /* write SHA256SUMS */
+  MXFP4_PACK_SHA256 = 16,    /* write SHA256SUMS */
+  MXFP4_PACK_NO_LOADER = 32  /* write also what no loader of the engine's release reads */
 };
 
 typedef struct mxfp4_pack_conversion {

@@ -18,23 +18,29 @@ expect 'and one that was not' 0 '"backend":"humming"' 'not humming-w4a8: lossy; 
 expect 'one that needs pads' 0 '"backend":"humming"' 'pads would change an expert.s values' deepseek --engine vllm --lossy
 expect 'a newer release' 0 '"backend":"humming"' 'vllm 0.99.0 is newer than 0.33.0' deepseek --engine vllm==0.99.0
 "$program" synth qwen3-30b-a3b-ct "$dir/ct" --tiny --layers 2 --experts 2 --hidden 512 --intermediate 256 -q
-ct() { "$program" convert "$dir/ct" "$dir/auto" --backend auto --gpu b200 --engine vllm --dry-run --json --require-loader; }
+ct() { "$program" convert "$dir/ct" "$dir/auto" --backend auto --gpu b200 --engine vllm --dry-run --json; }
 expect 'a loader reads the choice of the engine' 0 '"backend":"cutlass-mxfp4"' 'auto: cutlass-mxfp4' ct
 "$program" synth deepseek-r1-0528-quark "$dir/quark" --tiny --hidden 256 --intermediate 128 -q
-quark() { "$program" convert "$dir/quark" "$dir/auto" --backend auto --gpu b200 --engine vllm --dry-run --json --require-loader; }
-expect 'where none reads the choice, what a loader reads' 0 '"backend":"marlin"' 'not cutlass-mxfp4: no loader is known' quark
+quark() { "$program" convert "$dir/quark" "$dir/auto" --backend auto --gpu b200 --engine vllm --dry-run --json "$@"; }
+expect 'where none reads the choice, what a loader reads' 0 '"backend":"marlin"' 'not cutlass-mxfp4: no loader reads it' quark
+expect 'and the choice itself, if no loader is needed' 0 '"backend":"cutlass-mxfp4"' 'auto: cutlass-mxfp4' quark --no-loader
+unread() { "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/unread" --backend auto --engine sglang --gpu mi355x -q "$@"; }
+expect 'what no loader reads is refused, quietly too' 2 '' \
+  'gfx950 .*: no loader reads it; take --engine vllm --backend .*, or --gpu sm90, .*; --no-loader writes it for a loader of your own$' unread
+expect 'and nothing is written' 1 '' '' test -e "$dir/unread"
+expect 'but where it is meant' 0 '' '' unread --no-loader
 phase() { "$program" convert "$dir/square" "$dir/auto" --backend auto --gpu sm90 --engine vllm --phase prefill --dry-run --json; }
 expect 'why the fastest as measured is not taken' 0 '"backend":"flashinfer-cutlass"' \
   'Triton 3298 us, .*; not triton-hopper: its measured form fuses GPT-OSS' phase
 marlin() { "$program" convert "$dir/square" "$dir/auto" --backend "$1" --engine sglang --gpu sm120 --dry-run --json; }
 expect 'a named backend in the form that the GPU runs' 0 '"layout_version":"1"' '' marlin marlin
-unnamed() { "$program" convert "$dir/ct" "$dir/auto" --backend auto --engine sglang --gpu h100 --dry-run; }
+unnamed() { "$program" convert "$dir/ct" "$dir/auto" --backend auto --engine sglang --gpu h100 --dry-run --no-loader; }
 expect 'an engine that takes no kernel by itself' 0 'marlin' 'takes an MXFP4 kernel only if one is named' unnamed
 expect 'where no loader reads what is written, none has it take that' 0 'marlin' \
   'of the checkpoint itself sglang takes no MXFP4 kernel$' unnamed
 expect 'alternatives are those that a loader reads' 0 . 'alternatives: deepgemm, marlin, triton-blackwell, flashinfer-cutlass-mxfp8$' \
   "$program" convert "$dir/square" "$dir/auto" --backend auto --gpu b200 --engine vllm --dry-run --json
-expect 'an engine that runs nothing there, and one that does' 2 '' 'nothing that is written here runs there; --engine vllm has marlin$' \
+expect 'an engine that runs nothing there, and one that does' 2 '' 'nothing that is written here runs there; take --engine vllm --backend marlin, or --gpu sm90, ' \
   "$program" convert "$dir/square" "$dir/auto" --backend auto --gpu a100 --engine sglang
 cutlass() { "$program" convert "$tiny" "$dir/auto" --backend flashinfer-cutlass --engine vllm --dry-run --json "$@"; }
 expect 'a release chooses the layout' 0 '"layout_version":"v1"' '' cutlass --engine-version 0.28.0

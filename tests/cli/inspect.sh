@@ -34,7 +34,7 @@ expect 'verify of a rank' 0 ': right at level .*; rank 1 of 2 alone$' '' "$progr
 shows_serve() { "$program" inspect "$1" | grep ' serve '; }
 expect 'inspect of a rank' 1 '' '' shows_serve "$dir/rank"
 synth ling "$dir/ling" --layers 2 --experts 8 --hidden 256 --intermediate 128 --vocab 64
-convert "$dir/ling" "$dir/early" --backend marlin --engine vllm==0.26.0
+convert "$dir/ling" "$dir/early" --backend marlin --engine vllm==0.26.0 --no-loader
 expect 'a release without a loader' 1 '' '' shows_serve "$dir/early"
 convert "$dir/ling" "$dir/late" --backend marlin --engine vllm==0.33.0
 expect 'one with a loader' 0 'serve     vllm serve' '' shows_serve "$dir/late"

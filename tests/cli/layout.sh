@@ -17,13 +17,13 @@ while read -r backend engine version; do
     for tp in 1 2; do
       id=$backend-$engine-$version-${ckpt##*/}-$tp
       options=(--backend "$backend" --engine "$engine" --layout-version "$version" --tp-size $tp)
-      "$program" convert "$ckpt" "$dir/built-in" "${options[@]}" --force -q 2>/dev/null || continue
+      "$program" convert "$ckpt" "$dir/built-in" "${options[@]}" --force --no-loader -q 2>/dev/null || continue
       "$program" layout "$dir/$id.json" "${options[@]}" --model "$ckpt" 2>"$dir/said.txt" || {
         expect "$id: a lossy one only is refused" 0 'changes values; a layout file only says|experts are not the first dimension of its view' '' cat "$dir/said.txt"
         continue
       }
       expect "$id: is a built-in backend's" 0 '^the same bytes as ' '' "$program" layout "$dir/$id.json"
-      expect "$id: convert" 0 '' '' "$program" convert "$ckpt" "$dir/by-file" --layout "$dir/$id.json" --tp-size $tp --force -q
+      expect "$id: convert" 0 '' '' "$program" convert "$ckpt" "$dir/by-file" --layout "$dir/$id.json" --tp-size $tp --force --no-loader -q
       expect "$id: the same bytes" 0 '' '' same_tensors "$dir/by-file" "$dir/built-in"
       made=$((made + 1))
     done
@@ -40,18 +40,19 @@ expect 'what is built in is said' 0 'w2 scales: w2_weight_scale, marlin.scales' 
 expect 'what is not, too' 0 'w13 codes: w13_weight, no built-in layout: 9 modes, tiles of 64 x 8 bytes, pairs' '' \
   "$program" layout "$dir/mine.json"
 expect 'as JSON' 0 '"layout":"modes","rows":"pairs, gate first".*"same_as":null' '' "$program" layout "$dir/mine.json" --json
-expect 'one is made' 0 '' '^mxfp4-pack: .*/fresh.json: made; convert by it with: mxfp4-pack convert CKPT OUT --layout .*/fresh.json$' \
+expect 'one is made' 0 '' '^mxfp4-pack: .*/fresh.json: made; convert by it with: mxfp4-pack convert CKPT OUT --layout .*/fresh.json --no-loader$' \
   "$program" layout "$dir/fresh.json" --backend marlin --engine vllm --model "$tiny"
-expect 'what it was made with' 0 '^made with: mxfp4-pack ' '' "$program" convert "$tiny" "$dir/out" --layout "$dir/fresh.json" --dry-run -q
+expect 'what it was made with' 0 '^made with: mxfp4-pack ' '' "$program" convert "$tiny" "$dir/out" --layout "$dir/fresh.json" --dry-run --no-loader -q
 expect 'a file called as a built-in layout' 0 '' '' \
-  "$program" convert "$tiny" "$dir/same-name" --layout "$dir/marlin.json" -q
+  "$program" convert "$tiny" "$dir/same-name" --layout "$dir/marlin.json" --no-loader -q
 expect 'verify says whose layout it is' 0 'right at level .*; its layout is that of the layout file that convert was given, file-[0-9a-f]{12}$' '' \
   "$program" verify "$dir/same-name" --source "$tiny" --level bytes
-expect 'a warning: no loader' 0 '' 'no loader of vllm is known to read mine' \
+expect 'no loader reads it' 2 '' "no loader of vllm reads a layout file without a canary; learn it with 'python3 -m mxfp4_pack.learn'" \
   "$program" convert "$tiny" "$dir/out" --layout "$dir/mine.json"
+expect 'it is written for another' 0 '' 'packed tensors for vllm mine' "$program" convert "$tiny" "$dir/out" --layout "$dir/mine.json" --no-loader
 python3 -c 'import json, sys; d = json.load(sys.stdin); del d["made_with"]; print(json.dumps(d))' \
   <"$dir/mine.json" >"$dir/by-hand.json"
-by_hand() { "$program" convert "$tiny" "$dir/by-hand" --layout "$dir/by-hand.json" 2>&1 >/dev/null | grep 'fits *$'; }
+by_hand() { "$program" convert "$tiny" "$dir/by-hand" --layout "$dir/by-hand.json" --no-loader 2>&1 >/dev/null | grep 'fits *$'; }
 expect 'one that says of nothing that it fits' 1 '' '' by_hand
 cp "$dir/mine.json" "$dir/kept.json"
 rm "$dir/mine.json" # OUT is complete in itself
@@ -64,10 +65,10 @@ convert "$tiny" "$dir/marlin" --backend marlin --engine vllm
 expect 'diff' 1 'w13_weight' '' "$program" diff "$dir/out" "$dir/marlin"
 expect 'another packed form' 0 '' '' "$program" convert "$dir/out" "$dir/marlin-again" --backend marlin --engine vllm -q
 expect 'has its bytes' 0 '' '' same_tensors "$dir/marlin-again" "$dir/marlin"
-expect 'it is added to an output' 0 '' 'beside 1 earlier set' "$program" convert "$tiny" "$dir/marlin" --add --layout "$dir/kept.json"
+expect 'it is added to an output' 0 '' 'beside 1 earlier set' "$program" convert "$tiny" "$dir/marlin" --add --layout "$dir/kept.json" --no-loader
 expect 'both sets are right' 0 'mine of vllm: right at level bytes' '' "$program" verify "$dir/marlin" --source "$tiny"
 expect 'once is enough' 0 '' 'nothing has changed' \
-  "$program" convert "$tiny" "$dir/out" --layout "$dir/kept.json" --if-changed
+  "$program" convert "$tiny" "$dir/out" --layout "$dir/kept.json" --if-changed --no-loader
 put_last "$(ls "$dir"/out/packed/packed-*.safetensors)" '\125'
 expect 'damage is seen' 1 'wrong: 2 problems at level bytes' '' "$program" verify "$dir/out"
 
@@ -81,7 +82,7 @@ with_pads() { # CKPT FILE: Marlin's layout with pads of other bytes
 }
 with_pads "$whole" "$dir/whole.json"
 prepare "$program" convert "$whole" "$dir/zeros" --backend marlin --engine vllm --tp-size 2 -q
-expect 'pads of other bytes, two ranks' 0 '' '' "$program" convert "$whole" "$dir/pads" --layout "$dir/whole.json" --tp-size 2 -q
+expect 'pads of other bytes, two ranks' 0 '' '' "$program" convert "$whole" "$dir/pads" --layout "$dir/whole.json" --tp-size 2 --no-loader -q
 differences() { "$program" diff "$dir/zeros" "$dir/pads" | grep -c "$1"; }
 expect 'its biases are those of zeros' 1 '^0$' '' differences w2_bias
 with_pads "$tiny" "$dir/padded.json"
@@ -139,13 +140,13 @@ expect 'nothing is written' 0 '' '' [ ! -e "$dir/nothing" ]
 expect 'no file' 2 '' 'none.json: ' "$program" convert "$tiny" "$dir/nothing" --layout "$dir/none.json"
 expect 'a file and a backend' 2 '' 'excludes' "$program" convert "$tiny" "$dir/nothing" --layout "$dir/marlin.json" --backend marlin
 expect "the environment's backend is not for a file" 0 '' '' env MXFP4_PACK_BACKEND=auto MXFP4_PACK_ENGINE=sglang \
-  "$program" convert "$tiny" "$dir/env" --layout "$dir/marlin.json" -q
+  "$program" convert "$tiny" "$dir/env" --layout "$dir/marlin.json" --no-loader -q
 expect 'a sharded state' 2 '' 'sharded-state: ' \
   "$program" convert "$tiny" "$dir/nothing" --layout "$dir/marlin.json" --format sharded-state
 expect 'a choice among backends' 2 '' 'a file is one layout' \
   "$program" convert "$tiny" "$dir/nothing" --layout "$dir/marlin.json" --gpu h100
 prepare "$program" layout "$dir/halves.json" --backend marlin --engine sglang --model "$tiny" -q
-prepare "$program" convert "$tiny" "$dir/halves" --layout "$dir/halves.json" -q
+prepare "$program" convert "$tiny" "$dir/halves" --layout "$dir/halves.json" --no-loader -q
 expect 'rows in halves are computed so' 0 'right at level kernels' '' "$program" verify "$dir/halves" --source "$tiny"
 expect 'ranks that do not divide' 2 '' 'does not split into 7 ranks' \
   "$program" layout "$dir/ranks.json" --backend marlin --engine vllm --model "$deepseek" --tp-size 7

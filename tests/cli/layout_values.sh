@@ -71,7 +71,7 @@ expect 'in words' 0 'w13 scales: w13_scales, no built-in layout: 3 modes, tiles 
   "$program" layout "$dir/mine.json"
 expect 'values, too' 0 'w2 scales: w2_scales, .*, values of 4 bytes for scales 0x00 to 0xfe$' '' "$program" layout "$dir/mine.json"
 expect 'as JSON' 0 '"copies":2.*"values":\{"width":4,"scales":"0x00 to 0xfe"\}' '' "$program" layout "$dir/mine.json" --json
-expect 'convert; its engine is none' 0 '' 'no loader is known to read mine ' "$program" convert "$ckpt" "$dir/out" --layout "$dir/mine.json"
+expect 'convert; its engine is none' 0 '' 'packed tensors for ' "$program" convert "$ckpt" "$dir/out" --layout "$dir/mine.json"
 expect 'the bytes that the file says' 0 '' '' python3 "$dir/stored.py" "$ckpt" "$dir/out"
 expect 'verify' 0 'right at level bytes' '' "$program" verify "$dir/out" --source "$ckpt"
 expect 'verify without the source' 0 'right at level bytes' '' "$program" verify "$dir/out"

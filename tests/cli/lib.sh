@@ -36,7 +36,7 @@ commands() { "$program" --help | sed -n '/^Commands:/,/^$/p' | awk '/^  [a-z]/ {
 
 # What a test needs before it can check anything; its failure ends the test.
 prepare() { "$@" || { echo "FAILED: cannot prepare: $*"; exit 1; }; }
-convert() { prepare "$program" convert "$@" -q; }
+convert() { prepare "$program" convert "$@" --no-loader -q; }  # whatever is to be looked at
 synth() { prepare "$program" synth "$@" -q; }
 skip() { echo "skipped: $*"; exit 77; }
 

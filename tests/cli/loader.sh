@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What no loader reads is said before anything is written. usage: loader.sh MXFP4-PACK SOURCE-DIR
+# What no loader reads is refused before anything is written. usage: loader.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
 convert() { "$program" convert "$tiny" "$dir/$1" --engine "$2" --backend "$3" "${@:4}"; }
@@ -10,14 +10,14 @@ expect 'backends: as JSON' 0 '"backend":"deepgemm-mega","engine":"vllm"[^{}]*"lo
 withdrawn() { "$program" backends --json | grep transformers; }
 expect 'backends: none of an engine withdrawn' 1 '' '' withdrawn
 "$program" synth kimi-k3 "$dir/kimi" --tiny -q
-unread='no loader of vllm is known to read deepgemm \(layout version 1\) of gpt-oss'
-expect 'a warning' 0 '' "warning: $unread" convert t vllm deepgemm --layout-version 1
-expect 'required' 2 '' "error: $unread" convert r vllm deepgemm --layout-version 1 --require-loader
-expect 'one of a later release' 2 '' 'no loader of vllm is known to read marlin .* of kimi-k3 in 0\.26\.0, but from 0\.[0-9]+\.0 on' \
-  "$program" convert "$dir/kimi" "$dir/k" --engine vllm==0.26.0 --backend marlin --require-loader
+unread='error: no loader of vllm 0\.33\.0 reads deepgemm \(layout version 1\) of gpt-oss; take --backend marlin, .*; --no-loader writes it'
+expect 'refused' 2 '' "$unread" convert r vllm deepgemm --layout-version 1
+expect 'quietly too' 2 '' "$unread" convert r vllm deepgemm --layout-version 1 -q
+expect 'nothing is written' 1 '' '' test -e "$dir/r"
+expect 'one that is meant' 0 '' '' convert t vllm deepgemm --layout-version 1 --no-loader -q
+expect 'one of a later release' 2 '' 'no loader of vllm 0\.26\.0 reads marlin .* of kimi-k3; it is read from 0\.[0-9]+\.0 on; ' \
+  "$program" convert "$dir/kimi" "$dir/k" --engine vllm==0.26.0 --backend marlin
 expect 'a release that is not known' 0 '' 'warning: vllm 9.9 is newer than 0.33.0, the last .*; it is taken to load what' convert n vllm==9.9 marlin
-expect 'required' 2 '' 'error: no loader was shown to read anything in vllm 9.9; 0.33.0 is the last that is known here' \
-  convert n2 vllm==9.9 marlin --require-loader
 expect 'a pre-release' 0 '' 'warning: vllm 0\.33\.0rc1 is none of the releases that are known here; it is taken to load what 0\.33\.0 loads' \
   convert rc vllm==0.33.0rc1 marlin
 expect 'no release loads it' 2 '' 'vllm 0\.33\.0 has no backend deepgemm for models of family gpt-oss' convert no vllm deepgemm
@@ -27,6 +27,5 @@ expect 'some releases load it' 2 '' 'vllm 0\.27\.0 has no backend vllm-cpu for m
 expect 'written no more' 2 '' 'layout version 2 of backend aiter-a16w4 of vllm is not written for models of family quark any more' \
   "$program" convert "$dir/quark" "$dir/no" --engine vllm --backend aiter-a16w4 --layout-version 2
 expect 'an engine withdrawn' 2 '' 'transformers: no transformers loads packed experts.*vllm, sglang' convert t transformers triton-hopper
-expect 'nothing written' 1 '' '' test -e "$dir/r"
-expect 'there is one' 0 '' 'packed tensors for vllm' convert m vllm marlin --require-loader
+expect 'there is one' 0 '' 'packed tensors for vllm' convert m vllm marlin
 finish

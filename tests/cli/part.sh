@@ -286,7 +286,7 @@ expect 'are those of a single run' 0 '' '' diff -r "$dir/linked" "$k"
 
 clear
 prepare "$program" layout "$dir/layout.json" --backend marlin --engine vllm --model "$many" -q
-kind=(--layout "$dir/layout.json")
+kind=(--layout "$dir/layout.json" --no-loader)
 convert "$many" "$dir/by-file" "${kind[@]}"
 all_of 2
 rm "$dir/layout.json"

@@ -30,7 +30,7 @@ for columns in 40 80 120; do
   shown 'sets' '^set 1: ' inspect "c$columns"
   shown 'sets that differ' '^only in c[0-9]+: ' diff o "c$columns"
   shown 'verdicts of sets' '^triton-hopper of vllm: kernel' verify "c$columns" --source tiny --tokens 4
-  shown 'a warning' 'mxfp4-pack: warning: no loader' convert tiny "f$columns" --layout marlin.json
+  shown 'a warning' 'mxfp4-pack: warning: vllm 9.9 is newer' convert tiny "f$columns" --backend marlin --engine vllm==9.9
   shown 'a choice' '^mxfp4-pack: --backend auto:' convert tiny p --backend auto --engine vllm --gpu b200 --dry-run
   shown 'a choice that is not possible' '^mxfp4-pack: error: --backend auto' convert tiny p --backend auto --engine vllm
   shown 'an error' '^mxfp4-pack: error: o: exists ' convert tiny o --backend marlin --engine vllm

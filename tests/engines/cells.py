@@ -40,7 +40,7 @@ class Source:
 
     def convert(self, out, engine, backend, layout, tp):
         run("convert", self.directory, out, "--engine", engine, "--backend", backend, "--layout-version", layout,
-            "--tp-size", tp)
+            "--tp-size", tp, "--no-loader")
 
     def rank(self, tp, rank):
         """(first packed layer's number, its experts on a rank without pads)"""
@@ -69,7 +69,7 @@ class WithSources(unittest.TestCase):
             learned, made_with = learn_from(Engine(engine, source.directory, self.runner_of(case), 1))
         with open(out + ".json", "w") as file:
             file.write(to_text("learned", engine, learned, made_with))
-        run("convert", source.directory, out, "--layout", file.name)
+        run("convert", source.directory, out, "--layout", file.name, "--no-loader")
 
     def source(self, family, sizes, zero_scales=True):
         key = family, sizes, zero_scales

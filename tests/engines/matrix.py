@@ -123,14 +123,19 @@ def claims_against(program, learned):
 
 
 def program_table(cells):
-    """One row for an engine's backend, layout version and family that any version was shown to read."""
-    since = {}
+    """One row for an engine's backend, layout version and family that any version was shown to read: the first of these
+    versions, and the tensor-parallel sizes."""
+    since, sizes = {}, {}
     for cell in cells:
         if cell["shown"] != "not":
             key = tuple(cell[f] for f in ("engine", "backend", "layout", "family"))
             since[key] = min(since.get(key, cell["version"]), cell["version"], key=version_key)
-    return "".join(f"    {{{', '.join(json.dumps(field) for field in (*key, version))}}},\n"
-                   for key, version in sorted(since.items(), key=lambda row: (version_key(row[1]), row[0])))
+            sizes.setdefault(key, set()).add(cell["tp"])
+
+    def fields(key):
+        return ", ".join(json.dumps(field) for field in (*key, since[key], " ".join(map(str, sorted(sizes[key])))))
+
+    return "".join(f"    {{{fields(key)}}},\n" for key in sorted(since, key=lambda key: (version_key(since[key]), key)))
 
 
 # Where each backend runs, as `mxfp4-pack backends` says; tests/cli/backends.sh compares.

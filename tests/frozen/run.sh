@@ -37,7 +37,7 @@ check_unpacking() {
   for engine in vllm sglang; do
     # version 1: of these sizes the one that vLLM has for compressed-tensors takes none
     expect "$name: convert it for $engine" 0 '' '' \
-      "$program" convert "$out" "$dir/converted" --backend marlin --engine $engine --layout-version 1 -q
+      "$program" convert "$out" "$dir/converted" --backend marlin --engine $engine --layout-version 1 --no-loader -q
     convert "$dir/$source_name" "$dir/expected" --backend marlin --engine $engine --layout-version 1
     expect "$name: as the source is converted for $engine" 0 '' '' diff -r "$dir/converted" "$dir/expected" \
       -x mxfp4-pack.json -x config.json -x source-headers
@@ -57,7 +57,7 @@ check_refusals() {
 # A set that no frozen output has.
 check_adding() {
   local copy=$1 source=$2
-  local add=("$program" convert "$source" "$copy" --add --backend marlin-fp8 --engine vllm -q)
+  local add=("$program" convert "$source" "$copy" --add --backend marlin-fp8 --engine vllm --no-loader -q)
   if [ "$name" = sharded-state ]; then
     expect "$name: nothing is added" 2 '' 'sharded state' "${add[@]}"
     return
@@ -89,7 +89,7 @@ while read -r name source unpacks _; do
   check_adding "$dir/copy" "$dir/$source"
   check_damage "$dir/copy"
   expect "$name: --force replaces it" 0 '' '' \
-    "$program" convert "$dir/$source" "$dir/copy" --force --backend marlin --engine vllm --layout-version 1 -q
+    "$program" convert "$dir/$source" "$dir/copy" --force --backend marlin --engine vllm --layout-version 1 --no-loader -q
   rm -rf "$dir/copy"
 done < <(entries list)
 expect 'nothing has written to them' 0 '' '' sha256sum -c --quiet --strict SHA256SUMS

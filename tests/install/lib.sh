@@ -34,6 +34,6 @@ main_job() {
   inside mxfp4-pack unpack /tmp/out /tmp/again -q
   diff -r -x README.md -x LICENSE "$root/tmp/tiny" "$root/tmp/again"
   inside man -w mxfp4-pack mxfp4-pack-format mxfp4-pack-layout mxfp4-pack-loaders mxfp4-pack-vllm mxfp4-pack-sglang
-  inside man mxfp4-pack | grep require-loader >/dev/null  # reads to the end
+  inside man mxfp4-pack | grep no-loader >/dev/null  # reads to the end
   rm -r "$root/tmp/out" "$root/tmp/again"
 }

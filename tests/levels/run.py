@@ -218,8 +218,8 @@ class Bench:
         self.convert(self.wide, "four-warps", "triton-hopper", "--engine", "vllm", "--num-warps", "4")
 
     def convert(self, source, name, backend, *options):
-        subprocess.run([self.program, "convert", source, self.folder / name, "--backend", backend, *options, "-q"],
-                       env=self.env, check=True)
+        subprocess.run([self.program, "convert", source, self.folder / name, "--backend", backend, *options,
+                        "--no-loader", "-q"], env=self.env, check=True)
 
     def damaged(self, name):
         out = self.folder / "out"

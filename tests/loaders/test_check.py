@@ -44,7 +44,7 @@ class Check(unittest.TestCase):
     @staticmethod
     def convert(model, out, engine, backend, *options):
         subprocess.run([PROGRAM, "convert", os.path.join(TESTDATA, "tiny", model), out, "--engine", engine, "--backend",
-                        backend, *options, "-q"], check=True)
+                        backend, *options, "--no-loader", "-q"], check=True)
 
     def setUp(self):
         self.directory = os.path.join(self.temporary.name, "copy")

@@ -199,7 +199,7 @@ class Packed(unittest.TestCase):
                 with redirect_stderr(io.StringIO()), open(path, "w") as file:
                     file.write(to_text("mine", "vllm", learn(Probe(call, TINY), True), {"moe-backend": "marlin"}))
                 out = path + ".out"
-                self.run_program("convert", ckpt, out, "--layout", path, "-q")
+                self.run_program("convert", ckpt, out, "--layout", path, "--no-loader", "-q")
                 self.assertIn("right at level bytes", self.run_program("verify", out, "--source", ckpt))
                 packed, served = {}, self.loaded(out)
                 for name in glob.glob(out + "/packed/*.safetensors"):

@@ -48,7 +48,7 @@ class Learned(unittest.TestCase):
         with open(self.file, "w") as file:
             json.dump(made, file)
         subprocess.run([PROGRAM, "convert", os.path.join(TESTDATA, "tiny", model), self.out, "--layout", self.file, "-q",
-                        *(["--require-loader"] if "canary" in made else [])], check=True)
+                        *([] if "canary" in made else ["--no-loader"])], check=True)
 
     def checkpoint(self, model, engine="vllm", backend="marlin"):
         source = os.path.join(TESTDATA, "tiny", model)

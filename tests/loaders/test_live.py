@@ -55,7 +55,8 @@ def checkpoint(model, seed):
 def output(model, backend, options, seed):
     out = os.path.join(directory, "-".join((model, backend, *options, str(seed))).replace("/", "_"))
     if not os.path.isdir(out):
-        run("convert", checkpoint(model, seed), out, "--engine", "vllm", "--backend", backend, *options)
+        run("convert", checkpoint(model, seed), out, "--engine", "vllm", "--backend", backend, *options,
+            "--no-loader")
     return out
 
 
@@ -150,7 +151,7 @@ class Live(unittest.TestCase):
             file.write(to_text("learned", "vllm", learned, {"moe-backend": "marlin"}))
         outs = [os.path.join(directory, f"learned-{seed}") for seed in (1, 2)]
         for seed, out in enumerate(outs, 1):
-            run("convert", checkpoint(model, seed), out, "--layout", path)
+            run("convert", checkpoint(model, seed), out, "--layout", path, "--no-loader")
         served, given = started(model, outs[0], reads="marlin"), raw(model, 2)
         mxfp4_pack.update(served, given.keys(), given.values())
         self.all_same(served, started(model, outs[1], reads="marlin"))

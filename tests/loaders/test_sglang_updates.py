@@ -96,7 +96,8 @@ class Tensors(SglangCase):
         """(the experts' tensors of a checkpoint, what its layer must hold, its output)"""
         raw, out = (os.path.join(self.parent, f"{kind}-{backend}-{seed}") for kind in ("raw", "out"))
         for arguments in (("synth", "gpt-oss-20b", raw, "--tiny", "--layers", "1", "--intermediate", "192", "--seed", str(seed)),
-                          ("convert", raw, out, "--engine", "sglang", "--backend", backend, "--layout-version", version)):
+                          ("convert", raw, out, "--engine", "sglang", "--backend", backend, "--layout-version", version,
+                           "--no-loader")):
             subprocess.run([PROGRAM, *arguments, "-q"], check=True)
         with open(os.path.join(raw, "config.json")) as file:
             config = json.load(file)

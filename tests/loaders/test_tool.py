@@ -60,7 +60,7 @@ class Tool(unittest.TestCase):
                 with tempfile.TemporaryDirectory() as parent, self.subTest(engine=engine, model=name, backend=backend):
                     out = os.path.join(parent, "out")
                     subprocess.run([PROGRAM, "convert", source, out, "--engine", engine, "--backend", backend,
-                                    *version, "-q"], check=True)
+                                    *version, "--no-loader", "-q"], check=True)
                     sizes = config["hidden_size"], config.get("moe_intermediate_size", config.get("intermediate_size"))
                     yield out, Checkpoint(engine, backend, config["model_type"], *sizes,
                                           layers_of(tensors_of(source), config))

@@ -20,6 +20,7 @@ inline ConvertOptions conversion(const std::string& from, const std::string& to,
   o.backend = backend;
   o.engine = engine;
   o.threads = 2;
+  o.no_loader = true;
   return o;
 }
 

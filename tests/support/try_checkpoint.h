@@ -37,6 +37,7 @@ Lines refusal(const TempDir& dir, Run run, ErrorKind kind = ErrorKind::input) {
 inline ConvertOptions marlin(const TempDir& dir) {
   set_verbosity(Verbosity::quiet);
   ConvertOptions o;
+  o.no_loader = true;
   o.checkpoint = dir / "ckpt";
   o.out = dir / "out";
   o.backend = "marlin";

@@ -74,6 +74,7 @@ Part part_of(std::string_view part) {
 
 ConvertOptions options_of(const Maker& m, const std::string& from, const std::string& to) {
   ConvertOptions o;
+  o.no_loader = true;
   o.checkpoint = from, o.out = to, o.backend = m.backend, o.engine = m.engine, o.layout_version = m.version;
   o.threads = 1;
   set_verbosity(Verbosity::quiet);

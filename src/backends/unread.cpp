@@ -1,0 +1,76 @@
+#include "src/backends/unread.h"
+
+#include <algorithm>
+
+#include "src/backends/gpu.h"
+#include "src/backends/loaders.h"
+#include "src/base/error.h"
+
+namespace mxfp4 {
+
+namespace {
+
+/// The last words of a refusal.
+constexpr std::string_view anyway = "--no-loader writes it for a loader of your own";
+
+/// "a, b or c"
+std::string one_of(const std::vector<std::string>& names) {
+  if (names.size() < 2) return fmt::format("{}", fmt::join(names, ""));
+  return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
+}
+
+bool is_engine(std::string_view name) {
+  return std::any_of(std::begin(engines), std::end(engines), [&](const Engine& e) { return name == e.name; });
+}
+
+/// "--engine vllm --backend marlin", of each engine that has a loader on the GPU.
+std::vector<std::string> other_engines(const Model& model, Deployment to) {
+  std::vector<std::string> out;
+  const std::string own = to.engine;
+  to.release.clear();
+  for (const Engine& engine : engines) {
+    to.engine = engine.name;
+    if (engine.name == own || engine.chooser().empty()) continue;
+    if (const auto names = read_backends(model, to); !names.empty())
+      out.push_back(fmt::format("--engine {} --backend {}", engine.name, one_of(names)));
+  }
+  return out;
+}
+
+std::vector<std::string> other_gpus(const Model& model, Deployment to) {
+  std::vector<std::string> out;
+  for (const std::string& gpu : architectures()) {
+    to.gpu = gpu;
+    if (!read_backends(model, to).empty()) out.push_back(gpu);
+  }
+  return out;
+}
+
+/// What is not read, and from which release on it is.
+std::string describe_unread(const Backend& b, const Model& model, const Deployment& to) {
+  if (!b.layout_file.empty()) return fmt::format("no loader of {} reads a layout file without a canary", b.engine);
+  const std::string since = loader_since(b, model.family);
+  return fmt::format("no loader of {} {} reads {} (layout version {}) of {}{}", b.engine,
+                     or_newest(to.release, b.engine), b.name, b.layout_version, model.family,
+                     since.empty() ? "" : fmt::format("; it is read from {} on", since));
+}
+
+}  // namespace
+
+std::string read_instead(const Model& model, const Deployment& to) {
+  if (const auto names = read_backends(model, to); !names.empty())
+    return fmt::format("take --backend {}", one_of(names));
+  std::vector<std::string> ways = other_engines(model, to);
+  if (const auto gpus = to.gpu.empty() ? std::vector<std::string>() : other_gpus(model, to); !gpus.empty())
+    ways.push_back("--gpu " + one_of(gpus));
+  return ways.empty() ? "" : fmt::format("take {}", fmt::join(ways, ", or "));
+}
+
+void check_loader(const Backend& b, const Model& model, const Deployment& to) {
+  if (to.no_loader || !is_engine(b.engine) || has_loader(b, model.family, to.release)) return;
+  const std::string instead =
+      b.layout_file.empty() ? read_instead(model, to) : "learn it with 'python3 -m mxfp4_pack.learn', which adds one";
+  fail(ErrorKind::usage, "{}; {}{}", describe_unread(b, model, to), instead.empty() ? "" : instead + "; ", anyway);
+}
+
+}  // namespace mxfp4

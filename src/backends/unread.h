@@ -1,0 +1,18 @@
+// Refusals of what no loader reads, and what to take instead.
+#pragma once
+
+#include <string>
+
+#include "src/backends/select.h"
+
+namespace mxfp4 {
+
+/// What a loader reads in place of what was asked for: "take --backend marlin or humming"; "take --engine vllm
+/// --backend marlin, or --gpu sm90 or sm100". Empty if loaders read the model nowhere.
+std::string read_instead(const Model& model, const Deployment& to);
+
+/// Throws Error{usage} if no loader of the release reads what is to be written, unless `to` says that none is needed or
+/// the engine, which a layout file names as it likes, has none here.
+void check_loader(const Backend& backend, const Model& model, const Deployment& to);
+
+}  // namespace mxfp4
