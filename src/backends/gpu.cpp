@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <vector>
 
 #include "src/backends/words.h"
@@ -35,6 +36,28 @@ constexpr Architecture known[] = {
     {"gfx950", "mi350x mi355x"},
     {"cpu", ""},
 };
+
+/// Gigabytes; of a GPU that is sold with several sizes the smaller that serves models.
+struct Memory {
+  const char* gpus;
+  int gigabytes;
+};
+constexpr Memory memories[] = {
+    {"t4", 16},
+    {"a10 a30 rtx3090 l4 rtx4090", 24},
+    {"rtx5090", 32},
+    {"a40 a6000 l40 l40s", 48},
+    {"orin", 64},
+    {"a100 h100", 80},
+    {"h20 gh200", 96},
+    {"gb10 mi300a", 128},
+    {"h200", 141},
+    {"b100 b200 gb200", 180},
+    {"mi300x", 192},
+    {"mi325x", 256},
+    {"b300 gb300 rubin mi350x mi355x", 288},
+};
+constexpr int usual_gigabytes = 80;
 
 std::string lower(std::string text) {
   for (char& c : text)
@@ -76,6 +99,11 @@ std::string first_of(const fs::path& folder, Read read) {
   return {};
 }
 
+bool share_word(const char* a, const char* b) {
+  const std::vector<std::string> all = words(a);
+  return std::any_of(all.begin(), all.end(), [&](const std::string& word) { return has_word(b, word); });
+}
+
 int number_of(const std::string& architecture) {
   return architecture.starts_with("sm") ? std::atoi(architecture.c_str() + 2) : 0;
 }
@@ -87,6 +115,12 @@ std::string architecture_of(const std::string& gpu) {
   for (const Architecture& a : known)
     if (name == a.name || has_word(a.gpus, name)) return a.name;
   return {};
+}
+
+std::vector<std::string> architectures() {
+  std::vector<std::string> names;
+  for (const Architecture& a : known) names.push_back(a.name);
+  return names;
 }
 
 std::string known_architectures() {
@@ -105,6 +139,22 @@ std::string gpu_here(const std::string& root) {
                   [](const fs::path& node) { return amd(value_in(node / "properties", "gfx_target_version ")); });
 }
 
+int64_t memory_of(const std::string& gpu) {
+  const std::string name = lower(gpu);
+  if (name == "cpu") return 0;
+  int least = usual_gigabytes, most = usual_gigabytes;
+  for (const Architecture& a : known) {
+    if (name != a.name) continue;
+    least = std::numeric_limits<int>::max(), most = 0;
+    for (const Memory& m : memories)
+      if (share_word(a.gpus, m.gpus)) least = std::min(least, m.gigabytes), most = std::max(most, m.gigabytes);
+  }
+  int gigabytes = std::clamp(usual_gigabytes, least, most);
+  for (const Memory& m : memories)
+    if (has_word(m.gpus, name)) gigabytes = m.gigabytes;
+  return gigabytes * int64_t(1'000'000'000);
+}
+
 bool runs_on(const std::string& gpus, const std::string& architecture) {
   std::string text = lower(gpus);
   std::replace(text.begin(), text.end(), ',', ' ');
@@ -117,11 +167,5 @@ bool runs_on(const std::string& gpus, const std::string& architecture) {
   }
   return false;
 }
-std::vector<std::string> architectures() {
-  std::vector<std::string> names;
-  for (const Architecture& a : known) names.push_back(a.name);
-  return names;
-}
-
 
 }  // namespace mxfp4

@@ -17,6 +17,38 @@ constexpr std::string_view unset = "unset:";
 /// In capitals: a variable of the environment.
 bool is_variable(std::string_view name) { return name.find_first_of("abcdefghijklmnopqrstuvwxyz") == name.npos; }
 
+/// Settings of which `is_meant` says so, by name.
+std::string describe_if(const Backend& backend, const Model* model, bool (*is_meant)(std::string_view name)) {
+  std::vector<std::string> texts;
+  std::string_view last;
+  for (const Setting& s : backend.requires_) {
+    if (model && s.when && !s.when(*model)) continue;
+    std::string_view name = s.name;
+    const bool is_unset = name.starts_with(unset);
+    if (is_unset) name.remove_prefix(unset.size());
+    if (!is_meant(name)) continue;
+    const char* value = is_unset ? "unset" : s.value;
+    if (name == last)
+      texts.back() += fmt::format(" or {}", value);
+    else
+      texts.push_back(fmt::format("{} {}", name, value));
+    last = name;
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+/// The options for a set's ranks, and for several GPUs that share the experts of one rank. SGLang's Triton kernels do
+/// not share them.
+std::string parallel_options(const Served& set) {
+  if (set.tp_size > 1) return fmt::format(" --tensor-parallel-size {}", set.tp_size);
+  const bool is_sglang = set.backend.engine == std::string_view("sglang");
+  if (is_sglang && std::string_view(set.backend.name).starts_with("triton")) return {};
+  const int gpus = expert_parallel_gpus(set.model, set.load);
+  if (gpus < 2) return {};
+  const std::string shared = is_sglang ? fmt::format("--ep-size {}", gpus) : "--enable-expert-parallel";
+  return fmt::format(" --tensor-parallel-size {} {}", gpus, shared);
+}
+
 /// For a shell as bash, of what a terminal cannot show.
 std::string escaped_word(const std::string& text) {
   std::string out = "$'";
@@ -48,21 +80,18 @@ std::string kernel_option(const Backend& b) {
 }  // namespace
 
 std::string describe_settings(const Backend& backend, const Model* model) {
-  std::vector<std::string> texts;
-  std::string_view last;
-  for (const Setting& s : backend.requires_) {
-    if (model && s.when && !s.when(*model)) continue;
-    std::string_view name = s.name;
-    const bool is_unset = name.starts_with(unset);
-    if (is_unset) name.remove_prefix(unset.size());
-    const char* value = is_unset ? "unset" : s.value;
-    if (name == last)
-      texts.back() += fmt::format(" or {}", value);
-    else
-      texts.push_back(fmt::format("{} {}", name, value));
-    last = name;
+  return describe_if(backend, model, [](std::string_view) { return true; });
+}
+
+std::string describe_who_sets(const Backend& b, const Model& model, bool has_loader) {
+  if (!has_loader) {
+    const std::string all = describe_settings(b, &model);
+    return all.empty() ? all : "it requires " + all;
   }
-  return fmt::format("{}", fmt::join(texts, ", "));
+  const std::string by_loader = describe_if(b, &model, [](std::string_view name) { return !is_variable(name); });
+  const std::string by_user = describe_if(b, &model, is_variable);
+  return fmt::format("{}{}{}", by_loader.empty() ? "" : "the loader sets " + by_loader,
+                     by_loader.empty() || by_user.empty() ? "" : "; ", by_user.empty() ? "" : "it requires " + by_user);
 }
 
 std::string describe_fits(const Backend& backend) {
@@ -77,13 +106,13 @@ std::string describe_fits(const Backend& backend) {
 }
 
 std::string serve_command(const Served& set, const std::string& out) {
-  if (!set.has_all_ranks) return {};
+  if (!set.has_all_ranks || !heads_divide(set.model, set.tp_size)) return {};
   const Backend& b = set.backend;
   std::string command = fmt::format("{} serve {}", b.engine, shell_word(out));
   if (set.sharded_state)
     return command + fmt::format(" --load-format sharded_state --tp-size {}{}", set.tp_size, kernel_option(b));
   if (!has_loader(b, set.model.family, set.release)) return {};
-  if (set.tp_size > 1) command += fmt::format(" --tensor-parallel-size {}", set.tp_size);
+  command += parallel_options(set);
   if (!set.is_first) command += kernel_option(b);
   return environment_of(b, set.model) + command;
 }

@@ -4,12 +4,17 @@
 #include <string>
 
 #include "src/backends/backend.h"
+#include "src/backends/parallel.h"
 
 namespace mxfp4 {
 
 /// What a set needs of its engine: "moe_backend marlin, VLLM_MARLIN_INPUT_DTYPE unset"; empty: nothing. Without a model
 /// all that it may need: "moe_backend triton or triton_unfused".
 std::string describe_settings(const Backend& backend, const Model* model);
+
+/// Who sees to that: "the loader sets moe_backend marlin; it requires VLLM_MARLIN_INPUT_DTYPE unset". Where no loader
+/// reads the set: "it requires ..".
+std::string describe_who_sets(const Backend& backend, const Model& model, bool has_loader);
 
 /// What a set fits: "vllm 0.26.0 to 0.33.0 on SM10x, SM12x (not 0.26.0 to 0.31.0 on SM12x); triton_kernels 3.5 on".
 std::string describe_fits(const Backend& backend);
@@ -23,10 +28,12 @@ struct Served {
   bool sharded_state = false;  // SGLang loads it without a loader
   bool has_all_ranks = true;
   bool is_first = true;  // of the output's sets; another is served where it is asked for
+  Load load = {};
 };
 
-/// The command that serves a set of `out`; empty where ranks are missing, or no loader of the release reads the
-/// family's experts in the backend's form.
+/// The command that serves a set of `out`. Empty if ranks are missing, if no loader of the release reads the family's
+/// experts in the backend's form, or if the engine does not start on so many tensor-parallel ranks. Whole experts are
+/// shared out if one GPU does not hold the weights of a set for tensor-parallel size 1.
 std::string serve_command(const Served& set, const std::string& out);
 
 /// A word as a shell reads it.

@@ -68,7 +68,7 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
       "Writes OUT: the checkpoint with its experts packed for one backend of one engine.");
   app->footer(
       "mxfp4-pack convert gpt-oss-20b/ out/ --backend auto --engine vllm --gpu h100\n"
-      "mxfp4-pack convert gpt-oss-20b/ out/ --backend marlin --engine vllm --dry-run\n"
+      "mxfp4-pack convert gpt-oss-120b/ out/ --backend marlin --engine vllm --tp-size 2 --dry-run\n"
       "mxfp4-pack convert gpt-oss-20b/ out/ --backend marlin --engine vllm --part 0/2    # 1/2 elsewhere, then merge");
   const auto needed = add_conversion(app, o);
   const auto take_list = [needed](const std::string& name) {

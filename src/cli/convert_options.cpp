@@ -42,11 +42,17 @@ void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
   app->add_option("--engine-version", o.engine_version,
                   "Its release, also as --engine vllm==0.33.0; installed: that of python3. Default: the newest known")
       ->type_name("VERSION|installed");
+  const auto keep_memory = [&o](const std::string& name) {
+    o.gpu_bytes = memory_of(name);
+    return std::string();
+  };
   app->add_option("--gpu", o.gpu,
                   "Where it will run: h100, sm75 to sm121, gfx942, cpu, ..; default with --backend auto: the GPU here")
       ->transform(architecture())
+      ->transform(CLI::Validator(keep_memory, ""))  // runs before the other
       ->type_name("GPU");
-  app->add_option("--tp-size", o.tp_size, "Tensor-parallel ranks of the MoE layers: a set of files for each")
+  app->add_option("--tp-size", o.tp_size,
+                  "Tensor-parallel ranks of the MoE layers: a set of files for each; OUT is for that size only")
       ->check(range(1, 1024))
       ->type_name("N")
       ->capture_default_str();

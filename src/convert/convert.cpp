@@ -33,6 +33,7 @@
 #include "src/packed/sharded_state.h"
 #include "src/packed/source.h"
 #include "src/plan/print_plan.h"
+#include "src/plan/rank_advice.h"
 #include "src/plan/rewrite.h"
 
 namespace mxfp4 {
@@ -104,6 +105,7 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   Prepared p{backend, plan_set(options, in, backend, set, problems), {}, to.manifest_options(in)};
   p.plan.engine_version = options.engine_version;
   p.plan.engine_choice = choice.engine_choice;
+  p.plan.gpu_bytes = options.gpu_bytes < 0 ? memory_of(options.gpu) : options.gpu_bytes;
   if (options.part && options.format == sharded_state_format)
     fail(ErrorKind::usage, "--part: a sharded state is written by one node");
   if (options.format == sharded_state_format && !problems.any()) p.state = add_state(p.plan, problems);
@@ -111,6 +113,7 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   for (const std::string& line : problems.warnings()) warn(line);
   problems.throw_if_any();
   if (options.format != sharded_state_format) check_loader(backend, in.model, to_engine);
+  advise_ranks(p.plan);
   for (const std::string& line : in.model.notes) note(line);
   return p;
 }
@@ -272,9 +275,9 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
   }
   if (is_there_already(options, in, to, p)) return leave_as_it_is(options, p.plan);
   refuse_what_is_in_the_way(options);
+  refuse_to_replace(options, p.plan, in);
   const SourceCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, p.plan.packed_bytes});
-  refuse_to_replace(options, p.plan, in);
   note_choices(options, p, devices);
   if (options.leftover != PartialPolicy::resume) to.check(p.plan);  // before what an earlier run left goes
   if (options.part) return convert_part(options, p.plan, in, devices);

@@ -23,6 +23,7 @@ struct ConvertOptions {
   std::string layout_file;     // its JSON, where that was read before
   std::string engine_version;  // a release; empty: the newest known
   std::string gpu, phase;      // for backend "auto"; no gpu: the one that is here
+  int64_t gpu_bytes = -1;      // its memory; 0: no limit, -1: by gpu
   bool lossy = false;          // "auto" may change values
   ModelOptions model;
   int tp_size = 1;

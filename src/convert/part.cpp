@@ -131,6 +131,7 @@ Json command_of(const ConvertOptions& o, const Plan& plan) {
           {"allow_nan_scales", o.allow_nan_scales},
           {"allow_incomplete", o.allow_incomplete},
           {"no_loader", o.no_loader},
+          {"gpu_bytes", o.gpu_bytes},
           {"tp_size", o.tp_size},
           {"rank", o.rank},
           {"link", o.link ? int(*o.link) : -1},
@@ -152,6 +153,7 @@ ConvertOptions read_command(const Json& command) {
   command.at("allow_nan_scales").get_to(o.allow_nan_scales);
   command.at("allow_incomplete").get_to(o.allow_incomplete);
   command.at("no_loader").get_to(o.no_loader);
+  command.at("gpu_bytes").get_to(o.gpu_bytes);
   command.at("tp_size").get_to(o.tp_size);
   command.at("rank").get_to(o.rank);
   if (const int link = command.at("link"); link >= 0) o.link = Link(link);

@@ -1,9 +1,11 @@
 #include "src/inspect/inspect.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
 #include "src/backends/backend.h"
+#include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
 #include "src/backends/serve.h"
 #include "src/base/error.h"
@@ -71,7 +73,8 @@ Served served(const PackedCheckpoint& p, size_t i) {
           .tp_size = plan.tp.size,
           .sharded_state = p.manifest.options.format == sharded_state_format,
           .has_all_ranks = plan.tp.complete(),
-          .is_first = i == 0};
+          .is_first = i == 0,
+          .load = {total(p.manifest.source).bytes, memory_of("")}};
 }
 
 Json sets_json(const PackedCheckpoint& p, const std::string& out) {
@@ -86,6 +89,7 @@ Json sets_json(const PackedCheckpoint& p, const std::string& out) {
                     {"tensors", s.plan.packed.size()},
                     {"bytes", s.plan.packed_bytes},
                     {"loader", loader_since(*s.plan.backend, p.model.family)},
+                    {"tested_tp_sizes", tested_tp_sizes(*s.plan.backend, p.model.family)},
                     {"requires", describe_settings(*s.plan.backend, &p.model)},
                     {"serve", serve_command(served(p, i), out)}});
   }
@@ -154,6 +158,21 @@ void print_text(const std::string& title, const Checkpoint& ck, const Model& m) 
   print_line(fmt::format("converted: {}; passed through: {}", describe(convert), describe(pass)));
 }
 
+/// Which releases read a set, and what was tested of that: "vllm from 0.26.0 on; tested for gpt-oss at tensor-parallel
+/// sizes 1, 2, not at 8".
+std::string describe_loader(const Served& set) {
+  const Backend& b = set.backend;
+  if (set.sharded_state) return "none is needed";
+  const std::string any = loader_since(b), since = loader_since(b, set.model.family);
+  if (!has_loader(b, set.model.family, "")) return fmt::format("no loader reads it for {}", set.model.family);
+  if (since.empty()) return fmt::format("{} from {} on; not tested for {}", b.engine, any, set.model.family);
+  const std::vector<int> sizes = tested_tp_sizes(b, set.model.family);
+  const bool is_tested = std::find(sizes.begin(), sizes.end(), set.tp_size) != sizes.end();
+  return fmt::format("{} from {} on; tested for {} at tensor-parallel size{} {}{}", b.engine, since, set.model.family,
+                     sizes.size() == 1 ? "" : "s", fmt::join(sizes, ", "),
+                     is_tested ? "" : fmt::format(", not at {}", set.tp_size));
+}
+
 /// One set: what it is, which versions load it and how they are started.
 void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
   const Plan& plan = p.sets[i].plan;
@@ -166,12 +185,11 @@ void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
   };
   if (const std::string fits = describe_fits(b); !fits.empty())
     line(b.layout_file.empty() ? "fits" : "made with", fits);
-  if (const std::string settings = describe_settings(b, &p.model); !settings.empty()) line("requires", settings);
-  const std::string since = loader_since(b, p.model.family);
   const Served set = served(p, i);
-  line("loader", set.sharded_state ? "none is needed"
-                 : since.empty()   ? "none is known to read it"
-                                   : fmt::format("of {}, from {} on", b.engine, since));
+  const bool is_read = !set.sharded_state && has_loader(b, p.model.family, set.release);
+  if (const std::string settings = describe_who_sets(b, p.model, is_read); !settings.empty())
+    line("settings", settings);
+  line("loader", describe_loader(set));
   const std::string serve = serve_command(set, out);
   if (!serve.empty()) print_out("  serve     {}\n", serve);  // in one piece, to be copied
 }

@@ -52,6 +52,7 @@ ConvertOptions options_of(const mxfp4_pack_conversion& c) {
   o.backend = needed(c.backend, "backend");
   o.layout_version = or_empty(c.layout_version);
   o.gpu = known_gpu(c.gpu);
+  if (c.gpu) o.gpu_bytes = memory_of(c.gpu);
   settle_names(o);
   if (c.device) o.device.name = c.device;
   o.threads = known_threads(c.threads);

@@ -250,6 +250,8 @@ void check_config(const Checkpoint& ck, const Model& model, const char* experts,
 Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& problems) {
   Model model;
   model.model_type = config_string(ck.config, "model_type");
+  model.attention = {config_count(ck.config, "num_attention_heads", 0),
+                     config_count(ck.config, "num_key_value_heads", 0)};
   if (!ck.complete || refuse_lookalike(ck, problems)) return model;
   for (const Family& family : families) {
     if (!family.matches(ck)) continue;

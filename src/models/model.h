@@ -55,6 +55,11 @@ struct Router {
   double scaling = 1;  // routed_scaling_factor
 };
 
+/// Heads of the attention that a config names; 0: it names none.
+struct Attention {
+  int64_t heads = 0, key_value_heads = 0;
+};
+
 struct Model {
   std::string family;      // "gpt-oss"
   std::string model_type;  // as the config says
@@ -65,6 +70,7 @@ struct Model {
   bool bias = false;
   Activation activation;
   Router router;
+  Attention attention = {};
 };
 
 struct ModelOptions {

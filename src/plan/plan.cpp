@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_set>
 
+#include "src/backends/parallel.h"
 #include "src/plan/canonical.h"
 
 namespace mxfp4 {
@@ -65,25 +66,19 @@ class Planner {
       }
   }
 
-  bool splits(const MoeLayer& layer, int size) const {
-    const Span last = rank_span(*plan_.model, layer.intermediate, size, size - 1);
-    return last.count > 0 && layer.intermediate % group == 0 && last.count % group == 0 &&
-           (plan_.model->pairs || layer.intermediate % size == 0);
-  }
-
   /// Why a layer cannot be written; empty where it can.
   std::string obstacle(const MoeLayer& layer) const {
     const int size = plan_.tp.size;
-    if (splits(layer, size)) {
+    if (splits(*plan_.model, layer, size)) {
       const Backend& b = *plan_.backend;
       const std::string why = refusal(b, *plan_.model, layer, size);
       return why.empty() ? why : fmt::format("{} of {} cannot serve it: {}", b.name, b.engine, why);
     }
-    std::vector<int> sizes;
-    for (int other = 1; other <= 64; ++other)
-      if (splits(layer, other)) sizes.push_back(other);
-    return fmt::format("intermediate {} does not split into {} ranks of whole groups of {}{}", layer.intermediate, size,
-                       group, sizes.empty() ? "" : fmt::format("; --tp-size {} would do", fmt::join(sizes, ", ")));
+    const std::vector<int> sizes = tp_sizes(*plan_.model);
+    const bool is_short = plan_.model->pairs && layer.intermediate % group == 0;  // engines leave the last rank empty
+    return fmt::format("intermediate {} does not split into {} ranks of whole groups of {}{}{}", layer.intermediate,
+                       size, group, is_short ? ", for the last would hold none" : "",
+                       sizes.empty() ? "" : fmt::format("; --tp-size {} would do", fmt::join(sizes, ", ")));
   }
 
   void add_tensor(int index, Role role, Part part, int rank) {

@@ -94,6 +94,7 @@ struct Plan {
   const Backend* backend = nullptr;
   std::string engine_version;  // asked for; empty: none
   std::string engine_choice;   // what the engine would take by itself, where that was asked
+  int64_t gpu_bytes = 0;       // memory of the GPU that will serve it
   TensorParallel tp;
   int set = 0;
   std::vector<OutFile> files;

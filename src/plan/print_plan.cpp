@@ -2,11 +2,13 @@
 
 #include <cstdio>
 
+#include "src/backends/loaders.h"
 #include "src/backends/serve.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/base/table.h"
 #include "src/base/terminal.h"
+#include "src/plan/rank_advice.h"
 
 namespace mxfp4 {
 
@@ -131,7 +133,7 @@ void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
   if (const std::string fits = describe_fits(*plan.backend); !fits.empty())
     line(fmt::format("{}: {}", plan.backend->layout_file.empty() ? "fits" : "made with", fits));
   if (const std::string settings = describe_settings(*plan.backend, plan.model); !settings.empty())
-    line(fmt::format("requires: {}", settings));
+    line(fmt::format("settings: {}", settings));
   line(fmt::format("packed: {}, {}, of that padding {} ({:.1f} %)", counted(plan.packed.size(), "tensor"),
                    human_bytes(plan.packed_bytes), human_bytes(plan.padding_bytes), waste));
   if (plan.set) line("copied: nothing; it is there already");
@@ -157,12 +159,17 @@ void note_result(const Plan& plan, const std::string& checkpoint, const std::str
                    human_seconds(seconds), human_rate(plan.file_bytes, seconds), plan.tp.missing()));
   const std::string source = checkpoint.empty() ? "" : " --source " + shell_word(checkpoint);
   note(fmt::format("check it with: mxfp4-pack verify {}{}", shell_word(out), source));
-  const std::string settings = describe_settings(b, plan.model), fits = describe_fits(b);
+  const bool is_read = !sharded_state && has_loader(b, plan.model->family, plan.engine_version);
+  const std::string settings = describe_who_sets(b, *plan.model, is_read), fits = describe_fits(b);
   const char* what = b.layout_file.empty() ? "it fits" : "its layout was made with";
-  if (!fits.empty()) note(fmt::format("{} {}{}", what, fits, settings.empty() ? "" : "; it requires " + settings));
-  const std::string serve = serve_command(
-      {b, *plan.model, plan.engine_version, plan.tp.size, sharded_state, plan.tp.complete(), plan.set == 0}, out);
+  if (!fits.empty()) note(fmt::format("{} {}{}", what, fits, settings.empty() ? "" : "; " + settings));
+  const std::string serve = serve_command({b, *plan.model, plan.engine_version, plan.tp.size, sharded_state,
+                                           plan.tp.complete(), plan.set == 0, load_of(plan)},
+                                          out);
   if (!serve.empty()) note(fmt::format("serve it with: {}", serve));
+  if (!serve.empty() && !sharded_state)
+    note(fmt::format("this set is for tensor-parallel size {} only; convert --add --tp-size N adds one for N",
+                     plan.tp.size));
 }
 
 }  // namespace mxfp4

@@ -21,6 +21,14 @@ expect 'packed output as input' 0 '' 'packed tensors for sglang' "$program" conv
 expect 'gives the same bytes' 0 '' '' diff -r "$dir/p" "$dir/q"
 expect 'tensor parallel' 0 'w13_weight.*packed/tp2-rank1-00001' '' \
   "$program" convert "$tiny" "$dir/tp" --backend marlin --engine vllm --tp-size 2 --dry-run -v
+five() { "$program" convert "$tiny" "$dir/tp5" --backend marlin --engine vllm --tp-size 5 2>&1 | tee "$dir/five.txt"; }
+expect 'ranks that do not divide heads' 0 \
+  'warning: 4 attention heads or 2 key-value heads do not divide by tensor-parallel size 5, so vllm needs .*; --tp-size 1, 2 would do$' '' five
+expect 'are not served by that option' 1 '' '' grep 'serve it with' "$dir/five.txt"
+expect 'what is served, and for whom' 0 '' 'this set is for tensor-parallel size 2 only; convert --add --tp-size N adds one for N$' \
+  "$program" convert "$tiny" "$dir/tp2" --backend marlin --engine vllm --tp-size 2
+expect 'who sets what' 0 '' 'the loader sets moe_backend marlin; it requires VLLM_MARLIN_INPUT_DTYPE unset$' \
+  "$program" convert "$tiny" "$dir/tp2" --backend marlin --engine vllm --tp-size 2 --force
 expect 'a shape that cannot be served' 2 '' 'cannot serve it: hidden 96 and intermediate 160 must be multiples of 128' \
   "$program" convert "$tiny" "$dir/no" --backend flashinfer-humming --engine vllm
 expect 'four warps' 0 'layout version a-w4' '' \

@@ -43,7 +43,7 @@ for columns in 40 80 120; do
   shown 'what is left' 'changed [0-9]+ s ago' clean .
   shown 'a merge' '^mxfp4-pack: check it with:' merge "p$columns"
 done
-expect 'a message is broken at spaces' 0 '^  0\.5\.23 on SM90 and later; it requires' '' fits 40 \
+expect 'a message is broken at spaces' 0 '^  0\.5\.23 on SM90 and later; the loader$' '' fits 40 \
   "$program" convert tiny c40 --backend marlin --engine sglang --add
 expect 'a command to copy is not' 0 '^  mxfp4-pack verify c40 --source .\./a/name/of some/folder.$' '' fits 40 \
   "$program" convert "./a/name/of some/folder" c40 --backend flashinfer-cutlass --engine vllm --add

@@ -1,0 +1,34 @@
+// Tensor-parallel sizes: which an engine takes of a model, and how many GPUs a model needs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/backends/backend.h"
+
+namespace mxfp4 {
+
+/// Whether each of `size` ranks holds whole groups of a layer's intermediate columns.
+bool splits(const Model& model, const MoeLayer& layer, int size);
+
+/// Whether vLLM and SGLang start on so many ranks: attention heads divide by them, and key-value heads divide by them
+/// or are shared by equally many ranks. True if the config says nothing of heads.
+bool heads_divide(const Model& model, int size);
+
+/// The sizes up to 64 with which the engines start, and whose ranks hold whole groups of every layer.
+std::vector<int> tp_sizes(const Model& model);
+
+/// What is to be served, and on what.
+struct Load {
+  int64_t model_bytes = 0;  // weights of all ranks
+  int64_t gpu_bytes = 0;    // memory of one GPU; 0: no limit
+};
+
+/// The smallest tensor-parallel size on which the weights leave a tenth of each GPU free and every layer can be served;
+/// 0 if there is none.
+int gpus_needed(const Backend& backend, const Model& model, const Load& load);
+
+/// The smallest number of GPUs that share whole experts and hold the weights so; 0 if there is none.
+int expert_parallel_gpus(const Model& model, const Load& load);
+
+}  // namespace mxfp4

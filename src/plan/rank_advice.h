@@ -1,0 +1,21 @@
+// Whether a set's tensor-parallel size is one that its engine starts with, on GPUs that hold the weights.
+#pragma once
+
+#include "src/backends/parallel.h"
+#include "src/plan/plan.h"
+
+namespace mxfp4 {
+
+/// All weights of the checkpoint, on GPUs as the plan says.
+Load load_of(const Plan& plan);
+
+/// That the engine does not start with so many ranks alone, and which sizes would do; empty if it does.
+std::string heads_advice(const Plan& plan);
+
+/// That so many GPUs do not hold the weights, and which size would do; empty if they do or none would.
+std::string weights_advice(const Plan& plan);
+
+/// Says either before anything is written.
+void advise_ranks(const Plan& plan);
+
+}  // namespace mxfp4
