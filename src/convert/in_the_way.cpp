@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/convert/destination.h"
 #include "src/packed/add_set.h"
 #include "src/packed/companions.h"
 #include "src/packed/packed_checkpoint.h"
