@@ -50,12 +50,17 @@ def measure_loads(path, compare):
     base_loader.BaseModelLoader.load_model = measured
 
 
+def engine_of(directory, engine):
+    from vllm import LLM
+    return LLM(model=directory, skip_tokenizer_init=True, enforce_eager=True, max_model_len=256, max_logprobs=-1,
+               gpu_memory_utilization=0.5, attention_backend="TRITON_ATTN", generation_config="vllm", seed=0,
+               max_num_batched_tokens=256, max_num_seqs=4, enable_flashinfer_autotune=False,
+               kv_cache_memory_bytes=2 << 30, **engine)
+
+
 def start(directory, engine, prompt, result):
-    from vllm import LLM, SamplingParams
-    llm = LLM(model=directory, skip_tokenizer_init=True, enforce_eager=True, max_model_len=256, max_logprobs=-1,
-              gpu_memory_utilization=0.5, attention_backend="TRITON_ATTN", generation_config="vllm", seed=0,
-              max_num_batched_tokens=256, max_num_seqs=4, enable_flashinfer_autotune=False,
-              kv_cache_memory_bytes=2 << 30, **engine)
+    from vllm import SamplingParams
+    llm = engine_of(directory, engine)
     if not prompt:
         return
     sampling = SamplingParams(temperature=0, max_tokens=8, logprobs=-1, ignore_eos=True, detokenize=False)
