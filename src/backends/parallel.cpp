@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/backends/backend.h"
+
 namespace mxfp4 {
 
 namespace {

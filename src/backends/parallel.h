@@ -1,12 +1,14 @@
 // Tensor-parallel sizes: which an engine takes of a model, and how many GPUs a model needs.
 #pragma once
 
-#include <string>
+#include <cstdint>
 #include <vector>
 
-#include "src/backends/backend.h"
-
 namespace mxfp4 {
+
+struct Backend;
+struct Model;
+struct MoeLayer;
 
 /// Whether each of `size` ranks holds whole groups of a layer's intermediate columns.
 bool splits(const Model& model, const MoeLayer& layer, int size);

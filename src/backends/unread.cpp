@@ -4,6 +4,7 @@
 
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
+#include "src/backends/select.h"
 #include "src/base/error.h"
 
 namespace mxfp4 {

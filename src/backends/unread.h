@@ -3,9 +3,11 @@
 
 #include <string>
 
-#include "src/backends/select.h"
-
 namespace mxfp4 {
+
+struct Backend;
+struct Deployment;
+struct Model;
 
 /// What a loader reads in place of what was asked for: "take --backend marlin or humming"; "take --engine vllm
 /// --backend marlin, or --gpu sm90 or sm100". Empty if loaders read the model nowhere.

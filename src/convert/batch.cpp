@@ -57,6 +57,34 @@ Json carry_out(const BatchOptions& options, const Line& line, const ParseLine& p
 
 }  // namespace
 
+namespace {
+
+/// Where a line's OUT will stand; empty if the line cannot be read, which its own run says.
+std::filesystem::path place_of_line(const Line& line, const ParseLine& parse) try {
+  const ConvertOptions o = parse(line.text);
+  if (o.add || o.part) return {};  // several may meet at one OUT
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(o.out));
+} catch (const std::exception&) {
+  return {};
+}
+
+/// Of two lines with one OUT, or with one OUT in another, the second would replace what the first wrote.
+void check_places(const BatchOptions& options, const std::vector<Line>& lines, const ParseLine& parse) {
+  std::map<std::filesystem::path, int> places;
+  for (const Line& line : lines) {
+    std::filesystem::path place = place_of_line(line, parse);
+    if (place.empty()) continue;
+    if (!place.has_filename()) place = place.parent_path();
+    for (const auto& [other, number] : places)
+      if (is_below(place, other) || is_below(other, place))
+        fail(ErrorKind::usage, "--filelist {}: lines {} and {} write to {}{}; give each an OUT of its own, or --add",
+             options.filelist, number, line.number, place.string(), place == other ? "" : " and " + other.string());
+    places.emplace(place, line.number);
+  }
+}
+
+}  // namespace
+
 int convert_all(const BatchOptions& options, const ParseLine& parse) {
   const std::vector<Line> lines = read_lines(options.filelist);
   if (lines.empty() && !options.allow_empty)
@@ -64,6 +92,7 @@ int convert_all(const BatchOptions& options, const ParseLine& parse) {
          "--filelist {}: no conversion in it; write one a line (CKPT OUT and options), or add --allow-empty if a list "
          "may be empty",
          options.filelist);
+  check_places(options, lines, parse);
   Json jobs = Json::array();
   size_t failed = 0, unchanged = 0;
   for (const Line& line : lines) {

@@ -71,7 +71,7 @@ Json write_folder(const PartRun& run, const PartWork& work, const Deal& deal, co
     for (const auto& [job, line] : out.journal().records()) record.add(job, line);
     record.sync();
   }
-  out.commit();
+  out.commit(part_record);
   return seconds;
 }
 

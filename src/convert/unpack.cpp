@@ -212,7 +212,7 @@ Json unpack(const UnpackOptions& options) {
              .bytes = bytes});
   write_shards(*packed, set, options, std::vector<bool>(source.shards.size(), true), dest);
   write_small_files(*packed, dest);
-  dest.commit();
+  dest.commit(config_name);
   const double seconds = seconds_since(begin);
   if (!options.json)
     note(fmt::format("{}: {}, {}, each with its source's checksum, in {} ({})", options.dest,

@@ -1,6 +1,7 @@
 #include "src/io/leftover.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -83,6 +84,10 @@ std::string why_no_own_folder(const HeldFolder& dir) {
   return mounted.empty() ? "" : fmt::format("{} is mounted in it", mounted);
 }
 
+[[noreturn]] void fail_strange(const HeldFolder& dir, const std::string& why) {
+  fail(ErrorKind::usage, "{}: {}; move it away first", dir.above.path(dir.name), why);
+}
+
 JournalHead read_run_file(const Folder& dir) {
   JournalHead head;
   read_run_line(read_text(dir, run_file, max_run_bytes), head);
@@ -102,9 +107,16 @@ void mark_as_removed(const Folder& dir, const JournalHead& head, const ListOwn& 
   write_run_file(dir, {.run = "removed", .made = names_in(dir, head, made)});
 }
 
-void move_away(const Folder& above, const std::string& from, const std::string& to) {
-  if (const int error = above.rename(from, above, to); error != 0 && error != ENOENT)
-    fail_errno(above.path(from), "cannot move away", error);
+/// Renames a folder that was looked at. Somebody who may rename in the folder above could have put another in its
+/// place: that goes back.
+void move_away(const HeldFolder& dir, const std::string& to) {
+  if (!dir) return;
+  const int error = dir.above.rename(dir.name, dir.above, to);
+  if (error == ENOENT) return;
+  if (error != 0) fail_errno(dir.folder.path(), "cannot move away", error);
+  if (dir.folder.is_at(dir.above, to)) return;
+  dir.above.rename(to, dir.above, dir.name, RENAME_NOREPLACE);
+  fail(ErrorKind::io, "{}: was changed meanwhile; nothing was removed", dir.folder.path());
 }
 
 /// These names, and what a set is added to: files of `place`.
@@ -150,9 +162,10 @@ std::string why_strange(const Folder& above, const std::string& place, const Jou
     if (!above.has(name)) continue;
     const HeldFolder dir(above, name);
     const bool is_predecessor = name == hidden.aside && !above.has(place);
-    const std::string why = finished         ? why_no_own_folder(dir)  // strangers' files are moved then
-                            : is_predecessor ? why_no_output(dir, made)
-                                             : why_not_ours(dir, place, journal.head, made);
+    const std::string why = finished ? why_no_own_folder(dir)  // strangers' files are moved then
+                            : is_predecessor
+                                ? why_no_output(dir, made)
+                                : why_not_ours(dir, place, head_for(dir.folder, journal.head, journal.proof), made);
     if (!why.empty()) return why;
   }
   for (const std::string& name : {hidden.parts, hidden.removed_parts}) {
@@ -220,6 +233,11 @@ bool holds(const Folder& dir, const Proof& proof) {
   return dir && !proof.file.empty() && dir.has_file(proof.file) && proof_of(dir, proof.file).checksum == proof.checksum;
 }
 
+JournalHead head_for(const Folder& dir, JournalHead head, const Proof& proof) {
+  if (!is_partial_of(dir, head, proof)) head.made.clear();
+  return head;
+}
+
 void write_run_file(const Folder& dir, const JournalHead& head) { write_text(dir, run_file, line_of(head)); }
 
 bool holds_run(const Folder& dir, const std::string& run) {
@@ -266,24 +284,33 @@ bool is_whole_output(const Folder& dir, const ListOwn& made) {
 
 void remove_partial(const HeldFolder& dir, const std::string& place, const JournalHead& head, const ListOwn& made) {
   if (!is_own_folder(dir.folder)) return;
+  if (const std::string why = why_not_ours(dir, place, head, made); !why.empty()) fail_strange(dir, why);
   mark_as_removed(dir.folder, head, made);
   remove_own(dir, explained(dir.above, place, names_in(dir.folder, head, made)), run_file);
 }
 
 void take_from_run(const Folder& above, const std::string& place, const ListOwn& made) {
   const HiddenNames hidden = hidden_beside(place);
-  const JournalHead head = open_found(above, hidden.journal).text.head;
-  remove_taken(above, place, head, made);
-  move_away(above, hidden.partial, hidden.removed);
-  move_away(above, hidden.parts, hidden.removed_parts);
-  mark_as_removed(above.find(hidden.removed), head, made);  // before what the journal says of it is gone
+  const JournalText journal = open_found(above, hidden.journal).text;
+  remove_taken(above, place, journal.head, made);
+  const HeldFolder partial(above, hidden.partial), parts(above, hidden.parts);
+  const JournalHead head = head_for(partial.folder, journal.head, journal.proof);
+  if (const std::string why = why_not_ours(partial, place, head, made); !why.empty()) fail_strange(partial, why);
+  if (const std::string why = parts ? why_no_parts(parts, place, journal.head) : ""; !why.empty())
+    fail_strange(parts, why);
+  move_away(partial, hidden.removed);
+  move_away(parts, hidden.removed_parts);
+  mark_as_removed(partial.folder, head, made);  // before what the journal says of it is gone
   if (const int error = above.unlink(hidden.journal); error != 0 && error != ENOENT)
     fail_errno(above.path(hidden.journal), "cannot remove", error);
 }
 
 void remove_taken(const Folder& above, const std::string& place, const JournalHead& head, const ListOwn& made) {
   const HiddenNames hidden = hidden_beside(place);
-  remove_partial({above, hidden.removed}, place, head, made);
+  const HeldFolder removed(above, hidden.removed);
+  if (is_own_folder(removed.folder) && !names_in_folder(removed.folder).empty() && !has_run_file(removed.folder))
+    fail_strange(removed, "no run marked it");
+  remove_partial(removed, place, head, made);
   const auto names = explained(above, place, head.made);
   remove_parts({above, hidden.removed_parts}, {names.begin(), names.end()});
 }

@@ -35,6 +35,9 @@ bool holds(const Folder& dir, const Proof& proof);
 bool holds_run(const Folder& dir, const std::string& run);
 /// Whether `partial` is the directory that the journal is about.
 bool is_partial_of(const Folder& partial, const JournalHead& head, const Proof& proof);
+/// The head, without the names of files unless `dir` is the directory that the journal is about: a journal says nothing
+/// of another directory that somebody has moved to its place.
+JournalHead head_for(const Folder& dir, JournalHead head, const Proof& proof);
 /// Marks a partial directory.
 void write_run_file(const Folder& dir, const JournalHead& head);
 /// Why a hidden name beside `place` is not this tool's to remove or to go on with; empty: it is, or is not there. It
@@ -45,10 +48,12 @@ std::string why_not_ours(const HeldFolder& dir, const std::string& place, const 
 std::string why_no_output(const HeldFolder& dir, const ListOwn& made);
 /// Whether a folder of this user's own holds every file that its manifest lists, and no run's mark.
 bool is_whole_output(const Folder& dir, const ListOwn& made);
-/// Removes a directory for which why_not_ours() is empty. If it is interrupted, a later call recognises the rest.
+/// Removes a directory. Throws Error{usage} if why_not_ours() is not empty. If it is interrupted, a later call
+/// recognises the rest.
 void remove_partial(const HeldFolder& dir, const std::string& place, const JournalHead& head, const ListOwn& made);
 /// Takes from a run beside `place`, which may be going on, what it writes: in one rename, so that the run can neither
-/// put it into place nor add to it, and then its journal, and the lock with it. remove_taken() is to follow.
+/// put it into place nor add to it, and then its journal, and the lock with it. remove_taken() is to follow. Throws if
+/// what was taken is not what was looked at.
 void take_from_run(const Folder& above, const std::string& place, const ListOwn& made);
 /// Removes what take_from_run() has taken, also if that was cut short.
 void remove_taken(const Folder& above, const std::string& place, const JournalHead& head, const ListOwn& made);

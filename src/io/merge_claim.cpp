@@ -4,11 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <regex>
 
 #include "src/base/error.h"
 #include "src/base/folder.h"
@@ -66,7 +68,13 @@ bool make_claim(const Folder& parts, const std::string& fresh, const std::string
 
 }  // namespace
 
-bool is_claim(const std::string& name) { return name.starts_with(claim_name); }
+bool is_claim(const Folder& parts, const std::string& name) {
+  static const std::regex pattern(std::string(claim_name) + "(\\.[0-9a-f]{16})?");
+  const Folder claim = std::regex_match(name, pattern) ? parts.find(name) : Folder();
+  if (!claim || !claim.is_own()) return false;
+  const std::vector<Entry> entries = entries_below(claim, Unreadable::skip);  // at most the holder's empty folder
+  return entries.size() <= 1 && std::all_of(entries.begin(), entries.end(), [](auto& e) { return e.is_folder(); });
+}
 
 MergeClaim::MergeClaim(const Place& place, const std::string& out) : holder_(process_name()) {
   HeldFolder parts = parts_beside(place);

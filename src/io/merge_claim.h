@@ -35,6 +35,6 @@ class MergeClaim {
 };
 
 /// Whether a name in the folder of parts is a claim, or what is left of one.
-bool is_claim(const std::string& name);
+bool is_claim(const Folder& parts, const std::string& name);
 
 }  // namespace mxfp4

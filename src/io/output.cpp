@@ -75,9 +75,9 @@ void OutputDir::clean(Place place, ListOwn made) {
   if (out.finished_) {  // what was replaced is gone by now
     remove_parts(out.hold(out.hidden_.parts), out.journal_.head().made);
   } else {
-    for (const std::string& name : {out.hidden_.partial, out.hidden_.aside}) out.check_is_ours(out.hold(name));
-    remove_partial(out.hold(out.hidden_.aside), out.place_.name, out.journal_.head(), out.made_);
-    above.sync();                                      // it must not come back without its journal
+    const HeldFolder aside = out.hold(out.hidden_.aside);
+    for (const HeldFolder& dir : {out.hold(out.hidden_.partial), out.hold(out.hidden_.aside)}) out.check_is_ours(dir);
+    out.remove_leftover(aside);
     take_from_run(above, out.place_.name, out.made_);  // there may be one that goes on without a lock
   }
   remove_taken(above, out.place_.name, out.journal_.head(), out.made_);
@@ -90,7 +90,8 @@ void OutputDir::open(const OpenOptions& start) {
     if (start.existing == Existing::refuse || !made_)
       fail(ErrorKind::usage, "{}: exists; choose another place{}", name_,
            made_ ? ", or replace what mxfp4-pack made with --force" : "");
-    if (start.existing != Existing::extend) check_replaceable(name_, place_.above.find(place_.name), made_);
+    old_.emplace(place_.above, place_.name);  // from here on what is replaced is this directory and no other
+    if (start.existing != Existing::extend) check_replaceable(name_, old_->folder, made_);
     set_aside_ = start.existing == Existing::set_aside;
   }
   if (!committed_)  // what an earlier run left is written on, or goes
@@ -128,12 +129,12 @@ std::string OutputDir::way_to_begin(const OpenOptions& start) const {
 }
 
 void OutputDir::look_at_predecessor() {
-  old_.emplace(place_.above, place_.name);
-  if (!*old_) fail_errno(name_, "cannot open", ENOTDIR);
+  if (!old_) old_.emplace(place_.above, place_.name);
+  if (!old_->is_in_place()) fail_changed();
   const struct stat s = old_->folder.stat();
   if (s.st_uid != ::geteuid() && ::faccessat(place_.above.fd(), place_.name.c_str(), W_OK, 0) != 0)
     fail(ErrorKind::usage, "{}: belongs to another user and cannot be replaced; choose another place", name_);
-  old_mode_ = s.st_mode & 07777;
+  old_mode_ = s.st_mode & 07777 & (has_access_list(old_->folder) ? ~mode_t(S_IRWXG) : ~mode_t(0));
   before_ = snapshot_of(old_->folder);
 }
 
@@ -168,7 +169,8 @@ bool OutputDir::is_partial_ours() const {
 
 /// Nothing of others is removed, links among them.
 void OutputDir::check_is_ours(const HeldFolder& dir) const {
-  const std::string why = why_not_ours(dir, place_.name, journal_.head(), made_);
+  const JournalHead head = head_for(dir.folder, journal_.head(), journal_.proof());
+  const std::string why = why_not_ours(dir, place_.name, head, made_);
   if (!why.empty()) fail(ErrorKind::usage, "{}: {}; move it away first", place_.above.path(dir.name), why);
 }
 
@@ -185,7 +187,7 @@ void OutputDir::check_not_whole(const HeldFolder& dir) const {
 
 void OutputDir::remove_leftover(const HeldFolder& dir) {
   if (!dir) return;
-  remove_partial(dir, place_.name, journal_.head(), made_);
+  remove_partial(dir, place_.name, head_for(dir.folder, journal_.head(), journal_.proof()), made_);
   place_.above.sync();  // it must not come back without its journal
 }
 
@@ -228,6 +230,10 @@ void OutputDir::end() {
   }
   if (is_known || is_partial_ours()) remove_partial(*partial_, place_.name, journal_.head(), made_);
   journal_.remove();
+}
+
+void OutputDir::fail_changed() const {
+  fail(ErrorKind::io, "{}: another user or program has put something else in its place; it stays as it is", name_);
 }
 
 void OutputDir::fail_removed() const {

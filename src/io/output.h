@@ -104,6 +104,7 @@ class OutputDir {
   std::string way_to_begin(const OpenOptions& start) const;
   void remove_finished_journal();
   [[noreturn]] void fail_removed() const;
+  [[noreturn]] void fail_changed() const;
   bool take_over(const OpenOptions& start);
   void look_at_predecessor();
   void begin(const OpenOptions& start);

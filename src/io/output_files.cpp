@@ -136,8 +136,13 @@ void OutputDir::rename_into_place() {
     set_aside();
   } else if (replace_) {
     old_->name.reserve(hidden_.aside.size());
+    if (!old_->is_in_place()) fail_changed();
     swap_folders(place_.above, hidden_.partial, place_.name, hidden_.aside);
     old_->name = place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside;
+    if (!old_->is_in_place()) {  // somebody was quicker
+      swap_folders(place_.above, old_->name, place_.name, hidden_.aside);
+      fail_changed();
+    }
   } else {
     rename_to(place_.above, hidden_.partial, place_.name);
   }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <random>
+#include <regex>
 #include <set>
 
 #include "src/base/error.h"
@@ -49,7 +50,15 @@ PartFolder read_part(const Folder& parts, const std::string& name) {
 
 /// What the journal of a part that is not finished says of it.
 JournalHead head_of_unfinished(const Folder& parts, const HiddenNames& hidden) {
-  return parts.has(hidden.journal) ? read_journal(open_read(parts, hidden.journal)).head : JournalHead();
+  if (!parts.has(hidden.journal)) return {};
+  const JournalText journal = read_journal(open_read(parts, hidden.journal));
+  return head_for(parts.find(hidden.partial), journal.head, journal.proof);
+}
+
+/// Whether a name is what new_part_name() gives.
+bool is_part_name(const std::string& name) {
+  static const std::regex pattern("[0-9]+-of-[0-9]+\\.[A-Za-z0-9_-]+\\.[0-9]+\\.[0-9a-f]+");
+  return std::regex_match(name, pattern);
 }
 
 /// Its journal goes last: it says what is the part's if that is whole but for its name.
@@ -94,8 +103,7 @@ void remove_part(const Folder& parts, const std::string& name, const std::vector
 
 /// Whether it has a part's name and nothing in it: the rest of one whose removal was cut short.
 bool is_rest_of_part(const Folder& parts, const std::string& name) {
-  int index, count;
-  if (std::sscanf(name.c_str(), "%d-of-%d.", &index, &count) != 2) return false;
+  if (!is_part_name(name)) return false;
   const Folder rest = parts.find(name);
   return rest && rest.is_own() && snapshot_of(rest).empty();
 }
@@ -113,9 +121,9 @@ void remove_entry(const Folder& parts, const std::string& name, const std::vecto
   const std::string part = name_behind(name);
   if (has_record(parts, name))
     remove_part(parts, name, made);
-  else if (!part.empty())
+  else if (is_part_name(part))
     remove_unfinished(parts, part);
-  else if (is_claim(name))
+  else if (is_claim(parts, name))
     remove_tree(parts, name);
   else if (is_rest_of_part(parts, name))
     remove_own({parts, name}, {}, {});
@@ -156,7 +164,7 @@ void check_own_parts(const HeldFolder& parts) {
     fail(ErrorKind::usage, "{}: on another file system than the output, where no part can be moved to; unmount it",
          path);
   if (s.st_mode & 022)
-    if (const Fd fd = parts.folder.readable()) ::fchmod(fd.get(), s.st_mode & 07755);
+    fail(ErrorKind::usage, "{}: others may write in it, so it is not a folder of mxfp4-pack's own; move it away", path);
 }
 
 std::vector<PartFolder> read_parts(const HeldFolder& parts) {
@@ -197,9 +205,9 @@ std::string why_not_own_parts(const Folder& parts, const std::vector<std::string
     std::string why;
     if (has_record(parts, name))
       why = why_not_own_part(parts, read_part(parts, name), made);
-    else if (!part.empty())
+    else if (is_part_name(part))
       why = why_not_own_unfinished(parts, part);
-    else if (!is_claim(name) && !is_rest_of_part(parts, name) && parts.has(name))
+    else if (!is_claim(parts, name) && !is_rest_of_part(parts, name) && parts.has(name))
       why = parts.path(name) + " was not made by mxfp4-pack";
     if (!why.empty()) return why;
   }
@@ -208,6 +216,8 @@ std::string why_not_own_parts(const Folder& parts, const std::vector<std::string
 
 void remove_parts(const HeldFolder& parts, const std::vector<std::string>& made) {
   if (!parts || !parts.folder.is_own()) return;
+  if (const std::string why = why_not_own_parts(parts.folder, made); !why.empty())  // then all of it stays
+    fail(ErrorKind::usage, "{}; move it away", why);
   Problems problems;
   for (const std::string& name : names_in(parts.folder)) try {
       remove_entry(parts.folder, name, made);

@@ -42,7 +42,7 @@ std::string run_of(const PartNumber& number, Json command);
 HeldFolder parts_beside(const Place& place);
 
 /// Throws Error{usage} if the folder of parts is there and not this user's own, or on another file system than what is
-/// beside it. Others who could write in it cannot any more.
+/// beside it, or others may write in it.
 void check_own_parts(const HeldFolder& parts);
 
 /// All parts in a folder of parts, by number and then by name. Folders without a whole record are left out. Throws as

@@ -21,9 +21,10 @@ class Privacy {
   /// that file. Everything is denied to group and others if the folder cannot be read.
   explicit Privacy(const std::string& source);
 
-  /// Of the permission bits `mode` those that the source permits. group: that of the new file. What the source permits
-  /// to its own group is no permission for another one.
-  mode_t limit(mode_t mode, gid_t group) const;
+  /// Of the permission bits `mode` of a file or folder those that the source permits. group: that of the new file. What
+  /// the source permits to its own group is no permission for another one, nor is what it permits to others one for its
+  /// group.
+  mode_t limit(mode_t mode, gid_t group, bool is_folder) const;
   /// Gives a file that this process has made the mode 0666 less umask and limit(), a folder 0777 less both, and takes
   /// inherited access lists away. A file system without modes stays as it is.
   void apply(const Fd& made) const;
@@ -32,10 +33,13 @@ class Privacy {
   void apply(const Folder& made, mode_t mode) const;
 
  private:
-  mode_t umask_, denied_ = 0;
+  mode_t umask_, denied_ = 0, denied_folder_ = 0;
   bool has_source_ = false;
   std::optional<gid_t> group_;  // of all of the source; none: there are several
 };
+
+/// Whether a folder has an access list of more than its mode.
+bool has_access_list(const Folder& folder);
 
 /// The umask of this process, which is not set for that; 077 if the system does not say.
 mode_t process_umask();

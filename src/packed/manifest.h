@@ -76,9 +76,9 @@ struct ManifestOptions {
   std::string gate_up;
   bool allow_nan_scales = false;
   bool allow_incomplete = false;  // the source lacks some of what its config promises
-  Json loss;                // of a lossy backend, over all experts
-  std::string format;       // sharded_state_format, or empty
-  bool sha256sums = false;  // SHA256SUMS is there
+  Json loss;                      // of a lossy backend, over all experts
+  std::string format;             // sharded_state_format, or empty
+  bool sha256sums = false;        // SHA256SUMS is there
   std::string tool_version = MXFP4_VERSION;
 };
 

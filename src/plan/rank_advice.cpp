@@ -1,6 +1,7 @@
 #include "src/plan/rank_advice.h"
 
 #include "src/base/log.h"
+#include "src/plan/plan.h"
 
 namespace mxfp4 {
 

@@ -1,10 +1,13 @@
 // Whether a set's tensor-parallel size is one that its engine starts with, on GPUs that hold the weights.
 #pragma once
 
+#include <string>
+
 #include "src/backends/parallel.h"
-#include "src/plan/plan.h"
 
 namespace mxfp4 {
+
+struct Plan;
 
 /// All weights of the checkpoint, on GPUs as the plan says.
 Load load_of(const Plan& plan);

@@ -116,7 +116,7 @@ void synth(const SynthOptions& options) {
   write_shards(checkpoint, options, dir);
   dir.write_text(config_name, config);
   dir.write_text(index_name, index);
-  dir.commit();
+  dir.commit(config_name);
 }
 
 }  // namespace mxfp4

@@ -83,4 +83,16 @@ expect 'a list that adds sets' 0 '"converted":3,"unchanged":0,"failed":0' '' add
 expect 'all of which are right' 0 'right at level bytes.*' '' "$program" verify "$dir/added" --source "$tiny" --level bytes
 expect 'the third set' 0 '"backend":"triton-hopper"' '' "$program" verify "$dir/added" --json --level bytes
 expect 'a list that adds them again' 2 '"converted":0,"unchanged":0,"failed":3' '' added
+# Two lines with one OUT: the second would replace what the first wrote.
+printf '%s\n' "$tiny $dir/one --backend marlin --engine vllm" "$tiny $dir/x/../one/ --backend marlin --engine sglang" >"$dir/twice"
+mkdir -p "$dir/x"
+for how in '' --if-changed --force; do
+  expect "one OUT on two lines $how" 2 '' 'lines 1 and 2 write to .*/one; give each an OUT of its own, or --add' \
+    "$program" convert --filelist "$dir/twice" $how -q
+done
+printf '%s\n' "$tiny $dir/one --backend marlin --engine vllm" "$tiny $dir/one/in --backend marlin --engine vllm" >"$dir/twice"
+expect 'one OUT in another' 2 '' 'lines 1 and 2 write to .*/one/in and .*/one;' "$program" convert --filelist "$dir/twice" -q
+expect 'nothing is written' 1 '' '' test -e "$dir/one"
+printf '%s\n' "$tiny $dir/one --backend marlin --engine vllm" "$tiny $dir/one --backend marlin --engine sglang --add" >"$dir/twice"
+expect 'a set that is added' 0 '' '' "$program" convert --filelist "$dir/twice" -q
 finish

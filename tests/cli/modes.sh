@@ -21,7 +21,7 @@ prepare on linked --link none --sha256
 check 'with shards kept and checksums' linked 644 755
 source_with 664
 prepare on shared
-check 'a source that a group may write' shared 664 775
+check 'a source that a group may write' shared 664 755
 umask 022
 source_with 664
 prepare on within
@@ -104,6 +104,24 @@ if [ "$(id -u)" = 0 ]; then
   chgrp -R 1 "$dir/in"
   prepare on others/same
   check 'files of the same group' others/same 640 '2750'
+fi
+
+# Folders permit no more than the source's, and nobody whom the source denies reads OUT as one of the others.
+source_with 644
+chmod 711 "$dir/in"
+prepare on unlisted
+check 'a source that cannot be listed' unlisted 644 711
+source_with 644
+if setfacl -m u:65534:--- "$dir/in/config.json" 2>/dev/null; then
+  prepare on listed
+  check 'an access list that denies' listed 600 700
+fi
+if [ "$(id -u)" = 0 ]; then
+  source_with 604
+  chmod 705 "$dir/in"
+  chgrp -R 65534 "$dir/in"
+  prepare on denied
+  check 'a group that is denied what others may' denied 600 700
 fi
 
 # who is root writes anywhere but without that capability

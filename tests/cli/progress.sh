@@ -25,7 +25,7 @@ often() { MXFP4_PACK_PROGRESS=0.001 run; }
 expect 'and then lines of their own' 0 '^mxfp4-pack: packing .* left$' '' often
 expect 'the closing line' 0 ': 6 packed tensors for vllm marlin, .* in all, in [0-9.]+ s \([0-9.]+ [kMG]B/s\)$' '' run
 expect 'the next command' 0 "check it with: mxfp4-pack verify $dir/r --source $dir/model\$" '' run
-expect 'what it fits' 0 '^mxfp4-pack: it fits vllm 0.26.0 to [0-9.]+ on SM75, SM80 and later; it requires moe_backend marlin, VLLM_MARLIN_INPUT_DTYPE unset$' '' run
+expect 'what it fits' 0 '^mxfp4-pack: it fits vllm 0.26.0 to [0-9.]+ on SM75, SM80 and later; the loader sets moe_backend marlin; it requires VLLM_MARLIN_INPUT_DTYPE unset$' '' run
 expect 'how to serve' 0 "serve it with: vllm serve $dir/r\$" '' run
 expect '-v: choices' 0 'backend marlin of vllm, layout version 1, the first that fits' '' run -v
 expect '-v: tensors' 0 'layers.0.mlp.experts.w2_bias  BF16 \[8, ' '' run -v

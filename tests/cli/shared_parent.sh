@@ -84,5 +84,38 @@ for round in 1 2 3 4 5 6; do
   convert "$dir/in" "$shared/o" --backend marlin --engine sglang
   attack "what is replaced, round $round" o loop "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --force
 done
+# Another folder of the same user's, moved to a hidden name before a run begins.
+other() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+private
+mkdir -m 700 "$shared/notes" "$shared/notes/merging-papers" "$shared/notes/.q.mxfp4-pack.partial"
+echo text >"$shared/notes/merging-papers/one"
+prepare other mv "$shared/notes" "$shared/.o.mxfp4-pack.parts"
+"$program" convert "$dir/in" "$shared/o" "${marlin[@]}" 2>/dev/null
+expect 'a folder that became the folder of parts stays' 0 '^text$' '' cat "$shared/.o.mxfp4-pack.parts/merging-papers/one"
+expect 'with all that is in it' 0 '' '' test -d "$shared/.o.mxfp4-pack.parts/.q.mxfp4-pack.partial"
+private
+convert "$dir/in" "$shared/o" --backend marlin --engine vllm
+prepare "$program" synth gpt-oss-20b "$dir/model" --tiny -q
+python3 "$root/tests/cli/shared_parent.py" "$shared" .p.mxfp4-pack.partial "$dir/private" packed/packed-00001.safetensors -- \
+  timeout 60 "$program" convert "$dir/model" "$shared/p" "${marlin[@]}" --threads 1 >/dev/null 2>&1
+rm -rf "$shared"/.p.mxfp4-pack.partial
+mkdir -m 700 "$shared/conf"
+echo text >"$shared/conf/config.json"
+prepare other mv "$shared/conf" "$shared/.p.mxfp4-pack.partial"
+expect 'a folder in the place of an interrupted run is not its own' 2 '' 'p.mxfp4-pack.partial: no manifest in it says' \
+  "$program" convert "$dir/model" "$shared/p" "${marlin[@]}" --restart
+expect 'and stays' 0 '^text$' '' cat "$shared/.p.mxfp4-pack.partial/config.json"
+if command -v strace >/dev/null; then
+  private
+  convert "$dir/in" "$shared/o" --backend marlin --engine sglang
+  mkdir -m 700 "$shared/thesis"
+  echo text >"$shared/thesis/config.json"
+  (sleep 0.7 && other sh -c "mv $shared/o $shared/o2 && mv $shared/thesis $shared/o") &
+  expect 'OUT exchanged after it was looked at' 2 '' 'o: another user or program has put something else in its place' \
+    strace -f -qq -o /dev/null -e trace=fstatfs -e inject=fstatfs:delay_enter=1500000:when=1 \
+    "$program" convert "$dir/in" "$shared/o" "${marlin[@]}" --force
+  wait
+  expect 'and what is there stays' 0 '^text$' '' cat "$shared/o/config.json"
+fi
 expect 'the swaps happened' 0 '^yes$' '' bash -c '[ "$1" -ge 20 ] && echo yes' - "$swaps"
 finish

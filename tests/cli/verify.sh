@@ -127,9 +127,9 @@ expect 'a limit that is not computed with' 0 'right at level kernels' \
   "$program" verify "$dir/ling-out" --source "$dir/ling" --tokens 1
 
 # a lossy backend's counts of what was lost
-lossy=(--backend flashinfer-humming --engine vllm)
+lossy=(--backend flashinfer-humming --engine vllm --no-loader)
 synth deepseek-v4-flash "$dir/v4" --tiny
-"$program" convert "$dir/v4" "$dir/lossy" "${lossy[@]}" -q 2>/dev/null || skip 'no checkpoint for a lossy backend'
+convert "$dir/v4" "$dir/lossy" "${lossy[@]}"
 of_lossy() { "$program" verify "$dir/edited" --level "$@"; }
 # loss TEXT: the manifest with another loss, and its checksum
 loss() {

@@ -7,6 +7,7 @@
 
 #include "src/backends/gpu.h"
 #include "src/backends/loaders.h"
+#include "src/backends/select.h"
 #include "src/base/file.h"
 #include "tests/support/testdata.h"
 

@@ -167,7 +167,7 @@ TEST_CASE("files that are read stay in the page cache if memory has room for wha
     CHECK(target == data);
     return reader.cached();
   };
-  if (read(0, 0).before > 0) return;  // a file system that is a cache
+  if (read(0, 0).before > 0) return;   // a file system that is a cache
   constexpr int64_t small = 64 << 10;  // a read of fewer bytes goes through the page cache
   const CachedBytes none = read(file_bytes / 2, 0), some = read(2 * file_bytes, 0),
                     all = read(2 * file_bytes, file_bytes), larger = read(2 * file_bytes, int64_t(1) << 60);

@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "src/plan/plan.h"
+
 using namespace mxfp4;
 
 TEST_CASE("a set whose ranks do not serve the model is said to be one") {
