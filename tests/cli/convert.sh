@@ -7,7 +7,7 @@ expect 'dry run by role' 0 '^w13 codes +3 +590 kB  I32 \[3, 16, 1024\]$' '' dry
 expect 'dry run: space' 0 '^disk: 1.13 MB \(1130346 bytes\) in 2 files; .* are free$' '' dry
 expect 'dry run -v' 0 'experts.w13_weight  I32 \[3, 16, 1024\]  packed/packed-00001.safetensors  196608' '' dry -v
 expect 'dry run as JSON' 0 '"free_bytes":[0-9]+,$' '' dry --json
-dry_traced() { strace -f -qq -e trace=%file,ftruncate,write -o "$dir/calls" "$program" convert "$tiny" "$dir/o" --backend marlin \
+dry_traced() { ASAN_OPTIONS=detect_leaks=0 strace -f -qq -e trace=%file,ftruncate,write -o "$dir/calls" "$program" convert "$tiny" "$dir/o" --backend marlin \
   --engine vllm --dry-run >"$dir/plan"; grep -E 'O_(CREAT|TMPFILE|WRONLY|RDWR)|mkdir|ftruncate' "$dir/calls" | grep -vE '/dev/null|/proc|/sys'; }
 if command -v strace >/dev/null; then expect 'dry run opens no file to write' 1 '' '' dry_traced; fi
 expect 'dry run writes nothing' 2 '' '/o: no such directory; an output of' "$program" verify "$dir/o"
