@@ -39,6 +39,8 @@ prepare() { "$@" || { echo "FAILED: cannot prepare: $*"; exit 1; }; }
 convert() { prepare "$program" convert "$@" --no-loader -q; }  # whatever is to be looked at
 synth() { prepare "$program" synth "$@" -q; }
 skip() { echo "skipped: $*"; exit 77; }
+# Whether the program has sanitizers, which take memory of their own.
+is_sanitized() { ldd "$program" 2>/dev/null | grep -q 'lib[a-z]*san\.so'; }
 
 # at COLUMNS COMMAND..: what it prints on a terminal of that width
 at() { python3 "$root/tests/cli/terminal.py" "$@"; }

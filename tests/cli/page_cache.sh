@@ -3,6 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 
 command -v fincore >/dev/null || skip "no fincore"
+! is_sanitized || skip "sanitizers have no room in the memory limits"
 [ "$(stat -f -c %T "$dir")" != tmpfs ] || skip "tmpfs is the page cache"
 "$program" synth gpt-oss-20b "$dir/ckpt" --layers 2 --hidden 1024 --intermediate 1024 --experts 8 --vocab 1000 -q || exit 1
 as="--backend marlin --engine vllm"
