@@ -31,9 +31,9 @@ struct Served {
   Load load = {};
 };
 
-/// The command that serves a set of `out`. Empty if ranks are missing, if no loader of the release reads the family's
-/// experts in the backend's form, or if the engine does not start on so many tensor-parallel ranks. Whole experts are
-/// shared out if one GPU does not hold the weights of a set for tensor-parallel size 1.
+/// The command that serves a set of `out`. Empty in three cases: ranks are missing, no loader of the release reads the
+/// family's experts in this form, or the engine does not start with this number of tensor-parallel ranks. If one GPU
+/// does not hold a set for tensor-parallel size 1, the command uses expert parallelism.
 std::string serve_command(const Served& set, const std::string& out);
 
 /// A word as a shell reads it.

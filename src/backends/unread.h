@@ -13,8 +13,8 @@ struct Model;
 /// --backend marlin, or --gpu sm90 or sm100". Empty if loaders read the model nowhere.
 std::string read_instead(const Model& model, const Deployment& to);
 
-/// Throws Error{usage} if no loader of the release reads what is to be written, unless `to` says that none is needed or
-/// the engine, which a layout file names as it likes, has none here.
+/// Throws Error{usage} if no loader of the release reads the backend's form, unless `to` says that none is needed. An
+/// engine that only a layout file names has no loader, and is not checked.
 void check_loader(const Backend& backend, const Model& model, const Deployment& to);
 
 }  // namespace mxfp4

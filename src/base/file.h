@@ -60,8 +60,8 @@ struct At {
   std::string name;
 };
 
-/// Opens a regular file for reading; a FIFO, a socket, a device or a folder is an error, and never waits. shown: how
-/// messages call the file; empty: by its path. flags: further ones of open().
+/// Opens a regular file for reading. A FIFO, a socket, a device or a folder is an error; opening one never waits.
+/// shown: the file's name in messages; empty: its path. flags: more flags of open().
 Fd open_read(const At& at, std::string shown, int flags);
 Fd open_read(const std::string& path, std::string shown = {});
 /// Creates a new file. What has the name is removed first, so that nothing is written through a link or into a file

@@ -3,8 +3,8 @@
 // A held folder stays the same one whatever its name leads to later. A name in it is looked up step by step below the
 // descriptor, and no step may be a link: nothing outside of the folder is ever reached.
 //
-// The functions that list are to be used in the place of std::filesystem's iterators: libstdc++ 13 and later build the
-// path of an entry in a function that must not throw, so that an allocation that fails there ends the program.
+// Use the functions that list instead of std::filesystem's iterators. In libstdc++ 13 and later, these iterators build
+// an entry's path in a noexcept function, so a failed allocation there ends the program.
 #pragma once
 
 #include <sys/stat.h>
@@ -75,7 +75,7 @@ class Folder {
   /// Give a name, or the folder itself, the current time.
   int touch(const std::string& name) const;
   int touch() const;
-  /// A descriptor of the folder itself for fsync() and fchmod(); it needs permission to read. None and errno if not.
+  /// A descriptor of the folder itself for fsync() and fchmod(). Without permission to read: none, and errno.
   Fd readable() const;
   /// Lets this user list, change and enter it, if the folder is this user's.
   void make_writable() const;

@@ -5,10 +5,10 @@
 
 namespace mxfp4 {
 
-/// From here on SIGINT, SIGTERM and SIGHUP end the program with exit code 130, 143 or 129: at once, but while an output
-/// is being written at the next throw_if_interrupted(), or after a second where that does not come. A second signal
-/// ends it at once anyway. SIGINT and SIGHUP stay ignored if the program was started so, as a shell's background jobs
-/// and nohup's are. json: the message goes to stdout as an object.
+/// From here on SIGINT, SIGTERM and SIGHUP end the program with exit code 130, 143 or 129. The program ends at once.
+/// While an output is being written, the program ends at the next throw_if_interrupted(), after a second at the latest.
+/// A second signal always ends it at once. SIGINT and SIGHUP stay ignored if they were ignored at the start, as in a
+/// shell's background jobs and under nohup. json: the message goes to stdout as an object.
 void install_signal_handlers(bool json);
 
 /// While one lives an output is being written.

@@ -27,9 +27,9 @@ inline constexpr const char* unpacked_mark = "mxfp4_unpacked";
 /// drive letter.
 bool is_safe_name(std::string_view name);
 
-/// Which names this tool has for files of its own. in_out: in an output, in which no file of the source can have such a
-/// name; a shard's tensors are copied to other files. everywhere: in an output, in what unpack writes, or in what will
-/// become either; no shard can have such a name at all.
+/// Names of this tool's own files.
+/// in_out: in an output. A companion cannot have such a name; a shard can, since its tensors are copied to other files.
+/// everywhere: also in unpacked checkpoints and in staging directories. A shard cannot have such a name either.
 enum class Reserved { no, in_out, everywhere };
 Reserved reserved(std::string_view name);
 inline bool is_own_name(std::string_view name) { return reserved(name) != Reserved::no; }

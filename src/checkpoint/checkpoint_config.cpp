@@ -16,8 +16,8 @@ const Json* config_value(const Json& config, const char* key) {
   return nullptr;
 }
 
-/// Engines compute with these numbers in float32, and verify with their products: far above and far below every model's
-/// own such a product is no number any more. -0.0 is refused, which a JSON text that is written again does not keep.
+/// Engines compute with these numbers in float32, and `verify` with their products. The bounds are far beyond every
+/// known model's numbers, and keep the products finite. -0.0 is refused, because writing the JSON again loses its sign.
 bool is_computable(const Json& value) {
   constexpr double most = 1 << 20;
   const double number = value.is_number() ? value.get<double>() : -1;

@@ -44,8 +44,8 @@ class NewOutput final : public Destination {
   explicit NewOutput(const ConvertOptions& options);
   int number(const Backend&, const TensorParallel&) const override { return 0; }
   ManifestOptions manifest_options(const Input& in) const override;
-  /// --force, --if-changed: nor an OUT with a small file that was edited since, which would be lost; nor, where one
-  /// rank is to be written, an OUT with other ranks of its set.
+  /// With --force and --if-changed, also refuses an OUT with an edited small file, which would be lost. With --rank,
+  /// also refuses an OUT with other ranks of the same set.
   void check(const Plan&) const override;
   void begin(const Plan&, const OutputDir&) const override {}
   void end() const override {}

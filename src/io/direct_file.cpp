@@ -193,6 +193,7 @@ DirectFile::DirectFile(Fd fd, Writes writes)
     : fd_(std::move(fd)),
       writes_(writes),
       tells_what_is_cached_(mxfp4::tells_what_is_cached(fd_)),
+      keeps_all_(writes == Writes::kept),
       kept_(writes == Writes::kept ? INT64_MAX : 0),
       number_(next_number()) {
   if (fd_.stat().st_size < least_file) return;
@@ -236,6 +237,11 @@ bool DirectFile::is_cached(int64_t bytes, int64_t offset) const {
   return in_memory_ || is_range_cached(fd_, offset, bytes);
 }
 
+void DirectFile::keep_reads(int64_t bytes) {
+  kept_ = bytes;
+  keeps_all_ = bytes >= fd_.stat().st_size;
+}
+
 int64_t DirectFile::cached_bytes(int64_t bytes, int64_t offset) const {
   if (in_memory_) return bytes;
   return tells_what_is_cached_ ? CachedPages(fd_, offset, bytes).cached_bytes(offset, bytes) : -1;
@@ -257,7 +263,7 @@ void DirectFile::fill_and_read(uint8_t* to, int64_t bytes, int64_t offset, const
 
 /// A file server would have to open the file for each thread. And read-ahead would go beyond the part that is kept.
 void DirectFile::fill_and_keep(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
-  if (on_server_ || kept_ < fd_.stat().st_size) return fill_and_read(to, bytes, offset, sink);
+  if (on_server_ || !keeps_all_) return fill_and_read(to, bytes, offset, sink);
   const Fd& own = own_descriptor(fd_, number_);
   if (!own) return fill_and_read(to, bytes, offset, sink);
   read_blocks(to, bytes, sink, [&](uint8_t* data, int64_t part, int64_t done) {

@@ -43,7 +43,7 @@ class DirectFile {
   /// Takes over an open file.
   DirectFile(Fd fd, Writes writes = Writes::direct);
   /// From now on, what is read of the first `bytes` bytes stays in the page cache.
-  void keep_reads(int64_t bytes) { kept_ = bytes; }
+  void keep_reads(int64_t bytes);
 
   /// Called with the blocks of a read or write, in order, each while it is still in the processor's caches.
   using BlockSink = std::function<void(const uint8_t* block, int64_t bytes)>;
@@ -78,8 +78,9 @@ class DirectFile {
   Fd fd_, direct_;  // the same file twice; no direct_: the file is small, or its file system cannot do it
   Writes writes_ = Writes::direct;
   bool tells_what_is_cached_ = true, direct_writes_ = false, in_memory_ = false, on_server_ = false;
-  int64_t kept_ = 0;     // bytes at the file's begin of which reads stay in the page cache
-  uint64_t number_ = 0;  // no other DirectFile of this process has it
+  bool keeps_all_ = false;  // kept_ covers the file
+  int64_t kept_ = 0;        // bytes at the file's begin of which reads stay in the page cache
+  uint64_t number_ = 0;     // no other DirectFile of this process has it
 };
 
 }  // namespace mxfp4

@@ -21,8 +21,8 @@ struct JournalHead {
 std::string line_of(const JournalHead& head);
 void read_run_line(const std::string& line, JournalHead& head);
 
-/// A file of a finished directory and its checksum, by which the directory is known again, and the checksum of the file
-/// of that name in the directory that it replaces, the only one whose files may be removed for that.
+/// Identifies a finished directory by the checksum of one of its files, and the directory that it replaces by the
+/// checksum of the file of the same name. A later run removes files of no other directory.
 struct Proof {
   std::string file, checksum;  // empty: the directory was not finished
   std::string replaced = {};   // empty: there was no such file

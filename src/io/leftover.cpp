@@ -198,7 +198,7 @@ Leftover describe(const Folder& above, const std::string& place, const ListOwn& 
   return out;
 }
 
-/// Looks again if a run has put into place, or removed, what was just looked at.
+/// Tries again if a run renamed or removed a leftover while it was read.
 Leftover describe_again(const Folder& above, const std::string& place, const ListOwn& made) {
   for (int tries = 3;; --tries) try {
       return describe(above, place, made);

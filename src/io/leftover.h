@@ -35,8 +35,8 @@ bool holds(const Folder& dir, const Proof& proof);
 bool holds_run(const Folder& dir, const std::string& run);
 /// Whether `partial` is the directory that the journal is about.
 bool is_partial_of(const Folder& partial, const JournalHead& head, const Proof& proof);
-/// The head, without the names of files unless `dir` is the directory that the journal is about: a journal says nothing
-/// of another directory that somebody has moved to its place.
+/// The journal's head. Its list of files is empty unless `dir` is the directory that the journal describes: somebody
+/// may have moved another directory to that name.
 JournalHead head_for(const Folder& dir, JournalHead head, const Proof& proof);
 /// Marks a partial directory.
 void write_run_file(const Folder& dir, const JournalHead& head);

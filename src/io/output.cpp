@@ -75,8 +75,8 @@ void OutputDir::clean(Place place, ListOwn made) {
   if (out.finished_) {  // what was replaced is gone by now
     remove_parts(out.hold(out.hidden_.parts), out.journal_.head().made);
   } else {
-    const HeldFolder aside = out.hold(out.hidden_.aside);
-    for (const HeldFolder& dir : {out.hold(out.hidden_.partial), out.hold(out.hidden_.aside)}) out.check_is_ours(dir);
+    const HeldFolder partial = out.hold(out.hidden_.partial), aside = out.hold(out.hidden_.aside);
+    for (const HeldFolder* dir : {&partial, &aside}) out.check_is_ours(*dir);
     out.remove_leftover(aside);
     take_from_run(above, out.place_.name, out.made_);  // there may be one that goes on without a lock
   }
@@ -138,7 +138,8 @@ void OutputDir::look_at_predecessor() {
   before_ = snapshot_of(old_->folder);
 }
 
-/// What to do about the journal of an earlier run: true if this run goes on with what is there.
+/// Whether this run continues the staging directory of an earlier one. Throws Error{usage} if `start` does not say what
+/// to do with it.
 bool OutputDir::take_over(const OpenOptions& start) {
   const JournalHead& head = journal_.head();
   const bool same = head.options == start.options && head.source == start.source;

@@ -57,13 +57,13 @@ class OutputDir {
   ~OutputDir();
   OutputDir(const OutputDir&) = delete;
 
-  /// Refuses an OUT that exists, if `start.existing` does not permit it, and one with a leftover that `start` does not
-  /// take over: PartialPolicy::resume does so if the leftover was given the same. Throws Error{io} if the file system
-  /// has no space for `start.bytes`; only then what is in the way is removed. Every file that is made from here on is
-  /// as private as the most private of the source (privacy.h).
+  /// Refuses an existing OUT unless `start.existing` permits it. Refuses the staging directory of an interrupted run
+  /// unless `start` takes it over; PartialPolicy::resume does so if that run was given the same. Throws Error{io} if
+  /// the file system has no space for `start.bytes`; nothing is removed before that check. Files that are made after
+  /// this call are as private as the source's most private file (privacy.h).
   void open(const OpenOptions& start = {});
 
-  /// What is built, to look at. Throws Error{io} if somebody removed it.
+  /// The staging directory. Throws Error{io} if somebody removed it.
   const Folder& built() const;
   /// Creates a file of `bytes` bytes, its space reserved if the file system can, except on tmpfs. What the run that
   /// this one continues wrote to it stays; anything else of that name goes first, so that nothing is ever written

@@ -15,9 +15,9 @@ namespace mxfp4 {
 
 namespace {
 
-/// Space for a file of so many bytes, if a disk's file system can set some apart. In memory that costs what writing
-/// does, and one thread would do it all; so it may on a server, which is asked for free space before and says at
-/// every sync what it has no space for.
+/// Reserves `bytes` bytes of a disk's file system for a file, if that file system can. On tmpfs, reserving costs as
+/// much as writing, in one thread. On a server it may cost as much; there, free space is checked at the start, and each
+/// sync reports a lack of space.
 void reserve_space(const Fd& fd, int64_t bytes) {
   if (medium_of(fd) != Medium::disk) return;
   while (::fallocate(fd.get(), 0, 0, bytes) != 0) {

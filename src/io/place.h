@@ -1,4 +1,4 @@
-// Where an output may stand.
+// The places in which an output may be made.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace mxfp4 {
 
-/// Where an output stands or is to stand: a name in a folder that is held.
+/// An output's place: a name in a folder that is held.
 struct Place {
   Folder above;
   std::string name;
@@ -20,13 +20,15 @@ struct Place {
 /// Throws Error{usage} if OUT is a link: a rename would replace the link, not what it leads to.
 void refuse_link(const std::string& out);
 
-/// Where OUT is to stand. Throws Error{usage} if OUT is `source` (may be empty), lies inside it or holds it, also by a
-/// bind mount; if it is a link; if something is mounted on it or in it, which no rename could replace; and if its name
-/// is too long for the hidden names beside it.
+/// The place of OUT. Throws Error{usage} in these cases:
+/// - OUT is `source` (may be empty), lies inside it or contains it, also by a bind mount.
+/// - OUT is a link.
+/// - Something is mounted on OUT or in it, which no rename could replace.
+/// - The name is too long for the hidden names beside it.
 Place place_of(const std::string& out, const std::string& source);
 
-/// Throws Error{io} unless the file system of a folder has space for so many bytes, beside those that the folders
-/// `spare` in it already have in files that have no second name.
+/// Throws Error{io} unless the file system of a folder has space for `bytes` bytes. Files with one name in the folders
+/// `spare` count as free space.
 void check_space(const Folder& folder, int64_t bytes, const std::vector<std::string>& spare);
 
 /// What is mounted on a path or below it; empty if nothing is, or the system does not list its mounts.

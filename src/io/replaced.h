@@ -47,9 +47,9 @@ void check_replaceable(const std::string& out, const Folder& dir, const ListOwn&
 /// Gives a name of `in` the first name TO.kept-N that is free in `there`, and returns it.
 std::string move_to_kept(const Folder& in, const std::string& name, const Folder& there, const std::string& to);
 
-/// Removes `old`. A file that is not `is_own` and not in `fresh` already is moved to `fresh`, under its name or, if
-/// that is taken, "NAME.kept-N", and an empty folder that is not is made there; a note names each. last: the file of
-/// `old` that says which are its own; it is removed last, so that a later run can finish this after an interruption.
+/// Removes `old`. A file that is not `is_own` moves to `fresh`, unless `fresh` has it already. It keeps its name or, if
+/// that is taken, becomes "NAME.kept-N". An empty folder that is not `is_own` is made in `fresh`. A note names each.
+/// last: the file of `old` that lists its own files. It is removed last, so that a later run can finish the removal.
 void remove_directory(const HeldFolder& old, const Folder& fresh, const IsOwn& is_own, const std::string& last);
 
 /// Removes the files `names` of a directory, also if folders are read-only, then `last`, then the directory. Throws if

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "src/models/families.h"
+#include "src/models/layer_names.h"
 
 namespace mxfp4 {
 
@@ -36,19 +37,6 @@ Modules group_by_module(const Checkpoint& ck, const ExpertNames& names) {
     if (pair && name.suffix == names.scales) pair->scales = &t;
   }
   return modules;
-}
-
-/// "3, 7-9, 40": ids as ranges.
-std::string ranges(const std::vector<int64_t>& ids) {
-  std::string out;
-  for (size_t i = 0; i < ids.size();) {
-    size_t j = i;
-    while (j + 1 < ids.size() && ids[j + 1] == ids[j] + 1) ++j;
-    out += out.empty() ? "" : ", ";
-    out += i == j ? fmt::format("{}", ids[i]) : fmt::format("{}-{}", ids[i], ids[j]);
-    i = j + 1;
-  }
-  return out;
 }
 
 /// Ids must be 0 .. rows - 1, as many as the router has rows.
