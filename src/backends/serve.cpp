@@ -49,16 +49,6 @@ std::string parallel_options(const Served& set) {
   return fmt::format(" --tensor-parallel-size {} {}", gpus, shared);
 }
 
-/// For a shell as bash, of what a terminal cannot show.
-std::string escaped_word(const std::string& text) {
-  std::string out = "$'";
-  for (const unsigned char c : text)
-    out += c == '\'' || c == '\\' ? fmt::format("\\{}", char(c))
-           : c < ' ' || c > '~'   ? fmt::format("\\{:03o}", c)
-                                  : std::string(1, char(c));
-  return out + "'";
-}
-
 /// The environment that a set needs, before a command: "VARIABLE=value "; empty: nothing.
 std::string environment_of(const Backend& backend, const Model& model) {
   std::string out;
@@ -115,15 +105,6 @@ std::string serve_command(const Served& set, const std::string& out) {
   command += parallel_options(set);
   if (!set.is_first) command += kernel_option(b);
   return environment_of(b, set.model) + command;
-}
-
-std::string shell_word(const std::string& text) {
-  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
-  if (!text.empty() && text.find_first_not_of(plain) == text.npos) return text;
-  if (!is_printable(text)) return escaped_word(text);
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
 }
 
 }  // namespace mxfp4

@@ -36,7 +36,4 @@ struct Served {
 /// does not hold a set for tensor-parallel size 1, the command uses expert parallelism.
 std::string serve_command(const Served& set, const std::string& out);
 
-/// A word as a shell reads it.
-std::string shell_word(const std::string& text);
-
 }  // namespace mxfp4

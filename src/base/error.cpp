@@ -75,6 +75,16 @@ const char* why_gone(std::string_view file, int error) {
   return is_gone && file.find(".mxfp4-pack.") != file.npos ? "; another run of mxfp4-pack has moved or removed it" : "";
 }
 
+/// For a shell as bash, of what a terminal cannot show.
+std::string escaped_word(const std::string& text) {
+  std::string out = "$'";
+  for (const unsigned char c : text)
+    out += c == '\'' || c == '\\' ? fmt::format("\\{}", char(c))
+           : c < ' ' || c > '~'   ? fmt::format("\\{:03o}", c)
+                                  : std::string(1, char(c));
+  return out + "'";
+}
+
 }  // namespace
 
 Error::Error(ErrorKind k, std::vector<std::string> l)
@@ -170,6 +180,15 @@ bool is_printable(std::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
+  if (!text.empty() && text.find_first_not_of(plain) == text.npos) return text;
+  if (!is_printable(text)) return escaped_word(text);
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
 }
 
 std::string where(std::string_view file, std::string_view tensor) { return fmt::format("{}: {}", file, tensor); }

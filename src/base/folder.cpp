@@ -119,7 +119,8 @@ Folder Folder::make(const std::string& name) const {
   if (in([](int dir, const char* last) { return ::mkdirat(dir, last, 0700); }) != 0)
     fail_errno(path(name), "cannot create", errno);
   Folder made = find(name);
-  // Somebody who may write here could have put another folder of this user's in its place.
+  // Somebody who may write here could have put another folder of this user's in its place, in which others may write.
+  if (made && made.is_own() && (made.stat().st_mode & 077) != 0) ::fchmod(made.readable().get(), 0700);
   if (!made || !made.is_own() || !names_in_folder(made).empty())
     fail(ErrorKind::io, "{}: another user has changed it while it was made", path(name));
   return made;

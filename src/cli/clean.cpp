@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
@@ -18,14 +19,14 @@ namespace {
 namespace fs = std::filesystem;
 
 struct CleanOptions {
-  std::string dir;
-  bool remove = false, even_in_use = false;
+  std::string path;
+  bool remove = false;
 };
 
 std::string describe(const Leftover& l) {
   switch (l.kind) {
     case LeftoverKind::resumable:
-      return fmt::format("a partial output, {} finished steps; convert --resume goes on with it", l.jobs);
+      return fmt::format("a partial output, {} finished steps; the same convert command continues", l.jobs);
     case LeftoverKind::begun:
       return "the beginning of an output, no finished step";
     case LeftoverKind::replaced:
@@ -37,11 +38,9 @@ std::string describe(const Leftover& l) {
     case LeftoverKind::orphan:
       return "a partial output without its journal";
     case LeftoverKind::output:
-      return "a whole output, which no journal speaks of";
+      return "a whole output, which no journal speaks of; it stays";
     case LeftoverKind::parts:
       return "parts of an output; merge puts them together";
-    case LeftoverKind::removed:
-      return "the rest of what clean took from a run";
     case LeftoverKind::strange:
       return fmt::format("not mxfp4-pack's: {}; it stays", l.why);
   }
@@ -67,12 +66,9 @@ std::string human_age(int64_t seconds) {
 
 /// What was done, as one word.
 std::string clean_up(const Folder& dir, const Leftover& l, const CleanOptions& o) {
-  if (!o.remove || l.kind == LeftoverKind::strange) return "kept";
-  if (l.use != Leftover::Use::none && !o.even_in_use) return "kept";
-  const bool is_done = l.kind == LeftoverKind::replaced;
-  if (is_done && l.use == Leftover::Use::locked) return "kept";  // its run is removing it
+  if (!o.remove || l.kind == LeftoverKind::strange || l.kind == LeftoverKind::output) return "kept";
+  if (l.use != Leftover::Use::none) return "kept";
   if (::faccessat(dir.fd(), ".", W_OK, 0) != 0) fail_errno(dir.path(), "cannot remove anything in it", errno);
-  if (o.even_in_use && !is_done) take_from_run(dir, l.place, owned_files);  // a run may have begun by now
   OutputDir::clean({dir.again(), l.place}, owned_files);
   return l.kind == LeftoverKind::predecessor ? "put back" : "removed";
 }
@@ -96,10 +92,10 @@ Json to_json(const Folder& dir, const Leftover& l, const std::string& done) {
   return j;
 }
 
-/// As convert --force, clean removes no output with a small file that somebody edited; nor one that was whole, and
-/// lacks files now.
+/// As convert --force, clean removes nothing that was a whole output, and lacks files now, with a small file that
+/// somebody edited.
 Leftover unless_edited(const Folder& dir, Leftover l) {
-  if (l.kind != LeftoverKind::output && l.kind != LeftoverKind::orphan) return l;
+  if (l.kind != LeftoverKind::orphan) return l;
   for (const std::string& hidden : l.names) {
     const Folder folder = dir.find(hidden);
     const bool was_whole = folder && folder.has(manifest_name) && !folder.has(run_file);
@@ -111,19 +107,42 @@ Leftover unless_edited(const Folder& dir, Leftover l) {
   return l;
 }
 
-int clean(const CleanOptions& o, bool json) {
+/// Where to look for what runs left: a folder, and there beside one output or, without `place`, beside all.
+struct Search {
+  Folder dir;
+  std::string place;
+};
+
+bool has_leftovers(const Folder& above, const std::string& place) {
+  const std::vector<std::string> names = names_in_folder(above, Unreadable::skip);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name_behind(name) == place; });
+}
+
+/// A path at which an interrupted run was to make an output is that output, even if it is a folder.
+Search search_at(const std::string& path) {
+  fs::path out = fs::absolute(path).lexically_normal();
+  if (!out.has_filename()) out = out.parent_path();
   std::error_code ec;
-  const std::string path = fs::canonical(o.dir, ec).string();
-  if (ec) fail_errno(o.dir, "cannot read", ec.value());
-  const Folder dir = Folder::open(path);
+  const fs::path above = fs::canonical(out.parent_path(), ec);
+  if (!ec)
+    if (Folder folder = Folder::open(above.string()); has_leftovers(folder, out.filename().string()))
+      return {std::move(folder), out.filename().string()};
+  const fs::path folder = fs::canonical(path, ec);
+  if (ec) fail_errno(path, "cannot read", ec.value());
+  return {Folder::open(folder.string()), ""};
+}
+
+int clean(const CleanOptions& o, bool json) {
+  const auto [dir, place] = search_at(o.path);
   Json list = Json::array();
   int64_t removable = 0;
-  for (const Leftover& found : find_leftovers(dir, owned_files)) {
+  for (const Leftover& found : find_leftovers(dir, owned_files, place)) {
     throw_if_interrupted();
     const Leftover l = unless_edited(dir, found);
     const std::string done = clean_up(dir, l, o);
     list.push_back(to_json(dir, l, done));
-    removable += !o.remove && l.kind != LeftoverKind::strange && l.use == Leftover::Use::none;
+    removable +=
+        !o.remove && l.kind != LeftoverKind::strange && l.kind != LeftoverKind::output && l.use == Leftover::Use::none;
     if (json) continue;
     const std::string what =
         fmt::format("{}{}: {}, {}, changed {} ago{}", o.remove ? done + ": " : "", printable(dir.path(l.place)),
@@ -132,8 +151,8 @@ int clean(const CleanOptions& o, bool json) {
     if (verbosity() == Verbosity::verbose)
       for (const std::string& path : paths_of(dir, l)) print_out("  {}\n", printable(path));
   }
-  if (json) print_out("{}\n", one_line(Json{{"dir", path}, {"leftovers", list}}));
-  if (list.empty()) note(fmt::format("{}: nothing is left of interrupted runs", o.dir));
+  if (json) print_out("{}\n", one_line(Json{{"dir", dir.path()}, {"leftovers", list}}));
+  if (list.empty()) note(fmt::format("{}: nothing is left of interrupted runs", o.path));
   if (removable > 0) note("nothing was removed; --remove does it");
   return 0;
 }
@@ -141,17 +160,15 @@ int clean(const CleanOptions& o, bool json) {
 }  // namespace
 
 void add_clean(CLI::App& root, Common& common, Run& run) {
-  auto* app = root.add_subcommand("clean", "List, or remove, what interrupted runs left in a folder");
+  auto* app = root.add_subcommand("clean", "List, or discard, what interrupted runs left");
   static CleanOptions o;
   app->description(
-      "List, or remove, what interrupted runs left in a folder\n\n"
-      "Lists partial outputs and journals beside the outputs in DIR: what each is, its size and age, and whether a run "
-      "is writing it.");
-  app->footer("mxfp4-pack clean models/\nmxfp4-pack clean models/ --remove");
-  app->add_option("DIR", o.dir, "Folder in which outputs are made")->required()->type_name("");
-  auto* remove = app->add_flag("--remove", o.remove, "Remove what is listed, but what a run may still be writing");
-  app->add_flag("--even-in-use", o.even_in_use, "Remove also what a run may be writing; that run then fails")
-      ->needs(remove);
+      "List, or discard, what interrupted runs left\n\n"
+      "Lists partial outputs, journals and parts beside OUT, or beside all outputs in a folder: what each is, its size "
+      "and age, and whether a run is writing it.");
+  app->footer("mxfp4-pack clean models/\nmxfp4-pack clean models/gpt-oss-20b-marlin --remove");
+  app->add_option("PATH", o.path, "An OUT, or a folder in which outputs are made")->required()->type_name("");
+  app->add_flag("--remove", o.remove, "Remove what is listed, but not what a run may still be writing");
   add_common(app, common);
   app->callback([&] { run = [&] { return clean(o, common.json); }; });
 }

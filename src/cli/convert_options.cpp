@@ -90,19 +90,12 @@ void add_output(CLI::App* app, ConvertOptions& o) {
   app->option_defaults()->group("What becomes of OUT");
   app->add_flag("--dry-run", o.dry_run,
                 "Print the plan: tensors, padding, memory, disk; write nothing. With -v every tensor");
-  auto* force = app->add_flag("--force", o.force, "Replace an OUT that mxfp4-pack made");
+  auto* force =
+      app->add_flag("--force", o.force,
+                    "Replace what mxfp4-pack made: an OUT, or what an interrupted run of another conversion left");
   auto* add =
       app->add_flag("--add", o.add, "Add a set (another backend, engine or tp) to an OUT of the same checkpoint");
   add->excludes(force);
-  app->add_flag("--if-changed", o.if_changed,
-                "Do nothing if OUT has this source and these options already; else replace it");
-  auto* resume = app->add_flag_callback(
-      "--resume", [&o] { o.leftover = PartialPolicy::resume; },
-      "Continue an interrupted run; start normally if there is none");
-  app->add_flag_callback(
-         "--restart", [&o] { o.leftover = PartialPolicy::discard; }, "Discard an interrupted run and start anew")
-      ->excludes(resume);
-  app->add_flag("--even-in-use", o.even_in_use, "Go on where other nodes may be writing parts of OUT");
   static const std::map<std::string, Link> links = {
       {"none", Link::none}, {"auto", Link::automatic}, {"hard", Link::hard}, {"reflink", Link::reflink}};
   app->add_option("--link", o.link, "Keep shards without experts whole, under their names: linked, or copied (none)")

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "kernels/pack/cpu/driver.h"
 #include "src/backends/alias.h"
 #include "src/backends/gpu.h"
 #include "src/backends/layout_file.h"
@@ -18,6 +17,7 @@
 #include "src/convert/merge.h"
 #include "src/convert/part.h"
 #include "src/convert/part_run.h"
+#include "src/convert/report.h"
 #include "src/convert/run_identity.h"
 #include "src/convert/unchanged.h"
 #include "src/io/merge_claim.h"
@@ -32,7 +32,6 @@
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"
 #include "src/packed/source.h"
-#include "src/plan/print_plan.h"
 #include "src/plan/rank_advice.h"
 #include "src/plan/rewrite.h"
 
@@ -42,19 +41,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void report_left_out(const Checkpoint& ck) {
-  if (!ck.left_out.empty())
-    note(fmt::format("not carried along: {}", printable(fmt::format("{}", fmt::join(ck.left_out, ", ")))));
-}
-
 /// Nothing that is there may depend on bytes that are not on the disk, nor other nodes.
 void check_sync(const ConvertOptions& o) {
-  if (o.sync == Sync::no && (o.force || o.add || o.if_changed || o.part))
+  if (o.sync == Sync::no && (o.force || o.add || o.part))
     fail(ErrorKind::usage, "--no-sync: only for a new OUT of one run, without {}",
-         o.force        ? "--force"
-         : o.add        ? "--add"
-         : o.if_changed ? "--if-changed"
-                        : "--part");
+         o.force ? "--force"
+         : o.add ? "--add"
+                 : "--part");
 }
 
 TensorParallel tensor_parallel(const ConvertOptions& o) {
@@ -128,35 +121,43 @@ bool is_unchanged_since(const Input& in, const PackedCheckpoint& out) {
                      [&](const Shard& s) { return s.state.mtime_ns <= written; });
 }
 
-/// Null, where parts are to replace it, for one that cannot be read.
+/// Null for one that cannot be read.
 std::unique_ptr<PackedCheckpoint> open_earlier(const ConvertOptions& options, Problems& damage) try {
   return open_packed(options.out, damage);
 } catch (const Error& e) {
-  if (!options.force || e.kind != ErrorKind::input) throw;
+  if (e.kind != ErrorKind::input) throw;
   return nullptr;
 }
 
-/// Whether OUT has the set already, wherever it stands there: --if-changed asks, and every part and merge, but a merge
-/// that is to replace it. To a part that is to replace it the set must be all that OUT has, and the part's share of the
-/// source is read for that.
-bool is_there_already(const ConvertOptions& options, const Input& in, const Destination& to, const Prepared& p) {
-  const bool is_asked = options.if_changed || options.part || (options.merge && !options.force);
-  if (!is_asked || !has_manifest(options.out)) return false;
-  if (options.sha256 && !fs::exists(fs::path(options.out) / sums_name)) return false;
+/// What an OUT that is there is to a run. differs: how it is not what the run writes; empty: the run would not know.
+struct Earlier {
+  bool is_same = false;
+  std::string differs;
+};
+
+/// Whether OUT has the set already, wherever it stands there. A single run that is to replace OUT does not ask. To a
+/// part that is to replace OUT the set must be all that OUT has, and the part's share of the source is read for that.
+Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const Destination& to, const Prepared& p) {
+  if ((options.force && !options.part) || !has_manifest(options.out)) return {};
+  if (options.sha256 && !fs::exists(fs::path(options.out) / sums_name)) return {false, "it has no SHA256SUMS"};
   Problems damage;
   const auto opened = to.earlier() ? nullptr : open_earlier(options, damage);
-  if (!opened && !to.earlier()) return false;
+  if (!opened && !to.earlier()) return {};
   const PackedCheckpoint& out = opened ? *opened : *to.earlier();
   const Manifest& m = out.manifest;
   const int set = set_number(m, p.backend, p.plan.tp);
-  if (set == int(m.sets.size())) return false;
+  if (set == int(m.sets.size())) return {};
   Problems none;  // the same plan, but for the names of files
   const Plan plan = set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none);
-  if (!has_same_set(plan, p.manifest, out, damage)) return false;
-  if (!is_of_parts(options)) return has_same_contents(plan, in.source, in.files, m, options.threads);
-  if (!is_unchanged_since(in, out)) return false;
-  if (options.merge && !are_merged(options, p.plan, in, m)) return false;
-  return !options.force || (m.sets.size() == 1 && is_merged(options, p.plan, in, m));
+  if (const std::string differs = difference_of_set(plan, p.manifest, out, damage); !differs.empty())
+    return {false, differs};
+  if (!is_of_parts(options)) {
+    const bool is_same = has_same_contents(plan, in.source, in.files, m, options.threads);
+    return {is_same, is_same ? "" : "the checkpoint's tensors have other contents"};
+  }
+  if (!is_unchanged_since(in, out)) return {false, "the checkpoint is newer"};
+  if (options.merge && !are_merged(options, p.plan, in, m)) return {};
+  return {!options.force || (m.sets.size() == 1 && is_merged(options, p.plan, in, m)), ""};
 }
 
 /// Says so, and what --json prints of it.
@@ -167,18 +168,19 @@ Json leave_as_it_is(const ConvertOptions& options, const Plan& plan) {
     const Place place = place_of(options.out, "");
     remove_merged_parts(parts_beside(place), files_made(plan));
   }
-  note(fmt::format("{}: {}", options.out, options.merge ? "all is merged already" : "nothing has changed"));
+  note(fmt::format("{}: {}", options.out, options.merge ? "all is merged already" : "unchanged"));
   return Json{{"out", options.out}, {"unchanged", true}};
 }
 
 /// What parts can neither replace nor be added to. Of what they are to replace the merge is refused by OutputDir.
-void refuse_what_is_in_the_way(const ConvertOptions& o) {
+void refuse_what_is_in_the_way(const ConvertOptions& o, const std::string& differs) {
   if (!is_of_parts(o) || o.add) return;
   const Place place = place_of(o.out, "");
   if (!is_taken(place.above, place.name)) return;
   if (o.part && o.force) check_replaceable(o.out, place.above.find(place.name), owned_files);
   if (o.force) return;
-  fail(ErrorKind::usage, "{}: exists, and is not what its parts make; {}", o.out,
+  fail(ErrorKind::usage, "{}: exists, and is not what its parts make{}; {}", o.out,
+       differs.empty() ? "" : ": " + differs,
        o.merge
            ? "move it away, then merge"
            : "choose another place, or give all parts --add, which keeps what is there, or --force, which removes it");
@@ -187,7 +189,6 @@ void refuse_what_is_in_the_way(const ConvertOptions& o) {
 /// Writes all of the partial output.
 void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p, OutputDir& out,
                Conversion& conversion) {
-  to.check(p.plan);
   to.begin(p.plan, out);
   conversion.run();
   write_state(p.plan, p.state, out, options.threads);
@@ -211,60 +212,6 @@ void finish_earlier(const ConvertOptions& options, Conversion& conversion) {
   conversion.read_journal();
 }
 
-/// Says what was done; gives what --json prints.
-Json report(const ConvertOptions& options, const Input& in, const Plan& plan, const DeviceChoice& devices,
-            const Conversion& conversion) {
-  report_left_out(in.checkpoint);
-  if (conversion.zero_scales())
-    note(fmt::format("0x00 (2^-127) in {}; some kernels, as Marlin's and Hopper's, read it as 0.0",
-                     counted(conversion.zero_scales(), "scale")));
-  if (plan.backend->rewrite) note(describe_loss(conversion.loss()));
-  const Json seconds = conversion.seconds();
-  std::string times;
-  for (const auto& [stage, time] : seconds.items()) times += fmt::format(", {} {}", stage, human_seconds(time));
-  note_detail("time of each stage, all threads together:" + times.substr(1));
-  if (!options.json)
-    note_result(plan, has_manifest(options.checkpoint) ? "" : options.checkpoint, options.out, seconds["wall"],
-                options.format == sharded_state_format);
-  Json result = result_of(plan, options.out, conversion.zero_scales());
-  result["seconds"] = seconds;
-  result["device"] = {{"name", name_of(devices)}, {"why", devices.why}};
-  if (const auto w = conversion.write_way()) result["writes"] = {{"way", w->way}, {"why", w->why}};
-  result["in_place_bytes"] = conversion.in_place_bytes();
-  return result;
-}
-
-/// The folder that is there already of those above OUT.
-fs::path folder_above(const std::string& out) {
-  fs::path place = fs::absolute(out).lexically_normal();
-  if (!place.has_filename()) place = place.parent_path();
-  do place = place.parent_path();
-  while (!fs::exists(place) && place.has_relative_path());
-  return place;
-}
-
-/// What a dry run prints; an error where the disk is too small.
-void show_plan(const ConvertOptions& options, const Plan& plan) {
-  const fs::path place = folder_above(options.out);
-  const PlanCost cost{.threads = worker_count(options.threads, int64_t(plan.jobs.size())),
-                      .free = int64_t(fs::space(place).available)};
-  const int64_t needed = plan.file_bytes + bytes_beside(plan);
-  const bool fits = needed <= cost.free;
-  if (fits || !options.json) print_plan(plan, cost, options.json);
-  if (!fits) fail(ErrorKind::io, "{}: {} needed, {} free", options.out, human_bytes(needed), human_bytes(cost.free));
-}
-
-/// With -v: what was chosen, and every tensor.
-void note_choices(const ConvertOptions& options, const Prepared& p, const DeviceChoice& devices) {
-  const Backend& b = p.backend;
-  note_detail(fmt::format("backend {} of {}, layout version {}{}: {}", b.name, b.engine, b.layout_version,
-                          options.layout_version.empty() ? ", the first that fits" : "", b.summary));
-  note_detail(fmt::format("device: {}, {}; driver {}; {}; {} of at most {}", name_of(devices), devices.why,
-                          chosen_driver().name, counted(worker_count(options.threads), "thread"),
-                          counted(p.plan.jobs.size(), "step"), human_bytes(p.plan.job_bytes)));
-  note_tensors(p.plan);
-}
-
 /// One conversion of a model whose bytes the source gives. place: null for a dry run.
 Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const Destination& to, Problems& problems) {
   Prepared p = prepare(options, in, to, problems);
@@ -273,19 +220,22 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
     show_plan(options, p.plan);
     return {};
   }
-  if (is_there_already(options, in, to, p)) return leave_as_it_is(options, p.plan);
-  refuse_what_is_in_the_way(options);
-  refuse_to_replace(options, p.plan, in);
+  const Earlier earlier = look_at_earlier(options, in, to, p);
+  if (earlier.is_same) return leave_as_it_is(options, p.plan);
+  refuse_what_is_in_the_way(options, earlier.differs);
+  refuse_to_replace(options, p.plan, in, earlier.differs);
   const SourceCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, p.plan.packed_bytes});
-  note_choices(options, p, devices);
-  if (options.leftover != PartialPolicy::resume) to.check(p.plan);  // before what an earlier run left goes
+  note_choices(options, p.plan, devices);
+  to.check(p.plan);  // before what an earlier run left goes
   if (options.part) return convert_part(options, p.plan, in, devices);
-  std::optional<Parts> parts;
-  if (options.leftover == PartialPolicy::resume) parts.emplace(run_of_parts(options, p.plan, in));
+  const std::optional<Parts> parts = find_parts(options, p.plan, in);
   if (options.merge && !parts->missing().empty()) return missing_parts(options.out, parts->count(), parts->missing());
   OutputDir& out = *place;
-  out.open(open_options_of(p.plan, options));
+  OpenOptions start = open_options_of(p.plan, options);
+  start.takes_parts = parts.has_value();
+  out.open(start);
+  if (out.replaced()) to.check_replaced(*out.replaced());
   if (parts && !out.committed()) parts->move_into(out);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);
   if (options.merge && !options.verify && !options.sha256) leave_out(*parts, conversion);
@@ -295,7 +245,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
     carry_out(options, to, p, out, conversion);
   to.end();
   out.commit(manifest_name);
-  if (options.if_changed) cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));
+  cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));
   return report(options, in, p.plan, devices, conversion);
 }
 
@@ -385,8 +335,7 @@ Json convert(const ConvertOptions& options) {
   else if (options.backend != "auto")
     find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
   std::optional<MergeClaim> claim;  // on the parts that are there: merge() has it already
-  if (options.leftover != PartialPolicy::refuse && !options.merge && !options.dry_run)
-    claim.emplace(place_of(options.out, ""), options.out);
+  if (!options.part && !options.merge && !options.dry_run) claim.emplace(place_of(options.out, ""), options.out);
   std::optional<OutputDir> place;  // locked before anything of OUT is read
   if (!options.dry_run && !options.part)
     place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, owned_files);

@@ -36,20 +36,20 @@ struct ConvertOptions {
   DeviceOptions device;
   Sync sync = Sync::yes;                        // of the files with tensors
   PageCache page_cache = PageCache::automatic;  // whether they stay there
-  PartialPolicy leftover = PartialPolicy::refuse;
-  std::optional<Link> link;        // shards that hold no expert are kept whole, in this way
-  std::optional<PartNumber> part;  // only this part is written
-  bool merge = false;              // all parts are there, or nothing is done
-  bool verify = false;             // merge: reads their bytes again
-  bool even_in_use = false;        // also where other nodes may be writing parts
-  bool dry_run = false, force = false, add = false, if_changed = false, sha256 = false, json = false;
+  std::optional<Link> link;                     // shards that hold no expert are kept whole, in this way
+  std::optional<PartNumber> part;               // only this part is written
+  bool merge = false;                           // all parts are there, or nothing is done
+  bool verify = false;                          // merge: reads their bytes again
+  bool even_in_use = false;                     // also where other nodes may be writing parts
+  bool dry_run = false, force = false, add = false, sha256 = false, json = false;
 };
 
 /// Takes "vllm==0.33.0" apart, and calls the backend by its own name.
 void settle_names(ConvertOptions& options);
 
-/// What --json prints; `unchanged` in it is true where --if-changed found nothing to do. Null after a dry run, whose
-/// plan is printed here.
+/// Does what is left to do: makes OUT, continues an interrupted run of the same conversion, or finds OUT to be what it
+/// would write. Returns what --json prints; `unchanged` in it is true if there was nothing to do. Null after a dry run,
+/// whose plan is printed here.
 Json convert(const ConvertOptions& options);
 
 }  // namespace mxfp4

@@ -29,8 +29,7 @@ ManifestOptions NewOutput::manifest_options(const Input& in) const {
 }
 
 NewOutput::NewOutput(const ConvertOptions& options) : options_(options) {
-  if ((options_.force || options_.if_changed) && has_manifest(options_.out))
-    replaced_ = read_listed_files(options_.out);
+  if (options_.force && has_manifest(options_.out)) replaced_ = read_listed_files(options_.out);
 }
 
 /// One rank in the place of an OUT with others would lose those. An OUT that cannot be read is replaced as a whole.
@@ -61,6 +60,13 @@ void NewOutput::check(const Plan& plan) const {
        edited);
 }
 
+void NewOutput::check_replaced(const Folder& replaced) const {
+  if (!replaced.has(manifest_name)) return;
+  if (const std::string edited = edited_file(replaced, read_listed_files(replaced)); !edited.empty())
+    fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place",
+         options_.out, edited);
+}
+
 int AddedSet::number(const Backend& backend, const TensorParallel& tp) const {
   return set_number(out_.manifest, backend, tp);
 }
@@ -77,6 +83,13 @@ void AddedSet::check(const Plan& plan) const {
   Problems problems;  // before all the work
   if (out_.held.folder().has(sums_name)) real_path(options_.out, sums_name, problems);
   problems.throw_if_any();
+}
+
+void AddedSet::check_replaced(const Folder& replaced) const {
+  const struct stat a = out_.held.folder().stat(), b = replaced.stat();
+  if (a.st_dev != b.st_dev || a.st_ino != b.st_ino)
+    fail(ErrorKind::io, "{}: another user or program has put something else in its place; it stays as it is",
+         options_.out);
 }
 
 void AddedSet::begin(const Plan& plan, const OutputDir& out) const { link_earlier(plan, out, out_); }

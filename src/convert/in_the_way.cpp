@@ -12,8 +12,6 @@ namespace mxfp4 {
 
 namespace {
 
-bool has_set(const Manifest& m, const Plan& plan) { return set_number(m, *plan.backend, plan.tp) < int(m.sets.size()); }
-
 /// Whether --add would take the plan's set.
 bool can_add(const ConvertOptions& o, const Plan& plan, const Input& in, const PackedCheckpoint& out) try {
   if (o.format == sharded_state_format || out.manifest.options.format == sharded_state_format) return false;
@@ -26,25 +24,23 @@ bool can_add(const ConvertOptions& o, const Plan& plan, const Input& in, const P
 
 }  // namespace
 
-void refuse_to_replace(const ConvertOptions& o, const Plan& plan, const Input& in) {
-  const bool is_asked = o.force || o.add || o.if_changed || o.part || o.merge;
-  if (is_asked || o.leftover == PartialPolicy::resume || !has_manifest(o.out)) return;
+void refuse_to_replace(const ConvertOptions& o, const Plan& plan, const Input& in, const std::string& differs) {
+  if (o.force || o.add || o.part || o.merge || !has_manifest(o.out)) return;
   Problems damage;
   std::unique_ptr<PackedCheckpoint> out;
   try {
     out = open_packed(o.out, damage);
   } catch (const Error&) {
   }
-  if (!out || damage.any()) return;  // OutputDir says that OUT is there
+  if (!out) return;  // OutputDir says that OUT is there
   std::vector<std::string> sets;
   for (const ManifestSet& s : out->manifest.sets) sets.push_back(describe(s));
   const std::string all = fmt::format("{}", fmt::join(sets, ", "));
-  if (can_add(o, plan, in, *out))
+  if (!damage.any() && can_add(o, plan, in, *out))
     fail(ErrorKind::usage, "{}: exists and holds {}; --add puts this set beside, --force removes what is there", o.out,
          all);
-  if (has_set(out->manifest, plan))
-    fail(ErrorKind::usage, "{}: exists and holds {}; --if-changed keeps it if it is the same, --force replaces it",
-         o.out, all);
+  if (!differs.empty())
+    fail(ErrorKind::usage, "{}: exists and holds {}, but {}; --force replaces it", o.out, all, differs);
   fail(ErrorKind::usage,
        "{}: exists and holds {}, and this set cannot be added; choose another place, or --force "
        "removes what is there",

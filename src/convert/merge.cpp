@@ -29,7 +29,6 @@ ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
   o.threads = m.threads;
   o.device = m.device;
   o.json = m.json;
-  o.leftover = PartialPolicy::resume;
   return o;
 }
 

@@ -26,9 +26,9 @@ void refuse_another_run(const ConvertOptions& options, const Plan& plan) {
   const bool is_finished = holds(place.above.find(place.name), run.proof);  // else it ended before its output was there
   if (run.records.empty() || is_finished || run.head.options == open_options_of(plan, options).options) return;
   fail(ErrorKind::usage,
-       "{}: a partial output of a run with other options is there; finish it with convert --resume, or remove it: "
+       "{}: an interrupted run with other options is there; finish that one without --part, or discard it: "
        "mxfp4-pack clean {} --remove",
-       options.out, shell_word(place.above.path()));
+       options.out, shell_word(options.out));
 }
 
 /// True at every index that is of this part.
@@ -61,7 +61,14 @@ std::optional<std::vector<bool>> read_records(const Plan& plan, const Deal& deal
 }  // namespace
 
 PartRun run_of_parts(const ConvertOptions& options, const Plan& plan, const Input& in) {
-  return {options.out, plan, part_head_of(plan, options, in), "convert it whole, with --restart"};
+  return {options.out, plan, part_head_of(plan, options, in), "convert it whole, with --force"};
+}
+
+std::optional<Parts> find_parts(const ConvertOptions& options, const Plan& plan, const Input& in) try {
+  return std::optional<Parts>(std::in_place, run_of_parts(options, plan, in));
+} catch (const Error& e) {
+  if (!options.force || options.merge || e.kind != ErrorKind::usage) throw;
+  return {};
 }
 
 Json merged_part(const ConvertOptions& options, const Plan& plan) {

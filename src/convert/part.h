@@ -1,6 +1,7 @@
 // convert --part: what one node writes of an output, and how the parts of all nodes come together.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "src/base/json.h"
@@ -18,6 +19,10 @@ struct Plan;
 
 /// What all parts of a conversion are given.
 PartRun run_of_parts(const ConvertOptions& options, const Plan& plan, const Input& in);
+
+/// The parts of a conversion that are beside OUT. Throws Error{usage} if they are of another one; if OUT is to be
+/// replaced there are none then.
+std::optional<Parts> find_parts(const ConvertOptions& options, const Plan& plan, const Input& in);
 
 /// Carries out options.part: writes its files and its record, and nothing where that was done. Says it, and returns
 /// what --json prints.

@@ -14,17 +14,17 @@ namespace mxfp4 {
 
 namespace {
 
-void check_same(const PartRun& run, const Folder& parts, const PartFolder& part, int count) {
+void check_same(const PartRun& run, const std::string& place, const PartFolder& part, int count) {
   const PartNumber& n = part.number;
-  std::string why;
-  if (n.count != count)
+  std::string why = why_of_another(part, place);
+  if (why.empty() && n.count != count)
     why = fmt::format("is one of {0}, not of {1}; write the others with --part I/{0}", n.count, count);
   if (part.record.head.options != run.head.options)
     why = "was made with other options, of which --add and --force are two, or by another version";
   if (part.record.head.source != run.head.source) why = "was made from another source, or the source has changed";
   if (why.empty()) return;
-  fail(ErrorKind::usage, "{}: part {} of {} {}; to begin anew remove all parts of this output: rm -r {}; or {}",
-       run.out, n.index, n.count, why, shell_word(parts.path()), run.whole);
+  fail(ErrorKind::usage, "{}: part {} of {} {}; discard the parts: mxfp4-pack clean {} --remove; or {}", run.out,
+       n.index, n.count, why, shell_word(run.out), run.whole);
 }
 
 /// The folder of parts goes with the last that is in it, as where the first one fails.
@@ -65,7 +65,7 @@ Json write_folder(const PartRun& run, const PartWork& work, const Deal& deal, co
       {.options = head.options, .source = head.source, .made = made, .bytes = size_of(run.plan, deal, part).bytes});
   const Json seconds = work.write(out, deal);
   {
-    head.run = run_of(work.number, work.command);
+    head.run = run_of(work.number, work.place.name, work.command);
     Journal record(out.built(), part_record, run.out);
     record.begin(head);
     for (const auto& [job, line] : out.journal().records()) record.add(job, line);
@@ -133,7 +133,7 @@ Parts::Parts(const PartRun& run, int count)
       partial_(place_.above.find(hidden_beside(place_.name).partial)),
       all_(read_parts(parts_)) {
   if (count == 0 && !all_.empty()) count = all_.front().number.count;
-  for (const PartFolder& part : all_) check_same(run, parts_.folder, part, count);
+  for (const PartFolder& part : all_) check_same(run, place_.name, part, count);
   deal_ = deal(plan_, std::max(count, 1));
   found_.resize(size_t(std::max(count, 1)));
   for (const PartFolder& part : all_)

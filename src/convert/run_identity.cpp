@@ -49,19 +49,15 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
   const Checkpoint& ck = *plan.checkpoint;
   const std::string source = fmt::format("{} {} {} {}", fmt::join(files, "\n"), checksum_of(ck.config_text),
                                          to_hex(ck.index.hash), fmt::join(ck.companions, "\n"));
-  const Existing existing = options.add                           ? Existing::extend
-                            : options.force || options.if_changed ? Existing::replace
-                                                                  : Existing::refuse;
-  OpenOptions start{existing,
-                    options.leftover,
-                    given_to(plan, options),
-                    checksum_of(source),
-                    files_made(plan),
-                    options.even_in_use,
-                    plan.file_bytes + bytes_beside(plan)};
-  if (options.merge) start.go_on = "merge again";
-  start.resumes = !options.merge;
-  return start;
+  return {.existing = options.add     ? Existing::extend
+                      : options.force ? Existing::replace
+                                      : Existing::refuse,
+          .options = given_to(plan, options),
+          .source = checksum_of(source),
+          .made = files_made(plan),
+          .bytes = plan.file_bytes + bytes_beside(plan),
+          .even_in_use = options.even_in_use,
+          .discards_other = options.force && !options.merge};
 }
 
 JournalHead part_head_of(const Plan& plan, const ConvertOptions& options, const Input& in) {

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <set>
 
 #include "src/base/log.h"
 #include "src/checkpoint/companion.h"
@@ -32,40 +33,53 @@ std::string cache_dir() {
   return home && *home == '/' ? std::string(home) + "/.cache/mxfp4-pack" : "";
 }
 
+std::string shown(const std::string& value) { return value.empty() ? "none" : value; }
+
+/// "it was made with A 1, and B 2 is asked for".
+std::string other_option(std::string_view name, const std::string& was, const std::string& is) {
+  return was == is ? "" : fmt::format("its {} is {}, and {} is asked for", name, shown(was), shown(is));
+}
+
+std::string difference_of_options(const Plan& plan, const ManifestSet& set, const ManifestOptions& was,
+                                  const ManifestOptions& is) {
+  const auto yes_or_no = [](bool b) { return std::string(b ? "yes" : "no"); };
+  for (const std::string& other :
+       {other_option("engine release", set.engine_version, plan.engine_version),
+        other_option("layout version", set.layout_version, plan.backend->layout_version),
+        other_option("--gate-up", was.gate_up, is.gate_up),
+        other_option("--allow-nan-scales", yes_or_no(was.allow_nan_scales), yes_or_no(is.allow_nan_scales)),
+        other_option("--allow-incomplete", yes_or_no(was.allow_incomplete), yes_or_no(is.allow_incomplete))})
+    if (!other.empty()) return other;
+  return {};
+}
+
 /// Everything that does not depend on the tensors' contents.
-bool has_same_form(const Plan& plan, const Manifest& m, const ManifestOptions& options) {
-  if (size_t(plan.set) >= m.sets.size()) return false;
-  const ManifestSet& set = m.sets[size_t(plan.set)];
+std::string difference_of_source(const Plan& plan, const Manifest& m) {
   const Checkpoint& ck = *plan.checkpoint;
-  if (m.options.version > 1 && set.engine_version != plan.engine_version) return false;
-  if (set.engine != plan.backend->engine || set.backend != plan.backend->name ||
-      set.layout_version != plan.backend->layout_version || set.tp != plan.tp)
-    return false;
-  if (m.options.gate_up != options.gate_up || m.options.allow_nan_scales != options.allow_nan_scales) return false;
-  if (m.options.allow_incomplete != options.allow_incomplete) return false;
-  if (m.source.config_text != ck.config_text || m.source.index != ck.index) return false;
+  if (m.source.config_text != ck.config_text) return "the checkpoint's config.json differs";
+  if (m.source.index != ck.index) return "the checkpoint's index differs";
   for (const ListedFile& f : m.files)
-    if (f.kind == file_kind::source_headers && f.checksum != source_headers_checksum(ck)) return false;
-  return std::all_of(plan.files.begin(), plan.files.end(), [&](const OutFile& f) {
+    if (f.kind == file_kind::source_headers && f.checksum != source_headers_checksum(ck))
+      return "the checkpoint's tensors have other names, types or shapes";
+  for (const OutFile& f : plan.files) {
     const auto listed = std::find_if(m.files.begin(), m.files.end(), [&](auto& l) { return l.name == f.name; });
-    return listed != m.files.end() && listed->bytes == f.bytes && listed->checksum == checksum_of(f.header);
-  });
+    if (listed == m.files.end() || listed->bytes != f.bytes || listed->checksum != checksum_of(f.header))
+      return fmt::format("its {} is laid out otherwise", printable(f.name));
+  }
+  return {};
 }
 
-bool has_same_companions(const Checkpoint& ck, const Manifest& m) {
-  auto ours = m.source.companions, theirs = ck.companions;
-  std::sort(ours.begin(), ours.end());
-  std::sort(theirs.begin(), theirs.end());
-  if (ours != theirs) return false;
-  return std::all_of(m.files.begin(), m.files.end(), [&](const ListedFile& f) {
-    return !std::binary_search(ours.begin(), ours.end(), f.name) || companion_checksum(ck, f.name) == f.checksum;
-  });
-}
-
-bool is_as_written(const PackedCheckpoint& out, Problems& damage) {
-  check_as_written(out, damage);
-  if (damage.any()) note(fmt::format("{}: not as it was written: {}", out.dir, damage.errors().front()));
-  return !damage.any();
+std::string difference_of_companions(const Checkpoint& ck, const Manifest& m) {
+  const std::set<std::string> ours(m.source.companions.begin(), m.source.companions.end()),
+      theirs(ck.companions.begin(), ck.companions.end());
+  for (const std::string& name : theirs)
+    if (!ours.contains(name)) return fmt::format("{} is new in the checkpoint", printable(name));
+  for (const std::string& name : ours)
+    if (!theirs.contains(name)) return fmt::format("{} is gone from the checkpoint", printable(name));
+  for (const ListedFile& f : m.files)
+    if (ours.contains(f.name) && companion_checksum(ck, f.name) != f.checksum)
+      return fmt::format("the checkpoint's {} differs", printable(f.name));
+  return {};
 }
 
 }  // namespace
@@ -99,9 +113,15 @@ Checksums read_sums(const Plan& plan, Source& source, int threads, const std::ve
   return sums;
 }
 
-bool has_same_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out, Problems& damage) {
-  return has_same_form(plan, out.manifest, options) && has_same_companions(*plan.checkpoint, out.manifest) &&
-         is_as_written(out, damage);
+std::string difference_of_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out,
+                              Problems& damage) {
+  const Manifest& m = out.manifest;
+  std::string differs = difference_of_options(plan, m.sets.at(size_t(plan.set)), m.options, options);
+  if (differs.empty()) differs = difference_of_source(plan, m);
+  if (differs.empty()) differs = difference_of_companions(*plan.checkpoint, m);
+  if (!differs.empty()) return differs;
+  check_as_written(out, damage);
+  return damage.any() ? "it is not as it was written: " + damage.errors().front() : "";
 }
 
 bool has_same_contents(const Plan& plan, Source& source, const Checkpoint& files, const Manifest& m, int threads) {

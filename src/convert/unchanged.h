@@ -1,4 +1,4 @@
-// convert --if-changed: whether OUT is what a run would write, without writing it.
+// Whether OUT is what a run would write, without writing it.
 #pragma once
 
 #include "src/packed/manifest.h"
@@ -8,9 +8,11 @@ namespace mxfp4 {
 
 struct PackedCheckpoint;
 
-/// Whether OUT has the plan's set, made with the same options, and its files are there with their sizes, small ones and
-/// headers as they were written. damage: what was found wrong when OUT was opened.
-bool has_same_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out, Problems& damage);
+/// How OUT's set of the plan's kind is not what the plan makes; empty: it was made with the same options of a source of
+/// the same form, and its files are there with their sizes, small ones and headers as they were written. The words
+/// follow "but". damage: what was found wrong when OUT was opened.
+std::string difference_of_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out,
+                              Problems& damage);
 
 /// Names what is wrong in an output that was opened but its tensors' bytes: sizes, headers, small files, and a manifest
 /// that is not what its source and sets give.

@@ -126,13 +126,12 @@ Json merge_unpacked(const MergeOptions& options, const std::vector<PartFolder>& 
   int64_t bytes = 0;
   for (const OutFile& f : plan.files) bytes += f.bytes;
   OutputDir dest(options.out, packed->dir);
-  dest.open({.leftover = PartialPolicy::resume,
-             .options = run.head.options,
+  dest.open({.options = run.head.options,
              .source = run.head.source,
              .made = unpacked_files(source),
-             .even_in_use = true,
              .bytes = bytes,
-             .go_on = "merge again"});
+             .takes_parts = true,
+             .even_in_use = true});
   parts.move_into(dest);
   write_small_files(*packed, dest);
   if (options.verify) {

@@ -28,16 +28,17 @@ constexpr int64_t max_proof_bytes = int64_t(4) << 30;
 constexpr const char* unknown = "no manifest in it says that mxfp4-pack made it";
 constexpr const char* tool = ".mxfp4-pack.";
 
-std::array<std::string, 6> every_name(const HiddenNames& n) {
-  return {n.partial, n.aside, n.journal, n.parts, n.removed, n.removed_parts};
-}
+std::array<std::string, 4> every_name(const HiddenNames& n) { return {n.partial, n.aside, n.journal, n.parts}; }
 
 bool is_own_folder(const Folder& folder) { return folder && folder.is_own(); }
 
-/// Opens it to know: a file server's client may still remember one that a run removed which was killed meanwhile.
+/// A mark that others may have written, or a folder that others may write in, says nothing. Opens it to know: a file
+/// server's client may still remember one that a run removed which was killed meanwhile.
 bool has_run_file(const Folder& dir) {
   const Fd opened = dir.open(run_file, O_RDONLY | O_NONBLOCK);
-  return (opened || errno != ENOENT) && dir.has_file(run_file);
+  if (!opened) return errno != ENOENT && dir.has_file(run_file);
+  const struct stat s = opened.stat();
+  return S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & 022) && !(dir.stat().st_mode & 022);
 }
 
 /// The journal, if it is a file of this user's own; else why it is not.
@@ -88,38 +89,33 @@ std::string why_no_own_folder(const HeldFolder& dir) {
   fail(ErrorKind::usage, "{}: {}; move it away first", dir.above.path(dir.name), why);
 }
 
-JournalHead read_run_file(const Folder& dir) {
+/// What a mark says: whose place the directory is beside, and of which run.
+struct Mark {
+  std::string place;
   JournalHead head;
-  read_run_line(read_text(dir, run_file, max_run_bytes), head);
-  return head;
+};
+
+Mark read_run_file(const Folder& dir) {
+  const std::string text = read_text(dir, run_file, max_run_bytes);
+  const size_t end = std::min(text.find('\n'), text.size());
+  Mark mark{text.substr(0, end), {}};
+  read_run_line(text.substr(std::min(end + 1, text.size())), mark.head);
+  return mark;
 }
 
 /// What records say that may be in a hidden directory.
 std::vector<std::string> names_in(const Folder& dir, const JournalHead& head, const ListOwn& made) {
-  if (has_run_file(dir)) return read_run_file(dir).made;
+  if (has_run_file(dir)) return read_run_file(dir).head.made;
   const auto names = made ? made(dir) : std::vector<std::string>();
   return names.empty() ? head.made : names;
 }
 
 /// Says in a hidden directory itself what may be in it, if nothing does: others' records may go before it does.
-void mark_as_removed(const Folder& dir, const JournalHead& head, const ListOwn& made) {
+void mark_as_removed(const Folder& dir, const std::string& place, const JournalHead& head, const ListOwn& made) {
   if (!is_own_folder(dir) || names_in_folder(dir).empty() || has_run_file(dir)) return;
-  write_run_file(dir, {.run = "removed", .made = names_in(dir, head, made)});
+  write_run_file(dir, place, {.run = "removed", .made = names_in(dir, head, made)});
 }
 
-/// Renames a folder that was looked at. Somebody who may rename in the folder above could have put another in its
-/// place: that goes back.
-void move_away(const HeldFolder& dir, const std::string& to) {
-  if (!dir) return;
-  const int error = dir.above.rename(dir.name, dir.above, to);
-  if (error == ENOENT) return;
-  if (error != 0) fail_errno(dir.folder.path(), "cannot move away", error);
-  if (dir.folder.is_at(dir.above, to)) return;
-  dir.above.rename(to, dir.above, dir.name, RENAME_NOREPLACE);
-  fail(ErrorKind::io, "{}: was changed meanwhile; nothing was removed", dir.folder.path());
-}
-
-/// These names, and what a set is added to: files of `place`.
 std::set<std::string> explained(const Folder& above, const std::string& place, const std::vector<std::string>& names) {
   std::set<std::string> all(names.begin(), names.end());
   all.insert(run_file);
@@ -132,8 +128,7 @@ std::set<std::string> explained(const Folder& above, const std::string& place, c
 std::string why_no_parts(const HeldFolder& parts, const std::string& place, const JournalHead& head) {
   const std::string why = why_no_own_folder(parts);
   if (!why.empty()) return why;
-  const auto names = explained(parts.above, place, head.made);
-  return why_not_own_parts(parts.folder, {names.begin(), names.end()});
+  return why_not_own_parts(parts, explained_names(parts.above, place, head.made));
 }
 
 LeftoverKind kind_of(const Folder& above, const Leftover& leftover, const HiddenNames& hidden,
@@ -142,13 +137,14 @@ LeftoverKind kind_of(const Folder& above, const Leftover& leftover, const Hidden
   if (above.has(hidden.aside) && !above.has(leftover.place)) return LeftoverKind::predecessor;
   if (journal.foreign) return LeftoverKind::other_version;
   const Folder partial = above.find(hidden.partial);
+  const bool is_finished = journal.begun && holds(above.find(leftover.place), journal.proof);
+  const auto is_unknown = [&](const Folder& dir) { return is_whole_output(dir, made) && !holds(dir, journal.proof); };
+  if (!is_finished && (is_unknown(partial) || is_unknown(above.find(hidden.aside)))) return LeftoverKind::output;
   if (!journal.begun) {
     if (above.has(hidden.parts)) return LeftoverKind::parts;
-    if (is_whole_output(partial, made) || is_whole_output(above.find(hidden.aside), made)) return LeftoverKind::output;
-    if (above.has(hidden.partial) || above.has(hidden.aside)) return LeftoverKind::orphan;
-    return above.has(hidden.removed) || above.has(hidden.removed_parts) ? LeftoverKind::removed : LeftoverKind::begun;
+    return above.has(hidden.partial) || above.has(hidden.aside) ? LeftoverKind::orphan : LeftoverKind::begun;
   }
-  if (holds(above.find(leftover.place), journal.proof)) return LeftoverKind::replaced;
+  if (is_finished) return LeftoverKind::replaced;
   const bool is_there = is_partial_of(partial, journal.head, journal.proof);
   return is_there && !journal.records.empty() ? LeftoverKind::resumable : LeftoverKind::begun;
 }
@@ -158,7 +154,7 @@ std::string why_strange(const Folder& above, const std::string& place, const Jou
                         const ListOwn& made) {
   const HiddenNames hidden = hidden_beside(place);
   const bool finished = journal.begun && holds(above.find(place), journal.proof);
-  for (const std::string& name : {hidden.partial, hidden.aside, hidden.removed}) {
+  for (const std::string& name : {hidden.partial, hidden.aside}) {
     if (!above.has(name)) continue;
     const HeldFolder dir(above, name);
     const bool is_predecessor = name == hidden.aside && !above.has(place);
@@ -168,11 +164,7 @@ std::string why_strange(const Folder& above, const std::string& place, const Jou
                                 : why_not_ours(dir, place, head_for(dir.folder, journal.head, journal.proof), made);
     if (!why.empty()) return why;
   }
-  for (const std::string& name : {hidden.parts, hidden.removed_parts}) {
-    const std::string why = above.has(name) ? why_no_parts(HeldFolder(above, name), place, journal.head) : "";
-    if (!why.empty()) return why;
-  }
-  return {};
+  return above.has(hidden.parts) ? why_no_parts(HeldFolder(above, hidden.parts), place, journal.head) : "";
 }
 
 Leftover describe(const Folder& above, const std::string& place, const ListOwn& made) {
@@ -190,11 +182,12 @@ Leftover describe(const Folder& above, const std::string& place, const ListOwn& 
   out.jobs = int64_t(journal.text.records.size());
   const Lock lock = journal.fd ? take_lock(journal.fd, true) : Lock::none;
   if (lock == Lock::held) out.use = Leftover::Use::locked;
-  const bool says_nothing = lock == Lock::none || above.has(hidden.parts);  // parts take no lock
-  if (lock != Lock::held && says_nothing && out.age < young_seconds) out.use = Leftover::Use::unknown;
+  const bool has_no_lock = lock == Lock::none && (journal.fd || above.has(hidden.partial) || above.has(hidden.aside));
+  const bool may_be_going_on = has_no_lock && out.age < young_seconds;
+  if (lock != Lock::held && (may_be_going_on || are_in_use(HeldFolder(above, hidden.parts))))  // parts take no lock
+    out.use = Leftover::Use::unknown;
   out.why = journal.why.empty() ? why_strange(above, place, journal.text, made) : journal.why;
   out.kind = kind_of(above, out, hidden, journal.text, made);
-  if (out.kind == LeftoverKind::removed && out.use == Leftover::Use::unknown) out.use = Leftover::Use::none;
   return out;
 }
 
@@ -211,11 +204,10 @@ Leftover describe_again(const Folder& above, const std::string& place, const Lis
 
 HiddenNames hidden_beside(const std::string& name) {
   const std::string common = fmt::format(".{}{}", name, tool);
-  return {common + "partial", common + "partial.old", common + "journal",
-          common + "parts",   common + "removed",     common + "removed-parts"};
+  return {common + "partial", common + "partial.old", common + "journal", common + "parts"};
 }
 
-std::string longest_name_beside(const std::string& name) { return hidden_beside(name).removed_parts; }
+std::string longest_name_beside(const std::string& name) { return hidden_beside(name).aside; }
 
 std::string name_behind(const std::string& name) {
   const size_t at = name.rfind(tool);
@@ -230,7 +222,9 @@ Proof proof_of(const Folder& dir, const std::string& file) {
 }
 
 bool holds(const Folder& dir, const Proof& proof) {
-  return dir && !proof.file.empty() && dir.has_file(proof.file) && proof_of(dir, proof.file).checksum == proof.checksum;
+  if (!is_own_folder(dir) || proof.file.empty()) return false;
+  const auto s = dir.look(proof.file);
+  return s && S_ISREG(s->st_mode) && s->st_uid == ::geteuid() && proof_of(dir, proof.file).checksum == proof.checksum;
 }
 
 JournalHead head_for(const Folder& dir, JournalHead head, const Proof& proof) {
@@ -238,10 +232,13 @@ JournalHead head_for(const Folder& dir, JournalHead head, const Proof& proof) {
   return head;
 }
 
-void write_run_file(const Folder& dir, const JournalHead& head) { write_text(dir, run_file, line_of(head)); }
+void write_run_file(const Folder& dir, const std::string& place, const JournalHead& head) {
+  write_text(dir, run_file, printable(place) + "\n" + line_of(head));
+  dir.sync();
+}
 
 bool holds_run(const Folder& dir, const std::string& run) {
-  return dir && has_run_file(dir) && read_run_file(dir).run == run;
+  return dir && has_run_file(dir) && read_run_file(dir).head.run == run;
 }
 
 bool is_partial_of(const Folder& partial, const JournalHead& head, const Proof& proof) {
@@ -264,6 +261,9 @@ std::string why_not_ours(const HeldFolder& dir, const std::string& place, const 
   try {
     std::string why = why_no_own_folder(dir);
     if (!why.empty() || names_in_folder(dir.folder).empty()) return why;
+    if (has_run_file(dir.folder))
+      if (const std::string of = read_run_file(dir.folder).place; of != printable(place))
+        return fmt::format("it is of a run to {}", printable(of));
     const auto names = names_in(dir.folder, head, made);
     if (names.empty() && !has_run_file(dir.folder)) return unknown;
     const std::string foreign = foreign_in(dir.folder, explained(dir.above, place, names));
@@ -276,6 +276,12 @@ std::string why_not_ours(const HeldFolder& dir, const std::string& place, const 
   }
 }
 
+std::vector<std::string> explained_names(const Folder& above, const std::string& place,
+                                         const std::vector<std::string>& names) {
+  const std::set<std::string> all = explained(above, place, names);
+  return {all.begin(), all.end()};
+}
+
 bool is_whole_output(const Folder& dir, const ListOwn& made) {
   if (!made || !is_own_folder(dir) || has_run_file(dir)) return false;
   const auto names = made(dir);
@@ -285,45 +291,20 @@ bool is_whole_output(const Folder& dir, const ListOwn& made) {
 void remove_partial(const HeldFolder& dir, const std::string& place, const JournalHead& head, const ListOwn& made) {
   if (!is_own_folder(dir.folder)) return;
   if (const std::string why = why_not_ours(dir, place, head, made); !why.empty()) fail_strange(dir, why);
-  mark_as_removed(dir.folder, head, made);
+  mark_as_removed(dir.folder, place, head, made);
   remove_own(dir, explained(dir.above, place, names_in(dir.folder, head, made)), run_file);
-}
-
-void take_from_run(const Folder& above, const std::string& place, const ListOwn& made) {
-  const HiddenNames hidden = hidden_beside(place);
-  const JournalText journal = open_found(above, hidden.journal).text;
-  remove_taken(above, place, journal.head, made);
-  const HeldFolder partial(above, hidden.partial), parts(above, hidden.parts);
-  const JournalHead head = head_for(partial.folder, journal.head, journal.proof);
-  if (const std::string why = why_not_ours(partial, place, head, made); !why.empty()) fail_strange(partial, why);
-  if (const std::string why = parts ? why_no_parts(parts, place, journal.head) : ""; !why.empty())
-    fail_strange(parts, why);
-  move_away(partial, hidden.removed);
-  move_away(parts, hidden.removed_parts);
-  mark_as_removed(partial.folder, head, made);  // before what the journal says of it is gone
-  if (const int error = above.unlink(hidden.journal); error != 0 && error != ENOENT)
-    fail_errno(above.path(hidden.journal), "cannot remove", error);
-}
-
-void remove_taken(const Folder& above, const std::string& place, const JournalHead& head, const ListOwn& made) {
-  const HiddenNames hidden = hidden_beside(place);
-  const HeldFolder removed(above, hidden.removed);
-  if (is_own_folder(removed.folder) && !names_in_folder(removed.folder).empty() && !has_run_file(removed.folder))
-    fail_strange(removed, "no run marked it");
-  remove_partial(removed, place, head, made);
-  const auto names = explained(above, place, head.made);
-  remove_parts({above, hidden.removed_parts}, {names.begin(), names.end()});
 }
 
 const char* name_of(LeftoverKind kind) {
   constexpr const char* names[] = {"resumable", "begun",  "replaced", "predecessor", "other-version",
-                                   "orphan",    "output", "parts",    "removed",     "strange"};
+                                   "orphan",    "output", "parts",    "strange"};
   return names[size_t(kind)];
 }
 
-std::vector<Leftover> find_leftovers(const Folder& dir, const ListOwn& made) {
+std::vector<Leftover> find_leftovers(const Folder& dir, const ListOwn& made, const std::string& place) {
   std::set<std::string> places;
-  for (const std::string& name : names_in_folder(dir)) places.insert(name_behind(name));
+  for (const std::string& name : names_in_folder(dir))
+    if (place.empty() || name_behind(name) == place) places.insert(name_behind(name));
   places.erase("");
   std::vector<Leftover> out;
   for (const std::string& place : places) out.push_back(describe_again(dir, place, made));

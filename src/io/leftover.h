@@ -17,8 +17,7 @@ struct HiddenNames {
   std::string partial;  // what is built, and after a swap what was replaced
   std::string aside;    // if two directories cannot be swapped: what is replaced, between two renames
   std::string journal;
-  std::string parts;                   // see parts.h
-  std::string removed, removed_parts;  // what was taken from a run, until it is gone
+  std::string parts;  // see parts.h
 };
 HiddenNames hidden_beside(const std::string& name);
 std::string longest_name_beside(const std::string& name);
@@ -30,7 +29,8 @@ inline constexpr int64_t young_seconds = 10 * 60;
 
 /// What a journal keeps of a finished directory: one of its files.
 Proof proof_of(const Folder& dir, const std::string& file);
-/// Whether `dir` is what a journal with this proof was finished with. false for a folder that holds nothing.
+/// Whether `dir` is this user's, and what a journal with this proof was finished with. false for a folder that holds
+/// nothing.
 bool holds(const Folder& dir, const Proof& proof);
 bool holds_run(const Folder& dir, const std::string& run);
 /// Whether `partial` is the directory that the journal is about.
@@ -38,25 +38,22 @@ bool is_partial_of(const Folder& partial, const JournalHead& head, const Proof& 
 /// The journal's head. Its list of files is empty unless `dir` is the directory that the journal describes: somebody
 /// may have moved another directory to that name.
 JournalHead head_for(const Folder& dir, JournalHead head, const Proof& proof);
-/// Marks a partial directory.
-void write_run_file(const Folder& dir, const JournalHead& head);
+/// Marks a partial directory, beside `place`, on disk.
+void write_run_file(const Folder& dir, const std::string& place, const JournalHead& head);
 /// Why a hidden name beside `place` is not this tool's to remove or to go on with; empty: it is, or is not there. It
 /// may hold what its run file, or else its manifest or the journal's head, says that the run makes, and links to what
 /// is in `place`.
 std::string why_not_ours(const HeldFolder& dir, const std::string& place, const JournalHead& head, const ListOwn& made);
 /// Why a name is no old output that can be put back; empty: it is one.
 std::string why_no_output(const HeldFolder& dir, const ListOwn& made);
+/// These names, and what a set is added to: files of `place`.
+std::vector<std::string> explained_names(const Folder& above, const std::string& place,
+                                         const std::vector<std::string>& names);
 /// Whether a folder of this user's own holds every file that its manifest lists, and no run's mark.
 bool is_whole_output(const Folder& dir, const ListOwn& made);
 /// Removes a directory. Throws Error{usage} if why_not_ours() is not empty. If it is interrupted, a later call
 /// recognises the rest.
 void remove_partial(const HeldFolder& dir, const std::string& place, const JournalHead& head, const ListOwn& made);
-/// Takes from a run beside `place`, which may be going on, what it writes: in one rename, so that the run can neither
-/// put it into place nor add to it, and then its journal, and the lock with it. remove_taken() is to follow. Throws if
-/// what was taken is not what was looked at.
-void take_from_run(const Folder& above, const std::string& place, const ListOwn& made);
-/// Removes what take_from_run() has taken, also if that was cut short.
-void remove_taken(const Folder& above, const std::string& place, const JournalHead& head, const ListOwn& made);
 
 enum class LeftoverKind {
   resumable,      // a partial output with finished jobs
@@ -67,7 +64,6 @@ enum class LeftoverKind {
   orphan,         // without a journal
   output,         // the same, and whole
   parts,          // parts of an output, which merge puts together
-  removed,        // what was taken from a run, to be removed
   strange         // not this tool's
 };
 const char* name_of(LeftoverKind kind);
@@ -84,7 +80,8 @@ struct Leftover {
   std::string why;                       // LeftoverKind::strange only
 };
 
-/// What runs left in a folder, by place. It only reads, and asks for each lock for a moment.
-std::vector<Leftover> find_leftovers(const Folder& dir, const ListOwn& made);
+/// What runs left in a folder, by place. It only reads, and asks for each lock for a moment. place: of this output
+/// alone; empty: of all.
+std::vector<Leftover> find_leftovers(const Folder& dir, const ListOwn& made, const std::string& place = {});
 
 }  // namespace mxfp4

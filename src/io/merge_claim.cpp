@@ -68,6 +68,10 @@ bool make_claim(const Folder& parts, const std::string& fresh, const std::string
 
 }  // namespace
 
+bool is_claimed(const Folder& parts) {
+  return parts.has(claim_name) && may_be_alive(holder_of(parts, claim_name), parts);
+}
+
 bool is_claim(const Folder& parts, const std::string& name) {
   static const std::regex pattern(std::string(claim_name) + "(\\.[0-9a-f]{16})?");
   const Folder claim = std::regex_match(name, pattern) ? parts.find(name) : Folder();
@@ -92,7 +96,7 @@ MergeClaim::MergeClaim(const Place& place, const std::string& out) : holder_(pro
       const bool is_taken = error == ENOTEMPTY || error == EEXIST || parts_.has(claim_name);
       remove_folder(parts_, fresh);
       if (!is_taken) fail_errno(parts_.path(claim_name), "cannot create", error);
-      fail(ErrorKind::usage, "{}: is being merged or resumed by {}", out,
+      fail(ErrorKind::usage, "{}: is being merged or continued by {}", out,
            holder.empty() ? "another node" : "process " + holder);
     }
     if (!holder.empty()) remove_dead(parts_, holder);

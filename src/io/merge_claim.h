@@ -34,6 +34,8 @@ class MergeClaim {
   std::thread keeper_;
 };
 
+/// Whether a process that may be alive has the claim.
+bool is_claimed(const Folder& parts);
 /// Whether a name in the folder of parts is a claim, or what is left of one.
 bool is_claim(const Folder& parts, const std::string& name);
 

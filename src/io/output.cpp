@@ -33,13 +33,14 @@ OutputDir::OutputDir(Place place, std::string source, bool is_part, const std::s
   if (!journal_.is_locked() && !is_part_)
     warn(fmt::format("{}: this file system has no locks; let no other run write here", out));
   put_back();
-  finished_ = journal_.begun() && holds(place_.above.find(place_.name), journal_.proof());
+  const HeldFolder now = hold(place_.name);
+  finished_ = journal_.begun() && holds(now.folder, journal_.proof());
   if (!finished_) return;
   const HeldFolder old = hold(place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside);
   // Somebody who may rename in the folder above could have put another output of this user's there.
   if (old &&
       (snapshot_of(old.folder).empty() || checksum_in(old.folder, journal_.proof().file) == journal_.proof().replaced))
-    remove_replaced(old, [](const std::string&) { return false; });
+    remove_replaced(old, now.folder, [](const std::string&) { return false; });
   remove_merged_parts(hold(hidden_.parts), journal_.head().made);
 }
 
@@ -77,10 +78,10 @@ void OutputDir::clean(Place place, ListOwn made) {
   } else {
     const HeldFolder partial = out.hold(out.hidden_.partial), aside = out.hold(out.hidden_.aside);
     for (const HeldFolder* dir : {&partial, &aside}) out.check_is_ours(*dir);
-    out.remove_leftover(aside);
-    take_from_run(above, out.place_.name, out.made_);  // there may be one that goes on without a lock
+    for (const HeldFolder* dir : {&partial, &aside}) out.remove_leftover(*dir);
+    remove_parts(out.hold(out.hidden_.parts), explained_names(above, out.place_.name, out.journal_.head().made));
+    out.journal_.remove();
   }
-  remove_taken(above, out.place_.name, out.journal_.head(), out.made_);
 }
 
 void OutputDir::open(const OpenOptions& start) {
@@ -102,11 +103,11 @@ void OutputDir::open(const OpenOptions& start) {
   else if (replace_)
     privacy_ = Privacy(place_.path());
   if (replace_) look_at_predecessor();
-  go_on_ = start.go_on;
   deferred_.emplace();
   // Never written over: a run ended in the middle of that would leave a partial output that is nobody's.
-  if (keep_ && !holds_run(partial_->folder, journal_.head().run)) write_run_file(partial_->folder, journal_.head());
-  if (start.leftover == PartialPolicy::discard) remove_parts(hold(hidden_.parts), start.made);
+  if (keep_ && !holds_run(partial_->folder, journal_.head().run))
+    write_run_file(partial_->folder, place_.name, journal_.head());
+  if (start.discards_other && !start.takes_parts) remove_parts(hold(hidden_.parts), start.made);
   if (!committed_ && !keep_) begin(start);
   if (replace_) check_movable(place_.above, place_.name, hidden_.partial, name_);
 }
@@ -115,17 +116,14 @@ void OutputDir::look_at_parts(const OpenOptions& start) const {
   const HeldFolder parts = hold(hidden_.parts);
   const bool any = !read_parts(parts).empty();
   if (!start.even_in_use && are_being_written(parts))
-    fail(ErrorKind::usage, "{}: other nodes may be writing parts of it; let them end{}", name_,
-         start.resumes ? ", or go on with --even-in-use" : "");
-  if (start.leftover == PartialPolicy::refuse && any)
-    fail(ErrorKind::usage, "{}: parts of it are there; put them together with merge, or {}", name_,
-         way_to_begin(start));
+    fail(ErrorKind::usage, "{}: other nodes may be writing parts of it; let them end", name_);
+  if (any && !start.takes_parts && !start.discards_other)
+    fail(ErrorKind::usage, "{}: parts of it are there; put them together with merge, or discard them: {}", name_,
+         how_to_clean());
 }
 
-/// What to do if another run left something: begin in spite of it, or remove it first.
-std::string OutputDir::way_to_begin(const OpenOptions& start) const {
-  if (start.resumes) return "begin anew with convert --restart";
-  return fmt::format("remove what is there with 'mxfp4-pack clean {} --remove'", place_.above.path());
+std::string OutputDir::how_to_clean() const {
+  return fmt::format("mxfp4-pack clean {} --remove", shell_word(place_.path()));
 }
 
 void OutputDir::look_at_predecessor() {
@@ -134,31 +132,31 @@ void OutputDir::look_at_predecessor() {
   const struct stat s = old_->folder.stat();
   if (s.st_uid != ::geteuid() && ::faccessat(place_.above.fd(), place_.name.c_str(), W_OK, 0) != 0)
     fail(ErrorKind::usage, "{}: belongs to another user and cannot be replaced; choose another place", name_);
-  old_mode_ = s.st_mode & 07777 & (has_access_list(old_->folder) ? ~mode_t(S_IRWXG) : ~mode_t(0));
+  if (old_->folder.is_own())
+    old_mode_ = s.st_mode & 07777 & (has_access_list(old_->folder) ? ~mode_t(S_IRWXG) : ~mode_t(0));
   before_ = snapshot_of(old_->folder);
 }
 
-/// Whether this run continues the staging directory of an earlier one. Throws Error{usage} if `start` does not say what
-/// to do with it.
+/// Whether this run continues the staging directory of an earlier one. Throws Error{usage} if that is another's, and
+/// has a finished step.
 bool OutputDir::take_over(const OpenOptions& start) {
   const JournalHead& head = journal_.head();
   const bool same = head.options == start.options && head.source == start.source;
   if (finished_) {
-    committed_ = same && start.leftover == PartialPolicy::resume;
+    committed_ = same;
     return false;
   }
-  if (start.leftover == PartialPolicy::discard) return false;
+  if (journal_.is_foreign() && start.discards_other) return false;
   if (journal_.is_foreign())
-    fail(ErrorKind::usage, "{}: another version's partial output is there; {}", name_, way_to_begin(start));
+    fail(ErrorKind::usage, "{}: an interrupted run of another version is there; discard it: {}", name_, how_to_clean());
   partial_.emplace(place_.above, hidden_.partial);
   if (journal_.records().empty() || !is_partial_ours()) return false;
-  if (start.leftover == PartialPolicy::refuse)
-    fail(ErrorKind::usage, "{}: a partial output is there; {}{}", name_,
-         start.resumes ? "go on with convert --resume, or " : "choose another place, or ", way_to_begin(start));
+  if (!same && start.discards_other) return false;
   if (!same)
-    fail(ErrorKind::usage, "{}: the partial output was begun {}; begin anew with convert --restart", name_,
-         head.source != start.source ? "from another source, or the source has changed"
-                                     : "with other options or another version");
+    fail(ErrorKind::usage, "{}: an interrupted run {} is there; continue that one, or discard it: {}", name_,
+         head.source != start.source ? "of another source, or of this one before it changed,"
+                                     : "with other options, or of another version,",
+         how_to_clean());
   check_is_ours(*partial_);
   return true;
 }
@@ -175,15 +173,10 @@ void OutputDir::check_is_ours(const HeldFolder& dir) const {
   if (!why.empty()) fail(ErrorKind::usage, "{}: {}; move it away first", place_.above.path(dir.name), why);
 }
 
-/// No run leaves one that its journal does not name: somebody may have put it there to keep it.
+/// No run leaves one that its journal does not know: somebody may have put it there to keep it.
 void OutputDir::check_not_whole(const HeldFolder& dir) const {
-  if (!is_whole_output(dir.folder, made_) || holds(dir.folder, journal_.proof())) return;
-  const std::set<std::string> begun(journal_.head().made.begin(), journal_.head().made.end());
-  const std::vector<std::string> names = made_(dir.folder);
-  if (std::all_of(names.begin(), names.end(), [&](const std::string& name) { return begun.contains(name); })) return;
-  fail(ErrorKind::usage,
-       "{}: is a whole output, which no journal speaks of; move it away, or remove it with 'clean --remove {}'",
-       dir.folder.path(), place_.above.path());
+  if (is_whole_output(dir.folder, made_) && !holds(dir.folder, journal_.proof()))
+    fail(ErrorKind::usage, "{}: is a whole output, which no journal speaks of; move it away", dir.folder.path());
 }
 
 void OutputDir::remove_leftover(const HeldFolder& dir) {
@@ -206,7 +199,7 @@ void OutputDir::begin(const OpenOptions& start) {
   JournalHead head{start.options, start.source, random_digits() + random_digits(), start.made};
   if (start.existing == Existing::extend && old_)
     for (const std::string& name : made_(old_->folder)) head.made.push_back(name);
-  write_run_file(partial_->folder, head);
+  write_run_file(partial_->folder, place_.name, head);
   journal_.begin(head);
 }
 
@@ -226,7 +219,8 @@ void OutputDir::end() {
   if (!built_) return;
   const bool is_known = journal_.is_in_place();  // else somebody took away what this run wrote
   if (keep_ && is_known && !journal_.records().empty()) {
-    note(fmt::format("{}: {} finished steps are kept; {}", place_.path(), journal_.records().size(), go_on_));
+    note(fmt::format("{}: {} finished steps are kept; the same command continues", place_.path(),
+                     journal_.records().size()));
     return;
   }
   if (is_known || is_partial_ours()) remove_partial(*partial_, place_.name, journal_.head(), made_);
@@ -239,7 +233,7 @@ void OutputDir::fail_changed() const {
 
 void OutputDir::fail_removed() const {
   fail(ErrorKind::io, "{}: was removed meanwhile, as {}", place_.above.path(hidden_.partial),
-       is_part_ ? "when its parts are merged or cleaned up" : "clean --even-in-use does");
+       is_part_ ? "when its parts are merged or discarded" : "no run of mxfp4-pack does");
 }
 
 /// A predecessor that is not set aside goes afterwards; strangers' files in it are moved into the new directory.
@@ -266,7 +260,7 @@ void OutputDir::commit(const std::string& proof) {
     if (set_aside_) note(fmt::format("{}: what was there is kept as {}", name_, kept_));
   }
   if (replace_) {
-    remove_replaced(*old_, [&](const std::string& name) {
+    remove_replaced(*old_, partial_->folder, [&](const std::string& name) {
       const auto was = before_.find(name);
       const auto is = old_->folder.look(name);
       return was != before_.end() && is && was->second == state_of(*is);
@@ -278,10 +272,18 @@ void OutputDir::commit(const std::string& proof) {
 
 void OutputDir::sync_built() {
   const Folder& built = partial_->folder;
+  const std::set<std::string> own =
+      folders_of(std::set<std::string>(journal_.head().made.begin(), journal_.head().made.end()));
   for (const Entry& entry : entries_below(built)) {
     if (!entry.is_folder()) continue;
     const Folder folder = built.find(entry.name);
-    privacy_.apply(folder);  // here, for also one that an interrupted run made has to get its mode
+    const auto old = old_ ? old_->folder.look(entry.name) : std::nullopt;
+    if (old && !own.contains(entry.name))  // of others: as it was
+      privacy_.keep(folder, old->st_mode);
+    else if (old)
+      privacy_.apply(folder, old->st_mode & 07777);
+    else
+      privacy_.apply(folder);  // here, for also one that an interrupted run made has to get its mode
     folder.sync();
   }
   if (old_mode_)
@@ -298,7 +300,7 @@ void OutputDir::remove_finished_journal() {
 
 /// Removes what another directory has taken the place of. If the run that did it was cut short, its manifest says what
 /// of it may go.
-void OutputDir::remove_replaced(const HeldFolder& old, const IsOwn& is_own) {
+void OutputDir::remove_replaced(const HeldFolder& old, const Folder& fresh, const IsOwn& is_own) {
   if (!old.is_in_place()) return;
   const std::string mounted = mounted_in(old.folder.path());
   if (!mounted.empty())
@@ -316,7 +318,7 @@ void OutputDir::remove_replaced(const HeldFolder& old, const IsOwn& is_own) {
     return is_own(name) || listed.count(name) > 0 || folders.count(name) > 0 ||
            name == run_file;  // of a partial output equal to what is there
   };
-  remove_directory(old, place_.above.find(place_.name), may_go, journal_.proof().file);
+  remove_directory(old, fresh, may_go, journal_.proof().file);
   place_.above.sync();  // before the journal goes
 }
 

@@ -20,24 +20,20 @@
 
 namespace mxfp4 {
 
-/// What becomes of the partial output that an interrupted run left.
-enum class PartialPolicy { refuse, resume, discard };
-
 /// What becomes of a directory that is there. refuse: an error unless it is empty; replace: only where this tool made
 /// every file in it; set_aside: the same, and it is kept beside, as NAME.kept-N; extend: the caller has linked what
 /// stays.
 enum class Existing { refuse, replace, set_aside, extend };
 
-/// What a run is given, as checksums, and how it begins.
+/// What a run is given, as checksums, and how it begins. An interrupted run that was given the same is continued.
 struct OpenOptions {
   Existing existing = Existing::refuse;
-  PartialPolicy leftover = PartialPolicy::refuse;
   std::string options = "-", source = "-";
   std::vector<std::string> made = {};  // the relative names of all files that the run makes
-  bool even_in_use = false;            // goes on where other nodes may be writing parts
   int64_t bytes = 0;                   // that the run writes in all
-  std::string go_on = "go on with --resume, or begin anew with --restart";  // what to do where some of it is kept
-  bool resumes = false;  // the command has --resume, --restart and --even-in-use
+  bool takes_parts = false;            // parts of OUT go into it; else they are in the way
+  bool even_in_use = false;            // also while other nodes may be writing parts
+  bool discards_other = false;         // what an interrupted run of another command left, and its parts, are removed
 };
 
 class OutputDir {
@@ -57,10 +53,10 @@ class OutputDir {
   ~OutputDir();
   OutputDir(const OutputDir&) = delete;
 
-  /// Refuses an existing OUT unless `start.existing` permits it. Refuses the staging directory of an interrupted run
-  /// unless `start` takes it over; PartialPolicy::resume does so if that run was given the same. Throws Error{io} if
-  /// the file system has no space for `start.bytes`; nothing is removed before that check. Files that are made after
-  /// this call are as private as the source's most private file (privacy.h).
+  /// Refuses an existing OUT unless `start.existing` permits it. Continues in the staging directory of an interrupted
+  /// run that was given the same; refuses that of another run with a finished step, unless `start` discards it. Throws
+  /// Error{io} if the file system has no space for `start.bytes`; nothing is removed before that check. Files that are
+  /// made after this call are as private as the source's most private file (privacy.h).
   void open(const OpenOptions& start = {});
 
   /// The staging directory. Throws Error{io} if somebody removed it.
@@ -78,10 +74,12 @@ class OutputDir {
   bool link(Link how, const std::string& path, const std::string& name) const;
   /// Makes `name` a hard link of a file, or of a link, of the same name in another folder; 0 or errno.
   int link_from(const Folder& from, const std::string& name) const;
-  /// Copies such a file or link, synced.
+  /// Copies such a file or link, synced, and as public as it was.
   void copy_from(const Folder& from, const std::string& name) const;
   /// Moves a file here that another run made.
   void take(const Folder& from, const std::string& name) const;
+  /// The directory that will be replaced, from open() on; null if there is none.
+  const Folder* replaced() const { return old_ ? &old_->folder : nullptr; }
   /// The finished jobs of this run and of those that it continues.
   Journal& journal() { return journal_; }
   /// Whether an error from here on leaves a partial output that can be continued, if a job is finished.
@@ -101,7 +99,7 @@ class OutputDir {
  private:
   OutputDir(Place place, std::string source, bool is_part, const std::string& out, ListOwn made);
   void look_at_parts(const OpenOptions& start) const;
-  std::string way_to_begin(const OpenOptions& start) const;
+  std::string how_to_clean() const;
   void remove_finished_journal();
   [[noreturn]] void fail_removed() const;
   [[noreturn]] void fail_changed() const;
@@ -119,13 +117,13 @@ class OutputDir {
   void rename_into_place();
   void check_in_place();
   void sync_built();
-  void remove_replaced(const HeldFolder& old, const IsOwn& is_own);
+  void remove_replaced(const HeldFolder& old, const Folder& fresh, const IsOwn& is_own);
   void end();
 
   std::optional<SignalsDeferred> deferred_;  // since open(), until all else is gone
   Place place_;
   std::string name_, source_;  // name_: as the user calls it
-  std::string go_on_, kept_;
+  std::string kept_;
   HiddenNames hidden_;
   ListOwn made_;
   Journal journal_;

@@ -144,8 +144,14 @@ std::string new_part_name(const PartNumber& part) {
   return fmt::format("{}-of-{}.{}.{}", part.index, part.count, process_name(), random_digits());
 }
 
-std::string run_of(const PartNumber& number, Json command) {
+std::string why_of_another(const PartFolder& part, const std::string& place) {
+  const std::string own = printable(place), of = part.record.begun ? part.command.value("place", "") : own;
+  return of == own ? "" : fmt::format("is a part of {}", printable(of));
+}
+
+std::string run_of(const PartNumber& number, const std::string& place, Json command) {
   command["part"] = number.index;
+  command["place"] = printable(place);
   command["parts"] = number.count;
   return one_line(command);
 }
@@ -195,17 +201,22 @@ bool are_being_written(const HeldFolder& parts) {
   });
 }
 
+bool are_in_use(const HeldFolder& parts) { return parts && (are_being_written(parts) || is_claimed(parts.folder)); }
+
 void remove_part(const HeldFolder& parts, const std::string& name) {
   if (parts) remove_part(parts.folder, name, {});
 }
 
-std::string why_not_own_parts(const Folder& parts, const std::vector<std::string>& made) {
+std::string why_not_own_parts(const HeldFolder& held, const std::vector<std::string>& made) {
+  const Folder& parts = held.folder;
   for (const std::string& name : names_in(parts)) {
     const std::string part = name_behind(name);
     std::string why;
-    if (has_record(parts, name))
-      why = why_not_own_part(parts, read_part(parts, name), made);
-    else if (is_part_name(part))
+    if (has_record(parts, name)) {
+      const PartFolder found = read_part(parts, name);
+      why = why_of_another(found, name_behind(held.name));
+      why = why.empty() ? why_not_own_part(parts, found, made) : fmt::format("{} {}", parts.path(name), why);
+    } else if (is_part_name(part))
       why = why_not_own_unfinished(parts, part);
     else if (!is_claim(parts, name) && !is_rest_of_part(parts, name) && parts.has(name))
       why = parts.path(name) + " was not made by mxfp4-pack";
@@ -216,7 +227,7 @@ std::string why_not_own_parts(const Folder& parts, const std::vector<std::string
 
 void remove_parts(const HeldFolder& parts, const std::vector<std::string>& made) {
   if (!parts || !parts.folder.is_own()) return;
-  if (const std::string why = why_not_own_parts(parts.folder, made); !why.empty())  // then all of it stays
+  if (const std::string why = why_not_own_parts(parts, made); !why.empty())  // then all of it stays
     fail(ErrorKind::usage, "{}; move it away", why);
   Problems problems;
   for (const std::string& name : names_in(parts.folder)) try {

@@ -35,8 +35,10 @@ struct PartFolder {
 
 inline constexpr const char* part_record = "part-record";
 
-/// A part's number and command as text: `run` in the JournalHead of its record.
-std::string run_of(const PartNumber& number, Json command);
+/// A part's number, its output's name and its command as text: `run` in the JournalHead of its record.
+std::string run_of(const PartNumber& number, const std::string& place, Json command);
+/// Why a part is none of the output at `place`; empty: it is one.
+std::string why_of_another(const PartFolder& part, const std::string& place);
 
 /// The folder of parts beside an output's place; holds nothing if it is not there.
 HeldFolder parts_beside(const Place& place);
@@ -53,11 +55,13 @@ std::vector<PartFolder> read_parts(const HeldFolder& parts);
 bool is_young(const Folder& in, const std::string& name);
 /// Whether a part that is not finished is young.
 bool are_being_written(const HeldFolder& parts);
+/// The same, or another process is merging them.
+bool are_in_use(const HeldFolder& parts);
 
 /// Removes one finished part; nothing if it is gone.
 void remove_part(const HeldFolder& parts, const std::string& name);
-/// What in an own folder of parts mxfp4-pack did not make; empty: nothing. made: as remove_parts().
-std::string why_not_own_parts(const Folder& parts, const std::vector<std::string>& made);
+/// What in an own folder of parts mxfp4-pack did not make for this output; empty: nothing. made: as remove_parts().
+std::string why_not_own_parts(const HeldFolder& parts, const std::vector<std::string>& made);
 /// Removes parts, finished or not, and their folder. Throws Error{io} if something cannot be removed, or others put it
 /// there. made: what may be in a part whose record cannot be read.
 void remove_parts(const HeldFolder& parts, const std::vector<std::string>& made);

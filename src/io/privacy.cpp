@@ -103,6 +103,14 @@ void Privacy::apply(const Folder& made, mode_t mode) const {
   set_mode(fd, limit(mode, fd.stat().st_gid, true));
 }
 
+void Privacy::keep(const Fd& made, mode_t mode) { set_mode(made, mode & 0777); }
+
+void Privacy::keep(const Folder& made, mode_t mode) {
+  const Fd fd = made.readable();
+  if (!fd) fail_errno(made.path(), "cannot open", errno);
+  set_mode(fd, mode & 07777);
+}
+
 bool has_access_list(const Folder& folder) {
   const Fd fd = folder.readable();
   return fd && ::fgetxattr(fd.get(), access_list, nullptr, 0) > 0;

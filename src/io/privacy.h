@@ -31,6 +31,9 @@ class Privacy {
   void apply(const Folder& made) const;
   /// Gives a folder limit(mode).
   void apply(const Folder& made, mode_t mode) const;
+  /// Gives a file or folder that stands for one of others the mode that that has.
+  static void keep(const Fd& made, mode_t mode);
+  static void keep(const Folder& made, mode_t mode);
 
  private:
   mode_t umask_, denied_ = 0, denied_folder_ = 0;

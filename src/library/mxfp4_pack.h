@@ -128,12 +128,10 @@ MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_cached_bytes(mxfp4_pack_reader* read
 
 /* Directories are only written by convert and unpack, whole or not at all. */
 enum {
-  MXFP4_PACK_FORCE = 1,      /* replace an output of mxfp4-pack */
-  MXFP4_PACK_ADD = 2,        /* add a set to an output of the same checkpoint */
-  MXFP4_PACK_IF_CHANGED = 4, /* do nothing where the output is that already */
-  MXFP4_PACK_RESUME = 8,     /* continue an interrupted run */
-  MXFP4_PACK_SHA256 = 16,    /* write SHA256SUMS */
-  MXFP4_PACK_NO_LOADER = 32  /* write also what no loader of the engine's release reads */
+  MXFP4_PACK_FORCE = 1,    /* replace what mxfp4-pack made */
+  MXFP4_PACK_ADD = 2,      /* add a set to an output of the same checkpoint */
+  MXFP4_PACK_SHA256 = 4,   /* write SHA256SUMS */
+  MXFP4_PACK_NO_LOADER = 8 /* write also what no loader of the engine's release reads */
 };
 
 typedef struct mxfp4_pack_conversion {

@@ -87,18 +87,20 @@ void check_same_contents(const std::string& source, const Plan& plan, const Chec
 void link_files(const Folder& from, const OutputDir& to, const std::set<std::string>& fresh) {
   for (const std::string& name : files_below(to.built()))
     if (!fresh.count(name)) to.built().unlink(name);
-  bool copies = false;
+  bool is_said = false;
   for (const std::string& name : files_below(from)) {
     if (fresh.count(name)) continue;
     throw_if_interrupted();
-    if (!copies) {
+    const auto s = from.look(name);
+    if (s && s->st_uid == ::geteuid()) {  // another user could change what is linked
       const int error = to.link_from(from, name);
       if (error == 0) continue;
       if (!is_refusal(error)) fail_errno(name, "cannot link", error);
-      warn(fmt::format("{}: this file system refuses hard links ({}); what is there is copied", from.path(),
-                       std::generic_category().message(error)));
+      if (!is_said)
+        warn(fmt::format("{}: cannot be hard-linked ({}), so it is copied, as are others like it", from.path(name),
+                         std::generic_category().message(error)));
+      is_said = true;
     }
-    copies = true;
     to.copy_from(from, name);
   }
 }

@@ -8,7 +8,7 @@ convert "$tiny" "$dir/several" --backend marlin --engine vllm
 over() { "$program" convert "$1" "$dir/several" --backend "$2" --engine "$3"; }
 expect 'another set without --add' 2 '' \
   'several: exists and holds marlin of vllm; --add puts this set beside, --force removes what is there$' over "$tiny" marlin sglang
-expect 'the same set' 2 '' 'several: exists and holds marlin of vllm; --if-changed keeps it if it is the same, --force replaces it$' \
+expect 'the same set' 0 '' 'several: unchanged$' \
   over "$tiny" marlin vllm
 expect 'a set of another checkpoint' 2 '' 'several: exists and holds marlin of vllm, and this set cannot be added; choose another place' \
   over "$root/testdata/tiny/deepseek-v4" marlin sglang
@@ -16,7 +16,7 @@ expect 'add: the plan' 0 'copied: nothing; it is there already' '' add --backend
 expect 'add' 0 '' 'packed tensors for sglang marlin, .* beside 1 earlier set, in [0-9.]+ s' add --backend marlin --engine sglang
 expect 'add as JSON' 0 '"set":2,"moe_tp_size":2,"ranks":\[0,1\],' '' \
   add --backend triton-hopper --engine vllm --tp-size 2 --json -q
-expect 'add it again' 2 '' 'marlin of sglang is there already' add --backend marlin --engine sglang
+expect 'add it again' 0 '' 'several: unchanged' add --backend marlin --engine sglang
 expect 'add and force exclude each other' 2 '' 'excludes' add --backend marlin --engine sglang --force
 expect 'nothing is linked where nothing is copied' 2 '' 'excludes' add --backend marlin --engine sglang --link auto
 expect 'add of a sharded state' 2 '' 'a sharded state is of one set' \

@@ -35,7 +35,7 @@ expect 'help has an example' 0 '^  mxfp4-pack clean ' '' "$program" clean --help
 expect 'nothing was left' 0 '' ': nothing is left of interrupted runs$' clean
 expect 'no such folder' 2 '' 'cannot read: No such file' "$program" clean "$dir/none"
 prepare leave
-expect 'a partial output is listed' 0 'place/k: a partial output, [1-9][0-9]* finished steps; convert --resume .*, [0-9.]+ [kM]?B, changed [0-9]+ s ago$' \
+expect 'a partial output is listed' 0 'place/k: a partial output, [1-9][0-9]* finished steps; the same convert command continues, [0-9.]+ [kM]?B, changed [0-9]+ s ago$' \
   'nothing was removed; --remove' clean
 expect 'with its paths' 0 '^  /.*place/\.k\.mxfp4-pack\.partial$' 'nothing was removed' clean -v
 expect 'as JSON' 0 '^\{"dir":"/.*place","leftovers":\[\{"out":"/.*/place/k","kind":"resumable","paths":\["/.*\.partial","/.*\.journal"\],"bytes":[1-9][0-9]*,"age_seconds":[0-9]+,"finished_jobs":[1-9][0-9]*,"done":"kept","in_use":"no"\}\]\}$' \
@@ -45,50 +45,35 @@ flock 9
 expect 'a run that goes on is said' 0 'a run is writing it' '' clean
 expect 'its files stay' 0 '^kept: .*a run is writing it' '' clean --remove
 expect 'they are there' 0 '' '' test -d "$(hidden k partial)" -a -f "$(hidden k journal)"
-expect 'in use, but --even-in-use' 0 '^removed: ' '' clean --remove --even-in-use
 exec 9>&-
+expect 'a run that has ended' 0 '^removed: ' '' clean --remove
 expect 'nothing stays' 0 '' '' rmdir "$place"
 
-# a conversion that stands still while it writes; its process is $live
-stop_run() {
-  for try in $(seq 200); do
-    rm -rf "$place"
-    mkdir "$place"
-    (exec "$program" convert "$many" "$place/k" "${options[@]}" 2>"$dir/live.txt") &
-    live=$!
-    until has_a_job || ! kill -0 $live; do :; done
-    kill -STOP $live && has_a_job && [ ! -e "$place/k" ] && return
-    kill -CONT $live
-    wait $live
-  done
-  return 1
-} 2>/dev/null
-prepare stop_run
-expect 'a live run, but --even-in-use' 0 '^removed: .*a run is writing it' '' clean --remove --even-in-use
-expect 'puts nothing in place' 2 '' 'was removed meanwhile' go_on $live "$dir/live.txt"
-expect 'nor leaves anything' 0 '' '' rmdir "$place"
-mkdir "$place"
-convert "$many" "$dir/whole" "${options[@]}"
-# at random moments: OUT is absent or whole, and what a race leaves goes with the next clean
+# at random moments of a run: OUT is absent or whole, and clean keeps what the run writes
 races() {
+  mkdir "$place"
   for try in $(seq 20); do
     "$program" convert "$many" "$place/k" "${options[@]}" -q 2>>"$dir/races.txt" &
     sleep 0.0$((RANDOM % 10))
-    clean --remove --even-in-use >>"$dir/races.txt" 2>&1
-    wait $!
-    [ ! -e "$place/k" ] || diff -r "$dir/whole" "$place/k" || return
-    clean --remove >>"$dir/races.txt" 2>&1 || return
+    clean --remove >>"$dir/races.txt" 2>&1
+    wait $! || return
+    diff -r "$dir/whole" "$place/k" || return
     rm -rf "$place/k"
     [ -z "$(ls -A "$place")" ] || { ls -A "$place"; return 1; }
   done
+  rmdir "$place"
 }
+convert "$many" "$dir/whole" "${options[@]}"
 expect 'at random moments' 0 '' '' races
 prepare leave
-mv "$(hidden k partial)" "$(hidden k removed)"
-rm "$(hidden k journal)"
-expect 'where clean itself was stopped' 0 'place/k: the rest of what clean took from a run, ' 'nothing was removed' clean
-expect 'the next goes on' 0 '^removed: ' '' clean --remove
-expect 'to the end' 0 '' '' rmdir "$place"
+mkdir "$place/k"
+touch "$place/.other.mxfp4-pack.journal"
+expect 'the path of an output' 0 '^/.*/place/k: a partial output' 'nothing was removed' "$program" clean "$place/k"
+expect 'what is beside it alone goes' 0 '^removed: .*place/k: a partial output' '' "$program" clean "$place/k/" --remove
+expect 'not what is of others' 0 '^\.other\.mxfp4-pack\.journal$' '' ls -A "$place" -I k
+rmdir "$place/k"
+rm "$place/.other.mxfp4-pack.journal"
+rmdir "$place"
 prepare leave
 expect 'what is listed goes' 0 '^removed: .*place/k: a partial output' '' clean --remove
 expect 'all of it' 0 '' '' rmdir "$place"
@@ -113,7 +98,11 @@ old "$place"/.k*
 expect 'a file of others keeps all there' 0 "^kept: .*not mxfp4-pack's: .*notes.txt was not made by mxfp4-pack" '' clean --remove
 rm "$(hidden k partial)/notes.txt"
 old "$place"/.k*
-expect 'without it the folder goes' 0 '^removed: ' '' clean --remove
+expect 'a whole output that no journal speaks of stays' 0 '^kept: .*k: a whole output, which no journal speaks of; it stays' '' clean --remove
+expect 'as it was' 0 'right' '' "$program" verify "$(hidden k partial)" --source "$tiny"
+rm "$(hidden k partial)/packed/packed-00001.safetensors"
+old "$place"/.k*
+expect 'what is left of one goes' 0 '^removed: ' '' clean --remove
 expect 'OUT stays' 0 'right' '' "$program" verify "$place/k" --source "$tiny"
 
 truncate -s 1T "$(hidden k journal)"
@@ -127,7 +116,7 @@ ln -s "$dir/elsewhere/file" "$(hidden b journal)"
 mkdir "$(hidden c partial)"
 echo mine >"$(hidden c partial)/file"
 old "$place"/.[abc]*
-expect 'links and unknown contents stay' 0 '^kept: .*/c: .*no manifest in it says that' '' clean --remove --even-in-use
+expect 'links and unknown contents stay' 0 '^kept: .*/c: .*no manifest in it says that' '' clean --remove
 cp "$dir/out.txt" "$dir/list.txt"
 expect 'all three of them' 0 '^3$' '' grep -c "^kept: .*not mxfp4-pack's" "$dir/list.txt"
 expect 'untouched' 0 '^mine$' '' cat "$dir/elsewhere/file" "$(hidden c partial)/file"
@@ -143,12 +132,10 @@ expect 'names are escaped once' 0 '/words/a"b\\c$' '' names_of
 rm "$place"/.a*
 convert_hidden k partial --backend marlin --engine vllm
 echo '{}' >"$(hidden k partial)/generation_config.json"
-old "$place"/.k*
-expect 'a whole output with an edited small file stays' 0 '^kept: .*generation_config.json was changed since it was written; it stays' '' clean --remove
-expect 'it is there' 0 '^\{\}$' '' cat "$(hidden k partial)/generation_config.json"
 rm "$(hidden k partial)/config.json"
 old "$place"/.k*
-expect 'also where another is gone' 0 '^kept: .*generation_config.json was changed' '' clean --remove
+expect 'what is left of an output with an edited small file stays' 0 '^kept: .*generation_config.json was changed since it was written; it stays' '' clean --remove
+expect 'it is there' 0 '^\{\}$' '' cat "$(hidden k partial)/generation_config.json"
 rm -r "$(hidden k partial)"
 
 # a part whose record is empty, beside an OUT that was merged, and where nothing else says what is in it
@@ -171,13 +158,13 @@ prepare "$program" convert "$tiny" "$place/k" "${options[@]}" --part 0/2 -q
 find "$(hidden k parts)" | sort >"$dir/before.txt"
 echo mine >"$(compgen -G "$(hidden k parts)/*")/notes.txt"
 expect "a file of others keeps a part" 0 "^kept: .*not mxfp4-pack's: .*notes.txt was not made by mxfp4-pack; it stays" '' \
-  clean --remove --even-in-use
+  clean --remove
 rm "$(hidden k parts)"/*/notes.txt
 expect 'all of it, where it was' 0 '' '' diff "$dir/before.txt" <(find "$(hidden k parts)" | sort)
-expect 'without it the part goes' 0 '^removed: .*parts of an output' '' clean --remove --even-in-use
+expect 'without it the part goes' 0 '^removed: .*parts of an output' '' clean --remove
 mkdir "$(hidden k parts)"
 echo mine >"$(hidden k parts)/notes.txt"
-expect 'nor is a folder of that name ours' 0 "^kept: .*not mxfp4-pack's: .*parts/notes.txt was not made by" '' clean --remove --even-in-use
+expect 'nor is a folder of that name ours' 0 "^kept: .*not mxfp4-pack's: .*parts/notes.txt was not made by" '' clean --remove
 rm -r "$place"/.k*
 
 if [ "$(id -u)" = 0 ]; then

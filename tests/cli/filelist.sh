@@ -10,11 +10,12 @@ rm -r "$dir/l1"
 expect 'a list goes on after a failure' 2 '' 'list:4: .*nowhere' many
 expect 'and has the defaults of its command line' 0 '"engine":"sglang"|sglang' '' "$program" verify "$dir/l3" --json
 sed -i '4d; s/--engine vllm/& --sha256/' "$list"
-expect 'a list, again' 2 '"failed":2' '' many --json -q
-expect 'if changed: the one without SHA256SUMS' 0 '"converted":1,"unchanged":1,"failed":0' '' many --if-changed --json -q
-expect 'if changed: nothing to do' 0 '' '0 converted, 2 unchanged, 0 failed' many --if-changed
+expect 'a list, again' 2 '"converted":0,"unchanged":1,"failed":1' '' many --json -q
+expect 'the one without SHA256SUMS' 2 '' 'l1: exists and holds marlin of vllm, but it has no SHA256SUMS; --force replaces it' many
+expect 'replaced' 0 '"converted":2,"unchanged":0,"failed":0' '' many --force --json -q
+expect 'nothing to do' 0 '' '0 converted, 2 unchanged, 0 failed' many
 
-from_pipe() { "$program" convert --filelist <(cat "$list") --backend marlin --engine sglang --if-changed "$@"; }
+from_pipe() { "$program" convert --filelist <(cat "$list") --backend marlin --engine sglang "$@"; }
 expect 'a list from a pipe' 0 '' '0 converted, 2 unchanged, 0 failed' from_pipe
 expect 'a list that is not there' 2 '' 'error: --filelist .*/nowhere: cannot open: No such file' \
   "$program" convert --filelist "$dir/nowhere" --backend marlin --engine vllm
@@ -62,10 +63,10 @@ sys.exit(subprocess.call(sys.argv[1:], stdin=ours))' "$program" convert --fileli
 expect 'a list with an error in the middle' 2 '' 'error: --filelist -: cannot read: Input/output error$' broken
 expect 'and not even that with --allow-empty' 2 '' 'cannot read: Input/output error$' broken --allow-empty
 expect 'of which nothing is converted' 1 '' '' test -e "$dir/half"
-slow_pipe() { (sleep 0.3; cat "$list") | many_from - --if-changed; }
+slow_pipe() { (sleep 0.3; cat "$list") | many_from - --force; }
 expect 'a pipe whose writer begins late' 0 '' 'converted, . unchanged, 0 failed' slow_pipe
 mkfifo "$dir/fifo"
-late_fifo() { (sleep 0.3; cat "$list" >"$dir/fifo") & many_from "$dir/fifo" --if-changed; }
+late_fifo() { (sleep 0.3; cat "$list" >"$dir/fifo") & many_from "$dir/fifo" --force; }
 expect 'a named pipe whose writer opens late' 0 '' 'converted, . unchanged, 0 failed' late_fifo
 
 mkdir "$dir/two words"
@@ -82,11 +83,11 @@ added() { "$program" convert --filelist "$list" --backend marlin --engine vllm -
 expect 'a list that adds sets' 0 '"converted":3,"unchanged":0,"failed":0' '' added
 expect 'all of which are right' 0 'right at level bytes.*' '' "$program" verify "$dir/added" --source "$tiny" --level bytes
 expect 'the third set' 0 '"backend":"triton-hopper"' '' "$program" verify "$dir/added" --json --level bytes
-expect 'a list that adds them again' 2 '"converted":0,"unchanged":0,"failed":3' '' added
+expect 'a list that adds them again' 0 '"converted":0,"unchanged":3,"failed":0' '' added
 # Two lines with one OUT: the second would replace what the first wrote.
 printf '%s\n' "$tiny $dir/one --backend marlin --engine vllm" "$tiny $dir/x/../one/ --backend marlin --engine sglang" >"$dir/twice"
 mkdir -p "$dir/x"
-for how in '' --if-changed --force; do
+for how in '' --force; do
   expect "one OUT on two lines $how" 2 '' 'lines 1 and 2 write to .*/one; give each an OUT of its own, or --add' \
     "$program" convert --filelist "$dir/twice" $how -q
 done

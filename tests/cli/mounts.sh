@@ -31,7 +31,7 @@ umount "$dir/second"
 
 prepare on 'a b' -q
 prepare bind "$dir/disk" "$dir/a b/packed/mine"
-for how in --force --add --if-changed; do
+for how in --force --add; do
   expect "$how with a mount inside" 2 '' 'a b: .*/a b/packed/mine is mounted in it; unmount that first' on 'a b' $how
 done
 expect 'unpack onto a mount point' 2 '' 'volume: is a mount point' "$program" unpack "$dir/a b" "$dir/volume"
@@ -45,11 +45,11 @@ umount "$dir/a b/config.json"
 touch "$dir/disk/file"
 left="$dir/.left.mxfp4-pack.partial"
 prepare mkdir -p "$left/packed"
-echo "run	packed/file" >"$left/.mxfp4-pack-run"
+printf "left\nrun\tpacked/file\n" >"$left/.mxfp4-pack-run"
 prepare bind "$dir/disk" "$left/packed"
 find "$left" -exec touch -d '1 hour ago' {} +
 expect 'clean does not cross a mount' 0 '^kept: .*/packed is mounted in it; it stays' '' "$program" clean "$dir" --remove
-expect 'nor does convert' 2 '' 'left.mxfp4-pack.partial: .*/packed is mounted in it; move it away first' on left --restart
+expect 'nor does convert' 2 '' 'left.mxfp4-pack.partial: .*/packed is mounted in it; move it away first' on left
 expect 'what is mounted stays' 0 '' '' test -e "$dir/disk/file"
 umount "$left/packed"
 rm -r "$left"
@@ -75,7 +75,7 @@ touch "$dir/fixed/.k.mxfp4-pack.journal"
 prepare mount --bind "$dir/fixed" "$dir/fixed"
 prepare mount -o remount,bind,ro "$dir/fixed"
 expect 'clean of what cannot be written' 2 '' 'fixed: cannot remove anything in it: Read-only file system$' \
-  "$program" clean "$dir/fixed" --remove --even-in-use
+  "$program" clean "$dir/fixed" --remove
 umount "$dir/fixed"
 
 mkdir "$dir/small"
@@ -89,8 +89,8 @@ prepare on small/out --part 0/2 -q
 head -c 3M /dev/zero >"$dir/small/others"
 parts() { find "$dir/small" -name part-record; }
 free=$(($(df -B 1000 --output=avail "$dir/small" | tail -n 1) - 1))
-expect 'a --restart that the disk has no room for' 2 '' "small: [0-9.]+ [kM]B needed, ($free|$((free + 1)))([.][0-9])? kB free$" \
-  on small/out --restart
+expect 'a run over parts of another that the disk has no room for' 2 '' "small: [0-9.]+ [kM]B needed, ($free|$((free + 1)))([.][0-9])? kB free$" \
+  on small/out --sha256 --force
 expect 'leaves the parts' 0 'part-record' '' parts
 umount "$dir/small"
 finish

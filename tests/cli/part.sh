@@ -19,16 +19,16 @@ expect 'what it did, as JSON' 0 '"part": ?1, ?"parts": ?3.*"unchanged": ?true' '
 expect 'OUT is not there before the merge' 1 '' '' test -e "$k"
 expect 'what is missing, as an array' 1 '^0,2$' 'k: 2 of 3 parts are missing; write these: 0,2' merge
 expect 'and as JSON' 1 '"parts": ?3, ?"missing": ?\[0, ?2\], ?"array": ?"0,2"' 'are missing' merge --json
-expect 'another number of parts' 2 '' 'part 1 of 3 is one of 3, not of 4; write the others with --part I/3; to begin anew' part 0/4
+expect 'another number of parts' 2 '' 'part 1 of 3 is one of 3, not of 4; write the others with --part I/3; discard the parts: mxfp4-pack clean .*/k --remove' part 0/4
 expect 'a part that is to replace OUT, beside others that are not' 2 '' 'was made with other options, of which --add and --force' part 0/3 --force
 expect 'other options' 2 '' 'was made with other options' \
   "$program" convert "$many" "$k" --backend marlin --engine vllm --link none --part 0/3
 cp -r "$many" "$dir/again"
 expect 'another download of the model' 2 '' 'was made from another source' \
   "$program" convert "$dir/again" "$k" "${kind[@]}" --part 0/3
-expect 'a plain run sees the parts' 2 '' 'parts of it are there; put them together with merge' \
-  "$program" convert "$many" "$k" "${kind[@]}"
-expect 'clean lists them' 0 'k: parts of an output; merge puts them together' '' "$program" clean "$dir"
+expect 'synth sees the parts' 2 '' 'parts of it are there; put them together with merge, or discard them: mxfp4-pack clean .*/k --remove$' \
+  "$program" synth gpt-oss-20b "$k" --tiny
+expect 'clean lists them' 0 'k: parts of an output; merge puts them together' 'nothing was removed; --remove does it' "$program" clean "$dir"
 part 0/3 -q & one=$!
 part 0/3 -q & two=$!
 expect 'two on one part: the one' 0 '' '' wait $one
@@ -101,7 +101,7 @@ cp -r "$dir/single" "$k"
 instead() { "$program" convert "$many" "$k" --backend triton-hopper --engine vllm --force "$@"; }
 prepare instead --part 0/2 -q
 echo edited >>"$k/config.json"
-expect 'a restart that is refused' 2 '' 'config.json was changed since|config.json' instead --restart --even-in-use
+expect 'a run that is refused' 2 '' 'config.json was changed since|config.json' instead
 expect 'keeps the parts' 0 . '' compgen -G "$parts/0-of-2.*"
 clear
 cp -r "$dir/single" "$k"
@@ -156,7 +156,8 @@ expect 'one without files comes late' 0 '' 'part 59 of 60: 0 files' part 59/60
 
 clear
 all_of 4
-eval "$("$program" convert "$many" "$k" "${kind[@]}" --part 0/5 2>&1 | sed -n 's/.* all parts of this output: \(rm -r [^;]*\);.*/\1/p')"
+advice=$("$program" convert "$many" "$k" "${kind[@]}" --part 0/5 2>&1 | sed -n 's/.* discard the parts: mxfp4-pack \([^;]*\);.*/\1/p')
+eval "\"\$program\" $advice -q"
 expect 'what a mismatch advises ends it' 1 '' '' compgen -G "$parts"
 expect 'and leaves those of others' 0 . '' compgen -G "$dir/late/.k.*"
 all_of 4
@@ -171,7 +172,7 @@ expect 'two merges at once' 0 '' '' same
 clear
 all_of 2
 mkdir -p "$parts/merging/elsewhere.7"
-expect 'a node that merges is not disturbed' 2 '' 'k: is being merged or resumed by process elsewhere.7' merge
+expect 'a node that merges is not disturbed' 2 '' 'k: is being merged or continued by process elsewhere.7' merge
 touch -d '1 hour ago' "$parts/merging"
 expect 'nor waited for when it is dead' 0 '' 'check it with' merge
 expect 'the same bytes' 0 '' '' same
@@ -183,7 +184,7 @@ clear
 all_of 2
 mkdir -p "$parts/merging/$(hostname | sed 's/[^A-Za-z0-9-]/_/g').$$"
 touch -d '1 hour ago' "$parts/merging"
-expect 'one that lives is waited for however long it takes' 2 '' 'is being merged or resumed by process .*[.][0-9]+' merge
+expect 'one that lives is waited for however long it takes' 2 '' 'is being merged or continued by process .*[.][0-9]+' merge
 
 clear
 all_of 2
@@ -196,32 +197,41 @@ expect 'goes with them' 1 '' '' compgen -G "$dir/.k.*"
 clear
 all_of 2
 mkdir "$k" && touch "$k/mine"
-expect 'parts outlive a --restart that is refused' 2 '' 'exists' "$program" convert "$many" "$k" "${kind[@]}" --restart
+expect 'parts outlive a run that is refused' 2 '' 'exists' "$program" convert "$many" "$k" "${kind[@]}"
 rm -r "$k"
 expect 'and are merged' 0 '' 'check it with' merge
 
 clear
 all_of 2
 mkdir -p "$parts/merging/elsewhere.7"
-for how in --resume --restart; do
-  expect "nor does $how go beside one that merges" 2 '' 'k: is being merged or resumed by process elsewhere.7' \
+for how in '' --force; do
+  expect "nor does a run $how go beside one that merges" 2 '' 'k: is being merged or continued by process elsewhere.7' \
     "$program" convert "$many" "$k" "${kind[@]}" $how
 done
 
 clear
 prepare part 0/2 -q
 expect 'a single run goes on with parts' 0 '' '[0-9]+ of [0-9]+ steps are done already' \
-  "$program" convert "$many" "$k" "${kind[@]}" --resume
+  "$program" convert "$many" "$k" "${kind[@]}"
 expect 'to the same bytes' 0 '' '' same
 
 clear
 prepare part 0/2 -q
 mkdir "$parts/.1-of-2.other.1.1.mxfp4-pack.partial"
 expect 'a part that may be written now' 2 '' 'other nodes may be writing parts' \
-  "$program" convert "$many" "$k" "${kind[@]}" --resume
-expect 'what was said once more' 0 '' 'check it with' \
-  "$program" convert "$many" "$k" "${kind[@]}" --restart --even-in-use
-expect 'and made anew' 0 '' '' same
+  "$program" convert "$many" "$k" "${kind[@]}"
+expect 'clean keeps them, too' 0 '^kept: .*k: parts of an output' '' "$program" clean "$k" --remove
+touch -d '1 hour ago' "$parts/.1-of-2.other.1.1.mxfp4-pack.partial"
+expect 'one that nobody writes any more' 0 '' '[0-9]+ of [0-9]+ steps are done already' \
+  "$program" convert "$many" "$k" "${kind[@]}"
+expect 'ends in the same bytes' 0 '' '' same
+clear
+prepare part 0/2 -q
+other=("${kind[@]}" --allow-nan-scales)
+expect 'parts of another command are refused' 2 '' 'part 0 of 2 was made with other options.* discard the parts: mxfp4-pack clean .*/k --remove' \
+  "$program" convert "$many" "$k" "${other[@]}"
+expect 'and discarded with --force' 0 '' 'check it with' "$program" convert "$many" "$k" "${other[@]}" --force
+expect 'all of them' 1 '' '' compgen -G "$dir/.k.*"
 expect 'no parts at all' 2 '' 'there are no parts of it' "$program" merge "$dir/none"
 
 clear

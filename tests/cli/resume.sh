@@ -37,27 +37,32 @@ leave_added() {
   return 1
 }
 
+discard='continue that one, or discard it: mxfp4-pack clean .*/k --remove$'
+others="k: an interrupted run with other options, or of another version, is there; $discard"
 prepare leave_new
-expect 'a part with other options is refused beside it' 2 '' 'a partial output of a run with other options is there; finish it' \
+expect 'a part with other options is refused beside it' 2 '' 'an interrupted run with other options is there; finish that one' \
   on "$dir/k" --sha256 --part 0/2
-expect 'a partial output is not overlooked' 2 '' 'a partial output is there; go on with convert --resume' on "$dir/k"
-expect 'nor used with other options' 2 '' 'begun with other options' on "$dir/k" --resume --allow-nan-scales
-expect 'of which SHA256SUMS is one' 2 '' 'begun with other options' on "$dir/k" --resume --sha256
-expect 'and --link is another' 2 '' 'begun with other options' on "$dir/k" --resume --link none
+expect 'other options are refused' 2 '' "$others" on "$dir/k" --allow-nan-scales
+expect 'of which SHA256SUMS is one' 2 '' "$others" on "$dir/k" --sha256
+expect 'and --link is another' 2 '' "$others" on "$dir/k" --link none
 echo mine >"$many/NOTES.md"
-expect 'nor where a companion came' 2 '' 'begun from another source, or the source has changed' on "$dir/k" --resume
+changed="k: an interrupted run of another source, or of this one before it changed, is there; $discard"
+expect 'a companion that came' 2 '' "$changed" on "$dir/k"
 rm "$many/NOTES.md"
 cp -r "$many" "$dir/copy"
-expect 'nor from another source' 2 '' 'begun from another source' \
-  "$program" convert "$dir/copy" "$dir/k" --backend marlin --engine vllm --resume
-expect 'resume and restart exclude each other' 2 '' 'excludes' on "$dir/k" --resume --restart
+expect 'and another source' 2 '' "$changed" "$program" convert "$dir/copy" "$dir/k" --backend marlin --engine vllm
 convert "$tiny" "$dir/q" --backend marlin --engine sglang
-not_mine='a partial output is there; choose another place, or remove what is there with .mxfp4-pack clean .* --remove.$'
-expect 'unpack leaves it alone' 2 '' "$not_mine" "$program" unpack "$dir/q" "$dir/k"
-expect 'and so does synth' 2 '' "$not_mine" "$program" synth gpt-oss-20b "$dir/k" --tiny
-expect 'resume keeps what is done' 0 '' '[0-9]+ of [0-9]+ steps are done already' on "$dir/k" --resume
-expect 'what was resumed is right' 0 'right' '' "$program" verify "$dir/k" --source "$many"
+expect 'unpack leaves it alone' 2 '' "$discard" "$program" unpack "$dir/q" "$dir/k"
+expect 'and so does synth' 2 '' "$discard" "$program" synth gpt-oss-20b "$dir/k" --tiny
+expect 'the same command keeps what is done' 0 '' '[0-9]+ of [0-9]+ steps are done already' on "$dir/k"
+expect 'the output is right' 0 'right' '' "$program" verify "$dir/k" --source "$many"
 expect 'nothing is left behind' 1 '' '' test -e "$journal" -o -e "$partial"
+
+rm -r "$dir/k"
+prepare leave_new
+expect 'with --force another conversion discards it' 0 '' 'check it with' on "$dir/k" --sha256 --force
+expect 'and is right' 0 'right' '' "$program" verify "$dir/k" --source "$many"
+expect 'with nothing left behind' 1 '' '' test -e "$journal" -o -e "$partial"
 
 rm -r "$dir/k"
 prepare leave_new
@@ -65,15 +70,13 @@ shard=$(ls "$many"/*.safetensors | head -n 1)
 touch -r "$shard" "$dir/time"
 put_last "$shard" '\001'
 touch -r "$dir/time" "$shard"
-expect 'a source that was changed, with its time restored' 2 '' 'the source has changed' on "$dir/k" --resume
-expect 'restart begins anew' 0 '' 'check it with' on "$dir/k" --restart
-rm -r "$dir/k"
-expect 'resume without a partial output' 0 '' 'check it with' on "$dir/k" --resume
+expect 'a source that was changed, with its time put back' 2 '' "$changed" on "$dir/k"
+expect 'the command that the message names' 0 '^removed: .*/k: a partial output' '' "$program" clean "$dir/k" --remove
+expect 'makes room' 0 '' 'check it with' on "$dir/k"
 
 prepare leave_added
 expect 'an addition that was cut short leaves OUT as it was' 0 'right' '' "$program" verify "$dir/k" --source "$many"
-expect 'it is not overlooked' 2 '' 'a partial output is there' on_top
-expect 'resume of an addition' 0 '' '[0-9]+ of [0-9]+ steps are done already' on_top --resume
+expect 'the same addition continues' 0 '' '[0-9]+ of [0-9]+ steps are done already' on_top
 expect 'it is right' 0 'marlin of sglang: right' '' "$program" verify "$dir/k" --source "$many"
 expect 'and leaves nothing behind' 1 '' '' test -e "$journal" -o -e "$partial"
 

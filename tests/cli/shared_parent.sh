@@ -74,8 +74,8 @@ for round in 1 2 3 4 5 6 7 8; do
     private
     convert "$dir/in" "$shared/o" --backend marlin --engine vllm --part 0/2
     cp -r "$dir/out" "$shared/$partial"
-    (cd "$dir/out" && printf run && find . -type f -printf '\t%P') >"$shared/$partial/.mxfp4-pack-run"
-    attack "clean, round $round" "$hidden" loop "$program" clean "$shared" --remove --even-in-use -q
+    (cd "$dir/out" && printf "o\nrun" && find . -type f -printf '\t%P') >"$shared/$partial/.mxfp4-pack-run"
+    attack "clean, round $round" "$hidden" loop "$program" clean "$shared" --remove -q
   done
 done
 # The folder that is replaced, while its files are removed.
@@ -103,7 +103,7 @@ mkdir -m 700 "$shared/conf"
 echo text >"$shared/conf/config.json"
 prepare other mv "$shared/conf" "$shared/.p.mxfp4-pack.partial"
 expect 'a folder in the place of an interrupted run is not its own' 2 '' 'p.mxfp4-pack.partial: no manifest in it says' \
-  "$program" convert "$dir/model" "$shared/p" "${marlin[@]}" --restart
+  "$program" convert "$dir/model" "$shared/p" "${marlin[@]}"
 expect 'and stays' 0 '^text$' '' cat "$shared/.p.mxfp4-pack.partial/config.json"
 if command -v strace >/dev/null; then
   private

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# INT, TERM and HUP end every command soon, and writing leaves nothing but what --resume takes.
+# INT, TERM and HUP end every command soon, and writing leaves nothing but what the same command continues.
 # usage: signals.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
@@ -80,15 +80,15 @@ expect 'a hundred lines of a kind' 2 '^100$' '\.\.\. and [0-9]+ more of the same
 # while an output is written
 synth gpt-oss-20b "$dir/many" --tiny --layers 400
 write() { exec "${default[@]}" convert "$dir/many" "$dir/written" --backend marlin --engine vllm --threads 1 "$@"; }
-stop HUP 0.2 write -q --resume 2>/dev/null >&2
+stop HUP 0.2 write -q 2>/dev/null >&2
 code=$?
 expect 'convert after HUP' 0 '' '' test $code -eq 129 -o $code -eq 0
 for delay in 0.05 0.1 0.2 0.3 0.4 0.6; do
-  stop TERM $delay write -q --resume 2>/dev/null >&2
+  stop TERM $delay write -q 2>/dev/null >&2
   code=$?
   expect "convert after $delay s" 0 '' '' test $code -eq 143 -o $code -eq 0
   [ -e "$dir/written" ] && rm -r "$dir/written"
 done
-expect 'and with --resume' 0 '' 'check it with' "$program" convert "$dir/many" "$dir/written" --backend marlin --engine vllm --resume
+expect 'and the same again' 0 '' 'check it with' "$program" convert "$dir/many" "$dir/written" --backend marlin --engine vllm
 expect 'it is right' 0 'right' '' "$program" verify "$dir/written" --source "$dir/many"
 finish

@@ -7,7 +7,7 @@ on() { "$program" convert "$dir/in" "$dir/o" --backend marlin --engine vllm -q "
 cp -r "$tiny" "$dir/in"
 mkdir "$partial"
 echo text >"$partial/thesis"
-for how in '' --restart --resume --force; do
+for how in '' --force; do
   expect "a folder of the partial output's name ($how)" 2 '' 'move it away first' on $how
   expect "it stays ($how)" 0 text '' cat "$partial/thesis"
 done
@@ -21,7 +21,7 @@ truncate -s 1T "$journal"
 expect 'a journal of holes is none' 0 '' '' on
 rm -r "$dir/o"
 
-for hidden in partial journal parts partial.old removed; do
+for hidden in partial journal parts partial.old; do
   expect "a hidden name of a run ($hidden)" 2 '' 'is a name that a run to .*/o has for itself; choose another$' \
     "$program" convert "$dir/in" "$dir/.o.mxfp4-pack.$hidden" --backend marlin --engine vllm
 done
@@ -110,7 +110,7 @@ expect 'leaves no steps that no run can use' 2 '' 'No such file' ls -d "$dir"/.k
 prepare restore
 expect 'a source that is gone meanwhile' 2 'cannot open: No such file' '' meanwhile "$dir/short" mv "$dir/short" "$dir/gone"
 mv "$dir/gone" "$dir/short"
-expect 'leaves steps for when it is back' 0 '' 'steps are done already' from_short --resume
+expect 'leaves steps for when it is back' 0 '' 'steps are done already' from_short
 rm -r "$dir/k" "$dir/short"
 # killed after a job, with a file of somebody's in its partial output
 many_to_k() { "$program" convert "$dir/many" "$dir/k" --backend marlin --engine vllm --threads 1 "$@"; }
@@ -127,13 +127,13 @@ leave() {
   echo text >"$dir/.k.mxfp4-pack.partial/packed/thesis"
 } 2>/dev/null
 prepare leave
-for how in --resume --restart; do
-  expect "$how with a file of others in the partial output" 2 '' 'partial: packed/thesis was not made by mxfp4-pack; move it away first' many_to_k $how
+for how in '' --force; do
+  expect "a run $how with a file of others in the partial output" 2 '' 'partial: packed/thesis was not made by mxfp4-pack; move it away first' many_to_k $how
 done
 find "$dir" -path '*/.k.*' -exec touch -h -d '1 hour ago' {} +
 expect 'clean keeps it all' 0 "^kept: .*not mxfp4-pack's: packed/thesis was not made" '' "$program" clean "$dir" --remove
 mv "$dir/.k.mxfp4-pack.partial/packed/thesis" "$dir/thesis"
-expect 'without it the run goes on' 0 '' 'steps are done already' many_to_k --resume
+expect 'without it the run goes on' 0 '' 'steps are done already' many_to_k
 rm -r "$dir/k"
 
 # a run into whose partial output somebody puts a file
@@ -147,7 +147,7 @@ joined() {
 expect 'a folder that comes into it is seen before OUT appears' 2 '' 'partial: mine was not made by mxfp4-pack; move it away' joined
 expect 'there is no OUT' 1 '' '' test -e "$dir/k"
 rmdir "$dir/.k.mxfp4-pack.partial/mine"
-expect 'and the run goes on without it' 0 '' 'steps are done already' many_to_k --resume
+expect 'and the run goes on without it' 0 '' 'steps are done already' many_to_k
 
 mkdir "$dir/.n.mxfp4-pack.partial.old"
 echo text >"$dir/.n.mxfp4-pack.partial.old/thesis"
@@ -170,13 +170,15 @@ expect 'stays too' 0 '^\.\./mine.json$' '' readlink "$dir/o/generation_config.js
 rm "$dir/o/generation_config.json"
 expect 'without it OUT is replaced' 0 '' '' on --force
 mv "$dir/o" "$partial"
-for how in '' --restart --resume --force --if-changed; do
+for how in '' --force; do
   expect "a whole output under the hidden name, without a journal ($how)" 2 '' 'partial: is a whole output, which no journal speaks of; move it away' on $how
   expect "is there as it was ($how)" 0 '' '' "$program" verify "$partial" --source "$dir/in" -q
 done
 find "$dir" -path '*/.o.*' -exec touch -h -d '1 hour ago' {} +
-expect 'clean says what it is' 0 'o: a whole output, which no journal speaks of' 'nothing was removed' "$program" clean "$dir"
-expect 'clean removes it' 0 '^removed: .*o: a whole output' '' "$program" clean "$dir" --remove
+expect 'clean says what it is' 0 'o: a whole output, which no journal speaks of; it stays' '' "$program" clean "$dir/o"
+expect 'clean keeps it' 0 '^kept: .*o: a whole output' '' "$program" clean "$dir/o" --remove
+expect 'as it was' 0 '' '' "$program" verify "$partial" --source "$dir/in" -q
+rm -r "$partial"
 expect 'then there is room' 0 '' '' on
 
 mkdir "$dir/here"

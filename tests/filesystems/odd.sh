@@ -40,7 +40,7 @@ for lines in 1 2 4; do
   expect "full after step $lines" 2 '' 'No space left on device' go_on $run "$dir/first.txt"
   prepare rm "$behind/full"
   expect 'nothing is there' 1 '' '' test -e "$place/out"
-  expect 'resumed, once there is room' 0 '' '.' on convert "$dir/in" "${as[@]}" --resume
+  expect 'resumed, once there is room' 0 '' '.' on convert "$dir/in" "${as[@]}"
   expect 'its bytes, behind the page cache' 0 '' '' diff -r "$behind/out" "$dir/whole"
 done
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fails each system call of a tiny convert in turn. usage: run.sh MXFP4-PACK INJECT-LIBRARY CKPT [STEP [add]]
 # STEP n (default 1: every call): see lib.sh. OUT must be as before unless it is whole, the checkpoint must be
-# untouched, and --resume must end in the bytes of an undisturbed run.
+# untouched, and the same command must end in the bytes of an undisturbed run.
 # add: the convert is one with --add, and OUT has a set before.
 . "$(dirname "$0")/lib.sh"
 step=${4:-1} add=${5:-}
@@ -19,12 +19,12 @@ check() {
     [ "$now" = "$expected" ] || die 'success, but other bytes'
   else
     [ "$now" = "$before" ] || [ "$now" = "$expected" ] || die 'OUT is there and not whole'
-    [ "$now" = "$expected" ] || work --resume -q 2>"$dir/stderr" || die 'resume failed'
-    [ "$(state)" = "$expected" ] || die 'other bytes after --resume'
+    [ "$now" = "$expected" ] || work -q 2>"$dir/stderr" || die 'the same command failed'
+    [ "$(state)" = "$expected" ] || die 'other bytes after the same command'
   fi
   [ "$(sum "$dir/in")" = "$source" ] || die 'the checkpoint was touched'
   # what a crash after the rename leaves goes with the next run
-  if [ -e "$dir/.out.mxfp4-pack.journal" ]; then work --resume -q || die 'resume of a finished run failed'; fi
+  if [ -e "$dir/.out.mxfp4-pack.journal" ]; then work -q || die 'the same command failed after a finished run'; fi
 }
 
 source=$(sum "$dir/in")

@@ -40,7 +40,7 @@ def main():
                      ["verify", out, "--source", source, "--level", "bytes"],
                      ["unpack", out, other, "-q"],
                      ["convert", source, out, *cpu, "--force"],
-                     ["convert", source, out, *cpu, "--if-changed"],
+                     ["convert", source, out, *cpu, "--threads", "2"],
                      ["convert", source, out, *hopper],
                      ["verify", out, "--source", source, "--level", "bytes"]):
             code, memory, seconds = peak(program, *args)

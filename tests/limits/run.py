@@ -2,7 +2,7 @@
 """Every command under every limit of the system. usage: limits/run.py MXFP4-PACK
 
 A command that a limit stops must end with exit code 2, print an error, and leave OUT as it was; without the limit,
-convert --resume then ends in the bytes of an undisturbed run. A command that ends with 0 must have done all of it.
+the same command then ends in the bytes of an undisturbed run. A command that ends with 0 must have done all of it.
 verify of a wrong OUT must end with 1 and a verdict, or with 2.
 root is under no limit of processes: the program is then run as another user.
 """
@@ -40,7 +40,7 @@ COMMANDS = {
     "add": (ADD, True, (0, 2)),
     "force": (FORCE, True, (0, 2)),
     "dry-run": ([*CONVERT, "--dry-run"], False, (0, 2)),
-    "if-changed": ([*CONVERT, "--if-changed"], True, (0, 2)),
+    "unchanged": (CONVERT, True, (0, 2)),
     "synth": (SYNTH, False, (0, 2)),
     "clean": (["clean", "."], True, (0, 2)),
     "verify": (["verify", "out"], True, (0, 2)),
@@ -149,9 +149,9 @@ class Limits:
         if tree(self.folder / "unpacked") != dest:
             yield "DEST is not what it should be"
         if args[0] == "convert" and code == 2 and name != "dry-run":
-            again = self.run([*args, "--resume"], None)
+            again = self.run(args, None)
             if again.returncode != 0 or tree(self.folder / "out") != after:
-                yield f"--resume without the limit: exit code {again.returncode}: {again.stderr.strip()[-200:]}"
+                yield f"the same without the limit: exit code {again.returncode}: {again.stderr.strip()[-200:]}"
 
     def cell(self, kind, value, name):
         """What is wrong with a command under a limit, and its exit code."""

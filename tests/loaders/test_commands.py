@@ -117,7 +117,7 @@ class Commands(unittest.TestCase):
             raise KeyError("enough")
         with self.assertRaises(KeyError):
             mxfp4_pack.convert(TINY, self.out, **FOR_VLLM, progress=stop)
-        mxfp4_pack.convert(TINY, self.out, **FOR_VLLM, resume=True, if_changed=True)
+        mxfp4_pack.convert(TINY, self.out, **FOR_VLLM, force=True)
         self.assertTrue(mxfp4_pack.verify(self.out)["ok"])
 
     def test_a_value_that_is_no_switch(self):

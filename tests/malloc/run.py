@@ -3,7 +3,7 @@
 
 Every N-th allocation (1 unless told) of tiny commands fails in turn, with --all all later ones too. The exit code must be
 2, with one line on stderr, or 0 where the command could do without; OUT must be whole, what it was before or what it is
-to become; and afterwards the same command, or convert --resume where that is asked for, must end in the bytes of an
+to become; and afterwards the same command must end in the bytes of an
 undisturbed run with nothing beside them. Not failed: what happens before main and after it, and the stacks of threads,
 which tests/limits sees to.
 """
@@ -101,8 +101,6 @@ class Sweep:
 
     def again(self, folder):
         again = self.run(folder, self.command)
-        if again.returncode == 2 and "--resume" in again.stderr + again.stdout:
-            again = self.run(folder, [*self.command, "--resume"])
         now = tree(folder)
         assert now == self.new, f"then {again.returncode}: {again.stderr}, {sorted(now.items() ^ self.new.items())}"
 

@@ -11,11 +11,6 @@ WRITERS = {
     "force-same": [*VLLM, "--force"],
     "add-sglang": [*SGLANG, "--add"],
     "add-hopper": [*HOPPER, "--add"],
-    "if-changed": [*VLLM, "--if-changed"],
-    "if-changed-other": [*SGLANG, "--if-changed"],
-    "resume": [*VLLM, "--resume"],
-    "restart": [*VLLM, "--restart"],
-    "resume-add": [*HOPPER, "--add", "--resume"],
 }
 READERS = ["verify", "verify-source", "unpack"]
 CLEAN = "clean"
@@ -58,7 +53,7 @@ def directed_pairs(verify, env):
     """One run has read the manifest and stops, before the lock or at once; the other one runs to its end."""
     slow = delayed("flock", "enter", 300)
     for commands in (("add-hopper", "add-sglang"), ("add-hopper", "force"), ("force", "add-hopper"),
-                     ("if-changed-other", "add-hopper"), ("resume-add", "add-sglang")):
+                     ("force-same", "add-hopper"), ("add-hopper", "convert")):
         yield Pair("one-set", commands, (0.0, 0.08), (slow, []))
     manifest = calls_until(verify, "openat", "/mxfp4-pack.json", env)
     slow = delayed("openat", "exit", 300, f":when={manifest}")

@@ -3,7 +3,7 @@
 
 Runs of a tiny convert are recorded call by call. For the moments between two calls (every N-th, 1 unless told) disks are
 made as a loss of power may leave them (disk.py): four kinds of loss, and --random N (4) others. On each of them OUT must
-be whole, what it was before or what it is to become, and a plain run or one with --resume must end in the bytes of an
+be whole, what it was before or what it is to become, and the same command must end in the bytes of an
 undisturbed run with nothing beside them. In that run the power fails again, --again N (0) times. The source lies
 outside of what may be changed: the recorder ends a run that changes it.
 """
@@ -67,7 +67,7 @@ class Scenario:
         if share:
             killed = program.convert(folder, self.options, self.log, int(calls * share))
             assert killed.returncode == -9, killed.stderr
-        self.must(folder, [*self.options, "--resume"] if share else self.options, self.log)
+        self.must(folder, self.options, self.log)
         self.compare(tree_of(folder), "recorded")
         self.whole = [contents(self.old, "out"), contents(tree_of(folder), "out")]
 
@@ -127,14 +127,9 @@ class Scenario:
         if out == self.whole[1] and names_of(tree) == {"out"}:
             return
         log = folder.with_suffix(".log") if again else None
-        plain = random.Random(label).random() < 0.5
-        done = self.program.convert(folder, self.options if plain else [*self.options, "--resume"], log)
-        if plain and done.returncode == 2:
-            assert "--resume" in done.stderr or out == self.whole[1], f"a plain run: {done.stderr}"
-            if "--resume" in done.stderr:
-                done = self.program.convert(folder, [*self.options, "--resume"], log)
-        assert done.returncode == 0 or out == self.whole[1], f"{done.returncode}: {done.stderr}"
-        self.compare(tree_of(folder), f"{'plain' if plain else '--resume'}, from {sorted(tree)}: {done.stderr}")
+        done = self.program.convert(folder, self.options, log)
+        assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
+        self.compare(tree_of(folder), f"from {sorted(tree)}: {done.stderr}")
         if again:
             self.lose_power_again(label, tree, folder, log, again)
 

@@ -53,7 +53,6 @@ TEST_CASE("whoever will write takes the lock before reading anything of OUT") {
   o.add = true;
   CHECK(refusal_of(o).find("another run of mxfp4-pack is writing it") != std::string::npos);
   o.add = false;
-  o.if_changed = true;
   CHECK(refusal_of(o).find("another run of mxfp4-pack is writing it") != std::string::npos);
 }
 
@@ -205,7 +204,6 @@ TEST_CASE("a finished output is known by its manifest, not by its folder") {
   leave_journal(dir, "out", {.options = "other", .source = "other"});
   for (const auto& entry : fs::directory_iterator(dir / "out")) fs::remove_all(entry);
   ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
-  o.leftover = PartialPolicy::resume;
   convert(o);
   CHECK(contents_of(dir / "out") == whole);
 }
@@ -216,18 +214,17 @@ TEST_CASE("what a run left that was cut short at its end is finished by the next
   convert(conversion(tiny_gpt_oss, dir / "old", "sglang"));
   fs::rename(dir / "old", dir / ".out.mxfp4-pack.partial");  // what the run replaced
   write_text(dir / ".out.mxfp4-pack.partial/notes.txt", "a note");
-  write_text(dir / ".out.mxfp4-pack.partial/.mxfp4-pack-run", "a run");
+  write_text(dir / ".out.mxfp4-pack.partial/.mxfp4-pack-run", "out\na run");
   const std::string replaced = checksum_of_file(dir / ".out.mxfp4-pack.partial/mxfp4-pack.json");
   const bool is_it = GENERATE(true, false);
   leave_journal(dir, "out", {.options = "other", .source = "other"}, is_it ? replaced : "other");
   ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
-  o.if_changed = true;
   if (!is_it) {  // somebody has put another output there
     convert(o);
     CHECK(fs::exists(dir / ".out.mxfp4-pack.partial/mxfp4-pack.json"));
     return;
   }
-  CHECK(refusal_of(o).find("notes.txt was not made by mxfp4-pack") != std::string::npos);
+  CHECK(refusal_of(o).find("but it is not as it was written") != std::string::npos);
   CHECK(read_text(dir / "out/notes.txt", 100) == "a note");
   CHECK(!fs::exists(dir / "out/.mxfp4-pack-run"));
   CHECK(!fs::exists(dir / ".out.mxfp4-pack.partial"));
@@ -238,7 +235,7 @@ TEST_CASE("a predecessor between two renames is put back") {
   const TempDir dir;
   convert(conversion(tiny_gpt_oss, dir / "old", "vllm"));
   fs::rename(dir / "old", dir / ".out.mxfp4-pack.partial.old");
-  CHECK(refusal_of(conversion(tiny_gpt_oss, dir / "out", "vllm")).find("exists") != std::string::npos);
+  CHECK(convert(conversion(tiny_gpt_oss, dir / "out", "vllm"))["unchanged"] == true);
   CHECK(is_right(dir / "out", tiny_gpt_oss));
 }
 
@@ -254,49 +251,46 @@ TEST_CASE("going on with a partial output writes its run file no second time") {
   const auto old = fs::last_write_time(file) - std::chrono::hours(1);
   fs::last_write_time(file, old);
   OutputDir out(dir / "out", "", {});
-  out.open({.leftover = PartialPolicy::resume, .options = "o", .source = "s"});
+  out.open({.options = "o", .source = "s"});
   CHECK(out.journal().records().size() == 1);
   CHECK(fs::last_write_time(file) == old);  // killed while writing it, the run would leave what no run goes on with
 }
 
-TEST_CASE("what is taken from a run can neither come into place nor grow") {
+TEST_CASE("what an interrupted run of another command left is refused, or discarded if that is asked for") {
   const TempDir dir;
-  const std::string place = dir / "out", partial = dir / ".out.mxfp4-pack.partial",
-                    taken = dir / ".out.mxfp4-pack.removed";
-  auto run = std::make_unique<OutputDir>(place, "", owned_files);
-  run->open({.made = {"packed/a", "b"}});
-  run->write_text("packed/a", "a");
-  run->journal().add(0, "record");
-  run->keep(true);
-  const Folder above = Folder::open(dir / "");
-  take_from_run(above, "out", owned_files);
-  CHECK_THROWS_AS(run->create("packed/b", 1), Error);
-  CHECK_THROWS_AS(run->write_text("b", ""), Error);
-  CHECK_THROWS_AS(run->commit(), Error);
-  const auto left = find_leftovers(above, owned_files);
-  REQUIRE(left.size() == 1);
-  CHECK(left[0].kind == LeftoverKind::removed);
-  CHECK(left[0].use == Leftover::Use::none);
-
-  OutputDir next(place, "", owned_files);
-  next.open({.made = {"b"}});
-  run.reset();  // nor does it end the next
-  CHECK(fs::exists(partial));
-  CHECK(fs::exists(dir / ".out.mxfp4-pack.journal"));
-  take_from_run(above, "out", owned_files);  // also where an earlier call was cut short
-  CHECK(!fs::exists(partial));
-  CHECK(!fs::exists(taken + "/packed"));
-  OutputDir::clean(place_of(place, ""), owned_files);
-  CHECK(fs::is_empty(dir / ""));
+  {
+    OutputDir out(dir / "out", "", owned_files);
+    out.open({.options = "o", .source = "s", .made = {"a"}});
+    out.write_text("a", "a");
+    out.journal().add(0, "record");
+    out.keep(true);
+  }
+  OutputDir other(dir / "out", "", owned_files);
+  CHECK_THROWS_WITH(other.open({.options = "x", .source = "s", .made = {"b"}}),
+                    Catch::Contains("an interrupted run with other options") && Catch::Contains("clean"));
+  CHECK(fs::exists(dir / ".out.mxfp4-pack.partial/a"));
+  other.open({.options = "x", .source = "s", .made = {"b"}, .discards_other = true});
+  CHECK(!fs::exists(dir / ".out.mxfp4-pack.partial/a"));
+  CHECK(other.journal().records().empty());
 }
 
-TEST_CASE("a run that has ended before it is taken from keeps its output") {
+TEST_CASE("clean removes what a run left, and its journal, and nothing of a finished output") {
   const TempDir dir;
-  OutputDir run(dir / "out", "", owned_files);
-  run.open({.made = {"a"}});
-  run.write_text("a", "a");
-  run.commit();
-  take_from_run(Folder::open(dir / ""), "out", owned_files);
+  {
+    OutputDir out(dir / "out", "", owned_files);
+    out.open({.made = {"packed/a"}});
+    out.write_text("packed/a", "a");
+    out.journal().add(0, "record");
+    out.keep(true);
+  }
+  OutputDir::clean(place_of(dir / "out", ""), owned_files);
+  CHECK(fs::is_empty(dir / ""));
+  {
+    OutputDir run(dir / "out", "", owned_files);
+    run.open({.made = {"a"}});
+    run.write_text("a", "a");
+    run.commit();
+  }
   OutputDir::clean(place_of(dir / "out", ""), owned_files);
   CHECK(read_text(dir / "out/a", 10) == "a");
 }

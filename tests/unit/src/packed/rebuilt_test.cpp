@@ -325,7 +325,7 @@ TEST_CASE("a manifest of another version is compared by its meaning") {
     CHECK(finds("tool.version: 'ours' is no version"));
   }
   ConvertOptions again = conversion(tiny_gpt_oss, dir / "out", "vllm");
-  again.if_changed = true;
+  again.force = true;
   convert(again);
   const Answer now = verify_all(dir / "out", tiny_gpt_oss);
   INFO(now.text);
