@@ -97,9 +97,11 @@ struct Mark {
 
 Mark read_run_file(const Folder& dir) {
   const std::string text = read_text(dir, run_file, max_run_bytes);
-  const size_t end = std::min(text.find('\n'), text.size());
-  Mark mark{text.substr(0, end), {}};
-  read_run_line(text.substr(std::min(end + 1, text.size())), mark.head);
+  const size_t end = text.find('\n');
+  Mark mark;
+  if (end == text.npos) return mark;  // it was cut short: nothing else is in the directory yet
+  mark.place = text.substr(0, end);
+  read_run_line(text.substr(end + 1), mark.head);
   return mark;
 }
 
@@ -262,7 +264,7 @@ std::string why_not_ours(const HeldFolder& dir, const std::string& place, const 
     std::string why = why_no_own_folder(dir);
     if (!why.empty() || names_in_folder(dir.folder).empty()) return why;
     if (has_run_file(dir.folder))
-      if (const std::string of = read_run_file(dir.folder).place; of != printable(place))
+      if (const std::string of = read_run_file(dir.folder).place; !of.empty() && of != printable(place))
         return fmt::format("it is of a run to {}", printable(of));
     const auto names = names_in(dir.folder, head, made);
     if (names.empty() && !has_run_file(dir.folder)) return unknown;

@@ -141,7 +141,8 @@ void OutputDir::look_at_predecessor() {
 /// has a finished step.
 bool OutputDir::take_over(const OpenOptions& start) {
   const JournalHead& head = journal_.head();
-  const bool same = head.options == start.options && head.source == start.source;
+  const bool same = start.options != OpenOptions::never_continued && head.options == start.options &&
+                    head.source == start.source;
   if (finished_) {
     committed_ = same;
     return false;
@@ -254,6 +255,7 @@ void OutputDir::commit(const std::string& proof) {
     if (!is_part_ && !journal_.is_in_place()) fail_removed();
     built();
     const Fd above = place_.above.readable();
+    if (!above) fail_errno(place_.above.path(), "cannot open", errno);
     rename_into_place();  // after it no memory is asked for
     committed_ = true;
     sync_names(above);

@@ -27,8 +27,10 @@ enum class Existing { refuse, replace, set_aside, extend };
 
 /// What a run is given, as checksums, and how it begins. An interrupted run that was given the same is continued.
 struct OpenOptions {
+  static constexpr const char* never_continued = "-";
+
   Existing existing = Existing::refuse;
-  std::string options = "-", source = "-";
+  std::string options = never_continued, source = "-";
   std::vector<std::string> made = {};  // the relative names of all files that the run makes
   int64_t bytes = 0;                   // that the run writes in all
   bool takes_parts = false;            // parts of OUT go into it; else they are in the way

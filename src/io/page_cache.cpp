@@ -9,8 +9,6 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t whole = 4 << 20;  // what is read in one way at least
-
 int64_t room_for(PageCache setting, int64_t room) {
   if (setting == PageCache::yes) return INT64_MAX;
   return setting == PageCache::no ? 0 : room - room / 8;
@@ -35,8 +33,7 @@ int64_t CacheRoom::stays(int64_t file_bytes) {
     begun_ += file_bytes;
     return holds(begun_) ? file_bytes : 0;
   }
-  if (holds(expected_)) return file_bytes;
-  return int64_t(double(file_bytes) * double(room_) / double(expected_)) / whole * whole;
+  return holds(expected_) ? file_bytes : 0;
 }
 
 }  // namespace mxfp4

@@ -14,8 +14,8 @@ enum class PageCache { automatic, yes, no };
 /// Throws Error{usage} if MXFP4_PACK_PAGE_CACHE is not auto, yes or no; automatic if it is not set or empty.
 PageCache page_cache_of_environment();
 
-/// Which files of a run stay. While memory has less room than the run needs, the same part of each file stays, so that
-/// processes that read different files of a set gain alike.
+/// Which files of a run stay: all if memory has room for all that the run is expected to read or write, else none. In
+/// too little room each file would drive others out before their next reading.
 class CacheRoom {
  public:
   /// None stays.

@@ -101,7 +101,7 @@ MXFP4_PACK_API void mxfp4_pack_close_reader(mxfp4_pack_reader* reader); /* null:
 
 /* Reads leave files in the page cache if memory has room for them. The environment variable MXFP4_PACK_PAGE_CACHE can
  * say otherwise: auto, yes or no. bytes: what all processes of this host read together, by this library or not, each
- * file once. If memory has room for less, the same part of each file stays. Without this call, or with 0 bytes, the
+ * file once. If memory has room for less, none stays. Without this call, or with 0 bytes, the
  * first files stay. Call it before the first mxfp4_pack_begin_read(). */
 MXFP4_PACK_API mxfp4_pack_status mxfp4_pack_expect_read(mxfp4_pack_reader* reader, int64_t bytes);
 

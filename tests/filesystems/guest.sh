@@ -37,6 +37,7 @@ unpack_packages() {
 version=$(ls "$guest/root/lib/modules")
 
 work=$(mktemp -d)
+export XDG_CACHE_HOME=$work/cache
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/init/modules"
 cp "$(command -v busybox)" "$work/init/busybox"

@@ -15,6 +15,7 @@ program=$1 root=$2 kills=$3 here=$(dirname "$0")
 shift 3
 [ $# -gt 0 ] || set -- tmpfs overlay ext4 xfs btrfs weak
 work=$(mktemp -d -p "${MXFP4_TEST_DISKS:-/var/tmp}")
+export XDG_CACHE_HOME=$work/cache
 trap 'cd / && umount -R "$work"/* 2>/dev/null; rm -rf "$work"' EXIT
 mkdir "$work/elsewhere" && mount -t tmpfs none "$work/elsewhere" || exit 1
 export TMPDIR=$work/elsewhere

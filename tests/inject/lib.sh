@@ -9,6 +9,7 @@
 set -u
 program=$1
 dir=$(mktemp -d)
+export XDG_CACHE_HOME=$dir/cache
 trap 'rm -rf "$dir"' EXIT
 cp -r "$3" "$dir/in"
 library=$dir/inject.so

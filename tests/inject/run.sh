@@ -36,7 +36,7 @@ if [ "$add" ]; then
   reset
   call=none fault=links
   INJECT_NO_LINKS=1 inject 0 EIO || die 'no fallback where links are refused'
-  grep -q 'warning: .*refuses hard links.*copied' "$dir/stderr" || die 'no warning where links are refused'
+  grep -q 'warning: .*cannot be hard-linked.*copied' "$dir/stderr" || die 'no warning where links are refused'
   [ "$(state)" = "$expected" ] || die 'other bytes where links are refused'
 fi
 reset

@@ -209,7 +209,8 @@ class Bench:
     def __init__(self, program, root, folder):
         self.program, self.folder = program, folder
         self.source, self.wide = root / "testdata/tiny/gpt-oss", folder / "wide"
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("MXFP4_PACK_")} | {"MXFP4_PACK_DEVICE": "cpu"}
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("MXFP4_PACK_")}
+        self.env |= {"MXFP4_PACK_DEVICE": "cpu", "XDG_CACHE_HOME": "", "HOME": ""}
         subprocess.run([program, "synth", "gpt-oss-20b", self.wide, "--tiny", "--layers", "1", "--hidden", "512",
                         "--intermediate", "512", "-q"], env=self.env, check=True)
         self.convert(self.source, "marlin", "marlin", "--engine", "vllm")

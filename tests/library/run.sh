@@ -4,6 +4,7 @@
 set -euo pipefail
 build=$1 root=$2
 dir=$(mktemp -d)
+export XDG_CACHE_HOME=$dir/cache
 trap 'rm -rf "$dir"' EXIT
 prefix=${3:-$dir/prefix}
 [ $# -gt 2 ] || cmake --install "$build" --prefix "$prefix" >/dev/null

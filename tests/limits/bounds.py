@@ -102,7 +102,8 @@ INPUTS = [
 
 def run(program, *args):
     """Exit code, what it printed, its peak of memory and its seconds of the processor."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith("MXFP4_PACK_")} | {"MXFP4_PACK_DEVICE": "cpu"}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MXFP4_PACK_")}
+    env |= {"MXFP4_PACK_DEVICE": "cpu", "XDG_CACHE_HOME": "", "HOME": ""}
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen([program, *map(str, args)], env=env, stdout=said, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(process.pid, 0)

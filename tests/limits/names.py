@@ -16,7 +16,7 @@ BASE, LIMIT, NAMES = 32, 512, 497_000  # MiB
 
 def peak(program, *args):
     """Exit code, peak of memory in MiB, and seconds of the processor."""
-    env = os.environ | {"MXFP4_PACK_DEVICE": "cpu", "MXFP4_PACK_THREADS": "2"}
+    env = os.environ | {"MXFP4_PACK_DEVICE": "cpu", "MXFP4_PACK_THREADS": "2", "XDG_CACHE_HOME": "", "HOME": ""}
     process = subprocess.Popen([program, *map(str, args)], env=env, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

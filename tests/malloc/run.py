@@ -46,7 +46,7 @@ class Sweep:
         self.codes = {0: 0, 2: 0}
         before, self.command = COMMANDS[name]
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("MXFP4_PACK_", "MALLOC_"))}
-        self.env |= {"MXFP4_PACK_DEVICE": "cpu"}
+        self.env |= {"MXFP4_PACK_DEVICE": "cpu", "XDG_CACHE_HOME": "", "HOME": ""}
         self.begin = pathlib.Path(tempfile.mkdtemp(dir=memory))
         self.library = pathlib.Path(tempfile.mkdtemp(dir=memory)) / "fail.so"
         self.library.symlink_to(os.path.abspath(args.library))  # LD_PRELOAD's names have no spaces

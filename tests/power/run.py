@@ -43,7 +43,7 @@ class Program:
         self.source = memory / "in"
         shutil.copytree(args.checkpoint, self.source)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("MXFP4_PACK_")}
-        self.env |= {"MXFP4_PACK_DEVICE": "cpu"}
+        self.env |= {"MXFP4_PACK_DEVICE": "cpu", "XDG_CACHE_HOME": "", "HOME": ""}
 
     def run(self, *args, env=()):
         return subprocess.run([self.program, *map(str, args)], capture_output=True, text=True, env=self.env | dict(env))
