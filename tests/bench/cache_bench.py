@@ -1,7 +1,7 @@
 """Starts of vLLM, raw and packed, by what the page cache holds: load_model and the time to the first token.
 
     python3 tests/bench/cache_bench.py --program mxfp4-pack --dir DIR [--rounds 3] [--formats default,instanttensor]
-        [--limit GIB] [--set NAME=VALUE ..] [--seconds S] [--model 'gpt-oss-20b --layers 4']
+        [--limit GIB] [--memory GIB] [--set NAME=VALUE ..] [--seconds S] [--model 'gpt-oss-20b --layers 4'] [--go-on]
 
 DIR lies on the disk that is measured and has room for twice the model. The checkpoint DIR/raw and its output DIR/packed are
 made unless they are there. vLLM is started once with each format raw and packed first, and what these starts compute is
@@ -9,12 +9,14 @@ compared. Each round then starts, with each format:
 
     raw and packed, cold; again; a third time: /proc/sys/vm/drop_caches empties the page cache before the first of the three
     packed after `convert`, and after `convert` and `verify`: no page of either directory is cached before `convert`
-    with --limit, in a memory cgroup of so many GiB: raw and packed, cold; again; a third time
+    with --limit, in a memory cgroup of so many GiB: raw and packed, cold; again; a third time (the first format only)
+    with --memory, while the machine has only so many GiB available: the same (the rest is taken as huge pages)
 
 One line for each start: seconds of load_model and its parts as in start_bench.py; `first`, from the engine's constructor to its
 first token, after a prompt of 160; GB of the model's files in the page cache before and after; GB that the disk read. --set
 sets an environment variable in every start and command. Lines of JSON are added to DIR/results.jsonl: a second call goes on
-where the first ended. With --seconds it ends in time for the longest start. The last lines are a table: medians (and all).
+where the first ended. With --seconds it ends in time for the longest start. With --go-on it measures even if the first starts
+generate other tokens than raw, as gpt-oss-120b does from load to load. The last lines are a table: medians (and all).
 """
 
 import argparse
@@ -38,6 +40,7 @@ import start_vllm
 
 CACHESTAT = 451  # the system call's number
 ORDER = ("cold", "again", "third")
+HUGE_PAGES = "/proc/sys/vm/nr_hugepages"  # of 2 MiB
 LONGEST = 150  # seconds of a start, which is ended then
 COLUMNS = ("load", "first", "weights", "convert", "packed", "host", "before", "after", "disk")
 
@@ -81,6 +84,22 @@ def empty_page_cache(directories):
         for directory in directories:
             start_bench.drop(directory)
         return "posix_fadvise"
+
+
+def available_gib():
+    with open("/proc/meminfo") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("MemAvailable:")) / 2**20
+
+
+def take_memory(gib):
+    """Makes only so many GiB available, by huge pages that nothing uses; with None, all again."""
+    for _ in range(3):  # a machine can get more memory as it is used
+        with open(HUGE_PAGES) as file:
+            taken = int(file.read())
+        wanted = max(0, taken + int((available_gib() - gib) * 512)) if gib else 0
+        if abs(wanted - taken) > 128 or not gib:
+            with open(HUGE_PAGES, "w") as file:
+                file.write(str(wanted))
 
 
 def make_group(gib):
@@ -153,7 +172,7 @@ class Bench:
         bench.round(0, formats)
         bench.table()
         open(self.log, "a").close()
-        return not bench.failed
+        return self.options.go_on or not bench.failed
 
     def over(self):
         return self.options.seconds and time.monotonic() - self.begin + self.longest > self.options.seconds
@@ -162,6 +181,9 @@ class Bench:
         """One measured start; `more` is kept with it."""
         directory = getattr(self, which)
         group = self.group if row.startswith("limit") else None
+        if row.startswith("memory"):
+            take_memory(self.options.memory)
+            more = more | {"available": available_gib()}
         before, disk = cached_gb(directory), disk_gb(directory)
         context = multiprocessing.get_context("fork")
         result = context.Queue()
@@ -174,6 +196,8 @@ class Bench:
                 time.sleep(0.05)
             found = {"failed": process.exitcode} if result.empty() else result.get(timeout=5)
             start_vllm.stop(process)
+            if row.startswith("memory") and row.endswith(ORDER[-1]):
+                take_memory(None)
             seen = (start_measure.read(file.name) or [{}])[0]
         seen.pop("experts", None)
         one = {"turn": turn, "row": row, "format": format, "which": which} | more | seen | found
@@ -184,15 +208,16 @@ class Bench:
         figures = " ".join(f"{k} {v:.2f}" for k, v in one.items() if isinstance(v, float))
         print(f"{turn} {row}, {format}: {figures} {'' if 'first' in found else found} {seen.get('report', '')}", flush=True)
 
-    def rows(self, limit):
-        """(its rows, which, what comes before the first of them); rows of one group need one another."""
+    def rows(self, limits):
+        """(its rows, which, what comes before the first of them); rows of one group need one another. limits: of little
+        memory, with which some rows are repeated."""
         for which in ("raw", "packed"):
             yield [f"{which} {when}" for when in ORDER], which, self.emptied
         yield ["after convert"], "packed", self.converted
         yield ["after convert and verify"], "packed", self.verified
-        if limit:
+        for limit in limits:
             for which in ("raw", "packed"):
-                yield [f"limit, {which} {when}" for when in ORDER], which, self.emptied
+                yield [f"{limit}, {which} {when}" for when in ORDER], which, self.emptied
 
     def emptied(self):
         return {"by": empty_page_cache((self.raw, self.packed))}
@@ -205,8 +230,9 @@ class Bench:
 
     def round(self, turn, formats):
         """Whether there was time for it."""
+        limits = [name for name in ("limit", "memory") if getattr(self.options, name)]
         for format in formats:
-            for rows, which, before in self.rows(self.options.limit):
+            for rows, which, before in self.rows(limits if format == formats[0] else []):
                 if any((one["turn"], one["row"], one["format"]) == (turn, rows[-1], format) for one in self.done):
                     continue
                 begin = time.monotonic()
@@ -242,6 +268,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--formats", default="default,instanttensor")
     parser.add_argument("--limit", type=int)
+    parser.add_argument("--memory", type=int)
+    parser.add_argument("--go-on", action="store_true")
     parser.add_argument("--set", action="append", default=[], dest="environment")
     parser.add_argument("--convert", default="", help="further options of convert, in one string")
     parser.add_argument("--seconds", type=float)
