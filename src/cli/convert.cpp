@@ -76,7 +76,7 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
     for (CLI::Option* option : {needed.checkpoint, needed.out, needed.backend, needed.engine}) option->required(false);
   };
   static PartOptions part;
-  add_part(app, part, "OUT", {"--dry-run"});
+  add_part(app, part, "OUT", {"--dry-run", "--published"});
   app->option_defaults()->group("Many conversions");
   auto* list = app->add_option_function<std::string>(
       "--filelist", take_list, "One conversion a line: CKPT OUT and options, # and a comment; - for stdin");

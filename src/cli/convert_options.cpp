@@ -4,6 +4,7 @@
 #include "src/backends/gpu.h"
 #include "src/base/log.h"
 #include "src/cli/checkpoint_path.h"
+#include "src/cli/published_option.h"
 
 namespace mxfp4::cli {
 
@@ -83,6 +84,9 @@ void add_choices(CLI::App* app, Conversion& c) {
   app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Accept scale bytes 0xFF (NaN)");
   app->add_flag("--allow-incomplete", o.allow_incomplete,
                 "Convert a checkpoint without all layers and tensors that its config promises; OUT says so");
+  auto* published = add_published(app, o.published, "Compare the checkpoint's files with published hashes");
+  app->add_flag("--no-published", o.no_published, "Compare no hashes, not even those that Hugging Face's tools keep")
+      ->excludes(published);
   add_gate_up(app, o.model);
 }
 

@@ -5,6 +5,7 @@
 #include "src/cli/checkpoint_path.h"
 #include "src/cli/commands.h"
 #include "src/cli/part_option.h"
+#include "src/cli/published_option.h"
 
 namespace mxfp4::cli {
 
@@ -126,6 +127,8 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   auto* source =
       app->add_option("--source", o.source, "The checkpoint; without it the manifest's checksums stand for it");
   source->type_name("CKPT");
+  CLI::Option* published =
+      add_published(app, o.published, "Restore the original files in memory and compare their hashes");
   app->add_option(
          "--level", o.level,
          "files: sizes and checksums. bytes: also unpack and compare every byte and pad. kernels: also compute "
@@ -139,6 +142,7 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   app->add_option("--part", part, "Verify part I of N of OUT, from 0; auto: what Slurm, Kubernetes or MPI says")
       ->excludes(app->get_option("--bench"))
       ->excludes(app->get_option("--save"))
+      ->excludes(published)
       ->type_name("I/N|auto");
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);

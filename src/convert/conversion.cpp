@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "src/base/log.h"
 #include "src/base/signals.h"
@@ -37,11 +36,8 @@ void Conversion::run() {
   Progress progress("packing", bytes);
   in_place_ = may_pack_in_place();
   const std::vector<std::vector<int64_t>> batches = job_batches(plan_, left, in_place_ ? in_place_bytes_at_once : 0);
-  JobOrder order = order_of(batches);
   drop_if_refused([&] {
-    run_jobs(
-        int64_t(batches.size()), options_.threads,
-        [&](Worker& worker, int64_t) { carry_out_batch(worker, batches[size_t(order.next())], progress); }, devices_);
+    carry_out(batches, progress);
     check_source();
   });
   files_.close_all([&](size_t i, DirectFile& file) {
@@ -58,20 +54,26 @@ void Conversion::run() {
   });
 }
 
-JobOrder Conversion::order_of(const std::vector<std::vector<int64_t>>& batches) const {
+void Conversion::carry_out(const std::vector<std::vector<int64_t>>& batches, Progress& progress) {
   std::vector<TensorRange> ends;
   for (const auto& batch : batches) ends.push_back(last_range(plan_, plan_.jobs[size_t(batch.back())]));
-  std::vector<int64_t> in_source(batches.size());
-  std::iota(in_source.begin(), in_source.end(), 0);
-  const auto place = [&](int64_t i) {
-    const TensorRange& r = ends[size_t(i)];
-    return std::pair(r.tensor->file, r.tensor->offset + r.offset);
+  if (hashes_) hashes_->set_jobs(ends);
+  JobOrder order = order_in_source(hashes_ ? std::vector<TensorRange>() : std::move(ends), source_.reader());
+  const auto work = [&](Worker& worker, int64_t) {
+    const int64_t i = hashes_ ? hashes_->next() : order.next();
+    if (hashes_ && hashes_->any_wrong()) failed_ = true;
+    carry_out_batch(worker, batches[size_t(i)], progress);
+    if (hashes_) hashes_->done(i);
   };
-  std::sort(in_source.begin(), in_source.end(), [&](int64_t a, int64_t b) { return place(a) < place(b); });
-  return {std::move(in_source), [ends = std::move(ends), reader = source_.reader()](int64_t i) {
-            const TensorRange& r = ends[size_t(i)];
-            return !reader || reader->is_cached(*r.tensor, r.offset, r.bytes);
-          }};
+  run_jobs(int64_t(batches.size()), options_.threads, work, devices_);
+  end_hashes();
+}
+
+void Conversion::end_hashes() {
+  if (!hashes_) return;
+  hashes_->finish(options_.threads);
+  hashes_->report(problems_);
+  problems_.throw_if_any();
 }
 
 void Conversion::carry_out_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress) {

@@ -14,6 +14,7 @@
 #include "src/convert/convert.h"
 #include "src/convert/job_order.h"
 #include "src/convert/job_record.h"
+#include "src/convert/source_hashes.h"
 #include "src/device/device_sums.h"
 #include "src/device/pipeline.h"
 #include "src/io/open_files.h"
@@ -50,7 +51,14 @@ class Conversion {
     others_jobs_ = std::move(jobs);
     others_files_ = std::move(files);
   }
+  /// The source's shards must have these hashes. Both must live as long.
+  void compare_with(const Checkpoint& files, const PublishedList& published) {
+    if (!published.empty()) hashes_.emplace(files, published);
+  }
   void run();
+
+  /// Hashes what run() has not; throws Error{input} if a shard does not have its hash.
+  void end_hashes();
 
   /// Reads the journal: true at every job that is written down.
   std::vector<bool> read_journal();
@@ -96,8 +104,9 @@ class Conversion {
   /// that grew would be new memory each time.
   uint8_t* source_buffer(Worker& worker, int64_t bytes, int64_t offset) const;
   uint8_t* packed_buffer(Worker& worker, int64_t bytes, int64_t offset) const;
-  /// By what is in the page cache; batches of another source than a checkpoint's shards are taken in order.
-  JobOrder order_of(const std::vector<std::vector<int64_t>>& batches) const;
+  /// Carries out all batches, in the order that the hashes need, or by what is in the page cache; batches of another
+  /// source than a checkpoint's shards are taken in order.
+  void carry_out(const std::vector<std::vector<int64_t>>& batches, Progress& progress);
   /// A batch of jobs, all together or one after the other.
   void carry_out_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress);
   /// Whether pack_in_place() can pack anything of this conversion, by what is open.
@@ -135,6 +144,7 @@ class Conversion {
   Source& source_;
   OutputDir& out_;
   const Manifest* known_;
+  std::optional<SourceHashes> hashes_;
   Checksums sums_;
   std::vector<JobCounts> counts_;
   std::vector<bool> others_jobs_, others_files_;

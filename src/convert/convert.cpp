@@ -17,6 +17,7 @@
 #include "src/convert/merge.h"
 #include "src/convert/part.h"
 #include "src/convert/part_run.h"
+#include "src/convert/published_source.h"
 #include "src/convert/report.h"
 #include "src/convert/run_identity.h"
 #include "src/convert/unchanged.h"
@@ -147,6 +148,8 @@ Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const De
   const Manifest& m = out.manifest;
   const int set = set_number(m, p.backend, p.plan.tp);
   if (set == int(m.sets.size())) return {};
+  if (!has_record(m.options.published, in.published))
+    return {false, "it does not say that these published hashes were compared"};
   Problems none;  // the same plan, but for the names of files
   const Plan plan = set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none);
   if (const std::string differs = difference_of_set(plan, p.manifest, out, damage); !differs.empty())
@@ -210,6 +213,7 @@ void finish_earlier(const ConvertOptions& options, Conversion& conversion) {
       fail(ErrorKind::io, "{}: {} is missing or not whole; remove {} and convert again", options.out, f.name,
            options.out);
   conversion.read_journal();
+  conversion.end_hashes();
 }
 
 /// One conversion of a model whose bytes the source gives. place: null for a dry run.
@@ -238,6 +242,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
   if (out.replaced()) to.check_replaced(*out.replaced());
   if (parts && !out.committed()) parts->move_into(out);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);
+  conversion.compare_with(in.files, in.published);
   if (options.merge && !options.verify && !options.sha256) leave_out(*parts, conversion);
   if (out.committed())
     finish_earlier(options, conversion);
@@ -259,13 +264,14 @@ Json convert_checkpoint(ConvertOptions options, OutputDir* place) {
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
   const Model model = recognise(checkpoint, options.model, problems);
   check_whole(checkpoint, options, problems);
+  const PublishedList published = published_of(options, checkpoint, problems);
   const NewOutput to(options);
   if (problems.any()) {
     for (const std::string& line : problems.warnings()) warn(line);
     problems.throw_if_any();
   }
   const auto source = read_from(checkpoint);
-  return run(options, place, {checkpoint, model, *source, checkpoint}, to, problems);
+  return run(options, place, {checkpoint, model, *source, checkpoint, nullptr, published}, to, problems);
 }
 
 /// What is read is `out`, whose rows are known from before.
@@ -277,6 +283,7 @@ void check_gate_up(const ConvertOptions& options, const std::string& out, const 
 
 /// From one packed form to another: the same bytes as from the source, which is not needed.
 Json convert_packed(ConvertOptions options, OutputDir* place) {
+  refuse_published(options);
   if (options.link) fail(ErrorKind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
   Problems problems;
   const auto packed = open_packed(options.checkpoint, problems);
@@ -300,6 +307,7 @@ Json add_set(ConvertOptions options, OutputDir* place) {
   const bool is_packed = has_manifest(options.checkpoint);
   const auto packed = is_packed ? open_packed(options.checkpoint, problems) : nullptr;
   const Checkpoint checkpoint = is_packed ? Checkpoint() : open_checkpoint(options.checkpoint, problems);
+  const PublishedList published = published_of(options, checkpoint, problems);
   problems.throw_if_any();
   const auto out = open_packed(options.out, problems);
   if (!problems.any()) check_files(*out, problems);
@@ -314,7 +322,7 @@ Json add_set(ConvertOptions options, OutputDir* place) {
   const Checkpoint& names = out->manifest.source;
   check_same_form(is_packed ? packed->manifest.source : checkpoint, *out);
   const auto source = is_packed ? read_from(*packed, packed->unpackable_set()) : read_by_name(checkpoint);
-  return run(options, place, {names, out->model, *source, is_packed ? names : checkpoint, &out->manifest},
+  return run(options, place, {names, out->model, *source, is_packed ? names : checkpoint, &out->manifest, published},
              AddedSet(options, *out), problems);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "src/convert/published_source.h"
 #include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/companions.h"
@@ -24,6 +25,7 @@ ManifestOptions NewOutput::manifest_options(const Input& in) const {
   m.allow_nan_scales = options_.allow_nan_scales;
   m.allow_incomplete = options_.allow_incomplete;
   m.sha256sums = options_.sha256;
+  m.published = in.known ? in.known->options.published : in.published;
   if (options_.format == sharded_state_format) m.format = sharded_state_format;
   return m;
 }
@@ -71,9 +73,10 @@ int AddedSet::number(const Backend& backend, const TensorParallel& tp) const {
   return set_number(out_.manifest, backend, tp);
 }
 
-ManifestOptions AddedSet::manifest_options(const Input&) const {
+ManifestOptions AddedSet::manifest_options(const Input& in) const {
   ManifestOptions m = out_.manifest.options;
   m.tool_version = MXFP4_VERSION;
+  if (!in.published.empty() && !has_record(m.published, in.published)) m.published = in.published;
   m.sha256sums = options_.sha256 || out_.held.holds(sums_name);
   return m;
 }

@@ -1,6 +1,7 @@
 // What a conversion reads, and where its set goes: into an output of its own, or beside the sets of one that is there.
 #pragma once
 
+#include "src/checkpoint/published_list.h"
 #include "src/convert/convert.h"
 #include "src/packed/manifest.h"
 #include "src/packed/source.h"
@@ -16,6 +17,7 @@ struct Input {
   Source& source;
   const Checkpoint& files;          // which the source reads
   const Manifest* known = nullptr;  // whose checksums the source must have, where it is known from before
+  PublishedList published = {};     // the files whose hashes it must have
 };
 
 /// A set is added to OUT from its own tensors.

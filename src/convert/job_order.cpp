@@ -1,6 +1,7 @@
 #include "src/convert/job_order.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace mxfp4 {
@@ -47,6 +48,20 @@ TensorRange last_range(const Plan& plan, const Job& job) {
   const PackedTensor& t = plan.packed[pack.target];
   const Slice s = pieces_of(t, plan.model->layers[size_t(t.layer)].experts[size_t(pack.end - 1)]).back();
   return {s.tensor, s.piece, s.piece_bytes};
+}
+
+JobOrder order_in_source(std::vector<TensorRange> ends, const ShardReader* reader) {
+  std::vector<int64_t> in_source(ends.size());
+  std::iota(in_source.begin(), in_source.end(), 0);
+  const auto place = [&](int64_t i) {
+    const TensorRange& r = ends[size_t(i)];
+    return std::pair(r.tensor->file, r.tensor->offset + r.offset);
+  };
+  std::sort(in_source.begin(), in_source.end(), [&](int64_t a, int64_t b) { return place(a) < place(b); });
+  return {std::move(in_source), [ends = std::move(ends), reader](int64_t i) {
+            const TensorRange& r = ends[size_t(i)];
+            return !reader || reader->is_cached(*r.tensor, r.offset, r.bytes);
+          }};
 }
 
 }  // namespace mxfp4

@@ -45,4 +45,7 @@ class JobOrder {
 /// The source's bytes of a job, from which the rest can be judged: the last ones.
 TensorRange last_range(const Plan& plan, const Job& job);
 
+/// ends[i] is the last range of job i. reader: of the source; null: all jobs are taken in order.
+JobOrder order_in_source(std::vector<TensorRange> ends, const ShardReader* reader);
+
 }  // namespace mxfp4

@@ -7,6 +7,7 @@
 #include "src/base/threads.h"
 #include "src/convert/conversion.h"
 #include "src/convert/destination.h"
+#include "src/convert/published_source.h"
 #include "src/packed/companions.h"
 #include "src/packed/sharded_state.h"
 #include "src/plan/print_plan.h"
@@ -17,11 +18,6 @@ namespace mxfp4 {
 namespace fs = std::filesystem;
 
 namespace {
-
-void report_left_out(const Checkpoint& ck) {
-  if (!ck.left_out.empty())
-    note(fmt::format("not carried along: {}", printable(fmt::format("{}", fmt::join(ck.left_out, ", ")))));
-}
 
 /// The folder that is there already of those above OUT.
 fs::path folder_above(const std::string& out) {
@@ -56,7 +52,7 @@ void show_plan(const ConvertOptions& options, const Plan& plan) {
 
 Json report(const ConvertOptions& options, const Input& in, const Plan& plan, const DeviceChoice& devices,
             const Conversion& conversion) {
-  report_left_out(in.checkpoint);
+  report_files(in.checkpoint, in.published);
   if (conversion.zero_scales())
     note(fmt::format("0x00 (2^-127) in {}; some kernels, as Marlin's and Hopper's, read it as 0.0",
                      counted(conversion.zero_scales(), "scale")));
@@ -73,6 +69,7 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
   result["device"] = {{"name", name_of(devices)}, {"why", devices.why}};
   if (const auto w = conversion.write_way()) result["writes"] = {{"way", w->way}, {"why", w->why}};
   result["in_place_bytes"] = conversion.in_place_bytes();
+  if (!in.published.empty()) result["published"] = in.published.size();
   return result;
 }
 

@@ -1,7 +1,5 @@
 #include "src/io/sha256.h"
 
-#include <openssl/evp.h>
-
 #include <memory>
 #include <sstream>
 #include <vector>
@@ -9,6 +7,7 @@
 #include "src/base/file.h"
 #include "src/base/signals.h"
 #include "src/base/threads.h"
+#include "src/io/digest.h"
 
 namespace mxfp4 {
 
@@ -16,24 +15,6 @@ namespace {
 
 constexpr int64_t step = int64_t(1) << 20;
 constexpr size_t name_at = 66;  // in a line
-
-class Digest {
- public:
-  Digest() {
-    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1)
-      fail(ErrorKind::io, "OpenSSL has no SHA-256");
-  }
-  void take(const void* data, int64_t bytes) { EVP_DigestUpdate(context_.get(), data, size_t(bytes)); }
-  std::string hex() {
-    unsigned char sum[EVP_MAX_MD_SIZE];
-    unsigned length = 0;
-    EVP_DigestFinal_ex(context_.get(), sum, &length);
-    return fmt::format("{:02x}", fmt::join(sum, sum + length, ""));
-  }
-
- private:
-  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_{EVP_MD_CTX_new(), EVP_MD_CTX_free};
-};
 
 std::string sha256_of(const Fd& fd) {
   Digest digest;

@@ -10,6 +10,7 @@
 #include "src/base/folder.h"
 #include "src/base/json.h"
 #include "src/base/long_text.h"
+#include "src/checkpoint/published_list.h"
 #include "src/packed/manifest_format.h"
 #include "src/plan/plan.h"
 
@@ -79,6 +80,7 @@ struct ManifestOptions {
   Json loss;                      // of a lossy backend, over all experts
   std::string format;             // sharded_state_format, or empty
   bool sha256sums = false;        // SHA256SUMS is there
+  PublishedList published;        // the source's files with the hashes that were compared
   std::string tool_version = MXFP4_VERSION;
 };
 

@@ -142,6 +142,17 @@ class Reader {
       shards_[name] = int(ck.shards.size());
       ck.shards.push_back({name, {}, {f.at("bytes").number(), 0, 0, 0}});
     });
+    if (source.has("published")) source.at("published").each([&](const Field& f) { read_published(f); });
+  }
+
+  void read_published(const Field& f) {
+    const bool is_git = f.has("git_sha1");
+    PublishedFile file = {f.at("name").text(), f.at("bytes").number(), f.at(is_git ? "git_sha1" : "sha256").text(),
+                          f.at("published_by").text()};
+    PublishedList& list = m_.options.published;
+    if (!is_published_hash(file.hash) || is_sha256(file) == is_git) f.refuse("'{}' is no hash; damaged?", file.hash);
+    if (!list.empty() && list.back().name >= file.name) f.at("name").refuse("not in order; damaged?");
+    list.push_back(std::move(file));
   }
 
   void read_copied(const Field& t) {

@@ -10,6 +10,8 @@ namespace {
 
 std::string json_text(std::string_view s) { return Json(s).dump(); }
 
+const char* hash_key(const PublishedFile& f) { return is_sha256(f) ? "sha256" : "git_sha1"; }
+
 const char* name_of(LayerKind kind) { return kind == LayerKind::mtp ? "mtp" : "model"; }
 
 std::string sizes(const Dims& s) { return fmt::format("[{}]", fmt::join(s, ",")); }
@@ -133,12 +135,23 @@ class Writer {
     list(ck.shards, [](const Shard& s) {
       return fmt::format("{{\"name\": {}, \"bytes\": {}}}", json_text(s.name), s.state.bytes);
     });
-    text_ += fmt::format("],\n\"config\": {},\n\"index\": ", json_text(ck.config_text));
+    text_ += "],\n";
+    if (options_.version > 1 && !options_.published.empty()) published();
+    text_ += fmt::format("\"config\": {},\n\"index\": ", json_text(ck.config_text));
     if (ck.index.path.empty())
       quote(ck.index.kept);
     else
       quote(ck.index.read());
     text_ += "},\n";
+  }
+
+  void published() {
+    text_ += "\"published\": [\n";
+    list(options_.published, [](const PublishedFile& f) {
+      return fmt::format("{{\"name\": {}, \"bytes\": {}, \"{}\": \"{}\", \"published_by\": {}}}", json_text(f.name),
+                         f.bytes, hash_key(f), f.hash, json_text(f.by));
+    });
+    text_ += "],\n";
   }
 
   /// What was recognised in the source.

@@ -35,6 +35,7 @@ void print_json(const VerifyOptions& options, const PackedCheckpoint& p, const V
   }
   if (!v.incomplete.empty()) j["incomplete"] = v.incomplete;
   if (v.bench) j["bench"] = to_json(*v.bench);
+  if (v.published) j["published"] = to_json(*v.published);
   print_out("{}\n", one_line(j));
 }
 
@@ -81,6 +82,8 @@ void print_text(const VerifyOptions& options, const PackedCheckpoint& p, const V
                   name_of(v.level()), tensors, counted(p.copied.size(), "copied tensor"), human_bytes(bytes),
                   human_seconds(v.seconds),
                   sets.size() == 1 ? sets.front().tp.missing() + of_layout_file(sets.front()) : "", lacks));
+  if (v.published)
+    for (const std::string& line : lines_of(*v.published)) say(fmt::format("{}: {}", name_of(options), line));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/verify/published.h"
 #include "src/verify/verify.h"
 
 namespace mxfp4 {
@@ -20,6 +21,7 @@ struct Verdict {
   std::vector<std::string> incomplete;  // what OUT's source lacks, and was allowed to
   std::map<size_t, KernelReport> kernels;
   std::optional<BenchReport> bench;
+  std::optional<PublishedReport> published;
   double seconds = 0;
   Level level() const { return *std::min_element(levels.begin(), levels.end()); }
 };

@@ -391,9 +391,11 @@ bool verify(const VerifyOptions& options) {
   }
   Verdict v;
   const auto begin = std::chrono::steady_clock::now();
+  const PublishedList list = options.published.empty() ? PublishedList() : read_published_list(options.published);
   const Original source(options.source);  // before OUT: what opening takes for a while is not in memory beside it
   const auto packed = open_packed(options.out, v.problems);
   for (const PackedSet& set : packed->sets) v.levels.push_back(level_of(options, set));
+  if (!list.empty() && !v.problems.any()) check_restorable(*packed);
   if (std::count(v.levels.begin(), v.levels.end(), Level::kernels)) check_layers(*packed, options.kernels);
   const bool is_state = packed->manifest.options.format == sharded_state_format;
   if (is_state && options.part.count > 1)
@@ -403,6 +405,8 @@ bool verify(const VerifyOptions& options) {
   if (first) check_files(*packed, v.problems);
   if (first) check_nothing_else(*packed, v.problems);
   if (!v.problems.any()) verify_contents(options, *packed, source, v);
+  if (!list.empty() && !v.problems.any())
+    v.published = compare_with_list(options, *packed, list, device_for(options, Level::bytes), v.problems);
   if (options.bench.run) v.bench = bench_sets(*packed, options.bench);
   v.seconds = seconds_since(begin);
   print(options, *packed, v);

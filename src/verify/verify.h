@@ -19,6 +19,7 @@ enum class Level { files, bytes, kernels, highest };
 struct VerifyOptions {
   // source may be empty: the manifest's checksums stand for it; out too where a shape is timed
   std::string out, source;
+  std::string published;  // a list of hashes that the original files must have, or empty
   Level level = Level::highest;
   KernelOptions kernels;
   std::string save;  // file for the batches that level kernels computes, or empty

@@ -1,0 +1,126 @@
+#include "src/checkpoint/published.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "src/base/error.h"
+#include "src/checkpoint/companion.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t max_metadata_bytes = 4096;
+constexpr const char* what_to_do =
+    "download it again, or use --no-published for a checkpoint that was changed on purpose";
+
+/// Of a file in Hugging Face's cache: the name of the blob that it is a link to.
+std::string hash_in_cache(const fs::path& file) {
+  std::error_code none;
+  const fs::path target = fs::read_symlink(file, none);
+  return target.parent_path().filename() == "blobs" ? target.filename().string() : "";
+}
+
+/// Of a file that was downloaded into a folder.
+std::string hash_in_metadata(const fs::path& dir, const std::string& name) {
+  const fs::path path = dir / ".cache/huggingface/download" / (name + ".metadata");
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) return {};
+  std::istringstream lines;
+  try {
+    lines.str(read_text(path.string(), max_metadata_bytes));
+  } catch (const Error&) {  // Hugging Face's tools pass over such a file, too
+    return {};
+  }
+  std::string commit, hash;
+  lines >> commit >> hash;
+  return hash;
+}
+
+bool is_shard(const Checkpoint& ck, const std::string& name) {
+  return std::any_of(ck.shards.begin(), ck.shards.end(), [&](const Shard& s) { return s.name == name; });
+}
+
+int64_t bytes_of_shard(const Checkpoint& ck, const std::string& name) {
+  return std::find_if(ck.shards.begin(), ck.shards.end(), [&](const Shard& s) { return s.name == name; })->state.bytes;
+}
+
+/// Adds a problem if the sizes differ.
+bool has_published_size(const PublishedFile& published, int64_t bytes, Problems& problems) {
+  const bool is_same = published.bytes < 0 || published.bytes == bytes;
+  if (!is_same)
+    problems.error(published.name, "{} bytes, {} as published ({}); {}", bytes, published.bytes, published.by,
+                   what_to_do);
+  return is_same;
+}
+
+PublishedFile check_text(const std::string& text, PublishedFile published, Problems& problems) {
+  const auto bytes = int64_t(text.size());
+  if (has_published_size(published, bytes, problems)) {
+    Digest digest = digest_like(published, bytes);
+    digest.take(text.data(), bytes);
+    compare_published(published, digest.hex(), problems);
+  }
+  published.bytes = bytes;
+  return published;
+}
+
+PublishedFile check_size(int64_t bytes, PublishedFile published, Problems& problems) {
+  has_published_size(published, bytes, problems);
+  published.bytes = bytes;
+  return published;
+}
+
+}  // namespace
+
+std::vector<std::string> original_files(const Checkpoint& ck) {
+  std::vector<std::string> names = ck.companions;
+  for (const Shard& s : ck.shards) names.push_back(s.name);
+  if (!ck.config_text.empty()) names.push_back(config_name);
+  if (ck.index.bytes > 0) names.push_back(index_name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string original_text(const Checkpoint& ck, const std::string& name) {
+  return name == config_name ? ck.config_text : name == index_name ? ck.index.read() : companion_text(ck, name);
+}
+
+PublishedList published_beside(const Checkpoint& ck) {
+  PublishedList list;
+  for (const std::string& name : original_files(ck)) {
+    std::string hash = hash_in_cache(fs::path(ck.dir) / name), by = "cache";
+    if (!is_published_hash(hash)) hash = hash_in_metadata(ck.dir, name), by = "metadata";
+    if (is_published_hash(hash)) list.push_back({.name = name, .hash = hash, .by = by});
+  }
+  return list;
+}
+
+PublishedList check_published(const Checkpoint& ck, const PublishedList& list, bool lists_all, Problems& problems) {
+  PublishedList found;
+  for (const std::string& name : original_files(ck)) {
+    const PublishedFile* published = find(list, name);
+    if (published && is_shard(ck, name))
+      found.push_back(check_size(bytes_of_shard(ck, name), *published, problems));
+    else if (published)
+      found.push_back(check_text(original_text(ck, name), *published, problems));
+    else if (lists_all && is_shard(ck, name))
+      report_not_listed(name, list, problems);
+  }
+  return found;
+}
+
+void report_not_listed(const std::string& name, const PublishedList& list, Problems& problems) {
+  problems.error(name, "not in {}; give a list with all shards", list.front().by);
+}
+
+void compare_published(const PublishedFile& published, const std::string& is, Problems& problems) {
+  if (is != published.hash)
+    problems.error(published.name, "{} is {}, {} as published ({}); {}", kind_of_hash(published), is, published.hash,
+                   published.by, what_to_do);
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,49 @@
+#include "src/convert/published_source.h"
+
+#include <algorithm>
+#include <set>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/convert/convert.h"
+#include "src/packed/manifest.h"
+
+namespace mxfp4 {
+
+PublishedList published_of(const ConvertOptions& o, const Checkpoint& checkpoint, Problems& problems) {
+  if (has_manifest(o.checkpoint)) refuse_published(o);
+  if (o.no_published || o.part || o.merge || has_manifest(o.checkpoint)) return {};
+  const bool is_given = !o.published.empty();
+  const PublishedList list = is_given ? read_published_list(o.published) : published_beside(checkpoint);
+  return check_published(checkpoint, list, is_given, problems);
+}
+
+void refuse_published(const ConvertOptions& o) {
+  if (!o.published.empty())
+    fail(ErrorKind::usage, "--published: {} is packed; use 'mxfp4-pack verify {} --published {}'", o.checkpoint,
+         o.checkpoint, o.published);
+}
+
+bool has_record(const PublishedList& record, const PublishedList& published) {
+  return std::all_of(published.begin(), published.end(), [&](const PublishedFile& f) {
+    const PublishedFile* recorded = find(record, f.name);
+    return recorded && recorded->hash == f.hash;
+  });
+}
+
+void report_files(const Checkpoint& checkpoint, const PublishedList& published) {
+  const auto names = [](const std::vector<std::string>& list) {
+    return printable(fmt::format("{}", fmt::join(list, ", ")));
+  };
+  if (!checkpoint.left_out.empty()) note("not carried along: " + names(checkpoint.left_out));
+  if (published.empty()) return;
+  std::vector<std::string> others;
+  for (const std::string& name : original_files(checkpoint))
+    if (!find(published, name)) others.push_back(name);
+  std::set<std::string> by;
+  for (const PublishedFile& f : published) by.insert(f.by);
+  note(fmt::format("as published: {} ({})", counted(int64_t(published.size()), "file"), fmt::join(by, ", ")));
+  if (!others.empty()) note("without a published hash: " + names(others));
+}
+
+}  // namespace mxfp4

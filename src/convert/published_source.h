@@ -1,0 +1,24 @@
+// convert: which hashes a checkpoint must have, and what is said of them.
+#pragma once
+
+#include "src/checkpoint/published.h"
+
+namespace mxfp4 {
+
+struct ConvertOptions;
+
+/// The checkpoint's files with published hashes, as check_published() gives them. None for one part of an output, which
+/// reads a share of each file, for a merge, which reads none, and for an output that is converted again.
+PublishedList published_of(const ConvertOptions& options, const Checkpoint& checkpoint, Problems& problems);
+
+/// Throws Error{usage} if a list is given for an output that is to be converted again.
+void refuse_published(const ConvertOptions& options);
+
+/// Whether an output's record has all of these hashes.
+bool has_record(const PublishedList& record, const PublishedList& published);
+
+/// Names the checkpoint's files that an output does not keep. Says how many of the others are as published, and names
+/// those without a hash.
+void report_files(const Checkpoint& checkpoint, const PublishedList& published);
+
+}  // namespace mxfp4

@@ -1,0 +1,35 @@
+// verify --published: an output against the hashes of the checkpoint that it was made from, without that checkpoint.
+#pragma once
+
+#include <optional>
+
+#include "src/base/error.h"
+#include "src/base/json.h"
+#include "src/checkpoint/published_list.h"
+
+namespace mxfp4 {
+
+struct DeviceChoice;
+struct PackedCheckpoint;
+struct VerifyOptions;
+
+struct PublishedReport {
+  std::string list;  // whose hashes were compared
+  int64_t files = 0, bytes = 0;
+  std::vector<std::string> not_listed;  // files of the source that the list lacks
+  std::vector<std::string> not_kept;    // files that the list has and OUT does not
+};
+Json to_json(const PublishedReport& report);
+/// Two or three lines.
+std::vector<std::string> lines_of(const PublishedReport& report);
+
+/// Throws Error{input} if OUT does not hold the bytes of its checkpoint's files: a set is lossy or lacks ranks, or the
+/// format is of version 1.
+void check_restorable(const PackedCheckpoint& packed);
+
+/// Restores the bytes of each original file from every set of OUT, without writing them, and compares their hashes with
+/// those of the list, and with the manifest's own record. A shard that the list lacks is a problem.
+PublishedReport compare_with_list(const VerifyOptions& options, const PackedCheckpoint& packed,
+                                  const PublishedList& list, const DeviceChoice& devices, Problems& problems);
+
+}  // namespace mxfp4
