@@ -43,6 +43,28 @@ leaves 'convert keeps OUT' "$dir/out" most make --page-cache yes
 leaves 'and not the checkpoint' "$dir/ckpt" none make --page-cache yes
 leaves 'auto does where memory has room' "$dir/out" most make
 leaves 'convert keeps nothing' "$dir/out" none make --page-cache no
+(cd "$dir/ckpt" && sha256sum ./*) >"$dir/sums"
+leaves 'published hashes leave nothing of the checkpoint' "$dir/ckpt" none make --published "$dir/sums"
+make_of_cached() { rm -rf "$dir/out" && cat "$dir"/ckpt/* >/dev/null && "$program" convert "$dir/ckpt" "$dir/out" $as -q "$@"; }
+leaves 'but what was there' "$dir/ckpt" most make_of_cached --published "$dir/sums"
+# read_once NAME COMMAND..: a disk gives the checkpoint once; the best of three tries, since the kernel may take pages away
+bytes_read() { python3 -c 'import resource, subprocess, sys
+if subprocess.run(sys.argv[1:]).returncode: sys.exit(1)
+print(512 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock)' "$@"; }
+is_read_once() { echo "$1 of $2 bytes" && [ "$1" -ge $(($2 * 9 / 10)) ] && [ "$1" -le $(($2 * 11 / 10)) ]; }
+read_once() {
+  local name=$1 all=$(sizes "$dir/ckpt" size) bytes try
+  shift
+  for try in 1 2 3; do
+    rm -rf "$dir/out" && drop "$dir/ckpt" && bytes=$(bytes_read "$@") && is_read_once "$bytes" "$all" >/dev/null && break
+  done
+  expect "$name" 0 bytes '' is_read_once "$bytes" "$all"
+}
+read_once 'convert reads the checkpoint once' "$program" convert "$dir/ckpt" "$dir/out" $as -q
+for threads in 1 2 8; do
+  read_once "with published hashes, too: $threads" \
+    "$program" convert "$dir/ckpt" "$dir/out" $as -q --published "$dir/sums" --threads $threads
+done
 make_by() { local MXFP4_PACK_PAGE_CACHE=$1; export MXFP4_PACK_PAGE_CACHE; make; }
 leaves 'as the environment says' "$dir/out" none make_by no
 expect 'the way is said' 0 '"writes":."way":"cached","why":"memory has room for OUT' '' \

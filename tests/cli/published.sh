@@ -132,9 +132,11 @@ expect 'an output' 2 '' "^mxfp4-pack: error: --published: out is packed; use 'mx
 expect 'a part of a folder compares nothing' 0 '' '' convert_to local parts --part 0/1 --merge -q
 
 # other conversions
-expect '--if-changed, recorded' 0 '' 'nothing has changed' convert_to ckpt out-sums --if-changed --published SHA256SUMS
-expect '--if-changed, not asked for' 0 '' 'nothing has changed' convert_to ckpt out-sums --if-changed
-expect '--if-changed, not recorded' 0 '' 'as published' convert_to ckpt out-not --if-changed --published SHA256SUMS
+expect 'the same again' 0 '' 'out-sums: unchanged' convert_to ckpt out-sums --published SHA256SUMS
+expect 'the same, not asked for' 0 '' 'out-sums: unchanged' convert_to ckpt out-sums
+expect 'the same, not recorded' 2 '' 'but it does not say that these published hashes were compared; --force replaces it' \
+  convert_to ckpt out-not --published SHA256SUMS
+expect 'replaced' 0 '' 'as published' convert_to ckpt out-not --force --published SHA256SUMS
 expect 'then it is' 0 'SHA256SUMS' '' recorded out-not
 expect 'an output again' 0 '' '' convert_to out-sums again -q
 expect 'keeps the record' 0 'SHA256SUMS' '' recorded again
