@@ -13,7 +13,7 @@ if command -v strace >/dev/null; then expect 'dry run opens no file to write' 1 
 expect 'dry run writes nothing' 2 '' '/o: no such directory; an output of' "$program" verify "$dir/o"
 expect 'convert says what to do next' 0 '' 'check it with: mxfp4-pack verify' \
   "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
-expect 'convert refuses an existing place' 2 '' '--force' "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm
+expect 'convert refuses another OUT' 2 '' '--force' "$program" convert "$tiny" "$dir/o" --backend marlin --engine sglang
 expect 'convert, quiet' 0 '' '' "$program" convert "$tiny" "$dir/q" --backend marlin --engine sglang -q
 expect 'convert as JSON' 0 '^\{"backend":"marlin".*"zero_scales":[0-9]+,"seconds":\{"read":[0-9.e-]+,.*"wall":[0-9.]+\},"device":\{.*\},"writes":\{.*\},"in_place_bytes":0\}$' '' \
   "$program" convert "$tiny" "$dir/j" --backend marlin --engine sglang --json -q

@@ -33,7 +33,7 @@ for columns in 40 80 120; do
   shown 'a warning' 'mxfp4-pack: warning: vllm 9.9 is newer' convert tiny "f$columns" --backend marlin --engine vllm==9.9
   shown 'a choice' '^mxfp4-pack: --backend auto:' convert tiny p --backend auto --engine vllm --gpu b200 --dry-run
   shown 'a choice that is not possible' '^mxfp4-pack: error: --backend auto' convert tiny p --backend auto --engine vllm
-  shown 'an error' '^mxfp4-pack: error: o: exists ' convert tiny o --backend marlin --engine vllm
+  shown 'an error' '^mxfp4-pack: error: o: exists ' convert tiny o --backend marlin --engine sglang
   shown 'an error of many values' 'gpt-oss-20b.$' synth gpt-oss-20 s
   shown 'a name of the hub' '  hf download openai/gpt-oss-20b ' inspect openai/gpt-oss-20b
   shown 'a list' '^mxfp4-pack: error: list:1: ' convert --filelist list --backend marlin --engine vllm
