@@ -1,7 +1,10 @@
-// JSON as this tool reads it: strict, no duplicate keys, bounded depth.
+// JSON as this tool reads it: strict, no duplicate keys, bounded depth. Files may hold NaN, Infinity and -Infinity,
+// which Python's json module writes and reads.
 #pragma once
 
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,33 +20,68 @@ using Json = nlohmann::ordered_json;
 
 /// JSON on one line; bytes that are no UTF-8 (paths may hold them) become U+FFFD, and what is not printable() \uNNNN.
 std::string one_line(const Json& json);
+/// JSON as Python writes it: NaN, Infinity and -Infinity stay what they are. indent: as of Json::dump().
+std::string python_text(const Json& json, int indent = -1);
 /// What "error" holds in what a command prints.
 Json json_of(const Error& error);
 
 /// Base of SAX handlers: tracks depth, refuses more than `max_depth` levels, keeps the first complaint.
 struct SaxBase {
   int depth = 0, max_depth = 32;
-  std::string complaint;  // empty: none
+  size_t bytes_read = 0;
+  std::string complaint;    // empty: none
+  size_t complaint_at = 0;  // bytes read until then
+  bool is_syntax = false;   // the complaint is not the handler's
 
   bool refuse(std::string text) {
+    if (complaint.empty()) complaint_at = bytes_read;
     if (complaint.empty()) complaint = std::move(text);
     return false;
+  }
+  bool refuse_syntax(std::string text, size_t at) {
+    is_syntax = complaint.empty();
+    bytes_read = at;
+    return refuse(std::move(text));
   }
   bool enter() { return ++depth <= max_depth || refuse("nested deeper than " + std::to_string(max_depth) + " levels"); }
   bool binary(std::vector<uint8_t>&) { return refuse("binary value"); }
   bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e);
 };
 
-/// Parses a whole document into a handler. False where it is no JSON or the handler refused: its complaint says why.
+/// Bytes of a text, which are counted as they are read.
+struct CountedByte {
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+  const char* at;
+  size_t* count;
+  const char& operator*() const { return *at; }
+  CountedByte& operator++() { return ++at, ++*count, *this; }
+  bool operator==(const CountedByte& other) const { return at == other.at; }
+  bool operator!=(const CountedByte& other) const { return at != other.at; }
+};
+
+/// Parses a whole document into a handler. False if it is no JSON or the handler refused: its complaint says why.
 template <class Sax>
 bool parse_sax(std::string_view text, Sax& sax) {
   // The library takes a NUL byte for the end and skips a byte order mark; neither is JSON.
-  if (const size_t at = text.find('\0'); at != text.npos) return sax.refuse("NUL at byte " + std::to_string(at));
+  if (const size_t at = text.find('\0'); at != text.npos) return sax.refuse_syntax("NUL", at);
   if (text.starts_with("\xEF\xBB\xBF")) return sax.refuse("starts with a byte order mark");
-  return nlohmann::json::sax_parse(text.begin(), text.end(), &sax);
+  const char* const begin = text.data();
+  return nlohmann::json::sax_parse(CountedByte{begin, &sax.bytes_read},
+                                   CountedByte{begin + text.size(), &sax.bytes_read}, &sax);
 }
 
-/// Parses a whole document. Throws Error{input}: "FILE: invalid JSON: ...".
+/// A text of a file for parse_sax(): Python's numbers that are no JSON become strings which python_number() knows.
+std::string with_python_numbers(std::string_view text);
+std::optional<double> python_number(std::string_view string);
+
+/// "invalid JSON: COMPLAINT (line 3, column 14, key 'rope.factor')", of what with_python_numbers() gave.
+std::string complaint_of(const SaxBase& sax, std::string_view text, std::string_view key);
+
+/// Parses a whole document. Throws Error{input}: "FILE: " and complaint_of().
 Json parse_json(std::string_view text, std::string_view file, int max_depth = 64);
 
 }  // namespace mxfp4

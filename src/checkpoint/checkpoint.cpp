@@ -21,28 +21,21 @@ namespace {
 
 constexpr int64_t max_index_bytes = int64_t(256) << 20;
 constexpr int64_t max_config_bytes = int64_t(16) << 20;
-constexpr int64_t max_companion_bytes = int64_t(256) << 20;
-
-/// Follows a link out of the directory only into the blobs/ folder of the same Hugging Face cache entry.
-bool link_is_allowed(const fs::path& resolved, const fs::path& dir) {
-  if (is_below(resolved, dir)) return true;
-  const fs::path snapshots = dir.parent_path();
-  return snapshots.filename() == "snapshots" && is_below(resolved, snapshots.parent_path() / "blobs");
-}
 
 int64_t ctime_of(const struct stat& s) { return int64_t(s.st_ctim.tv_sec) * 1'000'000'000 + s.st_ctim.tv_nsec; }
 
 bool add_shard(Checkpoint& ck, const std::string& name, Problems& problems) {
-  const std::string path = real_path(ck.dir, name, problems);
+  const std::string path = real_path(ck.dir, name, problems, ck.links);
   if (path.empty()) return false;
   ck.shards.push_back(source_shard(name, path));
   return true;
 }
 
-std::vector<std::string> shards_without_index(const std::string& dir) {
+/// The names of all files that may be shards. Engines find them by a pattern that no name with a dot in front matches.
+std::vector<std::string> safetensors_in(const std::string& dir) {
   std::vector<std::string> names;
   for (const std::string& name : names_in_folder(dir))
-    if (fs::path(name).extension() == ".safetensors") names.push_back(name);
+    if (fs::path(name).extension() == ".safetensors" && !name.starts_with(".")) names.push_back(name);
   return names;
 }
 
@@ -78,6 +71,20 @@ void check_against_index(const Checkpoint& ck, const Index& index, const std::se
     problems.warn(index_name, "total_size is {}, the tensors have {} bytes", index.total_size, total);
 }
 
+/// Engines skip shards that the index does not name, so that layers may be missing: MTP layers in a file of their own.
+void warn_of_others(const std::vector<std::string>& files, const std::set<std::string>& named, Problems& problems) {
+  std::vector<std::string> others;
+  for (const std::string& name : files)
+    if (!named.count(name)) others.push_back(name);
+  if (others.empty()) return;
+  problems.warn(index_name, "does not name {}, which {} skipped: {}{}{}", counted(others.size(), "shard"),
+                others.size() == 1 ? "is" : "are", others.front(),
+                others.size() < 2    ? ""
+                : others.size() == 2 ? ", "
+                                     : " to ",
+                others.size() < 2 ? "" : others.back());
+}
+
 /// Reads the headers of ck.shards into ck.tensors; returns the shards that could not be read.
 std::set<std::string> read_headers(Checkpoint& ck, Problems& problems) {
   std::set<std::string> unreadable;
@@ -101,56 +108,6 @@ std::set<std::string> read_headers(Checkpoint& ck, Problems& problems) {
   std::sort(ck.tensors.begin(), ck.tensors.end(),
             [](const Tensor& a, const Tensor& b) { return a.name != b.name ? a.name < b.name : a.file < b.file; });
   return unreadable;
-}
-
-bool is_weights(const fs::path& p) {
-  static const std::set<std::string> extensions = {".safetensors", ".bin",     ".pt",   ".pth", ".gguf",
-                                                   ".h5",          ".msgpack", ".onnx", ".ckpt"};
-  return extensions.count(p.extension().string()) > 0;
-}
-
-bool is_left_out(const fs::path& relative, int64_t bytes) {
-  static const std::set<std::string> folders = {"original", "metal", "inference", ".cache", ".git"};
-  return folders.count(relative.begin()->string()) || relative == ".gitattributes" || is_own_name(relative.string()) ||
-         is_weights(relative) || bytes > max_companion_bytes;
-}
-
-/// Where a name leads to; empty where that is nowhere, or out of reach.
-fs::path resolve(const fs::path& path) {
-  std::error_code ec;
-  const fs::path resolved = fs::canonical(path, ec);
-  const int e = ec.value();
-  if (e != 0 && e != ENOENT && e != ELOOP && e != EACCES) fail_errno(path.string(), "cannot resolve", e);
-  return ec ? fs::path() : resolved;
-}
-
-/// Every regular file beside the weights, at most two folders down; links are followed to real files.
-void find_companions(Checkpoint& ck, const fs::path& real_dir, Problems& problems) {
-  std::unordered_set<std::string> shards;
-  for (const Shard& s : ck.shards) shards.insert(s.name);
-  walk(ck.dir, [&](const Entry& entry) {
-    const fs::path resolved = resolve(entry.path);
-    if (resolved.empty()) return ck.left_out.push_back(entry.name), false;
-    if (fs::is_directory(resolved)) {
-      const bool enter = std::count(entry.name.begin(), entry.name.end(), '/') < 2 && !entry.is_link();
-      const bool readable = ::euidaccess(resolved.c_str(), R_OK | X_OK) == 0;
-      if (is_left_out(fs::path(entry.name) / "file", 0)) return enter && readable;
-      if (!enter) ck.left_out.push_back(entry.name + "/");
-      if (enter && !readable)
-        problems.error(entry.name, "a folder that cannot be read: {}", std::generic_category().message(errno));
-      return enter && readable;
-    }
-    if (entry.name == config_name || entry.name == index_name || shards.count(entry.name)) return false;
-    const bool carried = is_safe_name(entry.name) && fs::is_regular_file(resolved) &&
-                         link_is_allowed(resolved, real_dir) &&
-                         !is_left_out(entry.name, int64_t(fs::file_size(resolved)));
-    (carried ? ck.companions : ck.left_out).push_back(entry.name);
-    if (carried && ::euidaccess(resolved.c_str(), R_OK) != 0)
-      problems.error(entry.name, "cannot be read: {}", std::generic_category().message(errno));
-    return false;
-  });
-  std::sort(ck.companions.begin(), ck.companions.end());
-  std::sort(ck.left_out.begin(), ck.left_out.end());
 }
 
 bool looks_like_checkpoint(const fs::path& folder) {
@@ -189,7 +146,7 @@ std::string nearby(const fs::path& path) {
 /// Reads a JSON file of the checkpoint; empty and a problem where that fails.
 std::string read_json_text(const Checkpoint& ck, const char* name, int64_t limit, Problems& problems) {
   const int64_t before = problems.count();
-  std::string text = small_text(ck.dir, name, limit, problems);
+  std::string text = small_text(ck.dir, name, limit, problems, ck.links);
   if (problems.count() != before) return {};
   const std::string foreign = foreign_format_of(ck.dir + "/" + name);
   if (foreign.empty()) return text;
@@ -259,63 +216,6 @@ std::string TextInFile::read() const {
   return text;
 }
 
-std::string real_path(const std::string& dir, const std::string& name, Problems& problems) {
-  const fs::path path = fs::path(dir) / name;
-  const fs::path resolved = resolve(path);
-  const int reason = resolved.empty() && ::euidaccess(path.c_str(), F_OK) != 0 ? errno : 0;
-  if (reason == ELOOP)
-    problems.error(name, "a link that leads to itself; remove it");
-  else if (reason == EACCES)
-    problems.error(name, "cannot be read: {}", std::generic_category().message(reason));
-  else if (resolved.empty() && fs::is_symlink(fs::symlink_status(path)))
-    problems.error(name, "broken link to {}; incomplete copy?", fs::read_symlink(path).string());
-  else if (resolved.empty())
-    problems.error(name, "missing; incomplete copy?");
-  else if (!link_is_allowed(resolved, fs::canonical(dir)))
-    problems.error(name, "links outside the directory, to {}", resolved.string());
-  else if (!fs::is_regular_file(resolved))
-    problems.error(name, "not a regular file");
-  else
-    return resolved.string();
-  return {};
-}
-
-TextSource companion_source(const Checkpoint& ck, const std::string& name) {
-  return [&ck, name](const TextSink& to) {
-    Problems problems;
-    const auto elsewhere = ck.companion_paths.find(name);
-    const std::string path =
-        elsewhere != ck.companion_paths.end() ? elsewhere->second : real_path(ck.dir, name, problems);
-    problems.throw_if_any();
-    const LongText text(open_text(path, max_companion_bytes, name));
-    Hasher hasher;
-    text.give({0, text.bytes()}, [&](std::string_view part) {
-      hasher.take(part.data(), int64_t(part.size()));
-      to(part);
-    });
-    const auto known = ck.companion_checksums.find(name);
-    if (known != ck.companion_checksums.end() && to_hex(hasher.hash()) != known->second)
-      fail(ErrorKind::input, "{}: does not have the checksum that the output's manifest has for it; damaged?", name);
-  };
-}
-
-std::string small_text(const std::string& dir, const std::string& name, int64_t limit, Problems& problems) {
-  const std::string path = real_path(dir, name, problems);
-  return path.empty() ? "" : read_text(path, limit, name);
-}
-
-std::string companion_text(const Checkpoint& ck, const std::string& name) {
-  std::string text;
-  companion_source(ck, name)([&](std::string_view part) { text += part; });
-  return text;
-}
-
-std::string companion_checksum(const Checkpoint& ck, const std::string& name) {
-  Hasher hasher;
-  companion_source(ck, name)([&](std::string_view part) { hasher.take(part.data(), int64_t(part.size())); });
-  return to_hex(hasher.hash());
-}
-
 Reserved reserved(std::string_view name) {
   static const std::set<std::string_view> names = {config_name, index_name, "mxfp4-pack.json",
                                                    sums_name,   run_file,   part_record};
@@ -339,20 +239,21 @@ const Tensor* Checkpoint::find(std::string_view name) const {
   return it != tensors.end() && it->name == name ? &*it : nullptr;
 }
 
-Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
+Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links links) {
   std::error_code ec;
   const fs::path real_dir = fs::canonical(dir, ec);
   if (ec) fail_errno(dir, "cannot open", ec.value());
   if (!fs::is_directory(real_dir)) fail_no_checkpoint(dir);
   if (::euidaccess(dir.c_str(), R_OK | X_OK) != 0) fail_errno(dir, "cannot read", errno);
   const bool indexed = fs::exists(fs::symlink_status(fs::path(dir) / index_name));
-  const std::vector<std::string> files = shards_without_index(dir);
+  const std::vector<std::string> files = safetensors_in(dir);
   if (!indexed && files.empty()) fail_no_checkpoint(dir);
   const bool has_config = fs::exists(fs::symlink_status(fs::path(dir) / config_name));
   if (const std::string around = indexed || has_config ? "" : nearby(dir); !around.empty())  // a folder of one
     fail(ErrorKind::input, "{}: no {}; a checkpoint directory was expected{}", dir, config_name, around);
   Checkpoint ck;
   ck.dir = dir;
+  ck.links = links;
   ck.complete = read_config(ck, problems);
   Index index;
   std::set<std::string> names;
@@ -364,6 +265,7 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
     ck.index = {(real_dir / index_name).string(), index_name, 0, bytes, hash_bytes(text.data(), bytes)};
     ck.complete &= problems.count() == before;
     for (const auto& [tensor, file] : index.weight_map) names.insert(file);
+    if (ck.complete) warn_of_others(files, names, problems);
   } else {
     names.insert(files.begin(), files.end());
     if (names.size() > 1) problems.warn(dir, "no {}; all {} shards are read", index_name, names.size());
@@ -372,7 +274,7 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems) {
   if (indexed && ck.complete) check_against_index(ck, index, unreadable, problems);
   check_tensors_once(ck, problems);
   ck.complete &= unreadable.empty();
-  find_companions(ck, real_dir, problems);
+  find_companions(ck, problems);
   return ck;
 }
 

@@ -11,6 +11,7 @@
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/checkpoint/safetensors.h"
+#include "src/checkpoint/real_path.h"
 
 namespace mxfp4 {
 
@@ -34,13 +35,8 @@ enum class Reserved { no, in_out, everywhere };
 Reserved reserved(std::string_view name);
 inline bool is_own_name(std::string_view name) { return reserved(name) != Reserved::no; }
 
-/// The real path of `name` below `dir`. Empty and a problem where it is missing, no regular file, or a link out of the
-/// directory (into the blobs/ of the same Hugging Face cache entry is allowed).
-std::string real_path(const std::string& dir, const std::string& name, Problems& problems);
-
-/// A small file below `dir`, read by real_path() and open_text(): every text of a checkpoint or an output is read so.
-/// Empty, and the reason a problem, if real_path() refuses it; otherwise as read_text().
-std::string small_text(const std::string& dir, const std::string& name, int64_t limit, Problems& problems);
+/// Whether a file's name is one of weights, in any format.
+bool is_weights(const std::filesystem::path& name);
 
 /// A text that stands in a file and was read before; a checkpoint's headers and index are too large to keep.
 struct TextInFile {
@@ -76,6 +72,7 @@ bool is_unchanged(const Shard& shard, const struct stat& now);
 struct Checkpoint {
   std::string dir;
   std::vector<Shard> shards;
+  Links links = Links::stay;
   std::vector<Tensor> tensors;                             // by name; Tensor::file indexes shards
   Json config;                                             // {} where there is none
   std::string config_text;                                 // verbatim; empty where there is none
@@ -104,7 +101,7 @@ Index parse_index(std::string_view text, Problems& problems);
 
 /// Reads config, index and every shard's header, and checks them against each other and the files' sizes.
 /// What is wrong goes to `problems`; only what makes the rest unreadable throws.
-Checkpoint open_checkpoint(const std::string& dir, Problems& problems);
+Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links links = Links::stay);
 
 /// All of one of the companions, which is small; companion.h has what large ones need. Throws Error{input} where it
 /// does not have the checksum that is known.

@@ -55,7 +55,7 @@ void check_config_types(const Json& config, const ConfigTypes& types, Problems& 
   const auto check = [&](const char* key, const char* expected, auto right) {
     const Json* value = config_value(config, key);
     if (!value || value->is_null() || right(*value)) return;
-    const std::string is = value->dump(-1, ' ', true, Json::error_handler_t::replace);
+    const std::string is = python_text(*value);
     problems.error(config_name, "{} is {:.60}{}, {} expected", key, is, is.size() > 60 ? ".." : "", expected);
   };
   for (const char* key : types.strings) check(key, "a string", [](const Json& v) { return v.is_string(); });

@@ -34,6 +34,7 @@ struct IndexSax : SaxBase {
     return scalar("a number");
   }
   bool string(std::string& v) {
+    if (python_number(v)) return scalar("a number");
     if (!in_map || depth != 2) return scalar("a string");
     if (std::max(field.size(), v.size()) > max_name_bytes)
       return refuse(fmt::format("weight_map: a name of {} bytes, at most {} expected", std::max(field.size(), v.size()),
@@ -62,6 +63,7 @@ struct IndexSax : SaxBase {
     return true;
   }
   bool key(std::string& k) {
+    if (python_number(k)) return refuse("a number in place of a key");
     if (!(in_map && depth == 2) && !keys.back().insert(k).second) return refuse(fmt::format("duplicate key '{}'", k));
     if (depth == 1) {
       in_map = k == "weight_map";
@@ -83,8 +85,9 @@ const std::string* Index::file_of(std::string_view tensor) const {
 
 Index parse_index(std::string_view text, Problems& problems) {
   IndexSax sax;
-  if (!parse_sax(text, sax)) {
-    problems.error(index_name, "invalid JSON: {}", sax.complaint);
+  const std::string json = with_python_numbers(text);
+  if (!parse_sax(json, sax)) {
+    problems.error(index_name, "{}", complaint_of(sax, json, sax.field));
     return {};
   }
   if (!sax.has_map) problems.error(index_name, "no weight_map");

@@ -1,4 +1,4 @@
-// Companions of any size.
+// Companions: the files of a checkpoint beside its weights, of any size.
 #pragma once
 
 #include <string>
@@ -8,8 +8,14 @@
 namespace mxfp4 {
 
 struct Checkpoint;
+class Problems;
 
-/// Passes one of the companions in parts. Throws Error{input} in the end where it does not have the checksum that is
+/// Fills `companions` and `left_out` with every regular file beside the weights, at most two folders down. Links are
+/// followed to files. A name that begins with a dot is left out, with all that is in a folder of such a name. A
+/// checkpoint in a folder is left out whole, and a warning says so.
+void find_companions(Checkpoint& checkpoint, Problems& problems);
+
+/// Passes one of the companions in parts. Throws Error{input} in the end if it does not have the checksum that is
 /// known. The checkpoint must live as long.
 TextSource companion_source(const Checkpoint& checkpoint, const std::string& name);
 std::string companion_checksum(const Checkpoint& checkpoint, const std::string& name);

@@ -163,10 +163,12 @@ void check_cover(const std::vector<Tensor>& tensors, int64_t data_offset, int64_
                    surplus);
 }
 
+constexpr std::string_view lfs_version = "version https://git-lfs";
+
 /// What a file that is no safetensors file is, by its first bytes; null where it is not known.
 const char* foreign_format(std::string_view head) {
   auto starts = [&](std::string_view magic) { return head.substr(0, magic.size()) == magic; };
-  if (starts("version https://git-lfs")) return "this is a Git LFS pointer, not the weights; run 'git lfs pull'";
+  if (starts(lfs_version)) return "this is a Git LFS pointer, not the file itself; run 'git lfs pull'";
   if (starts("GGUF")) return "this is a GGUF file; use the original safetensors checkpoint";
   if (starts("GPT-OSS v1.0"))
     return "this is a GPT-OSS metal file; use the safetensors checkpoint in the repository's root";
@@ -203,7 +205,8 @@ Header parse_header(std::string_view json, int64_t file_bytes, std::string_view 
   Header header;
   header.data_offset = 8 + int64_t(json.size());
   if (!parse_sax(json, sax)) {
-    problems.error(file, "invalid header: {}", sax.complaint);
+    problems.error(file, "invalid header: {}{}", sax.complaint,
+                   sax.is_syntax ? fmt::format(" at byte {}", sax.complaint_at) : "");
     return header;
   }
   const int64_t before = problems.count();
@@ -229,6 +232,15 @@ std::string foreign_format_of(const std::string& path) {
   fd.read(head.data(), int64_t(head.size()), 0);
   const char* foreign = foreign_format(head);
   return foreign ? foreign : "";
+}
+
+std::string lfs_pointer(const std::string& path) {
+  constexpr int64_t most = 1024;  // of a pointer, by Git LFS's specification
+  const Fd fd = open_read(path);
+  if (fd.stat().st_size >= most) return {};
+  std::string head(size_t(std::min<int64_t>(fd.stat().st_size, int64_t(lfs_version.size()))), '\0');
+  fd.read(head.data(), int64_t(head.size()), 0);
+  return head == lfs_version ? foreign_format(head) : "";
 }
 
 Header read_header(const std::string& path, std::string_view file, Problems& problems) {

@@ -70,6 +70,8 @@ Header parse_header(std::string_view json, int64_t file_bytes, std::string_view 
 
 /// What another file is, with what to use instead: a Git LFS pointer, GGUF, pickle or metal. Empty where not known.
 std::string foreign_format_of(const std::string& path);
+/// The same for a file of any kind: only that it is a Git LFS pointer.
+std::string lfs_pointer(const std::string& path);
 
 /// Opens `path` read-only and parses its header; the length is checked against the file before memory is taken.
 /// `file` is the name shown in messages. I/O errors throw.

@@ -89,6 +89,7 @@ void add_choices(CLI::App* app, Conversion& c) {
       ->excludes(published);
   add_gate_up(app, o.model);
 }
+  add_follow_links(app, o.links, "CKPT");
 
 void add_output(CLI::App* app, ConvertOptions& o) {
   app->option_defaults()->group("What becomes of OUT");

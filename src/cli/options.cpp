@@ -78,6 +78,12 @@ void add_gate_up(CLI::App* app, ModelOptions& model) {
 }
 
 void add_threads(CLI::App* app, int& threads) {
+void add_follow_links(CLI::App* app, Links& links, const char* whose) {
+  app->add_flag_callback(
+      "--follow-links", [&links] { links = Links::follow; },
+      fmt::format("Read files of {} that are links to places outside of it", whose));
+}
+
   app->add_option("--threads", threads, "Threads that work at once; 0: one for each core")
       ->check(range(0, 4096))
       ->type_name("N")

@@ -58,6 +58,8 @@ CLI::Validator range(T low, T high) {
 
 void add_common(CLI::App* app, Common& common);
 void add_gate_up(CLI::App* app, ModelOptions& model);
+/// --follow-links; whose: "CKPT".
+void add_follow_links(CLI::App* app, Links& links, const char* whose);
 void add_threads(CLI::App* app, int& threads);
 void add_device(CLI::App* app, DeviceOptions& device);
 /// effect: what the option is for.

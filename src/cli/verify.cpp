@@ -129,6 +129,7 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   source->type_name("CKPT");
   CLI::Option* published =
       add_published(app, o.published, "Restore the original files in memory and compare their hashes");
+  add_follow_links(app, o.links, "the checkpoint");
   app->add_option(
          "--level", o.level,
          "files: sizes and checksums. bytes: also unpack and compare every byte and pad. kernels: also compute "

@@ -261,7 +261,7 @@ void check_whole(const Checkpoint& ck, ConvertOptions& options, Problems& proble
 
 Json convert_checkpoint(ConvertOptions options, OutputDir* place) {
   Problems problems;
-  const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems);
+  const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems, options.links);
   const Model model = recognise(checkpoint, options.model, problems);
   check_whole(checkpoint, options, problems);
   const PublishedList published = published_of(options, checkpoint, problems);
@@ -306,7 +306,7 @@ Json add_set(ConvertOptions options, OutputDir* place) {
   Problems problems;
   const bool is_packed = has_manifest(options.checkpoint);
   const auto packed = is_packed ? open_packed(options.checkpoint, problems) : nullptr;
-  const Checkpoint checkpoint = is_packed ? Checkpoint() : open_checkpoint(options.checkpoint, problems);
+  const Checkpoint checkpoint = is_packed ? Checkpoint() : open_checkpoint(options.checkpoint, problems, options.links);
   const PublishedList published = published_of(options, checkpoint, problems);
   problems.throw_if_any();
   const auto out = open_packed(options.out, problems);

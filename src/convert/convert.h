@@ -31,9 +31,10 @@ struct ConvertOptions {
   std::string format = "packed";  // or "sharded-state"
   bool allow_nan_scales = false;
   bool allow_incomplete = false;
-  std::string published;      // a list of hashes that the checkpoint's files must have; empty: Hugging Face's own
-  bool no_published = false;  // none are compared
-  bool no_loader = false;     // writes also what no loader reads
+  std::string published;       // a list of hashes that the checkpoint's files must have; empty: Hugging Face's own
+  bool no_published = false;   // none are compared
+  Links links = Links::offer;  // of the checkpoint
+  bool no_loader = false;      // writes also what no loader reads
   int threads = 0;
   DeviceOptions device;
   Sync sync = Sync::yes;                        // of the files with tensors

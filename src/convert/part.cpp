@@ -137,6 +137,7 @@ Json command_of(const ConvertOptions& o, const Plan& plan) {
           {"gate_up", o.model.gate_up},
           {"allow_nan_scales", o.allow_nan_scales},
           {"allow_incomplete", o.allow_incomplete},
+          {"follow_links", o.links == Links::follow},
           {"no_loader", o.no_loader},
           {"gpu_bytes", o.gpu_bytes},
           {"tp_size", o.tp_size},
@@ -159,6 +160,7 @@ ConvertOptions read_command(const Json& command) {
   command.at("gate_up").get_to(o.model.gate_up);
   command.at("allow_nan_scales").get_to(o.allow_nan_scales);
   command.at("allow_incomplete").get_to(o.allow_incomplete);
+  o.links = command.at("follow_links").get<bool>() ? Links::follow : Links::offer;
   command.at("no_loader").get_to(o.no_loader);
   command.at("gpu_bytes").get_to(o.gpu_bytes);
   command.at("tp_size").get_to(o.tp_size);

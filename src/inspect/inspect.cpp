@@ -217,7 +217,7 @@ bool inspect(const InspectOptions& options) {
     return true;
   }
   Problems problems;
-  const Checkpoint ck = open_checkpoint(options.checkpoint, problems);
+  const Checkpoint ck = open_checkpoint(options.checkpoint, problems, options.links);
   const Model m = recognise(ck, options.model, problems);
   if (!problems.any()) check_complete(ck, false, problems);
   if (options.json) {

@@ -10,6 +10,7 @@ namespace mxfp4 {
 struct InspectOptions {
   std::string checkpoint;
   ModelOptions model;
+  Links links = Links::offer;
   bool json = false;
 };
 

@@ -57,7 +57,8 @@ void check_same_form(const Checkpoint& source, const PackedCheckpoint& out) {
   }
   for (const Tensor& t : theirs)
     if (!out.manifest.source.find(t.name)) refuse_source(source.dir, out, printable(t.name) + " is new");
-  if (source.config != out.manifest.source.config) refuse_source(source.dir, out, "config.json differs");
+  if (python_text(source.config) != python_text(out.manifest.source.config))  // NaN differs from itself
+    refuse_source(source.dir, out, "config.json differs");
 }
 
 std::vector<std::string> other_tensors(const Plan& plan, const Checksums& sums, const Manifest& m,

@@ -38,7 +38,7 @@ std::string packed_config(const Plan& plan, int version, const std::vector<Manif
   add(plan.backend->engine, plan.backend->name, plan.backend->layout_version, plan.tp.size);
   q["mxfp4_pack"] = {{"format_version", version}, {"manifest", manifest_name}, {"sets", sets}};
   if (!original.is_null()) q["source_quantization_config"] = original;
-  return config.dump(2) + "\n";
+  return python_text(config, 2) + "\n";
 }
 
 /// Names the copied tensors only: an engine's default loader must never stream packed ones.

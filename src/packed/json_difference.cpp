@@ -10,7 +10,7 @@ constexpr int64_t most_lines = 20;
 constexpr size_t most_characters = 80;
 
 std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = python_text(value);
   if (text.size() > most_characters) text = text.substr(0, most_characters) + "..";
   return text;
 }

@@ -6,10 +6,10 @@
 
 namespace mxfp4 {
 
-Original::Original(const std::string& dir) {
+Original::Original(const std::string& dir, Links links) {
   if (dir.empty()) return;
   Problems problems;
-  checkpoint = std::make_unique<Checkpoint>(open_checkpoint(dir, problems));
+  checkpoint = std::make_unique<Checkpoint>(open_checkpoint(dir, problems, links));
   problems.throw_if_any();
   reader = std::make_unique<ShardReader>(*checkpoint);
 }

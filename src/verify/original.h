@@ -14,7 +14,7 @@ struct Original {
   std::unique_ptr<ShardReader> reader;
 
   /// dir: may be empty.
-  explicit Original(const std::string& dir);
+  Original(const std::string& dir, Links links);
 
   /// Throws Error{input} where it lacks a tensor of the source of `out`, or has it with another dtype or shape.
   void check_form(const Checkpoint& made_from, const std::string& out) const;

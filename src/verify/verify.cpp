@@ -310,7 +310,7 @@ class Verification {
 void check_bytes(const std::string& out, int threads) {
   VerifyOptions options;
   options.threads = threads;
-  const Original none(options.source);
+  const Original none(options.source, options.links);
   const DeviceChoice cpu;
   Problems problems;
   const auto packed = open_packed(out, problems);
@@ -392,7 +392,8 @@ bool verify(const VerifyOptions& options) {
   Verdict v;
   const auto begin = std::chrono::steady_clock::now();
   const PublishedList list = options.published.empty() ? PublishedList() : read_published_list(options.published);
-  const Original source(options.source);  // before OUT: what opening takes for a while is not in memory beside it
+  // Before OUT: what opening takes for a while is not in memory beside it.
+  const Original source(options.source, options.links);
   const auto packed = open_packed(options.out, v.problems);
   for (const PackedSet& set : packed->sets) v.levels.push_back(level_of(options, set));
   if (!list.empty() && !v.problems.any()) check_restorable(*packed);

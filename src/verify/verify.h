@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "src/checkpoint/real_path.h"
 #include "src/device/device_choice.h"
 #include "src/io/page_cache.h"
 #include "src/io/parts.h"
@@ -19,7 +20,8 @@ enum class Level { files, bytes, kernels, highest };
 struct VerifyOptions {
   // source may be empty: the manifest's checksums stand for it; out too where a shape is timed
   std::string out, source;
-  std::string published;  // a list of hashes that the original files must have, or empty
+  std::string published;       // a list of hashes that the original files must have, or empty
+  Links links = Links::offer;  // of the source
   Level level = Level::highest;
   KernelOptions kernels;
   std::string save;  // file for the batches that level kernels computes, or empty

@@ -56,7 +56,7 @@ TEST_CASE("a shard that is cut off in its header, or none at all") {
 TEST_CASE("another format under the name of a shard") {
   const auto said = [](const std::string& magic) { return said_to(with_file(magic + std::string(100, 'x')))[0]; };
   CHECK(said("version https://git-lfs.github.com/spec/v1\n") ==
-        "model-2.safetensors: this is a Git LFS pointer, not the weights; run 'git lfs pull'");
+        "model-2.safetensors: this is a Git LFS pointer, not the file itself; run 'git lfs pull'");
   CHECK(said("GGUF") == "model-2.safetensors: this is a GGUF file; use the original safetensors checkpoint");
   CHECK(said("GPT-OSS v1.0") ==
         "model-2.safetensors: this is a GPT-OSS metal file; use the safetensors checkpoint in the repository's root");
@@ -157,28 +157,38 @@ TEST_CASE("an index that is none") {
   };
   const std::string at = "model.safetensors.index.json: ";
   CHECK(said("{}") == Lines{at + "no weight_map"});
-  CHECK(said("[]") == Lines{at + "invalid JSON: a list where an object was expected"});
-  CHECK(said("3") == Lines{at + "invalid JSON: a number where an object was expected"});
-  CHECK(said(R"({"weight_map": 3})") == Lines{at + "invalid JSON: weight_map: a number where an object was expected"});
-  CHECK(said(R"({"weight_map": []})") == Lines{at + "invalid JSON: weight_map: a list where an object was expected"});
+  CHECK(said("[]") == Lines{at + "invalid JSON: a list where an object was expected (line 1, column 1)"});
+  CHECK(said("3") == Lines{at + "invalid JSON: a number where an object was expected (line 1, column 1)"});
+  CHECK(said(R"({"weight_map": 3})") ==
+        Lines{at + "invalid JSON: weight_map: a number where an object was expected (line 1, column 17, "
+                   "key 'weight_map')"});
+  CHECK(said(R"({"weight_map": []})") ==
+        Lines{at + "invalid JSON: weight_map: a list where an object was expected (line 1, column 16, "
+                   "key 'weight_map')"});
   CHECK(said(R"({"weight_map": {"a": 3}})") ==
-        Lines{at + "invalid JSON: weight_map: a is a number where a file name was expected"});
+        Lines{at +
+              "invalid JSON: weight_map: a is a number where a file name was expected (line 1, column 23, key 'a')"});
   CHECK(said(R"({"weight_map": {"a": {}}})") ==
-        Lines{at + "invalid JSON: weight_map: a is an object where a file name was expected"});
-  CHECK(said(R"({"weight_map": {}, "weight_map": {}})") == Lines{at + "invalid JSON: duplicate key 'weight_map'"});
+        Lines{at +
+              "invalid JSON: weight_map: a is an object where a file name was expected (line 1, column 22, key 'a')"});
+  CHECK(said(R"({"weight_map": {}, "weight_map": {}})") ==
+        Lines{at + "invalid JSON: duplicate key 'weight_map' (line 1, column 31, key 'weight_map')"});
   CHECK(said(R"({"metadata": {"total_size": 1, "total_size": 2}, "weight_map": {}})") ==
-        Lines{at + "invalid JSON: duplicate key 'total_size'"});
+        Lines{at + "invalid JSON: duplicate key 'total_size' (line 1, column 43, key 'total_size')"});
   CHECK(said(R"({"weight_map": {"a": "model-2.safetensors", "a": "model-2.safetensors"}})")[0] ==
         at + "a: duplicate key");
   CHECK(said(R"({"weight_map": {)") ==
         Lines{at + "invalid JSON: syntax error while parsing object key - unexpected end of input; expected string "
-                   "literal at byte 17"});
-  CHECK(said("{\"weight_map\": {}}" + std::string(1, '\0') + "hidden") == Lines{at + "invalid JSON: NUL at byte 18"});
-  CHECK(said(R"({"a": )" + std::string(9, '[')) == Lines{at + "invalid JSON: nested deeper than 8 levels"});
+                   "literal (line 1, column 16, key 'weight_map')"});
+  CHECK(said("{\"weight_map\": {}}" + std::string(1, '\0') + "hidden") ==
+        Lines{at + "invalid JSON: NUL (line 1, column 18)"});
+  CHECK(said(R"({"a": )" + std::string(9, '[')) ==
+        Lines{at + "invalid JSON: nested deeper than 8 levels (line 1, column 14, key 'a')"});
   CHECK(said(R"({"weight_map": {")" + std::string(4097, 'a') + R"(": "b"}})") ==
-        Lines{at + "invalid JSON: weight_map: a name of 4097 bytes, at most 4096 expected"});
+        Lines{at + "invalid JSON: weight_map: a name of 4097 bytes, at most 4096 expected (line 1, column 4120, key '" +
+              std::string(200, 'a') + "')"});
   CHECK(said("version https://git-lfs.github.com/spec/v1\n") ==
-        Lines{at + "this is a Git LFS pointer, not the weights; run 'git lfs pull'"});
+        Lines{at + "this is a Git LFS pointer, not the file itself; run 'git lfs pull'"});
 }
 
 TEST_CASE("file names that lead elsewhere") {
@@ -268,9 +278,11 @@ TEST_CASE("a config that is missing or no config") {
   };
   CHECK(said("") == Lines{"config.json: invalid JSON: empty"});
   CHECK(said("[]") == Lines{"config.json: no JSON object"});
-  CHECK(said(R"({"a":1,"a":2})") == Lines{"config.json: invalid JSON: duplicate key 'a'"});
-  CHECK(said(std::string(65, '[')) == Lines{"config.json: invalid JSON: nested deeper than 64 levels"});
-  CHECK(said(R"({"a":1e999})") == Lines{"config.json: invalid JSON: number overflow parsing '1e999' at byte 10"});
+  CHECK(said(R"({"a":1,"a":2})") == Lines{"config.json: invalid JSON: duplicate key 'a' (line 1, column 10, key 'a')"});
+  CHECK(said(std::string(65, '[')) ==
+        Lines{"config.json: invalid JSON: nested deeper than 64 levels (line 1, column 65)"});
+  CHECK(said(R"({"a":1e999})") ==
+        Lines{"config.json: invalid JSON: number overflow parsing '1e999' (line 1, column 10, key 'a')"});
   const TempDir dir;
   make_gpt_oss().write(dir / "ckpt");
   fs::remove(dir / "ckpt/config.json");
