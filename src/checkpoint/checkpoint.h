@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,8 +11,8 @@
 #include "src/base/checksum.h"
 #include "src/base/file.h"
 #include "src/base/json.h"
-#include "src/checkpoint/safetensors.h"
 #include "src/checkpoint/real_path.h"
+#include "src/checkpoint/safetensors.h"
 
 namespace mxfp4 {
 
@@ -71,8 +72,8 @@ bool is_unchanged(const Shard& shard, const struct stat& now);
 
 struct Checkpoint {
   std::string dir;
-  std::vector<Shard> shards;
   Links links = Links::stay;
+  std::vector<Shard> shards;
   std::vector<Tensor> tensors;                             // by name; Tensor::file indexes shards
   Json config;                                             // {} where there is none
   std::string config_text;                                 // verbatim; empty where there is none
@@ -110,6 +111,8 @@ std::string companion_text(const Checkpoint& checkpoint, const std::string& name
 /// The first string (number) at any of the places a config keeps its keys: the top level, then text_config.
 std::string config_string(const Json& config, const char* key, std::string otherwise = {});
 double config_number(const Json& config, const char* key, double otherwise);
+/// None if the config has no such key, or another value.
+std::optional<bool> config_flag(const Json& config, const char* key);
 /// A whole number of at least 1.
 int64_t config_count(const Json& config, const char* key, int64_t otherwise);
 /// A string of any object.

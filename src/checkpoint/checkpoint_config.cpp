@@ -41,6 +41,11 @@ double config_number(const Json& config, const char* key, double otherwise) {
   return value && value->is_number() ? value->get<double>() : otherwise;
 }
 
+std::optional<bool> config_flag(const Json& config, const char* key) {
+  const Json* value = config_value(config, key);
+  return value && value->is_boolean() ? std::optional(value->get<bool>()) : std::nullopt;
+}
+
 int64_t config_count(const Json& config, const char* key, int64_t otherwise) {
   const double value = config_number(config, key, -1);
   return value >= 1 && value <= double(max_count) && value == std::floor(value) ? int64_t(value) : otherwise;

@@ -72,18 +72,19 @@ void check_environment(CLI::App& app) {
 }
 
 void add_gate_up(CLI::App* app, ModelOptions& model) {
-  app->add_option("--gate-up", model.gate_up, "Row order of *_blocks tensors, if the model type does not imply it")
+  app->add_option("--gate-up", model.gate_up,
+                  "Order of gate and up rows that share a tensor, if the config does not tell")
       ->check(one_of({"interleaved", "concatenated"}))
       ->type_name("interleaved|concatenated");
 }
 
-void add_threads(CLI::App* app, int& threads) {
 void add_follow_links(CLI::App* app, Links& links, const char* whose) {
   app->add_flag_callback(
       "--follow-links", [&links] { links = Links::follow; },
       fmt::format("Read files of {} that are links to places outside of it", whose));
 }
 
+void add_threads(CLI::App* app, int& threads) {
   app->add_option("--threads", threads, "Threads that work at once; 0: one for each core")
       ->check(range(0, 4096))
       ->type_name("N")

@@ -26,6 +26,16 @@ void read_spelled_experts(const Checkpoint& checkpoint, const ExpertNames& usual
 /// Activation and router as the config has them; keys of another type than theirs are problems.
 void read_settings(const Checkpoint& checkpoint, Model& model, Problems& problems);
 
+/// Model types whose order of gate and up rows is known.
+struct KnownOrders {
+  std::vector<std::string_view> pairs, halves;
+};
+
+/// Whether gate and up rows that share a tensor are stored as gate, up, gate, up ..: by --gate-up, the config's
+/// inference_moe_w13_interleaved, or the model type. None, and a problem, if nothing tells: no order is assumed.
+std::optional<bool> stored_in_pairs(const Checkpoint& checkpoint, const ModelOptions& options, const KnownOrders& known,
+                                    const char* tensors, Problems& problems);
+
 /// The first of the keys that families have for it: "n_routed_experts", "num_experts", "num_local_experts".
 const char* experts_key(const Json& config);
 

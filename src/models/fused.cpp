@@ -2,7 +2,8 @@
 //   MODULE.w13_weight U8 [E, 2I, H/2], .w13_weight_scale [E, 2I, H/32], .w2_weight [E, H, I/2], .w2_weight_scale, and
 //   perhaps .w13_bias, .w2_bias (vLLM's own parameters, as a Gemma-4 release has them), or
 //   MODULE.w13.weight, .w13.scale, .w2.weight, .w2.scale (third-party DeepSeek-V4).
-// Source: llama.cpp #24738 (the scales' names are inferred), loaders of DeepSeek-V4 conversions.
+// Other model types have the same names with rows in pairs: Inkling, whose config says so.
+// Source: llama.cpp #24738 (the scales' names are inferred), loaders of DeepSeek-V4 conversions, vLLM models/inkling.
 #include "src/models/families.h"
 
 namespace mxfp4 {
@@ -25,7 +26,10 @@ bool matches(const Checkpoint& ck) {
 
 void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Problems& problems) {
   if (model.model_type.starts_with("deepseek_v4")) model.family = "deepseek-v4 fused";
-  model.pairs = options.gate_up == "interleaved";
+  const KnownOrders known{.pairs = {}, .halves = {"deepseek_v4", "deepseek_v41", "gemma4", "gemma4_text"}};
+  const auto pairs = stored_in_pairs(ck, options, known, "w13", problems);
+  if (!pairs) return;
+  model.pairs = *pairs;
   for (const StackedNames& names : spellings)
     for (const Tensor& t : ck.tensors) {
       if (!is_w13(t, names)) continue;

@@ -1,7 +1,7 @@
 // GPT-OSS as on Hugging Face: all experts of a layer in one tensor, no dot before blocks, scales and bias.
 //   MODULE.gate_up_proj_blocks U8 [E, 2I, H/32, 16], _scales U8 [E, 2I, H/32], _bias BF16 [E, 2I]
 //   MODULE.down_proj_blocks    U8 [E, H, I/32, 16],  _scales U8 [E, H, I/32],  _bias BF16 [E, H]
-// Rows of gate_up are gate, up, gate, up .. when model_type is gpt_oss; the names alone do not say so, since other
+// Rows of gate_up are gate, up, gate, up .. if model_type is gpt_oss; the names alone do not say so, since other
 // models saved with these names hold gate and up one after the other. E is each layer's own (pruned models).
 // Source: openai/gpt-oss gpt_oss/torch/weights.py and model.py, transformers integrations/mxfp4.py.
 #include <algorithm>
@@ -50,15 +50,12 @@ void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Probl
   for (const Tensor& t : ck.tensors)
     if (const std::string_view module = module_of(t.name); !module.empty()) modules.insert(module);
   if (modules.empty()) return;
-  const bool known = model.model_type == "gpt_oss";
-  if (!known && options.gate_up.empty())
-    return problems.error(config_name,
-                          "model_type '{}' does not say the order of gate and up rows in *_blocks; say --gate-up "
-                          "interleaved or --gate-up concatenated",
-                          model.model_type);
-  if (!known)
+  const KnownOrders known{.pairs = {"gpt_oss", "openai_privacy_filter"}, .halves = {}};
+  const auto pairs = stored_in_pairs(ck, options, known, "*_blocks", problems);
+  if (!pairs) return;
+  if (model.model_type != "gpt_oss")
     problems.warn(config_name, "model_type '{}' is not known; read as GPT-OSS by its tensor names", model.model_type);
-  model.pairs = options.gate_up.empty() ? known : options.gate_up == "interleaved";
+  model.pairs = *pairs;
   for (const std::string_view module : modules) {
     MoeLayer layer;
     layer.module = module;

@@ -82,15 +82,20 @@ void add_expert(const Checkpoint& ck, int64_t id, MoeLayer& layer, Model& model,
   if (!w13.bias != !w2.bias || (!first && bias != model.bias))
     return problems.error(printable(name), "a bias on some projections only, on all or none expected");
   model.bias = bias;
-  layer.experts.push_back({w13.rows(0, 2), w13.rows(1, 2), w2.rows(0, 1)});
+  if (model.pairs)
+    layer.experts.push_back({w13.rows(0, 2), w13.rows(1, 2), w2.rows(0, 1)});
+  else
+    layer.experts.push_back({w13.rows(0, 1), w13.rows(layer.intermediate, 1), w2.rows(0, 1)});
 }
 
-void read_gpt_oss(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& problems) {
+void read_gpt_oss(const Checkpoint& ck, const ModelOptions& options, Model& model, Problems& problems) {
+  const auto pairs = stored_in_pairs(ck, options, {.pairs = {"gpt_oss"}, .halves = {}}, "gate_up_proj", problems);
+  if (!pairs) return;
+  model.pairs = *pairs;
   std::map<std::string_view, int64_t> modules;  // and how many experts each has
   ExpertName name;
   for (const Tensor& t : ck.tensors)
     if (parse_expert(t.name, name) && name.proj == "gate_up_proj" && name.suffix == "weight") ++modules[name.module];
-  model.pairs = true;
   for (const auto& [module, count] : modules) {
     MoeLayer layer;
     layer.module = module;

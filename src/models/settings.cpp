@@ -39,6 +39,27 @@ void read_settings(const Checkpoint& ck, Model& model, Problems& problems) {
                   config_number(ck.config, "routed_scaling_factor", 1)};
 }
 
+std::optional<bool> stored_in_pairs(const Checkpoint& ck, const ModelOptions& options, const KnownOrders& known,
+                                    const char* tensors, Problems& problems) {
+  constexpr const char* key = "inference_moe_w13_interleaved";  // of Inkling
+  const std::optional<bool> says = config_flag(ck.config, key);
+  const std::optional<bool> given = options.gate_up.empty() ? says : options.gate_up == "interleaved";
+  if (says && *given != *says)
+    problems.error(config_name, "{} is {}, but --gate-up is {}", key, *says, options.gate_up);
+  if (given) return given;
+  const std::string type = config_string(ck.config, "model_type");
+  const auto has_type = [&](const std::vector<std::string_view>& types) {
+    return std::find(types.begin(), types.end(), type) != types.end();
+  };
+  if (has_type(known.pairs)) return true;
+  if (has_type(known.halves)) return false;
+  problems.error(config_name,
+                 "model_type '{}' does not say the order of gate and up rows in {}; say --gate-up interleaved or "
+                 "--gate-up concatenated",
+                 type, tensors);
+  return std::nullopt;
+}
+
 const char* experts_key(const Json& config) {
   for (const char* key : {"n_routed_experts", "num_experts", "num_local_experts"})
     if (config_number(config, key, -1) >= 0) return key;

@@ -186,6 +186,61 @@ TEST_CASE("gate and up fused by an engine, and stacked") {
   }
 }
 
+TEST_CASE("the order of gate and up rows in one tensor is never assumed") {
+  struct Fused {
+    const char *w13, *w2, *codes, *scales;
+    bool per_expert;
+  };
+  for (const Fused& f : {Fused{".w13", ".w2", "_weight", "_weight_scale", false},
+                         {".gate_up_proj", ".down_proj", "_blocks", "_scales", false},
+                         {".gate_up_proj", ".down_proj", ".weight", ".weight_scale", true}}) {
+    INFO(f.w13 << f.codes);
+    const auto read = [&](Json config, const std::string& gate_up, Problems& problems) {
+      const TempDir dir;
+      const bool is_quark = f.per_expert;
+      config["quantization_config"] = {{"quant_method", is_quark ? "quark" : "mxfp4"}, {"dtype", "fp4"}};
+      HandMade ck(dir / "in", config);
+      for (int e = 0; e < (f.per_expert ? 2 : 1); ++e) {
+        const std::string module = "model.layers.0.mlp.experts" + (f.per_expert ? fmt::format(".{}", e) : "");
+        const auto shape = [&](int64_t n, int64_t k) {
+          return f.per_expert ? std::vector<int64_t>{n, k} : std::vector<int64_t>{2, n, k};
+        };
+        ck.add(module + f.w13 + f.codes, Dtype::U8, shape(64, 32));
+        ck.add(module + f.w13 + f.scales, Dtype::U8, shape(64, 2));
+        ck.add(module + f.w2 + f.codes, Dtype::U8, shape(64, 16));
+        ck.add(module + f.w2 + f.scales, Dtype::U8, shape(64, 1));
+      }
+      ck.add("model.layers.0.mlp.gate.weight", Dtype::BF16, {2, 64});
+      return ck.model(problems, {gate_up});
+    };
+    const auto refusal = [&](const Json& config, const std::string& gate_up = "") {
+      Problems problems;
+      CHECK(read(config, gate_up, problems).layers.empty());
+      return first_error(problems);
+    };
+    const auto up_offset = [&](const Json& config, const std::string& gate_up = "") {
+      Problems problems;
+      const Model m = read(config, gate_up, problems);
+      CHECK(first_error(problems) == "");
+      return m.layers.empty() ? -1 : m.layers[0].experts[1].up.codes.offset;
+    };
+    const Json unknown = {{"model_type", "inkling"}};
+    CHECK(refusal(unknown).starts_with("config.json: model_type 'inkling' does not say the order of gate and up rows"));
+    CHECK(refusal(Json::object()).starts_with("config.json: model_type '' does not say the order"));
+    CHECK(up_offset(unknown, "interleaved") == 32);
+    CHECK(up_offset(unknown, "concatenated") == 32 * 32);
+    Json tells = unknown;
+    tells["inference_moe_w13_interleaved"] = true;
+    CHECK(up_offset(tells) == 32);
+    tells = {{"model_type", "inkling"}, {"text_config", {{"inference_moe_w13_interleaved", false}}}};
+    CHECK(up_offset(tells) == 32 * 32);
+    CHECK(up_offset(tells, "concatenated") == 32 * 32);
+    Problems problems;
+    read(tells, "interleaved", problems);
+    CHECK(first_error(problems) == "config.json: inference_moe_w13_interleaved is false, but --gate-up is interleaved");
+  }
+}
+
 TEST_CASE("ModelOpt's separate file is read where the config says nothing, and must not contradict") {
   const auto first = [](const Json& algorithm, const Json& config) {
     const TempDir dir;
