@@ -7,6 +7,7 @@
 #include "src/backends/missing.h"
 #include "src/backends/words.h"
 #include "src/base/error.h"
+#include "src/base/log.h"
 
 namespace mxfp4 {
 
@@ -95,8 +96,24 @@ std::string describe_fits(const Backend& backend) {
   return fmt::format("{}", fmt::join(texts, "; "));
 }
 
+std::string why_not_loaded(const Model& model) {
+  const MoeLayer* first = nullptr;
+  for (const MoeLayer& layer : model.layers) {
+    if (layer.module.starts_with("base_model."))
+      return fmt::format("{}: names of PEFT, which engines do not load; rename the tensors, without base_model.model.",
+                         layer.module);
+    if (layer.kind != LayerKind::model) continue;
+    if (!first) first = &layer;
+    if (layer.experts.size() != first->experts.size() || layer.intermediate != first->intermediate)
+      return fmt::format("{}: {} of intermediate size {}, {} has {} of {}; engines load layers of one size only",
+                         layer.module, counted(layer.experts.size(), "expert"), layer.intermediate, first->module,
+                         first->experts.size(), first->intermediate);
+  }
+  return {};
+}
+
 std::string serve_command(const Served& set, const std::string& out) {
-  if (!set.has_all_ranks || !heads_divide(set.model, set.tp_size)) return {};
+  if (!set.has_all_ranks || !heads_divide(set.model, set.tp_size) || !why_not_loaded(set.model).empty()) return {};
   const Backend& b = set.backend;
   std::string command = fmt::format("{} serve {}", b.engine, shell_word(out));
   if (set.sharded_state)

@@ -31,9 +31,13 @@ struct Served {
   Load load = {};
 };
 
-/// The command that serves a set of `out`. Empty in three cases: ranks are missing, no loader of the release reads the
-/// family's experts in this form, or the engine does not start with this number of tensor-parallel ranks. If one GPU
-/// does not hold a set for tensor-parallel size 1, the command uses expert parallelism.
+/// Why engines do not load the model, whatever its experts' form: names that training tools left, or layers that one
+/// config cannot describe. Empty if nothing is known.
+std::string why_not_loaded(const Model& model);
+
+/// The command that serves a set of `out`. Empty in four cases: ranks are missing, no loader of the release reads the
+/// family's experts in this form, the engine does not start with this number of tensor-parallel ranks, or it does not
+/// load the model. If one GPU does not hold a set for tensor-parallel size 1, the command uses expert parallelism.
 std::string serve_command(const Served& set, const std::string& out);
 
 }  // namespace mxfp4

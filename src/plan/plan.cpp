@@ -75,10 +75,11 @@ class Planner {
       return why.empty() ? why : fmt::format("{} of {} cannot serve it: {}", b.name, b.engine, why);
     }
     const std::vector<int> sizes = tp_sizes(*plan_.model);
-    const bool is_short = plan_.model->pairs && layer.intermediate % group == 0;  // engines leave the last rank empty
-    return fmt::format("intermediate {} does not split into {} ranks of whole groups of {}{}{}", layer.intermediate,
-                       size, group, is_short ? ", for the last would hold none" : "",
-                       sizes.empty() ? "" : fmt::format("; --tp-size {} would do", fmt::join(sizes, ", ")));
+    const bool is_short = plan_.model->pairs && layer.intermediate % group == 0;
+    return fmt::format(
+        "intermediate {} does not split into {} ranks of whole groups of {}{}{}", layer.intermediate, size, group,
+        is_short ? ": the last would hold none, and the empty slice that engines give it has no packed form" : "",
+        sizes.empty() ? "" : fmt::format("; --tp-size {} would do", fmt::join(sizes, ", ")));
   }
 
   void add_tensor(int index, Role role, Part part, int rank) {

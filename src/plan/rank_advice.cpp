@@ -1,5 +1,6 @@
 #include "src/plan/rank_advice.h"
 
+#include "src/backends/serve.h"
 #include "src/base/log.h"
 #include "src/plan/plan.h"
 
@@ -34,6 +35,7 @@ std::string weights_advice(const Plan& plan) {
 }
 
 void advise_ranks(const Plan& plan) {
+  if (const std::string why = why_not_loaded(*plan.model); !why.empty()) return warn(why);
   if (const std::string heads = heads_advice(plan); !heads.empty()) return warn(heads);
   if (const std::string weights = weights_advice(plan); !weights.empty()) note(weights);
 }

@@ -18,7 +18,7 @@ std::string heads_advice(const Plan& plan);
 /// That so many GPUs do not hold the weights, and which size would do; empty if they do or none would.
 std::string weights_advice(const Plan& plan);
 
-/// Says either before anything is written.
+/// Says the first of these before anything is written: that engines do not load the model, heads, weights.
 void advise_ranks(const Plan& plan);
 
 }  // namespace mxfp4

@@ -88,6 +88,26 @@ TEST_CASE("a set is served as its engine starts, or not at all") {
   CHECK(served(gpt_oss(), "vllm", 7, small).empty());
 }
 
+TEST_CASE("what engines do not load is not served") {
+  const Load load = {10 * gb, 80 * gb};
+  Model m = deepseek();
+  m.layers[0].module = "base_model.model.model.layers.0.mlp.experts";
+  CHECK(why_not_loaded(m).find("names of PEFT") != std::string::npos);
+  CHECK(served(m, "vllm", 1, load).empty());
+  m = deepseek();
+  m.layers.push_back(m.layers[0]);
+  CHECK(why_not_loaded(m).empty());
+  m.layers[1].experts.resize(128);
+  CHECK(why_not_loaded(m).find("128 experts") != std::string::npos);
+  CHECK(served(m, "vllm", 1, load).empty());
+  m.layers[1] = m.layers[0];
+  m.layers[1].intermediate = 1024;
+  CHECK(served(m, "sglang", 1, load).empty());
+  m.layers[1].kind = LayerKind::mtp;  // a trunk may have been pruned alone
+  CHECK(why_not_loaded(m).empty());
+  CHECK(served(m, "sglang", 1, load) == "sglang serve out");
+}
+
 TEST_CASE("settings that the loader sets are not required of the user") {
   const Model m = gpt_oss();
   const Backend& b = find_backend("marlin", "vllm", "", &m);
