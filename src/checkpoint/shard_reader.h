@@ -31,6 +31,8 @@ class ShardReader {
   std::unique_ptr<PageCacheMap> map(Device& device, std::span<const TensorRange> ranges) const;
   /// As DirectFile::is_cached.
   bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const;
+  /// As DirectFile::reads_past_cache, of the tensor's shard.
+  bool reads_past_cache(const Tensor& t) const { return files_.get(size_t(t.file))->reads_past_cache(); }
   /// Throws Error{input} where a shard is not the file that was opened, or its size or mtime differ, Error{io} where
   /// there is none.
   void check_unchanged() const;

@@ -13,12 +13,12 @@ constexpr size_t most_looked_at = 64;
 
 }  // namespace
 
-JobOrder::JobOrder(std::vector<int64_t> in_source, IsCached is_cached)
+JobOrder::JobOrder(std::vector<int64_t> in_source, IsCached is_cached, bool reads_past_cache)
     : in_source_(std::move(in_source)),
       is_cached_(std::move(is_cached)),
       taken_(in_source_.size()),
       last_(int64_t(in_source_.size()) - 1) {
-  for (size_t i = 0; i < std::min(in_source_.size(), most_looked_at) && !sign_; ++i)
+  for (size_t i = 0; reads_past_cache && i < std::min(in_source_.size(), most_looked_at) && !sign_; ++i)
     if (!is_cached_(in_source_[i])) sign_ = in_source_[i];
 }
 
@@ -58,10 +58,12 @@ JobOrder order_in_source(std::vector<TensorRange> ends, const ShardReader* reade
     return std::pair(r.tensor->file, r.tensor->offset + r.offset);
   };
   std::sort(in_source.begin(), in_source.end(), [&](int64_t a, int64_t b) { return place(a) < place(b); });
-  return {std::move(in_source), [ends = std::move(ends), reader](int64_t i) {
-            const TensorRange& r = ends[size_t(i)];
-            return !reader || reader->is_cached(*r.tensor, r.offset, r.bytes);
-          }};
+  const bool past_cache = reader && !ends.empty() && reader->reads_past_cache(*ends[size_t(in_source[0])].tensor);
+  const auto is_cached = [ends = std::move(ends), reader](int64_t i) {
+    const TensorRange& r = ends[size_t(i)];
+    return !reader || reader->is_cached(*r.tensor, r.offset, r.bytes);
+  };
+  return {std::move(in_source), is_cached, past_cache};
 }
 
 }  // namespace mxfp4

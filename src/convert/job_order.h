@@ -20,12 +20,13 @@ namespace mxfp4 {
 ///     source             |--------------------------|
 ///     this run                     <================
 ///
-/// Side by side, each would read all that the other reads too.
+/// Side by side, each would read all that the other reads too. A run whose own reads go through the page cache could
+/// not tell its pages from another reader's, and never takes the last one.
 class JobOrder {
  public:
   using IsCached = std::function<bool(int64_t job)>;
   /// in_source: the jobs [0, count) in the order of their bytes in the source. is_cached: called by one thread at once.
-  JobOrder(std::vector<int64_t> in_source, IsCached is_cached);
+  JobOrder(std::vector<int64_t> in_source, IsCached is_cached, bool reads_past_cache);
   /// As many calls as there are jobs.
   int64_t next();
 

@@ -12,11 +12,12 @@ using namespace mxfp4;
 namespace {
 
 /// The jobs in the order in which they are taken; `cached` is asked before each.
-std::vector<int64_t> taken(std::vector<int64_t> in_source,
-                           const std::function<std::set<int64_t>(size_t taken)>& cached) {
+std::vector<int64_t> taken(std::vector<int64_t> in_source, const std::function<std::set<int64_t>(size_t taken)>& cached,
+                           bool past_cache = true) {
   std::vector<int64_t> list;
   const size_t count = in_source.size();
-  JobOrder order(std::move(in_source), [&](int64_t job) { return cached(list.size()).count(job) > 0; });
+  JobOrder order(
+      std::move(in_source), [&](int64_t job) { return cached(list.size()).count(job) > 0; }, past_cache);
   while (list.size() < count) list.push_back(order.next());
   return list;
 }
@@ -48,12 +49,23 @@ TEST_CASE("a run follows another reader of its source, and goes to meet it while
   CHECK(taken({0, 1, 2, 3, 4, 5, 6, 7}, slow) == std::vector<int64_t>{0, 1, 7, 6, 5, 4, 2, 3});
 }
 
+TEST_CASE("a run that reads through the page cache does not take its own pages for another reader's") {
+  // The job that is read is in the cache until the next one is, and so is what the system read ahead.
+  const auto own = [](size_t taken) { return taken ? std::set<int64_t>{int64_t(taken) - 1} : std::set<int64_t>{}; };
+  const auto ahead = [](size_t taken) { return taken ? std::set<int64_t>{0, int64_t(taken)} : std::set<int64_t>{}; };
+  const std::vector<int64_t> in_order = {0, 1, 2, 3, 4};
+  CHECK(taken({0, 1, 2, 3, 4}, own, false) == in_order);
+  CHECK(taken({0, 1, 2, 3, 4}, own, true) != in_order);
+  CHECK(taken({0, 1, 2, 3, 4}, ahead, false) == in_order);
+}
+
 TEST_CASE("threads take every job once") {
   constexpr int64_t count = 1000;
   std::vector<int64_t> in_source(count);
   for (int64_t i = 0; i < count; ++i) in_source[size_t(i)] = count - 1 - i;
   int64_t asked = 0;
-  JobOrder order(in_source, [&](int64_t job) { return (job * 7 + ++asked) % 3 == 0; });
+  JobOrder order(
+      in_source, [&](int64_t job) { return (job * 7 + ++asked) % 3 == 0; }, true);
   std::vector<std::atomic<int>> times(count);
   run_jobs(count, 8, [&](int64_t) { ++times[size_t(order.next())]; });
   CHECK(std::all_of(times.begin(), times.end(), [](const auto& n) { return n == 1; }));
