@@ -20,8 +20,28 @@ namespace fs = std::filesystem;
 
 namespace {
 
+/// Over the source's fingerprint and the checksums of all packed tensors. Engines keep what they compile under a hash
+/// of the config, so that the config must differ if OUT's bytes do. The manifest's own checksum cannot stand here,
+/// because the manifest has that of config.json.
+std::string contents_checksum(const Plan& plan, const TensorSums& sums, const std::vector<ManifestSet>& earlier) {
+  using SumsByName = std::map<std::pair<int, std::string>, std::string>;
+  SumsByName last;
+  for (size_t i = 0; i < plan.packed.size(); ++i) last[{plan.packed[i].rank, plan.packed[i].name}] = sums.packed[i];
+  std::vector<const SumsByName*> sets;
+  for (const ManifestSet& s : earlier) sets.push_back(&s.checksums);
+  sets.push_back(&last);
+  Hasher hasher;
+  const auto take = [&](const std::string& line) { hasher.take(line.data(), int64_t(line.size())); };
+  take(fingerprint_of(plan, sums.source) + "\n");
+  for (size_t i = 0; i < sets.size(); ++i)
+    for (const auto& [tensor, checksum] : *sets[i])
+      take(fmt::format("{} {} {} {}\n", i, tensor.first, tensor.second, checksum));
+  return to_hex(hasher.hash());
+}
+
 /// The config with quant_method replaced, and what the loaders need beside it. `earlier`: sets.
-std::string packed_config(const Plan& plan, int version, const std::vector<ManifestSet>& earlier) {
+std::string packed_config(const Plan& plan, const TensorSums& sums, int version,
+                          const std::vector<ManifestSet>& earlier) {
   Json config = plan.checkpoint->config;
   Json* holder = &config;
   if (const auto text = config.find("text_config");
@@ -37,6 +57,7 @@ std::string packed_config(const Plan& plan, int version, const std::vector<Manif
   for (const ManifestSet& s : earlier) add(s.engine, s.backend, s.layout_version, s.tp.size);
   add(plan.backend->engine, plan.backend->name, plan.backend->layout_version, plan.tp.size);
   q["mxfp4_pack"] = {{"format_version", version}, {"manifest", manifest_name}, {"sets", sets}};
+  if (version > 1) q["mxfp4_pack"]["checksum"] = contents_checksum(plan, sums, earlier);
   if (!original.is_null()) q["source_quantization_config"] = original;
   return python_text(config, 2) + "\n";
 }
@@ -142,8 +163,8 @@ int64_t bytes_beside(const Plan& plan) {
   return bytes + source_headers_bytes(ck) + 2 * ck.index.bytes;
 }
 
-std::vector<ListedFile> make_texts(const Plan& plan, const ManifestOptions& options, const EarlierOutput* earlier,
-                                   const PutText& put) {
+std::vector<ListedFile> make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
+                                   const EarlierOutput* earlier, const PutText& put) {
   std::vector<ListedFile> files;
   const Checkpoint& ck = *plan.checkpoint;
   const bool sharded = options.format == sharded_state_format;
@@ -175,7 +196,7 @@ std::vector<ListedFile> make_texts(const Plan& plan, const ManifestOptions& opti
   }
   const std::vector<ManifestSet> none;
   add(file_kind::config, config_name,
-      sharded ? ck.config_text : packed_config(plan, options.version, earlier ? earlier->sets : none));
+      sharded ? ck.config_text : packed_config(plan, sums, options.version, earlier ? earlier->sets : none));
   return files;
 }
 
@@ -189,9 +210,9 @@ void write_companions(const Plan& plan, const OutputDir& out, const Checksums& s
   const PutText put = [&](const std::string& name, const TextSource& text) {
     write_parts(out.create_text(name), text);
   };
-  const auto files = make_texts(plan, options, earlier ? &*earlier : nullptr, put);
-  check_names(out, plan.checkpoint->companions);
   const TensorSums of_tensors = sums_of(plan, sums);
+  const auto files = make_texts(plan, of_tensors, options, earlier ? &*earlier : nullptr, put);
+  check_names(out, plan.checkpoint->companions);
   write_manifest(out.create_text(manifest_name), [&](const TextSink& to) {
     make_manifest(plan, of_tensors, options, files, earlier ? earlier->text : EarlierSets(), to);
   });

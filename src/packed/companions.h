@@ -26,8 +26,8 @@ using PutText = std::function<void(const std::string& name, const TextSource& te
 /// Makes every text of an output that `plan` is the last set of, but the manifest: canary, companions, index and config
 /// go to `put`. earlier: what the set is added to, or null. The same arguments give the same texts, so that verify can
 /// make them again. Returns the files that the manifest lists.
-std::vector<ListedFile> make_texts(const Plan& plan, const ManifestOptions& options, const EarlierOutput* earlier,
-                                   const PutText& put);
+std::vector<ListedFile> make_texts(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
+                                   const EarlierOutput* earlier, const PutText& put);
 
 /// The relative names of all files that a conversion writes, and perhaps of some more.
 std::vector<std::string> files_made(const Plan& plan);

@@ -101,7 +101,7 @@ class Rebuilding {
         if (whole) *whole += part;
       });
     };
-    earlier_.files = make_texts(set.plan, set.options, i ? &earlier_ : nullptr, put);
+    earlier_.files = make_texts(set.plan, set.sums, set.options, i ? &earlier_ : nullptr, put);
     if (i == 0)
       for (const CopiedTensor& t : set.plan.copied)
         earlier_.text.copied[t.source->name] = set.plan.files[size_t(*t.file)].name;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The manifest is the example of mxfp4-pack-format(5). usage: manifest.sh MXFP4-PACK SOURCE-DIR
+# The manifest is the example of mxfp4-pack-format(5), and config.json has a checksum of what it lists. usage: manifest.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
 convert "$tiny" "$dir/out" --backend marlin --engine vllm
@@ -27,4 +27,30 @@ print("equal")' "$@"
 expect 'the example is the manifest' 0 '^equal$' '' compare "$dir/example.json" "$dir/out/mxfp4-pack.json"
 sed 's/"padded_hidden": 256/"padded_hidden": 512/' "$dir/example.json" >"$dir/other.json"
 expect 'another is not' 1 '' 'padded_hidden: 512, the manifest has 256' compare "$dir/other.json" "$dir/out/mxfp4-pack.json"
+
+# config.json's checksum, computed as mxfp4-pack-format(5) describes it
+described() {
+  python3 -B -c '
+import json, subprocess, sys
+manifest, config = (json.load(open(f"{sys.argv[1]}/{name}")) for name in ("mxfp4-pack.json", "config.json"))
+text = manifest["source"]["fingerprint"] + "\n"
+for number, set_ in enumerate(manifest["sets"]):
+    for t in sorted(set_["tensors"], key=lambda t: (t["rank"], t["name"].encode())):
+        text += "{} {} {} {}\n".format(number, t["rank"], t["name"], t["xxh3_128"])
+sys.path.insert(0, sys.argv[2] + "/src/loaders")
+from mxfp4_pack._xxh3 import hexdigest
+print("equal" if hexdigest(text.encode()) == config["quantization_config"]["mxfp4_pack"]["checksum"] else text)' "$1" "$root"
+}
+checksum_of() { sed -n 's/^ *"checksum": "\([0-9a-f]*\)".*/\1/p' "$1/config.json"; }
+differ() { [ -n "$(checksum_of "$1")" ] && [ "$(checksum_of "$1")" != "$(checksum_of "$2")" ]; }
+prepare "$program" convert "$tiny" "$dir/out" --backend triton-hopper --engine vllm --tp-size 2 --add --no-loader -q
+expect 'it is as described' 0 '^equal$' '' described "$dir/out"
+convert "$tiny" "$dir/a" --backend marlin --engine vllm
+convert "$tiny" "$dir/same" --backend marlin --engine vllm
+expect 'the same bytes have the same config' 0 '' '' cmp "$dir/a/config.json" "$dir/same/config.json"
+cp -r "$tiny" "$dir/tuned"
+put_last "$dir/tuned/model-00000-of-00001.safetensors" '\021'
+convert "$dir/tuned" "$dir/b" --backend marlin --engine vllm
+expect 'other bytes have another checksum' 0 '' '' differ "$dir/a" "$dir/b"
+expect 'and another set' 0 '' '' differ "$dir/a" "$dir/out"
 finish

@@ -88,6 +88,7 @@ TEST_CASE("a set comes beside the others, which stay the files that they were") 
     {"engine": "vllm", "backend": "marlin", "layout_version": "1", "moe_tp_size": 1},
     {"engine": "sglang", "backend": "marlin", "layout_version": "1", "moe_tp_size": 1},
     {"engine": "vllm", "backend": "triton-hopper", "layout_version": "a", "moe_tp_size": 2}])"));
+  CHECK(mark["checksum"].get<std::string>().size() == 32);
   CHECK(is_right(out, {}, Level::files));
   CHECK(is_right(out));
   CHECK(is_right(out, tiny_gpt_oss));
