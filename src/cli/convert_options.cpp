@@ -82,14 +82,15 @@ void add_choices(CLI::App* app, Conversion& c) {
       ->type_name("packed|sharded-state")
       ->capture_default_str();
   app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Accept scale bytes 0xFF (NaN)");
-  app->add_flag("--allow-incomplete", o.allow_incomplete,
-                "Convert a checkpoint without all layers and tensors that its config promises; OUT says so");
+  app->add_flag(
+      "--allow-incomplete", o.allow_incomplete,
+      "Convert a checkpoint that lacks tensors, or holds zeros, NaN or infinity in place of weights; OUT says so");
   auto* published = add_published(app, o.published, "Compare the checkpoint's files with published hashes");
   app->add_flag("--no-published", o.no_published, "Compare no hashes, not even those that Hugging Face's tools keep")
       ->excludes(published);
   add_gate_up(app, o.model);
-}
   add_follow_links(app, o.links, "CKPT");
+}
 
 void add_output(CLI::App* app, ConvertOptions& o) {
   app->option_defaults()->group("What becomes of OUT");

@@ -219,6 +219,9 @@ void Conversion::check_source() {
   if (options_.part) files = others_files_;
   files.flip();
   if (known_) check_same_contents(options_.checkpoint, plan_, sums_, *known_, files);
+  has_damage_ = !check_contents(plan_, sums_, options_.allow_incomplete, problems_);
+  for (const std::string& line : problems_.warnings()) warn(line);
+  problems_.throw_if_any();
 }
 
 void Conversion::measure(const std::vector<int64_t>& jobs) {
@@ -249,20 +252,20 @@ uint8_t* Conversion::packed_buffer(Worker& worker, int64_t bytes, int64_t offset
 
 int64_t Conversion::carry_out(Worker& worker, const CopyJob& job, JobCounts&) {
   const std::span<const CopyPiece> pieces = plan_.pieces_of(job);
-  PieceHasher hasher = copy_hasher(pieces, sums_);
-  if (pieces.size() > 1) return copy(worker, pieces, hasher);
+  PassedBytes passed{copy_hasher(pieces, sums_), copy_scanner(plan_, pieces, sums_)};
+  if (pieces.size() > 1) return copy(worker, pieces, passed);
   const CopyPiece& piece = pieces[0];
   const int64_t origin = plan_.copied[size_t(piece.copied)].offset + piece.begin;
   int64_t done = 0;
   while (done < piece.bytes && !failed_) {  // in parts that end at pages of the file that is written
     const int64_t most = copied_at_once - (origin + done) % DirectFile::page;
     const CopyPiece part{piece.copied, piece.begin + done, std::min(piece.bytes - done, most)};
-    done += copy(worker, {&part, 1}, hasher);
+    done += copy(worker, {&part, 1}, passed);
   }
   return done;
 }
 
-int64_t Conversion::copy(Worker& worker, std::span<const CopyPiece> pieces, PieceHasher& hasher) {
+int64_t Conversion::copy(Worker& worker, std::span<const CopyPiece> pieces, PassedBytes& passed) {
   if (failed_) return 0;
   const CopiedTensor& first = plan_.copied[size_t(pieces[0].copied)];
   const int64_t offset = first.offset + pieces[0].begin;
@@ -271,7 +274,10 @@ int64_t Conversion::copy(Worker& worker, std::span<const CopyPiece> pieces, Piec
   const bool is_written = first.file && !is_linked_[size_t(*first.file)];
   const bool lies_as_written = is_written && files_.get(size_t(*first.file))->writes_pages();
   uint8_t* data = source_buffer(worker, bytes, lies_as_written ? offset : first.source->offset + pieces[0].begin);
-  phases_.time(Phase::read, [&] { source_.read_copied(plan_, pieces, data, hashing(hasher)); });
+  const DirectFile::BlockSink sink = [&](const uint8_t* block, int64_t size) {
+    phases_.time(Phase::hash, [&] { passed.hasher(block, size), passed.scanner(block, size); });
+  };
+  phases_.time(Phase::read, [&] { source_.read_copied(plan_, pieces, data, sink); });
   if (is_written) write(*first.file, data, bytes, offset);
   return bytes;
 }
@@ -288,6 +294,7 @@ int64_t Conversion::carry_out(Worker& worker, const PackJob& job, JobCounts& cou
       source_buffer(worker, pieces.source_bytes, worker.device->makes_checksums() ? 0 : offset_of(pieces.list.front()));
   const auto sink = by_device ? DirectFile::BlockSink() : hashing(hasher);
   phases_.time(Phase::read, [&] { source_.read_pieces(worker, pieces, source, sink); });
+  if (t.part == Part::bias) bias_scanner(plan_, job.target, pieces, sums_)(source, pieces.source_bytes);
   Input input{pieces, canonical_form(worker, job, pieces, source, counts), counts, {}, {}};
   if (by_device) input.sums.add(hasher, [&](size_t i) { return source + pieces.list[i].source_at; });
   if (plan_.backend->rewrite && t.part == Part::codes) input.scales = canonical_scales(worker, pieces);
@@ -392,8 +399,8 @@ void Conversion::check_scales(const PackJob& job, const PieceAt& p, const ScaleR
     complain(t, p, r.first_zero_float, "holds both 0.0 and 2^-127, which would become the same byte");
   else if (const int64_t at = source_.reader() ? first_nonzero_group(t, p) : -1; at >= 0)
     complain(t, p, at, "scale 0.0 over codes that are not zero");
-  uint8_t& zero = sums_.packed[job.target].float_zeros[source_index(plan_, t, p.expert, p.piece).tensor];
-  std::atomic_ref(zero).store(1, std::memory_order_relaxed);  // jobs of one stacked tensor share it
+  uint8_t& marks = sums_.packed[job.target].marks[source_index(plan_, t, p.expert, p.piece).tensor];
+  std::atomic_ref(marks).fetch_or(mark::float_zero, std::memory_order_relaxed);  // jobs of one stacked tensor share it
 }
 
 int64_t Conversion::first_nonzero_group(const PackedTensor& t, const PieceAt& p) {

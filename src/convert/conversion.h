@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/base/phase_times.h"
 #include "src/base/progress.h"
+#include "src/convert/contents.h"
 #include "src/convert/convert.h"
 #include "src/convert/job_order.h"
 #include "src/convert/job_record.h"
@@ -64,6 +65,8 @@ class Conversion {
   std::vector<bool> read_journal();
 
   const Checksums& checksums() const { return sums_; }
+  /// Whether contents that nobody means were found and allowed.
+  bool has_damage() const { return has_damage_; }
   int64_t zero_scales() const { return total().zero_scales; }
   RewriteLoss loss() const { return total().loss; }
   /// Seconds of each stage, summed over threads.
@@ -96,8 +99,13 @@ class Conversion {
   /// The bytes that a job moved.
   int64_t carry_out(Worker& worker, const PackJob& job, JobCounts& counts);
   int64_t carry_out(Worker& worker, const CopyJob& job, JobCounts&);
+  /// What sees the bytes of a job's pieces as they are read.
+  struct PassedBytes {
+    PieceHasher hasher;
+    NumberScanner scanner;
+  };
   /// Pieces that lie one after the other, or a part of one.
-  int64_t copy(Worker& worker, std::span<const CopyPiece> pieces, PieceHasher& hasher);
+  int64_t copy(Worker& worker, std::span<const CopyPiece> pieces, PassedBytes& passed);
   /// Notes the largest buffers that these jobs need.
   void measure(const std::vector<int64_t>& jobs);
   /// As Buffer::reserve(), of the worker's source and packed buffers. The first one is as large as any job needs: one
@@ -154,6 +162,7 @@ class Conversion {
   std::optional<WriteWay> write_way_;
   PhaseTimes phases_;
   std::atomic<bool> failed_ = false;
+  bool has_damage_ = false;
   bool in_memory_ = false, in_place_ = false;  // in_memory_: some of the files
   int64_t most_source_ = 0, most_packed_ = 0;  // bytes of a job
   std::atomic<int64_t> in_place_bytes_ = 0;

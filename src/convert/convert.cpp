@@ -152,8 +152,9 @@ Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const De
     return {false, "it does not say that these published hashes were compared"};
   Problems none;  // the same plan, but for the names of files
   const Plan plan = set == p.plan.set ? p.plan : plan_set(options, in, p.backend, set, none);
-  if (const std::string differs = difference_of_set(plan, p.manifest, out, damage); !differs.empty())
-    return {false, differs};
+  ManifestOptions made = p.manifest;
+  made.allow_incomplete |= options.allow_incomplete && m.options.allow_incomplete;  // by its contents
+  if (const std::string differs = difference_of_set(plan, made, out, damage); !differs.empty()) return {false, differs};
   if (!is_of_parts(options)) {
     const bool is_same = has_same_contents(plan, in.source, in.files, m, options.threads);
     return {is_same, is_same ? "" : "the checkpoint's tensors have other contents"};
@@ -194,6 +195,7 @@ void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p
                Conversion& conversion) {
   to.begin(p.plan, out);
   conversion.run();
+  p.manifest.allow_incomplete |= conversion.has_damage();
   write_state(p.plan, p.state, out, options.threads);
   if (p.backend.rewrite) p.manifest.loss = to_json(conversion.loss());
   write_companions(p.plan, out, conversion.checksums(), p.manifest, to.earlier());
@@ -256,7 +258,7 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
 
 /// Nothing that the checkpoint's config promises may be missing, unless that is allowed; OUT says so only if it is.
 void check_whole(const Checkpoint& ck, ConvertOptions& options, Problems& problems) {
-  if (!problems.any()) options.allow_incomplete = check_complete(ck, options.allow_incomplete, problems);
+  if (!problems.any()) options.is_incomplete = check_complete(ck, options.allow_incomplete, problems);
 }
 
 Json convert_checkpoint(ConvertOptions options, OutputDir* place) {
@@ -318,7 +320,8 @@ Json add_set(ConvertOptions options, OutputDir* place) {
     fail(ErrorKind::usage, "{}: a sharded state is of one set; --add is for outputs of the usual format", options.out);
   check_gate_up(options, options.out, made);
   options.allow_nan_scales |= made.allow_nan_scales;
-  options.allow_incomplete = made.allow_incomplete;
+  options.allow_incomplete |= made.allow_incomplete;
+  options.is_incomplete = made.allow_incomplete;
   const Checkpoint& names = out->manifest.source;
   check_same_form(is_packed ? packed->manifest.source : checkpoint, *out);
   const auto source = is_packed ? read_from(*packed, packed->unpackable_set()) : read_by_name(checkpoint);

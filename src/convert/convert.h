@@ -30,11 +30,12 @@ struct ConvertOptions {
   int rank = -1;                  // of tp_size; -1: all
   std::string format = "packed";  // or "sharded-state"
   bool allow_nan_scales = false;
-  bool allow_incomplete = false;
-  std::string published;       // a list of hashes that the checkpoint's files must have; empty: Hugging Face's own
-  bool no_published = false;   // none are compared
-  Links links = Links::offer;  // of the checkpoint
-  bool no_loader = false;      // writes also what no loader reads
+  bool allow_incomplete = false;  // converts also what lacks tensors, or holds what nobody means
+  bool is_incomplete = false;     // found so by the headers
+  std::string published;          // a list of hashes that the checkpoint's files must have; empty: Hugging Face's own
+  bool no_published = false;      // none are compared
+  Links links = Links::offer;     // of the checkpoint
+  bool no_loader = false;         // writes also what no loader reads
   int threads = 0;
   DeviceOptions device;
   Sync sync = Sync::yes;                        // of the files with tensors

@@ -23,7 +23,7 @@ ManifestOptions NewOutput::manifest_options(const Input& in) const {
   if (in.known) m.version = in.known->options.version;  // no less is known of the source than it says
   m.gate_up = options_.model.gate_up;
   m.allow_nan_scales = options_.allow_nan_scales;
-  m.allow_incomplete = options_.allow_incomplete;
+  m.allow_incomplete = options_.is_incomplete;
   m.sha256sums = options_.sha256;
   m.published = in.known ? in.known->options.published : in.published;
   if (options_.format == sharded_state_format) m.format = sharded_state_format;

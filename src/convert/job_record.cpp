@@ -10,12 +10,14 @@ namespace mxfp4 {
 
 namespace {
 
-/// use_hash(Hash&) for every checksum that the job fills, use_flag(uint8_t&) for every mark it may set, in order.
-template <class UseHash, class UseFlag>
-void visit(const Plan& plan, const Job& job, Checksums& sums, UseHash use_hash, UseFlag use_flag) {
+/// use_hash(Hash&) for every checksum that the job fills, use_marks(uint8_t&) for every tensor it may mark, in order.
+template <class UseHash, class UseMarks>
+void visit(const Plan& plan, const Job& job, Checksums& sums, UseHash use_hash, UseMarks use_marks) {
   if (const auto* copy = std::get_if<CopyJob>(&job)) {
-    for (const CopyPiece& p : plan.pieces_of(*copy))
+    for (const CopyPiece& p : plan.pieces_of(*copy)) {
       use_hash(sums.copied[size_t(p.copied)][size_t(p.begin / copy_piece_bytes)]);
+      use_marks(sums.copied_marks[size_t(p.copied)]);
+    }
     return;
   }
   const auto& [target, begin, end] = std::get<PackJob>(job);
@@ -26,38 +28,47 @@ void visit(const Plan& plan, const Job& job, Checksums& sums, UseHash use_hash, 
   for (const PieceAt& p : pieces_in(plan, t, begin, end).list) {
     const SourceIndex at = source_index(plan, t, p.expert, p.piece);
     use_hash(packed.sources[at.tensor][at.piece]);
-    use_flag(packed.float_zeros[at.tensor]);
+    use_marks(packed.marks[at.tensor]);
   }
 }
 
 }  // namespace
 
 std::string record_of(const Plan& plan, const Job& job, Checksums& sums, const JobCounts& counts) {
-  std::string hashes, flags = "f";
+  std::string hashes, marks = "m";  // a hexadecimal digit for each
   visit(
       plan, job, sums, [&](Hash& h) { hashes.append(1, ' ').append(to_hex(h)); },
-      // jobs of one stacked tensor share its mark
-      [&](uint8_t& f) { flags += std::atomic_ref(f).load(std::memory_order_relaxed) ? '1' : '0'; });
+      // jobs of one tensor share its marks
+      [&](uint8_t& m) { marks += fmt::format("{:x}", std::atomic_ref(m).load(std::memory_order_relaxed)); });
   const RewriteLoss& l = counts.loss;
   return fmt::format("{} {} {} {} {} {} {}{}", counts.zero_scales, l.groups, l.groups_clamped, l.codes_changed,
-                     l.codes_rounded, l.minus_zeros, flags, hashes);
+                     l.codes_rounded, l.minus_zeros, marks, hashes);
 }
 
 bool read_record(const Plan& plan, const Job& job, const std::string& record, Checksums& sums, JobCounts& counts) {
   std::istringstream words(record);
-  std::string flags, word;
-  RewriteLoss& l = counts.loss;
-  words >> counts.zero_scales >> l.groups >> l.groups_clamped >> l.codes_changed >> l.codes_rounded >> l.minus_zeros >>
-      flags;
-  bool good = bool(words);
-  size_t next = 1;
+  std::string digits, word;
+  JobCounts read;
+  RewriteLoss& l = read.loss;
+  words >> read.zero_scales >> l.groups >> l.groups_clamped >> l.codes_changed >> l.codes_rounded >> l.minus_zeros >>
+      digits;
+  bool good = words && digits.starts_with('m');
+  std::vector<std::pair<Hash*, Hash>> hashes;
+  std::vector<uint8_t*> marks;
   visit(
-      plan, job, sums, [&](Hash& h) { good = good && words >> word && parse_hex(word, h); },
-      [&](uint8_t& f) {
-        good = good && next < flags.size();
-        if (good && flags[next++] == '1') f = 1;
-      });
-  return good && !(words >> word);
+      plan, job, sums,
+      [&](Hash& h) {
+        hashes.emplace_back(&h, Hash{});
+        good = good && words >> word && parse_hex(word, hashes.back().second);
+      },
+      [&](uint8_t& m) { marks.push_back(&m); });
+  if (!good || words >> word || digits.size() != marks.size() + 1 ||
+      digits.find_first_not_of("0123456789abcdef", 1) != digits.npos)
+    return false;
+  for (const auto& [to, hash] : hashes) *to = hash;
+  for (size_t i = 0; i < marks.size(); ++i) *marks[i] |= uint8_t(std::stoi(digits.substr(i + 1, 1), nullptr, 16));
+  counts = read;
+  return true;
 }
 
 }  // namespace mxfp4

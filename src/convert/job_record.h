@@ -17,7 +17,7 @@ struct JobCounts {
 
 std::string record_of(const Plan& plan, const Job& job, Checksums& sums, const JobCounts& counts);
 
-/// False where the text is no record of this job; then sums and counts hold nothing of use.
+/// False if the text is no record of this job; then sums and counts stay as they are.
 bool read_record(const Plan& plan, const Job& job, const std::string& record, Checksums& sums, JobCounts& counts);
 
 }  // namespace mxfp4

@@ -28,12 +28,13 @@ Checksums::Checksums(const Plan& plan) {
     Packed p;
     p.slices.resize(experts.size());
     const size_t tensors = t.rank == plan.tp.ranks.front() ? sources_of(plan, t).size() : 0;
-    p.float_zeros.resize(tensors);
+    p.marks.resize(tensors);
     const bool stacked = source_index(plan, t, int64_t(experts.size()) - 1, 0).piece > 0;
     p.sources.assign(tensors, std::vector<Hash>(stacked ? experts.size() : 1));
     packed.push_back(std::move(p));
   }
   copied.resize(plan.copied.size());
+  copied_marks.resize(plan.copied.size());
   for (const CopyPiece& p : plan.copy_pieces) copied[size_t(p.copied)].emplace_back();
 }
 

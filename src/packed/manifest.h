@@ -20,16 +20,25 @@ struct Pieces;
 
 inline constexpr int format_version = 2;
 
+/// What was seen of a source tensor while it was read.
+namespace mark {
+inline constexpr uint8_t float_zero = 1;  // of scales: byte 0 stands for F32 0.0
+inline constexpr uint8_t nan = 2;         // of numbers that are copied, or packed biases
+inline constexpr uint8_t plus_infinity = 4;
+inline constexpr uint8_t minus_infinity = 8;
+}  // namespace mark
+
 /// Checksums of a plan's tensors, filled while it is carried out.
 struct Checksums {
   struct Packed {
     std::vector<Hash> slices;  // per expert
     // Of the first rank's tensor only, for all ranks are made of the same:
     std::vector<std::vector<Hash>> sources;  // per source tensor, per piece
-    std::vector<uint8_t> float_zeros;        // per source tensor: byte 0 stands for F32 0.0
+    std::vector<uint8_t> marks;              // per source tensor
   };
   std::vector<Packed> packed;
   std::vector<std::vector<Hash>> copied;  // per copied tensor, per piece
+  std::vector<uint8_t> copied_marks;      // per copied tensor
 
   explicit Checksums(const Plan& plan);
 };

@@ -276,7 +276,7 @@ TensorSums sums_of(const Plan& plan, const Checksums& sums) {
     if (plan.packed[i].rank != plan.tp.ranks.front()) continue;
     const auto sources = sources_of(plan, plan.packed[i]);
     for (size_t s = 0; s < sources.size(); ++s)
-      if (sums.packed[i].float_zeros[s]) out.float_zeros.insert(sources[s]->name);
+      if (sums.packed[i].marks[s] & mark::float_zero) out.float_zeros.insert(sources[s]->name);
   }
   return out;
 }

@@ -376,6 +376,8 @@ void check_whole(const PackedCheckpoint& packed, Verdict& v) {
   const bool allowed = packed.manifest.options.allow_incomplete;
   check_complete(packed.manifest.source, allowed, allowed ? lacks : v.problems);
   v.incomplete = lacks.warnings();
+  if (allowed && v.incomplete.empty())
+    v.incomplete = {"convert found weights of zeros only, NaN or infinity, which --allow-incomplete allowed"};
   for (const std::string& line : v.incomplete) warn(line);
 }
 

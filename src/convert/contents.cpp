@@ -1,0 +1,237 @@
+#include "src/convert/contents.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+
+#include "src/base/log.h"
+#include "src/plan/transfer.h"
+
+namespace mxfp4 {
+
+namespace {
+
+/// How a dtype spells NaN and infinity: all bits of the exponent are set. bytes 0: it is not looked at.
+struct Exponent {
+  int64_t bytes = 0;
+  uint32_t mask = 0, sign = 0;
+};
+Exponent exponent_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::BF16:
+      return {2, 0x7F80, 0x8000};
+    case Dtype::F16:
+      return {2, 0x7C00, 0x8000};
+    case Dtype::F32:
+      return {4, 0x7F800000, 0x80000000};
+    default:
+      return {};
+  }
+}
+
+/// The same bits in each number of a word of 8 bytes.
+uint64_t in_each(uint32_t bits, int64_t bytes) {
+  const uint64_t two = bytes == 2 ? bits << 16 | bits : bits;
+  return two << 32 | two;
+}
+
+/// Whether a number has all bits of the exponent. Adding the exponent's lowest bit then carries into the sign's place.
+/// Without a branch for each word: compilers make vector instructions of it.
+bool has_exponent(const uint8_t* data, int64_t bytes, const Exponent& e) {
+  const uint64_t mask = in_each(e.mask, e.bytes), lowest = in_each(e.mask & -e.mask, e.bytes);
+  uint64_t found = 0, word = 0;
+  int64_t at = 0;
+  for (; at + 8 <= bytes; at += 8) {
+    std::memcpy(&word, data + at, 8);
+    found |= (word & mask) + lowest;
+  }
+  word = 0;
+  std::memcpy(&word, data + at, size_t(bytes - at));
+  found |= (word & mask) + lowest;
+  return found & in_each(e.sign, e.bytes);
+}
+
+/// Of whole numbers.
+void mark_numbers(const uint8_t* data, int64_t bytes, const Exponent& e, uint8_t* to) {
+  if (!has_exponent(data, bytes, e)) return;
+  uint8_t marks = 0;
+  for (int64_t at = 0; at < bytes; at += e.bytes) {
+    uint32_t number = 0;
+    std::memcpy(&number, data + at, size_t(e.bytes));
+    if ((number & e.mask) != e.mask) continue;
+    const bool is_nan = number & ~(e.mask | e.sign);
+    marks |= is_nan ? mark::nan : number & e.sign ? mark::minus_infinity : mark::plus_infinity;
+  }
+  std::atomic_ref(*to).fetch_or(marks, std::memory_order_relaxed);  // jobs share a tensor
+}
+
+bool has_word(std::string_view name, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view w) { return name.find(w) != name.npos; });
+}
+
+bool is_weight(const Tensor& t) { return t.name.ends_with("weight") || t.name.ends_with("weight_packed"); }
+
+/// A matrix of weights, which training does not leave at zeros. LoRA's second matrix begins so.
+bool is_matrix(const Tensor& t) { return t.shape.size() > 1 && is_weight(t) && !has_word(t.name, {"lora_"}); }
+
+bool is_norm(const Tensor& t) {
+  return t.shape.size() == 1 && t.name.ends_with("weight") && has_word(t.name, {"norm", "ln_", ".ln"});
+}
+
+/// Norms that multiply by 1 + weight, whose weights begin at zero.
+bool centres_norms_on_zero(const Model& model) {
+  for (const char* type : {"gemma", "qwen3_next", "qwen3_5"})
+    if (model.model_type.starts_with(type)) return true;
+  return false;
+}
+
+class Contents {
+ public:
+  Contents(const Plan& plan, const Checksums& sums) : plan_(plan), sums_(sums) {}
+
+  bool check(bool allowed, Problems& problems) {
+    look_at_packed();
+    look_at_copied();
+    for (const Kind* kind : {&experts_, &matrices_, &norms_, &nans_, &infinities_})
+      if (kind->count && allowed)
+        problems.warn(kind->first, "{}", kind->text());
+      else if (kind->count)
+        problems.error(kind->first, "{}", kind->text());
+    const bool any = experts_.count || matrices_.count || norms_.count || nans_.count || infinities_.count;
+    if (any && !allowed)
+      problems.error(plan_.checkpoint->dir, "damaged; fetch it again, or give --allow-incomplete to convert it");
+    return !any;
+  }
+
+ private:
+  struct Kind {
+    const char *what, *one, *many;
+    int64_t count = 0;
+    std::string first = {}, last = {};
+
+    void add(std::string name) {
+      if (count++ == 0)
+        first = std::move(name);
+      else
+        last = std::move(name);
+    }
+    std::string text() const {
+      if (count == 1) return what;
+      const std::string more =
+          count == 2 ? fmt::format("does 1 more {}", one) : fmt::format("do {} more {}", count - 1, many);
+      return fmt::format("{}, as {}, the last {}", what, more, last);
+    }
+  };
+
+  void look_at_packed() {
+    for (size_t i = 0; i < plan_.packed.size(); i += plan_.tp.ranks.size()) {
+      const PackedTensor& t = plan_.packed[i];
+      const auto& experts = plan_.model->layers[size_t(t.layer)].experts;
+      for (size_t e = 0; e < experts.size() && t.part == Part::codes; ++e) {
+        const auto pieces = pieces_of(t, experts[e]);
+        for (size_t p = 0; p < pieces.size(); ++p) look_at_codes(sums_.packed[i], t, int64_t(e), int(p), pieces[p]);
+      }
+      const auto sources = sources_of(plan_, t);
+      for (size_t s = 0; s < sources.size(); ++s) look_at_numbers(*sources[s], sums_.packed[i].marks[s]);
+    }
+  }
+
+  void look_at_codes(const Checksums::Packed& sums, const PackedTensor& t, int64_t expert, int piece, const Slice& s) {
+    const SourceIndex at = source_index(plan_, t, expert, piece);
+    if (!is_zeros(sums.sources[at.tensor][at.piece], s.piece_bytes)) return;
+    const bool is_stacked = s.piece_bytes < s.tensor->bytes;
+    experts_.add(plan_.checkpoint->where(*s.tensor) + (is_stacked ? fmt::format(", expert {}", expert) : ""));
+  }
+
+  void look_at_copied() {
+    const bool skips_norms = centres_norms_on_zero(*plan_.model);
+    for (size_t i = 0; i < plan_.copied.size(); ++i) {
+      const Tensor& t = *plan_.copied[i].source;
+      look_at_numbers(t, sums_.copied_marks[i]);
+      Kind* kind = is_matrix(t) ? &matrices_ : is_norm(t) && !skips_norms ? &norms_ : nullptr;
+      if (kind && is_zeros(sums_.copied[i], t.bytes)) kind->add(plan_.checkpoint->where(t));
+    }
+  }
+
+  bool is_zeros(const std::vector<Hash>& pieces, int64_t bytes) {
+    for (size_t i = 0; i < pieces.size(); ++i)
+      if (!is_zeros(pieces[i], std::min(copy_piece_bytes, bytes - int64_t(i) * copy_piece_bytes))) return false;
+    return !pieces.empty();
+  }
+
+  bool is_zeros(const Hash& hash, int64_t bytes) {
+    const auto [known, is_new] = hashes_.try_emplace(bytes);
+    if (is_new) known->second = hash_of_zeros(bytes);
+    return XXH128_isEqual(known->second, hash);
+  }
+
+  static Hash hash_of_zeros(int64_t bytes) {
+    static const std::vector<uint8_t> zeros(size_t(1) << 20);
+    Hasher hasher;
+    for (int64_t at = 0; at < bytes; at += int64_t(zeros.size()))
+      hasher.take(zeros.data(), std::min(int64_t(zeros.size()), bytes - at));
+    return hasher.hash();
+  }
+
+  /// What is no weight may hold -infinity: masks, and biases of experts that are never chosen.
+  void look_at_numbers(const Tensor& t, uint8_t marks) {
+    const std::string name = plan_.checkpoint->where(t);
+    if (marks & mark::nan) nans_.add(name);
+    const uint8_t infinities = is_weight(t) ? mark::plus_infinity | mark::minus_infinity : mark::plus_infinity;
+    if (marks & infinities) infinities_.add(name);
+  }
+
+  const Plan& plan_;
+  const Checksums& sums_;
+  std::map<int64_t, Hash> hashes_;  // of so many zeros
+  Kind experts_{"holds only zeros", "expert matrix", "expert matrices"};
+  Kind matrices_{"holds only zeros", "weight", "weights"}, norms_{"holds only zeros", "norm", "norms"};
+  Kind nans_{"holds NaN", "tensor", "tensors"}, infinities_{"holds infinity", "tensor", "tensors"};
+};
+
+}  // namespace
+
+void NumberScanner::operator()(const uint8_t* data, int64_t bytes) {
+  while (bytes > 0 && next_ < pieces_.size()) {
+    const Piece& piece = pieces_[next_];
+    const Exponent e = exponent_of(piece.dtype);
+    int64_t taken = std::min(bytes, piece.bytes - taken_);
+    if (e.bytes && (in_split_ > 0 || taken < e.bytes)) {  // byte by byte until the number is whole
+      split_[in_split_++] = *data;
+      if (in_split_ == e.bytes) mark_numbers(split_, e.bytes, e, piece.marks), in_split_ = 0;
+      taken = 1;
+    } else if (e.bytes) {
+      taken -= taken % e.bytes;
+      mark_numbers(data, taken, e, piece.marks);
+    }
+    data += taken;
+    bytes -= taken;
+    taken_ += taken;
+    if (taken_ == piece.bytes) ++next_, taken_ = 0;
+  }
+}
+
+NumberScanner copy_scanner(const Plan& plan, std::span<const CopyPiece> pieces, Checksums& sums) {
+  std::vector<NumberScanner::Piece> list;
+  for (const CopyPiece& p : pieces)
+    list.push_back({plan.copied[size_t(p.copied)].source->dtype, p.bytes, &sums.copied_marks[size_t(p.copied)]});
+  return NumberScanner(std::move(list));
+}
+
+NumberScanner bias_scanner(const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums) {
+  std::vector<NumberScanner::Piece> list;
+  for (const PieceAt& p : pieces.list) {
+    const SourceIndex at = source_index(plan, plan.packed[target], p.expert, p.piece);
+    const bool is_bias = plan.packed[target].part == Part::bias;
+    list.push_back(
+        {is_bias ? p.slice.tensor->dtype : Dtype::U8, p.slice.piece_bytes, &sums.packed[target].marks[at.tensor]});
+  }
+  return NumberScanner(std::move(list));
+}
+
+bool check_contents(const Plan& plan, const Checksums& sums, bool allowed, Problems& problems) {
+  return Contents(plan, sums).check(allowed, problems);
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Weights of zeros only, NaN and infinity: refused, or converted and called so. usage: contents.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+
+cd "$dir" || exit 1
+with() {  # NAME MODEL WHAT TENSOR..
+  synth "$2" "$1" --tiny --layers 4
+  prepare python3 "$root/tests/support/change_tensors.py" "$1" "${@:3}"
+}
+on() { "$program" convert "$1" "$2" --backend marlin --engine vllm "${@:3}"; }
+names_only() { ls -A | grep -c "^\.*$1"; }
+# refused NAME LINE: LINE is all that is said, beside what to do; OUT is not there, nor anything beside it
+refused() {
+  expect "$1: convert" 2 '' "^mxfp4-pack: error: [^ ]*safetensors: $2$" on "$1" "$1-out" -q
+  cp err.txt said.txt
+  expect "$1: what to do" 0 '' '' grep -qx "mxfp4-pack: error: $1: damaged; fetch it again, or give --allow-incomplete to convert it" said.txt
+  expect "$1: one line of it" 0 '^2$' '' grep -c . said.txt
+  expect "$1: nothing is left" 1 '^0$' '' names_only "$1-out"
+}
+
+synth gpt-oss-20b whole --tiny --layers 4
+expect 'a whole checkpoint' 0 '' '' on whole whole-out -q
+
+with expert gpt-oss-20b zeros layers.2.mlp.experts.gate_up_proj_blocks@1
+refused expert 'model.layers.2.mlp.experts.gate_up_proj_blocks, expert 1: holds only zeros'
+with experts deepseek-v4-flash zeros layers.1.ffn.experts.0.w2.weight layers.3.ffn.experts.1.w1.weight layers.3.ffn.experts.1.w3.weight
+refused experts 'layers.1.ffn.experts.0.w2.weight: holds only zeros, as do 2 more expert matrices, the last .*: layers.3.ffn.experts.1.w3.weight'
+with layer gpt-oss-20b zeros layers.3.
+expect 'a layer of zeros' 2 '' 'layers.3.mlp.experts.gate_up_proj_blocks, expert 0: holds only zeros, as do [0-9]+ more' on layer layer-out -q
+cp err.txt said.txt
+expect 'its norms, too' 0 'layers.3.input_layernorm.weight: holds only zeros, as does 1 more norm, the last' '' grep layernorm said.txt
+expect 'and its matrices' 0 'layers.3.mlp.router.weight: holds only zeros, as do 4 more weights, the last' '' grep router said.txt
+with norm gpt-oss-20b zeros model.norm.weight
+refused norm 'model.norm.weight: holds only zeros'
+with norms deepseek-v4-flash zeros layers.0.attn_norm.weight layers.1.attn_norm.weight
+refused norms 'layers.0.attn_norm.weight: holds only zeros, as does 1 more norm, the last .*: layers.1.attn_norm.weight'
+with embedding kimi-k3 zeros embed_tokens.weight
+refused embedding '[^ ]*embed_tokens.weight: holds only zeros'
+with nan gpt-oss-20b nan layers.1.self_attn.q_proj.bias
+refused nan 'model.layers.1.self_attn.q_proj.bias: holds NaN'
+with nans deepseek-v4-flash nan layers.0.attn_norm.weight layers.2.ffn_norm.weight
+refused nans 'layers.0.attn_norm.weight: holds NaN, as does 1 more tensor, the last .*: layers.2.ffn_norm.weight'
+with expert-bias gpt-oss-20b nan layers.2.mlp.experts.down_proj_bias
+refused expert-bias 'model.layers.2.mlp.experts.down_proj_bias: holds NaN'
+with infinity gpt-oss-20b inf lm_head.weight
+refused infinity 'lm_head.weight: holds infinity'
+with minus deepseek-v4-flash -inf embed.weight
+refused minus 'embed.weight: holds infinity'
+
+# what may be so
+with biases gpt-oss-20b zeros self_attn.q_proj.bias self_attn.sinks router.bias down_proj_bias
+expect 'biases and sinks of zeros' 0 '' '' on biases biases-out -q
+with masked gpt-oss-20b -inf layers.1.mlp.router.bias
+expect 'a bias that forbids an expert' 0 '' '' on masked masked-out -q
+with centred qwen3-coder-next-quark zeros layers.1.input_layernorm.weight
+expect 'a norm that is centred on zero' 0 '' '' on centred centred-out -q --no-loader
+with scales gpt-oss-20b zeros layers.1.mlp.experts.gate_up_proj_scales@0
+expect 'scales of the least value' 0 '' '0x00 \(2\^-127\)' on scales scales-out
+
+# allowed
+found='warning: .*gate_up_proj_blocks, expert 1: holds only zeros$'
+expect 'it is converted if that is allowed' 0 '' "$found" on expert allowed --allow-incomplete
+expect 'the manifest has it' 0 '^"allow_incomplete": true,$' '' cat allowed/mxfp4-pack.json
+expect 'verify repeats it' 0 'right at level kernels .*; the checkpoint is incomplete: convert found weights of zeros only' \
+  'warning: convert found' "$program" verify allowed --source expert
+expect 'the same again is no other conversion' 0 '' 'nothing has changed' on expert allowed --allow-incomplete --if-changed
+expect 'from one form to another it stays so' 0 '' "$found" on allowed again
+expect 'the other has it, too' 0 '^"allow_incomplete": true,$' '' cat again/mxfp4-pack.json
+expect 'a set beside it' 0 '' "$found" "$program" convert expert allowed --backend triton-hopper --engine vllm --add
+expect 'of a whole checkpoint nothing is said' 0 '' 'check it with' on whole mute --allow-incomplete
+expect 'nor written' 1 '' '' grep allow_incomplete mute/mxfp4-pack.json
+
+# other ways of a conversion
+expect 'at two ranks' 2 '' 'expert 1: holds only zeros$' on expert tp2 --tp-size 2 -q
+expect 'with whole shards' 2 '' 'model.norm.weight: holds only zeros$' on norm linked --link hard -q
+expect 'a part' 2 '' 'holds (only zeros|NaN)' bash -c '"$0" convert expert parts --backend marlin --engine vllm -q --part 0/2 &&
+  "$0" convert expert parts --backend marlin --engine vllm -q --part 1/2' "$program"
+on nan resumed --threads 1 -q --allow-incomplete --part 0/2 && on nan resumed --threads 1 -q --allow-incomplete --part 1/2
+expect 'parts that were allowed' 0 '' 'q_proj.bias: holds NaN$' "$program" merge resumed
+expect 'and say so' 0 '^"allow_incomplete": true,$' '' cat resumed/mxfp4-pack.json
+finish

@@ -1,0 +1,97 @@
+// Numbers that are not finite are seen however the bytes are cut; a damaged record of a job changes nothing.
+#include "src/convert/contents.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "src/backends/backend.h"
+#include "src/convert/job_record.h"
+#include "tests/support/program.h"
+
+using namespace mxfp4;
+
+namespace {
+
+std::string bytes_of(const std::vector<uint32_t>& numbers, size_t width) {
+  std::string out;
+  for (const uint32_t n : numbers) out.append(reinterpret_cast<const char*>(&n), width);
+  return out;
+}
+
+/// The marks of a tensor whose bytes come in blocks of `block`.
+uint8_t marks(Dtype dtype, const std::string& bytes, size_t block) {
+  uint8_t before = 0, found = 0;
+  NumberScanner scanner({{Dtype::U8, 3, &before}, {dtype, int64_t(bytes.size()), &found}, {Dtype::BF16, 2, &before}});
+  const std::string all = "\xFF\xFF\xFF" + bytes + std::string(2, '\x11');
+  for (size_t at = 0; at < all.size(); at += block)
+    scanner(reinterpret_cast<const uint8_t*>(all.data()) + at, int64_t(std::min(block, all.size() - at)));
+  CHECK(before == 0);
+  return found;
+}
+
+struct Format {
+  Dtype dtype;
+  size_t width;
+  uint32_t nan, infinity, largest, minus;
+};
+constexpr Format formats[] = {{Dtype::BF16, 2, 0x7F81, 0x7F80, 0x7F7F, 0x8000},
+                              {Dtype::F16, 2, 0x7C01, 0x7C00, 0x7BFF, 0x8000},
+                              {Dtype::F32, 4, 0x7F800001, 0x7F800000, 0x7F7FFFFF, 0x80000000}};
+
+}  // namespace
+
+TEST_CASE("NaN and infinity are seen at every place, however the bytes are cut") {
+  for (const Format& f : formats)
+    for (size_t count = 1; count < 12; ++count)
+      for (size_t at = 0; at < count; ++at)
+        for (const size_t block : {1, 2, 3, 5, 8, 13, 100}) {
+          const auto with = [&](uint32_t number) {
+            std::vector<uint32_t> numbers(count, f.largest | (at % 2 ? f.minus : 0));
+            numbers[at] = number;
+            return marks(f.dtype, bytes_of(numbers, f.width), block);
+          };
+          REQUIRE(with(f.largest) == 0);
+          REQUIRE(with(f.largest | f.minus) == 0);
+          REQUIRE(with(0) == 0);
+          REQUIRE(with(f.nan) == mark::nan);
+          REQUIRE(with(f.nan | f.minus) == mark::nan);
+          REQUIRE(with(f.infinity) == mark::plus_infinity);
+          REQUIRE(with(f.infinity | f.minus) == mark::minus_infinity);
+        }
+  CHECK(marks(Dtype::U16, bytes_of({0x7F81, 0x7F80}, 2), 3) == 0);
+}
+
+TEST_CASE("a record of another job, or a damaged one, leaves checksums and marks as they are") {
+  Problems problems;
+  const Checkpoint checkpoint = open_checkpoint(tiny_gpt_oss, problems);
+  const Model model = recognise(checkpoint, {}, problems);
+  const Plan plan = make_plan(checkpoint, model, find_backend("marlin", "vllm", ""), {}, problems);
+  REQUIRE_FALSE(problems.any());
+  for (const Job& job : plan.jobs) {
+    Checksums made(plan);
+    for (Checksums::Packed& p : made.packed) std::fill(p.marks.begin(), p.marks.end(), mark::float_zero);
+    std::fill(made.copied_marks.begin(), made.copied_marks.end(), mark::nan | mark::minus_infinity);
+    const std::string record = record_of(plan, job, made, {.zero_scales = 7, .loss = {}});
+    const auto is_unread = [&](const std::string& wrong) {
+      Checksums sums(plan);
+      JobCounts counts;
+      const bool read = read_record(plan, job, wrong, sums, counts);
+      const bool same = counts.zero_scales == 0 && record_of(plan, job, sums, {}) == record_of(plan, job, sums, counts);
+      const Checksums none(plan);
+      bool clean = sums.copied_marks == none.copied_marks;
+      for (size_t i = 0; i < sums.packed.size(); ++i) clean = clean && sums.packed[i].marks == none.packed[i].marks;
+      return !read && same && clean;
+    };
+    Checksums again(plan);
+    JobCounts counts;
+    REQUIRE(read_record(plan, job, record, again, counts));
+    CHECK(counts.zero_scales == 7);
+    CHECK(record_of(plan, job, again, counts) == record);
+    CHECK(is_unread(record.substr(0, record.size() - 1)));
+    CHECK(is_unread(record + " " + std::string(32, '0')));
+    CHECK(is_unread(record.substr(0, record.rfind(' '))));
+    std::string other = record;
+    other.back() = 'x';
+    CHECK(is_unread(other));
+  }
+}
