@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "src/base/log.h"
+#include "src/packed/manifest.h"
 #include "src/plan/transfer.h"
 
 namespace mxfp4 {
@@ -80,9 +80,10 @@ bool is_norm(const Tensor& t) {
 }
 
 /// Norms that multiply by 1 + weight, whose weights begin at zero.
-bool centres_norms_on_zero(const Model& model) {
+bool centres_norms_on_zero(const Plan& plan) {
+  if (config_flag(plan.checkpoint->config, "use_gemma_norm").value_or(false)) return true;  // of MiniMax-M3
   for (const char* type : {"gemma", "qwen3_next", "qwen3_5"})
-    if (model.model_type.starts_with(type)) return true;
+    if (plan.model->model_type.starts_with(type)) return true;
   return false;
 }
 
@@ -145,7 +146,7 @@ class Contents {
   }
 
   void look_at_copied() {
-    const bool skips_norms = centres_norms_on_zero(*plan_.model);
+    const bool skips_norms = centres_norms_on_zero(plan_);
     for (size_t i = 0; i < plan_.copied.size(); ++i) {
       const Tensor& t = *plan_.copied[i].source;
       look_at_numbers(t, sums_.copied_marks[i]);

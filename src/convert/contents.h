@@ -8,9 +8,14 @@
 #include <span>
 #include <vector>
 
-#include "src/packed/manifest.h"
+#include "src/checkpoint/safetensors.h"
 
 namespace mxfp4 {
+
+struct Checksums;
+struct CopyPiece;
+struct Pieces;
+struct Plan;
 
 /// Looks at pieces which come one after the other in blocks of any size, and marks tensors with numbers that are not
 /// finite.

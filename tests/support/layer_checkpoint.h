@@ -78,8 +78,8 @@ class LayerCheckpoint {
   }
 
   void add_router(const std::string& name) {
-    const std::vector<uint8_t> zeros(size_t(experts_ * hidden_ * 2));
-    add(name, Dtype::BF16, {experts_, hidden_}, zeros);
+    const std::vector<uint8_t> alike(size_t(experts_ * hidden_ * 2), 0x3C);
+    add(name, Dtype::BF16, {experts_, hidden_}, alike);
   }
 
   const Golden& golden_;

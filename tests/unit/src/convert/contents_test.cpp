@@ -6,6 +6,7 @@
 
 #include "src/backends/backend.h"
 #include "src/convert/job_record.h"
+#include "src/packed/manifest.h"
 #include "tests/support/program.h"
 
 using namespace mxfp4;
