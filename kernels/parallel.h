@@ -12,7 +12,8 @@ using ParallelFor = std::function<void(int64_t count, const std::function<void(i
 /// How loops are carried out from now on; one call after the other until this is called. Not while a loop runs.
 void set_parallel_for(ParallelFor run);
 
-/// multiplications: of the whole loop. Where they are few, threads would cost more than the work: none is used.
+/// multiplications: of the whole loop. If there are few, no threads are started, because they would cost more than the
+/// work.
 void parallel_for(int64_t count, int64_t multiplications, const std::function<void(int64_t)>& work);
 
 }  // namespace mxfp4

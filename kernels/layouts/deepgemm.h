@@ -18,8 +18,8 @@ struct DeepgemmScales {
   }
 };
 
-/// I32 [K'/128, N]: the same with the rows of every 128 in the order of UTCCP (row 32i + j at 4j + i), which makes
-/// them 128x4 atoms with the columns outermost.
+/// I32 [K'/128, N]: the same words as above, but each block of 128 rows is in the order of UTCCP: row 32i + j is stored
+/// at 4j + i. A block is then a 128x4 atom, with the columns outermost.
 struct DeepgemmMegaScales : ScaleAtom<32> {
   static constexpr const char* name = "deepgemm_mega.scales";
   static constexpr int store_n = 1, store_b = 4;

@@ -1,8 +1,8 @@
-// FlashInfer's SM90 cutlass mixed-input MoE. Its layout changed twice under the same function names, and no kernel
-// catches a mix: v1 is 0.6.10 to 0.6.15.post1, 0.6.16.post3, 0.6.16.post4 and 0.6.17; v2 is 0.6.16 to
-// 0.6.16.post2 and from 0.6.18. fp4fp8 is the W4A8 ("Humming") form of v2's releases; its scales are v2's.
-// Facts: interleave_moe_weights_for_sm90_mixed_gemm and interleave_moe_scales_for_sm90_mixed_gemm; v1 and v2
-// byte-checked against FlashInfer's CUDA kernels on an H200, fp4fp8 against its kernel compiled as host code.
+// FlashInfer's SM90 cutlass mixed-input MoE. Its layout has two versions under the same function names, and no kernel
+// detects a mismatch. v1 is 0.6.10 to 0.6.15.post1, 0.6.16.post3, 0.6.16.post4 and 0.6.17. v2 is 0.6.16 to 0.6.16.post2
+// and 0.6.18 or later. fp4fp8 is the W4A8 ("Humming") form in the releases with v2; its scales are those of v2. Facts:
+// interleave_moe_weights_for_sm90_mixed_gemm and interleave_moe_scales_for_sm90_mixed_gemm; v1 and v2 byte-checked
+// against FlashInfer's CUDA kernels on an H200, fp4fp8 against its kernel compiled as host code.
 #pragma once
 
 #include "kernels/layouts/hopper.h"
@@ -30,8 +30,8 @@ struct FlashinferSm90V1Codes : FlashinferSm90V2Codes {
   MXFP4_HD static constexpr int bit(int i) { return nibble_bit({0, 2, 1, 3, 4, 6, 5, 7}, i); }
 };
 
-/// U8 [N, K/2]. A word is four columns of row r, then of row r+8; the signs move to where E4M3 has them: those of
-/// the first four codes to the odd nibbles, those of the last four to the even ones.
+/// U8 [N, K/2]. A word holds four columns of row r, then four of row r+8. The signs are stored at the sign bits of
+/// E4M3: those of the first four codes in the odd nibbles, those of the last four in the even nibbles.
 struct FlashinferSm90Fp4Fp8Codes : Unpadded {
   static constexpr const char* name = "flashinfer_sm90_fp4fp8.codes";
   static constexpr int tile_n = 16, tile_b = 32;

@@ -26,9 +26,9 @@ struct HummingScales : MarlinScales {
   MXFP4_HD static constexpr Byte at(int w, int i) { return {w / 2 + 8 * (w % 2 * 4 + i), 0}; }
 };
 
-/// I32 [K/64, 8N], for FP8 activations (vLLM 0.33.0, humming-kernels 0.1.19): what a lane of FP8 wgmma takes of 16 rows
-/// and 64 columns is 16 bytes. A word is 4 columns of a row and the 4 that are 16 further on; its magnitudes are in
-/// that order, its signs in the order in which the kernel shifts them out.
+/// I32 [K/64, 8N], for FP8 activations (vLLM 0.33.0, humming-kernels 0.1.19): a lane of FP8 wgmma reads 16 bytes of 16
+/// rows and 64 columns. A word holds 4 columns of a row and the 4 columns 16 further on. Its magnitudes are in that
+/// order; its signs are in the order in which the kernel shifts them out.
 struct HummingFp8Codes {
   static constexpr const char* name = "humming_fp8.codes";
   static constexpr int tile_n = 16, tile_b = 32;

@@ -1,9 +1,9 @@
 // What a layout is: where each byte and bit of one matrix goes.
 //
-// A matrix is n rows of b bytes, row after row: codes have b = K/2 (byte j holds column 2j in its low
-// nibble and 2j+1 in its high one), scales b = K/32, a bias is a matrix of n rows of one element.
-// Every layout reads four source bytes, rearranges their 32 bits and puts the word at an offset; three
-// constexpr functions say so, and pack, unpack, the CUDA kernels and the proof below all run on them:
+// A matrix is n rows of b bytes, row after row. Codes have b = K/2: byte j holds column 2j in its low nibble and 2j+1
+// in its high nibble. Scales have b = K/32. A bias is a matrix of n rows of one element.
+// A layout reads four source bytes, rearranges their 32 bits and stores the word at an offset. Three constexpr
+// functions define this; pack, unpack, the CUDA kernels and the proof below are all derived from them:
 //
 //     struct L {
 //       static constexpr const char* name;            // "marlin.codes": as the manifest spells it
@@ -14,9 +14,9 @@
 //       int64_t offset(Shape s, int64_t tn, int64_t tb, int w);   // where word w of tile (tn, tb) goes, in bytes
 //     };
 //
-// Words are little-endian. `s` is always the storage shape. layouts.cpp proves is_bijection<L>() of every layout: no
-// byte of the source is lost, none of the destination is left unwritten, and a word's distance from its tile's first
-// word is the same in every tile.
+// Words are little-endian. `s` is always the storage shape. layouts.cpp proves is_bijection<L>() for every layout:
+// every source byte is stored and every destination byte is written. The proof also covers that a word's distance from
+// its tile's first word is the same in every tile.
 //
 // The row order of w13 is no part of a layout, nor is a cast of values: RowOrder (matrix.h) and the caller apply
 // them before. A layout that keeps every byte in its place, whatever the width, has no words at all: Plain.
@@ -40,7 +40,7 @@ struct Byte {
   int n, b;
 };
 
-/// Bytes that stay where they are within their word.
+/// The bit() of a layout that keeps each byte at its place in the word.
 MXFP4_HD constexpr int same_bit(int i) { return i; }
 
 /// The bit() of a layout that moves nibbles: nibble j of the word is gathered nibble nibble[j].
@@ -111,7 +111,7 @@ constexpr bool tile_is_bijection() {
   return bits == 0xFFFFFFFFu;
 }
 
-/// On two by three tiles, or what the storage makes of them.
+/// Checked on two by three tiles, after storage padding.
 template <class L>
 constexpr bool offsets_are_bijection() {
   constexpr Shape s = storage<L>({2 * L::tile_n, 3 * L::tile_b});

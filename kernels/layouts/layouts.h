@@ -50,7 +50,7 @@ Shape storage_of(const Layout& layout, Shape s);
 
 bool fits(const Layout& layout, Shape s);
 
-/// The multiple of rows and bytes that a matrix must have: the tile, unless the layout pads by itself.
+/// The multiple of rows and bytes that a matrix must have: the tile, unless the layout pads its storage.
 Shape multiple_of(const Layout& layout);
 
 int64_t packed_bytes(const Layout& layout, Shape s);

@@ -1,5 +1,5 @@
-// Marlin as vLLM and SGLang hold MXFP4 experts for bf16 activations (vLLM 0.21 to 0.27.1, SGLang 0.5.11 to
-// 0.5.17; the same bytes in vLLM main of 2026-07-26 and SGLang main of 2026-08-16).
+// Marlin as vLLM and SGLang hold MXFP4 experts for bf16 activations (vLLM 0.21 to 0.27.1, SGLang 0.5.11 to 0.5.17).
+// vLLM main of 2026-07-26 and SGLang main of 2026-08-16 use the same bytes.
 // Facts: gptq_marlin_repack (4 bits, no act-order), marlin_permute_scales, mxfp4_marlin_process_scales and
 // marlin_permute_bias, byte-checked against both engines' CUDA kernels on an H200. The a8 forms are vLLM's for FP8
 // activations (SM89, SM12x); that their scale bytes are 6 larger is BasicMatrix::add, their bias is MarlinBias.
@@ -9,8 +9,8 @@
 
 namespace mxfp4 {
 
-/// I32 [K/16, 2N]. A tile is 64 rows x 16 columns; word w of it is a thread's fragment of two
-/// 16x8 mma operands: rows c and c+8 of warp w%4, columns 2r, 2r+1, 2r+8, 2r+9.
+/// I32 [K/16, 2N]. A tile is 64 rows x 16 columns. Word w of a tile is a thread's fragment of two 16x8 mma operands:
+/// rows c and c+8 of warp w%4, columns 2r, 2r+1, 2r+8, 2r+9.
 struct MarlinCodes : Unpadded {
   static constexpr const char* name = "marlin.codes";
   static constexpr int tile_n = 64, tile_b = 8;

@@ -97,7 +97,7 @@ struct CopyReport {
   int64_t wrong = 0, at = 0;
 };
 
-/// Pad bytes of one packed matrix that differ from what it prescribes; (n, b) is the first, in storage coordinates.
+/// Pad bytes of one packed matrix that have a wrong value; (n, b) is the first, in storage coordinates.
 struct PadReport {
   int64_t wrong = 0;
   int64_t n = 0, b = 0;

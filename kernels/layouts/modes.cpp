@@ -144,7 +144,7 @@ void ModeLayout::take_copies(std::vector<Digit>& rest) {
   std::erase_if(rest, [](const Digit& d) { return d.mode.moves_nothing(); });
 }
 
-/// Leaves of a digit what is not in its factor `take`. False: that is nothing.
+/// Divides `take` out of a digit's count. Returns false if nothing remains.
 bool ModeLayout::split(Digit& d, int64_t take) {
   if (take == d.mode.count) return false;
   d.weight *= take;
@@ -184,8 +184,8 @@ void ModeLayout::take_bits(const std::vector<Step>& bits) {
   }
 }
 
-/// What is stored together, from the unit on, goes from `digits` to the result: of even ones as few prime factors as
-/// make up `together` bytes.
+/// Moves the digits that follow the unit in storage from `digits` to the result, until they span `together` bytes. An
+/// even digit is split: only as many of its prime factors move as are needed.
 std::vector<ModeLayout::Digit> ModeLayout::take_together(std::vector<Digit>& digits) {
   std::vector<Digit> taken;
   for (int64_t bits = unit * 8; bits < together * 8 && !digits.empty() && digits.front().weight == bits;) {
@@ -200,8 +200,8 @@ std::vector<ModeLayout::Digit> ModeLayout::take_together(std::vector<Digit>& dig
   return taken;
 }
 
-/// Even digits that move whole tiles down the rows, or along them, are no part of a tile, but for what is stored
-/// together.
+/// Even digits that move whole tiles down the rows, or along the rows, count tiles. They are part of a tile only as far
+/// as take_together() takes them.
 void ModeLayout::cut_tiles(std::vector<Digit> digits) {
   tile = {1, runs ? unit : 1};
   for (const Place& p : gather) tile = {std::max(tile.n, p.row + 1), std::max(tile.b, p.byte + 1)};
@@ -232,7 +232,7 @@ void ModeLayout::cut_tiles(std::vector<Digit> digits) {
   strip.insert(strip.end(), columns.begin(), columns.end());
 }
 
-/// What does not move by whole tiles, of the size that they have with it, goes from `digits` to `inner`.
+/// Moves to `inner` the digits that do not move by whole tiles; `size` grows with each digit that a tile takes in.
 void ModeLayout::take_into_tile(std::vector<Digit>& digits, Side side, int64_t& size, std::vector<Digit>& inner) {
   const auto step = [&](const Digit& d) { return d.mode.steps[0].*side.step / side.unit; };
   std::sort(digits.begin(), digits.end(), [&](const Digit& a, const Digit& b) { return step(a) < step(b); });

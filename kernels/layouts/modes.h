@@ -12,8 +12,8 @@
 //     [4,16,0] [4,0,8] [8,1,0]           the words of a tile: warps, columns, rows
 //     [92,64,0] [192,0,64]               tiles down the rows, then along them
 //
-// [count, rows, bits] is a mode whose digit d moves d times so many rows and bits. A mode that moves nothing stores
-// what the others say `count` times: the copies must be equal.
+// In a mode [count, rows, bits], digit d moves the source by d * rows and d * bits. A mode that moves nothing stores
+// `count` copies of the bits that the other modes count; the copies must be equal.
 #pragma once
 
 #include <cstddef>
@@ -45,16 +45,16 @@ using Modes = std::vector<Mode>;
 /// Rows, bytes of a row, and bytes of one expert that run-time layouts may have.
 inline constexpr int64_t max_side = int64_t(1) << 20, max_storage = int64_t(1) << 26;
 
-/// Stored bytes that a tile has in a row, where the modes have as many.
+/// Bytes that a tile stores in a row, if the modes allow that many.
 inline constexpr int64_t together = 64;
 
-/// Modes that were checked, and cut into tiles as the drivers take them. A tile's units of `unit` bytes each gather as
-/// many source bytes, some again where a unit has copies in it, and rearrange their bits; a unit that moves bytes in a
-/// row only (`runs`) may have any length.
+/// Checked modes, cut into tiles for the drivers. Each unit of a tile gathers `unit` source bytes and rearranges their
+/// bits; a unit with copies gathers some bytes again. A unit that only moves bytes within a row (`runs`) may have any
+/// length.
 class ModeLayout {
  public:
-  /// Throws std::invalid_argument with the reason where the modes, copies apart, are no bijection of the storage, or
-  /// have no units of 1, 2, 4 or 8 bytes that are made of whole bytes.
+  /// Throws std::invalid_argument with the reason if the modes, apart from copies, are no bijection of the storage.
+  /// Also throws if they have no unit of 1, 2, 4 or 8 bytes that consists of whole source bytes.
   ModeLayout(Shape storage, Modes modes);
 
   Shape storage;
@@ -96,11 +96,11 @@ class ModeLayout {
   void take_tile(const std::vector<Digit>& digits);
 };
 
-/// As one with the last mode, where it goes on as that does.
+/// Appends `m`. If `m` continues the steps of the last mode, the two become one mode.
 void append(Modes& modes, Mode m);
 
-/// Modes of these steps, which begin somewhere, as few as there are: a digit is split off as soon as what is left does
-/// not depend on it. In each direction the least step of a mode is 0.
+/// Finds the fewest modes with these steps, which may begin anywhere. A digit is split off as soon as the remaining
+/// steps do not depend on the digit. In each direction the least step of a mode is 0.
 Modes factor(std::vector<Step> steps);
 
 }  // namespace mxfp4

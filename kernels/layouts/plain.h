@@ -1,6 +1,6 @@
-// The canonical rows unchanged: codes, scales and biases of backends that want them as the checkpoint has them, in
-// the backend's row order and padding (FlashInfer cutlass SM100 and CuTe-DSL codes, DeepGEMM codes, transformers'
-// scales, every bias that no kernel permutes; BF16 rows are 2 bytes, F32 rows 4).
+// The canonical rows unchanged, in the backend's row order and padding. Used for codes, scales and biases that a
+// backend reads as the checkpoint stores them: FlashInfer cutlass SM100 and CuTe-DSL codes, DeepGEMM codes,
+// transformers' scales. Also used for every bias that no kernel permutes; BF16 rows are 2 bytes, F32 rows 4.
 #pragma once
 
 #include "kernels/layouts/layout.h"

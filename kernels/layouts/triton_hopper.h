@@ -1,9 +1,9 @@
-// triton_kernels' Hopper layouts (mma version 3), as vLLM, SGLang and transformers use them on SM90.
-// The values' storage padding has three generations: A is triton 3.5 (vLLM to 0.16 and again from May 2026, the Hub
-// kernels of transformers), B is 3.6 and 3.7, C is 3.8. Every version reads C, since kernels take strides from the
-// tensor. Scales are padded to four groups: kernels to 3.7 read tiles of four without a mask (vllm#47303). SGLang
-// 0.5.17 and 0.5.18 pad them to two, as the package itself does. Facts: triton_kernels' hopper_value and hopper_scale
-// layouts; A, B and C run on an H200 in 3.5.1 and 3.6.0 give the bits of the package's own conversion.
+// triton_kernels' Hopper layouts (mma version 3), as vLLM, SGLang and transformers use them on SM90. The storage
+// padding of values has three generations. A is triton 3.5: vLLM up to 0.16 and from May 2026, and the Hub kernels of
+// transformers. B is triton 3.6 and 3.7, C is 3.8. Every version reads C, because kernels take strides from the tensor.
+// Scales are padded to four groups: kernels to 3.7 read tiles of four without a mask (vllm#47303). SGLang 0.5.17 and
+// 0.5.18 pad them to two, as the package itself does. Facts: triton_kernels' hopper_value and hopper_scale layouts; A,
+// B and C run on an H200 in 3.5.1 and 3.6.0 give the bits of the package's own conversion.
 #pragma once
 
 #include "kernels/layouts/hopper.h"
@@ -30,8 +30,8 @@ struct TritonHopperCodesC : TritonHopperCodes<256, 64> {
   static constexpr const char* name = "triton_hopper_c.codes";
 };
 
-/// U8, memory [N'/32, 32G'], read as its transpose. Of each 32 * warps rows, row r of the result holds rows 16r to
-/// 16r+15 and the same 16 * warps rows further down; a word is rows n, n+8 of group g, then of group g+1.
+/// U8, memory [N'/32, 32G'], read as its transpose. Within each 32 * warps rows, row r of the result holds rows 16r to
+/// 16r+15, then the 16 rows 16 * warps further down. A word holds rows n and n+8 of group g, then of group g+1.
 template <int warps, int groups = 4>
 struct TritonHopperScales {
   static constexpr int tile_n = 16, tile_b = 2, store_n = 32 * warps, store_b = groups;

@@ -1,6 +1,5 @@
-// triton_kernels' scales on ROCm where they are not swizzled (3.8, which vLLM 0.31.0 and later bring there):
-// StridedLayout has its unit stride along the rows. Facts: triton_kernels 3.8 as sglang-kernel 0.4.10 has it, run on a
-// CPU.
+// triton_kernels' unswizzled scales on ROCm (triton_kernels 3.8, part of vLLM 0.31.0 and later): StridedLayout has its
+// unit stride along the rows. Facts: triton_kernels 3.8 from sglang-kernel 0.4.10, run on a CPU.
 #pragma once
 
 #include "kernels/layouts/layout.h"

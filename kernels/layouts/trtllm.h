@@ -1,6 +1,6 @@
-// FlashInfer's trtllm-gen MoE on SM10x (trtllm_fp4_block_scale_moe; vLLM and SGLang), the same bytes for
-// BF16 and MXFP8 activations: rows shuffled in blocks of 32 for its epilogue tile of 128, in codes, scales and bias
-// alike; FC1's rows are pairs (up, gate) before that. Facts: shuffle_matrix_a, shuffle_matrix_sf_a and
+// FlashInfer's trtllm-gen MoE on SM10x (trtllm_fp4_block_scale_moe; vLLM and SGLang). BF16 and MXFP8 activations use
+// the same bytes. The rows of FC1 are first ordered as pairs (up, gate). Then the rows of codes, scales and bias are
+// shuffled in blocks of 32 for the kernel's epilogue tile of 128. Facts: shuffle_matrix_a, shuffle_matrix_sf_a and
 // get_w2_permute_indices_with_cache of FlashInfer 0.6.18, all row indices byte-checked.
 #pragma once
 

@@ -28,7 +28,7 @@ struct MoeConfig {
   double alpha = 1, beta = 0, limit = std::numeric_limits<double>::infinity();
 };
 
-/// One layer's packed tensors in memory order, experts outermost; bias pointers are null where there is none.
+/// One layer's packed tensors in memory order, experts outermost; bias pointers are null if the layer has no biases.
 struct PackedMoe {
   const uint8_t *w13 = nullptr, *w13_scale = nullptr, *w13_bias = nullptr;
   const uint8_t *w2 = nullptr, *w2_scale = nullptr, *w2_bias = nullptr;

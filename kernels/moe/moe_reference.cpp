@@ -67,13 +67,14 @@ SourceRow row_at(const SourceExpert& expert, W13Order order, int64_t padded, int
   return row < matrix.n ? SourceRow{&matrix, row} : SourceRow{};
 }
 
-/// What row i of gate (or up) was, where w13 was found in one order and taken for another.
+/// The true row that is read as row i of gate (or up) if the order of w13 is misread.
 SourceRow row_found(const SourceExpert& expert, const Reading& reading, bool up, int64_t i) {
   const int64_t inter = expert.gate.n;
   return row_at(expert, reading.stored, inter, position(reading.taken_for, inter, up, i));
 }
 
-/// What the kernel takes for row i of gate (or up): that row, unless it reads another order than was written.
+/// The row that the kernel uses as row i of gate (or up). It is another row if the kernel reads another order than was
+/// written.
 SourceRow row_read(const SourceExpert& expert, const Reading& reading, W13Order written, int64_t padded, bool up,
                    int64_t i) {
   if (written == reading.read) return row_found(expert, reading, up, i);

@@ -9,7 +9,7 @@
 
 namespace mxfp4 {
 
-/// Row r begins at data + r * stride bytes; data is null where the checkpoint has no such tensor.
+/// Row r begins at data + r * stride bytes; data is null if the checkpoint has no such tensor.
 struct SourceRows {
   const uint8_t* data = nullptr;
   int64_t stride = 0;
@@ -46,7 +46,7 @@ double bf16_value(const uint8_t* bytes);
 
 /// The matrix.k values of one row, exact in double.
 void dequantise_row(const SourceMatrix& matrix, int64_t row, const Reading& reading, std::span<double> out);
-/// Its bias, 0 where there is none.
+/// The bias of a row, 0 if the matrix has no bias.
 double bias_of(const SourceMatrix& matrix, int64_t row);
 
 }  // namespace mxfp4

@@ -10,7 +10,7 @@
 
 namespace mxfp4 {
 
-/// What the router's logits become before the best top_k are taken.
+/// How the router's logits become scores and weights of the best top_k experts.
 ///   softmax: the best logits, then softmax over those alone (GPT-OSS).
 ///   sigmoid, sqrt_softplus: scores s(logit); chosen by score + bias, weighed by score (DeepSeek-V3, -V4).
 enum class Scoring { softmax, sigmoid, sqrt_softplus };

@@ -23,7 +23,7 @@ struct PackItem {
   uint8_t* packed = nullptr;
 };
 
-/// Unpack into the rows of `matrix`, and count pad bytes that are not what the matrix prescribes.
+/// Unpack into the rows of `matrix`, and count pad bytes that differ from the matrix's pads.
 struct UnpackItem {
   Layout layout;
   const uint8_t* packed = nullptr;
@@ -31,8 +31,8 @@ struct UnpackItem {
 };
 
 /// Unpack into memory of the device's own and compare with the rows of `matrix`.
-/// fetch(first, end): brings rows first to end of the views into memory; called before they are looked at, so that a
-/// CPU has them in its caches then. Null where they are there.
+/// fetch(first, end): reads rows first to end of the views into memory. It is called just before the comparison, so
+/// that the rows are still in the CPU's caches. Null if all rows are in memory.
 struct CompareItem {
   Layout layout;
   const uint8_t* packed = nullptr;
@@ -50,7 +50,7 @@ struct CompareReport {
   ViewReport view[2];
 };
 
-/// Host bytes that pack() reads or writes, and their XXH3-128 (seed 0), where the device made it.
+/// Host bytes that pack() reads or writes, and their XXH3-128 (seed 0), if the device computed it.
 struct Checksum {
   const uint8_t* data;
   int64_t bytes;
@@ -83,7 +83,7 @@ struct Driver;
 std::unique_ptr<Device> open_cpu();
 std::unique_ptr<Device> open_cpu(const Driver& driver);
 
-/// 0 where there is no driver or no device, and in a build without CUDA.
+/// 0 without a driver or device, and in a build without CUDA.
 int cuda_device_count();
 bool built_with_cuda();
 /// One line: "CUDA 13.0; cuda:0 NVIDIA H200", "CUDA 13.0; no CUDA driver found" or "built without CUDA".
@@ -94,9 +94,9 @@ std::string cuda_missing();
 void check_cuda(int index);
 /// The GPU that the MoE kernels of this thread run on; the first where none was selected.
 void select_cuda(int index);
-/// device_memory: bytes that it may take of the GPU's for what is being packed, 0 for a default. One matrix in and out
-/// is the least; three times that is needed for copies and kernels of one call to overlap. Those of several Devices
-/// on one GPU overlap anyway; where its memory is too short for all of them they take turns.
+/// device_memory: the limit in bytes of GPU memory for data being packed, 0 for a default. The least is one matrix in
+/// and out; copies and kernels of one call overlap only with three times that. Several Devices on one GPU always
+/// overlap. If its memory is too small for all of them, they take turns.
 std::unique_ptr<Device> open_cuda(int index, int64_t device_memory = 0);
 
 }  // namespace mxfp4

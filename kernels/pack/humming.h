@@ -1,9 +1,9 @@
-// What Humming's W4A8 kernels on SM90 have done to values before their layouts apply, in FlashInfer (from 0.6.18) and
-// in humming-kernels alike. They know twelve scales per expert, a base 2^(base - 127) and its next eleven doublings:
-// groups with a smaller scale take the base, and their codes are divided to match. So it is lossy, and no layout: it
-// has no inverse. Facts: preprocess_moe_weights_for_sm90_mixed_gemm_humming, byte-checked for scale ranges up to 138;
-// beyond, where FlashInfer's table overflows, codes become 0 here. process_mxfp4_w4a8 of humming-kernels 0.1.19,
-// compiled for the host.
+// The change of values that Humming's W4A8 kernels on SM90 need before their layouts apply, the same in FlashInfer
+// (from 0.6.18) and humming-kernels. The kernels have twelve scales per expert: a base 2^(base - 127) and its next
+// eleven doublings. Groups with a smaller scale take the base, and their codes are divided to match. The change is
+// lossy and has no inverse, so it is not a layout. Facts: preprocess_moe_weights_for_sm90_mixed_gemm_humming,
+// byte-checked for scale ranges up to 138; beyond, where FlashInfer's table overflows, codes become 0 here.
+// process_mxfp4_w4a8 of humming-kernels 0.1.19, compiled for the host.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Packing where the matrices are already in a GPU's memory, for programs that have their own work on it.
+// Packs matrices that are already in GPU memory, for programs that run their own work on that GPU.
 #pragma once
 
 #include <memory>

@@ -46,7 +46,8 @@ struct Pads {
   PadByte byte;
 };
 
-/// Of row n: below the columns of the views' rows, beside them, and what the layout adds. real: a view has the row.
+/// The pads of row n: in the columns of the views' rows, in the engine's further columns, and in the storage's. real: a
+/// view has the row.
 template <class T>
 std::array<Pads, 3> pads_of(const BasicMatrix<T>& m, Shape s, int64_t n, bool real) {
   const bool engine = n < m.padded.n;

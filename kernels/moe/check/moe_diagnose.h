@@ -11,8 +11,9 @@
 
 namespace mxfp4 {
 
-/// What one rank holds: its part of the layer (tensor parallel: columns of the intermediate, down's bias on the first
-/// rank only; expert parallel: some experts), and the tokens' routing as it sees it. Ranks add up to the layer.
+/// One rank's part of the layer, and the routing of the tokens on that rank. With tensor parallelism a rank has some
+/// columns of the intermediate, and only the first rank has the bias of down. With expert parallelism a rank has some
+/// experts. The results of the ranks add up to the layer.
 struct MoeShard {
   MoeConfig config;
   MoeSource source;
@@ -39,10 +40,10 @@ std::vector<double> reference_of(const MoeCase& layer);
 /// The format's result on the packed bytes, summed over the ranks.
 std::vector<float> packed_result_of(const MoeCase& layer, const KernelFormat& format);
 
-/// result: [tokens][hidden], the kernel's, summed over the ranks. A mistake explains it where over all tokens the
-/// relative L2 error falls below `tolerance`, and nine tenths of what that tolerance does not account for, and three
-/// tenths of all of the squared error, are gone; the best one is named. A mistake that changes nothing explains
-/// nothing.
+/// result: [tokens][hidden], the kernel's, summed over the ranks. A mistake explains the result if it brings the
+/// relative L2 error over all tokens below `tolerance`. It must also remove three tenths of the squared error, and nine
+/// tenths of the error that the tolerance does not account for. The best explanation is named. A mistake that changes
+/// nothing explains nothing.
 Diagnosis diagnose(const MoeCase& layer, std::span<const float> result, double tolerance);
 
 }  // namespace mxfp4

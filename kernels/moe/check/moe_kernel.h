@@ -19,9 +19,9 @@ class MoeKernel {
 std::unique_ptr<MoeKernel> open_moe_kernel(const KernelFormat& format, const MoeConfig& config, const PackedMoe& packed,
                                            bool cuda);
 
-/// Empty where a CUDA GPU reads the format here; else the reason.
+/// The reason why no CUDA GPU can read the format here; empty if one can.
 std::string cuda_kernel_missing(const KernelFormat& format);
-/// The same for the ranks of one layer, all at once, with batches of so many tokens.
+/// The same for all ranks of one layer at once, with batches of `tokens` tokens.
 std::string cuda_kernel_missing(const KernelFormat& format, std::span<const MoeConfig> ranks, int64_t tokens);
 
 /// Of relative L2 on a GPU, for `cuda_reason`.

@@ -39,21 +39,21 @@ void add_orders(const MoeCase& layer, std::vector<Mistake>& mistakes) {
   }
 }
 
-/// GPT-OSS's pairs taken for halves, and the reverse. The engine may then also write w13 as it believes to have found
-/// it.
+/// GPT-OSS's pairs read as halves, and the reverse. An engine that misreads the order may also write w13 in the order
+/// that it assumed.
 void add_misread(const MoeCase& layer, std::vector<Mistake>& mistakes) {
   const MoeConfig& config = layer.shards.front().config;
   const W13Order right{config.w13_block, config.w13_up_first}, pairs{1, false}, halves{};
   for (const bool is_pairs : {true, false})
     for (const W13Order written : {right, is_pairs ? halves : pairs}) {
       const W13Order is = is_pairs ? pairs : halves, taken = is_pairs ? halves : pairs;
-      mistakes.push_back({is_pairs ? "the checkpoint's gate and up rows are pairs, but were taken for halves"
-                                   : "the checkpoint's gate and up rows are halves, but were taken for pairs",
+      mistakes.push_back({is_pairs ? "the checkpoint's gate and up rows are pairs, but were read as halves"
+                                   : "the checkpoint's gate and up rows are halves, but were read as pairs",
                           {.stored = is, .taken_for = taken, .rows = written, .bias = written, .read = right}});
     }
 }
 
-/// A scale byte that was taken for the number it is, which was then rounded to a power of two.
+/// Reads a scale byte as an integer instead of an exponent, and rounds it to a power of two.
 uint8_t byte_as_number(uint8_t byte) { return byte == 0 ? 0 : uint8_t(127 + std::lround(std::log2(double(byte)))); }
 /// The value of a scale, converted to an integer.
 uint8_t value_as_byte(uint8_t byte) { return byte < 127 ? 0 : byte > 134 ? 255 : uint8_t(1 << (byte - 127)); }

@@ -8,7 +8,7 @@
 
 namespace mxfp4 {
 
-/// A change to what the reference is given.
+/// A change to the input of the reference: how it reads the rows, or the layer itself.
 struct Mistake {
   std::string name;
   Reading reading;

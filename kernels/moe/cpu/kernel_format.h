@@ -21,7 +21,7 @@ struct PackedMatrix {
 /// Writes the values of a block of rows from n0, columns [k0, k1), to out[rows][k1 - k0].
 using ReadBlock = void(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out);
 
-/// What the kernel holds a bias as: [n] elements, one per row.
+/// The form of a bias in the kernel: [n] elements, one per row.
 enum class BiasForm { bf16, bf16_mma, f32, f32_shuffled };
 
 /// The CUDA kernels' reader of the same bytes (kernels/moe/cuda/operand_readers.h).
@@ -34,8 +34,8 @@ struct StoredIn {
 
 struct KernelFormat {
   const char* name;
-  /// A block: `rows` rows from a multiple of it, columns between multiples of `columns`, in the order of w13's or w2's
-  /// rows. n is a multiple of rows; k is rounded up to a multiple of columns where the storage is.
+  /// The size of a block. A block begins at a multiple of `rows` and of `columns`, in the row order of w13 or w2. n is
+  /// a multiple of `rows`. If the storage is padded, k is rounded up to a multiple of `columns`.
   int64_t rows, columns;
   ReadBlock* read;
   StoredIn codes = {};
@@ -56,7 +56,7 @@ struct KernelFormat {
 };
 
 std::span<const KernelFormat> kernel_formats();
-/// Throws std::out_of_range where there is none of that name.
+/// Throws std::out_of_range if no format has this name.
 const KernelFormat& kernel_format(std::string_view name);
 
 /// The bias of row n of one expert.

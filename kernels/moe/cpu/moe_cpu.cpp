@@ -107,7 +107,7 @@ int64_t count_nonzero(const float* from, const float* to) {
   return std::count_if(from, to, [](float x) { return x != 0; });
 }
 
-/// act[slot][i] from w13's result; counts what is not 0 in the padded columns.
+/// Computes act[slot][i] from the result of w13. Returns the number of values in padded columns that are not 0.
 int64_t activate_all(const MoeConfig& config, const Product& w13, const std::vector<Slots>& slots, const Rows& y,
                      Rows& act) {
   int64_t leaks = 0;

@@ -1,5 +1,5 @@
-// Blackwell: codes come by TMA from plain rows; the tensor core takes its scales from tensor memory as blocks of 512
-// bytes for 128 rows x 4 groups: lane j (16 bytes) serves rows j, 32 + j, 64 + j and 96 + j, 4 bytes each.
+// Blackwell: TMA copies codes from plain rows. The tensor core reads its scales from tensor memory, in blocks of 512
+// bytes for 128 rows x 4 groups. Lane j (16 bytes) serves rows j, 32 + j, 64 + j and 96 + j, 4 bytes each.
 #include "kernels/moe/cpu/readers.h"
 
 namespace mxfp4::readers {
@@ -41,8 +41,8 @@ void read_sm100(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float
     });
 }
 
-/// trtllm-gen: the epilogue's lane j of every 32 owns accumulator rows so that it can write 16 bytes at once: memory
-/// row j of 32 is the matrix's row 4(j % 8) + j / 8. Codes and scales are shuffled alike.
+/// trtllm-gen: each lane of the epilogue owns accumulator rows that it can write as 16 bytes at once. Therefore row j
+/// of every 32 rows in memory is the matrix's row 4(j % 8) + j / 8. Codes and scales are shuffled alike.
 void read_trtllm(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   for (int64_t n = n0; n < n0 + 128; ++n) {
     const int64_t j = n % 32, row = n - n0 - j + 4 * (j % 8) + j / 8;

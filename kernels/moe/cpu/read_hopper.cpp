@@ -1,5 +1,5 @@
 // Hopper: weights are operand A of wgmma, from registers. Lane 4g + t of a warp holds rows g and g + 8 of its 16-row
-// slab; for bf16 (k16) at columns 2t, 2t+1 and 2t+8, 2t+9, for FP8 (k32) at 4t..4t+3 and 4t+16..4t+19.
+// slab. For bf16 (k16) it holds columns 2t, 2t+1, 2t+8 and 2t+9; for FP8 (k32) columns 4t..4t+3 and 4t+16..4t+19.
 #include "kernels/moe/cpu/readers.h"
 
 namespace mxfp4::readers {
@@ -33,8 +33,8 @@ void put_step(const Step& step, float scale_g, float scale_g8, float* row_g, flo
   }
 }
 
-/// The scale of generation 2: 256 bytes for 64 rows x 128 columns, 16 chunks of 16 bytes; chunk f serves row f of each
-/// of the four warps' slabs, 4 bytes a warp, one a group.
+/// A scale of generation 2: 256 bytes for 64 rows x 128 columns, in 16 chunks of 16 bytes. Chunk f serves row f of each
+/// of the four warps' slabs: 4 bytes per warp, one per group.
 float folded_scale(const PackedMatrix& m, int64_t n, int64_t group) {
   const uint8_t* atom = m.scales + (n / 64 * (m.k / 128) + group / 4) * 256;
   return exponent(atom[n % 16 * 16 + n % 64 / 16 * 4 + group % 4]);
@@ -58,8 +58,8 @@ void for_each_chunk(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, R
 
 }  // namespace
 
-/// A slab is 16 rows of k/2 bytes. A row holds 32 bytes for every 64 columns: words 4u + t, u the 32-column half;
-/// rows of the slab's lower half hold k16 step 2u, those of its upper half step 2u + 1, for lane (row % 8, t).
+/// A slab is 16 rows of k/2 bytes. A row holds 32 bytes for every 64 columns: word 4u + t for half u of 32 columns.
+/// Words belong to lane (row % 8, t): in the lower rows of the slab for k16 step 2u, in the upper rows for step 2u + 1.
 void read_sm90_v2(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   const int64_t width = k1 - k0;
   for_each_chunk(m, n0, k0, k1, [&](const uint8_t* memory, int64_t n, int64_t k) {
@@ -84,8 +84,9 @@ void read_sm90_v1(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, flo
 }
 
 /// FP8 operands: word t of 32 columns' 16 bytes is one k16 half of lane (g, t)'s k32 step, four columns of row g, then
-/// of row g + 8. The three low bits of a code stay in their nibble; the signs lie where they meet E4M3's after the
-/// kernel's shifts: bits 7, 15, 23, 31 for row g, 3, 11, 19, 27 for row g + 8. Scales are offsets: 2^offset * residual.
+/// of row g + 8. The three low bits of a code stay in their nibble. The kernel's shifts move the signs to the sign bits
+/// of E4M3: from bits 7, 15, 23, 31 for row g and from 3, 11, 19, 27 for row g + 8. Scales are offsets: 2^offset *
+/// residual.
 void read_sm90_fp4fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   constexpr int sign[8] = {7, 15, 23, 31, 3, 11, 19, 27};
   for_each_chunk(m, n0, k0, k1, [&](const uint8_t* memory, int64_t n, int64_t k) {
@@ -103,9 +104,9 @@ void read_sm90_fp4fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1,
 
 namespace {
 
-/// triton_kernels' scales for kernels of 4 or 8 warps: a warp's 16-row slabs lie `warps` apart; a row of memory has 64
-/// bytes for every two groups: two slabs, 8 lanes g, then group, then rows g and g + 8. Groups are padded to
-/// `multiple`. warps 0: rows of bytes, as transformers leaves them.
+/// triton_kernels' scales for kernels of 4 or 8 warps: the 16-row slabs of a warp are `warps` slabs apart. A row of
+/// memory has 64 bytes for every two groups, ordered by slab (2), lane g (8), group, then row g or g + 8. Groups are
+/// padded to `multiple`. warps 0: rows of bytes, as transformers leaves them.
 template <int warps, int multiple>
 float triton_scale(const PackedMatrix& m, int64_t n, int64_t group) {
   const int64_t groups = m.k / 32;
@@ -118,9 +119,9 @@ float triton_scale(const PackedMatrix& m, int64_t n, int64_t group) {
   }
 }
 
-/// triton_kernels' codes, mma version 3: a row of memory for every four of the matrix: row 4T + j holds rows 16T + 2j,
-/// 16T + 2j + 1 and those 8 further on. 128 bytes for every 64 columns: first 2j's, then 2j + 1's, each 4 lanes t of 16
-/// bytes, a word for each k16 step. Columns are padded to `pad`; rows too, which moves no byte.
+/// triton_kernels' codes, mma version 3: memory has one row for every four rows of the matrix. Memory row 4T + j holds
+/// rows 16T + 2j, 16T + 2j + 1 and those 8 further on. Every 64 columns take 128 bytes, first for row 2j, then for 2j +
+/// 1: 4 lanes t of 16 bytes, one word per k16 step. Columns are padded to `pad`; rows too, which moves no byte.
 template <int warps, int64_t pad, int groups = 4>
 void read_triton_hopper(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   const int64_t width = k1 - k0, line = round_up(m.k, pad) * 2;

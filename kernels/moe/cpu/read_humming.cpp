@@ -1,14 +1,14 @@
-// Humming. For bf16 activations a warp's lane reads 16 bytes, four words, one for each 16 rows of a 64-row tile; for
-// FP8 ones 16 bytes of 16 rows and 64 columns.
+// Humming. For bf16 activations a lane reads 16 bytes: four words, one for each 16 rows of a 64-row tile. For FP8
+// activations it reads 16 bytes of 16 rows and 64 columns.
 #include "kernels/moe/cpu/readers.h"
 
 namespace mxfp4::readers {
 namespace {
 
 /// Lane 4c + r holds rows c and c + 8 of 16, at columns 2r, 2r + 1 and 8 further on. The kernel shifts a word by 12, 8,
-/// 4 and 0 into four registers of two codes each, nibbles i and i + 4. mma takes a row's columns one after the other,
-/// wgmma, whose first operand the weights are, a column's rows. A lane's scales of a tile are 8 bytes, one for each of
-/// its rows. Tiles of one 16-column step lie side by side, as many as 256 rows need.
+/// 4 and 0 into four registers of two codes each, nibbles i and i + 4. For mma the registers hold a row's columns one
+/// after the other. For wgmma, whose first operand is the weights, they hold a column's rows. A lane's scales of a tile
+/// are 8 bytes, one for each of its rows. Tiles of one 16-column step lie side by side, as many as 256 rows need.
 enum class Registers { mma, wgmma };
 
 template <Registers order>
@@ -39,10 +39,10 @@ void read_humming_wgmma(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k
   read<Registers::wgmma>(m, n0, k0, k1, out);
 }
 
-/// Lane 4c + r holds rows c and c + 8 at columns 4r to 4r + 3 and 16 further on, two words, then those of the next 32
-/// columns. A byte of E4M3 is what the table has for the three low bits of a nibble, nibbles 0 to 3 for the first four
-/// columns, plus 8 for each step of the scale; its sign is bit 7 of the word's bytes, shifted left by 4 for the first
-/// four columns. So a scale is an offset: 2^offset * residual.
+/// Lane 4c + r holds rows c and c + 8 at columns 4r to 4r + 3 and 16 further on: two words, then two for the next 32
+/// columns. The three low bits of a nibble select an E4M3 byte from the table; nibbles 0 to 3 are the first four
+/// columns. Each step of the scale adds 8 to the byte, so a scale is an offset: 2^offset * residual. The sign is bit 7
+/// of a byte of the word, which is shifted left by 4 for the first four columns.
 void read_humming_fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   const int64_t width = k1 - k0, rows = round_up(m.n, 256);
   for (int64_t k = k0; k < k1; k += 32) {

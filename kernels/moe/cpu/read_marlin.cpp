@@ -5,9 +5,9 @@
 namespace mxfp4::readers {
 
 /// bf16 activations, mma m16n8k16: a tile is 64 rows x 16 columns, 512 bytes, tiles of one 16-column step side by side.
-/// The kernel masks a word with 0x000F000F after shifts of 0, 4, 8, 12: columns 2r, 2r+1, then 2r+8, 2r+9 of row c,
-/// then the same of row c + 8. A lane's scales of a 64-row tile are 8 bytes; expanding them four at a time to bf16
-/// leaves them as bytes 0, 2, 1, 3.
+/// The kernel masks a word with 0x000F000F after shifts of 0, 4, 8 and 12. The four results are columns (2r, 2r+1) and
+/// (2r+8, 2r+9) of row c, then of row c + 8. A lane's scales of a 64-row tile are 8 bytes; expanding them four at a
+/// time to bf16 leaves them as bytes 0, 2, 1, 3.
 void read_marlin(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   constexpr int expanded[4] = {0, 2, 1, 3};
   const int64_t width = k1 - k0;

@@ -1,4 +1,4 @@
-// AMD's AITER and triton_kernels, vLLM's CPU kernel, and kernels that read what is published.
+// AMD's AITER and triton_kernels, vLLM's CPU kernel, and kernels that read the checkpoint's own layout.
 #include "kernels/moe/cpu/readers.h"
 
 namespace mxfp4::readers {
@@ -44,8 +44,8 @@ void read_triton_rocm(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1,
     out[k - k0] = code(m.codes[(n0 * m.k + k) / 2] >> k % 2 * 4) * exponent(m.scales[k / 32 * m.n + n0]);
 }
 
-/// AVX-512 loads 32 bytes, one column pair of 32 rows: nibbles are split into two vectors of 32 (row, column parity):
-/// byte c holds row c / 2 in the low nibble and row 16 + c / 2 in the high one, the odd column where c is odd.
+/// AVX-512 loads 32 bytes, one pair of columns of 32 rows, and splits the nibbles into two vectors of 32. Byte c holds
+/// row c / 2 in its low nibble and row 16 + c / 2 in its high nibble. An odd c holds the odd column.
 void read_vllm_cpu(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   const int64_t width = k1 - k0;
   for (int64_t k = k0; k < k1; k += 2) {

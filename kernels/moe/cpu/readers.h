@@ -1,5 +1,5 @@
-// The functions that read packed bytes as each backend's hardware does, which thread, lane or tile reads which byte, in
-// plain C++; and what they share.
+// The functions that read packed bytes as each backend's hardware does, in plain C++: which thread, lane or tile reads
+// which byte. Also their common helpers.
 #pragma once
 
 #include <bit>

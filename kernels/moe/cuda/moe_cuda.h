@@ -40,7 +40,7 @@ class CudaMoe {
 };
 
 /// Uploads a layer from host memory. Tensor sizes: moe_bytes() times experts; biases [experts][n], Marlin and
-/// FlashInfer bf16, Triton fp32. Throws std::invalid_argument with moe_refusal() where there is one.
+/// FlashInfer bf16, Triton fp32. Throws std::invalid_argument with the text of moe_refusal() if that is not empty.
 std::unique_ptr<CudaMoe> upload_moe(const MoeConfig& config, const KernelFormat& format, const PackedMoe& host);
 
 /// A layer of random codes and of scales in 2^-9..2^-3, made on the GPU: for timing. `biases`: it has some, which are
@@ -54,7 +54,7 @@ struct GpuCeilings {
 };
 GpuCeilings measure_gpu();
 
-/// Empty where a forward of this format can run here with so much of the GPU's memory; else the reason.
+/// The reason why a forward of this format with `bytes` of GPU memory cannot run here; empty if it can.
 std::string moe_cuda_missing(const KernelFormat& format, int64_t bytes = 0);
 
 }  // namespace mxfp4

@@ -1,4 +1,4 @@
-// What the grouped products of the MoE share: their arguments, the geometry of a tile, the asynchronous copies of
+// Common parts of the grouped products of the MoE: their arguments, the geometry of a tile, the asynchronous copies of
 // weights, scales and tokens, and the epilogue.
 //
 // out[token][n] = sum over k of w[expert][n][k] * x[token][k]. A block computes kUnits * 64 weight rows for the
@@ -87,8 +87,8 @@ __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending));
 }
 
-/// Token rows lie in shared memory as 128 bytes (64 codes) each; 16-byte piece c of row r at c ^ (r & 7): without bank
-/// conflicts for ldmatrix, and what wgmma calls the 128-byte swizzle.
+/// A token row is 128 bytes (64 values) in shared memory; its 16-byte piece c is at place c ^ (r & 7). This avoids bank
+/// conflicts of ldmatrix and is the 128-byte swizzle of wgmma.
 __device__ inline int token_offset(int row, int piece) { return row * 128 + ((piece ^ (row & 7)) << 4); }
 
 // ---- matrix instruction --------------------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ void launch_reader(const GemmArgs& args, const MoePlan& plan, bool gated, int ma
   throw std::invalid_argument("no such SM90 kernel");
 }
 
-/// Random registers times random tokens in shared memory, over and over: what the tensor cores give at best.
+/// Multiplies random registers by random tokens in shared memory repeatedly, to measure the peak rate of the tensor
+/// cores.
 __global__ void __launch_bounds__(256, 1) wgmma_chain(int steps, float* out) {
   extern __shared__ __align__(1024) uint8_t shared[];
   uint32_t r = threadIdx.x * 2654435761u + 1;

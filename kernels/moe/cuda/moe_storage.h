@@ -16,9 +16,9 @@ struct MoeBytes {
 };
 MoeBytes moe_bytes(const MoeConfig& config, const KernelFormat& format);
 
-/// Why the CUDA kernels do not take a layer of this size; empty where they do.
+/// The reason why the CUDA kernels do not support a layer of this size; empty if they do.
 std::string moe_refusal(const MoeConfig& config, const KernelFormat& format);
-/// Of the GPU, for a layer and one batch of so many tokens.
+/// Bytes of GPU memory for a layer and one batch of `tokens` tokens.
 int64_t moe_device_bytes(const MoeConfig& config, const KernelFormat& format, int64_t tokens);
 
 /// One matrix of `n` rows and `k` codes: bytes per expert, and the kernels' view of it, without addresses.

@@ -9,8 +9,8 @@
 
 namespace mxfp4 {
 
-/// A step is 4096 bytes of words and their scales: both units for one block of 64 codes or, where blocks come in spans
-/// of two, one unit for both blocks; then [block][2048]. Tokens come once for the span's steps.
+/// A step is 4096 bytes of words and their scales: both units for one block of 64 codes. If blocks come in spans of
+/// two, a step is one unit for both blocks, [block][2048], and tokens are copied once per span.
 template <OperandReader Reader, int kTokens, int kWarps>
 struct StreamRing {
   static constexpr int span = Reader::span, units = 2 / span;  // of a step

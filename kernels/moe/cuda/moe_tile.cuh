@@ -1,6 +1,6 @@
 // Many tokens per expert with mma.sync (SM80 and later).
 //
-// A block of four warps takes 128 weight rows (two units) and up to kTokens tokens, and walks k in blocks of 64 codes
+// A block of four warps takes 128 weight rows (two units) and up to kTokens tokens. It walks k in blocks of 64 codes
 // through a ring of stages that all its warps share. Warp w decodes rows 32w..32w+31 and no other warp does: one
 // decoded operand serves all tokens.
 #pragma once

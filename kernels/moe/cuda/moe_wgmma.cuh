@@ -2,8 +2,8 @@
 //
 // A block takes 256 weight rows (four units) and up to kTokens tokens. One warpgroup copies weights, scales and the
 // routed token rows into a ring of stages; two warpgroups multiply, each its own two units. The 64 rows of an operand
-// are a tile of each warp: warps 0, 1 take the first unit's tiles 0, 2 and then 1, 3, warps 2, 3 the second unit's.
-// While one k16 step multiplies, the next is decoded.
+// are one tile of each warp. Warps 0 and 1 take tiles 0, 2 and then 1, 3 of the first unit, warps 2 and 3 those of the
+// second unit. While one k16 step multiplies, the next is decoded.
 #pragma once
 
 #include "kernels/moe/cuda/moe_gemm.cuh"
@@ -228,7 +228,8 @@ __device__ inline void wgmma_product(const GemmArgs& a, const TokenTile& tile, i
   finish_tile<wgmma_units, kGated, 1>(a, tile, row_tile, sums, 0, consumer, wgmma_consumers);
 }
 
-/// Of a thread, with so many blocks on a multiprocessor: the copying warpgroup gives up what the others take.
+/// Registers of a thread, with kBlocks blocks on a multiprocessor. The copying warpgroup releases registers that the
+/// multiplying warpgroups take over.
 template <int kBlocks>
 struct WgmmaRegisters {
   static constexpr int at_launch = kBlocks == 2 ? 80 : 168;  // the most that are left for wgmma_threads each, by eights

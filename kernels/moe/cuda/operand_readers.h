@@ -31,7 +31,7 @@ namespace mxfp4 {
 
 inline constexpr int unit_rows = 64, unit_k = 64, unit_bytes = 2048;
 
-/// Where one matrix of every expert lies. Steps and strides in bytes.
+/// The addresses of one matrix of every expert. Steps and strides are in bytes.
 struct OperandMatrix {
   const uint8_t *words = nullptr, *scales = nullptr;
   int64_t word_stride = 0, scale_stride = 0;  // from expert to expert
@@ -75,22 +75,23 @@ MXFP4_HD inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
 #endif
 }
 
-/// Two E2M1 codes, each in a half of `w` with its sign at bit 15 and the rest at bits `e`+2..`e`, as bf16 bits: the
-/// code's value times 2^-126 (a bf16 whose two low exponent bits and first mantissa bit are the code's own).
+/// Converts two E2M1 codes to bf16 bits, one in each half of `w`, with the sign at bit kSign and the other bits at
+/// kRest to kRest + 2. The result is the code's value times 2^-126: the two low exponent bits and the first mantissa
+/// bit are those of the code.
 template <int kSign, int kRest>
 MXFP4_HD constexpr uint32_t spread(uint32_t w) {
   constexpr auto move = [](uint32_t x, int by) { return by > 0 ? x << by : x >> -by; };
   return (move(w, 15 - kSign) & 0x80008000u) | (move(w, 6 - kRest) & 0x01c001c0u);
 }
 
-/// The same for the lowest nibble of each half, and for the one above it: the multiplication copies the nibble to where
-/// its sign and to where the rest belong, on the pipe that the masks leave free.
+/// The same for the lowest nibble of each half, and for the nibble above. The multiplication copies the nibble to the
+/// place of its sign and to the place of its other bits; it uses a pipe that the masks leave free.
 MXFP4_HD constexpr uint32_t spread_nibble_0(uint32_t w) { return (w & 0x000f000fu) * 0x1040u & 0x81c081c0u; }
 MXFP4_HD constexpr uint32_t spread_nibble_1(uint32_t w) { return (w & 0x00f000f0u) * 0x0104u & 0x81c081c0u; }
 
-/// What multiplies both halves of an a register: 2^(byte - 1 + exponent) without its bias, so that code * 2^-126
-/// becomes code * 2^(byte - 127) * 2^(exponent - 126). Exact wherever byte + exponent lies in 121..254; byte 255
-/// with exponent 0 is infinite, and a byte of 0 with exponent 0 is 0, as in the engines' kernels.
+/// The factor for both halves of an `a` register: the bf16 whose exponent field is byte + exponent. The product with
+/// code * 2^-126 is code * 2^(byte - 127) * 2^(exponent - 126). It is exact if byte + exponent is in 121..254. As in
+/// the engines' kernels, byte 255 with exponent 0 is infinite, and byte 0 with exponent 0 is 0.
 MXFP4_HD inline uint32_t operand_scale(uint32_t scale_word, int group, int half, int exponent) {
   const uint32_t byte = uint32_t(2 * group + half);
   return pick_bytes(scale_word, 0, byte | 4 << 4 | byte << 8 | 4 << 12) * 128 + uint32_t(exponent) * 0x00800080u;
@@ -204,8 +205,8 @@ struct TritonReader {
   MXFP4_HD static int bias_index(int n) { return n; }
 };
 
-/// U8 [N, K/2]: 32 bytes of a row are 64 codes of rows r and r+8; k16 step s of lane (g, t) lies in row
-/// g + 8 * (s % 2) at byte 16 * (s / 2) + 4t.
+/// U8 [N, K/2]: 32 bytes of a row are 64 codes of rows r and r+8. The word of lane (g, t) for k16 step s is in row g +
+/// 8 * (s % 2) at byte 16 * (s / 2) + 4t.
 struct FlashinferReader {
   static constexpr int span = 2, scale_bytes = 256;
   /// A chunk is 64 bytes of eight rows, half of them for each unit. The 32 bytes of a row stay together, because a
@@ -261,7 +262,7 @@ struct FlashinferV1Reader : FlashinferReader {
   }
 };
 
-/// What the kernels need of a format. A span is one or two units along k.
+/// The interface that the kernels require of a format. A span is one or two units along k.
 template <class R>
 concept OperandReader = requires(const OperandMatrix& m, const uint8_t* p, uint32_t (&tiles)[4][4], uint32_t (&a)[4]) {
   requires R::span == 1 || R::span == 2;

@@ -173,7 +173,8 @@ class Cpu final : public Device {
     }
   }
 
-  /// Strip by strip, which stay in the cache; where one differs, all of it again for the report.
+  /// Compares strip by strip, so that a strip stays in the cache. If one differs, compares the whole item again to
+  /// report all differences.
   void compare(const CompareItem& item, CompareReport& report) {
     report = {};
     int64_t fetched = 0;

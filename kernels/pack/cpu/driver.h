@@ -1,5 +1,6 @@
-// The CPU's drivers: ways to move a strip (see strip.h) between its staged rows and the packed matrix. All make the
-// same bytes from the same three functions of a layout; they differ in speed and in what they ask of the processor.
+// The CPU's drivers: ways to move a strip (see strip.h) between its staged rows and the packed matrix. All drivers
+// write the same bytes, derived from the three functions of a layout. They differ in speed and in the instructions that
+// they need.
 #pragma once
 
 #include <array>
@@ -14,8 +15,8 @@
 
 namespace mxfp4 {
 
-/// Strip tn of a matrix with storage shape s, tile_n rows of s.b bytes, to its words in `packed`; and back.
-/// next: as many rows as a strip has that are wanted after it, brought into the caches meanwhile; data null: none.
+/// Strip tn of a matrix with storage shape s, tile_n rows of s.b bytes, to its words in `packed`; and back. next: the
+/// rows of the next strip, which the driver prefetches into the caches; null data: none.
 using PackStrip = void (*)(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, const Rows& next);
 using UnpackStrip = void (*)(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip);
 
@@ -25,8 +26,8 @@ struct Driver {
   bool (*runs_here)();
   std::array<PackStrip, std::variant_size_v<Layout>> pack;
   std::array<UnpackStrip, std::variant_size_v<Layout>> unpack;
-  /// Copies past the caches, as far as `to` is aligned for it: what is packed is not read again soon. Null: there is
-  /// no such way, or no gain.
+  /// Copies past the caches, as far as the alignment of `to` permits, because packed bytes are not read again soon.
+  /// Null if the driver has no such copy or gains nothing.
   void (*stream)(uint8_t* to, const uint8_t* from, int64_t bytes) = nullptr;
   /// Layouts by modes, where these pay. Null: by tables.
   RunPlan run_plan = nullptr;
@@ -37,7 +38,7 @@ struct Driver {
 const std::vector<const Driver*>& drivers();
 
 /// The first that runs here, or the one that the environment variable MXFP4_PACK_DRIVER names.
-/// Throws std::runtime_error where that one is not there or does not run here.
+/// Throws std::runtime_error if the named driver does not exist or does not run here.
 const Driver& chosen_driver();
 
 extern const Driver tables_driver;

@@ -1,6 +1,7 @@
 // Strips by AVX2 byte shuffles; groups and chunks are those of shuffle.h. A group's 64 bytes are split into four
-// planes, plane i having byte i of each of its 16 words. A nibble of a source plane says, through a table of 16
-// entries, what it adds to a plane of the result; eight nibbles make the result, which is put together into words.
+// planes, plane i having byte i of each of its 16 words. A table of 16 entries gives the bits that a nibble of a source
+// plane adds to a plane of the result. Eight nibbles make a plane of the result, and the planes are interleaved into
+// words.
 #include <immintrin.h>
 
 #include <cstring>
@@ -28,7 +29,7 @@ __m256i load(const Bytes32& b) { return _mm256_load_si256(reinterpret_cast<const
 __m128i load16(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 void store16(uint8_t* p, __m128i x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), x); }
 
-/// A choice of 64 out of 64 bytes: [pair of results][vector they come from], 0x80 where they come from another.
+/// A permutation of 64 bytes: [pair of results][source vector]; 0x80 marks bytes from another source vector.
 using Choice = std::array<std::array<Bytes32, 4>, 2>;
 
 template <class From>

@@ -1,7 +1,7 @@
 // Strips by Advanced SIMD: 4 to 16 vectors of 16 bytes of a row are brought to packed order by the networks of
-// network.h. On the way the words of four vectors are four planes, plane i having byte i of each of 16 words. Bits go
-// from plane to plane by shifts of whole planes that insert. The driver "sve" differs from "neon" in its stores alone,
-// where a network ends in a zip.
+// network.h. On the way the words of four vectors are four planes, plane i having byte i of each of 16 words. Bits move
+// from plane to plane by shift-and-insert instructions on whole planes. The driver "sve" differs from "neon" only in
+// its stores, if a network ends in a zip.
 #include <arm_neon.h>
 #include <sys/auxv.h>
 
@@ -183,7 +183,7 @@ constexpr int tile_of(const Bits& stored, int v) {
   return spans<L>.place(stored, v) / Spans<L>::tile;
 }
 
-/// The vectors of a span, after the first stage where that is a look-up: its pairs are 32 bytes of a row.
+/// Loads the vectors of a span. If the first stage is a look-up, it is applied here: its pairs are 32 bytes of a row.
 template <class L, bool zipping>
 [[gnu::always_inline]] inline auto load(const uint8_t* block, const int64_t* from) {
   constexpr Stage first = network<L, zipping>.stage[0];
@@ -223,8 +223,8 @@ template <int element>
       : "p7");
 }
 
-/// Stores vector v of a span, or with `zipping` what the last two stages, which are yet to come, make of it and the
-/// next one: late, when registers are free.
+/// Stores vector v of a span. With `zipping` the last two stages are applied here to vectors v and v + 1, because
+/// registers are free by then.
 template <class L, bool zipping, int v, int n>
 [[gnu::always_inline]] inline void store(const Vectors<n>& x, uint8_t* place) {
   constexpr auto& net = network<L, zipping>;

@@ -12,8 +12,8 @@ constexpr int enough_bytes = 2048;    // of a block: vectors wait for one anothe
 constexpr int64_t least_past = 4096;  // bytes of a strip: less is not worth the wait at its end
 constexpr size_t line_bits = 6;       // of a byte's number in a line of the cache
 
-/// A bit of a byte's number: how far it moves in what is read and in what is written. Of the bits that tell a unit's
-/// bytes apart each has one of both and 0.
+/// A bit of a byte's number: the distances that it moves the byte in the input and in the output. A bit that numbers
+/// the bytes of a unit has one distance only; the other is 0.
 struct Bit {
   int64_t from = 0, to = 0;
 };
@@ -40,7 +40,7 @@ std::optional<std::vector<int64_t>> steps_of(std::vector<int64_t> places) {
   return once && sums == places ? std::optional(steps) : std::nullopt;
 }
 
-/// A strip's bytes: `from` is in the strip, `to` in what is packed of it.
+/// The bytes of a strip: `from` is an offset in the strip, `to` in its packed bytes.
 struct Numbers {
   std::vector<Bit> bits;
   Ids gathered, stored;                  // bits of a unit's bytes
@@ -112,7 +112,7 @@ std::optional<Numbers> numbers_of(const ModeLayout& layout, int64_t tiles) {
   return n;
 }
 
-/// Where the block's bits are on the way from what is read to what is written.
+/// The places of the block's bits, from the input through each shuffle to the output.
 class Bits {
  public:
   Bits(const std::vector<Bit>& all, const Ids& read, const Ids& written, VectorForm form)
@@ -294,7 +294,7 @@ std::vector<ModePlan::Plane> planes_of(const ModeLayout& layout, const Numbers& 
   return out;
 }
 
-/// What the bits outside of a block and all digits count. first: where units begin in what is read and written.
+/// The blocks of a strip: one for each combination of the digits and of the bits outside of a block.
 std::vector<ModePlan::Block> blocks_of(const Numbers& n, const Ids& block, bool packing) {
   std::vector<std::vector<Bit>> digits = n.digits;
   for (int id = 0; id < int(n.bits.size()); ++id)

@@ -1,8 +1,8 @@
 // A strip of a layout by modes as shuffles of pairs of vectors, which are found at run time, in one direction.
 //
-// A strip is cut into blocks of whole cache lines on both sides. The number of a byte in a block has bits, each of
-// which moves it so far in what is read and so far in what is written. Some number the bytes of a vector (lanes), the
-// others the vectors of the block (slots). A shuffle of pairs of vectors exchanges one of each:
+// A strip is cut into blocks of whole cache lines on both sides. Each bit of a byte's number in a block moves the byte
+// by a fixed distance in the input and in the output. Some bits number the bytes of a vector (lanes), the others number
+// the vectors of the block (slots). A shuffle of pairs of vectors exchanges a lane bit and a slot bit:
 //
 //     marlin.codes, vectors of 64 bytes   lanes                                slots
 //     read, 8 rows of 64 bytes            columns 1, 2, 4, 8, 16, 32           rows 8, 16, 32
@@ -10,8 +10,8 @@
 //     bits mixed                          columns 1, 2, 8, 16, 32, row 16      bytes 1 and 2 of a word, row 32
 //     shuffled three times, written       bytes 1 and 2, rows 16, 32, columns 1, 2     columns 8, 16, 32: eight tiles
 //
-// Before bits are mixed, those that tell a unit's bytes apart are in slots, so that bits move from one to another by
-// whole vectors, which are called planes.
+// Before the bits of bytes are mixed, the bits that number the bytes of a unit are moved to slots. Then each vector is
+// a plane, and bits move between bytes of a unit by operations on whole planes.
 #pragma once
 
 #include <array>
@@ -33,13 +33,15 @@ struct VectorForm {
 struct ModePlan {
   static constexpr int most_bytes = 8192;  // of a block: two of them are in the first cache
 
-  /// Of two vectors whose numbers differ by `apart` (0: of each by itself) byte i of the new first and second is byte
-  /// index[0][i] and index[1][i] of both as they were, the first's bytes before the second's.
+  /// Shuffles pairs of vectors whose numbers differ by `apart` (0: each vector alone). Byte i of the new first vector
+  /// is byte index[0][i] of the old pair, byte i of the new second vector is byte index[1][i]. The first vector's bytes
+  /// come before the second's.
   struct Shuffle {
     int apart = 0;
     alignas(64) std::array<std::array<uint8_t, 64>, 2> index = {};
   };
-  /// What a plane adds to another: a matrix over GF(2) as gf2p8affineqb takes it, and its result for both nibbles.
+  /// The bits that one plane adds to another: a matrix over GF(2) in the form of gf2p8affineqb, and its results for
+  /// both nibbles.
   struct Term {
     int from = 0;  // the plane's first vector
     uint64_t matrix = 0;
@@ -49,8 +51,8 @@ struct ModePlan {
     int to = 0;
     std::vector<Term> terms;
   };
-  /// A block in memory, from where it begins: in pieces of so many bytes, which ascend, and by vectors, where all of
-  /// them are together.
+  /// The places of a block in memory, from its first byte: as ascending pieces of `bytes` bytes, and by vectors if each
+  /// vector is contiguous.
   struct Pieces {
     struct Piece {
       int at;  // in the block, vector after vector
@@ -79,12 +81,12 @@ struct ModePlans {
   ModePlan pack, unpack;
 };
 
-/// Of strips of so many rows of tiles, which are stored alike. None where units are better moved one by one: their
-/// places are no sums of such bits.
+/// Plans for strips of `tiles` rows of tiles, which must be stored alike. Returns none if units are better moved one by
+/// one, because their places are no sums of such bits.
 std::optional<ModePlans> find_plans(const ModeLayout& layout, int64_t tiles, VectorForm form);
 
-/// A strip, to where its first byte is packed, or back. past: the caches, if `to` is aligned for it. next: see
-/// PackStrip.
+/// Packs a strip to the place of its first packed byte, or unpacks it. past: write past the caches if `to` is aligned
+/// for it. next: see PackStrip.
 using RunPlan = void (*)(const ModePlan& plan, const uint8_t* from, uint8_t* to, bool past, const Rows& next);
 
 }  // namespace mxfp4

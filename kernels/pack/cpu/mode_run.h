@@ -1,5 +1,5 @@
-// A plan's strip (mode_plan.h) by a driver's vectors, one pass over a block after the other. For the drivers, each of
-// which compiles its own with a V of its file:
+// Runs a plan (mode_plan.h) for a strip with a driver's vectors, one pass over a block after the other. Each driver
+// compiles its own copy, with a V of its own file:
 //
 //     struct V {
 //       using Vector, Index, Matrix;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t enough = 32 << 10;  // bytes of a strip, where so many rows of tiles are stored alike
 
-/// Whether each so many rows of tiles are stored as the first are.
+/// Whether every group of `tiles` rows of tiles is stored like the first group.
 bool are_alike(const std::vector<int64_t>& down, size_t tiles) {
   for (size_t i = tiles; i < down.size(); ++i)
     if (down[i] - down[i / tiles * tiles] != down[i % tiles] - down[0]) return false;
@@ -59,7 +59,7 @@ void ModeStrips::each_unit(int64_t tn, Move move) const {
     }
 }
 
-/// use(an integer as long as a unit is), of units that do not run, and of runs of that length. False: of others.
+/// Calls use() with an integer of the size of a unit. Returns false if no integer has this size.
 template <class Use>
 bool ModeStrips::with_word(Use use) const {
   switch (layout_.unit) {
@@ -76,7 +76,7 @@ bool ModeStrips::with_word(Use use) const {
   }
 }
 
-/// Each unit as it is, from its place in one to its place in the other.
+/// Copies each unit unchanged from its place in `from` to its place in `to`.
 template <class Places>
 void ModeStrips::copy_runs(const uint8_t* from, uint8_t* to, int64_t tn, Places places) const {
   const auto copy = [&](auto bytes) {
@@ -92,7 +92,7 @@ void ModeStrips::copy_runs(const uint8_t* from, uint8_t* to, int64_t tn, Places 
     copy(size_t(layout_.unit));
 }
 
-/// What is stored of a unit that begins at `from`; not of one that runs.
+/// The packed unit whose source begins at `from`. Only for units that do not run.
 template <class Word>
 Word ModeStrips::packed_unit(const Table* tables, const std::array<int64_t, 8>& gather, const uint8_t* from) {
   Word unit = 0;

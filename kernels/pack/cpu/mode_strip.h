@@ -1,5 +1,5 @@
-// A strip of a layout that is given by modes: by the driver's shuffles where they pay, else with tables made at run
-// time, as strip.h does with those of the compiler.
+// Packs and unpacks a strip of a layout by modes: by the driver's shuffles if these are faster, else by tables made at
+// run time. strip.h does the same with tables made by the compiler.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@ class ModeStrips {
   const ModeLayout& layout() const { return layout_; }
   /// Of a strip: some rows of tiles, as far as all strips are stored alike.
   int64_t rows() const { return tiles_ * layout_.tile.n; }
-  /// Strip tn, rows of storage.b bytes, to its places in one copy, which begins at `packed`; and back.
-  /// next: see PackStrip. past: the caches, where the rows are not read again soon. copies: where there are several,
-  /// counts the bytes of all of them that the strip does not pack to.
+  /// Strip tn, rows of storage.b bytes, to its places in one copy, which begins at `packed`; and back. next: see
+  /// PackStrip. past: write past the caches, because the rows are not read again soon. copies: if the layout stores
+  /// several copies, counts the bytes of all copies that differ from the packed strip.
   void pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const Rows& next) const;
   void unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past, CopyReport& copies) const;
 

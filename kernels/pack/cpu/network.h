@@ -68,9 +68,10 @@ struct Network {
   bool ends_in_zip = false;  // of vectors that are stored side by side
 };
 
-/// The shortest network from `loaded` to the packed order, through planes where words are `mixed`; of several one that
-/// ends in a zip of vectors that bit `side` tells apart, which are stored side by side. Its first stage may look up in
-/// vectors that bit `beside` tells apart, which are loaded side by side; -1: it may not.
+/// Finds the shortest network from `loaded` to the packed order, through planes if the bits of words are `mixed`. Among
+/// the shortest, prefers one that ends in a zip of two vectors that differ in bit `side`: these are stored side by
+/// side. The first stage may be a look-up in two vectors that differ in bit `beside`, which are loaded side by side; -1
+/// forbids this.
 constexpr Network find_network(const Bits& loaded, bool mixed, int side, int beside) {
   struct Step {
     Stage by;

@@ -1,5 +1,5 @@
-// The permutation of words' bits where plane i has byte i of each word: bits go from plane to plane by shifts of whole
-// planes, some of which insert, and nibbles by an exchange of two planes.
+// The permutation of the bits of words in planes; plane i holds byte i of each word. Bits move from plane to plane by
+// shifts of whole planes, some of which insert. Nibbles move by an exchange between two planes.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +29,8 @@ struct Moves {
   int count = 0;
   int cost = 1000;  // two for an instruction
 
-  /// Later moves write over what earlier ones left in their bits: marks those that can insert, and counts.
-  /// copy: what it costs to write into a copy of a plane.
+  /// Later moves write over what earlier ones left in their bits: marks those that can insert, and counts. copy: the
+  /// cost of writing into a copy of a plane.
   constexpr void mark(int copy) {
     uint8_t later = 0;
     cost = move[0].shift != 0 ? 2 : count > 1 && move[1].shift != 0 ? copy : 0;
@@ -45,8 +45,9 @@ struct Moves {
   }
 };
 
-/// Whether moves are three or more, each inserted farther to the left than the one before. Those behind the first are
-/// then put together by themselves, so that what else needs its plane can be made before it is written into.
+/// Whether there are three or more moves, each inserted farther to the left than the one before. Then the moves after
+/// the first are combined separately. Other uses of the first move's plane can come before the combined moves are
+/// inserted into it.
 constexpr bool is_chain(const Moves& m) {
   bool all = m.count > 2 && m.move[0].shift == 0;
   for (int i = 1; i < m.count; ++i)
@@ -79,8 +80,7 @@ constexpr Moves make_moves(Word word, int j) {
   return best;
 }
 
-/// Where bit j of `pairs` is set, planes j and j + 2 exchange the high nibbles of the one for the low ones of the
-/// other.
+/// If bit j of `pairs` is set, the high nibbles of plane j and the low nibbles of plane j + 2 are exchanged.
 constexpr uint32_t exchanged(uint32_t w, int pairs) {
   const uint32_t high = (pairs & 1) * 0xF0u | (pairs & 2) * 0x7800u;
   return (w & ~(high | high << 12)) | (w & high) << 12 | (w >> 12 & high);
@@ -96,7 +96,7 @@ struct Mixing {
     return plane[0].cost + plane[1].cost + plane[2].cost + plane[3].cost + 6 * exchanges;
   }
 };
-/// The one that costs least.
+/// The mixing with the least cost.
 template <class Word>
 constexpr Mixing make_mixing(Word word) {
   Mixing best;

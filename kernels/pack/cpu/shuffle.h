@@ -1,11 +1,10 @@
-// A layout as byte shuffles: groups of 16 words that are neighbours in the packed matrix, the chunks of source rows
-// that they are made of, and the permutation of their bits as matrices over GF(2). All of it is computed by the
-// compiler from the layout's at(), bit() and offset().
+// A layout as byte shuffles: groups of 16 words that are neighbours in the packed matrix, and the chunks of source rows
+// that they consist of. The permutation of their bits is a set of matrices over GF(2). The compiler computes all of
+// these from the layout's at(), bit() and offset().
 //
-// A group's 64 source bytes are brought into one vector, chunk after chunk. Vector i takes byte i of every word, so
-// that qword lane 4h + j holds words 8h to 8h+7 four times over, once for each byte j of the result; a matrix per lane
-// picks the bits that byte j takes from byte i, and the four vectors are added. A last permutation puts the words
-// together.
+// A group's 64 source bytes are loaded into one vector, chunk after chunk. Vector i takes byte i of every word four
+// times, once for each byte j of the result: qword lane 4h + j holds words 8h to 8h+7. A matrix per lane picks the bits
+// that byte j takes from byte i, and the four vectors are added. A last permutation assembles the words.
 #pragma once
 
 #include <array>
@@ -145,7 +144,7 @@ struct Shuffle {
       }
     return found;
   }
-  /// Where a source byte stands in the group's vector.
+  /// The place of a source byte in the group's vector; -1 if the group does not contain it.
   constexpr int place(int g, Byte b) const {
     for (int c = 0; c < 64 / chunk; ++c)
       if (at[g][c].n == b.n && at[g][c].b == b.b / chunk * chunk) return c * chunk + b.b % chunk;
@@ -185,8 +184,9 @@ constexpr bool has_shuffles() {
     return run_bytes<L>() < 16 && shuffle<L>.chunk > 0;
 }
 
-/// The driver of Words::pack<L>, unpack<L> and stream; null where a layout has no shuffles. Words belongs to one file,
-/// so that no code for its processor is shared with others. Constant, so that none of it runs at the program's start.
+/// The driver of Words::pack<L>, unpack<L> and stream; its entries are null for layouts without shuffles. Words belongs
+/// to one file, so that other files share no code for its processor. The driver is a constant, so that nothing runs at
+/// program start.
 template <class Words>
 consteval Driver shuffles_driver(const char* name, bool (*runs_here)()) {
   Driver d{name, runs_here, {}, {}, Words::stream};

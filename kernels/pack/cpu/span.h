@@ -1,5 +1,6 @@
-// A layout as networks (network.h) over vectors of 16 bytes of a row: which vectors belong together, where they are
-// loaded from and stored. All but the distances is computed by the compiler from the layout's at() and offset().
+// A layout as networks (network.h) over vectors of 16 bytes of a row: which vectors belong together, and from and to
+// which places they are loaded and stored. The compiler computes all of this, except distances, from the layout's at()
+// and offset().
 #pragma once
 
 #include <algorithm>
@@ -11,9 +12,9 @@
 
 namespace mxfp4 {
 
-/// A layout's blocks and spans. A block is a tile, or those beside one another that have 16 bytes of a row. Place p in
-/// it is byte p % 4 of packed word p / 4, tile after tile. A span is 4 to 16 vectors of a block, of whose places the
-/// network moves the bits in `moved`, 0 to 3 first; the other bits number the spans of a block.
+/// A layout's blocks and spans. A block is a tile, or the adjacent tiles that together have 16 bytes of a row. Place p
+/// in a block is byte p % 4 of packed word p / 4, tile after tile. A span is 4 to 16 vectors of a block. The network
+/// moves the bits of places that are in `moved`, 0 to 3 first; the other bits number the spans of a block.
 template <class L>
 struct Spans {
   static constexpr int tiles = L::tile_b < 16 ? 16 / L::tile_b : 1, tile = words_per_tile<L> * 4, block = tiles * tile;

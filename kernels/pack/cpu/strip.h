@@ -66,7 +66,8 @@ constexpr bool is_strip_together() {
   return true;
 }
 
-/// Where the bytes of each word of a tile lie in the strip and where the word goes, from the tile's first byte each.
+/// The offsets of each word of a tile: of its four bytes in the strip, and of the packed word. Both count from the
+/// tile's first byte.
 template <class L>
 struct Places {
   int32_t from[words_per_tile<L>][4];

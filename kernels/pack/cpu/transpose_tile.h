@@ -1,6 +1,5 @@
-// Tiles whose groups are pairs of columns of 32 rows: two bytes from each of 32 rows are too little to load one by one,
-// so a tile is transposed as a whole, its pairs of bytes as elements. For the x86-64 drivers, each of which compiles
-// its own.
+// Transposes tiles whose groups are pairs of columns of 32 rows. Loading two bytes from each of 32 rows would be slow,
+// so a whole tile is transposed, with pairs of bytes as elements. Each x86-64 driver compiles its own copy.
 //
 //     tile    row 0    a0 a1 a2 .. a7          groups    group 0    a0 b0 c0 ..      64 bytes: pair 0 of rows 0 to 31
 //             row 1    b0 b1 b2 .. b7                    group 1    a1 b1 c1 ..

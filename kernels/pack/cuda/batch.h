@@ -1,4 +1,4 @@
-// What one launch of a pack or unpack kernel works on: items of one layout that differ in nothing but where they are.
+// The input of one launch of a pack or unpack kernel: items of one layout that differ only in their addresses.
 #pragma once
 
 #include <cstdint>

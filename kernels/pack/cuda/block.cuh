@@ -1,13 +1,13 @@
-// What one CUDA block moves, worked out at compile time from a layout's three functions.
+// The bytes that one CUDA block moves, computed at compile time from a layout's three functions.
 //
-// A block holds rows x cols bytes of the storage, whole tiles, in shared memory: as rows, then as packed words.
-// It rests on one fact: every layout permutes address bits. The address bits of a block are those of the word w in
-// its tile, then of the tile's place along a row, then of its place down the rows; each moves the source by a power of
-// two rows or bytes. So whatever the kernels need (which thread takes which bytes, in what order words leave) is a
-// permutation of bits as well, and is_regular() checks it against at() and offset() for every word of a block.
+// A block holds rows x cols bytes of the storage, whole tiles, in shared memory: as rows, then as packed words. It
+// rests on one fact: every layout permutes address bits. The address bits of a block are those of the word w in its
+// tile, then of the tile's place along a row, then of its place down the rows. Each bit moves the source by a power of
+// two rows or bytes. Therefore the assignment of bytes to threads and the order of stored words are permutations of
+// bits, too. is_regular() checks these permutations against at() and offset() for every word of a block.
 //
 //   unit      what one thread permutes in registers: 16 bytes of each of the 1, 2 or 4 rows that meet in a word, or 32
-//             where that lets packed words leave four at a time
+//             if four packed words can then be stored at a time
 //   position  a word's place among the block's packed words, in the order of their offsets
 #pragma once
 
@@ -37,8 +37,8 @@ constexpr int log2_of(int power) {
   return bits;
 }
 
-/// Shared memory is addressed in chunks of 16 bytes. In rows of 128 bytes, chunk c of row r is at place
-/// c ^ ((r ^ r >> 3) & 7): eight threads that read one column of eight rows use all banks.
+/// Shared memory is addressed in chunks of 16 bytes. In rows of 128 bytes, chunk c of row r is at place c ^ ((r ^ r >>
+/// 3) & 7). Eight threads that read one column of eight rows then use all banks.
 ///
 ///     place     0    1    2    3    4    5    6    7
 ///     row 2    c2   c3   c0   c1   c6   c7   c4   c5
@@ -47,8 +47,8 @@ constexpr int log2_of(int power) {
 /// which are 8 words. Word p of the block, in the order of offsets, is word p % 4 of chunk p / 4.
 MXFP4_HD constexpr uint32_t swizzle(uint32_t chunk) { return chunk ^ ((chunk >> 3 ^ chunk >> 6) & 7); }
 
-/// rows x cols: runs of 128 bytes of a row; twice the rows where a tile is narrow, as scales and their short runs of
-/// packed words are. A block is one or two such parts (Interleave).
+/// rows x cols: runs of 128 bytes of a row. Narrow tiles, such as those of scales, get twice the rows because their
+/// runs of packed words are short. A block is one or two such parts (Interleave).
 template <class L, int parts_ = 1>
 struct BlockSize {
   static constexpr int parts = parts_;

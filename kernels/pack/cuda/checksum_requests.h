@@ -1,4 +1,4 @@
-// The checksums that a caller wants of host memory, found again where that memory is on the device.
+// Maps the checksums that a caller requests for host memory to the copies of that memory on the device.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,13 @@ namespace mxfp4 {
 
 class ChecksumRequests {
  public:
-  /// to: one for each of `sums`, where kernels write them.
+  /// to: device memory for one checksum per entry of `sums`.
   ChecksumRequests(std::span<Checksum> sums, Xxh128* to) : to_(to), sums_(sums), by_address_(sums.size()) {
     std::iota(by_address_.begin(), by_address_.end(), size_t(0));
     std::sort(by_address_.begin(), by_address_.end(), [&](size_t a, size_t b) { return sums[a].data < sums[b].data; });
   }
-  /// Adds to `items` those that lie in the host's [host, host + bytes), which is at `device` too, and marks them done.
+  /// Adds to `items` the checksums of data in host memory [host, host + bytes), whose copy is at `device`, and marks
+  /// them done.
   void find(const uint8_t* host, const uint8_t* device, int64_t bytes, std::vector<XxhItem>& items) {
     auto next = std::lower_bound(by_address_.begin(), by_address_.end(), host,
                                  [&](size_t i, const uint8_t* at) { return sums_[i].data < at; });

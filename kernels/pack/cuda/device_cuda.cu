@@ -166,7 +166,7 @@ class Cuda final : public Device {
   static int64_t stored_row(const Item& item) {
     return storage_of(item.layout, item.matrix.padded).b;
   }
-  /// images: how often the rows are in memory, beside the packed matrix.
+  /// images: the number of copies of the rows in device memory, in addition to the packed matrix.
   template <class Item>
   static int64_t bytes_of(const Item& item, int images) {
     return images * plan_upload(item.matrix, nullptr).bytes + round_up(packed_size(item), device_alignment);
@@ -181,9 +181,10 @@ class Cuda final : public Device {
          cudaMemcpyHostToDevice, stream);
   }
 
-  /// Call chunk(items, index of the first, slot) for runs of items that fit a slot, and wait for all of them, also
-  /// before an error leaves: their memory is the caller's. size_of(item): bytes of a slot that it needs. Where device
-  /// memory is short, runs become shorter, then slots fewer, then other Devices are waited for, before it is an error.
+  /// Calls chunk(items, index of the first, slot) for runs of items that fit a slot, and waits for all of them. It
+  /// waits even if an error is thrown, because the memory is the caller's. size_of(item): bytes of a slot that the item
+  /// needs. If device memory is short, runs become shorter and then slots fewer. Next, the call waits for other
+  /// Devices; only then is the shortage an error.
   template <class Item, class Size, class Chunk>
   void run(std::span<const Item> items, Size size_of, Chunk chunk) {
     use();

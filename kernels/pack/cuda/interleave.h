@@ -1,6 +1,6 @@
-// Gate and up rows that lie in turn in memory: how a block takes both, so that what it reads or writes there is one
-// span. Rows that do not begin at multiples of 16 bytes share memory's sectors with their neighbours, and a sector that
-// two blocks write costs twice.
+// Gate and up rows that alternate in memory: a block takes both kinds of rows, so that it reads or writes one
+// contiguous span. Rows that do not begin at multiples of 16 bytes share memory sectors with their neighbours, and a
+// sector that two blocks write costs twice.
 //
 //     memory (the checkpoint's pairs)   g0 u0 g1 u1 g2 u2 g3 u3 g4 u4 ..
 //

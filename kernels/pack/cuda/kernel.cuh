@@ -7,7 +7,7 @@
 
 namespace mxfp4 {
 
-/// Where the word at an address of the block lies. Tiles are counted in 32 bits, bytes in 64.
+/// The storage place of the word at an address of the block. Tiles are counted in 32 bits, bytes in 64.
 template <class L>
 struct WordPlace {
   uint32_t tn, tb;
@@ -75,7 +75,7 @@ __device__ __forceinline__ void copy_chunk(uint4* to, const uint4* from) {
 }
 __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-/// What is beyond the storage does not matter.
+/// Bytes beyond the storage are undefined.
 template <class L>
 __device__ __forceinline__ void load_words(const Batch& batch, Corner at, uint4* words) {
   for_chunks<L>(
@@ -85,7 +85,7 @@ __device__ __forceinline__ void load_words(const Batch& batch, Corner at, uint4*
       });
 }
 
-/// A unit of the thread: where its pieces and words are in shared memory.
+/// The places in shared memory of the pieces and words of one unit of the thread.
 template <class L>
 struct Unit {
   static constexpr int per_thread = BlockSize<L>::chunks_per_thread / BlockMap<L>().pieces;
@@ -185,7 +185,8 @@ __device__ __forceinline__ void unpack_words(uint4* block, int width) {
   }
 }
 
-/// The bits of where the rows of the views begin, of their strides and of their length.
+/// The bitwise OR of the views' addresses, their strides and the length of their rows. Its lowest set bit is the common
+/// alignment.
 __device__ __forceinline__ uint32_t row_bits(const Batch& batch) {
   const MutableMatrix& m = batch.matrix;
   uint8_t* const* const view = item(batch).view;

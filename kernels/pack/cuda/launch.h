@@ -12,18 +12,20 @@
 namespace mxfp4 {
 
 /// One launch for all items that share layout, sizes, strides and padding, up to Batch::max_items each. Asynchronous.
-/// What Batch asks of pointers, these items' pointers must keep. maps: those of layouts by modes; must be there until
-/// the stream is done.
+/// The items' pointers must meet the conditions of Batch. maps: those of layouts by modes; they must outlive the work
+/// on the stream.
 void launch_pack(std::span<const PackItem> items, UnitMaps& maps, cudaStream_t stream);
 
 /// found: two per item, of its pads and of its copies, in device memory, all zeros.
 void launch_unpack(std::span<const UnpackItem> items, UnitMaps& maps, PadFound* found, cudaStream_t stream);
 
-/// Compare the rows of items with those `expected_at` bytes (a multiple of 16) from them; gaps between rows and up to
-/// the next multiple of 16 must be readable. found: two per item, one for each view, in device memory, all zeros.
+/// Compares the rows of items with the rows `expected_at` bytes (a multiple of 16) further on. Gaps between rows, and
+/// bytes up to the next multiple of 16, must be readable. found: two per item, one for each view, in device memory, all
+/// zeros.
 void launch_compare(std::span<const UnpackItem> items, int64_t expected_at, PadFound* found, cudaStream_t stream);
 
-/// What was found, copied to the host, says. width: bytes of a row of the packed matrix' storage, or of the view.
+/// Converts counters that were copied to the host into reports. width: bytes of a row of the packed matrix's storage,
+/// or of the view.
 PadReport pad_report(const PadFound& pads, const PadFound& copies, int64_t width);
 ViewReport view_report(const PadFound& found, int64_t width);
 

@@ -1,8 +1,8 @@
-// What a thread does in registers: the bytes of a unit become packed words, and back.
+// The work of a thread in registers: the bytes of a unit become packed words, and back.
 //
-// Where the four bytes of a word come from four registers at the same byte (planar), bits are permuted before bytes:
-// a shift and a mask then serve four words at once, and a 4x4 byte transpose makes the words. Otherwise bytes are
-// gathered first. Both are worked out from bit() at compile time and compile to lop3, shf and prmt.
+// If the four bytes of a word come from the same byte of four registers (planar), bits are permuted before bytes. A
+// shift and a mask then serve four words at once, and a 4x4 byte transpose makes the words. Otherwise bytes are
+// gathered first. Both ways are derived from bit() at compile time and compile to lop3, shf and prmt.
 #pragma once
 
 #include <cstdint>

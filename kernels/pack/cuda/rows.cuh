@@ -9,8 +9,8 @@
 
 namespace mxfp4 {
 
-/// One row of the block: `real` bytes in global memory, then pads. data: null where there are none. Slots are in
-/// memory's order (Interleave); before the first and after the last are empty ones.
+/// One row of the block: `real` bytes in global memory, then pads. data: null if the row has no real bytes. Slots are
+/// in memory order (Interleave), with an empty slot before the first and after the last.
 struct alignas(16) RowSlot {
   uint8_t* data;
   uint16_t row;  // where the row is in shared memory: column c is at byte row ^ c
@@ -197,9 +197,9 @@ __device__ __forceinline__ const uint8_t* bytes_of(const uint4* chunks) {
   return reinterpret_cast<const uint8_t*>(chunks);
 }
 
-/// Global rows that begin and end anywhere to shared rows: for each sixteen bytes the aligned pairs of words that they
-/// are in. slots: as many as a part has. pad_rows: not all rows of the block are real. What is beyond the storage's
-/// width does not matter.
+/// Loads global rows of any alignment into shared rows: for each 16 bytes, the aligned pairs of words that contain
+/// them. slots: those of one part. pad_rows: some rows of the block are pads. Bytes beyond the storage's width are
+/// undefined.
 template <class Size>
 __device__ __forceinline__ void load_unaligned(const Batch& batch, const RowSlot* slots, bool pad_rows, uint8_t add,
                                                uint4* block) {
@@ -251,9 +251,8 @@ __device__ __forceinline__ uint4 shared_bytes(const uint4* block, uint32_t row, 
   return funnel(at(c), at(c + 8), at(c + 16), c & 7);
 }
 
-/// Let rows that follow one another in global memory do so in shared memory: put the first bytes of the next row
-/// behind a row, so that the chunk of 16 bytes that has both can be stored whole. Between barriers; a thread takes a
-/// row.
+/// Copies the first bytes of the next row in global memory behind a row in shared memory. The chunk of 16 bytes that
+/// spans both rows can then be stored whole. Call between barriers; a thread takes a row.
 template <class Size>
 __device__ __forceinline__ void link_rows(RowSlot* slots, uint4* block) {
   if (threadIdx.x >= Shared<Size>::rows) return;
@@ -285,7 +284,7 @@ __device__ __forceinline__ void store_aligned(const RowSlot* slots, const uint4*
   }
 }
 
-/// The aligned chunks of 16 bytes that begin in rows, where they are whole. After link_rows().
+/// Stores the whole aligned chunks of 16 bytes that begin in rows. Call after link_rows().
 template <class Size>
 __device__ __forceinline__ void store_chunks(const RowSlot* slots, const uint4* block) {
   constexpr int across = Size::cols / 16, down = Size::threads / across;
@@ -297,8 +296,8 @@ __device__ __forceinline__ void store_chunks(const RowSlot* slots, const uint4* 
   }
 }
 
-/// What rows have of their first and last aligned chunks, where store_chunks() does not store these. T: rows begin and
-/// end at multiples of it.
+/// Stores the bytes of rows in their first and last aligned chunks that store_chunks() does not store. Rows begin and
+/// end at multiples of sizeof(T).
 template <class Size, class T>
 __device__ __forceinline__ void store_edges(const RowSlot* slots, const uint4* block) {
   constexpr int per_warp = Shared<Size>::rows * 32 / Size::threads, lanes = 16 / sizeof(T), at_once = 32 / lanes;
@@ -337,8 +336,8 @@ __device__ __forceinline__ void store_rows(RowSlot* slots, uint32_t bits, uint4*
     store_edges<Size, uint8_t>(slots, block);
 }
 
-/// Count the pads of the storage that are not as prescribed, and find the first. A thread takes a row, as in
-/// link_rows(): no barrier is needed between.
+/// Counts the storage's pads that have a wrong value, and finds the first. A thread takes a row, as in link_rows(): no
+/// barrier is needed between.
 template <class Size>
 __device__ __forceinline__ void check_pads(const Batch& batch, const RowSlot* slots, const uint4* block) {
   if (threadIdx.x >= Shared<Size>::rows) return;

@@ -79,7 +79,8 @@ class UnitBytes {
     return x;
   }
 
-  /// x: before `add`. pads: what is to be a pad goes there, as pads(j, byte, what it is to be).
+  /// x: the unit before `add`. For each byte j that must be a pad, calls pads(j, byte, expected byte) instead of
+  /// storing it.
   template <class Pads>
   MXFP4_HD void store(Word x, Pads pads) const {
     if (is_one_word()) return store_word(at_[0], x);
@@ -99,7 +100,7 @@ class UnitBytes {
  private:
   static constexpr int size = sizeof(Word);
 
-  /// Row n of the storage; null where no view has it.
+  /// Row n of the storage; null if no view has this row.
   MXFP4_HD uint8_t* row_at(const Batch::Item& item, uint32_t n) const {
     const MutableMatrix& m = batch_.matrix;
     if (n >= uint32_t(m.padded.n)) return nullptr;
@@ -134,8 +135,8 @@ MXFP4_HD Word as_read(const UnitMap& map, Word gathered) {
   return turned(map, x);
 }
 
-/// found.pad(place in the storage's rows, byte, what it must be), found.copy(place in the packed matrix): bytes that
-/// are wrong.
+/// Reports wrong bytes by found.pad(place in the storage's rows, byte, expected byte) and found.copy(place in the
+/// packed matrix).
 template <class Word, class Found>
 MXFP4_HD void unpack_unit(const Batch& batch, const Batch::Item& item, const UnitMap& map, uint32_t i, Found found) {
   const UnitPlace place = map.place(i);

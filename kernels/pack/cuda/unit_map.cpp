@@ -11,7 +11,7 @@ constexpr size_t enough_lows = 128;  // what the threads of some warps store is 
 /// A digit of a unit's number: what each of its values moves.
 using Digit = std::vector<UnitPlace>;
 
-/// A digit of so many values, the first of an even mode where `first` is not 0; weight: in stored bytes.
+/// A digit of `count` values, d * first of the mode for each d. weight: stored bytes per step.
 Digit digit_of(const Mode& m, int64_t first, int64_t count, int64_t weight) {
   Digit digit;
   for (int64_t d = 0; d < count; ++d) {
@@ -21,7 +21,7 @@ Digit digit_of(const Mode& m, int64_t first, int64_t count, int64_t weight) {
   return digit;
 }
 
-/// Even ones in prime numbers of values: finer to be dealt out.
+/// Splits an even mode into digits with a prime number of values, which can be distributed more finely.
 void add_digits(const Mode& m, int64_t count, int64_t first, int64_t weight, std::vector<Digit>& digits) {
   if (!m.is_even()) return digits.push_back(digit_of(m, 1, count, weight));
   for (int64_t prime = 2; count > 1; ++prime) {
@@ -31,7 +31,8 @@ void add_digits(const Mode& m, int64_t count, int64_t first, int64_t weight, std
   }
 }
 
-/// Those of units, and of copies none. unit: in bytes, a part of the layout's if that runs.
+/// The digits that number units, without those of copies. unit: bytes of a unit; for a layout that runs, a part of its
+/// unit.
 std::vector<Digit> digits_of(const ModeLayout& layout, int64_t unit) {
   std::vector<Digit> digits;
   const int64_t bits = layout.unit * 8;

@@ -1,13 +1,13 @@
-// A layout by modes as a GPU takes it: units of 1, 2, 4 or 8 stored bytes, each with a place where its source begins
-// and one where it is stored. Both are sums of what each digit of the unit's number moves, so that two short tables say
-// where every unit is: one of the low digits, one of the high.
+// A layout by modes in the form for a GPU: units of 1, 2, 4 or 8 stored bytes. Each digit of a unit's number moves the
+// place of its source and the place where it is stored, and both places are sums. So two short tables give the places
+// of every unit: one for the low digits, one for the high digits.
 //
 //     unit i   begins at row and byte low[i % lows] + high[i / lows] of the storage's rows, and is stored at their `to`
-//     byte j   of what it gathers is row[j] rows and byte[j] bytes from there
+//     byte j   of its source is row[j] rows and byte[j] bytes from there
 //     stored   bit t is bit (t + by) modulo its bits of the gathered ones, for the turn whose mask has t
 //
-// Low digits are those that move least in the packed matrix: neighbours are stored together. High ones begin with those
-// that move least in the source: what has the rest of a cache line is near.
+// Low digits move least in the packed matrix, so that neighbouring units are stored together. High digits begin with
+// those that move least in the source, so that the rest of a cache line is used soon.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct UnitMap {
   MXFP4_HD UnitPlace place(uint32_t i) const { return low[i % lows] + high[i / lows]; }
 };
 
-/// The map of a layout and what it points to.
+/// The map of a layout and the tables that it points to.
 struct Units {
   explicit Units(const ModeLayout& layout);
   Units(const Units&) = delete;

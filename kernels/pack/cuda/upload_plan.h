@@ -29,8 +29,8 @@ inline void copy(const Transfer& t, cudaMemcpyKind kind, cudaStream_t stream) {
                                  t.width, t.rows, kind, stream));
 }
 
-/// A matrix' real rows in device memory: one image of the host's bytes where they have no gaps, or one of each view,
-/// else rows at multiples of 16.
+/// A matrix's real rows in device memory. Rows without gaps are copied as one image of the host's bytes, or one per
+/// view. Other rows are placed at multiples of 16.
 struct UploadPlan {
   MutableMatrix matrix;
   Transfer transfers[2];

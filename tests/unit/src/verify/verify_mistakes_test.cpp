@@ -82,7 +82,7 @@ static void name_mistakes_of_conversion(const Target& target) {
 
   MisreadPair halves(gpt_oss);
   halves.pack(target, "concatenated");
-  CHECK_THAT(halves.kernels(target), Contains("relative L2") && Contains("rows are pairs, but were taken for halves"));
+  CHECK_THAT(halves.kernels(target), Contains("relative L2") && Contains("rows are pairs, but were read as halves"));
 }
 TEST_CASE("kernels alone name every mistake of the conversion", "[long]") {
   for (const Target& target : on_cpu) name_mistakes_of_conversion(target);
