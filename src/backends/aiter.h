@@ -1,7 +1,8 @@
-// What both AITER backends share: tiles of 16 x 16 bytes, CDNA4 scales, F32 biases in halves, sizes padded to 256.
+// The common form of both AITER backends: tiles of 16 x 16 bytes, CDNA4 scales, F32 biases in halves, sizes padded to
+// 256.
 //
-// vLLM pads some sizes to 128 only (layout version 2). Where that is no multiple of 256 AITER's scale shuffle leaves
-// memory that it does not write, so such sizes are refused.
+// vLLM pads some sizes to 128 only (layout version 2). For other sizes than multiples of 256, AITER's scale shuffle
+// leaves part of its output unwritten, so such sizes are refused.
 #pragma once
 
 #include "src/backends/common.h"
@@ -16,7 +17,7 @@ inline Parameters aiter_parameters(const Names& names) {
               bias);
 }
 
-/// What is a backend's own in the rows of both engines.
+/// The differences between the two backends, the same for both engines.
 struct AiterKernel {
   const char *name, *summary, *moe_backend;  // the last is vLLM's name for it
   RowOrder (*w13_order)(const Model& model);
@@ -54,7 +55,8 @@ inline std::string refuse_unless_256(const Model&, LayerSize size) {
 /// Quark's models, whose halves vLLM converts by the function for GPT-OSS.
 inline bool is_quark(const Model& m) { return has_halves(m) && is_converted_as_gpt_oss(m); }
 
-/// A form that earlier programs wrote for these models and no release loads: their outputs are verified and unpacked.
+/// A form for these models that no release of the engine loads. `convert` does not write it; existing outputs can be
+/// verified and unpacked.
 inline Backend unused(Backend b, bool (*takes)(const Model&)) {
   b.takes = takes;
   b.releases = no_release;

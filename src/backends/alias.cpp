@@ -12,16 +12,15 @@ namespace mxfp4 {
 
 namespace {
 
-/// An engine's names of kernels for which it makes no packed form of MXFP4 itself, and what it does instead.
+/// An engine's names of kernels for which the engine writes no packed form of MXFP4, with the reason.
 struct Unpacked {
   const char *engine, *name, *why;
 };
 constexpr Unpacked unpacked[] = {
-    {"vllm", "b12x",
-     "vLLM hands over experts as published, and b12x makes its own form of them on the GPU at every start"},
+    {"vllm", "b12x", "vLLM passes the original experts on, and b12x converts them on the GPU at every start"},
     {"vllm", "flashinfer_moe_ep_mega_deep_gemm",
      "vLLM hands over experts as published, and FlashInfer makes its own form of them on the GPU at every start"},
-    {"vllm", "flashinfer_moe_ep_cutedsl", "vLLM makes BF16 of the experts, which FlashInfer quantises anew, to NVFP4"},
+    {"vllm", "flashinfer_moe_ep_cutedsl", "vLLM converts the experts to BF16, and FlashInfer quantises them to NVFP4"},
     {"vllm", "aiter_triton_mxfp4_mxfp4", "it runs on gfx1250 alone, for which nothing is written here"},
 };
 
@@ -43,7 +42,7 @@ bool is_called(const Backend& b, const std::string& name) {
   });
 }
 
-/// Of several backends the one that the engine itself prefers on a GPU, whatever the model; empty where it has none.
+/// The one of `names` that the engine prefers on a GPU for any model; empty if the engine prefers none.
 std::string preferred(const std::vector<std::string>& names, const std::string& engine, const std::string& gpu) {
   for (const Rule& rule : find_engine(engine).chooser()) {
     if (!has_word(rule.gpus, gpu)) continue;

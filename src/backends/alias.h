@@ -5,10 +5,10 @@
 
 namespace mxfp4 {
 
-/// The backend of an engine that `name` means: itself, or one whose option of the engine has that value
-/// ("flashinfer_cutlass"), on `gpu`, or where that is empty on the GPU that is here; of several the one that the engine
-/// itself prefers there. Throws Error{usage} where the GPU decides and is not known, where nothing called so runs on
-/// it, and where there is none; the nearest name is proposed.
+/// The backend that `name` means for an engine: a backend's name, or a value of the engine's own option
+/// ("flashinfer_cutlass"). If several backends match, `gpu` decides, or the first GPU of this machine if `gpu` is
+/// empty; then the engine's preference. Throws Error{usage} if the GPU decides and is unknown, if no match runs on it,
+/// or if nothing matches. The error proposes the nearest name.
 std::string backend_called(const std::string& name, const std::string& engine, const std::string& gpu);
 
 }  // namespace mxfp4

@@ -46,7 +46,7 @@ std::string releases_of(const std::vector<const Backend*>& rows, const Engine& e
   return fmt::format("{}", fmt::join(spans, ", "));
 }
 
-/// Why none of the backends of that name and engine is what was asked for: the layout version, the family or the
+/// Throws the reason why no backend of this name and engine fits the request: the layout version, the family or the
 /// release.
 [[noreturn]] void explain(const std::vector<const Backend*>& rows, const std::string& layout_version,
                           const Model* model, const std::string& asked_release) {

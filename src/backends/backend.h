@@ -28,7 +28,7 @@ const char* name_of(Part part);
 
 using Dims = std::vector<int64_t>;
 
-/// How the engine sees a stored contiguous tensor, where that differs: dtype, shape and strides in elements.
+/// The engine's view of a stored contiguous tensor, if it differs: dtype, shape and strides in elements.
 struct View {
   const char* torch_dtype;
   Dims shape, strides;
@@ -68,7 +68,7 @@ struct LayerSize {
   int64_t hidden = 0, intermediate = 0;
 };
 
-/// What the engine keeps beside the packed tensors: F32, every element `value`.
+/// A tensor that the engine keeps in addition to the packed tensors: F32, every element is `value`.
 struct Constant {
   const char* name;
   double value;
@@ -93,12 +93,13 @@ struct Backend {
   std::vector<Constant> (*constants)(const Model& model) = nullptr;
   /// Which models this describes; null: all. Backends of one name, engine and version differ in it.
   bool (*takes)(const Model& model) = nullptr;
-  /// Why a layer of this size on a rank cannot be served; empty where it can.
+  /// The reason why the engine cannot serve a layer of this size on a rank; empty if it can.
   std::function<std::string(const Model& model, LayerSize size)> refuse = {};
-  /// Changes one expert's values before layouts apply, so that there is no way back; null: nothing is lost.
-  /// Without codes, only the scales.
+  /// Changes one expert's values irreversibly before layouts apply. Null for lossless backends. Without codes, only the
+  /// scales.
   RewriteLoss (*rewrite)(std::span<uint8_t> codes, std::span<uint8_t> scales) = nullptr;
-  /// Where no layout version is asked for, another form is taken for more tensor-parallel ranks; 0: none is.
+  /// If no layout version is requested, this form is chosen only up to this number of tensor-parallel ranks. 0: no
+  /// limit.
   int most_ranks = 0;
   bool is_written = true;         // false: earlier programs wrote it; outputs are verified and unpacked on
   bool first_scale_pads = false;  // pads of rewritten scales are the expert's first
@@ -112,7 +113,7 @@ struct Backend {
 /// Every backend, in the order in which `backends` lists them.
 const std::vector<const Backend*>& backends();
 
-/// What the backend was written for: the engine's releases, then the libraries'.
+/// The releases for which the backend was written: the engine's, then the libraries'.
 std::vector<Fit> fits_of(const Backend& backend);
 
 /// The backend of that name, engine and layout version for a model (null: any). No layout version: the first listed
@@ -131,10 +132,10 @@ std::string gpus_of(const std::string& name, const std::string& engine, const Mo
 /// `fits` as the manifest and backends --json have it.
 Json to_json(const std::vector<Fit>& fits);
 
-/// The first rank's share of a layer, which no other has more of: whole groups, also where the engine pads to less.
+/// The first rank's share of a layer, which is the largest: whole groups, even if the engine pads to less.
 LayerSize rank_share(const MoeLayer& layer, int tp_size);
 
-/// Why the engine cannot serve a layer on that many ranks; empty where it can.
+/// The reason why the engine cannot serve a layer on `tp_size` ranks; empty if it can.
 std::string refusal(const Backend& backend, const Model& model, const MoeLayer& layer, int tp_size);
 
 /// Rows and columns of a role's matrix.
@@ -143,7 +144,7 @@ Shape matrix_size(Role role, LayerSize size);
 /// Bytes of a scale in canonical form: 1, or those of its value.
 int64_t scale_bytes(const Parameter& parameter);
 
-/// Bytes of a row of so many columns in canonical form, in which a bias has the parameter's dtype.
+/// Bytes of a row of `columns` columns in canonical form, in which a bias has the parameter's dtype.
 int64_t row_bytes(Part part, const Parameter& parameter, int64_t columns);
 
 /// The engine's sizes of a layer.

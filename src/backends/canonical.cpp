@@ -1,7 +1,7 @@
-// Where an engine keeps weights as published, but for its padding: no rows or columns change places. vLLM to 0.31.0
-// emulates Quark's experts on NVIDIA GPUs, in the rows that it loads, both sizes padded to 32. SGLang's
-// triton_kernels below SM90 see GPT-OSS's rows transposed; intermediate is padded to 64, scales with 1.0, and biases
-// become F32. Source: vLLM 0.26.0 to 0.31.0 read; SGLang 0.5.23's conversion run on a CPU, 0.5.17 read.
+// Engines that keep the checkpoint's weights except for padding: no row or column moves. vLLM up to 0.31.0 emulates
+// Quark's experts on NVIDIA GPUs in the rows that it loads, with both sizes padded to 32. SGLang's triton_kernels below
+// SM90 read GPT-OSS's rows transposed. SGLang pads intermediate to 64, scales with 1.0, and converts biases to F32.
+// Source: vLLM 0.26.0 to 0.31.0 read; SGLang 0.5.23's conversion run on a CPU, 0.5.17 read.
 #include "src/backends/registry.h"
 #include "src/backends/triton.h"
 

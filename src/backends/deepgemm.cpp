@@ -1,9 +1,10 @@
 // DeepGEMM's grouped FP8 x FP4 GEMM on SM10x and SM12x. Codes are canonical, w13 as [gate; up]; scales become int32
 // words of four bytes of a row, column-major, and are read through a strided view. vLLM pads both sizes to 128; biases
-// become F32. "deepgemm-mega" (deepgemm_mega.cpp) has the same shapes and strides and other bytes: no kernel can tell
-// them apart. On SM12x the branch nv_dev, which both engines bring, makes the same words (33a715e of 2026-06-12, read;
-// select.cpp has the releases that lack it). Source: DeepGEMM 54e2261 of 2026-06-23 (transform_sf_into_required_layout,
-// byte-checked as host code), vLLM 446179f8, SGLang b26729f22. The kernels were not run.
+// become F32. The backend deepgemm-mega (deepgemm_mega.cpp) has the same shapes and strides but other bytes, which no
+// kernel can detect. On SM12x both engines include the branch nv_dev, which makes the same words (33a715e of
+// 2026-06-12, read). select.cpp lists the releases without this branch. Source: DeepGEMM 54e2261 of 2026-06-23
+// (transform_sf_into_required_layout, byte-checked as host code), vLLM 446179f8, SGLang b26729f22. The kernels were not
+// run.
 #include "src/backends/deepgemm.h"
 
 #include "src/backends/registry.h"

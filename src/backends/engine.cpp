@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The python3 that a shell would run; empty where there is none.
+/// The python3 that a shell would run; empty if there is none.
 fs::path python3() {
   std::error_code ec;
   if (const char* env = std::getenv("VIRTUAL_ENV"); env && *env) {
@@ -33,7 +33,7 @@ fs::path python3() {
   return {};
 }
 
-/// Where a python3 finds its packages: PREFIX/lib/python3.11/site-packages and Debian's names for it.
+/// The package directories of a python3: PREFIX/lib/python3.11/site-packages and Debian's names for it.
 std::vector<fs::path> package_folders(const fs::path& python) {
   std::error_code ec;
   const std::string own = fs::canonical(python, ec).filename().string();  // "python3.11"

@@ -44,21 +44,21 @@ inline constexpr Engine transformers = made("transformers", transformers_release
 }  // namespace engine
 inline constexpr Engine engines[] = {engine::vllm, engine::sglang, engine::transformers};
 
-/// Throws Error{usage} that lists them where there is none of that name.
+/// Throws Error{usage} that lists all engines if none has this name.
 const Engine& find_engine(std::string_view name);
 
-/// The release itself, or where that is empty the newest known.
+/// `release`, or the newest known release if `release` is empty.
 std::string or_newest(const std::string& release, std::string_view engine);
 
-/// Whether --engine takes it no more; what was written for it can be verified and unpacked.
+/// Whether --engine refuses this engine although existing outputs for it can be verified and unpacked.
 bool is_withdrawn(std::string_view engine);
 
 /// "vllm|sglang": those that convert takes.
 std::string engine_list(const char* separator);
 
-/// What --engine and --engine-version say: "vllm==0.33.0", or a name and a version. "installed": of the metadata beside
-/// the python3 of VIRTUAL_ENV, else of PATH. version: empty where nothing says. One newer than those known is said; one
-/// between them is taken for that before it, which is said.
+/// The values of --engine and --engine-version: "vllm==0.33.0", or a name and a version. "installed" reads the package
+/// metadata of the python3 in VIRTUAL_ENV, else in PATH. The version is empty if none is given. A note is printed for a
+/// version newer than all known ones. A version between two known ones counts as the older of the two, with a note.
 struct EngineRequest {
   std::string name, version;
 };

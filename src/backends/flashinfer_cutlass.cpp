@@ -1,13 +1,14 @@
 // FlashInfer's CUTLASS mixed-input MoE on SM90 (W4A16), as vLLM and SGLang feed it. FlashInfer changed the bytes twice
-// under the same function names, and no kernel notices a mix: layout v1 is 0.6.10 to 0.6.15.post1, 0.6.16.post3,
-// 0.6.16.post4 and 0.6.17, v2 is 0.6.16 to 0.6.16.post2 and from 0.6.18. w13 is [up; gate], biases stay BF16.
+// under the same function names, and no kernel detects a mismatch. Layout v1 is 0.6.10 to 0.6.15.post1, 0.6.16.post3,
+// 0.6.16.post4 and 0.6.17. Layout v2 is 0.6.16 to 0.6.16.post2 and 0.6.18 or later. w13 is [up; gate], biases stay
+// BF16.
 //
-// vLLM pads hidden and intermediate to 128 with zeros. SGLang's layer pads GPT-OSS's hidden to 256 before its method
-// pads both to 128; scales keep the 0x7F (1.0) that their buffers begin with along hidden, and get 0x00 along
-// intermediate, and where both meet (v1-corner, v2-corner; v1 and v2 have 0x7F there in w2, beside codes of zero). For
-// DeepSeek-V4 SGLang pads nothing, refuses sizes that are no multiples of 128 and calls the scales ..._scale_inv.
-// Source: FlashInfer to 0.6.18rc7, vLLM 4e88d854, SGLang 01a6f276 and b26729f22; v1 and v2 byte-checked on an H200;
-// FlashInfer to 0.7.2.post1, vLLM to 0.33.0 and SGLang to 0.5.23 read.
+// vLLM pads hidden and intermediate to 128 with zeros. SGLang's layer pads GPT-OSS's hidden to 256, then its method
+// pads both sizes to 128. Pad scales along hidden are 0x7F (1.0), the initial value of the buffers; pad scales along
+// intermediate are 0x00. In the corner that both pads share, v1-corner and v2-corner have 0x00. There v1 and v2 have
+// 0x7F in w2, with codes of zero. For DeepSeek-V4 SGLang pads nothing, refuses sizes that are no multiples of 128 and
+// names the scales ..._scale_inv. Source: FlashInfer to 0.6.18rc7, vLLM 4e88d854, SGLang 01a6f276 and b26729f22; v1 and
+// v2 byte-checked on an H200; FlashInfer to 0.7.2.post1, vLLM to 0.33.0 and SGLang to 0.5.23 read.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 

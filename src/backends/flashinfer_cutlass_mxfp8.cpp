@@ -1,8 +1,8 @@
-// FlashInfer's CUTLASS MXFP4 x MXFP8 MoE on SM10x and SM12x. Codes stay as they are, w13 as [up; gate]; scales
-// go into 128x4 atoms and keep their shape, biases stay BF16. Engines view codes as int64 and scales as int32 only when
-// they call it. Padding is as in FlashInfer's SM90 form: vLLM 128, SGLang hidden to 256 for GPT-OSS and nothing for
-// DeepSeek-V4, whose scales are called ..._scale_inv. SGLang's scales keep the 0x7F of their buffers along hidden, and
-// get 0x00 along the intermediate size, and where both meet.
+// FlashInfer's CUTLASS MXFP4 x MXFP8 MoE on SM10x and SM12x. Codes stay as they are, w13 as [up; gate]; scales go into
+// 128x4 atoms and keep their shape, biases stay BF16. Engines view codes as int64 and scales as int32 only when they
+// call the kernel. Padding is as in FlashInfer's SM90 form: vLLM pads both sizes to 128. SGLang pads GPT-OSS's hidden
+// to 256, and nothing for DeepSeek-V4, whose scales it names ..._scale_inv. SGLang's pad scales are 0x7F along hidden,
+// and 0x00 along intermediate and in the corner that both pads share.
 // Source: FlashInfer to 0.6.18rc7 (block_scale_interleave, byte-checked as host code), vLLM 446179f8, SGLang b26729f22.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
@@ -37,8 +37,8 @@ Backend vllm(const char* first_release, bool (*takes)(const Model&)) {
           .takes = takes};
 }
 
-/// Layout version 1 has the pads of w2's scales the wrong way round, 2 has 0x7F where its pad rows and columns meet:
-/// inert beside codes of zero.
+/// Layout version 1 exchanges the two pad values of w2's scales. Version 2 has 0x7F in the corner of pad rows and pad
+/// columns. Neither has an effect, because the codes there are zero.
 Backend sglang(bool deepseek) {
   Backend b = vllm("0.26.0", deepseek ? is_deepseek_v4 : is_not_deepseek_v4);
   b.engine = "sglang";

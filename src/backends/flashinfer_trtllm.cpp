@@ -1,11 +1,11 @@
-// FlashInfer's trtllm-gen MoE on SM10x; the same bytes serve BF16 and MXFP8 activations. w13 is pairs (up,
-// gate), then all rows are shuffled in blocks of 32, in codes, scales and F32 bias alike; scales, in 128x4 atoms, carry
-// the label float8_e4m3fn that the launcher asks for, though they are E8M0 bytes.
+// FlashInfer's trtllm-gen MoE on SM10x; the same bytes serve BF16 and MXFP8 activations. w13 is ordered as pairs (up,
+// gate). Then all rows of codes, scales and F32 bias are shuffled in blocks of 32. Scales are in 128x4 atoms. They have
+// the dtype float8_e4m3fn, which the launcher requires, although they are E8M0 bytes.
 //
 // Hidden is padded to 256; intermediate to 128 (i128) by SGLang and by vLLM from 0.27.0, to 256 (i256) by vLLM up to
-// 0.26.0 and by SGLang up to 0.5.16. For DeepSeek-V4 SGLang calls the scales ..._scale_inv and pads nothing up to
-// 0.5.20, then the intermediate size to 128 (i128-ones). For Kimi-K3 SGLang's loader from 0.5.23 on fills the pads of
-// the intermediate size with zeros, those of scales too (i128-k3).
+// 0.26.0 and by SGLang up to 0.5.16. For DeepSeek-V4 SGLang names the scales ..._scale_inv; it pads nothing up to
+// 0.5.20, and later the intermediate size to 128 (i128-ones). For Kimi-K3 SGLang from 0.5.23 on fills all pads of the
+// intermediate size with zeros, including those of scales (i128-k3).
 // Source: FlashInfer 0.6.18 (shuffle_matrix_a, shuffle_matrix_sf_a, all row indices byte-checked), vLLM 0.26.0 and
 // 0.27.0, SGLang b26729f22; vLLM to 0.33.0 and SGLang to 0.5.23 read. The kernels were not run.
 #include "src/backends/common.h"
@@ -59,7 +59,7 @@ Backend sglang(bool i128) {
   return b;
 }
 
-/// SGLang's method for GPT-OSS, which also loads Kimi-K3, hands the kernel biases of zero where the model has none.
+/// SGLang's method for GPT-OSS, which also loads Kimi-K3, gives the kernel biases of zero if the model has none.
 std::vector<Constant> zero_biases(const Model& m) {
   auto all = gpt_oss_vectors(m);
   if (m.bias) return all;

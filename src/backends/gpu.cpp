@@ -65,7 +65,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// The value of "KEY: value" or "key value" in a file of the kernel's; empty where it is not there.
+/// The value of "KEY: value" or "key value" in a file of the kernel; empty if the file has no such key.
 std::string value_in(const fs::path& file, const std::string& key) {
   for (const std::string& line : kernel_lines(file))
     if (line.starts_with(key)) return line.substr(key.size());

@@ -7,7 +7,7 @@
 
 namespace mxfp4 {
 
-/// The architecture that a GPU is of: "sm90" for "H100", as for "sm90". Empty where it is not known.
+/// The architecture of a GPU: "sm90" for "H100" and for "sm90"; empty if the GPU is unknown.
 std::string architecture_of(const std::string& gpu);
 
 /// "sm75", "sm80", .., "cpu"
@@ -20,11 +20,11 @@ std::string known_architectures();
 /// unknown one; 0, no limit, for a CPU.
 int64_t memory_of(const std::string& gpu);
 
-/// The architecture of the first GPU that the drivers of NVIDIA or AMD list; empty where there is none, or one that is
-/// not known. root: where proc and sys lie.
+/// The architecture of the first GPU that the drivers of NVIDIA or AMD list; empty if there is no GPU or its
+/// architecture is unknown. `root` is the directory of proc and sys.
 std::string gpu_here(const std::string& root = "/");
 
-/// Whether a backend's GPUs ("SM80 and later", "SM100, SM103", "SM12x", "CPU (AVX-512, AMX)") are such.
+/// Whether a backend's GPUs ("SM80 and later", "SM100, SM103", "SM12x", "CPU (AVX-512, AMX)") include the architecture.
 bool runs_on(const std::string& gpus, const std::string& architecture);
 
 }  // namespace mxfp4

@@ -1,16 +1,16 @@
-// Humming on SM90. W4A16, bf16 activations: vLLM's first choice there for DeepSeek-V4's class since 0.32.0, SGLang's
-// where it is asked for. Nothing is lost: codes are Marlin's words, scales stay E8M0. The library itself pads, at the
-// end of the whole matrix, rows to 256 and columns to 128; its pads of scales are 1.0, of all else 0. vLLM first pads
-// intermediate to 64, gate and up each, with zeros. GPT-OSS's pairs stay as loaded.
+// Humming on SM90. W4A16 (bf16 activations) is vLLM's first choice there for DeepSeek-V4's class from 0.32.0 on, and an
+// option of SGLang. The form is lossless: codes are Marlin's words, scales stay E8M0. The library pads at the end of
+// the whole matrix, rows to 256 and columns to 128; pad scales are 1.0, all other pads 0. Before that, vLLM pads
+// intermediate to 64 with zeros, gate and up each. GPT-OSS's pairs stay as loaded.
 //
-// W4A8, FP8 activations in groups of 128: what vLLM 0.33.0 makes of a model that asks for MXFP8 activations, as
-// DeepSeek-V4 does. It is lossy as flashinfer-humming is, and rewrites values in the same way; codes then go into words
-// of their own, and weight_scale_2 is half the base of each expert. Where the library pads, pads enter the range of an
-// expert's scales, so sizes that need any are refused.
+// W4A8 has FP8 activations in groups of 128. vLLM 0.33.0 uses it for models that request MXFP8 activations, such as
+// DeepSeek-V4. It is lossy and rewrites values in the same way as flashinfer-humming. Codes have words of their own,
+// and weight_scale_2 is half the base of each expert. Pads of the library would change the range of an expert's scales,
+// so sizes that need pads are refused.
 //
-// The order of a word's codes for bf16 depends on the library: up to 0.1.16 (layout version 1) it is that of wgmma's
-// registers, from 0.1.17 on (2) that of mma's on every GPU up to SM90. On SM100 and later the compiler decides, so no
-// row is for them. With fp16 activations scales have another form.
+// The order of a word's codes for bf16 depends on the library. Up to 0.1.16 (layout version 1) it is the order of
+// wgmma's registers; from 0.1.17 on (version 2) that of mma's registers on every GPU up to SM90. On SM100 and later the
+// compiler decides, so there is no backend for these GPUs. With fp16 activations scales have another form.
 //
 // Source: humming-kernels 0.1.12, 0.1.17 and 0.1.19, whose conversion was run, its CUDA kernels compiled for the host;
 // vLLM 0.33.0 and SGLang 0.5.19 to 0.5.23 read.

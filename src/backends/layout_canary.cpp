@@ -73,8 +73,9 @@ void check_canary(const Backend& b, const std::string& file) {
       if (!p.name) continue;
       const std::string expected = canary.at(p.name).text(), is = sha256_of(packed_canary(b, role, part, *cpu));
       if (is != expected)
-        canary.at(p.name).refuse("packed so it is {}.., what the file was learned from made {}..; learn it again",
-                                 is.substr(0, 12), printable(expected.substr(0, 12)));
+        canary.at(p.name).refuse(
+            "the layouts pack the canary to {}.., the engine packed it to {}..; learn the file again", is.substr(0, 12),
+            printable(expected.substr(0, 12)));
     }
 }
 

@@ -104,7 +104,8 @@ Mode read_mode(const Field& v) {
   return mode;
 }
 
-/// may_be_built_in: false beside values, whose pads not all code of built-in layouts has.
+/// may_be_built_in: false for a tensor with `values`, because some code for built-in layouts does not support their
+/// pads.
 Layout read_modes(const Field& v, Shape storage, Shape padded, bool may_be_built_in, LayoutFile& out) {
   Modes modes;
   each(v, 1, max_modes, [&](const Field& m) { modes.push_back(read_mode(m)); });
@@ -338,7 +339,8 @@ bool is_same(const Matrix& a, const Matrix& b, Shape storage) {
 /// Bytes are the same whatever they are called.
 bool is_alike(Dtype a, Dtype b) { return a == b || (bits_of(a) == 8 && bits_of(b) == 8); }
 
-/// The layout, which beside values that are the scales themselves may be a built-in one too.
+/// The parameter's layout. If its `values` are the scales themselves, the equal built-in layout is used, if there is
+/// one.
 Layout layout_of(const Parameter& p, Shape padded) {
   const ByModes* by = std::get_if<ByModes>(&p.layout);
   if (!by || !p.values || !p.values->are_scales()) return p.layout;
@@ -360,8 +362,8 @@ bool is_same(const Backend& file, const Backend& b, Role role, Part part, const 
          modes_of(ours.layout, storage) == modes_of(theirs.layout, storage);
 }
 
-/// What the file's version of the format, or a tensor, does not have. Outputs that were written so stay what they are:
-/// they ignore `values`, w2's `rows` and modes of one value, and use a `corner`.
+/// Refuses keys that the file's format version, or a tensor, does not have. The check is not made for outputs: in
+/// these, `values`, `rows` of w2 and modes of one value are ignored, and a `corner` is used.
 void refuse_later(const Backend& file, const std::string& path) {
   const Json json = Json::parse(file.layout_file);
   const int64_t version = json["mxfp4_pack_layout"];

@@ -9,26 +9,28 @@ namespace mxfp4 {
 
 inline constexpr int64_t max_layout_bytes = int64_t(16) << 20;
 
-/// The backend that the text of a layout file describes; it lives as long as the program, once for each text. Parts
-/// that lie as a built-in layout has them are that layout, which all drivers and GPUs know, and where all parts are
-/// those of a built-in backend `kernel` is its. Throws Error{input}, "FILE: tensors[2].modes: ..", where it is none.
+/// The backend that the text of a layout file describes. It lives as long as the program; each text is read once. A
+/// part that equals a built-in layout becomes that layout, which all drivers and GPUs support. If all parts equal those
+/// of a built-in backend, `kernel` is that backend's. Throws Error{input}, "FILE: tensors[2].modes: ..", if the text is
+/// no layout file.
 const Backend& read_layout(const std::string& text, const std::string& file);
 
-/// The same of a file, whose canary must be what the layouts make of it.
+/// Reads a layout file and compares its canary with the result of its layouts.
 const Backend& read_layout_file(const std::string& path);
 
-/// Throws Error{input} where a layout file, the backend's, has a canary and that is not what the layouts make.
+/// Throws Error{input} if the backend's layout file has a canary that differs from the result of its layouts.
 void check_canary(const Backend& backend, const std::string& file);
 
-/// The matrix of a parameter without its bytes: what is real and what are pads.
+/// The matrix of a parameter without its bytes: its real rows and columns, and its pads.
 Matrix form_of(const Backend& backend, const Parameter& parameter, Role role, Part part, LayerSize real,
                const Model& model);
 
-/// The layout file that has a backend's bytes of a layer of this size on a rank. Throws Error{usage} where it has none.
+/// The text of a layout file that stores the same bytes as a backend, for a layer of this size on a rank. Throws
+/// Error{usage} if no layout file can.
 std::string write_layout(const Backend& backend, const Model& model, LayerSize size);
 
-/// The backend, not of a file, that has these parts at the file's size; of several, one of the file's engine or name
-/// goes before others. Null where none has.
+/// The built-in backend that has these parts at the file's size; backends with the file's engine or name come first.
+/// Null if there is none.
 const Backend* find_same(const Backend& file, bool pairs);
 
 }  // namespace mxfp4

@@ -56,7 +56,7 @@ Json tensor(const Backend& b, const Model& model, Role role, Part part, LayerSiz
   return t;
 }
 
-/// A key or an entry of a list a line, and what they hold on one.
+/// The JSON text with one line for each key and for each entry of `tensors`.
 std::string laid_out(const Json& json) {
   std::string out = "{\n";
   for (const auto& [key, value] : json.items()) {

@@ -1,13 +1,13 @@
 // Marlin W4A16: vLLM's kernel for every NVIDIA GPU from SM75 on, SGLang's from SM90 on, below which it raises.
 //
 // Both engines pad hidden to 256 and intermediate to 128 and transform with the same functions, so codes and bias
-// agree. They differ in three places: vLLM keeps GPT-OSS's gate and up rows in pairs as loaded, SGLang always makes
-// halves, gate first; pad bytes of scales are 0x00 in vLLM and 0x7F (1.0) in SGLang since #33500 (2026-08-06), which
-// allocates its buffers with ones; the bias parameters have other names. From 0.5.22 on SGLang pads the intermediate
-// size of DeepSeek-V4's class to 64 only on SM90, with scales of 0x00 (i64; i64-corner where hidden is padded too), and
-// from 0.5.23 on its pads for Kimi-K3 are zeros (k3). vLLM pads nothing for compressed-tensors. Source: vLLM main
-// 48ebd6f2f and SGLang main b26729f22, byte-checked against both engines' kernels; vLLM to 0.33.0 and SGLang to 0.5.23
-// read, the latter's Python converter run.
+// agree. They differ in three places. vLLM keeps GPT-OSS's gate and up rows in pairs as loaded; SGLang always makes
+// halves, gate first. Pad scales are 0x00 in vLLM and 0x7F (1.0) in SGLang, whose buffers are filled with ones from
+// #33500 (2026-08-06) on. The bias parameters have different names. From 0.5.22 on, on SM90 only, SGLang pads the
+// intermediate size of DeepSeek-V4's class to 64 with scales of 0x00 (i64). If hidden is padded too, the layout version
+// is i64-corner. From 0.5.23 on SGLang's pads for Kimi-K3 are zeros (k3). vLLM pads nothing for compressed-tensors.
+// Source: vLLM main 48ebd6f2f and SGLang main b26729f22, byte-checked against both engines' kernels; vLLM to 0.33.0 and
+// SGLang to 0.5.23 read, the latter's Python converter run.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 #include "src/backends/sglang_kimi_k3.h"
@@ -92,8 +92,8 @@ Backend sglang_deepseek() {
   return b;
 }
 
-/// Scales of hidden's pads are the buffers' ones, those of the intermediate size are made afterwards, of zeros. (Where
-/// both meet in w2 this has 0x7F, the engine zeros: i64-corner.)
+/// Pad scales along hidden are the ones of the buffers; those along intermediate are added later as zeros. In the
+/// corner that both pads share in w2, this form has 0x7F; the engine has zeros (i64-corner).
 Backend sglang_i64() {
   Backend b = sglang_deepseek();
   b.layout_version = "i64";

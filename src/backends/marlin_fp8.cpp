@@ -1,7 +1,7 @@
 // Marlin with FP8 activations: vLLM's VLLM_MARLIN_INPUT_DTYPE=fp8, on SM89 and SM12x only. Padding, names and row order
-// are Marlin's; tiles are 32 x 32, and every scale byte, pads too, is 6 larger, because the kernel reads E2M1 codes as
-// E4M3, which are 2^-6 too small. So 249 is the largest scale byte that it can hold. Nothing in the tensors tells them
-// from Marlin's for bf16.
+// are Marlin's; tiles are 32 x 32. The kernel reads E2M1 codes as E4M3, which makes them 2^-6 too small. Therefore
+// every scale byte, including pads, is 6 larger, and 249 is the largest scale byte of a model. The tensors do not show
+// whether they are for FP8 or bf16 activations.
 // Source: vLLM main 48ebd6f2f (gptq_marlin_repack with is_a_8bit, marlin_permute_scales), byte-checked on an H200.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"

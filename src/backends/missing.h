@@ -11,12 +11,13 @@ namespace mxfp4 {
 /// Backend::gpu.
 std::string gpus_in(const Backend& backend, const std::string& release);
 
-/// Why a release of an engine (empty: the newest known) lacks a backend on a GPU; empty where it does not.
+/// The reason why a release of an engine (empty: the newest known) lacks a backend on a GPU; empty if it has the
+/// backend.
 std::string why_missing(const std::string& backend, const std::string& engine, const std::string& release,
                         const std::string& gpu);
 
-/// "not 0.26.0 to 0.31.0 on SM12x": where a backend is missing in releases that load its bytes on other GPUs; empty
-/// where it is in all.
+/// "not 0.26.0 to 0.31.0 on SM12x": the GPUs on which a backend is missing in releases that load its bytes on other
+/// GPUs. Empty if no release lacks the backend.
 std::string describe_missing(const Backend& backend);
 
 }  // namespace mxfp4

@@ -13,14 +13,14 @@ struct MoeLayer;
 /// Whether each of `size` ranks holds whole groups of a layer's intermediate columns.
 bool splits(const Model& model, const MoeLayer& layer, int size);
 
-/// Whether vLLM and SGLang start on so many ranks: attention heads divide by them, and key-value heads divide by them
-/// or are shared by equally many ranks. True if the config says nothing of heads.
+/// Whether vLLM and SGLang start on `size` ranks: `size` divides the attention heads, and `size` divides the key-value
+/// heads or the reverse. True if the config does not give heads.
 bool heads_divide(const Model& model, int size);
 
 /// The sizes up to 64 with which the engines start, and whose ranks hold whole groups of every layer.
 std::vector<int> tp_sizes(const Model& model);
 
-/// What is to be served, and on what.
+/// The memory that serving needs and that a GPU has.
 struct Load {
   int64_t model_bytes = 0;  // weights of all ranks
   int64_t gpu_bytes = 0;    // memory of one GPU; 0: no limit

@@ -1,8 +1,9 @@
-// What each engine takes by itself: its own order, from its sources, of kernels that run on a GPU.
+// Each engine's own order of preference for the kernels that run on a GPU, from the engine's sources.
 //
-// vLLM: fused_moe/oracle/mxfp4.py has two orders. That for GPT-OSS serves GPT-OSS and Quark; that for DeepSeek-V4 all
-// that load by Mxfp4MoEMethod. Without a request for quantised activations it drops kernels that quantise them.
-// SGLang: arg_groups/model_overrides has a file for each model. transformers loads no packed experts.
+// vLLM: fused_moe/oracle/mxfp4.py has two orders. The order for GPT-OSS serves GPT-OSS and Quark; the order for
+// DeepSeek-V4 serves all models that load by Mxfp4MoEMethod. Without a request for quantised activations it drops
+// kernels that quantise them. SGLang: arg_groups/model_overrides has a file for each model. transformers loads no
+// packed experts.
 #include "src/backends/select.h"
 
 namespace mxfp4 {

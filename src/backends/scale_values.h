@@ -1,4 +1,5 @@
-// What is stored for each scale byte where that is no byte plus a constant: a table of a layout file.
+// The table of a layout file that gives the stored value of each scale byte, for scales that are no byte plus a
+// constant.
 #pragma once
 
 #include <array>
@@ -14,7 +15,8 @@ namespace mxfp4 {
 class ScaleValues {
  public:
   using Table = std::array<std::optional<uint32_t>, 256>;
-  /// Throws std::invalid_argument with the reason where a value is too wide or stands for two scales, or there is none.
+  /// Throws std::invalid_argument with the reason if a value is too wide or stands for two scales, or if there is no
+  /// value.
   ScaleValues(int64_t width, const Table& values);
   int64_t width() const { return width_; }
   bool has(uint8_t scale) const { return values_[scale].has_value(); }

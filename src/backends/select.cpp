@@ -13,7 +13,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// An engine's choice that is no kernel: it wants to be told one, or refuses MXFP4 there.
+/// Choices of an engine that are no kernel: the engine requires an option, or refuses MXFP4 there.
 constexpr std::string_view no_kernel = "unset", refuses = "none";
 
 /// Fused MoE of 4096 x 2048, 256 experts, top 6, uniform routing on one H200; microseconds.
@@ -44,7 +44,7 @@ class Selection {
 
   BackendChoice by_engine() {
     const Rule* rule = find_rule();
-    if (!rule) nothing("what it takes there is not known");
+    if (!rule) nothing("its choice there is not known");
     std::vector<std::string> order = words(rule->order);
     choice_.engine_choice = order.front();
     if (order.front() == no_kernel || order.front() == refuses) order.erase(order.begin());
@@ -75,8 +75,8 @@ class Selection {
     fail(ErrorKind::usage, "--phase '{}': prefill or decode expected", to_.phase);
   }
 
-  /// The first form of a backend that the release loads, on the GPU, if one is given, and so many ranks, for the model;
-  /// null: none.
+  /// The first form of a backend that the release loads for the model and this number of ranks, and that runs on the
+  /// GPU, if one is given. Null if there is none.
   const Backend* row(const std::string& name) const {
     for (const Backend* b : backends())
       if (name == b->name && to_.engine == b->engine && is_for_model(*b) && b->releases.contains(to_.release) &&
@@ -127,7 +127,7 @@ class Selection {
     return fmt::format("not written for {} ranks", to_.tp_size);
   }
 
-  /// Why a backend is none for this model; empty where it is one.
+  /// The reason why a backend cannot be chosen for this model; empty if it can.
   std::string obstacle(const std::string& name) const {
     const Backend* b = row(name);
     if (!b) return why_no_row(name);
@@ -152,7 +152,8 @@ class Selection {
   /// Whether it may be written: a loader reads it, or none is needed.
   bool is_served(const std::string& name) const { return to_.no_loader || is_read(name); }
 
-  /// What was taken, and the others that run there and may be written. What none reads gives way to the first of them.
+  /// Lists the other backends that run there and may be written. If no loader reads the chosen backend, the first of
+  /// these replaces it.
   void settle() {
     if (choice_.backend.empty()) nothing(choice_.why);
     auto& others = choice_.alternatives;
@@ -211,7 +212,8 @@ class Selection {
   BackendChoice choice_;
 };
 
-/// Says what was chosen and why, that it is not what the engine takes of a checkpoint, and what else there is.
+/// Prints the choice and its reason, the engine's own choice for the original checkpoint if it differs, and the
+/// alternatives.
 void note_choice(const BackendChoice& c, const std::string& engine) {
   note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
   if (!c.engine_choice.empty() && c.engine_choice != c.backend)

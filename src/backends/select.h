@@ -18,7 +18,7 @@ struct Rule {
   const char* where = "";  // a condition
 };
 
-/// What is known of the deployment.
+/// The target of a conversion; empty fields are unknown.
 struct Deployment {
   std::string engine;
   std::string release;  // of the engine; empty: the newest known
@@ -39,23 +39,24 @@ struct BackendChoice {
   std::vector<std::string> lossy_alternatives = {};  // that run there and change values
 };
 
-/// The first of the engine's order that is written here, keeps every value and can hold every layer of the model; what
-/// is passed over stands in `why`. If no loader of the release reads it, the first of all that run there and that a
+/// The first backend in the engine's order that can be written, is lossless and can hold every layer of the model;
+/// `why` lists the skipped ones. If no loader of the release reads that backend, the first one on that GPU that a
 /// loader reads. Throws Error{usage} if there is none.
 BackendChoice select_backend(const Model& model, const Deployment& deployment);
 
-/// What --backend asks for. "auto": the choice above, for the GPU that is here unless another is given; all of it is
-/// said. A name: itself, in the first form that the release loads on so many ranks and, if one is given, the GPU runs.
+/// The backend that --backend requests. "auto": the choice above, for the GPU of this machine unless another is given;
+/// the choice is printed. A name: that backend, in the first form that the release loads on this number of ranks and
+/// that the given GPU runs.
 BackendChoice choose_backend(const std::string& name, const Model& model, Deployment deployment);
 
 /// Every backend of the engine that holds the model without a loss, runs on the GPU, if one is given, and is read by a
 /// loader of the release.
 std::vector<std::string> read_backends(const Model& model, const Deployment& deployment);
 
-/// Throws Error{input} where a backend is of earlier outputs alone.
+/// Throws Error{input} if a backend is only for reading existing outputs.
 void check_written(const Backend& backend, const Model& model);
 
-/// Throws Error{usage} where a backend, or the engine's release with it, does not run on the GPU, if one is given.
+/// Throws Error{usage} if a GPU is given on which the backend, or the engine's release with the backend, does not run.
 void check_gpu(const Backend& backend, const Deployment& deployment, const Model* model = nullptr);
 
 }  // namespace mxfp4

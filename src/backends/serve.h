@@ -12,11 +12,12 @@ namespace mxfp4 {
 /// all that it may need: "moe_backend triton or triton_unfused".
 std::string describe_settings(const Backend& backend, const Model* model);
 
-/// Who sees to that: "the loader sets moe_backend marlin; it requires VLLM_MARLIN_INPUT_DTYPE unset". Where no loader
-/// reads the set: "it requires ..".
+/// The settings that a set requires, and whether the loader makes them: "the loader sets moe_backend marlin; it
+/// requires VLLM_MARLIN_INPUT_DTYPE unset". If no loader reads the set: "it requires ..".
 std::string describe_who_sets(const Backend& backend, const Model& model, bool has_loader);
 
-/// What a set fits: "vllm 0.26.0 to 0.33.0 on SM10x, SM12x (not 0.26.0 to 0.31.0 on SM12x); triton_kernels 3.5 on".
+/// The releases and GPUs that a set fits: "vllm 0.26.0 to 0.33.0 on SM10x, SM12x (not 0.26.0 to 0.31.0 on SM12x);
+/// triton_kernels 3.5 on".
 std::string describe_fits(const Backend& backend);
 
 /// A set that is to be served.

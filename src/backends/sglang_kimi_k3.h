@@ -10,7 +10,7 @@ namespace mxfp4 {
 inline bool is_kimi_k3(const Model& m) { return m.family == "kimi-k3"; }
 inline bool is_neither_kimi_k3_nor_deepseek_v4(const Model& m) { return !is_kimi_k3(m) && is_not_deepseek_v4(m); }
 
-/// A backend's form for other models, which was Kimi-K3's before.
+/// A backend's form for other models, which SGLang up to 0.5.22 uses for Kimi-K3, too.
 inline Backend kimi_k3_to_0_5_22(Backend b) {
   b.takes = is_kimi_k3;
   b.releases = {"0.5.17", "0.5.22"};
@@ -19,7 +19,7 @@ inline Backend kimi_k3_to_0_5_22(Backend b) {
 
 inline std::string refuse_padded_hidden(const Model&, LayerSize size) {
   if (size.hidden % 256 == 0) return {};
-  return fmt::format("hidden {} must be a multiple of 256, as Kimi-K3's is", size.hidden);
+  return fmt::format("hidden {} must be a multiple of 256, as in Kimi-K3", size.hidden);
 }
 
 /// b: pads scales with zeros.

@@ -1,9 +1,9 @@
-// triton_kernels on SM10x and, by vLLM from 0.32.0 on, SM12x, where the library makes the same. Codes stay in rows,
-// each padded to 128 bytes and seen transposed; scales go into 128x4 atoms, padded to 128 rows and 8 groups. Rows stay
-// as loaded, biases become F32. vLLM and SGLang pad intermediate to 64, hidden is never padded; SGLang's scale buffers
-// begin with 0x7F (1.0, #33500), which stays in that padding. The bytes are those of triton_kernels 3.5 to 3.8 (early
-// vLLM kept codes strided). Source: triton_kernels' BlackwellMXValueLayout and BlackwellMXScaleLayout, byte-checked as
-// host code; not run.
+// triton_kernels on SM10x and, in vLLM from 0.32.0 on, on SM12x, with the same bytes. Codes stay in rows, each padded
+// to 128 bytes and viewed transposed. Scales go into 128x4 atoms, padded to 128 rows and 8 groups. Rows stay as loaded,
+// biases become F32. vLLM and SGLang pad intermediate to 64 and never pad hidden. SGLang's scale buffers are filled
+// with 0x7F (1.0, #33500), which remains in that padding. The bytes are those of triton_kernels 3.5 to 3.8 (early vLLM
+// kept codes strided). Source: triton_kernels' BlackwellMXValueLayout and BlackwellMXScaleLayout, byte-checked as host
+// code; not run.
 #include "src/backends/registry.h"
 #include "src/backends/triton.h"
 

@@ -1,22 +1,23 @@
-// triton_kernels on SM90: vLLM's and SGLang's choice for GPT-OSS there, and all that transformers has. Rows stay as
-// loaded, biases become F32. The engine's tensors are transposed views inside triton_kernels objects, which a loader
+// triton_kernels on SM90: vLLM's and SGLang's choice for GPT-OSS there, and the only kernel of transformers. Rows stay
+// as loaded, biases become F32. The engine's tensors are transposed views inside triton_kernels objects, which a loader
 // builds from `view` and `triton` in the manifest.
 //
-// Three generations (layout versions a, b, c) differ in storage padding only: a is triton 3.5 (vLLM to 0.16 and from
-// May 2026, the Hub kernels of transformers), b is 3.6 and 3.7, c is 3.8. Every release reads c, since kernels take
-// strides from the tensor, but it is larger (0.5 GiB for GPT-OSS 120B), so vLLM's default is its own a. Scales are
-// padded with zeros to four groups as vLLM does since #47910: kernels up to 3.7 read tiles of four without a mask.
-// "-w4" is for kernels of 4 warps instead of 8. vLLM and SGLang pad intermediate to 64, transformers nothing; hidden is
-// never padded. Kernels of 3.5.1 and 3.7 drop the last 32 columns of a matrix whose columns are no multiple of 64,
-// whoever packed it. transformers keeps scales strided: the canonical bytes, seen transposed.
+// Three generations (layout versions a, b, c) differ in storage padding only. Version a is triton 3.5: vLLM up to 0.16
+// and from May 2026, and the Hub kernels of transformers. Version b is triton 3.6 and 3.7, version c is 3.8. Every
+// release reads c, because kernels take strides from the tensor. But c is larger (0.5 GiB for GPT-OSS 120B), so the
+// default for vLLM is a. Scales are padded with zeros to four groups, as in vLLM from #47910 on, because kernels up to
+// 3.7 read tiles of four without a mask. "-w4" is for kernels of 4 warps instead of 8. vLLM and SGLang pad intermediate
+// to 64, transformers pads nothing; hidden is never padded. Kernels of 3.5.1 and 3.7 drop the last 32 columns of any
+// matrix whose columns are no multiple of 64. transformers keeps scales strided: the canonical bytes, viewed
+// transposed.
 //
-// SGLang's scale buffers begin with 0x7F (1.0) since 0.5.17, and from 0.5.19 on it also pads to four groups with it:
-// b64 and c64; b64-pairs has the package's own pad to two groups. The sglang-kernel of 0.5.17 to 0.5.21 brings
-// triton_kernels of generation b, that of 0.5.22 c. SGLang's layout versions a, b and c pad intermediate to 32 and
-// scales with zeros; where intermediate is a multiple of 64 on a rank they compute the same.
-// Source: triton_kernels 3.5.1 and 3.6.0 run on these bytes on an H200; vLLM 0.26.0, SGLang b26729f22, transformers'
-// integrations/mxfp4.py read; SGLang's own conversion run on a CPU in 0.5.17 to 0.5.23, each with the triton_kernels
-// that it asks for.
+// From 0.5.17 on SGLang fills its scale buffers with 0x7F (1.0). From 0.5.19 on it also pads scales to four groups with
+// 0x7F (b64 and c64); b64-pairs has the package's own pad to two groups. The sglang-kernel of 0.5.17 to 0.5.21 includes
+// triton_kernels of generation b, that of 0.5.22 generation c. SGLang's layout versions a, b and c pad intermediate to
+// 32 and scales with zeros. They compute the same results if intermediate is a multiple of 64 on a rank. Source:
+// triton_kernels 3.5.1 and 3.6.0 run on these bytes on an H200. vLLM 0.26.0, SGLang b26729f22 and transformers'
+// integrations/mxfp4.py were read. SGLang's own conversion of 0.5.17 to 0.5.23 was run on a CPU, each with the required
+// triton_kernels.
 #include <algorithm>
 
 #include "src/backends/registry.h"
@@ -53,7 +54,7 @@ template <class L>
 Parameter values() {
   return {.layout = L{}, .shape = value_shape<L>, .view = u8_transposed, .object = value_object};
 }
-/// groups: a multiple of these is what the engine names the tensor's columns.
+/// groups: the engine rounds the tensor's columns up to a multiple of this number of groups.
 template <class L, int warps, int groups = 4>
 Parameter swizzled() {
   return {.layout = L{}, .shape = swizzled_shape<L>, .view = u8_transposed, .object = scale_object<warps, groups>};

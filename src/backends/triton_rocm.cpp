@@ -1,14 +1,14 @@
-// triton_kernels on ROCm: what vLLM takes there for GPT-OSS without AITER, and for DeepSeek-V4 where AITER's own kernel
-// is not to be had. Codes and rows stay as loaded, seen transposed inside triton_kernels objects; biases become F32;
-// both sizes are padded to 256 with zeros. vLLM's kernel on AITER's Triton (aiter-triton) reads the same tensors, from
-// 0.30.0 on, of models in halves with rows made pairs, unless these are Quark's.
+// triton_kernels on ROCm. vLLM uses them for GPT-OSS without AITER, and for DeepSeek-V4 if AITER's own kernel is not
+// available. Codes and rows stay as loaded, viewed transposed inside triton_kernels objects. Biases become F32; both
+// sizes are padded to 256 with zeros. vLLM's kernel on AITER's Triton (aiter-triton) reads the same tensors from 0.30.0
+// on. The rows of models in halves are first ordered as pairs, except for Quark's models.
 //
-// Scales differ: on gfx950 they are swizzled (layout version cdna4) where vLLM's tensor-parallel size is at most 2,
-// which expert parallelism leaves as it is. Everywhere else they are strided: in rows with triton_kernels before 3.8
-// (strided), and with the groups outermost with 3.8 (transposed), which vLLM's builds for ROCm have from 0.31.0 on.
-// From then on gfx942 pads models in halves to 128 (transposed-128).
-// Source: vLLM 0.26.0 and 0.30.0 to 0.33.0 (_swizzle_mxfp4, mxfp4_round_up_hidden_size_and_intermediate_size) and the
-// pin of cmake/external_projects/triton_kernels.cmake in 0.33.0 read; their conversions run on a CPU with
+// Scales differ. On gfx950 they are swizzled (layout version cdna4) if vLLM's tensor-parallel size is at most 2; expert
+// parallelism does not change this size. Otherwise they are strided: in rows with triton_kernels before 3.8 (strided),
+// with the groups outermost with 3.8 (transposed). vLLM's builds for ROCm have 3.8 from 0.31.0 on. From then on gfx942
+// pads models in halves to 128 (transposed-128).
+// Source: vLLM 0.26.0 and 0.30.0 to 0.33.0 (_swizzle_mxfp4, mxfp4_round_up_hidden_size_and_intermediate_size), read.
+// The pin in cmake/external_projects/triton_kernels.cmake of 0.33.0, read. Their conversions were run on a CPU with
 // triton_kernels 3.5.1 and 3.8, not on a GPU.
 #include "src/backends/registry.h"
 #include "src/backends/triton.h"

@@ -47,7 +47,7 @@ std::vector<std::string> other_gpus(const Model& model, Deployment to) {
   return out;
 }
 
-/// What is not read, and from which release on it is.
+/// The form that no loader of the release reads, and the first release whose loader does.
 std::string describe_unread(const Backend& b, const Model& model, const Deployment& to) {
   if (!b.layout_file.empty()) return fmt::format("no loader of {} reads a layout file without a canary", b.engine);
   const std::string since = loader_since(b, model.family);

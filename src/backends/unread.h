@@ -1,4 +1,4 @@
-// Refusals of what no loader reads, and what to take instead.
+// Refuses forms that no loader reads, and proposes others.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ struct Backend;
 struct Deployment;
 struct Model;
 
-/// What a loader reads in place of what was asked for: "take --backend marlin or humming"; "take --engine vllm
-/// --backend marlin, or --gpu sm90 or sm100". Empty if loaders read the model nowhere.
+/// The choices that a loader reads, as a proposal: "take --backend marlin or humming"; "take --engine vllm --backend
+/// marlin, or --gpu sm90 or sm100". Empty if loaders read the model nowhere.
 std::string read_instead(const Model& model, const Deployment& to);
 
 /// Throws Error{usage} if no loader of the release reads the backend's form, unless `to` says that none is needed. An

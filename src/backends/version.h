@@ -6,11 +6,11 @@
 
 namespace mxfp4 {
 
-/// Below 0, 0, above 0. Numbers are compared one by one, "0.6.18.post1" as 0.6.18.1; what is missing is 0. A suffix
-/// that begins otherwise ("rc1", "+cu130") does not count.
+/// Below 0, 0, above 0. Numbers are compared one by one, "0.6.18.post1" as 0.6.18.1; a missing number is 0. Other
+/// suffixes ("rc1", "+cu130") are ignored.
 int compare_versions(std::string_view a, std::string_view b);
 
-/// Whether it comes before the release of its numbers: "0.33.0rc1", "0.27.1.dev3".
+/// Whether a version precedes the release of its numbers: "0.33.0rc1", "0.27.1.dev3".
 bool is_prerelease(std::string_view version);
 
 /// Whether a text begins as a release does: "0.33.0", "5.23", "0.33.0+cu130".

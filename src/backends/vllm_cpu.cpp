@@ -1,7 +1,7 @@
 // vLLM's CPU MoE (AVX-512, AMX): blocks of 32 rows, columns outermost within a block; rows as loaded, both sizes padded
-// to 32, biases F32. The engine's tensors keep the raw ones' sizes, from which its kernel takes those of the layer; the
-// loader gives them these (_entries.py), since earlier manifests do not and must stay as they are.
-// Source: convert_weight_packed and convert_scale_packed of vLLM 0.26.0 and 0.33.0, both run on a CPU.
+// to 32, biases F32. The engine's tensors keep the sizes of the unpadded parameters, from which its kernel takes those
+// of the layer. The manifest does not have these sizes; the loader sets them (_entries.py). Source:
+// convert_weight_packed and convert_scale_packed of vLLM 0.26.0 and 0.33.0, both run on a CPU.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 

@@ -40,7 +40,7 @@ Error caught();
 /// made printable there.
 std::string printable(std::string_view text);
 bool is_printable(std::string_view text);
-/// A word as a shell reads it, and printable.
+/// A word quoted for a shell, and printable.
 std::string shell_word(const std::string& text);
 /// JSON that was made of UTF-8, with the same characters as \uNNNN.
 std::string printable_json(std::string_view json);

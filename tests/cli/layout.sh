@@ -124,12 +124,12 @@ refused 'a torch_dtype of another size' 'tensors\[0\] \([a-z0-9_]+\).torch_dtype
   '0,/"torch_dtype":"int32"/s//"torch_dtype":"int64"/'
 refused 'a torch_dtype that is none' 'tensors\[0\] \([a-z0-9_]+\).torch_dtype: int31 is no dtype of torch' '0,/"torch_dtype":"int32"/s//"torch_dtype":"int31"/'
 refused 'a canary of other tensors' "canary: no 'w13_weight'" 's/^"tensors"/"canary": {"w12_weight": ""},\n&/'
-refused 'a canary that is none' 'canary.w13_weight: packed so it is [0-9a-f]{12}.., what the file was learned from made x..' \
+refused 'a canary that is none' 'canary.w13_weight: the layouts pack the canary to [0-9a-f]{12}.., the engine packed it to x..' \
   's/^"tensors"/"canary": {"w13_weight": "x"},\n&/'
 refused 'no JSON' 'bad.json: invalid JSON' 's/^}$/]/'
 cp "$root/testdata/fuzz/layout/canary" "$dir/marlin.json"
 expect 'a canary of what Marlin makes' 0 'the same bytes as marlin of vllm' '' "$program" layout "$dir/marlin.json"
-refused 'a flipped entry that is a bijection too' 'canary.w13_weight: packed so it is ' '0,/\[4, 16, 0\], \[4, 0, 8\]/s//[4, 0, 8], [4, 16, 0]/'
+refused 'a flipped entry that is a bijection too' 'canary.w13_weight: the layouts pack the canary to ' '0,/\[4, 16, 0\], \[4, 0, 8\]/s//[4, 0, 8], [4, 16, 0]/'
 rm "$dir/marlin.json"
 prepare "$program" layout "$dir/marlin.json" --backend marlin --engine vllm --model "$tiny" -q
 sed 's/"hidden":96,/"hidden":64,/' "$dir/marlin.json" >"$dir/bad.json"

@@ -101,7 +101,7 @@ class Learn(unittest.TestCase):
             json.dump(made, file)
         with self.assertRaises(subprocess.CalledProcessError) as refusal:
             self.program("layout", path)
-        self.assertIn("canary.w2_weight: packed so it is ", refusal.exception.stderr)
+        self.assertIn("canary.w2_weight: the layouts pack the canary to ", refusal.exception.stderr)
 
     def test_a_layout_of_ours_alone_packs_what_the_function_makes(self):
         def call(layer):
