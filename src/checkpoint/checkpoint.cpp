@@ -63,7 +63,7 @@ void check_against_index(const Checkpoint& ck, const Index& index, const std::se
     total += t.bytes;
     const std::string* file = index.file_of(t.name);
     if (!file)
-      problems.warn(ck.where(t), "in the shard but not in the index; carried along as engines do");
+      problems.warn(ck.where(t), "in the shard but not in the index; kept, because engines load such tensors, too");
     else if (*file != ck.shard_of(t) && !is_twice(ck.tensors, i))
       problems.error(ck.where(t), "the index says {}", *file);
   }
@@ -128,7 +128,8 @@ std::string nearby(const fs::path& path) {
   return found == folders.end() ? "" : fmt::format("; is {} meant?", found->string());
 }
 
-/// Says what a file given as checkpoint, or a directory without safetensors, is instead, where that can be told.
+/// Throws an error that names the format of a file given as checkpoint, or of a directory without safetensors, if it is
+/// known.
 [[noreturn]] void fail_no_checkpoint(const std::string& path) {
   if (fs::is_regular_file(path)) {
     const std::string foreign = foreign_format_of(path);
@@ -143,7 +144,7 @@ std::string nearby(const fs::path& path) {
        nearby(path));
 }
 
-/// Reads a JSON file of the checkpoint; empty and a problem where that fails.
+/// Reads a JSON file of the checkpoint. If reading fails, returns an empty text and adds a problem.
 std::string read_json_text(const Checkpoint& ck, const char* name, int64_t limit, Problems& problems) {
   const int64_t before = problems.count();
   std::string text = small_text(ck.dir, name, limit, problems, ck.links);

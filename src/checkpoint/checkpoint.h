@@ -45,7 +45,7 @@ struct TextInFile {
   int64_t offset = 0, bytes = 0;
   Hash hash = {};
   std::string kept = {};  // where there is no path: the text
-  /// Throws Error{io} where it is another text by now.
+  /// Throws Error{io} if the text has changed.
   std::string read() const;
   friend bool operator==(const TextInFile& a, const TextInFile& b) {
     return a.bytes == b.bytes && (a.bytes == 0 || XXH128_isEqual(a.hash, b.hash));
@@ -104,8 +104,8 @@ Index parse_index(std::string_view text, Problems& problems);
 /// What is wrong goes to `problems`; only what makes the rest unreadable throws.
 Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links links = Links::stay);
 
-/// All of one of the companions, which is small; companion.h has what large ones need. Throws Error{input} where it
-/// does not have the checksum that is known.
+/// The whole text of a small companion; companion.h has functions for large ones. Throws Error{input} if the text does
+/// not have the known checksum.
 std::string companion_text(const Checkpoint& checkpoint, const std::string& name);
 
 /// The first string (number) at any of the places a config keeps its keys: the top level, then text_config.
@@ -118,14 +118,14 @@ int64_t config_count(const Json& config, const char* key, int64_t otherwise);
 /// A string of any object.
 std::string json_string(const Json& object, const char* key, std::string otherwise = {});
 
-/// The keys that a family reads: each must have its type where it is there and not null, as quantization_config must be
+/// The keys that a family reads. Each key must have its type unless it is absent or null; quantization_config must be
 /// an object.
 struct ConfigTypes {
   std::vector<const char*> strings, numbers, counts;
 };
 void check_config_types(const Json& config, const ConfigTypes& types, Problems& problems);
 
-/// quantization_config, wherever it stands: top level or text_config. Null where there is none.
+/// quantization_config of the top level or of text_config; null if neither has one.
 const Json* quantization_config(const Json& config);
 
 }  // namespace mxfp4

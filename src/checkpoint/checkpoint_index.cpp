@@ -18,9 +18,9 @@ struct IndexSax : SaxBase {
   IndexSax() { max_depth = 8; }
   bool scalar(const char* what) {
     if (in_map)
-      return refuse(fmt::format("weight_map: {}{} where {} was expected", depth == 1 ? "" : field + " is ", what,
+      return refuse(fmt::format("weight_map: {}{} instead of {}", depth == 1 ? "" : field + " is ", what,
                                 depth == 1 ? "an object" : "a file name"));
-    return depth > 0 || refuse(fmt::format("{} where an object was expected", what));
+    return depth > 0 || refuse(fmt::format("{} instead of an object", what));
   }
   bool null() { return scalar("null"); }
   bool boolean(bool) { return scalar("true or false"); }

@@ -1,4 +1,4 @@
-// A value in a JSON document that knows its place, so that what is wrong with it can be said with the way to it.
+// A value in a JSON document with its place, so that errors can give the path to the value.
 #pragma once
 
 #include <functional>
@@ -11,14 +11,14 @@
 
 namespace mxfp4 {
 
-/// What messages say of a document: its name, and what may have happened where a value is missing or of another type.
+/// The text of messages about a document: its name, and the likely cause if a value is missing or of another type.
 struct Document {
   std::string name;
   const char* hint = "";
 };
 
-/// Each function that reads throws Error{input}, "mxfp4-pack.json: sets[0].tensors[3]: no 'rank'; damaged?", where the
-/// value is not there or of another type.
+/// Each function that reads throws Error{input}, "mxfp4-pack.json: sets[0].tensors[3]: no 'rank'; damaged?", if the
+/// value is missing or of another type.
 class Field {
  public:
   Field(const Json& json, const Document& document) : json_(json), document_(document) {}
@@ -27,7 +27,7 @@ class Field {
   bool has(const char* key) const { return json_.is_object() && json_.contains(key); }
   /// A member that must be there; lives no longer than this one.
   Field at(const char* key) const;
-  /// An entry of a list that is kept beside it; both live no longer than this one.
+  /// An entry of a list. This field must outlive the entry.
   Field entry(const Json& json, size_t index) const { return {json, *this, nullptr, index}; }
   /// Every entry of a list, in order.
   void each(const std::function<void(const Field&)>& use) const;

@@ -46,7 +46,7 @@ struct HeaderSax : SaxBase {
 
   HeaderSax() { max_depth = 3; }
   bool unexpected(const char* what) {
-    return refuse(depth == 0 ? fmt::format("{} where an object was expected", what)
+    return refuse(depth == 0 ? fmt::format("{} instead of an object", what)
                              : fmt::format("unexpected {} in the entry of '{}'", what, current()));
   }
   std::string current() const { return in_metadata || entries.empty() ? "__metadata__" : entries.back().name; }
@@ -110,7 +110,7 @@ struct HeaderSax : SaxBase {
   }
 };
 
-/// One entry as a Tensor with offsets still relative to the data; false where it is unusable.
+/// Converts an entry to a Tensor, with offsets relative to the data; false if the entry is unusable.
 bool check_entry(HeaderSax::Entry& e, std::string_view file, Problems& problems, Tensor& t) {
   const std::string at = where(file, e.name);
   if (!is_printable(e.name)) return problems.error(at, "name has a control character"), false;
@@ -144,7 +144,8 @@ void check_duplicates(const std::vector<Tensor>& tensors, std::string_view file,
       problems.error(where(file, names[i]), "duplicate key in the header");
 }
 
-/// First tensor at 0, each where the last ended, the file exactly as long as header and data.
+/// Checks that the first tensor begins at 0, each next one at the end of the one before, and that header and data fill
+/// the file.
 void check_cover(const std::vector<Tensor>& tensors, int64_t data_offset, int64_t file_bytes, std::string_view file,
                  Problems& problems) {
   int64_t end = 0;

@@ -1,5 +1,5 @@
-// The safetensors container: header rules of the reference implementation (0.8.0), plus what it lets pass:
-// duplicate keys, unknown fields and control characters in names are refused, and every message names its tensor.
+// The safetensors container, with the header rules of the reference implementation (0.8.0). In addition, duplicate
+// keys, unknown fields and control characters in names are refused. Every message names its tensor.
 #pragma once
 
 #include <array>
@@ -64,11 +64,12 @@ struct Header {
 
 inline constexpr int64_t max_header_bytes = 100'000'000;
 
-/// Checks a header's JSON against a file of `file_bytes`; what is wrong goes to `problems` under the name `file`, and
-/// no tensors come back.
+/// Checks a header's JSON against a file of `file_bytes`. Faults are added to `problems` under the name `file`; then no
+/// tensors are returned.
 Header parse_header(std::string_view json, int64_t file_bytes, std::string_view file, Problems& problems);
 
-/// What another file is, with what to use instead: a Git LFS pointer, GGUF, pickle or metal. Empty where not known.
+/// A description of a file in another format (a Git LFS pointer, GGUF, pickle or metal), with advice. Empty if the
+/// format is unknown.
 std::string foreign_format_of(const std::string& path);
 /// The same for a file of any kind: only that it is a Git LFS pointer.
 std::string lfs_pointer(const std::string& path);
@@ -84,10 +85,10 @@ std::string with_length(const std::string& json);
 /// spaces so that the data start at a multiple of `alignment`.
 std::string write_header(const std::vector<Tensor>& tensors, const Metadata& metadata, int64_t alignment);
 
-/// shape's product times the dtype's bits in bytes; -1 where that overflows or is no whole number of bytes.
+/// Bytes of a tensor of this dtype and shape; -1 if the number overflows or is not whole.
 int64_t tensor_bytes(Dtype dtype, const std::vector<int64_t>& shape);
 
-/// True where the text is valid as a dtype; sets `dtype`.
+/// Sets `dtype`; false if the text is no dtype.
 bool parse_dtype(std::string_view text, Dtype& dtype);
 
 }  // namespace mxfp4

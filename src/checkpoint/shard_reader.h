@@ -20,14 +20,14 @@ struct TensorRange {
 /// The shards' data, opened when they are wanted and read from any thread.
 class ShardReader {
  public:
-  /// room: for the shards' pages, if they are to stay in the page cache.
+  /// room: decides which of the shards' pages stay in the page cache.
   explicit ShardReader(const Checkpoint& checkpoint, CacheRoom room = {});
   /// Bytes [offset, offset + bytes) of a tensor; as DirectFile::read.
   void read(const Tensor& t, int64_t offset, int64_t bytes, void* to, const DirectFile::BlockSink& sink = {}) const;
   /// Ranges one after the other; neighbours in a shard are read as one.
   void read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::BlockSink& sink = {}) const;
-  /// As DirectFile::map, of what holds all ranges; null also where that is much else, or in several shards. A byte is
-  /// at its offset in the shard.
+  /// Like DirectFile::map, for one mapping that contains all ranges. Null also if that contains much other data, or if
+  /// the ranges are in several shards. A byte is at its offset in the shard.
   std::unique_ptr<PageCacheMap> map(Device& device, std::span<const TensorRange> ranges) const;
   /// As DirectFile::is_cached.
   bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const;
@@ -38,7 +38,7 @@ class ShardReader {
   void check_unchanged() const;
 
  private:
-  /// Throws where it is not the file that the checkpoint was read from.
+  /// Throws if the shard is not the file from which the checkpoint was read.
   Fd open(size_t shard) const;
   DirectFile open_to_read(size_t shard);
 

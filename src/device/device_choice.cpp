@@ -19,14 +19,14 @@ constexpr int workers_per_gpu = 8;
 // One expert's matrix of every known model, in and out.
 constexpr int64_t worker_memory = int64_t(64) << 20;
 
-// Measured beside an H200, 10 GB from the page cache to tmpfs (tests/bench/results/2026-11-23-h200.md). The CPU packs
-// 1.4 GB/s with one thread, 2.7 with two, 5.0 with four and 9.7 with eight; the GPU packs 2.3, 3.2, 5.2 and 6.3.
-// Both reach the speed of a disk. For unpacking the CPU is faster with any number of threads.
+// Measured on a machine with an H200, 10 GB from the page cache to tmpfs (tests/bench/results/2026-11-23-h200.md). The
+// CPU packs 1.4 GB/s with one thread, 2.7 with two, 5.0 with four and 9.7 with eight; the GPU packs 2.3, 3.2, 5.2 and
+// 6.3. Both reach the speed of a disk. For unpacking the CPU is faster with any number of threads.
 constexpr int enough_threads = 4;
 // Finding, opening and leaving a GPU takes 0.4 s.
 constexpr int64_t least_work = int64_t(1) << 30;
 
-/// No news where there is no GPU.
+/// Prints the note only once, and only with -v if there is no GPU.
 void note_once(const std::string& why) {
   static std::once_flag said;
   const auto say = ::access("/dev/nvidiactl", F_OK) == 0 ? note : note_detail;

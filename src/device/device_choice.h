@@ -11,16 +11,17 @@
 namespace mxfp4 {
 
 /// As the user says it. name: "auto", "cpu", "cuda" (the first GPU), "cuda:1" or "cuda:0,2".
-/// memory: bytes of each GPU that may be taken; 0: what the threads ask for.
+/// memory: the limit in bytes of each GPU's memory; 0: as much as the threads need.
 struct DeviceOptions {
   std::string name = "auto";
   int64_t memory = 0;
 };
 
-/// The numbers of the GPUs that such a name says; none of auto and cpu. Throws Error{usage} where it is no such name.
+/// The numbers of the GPUs in a device name; empty for "auto" and "cpu". Throws Error{usage} for any other text.
 std::vector<int> gpus_in(const std::string& name);
 
-/// gpus: their numbers; empty: the CPU. automatic: it takes the place of GPUs that cannot be opened. why: for people.
+/// gpus: their numbers; empty: the CPU. automatic: the CPU replaces GPUs that cannot be opened. why: the reason, as
+/// text.
 struct DeviceChoice {
   std::vector<int> gpus;
   int64_t memory = 0;
@@ -30,24 +31,24 @@ struct DeviceChoice {
 /// "cpu" or "cuda:0,2".
 std::string name_of(const DeviceChoice& choice);
 
-/// What is to be packed, and by how many threads (0: one for each core); or unpacked.
+/// The bytes to pack or unpack, and the number of threads (0: one for each core).
 struct PackingWork {
   int threads;
   int64_t bytes;
   bool unpacks = false;
 };
-/// Why the CPU is done with it no later than a GPU; empty where it is not.
+/// The reason why the CPU finishes no later than a GPU; empty if the GPU is faster.
 std::string why_cpu(const PackingWork& work);
 
-/// GPUs that are asked for by name and cannot be used are a DeviceError; with "auto" the CPU takes their place, which
-/// is said once in a program that was built with CUDA. With "auto" and `work`, the one that is done sooner; without,
-/// the GPU.
+/// A GPU that is requested by name and cannot be used is a DeviceError. With "auto" the CPU replaces such a GPU; a
+/// program that was built with CUDA prints one note. With "auto" and `work`, the faster device is chosen; without
+/// `work`, the GPU.
 DeviceChoice choose_device(const DeviceOptions& options, const std::optional<PackingWork>& work = {});
 
-/// How many of `workers` threads work with a GPU, the first ones; the others pack on the CPU beside them.
+/// The number of threads, the first of `workers`, that use a GPU. The others pack on the CPU at the same time.
 int gpu_workers(const DeviceChoice& choice, int workers);
 
-/// What worker `index` of `workers` works with: GPUs are taken in turn.
+/// Opens the device of worker `index` of `workers`. GPUs are assigned in turn.
 std::unique_ptr<Device> open_device(const DeviceChoice& choice, int index, int workers);
 
 }  // namespace mxfp4

@@ -1,4 +1,4 @@
-// Checksums that are left to the device which packs; what it does not make is made here.
+// Checksums that the packing device computes; the CPU computes those that the device leaves out.
 #pragma once
 
 #include <algorithm>

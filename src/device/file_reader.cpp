@@ -12,8 +12,8 @@ namespace mxfp4 {
 
 namespace {
 
-/// Of what is left of a part that goes on at `offset`, the piece that is read next. Pieces end where the blocks of
-/// direct reads do: so each is one read of the disk.
+/// The length of the next piece of a part that continues at `offset`. Pieces end at block boundaries of direct reads,
+/// so that each piece is one read of the disk.
 int64_t piece_bytes(int64_t offset, int64_t left) {
   return std::min(left, FileReader::piece - offset % FileReader::piece);
 }

@@ -27,8 +27,8 @@ struct FilePart {
   uint8_t* hash = nullptr;  // where its XXH3-128 goes, 16 bytes in canonical form; null: it is not wanted
 };
 
-/// Of the bytes that a reader has read: how many the page cache had when their files were opened, and how many it has;
-/// -1 if the system does not tell.
+/// The bytes that a reader has read; how many of these were in the page cache when their files were opened, and how
+/// many are now. -1 if the system does not provide the number.
 struct CachedBytes {
   int64_t read = 0, before = 0, now = 0;
 };
@@ -39,16 +39,16 @@ class FileReader {
   static constexpr int64_t piece = 4 << 20;
 
   using OpenUpload = std::function<std::unique_ptr<Upload>()>;
-  /// open: called by each thread for an Upload with buffers of a piece; null: parts go into the host's memory.
-  /// room: for the pages of the files.
+  /// open: called by each thread for an Upload with buffers of a piece; null: parts go into the host's memory. room:
+  /// decides which of the files' pages stay in the page cache.
   explicit FileReader(int threads, OpenUpload open = {}, CacheRoom room = {});
-  /// Waits for what is being read; what was not begun is not read any more.
+  /// Waits for reads in progress; reads that have not begun are dropped.
   ~FileReader();
   FileReader(const FileReader&) = delete;
 
   /// As CacheRoom::expect, for files that are not opened yet.
   void expect(int64_t bytes) { room_.expect(bytes); }
-  /// What was read so far.
+  /// The counts of all reads so far.
   CachedBytes cached() const;
   /// Begins to read the parts, in order and after those of earlier requests. Returns the request's number.
   int64_t begin(const std::vector<FilePart>& parts);
@@ -78,7 +78,7 @@ class FileReader {
   };
   class Lane;
 
-  /// Counts what the page cache had of a unit that is about to be read.
+  /// Counts the bytes of a unit that are in the page cache before it is read.
   void count_cached(const Unit& unit);
   const Opened& opened(const std::string& file);
   void work();

@@ -1,5 +1,6 @@
-// A part of a file that a device reads or writes where the page cache has it: no CPU copies it. The driver registers
-// memory for one thread at a time, 0.03 to 0.08 s a GB, so that 8 to 10 GB/s are the most with any number of threads.
+// A part of a file that a device reads or writes directly in the page cache, without a copy by the CPU. The driver
+// registers memory for one thread at a time and takes 0.03 to 0.08 s per GB. This limits any number of threads to 8 to
+// 10 GB/s.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,10 @@ class Device;
 
 class PageCacheMap {
  public:
-  /// Bytes [offset, offset + bytes) of a file, all in the page cache, to be read. Null, here and below, where the
-  /// system or the device cannot do it, or the file has become shorter.
+  /// Maps bytes [offset, offset + bytes) of a file for reading; all of them must be in the page cache. Null, here and
+  /// below, if the system or the device cannot map them, or if the file has become shorter.
   static std::unique_ptr<PageCacheMap> for_reading(Device& device, const Fd& fd, int64_t offset, int64_t bytes);
-  /// Those of a file in memory, to be written: they get large pages, which cost a small part of what small ones cost.
+  /// Maps bytes of a file in memory for writing, in large pages, which are much cheaper to register than small pages.
   static std::unique_ptr<PageCacheMap> for_writing(Device& device, const Fd& fd, int64_t offset, int64_t bytes);
   /// Whether this system makes large pages on demand, without which for_writing() gives nothing: Linux since 6.1.
   static bool can_write();
@@ -38,7 +39,7 @@ class PageCacheMap {
 
 /// The range of a file for a device to read, where all of it is in the page cache.
 std::unique_ptr<PageCacheMap> map_to_read(Device& device, const DirectFile& file, int64_t bytes, int64_t offset);
-/// For a device to write, where the file is in memory.
+/// Maps bytes of a file that a device will write. Null unless the file is in memory.
 std::unique_ptr<PageCacheMap> map_to_write(Device& device, const DirectFile& file, int64_t bytes, int64_t offset);
 
 }  // namespace mxfp4

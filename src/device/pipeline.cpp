@@ -12,7 +12,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// On a thread of its own for a GPU; where there is to be only one thread, or there can be none more, by get().
+/// Opens a GPU on a thread of its own. With a single worker, or if no more threads can start, get() opens it.
 std::future<std::unique_ptr<Device>> begin_to_open(const DeviceChoice& devices, int index, int workers) {
   const auto open = [&devices, index, workers] { return open_device(devices, index, workers); };
   std::future<std::unique_ptr<Device>> opening;

@@ -1,6 +1,6 @@
-// Between the checkpoint's elements and the bytes that a layout takes: codes and E8M0 scales are the same bytes, F32
-// scales become their exponent, a bias may become F32, and a layout file may have other values for scales. The inverse
-// is exact.
+// Converts the checkpoint's elements to canonical bytes, the input of layouts. Codes and E8M0 scales keep their bytes;
+// F32 scales become their exponent. A bias may become F32, and a layout file may define other values for scales. The
+// inverse is exact.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct ScaleReport {
   std::string first;                              // the first bad value, in words
 };
 
-/// Checks `count` scales and writes their bytes to `to` (which may be `from` where both are one byte wide).
-/// allow_nan: 0xFF is counted nowhere. largest: bytes above it, which the backend cannot hold, are bad too.
+/// Checks `count` scales and writes their bytes to `to`, which may be `from` if both are one byte wide. allow_nan: 0xFF
+/// is not counted as bad. largest: bytes above this limit of the backend are bad.
 ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, bool allow_nan, uint8_t* to,
                                 uint8_t largest = 0xFF);
 /// Scale bytes that scales_to_canonical() wrote become their values; a scale that has none is bad.
@@ -36,7 +36,7 @@ void bytes_to_values(const ScaleValues& values, uint8_t* bytes, int64_t count, S
 /// zero_is_float_zero: byte 0 was F32 0.0, not 2^-127.
 void scales_from_canonical(Dtype source, const uint8_t* from, int64_t count, bool zero_is_float_zero, uint8_t* to);
 
-/// BF16 to F32 (exact) where the parameter is F32, else a copy; and back.
+/// Converts BF16 to F32 (exact) if the parameter is F32, else copies; and back.
 void bias_to_canonical(Width width, const uint8_t* from, int64_t count, uint8_t* to);
 void bias_from_canonical(Width width, const uint8_t* from, int64_t count, uint8_t* to);
 

@@ -1,4 +1,4 @@
-// A plan dealt out to parts, which nodes carry out each by itself.
+// Divides a plan into parts, which nodes carry out independently.
 #pragma once
 
 #include <vector>
@@ -12,15 +12,15 @@ struct Deal {
   std::vector<int> of_file, of_job;
 };
 
-/// Deals out whole files, those with most bytes first, each to the part that has least. Files that one job writes, as
-/// those of all ranks of a tensor, stay together, so that the source is read once. The same plan is always dealt the
-/// same; parts differ by at most one such share.
+/// Assigns whole files, the largest first, each to the part with the fewest bytes. Files that one job writes, such as
+/// those of all ranks of a tensor, stay together, so that the source is read once. The result depends only on the plan;
+/// parts differ by at most one such group of files.
 Deal deal(const Plan& plan, int parts);
 
-/// The files that a job writes; none where it only reads.
+/// The files that a job writes; none if the job only reads.
 std::vector<int> files_of(const Plan& plan, const Job& job);
 
-/// The bytes of the source that a job moves where it only reads, and else those that it writes.
+/// The bytes that a job writes; for a job that only reads, the bytes that it reads.
 int64_t bytes_of(const Plan& plan, const Job& job);
 
 }  // namespace mxfp4

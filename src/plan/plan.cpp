@@ -66,7 +66,7 @@ class Planner {
       }
   }
 
-  /// Why a layer cannot be written; empty where it can.
+  /// The reason why a layer cannot be written; empty if it can.
   std::string obstacle(const MoeLayer& layer) const {
     const int size = plan_.tp.size;
     if (splits(*plan_.model, layer, size)) {
@@ -116,8 +116,9 @@ class Planner {
            int64_t(layer.experts.size());
   }
 
-  /// A sixteenth of the checkpoint, so that as many threads write to different files, but 1 GB at least and 5 GB at
-  /// most; not of what is written, for a rank's files are the same alone and among all.
+  /// The size limit of a file: a sixteenth of the checkpoint, so that 16 threads can write to different files, but at
+  /// least 1 GB and at most 5 GB. It does not depend on the selected ranks, so that a rank's files are the same alone
+  /// and among all ranks.
   static int64_t file_limit(const Checkpoint& checkpoint) {
     int64_t all = 0;
     for (const Tensor& t : checkpoint.tensors) all += t.bytes;
@@ -230,7 +231,7 @@ class Planner {
     }
   }
 
-  /// Sets the tensors' offsets within the data; returns where the data begin.
+  /// Sets the tensors' offsets within the data; returns the offset of the data in the file.
   int64_t add_file(const std::string& name, std::vector<Tensor>& tensors) {
     int64_t end = 0;
     for (Tensor& t : tensors) {
@@ -272,7 +273,7 @@ class Planner {
     std::transform(placed.begin(), placed.end(), plan_.jobs.begin(), [](const auto& p) { return p.second; });
   }
 
-  /// Where a job begins to write, as a share of its file's bytes.
+  /// The place at which a job begins to write, as a fraction of its file's bytes.
   double share_before(const PackJob& job) const {
     const PackedTensor& t = plan_.packed[job.target];
     return share_of(t.file, t.offset + job.begin * t.slice_bytes);

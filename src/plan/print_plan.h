@@ -20,8 +20,8 @@ void note_tensors(const Plan& plan);
 
 /// The object that convert --json prints.
 Json result_of(const Plan& plan, const std::string& out, int64_t zero_scales);
-/// The last words of convert without it: what was written, how fast, and what to do next. checkpoint: what to verify
-/// with; empty where that is not the source.
+/// The final notes of convert without --dry-run: the written files, the speed and the next steps. checkpoint: the
+/// checkpoint to verify with; empty if that is not the source.
 void note_result(const Plan& plan, const std::string& checkpoint, const std::string& out, double seconds,
                  bool sharded_state);
 

@@ -12,10 +12,12 @@ struct Plan;
 /// All weights of the checkpoint, on GPUs as the plan says.
 Load load_of(const Plan& plan);
 
-/// That the engine does not start with so many ranks alone, and which sizes would do; empty if it does.
+/// A warning that the engine does not start with this tensor-parallel size alone, with the sizes that work. Empty if it
+/// starts.
 std::string heads_advice(const Plan& plan);
 
-/// That so many GPUs do not hold the weights, and which size would do; empty if they do or none would.
+/// A warning that this number of GPUs does not hold the weights, with a size that does. Empty if they hold the weights
+/// or no size does.
 std::string weights_advice(const Plan& plan);
 
 /// Says the first of these before anything is written: that engines do not load the model, heads, weights.

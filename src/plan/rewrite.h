@@ -1,5 +1,5 @@
-// What lossy backends do between canonical form and layouts: they rewrite values, each expert's codes together with its
-// scales, on each rank by itself.
+// Lossy backends rewrite values between canonical form and layouts: each expert's codes together with its scales, on
+// each rank separately.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,8 @@ std::vector<uint8_t> load_canonical(const Pieces& pieces, const ReadPieces& read
 /// The scales' pieces of the same experts.
 Pieces scales_beside(const Pieces& pieces);
 
-/// As pack_experts(), for a lossy backend. scales: canonical, of the same experts, where t is codes. Returns what was
-/// lost: counted in codes only, so that all tensors' sum counts everything once.
+/// Like pack_experts(), for a lossy backend. scales: canonical scales of the same experts, if t is codes. Returns the
+/// loss; only codes are counted, so that the sum over all tensors counts each change once.
 RewriteLoss pack_rewritten(const Pieces& pieces, const PackedTensor& t, Device& device, const uint8_t* canonical,
                            const uint8_t* scales, uint8_t* packed);
 

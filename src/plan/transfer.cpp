@@ -141,7 +141,7 @@ std::string describe(const CopyReport& r) {
 }
 
 std::string describe_no_scale(const PieceAt& p, int64_t element) {
-  return fmt::format("what is stored for element {} of {} is no scale's value", element,
+  return fmt::format("the value stored for element {} of {} stands for no scale", element,
                      printable(p.slice.tensor->name));
 }
 

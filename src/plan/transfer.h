@@ -14,7 +14,7 @@ namespace mxfp4 {
 class ShardReader;
 struct TensorRange;
 
-/// One piece of a job: which, and where it stands in the buffers of source and of canonical bytes.
+/// One piece of a job, and its offsets in the buffers of source bytes and of canonical bytes.
 struct PieceAt {
   Slice slice;
   int64_t expert = 0;
@@ -72,8 +72,8 @@ std::string describe_no_scale(const PieceAt& p, int64_t element);
 /// Brings bytes `first` to `end` of a piece into the canonical buffer.
 using FetchPiece = std::function<void(const PieceAt&, int64_t first, int64_t end)>;
 
-/// Unpacks the pieces' experts on the device and compares them there with canonical bytes, which `fetch` brings when
-/// they are needed; null where they are there.
+/// Unpacks the pieces' experts on the device and compares them there with canonical bytes. `fetch` reads these bytes
+/// when they are needed; null if they are in memory.
 std::vector<ExpertReport> compare_experts(const Pieces& pieces, const PackedTensor& t, Device& device,
                                           const uint8_t* packed, const uint8_t* canonical,
                                           const FetchPiece& fetch = {});

@@ -149,9 +149,9 @@ expect 'a raw layer, by its checksum' 2 '' 'w2_codes: does not have the checksum
 expect 'diff says it is a copy' 1 'first in expert 0, byte 8190, a copy; in B, 1 byte differs between copies' '' \
   "$program" diff "$dir/out" "$dir/bad"
 prepare damage w2_scales 0 1
-expect 'verify finds what is no value' 1 "w2_scales: expert 0: what is stored for element 0 of layers.0.ffn.experts.0.w2.scale is no scale's value" '' \
+expect 'verify finds what is no value' 1 "w2_scales: expert 0: the value stored for element 0 of layers.0.ffn.experts.0.w2.scale stands for no scale" '' \
   "$program" verify "$dir/bad"
-expect 'unpack, too' 2 '' "w2_scales: expert 0: what is stored for element 0 of .* is no scale's value; damaged" \
+expect 'unpack, too' 2 '' "w2_scales: expert 0: the value stored for element 0 of .* stands for no scale; damaged" \
   "$program" unpack "$dir/bad" "$dir/no"
 prepare damage w2_scales 8 1
 expect 'a pad' 1 'w2_scales: expert 0: 1 pad byte is wrong, the first in row 0, byte 8: 0x01, 0x00 expected' '' "$program" verify "$dir/bad"

@@ -206,8 +206,8 @@ TEST_CASE("file names that lead elsewhere") {
 TEST_CASE("headers that are no JSON, or other JSON") {
   const std::string at = "model-2.safetensors: invalid header: ";
   CHECK(said_to_header("", 0) == Lines{at + "empty"});
-  CHECK(said_to_header("[]", 0) == Lines{at + "array where an object was expected"});
-  CHECK(said_to_header("3", 0) == Lines{at + "number where an object was expected"});
+  CHECK(said_to_header("[]", 0) == Lines{at + "array instead of an object"});
+  CHECK(said_to_header("3", 0) == Lines{at + "number instead of an object"});
   CHECK(said_to_header("{} x", 0) == Lines{at + "syntax error while parsing value - invalid literal at byte 4"});
   CHECK(said_to_header(std::string("{}\0x", 4), 0) == Lines{at + "NUL at byte 2"});
   CHECK(said_to_header("\xEF\xBB\xBF{}", 0) == Lines{at + "starts with a byte order mark"});

@@ -77,7 +77,9 @@ TEST_CASE("a tensor that the index does not name is carried along") {
   c.tensors()["model.extra"] = make_tensor(Dtype::U8, {3}, 0, 9);
   const Lines lines = warned_of(c);
   REQUIRE(lines.size() == 1);
-  CHECK(lines[0] == "model-1.safetensors: model.extra: in the shard but not in the index; carried along as engines do");
+  CHECK(lines[0] ==
+        "model-1.safetensors: model.extra: in the shard but not in the index; kept, because engines load such tensors, "
+        "too");
 }
 
 TEST_CASE("scales with dimensions of one more") {
