@@ -1,4 +1,4 @@
-// What is meant for standard output, kept for a caller in the same process.
+// Captures standard output for a caller in the same process.
 #pragma once
 
 #include <string>

@@ -31,7 +31,7 @@ class Hasher {
   std::unique_ptr<XXH3_state_t, Free> state_;
 };
 
-/// Where the hash of a piece of `bytes` bytes, not 0, goes.
+/// The place for the hash of a piece of `bytes` bytes, which is not 0.
 struct HashedPiece {
   int64_t bytes;
   Hash* to;
@@ -54,9 +54,9 @@ class PieceHasher {
 Hash hash_of_pieces(std::span<const Hash> pieces);
 /// 32 hexadecimal digits.
 std::string to_hex(Hash hash);
-/// The inverse; false where the text is not what to_hex() makes.
+/// The inverse of to_hex(); false for any other text.
 bool parse_hex(std::string_view text, Hash& hash);
-/// Of a whole text, as to_hex() gives it.
+/// The checksum of a whole text, in the form of to_hex().
 std::string checksum_of(std::string_view text);
 
 }  // namespace mxfp4

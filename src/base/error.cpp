@@ -28,8 +28,8 @@ const char* name_of(ErrorKind kind) {
 
 namespace {
 
-/// Control characters, of which terminals may take U+0080 to U+009F for escapes; those that turn the direction of what
-/// follows; those that end a line or a paragraph; and those that nobody sees, so that two names would look the same.
+/// Control characters; some terminals read U+0080 to U+009F as escapes. Also characters that change the direction of
+/// text, end a line or a paragraph, or are invisible: two names that differ only in these would look the same.
 bool is_control(char32_t c) {
   const auto from = [c](char32_t first, char32_t last) { return c >= first && c <= last; };
   return c < 0x20 || from(0x7F, 0x9F) || c == 0x061C || from(0x200B, 0x200F) || from(0x2028, 0x202E) ||
@@ -58,7 +58,7 @@ Character first_character(std::string_view text) {
   return {c, length};
 }
 
-/// Bytes of the UTF-8 character that `text` begins with; 0 where it is none that may be shown.
+/// Bytes of the UTF-8 character that `text` begins with; 0 if that is no printable character.
 size_t printable_length(std::string_view text) {
   const Character c = first_character(text);
   return is_control(c.code) ? 0 : c.bytes;
@@ -69,7 +69,7 @@ std::vector<std::string> all_printable(std::vector<std::string> lines) {
   return lines;
 }
 
-/// What has the hidden name of a run's goes by another run alone.
+/// Only another run removes a file with the hidden name of a run.
 const char* why_gone(std::string_view file, int error) {
   const bool is_gone = error == ENOENT || error == ESTALE;
   return is_gone && file.find(".mxfp4-pack.") != file.npos ? "; another run of mxfp4-pack has moved or removed it" : "";

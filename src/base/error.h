@@ -1,4 +1,4 @@
-// Errors: one exception type, thrown where the fact is known and caught once, in main.
+// Errors: one exception type, thrown at the place of the problem and caught once, in main.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace mxfp4 {
 enum class ErrorKind { usage, input, io, device, interrupted };
 const char* name_of(ErrorKind kind);
 
-/// One line per problem, each complete and printable: "FILE: TENSOR: what is, what was expected".
+/// One line per problem, each complete and printable: "FILE: TENSOR: found value, expected value".
 struct Error : std::runtime_error {
   Error(ErrorKind kind, std::vector<std::string> lines);
   Error(ErrorKind kind, std::string line) : Error(kind, std::vector<std::string>{std::move(line)}) {}
@@ -32,12 +32,12 @@ template <class... Args>
 /// The exception that is being handled, as an Error. std::bad_alloc and unknown types are thrown again.
 Error caught();
 
-/// An I/O error with the file, what was tried and the system's reason (errno).
+/// Throws an I/O error with the file, the failed action and the system's reason (errno).
 [[noreturn]] void fail_errno(std::string_view file, std::string_view action, int error);
 
-/// Text as it may be shown: control characters, terminal escapes, characters that turn the direction of writing or that
-/// nobody sees, and bytes that are no UTF-8 become \xNN. Whatever goes through Error, Problems, warn() and note() is
-/// made printable there.
+/// Printable text: control characters, terminal escapes, invisible characters, characters that change the direction of
+/// writing, and bytes that are no UTF-8 become \xNN. Error, Problems, warn() and note() apply printable() to their
+/// text.
 std::string printable(std::string_view text);
 bool is_printable(std::string_view text);
 /// A word quoted for a shell, and printable.
@@ -45,16 +45,16 @@ std::string shell_word(const std::string& text);
 /// JSON that was made of UTF-8, with the same characters as \uNNNN.
 std::string printable_json(std::string_view json);
 
-/// Lines in the order in which they came. Of each kind the first hundred are kept and the others counted: a
+/// Lines in the order in which they were added. The first hundred of each kind are kept, the others only counted: a
 /// checkpoint may lack a million files.
 class KeptLines {
  public:
-  /// Counts a line; false where it is not to be kept.
+  /// Counts a line; false if the line must not be kept.
   bool count(std::string_view kind);
   /// Keeps the line that was counted last.
   void keep(std::string line);
   int64_t count() const { return count_; }
-  /// With "... and N more of the same kind" behind the last that is kept of a kind.
+  /// The kept lines, with "... and N more of the same kind" after the last one of a kind.
   std::vector<std::string> list() const;
 
  private:

@@ -50,11 +50,11 @@ struct FileState {
 };
 FileState state_of(const struct stat& s);
 
-/// Where a file system keeps its files. memory: tmpfs or ramfs, in memory and nowhere else; server: NFS.
+/// The storage medium of a file system. memory: tmpfs or ramfs, in memory only; server: NFS.
 enum class Medium { disk, memory, server };
 Medium medium_of(const Fd& fd);
 
-/// What openat() takes: a name in an open folder, or a path.
+/// The argument of openat(): a name in an open folder, or a path.
 struct At {
   int folder;
   std::string name;
@@ -64,11 +64,11 @@ struct At {
 /// shown: the file's name in messages; empty: its path. flags: more flags of open().
 Fd open_read(const At& at, std::string shown, int flags);
 Fd open_read(const std::string& path, std::string shown = {});
-/// Creates a new file. What has the name is removed first, so that nothing is written through a link or into a file
-/// that has a second name. mode: as open() takes it.
+/// Creates a new file. An existing file of this name is removed first, so that nothing is written through a link or
+/// into a file that has a second name. mode: as for open().
 Fd open_write(const At& at, std::string shown, mode_t mode);
 Fd open_write(const std::string& path, std::string shown = {});
-/// Opens a file that an earlier run of this user created, with what of it is on disk; else as open_write().
+/// Opens a file that another run of this user created, with its content; otherwise like open_write().
 Fd open_own(const At& at, std::string shown, mode_t mode);
 Fd open_own(const std::string& path, std::string shown = {});
 

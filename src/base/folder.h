@@ -115,7 +115,7 @@ enum class Unreadable { fail, skip };
 std::vector<std::string> names_in_folder(const std::filesystem::path& folder, Unreadable unreadable = Unreadable::fail);
 std::vector<std::string> names_in_folder(const Folder& folder, Unreadable unreadable = Unreadable::fail);
 
-/// Calls visit for all entries below a folder, by name, folders before what is in them. A folder is entered after its
+/// Calls visit for all entries below a folder, by name, each folder before its entries. A folder is entered after its
 /// visit, if that returns true. An entry that vanishes before its visit is left out.
 using Visit = std::function<bool(const Entry&)>;
 void walk(const std::filesystem::path& folder, const Visit& visit, Unreadable unreadable = Unreadable::fail);

@@ -1,4 +1,5 @@
-// XXH3 for several widths of vectors, without xxHash's types: a file that compiles it anew has others.
+// XXH3 for several widths of vectors. The interface has none of xxHash's types, because each file that compiles xxHash
+// again has its own.
 #pragma once
 
 #include <cstddef>

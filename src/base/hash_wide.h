@@ -1,5 +1,5 @@
-// XXH3 as the compiler's options make it: included by a file for each width of vectors, and by no other. All of xxHash
-// is static here, so that none of it is linked where the processor lacks the vectors.
+// XXH3 compiled with the options of the including file: one file for each width of vectors. All of xxHash is static
+// here, so that no other code calls functions for vectors that the processor may lack.
 #pragma once
 
 #define XXH_INLINE_ALL

@@ -18,7 +18,8 @@ inline constexpr size_t max_name_bytes = 4096;  // of a tensor or a file
 /// Keeps the order of keys.
 using Json = nlohmann::ordered_json;
 
-/// JSON on one line; bytes that are no UTF-8 (paths may hold them) become U+FFFD, and what is not printable() \uNNNN.
+/// JSON on one line. Bytes that are no UTF-8 (paths may contain them) become U+FFFD; unprintable characters (see
+/// printable()) become \uNNNN.
 std::string one_line(const Json& json);
 /// JSON as Python writes it: NaN, Infinity and -Infinity stay what they are. indent: as of Json::dump().
 std::string python_text(const Json& json, int indent = -1);

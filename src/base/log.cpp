@@ -36,8 +36,8 @@ void write_message(const std::string& text, bool is_progress = false) {
   progress_is_shown = is_progress;
 }
 
-/// Broken where a terminal would break it, but for a command to copy: that stands behind "with: ", and gets a line of
-/// its own.
+/// The message in lines that fit the terminal. A command after "with: " gets a line of its own, unbroken, so that it
+/// can be copied.
 std::string laid_out(const std::string& message) {
   const int columns = terminal_width(2);
   if (columns == 0 || columns_of(message) <= size_t(columns)) return message;

@@ -1,4 +1,4 @@
-// What goes to the terminal: messages on stderr; stdout carries only what was asked for.
+// Output for the user: messages on stderr; stdout has only the requested output.
 #pragma once
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ void complain(const std::string& text);
 void warn(const std::string& text);
 /// "mxfp4-pack: ..." on stderr, unless quiet.
 void note(const std::string& text);
-/// The same with -v only: what is done to which file or tensor, what was chosen and why, how long it took.
+/// The same, with -v only: the action on each file or tensor, choices and their reasons, and times.
 void note_detail(const std::string& text);
 
 /// --json-progress: from here on every message on stderr is a JSON object on a line of its own, {"event": ..}.

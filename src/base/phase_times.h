@@ -1,4 +1,4 @@
-// Where the time of a run goes: seconds of each phase, summed over threads.
+// The times of a run: seconds of each phase, summed over threads.
 #pragma once
 
 #include <array>

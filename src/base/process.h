@@ -3,17 +3,17 @@
 
 namespace mxfp4 {
 
-/// To be called before anything is opened. Closed descriptors 0 to 2 are opened on /dev/null, so that no file of ours
-/// gets their numbers; a write to such a stdout still fails. The limit of open files is raised to what is permitted.
-/// SIGPIPE and SIGXFSZ become errors of the write. Out of memory where nothing can be thrown ends the program at once
-/// with the same message and exit code as elsewhere. json: the message is JSON.
+/// Call before anything is opened. Closed descriptors 0 to 2 are opened on /dev/null, so that no other file gets their
+/// numbers; a write to such a stdout still fails. The limit of open files is raised to the permitted maximum. SIGPIPE
+/// and SIGXFSZ become errors of the write. If memory runs out and no exception can be thrown, the program ends at once
+/// with the usual message and exit code. json: the message is JSON.
 void prepare_process(bool json);
 
-/// Where MXFP4_PACK_PARENT names a process: SIGTERM for this one when the thread that started it ends, and at once
-/// where that process is there no more. To be called with signal handlers installed.
+/// If MXFP4_PACK_PARENT names a process, this process gets SIGTERM when the thread that started it ends. It gets
+/// SIGTERM at once if the named process has ended already. Call after signal handlers are installed.
 void end_with_parent();
 
-/// Writes the message of that, without allocating memory.
+/// Writes the message for a lack of memory, without allocating memory.
 void say_out_of_memory(bool json);
 
 /// The most files that this process may have open.

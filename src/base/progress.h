@@ -12,14 +12,16 @@
 
 namespace mxfp4 {
 
-/// MXFP4_PACK_PROGRESS, where it is set: seconds between two reports. Throws Error{usage} where it is no such number.
+/// The value of MXFP4_PACK_PROGRESS, if set: seconds between two reports. Throws Error{usage} if the value is no valid
+/// number.
 std::optional<double> progress_seconds();
 
-/// On a terminal a line that fits it, six times a second; elsewhere a line every 30 seconds; with --json-progress an
-/// event at the beginning, at the end and every second between. progress_seconds() goes before these times.
+/// On a terminal, shows a line that fits its width, six times a second; elsewhere a line every 30 seconds. With
+/// --json-progress, writes an event at the beginning, at the end and every second between. progress_seconds() overrides
+/// these times.
 class Progress {
  public:
-  /// unit: of the count, as "batches"; empty for bytes, which have a rate and a time left.
+  /// unit: of the count, such as "batches"; empty for bytes, which have a rate and a remaining time.
   Progress(std::string action, int64_t total, std::string unit = {});
   ~Progress();
   /// From any thread. 0 shows that time passes.

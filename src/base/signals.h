@@ -24,7 +24,7 @@ void remove_at_signal(int folder = -1, const std::string& name = {});
 
 /// The signal that came, or 0.
 int pending_signal();
-/// Throws Error{interrupted} where a signal came.
+/// Throws Error{interrupted} if a signal was received.
 void throw_if_interrupted();
 
 }  // namespace mxfp4

@@ -1,4 +1,4 @@
-// More threads than slots to work in, so that what waits for a disk leaves no slot empty.
+// Runs more threads than slots, so that a thread that waits for a disk leaves its slot to another.
 //
 //   thread 1  | pack | hash |···· waits ····| pack |        Two slots: at most two threads work. The third's read was
 //   thread 2  | hash |· waits ·| pack | hash |              begun while the first two worked, and it works while they
@@ -21,7 +21,7 @@ class Slots {
     Taken(const Taken&) = delete;
     ~Taken();
   };
-  /// What slot this thread has, if any, is free for others from construction until destruction, which waits for one.
+  /// Frees this thread's slot, if it has one, from construction until destruction, which waits for a free slot.
   class Left {
    public:
     Left();

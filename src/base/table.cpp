@@ -25,7 +25,7 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-/// Where the columns of a table stand on a terminal of so many columns; 0: on none, and a row is one line.
+/// The places of a table's columns on a terminal of `terminal` columns. 0: no terminal, so a row is one line.
 struct Places {
   size_t gap = 2;
   std::vector<bool> breaks;  // of each column, whether it begins a line

@@ -7,9 +7,8 @@
 
 namespace mxfp4 {
 
-/// Rows with their cells in columns; the first may be of headings. sides: the alignment of each column, '<' or
-/// '>'. Where the terminal on stdout is too narrow, a row goes on in further lines, indented; elsewhere it is one
-/// line.
+/// Rows with their cells in columns; the first may be of headings. sides: the alignment of each column, '<' or '>'. If
+/// the terminal on stdout is too narrow, a row continues on further, indented lines; otherwise it is one line.
 std::vector<std::string> table(const std::vector<std::vector<std::string>>& rows, std::string_view sides);
 
 }  // namespace mxfp4

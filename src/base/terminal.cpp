@@ -57,8 +57,8 @@ bool is_number(const std::string& word) {
   return word.find_first_not_of("(0123456789.:") == word.npos && std::isdigit(static_cast<unsigned char>(word.back()));
 }
 
-/// The next word. A number goes on with its unit, or what it counts; one that opens a quote ends with it, so that a
-/// command in it can be copied.
+/// Reads the next word. A number and the word after it stay together, as does quoted text, so that a quoted command can
+/// be copied.
 bool next_word(std::istringstream& words, std::string& word) {
   if (!(words >> word)) return false;
   if (std::string unit; is_number(word) && next_word(words, unit)) word += ' ' + unit;

@@ -1,4 +1,4 @@
-// What a terminal shows: its width, and colour where it is wanted.
+// Terminal output: width, colour and line breaks.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace mxfp4 {
 
 /// Whether lines on a descriptor may be written over: a terminal, and TERM is not dumb.
 bool is_terminal(int fd);
-/// Columns of the terminal at a descriptor; 0 where there is none.
+/// Columns of the terminal at a descriptor; 0 if the descriptor is no terminal.
 int terminal_width(int fd);
-/// Columns that text on a descriptor is broken to: those of the terminal, 40 to 100, or 80.
+/// The width to which text on a descriptor is broken: that of the terminal, limited to 40 to 100 columns, or 80.
 int text_width(int fd);
 
 /// --color. automatic: on terminals, unless NO_COLOR is set.
@@ -19,7 +19,7 @@ enum class Color { automatic, always, never };
 void set_color(Color when);
 
 enum class Tone { heading, good, bad, caution };
-/// Text in the colour of a tone, where the descriptor shows colours.
+/// Text in the colour of a tone, if the descriptor shows colours.
 std::string toned(Tone tone, std::string_view text, int fd = 1);
 
 /// Columns that text takes, without what toned() adds.
@@ -28,11 +28,11 @@ size_t columns_of(std::string_view text);
 /// number with the word behind it. The first line begins in column `indent`, the others with as many spaces. Line
 /// breaks of the text stay.
 std::string wrapped(const std::string& text, int width, int indent = 0);
-/// A line that begins in column `indent` at the latest, broken where a terminal on the descriptor would break it; as it
-/// is elsewhere.
+/// A line broken to fit the terminal on the descriptor; continuation lines begin in column `indent` at the latest.
+/// Unchanged if the descriptor is no terminal.
 std::string fitted(const std::string& line, int indent = 2, int fd = 1);
 
-/// "; did you mean X?" with the candidate that a mistyped word most likely means, or nothing where none is near.
+/// "; did you mean X?" with the candidate nearest to a mistyped word; empty if none is near.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace mxfp4

@@ -15,7 +15,7 @@ int thread_count(int threads);
 class JobQueue {
  public:
   explicit JobQueue(int64_t count) : count_(count) {}
-  /// The next job; none once all are given out or one has failed. Throws where a signal is pending.
+  /// The next job; none if all are taken or one has failed. Throws if a signal is pending.
   std::optional<int64_t> next();
   void stop() { stop_ = true; }
 
@@ -32,7 +32,7 @@ void run_threads(int64_t count, int threads, const std::function<void(int index,
 /// Calls work(job) for every job in [0, count) on thread_count(threads) threads, or on as many as there can be.
 void run_jobs(int64_t count, int threads, const std::function<void(int64_t job)>& work);
 
-/// Starts a thread with make(); false, and one note for the whole run, where the system refuses.
+/// Starts a thread with make(). If the system refuses, returns false and prints one note per run.
 bool try_to_start(const std::function<void()>& make);
 
 }  // namespace mxfp4

@@ -18,7 +18,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// What was measured, in bytes per second.
+/// The results, in bytes per second.
 struct Figures {
   std::string processor, gpu;
   int threads = 1;

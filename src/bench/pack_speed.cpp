@@ -24,7 +24,7 @@ int64_t row_bytes(std::string_view layout) {
   return columns / 2;
 }
 
-/// Seconds until work(lane) is done for so many lanes, each on a thread where there can be as many.
+/// Seconds until work(lane) is done for `threads` lanes, each on its own thread if the system permits that many.
 template <class Work>
 double seconds(int threads, Work work) {
   const auto start = std::chrono::steady_clock::now();

@@ -30,7 +30,7 @@ struct Packer {
 std::vector<PackSpeed> pack_speeds(const std::vector<Layout>& layouts, const std::vector<Packer>& packers,
                                    const std::vector<int>& threads, int repeats);
 
-/// XXH3 bytes per second of so many threads together.
+/// XXH3 bytes per second of `threads` threads together.
 double hash_speed(int threads);
 
 double median(std::vector<double> values);

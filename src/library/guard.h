@@ -10,11 +10,11 @@
 
 namespace mxfp4 {
 
-/// Calls it, and makes a status and lines for mxfp4_pack_error() of what it throws. It returns whether the answer is
-/// yes.
+/// Runs `call`, which returns whether the answer is yes. Converts an exception into a status and lines for
+/// mxfp4_pack_error().
 mxfp4_pack_status guarded(const std::function<bool()>& call) noexcept;
 
-/// As guarded(). What the call writes to standard output goes into *json, which the caller frees, without its newline.
+/// Like guarded(). The standard output of `call`, without its newline, is stored in *json, which the caller frees.
 mxfp4_pack_status captured(char** json, const std::function<bool()>& call) noexcept;
 
 /// A structure of the caller's, which may be of an earlier version and then shorter.

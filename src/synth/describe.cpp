@@ -82,7 +82,7 @@ Json expand_config(const Json& value, const Scope& scope, const Json& lists) {
   return lists.contains(text) ? lists[text] : Json(evaluate(text, scope));
 }
 
-/// Expands the groups of a description into tensors; `file` is the shard's number, 0 where the description has none.
+/// Expands the groups of a description into tensors; `file` is the shard's number, 0 if the description gives none.
 class Expansion {
  public:
   Expansion(const Json& description, Scope scope) : description_(description), scope_(std::move(scope)) {}
@@ -149,7 +149,7 @@ class Expansion {
   std::vector<SynthTensor> tensors_;
 };
 
-/// Sets `file` where the description leaves shards to size: equal shares in the order of the tensors, at least two.
+/// Sets `file` if the description divides shards by size: equal shares in the order of the tensors, at least two.
 void assign_by_size(std::vector<SynthTensor>& tensors, int64_t total, int64_t first, int64_t shard_bytes) {
   const int64_t count = std::max<int64_t>(2, (total + shard_bytes - 1) / shard_bytes);
   const int64_t share = (total + count - 1) / count;

@@ -3,17 +3,16 @@
 //
 //   base       another description, to which this one is a merge patch (RFC 7396)
 //   dims       name: size, an integer or an expression over the dims before it
-//   lists      name: runs [count, [items]], one after the other; a run repeats its items until it has count entries,
-//   and
+//   lists      name: runs [count, [items]], one after the other. A run repeats its items until it has count entries;
 //              {} in a string is the position in the list. Lists of integers can be indexed in expressions.
 //   config     config.json; "=X" stands for the expression or the list X
 //   parts      name: tensors, for groups that share them
 //   groups     {for {variable: count}, if, shard, prefix, tensors}: the tensors once per combination of the variables
 //              (from 0) for which `if` is true. A tensor is [name, dtype, shape, fill] or the name of a part; {x} in a
-//              name is the variable x. Scales stand right behind their weight. shard: its number, where the model
-//              says which tensors lie together.
+//              name is the variable x. Scales follow their weight directly. shard: the shard's number, if the model
+//              defines which tensors are in one shard.
 //   shards     {name, first, bytes}: the pattern of file names (number, last number), the first number, and the mean
-//              size of a file where groups have no `shard`. Numbers from 0 end with "of" the last number.
+//              size of a file if groups have no `shard`. Numbers from 0 end with "of" the last number.
 //   tiny       the merge patch that makes a checkpoint of a few hundred KB
 #pragma once
 

@@ -16,8 +16,9 @@ struct Scope {
 };
 
 /// Operators, loosest first: `and`; one of == != < <= > >=; + -; * /; unary -. Functions: ceildiv, min, max, each of
-/// two arguments; lists are indexed from 0. Truth is 1 or 0. `/` must leave no rest. What has no value (a rest,
-/// overflow, an unknown name, a syntax error) throws Error{usage}, for the sizes come from the command line.
+/// two arguments; lists are indexed from 0. Truth is 1 or 0. `/` must leave no rest. An expression without a value (a
+/// remainder, overflow, an unknown name, a syntax error) throws Error{usage}, because the sizes come from the command
+/// line.
 int64_t evaluate(std::string_view text, const Scope& scope);
 
 }  // namespace mxfp4

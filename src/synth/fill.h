@@ -16,9 +16,9 @@ inline constexpr int64_t zero_group_period = 1024;
 
 /// Writes the first `bytes` bytes of a block of `checkpoint.tensors[tensor]`.
 ///
-/// MXFP4 codes are uniform, which makes their mean square 8.5625. Their scales lie around the power of two at which
-/// the values have mean square 1 / columns, mostly 0 to 3 below it, with tails to 8 below and above.
-/// Floats have a random sign and mantissa and one of four neighbouring exponents.
+/// MXFP4 codes are uniform, which makes their mean square 8.5625. Scales are near the power of two that gives the
+/// values the mean square 1 / columns. Most are 0 to 3 below that power; the tails reach 8 below and above. Floats have
+/// a random sign and mantissa and one of four neighbouring exponents.
 void fill(const SynthCheckpoint& checkpoint, int64_t tensor, uint64_t seed, int64_t block, uint8_t* out, int64_t bytes);
 
 }  // namespace mxfp4

@@ -21,7 +21,7 @@ struct SynthOptions {
 
 /// Writes config.json, model.safetensors.index.json and all shards. The bytes depend on model, sizes and seed alone.
 /// `dest` appears whole or not at all, see OutputDir.
-/// Throws Error{usage} where the options do not make sense, Error{io} where writing fails.
+/// Throws Error{usage} for invalid options, Error{io} if writing fails.
 void synth(const SynthOptions& options);
 
 }  // namespace mxfp4
