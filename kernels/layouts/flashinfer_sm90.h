@@ -10,7 +10,7 @@
 
 namespace mxfp4 {
 
-/// Where word `word` (0..7) of row 8h + r of a tile of the result lies.
+/// The byte offset of word `word` (0..7) of row 8h + r of a tile in the storage.
 MXFP4_HD constexpr int64_t sm90_offset(Shape s, int64_t tn, int64_t tb, int h, int r, int word) {
   return (tn * 16 + h * 8 + r) * s.b + tb * 32 + word * 4;
 }

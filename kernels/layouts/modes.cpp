@@ -248,7 +248,7 @@ void ModeLayout::take_into_tile(std::vector<Digit>& digits, Side side, int64_t& 
   digits = std::move(outer);
 }
 
-/// Where each of the tiles that make `all` goes, in bytes.
+/// The stored place in bytes of each tile along one side, whose length is `all`.
 std::vector<int64_t> ModeLayout::tile_places(const std::vector<Digit>& digits, Side side, int64_t size, int64_t all) {
   if (all % size) refuse("tiles of " + std::to_string(size) + " do not make " + std::to_string(all));
   std::vector<int64_t> at(size_t(all / size), -1), where = {0}, to = {0};

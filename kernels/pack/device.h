@@ -79,7 +79,7 @@ class Device {
 
 struct Driver;
 
-/// With the driver that chosen_driver() takes, or with this one.
+/// A device for the CPU with chosen_driver(), or with the given driver.
 std::unique_ptr<Device> open_cpu();
 std::unique_ptr<Device> open_cpu(const Driver& driver);
 

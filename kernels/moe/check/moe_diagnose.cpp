@@ -143,7 +143,8 @@ Diagnosis explain_by(const Mistake& mistake, const Evidence& e) {
           1 - squared_distance(want, e.result) / squared_distance(e.right, e.result)};
 }
 
-/// That the packed bytes are of another format: read by it they give the right result.
+/// The diagnosis that the packed bytes are in the format `other`. It explains the result if a reader of that format
+/// computes the right one.
 Diagnosis explain_by(const KernelFormat& other, const Evidence& e) {
   const KernelFormat& own = *e.layer.format;
   const std::vector<float> read = packed_result_of(e.layer, other);

@@ -24,7 +24,7 @@ std::string cuda_kernel_missing(const KernelFormat& format);
 /// The same for all ranks of one layer at once, with batches of `tokens` tokens.
 std::string cuda_kernel_missing(const KernelFormat& format, std::span<const MoeConfig> ranks, int64_t tokens);
 
-/// Of relative L2 on a GPU, for `cuda_reason`.
+/// The tolerance for the relative L2 error on a GPU; `cuda_reason` explains its size.
 inline constexpr double cuda_tolerance = 3e-3;
 inline constexpr const char* cuda_reason = "activations between the products and the result rounded to bf16";
 

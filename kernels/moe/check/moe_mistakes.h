@@ -15,7 +15,7 @@ struct Mistake {
   void (*change)(MoeCase& layer) = nullptr;
 };
 
-/// Those that the layer can have: no bias mistakes without biases, and so on.
+/// The mistakes that are possible for the layer: no bias mistakes without biases, for example.
 std::vector<Mistake> likely_mistakes(const MoeCase& layer);
 
 }  // namespace mxfp4

@@ -7,7 +7,7 @@
 
 namespace mxfp4 {
 
-/// Of the rows below; one or more in each read_*.cpp.
+/// The readers of the formats below, defined in read_*.cpp.
 namespace readers {
 ReadBlock read_marlin, read_marlin_fp8, read_humming, read_humming_wgmma, read_humming_fp8, read_sm90_v1, read_sm90_v2,
     read_sm90_fp4fp8, read_triton_hopper_a, read_triton_hopper_b, read_triton_hopper_b_pairs, read_triton_hopper_a_w4,

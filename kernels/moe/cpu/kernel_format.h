@@ -49,7 +49,7 @@ struct KernelFormat {
   double tolerance = 1e-5;  // of relative L2 on the CPU, for `reason`
   const char* reason = "weights exact, sums of float32 products";
 
-  /// Of one expert.
+  /// Bytes of one expert's matrix of n rows and k columns.
   int64_t code_bytes(int64_t n, int64_t k) const;
   int64_t scale_bytes(int64_t n, int64_t k) const;
   int64_t bias_bytes(int64_t n) const;

@@ -45,7 +45,7 @@ struct Product {
   const uint8_t* expert_bias(int64_t e) const { return bias ? bias + e * format.bias_bytes(n) : nullptr; }
 };
 
-/// Of one block of an expert's rows, from n0: [slot][row].
+/// The products of one block of an expert's rows, from row n0: [slot][row].
 std::vector<double> multiply_block(const Product& product, int64_t expert, int64_t n0, const Rows& in,
                                    const Slots& slots, int slots_per_row) {
   const KernelFormat& format = product.format;
@@ -79,7 +79,7 @@ void multiply(const Product& product, const std::vector<Slots>& slots, const Row
   parallel_for(int64_t(slots.size()) * blocks, int64_t(out.data.size()) * product.k, multiply_one);
 }
 
-/// Where gate and up of one intermediate column lie in w13, and their biases.
+/// The rows of w13 that are gate and up of one intermediate column, and their biases.
 struct GateUp {
   int64_t gate, up;
   float gate_bias = 0, up_bias = 0;

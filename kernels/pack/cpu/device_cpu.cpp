@@ -140,7 +140,7 @@ class Cpu final : public Device {
     return source.row + rows <= m.real.n ? BasicRows<T>{view.data + source.row * view.stride, view.stride}
                                          : BasicRows<T>{};
   }
-  /// Those rows, if they lie there as they are staged; else null.
+  /// The rows in the view's memory, if staging would not change them; else null.
   template <class T>
   static T* strip_in_view(const BasicMatrix<T>& m, Shape s, int64_t n, int64_t rows) {
     const BasicRows<T> view = rows_at(m, n, rows);

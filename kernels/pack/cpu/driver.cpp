@@ -34,7 +34,7 @@ constexpr Driver make_tables(std::index_sequence<i...>) {
           {unpack_tables<std::variant_alternative_t<i, Layout>>()...}};
 }
 
-/// With the tables' for layouts that the driver has nothing for.
+/// The driver, with the functions of tables_driver for layouts that it does not support.
 Driver completed(Driver d) {
   for (size_t i = 0; i < d.pack.size(); ++i)
     if (!d.pack[i]) {

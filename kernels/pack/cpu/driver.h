@@ -42,7 +42,8 @@ const std::vector<const Driver*>& drivers();
 const Driver& chosen_driver();
 
 extern const Driver tables_driver;
-// As they are in their files, without the tables' for other layouts; only in builds for their processors.
+// Each driver as defined in its file, with nulls for layouts that it does not support. Only builds for its processor
+// have it.
 extern const Driver avx2_driver;
 extern const Driver avx512_driver;  // AVX-512 VBMI and GFNI
 extern const Driver neon_driver;    // AArch64

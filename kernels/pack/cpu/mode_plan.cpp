@@ -158,7 +158,8 @@ class Bits {
     return out;
   }
 
-  /// Where each plane is; then the bits of what a unit writes are in the places of those that it reads.
+  /// The place of each plane. Afterwards, the bits that number a unit's output bytes are at the places of those of its
+  /// input bytes.
   std::vector<int> mix() {
     std::vector<int64_t> steps;
     for (size_t i = 0; i < read_.size(); ++i) {
@@ -243,7 +244,7 @@ class Bits {
     set_index(out.back());
   }
 
-  /// Of the shuffle that led from last_ to here.
+  /// Sets the indices of the shuffle that changes the bits from last_ to the current ones.
   void set_index(ModePlan::Shuffle& s) const {
     const int lanes = 1 << form_.lane_bits;
     for (int i = 0; i < 2 * lanes; ++i) {

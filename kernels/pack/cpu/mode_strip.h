@@ -17,7 +17,7 @@ class ModeStrips {
  public:
   ModeStrips(const ModeLayout& layout, const Driver& driver);
   const ModeLayout& layout() const { return layout_; }
-  /// Of a strip: some rows of tiles, as far as all strips are stored alike.
+  /// The rows of a strip: as many rows of tiles as possible so that all strips are stored alike.
   int64_t rows() const { return tiles_ * layout_.tile.n; }
   /// Strip tn, rows of storage.b bytes, to its places in one copy, which begins at `packed`; and back. next: see
   /// PackStrip. past: write past the caches, because the rows are not read again soon. copies: if the layout stores

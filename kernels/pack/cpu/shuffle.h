@@ -169,7 +169,7 @@ struct Distances {
   }
 };
 
-/// Where quarter i of a group's 64 packed bytes lies; `to`: of each run of `run` words.
+/// The place of quarter i of a group's 64 packed bytes. `to`: the place of each run of `run` words.
 template <int run>
 int64_t quarter(const int64_t* to, int i) {
   return to[i * 4 / run] + i * 16 % (run * 4);

@@ -56,7 +56,7 @@ struct WordMoves {
     layers[l].byte[q] = from / 8;
     layers[l].mask |= 1u << to;
   }
-  /// Where layers leave bytes open, let them agree with another layer: one prmt then serves both.
+  /// Sets bytes that a layer does not use to those of another layer, so that one prmt serves both.
   MXFP4_HD constexpr void share_bytes() {
     for (int a = 0; a < count; ++a)
       for (int b = 0; b < count; ++b) {

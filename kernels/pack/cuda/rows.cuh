@@ -55,7 +55,7 @@ __device__ __forceinline__ int width_here(const Batch& batch) {
   return min(int(batch.storage.b) - int(blockIdx.x) * Size::cols, Size::cols);
 }
 
-/// Of these, columns that the views' rows have.
+/// Columns that the views' rows have in the block.
 template <class Size>
 __device__ __forceinline__ int real_here(const Batch& batch) {
   return max(min(int(batch.matrix.real.b) - int(blockIdx.x) * Size::cols, width_here<Size>(batch)), 0);
@@ -63,7 +63,7 @@ __device__ __forceinline__ int real_here(const Batch& batch) {
 
 __device__ __forceinline__ uint32_t four(uint8_t byte) { return byte * 0x01010101u; }
 
-/// Where row r of the block, counted through its parts, is in shared memory.
+/// The place in shared memory of row r of the block, counted through its parts.
 template <class Size>
 __device__ __forceinline__ uint16_t shared_row(int r) {
   static_assert(swizzle(Size::chunks) == Size::chunks);

@@ -12,7 +12,8 @@
 
 namespace mxfp4 {
 
-/// Of the GPU that is the thread's when of() is called. A layout is known by its address.
+/// The maps of layouts on one GPU: the thread's current one when of() is called. Layouts are identified by their
+/// addresses.
 class UnitMaps {
  public:
   const UnitMap& of(const ModeLayout& layout) {

@@ -8,7 +8,7 @@
 
 namespace mxfp4 {
 
-/// Of everything that is placed in device memory.
+/// The alignment of all data in device memory, in bytes.
 inline constexpr int64_t device_alignment = 256;
 
 /// A copy of `rows` rows of `width` bytes between host and device.

@@ -22,8 +22,8 @@ inline bool can_hash(const uint8_t* data, int64_t bytes) {
   return bytes > 240 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
 }
 
-/// Of device memory that launch_xxh3 needs for an item: 64 bytes for each 1024 but the last. Parts of a whole do not
-/// need more than it.
+/// Bytes of device memory that launch_xxh3 needs for an item: 64 bytes for each 1024 except the last. The parts of an
+/// item need no more than the whole.
 constexpr int64_t xxh_scratch(int64_t bytes) { return (bytes - 1) / 1024 * 64; }
 
 /// scratch: the items' together, at a multiple of 8. Asynchronous.
