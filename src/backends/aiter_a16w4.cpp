@@ -28,7 +28,7 @@ Backend vllm_pairs() {
   return b;
 }
 
-/// Not for Quark: vLLM takes its halves for pairs, of which it makes rows that compute something else.
+/// Excludes Quark, because vLLM reads Quark's halves as pairs and makes wrong rows of them.
 Backend vllm_halves() {
   Backend b = aiter_vllm(kernel);
   b.takes = is_not_converted_as_gpt_oss;

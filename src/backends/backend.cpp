@@ -86,7 +86,7 @@ std::vector<const Backend*> rows_of(const std::string& name, const std::string& 
   return rows;
 }
 
-/// As find_backend(), of the rows of one name and engine; null where none is.
+/// Like find_backend(), among the rows of one name and engine. Null if none fits.
 const Backend* search(const std::vector<const Backend*>& rows, const std::string& engine,
                       const std::string& layout_version, const Model* model, const std::string& release) {
   const Backend* partial = nullptr;  // for some models only, where none is given

@@ -103,7 +103,7 @@ struct Backend {
   int most_ranks = 0;
   bool is_written = true;         // false: earlier programs wrote it; outputs are verified and unpacked on
   bool first_scale_pads = false;  // pads of rewritten scales are the expert's first
-  /// Of a layout file: its JSON on one line, and the only size on a rank that it is for.
+  /// For a backend from a layout file: the file's JSON on one line, and the only supported size on a rank.
   std::string layout_file = {};
   LayerSize only = {};
 

@@ -16,7 +16,7 @@ constexpr const char* hopper_run = "3.5.1 and 3.6.0 run on these bytes";
 constexpr const char* cutlass_v1 = "0.6.10 to 0.6.15.post1, 0.6.16.post3, 0.6.16.post4, 0.6.17";
 constexpr const char* cutlass_v2 = "0.6.16 to 0.6.16.post2, 0.6.18 on";
 
-/// Of the programs that wrote format version 1.
+/// The fits in outputs of format version 1.
 constexpr Row rows[] = {
     {"aiter-a16w4", "vllm", "1", "vllm", "0.26.0 on", sources_read},
     {"aiter-a16w4", "vllm", "1", "aiter", "e404860 (2026-08-22)", bytes_equal},

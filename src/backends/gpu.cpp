@@ -91,7 +91,7 @@ std::string amd(const std::string& target) {
   return architecture_of(fmt::format("gfx{}{:x}{:x}", number / 10000, number / 100 % 100, number % 100));
 }
 
-/// Of the first entry of a folder, by name, that names a GPU that is known.
+/// The result of read() for the first entry of a folder, by name, for which it is not empty.
 template <class Read>
 std::string first_of(const fs::path& folder, Read read) {
   for (const std::string& name : names_in_folder(folder, Unreadable::skip))

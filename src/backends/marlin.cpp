@@ -107,7 +107,8 @@ Backend sglang_i64() {
   return b;
 }
 
-/// As no published model has it; SGLang converts such experts, but its own weight loader raises before.
+/// No published model has such a hidden size. SGLang's conversion supports it, but SGLang's weight loader raises an
+/// error before.
 bool is_deepseek_v4_with_padded_hidden(const Model& m) {
   return is_deepseek_v4(m) && !m.layers.empty() && m.layers.front().hidden % 256 != 0;
 }

@@ -76,14 +76,14 @@ Fd open_own(const std::string& path, std::string shown = {});
 bool is_below(const std::filesystem::path& path, const std::filesystem::path& dir);
 /// Returns a file of at most `limit` bytes. Throws Error{input} if it has more.
 Fd limited(Fd file, int64_t limit);
-/// Opens such a file.
+/// Opens a file and checks it with limited().
 Fd open_text(const std::string& path, int64_t limit, std::string shown = {});
-/// A whole (small) file.
+/// The content of a whole (small) file.
 std::string read_text(const Fd& file);
 std::string read_text(const std::string& path, int64_t limit, std::string shown = {});
 /// Writes a new file, syncs and closes it.
 void write_text(Fd file, std::string_view text);
-/// As open_write(), then the same.
+/// Opens like open_write(), then writes, syncs and closes.
 void write_text(const std::string& path, std::string_view text);
 
 }  // namespace mxfp4

@@ -60,9 +60,9 @@ class Folder {
   /// The same, or the folder of that name that this or another process has made.
   Folder make_or_find(const std::string& name) const;
 
-  /// As openat(), with O_NOFOLLOW: the descriptor, or none and errno.
+  /// Like openat() with O_NOFOLLOW. Returns the descriptor, or none with errno set.
   Fd open(const std::string& name, int flags, mode_t mode = 0) const;
-  /// These return 0 or errno. rename() takes renameat2()'s flags.
+  /// These functions return 0 or errno. The flags of rename() are those of renameat2().
   int unlink(const std::string& name) const;
   int rmdir(const std::string& name) const;
   int rename(const std::string& name, const Folder& to, const std::string& new_name, unsigned flags = 0) const;
@@ -88,7 +88,7 @@ class Folder {
   Fd fd_;  // O_PATH
 };
 
-/// As the functions of these names in file.h, for a name in a folder. A file that is made is this user's alone.
+/// Like the functions of these names in file.h, for a name in a folder. Only this user can access new files.
 Fd open_read(const Folder& folder, const std::string& name);
 Fd open_write(const Folder& folder, const std::string& name);
 Fd open_own(const Folder& folder, const std::string& name);

@@ -32,7 +32,7 @@ std::string processor_name() {
   return "unknown processor";
 }
 
-/// Of all layouts, drivers and numbers of threads, and GPUs.
+/// The speeds of all layouts, with all drivers, numbers of threads and GPUs.
 std::vector<PackSpeed> every_speed(int threads, int repeats) {
   std::vector<Packer> packers;
   for (const Driver* d : drivers())

@@ -59,9 +59,9 @@ struct Shard {
   std::string path;  // to open
   FileState state;
   TextInFile header = {};  // its JSON; no bytes where it is not known
-  /// Of a checkpoint's own files, and compared as the state is: no program can put the ctime back. 0 for an output's,
-  /// whose ctime changes when --add links them. Each link that is made or removed changes it, so that it is compared
-  /// only while the file has no second name.
+  /// The ctime of a checkpoint's own files, compared like the state, because no program can set a ctime back. 0 for
+  /// files of an output, whose ctime changes when --add links them. Making or removing a link changes the ctime, so it
+  /// is compared only while the file has no second name.
   int64_t ctime_ns = 0;
   uint64_t links = 0;
 };

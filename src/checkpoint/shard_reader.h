@@ -22,14 +22,14 @@ class ShardReader {
  public:
   /// room: decides which of the shards' pages stay in the page cache.
   explicit ShardReader(const Checkpoint& checkpoint, CacheRoom room = {});
-  /// Bytes [offset, offset + bytes) of a tensor; as DirectFile::read.
+  /// Reads bytes [offset, offset + bytes) of a tensor, like DirectFile::read.
   void read(const Tensor& t, int64_t offset, int64_t bytes, void* to, const DirectFile::BlockSink& sink = {}) const;
-  /// Ranges one after the other; neighbours in a shard are read as one.
+  /// Reads ranges one after the other; neighbours in a shard are read in one call.
   void read(std::span<const TensorRange> ranges, uint8_t* to, const DirectFile::BlockSink& sink = {}) const;
   /// Like DirectFile::map, for one mapping that contains all ranges. Null also if that contains much other data, or if
   /// the ranges are in several shards. A byte is at its offset in the shard.
   std::unique_ptr<PageCacheMap> map(Device& device, std::span<const TensorRange> ranges) const;
-  /// As DirectFile::is_cached.
+  /// See DirectFile::is_cached.
   bool is_cached(const Tensor& t, int64_t offset, int64_t bytes) const;
   /// As DirectFile::reads_past_cache, of the tensor's shard.
   bool reads_past_cache(const Tensor& t) const { return files_.get(size_t(t.file))->reads_past_cache(); }

@@ -10,7 +10,7 @@
 
 namespace mxfp4 {
 
-/// As the user says it. name: "auto", "cpu", "cuda" (the first GPU), "cuda:1" or "cuda:0,2".
+/// The user's options. name: "auto", "cpu", "cuda" (the first GPU), "cuda:1" or "cuda:0,2".
 /// memory: the limit in bytes of each GPU's memory; 0: as much as the threads need.
 struct DeviceOptions {
   std::string name = "auto";

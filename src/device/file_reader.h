@@ -46,7 +46,7 @@ class FileReader {
   ~FileReader();
   FileReader(const FileReader&) = delete;
 
-  /// As CacheRoom::expect, for files that are not opened yet.
+  /// Like CacheRoom::expect, for files that are not opened yet.
   void expect(int64_t bytes) { room_.expect(bytes); }
   /// The counts of all reads so far.
   CachedBytes cached() const;

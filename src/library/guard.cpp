@@ -40,7 +40,7 @@ mxfp4_pack_status status_of(ErrorKind kind) {
   return MXFP4_PACK_IO;
 }
 
-/// Of the exception that is being handled.
+/// The status for the exception that is being handled.
 mxfp4_pack_status failed() noexcept {
   try {
     const Error e = caught();

@@ -32,7 +32,7 @@ void check_sizes(const mxfp4_pack_matrix& m) {
          m.order_block, m.padded_rows);
 }
 
-/// With its defaults filled in.
+/// The matrix with its defaults filled in. Throws if a field is invalid.
 mxfp4_pack_matrix checked(const mxfp4_pack_matrix* given) {
   mxfp4_pack_matrix m = known(given, "matrix");
   for (int64_t& stride : m.stride)

@@ -15,7 +15,7 @@ struct PlanCost {
 /// file and bytes.
 void print_plan(const Plan& plan, const PlanCost& cost, bool json);
 
-/// With -v: every output tensor, on stderr.
+/// With -v, prints every output tensor on stderr.
 void note_tensors(const Plan& plan);
 
 /// The object that convert --json prints.

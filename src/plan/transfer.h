@@ -43,7 +43,8 @@ std::vector<TensorRange> ranges_of(const Pieces& pieces);
 void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source,
                  const DirectFile::BlockSink& sink = {});
 
-/// One piece's elements to canonical bytes. What scales hold is reported; codes and bias have an empty report.
+/// Converts one piece's elements to canonical bytes. Returns a report on scales; the report is empty for codes and
+/// bias.
 ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,
                          uint8_t* canonical);
 
@@ -66,7 +67,7 @@ struct ExpertReport {
 
 /// "3 bytes differ between copies, the first at byte 70 of the expert; either copy may be the wrong one".
 std::string describe(const CopyReport& copies);
-/// Of what restore_piece() found.
+/// The message for a stored value that restore_piece() refuses.
 std::string describe_no_scale(const PieceAt& p, int64_t element);
 
 /// Brings bytes `first` to `end` of a piece into the canonical buffer.
