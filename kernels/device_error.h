@@ -1,4 +1,4 @@
-// What every function of a GPU throws: it names the call and the reason.
+// The exception of every function for a GPU; its text names the call and the reason.
 #pragma once
 
 #include <stdexcept>

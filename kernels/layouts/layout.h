@@ -1,4 +1,4 @@
-// What a layout is: where each byte and bit of one matrix goes.
+// A layout defines the place of each byte and bit of one matrix.
 //
 // A matrix is n rows of b bytes, row after row. Codes have b = K/2: byte j holds column 2j in its low nibble and 2j+1
 // in its high nibble. Scales have b = K/32. A bias is a matrix of n rows of one element.

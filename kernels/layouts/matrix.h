@@ -23,14 +23,14 @@ struct RowOrder {
   friend constexpr bool operator==(const RowOrder&, const RowOrder&) = default;
 };
 
-/// Where row n of the packed matrix comes from: view 0 (gate, or w2's only one) or 1 (up), and its row there.
+/// The source of row n of the packed matrix: view 0 (gate, or w2's only view) or 1 (up), and the row in that view.
 struct RowSource {
   int view;
   int64_t row;
 };
 
-/// What fills one kind of pads: a byte, or four that repeat from the first byte of a row on, for elements of two or
-/// four bytes. Only layouts by modes have those, without `add`.
+/// The value of one kind of pads: one byte, or four bytes that repeat from the first byte of a row on, for elements of
+/// two or four bytes. Only layouts by modes without `add` have four bytes.
 struct PadByte {
   uint32_t four = 0;
   constexpr PadByte() = default;
@@ -47,7 +47,7 @@ struct PadByte {
   friend constexpr bool operator==(const PadByte&, const PadByte&) = default;
 };
 
-/// What fills the rows and columns that the checkpoint does not have, before `add`.
+/// The values of the rows and columns that the checkpoint does not have, before `add`.
 struct PadBytes {
   PadByte row = 0;       // rows beyond the real ones, in the columns of the real rows
   PadByte column = 0;    // the tail of a real row, up to the engine's padded size

@@ -1,6 +1,6 @@
-// The fused MoE forward that `verify --level kernels` runs: what a layer is, what a token batch is.
-// Nothing in this folder knows kernels/layouts/layout.h: a kernel that read packed words through the layout's
-// own functions would accept a consistently wrong layout.
+// The fused MoE forward that `verify --level kernels` runs: the types of a layer and of a token batch. Nothing in this
+// folder knows kernels/layouts/layout.h: a kernel that read packed words through the layout's own functions would
+// accept a consistently wrong layout.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The MoE layer in double from the checkpoint's own rows: what every kernel's result is compared with.
-// It never reads packed bytes and shares no code with the kernels that do.
+// The MoE layer in double from the checkpoint's own rows, the reference for every kernel's result. It never reads
+// packed bytes and shares no code with the kernels that do.
 #pragma once
 
 #include <span>

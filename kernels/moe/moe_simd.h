@@ -1,5 +1,5 @@
-// MXFP4_EVERY_WIDTH marks a function that is compiled once for each width of x86's vectors; the program takes the
-// widest that the machine has.
+// MXFP4_EVERY_WIDTH marks a function that is compiled once for each width of x86's vectors; the program runs the widest
+// one that the machine supports.
 #pragma once
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // which would look at the choice before it is ready

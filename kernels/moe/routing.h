@@ -1,4 +1,4 @@
-// Which experts each token goes to, and with what weight, as the model families do it.
+// The routing of tokens to experts, with weights, by the rules of the model families.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ constexpr int group_bytes = 16;
 constexpr uint8_t minus_zero = 8;
 constexpr int doubled[8] = {0, 1, 2, 3, 4, 6, 8, 12};  // E2M1 magnitudes times 2
 
-/// What becomes of a byte of two codes, and how often each thing happened to them.
+/// The new byte for a byte of two codes, and the counts of changes.
 struct Rewrite {
   uint8_t byte = 0, changed = 0, rounded = 0, minus_zeros = 0;
 };

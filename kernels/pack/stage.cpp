@@ -73,7 +73,7 @@ int64_t count_wrong(const uint8_t* row, const Pads& pads) {
   return wrong;
 }
 
-/// Compare row n with what its pads must be.
+/// Compares the pads of row n with their expected values.
 void check(const uint8_t* row, int64_t n, const Pads& pads, PadReport& report) {
   const int64_t wrong = count_wrong(row, pads);
   if (wrong == 0) return;

@@ -1,5 +1,5 @@
-// What a wrong result looks like: the reference is computed again with each likely mistake in it, and the mistake
-// that gives the same result is named.
+// Explains a wrong result: the reference is computed again with each likely mistake, and the mistake that gives the
+// same result is named.
 #pragma once
 
 #include <span>

@@ -27,7 +27,7 @@ enum class BiasForm { bf16, bf16_mma, f32, f32_shuffled };
 /// The CUDA kernels' reader of the same bytes (kernels/moe/cuda/operand_readers.h).
 enum class CudaReader { none, marlin, humming, humming_wgmma, flashinfer_v1, flashinfer_v2, triton_hopper };
 
-/// What a stored matrix's rows and columns are rounded up to, beyond the engine's padding.
+/// The multiples to which a stored matrix's rows and columns are rounded up, beyond the engine's padding.
 struct StoredIn {
   int64_t rows = 1, columns = 1;
 };

@@ -12,7 +12,7 @@
 
 namespace mxfp4 {
 
-/// What a forward gives. `padded` is the largest absolute value in the output columns beyond `hidden`, which the
+/// The result of a forward. `padded` is the largest absolute value in the output columns beyond `hidden`, which the
 /// engine's padding must leave at 0.
 struct MoeOutput {
   std::vector<float> out;  // [tokens][hidden], rounded to bf16 as the engines return it

@@ -1,4 +1,4 @@
-// Between the CUDA files of the MoE: what to launch, and the small kernels around the two products.
+// The interface between the CUDA files of the MoE: the launches, and the small kernels around the two products.
 #pragma once
 
 #include <cuda_runtime.h>

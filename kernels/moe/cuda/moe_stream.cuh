@@ -24,8 +24,8 @@ struct StreamRing {
   static constexpr int shared = kWarps * bytes;
 };
 
-/// What one lane copies, walking along k from span `first` on. Rows of tokens that the tile does not have stay as they
-/// are: whatever is computed from them is a column that no one reads.
+/// The copies of one lane, along k from span `first` on. Rows of tokens that the tile does not have are not written:
+/// results from these rows are columns that no one reads.
 template <OperandReader Reader, int kTokens, int kWarps, bool kGated>
 struct StreamCopy {
   using Ring = StreamRing<Reader, kTokens, kWarps>;

@@ -54,8 +54,8 @@ __device__ inline void consumers_sync() {
 // ---- the copying warpgroup -----------------------------------------------------------------------------------------
 // It has one warp on each scheduler. With 240 instructions a stage it is the bottleneck, with 60 it is not.
 
-/// What one thread copies of every stage, walking along k. Rows of tokens that the tile does not have stay as they are:
-/// whatever is computed from them is a column that no one reads.
+/// The copies of one thread in every stage, along k. Rows of tokens that the tile does not have are not written:
+/// results from these rows are columns that no one reads.
 template <OperandReader Reader, int kTokens, bool kGated>
 struct WgmmaCopy {
   using Stage = WgmmaStage<Reader, kTokens>;

@@ -194,7 +194,7 @@ class Cpu final : public Device {
   struct Strip {
     int64_t n, end, view_end;
   };
-  /// In the order in which the views' rows are needed.
+  /// The strips of an item, in the order in which they need the views' rows.
   std::vector<Strip> strips_of(const CompareItem& item) {
     const Matrix& m = item.matrix;
     const Shape s = storage_of(item.layout, m.padded);

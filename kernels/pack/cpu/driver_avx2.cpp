@@ -51,7 +51,7 @@ Pairs choose(const Quad& x, const Choice& choice) {
   return y;
 }
 
-/// What nibble h of a byte of a source plane adds to a byte of plane j: [j][pair of source planes][h].
+/// The bits that nibble h of a byte of a source plane adds to a byte of plane j: [j][pair of source planes][h].
 struct Tables {
   Bytes32 t[4][2][2];
 };

@@ -73,7 +73,7 @@ void turn_rows(const uint8_t* tile, int64_t stride, __m512i (&x)[8]) {
   }
 }
 
-/// The source vectors of twin groups, and back. place: of the even one's chunks.
+/// The source vectors of twin groups, and back. place: the places of the even group's chunks.
 struct Twins {
   __m512i even, odd;
 };

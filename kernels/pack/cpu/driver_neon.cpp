@@ -14,7 +14,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// What takes or gives them is inlined: a call would pass them in memory.
+/// Functions that take or return vectors are inlined, because a call would pass them in memory.
 template <int n>
 struct Vectors {
   static constexpr int count = n;
@@ -34,7 +34,7 @@ template <Stage stage, bool other, int... i>
 uint8x16_t pick(uint8x16_t a, uint8x16_t b, std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(a, b, stage.source(other, i)...);
 }
-/// What a look-up looks up.
+/// The table of a look-up.
 template <Stage stage, bool other, int... i>
 uint8x16_t sources(std::integer_sequence<int, i...>) {
   return uint8x16_t{stage.source(other, i)...};
@@ -72,7 +72,7 @@ uint8x16_t shifted(uint8x16_t x) {
 template <uint32_t (*word)(uint32_t)>
 inline constexpr Mixing mixing = make_mixing(word);
 
-/// What a move takes from the planes, not yet shifted.
+/// The bits that a move takes from the planes, before the shift.
 template <Move m>
 uint8x16_t taken(const Vectors<4>& planes) {
   constexpr int first = std::find_if(m.mask.begin(), m.mask.end(), [](int mask) { return mask != 0; }) - m.mask.begin();
@@ -104,7 +104,7 @@ uint8x16_t moved(const Vectors<4>& planes) {
   return y;
 }
 
-/// What a chain inserts into its first plane, by the shift of its second.
+/// The bits that a chain inserts into its first plane, with the shift of its second.
 template <Moves moves>
 uint8x16_t chained(const Vectors<4>& planes) {
   uint8x16_t y = taken<moves.move[1]>(planes);

@@ -146,7 +146,7 @@ class Bits {
   int bytes() const { return 1 << std::min<size_t>(block_.size(), 30); }
   const Ids& block() const { return block_; }
 
-  /// Shuffles until the bits of what a unit reads are in slots.
+  /// Shuffles until the bits that number a unit's input bytes are in slots.
   std::vector<ModePlan::Shuffle> before() {
     std::vector<ModePlan::Shuffle> out;
     for (size_t lane = 0; lane < lane_.size(); ++lane) {

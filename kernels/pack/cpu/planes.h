@@ -11,7 +11,7 @@
 
 namespace mxfp4 {
 
-/// What planes give to a plane of the result, all shifted left by `shift`, right where negative.
+/// The bits that planes give to a plane of the result, all shifted left by `shift` (right if negative).
 struct Move {
   int shift = 0;
   std::array<uint8_t, 4> mask{};  // the bits of the result that come from each plane

@@ -11,7 +11,7 @@
 
 namespace mxfp4 {
 
-/// What becomes of the bits of gathered byte `from` that go to byte `to` with the same shift.
+/// The move of those bits of gathered byte `from` that go to byte `to` with the same shift.
 struct BitGroup {
   int from = 0, to = 0, shift = 0;  // shift: right if positive
   uint32_t mask = 0;                // after the shift, the same in all four bytes

@@ -130,7 +130,7 @@ __device__ __forceinline__ void find_packed_rows(const Batch& batch, RowSlot* sl
 /// A mask of the first n bytes of a word, for any n.
 __device__ __forceinline__ uint32_t first_bytes(int n) { return __funnelshift_lc(~0u, 0, max(8 * n, 0)); }
 
-/// What columns c to c+3 of a row's pads hold, in the block from column b on.
+/// The pads of columns c to c+3 of a row, in the block from column b on.
 struct PadWord {
   uint32_t below, beside, storage;  // the first two: masks
   __device__ __forceinline__ PadWord(const Batch& batch, int b, int c) {
@@ -144,7 +144,7 @@ struct PadWord {
   }
 };
 
-/// What becomes of sixteen bytes from column c on of a row that has `real` columns: bytes & mask | pads.
+/// The padding of sixteen bytes from column c on of a row that has `real` columns: bytes & mask | pads.
 struct Padding {
   uint4 mask, pads;
   __device__ __forceinline__ Padding(const Batch& batch, int b, int c, int real, const RowSlot& row) {

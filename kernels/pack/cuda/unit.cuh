@@ -1,5 +1,5 @@
-// What one thread does with one unit of a layout by modes. Bytes come from the views' rows and go to them one by one:
-// rows begin anywhere, and whatever a layout's tiles are, their neighbours are in a cache. The host can call it too.
+// The work of one thread on one unit of a layout by modes. Bytes are read from and written to the views' rows one by
+// one, because rows begin anywhere; neighbouring bytes are in a cache. The host can call these functions, too.
 #pragma once
 
 #include <cstring>
@@ -127,7 +127,7 @@ MXFP4_HD void pack_unit(const Batch& batch, const Batch::Item& item, const UnitM
   for (uint32_t c = 0; c < map.copies; ++c) store_word(item.packed + place.to + map.copy[c], stored);
 }
 
-/// What all copies of a unit must be, of which this was read.
+/// The value that all copies of a unit must have, from the copy that was read.
 template <class Word>
 MXFP4_HD Word as_read(const UnitMap& map, Word gathered) {
   Word x = 0;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t enough_lows = 128;  // what the threads of some warps store is one piece of the packed matrix
 
-/// A digit of a unit's number: what each of its values moves.
+/// A digit of a unit's number: the move of each of its values.
 using Digit = std::vector<UnitPlace>;
 
 /// A digit of `count` values, d * first of the mode for each d. weight: stored bytes per step.
