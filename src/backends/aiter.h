@@ -9,7 +9,7 @@
 
 namespace mxfp4 {
 
-/// The bias rows stay in halves, whatever order the shuffles make of the others.
+/// The bias rows stay in halves; the shuffles reorder only the other tensors.
 inline Parameters aiter_parameters(const Names& names) {
   Parameter bias = f32_bias();
   bias.order = RowOrder{};

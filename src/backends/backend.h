@@ -1,4 +1,4 @@
-// What one engine's kernel wants: row order of w13, padding, layouts, names and dtypes of its parameters.
+// The requirements of one engine's kernel: row order of w13, padding, layouts, names and dtypes of its parameters.
 #pragma once
 
 #include <array>

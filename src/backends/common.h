@@ -1,4 +1,4 @@
-// What several backends share: names of parameters, shapes, views, row orders and refusals.
+// Common parts of several backends: names of parameters, shapes, views, row orders and refusals.
 #pragma once
 
 #include "src/backends/backend.h"
@@ -60,7 +60,7 @@ inline RowOrder gate_up_halves(const Model&) { return {}; }
 inline RowOrder up_gate_halves(const Model&) { return {0, true}; }
 inline RowOrder gate_up_pairs(const Model&) { return {1, false}; }
 
-/// What SGLang loads by the methods that it wrote for DeepSeek-V4: an FP8 checkpoint with MXFP4 experts.
+/// The models that SGLang loads by its methods for DeepSeek-V4: FP8 checkpoints with MXFP4 experts.
 inline bool is_deepseek_v4(const Model& m) { return m.family.starts_with("deepseek-v4") || m.family == "ling"; }
 inline bool is_not_deepseek_v4(const Model& m) { return !is_deepseek_v4(m); }
 /// Models for which vLLM asks for MXFP8 activations.

@@ -1,4 +1,4 @@
-// What both DeepGEMM backends share: scales as int32 words, column-major.
+// The common part of both DeepGEMM backends: scales as int32 words, column-major.
 #pragma once
 
 #include "src/backends/common.h"

@@ -70,7 +70,7 @@ T one_of(const Field& f, const T (&values)[n]) {
 
 constexpr Part file_parts[] = {Part::codes, Part::scales, Part::bias};
 
-/// What a backend of a file points to.
+/// The data that a backend from a file points to.
 struct LayoutFile {
   Backend backend;
   std::deque<std::string> words;
@@ -194,7 +194,7 @@ std::function<View(const Dims& stored)> read_view(const Field& v, Dtype stored, 
   };
 }
 
-/// What stands for scale bytes: `add` or `values`.
+/// The stored form of scale bytes: `add` or `values`.
 void read_scales(const Field& t, Part part, Parameter& p, LayoutFile& out) {
   p.add = uint8_t(number(t.at("add"), 0, 255));
   if (p.add && part != Part::scales) t.at("add").refuse("{} for {}; only scales are added to", p.add, name_of(part));
@@ -336,7 +336,7 @@ bool is_same(const Matrix& a, const Matrix& b, Shape storage) {
   return true;
 }
 
-/// Bytes are the same whatever they are called.
+/// All dtypes of one byte count as equal.
 bool is_alike(Dtype a, Dtype b) { return a == b || (bits_of(a) == 8 && bits_of(b) == 8); }
 
 /// The parameter's layout. If its `values` are the scales themselves, the equal built-in layout is used, if there is

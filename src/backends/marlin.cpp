@@ -57,7 +57,7 @@ std::string refuse_unless_tiles(const Model&, LayerSize size) {
                      size.hidden, size.intermediate);
 }
 
-/// The method for compressed-tensors calls another preparation of the same bytes, which does not pad.
+/// The method for compressed-tensors makes the same bytes with another function, which does not pad.
 Backend vllm_unpadded() {
   Backend b = vllm();
   b.layout_version = "unpadded";

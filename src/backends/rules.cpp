@@ -16,7 +16,7 @@ constexpr const char* consumer = "sm120 sm121";
 constexpr const char* from_sm100 = "sm100 sm103 sm107 sm120 sm121";
 constexpr const char* every_cuda = "sm75 sm80 sm86 sm87 sm89 sm90 sm100 sm103 sm107 sm120 sm121";
 constexpr const char* deepseek = "deepseek-v4 deepseek-v4.1";
-/// What vLLM loads by Mxfp4MoEMethod.
+/// The model families that vLLM loads by Mxfp4MoEMethod.
 constexpr const char* mxfp4_method = "deepseek-v4 deepseek-v4.1 kimi-k3 mimo ling";
 
 constexpr const char* oracle = "fused_moe/oracle/mxfp4.py";

@@ -111,7 +111,7 @@ class Selection {
            (model_.pairs || to_.engine != "sglang" || !std::string_view(b.name).starts_with("triton"));
   }
 
-  /// What no form of a backend has: the GPU, the model's family, or the release.
+  /// The reason why no form of a backend fits: the GPU, the model's family, or the release.
   std::string why_no_row(const std::string& name) const {
     bool runs = false, takes = false, loads = false;
     for (const Backend* b : backends()) {

@@ -8,8 +8,8 @@
 
 namespace mxfp4 {
 
-/// What a set needs of its engine: "moe_backend marlin, VLLM_MARLIN_INPUT_DTYPE unset"; empty: nothing. Without a model
-/// all that it may need: "moe_backend triton or triton_unfused".
+/// The settings that a set requires of its engine: "moe_backend marlin, VLLM_MARLIN_INPUT_DTYPE unset"; empty if there
+/// are none. Without a model, all possible settings: "moe_backend triton or triton_unfused".
 std::string describe_settings(const Backend& backend, const Model* model);
 
 /// The settings that a set requires, and whether the loader makes them: "the loader sets moe_backend marlin; it

@@ -1,4 +1,4 @@
-// What both Triton backends share: the description of a triton_kernels tensor in the manifest.
+// The common part of the Triton backends: the description of a triton_kernels tensor in the manifest.
 #pragma once
 
 #include "src/backends/common.h"
@@ -12,7 +12,7 @@ inline Json triton_object(const char* layout_class, int64_t experts, int64_t k, 
   return {{"class", layout_class}, {"mx_axis", 1}, {"logical_shape", {experts, k, n}}};
 }
 
-/// What stays in rows; the tensor is seen transposed.
+/// A parameter that stays in rows; the engine's tensor is a transposed view.
 inline Json strided_codes_object(int64_t experts, Shape padded) {
   return triton_object("StridedLayout", experts, padded.b * 2, padded.n);
 }

@@ -10,7 +10,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// rest: what follows them.
+/// rest: the text after the numbers.
 std::vector<int> numbers(std::string_view text, std::string_view* rest = nullptr) {
   std::vector<int> out;
   while (true) {

@@ -5,7 +5,7 @@
 
 namespace mxfp4 {
 
-/// While one lives, what its thread appends to stdout by write_output() is kept instead.
+/// While a Capture lives, it keeps the text that its thread writes by write_output(), which does not go to stdout.
 class CapturedOutput {
  public:
   CapturedOutput();

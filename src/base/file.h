@@ -42,7 +42,7 @@ class Fd {
   std::string name_;
 };
 
-/// What identifies a file's state; compared later to notice that it changed.
+/// The identity and state of a file, compared later to detect a change.
 struct FileState {
   int64_t bytes = 0, mtime_ns = 0;
   uint64_t device = 0, inode = 0;

@@ -1,7 +1,7 @@
 // Folders held by a descriptor, and what folders hold.
 //
-// A held folder stays the same one whatever its name leads to later. A name in it is looked up step by step below the
-// descriptor, and no step may be a link: nothing outside of the folder is ever reached.
+// A held folder stays the same folder even if its name leads elsewhere later. A name in it is looked up step by step
+// below the descriptor, and no step may be a link: nothing outside of the folder is ever reached.
 //
 // Use the functions that list instead of std::filesystem's iterators. In libstdc++ 13 and later, these iterators build
 // an entry's path in a noexcept function, so a failed allocation there ends the program.
@@ -70,7 +70,7 @@ class Folder {
   /// The same for a file outside, by its path, through links.
   int link_from(const std::string& path, const std::string& new_name) const;
   int symlink(const std::string& target, const std::string& name) const;
-  /// What a link leads to; none if the name is no link.
+  /// The target of a link; none if the name is no link.
   std::optional<std::string> link_target(const std::string& name) const;
   /// Give a name, or the folder itself, the current time.
   int touch(const std::string& name) const;
@@ -107,7 +107,7 @@ struct Entry {
   bool is_link() const { return S_ISLNK(state.st_mode); }
 };
 
-/// What to do at a folder that cannot be read: throw std::filesystem::filesystem_error, or leave it out. If memory is
+/// The action for an unreadable folder: throw std::filesystem::filesystem_error, or skip the folder. If memory is
 /// short, both throw std::bad_alloc.
 enum class Unreadable { fail, skip };
 

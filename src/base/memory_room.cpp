@@ -42,7 +42,8 @@ int64_t number_after(const fs::path& file, const std::string& name, int64_t othe
   return otherwise;
 }
 
-/// What one cgroup leaves of its limits; cached pages of files are given up before it fails.
+/// The memory that one cgroup's limits leave free. Cached pages of files count as free, because the kernel drops them
+/// first.
 int64_t room_in(const fs::path& group, const Names& names) {
   int64_t limit = unlimited;
   for (const char* name : names.limits)

@@ -15,7 +15,7 @@ namespace mxfp4 {
 
 namespace {
 
-// What a handler may look at: all is lock-free, and the texts are there before the handlers are.
+// The data that a handler may read: all are lock-free, and the texts are set before the handlers are installed.
 std::atomic<int> came = 0;
 std::atomic<int> deferred = 0;
 std::atomic<bool> has_file = false;

@@ -1,4 +1,4 @@
-// --device: who packs and unpacks, and how many threads feed it.
+// --device: the choice of the devices that pack and unpack, and the number of threads that use a GPU.
 #pragma once
 
 #include <memory>

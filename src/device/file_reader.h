@@ -70,7 +70,7 @@ class FileReader {
     const Opened* opened;
     int64_t offset, bytes;
   };
-  /// What one thread reads: a part that is hashed, or a piece of another.
+  /// The unit of work of one thread: a hashed part, or a piece of another part.
   struct Unit {
     Request* request;
     const Opened* opened;

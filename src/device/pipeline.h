@@ -26,7 +26,7 @@ class Buffer {
   int64_t bytes_ = 0;
 };
 
-/// What one thread of a pipeline owns.
+/// The resources of one thread of a pipeline.
 struct Worker {
   std::unique_ptr<Device> device;
   Buffer source{*device}, canonical{*device}, packed{*device}, other{*device};

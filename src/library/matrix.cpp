@@ -1,4 +1,4 @@
-// One matrix: what C says of it, checked, as the devices take it.
+// One matrix: the description from C, checked and converted for the devices.
 #include <cstdint>
 
 #include "src/device/device_choice.h"
