@@ -1,5 +1,5 @@
-// What the benches of packing measure: every built-in layout, the same bytes by its modes, and modes of no built-in
-// one.
+// The cases of the packing benches: every built-in layout, the same bytes by its modes, and modes without a built-in
+// layout.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ inline int64_t row_bytes(std::string_view layout, int64_t columns) {
   return columns / 2;
 }
 
-/// A layout for rows of so many bytes, those of the checkpoint and padded.
+/// A layout and the bytes of its rows, in the checkpoint and padded.
 struct Row {
   std::string name;
   int64_t real, padded;

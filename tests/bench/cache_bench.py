@@ -1,11 +1,11 @@
-"""Starts of vLLM, raw and packed, by what the page cache holds: load_model and the time to the first token.
+"""Starts of vLLM, original and packed, by the content of the page cache: load_model and the time to the first token.
 
     python3 tests/bench/cache_bench.py --program mxfp4-pack --dir DIR [--rounds 3] [--formats default,instanttensor]
         [--limit GIB] [--memory GIB] [--set NAME=VALUE ..] [--seconds S] [--model 'gpt-oss-20b --layers 4'] [--go-on]
 
-DIR lies on the disk that is measured and has room for twice the model. The checkpoint DIR/raw and its output DIR/packed are
-made unless they are there. vLLM is started once with each format raw and packed first, and what these starts compute is
-compared. Each round then starts, with each format:
+DIR is on the measured disk and has free space for twice the model. The checkpoint DIR/raw and its output DIR/packed are
+created if they are missing. vLLM is first started once with each format, original and packed, and the results of these
+starts are compared. Each round then starts, with each format:
 
     raw and packed, cold; again; a third time: /proc/sys/vm/drop_caches empties the page cache before the first of the three
     packed after `convert`, and after `convert` and `verify`: no page of either directory is cached before `convert`
@@ -64,7 +64,7 @@ def cached_gb(directory):
 
 
 def disk_gb(directory):
-    """What the disk under a directory has read since the machine began."""
+    """The bytes that the disk under a directory has read since the machine was booted."""
     device = os.stat(directory).st_dev
     try:
         with open(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat") as file:
@@ -74,7 +74,7 @@ def disk_gb(directory):
 
 
 def empty_page_cache(directories):
-    """Returns what it did."""
+    """Returns a description of the action."""
     os.sync()
     try:
         with open("/proc/sys/vm/drop_caches", "w") as file:

@@ -6,8 +6,8 @@ usage: convert_bench.py MXFP4-PACK DIR [--what convert,files,bytes] [--backends 
        convert_bench.py MXFP4-PACK DIR --what devices [--threads cpu:1,cpu:4,cpu:16,cuda:4,cuda:16] [--copies 4,16]
                         [--out DIR2] [..]
 
-DIR is on the file system to measure; a checkpoint of random bytes and the outputs are made in it (14 GB with 4 layers)
-and removed. With --out what is timed writes to DIR2, on another file system.
+DIR is on the file system to measure. A checkpoint of random bytes and the outputs are made in DIR (14 GB with 4 layers)
+and removed. With --out, the timed commands write to DIR2, on another file system.
   warm   the files to read are in the page cache; a run ends when the program does
   cold   the page cache is dropped before each run (as root); a run ends when all is on disk: sync is part of it
   convert  beside cp of the output
@@ -16,9 +16,9 @@ and removed. With --out what is timed writes to DIR2, on another file system.
   devices  convert with so many threads on the CPU and on a GPU, page cache warm; cp; and by several processes at once
            cp of the files, and reading them into one and writing them from another 16 MB, which is the least that a
            GPU leaves to the CPU: seconds, GB/s of output, CPU seconds and their ratio to cp's
-Runs of the two alternate, outputs are removed and all is synced before each, the first pair is discarded.
-Printed: medians of seconds and of CPU seconds (user + system), the ratio of the medians, the least and the greatest
-ratio of a pair, and the program's peak resident memory.
+Runs of the two alternate. Before each run outputs are removed and all is synced; the first pair is discarded. Printed
+are medians of seconds and of CPU seconds (user + system), and the ratio of the medians. Also printed are the least and
+the greatest ratio of a pair, and the program's peak resident memory.
 """
 import argparse
 import contextlib
@@ -40,7 +40,7 @@ def first_line(path, key):
 
 
 def timed(command, sync_path=None):
-    """Seconds, CPU seconds and peak resident bytes of a command, with what it wrote brought to disk where asked for."""
+    """Seconds, CPU seconds and peak resident bytes of a command; on request including a sync of its output."""
     start = time.monotonic()
     process = subprocess.Popen(command)
     _, status, usage = os.wait4(process.pid, 0)
@@ -82,7 +82,7 @@ def cat(*directories):
 
 
 def measure(mode, ours, theirs, runs):
-    """Timings of two commands in turn. ours, theirs: (command, the directories that it reads, what it makes or None)."""
+    """Timings of two commands in turn. ours, theirs: (command, the directories that it reads, its output or None)."""
     rows = []
     for i in range(runs + 1):
         pair = []
@@ -98,7 +98,8 @@ def measure(mode, ours, theirs, runs):
 
 
 def measure_devices(cases, cached, out, runs, output_bytes):
-    """cases: (name, command that makes `out`), timed in turn, cp first. cached: what is to be in the page cache."""
+    """cases: (name, command that makes `out`), timed in turn, cp first. cached: the files that must be in the page
+    cache."""
     times = {name: [] for name, _ in cases}
     for _ in range(runs + 1):
         for directory in cached:
@@ -114,7 +115,8 @@ def measure_devices(cases, cached, out, runs, output_bytes):
         yield f"| {name} | {output_bytes / seconds / 1e9:.2f} | {seconds:.2f} | {cpu:.2f} | {cpu / cp_cpu:.2f} |"
 
 
-# argv: a file, where a copy of its size goes. A core's own cache does not hold the buffers, as those of a GPU.
+# argv: a file, and the path of a copy of its size. The buffers are larger than a core's own cache, like those for a
+# GPU.
 COPY_THROUGH_MEMORY = """
 import os, sys
 size, block = 16 << 20, 4 << 20

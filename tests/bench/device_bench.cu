@@ -1,10 +1,10 @@
 // mxfp4_device_bench [REPEATS [NAME]]: how fast the GPU packs and unpacks each layout, or those whose names hold NAME,
 // in its own memory, and through PCIe.
 //
-// Each row packs and unpacks the w13 of a whole layer, gate and up as the checkpoint has them, in one launch, over as
-// many layers as fit, and checks that the rows come back. Below each layout the same bytes by its modes, as a layout
-// file gives those that are not built in; at the end modes of no built-in layout. GB/s are bytes read and written; next
-// to it the share of a device-to-device copy of as many bytes, measured in turn with it. A figure is the median of its
+// Each row packs and unpacks the w13 of a whole layer in one launch, with gate and up as in the checkpoint. It runs
+// over as many layers as fit, and checks that the rows are restored. Below each layout are the same bytes by its modes,
+// the form of layout files; at the end modes without a built-in layout. GB/s count bytes read and written. The next
+// column is the share of a device-to-device copy of as many bytes, measured in turn. A figure is the median of its
 // repeats.
 #include <algorithm>
 #include <chrono>

@@ -4,11 +4,11 @@
 usage: disk_bench.py MXFP4-PACK DIR [--cached 0,50,94,100] [--runs 5] [--layers 1] [--before OTHER-MXFP4-PACK]
 
 A checkpoint of random bytes (gpt-oss-20b) is made in DIR, and removed; 8 GB are needed with one layer. For each
-percentage the source's page cache is dropped and so many MiB of each 100 are read again, spread over each file;
-fincore says how much is cached then. In turn, each with the same cache, everything synced before:
-  convert  ends with all on disk, as it does by itself
-  before   the same by another build
-  beside cat, before beside cat  both while cat reads the source once, where nothing is cached
+percentage P the source's page cache is dropped, and P of each 100 MiB are read again, spread over each file. fincore
+then reports the cached bytes. In turn, each with the same cache, everything synced before:
+  convert  ends with all data on disk, its default
+  before   the same with another build
+  beside cat, before beside cat  both while cat reads the source once, if nothing is cached
   cp       cp -r --reflink=never of the source, which has as many bytes as the output, and sync
   no-sync  convert --no-sync
   cp alone the same cp without the sync
@@ -39,7 +39,7 @@ def files_in(directory):
 
 
 def set_cached(files, percent):
-    """Of each 100 MiB of a file so many are in the page cache then, the same ones each time."""
+    """Brings `percent` of each 100 MiB of a file into the page cache, the same ones each time."""
     subprocess.run(["sync"], check=True)
     for path in files:
         chosen = random.Random(path)

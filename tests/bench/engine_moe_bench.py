@@ -1,12 +1,12 @@
-"""Times of engines' own MoE kernels on a Hopper GPU, taken as `mxfp4-pack verify --bench` takes ours: the median of 15
-replays of a CUDA graph of several layers' forwards, each with other experts.
+"""Times of engines' own MoE kernels on a Hopper GPU, measured like `mxfp4-pack verify --bench`: the median of 15
+replays of a CUDA graph. The graph has several layers' forwards, each with other experts.
 
     python3 tests/bench/engine_moe_bench.py SHAPE KERNEL..    shapes and kernels: the tables SHAPES and KERNELS
 
-A forward is what the engine runs after the router: which rows an expert gets, both products, the activation between
-them, the weighted sum. Random codes are converted by the engine's own functions, and four tokens are compared with
-float64 first. Needs torch, vLLM and humming-kernels. Several at once compile beside each other; a file lock lets one at
-a time measure. A line of JSON for each number of tokens."""
+A forward is the engine's work after the router: the assignment of rows to experts, both products, the activation
+between them, the weighted sum. The engine's own functions convert random codes, and four tokens are compared with
+float64 first. Needs torch, vLLM and humming-kernels. Several processes may compile at once; a file lock lets one at a
+time measure. Prints a line of JSON for each number of tokens."""
 import fcntl
 import json
 import statistics

@@ -4,10 +4,10 @@
     MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders python3 tests/bench/load_bench.py P
         [--device cuda] [--threads 4,8,16] [--cold] [--busy] [--repeat 3]
 
-The plain program reads each file in pieces of 16 MiB with pread into pinned buffers, two for each thread, and copies them
-to the GPU on one stream; it knows nothing of tensors. `mapped` is what torch does by itself: each tensor in a mapped file,
-copied with .to(device). Without --cold all files are read once before, so that they come from the page cache; with --cold
-they are dropped from it before each run. With --busy Python is as busy as an engine that builds a model while the packed
+The plain program reads each file in pieces of 16 MiB with pread into pinned buffers, two for each thread, and copies
+them to the GPU on one stream; it ignores tensors. `mapped` is the way of torch: each tensor in a mapped file, copied
+with .to(device). Without --cold all files are read once before, so that they are in the page cache; with --cold they
+are dropped from it before each run. With --busy, Python is as busy as an engine that builds a model while the packed
 layers are read. One line for each way and number of threads: GB/s of the best run, and of all.
 """
 
@@ -108,7 +108,7 @@ def build_modules():
 
 
 def prepared(directory, engine, rank, device, threads):
-    """(the packed set of a rank with a reader of so many threads, its layers)"""
+    """(the packed set of a rank with a reader of `threads` threads, its layers)"""
     manifest = Manifest(directory, engine)
     set_ = manifest.pick("auto", manifest.sets[0]["moe_tp_size"], rank)
     set_.loading.reader = _reader.Reader(device, threads)

@@ -4,10 +4,11 @@
     MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders python3 tests/bench/load_ranks.py P
         [--ranks 1,2,4,8] [--device cuda] [--rounds 3]
 
-Each rank is a process; with fewer GPUs than ranks, several share one. They wait for one another, then read by the loaders'
-reader, and after that by load_bench.py's plain program with as many threads; all files are in the page cache. A line for
-each number of ranks: the bytes of all ranks over the time from the common start to the last rank's last byte, of the
-median round and of all; the first and the last rank's seconds in the median round.
+Each rank is a process; with fewer GPUs than ranks, several ranks share a GPU. The ranks start together and read with
+the loaders' reader, then with load_bench.py's plain program with as many threads. All files are in the page cache.
+There is a line for each number of ranks. It has the bytes of all ranks over the time from the common start to the last
+rank's last byte, for the median round and for all. It also has the first and the last rank's seconds in the median
+round.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-// mxfp4_mode_bench [NAME [PADS]]: how fast one thread of the CPU packs and unpacks each layout, or those whose names
-// hold NAME, and the same bytes by modes, as a layout file gives them, with the driver that MXFP4_PACK_DRIVER names.
-// GB/s are bytes of the rows; medians of rounds in which one comes after the other, and of what the rounds' times are
-// to one another. PADS: so many sixteenths of each row are pads (0).
+// mxfp4_mode_bench [NAME [PADS]]: measures how fast one CPU thread packs and unpacks each layout, or those whose names
+// contain NAME. The same bytes are also packed by modes, the form of layout files. MXFP4_PACK_DRIVER names the driver.
+// GB/s count bytes of the rows. Figures are medians over rounds in which both ways alternate; the ratio is the median
+// of the rounds' ratios. PADS: the sixteenths of each row that are pads (0).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -27,7 +27,7 @@ def cycles(assembly):
 
 
 def marked(source):
-    """With a comment in the assembly before and after the work on a span of so many vectors."""
+    """Adds a comment to the assembly before and after the work on a span of `vectors` vectors."""
     load, store = "auto x = load<", "store<L, zipping, v>(x, packed"
     for line in (load, store):
         assert source.count(line) == 1, line

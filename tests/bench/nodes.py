@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """How long N nodes take for Kimi-K3, by measured figures. usage: nodes.py [--node GB/S] [--plan S] [--merge S]
 
-A simulation, not a measurement: files of the published sizes, dealt as src/plan/deal.cpp deals them; every node plans,
-then moves its share as fast as it can alone or as its part of the file system's speed lets it, reading as much as it
-writes; the last one is followed by the merge.
+A simulation, not a measurement. Files of the published sizes are divided as in src/plan/deal.cpp. Every node plans,
+then reads and writes its share at its own speed or at its part of the file system's speed, whichever is lower. The
+merge follows the last node.
 """
 import argparse
 import heapq

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# How long convert takes from and to a file system that is far away, beside cp. Prints a table of medians.
+# The time of convert from and to a remote file system, compared with cp. Prints a table of medians.
 # usage: slow_bench.sh MXFP4-PACK SLOW DIR [MICROSECONDS [ROUNDS]]
-# SLOW mounts a folder so slow: mxfp4_slow, which cmake --build build --target mxfp4_slow makes of
-# tests/filesystems/slow.cpp; for NFS: tests/filesystems/guest.sh MXFP4-PACK SOURCE-DIR 0 far. DIR has a GB free. Each run
-# has the file system mounted anew, so that nothing is in the page cache; cp is cp -r --reflink=never and sync -f.
-# SYNTH is what synth makes there; THREADS those of convert (2 4); DIRECT whether O_DIRECT is (refused taken).
+# SLOW is mxfp4_slow, which mounts a folder with a delay; build it with cmake --build build --target mxfp4_slow. For NFS
+# use tests/filesystems/guest.sh MXFP4-PACK SOURCE-DIR 0 far. DIR needs a GB of free space. The file system is mounted
+# again for each run, so that the page cache is empty; cp is cp -r --reflink=never and sync -f. SYNTH: the arguments of
+# synth. THREADS: convert's numbers of threads (2 4). DIRECT: whether O_DIRECT is refused or taken (refused taken).
 set -euo pipefail
 program=$(realpath "$1") slow=$(realpath "$2") delay=${4:-3000} rounds=${5:-3}
 read -ra model <<<"${SYNTH:-gpt-oss-20b --layers 1 --vocab 1024}"

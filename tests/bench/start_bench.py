@@ -4,22 +4,24 @@
     python3 tests/bench/start_bench.py --raw R --packed P --backend marlin [--engine sglang] [--rounds 3]
         [--formats fastsafetensors,..] [--fallback Q] [--tp 2 [--ep]] [--cold] [--again] [--load-only]
 
-The engine and src/loaders must be installed; --backend is the engine's own name of the kernel. Starts raw and packed, each
-with the engine's own loader and with the --formats, one after the other: vLLM in a process of its own that is forked after
-vLLM was imported, SGLang as sglang.Engine with a new scheduler, both without CUDA graphs. The first round generates too, and
-compares the experts' parameters (SGLang: all parameters and buffers), tokens and log probabilities (vLLM: all, SGLang: the
-1000 largest of each step) with raw's; the later rounds of vLLM end after load_model, and of the formats run only that which
-was the fastest raw. --again starts raw and packed a second time in the first round: what raw does not repeat is the
-engine's own. --load-only compares parameters and generates nothing.
+The engine and src/loaders must be installed; --backend is the engine's own name of the kernel. Starts the original and
+the packed checkpoint, each with the engine's own loader and with the --formats, one after the other. vLLM runs in a
+process of its own that is forked after vLLM was imported. SGLang runs as sglang.Engine with a new scheduler. Both run
+without CUDA graphs. The first round also generates text. It compares the experts' parameters (SGLang: all parameters
+and buffers), tokens and log probabilities (vLLM: all, SGLang: the 1000 largest of each step) with those of the
+original. The later rounds of vLLM end after load_model and use only the format that was fastest for the original.
+--again starts both a second time in the first round: differences between the two starts of the original come from the
+engine. --load-only compares parameters and generates nothing.
 
 SGLang compiles kernels when they are first needed: the first load and the first answer on a machine are no measure.
 
-Q does not fit this engine: it starts with MXFP4_PACK_FALLBACK=unpack, once. SGLang knows one packed model in a process: give
---packed Q with the variable set. --cold drops the files from the page cache before each start, and says what reading them
-takes. One line for each start, then a table of medians: seconds of load_model, of which building the model, the engine's
-weights, the conversion or what is left of the packed reads, and, beside these, the packed layers from the first one's start
-to the last byte (the loader's report); peak GPU memory (the allocator's), peak host memory (VmHWM). Of several ranks the
-largest. Exit code 0: parameters, tokens and log probabilities of all are equal.
+Q is an output that does not fit this engine; it starts once, with MXFP4_PACK_FALLBACK=unpack. SGLang supports one
+packed model in a process, so give --packed Q with the variable set. --cold drops the files from the page cache before
+each start, and prints the time of reading them. Prints one line for each start, then a table of medians. Columns are
+seconds of load_model and of its parts: building the model, the engine's weights, and the conversion or the rest of the
+packed reads. The next column is the time of the packed layers from the first one's start to the last byte (the loader's
+report). Last are peak GPU memory (the allocator's) and peak host memory (VmHWM). With several ranks, figures are the
+largest. Exit code 0: parameters, tokens and log probabilities of all starts are equal.
 """
 
 import argparse
@@ -93,8 +95,8 @@ def other_names(one, raw):
 
 
 def differences(one, raw):
-    """What is not as in the first raw start; of log probabilities the first step that differs and the largest difference
-    there."""
+    """The differences from the first start of the original; for log probabilities the first step that differs and the
+    largest difference there."""
     found = [f"parameters ({', '.join(other_names(one, raw))})"] if one["experts"] != raw["experts"] else []
     found += ["tokens"] if one["tokens"] != raw["tokens"] else []
     for step, (own, other) in enumerate(zip(one["logprobs"], raw["logprobs"], strict=True)):
@@ -112,7 +114,7 @@ class Bench:
         self.seen, self.failed = {}, []
 
     def started(self, directory, format, environment, compare):
-        """What was seen of one start; None where it failed."""
+        """The observations of one start; None if it failed."""
         prompt = PROMPT if compare and not self.options.load_only else []
         seen, generated = self.engine.started(directory, self.options, format, environment, compare, prompt)
         if len(seen) < self.options.tp or (prompt and not generated):

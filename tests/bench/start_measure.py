@@ -8,7 +8,7 @@ import time
 
 
 class Lines(logging.Handler):
-    """Keeps what is logged."""
+    """A log handler that keeps the messages."""
 
     def __init__(self, *names):
         super().__init__()

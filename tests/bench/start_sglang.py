@@ -109,7 +109,7 @@ def generated(one, prompt):
 
 
 def started(directory, options, format, environment, compare, prompt):
-    """(what each rank saw, what was generated)"""
+    """(the observations of each rank, the generated text)"""
     results = {}
     with tempfile.NamedTemporaryFile() as file:
         own = {LOADED: f"{file.name}:{'compare' if compare else ''}"}

@@ -33,7 +33,7 @@ def engine_options(options, format):
 
 
 def measure_loads(path, compare):
-    """Every process that loads a model appends what it saw to the file."""
+    """Every process that loads a model appends its observations to the file."""
     from vllm.model_executor.model_loader import base_loader
     seen = {}
     timed = start_measure.timed
@@ -76,7 +76,8 @@ def child(directory, engine, environment, compare, prompt, path, result):
 
 
 def started(directory, options, format, environment, compare, prompt):
-    """(what each rank saw, what was generated); without a prompt it ends when the ranks have loaded."""
+    """(the observations of each rank, the generated text); without a prompt the start ends when the ranks have
+    loaded."""
     context = multiprocessing.get_context("fork")
     result = context.Queue()
     with tempfile.NamedTemporaryFile() as file:

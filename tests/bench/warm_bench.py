@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What the page cache costs convert, and what it gives the starts after it: convert, then the same packed files read twice.
+"""The cost of the page cache for convert, and its gain for later starts: convert, then two reads of the same packed
+files.
 
 usage: warm_bench.py MXFP4-PACK DIR [--layers 2] [--runs 3] [--cold] [--source-cold] [--settings no,auto,yes]
        [--other PROGRAM]

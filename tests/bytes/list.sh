@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checksums of what the program writes, one line for each file, in an order that never changes: the lists of two builds
-# are equal where they write the same bytes. usage: list.sh MXFP4-PACK [JOBS]
+# Checksums of all files that the program writes, one line each, in a fixed order. The lists of two builds are equal if
+# they write the same bytes.
+# usage: list.sh MXFP4-PACK [JOBS]
 #   tests/bytes/list.sh before/mxfp4-pack >before.txt && tests/bytes/list.sh build/mxfp4-pack | diff before.txt -
 # Every backend, engine and layout version with every model of synth, tiny; and options that change files. The
 # program's version is part of each manifest.

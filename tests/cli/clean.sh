@@ -138,7 +138,7 @@ expect 'what is left of an output with an edited small file stays' 0 '^kept: .*g
 expect 'it is there' 0 '^\{\}$' '' cat "$(hidden k partial)/generation_config.json"
 rm -r "$(hidden k partial)"
 
-# a part whose record is empty, beside an OUT that was merged, and where nothing else says what is in it
+# a part with an empty record: with a merged OUT, and without any other description of the part
 one_part() { prepare "$program" convert "$tiny" "$place/k" "${options[@]}" --part 0/2 -q && : >"$(compgen -G "$(hidden k parts)/*")/part-record"; }
 rm -rf "$place" && mkdir "$place"
 one_part

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# convert: the plan, what it prints, what it refuses. usage: convert.sh MXFP4-PACK SOURCE-DIR
+# convert: the plan, the output and the refusals.
+# usage: convert.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
 dry() { "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm --dry-run "$@"; }

@@ -11,7 +11,7 @@ complete_words() {
   _mxfp4_pack
   printf '%s\n' "${COMPREPLY[@]}"
 }
-# The same by fish and zsh, where they are here.
+# The same with fish and zsh, if they are installed.
 complete_in_fish() { PATH="$(dirname "$program"):$PATH" fish -c "source '$root/src/completions/mxfp4-pack.fish'; complete -C 'mxfp4-pack $*'"; }
 
 complete_in_zsh() {

@@ -53,7 +53,7 @@ expect 'a folder as standard input' 2 '' 'error: --filelist -: a folder$' from_f
 from_nothing() { many_from - <&-; }
 expect 'a standard input that is closed' 2 '' 'error: --filelist -: cannot read: Bad file descriptor$' from_nothing
 expect 'a list that cannot be read' 2 '' 'error: --filelist /proc/self/mem: cannot read: Input/output error$' many_from /proc/self/mem
-# A terminal that was closed gives what was written to it, and then EIO.
+# A closed terminal returns the data that were written to it, and then EIO.
 broken() { printf "'%s' '%s'\n" "$tiny" "$dir/half" | python3 -c '
 import os, pty, subprocess, sys
 ours, theirs = pty.openpty()

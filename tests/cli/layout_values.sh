@@ -3,8 +3,8 @@
 . "$(dirname "$0")/lib.sh"
 ckpt=$root/testdata/tiny/deepseek-v4
 
-# A plain form of hidden 128 and intermediate 64, or of 128 and 32: w2's scales as F32 with a pad of 1.0 in each row, each
-# row of w13's scales twice, all of w2's codes twice. The arguments are Python that changes `d`.
+# A plain form of hidden 128 and intermediate 64, or of 128 and 32. It stores w2's scales as F32 with a pad of 1.0 in
+# each row, each row of w13's scales twice, and all of w2's codes twice. The arguments are Python that changes `d`.
 cat >"$dir/make.py" <<'PYTHON'
 import json, sys
 h, i = 128, int(sys.argv[1])
@@ -36,7 +36,7 @@ layout() { # FILE [INTERMEDIATE] [CHANGE..]
   shift
   python3 "$dir/make.py" "$@" >"$dir/$file"
 }
-# What is stored for one expert, from the checkpoint by itself: as the file says.
+# The stored bytes of one expert, computed directly from the checkpoint by the rules of the file.
 cat >"$dir/stored.py" <<'PYTHON'
 import glob, json, os, sys
 def tensors(folder):
@@ -127,7 +127,7 @@ expect 'a scale outside' 2 '' 'layers.[0-9]+.ffn.experts.[0-9]+.w2.scale: expert
   "$program" convert "$ckpt" "$dir/nothing" --layout "$dir/few.json"
 expect 'nothing is written' 0 '' '' [ ! -e "$dir/nothing" ]
 
-# Damage is named where it lies.
+# The message gives the place of the damage.
 damage() { # TENSOR OFFSET BYTE: of a tensor's data, in a copy of the output
   rm -rf "$dir/bad"
   cp -r "$dir/out" "$dir/bad"

@@ -42,10 +42,10 @@ skip() { echo "skipped: $*"; exit 77; }
 # Whether the program has sanitizers, which take memory of their own.
 is_sanitized() { ldd "$program" 2>/dev/null | grep -q 'lib[a-z]*san\.so'; }
 
-# at COLUMNS COMMAND..: what it prints on a terminal of that width
+# at COLUMNS COMMAND..: the command's output on a terminal of that width
 at() { python3 "$root/tests/cli/terminal.py" "$@"; }
-# fits COLUMNS COMMAND..: prints what is on the terminal in the end; or the lines that are wider than it, but for those
-# of one long word and commands to copy
+# fits COLUMNS COMMAND..: prints the final content of the terminal, or the lines that are too wide, except lines of one
+# long word and commands to copy
 fits() {
   at "$@" | sed 's/\r$//; s/.*\x1b\[K//; s/\x1b\[[0-9;]*m//g' |
     awk -v columns="$1" '
@@ -54,13 +54,14 @@ fits() {
       END {if (!wide) printf "%s", all; exit wide}'
 }
 
-# quiet COMMAND..: prints what it says only where it fails
+# quiet COMMAND..: prints the command's output only if it fails
 quiet() {
   "$@" >"$dir/quiet.txt" 2>&1 && return
   cat "$dir/quiet.txt"
   return 1
 }
-# go_on PROCESS FILE: a stopped run to its end; its exit code, and on stderr what it has said in FILE
+# go_on PROCESS FILE: continues a stopped run to its end; returns its exit code and copies its messages in FILE to
+# stderr
 go_on() {
   kill -CONT "$1"
   wait "$1"

@@ -93,7 +93,7 @@ if python3 -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$library" 2>/dev/n
   expect 'another value' 1 '' "^error: MXFP4_PACK_PAGE_CACHE: '1' is not auto, yes or no$" read_out 1 0
 fi
 
-# A cgroup without room, where one can be made.
+# A cgroup without free memory, if a cgroup can be made.
 for group in /sys/fs/cgroup/memory/mxfp4-pack-$$ /sys/fs/cgroup/mxfp4-pack-$$; do
   mkdir "$group" 2>/dev/null && [ -e "$group/memory.stat" ] && break
   rmdir "$group" 2>/dev/null

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Parts that nodes write each by itself, and their merge. usage: part.sh MXFP4-PACK SOURCE-DIR
+# Parts that nodes write independently, and their merge.
+# usage: part.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
 many=$dir/many k=$dir/k parts=$dir/.k.mxfp4-pack.parts
@@ -329,7 +330,7 @@ for out in single by-file; do # one with SHA256SUMS, one without
   expect "$out: a small file that was edited, by the first" 0 '^1 0 0 0 $' '' verdicts "$dir/$out" 4
 done
 
-# the man page's line that writes again what is missing
+# the man page's line that writes missing parts again
 again=$(sed -n '/^missing=/p' "$root/man/mxfp4-pack.1")
 prepare test -n "$again"
 write_again() { (

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What a run says of its progress, on terminals, off them and as JSON; -v and the closing lines. usage: progress.sh MXFP4-PACK SOURCE-DIR
+# The progress of a run on terminals, without a terminal and as JSON; -v and the final lines.
+# usage: progress.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
 convert_at() { at "$1" "$program" convert "$dir/model" "$dir/at-$1" --backend marlin --engine vllm "${@:2}"; }

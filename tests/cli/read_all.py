@@ -1,6 +1,6 @@
-"""Reads files by the C library. Prints their bytes, and how many of them the page cache had before and has.
-usage: read_all.py [--into-memory] LIBRARY EXPECTED-BYTES FILE..; without --into-memory they are only hashed; 0: the library
-is not told what to expect"""
+"""Reads files with the C library. Prints their bytes, and how many of these the page cache had before and has now.
+Usage: read_all.py [--into-memory] LIBRARY EXPECTED-BYTES FILE.. Without --into-memory the files are only hashed.
+EXPECTED-BYTES 0: the library gets no expectation."""
 
 import ctypes
 import mmap

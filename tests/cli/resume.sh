@@ -12,7 +12,8 @@ on_top() { "$program" convert "$many" "$dir/k" "${second[@]}" "$@"; }
 
 has_a_job() { { read -r && read -r; } <"$journal"; }
 
-# leave UNLESS-THIS-FILE OPTIONS...: ends a conversion to $dir/k by SIGKILL when a job is done; fails where it was too late
+# leave UNLESS-THIS-FILE OPTIONS...: ends a conversion to $dir/k by SIGKILL when a job is done; fails if the signal was
+# too late
 leave() {
   "$program" convert "$many" "$dir/k" "${@:2}" -q &
   local pid=$!

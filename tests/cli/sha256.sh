@@ -23,7 +23,7 @@ expect 'a line too much' 1 "SHA256SUMS: '[0-9a-f]+  other' is of no file here" '
 sed -i '$d; 1s/^./x/' "$dir/sums/SHA256SUMS"
 expect 'verify with a wrong SHA-256' 1 'does not have the checksum in SHA256SUMS' '' "$program" verify "$dir/sums"
 
-# What others keep in OUT is none of its files, whatever their names are.
+# Files that others keep in OUT do not belong to the output, whatever their names are.
 rm -rf "$dir/sums"
 prepare sums --sha256
 mkdir -p "$dir/sums/.cache/huggingface"

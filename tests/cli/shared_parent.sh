@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# OUT's parent belongs to several users, without a sticky bit: one of them renames the hidden directory of another one's
-# run and puts a link to that user's private folder in its place. Nothing in that folder may change.
+# OUT's parent belongs to several users, without a sticky bit. One user renames the staging directory of another user's
+# run and replaces it by a link to that user's private folder. Nothing in that folder may change.
 # usage: shared_parent.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 [ "$(id -u)" = 0 ] && setpriv --reuid=65534 --clear-groups true 2>/dev/null || skip 'needs root, to be two users'

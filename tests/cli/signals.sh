@@ -5,7 +5,7 @@
 
 # A shell has its background jobs ignore INT.
 default=(env --default-signal=INT,HUP "$program")
-# stop SIGNAL DELAY COMMAND...: its exit code, once it got the signal; 99 where it took longer than 3 seconds to end
+# stop SIGNAL DELAY COMMAND...: the command's exit code after the signal; 99 if it took longer than 3 seconds to end
 stop() {
   "${@:3}" &
   local pid=$! from
@@ -30,7 +30,7 @@ expect 'as JSON' 143 '"kind":"interrupted"' '' stop TERM 2 verify --json
 bench() { exec "$program" bench --repeats 1000 --threads 1; }
 expect 'bench' 143 '' 'interrupted' stop TERM 1 bench
 
-# what was ignored when the program was started stays ignored, as by nohup and in a shell's background jobs
+# signals that were ignored when the program was started stay ignored, as with nohup and in a shell's background jobs
 deaf() {
   "${@:2}" "$program" verify "$dir/out" --source "$dir/large" --tokens 512 --threads 1 -q &
   local pid=$!

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What others put where mxfp4-pack writes stays. usage: strangers.sh MXFP4-PACK SOURCE-DIR
+# Files of others at the paths that mxfp4-pack writes are kept.
+# usage: strangers.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
 partial=$dir/.o.mxfp4-pack.partial journal=$dir/.o.mxfp4-pack.journal
@@ -62,7 +63,7 @@ for name in rest-00001.safetensors packed/packed-00001.safetensors model-rank-0-
   rm -r "$dir/named" "$dir/n" "$dir/again"
 done
 
-# what cannot be looked into is not taken for what is not there
+# an unreadable directory does not count as missing
 convert "$tiny" "$dir/locked" --backend marlin --engine vllm
 chmod 000 "$dir/locked"
 may_not() { if [ "$(id -u)" = 0 ]; then setpriv --bounding-set=-dac_override,-dac_read_search -- "$@"; else "$@"; fi; }
@@ -81,7 +82,7 @@ expect 'a shard in a folder that cannot be entered' 2 'not recognised' 'inner/mo
 chmod 755 "$dir/shut/inner"
 
 synth gpt-oss-20b "$dir/many" --tiny --layers 24
-# meanwhile SOURCE COMMAND...: a run from SOURCE that is stopped after its first job, for COMMAND, and goes on
+# meanwhile SOURCE COMMAND...: a run from SOURCE that is stopped after its first job, continues after COMMAND
 meanwhile() {
   local source=$1
   shift

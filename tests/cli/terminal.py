@@ -26,7 +26,7 @@ if pid == 0:
     login(its_side)
     os.execvp(command[0], command)
 ended = None
-# Its side stays open here: where the last who has it closes it, the kernel may drop what was not read yet.
+# The program's side stays open here, because the kernel may drop unread data when the last process closes it.
 while ended is None or select.select([terminal], [], [], 0.03)[0]:
     if select.select([terminal], [], [], 0.01)[0]:
         os.write(1, os.read(terminal, 65536))

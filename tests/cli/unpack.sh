@@ -80,7 +80,7 @@ convert "$tiny" "$dir/damaged" "${marlin[@]}"
 put "$dir/damaged/packed/packed-00001.safetensors" 4096 '\377'
 expect 'a damaged layer is not printed' 2 '' 'w13_weight: does not have the checksum in' raw "$dir/damaged" 0 model.layers.0.mlp.experts
 
-# what the loaders have it printed to
+# the memory file to which the loaders redirect the output
 in_memory() {
   python3 -c '
 import os, subprocess, sys

@@ -126,7 +126,7 @@ expect 'a limit that is not computed with' 0 'right at level kernels' \
   'config.json: expert_swiglu_limit_list limits the activation of layer 1; computed without, of the packed' \
   "$program" verify "$dir/ling-out" --source "$dir/ling" --tokens 1
 
-# a lossy backend's counts of what was lost
+# a lossy backend's counts of changed values
 lossy=(--backend flashinfer-humming --engine vllm --no-loader)
 synth deepseek-v4-flash "$dir/v4" --tiny
 convert "$dir/v4" "$dir/lossy" "${lossy[@]}"

@@ -1,5 +1,5 @@
-"""Makes testdata/golden/layer_vllm_aiter.safetensors, a random layer of halves that vLLM pads to 128 and not to 256, and what
-its conversion for AITER's kernels makes of it on a CPU. usage: aiter_golden.py OUT-DIRECTORY
+"""Makes testdata/golden/layer_vllm_aiter.safetensors: a random layer of halves that vLLM pads to 128 and not to 256,
+and vLLM's conversion of the layer for AITER's kernels on a CPU. Usage: aiter_golden.py OUT-DIRECTORY
 
 Needs vLLM 0.33.0. AITER_SOURCE names the folder aiter of AITER's sources (e404860), whose shuffles are torch.
 Exchanged are only questions about the GPU."""

@@ -1,4 +1,4 @@
-"""A start of an engine in a process of its own, which gives back what it saw."""
+"""Starts an engine in a process of its own, which returns its observations."""
 
 import os
 import pickle
@@ -11,7 +11,8 @@ ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_ALLOW_INSECURE_SERIA
 
 
 def seen_by(script, *arguments, environment={}, log=None, seconds=None):
-    """What `script` gave to keep(.., its --result); None where it failed or took longer. log: a file for what it prints."""
+    """The value that `script` passed to keep(.., its --result); None if the script failed or took too long. log: a file
+    for its output."""
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "seen")
         command = [sys.executable, script, *arguments, "--result", result]

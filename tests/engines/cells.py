@@ -1,5 +1,5 @@
-"""What the scripts of both engines share: checkpoints made and converted by the program that MXFP4_PACK names, their experts
-as the engine's own weight loader leaves them on a rank, and the cells of matrix.json that were shown."""
+"""Common parts of the scripts of both engines. MXFP4_PACK names the program that makes and converts checkpoints. Also
+here: a rank's experts in the form of the engine's own weight loader, and the tested cells of matrix.json."""
 
 import glob
 import json

@@ -1,12 +1,14 @@
-"""`python3 -m mxfp4_pack.check OUT --source CKPT` with an installed vLLM on a GPU: right where OUT is right, and three
-mistakes that the engine's own kernel must show. Outputs with mistakes are re-sealed: their checksums are those of the
-wrong bytes.
+"""Tests `python3 -m mxfp4_pack.check OUT --source CKPT` with an installed vLLM on a GPU.
+
+OUT is correct, or has one of three mistakes that the engine's own kernel must reveal. Outputs with mistakes get the
+checksums of the wrong bytes.
 
     MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders PATH=build:$PATH python3 tests/engines/check_real.py
         [--backends marlin,triton-hopper] [--models gpt-oss-20b,deepseek-v4-flash] [--dir DIR] [--at-once N]
 
-vLLM 0.21 to 0.33, xxhash, the program on the PATH, 8 GB of room in DIR. The first check of all is a process of its own, as
-a user calls it; the others are forked after vLLM was imported, N at a time. Exit code 0: all as it must be.
+Needs vLLM 0.21 to 0.33, xxhash, the program in PATH and 8 GB of free space in DIR. The first check runs in a process of
+its own, as a user would call it. The others are forked after vLLM was imported, N at a time. Exit code 0: all checks
+passed.
 """
 
 import argparse
@@ -133,7 +135,7 @@ class Case(NamedTuple):
 
 
 def forked(arguments, path):
-    """The same command in this process; what it says goes to a file."""
+    """Runs the command in this process, with its output in a file."""
     from mxfp4_pack import check
     with open(path, "w") as file, redirect_stdout(file):
         check.main(list(arguments))

@@ -1,13 +1,14 @@
-"""What an engine's own chooser says, its code run on a machine without a GPU that pretends to have one: the rows `chosen` of
-matrix.json, which tests/unit/src/backends/choosers_test.cpp compares with the rules of the program.
+"""Runs an engine's own choice of kernels on a machine without a GPU that appears to have one. The results are the rows
+`chosen` of matrix.json, which tests/unit/src/backends/choosers_test.cpp compares with the program's rules.
 
     PYTHONPATH=SOURCES:tests/loaders python3 tests/engines/choosers.py vllm|sglang|gfx942|gfx950
 
-gfx942 and gfx950: vLLM there, with VLLM_ROCM_USE_AITER=1. Faked are the GPU and which libraries are installed: all that
-the engine pins, and kernels of vLLM's own that ask its compiled code (CUTLASS's MXFP4: SM100 to SM120). vLLM's chooser is
-asked again without the kernel that it found, until it finds none: the row's `order`. Emulation, which since 0.28.0 needs
-amd-quark that vLLM does not bring, is left out but for Quark. SGLang's, which on gfx950 is asked with SGLANG_USE_AITER=1,
-says one runner, or none: "unset"; there "auto" too, with which its methods take AITER."""
+gfx942 and gfx950 run vLLM for these GPUs, with VLLM_ROCM_USE_AITER=1. The GPU and the installed libraries are faked:
+all libraries that the engine pins, and vLLM's own kernels that query its compiled code (CUTLASS's MXFP4: SM100 to
+SM120). vLLM's chooser runs again without each kernel that it found, until it finds none. The sequence is the row's
+`order`. Emulation needs amd-quark from 0.28.0 on, which vLLM does not install, and is included for Quark only. SGLang's
+chooser returns one runner, or none ("unset"). On gfx950 it runs with SGLANG_USE_AITER=1 and may return "auto", for
+which its methods use AITER."""
 
 import importlib
 import os
@@ -36,7 +37,8 @@ def replace_everywhere(package, functions):
 
 
 def quantised(oracle):
-    """Whether Humming quantises activations for a model that asks for MXFP8, as DeepSeek-V4's quant_config.py does."""
+    """Whether Humming quantises activations for a model that requests MXFP8, such as DeepSeek-V4 in its
+    quant_config.py."""
     if not hasattr(oracle, "_humming_input_schema"):
         return False
     schema = oracle._humming_input_schema(oracle.kMxfp8Dynamic)
@@ -66,7 +68,7 @@ def cuda_platform():
 
 
 def rocm_platform(gpu):
-    """vLLM's own, which asks torch for the GPU's name where it has no amdsmi."""
+    """vLLM's own platform, which gets the GPU's name from torch if amdsmi is missing."""
     os.environ["VLLM_ROCM_USE_AITER"] = "1"
     torch.cuda.get_device_properties = lambda *_: SimpleNamespace(gcnArchName=gpu)
     torch.cuda.get_device_capability = lambda *_: (9, int(gpu[4]))

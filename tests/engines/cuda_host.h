@@ -1,5 +1,5 @@
-// What CUDA source needs to run on a CPU, one thread of a block after the other. Where a kernel has barriers its
-// threads are contexts with stacks of their own, which change places there.
+// Runs CUDA source on a CPU, one thread of a block after the other. If a kernel has barriers, its threads are contexts
+// with stacks of their own, which are switched at barriers.
 #pragma once
 
 #include <setjmp.h>
@@ -63,7 +63,7 @@ inline void run_thread() {
   _longjmp(next, 1);
 }
 
-/// Up to the thread's next barrier; its end, where there is none.
+/// Runs a thread to its next barrier, or to its end.
 inline void go_on(Thread& thread) {
   if (_setjmp(next)) return;
   if (thread.started) _longjmp(thread.at, 1);

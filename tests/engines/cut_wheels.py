@@ -3,11 +3,12 @@
     python3 tests/engines/cut_wheels.py vllm.tar.xz --arch 90 --preset vllm WHEEL..
     mkdir site && tar -xJf vllm.tar.xz -C site && PYTHONPATH=site:.. python3 ..
 
-Of every fat binary in a shared library only what a GPU of that compute capability runs is kept: its machine code or, where
-there is none, the newest PTX that it can compile. The rest becomes zeros, in place, which compress to nothing. What a
-start does not import is left out (PRESETS); so a preset holds for one engine's releases that were tried. vLLM 0.26.0 also
-imports xgrammar and llguidance: where they are too large to carry, modules whose attributes are all `object` will do.
-Of xgrammar's shared library, which SGLang 0.5.17 imports, 51 MB of 53 are symbols: `strip` it first.
+In every fat binary of a shared library, only the code for GPUs of that compute capability is kept: the machine code or,
+if there is none, the newest PTX that such a GPU can compile. The rest is overwritten with zeros, which compress well.
+Files that a start does not import are left out (PRESETS), so a preset is valid only for the tested releases of one
+engine. vLLM 0.26.0 also imports xgrammar and llguidance. If they are too large to carry, use modules whose attributes
+are all `object`. Of the 53 MB of xgrammar's shared library, which SGLang 0.5.17 imports, 51 MB are symbols: `strip` it
+first.
 """
 
 import argparse
@@ -22,7 +23,7 @@ FATBIN = 0xBA55ED50
 PTX, MACHINE_CODE = 1, 2
 # RECORD stays: xgrammar finds its library by it.
 EVERYWHERE = ("*.dist-info/licenses/*", "*/tests/*", "*.pyi", "*.a")
-# engine -> (what is left out, modules that stand in for others: file -> text)
+# engine -> (files to leave out, replacements of modules: file -> text)
 PRESETS = {
     # vLLM 0.26.0 with --attention-backend TRITON_ATTN, whose flash-attention package wants one of two modules
     "vllm": (("vllm/vllm_flash_attn/*.so", "vllm/vllm-rs", "vllm/_flashmla*.so", "vllm/_qutlass*.so", "*.hpp", "*.cuh",

@@ -1,9 +1,9 @@
-"""DeepGEMM's transform of MXFP4 scales into the words that its kernels on SM10x and SM12x read, by its own kernel, compiled
-for a CPU from the source in the engine's package (host_kernels.py).
+"""DeepGEMM's transform of MXFP4 scales into the words that its kernels on SM10x and SM12x read. The transform is
+DeepGEMM's own kernel, compiled for a CPU from the source in the engine's package (host_kernels.py).
 
-Which kernel is taken and how it is launched, the packages have as machine code alone, which asks for a GPU. So `transform`
-says it again after DeepGEMM's csrc/apis/layout.hpp and csrc/jit_kernels/impls/smxx_layout.hpp (0274ad7), for what engines
-ask of these scales, and refuses all else. Each byte is put where it is by the kernel.
+The packages contain the choice and launch of the kernel only as machine code that needs a GPU. Therefore `transform`
+repeats both after DeepGEMM's csrc/apis/layout.hpp and csrc/jit_kernels/impls/smxx_layout.hpp (0274ad7). It supports the
+engines' requests for these scales and refuses all others. The kernel places every byte.
 """
 
 import os

@@ -4,10 +4,10 @@ matrix.json.
     MXFP4_PACK=build/mxfp4-pack MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders:tests/loaders \
         python3 tests/engines/frozen.py vllm|sglang
 
-A layer of an output that the loader reads is compared with the one that the engine makes of the checkpoint, which `synth`
-makes again; what is exchanged, vllm_classes.py and sglang_classes.py say. Where the engine makes other bytes today, the
-loader must refuse the output, and under MXFP4_PACK_FALLBACK=unpack make the engine's layer of it. A sharded state is loaded
-by SGLang's own loader; the model around its experts is then one of the state's other names and shapes.
+`synth` makes the checkpoint again. A layer that the loader reads from the output is compared with the engine's own
+conversion of the checkpoint; vllm_classes.py and sglang_classes.py list the replaced parts. If the engine makes other
+bytes, the loader must refuse the output; with MXFP4_PACK_FALLBACK=unpack it must give the engine's layer. SGLang's own
+loader loads a sharded state; the model around its experts has the state's other names and shapes.
 """
 
 import importlib
@@ -81,7 +81,7 @@ class Frozen(classes.Layers):
                                   "shown": found[0], "how": found[1]})
 
     def found(self, output):
-        """(what was shown, how), or None where another release has to be asked."""
+        """(the test result, how), or None if another release must run the test."""
         model, *arguments = output.synth
         source = cells.Source(output.family, self.folder, *arguments)
         if output.is_sharded:
@@ -148,7 +148,7 @@ class Frozen(classes.Layers):
 
 
 def load_state(directory, rank, layer):
-    """The layer becomes the experts of a model of all names and shapes of the state."""
+    """Puts the layer into a model that has all names and shapes of the state."""
     from sglang.srt.model_loader import loader
     model = torch.nn.Module()
     for file in sorted(os.listdir(directory)):

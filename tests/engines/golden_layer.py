@@ -1,4 +1,4 @@
-"""What the scripts share that make testdata/golden/layer_sglang_*.safetensors and layer_vllm_aiter."""
+"""Common parts of the scripts that make testdata/golden/layer_sglang_*.safetensors and layer_vllm_aiter."""
 import os
 
 import torch

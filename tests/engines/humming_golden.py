@@ -1,7 +1,7 @@
-"""Adds ENGINE.humming.* to golden layers: what humming-kernels makes of their `in.*` for bf16 activations on SM90, padded
-as the engine asks; with vllm-w4a8 vllm.humming_w4a8.*, for FP8 activations in groups of 128.
-usage: humming_golden.py vllm|vllm-w4a8|sglang LAYER.safetensors..; a file that is not there is made of a random layer
-with halves whose sizes need pads of each kind.
+"""Adds ENGINE.humming.* to golden layers: the conversion of `in.*` by humming-kernels for bf16 activations on SM90,
+padded like in the engine. With vllm-w4a8 it adds vllm.humming_w4a8.*, for FP8 activations in groups of 128. usage:
+humming_golden.py vllm|vllm-w4a8|sglang LAYER.safetensors..; a missing file is created with a random layer in halves,
+whose sizes need pads of each kind.
 
 Needs the engine's humming-kernels (vLLM 0.33.0: 0.1.19, 0.32.0: 0.1.17, the same bytes; SGLang 0.5.19 to 0.5.23: 0.1.12),
 torch, jinja2, cuda-python and g++, no GPU. All of its Python runs as it is; its CUDA kernels weight_repack_nk and
@@ -144,7 +144,7 @@ def loaded(raw, intermediate, halves, multiple):
 
 
 def block_fp8():
-    """vLLM's quant_key_to_input_schema(kFp8Dynamic128Sym), which it asks for where a model asks for MXFP8."""
+    """vLLM's quant_key_to_input_schema(kFp8Dynamic128Sym), which vLLM uses if a model requests MXFP8."""
     from humming.config import InputQuantizationMode
     return HummingInputSchema(a_dtype=dtypes.float8e4m3, input_scale_group_size=128, input_scale_dtype=dtypes.float32,
                               input_quant_mode=InputQuantizationMode.DynamicGroup)

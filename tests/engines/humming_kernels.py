@@ -1,8 +1,8 @@
-"""An output's first layer, computed by humming's own kernels on a GPU from the bytes as they are packed, beside float64
-from the checkpoint. usage: humming_kernels.py OUT CKPT, both of a DeepSeek-V4; OUT for vLLM's humming or humming-w4a8.
+"""Computes an output's first layer from the packed bytes with humming's own kernels on a GPU, and compares with float64
+from the checkpoint. Usage: humming_kernels.py OUT CKPT, both of a DeepSeek-V4; OUT for vLLM's humming or humming-w4a8.
 
-Needs humming-kernels 0.1.19 with what it needs, torch, safetensors and a Hopper GPU. Exit code 1 where a result is wrong.
-Prints relative L2 errors: of W4A16 about what bf16 between the products costs, of W4A8 what FP8 activations cost."""
+Needs humming-kernels 0.1.19 with its dependencies, torch, safetensors and a Hopper GPU. Exit code 1 if a result is
+wrong. Prints relative L2 errors. For W4A16 they come from bf16 between the products, for W4A8 from FP8 activations."""
 import json
 import pathlib
 import sys

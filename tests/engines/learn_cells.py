@@ -4,11 +4,11 @@ built-in ones: the rows `learned` of matrix.json.
     MXFP4_PACK=build/mxfp4-pack MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders:tests/loaders \
         python3 tests/engines/learn_cells.py vllm|sglang [small|true]
 
-Faked, from outside, is what vllm_classes.py and sglang_classes.py fake: platform, capability and the choice of a kernel,
-of which no object is made. AITER needs its sources on the path (aiter/ops, aiter/utility and csrc/include of e404860) and,
-in the place of its aiter/jit, which asks for ROCm, one that says gfx950 and compiles nothing. Sizes: one that needs pads on
-every side, and published ones on eight ranks. A row is `equal` where the program says the same of the learned file as of the
-built-in layout version that it names, else what the command refused.
+The fakes are those of vllm_classes.py and sglang_classes.py: platform, capability and the choice of a kernel, whose
+object is not created. AITER needs its sources on the path (aiter/ops, aiter/utility and csrc/include of e404860). Its
+aiter/jit needs ROCm and must be replaced by a module that returns gfx950 and compiles nothing. Sizes: one that needs
+pads on every side, and published sizes on eight ranks. A row is `equal` if the learned file equals the built-in layout
+version that the program names; else it holds the refusal.
 """
 
 import importlib
@@ -54,7 +54,7 @@ def sources(family, sizes, folder, which):
 
 
 def result_of(classes, checkpoint, tp, case, folder):
-    """(hidden, intermediate on a rank, what came out)"""
+    """(hidden, intermediate on a rank, the result)"""
     engine = classes.__name__.split("_")[0]
     built_in, made = (os.path.join(folder, name) for name in ("built-in.json", "learned.json"))
     for path in (built_in, made):

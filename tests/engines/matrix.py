@@ -1,4 +1,5 @@
-"""Which loader was shown to read what: tests/engines/matrix.json, and what is made of it.
+"""Maintains tests/engines/matrix.json, the tested combinations of loaders and outputs, and the tables that are derived
+from it.
 
     python3 tests/engines/matrix.py --run vllm PATH        runs the cells that can run here, keeps the others
     python3 tests/engines/matrix.py --learn vllm PATH      learns the layouts that can be learned here, keeps the others;
@@ -6,27 +7,29 @@
     python3 tests/engines/matrix.py --choose vllm PATH     asks the engine's own chooser, on every GPU
     python3 tests/engines/matrix.py --frozen vllm PATH     reads the outputs of testdata/frozen-v1; --backends: as above
     python3 tests/engines/matrix.py                        writes the tables of README, the man pages and the program
-    python3 tests/engines/matrix.py --check                fails where they are not those of matrix.json, or where the
-                                                           program says that other layouts fit than were learned
+    python3 tests/engines/matrix.py --check                fails if the tables differ from matrix.json, or if the
+                                                           program names other layouts than were learned
 
-PATH: directories with the engine's Python sources and what it imports, separated by colons. MXFP4_PACK names the program,
-MXFP4_PACK_LIBRARY its C library.
-A cell is an engine's version, a backend in one layout version, a family, a tensor-parallel size, a GPU ("" for none), and
-`shown`, best first (layout "file": a layout file that was learned of the engine):
+PATH: directories with the engine's Python sources and its dependencies, separated by colons. MXFP4_PACK names the
+program, MXFP4_PACK_LIBRARY its C library.
+A cell is an engine's version, a backend in one layout version, a family, a tensor-parallel size, a GPU ("" for none),
+and `shown`, best first (layout "file": a layout file that was learned from the engine):
 
-hardware          the engine ran on that GPU: expert tensors and results equal those of the raw checkpoint
-real classes      the engine's own classes and functions on a CPU: what the loader leaves in a layer is, in names, dtypes,
-                  shapes, strides and bytes, what the engine's own conversion of the raw checkpoint leaves. Functions that
-                  move bytes are the engine's, compiled from its source where they run on a GPU alone: none is ours
+hardware          the engine ran on that GPU: expert tensors and results equal those of the original checkpoint
+real classes      the engine's own classes and functions on a CPU: the loader's layer equals, in names, dtypes, shapes,
+                  strides and bytes, the engine's own conversion of the original checkpoint. All functions that move
+                  bytes are the engine's; those for a GPU only are compiled from its source
 source unchanged  the engine's converter is, in its source, that of a version with one of the above
 not               not shown
 
-A row of `learned` is the layout that `python3 -m mxfp4_pack.learn` made of the engine's own weight loaders and conversion,
-for hidden and intermediate on a rank: `equal` to the built-in layout version, or what it said. With `gpu` "" it ran on a
-CPU (learn_cells.py), else on that GPU with nothing of the engine exchanged; such rows are entered by hand (tests/bench/results).
+A row of `learned` is the layout that `python3 -m mxfp4_pack.learn` derived from the engine's own weight loaders and
+conversion, for hidden and intermediate on a rank. It is `equal` to the built-in layout version, or holds the refusal.
+With `gpu` "" it ran on a CPU (learn_cells.py), else on that GPU with the unchanged engine. Rows with a GPU are entered
+by hand (tests/bench/results).
 
-A row of `chosen` is the `order` in which the engine's own chooser takes kernels, by its names, on a machine that it believes
-to have that GPU (choosers.py). tests/unit/src/backends/choosers_test.cpp compares with the rules of --backend auto.
+A row of `chosen` is the `order` in which the engine's own chooser prefers kernels, by the engine's names, on a machine
+that appears to have that GPU (choosers.py). tests/unit/src/backends/choosers_test.cpp compares with the rules of
+--backend auto.
 
 A row of `frozen` is an output of format version 1 that this version's classes were given (frozen.py), `shown` as in a cell.
 """
@@ -47,14 +50,14 @@ MAN = {engine: os.path.join(ROOT, "man", f"mxfp4-pack-{engine}.7") for engine in
 README = os.path.join(ROOT, "README.md")
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}
 SHOWN = ("hardware", "real classes", "source unchanged", "not")
-# Of each table: the fields that tell its rows apart, and what was found. All tables call alike what they share.
+# For each table: the key fields of its rows, and the fields of results. Common fields have the same name in all tables.
 TABLES = {
     "cells": (("engine", "version", "backend", "layout", "family", "tp", "gpu"), ("shown", "how")),
     "learned": (("engine", "version", "backend", "layout", "family", "hidden", "intermediate", "tp", "gpu"), ("learned",)),
     "chosen": (("engine", "version", "family", "gpu"), ("order",)),
     "frozen": (("output", "engine", "version"), ("shown", "how")),
 }
-# What fills a table: of each engine the scripts and their arguments, each in a process of its own.
+# The scripts that fill a table, for each engine, with their arguments. Each runs in a process of its own.
 SCRIPTS = {
     "cells": {engine: [(f"{engine}_classes.py",)] for engine in MAN},
     "learned": {engine: [("learn_cells.py", engine)] for engine in MAN},
@@ -108,7 +111,7 @@ def merged(table, rows, found_now):
 
 
 def claims_against(program, learned):
-    """Where the program says that other layouts fit an engine's version than were learned from it."""
+    """The versions of an engine for which the program names other layouts than were learned."""
     fitting, wrong = {}, []
     for row in learned:
         release = f"{row['engine']}=={row['version']}"

@@ -1,16 +1,17 @@
-"""DeepSeek-V4 in a whole SGLang on two GPUs, raw and packed, while its load balancer moves experts.
+"""DeepSeek-V4 in a whole SGLang on two GPUs, as original and packed checkpoint, while its load balancer moves experts.
 
     mxfp4-pack synth deepseek-v4-flash R --layers 4 --experts 16
     mxfp4-pack convert R P --engine sglang==0.5.17 --backend marlin
     python3 tests/engines/sglang_balanced.py R P
 
-SGLang 0.5.17 and src/loaders must be installed. R and P are started expert-parallel with --enable-eplb and four redundant
-experts, which SGLang places anew every four forward passes. After each answer every row of each rank of P is compared with the
-file's bytes of the expert that SGLang's map says is there, at last after update_weights_from_disk of P. Tokens, the 1000
-largest log probabilities and maps must be R's. SGLang 0.5.17 itself stops when it balances R, since it sends F8_E8M0 scales by
-NCCL, which does not take them: R is started as it is, too, and that R which is compared hands SGLang its parameters as bytes
-(get_moe_weights). One start runs after the other, since SGLang does not start where others take memory meanwhile; a machine's
-first one compiles kernels for minutes. Exit code 0: all as it must be, and experts moved.
+SGLang 0.5.17 and src/loaders must be installed. R and P are started expert-parallel with --enable-eplb and four
+redundant experts, which SGLang places again every four forward passes. After each answer, every row of each rank of P
+is compared with the file's bytes of the expert that SGLang's map names. The last comparison follows
+update_weights_from_disk of P. Tokens, the 1000 largest log probabilities and maps must equal R's. SGLang 0.5.17 itself
+stops when it balances R, because NCCL does not support its F8_E8M0 scales. Therefore the R for comparison passes its
+parameters to SGLang as bytes (get_moe_weights); R is also started unchanged. The starts run one after the other,
+because SGLang fails if other processes allocate memory during a start. A machine's first start compiles kernels for
+minutes. Exit code 0: all comparisons agree, and experts moved.
 """
 
 import argparse

@@ -3,15 +3,16 @@
     MXFP4_PACK=build/mxfp4-pack MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so FLASHINFER_FP4_HOST=fp4host.so \
         PYTHONPATH=src/loaders:tests/loaders python3 tests/engines/sglang_classes.py
 
-`mxfp4-pack` converts a tiny random checkpoint; one layer is read by the loader, another is filled as SGLang's own weight
-loader fills it and converted by SGLang's own method. They must agree in every parameter, buffer and mark. The hook
-registry, get_config, the method classes and their conversions, triton_kernels' layouts and FlashInfer's Python are the
-installed ones, SGLang 0.5.17 to 0.5.23. CUDA kernels that move bytes (gptq_marlin_repack, FlashInfer's interleave) are
-compiled for the CPU from the packages' own sources: host_kernels.py; FLASHINFER_FP4_HOST is as in vllm_classes.py. So is
-DeepGEMM's transform of scales (deepgemm_host.py); without the package deep_gemm on the path its cells are left out.
-AITER_SOURCE names the folder aiter of its package, whose shuffles are torch; without it its cells are left out.
-Exchanged are questions about the GPU and the server's settings, the FusedMoE module around the method classes (Kimi-K3's
-experts are loaded by its own functions), and how Fp8MoEMethod makes parameters of FP4 experts (shapes alone).
+`mxfp4-pack` converts a tiny random checkpoint; one layer is read by the loader, another is filled as SGLang's own
+weight loader fills it and converted by SGLang's own method. They must agree in every parameter, buffer and mark. The
+hook registry, get_config, the method classes and their conversions, triton_kernels' layouts and FlashInfer's Python are
+the installed ones, SGLang 0.5.17 to 0.5.23. CUDA kernels that move bytes (gptq_marlin_repack, FlashInfer's interleave)
+are compiled for the CPU from the packages' own sources: host_kernels.py; FLASHINFER_FP4_HOST is as in vllm_classes.py.
+So is DeepGEMM's transform of scales (deepgemm_host.py); without the package deep_gemm on the path its cells are left
+out. AITER_SOURCE names the folder aiter of AITER's package, whose shuffles use torch; without it AITER's cells are left
+out. Replaced are queries about the GPU and the server's settings, and the FusedMoE module around the method classes
+(Kimi-K3's experts are loaded by its own functions). Also replaced: Fp8MoEMethod's creation of parameters of FP4
+experts, which has the same shapes.
 
 triton_kernels has to be that of the sglang-kernel that the release asks for, with a Triton that it runs with: their layouts
 differ.
@@ -120,9 +121,9 @@ def runner_of(case):
 
 
 def learnable(families):
-    """(case, family) for which mxfp4_pack.learn asks SGLang. triton-blackwell makes no file to compare with,
-    flashinfer-humming rewrites codes; SGLang's weight loader raises where marlin is i64-corner; aiter-a16w4's 1 and
-    triton-hopper's c are SGLang's where it pads nothing."""
+    """(case, family) for which mxfp4_pack.learn can run SGLang. triton-blackwell gives no file to compare with, and
+    flashinfer-humming rewrites codes. SGLang's weight loader raises an error for marlin i64-corner. Version 1 of
+    aiter-a16w4 and version c of triton-hopper are SGLang's only for sizes without pads."""
     return [(case, family) for case in CASES for family in case.families
             if family in families and can_run(case, family) and not is_larger(case)
             and case.backend not in ("triton-blackwell", "flashinfer-humming")
@@ -191,7 +192,7 @@ class Layers(cells.WithSources):
                 self.exchange(mxfp4, name, getattr(host_kernels.aiter_shuffles(), name))
 
     def start(self, directory):
-        """What the launcher's process leaves for those that load the model."""
+        """The state that the launcher's process leaves for processes that load the model."""
         self.stack.enter_context(mock.patch.dict(os.environ, {arguments.CHECKED: os.path.realpath(directory)}))
         return hf_config.get_config(directory, trust_remote_code=False)
 

@@ -22,7 +22,7 @@ HOPPER, AMPERE = (SimpleNamespace(is_sm90=sm == 90, is_sm100=False, is_sm120=Fal
 
 
 def on(platform):
-    """What asks for the GPU is told of this one."""
+    """Makes queries about the GPU return this platform."""
     stack = ExitStack()
     for module in (mxfp4, mxfp4_marlin_moe):
         stack.enter_context(mock.patch.object(module, "get_platform", lambda: platform, create=True))

@@ -1,4 +1,4 @@
-"""Starts of a whole SGLang whose schedulers say what they hold, several at once; what its scripts share."""
+"""Common parts of scripts that start a whole SGLang, several at once; the schedulers report their tensors."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def run_scheduler(*arguments, **given):
 
 
 def move_as_bytes():
-    """What SGLang moves of raw experts has a dtype that NCCL takes."""
+    """Makes SGLang move experts of the original checkpoint in a dtype that NCCL supports."""
     import torch
     from sglang.srt.models.deepseek_v2 import DeepseekV2MoE
     original = DeepseekV2MoE.get_moe_weights
@@ -39,7 +39,8 @@ def move_as_bytes():
 
 
 def look(scheduler, path, directory=None):
-    """A rank appends what it holds; with a packed directory also whether its rows are the experts of SGLang's map."""
+    """Each rank appends a description of its tensors; with a packed directory also whether its rows are the experts of
+    SGLang's map."""
     import torch
     from sglang.srt.eplb.expert_location import get_global_expert_location_metadata
     model = scheduler.tp_worker.model_runner.model
@@ -97,7 +98,7 @@ def answer(one, turn=0):
 
 @contextmanager
 def started(directory, options, **chosen):
-    """A server that ends this process if a scheduler fails later: with what was kept until then, if anything was."""
+    """A server. If a scheduler fails later, this process ends, with the observations kept so far, if any."""
     with open(os.path.join(directory, "config.json")) as file:
         of_model = {} if json.load(file)["model_type"] == "deepseek_v4" else {"attention_backend": "triton"}
     ports = {"port": options.port, "nccl_port": options.port + 1}
@@ -107,8 +108,8 @@ def started(directory, options, **chosen):
 
 
 def at_once(jobs, lanes):
-    """{name: what its start saw, None} of jobs {name: (script, arguments, environment)}, as many at a time as there are
-    lanes, each an environment of its own; logs are files of their own."""
+    """{name: the start's observations, or None} of jobs {name: (script, arguments, environment)}. One job at a time
+    runs in each lane, an environment. Each job has its own log file."""
     seen, waiting, lock = {}, list(jobs.items()), threading.Lock()
 
     def work(lane):
@@ -134,7 +135,7 @@ def log_of(name):
 
 
 def reason(name):
-    """The exception that a scheduler's log has last."""
+    """The last exception in a scheduler's log."""
     with open(log_of(name), errors="replace") as file:
         lines = [line.strip() for line in file]
     found = [line for line in lines if line.split(":")[0].endswith(("Error", "Refused", "Exception")) and "SIGQUIT" not in line]

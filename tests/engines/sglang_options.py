@@ -1,14 +1,16 @@
-"""GPT-OSS in a whole SGLang, raw and packed, under options that keep weights elsewhere, wrap layers or release them.
+"""GPT-OSS in a whole SGLang, as original and packed checkpoint, with options that move weights, wrap layers or release
+weights.
 
     mxfp4-pack synth gpt-oss-20b R --layers 4 && mxfp4-pack convert R P --engine sglang --backend marlin
     python3 tests/engines/sglang_options.py marlin R P        (triton_kernel, flashinfer_mxfp4: P of their backends)
 
-SGLang 0.5.17, torch_memory_saver and src/loaders must be installed; --lanes names GPUs, one start at a time on each. Each option
-is given to a start of R and to one of P, each in a process of its own. offload: --cpu-offload-gb 1. lora: --enable-lora for
-attention, and for experts, which SGLang has to refuse with one reason for both. backup: the weights are released and resumed
-with --enable-weights-cpu-backup. saver: without it; then they are loaded again by update_weights_from_disk, which R's own
-experts may not survive. Tokens and the 1000 largest log probabilities must be R's, after a release those of before. What the
-raw checkpoint cannot be started with is said, and is no failure of P's. Exit code 0: all as it must be.
+SGLang 0.5.17, torch_memory_saver and src/loaders must be installed; --lanes names GPUs, one start at a time on each.
+Each option is given to a start of R and to one of P, each in a process of its own. offload: --cpu-offload-gb 1. lora:
+--enable-lora for attention, and for experts, which SGLang must refuse with the same reason for R and P. backup: the
+weights are released and resumed with --enable-weights-cpu-backup. saver: without that option; update_weights_from_disk
+then loads the weights again, which may break R's own experts. Tokens and the 1000 largest log probabilities must equal
+R's, and after a release those before it. Options with which R itself does not start are reported and do not count as
+failures of P. Exit code 0: all comparisons agree.
 """
 
 import argparse
@@ -25,7 +27,7 @@ OPTIONS = {"none": {}, "offload": {"cpu_offload_gb": 1},
 
 
 def release(one, directory, option):
-    """The weights away and back: what then is there, and how many GiB that freed."""
+    """Releases and resumes the weights. Returns the tensors after that, and the freed GiB."""
     import torch
     before = torch.cuda.mem_get_info()[0]
     one.release_memory_occupation(tags=["weights"])
@@ -65,7 +67,7 @@ def held(seen):
 
 
 def of_raw(option, raw):
-    """What the raw checkpoint itself does not do."""
+    """The failures of the original checkpoint itself."""
     if raw is None:
         return "SGLang does not start the raw checkpoint so"
     if raw.get("why"):
@@ -74,7 +76,8 @@ def of_raw(option, raw):
 
 
 def report(option, seen, names, plain):
-    """Whether the packed start was right, and a line. Where raw does not start, packed may do so as well for the same reason."""
+    """(whether the packed start was correct, a line). If the original does not start, packed may fail for the same
+    reason."""
     raw, packed = (seen[name] for name in names)
     wrong = [reason(names[1])] if packed is None else differences(option, raw or plain, packed) if raw or plain else ["no raw"]
     excused = raw is None and packed is None and reason(names[0]) == reason(names[1])

@@ -1,13 +1,13 @@
 """Golden layers by SGLang's own functions, of sizes that it pads. usage: sglang_sources_golden.py DIRECTORY
 
-Makes layer_sglang_flashinfer.safetensors, a random layer of GPT-OSS's form as SGLang's method makes it for FlashInfer's
-W4A8 on SM90 and TRTLLM on SM100, layer_sglang_cutlass.safetensors and layer_sglang_corner.safetensors, whose hidden is padded
-too, for FlashInfer CUTLASS on SM90 (W4A16) and SM120 (MXFP8), layer_sglang_aiter.safetensors for AITER on gfx950, and adds
-Marlin's codes to layer_sglang_marlin.safetensors and layer_sglang_marlin_corner.safetensors.
+Makes random layers of GPT-OSS's form, converted by SGLang's method. layer_sglang_flashinfer.safetensors is for
+FlashInfer's W4A8 on SM90 and TRTLLM on SM100. layer_sglang_cutlass.safetensors and layer_sglang_corner.safetensors
+(with padded hidden) are for FlashInfer CUTLASS on SM90 (W4A16) and SM120 (MXFP8). layer_sglang_aiter.safetensors is for
+AITER on gfx950. Adds Marlin's codes to layer_sglang_marlin.safetensors and layer_sglang_marlin_corner.safetensors.
 
-Needs torch, and the sources of SGLang 0.5.23 and FlashInfer 0.7.2 on PYTHONPATH, which are not imported: the functions
-that make the bytes are taken out of their files and run as they are, on a CPU, their CUDA kernels compiled for the
-host. AITER_SOURCE names the folder aiter of AITER's sources (e404860), whose shuffles are torch."""
+Needs torch, and the sources of SGLang 0.5.23 and FlashInfer 0.7.2 on PYTHONPATH. The sources are not imported: the
+converting functions are extracted from their files and run unchanged on a CPU, with CUDA kernels compiled for the host.
+AITER_SOURCE names the folder aiter of AITER's sources (e404860), whose shuffles are torch."""
 
 import ast
 import functools
@@ -32,7 +32,7 @@ PREPARE = ("_preprocess_humming_e8m0_weight_scale", "_humming_mxfp4_w4a8_rewrite
 
 
 def functions(package, file, names, given):
-    """Functions and methods (CLASS.NAME) of a source file, with what they need from elsewhere."""
+    """Functions and methods (CLASS.NAME) of a source file. given: the names that they need from other modules."""
     with open(os.path.join(host_kernels.folder_of(package), file)) as source:
         tree = ast.parse(source.read())
     scopes = [("", tree.body)] + [(node.name + ".", node.body) for node in tree.body if isinstance(node, ast.ClassDef)]

@@ -104,7 +104,8 @@ class Model(torch.nn.Module):
 
 @unittest.skipUnless("MXFP4_PACK_LIBRARY" in os.environ, "MXFP4_PACK_LIBRARY names no libmxfp4_pack.so")
 class Tensors(Layers):
-    """New raw experts by SGLang's WeightUpdater, in two requests: the layer is then the one that SGLang makes of them."""
+    """New unpacked experts through SGLang's WeightUpdater, in two requests. The layer must then equal SGLang's own
+    conversion."""
 
     def test_updates(self):
         asked = "marlin", "triton-hopper", "flashinfer-cutlass", "humming"
@@ -159,8 +160,9 @@ def experts_of(checkpoint):
 
 class Fallback(Layers):
     def test_a_changed_canary(self):
-        """SGLang converts the raw experts itself. Left out: what has its own canary, or no raw experts; and Kimi-K3, of which
-        SGLang 0.5.23's loader fills pads of scales with zeros, beside codes of zero, where the fallback leaves 1.0."""
+        """SGLang converts the unpacked experts itself. Left out: cases with a canary of their own or without unpacked
+        experts. Also left out is Kimi-K3: SGLang 0.5.23's loader fills pads of scales with zeros, the fallback with
+        1.0; codes there are zero."""
         left_out = "file", "k3", "i128-k3", "1-k3"
         for case in CASES:
             for family in case.families if case.layout not in left_out and case.backend != "flashinfer-humming" else ():

@@ -1,5 +1,5 @@
-"""Makes testdata/golden/layer_vllm_triton_rocm.safetensors and layer_vllm_triton_rocm_strided.safetensors: a random layer of
-pairs, and what vLLM's own conversion for triton_kernels on ROCm makes of it on a CPU. usage: triton_rocm_golden.py
+"""Makes testdata/golden/layer_vllm_triton_rocm.safetensors and layer_vllm_triton_rocm_strided.safetensors: a random
+layer of pairs, and its conversion by vLLM for triton_kernels on ROCm, run on a CPU. usage: triton_rocm_golden.py
 OUT-DIRECTORY
 
 Needs vLLM's Python. The first file is made by vLLM 0.33.0 where triton_kernels 3.8 is on the path, the second by 0.30.0,
@@ -42,7 +42,7 @@ def loaded(raw, hidden, intermediate):
 
 
 def in_memory(thing):
-    """The bytes of what the conversion gives: a tensor, a tensor of triton_kernels or a PrecisionConfig that holds one."""
+    """The bytes of a conversion's result: a tensor, a tensor of triton_kernels or a PrecisionConfig that holds one."""
     if not isinstance(thing, torch.Tensor):
         storage = getattr(thing, "storage", None)
         storage = storage or next(value.storage for value in vars(thing).values() if hasattr(value, "storage"))

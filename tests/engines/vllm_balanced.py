@@ -1,19 +1,21 @@
-"""DeepSeek-V4 in a whole vLLM on two GPUs, raw and packed, also while its load balancer moves experts.
+"""DeepSeek-V4 in a whole vLLM on two GPUs, as original and packed checkpoint, also while its load balancer moves
+experts.
 
     mxfp4-pack synth deepseek-v4-flash R --layers 4 --experts 16
     mxfp4-pack convert R P --engine vllm --backend marlin
     python3 tests/engines/vllm_balanced.py R P
 
-vLLM and src/loaders must be installed. R, R again and P are started expert-parallel, and P also with --enable-eplb and four
-redundant experts, which vLLM places anew every four steps by the loads that the answers made. Each rank first compiles some 60
-kernels, one after the other, for minutes; so all starts run at once.
+vLLM and src/loaders must be installed. R (twice) and P are started expert-parallel, and P also with --enable-eplb and
+four redundant experts. vLLM places these again every four steps, by the load of the answers. Each rank first compiles
+about 60 kernels, one after the other, for minutes; therefore all starts run at once.
 
-The experts' parameters of P must be R's. After each answer of the balanced P every row of every rank is compared with the file's
-bytes of the expert that vLLM's map says is there. vLLM's attention for DeepSeek-V4 does not give the same numbers twice, so log
-probabilities must be within twice of what R and R again are apart. Exit code 0: all as it must be, and experts moved.
+The experts' parameters of P must equal R's. After each answer of the balanced P, every row of every rank is compared
+with the file's bytes of the expert that vLLM's map names. vLLM's attention for DeepSeek-V4 does not repeat its results
+exactly, so log probabilities may differ by twice the difference between the two starts of R. Exit code 0: all
+comparisons agree, and experts moved.
 
-R itself cannot be balanced in vLLM 0.26.0: it sends F8_E8M0 scales by NCCL, which does not take them, and its loader of this
-model leaves the rows of redundant experts unset (get_expert_mapping does not pass their number).
+R itself cannot be balanced in vLLM 0.26.0, which sends scales as F8_E8M0 by NCCL without support for this dtype. Its
+loader of this model also leaves the rows of redundant experts unset (get_expert_mapping does not pass their number).
 """
 
 import argparse

@@ -8,9 +8,9 @@ converted by vLLM's own method. They must agree in every parameter (name, class,
 the objects that the method keeps, and in the quantization config for the kernel.
 
 Config handling, RoutedExperts, the method classes, the conversion functions, triton_kernels' layouts, FlashInfer's and
-AITER's Python and replace_parameter are the installed ones. Exchanged are only: the choice of backend (it asks for a GPU);
-what asks which platform this is, on ROCm also of how many ranks; the construction of the kernel; and
-- gptq_marlin_repack, a CUDA kernel, and vLLM's operators for CPUs, which its wheel has not: their own source, compiled here.
+AITER's Python and replace_parameter are the installed ones. Replaced are only: the choice of backend, which needs a
+GPU; queries about the platform, on ROCm also about the number of ranks; the construction of the kernel; and
+- gptq_marlin_repack, a CUDA kernel, and vLLM's operators for CPUs, which its wheel lacks: compiled from their source.
   VLLM_MARLIN_SOURCE and VLLM_CPU_SOURCE name the folders csrc/.../quantization/marlin and csrc/cpu/sgl-kernels of vLLM's
   source archive. Without one, its cells are left out;
 - DeepGEMM's transform of scales and FlashInfer's SM90 interleave: their own kernels, compiled for the CPU;
@@ -148,7 +148,7 @@ def activation_of(source):
 
 
 class Platform:
-    """The installed platform, but for what it is."""
+    """The installed platform, with a faked identity."""
 
     def __init__(self, **answers):
         self.answers = answers
@@ -322,7 +322,7 @@ class Layers(cells.WithSources):
         self.assertEqual(repr_without_tensors(got), repr_without_tensors(want))
 
     def at_ranks(self, source, case, out, tp, ranks=None):
-        """(the loader's layer, the engine's) of each rank, or of these"""
+        """(the loader's layer, the engine's layer) of each rank, or of the given ranks"""
         for platform, rank in itertools.product(case.platform.split(), ranks or range(tp)):
             quantization.canaries_passed.clear()
             with ExitStack() as self.stack:

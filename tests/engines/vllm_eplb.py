@@ -4,10 +4,10 @@
     mxfp4-pack convert R P --engine vllm --backend marlin
     python3 tests/engines/vllm_eplb.py P        (P of triton-hopper too)
 
-GPT-OSS cannot: vLLM 0.26.0's method for it says so. So these are DeepSeek-V4's layers without its attention: vLLM's
-own FusedMoE with this plugin's method, its groups, its EplbState and what that moves with, in a model of expert layers
-alone. After each of ten rearrangements every row of every rank is compared with the file's bytes of the expert that vLLM's
-map says is there, and the layers' results with those before. Exit code 0: all as it must be.
+vLLM 0.26.0's method for GPT-OSS does not support balancing. Therefore the model consists of DeepSeek-V4's expert layers
+only, without attention: vLLM's own FusedMoE with this plugin's method, vLLM's groups, EplbState and communicator. After
+each of ten rearrangements, every row of every rank is compared with the file's bytes of the expert that vLLM's map
+names. The layers' results must equal those before. Exit code 0: all comparisons agree.
 """
 
 import glob
@@ -63,7 +63,7 @@ def layers_of(directory):
 
 
 def model_of(layers, experts):
-    """What EplbState asks a model."""
+    """A model with the interface that EplbState needs."""
     from vllm.model_executor.models.interfaces import MixtureOfExperts
     physical = experts + REDUNDANT
     model = SimpleNamespace(moe_layers=layers, num_moe_layers=len(layers), num_expert_groups=1, num_logical_experts=experts,

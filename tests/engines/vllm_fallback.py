@@ -1,5 +1,5 @@
-"""Where a packing does not fit, in an installed vLLM's own classes, and its kernel on a packed layer; without a GPU. What is
-exchanged: see vllm_classes.py, and here in MarlinKernel.
+"""Outputs that do not fit, in an installed vLLM's own classes, and vLLM's kernel on a packed layer, without a GPU. For
+the replaced parts see vllm_classes.py, and MarlinKernel here.
 
     MXFP4_PACK=build/mxfp4-pack MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders:tests/loaders \
         python3 tests/engines/vllm_fallback.py
@@ -32,7 +32,7 @@ ON_PATH = {"PATH": f"{os.path.dirname(os.path.abspath(PROGRAM))}:{os.environ['PA
 
 class Fallback(Layers):
     def test_a_changed_canary(self):
-        """vLLM converts the raw experts itself."""
+        """vLLM converts the unpacked experts itself."""
         for case in CASES:
             for family in FAMILIES:
                 for tp in case.tp if can_run(case, family) else ():
@@ -53,7 +53,7 @@ class Fallback(Layers):
 
 
 def index_of(pack, raw):
-    """Where each element of what `pack` makes of `raw` comes from: it packs the digits of the elements' numbers."""
+    """The source of each element that `pack` makes of `raw`, found by packing the digits of the elements' numbers."""
     number, where = torch.arange(raw.numel() * 2).reshape(*raw.shape[:-1], -1), 0
     for digit in range(5):
         low, high = (number >> 4 * digit & 15).unflatten(-1, (-1, 2)).unbind(-1)
@@ -91,7 +91,7 @@ class MarlinKernel:
 
 @contextmanager
 def changed_parameter(name, change):
-    """Layers that are read meanwhile hold something else in a parameter."""
+    """In this context, layers are read with other values in a parameter."""
     read = PackedSet.read_layer
 
     def changed(self, entries, experts, device):
@@ -120,7 +120,7 @@ class Kernel(unittest.TestCase):
             stack.enter_context(mock.patch.object(target, name, value))
 
     def results(self, *options):
-        """What the kernel makes of an output of the program, in which verify found nothing."""
+        """The kernel's results for an output in which verify finds no fault."""
         source = os.path.join(TESTDATA, "tiny", "gpt-oss")
         subprocess.run([PROGRAM, "convert", source, self.directory, "--engine", "vllm", "--backend", "marlin", *options,
                         "-q"], check=True)

@@ -3,11 +3,11 @@
     mxfp4-pack synth gpt-oss-20b R --layers 4 && mxfp4-pack convert R P --engine vllm --backend marlin
     python3 tests/engines/vllm_options.py marlin R P         (triton: P of triton-hopper, --layout-version a)
 
-vLLM and src/loaders must be installed. Each option is given to a start of R and to one of P, each in a process of its own:
-offload (--cpu-offload-gb 2: the first layers' weights in the host's memory) and lora (--enable-lora, a random adapter on all
-experts, and on them alone: with attention too vLLM 0.26.0 stops at "assert inputs.is_contiguous()"). Tokens, all log
-probabilities and the experts' parameters must be R's; the adapter must change the tokens or log probabilities. What the raw
-checkpoint itself cannot be started with is said, and is no failure of P's.
+vLLM and src/loaders must be installed. Each option is given to a start of R and to one of P, each in a process of its
+own: offload (--cpu-offload-gb 2: the first layers' weights in the host's memory) and lora (--enable-lora, a random
+adapter on all experts). With an adapter on attention, too, vLLM 0.26.0 stops at "assert inputs.is_contiguous()".
+Tokens, all log probabilities and the experts' parameters must equal R's; the adapter must change tokens or log
+probabilities. Options with which R itself does not start are reported and do not count as failures of P.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def start(options):
 
 
 def seen_of(options, option, directory, adapter):
-    """What a start saw; None where there was none."""
+    """The observations of a start; None if it failed."""
     return apart.seen_by(__file__, options.backend, options.raw, options.packed, "--start", directory, "--option", option,
                          "--adapter", adapter)
 

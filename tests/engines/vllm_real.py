@@ -1,11 +1,12 @@
-"""Raw against packed in an installed vLLM on a GPU: the same parameters, the same logprobs, and refusals that refuse.
+"""Compares original and packed checkpoint in an installed vLLM on a GPU: equal parameters, equal logprobs, and working
+refusals.
 
     mxfp4-pack synth gpt-oss-20b R --layers 2
     mxfp4-pack convert R P --engine vllm --backend marlin
     python3 tests/engines/vllm_real.py R P marlin        (triton, flashinfer_cutlass)
 
-For Triton, P with --layout-version a, the bytes of vLLM 0.26.0. --larger Q: also start Q, a packing with more padding
-in storage (the default layout version), of which logprobs must be equal. --quick: without the starts that must differ.
+For Triton, P with --layout-version a, the bytes of vLLM 0.26.0. --larger Q: also start Q, an output with more padding
+in storage (the default layout version), whose logprobs must be equal. --quick: skip the starts that must differ.
 
 vLLM and src/loaders must be installed. Prints load seconds and peak memory of both. Without
 logprobs for flashinfer_cutlass, whose first generation has a race: there parameters alone are compared. Exit code 0:
@@ -30,7 +31,8 @@ ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_ALLOW_INSECURE_SERIA
 
 
 def one_start(directory, backend, result):
-    """In a process of its own: load, look, generate; what was seen goes to the file `result` as JSON."""
+    """Runs in a process of its own: loads, inspects and generates, and writes the observations to the file `result` as
+    JSON."""
     import torch
     from vllm import LLM, SamplingParams
     from vllm.model_executor.model_loader.base_loader import BaseModelLoader
@@ -64,7 +66,7 @@ def one_start(directory, backend, result):
 
 
 def start(directory, backend, **environment):
-    """(what one_start saw, or None where it failed; its output)"""
+    """(the observations of one_start, or None if it failed; its output)"""
     with tempfile.NamedTemporaryFile("r", suffix=".json") as result:
         done = subprocess.run([sys.executable, os.path.abspath(__file__), directory, result.name, backend, "--one"],
                               env=os.environ | ENVIRONMENT | environment, stdout=subprocess.PIPE,

@@ -1,12 +1,13 @@
-"""A running model's weights loaded again by an installed vLLM's own reload, without a GPU (vLLM 0.33.0: in 0.26.0 that is a
-part of the model runner; vllm_live.py has it on a GPU).
+"""An installed vLLM's own reload of a running model's weights, without a GPU. For vLLM 0.33.0; in 0.26.0 the reload is
+a part of the model runner, which vllm_live.py tests on a GPU.
 
     MXFP4_PACK=build/mxfp4-pack MXFP4_PACK_LIBRARY=build/libmxfp4_pack.so PYTHONPATH=src/loaders:tests/loaders \
         python3 tests/engines/vllm_reload.py
 
-A packed layer beside a parameter that is not packed is loaded, and again from the same output, from another one and from a
-raw checkpoint, by vllm.model_executor.model_loader.reload.inplace, DefaultModelLoader and process_weights_after_loading. The
-layer must hold the bytes of that output, in the tensors of before. Exchanged is what vllm_classes.py exchanges.
+A packed layer and a parameter that is not packed are loaded. They are then loaded again from the same output, from
+another output and from an original checkpoint, by vllm.model_executor.model_loader.reload.inplace, DefaultModelLoader
+and process_weights_after_loading. Each time the layer must hold the new bytes in its previous tensors. The replaced
+parts are those of vllm_classes.py.
 """
 
 import os

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What this machine's kernel lacks, in a guest with Debian's. usage: guest.sh MXFP4-PACK SOURCE-DIR KILLS [STORY...]
-# STORY: nfs4 nfs3 vfat (story.sh), noac nodes (parts by three clients of NFS, without and with caches of attributes,
-# for which it waits 25 minutes), far (speed on NFS with a delay); all unless named.
-# Needs of Debian 12: qemu-system-x86 busybox-static kmod dosfstools iproute2 python3; skipped where there is no QEMU.
-# Where the processor has no KVM, QEMU computes the guest's instructions: the times are then not a machine's.
-# The guest's root is this machine's, read-only, below a tmpfs. Kernel and NFS server are downloaded as packages and
-# unpacked, not installed, to MXFP4_TEST_GUEST (/var/tmp/mxfp4-guest), and stay there for the next time.
-# Prints a table, and fails if README.md here lacks one of its rows.
+# Tests of features that this machine's kernel lacks, in a guest with Debian's kernel.
+# usage: guest.sh MXFP4-PACK SOURCE-DIR KILLS [STORY...]
+# STORY: nfs4 nfs3 vfat (story.sh), noac nodes (parts by three clients of NFS, without caches of attributes and with
+# them, which takes 25 minutes), far (speed on NFS with a delay). Default: all. Needs of Debian 12: qemu-system-x86
+# busybox-static kmod dosfstools iproute2 python3; skipped without QEMU. Without KVM, QEMU emulates the guest's
+# instructions, so times are meaningless. The guest's root is this machine's root, read-only, below a tmpfs. Kernel and
+# NFS server are downloaded as packages and unpacked, not installed, to MXFP4_TEST_GUEST (/var/tmp/mxfp4-guest), and
+# stay there for the next run. Prints a table, and fails if README.md here lacks one of its rows.
 set -eu
 [ $# -ge 3 ] || { echo "usage: $0 MXFP4-PACK SOURCE-DIR KILLS [STORY...]"; exit 2; }
 command -v qemu-system-x86_64 >/dev/null || { echo 'skipped: no qemu-system-x86_64' && exit 77; }

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Two mounts of one folder that see late what the other one does. usage: late.sh MXFP4-PACK SOURCE-DIR FOLDER FOLDER
-# A command may be refused or say "wrong" for a while, but never be right about what is not; SETTLE seconds (3.5) later
-# all is seen.
+# Two mounts of one folder that see each other's changes late.
+# usage: late.sh MXFP4-PACK SOURCE-DIR FOLDER FOLDER
+# A command may be refused or report "wrong" for a while, but must never report a wrong output as right. After SETTLE
+# seconds (3.5) all changes are visible.
 . "$(dirname "$0")/../cli/lib.sh"
 here=$3 there=$4
 on() { "$program" convert "$1/in" "$1/out" --engine "$3" --backend "$2" "${@:4}"; }
 look() { ls -lR "$here" "$there" >"$dir/seen.txt"; }
 settle() { sleep "${SETTLE:-3.5}"; }
-# code_of COMMAND...: prints its exit code, with what it said on stderr
+# code_of COMMAND...: prints the command's exit code, and its messages on stderr
 code_of() {
   "$@" >"$dir/said.txt" 2>&1
   echo "code $?"

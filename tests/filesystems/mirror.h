@@ -1,4 +1,4 @@
-// A folder seen through FUSE: what the tests' file systems have in common.
+// A mirror of a folder through FUSE, the common part of the tests' file systems.
 #pragma once
 
 #define FUSE_USE_VERSION 35
@@ -17,7 +17,7 @@
 
 inline std::string folder;  // that is seen, absolute
 
-/// Where the file of a path of the mount is.
+/// The path in the folder of a path in the mount.
 inline std::string (*where)(const char* path) = [](const char* path) { return folder + path; };
 inline std::string behind(const char* path) { return where(path); }
 inline int result(long r) { return r < 0 ? -errno : int(r); }

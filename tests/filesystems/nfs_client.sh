@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Mounts a folder of the NFS server that in_guest.sh runs, by a client with a network of its own, each of whose requests
-# takes so much longer. usage: nfs_client.sh FOLDER MOUNTPOINT MICROSECONDS
-# FOLDER is one below /run/exported. CLIENT (1): its number; OPTIONS (ac): further ones of the mount.
+# Mounts a folder of the NFS server that in_guest.sh runs, in a client with a network of its own, and delays each
+# request.
+# usage: nfs_client.sh FOLDER MOUNTPOINT MICROSECONDS
+# FOLDER is below /run/exported. CLIENT (1): the client's number. OPTIONS (ac): further mount options.
 set -eu
 number=${CLIENT:-1} folder=${1#/run/exported}
 name=node$number

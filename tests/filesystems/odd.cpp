@@ -1,5 +1,6 @@
-// A file system with two habits that programs overlook, as a mirror of a folder. usage: odd FOLDER MOUNTPOINT
-// vfat's: names that differ in case only are one file, under the name that was there first.
+// A mirror of a folder with two habits of file systems that programs overlook.
+// usage: odd FOLDER MOUNTPOINT
+// Like on vfat, names that differ in case only are one file, under the first name.
 // NFS's: while FOLDER/full is there, writes seem to succeed and are lost. The next fsync of the file, in whatever
 // process, says ENOSPC, once.
 #include <strings.h>
@@ -22,7 +23,7 @@ std::string kept_name(const std::string& within, const std::string& name) {
   return name;
 }
 
-/// Where the file of `path` is: each of its names as the folder has it.
+/// The path in the folder of `path`, each name in the folder's spelling.
 std::string fold(const char* path) {
   std::string at = folder;
   for (const auto& part : std::filesystem::path(path).relative_path()) at += "/" + kept_name(at, part);

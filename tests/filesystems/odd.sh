@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Where names fold case and a full disk is told late. usage: odd.sh MXFP4-PACK SOURCE-DIR ODD
-# ODD: the program made of odd.cpp. Skipped where FUSE mounts nothing.
+# A file system that folds the case of names and reports a full disk late.
+# usage: odd.sh MXFP4-PACK SOURCE-DIR ODD
+# ODD: the program made of odd.cpp. Skipped if FUSE cannot mount.
 if [ -z "${MXFP4_TEST_IN_NAMESPACE:-}" ]; then  # mounts go with their namespace
   [ "$(id -u)" = 0 ] && flags=-m || flags=-Urm
   unshare $flags true 2>/dev/null || { echo 'skipped: nothing can be mounted here' && exit 77; }
@@ -15,7 +16,7 @@ trap 'umount -l "$place"; rm -rf "$dir"' EXIT
 as=(--backend marlin --engine vllm --threads 1)
 on() { "$program" "$1" "$2" "$place/out" "${@:3}"; }
 tidy() { rm -rf "$place"/{out,.out.*}; }
-# stop_after LINES COMMAND...: the run stands still as soon as its journal has so many lines; its process is $run
+# stop_after LINES COMMAND...: stops a run as soon as its journal has LINES lines; its process is $run
 stop_after() {
   local lines=$1 try
   for try in $(seq 100); do

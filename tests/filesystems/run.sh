@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The story on file systems of this machine. usage: run.sh MXFP4-PACK SOURCE-DIR KILLS [FILE-SYSTEM...]
-# FILE-SYSTEM: tmpfs overlay ext4 xfs btrfs weak; all unless named. ext4, xfs and btrfs need root and loop devices, weak
-# needs /dev/fuse and MXFP4_TEST_WEAK, the program made of weak.cpp. What cannot be mounted here is skipped, and it is
-# said.
+# Runs the story on file systems of this machine.
+# usage: run.sh MXFP4-PACK SOURCE-DIR KILLS [FILE-SYSTEM...]
+# FILE-SYSTEM: tmpfs overlay ext4 xfs btrfs weak (default: all). ext4, xfs and btrfs need root and loop devices, weak
+# needs /dev/fuse and MXFP4_TEST_WEAK, the program made of weak.cpp. A file system that cannot be mounted here is
+# skipped with a message.
 # Prints a table, and fails if README.md here lacks one of its rows.
 set -u
 [ $# -ge 3 ] || { echo "usage: $0 MXFP4-PACK SOURCE-DIR KILLS [FILE-SYSTEM...]"; exit 2; }

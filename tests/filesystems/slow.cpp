@@ -1,5 +1,7 @@
-// A file system that is far away, as a mirror of a folder: requests of 128 KiB at most, each of which takes so long,
-// any number at once. usage: slow FOLDER MOUNTPOINT MICROSECONDS [direct]. direct: O_DIRECT is taken.
+// A mirror of a folder that behaves like a remote file system: requests of at most 128 KiB, each with a delay, any
+// number at once.
+// usage: slow FOLDER MOUNTPOINT MICROSECONDS [direct]
+// direct: O_DIRECT is supported.
 #include <chrono>
 #include <thread>
 

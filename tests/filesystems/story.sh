@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What the program does on one file system. usage: story.sh MXFP4-PACK SOURCE-DIR NAME FOLDER KILLS
-# FOLDER is an empty one on it, at the root of a mount with some 200 MB free; TMPDIR is a tmpfs, where the bytes to
-# compare with are made. The last line is the file system's row of the table in README.md here.
+# Tests the program on one file system.
+# usage: story.sh MXFP4-PACK SOURCE-DIR NAME FOLDER KILLS
+# FOLDER is empty, at the root of a mount of the file system with about 200 MB of free space. TMPDIR is a tmpfs, for the
+# bytes to compare with. The last line is the file system's row of the table in README.md here.
 set -u
 . "$(dirname "$0")/../cli/lib.sh"
 name=$3 place=$(realpath "$4") kills=$5
@@ -121,7 +122,7 @@ survive_kills() {
   done
 }
 
-# stop_after LINES: a run that stands still as soon as its journal has so many lines; its process is $run
+# stop_after LINES: stops a run as soon as its journal has LINES lines; its process is $run
 stop_after() {
   local try
   for try in $(seq 100); do
@@ -170,7 +171,7 @@ two_at_once() {
   expect 'nothing beside it' 0 '' '' is_tidy
 }
 
-# fill BYTES: all but these; what was removed becomes free late
+# fill BYTES: fills the file system except for BYTES; removed files become free space late
 fill() {
   local try bytes
   for try in 1 2 3 4; do

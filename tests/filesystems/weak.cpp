@@ -1,14 +1,15 @@
-// A file system that promises little, as a mirror of a folder. usage: weak FOLDER MOUNTPOINT
-// No O_DIRECT, no flags of renameat2, ENOLCK for locks, no links, no clones, no space reserved ahead; reads and writes
-// that move only a part; names and attributes that another mount of FOLDER changes are seen seconds late.
+// A mirror of a folder with few guarantees.
+// usage: weak FOLDER MOUNTPOINT
+// No O_DIRECT, no flags of renameat2, ENOLCK for locks, no links, no clones, no space reserved ahead. Reads and writes
+// move only a part. Changes of names and attributes by another mount of FOLDER are visible seconds later.
 #include <algorithm>
 
 #include "mirror.h"
 
 namespace {
 
-// Where the kernel reads for its page cache, for a mapping or posix_fadvise(), it takes a short read for the file's
-// end: only what is larger than these requests is answered in part.
+// If the kernel reads for its page cache, for a mapping or posix_fadvise(), it treats a short read as the end of the
+// file. Therefore only requests larger than these are answered in part.
 constexpr unsigned most_ahead = 128 << 10, most_asked = 1 << 20;
 constexpr size_t most_read = 150'000;
 static_assert(most_read >= most_ahead);

@@ -1,10 +1,10 @@
 // Changes whole outputs and checkpoints and runs the commands on them, each in a process of its own.
 // usage: mxfp4_folders SECONDS [SEED [CASES]]
 //
-// No command may crash, take more than 5 s of the processor, end with another code than 0, 1 or 2, change what it reads
-// or write elsewhere. verify --source says right only of an output with the original's bytes; of one whose manifest was
-// not sealed anew unpack gives the source or refuses; what convert makes of a changed checkpoint is right, and inspect
-// has nothing against that.
+// No command may crash, take more than 5 s of the processor, end with another code than 0, 1 or 2, change its input or
+// write elsewhere. verify --source may accept only an output with the original's bytes. If the manifest's checksum was
+// not updated, unpack must give the source or refuse. The output of convert for a changed checkpoint must be correct,
+// and inspect must accept it.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -199,7 +199,7 @@ class Fuzzing {
       fail("unpack: what convert made is refused");
   }
 
-  /// What is not compared: files that are not carried along, and those that hold no tensors of the index.
+  /// Files that are not compared: skipped files, and files without tensors of the index.
   bool is_same_source(const std::string& in) const {
     auto is = tree_of(in);
     for (const auto& [name, what] : unpacked_) {

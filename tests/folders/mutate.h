@@ -17,8 +17,8 @@ class Mutator {
  public:
   Mutator(std::string dir, uint64_t seed) : dir_(std::move(dir)), random_(seed) {}
 
-  /// One to three changes; of an output, in two of three cases, the manifest then lists the files as they are and is
-  /// sealed anew. True where it was.
+  /// Makes one to three changes. For an output, in two of three cases the manifest then lists the changed files, and
+  /// its checksum is updated. True if it was updated.
   bool run() {
     for (size_t i = below(3) + 1; i > 0; --i) change();
     if (below(3) == 0 || !fs::is_regular_file(fs::symlink_status(dir_ + "/" + manifest_name))) return false;
@@ -38,7 +38,7 @@ class Mutator {
     std::ofstream(dir_ + "/" + name, std::ios::binary | std::ios::trunc) << text;
   }
 
-  /// Mostly of what is written as JSON, where structure is.
+  /// Mostly changes JSON text, because it has structure.
   std::string any_file() {
     std::vector<std::string> all, json;
     for (const auto& entry : fs::recursive_directory_iterator(dir_))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Outputs of format version 1, as the first program that wrote it made them: every later one reads them. What is made
-# of them, or added to them, stays version 1: they lack the source's headers.
+# Outputs of format version 1, written by the first version of the program; every later version must read them. Outputs
+# that are derived from them, or sets that are added, stay version 1, because the source's headers are missing.
 # usage: run.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/../cli/lib.sh"
 command -v python3 >/dev/null || skip 'no python3'

@@ -1,5 +1,5 @@
-// What reads bytes from outside: each function takes any text and says what is wrong with it, or nothing. Anything
-// else, an exception of another type included, is a mistake. The fuzz targets and the mutation tests call them.
+// Readers of untrusted bytes. Each function takes any text and returns its errors, if any. Any other behaviour,
+// including an exception of another type, is a defect. The fuzz targets and the mutation tests call these functions.
 #pragma once
 
 #include "src/backends/layout_file.h"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Kills an unpack --force before each of its last calls. usage: aside.sh MXFP4-PACK INJECT-LIBRARY CKPT
-# There must be a DEST, what was there before must be under one of its two names, and a further run must end well.
+# Kills an unpack --force before each of its last calls.
+# usage: aside.sh MXFP4-PACK INJECT-LIBRARY CKPT
+# DEST must exist, the previous DEST must have one of its two names, and a further run must succeed.
 . "$(dirname "$0")/lib.sh"
 "$program" convert "$dir/in" "$dir/out" --backend marlin --engine vllm -q || exit 1
 work() { "$program" unpack "$dir/out" "$dir/dest" --force --threads 1 -q; }

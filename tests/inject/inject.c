@@ -3,7 +3,7 @@
 //   INJECT_FAULT  ENOSPC, EIO, EDQUOT, EINTR, short: half of what a read or write was asked for, or KILL: the program is
 //                 killed right before it
 //   INJECT_LOG    file to which the number of calls and the call that failed are written at the end
-// A close that fails has closed. Calls on what is no file of the run (below INJECT_ROOT) are not counted.
+// A failing close has closed the file. Only calls on files of the run (below INJECT_ROOT) are counted.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -58,7 +58,7 @@ static const char* path_of(int fd, char* to) {
   return to;
 }
 
-// 1 where this call is the one to fail; errno is set.
+// 1 if this call must fail; errno is set.
 static int hit(const char* call, const char* path) {
   if (!is_ours(path) || atomic_fetch_add(&calls, 1) + 1 != chosen) return 0;
   if (is_killed) raise(SIGKILL);

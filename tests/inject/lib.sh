@@ -1,8 +1,8 @@
 # Common to the scripts of this folder: fails each system call of one command in turn. A script is called as
 # SCRIPT MXFP4-PACK INJECT-LIBRARY CKPT .., includes this file, defines
-#   work          the command; also what `inject` has as third argument and on
-#   reset         what is there before it
-#   check CODE    what must hold after it, or `die`
+#   work          the command, which gets the arguments of `inject` from the third on
+#   reset         prepares the state before the command
+#   check CODE    checks the state after the command, or calls `die`
 # and ends with `try_all STEP`: every STEP-th call, each with the next of the faults; 1 takes all faults at each.
 # A failed call must give exit 2 and a line that names the cause, or an honest success, and nothing may stay beside OUT
 # after check.

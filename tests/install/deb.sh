@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 fresh_root man-db
 
-# What packages own, and what they leave anywhere but in caches, logs and the list of packages.
+# The files of packages, and files that packages leave outside of caches, logs and the list of packages.
 files() { (cd "$root" && find . \( -path ./proc -o -path ./tmp -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/apt -o -path ./var/lib/dpkg \) -prune -o -print) | sort; }
 cp "$1" "$root/tmp/mxfp4-pack.deb"
 inside apt-get update -qq

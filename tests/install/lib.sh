@@ -1,4 +1,4 @@
-# Fresh Debian roots for tests of what is installed. usage: . lib.sh; needs root and debootstrap.
+# Fresh Debian roots for tests of installed packages. usage: . lib.sh; needs root and debootstrap.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 dir=$(mktemp -d)
@@ -8,8 +8,8 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# fresh_root PACKAGE..: a minimal Debian 12 (SUITE: another) with these at $root, and the tiny checkpoint at its /tmp/tiny.
-# ROOTS (a folder) keeps what was downloaded.
+# fresh_root PACKAGE..: a minimal Debian 12 (SUITE: another) with these at $root, and the tiny checkpoint at its
+# /tmp/tiny. ROOTS (a folder) keeps downloads.
 fresh_root() {
   local names="$*"
   local suite=${SUITE:-bookworm}
@@ -26,7 +26,7 @@ fresh_root() {
   cp -r "$here/../../testdata/tiny/gpt-oss" "$root/tmp/tiny"
 }
 inside() { chroot "$root" /usr/bin/env -i HOME=/root PATH="${path:-/usr/sbin:/usr/bin:/sbin:/bin}" LC_ALL=C.UTF-8 "$@"; }
-# The README's main job by the program that is installed, and what else a user would try first.
+# The README's main example with the installed program, and other first commands of a user.
 main_job() {
   inside mxfp4-pack --version
   inside mxfp4-pack convert /tmp/tiny /tmp/out --backend marlin --engine vllm -q

@@ -172,7 +172,7 @@ def source_file(name, old, new):
 
 
 OTHER_VERSION = "re-sealed: scales in another version's layout"
-# what was done to an output; for a function of a checkpoint: the output is made from what it leaves
+# the change of an output; for a function of a checkpoint, the output is made from the changed checkpoint
 DAMAGES = {
     "a bit of the codes": bit_of("w13_weight"),
     "a bit of the scales": bit_of("w13_weight_scale"),
@@ -237,7 +237,7 @@ class Bench:
         return out
 
     def sees(self, out, level, source):
-        """Whether verify sees it; and what the computed layers said, where there were any."""
+        """(whether verify finds the change, the report on computed layers, if there are any)"""
         given = ["--source", source] if source else []
         run = subprocess.run([self.program, "verify", out, *given, "--level", level, "--json"], env=self.env,
                              capture_output=True, text=True)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Memory and time of small inputs that claim to be large. usage: limits/bounds.py MXFP4-PACK
 
-Each input is some kilobytes on disk. inspect, convert --dry-run and verify must refuse it with exit code 2 and a line
-that names what is wrong, or, where it is right, plan it; within the memory and the processor time below.
+Each input is a few kilobytes on disk. inspect, convert --dry-run and verify must refuse a wrong input with exit code 2
+and a line that names the fault, and accept a correct one. They must stay within the memory and the processor time
+below.
 """
 import json
 import os
@@ -37,7 +38,7 @@ def layer(number, experts, hidden, intermediate):
 
 
 def checkpoint(folder, tensors, experts, hidden, intermediate, length=None):
-    """One shard, all holes behind its header. length: of the file, where it is not what the header says."""
+    """One shard with only a hole after its header. length: the file's length, if it differs from the header's."""
     header, end = {}, 0
     for name, (dtype, shape) in tensors.items():
         size = WIDTH[dtype]
@@ -88,7 +89,7 @@ def holes_of_many_experts(folder):
     checkpoint(folder, tensors, 65536, 32, 32)
 
 
-# the input, and what the refusal says; none: it is planned
+# the input, and the text of the refusal; None: the input is accepted
 INPUTS = [
     (many_experts_in_config, "num_local_experts"),
     (huge_sizes_in_config, "num_local_experts"),

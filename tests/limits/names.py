@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Memory for a checkpoint's names. usage: limits/names.py MXFP4-PACK [LAYERS]
 
-Kimi-K3 with LAYERS (12) of its 93 layers and tensors of a few hundred bytes, so that names are most of what is in
-memory. A command may have BASE and a share of LIMIT, which is for all of the 497,000 names that 93 layers have.
+Kimi-K3 with LAYERS (12) of its 93 layers and tensors of a few hundred bytes, so that names take most of the memory. A
+command may use BASE and a share of LIMIT, the limit for the 497,000 names of all 93 layers.
 """
 import json
 import os

@@ -154,7 +154,7 @@ class Limits:
                 yield f"the same without the limit: exit code {again.returncode}: {again.stderr.strip()[-200:]}"
 
     def cell(self, kind, value, name):
-        """What is wrong with a command under a limit, and its exit code."""
+        """(the faults of a command under a limit, its exit code)"""
         args, has_out, _ = COMMANDS[name]
         self.begin(has_out)
         try:

@@ -118,7 +118,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=shared) as memory, concurrent.futures.ThreadPoolExecutor() as pool:
         for name in args.command or COMMANDS:
             sweep = Sweep(args, name, pathlib.Path(memory))
-            # around the rename that puts the output in place; where nothing can be had any more, not even a line is said
+            # around the rename of the staging directory to OUT; without any memory, not even a line is printed
             last = () if args.all else range(max(1, sweep.count - 60), sweep.count + 1)
             calls = sorted({*range(1, sweep.count + 1, args.every), *last})
             list(pool.map(sweep.try_call, calls))

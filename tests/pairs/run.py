@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Two runs at once on one OUT. usage: run.py MXFP4-PACK [--pairs N] [--seed S] [--only NAME,NAME]
 
-Each pair begins with a copy of a state of OUT and runs two random commands at once. Afterwards everything in OUT's
-parent folder must be, byte for byte, what the two leave one after the other, in either order; or one of them refused
-(exit code 2), and it is as if only the other had run.
+Each pair begins with a copy of a state of OUT and runs two random commands at once. Afterwards OUT's parent folder must
+equal, byte for byte, the result of the two commands one after the other, in either order. Or one of them must have
+refused (exit code 2), with the result of the other command alone.
 verify and unpack must never report success for an OUT that is wrong.
 
 Delays before the start, and with strace delays of random system calls, make the two meet at different moments.
@@ -36,7 +36,7 @@ def digest(path):
 
 
 def tree(folder):
-    """Every name under a folder and what it holds. An empty journal is a lock that nobody holds: it is left out."""
+    """Every name under a folder and its content. An empty journal is a free lock and is left out."""
     found = {str(p.relative_to(folder)): digest(p) for p in sorted(folder.rglob("*"))}
     empty = hashlib.sha256(b"").hexdigest()
     return {name: what for name, what in found.items() if not (name.endswith(".journal") and what == empty)}
@@ -105,7 +105,7 @@ class Bench:
         return [self.program, "verify", out, *source, "--threads", "1"]
 
     def in_turn(self, state, commands):
-        """Exit codes and tree where the commands (name, which) run one after the other."""
+        """(exit codes, tree) after the commands (name, which) ran one after the other."""
         key = (state, commands)
         if key not in self.known:
             folder = self.fresh(state)
@@ -134,7 +134,7 @@ class Bench:
         return outcomes
 
     def run(self, pair, folder):
-        """Both at once: exit codes, what they printed, and whether one began before the other ended."""
+        """Runs both at once: (exit codes, outputs, whether one began before the other ended)."""
         begin = time.monotonic()
         order = sorted((0, 1), key=lambda which: pair.waits[which])
         running, overlap = {}, False
@@ -200,7 +200,7 @@ def pairs(bench, args, has_strace):
 
 
 def refusals(pair, codes, said):
-    """The exit codes, with 2 for a clean that left what a run was writing: it ends with 0."""
+    """The exit codes, with 2 instead of 0 for a clean that skipped the files of an active run."""
     return tuple(2 if name == choose.CLEAN and code == 0 and "a run is writing it" in text else code
                  for name, code, text in zip(pair.commands, codes, said))
 

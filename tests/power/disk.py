@@ -1,10 +1,10 @@
-"""What a disk may hold after the power failed: recorded calls (record.cpp) applied to a model of files and folders.
+"""The possible states of a disk after a loss of power: recorded calls (record.cpp) on a model of files and folders.
 
-Only a sync makes calls durable: that of a file its bytes, size and mode, that of a folder its names. Without one
-- of what was done to a folder since its last sync the last calls are lost, as many as it pleases, each folder for itself;
-- of what was done to a file, changes of size and mode are lost in the same way, and each sector of 512 bytes that was
-  written holds what it held before, zeros where that was nothing, or what was written, whatever the order.
-A rename within a folder is one step. All else that is recorded ends the test.
+Only a sync makes calls durable: that of a file its bytes, size and mode, that of a folder its names. Without a sync:
+- Any number of the last calls on a folder since its last sync are lost, independently for each folder.
+- Changes of a file's size and mode are lost in the same way. Each written sector of 512 bytes holds the old data (zeros
+  if there were none) or the new data, in any order.
+A rename within a folder is one step. Any other recorded call ends the test.
 """
 import os
 import stat
@@ -69,7 +69,7 @@ def apply(data, call, number, written):
 
 
 def tear(data, at, written, luck):
-    """Sectors that begin within the file; what is beyond its size is lost with the size."""
+    """Sectors that begin within the file; data beyond its size are lost with the size."""
     end = min(at + len(written), len(data))
     while at < end:
         stop = min(end, (at // SECTOR + 1) * SECTOR)
@@ -110,7 +110,7 @@ def rename(names, call, args):
 
 
 class Disk:
-    """Begins with what is in a folder, all of it durable. at: the folder's path in the calls to come, where another."""
+    """Begins with the content of a folder, all durable. at: the folder's path in the recorded calls, if it differs."""
 
     def __init__(self, folder, at=None):
         self.at, self.known = str(at or folder), {}
@@ -197,7 +197,7 @@ def write_tree(tree, folder):
 
 
 def contents(tree, below=""):
-    """Modes and bytes of a tree, or of what lies below a folder of it; None where that is not there."""
+    """Modes and bytes of a tree, or of a folder in it; None if the folder does not exist."""
     if below:
         tree = {path[len(below):]: node for path, node in tree.items() if f"{path}/".startswith(below + "/")}
     return {path: node[:2] for path, node in tree.items()} or None

@@ -1,6 +1,6 @@
 // Preloaded into the program: writes every call that changes a file or a folder to a log, with its data. Calls are
-// caught in the kernel (seccomp), whoever makes them; one that is neither known to be harmless nor modelled here, or
-// that changes what is not below POWER_ROOT, ends the program with exit code 99.
+// caught in the kernel (seccomp), whoever makes them. A call ends the program with exit code 99 if it is neither known
+// to be harmless nor modelled here, or if it changes files outside POWER_ROOT.
 //   POWER_LOG   file to append to: "CALL NUMBER NUMBER PATH PATH2 BYTES\n" separated by tabs, then BYTES of data
 //   POWER_ROOT  absolute path of the folder that is recorded
 //   POWER_KILL  n: SIGKILL after the n-th recorded call; 0: never

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The same bytes with 1, 2 and 4 threads, every driver and every --link. usage: run.sh MXFP4-PACK
-# Files larger than a MiB, which go past the page cache, and smaller ones; a shard without experts among them. Without
-# --link its tensors come into other files, so that these runs are compared with each other, their packed files with
-# all.
+# The same bytes with 1, 2 and 4 threads, every driver and every --link.
+# usage: run.sh MXFP4-PACK
+# There are files larger than a MiB, which are written past the page cache, and smaller ones, including a shard without
+# experts. Without --link, the tensors of this shard go into other files. Therefore these runs are compared with each
+# other; their packed files are compared with all runs.
 set -u
 program=$1
 dir=$(mktemp -d)

@@ -105,7 +105,7 @@ inline CaseResults run_cases(Device& device, const std::vector<DeviceCase>& case
   return results;
 }
 
-/// gpu: any device that must do what the CPU does.
+/// gpu: a device whose results must equal the CPU's.
 inline void check_cases(Device& gpu, const std::vector<DeviceCase>& cases, int flips = 3) {
   const auto cpu = open_cpu();
   const CaseResults want = run_cases(*cpu, cases, flips), got = run_cases(gpu, cases, flips);

@@ -1,4 +1,4 @@
-// What the source files include, for the tests of what they may.
+// The includes of source files, for the tests of permitted includes.
 #pragma once
 
 #include <filesystem>

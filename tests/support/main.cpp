@@ -11,8 +11,8 @@ namespace {
 int gpu_tests = 0;
 std::vector<std::string> failed_tests;
 
-/// Counts the tests with the tag [gpu] that ran; each returns at once where there is no device. Notes those that
-/// failed, which are named once more at the end: in between stands what the tests themselves print.
+/// Counts the tests with the tag [gpu] that ran; without a device each returns at once. Lists failed tests again at the
+/// end, after the output of the tests.
 struct Listener : Catch::TestEventListenerBase {
   using Base = Catch::TestEventListenerBase;
   using Base::Base;

@@ -30,7 +30,7 @@ inline std::string info(const Target& t) {
   return fmt::format("{} {} {} on {}", t.engine, t.backend, t.version, t.device);
 }
 
-/// Those that this machine's GPU can compute; a warning where it has none.
+/// The targets that this machine's GPU can compute, with a warning if there is no GPU.
 inline std::vector<Target> gpu_targets() {
   std::vector<Target> targets;
   for (const Target& t : on_gpu) {
@@ -43,7 +43,7 @@ inline std::vector<Target> gpu_targets() {
   }
   return targets;
 }
-/// Where the tensors of a safetensors file begin.
+/// The offset of the tensors in a safetensors file.
 inline size_t data_begin(const std::string& file) {
   uint64_t length = 0;
   std::memcpy(&length, file.data(), 8);
@@ -97,7 +97,7 @@ class MisreadPair {
     o.layout_version = backend.layout_version;
     convert(o);
   }
-  /// What the kernels alone say of OUT and the right checkpoint; empty where all is well.
+  /// The faults that the kernels alone find in OUT with the correct checkpoint; empty if there are none.
   std::string kernels(const Target& target = on_cpu[0]) {
     Problems problems;
     const auto packed = open_packed(dir_ / "out", problems);
@@ -111,7 +111,7 @@ class MisreadPair {
     for (const KernelCheck& c : report.checks) all_covered = all_covered || c.covered == c.experts;
     return fmt::format("{}", fmt::join(problems.errors(), "\n"));
   }
-  /// Who computes OUT where this is asked for.
+  /// The device that computes OUT on request.
   std::string device_of(const std::string& asked) {
     Problems problems;
     const auto packed = open_packed(dir_ / "out", problems);

@@ -43,7 +43,7 @@ inline void add_built_in(ModeCases& out) {
       }
 }
 
-/// Of no built-in layout, each with so many copies of all.
+/// Modes without a built-in layout, with `copies` copies of the whole storage.
 inline void add_general(ModeCases& out, int64_t copies) {
   const Mode code = {4, {{0, 1}}}, byte = {8, {{0, 1}}}, twice = {2, {{0, 0}}}, rows = {64, {{1, 0}}};
   const Mode backwards = {8, {{0, 7}, {0, 6}, {0, 5}, {0, 4}, {0, 3}, {0, 2}, {0, 1}, {0, 0}}};
@@ -73,8 +73,8 @@ inline void add_general(ModeCases& out, int64_t copies) {
   for (Modes& m : odd) out.add({94, 9}, m);
 }
 
-/// Every mode of layouts given at run time: units of 1, 2, 4 and 8 bytes and runs, tiles of all sizes, copies of whole
-/// tiles, of units and within units, pads of 1, 2 and 4 bytes.
+/// Every kind of layout by modes: units of 1, 2, 4 and 8 bytes and runs, and tiles of all sizes. Also copies of whole
+/// tiles, of units and within units, and pads of 1, 2 and 4 bytes.
 inline ModeCases all_mode_cases() {
   ModeCases out;
   add_built_in(out);

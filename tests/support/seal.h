@@ -1,4 +1,4 @@
-// A manifest that was changed and has its own checksum made anew, as who wants to deceive would.
+// Updates the checksum of a changed manifest, as a forger would.
 #pragma once
 
 #include <stdexcept>
@@ -9,7 +9,8 @@
 
 namespace mxfp4 {
 
-/// Sets the manifest's own checksum; the rest of the text stays as it is. A text without one is given back.
+/// Sets the manifest's own checksum and leaves the other text unchanged. A text without a checksum is returned
+/// unchanged.
 inline std::string sealed(std::string text) {
   constexpr std::string_view key = "\"xxh3_128\": \"";
   const size_t at = text.find(key);

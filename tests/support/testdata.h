@@ -1,4 +1,4 @@
-// Where testdata/ is. In a file of its own, so that no other object depends on where the sources lie.
+// The path of testdata/. It has a file of its own, so that no other object depends on the path of the sources.
 #pragma once
 
 #include <string>

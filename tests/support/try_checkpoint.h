@@ -1,4 +1,4 @@
-// What the program says to a made checkpoint, and what it does with it.
+// The program's messages on a made checkpoint, and its output.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -76,7 +76,7 @@ inline std::map<std::string, std::string> tensors_in(const std::string& dir) {
   return out;
 }
 
-/// Converts dir/ckpt, verifies the output and unpacks every tensor byte for byte; returns what was warned of.
+/// Converts dir/ckpt, verifies the output and checks that unpack restores every tensor; returns the warnings.
 inline Lines warned_of(const TempDir& dir, const ConvertOptions& options) {
   Problems problems;
   const Checkpoint ck = open_checkpoint(options.checkpoint, problems);

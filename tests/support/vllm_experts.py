@@ -1,8 +1,9 @@
-"""What vLLM's expert layers hold, told apart by digests."""
+"""Digests of the tensors of vLLM's expert layers."""
 
 
 def digest(tensor):
-    """Of dtype, shape, strides, and sums that depend on every byte and its place, computed where the tensor is."""
+    """A digest of dtype, shape, strides and sums that depend on every byte and its place, computed on the tensor's
+    device."""
     import torch
     flat = tensor.contiguous().view(-1).view(torch.uint8)
     whole = len(flat) // 8 * 8

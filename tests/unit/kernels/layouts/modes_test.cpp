@@ -1,4 +1,4 @@
-// Layouts given at run time: what the modes mean, which are refused, and the built-in layouts written as modes.
+// Layouts by modes: the meaning of modes, refused modes, and the built-in layouts written as modes.
 #include <catch2/catch.hpp>
 #include <stdexcept>
 
@@ -43,7 +43,7 @@ std::vector<uint8_t> pack_bits(const ModeLayout& modes, const std::vector<uint8_
   return packed;
 }
 
-/// Unpacked, and compared with what it was.
+/// Unpacks and compares with the source.
 void check_inverse(const Layout& layout, std::vector<uint8_t> packed, const std::vector<uint8_t>& bytes, Shape real,
                    Shape padded) {
   std::vector<uint8_t> back(bytes.size());

@@ -123,7 +123,7 @@ TEST_CASE("Humming divides all 16 codes by every power of two, to the nearest") 
 
 namespace {
 
-/// A tensor of a DeepSeek-V4 checkpoint, cut to what a rank of two holds where it is an expert's.
+/// A tensor of a DeepSeek-V4 checkpoint. An expert's tensor is cut to the part of one rank of two.
 std::string half_of(Tensor& t, const std::string& bytes, int rank) {
   if (t.name.find(".ffn.experts.") == t.name.npos) return bytes;
   if (t.name.find(".w2.") == t.name.npos) {

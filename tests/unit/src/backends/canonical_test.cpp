@@ -1,4 +1,4 @@
-// Weights that an engine keeps as published.
+// Weights that an engine keeps in the checkpoint's layout.
 #include <catch2/catch.hpp>
 
 #include "src/backends/select.h"

@@ -1,5 +1,4 @@
-// The rules of --backend auto against what the engines' own choosers said when their code ran:
-// tests/engines/matrix.json.
+// Compares the rules of --backend auto with the results of the engines' own code in tests/engines/matrix.json.
 #include <catch2/catch.hpp>
 
 #include "src/backends/gpu.h"
@@ -12,7 +11,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// A kernel by the engine's name for it, and here. gpu: what the name begins with; "": any.
+/// A kernel's name in the engine and in mxfp4-pack. gpu: the first letters of the GPU; "": any GPU.
 struct Name {
   std::string_view gpu, theirs, ours;
 };

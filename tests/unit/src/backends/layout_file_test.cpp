@@ -1,4 +1,4 @@
-// Layout files of format 3: values for scales and copies, packed as worked out by hand, and what is refused.
+// Layout files of format 3: values for scales and copies, compared with hand-computed bytes, and refused files.
 #include "src/backends/layout_file.h"
 
 #include <catch2/catch.hpp>

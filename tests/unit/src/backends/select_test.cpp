@@ -1,4 +1,4 @@
-// --backend auto: what each engine's releases choose, and what is written.
+// --backend auto: the choice of each engine's releases, and the written backend.
 #include "src/backends/select.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// What auto writes has a loader, by the rows of tests/engines/matrix.json; what has none is refused.
+// Every backend that auto writes has a loader, by the rows of tests/engines/matrix.json; others are refused.
 #include "src/backends/unread.h"
 
 #include <catch2/catch.hpp>

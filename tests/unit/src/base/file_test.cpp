@@ -1,4 +1,4 @@
-// What is opened for reading: regular files alone, and none larger than the caller takes.
+// Only regular files are opened for reading, and none larger than the caller's limit.
 #include "src/base/file.h"
 
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// What is in folders, and what is not entered or cannot be read.
+// The entries of folders; links and unreadable folders are not entered.
 #include "src/base/folder.h"
 
 #include <catch2/catch.hpp>

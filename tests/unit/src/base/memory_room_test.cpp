@@ -1,4 +1,4 @@
-// What memory has room for, by trees of files that stand for /proc and the cgroups' mounts.
+// The free memory, with trees of files that stand for /proc and the cgroups' mounts.
 #include "src/base/memory_room.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Where the time of a run goes.
+// The times of a run's phases.
 #include "src/base/phase_times.h"
 
 #include <catch2/catch.hpp>

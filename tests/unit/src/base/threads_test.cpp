@@ -1,4 +1,4 @@
-// Work that threads share, where the system starts fewer of them or none.
+// Work that threads share, also if the system starts fewer threads or none.
 #include "src/base/threads.h"
 
 #include <catch2/catch.hpp>

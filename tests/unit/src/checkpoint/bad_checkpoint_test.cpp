@@ -19,7 +19,7 @@ MadeCheckpoint with_file(std::string contents) {
   return c;
 }
 
-/// What is said to a shard with this header and data.
+/// The errors for a shard with this header and data.
 Lines said_to_header(const std::string& header, size_t data_bytes) {
   return said_to(with_file(make_raw(header, data_bytes)));
 }

@@ -77,9 +77,9 @@ TEST_CASE("DeepSeek-V4-Pro on eight ranks computes what it does on one", "[vllm#
   }
 }
 
-// aiter#3909 is known here by its subject alone (garbled output, from tensor parallelism, padding and w13's order). Of
-// those days is aiter#3862: a padded w13 whose gate and up stay apart, as MiniMax-M3's on eight ranks (384 columns,
-// made 512), was computed wrongly; and of later ones aiter#5233: so are 384 that are not padded.
+// aiter#3909: only the subject is known (garbled output from tensor parallelism, padding and the order of w13).
+// aiter#3862, from the same time: wrong results for a padded w13 with gate and up apart, such as MiniMax-M3's on eight
+// ranks (384 columns padded to 512). aiter#5233, later: wrong results for 384 columns without padding, too.
 TEST_CASE("gate and up are padded each at its own end; where they would be padded too little is refused",
           "[aiter#3909]") {
   const TempDir dir;

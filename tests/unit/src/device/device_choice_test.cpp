@@ -1,4 +1,4 @@
-// --device: what it takes, and that the program makes the same bytes on every device.
+// --device: its values, and that the program makes the same bytes on every device.
 #include "src/device/device_choice.h"
 
 #include <catch2/catch.hpp>
@@ -21,7 +21,7 @@ std::string refusal(const std::string& name) {
   return {};
 }
 
-/// Converts on a device; false where the backend does not take the checkpoint.
+/// Converts on a device; false if the backend does not support the checkpoint.
 bool convert_on(const DeviceOptions& device, const Backend& b, const std::string& from, const std::string& out,
                 int tp_size = 1) {
   ConvertOptions o = conversion(from, out, b.engine, b.name);

@@ -1,4 +1,4 @@
-// What a GPU reads and writes where the page cache has it: a file's bytes, and no others.
+// A GPU reads and writes a file's bytes in the page cache, and no other bytes.
 #include "src/device/page_cache_map.h"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// Packs nothing; counts what is locked.
+/// Packs nothing; counts the locked bytes.
 class LockingDevice final : public Device {
  public:
   explicit LockingDevice(bool can_lock = true) : can_lock_(can_lock) {}

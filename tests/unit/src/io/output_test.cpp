@@ -1,4 +1,4 @@
-// What a run may do to an output, to its source and to what others put there.
+// The changes that a run may make to an output, its source and the files of others.
 #include "src/io/output.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Who may read what a run makes.
+// The permissions of the files that a run creates.
 #include "src/io/privacy.h"
 
 #include <sys/xattr.h>

@@ -72,7 +72,7 @@ std::string text_of(const std::vector<Lack>& lacks) {
   return out;
 }
 
-/// What is said without the tensors whose names contain one of `parts`.
+/// The errors for the checkpoint without the tensors whose names contain one of `parts`.
 std::string without(Checkpoint ck, const std::vector<std::string>& parts) {
   const size_t before = ck.tensors.size();
   std::erase_if(ck.tensors, [&](const Tensor& t) {
@@ -91,7 +91,7 @@ TEST_CASE("published models of other families lack nothing") {
     if (entry.path().extension() != ".json") continue;
     ++models;
     INFO(entry.path().filename().string());
-    // A pruned one lost its layer of multi-token prediction, which its config still counts.
+    // A pruned model lacks its layer of multi-token prediction, which its config still counts.
     const bool is_pruned = entry.path().filename() == "qwen3.5-moe-reap.json";
     CHECK(text_of(find_lacks(published(entry.path()))) ==
           (is_pruned ? "MTP: 1 of 1 layer are missing; config.json says mtp_num_hidden_layers = 1\n" : ""));

@@ -1,4 +1,4 @@
-// Checkpoint families: what is recognised, and every family into every backend.
+// Checkpoint families: their detection, and the conversion of every family for every backend.
 #include "src/plan/plan.h"
 #include "src/synth/synth.h"
 #include "tests/support/hand_made.h"

@@ -52,7 +52,8 @@ TEST_CASE("GPT-OSS by Quark gives the bytes of GPT-OSS") {
 
 namespace {
 
-/// The tiny GPT-OSS as MLX holds it: gate and up apart, words of eight codes, a quantised router beside its scales.
+/// Writes the tiny GPT-OSS in the form of MLX: gate and up apart, words of eight codes, and a quantised router with
+/// scales.
 void write_mlx(const std::string& dir, const std::string& switch_mlp, const char* mode) {
   Problems problems;
   const Checkpoint ck = open_checkpoint(tiny_gpt_oss, problems);

@@ -1,4 +1,4 @@
-// convert --add, and what the other commands do with an output of several sets.
+// convert --add, and the other commands on an output of several sets.
 #include "src/packed/add_set.h"
 
 #include <sys/stat.h>
@@ -37,7 +37,7 @@ ino_t inode(const std::string& path) {
   return s.st_ino;
 }
 
-/// Every file's name and inode: equal where nothing was written anew.
+/// Every file's name and inode, which stay equal if no file is rewritten.
 std::map<std::string, ino_t> inodes_of(const std::string& dir) {
   std::map<std::string, ino_t> out;
   for (const std::string& name : files_below(Folder::open(dir))) out[name] = inode(dir + "/" + name);

@@ -1,4 +1,4 @@
-// Every truncation and every changed byte of what is read from outside ends in a clear error or in success.
+// Every truncation and every changed byte of an input file ends in a clear error or in success.
 #include <catch2/catch.hpp>
 #include <chrono>
 

@@ -1,5 +1,5 @@
-// verify trusts nothing that OUT says about itself: each field of its JSON files is changed, the manifest sealed anew,
-// and verify has to find the change and to name its place.
+// verify trusts no statement of OUT about itself. Each field of OUT's JSON files is changed and the manifest's checksum
+// is updated; verify must find the change and name its place.
 #include "src/packed/rebuilt.h"
 
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What verify prints and says; an exception's lines where it throws.
+/// The output and messages of verify; if verify throws, the lines of the exception.
 struct Answer {
   bool right = false;
   std::string text;
@@ -46,7 +46,7 @@ void seal(const std::string& out, const Json& manifest) {
   write_text(out + "/" + manifest_name, sealed(manifest.dump(1)));
 }
 
-/// Brings the manifest's entry of a file to what the file is now.
+/// Updates the manifest's entry of a file to the file's current content.
 void list_again(const std::string& out, const std::string& name) {
   Json manifest = parse_json(read_text(out + "/" + manifest_name, 1 << 24), manifest_name);
   const std::string text = read_text(out + "/" + name, 1 << 24);
@@ -125,7 +125,7 @@ bool names(const std::string& report, const std::string& file, const Json& docum
   return false;
 }
 
-/// What was found beside the text's other layout, which seal() gives it.
+/// The report without the line on the text's layout, which seal() changes.
 std::string without_layout(const std::string& report) {
   std::istringstream lines(report);
   std::string rest;

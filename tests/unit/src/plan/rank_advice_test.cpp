@@ -1,4 +1,4 @@
-// What is said of a set's tensor-parallel size before it is written.
+// The warnings about a set's tensor-parallel size before the set is written.
 #include "src/plan/rank_advice.h"
 
 #include <catch2/catch.hpp>

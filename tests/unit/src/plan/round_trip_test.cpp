@@ -45,7 +45,8 @@ Checkpoint made(bool gpt_oss, int64_t hidden, int64_t intermediate, int64_t expe
   return ck;
 }
 
-/// seed 0: the 16 codes in every group, scale bytes in turn; else at random. Scales stay below what the backend adds.
+/// seed 0: the 16 codes in every group, scale bytes in turn; else at random. Scales stay low enough for the constant
+/// that the backend adds.
 std::vector<uint8_t> fill(const PackedTensor& t, int64_t bytes, uint32_t seed) {
   std::vector<uint8_t> out(static_cast<size_t>(bytes));
   std::mt19937 random(seed + uint32_t(t.role) * 7 + uint32_t(t.part));
@@ -58,7 +59,7 @@ std::vector<uint8_t> fill(const PackedTensor& t, int64_t bytes, uint32_t seed) {
   return out;
 }
 
-/// Packs every tensor for every rank and unpacks the ranks into one. False where the backend refuses the shape.
+/// Packs every tensor for every rank and unpacks the ranks into one. False if the backend refuses the shape.
 bool round_trip(const Checkpoint& ck, const Model& model, const Backend& backend, int tp, uint32_t seed) {
   TensorParallel ranks{tp, {}};
   for (int r = 0; r < tp; ++r) ranks.ranks.push_back(r);

@@ -23,8 +23,8 @@ std::map<std::string, Totals> totals_of(const SynthCheckpoint& checkpoint, std::
 }  // namespace
 
 TEST_CASE("true sizes equal the published totals") {
-  // As the published indices and headers give them; -1 where they do not. Where only the experts of a model are
-  // described as published, only those are compared.
+  // The values in the published indices and headers; -1 if they are not given. If only the experts of a model are
+  // described as published, only experts are compared.
   struct Published {
     const char *model, *part, *dtype;
     int64_t tensors, bytes;

@@ -10,7 +10,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// Changes a file of JSON; the manifest's own checksum is made anew.
+/// Changes a JSON file and updates the manifest's own checksum.
 template <class Change>
 void edit_json(const std::string& path, Change change) {
   Json json = parse_json(read_text(path, 1 << 28), path);

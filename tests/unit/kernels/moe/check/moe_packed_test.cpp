@@ -38,7 +38,7 @@ std::vector<uint8_t> pack(const Layout& layout, const Matrix& m, bool& restored)
   return packed;
 }
 
-/// An expert's gate and up, or down, as Humming's W4A8 rewrites them.
+/// An expert's gate and up, or down, after Humming's W4A8 has rewritten them.
 struct Rewritten {
   std::vector<uint8_t> codes, scales;
   float residual = 0;

@@ -1,5 +1,6 @@
-// The CUDA MoE on layers as long and wide as published ones, where the kernels' rings of stages go round and row tiles
-// end raggedly. Packed by this project's layouts, compared with the float64 reference. Skipped where there is no GPU.
+// The CUDA MoE on layers of published sizes, in which the kernels' rings of stages wrap around and the last row tile is
+// partial. The layers are packed by this project's layouts and compared with the float64 reference. Skipped without a
+// GPU.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <list>

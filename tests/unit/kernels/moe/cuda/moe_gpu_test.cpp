@@ -1,5 +1,5 @@
 // The CUDA MoE on golden layers, whose packed bytes were made outside this project, against the float64 reference.
-// Skipped, with the reason, where there is no GPU.
+// Skipped, with the reason, without a GPU.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <iostream>

@@ -1,4 +1,4 @@
-// What the CUDA kernels take for granted of every layout, checked where there is no GPU.
+// The properties of every layout that the CUDA kernels rely on, checked without a GPU.
 #include "kernels/pack/cuda/block.cuh"
 
 #include <catch2/catch.hpp>

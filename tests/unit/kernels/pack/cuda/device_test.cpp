@@ -15,7 +15,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// Where the rows that run_cases() unpacked are not the source's.
+/// The differences between the rows that run_cases() unpacked and the source.
 ViewReport difference(const DeviceCase& c, int view, const std::vector<uint8_t>& rows, int seed) {
   const auto source = random_bytes(c.source.bytes(), seed);
   const Rows is = c.matrix(rows.data()).view[view], want = c.matrix(source.data()).view[view];
@@ -136,8 +136,8 @@ TEST_CASE("cuda packs in as little device memory as one matrix needs", "[gpu]") 
   for (const int64_t memory : {1, 1 << 20, 3 << 20}) check_cases(*open_cuda(0, memory), cases);
 }
 
-/// Packs rows of so many bytes each as they are, with the checksums of the packed bytes and of the rows: of each second
-/// in two parts, the second of which begins at any byte.
+/// Packs rows of the given lengths with Plain, and checks the checksums of packed bytes and of rows. Every second row
+/// has two checksums, and the second part may begin at any byte.
 void check_sums(Device& device, const std::vector<int64_t>& lengths) {
   std::vector<std::vector<uint8_t>> rows, packed;
   std::vector<PackItem> items;

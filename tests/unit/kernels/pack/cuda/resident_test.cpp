@@ -1,4 +1,4 @@
-// Packing what is in a GPU's memory already, on a stream of the caller's.
+// Packing of matrices in GPU memory, on a stream of the caller's.
 #include "kernels/pack/resident.h"
 
 #include "tests/support/mode_cases.h"
@@ -7,7 +7,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// Packs from and to memory that the GPU reads and writes where it is; all else is the CPU's.
+/// Packs from and to memory that the GPU reads and writes in place; the CPU does all other work.
 class InPlace final : public Device {
  public:
   std::string name() const override { return "in place"; }

@@ -1,4 +1,4 @@
-// What the CUDA kernels for layouts by modes do with a unit, on the host; and on a GPU.
+// The CUDA kernels' function for one unit of a layout by modes, on the host and on a GPU.
 #include "kernels/pack/cuda/unit.cuh"
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ struct Seen {
   }
 };
 
-/// Where the kernels report to the GPU's memory.
+/// The reports that kernels write to GPU memory.
 struct Found {
   Seen *pads, *copies;
   void pad(int64_t place, uint8_t is, uint8_t expected) const { pads->add(place, is, expected); }
@@ -102,7 +102,7 @@ class UnitsOnHost final : public Device {
   Batch batch_{};
 };
 
-/// In the order of a unit's number: where it is stored.
+/// The place of each unit in storage, in the order of units' numbers.
 std::vector<uint32_t> stored_at(const UnitMap& map) {
   std::vector<uint32_t> to;
   for (uint32_t i = 0; i < map.count; ++i) to.push_back(map.place(i).to);
