@@ -4,9 +4,9 @@
                      mxfp4-pack convert R$S P$S --engine vllm --backend marlin; done
     python3 tests/engines/vllm_live.py marlin R1 P1 R2 P2      (triton: --layout-version a; --graphs: with CUDA graphs)
 
-vLLM, src/loaders and libmxfp4_pack must be installed. The model is started from P1; after each step its experts' bytes are
-compared with the files of P1 or P2, tokens and all log probabilities with a start of those. Random updates are compared with
-what vLLM's own conversion makes of the same raw tensors. Exit code 0: all as it must be.
+vLLM, src/loaders and libmxfp4_pack must be installed. The model is started from P1. After each step its experts' bytes
+are compared with the files of P1 or P2, its tokens and all log probabilities with a start of P1 or P2. Random updates
+are compared with vLLM's own conversion of the same unpacked tensors. Exit code 0: all comparisons agree.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def converted(layer, method, raw):
     for name in ("w13_weight", "w2_weight"):  # Triton's objects
         vars(probe).pop(name, None)
     with method.device:
-        method.create_raw(copy.copy(method), probe)
+        method.create_unpacked(copy.copy(method), probe)
     for key, tensor in raw.items():
         place = probe._parameters[KEYWORD[key]].data
         rows = tensor.flatten(2) if key[1] == "codes" else tensor
@@ -133,7 +133,7 @@ def used():
 
 
 def many_updates(model, raw, rounds):
-    """Growth of memory over so many rounds of a whole layer, and seconds of one."""
+    """The growth of memory over `rounds` updates of a whole layer, and the seconds of one update."""
     import mxfp4_pack
     names = [LAYER.format(0, end) for end in RAW.values()]
     for turn in range(50 + rounds):

@@ -1,6 +1,6 @@
-"""What the engines' converters make of a layer, written from the layouts' formulas in torch: slow and independent of
-the C++ code. A layer is {(role, part): tensor}: codes U8 [E, N, K/2], scales U8 [E, N, K/32], bias BF16 [E, N].
-`test_formats` compares them with the golden vectors. Everything also runs on the meta device.
+"""The results of the engines' converters, written in torch from the layouts' formulas: slow and independent of the C++
+code. A layer is {(role, part): tensor}: codes U8 [E, N, K/2], scales U8 [E, N, K/32], bias BF16 [E, N]. `test_formats`
+compares them with the golden vectors. Everything also runs on the meta device.
 """
 
 import torch
@@ -9,7 +9,7 @@ import torch
 def pad(layer, pairs, hidden, intermediate, scale_pads):
     """The engine's padding: w13's rows in pairs get their pads at the end, in halves each half at its end.
 
-    scale_pads: the byte of pads along hidden and along intermediate; where both meet, the latter.
+    scale_pads: the bytes of pads along hidden and along intermediate. In the corner of both, the second byte applies.
     """
     def grow(t, rows, columns, along_rows, along_columns, halves):
         if halves:

@@ -1,4 +1,4 @@
-"""testdata/golden/layer_*: one raw layer and what each engine holds of it."""
+"""testdata/golden/layer_*: one unpacked layer, and its form in each engine."""
 
 import os
 from functools import lru_cache
@@ -17,7 +17,7 @@ def golden_tensors(family):
 
 
 def golden_layer(family):
-    """({(role, part): raw tensor}, whether w13's rows are gate, up pairs)"""
+    """({(role, part): unpacked tensor}, whether w13's rows are gate, up pairs)"""
     tensors = golden_tensors(family)
     layer = {(role, part): tensors[f"in.{role}{suffix}"] for role in ("w13", "w2") for part, suffix in SUFFIX.items()
              if f"in.{role}{suffix}" in tensors}

@@ -1,4 +1,4 @@
-"""An MoE layer of GPT-OSS in double precision, from raw experts: written from the model's definition."""
+"""An MoE layer of GPT-OSS in double precision, from unpacked experts: written from the model's definition."""
 
 import torch
 

@@ -31,7 +31,7 @@ def tensor_checksum(tensor):
 
 
 def random_layer(seed, experts, hidden, intermediate, bias):
-    """A raw layer with all 16 codes and spread scales."""
+    """An unpacked layer with all 16 codes and a range of scales."""
     g = torch.Generator().manual_seed(seed)
     layer = {}
     for role, rows, k in (("w13", 2 * intermediate, hidden), ("w2", hidden, intermediate)):
@@ -76,7 +76,7 @@ class Checkpoint:
         return self.convert(raw[rank] if isinstance(raw, list) else raw)
 
     def setting(self):
-        """What the engine calls the backend."""
+        """The engine's name for the backend."""
         if self.engine == "sglang":
             names = {"flashinfer-cutlass": "flashinfer_mxfp4", "triton-hopper": "triton_kernel"}
             return {"moe_runner_backend": names.get(self.backend, self.backend)}
@@ -189,7 +189,7 @@ def merged(directory, *checkpoints):
 
 
 def flip_canary(out):
-    """Another last byte of what the engine must make of the canary."""
+    """Changes the last byte of the packed canary."""
     path = os.path.join(out, "packed", next(n for n in os.listdir(os.path.join(out, "packed")) if "canary" in n))
     with open(path, "r+b") as file:
         file.seek(-1, os.SEEK_END)

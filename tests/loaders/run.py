@@ -1,5 +1,5 @@
-"""Runs the loaders' tests. Exit code 77 (skipped) where torch or the C library is missing. MXFP4_PACK names the program to
-test with; the library is MXFP4_PACK_LIBRARY, else the one beside it.
+"""Runs the loaders' tests. Exit code 77 (skipped) if torch or the C library is missing. MXFP4_PACK names the program
+for the tests. The library is MXFP4_PACK_LIBRARY, else the one in the program's directory.
 usage: run.py [--installed] [OPTION OF UNITTEST..]; --installed: the package that this Python has, and its program.
 
 The tests need torch >= 2.7 (any build, no GPU) and safetensors >= 0.6.2: pip install torch safetensors

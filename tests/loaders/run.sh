@@ -1,4 +1,4 @@
-# The loaders' tests, skipped (77) where there is no Python. usage: run.sh PYTHON
+# The loaders' tests, skipped (77) without Python. usage: run.sh PYTHON
 if ! command -v "$1" >/dev/null; then
   echo "SKIPPED: the loaders' tests need Python: there is no $1"
   exit 77

@@ -1,4 +1,5 @@
-"""What the tests of the SGLang loader share: stand-ins of the engine's classes, checkpoints, and how one is served."""
+"""Common parts of the tests of the SGLang loader: stand-ins for the engine's classes, checkpoints, and serving of a
+checkpoint."""
 
 import os
 import tempfile

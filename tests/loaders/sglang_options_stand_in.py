@@ -56,7 +56,7 @@ def _import_static_state(model, static_params):
 
 
 def modules(srt):
-    """Where the loader looks for them."""
+    """The modules of SGLang in which the loader looks for the stand-ins."""
     updater = srt + ".managers.scheduler_components.weight_updater"
     return {srt + ".managers": [], updater.rpartition(".")[0]: [], updater: [_export_static_state, _import_static_state],
             srt + ".eplb": [], srt + ".eplb.expert_location": [get_global_expert_location_metadata],

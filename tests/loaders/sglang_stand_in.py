@@ -1,5 +1,6 @@
-"""The part of SGLang that the loader meets, small: the classes, names and order of v0.5.17, with what later versions have
-otherwise beside it (StructArgs, scale_name), and formats.py in the place of its kernels. Hooks work as SGLang's registry documents them. `serve` goes through a start in its order."""
+"""A small stand-in for the part of SGLang that the loader uses: the classes, names and order of v0.5.17. StructArgs and
+scale_name have the differences of later versions; formats.py replaces the kernels. Hooks work as SGLang's registry
+documents them. `serve` goes through a start in its order."""
 
 import functools
 import json
@@ -75,8 +76,8 @@ class ServerArgs:
 
 
 class StructArgs(ServerArgs):
-    """As from v0.5.20 on: completed by resolve_once, which declares beside the fields; the class keeps the __post_init__
-    that it was made with."""
+    """The arguments from v0.5.20 on. resolve_once completes them and declares values separately from the fields; the
+    class keeps its original __post_init__."""
 
     def __init__(self, model_path, **given):
         vars(self).update(vars(self.raw(model_path, given)))
@@ -109,7 +110,7 @@ def parameter(t):
     return Parameter(t, requires_grad=False)
 
 
-def raw_parameters(layer, e, h, i, code_dtype, scale_dtype, scale_suffix, bias):
+def unpacked_parameters(layer, e, h, i, code_dtype, scale_dtype, scale_suffix, bias):
     for role, rows, k in (("w13", 2 * i, h), ("w2", h, i)):
         layer.register_parameter(f"{role}_weight", parameter(torch.zeros((e, rows, k // 2), dtype=code_dtype)))
         layer.register_parameter(f"{role}_weight_scale{scale_suffix}", parameter(
@@ -193,7 +194,7 @@ class Mxfp4MoEMethod:
         else:  # FusedMoE has padded hidden; intermediate is padded after loading
             h, i = -(-h // 256) * 256, i
             self._padded_hidden, self._padded_intermediate = h, -(-i // 128) * 128
-        raw_parameters(layer, num_experts, h, i, torch.uint8, torch.uint8, "", True)
+        unpacked_parameters(layer, num_experts, h, i, torch.uint8, torch.uint8, "", True)
 
     def create_moe_runner(self, layer, config):
         self.moe_runner_config = config
@@ -230,7 +231,7 @@ class Mxfp4MoEMethod:
 class Mxfp4MarlinMoEMethod:
     def create_weights(self, layer, num_experts, hidden_size, intermediate_size_per_partition, **extra):
         h, i = formats.padded_sizes("sglang", "marlin", hidden_size, intermediate_size_per_partition)
-        raw_parameters(layer, num_experts, h, i, torch.int8, torch.float8_e8m0fnu, "_inv", False)
+        unpacked_parameters(layer, num_experts, h, i, torch.int8, torch.float8_e8m0fnu, "_inv", False)
         layer._dsv4_mxfp4_backend = None
 
     def create_moe_runner(self, layer, config):
@@ -250,7 +251,7 @@ class Mxfp4FlashinferCutlassMoEMethod:
         self._fp8 = SimpleNamespace(process_weights_after_loading=lambda layer: None)
 
     def create_weights(self, layer, num_experts, hidden_size, intermediate_size_per_partition, **extra):
-        raw_parameters(layer, num_experts, hidden_size, intermediate_size_per_partition, torch.int8,
+        unpacked_parameters(layer, num_experts, hidden_size, intermediate_size_per_partition, torch.int8,
                        torch.float8_e8m0fnu, "_inv", False)
 
     def create_moe_runner(self, layer, config):
@@ -293,7 +294,7 @@ class FusedMoE(Module):
 
 
 class Model(Module):
-    """Its weights beside the experts are `others`."""
+    """A model. `others` are the weights other than experts."""
 
     def __init__(self, experts):
         super().__init__()
@@ -312,7 +313,7 @@ class WeightUpdater:
         return self.model
 
     def update_weights_from_disk(self, model_path, load_format, weight_name_filter=None):
-        """Loads what is not in expert layers; one of `broken` only in part."""
+        """Loads all weights outside of expert layers; a directory in `broken` only in part."""
         self.loaded.append(model_path)
         if model_path in self.broken:
             return False, "Failed to update weights: x.\nRolling back to original weights."
@@ -372,7 +373,7 @@ class Layers(list):
 
 
 def install():
-    """Put the stand-ins where the loader looks for SGLang and FlashInfer."""
+    """Installs the stand-ins as the modules of SGLang and FlashInfer."""
     modules = {
         "sglang": [], SRT: [], SRT + ".plugins": [], SRT + ".plugins.hook_registry": [HookRegistry, HookType],
         SRT + ".server_args": [ServerArgs], SRT + ".utils": [], SRT + ".utils.hf_transformers": [],

@@ -18,7 +18,7 @@ import sglang_stand_in
 import vllm_stand_in
 from golden import TESTDATA
 from moe import gpt_oss_layer
-from mxfp4_pack import RawLayer, _xxh3, check
+from mxfp4_pack import UnpackedLayer, _xxh3, check
 from packed_dir import write_manifest
 from test_tool import PROGRAM, VERSIONS, no_program
 
@@ -178,7 +178,7 @@ class Check(unittest.TestCase):
     # the engine's own kernel
 
     def kernels(self, kernel, *options, **changed):
-        """(exit code, the report) where a GPU is there and `kernel` is vLLM's."""
+        """(exit code, the report), with a GPU and with `kernel` as vLLM's kernel."""
         path = {"PATH": f"{os.path.dirname(PROGRAM)}:{os.environ['PATH']}"}
         with mock.patch.dict(os.environ, path | changed), mock.patch.object(check, "gpu", lambda: torch.device("cpu")), \
                 mock.patch.dict(sys.modules, {"mxfp4_pack.vllm.kernel": SimpleNamespace(Kernel=kernel)}), \
@@ -253,7 +253,7 @@ class Exact:
     mistake = None
 
     def __init__(self, manifest, packed, key, top_k, device):
-        self.raw = RawLayer(packed, packed.layers[key]).tensors
+        self.raw = UnpackedLayer(packed, packed.layers[key]).tensors
         self.device = device
 
     def __call__(self, x, ids, weights):

@@ -1,4 +1,4 @@
-"""MXFP4_PACK_FALLBACK=unpack: where an output of the program does not fit the engine, that converts the raw experts."""
+"""MXFP4_PACK_FALLBACK=unpack: if an output does not fit the engine, the engine converts the unpacked experts."""
 
 import json
 import os
@@ -37,7 +37,7 @@ class Fallback(unittest.TestCase):
         sglang_hooks.manifest = None
 
     def checkpoint(self, engine, backend, model, *options):
-        """(an output, what the engine itself makes of the checkpoint)"""
+        """(an output, the engine's own conversion of the checkpoint)"""
         source, out = os.path.join(self.directory, model), os.path.join(self.directory, f"{engine}-{backend}-{model}")
         hidden, intermediate = SIZES[model]
         if not os.path.isdir(source):

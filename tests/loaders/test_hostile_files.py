@@ -21,7 +21,7 @@ from mxfp4_pack.learn import NoRearrangement
 from mxfp4_pack.learn.layout import read_file
 from mxfp4_pack.learn.model import read_model
 from mxfp4_pack.manifest import is_sharded_state
-from mxfp4_pack.raw_update import Update, sources_of
+from mxfp4_pack.expert_update import Update, sources_of
 from packed_dir import Checkpoint, random_layer, write_manifest
 
 UNSEEN = ("\x00\x07\x1b\x7f\x9b\u061c\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"

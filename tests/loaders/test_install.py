@@ -1,4 +1,4 @@
-"""The distribution: its entry points, its program, and an older one beside it."""
+"""The distribution: its entry points, its program, and an older distribution installed with it."""
 
 import os
 import re

@@ -21,7 +21,8 @@ OTHER = {"model_type": "deepseek_v4", "hidden_size": 64, "moe_intermediate_size"
 
 
 def adapter(change=lambda made, conversion, whole: made):
-    """Of an engine whose kernel reads the rank's share as it is, in buffers of the first rank's size. change: what is wrong."""
+    """An adapter for an engine whose kernel reads the rank's share unchanged, in buffers of the first rank's size.
+    change: introduces a fault."""
     class Conversion:
         def __init__(self, of, moe_backend, tp_size, rank):
             self.of, self.rank, self.begin_end = of, rank, of.share(tp_size, rank)
@@ -123,7 +124,7 @@ class LearnEngine(unittest.TestCase):
         self.refused("w2_codes: bit 0 of w2, expert 0, is stored 0 times", OTHER, 4, shifted)
 
         def in_pads(made, conversion, whole):
-            """What lies beside the share takes the place of pads."""
+            """Data outside of the rank's share replaces pads."""
             end = conversion.begin_end[1]
             return made | {"w2_codes": whole["w2", "codes"][:, :, :2 * (end // 2)].clone()}
         self.refused("w2_codes: expert 0, byte .*: wanted", OTHER, 4, in_pads)
@@ -192,7 +193,7 @@ class LearnEngine(unittest.TestCase):
             self.assertIn(message, self.said.getvalue())
         self.assertEqual(self.said.getvalue().count("error: "), 2)
         self.assertFalse(os.path.exists(path))
-        for text, message in (("{", "no config of a model"), ("{}", "no model_type")):
+        for text, message in (("{", "not JSON"), ("{}", "no model_type")):
             with open(os.path.join(self.dir, "config.json"), "w") as file:
                 file.write(text)
             with self.assertRaisesRegex(NoRearrangement, message):

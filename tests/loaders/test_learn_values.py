@@ -1,5 +1,5 @@
-"""Learned layouts whose scales are other values than their bytes, and that store bits several times. MXFP4_PACK names the
-program, which packs by them what the conversions make."""
+"""Learned layouts that store scales as other values or store bits several times. MXFP4_PACK names the program, which
+must pack by these layouts to the conversions' bytes."""
 
 import glob
 import io
@@ -153,7 +153,7 @@ class Values(unittest.TestCase):
 
 @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: it packs nothing here")
 class Packed(unittest.TestCase):
-    """The program packs by a learned file what the function makes of the checkpoint."""
+    """With a learned file, the program packs a checkpoint to the function's bytes."""
 
     CONVERSIONS = {
         "float32, padded and transposed": {

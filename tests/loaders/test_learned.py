@@ -60,7 +60,7 @@ class Learned(unittest.TestCase):
                           layers_of(tensors_of(source), config))
 
     def serve(self, model, backend="marlin"):
-        """(what the layers must hold, the layers)"""
+        """(the expected tensors of the layers, the layers)"""
         checkpoint, (_, module, limit) = self.checkpoint(model, "vllm", backend), TINY[model]
         prefixes = [f"model.layers.{n}.{module}.experts" for n in range(len(checkpoint.layers))]
         return checkpoint, vllm.serve(self.out, checkpoint, prefixes, swiglu_limit=limit)

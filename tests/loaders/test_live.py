@@ -61,7 +61,8 @@ def output(model, backend, options, seed):
 
 
 def started(model, out, rank=(1, 0), expert_map=None, reads=None, **settings):
-    """The engine's model, of one layer. reads: the backend whose bytes it has, where that is not the set's name."""
+    """The engine's model, of one layer. reads: the backend whose bytes the model has, if that differs from the
+    set's."""
     backend = reads or mxfp4_pack.Manifest(out, "vllm").sets[0]["backend"]
     experts = next(iter(mxfp4_pack.Manifest(out, "vllm").sets[0]["tensors"]))["experts"]
     raw = {("w13", "codes"): torch.empty(experts), **({("w13", "bias"): 0} if model.startswith("gpt") else {})}
@@ -77,7 +78,7 @@ def tensors(model):
 
 
 def emptied(model):
-    """After sleep level 2 the addresses are there, what was at them is not."""
+    """After sleep level 2 the addresses are valid, but the data are lost."""
     for tensor in tensors(model).values():
         mxfp4_pack.packed_set.flat(tensor).fill_(0x5A)
     return {key: tensor.data_ptr() for key, tensor in tensors(model).items()}
@@ -212,7 +213,7 @@ class Live(unittest.TestCase):
             mxfp4_pack.update(torch.nn.Module(), [], [])
         other = started(model, out)
         with (mock.patch.dict(os.environ, MXFP4_PACK_LIBRARY="/none.so"),
-              self.assertRaisesRegex(Refused, "libmxfp4_pack.so is not")):
+              self.assertRaisesRegex(Refused, "libmxfp4_pack.so is missing")):
             mxfp4_pack.update(other, [scale], [given[scale]])
 
     def test_a_reload_that_does_not_fit_is_refused_before_anything_is_read(self):
@@ -250,7 +251,7 @@ class Live(unittest.TestCase):
             for key, got in tensors(served).items():
                 for row, expert in enumerate(ours):
                     same(self, got[row], right[key][expert], (key, row))
-            with self.assertRaisesRegex(Refused, "a reload: with --enable-eplb experts are no longer where"):
+            with self.assertRaisesRegex(Refused, "a reload: with --enable-eplb experts may have moved"):
                 served.reload_weights(out)
             served.update_weights([("norm", torch.ones(2))])
             with self.assertRaisesRegex(Refused, "new experts: with --enable-eplb"):

@@ -14,7 +14,7 @@ import unittest
 import torch
 
 from mxfp4_pack import Manifest, Refused, _xxh3, check
-from mxfp4_pack.raw_update import sources_of
+from mxfp4_pack.expert_update import sources_of
 from test_hostile_files import Output
 
 FUZZ = int(os.environ.get("MXFP4_PACK_FUZZ", "300"))
@@ -66,7 +66,7 @@ def sealed(data):
 
 class Mutations(Output):
     def use(self):
-        """What loaders do with a manifest, but for reading weights."""
+        """All uses of a manifest by loaders, except for reading weights."""
         manifest = Manifest(self.directory, "vllm")
         manifest.kernel("auto", 1)
         set_ = manifest.pick("auto", 1, 0)

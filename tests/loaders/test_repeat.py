@@ -58,7 +58,7 @@ class Repeated(unittest.TestCase):
         self.assertEqual([layer.number for layer, *_ in (first, second)], [0, 1])
 
     def test_layers_share_nothing(self):
-        """What is put into one layer's objects is not in the next one's."""
+        """A change of one layer's objects does not appear in the next layer's."""
         for layer, made, _ in self.layers("aaa"):
             self.assertTrue(made.data.is_meta and layer.scale.is_meta)
             made.data = torch.ones(2)

@@ -318,7 +318,7 @@ class Sglang(SglangCase):
             self.assertIn(part, line)
 
     def test_a_sharded_state_gets_its_runner(self):
-        """Its config.json is the checkpoint's own: the manifest says what it is."""
+        """The config.json of a sharded state is the checkpoint's own, so the manifest identifies the format."""
         gpt_oss("marlin").write(self.directory, format="sharded-state")
         with open(os.path.join(self.directory, "config.json"), "w") as file:
             json.dump({"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}, file)

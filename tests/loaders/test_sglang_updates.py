@@ -51,7 +51,7 @@ class Updates(SglangCase):
         self.assertEqual(updater.loaded, [other, self.directory])
         all_same(self, old, layer, old.expected(("model", 0)))
         updater.broken = [other, self.directory]
-        with self.assertRaisesRegex(Refused, "Start the server anew"):
+        with self.assertRaisesRegex(Refused, "Restart the server"):
             updater.update_weights_from_disk(other, "auto")
 
     def test_an_update_that_does_not_fit_is_refused(self):
@@ -86,7 +86,7 @@ class Updates(SglangCase):
 
 @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")
 class Tensors(SglangCase):
-    """New raw experts, which the C library packs: equal to what `convert` makes of them."""
+    """New unpacked experts, which the C library packs to the bytes of `convert`."""
 
     def setUp(self):
         super().setUp()

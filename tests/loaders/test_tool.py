@@ -26,7 +26,7 @@ VERSIONS = {"marlin": ["--layout-version", "1"], "flashinfer-cutlass": ["--layou
 
 @contextmanager
 def no_program():
-    """Where there is none, neither installed with the package nor on the PATH."""
+    """In this context the program is neither installed with the package nor in PATH."""
     with mock.patch.dict(os.environ, PATH="/nowhere"), mock.patch.object(_program, "candidates", tuple):
         yield
 
@@ -42,7 +42,8 @@ class Tool(unittest.TestCase):
         return source
 
     def checkpoints(self, engine, versions=VERSIONS):
-        """(a converted tiny checkpoint, what it must hold) for every backend of the engine that the loaders know"""
+        """(a converted tiny checkpoint, its expected tensors) for every backend of the engine that the loaders
+        support"""
         listed = json.loads(subprocess.check_output([PROGRAM, "backends", "--json"]))
         listed = listed if isinstance(listed, list) else listed["backends"]
         backends = dict.fromkeys(b["backend"] for b in listed if b["engine"] == engine)

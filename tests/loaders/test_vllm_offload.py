@@ -19,7 +19,7 @@ MOVED = "_vllm_is_uva_offloaded"
 
 
 class UVAOffloader:
-    """As vLLM's: moves parameters until so many bytes are; an assertion in the place of an error of torch's."""
+    """Like vLLM's class: moves parameters up to a limit of bytes. An assertion replaces torch's error."""
 
     def __init__(self, bytes_at_most, asked=()):
         self.cpu_offload_bytes, self.cpu_offload_max_bytes, self.cpu_offload_params = 0, bytes_at_most, set(asked)
@@ -35,7 +35,7 @@ class UVAOffloader:
 
 
 class PrefixedOffloader(UVAOffloader):
-    """As vLLM's of 0.33.0: it is told the module's name too."""
+    """Like the class of vLLM 0.33.0, which also gets the module's name."""
 
     def _maybe_offload_to_cpu(self, module, prefix=""):
         self.prefix = prefix
@@ -57,7 +57,7 @@ class Options(unittest.TestCase):
         self.enterContext(mock.patch.object(sys.modules["vllm"], "envs", self.envs, create=True))
 
     def served(self, offloader, *prefix, backend="marlin"):
-        """A layer beside which its block has a parameter with memory; what was marked as moved."""
+        """(a layer whose block has another parameter, with memory; the parameters that were marked as moved)"""
         checkpoint, marked = gpt_oss(backend), {}
         checkpoint.write(self.directory)
 
@@ -90,7 +90,7 @@ class Options(unittest.TestCase):
         layer, _ = self.served(self.offloader(1 << 30))
         self.assertFalse(any(hasattr(p, MOVED) for p in layer.parameters()))
         self.assertEqual(layer.quant_method.held, {})
-        with self.assertRaisesRegex(Refused, "keeps its weights elsewhere than where they were read"):
+        with self.assertRaisesRegex(Refused, "moved its weights after they were read"):
             vllm.current.model.reload_weights(self.directory)
 
     def test_no_more_is_marked_than_so_many_bytes(self):

@@ -1,5 +1,5 @@
-"""vLLM 0.26.0's way to load a running model's weights again, small: what is in model_executor/model_loader there. A layer's
-raw parameters take the place of its own, are filled, converted and copied into these."""
+"""A small stand-in for vLLM 0.26.0's reload of a running model (model_executor/model_loader). Unpacked parameters
+replace a layer's own, are filled, converted and copied into the originals."""
 
 import os
 from dataclasses import dataclass, field
@@ -67,7 +67,7 @@ class DefaultModelLoader(BaseModelLoader):
 
 
 class Model(Module):
-    """The expert layers, and what else was loaded."""
+    """The expert layers, and the other loaded weights."""
 
     def __init__(self, layers):
         super().__init__()

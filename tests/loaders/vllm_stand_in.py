@@ -248,7 +248,7 @@ class EplbState:
 
 
 def install():
-    """Put the stand-ins where the loader imports vLLM from."""
+    """Installs the stand-ins as the modules of vLLM."""
     names = {
         "vllm": {}, "vllm.config": {"get_current_vllm_config": lambda: current.config, "VllmConfig": SimpleNamespace,
                                     "DeviceConfig": SimpleNamespace, "set_current_vllm_config": nullcontext},

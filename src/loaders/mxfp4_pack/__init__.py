@@ -1,8 +1,8 @@
-"""mxfp4-pack in Python: its commands (`convert`, `verify`, ..), and the reader of what they write (`open`): manifest,
-packed tensors, canary. Both loaders, `mxfp4_pack.vllm` and `mxfp4_pack.sglang`, use the reader; mxfp4-pack-format(5)
-describes what is read.
+"""mxfp4-pack in Python: its commands (`convert`, `verify`, ..), and `open`, which reads an output: manifest, packed
+tensors, canary. Both loaders, `mxfp4_pack.vllm` and `mxfp4_pack.sglang`, use this reader. mxfp4-pack-format(5)
+describes the format.
 
-What needs torch is imported when it is first used, so that manifests can be read without it.
+Modules that need torch are imported on first use, so that manifests can be read without torch.
 """
 
 import collections.abc
@@ -15,7 +15,7 @@ from .commands import Failed, convert, inspect, plan, unpack, verify
 from .commands import open_output as open  # noqa: A004
 from .manifest import FORMAT_VERSION, MANIFEST, METHOD, Manifest, check_version, is_method, is_packed, read_config
 
-__all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Failed", "Manifest", "Misfit", "PackedSet", "RawLayer",
+__all__ = ["FORMAT_VERSION", "MANIFEST", "METHOD", "Failed", "Manifest", "Misfit", "PackedSet", "UnpackedLayer",
            "Refused", "Unconverted", "__version__", "check_version", "convert", "convert_again", "difference", "fall_back",
            "in_memory_order", "inspect", "installed", "is_method", "is_packed", "kernel_of", "misfit", "open", "plan",
            "read_config", "unpack", "update", "verify"]
@@ -27,11 +27,11 @@ def __dir__() -> list[str]:
 
 def update(model: typing.Any, names: collections.abc.Sequence[str],
            tensors: collections.abc.Sequence[typing.Any]) -> None:
-    """Packs new raw experts into a model that serves: `model`, the engine's on this rank (vLLM's apply_model gives it, and
-    SGLang's update_weights_from_tensor a loader of --custom-weight-loader);
-    `names`, those of the checkpoint's tensors, and `tensors`, with its dtypes and shapes, whole on every rank, on the GPU or
-    the host. The engine's tensors get the bytes that `convert` would write for them, on the current CUDA stream. Refuses
-    before anything is packed, but for NaN scales. Gate and up of an expert must come together."""
+    """Packs new unpacked experts into a serving model. `model`: the engine's model on this rank. vLLM's apply_model
+    provides it, and SGLang's update_weights_from_tensor passes it to a loader of --custom-weight-loader. `names`: names
+    of the checkpoint's tensors. `tensors`: whole tensors on every rank, with the checkpoint's dtypes and shapes, on the
+    GPU or the host. The engine's tensors get the bytes that `convert` would write, on the current CUDA stream. Raises
+    `Refused` before anything is packed, except for NaN scales. Gate and up of an expert must be in the same call."""
     if not hasattr(model, "modules"):
         raise Refused(f"{type(model).__name__} is no model of an engine")
     if any(hasattr(module, "mxfp4_pack") for module in model.modules()):
@@ -47,7 +47,7 @@ def __getattr__(name: str) -> typing.Any:
     if name == "PackedSet":
         from .packed_set import PackedSet
         return PackedSet
-    if name in ("RawLayer", "fall_back"):
+    if name in ("UnpackedLayer", "fall_back"):
         from . import fallback
         return getattr(fallback, name)
     if name in ("difference", "in_memory_order", "misfit"):

@@ -1,4 +1,4 @@
-"""What a refusal says beside its reason: the installed versions, and the command that makes what was asked for."""
+"""The advice in a refusal: the installed versions, and the command that writes a suitable output."""
 
 from importlib import metadata
 
@@ -6,8 +6,8 @@ from ._errors import printable
 
 # A library's name in `fits` -> the installed distributions that tell its version: its own, then those that contain it.
 DISTRIBUTIONS = {"flashinfer": ("flashinfer-python",), "triton_kernels": ("triton-kernels", "sglang-kernel", "vllm")}
-# The layout versions of backends that have several, for each engine, where they depend on it for experts with (or without)
-# biases.
+# The layout versions of backends that have several, for each engine. A third key tells experts with biases (True) from
+# those without.
 LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cutlass", "sglang", False): ("v2", "v1"),
                    ("flashinfer-cutlass", "sglang", True): ("v2-corner", "v1-corner", "v2", "v1"),
                    ("triton-hopper", "vllm"): ("a", "c", "b"),
@@ -39,7 +39,7 @@ def installed(library: str) -> str:
 
 
 def version_of_package() -> str:
-    """Of this package; "0+unknown" if it is not installed, for example in a checkout."""
+    """The version of this package; "0+unknown" if it is not installed, for example in a checkout."""
     try:
         return metadata.version("mxfp4-pack")
     except metadata.PackageNotFoundError:
@@ -48,14 +48,14 @@ def version_of_package() -> str:
 
 def convert_again(directory: str, engine: str, backend: str, tp_size: int = 1, how: str = "--force",
                   layout_version: str | None = None) -> str:
-    """The command that makes what was asked for. how: --force replaces all sets, --add adds one to them."""
+    """The command that writes the requested set. how: --force replaces all sets, --add adds one."""
     layout = f" --layout-version {layout_version}" if layout_version else ""
     tp = f" --tp-size {tp_size}" if tp_size > 1 else ""
     return f"Run: mxfp4-pack convert CHECKPOINT {printable(directory)} --engine {engine} --backend {backend}{layout}{tp} {how}"
 
 
 def other_layouts(fields):
-    """The layout versions to try where a set's own does not fit the engine."""
+    """The layout versions to try if a set's own does not fit the engine."""
     key = fields["backend"], fields["engine"]
     biased = any(t["part"] == "bias" for t in fields["tensors"])
     versions = LAYOUT_VERSIONS.get((*key, biased), LAYOUT_VERSIONS.get(key, ()))
@@ -65,21 +65,21 @@ def other_layouts(fields):
 
 
 def after_misfit(directory, fields):
-    """What to do where the engine makes other bytes than a set holds."""
+    """The next step if the engine's bytes differ from a set's."""
     if "layout_file" in fields:
-        return ("Learn the layout file again, of what is installed (python3 -m mxfp4_pack.learn), and run: "
+        return ("Learn the layout file again from the installed engine (python3 -m mxfp4_pack.learn), and run: "
                 f"mxfp4-pack convert CHECKPOINT {printable(directory)} --layout FILE --force")
     given = (directory, fields["engine"], fields["backend"], fields["moe_tp_size"], "--force")
     if others := other_layouts(fields):
         command = convert_again(*given, others[0])
         return command + "".join(f"\n  or with --layout-version {name}" for name in others[1:])
-    return (f"Run: mxfp4-pack verify {printable(directory)}\n  Where that finds it right, these bytes are all that mxfp4-pack writes "
-            f"for {fields['backend']}: serve another backend or an engine that fits. Where it is damaged:\n  "
+    return (f"Run: mxfp4-pack verify {printable(directory)}\n  If it finds no fault, mxfp4-pack writes no other bytes "
+            f"for {fields['backend']}: serve another backend or an engine that fits. If it finds damage:\n  "
             f"{convert_again(*given, fields['layout_version'])}")
 
 
 def for_kernel(directory, engine, backends, tp_size):
-    """What to do where no set serves a kernel, which reads what is packed for `backends`, those of Hopper first."""
+    """The next step if no set serves a kernel. `backends`: those that the kernel reads, Hopper's first."""
     first, *others = backends
     command = convert_again(directory, engine, first, tp_size, "--add")
-    return command + "".join(f"\n  or, where the GPU is a Blackwell, --backend {name}" for name in others)
+    return command + "".join(f"\n  or, on a Blackwell GPU, --backend {name}" for name in others)

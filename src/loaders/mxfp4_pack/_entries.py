@@ -62,7 +62,7 @@ def entry_of(t):
 
 
 def unsaid_view(t):
-    """vLLM's tensors for CPUs have the sizes of the raw ones, which the manifest does not say."""
+    """vLLM's tensors for CPUs have the sizes of the unpacked ones, which are not in the manifest."""
     if t.get("layout") not in ("vllm_cpu.codes", "vllm_cpu.scales") or len(t["shape"]) != 4:
         return None
     experts, blocks, columns, rows = t["shape"]
@@ -82,7 +82,7 @@ def check_view(entry):
             raise Refused(f"{entry.name}: strides {view.strides} of shape {view.shape} overlap or leave holes")
         expected *= size
     if math.prod(view.shape) * BYTES.get(view.torch_dtype, 0) != entry.bytes:
-        raise Refused(f"{entry.name}: the view {view.shape} is not as large as what is stored")
+        raise Refused(f"{entry.name}: the view {view.shape} is not as large as the stored tensor")
 
 
 def safe_name(name):
@@ -94,8 +94,8 @@ def safe_name(name):
 
 
 def path_of(directory, name):
-    """Where a file of the manifest lies. It may be a link that stays in the directory or, where that is a snapshot in
-    Hugging Face's cache, leads into the blobs of the same entry; the program follows the same links."""
+    """The path of a file of the manifest. The file may be a link within the directory. In a snapshot of Hugging Face's
+    cache it may also be a link into the blobs of the same entry. The program follows the same links."""
     path = os.path.join(directory, safe_name(name))
     root, file = os.path.realpath(directory), os.path.realpath(path)
     if is_below(file, root):
@@ -111,8 +111,8 @@ def is_below(path, directory):
 
 
 def kernel_of(fields: dict[str, Any]) -> str:
-    """The engine's own name for a set's backend: what --moe-backend or --moe-runner-backend must be; of several the first.
-    auto where the engine has no name for it and chooses by the GPU."""
+    """The engine's own name for a set's backend: the value for --moe-backend or --moe-runner-backend, the first if
+    there are several. "auto" if the engine has no name for the backend and chooses by the GPU."""
     return kernels_of(fields)[0]
 
 

@@ -2,9 +2,9 @@
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Text with every character escaped that a terminal or a log could obey or hide: control characters, characters that
-    turn the direction of writing, other line ends, zero-width ones, and halves of surrogate pairs. keep: characters that
-    stay as they are."""
+    """Escapes every character that a terminal or a log could obey or hide. These are control characters, characters
+    that change the direction of writing, other line ends, zero-width characters and halves of surrogate pairs. keep:
+    characters that are not escaped."""
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
@@ -16,7 +16,8 @@ class Refused(ValueError):
 
 
 class Misfit(Refused):
-    """The set's bytes or sizes are not those of the installed engine, which could convert raw experts itself."""
+    """The set's bytes or sizes differ from those of the installed engine, which could convert unpacked experts
+    itself."""
 
 
 class Unconverted(Misfit):

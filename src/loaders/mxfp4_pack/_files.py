@@ -1,4 +1,4 @@
-"""The only place where this package opens files: no file can make an engine wait or fill its memory."""
+"""All files are opened by this module, so that no file can make an engine wait or fill its memory."""
 
 import errno
 import json
@@ -38,7 +38,7 @@ def size_of(file: BinaryIO) -> int:
 
 
 def read_file(path: str, limit: int | None = None) -> bytes:
-    """All bytes of a regular file, as many as it has when it is opened. Raises as open_file(), and `Refused` for a file of
+    """The content of a regular file, up to its size at opening. Raises like open_file(), and `Refused` for a file of
     more than `limit` bytes."""
     with open_file(path) as file:
         size = size_of(file)
@@ -48,8 +48,8 @@ def read_file(path: str, limit: int | None = None) -> bytes:
 
 
 def parse_json(data: bytes, what: str) -> Any:
-    """The value of a JSON text in UTF-8. `Refused` if it is none, is nested too deeply, or has a number that is not finite.
-    what: what messages call the text."""
+    """The value of a JSON text in UTF-8. Raises `Refused` if the text is no JSON, is nested too deeply, or has a number
+    that is not finite. what: the name of the text in messages."""
     try:
         text = data.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
         return json.loads(text, parse_constant=finite, parse_float=finite)

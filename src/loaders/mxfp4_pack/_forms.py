@@ -1,9 +1,9 @@
-"""What a JSON text must hold: forms, and the check of a value against one. The forms name only members that this package
-uses, so that later programs may add others.
+"""Forms of JSON values, and the check of a value against a form. The forms name only members that this package uses, so
+that later versions may add others.
 
     Text, Whole, Number, Flag       one value
     List(form), Map(form)           a list, an object with any names
-    {"name": form, "other?": form}  an object with these members; of those with ? each may be missing
+    {"name": form, "other?": form}  an object with these members; members with ? may be missing
 """
 
 from collections.abc import Collection
@@ -70,8 +70,8 @@ class Map(NamedTuple):
 
 
 def check(value: Any, form: Any, file: str, field: str = "") -> None:
-    """Raises `Refused` with the place of the first value that does not have its form. file: what messages call the file;
-    field: the value's place in it, empty for all of it."""
+    """Raises `Refused` with the place of the first value that does not have its form. file: the file's name in
+    messages. field: the value's place in the file, empty for the whole file."""
     if isinstance(form, (dict, Map)):
         if type(value) is not dict:
             refuse(value, "an object", file, field)

@@ -1,4 +1,4 @@
-"""The C library's part here: files read into memory, and raw experts packed in memory, the GPU's or the host's."""
+"""The functions of the C library: read files into memory, and pack experts in the memory of a GPU or of the host."""
 
 import ctypes
 import os
@@ -8,8 +8,8 @@ from ._program import HERE
 
 NAME = "libmxfp4_pack.so"
 VARIABLE = "MXFP4_PACK_LIBRARY"
-MISSING = (f"the library {NAME} is not there, or is older than these loaders: neither in this package nor where the system "
-           f"looks for libraries. Install the wheel, or name the file in {VARIABLE}")
+MISSING = (f"the library {NAME} is missing or older than these loaders, both in this package and in the system's "
+           f"library path. Install the wheel, or name the file in {VARIABLE}")
 
 
 class Expert(ctypes.Structure):
@@ -47,7 +47,7 @@ def library():
 
 
 def check(found, status):
-    """Raises what the library's last call in this thread says."""
+    """Raises the error of the library's last call in this thread."""
     if status:
         raise Refused(found.mxfp4_pack_error().decode())
 
@@ -65,8 +65,8 @@ class Packer:
             self.library.mxfp4_pack_close_set(self.handle)
 
     def pack(self, tensor, experts, gpu=-1, stream=None):
-        """`tensor`: the packed tensor's name. experts: (number, addresses of its pieces, address of its packed bytes), in
-        the memory of that GPU, where they are packed on `stream`; -1: in the host's."""
+        """`tensor`: the packed tensor's name. experts: (number, addresses of its pieces, address of its packed bytes),
+        all in the memory of GPU `gpu`, which packs on `stream`. gpu -1: in the host's memory."""
         size = ctypes.sizeof(Expert)
         name = tensor.encode()
         list_ = (Expert * len(experts))(*(Expert(size, name, number, (ctypes.c_void_p * 2)(*pieces), packed)

@@ -33,7 +33,7 @@ class Request(NamedTuple):
 
 @dataclass
 class Progress:
-    """What was read since the last report."""
+    """The layers and bytes read since the last report."""
     layers: int = 0
     bytes: int = 0
     begin: float = 0.0
@@ -63,12 +63,12 @@ class Started:
 
 
 class Loading:
-    """`expect` names a layer that the engine has and begins to read it, so that the files are read while the engine
-    builds the model and loads the rest of it. `layer` gives it. A GPU that the C library does not know gets its layers
-    through the host's memory, each when it is asked for."""
+    """`expect` begins to read a layer, so that files are read while the engine builds the model and loads its other
+    weights. `layer` returns the layer. A GPU that the C library cannot reach gets its layers through the host's memory,
+    each on request."""
 
     def __init__(self, directory, start_bytes):
-        """start_bytes: what the whole start reads, by all processes of this host."""
+        """start_bytes: the bytes that all processes of this host read during the whole start."""
         self.directory = directory
         self.start_bytes = start_bytes
         self.verify = verifies()
@@ -96,7 +96,7 @@ class Loading:
             started.number = self.begin(started, tensors)
 
     def begin(self, started, tensors):
-        """Has the reader begin with a layer: its bytes go to `tensors`."""
+        """Starts to read a layer into `tensors`."""
         runs = []
         for key, entry in started.request.entries.items():
             path, stored = self.stored(entry)
@@ -121,7 +121,7 @@ class Loading:
         return started.tensors
 
     def forget(self, name):
-        """What was begun of a layer goes on into its tensors: their memory is free only after that."""
+        """Waits for reads of a layer that are in progress, because they write to its tensors' memory."""
         if name in self.started:
             self.finish(self.started.pop(name))
 
@@ -157,7 +157,7 @@ class Loading:
         self.progress.seconds = max(self.progress.seconds, end - self.progress.begin)
 
     def drop(self):
-        """Forgets the layers that were expected, and what was read of them."""
+        """Drops the expected layers and their data."""
         if self.reader is not None:
             self.close()
         self.started.clear()
@@ -172,7 +172,7 @@ class Loading:
 
 
 def copy_repeated(tensor, experts):
-    """Of an expert that has several rows, the last one is read."""
+    """If an expert has several rows, only the last row is read; it is copied to the others."""
     row_of = {expert: row for row, expert in enumerate(experts)}
     for row, expert in enumerate(experts):
         if row_of[expert] != row:

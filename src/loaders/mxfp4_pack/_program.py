@@ -10,12 +10,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def program() -> str | None:
-    """Where it is: what pip installed together with this package, else what the PATH has; None where there is none."""
+    """The path of the program: the one that pip installed with this package, else the one in PATH; None if there is
+    none."""
     return next(filter(is_program, candidates()), None) or shutil.which(NAME)
 
 
 def environment() -> dict[str, str]:
-    """What a call of it runs in: it ends when the thread that called does, and with it when this process is killed."""
+    """The environment for a run of the program. The program ends when the calling thread ends or this process is
+    killed."""
     return {**os.environ, "MXFP4_PACK_PARENT": str(os.getpid())}
 
 

@@ -24,7 +24,7 @@ class Run(NamedTuple):
 
 
 class Reader:
-    """Reads into the memory of one device, or of the host where the library does not reach that."""
+    """Reads into the memory of one device, or of the host if the library cannot reach the device."""
 
     def __init__(self, device, threads=THREADS):
         self.device, self.library = device, library()
@@ -39,7 +39,8 @@ class Reader:
         self.close = weakref.finalize(self, self.library.mxfp4_pack_close_reader, handle)
 
     def expect(self, bytes_):
-        """What all processes of this host read: by it the library knows whether the page cache has room for the files."""
+        """Sets the bytes that all processes of this host read. The library decides from this number whether the files
+        fit into the page cache."""
         check(self.library, self.library.mxfp4_pack_expect_read(self.handle, bytes_))
 
     def cached(self):
@@ -49,7 +50,8 @@ class Reader:
         return tuple(number.value for number in numbers)
 
     def begin(self, runs, owners):
-        """Begins to read into the memory of `owners`, which nothing else uses meanwhile. Returns the request's number."""
+        """Begins to read into the memory of `owners`, which nothing else may use until the request is done. Returns the
+        request's number."""
         if self.reaches and self.device.type == "cuda":  # other work may have had that memory before
             torch.cuda.current_stream(self.device).synchronize()
         size = ctypes.sizeof(Part)

@@ -14,7 +14,8 @@ TENSORS = Map({"dtype": NAME, "shape": HEADER_SHAPE, "data_offsets": List(Whole(
 
 
 class Stored(NamedTuple):
-    """A tensor in a file: torch's dtype (that of safetensors where the loaders know no other), shape, bytes of the file."""
+    """A tensor in a file: its dtype in torch (in safetensors, if the loaders know no torch dtype), its shape, and its
+    bytes in the file."""
     dtype: str
     shape: tuple
     begin: int

@@ -1,4 +1,4 @@
-"""What XXH3's ways for short and long inputs share."""
+"""The common part of XXH3's functions for short and long inputs."""
 
 import struct
 

@@ -1,13 +1,13 @@
 """Checks an output of `mxfp4-pack convert` without a server: python3 -m mxfp4_pack.check OUT
 
-The manifest has its own checksum; every file that it lists has its size and checksum (files of tensors: that of their
-header); headers and manifest name the same tensors; and the canary of each set is what the installed engine's own
-conversion makes of it, where that engine is installed and runs here. Weights are not read: `mxfp4-pack verify OUT` does.
+The check covers the manifest's own checksum, the size and checksum of every listed file (for files of tensors: of their
+header), and that headers and manifest name the same tensors. If a set's engine is installed and runs here, its own
+conversion must give the set's canary. Weights are not read; `mxfp4-pack verify OUT` checks these.
 
-With --source also `mxfp4-pack verify OUT --source CKPT`, and whole layers on the packed bytes by the installed engine's own
-kernel, on a GPU, are compared with what that computes from the source.
+With --source, `mxfp4-pack verify OUT --source CKPT` runs, too. On a GPU the installed engine's own kernel then computes
+whole layers from the packed bytes, and the results are compared with those from the source.
 
-Exit codes: 0 all that was compared is right; 1 something is wrong; 2 it could not be checked.
+Exit codes: 0 all comparisons agree; 1 something is wrong; 2 the output could not be checked.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class Report:
         self.verified = None  # what `mxfp4-pack verify` said
 
     def attempt(self, step, *arguments):
-        """The result of a step; a problem instead where it finds one."""
+        """The result of a step. If the step finds a problem, adds it to the report and returns None."""
         try:
             return step(*arguments)
         except Refused as error:
@@ -50,8 +50,8 @@ class Report:
 
 
 def check(directory, engines=(), source=None, tolerance=TOLERANCE):
-    """`engines`: those whose canaries must be compared and kernels run; of others they are where that can be done.
-    source: the checkpoint; without it no kernel runs."""
+    """`engines`: those whose canaries must be compared and whose kernels must run; other engines are checked if that is
+    possible. source: the checkpoint; without it no kernel runs."""
     report = Report()
     fields = report.attempt(read_manifest, directory)
     if fields is None:
@@ -113,7 +113,7 @@ def check_copied(directory, fields, headers):
 
 
 def check_set(directory, set_, headers):
-    """What is known of a set, whose files are right."""
+    """Checks a set's fields against the headers of its files. Returns the set's entry for the report."""
     check_fields(set_, MANIFEST)
     if "layout_file" not in set_:
         path_of(directory, set_["canary"])
@@ -134,7 +134,7 @@ def check_names(fields, headers):
 
 
 def check_canary(report, directory, set_, engines):
-    """What became of a set's canary, in words."""
+    """The result for a set's canary, in words."""
     engine = set_["engine"]
     why = None
     if not is_served(set_):
@@ -166,7 +166,7 @@ def compare(directory, set_):
 
 
 def verify(report, directory, source, batches):
-    """`mxfp4-pack verify OUT --source CKPT`; batches: where it writes what it computes, or None."""
+    """Runs `mxfp4-pack verify OUT --source CKPT`. batches: the file for the computed batches, or None."""
     try:
         said = commands.verify(directory, source=source, save=batches, quiet=True)
     except commands.Failed as failed:
@@ -206,7 +206,7 @@ def gpu():
 
 
 def run_kernel(report, directory, set_, wanted):
-    """What became of a set's layers on the engine's kernel, in words."""
+    """The result for a set's layers on the engine's kernel, in words."""
     from . import kernels
     path, tolerance = wanted
     manifest = Manifest(directory, set_["engine"])

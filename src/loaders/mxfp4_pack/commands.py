@@ -1,10 +1,10 @@
-"""The program's commands as functions. Each runs `mxfp4-pack COMMAND --json` and returns the object that it prints;
-mxfp4-pack(1) describes that, and the options: `tp_size=2, force=True` is --tp-size 2 --force. What prints something else
-(--help, unpack's --layer) or takes no paths (--filelist) is for the command line.
+"""The program's commands as functions. Each function runs `mxfp4-pack COMMAND --json` and returns the printed object.
+mxfp4-pack(1) describes the objects and the options: `tp_size=2, force=True` is --tp-size 2 --force. Options that print
+something else (--help, unpack's --layer) or take no paths (--filelist) are for the command line only.
 
-`progress(action, done, total)` is called every second and at the end, in bytes or in what the action counts. What it
-raises, and Ctrl-C, ends the program first, as SIGTERM does: nothing half-made is left under OUT's name. So does the end of
-the Python that called, also where it is killed. What else the program says goes to the logger `mxfp4_pack`.
+`progress(action, done, total)` is called every second and at the end, with bytes or the action's own count. An
+exception in it, or Ctrl-C, ends the program as SIGTERM does, so that OUT never exists in a partial state. The program
+also ends if the calling Python ends or is killed. Other messages of the program go to the logger `mxfp4_pack`.
 """
 
 import json
@@ -41,13 +41,13 @@ class Failed(RuntimeError):
 
 
 def inspect(checkpoint: Path, **options: Option) -> dict[str, Any]:
-    """What a checkpoint or an output holds."""
+    """Describes a checkpoint or an output."""
     return run("inspect", checkpoint, options=options)
 
 
 def plan(checkpoint: Path, out: Path, *, backend: str | None = None, engine: str | None = None,
          **options: Option) -> dict[str, Any]:
-    """What `convert` would write; nothing is written."""
+    """The plan of `convert` (--dry-run); nothing is written."""
     return run("convert", checkpoint, out, options={"backend": backend, "engine": engine, **options, "dry_run": True})
 
 
@@ -107,7 +107,7 @@ def words(options):
 
 
 def said(line, options):
-    """A line of an error, in Python's words where the command line's are others."""
+    """A line of an error. A missing value is reported in terms of Python's arguments."""
     for name, value in options.items():
         if value is True and line.startswith(f"--{name.replace('_', '-')}: its value is missing"):
             return f"{name}=True: it is no switch, a value was expected"
@@ -130,7 +130,7 @@ def follow(arguments, output, progress):
 
 
 def hear(line, progress):
-    """What the program says: events, but where it could not even begin."""
+    """Handles a line of the program's stderr: an event, or plain text if the program could not start."""
     try:
         event = json.loads(line)
         kind = event["event"]
@@ -144,7 +144,7 @@ def hear(line, progress):
 
 
 def result(command, code, text):
-    """The object that was printed, where it is no error."""
+    """The printed object. Raises `Failed` if it is an error."""
     try:
         fields = json.loads(text)
         if code in (DONE, NO):

@@ -4,7 +4,8 @@ import torch
 
 
 def in_memory_order(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with its axes sorted by stride: contiguous where it is a transposed view of contiguous memory."""
+    """The tensor with its axes sorted by stride, which is contiguous if `tensor` is a transposed view of contiguous
+    memory."""
     return tensor.permute(sorted(range(tensor.ndim), key=lambda d: (-tensor.stride(d), -tensor.shape[d])))
 
 
@@ -42,8 +43,8 @@ def difference(made: torch.Tensor | None, want: torch.Tensor, larger: bool) -> s
 
 
 def as_stored(made, want):
-    """A tensor of the engine in the dtype and shape of the stored one, where these are other names for the same bytes:
-    AITER calls codes float4_e2m1fn_x2 and has one axis for the experts' rows."""
+    """A tensor of the engine in the dtype and shape of the stored one, if both describe the same bytes. AITER, for
+    example, has codes as float4_e2m1fn_x2, with one axis for the experts' rows."""
     if made is None or want is None or made.numel() != want.numel() or not made.is_contiguous():
         return made
     if made.dtype != want.dtype and made.element_size() == want.element_size() == 1:
@@ -52,7 +53,7 @@ def as_stored(made, want):
 
 
 def in_form_of(made, tensor):
-    """A packed tensor with the dtype, the axes, the class and the marks of what the engine made of the canary."""
+    """A packed tensor with the dtype, axes, class and attributes of the engine's converted canary `made`."""
     if not isinstance(made, torch.Tensor) or tensor is None:
         return tensor
     if tensor.dtype != made.dtype and (tensor.element_size() == made.element_size() or tensor.is_contiguous()):

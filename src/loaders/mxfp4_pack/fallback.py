@@ -1,6 +1,7 @@
-"""MXFP4_PACK_FALLBACK=unpack: where a set does not fit the engine, the engine gets its raw experts and converts them.
+"""MXFP4_PACK_FALLBACK=unpack: if a set does not fit the engine, the engine gets the unpacked experts and converts them.
 
-The program unpacks one layer at a time into memory (`mxfp4-pack unpack OUT --layer`): layouts are written down once, there.
+The program unpacks one layer at a time into memory (`mxfp4-pack unpack OUT --layer`), so that only the program has
+layouts.
 """
 
 import json
@@ -33,7 +34,8 @@ def allowed():
 
 
 def fall_back(set_: Any, misfit: Misfit, logger: logging.Logger) -> None:
-    """Goes on without the packed form after `misfit`, or raises that. Warns once for a set."""
+    """Continues without the packed form after `misfit`, with one warning for each set. Raises `misfit` unless the
+    fallback is allowed."""
     if not allowed():
         raise misfit
     if set_.fallback is None:
@@ -49,7 +51,7 @@ def needed_program():
     raise Refused(f"{VARIABLE} needs the program mxfp4-pack of these loaders: put it on the PATH")
 
 
-class RawLayer:
+class UnpackedLayer:
     """A layer's experts before any conversion, without the engine's pads: `tensors` {(role, part): tensor}."""
 
     def __init__(self, set_, entries):
@@ -77,14 +79,16 @@ class RawLayer:
                     self.tensors[role, part] = whole[begin:end].view(dtype).view(t["shape"])
 
     def fill(self, key, experts, parameter, up_first=False):
-        """Puts the experts' rows where the engine's own weight loader puts them in its raw `parameter`."""
+        """Writes the experts' rows to the places in the engine's unpacked `parameter` that its own weight loader
+        uses."""
         put_rows(self.tensors[key], experts, parameter, 2 if key[0] == "w13" and not self.pairs else 1, up_first)
 
 
-def put_rows(raw, experts, parameter, halves, up_first=False):
-    """Puts the experts' rows of `raw` to the beginning of the parameter's, in w13 that has halves to that of each half."""
-    places = parameter.view(raw.dtype).chunk(halves, dim=1)
-    for rows, place in zip(raw.chunk(halves, dim=1), places[::-1] if up_first else places):
+def put_rows(source, experts, parameter, halves, up_first=False):
+    """Writes the experts' rows to the beginning of the parameter's rows; for w13 in halves, to the beginning of each
+    half."""
+    places = parameter.view(source.dtype).chunk(halves, dim=1)
+    for rows, place in zip(source.chunk(halves, dim=1), places[::-1] if up_first else places):
         place = place[(slice(None), *(slice(n) for n in rows.shape[1:]))]
         for row, expert in enumerate(experts):
             place[row].copy_(rows[expert])

@@ -29,7 +29,7 @@ class Result(NamedTuple):
 
 
 def read_batches(path):
-    """What `mxfp4-pack verify --save` has written."""
+    """The batches in a file of `mxfp4-pack verify --save`."""
     tensors, start = read_header(path)
     data = torch.frombuffer(bytearray(read_file(path)), dtype=torch.uint8)
     metadata = json.loads(data[8:start].numpy().tobytes())["__metadata__"]
@@ -43,7 +43,7 @@ def read_batches(path):
 
 
 def compute(manifest, fields, batches, device):
-    """What the engine's kernel makes of the batches, ranks added up."""
+    """The engine's results for the batches, summed over ranks."""
     make = importlib.import_module(f"mxfp4_pack.{fields['engine']}.kernel").Kernel
     results = []
     for layer in dict.fromkeys(batch.layer for batch in batches):

@@ -11,12 +11,13 @@ from .learn.canary import canary_layer
 from .learn.model import key_of
 from .learn.probe import EXPERTS, Probe, Size, stored
 
-NOT_ALONE = ("a layout file's canary is compared where its size is loaded, "
+NOT_ALONE = ("the canary of a layout file is compared when a layer of its size is loaded, "
              "or by python3 -m mxfp4_pack.learn --check FILE")
 
 
 def fill_canary(packed, key, parameter, up_first=False):
-    """Puts the canary's rows where the engine's own weight loader puts them in its raw `parameter` of EXPERTS experts."""
+    """Writes the canary's rows to the places in the engine's unpacked `parameter` of EXPERTS experts that its own
+    weight loader uses."""
     biased = any(part == "bias" for _, part in next(iter(packed.layers.values())))  # whose w13 has pairs
     size = packed.layout_file["size"]
     rows = canary_of(size["hidden"], size["intermediate"], biased)[key]
@@ -32,7 +33,8 @@ def canary_of(hidden, intermediate, biased):
 
 
 def check_canary(packed, made):
-    """Refuses a set unless its layout file says what the engine made of the canary, {(role, part): tensor}."""
+    """Refuses a set unless its layout file agrees with `made`, the engine's converted canary, {(role, part):
+    tensor}."""
     if "canary" not in packed.layout_file:
         raise packed.mismatch("its layout file has no canary to compare with")
     wanted = packed.layout_file["canary"]
@@ -43,7 +45,7 @@ def check_canary(packed, made):
 
 
 def sum_of(name, tensor):
-    """Of the first expert's bytes; None where there are none."""
+    """The SHA-256 of the first expert's bytes; None if there are none."""
     try:
         return hashlib.sha256(stored(name, tensor, EXPERTS).data[0].tobytes()).hexdigest()
     except NoRearrangement:

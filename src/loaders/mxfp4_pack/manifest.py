@@ -157,8 +157,8 @@ class Manifest:
             raise self.refusal(asked, tp_size, 0)
 
     def pick(self, asked: str, tp_size: int, rank: int, backends: Sequence[str] = ()) -> Any:
-        """The first set for the engine's backend `asked` (auto: any) and this MoE tensor-parallel size, of `backends` where
-        the engine has told which kernel it runs. The same object for every layer."""
+        """The first set for the engine's backend `asked` (auto: any) and this MoE tensor-parallel size. If the engine's
+        kernel is known, `backends` are those that it reads. Returns the same object for every layer."""
         for fields in self.sets:
             if answers(fields, asked, backends) and fields["moe_tp_size"] == tp_size and rank in fields["ranks"]:
                 for name in fields["requires"]:
@@ -205,14 +205,15 @@ def is_served(fields):
 
 
 def answers(fields, asked, backends=()):
-    """Whether a set is for the engine's backend `asked` (auto: any), and for one of our `backends` where they are known."""
+    """Whether a set is for the engine's backend `asked` (auto: any), and for one of mxfp4-pack's `backends` if they are
+    given."""
     known = not backends or fields["backend"] in backends or "layout_file" in fields
     return known and (asked == "auto" or asked in kernels_of(fields))
 
 
 def read_config(directory: str) -> dict[str, Any]:
-    """The language model's part of config.json: the object that has the quantization_config. Empty where there is no such
-    file or object: this is asked of every model, and whatever is not packed is the engine's to judge."""
+    """The language model's part of config.json: the object with the quantization_config. Empty if there is no such file
+    or object, because engines call this for every model and check models that are not packed themselves."""
     try:
         config = read_json(os.path.join(directory, CONFIG), CONFIG_LIMIT)
     except (OSError, TypeError, ValueError):

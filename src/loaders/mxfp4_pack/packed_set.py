@@ -25,8 +25,9 @@ def flat(tensor):
 
 
 def expert_rows(held, experts):
-    """What an engine's load balancing moves: of each tensor that a layer holds, the bytes of an expert as a row. Engines would
-    send F8_E8M0 scales as such, which NCCL and Gloo do not take, and leave what is no parameter."""
+    """The rows that an engine's load balancing moves: for each tensor of a layer, the bytes of an expert are one row.
+    Engines would send scales as F8_E8M0, which NCCL and Gloo do not support, and would skip tensors that are no
+    parameters."""
     return [flat(tensor).view(experts, -1) for tensor in held.values()]
 
 
@@ -38,7 +39,7 @@ class PackedSet:
         self.fields = fields
         self.rank = rank
         self.canary_is_equal = False
-        self.fallback = None  # the misfit because of which the engine converts raw experts
+        self.fallback = None  # the misfit because of which the engine converts unpacked experts
         self.update = None  # what packs new experts, once there are some
         self._loading = None  # begins in the process that loads the model
         self.layers = {}  # (namespace, number) -> {(role, part): Entry}
@@ -80,14 +81,15 @@ class PackedSet:
         return {key: self._seen(entry, tensors[key], len(experts)) for key, entry in entries.items()}
 
     def again(self, manifest, place, entries):
-        """The set of a directory that can be read over what the `entries` of this one's layer at `place` gave an engine."""
+        """The set of another directory whose layer at `place` can replace this set's `entries` in the engine's
+        memory."""
         set_ = manifest.pick(self.kernel, self.moe_tp_size, self.rank, (self.backend,))
         forms = [[(e.parameter, e.torch_dtype, e.shape, e.view) for e in own.values()]
                  for own in (entries, set_.layer(*place, "a reload"))]
         same = all(self.fields[name] == set_.fields[name] for name in ("layout_version", "model"))
         if forms[0] != forms[1] or not same:
             raise Refused(f"{printable(set_.directory)} holds experts of other sizes or another layout than those that are served. "
-                          "Start the server anew")
+                          "Restart the server")
         set_.canary_is_equal = self.canary_is_equal
         return set_
 
@@ -127,19 +129,19 @@ class PackedSet:
         return tensor.view(getattr(torch, dtype)).as_strided((first, *shape[1:]), strides)
 
     def canary(self, device):
-        """The tiny layer: raw {(role, part): tensor} and packed {(role, part): tensor}, both in memory order."""
-        raw, packed = {}, {}
+        """The tiny layer: unpacked {(role, part): tensor} and packed {(role, part): tensor}, both in memory order."""
+        unpacked, packed = {}, {}
         names = {e.parameter: key for key, e in next(iter(self.layers.values())).items()}
         tensors = self._canary_tensors(device)
         for role in ROLES:
             for part, suffix in SUFFIX.items():
                 if f"in.{role}{suffix}" in tensors:
-                    raw[role, part] = tensors[f"in.{role}{suffix}"]
+                    unpacked[role, part] = tensors[f"in.{role}{suffix}"]
         for parameter, key in names.items():
             if f"out.{parameter}" not in tensors:
                 raise Refused(f"{self.fields['canary']}: no out.{parameter}; damaged?")
             packed[key] = tensors[f"out.{parameter}"]
-        return raw, packed
+        return unpacked, packed
 
     def _canary_tensors(self, device):
         path = path_of(self.directory, self.fields["canary"])
@@ -147,12 +149,12 @@ class PackedSet:
         if unknown := [name for name, t in header.items() if t.dtype not in BYTES]:
             raise Refused(f"{self.fields['canary']}: {unknown[0]}: dtype {header[unknown[0]].dtype} is not known; damaged?")
         data = torch.frombuffer(bytearray(read_file(path, CANARY_LIMIT)), dtype=torch.uint8)
-        # A copy of each: views of other dtypes want their own alignment.
+        # Each tensor is copied, because views of other dtypes need their own alignment.
         return {name: data[t.begin:t.end].clone().view(getattr(torch, t.dtype)).view(t.shape).to(device)
                 for name, t in header.items()}
 
     def check_canary(self, made, packed):
-        """`made`: what the installed engine makes of the raw canary."""
+        """Compares `made`, the canary as the installed engine converts it, with the set's packed canary."""
         found = [f"{role} {part}: {why}" for (role, part), want in packed.items()
                  if (why := difference(made.get((role, part)), want, self.is_triton))]
         if found:
@@ -163,7 +165,7 @@ class PackedSet:
         return ", ".join(f"{library} {fit['range']}" for library, fit in self.fields["fits"].items())
 
     def progress(self):
-        """A line for the engine's log where the reads go on and the last one is old, else None."""
+        """A line for the engine's log if reads are in progress and the last line is old, else None."""
         read, now = self.loading.progress, time.monotonic()
         if self.finished or now - max(read.begin, read.said) < QUIET:
             return None
@@ -171,7 +173,7 @@ class PackedSet:
         return f"mxfp4-pack: {read.layers} of {counted(len(self.layers), 'layer')}, {read.bytes / 1e9:.1f} GB are read"
 
     def report(self):
-        """One line on what was read since the last report, for the engine's log."""
+        """One line for the engine's log on the reads since the last report."""
         read = self.loading.progress
         self._loading = None
         return (f"mxfp4-pack: {printable(self.directory)}: {self.backend} of {self.engine}, layout version "

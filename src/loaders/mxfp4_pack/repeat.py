@@ -12,7 +12,7 @@ KINDS = (bool, int, torch.dtype, torch.device, type(None))  # follow from sizes;
 
 
 class Repeat:
-    """Of one function, of which layers with the same key get the same."""
+    """Repeats the effect of one function's first call on other layers with the same key."""
 
     def __init__(self):
         self.known = {}
@@ -42,7 +42,7 @@ def spaces(objects):
 
 
 def changed(before, after):
-    """(names that are gone, {name: what is new there})"""
+    """(removed names, {name: new or changed value})"""
     return ([name for name in before if name not in after],
             {name: value for name, value in after.items() if name not in before or before[name] is not value})
 

@@ -2,20 +2,20 @@
 
     python3 -m mxfp4_pack.learn --engine vllm --model CKPT --moe-backend marlin --tp-size 2 -o marlin.json
 
-asks the installed engine: whole checkpoint tensors of the model's size go through its weight loader and its conversion, on
-the first rank, a middle one and the last. Of CKPT its config.json is enough.
+runs the installed engine: whole checkpoint tensors of the model's size go through its weight loader and its conversion,
+on the first rank, a middle one and the last. CKPT needs only its config.json.
 
     python3 -m mxfp4_pack.learn --call module:function --hidden 2880 --intermediate 2880 --bias --pairs \\
         --name mykernel -o mykernel.json
 
-The function gets a dict of tensors as a checkpoint has them, all experts, and returns a dict of what is to be stored,
-under the engine's names, experts outermost (see learn/probe.py). It is asked where every bit goes, and the answer is
-proved on random layers. Where it does more than move and copy bits and replace scales one by one, that is said and nothing
-is written.
+The function gets a dict of tensors in the checkpoint's form, with all experts. It returns a dict of the tensors to
+store, under the engine's names, experts outermost (see learn/probe.py). The command finds the place of every bit and
+proves the result on random layers. If the function does more than move and copy bits and replace scales one by one, the
+command reports that and writes nothing.
 
     python3 -m mxfp4_pack.learn --engine vllm --model CKPT --moe-backend marlin --tp-size 2 --check marlin.json
 
-asks once, after an update of the engine, whether it still makes what the file says.
+checks, after an update of the engine, whether the engine still writes the bytes that the file describes.
 """
 
 import argparse
@@ -53,7 +53,8 @@ def function_of(text):
 
 
 def refusal_of(text, file):
-    """Why mxfp4-pack does not take a layout file, where the program is there to be asked; else None."""
+    """The reason why mxfp4-pack refuses a layout file. None if it accepts the file, or if the program is not
+    installed."""
     if (path := program()) is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -98,7 +99,7 @@ def parser_of():
                         help="further names and versions for the file")
     given = parser.add_mutually_exclusive_group(required=True)
     given.add_argument("-o", dest="file", metavar="FILE", help="layout file to make")
-    given.add_argument("--check", metavar="FILE", help="layout file to compare with what is installed")
+    given.add_argument("--check", metavar="FILE", help="layout file to compare with the installed engine")
     return parser
 
 
@@ -144,7 +145,7 @@ def main(arguments=None):
     try:
         if o.check:
             check_against(o.check, who_is_asked(o))
-            print(f"{o.check}: what is installed makes these bytes")
+            print(f"{o.check}: the installed engine makes these bytes")
         else:
             make(o, who_is_asked(o))
     except NoRearrangement as e:  # an engine's own exceptions have several lines

@@ -10,7 +10,8 @@ SCALES = range(64, 192)  # that it has
 
 
 def canary(probe, predicted, pairs):
-    """{name: SHA-256 of what the conversion made of the canary's expert}, bytes that it does not write as predicted."""
+    """{name: SHA-256 of the canary's converted expert}. Bytes that the conversion does not write count with their
+    predicted values."""
     layer = canary_layer(probe, pairs)
     made = probe.run(layer)
     sums = {}

@@ -49,7 +49,7 @@ class Engine:
         return Probe(called(conversion), Size(self.of.hidden, end - begin, self.of.is_gpt_oss), self.scales)
 
     def ranks(self):
-        """A middle one and the last, where they have columns."""
+        """A middle rank and the last, if they have columns."""
         found = sorted({self.tp_size // 2, self.tp_size - 1} - {0})
         return [rank for rank in found if len(set(self.of.share(self.tp_size, rank))) == 2]
 
@@ -58,7 +58,8 @@ class Engine:
 
 
 def learn_from(who):
-    """What is learned of the first rank, and what made it. Other ranks are compared with what that predicts."""
+    """Learns the layout of the first rank. The results of other ranks are compared with the predictions of this
+    layout."""
     learned = learn(who.probe(0), who.pairs)
     see_pads(who, learned)
     compare_ranks(who, learned.predicted)
@@ -125,7 +126,8 @@ def called(function):
 
 
 def versions(libraries):
-    """Of what made a layout: libraries that are installed, torch, the GPU, and the environment's settings."""
+    """A description of the environment in which a layout was learned: installed libraries, torch, the GPU, and
+    environment variables."""
     found = {}
     for name in libraries:
         try:

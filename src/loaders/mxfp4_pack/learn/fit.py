@@ -26,9 +26,9 @@ def divisors(n):
 
 
 def digit(rows, known):
-    """The steps of the digits 0 .. of rows [others, count, 2] that move alike wherever the others stand, and where each
-    row begins; None where they do not. Digits that are nowhere known go on as the others do; where only digit 0 is known,
-    there are no steps."""
+    """Finds one list of steps, for digits 0 .., that fits every row of `rows` [others, count, 2]. Returns the steps and
+    the begin of each row, or None if no list fits. Digits that no row knows continue the others' step; if only digit 0
+    is known, the list is empty."""
     count = rows.shape[1]
     best = known[:, 0].any() and known.sum(0).argmax()
     both = known & known[:, best:best + 1]
@@ -57,7 +57,7 @@ def digit(rows, known):
 
 
 def factor(at, known):
-    """The modes of places [units, 2], where they are known; None where there are none that are short."""
+    """The modes of places [units, 2], fitted to the known places; None if there are no short ones."""
     modes = []
     while len(at) > 1:
         for count in divisors(len(at))[1:]:
@@ -83,7 +83,7 @@ def as_mode(steps):
 
 
 def gaps(modes, side, all):
-    """How far the digits go that `modes` lack to reach `all` rows (side 1) or bits (2), each once: [step, count]."""
+    """The digits [step, count] that `modes` lack to reach each of `all` rows (side 1) or bits (side 2) once."""
     odd = [m for m in modes if not is_even(m)]
     reach = 1 + sum(max(s[side - 1] for s in steps_of(m)) for m in odd)
     out = []
@@ -95,8 +95,8 @@ def gaps(modes, side, all):
 
 
 def completed(modes, rows, bits):
-    """`modes` with steps for the digits that no known unit moves by, which move pads alone: they fill the gaps. Each way
-    that may be."""
+    """Completes digits that only move pads, whose steps are therefore unknown, so that they fill the gaps. Yields every
+    way to do so."""
     unknown = [i for i, m in enumerate(modes) if is_even(m) and m[1] is None]
     known = [m for i, m in enumerate(modes) if i not in unknown]
     for ways in product((1, 2), repeat=len(unknown)):
@@ -139,9 +139,9 @@ def places(modes):
 
 
 class Fitting:
-    """Of one tensor. map: probe.Map; real: the source's rows and bytes of a row; views: 2 for w13, gate and up; pairs:
-    the source's rows of them take turns. like: block and up_first of equally right descriptions,
-    and how many modes these may have more than others."""
+    """Fits the description of one tensor. map: probe.Map. real: the source's rows and bytes of a row. views: 2 for w13,
+    gate and up. pairs: gate and up rows alternate in the source. like: the preferred block and up_first, and how many
+    more modes than others this description may have."""
 
     def __init__(self, key, map, real, views, pairs, like):
         self.key, self.map, self.real, self.views, self.pairs = key, map, real, views, pairs
@@ -162,7 +162,7 @@ class Fitting:
         return view * half + row if block == 0 else row // block * 2 * block + view * block + row % block
 
     def orders(self, rows):
-        """Row orders that a storage of so many rows may have: the likely ones first."""
+        """The possible row orders of a storage of `rows` rows, likely ones first."""
         if self.views == 1:
             return [(0, False, rows)]
         n = self.real[0] // 2
@@ -203,15 +203,15 @@ class Fitting:
         return begin + inner + outer
 
     def rows_of(self, fit, bits):
-        """The storage's rows of stored bits, where they come from."""
+        """Stored bits, arranged as the rows of the storage from which they come."""
         at = places(fit.modes)
         grid = numpy.zeros((fit.rows, fit.row_bytes * 8), numpy.uint8)
         grid[at[:, 0], at[:, 1]] = bits
         return numpy.packbits(grid, axis=1, bitorder="little")
 
     def pads(self, fit, padded_rows):
-        """The pad of each kind, a byte or a scale's value, None where there is no such pad, and the byte where the columns'
-        end."""
+        """The pad of each kind, a byte or a scale's value (None if there is no such pad), and the byte at which pads of
+        columns end."""
         grid = self.rows_of(fit, numpy.unpackbits(self.map.value, bitorder="little")).view(self.map.element)
         free = self.rows_of(fit, numpy.repeat(self.map.free, 8)).view(self.map.element) > 0
         real = numpy.zeros(fit.rows, bool)

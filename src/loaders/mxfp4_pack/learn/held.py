@@ -1,4 +1,4 @@
-"""What a layer holds for its kernel after its conversion."""
+"""The tensors that a layer holds for its kernel after the conversion."""
 
 from itertools import chain
 
@@ -10,8 +10,8 @@ NAMES = (("_precision_config", "_weight_scale"), ("_weight_triton_tensor", "_wei
 
 
 def tensors_of(layer, method):
-    """{name: tensor} of the layer's parameters, buffers and attributes and the method's, and of the storages in objects
-    there; each memory once, and of several of one name what lies in Triton's objects."""
+    """{name: tensor} of the parameters, buffers and attributes of the layer and the method, and of storages in their
+    objects. Each memory is listed once. If several tensors have one name, the one in Triton's objects is listed."""
     attributes = list(chain(vars(method).items(), vars(layer).items()))
     triton = [(name, thing) for name, thing in attributes if name != called(name)]
     one = {called(name) for name, _ in triton}

@@ -1,4 +1,4 @@
-"""A conversion's layout as a layout file has it, learned and proved."""
+"""Learns a conversion's layout in the form of a layout file, and proves it."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ for later, stored_as in (("float4_e2m1fn_x2", "U8"), ("uint16", "U16"), ("uint32
 
 
 class Tensor:
-    """A stored tensor, what it is made of, and its fit."""
+    """A stored tensor, its source and its fit."""
 
     def __init__(self, key, name, stored, map, size, pairs, like):
         self.key, self.name, self.stored, self.map = key, name, stored, map
@@ -39,7 +39,7 @@ class Tensor:
         self.fit = self.fitting.best()
 
     def columns(self):
-        """The columns that a row of the storage has room for."""
+        """The number of columns that fit into a row of the storage."""
         per = {"codes": 2, "scales": 32}.get(self.part)
         return per * (self.fit.row_bytes // self.map.element.itemsize) if per else 1 << 30
 
@@ -71,13 +71,13 @@ class Tensor:
         self.predicted = Predicted(self.to_json(), padded, pairs, self.map.free)
 
     def see_pads(self, data, source):
-        """Kinds of pads that the first rank does not have, of what was made on another one."""
+        """Fills in the values of pads that the first rank does not have, from the bytes of another rank."""
         seen = self.predicted.pads_of(data, len(source), source[0].size if self.part != "bias" else self.real[1])
         self.pad |= {at: int(seen[at][0]) for at, value in self.pad.items() if value is None and len(seen[at])}
 
 
 class Learned(NamedTuple):
-    """padded: (hidden, intermediate); canary: what the conversion made of it (man mxfp4-pack-layout)."""
+    """padded: (hidden, intermediate). canary: the checksums of the converted canary (mxfp4-pack-layout(5))."""
     size: Size
     padded: tuple
     tensors: list
@@ -109,7 +109,7 @@ def learn(probe, pairs):
 
 
 def padded_size(tensors, size):
-    """As large as every tensor has room for; where gate and up are halves, the half is what it is."""
+    """The largest sizes that fit every tensor. If gate and up are halves, the size of a half gives intermediate."""
     w13, w2 = ([t for t in tensors if t.role == role] for role in ("w13", "w2"))
     hidden = min([t.fit.rows for t in w2] + [t.columns() for t in w13])
     halves = {t.fit.half for t in w13 if t.fit.block == 0}
@@ -118,7 +118,7 @@ def padded_size(tensors, size):
 
 
 def with_scales(probe, key, name, map):
-    """The map, of scales with what is stored for each of those tried; 0xFF, which is no number, may have nothing."""
+    """The map; for scales with the stored value of each tried scale. 0xFF (NaN) may have no value."""
     if map.part != "scales":
         return map
     table = scale_table(probe, key, name, map)
@@ -142,7 +142,7 @@ def with_scales(probe, key, name, map):
 
 
 def scale_table(probe, key, name, map):
-    """What is stored for each of the scales that are tried."""
+    """The stored values of the tried scales."""
     known = map.source >= 0
     unit, table = map.source[known], numpy.full(256, -1)
     size, tried = probe.layer()[name][0].size, numpy.array(probe.scales)
@@ -199,7 +199,7 @@ def scales_of(path):
 
 
 def check_file(path, probe, pairs):
-    """What a layout file predicts, where the conversion makes it of the canary."""
+    """The predictions of a layout file. Raises `NoRearrangement` if the converted canary disagrees with them."""
     size, padded, entries = read_file(path)
     if size != probe.size:
         raise NoRearrangement(f"{path}: for {size}, asked is {probe.size}")

@@ -1,4 +1,4 @@
-"""What a model's config.json says of its experts, and whole checkpoint tensors around what a rank gets of them."""
+"""The experts' sizes in a model's config.json, and whole checkpoint tensors that contain a rank's share."""
 
 import os
 from typing import NamedTuple
@@ -40,7 +40,7 @@ class Model(NamedTuple):
 
 
 def read_model(path):
-    """Of a checkpoint's directory, or of its config.json alone."""
+    """Reads a checkpoint's directory, or its config.json alone."""
     path = os.path.join(path, "config.json") if os.path.isdir(path) else path
     try:
         whole = read_json(path, CONFIG_LIMIT)

@@ -1,4 +1,4 @@
-"""What an entry of a layout file says of stored bytes, and whether a conversion makes them."""
+"""Predicts stored bytes from an entry of a layout file, and compares a conversion with them."""
 
 import numpy
 
@@ -13,15 +13,15 @@ def padded_rows(role, padded):
 
 
 def values_of(entry):
-    """What is stored for each byte of the source: it, a constant more, or a scale's value."""
+    """The stored value of each source byte: the byte itself, the byte plus a constant, or a scale's value."""
     if values := entry.get("values"):
         return numpy.array([value or 0 for value in values["of_scales"]], f"<u{values['width']}")
     return (numpy.arange(256) + entry["add"]).astype(numpy.uint8)
 
 
 class Predicted:
-    """What an entry of a layout file says of a stored tensor's bytes. padded: (hidden, intermediate); pairs: rows of w13 are
-    given as gate, up, gate, up ..; free: bytes of an expert that the conversion does not write."""
+    """Predicts a stored tensor's bytes from an entry of a layout file. padded: (hidden, intermediate). pairs: the rows
+    of w13 are given as gate, up, gate, up .. free: bytes of an expert that the conversion does not write."""
 
     def __init__(self, entry, padded, pairs, free=False):
         self.key, self.role, self.part, self.pairs, self.free = entry["name"], entry["role"], entry["part"], pairs, free
@@ -48,7 +48,8 @@ class Predicted:
         return view * self.half + r if b == 0 else r // b * 2 * b + view * b + r % b
 
     def bytes_of(self, source):
-        """Of one expert, [rows, ..] of the checkpoint's elements, or of fewer columns of w2 and rows of w13."""
+        """The stored bytes of one expert. source: [rows, ..] of the checkpoint's elements, or of fewer columns of w2
+        and rows of w13."""
         if self.part == "bias":
             wide = source.astype(numpy.uint32) << 16 if self.is_wide else source
             source = wide[:, None].view(numpy.uint8)
@@ -57,8 +58,8 @@ class Predicted:
         return numpy.packbits(numpy.unpackbits(grid.view(numpy.uint8), bitorder="little")[self.sources], bitorder="little")
 
     def kinds(self, count, width):
-        """What the storage holds, byte by byte or value by value, where the source has `count` rows of `width`: 0, or which of
-        PADS from 1 on."""
+        """The kind of each byte or value of the storage, for a source of `count` rows of `width`: 0 is source, 1 and
+        more are PADS."""
         row, column, corner, storage = range(1, 5)
         kinds = numpy.full((self.rows, self.columns), storage, numpy.uint8)
         kinds[:self.padded_rows, :self.padded_columns] = corner
@@ -84,7 +85,7 @@ def prove(probe, predicted):
 
 
 def compare(made, layer, predicted):
-    """Refuses what a conversion made of a layer where another byte was predicted."""
+    """Raises `NoRearrangement` if a converted layer differs from the predicted bytes."""
     for t in predicted:
         if t.key not in made:
             raise NoRearrangement(f"{t.key}: the conversion makes {', '.join(made)}")

@@ -1,15 +1,15 @@
-"""Where every stored bit comes from: a conversion is run on bytes that name their own place.
+"""Finds the source of every stored bit by running a conversion on bytes that encode their own place.
 
 A conversion is a function from a layer, a dict of named tensors, to a dict of tensors with the experts outermost:
 
     w13        U8 [experts, 2 * intermediate, hidden / 2]    codes, the even column in the low nibble
     w13_scale  U8 [experts, 2 * intermediate, hidden / 32]   E8M0
-    w13_bias   BF16 [experts, 2 * intermediate]              where there are biases
+    w13_bias   BF16 [experts, 2 * intermediate]              if there are biases
     w2, w2_scale, w2_bias                                    [experts, hidden, intermediate ..]
 
-Each pass writes one binary digit of the number of every unit (a bit of the codes, a scale, a bias) in one of two values,
-and again with the values exchanged, so that copies, inversions, constants and XORs differ. What is not written shows in
-two runs in which torch.empty gives memory of 0xA5 and of 0x5A.
+Each pass encodes one binary digit of the number of every unit (a bit of the codes, a scale, a bias) as one of two
+values. A second pass exchanges the values, so that copies, inversions, constants and XORs differ. Two further runs, in
+which torch.empty returns memory of 0xA5 and of 0x5A, show the bytes that are not written.
 """
 
 from contextlib import ExitStack, contextmanager
@@ -46,7 +46,7 @@ class Size(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A tensor that the conversion gave: its bytes, [experts, bytes], and how it sees them."""
+    """A tensor that the conversion returned: its bytes, [experts, bytes], and its view of them."""
     data: numpy.ndarray
     dtype: torch.dtype
     shape: tuple    # of one expert, as it lies in memory
@@ -55,9 +55,10 @@ class Stored(NamedTuple):
 
 
 class Map(NamedTuple):
-    """Of one expert's stored tensor. unit: bits of a unit; source: the source's unit of each stored one, -1: none;
-    value: the bytes of those without; free: bytes that the conversion does not write; copies: of each source unit;
-    add: to scales; values: what is stored for each of the 256 scales where that is no constant more, None: nothing."""
+    """The sources of one expert's stored tensor. unit: bits of a unit. source: the source unit of each stored unit, or
+    -1. value: the bytes of units without a source. free: bytes that the conversion does not write. copies: the number
+    of copies of each source unit. add: the constant added to scales. values: the stored value of each of the 256 scales
+    (None: no value), if that is no constant more."""
     part: str
     unit: int
     source: numpy.ndarray
@@ -74,7 +75,7 @@ class Map(NamedTuple):
 
 
 def stored(name, tensor, experts):
-    """Of any tensor; what a layout file cannot hold says `why`."""
+    """The bytes of any tensor. `why` is the reason if a layout file cannot describe the tensor."""
     if not isinstance(tensor, torch.Tensor):
         raise NoRearrangement(f"{name}: no tensor of {experts} experts")
     tensor = tensor.detach()
@@ -94,7 +95,7 @@ def stored(name, tensor, experts):
 
 @contextmanager
 def unwritten(byte):
-    """torch.empty and its kin give memory of these bytes."""
+    """In this context torch.empty and similar functions return memory filled with `byte`."""
     def filled(make):
         def made(*args, **given):
             tensor = make(*args, **given)
@@ -113,13 +114,13 @@ def unwritten(byte):
 
 
 class Probe:
-    """scales: those that the conversion takes, which include the canary's; 0xFF, which is no number, is tried alone."""
+    """scales: those that the conversion accepts, including the canary's. 0xFF (NaN) is tried alone."""
 
     def __init__(self, call, size, scales=ALL_SCALES):
         self.call, self.size, self.scales = call, size, scales
 
     def layer(self, experts=EXPERTS):
-        """One in which nothing stands out."""
+        """A layer with the same value in every unit of a part."""
         values = {"codes": 0, "scales": SCALES[0], "bias": BIASES[0]}
         return {name: numpy.full(shape, values[PARTS[name]], numpy.uint16 if PARTS[name] == "bias" else numpy.uint8)
                 for name, shape in self.size.shapes(experts).items()}
@@ -219,9 +220,9 @@ class Probe:
 
 
 def scale_width(key, dtype, uniform):
-    """Bytes of a stored scale: one, or a whole element's where a byte follows the scales but does not tell them apart, or where
-    one byte of each element follows them and the others never do. uniform: the stored bytes of layers that have one scale
-    everywhere, for several."""
+    """Bytes of a stored scale: 1, or the size of an element. It is an element's size if some byte depends on the scales
+    but does not determine them, or if only one byte of each element depends on them. uniform: the stored bytes of
+    several layers, each with one scale everywhere."""
     data = numpy.sort(numpy.stack(uniform), axis=0)
     follows = data[0] != data[-1]
     lanes = follows.reshape(-1, dtype.itemsize)
@@ -234,8 +235,9 @@ def scale_width(key, dtype, uniform):
 
 
 class Reading:
-    """Of one stored tensor: where its units come from, digit by digit. width: bytes of a unit, 0: a bit is one; both: its bytes
-    where every unit of the source has the lower of two values, and the higher; total: the source's units."""
+    """Finds the sources of one stored tensor's units, digit by digit. width: bytes of a unit; 0: a unit is a bit. both:
+    the stored bytes if every source unit has the lower value, and if every unit has the higher. total: the number of
+    source units."""
 
     def __init__(self, key, name, width, both, total):
         self.key, self.name, self.part, self.width = key, name, PARTS[name], width
@@ -270,7 +272,7 @@ class Reading:
         self.source |= self.bits(is_on).astype(self.source.dtype) << digit
 
     def place(self, wrong):
-        """Of the first that is not zero."""
+        """The place of the first value that is not zero."""
         expert, at = (int(n) for n in numpy.argwhere(wrong)[0])
         if self.width:
             return f"expert {expert}, byte {at * self.width}"
@@ -278,7 +280,8 @@ class Reading:
         return f"expert {expert}, byte {at}, bit {(value & -value).bit_length() - 1}"
 
     def map(self, free):
-        """Of one expert: the same for all, each source unit equally often."""
+        """The map of one expert. All experts must have the same map, and each source unit must be stored equally
+        often."""
         share = self.total // EXPERTS
         follows = self.bits(self.follows) != 0
         counts = numpy.bincount(self.source[follows], minlength=self.total)
@@ -300,7 +303,7 @@ class Reading:
 
 
 def whole_units(source):
-    """(bits of a unit, the unit that each comes from): bytes or nibbles where they stay together."""
+    """(bits of a unit, the source unit of each): units are bytes or nibbles if these stay together, else bits."""
     for unit in (8, 4):
         begins = source.reshape(-1, unit)[:, :1]
         together = numpy.where(begins < 0, -1, begins + numpy.arange(unit))

@@ -1,6 +1,6 @@
-"""The installed SGLang's conversion of a layer, from whole checkpoint tensors on: its weight loaders and its method. No server
-and no process group is started: the layer is told its rank, and settings are a server's without options but for the
-runner. For GPT-OSS, DeepSeek-V4 and Kimi-K3."""
+"""Runs the installed SGLang's conversion of a layer from whole checkpoint tensors: its weight loaders and its method.
+No server or process group is started. The layer gets its rank as an argument; all settings except the runner have a
+server's defaults. For GPT-OSS, DeepSeek-V4 and Kimi-K3."""
 
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from . import NoRearrangement, held, model
 
 LIBRARIES = ("sglang", "sglang-kernel", "flashinfer-python", "triton")
 PREFIX = "layers.0.mlp.experts"
-# Of models whose checkpoints have each expert's matrices apart.
+# The parameters of models whose checkpoints have separate matrices for each expert.
 PARAMETERS = {"deepseek_v4": {"codes": ("weight", torch.int8), "scales": ("weight_scale_inv", torch.float8_e8m0fnu)},
               "kimi_k3": {"codes": ("weight", torch.uint8), "scales": ("weight_scale", torch.uint8)}}
 

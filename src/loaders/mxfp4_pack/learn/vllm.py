@@ -1,5 +1,5 @@
-"""The installed vLLM's conversion of a layer, from whole checkpoint tensors on: its weight loaders, its method, and what the
-kernel's class does then. No process group is started: a rank is what the layer's configuration says."""
+"""Runs the installed vLLM's conversion of a layer from whole checkpoint tensors: its weight loaders, its method, and
+the last steps of the kernel's class. No process group is started; the layer's configuration gives the rank."""
 
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace

@@ -1,8 +1,8 @@
 """SGLang plugin: serves what `mxfp4-pack convert --engine sglang` wrote.
 
 SGLang calls `register` once in every process (entry point group sglang.srt.plugins) and then applies the hooks. The
-engine sees the checkpoint's original quantization_config and makes its own choices; packed layers get their raw
-parameters on the meta device, and where the engine would convert them, they are read.
+engine sees the checkpoint's original quantization_config and makes its own choices. The unpacked parameters of packed
+layers are on the meta device. Instead of the engine's conversion, packed tensors are read.
 
 Facts about SGLang are from v0.5.17 to v0.5.23.
 """

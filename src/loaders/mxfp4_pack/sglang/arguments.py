@@ -45,7 +45,7 @@ def is_ours(args):
 
 
 def resolved(args, name):
-    """What SGLang decided for an argument; later versions keep that beside the fields."""
+    """The value that SGLang chose for an argument; later versions keep it separate from the fields."""
     for _, declared in reversed(getattr(args, "_resolved_overrides", None) or ()):
         if name in declared:
             return declared[name]
@@ -74,7 +74,7 @@ def refuse_settings(args, packed):
         "config.num_local_experts, without redundant ones)": is_gpt_oss and given["ep_num_redundant_experts"],
         "--offload-group-size (SGLang's OffloaderV2.wrap_modules asks for a submodule_accessor, which its DeepseekV2Model "
         "alone gives)": (given["offload_group_size"] or 0) > 0,
-        "--enable-elastic-expert-backup (it writes raw experts into packed ones)": given["enable_elastic_expert_backup"],
+        "--enable-elastic-expert-backup (it overwrites packed experts)": given["enable_elastic_expert_backup"],
         f"--load-format {given['load_format']}": given["load_format"] not in LOAD_FORMATS,
         f"--weight-cache-mode {given['weight_cache_mode']}": given["weight_cache_mode"] not in (None, "off"),
     }
@@ -88,4 +88,4 @@ def refuse_unchecked(directory):
     if os.environ.get(CHECKED) != os.path.realpath(directory):
         raise Refused(f"{directory}: SGLang did not run the plugin's hook ServerArgs.{step()} for this model, so its "
                       "arguments are unchecked. This plugin knows SGLang 0.5.17 to 0.5.23, and packed experts of the "
-                      "served model itself, not of a draft model beside another one")
+                      "served model itself, not of a separate draft model")

@@ -54,21 +54,21 @@ def method_of(name, backend, config):
 
 
 def layer_of(packed, entries, mxfp4, device):
-    """A layer of the canary's sizes, with raw parameters that have no memory."""
-    raw, _ = packed.canary(torch.device("cpu"))
+    """A layer of the canary's sizes, with unpacked parameters that have no memory."""
+    unpacked, _ = packed.canary(torch.device("cpu"))
     layer = torch.nn.Module()
-    layer.layer_name, layer.num_local_experts = "canary", raw["w13", "codes"].shape[0]
-    layer.with_bias, layer.params_dtype = ("w13", "bias") in raw, torch.bfloat16
-    layer.hidden_size = raw["w13", "codes"].shape[2] * 2
-    layer.intermediate_size_per_partition = raw["w2", "codes"].shape[2] * 2
+    layer.layer_name, layer.num_local_experts = "canary", unpacked["w13", "codes"].shape[0]
+    layer.with_bias, layer.params_dtype = ("w13", "bias") in unpacked, torch.bfloat16
+    layer.hidden_size = unpacked["w13", "codes"].shape[2] * 2
+    layer.intermediate_size_per_partition = unpacked["w2", "codes"].shape[2] * 2
     names = {"codes": "weight", "scales": "weight_scale" if mxfp4 else "weight_scale_inv", "bias": "weight_bias"}
     kinds = {"codes": torch.uint8 if mxfp4 else torch.int8, "bias": torch.bfloat16,
              "scales": torch.uint8 if mxfp4 else torch.float8_e8m0fnu}
-    for (role, part), tensor in raw.items():
+    for (role, part), tensor in unpacked.items():
         empty = torch.empty(tensor.shape, dtype=kinds[part], device="meta")
         layer.register_parameter(f"{role}_{names[part]}", torch.nn.Parameter(empty, requires_grad=False))
     for role in ("w13", "w2") if mxfp4 else ():  # which it has whether the checkpoint has them or not
-        empty = torch.empty(raw[role, "codes"].shape[:2], dtype=torch.bfloat16, device="meta")
+        empty = torch.empty(unpacked[role, "codes"].shape[:2], dtype=torch.bfloat16, device="meta")
         layer.register_parameter(f"{role}_weight_bias", torch.nn.Parameter(empty, requires_grad=False))
     layer.mxfp4_pack = Packed(packed, next(iter(packed.layers)), range(next(iter(entries.values())).experts))
     layer.mxfp4_pack.device = device

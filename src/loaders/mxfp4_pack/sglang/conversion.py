@@ -1,11 +1,11 @@
-"""SGLang's raw parameters of a packed layer, and its conversion of a set's canary."""
+"""SGLang's unpacked parameters of a packed layer, and its conversion of a set's canary."""
 
 import copy
 from functools import partial
 from typing import NamedTuple
 
 import torch
-from mxfp4_pack import RawLayer, Unconverted, learned
+from mxfp4_pack import UnpackedLayer, Unconverted, learned
 from mxfp4_pack.compare import as_stored
 from mxfp4_pack.learn.probe import EXPERTS
 from mxfp4_pack._entries import ROLES
@@ -13,16 +13,16 @@ from torch.nn import Parameter
 
 
 class Packed:
-    """What the hooks know of one packed layer; kept on it as `mxfp4_pack`."""
+    """The state of the hooks for one packed layer, kept in the layer's attribute `mxfp4_pack`."""
 
     def __init__(self, set_, place, experts):
         self.set, self.place = set_, place
         self.experts = list(experts)  # the number of the expert in each row
         self.entries = set_.layer(*place, f"{place[0]} layer {place[1]}")
         self.device = torch.empty(0).device  # SGLang builds models under `with device`
-        self.create = None  # create(method, layer, **changes): the engine's raw parameters, its arguments changed
+        self.create = None  # create(method, layer, **changes): the engine's unpacked parameters, its arguments changed
         self.held = None  # what was read, where the engine keeps it: {(role, part): tensor}
-        self.to_host = set()  # names of the raw parameters that the engine wants in the host's memory
+        self.to_host = set()  # names of the unpacked parameters that the engine wants in the host's memory
         self.done = False
 
 
@@ -30,21 +30,24 @@ def packed_of(layer):
     return getattr(layer, "mxfp4_pack", None)
 
 
-def make_raw(method, layer):
-    """The layer's raw parameters, unpacked."""
+def make_unpacked(method, layer):
+    """Unpacks the layer's experts into the engine's unpacked parameters."""
     packed = packed_of(layer)
-    raw = RawLayer(packed.set, packed.entries)
-    layer._parameters.update(raw_parameters(method, layer, lambda key, *place: raw.fill(key, packed.experts, *place)))
+    unpacked = UnpackedLayer(packed.set, packed.entries)
+
+    def fill_one(key, *place):
+        unpacked.fill(key, packed.experts, *place)
+    layer._parameters.update(unpacked_parameters(method, layer, fill_one))
 
 
-def raw_parameters(method, layer, fill, **changes):
+def unpacked_parameters(method, layer, fill, **changes):
     """As SGLang makes them, but for `changes`, and as its own loader fills them. fill(key, parameter, whether up is first)"""
     packed, probe = packed_of(layer), copy.copy(layer)
     probe._parameters = {}
     with packed.device:
         packed.create(copy.copy(method), probe, **changes)
     for key in packed.entries:
-        parameter = probe._parameters[raw_name(probe, key, packed)].data
+        parameter = probe._parameters[unpacked_name(probe, key, packed)].data
         if key[1] == "codes":
             parameter.zero_()  # some classes leave pads unset
         is_f32 = key[1] == "scales" and parameter.dtype == torch.float32  # the engine loads them as numbers
@@ -55,13 +58,13 @@ def raw_parameters(method, layer, fill, **changes):
     return probe._parameters
 
 
-def raw_name(layer, key, packed):
+def unpacked_name(layer, key, packed):
     parameter = packed.entries[key].parameter
     return next(name for name in (parameter, parameter + "_inv") if name in layer._parameters)
 
 
 class Rest(NamedTuple):
-    """What the engine's conversion gives a layer beside the packed tensors, as seen on the canary."""
+    """The values other than packed tensors that the engine's conversion gives a layer, found with the canary."""
     vectors: dict  # parameters of one value, or of one for each expert
     buffers: dict  # the same as buffers
     biases: dict  # dtypes of biases that the engine has and the checkpoint has not: zeros
@@ -70,14 +73,14 @@ class Rest(NamedTuple):
 
 
 def converted_canary(original, method, layer):
-    """The installed engine converts the raw canary, which must give the packed one, on a copy of the layer."""
+    """The installed engine converts the unpacked canary, which must give the packed canary, on a copy of the layer."""
     packed = packed_of(layer)
     is_learned = packed.set.layout_file is not None
-    raw, want = ({}, {}) if is_learned else packed.set.canary(packed.device)
+    unpacked, want = ({}, {}) if is_learned else packed.set.canary(packed.device)
     probe, method = copy.copy(layer), copy.copy(method)
     probe._parameters, probe._buffers = {}, dict(layer._buffers)
     try:
-        fill_learned(probe, method, layer) if is_learned else fill(probe, method, layer, raw)
+        fill_learned(probe, method, layer) if is_learned else fill(probe, method, layer, unpacked)
         before = dict(vars(probe))
         original(method, probe)
         made = {key: getattr(probe, e.parameter, None) for key, e in packed.entries.items()}
@@ -88,7 +91,7 @@ def converted_canary(original, method, layer):
     if is_learned:
         learned.check_canary(packed.set, tensors)
     else:
-        check_canary(packed.set, tensors, raw, want)
+        check_canary(packed.set, tensors, unpacked, want)
     known = {e.parameter for e in packed.entries.values()}
     others = {name: p for name, p in probe._parameters.items() if name not in known}
     return Rest({name: p for name, p in others.items() if name not in layer._parameters},
@@ -97,26 +100,28 @@ def converted_canary(original, method, layer):
                 {name: value for name, value in vars(probe).items() if name not in before or before[name] is not value})
 
 
-def check_canary(set_, made, raw, want):
+def check_canary(set_, made, unpacked, want):
     if set_.backend == "triton-blackwell":  # triton_kernels 3.7 leaves what it pads columns with unset
         for role in ROLES:
-            made[role, "codes"][:, raw[role, "codes"].shape[2]:] = 0
+            made[role, "codes"][:, unpacked[role, "codes"].shape[2]:] = 0
     set_.check_canary({key: as_stored(t, want[key]) for key, t in made.items()}, want)
 
 
 def fill_learned(probe, method, layer):
-    """The canary of the set's layout file, in raw parameters of the layer's own sizes."""
+    """Writes the canary of the set's layout file to unpacked parameters of the layer's own sizes."""
     probe.num_local_experts = EXPERTS
-    probe._parameters = raw_parameters(method, probe, partial(learned.fill_canary, packed_of(layer).set), num_experts=EXPERTS)
+    fill = partial(learned.fill_canary, packed_of(layer).set)
+    probe._parameters = unpacked_parameters(method, probe, fill, num_experts=EXPERTS)
     if hasattr(method, "num_experts"):
         method.num_experts = EXPERTS
 
 
-def fill(probe, method, layer, raw):
-    """The raw canary under the names and dtypes of the layer's raw parameters, rows as the engine's loader puts them."""
-    probe.num_local_experts = next(iter(raw.values())).shape[0]
-    for key, tensor in raw.items():
-        name = raw_name(layer, key, packed_of(layer))
+def fill(probe, method, layer, unpacked):
+    """The unpacked canary under the names and dtypes of the layer's unpacked parameters, rows as the engine's loader
+    puts them."""
+    probe.num_local_experts = next(iter(unpacked.values())).shape[0]
+    for key, tensor in unpacked.items():
+        name = unpacked_name(layer, key, packed_of(layer))
         if key[1] == "scales" and packed_of(layer).set.backend == "flashinfer-humming":
             tensor = torch.where(tensor == 0, tensor[:, :1, :1], tensor)  # pads leave an expert's range as it is
         if key[0] == "w13" and getattr(method, "load_up_proj_weight_first", False):
@@ -126,9 +131,10 @@ def fill(probe, method, layer, raw):
         probe.register_parameter(name, Parameter(tensor, requires_grad=False))
     for name, p in layer._parameters.items():
         if name.endswith("_bias") and name not in probe._parameters:
-            zeros = torch.zeros(raw[name.partition("_")[0], "codes"].shape[:2], dtype=p.dtype, device=packed_of(layer).device)
+            shape = unpacked[name.partition("_")[0], "codes"].shape[:2]
+            zeros = torch.zeros(shape, dtype=p.dtype, device=packed_of(layer).device)
             probe.register_parameter(name, Parameter(zeros, requires_grad=False))
-    sizes = raw["w13", "codes"].shape[2] * 2, raw["w13", "codes"].shape[1] // 2
+    sizes = unpacked["w13", "codes"].shape[2] * 2, unpacked["w13", "codes"].shape[1] // 2
     if packed_of(layer).set.backend == "humming":  # which asks the layer
         probe.hidden_size, probe.intermediate_size_per_partition = sizes
     of_canary = dict.fromkeys(("_padded_hidden", "_unpadded_hidden", "hidden_size"), sizes[0]) | dict.fromkeys(

@@ -10,7 +10,7 @@ from .conversion import packed_of
 
 
 def logical_experts(layer, total):
-    """The checkpoint's number of the expert in each of this rank's rows, as SGLang's map has it now."""
+    """The checkpoint's number of the expert in each of this rank's rows, from SGLang's current map."""
     from sglang.srt.eplb.expert_location import get_global_expert_location_metadata
 
     placed = get_global_expert_location_metadata()

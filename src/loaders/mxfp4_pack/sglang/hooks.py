@@ -15,7 +15,7 @@ from torch.nn import Parameter
 
 from . import eplb, humming, offload
 from .arguments import refuse_unchecked
-from .conversion import Packed, converted_canary, make_raw, packed_of, storages
+from .conversion import Packed, converted_canary, make_unpacked, packed_of, storages
 
 logger = logging.getLogger("sglang.mxfp4_pack")
 targets = []  # dotted names of all hooked functions, set by register()
@@ -94,7 +94,7 @@ def padded_sizes(method, layer):
 
 
 def create_weights(original, method, layer, *args, **kwargs):
-    """Raw parameters of a packed layer have shapes and no memory."""
+    """The unpacked parameters of a packed layer have shapes and no memory."""
     if manifest is None:
         return original(method, layer, *args, **kwargs)
     set_ = manifest.pick("auto", layer.moe_tp_size, layer.moe_tp_rank, backends_of(method))
@@ -115,8 +115,8 @@ def create_weights(original, method, layer, *args, **kwargs):
 
 @contextmanager
 def staged(original, module, target_device):
-    """SGLang takes a module's parameters to the GPU for their conversion. 0.5.19 and 0.5.20 do so with no module that has
-    some without memory, as raw ones of a packed layer are, of which nothing has to be moved."""
+    """SGLang moves a module's parameters to the GPU for their conversion. SGLang 0.5.19 and 0.5.20 fail if some
+    parameters have no memory, such as those of a packed layer. These parameters need no move."""
     with ExitStack() as stack:
         try:
             stack.enter_context(original(module, target_device))
@@ -127,8 +127,9 @@ def staged(original, module, target_device):
 
 
 def process(original, method, layer):
-    """In the place of the engine's conversion of a packed layer. That runs on the canary, which also shows what else it
-    gives a layer; for Triton also on the meta parameters, to make its objects around storage."""
+    """Replaces the engine's conversion of a packed layer. The engine's conversion runs on the canary, which also shows
+    the other values that it gives a layer. For Triton it also runs on the meta parameters, to create the objects around
+    storage."""
     packed = packed_of(layer)
     if packed is None:
         return original(method, layer)
@@ -140,7 +141,7 @@ def process(original, method, layer):
         except Misfit as found:
             fall_back(packed.set, found, logger)
     if packed.set.fallback is not None:
-        make_raw(method, layer)
+        make_unpacked(method, layer)
         original(method, layer)
     give_values(method, packed.device)
     offload.to_host(layer)
@@ -148,7 +149,8 @@ def process(original, method, layer):
 
 
 def finish_update(packed):
-    """Gate whose up did not come is left out, which SGLang cannot answer any more."""
+    """Finishes an update. A gate tensor without its up tensor is skipped with an error in the log, because SGLang's
+    call has already returned."""
     try:
         if packed.set.update:
             packed.set.update.finish([entry.name for entry in packed.entries.values()])
@@ -157,7 +159,7 @@ def finish_update(packed):
 
 
 def give_values(method, device):
-    """Values to tensors that the engine made on the device of the raw weights."""
+    """Copies values to tensors that the engine created on the device of the unpacked weights."""
     for name, fields in VALUES.items():
         tensor = getattr(method, name, None)
         if tensor is not None and tensor.is_meta:

@@ -1,4 +1,5 @@
-"""Humming, which gives a layer new parameters itself: where its library would transform a role's, they are read."""
+"""Humming, which gives a layer new parameters itself. Packed tensors are read instead of the library's transformation
+of a role."""
 
 from contextlib import contextmanager
 
@@ -7,8 +8,9 @@ from torch.nn import Parameter
 
 @contextmanager
 def giving(tensors, names):
-    """Meanwhile SGLang's conversion of a layer's meta parameters gives it `tensors`, {(role, part): tensor}, under the
-    names of the engine's parameters. What SGLang keeps beside them is made by the library, of the layer's sizes."""
+    """In this context SGLang's conversion of a layer's meta parameters gives the layer `tensors`, {(role, part):
+    tensor}, under the names of the engine's parameters. The library makes the other values that SGLang keeps, from the
+    layer's sizes."""
     from humming.layer import HummingMethod
 
     def transform_humming_layer(layer, sublayer_name):

@@ -1,5 +1,5 @@
-"""--enable-memory-saver: released weights lose their bytes unless SGLang keeps a copy (--enable-weights-cpu-backup), and are
-loaded again. What no file has, as SGLang's conversion made it beside the weights, is kept here."""
+"""--enable-memory-saver: released weights lose their bytes unless SGLang keeps a copy (--enable-weights-cpu-backup),
+and are loaded again. This module keeps the values that SGLang's conversion makes and no file has."""
 
 import torch
 

@@ -1,7 +1,8 @@
 """--cpu-offload-gb: SGLang keeps some parameters in the host's memory and copies them for each forward pass.
 
-It moves raw parameters as it builds a model, takes them to the GPU for their conversion, and moves what then has their names
-back. Raw parameters of packed layers have no memory to move: their names are kept, and what is read in their place is moved.
+SGLang moves unpacked parameters while it builds a model, moves them to the GPU for their conversion, and then moves the
+tensors of the same names back. Unpacked parameters of packed layers have no memory to move. Their names are kept, and
+the packed tensors of these names are moved.
 """
 
 import torch
@@ -11,14 +12,15 @@ from .conversion import packed_of
 
 
 def is_on():
-    """Then layers are read one after the other, since not all have room on the GPU."""
+    """Whether offloading is on. Then layers are read one after the other, because they do not all fit on the GPU."""
     from sglang.srt.utils import offloader
     return isinstance(offloader.get_offloader(), offloader.OffloaderV1)
 
 
 def around(original, offloader, module):
-    """SGLang's OffloaderV1 moves a layer's parameters until as many bytes are moved as it may. Those without memory come
-    last: where it moves none, it does not wrap the layer's forward either."""
+    """SGLang's OffloaderV1 moves a layer's parameters up to its limit of bytes. Parameters without memory are hidden
+    from OffloaderV1, which would otherwise wrap a layer's forward without need. They are chosen afterwards, up to the
+    same limit."""
     without = [(owner, name, parameter) for owner in module.modules() if packed_of(owner) is not None
                for name, parameter in owner._parameters.items() if parameter is not None and parameter.is_meta]
     for owner, name, _ in without:
@@ -36,7 +38,7 @@ def around(original, offloader, module):
 
 
 def to_host(layer):
-    """What took the place of the parameters that SGLang would have moved."""
+    """Moves the tensors that replaced the chosen parameters to the host's memory."""
     packed = packed_of(layer)
     for name in [name for name in layer._parameters if name in packed.to_host]:
         packed.held = None  # the tensors on the GPU are not those of the layer any more

@@ -1,11 +1,11 @@
-"""Updates of a model that serves. A packed directory of the same form is read over its experts, and raw experts that SGLang
-gives the model's load_weights, as all its other ways of updating do, are packed there."""
+"""Updates a serving model. A packed directory of the same form is read over its experts. All other ways of SGLang pass
+unpacked experts to the model's load_weights, and these are packed in place."""
 
 import logging
 from functools import partial
 
-from mxfp4_pack import Manifest, Refused, is_packed, raw_update
-from mxfp4_pack.raw_update import Served
+from mxfp4_pack import Manifest, Refused, is_packed, expert_update
+from mxfp4_pack.expert_update import Served
 
 from . import eplb, hooks
 
@@ -32,13 +32,14 @@ def packed_layers(model):
 
 
 def updates_of(layers):
-    return raw_update.updates_of([Served(packed.set, packed.entries, packed.held, packed.experts) for packed in layers])
+    return expert_update.updates_of([Served(packed.set, packed.entries, packed.held, packed.experts)
+                                     for packed in layers])
 
 
 def load_weights(model, original, weights, *args, **given):
-    """In the place of the model's: raw experts are packed, all else is the model's own."""
+    """Replaces the model's load_weights: unpacked experts are packed, the model loads all other weights."""
     layers = packed_layers(model)
-    rest = raw_update.others(updates_of(layers), weights, lambda: refuse_unless_held(layers))
+    rest = expert_update.others(updates_of(layers), weights, lambda: refuse_unless_held(layers))
     return original(rest, *args, **given)
 
 
@@ -46,17 +47,17 @@ def update(model, names, tensors):
     """See mxfp4_pack.update."""
     layers = packed_layers(model)
     refuse_unless_held(layers)
-    raw_update.pack(updates_of(layers), names, tensors)
+    expert_update.pack(updates_of(layers), names, tensors)
 
 
 def from_tensor(original, updater, named_tensors, load_format=None):
-    """Other ways than this end in a message where the model refuses new weights."""
+    """Returns a refusal as SGLang's message. Other ways raise an exception if the model refuses new weights."""
     if hooks.manifest is not None and load_format == "direct":
-        return False, "load_format direct writes raw tensors over packed experts. Leave it out; nothing was changed"
+        return False, "load_format direct writes unpacked tensors over packed experts. Leave it out; nothing was changed"
     try:
         return original(updater, named_tensors, load_format)
     except Refused as why:
-        return False, f"{why}; what came before it is in place"
+        return False, f"{why}; the tensors before it were updated"
 
 
 def from_disk(original, updater, model_path, load_format, weight_name_filter=None, **given):
@@ -111,10 +112,11 @@ def read_over(layers, sets):
 
 
 def back(original, updater, load_format, given, why, layers):
-    """The weights of before, experts too. SGLang's own way back would read the new directory again."""
+    """Restores the previous weights, including experts. SGLang's own rollback would read the new directory again."""
     old = hooks.manifest
     done, message = original(updater, old.directory, load_format, **given)
     if not done:
-        raise Refused(f"{why}; and the weights of {old.directory} could not be loaded again: {message}. Start the server anew")
+        raise Refused(f"{why}; and the weights of {old.directory} could not be loaded again: {message}. "
+                      "Restart the server")
     read_over(layers, [packed.set.again(Manifest(old.directory, "sglang"), packed.place, packed.entries) for packed in layers])
     return f"{why}; the weights of {old.directory} serve on"

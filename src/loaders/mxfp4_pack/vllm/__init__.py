@@ -12,8 +12,9 @@ from mxfp4_pack import METHOD
 
 
 def register_old():
-    """mxfp4-pack-vllm, which this package replaces, registers the same method. Where it is still installed it does so
-    now (once, so not again later): the method is then this package's, which names it when a packed model is met."""
+    """Calls the registration of mxfp4-pack-vllm, which this package replaces, if that is still installed. It registers
+    the same method, but only once, so this package can then override it. This package names the old one when a packed
+    model is loaded."""
     with suppress(ImportError):
         importlib.import_module("mxfp4_pack_vllm").register()
 

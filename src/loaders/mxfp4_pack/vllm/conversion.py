@@ -1,5 +1,5 @@
-"""vLLM's functions that convert a layer's experts: what they take and give, how others take their place for a while, and
-what they make of a set's canary."""
+"""vLLM's functions that convert a layer's experts: their arguments and results, their temporary replacement, and their
+conversion of a set's canary."""
 
 import copy
 import sys
@@ -24,8 +24,8 @@ KEYWORD = {("w13", "codes"): "w13_weight", ("w13", "scales"): "w13_weight_scale"
 
 @contextmanager
 def exchanged(method, replacement):
-    """The conversion functions that the engine's class of a method object calls, module-global ones, call
-    replacement(original, **arguments) meanwhile."""
+    """In this context the module-global conversion functions of a method object's class call replacement(original,
+    **arguments)."""
     if missing := [name for name in CONVERTERS if not hasattr(engine, name)]:
         raise Refused(f"the installed vLLM has no {', '.join(missing)}; this loader knows vLLM 0.21 to 0.33.0")
     modules = {engine, sys.modules[type(method).__bases__[1].__module__]}
@@ -78,25 +78,25 @@ def storage_of(thing):
 
 
 def fill(storage, tensor, key):
-    """Put a packed tensor where the engine's converter left a meta tensor."""
+    """Replaces a meta tensor of the engine's converter with a packed tensor."""
     if why := misfit(storage.data, tensor):
         raise Refused(f"{key}: vLLM's storage {why}")
     storage.data = tensor
 
 
 def compare_canary(packed, original, device, given):
-    """Refuses a set whose canary the engine's converter `original` makes otherwise. `given`: its other arguments. Returns
-    what it makes, by role and part."""
-    raw, want = packed.canary(device)
-    made = converted_canary(packed, raw, original, given)
+    """Refuses a set if the engine's converter `original` gives another canary. `given`: the converter's other
+    arguments. Returns the converted canary by role and part."""
+    unpacked, want = packed.canary(device)
+    made = converted_canary(packed, unpacked, original, given)
     tensors = {key: getattr(storage_of(thing), "data", thing) for key, thing in made.items()}
     packed.check_canary({key: as_stored(tensor, want.get(key)) for key, tensor in tensors.items()}, want)
     return made
 
 
-def converted_canary(packed, raw, original, given):
-    """{(role, part): what the engine's converter makes of the raw canary}"""
-    probe = canary_layer(raw, given["layer"])
+def converted_canary(packed, unpacked, original, given):
+    """{(role, part): tensor} of the canary, as the engine's converter makes it."""
+    probe = canary_layer(unpacked, given["layer"])
     weights = {name: getattr(probe, name, None) for name in KEYWORD.values()}
     try:
         made = original(**{**given, **weights, "layer": probe, "_cache_permute_indices": {}})
@@ -108,16 +108,16 @@ def converted_canary(packed, raw, original, given):
     return made
 
 
-def canary_layer(raw, like):
-    """The canary's raw layer, with what converters ask a layer for, and the marks of its parameters, as those of `like` are:
-    vLLM 0.28 to 0.32 keep them where a converter gives back a parameter itself."""
+def canary_layer(unpacked, like):
+    """The canary's unpacked layer, with the attributes that converters read. Its parameters have the same attributes as
+    those of `like`: vLLM 0.28 to 0.32 keep them if a converter returns a parameter itself."""
     probe = torch.nn.Module()
     probe.params_dtype, probe.layer_name = like.params_dtype, "canary"
     probe.moe_config = copy.copy(like.moe_config)
-    experts, _, bytes_of_hidden = raw["w13", "codes"].shape
+    experts, _, bytes_of_hidden = unpacked["w13", "codes"].shape
     probe.moe_config.num_local_experts, probe.moe_config.hidden_dim = experts, 2 * bytes_of_hidden
-    probe.moe_config.intermediate_size_per_partition = 2 * raw["w2", "codes"].shape[2]
-    for key, tensor in raw.items():
+    probe.moe_config.intermediate_size_per_partition = 2 * unpacked["w2", "codes"].shape[2]
+    for key, tensor in unpacked.items():
         parameter = torch.nn.Parameter(tensor, requires_grad=False)
         vars(parameter).update(vars(getattr(like, KEYWORD[key], parameter)))
         probe.register_parameter(KEYWORD[key], parameter)

@@ -17,7 +17,8 @@ def move_bytes(layer, held):
 
 
 def logical_experts(layer, total):
-    """The number of the checkpoint's expert for each of the engine's: behind all experts the redundant ones."""
+    """For each of the engine's experts, the number of the checkpoint's expert. Redundant experts follow after all
+    others."""
     if layer.global_num_experts == total:
         return list(range(total))
     if not layer.moe_config.moe_parallel_config.enable_eplb or layer.global_num_experts < total:
@@ -28,4 +29,4 @@ def logical_experts(layer, total):
 
 def refuse_moved(layer, what):
     if getattr(layer.moe_config.moe_parallel_config, "enable_eplb", False):
-        raise Refused(f"{what}: with --enable-eplb experts are no longer where they were loaded. Start the server anew")
+        raise Refused(f"{what}: with --enable-eplb experts may have moved after loading. Restart the server")

@@ -1,6 +1,7 @@
-"""Humming, which gives a layer new parameters itself: where its library would transform a role's tensors, they are read.
+"""Humming, which gives a layer new parameters itself. Packed tensors are read instead of the library's transformation
+of a role.
 
-What vLLM keeps beside them, the library's description of each role, is made by the library itself.
+The library itself makes its description of each role, which vLLM keeps in addition.
 """
 
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ NAMES = {"codes": "weight", "scales": "weight_scale", "residual": "weight_scale_
 
 @contextmanager
 def giving(packed, device):
-    """Meanwhile vLLM's conversion of a layer's meta parameters gives it the tensors of `packed`, {(role, part): tensor}."""
+    """In this context vLLM's conversion of a layer's meta parameters gives the layer the tensors of `packed`, {(role,
+    part): tensor}."""
     import vllm.utils.humming as library
     from humming.transform import prepare_layer_config
 

@@ -9,16 +9,16 @@ from .conversion import KEYWORD, converted_canary, storage_of
 
 def compare_canary(packed, original, device, given):
     """As conversion.compare_canary, for a set of a layout file."""
-    made = converted_canary(packed, raw_canary(packed, device, given), original, given)
+    made = converted_canary(packed, unpacked_canary(packed, device, given), original, given)
     check_canary(packed, {key: getattr(storage_of(thing), "data", thing) for key, thing in made.items()})
     return made
 
 
-def raw_canary(packed, device, given):
+def unpacked_canary(packed, device, given):
     """{(role, part): tensor}, in buffers of the shapes that the engine made for the layer."""
-    raw = {}
+    unpacked = {}
     for key in next(iter(packed.layers.values())):
         shape = EXPERTS, *given[KEYWORD[key]].shape[1:]
-        raw[key] = torch.zeros(shape, dtype=torch.bfloat16 if key[1] == "bias" else torch.uint8, device=device)
-        fill_canary(packed, key, raw[key])
-    return raw
+        unpacked[key] = torch.zeros(shape, dtype=torch.bfloat16 if key[1] == "bias" else torch.uint8, device=device)
+        fill_canary(packed, key, unpacked[key])
+    return unpacked

@@ -1,14 +1,15 @@
-"""A model that serves: its weights are loaded again, or its experts replaced by new raw ones.
+"""A serving model: its weights are loaded again, or its experts are replaced by new ones.
 
-vLLM reloads layer by layer: it puts raw parameters in the place of a layer's own, loads, converts and copies. Packed layers
-stay out of that (`KeptInfo`). What is on disk is read over the packed tensors, whose addresses stay those that CUDA graphs
-know; raw experts that come through the model's load_weights, from a checkpoint or a trainer, are packed there.
+vLLM reloads layer by layer: it replaces a layer's parameters with unpacked ones, loads, converts and copies. Packed
+layers are excluded (`KeptInfo`). Files are read over the packed tensors, whose addresses must not change because of
+CUDA graphs. Unpacked experts from a checkpoint or a trainer go through the model's load_weights and are packed in
+place.
 """
 
 from functools import partial, wraps
 
-from mxfp4_pack import Manifest, Refused, is_packed, raw_update
-from mxfp4_pack.raw_update import Served
+from mxfp4_pack import Manifest, Refused, is_packed, expert_update
+from mxfp4_pack.expert_update import Served
 from vllm.model_executor.model_loader import base_loader, utils
 from vllm.model_executor.model_loader.reload.layerwise import LAYERWISE_INFO
 from vllm.model_executor.model_loader.reload.types import LayerReloadingInfo
@@ -17,7 +18,8 @@ from .eplb import refuse_moved
 
 
 class KeptInfo(LayerReloadingInfo):
-    """Of a layer that vLLM leaves as it is; at the end of a reload it calls the layer's process_weights_after_loading."""
+    """Marks a layer that vLLM's reload does not change. At the end of a reload vLLM calls the layer's
+    process_weights_after_loading."""
 
     def can_load(self):
         return True
@@ -65,22 +67,23 @@ def adopt(model):
     layers = packed_layers(model)
     if not layers:
         return
-    # GPT-OSS's attention sinks too: vLLM 0.26.0 fills them in place, where its reload had put parameters without memory.
+    # Also for GPT-OSS's attention sinks: vLLM 0.26.0 fills them in place, after its reload has replaced them with
+    # parameters without memory.
     for layer in [layer for layer, _ in layers] + [layer for layer in model.modules() if "sinks" in layer._parameters]:
         LAYERWISE_INFO[layer] = KeptInfo(({}, {}), LAYERWISE_INFO[layer].restore_device)
     model.load_weights = partial(load_weights, model, model.load_weights)
 
 
 def load_weights(model, original, weights):
-    """In the place of the model's: raw experts are packed, all else is the model's own."""
+    """Replaces the model's load_weights: unpacked experts are packed, the model loads all other weights."""
     layers = packed_layers(model)
     if any(method.held is None for _, method in layers):
         return original(weights)  # the first load
-    return original(raw_update.others(updates_of(layers), weights, lambda: refuse_new_experts(layers)))
+    return original(expert_update.others(updates_of(layers), weights, lambda: refuse_new_experts(layers)))
 
 
 def updates_of(layers):
-    return raw_update.updates_of([Served(method.packed, method.entries, method.held, method.experts_of(layer))
+    return expert_update.updates_of([Served(method.packed, method.entries, method.held, method.experts_of(layer))
                                   for layer, method in layers])
 
 
@@ -94,38 +97,39 @@ def refuse_new_experts(layers):
 def refuse_unless_in_place(layer, method, what):
     refuse_moved(layer, what)
     if method.packed.fallback is not None:
-        raise Refused(f"{what}: this server converted the experts itself (MXFP4_PACK_FALLBACK). Pack them anew, as its "
-                      "warning says")
+        raise Refused(f"{what}: this server converted the experts itself (MXFP4_PACK_FALLBACK). Convert the checkpoint "
+                      "again, as the server's warning describes")
     if layer.quant_method is not method:
-        raise Refused(f"{what}: vLLM's {type(layer.quant_method).__name__}, which adds LoRA, does not end one. Start the "
-                      "server anew")
+        raise Refused(f"{what}: vLLM's {type(layer.quant_method).__name__}, which adds LoRA, does not support it. "
+                      "Restart the server")
     if not method.held:
-        raise Refused(f"{what}: vLLM's {type(method).__name__} keeps its weights elsewhere than where they were read. "
-                      "Start the server anew")
+        raise Refused(f"{what}: vLLM's {type(method).__name__} moved its weights after they were read. "
+                      "Restart the server")
 
 
 def update(model, names, tensors):
     """See mxfp4_pack.update."""
     layers = packed_layers(model)
     refuse_new_experts(layers)
-    raw_update.pack(updates_of(layers), names, tensors)
+    expert_update.pack(updates_of(layers), names, tensors)
 
 
 def read_again(model, directory):
-    """The model is loaded from this directory, which may be another than before: the experts are read over, or come raw."""
+    """Prepares to load the model from this directory, which may be new. Packed experts are read over the old
+    ones; unpacked experts come through load_weights."""
     layers = [(layer, method) for layer, method in packed_layers(model) if method.held is not None]
     manifest = Manifest(directory, "vllm") if layers and is_packed(directory) else None
     sets = [the_same_set(manifest, layer, method) for layer, method in layers]
     for set_, (layer, method) in zip(sets, layers):
         if set_ is None:
-            method.waits = "raw"
+            method.waits = "unpacked"
             continue
         method.waits, method.packed, method.entries = "read", set_, set_.layer(*method.place, "a reload")
         set_.expect(method.entries, method.experts_of(layer), method.device, into=method.held)
 
 
 def the_same_set(manifest, layer, method):
-    """What serves a layer, as it is in the manifest now. None without one."""
+    """The set that serves a layer, from the new manifest; None without a manifest."""
     refuse_unless_in_place(layer, method, "a reload")
     if manifest is None:
         return None
@@ -133,7 +137,7 @@ def the_same_set(manifest, layer, method):
 
 
 def finish(layer, method, logger):
-    """vLLM ends a reload or an update, and asks for each packed layer to be processed."""
+    """Finishes a packed layer at the end of a reload or an update."""
     waits, method.waits = method.waits, None
     if waits == "read":
         method.packed.read_layer(method.entries, method.experts_of(layer), method.device)
@@ -142,5 +146,5 @@ def finish(layer, method, logger):
         return
     names = [entry.name for entry in method.entries.values()]
     missing = method.packed.update.finish(names) if method.packed.update else names
-    if missing and waits == "raw":
+    if missing and waits == "unpacked":
         raise Refused(f"the checkpoint that is loaded has not all experts of {', '.join(missing)}")

@@ -1,7 +1,8 @@
-"""CPU offload: vLLM lets some parameters live in the host's memory, where the GPU reads them.
+"""CPU offload: vLLM keeps some parameters in the host's memory, and the GPU reads them there.
 
-It moves raw parameters as it builds a model, and those that a conversion puts in their place after that. Raw parameters of
-packed layers have no memory to move: they are marked alone, so that vLLM moves what is read in their place.
+vLLM moves unpacked parameters while it builds a model, and later the parameters that replace them in a conversion.
+Unpacked parameters of packed layers have no memory to move. They are only marked, so that vLLM moves the packed tensors
+that replace them.
 """
 
 from functools import wraps

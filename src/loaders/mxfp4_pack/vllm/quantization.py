@@ -1,10 +1,10 @@
-"""The engine's own MXFP4 classes with one step exchanged: where vLLM converts a layer's experts, they are read.
+"""The engine's own MXFP4 classes with one step exchanged: packed experts are read instead of converted.
 
-A config is the engine's own of the original checkpoint and gives expert layers a `PackedMethod`. That is the method that
-the engine chose for the layer, except that
-- raw parameters live on the meta device: they have shapes and no memory;
-- during `process_weights_after_loading` the engine's conversion function is exchanged for one that returns the packed
-  tensors. Everything before (padding, choice of kernel) and after it (parameters, quant config, kernel) is the engine's.
+A config is the engine's own config of the original checkpoint and gives expert layers a `PackedMethod`. A
+`PackedMethod` is the engine's method for the layer with two differences:
+- unpacked parameters are on the meta device: they have shapes and no memory;
+- `process_weights_after_loading` calls a function that returns the packed tensors, not the engine's conversion
+  function. All steps before (padding, choice of kernel) and after (parameters, quant config, kernel) are the engine's.
 
 Facts about vLLM are from v0.26.0 and v0.33.0 (names and keywords the same in 0.21 to 0.27.1).
 """
@@ -15,7 +15,7 @@ import re
 from functools import lru_cache
 
 import torch
-from mxfp4_pack import METHOD, Manifest, Misfit, RawLayer, Refused, check_version, fall_back
+from mxfp4_pack import METHOD, Manifest, Misfit, UnpackedLayer, Refused, check_version, fall_back
 from mxfp4_pack._errors import printable
 from mxfp4_pack.compare import in_form_of
 from mxfp4_pack.repeat import Repeat
@@ -27,12 +27,13 @@ from vllm.model_executor.layers.quantization import mxfp4 as engine
 from . import eplb, humming, learned, live, offload
 from .conversion import (KEYWORD, RESULT, as_function, compare_canary, exchanged, fill, in_place, of_class, storage_of)
 
-# Models, and the quant_method of their checkpoints; of those in ANY_MODEL the others too. vLLM itself reads Kimi-K3's
-# compressed-tensors as plain MXFP4.
+# Models, and the quant_method of their checkpoints. Methods in ANY_MODEL are for all other models, too. vLLM itself
+# reads Kimi-K3's compressed-tensors as plain MXFP4.
 MODELS = {"gpt_oss": "mxfp4", "deepseek_v4": "fp8", "deepseek_v41": "fp8", "mimo_v2_flash": "fp8", "mimo_v2": "fp8",
           "bailing_hybrid": "fp8", "kimi_k3": "compressed-tensors"}
 ANY_MODEL = ("compressed-tensors", "quark")
-# Backends, and the members of vLLM's Mxfp4MoeBackend whose kernels read them; of several --moe-backend may choose.
+# Backends, and the members of vLLM's Mxfp4MoeBackend whose kernels read them. If there are several, --moe-backend may
+# choose.
 KERNELS = {
     "marlin": ("MARLIN", "BATCHED_MARLIN"), "marlin-fp8": ("MARLIN", "BATCHED_MARLIN"),
     "triton-hopper": ("TRITON", "TRITON_UNFUSED"), "triton-blackwell": ("TRITON", "TRITON_UNFUSED"),
@@ -49,7 +50,8 @@ convert_meta = Repeat()
 
 
 def packed_config(config, model_type=None):
-    """The config object for a `quantization_config` whose quant_method is mxfp4_pack. model_type: where it is known."""
+    """The config object for a `quantization_config` whose quant_method is mxfp4_pack. model_type: the model's type, or
+    None if unknown."""
     try:
         check_version(config["mxfp4_pack"]["format_version"])
         source = config["source_quantization_config"]
@@ -107,7 +109,7 @@ def refuse_settings(vllm):
     found = {
         "--cpu-offload-gb of a vLLM without UVA, or without it by VLLM_WEIGHT_OFFLOADING_DISABLE_UVA":
         to_host and not offload.install(),
-        "--offload-group-size (vLLM copies raw experts to the host before they are read; packed ones have none)":
+        "--offload-group-size (vLLM copies unpacked experts to the host before they are read; packed ones have none)":
         getattr(getattr(given, "prefetch", None), "offload_group_size", 0),
     }
     if set_ := [name for name, value in found.items() if value]:
@@ -153,7 +155,7 @@ class PackedConfig:
         return method
 
     def place(self, prefix):
-        """Where the layer is in the manifest. vLLM numbers draft (MTP) layers on from the model's own."""
+        """The layer's place in the manifest. vLLM numbers draft (MTP) layers after the model's own."""
         number = int(re.search(r"\blayers\.(\d+)\.", prefix + ".")[1])
         main = self.manifest.main_layers
         return ("model", number) if number < main else ("mtp", number - main)
@@ -175,9 +177,9 @@ class PackedMethod:
 
     def create_weights(self, layer, *args, **kwargs):
         self.device = torch.empty(0).device  # the engine builds models under `with device`
-        self.create_raw = lambda method, layer: super(PackedMethod, method).create_weights(layer, *args, **kwargs)
+        self.create_unpacked = lambda method, layer: super(PackedMethod, method).create_weights(layer, *args, **kwargs)
         with torch.device("meta"):
-            self.create_raw(self, layer)
+            self.create_unpacked(self, layer)
         if not self.dummy and self.packed.fallback is None:
             self.packed.expect(self.entries, self.experts_of(layer), self.device)
 
@@ -242,8 +244,8 @@ class PackedMethod:
         if not self.packed.is_triton:
             give_memory(given["layer"], self.device)
             return tuple(in_form_of(canary[key], tensors.get(key)) for key in RESULT)
-        # Triton's weights are objects around storage. The engine's own conversion of meta parameters makes them as its
-        # version wants them; it also sets kernel options and deletes the raw parameters.
+        # Triton's weights are objects around storage. The engine's own conversion of meta parameters makes the objects
+        # in the form of its version; it also sets kernel options and deletes the unpacked parameters.
         sizes = tuple(getattr(given.get(name), "shape", None) for name in KEYWORD.values())
         made = convert_meta((*self.which(), sizes), lambda: original(**given), given["layer"])
         for key, thing in zip(RESULT[:4], made):
@@ -252,22 +254,23 @@ class PackedMethod:
         return (*made[:4], *(tensors.get(key) for key in RESULT[4:]))
 
     def unpacked(self, layer, experts):
-        """The layer gets its raw parameters as the engine makes and fills them. Returns them as converter's arguments."""
+        """The layer gets its unpacked parameters as the engine makes and fills them. Returns them as converter's
+        arguments."""
         probe = copy.copy(layer)
         probe._parameters = {}
         with self.device:
-            self.create_raw(copy.copy(self), probe)
-        raw = {key: probe._parameters.get(KEYWORD[key], probe._parameters.get(KEYWORD[key] + "_packed"))
-               for key in self.entries}
+            self.create_unpacked(copy.copy(self), probe)
+        parameters = {key: probe._parameters.get(KEYWORD[key], probe._parameters.get(KEYWORD[key] + "_packed"))
+                      for key in self.entries}
         if not self.dummy:
-            unpacked = RawLayer(self.packed, self.entries)
-            for key, parameter in raw.items():
+            unpacked = UnpackedLayer(self.packed, self.entries)
+            for key, parameter in parameters.items():
                 unpacked.fill(key, experts, parameter.data)
-        layer._parameters.update({KEYWORD[key]: parameter for key, parameter in raw.items()})
-        return {KEYWORD[key]: parameter for key, parameter in raw.items()}
+        layer._parameters.update({KEYWORD[key]: parameter for key, parameter in parameters.items()})
+        return {KEYWORD[key]: parameter for key, parameter in parameters.items()}
 
     def canary(self, original, given):
-        """What the engine's converter makes of the canary's raw layer: it must be the canary's packed layer."""
+        """The canary's layer as the engine's converter makes it, which must equal the canary's packed layer."""
         if self.which() not in canaries_passed:
             compare = compare_canary if self.packed.layout_file is None else learned.compare_canary
             canaries_passed[self.which()] = compare(self.packed, original, self.canary_device(), given)
@@ -275,7 +278,7 @@ class PackedMethod:
         return canaries_passed[self.which()]
 
     def canary_device(self):
-        """Triton's conversion is torch's operations alone. A GPU would load the kernel of each for a few bytes."""
+        """The CPU for Triton, whose conversion consists of torch's operations; a GPU would load a kernel for each."""
         tiny = self.packed.is_triton and self.packed.layout_file is None
         return torch.device("cpu") if tiny else self.device
 
@@ -284,9 +287,9 @@ class PackedMethod:
 
 
 def give_memory(layer, device):
-    """Empty tensors in the place of meta parameters, of which vLLM would otherwise drop the attributes."""
-    for name, raw in list(layer.named_parameters(recurse=False)):
-        if raw.is_meta:
-            empty = torch.nn.Parameter(torch.empty(0, dtype=raw.dtype, device=device), requires_grad=False)
-            vars(empty).update(vars(raw))
+    """Replaces meta parameters by empty tensors, because vLLM would otherwise drop the parameters' attributes."""
+    for name, parameter in list(layer.named_parameters(recurse=False)):
+        if parameter.is_meta:
+            empty = torch.nn.Parameter(torch.empty(0, dtype=parameter.dtype, device=device), requires_grad=False)
+            vars(empty).update(vars(parameter))
             setattr(layer, name, empty)

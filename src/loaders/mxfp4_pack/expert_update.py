@@ -1,4 +1,4 @@
-"""New raw experts for layers whose packed experts are in use: packed in place, by the plan of their set."""
+"""Replaces packed experts that are in use: new unpacked experts are packed in place, by the plan of their set."""
 
 from functools import cached_property
 from typing import NamedTuple
@@ -18,7 +18,7 @@ BYTES = ("U8", "I8", "F8_E8M0", "F4")  # dtypes whose elements are bytes to the 
 
 
 class Source(NamedTuple):
-    """A checkpoint's tensor that packed ones are made of."""
+    """A checkpoint's tensor from which a packed tensor is made."""
     tensor: str  # the packed tensor
     names: tuple  # those that are packed together: one, or gate's and up's
     experts: range  # that are in them, each an equal share
@@ -103,7 +103,8 @@ class Update:
             self.pack(source, target, [self.waiting.pop(other) for other in source.names])
 
     def canonical(self, name, tensor, target):
-        """As the packer takes it: contiguous, biases in the packed dtype. A copy where it must wait for another."""
+        """The tensor in the packer's form: contiguous, biases in the packed dtype. Copied if it must wait for another
+        tensor."""
         source = self.sources[name]
         dtype = getattr(torch, target.entry.torch_dtype) if tensor.element_size() > 1 else tensor.dtype
         if target.part == "scales":
@@ -149,7 +150,8 @@ class Update:
 
 
 class Served(NamedTuple):
-    """A layer in use. held: {key: tensor}, what its kernel reads; experts: their numbers, in the order of its rows."""
+    """A layer in use. held: {key: tensor}, the tensors that its kernel reads. experts: the experts' numbers, in the
+    order of rows."""
     set: object
     entries: dict
     held: dict
@@ -189,7 +191,8 @@ def pack(updates, names, tensors):
 
 
 def others(updates, weights, begin):
-    """Those of an engine's new weights that are not packed; begin() is called before the first that is."""
+    """Yields the new weights that are no packed experts, and packs the others. Calls begin() before the first packed
+    one."""
     began = False
     for name, tensor in weights:
         update = taking(updates, name)
