@@ -16,7 +16,10 @@ namespace {
 
 void check_same(const PartRun& run, const std::string& place, const PartFolder& part, int count) {
   const PartNumber& n = part.number;
-  std::string why = why_of_another(part, place);
+  if (const std::string why = why_of_another(part, place); !why.empty())
+    fail(ErrorKind::usage, "{}: part {} of {} beside it {}; move the folder of parts to that output", run.out, n.index,
+         n.count, why);
+  std::string why;
   if (why.empty() && n.count != count)
     why = fmt::format("is one of {0}, not of {1}; write the others with --part I/{0}", n.count, count);
   if (part.record.head.options != run.head.options)

@@ -222,7 +222,9 @@ TEST_CASE("companions are carried along, weights of other formats and unsafe nam
   c.files["extra.safetensors"] = c.files["original/model.safetensors"] = make_safetensors({}, {});
   const TempDir dir;
   c.write(dir / "ckpt");
-  CHECK(warned_of(dir, marlin(dir)).empty());
+  const Lines warned = warned_of(dir, marlin(dir));
+  REQUIRE(warned.size() == 1);
+  CHECK_THAT(warned[0], Catch::Contains("extra.safetensors"));
   const auto out = contents_of(dir / "out");
   CHECK(out.at("tokenizer.json") == "text");
   CHECK(out.at("encoding/v4.py") == "text");
