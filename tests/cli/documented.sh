@@ -28,7 +28,7 @@ for command in '' $commands; do
     [ -n "$command" ] || continue
     expect "bash completes '$command' $option" 0 "^$option\$" '' complete_words "$command" "$option"
   done
-  [ -n "$command" ] && expect "man page has $command" 0 . '' grep -F ".It Cm $command" "$root/man/mxfp4-pack.1"
+  [ -n "$command" ] && expect "man page has $command" 0 . '' grep -E "^\.Ss $command( |$)" "$root/man/mxfp4-pack.1"
 done
 
 expect 'bash completes commands' 0 '^convert$' '' complete_words con

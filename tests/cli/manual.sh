@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# What mxfp4-pack(1) promises: its examples run, and it lists every field of JSON. usage: manual.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+page=$root/man/mxfp4-pack.1
+
+# Each line of EXAMPLES, with the options that a machine without the engine can check.
+mkdir "$dir/examples"
+synth gpt-oss-120b "$dir/examples/gpt-oss-120b" --tiny
+sed -n '/^\.Sh EXAMPLES/,/^\.Sh SEE/p' "$page" | sed -n '/^\.Bd/,/^\.Ed/p' | grep -v '^\.' >"$dir/examples.txt"
+prepare [ "$(wc -l <"$dir/examples.txt")" -ge 3 ]
+example() { (
+  cd "$dir/examples" || exit 1
+  mxfp4-pack() { "$program" "$@"; }
+  vllm() { [ "$1" = serve ] && [ -f "$2/config.json" ]; }
+  eval "$1"
+) >"$dir/example.txt" 2>&1; }
+while read -r line; do
+  expect "example: $line" 0 '' '' example "$line"
+done <"$dir/examples.txt"
+expect 'which gives the checkpoint back' 0 '' '' diff -r "$dir/examples/gpt-oss-120b" "$dir/examples/gpt-oss-120b-again"
+
+# listed COMMAND FILE: prints the fields of an object that the rows of a command do not name
+listed() {
+  python3 - "$page" "$@" <<'PYTHON'
+import json, re, sys
+page, command, path = sys.argv[1:]
+section = open(page).read().split("\n.Sh JSON\n")[1].split("\n.Ed\n")[0]
+rows, name = {}, None
+for line in section.split(".Bd -literal\n")[1].split("\n"):
+    if m := re.match(r"([a-z-]+)\s", line): name = m[1]
+    rows[name] = rows.get(name, "") + " " + line
+text = rows[command] + (rows["convert"] + rows["unpack"] if command == "merge" else "")
+free = {"dtypes", "fits", "requires", "values"}  # objects whose fields are names of dtypes and libraries
+def fields(value):
+    if isinstance(value, list): return {f for v in value for f in fields(v)}
+    if not isinstance(value, dict): return set()
+    return set(value) | {f for k, v in value.items() if k not in free for f in fields(v)}
+unknown = sorted(fields(json.load(open(path))) - set(re.findall(r"\w+", text)))
+print("\n".join(unknown), end="\n" if unknown else "")
+PYTHON
+}
+# fields COMMAND WORDS..: what the command prints with --json has only fields that the page lists
+fields() {
+  "$program" "$@" --json >"$dir/fields.json" 2>/dev/null
+  expect "fields of $*" 0 '' '' listed "$1" "$dir/fields.json"
+}
+cd "$dir" || exit 1
+as=(--backend marlin --engine vllm)
+fields inspect "$tiny"
+fields convert "$tiny" out "${as[@]}" --dry-run
+fields convert "$tiny" out "${as[@]}"
+fields convert "$tiny" out "${as[@]}"
+echo "$tiny list ${as[*]}" >list.txt
+fields convert --filelist list.txt
+fields inspect out
+fields verify out --source "$tiny"
+fields unpack out again
+fields unpack out again --force
+fields diff out list
+fields backends
+prepare "$program" layout layout.json "${as[@]}" --model "$tiny" -q
+fields layout layout.json
+fields synth gpt-oss-20b random --tiny
+fields convert "$tiny" parts "${as[@]}" --part 0/2
+fields verify out --part 0/2
+fields merge parts
+fields clean parts
+fields convert "$tiny" parts "${as[@]}" --part 1/2 --merge
+fields merge parts
+finish
