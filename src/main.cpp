@@ -110,7 +110,7 @@ std::string parts(bool json) {
 void describe(CLI::App& app, bool json) {
   app.description(
       "Packs the experts of MXFP4 mixture-of-experts checkpoints once, offline, into the bytes that an inference "
-      "engine would compute at every start, and proves them right.");
+      "engine would compute at every start, and verifies them.");
   app.footer(
       "mxfp4-pack convert gpt-oss-20b/ out/ --backend auto --engine vllm --gpu h100\n"
       "mxfp4-pack verify out/ --source gpt-oss-20b/");

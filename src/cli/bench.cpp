@@ -13,7 +13,7 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
       "Measure how fast this machine hashes and packs\n\nMeasures in memory and writes nothing. Takes a few seconds; "
       "with -v, which measures every layout, a minute.");
   app->footer("mxfp4-pack bench\nmxfp4-pack bench --backend triton-hopper -v");
-  app->add_option("--backend", o.backend, "Backend whose layout is packed")
+  app->add_option("--backend", o.backend, "Pack for this backend")
       ->type_name("NAME")
       ->envname("MXFP4_PACK_BACKEND")
       ->capture_default_str();
@@ -22,7 +22,7 @@ void add_bench(CLI::App& root, Common& common, Run& run) {
       ->type_name(engine_list("|"))
       ->envname("MXFP4_PACK_ENGINE")
       ->capture_default_str();
-  app->add_option("--repeats", o.repeats, "Measurements of each figure; the median is printed")
+  app->add_option("--repeats", o.repeats, "Print the median of N measurements")
       ->check(range(1, 1000))
       ->type_name("N")
       ->capture_default_str();

@@ -160,15 +160,15 @@ int clean(const CleanOptions& o, bool json) {
 }  // namespace
 
 void add_clean(CLI::App& root, Common& common, Run& run) {
-  auto* app = root.add_subcommand("clean", "List, or discard, what interrupted runs left");
+  auto* app = root.add_subcommand("clean", "List or remove the leftovers of interrupted runs");
   static CleanOptions o;
   app->description(
-      "List, or discard, what interrupted runs left\n\n"
-      "Lists partial outputs, journals and parts beside OUT, or beside all outputs in a folder: what each is, its size "
-      "and age, and whether a run is writing it.");
+      "List or remove the leftovers of interrupted runs\n\n"
+      "Lists staging directories, journals and parts beside OUT, or beside all outputs in a folder, with size, age and "
+      "whether a run may be using them.");
   app->footer("mxfp4-pack clean models/\nmxfp4-pack clean models/gpt-oss-20b-marlin --remove");
   app->add_option("PATH", o.path, "An OUT, or a folder in which outputs are made")->required()->type_name("");
-  app->add_flag("--remove", o.remove, "Remove what is listed, but not what a run may still be writing");
+  app->add_flag("--remove", o.remove, "Remove the leftovers, except those that a run may be using");
   add_common(app, common);
   app->callback([&] { run = [&] { return clean(o, common.json); }; });
 }

@@ -60,12 +60,13 @@ ConvertOptions parse_conversion(const std::string& line, const Conversion& defau
 }  // namespace
 
 void add_convert(CLI::App& root, Common& common, Run& run) {
-  auto* app = root.add_subcommand("convert", "Write the bytes that an engine's kernel reads");
+  auto* app = root.add_subcommand("convert", "Pack a checkpoint's experts for an engine");
   static Conversion o;
   static BatchOptions batch;
   app->description(
-      "Write the bytes that an engine's kernel reads\n\n"
-      "Writes OUT: the checkpoint with its experts packed for one backend of one engine.");
+      "Pack a checkpoint's experts for an engine\n\n"
+      "Writes OUT: the checkpoint with its experts packed for one backend of one engine. The same command continues an "
+      "interrupted run, and changes nothing if OUT is complete.");
   app->footer(
       "mxfp4-pack convert gpt-oss-20b/ out/ --backend auto --engine vllm --gpu h100\n"
       "mxfp4-pack convert gpt-oss-120b/ out/ --backend marlin --engine vllm --tp-size 2 --dry-run\n"
@@ -79,10 +80,11 @@ void add_convert(CLI::App& root, Common& common, Run& run) {
   add_part(app, part, "OUT", {"--dry-run", "--published"});
   app->option_defaults()->group("Many conversions");
   auto* list = app->add_option_function<std::string>(
-      "--filelist", take_list, "One conversion a line: CKPT OUT and options, # and a comment; - for stdin");
+      "--filelist", take_list,
+      "Convert each line of FILE, or of stdin for -: CKPT OUT and options; # begins a comment");
   list->type_name("FILE")->excludes(needed.checkpoint)->excludes(needed.out)->excludes(app->get_option("--part"));
   app->add_flag("--fail-fast", batch.fail_fast, "Stop the list at the first failure")->needs(list);
-  app->add_flag("--allow-empty", batch.allow_empty, "Accept a list without conversions; else it is an error")
+  app->add_flag("--allow-empty", batch.allow_empty, "Accept a list without conversions, which is otherwise an error")
       ->needs(list);
   add_common(app, common);
   app->callback([&] {

@@ -6,11 +6,11 @@
 namespace mxfp4::cli {
 
 void add_inspect(CLI::App& root, Common& common, Run& run) {
-  auto* app = root.add_subcommand("inspect", "Say what a checkpoint holds and whether it can be converted");
+  auto* app = root.add_subcommand("inspect", "List the contents and problems of a checkpoint");
   static InspectOptions o;
   app->description(
-      "Say what a checkpoint holds and whether it can be converted\n\nSays what would be converted and every problem; "
-      "of an output its sets, the versions that load them, and how to serve them. Reads headers only.");
+      "List the contents and problems of a checkpoint\n\nLists all problems that would stop convert. For an output "
+      "it lists each set, the releases that load it, and the command that serves it. Reads only headers.");
   app->footer("mxfp4-pack inspect gpt-oss-20b/\nmxfp4-pack inspect out/");
   app->add_option("CKPT", o.checkpoint, "Checkpoint directory, or an output of convert")->required()->type_name("");
   add_gate_up(app, o.model);

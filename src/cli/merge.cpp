@@ -35,23 +35,19 @@ int merge_parts(const MergeOptions& o) {
 }  // namespace
 
 void add_merge(CLI::App& root, Common& common, Run& run) {
-  auto* app = root.add_subcommand("merge", "Put the parts that several nodes wrote together to an output");
+  auto* app = root.add_subcommand("merge", "Join the parts that several nodes wrote");
   static MergeOptions o;
   app->description(
-      "Put the parts that several nodes wrote together to an output\n\n"
-      "Makes OUT of the parts that convert, or DEST of those that unpack, wrote beside it. Exit code 1: parts are "
-      "missing; their numbers are printed "
-      "as Slurm takes them for an array.");
+      "Join the parts that several nodes wrote\n\n"
+      "Makes OUT from the parts that convert wrote, or DEST from those that unpack wrote. Exit code 1: parts are "
+      "missing; their numbers are printed in Slurm's notation.");
   app->footer(
       "mxfp4-pack merge out/\n"
-      "mxfp4-pack merge gpt-oss-20b-again/ --source out/    # of parts that unpack wrote");
-  app->add_option("OUT", o.out, "Output of which there are parts")->required()->type_name("");
-  app->add_option("--source", o.source,
-                  "The output that unpack reads: DEST is compared with it where it is there and its parts are not")
+      "mxfp4-pack merge gpt-oss-20b-again/ --source out/    # parts of unpack");
+  app->add_option("OUT", o.out, "Output whose parts convert or unpack wrote")->required()->type_name("");
+  app->add_option("--source", o.source, "Unpack from this output; if DEST has no parts, compare it with this output")
       ->type_name("OUT");
-  app->add_flag("--verify", o.verify,
-                "Read all bytes again, and write anew what is not as it was written; always so where SHA256SUMS is "
-                "written");
+  app->add_flag("--verify", o.verify, "Read all bytes again, and rewrite any that differ; always with SHA256SUMS");
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);

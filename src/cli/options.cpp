@@ -48,13 +48,13 @@ CLI::Validator one_of(std::vector<std::string> values) {
 
 void add_common(CLI::App* app, Common& common) {
   app->option_defaults()->group("General");
-  app->add_flag("--json", common.json, "Print one JSON object on stdout, errors too");
-  auto* quiet = app->add_flag("-q,--quiet", common.quiet, "Say nothing unless something is wrong");
-  app->add_flag("-v,--verbose", common.verbose, "Say what is done to each file and tensor, what is chosen and why")
+  app->add_flag("--json", common.json, "Print one JSON object on stdout, even for an error");
+  auto* quiet = app->add_flag("-q,--quiet", common.quiet, "Print only problems and requested results");
+  app->add_flag("-v,--verbose", common.verbose, "Print also choices and their reasons, each tensor and file, and times")
       ->excludes(quiet);
   // main() looks for these two before anything is said.
-  app->add_flag("--json-progress", common.json_progress, "Say everything on stderr as JSON lines, progress too");
-  app->add_option("--color", common.color, "Colour; auto: on terminals, unless NO_COLOR is set")
+  app->add_flag("--json-progress", common.json_progress, "Print messages and progress on stderr as JSON lines");
+  app->add_option("--color", common.color, "Use colour; auto: on a terminal, unless NO_COLOR is set")
       ->check(one_of({"auto", "always", "never"}))
       ->type_name("auto|always|never");
   app->set_help_flag("-h,--help", "Print this help")->group("General");
@@ -73,7 +73,7 @@ void check_environment(CLI::App& app) {
 
 void add_gate_up(CLI::App* app, ModelOptions& model) {
   app->add_option("--gate-up", model.gate_up,
-                  "Order of gate and up rows that share a tensor, if the config does not tell")
+                  "Set the order of gate and up rows that share a tensor, if the config does not tell")
       ->check(one_of({"interleaved", "concatenated"}))
       ->type_name("interleaved|concatenated");
 }
@@ -85,7 +85,7 @@ void add_follow_links(CLI::App* app, Links& links, const char* whose) {
 }
 
 void add_threads(CLI::App* app, int& threads) {
-  app->add_option("--threads", threads, "Threads that work at once; 0: one for each core")
+  app->add_option("--threads", threads, "Use N threads; 0: one per core")
       ->check(range(0, 4096))
       ->type_name("N")
       ->envname("MXFP4_PACK_THREADS")
@@ -93,12 +93,12 @@ void add_threads(CLI::App* app, int& threads) {
 }
 
 void add_device(CLI::App* app, DeviceOptions& device) {
-  app->add_option("--device", device.name, "Device that packs and unpacks; auto: what is done sooner")
+  app->add_option("--device", device.name, "Pack, unpack and compute on this device; auto: a GPU only if it is faster")
       ->check(device_name())
       ->type_name("auto|cpu|cuda|cuda:0,1")
       ->envname("MXFP4_PACK_DEVICE")
       ->capture_default_str();
-  app->add_option("--device-memory", device.memory, "Memory of each GPU to use at most; default: what threads need")
+  app->add_option("--device-memory", device.memory, "Use at most this much memory of each GPU; default: as needed")
       ->transform(size_in_bytes())
       ->type_name("SIZE");
 }
@@ -106,7 +106,7 @@ void add_device(CLI::App* app, DeviceOptions& device) {
 void add_page_cache(CLI::App* app, PageCache& setting, const std::string& effect) {
   static const std::map<std::string, PageCache> settings = {
       {"auto", PageCache::automatic}, {"yes", PageCache::yes}, {"no", PageCache::no}};
-  app->add_option("--page-cache", setting, effect + "; auto, the default: if memory has room for it")
+  app->add_option("--page-cache", setting, effect + "; auto, the default: if memory has room")
       ->transform(by_name(settings))
       ->type_name("auto|yes|no")
       ->envname("MXFP4_PACK_PAGE_CACHE");

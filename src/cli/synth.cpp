@@ -16,7 +16,7 @@ std::string unless_below_0(std::string& text) {
 }
 
 void add_seed(CLI::App* app, uint64_t& seed) {
-  app->add_option("--seed", seed, "Seed; the same seed gives the same bytes")
+  app->add_option("--seed", seed, "Seed the numbers")
       ->check(CLI::Validator(unless_below_0, ""))
       ->type_name("S")
       ->capture_default_str();
@@ -31,7 +31,7 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
   for (const SynthModel& m : synth_models()) models += fmt::format("{}{}", models.empty() ? "" : ", ", m.name);
   app->description(
       "Write a random checkpoint with a published one's structure\n\n"
-      "Writes a checkpoint with the names, dtypes, shapes, config and shards of MODEL, and random numbers.\nModels: " +
+      "Writes random numbers with the names, dtypes, shapes, config and shards of a published checkpoint.\nModels: " +
       models);
   app->footer("mxfp4-pack synth gpt-oss-20b gpt-oss-random/ --layers 2");
   app->add_option("MODEL", o.model, "Published model to imitate")->required()->type_name("");
@@ -44,10 +44,9 @@ void add_synth(CLI::App& root, Common& common, Run& run) {
   size("--hidden", o.sizes.hidden, "Hidden size");
   size("--intermediate", o.sizes.intermediate, "Intermediate size of an expert");
   size("--vocab", o.sizes.vocab, "Vocabulary");
-  app->add_flag("--tiny", o.sizes.tiny, "Dims that give a few hundred KB, unless they are given");
+  app->add_flag("--tiny", o.sizes.tiny, "Use sizes that give a few hundred kilobytes, unless they are given");
   add_seed(app, o.seed);
-  app->add_flag("--force", o.force,
-                "Write a DEST anew that is this model in these sizes; what was there is kept as DEST.kept-1");
+  app->add_flag("--force", o.force, "Exchange a DEST of the same model and sizes, which is kept as DEST.kept-N");
   add_threads(app, o.threads);
   add_common(app, common);
   app->callback([&] {

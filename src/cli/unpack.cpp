@@ -11,27 +11,29 @@
 namespace mxfp4::cli {
 
 void add_unpack(CLI::App& root, Common& common, Run& run) {
-  auto* app = root.add_subcommand("unpack", "Give the checkpoint's own files back");
+  auto* app = root.add_subcommand("unpack", "Restore the original checkpoint");
   static UnpackOptions o;
   static RawLayerOptions raw;
   app->description(
-      "Give the checkpoint's own files back\n\nWrites the files that OUT was made from, byte for byte, but those "
-      "that convert said it did not carry along. With --layer: one layer's experts as the engine's raw parameters, on "
-      "standard output.");
+      "Restore the original checkpoint\n\nRestores the original files byte for byte, except those that convert "
+      "skipped. With --layer: prints one layer's experts on standard output.");
   app->footer(
       "mxfp4-pack unpack out/ gpt-oss-20b-again/\n"
       "mxfp4-pack unpack out/ --layer model.layers.0.mlp.experts >layer.safetensors\n"
       "mxfp4-pack unpack out/ gpt-oss-20b-again/ --part auto --merge");
   app->add_option("OUT", o.out, "Output of convert")->required()->type_name("");
   auto* dest = app->add_option("DEST", o.dest, "Directory to make")->type_name("");
-  auto* layer = app->add_option("--layer", raw.layer, "Print a layer, by its module in the checkpoint");
+  auto* layer = app->add_option("--layer", raw.layer,
+                                "Print the experts of this module, as the engine has them before its conversion");
   layer->excludes(dest)->type_name("MODULE");
-  app->add_option("--set", raw.set, "With --layer: of this set of the manifest, counted from 0")
+  app->add_option("--set", raw.set, "With --layer: print this set of the manifest [default: 0]")
       ->needs(layer)
       ->type_name("N");
-  app->add_option("--rank", raw.rank, "With --layer: of this tensor-parallel rank")->needs(layer)->type_name("R");
+  app->add_option("--rank", raw.rank, "With --layer: print this tensor-parallel rank [default: 0]")
+      ->needs(layer)
+      ->type_name("R");
   app->add_flag("--force", o.force,
-                "Write a new DEST in place of one that holds this checkpoint; the old one is kept as DEST.kept-N")
+                "Exchange a DEST that holds this checkpoint for a new one; the old one is kept as DEST.kept-N")
       ->excludes(layer);
   static PartOptions part;
   add_part(app, part, "DEST", {"--force", "--layer"});

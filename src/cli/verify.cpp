@@ -14,14 +14,15 @@ namespace {
 /// Times at OUT's shapes, or at one given here, and then no OUT is needed.
 void add_kernel_bench(CLI::App* app, CLI::Option* out, BenchOptions& bench) {
   app->option_defaults()->group("Times of kernels");
-  auto* run = app->add_flag("--bench", bench.run, "Print the times of the CUDA kernels for 1 to 8192 tokens");
+  auto* run =
+      app->add_flag("--bench", bench.run, "Print the times of the CUDA kernels for 1 to 8192 tokens or --tokens");
   const auto add = [&](const char* name, int64_t& to, int64_t largest, const char* help) {
     const auto set = [out, &to](const int64_t& value) { to = value, out->required(false); };
     auto* option = app->add_option_function<int64_t>(name, set, help);
     option->type_name("N")->check(range(int64_t(1), largest))->needs(run)->excludes(out);
     return option;
   };
-  CLI::Option* shape[] = {add("--hidden", bench.hidden, 1 << 20, "With --bench and without OUT: hidden size"),
+  CLI::Option* shape[] = {add("--hidden", bench.hidden, 1 << 20, "With --bench, instead of OUT: hidden size to time"),
                           add("--intermediate", bench.intermediate, 1 << 20, "Intermediate size of an expert"),
                           add("--experts", bench.experts, 1024, "Experts of the layer"),
                           add("--top-k", bench.top_k, 32, "Experts of a token")};
@@ -91,56 +92,53 @@ KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o)
     o.bench.tokens = o.kernels.tokens;
   };
   KernelsOptions added;
-  added.layers =
-      app->add_option_function<Lists>("--layers", take_layers, "Layers to compute, by number; default: the first");
+  added.layers = app->add_option_function<Lists>("--layers", take_layers, "Compute these layers; default: the first");
   added.layers->allow_extra_args(false)->check(each(layer_number()))->needs(source)->type_name("0,5,..|all");
-  added.tokens =
-      app->add_option_function<Lists>("--tokens", take_tokens, "Batches to compute, by their numbers of tokens");
+  added.tokens = app->add_option_function<Lists>("--tokens", take_tokens, "Compute batches of these sizes");
   added.tokens->allow_extra_args(false)->check(each(range(1, 65536)))->type_name("N,..");
   added.tokens->default_str(fmt::format("{}", fmt::join(o.kernels.tokens, ",")));
-  added.seed = app->add_option("--seed", o.kernels.seed, "Seed of routing and inputs");
+  added.seed = app->add_option("--seed", o.kernels.seed, "Seed the inputs and the routing");
   added.seed->type_name("N")->capture_default_str();
-  added.tolerance =
-      app->add_option("--tolerance", o.kernels.tolerance, "Largest relative L2 error; default: the kernel's own");
+  added.tolerance = app->add_option("--tolerance", o.kernels.tolerance,
+                                    "Accept this relative L2 error; default: by device and backend");
   added.tolerance->check(tolerance())->type_name("X");
-  app->add_option("--save", o.save, "Write what level kernels computes, inputs and expected results")
-      ->type_name("FILE");
+  app->add_option("--save", o.save, "Write the computed batches to a new safetensors file")->type_name("FILE");
   return added;
 }
 
 }  // namespace
 
 void add_verify(CLI::App& root, Common& common, Run& run) {
-  auto* app = root.add_subcommand("verify", "Prove that an output is right");
+  auto* app = root.add_subcommand("verify", "Check an output");
   static VerifyOptions o;
   static std::map<std::string, Level> levels = {
       {"files", Level::files}, {"bytes", Level::bytes}, {"kernels", Level::kernels}};
   app->description(
-      "Prove that an output is right\n\n"
-      "Compares OUT with its manifest and with the checkpoint, and computes MoE layers on its bytes. Exit "
-      "code 0: right. 1: wrong; what is wrong and where is printed.");
+      "Check an output\n\n"
+      "Compares OUT with its manifest and the checkpoint, and prints a line for each problem. Exit code 0: right. 1: "
+      "wrong. 2: not checked.");
   app->footer(
       "mxfp4-pack verify out/ --source gpt-oss-20b/\nmxfp4-pack verify out/ --source gpt-oss-20b/ --layers all");
   auto* out = app->add_option("OUT", o.out, "Output of convert");
   out->required()->type_name("");
   app->option_defaults()->group("What is compared");
-  auto* source =
-      app->add_option("--source", o.source, "The checkpoint; without it the manifest's checksums stand for it");
+  auto* source = app->add_option("--source", o.source,
+                                 "Compare with this checkpoint; default: with its checksums in the manifest");
   source->type_name("CKPT");
   CLI::Option* published =
       add_published(app, o.published, "Restore the original files in memory and compare their hashes");
   add_follow_links(app, o.links, "the checkpoint");
   app->add_option(
          "--level", o.level,
-         "files: sizes and checksums. bytes: also unpack and compare every byte and pad. kernels: also compute "
-         "MoE layers on the packed bytes and compare with the source's. Default: the highest possible")
+         "files: sizes and checksums. bytes: also every packed and pad byte, unpacked. kernels: also MoE layers, "
+         "computed from the packed bytes and from the source. Default: the highest possible")
       ->transform(by_name(levels))
       ->type_name("files|bytes|kernels");
   const KernelsOptions kernels = add_kernels(app, source, o);
   add_kernel_bench(app, out, o.bench);
   static std::string part;
   app->option_defaults()->group("Many nodes");
-  app->add_option("--part", part, "Verify part I of N of OUT, from 0; auto: what Slurm, Kubernetes or MPI says")
+  app->add_option("--part", part, "Check only part I of N, counted from 0; auto: as Slurm, Kubernetes or MPI says")
       ->excludes(app->get_option("--bench"))
       ->excludes(app->get_option("--save"))
       ->excludes(published)
@@ -148,7 +146,7 @@ void add_verify(CLI::App& root, Common& common, Run& run) {
   app->option_defaults()->group("Resources");
   add_threads(app, o.threads);
   add_device(app, o.device);
-  add_page_cache(app, o.page_cache, "Leave what is read of OUT in the page cache");
+  add_page_cache(app, o.page_cache, "Leave the files of OUT in the page cache, for a faster start of the engine");
   add_common(app, common);
   app->callback([&, kernels] {
     run = [&, kernels] {

@@ -3,9 +3,9 @@
 . "$(dirname "$0")/lib.sh"
 
 expect 'help has examples' 0 '^  mxfp4-pack convert ' '' "$program" --help
-expect 'help lists commands' 0 '^  verify +Prove that an output is right$' '' "$program" --help
+expect 'help lists commands' 0 '^  verify +Check an output$' '' "$program" --help
 expect 'help of a command' 0 '^What becomes of OUT:$' '' "$program" help convert
-expect 'and by its option' 0 '^  -q, --quiet +Say nothing' '' "$program" convert --help
+expect 'and by its option' 0 '^  -q, --quiet +Print only problems' '' "$program" convert --help
 expect 'defaults and variables' 0 'default: 0\] \[env:' '' "$program" convert --help
 expect 'a default of several values' 0 'default: 1,16,256\]' '' "$program" verify --help
 expect 'unpacked by many' 0 '^  mxfp4-pack unpack out/ .* --part auto --merge$' '' "$program" unpack --help
