@@ -54,6 +54,9 @@ echo "$tiny list ${as[*]}" >list.txt
 fields convert --filelist list.txt
 fields inspect out
 fields verify out --source "$tiny"
+(cd "$tiny" && sha256sum -- *.safetensors) >SHA256SUMS
+fields verify out --published SHA256SUMS
+fields convert "$tiny" published "${as[@]}" --published SHA256SUMS
 fields unpack out again
 fields unpack out again --force
 fields diff out list
