@@ -10,13 +10,6 @@ namespace mxfp4::cli {
 
 namespace {
 
-/// The layout version of triton-hopper for kernels of 4 warps.
-std::string four_warps(const ConvertOptions& o) {
-  if (o.backend != "triton-hopper") fail(ErrorKind::usage, "--num-warps is for backend triton-hopper only");
-  return std::string(find_backend(o.backend, o.engine, o.layout_version, nullptr, o.engine_version).layout_version) +
-         "-w4";
-}
-
 void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
   app->option_defaults()->group("What to write");
   needed.backend = app->add_option("--backend", o.backend,
@@ -74,10 +67,6 @@ void add_choices(CLI::App* app, Conversion& c) {
       ->check(one_of({"prefill", "decode"}))
       ->type_name("prefill|decode");
   app->add_flag("--lossy", o.lossy, "With --backend auto: take the engine's choice even if it is lossy");
-  app->add_option("--num-warps", c.num_warps, "triton-hopper: warps of the engine's kernel")
-      ->check(one_of({"4", "8"}))
-      ->type_name("4|8")
-      ->capture_default_str();
   app->add_option("--format", o.format, "sharded-state: GPT-OSS for SGLang without a loader")
       ->check(one_of({"packed", "sharded-state"}))
       ->type_name("packed|sharded-state")
@@ -108,11 +97,8 @@ void add_output(CLI::App* app, ConvertOptions& o) {
       ->transform(by_name(links))
       ->excludes(add)
       ->type_name("auto|hard|reflink|none");
-  auto* sync = app->add_flag_callback(
-      "--sync", [&o] { o.sync = Sync::yes; }, "End when all of OUT is on disk; the default");
   app->add_flag_callback(
-         "--no-sync", [&o] { o.sync = Sync::no; }, "Exit without waiting for the disk, if the pipeline syncs later")
-      ->excludes(sync);
+      "--no-sync", [&o] { o.sync = Sync::no; }, "Exit without waiting for the disk, if the pipeline syncs later");
   app->add_flag("--sha256", o.sha256, "Write SHA256SUMS for sha256sum -c, which verify checks too");
 }
 
@@ -143,17 +129,14 @@ CLI::Validator engine_name() {
 ConvertOptions Conversion::settled() const {
   ConvertOptions o = options;
   if (!o.layout.empty()) {
-    if (!o.layout_version.empty() || !o.engine_version.empty() || !o.gpu.empty() || !o.phase.empty() || o.lossy ||
-        num_warps == 4)
-      fail(
-          ErrorKind::usage,
-          "--layout: a file is one layout; --layout-version, --engine-version, --gpu, --phase, --lossy and --num-warps "
-          "choose among backends");
+    if (!o.layout_version.empty() || !o.engine_version.empty() || !o.gpu.empty() || !o.phase.empty() || o.lossy)
+      fail(ErrorKind::usage,
+           "--layout: a file is one layout; --layout-version, --engine-version, --gpu, --phase and --lossy choose "
+           "among backends");
     o.checkpoint = checkpoint_path(o.checkpoint);
     return o;
   }
   settle_names(o);
-  if (num_warps == 4) o.layout_version = four_warps(o);
   if (o.backend != "auto" && (!o.phase.empty() || o.lossy))
     note(fmt::format("{}: of --backend auto; with {} it changes nothing", o.lossy ? "--lossy" : "--phase", o.backend));
   o.checkpoint = checkpoint_path(o.checkpoint);

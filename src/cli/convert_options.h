@@ -8,8 +8,6 @@ namespace mxfp4::cli {
 
 struct Conversion {
   ConvertOptions options;
-  int num_warps = 8;
-
   /// With engine and release apart, and backend and checkpoint by their own names.
   ConvertOptions settled() const;
 };

@@ -5,6 +5,7 @@
 #include "src/convert/destination.h"
 #include "src/packed/add_set.h"
 #include "src/packed/companions.h"
+#include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"
 
@@ -22,6 +23,15 @@ bool can_add(const ConvertOptions& o, const Plan& plan, const Input& in, const P
   return false;
 }
 
+/// What --force does to OUT, or what it would refuse first.
+std::string what_force_does(const std::string& out) {
+  const Folder dir = Folder::open(out);
+  const std::vector<std::string> own = owned_files(dir);
+  std::string name = foreign_in(dir, {own.begin(), own.end()});
+  if (name.empty()) name = edited_file(dir, read_listed_files(dir));
+  return name.empty() ? "--force replaces it" : fmt::format("move {} away, then --force replaces it", printable(name));
+}
+
 }  // namespace
 
 void refuse_to_replace(const ConvertOptions& o, const Plan& plan, const Input& in, const std::string& differs) {
@@ -36,15 +46,12 @@ void refuse_to_replace(const ConvertOptions& o, const Plan& plan, const Input& i
   std::vector<std::string> sets;
   for (const ManifestSet& s : out->manifest.sets) sets.push_back(describe(s));
   const std::string all = fmt::format("{}", fmt::join(sets, ", "));
+  const std::string force = what_force_does(o.out);
   if (!damage.any() && can_add(o, plan, in, *out))
-    fail(ErrorKind::usage, "{}: exists and holds {}; --add puts this set beside, --force removes what is there", o.out,
-         all);
-  if (!differs.empty())
-    fail(ErrorKind::usage, "{}: exists and holds {}, but {}; --force replaces it", o.out, all, differs);
-  fail(ErrorKind::usage,
-       "{}: exists and holds {}, and this set cannot be added; choose another place, or --force "
-       "removes what is there",
-       o.out, all);
+    fail(ErrorKind::usage, "{}: exists and holds {}; --add puts this set beside; {}", o.out, all, force);
+  if (!differs.empty()) fail(ErrorKind::usage, "{}: exists and holds {}, but {}; {}", o.out, all, differs, force);
+  fail(ErrorKind::usage, "{}: exists and holds {}, and this set cannot be added; choose another place, or {}", o.out,
+       all, force);
 }
 
 }  // namespace mxfp4

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# --sync and --no-sync: what convert waits for. usage: sync.sh MXFP4-PACK SOURCE-DIR
+# --no-sync: what convert waits for. usage: sync.sh MXFP4-PACK SOURCE-DIR
 . "$(dirname "$0")/lib.sh"
 
 as="--backend marlin --engine sglang"
-convert "$tiny" "$dir/synced" $as --sync
+convert "$tiny" "$dir/synced" $as
 expect 'without a sync' 0 '"writes":{"way":"(direct|cached|memory)","why":"' '' \
   "$program" convert "$tiny" "$dir/cached" $as --no-sync --json -q
 expect 'the same bytes' 0 '' '' diff -r "$dir/synced" "$dir/cached"
@@ -12,7 +12,6 @@ expect 'of larger files' 0 '"writes":{"way":"(direct|cached|memory)","why":"' ''
   "$program" convert "$dir/larger" "$dir/larger-cached" $as --no-sync --json -q
 convert "$dir/larger" "$dir/larger-synced" $as
 expect 'with the same bytes' 0 '' '' diff -r "$dir/larger-cached" "$dir/larger-synced"
-expect 'not with --sync' 2 '' 'excludes' "$program" convert "$tiny" "$dir/out" $as --no-sync --sync
 for other in --force --add "--part 0/2"; do
   expect "not with $other" 2 '' "error: --no-sync: only for a new OUT of one run, without ${other%% *}" \
     "$program" convert "$tiny" "$dir/out" $as --no-sync $other

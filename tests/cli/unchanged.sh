@@ -48,7 +48,8 @@ truncate -s -1 "$packed"
 expect 'a file of OUT cut' 2 '' 'but it is not as it was written: packed/.*; --force replaces it' again
 expect 'made again' 0 '' 'check it with' again --force
 echo mine >"$dir/t/notes"
-expect 'a file of others in OUT' 2 '' 't: notes was not made by mxfp4-pack; move it away' again --force
+expect 'a file of others in OUT' 2 '' 'move notes away, then --force replaces it' again
+expect 'nor does --force replace it' 2 '' 't: notes was not made by mxfp4-pack; move it away' again --force
 rm "$dir/t/notes"
 expect 'without it' 0 '' 'unchanged' again
 
@@ -69,7 +70,7 @@ for file in config.json model.safetensors.index.json generation_config.json; do
   convert "$dir/tuned" "$dir/t" --backend marlin --engine vllm --force
   put_last "$dir/t/$file" ' '
   cp "$dir/t/$file" "$dir/edited"
-  expect "$file edited" 2 '' "but it is not as it was written: .*$file" again
+  expect "$file edited" 2 '' "but it is not as it was written: .*$file.*; move $file away, then --force replaces it" again
   expect 'is not replaced' 2 '' "t: $file was changed since it was written; move it away" again --force
   expect 'it stays' 0 '' '' cmp "$dir/edited" "$dir/t/$file"
   rm "$dir/t/$file"

@@ -216,7 +216,7 @@ class Bench:
         self.convert(self.source, "marlin", "marlin", "--engine", "vllm")
         self.convert(self.source, "sglang", "marlin", "--engine", "sglang")
         self.convert(self.wide, "hopper", "triton-hopper", "--engine", "vllm")
-        self.convert(self.wide, "four-warps", "triton-hopper", "--engine", "vllm", "--num-warps", "4")
+        self.convert(self.wide, "four-warps", "triton-hopper", "--engine", "vllm", "--layout-version", "a-w4")
 
     def convert(self, source, name, backend, *options):
         subprocess.run([self.program, "convert", source, self.folder / name, "--backend", backend, *options,
