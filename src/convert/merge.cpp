@@ -9,6 +9,7 @@
 #include "src/convert/unchanged.h"
 #include "src/convert/unpack_part.h"
 #include "src/io/merge_claim.h"
+#include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
 
 namespace mxfp4 {

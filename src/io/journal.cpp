@@ -19,7 +19,7 @@ namespace mxfp4 {
 namespace {
 
 constexpr const char* any_mark = "mxfp4-pack-journal-";
-constexpr const char* mark = "mxfp4-pack-journal-4";
+constexpr const char* mark = "mxfp4-pack-journal-3";
 constexpr const char* finished = "finished";
 constexpr int64_t piece = 32 << 20;  // longer than any line
 
@@ -64,9 +64,8 @@ bool read_line(const std::string& line, JournalText& journal) {
   }
   if (line.starts_with(finished)) {
     Proof& proof = journal.proof;
-    const bool is_whole =
-        bool(words >> first >> proof.file >> proof.finished.inode >> proof.finished.checksum >> proof.replaced.inode);
-    words >> proof.replaced.checksum;
+    const bool is_whole = bool(words >> first >> proof.checksum >> proof.file);
+    words >> proof.replaced;
     return is_whole;
   }
   int64_t job = -1;
@@ -181,8 +180,7 @@ void Journal::begin(const JournalHead& head) {
 bool Journal::is_in_place() const { return is_file_at(fd_, folder_, name_); }
 
 void Journal::finish(const Proof& proof) {
-  append(fmt::format("{} {} {} {} {} {}", finished, proof.file, proof.finished.inode, proof.finished.checksum,
-                     proof.replaced.inode, proof.replaced.checksum));
+  append(fmt::format("{} {} {} {}", finished, proof.checksum, proof.file, proof.replaced));
   fd_.sync();
   text_.proof = proof;
 }

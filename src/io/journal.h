@@ -21,17 +21,11 @@ struct JournalHead {
 std::string line_of(const JournalHead& head);
 void read_run_line(const std::string& line, JournalHead& head);
 
-/// Identifies a directory: by its inode, and by the checksum of one of its files.
-struct DirectoryMark {
-  std::string checksum = {};  // empty: there is no such file
-  uint64_t inode = 0;
-  friend bool operator==(const DirectoryMark&, const DirectoryMark&) = default;
-};
-
-/// What a run finished, and what that replaces. A later run continues, and removes files of, no other directory.
+/// Identifies a finished directory by the checksum of one of its files, and the directory that it replaces by the
+/// checksum of the file of the same name. A later run removes files of no other directory.
 struct Proof {
-  std::string file = {};  // of both, which their marks are about; empty: the directory was not finished
-  DirectoryMark finished = {}, replaced = {};
+  std::string file, checksum;  // empty: the directory was not finished
+  std::string replaced = {};   // empty: there was no such file
 };
 
 /// What a journal says. Not begun: no head; then there are no records either.

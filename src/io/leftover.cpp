@@ -219,15 +219,14 @@ std::string name_behind(const std::string& name) {
   return std::find(all.begin(), all.end(), name) != all.end() ? place : "";
 }
 
-DirectoryMark mark_of(const Folder& dir, const std::string& file) {
-  const bool has_it = dir.has_file(file);
-  return {has_it ? to_hex(hash_of(open_text(dir, file, max_proof_bytes))) : "", dir.stat().st_ino};
+Proof proof_of(const Folder& dir, const std::string& file) {
+  return {file, to_hex(hash_of(open_text(dir, file, max_proof_bytes)))};
 }
 
 bool holds(const Folder& dir, const Proof& proof) {
   if (!is_own_folder(dir) || proof.file.empty()) return false;
   const auto s = dir.look(proof.file);
-  return s && S_ISREG(s->st_mode) && s->st_uid == ::geteuid() && mark_of(dir, proof.file) == proof.finished;
+  return s && S_ISREG(s->st_mode) && s->st_uid == ::geteuid() && proof_of(dir, proof.file).checksum == proof.checksum;
 }
 
 JournalHead head_for(const Folder& dir, JournalHead head, const Proof& proof) {

@@ -27,8 +27,8 @@ std::string name_behind(const std::string& name);
 /// Seconds since the last change below which a leftover counts as in use where no lock tells: runs write more often.
 inline constexpr int64_t young_seconds = 10 * 60;
 
-/// By which a journal knows a directory. file: one of its files, which may be missing.
-DirectoryMark mark_of(const Folder& dir, const std::string& file);
+/// What a journal keeps of a finished directory: one of its files.
+Proof proof_of(const Folder& dir, const std::string& file);
 /// Whether `dir` is this user's, and what a journal with this proof was finished with. false for a folder that holds
 /// nothing.
 bool holds(const Folder& dir, const Proof& proof);

@@ -13,6 +13,15 @@
 
 namespace mxfp4 {
 
+namespace {
+
+/// Of a file; empty if there is none.
+std::string checksum_in(const Folder& dir, const std::string& file) {
+  return dir.has_file(file) ? proof_of(dir, file).checksum : "";
+}
+
+}  // namespace
+
 OutputDir::OutputDir(Place place, std::string source, bool is_part, const std::string& out, ListOwn made)
     : place_(std::move(place)),
       name_(out),
@@ -30,7 +39,7 @@ OutputDir::OutputDir(Place place, std::string source, bool is_part, const std::s
   const HeldFolder old = hold(place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside);
   // Somebody who may rename in the folder above could have put another output of this user's there.
   if (old &&
-      (snapshot_of(old.folder).empty() || mark_of(old.folder, journal_.proof().file) == journal_.proof().replaced))
+      (snapshot_of(old.folder).empty() || checksum_in(old.folder, journal_.proof().file) == journal_.proof().replaced))
     remove_replaced(old, now.folder, [](const std::string&) { return false; });
   remove_merged_parts(hold(hidden_.parts), journal_.head().made);
 }
@@ -132,8 +141,8 @@ void OutputDir::look_at_predecessor() {
 /// has a finished step.
 bool OutputDir::take_over(const OpenOptions& start) {
   const JournalHead& head = journal_.head();
-  const bool same =
-      start.options != OpenOptions::never_continued && head.options == start.options && head.source == start.source;
+  const bool same = start.options != OpenOptions::never_continued && head.options == start.options &&
+                    head.source == start.source;
   if (finished_) {
     committed_ = same;
     return false;
@@ -234,8 +243,8 @@ void OutputDir::commit(const std::string& proof) {
     if (!holds_run(built(), journal_.head().run)) fail_removed();
     check_is_ours(*partial_);
     if (!proof.empty()) {
-      Proof by{.file = proof, .finished = mark_of(partial_->folder, proof)};
-      if (old_) by.replaced = mark_of(old_->folder, proof);
+      Proof by = proof_of(partial_->folder, proof);
+      if (old_) by.replaced = checksum_in(old_->folder, proof);
       journal_.finish(by);
     }
     place_.above.sync();  // the journal's name: without it what is whole would be nobody's

@@ -83,14 +83,29 @@ void check_nothing_else(const PackedCheckpoint& packed, Problems& problems) {
       problems.error(name, "not listed in {}", manifest_name);
 }
 
+namespace {
+
+bool is_edited(const Folder& out, const ListedFile& f) {
+  if (f.holds_tensors() || !out.has(f.name)) return false;
+  if (!out.has_file(f.name)) return true;
+  const Fd file = open_read(out, f.name);
+  return file.stat().st_size != f.bytes || to_hex(hash_of(file)) != f.checksum;
+}
+
+}  // namespace
+
 std::string edited_file(const Folder& out, const std::vector<ListedFile>& listed) {
-  for (const ListedFile& f : listed) {
-    if (f.holds_tensors() || !out.has(f.name)) continue;
-    if (!out.has_file(f.name)) return f.name;
-    const Fd file = open_read(out, f.name);
-    if (file.stat().st_size != f.bytes || to_hex(hash_of(file)) != f.checksum) return f.name;
-  }
-  return {};
+  const auto edited = std::find_if(listed.begin(), listed.end(), [&](auto& f) { return is_edited(out, f); });
+  return edited == listed.end() ? "" : edited->name;
+}
+
+std::vector<std::string> owned_files(const Folder& out) {
+  if (!out.has(manifest_name)) return {};
+  std::vector<std::string> names = {manifest_name};
+  for (const ListedFile& f : read_listed_files(out))
+    if (!is_edited(out, f)) names.push_back(f.name);
+  if (out.has(sums_name)) names.push_back(sums_name);
+  return names;
 }
 
 void check_kinds(const PackedCheckpoint& p) {

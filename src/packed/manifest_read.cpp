@@ -376,12 +376,5 @@ TextSource read_sets_text(const std::string& out) {
   return [text, sets](const TextSink& to) { text->give(sets, to); };
 }
 
-std::vector<std::string> owned_files(const Folder& out) {
-  if (!out.has(manifest_name)) return {};
-  std::vector<std::string> names = {manifest_name};
-  for (const ListedFile& f : read_listed_files(out)) names.push_back(f.name);
-  if (out.has(sums_name)) names.push_back(sums_name);
-  return names;
-}
 
 }  // namespace mxfp4

@@ -96,6 +96,6 @@ expect 'the default is marked' 0 '^marlin +vllm +1 \* ' '' "$program" backends -
 expect 'what auto takes' 0 . 'auto takes triton-hopper' "$program" backends --engine vllm --gpu h100 --model "$tiny"
 "$program" synth kimi-k3 "$dir/k3" --tiny -q
 expect 'why it takes nothing' 0 '^aiter-w4a4 ' 'auto: vllm .*kimi-k3, gfx950: ' "$program" backends --engine vllm --gpu mi350x --model "$dir/k3"
-expect 'a kernel whose own library makes its form' 2 '' 'b12x: nothing to pack: vLLM hands over' as --backend b12x
+expect 'a kernel whose own library makes its form' 2 '' 'b12x: nothing to pack: vLLM passes the original experts on' as --backend b12x
 expect 'one on an AMD GPU' 0 '^aiter-triton of vllm' '' as --backend aiter_triton_mxfp4_bf16 --gpu mi300x
 finish

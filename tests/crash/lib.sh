@@ -3,7 +3,7 @@
 set -u
 program=$1 checkpoint=$2 count=$3
 dir=$(mktemp -d -p "${4:-${TMPDIR:-/tmp}}")
-export XDG_CACHE_HOME=$dir/cache
+export XDG_CACHE_HOME= HOME=
 trap 'rm -rf "$dir"' EXIT
 out=$dir/out kills=0 killed=0
 options=(--backend marlin --engine vllm)

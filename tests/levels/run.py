@@ -65,6 +65,26 @@ def seal(out, text):
     (out / "mxfp4-pack.json").write_text(text[:at] + hexdigest(text.encode()) + text[at + 32:])
 
 
+def contents_checksum(manifest):
+    """config.json's checksum of the packed tensors, as mxfp4-pack-format(5) describes it."""
+    lines = [manifest["source"]["fingerprint"]]
+    for number, of_set in enumerate(manifest["sets"]):
+        tensors_ = sorted(of_set["tensors"], key=lambda t: (t["rank"], t["name"].encode()))
+        lines += [f"{number} {t['rank']} {t['name']} {t['xxh3_128']}" for t in tensors_]
+    return hexdigest("".join(line + "\n" for line in lines).encode())
+
+
+def seal_with_config(out, text):
+    """The manifest, and the config.json that goes with it."""
+    config = (out / "config.json").read_text()
+    before = hexdigest(config.encode())
+    own = json.loads(config)["quantization_config"]["mxfp4_pack"]["checksum"]
+    config = config.replace(own, contents_checksum(json.loads(text)))
+    (out / "config.json").write_text(config)
+    assert before in text
+    seal(out, text.replace(before, hexdigest(config.encode())))
+
+
 def put_sealed(out, changes):
     """New data of packed tensors, and their checksums in the manifest."""
     path, text = out / PACKED, (out / "mxfp4-pack.json").read_text()
@@ -74,7 +94,7 @@ def put_sealed(out, changes):
         assert before in text, name
         text = text.replace(before, checksum(data, experts))
         put(path, name, data)
-    seal(out, text)
+    seal_with_config(out, text)
 
 
 def bit_of(tensor, at=100):
