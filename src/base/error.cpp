@@ -69,6 +69,39 @@ std::vector<std::string> all_printable(std::vector<std::string> lines) {
   return lines;
 }
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// The text with a # for each number. `whole_parts`: numbers between dots alone, of layers and experts; others are part
+/// of a name, "model-00001-of-00002.safetensors".
+std::string pattern_of(std::string_view text, bool whole_parts) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i;
+    while (end < text.size() && is_digit(text[end])) ++end;
+    const bool is_part = i > 0 && text[i - 1] == '.' && (end == text.size() || text[end] == '.');
+    if (end > i && (is_part || !whole_parts))
+      out += '#';
+    else
+      out += text.substr(i, std::max<size_t>(end - i, 1));
+    i = std::max(end, i + 1);
+  }
+  return out;
+}
+
+/// Whether the first number in which two names of one pattern differ is greater in `a`.
+bool is_behind(std::string_view a, std::string_view b) {
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    size_t end = i, other = j;
+    while (end < a.size() && is_digit(a[end])) ++end;
+    while (other < b.size() && is_digit(b[other])) ++other;
+    const std::string_view n = a.substr(i, end - i), m = b.substr(j, other - j);
+    if (n != m) return n.size() != m.size() ? n.size() > m.size() : n > m;
+    i = std::max(end, i + 1);
+    j = std::max(other, j + 1);
+  }
+  return false;
+}
+
 /// Only another run removes a file with the hidden name of a run.
 const char* why_gone(std::string_view file, int error) {
   const bool is_gone = error == ENOENT || error == ESTALE;
@@ -111,27 +144,40 @@ void fail_errno(std::string_view file, std::string_view action, int error) {
   fail(ErrorKind::io, "{}: {}: {}{}", file, action, std::strerror(error), why_gone(file, error));
 }
 
-bool KeptLines::count(std::string_view kind) {
+void KeptLines::add(std::string_view kind_name, std::string_view where, std::string_view text) {
   constexpr int64_t most = 100;
   ++count_;
-  last_ = kind;
-  return ++kinds_[kind].count <= most;
-}
-
-void KeptLines::keep(std::string line) {
-  lines_.push_back(std::move(line));
-  Kind& kind = kinds_[last_];
+  const size_t tensor = where.rfind(": ");
+  const bool has_tensor = tensor != where.npos;
+  const std::string place = pattern_of(where, !has_tensor), pattern = place + ": " + pattern_of(text, true);
+  if (const auto known = by_pattern_.find(pattern); known != by_pattern_.end() && place != where) {
+    Line& line = lines_[known->second];
+    ++line.count;
+    const std::string name = printable(has_tensor ? where.substr(tensor + 2) : where);
+    if (is_behind(name, line.last)) line.last = name;
+    return;
+  }
+  Kind& kind = kinds_[kind_name];
+  if (kind.kept == most) {
+    ++kind.left_out;
+    return;
+  }
+  by_pattern_.emplace(pattern, lines_.size());
+  lines_.push_back({printable(where.empty() ? std::string(text) : fmt::format("{}: {}", where, text)),
+                    printable(has_tensor ? where.substr(tensor + 2) : where)});
+  ++kind.kept;
   kind.end = lines_.size();
-  kind.kept = kind.count;
 }
 
 std::vector<std::string> KeptLines::list() const {
   std::map<size_t, int64_t> more;  // by the number of lines before
   for (const auto& [name, kind] : kinds_)
-    if (kind.count > kind.kept) more[kind.end] = kind.count - kind.kept;
+    if (kind.left_out > 0) more[kind.end] = kind.left_out;
   std::vector<std::string> out;
   for (size_t i = 0; i < lines_.size(); ++i) {
-    out.push_back(lines_[i]);
+    const Line& line = lines_[i];
+    out.push_back(line.count == 1 ? line.text
+                                  : fmt::format("{} ({} such, the last is {})", line.text, line.count, line.last));
     if (const auto at = more.find(i + 1); at != more.end())
       out.push_back(fmt::format("... and {} more of the same kind", at->second));
   }
@@ -139,16 +185,11 @@ std::vector<std::string> KeptLines::list() const {
 }
 
 void Problems::add(const Error& error) {
-  for (const std::string& line : error.lines)
-    if (errors_.count("an error's line")) errors_.keep(line);
+  for (const std::string& line : error.lines) errors_.add("an error's line", "", line);
 }
 
 void Problems::throw_if_any() const {
   if (any()) throw Error(ErrorKind::input, errors());
-}
-
-std::string Problems::line(std::string_view where, const std::string& text) {
-  return printable(fmt::format("{}: {}", where, text));
 }
 
 std::string printable(std::string_view text) {

@@ -45,27 +45,29 @@ std::string shell_word(const std::string& text);
 /// JSON that was made of UTF-8, with the same characters as \uNNNN.
 std::string printable_json(std::string_view json);
 
-/// Lines in the order in which they were added. The first hundred of each kind are kept, the others only counted: a
-/// checkpoint may lack a million files.
+/// Lines in the order in which they came. What repeats over layers and experts is one line with a count. Of each kind
+/// the first hundred are kept and the others counted: a checkpoint may lack a million files.
 class KeptLines {
  public:
-  /// Counts a line; false if the line must not be kept.
-  bool count(std::string_view kind);
-  /// Keeps the line that was counted last.
-  void keep(std::string line);
+  /// `where`: "FILE", "FILE: TENSOR" or empty. Lines of one format are of one kind.
+  void add(std::string_view kind, std::string_view where, std::string_view text);
   int64_t count() const { return count_; }
   /// The kept lines, with "... and N more of the same kind" after the last one of a kind.
   std::vector<std::string> list() const;
 
  private:
+  struct Line {
+    std::string text, last;  // last: the name with the greatest numbers
+    int64_t count = 1;
+  };
   struct Kind {
-    int64_t count = 0, kept = 0;
+    int64_t kept = 0, left_out = 0;
     size_t end = 0;  // behind the last line that is kept
   };
   int64_t count_ = 0;
-  std::vector<std::string> lines_;
+  std::vector<Line> lines_;
+  std::map<std::string, size_t> by_pattern_;
   std::map<std::string_view, Kind> kinds_;
-  std::string_view last_;
 };
 
 /// Problems found while reading and planning: collected, so that 36 wrong tensors give 36 lines and one exit.
@@ -74,11 +76,11 @@ class Problems {
   /// `where`: "FILE" or "FILE: TENSOR". Lines of one format are of one kind.
   template <class... Args>
   void error(std::string_view where, fmt::format_string<Args...> format, Args&&... args) {
-    if (errors_.count(kind_of(format))) errors_.keep(line(where, fmt::format(format, std::forward<Args>(args)...)));
+    errors_.add(kind_of(format), where, fmt::format(format, std::forward<Args>(args)...));
   }
   template <class... Args>
   void warn(std::string_view where, fmt::format_string<Args...> format, Args&&... args) {
-    if (warnings_.count(kind_of(format))) warnings_.keep(line(where, fmt::format(format, std::forward<Args>(args)...)));
+    warnings_.add(kind_of(format), where, fmt::format(format, std::forward<Args>(args)...));
   }
   /// Every line of an error that was thrown where others could still be found.
   void add(const Error& error);
@@ -92,7 +94,6 @@ class Problems {
 
  private:
   static std::string_view kind_of(fmt::string_view format) { return {format.data(), format.size()}; }
-  static std::string line(std::string_view where, const std::string& text);
   KeptLines errors_, warnings_;
 };
 

@@ -25,6 +25,27 @@ TEST_CASE("of each kind of problem a hundred lines are kept and the others count
   CHECK(lines[201] == "file: last");
 }
 
+TEST_CASE("what repeats over layers and experts is one line with a count, the first and the last name") {
+  Problems problems;
+  for (const int layer : {0, 1, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 2, 20, 21, 22, 23, 3, 4, 5, 6, 7, 8, 9})
+    for (int expert = 0; expert < 128; ++expert)
+      problems.error(
+          where(fmt::format("model-{:05}.safetensors", layer), fmt::format("layers.{}.e.{}.w1", layer, expert)),
+          "U8 [8, 4] for layers.{}.e.{}.w1, [4, 8] expected", layer, expert);
+  problems.error(where("model-00001.safetensors", "layers.0.e.0.w1"), "F32, U8 expected");
+  for (int layer = 2; layer < 4; ++layer)
+    problems.error(fmt::format("layers.{}.e", layer), "experts 1-{} missing", 2 + layer / 3);
+  for (int file = 1; file < 3; ++file) problems.error(fmt::format("model-0000{}.safetensors", file), "missing");
+  CHECK(problems.count() == 24 * 128 + 5);
+  CHECK(problems.errors() ==
+        std::vector<std::string>{"model-00000.safetensors: layers.0.e.0.w1: U8 [8, 4] for layers.0.e.0.w1, [4, 8] "
+                                 "expected (3072 such, the last is "
+                                 "layers.23.e.127.w1)",
+                                 "model-00001.safetensors: layers.0.e.0.w1: F32, U8 expected",
+                                 "layers.2.e: experts 1-2 missing", "layers.3.e: experts 1-3 missing",
+                                 "model-00001.safetensors: missing", "model-00002.safetensors: missing"});
+}
+
 TEST_CASE("what another run took away is said to be that") {
   const auto said = [](const std::string& file, int error) -> std::string {
     try {

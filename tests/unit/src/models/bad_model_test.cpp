@@ -176,7 +176,10 @@ TEST_CASE("DeepSeek experts that are not complete or differ") {
             else if (name.ends_with(".w2.scale"))
               reshape(t, Dtype::F8_E8M0, {64, 1});
         })[0] ==
-        shard + deep + ".0.w2.scale: F8_E8M0 [64, 1] for codes I8 [64, 64], [64, 4] expected; looks like block FP8");
+        shard + deep +
+            ".0.w2.scale: F8_E8M0 [64, 1] for codes I8 [64, 64], [64, 4] expected; looks like block FP8 (2 such, the "
+            "last is " +
+            deep + ".1.w2.scale)");
   CHECK(said_to_deepseek([&](auto& c) {
           c.tensors()[deep + ".01.w1.weight"] = c.at(w1 + ".weight");
           c.tensors()[deep + ".1.w1.bias"] = make_tensor(Dtype::BF16, {96}, 0, 9);
