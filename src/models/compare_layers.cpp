@@ -20,12 +20,6 @@ bool is_part_of(const Items& few, const Items& all) {
          std::all_of(few.begin(), few.end(), [&](const auto& item) { return all.count(item.first) > 0; });
 }
 
-bool is_block_of_experts(const std::string& name) {
-  for (const char* word : {"mlp", "ffn", "moe", "feed_forward", "expert", "router", "gate"})
-    if (name.find(word) != std::string::npos) return true;
-  return false;
-}
-
 /// The tensor by whose dtype a module's precision is told.
 const Tensor* principal(const LayerParts& parts, const std::string& module) {
   for (const char* name : {".weight", ".weight_packed", ".blocks"})
@@ -46,11 +40,47 @@ std::string module_of(const std::string& part) {
   return dot == part.npos ? part : part.substr(0, dot);
 }
 
+bool has_block(const LayerParts& parts, const std::string& place) {
+  return std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return place_of(part.first) == place; });
+}
+
+bool has_experts(const LayerParts& parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const auto& p) { return p.first.find("experts.") != p.first.npos; });
+}
+
+/// Modules, and tensors that are no module's: layers of another precision have the same. What lies within a module
+/// may differ, but experts do not.
+std::set<std::string> comparable(const LayerParts& parts) {
+  std::set<std::string> out;
+  for (const auto& [name, part] : parts) {
+    const std::string last = name.substr(name.rfind('.') + 1);
+    const bool is_of_module = last.starts_with("weight") || last.starts_with("scale") || last.starts_with("bias") ||
+                              last.starts_with("q") || last == "blocks" || last == "input_scale";
+    const std::string item = is_of_module ? module_of(name) : name;
+    const bool is_inner = std::count(item.begin(), item.end(), '.') > 1 && item.find("experts.") == item.npos;
+    if (last != "bias" && !is_inner) out.insert(item);
+  }
+  return out;
+}
+
+/// Whether a layer of multi-token prediction needs an item: if it has some of that block, or all norms of a main layer,
+/// each of which stands before a block.
+bool needs(const std::set<std::string>& items, const std::string& item, bool has_norms) {
+  const std::string block = block_of(item);
+  const bool has_attention = std::any_of(items.begin(), items.end(), [](const std::string& i) {
+    return i.starts_with("self_attn") || i.starts_with("attn.");
+  });
+  if (block.find("norm") != block.npos) return has_attention;
+  return has_norms ||
+         std::any_of(items.begin(), items.end(), [&](const std::string& i) { return block_of(i) == block; });
+}
+
 class Comparison {
  public:
   Comparison(const LayerStack& stack, int64_t layers, const std::vector<LayerAttribute>& attributes,
              std::vector<Lack>& lacks)
-      : stack_(stack), layers_(layers), attributes_(attributes), lacks_(lacks) {
+      : stack_(stack), attributes_(attributes), lacks_(lacks) {
     for (const auto& [index, parts] : stack.layers)
       if (index < layers)
         for (const auto& [name, part] : parts) {
@@ -62,45 +92,71 @@ class Comparison {
   }
 
   void run() {
-    compare(blocks_, false);
-    for (const auto& [block, layers] : modules_) compare(layers, is_block_of_experts(block));
-    for (const auto& [module, layers] : tensors_) compare(layers, is_block_of_experts(block_of(module)));
+    compare(blocks_);
+    for (const auto& [block, layers] : modules_) compare(layers);
+    for (const auto& [module, layers] : tensors_) compare(layers);
   }
 
  private:
-  void compare(const Layers& layers, bool of_experts) {
+  /// Layers that lack an item which another layer of their kind has, and how many of the kind have it.
+  struct Lacking {
+    std::vector<int64_t> layers;
+    int64_t with = 0;
+    auto operator<=>(const Lacking&) const = default;
+  };
+
+  void compare(const Layers& layers) {
     std::set<std::string> items;
     for (const auto& [index, has] : layers)
       for (const auto& [item, unused] : has) items.insert(item);
-    std::map<std::vector<int64_t>, std::vector<std::string>> missing;  // items by the layers that lack them
+    std::map<Lacking, std::vector<std::string>> missing;
     for (const std::string& item : items)
-      if (const std::vector<int64_t> in = lacking(layers, item, of_experts); !in.empty()) missing[in].push_back(item);
-    for (const auto& [in, list] : missing) report(layers, in, list);
+      if (Lacking l = lacking(layers, item); !l.layers.empty()) missing[std::move(l)].push_back(item);
+    for (const auto& [lacking, list] : missing) report(layers, lacking, list);
   }
 
-  /// The layers that lack the item for no reason.
-  std::vector<int64_t> lacking(const Layers& layers, const std::string& item, bool of_experts) const {
-    std::vector<int64_t> out;
-    std::map<int64_t, bool> has;
-    int64_t with = 0;
-    for (const auto& [index, items] : layers) with += has[index] = items.count(item) > 0;
-    if (with == int64_t(layers.size())) return out;
+  /// By the attribute that leaves the fewest: a config has many, and one of them means this item. If none does, all
+  /// layers are of one kind.
+  Lacking lacking(const Layers& layers, const std::string& item) const {
+    const bool all_have =
+        std::all_of(layers.begin(), layers.end(), [&](const auto& l) { return l.second.count(item); });
+    if (all_have) return {};
+    const LayerScope scope = scope_of_block(block_of(item));
+    const bool is_whole_block_of_experts =
+        scope == LayerScope::experts && &layers == &blocks_;  // dense ones have it, too
+    Lacking best = lacking_of_kinds(layers, item, nullptr);
+    for (const LayerAttribute& a : attributes_) {
+      if (best.layers.empty()) return best;
+      if (a.scope != LayerScope::all && (a.scope != scope || is_whole_block_of_experts)) continue;
+      if (Lacking l = lacking_of_kinds(layers, item, &a); l.layers.size() < best.layers.size()) best = std::move(l);
+    }
+    return best;
+  }
+
+  Lacking lacking_of_kinds(const Layers& layers, const std::string& item, const LayerAttribute* kinds) const {
+    std::map<std::string, std::vector<const Items*>> with;  // by kind
+    const auto kind_of = [&](int64_t layer) { return kinds ? kinds->of_layer.at(size_t(layer)) : std::string(); };
     for (const auto& [index, items] : layers)
-      if (!has[index] && is_less_than_a_sister(layers, items, item)) out.push_back(index);
-    if (int64_t(out.size()) > with || is_explained(has, of_experts, attributes_, layers_)) out.clear();
+      if (items.count(item)) with[kind_of(index)].push_back(&items);
+    Lacking out;
+    for (const auto& [index, items] : layers)
+      if (const auto sisters = with.find(kind_of(index)); sisters != with.end() && !items.count(item))
+        if (is_less_than_any(items, sisters->second, item)) {
+          if (out.layers.empty()) out.with = int64_t(sisters->second.size());
+          out.layers.push_back(index);
+        }
     return out;
   }
 
-  bool is_less_than_a_sister(const Layers& layers, const Items& items, const std::string& item) const {
-    return std::any_of(layers.begin(), layers.end(), [&](const auto& sister) {
-      const auto theirs = sister.second.find(item);
-      if (theirs == sister.second.end() || !is_part_of(items, sister.second)) return false;
-      const Tensor* ours = items.empty() ? nullptr : items.begin()->second;
-      return !ours || !theirs->second || ours->dtype == theirs->second->dtype;  // else it is of another precision
+  static bool is_less_than_any(const Items& items, const std::vector<const Items*>& sisters, const std::string& item) {
+    return std::any_of(sisters.begin(), sisters.end(), [&](const Items* sister) {
+      if (!is_part_of(items, *sister)) return false;
+      const Tensor *ours = items.empty() ? nullptr : items.begin()->second, *theirs = sister->at(item);
+      return !ours || !theirs || ours->dtype == theirs->dtype;  // else it is of another precision
     });
   }
 
-  void report(const Layers& layers, const std::vector<int64_t>& in, const std::vector<std::string>& items) {
+  void report(const Layers& layers, const Lacking& lacking, const std::vector<std::string>& items) {
     int64_t tensors = 0;
     for (const auto& [name, part] : stack_.layers.at(sister_of(layers, items.front())))
       tensors += std::any_of(items.begin(), items.end(),
@@ -109,22 +165,19 @@ class Comparison {
                              }) *
                  std::max<int64_t>(1, int64_t(part.experts.size()));
     const std::string more = items.size() > 1 ? fmt::format(" .. {} ({} such)", items.back(), items.size()) : "";
-    lacks_.push_back({fmt::format("{}.{}.{}{}", stack_.root, ranges(in), items.front(), more),
+    const size_t count = lacking.layers.size();
+    lacks_.push_back({fmt::format("{}.{}.{}{}", stack_.root, ranges(lacking.layers), items.front(), more),
                       fmt::format("missing, {} in {}; {} of the same kind {} it", counted(tensors, "tensor"),
-                                  in.size() == 1 ? "1 layer" : fmt::format("each of {} layers", in.size()),
-                                  counted(with_all(layers, items.front()), "layer"),
-                                  with_all(layers, items.front()) == 1 ? "has" : "have")});
+                                  count == 1 ? "1 layer" : fmt::format("each of {} layers", count),
+                                  counted(lacking.with, "layer"), lacking.with == 1 ? "has" : "have"),
+                      stack_.root, lacking.layers, items});
   }
 
   static int64_t sister_of(const Layers& layers, const std::string& item) {
     return std::find_if(layers.begin(), layers.end(), [&](const auto& l) { return l.second.count(item); })->first;
   }
-  static int64_t with_all(const Layers& layers, const std::string& item) {
-    return std::count_if(layers.begin(), layers.end(), [&](const auto& l) { return l.second.count(item); });
-  }
 
   const LayerStack& stack_;
-  const int64_t layers_;
   const std::vector<LayerAttribute>& attributes_;
   std::vector<Lack>& lacks_;
   Layers blocks_;
@@ -138,6 +191,35 @@ void compare_layers(const LayerStack& stack, int64_t layers, const std::vector<L
   if (attributes.empty() && !stack.is_mtp() && int64_t(stack.layers.size()) < least_layers && layers == INT64_MAX)
     return;
   Comparison(stack, layers == INT64_MAX ? stack.layers.rbegin()->first + 1 : layers, attributes, lacks).run();
+}
+
+void compare_mtp(const LayerStack& main, int64_t layers, const LayerStack& stack, std::vector<Lack>& lacks) {
+  for (const auto& [index, parts] : stack.layers) {
+    if (&stack == &main && index < layers) continue;
+    const bool experts = has_experts(parts) || !has_block(parts, "mlp");
+    std::map<std::string, int64_t> of_main;  // how many main layers have it
+    int64_t count = 0;
+    for (auto layer = main.layers.begin(); layer != main.layers.lower_bound(layers); ++layer)
+      if (has_experts(layer->second) == experts && ++count)
+        for (const std::string& item : comparable(layer->second)) ++of_main[item];
+    const std::set<std::string> ours = comparable(parts);
+    std::erase_if(of_main, [&](const auto& item) { return item.second < count; });
+    int64_t norms = 0;
+    const bool has_norms = std::all_of(of_main.begin(), of_main.end(), [&](const auto& item) {
+      const bool is_norm = item.first == block_of(item.first) && item.first.find("norm") != std::string::npos;
+      return !is_norm || (++norms && ours.count(item.first));
+    });
+    std::vector<std::string> missing;
+    for (const auto& [item, with] : of_main)
+      if (!ours.count(item) && needs(ours, item, has_norms && norms > 0)) missing.push_back(item);
+    if (missing.empty()) continue;
+    const std::string more = missing.size() > 1 ? fmt::format(" .. {} ({} such)", missing.back(), missing.size()) : "";
+    lacks.push_back({fmt::format("{}.{}.{}{}", stack.root, index, missing.front(), more),
+                     "missing in a layer of multi-token prediction; all main layers have it",
+                     stack.root,
+                     {index},
+                     missing});
+  }
 }
 
 void check_experts(const LayerStack& stack, std::vector<Lack>& lacks) {

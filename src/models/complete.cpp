@@ -59,15 +59,27 @@ class Completeness {
       if (&stack != main_) compare_layers(stack, INT64_MAX, {}, lacks_);
       check_experts(stack, lacks_);
     }
-    check_partners(*main_, counted_.layers, *counted_.config, lacks_);
+    const Json config = typed_config();
+    for (const LayerStack& stack : stacks_)
+      if (&stack == main_ || stack.is_mtp()) {
+        compare_mtp(*main_, counted_.layers, stack, lacks_);
+        check_partners(stack, lacks_);
+        check_rules(stack, &stack == main_ ? 0 : counted_.layers, config, lacks_);
+      }
     check_router();
     check_vision();
     check_outside();
-    check_promises();
     return std::move(lacks_);
   }
 
  private:
+  /// The counted config, with a model type even if the outer config alone has one.
+  Json typed_config() const {
+    Json config = *counted_.config;
+    if (config_string(config, "model_type").empty()) config["model_type"] = config_string(ck_.config, "model_type");
+    return config;
+  }
+
   void add(std::string where, std::string what) { lacks_.push_back({std::move(where), std::move(what)}); }
 
   /// Layers that the config counts, and gaps in the numbers of others.
@@ -114,11 +126,21 @@ class Completeness {
         const bool of_expert = n.find("experts.") != n.npos;
         return !of_expert && has_word(n, {".gate.", "router", "gate_weight", "moe_gate", "switch", "classifier"});
       });
-      if (experts && !router) without.push_back(index);
+      if (experts && !router && !lacks_gate(index)) without.push_back(index);
     }
     if (!without.empty())
       add(fmt::format("{}.{}", main_->root, ranges(without)),
           fmt::format("experts without a router in {}", counted(without.size(), "layer")));
+  }
+
+  /// Whether it was said of this layer.
+  bool lacks_gate(int64_t layer) const {
+    return std::any_of(lacks_.begin(), lacks_.end(), [&](const Lack& l) {
+      return l.stack == main_->root && std::count(l.layers.begin(), l.layers.end(), layer) > 0 &&
+             std::any_of(l.parts.begin(), l.parts.end(), [](const std::string& part) {
+               return has_word(part, {"gate", "router"});
+             });
+    });
   }
 
   void check_vision() {
@@ -142,22 +164,40 @@ class Completeness {
   void check_outside() {
     const size_t dot = main_->root.rfind('.');
     const std::string parent = dot == std::string::npos ? "" : main_->root.substr(0, dot + 1);
+    std::string shared = parent;  // "model." of "model.decoder.": an encoder may have the same embedding
+    for (const std::string part : {"encoder.", "decoder."})
+      if (shared.ends_with(part)) shared.resize(shared.size() - part.size());
     bool embedding = false, norm = false, head = false;
     for (const Tensor& t : ck_.tensors) {
       if (is_in_layer(t.name)) continue;
-      const bool beside = t.name.starts_with(parent);
-      const std::string name = beside ? t.name.substr(parent.size()) : "";
-      const std::string first = name.substr(0, name.find('.'));
-      const bool other = has_word(first, {"vis", "patch", "pos", "image", "audio", "mtp"});
-      embedding = embedding || (beside && !other && has_word(first, {"emb", "wte"}));
-      norm = norm || (beside && !other && has_word(first, {"norm", "ln_f"}));
+      const std::string beside = first_part(t.name, parent), above = first_part(t.name, shared);
+      embedding = embedding || has_word(beside, {"emb", "wte"}) || has_word(above, {"emb", "wte", "shared"});
+      norm = norm || has_word(beside, {"norm", "ln_f"});
       head = head || has_word("." + t.name, {".lm_head", ".head.", ".output.", ".output_layer.", ".embed_out",
                                              ".unembed", ".score.", ".ff_out."});
     }
+    for (const char* name : {"hc_head_base", "hc_head_fn", "hc_head_scale"})
+      if (has_hyper_connections() && !std::any_of(ck_.tensors.begin(), ck_.tensors.end(), [&](const Tensor& t) {
+            return t.name.starts_with(parent) && t.name.substr(parent.size()).starts_with(name);
+          }))
+        add(parent + name, "missing, and layers have hyper-connections");
     if (!embedding) add(parent + "embed*", "the embedding is missing");
     if (!norm) add(parent + "norm", "the norm behind the last layer is missing");
     if (!head && generates() && !is_tied())
       add("lm_head", "the output head is missing; config.json does not tie it to the embedding");
+  }
+
+  /// Of DeepSeek-V4: the head joins the streams that layers keep apart.
+  bool has_hyper_connections() const {
+    return main_->layers.begin()->second.count("hc_attn_fn") &&
+           config_string(typed_config(), "model_type").starts_with("deepseek_v4");
+  }
+
+  /// "embed_tokens" of "model.embed_tokens.weight" behind "model."; empty for other names and parts of other models.
+  static std::string first_part(const std::string& name, const std::string& parent) {
+    if (!name.starts_with(parent)) return "";
+    const std::string first = name.substr(parent.size(), name.find('.', parent.size()) - parent.size());
+    return has_word(first, {"vis", "patch", "pos", "image", "audio", "mtp"}) ? "" : first;
   }
 
   /// Else the head gives something other than tokens.
@@ -175,39 +215,11 @@ class Completeness {
         if (it->get<bool>()) return true;
         known = true;
       }
-    const std::string type = config_string(*counted_.config, "model_type");
-    for (const char* untied : {"gpt_oss", "deepseek", "kimi", "mimo", "glm", "minimax", "qwen", "bailing"})
+    const std::string type = config_string(typed_config(), "model_type");
+    for (const char* untied : {"gpt_oss", "deepseek", "kimi", "mimo", "glm", "minimax", "qwen", "bailing", "llama",
+                               "mistral", "mixtral", "phi3", "olmoe", "longcat"})
       known = known || type.starts_with(untied);
     return !known;
-  }
-
-  /// Whether a layer with experts has a tensor with one of the words in its name, outside of the numbered experts.
-  bool layers_have(std::initializer_list<std::string_view> words) const {
-    return std::any_of(main_->layers.begin(), main_->layers.end(), [&](const auto& layer) {
-      return std::any_of(layer.second.begin(), layer.second.end(), [&](const auto& part) {
-        return part.first.find(".*.") == std::string::npos && has_word(part.first, words);
-      });
-    });
-  }
-
-  void check_promises() {
-    const Json& c = *counted_.config;
-    const auto is_true = [&](const char* key) { return c.contains(key) && c[key].is_boolean() && c[key].get<bool>(); };
-    const std::string all = main_->root + ".*";
-    if (is_true("attention_bias") && layers_have({"k_proj.weight"}) && !layers_have({"k_proj.bias"}))
-      add(all + ".k_proj.bias", "missing in every layer; config.json says attention_bias = true");
-    if (is_true("use_qk_norm") && !config_string(c, "model_type").starts_with("llama") &&
-        layers_have({"attn.", "attention."}) &&
-        !layers_have({"q_norm", "k_norm", "query_layernorm", "q_layernorm", "qk_norm", "query_norm", "q_ln"}))
-      add(all + ".q_norm", "missing in every layer; config.json says use_qk_norm = true");
-    const bool are_hashed = layers_have({"tid2eid"});  // a layer whose experts a table chooses has no bias for them
-    if (config_string(c, "topk_method") == "noaux_tc" && main_->has_experts() && !layers_have({"bias"}) && !are_hashed)
-      add(all + ".e_score_correction_bias", "missing in every layer; config.json says topk_method = noaux_tc");
-    for (const char* key : {"n_shared_experts", "num_shared_experts"})
-      if (count_in(c, key) > 0 && main_->has_experts() && layers_have({"attn.", "attention."}) &&
-          !layers_have({"share"}))
-        add(all + ".shared_experts",
-            fmt::format("missing in every layer; config.json says {} = {}", key, count_in(c, key)));
   }
 
   const Checkpoint& ck_;

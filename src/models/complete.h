@@ -13,6 +13,9 @@ namespace mxfp4 {
 /// One cause: "model.layers.23", "missing; config.json says num_hidden_layers = 24".
 struct Lack {
   std::string where, what;
+  std::string stack = {};               // its root, if the cause lies in layers
+  std::vector<int64_t> layers = {};     // their numbers
+  std::vector<std::string> parts = {};  // modules and tensors that each of them lacks
 };
 
 /// What is missing. Empty if nothing is, or if the config counts no layers and so promises nothing.
@@ -36,8 +39,15 @@ CountedLayers counted_layers(const Json& config, const LayerStack& main);
 void compare_layers(const LayerStack& stack, int64_t layers, const std::vector<LayerAttribute>& attributes,
                     std::vector<Lack>& lacks);
 
-/// Modules and tensors that are there without those they work with, and what a known model type has in each layer.
-void check_partners(const LayerStack& stack, int64_t layers, const Json& config, std::vector<Lack>& lacks);
+/// Modules and tensors that are there without those they work with.
+void check_partners(const LayerStack& stack, std::vector<Lack>& lacks);
+
+/// What the config's keys or its model type say of each layer. `first`: the number of the stack's layer 0 in lists of
+/// the config that go over all layers.
+void check_rules(const LayerStack& stack, int64_t first, const Json& config, std::vector<Lack>& lacks);
+
+/// A layer of multi-token prediction is a whole layer: in each block that it has, what all main layers have there.
+void compare_mtp(const LayerStack& main, int64_t layers, const LayerStack& stack, std::vector<Lack>& lacks);
 
 /// Experts without a tensor that the layer's others have, and gaps in their numbers.
 void check_experts(const LayerStack& stack, std::vector<Lack>& lacks);

@@ -7,12 +7,21 @@ namespace mxfp4 {
 
 namespace {
 
+/// In a model of this many layers values that hardly two layers share tell no kinds.
+constexpr int64_t many_layers = 8;
+constexpr int64_t longest_period = 16;
+
 bool contains(const std::string& text, std::initializer_list<const char*> words) {
   return std::any_of(words.begin(), words.end(), [&](const char* w) { return text.find(w) != std::string::npos; });
 }
 
-bool is_of_experts(const std::string& key) {
-  return contains(key, {"moe", "mlp", "expert", "dense", "sparse", "ffn", "hash"});
+/// "layer_types" tells by its values: all of them are kinds of attention, or not.
+LayerScope scope_of(const std::string& key, const std::vector<std::string>& values) {
+  if (contains(key, {"moe", "mlp", "expert", "dense", "sparse", "ffn", "hash"})) return LayerScope::experts;
+  const bool is_attention =
+      contains(key, {"attn", "attention", "sliding", "rope", "compress"}) ||
+      std::all_of(values.begin(), values.end(), [](const std::string& v) { return contains(v, {"attention"}); });
+  return is_attention ? LayerScope::attention : LayerScope::all;
 }
 
 std::string text_of(const Json& value) {
@@ -25,27 +34,31 @@ struct Attributes {
 
   template <class Value>
   void add(const std::string& key, Value value) {
-    LayerAttribute a{{}, is_of_experts(key)};
+    LayerAttribute a;
     for (int64_t i = 0; i < layers; ++i) a.of_layer.push_back(value(i));
-    const std::set<std::string> kinds(a.of_layer.begin(), a.of_layer.end());
-    if (kinds.size() < 2 || (layers > 2 && int64_t(kinds.size()) * 2 > layers)) return;  // one of each proves nothing
+    a.scope = scope_of(key, a.of_layer);
+    const int64_t kinds = int64_t(std::set<std::string>(a.of_layer.begin(), a.of_layer.end()).size());
+    if (kinds < 2 || (layers >= many_layers && kinds * 2 > layers)) return;
     list.push_back(std::move(a));
   }
 
-  /// Layers below `border`, and the last `border` ones.
-  void add_border(const std::string& key, int64_t border) {
-    if (border <= 0 || border >= layers || contains(key, {"nextn", "mtp", "num_hidden", "head", "group"})) return;
-    if (!contains(key, {"layer", "dense", "first", "start"})) return;
-    add(key, [&](int64_t i) { return std::to_string(i < border); });
-    add(key, [&](int64_t i) { return std::to_string(i >= layers - border); });
+  /// "first_k_dense_replace": 3 sets layers 0, 1 and 2 apart; "full_attention_interval": 4 every fourth.
+  void add_number(const std::string& key, int64_t n) {
+    const int64_t border = contains(key, {"layer_end"}) ? n + 1 : n;
+    if (border > 0 && border < layers &&
+        contains(key, {"dense", "hash", "first", "layer_start", "layer_end", "shared_layers"}))
+      add(key, [&](int64_t i) { return std::to_string(i < border); });
+    if (n > 1 && n <= longest_period && !contains(key, {"experts"}) &&
+        contains(key, {"interval", "period", "freq", "step", "every", "pattern", "share", "group_size"}))
+      for (int64_t phase = 0; phase < n; ++phase) add(key, [&](int64_t i) { return std::to_string(i % n == phase); });
   }
 
-  /// A value for each layer, or the numbers of some layers, from 0 or from 1.
+  /// A value for each layer, or the numbers of some layers, from 0 or from 1, or a pattern that repeats.
   void add_list(const std::string& key, const Json& list) {
-    const auto at = [&](int64_t i) -> const Json& { return list[size_t(i)]; };
-    if (int64_t(list.size()) >= layers) {
-      if (at(0).is_object())
-        for (const auto& [inner, unused] : at(0).items()) {
+    const auto at = [&](int64_t i) -> const Json& { return list[size_t(i) % list.size()]; };
+    if (int64_t(list.size()) >= layers || list[0].is_string()) {
+      if (list[0].is_object())
+        for (const auto& [inner, unused] : list[0].items()) {
           const auto value = [&, name = inner](int64_t i) {
             return at(i).is_object() && at(i).contains(name) ? text_of(at(i)[name]) : std::string();
           };
@@ -67,49 +80,29 @@ struct Attributes {
   void add_object(const Json& config, int depth) {
     for (const auto& [key, value] : config.items()) {
       if (key == "quantization_config" || key.ends_with("vision_config") || key.ends_with("audio_config")) continue;
-      if (value.is_number_integer()) add_border(key, value.get<int64_t>());
+      if (value.is_number_integer()) add_number(key, value.get<int64_t>());
       if (value.is_array() && !value.empty()) add_list(key, value);
-      if (value.is_string() && int64_t(value.get_ref<const std::string&>().size()) == layers)
+      if (value.is_string() && contains(key, {"pattern", "layer"}) &&
+          int64_t(value.get_ref<const std::string&>().size()) == layers)
         add(key, [&](int64_t i) { return value.get_ref<const std::string&>().substr(size_t(i), 1); });
       if (value.is_object() && depth > 0) add_object(value, depth - 1);
     }
   }
 };
 
-/// In a model of this many layers one layer that differs from all others is no kind.
-constexpr int64_t many_layers = 8;
-
-template <class Value>
-bool is_function(const std::map<int64_t, bool>& has, int64_t layers, Value value) {
-  std::map<std::string, std::pair<bool, int64_t>> known;  // of a value: whether its layers have it, and how many
-  for (const auto& [layer, is] : has) {
-    auto& [all_have, count] = known.emplace(value(layer), std::pair(is, int64_t(0))).first->second;
-    if (all_have != is) return false;
-    ++count;
-  }
-  return layers < many_layers || std::all_of(known.begin(), known.end(), [](const auto& kind) {
-           return kind.second.first || kind.second.second > 1;
-         });
-}
-
 }  // namespace
+
+LayerScope scope_of_block(const std::string& block) {
+  if (contains(block, {"mlp", "ffn", "moe", "feed_forward", "expert", "router", "gate"})) return LayerScope::experts;
+  const bool is_attention =
+      contains(block, {"attn", "attention", "mamba", "mixer", "conv", "temporal"}) && !contains(block, {"norm"});
+  return is_attention ? LayerScope::attention : LayerScope::all;
+}
 
 std::vector<LayerAttribute> layer_attributes(const Json& config, int64_t layers) {
   Attributes out{layers};
   if (config.is_object()) out.add_object(config, 1);
   return std::move(out.list);
-}
-
-bool is_explained(const std::map<int64_t, bool>& has, bool of_experts, const std::vector<LayerAttribute>& attributes,
-                  int64_t layers) {
-  for (const LayerAttribute& a : attributes)
-    if ((of_experts || !a.is_of_experts) &&
-        is_function(has, layers, [&](int64_t i) { return a.of_layer.at(size_t(i)); }))
-      return true;
-  constexpr int64_t longest = 8, least_members = 3;
-  for (int64_t period = 2; period <= longest && period * least_members <= layers; ++period)
-    if (is_function(has, layers, [&](int64_t i) { return std::to_string(i % period); })) return true;
-  return false;
 }
 
 }  // namespace mxfp4

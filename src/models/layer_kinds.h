@@ -1,7 +1,7 @@
 // Which layers a config means to differ: dense ones before those with experts, other attention in some, and so on.
 #pragma once
 
-#include <map>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,17 +9,20 @@
 
 namespace mxfp4 {
 
-/// A value that a config gives each layer.
+/// The part of a layer whose tensors a key is about, or to which a tensor belongs.
+enum class LayerScope : uint8_t { all, attention, experts };
+
+/// A value that a config gives each layer. Layers of equal value are of one kind, as far as `scope` goes.
 struct LayerAttribute {
   std::vector<std::string> of_layer;
-  bool is_of_experts = false;  // dense or with experts
+  LayerScope scope = LayerScope::all;
 };
 
-std::vector<LayerAttribute> layer_attributes(const Json& config, int64_t layers);
+/// The scope of a block of a layer: "self_attn", "mlp", "input_layernorm".
+LayerScope scope_of_block(const std::string& block);
 
-/// Whether layers of equal value all have a tensor or all lack it, for one of the attributes or a period. `has`: by
-/// layer. Attributes of experts explain what is in the block of the experts alone.
-bool is_explained(const std::map<int64_t, bool>& has, bool is_of_experts, const std::vector<LayerAttribute>& attributes,
-                  int64_t layers);
+/// Every key that gives layers values: a list with one for each, numbers of some layers, a pattern that repeats, a
+/// period, a border.
+std::vector<LayerAttribute> layer_attributes(const Json& config, int64_t layers);
 
 }  // namespace mxfp4

@@ -20,7 +20,16 @@ expect 'a layer in the middle' 2 '' 'error: layers.2: the layer is missing; conf
 without part kimi-k3 layers.2.block_sparse_moe.shared_experts.up_proj
 expect 'a part of a layer' 2 '' 'layers.2.block_sparse_moe.shared_experts.up_proj: missing, 1 tensor in 1 layer; ' on part out
 without bias gpt-oss-20b gate_up_proj_bias down_proj_bias
-expect 'biases that the family has' 2 '' 'mlp.experts.gate_up_proj_bias: missing in 4 of 4 layers; ' on bias out
+expect 'biases that the family has' 2 '' 'mlp.experts.gate_up_proj_bias \.\. mlp.experts.down_proj_bias \(2 such\): missing in 4 of 4 layers; ' on bias out
+
+without every glm-5.2-quark e_score_correction_bias
+expect 'a part of every layer' 2 '' 'e_score_correction_bias: missing in 2 of 2 layers; all layers of a glm_moe_dsa' on every out
+without few deepseek-v4-flash layers.2.attn.indexer.weights_proj
+expect 'a part that few layers have' 2 '' 'layers.2.attn.indexer.weights_proj' on few out
+for layers in 1 2 3 5; do
+  synth deepseek-v4-flash "$dir/small$layers" --tiny --layers $layers
+  expect "of $layers whole layers nothing is said" 0 '' '' "$program" inspect "$dir/small$layers" -q
+done
 
 expect 'it is converted if that is allowed' 0 '' 'warning: model.layers.3: the layer is missing' on last out --allow-incomplete
 expect 'the manifest has it' 0 '^"allow_incomplete": true,$' '' cat "$dir/out/mxfp4-pack.json"

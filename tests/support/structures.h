@@ -1,0 +1,80 @@
+// Checkpoints as names, dtypes and configs: what completeness is told by.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/base/file.h"
+#include "src/models/complete.h"
+#include "src/synth/describe.h"
+
+namespace mxfp4 {
+
+/// "{0-3,7}" in a pattern: every number.
+inline void expand(const std::string& pattern, std::vector<std::string>& out) {
+  const size_t open = pattern.find('{');
+  if (open == pattern.npos) return out.push_back(pattern);
+  const size_t close = pattern.find('}', open);
+  const char *at = pattern.data() + open + 1, *end = pattern.data() + close;
+  while (at < end) {
+    int64_t first = 0;
+    at = std::from_chars(at, end, first).ptr;
+    int64_t last = first;
+    if (at < end && *at == '-') at = std::from_chars(at + 1, end, last).ptr;
+    for (int64_t n = first; n <= last; ++n)
+      expand(pattern.substr(0, open) + std::to_string(n) + pattern.substr(close + 1), out);
+    ++at;  // a comma
+  }
+}
+
+inline Checkpoint with_tensors(Json config, const std::vector<std::pair<std::string, Dtype>>& tensors) {
+  Checkpoint ck;
+  ck.dir = "ckpt";
+  ck.config = std::move(config);
+  for (const auto& [name, dtype] : tensors) ck.tensors.push_back({name, dtype, {1}, 0, 0, 0});
+  std::sort(ck.tensors.begin(), ck.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+  return ck;
+}
+
+/// One of testdata/published.
+inline Checkpoint published(const std::string& path) {
+  const Json facts = parse_json(read_text(path, 1 << 22), path);
+  std::vector<std::string> names;
+  for (const Json& pattern : facts["tensors"]) expand(pattern.get<std::string>(), names);
+  std::vector<std::pair<std::string, Dtype>> tensors;
+  for (const std::string& name : names) tensors.emplace_back(name, Dtype::BF16);
+  return with_tensors(facts["config"], tensors);
+}
+
+/// Of four experts. layers 0: as many as the published model has.
+inline Checkpoint synthetic(std::string_view model, int64_t layers, bool tiny = false) {
+  SynthSizes sizes;
+  sizes.tiny = tiny;
+  if (layers > 0) sizes.layers = layers;
+  if (!tiny) sizes.experts = 4;
+  const SynthCheckpoint s = describe_checkpoint(model, sizes);
+  std::vector<std::pair<std::string, Dtype>> tensors;
+  for (const SynthTensor& t : s.tensors) tensors.emplace_back(t.name, t.dtype);
+  return with_tensors(s.config, tensors);
+}
+
+inline std::string text_of(const std::vector<Lack>& lacks) {
+  std::string out;
+  for (const Lack& l : lacks) out += l.where + ": " + l.what + "\n";
+  return out;
+}
+
+/// What is said without the tensors whose names contain one of `parts`; "nothing was removed" if none does.
+inline std::string without(Checkpoint ck, const std::vector<std::string>& parts) {
+  const size_t before = ck.tensors.size();
+  std::erase_if(ck.tensors, [&](const Tensor& t) {
+    return std::any_of(parts.begin(), parts.end(),
+                       [&](const std::string& part) { return t.name.find(part) != t.name.npos; });
+  });
+  return ck.tensors.size() < before ? text_of(find_lacks(ck)) : "nothing was removed";
+}
+
+}  // namespace mxfp4

@@ -1,0 +1,248 @@
+// What is taken from a whole checkpoint, of each kind from several families: what is said of it.
+#include <catch2/catch.hpp>
+
+#include "tests/support/structures.h"
+#include "tests/support/testdata.h"
+
+using namespace mxfp4;
+
+namespace {
+
+struct Loss {
+  const char *kind, *model;
+  int64_t layers;
+  std::vector<std::string> names;  // of the tensors that are taken away: parts of them
+  const char* said;
+};
+
+const Loss losses[] = {
+    {"a layer",
+     "gpt-oss-20b",
+     10,
+     {".layers.9."},
+     "model.layers.9: the layer is missing; config.json says num_hidden_layers = 10\n"},
+    {"a layer",
+     "deepseek-v4-flash",
+     10,
+     {"layers.4."},
+     "layers.4: the layer is missing; config.json says num_hidden_layers = 10\n"},
+    {"a layer",
+     "qwen3.5-397b-a17b-quark",
+     10,
+     {".layers.5."},
+     "model.language_model.layers.5: the layer is missing; config.json says num_hidden_layers = 10\n"},
+    {"a layer",
+     "glm-5.3-flash-quark",
+     10,
+     {".layers.8.", ".layers.9."},
+     "model.language_model.layers.8-9: 2 layers are missing; config.json says num_hidden_layers = 10\n"},
+    {"a layer of multi-token prediction",
+     "deepseek-v4.1-flash",
+     10,
+     {"mtp.1."},
+     "mtp.1: the layer is missing; there is a layer 2\n"},
+    {"a part of a layer",
+     "qwen3-30b-a3b-ct",
+     10,
+     {".5.self_attn.q_norm."},
+     "model.layers.5.self_attn.q_norm: missing, 1 tensor in 1 layer; 9 layers of the same kind have it\n"},
+    {"a part of a layer",
+     "kimi-k3",
+     10,
+     {".9.block_sparse_moe.shared_experts.up_proj."},
+     "language_model.model.layers.9.block_sparse_moe.shared_experts.up_proj: missing, 1 tensor in 1 layer; 8 layers of "
+     "the same kind have it\n"},
+    {"a part of a layer",
+     "deepseek-v4-pro",
+     10,
+     {"layers.6.attn.wo_a."},
+     "layers.6.attn.wo_a: missing, 2 tensors in 1 layer; 9 layers of the same kind have it\n"},
+    {"a part of a layer",
+     "minimax-m3-quark",
+     10,
+     {".9.block_sparse_moe.gate."},
+     "language_model.model.layers.9.block_sparse_moe.gate: missing, 1 tensor in 1 layer; 6 layers of the same kind "
+     "have it\n"},
+    {"a part that few layers have",
+     "deepseek-v4-flash",
+     43,
+     {"layers.20.attn.indexer."},
+     "layers.20.attn.indexer.compressor .. attn.indexer.wq_b (6 such): missing, 7 tensors in 1 layer; 20 layers of the "
+     "same kind have it\n"},
+    {"a part that few layers have",
+     "deepseek-v4-flash",
+     43,
+     {"layers.42.attn.indexer.wq_b."},
+     "layers.42.attn.indexer.wq_b: missing, 2 tensors in 1 layer; 20 layers of the same kind have it\n"},
+    {"a part that few layers have",
+     "deepseek-v4-pro-quark",
+     12,
+     {"layers.10.attn.indexer.weights_proj."},
+     "layers.10.attn.indexer.weights_proj: missing, 1 tensor in 1 layer; 4 layers of the same kind have it\n"},
+    {"a part that few layers have",
+     "deepseek-v4-flash",
+     10,
+     {"layers.1.ffn.gate.tid2eid"},
+     "layers.1.ffn.gate.tid2eid: missing, 1 tensor in 1 layer; 2 layers of the same kind have it\n"},
+    {"a part of every layer",
+     "gpt-oss-20b",
+     10,
+     {".self_attn.k_proj.weight"},
+     "model.layers.0-9.self_attn.k_proj.weight: missing beside bias in each of 10 layers\n"},
+    {"a part of every layer",
+     "gpt-oss-120b",
+     10,
+     {".self_attn.sinks"},
+     "model.layers.0-9.self_attn.sinks: missing in 10 of 10 layers; all layers of a gpt_oss have it\n"},
+    {"a part of every layer",
+     "deepseek-v4-flash",
+     10,
+     {".attn.compressor."},
+     "layers.2-9.attn.compressor.ape .. attn.compressor.wkv (4 such): missing in 8 of 8 layers; compress_ratios in "
+     "config.json gives these layers one\n"},
+    {"a part of every layer",
+     "deepseek-v4-pro",
+     10,
+     {".ffn.shared_experts.w3."},
+     "layers.0-9.ffn.shared_experts.w3: missing in 10 of 10 layers; all layers of a deepseek_v4 have it\n"
+     "mtp.0.ffn.shared_experts.w3: missing in 1 of 1 layer; all layers of a deepseek_v4 have it\n"},
+    {"a part of every layer",
+     "glm-5.3-flash-quark",
+     10,
+     {".post_attention_layernorm."},
+     "model.language_model.layers.0-10.post_attention_layernorm: missing in 11 of 11 layers; all layers of a "
+     "glm5_next_text have it\n"},
+    {"a part of every layer",
+     "kimi-k3",
+     10,
+     {".routed_expert_norm."},
+     "language_model.model.layers.1-9.*.routed_expert_norm: missing in 9 of 9 layers; config.json says "
+     "routed_expert_hidden_size = 3584\n"},
+    {"a part of every layer",
+     "qwen3-coder-next-quark",
+     10,
+     {".shared_expert_gate."},
+     "model.layers.0-9.mlp.shared_expert_gate: missing in 10 of 10 layers; all layers of a qwen3_next have it\n"},
+    {"a part of every layer",
+     "minimax-m2.5-quark",
+     10,
+     {".e_score_correction_bias"},
+     "model.layers.0-9.*.e_score_correction_bias: missing in 10 of 10 layers; all layers of a minimax_m2 have it\n"},
+    {"a part of every layer",
+     "ling",
+     10,
+     {".gate.expert_bias"},
+     "model.layers.1-9.*.e_score_correction_bias: missing in 9 of 9 layers; all layers of a bailing_hybrid have it\n"},
+    {"a part of every layer",
+     "qwen3-30b-a3b-ct",
+     10,
+     {".self_attn.v_proj."},
+     "model.layers.*.self_attn.v_proj: missing in every layer that has model.layers.*.self_attn.k_proj\n"},
+    {"a part of every second layer",
+     "gpt-oss-20b",
+     10,
+     {".0.self_attn.k_proj.weight", ".2.self_attn.k_proj.weight", ".4.self_attn.k_proj.weight",
+      ".6.self_attn.k_proj.weight", ".8.self_attn.k_proj.weight"},
+     "model.layers.0, 2, 4, 6, 8.self_attn.k_proj.weight: missing beside bias in each of 5 layers\n"},
+    {"a part of every second layer",
+     "qwen3-30b-a3b-ct",
+     6,
+     {".1.input_layernorm.", ".3.input_layernorm.", ".5.input_layernorm."},
+     "model.layers.1, 3, 5.input_layernorm: missing, 1 tensor in each of 3 layers; 3 layers of the same kind have "
+     "it\n"},
+    {"biases",
+     "gpt-oss-20b",
+     10,
+     {"down_proj_bias", "gate_up_proj_bias"},
+     "model.layers.0-9.mlp.experts.gate_up_proj_bias .. mlp.experts.down_proj_bias (2 such): missing in 10 of 10 "
+     "layers; all layers of a gpt_oss have it\n"},
+    {"biases",
+     "gpt-oss-120b",
+     10,
+     {".9.mlp.router.bias"},
+     "model.layers.9.mlp.router.bias: missing, 1 tensor in 1 layer; 9 layers of the same kind have it\n"},
+    {"scales",
+     "deepseek-v4-flash",
+     10,
+     {".shared_experts.w1.scale", ".shared_experts.w2.scale", ".shared_experts.w3.scale"},
+     "layers.0-9.ffn.shared_experts.w1: F8_E4M3 without scales in each of 10 layers\n"
+     "layers.0-9.ffn.shared_experts.w2: F8_E4M3 without scales in each of 10 layers\n"
+     "layers.0-9.ffn.shared_experts.w3: F8_E4M3 without scales in each of 10 layers\n"},
+    {"scales",
+     "qwen3-30b-a3b-ct",
+     10,
+     {".self_attn.o_proj.weight_scale"},
+     "model.layers.0-9.self_attn.o_proj: U8 without scales in each of 10 layers\n"},
+    {"scales",
+     "deepseek-v4-pro",
+     10,
+     {".9.attn.wkv.scale"},
+     "layers.9.attn.wkv.scale: missing, 1 tensor in 1 layer; 9 layers of the same kind have it\n"},
+    {"a part of multi-token prediction",
+     "deepseek-v4-flash",
+     10,
+     {"mtp.0.attn.q_norm."},
+     "mtp.0.attn.q_norm: missing in a layer of multi-token prediction; all main layers have it\n"},
+    {"a part of multi-token prediction",
+     "deepseek-v4-pro-quark",
+     10,
+     {"mtp.0.enorm."},
+     "mtp.0.enorm: missing in 1 of 1 layer; all layers of a deepseek_v4 have it\n"},
+    {"a part of multi-token prediction",
+     "glm-5.2-quark",
+     10,
+     {".10.post_attention_layernorm."},
+     "model.layers.10.post_attention_layernorm: missing in 1 of 11 layers; all layers of a glm_moe_dsa have it\n"},
+    {"a tensor outside of layers",
+     "deepseek-v4-flash",
+     10,
+     {"hc_head_fn"},
+     "mtp.0.hc_head_fn: missing in 1 of 1 layer; all layers of a deepseek_v4 have it\n"
+     "hc_head_fn: missing, and layers have hyper-connections\n"},
+    {"a tensor outside of layers",
+     "deepseek-v4.1-flash",
+     10,
+     {"head.weight"},
+     "lm_head: the output head is missing; config.json does not tie it to the embedding\n"},
+    {"an expert",
+     "qwen3.5-397b-a17b-quark",
+     10,
+     {".layers.9.mlp.experts.2."},
+     "model.language_model.layers.9.mlp.experts.2: missing; the layer's other experts have it\n"},
+    {"an expert",
+     "deepseek-v4.1-flash",
+     10,
+     {"layers.4.ffn.experts.1.w2."},
+     "layers.4.ffn.experts.1.w2.scale: missing; the layer's other experts have it\n"
+     "layers.4.ffn.experts.1.w2.weight: missing; the layer's other experts have it\n"},
+};
+
+}  // namespace
+
+TEST_CASE("each kind of loss is named, in the middle, at the end and in every layer") {
+  for (const Loss& l : losses) {
+    INFO(l.kind << ": " << l.model << " without " << l.names.front());
+    CHECK(without(synthetic(l.model, l.layers), l.names) == l.said);
+  }
+}
+
+TEST_CASE("published models of other kinds without a part of one layer") {
+  const std::pair<const char*, const char*> parts[] = {
+      {"qwen3-vl-30b-a3b.json", "language_model.layers.47.self_attn.k_norm."},
+      {"minimax-m1-80k.json", ".layers.79.block_sparse_moe.gate."},
+      {"minimax-m1-80k.json", ".layers.40.self_attn.output_gate."},
+      {"deepseek-ocr.json", ".layers.11.mlp.shared_experts.up_proj."},
+      {"glm-4.6.json", ".layers.92.self_attn.o_proj."},
+      {"glm-4.6.json", ".layers.50.mlp.gate.e_score_correction_bias"},
+      {"jamba.json", ".layers.12.self_attn.o_proj."},
+      {"bamba.json", ".layers.4.mamba.out_proj."},
+      {"qwen3_next.json", ".layers.46.linear_attn.A_log"},
+      {"llama4_text.json", ".layers.0.self_attn.k_proj."},
+  };
+  for (const auto& [file, part] : parts) {
+    INFO(file << " without " << part);
+    const std::string said = without(published(testdata() + "/published/" + file), {part});
+    CHECK(said != "nothing was removed");
+    CHECK(std::count(said.begin(), said.end(), '\n') == 1);
+  }
+}
