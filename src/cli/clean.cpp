@@ -92,21 +92,6 @@ Json to_json(const Folder& dir, const Leftover& l, const std::string& done) {
   return j;
 }
 
-/// As convert --force, clean removes nothing that was a whole output, and lacks files now, with a small file that
-/// somebody edited.
-Leftover unless_edited(const Folder& dir, Leftover l) {
-  if (l.kind != LeftoverKind::orphan) return l;
-  for (const std::string& hidden : l.names) {
-    const Folder folder = dir.find(hidden);
-    const bool was_whole = folder && folder.has(manifest_name) && !folder.has(run_file);
-    const std::string name = was_whole ? edited_file(folder, read_listed_files(folder)) : "";
-    if (name.empty()) continue;
-    l.kind = LeftoverKind::strange;
-    l.why = name + " was changed since it was written";
-  }
-  return l;
-}
-
 /// Where to look for what runs left: a folder, and there beside one output or, without `place`, beside all.
 struct Search {
   Folder dir;
@@ -136,9 +121,8 @@ int clean(const CleanOptions& o, bool json) {
   const auto [dir, place] = search_at(o.path);
   Json list = Json::array();
   int64_t removable = 0;
-  for (const Leftover& found : find_leftovers(dir, owned_files, place)) {
+  for (const Leftover& l : find_leftovers(dir, owned_files, place)) {
     throw_if_interrupted();
-    const Leftover l = unless_edited(dir, found);
     const std::string done = clean_up(dir, l, o);
     list.push_back(to_json(dir, l, done));
     removable +=

@@ -269,7 +269,7 @@ std::string why_not_ours(const HeldFolder& dir, const std::string& place, const 
     const auto names = names_in(dir.folder, head, made);
     if (names.empty() && !has_run_file(dir.folder)) return unknown;
     const std::string foreign = foreign_in(dir.folder, explained(dir.above, place, names));
-    return foreign.empty() ? "" : printable(foreign) + " was not made by mxfp4-pack";
+    return foreign.empty() ? "" : printable(foreign) + " was not made by mxfp4-pack, or was changed since";
   } catch (const Error& e) {
     return e.lines.front();
   } catch (const fs::filesystem_error&) {

@@ -141,8 +141,8 @@ void OutputDir::look_at_predecessor() {
 /// has a finished step.
 bool OutputDir::take_over(const OpenOptions& start) {
   const JournalHead& head = journal_.head();
-  const bool same = start.options != OpenOptions::never_continued && head.options == start.options &&
-                    head.source == start.source;
+  const bool same =
+      start.options != OpenOptions::never_continued && head.options == start.options && head.source == start.source;
   if (finished_) {
     committed_ = same;
     return false;

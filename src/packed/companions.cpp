@@ -10,6 +10,7 @@
 #include "src/io/sha256.h"
 #include "src/packed/add_set.h"
 #include "src/packed/canary.h"
+#include "src/packed/file_checks.h"
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"
 #include "src/packed/source_headers.h"

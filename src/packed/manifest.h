@@ -172,7 +172,6 @@ TextSource read_sets_text(const std::string& out);
 std::vector<ListedFile> read_listed_files(const std::string& out);
 std::vector<ListedFile> read_listed_files(const Folder& out);
 
-
 /// The checksums of a plan's source: [i] is that of plan.checkpoint->tensors[i].
 std::vector<Hash> source_checksums(const Plan& plan, const Checksums& checksums);
 

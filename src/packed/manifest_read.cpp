@@ -376,5 +376,4 @@ TextSource read_sets_text(const std::string& out) {
   return [text, sets](const TextSink& to) { text->give(sets, to); };
 }
 
-
 }  // namespace mxfp4

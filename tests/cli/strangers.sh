@@ -129,7 +129,7 @@ leave() {
 } 2>/dev/null
 prepare leave
 for how in '' --force; do
-  expect "a run $how with a file of others in the partial output" 2 '' 'partial: packed/thesis was not made by mxfp4-pack; move it away first' many_to_k $how
+  expect "a run $how with a file of others in the partial output" 2 '' 'partial: packed/thesis was not made by mxfp4-pack, or was changed since; move it away first' many_to_k $how
 done
 find "$dir" -path '*/.k.*' -exec touch -h -d '1 hour ago' {} +
 expect 'clean keeps it all' 0 "^kept: .*not mxfp4-pack's: packed/thesis was not made" '' "$program" clean "$dir" --remove
@@ -145,7 +145,7 @@ joined() {
   mkdir "$dir/.k.mxfp4-pack.partial/mine"
   wait $pid
 }
-expect 'a folder that comes into it is seen before OUT appears' 2 '' 'partial: mine was not made by mxfp4-pack; move it away' joined
+expect 'a folder that comes into it is seen before OUT appears' 2 '' 'partial: mine was not made by mxfp4-pack, or was changed since; move it away' joined
 expect 'there is no OUT' 1 '' '' test -e "$dir/k"
 rmdir "$dir/.k.mxfp4-pack.partial/mine"
 expect 'and the run goes on without it' 0 '' 'steps are done already' many_to_k

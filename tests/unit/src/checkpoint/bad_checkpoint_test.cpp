@@ -113,9 +113,8 @@ TEST_CASE("links lead out of the checkpoint only into the cache that holds it") 
     const std::string path = dir / ("ckpt/" + std::string(name)), elsewhere = dir / name;
     fs::rename(path, elsewhere);
     fs::create_symlink(elsewhere, path);
-    CHECK(said_to(dir, marlin(dir)) ==
-          Lines{std::string(name) + ": links outside the directory, to " + fs::canonical(elsewhere).string() +
-                "; give --follow-links to read it"});
+    CHECK(said_to(dir, marlin(dir)) == Lines{std::string(name) + ": links outside the directory, to " +
+                                             fs::canonical(elsewhere).string() + "; give --follow-links to read it"});
     fs::rename(elsewhere, path);
   }
 }
@@ -158,20 +157,20 @@ TEST_CASE("an index that is none") {
   };
   const std::string at = "model.safetensors.index.json: ";
   CHECK(said("{}") == Lines{at + "no weight_map"});
-  CHECK(said("[]") == Lines{at + "invalid JSON: a list where an object was expected (line 1, column 1)"});
-  CHECK(said("3") == Lines{at + "invalid JSON: a number where an object was expected (line 1, column 1)"});
+  CHECK(said("[]") == Lines{at + "invalid JSON: a list instead of an object (line 1, column 1)"});
+  CHECK(said("3") == Lines{at + "invalid JSON: a number instead of an object (line 1, column 1)"});
   CHECK(said(R"({"weight_map": 3})") ==
-        Lines{at + "invalid JSON: weight_map: a number where an object was expected (line 1, column 17, "
+        Lines{at + "invalid JSON: weight_map: a number instead of an object (line 1, column 17, "
                    "key 'weight_map')"});
   CHECK(said(R"({"weight_map": []})") ==
-        Lines{at + "invalid JSON: weight_map: a list where an object was expected (line 1, column 16, "
+        Lines{at + "invalid JSON: weight_map: a list instead of an object (line 1, column 16, "
                    "key 'weight_map')"});
   CHECK(said(R"({"weight_map": {"a": 3}})") ==
         Lines{at +
-              "invalid JSON: weight_map: a is a number where a file name was expected (line 1, column 23, key 'a')"});
+              "invalid JSON: weight_map: a is a number instead of a file name (line 1, column 23, key 'a')"});
   CHECK(said(R"({"weight_map": {"a": {}}})") ==
         Lines{at +
-              "invalid JSON: weight_map: a is an object where a file name was expected (line 1, column 22, key 'a')"});
+              "invalid JSON: weight_map: a is an object instead of a file name (line 1, column 22, key 'a')"});
   CHECK(said(R"({"weight_map": {}, "weight_map": {}})") ==
         Lines{at + "invalid JSON: duplicate key 'weight_map' (line 1, column 31, key 'weight_map')"});
   CHECK(said(R"({"metadata": {"total_size": 1, "total_size": 2}, "weight_map": {}})") ==
