@@ -166,11 +166,9 @@ TEST_CASE("an index that is none") {
         Lines{at + "invalid JSON: weight_map: a list instead of an object (line 1, column 16, "
                    "key 'weight_map')"});
   CHECK(said(R"({"weight_map": {"a": 3}})") ==
-        Lines{at +
-              "invalid JSON: weight_map: a is a number instead of a file name (line 1, column 23, key 'a')"});
+        Lines{at + "invalid JSON: weight_map: a is a number instead of a file name (line 1, column 23, key 'a')"});
   CHECK(said(R"({"weight_map": {"a": {}}})") ==
-        Lines{at +
-              "invalid JSON: weight_map: a is an object instead of a file name (line 1, column 22, key 'a')"});
+        Lines{at + "invalid JSON: weight_map: a is an object instead of a file name (line 1, column 22, key 'a')"});
   CHECK(said(R"({"weight_map": {}, "weight_map": {}})") ==
         Lines{at + "invalid JSON: duplicate key 'weight_map' (line 1, column 31, key 'weight_map')"});
   CHECK(said(R"({"metadata": {"total_size": 1, "total_size": 2}, "weight_map": {}})") ==
