@@ -79,7 +79,7 @@ struct Checkpoint {
   std::string config_text;                                 // verbatim; empty where there is none
   TextInFile index;                                        // no bytes where there is none
   std::vector<std::string> companions;                     // other files to carry along, relative paths, sorted
-  std::vector<std::string> left_out;                       // files that are not carried along
+  std::vector<std::string> left_out;                       // skipped files
   std::map<std::string, std::string> companion_checksums;  // by name, where a manifest has them
   std::map<std::string, std::string> companion_paths;      // by name, where that is not below dir
   bool complete = true;                                    // all was read: a name that is not there is missing

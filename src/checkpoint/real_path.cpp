@@ -17,12 +17,22 @@ fs::path resolve(const fs::path& path) {
   return ec ? fs::path() : resolved;
 }
 
+namespace {
+
+/// Of a blob in the Hugging Face cache: a hash, which files of others are not called.
+bool is_blob_name(const std::string& name) {
+  return (name.size() == 40 || name.size() == 64) && name.find_first_not_of("0123456789abcdef") == name.npos;
+}
+
+}  // namespace
+
 bool may_follow(const fs::path& resolved, const fs::path& dir, Links links) {
   if (links == Links::follow || is_below(resolved, dir)) return true;
   const fs::path snapshots = dir.parent_path();
   if (snapshots.filename() != "snapshots") return false;
-  const fs::path blobs = resolve(snapshots.parent_path() / "blobs");  // may be a link to another disk
-  return !blobs.empty() && is_below(resolved, blobs);
+  const fs::path name = snapshots.parent_path() / "blobs", blobs = resolve(name);
+  if (blobs.empty() || !is_below(resolved, blobs)) return false;
+  return !fs::is_symlink(fs::symlink_status(name)) || is_blob_name(resolved.filename().string());  // on another disk
 }
 
 std::string real_path(const std::string& dir, const std::string& name, Problems& problems, Links links) {

@@ -38,7 +38,7 @@ std::string describe(const Leftover& l) {
     case LeftoverKind::orphan:
       return "a partial output without its journal";
     case LeftoverKind::output:
-      return "a whole output, which no journal speaks of; it stays";
+      return "a complete output that no journal names; it stays";
     case LeftoverKind::parts:
       return "parts of an output; merge puts them together";
     case LeftoverKind::strange:

@@ -12,13 +12,22 @@ namespace mxfp4 {
 
 namespace {
 
-/// How a dtype spells NaN and infinity: all bits of the exponent are set. bytes 0: it is not looked at.
+/// How a dtype spells NaN and infinity: all bits of `mask` are set. sign: the bit above the mask. bytes 0: the dtype is
+/// not looked at.
 struct Exponent {
   int64_t bytes = 0;
   uint32_t mask = 0, sign = 0;
+  bool has_infinity = true;
+  bool needs_sign = false;  // only with the sign: the mask of E8M0 would have no bit above it
 };
 Exponent exponent_of(Dtype dtype) {
   switch (dtype) {
+    case Dtype::F8_E4M3:
+      return {1, 0x7F, 0x80, false};
+    case Dtype::F8_E5M2:
+      return {1, 0x7C, 0x80};
+    case Dtype::F8_E8M0:
+      return {1, 0x7F, 0x80, false, true};
     case Dtype::BF16:
       return {2, 0x7F80, 0x8000};
     case Dtype::F16:
@@ -32,23 +41,25 @@ Exponent exponent_of(Dtype dtype) {
 
 /// The same bits in each number of a word of 8 bytes.
 uint64_t in_each(uint32_t bits, int64_t bytes) {
-  const uint64_t two = bytes == 2 ? bits << 16 | bits : bits;
-  return two << 32 | two;
+  if (bytes == 1) bits |= bits << 8;
+  if (bytes <= 2) bits |= bits << 16;
+  return uint64_t(bits) << 32 | bits;
 }
 
 /// Whether a number has all bits of the exponent. Adding the exponent's lowest bit then carries into the sign's place.
 /// Without a branch for each word: compilers make vector instructions of it.
 bool has_exponent(const uint8_t* data, int64_t bytes, const Exponent& e) {
   const uint64_t mask = in_each(e.mask, e.bytes), lowest = in_each(e.mask & -e.mask, e.bytes);
+  const uint64_t any_sign = e.needs_sign ? 0 : ~uint64_t(0);
   uint64_t found = 0, word = 0;
   int64_t at = 0;
   for (; at + 8 <= bytes; at += 8) {
     std::memcpy(&word, data + at, 8);
-    found |= (word & mask) + lowest;
+    found |= ((word & mask) + lowest) & (word | any_sign);
   }
   word = 0;
   std::memcpy(&word, data + at, size_t(bytes - at));
-  found |= (word & mask) + lowest;
+  found |= ((word & mask) + lowest) & (word | any_sign);
   return found & in_each(e.sign, e.bytes);
 }
 
@@ -59,8 +70,8 @@ void mark_numbers(const uint8_t* data, int64_t bytes, const Exponent& e, uint8_t
   for (int64_t at = 0; at < bytes; at += e.bytes) {
     uint32_t number = 0;
     std::memcpy(&number, data + at, size_t(e.bytes));
-    if ((number & e.mask) != e.mask) continue;
-    const bool is_nan = number & ~(e.mask | e.sign);
+    if ((number & e.mask) != e.mask || (e.needs_sign && !(number & e.sign))) continue;
+    const bool is_nan = !e.has_infinity || (number & ~(e.mask | e.sign));
     marks |= is_nan ? mark::nan : number & e.sign ? mark::minus_infinity : mark::plus_infinity;
   }
   std::atomic_ref(*to).fetch_or(marks, std::memory_order_relaxed);  // jobs share a tensor
@@ -74,6 +85,17 @@ bool is_weight(const Tensor& t) { return t.name.ends_with("weight") || t.name.en
 
 /// A matrix of weights, which training does not leave at zeros. LoRA's second matrix begins so.
 bool is_matrix(const Tensor& t) { return t.shape.size() > 1 && is_weight(t) && !has_word(t.name, {"lora_"}); }
+
+/// Scales of a quantised tensor: of two groups at least.
+bool is_scales(const Tensor& t) {
+  const auto ends_with = [&](std::string_view end) { return t.name.ends_with(end); };
+  const bool is_called_so =
+      ends_with(".scale") || ends_with("weight_scale") || ends_with("_scales") || ends_with("scale_inv");
+  return is_called_so && t.bytes * 8 > bits_of(t.dtype);
+}
+
+/// The dtype of a copied tensor's numbers. Scales in U8 are powers of two.
+Dtype numbers_of(const Tensor& t) { return t.dtype == Dtype::U8 && is_scales(t) ? Dtype::F8_E8M0 : t.dtype; }
 
 bool is_norm(const Tensor& t) {
   return t.shape.size() == 1 && t.name.ends_with("weight") && has_word(t.name, {"norm", "ln_", ".ln"});
@@ -129,7 +151,8 @@ class Contents {
     for (size_t i = 0; i < plan_.packed.size(); i += plan_.tp.ranks.size()) {
       const PackedTensor& t = plan_.packed[i];
       const auto& experts = plan_.model->layers[size_t(t.layer)].experts;
-      for (size_t e = 0; e < experts.size() && t.part == Part::codes; ++e) {
+      const bool is_matrix = t.part == Part::codes || t.part == Part::scales;
+      for (size_t e = 0; e < experts.size() && is_matrix; ++e) {
         const auto pieces = pieces_of(t, experts[e]);
         for (size_t p = 0; p < pieces.size(); ++p) look_at_codes(sums_.packed[i], t, int64_t(e), int(p), pieces[p]);
       }
@@ -150,7 +173,7 @@ class Contents {
     for (size_t i = 0; i < plan_.copied.size(); ++i) {
       const Tensor& t = *plan_.copied[i].source;
       look_at_numbers(t, sums_.copied_marks[i]);
-      Kind* kind = is_matrix(t) ? &matrices_ : is_norm(t) && !skips_norms ? &norms_ : nullptr;
+      Kind* kind = is_matrix(t) || is_scales(t) ? &matrices_ : is_norm(t) && !skips_norms ? &norms_ : nullptr;
       if (kind && is_zeros(sums_.copied[i], t.bytes)) kind->add(plan_.checkpoint->where(t));
     }
   }
@@ -216,7 +239,7 @@ void NumberScanner::operator()(const uint8_t* data, int64_t bytes) {
 NumberScanner copy_scanner(const Plan& plan, std::span<const CopyPiece> pieces, Checksums& sums) {
   std::vector<NumberScanner::Piece> list;
   for (const CopyPiece& p : pieces)
-    list.push_back({plan.copied[size_t(p.copied)].source->dtype, p.bytes, &sums.copied_marks[size_t(p.copied)]});
+    list.push_back({numbers_of(*plan.copied[size_t(p.copied)].source), p.bytes, &sums.copied_marks[size_t(p.copied)]});
   return NumberScanner(std::move(list));
 }
 

@@ -21,7 +21,7 @@ struct Plan;
 /// finite.
 class NumberScanner {
  public:
-  /// A piece of numbers of one dtype, and where its tensor's marks are. Dtypes other than BF16, F16 and F32 pass.
+  /// A piece of numbers of one dtype, and where its tensor's marks are. Dtypes of integers and of MXFP4 codes pass.
   struct Piece {
     Dtype dtype;
     int64_t bytes;

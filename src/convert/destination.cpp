@@ -83,12 +83,21 @@ ManifestOptions AddedSet::manifest_options(const Input& in) const {
 
 void AddedSet::check(const Plan& plan) const {
   refuse_second(options_.out, out_.manifest, *plan.backend, plan.tp);
+  for (const std::string& name : names_of_set(plan)) check_free(name);
   Problems problems;  // before all the work
   if (out_.held.folder().has(sums_name)) real_path(options_.out, sums_name, problems);
   problems.throw_if_any();
 }
 
+void AddedSet::check_free(const std::string& name) const {
+  if (out_.held.folder().has(name))
+    fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", options_.out, printable(name));
+}
+
 void AddedSet::check_replaced(const Folder& replaced) const {
+  if (const std::string edited = edited_file(replaced, out_.manifest.files); !edited.empty())
+    fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place",
+         options_.out, edited);
   const struct stat a = out_.held.folder().stat(), b = replaced.stat();
   if (a.st_dev != b.st_dev || a.st_ino != b.st_ino)
     fail(ErrorKind::io, "{}: another user or program has put something else in its place; it stays as it is",

@@ -76,6 +76,8 @@ class AddedSet final : public Destination {
   const PackedCheckpoint* earlier() const override { return &out_; }
 
  private:
+  void check_free(const std::string& name) const;  // of the new set
+
   const ConvertOptions& options_;
   PackedCheckpoint& out_;
 };

@@ -35,7 +35,7 @@ void report_files(const Checkpoint& checkpoint, const PublishedList& published) 
   const auto names = [](const std::vector<std::string>& list) {
     return printable(fmt::format("{}", fmt::join(list, ", ")));
   };
-  if (!checkpoint.left_out.empty()) note("not carried along: " + names(checkpoint.left_out));
+  if (!checkpoint.left_out.empty()) note("skipped: " + names(checkpoint.left_out));
   if (published.empty()) return;
   std::vector<std::string> others;
   for (const std::string& name : original_files(checkpoint))
@@ -43,7 +43,10 @@ void report_files(const Checkpoint& checkpoint, const PublishedList& published) 
   std::set<std::string> by;
   for (const PublishedFile& f : published) by.insert(f.by);
   note(fmt::format("as published: {} ({})", counted(int64_t(published.size()), "file"), fmt::join(by, ", ")));
-  if (!others.empty()) note("without a published hash: " + names(others));
+  if (others.empty()) return;
+  const bool any_shard =
+      std::any_of(others.begin(), others.end(), [](const std::string& n) { return n.ends_with(".safetensors"); });
+  (any_shard ? warn : note)("without a published hash: " + names(others));
 }
 
 }  // namespace mxfp4

@@ -127,6 +127,17 @@ std::set<std::string> explained(const Folder& above, const std::string& place, c
   return all;
 }
 
+/// These names, and files that OUT has, too: a run that adds a set puts them there.
+std::set<std::string> known_in(const HeldFolder& dir, const std::string& place, const std::vector<std::string>& names) {
+  std::set<std::string> all(names.begin(), names.end());
+  all.insert(run_file);
+  const Folder out = dir.above.find(place);
+  if (!is_own_folder(out)) return all;
+  for (const auto& [name, identity] : snapshot_of(dir.folder))
+    if (!all.contains(name) && is_in_both(dir.folder, out, name)) all.insert(name);
+  return all;
+}
+
 std::string why_no_parts(const HeldFolder& parts, const std::string& place, const JournalHead& head) {
   const std::string why = why_no_own_folder(parts);
   if (!why.empty()) return why;
@@ -268,7 +279,7 @@ std::string why_not_ours(const HeldFolder& dir, const std::string& place, const 
         return fmt::format("it is of a run to {}", printable(of));
     const auto names = names_in(dir.folder, head, made);
     if (names.empty() && !has_run_file(dir.folder)) return unknown;
-    const std::string foreign = foreign_in(dir.folder, explained(dir.above, place, names));
+    const std::string foreign = foreign_in(dir.folder, known_in(dir, place, names));
     return foreign.empty() ? "" : printable(foreign) + " was not made by mxfp4-pack, or was changed since";
   } catch (const Error& e) {
     return e.lines.front();

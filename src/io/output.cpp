@@ -38,10 +38,16 @@ OutputDir::OutputDir(Place place, std::string source, bool is_part, const std::s
   if (!finished_) return;
   const HeldFolder old = hold(place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside);
   // Somebody who may rename in the folder above could have put another output of this user's there.
-  if (old &&
-      (snapshot_of(old.folder).empty() || checksum_in(old.folder, journal_.proof().file) == journal_.proof().replaced))
-    remove_replaced(old, now.folder, [](const std::string&) { return false; });
+  if (is_replaced(old)) remove_replaced(old, now.folder, [](const std::string&) { return false; });
   remove_merged_parts(hold(hidden_.parts), journal_.head().made);
+}
+
+/// Whether a folder is what the finished output replaced: this user's, as is the file that proves it.
+bool OutputDir::is_replaced(const HeldFolder& old) const {
+  if (!old || !old.folder.is_own()) return false;
+  if (snapshot_of(old.folder).empty()) return true;
+  const Proof& proof = journal_.proof();
+  return !proof.replaced.empty() && holds(old.folder, {proof.file, proof.replaced});
 }
 
 void OutputDir::put_back() {
@@ -77,7 +83,10 @@ void OutputDir::clean(Place place, ListOwn made) {
     remove_parts(out.hold(out.hidden_.parts), out.journal_.head().made);
   } else {
     const HeldFolder partial = out.hold(out.hidden_.partial), aside = out.hold(out.hidden_.aside);
-    for (const HeldFolder* dir : {&partial, &aside}) out.check_is_ours(*dir);
+    for (const HeldFolder* dir : {&partial, &aside}) {
+      out.check_is_ours(*dir);
+      out.check_not_whole(*dir);
+    }
     for (const HeldFolder* dir : {&partial, &aside}) out.remove_leftover(*dir);
     remove_parts(out.hold(out.hidden_.parts), explained_names(above, out.place_.name, out.journal_.head().made));
     out.journal_.remove();
@@ -92,6 +101,7 @@ void OutputDir::open(const OpenOptions& start) {
       fail(ErrorKind::usage, "{}: exists; choose another place{}", name_,
            made_ ? ", or replace what mxfp4-pack made with --force" : "");
     old_.emplace(place_.above, place_.name);  // from here on what is replaced is this directory and no other
+    before_ = snapshot_of(old_->folder);      // before the check: what comes after it is of others
     if (start.existing != Existing::extend) check_replaceable(name_, old_->folder, made_);
     set_aside_ = start.existing == Existing::set_aside;
   }
@@ -127,14 +137,16 @@ std::string OutputDir::how_to_clean() const {
 }
 
 void OutputDir::look_at_predecessor() {
-  if (!old_) old_.emplace(place_.above, place_.name);
+  if (!old_) {
+    old_.emplace(place_.above, place_.name);
+    before_ = snapshot_of(old_->folder);
+  }
   if (!old_->is_in_place()) fail_changed();
   const struct stat s = old_->folder.stat();
   if (s.st_uid != ::geteuid() && ::faccessat(place_.above.fd(), place_.name.c_str(), W_OK, 0) != 0)
     fail(ErrorKind::usage, "{}: belongs to another user and cannot be replaced; choose another place", name_);
   if (old_->folder.is_own())
     old_mode_ = s.st_mode & 07777 & (has_access_list(old_->folder) ? ~mode_t(S_IRWXG) : ~mode_t(0));
-  before_ = snapshot_of(old_->folder);
 }
 
 /// Whether this run continues the staging directory of an earlier one. Throws Error{usage} if that is another's, and
@@ -177,7 +189,7 @@ void OutputDir::check_is_ours(const HeldFolder& dir) const {
 /// No run leaves one that its journal does not know: somebody may have put it there to keep it.
 void OutputDir::check_not_whole(const HeldFolder& dir) const {
   if (is_whole_output(dir.folder, made_) && !holds(dir.folder, journal_.proof()))
-    fail(ErrorKind::usage, "{}: is a whole output, which no journal speaks of; move it away", dir.folder.path());
+    fail(ErrorKind::usage, "{}: is a complete output that no journal names; move it away", dir.folder.path());
 }
 
 void OutputDir::remove_leftover(const HeldFolder& dir) {
@@ -289,7 +301,7 @@ void OutputDir::sync_built() {
     folder.sync();
   }
   if (old_mode_)
-    privacy_.apply(built, *old_mode_);
+    privacy_.apply(built, *old_mode_ & old_->folder.stat().st_mode);  // its owner may have closed it meanwhile
   else
     privacy_.apply(built);
   built.sync();

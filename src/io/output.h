@@ -112,6 +112,7 @@ class OutputDir {
   void make_folders(const std::string& name) const;
   HeldFolder hold(const std::string& name) const { return {place_.above, name}; }
   bool is_partial_ours() const;
+  bool is_replaced(const HeldFolder& old) const;
   void check_is_ours(const HeldFolder& dir) const;
   void check_not_whole(const HeldFolder& dir) const;
   void remove_leftover(const HeldFolder& dir);

@@ -41,16 +41,6 @@ bool have_same_bytes(const Fd& a, const Fd& b) {
   return true;
 }
 
-/// Whether a file or link of `old` is in `fresh` too, or its equal.
-bool is_there_already(const Folder& old, const Folder& fresh, const std::string& name) {
-  const auto a = old.look(name), b = fresh.look(name);
-  if (!a || !b || (a->st_mode & S_IFMT) != (b->st_mode & S_IFMT)) return false;
-  if (a->st_dev == b->st_dev && a->st_ino == b->st_ino) return true;
-  if (S_ISLNK(a->st_mode)) return old.link_target(name) == fresh.link_target(name);
-  return S_ISREG(a->st_mode) && a->st_size == b->st_size &&
-         have_same_bytes(open_read(old, name), open_read(fresh, name));
-}
-
 /// NFS's names, and those of file systems made with libfuse.
 bool is_removed_but_open(const Entry& entry) {
   const std::string name = entry.path.filename().string();
@@ -83,7 +73,7 @@ void remove_file(const Folder& dir, const std::string& name) {
 }
 
 void move_stranger(const Folder& old, const Folder& fresh, const std::string& name) {
-  if (is_there_already(old, fresh, name)) return remove_file(old, name);
+  if (is_in_both(old, fresh, name)) return remove_file(old, name);
   make_folders(old, fresh, fs::path(name).parent_path().string());
   const std::string to = move_to_free_name(old, name, fresh, name) ? name : move_to_kept(old, name, fresh, name);
   note(fmt::format("{}: came while this run was writing, and is kept", fresh.path(to)));
@@ -119,6 +109,15 @@ bool remove_folders(const HeldFolder& dir, const std::string& last) {
 }
 
 }  // namespace
+
+bool is_in_both(const Folder& old, const Folder& fresh, const std::string& name) {
+  const auto a = old.look(name), b = fresh.look(name);
+  if (!a || !b || (a->st_mode & S_IFMT) != (b->st_mode & S_IFMT)) return false;
+  if (a->st_dev == b->st_dev && a->st_ino == b->st_ino) return true;
+  if (S_ISLNK(a->st_mode)) return old.link_target(name) == fresh.link_target(name);
+  return S_ISREG(a->st_mode) && a->st_size == b->st_size &&
+         have_same_bytes(open_read(old, name), open_read(fresh, name));
+}
 
 Snapshot snapshot_of(const Folder& dir) {
   Snapshot files;

@@ -38,6 +38,9 @@ std::set<std::string> folders_of(const std::set<std::string>& names);
 /// The first file of `dir` that is not in `names`, or folder that holds none of them; empty if there is none.
 std::string foreign_in(const Folder& dir, const std::set<std::string>& names);
 
+/// Whether a file or link of `a` is in `b` too, or its equal.
+bool is_in_both(const Folder& a, const Folder& b, const std::string& name);
+
 /// Whether a name is there and is more than an empty folder.
 bool is_taken(const Folder& above, const std::string& name);
 

@@ -109,7 +109,7 @@ class Completeness {
     for (const LayerStack& stack : stacks_)
       if (stack.is_mtp()) found = std::max(found, int64_t(stack.layers.size()));
     if (found < counted_.mtp)
-      add("MTP", fmt::format("{} of {} are missing; config.json says {} = {}", counted_.mtp - found,
+      add("MTP", fmt::format("{} of {} missing; config.json says {} = {}", counted_.mtp - found,
                              counted(counted_.mtp, "layer"), counted_.mtp_key, counted_.mtp));
   }
 

@@ -39,7 +39,7 @@ std::optional<bool> stored_in_pairs(const Checkpoint& checkpoint, const ModelOpt
 /// The first of the keys that families have for it: "n_routed_experts", "num_experts", "num_local_experts".
 const char* experts_key(const Json& config);
 
-/// A JSON file that is carried along with the checkpoint; nothing where it is not there.
+/// A JSON file of the checkpoint; nothing if it is missing.
 std::optional<Json> read_companion(const Checkpoint& checkpoint, const std::string& name);
 
 /// Whether `json` holds `key` somewhere, at any depth.

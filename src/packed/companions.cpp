@@ -128,9 +128,15 @@ void check_companions(const Checkpoint& source, Problems& problems) {
     }
 }
 
+std::set<std::string> names_of_set(const Plan& plan) {
+  std::set<std::string> names = {canary_name(plan)};
+  for (const OutFile& f : plan.files) names.insert(f.name);
+  return names;
+}
+
 void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint& earlier) {
-  std::set<std::string> fresh = {manifest_name, config_name, sums_name, canary_name(plan), run_file};
-  for (const OutFile& f : plan.files) fresh.insert(f.name);
+  std::set<std::string> fresh = {manifest_name, config_name, sums_name, run_file};
+  fresh.merge(names_of_set(plan));
   link_files(earlier.held.folder(), out, fresh);
 }
 

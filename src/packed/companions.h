@@ -39,6 +39,9 @@ void check_names(const OutputDir& out, const std::vector<std::string>& names);
 /// About how many bytes a conversion writes beside the files of its plan.
 int64_t bytes_beside(const Plan& plan);
 
+/// The files that are the plan's set alone, by relative name.
+std::set<std::string> names_of_set(const Plan& plan);
+
 /// All files of `earlier` but those that are written anew: to begin with, where the plan's set is added to it.
 void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint& earlier);
 

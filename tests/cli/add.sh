@@ -17,6 +17,11 @@ expect 'add' 0 '' 'packed tensors for sglang marlin, .* beside 1 earlier set, in
 expect 'add as JSON' 0 '"set":2,"moe_tp_size":2,"ranks":\[0,1\],' '' \
   add --backend triton-hopper --engine vllm --tp-size 2 --json -q
 expect 'add it again' 0 '' 'several: unchanged' add --backend marlin --engine sglang
+cp -r "$dir/several" "$dir/with-others"
+echo mine >"$dir/with-others/packed/canary-3.safetensors"
+expect 'a file of others that has a name of the new set' 2 '' 'packed/canary-3.safetensors was not made by mxfp4-pack; move it away first' \
+  "$program" convert "$tiny" "$dir/with-others" --backend flashinfer-cutlass --engine vllm --add
+expect 'stays' 0 '^mine$' '' cat "$dir/with-others/packed/canary-3.safetensors"
 expect 'add and force exclude each other' 2 '' 'excludes' add --backend marlin --engine sglang --force
 expect 'nothing is linked where nothing is copied' 2 '' 'excludes' add --backend marlin --engine sglang --link auto
 expect 'add of a sharded state' 2 '' 'a sharded state is of one set' \

@@ -98,7 +98,7 @@ old "$place"/.k*
 expect 'a file of others keeps all there' 0 "^kept: .*not mxfp4-pack's: .*notes.txt was not made by mxfp4-pack" '' clean --remove
 rm "$(hidden k partial)/notes.txt"
 old "$place"/.k*
-expect 'a whole output that no journal speaks of stays' 0 '^kept: .*k: a whole output, which no journal speaks of; it stays' '' clean --remove
+expect 'a whole output that no journal speaks of stays' 0 '^kept: .*k: a complete output that no journal names; it stays' '' clean --remove
 expect 'as it was' 0 'right' '' "$program" verify "$(hidden k partial)" --source "$tiny"
 rm "$(hidden k partial)/packed/packed-00001.safetensors"
 old "$place"/.k*

@@ -33,7 +33,7 @@ echo 1 >ckpt/templates/chat.jinja
 echo 1 >ckpt/.idea/workspace.xml
 prepare rm ckpt/model.safetensors.index.json
 expect 'a hidden shard beside one without an index' 0 'in 2 shards$' 'all 2 shards are read$' "$program" inspect ckpt
-expect 'hidden names are skipped, and named' 0 '' 'not carried along: .DS_Store, ._config.json, ._model-.*safetensors, .idea/, templates/._chat.jinja$' \
+expect 'hidden names are skipped, and named' 0 '' 'skipped: .DS_Store, ._config.json, ._model-.*safetensors, .idea/, templates/._chat.jinja$' \
   on ckpt out
 expect 'none is in OUT' 1 '' '' lists out '/\.[^/]*$'
 expect 'others of that folder are' 0 '^./templates/chat.jinja$' '' lists out chat
@@ -44,7 +44,7 @@ prepare cp -r "$tiny"/. volume/..2026_05_04
 ln -s ..2026_05_04 volume/..data
 for file in volume/..data/*; do ln -s "..data/${file##*/}" volume/; done
 expect 'a volume of Kubernetes' 0 'in 2 shards$' '' "$program" inspect volume
-expect 'is converted' 0 '' 'not carried along: ..2026_05_04/, ..data/$' on volume of-volume
+expect 'is converted' 0 '' 'skipped: ..2026_05_04/, ..data/$' on volume of-volume
 expect 'without a second copy' 1 '' '' lists of-volume '/\.\.'
 expect 'as from a folder' 0 '' '' "$program" verify of-volume --source "$tiny" -q
 
@@ -147,13 +147,17 @@ mkdir -p "$repository/refs" "$repository/snapshots/abc" disk
 ln -s "$dir/disk" "$repository/blobs"
 printf abc >"$repository/refs/main"
 for file in "$tiny"/*; do
-  prepare cp "$file" "disk/sum-${file##*/}"
-  ln -s "../../blobs/sum-${file##*/}" "$repository/snapshots/abc/${file##*/}"
+  blob=$(sha256sum <"$file" | cut -c1-64)
+  prepare cp "$file" "disk/$blob"
+  ln -s "../../blobs/$blob" "$repository/snapshots/abc/${file##*/}"
 done
 expect 'inspect of it' 0 'gpt-oss' 'its snapshot' "$program" inspect openai/gpt-oss-20b
 expect 'convert of it' 0 '' '' on openai/gpt-oss-20b of-hub -q
 expect 'with companions' 0 '' '' cmp "$tiny/LICENSE" of-hub/LICENSE
-prepare rm "$repository/snapshots/abc/LICENSE"
+echo private >disk/id_rsa
+ln -s ../../blobs/id_rsa "$repository/snapshots/abc/notes.txt"
+expect 'nothing there that is no blob' 0 '' 'skipped: notes.txt$' on openai/gpt-oss-20b of-hub --force
+prepare rm "$repository/snapshots/abc/LICENSE" "$repository/snapshots/abc/notes.txt"
 ln -s "$dir/elsewhere/LICENSE" "$repository/snapshots/abc/LICENSE"
-expect 'no other links' 0 '' 'not carried along: LICENSE$' on openai/gpt-oss-20b of-hub --force
+expect 'no other links' 0 '' 'skipped: LICENSE$' on openai/gpt-oss-20b of-hub --force
 finish

@@ -38,7 +38,7 @@ prepare cp -r "$tiny" "$dir/deep"
 mkdir -p "$dir/deep/a/b/c"
 echo 3 >"$dir/deep/a/b/c/3"
 echo 2 >"$dir/deep/a/b/2"
-expect 'a folder too deep is left out, and named' 0 '' 'not carried along: a/b/c/$' \
+expect 'a folder too deep is left out, and named' 0 '' 'skipped: a/b/c/$' \
   "$program" convert "$dir/deep" "$dir/of-deep" --backend marlin --engine vllm
 expect 'one less deep is carried' 0 '' '' test -e "$dir/of-deep/a/b/2" -a ! -e "$dir/of-deep/a/b/c"
 # a companion's size is not in memory

@@ -172,12 +172,12 @@ rm "$dir/o/generation_config.json"
 expect 'without it OUT is replaced' 0 '' '' on --force
 mv "$dir/o" "$partial"
 for how in '' --force; do
-  expect "a whole output under the hidden name, without a journal ($how)" 2 '' 'partial: is a whole output, which no journal speaks of; move it away' on $how
+  expect "a whole output under the hidden name, without a journal ($how)" 2 '' 'partial: is a complete output that no journal names; move it away' on $how
   expect "is there as it was ($how)" 0 '' '' "$program" verify "$partial" --source "$dir/in" -q
 done
 find "$dir" -path '*/.o.*' -exec touch -h -d '1 hour ago' {} +
-expect 'clean says what it is' 0 'o: a whole output, which no journal speaks of; it stays' '' "$program" clean "$dir/o"
-expect 'clean keeps it' 0 '^kept: .*o: a whole output' '' "$program" clean "$dir/o" --remove
+expect 'clean says what it is' 0 'o: a complete output that no journal names; it stays' '' "$program" clean "$dir/o"
+expect 'clean keeps it' 0 '^kept: .*o: a complete output' '' "$program" clean "$dir/o" --remove
 expect 'as it was' 0 '' '' "$program" verify "$partial" --source "$dir/in" -q
 rm -r "$partial"
 expect 'then there is room' 0 '' '' on

@@ -37,7 +37,8 @@ struct Format {
 };
 constexpr Format formats[] = {{Dtype::BF16, 2, 0x7F81, 0x7F80, 0x7F7F, 0x8000},
                               {Dtype::F16, 2, 0x7C01, 0x7C00, 0x7BFF, 0x8000},
-                              {Dtype::F32, 4, 0x7F800001, 0x7F800000, 0x7F7FFFFF, 0x80000000}};
+                              {Dtype::F32, 4, 0x7F800001, 0x7F800000, 0x7F7FFFFF, 0x80000000},
+                              {Dtype::F8_E5M2, 1, 0x7D, 0x7C, 0x7B, 0x80}};
 
 }  // namespace
 
@@ -60,6 +61,18 @@ TEST_CASE("NaN and infinity are seen at every place, however the bytes are cut")
           REQUIRE(with(f.infinity | f.minus) == mark::minus_infinity);
         }
   CHECK(marks(Dtype::U16, bytes_of({0x7F81, 0x7F80}, 2), 3) == 0);
+}
+
+TEST_CASE("NaN in a byte of a dtype without infinity: every value at every place") {
+  for (int value = 0; value < 256; ++value)
+    for (size_t count : {1, 7, 8, 9, 17})
+      for (size_t at = 0; at < count; ++at)
+        for (const char other : {'\0', '\x7E', '\xFE'}) {
+          std::string bytes(count, other);
+          bytes[at] = char(value);
+          REQUIRE(marks(Dtype::F8_E4M3, bytes, 5) == ((value & 0x7F) == 0x7F ? mark::nan : 0));
+          REQUIRE(marks(Dtype::F8_E8M0, bytes, 5) == (value == 0xFF ? mark::nan : 0));
+        }
 }
 
 TEST_CASE("a record of another job, or a damaged one, leaves checksums and marks as they are") {

@@ -70,7 +70,7 @@ TEST_CASE("several shards without an index, an index without metadata, with a wr
   CHECK(warned_of(c) == Lines{"model.safetensors.index.json: total_size is 5, the tensors have 20992 bytes"});
 }
 
-TEST_CASE("a tensor that the index does not name is carried along") {
+TEST_CASE("a tensor that the index does not name is kept") {
   MadeCheckpoint c = make_gpt_oss();
   for (const auto& [file, tensors] : c.shards)
     for (const auto& [name, t] : tensors) c.weight_map[name] = file;
@@ -215,7 +215,7 @@ TEST_CASE("names are compared as they decode") {
   CHECK(warned_of(c).empty());
 }
 
-TEST_CASE("companions are carried along, weights of other formats and unsafe names are not") {
+TEST_CASE("companions are copied, weights of other formats and unsafe names are not") {
   MadeCheckpoint c = make_gpt_oss();
   for (const char* name : {"tokenizer.json", "encoding/v4.py", "metal/model.bin", "odd:name", "\xFF", "\x1b[2J"})
     c.files[name] = "text";

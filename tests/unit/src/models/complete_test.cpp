@@ -20,7 +20,7 @@ TEST_CASE("published models of other families lack nothing") {
     const std::string name = entry.path().filename().string();
     const bool has_no_mtp = name == "qwen3.5-moe-reap.json" || name == "qwen3.5-dense.json";
     CHECK(text_of(find_lacks(published(entry.path().string()))) ==
-          (has_no_mtp ? "MTP: 1 of 1 layer are missing; config.json says mtp_num_hidden_layers = 1\n" : ""));
+          (has_no_mtp ? "MTP: 1 of 1 layer missing; config.json says mtp_num_hidden_layers = 1\n" : ""));
   }
   CHECK(models >= 90);
 }
@@ -58,12 +58,8 @@ TEST_CASE("what is taken from a whole checkpoint is named, with its layers and h
       {"kimi-k3",
        {"layers.0."},
        "language_model.model.layers.0: the layer is missing; config.json says num_hidden_layers = 10\n"},
-      {"deepseek-v4-flash",
-       {"mtp.0."},
-       "MTP: 1 of 1 layer are missing; config.json says num_nextn_predict_layers = 1\n"},
-      {"glm-5.2-quark",
-       {"layers.10."},
-       "MTP: 1 of 1 layer are missing; config.json says num_nextn_predict_layers = 1\n"},
+      {"deepseek-v4-flash", {"mtp.0."}, "MTP: 1 of 1 layer missing; config.json says num_nextn_predict_layers = 1\n"},
+      {"glm-5.2-quark", {"layers.10."}, "MTP: 1 of 1 layer missing; config.json says num_nextn_predict_layers = 1\n"},
       {"qwen3-30b-a3b-ct",
        {".3.self_attn.q_norm.", ".9.self_attn.q_norm."},
        "model.layers.3, 9.self_attn.q_norm: missing, 1 tensor in each of 2 layers; 8 layers of the same kind have "
