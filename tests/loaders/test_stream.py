@@ -148,7 +148,7 @@ class Layers(unittest.TestCase):
 
     def test_without_the_library(self):
         with (mock.patch.dict(os.environ, MXFP4_PACK_LIBRARY="/none.so"),
-              self.assertRaisesRegex(Refused, "libmxfp4_pack.so is not there.*Install the wheel")):
+              self.assertRaisesRegex(Refused, "libmxfp4_pack.so is missing.*Install the wheel")):
             self.check(0, range(6))
 
     def test_through_the_memory_of_the_host(self):
