@@ -36,9 +36,12 @@ struct Served {
 /// config cannot describe. Empty if nothing is known.
 std::string why_not_loaded(const Model& model);
 
-/// The command that serves a set of `out`. Empty in four cases: ranks are missing, no loader of the release reads the
-/// family's experts in this form, the engine does not start with this number of tensor-parallel ranks, or it does not
-/// load the model. If one GPU does not hold a set for tensor-parallel size 1, the command uses expert parallelism.
+/// The command that serves a set of `out`. Empty in four cases:
+/// - Ranks are missing.
+/// - No loader of the release reads the family's experts in this form.
+/// - The engine does not start with this number of tensor-parallel ranks.
+/// - The engine does not load the model.
+/// If one GPU does not hold a set for tensor-parallel size 1, the command uses expert parallelism.
 std::string serve_command(const Served& set, const std::string& out);
 
 }  // namespace mxfp4

@@ -40,14 +40,6 @@ std::string hash_in_metadata(const fs::path& dir, const std::string& name) {
   return hash;
 }
 
-bool is_shard(const Checkpoint& ck, const std::string& name) {
-  return std::any_of(ck.shards.begin(), ck.shards.end(), [&](const Shard& s) { return s.name == name; });
-}
-
-int64_t bytes_of_shard(const Checkpoint& ck, const std::string& name) {
-  return std::find_if(ck.shards.begin(), ck.shards.end(), [&](const Shard& s) { return s.name == name; })->state.bytes;
-}
-
 /// Adds a problem if the sizes differ.
 bool has_published_size(const PublishedFile& published, int64_t bytes, Problems& problems) {
   const bool is_same = published.bytes < 0 || published.bytes == bytes;
@@ -59,11 +51,8 @@ bool has_published_size(const PublishedFile& published, int64_t bytes, Problems&
 
 PublishedFile check_text(const std::string& text, PublishedFile published, Problems& problems) {
   const auto bytes = int64_t(text.size());
-  if (has_published_size(published, bytes, problems)) {
-    Digest digest = digest_like(published, bytes);
-    digest.take(text.data(), bytes);
-    compare_published(published, digest.hex(), problems);
-  }
+  if (has_published_size(published, bytes, problems))
+    compare_published(published, hash_like(published, text), problems);
   published.bytes = bytes;
   return published;
 }
@@ -85,6 +74,11 @@ std::vector<std::string> original_files(const Checkpoint& ck) {
   return names;
 }
 
+const Shard* find_shard(const Checkpoint& ck, const std::string& name) {
+  const auto it = std::find_if(ck.shards.begin(), ck.shards.end(), [&](const Shard& s) { return s.name == name; });
+  return it == ck.shards.end() ? nullptr : &*it;
+}
+
 std::string original_text(const Checkpoint& ck, const std::string& name) {
   return name == config_name ? ck.config_text : name == index_name ? ck.index.read() : companion_text(ck, name);
 }
@@ -103,11 +97,12 @@ PublishedList check_published(const Checkpoint& ck, const PublishedList& list, b
   PublishedList found;
   for (const std::string& name : original_files(ck)) {
     const PublishedFile* published = find(list, name);
-    if (published && is_shard(ck, name))
-      found.push_back(check_size(bytes_of_shard(ck, name), *published, problems));
+    const Shard* shard = find_shard(ck, name);
+    if (published && shard)
+      found.push_back(check_size(shard->state.bytes, *published, problems));
     else if (published)
       found.push_back(check_text(original_text(ck, name), *published, problems));
-    else if (lists_all && is_shard(ck, name))
+    else if (lists_all && shard)
       report_not_listed(name, list, problems);
   }
   return found;

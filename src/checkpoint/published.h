@@ -10,10 +10,14 @@
 namespace mxfp4 {
 
 struct Checkpoint;
+struct Shard;
 class Problems;
 
 /// The names of the files that an output keeps: shards, config, index and companions.
 std::vector<std::string> original_files(const Checkpoint& checkpoint);
+
+/// Null if no shard has the name.
+const Shard* find_shard(const Checkpoint& checkpoint, const std::string& name);
 
 /// All of such a file that is no shard.
 std::string original_text(const Checkpoint& checkpoint, const std::string& name);

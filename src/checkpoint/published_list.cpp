@@ -103,6 +103,12 @@ Digest digest_like(const PublishedFile& file, int64_t bytes) {
   return digest;
 }
 
+std::string hash_like(const PublishedFile& file, std::string_view text) {
+  Digest digest = digest_like(file, int64_t(text.size()));
+  digest.take(text.data(), int64_t(text.size()));
+  return digest.hex();
+}
+
 PublishedList read_published_list(const std::string& path) {
   const std::string text = read_text(path, max_list_bytes);
   const size_t first = text.find_first_not_of(" \t\r\n");

@@ -30,6 +30,8 @@ bool is_sha256(const PublishedFile& file);
 const char* kind_of_hash(const PublishedFile& file);
 /// Makes a hash of the same kind from the contents of a file of so many bytes.
 Digest digest_like(const PublishedFile& file, int64_t bytes);
+/// That hash of a whole file's text.
+std::string hash_like(const PublishedFile& file, std::string_view text);
 
 /// Reads a SHA256SUMS, or what the Hugging Face hub's interface returns for a tree of files. Throws Error{input} that
 /// names the line or entry if the text is neither, names a file twice, or names none.

@@ -64,10 +64,14 @@ std::string human_age(int64_t seconds) {
   return seconds >= 120 ? fmt::format("{} min", seconds / 60) : fmt::format("{} s", seconds);
 }
 
+/// Whether --remove removes it, or puts it back.
+bool is_removable(const Leftover& l) {
+  return l.kind != LeftoverKind::strange && l.kind != LeftoverKind::output && l.use == Leftover::Use::none;
+}
+
 /// What was done, as one word.
 std::string clean_up(const Folder& dir, const Leftover& l, const CleanOptions& o) {
-  if (!o.remove || l.kind == LeftoverKind::strange || l.kind == LeftoverKind::output) return "kept";
-  if (l.use != Leftover::Use::none) return "kept";
+  if (!o.remove || !is_removable(l)) return "kept";
   if (::faccessat(dir.fd(), ".", W_OK, 0) != 0) fail_errno(dir.path(), "cannot remove anything in it", errno);
   OutputDir::clean({dir.again(), l.place}, owned_files);
   return l.kind == LeftoverKind::predecessor ? "put back" : "removed";
@@ -92,41 +96,38 @@ Json to_json(const Folder& dir, const Leftover& l, const std::string& done) {
   return j;
 }
 
-/// Where to look for what runs left: a folder, and there beside one output or, without `place`, beside all.
-struct Search {
+/// A folder, and the leftovers in it: beside one output, or beside all.
+struct Leftovers {
   Folder dir;
-  std::string place;
+  std::vector<Leftover> list;
 };
 
-bool has_leftovers(const Folder& above, const std::string& place) {
-  const std::vector<std::string> names = names_in_folder(above, Unreadable::skip);
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name_behind(name) == place; });
-}
-
 /// A path at which an interrupted run was to make an output is that output, even if it is a folder.
-Search search_at(const std::string& path) {
+Leftovers find_at(const std::string& path) {
   fs::path out = fs::absolute(path).lexically_normal();
   if (!out.has_filename()) out = out.parent_path();
   std::error_code ec;
-  const fs::path above = fs::canonical(out.parent_path(), ec);
-  if (!ec)
-    if (Folder folder = Folder::open(above.string()); has_leftovers(folder, out.filename().string()))
-      return {std::move(folder), out.filename().string()};
+  if (const fs::path above = fs::canonical(out.parent_path(), ec); !ec) {
+    Folder dir = Folder::open(above.string());
+    if (auto beside = find_leftovers(dir, owned_files, out.filename().string()); !beside.empty())
+      return {std::move(dir), std::move(beside)};
+  }
   const fs::path folder = fs::canonical(path, ec);
   if (ec) fail_errno(path, "cannot read", ec.value());
-  return {Folder::open(folder.string()), ""};
+  Folder dir = Folder::open(folder.string());
+  auto all = find_leftovers(dir, owned_files);
+  return {std::move(dir), std::move(all)};
 }
 
 int clean(const CleanOptions& o, bool json) {
-  const auto [dir, place] = search_at(o.path);
+  const auto [dir, leftovers] = find_at(o.path);
   Json list = Json::array();
   int64_t removable = 0;
-  for (const Leftover& l : find_leftovers(dir, owned_files, place)) {
+  for (const Leftover& l : leftovers) {
     throw_if_interrupted();
     const std::string done = clean_up(dir, l, o);
     list.push_back(to_json(dir, l, done));
-    removable +=
-        !o.remove && l.kind != LeftoverKind::strange && l.kind != LeftoverKind::output && l.use == Leftover::Use::none;
+    removable += !o.remove && is_removable(l);
     if (json) continue;
     const std::string what =
         fmt::format("{}{}: {}, {}, changed {} ago{}", o.remove ? done + ": " : "", printable(dir.path(l.place)),

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "src/models/layer_names.h"
 #include "src/packed/manifest.h"
 #include "src/plan/transfer.h"
 
@@ -77,14 +78,10 @@ void mark_numbers(const uint8_t* data, int64_t bytes, const Exponent& e, uint8_t
   std::atomic_ref(*to).fetch_or(marks, std::memory_order_relaxed);  // jobs share a tensor
 }
 
-bool has_word(std::string_view name, std::initializer_list<std::string_view> words) {
-  return std::any_of(words.begin(), words.end(), [&](std::string_view w) { return name.find(w) != name.npos; });
-}
-
 bool is_weight(const Tensor& t) { return t.name.ends_with("weight") || t.name.ends_with("weight_packed"); }
 
 /// A matrix of weights, which training does not leave at zeros. LoRA's second matrix begins so.
-bool is_matrix(const Tensor& t) { return t.shape.size() > 1 && is_weight(t) && !has_word(t.name, {"lora_"}); }
+bool is_matrix(const Tensor& t) { return t.shape.size() > 1 && is_weight(t) && !contains_any(t.name, {"lora_"}); }
 
 /// Scales of a quantised tensor: of two groups at least.
 bool is_scales(const Tensor& t) {
@@ -98,7 +95,7 @@ bool is_scales(const Tensor& t) {
 Dtype numbers_of(const Tensor& t) { return t.dtype == Dtype::U8 && is_scales(t) ? Dtype::F8_E8M0 : t.dtype; }
 
 bool is_norm(const Tensor& t) {
-  return t.shape.size() == 1 && t.name.ends_with("weight") && has_word(t.name, {"norm", "ln_", ".ln"});
+  return t.shape.size() == 1 && t.name.ends_with("weight") && contains_any(t.name, {"norm", "ln_", ".ln"});
 }
 
 /// Norms that multiply by 1 + weight, whose weights begin at zero.
@@ -154,14 +151,14 @@ class Contents {
       const bool is_matrix = t.part == Part::codes || t.part == Part::scales;
       for (size_t e = 0; e < experts.size() && is_matrix; ++e) {
         const auto pieces = pieces_of(t, experts[e]);
-        for (size_t p = 0; p < pieces.size(); ++p) look_at_codes(sums_.packed[i], t, int64_t(e), int(p), pieces[p]);
+        for (size_t p = 0; p < pieces.size(); ++p) look_at_matrix(sums_.packed[i], t, int64_t(e), int(p), pieces[p]);
       }
       const auto sources = sources_of(plan_, t);
       for (size_t s = 0; s < sources.size(); ++s) look_at_numbers(*sources[s], sums_.packed[i].marks[s]);
     }
   }
 
-  void look_at_codes(const Checksums::Packed& sums, const PackedTensor& t, int64_t expert, int piece, const Slice& s) {
+  void look_at_matrix(const Checksums::Packed& sums, const PackedTensor& t, int64_t expert, int piece, const Slice& s) {
     const SourceIndex at = source_index(plan_, t, expert, piece);
     if (!is_zeros(sums.sources[at.tensor][at.piece], s.piece_bytes)) return;
     const bool is_stacked = s.piece_bytes < s.tensor->bytes;
@@ -200,10 +197,9 @@ class Contents {
 
   /// What is no weight may hold -infinity: masks, and biases of experts that are never chosen.
   void look_at_numbers(const Tensor& t, uint8_t marks) {
-    const std::string name = plan_.checkpoint->where(t);
-    if (marks & mark::nan) nans_.add(name);
+    if (marks & mark::nan) nans_.add(plan_.checkpoint->where(t));
     const uint8_t infinities = is_weight(t) ? mark::plus_infinity | mark::minus_infinity : mark::plus_infinity;
-    if (marks & infinities) infinities_.add(name);
+    if (marks & infinities) infinities_.add(plan_.checkpoint->where(t));
   }
 
   const Plan& plan_;

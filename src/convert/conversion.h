@@ -112,8 +112,8 @@ class Conversion {
   /// that grew would be new memory each time.
   uint8_t* source_buffer(Worker& worker, int64_t bytes, int64_t offset) const;
   uint8_t* packed_buffer(Worker& worker, int64_t bytes, int64_t offset) const;
-  /// Carries out all batches, in the order that the hashes need, or by what is in the page cache; batches of another
-  /// source than a checkpoint's shards are taken in order.
+  /// Carries out all batches. With published hashes they follow the order of the files, else the page cache's contents.
+  /// Batches of a packed source follow their numbers.
   void carry_out(const std::vector<std::vector<int64_t>>& batches, Progress& progress);
   /// A batch of jobs, all together or one after the other.
   void carry_out_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress);

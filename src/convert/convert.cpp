@@ -242,7 +242,6 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
   OpenOptions start = open_options_of(p.plan, options);
   start.takes_parts = parts.has_value();
   out.open(start);
-  if (out.replaced()) to.check_replaced(*out.replaced());
   if (parts && !out.committed()) parts->move_into(out);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);
   conversion.compare_with(in.files, in.published);

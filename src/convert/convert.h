@@ -44,7 +44,6 @@ struct ConvertOptions {
   std::optional<PartNumber> part;               // only this part is written
   bool merge = false;                           // all parts are there, or nothing is done
   bool verify = false;                          // merge: reads their bytes again
-  bool even_in_use = false;                     // also where other nodes may be writing parts
   bool dry_run = false, force = false, add = false, sha256 = false, json = false;
 };
 

@@ -62,13 +62,6 @@ void NewOutput::check(const Plan& plan) const {
        edited);
 }
 
-void NewOutput::check_replaced(const Folder& replaced) const {
-  if (!replaced.has(manifest_name)) return;
-  if (const std::string edited = edited_file(replaced, read_listed_files(replaced)); !edited.empty())
-    fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place",
-         options_.out, edited);
-}
-
 int AddedSet::number(const Backend& backend, const TensorParallel& tp) const {
   return set_number(out_.manifest, backend, tp);
 }
@@ -94,7 +87,7 @@ void AddedSet::check_free(const std::string& name) const {
     fail(ErrorKind::usage, "{}: {} was not made by mxfp4-pack; move it away first", options_.out, printable(name));
 }
 
-void AddedSet::check_replaced(const Folder& replaced) const {
+void AddedSet::check_same(const Folder& replaced) const {
   if (const std::string edited = edited_file(replaced, out_.manifest.files); !edited.empty())
     fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place",
          options_.out, edited);
@@ -104,7 +97,10 @@ void AddedSet::check_replaced(const Folder& replaced) const {
          options_.out);
 }
 
-void AddedSet::begin(const Plan& plan, const OutputDir& out) const { link_earlier(plan, out, out_); }
+void AddedSet::begin(const Plan& plan, const OutputDir& out) const {
+  if (out.replaced()) check_same(*out.replaced());
+  link_earlier(plan, out, out_);
+}
 
 void AddedSet::end() const { out_.held = HeldFiles(out_.dir); }
 

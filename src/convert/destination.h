@@ -31,9 +31,7 @@ class Destination {
   virtual ManifestOptions manifest_options(const Input& in) const = 0;
   /// Throws Error{usage} where OUT cannot take the set.
   virtual void check(const Plan& plan) const = 0;
-  /// The same of the directory that will be replaced, which nobody can exchange for another any more.
-  virtual void check_replaced(const Folder& replaced) const = 0;
-  /// Puts into a partial output what OUT keeps.
+  /// Puts into the staging directory the files that OUT keeps. Throws Error if OUT is not what was checked any more.
   virtual void begin(const Plan& plan, const OutputDir& out) const = 0;
   /// All is written: nothing of what OUT was before is read any more, or open, which NFS does not like to be removed.
   virtual void end() const = 0;
@@ -51,7 +49,6 @@ class NewOutput final : public Destination {
   /// With --force, also refuses an OUT with an edited small file, which would be lost. With --rank, also refuses an OUT
   /// with other ranks of the same set.
   void check(const Plan&) const override;
-  void check_replaced(const Folder& replaced) const override;
   void begin(const Plan&, const OutputDir&) const override {}
   void end() const override {}
   const PackedCheckpoint* earlier() const override { return nullptr; }
@@ -70,13 +67,14 @@ class AddedSet final : public Destination {
   int number(const Backend& backend, const TensorParallel& tp) const override;
   ManifestOptions manifest_options(const Input& in) const override;
   void check(const Plan& plan) const override;
-  void check_replaced(const Folder& replaced) const override;
   void begin(const Plan& plan, const OutputDir& out) const override;
   void end() const override;
   const PackedCheckpoint* earlier() const override { return &out_; }
 
  private:
   void check_free(const std::string& name) const;  // of the new set
+  /// replaced: the directory that will be replaced, which nobody can exchange for another any more.
+  void check_same(const Folder& replaced) const;
 
   const ConvertOptions& options_;
   PackedCheckpoint& out_;

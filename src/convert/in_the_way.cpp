@@ -27,8 +27,7 @@ bool can_add(const ConvertOptions& o, const Plan& plan, const Input& in, const P
 std::string what_force_does(const std::string& out) {
   const Folder dir = Folder::open(out);
   const std::vector<std::string> own = owned_files(dir);
-  std::string name = foreign_in(dir, {own.begin(), own.end()});
-  if (name.empty()) name = edited_file(dir, read_listed_files(dir));
+  const std::string name = foreign_in(dir, {own.begin(), own.end()});
   return name.empty() ? "--force replaces it" : fmt::format("move {} away, then --force replaces it", printable(name));
 }
 

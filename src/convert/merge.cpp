@@ -25,7 +25,7 @@ ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
     fail(ErrorKind::input, "{}: {} of {} is of another version", m.out, part_record, part.name);
   }
   o.out = m.out;
-  o.merge = o.even_in_use = true;
+  o.merge = true;
   o.verify = m.verify;
   o.threads = m.threads;
   o.device = m.device;

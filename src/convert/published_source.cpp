@@ -11,8 +11,8 @@
 namespace mxfp4 {
 
 PublishedList published_of(const ConvertOptions& o, const Checkpoint& checkpoint, Problems& problems) {
-  if (has_manifest(o.checkpoint)) refuse_published(o);
-  if (o.no_published || o.part || o.merge || has_manifest(o.checkpoint)) return {};
+  if (has_manifest(o.checkpoint)) return refuse_published(o), PublishedList();
+  if (o.no_published || o.part || o.merge) return {};
   const bool is_given = !o.published.empty();
   const PublishedList list = is_given ? read_published_list(o.published) : published_beside(checkpoint);
   return check_published(checkpoint, list, is_given, problems);

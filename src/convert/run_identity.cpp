@@ -56,7 +56,7 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
           .source = checksum_of(source),
           .made = files_made(plan),
           .bytes = plan.file_bytes + bytes_beside(plan),
-          .even_in_use = options.even_in_use,
+          .even_in_use = options.merge,
           .discards_other = options.force && !options.merge};
 }
 

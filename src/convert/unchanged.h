@@ -8,9 +8,9 @@ namespace mxfp4 {
 
 struct PackedCheckpoint;
 
-/// How OUT's set of the plan's kind is not what the plan makes; empty: it was made with the same options of a source of
-/// the same form, and its files are there with their sizes, small ones and headers as they were written. The words
-/// follow "but". damage: what was found wrong when OUT was opened.
+/// The first difference between OUT's set and the set that the plan makes, in words that follow "but". It compares the
+/// options, the form of the source, the sizes of files, their headers, and small files; not the contents of tensors.
+/// Empty if it finds none. damage: the problems that were found when OUT was opened.
 std::string difference_of_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out,
                               Problems& damage);
 

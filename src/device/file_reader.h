@@ -27,8 +27,8 @@ struct FilePart {
   uint8_t* hash = nullptr;  // where its XXH3-128 goes, 16 bytes in canonical form; null: it is not wanted
 };
 
-/// The bytes that a reader has read; how many of these were in the page cache when their files were opened, and how
-/// many are now. -1 if the system does not provide the number.
+/// Bytes that a reader has read. before, now: those of them in the page cache when their files were opened, and now; -1
+/// if the system does not provide the number.
 struct CachedBytes {
   int64_t read = 0, before = 0, now = 0;
 };

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <ctime>
 #include <filesystem>
 #include <set>
@@ -116,15 +117,6 @@ std::vector<std::string> names_in(const Folder& dir, const JournalHead& head, co
 void mark_as_removed(const Folder& dir, const std::string& place, const JournalHead& head, const ListOwn& made) {
   if (!is_own_folder(dir) || names_in_folder(dir).empty() || has_run_file(dir)) return;
   write_run_file(dir, place, {.run = "removed", .made = names_in(dir, head, made)});
-}
-
-std::set<std::string> explained(const Folder& above, const std::string& place, const std::vector<std::string>& names) {
-  std::set<std::string> all(names.begin(), names.end());
-  all.insert(run_file);
-  const Folder out = above.find(place);
-  if (is_own_folder(out))
-    for (const auto& [name, identity] : snapshot_of(out)) all.insert(name);
-  return all;
 }
 
 /// These names, and files that OUT has, too: a run that adds a set puts them there.
@@ -290,9 +282,11 @@ std::string why_not_ours(const HeldFolder& dir, const std::string& place, const 
 }
 
 std::vector<std::string> explained_names(const Folder& above, const std::string& place,
-                                         const std::vector<std::string>& names) {
-  const std::set<std::string> all = explained(above, place, names);
-  return {all.begin(), all.end()};
+                                         std::vector<std::string> names) {
+  const Folder out = above.find(place);
+  if (is_own_folder(out))
+    for (const auto& [name, state] : snapshot_of(out)) names.push_back(name);
+  return names;
 }
 
 bool is_whole_output(const Folder& dir, const ListOwn& made) {
@@ -305,7 +299,7 @@ void remove_partial(const HeldFolder& dir, const std::string& place, const Journ
   if (!is_own_folder(dir.folder)) return;
   if (const std::string why = why_not_ours(dir, place, head, made); !why.empty()) fail_strange(dir, why);
   mark_as_removed(dir.folder, place, head, made);
-  remove_own(dir, explained(dir.above, place, names_in(dir.folder, head, made)), run_file);
+  remove_own(dir, known_in(dir, place, names_in(dir.folder, head, made)), run_file);
 }
 
 const char* name_of(LeftoverKind kind) {
@@ -316,9 +310,15 @@ const char* name_of(LeftoverKind kind) {
 
 std::vector<Leftover> find_leftovers(const Folder& dir, const ListOwn& made, const std::string& place) {
   std::set<std::string> places;
-  for (const std::string& name : names_in_folder(dir))
-    if (place.empty() || name_behind(name) == place) places.insert(name_behind(name));
-  places.erase("");
+  if (!place.empty()) {  // also in a folder that cannot be listed
+    const auto hidden = every_name(hidden_beside(place));
+    if (longest_name_beside(place).size() <= NAME_MAX &&
+        std::any_of(hidden.begin(), hidden.end(), [&](const std::string& name) { return dir.has(name); }))
+      places.insert(place);
+  } else {
+    for (const std::string& name : names_in_folder(dir)) places.insert(name_behind(name));
+    places.erase("");
+  }
   std::vector<Leftover> out;
   for (const std::string& place : places) out.push_back(describe_again(dir, place, made));
   return out;

@@ -46,9 +46,8 @@ void write_run_file(const Folder& dir, const std::string& place, const JournalHe
 std::string why_not_ours(const HeldFolder& dir, const std::string& place, const JournalHead& head, const ListOwn& made);
 /// Why a name is no old output that can be put back; empty: it is one.
 std::string why_no_output(const HeldFolder& dir, const ListOwn& made);
-/// These names, and what a set is added to: files of `place`.
-std::vector<std::string> explained_names(const Folder& above, const std::string& place,
-                                         const std::vector<std::string>& names);
+/// These names, and those of all files at `place`, to which a set may be added.
+std::vector<std::string> explained_names(const Folder& above, const std::string& place, std::vector<std::string> names);
 /// Whether a folder of this user's own holds every file that its manifest lists, and no run's mark.
 bool is_whole_output(const Folder& dir, const ListOwn& made);
 /// Removes a directory. Throws Error{usage} if why_not_ours() is not empty. If it is interrupted, a later call

@@ -40,10 +40,6 @@ std::string missing_layers(const std::vector<int64_t>& missing) {
   return missing.size() == 1 ? "the layer is missing" : fmt::format("{} layers are missing", missing.size());
 }
 
-bool has_word(std::string_view name, std::initializer_list<std::string_view> words) {
-  return std::any_of(words.begin(), words.end(), [&](std::string_view w) { return name.find(w) != name.npos; });
-}
-
 class Completeness {
  public:
   explicit Completeness(const Checkpoint& ck) : ck_(ck), stacks_(layer_stacks(ck)), main_(main_stack(stacks_)) {
@@ -59,7 +55,8 @@ class Completeness {
       if (&stack != main_) compare_layers(stack, INT64_MAX, {}, lacks_);
       check_experts(stack, lacks_);
     }
-    const Json config = typed_config();
+    Json config = *counted_.config;
+    config["model_type"] = model_type();
     for (const LayerStack& stack : stacks_)
       if (&stack == main_ || stack.is_mtp()) {
         compare_mtp(*main_, counted_.layers, stack, lacks_);
@@ -73,11 +70,10 @@ class Completeness {
   }
 
  private:
-  /// The counted config, with a model type even if the outer config alone has one.
-  Json typed_config() const {
-    Json config = *counted_.config;
-    if (config_string(config, "model_type").empty()) config["model_type"] = config_string(ck_.config, "model_type");
-    return config;
+  /// Of the counted config, or else of the outer one.
+  std::string model_type() const {
+    const std::string own = config_string(*counted_.config, "model_type");
+    return own.empty() ? config_string(ck_.config, "model_type") : own;
   }
 
   void add(std::string where, std::string what) { lacks_.push_back({std::move(where), std::move(what)}); }
@@ -124,7 +120,7 @@ class Completeness {
           any([](const std::string& n) { return n.find("experts.") != n.npos && n.find("shared") == n.npos; });
       const bool router = any([](const std::string& n) {
         const bool of_expert = n.find("experts.") != n.npos;
-        return !of_expert && has_word(n, {".gate.", "router", "gate_weight", "moe_gate", "switch", "classifier"});
+        return !of_expert && contains_any(n, {".gate.", "router", "gate_weight", "moe_gate", "switch", "classifier"});
       });
       if (experts && !router && !lacks_gate(index)) without.push_back(index);
     }
@@ -138,7 +134,7 @@ class Completeness {
     return std::any_of(lacks_.begin(), lacks_.end(), [&](const Lack& l) {
       return l.stack == main_->root && std::count(l.layers.begin(), l.layers.end(), layer) > 0 &&
              std::any_of(l.parts.begin(), l.parts.end(), [](const std::string& part) {
-               return has_word(part, {"gate", "router"});
+               return contains_any(part, {"gate", "router"});
              });
     });
   }
@@ -149,7 +145,7 @@ class Completeness {
     const LayerStack* tower = nullptr;
     int64_t towers = 0;
     for (const LayerStack& s : stacks_)
-      if (&s != main_ && s.layers.size() >= 8 && has_word(s.root, {"vis", "vit"})) tower = &s, ++towers;
+      if (&s != main_ && s.layers.size() >= 8 && contains_any(s.root, {"vis", "vit"})) tower = &s, ++towers;
     if (towers != 1) return;
     for (const char* key : {"depth", "num_hidden_layers", "vt_num_hidden_layers"}) {
       const int64_t says = count_in(*vision, key), has = int64_t(tower->layers.size());
@@ -171,13 +167,14 @@ class Completeness {
     for (const Tensor& t : ck_.tensors) {
       if (is_in_layer(t.name)) continue;
       const std::string beside = first_part(t.name, parent), above = first_part(t.name, shared);
-      embedding = embedding || has_word(beside, {"emb", "wte"}) || has_word(above, {"emb", "wte", "shared"});
-      norm = norm || has_word(beside, {"norm", "ln_f"});
-      head = head || has_word("." + t.name, {".lm_head", ".head.", ".output.", ".output_layer.", ".embed_out",
-                                             ".unembed", ".score.", ".ff_out."});
+      embedding = embedding || contains_any(beside, {"emb", "wte"}) || contains_any(above, {"emb", "wte", "shared"});
+      norm = norm || contains_any(beside, {"norm", "ln_f"});
+      head = head || contains_any("." + t.name, {".lm_head", ".head.", ".output.", ".output_layer.", ".embed_out",
+                                                 ".unembed", ".score.", ".ff_out."});
     }
+    const bool has_streams = has_hyper_connections();
     for (const char* name : {"hc_head_base", "hc_head_fn", "hc_head_scale"})
-      if (has_hyper_connections() && !std::any_of(ck_.tensors.begin(), ck_.tensors.end(), [&](const Tensor& t) {
+      if (has_streams && !std::any_of(ck_.tensors.begin(), ck_.tensors.end(), [&](const Tensor& t) {
             return t.name.starts_with(parent) && t.name.substr(parent.size()).starts_with(name);
           }))
         add(parent + name, "missing, and layers have hyper-connections");
@@ -189,22 +186,21 @@ class Completeness {
 
   /// Of DeepSeek-V4: the head joins the streams that layers keep apart.
   bool has_hyper_connections() const {
-    return main_->layers.begin()->second.count("hc_attn_fn") &&
-           config_string(typed_config(), "model_type").starts_with("deepseek_v4");
+    return main_->layers.begin()->second.count("hc_attn_fn") && model_type().starts_with("deepseek_v4");
   }
 
   /// "embed_tokens" of "model.embed_tokens.weight" behind "model."; empty for other names and parts of other models.
   static std::string first_part(const std::string& name, const std::string& parent) {
     if (!name.starts_with(parent)) return "";
     const std::string first = name.substr(parent.size(), name.find('.', parent.size()) - parent.size());
-    return has_word(first, {"vis", "patch", "pos", "image", "audio", "mtp"}) ? "" : first;
+    return contains_any(first, {"vis", "patch", "pos", "image", "audio", "mtp"}) ? "" : first;
   }
 
   /// Else the head gives something other than tokens.
   bool generates() const {
     const auto it = ck_.config.find("architectures");
     if (it == ck_.config.end() || !it->is_array() || it->empty() || !it->front().is_string()) return true;
-    return has_word(it->front().get_ref<const std::string&>(), {"CausalLM", "Conditional", "LMHead"});
+    return contains_any(it->front().get_ref<const std::string&>(), {"CausalLM", "Conditional", "LMHead"});
   }
 
   /// A config without the key may mean either, for model types that are not known to have a head of their own.
@@ -215,7 +211,7 @@ class Completeness {
         if (it->get<bool>()) return true;
         known = true;
       }
-    const std::string type = config_string(typed_config(), "model_type");
+    const std::string type = model_type();
     for (const char* untied : {"gpt_oss", "deepseek", "kimi", "mimo", "glm", "minimax", "qwen", "bailing", "llama",
                                "mistral", "mixtral", "phi3", "olmoe", "longcat"})
       known = known || type.starts_with(untied);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "src/models/layer_names.h"
+
 namespace mxfp4 {
 
 namespace {
@@ -11,16 +13,12 @@ namespace {
 constexpr int64_t many_layers = 8;
 constexpr int64_t longest_period = 16;
 
-bool contains(const std::string& text, std::initializer_list<const char*> words) {
-  return std::any_of(words.begin(), words.end(), [&](const char* w) { return text.find(w) != std::string::npos; });
-}
-
 /// "layer_types" tells by its values: all of them are kinds of attention, or not.
 LayerScope scope_of(const std::string& key, const std::vector<std::string>& values) {
-  if (contains(key, {"moe", "mlp", "expert", "dense", "sparse", "ffn", "hash"})) return LayerScope::experts;
+  if (contains_any(key, {"moe", "mlp", "expert", "dense", "sparse", "ffn", "hash"})) return LayerScope::experts;
   const bool is_attention =
-      contains(key, {"attn", "attention", "sliding", "rope", "compress"}) ||
-      std::all_of(values.begin(), values.end(), [](const std::string& v) { return contains(v, {"attention"}); });
+      contains_any(key, {"attn", "attention", "sliding", "rope", "compress"}) ||
+      std::all_of(values.begin(), values.end(), [](const std::string& v) { return contains_any(v, {"attention"}); });
   return is_attention ? LayerScope::attention : LayerScope::all;
 }
 
@@ -44,12 +42,12 @@ struct Attributes {
 
   /// "first_k_dense_replace": 3 sets layers 0, 1 and 2 apart; "full_attention_interval": 4 every fourth.
   void add_number(const std::string& key, int64_t n) {
-    const int64_t border = contains(key, {"layer_end"}) ? n + 1 : n;
+    const int64_t border = contains_any(key, {"layer_end"}) ? n + 1 : n;
     if (border > 0 && border < layers &&
-        contains(key, {"dense", "hash", "first", "layer_start", "layer_end", "shared_layers"}))
+        contains_any(key, {"dense", "hash", "first", "layer_start", "layer_end", "shared_layers"}))
       add(key, [&](int64_t i) { return std::to_string(i < border); });
-    if (n > 1 && n <= longest_period && !contains(key, {"experts"}) &&
-        contains(key, {"interval", "period", "freq", "step", "every", "pattern", "share", "group_size"}))
+    if (n > 1 && n <= longest_period && !contains_any(key, {"experts"}) &&
+        contains_any(key, {"interval", "period", "freq", "step", "every", "pattern", "share", "group_size"}))
       for (int64_t phase = 0; phase < n; ++phase) add(key, [&](int64_t i) { return std::to_string(i % n == phase); });
   }
 
@@ -82,7 +80,7 @@ struct Attributes {
       if (key == "quantization_config" || key.ends_with("vision_config") || key.ends_with("audio_config")) continue;
       if (value.is_number_integer()) add_number(key, value.get<int64_t>());
       if (value.is_array() && !value.empty()) add_list(key, value);
-      if (value.is_string() && contains(key, {"pattern", "layer"}) &&
+      if (value.is_string() && contains_any(key, {"pattern", "layer"}) &&
           int64_t(value.get_ref<const std::string&>().size()) == layers)
         add(key, [&](int64_t i) { return value.get_ref<const std::string&>().substr(size_t(i), 1); });
       if (value.is_object() && depth > 0) add_object(value, depth - 1);
@@ -93,9 +91,10 @@ struct Attributes {
 }  // namespace
 
 LayerScope scope_of_block(const std::string& block) {
-  if (contains(block, {"mlp", "ffn", "moe", "feed_forward", "expert", "router", "gate"})) return LayerScope::experts;
-  const bool is_attention =
-      contains(block, {"attn", "attention", "mamba", "mixer", "conv", "temporal"}) && !contains(block, {"norm"});
+  if (contains_any(block, {"mlp", "ffn", "moe", "feed_forward", "expert", "router", "gate"}))
+    return LayerScope::experts;
+  const bool is_attention = contains_any(block, {"attn", "attention", "mamba", "mixer", "conv", "temporal"}) &&
+                            !contains_any(block, {"norm"});
   return is_attention ? LayerScope::attention : LayerScope::all;
 }
 

@@ -62,6 +62,10 @@ bool LayerStack::has_experts() const {
 
 bool LayerStack::is_mtp() const { return has_part(root, {"mtp", "nextn"}); }
 
+bool contains_any(std::string_view text, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view w) { return text.find(w) != text.npos; });
+}
+
 bool is_in_layer(std::string_view name) { return take_apart(name).layer >= 0; }
 
 std::vector<LayerStack> layer_stacks(const Checkpoint& checkpoint) {

@@ -1,8 +1,10 @@
 // A checkpoint's numbered layers, by the names of its tensors alone.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/checkpoint/checkpoint.h"
@@ -27,6 +29,9 @@ struct LayerStack {
   /// Layers of multi-token prediction.
   bool is_mtp() const;
 };
+
+/// Whether a text contains one of the words.
+bool contains_any(std::string_view text, std::initializer_list<std::string_view> words);
 
 /// Whether the name has the number of a layer.
 bool is_in_layer(std::string_view name);

@@ -27,8 +27,8 @@ struct ScaleReport {
   std::string first;                              // the first bad value, in words
 };
 
-/// Checks `count` scales and writes their bytes to `to`, which may be `from` if both are one byte wide. allow_nan: 0xFF
-/// is not counted as bad. largest: bytes above this limit of the backend are bad.
+/// Checks `count` scales and writes their bytes to `to`, which may be `from` if both are one byte wide.
+/// allow_nan: 0xFF does not count as bad. largest: greater bytes are bad; it is a limit of the backend.
 ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, bool allow_nan, uint8_t* to,
                                 uint8_t largest = 0xFF);
 /// Scale bytes that scales_to_canonical() wrote become their values; a scale that has none is bad.

@@ -31,7 +31,7 @@ class FileComparison {
   void compare_small_files() {
     for (const std::string& name : original_files(source_)) {
       const PublishedFile* published = find(list_, name);
-      if (is_shard(name) || !published) continue;
+      if (find_shard(source_, name) || !published) continue;
       const std::string text = original_text(source_, name);
       compare_text(*published, text);
       if (const PublishedFile* recorded = find(record_, name)) compare_text(*recorded, text);
@@ -62,9 +62,6 @@ class FileComparison {
     if (is_first) bytes_ += bytes;
   }
 
-  bool is_shard(const std::string& name) const {
-    return std::any_of(source_.shards.begin(), source_.shards.end(), [&](const Shard& s) { return s.name == name; });
-  }
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -92,10 +89,7 @@ class FileComparison {
   }
 
   void compare_text(const PublishedFile& published, const std::string& text) {
-    const auto bytes = int64_t(text.size());
-    Digest digest = digest_like(published, bytes);
-    digest.take(text.data(), bytes);
-    compare(published, bytes, digest.hex());
+    compare(published, int64_t(text.size()), hash_like(published, text));
   }
 
   void compare(const PublishedFile& published, int64_t bytes, const std::string& is) {
@@ -155,7 +149,7 @@ PublishedReport compare_with_list(const VerifyOptions& options, const PackedChec
     kept.insert(name);
     if (find(list, name))
       ++report.files;
-    else if (comparison.is_shard(name))
+    else if (find_shard(packed.manifest.source, name))
       report_not_listed(name, list, problems);
     else
       report.not_listed.push_back(name);

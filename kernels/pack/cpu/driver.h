@@ -15,8 +15,9 @@
 
 namespace mxfp4 {
 
-/// Strip tn of a matrix with storage shape s, tile_n rows of s.b bytes, to its words in `packed`; and back. next: the
-/// rows of the next strip, which the driver prefetches into the caches; null data: none.
+/// Packs strip tn of a matrix into its words in `packed`; UnpackStrip reverses it. The matrix has storage shape s, and
+/// a strip has tile_n rows of s.b bytes. next: the rows of the next strip, which the driver prefetches; null data:
+/// none.
 using PackStrip = void (*)(const uint8_t* strip, Shape s, int64_t tn, uint8_t* packed, const Rows& next);
 using UnpackStrip = void (*)(const uint8_t* packed, Shape s, int64_t tn, uint8_t* strip);
 

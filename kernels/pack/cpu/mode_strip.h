@@ -19,9 +19,10 @@ class ModeStrips {
   const ModeLayout& layout() const { return layout_; }
   /// The rows of a strip: as many rows of tiles as possible so that all strips are stored alike.
   int64_t rows() const { return tiles_ * layout_.tile.n; }
-  /// Strip tn, rows of storage.b bytes, to its places in one copy, which begins at `packed`; and back. next: see
-  /// PackStrip. past: write past the caches, because the rows are not read again soon. copies: if the layout stores
-  /// several copies, counts the bytes of all copies that differ from the packed strip.
+  /// Packs strip tn, rows of storage.b bytes, into the copy that begins at `packed`; unpack() reverses it.
+  /// - next: see PackStrip.
+  /// - past: write past the caches, because the rows are not read again soon.
+  /// - copies: counts the bytes that differ from the packed strip in all copies, if the layout stores several.
   void pack(const uint8_t* strip, int64_t tn, uint8_t* packed, const Rows& next) const;
   void unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past, CopyReport& copies) const;
 
