@@ -84,7 +84,10 @@ Folder Folder::again() const {
   return Folder(Fd(fd, path()));
 }
 
-std::string Folder::lasting_path() const { return fmt::format("/proc/self/fd/{}", fd_.get()); }
+std::string Folder::lasting_path() const {
+  static const bool has_proc = ::access("/proc/self/fd", X_OK) == 0;
+  return has_proc ? fmt::format("/proc/self/fd/{}", fd_.get()) : path();
+}
 
 bool Folder::is_own() const { return stat().st_uid == ::geteuid(); }
 
@@ -113,6 +116,8 @@ Folder Folder::find(const std::string& name) const {
   if (fd < 0 && !is_absence(errno)) fail_errno(path(name), "cannot open", errno);
   return Folder(Fd(fd, path(name)));
 }
+
+Folder Folder::parent() const { return Folder(Fd(try_to_hold(fd_.get(), ".."), path(".."))); }
 
 Folder Folder::make(const std::string& name) const {
   const FolderOfName in(*this, name);
@@ -167,7 +172,8 @@ int Folder::link(const std::string& name, const Folder& to, const std::string& n
   }));
 }
 
-int Folder::link_from(const std::string& path, const std::string& new_name) const {
+int Folder::link_file(const Fd& file, const std::string& new_name) const {
+  const std::string path = fmt::format("/proc/self/fd/{}", file.get());
   const FolderOfName in(*this, new_name);
   return error_of(
       in([&](int dir, const char* last) { return ::linkat(AT_FDCWD, path.c_str(), dir, last, AT_SYMLINK_FOLLOW); }));

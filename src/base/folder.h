@@ -38,7 +38,7 @@ class Folder {
   /// The path by which it was opened: for messages.
   const std::string& path() const { return fd_.name(); }
   std::string path(const std::string& name) const { return fd_.name() + "/" + name; }
-  /// A path that leads to the held folder, wherever it is by now. It needs /proc.
+  /// A path that leads to the held folder, wherever it is by now. Without /proc: path().
   std::string lasting_path() const;
   int fd() const { return fd_.get(); }
   struct stat stat() const {
@@ -55,6 +55,8 @@ class Folder {
   bool has_file(const std::string& name) const;
   /// A folder in this one; holds nothing if the name is not there or is no folder. A link is no folder.
   Folder find(const std::string& name) const;
+  /// The folder that this one is in; the root is in itself. Holds nothing if it cannot be opened.
+  Folder parent() const;
   /// Makes a folder that only this user may enter. Throws Error{io} if the name is taken.
   Folder make(const std::string& name) const;
   /// The same, or the folder of that name that this or another process has made.
@@ -67,8 +69,8 @@ class Folder {
   int rmdir(const std::string& name) const;
   int rename(const std::string& name, const Folder& to, const std::string& new_name, unsigned flags = 0) const;
   int link(const std::string& name, const Folder& to, const std::string& new_name) const;
-  /// The same for a file outside, by its path, through links.
-  int link_from(const std::string& path, const std::string& new_name) const;
+  /// The same for an open file, wherever it is. It needs /proc.
+  int link_file(const Fd& file, const std::string& new_name) const;
   int symlink(const std::string& target, const std::string& name) const;
   /// The target of a link; none if the name is no link.
   std::optional<std::string> link_target(const std::string& name) const;

@@ -8,6 +8,7 @@
 
 #include "src/base/checksum.h"
 #include "src/base/folder.h"
+#include "src/base/log.h"
 #include "src/checkpoint/companion.h"
 #include "src/io/leftover.h"
 #include "src/io/parts.h"
@@ -25,16 +26,15 @@ constexpr int64_t max_config_bytes = int64_t(16) << 20;
 int64_t ctime_of(const struct stat& s) { return int64_t(s.st_ctim.tv_sec) * 1'000'000'000 + s.st_ctim.tv_nsec; }
 
 bool add_shard(Checkpoint& ck, const std::string& name, Problems& problems) {
-  const std::string path = real_path(ck.dir, name, problems, ck.links);
-  if (path.empty()) return false;
-  ck.shards.push_back(source_shard(name, path));
-  return true;
+  const Fd file = ck.folder->open(name, problems);
+  if (file) ck.shards.push_back(source_shard(name, ck.folder->path(name), file));
+  return bool(file);
 }
 
 /// The names of all files that may be shards. Engines find them by a pattern that no name with a dot in front matches.
-std::vector<std::string> safetensors_in(const std::string& dir) {
+std::vector<std::string> safetensors_in(const Folder& folder) {
   std::vector<std::string> names;
-  for (const std::string& name : names_in_folder(dir))
+  for (const std::string& name : names_in_folder(folder))
     if (fs::path(name).extension() == ".safetensors" && !name.starts_with(".")) names.push_back(name);
   return names;
 }
@@ -90,7 +90,7 @@ std::set<std::string> read_headers(Checkpoint& ck, Problems& problems) {
   std::set<std::string> unreadable;
   for (size_t i = 0; i < ck.shards.size(); ++i) {
     const int64_t before = problems.count();
-    Header header = read_header(ck.shards[i].path, ck.shards[i].name, problems);
+    Header header = read_header(open_again(ck.shards[i]), ck.shards[i].name, problems);
     for (const auto& [key, value] : header.metadata) {
       ck.unpacked |= key == unpacked_mark;
       if (key == "mxfp4_pack")
@@ -132,13 +132,13 @@ std::string nearby(const fs::path& path) {
 /// known.
 [[noreturn]] void fail_no_checkpoint(const std::string& path) {
   if (fs::is_regular_file(path)) {
-    const std::string foreign = foreign_format_of(path);
+    const std::string foreign = foreign_format_of(open_read(path));
     fail(ErrorKind::input, "{}: {}", path,
          foreign.empty() ? "a file; a checkpoint directory was expected" + nearby(path) : foreign);
   }
   for (const std::string& name : names_in_folder(path))
     if (const fs::path file = fs::path(path) / name; fs::is_regular_file(file) && is_weights(file))
-      if (const std::string foreign = foreign_format_of(file.string()); !foreign.empty())
+      if (const std::string foreign = foreign_format_of(open_read(file.string())); !foreign.empty())
         fail(ErrorKind::input, "{}: {}: {}", path, name, foreign);
   fail(ErrorKind::input, "{}: no {} and no *.safetensors; a checkpoint directory was expected{}", path, index_name,
        nearby(path));
@@ -146,11 +146,10 @@ std::string nearby(const fs::path& path) {
 
 /// Reads a JSON file of the checkpoint. If reading fails, returns an empty text and adds a problem.
 std::string read_json_text(const Checkpoint& ck, const char* name, int64_t limit, Problems& problems) {
-  const int64_t before = problems.count();
-  std::string text = small_text(ck.dir, name, limit, problems, ck.links);
-  if (problems.count() != before) return {};
-  const std::string foreign = foreign_format_of(ck.dir + "/" + name);
-  if (foreign.empty()) return text;
+  Fd file = ck.folder->open(name, problems);
+  if (!file) return {};
+  const std::string foreign = foreign_format_of(file);
+  if (foreign.empty()) return read_text(limited(std::move(file), limit));
   return problems.error(name, "{}", foreign), std::string();
 }
 
@@ -191,14 +190,18 @@ std::set<std::string> read_shards(Checkpoint& ck, const std::set<std::string>& n
 
 }  // namespace
 
-Shard source_shard(const std::string& name, const std::string& path) {
-  const struct stat s = open_read(path, name).stat();
+Shard source_shard(const std::string& name, const std::string& path, const Fd& opened) {
+  const struct stat s = opened.stat();
   return {.name = name, .path = path, .state = state_of(s), .ctime_ns = ctime_of(s), .links = s.st_nlink};
 }
 
-bool is_unchanged(const Shard& shard, const struct stat& now) {
+Fd open_again(const Shard& shard) {
+  Fd file = open_read(shard.path, shard.name);
+  const struct stat now = file.stat();
   const bool is_explained = shard.ctime_ns == 0 || shard.links != 1 || now.st_nlink != 1;
-  return state_of(now) == shard.state && (is_explained || ctime_of(now) == shard.ctime_ns);
+  if (state_of(now) != shard.state || (!is_explained && ctime_of(now) != shard.ctime_ns))
+    fail(ErrorKind::input, "{}: changed while it was read; start again", shard.name);
+  return file;
 }
 
 TextInFile keep_text(std::string text) {
@@ -241,20 +244,19 @@ const Tensor* Checkpoint::find(std::string_view name) const {
 }
 
 Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links links) {
-  std::error_code ec;
-  const fs::path real_dir = fs::canonical(dir, ec);
-  if (ec) fail_errno(dir, "cannot open", ec.value());
-  if (!fs::is_directory(real_dir)) fail_no_checkpoint(dir);
-  if (::euidaccess(dir.c_str(), R_OK | X_OK) != 0) fail_errno(dir, "cannot read", errno);
-  const bool indexed = fs::exists(fs::symlink_status(fs::path(dir) / index_name));
-  const std::vector<std::string> files = safetensors_in(dir);
+  const auto held = std::make_shared<SourceFolder>(dir, links);
+  const Folder& folder = held->folder();
+  if (!folder && errno == ENOTDIR) fail_no_checkpoint(dir);
+  if (!folder) fail_errno(dir, "cannot open", errno);
+  if (::euidaccess(folder.lasting_path().c_str(), R_OK | X_OK) != 0) fail_errno(dir, "cannot read", errno);
+  const bool indexed = folder.has(index_name);
+  const std::vector<std::string> files = safetensors_in(folder);
   if (!indexed && files.empty()) fail_no_checkpoint(dir);
-  const bool has_config = fs::exists(fs::symlink_status(fs::path(dir) / config_name));
-  if (const std::string around = indexed || has_config ? "" : nearby(dir); !around.empty())  // a folder of one
+  if (const std::string around = indexed || folder.has(config_name) ? "" : nearby(dir); !around.empty())
     fail(ErrorKind::input, "{}: no {}; a checkpoint directory was expected{}", dir, config_name, around);
   Checkpoint ck;
   ck.dir = dir;
-  ck.links = links;
+  ck.folder = held;
   ck.complete = read_config(ck, problems);
   Index index;
   std::set<std::string> names;
@@ -263,7 +265,7 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links lin
     const std::string text = read_json_text(ck, index_name, max_index_bytes, problems);
     const auto bytes = int64_t(text.size());
     if (problems.count() == before) index = parse_index(text, problems);
-    ck.index = {(real_dir / index_name).string(), index_name, 0, bytes, hash_bytes(text.data(), bytes)};
+    ck.index = {held->path(index_name), index_name, 0, bytes, hash_bytes(text.data(), bytes)};
     ck.complete &= problems.count() == before;
     for (const auto& [tensor, file] : index.weight_map) names.insert(file);
     if (ck.complete) warn_of_others(files, names, problems);

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,8 +12,8 @@
 #include "src/base/checksum.h"
 #include "src/base/file.h"
 #include "src/base/json.h"
-#include "src/checkpoint/real_path.h"
 #include "src/checkpoint/safetensors.h"
+#include "src/io/source_folder.h"
 
 namespace mxfp4 {
 
@@ -53,7 +54,7 @@ struct TextInFile {
 };
 TextInFile keep_text(std::string text);
 
-/// One shard.
+/// One shard, or a companion.
 struct Shard {
   std::string name;  // as the index spells it, relative to the directory
   std::string path;  // to open
@@ -65,14 +66,14 @@ struct Shard {
   int64_t ctime_ns = 0;
   uint64_t links = 0;
 };
-/// Opens the file once.
-Shard source_shard(const std::string& name, const std::string& path);
-/// Whether `now` is the file as it was when the shard was found.
-bool is_unchanged(const Shard& shard, const struct stat& now);
+/// A file that is open, to be opened again by its path.
+Shard source_shard(const std::string& name, const std::string& path, const Fd& opened);
+/// Opens the file again. Throws Error{input} unless it is the file that was found, as it was then.
+Fd open_again(const Shard& shard);
 
 struct Checkpoint {
-  std::string dir;
-  Links links = Links::stay;
+  std::string dir;                             // as the user calls it, for messages
+  std::shared_ptr<const SourceFolder> folder;  // through which all is read
   std::vector<Shard> shards;
   std::vector<Tensor> tensors;                             // by name; Tensor::file indexes shards
   Json config;                                             // {} where there is none
@@ -81,7 +82,7 @@ struct Checkpoint {
   std::vector<std::string> companions;                     // other files to carry along, relative paths, sorted
   std::vector<std::string> left_out;                       // skipped files
   std::map<std::string, std::string> companion_checksums;  // by name, where a manifest has them
-  std::map<std::string, std::string> companion_paths;      // by name, where that is not below dir
+  std::map<std::string, Shard> companion_files;            // by name, as they were found
   bool complete = true;                                    // all was read: a name that is not there is missing
 
   bool unpacked = false;  // made by unpack: its files do not have the original's sizes and order

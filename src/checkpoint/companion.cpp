@@ -28,47 +28,47 @@ bool is_left_out(const fs::path& relative, int64_t bytes) {
 
 class Finder {
  public:
-  Finder(Checkpoint& ck, Problems& problems) : ck_(ck), problems_(problems), real_dir_(fs::canonical(ck.dir)) {
+  Finder(Checkpoint& ck, Problems& problems) : ck_(ck), problems_(problems) {
     for (const Shard& s : ck.shards) shards_.insert(s.name);
   }
 
   bool visit(const Entry& entry) {
-    const fs::path resolved = resolve(entry.path);
-    const bool is_folder = !resolved.empty() && fs::is_directory(resolved);
-    if (resolved.empty() || is_hidden(entry.name))
-      return ck_.left_out.push_back(entry.name + (is_folder ? "/" : "")), false;
-    if (is_folder) return enters(entry, resolved);
+    struct stat s = entry.state;
+    const bool found = !entry.is_link() || ::stat(ck_.folder->path(entry.name).c_str(), &s) == 0;
+    const bool is_folder = found && S_ISDIR(s.st_mode);
+    if (!found || is_hidden(entry.name)) return ck_.left_out.push_back(entry.name + (is_folder ? "/" : "")), false;
+    if (is_folder) return enters(entry);
     if (entry.name == config_name || entry.name == index_name || shards_.count(entry.name)) return false;
-    const bool carried = is_safe_name(entry.name) && fs::is_regular_file(resolved) &&
-                         may_follow(resolved, real_dir_, ck_.links) &&
-                         !is_left_out(entry.name, int64_t(fs::file_size(resolved)));
+    const bool carried = is_safe_name(entry.name) && S_ISREG(s.st_mode) && !is_left_out(entry.name, s.st_size) &&
+                         !(entry.is_link() && ck_.folder->leads_out(entry.name));
     (carried ? ck_.companions : ck_.left_out).push_back(entry.name);
-    if (carried) check(entry.name, resolved.string());
+    if (carried) open(entry.name);
     return false;
   }
 
  private:
-  bool enters(const Entry& entry, const fs::path& resolved) {
+  bool enters(const Entry& entry) {
     const bool enter = std::count(entry.name.begin(), entry.name.end(), '/') < 2 && !entry.is_link();
-    const bool readable = ::euidaccess(resolved.c_str(), R_OK | X_OK) == 0;
+    const bool readable = ::euidaccess(ck_.folder->path(entry.name).c_str(), R_OK | X_OK) == 0;
     if (is_left_out(fs::path(entry.name) / "file", 0)) return enter && readable;
     if (!enter) ck_.left_out.push_back(entry.name + "/");
     if (enter && !readable)
       problems_.error(entry.name, "a folder that cannot be read: {}", std::generic_category().message(errno));
     if (!enter || !readable) return false;
-    if (!is_checkpoint(entry)) return true;
+    if (!is_checkpoint(entry.name)) return true;
     problems_.warn(entry.name + "/", "a checkpoint in a folder, skipped as a whole; convert or copy it separately");
     return false;
   }
 
   /// Whether a folder has a config and weights of its own, which no shard of this checkpoint is among.
-  bool is_checkpoint(const Entry& folder) const {
-    if (!fs::exists(folder.path / config_name)) return false;
+  bool is_checkpoint(const std::string& name) const {
+    const Folder folder = ck_.folder->folder().find(name);
+    if (!folder || !folder.has(config_name)) return false;
     bool weights = false, shards = false;
     walk(
-        folder.path,
+        folder,
         [&](const Entry& entry) {
-          shards |= shards_.count(folder.name + "/" + entry.name) > 0;
+          shards |= shards_.count(name + "/" + entry.name) > 0;
           weights |= is_weights(entry.name) && !is_hidden(entry.name);
           return !is_hidden(entry.name);
         },
@@ -76,16 +76,15 @@ class Finder {
     return weights && !shards;
   }
 
-  void check(const std::string& name, const std::string& path) {
-    if (::euidaccess(path.c_str(), R_OK) != 0)
-      problems_.error(name, "cannot be read: {}", std::generic_category().message(errno));
-    else if (const std::string pointer = lfs_pointer(path); !pointer.empty())
-      problems_.error(name, "{}", pointer);
+  void open(const std::string& name) {
+    const Fd file = ck_.folder->open(name, problems_);
+    if (!file) return;
+    if (const std::string pointer = lfs_pointer(file); !pointer.empty()) problems_.error(name, "{}", pointer);
+    ck_.companion_files[name] = source_shard(name, ck_.folder->path(name), file);
   }
 
   Checkpoint& ck_;
   Problems& problems_;
-  const fs::path real_dir_;
   std::unordered_set<std::string> shards_;
 };
 
@@ -99,19 +98,27 @@ bool is_weights(const fs::path& name) {
 
 void find_companions(Checkpoint& ck, Problems& problems) {
   Finder finder(ck, problems);
-  walk(ck.dir, [&](const Entry& entry) { return finder.visit(entry); });
+  walk(ck.folder->folder(), [&](const Entry& entry) { return finder.visit(entry); });
   std::sort(ck.companions.begin(), ck.companions.end());
   std::sort(ck.left_out.begin(), ck.left_out.end());
 }
 
+namespace {
+
+Fd open_companion(const Checkpoint& ck, const std::string& name) {
+  const auto found = ck.companion_files.find(name);
+  if (found != ck.companion_files.end()) return open_again(found->second);
+  Problems problems;
+  Fd file = ck.folder->open(name, problems);
+  problems.throw_if_any();
+  return file;
+}
+
+}  // namespace
+
 TextSource companion_source(const Checkpoint& ck, const std::string& name) {
   return [&ck, name](const TextSink& to) {
-    Problems problems;
-    const auto elsewhere = ck.companion_paths.find(name);
-    const std::string path =
-        elsewhere != ck.companion_paths.end() ? elsewhere->second : real_path(ck.dir, name, problems, ck.links);
-    problems.throw_if_any();
-    const LongText text(open_text(path, max_companion_bytes, name));
+    const LongText text(limited(open_companion(ck, name), max_companion_bytes));
     Hasher hasher;
     text.give({0, text.bytes()}, [&](std::string_view part) {
       hasher.take(part.data(), int64_t(part.size()));

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "src/base/error.h"
+#include "src/base/folder.h"
 #include "src/checkpoint/companion.h"
 
 namespace mxfp4 {
@@ -18,20 +19,18 @@ constexpr const char* what_to_do =
     "download it again, or use --no-published for a checkpoint that was changed on purpose";
 
 /// Of a file in Hugging Face's cache: the name of the blob that it is a link to.
-std::string hash_in_cache(const fs::path& file) {
-  std::error_code none;
-  const fs::path target = fs::read_symlink(file, none);
+std::string hash_in_cache(const Folder& dir, const std::string& name) {
+  const fs::path target = dir.link_target(name).value_or("");
   return target.parent_path().filename() == "blobs" ? target.filename().string() : "";
 }
 
 /// Of a file that was downloaded into a folder.
-std::string hash_in_metadata(const fs::path& dir, const std::string& name) {
-  const fs::path path = dir / ".cache/huggingface/download" / (name + ".metadata");
-  std::error_code none;
-  if (!fs::is_regular_file(path, none)) return {};
+std::string hash_in_metadata(const Folder& dir, const std::string& name) {
+  const std::string path = ".cache/huggingface/download/" + name + ".metadata";
+  if (!dir.has_file(path)) return {};
   std::istringstream lines;
   try {
-    lines.str(read_text(path.string(), max_metadata_bytes));
+    lines.str(read_text(dir, path, max_metadata_bytes));
   } catch (const Error&) {  // Hugging Face's tools pass over such a file, too
     return {};
   }
@@ -86,8 +85,8 @@ std::string original_text(const Checkpoint& ck, const std::string& name) {
 PublishedList published_beside(const Checkpoint& ck) {
   PublishedList list;
   for (const std::string& name : original_files(ck)) {
-    std::string hash = hash_in_cache(fs::path(ck.dir) / name), by = "cache";
-    if (!is_published_hash(hash)) hash = hash_in_metadata(ck.dir, name), by = "metadata";
+    std::string hash = hash_in_cache(ck.folder->folder(), name), by = "cache";
+    if (!is_published_hash(hash)) hash = hash_in_metadata(ck.folder->folder(), name), by = "metadata";
     if (is_published_hash(hash)) list.push_back({.name = name, .hash = hash, .by = by});
   }
   return list;

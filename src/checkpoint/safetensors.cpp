@@ -227,28 +227,25 @@ Header parse_header(std::string_view json, int64_t file_bytes, std::string_view 
   return header;
 }
 
-std::string foreign_format_of(const std::string& path) {
-  const Fd fd = open_read(path);
+std::string foreign_format_of(const Fd& fd) {
   std::string head(size_t(std::min<int64_t>(fd.stat().st_size, 32)), '\0');
   fd.read(head.data(), int64_t(head.size()), 0);
   const char* foreign = foreign_format(head);
   return foreign ? foreign : "";
 }
 
-std::string lfs_pointer(const std::string& path) {
+std::string lfs_pointer(const Fd& fd) {
   constexpr int64_t most = 1024;  // of a pointer, by Git LFS's specification
-  const Fd fd = open_read(path);
   if (fd.stat().st_size >= most) return {};
   std::string head(size_t(std::min<int64_t>(fd.stat().st_size, int64_t(lfs_version.size()))), '\0');
   fd.read(head.data(), int64_t(head.size()), 0);
   return head == lfs_version ? foreign_format(head) : "";
 }
 
-Header read_header(const std::string& path, std::string_view file, Problems& problems) {
-  const Fd fd = open_read(path, std::string(file));
+Header read_header(const Fd& fd, std::string_view file, Problems& problems) {
   const int64_t bytes = fd.stat().st_size;
   const auto refuse = [&](const std::string& what) {
-    const std::string foreign = foreign_format_of(path);
+    const std::string foreign = foreign_format_of(fd);
     return problems.error(file, "{}", foreign.empty() ? what : foreign), Header{};
   };
   if (bytes < 8) return refuse(fmt::format("{} bytes, at least 8 expected; incomplete copy?", bytes));
@@ -264,6 +261,10 @@ Header read_header(const std::string& path, std::string_view file, Problems& pro
   Header header = parse_header(json, bytes, file, problems);
   header.text = std::move(json);
   return header;
+}
+
+Header read_header(const std::string& path, std::string_view file, Problems& problems) {
+  return read_header(open_read(path, std::string(file)), file, problems);
 }
 
 std::string with_length(const std::string& json) {

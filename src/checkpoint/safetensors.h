@@ -13,6 +13,8 @@
 
 namespace mxfp4 {
 
+class Fd;
+
 enum class Dtype : uint8_t {
   BOOL,
   F4,
@@ -70,13 +72,15 @@ Header parse_header(std::string_view json, int64_t file_bytes, std::string_view 
 
 /// A description of a file in another format (a Git LFS pointer, GGUF, pickle or metal), with advice. Empty if the
 /// format is unknown.
-std::string foreign_format_of(const std::string& path);
+std::string foreign_format_of(const Fd& file);
 /// The same for a file of any kind: only that it is a Git LFS pointer.
-std::string lfs_pointer(const std::string& path);
+std::string lfs_pointer(const Fd& file);
 
-/// Opens `path` read-only and parses its header; the length is checked against the file before memory is taken.
-/// `file` is the name shown in messages. I/O errors throw.
-Header read_header(const std::string& path, std::string_view file, Problems& problems);
+/// Parses a file's header; the length is checked against the file before memory is taken. `shown` is the name in
+/// messages. I/O errors throw.
+Header read_header(const Fd& file, std::string_view shown, Problems& problems);
+/// The same for a file that stands alone.
+Header read_header(const std::string& path, std::string_view shown, Problems& problems);
 
 /// A header's JSON behind its length field, as a file begins with.
 std::string with_length(const std::string& json);

@@ -15,16 +15,9 @@ ShardReader::ShardReader(const Checkpoint& checkpoint, CacheRoom room)
 }
 
 DirectFile ShardReader::open_to_read(size_t shard) {
-  DirectFile file(open(shard));
+  DirectFile file(open_again(checkpoint_.shards[shard]));
   file.keep_reads(room_.stays(checkpoint_.shards[shard].state.bytes));
   return file;
-}
-
-Fd ShardReader::open(size_t shard) const {
-  const Shard& s = checkpoint_.shards[shard];
-  Fd fd = open_read(s.path, s.name);
-  if (!is_unchanged(s, fd.stat())) fail(ErrorKind::input, "{}: changed while it was read; start again", s.name);
-  return fd;
 }
 
 void ShardReader::read(const Tensor& t, int64_t offset, int64_t bytes, void* to,
@@ -62,7 +55,7 @@ bool ShardReader::is_cached(const Tensor& t, int64_t offset, int64_t bytes) cons
 }
 
 void ShardReader::check_unchanged() const {
-  for (size_t i = 0; i < checkpoint_.shards.size(); ++i) open(i);
+  for (const Shard& shard : checkpoint_.shards) open_again(shard);
 }
 
 }  // namespace mxfp4

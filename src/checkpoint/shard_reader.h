@@ -38,8 +38,6 @@ class ShardReader {
   void check_unchanged() const;
 
  private:
-  /// Throws if the shard is not the file from which the checkpoint was read.
-  Fd open(size_t shard) const;
   DirectFile open_to_read(size_t shard);
 
   const Checkpoint& checkpoint_;

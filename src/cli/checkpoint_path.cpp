@@ -73,7 +73,7 @@ bool is_revision(const std::string& text) {
 /// What refs/main says, if that is a revision.
 std::string main_revision(const std::string& repository) try {
   Problems problems;
-  std::string text = small_text(repository, main_file, max_revision_bytes, problems);
+  std::string text = SourceFolder(repository).text(main_file, max_revision_bytes, problems);
   problems.throw_if_any();
   text.erase(text.find_last_not_of(" \t\r\n") + 1);
   if (!is_revision(text))

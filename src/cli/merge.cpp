@@ -15,8 +15,7 @@ void check_merged(MergeOptions o) {
   check_bytes(o.out, o.threads);
   note(fmt::format("{}: its bytes have their checksums", o.out));
   o.verify = false;
-  const Place place = place_of(o.out, "");
-  if (parts_beside(place)) merge(o);
+  if (parts_beside(place_of(o.out))) merge(o);
 }
 
 int merge_parts(const MergeOptions& o) {

@@ -113,7 +113,7 @@ void Conversion::open_files() {
   for (size_t i = 0; i < plan_.files.size(); ++i) {
     const OutFile& f = plan_.files[i];
     if (others_files_[i]) continue;
-    is_linked_[i] = f.shard && out_.link(*options_.link, f.shard->path, f.name);
+    is_linked_[i] = f.shard && out_.link(*options_.link, open_again(*f.shard), f.name);
     const auto file = files_.get(i);
     in_memory_ |= file->is_on_tmpfs();
     if (!is_linked_[i]) file->write(f.header.data(), int64_t(f.header.size()), 0);

@@ -165,23 +165,19 @@ Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const De
 }
 
 /// Says so, and what --json prints of it.
-Json leave_as_it_is(const ConvertOptions& options, const Plan& plan) {
+Json leave_as_it_is(const ConvertOptions& options, const Plan& plan, const Place& place) {
   if (options.part) return merged_part(options, plan);
   if (options.merge && options.verify) return Json{{"out", options.out}, {"unchanged", true}};  // parts wait for that
-  if (options.merge) {                                                                          // parts that came late
-    const Place place = place_of(options.out, "");
-    remove_merged_parts(parts_beside(place), files_made(plan));
-  }
+  if (options.merge) remove_merged_parts(parts_beside(place), files_made(plan));                // which came late
   note(fmt::format("{}: {}", options.out, options.merge ? "all is merged already" : "unchanged"));
   return Json{{"out", options.out}, {"unchanged", true}};
 }
 
 /// What parts can neither replace nor be added to. Of what they are to replace the merge is refused by OutputDir.
-void refuse_what_is_in_the_way(const ConvertOptions& o, const std::string& differs) {
+void refuse_what_is_in_the_way(const ConvertOptions& o, const Place& place, const std::string& differs) {
   if (!is_of_parts(o) || o.add) return;
-  const Place place = place_of(o.out, "");
   if (!is_taken(place.above, place.name)) return;
-  if (o.part && o.force) check_replaceable(o.out, place.above.find(place.name), owned_files);
+  if (o.part && o.force) check_replaceable(o.out, place.folder(), owned_files);
   if (o.force) return;
   fail(ErrorKind::usage, "{}: exists, and is not what its parts make{}; {}", o.out,
        differs.empty() ? "" : ": " + differs,
@@ -218,8 +214,14 @@ void finish_earlier(const ConvertOptions& options, Conversion& conversion) {
   conversion.end_hashes();
 }
 
-/// One conversion of a model whose bytes the source gives. place: null for a dry run.
-Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const Destination& to, Problems& problems) {
+/// Where OUT is written. output: null for a part, and for a dry run, which has no place either.
+struct Target {
+  const Place* place = nullptr;
+  OutputDir* output = nullptr;
+};
+
+/// One conversion of a model whose bytes the source gives.
+Json run(const ConvertOptions& options, OutputDir* output, const Input& in, const Destination& to, Problems& problems) {
   Prepared p = prepare(options, in, to, problems);
   if (options.dry_run) {
     to.check(p.plan);
@@ -228,8 +230,8 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
     return {};
   }
   const Earlier earlier = look_at_earlier(options, in, to, p);
-  if (earlier.is_same) return leave_as_it_is(options, p.plan);
-  refuse_what_is_in_the_way(options, earlier.differs);
+  if (earlier.is_same) return leave_as_it_is(options, p.plan, *in.place);
+  refuse_what_is_in_the_way(options, *in.place, earlier.differs);
   refuse_to_replace(options, p.plan, in, earlier.differs);
   const SourceCache cache(in.files);
   const DeviceChoice devices = choose_device(options.device, PackingWork{options.threads, p.plan.packed_bytes});
@@ -238,8 +240,8 @@ Json run(const ConvertOptions& options, OutputDir* place, const Input& in, const
   if (options.part) return convert_part(options, p.plan, in, devices);
   const std::optional<Parts> parts = find_parts(options, p.plan, in);
   if (options.merge && !parts->missing().empty()) return missing_parts(options.out, parts->count(), parts->missing());
-  OutputDir& out = *place;
-  OpenOptions start = open_options_of(p.plan, options);
+  OutputDir& out = *output;
+  OpenOptions start = open_options_of(p.plan, options, in);
   start.takes_parts = parts.has_value();
   out.open(start);
   if (parts && !out.committed()) parts->move_into(out);
@@ -261,7 +263,7 @@ void check_whole(const Checkpoint& ck, ConvertOptions& options, Problems& proble
   if (!problems.any()) options.is_incomplete = check_complete(ck, options.allow_incomplete, problems);
 }
 
-Json convert_checkpoint(ConvertOptions options, OutputDir* place) {
+Json convert_checkpoint(ConvertOptions options, const Target& target) {
   Problems problems;
   const Checkpoint checkpoint = open_checkpoint(options.checkpoint, problems, options.links);
   const Model model = recognise(checkpoint, options.model, problems);
@@ -273,7 +275,8 @@ Json convert_checkpoint(ConvertOptions options, OutputDir* place) {
     problems.throw_if_any();
   }
   const auto source = read_from(checkpoint);
-  return run(options, place, {checkpoint, model, *source, checkpoint, nullptr, published}, to, problems);
+  const Input in{checkpoint, model, *source, checkpoint, nullptr, published, target.place};
+  return run(options, target.output, in, to, problems);
 }
 
 /// What is read is `out`, whose rows are known from before.
@@ -284,7 +287,7 @@ void check_gate_up(const ConvertOptions& options, const std::string& out, const 
 }
 
 /// From one packed form to another: the same bytes as from the source, which is not needed.
-Json convert_packed(ConvertOptions options, OutputDir* place) {
+Json convert_packed(ConvertOptions options, const Target& target) {
   refuse_published(options);
   if (options.link) fail(ErrorKind::usage, "{}: is packed; --link needs a checkpoint's own shards", options.checkpoint);
   Problems problems;
@@ -299,12 +302,13 @@ Json convert_packed(ConvertOptions options, OutputDir* place) {
   options.allow_nan_scales = packed->manifest.options.allow_nan_scales;
   const auto source = read_from(*packed, packed->unpackable_set());
   const Checkpoint& names = packed->manifest.source;
-  return run(options, place, {names, packed->model, *source, names, &packed->manifest}, to, problems);
+  const Input in{names, packed->model, *source, names, &packed->manifest, {}, target.place};
+  return run(options, target.output, in, to, problems);
 }
 
 /// OUT's names, which the new set refers to as the earlier ones do; CKPT's bytes. CKPT is opened first: what that takes
 /// for a while is not in memory beside OUT.
-Json add_set(ConvertOptions options, OutputDir* place) {
+Json add_set(ConvertOptions options, const Target& target) {
   Problems problems;
   const bool is_packed = has_manifest(options.checkpoint);
   const auto packed = is_packed ? open_packed(options.checkpoint, problems) : nullptr;
@@ -325,8 +329,14 @@ Json add_set(ConvertOptions options, OutputDir* place) {
   const Checkpoint& names = out->manifest.source;
   check_same_form(is_packed ? packed->manifest.source : checkpoint, *out);
   const auto source = is_packed ? read_from(*packed, packed->unpackable_set()) : read_by_name(checkpoint);
-  return run(options, place, {names, out->model, *source, is_packed ? names : checkpoint, &out->manifest, published},
-             AddedSet(options, *out), problems);
+  const Input in{names,          out->model, *source,     is_packed ? packed->manifest.source : checkpoint,
+                 &out->manifest, published,  target.place};
+  return run(options, target.output, in, AddedSet(options, *out), problems);
+}
+
+Json convert_to(const ConvertOptions& options, const Target& target) {
+  if (options.add) return add_set(options, target);
+  return has_manifest(options.checkpoint) ? convert_packed(options, target) : convert_checkpoint(options, target);
 }
 
 }  // namespace
@@ -339,20 +349,24 @@ void settle_names(ConvertOptions& o) {
 }
 
 Json convert(const ConvertOptions& options) {
-  check_sync(options);
   refuse_link(options.out);
+  check_sync(options);
   if (!options.layout.empty())  // an error in these comes first
     read_layout_of(options);
   else if (options.backend != "auto")
     find_backend(options.backend, options.engine, options.layout_version, nullptr, options.engine_version);
-  std::optional<MergeClaim> claim;  // on the parts that are there: merge() has it already
-  if (!options.part && !options.merge && !options.dry_run) claim.emplace(place_of(options.out, ""), options.out);
-  std::optional<OutputDir> place;  // locked before anything of OUT is read
-  if (!options.dry_run && !options.part)
-    place.emplace(options.out, is_own_source(options) ? "" : options.checkpoint, owned_files);
-  OutputDir* out = place ? &*place : nullptr;
-  if (options.add) return add_set(options, out);
-  return has_manifest(options.checkpoint) ? convert_packed(options, out) : convert_checkpoint(options, out);
+  if (options.dry_run) return convert_to(options, {});
+  const Place place = place_of(options.out);
+  std::optional<MergeClaim> claim;  // on the parts that are there
+  if (!options.part) claim.emplace(place, options.out);
+  return convert(options, place);
+}
+
+Json convert(const ConvertOptions& options, const Place& place) {
+  if (!is_own_source(options)) check_apart(options.out, place, options.checkpoint);
+  std::optional<OutputDir> output;  // locked before anything of OUT is read
+  if (!options.part) output.emplace(place.again(), options.out, owned_files);
+  return convert_to(options, {&place, output ? &*output : nullptr});
 }
 
 }  // namespace mxfp4

@@ -14,6 +14,7 @@
 
 namespace mxfp4 {
 
+struct Place;
 struct Plan;
 
 struct ConvertOptions {
@@ -54,5 +55,7 @@ void settle_names(ConvertOptions& options);
 /// would write. Returns what --json prints; `unchanged` in it is true if there was nothing to do. Null after a dry run,
 /// whose plan is printed here.
 Json convert(const ConvertOptions& options);
+/// The same for merge(), which has looked OUT's place up and claimed its parts.
+Json convert(const ConvertOptions& options, const Place& place);
 
 }  // namespace mxfp4

@@ -77,9 +77,10 @@ ManifestOptions AddedSet::manifest_options(const Input& in) const {
 void AddedSet::check(const Plan& plan) const {
   refuse_second(options_.out, out_.manifest, *plan.backend, plan.tp);
   for (const std::string& name : names_of_set(plan)) check_free(name);
-  Problems problems;  // before all the work
-  if (out_.held.folder().has(sums_name)) real_path(options_.out, sums_name, problems);
-  problems.throw_if_any();
+  check_free(run_file);
+  const std::vector<std::string> own = owned_files(out_.held.folder());
+  if (out_.held.folder().has(sums_name) && std::find(own.begin(), own.end(), sums_name) == own.end())
+    fail(ErrorKind::usage, "{}: {} is not as mxfp4-pack wrote it; move it away first", options_.out, sums_name);
 }
 
 void AddedSet::check_free(const std::string& name) const {

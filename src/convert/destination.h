@@ -3,6 +3,7 @@
 
 #include "src/checkpoint/published_list.h"
 #include "src/convert/convert.h"
+#include "src/io/place.h"
 #include "src/packed/manifest.h"
 #include "src/packed/source.h"
 
@@ -18,6 +19,7 @@ struct Input {
   const Checkpoint& files;          // which the source reads
   const Manifest* known = nullptr;  // whose checksums the source must have, where it is known from before
   PublishedList published = {};     // the files whose hashes it must have
+  const Place* place = nullptr;     // of OUT; null for a dry run
 };
 
 /// A set is added to OUT from its own tensors.

@@ -76,15 +76,15 @@ Json missing_parts(const std::string& out, int parts, std::span<const int> missi
 }
 
 Json merge(const MergeOptions& options) {
-  const Place place = place_of(options.out, "");
+  const Place place = place_of(options.out);
   const MergeClaim claim(place, options.out);
   // ends a merge that was cut short when OUT was in its place
-  const bool is_finished = OutputDir(options.out, "", owned_files).finished();
+  const bool is_finished = OutputDir(place.again(), options.out, owned_files).finished();
   const std::vector<PartFolder> parts = read_parts(parts_beside(place));
   const bool is_unpacked = parts.empty() ? !options.source.empty() : is_of_unpack(parts.front().command);
-  if (is_unpacked) return merge_unpacked(options, parts);
+  if (is_unpacked) return merge_unpacked(options, place, parts);
   if (!options.source.empty()) fail(ErrorKind::usage, "{}: its parts are of convert, without --source", options.out);
-  if (!parts.empty()) return convert(options_of(options, parts.front()));
+  if (!parts.empty()) return convert(options_of(options, parts.front()), place);
   if (is_finished && !has_manifest(options.out)) {
     note(fmt::format("{}: all is merged already", options.out));
     return {{"out", options.out}, {"unchanged", true}};

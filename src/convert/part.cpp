@@ -18,13 +18,13 @@ namespace fs = std::filesystem;
 namespace {
 
 /// What a single run with other options has begun: merge() could not go on with it.
-void refuse_another_run(const ConvertOptions& options, const Plan& plan) {
-  const Place place = place_of(options.out, "");
+void refuse_another_run(const ConvertOptions& options, const Plan& plan, const Input& in) {
+  const Place& place = *in.place;
   const std::string journal = hidden_beside(place.name).journal;
   if (!place.above.has(journal)) return;
   const JournalText run = read_journal(open_read(place.above, journal));
-  const bool is_finished = holds(place.above.find(place.name), run.proof);  // else it ended before its output was there
-  if (run.records.empty() || is_finished || run.head.options == open_options_of(plan, options).options) return;
+  const bool is_finished = holds(place.folder(), run.proof);  // else it ended before its output was there
+  if (run.records.empty() || is_finished || run.head.options == open_options_of(plan, options, in).options) return;
   fail(ErrorKind::usage,
        "{}: an interrupted run with other options is there; finish that one without --part, or discard it: "
        "mxfp4-pack clean {} --remove",
@@ -61,7 +61,7 @@ std::optional<std::vector<bool>> read_records(const Plan& plan, const Deal& deal
 }  // namespace
 
 PartRun run_of_parts(const ConvertOptions& options, const Plan& plan, const Input& in) {
-  return {options.out, plan, part_head_of(plan, options, in), "convert it whole, with --force"};
+  return {options.out, *in.place, plan, part_head_of(plan, options, in), "convert it whole, with --force"};
 }
 
 std::optional<Parts> find_parts(const ConvertOptions& options, const Plan& plan, const Input& in) try {
@@ -80,8 +80,7 @@ Json merged_part(const ConvertOptions& options, const Plan& plan) {
 bool is_merged(const ConvertOptions& options, const Plan& plan, const Input& in, const Manifest& out) {
   const PartNumber& part = *options.part;
   const Deal dealt = deal(plan, part.count);
-  const Place place = place_of(options.out, "");
-  if (!read_parts(parts_beside(place)).empty() || size_of(plan, dealt, part.index).files == 0) return false;
+  if (!read_parts(parts_beside(*in.place)).empty() || size_of(plan, dealt, part.index).files == 0) return false;
   const auto is_same = [&](const std::vector<bool>& jobs, const std::vector<bool>& files) {
     return other_tensors(plan, read_sums(plan, in.source, options.threads, jobs), out, files).empty();
   };
@@ -102,7 +101,7 @@ bool are_merged(const ConvertOptions& options, const Plan& plan, const Input& in
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices) {
   const int part = options.part->index;
   const auto convert = [&](OutputDir& out, const Deal& dealt) {
-    refuse_another_run(options, plan);
+    refuse_another_run(options, plan, in);
     Conversion conversion(plan, options, devices, in.source, out, in.known);
     conversion.leave_out(all_but(dealt.of_job, part), all_but(dealt.of_file, part));
     conversion.run();
@@ -111,8 +110,7 @@ Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& 
   return write_part(run_of_parts(options, plan, in),
                     {.number = *options.part,
                      .command = command_of(options, plan),
-                     .place = place_of(options.out, is_own_source(options) ? "" : options.checkpoint),
-                     .source = options.checkpoint,
+                     .permitted = in.files.folder->permitted(),
                      .mark = manifest_name,
                      .is_new = !options.force && !options.add,  // nothing was in OUT's place when this was looked at
                      .write = convert});

@@ -43,7 +43,7 @@ class FolderOfParts {
 
 /// By which another output in OUT's place is told from the one before, or from none.
 FileState state_at(const Place& place, const std::string& file) {
-  const Folder out = place.above.find(place.name);
+  const Folder out = place.folder();
   const auto s = out ? out.look(file) : std::nullopt;
   return s ? state_of(*s) : FileState();
 }
@@ -58,17 +58,20 @@ void remove_late_part(const Place& place, const std::string& name) {
 /// Writes a part as `name`; the seconds of its stages.
 Json write_folder(const PartRun& run, const PartWork& work, const Deal& deal, const std::string& name) {
   const int part = work.number.index;
-  OutputDir out = OutputDir::for_part(work.place, name, work.source);
+  OutputDir out = OutputDir::for_part(run.place, name);
   JournalHead head = run.head;
   for (size_t f = 0; f < run.plan.files.size(); ++f)
     if (deal.of_file[f] == part) head.made.push_back(run.plan.files[f].name);
   std::vector<std::string> made = head.made;
   made.push_back(part_record);
-  out.open(
-      {.options = head.options, .source = head.source, .made = made, .bytes = size_of(run.plan, deal, part).bytes});
+  out.open({.options = head.options,
+            .source = head.source,
+            .made = made,
+            .bytes = size_of(run.plan, deal, part).bytes,
+            .permitted = work.permitted});
   const Json seconds = work.write(out, deal);
   {
-    head.run = run_of(work.number, work.place.name, work.command);
+    head.run = run_of(work.number, run.place.name, work.command);
     Journal record(out.built(), part_record, run.out);
     record.begin(head);
     for (const auto& [job, line] : out.journal().records()) record.add(job, line);
@@ -106,13 +109,13 @@ Json report_part(const std::string& out, const PartNumber& part, const PartSize&
 
 Json write_part(const PartRun& run, const PartWork& work) {
   const PartNumber& part = work.number;
-  const auto state = [&] { return state_at(work.place, work.mark); };
+  const auto state = [&] { return state_at(run.place, work.mark); };
   const FileState before = work.is_new ? FileState() : state();
   const Parts parts(run, part.count);
   const PartSize size = size_of(run.plan, parts.dealt(), part.index);
   if (size.files == 0 && size.jobs == 0) return report_part(run.out, part, size, true, "nothing to write");
   if (parts.has(part.index)) return report_part(run.out, part, size, true, "done already");
-  const FolderOfParts folder(work.place);
+  const FolderOfParts folder(run.place);
   const std::string name = new_part_name(part);
   Json seconds;
   try {
@@ -121,7 +124,7 @@ Json write_part(const PartRun& run, const PartWork& work) {
     if (e.kind == ErrorKind::interrupted || state() == before) throw;
   }
   if (state() != before) {
-    remove_late_part(work.place, name);
+    remove_late_part(run.place, name);
     return report_part(run.out, part, size, true, "done already, and all is merged");
   }
   Json result = report_part(run.out, part, size, false, "in " + human_seconds(seconds.value("wall", 0.0)));
@@ -131,12 +134,11 @@ Json write_part(const PartRun& run, const PartWork& work) {
 
 Parts::Parts(const PartRun& run, int count)
     : plan_(run.plan),
-      place_(place_of(run.out, "")),
-      parts_(parts_beside(place_)),
-      partial_(place_.above.find(hidden_beside(place_.name).partial)),
+      parts_(parts_beside(run.place)),
+      partial_(run.place.above.find(hidden_beside(run.place.name).partial)),
       all_(read_parts(parts_)) {
   if (count == 0 && !all_.empty()) count = all_.front().number.count;
-  for (const PartFolder& part : all_) check_same(run, place_.name, part, count);
+  for (const PartFolder& part : all_) check_same(run, run.place.name, part, count);
   deal_ = deal(plan_, std::max(count, 1));
   found_.resize(size_t(std::max(count, 1)));
   for (const PartFolder& part : all_)

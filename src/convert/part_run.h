@@ -16,7 +16,8 @@ bool has_size(const Folder& folder, const std::string& name, int64_t bytes);
 
 /// What all parts of a run are given.
 struct PartRun {
-  std::string out;    // as the user calls it
+  std::string out;  // as the user calls it
+  const Place& place;
   const Plan& plan;   // whose files and jobs are dealt out
   JournalHead head;   // only parts with the same options and source come together
   std::string whole;  // how to do without parts, where they do not
@@ -36,11 +37,10 @@ Json report_part(const std::string& out, const PartNumber& part, const PartSize&
 /// How one part is written.
 struct PartWork {
   PartNumber number;
-  Json command;        // from which merge makes the run again
-  Place place;         // of OUT
-  std::string source;  // whose files say how private the part's are
-  std::string mark;    // a file of OUT, by which another output in its place is known
-  bool is_new = true;  // OUT was not there
+  Json command;         // from which merge makes the run again
+  Permitted permitted;  // by the source
+  std::string mark;     // a file of OUT, by which another output in its place is known
+  bool is_new = true;   // OUT was not there
   std::function<Json(OutputDir& out, const Deal& deal)> write;  // returns seconds, "wall" among them
 };
 
@@ -70,7 +70,6 @@ class Parts {
   bool is_whole(const PartFolder& part) const;
 
   const Plan& plan_;
-  Place place_;
   HeldFolder parts_;
   Folder partial_;
   std::vector<PartFolder> all_;

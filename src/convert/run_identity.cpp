@@ -33,14 +33,15 @@ std::string given_to(const Plan& plan, const ConvertOptions& options) {
 
 }  // namespace
 
-OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
+OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options, const Input& in) {
   const bool is_linked_later = is_own_source(options);
   std::set<std::string> linked;  // a hard link changes a file's ctime
   for (const OutFile& f : plan.files)
     if (f.shard) linked.insert(f.name);
   std::set<std::string> files;
-  for (const Entry& entry : entries_below(options.checkpoint, Unreadable::skip))
-    if (struct stat s; entry.path.extension() == ".safetensors" && ::stat(entry.path.c_str(), &s) == 0) {
+  const SourceFolder& from = *in.files.folder;
+  for (const Entry& entry : entries_below(from.folder(), Unreadable::skip))
+    if (struct stat s; entry.path.extension() == ".safetensors" && ::stat(from.path(entry.name).c_str(), &s) == 0) {
       const FileState state = state_of(s);
       files.insert(fmt::format("{} {} {} {}", entry.name, state.bytes, state.mtime_ns, state.inode));
       if (!is_linked_later && !linked.count(entry.name))
@@ -57,7 +58,8 @@ OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options) {
           .made = files_made(plan),
           .bytes = plan.file_bytes + bytes_beside(plan),
           .even_in_use = options.merge,
-          .discards_other = options.force && !options.merge};
+          .discards_other = options.force && !options.merge,
+          .permitted = from.permitted()};
 }
 
 JournalHead part_head_of(const Plan& plan, const ConvertOptions& options, const Input& in) {

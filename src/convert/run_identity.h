@@ -8,7 +8,7 @@ namespace mxfp4 {
 struct Input;
 
 /// Everything that a run's bytes depend on: the plan with the options behind it, and the source's files as they are.
-OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options);
+OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options, const Input& in);
 
 /// The same for a part, whose source other nodes see: checksums of its headers and small files, sizes and times of its
 /// shards, and of OUT's manifest, where a set is added to it. All parts are to replace OUT, or to be added to it, or

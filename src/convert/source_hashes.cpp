@@ -95,12 +95,7 @@ class SourceHashes::File {
     is_ = hashing_->digest.hex();
     is_done_ = true;
   }
-  void open() {
-    Fd fd = open_read(shard_.path, shard_.name);
-    if (!is_unchanged(shard_, fd.stat()))
-      fail(ErrorKind::input, "{}: changed while it was read; start again", shard_.name);
-    hashing_.emplace(std::move(fd), shard_.state.bytes, *published_);
-  }
+  void open() { hashing_.emplace(open_again(shard_), shard_.state.bytes, *published_); }
   void read_on(int64_t bytes) {
     throw_if_interrupted();
     Hashing& h = *hashing_;

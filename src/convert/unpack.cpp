@@ -204,12 +204,14 @@ Json unpack(const UnpackOptions& options) {
     note(fmt::format("unpacking {}", describe(packed->manifest.sets[size_t(&set - packed->sets.data())])));
   if (options.part) return unpack_part(options, *packed, set);
   const Checkpoint& source = packed->manifest.source;
-  OutputDir dest(options.dest, options.out, [&](const Folder& dir) { return same_files(source, dir); });
+  OutputDir dest(place_of(options.dest, options.out), options.dest,
+                 [&](const Folder& dir) { return same_files(source, dir); });
   int64_t bytes = 0;
   for (const Shard& s : source.shards) bytes += s.state.bytes;
   dest.open({.existing = options.force ? Existing::set_aside : Existing::refuse,
              .made = unpacked_files(source),
-             .bytes = bytes});
+             .bytes = bytes,
+             .permitted = packed->held.source()->permitted()});
   write_shards(*packed, set, options, std::vector<bool>(source.shards.size(), true), dest);
   write_small_files(*packed, dest);
   dest.commit(config_name);

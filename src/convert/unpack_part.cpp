@@ -40,29 +40,29 @@ Plan plan_of_shards(const PackedCheckpoint& packed) {
   return plan;
 }
 
-PartRun run_of_parts(const std::string& dest, const PackedCheckpoint& packed, const Plan& plan) {
+PartRun run_of_parts(const std::string& dest, const Place& place, const PackedCheckpoint& packed, const Plan& plan) {
   JournalHead head{.options = checksum_of(fmt::format("{} {}", unpacked_key, MXFP4_VERSION)),
                    .source = packed.manifest.own_checksum};
-  return {dest, plan, std::move(head), "unpack to another place, without parts"};
+  return {dest, place, plan, std::move(head), "unpack to another place, without parts"};
 }
 
-bool has_same_form(const Checkpoint& source, const std::string& dest) {
-  const std::vector<std::string> names = same_files(source, Folder::open(dest));
+bool has_same_form(const Checkpoint& source, const Folder& dest) {
+  const std::vector<std::string> names = same_files(source, dest);
   const auto is_missing = [&](const std::string& name) {
-    return !fs::exists(dest + "/" + name) && (name != index_name || source.index.bytes > 0);
+    return !dest.has(name) && (name != index_name || source.index.bytes > 0);
   };
   if (names.empty() || std::any_of(names.begin(), names.end(), is_missing)) return false;
   Problems damage;
-  const Checkpoint there = open_checkpoint(dest, damage);
+  const Checkpoint there = open_checkpoint(dest.lasting_path(), damage);
   return !damage.any() && source_headers_checksum(there) == source_headers_checksum(source);
 }
 
 /// Whether DEST is there, with all small files, headers and sizes as unpack writes them; its tensors are not read.
 /// Throws Error{usage} where it is something else.
-bool is_there_already(const Checkpoint& source, const std::string& dest) {
-  const Place place = place_of(dest, "");
+bool is_there_already(const Checkpoint& source, const std::string& dest, const Place& place) {
   if (!is_taken(place.above, place.name)) return false;
-  if (!has_same_form(source, dest))
+  const Folder there = place.folder();
+  if (!there || !has_same_form(source, there))
     fail(ErrorKind::usage, "{}: exists, and is not what its parts make; choose another place", dest);
   return true;
 }
@@ -85,8 +85,8 @@ bool is_of_unpack(const Json& command) { return command.contains(unpacked_key); 
 Json unpack_part(const UnpackOptions& options, const PackedCheckpoint& packed, const PackedSet& set) {
   const PartNumber& part = *options.part;
   const Plan plan = plan_of_shards(packed);
-  Place place = place_of(options.dest, options.out);
-  if (is_there_already(packed.manifest.source, options.dest))
+  const Place place = place_of(options.dest, options.out);
+  if (is_there_already(packed.manifest.source, options.dest, place))
     return report_part(options.dest, part, size_of(plan, deal(plan, part.count), part.index), true, there_already);
   const auto write = [&](OutputDir& out, const Deal& dealt) {
     const auto begin = std::chrono::steady_clock::now();
@@ -97,26 +97,24 @@ Json unpack_part(const UnpackOptions& options, const PackedCheckpoint& packed, c
       if (own[s]) out.journal().add(int64_t(s), "whole");
     return Json{{"wall", seconds_since(begin)}};
   };
-  return write_part(run_of_parts(options.dest, packed, plan),
+  return write_part(run_of_parts(options.dest, place, packed, plan),
                     {.number = part,
                      .command = {{unpacked_key, fs::canonical(options.out).string()}},
-                     .place = std::move(place),
-                     .source = options.out,
+                     .permitted = packed.held.source()->permitted(),
                      .mark = config_name,
                      .write = write});
 }
 
-Json merge_unpacked(const MergeOptions& options, const std::vector<PartFolder>& found) {
+Json merge_unpacked(const MergeOptions& options, const Place& place, const std::vector<PartFolder>& found) {
   const std::string recorded = found.empty() ? "" : found.front().command.at(unpacked_key).get<std::string>();
   const auto packed = open_to_unpack(options.source.empty() ? recorded : options.source);
   const Checkpoint& source = packed->manifest.source;
   const Plan plan = plan_of_shards(*packed);
-  const PartRun run = run_of_parts(options.out, *packed, plan);
+  const PartRun run = run_of_parts(options.out, place, *packed, plan);
   const Parts parts(run);
-  if (is_there_already(source, options.out)) {
+  if (is_there_already(source, options.out, place)) {
     const bool reads = options.verify || !found.empty();  // parts that came late go only where it is what they make
-    if (reads) check_written(options.out, options, *packed);
-    const Place place = place_of(options.out, "");
+    if (reads) check_written(place.folder().lasting_path(), options, *packed);
     remove_merged_parts(parts_beside(place), unpacked_files(source));
     note(fmt::format("{}: {}", options.out, reads ? "all is merged already" : there_already));
     return {{"out", options.out}, {"unchanged", true}};
@@ -125,13 +123,15 @@ Json merge_unpacked(const MergeOptions& options, const std::vector<PartFolder>& 
   if (!parts.missing().empty()) return missing_parts(options.out, parts.count(), parts.missing());
   int64_t bytes = 0;
   for (const OutFile& f : plan.files) bytes += f.bytes;
-  OutputDir dest(options.out, packed->dir);
+  check_apart(options.out, place, packed->dir);
+  OutputDir dest(place.again(), options.out);
   dest.open({.options = run.head.options,
              .source = run.head.source,
              .made = unpacked_files(source),
              .bytes = bytes,
              .takes_parts = true,
-             .even_in_use = true});
+             .even_in_use = true,
+             .permitted = packed->held.source()->permitted()});
   parts.move_into(dest);
   write_small_files(*packed, dest);
   if (options.verify) {

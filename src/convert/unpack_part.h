@@ -13,6 +13,6 @@ Json unpack_part(const UnpackOptions& options, const PackedCheckpoint& packed, c
 bool is_of_unpack(const Json& command);
 
 /// As merge(), for the parts of an unpack, or, where there are none, of options.source.
-Json merge_unpacked(const MergeOptions& options, const std::vector<PartFolder>& found);
+Json merge_unpacked(const MergeOptions& options, const Place& place, const std::vector<PartFolder>& found);
 
 }  // namespace mxfp4

@@ -61,14 +61,15 @@ Side side_of_dump(const std::string& path) {
   Side side;
   Problems problems;
   for (const std::string& file : files) {
-    for (Tensor& t : read_header(file, file, problems).tensors) {
+    const Fd opened = open_read(file);
+    for (Tensor& t : read_header(opened, file, problems).tensors) {
       t.file = int(side.files.shards.size());
       if (add(side, t)) continue;
       const std::string& first = files[size_t(side.tensors.at(plain_name(t.name)).file)];
       fail(ErrorKind::input, "{}: {} is in {} already; each tensor was expected once: give the files of one rank", file,
            t.name, first);
     }
-    side.files.shards.push_back(source_shard(file, file));
+    side.files.shards.push_back(source_shard(file, file, opened));
   }
   problems.throw_if_any();
   side.reader = std::make_unique<ShardReader>(side.files);

@@ -22,10 +22,9 @@ std::string checksum_in(const Folder& dir, const std::string& file) {
 
 }  // namespace
 
-OutputDir::OutputDir(Place place, std::string source, bool is_part, const std::string& out, ListOwn made)
+OutputDir::OutputDir(Place place, bool is_part, const std::string& out, ListOwn made)
     : place_(std::move(place)),
       name_(out),
-      source_(std::move(source)),
       hidden_(hidden_beside(place_.name)),
       made_(std::move(made)),
       journal_(place_.above, hidden_.journal, out),
@@ -58,17 +57,17 @@ void OutputDir::put_back() {
     fail_errno(place_.path(), "cannot put back", error);
 }
 
-OutputDir::OutputDir(const std::string& out, const std::string& source, ListOwn made)
-    : OutputDir(place_of(out, source), source, false, out, std::move(made)) {}
+OutputDir::OutputDir(Place place, const std::string& out, ListOwn made)
+    : OutputDir(std::move(place), false, out, std::move(made)) {}
 
-OutputDir OutputDir::for_part(const Place& place, const std::string& part, const std::string& source) {
+OutputDir OutputDir::for_part(const Place& place, const std::string& part) {
   const std::string parts = hidden_beside(place.name).parts;
   for (;;) {
     HeldFolder held(place.above, parts);
     if (!held) held.folder = place.above.make_or_find(parts);
     check_own_parts(held);
     try {
-      return OutputDir({std::move(held.folder), part}, source, true, place.path(), nullptr);
+      return OutputDir({std::move(held.folder), part}, true, place.path(), nullptr);
     } catch (const Error&) {
       if (place.above.has(parts)) throw;  // else a node whose part was the only one has failed and removed the folder
     }
@@ -77,7 +76,7 @@ OutputDir OutputDir::for_part(const Place& place, const std::string& part, const
 
 void OutputDir::clean(Place place, ListOwn made) {
   const std::string path = place.path();
-  OutputDir out(std::move(place), {}, false, path, std::move(made));
+  OutputDir out(std::move(place), false, path, std::move(made));
   const Folder& above = out.place_.above;
   if (out.finished_) {  // what was replaced is gone by now
     remove_parts(out.hold(out.hidden_.parts), out.journal_.head().made);
@@ -108,11 +107,11 @@ void OutputDir::open(const OpenOptions& start) {
   if (!committed_)  // what an earlier run left is written on, or goes
     check_space(place_.above, start.bytes, {hidden_.partial, hidden_.parts});
   replace_ = !committed_ && place_.above.has(place_.name);
-  if (!source_.empty())
-    privacy_ = Privacy(source_);
-  else if (replace_)
-    privacy_ = Privacy(place_.path());
   if (replace_) look_at_predecessor();
+  if (start.permitted)
+    privacy_ = Privacy(*start.permitted);
+  else if (replace_)
+    privacy_ = Privacy(permitted_in(old_->folder));
   deferred_.emplace();
   // Never written over: a run ended in the middle of that would leave a partial output that is nobody's.
   if (keep_ && !holds_run(partial_->folder, journal_.head().run))

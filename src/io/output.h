@@ -36,17 +36,18 @@ struct OpenOptions {
   bool takes_parts = false;            // parts of OUT go into it; else they are in the way
   bool even_in_use = false;            // also while other nodes may be writing parts
   bool discards_other = false;         // what an interrupted run of another command left, and its parts, are removed
+  std::optional<Permitted> permitted = {};  // by the source; none: by the directory that is replaced
 };
 
 class OutputDir {
  public:
   /// Locks the place: from here on no other run writes there. Whoever will write takes the lock before it reads
-  /// anything of OUT. Refuses what place_of() does, and an OUT that another run is writing. Finishes what a run left
-  /// that was cut short after its output came into its place. made: null for outputs that are never replaced.
-  OutputDir(const std::string& out, const std::string& source, ListOwn made = nullptr);
+  /// anything of OUT. Refuses an OUT that another run is writing. Finishes what a run left that was cut short after its
+  /// output came into its place. out: what messages call OUT. made: null for outputs that are never replaced.
+  OutputDir(Place place, const std::string& out, ListOwn made = nullptr);
   /// A folder for one part of the output at `place`, among its parts (parts.h): under a name that no other run has, and
   /// without a lock. It is never continued.
-  static OutputDir for_part(const Place& place, const std::string& part, const std::string& source);
+  static OutputDir for_part(const Place& place, const std::string& part);
   /// Removes what a run left beside `place`, and puts an old output back if its place is empty. As the constructor it
   /// takes the lock and finishes what a finished output left. Throws Error{usage} if something there is not this
   /// tool's.
@@ -58,7 +59,7 @@ class OutputDir {
   /// Refuses an existing OUT unless `start.existing` permits it. Continues in the staging directory of an interrupted
   /// run that was given the same; refuses that of another run with a finished step, unless `start` discards it. Throws
   /// Error{io} if the file system has no space for `start.bytes`; nothing is removed before that check. Files that are
-  /// made after this call are as private as the source's most private file (privacy.h).
+  /// made after this call are as private as the source's most private file (permitted.h).
   void open(const OpenOptions& start = {});
 
   /// The staging directory. Throws Error{io} if somebody removed it.
@@ -71,9 +72,9 @@ class OutputDir {
   Fd create_text(const std::string& name) const;
   /// The same, written and synced.
   void write_text(const std::string& name, std::string_view text) const;
-  /// Makes `name` a link of a source's file, by its path. False if it is to be copied; throws Error{io} if Link::hard
-  /// or Link::reflink is asked for and cannot be.
-  bool link(Link how, const std::string& path, const std::string& name) const;
+  /// Makes `name` a link of an open file of the source. False if it is to be copied; throws Error{io} if Link::hard or
+  /// Link::reflink is asked for and cannot be.
+  bool link(Link how, const Fd& file, const std::string& name) const;
   /// Makes `name` a hard link of a file, or of a link, of the same name in another folder; 0 or errno.
   int link_from(const Folder& from, const std::string& name) const;
   /// Copies such a file or link, synced, and as public as it was.
@@ -99,7 +100,7 @@ class OutputDir {
   void commit(const std::string& proof = {});
 
  private:
-  OutputDir(Place place, std::string source, bool is_part, const std::string& out, ListOwn made);
+  OutputDir(Place place, bool is_part, const std::string& out, ListOwn made);
   void look_at_parts(const OpenOptions& start) const;
   std::string how_to_clean() const;
   void remove_finished_journal();
@@ -125,7 +126,7 @@ class OutputDir {
 
   std::optional<SignalsDeferred> deferred_;  // since open(), until all else is gone
   Place place_;
-  std::string name_, source_;  // name_: as the user calls it
+  std::string name_;  // as the user calls it
   std::string kept_;
   HiddenNames hidden_;
   ListOwn made_;

@@ -27,7 +27,7 @@ void reserve_space(const Fd& fd, int64_t bytes) {
   }
 }
 
-bool reflink(const std::string& from, const Fd& to) { return ::ioctl(to.get(), FICLONE, open_read(from).get()) == 0; }
+bool reflink(const Fd& from, const Fd& to) { return ::ioctl(to.get(), FICLONE, from.get()) == 0; }
 
 }  // namespace
 
@@ -63,15 +63,15 @@ void OutputDir::write_text(const std::string& name, std::string_view text) const
   mxfp4::write_text(create_text(name), text);
 }
 
-bool OutputDir::link(Link how, const std::string& path, const std::string& name) const {
+bool OutputDir::link(Link how, const Fd& file, const std::string& name) const {
   if (how == Link::none) return false;
   if (how != Link::hard) {
-    if (reflink(path, create_text(name))) return true;
+    if (reflink(file, create_text(name))) return true;
     if (how == Link::reflink) fail_errno(name, "cannot reflink", errno);
   }
   make_folders(name);
   built().unlink(name);
-  const int error = built().link_from(path, name);
+  const int error = built().link_file(file, name);
   if (error != 0 && how == Link::hard) fail_errno(name, "cannot hard-link", error);
   return error == 0;
 }

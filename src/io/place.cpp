@@ -29,12 +29,8 @@ Identity identity_of(const struct stat& s) { return {s.st_dev, s.st_ino}; }
 /// A folder and all folders that it lies in.
 std::set<Identity> folders_above(const Folder& folder) {
   std::set<Identity> all;
-  int fd = ::openat(folder.fd(), ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  for (;;) {
-    const Fd here(fd, folder.path());
-    if (!here || !all.insert(identity_of(here.stat())).second) return all;  // the root is its own parent
-    fd = ::openat(here.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  }
+  for (Folder at = folder.again(); at && all.insert(identity_of(at.stat())).second;) at = at.parent();
+  return all;
 }
 
 /// A folder and the folders in it: of a tree that is no checkpoint only the first thousands.
@@ -51,19 +47,6 @@ std::set<Identity> folders_in(const Folder& folder) {
 
 bool share_any(const std::set<Identity>& a, const std::set<Identity>& b) {
   return std::any_of(a.begin(), a.end(), [&](const Identity& folder) { return b.contains(folder); });
-}
-
-/// By what folders are, not by their paths: a bind mount gives a folder a second one.
-void check_apart(const std::string& out, const Place& place, const std::string& source) {
-  const Folder from = source.empty() ? Folder() : Folder::try_open(source);
-  if (!from) return;  // whoever opens it says what is wrong
-  const Folder there = place.above.find(place.name);
-  if (there && identity_of(there.stat()) == identity_of(from.stat()))
-    fail(ErrorKind::usage, "{}: is the source {} itself; choose another place", out, source);
-  if (share_any(folders_above(place.above), folders_in(from)))
-    fail(ErrorKind::usage, "{}: lies inside the source {}; choose another place", out, source);
-  if (there && folders_above(from).contains(identity_of(there.stat())))
-    fail(ErrorKind::usage, "{}: holds the source {}; choose another place", out, source);
 }
 
 void check_length(const std::string& out, const std::string& name) {
@@ -100,7 +83,7 @@ void refuse_link(const std::string& out) {
     fail(ErrorKind::usage, "{}: is a link; give the place itself", out);
 }
 
-Place place_of(const std::string& out, const std::string& source) {
+Place place_of(const std::string& out) {
   std::error_code ec;
   fs::path path = fs::weakly_canonical(fs::absolute(out), ec);
   if (ec) fail_errno(out, "cannot resolve", ec.value());
@@ -115,11 +98,29 @@ Place place_of(const std::string& out, const std::string& source) {
   if (!place.above && (errno == ENOENT || errno == ENOTDIR))
     fail(ErrorKind::io, "{}: the folder {} does not exist; make it first", out, path.parent_path().string());
   if (!place.above) fail_errno(path.parent_path().string(), "cannot open", errno);
-  check_apart(out, place, source);
   if (here && here.is_at(place.above, place.name))
     fail(ErrorKind::usage,
          "{}: is the folder that this was started in, which another would replace; start it elsewhere", out);
   check_not_mounted(out, place.path());
+  return place;
+}
+
+/// By what folders are, not by their paths: a bind mount gives a folder a second one.
+void check_apart(const std::string& out, const Place& place, const std::string& source) {
+  const Folder from = Folder::try_open(source);
+  if (!from) return;  // whoever opens it says what is wrong
+  const Folder there = place.folder();
+  if (there && identity_of(there.stat()) == identity_of(from.stat()))
+    fail(ErrorKind::usage, "{}: is the source {} itself; choose another place", out, source);
+  if (share_any(folders_above(place.above), folders_in(from)))
+    fail(ErrorKind::usage, "{}: lies inside the source {}; choose another place", out, source);
+  if (there && folders_above(from).contains(identity_of(there.stat())))
+    fail(ErrorKind::usage, "{}: holds the source {}; choose another place", out, source);
+}
+
+Place place_of(const std::string& out, const std::string& source) {
+  Place place = place_of(out);
+  check_apart(out, place, source);
   return place;
 }
 

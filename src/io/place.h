@@ -15,17 +15,25 @@ struct Place {
 
   /// Absolute, without links.
   std::string path() const { return above.path(name); }
+  /// The same under a second descriptor.
+  Place again() const { return {above.again(), name}; }
+  /// What is there; holds nothing if that is no folder.
+  Folder folder() const { return above.find(name); }
 };
 
 /// Throws Error{usage} if OUT is a link: a rename would replace the link, not what it leads to.
 void refuse_link(const std::string& out);
 
-/// The place of OUT. Throws Error{usage} in these cases:
-/// - OUT is `source` (may be empty), lies inside it or contains it, also by a bind mount.
+/// The place of OUT, which is looked up once in a run. Throws Error{usage} in these cases:
 /// - OUT is a link.
 /// - Something is mounted on OUT or in it, which no rename could replace.
 /// - The name is too long for the hidden names beside it.
+Place place_of(const std::string& out);
+/// The same. Throws Error{usage} also as check_apart().
 Place place_of(const std::string& out, const std::string& source);
+
+/// Throws Error{usage} if OUT is `source`, lies inside it or contains it, also by a bind mount.
+void check_apart(const std::string& out, const Place& place, const std::string& source);
 
 /// Throws Error{io} unless the file system of a folder has space for `bytes` bytes. Files with one name in the folders
 /// `spare` count as free space.

@@ -11,60 +11,12 @@
 
 namespace mxfp4 {
 
-namespace fs = std::filesystem;
-
 namespace {
 
 constexpr mode_t group_bits = 070;
 constexpr int group_shift = 3;
 constexpr const char* access_list = "system.posix_acl_access";
 constexpr const char* inherited_list = "system.posix_acl_default";
-
-bool has_access_list(const fs::path& path) { return ::getxattr(path.c_str(), access_list, nullptr, 0) > 0; }
-
-/// What all files that were looked at deny to group and others: to files, and to folders.
-struct Permitted {
-  mode_t denied = 0, denied_folder = 0;
-  std::optional<gid_t> group = {};
-  bool same_group = true;
-
-  void add_file(const fs::path& path) { add(path, S_IROTH); }
-  void add_folder(const fs::path& path) {
-    struct stat s;
-    if (::stat(path.c_str(), &s) == 0) denied_folder |= ~s.st_mode & 077;
-    add(path, S_IXOTH);
-  }
-
- private:
-  /// read: the bit without which nothing of it can be read.
-  void add(const fs::path& path, mode_t read) {
-    struct stat s;
-    if (::stat(path.c_str(), &s) != 0) return;
-    mode_t no = 0;
-    for (const int who : {0, group_shift}) {
-      if (!(s.st_mode >> who & read)) no |= mode_t(7 << who);
-      if (S_ISREG(s.st_mode) && !(s.st_mode >> who & S_IWOTH)) denied |= mode_t(2 << who);
-    }
-    if (has_access_list(path)) no |= 077;  // it may deny to some users what the mode permits
-    denied |= no;
-    denied_folder |= no;
-    same_group &= group.value_or(s.st_gid) == s.st_gid;
-    group = s.st_gid;
-  }
-};
-
-Permitted permitted_by(const std::string& source) {
-  Permitted all;
-  all.add_folder(source);
-  std::error_code ec;
-  for (const Entry& entry : entries_below(source, Unreadable::skip)) {
-    if (fs::is_regular_file(entry.path, ec)) all.add_file(entry.path);
-    if (fs::is_directory(entry.path, ec)) all.add_folder(entry.path);
-    if (entry.is_link()) all.add_folder(fs::canonical(entry.path, ec).parent_path());
-  }
-  if (!all.group) all.denied = all.denied_folder = 077;
-  return all;
-}
 
 void set_mode(const Fd& fd, mode_t mode) {
   for (const char* list : {access_list, inherited_list}) ::fremovexattr(fd.get(), list);  // mostly there is none
@@ -76,12 +28,12 @@ void set_mode(const Fd& fd, mode_t mode) {
 
 Privacy::Privacy() : umask_(process_umask()) {}
 
-Privacy::Privacy(const std::string& source) : umask_(process_umask()), has_source_(true) {
-  const Permitted all = permitted_by(source);
-  denied_ = all.denied;
-  denied_folder_ = all.denied_folder;
-  if (all.same_group) group_ = all.group;
-}
+Privacy::Privacy(const Permitted& source)
+    : umask_(process_umask()),
+      denied_(source.denied(false)),
+      denied_folder_(source.denied(true)),
+      has_source_(true),
+      group_(source.group()) {}
 
 mode_t Privacy::limit(mode_t mode, gid_t group, bool is_folder) const {
   mode &= ~(is_folder ? denied_folder_ : denied_);
@@ -109,11 +61,6 @@ void Privacy::keep(const Folder& made, mode_t mode) {
   const Fd fd = made.readable();
   if (!fd) fail_errno(made.path(), "cannot open", errno);
   set_mode(fd, mode & 07777);
-}
-
-bool has_access_list(const Folder& folder) {
-  const Fd fd = folder.readable();
-  return fd && ::fgetxattr(fd.get(), access_list, nullptr, 0) > 0;
 }
 
 mode_t process_umask() {

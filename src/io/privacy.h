@@ -7,9 +7,9 @@
 #include <sys/types.h>
 
 #include <optional>
-#include <string>
 
 #include "src/base/folder.h"
+#include "src/io/permitted.h"
 
 namespace mxfp4 {
 
@@ -17,9 +17,8 @@ class Privacy {
  public:
   /// Of what has no source: the umask alone decides.
   Privacy();
-  /// What a folder and all files in it permit. A link counts as the file that it leads to, together with the folder of
-  /// that file. Everything is denied to group and others if the folder cannot be read.
-  explicit Privacy(const std::string& source);
+  /// No more than the source permits.
+  explicit Privacy(const Permitted& source);
 
   /// Of the permission bits `mode` of a file or folder those that the source permits. group: that of the new file. What
   /// the source permits to its own group is no permission for another one, nor is what it permits to others one for its
@@ -40,9 +39,6 @@ class Privacy {
   bool has_source_ = false;
   std::optional<gid_t> group_;  // of all of the source; none: there are several
 };
-
-/// Whether a folder has an access list of more than its mode.
-bool has_access_list(const Folder& folder);
 
 /// The umask of this process, which is not set for that; 077 if the system does not say.
 mode_t process_umask();

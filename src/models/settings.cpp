@@ -68,8 +68,7 @@ const char* experts_key(const Json& config) {
 
 std::optional<Json> read_companion(const Checkpoint& ck, const std::string& name) {
   const bool listed = std::find(ck.companions.begin(), ck.companions.end(), name) != ck.companions.end();
-  const bool there = ck.companion_paths.count(name) || std::filesystem::exists(ck.dir + "/" + name);
-  if (!listed || !there) return std::nullopt;
+  if (!listed || !ck.companion_files.contains(name)) return std::nullopt;
   return parse_json(companion_text(ck, name), name);
 }
 

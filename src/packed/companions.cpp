@@ -164,9 +164,7 @@ int64_t bytes_beside(const Plan& plan) {
   if (has_canary(*plan.backend)) bytes += int64_t(make_canary(*plan.model, *plan.backend).size());
   bytes += int64_t(ck.tensors.size() + plan.packed.size()) * entry;
   if (plan.set > 0) return bytes;  // the others are there
-  std::error_code unknown;
-  for (const std::string& name : ck.companions)
-    if (const auto size = fs::file_size(fs::path(ck.dir) / name, unknown); !unknown) bytes += int64_t(size);
+  for (const auto& [name, file] : ck.companion_files) bytes += file.state.bytes;
   return bytes + source_headers_bytes(ck) + 2 * ck.index.bytes;
 }
 

@@ -18,8 +18,8 @@ void check_nothing_else(const PackedCheckpoint& packed, Problems& problems);
 /// gone was not edited.
 std::string edited_file(const Folder& out, const std::vector<ListedFile>& listed);
 
-/// The manifest and the files that it lists, but not a small file that somebody edited: what may be removed with OUT.
-/// Empty if OUT has no manifest.
+/// The manifest, the files that it lists and SHA256SUMS, but not one of the small ones that somebody edited: what may
+/// be removed with OUT. Empty if OUT has no manifest.
 std::vector<std::string> owned_files(const Folder& out);
 
 /// Throws Error{input} where a file is of a kind that this program does not know, so that what it is for would be lost.

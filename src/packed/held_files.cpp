@@ -24,20 +24,20 @@ size_t most_held() {
 
 }  // namespace
 
-HeldFiles::HeldFiles(const std::string& out) : out_(out), dir_(Folder::try_open(out)) {}
+HeldFiles::HeldFiles(const std::string& out) : out_(out), source_(std::make_shared<SourceFolder>(out)) {}
 
 void HeldFiles::hold(const std::string& name) {
   Held& held = held_[name];
   if (held.fd) return;
-  const std::string path = real_path(out_, name, held.problems);
-  if (!path.empty() && held_.size() < most_held()) held.fd = open_read(path, name);
+  Fd file = source_->open(name, held.problems);
+  if (file && held_.size() < most_held()) held.fd = std::move(file);
 }
 
 std::string HeldFiles::path(const std::string& name, Problems& problems) const {
   const auto held = held_.find(name);
   if (held == held_.end()) return problems.error(name, "not listed in the manifest"), std::string();
   if (held->second.fd) return fmt::format("/proc/self/fd/{}", held->second.fd.get());
-  if (!held->second.problems.any()) return dir_.lasting_path() + "/" + name;
+  if (!held->second.problems.any()) return source_->path(name);
   problems.add(Error(ErrorKind::input, held->second.problems.errors()));
   return {};
 }
@@ -45,7 +45,7 @@ std::string HeldFiles::path(const std::string& name, Problems& problems) const {
 void HeldFiles::throw_if_replaced(const std::string& name) const {
   const auto held = held_.find(name);
   const bool has_file = held != held_.end() && held->second.fd;
-  const bool same = leads_to(out_, dir_) && (!has_file || leads_to(out_ + "/" + name, held->second.fd));
+  const bool same = leads_to(out_, folder()) && (!has_file || leads_to(out_ + "/" + name, held->second.fd));
   if (!same) fail(ErrorKind::io, "{}: was replaced while it was read; run it again", printable(out_));
 }
 

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include "src/base/error.h"
-#include "src/base/folder.h"
+#include "src/io/source_folder.h"
 
 namespace mxfp4 {
 
@@ -16,11 +17,12 @@ class HeldFiles {
 
   /// Opens a file of OUT by its relative name, as long as a quarter of the descriptors that the process may have is
   /// enough; the others are found through the directory that was opened, which never holds another output's files. What
-  /// real_path() refuses is remembered for path().
+  /// cannot be opened is remembered for path().
   void hold(const std::string& name);
   bool holds(const std::string& name) const { return held_.count(name) > 0; }
   /// The directory that was opened, wherever it is by now. Holds nothing if there was none.
-  const Folder& folder() const { return dir_; }
+  const Folder& folder() const { return source_->folder(); }
+  const std::shared_ptr<const SourceFolder>& source() const { return source_; }
   /// Leads to the file that was opened, wherever it is by now. Empty, and the reason a problem, where there is none.
   std::string path(const std::string& name, Problems& problems) const;
   /// Throws Error{io} unless OUT is still the directory that was opened, with the same file of that name in it.
@@ -32,7 +34,7 @@ class HeldFiles {
     Problems problems;
   };
   std::string out_;
-  Folder dir_;
+  std::shared_ptr<const SourceFolder> source_;
   std::map<std::string, Held> held_;
 };
 

@@ -334,9 +334,9 @@ std::vector<ListedFile> listed_in(const LongText& text) { return Reader(text, sp
 
 LongText manifest_in(const std::string& out) {
   Problems problems;
-  const std::string path = real_path(out, manifest_name, problems);
+  Fd file = SourceFolder(out).open(manifest_name, problems);
   problems.throw_if_any();
-  return open_manifest(path);
+  return LongText(limited(std::move(file), max_manifest_bytes));
 }
 
 }  // namespace

@@ -24,10 +24,11 @@ void hold_files(PackedCheckpoint& p) {
   p.held.throw_if_replaced(manifest_name);  // else some of the files may be another output's
   Checkpoint& source = p.manifest.source;
   source.dir = p.dir;
+  source.folder = p.held.source();
   Problems found_missing_when_read;
   for (const std::string& name : source.companions)
     if (const std::string held = p.held.path(name, found_missing_when_read); !held.empty())
-      source.companion_paths[name] = held;
+      source.companion_files[name] = {name, held, state_of(open_read(held, name).stat())};
 }
 
 /// From the file of a manifest of version 2 or later; what is wrong with it is said here.
@@ -54,11 +55,12 @@ Stored read_headers(PackedCheckpoint& p, Problems& problems) {
     if (!f.holds_tensors()) continue;
     const std::string path = p.held.path(f.name, problems);
     if (path.empty()) continue;
-    for (Tensor& t : read_header(path, f.name, problems).tensors) {
+    const Fd file = open_read(path, f.name);
+    for (Tensor& t : read_header(file, f.name, problems).tensors) {
       t.file = int(p.files.shards.size());
       stored.emplace(std::pair(f.name, t.name), std::move(t));
     }
-    p.files.shards.push_back({f.name, path, state_of(open_read(path, f.name).stat())});
+    p.files.shards.push_back({f.name, path, state_of(file.stat())});
   }
   return stored;
 }

@@ -110,7 +110,7 @@ void synth(const SynthOptions& options) {
     const bool is_this = has_text(at, config_name, config) && has_text(at, index_name, index);
     return is_this ? made : std::vector<std::string>();
   };
-  OutputDir dir(options.dest, "", made_in);
+  OutputDir dir(place_of(options.dest), options.dest, made_in);
   dir.open(
       {.existing = options.force ? Existing::set_aside : Existing::refuse, .made = made, .bytes = checkpoint.bytes});
   write_shards(checkpoint, options, dir);

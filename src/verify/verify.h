@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "src/checkpoint/real_path.h"
 #include "src/device/device_choice.h"
 #include "src/io/page_cache.h"
 #include "src/io/parts.h"
+#include "src/io/source_folder.h"
 #include "src/verify/kernel_bench.h"
 #include "src/verify/verify_kernels.h"
 

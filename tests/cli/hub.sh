@@ -68,7 +68,7 @@ refused 'no refs/main and a link' 'snapshots/abc: a link or no folder; '
 if [ "$(id -u)" -eq 0 ] && setpriv --reuid 65534 --clear-groups test -x "$program" 2>/dev/null; then
   chmod -R a+rX "$dir"
   chmod 0 other/config.json
-  expect 'a file that may not be read' 2 '' 'config.json: cannot open: Permission denied$' \
+  expect 'a file that may not be read' 2 '' 'config.json: cannot be read: Permission denied$' \
     setpriv --reuid 65534 --clear-groups "$program" inspect other -q
   chmod 644 other/config.json
   chmod 0 "$repository/refs"

@@ -73,7 +73,7 @@ TEST_CASE("names of blobs are hashes, if files are links to them") {
     std::filesystem::remove(dir / "ckpt/config.json");
     std::filesystem::create_symlink(target, dir / "ckpt/config.json");
     Checkpoint ck;
-    ck.dir = dir / "ckpt";
+    ck.folder = std::make_shared<SourceFolder>(dir / "ckpt");
     ck.config_text = "{}";
     const PublishedList list = published_beside(ck);
     return list.empty() ? "" : list.front().hash + " " + list.front().by;

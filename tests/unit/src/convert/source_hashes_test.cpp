@@ -31,7 +31,7 @@ struct Files {
         text += std::string(size_t(tensor_bytes_here), char('a' + f + t));
       }
       write_text(path, text);
-      checkpoint.shards.push_back(source_shard(name, path));
+      checkpoint.shards.push_back(source_shard(name, path, open_read(path)));
       published.push_back({.name = name, .bytes = int64_t(text.size()), .hash = sha256_of(text), .by = "test"});
     }
   }
@@ -83,7 +83,7 @@ TEST_CASE("threads take every job once, and every shard with another byte is fou
   for (const size_t wrong : {0, 3}) {
     Shard& shard = files.checkpoint.shards[wrong];
     flip(shard.path, wrong == 0 ? 0 : shard.state.bytes - 1);
-    shard = source_shard(shard.name, shard.path);
+    shard = source_shard(shard.name, shard.path, open_read(shard.path));
   }
   for (const int threads : {1, 2, 8}) {
     SourceHashes hashes(files.checkpoint, files.published);
@@ -107,7 +107,8 @@ TEST_CASE("threads take every job once, and every shard with another byte is fou
 TEST_CASE("a file from which no job reads is hashed in the end, and one without a hash never") {
   Files files(2, 2);
   flip(files.checkpoint.shards[1].path, 5);
-  files.checkpoint.shards[1] = source_shard("1.safetensors", files.checkpoint.shards[1].path);
+  files.checkpoint.shards[1] =
+      source_shard("1.safetensors", files.checkpoint.shards[1].path, open_read(files.checkpoint.shards[1].path));
   SourceHashes hashes(files.checkpoint, files.published);
   hashes.finish(2);
   CHECK(problems_of(hashes).size() == 1);

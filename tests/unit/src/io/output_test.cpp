@@ -109,7 +109,7 @@ TEST_CASE("a source whose shard has the name of a file of ours is not written th
 
 TEST_CASE("a file has its size before anything is written, whatever had its name") {
   const TempDir dir;
-  OutputDir out(dir / "out", "", nullptr);
+  OutputDir out(place_of(dir / "out"), dir / "out", nullptr);
   out.open({});
   for (const int64_t before : {-1, 0, 70000, 200000}) {
     if (before >= 0) {
@@ -159,7 +159,7 @@ TEST_CASE("what comes into OUT while a run writes is kept") {
   fs::create_directory(dir / "out");
   const bool replaces = GENERATE(false, true);
   if (replaces) write_text(dir / "out/made", "before");
-  OutputDir out(dir / "out", "", list);
+  OutputDir out(place_of(dir / "out"), dir / "out", list);
   out.open({.existing = replaces ? Existing::replace : Existing::refuse, .made = {"made"}});
   out.write_text("made", "after");
   write_text(dir / "out/notes.txt", "a note");
@@ -243,7 +243,7 @@ TEST_CASE("a predecessor between two renames is put back") {
 TEST_CASE("going on with a partial output writes its run file no second time") {
   const TempDir dir;
   {
-    OutputDir out(dir / "out", "", {});
+    OutputDir out(place_of(dir / "out"), dir / "out", {});
     out.open({.options = "o", .source = "s"});
     out.journal().add(0, "record");
     out.keep(true);
@@ -251,7 +251,7 @@ TEST_CASE("going on with a partial output writes its run file no second time") {
   const std::string file = dir / (std::string(".out.mxfp4-pack.partial/") + run_file);
   const auto old = fs::last_write_time(file) - std::chrono::hours(1);
   fs::last_write_time(file, old);
-  OutputDir out(dir / "out", "", {});
+  OutputDir out(place_of(dir / "out"), dir / "out", {});
   out.open({.options = "o", .source = "s"});
   CHECK(out.journal().records().size() == 1);
   CHECK(fs::last_write_time(file) == old);  // killed while writing it, the run would leave what no run goes on with
@@ -260,13 +260,13 @@ TEST_CASE("going on with a partial output writes its run file no second time") {
 TEST_CASE("what an interrupted run of another command left is refused, or discarded if that is asked for") {
   const TempDir dir;
   {
-    OutputDir out(dir / "out", "", owned_files);
+    OutputDir out(place_of(dir / "out"), dir / "out", owned_files);
     out.open({.options = "o", .source = "s", .made = {"a"}});
     out.write_text("a", "a");
     out.journal().add(0, "record");
     out.keep(true);
   }
-  OutputDir other(dir / "out", "", owned_files);
+  OutputDir other(place_of(dir / "out"), dir / "out", owned_files);
   CHECK_THROWS_WITH(other.open({.options = "x", .source = "s", .made = {"b"}}),
                     Catch::Contains("an interrupted run with other options") && Catch::Contains("clean"));
   CHECK(fs::exists(dir / ".out.mxfp4-pack.partial/a"));
@@ -278,21 +278,21 @@ TEST_CASE("what an interrupted run of another command left is refused, or discar
 TEST_CASE("clean removes what a run left, and its journal, and nothing of a finished output") {
   const TempDir dir;
   {
-    OutputDir out(dir / "out", "", owned_files);
+    OutputDir out(place_of(dir / "out"), dir / "out", owned_files);
     out.open({.made = {"packed/a"}});
     out.write_text("packed/a", "a");
     out.journal().add(0, "record");
     out.keep(true);
   }
-  OutputDir::clean(place_of(dir / "out", ""), owned_files);
+  OutputDir::clean(place_of(dir / "out"), owned_files);
   CHECK(fs::is_empty(dir / ""));
   {
-    OutputDir run(dir / "out", "", owned_files);
+    OutputDir run(place_of(dir / "out"), dir / "out", owned_files);
     run.open({.made = {"a"}});
     run.write_text("a", "a");
     run.commit();
   }
-  OutputDir::clean(place_of(dir / "out", ""), owned_files);
+  OutputDir::clean(place_of(dir / "out"), owned_files);
   CHECK(read_text(dir / "out/a", 10) == "a");
 }
 

@@ -1,0 +1,151 @@
+#include "src/io/source_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <system_error>
+
+#include "src/base/error.h"
+
+namespace mxfp4 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int to_read = O_RDONLY | O_NONBLOCK | O_NOCTTY;
+
+int try_to_open(int folder, const std::string& name, int flags) {
+  int fd;
+  do fd = ::openat(folder, name.c_str(), flags | O_CLOEXEC);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+std::string proc_path(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
+
+/// Where a descriptor's file is by now, as the system tells it; empty without /proc.
+std::string where_is(int fd) {
+  char path[PATH_MAX];
+  const ssize_t bytes = ::readlink(proc_path(fd).c_str(), path, sizeof path);
+  return bytes > 0 && bytes < ssize_t(sizeof path) ? std::string(path, size_t(bytes)) : std::string();
+}
+
+std::string resolved(const fs::path& path) {
+  std::error_code ec;
+  const fs::path all = fs::canonical(path, ec);
+  return ec ? std::string() : all.string();
+}
+
+bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+/// Of a blob in the Hugging Face cache: a hash, which files of others are not called.
+bool is_blob_name(const std::string& name) {
+  return (name.size() == 40 || name.size() == 64) && name.find_first_not_of("0123456789abcdef") == name.npos;
+}
+
+std::string why_not_found(const Folder& folder, const std::string& name, int error) {
+  const auto target = folder ? folder.link_target(name) : std::nullopt;
+  if (error == ELOOP) return "a link that leads to itself; remove it";
+  if (error != ENOENT && error != ENOTDIR && error != EBADF)
+    return "cannot be read: " + std::generic_category().message(error);
+  return target ? fmt::format("broken link to {}; incomplete copy?", *target) : "missing; incomplete copy?";
+}
+
+}  // namespace
+
+SourceFolder::SourceFolder(const std::string& dir, Links links)
+    : dir_(dir), links_(links), folder_(Folder::try_open(dir)) {
+  const int error = errno;
+  if (folder_) permitted_.add(folder_);
+  errno = error;
+}
+
+/// Empty if somebody has exchanged something on the way to it meanwhile.
+std::string SourceFolder::place_of(const Fd& found, const std::string& name) const {
+  if (std::string place = where_is(found.get()); !place.empty()) return place;
+  std::string place = resolved(fs::path(dir_) / name);
+  struct stat s;
+  const bool same = !place.empty() && ::lstat(place.c_str(), &s) == 0 && is_same(s, found.stat());
+  return same ? place : std::string();
+}
+
+bool SourceFolder::may_follow(const std::string& place) const {
+  if (links_ == Links::follow) return true;
+  const std::string own = where_is(folder_.fd());
+  const fs::path dir = own.empty() ? resolved(dir_) : own;
+  if (is_below(place, dir)) return true;
+  const fs::path snapshots = dir.parent_path();
+  if (snapshots.filename() != "snapshots") return false;
+  const fs::path name = snapshots.parent_path() / "blobs";
+  const std::string blobs = resolved(name);
+  if (blobs.empty() || !is_below(place, blobs)) return false;
+  std::error_code ec;
+  return !fs::is_symlink(fs::symlink_status(name, ec)) || is_blob_name(fs::path(place).filename().string());
+}
+
+/// The file that was found, and no other. None, and errno.
+Fd SourceFolder::open_found(const Fd& found, const std::string& name) const {
+  Fd file(try_to_open(AT_FDCWD, proc_path(found.get()), to_read), name);
+  if (file || errno != ENOENT) return file;
+  file = Fd(try_to_open(folder_.fd(), name, to_read), name);  // without /proc
+  if (file && !is_same(file.stat(), found.stat())) return errno = ESTALE, Fd();
+  return file;
+}
+
+/// False if the file is no longer in its folder.
+bool SourceFolder::add_permitted(const Fd& file, const std::string& place) const {
+  const fs::path path = place, own = where_is(folder_.fd()), above = path.parent_path();
+  const std::string name = path.filename().string();
+  const bool is_direct = above == own, is_within = !own.empty() && is_below(above, own);
+  Folder at = is_direct   ? folder_.again()
+              : is_within ? folder_.find(above.lexically_relative(own).string())
+                          : Folder::try_open(above.string());
+  const auto there = at ? at.look(name) : std::nullopt;
+  if (!there || !is_same(*there, file.stat())) return false;
+  const auto identity = [](const Folder& f) { return Identity(f.stat().st_dev, f.stat().st_ino); };
+  const std::lock_guard lock(mutex_);
+  permitted_.add(file);
+  if (is_direct) return true;
+  if (known_.empty())
+    for (Folder above = folder_.again(); above && known_.insert(identity(above)).second;) above = above.parent();
+  for (; at && known_.insert(identity(at)).second; at = at.parent()) permitted_.add(at);
+  return true;
+}
+
+Fd SourceFolder::open(const std::string& name, Problems& problems) const {
+  const Fd found(try_to_open(folder_.fd(), name, O_PATH), name);
+  if (!found) return problems.error(name, "{}", why_not_found(folder_, name, errno)), Fd();
+  const std::string place = place_of(found, name);
+  if (!place.empty() && !may_follow(place))
+    return problems.error(name, "links outside the directory, to {}{}", printable(place),
+                          links_ == Links::offer ? "; give --follow-links to read it" : ""),
+           Fd();
+  if (!S_ISREG(found.stat().st_mode)) return problems.error(name, "not a regular file"), Fd();
+  Fd file = open_found(found, name);
+  if (!file && errno != ESTALE)
+    return problems.error(name, "cannot be read: {}", std::generic_category().message(errno)), Fd();
+  if (!file || place.empty() || !add_permitted(file, place))
+    return problems.error(name, "changed while it was opened; start again"), Fd();
+  return file;
+}
+
+std::string SourceFolder::text(const std::string& name, int64_t limit, Problems& problems) const {
+  Fd file = open(name, problems);
+  return file ? read_text(limited(std::move(file), limit)) : std::string();
+}
+
+bool SourceFolder::leads_out(const std::string& name) const {
+  const Fd found(try_to_open(folder_.fd(), name, O_PATH), name);
+  const std::string place = found ? place_of(found, name) : "";
+  return !place.empty() && !may_follow(place);
+}
+
+Permitted SourceFolder::permitted() const {
+  const std::lock_guard lock(mutex_);
+  return permitted_;
+}
+
+}  // namespace mxfp4

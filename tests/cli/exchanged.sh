@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# What another user exchanges or adds in a shared folder at the moment that matters: nothing becomes more public, is lost
+# or is passed off as something else. usage: exchanged.sh MXFP4-PACK SOURCE-DIR
+. "$(dirname "$0")/lib.sh"
+[ "$(id -u)" = 0 ] && setpriv --reuid=65534 --clear-groups true 2>/dev/null || skip 'needs root, to be two users'
+strace -o /dev/null -e trace=flock -e inject=flock:delay_enter=1 true 2>/dev/null || skip 'needs strace'
+
+chmod 755 "$dir"
+shared=$dir/shared
+out=$shared/o
+marlin=(--backend marlin --engine vllm -q)
+export ASAN_OPTIONS=detect_leaks=0
+other() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+fresh() { rm -rf "$shared" && mkdir "$shared" && chmod 777 "$shared"; }
+# slowly CALL SIDE N COMMAND...: 1.5 s before ("enter") or after ("exit") its Nth call of CALL
+slowly() {
+  local call=$1 side=$2 number=$3
+  shift 3
+  strace -f -qq -o /dev/null -e "trace=$call" -e "inject=$call:delay_$side=1500000:when=$number" "$@"
+}
+# killed_at CALL N COMMAND...
+killed_at() {
+  local call=$1 number=$2
+  shift 2
+  strace -f -qq -o /dev/null -e "trace=$call" -e "inject=$call:signal=KILL:when=$number" "$@"
+} 2>/dev/null
+# The number of the first fsync() after OUT has its name: the journal is still there.
+syncs_until_named() {
+  strace -f -qq -o "$dir/trace" -e trace=fsync,renameat2,renameat,rename "$@" && sed '/rename.*"o"/q' "$dir/trace" | grep -c 'fsync('
+}
+all_private() { [ -z "$(find "$1" -not -type l -perm /077)" ] && echo private; }
+all_kept() { grep -rl "^mine" "$shared" | wc -l; }
+
+# The source is exchanged for a public one while it is read.
+source_of() { # NAME TEXT MODE
+  cp -r "$tiny" "$shared/$1" && echo "$2" >"$shared/$1/notes.txt" && chmod -R "$3" "$shared/$1"
+}
+rounds=0
+for round in $(seq 12); do
+  for how in convert unpack; do
+    fresh
+    source_of private secret u=rwX,go=
+    source_of public public u=rwX,go=rX
+    read_from() { "$program" convert "$shared/private" "$out" "${marlin[@]}"; }
+    if [ $how = unpack ]; then
+      for name in private public; do
+        "$program" convert "$shared/$name" "$shared/packed-$name" "${marlin[@]}" && rm -r "${shared:?}/$name" && mv "$shared/packed-$name" "$shared/$name"
+      done
+      read_from() { "$program" unpack "$shared/private" "$out" -q; }
+    fi
+    python3 "$root/tests/cli/exchange.py" loop "$shared/private" "$shared/public" &
+    looping=$!
+    read_from 2>"$dir/said"
+    code=$?
+    kill $looping && wait $looping 2>/dev/null
+    [ $code = 0 ] || continue
+    rounds=$((rounds + 1))
+    grep -q secret "$out/notes.txt" && expect "$how: what is private stays so" 0 '^private$' '' all_private "$out"
+  done
+done
+expect 'most runs end well while their source is exchanged' 0 '^yes$' '' bash -c '[ "$1" -ge 12 ] && echo yes' - "$rounds"
+
+# A small file that changes after it was compared with its published hash.
+fresh
+source_of source one u=rwX,go=rX
+(cd "$shared/source" && sha256sum *) >"$dir/published"
+(sleep 0.7 && echo other >"$shared/source/notes.txt") &
+expect 'a small file that changes' 2 '' 'notes.txt: changed while it was read' \
+  slowly mkdirat enter 1 "$program" convert "$shared/source" "$out" "${marlin[@]}" --published "$dir/published"
+wait
+expect 'and no OUT' 1 '' '' test -e "$out"
+
+# The same exchange, when a run is about to look at the source's modes, and back before it reads on.
+fresh
+source_of private secret u=rwX,go=
+source_of public public u=rwX,go=rX
+exchange() { python3 "$root/tests/cli/exchange.py" once "$shared/private" "$shared/public"; }
+(sleep 0.7 && exchange && sleep 1.5 && exchange) &
+strace -f -qq -o /dev/null -e trace=fstatfs,mkdirat -e inject=fstatfs:delay_enter=1500000:when=1 \
+  -e inject=mkdirat:delay_enter=1500000:when=1 "$program" convert "$shared/private" "$out" "${marlin[@]}" 2>/dev/null
+wait
+expect 'what is private stays so in a directed exchange' 0 '^private$' '' all_private "$out"
+
+# A shard is linked, and its name leads to another file at that moment.
+prepare python3 "$root/tests/cli/split_shards.py" "$tiny" "$dir/model"
+fresh
+cp -r "$dir/model" "$shared/private" && cp -r "$dir/model" "$shared/public" && chown -R 65534 "$shared/public"
+(sleep 0.7 && exchange && sleep 1.5 && exchange) &
+prepare strace -f -qq -o "$dir/trace" -e trace=linkat -e inject=linkat:delay_enter=1500000:delay_exit=1500000:when=1 \
+  "$program" convert "$shared/private" "$out" "${marlin[@]}" --link hard
+wait
+expect 'a linked shard is the file that was read' 0 '' '' cmp "$shared/private/model-00002-of-00002.safetensors" "$out/model-00002-of-00002.safetensors"
+expect 'and is linked' 0 '' '' test "$shared/private/model-00002-of-00002.safetensors" -ef "$out/model-00002-of-00002.safetensors"
+
+# Killed after OUT has its name. Then another folder takes the hidden name.
+fresh
+number=$(($(syncs_until_named "$program" convert "$tiny" "$out" "${marlin[@]}" --threads 1) + 1))
+for then in convert clean; do
+  fresh
+  killed_at fsync $number "$program" convert "$tiny" "$out" "${marlin[@]}" --threads 1
+  expect 'killed: OUT and its journal' 0 '' '' test -e "$out/packed" -a -e "$shared/.o.mxfp4-pack.journal"
+  mkdir -m 700 "$shared/mine" && echo mine >"$shared/mine/key"
+  other mv "$shared/mine" "$shared/.o.mxfp4-pack.partial"
+  if [ $then = clean ]; then "$program" clean "$shared" --remove; else "$program" convert "$tiny" "$out" "${marlin[@]}"; fi >/dev/null 2>&1
+  expect "$then: a private folder under the hidden name stays there" 0 '^mine$' '' cat "$shared/.o.mxfp4-pack.partial/key"
+done
+
+# clean: another output with an edited file takes the hidden name between the look and the removal.
+fresh
+"$program" convert "$tiny" "$shared/b" "${marlin[@]}" && echo mine >"$shared/b/generation_config.json"
+"$program" convert "$tiny" "$out" "${marlin[@]}"
+killed_at renameat2 1 "$program" convert "$tiny" "$out" --backend marlin --engine sglang --force -q
+(sleep 0.7 && other mv "$shared/.o.mxfp4-pack.partial" "$shared/away" && other mv "$shared/b" "$shared/.o.mxfp4-pack.partial") &
+slowly flock enter 2 "$program" clean "$shared" --remove >/dev/null 2>&1
+wait
+expect 'clean: an edited file under the hidden name stays' 0 '^1$' '' all_kept
+
+# --force: files that arrive while OUT is looked at.
+for number in 1 2 3; do
+  fresh
+  "$program" convert "$tiny" "$out" --backend marlin --engine sglang -q
+  (sleep 0.7 && echo mine >"$out/notes.txt" && mkdir -p "$out/sub" && echo mine >"$out/sub/more") &
+  slowly fstatfs enter $number "$program" convert "$tiny" "$out" "${marlin[@]}" --force 2>/dev/null
+  wait
+  expect '--force: files that arrive stay' 0 '^2$' '' all_kept
+done
+# Files with the names that --add gives to its own.
+for name in packed/set1-packed-00001.safetensors packed/canary-1.safetensors SHA256SUMS .mxfp4-pack-run; do
+  fresh
+  "$program" convert "$tiny" "$out" "${marlin[@]}" && echo mine >"$out/$name"
+  "$program" convert "$tiny" "$out" --backend triton-hopper --engine vllm --add -q --sha256 2>/dev/null
+  expect "--add: $name stays" 0 '^1$' '' all_kept
+done
+fresh
+"$program" convert "$tiny" "$out" "${marlin[@]}" && echo mine >"$out/.mxfp4-pack-run"
+"$program" convert "$tiny" "$out" --backend marlin --engine sglang --force -q 2>/dev/null
+expect '--force: .mxfp4-pack-run stays' 0 '^1$' '' all_kept
+for how in --force --add; do # its owner closes OUT, and then writes a secret into it
+  fresh
+  "$program" convert "$tiny" "$out" "${marlin[@]}"
+  (sleep 0.7 && chmod 700 "$out" && echo mine >"$out/n.txt") &
+  slowly fsync enter 5 "$program" convert "$tiny" "$out" --backend triton-hopper --engine vllm $how -q 2>/dev/null
+  wait
+  expect "$how: OUT stays closed" 1 '' 'Permission denied' other cat "$out/n.txt"
+done
+# SHA256SUMS that somebody signed or made.
+fresh
+"$program" convert "$tiny" "$out" "${marlin[@]}" --sha256 && sed -i '1i mine' "$out/SHA256SUMS"
+for how in --force --add; do
+  expect "$how: SHA256SUMS was edited" 2 '' 'SHA256SUMS' "$program" convert "$tiny" "$out" --backend triton-hopper --engine vllm $how -q
+done
+expect 'and stays' 0 '^1$' '' all_kept
+finish
