@@ -13,6 +13,7 @@
 #include "src/io/leftover.h"
 #include "src/io/parts.h"
 #include "src/io/sha256.h"
+#include "src/io/source_folder.h"
 
 namespace mxfp4 {
 

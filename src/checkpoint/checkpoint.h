@@ -13,9 +13,11 @@
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/checkpoint/safetensors.h"
-#include "src/io/source_folder.h"
+#include "src/io/link.h"
 
 namespace mxfp4 {
+
+class SourceFolder;
 
 /// Far above any checkpoint, and low enough that no size computed from shapes overflows.
 inline constexpr int64_t max_checkpoint_bytes = int64_t(1) << 46;

@@ -8,6 +8,7 @@
 
 #include "src/base/folder.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/io/source_folder.h"
 
 namespace mxfp4 {
 

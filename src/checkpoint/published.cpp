@@ -6,7 +6,9 @@
 
 #include "src/base/error.h"
 #include "src/base/folder.h"
+#include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/companion.h"
+#include "src/io/source_folder.h"
 
 namespace mxfp4 {
 

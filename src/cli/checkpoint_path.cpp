@@ -9,6 +9,7 @@
 #include "src/base/folder.h"
 #include "src/base/log.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/io/source_folder.h"
 
 namespace mxfp4::cli {
 

@@ -25,6 +25,7 @@
 #include "src/io/output.h"
 #include "src/io/place.h"
 #include "src/io/sha256.h"
+#include "src/io/source_folder.h"
 #include "src/models/complete.h"
 #include "src/packed/add_set.h"
 #include "src/packed/companions.h"

@@ -9,6 +9,7 @@
 #include "src/convert/part_run.h"
 #include "src/convert/run_identity.h"
 #include "src/convert/unchanged.h"
+#include "src/io/source_folder.h"
 #include "src/packed/add_set.h"
 
 namespace mxfp4 {

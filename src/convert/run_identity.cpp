@@ -6,6 +6,7 @@
 #include "src/base/folder.h"
 #include "src/checkpoint/companion.h"
 #include "src/convert/destination.h"
+#include "src/io/source_folder.h"
 #include "src/packed/companions.h"
 #include "src/packed/source_headers.h"
 

@@ -14,6 +14,7 @@
 #include "src/io/journal.h"
 #include "src/io/leftover.h"
 #include "src/io/link.h"
+#include "src/io/permitted.h"
 #include "src/io/place.h"
 #include "src/io/privacy.h"
 #include "src/io/replaced.h"

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "src/base/error.h"
+#include "src/io/permitted.h"
 
 namespace mxfp4 {
 

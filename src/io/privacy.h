@@ -9,9 +9,10 @@
 #include <optional>
 
 #include "src/base/folder.h"
-#include "src/io/permitted.h"
 
 namespace mxfp4 {
+
+class Permitted;
 
 class Privacy {
  public:

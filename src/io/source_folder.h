@@ -9,15 +9,12 @@
 #include <utility>
 
 #include "src/base/folder.h"
+#include "src/io/link.h"
 #include "src/io/permitted.h"
 
 namespace mxfp4 {
 
 class Problems;
-
-/// Links that leave a folder: refused; refused by a message that names --follow-links; or followed. Links into the
-/// blobs/ of the same Hugging Face cache entry are always followed.
-enum class Links { stay, offer, follow };
 
 class SourceFolder {
  public:

@@ -11,6 +11,7 @@
 
 #include "src/checkpoint/field.h"
 #include "src/io/sha256.h"
+#include "src/io/source_folder.h"
 #include "src/packed/manifest.h"
 #include "src/packed/manifest_lists.h"
 

@@ -6,7 +6,7 @@
 #include "src/device/device_choice.h"
 #include "src/io/page_cache.h"
 #include "src/io/parts.h"
-#include "src/io/source_folder.h"
+#include "src/io/link.h"
 #include "src/verify/kernel_bench.h"
 #include "src/verify/verify_kernels.h"
 

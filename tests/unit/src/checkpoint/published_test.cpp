@@ -7,6 +7,7 @@
 #include "src/base/error.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/io/sha256.h"
+#include "src/io/source_folder.h"
 #include "tests/support/make_checkpoint.h"
 
 using namespace mxfp4;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "src/io/journal.h"
+#include "src/io/permitted.h"
 #include "tests/support/program.h"
 #include "tests/support/temp_dir.h"
 
