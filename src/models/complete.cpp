@@ -60,9 +60,12 @@ class Completeness {
     for (const LayerStack& stack : stacks_)
       if (&stack == main_ || stack.is_mtp()) {
         compare_mtp(*main_, counted_.layers, stack, lacks_);
-        check_partners(stack, lacks_);
+        check_partners(stack, quantization_config(ck_.config) != nullptr, lacks_);
         check_rules(stack, &stack == main_ ? 0 : counted_.layers, config, lacks_);
+        count_experts(stack, &stack == main_ ? counted_.layers : 0, config, lacks_);
+        check_layer_sizes(stack, config, lacks_);
       }
+    check_blocks(*main_, config, lacks_);
     check_router();
     check_vision();
     check_outside();
@@ -178,6 +181,7 @@ class Completeness {
             return t.name.starts_with(parent) && t.name.substr(parent.size()).starts_with(name);
           }))
         add(parent + name, "missing, and layers have hyper-connections");
+    check_outer_sizes(ck_, parent, *counted_.config, lacks_);
     if (!embedding) add(parent + "embed*", "the embedding is missing");
     if (!norm) add(parent + "norm", "the norm behind the last layer is missing");
     if (!head && generates() && !is_tied())

@@ -39,8 +39,11 @@ CountedLayers counted_layers(const Json& config, const LayerStack& main);
 void compare_layers(const LayerStack& stack, int64_t layers, const std::vector<LayerAttribute>& attributes,
                     std::vector<Lack>& lacks);
 
-/// Modules and tensors that are there without those they work with.
-void check_partners(const LayerStack& stack, std::vector<Lack>& lacks);
+/// Modules and tensors that are there without those they work with. is_quantized: the config says how.
+void check_partners(const LayerStack& stack, bool is_quantized, std::vector<Lack>& lacks);
+
+/// Layers of any transformer have attention, or something in its place, and a norm before it.
+void check_blocks(const LayerStack& stack, const Json& config, std::vector<Lack>& lacks);
 
 /// What the config's keys or its model type say of each layer. `first`: the number of the stack's layer 0 in lists of
 /// the config that go over all layers.
@@ -48,6 +51,16 @@ void check_rules(const LayerStack& stack, int64_t first, const Json& config, std
 
 /// A layer of multi-token prediction is a whole layer: in each block that it has, what all main layers have there.
 void compare_mtp(const LayerStack& main, int64_t layers, const LayerStack& stack, std::vector<Lack>& lacks);
+
+/// Sizes that differ from the config's: fewer rows of the embedding and the head than its vocabulary, another hidden
+/// size of norms. `parent`: the names before the layers' root, "model.".
+void check_outer_sizes(const Checkpoint& checkpoint, const std::string& parent, const Json& config,
+                       std::vector<Lack>& lacks);
+void check_layer_sizes(const LayerStack& stack, const Json& config, std::vector<Lack>& lacks);
+
+/// Experts that the config counts, in layers of multi-token prediction and in main layers, which are those below
+/// `layers`, if nothing else reads them: experts of MXFP4 are counted by their router.
+void count_experts(const LayerStack& stack, int64_t layers, const Json& config, std::vector<Lack>& lacks);
 
 /// Experts without a tensor that the layer's others have, and gaps in their numbers.
 void check_experts(const LayerStack& stack, std::vector<Lack>& lacks);

@@ -80,6 +80,7 @@ std::vector<LayerStack> layer_stacks(const Checkpoint& checkpoint) {
     if (stack == stacks.end()) stack = stacks.emplace(n.root, LayerStack{std::string(n.root), {}}).first;
     LayerPart& part = stack->second.layers[n.layer][key];
     if (!part.first) part.first = &t;
+    if (!part.other && t.shape != part.first->shape) part.other = &t;
     if (n.expert >= 0) part.experts.push_back(n.expert);
   }
   std::vector<LayerStack> out;

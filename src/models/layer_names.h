@@ -14,7 +14,8 @@ namespace mxfp4 {
 /// A tensor of a layer, or all experts' tensors of one name.
 struct LayerPart {
   const Tensor* first = nullptr;
-  std::vector<int64_t> experts;  // ids, in any order; empty if the name has none
+  const Tensor* other = nullptr;  // the first of another shape
+  std::vector<int64_t> experts;   // ids, in any order; empty if the name has none
 };
 
 /// By name within the layer; the number of an expert is a star: "mlp.experts.*.up_proj.weight".

@@ -22,6 +22,7 @@ const Partner partners[] = {
     {"w1", {"w2"}},
     {"w3", {"w1"}},
     {"w3", {"w2"}},
+    {"w2", {"w1"}},
     {"q_norm", {"k_norm", "kv_norm"}},
     {"k_norm", {"q_norm"}},
     {"k_proj", {"q_proj", "q_a_proj", "q_b_proj"}},
@@ -32,6 +33,9 @@ const Partner partners[] = {
     {"q_a_proj", {"q_b_proj"}},
     {"q_a_proj", {"q_a_layernorm", "q_a_norm"}},
     {"q_b_proj", {"q_a_proj", "wqkv_a", "fused_qkv_a_proj_with_mqa", "qkv_a_proj"}},
+    {"q_a_layernorm", {"q_a_proj", "fused_qkv_a_proj_with_mqa", "qkv_a_proj"}},
+    {"kv_a_layernorm", {"kv_a_proj_with_mqa", "kv_a_proj", "fused_qkv_a_proj_with_mqa", "qkv_a_proj"}},
+    {"kv_b_proj", {"kv_a_proj_with_mqa", "kv_a_proj", "fused_qkv_a_proj_with_mqa", "qkv_a_proj"}},
     {"kv_a_proj_with_mqa", {"kv_a_layernorm"}},
     {"kv_a_proj_with_mqa", {"kv_b_proj", "k_b_proj", "kv_b", "embed_q"}},
     {"kv_a_proj_with_mqa", {"q_proj", "q_b_proj"}},
@@ -67,6 +71,7 @@ class Partners {
       }
     for (const auto& [parent, modules] : of_any) {
       for (const Partner& p : partners) require(parent, modules, p.has, p.needs);
+      if (modules.count("w1") && parent.ends_with("experts.*")) require(parent, modules, "w2", {"w3", "v1"});
       if (is_gated && modules.count("down_proj"))
         require(parent, modules, "up_proj", {"gate_proj"}),
             require(parent, modules, "down_proj", {"up_proj", "gate_up_proj"});
@@ -74,10 +79,12 @@ class Partners {
     }
   }
 
-  /// Scales and biases without what they are for, routers without their matrix, and matrices without scales where
-  /// others of their dtype have some. What repeats over layers is one lack.
-  void check_tensors() {
+  /// Scales and biases without what they are for, routers without their matrix, and matrices without scales if
+  /// others of their dtype have some. FP8 matrices need scales if the config says that the model is quantized. What
+  /// repeats over layers is one lack.
+  void check_tensors(bool is_quantized_model) {
     std::set<Dtype> scaled;
+    if (is_quantized_model) scaled.insert(Dtype::F8_E4M3);
     for (const auto& [index, parts] : stack_.layers)
       for (const auto& [name, part] : parts)
         if (is_quantized(name, part) && has_scale(parts, module_of(name))) scaled.insert(part.first->dtype);
@@ -159,10 +166,10 @@ class Partners {
 
 }  // namespace
 
-void check_partners(const LayerStack& stack, std::vector<Lack>& lacks) {
+void check_partners(const LayerStack& stack, bool is_quantized, std::vector<Lack>& lacks) {
   Partners partners_of(stack, lacks);
   partners_of.run();
-  partners_of.check_tensors();
+  partners_of.check_tensors(is_quantized);
 }
 
 }  // namespace mxfp4

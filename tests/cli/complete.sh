@@ -26,6 +26,19 @@ without every glm-5.2-quark e_score_correction_bias
 expect 'a part of every layer' 2 '' 'e_score_correction_bias: missing in 2 of 2 layers; all layers of a glm_moe_dsa' on every out
 without few deepseek-v4-flash layers.2.attn.indexer.weights_proj
 expect 'a part that few layers have' 2 '' 'layers.2.attn.indexer.weights_proj' on few out
+# a group of tensors that no layer has
+without shared glm-5.2-quark shared_expert
+expect 'shared experts that the config counts' 2 '' 'shared_expert: missing in 2 of 2 layers; config.json says n_shared_experts = 1' on shared out
+without norms kimi-k3 layernorm
+expect 'norms of all layers' 2 '' 'input_layernorm \.\. post_attention_layernorm \(2 such\): missing in 4 of 4 layers; ' on norms out
+without attention qwen3-30b-a3b-ct self_attn
+expect 'attention of all layers' 2 '' 'layers.0-3.*self_attn' on attention out
+without scales mimo-v2.6-flash layers.0.mlp.gate_proj.weight_scale layers.0.mlp.up_proj.weight_scale layers.0.mlp.down_proj.weight_scale
+expect 'scales of all FP8 matrices' 2 '' 'layers.0.mlp.down_proj: F8_E4M3 without scales$' on scales out
+synth gpt-oss-20b "$dir/vocabulary" --tiny
+prepare sed -Ei 's/"vocab_size": ?[0-9]+/"vocab_size": 100000/' "$dir/vocabulary/config.json"
+expect 'fewer rows than the vocabulary has' 2 '' 'lm_head.weight: [0-9]+ rows, and 1 more up to .*embed_tokens.weight; config.json says vocab_size = 100000$' on vocabulary out
+
 for layers in 1 2 3 5; do
   synth deepseek-v4-flash "$dir/small$layers" --tiny --layers $layers
   expect "of $layers whole layers nothing is said" 0 '' '' "$program" inspect "$dir/small$layers" -q

@@ -1,4 +1,4 @@
-// Checkpoints as names, dtypes and configs: what completeness is told by.
+// Checkpoints as names, dtypes, shapes and configs: what completeness is told by.
 #pragma once
 
 #include <algorithm>
@@ -30,23 +30,24 @@ inline void expand(const std::string& pattern, std::vector<std::string>& out) {
   }
 }
 
-inline Checkpoint with_tensors(Json config, const std::vector<std::pair<std::string, Dtype>>& tensors) {
+inline Checkpoint with_tensors(Json config, std::vector<Tensor> tensors) {
   Checkpoint ck;
   ck.dir = "ckpt";
   ck.config = std::move(config);
-  for (const auto& [name, dtype] : tensors) ck.tensors.push_back({name, dtype, {1}, 0, 0, 0});
+  ck.shards = {{"ckpt.safetensors", "", {}}};
+  ck.tensors = std::move(tensors);
   std::sort(ck.tensors.begin(), ck.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
   return ck;
 }
 
-/// One of testdata/published.
+/// One of testdata/published, which has no shapes.
 inline Checkpoint published(const std::string& path) {
   const Json facts = parse_json(read_text(path, 1 << 22), path);
   std::vector<std::string> names;
   for (const Json& pattern : facts["tensors"]) expand(pattern.get<std::string>(), names);
-  std::vector<std::pair<std::string, Dtype>> tensors;
-  for (const std::string& name : names) tensors.emplace_back(name, Dtype::BF16);
-  return with_tensors(facts["config"], tensors);
+  std::vector<Tensor> tensors;
+  for (const std::string& name : names) tensors.push_back({name, Dtype::BF16, {}, 0, 0, 0});
+  return with_tensors(facts["config"], std::move(tensors));
 }
 
 /// Of four experts. layers 0: as many as the published model has.
@@ -56,9 +57,9 @@ inline Checkpoint synthetic(std::string_view model, int64_t layers, bool tiny = 
   if (layers > 0) sizes.layers = layers;
   if (!tiny) sizes.experts = 4;
   const SynthCheckpoint s = describe_checkpoint(model, sizes);
-  std::vector<std::pair<std::string, Dtype>> tensors;
-  for (const SynthTensor& t : s.tensors) tensors.emplace_back(t.name, t.dtype);
-  return with_tensors(s.config, tensors);
+  std::vector<Tensor> tensors;
+  for (const SynthTensor& t : s.tensors) tensors.push_back({t.name, t.dtype, t.shape, 0, 0, 0});
+  return with_tensors(s.config, std::move(tensors));
 }
 
 inline std::string text_of(const std::vector<Lack>& lacks) {
