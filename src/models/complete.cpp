@@ -254,7 +254,8 @@ CountedLayers counted_layers(const Json& config, const LayerStack& main) {
 std::vector<Lack> find_lacks(const Checkpoint& ck) { return Completeness(ck).find(); }
 
 bool check_complete(const Checkpoint& ck, bool allowed, Problems& problems) {
-  const std::vector<Lack> lacks = find_lacks(ck);
+  std::vector<Lack> lacks = find_lacks(ck);
+  check_small_files(ck, lacks, problems);
   for (const Lack& l : lacks)
     if (allowed)
       problems.warn(l.where, "{}", l.what);

@@ -24,6 +24,10 @@ std::vector<Lack> find_lacks(const Checkpoint& checkpoint);
 /// The lacks as errors, or as warnings if they are allowed. True if there are any.
 bool check_complete(const Checkpoint& checkpoint, bool allowed, Problems& problems);
 
+/// Files that engines read, such as the tokenizer, without contents or with contents that are no JSON. Of other files a
+/// warning is enough.
+void check_small_files(const Checkpoint& checkpoint, std::vector<Lack>& lacks, Problems& problems);
+
 /// The part of a config that describes the main layers, and what it counts.
 struct CountedLayers {
   const Json* config = nullptr;

@@ -44,6 +44,32 @@ for layers in 1 2 3 5; do
   expect "of $layers whole layers nothing is said" 0 '' '' "$program" inspect "$dir/small$layers" -q
 done
 
+# small files
+with_file() {  # NAME FILE TEXT
+  synth gpt-oss-20b "$dir/$1" --tiny
+  printf "$3" >"$dir/$1/$2"
+}
+with_file empty tokenizer.json ''
+expect 'an empty tokenizer' 2 '' 'error: tokenizer.json: 0 bytes; engines read this file$' on empty out
+expect 'inspect names it' 2 '' 'error: tokenizer.json: 0 bytes' "$program" inspect "$dir/empty" -q
+with_file cut tokenizer_config.json '{"a": [1, 2'
+expect 'a JSON file that was cut' 2 '' 'error: tokenizer_config.json: no JSON: .*; engines read this file$' on cut out
+with_file nul generation_config.json '{"a": 1}\0\0\0'
+expect 'zeros behind JSON' 2 '' 'error: generation_config.json: no JSON: holds a byte 0; engines' on nul out
+with_file zero tokenizer.model '\0\0\0'
+expect 'a tokenizer of zeros' 2 '' 'error: tokenizer.model: holds only zeros; engines' on zero out
+with_file template chat_template.jinja ''
+expect 'an empty template' 2 '' 'error: chat_template.jinja: 0 bytes' on template out
+expect 'it is allowed' 0 '' 'warning: tokenizer.json: 0 bytes' on empty out-empty --allow-incomplete
+expect 'and verify repeats it' 0 'the checkpoint is incomplete: tokenizer.json: 0 bytes' 'warning: tokenizer.json: 0 bytes' "$program" verify "$dir/out-empty"
+with_file other notes.json '{"a": 1'
+expect 'another JSON file' 0 '' 'warning: notes.json: no JSON: ' on other out-other
+with_file python tokenizer_config.json '{"model_max_length": Infinity}'
+expect 'JSON as Python reads it' 0 '' '' on python out-python -q
+echo '{"a": 1, "a": 2}' >"$dir/python/generation_config.json"
+touch "$dir/python/__init__.py" "$dir/python/merges.txt"
+expect 'empty files that may be so' 0 '' '' on python out-files -q
+
 expect 'it is converted if that is allowed' 0 '' 'warning: model.layers.3: the layer is missing' on last out --allow-incomplete
 expect 'the manifest has it' 0 '^"allow_incomplete": true,$' '' cat "$dir/out/mxfp4-pack.json"
 expect 'verify repeats it' 0 'right at level kernels .*; the checkpoint is incomplete: model.layers.3: the layer is missing' \
