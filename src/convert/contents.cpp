@@ -5,6 +5,8 @@
 #include <cstring>
 #include <map>
 
+#include "src/checkpoint/shard_reader.h"
+#include "src/convert/zero_runs.h"
 #include "src/models/layer_names.h"
 #include "src/packed/manifest.h"
 #include "src/plan/transfer.h"
@@ -106,19 +108,46 @@ bool centres_norms_on_zero(const Plan& plan) {
   return false;
 }
 
+/// Bytes of zeros that are marked in a piece of a tensor. Experts and matrices have single rows of zeros, norms have
+/// single zeros.
+int64_t marked_zeros(const Plan& plan, const Tensor& t, int64_t piece_bytes) {
+  if (is_norm(t) && !centres_norms_on_zero(plan)) return 128;
+  if (t.shape.size() < 2) return 0;
+  return piece_bytes >= (1 << 20) ? 32 << 10 : 4 << 10;
+}
+int64_t marked_zeros_of_copied(const Plan& plan, const Tensor& t) {
+  return is_matrix(t) || is_scales(t) || is_norm(t) ? marked_zeros(plan, t, t.bytes) : 0;
+}
+
+bool is_zeros(const uint8_t* data, int64_t bytes) {
+  uint64_t first = 0;
+  std::memcpy(&first, data, 8);
+  return first == 0 && std::memcmp(data, data + 8, size_t(bytes - 8)) == 0;
+}
+
+/// Of whole blocks.
+void mark_zeros(const uint8_t* data, int64_t bytes, int64_t block, uint8_t* to) {
+  for (int64_t at = 0; at + block <= bytes; at += block)
+    if (is_zeros(data + at, block))
+      return void(std::atomic_ref(*to).fetch_or(mark::zero_block, std::memory_order_relaxed));
+}
+
 class Contents {
  public:
-  Contents(const Plan& plan, const Checksums& sums) : plan_(plan), sums_(sums) {}
+  Contents(const Plan& plan, const Checksums& sums, const ShardReader* reader)
+      : plan_(plan), sums_(sums), reader_(reader) {}
 
   bool check(bool allowed, Problems& problems) {
     look_at_packed();
     look_at_copied();
-    for (const Kind* kind : {&experts_, &matrices_, &norms_, &nans_, &infinities_})
+    if (zero_rows_.count) problems.warn(zero_rows_.first, "{}", zero_rows_.text());
+    for (const Kind* kind : {&experts_, &matrices_, &norms_, &holes_, &nans_, &infinities_})
       if (kind->count && allowed)
         problems.warn(kind->first, "{}", kind->text());
       else if (kind->count)
         problems.error(kind->first, "{}", kind->text());
-    const bool any = experts_.count || matrices_.count || norms_.count || nans_.count || infinities_.count;
+    const bool any =
+        experts_.count || matrices_.count || norms_.count || holes_.count || nans_.count || infinities_.count;
     if (any && !allowed)
       problems.error(plan_.checkpoint->dir, "damaged; fetch it again, or give --allow-incomplete to convert it");
     return !any;
@@ -154,7 +183,11 @@ class Contents {
         for (size_t p = 0; p < pieces.size(); ++p) look_at_matrix(sums_.packed[i], t, int64_t(e), int(p), pieces[p]);
       }
       const auto sources = sources_of(plan_, t);
-      for (size_t s = 0; s < sources.size(); ++s) look_at_numbers(*sources[s], sums_.packed[i].marks[s]);
+      const int64_t stacked = int64_t(sums_.packed[i].sources.empty() ? 1 : sums_.packed[i].sources[0].size());
+      for (size_t s = 0; s < sources.size(); ++s) {
+        look_at_numbers(*sources[s], sums_.packed[i].marks[s]);
+        look_for_holes(*sources[s], sums_.packed[i].marks[s], sources[s]->bytes / std::max<int64_t>(1, stacked));
+      }
     }
   }
 
@@ -170,9 +203,22 @@ class Contents {
     for (size_t i = 0; i < plan_.copied.size(); ++i) {
       const Tensor& t = *plan_.copied[i].source;
       look_at_numbers(t, sums_.copied_marks[i]);
+      look_for_holes(t, sums_.copied_marks[i], t.bytes);
       Kind* kind = is_matrix(t) || is_scales(t) ? &matrices_ : is_norm(t) && !skips_norms ? &norms_ : nullptr;
       if (kind && is_zeros(sums_.copied[i], t.bytes)) kind->add(plan_.checkpoint->where(t));
     }
+  }
+
+  /// Pieces of zeros only were named.
+  void look_for_holes(const Tensor& t, uint8_t marks, int64_t piece) {
+    if (!(marks & mark::zero_block) || !reader_) return;
+    const ZeroRuns runs = zero_runs(*reader_, t, 2 * marked_zeros(plan_, t, piece), piece);
+    const int64_t end_of_data = plan_.checkpoint->shards[size_t(t.file)].state.bytes - t.offset;
+    const Hole hole = worst_hole(t, runs, end_of_data);
+    if (hole.kind == Hole::torn)
+      holes_.add(fmt::format("{}, bytes {}-{} of {}", plan_.checkpoint->where(t), hole.begin, hole.end - 1, t.bytes));
+    else if (hole.kind == Hole::rows)
+      zero_rows_.add(fmt::format("{}, rows {}-{}", plan_.checkpoint->where(t), hole.begin, hole.end - 1));
   }
 
   bool is_zeros(const std::vector<Hash>& pieces, int64_t bytes) {
@@ -204,9 +250,11 @@ class Contents {
 
   const Plan& plan_;
   const Checksums& sums_;
+  const ShardReader* const reader_;
   std::map<int64_t, Hash> hashes_;  // of so many zeros
   Kind experts_{"holds only zeros", "expert matrix", "expert matrices"};
   Kind matrices_{"holds only zeros", "weight", "weights"}, norms_{"holds only zeros", "norm", "norms"};
+  Kind holes_{"has a hole of zeros", "tensor", "tensors"}, zero_rows_{"has rows of zeros only", "tensor", "tensors"};
   Kind nans_{"holds NaN", "tensor", "tensors"}, infinities_{"holds infinity", "tensor", "tensors"};
 };
 
@@ -217,6 +265,7 @@ void NumberScanner::operator()(const uint8_t* data, int64_t bytes) {
     const Piece& piece = pieces_[next_];
     const Exponent e = exponent_of(piece.dtype);
     int64_t taken = std::min(bytes, piece.bytes - taken_);
+    if (piece.zeros && in_split_ == 0) mark_zeros(data, taken, piece.zeros, piece.marks);
     if (e.bytes && (in_split_ > 0 || taken < e.bytes)) {  // byte by byte until the number is whole
       split_[in_split_++] = *data;
       if (in_split_ == e.bytes) mark_numbers(split_, e.bytes, e, piece.marks), in_split_ = 0;
@@ -234,24 +283,40 @@ void NumberScanner::operator()(const uint8_t* data, int64_t bytes) {
 
 NumberScanner copy_scanner(const Plan& plan, std::span<const CopyPiece> pieces, Checksums& sums) {
   std::vector<NumberScanner::Piece> list;
-  for (const CopyPiece& p : pieces)
-    list.push_back({numbers_of(*plan.copied[size_t(p.copied)].source), p.bytes, &sums.copied_marks[size_t(p.copied)]});
-  return NumberScanner(std::move(list));
-}
-
-NumberScanner bias_scanner(const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums) {
-  std::vector<NumberScanner::Piece> list;
-  for (const PieceAt& p : pieces.list) {
-    const SourceIndex at = source_index(plan, plan.packed[target], p.expert, p.piece);
-    const bool is_bias = plan.packed[target].part == Part::bias;
-    list.push_back(
-        {is_bias ? p.slice.tensor->dtype : Dtype::U8, p.slice.piece_bytes, &sums.packed[target].marks[at.tensor]});
+  for (const CopyPiece& p : pieces) {
+    const Tensor& t = *plan.copied[size_t(p.copied)].source;
+    list.push_back({numbers_of(t), p.bytes, &sums.copied_marks[size_t(p.copied)], marked_zeros_of_copied(plan, t)});
   }
   return NumberScanner(std::move(list));
 }
 
-bool check_contents(const Plan& plan, const Checksums& sums, bool allowed, Problems& problems) {
-  return Contents(plan, sums).check(allowed, problems);
+NumberScanner packed_scanner(const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums) {
+  std::vector<NumberScanner::Piece> list;
+  for (const PieceAt& p : pieces.list) {
+    const SourceIndex at = source_index(plan, plan.packed[target], p.expert, p.piece);
+    const bool is_bias = plan.packed[target].part == Part::bias;
+    list.push_back({is_bias ? p.slice.tensor->dtype : Dtype::U8, p.slice.piece_bytes,
+                    &sums.packed[target].marks[at.tensor],
+                    is_bias ? 0 : marked_zeros(plan, *p.slice.tensor, p.slice.piece_bytes)});
+  }
+  return NumberScanner(std::move(list));
+}
+
+void probe_zeros(const ShardReader& reader, const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums) {
+  constexpr int64_t step = 256 << 10, block = 4 << 10;
+  std::vector<uint8_t> data(size_t(block), 0);
+  for (const PieceAt& p : pieces.list) {
+    const SourceIndex at = source_index(plan, plan.packed[target], p.expert, p.piece);
+    for (int64_t offset = 0; offset + block <= p.slice.piece_bytes; offset += step) {
+      reader.read(*p.slice.tensor, p.slice.piece + offset, block, data.data());
+      mark_zeros(data.data(), block, block, &sums.packed[target].marks[at.tensor]);
+    }
+  }
+}
+
+bool check_contents(const Plan& plan, const Checksums& sums, const ShardReader* reader, bool allowed,
+                    Problems& problems) {
+  return Contents(plan, sums, reader).check(allowed, problems);
 }
 
 }  // namespace mxfp4

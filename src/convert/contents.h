@@ -1,7 +1,8 @@
-// Contents that no publisher means: NaN and infinity among copied numbers, matrices and norms of zeros only.
+// Contents that no publisher means: NaN and infinity among copied numbers, matrices and norms of zeros only, and holes
+// of zeros.
 //
-// Numbers are looked at while their bytes pass by, and leave marks in the checksums. Zeros are told by the checksums
-// alone: those of zeros are known.
+// Bytes are looked at while they pass by, and leave marks in the checksums. Tensors of zeros only are told by the
+// checksums alone: those of zeros are known. A tensor with a mark of zeros is read again, to see where they are.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,10 @@ struct Checksums;
 struct CopyPiece;
 struct Pieces;
 struct Plan;
+class ShardReader;
 
 /// Looks at pieces which come one after the other in blocks of any size, and marks tensors with numbers that are not
-/// finite.
+/// finite, and with zeros.
 class NumberScanner {
  public:
   /// A piece of numbers of one dtype, and where its tensor's marks are. Dtypes of integers and of MXFP4 codes pass.
@@ -26,6 +28,7 @@ class NumberScanner {
     Dtype dtype;
     int64_t bytes;
     uint8_t* marks;
+    int64_t zeros = 0;  // so many bytes of zeros are marked; of twice as many, none escapes. 0: none are marked.
   };
   explicit NumberScanner(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {}
   void operator()(const uint8_t* data, int64_t bytes);
@@ -40,11 +43,15 @@ class NumberScanner {
 
 /// Of pieces of copied tensors, as copy_hasher() hashes them.
 NumberScanner copy_scanner(const Plan& plan, std::span<const CopyPiece> pieces, Checksums& sums);
-/// Of pieces of biases that are packed, as source_hasher() hashes them.
-NumberScanner bias_scanner(const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums);
+/// Of pieces that are packed, as source_hasher() hashes them.
+NumberScanner packed_scanner(const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums);
+
+/// Marks zeros in pieces that no CPU has read, by a few bytes of each: only large holes.
+void probe_zeros(const ShardReader& reader, const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums);
 
 /// Names what is wrong with the contents, a line for each kind, as errors or, if that is allowed, as warnings. False if
-/// all is well. Tensors without checksums are not judged.
-bool check_contents(const Plan& plan, const Checksums& sums, bool allowed, Problems& problems);
+/// all is well. Tensors without checksums are not judged. `reader`: of the checkpoint; null: holes are not judged.
+bool check_contents(const Plan& plan, const Checksums& sums, const ShardReader* reader, bool allowed,
+                    Problems& problems);
 
 }  // namespace mxfp4

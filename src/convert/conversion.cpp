@@ -219,7 +219,7 @@ void Conversion::check_source() {
   if (options_.part) files = others_files_;
   files.flip();
   if (known_) check_same_contents(options_.checkpoint, plan_, sums_, *known_, files);
-  has_damage_ = !check_contents(plan_, sums_, options_.allow_incomplete, problems_);
+  has_damage_ = !check_contents(plan_, sums_, source_.reader(), options_.allow_incomplete, problems_);
   for (const std::string& line : problems_.warnings()) warn(line);
   problems_.throw_if_any();
 }
@@ -292,9 +292,12 @@ int64_t Conversion::carry_out(Worker& worker, const PackJob& job, JobCounts& cou
   // A GPU takes rows from where a page begins; the CPU from anywhere, so that they are read to where they stay.
   uint8_t* source =
       source_buffer(worker, pieces.source_bytes, worker.device->makes_checksums() ? 0 : offset_of(pieces.list.front()));
-  const auto sink = by_device ? DirectFile::BlockSink() : hashing(hasher);
-  phases_.time(Phase::read, [&] { source_.read_pieces(worker, pieces, source, sink); });
-  if (t.part == Part::bias) bias_scanner(plan_, job.target, pieces, sums_)(source, pieces.source_bytes);
+  NumberScanner scanner = packed_scanner(plan_, job.target, pieces, sums_);
+  const DirectFile::BlockSink sink = [&](const uint8_t* block, int64_t size) {
+    phases_.time(Phase::hash, [&] { hasher(block, size), scanner(block, size); });
+  };
+  phases_.time(Phase::read, [&] { source_.read_pieces(worker, pieces, source, by_device ? nullptr : sink); });
+  if (by_device) scanner(source, pieces.source_bytes);
   Input input{pieces, canonical_form(worker, job, pieces, source, counts), counts, {}, {}};
   if (by_device) input.sums.add(hasher, [&](size_t i) { return source + pieces.list[i].source_at; });
   if (plan_.backend->rewrite && t.part == Part::codes) input.scales = canonical_scales(worker, pieces);
@@ -333,6 +336,7 @@ int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& ba
   sums.add(to, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
   phases_.time(Phase::pack, [&] { pack_experts(pieces, t, *worker.device, canonical, packed, sums.wanted()); });
   if (!sums.are_made()) return 0;  // no CPU looks into a map: see PageCacheMap::at()
+  if (const ShardReader* reader = source_.reader()) probe_zeros(*reader, plan_, target, pieces, sums_);
   sums.store();
   in_place_bytes_ += bytes;
   return bytes;

@@ -35,11 +35,11 @@ void visit(const Plan& plan, const Job& job, Checksums& sums, UseHash use_hash, 
 }  // namespace
 
 std::string record_of(const Plan& plan, const Job& job, Checksums& sums, const JobCounts& counts) {
-  std::string hashes, marks = "m";  // a hexadecimal digit for each
+  std::string hashes, marks = "m";  // two hexadecimal digits for each
   visit(
       plan, job, sums, [&](Hash& h) { hashes.append(1, ' ').append(to_hex(h)); },
       // jobs of one tensor share its marks
-      [&](uint8_t& m) { marks += fmt::format("{:x}", std::atomic_ref(m).load(std::memory_order_relaxed)); });
+      [&](uint8_t& m) { marks += fmt::format("{:02x}", std::atomic_ref(m).load(std::memory_order_relaxed)); });
   const RewriteLoss& l = counts.loss;
   return fmt::format("{} {} {} {} {} {} {}{}", counts.zero_scales, l.groups, l.groups_clamped, l.codes_changed,
                      l.codes_rounded, l.minus_zeros, marks, hashes);
@@ -62,11 +62,11 @@ bool read_record(const Plan& plan, const Job& job, const std::string& record, Ch
         good = good && words >> word && parse_hex(word, hashes.back().second);
       },
       [&](uint8_t& m) { marks.push_back(&m); });
-  if (!good || words >> word || digits.size() != marks.size() + 1 ||
+  if (!good || words >> word || digits.size() != 2 * marks.size() + 1 ||
       digits.find_first_not_of("0123456789abcdef", 1) != digits.npos)
     return false;
   for (const auto& [to, hash] : hashes) *to = hash;
-  for (size_t i = 0; i < marks.size(); ++i) *marks[i] |= uint8_t(std::stoi(digits.substr(i + 1, 1), nullptr, 16));
+  for (size_t i = 0; i < marks.size(); ++i) *marks[i] |= uint8_t(std::stoi(digits.substr(2 * i + 1, 2), nullptr, 16));
   counts = read;
   return true;
 }

@@ -26,6 +26,7 @@ inline constexpr uint8_t float_zero = 1;  // of scales: byte 0 stands for F32 0.
 inline constexpr uint8_t nan = 2;         // of numbers that are copied, or packed biases
 inline constexpr uint8_t plus_infinity = 4;
 inline constexpr uint8_t minus_infinity = 8;
+inline constexpr uint8_t zero_block = 16;  // a whole block of zeros
 }  // namespace mark
 
 /// Checksums of a plan's tensors, filled while it is carried out.

@@ -57,6 +57,48 @@ expect 'a bias that forbids an expert' 0 '' '' on masked masked-out -q
 with centred qwen3-coder-next-quark zeros layers.1.input_layernorm.weight
 expect 'a norm that is centred on zero' 0 '' '' on centred centred-out -q --no-loader
 
+# holes of zeros
+large() {  # as with, of larger tensors
+  synth "$2" "$1" --tiny --layers 2 --hidden 1024 --intermediate 1024 --vocab 4096
+  [ $# -le 2 ] || prepare python3 "$root/tests/support/change_tensors.py" "$1" "${@:3}"
+}
+large large gpt-oss-20b
+expect 'larger tensors' 0 '' 'check it with' on large large-out
+expect 'no word of zeros' 1 '' '' grep zeros err.txt
+layer=model.layers.1
+large hole gpt-oss-20b zeros $layer.self_attn.o_proj.weight:50001-120002
+refused hole "$layer.self_attn.o_proj.weight, bytes 50001-12000[0-9] of 131072: has a hole of zeros"
+large codes gpt-oss-20b zeros $layer.mlp.experts.gate_up_proj_blocks:300003-700001
+refused codes "$layer.mlp.experts.gate_up_proj_blocks, bytes 30000[0-3]-70000[0-9] of [0-9]+: has a hole of zeros"
+large scale gpt-oss-20b zeros $layer.mlp.experts.down_proj_scales:10007-20005
+refused scale "$layer.mlp.experts.down_proj_scales, bytes 10007-20004 of [0-9]+: has a hole of zeros"
+large some gpt-oss-20b zeros model.norm.weight:400-1000 $layer.input_layernorm.weight:1024-2048
+refused some "$layer.input_layernorm.weight, bytes 1024-2047 of 2048: has a hole of zeros, as does 1 more tensor, the last .*model.norm.weight, bytes 400-999 of 2048"
+large embed gpt-oss-20b zeros embed_tokens:1000001-3000001
+refused embed 'model.embed_tokens.weight, bytes 1000001-3000000 of 8388608: has a hole of zeros'
+large separate deepseek-v4-flash zeros layers.1.ffn.experts.2.w2.weight:100003-300001
+refused separate 'layers.1.ffn.experts.2.w2.weight, bytes 10000[0-3]-30000[0-9] of 524288: has a hole of zeros'
+large tail gpt-oss-20b # a shard that was cut and filled up
+prepare python3 -c 'import sys
+with open(sys.argv[1], "r+b") as file:
+  file.seek(-1500001, 2)
+  file.write(bytes(1500001))' tail/model-00001-of-00001.safetensors
+expect 'the end of a shard' 2 '' "$layer.mlp.experts.gate_up_proj_blocks, bytes .*: has a hole of zeros$" on tail tail-out -q
+cp err.txt said.txt
+expect 'its last tensor, too' 0 'do [0-9]+ more expert matrices, the last .*gate_up_proj_scales, expert 2$' '' cat said.txt
+# rows of zeros
+large pruned gpt-oss-20b zeros $layer.mlp.experts.gate_up_proj_blocks:$((100 * 512))-$((400 * 512))
+expect 'rows of zeros in an expert' 0 '' "warning: .*$layer.mlp.experts.gate_up_proj_blocks, rows 100-399: has rows of zeros only$" on pruned pruned-out
+large unused gpt-oss-20b zeros embed_tokens:$((3000 * 2048))-$((4096 * 2048)) lm_head:$((4000 * 2048))-$((4096 * 2048))
+expect 'rows of unused tokens' 0 '' 'check it with' on unused unused-out
+expect 'no word of them' 1 '' '' grep zeros err.txt
+expect 'a hole is allowed' 0 '' 'warning: .*has a hole of zeros$' on hole hole-out --allow-incomplete
+expect 'and the manifest has it' 0 '^"allow_incomplete": true,$' '' cat hole-out/mxfp4-pack.json
+expect 'a hole at two ranks' 2 '' 'has a hole of zeros$' on codes codes-tp2 --tp-size 2 -q
+expect 'a hole in a whole shard' 2 '' 'has a hole of zeros$' on hole hole-linked --link hard -q
+expect 'holes in parts' 2 '' 'has a hole of zeros' bash -c '"$0" convert codes codes-parts --backend marlin --engine vllm -q --part 0/2 &&
+  "$0" convert codes codes-parts --backend marlin --engine vllm -q --part 1/2' "$program"
+
 # allowed
 found='warning: .*gate_up_proj_blocks, expert 1: holds only zeros$'
 expect 'it is converted if that is allowed' 0 '' "$found" on expert allowed --allow-incomplete

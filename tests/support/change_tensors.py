@@ -3,6 +3,7 @@
 
 WHAT is zeros (all bytes), or nan, inf or -inf (the last number of a BF16, F16 or F32 tensor).
 NAME is a part of the names of tensors; NAME@E is expert E of tensors that hold several, NAME@A-B are experts A to B.
+NAME:A-B are bytes A to B of a tensor, without the last.
 """
 import json
 import pathlib
@@ -17,6 +18,12 @@ NUMBERS = {"BF16": {"nan": 0x7FC1, "inf": 0x7F80, "-inf": 0xFF80},
 def changed_ranges(name, tensor, patterns):
     begin, end = tensor["data_offsets"]
     for pattern in patterns:
+        part, _, in_tensor = pattern.partition(":")
+        if in_tensor and part in name:
+            first, _, last = in_tensor.partition("-")
+            yield begin + int(first), begin + int(last)
+        if in_tensor:
+            continue
         part, _, experts = pattern.partition("@")
         if part not in name:
             continue

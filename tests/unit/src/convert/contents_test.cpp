@@ -6,6 +6,7 @@
 
 #include "src/backends/backend.h"
 #include "src/convert/job_record.h"
+#include "src/convert/zero_runs.h"
 #include "src/packed/manifest.h"
 #include "tests/support/program.h"
 
@@ -27,6 +28,15 @@ uint8_t marks(Dtype dtype, const std::string& bytes, size_t block) {
   for (size_t at = 0; at < all.size(); at += block)
     scanner(reinterpret_cast<const uint8_t*>(all.data()) + at, int64_t(std::min(block, all.size() - at)));
   CHECK(before == 0);
+  return found;
+}
+
+/// Of a tensor of which blocks of 64 zeros are marked.
+uint8_t zero_marks(const std::string& bytes, size_t block) {
+  uint8_t found = 0;
+  NumberScanner scanner({{Dtype::U8, int64_t(bytes.size()), &found, 64}});
+  for (size_t at = 0; at < bytes.size(); at += block)
+    scanner(reinterpret_cast<const uint8_t*>(bytes.data()) + at, int64_t(std::min(block, bytes.size() - at)));
   return found;
 }
 
@@ -108,4 +118,39 @@ TEST_CASE("a record of another job, or a damaged one, leaves checksums and marks
     other.back() = 'x';
     CHECK(is_unread(other));
   }
+}
+
+TEST_CASE("of twice as many zeros as a block has none escape, and fewer than a block are not marked") {
+  for (const size_t block : {128, 200, 512, 4096})
+    for (size_t begin = 0; begin < 700; begin += 13) {
+      std::string bytes(2048, '\x11');
+      bytes.replace(begin, 63, 63, '\0');
+      CHECK(zero_marks(bytes, block) == 0);
+      bytes.replace(begin, 192, 192, '\0');
+      CHECK(zero_marks(bytes, block) == mark::zero_block);
+    }
+}
+
+TEST_CASE("rows of zeros are told from holes") {
+  const auto kind = [](const Tensor& t, int64_t begin, int64_t end, int64_t end_of_data = 1 << 30) {
+    return worst_hole(t, {{begin, end}}, end_of_data).kind;
+  };
+  const Tensor matrix{"q_proj.weight", Dtype::BF16, {2048, 1024}, 0, 0, 2048 * 2048};
+  CHECK(kind(matrix, 2048 * 10, 2048 * 20) == Hole::rows);
+  CHECK(kind(matrix, 2048 * 10 - 4, 2048 * 20 + 2) == Hole::rows);
+  CHECK(kind(matrix, 2048 * 10 - 300, 2048 * 20) == Hole::torn);
+  CHECK(kind(matrix, 2048 * 10, 2048 * 20 + 300) == Hole::torn);
+  CHECK(kind(matrix, 1000, 2040) == Hole::none);  // within a row: of a block diagonal
+  CHECK(kind(matrix, 2048 * 1024, 2048 * 2048) == Hole::rows);
+  CHECK(kind(matrix, 2048 * 1024, 2048 * 2048, 2048 * 2048) == Hole::torn);  // the file ends
+  Tensor embedding = matrix;
+  embedding.name = "embed_tokens.weight";
+  CHECK(kind(embedding, 2048 * 1024, 2048 * 2048, 2048 * 2048) == Hole::none);
+  CHECK(kind(embedding, 2048 * 1000, 2048 * 2048, 2048 * 2048) == Hole::rows);
+  CHECK(kind(embedding, 2048 * 1024 + 500, 2048 * 2048, 2048 * 2048) == Hole::torn);
+  const Tensor norm{"norm.weight", Dtype::BF16, {4096}, 0, 0, 8192};
+  CHECK(kind(norm, 0, 300) == Hole::torn);
+  const Tensor blocks{"gate_up_proj_blocks", Dtype::U8, {4, 64, 8, 16}, 0, 0, 4 * 64 * 128};
+  CHECK(kind(blocks, 128 * 30, 128 * 70) == Hole::rows);
+  CHECK(kind(blocks, 128 * 30 + 64, 128 * 70) == Hole::torn);
 }
