@@ -32,10 +32,10 @@ using Layout =
     std::variant<Plain, MarlinCodes, MarlinScales, MarlinBias, MarlinA8Codes, MarlinA8Scales, FlashinferSm90V1Codes,
                  FlashinferSm90V1Scales, FlashinferSm90V2Codes, FlashinferSm90V2Scales, FlashinferSm90Fp4Fp8Codes,
                  Scales128x4, TrtllmCodes, TrtllmScales, TrtllmBias, TritonHopperCodesA, TritonHopperCodesB,
-                 TritonHopperCodesC, TritonHopperScalesW4, TritonHopperScalesW8, TritonHopperScalesW8Pairs,
-                 TritonBlackwellCodes, TritonBlackwellScales, TritonRocmScales, DeepgemmScales, DeepgemmMegaScales,
-                 Aiter16x16Codes, Cdna4Scales, VllmCpuCodes, VllmCpuScales, HummingCodes, HummingWgmmaCodes,
-                 HummingFp8Codes, HummingScales, HummingBias, ByModes>;
+                 TritonHopperCodesC, TritonHopperScalesW8, TritonHopperScalesW8Pairs, TritonBlackwellCodes,
+                 TritonBlackwellScales, TritonRocmScales, DeepgemmScales, DeepgemmMegaScales, Aiter16x16Codes,
+                 Cdna4Scales, VllmCpuCodes, VllmCpuScales, HummingCodes, HummingWgmmaCodes, HummingFp8Codes,
+                 HummingScales, HummingBias, ByModes>;
 
 const char* name_of(const Layout& layout);
 

@@ -30,10 +30,11 @@ struct TritonHopperCodesC : TritonHopperCodes<256, 64> {
   static constexpr const char* name = "triton_hopper_c.codes";
 };
 
-/// U8, memory [N'/32, 32G'], read as its transpose. Within each 32 * warps rows, row r of the result holds rows 16r to
-/// 16r+15, then the 16 rows 16 * warps further down. A word holds rows n and n+8 of group g, then of group g+1.
-template <int warps, int groups = 4>
+/// U8, memory [N'/32, 32G'], read as its transpose. Within each 256 rows, row r of the result holds rows 16r to
+/// 16r+15, then the 16 rows 128 further down. A word holds rows n and n+8 of group g, then of group g+1.
+template <int groups>
 struct TritonHopperScales {
+  static constexpr int warps = 8;  // of the kernel
   static constexpr int tile_n = 16, tile_b = 2, store_n = 32 * warps, store_b = groups;
   MXFP4_HD static constexpr Byte at(int w, int i) { return {w + i % 2 * 8, i / 2}; }
   MXFP4_HD static constexpr int bit(int i) { return same_bit(i); }
@@ -42,13 +43,10 @@ struct TritonHopperScales {
     return row * s.b * 32 + tb * 64 + half * 32 + w * 4;
   }
 };
-struct TritonHopperScalesW4 : TritonHopperScales<4> {
-  static constexpr const char* name = "triton_hopper_w4.scales";
-};
-struct TritonHopperScalesW8 : TritonHopperScales<8> {
+struct TritonHopperScalesW8 : TritonHopperScales<4> {
   static constexpr const char* name = "triton_hopper_w8.scales";
 };
-struct TritonHopperScalesW8Pairs : TritonHopperScales<8, 2> {
+struct TritonHopperScalesW8Pairs : TritonHopperScales<2> {
   static constexpr const char* name = "triton_hopper_w8_pairs.scales";
 };
 

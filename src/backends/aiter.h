@@ -55,15 +55,6 @@ inline std::string refuse_unless_256(const Model&, LayerSize size) {
 /// Quark's models, whose halves vLLM converts by the function for GPT-OSS.
 inline bool is_quark(const Model& m) { return has_halves(m) && is_converted_as_gpt_oss(m); }
 
-/// A form for these models that no release of the engine loads. `convert` does not write it; existing outputs can be
-/// verified and unpacked.
-inline Backend unused(Backend b, bool (*takes)(const Model&)) {
-  b.takes = takes;
-  b.releases = no_release;
-  b.is_written = false;
-  return b;
-}
-
 /// Layout version 2: models with SiLU, which have halves, are padded to 128 in some sizes.
 inline Backend aiter_version_2(const AiterKernel& kernel, LayerSize multiple, const char* first) {
   Backend b = aiter_vllm(kernel);

@@ -85,9 +85,7 @@ Backend sglang_deepseek_1() {
 
 Backends aiter_a16w4 = {vllm_pairs(),
                         vllm_2(),
-                        unused(vllm_2(), is_quark),
                         vllm_halves(),
-                        unused(vllm_halves(), is_quark),
                         sglang_ones(),
                         kimi_k3_to_0_5_22(sglang_ones()),
                         kimi_k3_from_0_5_23(sglang(), "1-k3"),

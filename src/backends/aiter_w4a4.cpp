@@ -42,8 +42,6 @@ Backends aiter_w4a4 = {vllm_2(),
                        vllm_1_others(),
                        as_loaded(vllm_2(), "4"),
                        as_loaded(vllm_1_quark(), "3"),
-                       unused(vllm_2(), is_gpt_oss_like),
-                       unused(vllm_1_quark(), is_gpt_oss_like),
                        aiter_sglang(kernel)};
 
 }  // namespace mxfp4

@@ -57,7 +57,7 @@ std::string releases_of(const std::vector<const Backend*>& rows, const Engine& e
   bool has_version = layout_version.empty();  // of the model
   for (const Backend* b : rows) {
     add_once(versions, b->layout_version);
-    if (!takes(*b, model) || !b->is_written) continue;
+    if (!takes(*b, model)) continue;
     add_once(own, b->layout_version);
     of_model.push_back(b);
     has_version |= b->layout_version == layout_version;

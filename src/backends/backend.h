@@ -101,7 +101,6 @@ struct Backend {
   /// If no layout version is requested, this form is chosen only up to this number of tensor-parallel ranks. 0: no
   /// limit.
   int most_ranks = 0;
-  bool is_written = true;         // false: earlier programs wrote it; outputs are verified and unpacked on
   bool first_scale_pads = false;  // pads of rewritten scales are the expert's first
   /// For a backend from a layout file: the file's JSON on one line, and the only supported size on a rank.
   std::string layout_file = {};

@@ -78,12 +78,9 @@ std::string or_newest(const std::string& release, std::string_view engine) {
   return release.empty() ? find_engine(engine).known.last : release;
 }
 
-bool is_withdrawn(std::string_view engine) { return engine == engine::transformers.name; }
-
 std::string engine_list(const char* separator) {
   std::string out;
-  for (const Engine& e : engines)
-    if (!is_withdrawn(e.name)) out += (out.empty() ? "" : separator) + std::string(e.name);
+  for (const Engine& e : engines) out += (out.empty() ? "" : separator) + std::string(e.name);
   return out;
 }
 
@@ -91,7 +88,7 @@ const Engine& find_engine(std::string_view name) {
   std::vector<std::string> names;
   for (const Engine& e : engines) {
     if (name == e.name) return e;
-    if (!is_withdrawn(e.name)) names.push_back(e.name);
+    names.push_back(e.name);
   }
   fail(ErrorKind::usage, "no engine '{}', but {}{}", name, engine_list(", "), did_you_mean(std::string(name), names));
 }
@@ -103,10 +100,6 @@ EngineRequest read_engine(const std::string& text, const std::string& version) {
   if (at != text.npos && request.version.empty())
     fail(ErrorKind::usage, "--engine {}: no release after ==; {}=={} for example, or installed", text, engine.name,
          engine.known.last);
-  if (is_withdrawn(engine.name))
-    fail(ErrorKind::usage,
-         "--engine {0}: no {0} loads packed experts: it would run the model with random ones; say one of {1}",
-         engine.name, engine_list(", "));
   if (!version.empty() && !request.version.empty() && version != request.version)
     fail(ErrorKind::usage, "--engine {} and --engine-version {} disagree", text, version);
   if (request.version.empty()) request.version = version;

@@ -26,7 +26,7 @@ struct Engine {
   const Names* names;
   std::span<const Rule> (*chooser)();  // what it takes by itself; the first rule that applies is its choice
 };
-std::span<const Rule> vllm_rules(), sglang_rules(), transformers_rules();
+std::span<const Rule> vllm_rules(), sglang_rules();
 
 namespace engine {
 constexpr Engine made(const char* name, std::span<const char* const> releases, const Names* names,
@@ -37,12 +37,10 @@ inline constexpr const char* vllm_releases[] = {"0.26.0", "0.27.0", "0.27.1", "0
                                                 "0.30.0", "0.31.0", "0.32.0", "0.33.0"};
 inline constexpr const char* sglang_releases[] = {"0.5.11", "0.5.12", "0.5.13", "0.5.14", "0.5.15", "0.5.16", "0.5.17",
                                                   "0.5.18", "0.5.19", "0.5.20", "0.5.21", "0.5.22", "0.5.23"};
-inline constexpr const char* transformers_releases[] = {"4.55.0", "5.23.0"};
 inline constexpr Engine vllm = made("vllm", vllm_releases, &vllm_names, vllm_rules);
 inline constexpr Engine sglang = made("sglang", sglang_releases, &sglang_names, sglang_rules);
-inline constexpr Engine transformers = made("transformers", transformers_releases, &vllm_names, transformers_rules);
 }  // namespace engine
-inline constexpr Engine engines[] = {engine::vllm, engine::sglang, engine::transformers};
+inline constexpr Engine engines[] = {engine::vllm, engine::sglang};
 
 /// Throws Error{usage} that lists all engines if none has this name.
 const Engine& find_engine(std::string_view name);
@@ -50,10 +48,7 @@ const Engine& find_engine(std::string_view name);
 /// `release`, or the newest known release if `release` is empty.
 std::string or_newest(const std::string& release, std::string_view engine);
 
-/// Whether --engine refuses this engine although existing outputs for it can be verified and unpacked.
-bool is_withdrawn(std::string_view engine);
-
-/// "vllm|sglang": those that convert takes.
+/// "vllm|sglang"
 std::string engine_list(const char* separator);
 
 /// The values of --engine and --engine-version: "vllm==0.33.0", or a name and a version. "installed" reads the package

@@ -36,7 +36,6 @@ const Loader loaders[] = {
     {"sglang", "triton-hopper", "b64", "gpt-oss", "0.5.17", "1 2"},
     {"sglang", "triton-hopper", "b64-pairs", "gpt-oss", "0.5.17", "1 2"},
     {"sglang", "triton-hopper", "file", "gpt-oss", "0.5.17", "1"},
-    {"sglang", "triton-hopper", "c", "gpt-oss", "0.5.18", "1 2"},
     {"sglang", "flashinfer-cutlass", "v2", "deepseek-v4", "0.5.19", "1 2"},
     {"sglang", "flashinfer-cutlass", "v2", "gpt-oss", "0.5.19", "1 2"},
     {"sglang", "flashinfer-cutlass", "v2-corner", "gpt-oss", "0.5.19", "1 2"},

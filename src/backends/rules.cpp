@@ -2,8 +2,7 @@
 //
 // vLLM: fused_moe/oracle/mxfp4.py has two orders. The order for GPT-OSS serves GPT-OSS and Quark; the order for
 // DeepSeek-V4 serves all models that load by Mxfp4MoEMethod. Without a request for quantised activations it drops
-// kernels that quantise them. SGLang: arg_groups/model_overrides has a file for each model. transformers loads no
-// packed experts.
+// kernels that quantise them. SGLang: arg_groups/model_overrides has a file for each model.
 #include "src/backends/select.h"
 
 namespace mxfp4 {
@@ -95,6 +94,5 @@ constexpr Rule sglang[] = {
 
 std::span<const Rule> vllm_rules() { return vllm; }
 std::span<const Rule> sglang_rules() { return sglang; }
-std::span<const Rule> transformers_rules() { return {}; }
 
 }  // namespace mxfp4

@@ -107,7 +107,7 @@ class Selection {
 
   /// SGLang has triton_kernels for GPT-OSS alone.
   bool is_for_model(const Backend& b) const {
-    return b.is_written && (!b.takes || b.takes(model_)) &&
+    return (!b.takes || b.takes(model_)) &&
            (model_.pairs || to_.engine != "sglang" || !std::string_view(b.name).starts_with("triton"));
   }
 
@@ -254,14 +254,6 @@ BackendChoice choose_backend(const std::string& name, const Model& model, Deploy
   }
   const Backend* form = Selection(model, to).row(name);
   return {.backend = name, .layout_version = form ? form->layout_version : ""};
-}
-
-void check_written(const Backend& b, const Model& model) {
-  if (!b.is_written)
-    fail(ErrorKind::input,
-         "layout version {} of backend {} of {} is not written for models of family {} any more, since no release "
-         "loads it",
-         b.layout_version, b.name, b.engine, model.family);
 }
 
 void check_gpu(const Backend& backend, const Deployment& to, const Model* model) {

@@ -53,9 +53,6 @@ BackendChoice choose_backend(const std::string& name, const Model& model, Deploy
 /// loader of the release.
 std::vector<std::string> read_backends(const Model& model, const Deployment& deployment);
 
-/// Throws Error{input} if a backend is only for reading existing outputs.
-void check_written(const Backend& backend, const Model& model);
-
 /// Throws Error{usage} if a GPU is given on which the backend, or the engine's release with the backend, does not run.
 void check_gpu(const Backend& backend, const Deployment& deployment, const Model* model = nullptr);
 

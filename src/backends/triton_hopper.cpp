@@ -1,25 +1,19 @@
-// triton_kernels on SM90: vLLM's and SGLang's choice for GPT-OSS there, and the only kernel of transformers. Rows stay
+// triton_kernels on SM90: vLLM's and SGLang's choice for GPT-OSS there. Rows stay
 // as loaded, biases become F32. The engine's tensors are transposed views inside triton_kernels objects, which a loader
 // builds from `view` and `triton` in the manifest.
 //
 // Three generations (layout versions a, b, c) differ in storage padding only. Version a is triton 3.5: vLLM up to 0.16
-// and from May 2026, and the Hub kernels of transformers. Version b is triton 3.6 and 3.7, version c is 3.8. Every
+// and from May 2026. Version b is triton 3.6 and 3.7, version c is 3.8. Every
 // release reads c, because kernels take strides from the tensor. But c is larger (0.5 GiB for GPT-OSS 120B), so the
 // default for vLLM is a. Scales are padded with zeros to four groups, as in vLLM from #47910 on, because kernels up to
-// 3.7 read tiles of four without a mask. "-w4" is for kernels of 4 warps instead of 8. vLLM and SGLang pad intermediate
-// to 64, transformers pads nothing; hidden is never padded. Kernels of 3.5.1 and 3.7 drop the last 32 columns of any
-// matrix whose columns are no multiple of 64. transformers keeps scales strided: the canonical bytes, viewed
-// transposed.
+// 3.7 read tiles of four without a mask. vLLM and SGLang pad intermediate to 64; hidden is never padded. Kernels
+// of 3.5.1 and 3.7 drop the last 32 columns of any matrix whose columns are no multiple of 64.
 //
 // From 0.5.17 on SGLang fills its scale buffers with 0x7F (1.0). From 0.5.19 on it also pads scales to four groups with
 // 0x7F (b64 and c64); b64-pairs has the package's own pad to two groups. The sglang-kernel of 0.5.17 to 0.5.21 includes
-// triton_kernels of generation b, that of 0.5.22 generation c. SGLang's layout versions a, b and c pad intermediate to
-// 32 and scales with zeros. They compute the same results if intermediate is a multiple of 64 on a rank. Source:
-// triton_kernels 3.5.1 and 3.6.0 run on these bytes on an H200. vLLM 0.26.0, SGLang b26729f22 and transformers'
-// integrations/mxfp4.py were read. SGLang's own conversion of 0.5.17 to 0.5.23 was run on a CPU, each with the required
-// triton_kernels.
-#include <algorithm>
-
+// triton_kernels of generation b, that of 0.5.22 generation c. Source:
+// triton_kernels 3.5.1 and 3.6.0 run on these bytes on an H200. vLLM 0.26.0 and SGLang b26729f22 were read. SGLang's
+// own conversion of 0.5.17 to 0.5.23 was run on a CPU, each with the required triton_kernels.
 #include "src/backends/registry.h"
 #include "src/backends/triton.h"
 
@@ -43,10 +37,10 @@ Json value_object(int64_t experts, Shape padded) {
   j["mma_version"] = 3;
   return j;
 }
-template <int warps, int groups>
+template <int groups>
 Json scale_object(int64_t experts, Shape padded) {
   Json j = triton_object("HopperMXScaleLayout", experts, round_up(padded.b, groups), padded.n);
-  j["num_warps"] = warps;
+  j["num_warps"] = 8;
   return j;
 }
 
@@ -55,9 +49,9 @@ Parameter values() {
   return {.layout = L{}, .shape = value_shape<L>, .view = u8_transposed, .object = value_object};
 }
 /// groups: the engine rounds the tensor's columns up to a multiple of this number of groups.
-template <class L, int warps, int groups = 4>
+template <class L, int groups = 4>
 Parameter swizzled() {
-  return {.layout = L{}, .shape = swizzled_shape<L>, .view = u8_transposed, .object = scale_object<warps, groups>};
+  return {.layout = L{}, .shape = swizzled_shape<L>, .view = u8_transposed, .object = scale_object<groups>};
 }
 
 struct Version {
@@ -68,18 +62,17 @@ struct Version {
 
 std::vector<Version> versions() {
   const Parameter a = values<TritonHopperCodesA>(), b = values<TritonHopperCodesB>(), c = values<TritonHopperCodesC>();
-  const Parameter w8 = swizzled<TritonHopperScalesW8, 8>(), w4 = swizzled<TritonHopperScalesW4, 4>();
-  return {{"c", c, w8, "3.5 on"},    {"b", b, w8, "3.5 to 3.7"},    {"a", a, w8, "3.5 to 3.7"},
-          {"c-w4", c, w4, "3.5 on"}, {"b-w4", b, w4, "3.5 to 3.7"}, {"a-w4", a, w4, "3.5 to 3.7"}};
+  const Parameter scales = swizzled<TritonHopperScalesW8>();
+  return {{"a", a, scales, "3.5 to 3.7"}, {"b", b, scales, "3.5 to 3.7"}, {"c", c, scales, "3.5 on"}};
 }
 
-Backend backend(const Version& v, const Engine& engine, int64_t intermediate_multiple) {
+Backend backend(const Version& v, const Engine& engine) {
   return {.name = "triton-hopper",
           .engine = engine.name,
           .layout_version = v.name,
           .gpu = "SM90",
           .summary = "triton_kernels, bf16 activations",
-          .multiple = {1, intermediate_multiple},
+          .multiple = {1, 64},
           .kernel = &kernel_format(fmt::format("triton-hopper-{}", v.name)),
           .w13_order = loaded_order,
           .parameters = both(*engine.names, v.codes, v.scales, f32_bias()),
@@ -87,9 +80,10 @@ Backend backend(const Version& v, const Engine& engine, int64_t intermediate_mul
           .requires_ = {}};
 }
 
-/// A generation with SGLang's padding. scale_columns: groups are padded to a multiple of these as the rows' pads are.
+/// A generation with SGLang's padding of scales. scale_columns: groups are padded to a multiple of these as the rows'
+/// pads are.
 Backend sglang_64(const Version& v, const char* name, int64_t scale_columns, Range releases) {
-  Backend b = backend(v, engine::sglang, 64);
+  Backend b = backend(v, engine::sglang);
   b.layout_version = name;
   for (Role role : roles) {
     Parameter& scales = b.parameters[size_t(role)][size_t(Part::scales)];
@@ -103,48 +97,27 @@ Backend sglang_64(const Version& v, const char* name, int64_t scale_columns, Ran
 
 std::vector<Backend> sglang() {
   const std::vector<Version> all = versions();
-  const Version &c = all[0], &b = all[1];
-  const Version pairs = {"b-pairs", b.codes, swizzled<TritonHopperScalesW8Pairs, 8, 1>(), b.triton};
+  const Version &b = all[1], &c = all[2];
+  const Version pairs = {"b-pairs", b.codes, swizzled<TritonHopperScalesW8Pairs, 1>(), b.triton};
   std::vector<Backend> out = {sglang_64(c, "c64", 4, {"0.5.22", ""}), sglang_64(b, "b64", 4, {"0.5.19", "0.5.21"}),
                               sglang_64(pairs, "b64-pairs", 1, {"0.5.11", "0.5.18"})};
-  for (const Version& v : all) {
-    out.push_back(backend(v, engine::sglang, 32));
-    out.back().summary = "triton_kernels, bf16 activations; intermediate a multiple of 64 on a rank";
-    out.back().releases = no_release;  // written by earlier programs; the engine's own have other pads
-  }
   for (Backend& b : out) b.requires_ = {{"moe_runner_backend", "triton_kernel"}};
   return out;
 }
 
 std::vector<Backend> vllm() {
-  std::vector<Version> all = versions();
-  std::reverse(all.begin(), all.begin() + 3);  // a first: what the engine makes itself, and the smallest
-  std::reverse(all.begin() + 3, all.end());
   std::vector<Backend> out;
-  for (const Version& v : all) {
-    out.push_back(backend(v, engine::vllm, 64));
+  for (const Version& v : versions()) {  // a first: what the engine makes itself, and the smallest
+    out.push_back(backend(v, engine::vllm));
     out.back().releases = {"0.26.0", ""};
     out.back().requires_ = vllm_triton_settings();
   }
   return out;
 }
 
-std::vector<Backend> transformers() {
-  const Parameter strided = {.shape = scale_rows, .view = u8_transposed, .object = strided_scales_object};
-  std::vector<Backend> out;
-  for (Version v : versions()) {
-    if (std::string_view(v.name).ends_with("w4")) continue;
-    v.scales = strided;
-    out.push_back(backend(v, engine::transformers, 1));
-    out.back().kernel = &kernel_format(fmt::format("triton-hopper-{}-strided", v.name));
-    out.back().releases = no_release;  // none has a loader for them
-  }
-  return out;
-}
-
 std::vector<Backend> all() {
   std::vector<Backend> out;
-  for (const auto& rows : {vllm(), sglang(), transformers()}) out.insert(out.end(), rows.begin(), rows.end());
+  for (const auto& rows : {vllm(), sglang()}) out.insert(out.end(), rows.begin(), rows.end());
   return out;
 }
 

@@ -31,7 +31,7 @@ std::vector<std::string> other_engines(const Model& model, Deployment to) {
   to.release.clear();
   for (const Engine& engine : engines) {
     to.engine = engine.name;
-    if (engine.name == own || engine.chooser().empty()) continue;
+    if (engine.name == own) continue;
     if (const auto names = read_backends(model, to); !names.empty())
       out.push_back(fmt::format("--engine {} --backend {}", engine.name, one_of(names)));
   }

@@ -92,11 +92,9 @@ std::set<std::string> read_headers(Checkpoint& ck, Problems& problems) {
   for (size_t i = 0; i < ck.shards.size(); ++i) {
     const int64_t before = problems.count();
     Header header = read_header(open_again(ck.shards[i]), ck.shards[i].name, problems);
-    for (const auto& [key, value] : header.metadata) {
-      ck.unpacked |= key == unpacked_mark;
+    for (const auto& [key, value] : header.metadata)
       if (key == "mxfp4_pack")
         problems.error(ck.shards[i].name, "already packed by mxfp4-pack; use the original checkpoint");
-    }
     if (problems.count() != before) unreadable.insert(ck.shards[i].name);
     ck.shards[i].header = {ck.shards[i].path, ck.shards[i].name, 8, int64_t(header.text.size()),
                            hash_bytes(header.text.data(), int64_t(header.text.size()))};

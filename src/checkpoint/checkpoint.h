@@ -25,9 +25,6 @@ inline constexpr int64_t max_checkpoint_bytes = int64_t(1) << 46;
 inline constexpr const char* config_name = "config.json";
 inline constexpr const char* index_name = "model.safetensors.index.json";
 
-/// A key of the metadata in the headers that unpack writes.
-inline constexpr const char* unpacked_mark = "mxfp4_unpacked";
-
 /// Whether a name may be used as a path: relative, below the directory, in its shortest spelling, printable UTF-8, no
 /// drive letter.
 bool is_safe_name(std::string_view name);
@@ -86,8 +83,6 @@ struct Checkpoint {
   std::map<std::string, std::string> companion_checksums;  // by name, where a manifest has them
   std::map<std::string, Shard> companion_files;            // by name, as they were found
   bool complete = true;                                    // all was read: a name that is not there is missing
-
-  bool unpacked = false;  // made by unpack: its files do not have the original's sizes and order
 
   const Tensor* find(std::string_view name) const;
   const std::string& shard_of(const Tensor& t) const { return shards[size_t(t.file)].name; }

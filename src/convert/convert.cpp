@@ -94,7 +94,6 @@ Prepared prepare(const ConvertOptions& options, const Input& in, const Destinati
   const Backend& backend =
       is_file ? read_layout_of(options)
               : find_backend(choice.backend, options.engine, layout_version, &in.model, options.engine_version);
-  check_written(backend, in.model);
   check_gpu(backend, to_engine, &in.model);
   const int set = to.number(backend, tensor_parallel(options));
   Prepared p{backend, plan_set(options, in, backend, set, problems), {}, to.manifest_options(in)};

@@ -20,7 +20,6 @@ bool is_own_source(const ConvertOptions& options) {
 
 ManifestOptions NewOutput::manifest_options(const Input& in) const {
   ManifestOptions m;
-  if (in.known) m.version = in.known->options.version;  // no less is known of the source than it says
   m.gate_up = options_.model.gate_up;
   m.allow_nan_scales = options_.allow_nan_scales;
   m.allow_incomplete = options_.is_incomplete;

@@ -38,10 +38,8 @@ class Unpacking {
             source_.shards.size(),
             [this, &dest](size_t s) { return dest.create(source_.shards[s].name, file_bytes_[s]); },
             [](DirectFile& f) { f.finish(); }) {
-    std::vector<std::vector<Tensor*>> members(source_.shards.size());
-    for (Tensor& t : source_.tensors) members[size_t(t.file)].push_back(&t);
-    for (size_t s = 0; s < members.size(); ++s)
-      if (wanted_[s]) add_shard(s, members[s]);
+    for (size_t s = 0; s < source_.shards.size(); ++s)
+      if (wanted_[s]) add_shard(s);
   }
 
   void run() {
@@ -61,29 +59,12 @@ class Unpacking {
   }
 
  private:
-  /// The header that the shard had, or, where the output is of version 1, one for tensors by alignment.
-  void add_shard(size_t shard, std::vector<Tensor*>& members) {
+  void add_shard(size_t shard) {
     const Shard& s = source_.shards[shard];
-    const std::string header = s.header.bytes == 0 ? new_header(members) : with_length(s.header.read());
-    file_bytes_[shard] = int64_t(header.size());
+    const std::string header = with_length(s.header.read());
+    file_bytes_[shard] = s.state.bytes;
     header_bytes_ += int64_t(header.size());
-    for (const Tensor* t : members) file_bytes_[shard] += t->bytes;
     files_.get(shard)->write(header.data(), int64_t(header.size()), 0);
-  }
-
-  static std::string new_header(std::vector<Tensor*>& members) {
-    std::stable_sort(members.begin(), members.end(),
-                     [](const Tensor* a, const Tensor* b) { return bits_of(a->dtype) > bits_of(b->dtype); });
-    std::vector<Tensor> tensors;
-    int64_t end = 0;
-    for (Tensor* t : members) {
-      tensors.push_back(*t);
-      tensors.back().offset = end;
-      end += t->bytes;
-    }
-    std::string header = write_header(tensors, {{"format", "pt"}, {unpacked_mark, "1"}}, 8);
-    for (size_t i = 0; i < members.size(); ++i) members[i]->offset = tensors[i].offset + int64_t(header.size());
-    return header;
   }
 
   const Tensor& restored(const Tensor& t) const { return *source_.find(t.name); }
@@ -145,7 +126,7 @@ class Unpacking {
   const DeviceChoice devices_;
   std::unique_ptr<Source> from_;
   Checksums sums_;
-  Checkpoint source_;  // the manifest's, with the offsets that are written
+  const Checkpoint& source_;
   std::vector<int64_t> file_bytes_;
   int64_t header_bytes_ = 0;
   OpenFiles files_;

@@ -26,8 +26,7 @@ struct UnpackOptions {
   bool json = false;
 };
 
-/// Writes a checkpoint to `dest`: the original's shards, config, index and companions, the same files byte for byte; of
-/// an output of format version 1 the shards have headers of their own.
+/// Writes a checkpoint to `dest`: the original's shards, config, index and companions, the same files byte for byte.
 /// Every tensor is compared with the source's checksum in the manifest; one that differs is an error and leaves
 /// nothing. Returns what --json prints.
 Json unpack(const UnpackOptions& options);

@@ -25,12 +25,8 @@ constexpr const char* there_already = "all is there already, its tensors not com
 Plan plan_of_shards(const PackedCheckpoint& packed) {
   const Checkpoint& source = packed.manifest.source;
   Plan plan;
-  for (const Shard& s : source.shards) {
-    if (s.header.bytes == 0)
-      fail(ErrorKind::usage, "{}: of format version 1, which has no headers of shards; it is unpacked by one node",
-           packed.dir);
+  for (const Shard& s : source.shards)
     plan.files.push_back({.name = s.name, .header = {}, .bytes = 8 + s.header.bytes});
-  }
   for (const Tensor& t : source.tensors) plan.files[size_t(t.file)].bytes += t.bytes;
   for (size_t s = 0; s < plan.files.size(); ++s) {
     plan.copied.push_back({.source = nullptr, .file = int(s)});

@@ -94,7 +94,6 @@ void make(const LayoutOptions& o) {
   const Model model = recognise(checkpoint, o.model, problems);
   problems.throw_if_any();
   const Backend& b = find_backend(o.backend, o.engine, o.layout_version, &model);
-  check_written(b, model);
   make_plan(checkpoint, model, b, {.tp = {o.tp_size, {0}}}, problems);  // whether it can be converted so
   problems.throw_if_any();
   const MoeLayer& layer = model.layers.front();

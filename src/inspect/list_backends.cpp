@@ -29,7 +29,7 @@ bool holds(const Backend& b, const Model& model) {
 std::vector<const Backend*> filtered(const BackendFilter& filter, const Model* model) {
   std::vector<const Backend*> out;
   for (const Backend* b : backends())
-    if (!is_withdrawn(b->engine) && b->is_written && (filter.engine.empty() || filter.engine == b->engine) &&
+    if ((filter.engine.empty() || filter.engine == b->engine) &&
         (filter.release.empty() || b->releases.contains(filter.release)) &&
         (filter.gpu.empty() || runs_on(gpus_in(*b, filter.release), filter.gpu)) && (!model || holds(*b, *model)))
       out.push_back(b);
@@ -137,8 +137,7 @@ void list_backends(const BackendFilter& filter) {
   note("*: what convert writes unless told");
   note(fmt::format("LOADER: from this version of the engine on one is known to work{}",
                    m ? "" : ", for some model; with a checkpoint: for that"));
-  if (m && !filter.engine.empty() && !filter.gpu.empty() && !find_engine(filter.engine).chooser().empty())
-    note(auto_choice(*m, filter));
+  if (m && !filter.engine.empty() && !filter.gpu.empty()) note(auto_choice(*m, filter));
   note(cuda_description());
 }
 

@@ -41,8 +41,7 @@ std::string contents_checksum(const Plan& plan, const TensorSums& sums, const st
 }
 
 /// The config with quant_method replaced, and what the loaders need beside it. `earlier`: sets.
-std::string packed_config(const Plan& plan, const TensorSums& sums, int version,
-                          const std::vector<ManifestSet>& earlier) {
+std::string packed_config(const Plan& plan, const TensorSums& sums, const std::vector<ManifestSet>& earlier) {
   Json config = plan.checkpoint->config;
   Json* holder = &config;
   if (const auto text = config.find("text_config");
@@ -57,8 +56,10 @@ std::string packed_config(const Plan& plan, const TensorSums& sums, int version,
   };
   for (const ManifestSet& s : earlier) add(s.engine, s.backend, s.layout_version, s.tp.size);
   add(plan.backend->engine, plan.backend->name, plan.backend->layout_version, plan.tp.size);
-  q["mxfp4_pack"] = {{"format_version", version}, {"manifest", manifest_name}, {"sets", sets}};
-  if (version > 1) q["mxfp4_pack"]["checksum"] = contents_checksum(plan, sums, earlier);
+  q["mxfp4_pack"] = {{"format_version", format_version},
+                     {"manifest", manifest_name},
+                     {"sets", sets},
+                     {"checksum", contents_checksum(plan, sums, earlier)}};
   if (!original.is_null()) q["source_quantization_config"] = original;
   return python_text(config, 2) + "\n";
 }
@@ -196,12 +197,12 @@ std::vector<ListedFile> make_texts(const Plan& plan, const TensorSums& sums, con
   if (has_canary(*plan.backend)) add(file_kind::canary, canary_name(plan), make_canary(*plan.model, *plan.backend));
   if (!earlier) {
     for (const std::string& name : ck.companions) add_parts(file_kind::companion, name, companion_source(ck, name));
-    if (options.version > 1) add_parts(file_kind::source_headers, source_headers_name, source_headers(ck));
+    add_parts(file_kind::source_headers, source_headers_name, source_headers(ck));
     add(file_kind::index, index_name, sharded ? guard_index() : rest_index(plan));
   }
   const std::vector<ManifestSet> none;
   add(file_kind::config, config_name,
-      sharded ? ck.config_text : packed_config(plan, sums, options.version, earlier ? earlier->sets : none));
+      sharded ? ck.config_text : packed_config(plan, sums, earlier ? earlier->sets : none));
   return files;
 }
 

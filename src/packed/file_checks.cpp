@@ -45,10 +45,9 @@ std::string header_checksum(const Fd& fd, int64_t bytes) {
   return checksum_of(header);
 }
 
-/// Version 1 does not say whether SHA256SUMS belongs to OUT.
 bool may_be_there(const ManifestOptions& made, const std::string& name) {
-  return (name == sums_name && (made.sha256sums || made.version == 1)) || name == ".gitattributes" ||
-         name.starts_with(".git/") || name.starts_with(".cache/");
+  return (name == sums_name && made.sha256sums) || name == ".gitattributes" || name.starts_with(".git/") ||
+         name.starts_with(".cache/");
 }
 
 }  // namespace

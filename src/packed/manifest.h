@@ -18,7 +18,7 @@ namespace mxfp4 {
 
 struct Pieces;
 
-inline constexpr int format_version = 2;
+inline constexpr int format_version = 3;
 
 /// What was seen of a source tensor while it was read.
 namespace mark {
@@ -83,7 +83,6 @@ struct ListedFile {
 };
 
 struct ManifestOptions {
-  int version = format_version;  // of the manifest
   std::string gate_up;
   bool allow_nan_scales = false;
   bool allow_incomplete = false;  // the source lacks some of what its config promises

@@ -24,14 +24,6 @@ const Document document{manifest_name, "; damaged?"};
 constexpr int64_t max_ranks = 65'536;
 constexpr int64_t max_manifest_bytes = int64_t(4) << 30;
 
-/// What version 1 does not say: whatever else is there came along with the checkpoint.
-const char* kind_in_version_1(const std::string& name, bool tensors) {
-  if (tensors) return file_kind::tensors;
-  if (name == config_name) return file_kind::config;
-  if (name == index_name) return file_kind::index;
-  return name.starts_with("packed/canary-") ? file_kind::canary : file_kind::companion;
-}
-
 /// Numbers of tensors in a list that grows, found by name.
 struct Names {
   const std::vector<Tensor>* tensors;
@@ -56,10 +48,9 @@ class Reader {
 
   Manifest run() {
     const Field source = json_.at("source");
-    m_.options.version = int(json_.at("format_version").number());
     m_.own_checksum = json_.at("xxh3_128").text();
     check_needs(json_);
-    m_.options.sha256sums = m_.options.version > 1 && json_.has("sha256sums") && json_.at("sha256sums").flag();
+    m_.options.sha256sums = json_.has("sha256sums") && json_.at("sha256sums").flag();
     if (json_.has("format")) m_.options.format = json_.at("format").text();
     m_.options.tool_version = json_.at("tool").at("version").text();
     m_.fingerprint = source.at("fingerprint").text();
@@ -76,7 +67,6 @@ class Reader {
   }
 
   std::vector<ListedFile> files() {
-    m_.options.version = int(json_.at("format_version").number());
     json_.at("files").each([&](const Field& f) { read_file(f); });
     return std::move(m_.files);
   }
@@ -117,7 +107,7 @@ class Reader {
     const bool tensors = f.has("header_xxh3_128");
     const std::string name = f.at("name").file_name();
     const ListedFile listed = {name, f.at("bytes").number(), f.at(tensors ? "header_xxh3_128" : "xxh3_128").text(),
-                               m_.options.version > 1 ? f.at("kind").text() : kind_in_version_1(name, tensors)};
+                               f.at("kind").text()};
     if (listed.holds_tensors() != tensors)
       f.at("kind").refuse("'{}' with {}; damaged?", listed.kind, tensors ? "header_xxh3_128" : "xxh3_128");
     take_name(listed.name, files_in_out_, f);
@@ -184,7 +174,7 @@ class Reader {
 
   /// What a reader must know beyond this version to use what is described.
   void check_needs(const Field& f) const {
-    if (m_.options.version == 1 || !f.has("needs")) return;
+    if (!f.has("needs")) return;
     f.at("needs").each([](const Field& name) {
       if (name.text() != layout_file_need)
         name.refuse("'{}', which this program does not know; use a newer one", name.text());
@@ -320,8 +310,11 @@ SplitManifest split_and_check(const LongText& text) {
   SplitManifest split = split_manifest(text);
   const Field json(split.rest, document);
   const int64_t version = json.at("format_version").number();
+  if (version < format_version)
+    fail(ErrorKind::input, "{}: made by a pre-release (format {}); convert the checkpoint again, to another place",
+         manifest_name, version);
   if (version > format_version)
-    fail(ErrorKind::input, "{}: format_version {}, this program knows up to {}; use a newer mxfp4-pack", manifest_name,
+    fail(ErrorKind::input, "{}: format_version {}, this program knows {}; use a newer mxfp4-pack", manifest_name,
          version, format_version);
   check_own_checksum(text, json.at("xxh3_128").text());
   return split;

@@ -24,18 +24,17 @@ class Writer {
       : plan_(plan), sums_(sums), options_(options), to_(to) {}
 
   void run(const std::vector<ListedFile>& files, const EarlierSets& earlier) {
-    text_ += fmt::format("{{\n\"format_version\": {},\n\"xxh3_128\": \"{}\",\n", options_.version, no_checksum);
+    text_ += fmt::format("{{\n\"format_version\": {},\n\"xxh3_128\": \"{}\",\n", format_version, no_checksum);
     text_ +=
         fmt::format("\"tool\": {{\"name\": \"mxfp4-pack\", \"version\": {}}},\n", json_text(options_.tool_version));
     if (!options_.format.empty()) text_ += fmt::format("\"format\": {},\n", json_text(options_.format));
-    if (options_.version > 1 && options_.sha256sums) text_ += "\"sha256sums\": true,\n";
+    if (options_.sha256sums) text_ += "\"sha256sums\": true,\n";
     source(fingerprint_of(plan_, sums_.source));
-    if (options_.version > 1) model();
+    model();
     text_ += "\"files\": [\n";
     list(files, [this](const ListedFile& f) {
-      const std::string kind = options_.version > 1 ? fmt::format("\"kind\": {}, ", json_text(f.kind)) : "";
-      return fmt::format("{{\"name\": {}, {}\"bytes\": {}, \"{}\": \"{}\"}}", json_text(f.name), kind, f.bytes,
-                         f.holds_tensors() ? "header_xxh3_128" : "xxh3_128", f.checksum);
+      return fmt::format("{{\"name\": {}, \"kind\": {}, \"bytes\": {}, \"{}\": \"{}\"}}", json_text(f.name),
+                         json_text(f.kind), f.bytes, f.holds_tensors() ? "header_xxh3_128" : "xxh3_128", f.checksum);
     });
     text_ += "],\n\"copied\": [\n";
     copied_tensors(earlier);
@@ -136,7 +135,7 @@ class Writer {
       return fmt::format("{{\"name\": {}, \"bytes\": {}}}", json_text(s.name), s.state.bytes);
     });
     text_ += "],\n";
-    if (options_.version > 1 && !options_.published.empty()) published();
+    if (!options_.published.empty()) published();
     text_ += fmt::format("\"config\": {},\n\"index\": ", json_text(ck.config_text));
     if (ck.index.path.empty())
       quote(ck.index.kept);
@@ -191,7 +190,7 @@ class Writer {
     const Model& m = *plan_.model;
     text_ += fmt::format("{{\n\"engine\": \"{}\", \"backend\": \"{}\", \"layout_version\": \"{}\",\n", b.engine, b.name,
                          b.layout_version);
-    if (options_.version > 1 && !plan_.engine_version.empty())
+    if (!plan_.engine_version.empty())
       text_ += fmt::format("\"engine_version\": {},\n", json_text(plan_.engine_version));
     if (!b.layout_file.empty())
       text_ += fmt::format("\"needs\": [\"{}\"],\n\"layout_file\": {},\n", layout_file_need, b.layout_file);

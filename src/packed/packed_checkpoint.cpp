@@ -31,9 +31,8 @@ void hold_files(PackedCheckpoint& p) {
       source.companion_files[name] = {name, held, state_of(open_read(held, name).stat())};
 }
 
-/// From the file of a manifest of version 2 or later; what is wrong with it is said here.
+/// What is wrong with their file is said here.
 void read_source_headers(PackedCheckpoint& p, Problems& problems) {
-  if (p.manifest.options.version == 1) return;
   const auto& files = p.manifest.files;
   const auto listed =
       std::find_if(files.begin(), files.end(), [](const ListedFile& f) { return f.kind == file_kind::source_headers; });

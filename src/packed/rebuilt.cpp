@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "src/backends/earlier_fits.h"
 #include "src/packed/companions.h"
 #include "src/packed/json_difference.h"
 #include "src/packed/packed_checkpoint.h"
@@ -173,44 +172,13 @@ class Rebuilding {
     const bool same_version = m_.options.tool_version == MXFP4_VERSION;
     if (!is_version(m_.options.tool_version))
       problems_.error(manifest_name, "tool.version: '{}' is no version", m_.options.tool_version);
-    Json expected = parse_json(text, manifest_name);
+    const Json expected = parse_json(text, manifest_name);
     const Json found = parse_json(text_in_out(manifest_name), manifest_name);
-    const bool earlier = take_earlier_fits(expected, found, m_.options.version == 1 || !same_version);
     const int64_t before = problems_.count();
     static const std::set<std::string> later = {"learned_layouts", "parts"};
     report_differences(manifest_name, expected, found, same_version ? std::set<std::string>() : later, problems_);
-    if (same_version && !earlier && problems_.count() == before)
+    if (same_version && problems_.count() == before)
       problems_.error(manifest_name, "the same meaning, but not the text that mxfp4-pack {} writes", MXFP4_VERSION);
-  }
-
-  /// Expects what 0.9.0 and candidates of 1.0.0, or by_others another program that knew fewer releases, wrote as a
-  /// set's `fits`, where that is found. False where it is nowhere.
-  bool take_earlier_fits(Json& expected, const Json& found, bool by_others) const {
-    bool any = false;
-    const Json& theirs = found.at("sets");
-    for (size_t i = 0; i < m_.sets.size() && i < theirs.size(); ++i) {
-      const ManifestSet& set = m_.sets[i];
-      const Backend& backend = backend_of(set, model_);
-      std::vector<std::vector<Fit>> candidates = candidates_fits(backend);
-      if (by_others) {
-        candidates.push_back(earlier_fits(backend));
-        candidates.push_back(fits_up_to(backend, newest_release(theirs[i], set.engine)));
-      }
-      for (const std::vector<Fit>& earlier : candidates) {
-        const Json fits = to_json(earlier);
-        if (fits.empty() || theirs[i].value("fits", Json()) != fits) continue;
-        expected["sets"][i]["fits"] = fits;
-        any = true;
-      }
-    }
-    return any;
-  }
-
-  /// The last word of a set's range of the engine: "0.26.0 to 0.33.0".
-  static std::string newest_release(const Json& set, const std::string& engine) {
-    const Json fits = set.value("fits", Json());
-    const std::string range = json_string(fits.is_object() ? fits.value(engine, Json()) : Json(), "range");
-    return range.substr(range.rfind(' ') + 1);
   }
 
   const PackedCheckpoint& p_;

@@ -11,9 +11,9 @@ struct PackedCheckpoint;
 /// checksums in the manifest, and from this program's layouts, and names what differs. source: the checkpoint, or the
 /// manifest's own description of it, which cannot show that the description is another checkpoint's.
 ///
-/// A manifest of this program's version must have the same text. One of another version must mean the same; what it
-/// says that sets fit may also be what an earlier program wrote. The engine's version is taken from the manifest, and
-/// so are the counts of a lossy backend's loss, once they can be those of tensors of these sizes.
+/// A manifest of this program's version must have the same text. One of another version must mean the same. The
+/// engine's version is taken from the manifest, and so are the counts of a lossy backend's loss, once they can be those
+/// of tensors of these sizes.
 void compare_with_rebuilt(const PackedCheckpoint& packed, const Checkpoint& source, Problems& problems);
 
 }  // namespace mxfp4

@@ -11,7 +11,7 @@ namespace mxfp4 {
 /// Where the bytes of every shard are in one set of an output.
 class RestoredFiles {
  public:
-  /// All must live as long. `set` holds all of its ranks and is not lossy; the manifest is of version 2 or later.
+  /// All must live as long. `set` holds all of its ranks and is not lossy.
   RestoredFiles(const PackedCheckpoint& packed, const PackedSet& set, Source& source);
   ~RestoredFiles();
   RestoredFiles(const RestoredFiles&) = delete;

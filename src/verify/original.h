@@ -19,11 +19,6 @@ struct Original {
   /// Throws Error{input} where it lacks a tensor of the source of `out`, or has it with another dtype or shape.
   void check_form(const Checkpoint& made_from, const std::string& out) const;
 
-  /// Where to take the names, sizes and order of the source's files from: what unpack made has its own.
-  const Checkpoint& described_by(const Checkpoint& made_from) const {
-    return checkpoint && !checkpoint->unpacked ? *checkpoint : made_from;
-  }
-
   /// Names what differs beside the contents of tensors: config, index, companions, and tensors that are new.
   void compare_rest(const Checkpoint& made_from, Problems& problems) const;
 

@@ -127,10 +127,6 @@ std::vector<std::string> lines_of(const PublishedReport& r) {
 }
 
 void check_restorable(const PackedCheckpoint& packed) {
-  if (packed.manifest.options.version == 1)
-    fail(ErrorKind::input,
-         "{}: format version 1 does not keep the headers of the original files; convert the checkpoint again",
-         packed.dir);
   for (size_t i = 0; i < packed.sets.size(); ++i) {
     const Plan& plan = packed.sets[i].plan;
     if (plan.tp.complete() && !plan.backend->rewrite) continue;

@@ -353,7 +353,8 @@ void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packe
   if (source) source.check_form(packed.manifest.source, options.out);
   if (source && first) source.compare_rest(packed.manifest.source, v.problems);
   const int64_t of_rest = v.problems.count();
-  if (first && of_rest == 0) compare_with_rebuilt(packed, source.described_by(packed.manifest.source), v.problems);
+  if (first && of_rest == 0)
+    compare_with_rebuilt(packed, source ? *source.checkpoint : packed.manifest.source, v.problems);
   const DeviceChoice devices = device_for(options, *std::max_element(v.levels.begin(), v.levels.end()));
   if (packed.manifest.options.format == sharded_state_format) verify_state(packed, options.threads, v.problems);
   const bool is_same = verify_tensors(options, packed, source, devices, v.problems.count() == of_rest, v);

@@ -51,9 +51,7 @@ conversions() {
   while read -r backend engine layout; do
     for model in $models; do
       for form in "$model" "$model.256"; do
-        local warps=8
-        [[ $layout = *-w4 ]] && warps=4
-        echo "$form $backend $engine $layout|$form|--backend $backend --engine $engine --layout-version ${layout%-w4} --num-warps $warps"
+        echo "$form $backend $engine $layout|$form|--backend $backend --engine $engine --layout-version $layout --no-loader"
       done
     done
   done

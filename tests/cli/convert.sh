@@ -32,8 +32,6 @@ expect 'who sets what' 0 '' 'the loader sets moe_backend marlin; it requires VLL
   "$program" convert "$tiny" "$dir/tp2" --backend marlin --engine vllm --tp-size 2 --force
 expect 'a shape that cannot be served' 2 '' 'cannot serve it: hidden 96 and intermediate 160 must be multiples of 128' \
   "$program" convert "$tiny" "$dir/no" --backend flashinfer-humming --engine vllm
-expect 'four warps' 0 'layout version a-w4' '' \
-  "$program" convert "$tiny" "$dir/w4" --backend triton-hopper --engine vllm --layout-version a-w4 --dry-run --no-loader
 prepare cp -r "$tiny" "$dir/deep"
 mkdir -p "$dir/deep/a/b/c"
 echo 3 >"$dir/deep/a/b/c/3"

@@ -60,7 +60,7 @@ done <<'SETS'
 sglang marlin 1
 vllm marlin-fp8 1
 vllm triton-hopper a
-sglang triton-hopper c
+sglang triton-hopper c64
 vllm triton-blackwell 1
 vllm flashinfer-cutlass v2
 sglang flashinfer-cutlass v1

@@ -31,7 +31,7 @@ MODELS = {"gpt-oss-20b": ["--layers", "1", "--vocab", "1024"],
 VERSIONS = {"marlin": "1", "triton-hopper": "a", "flashinfer-cutlass": "v1"}
 
 
-OTHER = {"marlin": ("--engine", "sglang"), "triton-hopper": ("--engine", "vllm", "--num-warps", "4")}
+OTHER = {"marlin": ("--engine", "sglang")}
 
 
 def run(*command):

@@ -5,7 +5,6 @@ from it.
     python3 tests/engines/matrix.py --learn vllm PATH      learns the layouts that can be learned here, keeps the others;
                                                            --backends REGEX: both only for these backends
     python3 tests/engines/matrix.py --choose vllm PATH     asks the engine's own chooser, on every GPU
-    python3 tests/engines/matrix.py --frozen vllm PATH     reads the outputs of testdata/frozen-v1; --backends: as above
     python3 tests/engines/matrix.py                        writes the tables of README, the man pages and the program
     python3 tests/engines/matrix.py --check                fails if the tables differ from matrix.json, or if the
                                                            program names other layouts than were learned
@@ -30,8 +29,6 @@ by hand (tests/bench/results).
 A row of `chosen` is the `order` in which the engine's own chooser prefers kernels, by the engine's names, on a machine
 that appears to have that GPU (choosers.py). tests/unit/src/backends/choosers_test.cpp compares with the rules of
 --backend auto.
-
-A row of `frozen` is an output of format version 1 that this version's classes were given (frozen.py), `shown` as in a cell.
 """
 
 import argparse
@@ -55,7 +52,6 @@ TABLES = {
     "cells": (("engine", "version", "backend", "layout", "family", "tp", "gpu"), ("shown", "how")),
     "learned": (("engine", "version", "backend", "layout", "family", "hidden", "intermediate", "tp", "gpu"), ("learned",)),
     "chosen": (("engine", "version", "family", "gpu"), ("order",)),
-    "frozen": (("output", "engine", "version"), ("shown", "how")),
 }
 # The scripts that fill a table, for each engine, with their arguments. Each runs in a process of its own.
 SCRIPTS = {
@@ -63,7 +59,6 @@ SCRIPTS = {
     "learned": {engine: [("learn_cells.py", engine)] for engine in MAN},
     "chosen": {"vllm": [("choosers.py", which) for which in ("vllm", "gfx942", "gfx950")],
                "sglang": [("choosers.py", "sglang")]},
-    "frozen": {engine: [("frozen.py", engine)] for engine in MAN},
 }
 
 
@@ -307,7 +302,7 @@ def rendered(cells):
 
 def main():
     parser = argparse.ArgumentParser()
-    for name, table in (("--run", "cells"), ("--learn", "learned"), ("--choose", "chosen"), ("--frozen", "frozen")):
+    for name, table in (("--run", "cells"), ("--learn", "learned"), ("--choose", "chosen")):
         parser.add_argument(name, nargs=2, action="append", default=[], metavar=("ENGINE", "PATH"), dest=table)
     parser.add_argument("--backends", default="", metavar="REGEX")
     parser.add_argument("--check", nargs="?", const="", metavar="PROGRAM")
@@ -336,8 +331,7 @@ def main():
         return 1
     print(", ".join(f"{sum(c['shown'] == shown for c in cells)} {shown}" for shown in SHOWN)
           + f"; learned and equal: {sum(row['learned'] == 'equal' for row in learned)} of {len(learned)}"
-          + f"; chosen: {len(matrix['chosen'])}; of format version 1, read: "
-          + f"{sum(row['shown'] != 'not' for row in matrix['frozen'])} of {len(matrix['frozen'])}")
+          + f"; chosen: {len(matrix['chosen'])}")
     return 0
 
 

@@ -156,13 +156,6 @@ def row_order(bench, out):
     put_sealed(out, {LAYER + ours: get(other, LAYER + name) for ours, name in theirs.items()})
 
 
-def other_version(bench, out):
-    other = bench.folder / "four-warps" / PACKED
-    scales = {name: get(other, name) for name in tensors(other) if name.endswith("_scale")}
-    assert all(data != get(out / PACKED, name) for name, data in scales.items())
-    put_sealed(out, scales)
-
-
 def random_codes(bench, out):
     put_sealed(out, {LAYER + "w13_weight": random.Random(1).randbytes(len(get(out / PACKED, LAYER + "w13_weight")))})
 
@@ -191,7 +184,6 @@ def source_file(name, old, new):
     return change
 
 
-OTHER_VERSION = "re-sealed: scales in another version's layout"
 # the change of an output; for a function of a checkpoint, the output is made from the changed checkpoint
 DAMAGES = {
     "a bit of the codes": bit_of("w13_weight"),
@@ -214,7 +206,6 @@ DAMAGES = {
     "re-sealed: two experts swapped": swapped_experts,
     "re-sealed: w13 in another row order": row_order,
     "re-sealed: random codes": random_codes,
-    OTHER_VERSION: other_version,
     "re-sealed: the clamp's limit in the manifest": sealed_setting,
 }
 OTHER_CHECKPOINTS = {
@@ -228,15 +219,11 @@ OTHER_CHECKPOINTS = {
 class Bench:
     def __init__(self, program, root, folder):
         self.program, self.folder = program, folder
-        self.source, self.wide = root / "testdata/tiny/gpt-oss", folder / "wide"
+        self.source = root / "testdata/tiny/gpt-oss"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("MXFP4_PACK_")}
         self.env |= {"MXFP4_PACK_DEVICE": "cpu", "XDG_CACHE_HOME": "", "HOME": ""}
-        subprocess.run([program, "synth", "gpt-oss-20b", self.wide, "--tiny", "--layers", "1", "--hidden", "512",
-                        "--intermediate", "512", "-q"], env=self.env, check=True)
         self.convert(self.source, "marlin", "marlin", "--engine", "vllm")
         self.convert(self.source, "sglang", "marlin", "--engine", "sglang")
-        self.convert(self.wide, "hopper", "triton-hopper", "--engine", "vllm")
-        self.convert(self.wide, "four-warps", "triton-hopper", "--engine", "vllm", "--layout-version", "a-w4")
 
     def convert(self, source, name, backend, *options):
         subprocess.run([self.program, "convert", source, self.folder / name, "--backend", backend, *options,
@@ -252,7 +239,7 @@ class Bench:
             OTHER_CHECKPOINTS[name](ckpt)
             self.convert(ckpt, "out", "marlin", "--engine", "vllm")
         else:
-            shutil.copytree(self.folder / ("hopper" if name == OTHER_VERSION else "marlin"), out)
+            shutil.copytree(self.folder / "marlin", out)
             DAMAGES[name](self, out)
         return out
 
@@ -270,8 +257,7 @@ class Bench:
     def row(self, name):
         out, cells = self.damaged(name), []
         for level, with_source in COLUMNS.values():
-            source = self.wide if name == OTHER_VERSION else self.source
-            seen, computed = self.sees(out, level, source if with_source else None)
+            seen, computed = self.sees(out, level, self.source if with_source else None)
             cells.append("sees" if seen else "-")
         return f"| {name} | " + " | ".join([*cells, computed]) + " |\n"
 

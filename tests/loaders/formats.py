@@ -107,10 +107,10 @@ def flashinfer_sm90_v1(layer):
             for (role, part), t in layer.items()}
 
 
-def hopper_codes(t):
-    """triton_kernels v3.5: storage [E, N/4, 2K], seen transposed."""
+def hopper_codes(t, rows_multiple=16, bytes_multiple=32):
+    """triton_kernels: storage [E, N/4, 2K], seen transposed. v3.5 pads rows to 16 and their bytes to 32, v3.6 both to 64."""
     e, rows, k2 = t.shape
-    big_n, big_k = -(-rows // 16) * 16, -(-k2 // 32) * 32
+    big_n, big_k = -(-rows // rows_multiple) * rows_multiple, -(-k2 // bytes_multiple) * bytes_multiple
     n, b = grid(rows, k2)
     row = n // 16 * 4 + n % 8 // 2
     column = b // 32 * 128 + n % 2 * 64 + b % 4 * 16 + b // 8 % 4 * 4 + b // 4 % 2 * 2 + n // 8 % 2
@@ -146,11 +146,13 @@ def padded_sizes(engine, backend, hidden, intermediate):
     return -(-hidden // h) * h, -(-intermediate // i) * i
 
 
-def converted(engine, backend, layer, pairs, groups_multiple=4):
+def converted(engine, backend, layer, pairs):
     """A padded layer as the engine holds it after its conversion."""
     if backend == "marlin":
         return marlin(reorder_w13(layer, gate_up) if pairs and engine == "sglang" else layer)
     if backend == "flashinfer-cutlass":
         return flashinfer_sm90_v1(reorder_w13(reorder_w13(layer, gate_up) if pairs else layer, swap))
-    change = {"codes": hopper_codes, "scales": lambda t: hopper_scales(t, groups_multiple), "bias": torch.Tensor.float}
+    multiples, groups = ((16, 32), 4) if engine == "vllm" else ((64, 64), 2)  # layout versions a and b64-pairs
+    change = {"codes": lambda t: hopper_codes(t, *multiples), "scales": lambda t: hopper_scales(t, groups),
+              "bias": torch.Tensor.float}
     return {(role, part): change[part](t) for (role, part), t in layer.items()}

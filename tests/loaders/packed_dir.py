@@ -129,7 +129,7 @@ class Checkpoint:
                 "model": {"hidden": self.hidden, "intermediate": self.intermediate, "padded_hidden": self.padded[0],
                           "padded_intermediate": self.padded[1], "activation": {"name": "silu", "limit": self.swiglu_limit}},
                 "tensors": entries}
-        manifest = {"format_version": 2, "source": {"model_type": self.model_type}, "files": [], "copied": [],
+        manifest = {"format_version": 3, "source": {"model_type": self.model_type}, "files": [], "copied": [],
                     "sets": [set_]} | changes
         write_manifest(directory, manifest)
         source = {"quant_method": "mxfp4" if self.model_type == "gpt_oss" else "fp8"}

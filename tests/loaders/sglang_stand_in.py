@@ -173,7 +173,7 @@ class Wrapped:
 
 def _swizzle_mxfp4(quant_tensor, scale, num_warps):
     kernel_options["split_k"] = 1
-    codes = formats.hopper_codes(quant_tensor.data)
+    codes = formats.hopper_codes(quant_tensor.data, 64, 64)
     return Wrapped(codes ^ 1 if converter_bug.value else codes), "flex", Wrapped(formats.hopper_scales(scale.data, 2))
 
 

@@ -20,7 +20,7 @@ from golden import TESTDATA
 from moe import gpt_oss_layer
 from mxfp4_pack import UnpackedLayer, _xxh3, check
 from packed_dir import write_manifest
-from test_tool import PROGRAM, VERSIONS, no_program
+from test_tool import PROGRAM, SGLANG_VERSIONS, VERSIONS, no_program
 
 
 def checked(directory, *options):
@@ -39,7 +39,8 @@ class Check(unittest.TestCase):
         cls.addClassCleanup(cls.temporary.cleanup)
         cls.whole = os.path.join(cls.temporary.name, "whole")
         for number, (engine, backend) in enumerate([(e, b) for e in ("vllm", "sglang") for b in VERSIONS]):
-            cls.convert("gpt-oss", cls.whole, engine, backend, *VERSIONS[backend], *(["--add"] if number else []))
+            versions = VERSIONS if engine == "vllm" else SGLANG_VERSIONS
+            cls.convert("gpt-oss", cls.whole, engine, backend, *versions[backend], *(["--add"] if number else []))
 
     @staticmethod
     def convert(model, out, engine, backend, *options):

@@ -85,15 +85,10 @@ class Fallback(unittest.TestCase):
                 ("vllm", "marlin", "gpt-oss-20b", []), ("vllm", "marlin", "deepseek-v4-flash", []),
                 ("vllm", "triton-hopper", "gpt-oss-20b", ["--layout-version", "a"]),
                 ("sglang", "marlin", "gpt-oss-20b", []), ("sglang", "marlin", "deepseek-v4-flash", []),
-                ("sglang", "triton-hopper", "gpt-oss-20b", ["--layout-version", "a"])):
+                ("sglang", "triton-hopper", "gpt-oss-20b", ["--layout-version", "b64-pairs"])):
             with self.subTest(engine=engine, backend=backend, model=model):
                 out, checkpoint = self.checkpoint(engine, backend, model, *options)
-                expected = checkpoint.expected(("model", 0))
-                if (engine, backend) == ("sglang", "triton-hopper"):  # the engine itself pads groups to two
-                    scale_pad = formats.PADDING[engine, backend][2]
-                    padded = formats.pad(checkpoint.layers["model", 0], True, *checkpoint.padded, scale_pad)
-                    expected = formats.converted(engine, backend, padded, True, 2)
-                self.falls_back(flip_canary(out), checkpoint, expected)
+                self.falls_back(flip_canary(out), checkpoint)
 
     def test_another_layout(self):
         """The stand-ins make FlashInfer's first generation."""

@@ -1,16 +1,14 @@
-"""The distribution: its entry points, its program, and an older distribution installed with it."""
+"""The distribution: its entry points and its program."""
 
 import os
 import re
 import sys
 import tempfile
-import types
 import unittest
 from importlib import metadata
 from unittest import mock
 
-from mxfp4_pack import _program, vllm
-from mxfp4_pack.manifest import OLD_DISTRIBUTIONS, Manifest, Refused
+from mxfp4_pack import _program
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -56,24 +54,6 @@ class Install(unittest.TestCase):
         path = [os.path.dirname(package), *sys.path]
         with mock.patch.object(sys, "path", path), mock.patch.object(_program, "HERE", package):
             self.assertEqual(os.path.realpath(_program.program()), os.path.realpath(script))
-
-    def test_an_older_distribution_is_named(self):
-        for name in OLD_DISTRIBUTIONS:
-            information = os.path.join(self.parent, f"{name.replace('-', '_')}-0.1.0.dist-info")
-            os.mkdir(information)
-            with open(os.path.join(information, "METADATA"), "w") as file:
-                file.write(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n")
-        with mock.patch.object(sys, "path", [self.parent, *sys.path]), self.assertRaises(Refused) as caught:
-            Manifest(self.parent, "vllm")
-        self.assertIn(f"pip uninstall -y {' '.join(OLD_DISTRIBUTIONS)}", str(caught.exception))
-
-    def test_an_older_distribution_registers_first(self):
-        old = types.ModuleType("mxfp4_pack_vllm")
-        old.register = mock.Mock()
-        with mock.patch.dict(sys.modules, mxfp4_pack_vllm=old):
-            vllm.register_old()
-        old.register.assert_called_once()
-        vllm.register_old()
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ class Tensors(SglangCase):
         return sglang.serve(out, old, [LAYER]), old, experts, new
 
     def test_an_update_is_what_convert_makes(self):
-        for backend, version in (("marlin", "1"), ("triton-hopper", "a")):
+        for backend, version in (("marlin", "1"), ("triton-hopper", "b64-pairs")):
             with self.subTest(backend=backend):
                 layers, _, experts, new = self.served(backend, version)
                 addresses = [p.data_ptr() for p in layers[0].parameters()]

@@ -22,6 +22,8 @@ PROGRAM = os.environ.get("MXFP4_PACK", "")
 # the versions of the layouts that formats.py makes
 VERSIONS = {"marlin": ["--layout-version", "1"], "flashinfer-cutlass": ["--layout-version", "v1"],
             "triton-hopper": ["--layout-version", "a"]}
+SGLANG_VERSIONS = VERSIONS | {"flashinfer-cutlass": ["--layout-version", "v1-corner"],
+                              "triton-hopper": ["--layout-version", "b64-pairs"]}
 
 
 @contextmanager
@@ -33,14 +35,6 @@ def no_program():
 
 @unittest.skipUnless(PROGRAM, "MXFP4_PACK names no mxfp4-pack: its output is not tested here")
 class Tool(unittest.TestCase):
-    def of_whole_tiles(self):
-        """GPT-OSS with an intermediate size that SGLang's Triton does not pad, which its layout version a is for."""
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        source = os.path.join(temporary.name, "source")
-        subprocess.run([PROGRAM, "synth", "gpt-oss-20b", source, "--tiny", "--intermediate", "192", "-q"], check=True)
-        return source
-
     def checkpoints(self, engine, versions=VERSIONS):
         """(a converted tiny checkpoint, its expected tensors) for every backend of the engine that the loaders
         support"""
@@ -49,13 +43,9 @@ class Tool(unittest.TestCase):
         backends = dict.fromkeys(b["backend"] for b in listed if b["engine"] == engine)
         for name, layers_of in (("gpt-oss", gpt_oss_layers), ("deepseek-v4", deepseek_layers)):
             source = os.path.join(TESTDATA, "tiny", name)
-            if (engine, name) == ("sglang", "gpt-oss"):
-                source = self.of_whole_tiles()
             with open(os.path.join(source, "config.json")) as file:
                 config = json.load(file)
             for backend, version in versions.items():
-                if (engine, name, backend) == ("sglang", "gpt-oss", "flashinfer-cutlass"):
-                    version = ["--layout-version", "v1-corner"]
                 if backend not in backends or (engine, name) == ("sglang", "deepseek-v4") and backend != "marlin":
                     continue  # SGLang has no Triton for it, and with FlashInfer refuses sizes as tiny as these
                 with tempfile.TemporaryDirectory() as parent, self.subTest(engine=engine, model=name, backend=backend):
@@ -93,7 +83,7 @@ class Tool(unittest.TestCase):
 
     def test_sglang(self):
         count = 0
-        for out, checkpoint in self.checkpoints("sglang"):
+        for out, checkpoint in self.checkpoints("sglang", SGLANG_VERSIONS):
             sglang_hooks.manifest = None
             keys = [key for key in checkpoint.layers if key[0] == "model"]
             layers = sglang_stand_in.serve(out, checkpoint, [(f"model.layers.{n}.mlp.experts", n) for _, n in keys])

@@ -335,7 +335,7 @@ class Vllm(unittest.TestCase):
         with open(path) as file:
             good = file.read()
         for change, message in (
-                (lambda m: m.update(format_version=3), "format_version is 3, this loader reads up to 2"),
+                (lambda m: m.update(format_version=4), "format_version is 4, this loader reads 3"),
                 (lambda m: m.update(needs=["x"]), "mxfp4-pack.json: needs x, which this loader does not know"),
                 (lambda m: m["sets"][0].update(needs=["x"]), "needs x, which this loader does not know"),
                 (lambda m: m["sets"][0].update(engine="sglang"), "was packed for sglang, not for vllm"),
@@ -355,8 +355,8 @@ class Vllm(unittest.TestCase):
 
     def test_newer_format_is_refused_before_the_manifest(self):
         checkpoint = gpt_oss("marlin")
-        checkpoint.write(self.directory, format_version=3)
-        self.refuses("format_version is 3", checkpoint)
+        checkpoint.write(self.directory, format_version=4)
+        self.refuses("format_version is 4", checkpoint)
 
     def test_other_vllm_without_the_function_is_refused(self):
         checkpoint = gpt_oss("marlin")

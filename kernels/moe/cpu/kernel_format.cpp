@@ -53,18 +53,16 @@ constexpr KernelFormat cutedsl() {
   return f;
 }
 
-/// Three generations. scale_warps: that the scales are swizzled for; 0: strided. groups: that they are padded
-/// to; the CUDA kernel reads four at once.
+/// Three generations. groups: that the scales are padded to; the CUDA kernel reads four at once.
 constexpr StoredIn a{16, 64}, b{64, 128}, c{256, 128};
-constexpr KernelFormat triton_hopper(const char* name, ReadBlock* read, StoredIn codes, int64_t scale_warps,
-                                     int64_t groups = 4) {
+constexpr KernelFormat triton_hopper(const char* name, ReadBlock* read, StoredIn codes, int64_t groups = 4) {
   return {.name = name,
           .rows = 16,
           .columns = 64,
           .read = read,
           .codes = codes,
-          .scales = scale_warps ? StoredIn{32 * scale_warps, groups} : StoredIn{},
-          .cuda = scale_warps && groups == 4 ? CudaReader::triton_hopper : CudaReader::none};
+          .scales = {256, groups},
+          .cuda = groups == 4 ? CudaReader::triton_hopper : CudaReader::none};
 }
 
 constexpr KernelFormat humming(const char* name, int64_t columns, ReadBlock* read, CudaReader cuda = CudaReader::none) {
@@ -108,16 +106,10 @@ constexpr KernelFormat all[] = {
      .read = read_trtllm,
      .bias = BiasForm::f32_shuffled,
      .w13 = W13Order{1, true}},
-    triton_hopper("triton-hopper-a", read_triton_hopper_a, a, 8),
-    triton_hopper("triton-hopper-b", read_triton_hopper_b, b, 8),
-    triton_hopper("triton-hopper-b-pairs", read_triton_hopper_b_pairs, b, 8, 2),
-    triton_hopper("triton-hopper-c", read_triton_hopper_b, c, 8),
-    triton_hopper("triton-hopper-a-w4", read_triton_hopper_a_w4, a, 4),
-    triton_hopper("triton-hopper-b-w4", read_triton_hopper_b_w4, b, 4),
-    triton_hopper("triton-hopper-c-w4", read_triton_hopper_b_w4, c, 4),
-    triton_hopper("triton-hopper-a-strided", read_triton_hopper_a_strided, a, 0),
-    triton_hopper("triton-hopper-b-strided", read_triton_hopper_b_strided, b, 0),
-    triton_hopper("triton-hopper-c-strided", read_triton_hopper_b_strided, c, 0),
+    triton_hopper("triton-hopper-a", read_triton_hopper_a, a),
+    triton_hopper("triton-hopper-b", read_triton_hopper_b, b),
+    triton_hopper("triton-hopper-b-pairs", read_triton_hopper_b_pairs, b, 2),
+    triton_hopper("triton-hopper-c", read_triton_hopper_b, c),
     {.name = "triton-blackwell",
      .rows = 32,
      .columns = 32,

@@ -104,33 +104,27 @@ void read_sm90_fp4fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1,
 
 namespace {
 
-/// triton_kernels' scales for kernels of 4 or 8 warps: the 16-row slabs of a warp are `warps` slabs apart. A row of
-/// memory has 64 bytes for every two groups, ordered by slab (2), lane g (8), group, then row g or g + 8. Groups are
-/// padded to `multiple`. warps 0: rows of bytes, as transformers leaves them.
-template <int warps, int multiple>
+/// triton_kernels' scales for kernels of 8 warps: the 16-row slabs of a warp are 8 slabs apart. A row of memory has 64
+/// bytes for every two groups, ordered by slab (2), lane g (8), group, then row g or g + 8. Groups are padded to
+/// `multiple`.
+template <int multiple>
 float triton_scale(const PackedMatrix& m, int64_t n, int64_t group) {
-  const int64_t groups = m.k / 32;
-  if constexpr (warps == 0) {
-    return group < groups ? exponent(m.scales[n * groups + group]) : 0;
-  } else {
-    const int64_t slab = n / 16, line = slab / (2 * warps) * warps + slab % warps;
-    return exponent(m.scales[line * round_up(groups, multiple) * 32 + group / 2 * 64 + slab / warps % 2 * 32 +
-                             n % 8 * 4 + group % 2 * 2 + n / 8 % 2]);
-  }
+  const int64_t slab = n / 16, line = slab / 16 * 8 + slab % 8;
+  return exponent(m.scales[line * round_up(m.k / 32, multiple) * 32 + group / 2 * 64 + slab / 8 % 2 * 32 + n % 8 * 4 +
+                           group % 2 * 2 + n / 8 % 2]);
 }
 
 /// triton_kernels' codes, mma version 3: memory has one row for every four rows of the matrix. Memory row 4T + j holds
 /// rows 16T + 2j, 16T + 2j + 1 and those 8 further on. Every 64 columns take 128 bytes, first for row 2j, then for 2j +
 /// 1: 4 lanes t of 16 bytes, one word per k16 step. Columns are padded to `pad`; rows too, which moves no byte.
-template <int warps, int64_t pad, int groups = 4>
+template <int64_t pad, int groups = 4>
 void read_triton_hopper(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   const int64_t width = k1 - k0, line = round_up(m.k, pad) * 2;
   for (int64_t g = 0; g < 8; ++g) {
     const uint8_t* memory = m.codes + (n0 / 4 + g / 2) * line + g % 2 * 64;
     float* row = out + g * width;
     for (int64_t k = k0; k < k1; k += 16) {
-      const float low = triton_scale<warps, groups>(m, n0 + g, k / 32),
-                  high = triton_scale<warps, groups>(m, n0 + g + 8, k / 32);
+      const float low = triton_scale<groups>(m, n0 + g, k / 32), high = triton_scale<groups>(m, n0 + g + 8, k / 32);
       for (int t = 0; t < 4; ++t) {
         const Step step = unpack_step(word(memory + k / 64 * 128 + t * 16 + k % 64 / 16 * 4));
         put_step(step, low, high, row, row + 8 * width, k - k0 + 2 * t);
@@ -142,25 +136,13 @@ void read_triton_hopper(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k
 }  // namespace
 
 void read_triton_hopper_a(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
-  read_triton_hopper<8, 64>(m, n0, k0, k1, out);
+  read_triton_hopper<64>(m, n0, k0, k1, out);
 }
 void read_triton_hopper_b(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
-  read_triton_hopper<8, 128>(m, n0, k0, k1, out);
+  read_triton_hopper<128>(m, n0, k0, k1, out);
 }
 void read_triton_hopper_b_pairs(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
-  read_triton_hopper<8, 128, 2>(m, n0, k0, k1, out);
-}
-void read_triton_hopper_a_w4(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
-  read_triton_hopper<4, 64>(m, n0, k0, k1, out);
-}
-void read_triton_hopper_b_w4(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
-  read_triton_hopper<4, 128>(m, n0, k0, k1, out);
-}
-void read_triton_hopper_a_strided(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
-  read_triton_hopper<0, 64>(m, n0, k0, k1, out);
-}
-void read_triton_hopper_b_strided(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
-  read_triton_hopper<0, 128>(m, n0, k0, k1, out);
+  read_triton_hopper<128, 2>(m, n0, k0, k1, out);
 }
 
 }  // namespace mxfp4::readers

@@ -37,7 +37,6 @@ StoredMatrix stored_matrix(const KernelFormat& format, int64_t n, int64_t k) {
       v.chunk_step = 4 * v.row_bytes;
       v.scale_row = int(round_up(k / 32, format.scales.columns) * 32);
       v.scale_step = 64;
-      v.scale_warps = int(format.scales.rows / 32);
       break;
     case CudaReader::marlin:
       need(n % 64 == 0 && k % 64 == 0, "multiples of 64");

@@ -38,12 +38,11 @@ struct OperandMatrix {
   int n = 0, k = 0;                           // the engine's rows; codes of a row, a multiple of a span
   int row_bytes =
       0;  // Marlin, Humming: a k16 row of tiles. FlashInfer: a row. Triton: a storage row (4 rows of the matrix)
-  int k_step = 0;       // from one span to the next
-  int chunk_step = 0;   // from chunk to chunk of a span
-  int scale_row = 0;    // Triton, Humming: bytes of a storage row of scales. FlashInfer v2: of 64 rows. Else 0
-  int scale_step = 0;   // from one span's scales to the next
-  int scale_warps = 0;  // Triton: the num_warps that the scales were swizzled for
-  int exponent = 0;     // scales are applied as 2^(byte - 127 + exponent - 126), see operand_scale
+  int k_step = 0;      // from one span to the next
+  int chunk_step = 0;  // from chunk to chunk of a span
+  int scale_row = 0;   // Triton, Humming: bytes of a storage row of scales. FlashInfer v2: of 64 rows. Else 0
+  int scale_step = 0;  // from one span's scales to the next
+  int exponent = 0;    // scales are applied as 2^(byte - 127 + exponent - 126), see operand_scale
 };
 
 template <class T>
@@ -193,11 +192,11 @@ struct TritonReader {
   }
   MXFP4_HD static void decode(uint32_t w, uint32_t (&a)[4]) { decode_hopper(w, a); }
 
-  /// U8 [N/32, K]: storage row (tile / 2w) * w + tile % w; 64 codes are 64 bytes, half of them for tiles w..2w-1.
+  /// U8 [N/32, K]: storage row tile / 16 * 8 + tile % 8; 64 codes are 64 bytes, half of them for tiles 8..15.
   static constexpr int scale_pieces = 8;
   MXFP4_HD static int64_t scale_source(const OperandMatrix& m, int row, int piece) {
-    const int tile = row / 16 + piece / 2, w = m.scale_warps;
-    return int64_t(tile / (2 * w) * w + tile % w) * m.scale_row + tile / w % 2 * 32 + piece % 2 * 16;
+    const int tile = row / 16 + piece / 2;
+    return int64_t(tile / 16 * 8 + tile % 8) * m.scale_row + tile / 8 % 2 * 32 + piece % 2 * 16;
   }
   MXFP4_HD static uint32_t scale(const uint8_t* s, int tile, int g, int) {
     return load<uint32_t>(s + tile * 32 + g * 4);

@@ -13,7 +13,7 @@ LAYOUT_VERSIONS = {("flashinfer-cutlass", "vllm"): ("v2", "v1"), ("flashinfer-cu
                    ("triton-hopper", "vllm"): ("a", "c", "b"),
                    ("triton-rocm", "vllm"): ("cdna4", "transposed", "transposed-128", "strided"),
                    ("aiter-triton", "vllm"): ("cdna4", "transposed", "strided"),
-                   ("triton-hopper", "sglang"): ("c64", "b64", "b64-pairs", "c", "b", "a"),
+                   ("triton-hopper", "sglang"): ("c64", "b64", "b64-pairs"),
                    ("marlin", "sglang", False): ("i64", "i64-corner", "1", "k3"),
                    ("flashinfer-trtllm", "vllm"): ("i128", "i256"),
                    ("flashinfer-trtllm", "sglang"): ("i128-ones", "i128", "i128-k3"),
@@ -59,9 +59,7 @@ def other_layouts(fields):
     key = fields["backend"], fields["engine"]
     biased = any(t["part"] == "bias" for t in fields["tensors"])
     versions = LAYOUT_VERSIONS.get((*key, biased), LAYOUT_VERSIONS.get(key, ()))
-    warps = "-w4" if fields["layout_version"].endswith("-w4") else ""  # those with 64 are for 8 warps alone
-    return [name + warps for name in versions
-            if name + warps != fields["layout_version"] and not (warps and "64" in name)]
+    return [name for name in versions if name != fields["layout_version"]]
 
 
 def after_misfit(directory, fields):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _xxh3
-from ._advice import BACKENDS, convert_again, for_kernel, installed
+from ._advice import BACKENDS, convert_again, for_kernel
 from ._entries import Refused, entry_of, kernel_of, kernels_of, path_of, safe_name
 from ._errors import printable
 from ._fields import MANIFEST as FIELDS
@@ -16,7 +16,7 @@ from ._fields import NEEDS, check_set
 from ._files import CONFIG_LIMIT, MANIFEST_LIMIT, parse_json, read_file, read_json
 from ._forms import check, shown
 
-FORMAT_VERSION = 2  # the newest; all before it are read
+FORMAT_VERSION = 3
 METHOD = "mxfp4_pack"  # quant_method in config.json
 MANIFEST = "mxfp4-pack.json"
 CONFIG = "config.json"
@@ -26,17 +26,18 @@ SERVED = {"vllm": ("marlin", "marlin-fp8", "flashinfer-cutlass", "flashinfer-cut
                    "aiter-w4a4", "humming", "humming-w4a8", "vllm-cpu", "cutlass-mxfp4"),
           "sglang": ("marlin", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm", "triton-hopper",
                      "triton-blackwell", "humming", "flashinfer-humming", "deepgemm", "aiter-a16w4")}
-OLD_DISTRIBUTIONS = ("mxfp4-pack-reader", "mxfp4-pack-vllm", "mxfp4-pack-sglang")
 
 
 def check_version(version: object) -> None:
-    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
-        raise Refused(f"format_version is {shown(version)}, this loader reads up to {FORMAT_VERSION}: install the loader of the "
+    if type(version) is int and 0 < version < FORMAT_VERSION:
+        raise Refused(f"made by a pre-release (format {version}); convert the checkpoint again, to another place")
+    if type(version) is not int or version != FORMAT_VERSION:
+        raise Refused(f"format_version is {shown(version)}, this loader reads {FORMAT_VERSION}: install the loader of the "
                       "mxfp4-pack that wrote these files, or convert again with this one")
 
 
 def check_needs(fields, known=()):
-    """What a reader must know beyond format_version 2 to use a manifest or one of its sets."""
+    """What a reader must know beyond format_version 3 to use a manifest or one of its sets."""
     if unknown := [need for need in fields.get("needs", ()) if need not in known]:
         raise Refused(f"needs {', '.join(unknown)}, which this loader does not know: install a newer one")
 
@@ -88,7 +89,6 @@ class Manifest:
     """mxfp4-pack.json of a directory, as one engine may use it."""
 
     def __init__(self, directory: str, engine: str):
-        refuse_old_distributions()
         if engine not in SERVED:
             raise Refused(f"no engine {engine!r}; there are {', '.join(sorted(SERVED))}")
         if not os.path.isdir(directory):
@@ -189,13 +189,6 @@ class Manifest:
         held = (f"{kernel_of(s)} (MoE tensor-parallel size {s['moe_tp_size']}, ranks {s['ranks']})" for s in self.sets)
         return Refused(f"{printable(self.directory)} holds experts packed for {', '.join(held)}; asked for is {asked}, rank {rank} of "
                        f"{tp_size}. {advice}")
-
-
-def refuse_old_distributions():
-    """What this distribution took the place of would hook the engine a second time."""
-    if found := [name for name in OLD_DISTRIBUTIONS if installed(name) != "not installed"]:
-        raise Refused(f"{', '.join(found)}: installed beside mxfp4-pack, which replaces it. "
-                      f"Run: python3 -m pip uninstall -y {' '.join(found)}")
 
 
 def is_served(fields):

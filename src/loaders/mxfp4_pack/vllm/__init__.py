@@ -4,24 +4,13 @@ vLLM calls `register` once in every process (entry point group vllm.general_plug
 config. Nothing of vLLM is imported until then, and the method classes not until a packed model is met.
 """
 
-import importlib
-from contextlib import suppress
 from functools import lru_cache
 
 from mxfp4_pack import METHOD
 
 
-def register_old():
-    """Calls the registration of mxfp4-pack-vllm, which this package replaces, if that is still installed. It registers
-    the same method, but only once, so this package can then override it. This package names the old one when a packed
-    model is loaded."""
-    with suppress(ImportError):
-        importlib.import_module("mxfp4_pack_vllm").register()
-
-
 @lru_cache(maxsize=None)
 def register():
-    register_old()
     from vllm.model_executor.layers.quantization import register_quantization_config
     from vllm.model_executor.layers.quantization.base_config import QuantizationConfig
 

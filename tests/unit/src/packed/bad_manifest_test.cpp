@@ -75,7 +75,8 @@ TEST_CASE("what a later program's manifest may need is refused by name") {
   CHECK(said([](Json& m) { m["needs"] = {"parts"}; }) ==
         "mxfp4-pack.json: needs[0]: 'parts', which this program does not know; use a newer one");
   CHECK_THAT(said([](Json& m) { m["sets"][0]["needs"] = {"x"}; }), Contains("sets[0].needs[0]: 'x', which"));
-  CHECK_THAT(said([](Json& m) { m["format_version"] = 3; }), Contains("this program knows up to 2"));
+  CHECK_THAT(said([](Json& m) { m["format_version"] = 4; }), Contains("this program knows 3"));
+  CHECK_THAT(said([](Json& m) { m["format_version"] = 2; }), Contains("made by a pre-release (format 2); convert"));
 }
 
 TEST_CASE("a manifest's paths stay below its directory") {

@@ -131,7 +131,7 @@ TEST_CASE("GPU words: every lane finds its codes and scales", "[moe]") {
   check_format<FlashinferV1Reader>("flashinfer-sm90-v1", "flashinfer_sm90_v1.codes", "flashinfer_sm90_v1.scales");
   check_format<FlashinferV2Reader>("flashinfer-sm90-v2", "flashinfer_sm90_v2.codes", "flashinfer_sm90_v2.scales");
   check_format<TritonReader>("triton-hopper-a", "triton_hopper_A.codes", "triton_hopper_w8.scales");
-  check_format<TritonReader>("triton-hopper-b-w4", "triton_hopper_B.codes", "triton_hopper_w4.scales");
+  check_format<TritonReader>("triton-hopper-b", "triton_hopper_B.codes", "triton_hopper_w8.scales");
   check_format<TritonReader>("triton-hopper-c", "triton_hopper_C.codes", "triton_hopper_w8.scales");
 }
 
