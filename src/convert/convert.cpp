@@ -1,7 +1,6 @@
 #include "src/convert/convert.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "src/backends/alias.h"
 #include "src/backends/gpu.h"
@@ -38,8 +37,6 @@
 #include "src/plan/rewrite.h"
 
 namespace mxfp4 {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -123,8 +120,8 @@ bool is_unchanged_since(const Input& in, const PackedCheckpoint& out) {
 }
 
 /// Null for one that cannot be read.
-std::unique_ptr<PackedCheckpoint> open_earlier(const ConvertOptions& options, Problems& damage) try {
-  return open_packed(options.out, damage);
+std::unique_ptr<PackedCheckpoint> open_earlier(const ConvertOptions& options, const Folder& out, Problems& damage) try {
+  return open_packed(out, options.out, damage);
 } catch (const Error& e) {
   if (e.kind != ErrorKind::input) throw;
   return nullptr;
@@ -139,10 +136,11 @@ struct Earlier {
 /// Whether OUT has the set already, wherever it stands there. A single run that is to replace OUT does not ask. To a
 /// part that is to replace OUT the set must be all that OUT has, and the part's share of the source is read for that.
 Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const Destination& to, const Prepared& p) {
-  if ((options.force && !options.part) || !has_manifest(options.out)) return {};
-  if (options.sha256 && !fs::exists(fs::path(options.out) / sums_name)) return {false, "it has no SHA256SUMS"};
+  const Folder there = in.place->folder();
+  if ((options.force && !options.part) || !has_manifest(there)) return {};
+  if (options.sha256 && !there.has(sums_name)) return {false, "it has no SHA256SUMS"};
   Problems damage;
-  const auto opened = to.earlier() ? nullptr : open_earlier(options, damage);
+  const auto opened = to.earlier() ? nullptr : open_earlier(options, there, damage);
   if (!opened && !to.earlier()) return {};
   const PackedCheckpoint& out = opened ? *opened : *to.earlier();
   const Manifest& m = out.manifest;
@@ -204,10 +202,10 @@ void carry_out(const ConvertOptions& options, const Destination& to, Prepared& p
 }
 
 /// An earlier run wrote all of OUT, and was stopped before it said so.
-void finish_earlier(const ConvertOptions& options, Conversion& conversion) {
-  for (const ListedFile& f : read_listed_files(options.out))
-    if (const fs::path path = fs::path(options.out) / f.name;
-        !fs::is_regular_file(path) || int64_t(fs::file_size(path)) != f.bytes)
+void finish_earlier(const ConvertOptions& options, const Place& place, Conversion& conversion) {
+  const Folder there = place.folder();
+  for (const ListedFile& f : read_listed_files(there))
+    if (!has_size(there, f.name, f.bytes))
       fail(ErrorKind::io, "{}: {} is missing or not whole; remove {} and convert again", options.out, f.name,
            options.out);
   conversion.read_journal();
@@ -249,7 +247,7 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   conversion.compare_with(in.files, in.published);
   if (options.merge && !options.verify && !options.sha256) leave_out(*parts, conversion);
   if (out.committed())
-    finish_earlier(options, conversion);
+    finish_earlier(options, *in.place, conversion);
   else
     carry_out(options, to, p, out, conversion);
   to.end();
@@ -269,7 +267,7 @@ Json convert_checkpoint(ConvertOptions options, const Target& target) {
   const Model model = recognise(checkpoint, options.model, problems);
   check_whole(checkpoint, options, problems);
   const PublishedList published = published_of(options, checkpoint, problems);
-  const NewOutput to(options);
+  const NewOutput to(options, target.place);
   if (problems.any()) {
     for (const std::string& line : problems.warnings()) warn(line);
     problems.throw_if_any();
@@ -295,7 +293,7 @@ Json convert_packed(ConvertOptions options, const Target& target) {
   problems.throw_if_any();
   options.allow_incomplete |= packed->manifest.options.allow_incomplete;
   check_whole(packed->manifest.source, options, problems);
-  const NewOutput to(options);
+  const NewOutput to(options, target.place);
   check_kinds(*packed);
   check_gate_up(options, options.checkpoint, packed->manifest.options);
   options.model.gate_up = packed->manifest.options.gate_up;
@@ -315,10 +313,10 @@ Json add_set(ConvertOptions options, const Target& target) {
   const Checkpoint checkpoint = is_packed ? Checkpoint() : open_checkpoint(options.checkpoint, problems, options.links);
   const PublishedList published = published_of(options, checkpoint, problems);
   problems.throw_if_any();
-  const auto out = open_packed(options.out, problems);
+  const auto out = open_packed(folder_of(options, target.place), options.out, problems);
   if (!problems.any()) check_files(*out, problems);
   problems.throw_if_any();
-  read_sets_text(options.out);  // refuses another program's
+  read_sets_text(out->held.folder());  // refuses another program's
   const ManifestOptions& made = out->manifest.options;
   if (options.format == sharded_state_format || made.format == sharded_state_format)
     fail(ErrorKind::usage, "{}: a sharded state is of one set; --add is for outputs of the usual format", options.out);
@@ -363,7 +361,7 @@ Json convert(const ConvertOptions& options) {
 }
 
 Json convert(const ConvertOptions& options, const Place& place) {
-  if (!is_own_source(options)) check_apart(options.out, place, options.checkpoint);
+  if (!is_own_source(options, place)) check_apart(options.out, place, options.checkpoint);
   std::optional<OutputDir> output;  // locked before anything of OUT is read
   if (!options.part) output.emplace(place.again(), options.out, owned_files);
   return convert_to(options, {&place, output ? &*output : nullptr});

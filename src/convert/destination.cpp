@@ -13,9 +13,9 @@
 
 namespace mxfp4 {
 
-bool is_own_source(const ConvertOptions& options) {
-  std::error_code ec;
-  return options.add && std::filesystem::equivalent(options.checkpoint, options.out, ec);
+bool is_own_source(const ConvertOptions& options, const Place& place) {
+  const Folder source = options.add ? Folder::try_open(options.checkpoint) : Folder();
+  return source && source.is_at(place.above, place.name);
 }
 
 ManifestOptions NewOutput::manifest_options(const Input& in) const {
@@ -29,14 +29,19 @@ ManifestOptions NewOutput::manifest_options(const Input& in) const {
   return m;
 }
 
-NewOutput::NewOutput(const ConvertOptions& options) : options_(options) {
-  if (options_.force && has_manifest(options_.out)) replaced_ = read_listed_files(options_.out);
+Folder folder_of(const ConvertOptions& options, const Place* place) {
+  return place ? place->folder() : Folder::try_open(options.out);
+}
+
+NewOutput::NewOutput(const ConvertOptions& options, const Place* place) : options_(options), place_(place) {
+  const Folder there = options.force ? folder_of(options, place) : Folder();
+  if (has_manifest(there)) replaced_ = read_listed_files(there);
 }
 
 /// One rank in the place of an OUT with others would lose those. An OUT that cannot be read is replaced as a whole.
 void NewOutput::check_ranks(const Plan& plan) const try {
   if (replaced_.empty() || plan.tp.complete()) return;
-  for (const ManifestSet& s : read_manifest_file(options_.out + "/" + manifest_name).sets) {
+  for (const ManifestSet& s : read_manifest(folder_of(options_, place_)).sets) {
     if (s.engine != plan.backend->engine || s.backend != plan.backend->name || s.tp.size != plan.tp.size) continue;
     for (const int rank : s.tp.ranks)
       if (!std::count(plan.tp.ranks.begin(), plan.tp.ranks.end(), rank))
@@ -52,9 +57,10 @@ void NewOutput::check_ranks(const Plan& plan) const try {
 void NewOutput::check(const Plan& plan) const {
   check_ranks(plan);
   if (replaced_.empty()) return;
-  const std::string edited = edited_file(Folder::open(options_.out), replaced_);
+  const Folder there = folder_of(options_, place_);
+  const std::string edited = there ? edited_file(there, replaced_) : "";
   if (edited.empty()) return;
-  if (read_listed_files(options_.out) != replaced_)  // parts take no lock
+  if (read_listed_files(there) != replaced_)  // parts take no lock
     fail(ErrorKind::usage, "{}: was replaced meanwhile; where that was the merge of its parts, all is done",
          options_.out);
   fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place", options_.out,
@@ -102,6 +108,6 @@ void AddedSet::begin(const Plan& plan, const OutputDir& out) const {
   link_earlier(plan, out, out_);
 }
 
-void AddedSet::end() const { out_.held = HeldFiles(out_.dir); }
+void AddedSet::end() const { out_.held.close(); }
 
 }  // namespace mxfp4

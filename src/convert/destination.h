@@ -23,7 +23,10 @@ struct Input {
 };
 
 /// A set is added to OUT from its own tensors.
-bool is_own_source(const ConvertOptions& options);
+bool is_own_source(const ConvertOptions& options, const Place& place);
+
+/// What stands in OUT's place; holds nothing if nothing does. place: null for a dry run.
+Folder folder_of(const ConvertOptions& options, const Place* place);
 
 class Destination {
  public:
@@ -45,7 +48,7 @@ class Destination {
 class NewOutput final : public Destination {
  public:
   /// Reads what OUT's manifest lists, before the source is in memory.
-  explicit NewOutput(const ConvertOptions& options);
+  NewOutput(const ConvertOptions& options, const Place* place);
   int number(const Backend&, const TensorParallel&) const override { return 0; }
   ManifestOptions manifest_options(const Input& in) const override;
   /// With --force, also refuses an OUT with an edited small file, which would be lost. With --rank, also refuses an OUT
@@ -59,6 +62,7 @@ class NewOutput final : public Destination {
   void check_ranks(const Plan& plan) const;
 
   const ConvertOptions& options_;
+  const Place* place_;
   std::vector<ListedFile> replaced_;
 };
 

@@ -24,8 +24,7 @@ bool can_add(const ConvertOptions& o, const Plan& plan, const Input& in, const P
 }
 
 /// What --force does to OUT, or what it would refuse first.
-std::string what_force_does(const std::string& out) {
-  const Folder dir = Folder::open(out);
+std::string what_force_does(const Folder& dir) {
   const std::vector<std::string> own = owned_files(dir);
   const std::string name = foreign_in(dir, {own.begin(), own.end()});
   return name.empty() ? "--force replaces it" : fmt::format("move {} away, then --force replaces it", printable(name));
@@ -34,18 +33,19 @@ std::string what_force_does(const std::string& out) {
 }  // namespace
 
 void refuse_to_replace(const ConvertOptions& o, const Plan& plan, const Input& in, const std::string& differs) {
-  if (o.force || o.add || o.part || o.merge || !has_manifest(o.out)) return;
+  const Folder there = in.place->folder();
+  if (o.force || o.add || o.part || o.merge || !has_manifest(there)) return;
   Problems damage;
   std::unique_ptr<PackedCheckpoint> out;
   try {
-    out = open_packed(o.out, damage);
+    out = open_packed(there, o.out, damage);
   } catch (const Error&) {
   }
   if (!out) return;  // OutputDir says that OUT is there
   std::vector<std::string> sets;
   for (const ManifestSet& s : out->manifest.sets) sets.push_back(describe(s));
   const std::string all = fmt::format("{}", fmt::join(sets, ", "));
-  const std::string force = what_force_does(o.out);
+  const std::string force = what_force_does(there);
   if (!damage.any() && can_add(o, plan, in, *out))
     fail(ErrorKind::usage, "{}: exists and holds {}; --add puts this set beside; {}", o.out, all, force);
   if (!differs.empty()) fail(ErrorKind::usage, "{}: exists and holds {}, but {}; {}", o.out, all, differs, force);

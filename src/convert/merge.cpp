@@ -1,7 +1,5 @@
 #include "src/convert/merge.h"
 
-#include <filesystem>
-
 #include "src/base/log.h"
 #include "src/convert/convert.h"
 #include "src/convert/part.h"
@@ -34,14 +32,15 @@ ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
 }
 
 /// What stands in OUT's place where there are no parts of it. Throws unless that is an output as it was written.
-Json look_at_output(const std::string& out) {
-  if (!has_manifest(out))
+Json look_at_output(const std::string& out, const Place& place) {
+  const Folder there = place.folder();
+  if (!has_manifest(there))
     fail(ErrorKind::usage, "{}: there are no parts of it{}; convert or unpack --part writes them", out,
-         std::filesystem::exists(out) ? ", and what is there is no output of mxfp4-pack; where unpack wrote it from "
-                                        "an output, merge it with --source"
-                                      : "");
+         there ? ", and what is there is no output of mxfp4-pack; where unpack wrote it from "
+                 "an output, merge it with --source"
+               : "");
   Problems damage;
-  const auto packed = open_packed(out, damage);
+  const auto packed = open_packed(there, out, damage);
   check_as_written(*packed, damage);
   if (damage.any()) {
     std::vector<std::string> lines = {out + ": there are no parts of it, and the output is not as it was written:"};
@@ -85,11 +84,11 @@ Json merge(const MergeOptions& options) {
   if (is_unpacked) return merge_unpacked(options, place, parts);
   if (!options.source.empty()) fail(ErrorKind::usage, "{}: its parts are of convert, without --source", options.out);
   if (!parts.empty()) return convert(options_of(options, parts.front()), place);
-  if (is_finished && !has_manifest(options.out)) {
+  if (is_finished && !has_manifest(place.folder())) {
     note(fmt::format("{}: all is merged already", options.out));
     return {{"out", options.out}, {"unchanged", true}};
   }
-  return look_at_output(options.out);
+  return look_at_output(options.out, place);
 }
 
 }  // namespace mxfp4

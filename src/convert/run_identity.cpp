@@ -35,7 +35,7 @@ std::string given_to(const Plan& plan, const ConvertOptions& options) {
 }  // namespace
 
 OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options, const Input& in) {
-  const bool is_linked_later = is_own_source(options);
+  const bool is_linked_later = is_own_source(options, *in.place);
   std::set<std::string> linked;  // a hard link changes a file's ctime
   for (const OutFile& f : plan.files)
     if (f.shard) linked.insert(f.name);

@@ -56,8 +56,9 @@ std::string why_not_found(const Folder& folder, const std::string& name, int err
 
 }  // namespace
 
-SourceFolder::SourceFolder(const std::string& dir, Links links)
-    : dir_(dir), links_(links), folder_(Folder::try_open(dir)) {
+SourceFolder::SourceFolder(const std::string& dir, Links links) : SourceFolder(Folder::try_open(dir), links) {}
+
+SourceFolder::SourceFolder(Folder held, Links links) : links_(links), folder_(std::move(held)) {
   const int error = errno;
   if (folder_) permitted_.add(folder_);
   errno = error;
@@ -66,7 +67,7 @@ SourceFolder::SourceFolder(const std::string& dir, Links links)
 /// Empty if somebody has exchanged something on the way to it meanwhile.
 std::string SourceFolder::place_of(const Fd& found, const std::string& name) const {
   if (std::string place = where_is(found.get()); !place.empty()) return place;
-  std::string place = resolved(fs::path(dir_) / name);
+  std::string place = resolved(fs::path(folder_.path()) / name);
   struct stat s;
   const bool same = !place.empty() && ::lstat(place.c_str(), &s) == 0 && is_same(s, found.stat());
   return same ? place : std::string();
@@ -75,7 +76,7 @@ std::string SourceFolder::place_of(const Fd& found, const std::string& name) con
 bool SourceFolder::may_follow(const std::string& place) const {
   if (links_ == Links::follow) return true;
   const std::string own = where_is(folder_.fd());
-  const fs::path dir = own.empty() ? resolved(dir_) : own;
+  const fs::path dir = own.empty() ? resolved(folder_.path()) : own;
   if (is_below(place, dir)) return true;
   const fs::path snapshots = dir.parent_path();
   if (snapshots.filename() != "snapshots") return false;

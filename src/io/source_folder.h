@@ -20,6 +20,7 @@ class SourceFolder {
  public:
   /// Holds nothing if the folder cannot be opened; errno says why.
   explicit SourceFolder(const std::string& dir, Links links = Links::stay);
+  explicit SourceFolder(Folder held, Links links = Links::stay);
 
   const Folder& folder() const { return folder_; }
   /// Leads to a name in the held folder, through links. Whoever opens it compares the file with what open() gave.
@@ -45,7 +46,6 @@ class SourceFolder {
   Fd open_found(const Fd& found, const std::string& name) const;
   bool add_permitted(const Fd& file, const std::string& place) const;
 
-  std::string dir_;
   Links links_;
   Folder folder_;
   mutable std::mutex mutex_;  // of what follows

@@ -211,7 +211,7 @@ void write_companions(const Plan& plan, const OutputDir& out, const Checksums& s
   std::optional<EarlierOutput> earlier;
   if (existing) {
     const Manifest& m = existing->manifest;
-    earlier = {m.files, m.sets, {m.copied, read_sets_text(existing->dir)}};
+    earlier = {m.files, m.sets, {m.copied, read_sets_text(existing->held.folder())}};
   }
   const PutText put = [&](const std::string& name, const TextSource& text) {
     write_parts(out.create_text(name), text);

@@ -24,6 +24,8 @@ size_t most_held() {
 
 }  // namespace
 
+HeldFiles::HeldFiles(Folder out) : out_(out.lasting_path()), source_(std::make_shared<SourceFolder>(std::move(out))) {}
+
 HeldFiles::HeldFiles(const std::string& out) : out_(out), source_(std::make_shared<SourceFolder>(out)) {}
 
 void HeldFiles::hold(const std::string& name) {

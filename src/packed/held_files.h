@@ -14,6 +14,7 @@ class HeldFiles {
  public:
   /// If the directory cannot be opened, every file of it counts as missing.
   explicit HeldFiles(const std::string& out);
+  explicit HeldFiles(Folder out);
 
   /// Opens a file of OUT by its relative name, as long as a quarter of the descriptors that the process may have is
   /// enough; the others are found through the directory that was opened, which never holds another output's files. What
@@ -27,6 +28,8 @@ class HeldFiles {
   std::string path(const std::string& name, Problems& problems) const;
   /// Throws Error{io} unless OUT is still the directory that was opened, with the same file of that name in it.
   void throw_if_replaced(const std::string& name) const;
+  /// Closes all files: nothing is read any more.
+  void close() { held_.clear(); }
 
  private:
   struct Held {

@@ -160,16 +160,18 @@ Manifest parse_manifest(std::string text);
 /// Whether a directory has a manifest, or a link of its name. Throws Error{io} if the system does not tell, as of
 /// another user's directory.
 bool has_manifest(const std::string& dir);
-/// Throws Error{input} where OUT has no manifest.
-void check_has_manifest(const std::string& out);
+bool has_manifest(const Folder& dir);
+/// Throws Error{input} where OUT has no manifest. shown: what messages call it.
+void check_has_manifest(const Folder& out, const std::string& shown);
 /// The manifest in a file.
 Manifest read_manifest_file(const std::string& path);
+/// An output's.
+Manifest read_manifest(const Folder& out);
 
 /// EarlierSets::text of OUT's manifest, which was read before. Throws Error{input} where another program laid it out.
-TextSource read_sets_text(const std::string& out);
+TextSource read_sets_text(const Folder& out);
 
 /// The files that OUT's manifest lists; nothing else of it is in memory.
-std::vector<ListedFile> read_listed_files(const std::string& out);
 std::vector<ListedFile> read_listed_files(const Folder& out);
 
 /// The checksums of a plan's source: [i] is that of plan.checkpoint->tensors[i].

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -326,9 +327,9 @@ LongText open_manifest(const std::string& path) { return LongText(open_text(path
 
 std::vector<ListedFile> listed_in(const LongText& text) { return Reader(text, split_and_check(text)).files(); }
 
-LongText manifest_in(const std::string& out) {
+LongText manifest_in(const Folder& out) {
   Problems problems;
-  Fd file = SourceFolder(out).open(manifest_name, problems);
+  Fd file = SourceFolder(out.again()).open(manifest_name, problems);
   problems.throw_if_any();
   return LongText(limited(std::move(file), max_manifest_bytes));
 }
@@ -345,24 +346,25 @@ bool has_manifest(const std::string& dir) {
   return false;
 }
 
-void check_has_manifest(const std::string& out) {
+bool has_manifest(const Folder& dir) {
+  if (dir && ::faccessat(dir.fd(), ".", X_OK, AT_EACCESS) != 0)
+    fail_errno(dir.path(), "cannot look for " + std::string(manifest_name), errno);
+  return dir && dir.has(manifest_name);
+}
+
+void check_has_manifest(const Folder& out, const std::string& shown) {
   if (has_manifest(out)) return;
-  fail(ErrorKind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(out),
-       std::filesystem::exists(out) ? fmt::format("no {}", manifest_name) : "no such directory");
+  fail(ErrorKind::input, "{}: {}; an output of 'mxfp4-pack convert' was expected", printable(shown),
+       out || std::filesystem::exists(shown) ? fmt::format("no {}", manifest_name) : "no such directory");
 }
 
 Manifest read_manifest_file(const std::string& path) { return parse(open_manifest(path)); }
 
-std::vector<ListedFile> read_listed_files(const std::string& out) {
-  check_has_manifest(out);
-  return listed_in(manifest_in(out));
-}
+std::vector<ListedFile> read_listed_files(const Folder& out) { return listed_in(manifest_in(out)); }
 
-std::vector<ListedFile> read_listed_files(const Folder& out) {
-  return listed_in(LongText(open_text(out, manifest_name, max_manifest_bytes)));
-}
+Manifest read_manifest(const Folder& out) { return parse(manifest_in(out)); }
 
-TextSource read_sets_text(const std::string& out) {
+TextSource read_sets_text(const Folder& out) {
   const auto text = std::make_shared<LongText>(manifest_in(out));
   const TextRange sets = split_manifest(*text).sets;
   if (sets.bytes == 0)

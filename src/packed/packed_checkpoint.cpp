@@ -12,14 +12,14 @@ namespace {
 
 /// Reads the manifest and opens all that it lists.
 void hold_files(PackedCheckpoint& p) {
-  check_has_manifest(p.dir);
+  check_has_manifest(p.held.folder(), p.dir);
   p.held.hold(manifest_name);
   Problems problems;
   const std::string path = p.held.path(manifest_name, problems);
   problems.throw_if_any();
   p.manifest = read_manifest_file(path);
   for (const ListedFile& f : p.manifest.files) p.held.hold(f.name);
-  const bool has_sums = std::filesystem::exists(std::filesystem::symlink_status(p.dir + "/" + sums_name));
+  const bool has_sums = p.held.folder().has(sums_name);
   if (has_sums || p.manifest.options.sha256sums) p.held.hold(sums_name);
   p.held.throw_if_replaced(manifest_name);  // else some of the files may be another output's
   Checkpoint& source = p.manifest.source;
@@ -117,8 +117,10 @@ Plan plan_of(const Manifest& m, const ManifestSet& set, const Model& model, Prob
   return first;
 }
 
-std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems) {
-  auto p = std::make_unique<PackedCheckpoint>(out);
+namespace {
+
+std::unique_ptr<PackedCheckpoint> open_held(const std::string& shown, HeldFiles files, Problems& problems) {
+  auto p = std::make_unique<PackedCheckpoint>(shown, std::move(files));
   try {
     hold_files(*p);
   } catch (const std::exception&) {
@@ -147,6 +149,17 @@ std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& 
           find_stored(stored, file->second, t.source->name, t.source->dtype, t.source->shape, problems));
   }
   return p;
+}
+
+}  // namespace
+
+std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems) {
+  return open_held(out, HeldFiles(out), problems);
+}
+
+std::unique_ptr<PackedCheckpoint> open_packed(const Folder& out, const std::string& shown, Problems& problems) {
+  check_has_manifest(out, shown);
+  return open_held(shown, HeldFiles(out.again()), problems);
 }
 
 }  // namespace mxfp4

@@ -16,7 +16,7 @@ struct PackedSet {
 };
 
 struct PackedCheckpoint {
-  explicit PackedCheckpoint(const std::string& out) : dir(out), held(out) {}
+  PackedCheckpoint(const std::string& shown, HeldFiles files) : dir(shown), held(std::move(files)) {}
 
   std::string dir;  // as the user calls it
   HeldFiles held;   // the manifest, the files that it lists and SHA256SUMS: nothing is read but through these
@@ -39,5 +39,7 @@ Plan plan_of(const Manifest& manifest, const ManifestSet& set, const Model& mode
 /// missing or different goes to `problems`. Throws Error{input} where OUT is not a readable output at all, and
 /// Error{io} where another run replaces it while this reads; replaced later, the opened one is still read.
 std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems);
+/// The same for an output that is held. shown: what messages call it.
+std::unique_ptr<PackedCheckpoint> open_packed(const Folder& out, const std::string& shown, Problems& problems);
 
 }  // namespace mxfp4

@@ -301,12 +301,12 @@ TEST_CASE("an output that was replaced meanwhile is not called changed") {
   ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
   convert(o);
   o.force = true;
-  const NewOutput to(o);
+  const NewOutput to(o, nullptr);
   CHECK_NOTHROW(to.check({}));
   convert(conversion(tiny_gpt_oss, dir / "other", "sglang"));
   fs::remove_all(dir / "out");
   fs::rename(dir / "other", dir / "out");
   CHECK_THROWS_WITH(to.check({}), Catch::Contains("was replaced meanwhile"));
   write_text(dir / "out/config.json", "{}");
-  CHECK_THROWS_WITH(NewOutput(o).check({}), Catch::Contains("config.json was changed since it was written"));
+  CHECK_THROWS_WITH(NewOutput(o, nullptr).check({}), Catch::Contains("config.json was changed since it was written"));
 }
