@@ -214,7 +214,7 @@ class Contents {
     if (!(marks & mark::zero_block) || !reader_) return;
     const ZeroRuns runs = zero_runs(*reader_, t, 2 * marked_zeros(plan_, t, piece), piece);
     const int64_t end_of_data = plan_.checkpoint->shards[size_t(t.file)].state.bytes - t.offset;
-    const Hole hole = worst_hole(t, runs, end_of_data);
+    const Hole hole = worst_hole(t, runs, piece, end_of_data);
     if (hole.kind == Hole::torn)
       holes_.add(fmt::format("{}, bytes {}-{} of {}", plan_.checkpoint->where(t), hole.begin, hole.end - 1, t.bytes));
     else if (hole.kind == Hole::rows)

@@ -28,7 +28,7 @@ int64_t row_bytes(const Tensor& t) {
   return rows > 0 ? t.bytes / rows : t.bytes;
 }
 
-Hole hole_of(const Tensor& t, const ZeroRun& run, int64_t end_of_data) {
+Hole hole_of(const Tensor& t, const ZeroRun& run, int64_t piece, int64_t end_of_data) {
   const int64_t row = row_bytes(t), bytes = run.end - run.begin;
   const Hole torn{Hole::torn, run.begin, run.end};
   if (t.shape.size() < 2) return torn;
@@ -36,8 +36,9 @@ Hole hole_of(const Tensor& t, const ZeroRun& run, int64_t end_of_data) {
   const int64_t slack = std::min(chance_zeros, row / 8);
   const bool are_rows = first * row - run.begin <= slack && run.end - end * row <= slack;
   const bool ends_file = run.end == t.bytes && run.end == end_of_data && bytes >= tail_of_file;
-  if (are_rows && has_unused_tokens(t)) return {bytes * 2 > t.bytes ? Hole::rows : Hole::none, first, end};
-  if (ends_file || (!are_rows && bytes >= 2 * row)) return torn;
+  if (are_rows && has_unused_tokens(t)) return {bytes > t.bytes / 4 ? Hole::rows : Hole::none, first, end};
+  const bool is_most = are_rows && bytes >= piece / 2;
+  if (ends_file || is_most || (!are_rows && bytes >= 2 * row)) return torn;
   return {are_rows ? Hole::rows : Hole::none, first, end};
 }
 
@@ -67,10 +68,10 @@ ZeroRuns zero_runs(const ShardReader& reader, const Tensor& t, int64_t least, in
   return out;
 }
 
-Hole worst_hole(const Tensor& t, const ZeroRuns& runs, int64_t end_of_data) {
+Hole worst_hole(const Tensor& t, const ZeroRuns& runs, int64_t piece, int64_t end_of_data) {
   Hole worst;
   for (const ZeroRun& run : runs)
-    if (const Hole hole = hole_of(t, run, end_of_data); hole.kind > worst.kind) worst = hole;
+    if (const Hole hole = hole_of(t, run, piece, end_of_data); hole.kind > worst.kind) worst = hole;
   return worst;
 }
 

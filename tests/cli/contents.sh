@@ -89,7 +89,7 @@ expect 'its last tensor, too' 0 'do [0-9]+ more expert matrices, the last .*gate
 # rows of zeros
 large pruned gpt-oss-20b zeros $layer.mlp.experts.gate_up_proj_blocks:$((100 * 512))-$((400 * 512))
 expect 'rows of zeros in an expert' 0 '' "warning: .*$layer.mlp.experts.gate_up_proj_blocks, rows 100-399: has rows of zeros only$" on pruned pruned-out
-large unused gpt-oss-20b zeros embed_tokens:$((3000 * 2048))-$((4096 * 2048)) lm_head:$((4000 * 2048))-$((4096 * 2048))
+large unused gpt-oss-20b zeros embed_tokens:$((3100 * 2048))-$((4096 * 2048)) lm_head:$((4000 * 2048))-$((4096 * 2048))
 expect 'rows of unused tokens' 0 '' 'check it with' on unused unused-out
 expect 'no word of them' 1 '' '' grep zeros err.txt
 expect 'a hole is allowed' 0 '' 'warning: .*has a hole of zeros$' on hole hole-out --allow-incomplete

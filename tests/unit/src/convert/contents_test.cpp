@@ -133,7 +133,7 @@ TEST_CASE("of twice as many zeros as a block has none escape, and fewer than a b
 
 TEST_CASE("rows of zeros are told from holes") {
   const auto kind = [](const Tensor& t, int64_t begin, int64_t end, int64_t end_of_data = 1 << 30) {
-    return worst_hole(t, {{begin, end}}, end_of_data).kind;
+    return worst_hole(t, {{begin, end}}, t.shape.size() > 2 ? t.bytes / t.shape[0] : t.bytes, end_of_data).kind;
   };
   const Tensor matrix{"q_proj.weight", Dtype::BF16, {2048, 1024}, 0, 0, 2048 * 2048};
   CHECK(kind(matrix, 2048 * 10, 2048 * 20) == Hole::rows);
@@ -141,16 +141,18 @@ TEST_CASE("rows of zeros are told from holes") {
   CHECK(kind(matrix, 2048 * 10 - 300, 2048 * 20) == Hole::torn);
   CHECK(kind(matrix, 2048 * 10, 2048 * 20 + 300) == Hole::torn);
   CHECK(kind(matrix, 1000, 2040) == Hole::none);  // within a row: of a block diagonal
-  CHECK(kind(matrix, 2048 * 1024, 2048 * 2048) == Hole::rows);
-  CHECK(kind(matrix, 2048 * 1024, 2048 * 2048, 2048 * 2048) == Hole::torn);  // the file ends
+  CHECK(kind(matrix, 2048 * 1025, 2048 * 2048) == Hole::rows);
+  CHECK(kind(matrix, 2048 * 1025, 2048 * 2048, 2048 * 2048) == Hole::torn);  // the file ends
+  CHECK(kind(matrix, 2048 * 1024, 2048 * 2048) == Hole::torn);               // half of the matrix
   Tensor embedding = matrix;
   embedding.name = "embed_tokens.weight";
-  CHECK(kind(embedding, 2048 * 1024, 2048 * 2048, 2048 * 2048) == Hole::none);
-  CHECK(kind(embedding, 2048 * 1000, 2048 * 2048, 2048 * 2048) == Hole::rows);
+  CHECK(kind(embedding, 2048 * 1536, 2048 * 2048, 2048 * 2048) == Hole::none);
+  CHECK(kind(embedding, 2048 * 1535, 2048 * 2048, 2048 * 2048) == Hole::rows);
   CHECK(kind(embedding, 2048 * 1024 + 500, 2048 * 2048, 2048 * 2048) == Hole::torn);
   const Tensor norm{"norm.weight", Dtype::BF16, {4096}, 0, 0, 8192};
   CHECK(kind(norm, 0, 300) == Hole::torn);
   const Tensor blocks{"gate_up_proj_blocks", Dtype::U8, {4, 64, 8, 16}, 0, 0, 4 * 64 * 128};
-  CHECK(kind(blocks, 128 * 30, 128 * 70) == Hole::rows);
-  CHECK(kind(blocks, 128 * 30 + 64, 128 * 70) == Hole::torn);
+  CHECK(kind(blocks, 128 * 40, 128 * 70) == Hole::rows);
+  CHECK(kind(blocks, 128 * 30, 128 * 70) == Hole::torn);  // more than half of an expert
+  CHECK(kind(blocks, 128 * 50 + 64, 128 * 70) == Hole::torn);
 }
