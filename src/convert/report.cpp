@@ -47,6 +47,7 @@ void show_plan(const ConvertOptions& options, const Plan& plan) {
   const int64_t needed = plan.file_bytes + bytes_beside(plan);
   const bool fits = needed <= cost.free;
   if (fits || !options.json) print_plan(plan, cost, options.json);
+  if (!options.json) print_out("contents: not read; convert looks for zeros, NaN and infinity\n");
   if (!fits) fail(ErrorKind::io, "{}: {} needed, {} free", options.out, human_bytes(needed), human_bytes(cost.free));
 }
 

@@ -8,6 +8,7 @@ prepare broken
 one_object() { "$program" inspect "$dir/broken" --json "$@" | python3 -c '
 import json, sys; found = json.load(sys.stdin)
 assert found["error"]["lines"] == found["problems"] and found["model_type"] == "gpt_oss", found'; }
+expect 'contents are not read' 0 '^lacks nothing that config.json promises; contents are not read, convert checks them$' '' "$program" inspect "$tiny"
 expect 'problems as JSON' 2 '"problems":\[".*"error":\{"kind":"input"' '' "$program" inspect "$dir/broken" --json
 expect 'in one object' 0 '' '' one_object --json-progress
 convert "$tiny" "$dir/companion" --backend marlin --engine vllm
