@@ -267,6 +267,7 @@ Json convert_checkpoint(ConvertOptions options, const Target& target) {
   const Model model = recognise(checkpoint, options.model, problems);
   check_whole(checkpoint, options, problems);
   const PublishedList published = published_of(options, checkpoint, problems);
+  options.skips_published = skips_published(options, checkpoint);
   const NewOutput to(options, target.place);
   if (problems.any()) {
     for (const std::string& line : problems.warnings()) warn(line);

@@ -33,6 +33,7 @@ struct ConvertOptions {
   bool allow_nan_scales = false;
   bool allow_incomplete = false;  // converts also what lacks tensors, or holds what nobody means
   bool is_incomplete = false;     // found so by the headers
+  bool skips_published = false;   // as skips_published() found
   std::string published;          // a list of hashes that the checkpoint's files must have; empty: Hugging Face's own
   bool no_published = false;      // none are compared
   Links links = Links::offer;     // of the checkpoint

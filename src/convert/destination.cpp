@@ -25,6 +25,7 @@ ManifestOptions NewOutput::manifest_options(const Input& in) const {
   m.allow_incomplete = options_.is_incomplete;
   m.sha256sums = options_.sha256;
   m.published = in.known ? in.known->options.published : in.published;
+  m.skips_published = in.known ? in.known->options.skips_published : options_.skips_published;
   if (options_.format == sharded_state_format) m.format = sharded_state_format;
   return m;
 }
@@ -75,6 +76,7 @@ ManifestOptions AddedSet::manifest_options(const Input& in) const {
   ManifestOptions m = out_.manifest.options;
   m.tool_version = MXFP4_VERSION;
   if (!in.published.empty() && !has_record(m.published, in.published)) m.published = in.published;
+  m.skips_published = m.skips_published && m.published.empty();
   m.sha256sums = options_.sha256 || out_.held.holds(sums_name);
   return m;
 }

@@ -18,6 +18,13 @@ PublishedList published_of(const ConvertOptions& o, const Checkpoint& checkpoint
   return check_published(checkpoint, list, is_given, problems);
 }
 
+bool skips_published(const ConvertOptions& o, const Checkpoint& checkpoint) {
+  if (o.no_published || !(o.part || o.merge) || published_beside(checkpoint).empty()) return false;
+  note(fmt::format("parts compare no published hashes; compare them with 'mxfp4-pack verify {} --published FILE'",
+                   printable(o.out)));
+  return true;
+}
+
 void refuse_published(const ConvertOptions& o) {
   if (!o.published.empty())
     fail(ErrorKind::usage, "--published: {} is packed; use 'mxfp4-pack verify {} --published {}'", o.checkpoint,

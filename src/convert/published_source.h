@@ -11,6 +11,9 @@ struct ConvertOptions;
 /// reads a share of each file, for a merge, which reads none, and for an output that is converted again.
 PublishedList published_of(const ConvertOptions& options, const Checkpoint& checkpoint, Problems& problems);
 
+/// Whether Hugging Face's tools left hashes beside the checkpoint that parts of an output do not compare. Says so.
+bool skips_published(const ConvertOptions& options, const Checkpoint& checkpoint);
+
 /// Throws Error{usage} if a list is given for an output that is to be converted again.
 void refuse_published(const ConvertOptions& options);
 

@@ -90,6 +90,7 @@ struct ManifestOptions {
   std::string format;             // sharded_state_format, or empty
   bool sha256sums = false;        // SHA256SUMS is there
   PublishedList published;        // the source's files with the hashes that were compared
+  bool skips_published = false;   // hashes were at hand, and none was compared
   std::string tool_version = MXFP4_VERSION;
 };
 

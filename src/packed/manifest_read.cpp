@@ -135,6 +135,7 @@ class Reader {
       ck.shards.push_back({name, {}, {f.at("bytes").number(), 0, 0, 0}});
     });
     if (source.has("published")) source.at("published").each([&](const Field& f) { read_published(f); });
+    m_.options.skips_published = source.has("published") && m_.options.published.empty();
   }
 
   void read_published(const Field& f) {

@@ -135,7 +135,7 @@ class Writer {
       return fmt::format("{{\"name\": {}, \"bytes\": {}}}", json_text(s.name), s.state.bytes);
     });
     text_ += "],\n";
-    if (!options_.published.empty()) published();
+    if (options_.skips_published || !options_.published.empty()) published();
     text_ += fmt::format("\"config\": {},\n\"index\": ", json_text(ck.config_text));
     if (ck.index.path.empty())
       quote(ck.index.kept);
