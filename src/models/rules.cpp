@@ -20,6 +20,9 @@ struct Rule {
 
 constexpr const char* router_bias = "*e_score_correction_bias|*expert_bias|*gate.bias|*router.bias|*tid2eid";
 
+constexpr const char* gated_types =
+    "qwen2|qwen3|glm4_moe|glm_moe|glm5|deepseek_v2|deepseek_v3|kimi|minimax|mimo|bailing|llama|mixtral";
+
 const Rule rules[] = {
     {"gpt_oss",
      "",
@@ -79,6 +82,9 @@ const Rule rules[] = {
     {"!nemotron", "hidden_act=silu", "*experts.*.up_proj.", {"*experts.*.gate_proj.", "*experts.*.down_proj."}},
     {"!nemotron", "hidden_act=silu", "*shared_experts.up_proj.", {"*shared_experts.gate_proj."}},
     {"!nemotron", "hidden_act=silu", "*shared_expert.up_proj.", {"*shared_expert.gate_proj."}},
+    {gated_types, "", "mlp.up_proj.", {"mlp.gate_proj."}},
+    {gated_types, "", "*shared_experts.up_proj.", {"*shared_experts.gate_proj."}},
+    {gated_types, "", "*shared_expert.up_proj.", {"*shared_expert.gate_proj."}},
     {"", "hidden_act=silu", "*.*.w1.", {"*.*.w3.", "*.*.w2."}},
     {"", "attention_bias=true", "*k_proj.weight", {"*k_proj.bias"}},
     {"!llama", "use_qk_norm", "*k_proj.", {"*q_norm|*k_norm|*layernorm|*qk_norm|*query_norm|*q_ln"}},
@@ -91,7 +97,7 @@ const Rule rules[] = {
      "granitemoe|olmoe|phimoe|aria|longcat",
      "",
      "self_attn.|linear_attn.|mlp.|mlps.|block_sparse_moe.|input_layernorm|post_attention_layernorm",
-     {"input_layernorm", "post_attention_layernorm"}},
+     {"input_layernorm", "post_attention_layernorm|pre_mlp_layernorm"}},
     {"!cohere|falcon",
      "",
      "*experts.&input_layernorm",
@@ -113,6 +119,9 @@ const Rule rules[] = {
      "",
      "self_attn.output_gate.|self_attn.out_proj.",
      {"self_attn.qkv_proj.", "self_attn.out_proj.", "self_attn.output_gate.", "self_attn.norm."}},
+    {"minimax", "", "self_attn.q_proj.&self_attn.k_proj.", {"self_attn.o_proj."}},
+    {"glm4_moe|minimax_m2", "use_qk_norm", "self_attn.k_proj.", {"self_attn.q_norm.", "self_attn.k_norm."}},
+    {"olmoe", "", "self_attn.k_proj.", {"self_attn.q_norm.", "self_attn.k_norm."}},
     {"glm4_moe|glm_moe|deepseek_v3", "", "eh_proj.", {"shared_head.norm."}},
     {"ernie4_5_moe", "", "mlp.experts.", {"mlp.moe_statics."}},
     {"qwen3_moe", "", "input_layernorm", {"self_attn.q_proj.", "mlp."}},

@@ -16,10 +16,12 @@ bool is_json(std::string_view name) { return name.ends_with(".json"); }
 /// Files without which a model cannot be served, if they are there at all.
 bool is_read(std::string_view name) {
   if (name.find('/') != name.npos) return false;
-  for (const char* known : {"tokenizer.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-                            "chat_template.json", "tokenizer.model", "tiktoken.model", "vocab.txt", "spiece.model"})
+  for (const char* known : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                            "vocab.json", "chat_template.json", "generation_config.json", "preprocessor_config.json",
+                            "processor_config.json", "video_preprocessor_config.json", "hf_quant_config.json",
+                            "tokenizer.model", "tiktoken.model", "vocab.txt", "spiece.model"})
     if (name == known) return true;
-  return name.ends_with(".jinja") || name.ends_with(".tiktoken") || (is_json(name) && contains_any(name, {"config"}));
+  return name.ends_with(".jinja") || name.ends_with(".tiktoken");
 }
 
 /// Why a text is no JSON as Python reads it; empty if it is. Engines do not mind a key that is there twice.

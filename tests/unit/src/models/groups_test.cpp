@@ -94,3 +94,13 @@ TEST_CASE(
     CHECK(text_of(find_lacks(ck)) == "");
   }
 }
+
+TEST_CASE("gate matrices that no module has are named, whatever the activation is called") {
+  for (const char* model : {"kimi-k3", "minimax-m3-quark"}) {
+    INFO(model);
+    const Checkpoint ck = without_group(synthetic(model, 10), [](const std::string& name) {
+      return name.find(".experts.") == name.npos && contains_any(name, {"gate_proj."});
+    });
+    CHECK(text_of(find_lacks(ck)).find("gate_proj") != std::string::npos);
+  }
+}
