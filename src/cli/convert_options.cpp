@@ -74,7 +74,8 @@ void add_choices(CLI::App* app, Conversion& c) {
   app->add_flag("--allow-nan-scales", o.allow_nan_scales, "Accept scale bytes 0xFF (NaN)");
   app->add_flag(
       "--allow-incomplete", o.allow_incomplete,
-      "Accept a checkpoint that lacks tensors, or holds zeros, NaN or infinity in place of weights; OUT records this");
+      "Accept a checkpoint that lacks tensors or has broken small files, or holds zeros, NaN or infinity in place of "
+      "weights; OUT records this");
   auto* published = add_published(app, o.published, "Compare the checkpoint's files with published hashes");
   app->add_flag("--no-published", o.no_published, "Compare no hashes, not even those that Hugging Face's tools keep")
       ->excludes(published);

@@ -80,7 +80,10 @@ void mark_numbers(const uint8_t* data, int64_t bytes, const Exponent& e, uint8_t
   std::atomic_ref(*to).fetch_or(marks, std::memory_order_relaxed);  // jobs share a tensor
 }
 
-bool is_weight(const Tensor& t) { return t.name.ends_with("weight") || t.name.ends_with("weight_packed"); }
+/// tid2eid: DeepSeek-V4's experts for each token.
+bool is_weight(const Tensor& t) {
+  return t.name.ends_with("weight") || t.name.ends_with("weight_packed") || t.name.ends_with("tid2eid");
+}
 
 /// A matrix of weights, which training does not leave at zeros. LoRA's second matrix begins so.
 bool is_matrix(const Tensor& t) { return t.shape.size() > 1 && is_weight(t) && !contains_any(t.name, {"lora_"}); }

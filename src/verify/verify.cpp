@@ -378,7 +378,7 @@ void check_whole(const PackedCheckpoint& packed, Verdict& v) {
   check_complete(packed.manifest.source, allowed, allowed ? lacks : v.problems);
   v.incomplete = lacks.warnings();
   if (allowed && v.incomplete.empty())
-    v.incomplete = {"convert found weights of zeros only, NaN or infinity, which --allow-incomplete allowed"};
+    v.incomplete = {"convert found weights of zeros, NaN or infinity, which --allow-incomplete allowed"};
   for (const std::string& line : v.incomplete) warn(line);
 }
 

@@ -36,6 +36,8 @@ with norms deepseek-v4-flash zeros layers.0.attn_norm.weight layers.1.attn_norm.
 refused norms 'layers.0.attn_norm.weight: holds only zeros, as does 1 more norm, the last .*: layers.1.attn_norm.weight'
 with embedding kimi-k3 zeros embed_tokens.weight
 refused embedding '[^ ]*embed_tokens.weight: holds only zeros'
+with table deepseek-v4-flash zeros layers.0.ffn.gate.tid2eid
+refused table 'layers.0.ffn.gate.tid2eid: holds only zeros'
 with nan gpt-oss-20b nan layers.1.self_attn.q_proj.bias
 refused nan 'model.layers.1.self_attn.q_proj.bias: holds NaN'
 with nans deepseek-v4-flash nan layers.0.attn_norm.weight layers.2.ffn_norm.weight
@@ -103,7 +105,7 @@ expect 'holes in parts' 2 '' 'has a hole of zeros' bash -c '"$0" convert codes c
 found='warning: .*gate_up_proj_blocks, expert 1: holds only zeros$'
 expect 'it is converted if that is allowed' 0 '' "$found" on expert allowed --allow-incomplete
 expect 'the manifest has it' 0 '^"allow_incomplete": true,$' '' cat allowed/mxfp4-pack.json
-expect 'verify repeats it' 0 'right at level kernels .*; the checkpoint is incomplete: convert found weights of zeros only' \
+expect 'verify repeats it' 0 'right at level kernels .*; the checkpoint is incomplete: convert found weights of zeros' \
   'warning: convert found' "$program" verify allowed --source expert
 expect 'the same again is no other conversion' 0 '' 'unchanged' on expert allowed --allow-incomplete
 expect 'from one form to another it stays so' 0 '' "$found" on allowed again
