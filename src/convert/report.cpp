@@ -4,6 +4,7 @@
 
 #include "kernels/pack/cpu/driver.h"
 #include "src/base/log.h"
+#include "src/base/terminal.h"
 #include "src/base/threads.h"
 #include "src/convert/conversion.h"
 #include "src/convert/destination.h"
@@ -47,7 +48,7 @@ void show_plan(const ConvertOptions& options, const Plan& plan) {
   const int64_t needed = plan.file_bytes + bytes_beside(plan);
   const bool fits = needed <= cost.free;
   if (fits || !options.json) print_plan(plan, cost, options.json);
-  if (!options.json) print_out("contents: not read; convert looks for zeros, NaN and infinity\n");
+  if (!options.json) print_out("{}\n", fitted("contents: not read; convert looks for zeros, NaN and infinity"));
   if (!fits) fail(ErrorKind::io, "{}: {} needed, {} free", options.out, human_bytes(needed), human_bytes(cost.free));
 }
 

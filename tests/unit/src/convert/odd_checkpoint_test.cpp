@@ -217,7 +217,7 @@ TEST_CASE("names are compared as they decode") {
 
 TEST_CASE("companions are copied, weights of other formats and unsafe names are not") {
   MadeCheckpoint c = make_gpt_oss();
-  for (const char* name : {"tokenizer.json", "encoding/v4.py", "metal/model.bin", "odd:name", "\xFF", "\x1b[2J"})
+  for (const char* name : {"tokenizer.model", "encoding/v4.py", "metal/model.bin", "odd:name", "\xFF", "\x1b[2J"})
     c.files[name] = "text";
   c.files["extra.safetensors"] = c.files["original/model.safetensors"] = make_safetensors({}, {});
   const TempDir dir;
@@ -226,7 +226,7 @@ TEST_CASE("companions are copied, weights of other formats and unsafe names are 
   REQUIRE(warned.size() == 1);
   CHECK_THAT(warned[0], Catch::Contains("extra.safetensors"));
   const auto out = contents_of(dir / "out");
-  CHECK(out.at("tokenizer.json") == "text");
+  CHECK(out.at("tokenizer.model") == "text");
   CHECK(out.at("encoding/v4.py") == "text");
   for (const char* name : {"original/model.safetensors", "metal/model.bin", "extra.safetensors", "odd:name", "\xFF"})
     CHECK(out.count(name) == 0);
