@@ -1,7 +1,8 @@
 """Starts of vLLM, original and packed, by the content of the page cache: load_model and the time to the first token.
 
     python3 tests/bench/cache_bench.py --program mxfp4-pack --dir DIR [--rounds 3] [--formats default,instanttensor]
-        [--limit GIB] [--memory GIB] [--set NAME=VALUE ..] [--seconds S] [--model 'gpt-oss-20b --layers 4'] [--go-on]
+        [--limit GIB] [--memory GIB] [--rows REGEX] [--set NAME=VALUE ..] [--seconds S]
+        [--model 'gpt-oss-20b --layers 4'] [--go-on]
 
 DIR is on the measured disk and has free space for twice the model. The checkpoint DIR/raw and its output DIR/packed are
 created if they are missing. vLLM is first started once with each format, original and packed, and the results of these
@@ -12,6 +13,8 @@ starts are compared. Each round then starts, with each format:
     with --limit, in a memory cgroup of so many GiB: raw and packed, cold; again; a third time (the first format only)
     with --memory, while the machine has only so many GiB available: the same (the rest is taken as huge pages)
 
+--rows: only those whose names match, as in the table; the page cache is emptied only before a first of three. On a tmpfs
+use '^(raw|packed) again', since only the engine's own libraries can be cold there.
 One line for each start: seconds of load_model and its parts as in start_bench.py; `first`, from the engine's constructor to its
 first token, after a prompt of 160; GB of the model's files in the page cache before and after; GB that the disk read. --set
 sets an environment variable in every start and command. Lines of JSON are added to DIR/results.jsonl: a second call goes on
@@ -25,6 +28,7 @@ import glob
 import json
 import multiprocessing
 import os
+import re
 import shlex
 import shutil
 import statistics
@@ -196,8 +200,6 @@ class Bench:
                 time.sleep(0.05)
             found = {"failed": process.exitcode} if result.empty() else result.get(timeout=5)
             start_vllm.stop(process)
-            if row.startswith("memory") and row.endswith(ORDER[-1]):
-                take_memory(None)
             seen = (start_measure.read(file.name) or [{}])[0]
         seen.pop("experts", None)
         one = {"turn": turn, "row": row, "format": format, "which": which} | more | seen | found
@@ -219,6 +221,9 @@ class Bench:
             for which in ("raw", "packed"):
                 yield [f"{limit}, {which} {when}" for when in ORDER], which, self.emptied
 
+    def wanted(self, row):
+        return re.search(self.options.rows, row)
+
     def emptied(self):
         return {"by": empty_page_cache((self.raw, self.packed))}
 
@@ -233,15 +238,18 @@ class Bench:
         limits = [name for name in ("limit", "memory") if getattr(self.options, name)]
         for format in formats:
             for rows, which, before in self.rows(limits if format == formats[0] else []):
-                if any((one["turn"], one["row"], one["format"]) == (turn, rows[-1], format) for one in self.done):
+                last = next(filter(self.wanted, reversed(rows)), None)
+                if not last or any((one["turn"], one["row"], one["format"]) == (turn, last, format) for one in self.done):
                     continue
                 begin = time.monotonic()
                 if self.over():
                     return False
-                more = before()
-                for row in rows:
+                more = before() if self.wanted(rows[0]) else {}
+                for row in filter(self.wanted, rows):
                     self.start(turn, row, which, format, more)
                     more = {}
+                if last.startswith("memory"):
+                    take_memory(None)
                 self.longest = max(self.longest, time.monotonic() - begin)
         return True
 
@@ -269,6 +277,7 @@ def main():
     parser.add_argument("--formats", default="default,instanttensor")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--memory", type=int)
+    parser.add_argument("--rows", default="")
     parser.add_argument("--go-on", action="store_true")
     parser.add_argument("--set", action="append", default=[], dest="environment")
     parser.add_argument("--convert", default="", help="further options of convert, in one string")

@@ -1,7 +1,8 @@
 // A mirror of a folder that behaves like a remote file system: requests of at most 128 KiB, each with a delay, any
 // number at once.
-// usage: slow FOLDER MOUNTPOINT MICROSECONDS [direct]
-// direct: O_DIRECT is supported.
+// usage: slow FOLDER MOUNTPOINT MICROSECONDS [direct] [keep]
+// direct: O_DIRECT is supported. keep: a file's pages stay in the page cache when it is opened again, unless it
+// changed.
 #include <chrono>
 #include <thread>
 
@@ -36,13 +37,17 @@ void* set_up(fuse_conn_info* connection, fuse_config*) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 4) return std::fprintf(stderr, "usage: slow FOLDER MOUNTPOINT MICROSECONDS [direct]\n"), 2;
+  if (argc < 4) return std::fprintf(stderr, "usage: slow FOLDER MOUNTPOINT MICROSECONDS [direct] [keep]\n"), 2;
   delay = std::chrono::microseconds(std::stol(argv[3]));
-  direct = argc > 4;
+  std::string options = "max_read=131072,default_permissions";
+  for (int i = 4; i < argc; ++i) {
+    if (argv[i] == std::string("direct")) direct = true;
+    if (argv[i] == std::string("keep")) options += ",auto_cache";
+  }
   open_as = open_here;
   fuse_operations o = mirror_operations();
   o.init = set_up;
   o.read = read_part;
   o.write = write_part;
-  return mount_mirror(argv[0], argv[1], argv[2], o, "max_read=131072,default_permissions");
+  return mount_mirror(argv[0], argv[1], argv[2], o, options);
 }
