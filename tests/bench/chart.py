@@ -59,20 +59,14 @@ def conversions():
     return out
 
 
-def mean(cell):
-    """Of a cell with one or several starts, "1.5, 2.5"."""
-    starts = [float(s) for s in cell.split(",")]
-    return round(sum(starts) / len(starts), 2)
-
-
 def loads():
     out = []
     for model, gpu in STARTS:
         r = row(model, GPU=gpu)
         out.append((f"vLLM loads {model}, {gpu}", [(label, float(r[column]), color) for label, column, color in LOADS]))
     out.append(("vLLM loads gpt-oss-20b, Marlin, H100, cold disk",
-                [("packed", mean(row("packed, 14.68 GB")["load_model"]), OURS),
-                 ("as published", mean(row("original, 13.76 GB")["load_model"]), OTHER)]))
+                [(label, float(row("gpt-oss-20b")[f"{column}, cold"].split(",")[0]), color)
+                 for label, column, color in LOADS[:2]]))
     return out
 
 
