@@ -45,7 +45,8 @@ class PackedRead:
         part = Part(ctypes.sizeof(Part), os.fsencode(file), 0, size, address, None)
         self.check(library.mxfp4_pack_open_reader(-1, THREADS, ctypes.byref(self.reader)))
         self.check(library.mxfp4_pack_expect_read(self.reader, ctypes.c_int64(expected)))
-        self.check(library.mxfp4_pack_begin_read(self.reader, ctypes.byref(part), ctypes.c_size_t(1), ctypes.byref(self.number)))
+        count, number = ctypes.c_size_t(1), ctypes.byref(self.number)
+        self.check(library.mxfp4_pack_begin_read(self.reader, ctypes.byref(part), count, number))
 
     def check(self, status):
         if status:
