@@ -15,15 +15,15 @@ namespace mxfp4 {
 namespace {
 
 constexpr int64_t judged = 256 << 10;  // bytes that are read in one way
-constexpr int64_t little = 8;          // they are filled where at most one in so many of their pages is missing
+constexpr int64_t little = 8;          // such bytes are read through the cache if at most one page in 8 is missing
 
 int64_t system_page() {
   static const int64_t size = ::sysconf(_SC_PAGESIZE);
   return size;
 }
 
-/// Pages of a range that are in the page cache; -1 where the system (before Linux 6.5) or the file's owner does not
-/// say.
+/// Pages of a range that are in the page cache; -1 if the system (before Linux 6.5) or the file's owner hides the
+/// number.
 int64_t count_cached(const Fd& fd, int64_t offset, int64_t bytes) {
   constexpr long cachestat = 451;  // on every architecture
   struct {
@@ -35,7 +35,7 @@ int64_t count_cached(const Fd& fd, int64_t offset, int64_t bytes) {
   return ::syscall(cachestat, fd.get(), &range, &found, 0) == 0 ? int64_t(found.cached) : -1;
 }
 
-/// Bit 0 of each page of a range; 0 where the system does not say. One count is cheaper than a map of all pages.
+/// Bit 0 of each page of a range; 0 if the system hides it. One count is cheaper than a map of all pages.
 std::vector<unsigned char> cached_pages(const Fd& fd, int64_t begin, int64_t bytes) {
   const int64_t pages = (bytes + system_page() - 1) / system_page(), count = count_cached(fd, begin, bytes);
   std::vector<unsigned char> resident(size_t(pages), count >= pages);

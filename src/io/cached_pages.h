@@ -1,4 +1,4 @@
-// Which pages of a file are in the page cache: what decides how a range is best read.
+// Which pages of a file are in the page cache. This decides how a range is best read.
 #pragma once
 
 #include <vector>
@@ -7,12 +7,12 @@
 
 namespace mxfp4 {
 
-/// Whether the system tells this user what is cached of the file. Since Linux 5.2 it says of other users' files, unless
-/// they may be written, that all is there.
+/// Whether the system tells this user which pages of the file are cached. Linux 5.2 and later report every page of
+/// another user's file as cached, unless this user may write the file.
 bool tells_what_is_cached(const Fd& fd);
 
-/// Bytes that can be written through the page cache from now on before Linux has their writer wait for the disk; 0
-/// where it does not say.
+/// Bytes that a process can write through the page cache before Linux makes it wait for the disk; 0 if Linux does not
+/// provide the numbers.
 int64_t free_for_dirty_pages();
 
 /// Whether all of a range is in the page cache.
@@ -29,15 +29,15 @@ struct ReadRun {
   Way way;
 };
 
-/// The pages that hold bytes [offset, offset + bytes) of a file, as they were when this was made.
+/// The pages that hold bytes [offset, offset + bytes) of a file, in their state at construction.
 class CachedPages {
  public:
   CachedPages(const Fd& fd, int64_t offset, int64_t bytes);
   /// The range in runs, in order. All but its own ends are multiples of 256 KiB.
   std::vector<ReadRun> runs() const;
-  /// How many bytes of a range were in the page cache; what is not within the range of this is left out.
+  /// How many bytes of a range were in the page cache. Bytes outside the range of this object are not counted.
   int64_t cached_bytes(int64_t offset, int64_t bytes) const;
-  /// Takes pages of [begin, end) that were not there then out of the page cache.
+  /// Removes pages of [begin, end) from the page cache that were missing from it at construction.
   void drop_missing(int64_t begin, int64_t end) const;
 
  private:

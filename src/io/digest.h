@@ -1,4 +1,4 @@
-// SHA-256 and SHA-1 of bytes that come one after the other.
+// SHA-256 and SHA-1 of bytes that are added in order.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class Digest {
  public:
   explicit Digest(DigestKind kind = DigestKind::sha256);
   void take(const void* data, int64_t bytes);
-  /// Hexadecimal digits of all that was taken: 64 or 40. Once.
+  /// The hexadecimal digits of the digest of all added bytes: 64 or 40. To be called once.
   std::string hex();
 
  private:

@@ -29,8 +29,8 @@ constexpr int64_t least_read = 64 << 10;
 constexpr int64_t block = 4 << 20;  // enough for a disk to be busy
 constexpr int64_t huge_page = 2 << 20;
 constexpr int64_t cached_block = 256 << 10;  // stays in a core's own cache
-// For the page cache Linux takes pages as large as a write. Larger ones than these are seldom at hand, and a virtual
-// machine's host may have to bring them back first.
+// Linux allocates page cache in pages as large as a write. Larger pages than these are often not available, and a
+// virtual machine's host may have to fetch their memory first.
 constexpr int64_t page_cache_write = 64 << 10;
 constexpr int64_t least_ahead = 128 << 10;
 
@@ -43,23 +43,24 @@ Fd open_again(const Fd& fd, int flags) {
   return {twin, fd.name()};
 }
 
-/// For direct transfers; none if its file system refuses.
+/// The same file opened for direct transfers; none if its file system refuses.
 Fd open_direct(const Fd& fd) { return open_again(fd, (::fcntl(fd.get(), F_GETFL) & O_ACCMODE) | O_DIRECT); }
 
-/// Pages of the cache or blocks of the file system that are larger than `page` would be reached by both ways.
+/// False if pages of the cache or blocks of the file system are larger than `page`: direct and cached writes would then
+/// overlap in one page.
 bool has_small_pages(const Fd& fd) {
   struct statvfs s;
   return ::sysconf(_SC_PAGESIZE) <= page && ::fstatvfs(fd.get(), &s) == 0 && int64_t(s.f_bsize) <= page;
 }
 
-/// Has the file system begin to read a range into the page cache. Linux takes no more than its read-ahead at once,
-/// which is 128 KiB where nobody set it.
+/// Starts reading a range into the page cache. Linux limits each request to its read-ahead, by default 128 KiB.
 void begin_reading(const Fd& fd, int64_t offset, int64_t bytes) {
   for (int64_t done = 0; done < bytes; done += least_ahead)
     ::posix_fadvise(fd.get(), offset + done, std::min(bytes - done, least_ahead), POSIX_FADV_WILLNEED);
 }
 
-/// What a transfer returns that waits for a disk while others work, again where a signal ended it; -errno for an error.
+/// Runs a transfer that waits for a disk, while another thread has this thread's slot. Repeats the transfer if a signal
+/// ended it. Returns its result, or -errno.
 template <class Transfer>
 int64_t while_others_work(const Transfer& transfer) {
   const Slots::Left slot;
@@ -73,11 +74,11 @@ struct Free {
   void operator()(uint8_t* p) const { std::free(p); }
 };
 
-/// What a thread keeps from one read to the next.
+/// A thread keeps this from one read to the next.
 struct ThreadsOwn {
   std::unique_ptr<uint8_t, Free> buffer;
   Fd file;              // the file that it read last through the page cache
-  uint64_t number = 0;  // that of its DirectFile
+  uint64_t number = 0;  // of that file's DirectFile
 };
 
 pthread_key_t key_of_threads() {
@@ -87,7 +88,7 @@ pthread_key_t key_of_threads() {
   return key;
 }
 
-/// No thread_local: where glibc has no memory to note its destructor, it ends the process.
+/// No thread_local: if glibc has no memory to register its destructor, it ends the process.
 ThreadsOwn& threads_own() {
   static const pthread_key_t key = key_of_threads();
   if (void* own = ::pthread_getspecific(key)) return *static_cast<ThreadsOwn*>(own);
@@ -96,15 +97,15 @@ ThreadsOwn& threads_own() {
   return *own.release();
 }
 
-/// A thread's buffer for the blocks of direct reads, which begin and end at pages while what is asked for need not.
-/// Of huge pages, if the system has them: a request to a disk is a list of stretches of memory, and many short ones
+/// The calling thread's buffer for direct reads. Direct reads begin and end at pages; the requested range need not. The
+/// buffer uses huge pages if the system has them. A disk request lists stretches of memory, and many short stretches
 /// cost a virtual disk up to half of its speed.
 uint8_t* read_buffer() {
   ThreadsOwn& own = threads_own();
   if (own.buffer) return own.buffer.get();
   own.buffer.reset(static_cast<uint8_t*>(std::aligned_alloc(huge_page, block)));
   if (!own.buffer) throw std::bad_alloc();
-  ::madvise(own.buffer.get(), size_t(block), MADV_HUGEPAGE);  // if not, it is only slower
+  ::madvise(own.buffer.get(), size_t(block), MADV_HUGEPAGE);  // without huge pages reads are only slower
   return own.buffer.get();
 }
 
@@ -124,7 +125,7 @@ uint64_t next_number() {
   return ++last;
 }
 
-/// Has read(data, bytes, done) read blocks to where they stay, or into a buffer where `to` is null.
+/// Calls read(data, bytes, done) for each block. Data is in `to`, or in a buffer if `to` is null.
 template <class Read>
 void read_blocks(uint8_t* to, int64_t bytes, const DirectFile::BlockSink& sink, const Read& read) {
   for (int64_t done = 0, part; done < bytes; done += part) {
@@ -135,8 +136,10 @@ void read_blocks(uint8_t* to, int64_t bytes, const DirectFile::BlockSink& sink, 
   }
 }
 
-/// What a direct read fills, in order: a page of `edges` where the file's range begins within a page, whole pages of
-/// `to`, which lies in its page as `at` does, and another page of `edges` where the range ends within one.
+/// The memory that a direct read fills. `to` has the same position within a page as `at`. In order:
+/// - a page of `edges` if the range begins within a page
+/// - the whole pages of `to`
+/// - another page of `edges` if the range ends within a page
 class PagesInPlace {
  public:
   PagesInPlace(uint8_t* to, int64_t at, int64_t end, uint8_t* edges)
@@ -166,21 +169,21 @@ class PagesInPlace {
   int64_t head_, tail_, body_;
 };
 
-/// Has the system begin to bring to disk what the page cache has of a range, but not the pages at its ends that others
-/// may be writing: those would go there twice. Nothing waits, and nothing is promised: that is what sync() is for.
+/// Starts writing the cached pages of a range to disk. The pages at both ends are left out: other threads may still
+/// write to them, and then the disk would write them twice. Nothing waits and nothing is promised; sync() does that.
 void begin_writing(const Fd& fd, int64_t offset, int64_t bytes) {
   const int64_t begin = page_end(offset), end = page_begin(offset + bytes);
   const Slots::Left slot;
   if (begin < end) ::sync_file_range(fd.get(), begin, end - begin, SYNC_FILE_RANGE_WRITE);
 }
 
-/// The bytes that were written; fewer than asked for where the file system refuses direct writes.
+/// The number of bytes written; fewer than requested if the file system refuses direct writes.
 int64_t write_direct(const Fd& fd, const uint8_t* from, int64_t bytes, int64_t offset) {
   int64_t done = 0;
   while (done < bytes) {
     const auto part = size_t(std::min(bytes - done, int64_t(1) << 30));
     const int64_t put = while_others_work([&] { return ::pwrite(fd.get(), from + done, part, offset + done); });
-    if (put == -EINVAL) break;  // also what a short write that ends within a page leads to
+    if (put == -EINVAL) break;  // also after a short write that ended within a page
     if (put <= 0) fail_errno(fd.name(), "cannot write", put == 0 ? ENOSPC : int(-put));
     done += put;
   }
@@ -204,10 +207,10 @@ DirectFile::DirectFile(Fd fd, Writes writes)
   direct_ = open_direct(fd_);
   if (!direct_) return;
   direct_writes_ = writes_ == Writes::direct && has_small_pages(fd_);
-  ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_RANDOM);  // little is read through the cache, and nothing around it
+  ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_RANDOM);  // no read-ahead: few reads use the cache
 }
 
-/// The bytes that were read; fewer than asked for where the disk did not give all.
+/// The number of bytes read; fewer than requested if the disk returned less.
 int64_t DirectFile::read_direct(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   uint8_t* buffer = read_buffer();
   const bool congruent = to && (reinterpret_cast<uintptr_t>(to) - uintptr_t(offset)) % page == 0;
@@ -247,12 +250,12 @@ int64_t DirectFile::cached_bytes(int64_t bytes, int64_t offset) const {
   return tells_what_is_cached_ ? CachedPages(fd_, offset, bytes).cached_bytes(offset, bytes) : -1;
 }
 
-/// From the page cache, in blocks; those that it lacks are waited for.
+/// Reads from the page cache, in blocks, and waits for missing pages.
 void DirectFile::read_cached(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   read_blocks(to, bytes, sink, [&](uint8_t* data, int64_t part, int64_t done) { fd_.read(data, part, offset + done); });
 }
 
-/// Through the page cache, which lacks most.
+/// Reads through the page cache, which lacks most of the range.
 void DirectFile::fill_and_read(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   begin_reading(fd_, offset, bytes);
   read_blocks(to, bytes, sink, [&](uint8_t* data, int64_t part, int64_t done) {
@@ -261,7 +264,9 @@ void DirectFile::fill_and_read(uint8_t* to, int64_t bytes, int64_t offset, const
   });
 }
 
-/// A file server would have to open the file for each thread. And read-ahead would go beyond the part that is kept.
+/// Reads through the page cache and keeps the pages. On a file server the shared descriptor is used, since the server
+/// would have to open the file for each thread. So it is if only part of the file is kept: read-ahead would exceed that
+/// part.
 void DirectFile::fill_and_keep(uint8_t* to, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   if (on_server_ || !keeps_all_) return fill_and_read(to, bytes, offset, sink);
   const Fd& own = own_descriptor(fd_, number_);
@@ -288,7 +293,8 @@ void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& 
   if (in_memory_ || bytes < least_read) return read_cached(out, bytes, offset, sink);
   if (!tells_what_is_cached_)
     return offset + bytes <= kept_ ? fill_and_keep(out, bytes, offset, sink) : fill_and_read(out, bytes, offset, sink);
-  for (int64_t done = 0, part; done < bytes; done += part) {  // a few at a time: others may evict pages meanwhile
+  for (int64_t done = 0, part; done < bytes;
+       done += part) {  // in steps, since other processes may evict pages during the read
     part = std::min(bytes - done, block - (offset + done) % block);
     const CachedPages pages(fd_, offset + done, part);
     for (const ReadRun& run : pages.runs()) read_run(out ? out + (run.begin - offset) : nullptr, run, pages, sink);
@@ -298,7 +304,7 @@ void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& 
 void DirectFile::write_cached(const uint8_t* from, int64_t bytes, int64_t offset, const BlockSink& sink) const {
   const int64_t most = writes_ != Writes::direct && !in_memory_ ? page_cache_write : cached_block;
   for (int64_t done = 0, part; done < bytes; done += part) {
-    // ends at pages: of a page that is written in two parts NFS reads the rest between them
+    // Each part ends at a page: if a page is written in two parts, NFS reads its rest between them.
     part = std::min(bytes - done, most - (offset + done) % most);
     if (sink) sink(from + done, part);
     std::optional<Slots::Left> slot;
@@ -324,11 +330,14 @@ void DirectFile::write(const void* data, int64_t bytes, int64_t offset, const Bl
 
 WriteWay DirectFile::write_way() const {
   if (in_memory_) return {"memory", "tmpfs has no disk"};
-  if (direct_writes_) return {"direct", "measured sooner than through the page cache, which keeps what it has"};
-  if (writes_ == Writes::cached) return {"cached", "the page cache takes all of it, and nothing waits for the disk"};
-  if (writes_ == Writes::kept) return {"cached", "memory has room for OUT, which the next start then finds there"};
-  return {"cached",
-          direct_ ? "its blocks are larger than pages" : "the file system has no other way, or files are small"};
+  if (direct_writes_)
+    return {"direct", "faster than through the page cache in measurements, and evicts nothing from it"};
+  if (writes_ == Writes::cached)
+    return {"cached", "the page cache has room for all of it, so no write waits for the disk"};
+  if (writes_ == Writes::kept)
+    return {"cached", "memory has room for OUT, and the next start then reads it from there"};
+  return {"cached", direct_ ? "the blocks of the file system are larger than pages"
+                            : "the file system has no direct writes, or the files are small"};
 }
 
 void DirectFile::finish(Sync sync) {

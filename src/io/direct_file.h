@@ -1,16 +1,19 @@
-// Large files moved in large blocks at any offsets, by any thread, past the page cache where that is possible: a run
-// then goes at the disk's speed and pushes nothing else out of memory.
+// Reads and writes large files in large blocks at any offsets, from any thread. If possible the page cache is bypassed:
+// a run then has the speed of the disk and evicts nothing else from memory.
 //
-// Reading, by blocks of 256 KiB: what is in the page cache comes from there; of the rest, a block of which much is
-// missing straight from the disk, and one of which little is missing through the cache. What that brought in is dropped
-// again, and what was there before stays. The same holds where a file system cannot do without the cache. (The system
-// does not say what is cached of another user's file that may not be written; such files are read through the cache, as
-// cp does.) Of a file that is to stay in the page cache, all that is missing is read through it, and stays.
+// Reads choose a source for each block of 256 KiB:
+// - Cached pages are read from the page cache.
+// - A block with many missing pages is read directly from the disk.
+// - A block with few missing pages is read through the cache, and so is every block if the file system has no direct
+// reads. The pages that this added to the cache are dropped afterwards; pages that were cached before stay.
 //
-// Writing: whole pages go straight to the disk, the two broken pages at a range's ends through the cache. No page is
-// reached by both ways, so that the two cannot disagree. Where nobody waits for the disk, all goes through the cache.
-// Where somebody does, what goes through the cache (all of it on NFS) is begun to be written at once: with a sync that
-// began it, a file server would wait first, and the run afterwards.
+// The system does not report the cached pages of another user's read-only file. Such a file is read through the cache,
+// as cp does. If a file is to stay in the page cache, its missing pages are read through the cache and kept.
+//
+// Writes send whole pages directly to the disk, and the partial pages at both ends of a range through the cache. No
+// page takes both ways, so the two ways cannot disagree. If nobody waits for the disk, all pages go through the cache.
+// If somebody waits, pages in the cache (on NFS, all pages) are sent to the disk immediately. If only the final sync
+// sent them, the file server would be idle during the run, and the run would wait at its end.
 #pragma once
 
 #include <functional>
@@ -22,11 +25,11 @@ namespace mxfp4 {
 class CachedPages;
 struct ReadRun;
 
-/// Whether what is written has to be on disk at the end.
+/// Whether written data has to be on disk at the end.
 enum class Sync { yes, no };
 
-/// Which way writes are to take where the file system has both. kept: through the page cache, where they stay, and to
-/// the disk at once.
+/// The way of writes if both ways are possible. kept: through the page cache, where the pages stay, and to the disk
+/// immediately.
 enum class Writes { direct, cached, kept };
 
 /// How a file is written, "direct" (past the page cache), "cached" (through it) or "memory" (tmpfs), and why.
@@ -36,22 +39,22 @@ struct WriteWay {
 
 class DirectFile {
  public:
-  /// What begins and ends a direct transfer, in the file and in memory.
+  /// Direct transfers begin and end at multiples of this, in the file and in memory.
   static constexpr int64_t page = 4096;
 
   DirectFile() = default;
   /// Takes over an open file.
   DirectFile(Fd fd, Writes writes = Writes::direct);
-  /// From now on, what is read of the first `bytes` bytes stays in the page cache.
+  /// Reads of the first `bytes` bytes stay in the page cache after this call.
   void keep_reads(int64_t bytes);
 
   /// Called with the blocks of a read or write, in order, each while it is still in the processor's caches.
   using BlockSink = std::function<void(const uint8_t* block, int64_t bytes)>;
 
-  /// As Fd::read. `to` null: the blocks are only handed to `sink`. From the disk pages go to where they are to be where
-  /// `to` lies in its page as `offset` does; else they are copied there.
+  /// As Fd::read. `to` null: the blocks are only handed to `sink`. If `to` and `offset` have the same position within a
+  /// page, the disk writes pages directly into `to`; else they are copied there.
   void read(void* to, int64_t bytes, int64_t offset, const BlockSink& sink = {}) const;
-  /// Whether the file is in memory and nowhere else, and large.
+  /// Whether the file is large and on tmpfs, so that only memory holds it.
   bool is_on_tmpfs() const { return in_memory_; }
   /// Whether a read of that range comes from memory, where small reads cost no more than large ones.
   bool is_cached(int64_t bytes, int64_t offset) const;
@@ -59,12 +62,13 @@ class DirectFile {
   int64_t cached_bytes(int64_t bytes, int64_t offset) const;
   /// Whether reads leave nothing in the page cache, not even for a moment.
   bool reads_past_cache() const { return direct_ && kept_ == 0; }
-  /// As Fd::write. Pages go straight to the disk where `from` lies in its page as `offset` does.
+  /// As Fd::write. Pages go directly to the disk if `from` and `offset` have the same position within a page.
   void write(const void* from, int64_t bytes, int64_t offset, const BlockSink& sink = {}) const;
   WriteWay write_way() const;
-  /// Whether write() takes pages straight to the disk, for which they must lie in memory as in the file.
+  /// Whether write() sends pages directly to the disk. They must have the same position within a page in memory as in
+  /// the file.
   bool writes_pages() const { return direct_writes_; }
-  /// Brings all to disk and, unless it is to be kept, out of the page cache, if that is asked for; closes the file.
+  /// Closes the file. Sync::yes: syncs it first and, unless its pages are to be kept, drops them from the page cache.
   void finish(Sync sync = Sync::yes);
   const Fd& fd() const { return fd_; }
 
@@ -81,7 +85,7 @@ class DirectFile {
   Writes writes_ = Writes::direct;
   bool tells_what_is_cached_ = true, direct_writes_ = false, in_memory_ = false, on_server_ = false;
   bool keeps_all_ = false;  // kept_ covers the file
-  int64_t kept_ = 0;        // bytes at the file's begin of which reads stay in the page cache
+  int64_t kept_ = 0;        // bytes at the file's begin; reads of these stay in the page cache
   uint64_t number_ = 0;     // no other DirectFile of this process has it
 };
 

@@ -25,14 +25,14 @@ constexpr int64_t piece = 32 << 20;  // longer than any line
 
 [[noreturn]] void fail_to_open(const Folder& folder, const std::string& name, const std::string& out, int error) {
   if (error == ELOOP) fail(ErrorKind::usage, "{}: is a link; remove it", folder.path(name));
-  const bool takes_none = error == ENOENT && folder.stat().st_nlink > 0;  // as /proc
+  const bool takes_none = error == ENOENT && folder.stat().st_nlink > 0;  // for example /proc
   if (error == EACCES || error == EROFS || takes_none)
     fail(ErrorKind::io, "{}: cannot be made in {}: {}", out, folder.path(),
          takes_none ? "no file can be created there" : std::strerror(error));
   fail_errno(folder.path(name), "cannot create", error);
 }
 
-/// In a folder where others can write too, the name may be somebody else's.
+/// Another user may own the file, if others can write in the folder.
 Fd open_journal(const Folder& folder, const std::string& name, const std::string& out) {
   Fd file = folder.open(name, O_RDWR | O_CREAT | O_NONBLOCK, 0600);
   if (!file) fail_to_open(folder, name, out, errno);
@@ -41,7 +41,7 @@ Fd open_journal(const Folder& folder, const std::string& name, const std::string
     fail(ErrorKind::usage, "{}: not a file of mxfp4-pack's own; remove it", file.name());
   if (s.st_uid != ::geteuid())
     fail(ErrorKind::usage, "{}: belongs to another user, whose run may be going on", file.name());
-  if (s.st_size > 0) ::fsync(file.get());  // NFS says here, once, what an earlier run could not write
+  if (s.st_size > 0) ::fsync(file.get());  // NFS reports here, once, failed writes of a former run
   return file;
 }
 
@@ -51,7 +51,7 @@ bool is_file_at(const Fd& fd, const Folder& folder, const std::string& name) {
   return there && here.st_dev == there->st_dev && here.st_ino == there->st_ino;
 }
 
-/// False where it is no line of this version.
+/// False if this version does not write such a line.
 bool read_line(const std::string& line, JournalText& journal) {
   std::istringstream words(line);
   std::string first;
@@ -74,17 +74,17 @@ bool read_line(const std::string& line, JournalText& journal) {
   return true;
 }
 
-/// Not even the beginning of a journal, nor what a loss of power leaves of one, which begins with zeros.
+/// Whether no version writes text that begins like this. A power loss can leave a partial mark, or zeros.
 bool is_strange(std::string_view text) {
   return !text.starts_with(any_mark) && !std::string_view(any_mark).starts_with(text) && text.front() != '\0';
 }
 
-/// A line of this version's that is not whole is what a loss of power leaves.
+/// Whether the text has another version's mark. An incomplete first line is this version's, after a power loss.
 bool is_of_another_version(std::string_view text) {
   return text.starts_with(any_mark) && !text.starts_with(fmt::format("{} ", mark)) && text.find('\n') != text.npos;
 }
 
-/// Reads whole lines up to the first that is wrong; the bytes of those that are right.
+/// Reads complete lines up to the first wrong line. Returns the number of bytes that it read.
 int64_t read_lines(const std::string& text, JournalText& journal) {
   size_t begin = 0;
   for (size_t end; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
@@ -124,7 +124,7 @@ JournalText read_journal(const Fd& fd) {
   const int64_t bytes = fd.stat().st_size;
   JournalText journal;
   std::string text;
-  for (int64_t at = 0; at < bytes; at += piece) {  // a file of another kind, or of holes, ends at its first line
+  for (int64_t at = 0; at < bytes; at += piece) {  // any other file is given up at its first line
     const int64_t part = std::min(piece, bytes - at), kept = int64_t(text.size());
     text.resize(size_t(kept + part));
     fd.read(text.data() + kept, part, at);
@@ -134,7 +134,7 @@ JournalText read_journal(const Fd& fd) {
     }
     const int64_t used = read_lines(text, journal);
     text.erase(0, size_t(used));
-    if (used == 0 || text.find('\n') != text.npos) break;  // a line that is not whole, or wrong
+    if (used == 0 || text.find('\n') != text.npos) break;  // an incomplete or wrong line
   }
   journal.foreign &= !journal.begun;
   return journal;
@@ -142,7 +142,7 @@ JournalText read_journal(const Fd& fd) {
 
 Journal::Journal(const Folder& folder, std::string name, const std::string& out)
     : folder_(folder), name_(std::move(name)) {
-  do {  // again if the run that held it has ended and removed it meanwhile
+  do {  // again if another run has just ended and removed the file
     fd_ = open_journal(folder_, name_, out);
     lock_ = take_lock(fd_);
     if (lock_ == Lock::held) fail(ErrorKind::usage, "{}: another run of mxfp4-pack is writing it", out);
@@ -157,7 +157,7 @@ Journal::~Journal() {
   if (!text_.begun && !text_.foreign) remove();
 }
 
-/// What is beyond the last whole line goes.
+/// Removes everything after the last complete line.
 void Journal::truncate() {
   if (::ftruncate(fd_.get(), text_.end) != 0) fail_errno(fd_.name(), "cannot truncate", errno);
 }
@@ -166,7 +166,7 @@ void Journal::clear() {
   const bool was_finished = !text_.proof.file.empty(), was_empty = text_.end == 0 && !text_.foreign;
   text_ = {};
   if (!was_empty) truncate();
-  if (was_finished) fd_.sync();  // else it may come back beside the next run's partial directory
+  if (was_finished) fd_.sync();  // else a power loss may restore the proof beside the next staging directory
 }
 
 void Journal::begin(const JournalHead& head) {

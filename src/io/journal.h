@@ -1,4 +1,4 @@
-// What an unfinished conversion has done: one line per finished job, in a hidden file beside OUT that is also its lock.
+// The finished jobs of an unfinished conversion: one line per job, in a hidden file beside OUT that is also its lock.
 #pragma once
 
 #include <map>
@@ -11,10 +11,11 @@
 
 namespace mxfp4 {
 
-/// What a run is given, and the directory it builds; only a run given the same may continue in that directory.
+/// The inputs of a run, and the staging directory that it builds. A run may continue in that directory only if its
+/// inputs are the same.
 struct JournalHead {
   std::string options = {}, source = {};  // checksums
-  std::string run = {};                   // random; the directory has it in a file
+  std::string run = {};                   // random; a file in the directory repeats it
   std::vector<std::string> made = {};     // the relative names of the files that the run makes
 };
 /// `run` and `made` as one line, and back.
@@ -28,11 +29,11 @@ struct Proof {
   std::string replaced = {};   // empty: there was no such file
 };
 
-/// What a journal says. Not begun: no head; then there are no records either.
+/// The contents of a journal. If it is not begun, it has no head and no records.
 struct JournalText {
   bool begun = false;
   bool foreign = false;  // another version's
-  bool strange = false;  // nothing that any version writes, nor the beginning of it
+  bool strange = false;  // no version writes such text
   JournalHead head;
   std::map<int64_t, std::string> records;
   Proof proof;
@@ -42,42 +43,42 @@ JournalText read_journal(const Fd& fd);
 
 /// Whether a lock was taken, another process has it, or the file system has none.
 enum class Lock { taken, held, none };
-/// shared: one that other readers may have too; it ends with the descriptor.
+/// shared: a lock that other readers may have at the same time. Closing the descriptor releases it.
 Lock take_lock(const Fd& fd, bool shared = false);
 
 class Journal {
  public:
-  /// Opens or makes the file, this user's alone, and locks it for the life of this object; the system drops the lock of
-  /// a dead process. Throws Error{usage} if another run holds it, or the file is a link or another user's. The folder
-  /// must outlive this. out: what messages call the output.
+  /// Opens or creates the file, private to this user, and locks it for the life of this object; the system drops the
+  /// lock of a dead process. Throws Error{usage} if another run holds the lock, or if the file is a link or belongs to
+  /// another user. The folder must outlive this object. out: the output's name in messages.
   Journal(const Folder& folder, std::string name, const std::string& out);
-  /// Removes the file where nothing was begun.
+  /// Removes the file if begin() was not called.
   ~Journal();
   Journal(const Journal&) = delete;
 
   bool begun() const { return text_.begun; }
   const JournalHead& head() const { return text_.head; }
-  /// Job to what add() was given.
+  /// Each job's record, as given to add().
   const std::map<int64_t, std::string>& records() const { return text_.records; }
   const Proof& proof() const { return text_.proof; }
   bool is_foreign() const { return text_.foreign; }
-  /// Whether the file is still there: it is the lock.
+  /// Whether the file still has its name. Without the name it locks nothing.
   bool is_in_place() const;
-  /// False where the file system has no locks.
+  /// False if the file system has no locks.
   bool is_locked() const { return lock_ == Lock::taken; }
 
-  /// Synced where a directory was finished: if its proof came back after a loss of power, the next partial directory
-  /// would be taken for one that was replaced.
+  /// Empties the journal. Syncs it if it holds a proof: if the proof came back after a power loss, the next staging
+  /// directory would look like a replaced output.
   void clear();
   void begin(const JournalHead& head);
-  /// From here on the directory may be in its place.
+  /// Records the proof, on disk. The directory may be published after this call.
   void finish(const Proof& proof);
-  /// One line. A line that a crash cuts short is not read again, so that nothing needs to be synced: what a power loss
-  /// takes is done again, and what the lines promise is compared with the data. From any thread.
+  /// Appends one line, from any thread. It is not synced. A line that a crash cuts short is ignored, so after a power
+  /// loss its job is repeated. A continued run compares each record with the data.
   void add(int64_t job, const std::string& record);
   /// Brings all lines to disk.
   void sync() const { fd_.sync(); }
-  /// But where somebody else has put another in its place.
+  /// Removes the file, unless another file has its name.
   void remove();
 
  private:

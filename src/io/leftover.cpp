@@ -33,8 +33,8 @@ std::array<std::string, 4> every_name(const HiddenNames& n) { return {n.partial,
 
 bool is_own_folder(const Folder& folder) { return folder && folder.is_own(); }
 
-/// A mark that others may have written, or a folder that others may write in, says nothing. Opens it to know: a file
-/// server's client may still remember one that a run removed which was killed meanwhile.
+/// Whether a folder has a run file that only this user can have written. The file is opened to be sure: the client of a
+/// file server may remember a file that a killed run has removed.
 bool has_run_file(const Folder& dir) {
   const Fd opened = dir.open(run_file, O_RDONLY | O_NONBLOCK);
   if (!opened) return errno != ENOENT && dir.has_file(run_file);
@@ -42,7 +42,7 @@ bool has_run_file(const Folder& dir) {
   return S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & 022) && !(dir.stat().st_mode & 022);
 }
 
-/// The journal, if it is a file of this user's own; else why it is not.
+/// The journal, if it belongs to this user alone; else the reason.
 struct FoundJournal {
   Fd fd;
   JournalText text;
@@ -54,7 +54,7 @@ FoundJournal open_found(const Folder& above, const std::string& name) {
   const auto s = above.look(name);
   if (!s) return found;
   if (!S_ISREG(s->st_mode) || s->st_nlink > 1)
-    found.why = "the journal is no file of its own";
+    found.why = "the journal is not a regular file, or has several hard links";
   else if (s->st_uid != ::geteuid())
     found.why = "it belongs to another user";
   if (!found.why.empty()) return found;
@@ -64,7 +64,7 @@ FoundJournal open_found(const Folder& above, const std::string& name) {
   return found;
 }
 
-/// Bytes on disk and the last change of a name and all that is in it.
+/// Adds the bytes on disk of a name and all files below, and updates the time of the last change.
 void add_up(const Folder& above, const std::string& name, Leftover& leftover, int64_t& changed) {
   const auto add = [&](const struct stat& s) {
     leftover.bytes += int64_t(s.st_blocks) * 512;
@@ -76,11 +76,11 @@ void add_up(const Folder& above, const std::string& name, Leftover& leftover, in
   for (const Entry& entry : entries_below(folder, Unreadable::skip)) add(entry.state);
 }
 
-/// Why there can be no saying what a hidden directory is.
+/// Why a hidden directory cannot be judged.
 std::string why_no_own_folder(const HeldFolder& dir) {
   const auto s = dir.above.look(dir.name);
   if (s && S_ISLNK(s->st_mode)) return "it is a link";
-  if (!dir) return "it is no folder";
+  if (!dir) return "it is not a folder";
   if (!dir.folder.is_own()) return "it belongs to another user";
   const std::string mounted = mounted_in(dir.folder.path());
   return mounted.empty() ? "" : fmt::format("{} is mounted in it", mounted);
@@ -90,7 +90,7 @@ std::string why_no_own_folder(const HeldFolder& dir) {
   fail(ErrorKind::usage, "{}: {}; move it away first", dir.above.path(dir.name), why);
 }
 
-/// What a mark says: whose place the directory is beside, and of which run.
+/// A run file's contents: the place that the directory is for, and its run.
 struct Mark {
   std::string place;
   JournalHead head;
@@ -100,26 +100,27 @@ Mark read_run_file(const Folder& dir) {
   const std::string text = read_text(dir, run_file, max_run_bytes);
   const size_t end = text.find('\n');
   Mark mark;
-  if (end == text.npos) return mark;  // it was cut short: nothing else is in the directory yet
+  if (end == text.npos) return mark;  // cut short: the directory has no other file yet
   mark.place = text.substr(0, end);
   read_run_line(text.substr(end + 1), mark.head);
   return mark;
 }
 
-/// What records say that may be in a hidden directory.
+/// The names that records allow in a hidden directory.
 std::vector<std::string> names_in(const Folder& dir, const JournalHead& head, const ListOwn& made) {
   if (has_run_file(dir)) return read_run_file(dir).head.made;
   const auto names = made ? made(dir) : std::vector<std::string>();
   return names.empty() ? head.made : names;
 }
 
-/// Says in a hidden directory itself what may be in it, if nothing does: others' records may go before it does.
+/// Writes a run file into a hidden directory that has none. The journal and the manifest may be removed before the
+/// directory is.
 void mark_as_removed(const Folder& dir, const std::string& place, const JournalHead& head, const ListOwn& made) {
   if (!is_own_folder(dir) || names_in_folder(dir).empty() || has_run_file(dir)) return;
   write_run_file(dir, place, {.run = "removed", .made = names_in(dir, head, made)});
 }
 
-/// These names, and files that OUT has, too: a run that adds a set puts them there.
+/// Adds files that OUT has, since a run that adds a set links them into its staging directory.
 std::set<std::string> known_in(const HeldFolder& dir, const std::string& place, const std::vector<std::string>& names) {
   std::set<std::string> all(names.begin(), names.end());
   all.insert(run_file);
@@ -154,7 +155,7 @@ LeftoverKind kind_of(const Folder& above, const Leftover& leftover, const Hidden
   return is_there && !journal.records.empty() ? LeftoverKind::resumable : LeftoverKind::begun;
 }
 
-/// Why one of the hidden names is not this tool's; empty: all are.
+/// Why this tool did not make one of the hidden names; empty if it made all.
 std::string why_strange(const Folder& above, const std::string& place, const JournalText& journal,
                         const ListOwn& made) {
   const HiddenNames hidden = hidden_beside(place);
@@ -163,7 +164,7 @@ std::string why_strange(const Folder& above, const std::string& place, const Jou
     if (!above.has(name)) continue;
     const HeldFolder dir(above, name);
     const bool is_predecessor = name == hidden.aside && !above.has(place);
-    const std::string why = finished ? why_no_own_folder(dir)  // strangers' files are moved then
+    const std::string why = finished ? why_no_own_folder(dir)  // the removal then keeps other users' files
                             : is_predecessor
                                 ? why_no_output(dir, made)
                                 : why_not_ours(dir, place, head_for(dir.folder, journal.head, journal.proof), made);
@@ -196,7 +197,7 @@ Leftover describe(const Folder& above, const std::string& place, const ListOwn& 
   return out;
 }
 
-/// Tries again if a run renamed or removed a leftover while it was read.
+/// Tries again if a run renames or removes a leftover at the same time.
 Leftover describe_again(const Folder& above, const std::string& place, const ListOwn& made) {
   for (int tries = 3;; --tries) try {
       return describe(above, place, made);
@@ -268,7 +269,7 @@ std::string why_not_ours(const HeldFolder& dir, const std::string& place, const 
     if (!why.empty() || names_in_folder(dir.folder).empty()) return why;
     if (has_run_file(dir.folder))
       if (const std::string of = read_run_file(dir.folder).place; !of.empty() && of != printable(place))
-        return fmt::format("it is of a run to {}", printable(of));
+        return fmt::format("it belongs to a run that writes {}", printable(of));
     const auto names = names_in(dir.folder, head, made);
     if (names.empty() && !has_run_file(dir.folder)) return unknown;
     const std::string foreign = foreign_in(dir.folder, known_in(dir, place, names));
@@ -277,7 +278,7 @@ std::string why_not_ours(const HeldFolder& dir, const std::string& place, const 
     return e.lines.front();
   } catch (const fs::filesystem_error&) {
     if (dir.is_in_place()) throw;
-    return {};  // its run has put it into place, or removed it
+    return {};  // its run has published or removed it
   }
 }
 

@@ -3,12 +3,18 @@
 
 namespace mxfp4 {
 
-/// How shards that hold no expert come into OUT whole, under their names. none: copied; hard: one file with two names;
-/// reflink: a copy that shares its blocks until one is written to; automatic: a reflink, else a hard link, else a copy.
+/// How shards without experts come into OUT, unchanged and under their names:
+/// - none: copied
+/// - hard: a hard link
+/// - reflink: a copy that shares its blocks until one of both files is written
+/// - automatic: a reflink if possible, else a hard link, else a copy
 enum class Link { none, automatic, hard, reflink };
 
-/// Links that leave a source's folder: refused; refused by a message that names --follow-links; or followed. Links into
-/// the blobs/ of the same Hugging Face cache entry are always followed.
+/// How to treat links that lead out of a source's folder. Links into the blobs/ of the same Hugging Face cache entry
+/// are always followed.
+/// - stay: refuse them
+/// - offer: refuse them, and name --follow-links in the message
+/// - follow: follow them
 enum class Links { stay, offer, follow };
 
 }  // namespace mxfp4

@@ -24,19 +24,20 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* claim_name = "merging";
-constexpr int most_tries = 10;  // others may end meanwhile, or their claims be seen late
+constexpr int most_tries = 10;  // another holder may end, or its claim appear late
 
-/// A name of its own beside the claim.
+/// A new name beside the claim.
 std::string fresh_claim() { return fmt::format("{}.{}", claim_name, random_digits()); }
 
-/// "HOST.PROCESS"; empty if there is no claim, or it is just given back.
+/// "HOST.PROCESS"; empty if there is no claim, or if its holder is releasing it.
 std::string holder_of(const Folder& parts, const std::string& claim) {
   const Folder folder = parts.find(claim);
   const auto names = folder ? names_in_folder(folder, Unreadable::skip) : std::vector<std::string>();
   return names.empty() ? "" : names.front();
 }
 
-/// A holder of this process's own name was one before it: of a container that was started again.
+/// Whether a claim's holder may still run. A holder with this process's name is dead: it ran in a container that was
+/// started again.
 bool may_be_alive(const std::string& holder, const Folder& parts) {
   const std::string self = process_name();
   const auto host = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
@@ -47,17 +48,17 @@ bool may_be_alive(const std::string& holder, const Folder& parts) {
 
 void remove_folder(const Folder& parts, const std::string& name) try {
   remove_tree(parts, name);
-} catch (const fs::filesystem_error&) {  // what stays is known by its name, and goes with the parts
+} catch (const fs::filesystem_error&) {  // the rest is recognised by its name and removed with the parts
 }
 
-/// Removes the claim, unless it has another holder by now.
+/// Removes the claim, unless another process has taken it.
 void remove_dead(const Folder& parts, const std::string& holder) {
   const std::string aside = fresh_claim();
   if (parts.rename(claim_name, parts, aside) != 0) return;
   if (holder_of(parts, aside) == holder || parts.rename(aside, parts, claim_name) != 0) remove_folder(parts, aside);
 }
 
-/// Makes a claim's folder under a name of its own, with the holder's in it. False if the parts are gone.
+/// Creates a claim's folder under the name `fresh`, with the holder's folder in it. False if the parts are gone.
 bool make_claim(const Folder& parts, const std::string& fresh, const std::string& holder) try {
   parts.make(fresh).make(holder);
   return true;
@@ -76,7 +77,7 @@ bool is_claim(const Folder& parts, const std::string& name) {
   static const std::regex pattern(std::string(claim_name) + "(\\.[0-9a-f]{16})?");
   const Folder claim = std::regex_match(name, pattern) ? parts.find(name) : Folder();
   if (!claim || !claim.is_own()) return false;
-  const std::vector<Entry> entries = entries_below(claim, Unreadable::skip);  // at most the holder's empty folder
+  const std::vector<Entry> entries = entries_below(claim, Unreadable::skip);  // only the empty folder of the holder
   return entries.size() <= 1 && std::all_of(entries.begin(), entries.end(), [](auto& e) { return e.is_folder(); });
 }
 
@@ -89,8 +90,8 @@ MergeClaim::MergeClaim(const Place& place, const std::string& out) : holder_(pro
   if (!make_claim(parts_, fresh, holder_)) return;
   int error;
   for (int i = 0; (error = parts_.rename(fresh, parts_, claim_name)) != 0;
-       ++i) {                     // nor over a folder that is not empty
-    if (error == ENOENT) return;  // merged by now
+       ++i) {                     // fails over a folder that is not empty
+    if (error == ENOENT) return;  // another process has merged the parts
     const std::string holder = holder_of(parts_, claim_name);
     if (i == most_tries || may_be_alive(holder, parts_)) {
       const bool is_taken = error == ENOTEMPTY || error == EEXIST || parts_.has(claim_name);

@@ -1,5 +1,5 @@
-// One merge of an output's parts, or run that goes on with them, at a time, also where nodes see no locks of one
-// another.
+// Lets one process at a time merge an output's parts or continue a merge, also between nodes that do not see each
+// other's locks.
 #pragma once
 
 #include <condition_variable>
@@ -11,15 +11,15 @@
 
 namespace mxfp4 {
 
-/// Held by a folder among the parts that only one process can put there. It has a folder of the holder's name, and the
-/// holder touches it every minute. What a dead holder leaves is taken over: of a process of this host at once, of
-/// others when it is no longer young.
+/// The claim is a folder among the parts, which only one process can create. It contains a folder with the holder's
+/// name, and the holder touches it every minute. A dead holder's claim is taken over: at once if the process was on
+/// this host, else when the claim is no longer young.
 class MergeClaim {
  public:
-  /// Claims the parts beside an output's place; nothing if there are none. Throws Error{usage} if another process has
-  /// the claim, or the parts are not this user's. out: what messages call the output.
+  /// Claims the parts beside an output's place; does nothing if there are no parts. Throws Error{usage} if another
+  /// process has the claim, or if the parts belong to another user. out: the output's name in messages.
   MergeClaim(const Place& place, const std::string& out);
-  /// Gives the claim back, if it is held and the parts are still there.
+  /// Releases the claim, if it is held and the parts still exist.
   ~MergeClaim();
   MergeClaim(const MergeClaim&) = delete;
 
@@ -36,7 +36,7 @@ class MergeClaim {
 
 /// Whether a process that may be alive has the claim.
 bool is_claimed(const Folder& parts);
-/// Whether a name in the folder of parts is a claim, or what is left of one.
+/// Whether a name in the folder of parts is a claim, or the rest of a removed claim.
 bool is_claim(const Folder& parts, const std::string& name);
 
 }  // namespace mxfp4

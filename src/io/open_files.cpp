@@ -8,7 +8,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// A command has up to four rows, and each file takes two descriptors; 64 are for all else.
+/// A command has up to four lists, and each file takes two descriptors. 64 descriptors remain for other uses.
 size_t share() { return size_t(std::max(1, (open_file_limit() - 64) / 8)); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A list of files of which any number may be in use, although a process may have only so many open: when another is
-// wanted, the open file that is not in use and was used longest ago is closed.
+// A list of files that can exceed the limit of open files. If a new file is needed at the limit, the list closes an
+// unused file: the one that was used longest ago.
 #pragma once
 
 #include <functional>
@@ -13,15 +13,16 @@ namespace mxfp4 {
 
 class OpenFiles {
  public:
-  /// open: called for an index whenever that file is wanted and not open.
+  /// open: called for an index if that file is needed and not open.
   using Open = std::function<DirectFile(size_t index)>;
-  /// at_close: called before a file is closed for another. most: files open at once if none of them is in use; 0: what
-  /// this process may have, with room for the other lists of a command.
+  /// at_close: called before a file is closed to make room.
+  /// most: the number of files that may be open at once, unless all are in use; 0: this process's limit, less a share
+  /// for the other lists of a command.
   OpenFiles(size_t count, Open open, std::function<void(DirectFile&)> at_close = {}, size_t most = 0);
 
-  /// Open until the result is gone, at least. From any thread.
+  /// Opens the file if necessary. It stays open at least as long as the result exists. From any thread.
   std::shared_ptr<DirectFile> get(size_t index);
-  /// Calls work(file) for every file that is open, and closes it. When no file is in use.
+  /// Calls work(index, file) for every open file, then closes it. No file may be in use.
   void close_all(const std::function<void(size_t index, DirectFile& file)>& work);
 
  private:

@@ -15,7 +15,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// Of a file; empty if there is none.
+/// The checksum of a file; empty if there is none.
 std::string checksum_in(const Folder& dir, const std::string& file) {
   return dir.has_file(file) ? proof_of(dir, file).checksum : "";
 }
@@ -36,12 +36,12 @@ OutputDir::OutputDir(Place place, bool is_part, const std::string& out, ListOwn 
   finished_ = journal_.begun() && holds(now.folder, journal_.proof());
   if (!finished_) return;
   const HeldFolder old = hold(place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside);
-  // Somebody who may rename in the folder above could have put another output of this user's there.
+  // Another user who may rename in the folder above could have put another output there.
   if (is_replaced(old)) remove_replaced(old, now.folder, [](const std::string&) { return false; });
   remove_merged_parts(hold(hidden_.parts), journal_.head().made);
 }
 
-/// Whether a folder is what the finished output replaced: this user's, as is the file that proves it.
+/// Whether the finished output replaced this folder. The folder, and the file that proves it, must belong to this user.
 bool OutputDir::is_replaced(const HeldFolder& old) const {
   if (!old || !old.folder.is_own()) return false;
   if (snapshot_of(old.folder).empty()) return true;
@@ -69,7 +69,7 @@ OutputDir OutputDir::for_part(const Place& place, const std::string& part) {
     try {
       return OutputDir({std::move(held.folder), part}, true, place.path(), nullptr);
     } catch (const Error&) {
-      if (place.above.has(parts)) throw;  // else a node whose part was the only one has failed and removed the folder
+      if (place.above.has(parts)) throw;  // else another node failed and removed its part and the folder
     }
   }
 }
@@ -78,7 +78,7 @@ void OutputDir::clean(Place place, ListOwn made) {
   const std::string path = place.path();
   OutputDir out(std::move(place), false, path, std::move(made));
   const Folder& above = out.place_.above;
-  if (out.finished_) {  // what was replaced is gone by now
+  if (out.finished_) {  // the constructor removed the replaced output
     remove_parts(out.hold(out.hidden_.parts), out.journal_.head().made);
   } else {
     const HeldFolder partial = out.hold(out.hidden_.partial), aside = out.hold(out.hidden_.aside);
@@ -99,12 +99,12 @@ void OutputDir::open(const OpenOptions& start) {
     if (start.existing == Existing::refuse || !made_)
       fail(ErrorKind::usage, "{}: exists; choose another place{}", name_,
            made_ ? ", or replace what mxfp4-pack made with --force" : "");
-    old_.emplace(place_.above, place_.name);  // from here on what is replaced is this directory and no other
-    before_ = snapshot_of(old_->folder);      // before the check: what comes after it is of others
+    old_.emplace(place_.above, place_.name);  // the run replaces this directory and no other
+    before_ = snapshot_of(old_->folder);      // before the check: later files are not this tool's
     if (start.existing != Existing::extend) check_replaceable(name_, old_->folder, made_);
     set_aside_ = start.existing == Existing::set_aside;
   }
-  if (!committed_)  // what an earlier run left is written on, or goes
+  if (!committed_)  // leftovers are continued or removed, so their space counts as free
     check_space(place_.above, start.bytes, {hidden_.partial, hidden_.parts});
   replace_ = !committed_ && place_.above.has(place_.name);
   if (replace_) look_at_predecessor();
@@ -113,7 +113,8 @@ void OutputDir::open(const OpenOptions& start) {
   else if (replace_)
     privacy_ = Privacy(permitted_in(old_->folder));
   deferred_.emplace();
-  // Never written over: a run ended in the middle of that would leave a partial output that is nobody's.
+  // An existing run file is not written again: if the run ended in the middle of that, the staging directory would have
+  // no owner.
   if (keep_ && !holds_run(partial_->folder, journal_.head().run))
     write_run_file(partial_->folder, place_.name, journal_.head());
   if (start.discards_other && !start.takes_parts) remove_parts(hold(hidden_.parts), start.made);
@@ -125,7 +126,7 @@ void OutputDir::look_at_parts(const OpenOptions& start) const {
   const HeldFolder parts = hold(hidden_.parts);
   const bool any = !read_parts(parts).empty();
   if (!start.even_in_use && are_being_written(parts))
-    fail(ErrorKind::usage, "{}: other nodes may be writing parts of it; let them end", name_);
+    fail(ErrorKind::usage, "{}: other nodes may be writing parts of it; wait until they end", name_);
   if (any && !start.takes_parts && !start.discards_other)
     fail(ErrorKind::usage, "{}: parts of it are there; put them together with merge, or discard them: {}", name_,
          how_to_clean());
@@ -148,8 +149,8 @@ void OutputDir::look_at_predecessor() {
     old_mode_ = s.st_mode & 07777 & (has_access_list(old_->folder) ? ~mode_t(S_IRWXG) : ~mode_t(0));
 }
 
-/// Whether this run continues the staging directory of an earlier one. Throws Error{usage} if that is another's, and
-/// has a finished step.
+/// Whether this run continues the staging directory of another run. Throws Error{usage} if that run had other inputs
+/// and has a finished step.
 bool OutputDir::take_over(const OpenOptions& start) {
   const JournalHead& head = journal_.head();
   const bool same =
@@ -173,19 +174,20 @@ bool OutputDir::take_over(const OpenOptions& start) {
   return true;
 }
 
-/// Whether the partial directory is the one that the journal is about.
+/// Whether the staging directory is the one that the journal describes.
 bool OutputDir::is_partial_ours() const {
   return partial_ && is_partial_of(partial_->folder, journal_.head(), journal_.proof());
 }
 
-/// Nothing of others is removed, links among them.
+/// Throws Error{usage} if a directory has a file, or a link, that this tool did not make.
 void OutputDir::check_is_ours(const HeldFolder& dir) const {
   const JournalHead head = head_for(dir.folder, journal_.head(), journal_.proof());
   const std::string why = why_not_ours(dir, place_.name, head, made_);
   if (!why.empty()) fail(ErrorKind::usage, "{}: {}; move it away first", place_.above.path(dir.name), why);
 }
 
-/// No run leaves one that its journal does not know: somebody may have put it there to keep it.
+/// Throws Error{usage} if a directory is a complete output that the journal does not know. No run leaves such a
+/// directory, so somebody may want to keep it.
 void OutputDir::check_not_whole(const HeldFolder& dir) const {
   if (is_whole_output(dir.folder, made_) && !holds(dir.folder, journal_.proof()))
     fail(ErrorKind::usage, "{}: is a complete output that no journal names; move it away", dir.folder.path());
@@ -194,7 +196,7 @@ void OutputDir::check_not_whole(const HeldFolder& dir) const {
 void OutputDir::remove_leftover(const HeldFolder& dir) {
   if (!dir) return;
   remove_partial(dir, place_.name, head_for(dir.folder, journal_.head(), journal_.proof()), made_);
-  place_.above.sync();  // it must not come back without its journal
+  place_.above.sync();  // a power loss must not restore the directory without its journal
 }
 
 void OutputDir::begin(const OpenOptions& start) {
@@ -218,7 +220,7 @@ void OutputDir::begin(const OpenOptions& start) {
 OutputDir::~OutputDir() {
   try {
     end();
-  } catch (const std::exception&) {  // out of memory, say: what is left is as after a crash
+  } catch (const std::exception&) {  // for example out of memory; the leftovers are those of a crash
   }
 }
 
@@ -229,9 +231,9 @@ void OutputDir::end() {
     return;
   }
   if (!built_) return;
-  const bool is_known = journal_.is_in_place();  // else somebody took away what this run wrote
+  const bool is_known = journal_.is_in_place();  // else somebody removed the files of this run
   if (keep_ && is_known && !journal_.records().empty()) {
-    note(fmt::format("{}: {} finished steps are kept; the same command continues", place_.path(),
+    note(fmt::format("{}: {} finished steps are kept; run the same command again to continue", place_.path(),
                      journal_.records().size()));
     return;
   }
@@ -244,11 +246,11 @@ void OutputDir::fail_changed() const {
 }
 
 void OutputDir::fail_removed() const {
-  fail(ErrorKind::io, "{}: was removed meanwhile, as {}", place_.above.path(hidden_.partial),
-       is_part_ ? "when its parts are merged or discarded" : "no run of mxfp4-pack does");
+  fail(ErrorKind::io, "{}: was removed meanwhile{}", place_.above.path(hidden_.partial),
+       is_part_ ? "; other processes may have merged or discarded the parts" : ", but not by mxfp4-pack");
 }
 
-/// A predecessor that is not set aside goes afterwards; strangers' files in it are moved into the new directory.
+/// Publishes the staging directory; then removes the replaced output, unless it was set aside.
 void OutputDir::commit(const std::string& proof) {
   if (!committed_) {
     if (!holds_run(built(), journal_.head().run)) fail_removed();
@@ -258,19 +260,19 @@ void OutputDir::commit(const std::string& proof) {
       if (old_) by.replaced = checksum_in(old_->folder, proof);
       journal_.finish(by);
     }
-    place_.above.sync();  // the journal's name: without it what is whole would be nobody's
+    place_.above.sync();  // makes the journal's name durable: without it the complete directory has no owner
     if (const int error = partial_->folder.unlink(run_file); error != 0 && error != ENOENT)
       fail_errno(partial_->folder.path(run_file), "cannot remove", error);
     sync_built();
-    // Who removed the journal removes the directory too, or begins another there.
+    // A process that removed the journal also removes the directory, or begins another one there.
     if (!is_part_ && !journal_.is_in_place()) fail_removed();
     built();
     const Fd above = place_.above.readable();
     if (!above) fail_errno(place_.above.path(), "cannot open", errno);
-    rename_into_place();  // after it no memory is asked for
+    rename_into_place();  // needs no memory after the rename
     committed_ = true;
     sync_names(above);
-    if (set_aside_) note(fmt::format("{}: what was there is kept as {}", name_, kept_));
+    if (set_aside_) note(fmt::format("{}: the old output is kept as {}", name_, kept_));
   }
   if (replace_) {
     remove_replaced(*old_, partial_->folder, [&](const std::string& name) {
@@ -291,28 +293,28 @@ void OutputDir::sync_built() {
     if (!entry.is_folder()) continue;
     const Folder folder = built.find(entry.name);
     const auto old = old_ ? old_->folder.look(entry.name) : std::nullopt;
-    if (old && !own.contains(entry.name))  // of others: as it was
+    if (old && !own.contains(entry.name))  // not made by this run: its mode stays
       privacy_.keep(folder, old->st_mode);
     else if (old)
       privacy_.apply(folder, old->st_mode & 07777);
     else
-      privacy_.apply(folder);  // here, for also one that an interrupted run made has to get its mode
+      privacy_.apply(folder);  // here, since folders of an interrupted run need their mode as well
     folder.sync();
   }
   if (old_mode_)
-    privacy_.apply(built, *old_mode_ & old_->folder.stat().st_mode);  // its owner may have closed it meanwhile
+    privacy_.apply(built, *old_mode_ & old_->folder.stat().st_mode);  // its owner may have restricted it during the run
   else
     privacy_.apply(built);
   built.sync();
 }
 
-/// Removes the journal, but not while parts are left: it says that they are merged.
+/// Removes the journal, unless parts are left: the journal records that they are merged.
 void OutputDir::remove_finished_journal() {
   if (!place_.above.has(hidden_.parts)) journal_.remove();
 }
 
-/// Removes what another directory has taken the place of. If the run that did it was cut short, its manifest says what
-/// of it may go.
+/// Removes an output that another directory has replaced. If the run that replaced it was interrupted, the manifest of
+/// the old output lists the files that may be removed.
 void OutputDir::remove_replaced(const HeldFolder& old, const Folder& fresh, const IsOwn& is_own) {
   if (!old.is_in_place()) return;
   const std::string mounted = mounted_in(old.folder.path());
@@ -322,17 +324,17 @@ void OutputDir::remove_replaced(const HeldFolder& old, const Folder& fresh, cons
   try {
     const auto names = made_ && !deferred_ ? made_(old.folder) : std::vector<std::string>();
     listed.insert(names.begin(), names.end());
-  } catch (const Error&) {  // nothing is known of it, so all of it is kept
+  } catch (const Error&) {  // without a manifest every file is kept
   }
   std::set<std::string> known = listed;
   for (const auto& [name, state] : before_) known.insert(name);
   const std::set<std::string> folders = folders_of(known);
   const IsOwn may_go = [&](const std::string& name) {
     return is_own(name) || listed.count(name) > 0 || folders.count(name) > 0 ||
-           name == run_file;  // of a partial output equal to what is there
+           name == run_file;  // left in the staging directory by an interrupted commit
   };
   remove_directory(old, fresh, may_go, journal_.proof().file);
-  place_.above.sync();  // before the journal goes
+  place_.above.sync();  // before the journal is removed
 }
 
 }  // namespace mxfp4

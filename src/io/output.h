@@ -1,8 +1,8 @@
-// An output directory that appears whole or not at all: built beside its place, synced, renamed.
+// An output directory that appears complete or not at all: it is built in a staging directory beside its place, synced
+// and renamed.
 //
-// The folder above and the directory that is built are held by descriptors, and all names are looked up below these. So
-// another user who may rename what stands in the folder above can end a run, but cannot have it write or remove
-// anything elsewhere.
+// Descriptors hold the folder above and the staging directory, and all names are looked up below these. Another user
+// who may rename entries of the folder above can end a run, but cannot make it write or remove anything elsewhere.
 #pragma once
 
 #include <functional>
@@ -21,83 +21,86 @@
 
 namespace mxfp4 {
 
-/// What becomes of a directory that is there. refuse: an error unless it is empty; replace: only where this tool made
-/// every file in it; set_aside: the same, and it is kept beside, as NAME.kept-N; extend: the caller has linked what
-/// stays.
+/// How to treat an existing directory:
+/// - refuse: fail unless it is empty
+/// - replace: replace it if this tool made every file in it
+/// - set_aside: as replace, but keep it as NAME.kept-N
+/// - extend: replace it; the caller has linked the files that stay
 enum class Existing { refuse, replace, set_aside, extend };
 
-/// What a run is given, as checksums, and how it begins. An interrupted run that was given the same is continued.
+/// The inputs of a run, as checksums, and how it begins. A run with the same inputs continues an interrupted run.
 struct OpenOptions {
   static constexpr const char* never_continued = "-";
 
   Existing existing = Existing::refuse;
   std::string options = never_continued, source = "-";
-  std::vector<std::string> made = {};  // the relative names of all files that the run makes
-  int64_t bytes = 0;                   // that the run writes in all
-  bool takes_parts = false;            // parts of OUT go into it; else they are in the way
-  bool even_in_use = false;            // also while other nodes may be writing parts
-  bool discards_other = false;         // what an interrupted run of another command left, and its parts, are removed
-  std::optional<Permitted> permitted = {};  // by the source; none: by the directory that is replaced
+  std::vector<std::string> made = {};       // the relative names of all files that the run makes
+  int64_t bytes = 0;                        // all that the run writes
+  bool takes_parts = false;                 // the run uses parts of OUT; else parts are an error
+  bool even_in_use = false;                 // other nodes may be writing parts at the same time
+  bool discards_other = false;              // removes leftovers and parts of an interrupted other command
+  std::optional<Permitted> permitted = {};  // of the source; none: of the replaced directory
 };
 
 class OutputDir {
  public:
-  /// Locks the place: from here on no other run writes there. Whoever will write takes the lock before it reads
-  /// anything of OUT. Refuses an OUT that another run is writing. Finishes what a run left that was cut short after its
-  /// output came into its place. out: what messages call OUT. made: null for outputs that are never replaced.
+  /// Locks the place: no other run writes there during the life of this object. Take the lock before anything of OUT is
+  /// read. Throws Error{usage} if another run is writing OUT. If a run was interrupted after it published its output,
+  /// this removes its leftovers. out: OUT's name in messages. made: null for outputs that are never replaced.
   OutputDir(Place place, const std::string& out, ListOwn made = nullptr);
-  /// A folder for one part of the output at `place`, among its parts (parts.h): under a name that no other run has, and
-  /// without a lock. It is never continued.
+  /// A folder for one part of the output at `place`, among its parts (parts.h). Its name is unique, so it has no lock.
+  /// It is never continued.
   static OutputDir for_part(const Place& place, const std::string& part);
-  /// Removes what a run left beside `place`, and puts an old output back if its place is empty. As the constructor it
-  /// takes the lock and finishes what a finished output left. Throws Error{usage} if something there is not this
-  /// tool's.
+  /// Removes a run's leftovers beside `place`, and restores an old output if its place is empty. Like the constructor,
+  /// it takes the lock and removes the leftovers of a published output. Throws Error{usage} if this tool did not make
+  /// one of the leftovers.
   static void clean(Place place, ListOwn made);
-  /// Removes what was built, unless committed or kept.
+  /// Removes the staging directory, unless it is published or kept.
   ~OutputDir();
   OutputDir(const OutputDir&) = delete;
 
   /// Refuses an existing OUT unless `start.existing` permits it. Continues in the staging directory of an interrupted
-  /// run that was given the same; refuses that of another run with a finished step, unless `start` discards it. Throws
-  /// Error{io} if the file system has no space for `start.bytes`; nothing is removed before that check. Files that are
-  /// made after this call are as private as the source's most private file (permitted.h).
+  /// run with the same inputs. Refuses a staging directory of another run with a finished step, unless `start` discards
+  /// it. Throws Error{io} if the file system has no space for `start.bytes`; nothing is removed before that check.
+  /// Files that are made after this call are as private as the source's most private file (permitted.h).
   void open(const OpenOptions& start = {});
 
   /// The staging directory. Throws Error{io} if somebody removed it.
   const Folder& built() const;
-  /// Creates a file of `bytes` bytes, its space reserved if the file system can, except on tmpfs. What the run that
-  /// this one continues wrote to it stays; anything else of that name goes first, so that nothing is ever written
-  /// through a link. Its folders are made.
+  /// Creates a file of `bytes` bytes, and the folders above it. Reserves its space if the file system can, except on
+  /// tmpfs. If this run continues another, the file keeps the bytes that the other run wrote. Anything else with that
+  /// name is removed first, so that nothing is written through a link.
   Fd create(const std::string& name, int64_t bytes) const;
   /// Creates a file that is written from front to back.
   Fd create_text(const std::string& name) const;
-  /// The same, written and synced.
+  /// Creates, writes and syncs a file.
   void write_text(const std::string& name, std::string_view text) const;
-  /// Makes `name` a link of an open file of the source. False if it is to be copied; throws Error{io} if Link::hard or
-  /// Link::reflink is asked for and cannot be.
+  /// Makes `name` a link to an open file of the source. Returns false if the file is to be copied. Throws Error{io} if
+  /// Link::hard or Link::reflink is requested and fails.
   bool link(Link how, const Fd& file, const std::string& name) const;
-  /// Makes `name` a hard link of a file, or of a link, of the same name in another folder; 0 or errno.
+  /// Makes `name` a hard link to the file or link with the same name in another folder. Returns 0 or errno.
   int link_from(const Folder& from, const std::string& name) const;
-  /// Copies such a file or link, synced, and as public as it was.
+  /// Copies the file or link with that name from another folder, with its permissions, and syncs the copy.
   void copy_from(const Folder& from, const std::string& name) const;
-  /// Moves a file here that another run made.
+  /// Moves a file of another run into the staging directory.
   void take(const Folder& from, const std::string& name) const;
-  /// The directory that will be replaced, from open() on; null if there is none.
+  /// The directory that will be replaced, valid after open(); null if there is none.
   const Folder* replaced() const { return old_ ? &old_->folder : nullptr; }
-  /// The finished jobs of this run and of those that it continues.
+  /// The finished jobs of this run and of the runs that it continues.
   Journal& journal() { return journal_; }
-  /// Whether an error from here on leaves a partial output that can be continued, if a job is finished.
+  /// Whether a later error leaves the staging directory for a run that continues, if a job is finished.
   void keep(bool keep) { keep_ = keep && !is_part_; }
-  /// True where a run that this one continues was cut short after the directory came into its place.
+  /// Whether the run that this one continues had published the directory.
   bool committed() const { return committed_; }
-  /// True where such a run was found, whatever it was given: what it left is tidied up.
+  /// Whether any run, also one with other inputs, was interrupted after it published its output. Its leftovers are
+  /// removed.
   bool finished() const { return finished_; }
-  /// Where what was set aside is; empty: nothing was.
+  /// The path of the old output that was set aside; empty if none was.
   const std::string& kept() const { return kept_; }
-  /// Refuses a file that others put into what was built. Syncs every folder and puts the directory in its place. proof:
-  /// a file of it whose contents are this run's alone, by which a later run knows the output again; may be empty. A
-  /// predecessor that is not set aside goes afterwards; files that others put there meanwhile are moved into the new
-  /// directory.
+  /// Publishes the staging directory: syncs every folder and renames the directory to its place. Throws if another user
+  /// added a file to it. Afterwards the replaced output is removed, unless it was set aside. Files that others added to
+  /// the replaced output in the meantime move into the new directory. proof: a file whose contents are unique to this
+  /// run, so that a later run recognises the output; may be empty.
   void commit(const std::string& proof = {});
 
  private:
@@ -125,21 +128,21 @@ class OutputDir {
   void remove_replaced(const HeldFolder& old, const Folder& fresh, const IsOwn& is_own);
   void end();
 
-  std::optional<SignalsDeferred> deferred_;  // since open(), until all else is gone
+  std::optional<SignalsDeferred> deferred_;  // from open() to the end of this object; the last member to be destroyed
   Place place_;
-  std::string name_;  // as the user calls it
+  std::string name_;  // in messages
   std::string kept_;
   HiddenNames hidden_;
   ListOwn made_;
   Journal journal_;
-  std::optional<HeldFolder> partial_;  // what is built
-  std::optional<HeldFolder> old_;      // what will be replaced
-  Snapshot before_;                    // of it
+  std::optional<HeldFolder> partial_;  // the staging directory
+  std::optional<HeldFolder> old_;      // the output that will be replaced
+  Snapshot before_;                    // of old_
   Privacy privacy_;
   std::optional<mode_t> old_mode_;
   bool finished_ = false;  // the journal belongs to a run whose output is in its place
   bool is_part_ = false, replace_ = false, set_aside_ = false, keep_ = false, committed_ = false;
-  bool built_ = false;  // the partial directory is this run's
+  bool built_ = false;  // the staging directory is this run's
 };
 
 }  // namespace mxfp4

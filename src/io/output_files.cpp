@@ -1,4 +1,4 @@
-// What an OutputDir builds, and how that comes into its place.
+// The files of an OutputDir, and the renames that publish it.
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -47,7 +47,7 @@ Fd OutputDir::create(const std::string& name, int64_t bytes) const {
   make_folders(name);
   Fd fd = open_own(built(), name);
   privacy_.apply(fd);
-  if (bytes > 0) reserve_space(fd, bytes);  // mostly makes it as long, too
+  if (bytes > 0) reserve_space(fd, bytes);  // usually sets the length as well
   if (fd.stat().st_size != bytes && ::ftruncate(fd.get(), bytes) != 0) fail_errno(name, "cannot set its size", errno);
   return fd;
 }
@@ -106,8 +106,8 @@ void OutputDir::take(const Folder& from, const std::string& name) const {
   if (const int error = from.rename(name, built(), name)) fail_errno(from.path(name), "cannot move", error);
 }
 
-/// What was built takes a kept name, and then it and the old output are swapped: killed at any moment, a run leaves
-/// both, neither under a hidden name. A run that fails puts the old output back.
+/// Renames the staging directory to a kept name, then swaps it with the old output. So a run that is killed at any
+/// moment leaves both outputs, and neither has a hidden name. A run that fails restores the old output.
 void OutputDir::set_aside() {
   const Folder& above = place_.above;
   const std::string fresh = move_to_kept(above, hidden_.partial, above, place_.name);
@@ -127,7 +127,8 @@ void OutputDir::set_aside() {
   replace_ = false;
 }
 
-/// Somebody who may rename in the folder above could have put another folder under the hidden name just before.
+/// Another user who may rename in the folder above could have put another folder under the hidden name just before the
+/// rename.
 void OutputDir::check_in_place() {
   if (!partial_->folder.is_at(place_.above, place_.name))
     fail(ErrorKind::io, "{}: another user has moved what was built; it is not in its place", name_);
@@ -141,7 +142,7 @@ void OutputDir::rename_into_place() {
     if (!old_->is_in_place()) fail_changed();
     swap_folders(place_.above, hidden_.partial, place_.name, hidden_.aside);
     old_->name = place_.above.has(hidden_.partial) ? hidden_.partial : hidden_.aside;
-    if (!old_->is_in_place()) {  // somebody was quicker
+    if (!old_->is_in_place()) {  // another process replaced it just before the swap
       swap_folders(place_.above, old_->name, place_.name, hidden_.aside);
       fail_changed();
     }

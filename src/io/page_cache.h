@@ -1,4 +1,4 @@
-// Whether files that are read or written stay in the page cache, where the next program that reads them finds them.
+// Whether files that are read or written stay in the page cache, so that the next program finds them there.
 #pragma once
 
 #include <cstdint>
@@ -8,25 +8,27 @@
 
 namespace mxfp4 {
 
-/// automatic: if memory has room for them.
+/// automatic: files stay if memory has room for them.
 enum class PageCache { automatic, yes, no };
 
-/// Throws Error{usage} if MXFP4_PACK_PAGE_CACHE is not auto, yes or no; automatic if it is not set or empty.
+/// The setting of MXFP4_PACK_PAGE_CACHE: auto, yes or no. automatic if it is not set or empty. Throws Error{usage} for
+/// any other text.
 PageCache page_cache_of_environment();
 
-/// Which files of a run stay: all if memory has room for all that the run is expected to read or write, else none. In
-/// too little room each file would drive others out before their next reading.
+/// Decides which files of a run stay: all if memory has room for everything that the run is expected to read or write,
+/// else none. In less memory each file would evict others before their next use.
 class CacheRoom {
  public:
-  /// None stays.
+  /// No file stays.
   CacheRoom() = default;
-  /// room: of memory. An eighth of it is left to others.
+  /// room: free memory in bytes. One eighth of it is left to other programs.
   explicit CacheRoom(PageCache setting, int64_t room = memory_room());
-  /// How many bytes the run reads or writes, all processes together. Without this, files stay in the order of stays().
+  /// The bytes that the run reads or writes, in all processes together. Without this call, files stay in the order of
+  /// stays().
   void expect(int64_t bytes) { expected_ = bytes; }
-  /// How many bytes at the begin of a file stay.
+  /// The number of bytes at the begin of a file that stay.
   int64_t stays(int64_t file_bytes);
-  /// Whether all stays of a run of this many bytes.
+  /// Whether everything stays if a run has this number of bytes.
   bool holds(int64_t bytes) const { return bytes <= room_; }
 
  private:

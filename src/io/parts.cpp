@@ -21,7 +21,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// As far as it can stand in a file's name.
+/// The host's name, with `_` for characters that part names do not allow.
 std::string host_name() {
   char name[65] = {};
   if (::gethostname(name, sizeof(name) - 1) != 0) return "host";
@@ -31,7 +31,8 @@ std::string host_name() {
   return text;
 }
 
-/// Whether a folder among the parts is a finished part: one that is not may have the file, too.
+/// Whether a folder among the parts is a finished part. The staging directory of a part may have a record as well, so
+/// hidden names do not count.
 bool has_record(const Folder& parts, const std::string& name) {
   if (!name_behind(name).empty()) return false;
   const Folder part = parts.find(name);
@@ -48,20 +49,21 @@ PartFolder read_part(const Folder& parts, const std::string& name) {
   return part;
 }
 
-/// What the journal of a part that is not finished says of it.
+/// The head of an unfinished part's journal.
 JournalHead head_of_unfinished(const Folder& parts, const HiddenNames& hidden) {
   if (!parts.has(hidden.journal)) return {};
   const JournalText journal = read_journal(open_read(parts, hidden.journal));
   return head_for(parts.find(hidden.partial), journal.head, journal.proof);
 }
 
-/// Whether a name is what new_part_name() gives.
+/// Whether a name has the form of new_part_name().
 bool is_part_name(const std::string& name) {
   static const std::regex pattern("[0-9]+-of-[0-9]+\\.[A-Za-z0-9_-]+\\.[0-9]+\\.[0-9a-f]+");
   return std::regex_match(name, pattern);
 }
 
-/// Its journal goes last: it says what is the part's if that is whole but for its name.
+/// Removes an unfinished part. Its journal is removed last, since it lists the files of a part that only lacks its
+/// name.
 void remove_unfinished(const Folder& parts, const std::string& part) {
   const HiddenNames hidden = hidden_beside(part);
   const JournalHead head = head_of_unfinished(parts, hidden);
@@ -77,11 +79,11 @@ std::string why_not_own_unfinished(const Folder& parts, const std::string& part)
   return why.empty() ? "" : fmt::format("{}: {}", parts.path(hidden.partial), why);
 }
 
-/// What is the part's own. made: if its record does not say so.
+/// The part's own files. made: used if the part's record does not list them.
 std::set<std::string> names_of(const JournalText& record, const std::vector<std::string>& made) {
   const std::vector<std::string>& own = record.begun ? record.head.made : made;
   std::set<std::string> names(own.begin(), own.end());
-  names.insert({run_file, part_record});  // the first, if it could not be removed
+  names.insert({run_file, part_record});  // run_file: it may be left if its removal failed
   return names;
 }
 
@@ -101,7 +103,7 @@ void remove_part(const Folder& parts, const std::string& name, const std::vector
   remove_own({parts, name}, names_of(part.record, made), part_record);
 }
 
-/// Whether it has a part's name and nothing in it: the rest of one whose removal was cut short.
+/// Whether a name is an empty folder with a part's name: the rest of an interrupted removal.
 bool is_rest_of_part(const Folder& parts, const std::string& name) {
   if (!is_part_name(name)) return false;
   const Folder rest = parts.find(name);
@@ -111,12 +113,12 @@ bool is_rest_of_part(const Folder& parts, const std::string& name) {
 /// The names in a folder of parts; finished parts come first.
 std::vector<std::string> names_in(const Folder& parts) {
   if (!parts) return {};
-  std::vector<std::string> names = names_in_folder(parts, Unreadable::skip);  // it may be gone by now
+  std::vector<std::string> names = names_in_folder(parts, Unreadable::skip);  // another process may have removed it
   std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return has_record(parts, name); });
   return names;
 }
 
-/// Removes what has a name among the parts.
+/// Removes an entry of the folder of parts.
 void remove_entry(const Folder& parts, const std::string& name, const std::vector<std::string>& made) {
   const std::string part = name_behind(name);
   if (has_record(parts, name))
@@ -177,7 +179,7 @@ std::vector<PartFolder> read_parts(const HeldFolder& parts) {
   check_own_parts(parts);
   if (!parts) return {};
   std::vector<PartFolder> found;
-  parts.folder.touch();  // a cached list of another node's files is asked for again
+  parts.folder.touch();  // makes a file server's client list other nodes' files again
   for (const std::string& name : names_in(parts.folder)) {
     if (!has_record(parts.folder, name)) continue;
     PartFolder part = read_part(parts.folder, name);
@@ -227,7 +229,7 @@ std::string why_not_own_parts(const HeldFolder& held, const std::vector<std::str
 
 void remove_parts(const HeldFolder& parts, const std::vector<std::string>& made) {
   if (!parts || !parts.folder.is_own()) return;
-  if (const std::string why = why_not_own_parts(parts, made); !why.empty())  // then all of it stays
+  if (const std::string why = why_not_own_parts(parts, made); !why.empty())  // then nothing is removed
     fail(ErrorKind::usage, "{}; move it away", why);
   Problems problems;
   for (const std::string& name : names_in(parts.folder)) try {

@@ -17,7 +17,8 @@ constexpr const char* list_name = "system.posix_acl_access";
 
 bool has_access_list(const Folder& folder) {
   if (const Fd fd = folder.readable()) return ::fgetxattr(fd.get(), list_name, nullptr, 0) > 0;
-  return ::getxattr(folder.lasting_path().c_str(), list_name, nullptr, 0) > 0;  // it may be entered, but not read
+  return ::getxattr(folder.lasting_path().c_str(), list_name, nullptr, 0) >
+         0;  // also works for a folder that may be entered, but not read
 }
 
 void Permitted::add(const Fd& file) {
@@ -33,14 +34,14 @@ void Permitted::add(const Folder& folder) {
   add(s, S_IXOTH, has_access_list(folder));
 }
 
-/// read: the bit without which nothing of it can be read.
+/// read: the permission bit without which nothing of it can be read.
 void Permitted::add(const struct stat& s, mode_t read, bool has_list) {
   mode_t no = 0;
   for (const int who : {0, 3}) {
     if (!(s.st_mode >> who & read)) no |= mode_t(7 << who);
     if (S_ISREG(s.st_mode) && !(s.st_mode >> who & S_IWOTH)) denied_ |= mode_t(2 << who);
   }
-  if (has_list) no |= 077;  // it may deny to some users what the mode permits
+  if (has_list) no |= 077;  // the list may deny some users what the mode permits
   denied_ |= no;
   denied_folder_ |= no;
   same_group_ &= group_.value_or(s.st_gid) == s.st_gid;

@@ -1,4 +1,4 @@
-// What a source permits to others than its owner.
+// The permissions that a source gives to group and others.
 #pragma once
 
 #include <sys/stat.h>
@@ -10,16 +10,17 @@
 
 namespace mxfp4 {
 
-/// What the files and folders of a source permit to group and others, all together. Each is added by its descriptor: a
-/// name could lead elsewhere when the file is read.
+/// The permissions that all files and folders of a source give to group and others. Each file is added by its
+/// descriptor, since its name may lead to another file at the time of reading.
 class Permitted {
  public:
   void add(const Fd& file);
   void add(const Folder& folder);
 
-  /// The permission bits that are denied to group and others: to files, or to folders. Nothing was added: all.
+  /// The permission bits of group and others that new files, or new folders, must not have. All of them if nothing was
+  /// added.
   mode_t denied(bool is_folder) const { return !group_ ? 077 : is_folder ? denied_folder_ : denied_; }
-  /// The group of all that was added; none if there are several.
+  /// The group of everything that was added; none if there are several.
   std::optional<gid_t> group() const { return same_group_ ? group_ : std::nullopt; }
 
  private:
@@ -30,10 +31,10 @@ class Permitted {
   bool same_group_ = true;
 };
 
-/// Of a folder and all that is in it. A link counts as what it leads to.
+/// The permissions of a folder and of everything in it. A link counts as its target.
 Permitted permitted_in(const Folder& folder);
 
-/// Whether a folder has an access list of more than its mode.
+/// Whether a folder has an access list with entries beyond its mode.
 bool has_access_list(const Folder& folder);
 
 }  // namespace mxfp4

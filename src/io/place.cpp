@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// By which a folder is known under every path that leads to it.
+/// Identifies a folder under every path that leads to it.
 using Identity = std::pair<dev_t, ino_t>;
 Identity identity_of(const struct stat& s) { return {s.st_dev, s.st_ino}; }
 
@@ -33,7 +33,7 @@ std::set<Identity> folders_above(const Folder& folder) {
   return all;
 }
 
-/// A folder and the folders in it: of a tree that is no checkpoint only the first thousands.
+/// A folder and the folders in it, at most 10,000: no checkpoint has that many.
 std::set<Identity> folders_in(const Folder& folder) {
   constexpr size_t most = 10'000;
   std::set<Identity> all = {identity_of(folder.stat())};
@@ -57,12 +57,13 @@ void check_length(const std::string& out, const std::string& name) {
          name.size(), most - (beside - name.size()));
 }
 
-/// Where the system does not list its mounts, the rename at the end fails.
+/// Throws Error{usage} if OUT is a mount point or contains one. If the system does not list its mounts, the final
+/// rename fails instead.
 void check_not_mounted(const std::string& out, const std::string& place) {
   const std::string mounted = mounted_in(place);
   if (mounted.empty()) return;
   if (mounted == place)
-    fail(ErrorKind::usage, "{}: is a mount point, which cannot appear whole or not at all; choose a folder in it", out);
+    fail(ErrorKind::usage, "{}: is a mount point, which no rename can replace; choose a folder in it", out);
   fail(ErrorKind::usage, "{}: {} is mounted in it; unmount that first, or choose another place", out, mounted);
 }
 
@@ -78,7 +79,7 @@ std::string mounted_in(const std::string& path) {
 }
 
 void refuse_link(const std::string& out) {
-  const size_t end = out.find_last_not_of('/') + 1;  // of "out/" too
+  const size_t end = out.find_last_not_of('/') + 1;  // also for "out/"
   if (fs::is_symlink(fs::symlink_status(out.substr(0, end))))
     fail(ErrorKind::usage, "{}: is a link; give the place itself", out);
 }
@@ -90,7 +91,7 @@ Place place_of(const std::string& out) {
   if (!path.has_filename()) path = path.parent_path();
   refuse_link(out);
   if (const std::string of = name_behind(path.filename().string()); !of.empty())
-    fail(ErrorKind::usage, "{}: is a name that a run to {} has for itself; choose another", out,
+    fail(ErrorKind::usage, "{}: is the hidden name of a run that writes {}; choose another name", out,
          (path.parent_path() / of).string());
   check_length(out, path.filename().string());
   const Folder here = Folder::try_open(".");
@@ -99,16 +100,16 @@ Place place_of(const std::string& out) {
     fail(ErrorKind::io, "{}: the folder {} does not exist; make it first", out, path.parent_path().string());
   if (!place.above) fail_errno(path.parent_path().string(), "cannot open", errno);
   if (here && here.is_at(place.above, place.name))
-    fail(ErrorKind::usage,
-         "{}: is the folder that this was started in, which another would replace; start it elsewhere", out);
+    fail(ErrorKind::usage, "{}: is the current directory, which the output would replace; start in another directory",
+         out);
   check_not_mounted(out, place.path());
   return place;
 }
 
-/// By what folders are, not by their paths: a bind mount gives a folder a second one.
+/// Compares folders by their identity, since a bind mount gives a folder a second path.
 void check_apart(const std::string& out, const Place& place, const std::string& source) {
   const Folder from = Folder::try_open(source);
-  if (!from) return;  // whoever opens it says what is wrong
+  if (!from) return;  // the code that opens it reports the error
   const Folder there = place.folder();
   if (there && identity_of(there.stat()) == identity_of(from.stat()))
     fail(ErrorKind::usage, "{}: is the source {} itself; choose another place", out, source);

@@ -15,13 +15,13 @@ struct Place {
 
   /// Absolute, without links.
   std::string path() const { return above.path(name); }
-  /// The same under a second descriptor.
+  /// A copy with a second descriptor.
   Place again() const { return {above.again(), name}; }
-  /// What is there; holds nothing if that is no folder.
+  /// The folder at this place; holds nothing if there is no folder.
   Folder folder() const { return above.find(name); }
 };
 
-/// Throws Error{usage} if OUT is a link: a rename would replace the link, not what it leads to.
+/// Throws Error{usage} if OUT is a link: a rename would replace the link, not its target.
 void refuse_link(const std::string& out);
 
 /// The place of OUT, which is looked up once in a run. Throws Error{usage} in these cases:
@@ -29,17 +29,17 @@ void refuse_link(const std::string& out);
 /// - Something is mounted on OUT or in it, which no rename could replace.
 /// - The name is too long for the hidden names beside it.
 Place place_of(const std::string& out);
-/// The same. Throws Error{usage} also as check_apart().
+/// The place of OUT; also calls check_apart().
 Place place_of(const std::string& out, const std::string& source);
 
 /// Throws Error{usage} if OUT is `source`, lies inside it or contains it, also by a bind mount.
 void check_apart(const std::string& out, const Place& place, const std::string& source);
 
-/// Throws Error{io} unless the file system of a folder has space for `bytes` bytes. Files with one name in the folders
-/// `spare` count as free space.
+/// Throws Error{io} unless the file system of a folder has space for `bytes` bytes. Files in the folders `spare` count
+/// as free space, unless they have other hard links.
 void check_space(const Folder& folder, int64_t bytes, const std::vector<std::string>& spare);
 
-/// What is mounted on a path or below it; empty if nothing is, or the system does not list its mounts.
+/// The mount point on a path or below it; empty if there is none, or if the system does not list its mounts.
 std::string mounted_in(const std::string& path);
 
 }  // namespace mxfp4

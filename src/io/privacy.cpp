@@ -20,7 +20,7 @@ constexpr const char* access_list = "system.posix_acl_access";
 constexpr const char* inherited_list = "system.posix_acl_default";
 
 void set_mode(const Fd& fd, mode_t mode) {
-  for (const char* list : {access_list, inherited_list}) ::fremovexattr(fd.get(), list);  // mostly there is none
+  for (const char* list : {access_list, inherited_list}) ::fremovexattr(fd.get(), list);  // usually there is none
   if (::fchmod(fd.get(), mode) == 0 || errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) return;
   fail_errno(fd.name(), "cannot set its mode", errno);
 }
@@ -39,7 +39,8 @@ Privacy::Privacy(const Permitted& source)
 mode_t Privacy::limit(mode_t mode, gid_t group, bool is_folder) const {
   mode &= ~(is_folder ? denied_folder_ : denied_);
   if (!has_source_ || group_ == group) return mode;
-  const mode_t both = mode & mode >> group_shift & 07;  // the groups are others to each other
+  const mode_t both =
+      mode & mode >> group_shift & 07;  // to the new group, the source's group are others, and the reverse
   return (mode & ~mode_t(077)) | both | both << group_shift;
 }
 

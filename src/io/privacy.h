@@ -1,7 +1,7 @@
-// Who may read an output: nobody who may not read its source.
+// Restricts the readers of an output to the readers of its source.
 //
-// A file or folder is made for this user alone and then given its mode. So neither the umask nor an access list that
-// the folder above passes on decides in between, and the library never sets the umask of its process.
+// A file or folder is created for this user alone, and then gets its mode. So neither the umask nor an inherited access
+// list decides in between, and the library never sets the umask of its process.
 #pragma once
 
 #include <sys/types.h>
@@ -16,32 +16,31 @@ class Permitted;
 
 class Privacy {
  public:
-  /// Of what has no source: the umask alone decides.
+  /// For files without a source: only the umask decides.
   Privacy();
-  /// No more than the source permits.
+  /// For files with a source: the umask and the source's permissions decide.
   explicit Privacy(const Permitted& source);
 
-  /// Of the permission bits `mode` of a file or folder those that the source permits. group: that of the new file. What
-  /// the source permits to its own group is no permission for another one, nor is what it permits to others one for its
-  /// group.
+  /// The permission bits of `mode` that the source permits for a new file or folder. group: the group of the new file.
+  /// If it is not the source's group, its members get only bits that the source gives to both its group and others.
   mode_t limit(mode_t mode, gid_t group, bool is_folder) const;
-  /// Gives a file that this process has made the mode 0666 less umask and limit(), a folder 0777 less both, and takes
-  /// inherited access lists away. A file system without modes stays as it is.
+  /// Gives a file that this process has created the mode 0666, a folder 0777, less the umask and less the bits that
+  /// limit() denies. Removes inherited access lists. Does nothing on a file system without modes.
   void apply(const Fd& made) const;
   void apply(const Folder& made) const;
   /// Gives a folder limit(mode).
   void apply(const Folder& made, mode_t mode) const;
-  /// Gives a file or folder that stands for one of others the mode that that has.
+  /// Gives a file or folder the mode of the entry that it replaces.
   static void keep(const Fd& made, mode_t mode);
   static void keep(const Folder& made, mode_t mode);
 
  private:
   mode_t umask_, denied_ = 0, denied_folder_ = 0;
   bool has_source_ = false;
-  std::optional<gid_t> group_;  // of all of the source; none: there are several
+  std::optional<gid_t> group_;  // of the whole source; none: there are several
 };
 
-/// The umask of this process, which is not set for that; 077 if the system does not say.
+/// The umask of this process, read without setting it; 077 if the system does not provide it.
 mode_t process_umask();
 
 }  // namespace mxfp4

@@ -24,7 +24,7 @@ void make_folders_writable(const Folder& dir) {
   dir.make_writable();
   walk(dir, [&](const Entry& entry) {
     if (entry.is_folder())
-      if (const Folder below = dir.find(entry.name)) below.make_writable();  // before it is entered
+      if (const Folder below = dir.find(entry.name)) below.make_writable();  // before the walk enters it
     return true;
   });
 }
@@ -41,13 +41,13 @@ bool have_same_bytes(const Fd& a, const Fd& b) {
   return true;
 }
 
-/// NFS's names, and those of file systems made with libfuse.
+/// Whether a name is a placeholder for a removed file that is still open, on NFS or libfuse.
 bool is_removed_but_open(const Entry& entry) {
   const std::string name = entry.path.filename().string();
   return name.starts_with(".nfs0") || name.starts_with(".fuse_hidden0");
 }
 
-/// False if something has the name `to`.
+/// Renames an entry; false if the name `to` is taken.
 bool move_to_free_name(const Folder& in, const std::string& name, const Folder& there, const std::string& to) {
   int error = in.rename(name, there, to, RENAME_NOREPLACE);
   if (error == EEXIST) return false;
@@ -59,7 +59,7 @@ bool move_to_free_name(const Folder& in, const std::string& name, const Folder& 
   return true;
 }
 
-/// Makes a folder and those above it, each with the mode that it has in `old`.
+/// Creates a folder and the folders above it, each with its mode in `old`.
 void make_folders(const Folder& old, const Folder& fresh, const std::string& name) {
   if (name.empty() || fresh.has(name)) return;
   make_folders(old, fresh, fs::path(name).parent_path().string());
@@ -76,29 +76,29 @@ void move_stranger(const Folder& old, const Folder& fresh, const std::string& na
   if (is_in_both(old, fresh, name)) return remove_file(old, name);
   make_folders(old, fresh, fs::path(name).parent_path().string());
   const std::string to = move_to_free_name(old, name, fresh, name) ? name : move_to_kept(old, name, fresh, name);
-  note(fmt::format("{}: came while this run was writing, and is kept", fresh.path(to)));
+  note(fmt::format("{}: was added by another program during this run, and is kept", fresh.path(to)));
 }
 
-/// An empty folder that somebody made is made in `fresh`, too; one with files is where these are moved.
+/// Creates in `fresh` an empty folder that this tool did not make.
 void keep_if_strange(const Folder& old, const Folder& fresh, const std::string& name) {
   const Folder folder = old.find(name);
   if (!folder || !names_in_folder(folder).empty() || fresh.has(name)) return;
   make_folders(old, fresh, name);
-  note(fmt::format("{}: an empty folder that was in what is replaced, kept", fresh.path(name)));
+  note(fmt::format("{}: an empty folder of the replaced output, and is kept", fresh.path(name)));
 }
 
-/// Removes the name of an empty directory, if it still leads there. False if the directory is not empty.
+/// Removes an empty directory, unless its name leads elsewhere. Returns false if the directory is not empty.
 bool remove_name(const HeldFolder& dir) {
-  if (!dir.is_in_place()) return true;  // whoever moved it may keep it
+  if (!dir.is_in_place()) return true;  // somebody moved it, and may keep it
   const int error = dir.above.rmdir(dir.name);
   if (error != 0 && error != ENOTEMPTY && error != EEXIST) fail_errno(dir.folder.path(), "cannot remove", error);
   return error == 0;
 }
 
-/// Removes a directory of folders and, at the end, of the file `last`. False if another file is in it.
+/// Removes a directory that contains only folders and the file `last`. Returns false if it has another file.
 bool remove_folders(const HeldFolder& dir, const std::string& last) {
   const auto entries = entries_below(dir.folder);
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {  // what is inside comes before
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {  // contents before their folder
     if (entry->name == last) continue;
     const int error = dir.folder.rmdir(entry->name);
     if (error == ENOTEMPTY || error == EEXIST || error == ENOTDIR) return false;
@@ -164,7 +164,7 @@ std::string move_to_kept(const Folder& in, const std::string& name, const Folder
 void remove_directory(const HeldFolder& old, const Folder& fresh, const IsOwn& is_own, const std::string& last) {
   make_folders_writable(old.folder);
   bool open = false;
-  do {  // again if something came meanwhile
+  do {  // again if a file was added in the meantime
     if (open)
       fail(ErrorKind::io, "{}: a program still has files open in it; when it has ended, remove it with clean",
            old.folder.path());

@@ -1,4 +1,4 @@
-// A directory that was replaced by another: the files that this tool made in it are removed, all others are kept.
+// Removes a directory that another one has replaced: files that this tool made are removed, all others are kept.
 #pragma once
 
 #include <functional>
@@ -32,31 +32,32 @@ struct HeldFolder {
 using Snapshot = std::map<std::string, FileState>;
 Snapshot snapshot_of(const Folder& dir);
 
-/// The folders, by relative name, that files of these relative names lie in.
+/// The folders, by relative name, that contain files with these relative names.
 std::set<std::string> folders_of(const std::set<std::string>& names);
 
-/// The first file of `dir` that is not in `names`, or folder that holds none of them; empty if there is none.
+/// The first file of `dir` that is not in `names`, or the first folder without such a file; empty if there is none.
 std::string foreign_in(const Folder& dir, const std::set<std::string>& names);
 
-/// Whether a file or link of `a` is in `b` too, or its equal.
+/// Whether `b` has the same file or link under this name, or an equal one.
 bool is_in_both(const Folder& a, const Folder& b, const std::string& name);
 
-/// Whether a name is there and is more than an empty folder.
+/// Whether a name exists and is not an empty folder.
 bool is_taken(const Folder& above, const std::string& name);
 
-/// Throws Error{usage} unless this tool made every file in `dir`. out: what messages call it.
+/// Throws Error{usage} unless this tool made every file in `dir`. out: the directory's name in messages.
 void check_replaceable(const std::string& out, const Folder& dir, const ListOwn& made);
 
-/// Gives a name of `in` the first name TO.kept-N that is free in `there`, and returns it.
+/// Renames an entry of `in` to the first free name TO.kept-N in `there`, and returns that name.
 std::string move_to_kept(const Folder& in, const std::string& name, const Folder& there, const std::string& to);
 
-/// Removes `old`. A file that is not `is_own` moves to `fresh`, unless `fresh` has it already. It keeps its name or, if
-/// that is taken, becomes "NAME.kept-N". An empty folder that is not `is_own` is made in `fresh`. A note names each.
-/// last: the file of `old` that lists its own files. It is removed last, so that a later run can finish the removal.
+/// Removes `old`. Files that are not `is_own` move to `fresh`, unless `fresh` has an equal file. They keep their names
+/// or, if a name is taken, become "NAME.kept-N". Empty folders that are not `is_own` are created in `fresh`. A note
+/// names each kept file and folder. last: the file of `old` that lists its own files. It is removed last, so that a
+/// later run can finish an interrupted removal.
 void remove_directory(const HeldFolder& old, const Folder& fresh, const IsOwn& is_own, const std::string& last);
 
-/// Removes the files `names` of a directory, also if folders are read-only, then `last`, then the directory. Throws if
-/// something else is in it; that and `last` stay.
+/// Removes the files `names` of a directory, also from read-only folders; then `last`, then the directory. Throws if
+/// the directory has another file; that file and `last` stay.
 void remove_own(const HeldFolder& dir, const std::set<std::string>& names, const std::string& last);
 
 }  // namespace mxfp4

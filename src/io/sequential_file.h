@@ -1,5 +1,5 @@
-// A file written once from front to back, past the page cache where the file system allows it: large files then reach
-// the disk at its speed and push nothing else out of memory.
+// A file written once from front to back. If the file system can, the page cache is bypassed: a large file then reaches
+// the disk at its full speed and evicts nothing else from memory.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace mxfp4 {
 
 class SequentialFile {
  public:
-  /// The space that next() always has.
+  /// The space in bytes at next().
   static constexpr int64_t room = 1 << 20;
 
-  /// Takes over an empty or preallocated file that is open for writing; only the latter's bytes go past the page cache.
+  /// Takes over an empty or preallocated file that is open for writing. Only preallocated files bypass the page cache.
   explicit SequentialFile(Fd fd);
-  /// Where the next bytes, at most `room` of them, are to be put.
+  /// The address for the next bytes, at most `room` of them.
   uint8_t* next() { return buffer_.get() + used_; }
   /// Makes the `bytes` bytes at next() part of the file.
   void append(int64_t bytes);

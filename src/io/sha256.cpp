@@ -66,7 +66,7 @@ void check_sha256_sums(const std::string& sums, NamedFiles files, const std::set
   }
   for (const std::string& line : says)
     if (!is.count(line) && !(line.size() > name_at && known.contains(line.substr(name_at))))
-      problems.error(sums_name, "'{}' is of no file here", printable(line));
+      problems.error(sums_name, "'{}' matches no file here", printable(line));
 }
 
 }  // namespace mxfp4

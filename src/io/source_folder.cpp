@@ -26,7 +26,7 @@ int try_to_open(int folder, const std::string& name, int flags) {
 
 std::string proc_path(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
-/// Where a descriptor's file is by now, as the system tells it; empty without /proc.
+/// The path of a descriptor's file at this moment; empty without /proc.
 std::string where_is(int fd) {
   char path[PATH_MAX];
   const ssize_t bytes = ::readlink(proc_path(fd).c_str(), path, sizeof path);
@@ -41,7 +41,7 @@ std::string resolved(const fs::path& path) {
 
 bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
-/// Of a blob in the Hugging Face cache: a hash, which files of others are not called.
+/// Whether a name is a hash, as blobs in the Hugging Face cache have. Private files rarely have such names.
 bool is_blob_name(const std::string& name) {
   return (name.size() == 40 || name.size() == 64) && name.find_first_not_of("0123456789abcdef") == name.npos;
 }
@@ -64,7 +64,7 @@ SourceFolder::SourceFolder(Folder held, Links links) : links_(links), folder_(st
   errno = error;
 }
 
-/// Empty if somebody has exchanged something on the way to it meanwhile.
+/// The path of an opened file; empty if somebody has exchanged a folder or link on the way.
 std::string SourceFolder::place_of(const Fd& found, const std::string& name) const {
   if (std::string place = where_is(found.get()); !place.empty()) return place;
   std::string place = resolved(fs::path(folder_.path()) / name);
@@ -87,7 +87,7 @@ bool SourceFolder::may_follow(const std::string& place) const {
   return !fs::is_symlink(fs::symlink_status(name, ec)) || is_blob_name(fs::path(place).filename().string());
 }
 
-/// The file that was found, and no other. None, and errno.
+/// Opens the file that was found, and no other. On error returns none and sets errno.
 Fd SourceFolder::open_found(const Fd& found, const std::string& name) const {
   Fd file(try_to_open(AT_FDCWD, proc_path(found.get()), to_read), name);
   if (file || errno != ENOENT) return file;

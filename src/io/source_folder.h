@@ -1,5 +1,5 @@
-// A folder of which files are read: a checkpoint's, or an output's. It is held by a descriptor, and so is each file
-// when its place is checked. So whoever renames or replaces something meanwhile cannot pass off another file.
+// A folder whose files are read: a checkpoint or an output. A descriptor holds the folder, and each file from the check
+// of its place on. So nobody can substitute another file by renaming during the run.
 #pragma once
 
 #include <memory>
@@ -18,24 +18,23 @@ class Problems;
 
 class SourceFolder {
  public:
-  /// Holds nothing if the folder cannot be opened; errno says why.
+  /// Holds nothing if the folder cannot be opened; errno has the reason.
   explicit SourceFolder(const std::string& dir, Links links = Links::stay);
   explicit SourceFolder(Folder held, Links links = Links::stay);
 
   const Folder& folder() const { return folder_; }
-  /// Leads to a name in the held folder, through links. Whoever opens it compares the file with what open() gave.
+  /// A path to a name in the held folder, through links. After opening it, compare the file with the result of open().
   std::string path(const std::string& name) const { return folder_.lasting_path() + "/" + name; }
 
-  /// Opens a regular file below the folder, through links. None and a problem if the file is missing, not regular, not
-  /// readable, or if a link leads to it that may not be followed.
+  /// Opens a regular file below the folder, through links. Returns none and reports a problem if the file is missing,
+  /// not regular or not readable, or if a link to it may not be followed.
   Fd open(const std::string& name, Problems& problems) const;
-  /// The same for a text of at most `limit` bytes; empty if there is a problem. Throws Error{input} if it is longer.
+  /// Reads a text of at most `limit` bytes; empty if there is a problem. Throws Error{input} if the text is longer.
   std::string text(const std::string& name, int64_t limit, Problems& problems) const;
-  /// Whether open() would refuse the name because of where its link leads.
+  /// Whether open() would refuse the name because its link leads outside.
   bool leads_out(const std::string& name) const;
 
-  /// What all that was opened so far permits: the folder, the files, and the folders through which only these files
-  /// are reached.
+  /// The permissions of everything opened so far: the folder, the files, and the folders that lead only to these files.
   Permitted permitted() const;
 
  private:
@@ -48,9 +47,9 @@ class SourceFolder {
 
   Links links_;
   Folder folder_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the following members
   mutable Permitted permitted_;
-  mutable std::set<Identity> known_;  // folders that are added, and those above folder_
+  mutable std::set<Identity> known_;  // the added folders, and the folders above folder_
 };
 
 }  // namespace mxfp4

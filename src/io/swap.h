@@ -1,4 +1,4 @@
-// A directory that takes the place of another, in the folder that both lie in.
+// Replaces a directory by another one in the same folder.
 #pragma once
 
 #include <string>
@@ -7,18 +7,18 @@
 
 namespace mxfp4 {
 
-/// Gives `fresh` the name `name` and the other way round, in one step. False if the file system cannot.
+/// Exchanges the names `fresh` and `name` in one step. Returns false if the file system cannot.
 bool swap_at_once(const Folder& above, const std::string& fresh, const std::string& name);
 
-/// Gives `fresh` the name `name`. What has it then has the name `fresh` or, if the file system cannot swap, `aside`.
+/// Renames `fresh` to `name`. The old directory gets the name `fresh` or, if the file system cannot swap, `aside`.
 void swap_folders(const Folder& above, const std::string& fresh, const std::string& name, const std::string& aside);
 
 /// Renames a folder. Fails unless `to` is missing or an empty folder.
 void rename_to(const Folder& above, const std::string& from, const std::string& to);
 
-/// Throws Error{usage} if overlayfs cannot move a folder, since it is in a lower layer: only an attempt can tell.
-/// partial: a folder that is not empty, whose place no other folder takes, so that the attempt changes nothing. out:
-/// what messages call the folder.
+/// Throws Error{usage} if overlayfs cannot move a folder, since it is in a lower layer. Only an attempt can show this.
+/// partial: a folder that is not empty, so that the attempt fails and changes nothing. out: the folder's name in
+/// messages.
 void check_movable(const Folder& above, const std::string& name, const std::string& partial, const std::string& out);
 
 }  // namespace mxfp4

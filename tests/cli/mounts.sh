@@ -10,7 +10,7 @@ on() { "$program" convert "$tiny" "$dir/$1" --backend marlin --engine vllm "${@:
 bind() { mkdir -p "$1" "$2" && mount --bind "$1" "$2"; }
 
 prepare bind "$dir/disk" "$dir/volume"
-expect 'a mount point' 2 '' 'volume: is a mount point, which cannot appear whole or not at all; choose a folder in it' on volume
+expect 'a mount point' 2 '' 'volume: is a mount point, which no rename can replace; choose a folder in it' on volume
 expect 'synth too' 2 '' 'is a mount point' "$program" synth gpt-oss-20b "$dir/volume" --tiny
 expect 'nothing is written' 0 '' '' find "$dir/disk" "$dir" -mindepth 1 -name '*mxfp4*'
 expect 'a folder in it' 0 '' 'check it with' on volume/out

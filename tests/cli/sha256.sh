@@ -19,7 +19,7 @@ cp "$dir/out.txt" "$dir/said.txt"
 expect 'and its tensor' 0 "$shard: .*w13_weight: does not have the checksum in mxfp4-pack.json" '' cat "$dir/said.txt"
 mv "$dir/kept" "$dir/sums/$shard"
 sed '1s/  .*/  other/' "$dir/sums/SHA256SUMS" | head -n 1 >>"$dir/sums/SHA256SUMS"
-expect 'a line too much' 1 "SHA256SUMS: '[0-9a-f]+  other' is of no file here" '' "$program" verify "$dir/sums"
+expect 'a line too much' 1 "SHA256SUMS: '[0-9a-f]+  other' matches no file here" '' "$program" verify "$dir/sums"
 sed -i '$d; 1s/^./x/' "$dir/sums/SHA256SUMS"
 expect 'verify with a wrong SHA-256' 1 'does not have the checksum in SHA256SUMS' '' "$program" verify "$dir/sums"
 

@@ -23,7 +23,7 @@ expect 'a journal of holes is none' 0 '' '' on
 rm -r "$dir/o"
 
 for hidden in partial journal parts partial.old; do
-  expect "a hidden name of a run ($hidden)" 2 '' 'is a name that a run to .*/o has for itself; choose another$' \
+  expect "a hidden name of a run ($hidden)" 2 '' 'is the hidden name of a run that writes .*/o; choose another name$' \
     "$program" convert "$dir/in" "$dir/.o.mxfp4-pack.$hidden" --backend marlin --engine vllm
 done
 expect 'a hidden name of nobody' 0 '' '' "$program" convert "$dir/in" "$dir/.o" --backend marlin --engine vllm -q

@@ -9,7 +9,7 @@ expect 'again to the same place' 2 '' 'u: exists; .* with --force' "$program" un
 shard=$(ls "$dir"/u/*.safetensors | head -n 1)
 put_last "$shard" '\125'
 cp -r "$dir/u" "$dir/tuned"
-expect 'with other tensors: written anew' 0 '' 'u: what was there is kept as .*/u[.]kept-1$' "$program" unpack "$dir/o" "$dir/u" --force
+expect 'with other tensors: written anew' 0 '' 'u: the old output is kept as .*/u[.]kept-1$' "$program" unpack "$dir/o" "$dir/u" --force
 expect 'and the other tensors kept' 0 '' '' diff -r "$dir/tuned" "$dir/u.kept-1"
 expect 'each time' 0 '' 'kept as .*/u[.]kept-2$' "$program" unpack "$dir/o" "$dir/u" --force
 expect 'none over another' 0 '' '' diff -r "$dir/tuned" "$dir/u.kept-1"
