@@ -70,9 +70,9 @@ struct KernelsOptions {
     if (!o.source.empty() && is_level) return;
     for (const CLI::Option* option : {layers, tokens, seed, tolerance})
       if (option->count() && !(option == tokens && o.bench.run))
-        fail(ErrorKind::usage, "{} is of level kernels, {}", option->get_name(),
-             is_level ? "which compares with the checkpoint; say where it is with --source"
-                      : "and --level names a lower one, which computes no layer");
+        fail(ErrorKind::usage, "{} belongs to level kernels, {}", option->get_name(),
+             is_level ? "which compares with the checkpoint; give it with --source"
+                      : "but --level names a lower level, which computes no layer");
   }
 };
 KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o) {

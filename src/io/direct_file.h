@@ -28,8 +28,8 @@ struct ReadRun;
 /// Whether written data has to be on disk at the end.
 enum class Sync { yes, no };
 
-/// The way of writes if both ways are possible. kept: through the page cache, where the pages stay, and to the disk
-/// immediately.
+/// The way of writes if both ways are possible. kept: through the page cache, with the pages kept there and sent to
+/// the disk immediately.
 enum class Writes { direct, cached, kept };
 
 /// How a file is written, "direct" (past the page cache), "cached" (through it) or "memory" (tmpfs), and why.

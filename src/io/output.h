@@ -99,7 +99,9 @@ class OutputDir {
   const std::string& kept() const { return kept_; }
   /// Publishes the staging directory: syncs every folder and renames the directory to its place. Throws if another user
   /// added a file to it. Afterwards the replaced output is removed, unless it was set aside. Files that others added to
-  /// the replaced output in the meantime move into the new directory. proof: a file whose contents are unique to this
+  /// the replaced output in the meantime move into the new directory.
+  ///
+  /// `proof` is a file whose contents are unique to this
   /// run, so that a later run recognises the output; may be empty.
   void commit(const std::string& proof = {});
 

@@ -18,7 +18,8 @@ KernelTimes time_kernel(const std::string& name, const MoeConfig& shape, CudaMoe
   return times;
 }
 
-/// The shape of `options` as `backend` holds it, gate and up in halves where the kernel takes both orders.
+/// The shape of `options` with the padding of `backend`. If its kernel supports both row orders, gate and up are
+/// halves.
 MoeConfig shape_for(const Backend& backend, const BenchOptions& options) {
   MoeConfig c;
   c.experts = options.experts;
@@ -36,7 +37,7 @@ MoeConfig shape_for(const Backend& backend, const BenchOptions& options) {
 
 bool has_cuda_kernel(const KernelFormat* format) { return format && format->cuda != CudaReader::none; }
 
-/// Why the GPU does not compute a layer of this shape; empty where it does.
+/// Why the GPU cannot compute a layer of this shape; empty if it can.
 std::string refusal_of(const MoeConfig& shape, const KernelFormat& format) {
   const std::string refusal = moe_refusal(shape, format);
   return refusal.empty() ? moe_cuda_missing(format) : refusal;

@@ -1,4 +1,4 @@
-// verify --bench: how fast the CUDA MoE kernels are, at the shapes of OUT's layers or at any other.
+// verify --bench: the speed of the CUDA MoE kernels for the shapes of OUT's layers or for a given shape.
 #pragma once
 
 #include <string>
@@ -31,15 +31,16 @@ struct BenchReport {
   std::vector<KernelTimes> kernels;
 };
 
-/// The least time that the GPU's ceilings allow: to read the weights of the experts hit, or to do the operations.
+/// The least time that the GPU's limits allow to read the weights of the chosen experts and to do the operations.
 double floor_microseconds(const MoeTiming& timing, const GpuCeilings& gpu);
 
-/// Selects the GPU whose times are measured. Throws Error{device} if none can run the kernels.
+/// Selects the GPU to measure. Throws Error{device} if none can run the kernels.
 void select_bench_gpu(const DeviceOptions& device);
-/// Every CUDA kernel that takes the shape of `options`, padded as vLLM pads it, without biases. Codes are random.
+/// Times every CUDA kernel that supports the shape of `options`, padded as vLLM pads it, without biases. Codes are
+/// random.
 BenchReport bench_shape(const BenchOptions& options);
-/// The kernel of each of OUT's sets at the shape of its first layer, one rank, with biases where the model has them.
-/// Codes are random.
+/// Times the kernel of each of OUT's sets at the shape of its first layer on one rank, with biases if the model has
+/// them. Codes are random.
 BenchReport bench_sets(const PackedCheckpoint& packed, const BenchOptions& options);
 
 Json to_json(const BenchReport& report);

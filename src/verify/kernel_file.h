@@ -1,4 +1,5 @@
-// verify --save: the batches that level kernels computes and what is true of them, for an engine's own kernel.
+// verify --save: the batches that level kernels computes, with their correct results, as a test for an engine's own
+// kernel.
 #pragma once
 
 #include <set>
@@ -12,12 +13,15 @@
 
 namespace mxfp4 {
 
-/// A safetensors file. Batch N has N.x F32 [tokens, hidden], exact in bf16; N.ids I32 and N.weights F32 [tokens,
-/// top_k], the chosen experts and their factors, routed scaling included; N.out F64 [tokens, hidden], the layer's
-/// result. The metadata's N.layer is the layer's module.
+/// A safetensors file. Batch N has these tensors:
+/// - N.x F32 [tokens, hidden]: the inputs, exact in bf16
+/// - N.ids I32 and N.weights F32 [tokens, top_k]: the chosen experts and their factors, with routed scaling
+/// - N.out F64 [tokens, hidden]: the layer's result
+///
+/// The metadata's N.layer is the layer's module.
 class KernelFile {
  public:
-  /// A batch that is there already, of another set, is left out. forced: see KernelCheck.
+  /// Adds a batch, unless another set added it before. forced: see KernelCheck.
   void add(const std::string& layer, bool forced, const Routing& routing, std::span<const float> x,
            std::span<const double> out);
   bool empty() const { return batches_.empty(); }

@@ -1,5 +1,5 @@
-// One layer of a checkpoint in memory, as the MoE reference takes it. It reads the checkpoint on its own: nothing here
-// is shared with what packs it.
+// One layer of a checkpoint in memory, as input of the MoE reference. It reads the checkpoint without any code that
+// packs, so that no mistake of packing can hide.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace mxfp4 {
 
-/// Bytes of a tensor, and where they go.
+/// Bytes of a tensor, and their destination.
 struct Read {
   const Tensor* tensor;
   int64_t offset, bytes;
@@ -29,7 +29,7 @@ class LayerSource {
  private:
   struct Piece {
     std::unique_ptr<uint8_t[]> bytes;
-    int64_t narrowed = 1;  // source bytes per byte held: 4 for F32 scales, which become E8M0
+    int64_t narrowed = 1;  // source bytes per byte in memory: 4 for F32 scales, which become E8M0
   };
   void load(const ShardReader& reader, const MoeLayer& layer, int threads);
   SourceRows rows(const Slice& slice) const;

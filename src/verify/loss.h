@@ -1,4 +1,4 @@
-// What a lossy backend's experts lose when the source is packed again, beside what the manifest says of it.
+// The loss of a lossy backend's experts if the source is packed again, compared with the loss in the manifest.
 #pragma once
 
 #include <mutex>
@@ -12,12 +12,12 @@ namespace mxfp4 {
 
 struct ManifestSet;
 
-/// To be added to by several threads.
+/// Several threads may add to it.
 class Loss {
  public:
   void add(const RewriteLoss& loss);
 
-  /// Appends a line for each count that the manifest has otherwise: where, and what.
+  /// Appends a line, with its place, for each count that differs from the manifest's.
   void compare(const ManifestSet& set, std::vector<std::pair<std::string, std::string>>& lines) const;
 
  private:

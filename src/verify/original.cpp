@@ -15,7 +15,7 @@ Original::Original(const std::string& dir, Links links) {
 }
 
 void Original::check_form(const Checkpoint& made_from, const std::string& out) const {
-  constexpr int64_t listed = 3;  // more than that are counted
+  constexpr int64_t listed = 3;  // if there are more, only their number is reported
   Problems problems;
   std::string first;
   for (const Tensor& t : made_from.tensors) {
@@ -31,7 +31,7 @@ void Original::check_form(const Checkpoint& made_from, const std::string& out) c
   if (problems.count() <= listed) return problems.throw_if_any();
   const size_t tensors = made_from.tensors.size();
   fail(ErrorKind::input,
-       "{}: another {} than {} was made from: {} of its {} tensors are missing here or have another shape, {} first",
+       "{}: not the {} that {} was made from: {} of its {} tensors are missing here or have another shape, {} first",
        checkpoint->dir, 2 * size_t(problems.count()) > tensors ? "model" : "checkpoint", out, problems.count(), tensors,
        first);
 }

@@ -8,7 +8,7 @@
 
 namespace mxfp4 {
 
-/// The checkpoint to compare with, where one was given.
+/// The checkpoint to compare with, if one is given.
 struct Original {
   std::unique_ptr<Checkpoint> checkpoint;
   std::unique_ptr<ShardReader> reader;
@@ -16,10 +16,10 @@ struct Original {
   /// dir: may be empty.
   Original(const std::string& dir, Links links);
 
-  /// Throws Error{input} where it lacks a tensor of the source of `out`, or has it with another dtype or shape.
+  /// Throws Error{input} if the checkpoint lacks a tensor of the source of `out`, or if its dtype or shape differs.
   void check_form(const Checkpoint& made_from, const std::string& out) const;
 
-  /// Names what differs beside the contents of tensors: config, index, companions, and tensors that are new.
+  /// Reports all differences except the contents of common tensors: config, index, companions, and additional tensors.
   void compare_rest(const Checkpoint& made_from, Problems& problems) const;
 
   explicit operator bool() const { return reader != nullptr; }

@@ -15,7 +15,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// Compares original files as they are restored.
+/// Compares the hashes of original files while it restores them.
 class FileComparison {
  public:
   FileComparison(const PackedCheckpoint& packed, const PublishedList& list, Problems& problems)
@@ -27,7 +27,7 @@ class FileComparison {
     for (size_t i = 0; i < shards_.size(); ++i) shards_[i] = find(list, source_.shards[i].name);
   }
 
-  /// The files that are not shards.
+  /// Compares the files that are not shards.
   void compare_small_files() {
     for (const std::string& name : original_files(source_)) {
       const PublishedFile* published = find(list_, name);
@@ -71,7 +71,7 @@ class FileComparison {
     std::string is;
   };
 
-  /// By the list, and by the record if that has the file.
+  /// Hashes a restored shard for the list, and for the manifest's record if it has the file.
   std::vector<Hashed> hash(const RestoredFiles& restored, size_t shard, Worker& worker, Progress& progress) const {
     const Shard& s = source_.shards[shard];
     std::vector<const PublishedFile*> wanted = {shards_[shard]};
@@ -104,7 +104,7 @@ class FileComparison {
   const Checkpoint& source_;
   const PublishedList& record_;
   const PublishedList& list_;
-  std::vector<const PublishedFile*> shards_;  // null: the list lacks it
+  std::vector<const PublishedFile*> shards_;  // null: not in the list
   Problems& problems_;
   int64_t bytes_ = 0;
 };

@@ -1,4 +1,4 @@
-// verify --published: an output against the hashes of the checkpoint that it was made from, without that checkpoint.
+// verify --published: compares an output with the published hashes of its original checkpoint, without that checkpoint.
 #pragma once
 
 #include <optional>
@@ -14,17 +14,17 @@ struct PackedCheckpoint;
 struct VerifyOptions;
 
 struct PublishedReport {
-  std::string list;  // whose hashes were compared
+  std::string list;  // the compared list
   int64_t files = 0, bytes = 0;
   std::vector<std::string> not_listed;  // files of the source that the list lacks
-  std::vector<std::string> not_kept;    // files that the list has and OUT does not
+  std::vector<std::string> not_kept;    // files of the list that OUT lacks
 };
 Json to_json(const PublishedReport& report);
 /// Two or three lines.
 std::vector<std::string> lines_of(const PublishedReport& report);
 
-/// Throws Error{input} if OUT does not hold the bytes of its checkpoint's files: a set is lossy or lacks ranks, or the
-/// format is of version 1.
+/// Throws Error{input} if OUT cannot restore its checkpoint's files: a set is lossy or lacks ranks, or the format is
+/// version 1.
 void check_restorable(const PackedCheckpoint& packed);
 
 /// Restores the bytes of each original file from every set of OUT, without writing them, and compares their hashes with

@@ -11,15 +11,15 @@ namespace fs = std::filesystem;
 Level level_of(const VerifyOptions& options, const PackedSet& set) {
   const Backend& backend = *set.plan.backend;
   if (options.level == Level::kernels && options.source.empty())
-    fail(ErrorKind::usage, "--level kernels compares with the checkpoint; say where it is with --source");
+    fail(ErrorKind::usage, "--level kernels compares with the checkpoint; give it with --source");
   if (backend.rewrite && options.source.empty()) {
     if (options.level == Level::highest || options.level == Level::files) return Level::files;
     fail(ErrorKind::usage, "{}: {} is lossy, so level bytes needs --source", options.out, backend.name);
   }
   if (!set.plan.tp.complete() && options.source.empty()) {
     if (options.level == Level::highest || options.level == Level::files) return Level::files;
-    fail(ErrorKind::usage, "{}: {} of {} is not there with all ranks, so level bytes needs --source", options.out,
-         backend.name, backend.engine);
+    fail(ErrorKind::usage, "{}: {} of {} lacks ranks, so level bytes needs --source", options.out, backend.name,
+         backend.engine);
   }
   if (options.level != Level::highest) return options.level;
   return options.source.empty() || !backend.kernel ? Level::bytes : Level::kernels;
@@ -46,14 +46,14 @@ void check_save(const VerifyOptions& options) {
   const bool kernels_level = options.level == Level::kernels || options.level == Level::highest;
   if (!kernels_level || options.source.empty())
     fail(ErrorKind::usage,
-         "--save is of level kernels, which compares with the checkpoint; say where it is with --source");
+         "--save belongs to level kernels, which compares with the checkpoint; give it with --source");
   if (fs::exists(fs::symlink_status(options.save)))
     fail(ErrorKind::usage, "{}: exists; --save makes a new file", options.save);
   const fs::path path = fs::weakly_canonical(fs::absolute(options.save));
-  std::error_code none;  // a directory that is not there is said elsewhere
+  std::error_code none;  // a missing directory is reported later
   for (const std::string& dir : {options.out, options.source})
     if (const fs::path whole = fs::canonical(dir, none); !whole.empty() && is_below(path, whole))
-      fail(ErrorKind::usage, "{}: lies in {}; --save FILE has a place of its own", options.save, dir);
+      fail(ErrorKind::usage, "{}: is inside {}; choose a FILE of --save outside of it", options.save, dir);
 }
 
 }  // namespace mxfp4

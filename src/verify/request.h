@@ -1,4 +1,4 @@
-// What verify was asked for, where it can be done.
+// The request to verify, checked against the given checkpoint and devices.
 #pragma once
 
 #include "src/verify/verify.h"
@@ -7,16 +7,17 @@ namespace mxfp4 {
 
 struct PackedSet;
 
-/// The level that is meant for a set, or Error{usage} where it cannot be reached.
+/// The level to check a set at. Throws Error{usage} if the requested level is not possible.
 Level level_of(const VerifyOptions& options, const PackedSet& set);
 
-/// For the highest level of any set.
+/// The devices for a level: the highest of any set.
 DeviceChoice device_for(const VerifyOptions& options, Level level);
 
-/// The kernels run on the first of the devices. Those that no GPU can run are an error only where they were asked for.
+/// The kernels run on the first device. If the requested device cannot run them, that is an error; under `auto` they
+/// run on the CPU.
 KernelOptions kernel_options(const VerifyOptions& options, const DeviceChoice& devices);
 
-/// Throws Error{usage} where --save has nothing to write, or no new file in a place of its own.
+/// Throws Error{usage} if --save has nothing to write, if its file exists, or if the file is inside OUT or the source.
 void check_save(const VerifyOptions& options);
 
 }  // namespace mxfp4

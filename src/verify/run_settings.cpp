@@ -15,7 +15,7 @@ constexpr NamedSetting named_settings[] = {{"activation's alpha", &RunSettings::
                                            {"activation's limit", &RunSettings::limit},
                                            {"routed scaling factor", &RunSettings::scaling}};
 
-/// As OUT's config.json says, which engines read.
+/// The settings in OUT's config.json, which engines read.
 RunSettings settings_in_config(const PackedCheckpoint& p) {
   Checkpoint changed = p.manifest.source;
   Problems problems;
@@ -30,7 +30,7 @@ RunSettings settings_in_config(const PackedCheckpoint& p) {
   return settings_of(recognise(changed, {p.manifest.options.gate_up}, reported_elsewhere));
 }
 
-/// As the manifest's set says, which loaders read.
+/// The settings in the manifest's set, which loaders read.
 RunSettings settings_in_manifest(const Json& set_model, const RunSettings& otherwise) {
   const Json activation = set_model.value("activation", Json::object());
   return {activation.value("alpha", otherwise.alpha), activation.value("beta", otherwise.beta),

@@ -1,4 +1,4 @@
-// What a model's own text says of the MoE forward, and what OUT's copies of it say.
+// The settings of the MoE layer's forward pass: those of the original model, and those in OUT's copies.
 #pragma once
 
 #include "kernels/moe/moe.h"
@@ -14,13 +14,13 @@ struct RunSettings {
 
 RunSettings settings_of(const Model& model);
 
-/// What an engine would run: the source's settings, except those that OUT's config.json or the manifest's set has
-/// otherwise. Each of those is a problem.
+/// The settings that an engine would use: the source's, replaced by different values in OUT's config.json or in the
+/// manifest's set. Each such difference is a problem.
 RunSettings settings_to_run(const PackedCheckpoint& packed, const Json& set_model, const RunSettings& source,
                             Problems& problems);
 
-/// A problem where the set says that w13's rows lie otherwise than the kernel takes them. half: padded rows of gate,
-/// which are one block where there are halves.
+/// Reports a problem if the set states another order of w13's rows than the kernel expects. half: the padded rows of
+/// gate; blocks of this size are halves.
 void check_order(const Json& set_model, W13Order read, int64_t half, Problems& problems);
 
 }  // namespace mxfp4

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t max_sums_bytes = int64_t(1) << 30;
 
-/// The part that each file of tensors belongs to: of several that have tensors in it, the first.
+/// The part of each file with tensors; the first part, if several have tensors in the file.
 std::map<std::string, int> parts_by_file(const PackedCheckpoint& p, int count) {
   std::map<std::string, int> parts;
   const auto add = [&](const Tensor& stored, int part) {

@@ -8,8 +8,8 @@ namespace mxfp4 {
 
 struct PackedCheckpoint;
 
-/// Where it is there, it covers the manifest and every file that the manifest lists. Of a part those that are dealt to
-/// it, and with the first all that hold no tensors.
+/// Compares OUT with its SHA256SUMS, if it has one. The file covers the manifest and every file that the manifest
+/// lists. A part checks its own files; the first part also checks all files without tensors.
 void check_sums(const PackedCheckpoint& packed, const PartNumber& part, int threads, Problems& problems);
 
 }  // namespace mxfp4

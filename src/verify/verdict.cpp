@@ -44,7 +44,7 @@ std::string name_of(const VerifyOptions& o) {
   return o.part.count > 1 ? fmt::format("{}: part {} of {}", out, o.part.index, o.part.count) : out;
 }
 
-/// Of a set whose backend is only called as one that the program has.
+/// The ending for a set of a layout file: its backend may have the name of a built-in backend.
 std::string of_layout_file(const ManifestSet& set) {
   if (set.layout_file.empty()) return {};
   return fmt::format("; its layout is that of the layout file that convert was given, {}", set.layout_version);

@@ -1,4 +1,4 @@
-// What verify found, and how it is printed.
+// The results of verify, and their output as text or JSON.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,11 @@ namespace mxfp4 {
 
 struct PackedCheckpoint;
 
-/// What was found, at which level of each set; kernels: a report for each set, by its index; bench: where it was asked
-/// for.
+/// The results. levels: one for each set. kernels: a report for each set, by its index. bench: if requested.
 struct Verdict {
   std::vector<Level> levels;
   Problems problems;
-  std::vector<std::string> incomplete;  // what OUT's source lacks, and was allowed to
+  std::vector<std::string> incomplete;  // the parts that OUT's source may lack, and does
   std::map<size_t, KernelReport> kernels;
   std::optional<BenchReport> bench;
   std::optional<PublishedReport> published;
@@ -26,7 +25,7 @@ struct Verdict {
   Level level() const { return *std::min_element(levels.begin(), levels.end()); }
 };
 
-/// On stdout: one JSON object, or the reports, what is wrong, and the verdict.
+/// Prints to stdout: one JSON object; or the reports, the problems and the verdict.
 void print(const VerifyOptions& options, const PackedCheckpoint& packed, const Verdict& verdict);
 
 }  // namespace mxfp4

@@ -28,11 +28,10 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t compared_block = int64_t(1) << 20;  // of both sides: caches have them, and a disk is busy
-constexpr int64_t least_later = 64 << 10;             // smaller pieces are not worth asking whether memory has them
+constexpr int64_t compared_block = int64_t(1) << 20;  // fits into caches twice, and keeps a disk busy
+constexpr int64_t least_later = 64 << 10;             // for smaller chunks a look at the page cache costs too much
 
-/// Checks one set of packed tensors, or the part of it that is asked for; the first set's pass checks the copied
-/// tensors too.
+/// Checks one set of packed tensors, or one part of it. The run of the first set also checks the copied tensors.
 class Verification {
  public:
   Verification(const PackedCheckpoint& p, const PackedSet& set, const Original& source, const VerifyOptions& options,
@@ -79,8 +78,9 @@ class Verification {
     for (const auto& [at, text] : lines_) problems.error(at, "{}", text);
   }
 
-  /// What to say instead where the set is as its manifest says, and most tensors of either kind are not the source's:
-  /// no layout that is wrong changes those that are copied, and no change of a few weights changes most. Else empty.
+  /// A message that the source is another checkpoint; empty unless that is certain. It is certain if the set matches
+  /// its manifest, and most packed and most copied tensors differ from the source. A wrong layout changes no copied
+  /// tensor, and a change of a few weights does not change most tensors.
   std::string other_source() const {
     int64_t packed = 0, other_packed = 0, copied = 0, other_copied = 0;
     for (size_t i = 0; i < plan_.packed.size(); ++i) {
@@ -95,13 +95,14 @@ class Verification {
     }
     if (is_damaged_ || 2 * other_packed <= packed || 2 * other_copied <= copied) return {};
     return fmt::format(
-        "another checkpoint than {0} was made from: {1} of {2} packed and {3} of {4} copied tensors have other "
-        "contents here; {0} itself is as its manifest says",
+        "not the checkpoint that {0} was made from: {1} of {2} packed and {3} of {4} copied tensors differ "
+        "here; {0} itself matches its manifest",
         options_.out, other_packed, packed, other_copied, copied);
   }
 
  private:
-  /// A file is of one part, with all tensors in it, and so are all ranks' files of a tensor.
+  /// Whether this part checks a file. A file with all its tensors belongs to one part, and so do the files of all ranks
+  /// of a tensor.
   bool is_mine(int file) const { return part_of_[size_t(file)] == options_.part.index; }
 
   int64_t data_bytes(bool with_copied) const {
@@ -201,8 +202,8 @@ class Verification {
     return done;
   }
 
-  /// The source's pieces, which are canonical as they are: read now, or, where they are large, in memory and all on one
-  /// rank, by the function that is returned.
+  /// Reads the source's chunks, which are in canonical form already. If they are large and cached and there is one
+  /// rank, nothing is read yet: the returned function reads them.
   FetchPiece fetch_expected(const Pieces& pieces, uint8_t* to) {
     const auto read = [this, to](const PieceAt& p, int64_t first, int64_t end) {
       source_.read(*p.slice.tensor, p.slice.piece + first, end - first, to + p.source_at + first);
@@ -218,7 +219,7 @@ class Verification {
     return {};
   }
 
-  /// Lossy backends: OUT's bytes against those that the source gives again.
+  /// For lossy backends: packs the source again and compares the bytes with OUT's.
   void compare_with_repack(Worker& worker, const PackJob& job, size_t i, const uint8_t* packed) {
     const PackedTensor& t = plan_.packed[i];
     const auto read = [&](const Pieces& pieces, uint8_t* to) {
@@ -236,7 +237,7 @@ class Verification {
     }
   }
 
-  /// Where ranks are missing their rows come from the source, or are left as they are where none was given.
+  /// Fills the rows of missing ranks from the source. Without a source it does nothing.
   void fill_missing_ranks(Worker& worker, const PackedTensor& t, const Pieces& pieces, uint8_t* canonical) {
     if (!source_) return;
     uint8_t* source = worker.source.reserve(pieces.source_bytes);
@@ -302,7 +303,7 @@ class Verification {
   std::vector<std::pair<std::string, std::string>> lines_;
   std::set<const Tensor*> not_the_sources_;  // stored tensors
   Loss loss_;                                // of a lossy backend
-  bool is_damaged_ = false;                  // some do not have their checksums
+  bool is_damaged_ = false;                  // some tensors do not match their checksums
 };
 
 }  // namespace
@@ -328,8 +329,8 @@ void check_bytes(const std::string& out, int threads) {
 
 namespace {
 
-/// Compares every set's tensors with the source. False where that is another checkpoint, which is then all that is
-/// said.
+/// Compares every set's tensors with the source. Returns false if the source is another checkpoint; then that is the
+/// only problem reported.
 bool verify_tensors(const VerifyOptions& options, const PackedCheckpoint& packed, const Original& source,
                     const DeviceChoice& devices, bool is_whole, Verdict& v) {
   for (size_t i = 0; i < packed.sets.size(); ++i) {
@@ -347,7 +348,7 @@ bool verify_tensors(const VerifyOptions& options, const PackedCheckpoint& packed
   return true;
 }
 
-/// What is in the files, which are all there.
+/// Verifies the contents of the files, all of which exist.
 void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packed, const Original& source, Verdict& v) {
   const bool first = options.part.index == 0;
   if (source) source.check_form(packed.manifest.source, options.out);
@@ -365,12 +366,14 @@ void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packe
   for (size_t i = 0; i < packed.sets.size(); ++i) {
     if (v.levels[i] < Level::kernels) continue;
     if (is_same) v.kernels[i] = verify_kernels(packed, i, *source.checkpoint, kernels, v.problems);
-    if (v.kernels[i].checks.empty()) v.levels[i] = Level::bytes;  // another checkpoint, or the layers are other parts'
+    if (v.kernels[i].checks.empty())
+      v.levels[i] = Level::bytes;  // the source is another checkpoint, or other parts check the layers
   }
   if (!saved.empty()) saved.write(options.save);
 }
 
-/// Whether OUT was made of all that the config promises, or says that it was not.
+/// Reports a problem if OUT's source lacks something that its config requires. If --allow-incomplete permitted that, it
+/// is a warning.
 void check_whole(const PackedCheckpoint& packed, Verdict& v) {
   if (v.problems.any()) return;
   Problems lacks;
@@ -395,7 +398,7 @@ bool verify(const VerifyOptions& options) {
   Verdict v;
   const auto begin = std::chrono::steady_clock::now();
   const PublishedList list = options.published.empty() ? PublishedList() : read_published_list(options.published);
-  // Before OUT: what opening takes for a while is not in memory beside it.
+  // Opened before OUT, so that the temporary memory of both is not needed at the same time.
   const Original source(options.source, options.links);
   const auto packed = open_packed(options.out, v.problems);
   for (const PackedSet& set : packed->sets) v.levels.push_back(level_of(options, set));

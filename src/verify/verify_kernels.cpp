@@ -26,7 +26,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// The source by its own model type; --gate-up of the conversion only where that is not known.
+/// Recognises the source by its own model type. Only if that is unknown, the --gate-up of the conversion is used.
 Model recognise_source(const Checkpoint& source, const PackedCheckpoint& p) {
   Problems unknown, problems;
   Model model = recognise(source, {}, unknown);
@@ -48,7 +48,7 @@ RouterRule rule_of(const Model& model, const MoeConfig& layer, uint64_t seed) {
   return rule;
 }
 
-/// Tokens that reach every expert.
+/// The number of tokens that reach every expert.
 int64_t tokens_for_all(const MoeConfig& layer) { return (layer.experts + layer.top_k - 1) / layer.top_k; }
 
 class Stopwatch {
@@ -64,7 +64,7 @@ class Stopwatch {
   Clock::time_point last_ = Clock::now();
 };
 
-/// A set's packed tensors of one layer on one rank, whole.
+/// All packed tensors of one layer of a set on one rank, in memory.
 class PackedLayer {
  public:
   PackedLayer(const PackedSet& set, const ShardReader& reader, size_t layer, int rank, int threads) {
@@ -80,7 +80,7 @@ class PackedLayer {
     }
     read_all(reader, reads, threads);
   }
-  /// Columns of the intermediate dimension that the rank holds.
+  /// The columns of the intermediate dimension on this rank.
   Span intermediate() const { return intermediate_; }
   PackedMoe view() const {
     const auto at = [&](Role role, Part part) -> const uint8_t* { return data_[size_t(role)][size_t(part)].get(); };
@@ -101,7 +101,7 @@ class PackedLayer {
   Span intermediate_;
 };
 
-/// What a rank's columns are of the source; down's bias is the first rank's.
+/// The share of the source that a rank's columns are. Only the first rank has the bias of down.
 MoeSource slice(const MoeSource& whole, Span columns, bool first_rank) {
   MoeSource experts = whole;
   const auto skip_rows = [&](SourceMatrix& m) {
@@ -120,7 +120,7 @@ MoeSource slice(const MoeSource& whole, Span columns, bool first_rank) {
   return experts;
 }
 
-/// What is the same for all layers of a set.
+/// The data that all layers of a set share.
 struct Checked {
   const Backend& backend;
   const Model& expected;  // of the source
@@ -129,10 +129,10 @@ struct Checked {
   bool cuda;
 };
 
-/// One layer: what is true of it, and what runs.
+/// Checks one layer: the expected result, and the kernels that compute it.
 class LayerCheck {
  public:
-  /// layer: the source's; source: its rows.
+  /// layer: of the source. source: the rows of its experts.
   LayerCheck(const Checked& what, const MoeLayer& layer, const MoeSource& source)
       : what_(what), source_(source), name_(layer.module) {
     const RunSettings stated = settings_of(what.expected);
@@ -174,7 +174,7 @@ class LayerCheck {
     for (MoeShard& shard : case_.shards) shard.routing = routing;
     Stopwatch watch;
     case_.x = moe_inputs(whole_, source_, routing, what_.options.seed);
-    // Ranks that are all there add up to the layer, which is computed without splitting it.
+    // The results of all ranks add up to the layer, so the reference computes the layer without splitting it.
     const bool complete = columns_ == whole_.intermediate;
     const MoeReference reference = moe_reference(whole_, source_, case_.x, routing);
     report.seconds.reference += watch.lap();
@@ -203,11 +203,11 @@ class LayerCheck {
 
   double tolerance() const {
     if (what_.options.tolerance > 0) return what_.options.tolerance;
-    // Each rank's result is rounded by itself.
+    // Each rank rounds its own result.
     return what_.cuda ? cuda_tolerance * std::sqrt(double(case_.shards.size())) : case_.format->tolerance;
   }
 
-  /// The packed bytes with the settings of OUT, ranks added up.
+  /// The sum of all ranks' results on the packed bytes, with the settings of OUT.
   MoeCpuOutput forward() {
     MoeCpuOutput sum;
     sum.out.resize(case_.x.size());
@@ -234,7 +234,7 @@ class LayerCheck {
   const Checked& what_;
   const MoeSource& source_;
   std::string name_;
-  MoeConfig whole_;  // the layer, not split
+  MoeConfig whole_;  // the whole layer
   RouterRule rule_;
   MoeCase case_;
   std::vector<std::unique_ptr<MoeKernel>> kernels_;  // of case_'s ranks
@@ -247,7 +247,7 @@ bool is_chosen(const Model& model, const MoeLayer& layer, const KernelOptions& o
   return layer.kind == LayerKind::model && std::count(options.layers.begin(), options.layers.end(), layer.index) > 0;
 }
 
-/// The source's layer of the same name and size; null and a problem where there is none.
+/// The source's layer with the same name and size; null, with a problem, if there is none.
 const MoeLayer* same_layer(const Model& expected, const MoeLayer& layer, Problems& problems) {
   for (const MoeLayer& l : expected.layers)
     if (l.module == layer.module && l.hidden == layer.hidden && l.intermediate == layer.intermediate &&
@@ -257,7 +257,7 @@ const MoeLayer* same_layer(const Model& expected, const MoeLayer& layer, Problem
   return nullptr;
 }
 
-/// Whether the layers run on a GPU; the same device for all of them.
+/// Whether the layers run on a GPU. All layers use the same device.
 bool use_cuda(const Model& expected, const Plan& plan, const std::vector<const MoeLayer*>& layers,
               const KernelOptions& options) {
   if (options.device == "cpu") return false;
@@ -278,7 +278,7 @@ bool use_cuda(const Model& expected, const Plan& plan, const std::vector<const M
   return false;
 }
 
-/// Says which layers have a limit of their own that neither side is computed with.
+/// Prints a note that names layers with their own activation limit. Both sides are computed without these limits.
 void note_limits(const Checkpoint& source, const std::vector<const MoeLayer*>& layers) {
   const LayerLimits limits = layer_limits(source.config);
   std::vector<int64_t> limited;
@@ -286,12 +286,12 @@ void note_limits(const Checkpoint& source, const std::vector<const MoeLayer*>& l
     if (layer->kind == LayerKind::model && std::count(limits.layers.begin(), limits.layers.end(), layer->index))
       limited.push_back(layer->index);
   if (!limited.empty())
-    note(
-        fmt::format("{}: {} limits the activation of layer {}; computed without, of the packed bytes and of the source",
-                    config_name, limits.key, fmt::join(limited, ", ")));
+    note(fmt::format(
+        "{}: {} limits the activation of layer {}; the packed layer and the reference are computed without it",
+        config_name, limits.key, fmt::join(limited, ", ")));
 }
 
-/// The kernels' loops on threads; shows that time passes while they run.
+/// Runs the loops of the kernels on threads, and updates the progress line's time while they run.
 class Loops {
  public:
   Loops(int threads, Progress& progress) : threads_(threads) {
@@ -337,7 +337,7 @@ KernelReport verify_kernels(const PackedCheckpoint& p, size_t index, const Check
 
   std::vector<size_t> chosen;  // of p.model.layers
   std::vector<const MoeLayer*> layers;
-  int next = 0;  // of those asked for
+  int next = 0;  // among the requested layers
   for (size_t i = 0; i < p.model.layers.size(); ++i) {
     if (!is_chosen(p.model, p.model.layers[i], options)) continue;
     if (next++ % options.part.count != options.part.index) continue;

@@ -1,4 +1,4 @@
-// Bytes of an output that are not what they are compared with.
+// Bytes of an output that differ from their expected values.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,11 +9,11 @@
 
 namespace mxfp4 {
 
-/// Bytes that differ: how many, and the first.
+/// The number of different bytes, and the position of the first.
 struct WrongBytes {
   int64_t count = 0, first = -1;
 
-  /// What follows, from byte `at` on.
+  /// Adds the differences of the next bytes, which begin at byte `at`.
   void add(int64_t at, const WrongBytes& next) {
     if (count == 0 && next.count > 0) first = at + next.first;
     count += next.count;

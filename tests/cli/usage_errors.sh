@@ -47,9 +47,9 @@ expect 'an option of --backend auto' 0 '' 'mxfp4-pack: --phase: of --backend aut
 expect 'memory of no GPU' 0 'right at level' 'mxfp4-pack: --device-memory: of GPUs; with --device cpu it changes nothing' \
   "$program" verify "$dir/o" --device cpu --device-memory 1G
 for option in --tokens --seed --tolerance; do
-  expect "$option without the checkpoint" 2 '' "error: $option is of level kernels, .*; say where it is with --source" \
+  expect "$option without the checkpoint" 2 '' "error: $option belongs to level kernels, .*; give it with --source" \
     "$program" verify "$dir/o" $option 1
-  expect "$option of another level" 2 '' "error: $option is of level kernels, and --level names a lower one" \
+  expect "$option of another level" 2 '' "error: $option belongs to level kernels, but --level names a lower level" \
     "$program" verify "$dir/o" --source "$tiny" --level bytes $option 1
 done
 expect 'rows that the output says' 2 '' 'o: was made without --gate-up' \

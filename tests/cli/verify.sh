@@ -19,7 +19,7 @@ expect 'verify with a tolerance that nothing meets' 1 'relative L2 error .*no li
 expect 'verify on the CPU by name' 0 'kernel marlin on cpu' '' from_source --device cpu --tokens 1
 expect 'layers and tokens, each given twice' 0 '^6 of 6 batches right' '' \
   "$program" verify "$dir/o" --source "$tiny" --layers 0 --layers 1 --tokens 1 --tokens 16
-expect 'kernels need the source' 2 '' 'say where it is with --source' verify --level kernels
+expect 'kernels need the source' 2 '' 'give it with --source' verify --level kernels
 for layer in 1e3 1.7 -1 99999999999999999999; do
   expect "no number of a layer: $layer" 2 '' 'not the number of a layer' from_source --layers $layer
 done
@@ -30,7 +30,7 @@ done
 expect 'a list of layers before OUT' 0 '4 of 4 batches right' '' \
   "$program" verify --source "$tiny" --tokens 2 --layers 0,2 "$dir/o"
 expect 'no such layer' 2 '' 'error: --layers 99: .* has the MoE layers 0, 1, 2$' from_source --layers 0,99
-expect 'layers of a lower level' 2 '' 'error: --layers is of level kernels, and --level names a lower one' from_source --level bytes --layers 1
+expect 'layers of a lower level' 2 '' 'error: --layers belongs to level kernels, but --level names a lower level' from_source --level bytes --layers 1
 expect 'layers without the source' 2 '' 'error: --layers requires --source' "$program" verify "$dir/o" --layers 1
 for tolerance in nan inf 1e400 0 x; do
   expect "no tolerance: $tolerance" 2 '' "error: --tolerance: $tolerance is not a finite number above 0" from_source --tolerance $tolerance
@@ -40,14 +40,14 @@ expect 'verify without the source' 0 'right at level bytes' '' verify
 expect 'one rank without the source' 0 'right at level files' '' "$program" verify "$dir/half"
 expect 'one rank with the source' 0 'right at level bytes' '' \
   "$program" verify "$dir/half" --source "$tiny" --level bytes
-expect 'level bytes of one rank needs the source' 2 '' 'not there with all ranks, so level bytes needs --source' \
+expect 'level bytes of one rank needs the source' 2 '' 'marlin of vllm lacks ranks, so level bytes needs --source' \
   "$program" verify "$dir/half" --level bytes
 expect 'verify, quiet' 0 '' '' verify -q
 odd=$dir/$(printf 'o\033[31m')
 prepare cp -r "$dir/o" "$odd"
 expect 'a name with an escape' 0 '/o.x1b\[31m: right' '' "$program" verify "$odd"
 expect 'in diff too' 1 '^only in .*/o.x1b\[31m: marlin of vllm$' '' "$program" diff "$odd" "$dir/half"
-expect 'verify against another source' 2 '' 'error: .*deepseek-v4: another model than .*/o was made from: 60 of its 60 tensors are missing here or have another shape, .* first$' verify --source "$root/testdata/tiny/deepseek-v4"
+expect 'verify against another source' 2 '' 'error: .*deepseek-v4: not the model that .*/o was made from: 60 of its 60 tensors are missing here or have another shape, .* first$' verify --source "$root/testdata/tiny/deepseek-v4"
 expect 'no output of convert' 2 '' 'gpt-oss: no mxfp4-pack.json; an output of' "$program" verify "$tiny"
 
 # --save: what another kernel needs; the same whatever set is verified
@@ -58,8 +58,8 @@ convert "$tiny" "$dir/other" --backend triton-hopper --engine sglang
 expect 'verify --save of another set' 0 'right' '' \
   "$program" verify "$dir/other" --source "$tiny" --save "$dir/batches-2" --tokens 4
 expect 'the same batches' 0 '' '' cmp "$dir/batches" "$dir/batches-2"
-expect 'verify --save without the checkpoint' 2 '' 'say where it is with --source' verify --save "$dir/none"
-expect 'verify --save at level bytes' 2 '' 'is of level kernels' from_source --level bytes --save "$dir/none"
+expect 'verify --save without the checkpoint' 2 '' 'give it with --source' verify --save "$dir/none"
+expect 'verify --save at level bytes' 2 '' 'belongs to level kernels' from_source --level bytes --save "$dir/none"
 expect 'and nothing is written' 2 '' 'No such file' ls "$dir/none"
 expect 'verify --save over a file' 2 '' 'batches: exists; --save makes a new file' from_source --save "$dir/batches"
 expect 'verify --save into OUT' 2 '' 'o/new: lies in .*o; --save' from_source --save "$dir/o/new"
@@ -98,9 +98,9 @@ expect 'verify of large experts' 0 'right at level bytes' '' \
 expect 'verify of large experts against other ones' 1 ": 1 byte differs from the source's .*gate_up_proj_blocks" '' \
   "$program" verify "$dir/wide-out" --source "$dir/wide-2" --level bytes
 other() { "$program" verify "$dir/wide-out" --source "$dir/wide-9" "$@" | sed 's/.*/[&]/' | tr -d '\n'; }
-whole='wide-9: another checkpoint than .*/wide-out was made from: [0-9]+ of [0-9]+ packed and [0-9]+ of [0-9]+ copied tensors have'
+whole='wide-9: not the checkpoint that .*/wide-out was made from: [0-9]+ of [0-9]+ packed and [0-9]+ of [0-9]+ copied tensors differ'
 expect 'another checkpoint of that form, in one line' 0 \
-  "^.[^]]*$whole other contents here; .*/wide-out itself is as its manifest says..[^]]*wide-out: wrong: 1 problem at level bytes.\$" '' other
+  "^.[^]]*$whole here; .*/wide-out itself matches its manifest..[^]]*wide-out: wrong: 1 problem at level bytes.\$" '' other
 expect 'and with its ranks' 0 "$whole" '' sh -c "
   '$program' convert '$dir/wide' '$dir/two' --backend marlin --engine vllm --tp-size 2 -q &&
   '$program' verify '$dir/two' --source '$dir/wide-9' | sed s/two/wide-out/g"
@@ -123,7 +123,7 @@ json.dump(config, open(sys.argv[1], "w"))
 PYTHON
 convert "$dir/ling" "$dir/ling-out" --backend marlin --engine vllm
 expect 'a limit that is not computed with' 0 'right at level kernels' \
-  'config.json: expert_swiglu_limit_list limits the activation of layer 1; computed without, of the packed' \
+  'config.json: expert_swiglu_limit_list limits the activation of layer 1; the packed layer and the reference are computed without it' \
   "$program" verify "$dir/ling-out" --source "$dir/ling" --tokens 1
 
 # a lossy backend's counts of changed values
