@@ -32,7 +32,7 @@ bool add_shard(Checkpoint& ck, const std::string& name, Problems& problems) {
   return bool(file);
 }
 
-/// The names of all files that may be shards. Engines find them by a pattern that no name with a dot in front matches.
+/// The names of all files that may be shards. Engines find shards by a pattern that excludes names with a dot in front.
 std::vector<std::string> safetensors_in(const Folder& folder) {
   std::vector<std::string> names;
   for (const std::string& name : names_in_folder(folder))
@@ -40,7 +40,7 @@ std::vector<std::string> safetensors_in(const Folder& folder) {
   return names;
 }
 
-/// Whether the tensor is in another shard, too.
+/// Whether another shard has the tensor as well.
 bool is_twice(const std::vector<Tensor>& tensors, size_t i) {
   return (i > 0 && tensors[i - 1].name == tensors[i].name) ||
          (i + 1 < tensors.size() && tensors[i + 1].name == tensors[i].name);
@@ -72,7 +72,8 @@ void check_against_index(const Checkpoint& ck, const Index& index, const std::se
     problems.warn(index_name, "total_size is {}, the tensors have {} bytes", index.total_size, total);
 }
 
-/// Engines skip shards that the index does not name, so that layers may be missing: MTP layers in a file of their own.
+/// Warns of shards that the index does not name. Engines skip these, so layers may be missing, for example MTP layers
+/// in a shard of their own.
 void warn_of_others(const std::vector<std::string>& files, const std::set<std::string>& named, Problems& problems) {
   std::vector<std::string> others;
   for (const std::string& name : files)
@@ -116,7 +117,7 @@ bool looks_like_checkpoint(const fs::path& folder) {
   return std::any_of(names.begin(), names.end(), [](const fs::path& p) { return p.extension() == ".safetensors"; });
 }
 
-/// "; is DIR meant?", of a checkpoint in a folder of `path`, or around it.
+/// "; is DIR meant?" if a folder in `path`, or the folder above, is a checkpoint.
 std::string nearby(const fs::path& path) {
   std::error_code ec;
   std::vector<fs::path> folders;
@@ -127,8 +128,8 @@ std::string nearby(const fs::path& path) {
   return found == folders.end() ? "" : fmt::format("; is {} meant?", found->string());
 }
 
-/// Throws an error that names the format of a file given as checkpoint, or of a directory without safetensors, if it is
-/// known.
+/// Throws an error for a path that is no checkpoint. It names the format of the file, or of the files in the directory,
+/// if known.
 [[noreturn]] void fail_no_checkpoint(const std::string& path) {
   if (fs::is_regular_file(path)) {
     const std::string foreign = foreign_format_of(open_read(path));
@@ -168,7 +169,7 @@ bool read_config(Checkpoint& ck, Problems& problems) {
   return problems.count() == before;
 }
 
-/// The shards that the index names; without one, every *.safetensors file. The names of those that cannot be read.
+/// Reads the given shards: those of the index, or every *.safetensors file. Returns the names of unreadable shards.
 std::set<std::string> read_shards(Checkpoint& ck, const std::set<std::string>& names, Problems& problems) {
   std::set<std::string> unreadable;
   int64_t bytes = 0;
@@ -222,7 +223,7 @@ std::string TextInFile::read() const {
 Reserved reserved(std::string_view name) {
   static const std::set<std::string_view> names = {config_name, index_name, "mxfp4-pack.json",
                                                    sums_name,   run_file,   part_record};
-  const std::string_view first = name.substr(0, name.find('/'));  // a folder of that name is in the way as a file is
+  const std::string_view first = name.substr(0, name.find('/'));  // a folder of that name conflicts as well
   if (names.count(first)) return Reserved::everywhere;
   const bool in_out = first == "packed" || name.starts_with("rest-") || name.starts_with("model-rank-");
   return in_out ? Reserved::in_out : Reserved::no;

@@ -39,12 +39,12 @@ inline bool is_own_name(std::string_view name) { return reserved(name) != Reserv
 /// Whether a file's name is one of weights, in any format.
 bool is_weights(const std::filesystem::path& name);
 
-/// A text that stands in a file and was read before; a checkpoint's headers and index are too large to keep.
+/// A text in a file that was read before. A checkpoint's headers and index are too large to keep.
 struct TextInFile {
   std::string path, name;  // name: for messages
   int64_t offset = 0, bytes = 0;
   Hash hash = {};
-  std::string kept = {};  // where there is no path: the text
+  std::string kept = {};  // the text, if there is no path
   /// Throws Error{io} if the text has changed.
   std::string read() const;
   friend bool operator==(const TextInFile& a, const TextInFile& b) {
@@ -58,31 +58,31 @@ struct Shard {
   std::string name;  // as the index spells it, relative to the directory
   std::string path;  // to open
   FileState state;
-  TextInFile header = {};  // its JSON; no bytes where it is not known
-  /// The ctime of a checkpoint's own files, compared like the state, because no program can set a ctime back. 0 for
-  /// files of an output, whose ctime changes when --add links them. Making or removing a link changes the ctime, so it
-  /// is compared only while the file has no second name.
+  TextInFile header = {};  // its JSON; no bytes if unknown
+  /// The ctime of a checkpoint's own files, compared like the state, because no program can set a ctime back. It is 0
+  /// for files of an output, whose ctime changes when --add links them. Creating or removing a link changes the ctime,
+  /// so it is compared only if the file has no second name.
   int64_t ctime_ns = 0;
   uint64_t links = 0;
 };
-/// A file that is open, to be opened again by its path.
+/// The shard for an open file, which can be opened again by its path.
 Shard source_shard(const std::string& name, const std::string& path, const Fd& opened);
-/// Opens the file again. Throws Error{input} unless it is the file that was found, as it was then.
+/// Opens the file again. Throws Error{input} if the path has another file, or if the file has changed.
 Fd open_again(const Shard& shard);
 
 struct Checkpoint {
   std::string dir;                             // as the user calls it, for messages
-  std::shared_ptr<const SourceFolder> folder;  // through which all is read
+  std::shared_ptr<const SourceFolder> folder;  // all reads go through it
   std::vector<Shard> shards;
   std::vector<Tensor> tensors;                             // by name; Tensor::file indexes shards
-  Json config;                                             // {} where there is none
-  std::string config_text;                                 // verbatim; empty where there is none
-  TextInFile index;                                        // no bytes where there is none
-  std::vector<std::string> companions;                     // other files to carry along, relative paths, sorted
+  Json config;                                             // {} if there is none
+  std::string config_text;                                 // verbatim; empty if there is none
+  TextInFile index;                                        // no bytes if there is none
+  std::vector<std::string> companions;                     // other files to copy, relative paths, sorted
   std::vector<std::string> left_out;                       // skipped files
-  std::map<std::string, std::string> companion_checksums;  // by name, where a manifest has them
-  std::map<std::string, Shard> companion_files;            // by name, as they were found
-  bool complete = true;                                    // all was read: a name that is not there is missing
+  std::map<std::string, std::string> companion_checksums;  // by name, if a manifest has them
+  std::map<std::string, Shard> companion_files;            // by name
+  bool complete = true;                                    // every header was read, so an unknown name is missing
 
   const Tensor* find(std::string_view name) const;
   const std::string& shard_of(const Tensor& t) const { return shards[size_t(t.file)].name; }
@@ -93,20 +93,20 @@ struct Checkpoint {
 /// model.safetensors.index.json.
 struct Index {
   std::vector<std::pair<std::string, std::string>> weight_map;  // tensor, file; by tensor
-  int64_t total_size = -1;                                      // as it says; -1 where it does not
+  int64_t total_size = -1;                                      // as stated in the index; -1 if it is not
   const std::string* file_of(std::string_view tensor) const;
 };
 Index parse_index(std::string_view text, Problems& problems);
 
-/// Reads config, index and every shard's header, and checks them against each other and the files' sizes.
-/// What is wrong goes to `problems`; only what makes the rest unreadable throws.
+/// Reads the config, the index and every shard's header, and checks them against each other and the files' sizes.
+/// Problems go to `problems`; it throws only if the rest cannot be read.
 Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links links = Links::stay);
 
 /// The whole text of a small companion; companion.h has functions for large ones. Throws Error{input} if the text does
 /// not have the known checksum.
 std::string companion_text(const Checkpoint& checkpoint, const std::string& name);
 
-/// The first string (number) at any of the places a config keeps its keys: the top level, then text_config.
+/// The string (number) under a key of a config: at the top level, else in text_config.
 std::string config_string(const Json& config, const char* key, std::string otherwise = {});
 double config_number(const Json& config, const char* key, double otherwise);
 /// None if the config has no such key, or another value.

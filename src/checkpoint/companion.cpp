@@ -61,7 +61,7 @@ class Finder {
     return false;
   }
 
-  /// Whether a folder has a config and weights of its own, which no shard of this checkpoint is among.
+  /// Whether a folder has a config and weights, and no shard of this checkpoint.
   bool is_checkpoint(const std::string& name) const {
     const Folder folder = ck_.folder->folder().find(name);
     if (!folder || !folder.has(config_name)) return false;

@@ -15,8 +15,8 @@ class Problems;
 /// checkpoint in a folder is left out whole, and a warning says so.
 void find_companions(Checkpoint& checkpoint, Problems& problems);
 
-/// Passes one of the companions in parts. Throws Error{input} in the end if it does not have the checksum that is
-/// known. The checkpoint must live as long.
+/// Passes the text of one companion in parts. Throws Error{input} at the end if the text does not have the known
+/// checksum. The checkpoint must outlive the result.
 TextSource companion_source(const Checkpoint& checkpoint, const std::string& name);
 std::string companion_checksum(const Checkpoint& checkpoint, const std::string& name);
 

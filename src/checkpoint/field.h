@@ -25,7 +25,7 @@ class Field {
 
   const Json& json() const { return json_; }
   bool has(const char* key) const { return json_.is_object() && json_.contains(key); }
-  /// A member that must be there; lives no longer than this one.
+  /// A member that must exist. This field must outlive the member.
   Field at(const char* key) const;
   /// An entry of a list. This field must outlive the entry.
   Field entry(const Json& json, size_t index) const { return {json, *this, nullptr, index}; }
@@ -42,8 +42,8 @@ class Field {
   double real() const;
   bool flag() const;
 
-  /// The way from the document to it: "sets[0].tensors[3] (w2_weight).rank", with the names that entries of lists have;
-  /// empty for the document.
+  /// The path to the value: "sets[0].tensors[3] (w2_weight).rank", with the names of entries of lists; empty for the
+  /// document.
   std::string path() const;
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {

@@ -20,20 +20,20 @@ constexpr int64_t max_metadata_bytes = 4096;
 constexpr const char* what_to_do =
     "download it again, or use --no-published for a checkpoint that was changed on purpose";
 
-/// Of a file in Hugging Face's cache: the name of the blob that it is a link to.
+/// The hash of a file in Hugging Face's cache: the name of the blob that it links to.
 std::string hash_in_cache(const Folder& dir, const std::string& name) {
   const fs::path target = dir.link_target(name).value_or("");
   return target.parent_path().filename() == "blobs" ? target.filename().string() : "";
 }
 
-/// Of a file that was downloaded into a folder.
+/// The hash of a file that was downloaded into a folder.
 std::string hash_in_metadata(const Folder& dir, const std::string& name) {
   const std::string path = ".cache/huggingface/download/" + name + ".metadata";
   if (!dir.has_file(path)) return {};
   std::istringstream lines;
   try {
     lines.str(read_text(dir, path, max_metadata_bytes));
-  } catch (const Error&) {  // Hugging Face's tools pass over such a file, too
+  } catch (const Error&) {  // Hugging Face's tools ignore such a file as well
     return {};
   }
   std::string commit, hash;

@@ -21,7 +21,7 @@ std::string in_small_letters(std::string_view text) {
   return out;
 }
 
-/// The path that `sha256sum ./NAME` writes has a prefix that names do not have.
+/// `sha256sum ./NAME` writes a prefix that names do not have.
 std::string name_in(std::string_view text) {
   while (text.starts_with("./")) text.remove_prefix(2);
   return std::string(text);
@@ -50,7 +50,7 @@ PublishedList read_sums(std::string_view text, const std::string& list) {
   return files;
 }
 
-/// A file of the hub's tree. The oid of a file in LFS is that of its pointer, not of its contents.
+/// Reads a file of the hub's list. The first oid of a file in LFS is the hash of its pointer, not of its contents.
 PublishedFile read_entry(const Field& entry) {
   const bool in_lfs = entry.has("lfs") && !entry.at("lfs").json().is_null();
   const Field holder = in_lfs ? entry.at("lfs") : entry;
@@ -99,7 +99,7 @@ Digest digest_like(const PublishedFile& file, int64_t bytes) {
   if (is_sha256(file)) return Digest(DigestKind::sha256);
   Digest digest(DigestKind::sha1);
   const std::string front = fmt::format("blob {}", bytes);
-  digest.take(front.c_str(), int64_t(front.size()) + 1);  // with the zero byte that ends it
+  digest.take(front.c_str(), int64_t(front.size()) + 1);  // with its final zero byte
   return digest;
 }
 

@@ -28,12 +28,12 @@ bool is_published_hash(std::string_view text);
 bool is_sha256(const PublishedFile& file);
 /// "SHA-256" or "Git's SHA-1".
 const char* kind_of_hash(const PublishedFile& file);
-/// Makes a hash of the same kind from the contents of a file of so many bytes.
+/// A digest of the same kind, ready for the contents of a file with `bytes` bytes.
 Digest digest_like(const PublishedFile& file, int64_t bytes);
 /// That hash of a whole file's text.
 std::string hash_like(const PublishedFile& file, std::string_view text);
 
-/// Reads a SHA256SUMS, or what the Hugging Face hub's interface returns for a tree of files. Throws Error{input} that
+/// Reads a SHA256SUMS, or the JSON list of a repository's files from the Hugging Face hub. Throws Error{input} that
 /// names the line or entry if the text is neither, names a file twice, or names none.
 PublishedList read_published_list(const std::string& path);
 

@@ -166,7 +166,7 @@ void check_cover(const std::vector<Tensor>& tensors, int64_t data_offset, int64_
 
 constexpr std::string_view lfs_version = "version https://git-lfs";
 
-/// What a file that is no safetensors file is, by its first bytes; null where it is not known.
+/// Describes a file of another format, by its first bytes; null if the format is unknown.
 const char* foreign_format(std::string_view head) {
   auto starts = [&](std::string_view magic) { return head.substr(0, magic.size()) == magic; };
   if (starts(lfs_version)) return "this is a Git LFS pointer, not the file itself; run 'git lfs pull'";
@@ -235,7 +235,7 @@ std::string foreign_format_of(const Fd& fd) {
 }
 
 std::string lfs_pointer(const Fd& fd) {
-  constexpr int64_t most = 1024;  // of a pointer, by Git LFS's specification
+  constexpr int64_t most = 1024;  // a pointer's limit in Git LFS's specification
   if (fd.stat().st_size >= most) return {};
   std::string head(size_t(std::min<int64_t>(fd.stat().st_size, int64_t(lfs_version.size()))), '\0');
   fd.read(head.data(), int64_t(head.size()), 0);

@@ -47,7 +47,7 @@ struct Tensor {
   std::string name;
   Dtype dtype = Dtype::U8;
   std::vector<int64_t> shape;
-  int file = 0;        // index of the file; 0 where there is but one
+  int file = 0;        // index of the file; 0 if there is only one
   int64_t offset = 0;  // from the start of the file, bytes
   int64_t bytes = 0;
 };
@@ -73,26 +73,26 @@ Header parse_header(std::string_view json, int64_t file_bytes, std::string_view 
 /// A description of a file in another format (a Git LFS pointer, GGUF, pickle or metal), with advice. Empty if the
 /// format is unknown.
 std::string foreign_format_of(const Fd& file);
-/// The same for a file of any kind: only that it is a Git LFS pointer.
+/// A message if a file of any kind is a Git LFS pointer; else empty.
 std::string lfs_pointer(const Fd& file);
 
 /// Parses a file's header; the length is checked against the file before memory is taken. `shown` is the name in
 /// messages. I/O errors throw.
 Header read_header(const Fd& file, std::string_view shown, Problems& problems);
-/// The same for a file that stands alone.
+/// Reads the header of a single file.
 Header read_header(const std::string& path, std::string_view shown, Problems& problems);
 
-/// A header's JSON behind its length field, as a file begins with.
+/// A header's JSON after its length field, as at the begin of a file.
 std::string with_length(const std::string& json);
 
-/// The length field and JSON of a header for `tensors`, whose offsets are relative to the data section; padded with
-/// spaces so that the data start at a multiple of `alignment`.
+/// The length field and JSON of a header for `tensors`, whose offsets are relative to the data section. Spaces are
+/// appended so that the data start at a multiple of `alignment`.
 std::string write_header(const std::vector<Tensor>& tensors, const Metadata& metadata, int64_t alignment);
 
 /// Bytes of a tensor of this dtype and shape; -1 if the number overflows or is not whole.
 int64_t tensor_bytes(Dtype dtype, const std::vector<int64_t>& shape);
 
-/// Sets `dtype`; false if the text is no dtype.
+/// Sets `dtype`. Returns false if the text is no dtype.
 bool parse_dtype(std::string_view text, Dtype& dtype);
 
 }  // namespace mxfp4

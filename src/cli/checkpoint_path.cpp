@@ -26,7 +26,7 @@ std::string of_environment(const char* name) {
   return value ? value : "";
 }
 
-/// Where hf download puts repositories.
+/// The folder for repositories that `hf download` uses.
 fs::path cache_folder() {
   if (const std::string hub = of_environment("HF_HUB_CACHE"); !hub.empty()) return hub;
   if (const std::string home = of_environment("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
@@ -39,7 +39,7 @@ bool is_repository_name(const std::string& text) {
          !text.starts_with(".") && std::all_of(text.begin(), text.end(), usual);
 }
 
-/// Without the hub's address in front and the slash or main branch behind, where the text is no path that exists.
+/// Removes the hub's address before the name, and a slash or "/tree/main" behind it. A path that exists stays as it is.
 std::string without_address(std::string text) {
   constexpr std::string_view branch = "/tree/main";
   std::error_code ec;
@@ -52,7 +52,7 @@ std::string without_address(std::string text) {
   return text;
 }
 
-/// Of a repository "openai/gpt-oss-20b".
+/// The folder of a repository such as "openai/gpt-oss-20b".
 fs::path folder_in_cache(std::string name) {
   name.replace(name.find('/'), 1, "--");
   return cache_folder() / (std::string(front) + name);
@@ -71,7 +71,7 @@ bool is_revision(const std::string& text) {
   return !text.empty() && text != "." && text != ".." && std::all_of(text.begin(), text.end(), usual);
 }
 
-/// What refs/main says, if that is a revision.
+/// The text of refs/main. Throws Error{input} if it is not the name of a folder.
 std::string main_revision(const std::string& repository) try {
   Problems problems;
   std::string text = SourceFolder(repository).text(main_file, max_revision_bytes, problems);
@@ -84,7 +84,7 @@ std::string main_revision(const std::string& repository) try {
   fail(e.kind, "{}: {}", repository, e.lines.front());
 }
 
-/// Whether a snapshot is a folder of this repository, and no link to another place.
+/// Whether a snapshot is a folder of this repository, and not a link to another place.
 bool is_own_folder(const fs::path& repository, const fs::path& snapshot) {
   std::error_code ec;
   const fs::path folder = fs::canonical(snapshot, ec);

@@ -1,14 +1,17 @@
-// What a user may say for a checkpoint's directory.
+// Accepts a directory, a repository of the Hugging Face cache, or the repository's name for a checkpoint.
 #pragma once
 
 #include <string>
 
 namespace mxfp4::cli {
 
-/// The directory that is meant: of a repository in the Hugging Face cache, or of its name "openai/gpt-oss-20b" where
-/// the cache has it, the snapshot of its main branch, which a note names; else what was given. The hub's
-/// address in front of a name is left out. Throws Error{input} that says how to get it where only its name is known,
-/// and which ones there are for a cache of several; Error{io} where nothing is there.
+/// The checkpoint's directory for `given`:
+/// - A repository in the Hugging Face cache, or its name ("openai/gpt-oss-20b"), gives the snapshot of its main branch.
+/// A note names the snapshot.
+/// - Any other path stays as it is.
+///
+/// The hub's address before a name is removed. Throws Error{input} if the cache lacks the repository, with the command
+/// that downloads it, or if the path is a cache of several models. Throws Error{io} if nothing has the path.
 std::string checkpoint_path(const std::string& given);
 
 }  // namespace mxfp4::cli

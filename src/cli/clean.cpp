@@ -64,12 +64,12 @@ std::string human_age(int64_t seconds) {
   return seconds >= 120 ? fmt::format("{} min", seconds / 60) : fmt::format("{} s", seconds);
 }
 
-/// Whether --remove removes it, or puts it back.
+/// Whether --remove removes the leftover or restores it.
 bool is_removable(const Leftover& l) {
   return l.kind != LeftoverKind::strange && l.kind != LeftoverKind::output && l.use == Leftover::Use::none;
 }
 
-/// What was done, as one word.
+/// Removes or restores a leftover if --remove is given. Returns one word for the action.
 std::string clean_up(const Folder& dir, const Leftover& l, const CleanOptions& o) {
   if (!o.remove || !is_removable(l)) return "kept";
   if (::faccessat(dir.fd(), ".", W_OK, 0) != 0) fail_errno(dir.path(), "cannot remove anything in it", errno);
@@ -96,13 +96,13 @@ Json to_json(const Folder& dir, const Leftover& l, const std::string& done) {
   return j;
 }
 
-/// A folder, and the leftovers in it: beside one output, or beside all.
+/// A folder and the leftovers in it: those beside one output, or all.
 struct Leftovers {
   Folder dir;
   std::vector<Leftover> list;
 };
 
-/// A path at which an interrupted run was to make an output is that output, even if it is a folder.
+/// Leftovers beside the output `path`, or, if there are none, all leftovers in the folder `path`.
 Leftovers find_at(const std::string& path) {
   fs::path out = fs::absolute(path).lexically_normal();
   if (!out.has_filename()) out = out.parent_path();

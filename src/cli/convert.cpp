@@ -12,11 +12,11 @@ namespace mxfp4::cli {
 
 namespace {
 
-/// The words of a line: quotes are parts of words, a word that begins with # outside of quotes begins a comment, and
-/// nothing else has a meaning.
+/// Splits a line into words. Quotes keep spaces in a word. A # that begins a word begins a comment. No other character
+/// has a special meaning; backslashes are refused.
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words;
-  char open = '\0';  // the quote that is not closed yet
+  char open = '\0';  // the quote that is still open
   bool in_word = false;
   for (const char c : line) {
     const bool is_quote = open ? c == open : c == '"' || c == '\'',
@@ -35,7 +35,7 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-/// A line of a list; `defaults` from the command line.
+/// Parses a line of a list. `defaults` are the values of the command line.
 ConvertOptions parse_conversion(const std::string& line, const Conversion& defaults) {
   std::vector<std::string> words = words_of(line);
   CLI::App app;
@@ -45,7 +45,7 @@ ConvertOptions parse_conversion(const std::string& line, const Conversion& defau
   needed.backend->required(defaults.options.backend.empty());
   needed.engine->required(defaults.options.engine.empty());
   try {
-    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    std::reverse(words.begin(), words.end());  // the order that CLI11 expects
     app.parse(words);
   } catch (const CLI::ParseError& e) {
     throw with_advice(usage_problems(app, e), "a line is CKPT OUT and options, as for convert");

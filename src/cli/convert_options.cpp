@@ -23,7 +23,7 @@ void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
     o.layout = path;
     for (CLI::Option* other : {needed.backend, needed.engine}) {
       other->required(false);
-      other->envname("");  // the environment's is for conversions without a file
+      other->envname("");  // the environment's value is for conversions without a layout file
     }
   };
   app->add_option_function<std::string>("--layout", take_layout,
@@ -43,7 +43,7 @@ void add_engine(CLI::App* app, ConvertOptions& o, NeededOptions& needed) {
                   "Refuse a backend that does not run on this GPU: h100, sm75 to sm121, gfx942, cpu, ..; default with "
                   "--backend auto: this machine's")
       ->transform(architecture())
-      ->transform(CLI::Validator(keep_memory, ""))  // runs before the other
+      ->transform(CLI::Validator(keep_memory, ""))  // CLI11 runs it before architecture()
       ->type_name("GPU");
   app->add_option("--tp-size", o.tp_size,
                   "Pack for N tensor-parallel ranks of the MoE layers; the set serves this size only")

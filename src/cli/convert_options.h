@@ -1,4 +1,4 @@
-// What convert and each line of its --filelist take.
+// The options of convert and of each line of its --filelist.
 #pragma once
 
 #include "src/cli/options.h"
@@ -8,11 +8,11 @@ namespace mxfp4::cli {
 
 struct Conversion {
   ConvertOptions options;
-  /// With engine and release apart, and backend and checkpoint by their own names.
+  /// The options with engine and release separated, and with the tool's own names of backend and checkpoint.
   ConvertOptions settled() const;
 };
 
-/// The options that must be given.
+/// The required options.
 struct NeededOptions {
   CLI::Option *checkpoint, *out, *backend, *engine;
 };

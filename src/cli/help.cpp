@@ -12,9 +12,9 @@ namespace mxfp4::cli {
 
 namespace {
 
-constexpr int wide = 72;  // narrower help has what an option does below its name
+constexpr int wide = 72;  // narrower help has descriptions below the names
 
-/// A name, and in a column of its own what it is.
+/// A name with its description in a second column.
 std::string entry(const std::string& name, const std::string& text) {
   const int width = text_width(1), column = width >= wide ? 28 : 6;
   std::string line = "  " + name;
@@ -110,7 +110,7 @@ void add_missing(const CLI::App& app, std::vector<std::string>& lines) {
     lines.push_back(fmt::format("{} {} missing", fmt::join(missing, ", "), missing.size() > 1 ? "are" : "is"));
 }
 
-/// A value that is missing, or one too many.
+/// The message for a missing value, or for an option given twice.
 std::string mismatch(const CLI::App& command, const std::string& what) {
   const std::string name = what.substr(0, what.find(':'));
   const CLI::Option* option = command.get_option_no_throw(name);
@@ -132,14 +132,14 @@ bool is_value_of_another(const CLI::App& command, const CLI::Option& option) {
   });
 }
 
-/// What is wrong with a value, by the name of the variable that has it where the command line does not.
+/// The message for a wrong value. If the value came from an environment variable, the message names the variable.
 std::string wrong_value(const CLI::App& command, const std::string& what) {
   const std::string name = what.substr(0, what.find(':'));
   const CLI::Option* option = command.get_option_no_throw(name);
   return option && is_of_variable(*option) ? option->get_envname() + what.substr(name.size()) : what;
 }
 
-/// Where no command is chosen: which are there.
+/// The message for a missing or unknown command, with all commands.
 std::string command_problem(const CLI::App& app) {
   const std::vector<std::string> names = command_names(app), words = app.remaining();
   if (words.empty()) return fmt::format("a command is missing: {}", fmt::join(names, ", "));
@@ -150,14 +150,14 @@ std::string command_problem(const CLI::App& app) {
 
 std::vector<std::string> usage_problems(const CLI::App& command, const CLI::ParseError& e) {
   std::vector<std::string> lines;
-  std::vector<std::string> words;  // too many
+  std::vector<std::string> words;  // not expected
   for (const std::string& word : command.remaining())
     if (word.starts_with("-"))
       lines.push_back(
           fmt::format("no option {}{}", word, did_you_mean(word.substr(0, word.find('=')), option_names(command))));
     else
       words.push_back(word);
-  const bool is_known = lines.empty();  // else they may be values of what is no option
+  const bool is_known = lines.empty();  // else these words may be values of the unknown option
   const bool is_required = dynamic_cast<const CLI::RequiredError*>(&e);
   if (!words.empty() && is_known && (is_required || dynamic_cast<const CLI::ExtrasError*>(&e)))
     lines.push_back(
@@ -205,7 +205,7 @@ Error with_advice(std::vector<std::string> lines, std::string advice) {
 
 Error usage_error(const CLI::App& app, const CLI::ParseError& e) {
   const auto chosen = app.get_subcommands();
-  const std::vector<std::string> words = app.remaining();  // that are no command's
+  const std::vector<std::string> words = app.remaining();  // that belong to no command
   const bool is_option = !words.empty() && words.front().starts_with("-");
   std::vector<std::string> lines;
   if (chosen.empty())

@@ -10,7 +10,7 @@ namespace mxfp4::cli {
 
 namespace {
 
-/// An OUT that was there already; parts that came late go when it is right.
+/// Verifies an OUT that existed before. If it is right, late parts are removed.
 void check_merged(MergeOptions o) {
   check_bytes(o.out, o.threads);
   note(fmt::format("{}: its bytes have their checksums", o.out));

@@ -52,7 +52,7 @@ void add_common(CLI::App* app, Common& common) {
   auto* quiet = app->add_flag("-q,--quiet", common.quiet, "Print only problems and requested results");
   app->add_flag("-v,--verbose", common.verbose, "Print also choices and their reasons, each tensor and file, and times")
       ->excludes(quiet);
-  // main() looks for these two before anything is said.
+  // main() reads these two options before it prints anything.
   app->add_flag("--json-progress", common.json_progress, "Print messages and progress on stderr as JSON lines");
   app->add_option("--color", common.color, "Use colour; auto: on a terminal, unless NO_COLOR is set")
       ->check(one_of({"auto", "always", "never"}))

@@ -1,4 +1,4 @@
-// Options that several subcommands take.
+// Options of several subcommands.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,25 +15,26 @@
 
 namespace mxfp4::cli {
 
-/// What all subcommands share.
+/// The options of all subcommands.
 struct Common {
   bool json = false, quiet = false, verbose = false, json_progress = false;
   std::string color;
 };
 
-/// Throws CLI::ParseError where a variable has what its option does not take: CLI11 2.4 passes over such a default.
+/// Throws CLI::ParseError if an environment variable has a value that its option refuses. CLI11 2.4 ignores such a
+/// value.
 void check_environment(CLI::App& app);
 
-/// Set by the subcommand that was asked for; returns the exit code.
+/// The action of the chosen subcommand; returns the exit code.
 using Run = std::function<int()>;
 
-/// Nothing, or that `text` is none of `names`, and which is near.
+/// Empty if `text` is one of `names`; else a message with the most similar name.
 std::string unless_one_of(const std::string& text, const std::vector<std::string>& names);
 
-/// Validators that say nothing in the help: the option's type names the values already.
+/// A validator that adds nothing to the help, since the option's type names the values.
 CLI::Validator one_of(std::vector<std::string> values);
 
-/// As one_of(), for names of numbers.
+/// As one_of(), for names of enum values.
 template <class T>
 CLI::Validator by_name(const std::map<std::string, T>& values) {
   const auto find = [values](std::string& text) {
@@ -46,7 +47,7 @@ CLI::Validator by_name(const std::map<std::string, T>& values) {
   return CLI::Validator(find, "");
 }
 
-/// From `low` to `high`.
+/// Numbers from `low` to `high`.
 template <class T>
 CLI::Validator range(T low, T high) {
   const auto check = [low, high](std::string& text) {
@@ -62,7 +63,7 @@ void add_gate_up(CLI::App* app, ModelOptions& model);
 void add_follow_links(CLI::App* app, Links& links, const char* whose);
 void add_threads(CLI::App* app, int& threads);
 void add_device(CLI::App* app, DeviceOptions& device);
-/// effect: what the option is for.
+/// effect: the description of the option.
 void add_page_cache(CLI::App* app, PageCache& setting, const std::string& effect);
 
 }  // namespace mxfp4::cli

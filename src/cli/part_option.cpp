@@ -23,7 +23,7 @@ std::optional<int> number_in(std::string_view text) {
   return value;
 }
 
-/// What one launcher says.
+/// The number that one launcher gives.
 struct Found {
   std::string variables;  // "A=3, B=8"
   PartNumber part;
@@ -39,7 +39,7 @@ class Environment {
     return value;
   }
 
-  /// A launcher's number of this process and their count.
+  /// Adds a launcher's number of this process, and the count of processes.
   void add_pair(const char* index, const char* count) {
     const auto i = number(index), n = number(count);
     if (!i && !n) return;
@@ -49,15 +49,16 @@ class Environment {
     add(fmt::format("{}={}, {}={}", index, *i, count, *n), {*i, *n});
   }
 
-  /// A batch script is process 0 of its own, also where nothing says of how many.
+  /// Adds the number of a task of srun. Outside of srun, a batch script is process 0, with or without a count; that is
+  /// no part number.
   void add_slurm_tasks() {
     if (number("SLURM_PROCID") == 0 && !number("SLURM_NTASKS")) return;
     if (number("SLURM_NTASKS") == 1 && !number("SLURM_PROCID")) return;
     add_pair("SLURM_PROCID", "SLURM_NTASKS");
   }
 
-  /// Of an array that was submitted whole; of a piece of one, as a single task, where MXFP4_PACK_PARTS says how many
-  /// parts there are in all.
+  /// Adds the number of a task of an array. If MXFP4_PACK_PARTS has the number of all parts, the array may be submitted
+  /// in several pieces or as single tasks; else it must be complete.
   void add_slurm_array() {
     const auto id = number("SLURM_ARRAY_TASK_ID"), count = number("SLURM_ARRAY_TASK_COUNT");
     if (!id || number(count_name)) return add_pair("SLURM_ARRAY_TASK_ID", count_name);

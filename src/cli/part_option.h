@@ -1,4 +1,4 @@
-// --part I/N, or what the scheduler that started this process says.
+// --part I/N, or auto: the part number from the scheduler that started this process.
 #pragma once
 
 #include <initializer_list>
@@ -11,7 +11,7 @@
 
 namespace mxfp4::cli {
 
-/// "I/N" with 0 <= I < N, or "auto": what the environment says. Throws Error{usage}.
+/// Reads "I/N" with 0 <= I < N, or "auto": the number in the environment. Throws Error{usage}.
 PartNumber read_part(const std::string& text);
 
 /// --part and --merge of a command.
@@ -20,11 +20,11 @@ struct PartOptions {
   bool merge = false;
   std::optional<PartNumber> number() const;
 };
-/// out: what the command's help calls its output. others: options that do not go with --part.
+/// out: the output's name in the command's help. others: options that exclude --part.
 void add_part(CLI::App* app, PartOptions& part, const std::string& out, std::initializer_list<const char*> others);
 
-/// Whoever is last merges: true where OUT is there then. That it cannot be done now takes nothing from the part that
-/// was written.
+/// Merges if all parts exist; so the last process merges. Returns whether OUT is complete. If merging is not possible
+/// now, that is only a note, since the part itself is written.
 bool merge_if_whole(const MergeOptions& options);
 
 }  // namespace mxfp4::cli

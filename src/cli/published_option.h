@@ -5,7 +5,7 @@
 
 namespace mxfp4::cli {
 
-/// effect: what the option does.
+/// effect: the begin of the option's description.
 inline CLI::Option* add_published(CLI::App* app, std::string& list, const std::string& effect) {
   return app->add_option("--published", list, effect + ": a SHA256SUMS, or the hub's list of files in JSON")
       ->type_name("FILE");

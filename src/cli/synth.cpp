@@ -10,7 +10,7 @@ namespace mxfp4::cli {
 
 namespace {
 
-/// A number below 0 would be taken for a large one.
+/// Refuses negative numbers, which CLI11 would convert to large ones.
 std::string unless_below_0(std::string& text) {
   return text.starts_with("-") ? fmt::format("{} is no number from 0 to {}", text, UINT64_MAX) : std::string();
 }

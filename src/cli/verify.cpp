@@ -11,7 +11,7 @@ namespace mxfp4::cli {
 
 namespace {
 
-/// Times at OUT's shapes, or at one given here, and then no OUT is needed.
+/// Options that time kernels, at OUT's shapes or at a shape given here. With a given shape OUT is not needed.
 void add_kernel_bench(CLI::App* app, CLI::Option* out, BenchOptions& bench) {
   app->option_defaults()->group("Times of kernels");
   auto* run =
@@ -31,7 +31,7 @@ void add_kernel_bench(CLI::App* app, CLI::Option* out, BenchOptions& bench) {
       if (a != b) a->needs(b);
 }
 
-/// Digits alone: 1e3 and 1.7 are no layers.
+/// Accepts digits only: 1e3 and 1.7 are not numbers of layers.
 CLI::Validator layer_number() {
   const auto check = [](std::string& text) {
     const bool digits = text.size() <= 9 && !text.empty() && text.find_first_not_of("0123456789") == text.npos;
@@ -40,7 +40,7 @@ CLI::Validator layer_number() {
   return CLI::Validator(check, "");
 }
 
-/// A list with commas, each part of which passes a check.
+/// A list separated by commas, whose entries pass a check.
 CLI::Validator each(const CLI::Validator& check) {
   const auto check_all = [check](std::string& list) {
     if (("," + list + ",").find(",,") != list.npos) return fmt::format("'{}' has a comma too many", list);
@@ -60,11 +60,11 @@ CLI::Validator tolerance() {
   return CLI::Validator(check, "");
 }
 
-/// What level kernels computes, of which --bench takes the batches.
+/// Options of level kernels. --bench also uses the numbers of tokens.
 struct KernelsOptions {
   CLI::Option *layers, *tokens, *seed, *tolerance;
 
-  /// Where nothing is computed they would say nothing.
+  /// Throws Error{usage} for an option that would have no effect, since no layer is computed.
   void check(const VerifyOptions& o) const {
     const bool is_level = o.level == Level::kernels || o.level == Level::highest;
     if (!o.source.empty() && is_level) return;
@@ -77,7 +77,7 @@ struct KernelsOptions {
 };
 KernelsOptions add_kernels(CLI::App* app, CLI::Option* source, VerifyOptions& o) {
   app->option_defaults()->group("Level kernels");
-  using Lists = std::vector<std::string>;  // of an option that is given several times
+  using Lists = std::vector<std::string>;  // one for each time the option is given
   const auto take_layers = [&o](const Lists& lists) {
     for (const std::string& layer : CLI::detail::split(CLI::detail::join(lists, ","), ','))
       if (layer == "all")

@@ -17,7 +17,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// A strided view saved by its logical shape, put back into the order of its memory. Unchanged for any other tensor.
+/// Restores the memory order of a strided view that was saved by its logical shape. Other tensors are unchanged.
 std::string in_memory_order(const PackedTensor& t, const Tensor& theirs, std::string bytes) {
   if (!t.parameter->view || theirs.shape == t.shape) return bytes;
   const View v = t.parameter->view(t.shape);
@@ -53,7 +53,7 @@ class Comparison {
   int64_t compared() const { return compared_; }
 
  private:
-  /// fact: see Difference; all that is said, unless a place is.
+  /// fact: see Difference; empty: `what`.
   void say(const std::string& name, const std::string& what, const std::string& fact = {}) {
     const std::string tensor = prefix_ + printable(name);
     differences_.push_back({tensor + ": " + what, tensor, fact.empty() ? what : fact});
@@ -100,7 +100,7 @@ class Comparison {
         "experts differ; " + cause);
   }
 
-  /// Expert, row and column of the first element that differs, as the checkpoint counts them.
+  /// The expert, row and column of the first different element, as counted in the checkpoint.
   std::string place(const PackedTensor& t, int64_t e, const uint8_t* mine, const uint8_t* other) {
     const int64_t byte = std::mismatch(mine, mine + t.slice_bytes, other).first - mine;
     if (set_.plan.backend->rewrite) return fmt::format("in expert {}, byte {}", e, byte);
@@ -159,13 +159,13 @@ std::unique_ptr<PackedCheckpoint> open_output(const std::string& path, int rank)
   return p;
 }
 
-/// What was compared, and what differs.
+/// The compared sets, and their differences.
 struct Result {
-  std::vector<std::string> sides;  // which is which, where the two are not called the same
+  std::vector<std::string> sides;  // names A and B, if their titles differ
   std::vector<Difference> differences;
   std::vector<std::pair<const ManifestSet*, int>> parts;  // of A, with the rank
   int64_t compared = 0, different = 0;                    // tensors
-  int64_t alone = 0;                                      // sets that only one of the two has
+  int64_t alone = 0;                                      // sets in only one of the outputs
 
   void add(const Comparison& c) {
     different += int64_t(c.differences().size());
@@ -174,8 +174,8 @@ struct Result {
   }
 };
 
-/// Two outputs: every rank of every set that both have, sets told by engine, backend and tensor-parallel size. Where
-/// they have one set each, these are compared whatever they are.
+/// Compares every rank of every set that both outputs have. Sets match if engine, backend and tensor-parallel size are
+/// the same. If each output has one set and these do not match, the two are compared anyway.
 class OutputComparison {
  public:
   OutputComparison(const DiffOptions& o, const PackedCheckpoint& a, const PackedCheckpoint& b) : o_(o), a_(a), b_(b) {
@@ -252,7 +252,8 @@ class OutputComparison {
   Result result_;
 };
 
-/// A dump of one rank's live state does not say of which set it is: the one with the fewest differences is meant.
+/// Compares an output with a dump. A dump of one rank does not name its set, so the set with the fewest differences is
+/// reported.
 Result compare_with_dump(const DiffOptions& o, const PackedCheckpoint& a) {
   const Side theirs = side_of_dump(o.b);
   const int rank = std::max(0, o.rank);

@@ -1,4 +1,5 @@
-// diff: where two outputs differ, or an output and a dump of an engine's live state, and why they may.
+// diff: the differences between two outputs, or between an output and a dump of an engine's weights, with likely
+// causes.
 #pragma once
 
 #include <string>
@@ -8,11 +9,11 @@ namespace mxfp4 {
 struct DiffOptions {
   std::string a;  // an output of convert
   std::string b;  // another, or safetensors: a file, or a directory of them
-  int rank = -1;  // tensor-parallel rank to compare; -1: all, of a dump: 0
+  int rank = -1;  // tensor-parallel rank to compare; -1: all, for a dump 0
   bool json = false;
 };
 
-/// Prints what differs; true where nothing does.
+/// Prints the differences. Returns whether there are none.
 bool diff(const DiffOptions& options);
 
 }  // namespace mxfp4

@@ -9,7 +9,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// One expert's real rows, unpacked: gate then up, or down.
+/// One expert's rows without padding, unpacked: gate then up, or down.
 struct Unpacked {
   std::vector<uint8_t> bytes;
   Matrix matrix;  // over bytes
@@ -49,7 +49,7 @@ std::string name_of(RowOrder o) {
                         : fmt::format("blocks of {}, {} first", o.block, first);
 }
 
-/// Whether theirs is b's form of the same rows.
+/// Whether `theirs` has the bytes that backend b writes for the same rows.
 bool is_form_of(const Backend& b, const Plan& plan, const PackedTensor& t, Device& device, const Unpacked& ours,
                 const std::string& theirs) {
   const Parameter& p = b.parameter(t.role, t.part);
@@ -68,7 +68,7 @@ bool is_form_of(const Backend& b, const Plan& plan, const PackedTensor& t, Devic
          pack(device, p.layout, m) == theirs;
 }
 
-/// The other backend whose form of the same rows is `theirs`; `first` is tried before the others.
+/// Names another backend that writes the bytes `theirs` for the same rows. `first` is tried first.
 std::string other_backend(const Plan& plan, const PackedTensor& t, Device& device, const Unpacked& ours,
                           const std::string& theirs, const Backend* first) {
   std::vector<const Backend*> all = backends();
@@ -92,7 +92,7 @@ std::string other_order(const PackedTensor& t, Device& device, const Unpacked& o
   return {};
 }
 
-/// What became of scale bytes on their way.
+/// Names a wrong conversion of scale bytes.
 std::string scale_cast(const Unpacked& ours, const Unpacked& theirs) {
   const auto& a = ours.bytes;
   const auto& b = theirs.bytes;

@@ -1,4 +1,4 @@
-// Why one expert's packed bytes may differ from what a plan made: the usual mistakes, tried in turn.
+// Guesses why one expert's packed bytes differ from a plan's bytes, by trying the usual mistakes in turn.
 #pragma once
 
 #include "kernels/pack/device.h"
@@ -12,7 +12,7 @@ struct TwoSlices {
   const Backend* their_backend;  // null: not known
 };
 
-/// Why the slices of t differ; ours is as plan packs it. A guess in words, empty where there is none.
+/// The likely cause, in words, for different slices of t; `ours` is packed by the plan. Empty if no cause is found.
 std::string likely_cause(const Plan& plan, const PackedTensor& t, int64_t expert, Device& device,
                          const TwoSlices& slices);
 

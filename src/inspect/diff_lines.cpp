@@ -10,7 +10,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// Every number as #.
+/// Replaces every number by #.
 std::string without_numbers(const std::string& text) {
   std::string out;
   for (const char c : text) {

@@ -1,4 +1,4 @@
-// How differences are printed.
+// Prints differences.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@ namespace mxfp4 {
 
 struct Difference {
   std::string line;  // "TENSOR: what differs"
-  std::string name;  // the tensor; empty where it is of none
-  std::string fact;  // what may be the same of several layers
+  std::string name;  // the tensor; empty if the line is about no tensor
+  std::string fact;  // the part of the line that several layers may share
 };
 
-/// Lines on stdout. Tensors whose names differ in numbers alone and of which the same is a fact have one line, and how
-/// many more there are; with -v all are printed.
+/// Prints lines to stdout. Tensors whose names differ only in numbers, and whose `fact` is the same, share one line
+/// with their count. With -v every line is printed.
 void print_differences(const std::vector<Difference>& differences);
 
 }  // namespace mxfp4

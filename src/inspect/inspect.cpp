@@ -96,7 +96,7 @@ Json sets_json(const PackedCheckpoint& p, const std::string& out) {
   return sets;
 }
 
-/// `sets`: of the output of which ck is the source, or null.
+/// `sets`: the sets of the output whose source is ck, or null.
 void print_json(const Checkpoint& ck, const Model& m, const Problems& problems, const Json& sets) {
   const bool recognised = !m.family.empty();
   const Count all = total(ck), pass = rest(m);
@@ -158,8 +158,8 @@ void print_text(const std::string& title, const Checkpoint& ck, const Model& m) 
   print_line(fmt::format("converted: {}; passed through: {}", describe(convert), describe(pass)));
 }
 
-/// Which releases read a set, and what was tested of that: "vllm from 0.26.0 on; tested for gpt-oss at tensor-parallel
-/// sizes 1, 2, not at 8".
+/// The releases that read a set, and the tested sizes, for example: "vllm from 0.26.0 on; tested for gpt-oss at
+/// tensor-parallel sizes 1, 2, not at 8".
 std::string describe_loader(const Served& set) {
   const Backend& b = set.backend;
   if (set.sharded_state) return "none is needed";
@@ -173,7 +173,7 @@ std::string describe_loader(const Served& set) {
                      is_tested ? "" : fmt::format(", not at {}", set.tp_size));
 }
 
-/// One set: what it is, which versions load it and how they are started.
+/// Prints one set: its name and size, the releases that load it, and the command that serves it.
 void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
   const Plan& plan = p.sets[i].plan;
   const Backend& b = *plan.backend;
@@ -191,10 +191,10 @@ void print_set(const PackedCheckpoint& p, size_t i, const std::string& out) {
     line("settings", settings);
   line("loader", describe_loader(set));
   const std::string serve = serve_command(set, out);
-  if (!serve.empty()) print_out("  serve     {}\n", serve);  // in one piece, to be copied
+  if (!serve.empty()) print_out("  serve     {}\n", serve);  // not wrapped, so that it can be copied
 }
 
-/// What an output was made from, and its sets.
+/// Prints the source of an output, and its sets.
 void inspect_output(const InspectOptions& options) {
   Problems problems;
   const auto p = open_packed(options.checkpoint, problems);

@@ -1,4 +1,4 @@
-// inspect: what a checkpoint holds, and every reason why convert would refuse it. Reads headers only.
+// inspect: the contents of a checkpoint, and every reason why convert would refuse it. Reads headers only.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct InspectOptions {
   bool json = false;
 };
 
-/// Prints on stdout. Throws Error{input} with every problem, after printing what could be told. As JSON that is one
-/// object, with the error in it: false where there is one.
+/// Prints to stdout. Throws Error{input} with every problem, after everything known is printed. With --json it prints
+/// one object with the problems instead, and returns whether there are none.
 bool inspect(const InspectOptions& options);
 
 }  // namespace mxfp4

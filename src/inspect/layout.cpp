@@ -38,7 +38,7 @@ std::string describe(const Layout& layout) {
                      m.copies > 1 ? fmt::format(", every bit stored {} times", m.copies) : "");
 }
 
-/// ", bytes + 6", or how many bytes stand for which scales.
+/// ", bytes + 6", or the width of the values and their scales.
 std::string describe_scales(const Parameter& p) {
   if (p.add) return fmt::format(", bytes + {}", p.add);
   if (!p.values) return "";
@@ -94,7 +94,7 @@ void make(const LayoutOptions& o) {
   const Model model = recognise(checkpoint, o.model, problems);
   problems.throw_if_any();
   const Backend& b = find_backend(o.backend, o.engine, o.layout_version, &model);
-  make_plan(checkpoint, model, b, {.tp = {o.tp_size, {0}}}, problems);  // whether it can be converted so
+  make_plan(checkpoint, model, b, {.tp = {o.tp_size, {0}}}, problems);  // checks whether this conversion is possible
   problems.throw_if_any();
   const MoeLayer& layer = model.layers.front();
   if (std::filesystem::exists(std::filesystem::symlink_status(o.file)))

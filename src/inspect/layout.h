@@ -1,4 +1,4 @@
-// layout: what a layout file says, and a layout file of a built-in backend.
+// layout: describes a layout file, or writes the layout file of a built-in backend.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@ namespace mxfp4 {
 
 struct LayoutOptions {
   std::string file;
-  std::string backend, engine, layout_version;  // to write `file`; no backend: it is read
-  std::string checkpoint;                       // whose sizes are meant
+  std::string backend, engine, layout_version;  // to write `file`; no backend: `file` is read
+  std::string checkpoint;                       // gives the sizes
   int tp_size = 1;
   ModelOptions model;
   bool json = false;
 };
 
-/// Prints what the file says, or makes it, which no file of its name may be.
+/// Describes the file, or creates it; then `file` must not exist.
 void layout(const LayoutOptions& options);
 
 }  // namespace mxfp4

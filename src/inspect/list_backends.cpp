@@ -36,7 +36,8 @@ std::vector<const Backend*> filtered(const BackendFilter& filter, const Model* m
   return out;
 }
 
-/// Of the forms of a backend that are listed the one that convert writes for the filter's release and GPU, unless told.
+/// Whether this is the listed layout version of its backend that convert writes by default for the filter's release and
+/// GPU.
 bool is_default(const Backend& b, const std::vector<const Backend*>& list, const BackendFilter& filter,
                 const Model* model) {
   if (model) {
@@ -50,7 +51,7 @@ bool is_default(const Backend& b, const std::vector<const Backend*>& list, const
   std::copy_if(list.begin(), list.end(), std::back_inserter(forms), [&](const Backend* form) {
     return b.name == std::string_view(form->name) && b.engine == std::string_view(form->engine);
   });
-  const auto rank = [&](const Backend& form) {  // whether the release loads it, then whether it is for every model
+  const auto rank = [&](const Backend& form) {  // first: the release loads it; second: it is for every model
     return 2 * form.releases.contains(release) + !form.takes;
   };
   const auto best = std::max_element(forms.begin(), forms.end(),
@@ -80,7 +81,7 @@ void print_json(const std::vector<const Backend*>& list, const BackendFilter& fi
   print_out("{}\n", one_line(Json{{"backends", all}, {"cuda", cuda_description()}}));
 }
 
-/// With -v, below a backend's row.
+/// Printed with -v below a backend's row.
 void print_details(const Backend& b, const Model* model) {
   print_out("    {}\n", fitted(b.summary, 4));
   for (const Fit& f : fits_of(b)) print_out("    {}\n", fitted(f.library + " " + f.range, 4));
@@ -91,7 +92,7 @@ void print_details(const Backend& b, const Model* model) {
 void print_table(const std::vector<const Backend*>& list, const BackendFilter& filter, const Model* model) {
   std::vector<std::vector<std::string>> rows = {{"BACKEND", "ENGINE", "LAYOUT", "GPU", "LOADER"}};
   std::vector<const Backend*> listed;
-  std::set<std::string> names;  // those that differ in the models they take are one line
+  std::set<std::string> names;  // backends that differ only in their models share a line
   for (const Backend* b : list) {
     if (!names.insert(fmt::format("{} {} {}", b->name, b->engine, b->layout_version)).second) continue;
     const std::string since = loader_since(*b, model ? model->family : "");
@@ -108,7 +109,7 @@ void print_table(const std::vector<const Backend*>& list, const BackendFilter& f
   }
 }
 
-/// What convert takes by itself, or why it takes none.
+/// The backend that `--backend auto` chooses, or the reason why it chooses none.
 std::string auto_choice(const Model& model, const BackendFilter& filter) {
   try {
     const Deployment to = {.engine = filter.engine, .release = filter.release, .gpu = filter.gpu, .phase = {}};

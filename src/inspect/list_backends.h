@@ -1,4 +1,4 @@
-// backends: what can be written.
+// backends: lists the backends that convert can write.
 #pragma once
 
 #include <string>
@@ -7,16 +7,16 @@
 
 namespace mxfp4 {
 
-/// Empty: any.
+/// An empty text matches everything.
 struct BackendFilter {
   std::string engine, gpu;
   std::string release;     // of the engine
-  std::string checkpoint;  // whose experts it holds
+  std::string checkpoint;  // the backend can hold its experts
   ModelOptions model;
   bool json = false;
 };
 
-/// Prints on stdout. The form that convert writes unless told is marked.
+/// Prints to stdout. An asterisk marks the layout version that convert writes by default.
 void list_backends(const BackendFilter& filter);
 
 }  // namespace mxfp4

@@ -4,10 +4,10 @@
 namespace mxfp4 {
 
 /// How shards without experts come into OUT, unchanged and under their names:
-/// - none: copied
-/// - hard: a hard link
-/// - reflink: a copy that shares its blocks until one of both files is written
-/// - automatic: a reflink if possible, else a hard link, else a copy
+/// - none: They are copied.
+/// - hard: They become hard links.
+/// - reflink: A copy shares its blocks with the source until either file is written.
+/// - automatic: A reflink if possible, else a hard link, else a copy.
 enum class Link { none, automatic, hard, reflink };
 
 /// How to treat links that lead out of a source's folder. Links into the blobs/ of the same Hugging Face cache entry

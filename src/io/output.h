@@ -22,10 +22,10 @@
 namespace mxfp4 {
 
 /// How to treat an existing directory:
-/// - refuse: fail unless it is empty
-/// - replace: replace it if this tool made every file in it
-/// - set_aside: as replace, but keep it as NAME.kept-N
-/// - extend: replace it; the caller has linked the files that stay
+/// - refuse: Fail unless it is empty.
+/// - replace: Replace it if this tool made every file in it.
+/// - set_aside: As replace, but keep it as NAME.kept-N.
+/// - extend: Replace it; the caller has linked the files that stay.
 enum class Existing { refuse, replace, set_aside, extend };
 
 /// The inputs of a run, as checksums, and how it begins. A run with the same inputs continues an interrupted run.

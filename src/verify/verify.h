@@ -13,10 +13,10 @@
 namespace mxfp4 {
 
 /// The levels of verify; each includes the former:
-/// - files: sizes and checksums of the manifest
-/// - bytes: every packed byte is unpacked and compared with the source, and every pad byte with the layout's value
-/// - kernels: the fused MoE on OUT's bytes is compared with a reference that is made from the source
-/// - highest: the highest level that OUT's backend and the given source permit
+/// - files: Sizes and checksums are compared with the manifest.
+/// - bytes: Every packed byte is unpacked and compared with the source, and every pad byte with the layout's value.
+/// - kernels: The fused MoE on OUT's bytes is compared with a reference that is made from the source.
+/// - highest: The highest level that OUT's backend and the given source permit.
 enum class Level { files, bytes, kernels, highest };
 
 struct VerifyOptions {
