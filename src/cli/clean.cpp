@@ -109,8 +109,8 @@ Leftovers find_at(const std::string& path) {
   std::error_code ec;
   if (const fs::path above = fs::canonical(out.parent_path(), ec); !ec) {
     Folder dir = Folder::open(above.string());
-    if (auto beside = find_leftovers(dir, owned_files, out.filename().string()); !beside.empty())
-      return {std::move(dir), std::move(beside)};
+    auto beside = find_leftovers(dir, owned_files, out.filename().string());
+    if (!beside.empty() || !dir.has(out.filename().string())) return {std::move(dir), std::move(beside)};
   }
   const fs::path folder = fs::canonical(path, ec);
   if (ec) fail_errno(path, "cannot read", ec.value());

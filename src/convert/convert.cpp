@@ -11,6 +11,7 @@
 #include "src/base/signals.h"
 #include "src/base/threads.h"
 #include "src/convert/conversion.h"
+#include "src/convert/damaged.h"
 #include "src/convert/destination.h"
 #include "src/convert/in_the_way.h"
 #include "src/convert/merge.h"
@@ -20,6 +21,7 @@
 #include "src/convert/report.h"
 #include "src/convert/run_identity.h"
 #include "src/convert/unchanged.h"
+#include "src/io/leftover.h"
 #include "src/io/merge_claim.h"
 #include "src/io/output.h"
 #include "src/io/place.h"
@@ -154,8 +156,10 @@ Earlier look_at_earlier(const ConvertOptions& options, const Input& in, const De
   made.allow_incomplete |= options.allow_incomplete && m.options.allow_incomplete;  // by its contents
   if (const std::string differs = difference_of_set(plan, made, out, damage); !differs.empty()) return {false, differs};
   if (!is_of_parts(options)) {
-    const bool is_same = has_same_contents(plan, in.source, in.files, m, options.threads);
-    return {is_same, is_same ? "" : "the checkpoint's tensors have other contents"};
+    if (!has_same_contents(plan, in.source, in.files, m, options.threads))
+      return {false, "the checkpoint's tensors have other contents"};
+    const std::string damaged = damaged_tensor(out, options.threads);
+    return {damaged.empty(), damaged.empty() ? "" : printable(damaged) + " does not have its checksum"};
   }
   if (!is_unchanged_since(in, out)) return {false, "the checkpoint is newer"};
   if (options.merge && !are_merged(options, p.plan, in, m)) return {};
@@ -167,6 +171,11 @@ Json leave_as_it_is(const ConvertOptions& options, const Plan& plan, const Place
   if (options.part) return merged_part(options, plan);
   if (options.merge && options.verify) return Json{{"out", options.out}, {"unchanged", true}};  // parts wait for that
   if (options.merge) remove_merged_parts(parts_beside(place), files_made(plan));                // which came late
+  for (const Leftover& l : find_leftovers(place.above, owned_files, place.name))
+    if (l.bytes > 0)
+      note(fmt::format(
+          "{}: an interrupted run to replace or extend it left {}; to discard that: mxfp4-pack clean {} --remove",
+          options.out, human_bytes(l.bytes), shell_word(options.out)));
   note(fmt::format("{}: {}", options.out, options.merge ? "all is merged already" : "unchanged"));
   return Json{{"out", options.out}, {"unchanged", true}};
 }

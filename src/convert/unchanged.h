@@ -9,7 +9,8 @@ namespace mxfp4 {
 struct PackedCheckpoint;
 
 /// The first difference between OUT's set and the set that the plan makes, in words that follow "but". It compares the
-/// options, the form of the source, the sizes of files, their headers, and small files; not the contents of tensors.
+/// options that decide bytes (so an engine's release only by the layout version that it reads), the form of the source,
+/// the sizes of files, their headers, and small files; not the contents of tensors.
 /// Empty if it finds none. damage: the problems that were found when OUT was opened.
 std::string difference_of_set(const Plan& plan, const ManifestOptions& options, const PackedCheckpoint& out,
                               Problems& damage);

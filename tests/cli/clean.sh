@@ -33,7 +33,8 @@ leave() {
 mkdir "$place"
 expect 'help has an example' 0 '^  mxfp4-pack clean ' '' "$program" clean --help
 expect 'nothing was left' 0 '' ': nothing is left of interrupted runs$' clean
-expect 'no such folder' 2 '' 'cannot read: No such file' "$program" clean "$dir/none"
+expect 'an OUT that is not there' 0 '' 'nothing is left of interrupted runs' "$program" clean "$dir/none"
+expect 'no such folder' 2 '' 'cannot read: No such file' "$program" clean "$dir/none/out"
 prepare leave
 expect 'a partial output is listed' 0 'place/k: a partial output, [1-9][0-9]* finished steps; the same convert command continues, [0-9.]+ [kM]?B, changed [0-9]+ s ago$' \
   'nothing was removed; --remove' clean

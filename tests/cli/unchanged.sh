@@ -31,7 +31,7 @@ rm "$entry" && mkdir "$entry"
 expect 'nor one that is no file' 0 '' 'unchanged' again
 rmdir "$entry"
 expect 'another option' 2 '' "$(refused 'its --allow-nan-scales is no, and yes is asked for')" again --allow-nan-scales
-expect 'another release' 2 '' "$(refused 'its engine release is none, and 0.33.0 is asked for')" again --engine-version 0.33.0
+expect 'another release that reads the same layout' 0 '' 't: unchanged$' again --engine-version 0.33.0
 expect 'another engine' 2 '' '--add puts this set beside' "$program" convert "$dir/tuned" "$dir/t" --backend marlin --engine sglang
 echo mine >"$dir/tuned/NOTES.md"
 expect 'a companion that came' 2 '' "$(refused 'NOTES.md is new in the checkpoint')" again
@@ -44,6 +44,11 @@ packed=$(ls "$dir/t/packed"/packed-*.safetensors | head -n 1)
 put "$packed" 100 '\377'
 expect 'a header of OUT damaged' 2 '' 'but it is not as it was written: packed/.*; --force replaces it' again
 expect 'replaced, too' 0 '' 'check it with' again --force
+for file in "$packed" "$dir/t/rest-00001.safetensors"; do
+  put_last "$file" '\001'
+  expect 'a byte of a tensor of OUT damaged' 2 '' 'but .*safetensors: .* does not have its checksum; --force replaces it' again
+  expect 'replaced with a whole one' 0 '' 'check it with' again --force
+done
 truncate -s -1 "$packed"
 expect 'a file of OUT cut' 2 '' 'but it is not as it was written: packed/.*; --force replaces it' again
 expect 'made again' 0 '' 'check it with' again --force

@@ -1,0 +1,81 @@
+#include "src/convert/damaged.h"
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "src/checkpoint/shard_reader.h"
+#include "src/convert/unchanged.h"
+#include "src/device/pipeline.h"
+#include "src/packed/packed_checkpoint.h"
+
+namespace mxfp4 {
+
+namespace {
+
+/// One tensor to read, and what follows.
+struct Check {
+  const Tensor* stored;
+  std::function<void(Worker& worker, const ShardReader& reader)> read;  // hashes all of it
+  std::function<bool()> has_checksum;                                   // after that
+};
+
+Check check_of_packed(const PackedSet& set, size_t i, Checksums& sums) {
+  const PackedTensor& t = set.plan.packed[i];
+  const auto read = [&set, &t, i, &sums](Worker& worker, const ShardReader& reader) {
+    const int64_t experts = int64_t(sums.packed[i].slices.size());
+    PieceHasher hasher = slice_hasher(set.plan, i, 0, experts, sums);
+    uint8_t* to = worker.packed.reserve(t.slice_bytes);
+    for (int64_t e = 0; e < experts; ++e)
+      reader.read(set.stored[i], e * t.slice_bytes, t.slice_bytes, to, std::ref(hasher));
+  };
+  const auto has_checksum = [&set, i, &sums] {
+    return to_hex(hash_of_pieces(sums.packed[i].slices)) == set.checksums[i];
+  };
+  return {&set.stored[i], read, has_checksum};
+}
+
+Check check_of_copied(const PackedCheckpoint& out, size_t i, Checksums& sums) {
+  const Plan& plan = out.sets.front().plan;
+  const auto read = [&out, &plan, i, &sums](Worker& worker, const ShardReader& reader) {
+    for (const CopyPiece& piece : plan.copy_pieces) {
+      if (size_t(piece.copied) != i) continue;
+      PieceHasher hasher = copy_hasher({&piece, 1}, sums);
+      reader.read(out.copied[i], piece.begin, piece.bytes, worker.packed.reserve(piece.bytes), std::ref(hasher));
+    }
+  };
+  const auto has_checksum = [&out, &plan, i, &sums] {
+    const Hash expected = out.manifest.checksum_of(plan.copied[i].source->name);
+    return bool(XXH128_isEqual(hash_of_pieces(sums.copied[i]), expected));
+  };
+  return {&out.copied[i], read, has_checksum};
+}
+
+}  // namespace
+
+std::string damaged_tensor(const PackedCheckpoint& out, int threads) {
+  const SourceCache cache(out.files);
+  if (cache.find() == out.manifest.own_checksum) return {};
+  std::vector<Checksums> sums;
+  for (const PackedSet& set : out.sets) sums.emplace_back(set.plan);
+  std::vector<Check> checks;
+  for (size_t s = 0; s < out.sets.size(); ++s)
+    for (size_t i = 0; i < out.sets[s].stored.size(); ++i) checks.push_back(check_of_packed(out.sets[s], i, sums[s]));
+  for (size_t i = 0; i < out.copied.size(); ++i) checks.push_back(check_of_copied(out, i, sums.front()));
+  const ShardReader reader(out.files);
+  std::mutex mutex;
+  size_t first = checks.size();  // that is damaged
+  run_jobs(int64_t(checks.size()), threads, [&](Worker& worker, int64_t i) {
+    const Check& check = checks[size_t(i)];
+    check.read(worker, reader);
+    if (check.has_checksum()) return;
+    const std::lock_guard lock(mutex);
+    first = std::min(first, size_t(i));
+  });
+  if (first < checks.size()) return out.files.where(*checks[first].stored);
+  cache.put(out.manifest.own_checksum);
+  return {};
+}
+
+}  // namespace mxfp4
