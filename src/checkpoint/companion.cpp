@@ -119,9 +119,8 @@ Fd open_companion(const Checkpoint& ck, const std::string& name) {
 
 TextSource companion_source(const Checkpoint& ck, const std::string& name) {
   return [&ck, name](const TextSink& to) {
-    const LongText text(limited(open_companion(ck, name), max_companion_bytes));
     Hasher hasher;
-    text.give({0, text.bytes()}, [&](std::string_view part) {
+    give_text(limited(open_companion(ck, name), max_companion_bytes), [&](std::string_view part) {
       hasher.take(part.data(), int64_t(part.size()));
       to(part);
     });

@@ -326,7 +326,6 @@ Json add_set(ConvertOptions options, const Target& target) {
   const auto out = open_packed(folder_of(options, target.place), options.out, problems);
   if (!problems.any()) check_files(*out, problems);
   problems.throw_if_any();
-  read_sets_text(out->held.folder());  // refuses another program's
   const ManifestOptions& made = out->manifest.options;
   if (options.format == sharded_state_format || made.format == sharded_state_format)
     fail(ErrorKind::usage, "{}: a sharded state is of one set; --add is for outputs of the usual format", options.out);

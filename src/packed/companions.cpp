@@ -14,6 +14,7 @@
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"
 #include "src/packed/source_headers.h"
+#include "src/packed/tables.h"
 
 namespace mxfp4 {
 
@@ -130,7 +131,7 @@ void check_companions(const Checkpoint& source, Problems& problems) {
 }
 
 std::set<std::string> names_of_set(const Plan& plan) {
-  std::set<std::string> names = {canary_name(plan)};
+  std::set<std::string> names = {canary_name(plan), set_table_name(plan.set)};
   for (const OutFile& f : plan.files) names.insert(f.name);
   return names;
 }
@@ -143,8 +144,8 @@ void link_earlier(const Plan& plan, const OutputDir& out, const PackedCheckpoint
 
 std::vector<std::string> files_made(const Plan& plan) {
   std::vector<std::string> names = plan.checkpoint->companions;
-  names.insert(names.end(),
-               {manifest_name, config_name, index_name, sums_name, source_headers_name, canary_name(plan)});
+  names.insert(names.end(), {manifest_name, config_name, index_name, sums_name, source_headers_name, source_index_name,
+                             source_table_name, canary_name(plan), set_table_name(plan.set)});
   for (const OutFile& f : plan.files) names.push_back(f.name);
   return names;
 }
@@ -178,6 +179,8 @@ std::vector<ListedFile> make_texts(const Plan& plan, const TensorSums& sums, con
     Hasher hasher;
     int64_t bytes = 0;
     put(name, [&](const TextSink& to) {
+      hasher = {};
+      bytes = 0;
       text([&](std::string_view part) {
         hasher.take(part.data(), int64_t(part.size()));
         bytes += int64_t(part.size());
@@ -198,8 +201,11 @@ std::vector<ListedFile> make_texts(const Plan& plan, const TensorSums& sums, con
   if (!earlier) {
     for (const std::string& name : ck.companions) add_parts(file_kind::companion, name, companion_source(ck, name));
     add_parts(file_kind::source_headers, source_headers_name, source_headers(ck));
+    if (ck.index.bytes > 0) add(file_kind::source_index, source_index_name, ck.index.read());
+    add_parts(file_kind::source_table, source_table_name, source_table(plan, sums));
     add(file_kind::index, index_name, sharded ? guard_index() : rest_index(plan));
   }
+  add_parts(file_kind::table, set_table_name(plan.set), set_table(plan, sums));
   const std::vector<ManifestSet> none;
   add(file_kind::config, config_name,
       sharded ? ck.config_text : packed_config(plan, sums, earlier ? earlier->sets : none));
@@ -211,7 +217,7 @@ void write_companions(const Plan& plan, const OutputDir& out, const Checksums& s
   std::optional<EarlierOutput> earlier;
   if (existing) {
     const Manifest& m = existing->manifest;
-    earlier = {m.files, m.sets, {m.copied, read_sets_text(existing->held.folder())}};
+    earlier = {m.files, m.sets};
   }
   const PutText put = [&](const std::string& name, const TextSource& text) {
     write_parts(out.create_text(name), text);
@@ -219,9 +225,8 @@ void write_companions(const Plan& plan, const OutputDir& out, const Checksums& s
   const TensorSums of_tensors = sums_of(plan, sums);
   const auto files = make_texts(plan, of_tensors, options, earlier ? &*earlier : nullptr, put);
   check_names(out, plan.checkpoint->companions);
-  write_manifest(out.create_text(manifest_name), [&](const TextSink& to) {
-    make_manifest(plan, of_tensors, options, files, earlier ? earlier->text : EarlierSets(), to);
-  });
+  const std::vector<ManifestSet> none;
+  out.write_text(manifest_name, make_manifest(plan, of_tensors, options, files, earlier ? earlier->sets : none));
 }
 
 void write_sums(const OutputDir& out, const Folder& earlier, int threads) {

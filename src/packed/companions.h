@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "src/base/long_text.h"
 #include "src/io/output.h"
 #include "src/packed/manifest.h"
 
@@ -17,10 +18,9 @@ void check_companions(const Checkpoint& source, Problems& problems);
 struct EarlierOutput {
   std::vector<ListedFile> files;
   std::vector<ManifestSet> sets;
-  EarlierSets text;
 };
 
-/// Takes a file that is no tensor data: its relative name and its text, which it must ask for once.
+/// Takes a file that is no tensor data: its relative name and its text, which it must ask for.
 using PutText = std::function<void(const std::string& name, const TextSource& text)>;
 
 /// Makes every text of an output that `plan` is the last set of, but the manifest: canary, companions, index and config

@@ -50,12 +50,18 @@ bool may_be_there(const ManifestOptions& made, const std::string& name) {
          name.starts_with(".cache/");
 }
 
+/// open_packed() has read these, and named what is wrong.
+bool is_read_when_opened(const ListedFile& f) {
+  return f.kind == file_kind::source_headers || f.kind == file_kind::source_index ||
+         f.kind == file_kind::source_table || f.kind == file_kind::table;
+}
+
 }  // namespace
 
 void check_files(const PackedCheckpoint& p, Problems& problems) {
   for (const ListedFile& f : p.manifest.files) {
-    if (f.kind == file_kind::source_headers) continue;  // open_packed() has read it
-    Problems known;                                     // of files with tensors: open_packed() has named them
+    if (is_read_when_opened(f)) continue;
+    Problems known;  // of files with tensors: open_packed() has named them
     const std::string path = p.held.path(f.name, f.holds_tensors() ? known : problems);
     if (path.empty()) continue;
     const Fd fd = open_read(path, f.name);
@@ -127,8 +133,9 @@ std::vector<std::string> owned_files(const Folder& out) {
 
 void check_kinds(const PackedCheckpoint& p) {
   Problems problems;
-  const std::set<std::string_view> known = {file_kind::tensors, file_kind::canary, file_kind::companion,
-                                            file_kind::config,  file_kind::index,  file_kind::source_headers};
+  const std::set<std::string_view> known = {file_kind::tensors,      file_kind::canary,       file_kind::companion,
+                                            file_kind::config,       file_kind::index,        file_kind::source_headers,
+                                            file_kind::source_index, file_kind::source_table, file_kind::table};
   for (const ListedFile& f : p.manifest.files)
     if (!known.count(f.kind))
       problems.error(where(p.dir, f.name), "of kind '{}', which this program does not know; use a newer mxfp4-pack",

@@ -9,7 +9,6 @@
 #include "src/base/checksum.h"
 #include "src/base/folder.h"
 #include "src/base/json.h"
-#include "src/base/long_text.h"
 #include "src/checkpoint/published_list.h"
 #include "src/packed/manifest_format.h"
 #include "src/plan/plan.h"
@@ -69,6 +68,9 @@ inline constexpr const char* companion = "companion";
 inline constexpr const char* config = "config";
 inline constexpr const char* index = "index";
 inline constexpr const char* source_headers = "source_headers";
+inline constexpr const char* source_index = "source_index";
+inline constexpr const char* source_table = "source_table";
+inline constexpr const char* table = "table";  // of a set's packed tensors
 }  // namespace file_kind
 
 /// A file of OUT other than the manifest and SHA256SUMS. Where it holds tensors, which have checksums of their own, the
@@ -102,23 +104,6 @@ struct TensorSums {
 };
 TensorSums sums_of(const Plan& plan, const Checksums& checksums);
 
-/// What a manifest has before another set comes to it.
-struct EarlierSets {
-  std::map<std::string, std::string> copied;  // as Manifest::copied
-  TextSource text;                            // what stands between the brackets of "sets"; null where there are none
-};
-
-/// Gives the manifest's text, with zeros for its own checksum. The plan's set comes after the earlier ones, whose text
-/// stays as it is.
-void make_manifest(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
-                   const std::vector<ListedFile>& files, const EarlierSets& earlier, const TextSink& to);
-
-/// What make_manifest() gives for the plan's set.
-void make_set(const Plan& plan, const TensorSums& sums, const ManifestOptions& options, const TextSink& to);
-
-/// The manifest with its own checksum, synced to disk. make: gives the text.
-void write_manifest(Fd file, const TextSource& make);
-
 /// One of the manifest's sets.
 struct ManifestSet {
   std::string engine, backend, layout_version;
@@ -128,8 +113,17 @@ struct ManifestSet {
   std::map<std::pair<int, std::string>, std::string> checksums;  // of packed tensors by rank and name
   std::map<std::pair<int, std::string>, std::string> files;      // where each is kept
   Json loss;                                                     // of a lossy backend; null otherwise
-  Json model;  // sizes, row order, activation and routed scaling factor, as loaders take them
+  Json model;         // sizes, row order, activation and routed scaling factor, as loaders take them
+  Json facts;         // all that the manifest says of it
+  std::string table;  // the file that lists its tensors
 };
+
+/// What the manifest says of the plan's set. loss: of a lossy backend, over all experts.
+Json facts_of(const Plan& plan, const Json& loss);
+
+/// The manifest's text. The plan's set comes after the earlier ones.
+std::string make_manifest(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
+                          const std::vector<ListedFile>& files, const std::vector<ManifestSet>& earlier);
 
 /// The backend of a set: the built-in one of its name, or that of its layout file.
 const Backend& backend_of(const ManifestSet& set, const Model& model);
@@ -137,7 +131,7 @@ const Backend& backend_of(const ManifestSet& set, const Model& model);
 /// "marlin of vllm", "marlin of vllm at tp 2", "marlin of vllm at tp 2, rank 1".
 std::string describe(const ManifestSet& set);
 
-/// A manifest as read from OUT.
+/// A manifest as read from OUT. What it says of tensors stands in other files, which open_packed() reads.
 struct Manifest {
   std::string own_checksum;  // of its text
   std::string fingerprint;
@@ -156,7 +150,7 @@ struct Manifest {
 };
 
 /// Throws Error{input} where the text is newer, damaged or not consistent.
-Manifest parse_manifest(std::string text);
+Manifest parse_manifest(const std::string& text);
 
 /// Whether a directory has a manifest, or a link of its name. Throws Error{io} if the system does not tell, as of
 /// another user's directory.
@@ -168,9 +162,6 @@ void check_has_manifest(const Folder& out, const std::string& shown);
 Manifest read_manifest_file(const std::string& path);
 /// An output's.
 Manifest read_manifest(const Folder& out);
-
-/// EarlierSets::text of OUT's manifest, which was read before. Throws Error{input} where another program laid it out.
-TextSource read_sets_text(const Folder& out);
 
 /// The files that OUT's manifest lists; nothing else of it is in memory.
 std::vector<ListedFile> read_listed_files(const Folder& out);

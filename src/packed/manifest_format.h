@@ -10,8 +10,5 @@ inline constexpr const char* layout_file_need = "layout_file";
 
 /// Stands where the manifest's own checksum goes while it is made.
 inline constexpr const char* no_checksum = "00000000000000000000000000000000";
-/// The text before and after that of all sets.
-inline constexpr const char* sets_begin = "\"sets\": [\n";
-inline constexpr const char* sets_end = "\n]\n}\n";
 
 }  // namespace mxfp4

@@ -5,6 +5,7 @@
 
 #include "src/io/sha256.h"
 #include "src/packed/source_headers.h"
+#include "src/packed/tables.h"
 
 namespace mxfp4 {
 
@@ -31,18 +32,58 @@ void hold_files(PackedCheckpoint& p) {
       source.companion_files[name] = {name, held, state_of(open_read(held, name).stat())};
 }
 
-/// What is wrong with their file is said here.
-void read_source_headers(PackedCheckpoint& p, Problems& problems) {
-  const auto& files = p.manifest.files;
-  const auto listed =
-      std::find_if(files.begin(), files.end(), [](const ListedFile& f) { return f.kind == file_kind::source_headers; });
-  if (listed == files.end()) return problems.error(manifest_name, "files: none of kind source_headers");
-  const std::string path = p.held.path(listed->name, problems);
-  if (path.empty()) return;
-  if (const int64_t bytes = open_read(path, listed->name).stat().st_size; bytes != listed->bytes)
-    problems.error(listed->name, "{} bytes, {} expected", bytes, listed->bytes);
-  else
-    take_source_headers(path, listed->checksum, p.manifest.source, problems);
+const ListedFile* find_listed(const Manifest& m, std::string_view kind, std::string_view name = {}) {
+  const auto found = std::find_if(m.files.begin(), m.files.end(), [&](const ListedFile& f) {
+    return f.kind == kind && (name.empty() || f.name == name);
+  });
+  return found == m.files.end() ? nullptr : &*found;
+}
+
+/// Where the listed file is to be read. Empty and a problem if it is not there, or has another size.
+std::string path_of(const PackedCheckpoint& p, const ListedFile& listed, Problems& problems) {
+  const std::string path = p.held.path(listed.name, problems);
+  if (path.empty()) return {};
+  const int64_t bytes = open_read(path, listed.name).stat().st_size;
+  if (bytes == listed.bytes) return path;
+  problems.error(listed.name, "{} bytes, {} expected", bytes, listed.bytes);
+  return {};
+}
+
+/// The path of the one file of a kind.
+std::string path_of_kind(const PackedCheckpoint& p, const char* kind, Problems& problems) {
+  if (const ListedFile* listed = find_listed(p.manifest, kind)) return path_of(p, *listed, problems);
+  problems.error(manifest_name, "files: none of kind {}", kind);
+  return {};
+}
+
+/// Headers and index of the source's shards, then the checksums of its tensors.
+void read_source_files(PackedCheckpoint& p, Problems& problems) {
+  Manifest& m = p.manifest;
+  const std::string headers = path_of_kind(p, file_kind::source_headers, problems);
+  const std::string table = path_of_kind(p, file_kind::source_table, problems);
+  if (!problems.any())
+    take_source_headers(headers, find_listed(m, file_kind::source_headers)->checksum, m.source, problems);
+  if (const ListedFile* index = find_listed(m, file_kind::source_index))
+    if (const std::string path = path_of(p, *index, problems); !path.empty()) {
+      m.source.index = {path, index->name, 0, index->bytes, hash_of(open_read(path, index->name))};
+      if (to_hex(m.source.index.hash) != index->checksum)
+        problems.error(index->name, "it does not have the checksum in {}", manifest_name);
+    }
+  if (problems.any()) return;
+  m.checksums.resize(m.source.tensors.size());
+  std::vector<bool> listed(m.source.tensors.size());
+  each_line(table, *find_listed(m, file_kind::source_table), problems,
+            [&](std::string_view line, const std::string& place) { take_source_line(line, place, m, listed); });
+  for (size_t i = 0; i < listed.size() && !problems.any(); ++i)
+    if (!listed[i]) problems.error(where(source_table_name, m.source.tensors[i].name), "not listed");
+}
+
+void read_set_table(const PackedCheckpoint& p, ManifestSet& set, Problems& problems) {
+  const ListedFile* const listed = find_listed(p.manifest, file_kind::table, set.table);
+  if (!listed) return problems.error(manifest_name, "{}: {} is not listed", describe(set), set.table);
+  if (const std::string path = path_of(p, *listed, problems); !path.empty())
+    each_line(path, *listed, problems,
+              [&](std::string_view line, const std::string& place) { take_set_line(line, place, set); });
 }
 
 using Stored = std::map<std::pair<std::string, std::string>, Tensor>;  // by file and name
@@ -82,7 +123,7 @@ void find_packed(PackedSet& set, const ManifestSet& m, const Stored& stored, Pro
   for (const PackedTensor& t : set.plan.packed) {
     const auto file = m.files.find({t.rank, t.name});
     if (file == m.files.end()) {
-      problems.error(manifest_name, "{}: not listed for rank {}", printable(t.name), t.rank);
+      problems.error(m.table, "{}: not listed for rank {}", printable(t.name), t.rank);
       continue;
     }
     set.stored.push_back(find_stored(stored, file->second, t.name, t.parameter->dtype, t.shape, problems));
@@ -112,8 +153,7 @@ Plan plan_of(const Manifest& m, const ManifestSet& set, const Model& model, Prob
   if (problems.any()) return first;
   const size_t expected = first.packed.size() * set.tp.ranks.size();
   if (set.files.size() == expected) return set.tp.ranks.size() == 1 ? std::move(first) : plan_for(set.tp.ranks);
-  problems.error(manifest_name, "{}: {} packed tensors are listed, {} expected", describe(set), set.files.size(),
-                 expected);
+  problems.error(set.table, "{}: {} packed tensors are listed, {} expected", describe(set), set.files.size(), expected);
   return first;
 }
 
@@ -127,8 +167,10 @@ std::unique_ptr<PackedCheckpoint> open_held(const std::string& shown, HeldFiles 
     p->held.throw_if_replaced(manifest_name);
     throw;
   }
-  const Manifest& m = p->manifest;
-  read_source_headers(*p, problems);
+  Manifest& m = p->manifest;
+  read_source_files(*p, problems);
+  for (ManifestSet& set : m.sets) read_set_table(*p, set, problems);
+  if (problems.any()) return p;
   Problems unreadable;
   p->model = recognise(m.source, {m.options.gate_up}, unreadable);
   if (unreadable.any()) {
@@ -143,7 +185,7 @@ std::unique_ptr<PackedCheckpoint> open_held(const std::string& shown, HeldFiles 
   for (const CopiedTensor& t : p->sets.front().plan.copied) {
     const auto file = m.copied.find(t.source->name);
     if (file == m.copied.end())
-      problems.error(manifest_name, "{}: not listed as copied", printable(t.source->name));
+      problems.error(source_table_name, "{}: not listed as copied", printable(t.source->name));
     else
       p->copied.push_back(
           find_stored(stored, file->second, t.source->name, t.source->dtype, t.source->shape, problems));

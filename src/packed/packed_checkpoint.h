@@ -35,9 +35,10 @@ struct PackedCheckpoint {
 /// planned than is listed.
 Plan plan_of(const Manifest& manifest, const ManifestSet& set, const Model& model, Problems& problems);
 
-/// Reads manifest and headers, and checks that every planned tensor is there with the planned dtype and shape; what is
-/// missing or different goes to `problems`. Throws Error{input} where OUT is not a readable output at all, and
-/// Error{io} where another run replaces it while this reads; replaced later, the opened one is still read.
+/// Reads manifest, tables and headers, and checks that every planned tensor is there with the planned dtype and shape;
+/// what is missing or different goes to `problems`. There are no sets if a table or the source's headers are damaged.
+/// Throws Error{input} where OUT is not a readable output at all, and Error{io} where another run replaces it while
+/// this reads; replaced later, the opened one is still read.
 std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems);
 /// The same for an output that is held. shown: what messages call it.
 std::unique_ptr<PackedCheckpoint> open_packed(const Folder& out, const std::string& shown, Problems& problems);

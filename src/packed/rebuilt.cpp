@@ -1,5 +1,6 @@
 #include "src/packed/rebuilt.h"
 
+#include <algorithm>
 #include <set>
 
 #include "src/packed/companions.h"
@@ -7,6 +8,7 @@
 #include "src/packed/packed_checkpoint.h"
 #include "src/packed/sharded_state.h"
 #include "src/packed/source_headers.h"
+#include "src/packed/tables.h"
 #include "src/plan/rewrite.h"
 
 namespace mxfp4 {
@@ -61,8 +63,8 @@ class Rebuilding {
   void run() {
     for (size_t i = 0; i < m_.sets.size() && !problems_.any(); ++i) add_set(i);
     if (problems_.any()) return;
-    if (!same_headers_) problems_.error(source_headers_name, "not what this checkpoint and backend give");
     for (const auto& [name, text] : texts_) compare_text(name, text);
+    if (large_.any()) problems_.add(Error(ErrorKind::input, large_.errors()));
     compare_manifest();
   }
 
@@ -89,10 +91,7 @@ class Rebuilding {
       if (const std::string why = why_not_loss_of(set.plan, set.options.loss); !why.empty())
         return problems_.error(manifest_name, "{}: loss: {}", describe(m_.sets[i]), why);
     const auto put = [&](const std::string& name, const TextSource& text) {
-      if (name == source_headers_name) {  // too large to keep
-        same_headers_ = is_text_in_out(name, text);
-        return;
-      }
+      if (is_large(name)) return compare_large(name, text);
       const bool is_compared = name == config_name || name == index_name || name.starts_with("packed/");
       std::string* const whole = is_compared ? &texts_[name] : nullptr;
       if (whole) whole->clear();
@@ -101,37 +100,47 @@ class Rebuilding {
       });
     };
     earlier_.files = make_texts(set.plan, set.sums, set.options, i ? &earlier_ : nullptr, put);
-    if (i == 0)
-      for (const CopiedTensor& t : set.plan.copied)
-        earlier_.text.copied[t.source->name] = set.plan.files[size_t(*t.file)].name;
     earlier_.sets.push_back(m_.sets[i]);
+    earlier_.sets.back().facts = facts_of(set.plan, set.options.loss);
   }
 
-  /// With the checksum that OUT's own has, and was compared with when it was read.
-  void give_manifest(const TextSink& to) {
+  /// Of a file that is too large to keep.
+  static bool is_large(const std::string& name) {
+    return name == source_headers_name || name == source_index_name || name.ends_with(".jsonl");
+  }
+
+  void compare_large(const std::string& name, const TextSource& expected) {
+    if (is_text_in_out(name, expected)) return;
+    if (!name.ends_with(".jsonl")) return large_.error(name, "not what this checkpoint and backend give");
+    std::string text;
+    expected([&](std::string_view part) { text += part; });
+    const int64_t before = large_.count();
+    report_differences(name, lines_of(text, name), lines_of(text_in_out(name), name), {}, large_);
+    if (large_.count() == before) large_.error(name, "the same meaning, but not the text");
+  }
+
+  static Json lines_of(const std::string& text, const std::string& name) {
+    Json lines = Json::array();
+    for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+      end = std::min(text.find('\n', begin), text.size());
+      lines.push_back(parse_json(std::string_view(text).substr(begin, end - begin), name));
+    }
+    return lines;
+  }
+
+  std::string manifest_text() const {
     const Set& last = sets_.back();
-    bool first = true;
-    const TextSink with_checksum = [&](std::string_view text) {
-      if (!std::exchange(first, false)) return to(text);
-      std::string head(text);
-      to(head.replace(head.find(no_checksum), m_.own_checksum.size(), m_.own_checksum));
-    };
-    if (sets_.size() > 1)
-      earlier_.text.text = [this](const TextSink& to_sets) {
-        for (size_t i = 0; i + 1 < sets_.size(); ++i) {
-          if (i) to_sets(",\n");
-          make_set(sets_[i].plan, sets_[i].sums, sets_[i].options, to_sets);
-        }
-      };
-    make_manifest(last.plan, last.sums, last.options, earlier_.files, earlier_.text, with_checksum);
+    std::vector<ManifestSet> before = earlier_.sets;
+    before.pop_back();
+    return make_manifest(last.plan, last.sums, last.options, earlier_.files, before);
   }
 
   bool has_all(const Plan& plan, const ManifestSet& set) {
     for (const PackedTensor& t : plan.packed)
       if (!set.checksums.count({t.rank, t.name}))
-        problems_.error(manifest_name, "{}: not listed for rank {}", printable(t.name), t.rank);
+        problems_.error(set.table, "{}: not listed for rank {}", printable(t.name), t.rank);
     for (const Tensor& t : source_.tensors)
-      if (!m_.source.find(t.name)) problems_.error(manifest_name, "{}: not listed", printable(t.name));
+      if (!m_.source.find(t.name)) problems_.error(source_table_name, "{}: not listed", printable(t.name));
     return !problems_.any();
   }
 
@@ -144,17 +153,21 @@ class Rebuilding {
   bool is_text_in_out(const std::string& name, const TextSource& expected) {
     const std::string path = p_.held.path(name, problems_);
     if (path.empty()) return false;
-    const LongText file(open_read(path, name));
+    const Fd file = open_read(path, name);
+    const int64_t bytes = file.stat().st_size;
     int64_t at = 0;
+    std::string block;
     bool same = true;
     expected([&](std::string_view text) {
-      for (; same && !text.empty(); text.remove_prefix(std::min(text.size(), size_t(text_block)))) {
-        const std::string_view block = text.substr(0, size_t(text_block));
-        same = at + int64_t(block.size()) <= file.bytes() && file.read({at, int64_t(block.size())}) == block;
-        at += int64_t(block.size());
-      }
+      const auto count = int64_t(text.size());
+      same = same && at + count <= bytes;
+      if (!same) return;
+      block.resize(text.size());
+      file.read(block.data(), count, at);
+      same = block == text;
+      at += count;
     });
-    return same && at == file.bytes();
+    return same && at == bytes;
   }
 
   void compare_text(const std::string& name, const std::string& expected) {
@@ -165,15 +178,14 @@ class Rebuilding {
   }
 
   void compare_manifest() {
-    const TextSource made = [this](const TextSink& to) { give_manifest(to); };
-    if (is_text_in_out(manifest_name, made)) return;
-    std::string text;
-    made([&](std::string_view part) { text += part; });
+    const std::string text = manifest_text(), is = text_in_out(manifest_name);
+    if (text == is) return;
     const bool same_version = m_.options.tool_version == MXFP4_VERSION;
     if (!is_version(m_.options.tool_version))
       problems_.error(manifest_name, "tool.version: '{}' is no version", m_.options.tool_version);
-    const Json expected = parse_json(text, manifest_name);
-    const Json found = parse_json(text_in_out(manifest_name), manifest_name);
+    Json expected = parse_json(text, manifest_name);
+    expected["xxh3_128"] = m_.own_checksum;  // of its own text, which was read
+    const Json found = parse_json(is, manifest_name);
     const int64_t before = problems_.count();
     static const std::set<std::string> later = {"learned_layouts", "parts"};
     report_differences(manifest_name, expected, found, same_version ? std::set<std::string>() : later, problems_);
@@ -189,7 +201,7 @@ class Rebuilding {
   Model model_;
   std::vector<Set> sets_;
   EarlierOutput earlier_;  // what the set after these is added to
-  bool same_headers_ = true;
+  Problems large_;         // of files that are not kept in texts_
   std::map<std::string, std::string> texts_;
 };
 

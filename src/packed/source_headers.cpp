@@ -50,35 +50,6 @@ std::string next_header(HashedFile& file, const Shard& shard, Problems& problems
   return {};
 }
 
-/// Gives the listed tensors their offsets by the headers, and notes which were there.
-class Listed {
- public:
-  explicit Listed(Checkpoint& source) : source_(source), seen_(source.tensors.size()) {}
-
-  void take(const Tensor& is, Problems& problems) {
-    const Tensor* found = source_.find(is.name);
-    const size_t index = found ? size_t(found - source_.tensors.data()) : 0;
-    if (!found || seen_[index])
-      return problems.error(where(manifest_name, is.name), "not listed, but in {}", source_headers_name);
-    seen_[index] = true;
-    Tensor& listed = source_.tensors[index];
-    if (is.dtype != listed.dtype || is.shape != listed.shape || is.file != listed.file)
-      problems.error(where(manifest_name, is.name), "file or shape ({}) is not that in {} ({})",
-                     describe(listed.dtype, listed.shape), source_headers_name, describe(is.dtype, is.shape));
-    listed.offset = is.offset;
-  }
-
-  void check_all_seen(Problems& problems) const {
-    for (size_t i = 0; i < seen_.size(); ++i)
-      if (!seen_[i])
-        problems.error(where(manifest_name, source_.tensors[i].name), "listed, but not in {}", source_headers_name);
-  }
-
- private:
-  Checkpoint& source_;
-  std::vector<bool> seen_;
-};
-
 }  // namespace
 
 int64_t source_headers_bytes(const Checkpoint& source) {
@@ -106,8 +77,7 @@ std::string source_headers_checksum(const Checkpoint& source) {
 void take_source_headers(const std::string& path, const std::string& checksum, Checkpoint& source, Problems& problems) {
   const Fd file = open_read(path, source_headers_name);
   HashedFile text(file);
-  Problems unreadable, other;
-  Listed listed(source);
+  Problems unreadable;
   for (size_t i = 0; i < source.shards.size(); ++i) {
     Shard& s = source.shards[i];
     const std::string json = next_header(text, s, unreadable);
@@ -116,16 +86,19 @@ void take_source_headers(const std::string& path, const std::string& checksum, C
     s.header = {path, source_headers_name, text.at() - bytes, bytes, hash_bytes(json.data(), bytes)};
     for (Tensor& t : parse_header(json, s.state.bytes, where(source_headers_name, s.name), unreadable).tensors) {
       t.file = int(i);
-      listed.take(t, other);
+      source.tensors.push_back(std::move(t));
     }
   }
   if (!unreadable.any() && text.left() > 0)
     unreadable.error(source_headers_name, "{} bytes more than the headers have", text.left());
   if (text.checksum() != checksum)
     return problems.error(source_headers_name, "it does not have the checksum in {}", manifest_name);
-  if (!unreadable.any()) listed.check_all_seen(other);
-  for (const Problems* found : {&unreadable, &other})
-    if (found->any()) problems.add(Error(ErrorKind::input, found->errors()));
+  std::sort(source.tensors.begin(), source.tensors.end(),
+            [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+  const auto twice = std::adjacent_find(source.tensors.begin(), source.tensors.end(),
+                                        [](const Tensor& a, const Tensor& b) { return a.name == b.name; });
+  if (twice != source.tensors.end()) unreadable.error(where(source_headers_name, twice->name), "in two shards");
+  if (unreadable.any()) problems.add(Error(ErrorKind::input, unreadable.errors()));
 }
 
 }  // namespace mxfp4

@@ -22,7 +22,7 @@ struct Verdict {
   std::optional<BenchReport> bench;
   std::optional<PublishedReport> published;
   double seconds = 0;
-  Level level() const { return *std::min_element(levels.begin(), levels.end()); }
+  Level level() const { return levels.empty() ? Level::files : *std::min_element(levels.begin(), levels.end()); }
 };
 
 /// Prints to stdout: one JSON object; or the reports, the problems and the verdict.

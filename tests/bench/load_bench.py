@@ -21,7 +21,7 @@ import time
 import torch
 
 from mxfp4_pack import _loading, _reader
-from mxfp4_pack.manifest import Manifest, read_manifest
+from mxfp4_pack.manifest import Manifest, read_manifest, read_tensors
 
 PIECE = 16 << 20
 
@@ -168,6 +168,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     fields = read_manifest(options.directory)["sets"][0]
+    read_tensors(options.directory, fields)
     engine, rank = fields["engine"], fields["ranks"][0]
     files = dict.fromkeys(t["file"] for t in fields["tensors"] if t["rank"] == rank)
     paths = [os.path.join(options.directory, name) for name in files]

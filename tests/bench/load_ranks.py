@@ -23,12 +23,13 @@ import load_bench
 def rank_of(number, options, barrier, results):
     import torch
     from mxfp4_pack import _reader
-    from mxfp4_pack.manifest import read_manifest
+    from mxfp4_pack.manifest import read_manifest, read_tensors
     device = torch.device(options.device, number % torch.cuda.device_count()) if options.device == "cuda" else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.set_device(device)
     torch.zeros(1, device=device)
     set_ = read_manifest(options.directory)["sets"][0]
+    read_tensors(options.directory, set_)
     files = dict.fromkeys(t["file"] for t in set_["tensors"] if t["rank"] == number)
     paths = [os.path.join(options.directory, name) for name in files]
     for path in paths:

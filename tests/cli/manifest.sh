@@ -24,6 +24,13 @@ example, found = (json.load(open(path)) for path in sys.argv[1:])
 compare(example, found, "")
 print("equal")' "$@"
 }
+example() { sed -n "/^{\"name\": \"$1\"/,/}\$/p" "$root/man/mxfp4-pack-format.5" >"$dir/$2.json"; }
+first() { grep -m 1 -F "\"name\": \"$1\"" "$dir/out/packed/$2.jsonl" >"$dir/$2.line"; }
+for line in 'model.layers.0.mlp.experts.w13_weight tensors-0' 'model.embed_tokens.weight source-tensors'; do
+  example $line
+  first $line
+  expect "the example of ${line#* }" 0 '^equal$' '' compare "$dir/${line#* }.json" "$dir/${line#* }.line"
+done
 expect 'the example is the manifest' 0 '^equal$' '' compare "$dir/example.json" "$dir/out/mxfp4-pack.json"
 sed 's/"padded_hidden": 256/"padded_hidden": 512/' "$dir/example.json" >"$dir/other.json"
 expect 'another is not' 1 '' 'padded_hidden: 512, the manifest has 256' compare "$dir/other.json" "$dir/out/mxfp4-pack.json"
@@ -35,7 +42,8 @@ import json, subprocess, sys
 manifest, config = (json.load(open(f"{sys.argv[1]}/{name}")) for name in ("mxfp4-pack.json", "config.json"))
 text = manifest["source"]["fingerprint"] + "\n"
 for number, set_ in enumerate(manifest["sets"]):
-    for t in sorted(set_["tensors"], key=lambda t: (t["rank"], t["name"].encode())):
+    tensors = [json.loads(line) for line in open(sys.argv[1] + "/" + set_["table"])]
+    for t in sorted(tensors, key=lambda t: (t["rank"], t["name"].encode())):
         text += "{} {} {} {}\n".format(number, t["rank"], t["name"], t["xxh3_128"])
 sys.path.insert(0, sys.argv[2] + "/src/loaders")
 from mxfp4_pack._xxh3 import hexdigest

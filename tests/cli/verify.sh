@@ -131,34 +131,32 @@ lossy=(--backend flashinfer-humming --engine vllm --no-loader)
 synth deepseek-v4-flash "$dir/v4" --tiny
 convert "$dir/v4" "$dir/lossy" "${lossy[@]}"
 of_lossy() { "$program" verify "$dir/edited" --level "$@"; }
-# loss TEXT: the manifest with another loss, and its checksum
+# loss EXPRESSION: the manifest with another loss, in Python, and its checksum
 loss() {
   rm -rf "$dir/edited"
   cp -r "$dir/lossy" "$dir/edited"
   PYTHONPATH=$root/src/loaders python3 - "$dir/edited/mxfp4-pack.json" "$1" <<'PYTHON'
-import pathlib, re, sys
+import json, pathlib, sys
 from mxfp4_pack._xxh3 import hexdigest
 path = pathlib.Path(sys.argv[1])
-text = path.read_text()
-loss = re.search(r'"loss": \{(.*?)\},', text)[1]
-text = text.replace('"loss": {' + loss + '},', eval(sys.argv[2], {"loss": loss, "re": re}))
-at = text.index('"xxh3_128": "') + 13
-text = text[:at] + "0" * 32 + text[at + 32:]
-path.write_text(text[:at] + hexdigest(text.encode()) + text[at + 32:])
+manifest = json.loads(path.read_text()) | {"xxh3_128": "0" * 32}
+manifest["sets"][0]["loss"] = eval(sys.argv[2], {"loss": manifest["sets"][0]["loss"]})
+text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+path.write_text(text.replace("0" * 32, hexdigest(text.encode()), 1))
 PYTHON
 }
-loss "'\"loss\": {' + loss + '},'"
+loss 'loss'
 expect 'the counts as they are' 0 right '' of_lossy bytes --source "$dir/v4"
-loss "'\"loss\": {' + re.sub('minus_zeros\":.*', 'minus_zeros\":0', loss) + '},'"
+loss 'loss | {"minus_zeros": 0}'
 expect 'counts that may be, without the source' 0 right '' of_lossy files
 expect 'are compared with it' 1 'mxfp4-pack.json: flashinfer-humming of vllm: loss: minus_zeros is 0, [0-9]+ expected from the source' '' \
   of_lossy bytes --source "$dir/v4"
-loss "'\"loss\": {' + re.sub('groups\":[0-9]*', 'groups\":3', loss) + '},'"
+loss 'loss | {"groups": 3}'
 expect 'other groups' 1 'mxfp4-pack.json: flashinfer-humming of vllm: loss: 3 groups, the tensors have [0-9]+' '' of_lossy files
-loss "'\"loss\": {' + re.sub('groups_clamped\":[0-9]*', 'groups_clamped\":99999999', loss) + '},'"
+loss 'loss | {"groups_clamped": 99999999}'
 expect 'more clamped than there are' 1 'loss: 99999999 groups_clamped of' '' of_lossy files
-for text in '{}' 7 null '[1]' '{\"groups\":-1}' '\"none\"'; do
-  loss "'\"loss\": $text,'"
-  expect "loss $text" 1 'loss: not the five counts of a lossy backend' '' of_lossy files
+for value in '{}' 7 None '[1]' '{"groups": -1}' '"none"'; do
+  loss "$value"
+  expect "loss $value" 1 'loss: not the five counts of a lossy backend' '' of_lossy files
 done
 finish

@@ -73,15 +73,18 @@ def rewrite(out, parameter, change):
 
 
 def seal(out, before, after):
-    path = os.path.join(out, "mxfp4-pack.json")
-    text = open(path).read()
+    path, table = (os.path.join(out, name) for name in ("mxfp4-pack.json", "packed/tensors-0.jsonl"))
+    with open(path) as file, open(table) as lines:
+        manifest, text = json.load(file), lines.read()
     assert before in text
     text = text.replace(before, after)
-    key = '"xxh3_128": "'
-    at = text.index(key) + len(key)
-    text = text[:at] + "0" * 32 + text[at + 32:]
+    with open(table, "w") as file:
+        file.write(text)
+    listed = next(f for f in manifest["files"] if f["name"] == "packed/tensors-0.jsonl")
+    listed["xxh3_128"] = hexdigest(text.encode())
+    text = json.dumps(manifest | {"xxh3_128": "0" * 32}, indent=1, ensure_ascii=False) + "\n"
     with open(path, "w") as file:
-        file.write(text[:at] + hexdigest(text.encode()) + text[at + 32:])
+        file.write(text.replace("0" * 32, hexdigest(text.encode()), 1))
 
 
 def swapped(out, other):

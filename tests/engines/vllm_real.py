@@ -125,8 +125,8 @@ def compare(raw, packed, backend, larger, quick):
     if quick:
         return failures
 
-    with open(os.path.join(packed, "mxfp4-pack.json")) as file:
-        set_ = json.load(file)["sets"][0]
+    from mxfp4_pack import Manifest
+    set_ = Manifest(packed, "vllm").sets[0]
     with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(packed))) as parent:
         codes = next(t for t in set_["tensors"] if t["part"] == "codes")
         flipped, output = start(with_flipped_byte(packed, parent, codes["file"], codes["name"]), backend)

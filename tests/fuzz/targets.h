@@ -2,8 +2,11 @@
 // including an exception of another type, is a defect. The fuzz targets and the mutation tests call these functions.
 #pragma once
 
+#include <sstream>
+
 #include "src/backends/layout_file.h"
 #include "src/packed/packed_checkpoint.h"
+#include "src/packed/tables.h"
 #include "tests/support/make_checkpoint.h"
 #include "tests/support/seal.h"
 
@@ -99,14 +102,24 @@ inline Lines read_config_text(std::string_view text) {
 }
 
 inline Lines read_manifest_text(std::string_view text) {
+  return said_by([&](Problems&) { parse_manifest(sealed(std::string(text))); });
+}
+
+/// Of a source that has the tensors of make_gpt_oss(), or of a set.
+inline Lines read_table_text(std::string_view text) {
   return said_by([&](Problems& problems) {
-    const Manifest m = parse_manifest(sealed(std::string(text)));
-    const Model model = recognise(m.source, {m.options.gate_up}, problems);
-    if (problems.any()) return;
-    for (const ManifestSet& set : m.sets) {
-      const Plan plan = plan_of(m, set, model, problems);
-      if (!problems.any()) Checksums{plan};
-    }
+    if (text.empty()) problems.error("table", "empty");
+    Manifest m;
+    m.source = in_memory(make_gpt_oss());
+    m.checksums.resize(m.source.tensors.size());
+    std::vector<bool> listed(m.source.tensors.size());
+    ManifestSet set;
+    std::istringstream lines{std::string(text)};
+    for (std::string line; std::getline(lines, line);)
+      if (line.find("\"rank\"") != line.npos)
+        take_set_line(line, "table", set);
+      else
+        take_source_line(line, "table", m, listed);
   });
 }
 

@@ -57,44 +57,41 @@ def checksum(data, experts):
     return hexdigest(b"".join(bytes.fromhex(hexdigest(s)) for s in slices))
 
 
-def seal(out, text):
-    """The manifest's own checksum."""
-    key = '"xxh3_128": "'
-    at = text.index(key) + len(key)
-    text = text[:at] + "0" * 32 + text[at + 32:]
-    (out / "mxfp4-pack.json").write_text(text[:at] + hexdigest(text.encode()) + text[at + 32:])
+def seal(out, manifest):
+    """Writes the manifest with its own checksum, all files listed as they are."""
+    for listed in manifest["files"]:
+        data = (out / listed["name"]).read_bytes()
+        if "xxh3_128" in listed:
+            listed |= {"bytes": len(data), "xxh3_128": hexdigest(data)}
+    text = json.dumps(manifest | {"xxh3_128": "0" * 32}, indent=1, ensure_ascii=False) + "\n"
+    (out / "mxfp4-pack.json").write_text(text.replace("0" * 32, hexdigest(text.encode()), 1))
 
 
-def contents_checksum(manifest):
+def contents_checksum(out, manifest):
     """config.json's checksum of the packed tensors, as mxfp4-pack-format(5) describes it."""
     lines = [manifest["source"]["fingerprint"]]
     for number, of_set in enumerate(manifest["sets"]):
-        tensors_ = sorted(of_set["tensors"], key=lambda t: (t["rank"], t["name"].encode()))
+        tensors_ = [json.loads(line) for line in (out / of_set["table"]).read_text().splitlines()]
+        tensors_.sort(key=lambda t: (t["rank"], t["name"].encode()))
         lines += [f"{number} {t['rank']} {t['name']} {t['xxh3_128']}" for t in tensors_]
     return hexdigest("".join(line + "\n" for line in lines).encode())
 
 
-def seal_with_config(out, text):
-    """The manifest, and the config.json that goes with it."""
-    config = (out / "config.json").read_text()
-    before = hexdigest(config.encode())
-    own = json.loads(config)["quantization_config"]["mxfp4_pack"]["checksum"]
-    config = config.replace(own, contents_checksum(json.loads(text)))
-    (out / "config.json").write_text(config)
-    assert before in text
-    seal(out, text.replace(before, hexdigest(config.encode())))
-
-
 def put_sealed(out, changes):
-    """New data of packed tensors, and their checksums in the manifest."""
-    path, text = out / PACKED, (out / "mxfp4-pack.json").read_text()
+    """New data of packed tensors, and their checksums in all that has them."""
+    path, table = out / PACKED, out / "packed/tensors-0.jsonl"
+    manifest, text = json.loads((out / "mxfp4-pack.json").read_text()), table.read_text()
     for name, data in changes.items():
         experts = tensors(path)[name][2]
         before = checksum(get(path, name), experts)
         assert before in text, name
         text = text.replace(before, checksum(data, experts))
         put(path, name, data)
-    seal_with_config(out, text)
+    table.write_text(text)
+    config = (out / "config.json").read_text()
+    own = json.loads(config)["quantization_config"]["mxfp4_pack"]["checksum"]
+    (out / "config.json").write_text(config.replace(own, contents_checksum(out, manifest)))
+    seal(out, manifest)
 
 
 def bit_of(tensor, at=100):
@@ -161,10 +158,11 @@ def random_codes(bench, out):
 
 
 def sealed_setting(bench, out):
-    text = (out / "mxfp4-pack.json").read_text()
-    changed, count = re.subn(r'("limit": ?)7(\.0)?', r"\g<1>6.0", text)
-    assert count
-    seal(out, changed)
+    manifest = json.loads((out / "mxfp4-pack.json").read_text())
+    for holder in (manifest["model"], manifest["sets"][0]["model"]):
+        assert holder["activation"]["limit"] == 7
+        holder["activation"]["limit"] = 6.0
+    seal(out, manifest)
 
 
 def source_tensor(name, at):

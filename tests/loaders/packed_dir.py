@@ -1,5 +1,6 @@
 """Writes small packed checkpoints by hand, as mxfp4-pack-format(5) describes them."""
 
+import copy
 import json
 import os
 import shutil
@@ -17,11 +18,45 @@ DTYPE = {torch.int32: "I32", torch.uint8: "U8", torch.float8_e8m0fnu: "F8_E8M0",
              torch.float32: "F32"}
 
 
+SOURCE_TABLE = "packed/source-tensors.jsonl"
+
+
+def read_whole(directory):
+    """The manifest with what the tables say: each set has its `tensors`, and the manifest `source_tensors`."""
+    with open(os.path.join(directory, "mxfp4-pack.json")) as file:
+        manifest = json.load(file)
+    for set_ in manifest["sets"]:
+        set_["tensors"] = read_lines(directory, set_["table"])
+    return manifest | {"source_tensors": read_lines(directory, SOURCE_TABLE)}
+
+
+def read_lines(directory, name):
+    with open(os.path.join(directory, name)) as file:
+        return [json.loads(line) for line in file]
+
+
 def write_manifest(directory, manifest):
-    """mxfp4-pack.json with its own checksum."""
-    text = json.dumps(manifest | {"xxh3_128": "0" * 32})
+    """mxfp4-pack.json with its own checksum, and the tables of what read_whole() gives."""
+    manifest = copy.deepcopy(manifest)
+    sets = manifest.get("sets")
+    for set_ in sets if isinstance(sets, list) else []:
+        if isinstance(set_, dict) and isinstance(set_.get("tensors"), list):
+            write_table(directory, manifest.get("files"), set_.get("table"), "table", set_.pop("tensors"))
+    if isinstance(manifest.get("source_tensors"), list):
+        write_table(directory, manifest.get("files"), SOURCE_TABLE, "source_table", manifest.pop("source_tensors"))
+    text = json.dumps({"xxh3_128": "0" * 32} | manifest | {"xxh3_128": "0" * 32})
     with open(os.path.join(directory, "mxfp4-pack.json"), "w") as file:
         file.write(text.replace("0" * 32, _xxh3.hexdigest(text.encode()), 1))
+
+
+def write_table(directory, files, name, kind, lines):
+    """A table that is listed, if the manifest has a list and the table is one of the directory's."""
+    data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    if isinstance(name, str) and isinstance(files, list) and os.path.dirname(name) == "packed" and name.endswith(".jsonl"):
+        with open(os.path.join(directory, name), "wb") as file:
+            file.write(data)
+        files[:] = [f for f in files if not isinstance(f, dict) or f.get("name") != name]
+        files.append({"name": name, "kind": kind, "bytes": len(data), "xxh3_128": _xxh3.hexdigest(data)})
 
 
 def tensor_checksum(tensor):
@@ -122,15 +157,14 @@ class Checkpoint:
             save_file(stored, os.path.join(directory, file))
         save_file(self.canary(), os.path.join(directory, "packed/canary-0.safetensors"))
         set_ = {"engine": self.engine, "backend": self.backend, "layout_version": "1",
-                "fits": {self.engine: {"range": "1 to 2", "tested": "a stand-in"}},
                 "requires": {"unset:MXFP4_PACK_TEST_VARIABLE": ""} | self.setting(), "moe_tp_size": self.tp_size,
                 "ranks": list(range(self.tp_size)),
-                "canary": "packed/canary-0.safetensors",
+                "canary": "packed/canary-0.safetensors", "table": "packed/tensors-0.jsonl",
                 "model": {"hidden": self.hidden, "intermediate": self.intermediate, "padded_hidden": self.padded[0],
                           "padded_intermediate": self.padded[1], "activation": {"name": "silu", "limit": self.swiglu_limit}},
                 "tensors": entries}
-        manifest = {"format_version": 3, "source": {"model_type": self.model_type}, "files": [], "copied": [],
-                    "sets": [set_]} | changes
+        manifest = {"format_version": 3, "source": {"model_type": self.model_type}, "files": [],
+                    "source_tensors": [], "sets": [set_]} | changes
         write_manifest(directory, manifest)
         source = {"quant_method": "mxfp4" if self.model_type == "gpt_oss" else "fp8"}
         mark = {"format_version": manifest["format_version"], "engine": self.engine, "backend": self.backend,
@@ -166,14 +200,11 @@ def deepseek(engine, backend, layers=None):
 def merged(directory, *checkpoints):
     """One packed directory with a set of each: the first's, and the others' as set1, set2 .."""
     checkpoints[0].write(directory)
-    path = os.path.join(directory, "mxfp4-pack.json")
-    with open(path) as file:
-        manifest = json.load(file)
+    manifest = read_whole(directory)
     for number, checkpoint in enumerate(checkpoints[1:], 1):
         with tempfile.TemporaryDirectory() as parent:
             other = checkpoint.write(os.path.join(parent, "out"))
-            with open(os.path.join(other, "mxfp4-pack.json")) as file:
-                set_ = json.load(file)["sets"][0]
+            set_ = read_whole(other)["sets"][0]
 
             def moved(name):
                 new = name.replace("packed/", f"packed/set{number}-")
@@ -182,6 +213,7 @@ def merged(directory, *checkpoints):
                 return new
 
             set_["canary"] = moved(set_["canary"])
+            set_["table"] = f"packed/tensors-{number}.jsonl"
             for tensor in set_["tensors"]:
                 tensor["file"] = moved(tensor["file"])
             manifest["sets"].append(set_)

@@ -19,7 +19,7 @@ import vllm_stand_in
 from golden import TESTDATA
 from moe import gpt_oss_layer
 from mxfp4_pack import UnpackedLayer, _xxh3, check
-from packed_dir import write_manifest
+from packed_dir import read_whole, write_manifest
 from test_tool import PROGRAM, SGLANG_VERSIONS, VERSIONS, no_program
 
 
@@ -154,8 +154,10 @@ class Check(unittest.TestCase):
         self.wrong("does not have its own checksum")
 
     def test_a_manifest_that_says_otherwise(self):
-        with open(os.path.join(self.directory, "mxfp4-pack.json")) as file:
-            good = file.read()
+        good = json.dumps(read_whole(self.directory))
+
+        def copied(manifest):
+            return next(t for t in manifest["source_tensors"] if "copy" in t)
 
         def files(manifest):
             return next(f for f in manifest["files"] if f["name"].startswith("packed/packed"))
@@ -165,11 +167,11 @@ class Check(unittest.TestCase):
                 (lambda m: m["sets"][0]["tensors"][0].update(shape=[3, 7]), "manifest: I32 (3, 7)"),
                 (lambda m: m["sets"][0]["tensors"][0].update(name="other"), "has no other"),
                 (lambda m: m["sets"][0]["tensors"].pop(0), "the manifest does not know "),
-                (lambda m: m["copied"].pop(0), "the manifest does not know "),
-                (lambda m: m["copied"][0].update(dtype="F32"), "manifest: F32"),
+                (lambda m: copied(m).pop("copy"), "the manifest does not know "),
+                (lambda m: copied(m).update(dtype="F32"), "manifest: F32"),
                 (lambda m: files(m).update(name="../x"), "unsafe file name '../x'"),
                 (lambda m: files(m).update(bytes=1), "manifest: 1"),
-                (lambda m: m["sets"][0].pop("tensors"), "sets[0].tensors: missing")):
+                (lambda m: m["sets"][0].pop("table"), "sets[0].table: missing")):
             manifest = json.loads(good)
             change(manifest)
             write_manifest(self.directory, manifest)

@@ -22,7 +22,7 @@ from mxfp4_pack.learn.layout import read_file
 from mxfp4_pack.learn.model import read_model
 from mxfp4_pack.manifest import is_sharded_state
 from mxfp4_pack.expert_update import Update, sources_of
-from packed_dir import Checkpoint, random_layer, write_manifest
+from packed_dir import Checkpoint, random_layer, read_whole, write_manifest
 
 UNSEEN = ("\x00\x07\x1b\x7f\x9b\u061c\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
           "\ufeff\ud800")
@@ -78,8 +78,7 @@ class Output(unittest.TestCase):
         self.directory = os.path.join(temporary.name, "out")
         checkpoint = Checkpoint("vllm", "triton-hopper", "gpt_oss", 96, 160, {("model", 0): random_layer(1, 2, 96, 160, True)})
         checkpoint.write(self.directory)
-        with open(self.path("mxfp4-pack.json")) as file:
-            self.good = json.load(file)
+        self.good = read_whole(self.directory)
 
     def path(self, name):
         return os.path.join(self.directory, name)
@@ -218,7 +217,7 @@ class Shown(Output):
                        lambda m, s, t: t.update(torch_dtype=name), lambda m, s, t: s.update(canary=name),
                        lambda m, s, t: s.update(engine=name), lambda m, s, t: s.update(backend=name),
                        lambda m, s, t: s.update(needs=[name]), lambda m, s, t: m.update(needs=[name]),
-                       lambda m, s, t: s["requires"].update({name: "1"}), lambda m, s, t: s["fits"].update({name: {"range": "1"}}),
+                       lambda m, s, t: s["requires"].update({name: "1"}), lambda m, s, t: s.update(table=name),
                        lambda m, s, t: m["source"].update(model_type=name), lambda m, s, t: m.update(format_version=name)):
             text = self.refusal(change)
             self.assertTrue(text.isprintable(), ascii(text))
@@ -257,7 +256,7 @@ class Types(Output):
         self.assertIn(message, str(caught.exception))
 
     def test_fields(self):
-        file = "mxfp4-pack.json: "
+        file, table = "mxfp4-pack.json: ", "packed/tensors-0.jsonl"
         for change, message in (
                 (lambda m, s, t: m.update(source=[]), file + "source: a list, an object was expected"),
                 (lambda m, s, t: m.update(sets={}), file + "sets: an object, a list was expected"),
@@ -267,7 +266,8 @@ class Types(Output):
                 (lambda m, s, t: m["source"].pop("model_type"), file + "source.model_type: missing"),
                 (lambda m, s, t: m["source"].update(allow_nan_scales=1), file + "source.allow_nan_scales: 1, true or false was"),
                 (lambda m, s, t: m.update(needs="x"), file + "needs: 'x', a list was expected"),
-                (lambda m, s, t: m.update(copied=[{"name": "a"}]), file + "copied[0].copy: missing"),
+                (lambda m, s, t: s.pop("table"), file + "sets[0].table: missing"),
+                (lambda m, s, t: s.update(table="packed/x"), file + "packed/x is not listed"),
                 (lambda m, s, t: s.update(engine=None), file + "sets[0].engine: null, a string was expected"),
                 (lambda m, s, t: s.update(ranks=[0, "1"]), file + "sets[0].ranks[1]: '1', a whole number from 0"),
                 (lambda m, s, t: s.update(ranks=[]), file + "sets[0].ranks: a list, a list of 1 to"),
@@ -275,26 +275,28 @@ class Types(Output):
                 (lambda m, s, t: s.update(moe_tp_size=True), file + "sets[0].moe_tp_size: true, a whole number from 1"),
                 (lambda m, s, t: s.update(moe_tp_size=1 << 900), file + "sets[0].moe_tp_size: a very large number, a whole"),
                 (lambda m, s, t: s.pop("canary"), file + "sets[0].canary: missing"),
-                (lambda m, s, t: s.update(tensors=[]), file + "sets[0].tensors: a list, a list of 1 to"),
+                (lambda m, s, t: s.update(tensors=[]), table + ": a list, a list of 1 to"),
                 (lambda m, s, t: s.update(layout_file=[]), file + "sets[0].layout_file: a list, an object was expected"),
                 (lambda m, s, t: s["requires"].update(moe_backend=1), file + "sets[0].requires.moe_backend: 1, a string was"),
-                (lambda m, s, t: s["fits"].update(vllm="1"), file + "sets[0].fits.vllm: '1', an object was expected"),
                 (lambda m, s, t: s["model"].pop("activation"), file + "sets[0].model.activation: missing"),
                 (lambda m, s, t: s["model"]["activation"].update(limit="7"), file + "sets[0].model.activation.limit: '7', a number"),
-                (lambda m, s, t: t.update(role="w1"), file + "sets[0].tensors[0].role: 'w1', one of w13, w2 was expected"),
-                (lambda m, s, t: t.update(shape=[1] * 9), file + "sets[0].tensors[0].shape: a list, a list of 1 to 8 values"),
-                (lambda m, s, t: t.update(view=[]), file + "sets[0].tensors[0].view: a list, an object was expected"),
-                (lambda m, s, t: t.update(layer=-1), file + "sets[0].tensors[0].layer: -1, a whole number from 0"),
+                (lambda m, s, t: t.update(role="w1"), table + ": [0].role: 'w1', one of w13, w2 was expected"),
+                (lambda m, s, t: t.update(shape=[1] * 9), table + ": [0].shape: a list, a list of 1 to 8 values"),
+                (lambda m, s, t: t.update(view=[]), table + ": [0].view: a list, an object was expected"),
+                (lambda m, s, t: t.update(layer=-1), table + ": [0].layer: -1, a whole number from 0"),
                 (lambda m, s, t: t.update(name="x" * 99, layer="y" * 99), f"layer: '{'y' * 59}..., a whole number")):
             self.refuses(change, message)
 
     def test_sources(self):
-        tensor = self.good["sets"][0]["tensors"][0]
-        for source, message in (({}, "source: an object, a list was expected"), ([1], r"source\[0\]: 1, an object"),
-                                ([{"name": "a", "dtype": "X", "shape": [1]}], r"source\[0\]\.dtype: 'X', one of"),
-                                ([{"name": "a", "dtype": "U8", "shape": [-1]}], r"source\[0\]\.shape\[0\]: -1, a whole")):
-            with self.assertRaisesRegex(Refused, f"mxfp4-pack.json: {tensor['name']}: {message}"):
-                sources_of({"tensors": [tensor | {"source": source}]}, 0)
+        set_ = self.good["sets"][0]
+        tensor = set_["tensors"][0]
+        known = {"name": "a", "dtype": "U8", "shape": [1]}
+        for source, listed, message in (({}, [], f"{tensor['name']}: source: an object, a list was expected"),
+                                        ([1], [], r"source\[0\]: 1, a string"), (["a"], [], "a: null, an object"),
+                                        (["a"], [known | {"dtype": "X"}], r"a\.dtype: 'X', one of"),
+                                        (["a"], [known | {"shape": [-1]}], r"a\.shape\[0\]: -1, a whole")):
+            with self.assertRaisesRegex(Refused, message):
+                sources_of(set_ | {"tensors": [tensor | {"source": source}]}, 0, listed)
 
     def test_numbers_and_nesting(self):
         text = json.dumps(self.good)

@@ -9,7 +9,7 @@ from unittest import mock
 from mxfp4_pack import Manifest, Refused, _xxh3, is_packed, read_config
 from mxfp4_pack._entries import entry_of, path_of
 from mxfp4_pack._safetensors import read_header
-from packed_dir import Checkpoint, random_layer, write_manifest
+from packed_dir import Checkpoint, random_layer, read_whole, write_manifest
 
 KNOWN = {0: "99aa06d3014798d86001c324468d497f",
          1: "a6cd5e9392000f6ac44bdff4074eecdb",
@@ -74,6 +74,7 @@ class Hostile(unittest.TestCase):
         self.path = os.path.join(self.directory, "mxfp4-pack.json")
         with open(self.path) as file:
             self.good = file.read()
+        self.whole = json.dumps(read_whole(self.directory))
 
     def refuses(self, message):
         with self.assertRaises(Refused) as caught:
@@ -81,7 +82,7 @@ class Hostile(unittest.TestCase):
         self.assertIn(message, str(caught.exception))
 
     def edited(self, change):
-        manifest = json.loads(self.good)
+        manifest = json.loads(self.whole)
         change(manifest, manifest["sets"][0], manifest["sets"][0]["tensors"][0])
         write_manifest(self.directory, manifest)
 
@@ -202,7 +203,7 @@ class Hostile(unittest.TestCase):
     def test_sizes_and_strides(self):
         def view(**changes):
             return lambda manifest, set_, tensor: tensor["view"].update(changes)
-        view_of = json.loads(self.good)["sets"][0]["tensors"][0]["view"]
+        view_of = json.loads(self.whole)["sets"][0]["tensors"][0]["view"]
         strides = view_of["strides"]
         for change, message in (
                 (view(strides=[0, *strides[1:]]), "a whole number from 1 to"),

@@ -4,7 +4,9 @@ from importlib import metadata
 
 from ._errors import printable
 
-# A library's name in `fits` -> the installed distributions that tell its version: its own, then those that contain it.
+# The libraries whose conversion an engine may call.
+LIBRARIES = ("flashinfer", "triton_kernels", "humming-kernels", "deep_gemm", "aiter")
+# A library's name -> the installed distributions that tell its version: its own, then those that contain it.
 DISTRIBUTIONS = {"flashinfer": ("flashinfer-python",), "triton_kernels": ("triton-kernels", "sglang-kernel", "vllm")}
 # The layout versions of backends that have several, for each engine. A third key tells experts with biases (True) from
 # those without.

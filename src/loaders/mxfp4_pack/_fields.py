@@ -20,33 +20,41 @@ VIEW = {"dtype": NAME, "shape": SHAPE, "strides": SHAPE}
 TENSOR = {"name": NAME, "parameter": NAME, "namespace": NAME, "layer": Whole(0, LAYERS), "rank?": Whole(0, RANKS),
           "file": NAME, "dtype": NAME, "torch_dtype": NAME, "shape": SHAPE, "view?": VIEW, "layout?": NAME,
           "role": Text(ROLES), "part": Text(PARTS), "experts": Whole(1, LAYERS), "xxh3_128": NAME}
-SOURCES = List({"name": NAME, "dtype": Text((*DTYPES, "F4")), "shape": SHAPE})  # of a tensor; read for updates alone
+SOURCES = List(NAME)  # of a tensor; read for updates alone
+PACKED_SOURCE = {"name": NAME, "dtype": Text((*DTYPES, "F4")), "shape": SHAPE}
 MODEL = {"hidden": SIZE, "intermediate": SIZE, "padded_hidden": SIZE, "padded_intermediate": SIZE,
          "activation": {"name": NAME, "limit": Number()}}
 LAYOUT_FILE = {"size": {"hidden": SIZE, "intermediate": SIZE}, "canary?": Map(NAME), "made_with?": Map(NAME)}
 SET = {"engine": NAME, "backend": NAME, "layout_version": NAME, "layout_file?": LAYOUT_FILE,
-       "fits": Map({"range": NAME}), "requires": Map(Scalar()), "moe_tp_size": Whole(1, RANKS),
-       "ranks": List(Whole(0, RANKS), 1), "model": MODEL, "canary?": NAME, "tensors": List(TENSOR, 1)}
+       "requires": Map(Scalar()), "moe_tp_size": Whole(1, RANKS), "ranks": List(Whole(0, RANKS), 1), "model": MODEL,
+       "canary?": NAME, "table": NAME}
+TENSORS = List(TENSOR, 1)  # of a set's table
 NEEDS = List(NAME)
-LISTED = {"name": NAME, "bytes": Whole(), "xxh3_128?": NAME, "header_xxh3_128?": NAME}
-COPIED = {"name": NAME, "copy": NAME, "dtype": NAME, "shape": HEADER_SHAPE}
+LISTED = {"name": NAME, "kind": NAME, "bytes": Whole(), "xxh3_128?": NAME, "header_xxh3_128?": NAME}
+COPIED = {"name": NAME, "copy": NAME, "dtype": NAME, "shape": HEADER_SHAPE}  # of the source's table
 # A set that this package does not serve may have other fields.
 ANY_SET = {"engine": NAME, "backend": NAME, "needs?": NEEDS}
 SOURCE = {"model_type": NAME, "allow_nan_scales?": Flag(), "allow_incomplete?": Flag()}
 MANIFEST = {"needs?": NEEDS, "xxh3_128": NAME, "format?": NAME, "source": SOURCE,
-            "files": List(LISTED), "copied": List(COPIED), "sets": List(ANY_SET, 1)}
+            "files": List(LISTED), "sets": List(ANY_SET, 1)}
 
 
 def check_set(fields: dict[str, Any], file: str) -> None:
-    """Refuses one of the manifest's sets unless its fields have their types and agree with one another."""
+    """Refuses one of the manifest's sets unless its fields have their types."""
     place = f"sets[{fields['number']}]"
     check(fields, SET, file, place)
     if "layout_file" not in fields and "canary" not in fields:
         raise Refused(f"{file}: {place}.canary: missing")
+    for name, value in fields["requires"].items():
+        if name.startswith("moe_"):
+            check(value, NAME, file, f"{place}.requires.{name}")
+
+
+def check_tensors(fields: dict[str, Any], file: str) -> None:
+    """Refuses a set whose tensors' fields do not have their types, or do not agree with the set's."""
+    check(fields["tensors"], TENSORS, fields["table"])
+    place = f"sets[{fields['number']}]"
     held = {t.get("rank", 0) for t in fields["tensors"]}
     for rank in fields["ranks"]:
         if rank >= fields["moe_tp_size"] or rank not in held:
             raise Refused(f"{file}: {place}.ranks: {rank}, a rank below {fields['moe_tp_size']} that has tensors was expected")
-    for name, value in fields["requires"].items():
-        if name.startswith("moe_"):
-            check(value, NAME, file, f"{place}.requires.{name}")

@@ -11,7 +11,8 @@ from ._errors import Refused, printable
 
 CONFIG_LIMIT = 16 << 20  # bytes of config.json and of layout files, as the program has it
 INDEX_LIMIT = 256 << 20
-MANIFEST_LIMIT = 1 << 30
+MANIFEST_LIMIT = 256 << 20
+TABLE_LIMIT = 1 << 30
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

@@ -22,10 +22,11 @@ from contextlib import redirect_stdout
 from . import _xxh3, commands
 from ._entries import DTYPES, Refused, Unconverted, counted, entry_of, path_of
 from ._errors import printable
-from ._fields import check_set as check_fields
+from ._fields import COPIED
 from ._files import open_file, read_file, size_of
 from ._safetensors import read_header
-from .manifest import MANIFEST, SERVED, Manifest, is_served, read_manifest
+from ._forms import check as check_form
+from .manifest import MANIFEST, SERVED, Manifest, is_served, read_manifest, read_source_table, read_tensors
 
 KERNELS = ("vllm",)  # engines that have a module `kernel` here
 WHOLE_FILE_LIMIT = 1 << 30  # bytes of a file that holds no tensors, as the program has it
@@ -59,7 +60,7 @@ def check(directory, engines=(), source=None, tolerance=TOLERANCE):
     for listed in fields["files"]:
         report.attempt(check_file, report, directory, listed)
     headers = {}
-    report.attempt(check_copied, directory, fields, headers)
+    fields["copied"] = report.attempt(check_copied, directory, fields, headers) or []
     report.sets = [report.attempt(check_set, directory, set_, headers) for set_ in fields["sets"]]
     if not report.problems:
         report.attempt(check_names, fields, headers)
@@ -108,13 +109,19 @@ def agree(header, file, name, dtype, shape):
 
 
 def check_copied(directory, fields, headers):
-    for t in fields["copied"]:
-        agree(header_of(directory, t["copy"], headers), t["copy"], t["name"], t["dtype"], t["shape"])
+    """The copied tensors that the source's table lists."""
+    copied = []
+    for number, t in enumerate(read_source_table(directory, fields["files"]), 1):
+        if not isinstance(t, dict) or "copy" in t:
+            check_form(t, COPIED, "the source's table", f"line {number}")
+            agree(header_of(directory, t["copy"], headers), t["copy"], t["name"], t["dtype"], t["shape"])
+            copied.append(t)
+    return copied
 
 
 def check_set(directory, set_, headers):
     """Checks a set's fields against the headers of its files. Returns the set's entry for the report."""
-    check_fields(set_, MANIFEST)
+    read_tensors(directory, set_)
     if "layout_file" not in set_:
         path_of(directory, set_["canary"])
     for t in set_["tensors"]:

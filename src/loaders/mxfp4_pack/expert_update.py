@@ -7,11 +7,11 @@ import torch
 
 from ._entries import DTYPES, Entry, Refused, path_of
 from ._errors import printable
-from ._fields import SOURCES
+from ._fields import PACKED_SOURCE, SOURCES
 from ._files import INDEX_LIMIT, read_json
 from ._forms import Map, Text, check
 from ._library import Packer
-from .manifest import MANIFEST
+from .manifest import read_source_table
 
 NAN = 0xFF  # the E8M0 byte
 BYTES = ("U8", "I8", "F8_E8M0", "F4")  # dtypes whose elements are bytes to the packer
@@ -34,20 +34,22 @@ class Target(NamedTuple):
     part: str
 
 
-def sources_of(fields, rank):
+def sources_of(fields, rank, source_table):
     """{name: Source} of a manifest's set."""
+    tensors = {t["name"]: t for t in source_table}
     found = {}
     for t in fields["tensors"]:
         if t.get("rank", 0) != rank:
             continue
         source = t.get("source", [])
-        check(source, SOURCES, MANIFEST, f"{t['name']}: source")
+        check(source, SOURCES, fields["table"], f"{t['name']}: source")
         count = 1 if t["role"] == "w2" or len(source) == 1 else 2
         for first in range(0, len(source), count):
-            names = tuple(s["name"] for s in source[first:first + count])
+            names = tuple(source[first:first + count])
             experts = range(t["experts"]) if len(source) == count else range(first // count, first // count + 1)
-            for s in source[first:first + count]:
-                found[s["name"]] = Source(t["name"], names, experts, s["dtype"], tuple(s["shape"]))
+            for name in names:
+                check(tensors.get(name), PACKED_SOURCE, "the source's table", name)
+                found[name] = Source(t["name"], names, experts, tensors[name]["dtype"], tuple(tensors[name]["shape"]))
     return found
 
 
@@ -57,7 +59,7 @@ class Update:
     def __init__(self, set_, targets):
         self.set, self.targets = set_, targets
         self.packer = None  # until there is something to pack
-        self.sources = sources_of(set_.fields, set_.rank)
+        self.sources = sources_of(set_.fields, set_.rank, read_source_table(set_.directory, set_.fields["files"]))
         self.waiting = {}  # name: tensor, of which up or gate is not there yet
         self.packed = {}  # packed tensor's name: the experts that it got
 

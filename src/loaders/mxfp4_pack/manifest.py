@@ -12,8 +12,8 @@ from ._advice import BACKENDS, convert_again, for_kernel
 from ._entries import Refused, entry_of, kernel_of, kernels_of, path_of, safe_name
 from ._errors import printable
 from ._fields import MANIFEST as FIELDS
-from ._fields import NEEDS, check_set
-from ._files import CONFIG_LIMIT, MANIFEST_LIMIT, parse_json, read_file, read_json
+from ._fields import NEEDS, check_set, check_tensors
+from ._files import CONFIG_LIMIT, MANIFEST_LIMIT, TABLE_LIMIT, parse_json, read_file, read_json
 from ._forms import check, shown
 
 FORMAT_VERSION = 3
@@ -43,8 +43,8 @@ def check_needs(fields, known=()):
 
 
 def read_manifest(directory: str) -> dict[str, Any]:
-    """The fields of a directory's manifest, whose own checksum is right. A set gets its `number`, its place among all, and
-    whether the source's scales may be NaN."""
+    """The fields of a directory's manifest, whose own checksum is right. A set gets its `number`, its place among all, the
+    `files` that are listed, and whether the source's scales may be NaN."""
     path = path_of(directory, MANIFEST)
     try:
         data = read_file(path, MANIFEST_LIMIT)
@@ -61,6 +61,7 @@ def read_manifest(directory: str) -> dict[str, Any]:
         raise Refused(f"{printable(path)}: does not have its own checksum; damaged or edited")
     for number, set_ in enumerate(fields["sets"]):
         set_["number"] = number
+        set_["files"] = fields["files"]
         set_["allow_nan_scales"] = fields["source"].get("allow_nan_scales", False)
         set_["allow_incomplete"] = fields["source"].get("allow_incomplete", False)
     return fields
@@ -83,6 +84,37 @@ def has_own_checksum(data, expected):
     begin = data.find(expected.encode())
     zeroed = data[:begin] + b"0" * 32 + data[begin + 32:]
     return len(expected) == 32 and begin >= 0 and _xxh3.hexdigest(zeroed) == expected
+
+
+def read_table(directory: str, listed: dict[str, Any]) -> list[Any]:
+    """The lines of a table, whose checksum is right. listed: its entry in the manifest's files."""
+    path = path_of(directory, listed["name"])
+    try:
+        data = read_file(path, TABLE_LIMIT)
+    except OSError as error:
+        raise Refused(f"{printable(path)}: {error.strerror}") from error
+    if len(data) != listed["bytes"] or _xxh3.hexdigest(data) != listed.get("xxh3_128"):
+        raise Refused(f"{printable(path)}: does not have the manifest's checksum; damaged or edited")
+    lines = data.removesuffix(b"\n").split(b"\n") if data else []
+    return [parse_json(line, f"{printable(path)}: line {number}") for number, line in enumerate(lines, 1)]
+
+
+def read_source_table(directory: str, files: list[dict[str, Any]]) -> list[Any]:
+    """What an output says of each tensor of its source."""
+    for listed in files:
+        if listed["kind"] == "source_table":
+            return read_table(directory, listed)
+    raise Refused(f"{printable(directory)}: {MANIFEST}: files: none of kind source_table")
+
+
+def read_tensors(directory: str, fields: dict[str, Any]) -> None:
+    """Checks a set and adds its `tensors`, from its table."""
+    check_set(fields, MANIFEST)
+    for listed in fields["files"]:
+        if listed["name"] == fields["table"]:
+            fields["tensors"] = read_table(directory, listed)
+            return check_tensors(fields, MANIFEST)
+    raise Refused(f"{MANIFEST}: {printable(fields['table'])} is not listed")
 
 
 class Manifest:
@@ -116,7 +148,7 @@ class Manifest:
             raise Refused(f"no loader for experts packed for backend {', '.join(s['backend'] for s in own)}")
         for fields in served:
             check_needs(fields, ("layout_file",) if "layout_file" in fields else ())
-            check_set(fields, MANIFEST)
+            read_tensors(self.directory, fields)
             files = {entry_of(t).file for t in fields["tensors"]}
             for name in files | ({safe_name(fields["canary"])} if "layout_file" not in fields else set()):
                 path_of(self.directory, name)

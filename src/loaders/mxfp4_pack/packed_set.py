@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from ._advice import after_misfit, installed
+from ._advice import LIBRARIES, after_misfit, installed
 from ._entries import BYTES, ROLES, Misfit, Refused, counted, entry_of, kernel_of, path_of
 from ._errors import printable
 from ._files import read_file
@@ -161,9 +161,6 @@ class PackedSet:
             raise self.mismatch(f"it makes other bytes of the canary ({'; '.join(found)})")
         self.canary_is_equal = True
 
-    def packed_for(self):
-        return ", ".join(f"{library} {fit['range']}" for library, fit in self.fields["fits"].items())
-
     def progress(self):
         """A line for the engine's log if reads are in progress and the last line is old, else None."""
         read, now = self.loading.progress, time.monotonic()
@@ -177,8 +174,8 @@ class PackedSet:
         read = self.loading.progress
         self._loading = None
         return (f"mxfp4-pack: {printable(self.directory)}: {self.backend} of {self.engine}, layout version "
-                f"{self.fields['layout_version']}, MoE tensor-parallel rank {self.rank} of {self.moe_tp_size}; packed for "
-                f"{self.packed_for()}; installed {self.engine} {installed(self.engine)}; "
+                f"{self.fields['layout_version']}, MoE tensor-parallel rank {self.rank} of {self.moe_tp_size}; "
+                f"installed {self.engine} {installed(self.engine)}; "
                 f"canary {'equal' if self.canary_is_equal else 'not compared'}; {counted(read.layers, 'layer')}, "
                 f"{read.bytes / 1e9:.3f} GB in {read.seconds:.2f} s, {read.bytes / 1e9 / max(read.seconds, 1e-9):.2f} GB/s; "
                 f"{read.page_cache}"
@@ -186,7 +183,7 @@ class PackedSet:
                 f"{'; the checkpoint is incomplete' if self.fields.get('allow_incomplete') else ''}")
 
     def mismatch(self, why, kind=Misfit):
-        libraries = [self.engine, "torch", *(library for library in self.fields["fits"] if library != self.engine)]
+        libraries = [self.engine, "torch", *(name for name in LIBRARIES if installed(name) != "not installed")]
         offer = "" if allowed() else f"\n  {OFFER}"
         started = "".join(f"\n  its kernel wants {name}={value} in the environment"
                           for name, value in self.fields["requires"].items()
@@ -194,5 +191,4 @@ class PackedSet:
         return kind(
             f"{printable(self.directory)} does not fit the installed {self.engine}: {why}.{started}\n"
             f"  installed: {', '.join(f'{name} {installed(name)}' for name in libraries)}\n"
-            f"  packed for: {self.packed_for()} "
-            f"(layout version {self.fields['layout_version']})\n  {after_misfit(self.directory, self.fields)}{offer}")
+            f"  packed as: {self.backend}, layout version {self.fields['layout_version']}\n  {after_misfit(self.directory, self.fields)}{offer}")

@@ -8,6 +8,7 @@
 #include "src/synth/synth.h"
 #include "tests/support/layer_checkpoint.h"
 #include "tests/support/program.h"
+#include "tests/support/seal.h"
 
 using namespace mxfp4;
 
@@ -355,7 +356,9 @@ TEST_CASE("what a loader needs stands in the manifest") {
     ConvertOptions o = options_of(m, dir / "in", dir / "out");
     o.force = true;
     convert(o);
-    return parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 20), "manifest")["sets"][0];
+    Json set = parse_json(read_text(dir / "out/mxfp4-pack.json", 1 << 20), "manifest")["sets"][0];
+    set["tensors"] = read_lines(dir / "out/packed/tensors-0.jsonl");
+    return set;
   };
   const auto tensor_of = [](const Json& set, const std::string& parameter) {
     for (const Json& t : set["tensors"])

@@ -68,16 +68,24 @@ TEST_CASE("a manifest, changed anywhere", "[long]") {
   mutate(read_text(dir / "out/mxfp4-pack.json", 1 << 20), fuzz::read_manifest_text);
 }
 
+TEST_CASE("a line of a table, changed anywhere") {
+  const TempDir dir;
+  make_gpt_oss().write(dir / "ckpt");
+  convert(marlin(dir));
+  for (const char* name : {"tensors-0.jsonl", "source-tensors.jsonl"}) {
+    const std::string table = read_text(dir / "out/packed/" + name, 1 << 20);
+    mutate(table.substr(0, table.find('\n')), fuzz::read_table_text);
+  }
+}
+
 TEST_CASE("a layout file, changed anywhere") {
   mutate(read_text(testdata() + "/fuzz/layout/plain", 1 << 20), fuzz::read_layout_text);
 }
 
 TEST_CASE("every input of the fuzz corpus") {
-  const std::pair<const char*, Read> targets[] = {{"header", fuzz::read_header_text},
-                                                  {"index", fuzz::read_index_text},
-                                                  {"config", fuzz::read_config_text},
-                                                  {"manifest", fuzz::read_manifest_text},
-                                                  {"layout", fuzz::read_layout_text}};
+  const std::pair<const char*, Read> targets[] = {
+      {"header", fuzz::read_header_text},     {"index", fuzz::read_index_text}, {"config", fuzz::read_config_text},
+      {"manifest", fuzz::read_manifest_text}, {"table", fuzz::read_table_text}, {"layout", fuzz::read_layout_text}};
   for (const auto& [name, read] : targets) {
     const auto files = contents_of(testdata() + "/fuzz/" + name);
     CHECK(files.size() > 1);
