@@ -5,7 +5,8 @@ from it.
     python3 tests/engines/matrix.py --learn vllm PATH      learns the layouts that can be learned here, keeps the others;
                                                            --backends REGEX: both only for these backends
     python3 tests/engines/matrix.py --choose vllm PATH     asks the engine's own chooser, on every GPU
-    python3 tests/engines/matrix.py                        writes the tables of README, the man pages and the program
+    python3 tests/engines/matrix.py                        writes the tables of README, the man pages, the program
+                                                           and the loaders
     python3 tests/engines/matrix.py --check                fails if the tables differ from matrix.json, or if the
                                                            program names other layouts than were learned
 
@@ -43,6 +44,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 MATRIX = os.path.join(HERE, "matrix.json")
 PROGRAM_TABLE = os.path.join(ROOT, "src", "backends", "loaders.cpp")
+LOADERS_TABLE = os.path.join(ROOT, "src", "loaders", "mxfp4_pack", "_served.py")
 MAN = {engine: os.path.join(ROOT, "man", f"mxfp4-pack-{engine}.7") for engine in ("vllm", "sglang")}
 README = os.path.join(ROOT, "README.md")
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}
@@ -134,6 +136,15 @@ def program_table(cells):
         return ", ".join(json.dumps(field) for field in (*key, since[key], " ".join(map(str, sorted(sizes[key])))))
 
     return "".join(f"    {{{fields(key)}}},\n" for key in sorted(since, key=lambda key: (version_key(since[key]), key)))
+
+
+def loaders_table(cells):
+    """The Python module with the backends that any version of an engine was shown to read."""
+    text = '"""The backends that each engine\'s loader reads. tests/engines/matrix.py writes this file."""\n\nSERVED = {\n'
+    for engine in MAN:
+        served = sorted({cell["backend"] for cell in cells if cell["engine"] == engine and cell["shown"] != "not"})
+        text += f'    "{engine}": (\n' + "".join(f'        "{backend}",\n' for backend in served) + "    ),\n"
+    return text + "}\n"
 
 
 # Where each backend runs, as `mxfp4-pack backends` says; tests/cli/backends.sh compares.
@@ -292,6 +303,7 @@ def with_table(path, begin, end, table):
 def rendered(cells):
     """{file: its text with the tables of these cells}"""
     texts = {PROGRAM_TABLE: with_table(PROGRAM_TABLE, "const Loader loaders[] = {", "};", program_table(cells))}
+    texts[LOADERS_TABLE] = loaders_table(cells)
     for engine, path in MAN.items():
         table = man_table(engine, cells)
         texts[path] = with_table(path, '.\\" tests/engines/matrix.py writes this table', '.\\" to here', table)

@@ -15,17 +15,12 @@ from ._fields import MANIFEST as FIELDS
 from ._fields import NEEDS, check_set, check_tensors
 from ._files import CONFIG_LIMIT, MANIFEST_LIMIT, TABLE_LIMIT, parse_json, read_file, read_json
 from ._forms import check, shown
+from ._served import SERVED
 
 FORMAT_VERSION = 3
 METHOD = "mxfp4_pack"  # quant_method in config.json
 MANIFEST = "mxfp4-pack.json"
 CONFIG = "config.json"
-# The backends that each engine's loader knows.
-SERVED = {"vllm": ("marlin", "marlin-fp8", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm",
-                   "triton-hopper", "triton-blackwell", "triton-rocm", "aiter-triton", "deepgemm", "aiter-a16w4",
-                   "aiter-w4a4", "humming", "humming-w4a8", "vllm-cpu", "cutlass-mxfp4"),
-          "sglang": ("marlin", "flashinfer-cutlass", "flashinfer-cutlass-mxfp8", "flashinfer-trtllm", "triton-hopper",
-                     "triton-blackwell", "humming", "flashinfer-humming", "deepgemm", "aiter-a16w4")}
 
 
 def check_version(version: object) -> None:
