@@ -222,7 +222,6 @@ Manifest read_manifest_file(const std::string& path) {
 
 std::vector<ListedFile> read_listed_files(const Folder& out) { return listed_in(manifest_in(out)); }
 
-Manifest read_manifest(const Folder& out) { return parse_manifest(manifest_in(out));
-}
+Manifest read_manifest(const Folder& out) { return parse_manifest(manifest_in(out)); }
 
 }  // namespace mxfp4
