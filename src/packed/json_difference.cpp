@@ -17,8 +17,7 @@ std::string shown(const Json& value) {
 
 class Walk {
  public:
-  Walk(std::string file, const std::set<std::string>& ignored, Problems& problems)
-      : file_(std::move(file)), ignored_(ignored), problems_(problems) {}
+  Walk(std::string file, Problems& problems) : file_(std::move(file)), problems_(problems) {}
   ~Walk() {
     if (found_ > most_lines) problems_.error(file_, "and {} more differences", found_ - most_lines);
   }
@@ -36,14 +35,13 @@ class Walk {
   void compare_objects(const std::string& path, const Json& expected, const Json& is) {
     for (const auto& [key, value] : expected.items()) {
       const std::string at = path.empty() ? key : path + "." + key;
-      if (ignored_.count(key)) continue;
       if (const auto found = is.find(key); found != is.end())
         compare(at, value, *found);
       else
         report(at, fmt::format("missing, {} expected", shown(value)));
     }
     for (const auto& [key, value] : is.items())
-      if (!ignored_.count(key) && !expected.contains(key))
+      if (!expected.contains(key))
         report(path.empty() ? key : path + "." + key, fmt::format("{}, nothing expected", shown(value)));
   }
 
@@ -58,16 +56,14 @@ class Walk {
   }
 
   const std::string file_;
-  const std::set<std::string>& ignored_;
   Problems& problems_;
   int64_t found_ = 0;
 };
 
 }  // namespace
 
-void report_differences(const std::string& file, const Json& expected, const Json& is,
-                        const std::set<std::string>& ignored, Problems& problems) {
-  Walk(file, ignored, problems).compare("", expected, is);
+void report_differences(const std::string& file, const Json& expected, const Json& is, Problems& problems) {
+  Walk(file, problems).compare("", expected, is);
 }
 
 }  // namespace mxfp4
