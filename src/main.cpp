@@ -51,7 +51,8 @@ void move_help(std::vector<std::string>& words) {
   words.push_back("--help");
 }
 
-/// What follows "--" are names, also those that begin with "-"; messages then call them as they can be copied.
+/// Words after "--" are names, even if they begin with "-". "./" is put before such names, so that messages show names
+/// that can be copied.
 void end_options(std::vector<std::string>& words) {
   const auto end = std::find(words.begin(), words.end(), "--");
   if (end == words.end()) return;
@@ -60,7 +61,7 @@ void end_options(std::vector<std::string>& words) {
   words.erase(end);
 }
 
-/// What CLI11 takes for no value at all, or for several options.
+/// Throws Error{usage} for words that CLI11 would read as no value, or as several options.
 void check_arguments(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& a = words[i];
@@ -80,18 +81,18 @@ void forget_variables_of_others(CLI::App& app, const std::string& chosen) {
     for (CLI::Option* option : command->get_options()) option->envname("");
 }
 
-/// What --help and --version print.
+/// Prints the text of --help or --version.
 int show_help(const CLI::App& app, const CLI::ParseError& e) {
   const std::vector<std::string> others = app.remaining();
   const bool of_command = !others.empty() && !others.front().starts_with('-');
-  if (of_command && app.get_subcommands().empty()) throw usage_error(app, e);  // of one that is none
+  if (of_command && app.get_subcommands().empty()) throw usage_error(app, e);  // the help of an unknown command
   std::ostringstream text;
   const int code = app.exit(e, text, text);
   write_output(text.str());
   return code;
 }
 
-/// The version, and what is in this build: the CPU's drivers and which of them is used here, CUDA and the GPUs.
+/// The version and the features of this build: the CPU's drivers, the driver that is used here, CUDA and the GPUs.
 std::string parts(bool json) {
   std::vector<std::string> names;
   for (const Driver* driver : drivers()) names.push_back(driver->name);
@@ -122,7 +123,7 @@ void describe(CLI::App& app, bool json) {
 }
 
 void parse(CLI::App& app, std::vector<std::string> words) {
-  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  std::reverse(words.begin(), words.end());  // the order that CLI11 expects
   try {
     app.parse(words);
   } catch (const CLI::RequiredError&) {  // of an option whose variable has a wrong value

@@ -1,4 +1,4 @@
-// What a libstdc++ that was made for glibc 2.36 wants, where glibc is 2.34: its std::random_device, linked in.
+// Defines arc4random() for glibc 2.34. A libstdc++ that was built for glibc 2.36 needs it for std::random_device.
 #include <unistd.h>
 
 #include <cstdint>

@@ -34,9 +34,9 @@ void refuse_unpacked(const std::string& name, const std::string& engine) {
   }
 }
 
-/// A lossy backend is meant by its own name alone.
+/// Whether an option of the engine selects b's kernel by `name`. For a lossy backend that is never enough.
 bool is_called(const Backend& b, const std::string& name) {
-  if (b.rewrite || name == "or") return false;  // "or" stands between two values
+  if (b.rewrite || name == "or") return false;  // "or" is between two values
   return std::any_of(b.requires_.begin(), b.requires_.end(), [&](const Setting& s) {
     return std::string_view(s.name).starts_with("moe_") && has_word(s.value, name);
   });

@@ -89,8 +89,8 @@ std::vector<const Backend*> rows_of(const std::string& name, const std::string& 
 /// Like find_backend(), among the rows of one name and engine. Null if none fits.
 const Backend* search(const std::vector<const Backend*>& rows, const std::string& engine,
                       const std::string& layout_version, const Model* model, const std::string& release) {
-  const Backend* partial = nullptr;  // for some models only, where none is given
-  const Backend* other = nullptr;    // that the newest release does not load, as it loads none of the name
+  const Backend* partial = nullptr;  // a form for some models only, if no model is given
+  const Backend* other = nullptr;    // a form that the newest release does not load
   const std::string newest = or_newest("", engine), asked = or_newest(release, engine);
   const bool loads_any =
       std::any_of(rows.begin(), rows.end(), [&](const Backend* b) { return b->releases.contains(newest); });

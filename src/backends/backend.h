@@ -45,9 +45,9 @@ struct Parameter {
   uint8_t add = 0;                                          // see BasicMatrix
   const ScaleValues* values = nullptr;                      // of scales in a layout file; null: their bytes
   int64_t columns = 1;                                      // the engine pads rows to a multiple of these bytes
-  std::optional<RowOrder> order = {};                       // of w13, where it is not the backend's
+  std::optional<RowOrder> order = {};                       // of w13, if it differs from the backend's
   std::function<View(const Dims& stored)> view = {};        // stored: the tensor's shape, experts first
-  Json (*object)(int64_t experts, Shape padded) = nullptr;  // what else the engine wraps the tensor in
+  Json (*object)(int64_t experts, Shape padded) = nullptr;  // the engine's object around the tensor, if any
 };
 using Parameters = std::array<std::array<Parameter, std::size(parts)>, std::size(roles)>;
 
@@ -85,13 +85,13 @@ struct Backend {
   const KernelFormat* kernel;  // how the engine's kernel reads the bytes; null: verify does not compute them
   std::function<RowOrder(const Model& model)> w13_order;
   Parameters parameters;
-  Range releases = {};                  // of the engine that load these bytes
+  Range releases = {};                  // releases of the engine that load these bytes
   const char* tested = "sources read";  // how that is known
   std::vector<Fit> libraries = {};      // that the engine calls
   std::vector<Setting> requires_ = {};
-  bool halves = false;  // where the kernel takes rows as loaded: the engine de-interleaves pairs first
+  bool halves = false;  // the engine de-interleaves pairs, although the kernel reads rows as loaded
   std::vector<Constant> (*constants)(const Model& model) = nullptr;
-  /// Which models this describes; null: all. Backends of one name, engine and version differ in it.
+  /// The models that this describes; null: all. Backends of one name, engine and version differ in it.
   bool (*takes)(const Model& model) = nullptr;
   /// The reason why the engine cannot serve a layer of this size on a rank; empty if it can.
   std::function<std::string(const Model& model, LayerSize size)> refuse = {};
@@ -116,19 +116,19 @@ const std::vector<const Backend*>& backends();
 std::vector<Fit> fits_of(const Backend& backend);
 
 /// The backend of that name, engine and layout version for a model (null: any). No layout version: the first listed
-/// that the release loads (empty: the newest known, else any). Throws Error{usage} that lists what there is
-/// where none is called so or loaded by that release, Error{input} where none takes the model.
+/// backend that the release loads (empty: the newest known release, else any). Throws Error{usage} with the possible
+/// choices if no backend has the name, or if the release loads none. Throws Error{input} if none supports the model.
 const Backend& find_backend(const std::string& name, const std::string& engine, const std::string& layout_version,
                             const Model* model = nullptr, const std::string& release = "");
 
-/// The same without a layout version; null where none is.
+/// As find_backend() without a layout version; null if there is none.
 const Backend* default_backend(const std::string& name, const std::string& engine, const Model& model,
                                const std::string& release);
 
 /// The GPUs of all forms of a backend for a model (null: any), "gfx950, gfx942": each once, in the order of backends().
 std::string gpus_of(const std::string& name, const std::string& engine, const Model* model = nullptr);
 
-/// `fits` as the manifest and backends --json have it.
+/// The JSON of `fits` in the manifest and in backends --json.
 Json to_json(const std::vector<Fit>& fits);
 
 /// The first rank's share of a layer, which is the largest: whole groups, even if the engine pads to less.

@@ -24,7 +24,7 @@ struct Engine {
   std::span<const char* const> releases;  // whose sources were read, the oldest first
   Range known;                            // from the first of them to the last
   const Names* names;
-  std::span<const Rule> (*chooser)();  // what it takes by itself; the first rule that applies is its choice
+  std::span<const Rule> (*chooser)();  // the engine's own choice is the first rule that applies
 };
 std::span<const Rule> vllm_rules(), sglang_rules();
 

@@ -204,7 +204,7 @@ void read_scales(const Field& t, Part part, Parameter& p, LayoutFile& out) {
   p.values = &out.values.emplace_back(read_values(t.at("values")));
 }
 
-/// How the matrix lies in memory.
+/// The layout of the matrix in memory.
 void read_storage(const Field& t, Shape padded, Parameter& p, LayoutFile& out) {
   Shape storage;
   storage.n = number(t.at("storage").at("rows"), padded.n, max_side);

@@ -15,7 +15,7 @@ Json to_json(const Mode& m) {
 
 Json to_json(LayerSize s) { return {{"hidden", s.hidden}, {"intermediate", s.intermediate}}; }
 
-/// The view of one expert, in elements. Throws Error{usage} where experts are not its first dimension.
+/// The view of one expert, in elements. Throws Error{usage} if experts are not its first dimension.
 Json view_of(const Parameter& p, const Dims& shape) {
   const auto view = [&](int64_t experts) {
     Dims stored = shape;

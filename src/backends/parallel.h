@@ -1,4 +1,4 @@
-// Tensor-parallel sizes: which an engine takes of a model, and how many GPUs a model needs.
+// The tensor-parallel sizes that an engine supports for a model, and the number of GPUs that a model needs.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Load {
 /// 0 if there is none.
 int gpus_needed(const Backend& backend, const Model& model, const Load& load);
 
-/// The smallest number of GPUs that share whole experts and hold the weights so; 0 if there is none.
+/// The smallest number of GPUs that hold the weights if each has whole experts; 0 if there is none.
 int expert_parallel_gpus(const Model& model, const Load& load);
 
 }  // namespace mxfp4

@@ -54,7 +54,7 @@ class Selection {
                    : choice_.engine_choice == refuses ? "refuses MXFP4"
                                                       : fmt::format("looks for {}", fmt::join(order, ", "));
     take(order);
-    if (choice_.backend.empty()) take(lossless());  // the engine has to be told
+    if (choice_.backend.empty()) take(lossless());  // needs an option of the engine
     settle();
     explain_faster();
     return finished();

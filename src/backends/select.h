@@ -30,8 +30,8 @@ struct Deployment {
 };
 
 struct BackendChoice {
-  std::string engine_choice = {};  // what the engine would take, by the name here or its own
-  std::string backend;             // what is written
+  std::string engine_choice = {};  // the engine's own choice, by this tool's name or the engine's
+  std::string backend;             // the backend to write
   std::string layout_version = {};
   bool is_read = false;                              // by a loader of the release; false only if none is needed
   std::string why = {};                              // a sentence without a full stop

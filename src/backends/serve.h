@@ -28,7 +28,7 @@ struct Served {
   int tp_size = 1;
   bool sharded_state = false;  // SGLang loads it without a loader
   bool has_all_ranks = true;
-  bool is_first = true;  // of the output's sets; another is served where it is asked for
+  bool is_first = true;  // of the output's sets; others are served on request
   Load load = {};
 };
 

@@ -107,7 +107,7 @@ std::vector<Backend> sglang() {
 
 std::vector<Backend> vllm() {
   std::vector<Backend> out;
-  for (const Version& v : versions()) {  // a first: what the engine makes itself, and the smallest
+  for (const Version& v : versions()) {  // a first: the engine's own form, and the smallest
     out.push_back(backend(v, engine::vllm));
     out.back().releases = {"0.26.0", ""};
     out.back().requires_ = vllm_triton_settings();

@@ -37,7 +37,7 @@ struct HashedPiece {
   Hash* to;
 };
 
-/// Hashes pieces which come one after the other in blocks of any size.
+/// Hashes chunks of data that arrive in order, in blocks of any size.
 class PieceHasher {
  public:
   explicit PieceHasher(std::vector<HashedPiece> pieces) : pieces_(std::move(pieces)) {}

@@ -102,13 +102,13 @@ bool is_behind(std::string_view a, std::string_view b) {
   return false;
 }
 
-/// Only another run removes a file with the hidden name of a run.
+/// Explains a missing file with the hidden name of a run: only another run removes such files.
 const char* why_gone(std::string_view file, int error) {
   const bool is_gone = error == ENOENT || error == ESTALE;
   return is_gone && file.find(".mxfp4-pack.") != file.npos ? "; another run of mxfp4-pack has moved or removed it" : "";
 }
 
-/// For a shell as bash, of what a terminal cannot show.
+/// A word in the quotes of bash that escape unprintable characters.
 std::string escaped_word(const std::string& text) {
   std::string out = "$'";
   for (const unsigned char c : text)

@@ -45,11 +45,11 @@ std::string shell_word(const std::string& text);
 /// JSON that was made of UTF-8, with the same characters as \uNNNN.
 std::string printable_json(std::string_view json);
 
-/// Lines in the order in which they came. What repeats over layers and experts is one line with a count. Of each kind
-/// the first hundred are kept and the others counted: a checkpoint may lack a million files.
+/// Lines in the order of their arrival. Lines that repeat over layers and experts become one line with a count. The
+/// first hundred lines of each kind are kept and the others counted, because a checkpoint may lack a million files.
 class KeptLines {
  public:
-  /// `where`: "FILE", "FILE: TENSOR" or empty. Lines of one format are of one kind.
+  /// `where`: "FILE", "FILE: TENSOR" or empty. Lines with one format string are of one kind.
   void add(std::string_view kind, std::string_view where, std::string_view text);
   int64_t count() const { return count_; }
   /// The kept lines, with "... and N more of the same kind" after the last one of a kind.
@@ -73,7 +73,7 @@ class KeptLines {
 /// Problems found while reading and planning: collected, so that 36 wrong tensors give 36 lines and one exit.
 class Problems {
  public:
-  /// `where`: "FILE" or "FILE: TENSOR". Lines of one format are of one kind.
+  /// `where`: "FILE" or "FILE: TENSOR". Lines with one format string are of one kind.
   template <class... Args>
   void error(std::string_view where, fmt::format_string<Args...> format, Args&&... args) {
     errors_.add(kind_of(format), where, fmt::format(format, std::forward<Args>(args)...));
@@ -82,7 +82,7 @@ class Problems {
   void warn(std::string_view where, fmt::format_string<Args...> format, Args&&... args) {
     warnings_.add(kind_of(format), where, fmt::format(format, std::forward<Args>(args)...));
   }
-  /// Every line of an error that was thrown where others could still be found.
+  /// Adds every line of a caught error, so that the search for problems can continue.
   void add(const Error& error);
 
   std::vector<std::string> errors() const { return errors_.list(); }

@@ -14,7 +14,7 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t max_transfer = 0x7ffff000;  // what Linux moves in one call
+constexpr int64_t max_transfer = 0x7ffff000;  // the most that Linux transfers in one call
 
 constexpr int create_new = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
 
@@ -26,7 +26,7 @@ int try_to_open(const At& at, int flags, mode_t mode = 0) {
   return fd;
 }
 
-/// A new file; none if something has the name.
+/// Creates a file; none if the name is taken.
 Fd try_to_create(const At& at, const std::string& shown, mode_t mode) {
   const int fd = try_to_open(at, create_new, mode);
   if (fd < 0 && errno != EEXIST) fail_errno(shown, "cannot create", errno);
@@ -114,7 +114,7 @@ Fd open_read(const std::string& path, std::string shown) {
 }
 
 Fd open_write(const At& at, std::string shown, mode_t mode) {
-  if (Fd fd = try_to_create(at, shown, mode)) return fd;  // mostly: a file server is not asked first what is there
+  if (Fd fd = try_to_create(at, shown, mode)) return fd;  // usual case, with one request to a file server
   if (::unlinkat(at.folder, at.name.c_str(), 0) != 0 && errno != ENOENT) fail_errno(shown, "cannot replace", errno);
   return opened(try_to_open(at, create_new, mode), std::move(shown), "cannot create");
 }
@@ -130,8 +130,8 @@ Fd open_own(const At& at, std::string shown, mode_t mode) {
                       s.st_nlink == 1 && s.st_uid == ::geteuid();
   if (!is_own) return open_write(at, std::move(shown), mode);
   Fd fd = opened(try_to_open(at, O_RDWR | O_NOFOLLOW), std::move(shown), "cannot open");
-  ::fsync(fd.get());  // NFS says here, once, what the earlier run could not write; this run writes that again
-  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);  // which the page cache may still show as written
+  ::fsync(fd.get());  // NFS reports here, once, failed writes of the other run; this run repeats them
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);  // the page cache may still contain unwritten bytes
   return fd;
 }
 

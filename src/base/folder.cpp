@@ -35,8 +35,8 @@ int try_to_hold(int folder, const char* name, int flags = 0) {
 
 }  // namespace
 
-/// The folder that the last step of a relative name lies in, held as long as this and the name live. A name of one step
-/// asks for no memory: what follows a rename into place must not.
+/// The folder of the last step of a relative name. It is held as long as this object and the name live. A name of one
+/// step needs no memory, as required after the rename that publishes an output.
 class FolderOfName {
  public:
   FolderOfName(const Folder& folder, const std::string& name) : folder_(folder.fd_.get()) {
@@ -52,13 +52,13 @@ class FolderOfName {
     const std::string_view last = last_;
     if (last.empty() || last == "." || last == "..") fail(ErrorKind::input, "{}: not a plain relative name", name);
   }
-  /// call(FOLDER, NAME) as the *at functions; -1 and errno if the folder is not there.
+  /// Calls call(FOLDER, NAME), one of the *at functions. Returns -1 and sets errno if the folder does not exist.
   template <class Call>
   int operator()(const Call& call) const {
     errno = error_;
     return folder_ < 0 ? -1 : call(folder_, last_);
   }
-  /// Throws Error{io} if the folder is not there.
+  /// Throws Error{io} if the folder does not exist.
   At at(const std::string& shown) const {
     if (folder_ < 0) fail_errno(shown, "cannot open", error_);
     return {folder_, last_};
@@ -124,7 +124,7 @@ Folder Folder::make(const std::string& name) const {
   if (in([](int dir, const char* last) { return ::mkdirat(dir, last, 0700); }) != 0)
     fail_errno(path(name), "cannot create", errno);
   Folder made = find(name);
-  // Somebody who may write here could have put another folder of this user's in its place, in which others may write.
+  // Another user who may write here could have put another folder of this user in its place, in which others may write.
   if (made && made.is_own() && (made.stat().st_mode & 077) != 0) ::fchmod(made.readable().get(), 0700);
   if (!made || !made.is_own() || !names_in_folder(made).empty())
     fail(ErrorKind::io, "{}: another user has changed it while it was made", path(name));
@@ -357,7 +357,7 @@ void remove_tree(const Folder& folder, const std::string& name) {
   const Folder tree = folder.find(name);
   if (tree) {
     const std::vector<Entry> entries = entries_below(tree);
-    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)  // what is inside comes first
+    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)  // contents before their folder
       remove(tree, entry->name, entry->is_folder());
   }
   remove(folder, name, bool(tree));

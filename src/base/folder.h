@@ -1,4 +1,4 @@
-// Folders held by a descriptor, and what folders hold.
+// Folders held by a descriptor, and their entries.
 //
 // A held folder stays the same folder even if its name leads elsewhere later. A name in it is looked up step by step
 // below the descriptor, and no step may be a link: nothing outside of the folder is ever reached.
@@ -28,7 +28,7 @@ class Folder {
   Folder() = default;
   /// Opens a folder by its path, through links. Throws Error{io}.
   static Folder open(const std::string& path);
-  /// The same. If the folder cannot be opened, the result holds nothing and errno says why.
+  /// Opens a folder by its path, through links. If that fails, the result holds nothing and errno has the reason.
   static Folder try_open(const std::string& path);
 
   /// The same folder under a second descriptor.
@@ -38,7 +38,7 @@ class Folder {
   /// The path by which it was opened: for messages.
   const std::string& path() const { return fd_.name(); }
   std::string path(const std::string& name) const { return fd_.name() + "/" + name; }
-  /// A path that leads to the held folder, wherever it is by now. Without /proc: path().
+  /// A path to the held folder, even if the folder was moved. Without /proc: path().
   std::string lasting_path() const;
   int fd() const { return fd_.get(); }
   struct stat stat() const {
@@ -49,17 +49,17 @@ class Folder {
   /// Whether `name` in `above` is this folder.
   bool is_at(const Folder& above, const std::string& name) const;
 
-  /// lstat() of a name; none if nothing has the name. Throws Error{io} if the system cannot say.
+  /// lstat() of a name; none if the name does not exist. Throws Error{io} if lstat() fails for another reason.
   std::optional<struct stat> look(const std::string& name) const;
   bool has(const std::string& name) const { return look(name).has_value(); }
   bool has_file(const std::string& name) const;
-  /// A folder in this one; holds nothing if the name is not there or is no folder. A link is no folder.
+  /// A folder in this one. Holds nothing if the name does not exist, or is a file or a link.
   Folder find(const std::string& name) const;
-  /// The folder that this one is in; the root is in itself. Holds nothing if it cannot be opened.
+  /// The folder above this one; the root is above itself. Holds nothing if it cannot be opened.
   Folder parent() const;
   /// Makes a folder that only this user may enter. Throws Error{io} if the name is taken.
   Folder make(const std::string& name) const;
-  /// The same, or the folder of that name that this or another process has made.
+  /// Creates such a folder, or opens the folder of that name that another process has created.
   Folder make_or_find(const std::string& name) const;
 
   /// Like openat() with O_NOFOLLOW. Returns the descriptor, or none with errno set.
@@ -69,7 +69,7 @@ class Folder {
   int rmdir(const std::string& name) const;
   int rename(const std::string& name, const Folder& to, const std::string& new_name, unsigned flags = 0) const;
   int link(const std::string& name, const Folder& to, const std::string& new_name) const;
-  /// The same for an open file, wherever it is. It needs /proc.
+  /// Links an open file, even if the file was moved. Needs /proc.
   int link_file(const Fd& file, const std::string& new_name) const;
   int symlink(const std::string& target, const std::string& name) const;
   /// The target of a link; none if the name is no link.
@@ -81,7 +81,7 @@ class Folder {
   Fd readable() const;
   /// Lets this user list, change and enter it, if the folder is this user's.
   void make_writable() const;
-  /// Brings its names to disk.
+  /// Syncs the names in the folder.
   void sync() const { sync_names(readable()); }
 
  private:
@@ -122,14 +122,14 @@ std::vector<std::string> names_in_folder(const Folder& folder, Unreadable unread
 using Visit = std::function<bool(const Entry&)>;
 void walk(const std::filesystem::path& folder, const Visit& visit, Unreadable unreadable = Unreadable::fail);
 void walk(const Folder& folder, const Visit& visit, Unreadable unreadable = Unreadable::fail);
-/// All of them.
+/// The list of all entries below a folder.
 std::vector<Entry> entries_below(const std::filesystem::path& folder, Unreadable unreadable = Unreadable::fail);
 std::vector<Entry> entries_below(const Folder& folder, Unreadable unreadable = Unreadable::fail);
-/// The relative names of all that is no folder.
+/// The relative names of all entries that are not folders.
 std::vector<std::string> files_below(const Folder& folder);
 
-/// Removes a file, or a folder and all that is in it; links are not followed. A name that is not there is no error.
-/// Throws std::filesystem::filesystem_error.
+/// Removes a file, or a folder with its contents; links are not followed. A missing name is no error. Throws
+/// std::filesystem::filesystem_error.
 void remove_tree(const Folder& folder, const std::string& name);
 
 }  // namespace mxfp4

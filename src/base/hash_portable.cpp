@@ -1,4 +1,4 @@
-// XXH3 with the widest vectors of the processor, where xxHash's static library does not choose them.
+// XXH3 with the widest vectors of the processor, for processors for which xxHash's static library does not choose them.
 #include "src/base/hash_portable.h"
 
 #include "src/base/checksum.h"

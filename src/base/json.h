@@ -13,7 +13,7 @@ namespace mxfp4 {
 
 struct Error;
 
-inline constexpr size_t max_name_bytes = 4096;  // of a tensor or a file
+inline constexpr size_t max_name_bytes = 4096;  // of the name of a tensor or a file
 
 /// Keeps the order of keys.
 using Json = nlohmann::ordered_json;
@@ -21,9 +21,9 @@ using Json = nlohmann::ordered_json;
 /// JSON on one line. Bytes that are no UTF-8 (paths may contain them) become U+FFFD; unprintable characters (see
 /// printable()) become \uNNNN.
 std::string one_line(const Json& json);
-/// JSON as Python writes it: NaN, Infinity and -Infinity stay what they are. indent: as of Json::dump().
+/// JSON as Python writes it, with NaN, Infinity and -Infinity. indent: as for Json::dump().
 std::string python_text(const Json& json, int indent = -1);
-/// What "error" holds in what a command prints.
+/// The value of "error" in a command's JSON output.
 Json json_of(const Error& error);
 
 /// Base of SAX handlers: tracks depth, refuses more than `max_depth` levels, keeps the first complaint.
@@ -67,7 +67,7 @@ struct CountedByte {
 /// Parses a whole document into a handler. False if it is no JSON or the handler refused: its complaint says why.
 template <class Sax>
 bool parse_sax(std::string_view text, Sax& sax) {
-  // The library takes a NUL byte for the end and skips a byte order mark; neither is JSON.
+  // The library ends at a NUL byte and skips a byte order mark; neither is allowed in JSON.
   if (const size_t at = text.find('\0'); at != text.npos) return sax.refuse_syntax("NUL", at);
   if (text.starts_with("\xEF\xBB\xBF")) return sax.refuse("starts with a byte order mark");
   const char* const begin = text.data();
@@ -79,7 +79,7 @@ bool parse_sax(std::string_view text, Sax& sax) {
 std::string with_python_numbers(std::string_view text);
 std::optional<double> python_number(std::string_view string);
 
-/// "invalid JSON: COMPLAINT (line 3, column 14, key 'rope.factor')", of what with_python_numbers() gave.
+/// "invalid JSON: COMPLAINT (line 3, column 14, key 'rope.factor')". text: the result of with_python_numbers().
 std::string complaint_of(const SaxBase& sax, std::string_view text, std::string_view key);
 
 /// Parses a whole document. Throws Error{input}: "FILE: " and complaint_of().

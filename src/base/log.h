@@ -19,9 +19,9 @@ template <class... Args>
 void print_out(fmt::format_string<Args...> format, Args&&... args) {
   write_output(fmt::format(format, std::forward<Args>(args)...));
 }
-/// Writes to a descriptor without allocating memory. What cannot be written is lost.
+/// Writes to a descriptor without allocating memory. Ignores errors.
 void write_all(int fd, std::string_view text);
-/// False where anything that was printed did not reach stdout; a line on stderr says why.
+/// Returns false, and prints a line to stderr, if any output did not reach stdout.
 bool flush_output();
 
 /// "mxfp4-pack: error: ..." on stderr. A stderr that is closed or full changes nothing, here and below.
@@ -30,10 +30,10 @@ void complain(const std::string& text);
 void warn(const std::string& text);
 /// "mxfp4-pack: ..." on stderr, unless quiet.
 void note(const std::string& text);
-/// The same, with -v only: the action on each file or tensor, choices and their reasons, and times.
+/// "mxfp4-pack: ..." on stderr, with -v only: the action on each file or tensor, choices and their reasons, and times.
 void note_detail(const std::string& text);
 
-/// --json-progress: from here on every message on stderr is a JSON object on a line of its own, {"event": ..}.
+/// --json-progress: after this call every message on stderr is a JSON object {"event": ..} on a line of its own.
 void say_events();
 bool says_events();
 /// Writes an event, with --json-progress only. fields: the JSON that follows "event" in the object.

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t unlimited = INT64_MAX;
 
-/// The files in which one version of memory cgroups says what a group may use and uses.
+/// The files of one version of memory cgroups that contain a group's limit and use.
 struct Names {
   const char* limits[2];
   const char *usage, *cached[2];  // cached: rows of memory.stat

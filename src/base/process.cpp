@@ -49,7 +49,8 @@ void prepare_process(bool json) {
   as_json = json;
   std::set_new_handler(on_out_of_memory);
   usual_end = std::set_terminate(on_terminate);
-  // A descriptor that was closed stays an error to whoever reads or writes it, and no file of a run gets its number.
+  // Closed descriptors 0 to 2 are opened so that no file of the run gets their numbers. They are opened in the wrong
+  // direction, so that a read or write still fails.
   int fd;
   do fd = ::open("/dev/null", ::fcntl(0, F_GETFD) < 0 ? O_WRONLY : O_RDONLY);
   while (fd >= 0 && fd <= 2);
@@ -73,7 +74,7 @@ void end_with_parent() {
     fail(ErrorKind::usage, "{}: '{}' is no process", name, text);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   const bool is_gone = ::getppid() != parent && ::kill(parent, 0) != 0 && errno == ESRCH;
-  if (is_gone) std::raise(SIGTERM);  // before the call above
+  if (is_gone) std::raise(SIGTERM);  // the parent ended before prctl()
 }
 
 int open_file_limit() {

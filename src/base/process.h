@@ -16,7 +16,7 @@ void end_with_parent();
 /// Writes the message for a lack of memory, without allocating memory.
 void say_out_of_memory(bool json);
 
-/// The most files that this process may have open.
+/// The number of files that this process may have open.
 int open_file_limit();
 
 }  // namespace mxfp4

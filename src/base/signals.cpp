@@ -91,7 +91,7 @@ int pending_signal() { return came; }
 
 void throw_if_interrupted() {
   if (came == 0) return;
-  ::alarm(0);  // whoever asks goes on to the end
+  ::alarm(0);  // the caller ends the program itself
   fail(ErrorKind::interrupted, "{}", text_of(came));
 }
 

@@ -5,13 +5,13 @@
 
 namespace mxfp4 {
 
-/// From here on SIGINT, SIGTERM and SIGHUP end the program with exit code 130, 143 or 129. The program ends at once.
-/// While an output is being written, the program ends at the next throw_if_interrupted(), after a second at the latest.
-/// A second signal always ends it at once. SIGINT and SIGHUP stay ignored if they were ignored at the start, as in a
-/// shell's background jobs and under nohup. json: the message goes to stdout as an object.
+/// After this call SIGINT, SIGTERM and SIGHUP end the program with exit code 130, 143 or 129, at once. While an output
+/// is being written, the program ends at the next throw_if_interrupted(), after a second at the latest. A second signal
+/// always ends it at once. SIGINT and SIGHUP stay ignored if they were ignored at the start, as in a shell's background
+/// jobs and under nohup. json: the message goes to stdout as an object.
 void install_signal_handlers(bool json);
 
-/// While one lives an output is being written.
+/// The program is writing an output while an object of this class exists.
 class SignalsDeferred {
  public:
   SignalsDeferred();
@@ -19,10 +19,11 @@ class SignalsDeferred {
   SignalsDeferred(const SignalsDeferred&) = delete;
 };
 
-/// From here on the file `name` in an open folder is removed if a signal ends the program at once. No name: none is.
+/// After this call, if a signal ends the program at once, the file `name` in an open folder is removed. Without a name,
+/// no file is removed.
 void remove_at_signal(int folder = -1, const std::string& name = {});
 
-/// The signal that came, or 0.
+/// The received signal, or 0.
 int pending_signal();
 /// Throws Error{interrupted} if a signal was received.
 void throw_if_interrupted();

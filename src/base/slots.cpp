@@ -4,7 +4,7 @@ namespace mxfp4 {
 
 namespace {
 
-thread_local Slots* slots_of_this_thread = nullptr;  // where it has one
+thread_local Slots* slots_of_this_thread = nullptr;  // null: the thread has no slots
 
 }  // namespace
 

@@ -1,8 +1,8 @@
-// Runs more threads than slots, so that a thread that waits for a disk leaves its slot to another.
+// Runs more threads than slots, so that a thread that waits for a disk leaves its slot to another. Two slots:
 //
-//   thread 1  | pack | hash |···· waits ····| pack |        Two slots: at most two threads work. The third's read was
-//   thread 2  | hash |· waits ·| pack | hash |              begun while the first two worked, and it works while they
-//   thread 3  |·· waits ··| pack | hash |·· waits ··|       wait.
+//   thread 1  | pack | hash |···· waits ····| pack |        At most two threads work. Thread 3 began its
+//   thread 2  | hash |· waits ·| pack | hash |              read while 1 and 2 worked, and it works
+//   thread 3  |·· waits ··| pack | hash |·· waits ··|       while they wait.
 #pragma once
 
 #include <condition_variable>

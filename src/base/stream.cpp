@@ -31,7 +31,7 @@ std::string read_to_end(const Fd& fd, int64_t limit) {
     const ssize_t got = ::read(fd.get(), block.data(), block.size());
     const int error = got < 0 ? errno : 0;
     pollfd more = {fd.get(), POLLIN, 0};
-    if (error == EAGAIN) ::poll(&more, 1, -1);  // a pipe that another of its readers has made one that does not wait
+    if (error == EAGAIN) ::poll(&more, 1, -1);  // another reader of the pipe has set O_NONBLOCK
     if (error == EAGAIN || error == EINTR) continue;
     if (error != 0) fail_errno(fd.name(), "cannot read", error);
     if (got == 0) return text;

@@ -1,4 +1,4 @@
-// Files whose size does not say where they end: pipes, standard input, the kernel's.
+// Files without a known size: pipes, standard input, the kernel's files.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace mxfp4 {
 
-/// Opens what may be a pipe, and waits for its writer; "-" is standard input. name: how messages call it.
+/// Opens a file or pipe, and waits for a pipe's writer; "-" is standard input. name: the name in messages.
 Fd open_stream(const std::string& path, std::string name);
 /// All bytes up to the end of the stream. A failed read throws; more than `limit` bytes are an error.
 std::string read_to_end(const Fd& fd, int64_t limit);

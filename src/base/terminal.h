@@ -22,7 +22,7 @@ enum class Tone { heading, good, bad, caution };
 /// Text in the colour of a tone, if the descriptor shows colours.
 std::string toned(Tone tone, std::string_view text, int fd = 1);
 
-/// Columns that text takes, without what toned() adds.
+/// The columns that a text needs, without the escapes of toned().
 size_t columns_of(std::string_view text);
 /// Text broken at spaces so that no line is wider than `width` unless one word is; a command in quotes is one, and a
 /// number with the word behind it. The first line begins in column `indent`, the others with as many spaces. Line

@@ -28,7 +28,7 @@ bool try_to_start(const std::function<void()>& make) {
   } catch (const std::system_error& e) {
     static std::once_flag said;
     std::call_once(said, [&] { note(fmt::format("fewer threads than asked for: {}", e.code().message())); });
-  } catch (const std::bad_alloc&) {  // of its bookkeeping: the threads that are there go on
+  } catch (const std::bad_alloc&) {  // no memory for another thread; the existing threads continue
   }
   return false;
 }

@@ -1,4 +1,4 @@
-// Jobs on threads: claimed in order by whoever is free, stopped by the first error or a signal.
+// Runs jobs on threads. Each free thread claims the next job; the first error or a signal stops all.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace mxfp4 {
 
-/// Threads that `threads` means on this machine; 0: one per core.
+/// The number of threads for the option `threads`; 0: one per core.
 int thread_count(int threads);
 
 /// The jobs [0, count) that threads share.
@@ -25,11 +25,12 @@ class JobQueue {
   std::atomic<bool> stop_ = false;
 };
 
-/// Calls work(index, queue) on each of `threads` threads, of which this is one, or on as many as the system starts.
-/// They share a queue of `count` jobs. The first exception ends the others after their current job and is thrown here.
+/// Calls work(index, queue) on `threads` threads, including this one, or on fewer if the system starts fewer. They
+/// share a queue of `count` jobs. The first exception ends the others after their current job and is thrown here.
 void run_threads(int64_t count, int threads, const std::function<void(int index, JobQueue& queue)>& work);
 
-/// Calls work(job) for every job in [0, count) on thread_count(threads) threads, or on as many as there can be.
+/// Calls work(job) for every job in [0, count) on thread_count(threads) threads, or on fewer if the system starts
+/// fewer.
 void run_jobs(int64_t count, int threads, const std::function<void(int64_t job)>& work);
 
 /// Starts a thread with make(). If the system refuses, returns false and prints one note per run.

@@ -22,8 +22,8 @@ namespace {
 struct Figures {
   std::string processor, gpu;
   int threads = 1;
-  double hash = 0, pack = 0;       // packing: of the layout that is asked for, by convert's driver, with all threads
-  std::vector<PackSpeed> packing;  // with -v or as JSON, of every layout
+  double hash = 0, pack = 0;       // pack: the requested layout, convert's driver, all threads
+  std::vector<PackSpeed> packing;  // of every layout, with -v or --json
 };
 
 std::string processor_name() {

@@ -14,7 +14,7 @@ namespace mxfp4 {
 namespace {
 
 constexpr int64_t bytes_in = 64 << 20;          // of a thread
-constexpr int64_t rows = 5888, columns = 3072;  // GPT-OSS w13, padded so that every layout takes it
+constexpr int64_t rows = 5888, columns = 3072;  // GPT-OSS w13, padded so that every layout supports it
 
 /// The width of a row of the kind of matrix that the layout is for.
 int64_t row_bytes(std::string_view layout) {

@@ -19,7 +19,7 @@ struct PackSpeed {
 
 using OpenDevice = std::function<std::unique_ptr<Device>()>;
 
-/// Who packs, under the name that the result has as `driver`.
+/// A packer and its name in results (`driver`).
 struct Packer {
   std::string name;
   OpenDevice open;

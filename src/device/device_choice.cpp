@@ -23,7 +23,7 @@ constexpr int64_t worker_memory = int64_t(64) << 20;
 // CPU packs 1.4 GB/s with one thread, 2.7 with two, 5.0 with four and 9.7 with eight; the GPU packs 2.3, 3.2, 5.2 and
 // 6.3. Both reach the speed of a disk. For unpacking the CPU is faster with any number of threads.
 constexpr int enough_threads = 4;
-// Finding, opening and leaving a GPU takes 0.4 s.
+// To find, open and leave a GPU takes 0.4 s.
 constexpr int64_t least_work = int64_t(1) << 30;
 
 /// Prints the note only once, and only with -v if there is no GPU.

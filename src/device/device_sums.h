@@ -11,7 +11,7 @@ namespace mxfp4 {
 
 class DeviceSums {
  public:
-  /// The hasher's pieces, of which number i lies at at(i).
+  /// Adds the chunks of a hasher; the bytes of chunk i are at at(i).
   template <class At>
   void add(const PieceHasher& hasher, At at) {
     for (size_t i = 0; i < hasher.pieces().size(); ++i) {
@@ -19,13 +19,13 @@ class DeviceSums {
       to_.push_back(hasher.pieces()[i].to);
     }
   }
-  /// For Device::pack().
+  /// The checksums to compute, for Device::pack().
   std::span<Checksum> wanted() { return wanted_; }
-  /// After it: whether the device made all.
+  /// After Device::pack(): whether the device computed all checksums.
   bool are_made() const {
     return std::all_of(wanted_.begin(), wanted_.end(), [](const Checksum& sum) { return sum.done; });
   }
-  /// After it, while the bytes are there.
+  /// Stores all checksums after Device::pack(), while the bytes are still in memory.
   void store() const {
     for (size_t i = 0; i < wanted_.size(); ++i) {
       const Checksum& sum = wanted_[i];

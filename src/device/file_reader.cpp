@@ -20,7 +20,7 @@ int64_t piece_bytes(int64_t offset, int64_t left) {
 
 }  // namespace
 
-/// One thread's way into memory.
+/// The reads of one thread, and its copies to a GPU.
 class FileReader::Lane {
  public:
   explicit Lane(FileReader& reader) : reader_(reader) {}
@@ -36,12 +36,12 @@ class FileReader::Lane {
       reader_.done(*unit.request, nullptr);
     } catch (...) {
       const auto error = std::current_exception();
-      settle_all();  // earlier pieces of the same unit
+      settle_all();  // pieces of this unit may still be copied
       reader_.done(*unit.request, error);
     }
   }
 
-  /// The oldest copy first: a unit is done with its last one.
+  /// Waits for all copies, the oldest first: a unit is done after its last copy.
   void settle_all() {
     for (int i = 1; i <= Upload::buffers; ++i) settle((turn_ + i) % Upload::buffers);
   }
@@ -69,7 +69,7 @@ class FileReader::Lane {
     copied_[turn_] = unit.request;
   }
 
-  /// Waits until a buffer is free. With its last copy the unit is done that it ended.
+  /// Waits until a buffer is free. If its copy was the last of a unit, the unit is done.
   void settle(int index) {
     std::exception_ptr error;
     try {
@@ -83,11 +83,11 @@ class FileReader::Lane {
   FileReader& reader_;
   std::unique_ptr<Upload> upload_;
   int turn_ = 0;
-  Request* copied_[Upload::buffers] = {};  // whose unit ended with the copy of a buffer
+  Request* copied_[Upload::buffers] = {};  // request whose unit ended with the copy of this buffer
 };
 
 FileReader::FileReader(int threads, OpenUpload open, CacheRoom room) : open_(std::move(open)), room_(room) {
-  sigset_t all, before;  // signals are the program's own threads' business
+  sigset_t all, before;  // only the program's own threads handle signals
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   bool can_start = true;
@@ -143,7 +143,7 @@ CachedBytes FileReader::cached() const {
 
 namespace {
 
-/// Before pieces are made of a part, of which nobody may have the memory.
+/// Checks that a part is inside its file before it is divided: a part may be larger than any memory.
 void check_is_in(const Fd& file, const FilePart& part) {
   const int64_t size = file.stat().st_size, left = std::max<int64_t>(0, size - part.offset);
   if (part.bytes > left)

@@ -1,4 +1,4 @@
-// Parts of files on their way into memory, the host's or a GPU's, while their caller has other work.
+// Reads parts of files into the host's or a GPU's memory while the caller does other work.
 #pragma once
 
 #include <chrono>
@@ -23,24 +23,24 @@ namespace mxfp4 {
 struct FilePart {
   std::string file;
   int64_t offset, bytes;    // at least one
-  uint8_t* to;              // null: its bytes are only hashed
-  uint8_t* hash = nullptr;  // where its XXH3-128 goes, 16 bytes in canonical form; null: it is not wanted
+  uint8_t* to;              // null: the bytes are only hashed
+  uint8_t* hash = nullptr;  // destination of its XXH3-128, 16 bytes in canonical form; null: no hash
 };
 
-/// Bytes that a reader has read. before, now: those of them in the page cache when their files were opened, and now; -1
-/// if the system does not provide the number.
+/// The bytes that a reader has read. before: the bytes that were in the page cache when their files were opened. now:
+/// the bytes that are there at present. Both are -1 if the system does not provide the numbers.
 struct CachedBytes {
   int64_t read = 0, before = 0, now = 0;
 };
 
 class FileReader {
  public:
-  // Bytes of one read and of one copy to a GPU. Beside a busy Python thread 4 MiB reach 47 GB/s, 1 MiB 36.
+  // The bytes of one read and of one copy to a GPU. Beside a busy Python thread, 4 MiB reach 47 GB/s and 1 MiB 36.
   static constexpr int64_t piece = 4 << 20;
 
   using OpenUpload = std::function<std::unique_ptr<Upload>()>;
-  /// open: called by each thread for an Upload with buffers of a piece; null: parts go into the host's memory. room:
-  /// decides which of the files' pages stay in the page cache.
+  /// open: each thread calls it for an Upload, whose buffers have the size of a piece. null: parts go into the host's
+  /// memory. room: decides which pages of the files stay in the page cache.
   explicit FileReader(int threads, OpenUpload open = {}, CacheRoom room = {});
   /// Waits for reads in progress; reads that have not begun are dropped.
   ~FileReader();
@@ -52,8 +52,8 @@ class FileReader {
   CachedBytes cached() const;
   /// Begins to read the parts, in order and after those of earlier requests. Returns the request's number.
   int64_t begin(const std::vector<FilePart>& parts);
-  /// Returns when all parts of a request are in their place, or throws what failed first. Once for each request. The
-  /// result: when its last byte was there.
+  /// Waits until all parts of a request are in memory, and returns the time of the last byte. Throws the request's
+  /// first error. To be called once for each request.
   std::chrono::steady_clock::time_point finish(int64_t request);
 
  private:
@@ -64,7 +64,7 @@ class FileReader {
   };
   struct Opened {
     DirectFile file;
-    std::optional<CachedPages> before;  // what the page cache had of it; none: the system does not tell
+    std::optional<CachedPages> before;  // its cached pages; none: the system does not report them
   };
   struct Range {
     const Opened* opened;
@@ -82,7 +82,7 @@ class FileReader {
   void count_cached(const Unit& unit);
   const Opened& opened(const std::string& file);
   void work();
-  /// The next unit. None: there is none now (with `wait`: none will come).
+  /// The next unit; none if there is none at the moment. With `wait`, none means that there will be no more.
   std::optional<Unit> next(bool wait);
   void done(Request& request, std::exception_ptr error);
 
@@ -90,12 +90,12 @@ class FileReader {
   CacheRoom room_;
   std::map<std::string, Opened> files_;  // used by begin() alone
   mutable std::mutex mutex_;
-  std::condition_variable more_, less_;  // units; requests that are not done
+  std::condition_variable more_, less_;  // waits for units; waits for unfinished requests
   std::deque<Unit> units_;
   std::map<int64_t, Request> requests_;
   int64_t requests_begun_ = 0;
-  CachedBytes cached_;          // now: of units that were whole in the page cache before
-  std::vector<Range> missing_;  // of the other units
+  CachedBytes cached_;          // now: only for units that were fully cached before
+  std::vector<Range> missing_;  // units that were not fully cached before
   bool closed_ = false;
   std::vector<std::thread> threads_;
 };

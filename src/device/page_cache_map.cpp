@@ -12,7 +12,8 @@ namespace mxfp4 {
 
 namespace {
 
-// Advice of Linux 5.14 and 6.1 that older headers lack; where touching a page would be SIGBUS, it is an error.
+// Advice of Linux 5.14 and 6.1 that older headers lack. It returns an error in cases in which touching a page would
+// raise SIGBUS.
 constexpr int populate_read = 22, populate_write = 23, collapse = 25;
 
 constexpr int64_t large_page = 2 << 20;
@@ -23,14 +24,14 @@ int64_t page_size() {
 }
 int64_t round_down(int64_t x, int64_t multiple) { return x / multiple * multiple; }
 
-/// Joins small pages, of which there must be one, to large ones.
+/// Joins small pages to large pages. Every large page must have at least one small page in memory.
 bool make_large(uint8_t* data, int64_t bytes) {
   if (bytes <= 0) return true;
   for (int64_t i = 0; i < bytes; i += large_page)
     if (::madvise(data + i, size_t(page_size()), populate_read) != 0) return false;
   for (int attempt = 0; attempt < 8; ++attempt) {
     if (::madvise(data, size_t(bytes), collapse) == 0) return true;
-    if (errno != EAGAIN) return false;  // EAGAIN: somebody holds one of the pages for a moment
+    if (errno != EAGAIN) return false;  // EAGAIN: a page is in use for a moment
   }
   return false;
 }
@@ -50,7 +51,7 @@ std::unique_ptr<PageCacheMap> PageCacheMap::for_writing(Device& device, const Fd
   std::unique_ptr<PageCacheMap> map(new PageCacheMap);
   const int64_t begin = round_down(offset, large_page), end = round_up(offset + bytes, large_page);
   const int64_t large_end =
-      std::min(end, round_down(fd.stat().st_size, large_page));  // a file takes no more than its size
+      std::min(end, round_down(fd.stat().st_size, large_page));  // a file in memory has no pages beyond its size
   const bool done = map->make(fd, begin, end, PROT_READ | PROT_WRITE) && make_large(map->data_, large_end - begin) &&
                     map->lock(device, offset, bytes, true);
   return done ? std::move(map) : nullptr;
@@ -66,7 +67,7 @@ bool PageCacheMap::can_write() {
   return can;
 }
 
-/// In memory as in the file, large pages begin at multiples of their size.
+/// Maps a range so that large pages begin at multiples of their size both in memory and in the file.
 bool PageCacheMap::make(const Fd& fd, int64_t begin, int64_t end, int access) {
   const int64_t bytes = end - begin;
   void* const room = ::mmap(nullptr, size_t(bytes + large_page), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

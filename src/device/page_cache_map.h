@@ -19,7 +19,7 @@ class PageCacheMap {
   static std::unique_ptr<PageCacheMap> for_reading(Device& device, const Fd& fd, int64_t offset, int64_t bytes);
   /// Maps bytes of a file in memory for writing, in large pages, which are much cheaper to register than small pages.
   static std::unique_ptr<PageCacheMap> for_writing(Device& device, const Fd& fd, int64_t offset, int64_t bytes);
-  /// Whether this system makes large pages on demand, without which for_writing() gives nothing: Linux since 6.1.
+  /// Whether this system creates large pages on demand (Linux 6.1 or later). If not, for_writing() returns null.
   static bool can_write();
   PageCacheMap(const PageCacheMap&) = delete;
   ~PageCacheMap();
@@ -37,7 +37,7 @@ class PageCacheMap {
   std::shared_ptr<void> lock_;
 };
 
-/// The range of a file for a device to read, where all of it is in the page cache.
+/// Maps a range of a file for a device to read, if all of it is in the page cache.
 std::unique_ptr<PageCacheMap> map_to_read(Device& device, const DirectFile& file, int64_t bytes, int64_t offset);
 /// Maps bytes of a file that a device will write. Null unless the file is in memory.
 std::unique_ptr<PageCacheMap> map_to_write(Device& device, const DirectFile& file, int64_t bytes, int64_t offset);

@@ -58,7 +58,7 @@ void run_jobs(int64_t count, int threads, const std::function<void(Worker&, int6
       work(worker, *job);
     }
   };
-  Slots slots(devices.gpus.empty() ? thread_count(threads) : workers);  // what waits for a GPU does not work either
+  Slots slots(devices.gpus.empty() ? thread_count(threads) : workers);  // a thread that waits for a GPU uses no CPU
   run_threads(count, workers, [&](int index, JobQueue& queue) {
     const Slots::Taken slot(slots);
     auto opening = begin_to_open(devices, index, workers);

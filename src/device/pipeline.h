@@ -16,8 +16,8 @@ class Buffer {
   explicit Buffer(Device& device) : device_(&device) {}
   Buffer(const Buffer&) = delete;
   ~Buffer();
-  /// At least `bytes` bytes, which begin in their page as byte `offset` of a file does in its own; the contents are
-  /// lost when it grows.
+  /// At least `bytes` bytes, with the position within a page that byte `offset` of a file has. The contents are lost if
+  /// the buffer grows.
   uint8_t* reserve(int64_t bytes, int64_t offset = 0);
 
  private:
@@ -32,9 +32,9 @@ struct Worker {
   Buffer source{*device}, canonical{*device}, packed{*device}, other{*device};
 };
 
-/// How many threads take jobs that read, pack and write, at most `jobs`. `threads` of them work at once (0: one for
-/// each core). Up to two more take their places while some wait for the disk: this keeps a disk as busy as io_uring
-/// does. 1: one thread, which does all in turn.
+/// The number of threads for jobs that read, pack and write; at most `jobs`. `threads` of them work at once (0: one for
+/// each core). Up to two more work while others wait for the disk, which keeps a disk as busy as io_uring does. With 1
+/// there is only one thread.
 int worker_count(int threads, int64_t jobs = INT64_MAX);
 
 /// Calls work(worker, job) for every job in [0, count) on worker_count(threads, count) threads. The first exception

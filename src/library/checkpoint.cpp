@@ -1,4 +1,4 @@
-// Whole checkpoints: each function is a command, and its JSON what that prints.
+// Functions for whole checkpoints: each runs a command and returns its JSON output.
 #include "src/backends/gpu.h"
 #include "src/base/log.h"
 #include "src/convert/convert.h"

@@ -1,4 +1,4 @@
-// New experts of an output's set, from raw to packed memory: the set's own plan says how.
+// Packs new experts for an output's set, from unpacked memory to packed memory, by the set's own plan.
 #include <cstdint>
 #include <map>
 

@@ -13,7 +13,7 @@ namespace {
 thread_local std::string error_text;
 thread_local const char* error_now = "";
 
-/// Without memory too.
+/// Works if memory is exhausted as well.
 mxfp4_pack_status failed(mxfp4_pack_status status, const char* text) noexcept {
   try {
     error_text = text;

@@ -1,4 +1,4 @@
-// Between C and what throws.
+// Calls C++ code from C functions, and converts exceptions.
 #pragma once
 
 #include <cstring>
@@ -17,7 +17,7 @@ mxfp4_pack_status guarded(const std::function<bool()>& call) noexcept;
 /// Like guarded(). The standard output of `call`, without its newline, is stored in *json, which the caller frees.
 mxfp4_pack_status captured(char** json, const std::function<bool()>& call) noexcept;
 
-/// A structure of the caller's, which may be of an earlier version and then shorter.
+/// A complete structure from the caller's, which may be shorter because it is of a former version.
 template <class T>
 T known(const T* given, const char* name) {
   if (!given) fail(ErrorKind::usage, "{} is null", name);
@@ -28,7 +28,7 @@ T known(const T* given, const char* name) {
   return whole;
 }
 
-/// Text that must be there.
+/// A required text. Throws Error{usage} if it is null or empty.
 inline std::string needed(const char* text, const char* name) {
   if (!text || !*text) fail(ErrorKind::usage, "{} is not given", name);
   return text;

@@ -1,4 +1,4 @@
-// libmxfp4_pack for C++17: what mxfp4_pack.h declares, with exceptions and owners. Everything is inline.
+// libmxfp4_pack for C++17: the functions of mxfp4_pack.h, with exceptions and owners. Everything is inline.
 #pragma once
 
 #include <mxfp4_pack.h>
@@ -15,7 +15,7 @@ struct Error : std::runtime_error {
   mxfp4_pack_status status;
 };
 
-/// False where the answer is no; throws where there is none.
+/// Returns false if the answer is no. Throws if the call failed.
 inline bool check(mxfp4_pack_status status) {
   if (status > MXFP4_PACK_WRONG) throw Error(status);
   return status == MXFP4_PACK_OK;
@@ -42,7 +42,7 @@ class Device {
     device_.reset(device);
   }
   void pack(const Matrix& matrix, void* packed) { check(mxfp4_pack_pack(device_.get(), &matrix, packed)); }
-  /// False where pads are not as the matrix prescribes.
+  /// Returns false if pads differ from the matrix's pad bytes.
   bool unpack(const void* packed, const Matrix& matrix) {
     return check(mxfp4_pack_unpack(device_.get(), packed, &matrix));
   }

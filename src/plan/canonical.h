@@ -17,7 +17,7 @@ struct Width {
 };
 Width width_of(Part part, Dtype source, const Parameter& parameter);
 
-/// What scales were found to hold, and the first that is none.
+/// Counts of special scales, and the first bad scale.
 struct ScaleReport {
   int64_t zero = 0;                               // bytes 0x00 (2^-127), zero F32 included
   int64_t zero_floats = 0;                        // F32 0.0, which has no exponent
@@ -31,9 +31,9 @@ struct ScaleReport {
 /// allow_nan: 0xFF does not count as bad. largest: greater bytes are bad; it is a limit of the backend.
 ScaleReport scales_to_canonical(Dtype source, const uint8_t* from, int64_t count, bool allow_nan, uint8_t* to,
                                 uint8_t largest = 0xFF);
-/// Scale bytes that scales_to_canonical() wrote become their values; a scale that has none is bad.
+/// Replaces scale bytes of scales_to_canonical() by their values. A scale without a value is reported as bad.
 void bytes_to_values(const ScaleValues& values, uint8_t* bytes, int64_t count, ScaleReport& report);
-/// zero_is_float_zero: byte 0 was F32 0.0, not 2^-127.
+/// The inverse of scales_to_canonical(). zero_is_float_zero: byte 0 was F32 0.0, not 2^-127.
 void scales_from_canonical(Dtype source, const uint8_t* from, int64_t count, bool zero_is_float_zero, uint8_t* to);
 
 /// Converts BF16 to F32 (exact) if the parameter is F32, else copies; and back.

@@ -8,7 +8,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// Numbers that are joined to sets; each set goes by its least.
+/// Numbers joined to sets. The least number of a set represents it.
 class JoinedSets {
  public:
   explicit JoinedSets(size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), 0); }
@@ -38,7 +38,7 @@ void hand_out(std::vector<Share>& shares, int parts) {
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
   for (int p = 0; p < parts; ++p) loads.push({0, p});
   for (const size_t i : order) {
-    if (shares[i].bytes == 0) continue;  // of a number that another stands for, or an empty one
+    if (shares[i].bytes == 0) continue;  // empty, or another number represents it
     const auto [bytes, part] = loads.top();
     loads.pop();
     shares[i].part = part;

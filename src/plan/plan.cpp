@@ -164,7 +164,7 @@ class Planner {
     return files;
   }
 
-  /// Whole pages first, so that they and each of their experts stay page-aligned; then by alignment.
+  /// Tensors of whole pages come first, so that each of their experts stays page-aligned; then by alignment.
   void write_packed_header(const std::string& name, std::vector<int> members) {
     const auto rank = [&](int i) {
       const PackedTensor& t = plan_.packed[size_t(i)];
@@ -194,7 +194,7 @@ class Planner {
     place_rest(rest);
   }
 
-  /// A shard that holds no expert, and whose name is no name of ours, becomes a file of its own.
+  /// Makes a separate file of each shard without experts, unless its name is one of this tool's own names.
   void keep_shard(int shard, std::vector<const Tensor*>& rest) {
     const Shard& s = plan_.checkpoint->shards[size_t(shard)];
     const auto first = std::partition_point(rest.begin(), rest.end(), [=](auto* t) { return t->file < shard; });
@@ -210,7 +210,7 @@ class Planner {
     rest.erase(first, end);
   }
 
-  /// In the order of the checkpoint, within a file by alignment.
+  /// Lays out copied tensors in the order of the checkpoint, and within a file by alignment.
   void place_rest(const std::vector<const Tensor*>& rest) {
     int number = 0;
     for (size_t i = 0; i < rest.size();) {
@@ -263,8 +263,8 @@ class Planner {
     spread_jobs();
   }
 
-  /// All files grow at once, each in its order: jobs in a row write to different files, where writers of one file would
-  /// wait for each other.
+  /// Orders the jobs so that all files grow at the same rate. Consecutive jobs then write to different files; writers
+  /// of one file would wait for each other.
   void spread_jobs() {
     std::vector<std::pair<double, Job>> placed;  // 0 to 1 within the file
     for (const Job& job : plan_.jobs)

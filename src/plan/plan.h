@@ -1,4 +1,4 @@
-// The plan: every output byte accounted for before any is moved.
+// The plan of an output: the place of every byte, before any byte is read.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace mxfp4 {
 
-/// Tensors, and in packed files every expert's slice where sizes permit, begin at multiples of this.
+/// Tensors begin at multiples of this, and in packed files also every expert's slice if sizes permit.
 inline constexpr int64_t page = 4096;
 /// Copied tensors are hashed and moved in pieces of this size.
 inline constexpr int64_t copy_piece_bytes = int64_t(16) << 20;
@@ -23,15 +23,15 @@ struct TensorParallel {
   int size = 1;
   std::vector<int> ranks = {0};
   bool complete() const { return int(ranks.size()) == size; }
-  /// "; rank 1 of 2 alone", where ranks are missing; else empty.
+  /// "; rank 1 of 2 alone" if ranks are missing; else empty.
   std::string missing() const;
   friend bool operator==(const TensorParallel&, const TensorParallel&) = default;
 };
 
 struct PlanOptions {
   TensorParallel tp = {};
-  int set = 0;  // number of the set in its output: names its files. Above 0 nothing is copied: it is there already
-  bool keep_shards = false;              // shards that hold no expert stay files of their own
+  int set = 0;               // number of the set in its output, part of its files' names. Above 0 nothing is copied.
+  bool keep_shards = false;  // shards that hold no expert stay files of their own
   int64_t job_bytes = int64_t(8) << 20;  // source bytes of a job, unless one expert has more
 };
 
@@ -40,7 +40,7 @@ struct OutFile {
   std::string name;    // relative: "packed/packed-00001.safetensors"
   std::string header;  // length field, JSON and padding
   int64_t bytes = 0;
-  const Shard* shard = nullptr;  // of the source, where this file is that shard as it is; `header` is then the shard's
+  const Shard* shard = nullptr;  // if this file is a copy of that shard; `header` is then the shard's
 };
 
 /// Columns of the intermediate dimension that a rank holds.
@@ -64,7 +64,7 @@ struct PackedTensor {
 
 struct CopiedTensor {
   const Tensor* source = nullptr;
-  std::optional<int> file;  // none where an earlier set's conversion copied it
+  std::optional<int> file;  // none if the conversion of another set has copied it
   int64_t offset = 0;
 };
 
@@ -92,8 +92,8 @@ struct Plan {
   const Checkpoint* checkpoint = nullptr;
   const Model* model = nullptr;
   const Backend* backend = nullptr;
-  std::string engine_version;  // asked for; empty: none
-  std::string engine_choice;   // what the engine would take by itself, where that was asked
+  std::string engine_version;  // requested; empty: none
+  std::string engine_choice;   // the engine's own choice, if it was requested
   int64_t gpu_bytes = 0;       // memory of the GPU that will serve it
   TensorParallel tp;
   int set = 0;
@@ -111,7 +111,7 @@ struct Plan {
   Shape padded_shape(const PackedTensor& t) const;
   /// The packed tensors of a job, one per rank.
   std::span<const PackedTensor> ranks_of(const PackJob& job) const { return {&packed[job.target], tp.ranks.size()}; }
-  /// The pieces of a job; they lie one after the other in their file.
+  /// The pieces of a job, which are contiguous in their file.
   std::span<const CopyPiece> pieces_of(const CopyJob& job) const {
     return std::span(copy_pieces).subspan(job.begin, job.end - job.begin);
   }
@@ -120,16 +120,16 @@ struct Plan {
 /// The engine's sizes of a layer on one rank.
 LayerSize rank_size(const Backend& backend, const MoeLayer& layer, int tp_size);
 
-/// Refusals (shapes that the backend cannot hold, names that collide) go to `problems`.
+/// Plans an output. Shapes that the backend does not support, and names that collide, are problems.
 Plan make_plan(const Checkpoint& checkpoint, const Model& model, const Backend& backend, const PlanOptions& options,
                Problems& problems);
 
 /// The pieces of the checkpoint that one expert's matrix is made of: one, or gate's and up's.
 std::vector<Slice> pieces_of(const PackedTensor& t, const Expert& expert);
-/// Their bytes; as many of every expert of a layer.
+/// The bytes of these pieces; the same number for every expert of a layer.
 int64_t source_bytes(const PackedTensor& t, const Expert& expert);
 
-/// The matrix of one expert over its pieces in canonical form (see canonical.h): pieces[i] is where piece i begins.
+/// The matrix of one expert over its pieces in canonical form (see canonical.h). pieces[i] is the address of piece i.
 template <class T>
 BasicMatrix<T> matrix_of(const Plan& plan, const PackedTensor& t, const Expert& expert, T* const pieces[2]);
 

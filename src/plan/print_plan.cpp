@@ -14,7 +14,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// What `convert` needs at its peak: buffers of `threads` workers and the plan itself, in bytes.
+/// The memory in bytes that `convert` needs at its peak: buffers of `threads` workers, and the plan itself.
 int64_t peak_memory(const Plan& plan, int threads) {
   const auto tensors = int64_t(plan.checkpoint->tensors.size());
   return threads * (plan.job_bytes + (int64_t(1) << 20)) + tensors * 600 + (int64_t(8) << 20);

@@ -5,10 +5,10 @@
 
 namespace mxfp4 {
 
-/// What a conversion takes of this machine.
+/// The resources of a conversion.
 struct PlanCost {
-  int threads = 1;   // those that have buffers
-  int64_t free = 0;  // bytes, where OUT will stand
+  int threads = 1;   // threads with buffers
+  int64_t free = 0;  // bytes on the file system of OUT
 };
 
 /// convert --dry-run: tensors by role, padding, memory and disk; with -v every output tensor with dtype, shape,

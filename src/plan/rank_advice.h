@@ -20,7 +20,8 @@ std::string heads_advice(const Plan& plan);
 /// or no size does.
 std::string weights_advice(const Plan& plan);
 
-/// Says the first of these before anything is written: that engines do not load the model, heads, weights.
+/// Prints the first applicable warning before anything is written: that engines do not load the model, heads_advice(),
+/// or weights_advice().
 void advise_ranks(const Plan& plan);
 
 }  // namespace mxfp4

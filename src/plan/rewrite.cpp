@@ -14,7 +14,8 @@ Matrix matrix_at(const Plan& plan, const PackedTensor& t, int64_t expert, const 
   return matrix_of<const uint8_t>(plan, t, plan.model->layers[size_t(t.layer)].experts[size_t(expert)], at);
 }
 
-/// A copy of the matrix's real rows, one after the other, gate before up; the matrix then sees them there.
+/// Copies the matrix's rows without padding into contiguous memory, gate before up, and makes the matrix refer to the
+/// copy.
 std::vector<uint8_t> gather(Matrix& m) {
   std::vector<uint8_t> rows(size_t(m.views * m.real.n * m.real.b));
   uint8_t* to = rows.data();

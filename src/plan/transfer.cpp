@@ -22,7 +22,8 @@ void for_each_matrix(const Pieces& pieces, const PackedTensor& t, T* canonical, 
   }
 }
 
-/// Rows first to last of m's views, piece by piece; where views lie in turn, both at once.
+/// Fetches rows `first` to `last` of m's views, piece by piece. If the rows of two views alternate in memory, one range
+/// covers both.
 void fetch_rows(const Matrix& m, int64_t first, int64_t last, const Pieces& pieces, const uint8_t* canonical,
                 const FetchPiece& fetch) {
   std::pair<int64_t, int64_t> ranges[2];

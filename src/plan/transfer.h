@@ -18,28 +18,28 @@ struct TensorRange;
 struct PieceAt {
   Slice slice;
   int64_t expert = 0;
-  int piece = 0;  // 0, or 1 for up where it has a piece of its own
+  int piece = 0;  // 0; 1 for up, if it has a separate piece
   Width width;
   int64_t source_at = 0, canonical_at = 0;
 };
 
-/// Every piece of experts [begin, end) of a tensor, one after the other; and the buffers' sizes. The tensor's other
-/// ranks are made of the same pieces.
+/// All pieces of experts [begin, end) of a tensor, in order, and the sizes of the buffers. The tensors of other ranks
+/// have the same pieces.
 struct Pieces {
   const Plan& plan;
   const PackedTensor& tensor;
   int64_t begin, end;
   std::vector<PieceAt> list = {};
   int64_t source_bytes = 0, canonical_bytes = 0;
-  /// Whether the checkpoint's bytes are canonical as they are.
+  /// Whether the checkpoint's bytes are in canonical form already.
   bool are_canonical() const { return source_bytes == canonical_bytes && !tensor.parameter->values; }
 };
 Pieces pieces_in(const Plan& plan, const PackedTensor& t, int64_t begin, int64_t end);
 
-/// Their bytes in the shards.
+/// The ranges of the pieces in the shards.
 std::vector<TensorRange> ranges_of(const Pieces& pieces);
 
-/// Reads all pieces into `source`, neighbours in one call.
+/// Reads all pieces into `source`, adjacent pieces in one call.
 void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* source,
                  const DirectFile::BlockSink& sink = {});
 
@@ -48,15 +48,16 @@ void read_pieces(const ShardReader& reader, const Pieces& pieces, uint8_t* sourc
 ScaleReport to_canonical(const PackedTensor& t, const PieceAt& p, bool allow_nan, const uint8_t* source,
                          uint8_t* canonical);
 
-/// Packs the pieces' experts from canonical bytes into a slice each of rank t at `packed`. sums: see Device::pack().
+/// Packs experts from canonical bytes into slices of the tensor t at `packed`, one slice for each expert. sums: see
+/// Device::pack().
 void pack_experts(const Pieces& pieces, const PackedTensor& t, Device& device, const uint8_t* canonical,
                   uint8_t* packed, std::span<Checksum> sums = {});
 
-/// The inverse; one report of pad bytes per expert.
+/// The inverse of pack_experts(). Returns one report of pad bytes for each expert.
 std::vector<PadReport> unpack_experts(const Pieces& pieces, const PackedTensor& t, Device& device,
                                       const uint8_t* packed, uint8_t* canonical);
 
-/// What differs between one expert's packed bytes and its pieces: bytes of a piece, the first from where it begins.
+/// The number of different bytes in one piece, and the first of them, counted from the begin of the piece.
 struct PieceReport {
   int64_t wrong = 0, first = 0;
 };
@@ -70,17 +71,17 @@ std::string describe(const CopyReport& copies);
 /// The message for a stored value that restore_piece() refuses.
 std::string describe_no_scale(const PieceAt& p, int64_t element);
 
-/// Brings bytes `first` to `end` of a piece into the canonical buffer.
+/// Reads bytes `first` to `end` of a piece into the canonical buffer.
 using FetchPiece = std::function<void(const PieceAt&, int64_t first, int64_t end)>;
 
-/// Unpacks the pieces' experts on the device and compares them there with canonical bytes. `fetch` reads these bytes
-/// when they are needed; null if they are in memory.
+/// Unpacks experts on the device and compares them there with canonical bytes. `fetch` reads these bytes when they are
+/// needed; null if they are in memory.
 std::vector<ExpertReport> compare_experts(const Pieces& pieces, const PackedTensor& t, Device& device,
                                           const uint8_t* packed, const uint8_t* canonical,
                                           const FetchPiece& fetch = {});
 
-/// Canonical bytes back to the checkpoint's elements. float_zero: see scales_from_canonical(). The index of the first
-/// scale whose value in the layout file stands for none; -1: there is none.
+/// Converts canonical bytes to the checkpoint's elements. float_zero: see scales_from_canonical(). Returns the index of
+/// the first value that represents no scale in the layout file; -1 if there is none.
 int64_t restore_piece(const PackedTensor& t, const PieceAt& p, bool float_zero, const uint8_t* canonical,
                       uint8_t* source);
 

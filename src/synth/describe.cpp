@@ -164,7 +164,7 @@ void assign_by_size(std::vector<SynthTensor>& tensors, int64_t total, int64_t fi
   }
 }
 
-/// Orders tensors as they lie in the files, wider elements first so that all are aligned, and sets offsets.
+/// Sorts tensors into the order of the files, wider elements first so that all are aligned, and sets offsets.
 void lay_out(std::vector<SynthTensor>& tensors) {
   std::vector<int64_t> order(tensors.size()), place(tensors.size());
   std::iota(order.begin(), order.end(), 0);

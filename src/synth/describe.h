@@ -1,5 +1,5 @@
-// What a published checkpoint consists of: every tensor's name, dtype, shape and shard, and the config, at the true or
-// at other sizes. The facts are in the *.json beside this file:
+// The structure of a published checkpoint: its config, and the name, dtype, shape and shard of every tensor. Sizes are
+// the published ones or others. The *.json files beside this file describe the models:
 //
 //   base       another description, to which this one is a merge patch (RFC 7396)
 //   dims       name: size, an integer or an expression over the dims before it
@@ -41,7 +41,7 @@ struct SynthSizes {
   bool tiny = false;  // start from a checkpoint of a few hundred KB
 };
 
-/// What a tensor's random bytes mean.
+/// The meaning of a tensor's random bytes.
 enum class Fill : uint8_t {
   codes,         // MXFP4, two a byte
   scales,        // E8M0, of the codes before it

@@ -32,12 +32,12 @@ std::string index_text(const SynthCheckpoint& checkpoint) {
 
 std::string config_text(const SynthCheckpoint& checkpoint) { return checkpoint.config.dump(2) + "\n"; }
 
-/// The tensors [begin, end) lie in one shard.
+/// The tensors [begin, end), which are in one shard.
 struct ShardRange {
   int64_t begin = 0, end = 0, bytes = 0;
 };
 
-/// Largest first, so that threads that take one after the other end at about the same time.
+/// The shards, the largest first, so that all threads end at about the same time.
 std::vector<ShardRange> shards_by_size(const std::vector<SynthTensor>& tensors) {
   std::vector<ShardRange> ranges;
   for (int64_t i = 0; i < int64_t(tensors.size()); ++i) {
@@ -79,7 +79,7 @@ void write_shard(const SynthCheckpoint& checkpoint, const ShardRange& range, uin
 /// Each thread writes one shard after the other.
 void write_shards(const SynthCheckpoint& checkpoint, const SynthOptions& options, const OutputDir& dir) {
   const std::vector<ShardRange> ranges = shards_by_size(checkpoint.tensors);
-  std::mutex mutex;          // of what follows
+  std::mutex mutex;          // guards `error`
   std::exception_ptr error;  // the first, which ends all
   int64_t done = 0;
   const auto wrote = [&](int64_t bytes) {

@@ -10,17 +10,17 @@ namespace mxfp4 {
 
 struct SynthOptions {
   std::string model;  // one of synth_models()
-  std::string dest;   // a directory to make; it must not exist, or be empty
+  std::string dest;   // the directory; it must be missing or empty
   SynthSizes sizes;   // absent: the published size
   uint64_t seed = 0;
-  bool force = false;  // set aside what synth made of this model in these sizes
-  int threads = 0;     // 0: as many as the machine has; at most one per shard works
+  bool force = false;  // set aside an existing checkpoint that synth made of this model in these sizes
+  int threads = 0;     // 0: one per core; at most one per shard works
   /// Called with the bytes of tensors written so far and in all, by one thread at a time. May throw to stop.
   std::function<void(int64_t done, int64_t total)> progress;
 };
 
 /// Writes config.json, model.safetensors.index.json and all shards. The bytes depend on model, sizes and seed alone.
-/// `dest` appears whole or not at all, see OutputDir.
+/// `dest` appears complete or not at all, see OutputDir.
 /// Throws Error{usage} for invalid options, Error{io} if writing fails.
 void synth(const SynthOptions& options);
 

@@ -78,8 +78,8 @@ class Verification {
     for (const auto& [at, text] : lines_) problems.error(at, "{}", text);
   }
 
-  /// A message that the source is another checkpoint; empty unless that is certain: the set matches its manifest, and
-  /// most packed and most copied tensors differ from the source. A wrong layout changes no copied tensor.
+  /// A message if the source is certainly another checkpoint, else empty: the set matches its manifest, and most packed
+  /// and most copied tensors differ from the source. A wrong layout changes no copied tensor.
   std::string other_source() const {
     int64_t packed = 0, other_packed = 0, copied = 0, other_copied = 0;
     for (size_t i = 0; i < plan_.packed.size(); ++i) {
@@ -201,8 +201,8 @@ class Verification {
     return done;
   }
 
-  /// Reads the source's chunks, which are canonical already. If they are large and cached and there is one rank,
-  /// nothing is read yet: the returned function reads them.
+  /// Reads the source's chunks, which are canonical already. For large cached chunks and one rank it reads nothing yet;
+  /// the returned function reads them.
   FetchPiece fetch_expected(const Pieces& pieces, uint8_t* to) {
     const auto read = [this, to](const PieceAt& p, int64_t first, int64_t end) {
       source_.read(*p.slice.tensor, p.slice.piece + first, end - first, to + p.source_at + first);
@@ -328,8 +328,8 @@ void check_bytes(const std::string& out, int threads) {
 
 namespace {
 
-/// Compares every set's tensors with the source. Returns false if the source is another checkpoint; then that is the
-/// only problem reported.
+/// Compares every set's tensors with the source. If the source is another checkpoint, reports only that, and returns
+/// false.
 bool verify_tensors(const VerifyOptions& options, const PackedCheckpoint& packed, const Original& source,
                     const DeviceChoice& devices, bool is_whole, Verdict& v) {
   for (size_t i = 0; i < packed.sets.size(); ++i) {
