@@ -39,8 +39,8 @@ class FileReader {
   static constexpr int64_t piece = 4 << 20;
 
   using OpenUpload = std::function<std::unique_ptr<Upload>()>;
-  /// open: each thread calls it for an Upload, whose buffers have the size of a piece. null: parts go into the host's
-  /// memory. room: decides which pages of the files stay in the page cache.
+  /// `open`: each thread calls it for an Upload, whose buffers have the size of a piece. If it is null, parts go into
+  /// the host's memory. `room` decides which pages of the files stay in the page cache.
   explicit FileReader(int threads, OpenUpload open = {}, CacheRoom room = {});
   /// Waits for reads in progress; reads that have not begun are dropped.
   ~FileReader();
