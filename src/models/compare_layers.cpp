@@ -20,7 +20,7 @@ bool is_part_of(const Items& few, const Items& all) {
          std::all_of(few.begin(), few.end(), [&](const auto& item) { return all.count(item.first) > 0; });
 }
 
-/// The tensor by whose dtype a module's precision is told.
+/// The tensor whose dtype gives a module's precision.
 const Tensor* principal(const LayerParts& parts, const std::string& module) {
   for (const char* name : {".weight", ".weight_packed", ".blocks"})
     if (const auto it = parts.find(module + name); it != parts.end()) return it->second.first;

@@ -1,7 +1,9 @@
 // compressed-tensors' mxfp4-pack-quantized (Qwen3-MoE, MiniMax, GLM and others by llm-compressor and AutoRound):
+//
 //   MODULE.E.gate_proj|up_proj|down_proj.weight_packed U8 [n, k/2], .weight_scale U8 [n, k/32]
-// There is no global scale; NVFP4 has the same .weight_packed, scales per 16 and a global one.
-// Source: compressed_tensors compressors/mxfp4/base.py, quant_scheme.py.
+//
+// There is no global scale. NVFP4 has the same .weight_packed, scales for 16 columns and a global scale. Source:
+// compressed_tensors compressors/mxfp4/base.py, quant_scheme.py.
 #include "src/models/families.h"
 
 namespace mxfp4 {

@@ -1,10 +1,12 @@
 // DeepSeek-V4 and V4.1, one tensor per expert and projection, with or without "model." in front:
+//
 //   layers.N.ffn.experts.E.w1|w3.weight I8 [I, H/2] (gate, up), .w2.weight I8 [H, I/2] (down), .scale F8_E8M0 [n, k/32]
-// or in Hugging Face's names, layers.N.mlp.experts.E.gate_proj|up_proj|down_proj, or Quark's with .weight_scale.
-// mtp.M blocks hold experts of the same kind; V4.1's have a number of experts of their own, and its config nests the
-// text model's keys. `.scale` also belongs to block-FP8 weights: the dtype of the weight and the ratio of columns tell
-// MXFP4, not the name, and a missing expert_dtype means nothing.
-// Source: DeepSeek's inference/convert.py, SGLang and vLLM loaders (2026-08).
+//
+// or in Hugging Face's names, layers.N.mlp.experts.E.gate_proj|up_proj|down_proj, or Quark's with .weight_scale. mtp.M
+// blocks have experts of the same form. Those of V4.1 have their own number of experts, and its config nests the text
+// model's keys. `.scale` also belongs to block-FP8 weights: MXFP4 is recognised by the weight's dtype and the ratio of
+// columns, not by the name. A missing expert_dtype means nothing. Source: DeepSeek's inference/convert.py, SGLang and
+// vLLM loaders (2026-08).
 #include "src/models/families.h"
 
 namespace mxfp4 {

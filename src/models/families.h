@@ -1,5 +1,5 @@
-// The registry of checkpoint families: one line each, the first that matches is taken. A family is told by its tensors
-// where they suffice, and by its config where others store the same tensors.
+// The registry of checkpoint families. The first family that matches is used. Families match by tensors, or by the
+// config if another family stores the same tensors.
 #pragma once
 
 #include <optional>
@@ -15,15 +15,16 @@ inline const Family families[] = {modelslim,   mlx,     gpt_oss_quark,      fuse
                                   deepseek_v4, kimi_k3, compressed_tensors, ling,  mimo,    quark,
                                   modelopt};
 
-/// Whether any expert's tensor ends so ("weight_packed").
+/// Whether the name of any expert's tensor ends like this ("weight_packed").
 bool has_expert_suffix(const Checkpoint& checkpoint, std::string_view suffix);
 
-/// Reads experts that stand one by one under the names that are found, else under `usual`; then the config's activation
-/// and router, and compares its sizes. `hidden`: the config's key of the experts' hidden size.
+/// Reads experts with separate tensors, by the names in the checkpoint, or by `usual` if none is found. Then reads the
+/// activation and the router from the config, and compares its sizes. `hidden`: the config's key for the experts'
+/// hidden size.
 void read_spelled_experts(const Checkpoint& checkpoint, const ExpertNames& usual, const char* hidden, Model& model,
                           Problems& problems);
 
-/// Activation and router as the config has them; keys of another type than theirs are problems.
+/// Reads activation and router from the config. Keys of a wrong type are problems.
 void read_settings(const Checkpoint& checkpoint, Model& model, Problems& problems);
 
 /// Model types whose order of gate and up rows is known.
@@ -36,7 +37,7 @@ struct KnownOrders {
 std::optional<bool> stored_in_pairs(const Checkpoint& checkpoint, const ModelOptions& options, const KnownOrders& known,
                                     const char* tensors, Problems& problems);
 
-/// The first of the keys that families have for it: "n_routed_experts", "num_experts", "num_local_experts".
+/// The first key for the number of experts in the config: "n_routed_experts", "num_experts" or "num_local_experts".
 const char* experts_key(const Json& config);
 
 /// A JSON file of the checkpoint; nothing if it is missing.
@@ -48,7 +49,7 @@ bool has_key(const Json& json, const std::string& key);
 /// Whether `json` holds `key` with this text somewhere, at any depth.
 bool mentions(const Json& json, std::string_view key, std::string_view text);
 
-/// MXFP4 experts under compressed-tensors' names: the config must say so too.
+/// Checks that the config declares MXFP4, if MXFP4 experts have compressed-tensors' names.
 void check_compressed_tensors(const Checkpoint& checkpoint, const Model& model, Problems& problems);
 
 /// All experts of a layer in one tensor: MODULE + w13 + codes, for example MODULE.gate_up_proj_blocks.
@@ -58,7 +59,8 @@ struct StackedNames {
   const char *codes, *scales, *bias;  // "_blocks", "_scales", "_bias"
 };
 
-/// Reads one layer's tensors; `pairs`: w13's rows are gate, up, gate, up .., else all of gate, then up.
+/// Reads one layer's tensors. `pairs`: w13's rows are gate, up, gate, up ..; else all rows of gate come before those of
+/// up.
 void read_stacked_layer(const Checkpoint& checkpoint, const StackedNames& names, MoeLayer layer, bool pairs,
                         Model& model, Problems& problems);
 

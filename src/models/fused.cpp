@@ -1,9 +1,15 @@
-// Experts as an engine holds them, gate and up in one tensor of all experts, rows of gate before those of up:
-//   MODULE.w13_weight U8 [E, 2I, H/2], .w13_weight_scale [E, 2I, H/32], .w2_weight [E, H, I/2], .w2_weight_scale, and
-//   perhaps .w13_bias, .w2_bias (vLLM's own parameters, as a Gemma-4 release has them), or
-//   MODULE.w13.weight, .w13.scale, .w2.weight, .w2.scale (third-party DeepSeek-V4).
-// Other model types have the same names with rows in pairs: Inkling, whose config says so.
-// Source: llama.cpp #24738 (the scales' names are inferred), loaders of DeepSeek-V4 conversions, vLLM models/inkling.
+// Experts as an engine holds them, gate and up in one tensor of all experts, rows of gate before those of up. vLLM's
+// own parameters, as in a Gemma-4 release:
+//
+//   MODULE.w13_weight U8 [E, 2I, H/2], .w13_weight_scale [E, 2I, H/32], .w2_weight [E, H, I/2], .w2_weight_scale,
+//   optional .w13_bias, .w2_bias
+//
+// Third-party DeepSeek-V4:
+//
+//   MODULE.w13.weight, .w13.scale, .w2.weight, .w2.scale
+//
+// Other model types have the same names with rows in pairs, for example Inkling, whose config says so. Source:
+// llama.cpp #24738 (the scales' names are inferred), loaders of DeepSeek-V4 conversions, vLLM models/inkling.
 #include "src/models/families.h"
 
 namespace mxfp4 {

@@ -1,9 +1,11 @@
 // GPT-OSS as on Hugging Face: all experts of a layer in one tensor, no dot before blocks, scales and bias.
+//
 //   MODULE.gate_up_proj_blocks U8 [E, 2I, H/32, 16], _scales U8 [E, 2I, H/32], _bias BF16 [E, 2I]
 //   MODULE.down_proj_blocks    U8 [E, H, I/32, 16],  _scales U8 [E, H, I/32],  _bias BF16 [E, H]
-// Rows of gate_up are gate, up, gate, up .. if model_type is gpt_oss; the names alone do not say so, since other
-// models saved with these names hold gate and up one after the other. E is each layer's own (pruned models).
-// Source: openai/gpt-oss gpt_oss/torch/weights.py and model.py, transformers integrations/mxfp4.py.
+//
+// Rows of gate_up are gate, up, gate, up .. if model_type is gpt_oss. The names alone do not say so: other models saved
+// with these names have all rows of gate before those of up. E may differ between layers (pruned models). Source:
+// openai/gpt-oss gpt_oss/torch/weights.py and model.py, transformers integrations/mxfp4.py.
 #include <algorithm>
 #include <set>
 

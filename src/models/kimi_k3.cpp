@@ -1,6 +1,6 @@
 // Kimi-K3 under compressed-tensors' names: w1 (gate), w3 (up), w2 (down) below language_model and block_sparse_moe. Its
-// experts see a latent vector, routed_expert_hidden_size wide; their activation is "situ"; all keys stand in
-// text_config. Source: the published config and headers (2026).
+// experts read a latent vector of routed_expert_hidden_size. Their activation is "situ". All keys are in text_config.
+// Source: the published config and headers (2026).
 #include "src/models/families.h"
 
 namespace mxfp4 {

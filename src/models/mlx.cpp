@@ -1,8 +1,10 @@
 // MLX: all experts of a layer in one tensor per projection, gate and up apart, codes in words of eight:
+//
 //   MODULE.gate_proj|up_proj|down_proj.weight U32 [E, n, k/8], .scales U8 [E, n, k/32], .bias BF16 [E, n]
-// MODULE ends in .switch_mlp, of GPT-OSS in .experts. The words are little-endian, so that their bytes are MXFP4's own.
-// MLX's affine quantization has the same words, and BF16 scales beside .biases; config.json's quantization says which
-// it is. GPT-OSS' gate and up rows were taken apart, its engines want them in pairs again. Source: mlx_lm
+//
+// MODULE ends in .switch_mlp, in GPT-OSS in .experts. The words are little-endian, so their bytes are those of MXFP4.
+// MLX's affine quantization has the same words, with BF16 scales and .biases. config.json's `quantization` says which
+// of the two it is. MLX separates the gate and up rows of GPT-OSS; its engines need pairs. Source: mlx_lm
 // models/gpt_oss.py (sanitize), utils.py.
 #include <algorithm>
 #include <set>
@@ -21,7 +23,7 @@ bool is_gate(const Tensor& t) { return t.dtype == Dtype::U32 && t.shape.size() =
 
 bool matches(const Checkpoint& ck) { return std::any_of(ck.tensors.begin(), ck.tensors.end(), is_gate); }
 
-/// One projection of all experts; k 0 where it is not complete, and a problem says why.
+/// One projection of all experts. k is 0 if the projection is incomplete; a problem then gives the reason.
 struct Words {
   const Tensor *codes = nullptr, *scales = nullptr, *bias = nullptr;
   int64_t n = 0, k = 0;
@@ -76,7 +78,7 @@ void read_layer(const Checkpoint& ck, MoeLayer layer, int64_t experts, Model& mo
   model.layers.push_back(std::move(layer));
 }
 
-/// Tensors outside the experts that only MLX reads.
+/// The number of tensors outside the experts that only MLX reads.
 int64_t other_words(const Checkpoint& ck, const std::set<std::string>& modules) {
   return std::count_if(ck.tensors.begin(), ck.tensors.end(), [&](const Tensor& t) {
     const std::string module = t.name.substr(0, t.name.rfind('.', t.name.rfind('.') - 1));

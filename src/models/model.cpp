@@ -13,11 +13,11 @@ namespace {
 
 bool parse_number(std::string_view text, int64_t& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  const bool canonical = !text.empty() && (text[0] != '0' || text.size() == 1);  // 007 would be another name of 7
+  const bool canonical = !text.empty() && (text[0] != '0' || text.size() == 1);  // 007 would be a second name of 7
   return error == std::errc() && end == text.data() + text.size() && canonical && out >= 0;
 }
 
-/// Formats of experts that look alike or are simply others, by a tensor that only they have.
+/// Other formats of experts, some of which look similar, recognised by a tensor that only the format has.
 struct Lookalike {
   const char* part;
   const char* is;
@@ -32,7 +32,7 @@ constexpr Lookalike lookalikes[] = {
 /// One byte per scale, or F32.
 bool is_scale_dtype(Dtype d) { return d == Dtype::U8 || d == Dtype::F8_E8M0 || d == Dtype::F32; }
 
-/// The columns that row_elements of a code dtype hold.
+/// The number of columns in `row_elements` elements of a code dtype.
 int64_t columns_of(Dtype codes, int64_t row_elements) { return codes == Dtype::F4 ? row_elements : row_elements * 2; }
 
 bool refuse_lookalike(const Checkpoint& ck, Problems& problems) {
@@ -57,7 +57,7 @@ std::string dtype_of_experts(const Checkpoint& ck) {
   return {};
 }
 
-/// Everything that no layer takes, in file order.
+/// Collects the tensors that belong to no layer's experts, in file order.
 void collect_rest(const Checkpoint& ck, Model& model) {
   std::unordered_set<const Tensor*> taken;
   for (const MoeLayer& layer : model.layers)
@@ -71,7 +71,7 @@ void collect_rest(const Checkpoint& ck, Model& model) {
   });
 }
 
-/// Notes how many linears outside the experts are MXFP4 too: by dtype and the ratio of columns.
+/// Adds a note with the number of other linears in MXFP4, recognised by dtype and by the ratio of columns.
 void count_other_linears(const Checkpoint& ck, Model& model) {
   int64_t count = 0;
   for (const Tensor* t : model.rest) {
@@ -101,14 +101,14 @@ void note_zero_layers(const Checkpoint& ck, Problems& problems) {
                                      : "; nothing is quantized here, a checkpoint published in MXFP4 was expected");
 }
 
-/// Where the tensors of a module begin: those after it in `tensors` whose names start with "MODULE.".
+/// The position at which the tensors of a module begin, whose names start with "MODULE.". `tensors` is sorted by name.
 std::vector<Tensor>::const_iterator first_of_module(const Checkpoint& ck, const std::string& module) {
   return std::lower_bound(ck.tensors.begin(), ck.tensors.end(), module + ".",
                           [](const Tensor& t, const std::string& name) { return t.name < name; });
 }
 
-/// Tensors among a layer's experts that no engine would look for once these are packed. Scales of activations are left
-/// for it.
+/// Reports tensors among a layer's experts that no engine would look for after packing. Scales of activations are left,
+/// since engines read them.
 void check_leftovers(const Checkpoint& ck, const Model& model, Problems& problems) {
   const std::unordered_set<const Tensor*> rest(model.rest.begin(), model.rest.end());
   for (const MoeLayer& layer : model.layers) {
@@ -121,7 +121,7 @@ void check_leftovers(const Checkpoint& ck, const Model& model, Problems& problem
   }
 }
 
-/// A router whose experts are missing altogether. All of a family's modules end alike: ".experts".
+/// Reports routers without experts. The modules of one family all end in the same way: ".experts".
 void check_routers(const Checkpoint& ck, const Model& model, Problems& problems) {
   const std::string& module_of_first = model.layers.front().module;
   const std::string experts = module_of_first.substr(module_of_first.rfind('.'));
@@ -275,7 +275,7 @@ Model recognise(const Checkpoint& ck, const ModelOptions& options, Problems& pro
 }
 
 bool has_room(const Model& model, const std::string& where, int64_t experts, Problems& problems) {
-  constexpr int64_t most = 262'144;  // five times a large model's
+  constexpr int64_t most = 262'144;  // five times the number of a large model
   if (int64_t(model.layers.size() + 1) * experts <= most) return true;
   return problems.error(where, "more than {} stacked experts in all", most), false;
 }

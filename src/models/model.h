@@ -1,4 +1,4 @@
-// What a checkpoint's names mean: per MoE layer, the gate, up and down matrix of every expert.
+// The meaning of a checkpoint's names: in each MoE layer, the gate, up and down matrix of every expert.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace mxfp4 {
 /// Columns that share a scale.
 inline constexpr int64_t group = 32;
 
-/// One expert's rows inside a tensor. The expert's piece is the tensor's bytes [piece, piece + piece_bytes): all of a
-/// tensor that holds one expert, an equal share of a stacked one; row r lies at offset + r * stride within the piece.
-/// No tensor: there are no such rows.
+/// One expert's rows inside a tensor. The expert's piece is the tensor's bytes [piece, piece + piece_bytes). That is
+/// the whole tensor if it holds one expert, and an equal share of a stacked tensor. Row r is at offset + r * stride
+/// within the piece. Without a tensor there are no such rows.
 struct Slice {
   const Tensor* tensor = nullptr;
   int64_t piece = 0, piece_bytes = 0;
@@ -30,7 +30,7 @@ struct Expert {
   Projection gate, up, down;  // gate, up: n = intermediate, k = hidden; down: n = hidden, k = intermediate
 };
 
-/// Main layers and multi-token-prediction blocks are numbered apart.
+/// Main layers and multi-token-prediction blocks have separate numbers.
 enum class LayerKind : uint8_t { model, mtp };
 
 struct MoeLayer {
@@ -55,17 +55,17 @@ struct Router {
   double scaling = 1;  // routed_scaling_factor
 };
 
-/// Heads of the attention that a config names; 0: it names none.
+/// The number of attention heads in the config; 0: the config does not give it.
 struct Attention {
   int64_t heads = 0, key_value_heads = 0;
 };
 
 struct Model {
   std::string family;      // "gpt-oss"
-  std::string model_type;  // as the config says
+  std::string model_type;  // from the config
   std::vector<MoeLayer> layers;
   std::vector<const Tensor*> rest;  // every other tensor, copied unchanged; by shard, then offset
-  std::vector<std::string> notes;   // what was seen and left alone
+  std::vector<std::string> notes;   // messages about unusual but accepted contents
   bool pairs = false;               // engines load w13 as gate, up, gate, up .. (GPT-OSS), not as two halves
   bool bias = false;
   Activation activation;
@@ -77,31 +77,32 @@ struct ModelOptions {
   std::string gate_up;  // "interleaved", "concatenated" or empty: by model_type
 };
 
-/// A checkpoint family: how to tell it by its tensors, and how to read it.
+/// A checkpoint family: recognises checkpoints by their tensors or config, and reads them.
 struct Family {
   const char* name;
   bool (*matches)(const Checkpoint&);
   void (*read)(const Checkpoint&, const ModelOptions&, Model&, Problems&);
 };
 
-/// Finds the family that matches and reads it; what is wrong goes to `problems`. An incomplete checkpoint is not read
-/// further: absence proves nothing.
+/// Finds the family that matches and reads the checkpoint; problems go to `problems`. An incomplete checkpoint is not
+/// read further, since missing tensors prove nothing.
 Model recognise(const Checkpoint& checkpoint, const ModelOptions& options, Problems& problems);
 
-/// "model.layers.12.mlp.experts" -> model, 12. False where no such number stands in the name.
+/// "model.layers.12.mlp.experts" -> model, 12. Returns false if the name has no such number.
 bool parse_layer(std::string_view module, LayerKind& kind, int64_t& index);
 
-/// The number of rows of the layer's router, which stands beside the experts; -1 and a problem where it is missing.
+/// The number of rows of the layer's router, a sibling of the experts. If the router is missing, reports a problem and
+/// returns -1.
 int64_t router_rows(const Checkpoint& checkpoint, const MoeLayer& layer, Problems& problems);
 
-/// Compares the layers' expert counts and sizes with what the config says: `experts`, `hidden`, `intermediate` are
-/// its keys. Every layer of another size (where the config has none: than the first's) is an error; of another expert
-/// count a warning, an error where all agree.
+/// Compares the layers' expert counts and sizes with the values of the config's keys `experts`, `hidden` and
+/// `intermediate`. A layer of another size is an error; without such a key, the first layer's size is expected. Another
+/// expert count is a warning, or an error if all layers agree.
 void check_config(const Checkpoint& checkpoint, const Model& model, const char* experts, const char* hidden,
                   const char* intermediate, Problems& problems);
 
-/// K of codes whose rows, [n] or [experts, n], hold `row_elements` elements each; 0 and a problem where codes or scales
-/// are no MXFP4. Scales are [rows.., k/32], dimensions of 1 apart.
+/// K of codes with rows [n] or [experts, n] of `row_elements` elements each. Reports a problem and returns 0 if codes
+/// or scales are not MXFP4. Scales are [rows.., k/32]; dimensions of 1 are ignored.
 int64_t check_pair(const Checkpoint& checkpoint, const Tensor& codes, std::vector<int64_t> rows, int64_t row_elements,
                    const Tensor& scales, Problems& problems);
 
@@ -110,11 +111,11 @@ bool is_code_dtype(Dtype dtype);
 
 inline constexpr int64_t max_experts = 65'536;  // of a layer
 
-/// Whether another layer of stacked experts may come to the model, else a problem: a few bytes of a header can ask for
-/// any number of them, which a file of holes then has.
+/// Whether the model may have another layer of stacked experts; else a problem. A few bytes of a header can claim any
+/// number of experts, and a sparse file can then have that size.
 bool has_room(const Model& model, const std::string& where, int64_t experts, Problems& problems);
 
-/// Layers whose experts stand one by one, `MODULE.ID.PROJ.SUFFIX`.
+/// The names of layers with a tensor for each expert, `MODULE.ID.PROJ.SUFFIX`.
 struct ExpertNames {
   const char* gate;
   const char* up;

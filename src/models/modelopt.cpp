@@ -1,7 +1,7 @@
 // NVIDIA ModelOpt's MXFP4 and W4A8_MXFP4_FP8: MODULE.E.gate_proj|up_proj|down_proj.weight U8 [n, k/2], .weight_scale U8
-// [n, k/32]. What it says of itself stands in quantization_config or, of older releases, in hf_quant_config.json beside
-// the config; any checkpoint with these tensors and no other marker is read as this.
-// Source: Model-Optimizer export/quant_utils.py, convert_hf_config.py.
+// [n, k/32]. The algorithm is in quantization_config; older releases write it to hf_quant_config.json beside the
+// config. Any checkpoint with these tensors and no other marker is read as ModelOpt's. Source: Model-Optimizer
+// export/quant_utils.py, convert_hf_config.py.
 #include "src/models/families.h"
 
 namespace mxfp4 {
@@ -14,7 +14,7 @@ bool matches(const Checkpoint& ck) { return has_expert_suffix(ck, "weight_scale"
 
 constexpr const char* separate_config = "hf_quant_config.json";
 
-/// No algorithm at all, or an MXFP4 one somewhere: mixed precision names one per module.
+/// Whether there is no algorithm, or an MXFP4 algorithm somewhere: mixed precision has one for each module.
 bool is_mxfp4(const Json& q) {
   return !has_key(q, "quant_algo") || mentions(q, "quant_algo", "W4A8_MXFP4_FP8") ||
          mentions(q, "quant_algo", "mxfp4") || mentions(q, "quant_algo", "MXFP4");

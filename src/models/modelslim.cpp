@@ -1,6 +1,6 @@
-// Ascend ModelSlim: quant_model_description.json has a line for every tensor, "W4A8_MXFP" or "W4A4_MXFP4" for MXFP4
-// ones. How it lays them out is not known here, so that they are refused by name and not read as something that looks
-// alike. Source: msmodelslim AscendV1Saver (names of files and types).
+// Ascend ModelSlim: quant_model_description.json has a line for every tensor, "W4A8_MXFP" or "W4A4_MXFP4" for MXFP4.
+// Its layout is not known here. So such checkpoints are refused by name, instead of being read as a similar format.
+// Source: msmodelslim AscendV1Saver (names of files and types).
 #include <algorithm>
 
 #include "src/models/families.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* description = "quant_model_description.json";
 
-/// The first MXFP4 type of a tensor; empty where none has one.
+/// The first MXFP4 type of a tensor; empty if there is none.
 std::string type_in(const Json& lines) {
   for (const auto& [tensor, type] : lines.items())
     if (type.is_string())

@@ -79,9 +79,9 @@ class Partners {
     }
   }
 
-  /// Scales and biases without what they are for, routers without their matrix, and matrices without scales if
-  /// others of their dtype have some. FP8 matrices need scales if the config says that the model is quantized. What
-  /// repeats over layers is one lack.
+  /// Reports scales and biases without their matrix, routers without their matrix, and matrices without scales if
+  /// others of their dtype have scales. FP8 matrices need scales if the config says that the model is quantized.
+  /// Problems that repeat over layers are reported once.
   void check_tensors(bool is_quantized_model) {
     std::set<Dtype> scaled;
     if (is_quantized_model) scaled.insert(Dtype::F8_E4M3);

@@ -1,7 +1,8 @@
-// AMD Quark: MODULE.E.gate_proj|up_proj|down_proj.weight U8 [n, k/2], .weight_scale U8 [n, k/32], and .input_scale for
-// W4A8, which is copied. GPT-OSS by Quark stands one expert a tensor too, but gate and up share one whose rows are
-// gate, up, gate, up ..: MODULE.E.gate_up_proj.weight, .weight_scale, .bias and the same of down_proj. Source:
-// amd/Kimi-K2.5-MXFP4 and amd/gpt-oss-120b-w-mxfp4-a-fp8, SGLang quark/weights.py, vLLM _load_weights_quark.
+// AMD Quark: MODULE.E.gate_proj|up_proj|down_proj.weight U8 [n, k/2] and .weight_scale U8 [n, k/32]. For W4A8 there is
+// also .input_scale, which is copied. Quark's GPT-OSS has separate tensors for each expert as well, but gate and up
+// share one: MODULE.E.gate_up_proj.weight, .weight_scale and .bias. Its rows are gate, up, gate, up .. down_proj has
+// the same three. Source: amd/Kimi-K2.5-MXFP4 and amd/gpt-oss-120b-w-mxfp4-a-fp8, SGLang quark/weights.py, vLLM
+// _load_weights_quark.
 #include <map>
 
 #include "src/base/log.h"
@@ -37,12 +38,12 @@ bool is_gpt_oss(const Checkpoint& ck) {
   return false;
 }
 
-/// One projection of one expert; k 0 where it is not complete, and a problem says why.
+/// One projection of one expert. k is 0 if the projection is incomplete; a problem then gives the reason.
 struct Whole {
   const Tensor *codes = nullptr, *scales = nullptr, *bias = nullptr;
   int64_t n = 0, k = 0;
 
-  /// Rows first, first + step ..
+  /// The rows first, first + step ..
   Projection rows(int64_t first, int64_t step) const {
     const auto slice = [&](const Tensor* t) {
       if (!t) return Slice{};
@@ -92,7 +93,7 @@ void read_gpt_oss(const Checkpoint& ck, const ModelOptions& options, Model& mode
   const auto pairs = stored_in_pairs(ck, options, {.pairs = {"gpt_oss"}, .halves = {}}, "gate_up_proj", problems);
   if (!pairs) return;
   model.pairs = *pairs;
-  std::map<std::string_view, int64_t> modules;  // and how many experts each has
+  std::map<std::string_view, int64_t> modules;  // with the number of experts
   ExpertName name;
   for (const Tensor& t : ck.tensors)
     if (parse_expert(t.name, name) && name.proj == "gate_up_proj" && name.suffix == "weight") ++modules[name.module];

@@ -1,4 +1,5 @@
-// Experts that stand one by one, MODULE.ID.PROJ.SUFFIX: shared by every family that stores them so.
+// Layers with separate tensors for each expert, MODULE.ID.PROJ.SUFFIX, for every family that stores experts in this
+// form.
 #include <algorithm>
 #include <map>
 
@@ -17,7 +18,7 @@ struct Parts {
 };
 struct Module {
   std::map<int64_t, Parts> experts;
-  const Tensor* largest = nullptr;  // codes, whatever they are called
+  const Tensor* largest = nullptr;  // codes under any name
 };
 using Modules = std::map<std::string_view, Module>;
 
@@ -39,7 +40,7 @@ Modules group_by_module(const Checkpoint& ck, const ExpertNames& names) {
   return modules;
 }
 
-/// Ids must be 0 .. rows - 1, as many as the router has rows.
+/// Checks that the ids are 0 .. rows - 1, one for each row of the router.
 bool check_ids(const MoeLayer& layer, const std::map<int64_t, Parts>& experts, int64_t rows, Problems& problems) {
   std::vector<int64_t> missing, surplus;
   for (int64_t id = 0; id < rows; ++id)
@@ -57,7 +58,7 @@ struct Reader {
   Problems& problems;
   std::string module;
 
-  /// K of one projection; 0 and a problem where it is not complete or no MXFP4.
+  /// K of one projection. If the projection is incomplete or not MXFP4, reports a problem and returns 0.
   int64_t columns(const Pair& p, int64_t id, const char* proj) const {
     const std::string at = fmt::format("{}.{}.{}", module, id, proj);
     if (!p.codes && !p.scales)
@@ -78,7 +79,7 @@ struct Reader {
     return {{p.codes, 0, p.codes->bytes, 0, k / 2}, {p.scales, 0, p.scales->bytes, 0, scale_row}, {}};
   }
 
-  /// Adds the expert; its sizes must be the layer's, which the first one sets.
+  /// Adds the expert. The first expert sets the layer's sizes; all others must have the same.
   void add(MoeLayer& layer, int64_t id, const Parts& p, Dtype codes, Dtype scales) const {
     const int64_t gate = columns(p.gate, id, names.gate), up = columns(p.up, id, names.up),
                   down = columns(p.down, id, names.down);
@@ -102,7 +103,7 @@ struct Reader {
   }
 };
 
-/// The first codes that may be MXFP4, else any codes; null where there are none.
+/// The first codes that may be MXFP4, else any codes; null if there are none.
 const Tensor* first_codes(const Module& module) {
   const Tensor* first = nullptr;
   for (const auto& [id, parts] : module.experts)
@@ -113,7 +114,7 @@ const Tensor* first_codes(const Module& module) {
   return first;
 }
 
-/// None of its tensors has a name of an expert's codes or scales.
+/// Whether no tensor has the name of an expert's codes or scales.
 bool is_unknown(const Module& module) {
   return std::all_of(module.experts.begin(), module.experts.end(), [](const auto& expert) {
     const Parts& p = expert.second;
@@ -154,8 +155,8 @@ void read_separate_experts(const Checkpoint& ck, const ExpertNames& names, Model
   }
 }
 
-/// How a checkpoint spells experts that stand one by one: by the first codes with scales beside them. Nothing where no
-/// expert has any.
+/// The names of a checkpoint with separate experts, by the first codes with scales beside them. None if no expert has
+/// both.
 std::optional<ExpertNames> find_expert_names(const Checkpoint& ck) {
   constexpr const char* projections[][3] = {{"w1", "w3", "w2"}, {"gate_proj", "up_proj", "down_proj"}};
   constexpr const char* suffixes[][2] = {

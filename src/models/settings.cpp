@@ -1,4 +1,4 @@
-// What families read from a config alike.
+// Settings of the config that all families read in the same way.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -9,7 +9,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// GPT-OSS's formula on halves, which MiniMax-M3 has, is called as in vLLM.
+/// Reads the activation. GPT-OSS's formula on halves, as in MiniMax-M3, has vLLM's name.
 Activation read_activation(const Json& config, bool pairs) {
   const std::string name = config_string(config, "hidden_act", "silu");
   if (name != "swigluoai") return {.name = name, .limit = config_number(config, "swiglu_limit", 0)};

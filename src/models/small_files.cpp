@@ -13,7 +13,7 @@ constexpr int64_t most_bytes = int64_t(64) << 20;  // of a file that is looked i
 
 bool is_json(std::string_view name) { return name.ends_with(".json"); }
 
-/// Files without which a model cannot be served, if they are there at all.
+/// Whether a model cannot be served without this file, if it has the file.
 bool is_read(std::string_view name) {
   if (name.find('/') != name.npos) return false;
   for (const char* known : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -24,7 +24,7 @@ bool is_read(std::string_view name) {
   return name.ends_with(".jinja") || name.ends_with(".tiktoken");
 }
 
-/// Why a text is no JSON as Python reads it; empty if it is. Engines do not mind a key that is there twice.
+/// Why a text is no JSON as Python reads it; empty if it is. Engines accept duplicate keys.
 std::string fault_of(const std::string& text, const std::string& name) {
   if (text.find('\0') != text.npos) return "holds a byte 0";
   if (Json::accept(text)) return "";
@@ -37,7 +37,7 @@ std::string fault_of(const std::string& text, const std::string& name) {
   }
 }
 
-/// What is wrong with a file; empty if nothing is. A file of an output that cannot be read is another check's.
+/// The fault of a file; empty if there is none. Unreadable files of an output are reported by another check.
 std::string fault_in(const Checkpoint& ck, const std::string& name) {
   std::string text;
   try {

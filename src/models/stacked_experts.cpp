@@ -1,4 +1,4 @@
-// Layers whose experts lie in one tensor: shared by every family that stores them so.
+// Layers with all experts in one tensor, for every family that stores experts in this form.
 #include "src/base/log.h"
 #include "src/models/families.h"
 
@@ -40,7 +40,7 @@ bool read_stacked(const Checkpoint& ck, const StackedNames& names, const std::st
   return s.k > 0;
 }
 
-/// Rows first, first + step, first + 2 step .. of expert e.
+/// The rows first, first + step, first + 2 step .. of expert e.
 Projection rows_of(const Stacked& s, int64_t e, int64_t first, int64_t step) {
   const auto slice = [&](const Tensor* t, int64_t row_bytes) {
     const int64_t piece = s.n * row_bytes;
