@@ -1,4 +1,5 @@
-// Loops of the kernels that may run on several threads. Kernels start none themselves: their caller says how.
+// Loops of the kernels that may run on several threads. Kernels start no threads themselves; their caller provides the
+// function that runs loops.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@ namespace mxfp4 {
 /// Calls work(i) for every i in [0, count), in any order and from any thread; returns when all calls have.
 using ParallelFor = std::function<void(int64_t count, const std::function<void(int64_t)>& work)>;
 
-/// How loops are carried out from now on; one call after the other until this is called. Not while a loop runs.
+/// Sets the function that runs loops. Without it, iterations run one after the other. Must not be called during a loop.
 void set_parallel_for(ParallelFor run);
 
 /// multiplications: of the whole loop. If there are few, no threads are started, because they would cost more than the

@@ -1,8 +1,12 @@
 // FlashInfer's SM90 cutlass mixed-input MoE. Its layout has two versions under the same function names, and no kernel
-// detects a mismatch. v1 is 0.6.10 to 0.6.15.post1, 0.6.16.post3, 0.6.16.post4 and 0.6.17. v2 is 0.6.16 to 0.6.16.post2
-// and 0.6.18 or later. fp4fp8 is the W4A8 ("Humming") form in the releases with v2; its scales are those of v2. Facts:
-// interleave_moe_weights_for_sm90_mixed_gemm and interleave_moe_scales_for_sm90_mixed_gemm; v1 and v2 byte-checked
-// against FlashInfer's CUDA kernels on an H200, fp4fp8 against its kernel compiled as host code.
+// detects a mismatch. Releases:
+//
+// - v1: 0.6.10 to 0.6.15.post1, 0.6.16.post3, 0.6.16.post4 and 0.6.17
+// - v2: 0.6.16 to 0.6.16.post2, and 0.6.18 or later
+// - fp4fp8, the W4A8 ("Humming") form with the scales of v2: the releases with v2
+//
+// Facts: interleave_moe_weights_for_sm90_mixed_gemm and interleave_moe_scales_for_sm90_mixed_gemm. v1 and v2 are
+// byte-checked against FlashInfer's CUDA kernels on an H200, fp4fp8 against its kernel compiled as host code.
 #pragma once
 
 #include "kernels/layouts/hopper.h"

@@ -1,5 +1,5 @@
-// Common to FlashInfer's SM90 mixed-input kernels (0.6.16 and from 0.6.18) and triton_kernels' Hopper values: a word
-// holds eight codes of a wgmma fragment, arranged so that a shift and a mask yield BF16 numbers.
+// The common part of FlashInfer's SM90 mixed-input kernels (0.6.16 and from 0.6.18) and triton_kernels' Hopper values.
+// A word holds eight codes of a wgmma fragment, arranged so that a shift and a mask yield BF16 numbers.
 #pragma once
 
 #include "kernels/layouts/layout.h"

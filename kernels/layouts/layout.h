@@ -6,12 +6,12 @@
 // functions define this; pack, unpack, the CUDA kernels and the proof below are all derived from them:
 //
 //     struct L {
-//       static constexpr const char* name;            // "marlin.codes": as the manifest spells it
+//       static constexpr const char* name;            // "marlin.codes": the name in the manifest
 //       static constexpr int tile_n, tile_b;          // a tile is tile_n rows of tile_b bytes
 //       static constexpr int store_n, store_b;        // storage is padded up to multiples of these (1: never)
 //       Byte at(int w, int i);                        // source byte i (0..3, first = lowest) of word w of a tile
 //       int bit(int i);                               // bit i of the word comes from gathered bit bit(i)
-//       int64_t offset(Shape s, int64_t tn, int64_t tb, int w);   // where word w of tile (tn, tb) goes, in bytes
+//       int64_t offset(Shape s, int64_t tn, int64_t tb, int w);   // byte offset of word w of tile (tn, tb)
 //     };
 //
 // Words are little-endian. `s` is always the storage shape. layouts.cpp proves is_bijection<L>() for every layout:

@@ -55,13 +55,14 @@ Shape multiple_of(const Layout& layout);
 
 int64_t packed_bytes(const Layout& layout, Shape s);
 
-/// How often every bit is stored.
+/// The number of times that every bit is stored.
 int64_t copies_of(const Layout& layout);
 
 /// The modes of a layout for this storage.
 Modes modes_of(const Layout& layout, Shape storage);
 
-/// The layout defined here, other than by modes, that stores every bit of a matrix of shape s where `modes` does.
+/// The built-in layout that stores every bit of a matrix of shape s at the same place as `modes`; none if there is
+/// none.
 std::optional<Layout> find_equal(const ModeLayout& modes, Shape s);
 
 }  // namespace mxfp4

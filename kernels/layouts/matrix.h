@@ -1,5 +1,5 @@
-// One expert's matrix as the packer meets it: strided views of the checkpoint's rows, the order in which the
-// packed matrix takes them, and the bytes that fill the rest.
+// One expert's matrix as input of the packer: strided views of the checkpoint's rows, the row order of the packed
+// matrix, and the bytes of pads.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct BasicRows {
   int64_t stride = 0;
 };
 
-/// How w13 interleaves gate and up: blocks of `block` rows in turn. block 0: two halves. block 1: pairs.
+/// How w13 interleaves gate and up: alternating blocks of `block` rows. block 0: two halves. block 1: pairs.
 struct RowOrder {
   int64_t block = 0;
   bool up_first = false;
@@ -51,14 +51,14 @@ struct PadByte {
 struct PadBytes {
   PadByte row = 0;       // rows beyond the real ones, in the columns of the real rows
   PadByte column = 0;    // the tail of a real row, up to the engine's padded size
-  PadByte storage = 0;   // what the layout adds beyond the engine's size
+  PadByte storage = 0;   // the layout's own padding beyond the engine's size
   PadByte corner = row;  // the tail of a row beyond the real ones
   friend constexpr bool operator==(const PadBytes&, const PadBytes&) = default;
 };
 
 /// views: 1 (w2) or 2 (w13: gate, up), each `real.n` rows of `real.b` bytes.
 /// padded: the engine's size of the whole matrix, before a layout's own storage padding.
-/// add: added to every byte, pads too, modulo 256 (Marlin with FP8 activations: scale bytes + 6).
+/// add: added to every byte, including pads, modulo 256 (Marlin with FP8 activations: scale bytes + 6).
 template <class T>
 struct BasicMatrix {
   BasicRows<T> view[2];

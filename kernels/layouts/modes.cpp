@@ -200,8 +200,8 @@ std::vector<ModeLayout::Digit> ModeLayout::take_together(std::vector<Digit>& dig
   return taken;
 }
 
-/// Even digits that move whole tiles down the rows, or along the rows, count tiles. They are part of a tile only as far
-/// as take_together() takes them.
+/// Separates the digits. Even digits that move whole tiles, down the rows or along them, number the tiles. The digits
+/// of a tile are the others, and those that take_together() took.
 void ModeLayout::cut_tiles(std::vector<Digit> digits) {
   tile = {1, runs ? unit : 1};
   for (const Place& p : gather) tile = {std::max(tile.n, p.row + 1), std::max(tile.b, p.byte + 1)};
@@ -232,7 +232,8 @@ void ModeLayout::cut_tiles(std::vector<Digit> digits) {
   strip.insert(strip.end(), columns.begin(), columns.end());
 }
 
-/// Moves to `inner` the digits that do not move by whole tiles; `size` grows with each digit that a tile takes in.
+/// Moves to `inner` the digits that do not move by whole tiles. `size` grows with each digit that becomes part of a
+/// tile.
 void ModeLayout::take_into_tile(std::vector<Digit>& digits, Side side, int64_t& size, std::vector<Digit>& inner) {
   const auto step = [&](const Digit& d) { return d.mode.steps[0].*side.step / side.unit; };
   std::sort(digits.begin(), digits.end(), [&](const Digit& a, const Digit& b) { return step(a) < step(b); });
@@ -304,7 +305,7 @@ void ModeLayout::take_tile(const std::vector<Digit>& digits) {
 
 namespace {
 
-/// Whether the first `count` digits move alike, wherever the others stand.
+/// Whether the first `count` digits move in the same way for all values of the others.
 bool is_digit(const std::vector<Step>& steps, size_t count) {
   for (size_t i = count; i < steps.size(); ++i)
     if (steps[i] - steps[i / count * count] != steps[i % count] - steps[0]) return false;
@@ -318,7 +319,7 @@ Mode as_mode(std::vector<Step> steps) {
   return {count, {steps[1]}};
 }
 
-/// The least step is 0 in each direction: the first source bit of all is bit 0 of row 0.
+/// Subtracts the least step in each direction, so that the first source bit is bit 0 of row 0.
 std::vector<Step> from_zero(std::vector<Step> steps) {
   Step least = steps.front();
   for (const Step& s : steps) least = {std::min(least.row, s.row), std::min(least.bit, s.bit)};

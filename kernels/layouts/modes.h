@@ -71,8 +71,8 @@ class ModeLayout {
   std::vector<int> bit;              // bit i of the unit is gathered bit bit[i]
   std::vector<Place> from;           // of each unit of a tile, from the tile's first byte
   std::vector<int64_t> to;           // the same in the stored matrix
-  std::vector<int64_t> down, along;  // where tiles go: tile (tn, tb) begins at down[tn] + along[tb]
-  std::vector<int64_t> copy = {0};   // where a unit stands again, from its first place
+  std::vector<int64_t> down, along;  // tile (tn, tb) is stored at down[tn] + along[tb]
+  std::vector<int64_t> copy = {0};   // places of a unit's copies, from its first place
   struct Digit {                     // a mode, or a factor of one, at its place
     Mode mode;
     int64_t weight;  // of the digit in the stored bit's number

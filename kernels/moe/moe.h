@@ -9,7 +9,7 @@
 
 namespace mxfp4 {
 
-/// How w13 interleaves gate and up: blocks of `block` rows in turn; 0: two halves, 1: pairs.
+/// How w13 interleaves gate and up: alternating blocks of `block` rows; 0: two halves, 1: pairs.
 struct W13Order {
   int64_t block = 0;
   bool up_first = false;
@@ -22,7 +22,7 @@ struct W13Order {
 struct MoeConfig {
   int64_t experts = 0, hidden = 0, intermediate = 0;   // as in the checkpoint
   int64_t padded_hidden = 0, padded_intermediate = 0;  // as packed by the engine
-  int64_t w13_block = 0;                               // rows of gate, then up, in turn; 0: two halves
+  int64_t w13_block = 0;                               // rows in alternating blocks of gate and up; 0: two halves
   bool w13_up_first = false;
   int top_k = 1;
   double alpha = 1, beta = 0, limit = std::numeric_limits<double>::infinity();
@@ -32,7 +32,7 @@ struct MoeConfig {
 struct PackedMoe {
   const uint8_t *w13 = nullptr, *w13_scale = nullptr, *w13_bias = nullptr;
   const uint8_t *w2 = nullptr, *w2_scale = nullptr, *w2_bias = nullptr;
-  const float *w13_residual = nullptr, *w2_residual = nullptr;  // [experts], where scales are offsets from it
+  const float *w13_residual = nullptr, *w2_residual = nullptr;  // [experts], if scales are offsets from it; else null
 };
 
 /// Experts and weights of each token, [tokens][top_k]; weights already hold renormalisation and routed scaling.

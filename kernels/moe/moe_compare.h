@@ -7,7 +7,7 @@
 namespace mxfp4 {
 
 struct Comparison {
-  double relative_l2 = 0;  // |got - reference| / |reference|, infinite where one of them is not finite
+  double relative_l2 = 0;  // |got - reference| / |reference|, infinite if one of them is not finite
   double max_abs = 0;      // largest |got - reference|
   double cosine = 1;
   int64_t not_finite = 0;  // NaN and Inf in got

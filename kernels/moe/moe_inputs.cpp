@@ -20,7 +20,8 @@ std::vector<float> moe_inputs(const MoeConfig& config, const MoeSource& source, 
   for (float& value : x) value = normal(random);
   const W13Sample rms = sample_w13(config, source, x, routing);
   const double target = std::isfinite(config.limit) ? config.limit / 2 : 2;
-  // Products and biases are independent: their squares add. Biases that are too large alone leave the products theirs.
+  // Products and biases are independent, so their squares add. If biases alone exceed the target, products get the
+  // whole target.
   const double products = rms.biases < target ? std::sqrt(target * target - rms.biases * rms.biases) : target;
   const double scale = rms.products > 0 && std::isfinite(rms.products) ? products / rms.products : 1;
   for (float& value : x) value = round_to_bf16(float(value * scale));

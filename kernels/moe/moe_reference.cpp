@@ -19,7 +19,7 @@ MXFP4_EVERY_WIDTH double dot(const double* a, const double* b, int64_t n) {
   return sum;
 }
 
-/// Four at once: the row is loaded once, and no sum waits for itself.
+/// Four dot products at once: the row is loaded once, and no sum waits for its own last addition.
 MXFP4_EVERY_WIDTH void dot4(const double* row, std::array<const double*, 4> x, int64_t n, double* out) {
   const double *a = x[0], *b = x[1], *c = x[2], *d = x[3];
   double sum_a = 0, sum_b = 0, sum_c = 0, sum_d = 0;

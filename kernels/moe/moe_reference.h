@@ -15,8 +15,8 @@ struct MoeReference {
   double clamped = 0;       // share of those outputs that the activation's limit changes
 };
 
-/// x: [tokens][config.hidden]. Only experts that a token goes to are computed. Set `reading` only to compute the result
-/// of a mistake.
+/// x: [tokens][config.hidden]. Only experts with tokens are computed. Set `reading` only to compute the result of a
+/// mistake.
 MoeReference moe_reference(const MoeConfig& config, const MoeSource& source, std::span<const float> x,
                            const Routing& routing, const Reading& reading = {});
 

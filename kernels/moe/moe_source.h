@@ -28,13 +28,13 @@ struct SourceExpert {
 };
 using MoeSource = std::vector<SourceExpert>;
 
-/// How a wrong conversion would have understood the checkpoint; the default is the right way.
+/// A wrong conversion's interpretation of the checkpoint; the default is the right one.
 struct Reading {
   bool swap_nibbles = false;
-  uint8_t (*scale)(uint8_t) = nullptr;   // what has become of a scale byte
-  W13Order stored = {}, taken_for = {};  // the order in which w13 was found, unpadded, and what it was taken for
-  W13Order rows = {}, bias = {};         // the order in which w13's rows and its bias were written, padded ...
-  W13Order read = {};                    // ... and the one in which the kernel takes them
+  uint8_t (*scale)(uint8_t) = nullptr;   // wrong conversion of a scale byte; null: right
+  W13Order stored = {}, taken_for = {};  // the order of w13 in the checkpoint, unpadded, and the assumed order
+  W13Order rows = {}, bias = {};         // the order in which w13's rows and bias were written, padded
+  W13Order read = {};                    // the order that the kernel expects
 };
 
 /// E2M1: sign, two bits of exponent (bias 1), one of mantissa.

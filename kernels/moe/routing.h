@@ -31,7 +31,7 @@ Routing route(const RouterRule& rule, std::span<const float> logits);
 /// Routing of random logits.
 Routing route_random(const RouterRule& rule, int64_t tokens, uint64_t seed);
 
-/// Random weights, and every expert in turn: all are covered once tokens * top_k >= experts.
+/// Random weights; tokens use the experts in rotation, so all experts have tokens if tokens * top_k >= experts.
 Routing route_to_every_expert(const RouterRule& rule, int64_t tokens, uint64_t seed);
 
 /// One token's place with one expert: the index into ids and weights.

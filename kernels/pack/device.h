@@ -65,8 +65,9 @@ class Device {
   /// Memory that the device reads and writes fastest (page-locked for CUDA); aligned to 4096.
   virtual uint8_t* allocate(int64_t bytes) = 0;
   virtual void release(uint8_t* memory) = 0;
-  /// Page-locks whole pages, none locked already, so that the device reads (with `writes`: also writes) them as fast as
-  /// its own memory until the result is destroyed. The result may outlive the device; null: locking is not possible.
+  /// Page-locks whole pages, none of which is locked already. Until the result is destroyed, the device reads them
+  /// (with `writes`: also writes them) as fast as its own memory. The result may outlive the device; null: locking is
+  /// not possible.
   virtual std::shared_ptr<void> lock(uint8_t* /*memory*/, int64_t /*bytes*/, bool /*writes*/) { return nullptr; }
   /// Whether pack() makes checksums. The CPU does not: its callers hash bytes while they read and write them.
   virtual bool makes_checksums() const { return false; }
@@ -90,13 +91,13 @@ bool built_with_cuda();
 std::string cuda_description();
 /// Why cuda_device_count() is 0.
 std::string cuda_missing();
-/// Throws where open_cuda(index) would for want of a driver or of that device, in half the time.
+/// Throws if open_cuda(index) would throw because the driver or that device is missing. Needs half of its time.
 void check_cuda(int index);
-/// The GPU that the MoE kernels of this thread run on; the first where none was selected.
+/// Selects the GPU for the MoE kernels of this thread. Without a selection it is the first GPU.
 void select_cuda(int index);
-/// device_memory: the limit in bytes of GPU memory for data being packed, 0 for a default. The least is one matrix in
-/// and out; copies and kernels of one call overlap only with three times that. Several Devices on one GPU always
-/// overlap. If its memory is too small for all of them, they take turns.
+/// device_memory: the limit in bytes of GPU memory for data being packed, 0 for a default. At least one matrix in and
+/// out must fit; copies and kernels of one call overlap only with three times that. Several Devices on one GPU always
+/// overlap. If its memory is too small for all, they work one after the other.
 std::unique_ptr<Device> open_cuda(int index, int64_t device_memory = 0);
 
 }  // namespace mxfp4

@@ -7,16 +7,16 @@
 
 namespace mxfp4 {
 
-/// Any thread may call pack(). What layouts by modes need in a GPU's memory is brought there when first asked for,
-/// which is waited for, and stays until this ends; that waits for the GPUs.
+/// Any thread may call pack(). The first use of a layout by modes copies its tables to the GPU and waits for that. The
+/// tables stay until this object is destroyed, and destruction waits for the GPUs.
 class Resident {
  public:
   Resident();
   ~Resident();
 
-  /// All pointers are of GPU `index`. Packs on a stream of the caller's (a cudaStream_t; null: the default one) and
-  /// does not wait for it. Rows must be readable up to the next multiple of 8 bytes, packed matrices begin at
-  /// multiples of 16. A ModeLayout must not end before this.
+  /// All pointers point to memory of GPU `index`. Packs on the caller's stream (a cudaStream_t; null: the default
+  /// stream) and does not wait for it. Rows must be readable up to the next multiple of 8 bytes, and packed matrices
+  /// begin at multiples of 16. A ModeLayout must outlive this object.
   void pack(int index, std::span<const PackItem> items, void* stream);
 
  private:

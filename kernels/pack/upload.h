@@ -12,13 +12,13 @@ class Upload {
   static constexpr int buffers = 2;
   virtual ~Upload() = default;
   virtual uint8_t* buffer(int index) = 0;
-  /// Begins to copy the first `bytes` bytes of a buffer to `to`, after all copies before.
+  /// Begins to copy the first `bytes` bytes of a buffer to `to`, after all former copies.
   virtual void copy(int index, uint8_t* to, int64_t bytes) = 0;
   /// Returns when the last copy of a buffer is done.
   virtual void wait(int index) = 0;
 };
 
-/// To the memory of one GPU. Throws where check_cuda() does.
+/// Uploads to the memory of one GPU. Throws if check_cuda() throws.
 std::unique_ptr<Upload> open_upload(int gpu, int64_t buffer_bytes);
 
 }  // namespace mxfp4

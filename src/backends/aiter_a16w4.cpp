@@ -1,12 +1,13 @@
-// AITER's bf16 x MXFP4 MoE on gfx950. GPT-OSS's rows are de-interleaved; the shuffle then takes w13 in blocks of 16
-// gate and 16 up rows, codes in tiles of 16 rows x 16 bytes, scales in CDNA4 order. Both sizes are padded to 256 with
-// zeros; biases become F32 and stay [gate; up]. Later tests of AITER use no gate-up interleave for bf16 activations, so
-// the bytes are tied to the AITER version below. Loaders set is_shuffled and view codes as float4_e2m1fn_x2.
+// AITER's bf16 x MXFP4 MoE on gfx950. GPT-OSS's rows are de-interleaved. Then the shuffle orders w13 in blocks of 16
+// gate and 16 up rows, codes in tiles of 16 rows x 16 bytes, and scales in CDNA4 order. Both sizes are padded to 256
+// with zeros; biases become F32 and stay [gate; up]. Later tests of AITER use no gate-up interleave for bf16
+// activations, so the bytes are tied to the AITER version below. Loaders set is_shuffled and view codes as
+// float4_e2m1fn_x2.
 //
 // SGLang fills its scale buffers with 1.0, which remains as padding (1-ones). From 0.5.23 on it pads the scales of
-// Kimi-K3 with zeros (1-k3). For DeepSeek-V4 SGLang names the scales ..._scale_inv (layout version 2).
-// Source: AITER e404860 of 2026-08-22 (shuffle_weight_a16w4, shuffle_scale_a16w4, byte-checked as host code), vLLM
-// 446179f8, SGLang b26729f22; SGLang 0.5.17 to 0.5.23 on a CPU. The kernels were not run.
+// Kimi-K3 with zeros (1-k3). For DeepSeek-V4 SGLang names the scales ..._scale_inv (layout version 2). Source: AITER
+// e404860 of 2026-08-22 (shuffle_weight_a16w4, shuffle_scale_a16w4, byte-checked as host code), vLLM 446179f8, SGLang
+// b26729f22; SGLang 0.5.17 to 0.5.23 on a CPU. The kernels were not run.
 #include "src/backends/aiter.h"
 #include "src/backends/registry.h"
 #include "src/backends/sglang_kimi_k3.h"

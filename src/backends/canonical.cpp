@@ -1,5 +1,5 @@
 // Engines that keep the checkpoint's weights except for padding: no row or column moves. vLLM up to 0.31.0 emulates
-// Quark's experts on NVIDIA GPUs in the rows that it loads, with both sizes padded to 32. SGLang's triton_kernels below
+// Quark's experts on NVIDIA GPUs in the rows that it loads. Both sizes are padded to 32. SGLang's triton_kernels below
 // SM90 read GPT-OSS's rows transposed. SGLang pads intermediate to 64, scales with 1.0, and converts biases to F32.
 // Source: vLLM 0.26.0 to 0.31.0 read; SGLang 0.5.23's conversion run on a CPU, 0.5.17 read.
 #include "src/backends/registry.h"

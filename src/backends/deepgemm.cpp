@@ -1,4 +1,4 @@
-// DeepGEMM's grouped FP8 x FP4 GEMM on SM10x and SM12x. Codes are canonical, w13 as [gate; up]; scales become int32
+// DeepGEMM's grouped FP8 x FP4 GEMM on SM10x and SM12x. Codes are canonical, w13 as [gate; up]. Scales become int32
 // words of four bytes of a row, column-major, and are read through a strided view. vLLM pads both sizes to 128; biases
 // become F32. The backend deepgemm-mega (deepgemm_mega.cpp) has the same shapes and strides but other bytes, which no
 // kernel can detect. On SM12x both engines include the branch nv_dev, which makes the same words (33a715e of

@@ -1,10 +1,11 @@
 // FlashInfer's W4A8 form of the SM90 CUTLASS MoE ("Humming", 0.6.18). SGLang has it from 0.5.19 on as an option; vLLM
 // up to 0.33.0 does not have it. The form is lossy: its kernel has twelve scales per expert and matrix, a base and its
-// next eleven doublings. Groups with a smaller scale take the base, and their codes are rounded to match; minus zero
-// becomes zero. The changes are counted, printed and kept in the manifest, and cannot be undone. Codes and scales then
-// go into FlashInfer's own layouts, w13 as [up; gate]. w13_residual and w2_residual are half the base of each expert;
-// the kernel's factor, which SGLang keeps, is 64 times that. SGLang pads GPT-OSS only; its pad scales repeat the
-// expert's first scale, so that no range changes. Source: FlashInfer 0.6.18rc7
+// next eleven doublings. Groups with a smaller scale get the base, and their codes are rounded to match; minus zero
+// becomes zero. The changes are counted, printed and kept in the manifest, and cannot be undone.
+//
+// Codes and scales are then stored in FlashInfer's own layouts, w13 as [up; gate]. w13_residual and w2_residual are
+// half the base of each expert. SGLang keeps the kernel's factor, which is 64 times the residual. SGLang pads GPT-OSS
+// only; its pad scales repeat the expert's first scale, so that no range changes. Source: FlashInfer 0.6.18rc7
 // (preprocess_moe_weights_for_sm90_mixed_gemm_humming), byte-checked as host code; SGLang 0.5.19 to 0.5.23 read.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"

@@ -1,19 +1,20 @@
-// triton_kernels on SM90: vLLM's and SGLang's choice for GPT-OSS there. Rows stay
-// as loaded, biases become F32. The engine's tensors are transposed views inside triton_kernels objects, which a loader
-// builds from `view` and `triton` in the manifest.
+// triton_kernels on SM90: vLLM's and SGLang's choice for GPT-OSS there. Rows stay as loaded, biases become F32. The
+// engine's tensors are transposed views inside triton_kernels objects, which a loader builds from `view` and `triton`
+// in the manifest.
 //
 // Three generations (layout versions a, b, c) differ in storage padding only. Version a is triton 3.5: vLLM up to 0.16
-// and from May 2026. Version b is triton 3.6 and 3.7, version c is 3.8. Every
-// release reads c, because kernels take strides from the tensor. But c is larger (0.5 GiB for GPT-OSS 120B), so the
-// default for vLLM is a. Scales are padded with zeros to four groups, as in vLLM from #47910 on, because kernels up to
-// 3.7 read tiles of four without a mask. vLLM and SGLang pad intermediate to 64; hidden is never padded. Kernels
-// of 3.5.1 and 3.7 drop the last 32 columns of any matrix whose columns are no multiple of 64.
+// and from May 2026. Version b is triton 3.6 and 3.7, version c is 3.8. Every release reads c, because kernels take
+// strides from the tensor. But c is larger (0.5 GiB for GPT-OSS 120B), so the default for vLLM is a. Scales are padded
+// with zeros to four groups, as in vLLM from #47910 on: kernels up to 3.7 read tiles of four without a mask. The
+// engines pad intermediate to 64 and never pad hidden. Kernels of 3.5.1 and 3.7 drop the last 32 columns of any matrix
+// whose columns are no multiple of 64.
 //
 // From 0.5.17 on SGLang fills its scale buffers with 0x7F (1.0). From 0.5.19 on it also pads scales to four groups with
 // 0x7F (b64 and c64); b64-pairs has the package's own pad to two groups. The sglang-kernel of 0.5.17 to 0.5.21 includes
-// triton_kernels of generation b, that of 0.5.22 generation c. Source:
-// triton_kernels 3.5.1 and 3.6.0 run on these bytes on an H200. vLLM 0.26.0 and SGLang b26729f22 were read. SGLang's
-// own conversion of 0.5.17 to 0.5.23 was run on a CPU, each with the required triton_kernels.
+// triton_kernels of generation b, that of 0.5.22 generation c.
+//
+// Source: triton_kernels 3.5.1 and 3.6.0 run on these bytes on an H200. vLLM 0.26.0 and SGLang b26729f22 were read.
+// SGLang's own conversion of 0.5.17 to 0.5.23 was run on a CPU, each with the required triton_kernels.
 #include "src/backends/registry.h"
 #include "src/backends/triton.h"
 

@@ -293,8 +293,7 @@ void DirectFile::read(void* to, int64_t bytes, int64_t offset, const BlockSink& 
   if (in_memory_ || bytes < least_read) return read_cached(out, bytes, offset, sink);
   if (!tells_what_is_cached_)
     return offset + bytes <= kept_ ? fill_and_keep(out, bytes, offset, sink) : fill_and_read(out, bytes, offset, sink);
-  for (int64_t done = 0, part; done < bytes;
-       done += part) {  // in steps, since other processes may evict pages during the read
+  for (int64_t done = 0, part; done < bytes; done += part) {  // in steps: pages may be evicted during the read
     part = std::min(bytes - done, block - (offset + done) % block);
     const CachedPages pages(fd_, offset + done, part);
     for (const ReadRun& run : pages.runs()) read_run(out ? out + (run.begin - offset) : nullptr, run, pages, sink);

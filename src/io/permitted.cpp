@@ -17,8 +17,7 @@ constexpr const char* list_name = "system.posix_acl_access";
 
 bool has_access_list(const Folder& folder) {
   if (const Fd fd = folder.readable()) return ::fgetxattr(fd.get(), list_name, nullptr, 0) > 0;
-  return ::getxattr(folder.lasting_path().c_str(), list_name, nullptr, 0) >
-         0;  // also works for a folder that may be entered, but not read
+  return ::getxattr(folder.lasting_path().c_str(), list_name, nullptr, 0) > 0;  // needs no permission to read it
 }
 
 void Permitted::add(const Fd& file) {

@@ -39,8 +39,7 @@ Privacy::Privacy(const Permitted& source)
 mode_t Privacy::limit(mode_t mode, gid_t group, bool is_folder) const {
   mode &= ~(is_folder ? denied_folder_ : denied_);
   if (!has_source_ || group_ == group) return mode;
-  const mode_t both =
-      mode & mode >> group_shift & 07;  // to the new group, the source's group are others, and the reverse
+  const mode_t both = mode & mode >> group_shift & 07;  // members of one group are others to the other group
   return (mode & ~mode_t(077)) | both | both << group_shift;
 }
 

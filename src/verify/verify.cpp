@@ -365,8 +365,7 @@ void verify_contents(const VerifyOptions& options, const PackedCheckpoint& packe
   for (size_t i = 0; i < packed.sets.size(); ++i) {
     if (v.levels[i] < Level::kernels) continue;
     if (is_same) v.kernels[i] = verify_kernels(packed, i, *source.checkpoint, kernels, v.problems);
-    if (v.kernels[i].checks.empty())
-      v.levels[i] = Level::bytes;  // the source is another checkpoint, or other parts check the layers
+    if (v.kernels[i].checks.empty()) v.levels[i] = Level::bytes;  // another checkpoint, or layers of other parts
   }
   if (!saved.empty()) saved.write(options.save);
 }

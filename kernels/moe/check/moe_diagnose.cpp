@@ -55,7 +55,7 @@ bool is_row_of(const std::vector<float>& row, const SourceMatrix& down, double t
   return compare(std::span(want).first(columns), std::span(row).first(columns), tolerance).right();
 }
 
-/// Names the expert or the rank whose w2 is in the place of another's; empty where all are in place or unknown.
+/// Names an expert or a rank whose w2 is at the place of another; empty if all are at their places or nothing is known.
 std::string find_misplaced(const MoeCase& layer) {
   const double tolerance = layer.format->tolerance;
   for (size_t rank = 0; rank < layer.shards.size(); ++rank)
@@ -74,8 +74,8 @@ std::string find_misplaced(const MoeCase& layer) {
   return {};
 }
 
-constexpr double least_explained = 0.9;         // of what a kernel's own rounding does not account for
-constexpr double least_explained_of_all = 0.3;  // however much that is
+constexpr double least_explained = 0.9;         // of the error beyond the kernel's own rounding
+constexpr double least_explained_of_all = 0.3;  // of the whole error
 constexpr int64_t sampled_tokens = 4;
 constexpr double sample_slack = 4;  // on few tokens the error may be larger than on all
 

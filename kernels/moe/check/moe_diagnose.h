@@ -25,12 +25,12 @@ struct MoeCase {
   const KernelFormat* format = nullptr;
   std::vector<MoeShard> shards;
   std::vector<float> x;       // [tokens][hidden]
-  double routed_scaling = 1;  // that every routing's weights hold
+  double routed_scaling = 1;  // included in the weights of every routing
 };
 
 struct Diagnosis {
   std::string mistake;   // empty: no likely one explains the result
-  double error = 0;      // relative L2 between the result and what that mistake gives
+  double error = 0;      // relative L2 between the result and the result of that mistake
   double explained = 0;  // share of the squared error that the mistake accounts for
 };
 

@@ -21,7 +21,7 @@ std::unique_ptr<MoeKernel> open_moe_kernel(const KernelFormat& format, const Moe
 
 /// The reason why no CUDA GPU can read the format here; empty if one can.
 std::string cuda_kernel_missing(const KernelFormat& format);
-/// The same for all ranks of one layer at once, with batches of `tokens` tokens.
+/// The reason for all ranks of one layer together, with batches of `tokens` tokens.
 std::string cuda_kernel_missing(const KernelFormat& format, std::span<const MoeConfig> ranks, int64_t tokens);
 
 /// The tolerance for the relative L2 error on a GPU; `cuda_reason` explains its size.

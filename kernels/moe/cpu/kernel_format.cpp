@@ -27,7 +27,8 @@ constexpr KernelFormat flashinfer(const char* name, int64_t rows, ReadBlock* rea
       .name = name, .rows = rows, .columns = 128, .read = read, .bias = BiasForm::bf16, .w13 = up_gate, .cuda = cuda};
 }
 
-/// Codes whose scale lies more than 11 powers of two below the largest lose their last places.
+/// A format whose codes were rewritten. Codes whose scale is more than 11 powers of two below the largest lose their
+/// last bits.
 constexpr KernelFormat rewritten(KernelFormat f) {
   f.tolerance = 1e-3;
   f.reason = "codes rewritten to a scale range of 11 powers of two";
@@ -53,7 +54,7 @@ constexpr KernelFormat cutedsl() {
   return f;
 }
 
-/// Three generations. groups: that the scales are padded to; the CUDA kernel reads four at once.
+/// Three generations. groups: the multiple to which scales are padded; the CUDA kernel reads four at once.
 constexpr StoredIn a{16, 64}, b{64, 128}, c{256, 128};
 constexpr KernelFormat triton_hopper(const char* name, ReadBlock* read, StoredIn codes, int64_t groups = 4) {
   return {.name = name,
@@ -77,7 +78,7 @@ constexpr KernelFormat humming(const char* name, int64_t columns, ReadBlock* rea
           .cuda = cuda};
 }
 
-/// AITER's Triton kernel, which fuses the activation: gate and up in turn, whatever the model.
+/// AITER's Triton kernel, which fuses the activation and therefore reads gate and up rows in pairs for every model.
 constexpr KernelFormat aiter_triton(const char* name, int64_t rows, int64_t columns, ReadBlock* read) {
   return {.name = name, .rows = rows, .columns = columns, .read = read, .w13 = W13Order{1, false}};
 }
@@ -157,7 +158,7 @@ const KernelFormat& kernel_format(std::string_view name) {
 int64_t bias_element_bytes(BiasForm form) { return form == BiasForm::bf16 || form == BiasForm::bf16_mma ? 2 : 4; }
 
 /// bf16_mma: a lane i of the accumulator reads 8 elements of 32 at once: rows 2i and 2i + 1 of each 8.
-/// f32_shuffled: as the rows of trtllm-gen; row q of 32 lies at 8(q % 4) + q / 4.
+/// f32_shuffled: as the rows of trtllm-gen; row q of 32 is at 8(q % 4) + q / 4.
 float read_bias(BiasForm form, const uint8_t* bias, int64_t n) {
   const int64_t block = n / 32 * 32, q = n % 32;
   int64_t at = n;

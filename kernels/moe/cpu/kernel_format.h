@@ -15,7 +15,7 @@ namespace mxfp4 {
 struct PackedMatrix {
   const uint8_t *codes = nullptr, *scales = nullptr;
   int64_t n = 0, k = 0;
-  float residual = 1;  // what every scale is multiplied by
+  float residual = 1;  // factor of every scale
 };
 
 /// Writes the values of a block of rows from n0, columns [k0, k1), to out[rows][k1 - k0].
@@ -41,11 +41,11 @@ struct KernelFormat {
   StoredIn codes = {};
   StoredIn scales = {};  // rows, groups of 32 columns
   BiasForm bias = BiasForm::f32;
-  int64_t bias_rows = 1;             // what a bias's rows are rounded up to
+  int64_t bias_rows = 1;             // a bias's rows are rounded up to a multiple of this
   bool bias_in_halves = false;       // gate's bias, then up's, whatever the order of the rows
   std::optional<W13Order> w13 = {};  // none: as loaded, pairs for GPT-OSS, else halves, gate first
   CudaReader cuda = CudaReader::none;
-  float residual = 1;       // what an expert's stored one is divided by
+  float residual = 1;       // divisor of an expert's stored residual
   double tolerance = 1e-5;  // of relative L2 on the CPU, for `reason`
   const char* reason = "weights exact, sums of float32 products";
 

@@ -13,7 +13,8 @@ struct MoeCpuOutput {
   int64_t leaks = 0;       // values that are not 0 in padded columns of the activation or of the result
 };
 
-/// x: [tokens][config.hidden], padded with zeros inside. config.w13_block and .w13_up_first say how the rows lie.
+/// Computes the layer. x: [tokens][config.hidden]; padding with zeros is done inside. config.w13_block and
+/// .w13_up_first give the row order.
 MoeCpuOutput moe_cpu(const KernelFormat& format, const MoeConfig& config, const PackedMoe& packed,
                      std::span<const float> x, const Routing& routing);
 

@@ -70,7 +70,8 @@ void read_sm90_v2(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, flo
   });
 }
 
-/// The same words by bytes: columns 2t, 2t+1, 2t+8, 2t+9, each with row g in the low nibble and row g + 8 in the high.
+/// The same words as bytes: columns 2t, 2t+1, 2t+8, 2t+9, each with row g in the low nibble and row g + 8 in the high
+/// nibble.
 void read_sm90_v1(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   const int64_t width = k1 - k0;
   for_each_chunk(m, n0, k0, k1, [&](const uint8_t* memory, int64_t n, int64_t k) {
@@ -85,8 +86,8 @@ void read_sm90_v1(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, flo
 
 /// FP8 operands: word t of 32 columns' 16 bytes is one k16 half of lane (g, t)'s k32 step, four columns of row g, then
 /// of row g + 8. The three low bits of a code stay in their nibble. The kernel's shifts move the signs to the sign bits
-/// of E4M3: from bits 7, 15, 23, 31 for row g and from 3, 11, 19, 27 for row g + 8. Scales are offsets: 2^offset *
-/// residual.
+/// of E4M3. The signs of row g are in bits 7, 15, 23, 31, those of row g + 8 in bits 3, 11, 19, 27. Scales are offsets:
+/// 2^offset * residual.
 void read_sm90_fp4fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   constexpr int sign[8] = {7, 15, 23, 31, 3, 11, 19, 27};
   for_each_chunk(m, n0, k0, k1, [&](const uint8_t* memory, int64_t n, int64_t k) {

@@ -5,10 +5,10 @@
 namespace mxfp4::readers {
 namespace {
 
-/// Lane 4c + r holds rows c and c + 8 of 16, at columns 2r, 2r + 1 and 8 further on. The kernel shifts a word by 12, 8,
-/// 4 and 0 into four registers of two codes each, nibbles i and i + 4. For mma the registers hold a row's columns one
-/// after the other. For wgmma, whose first operand is the weights, they hold a column's rows. A lane's scales of a tile
-/// are 8 bytes, one for each of its rows. Tiles of one 16-column step lie side by side, as many as 256 rows need.
+/// Lane 4c + r holds rows c and c + 8 of 16, at columns 2r, 2r + 1, 2r + 8 and 2r + 9. The kernel shifts a word by 12,
+/// 8, 4 and 0 into four registers of two codes each, nibbles i and i + 4. For mma the registers hold a row's columns in
+/// order. For wgmma, whose first operand is the weights, they hold a column's rows. A lane's scales of a tile are 8
+/// bytes, one for each of its rows. The tiles of one 16-column step are contiguous, up to a multiple of 256 rows.
 enum class Registers { mma, wgmma };
 
 template <Registers order>
@@ -39,10 +39,10 @@ void read_humming_wgmma(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k
   read<Registers::wgmma>(m, n0, k0, k1, out);
 }
 
-/// Lane 4c + r holds rows c and c + 8 at columns 4r to 4r + 3 and 16 further on: two words, then two for the next 32
-/// columns. The three low bits of a nibble select an E4M3 byte from the table; nibbles 0 to 3 are the first four
-/// columns. Each step of the scale adds 8 to the byte, so a scale is an offset: 2^offset * residual. The sign is bit 7
-/// of a byte of the word, which is shifted left by 4 for the first four columns.
+/// Lane 4c + r holds rows c and c + 8, at columns 4r to 4r + 3 and 4r + 16 to 4r + 19. These are two words; two more
+/// words hold the next 32 columns. The three low bits of a nibble select an E4M3 byte from the table; nibbles 0 to 3
+/// are the first four columns. Each step of the scale adds 8 to the byte, so a scale is an offset: 2^offset * residual.
+/// The sign is bit 7 of a byte of the word, which is shifted left by 4 for the first four columns.
 void read_humming_fp8(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   const int64_t width = k1 - k0, rows = round_up(m.n, 256);
   for (int64_t k = k0; k < k1; k += 32) {

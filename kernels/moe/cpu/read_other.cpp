@@ -38,7 +38,7 @@ void read_triton_cdna4(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1
       *out++ = code(m.codes[((n0 + row) * m.k + k) / 2] >> k % 2 * 4) * cdna4_scale(m, n0, row / 16, row % 16, k);
 }
 
-/// triton_kernels on ROCm otherwise: a group's scales of all rows lie together.
+/// triton_kernels on ROCm with other scales: the scales of one group are contiguous for all rows.
 void read_triton_rocm(const PackedMatrix& m, int64_t n0, int64_t k0, int64_t k1, float* out) {
   for (int64_t k = k0; k < k1; ++k)
     out[k - k0] = code(m.codes[(n0 * m.k + k) / 2] >> k % 2 * 4) * exponent(m.scales[k / 32 * m.n + n0]);

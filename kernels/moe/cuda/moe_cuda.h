@@ -33,9 +33,9 @@ class CudaMoe {
   virtual ~CudaMoe() = default;
   /// x: bf16 bits [tokens][hidden]. Runs repeat bit for bit.
   virtual MoeOutput forward(const std::vector<uint16_t>& x, const Routing& routing) = 0;
-  /// Uniform routing from `seed`; several routings in turn, so that every run finds other experts.
+  /// Uniform routing from `seed`. Several routings alternate, so that each run reads other experts.
   virtual MoeTiming time(int64_t tokens, uint64_t seed) = 0;
-  /// From now on only mma.sync, as on a GPU without wgmma. Marlin only.
+  /// After this call only mma.sync is used, as on a GPU without wgmma. Marlin only.
   virtual void avoid_wgmma() = 0;
 };
 
@@ -43,8 +43,8 @@ class CudaMoe {
 /// FlashInfer bf16, Triton fp32. Throws std::invalid_argument with the text of moe_refusal() if that is not empty.
 std::unique_ptr<CudaMoe> upload_moe(const MoeConfig& config, const KernelFormat& format, const PackedMoe& host);
 
-/// A layer of random codes and of scales in 2^-9..2^-3, made on the GPU: for timing. `biases`: it has some, which are
-/// 0.
+/// A layer of random codes, with scales in 2^-9..2^-3, created on the GPU for timing. `biases`: the layer has biases,
+/// which are 0.
 std::unique_ptr<CudaMoe> random_moe(const MoeConfig& config, const KernelFormat& format, uint64_t seed, bool biases);
 
 /// Ceilings of the GPU, measured: a large copy (read + written) and a bf16 matrix product from shared memory.

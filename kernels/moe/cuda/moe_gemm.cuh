@@ -136,7 +136,7 @@ __device__ inline void decode_scaled(uint32_t word, const uint32_t (&scale)[2], 
 }
 
 // ---- epilogue ------------------------------------------------------------------------------------------------------
-// A thread computes its indices outside of its loops: inside they took a quarter of the time at 8192 tokens.
+// A thread computes its indices outside of its loops: inside they cost a quarter of the time at 8192 tokens.
 
 /// Sums are collected as [slab][token][kUnits * 64 + 4] floats: the 4 keep a fragment's writes free of bank conflicts.
 template <int kUnits>
@@ -179,7 +179,7 @@ __device__ inline Vector add_slabs(const float* sums, int slab_floats) {
 }
 
 /// Adds kSlabs slabs in order, then the bias, applies the activation if kGated, and writes the tile's columns.
-/// A thread keeps to two columns and goes through the tokens.
+/// Each thread processes two columns and steps through the tokens.
 template <int kUnits, bool kGated, int kSlabs>
 __device__ inline void finish_tile(const GemmArgs& a, const TokenTile& tile, int row_tile, const float* sums,
                                    int slab_floats, int thread, int threads) {

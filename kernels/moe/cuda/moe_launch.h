@@ -20,7 +20,7 @@ inline void check_cuda(cudaError_t status, const char* call) {
 /// stream: weights once through registers, few tokens. tile: mma.sync, many tokens. wgmma: many tokens on SM90.
 enum class MoeKernel { stream, tile, wgmma };
 
-/// Which kernel computes both products, and the most tokens of one expert that a block takes.
+/// The kernel of both products, and the maximum of tokens of one expert in a block.
 struct MoePlan {
   MoeKernel kernel = MoeKernel::stream;
   int tokens = 8;

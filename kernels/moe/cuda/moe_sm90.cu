@@ -1,5 +1,5 @@
 // The MoE products on Hopper words (FlashInfer SM90 v1 and v2, Humming, Triton Hopper): wgmma for many tokens, mma.sync
-// for few. Marlin words too take wgmma here where tokens are many. Compiled for sm_90a alone.
+// for few. Marlin words also use wgmma here if there are many tokens. Compiled for sm_90a alone.
 #include "kernels/moe/cuda/moe_launch.h"
 #include "kernels/moe/cuda/moe_stream.cuh"
 #include "kernels/moe/cuda/moe_wgmma.cuh"

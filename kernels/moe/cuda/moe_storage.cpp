@@ -7,7 +7,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// Marlin's order of words, which Humming's is too: `rows` of them for 16 columns.
+/// The order of words of Marlin and Humming: `rows` words for 16 columns.
 void set_words(OperandMatrix& m, int64_t rows) {
   m.row_bytes = int(rows * 8);
   m.k_step = 4 * m.row_bytes;

@@ -1,4 +1,4 @@
-// How the packed matrices of a layer lie in memory, seen from the GPU kernels that read them.
+// The place of a layer's packed matrices in memory, for the GPU kernels that read them.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Packed words as the tensor core meets them: which 16 bytes a lane fetches, and which bits of a word are which
-// element of the A operand. Written from the hardware's side: nothing here knows kernels/layouts/layout.h.
+// Packed words as operands of the tensor core: the 16 bytes that a lane fetches, and the place of each element of the A
+// operand in a word. It is derived from the hardware: no code here uses kernels/layouts/layout.h.
 //
 // A operand of mma.m16n8k16 and of one warp's part of wgmma.m64nNk16, weights as its 16 rows; lane = 4g + t:
 //
@@ -7,18 +7,18 @@
 //     row g           a0     |     a2          each a is two bf16, even k in the low half
 //     row g + 8       a1     |     a3
 //
-// Every format keeps these eight codes of a lane in one 32-bit word. The unit of work is 64 rows (four 16-row
-// tiles) x 64 codes: 2048 bytes, 128 pieces of 16 bytes. A warp fetches 512 bytes at a time, a chunk; shared memory
-// then holds the unit as four parts of 512 bytes:
+// Every format keeps these eight codes of a lane in one 32-bit word. The unit of work is 64 rows (four 16-row tiles) x
+// 64 codes: 2048 bytes, 128 pieces of 16 bytes. A warp fetches 512 bytes at a time, a chunk; shared memory then holds
+// the unit as four parts of 512 bytes:
 //
 //     Marlin         part = k16 step, a piece holds the lane's words of the four tiles
 //     Humming        as Marlin
 //     Triton Hopper  part = tile,     a piece holds the lane's words of the four k16 steps
 //     FlashInfer     part = tile,     a piece is 16 bytes of one row: the words of four lanes, for one k16 step
 //
-// FlashInfer keeps rows whole, so its units are fetched in spans of two, 64 bytes of a row at once.
-// Scales travel with the span, 128 or 256 bytes, and are read as one word per tile and lane:
-// bytes (row g, group 0), (row g+8, group 0), (row g, group 1), (row g+8, group 1).
+// FlashInfer keeps rows whole, so its units are fetched in spans of two, 64 bytes of a row at once. Scales are fetched
+// with the span, 128 or 256 bytes. One word for each tile and lane has the bytes (row g, group 0), (row g+8, group 0),
+// (row g, group 1), (row g+8, group 1).
 #pragma once
 
 #include <concepts>
@@ -83,7 +83,7 @@ MXFP4_HD constexpr uint32_t spread(uint32_t w) {
   return (move(w, 15 - kSign) & 0x80008000u) | (move(w, 6 - kRest) & 0x01c001c0u);
 }
 
-/// The same for the lowest nibble of each half, and for the nibble above. The multiplication copies the nibble to the
+/// spread() for the lowest nibble of each half, and for the nibble above. The multiplication copies the nibble to the
 /// place of its sign and to the place of its other bits; it uses a pipe that the masks leave free.
 MXFP4_HD constexpr uint32_t spread_nibble_0(uint32_t w) { return (w & 0x000f000fu) * 0x1040u & 0x81c081c0u; }
 MXFP4_HD constexpr uint32_t spread_nibble_1(uint32_t w) { return (w & 0x00f000f0u) * 0x0104u & 0x81c081c0u; }
@@ -132,7 +132,7 @@ struct MarlinReader {
     a[0] = spread_nibble_0(w), a[2] = spread_nibble_1(w), a[1] = spread_nibble_0(w >> 8), a[3] = spread<15, 12>(w);
   }
 
-  /// E8M0 [K/32, N]; of 64 rows, the eight g + 8j lie together, in the order j = 0 2 1 3 4 6 5 7.
+  /// E8M0 [K/32, N]; of 64 rows, the eight g + 8j are contiguous, in the order j = 0 2 1 3 4 6 5 7.
   static constexpr int scale_pieces = 8;
   MXFP4_HD static int64_t scale_source(const OperandMatrix& m, int row, int piece) {
     return int64_t(piece / 4) * m.n + row + piece % 4 * 16;
@@ -141,11 +141,11 @@ struct MarlinReader {
     const uint32_t lo = load<uint32_t>(s + 8 * g + tile / 2 * 4), hi = load<uint32_t>(s + 64 + 8 * g + tile / 2 * 4);
     return pick_bytes(lo, hi, tile % 2 ? 0x7531 : 0x6420);
   }
-  /// BF16 [N]; in each 32 rows, 2i + 8a + b lies at 8i + 2a + b.
+  /// BF16 [N]; in each 32 rows, 2i + 8a + b is at 8i + 2a + b.
   MXFP4_HD static int bias_index(int n) { return n / 32 * 32 + n % 8 / 2 * 8 + n % 32 / 8 * 2 + n % 2; }
 };
 
-/// Marlin's words in storage of more rows. Of 64 rows' scales, the eight g + 8j lie together in the order of j.
+/// Marlin's words in storage of more rows. Of 64 rows' scales, the eight g + 8j are contiguous, in the order of j.
 struct HummingReader : MarlinReader {
   static constexpr const char* name = "humming";
   MXFP4_HD static int64_t scale_source(const OperandMatrix& m, int row, int piece) {

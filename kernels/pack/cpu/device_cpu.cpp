@@ -17,8 +17,8 @@ namespace mxfp4 {
 namespace {
 
 constexpr int64_t huge_page = int64_t(2) << 20;
-constexpr int64_t least_stream = 4096;     // smaller strips are not worth the wait at their end
-constexpr int64_t band_bytes = 256 << 10;  // of views' rows that are fetched at once: a core's own cache has them
+constexpr int64_t least_stream = 4096;     // for smaller strips the wait at the end costs too much
+constexpr int64_t band_bytes = 256 << 10;  // of the views' rows that are fetched at once: fits into a core's own cache
 
 struct Free {
   void operator()(uint8_t* p) const { std::free(p); }
@@ -28,7 +28,7 @@ uint8_t* allocate_pages(int64_t bytes) {
   const int64_t page = bytes >= huge_page ? huge_page : 4096;
   void* p = nullptr;
   if (::posix_memalign(&p, size_t(page), size_t(bytes)) != 0) throw std::bad_alloc();
-  if (page == huge_page) ::madvise(p, size_t(bytes / page * page), MADV_HUGEPAGE);  // if not, it is only slower
+  if (page == huge_page) ::madvise(p, size_t(bytes / page * page), MADV_HUGEPAGE);  // if it fails, packing is slower
   return static_cast<uint8_t*>(p);
 }
 
@@ -47,7 +47,7 @@ class Strips {
   uint8_t* second() const { return second_.get() + apart; }
 
  private:
-  static constexpr int64_t apart = 2048, beyond = 64;  // beyond: what shuffles may read after a strip
+  static constexpr int64_t apart = 2048, beyond = 64;  // beyond: bytes after a strip that shuffles may read
   std::unique_ptr<uint8_t, Free> first_, second_;
   int64_t bytes_ = 0;
 };
@@ -114,7 +114,7 @@ class Cpu final : public Device {
     }
   }
 
-  /// Rows of a strip; 0: the layout has none.
+  /// The rows of a strip; 0: the layout has no strips.
   int64_t strip_rows(const Layout& layout) {
     if (const auto* given = std::get_if<ByModes>(&layout)) return mode_strips(*given->modes).rows();
     return std::visit(
@@ -252,7 +252,7 @@ class Cpu final : public Device {
 
   const Driver& driver_;
   Strips strips_;
-  std::optional<ModeStrips> mode_strips_;  // of the layout that was last asked for
+  std::optional<ModeStrips> mode_strips_;  // of the layout that was used last
   std::vector<uint8_t> rows_;
 };
 

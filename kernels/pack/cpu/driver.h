@@ -30,7 +30,7 @@ struct Driver {
   /// Copies past the caches, as far as the alignment of `to` permits, because packed bytes are not read again soon.
   /// Null if the driver has no such copy or gains nothing.
   void (*stream)(uint8_t* to, const uint8_t* from, int64_t bytes) = nullptr;
-  /// Layouts by modes, where these pay. Null: by tables.
+  /// Runs layouts by modes that shuffles make faster. Null: tables are used.
   RunPlan run_plan = nullptr;
   VectorForm vectors = {};
 };
@@ -38,8 +38,8 @@ struct Driver {
 /// Every driver of this build, the fastest first; the last runs everywhere.
 const std::vector<const Driver*>& drivers();
 
-/// The first that runs here, or the one that the environment variable MXFP4_PACK_DRIVER names.
-/// Throws std::runtime_error if the named driver does not exist or does not run here.
+/// The first driver that runs here, or the driver that the environment variable MXFP4_PACK_DRIVER names. Throws
+/// std::runtime_error if the named driver does not exist or does not run here.
 const Driver& chosen_driver();
 
 extern const Driver tables_driver;
@@ -48,6 +48,6 @@ extern const Driver tables_driver;
 extern const Driver avx2_driver;
 extern const Driver avx512_driver;  // AVX-512 VBMI and GFNI
 extern const Driver neon_driver;    // AArch64
-extern const Driver sve_driver;     // the same, and stores of SVE
+extern const Driver sve_driver;     // AArch64 with stores of SVE
 
 }  // namespace mxfp4

@@ -218,7 +218,7 @@ void copy_past_caches(uint8_t* to, const uint8_t* from, int64_t bytes) {
 struct V {
   using Vector = __m256i;
   struct Index {
-    __m256i first, second;  // 0x80 where the byte is of the other
+    __m256i first, second;  // 0x80 for bytes of the other vector
   };
   static constexpr VectorForm form{4, 1};
   static Vector load(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }

@@ -72,7 +72,7 @@ uint8x16_t shifted(uint8x16_t x) {
 template <uint32_t (*word)(uint32_t)>
 inline constexpr Mixing mixing = make_mixing(word);
 
-/// The bits that a move takes from the planes, before the shift.
+/// The bits of a move from the planes, before the shift.
 template <Move m>
 uint8x16_t taken(const Vectors<4>& planes) {
   constexpr int first = std::find_if(m.mask.begin(), m.mask.end(), [](int mask) { return mask != 0; }) - m.mask.begin();
@@ -165,8 +165,8 @@ template <uint32_t (*word)(uint32_t), Bits bits, int n>
   });
 }
 
-/// Calls f(block, tile) for the blocks of strip tn: where each begins in the strip, and its tiles in the packed matrix.
-/// The last block may have tiles of the one before.
+/// Calls f(block, tile) for the blocks of strip tn. block: the begin of the block in the strip; tile: its tiles in the
+/// packed matrix. The last block may repeat tiles of the block before.
 template <class L, class F>
 void each_block(Shape s, int64_t tn, F f) {
   constexpr int tiles = Spans<L>::tiles;
@@ -204,8 +204,8 @@ template <class L, bool zipping>
 struct Bytes32 {
   uint8_t b[32];
 };
-/// Zips the elements of a and b into 32 bytes. SVE's store of two structures takes a vector unit once, where two zips
-/// and two stores take one four times; the registers must follow one another.
+/// Zips the elements of a and b into 32 bytes. SVE's store of two structures uses a vector unit once; two zips and two
+/// stores use a unit four times. The two registers must be consecutive.
 template <int element>
 [[gnu::always_inline]] inline void store_zipped(uint8_t* to, uint8x16_t a, uint8x16_t b) {
   register uint8x16_t first asm("v30") = a;

@@ -46,7 +46,7 @@ struct Numbers {
   Ids gathered, stored;                  // bits of a unit's bytes
   std::vector<int> plane;                // of each gathered byte: its number by those bits
   int64_t first = 0;                     // of a unit's bytes in the strip
-  std::vector<std::vector<Bit>> digits;  // what is no bit: how far each value moves
+  std::vector<std::vector<Bit>> digits;  // digits that are no bits: the move of each value
 };
 
 void add_digit(Numbers& n, int64_t count, Bit step) {
@@ -118,7 +118,7 @@ class Bits {
   Bits(const std::vector<Bit>& all, const Ids& read, const Ids& written, VectorForm form)
       : all_(all), read_(read), written_(written), form_(form) {}
 
-  /// Chooses the block and places its bits as they are read. False: the strip has too few.
+  /// Chooses the block, and places its bits as they are read. Returns false if the strip has too few bits.
   bool place() {
     const Ids from = line(&Bit::from), to = line(&Bit::to);
     for (const Ids& ids : {from, to, read_})
@@ -217,7 +217,8 @@ class Bits {
     return found;
   }
 
-  /// Adds to `ids` a bit that both sides have and `fits`, one of the block if there is one. False: there is none.
+  /// Adds to `ids` a bit that both sides have and that `fits`; a bit of the block is preferred. Returns false if there
+  /// is none.
   template <class Fits>
   bool take(Ids& ids, Fits fits) {
     Ids all = block_;
@@ -262,11 +263,11 @@ class Bits {
   const Ids read_, written_;
   const VectorForm form_;
   Ids block_, lane_, kept_, slot_;
-  Ids wanted_;  // the lanes of what is written
+  Ids wanted_;  // the lanes of the written vectors
   struct {
     Ids lane;
     int slot = -1, slot_after = -1;
-  } last_;  // before a shuffle: the lanes, and what it takes from a slot and brings there
+  } last_;  // state before a shuffle: the lanes, and the bits that it moves from and to a slot
 };
 
 ModePlan::Term term_of(int from, uint64_t matrix) {
@@ -277,7 +278,7 @@ ModePlan::Term term_of(int from, uint64_t matrix) {
   return term;
 }
 
-/// at: where each plane is. Units of one byte, whose bits stay: no planes.
+/// at: the place of each plane. If units of one byte keep their bits, there are no planes.
 std::vector<ModePlan::Plane> planes_of(const ModeLayout& layout, const Numbers& n, const std::vector<int>& at,
                                        bool packing) {
   std::vector<ModePlan::Plane> out;

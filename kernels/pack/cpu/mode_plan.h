@@ -1,4 +1,4 @@
-// A strip of a layout by modes as shuffles of pairs of vectors, which are found at run time, in one direction.
+// Packs or unpacks a strip of a layout by modes with shuffles of pairs of vectors, which are found at run time.
 //
 // A strip is cut into blocks of whole cache lines on both sides. Each bit of a byte's number in a block moves the byte
 // by a fixed distance in the input and in the output. Some bits number the bytes of a vector (lanes), the others number
@@ -24,7 +24,8 @@
 
 namespace mxfp4 {
 
-/// A driver's vectors: parts of 1 << lane_bits bytes that are shuffled alike, 1 << kept_bits of them.
+/// The form of a driver's vectors: 1 << kept_bits parts of 1 << lane_bits bytes, which a shuffle treats in the same
+/// way.
 struct VectorForm {
   int lane_bits = 0, kept_bits = 0;
   constexpr int bits() const { return lane_bits + kept_bits; }
@@ -63,17 +64,17 @@ struct ModePlan {
     std::vector<int64_t> vectors;
   };
   struct Block {
-    int64_t from, to;  // where it begins in the strip and in what is packed of it, or the reverse
+    int64_t from, to;  // its begin in the strip and in the packed strip, or the reverse
   };
 
   int bytes = 0;                  // of a block
-  std::vector<int64_t> in_a_row;  // where its vectors are, one after the other
+  std::vector<int64_t> in_a_row;  // places of its vectors if these are contiguous
   Pieces from, to;
   std::vector<Shuffle> before, after;  // the bits are mixed
-  std::vector<Plane> planes;           // none: bits stay in their bytes
-  int plane_bits = 0;                  // of a vector's number: those that tell planes apart
-  std::vector<Block> blocks;           // in the order of what is packed
-  bool past_caches = false;            // is the way for what is written, if it begins at a line: it is whole lines
+  std::vector<Plane> planes;           // empty: bits stay in their bytes
+  int plane_bits = 0;                  // bits of a vector's number that select its plane
+  std::vector<Block> blocks;           // in the order of the packed bytes
+  bool past_caches = false;            // writes are whole cache lines, so they may bypass the caches
   int64_t row = 0;                     // bytes of the strip's rows
 };
 
@@ -81,12 +82,12 @@ struct ModePlans {
   ModePlan pack, unpack;
 };
 
-/// Plans for strips of `tiles` rows of tiles, which must be stored alike. Returns none if units are better moved one by
-/// one, because their places are no sums of such bits.
+/// Plans for strips of `tiles` rows of tiles, all stored in the same way. Returns none if units are better moved one by
+/// one, since their places are not sums of such bits.
 std::optional<ModePlans> find_plans(const ModeLayout& layout, int64_t tiles, VectorForm form);
 
-/// Packs a strip to the place of its first packed byte, or unpacks it. past: write past the caches if `to` is aligned
-/// for it. next: see PackStrip.
+/// Packs a strip to the place of its first packed byte, or unpacks it. past: bypass the caches if `to` is suitably
+/// aligned. next: see PackStrip.
 using RunPlan = void (*)(const ModePlan& plan, const uint8_t* from, uint8_t* to, bool past, const Rows& next);
 
 }  // namespace mxfp4

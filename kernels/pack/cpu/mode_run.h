@@ -31,7 +31,7 @@ template <class V>
 struct Vectors {
   uint8_t* bytes;
   const int64_t* at;
-  bool past = false;  // the caches, when stored
+  bool past = false;  // stores bypass the caches
   typename V::Vector load(int i) const { return V::load(bytes + at[i]); }
   void store(int i, typename V::Vector x) const {
     if (past)
@@ -41,7 +41,7 @@ struct Vectors {
   }
 };
 
-/// use(i) for each vector whose number has none of these bits.
+/// Calls use(i) for each vector whose number has none of the bits `without`.
 template <class V, class Use>
 void each_vector(const ModePlan& p, int without, Use use) {
   for (int i = 0; i < p.bytes >> V::form.bits(); i = ((i | without) + 1) & ~without) use(i);
@@ -69,7 +69,7 @@ void shuffle_once(const ModePlan& p, const ModePlan::Shuffle& s, Vectors<V> from
   });
 }
 
-/// Two shuffles at once, in half the loads and stores.
+/// Runs two shuffles at once, with half the loads and stores.
 template <class V>
 void shuffle_twice(const ModePlan& p, const ModePlan::Shuffle* s, Vectors<V> from, Vectors<V> to) {
   const Exchange<V> one(s[0]), other(s[1]);
@@ -152,7 +152,7 @@ void run_plan(const ModePlan& p, const uint8_t* from, uint8_t* to, bool past, co
   alignas(64) uint8_t first[ModePlan::most_bytes], second[ModePlan::most_bytes];
   const Vectors<V> read{first, p.in_a_row.data()}, mixed{second, p.in_a_row.data()};
   past = past && p.past_caches && reinterpret_cast<uintptr_t>(to) % 64 == 0;
-  // The vectors of a line are stored past the caches one after the other.
+  // The vectors of a cache line must be stored consecutively to bypass the caches.
   const bool by_pieces = p.to.vectors.empty() || (past && V::form.bits() < 6 && !p.after.empty());
   StripAhead ahead(next, p.row);
   for (const ModePlan::Block& b : p.blocks) {

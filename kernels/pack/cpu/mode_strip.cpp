@@ -7,7 +7,7 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t enough = 32 << 10;  // bytes of a strip, where so many rows of tiles are stored alike
+constexpr int64_t enough = 32 << 10;  // bytes of a strip, if enough rows of tiles are stored alike
 
 /// Whether every group of `tiles` rows of tiles is stored like the first group.
 bool are_alike(const std::vector<int64_t>& down, size_t tiles) {

@@ -1,5 +1,5 @@
-// Packs and unpacks a strip of a layout by modes: by the driver's shuffles if these are faster, else by tables made at
-// run time. strip.h does the same with tables made by the compiler.
+// Packs and unpacks a strip of a layout by modes. It uses the driver's shuffles if these are faster, else tables that
+// are made at run time. strip.h has tables that are made by the compiler.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class ModeStrips {
   void unpack(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past, CopyReport& copies) const;
 
  private:
-  using Table = std::array<uint64_t, 256>;  // of one byte of a unit: its bits, each where it goes
+  using Table = std::array<uint64_t, 256>;  // for each value of one byte of a unit: its bits at their new places
   void unpack_first(const uint8_t* packed, int64_t tn, uint8_t* strip, bool past) const;
   void check_copies(const uint8_t* packed, int64_t tn, const uint8_t* strip, CopyReport& report) const;
   template <class Move>

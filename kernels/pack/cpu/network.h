@@ -24,8 +24,8 @@ struct Bits {
 
 enum class Pairing { zip, unzip, transpose, look_up };
 
-/// ZIP, UZP or TRN of all pairs of vectors whose numbers differ in bit `slot` alone: the first of a pair takes the
-/// instruction's first form, the other its second. Or a table lookup, after which the bits of the lane ascend.
+/// ZIP, UZP or TRN of all pairs of vectors whose numbers differ only in bit `slot`. The first vector of a pair gets the
+/// instruction's first form, the other the second. Or a table lookup, after which the bits of the lane ascend.
 struct Stage {
   Pairing kind = Pairing::zip;
   int element = 0;  // log2 of its bytes

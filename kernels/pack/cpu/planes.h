@@ -29,8 +29,8 @@ struct Moves {
   int count = 0;
   int cost = 1000;  // two for an instruction
 
-  /// Later moves write over what earlier ones left in their bits: marks those that can insert, and counts. copy: the
-  /// cost of writing into a copy of a plane.
+  /// Marks the moves that can use an insert instruction, because later moves overwrite the surplus bits. Computes the
+  /// cost. copy: the cost of writing into a copy of a plane.
   constexpr void mark(int copy) {
     uint8_t later = 0;
     cost = move[0].shift != 0 ? 2 : count > 1 && move[1].shift != 0 ? copy : 0;
@@ -71,7 +71,7 @@ constexpr Moves make_moves(Word word, int j) {
   const auto before = [](const Move& a, const Move& b) {
     return std::tie(a.shift, a.mask) < std::tie(b.shift, b.mask);
   };
-  const auto orders = m.count > 5 ? m.move : m.move + m.count;  // of many moves there are too many
+  const auto orders = m.count > 5 ? m.move : m.move + m.count;  // many moves have too many orders to try
   std::sort(m.move, m.move + m.count, before);
   do {
     m.mark(j % 2 == 0 ? 1 : 2);

@@ -2,9 +2,9 @@
 // that they consist of. The permutation of their bits is a set of matrices over GF(2). The compiler computes all of
 // these from the layout's at(), bit() and offset().
 //
-// A group's 64 source bytes are loaded into one vector, chunk after chunk. Vector i takes byte i of every word four
+// A group's 64 source bytes are loaded into one vector, chunk after chunk. Vector i has byte i of every word four
 // times, once for each byte j of the result: qword lane 4h + j holds words 8h to 8h+7. A matrix per lane picks the bits
-// that byte j takes from byte i, and the four vectors are added. A last permutation assembles the words.
+// of byte i that belong to byte j, and the four vectors are added. A last permutation assembles the words.
 #pragma once
 
 #include <array>
@@ -27,15 +27,15 @@ template <class L>
 struct Shuffle {
   static constexpr int words = words_per_tile<L>, groups = words / 16;
 
-  std::array<int, words> order{};                   // words by where they go
+  std::array<int, words> order{};                   // the words in packed order
   std::array<std::array<Byte, 32>, groups> at{};    // of a group, the first byte of each source chunk, by row
-  std::array<std::array<Bytes64, 4>, groups> in{};  // of a group, where byte i of lane word stands in the source vector
-  std::array<Bytes64, groups> out{};      // of a group, where in the lanes each byte of the source vector stands
-  std::array<Bytes64, 4> word{};          // where byte i of lane word stands in 16 words in a row
-  Bytes64 lanes{};                        // where in the lanes each byte of 16 words stands
-  std::array<Lanes, 4> pack{}, unpack{};  // matrices by source byte and lane
-  int chunk = 0;                          // bytes of a source chunk: 16, 8, 4 or 2; 0: there is no such form
-  int run = 0;                            // words in a row that are neighbours in any matrix: 16, 8 or 4
+  std::array<std::array<Bytes64, 4>, groups> in{};  // of a group: index of byte i of lane word in the source vector
+  std::array<Bytes64, groups> out{};                // of a group: index in the lanes of each source byte
+  std::array<Bytes64, 4> word{};                    // index of byte i of lane word in 16 contiguous words
+  Bytes64 lanes{};                                  // index in the lanes of each byte of 16 words
+  std::array<Lanes, 4> pack{}, unpack{};            // matrices by source byte and lane
+  int chunk = 0;                                    // bytes of a source chunk: 16, 8, 4 or 2; 0: there is no such form
+  int run = 0;                                      // words in a row that are neighbours in any matrix: 16, 8 or 4
   bool twins = false;  // groups g and g + groups/2 are the even and the odd 8 bytes of the same four 32-byte chunks
 
   constexpr Shuffle() {
@@ -175,7 +175,8 @@ int64_t quarter(const int64_t* to, int i) {
   return to[i * 4 / run] + i * 16 % (run * 4);
 }
 
-/// Layouts that move runs of bytes are as fast by memcpy, and those with another form have none.
+/// Whether shuffles are used. Layouts that move runs of bytes are as fast by memcpy; some layouts have no form as
+/// shuffles.
 template <class L>
 constexpr bool has_shuffles() {
   if constexpr (is_plain<L>)

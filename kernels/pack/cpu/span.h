@@ -22,7 +22,7 @@ struct Spans {
   std::array<int, 8> moved{0, 1, 2, 3};
   int slots = 0;  // a span has 1 << slots vectors
   Network network;
-  Network zipping;  // one that ends in a zip where there is one as short, else `network`
+  Network zipping;  // a network that ends in a zip, if it is as short; else `network`
 
   constexpr Spans() {
     std::array<int, 4> lane{};  // the bits of a place that number the byte within 16 of a source row
@@ -72,7 +72,7 @@ struct Spans {
   constexpr bool is_moved(int bit) const {
     return std::find(moved.begin(), moved.begin() + 4 + slots, bit) != moved.begin() + 4 + slots;
   }
-  /// Which of the moved bits is one for which f holds; -1: none.
+  /// The index of a moved bit for which f holds; -1: none.
   template <class F>
   constexpr int find_moved(F f) const {
     for (int i = 0; i < 4 + slots; ++i)
@@ -88,7 +88,7 @@ struct Spans {
     }
     return all;
   }
-  /// False where places are no permutation of bits, so that there is no network.
+  /// Returns false if places are not a permutation of bits, so that there is no network.
   static constexpr bool find_lanes(std::array<int, 4>& lane) {
     if (shuffle<L>.run < 4 || !std::has_single_bit(unsigned(block)) || L::tile_b % 16 * (16 % L::tile_b) != 0)
       return false;

@@ -154,8 +154,7 @@ void unpack_strip_tables(const uint8_t* packed, Shape s, int64_t tn, uint8_t* st
       for (int w = 0; w < words_per_tile<L>; w += run / 4)
         std::memcpy(tile + places.from[w][0], in + places.to[w], run);
     } else {
-      // The words of a tile may be in as many rows as the tile has, which are too many streams for the processor's
-      // prefetcher.
+      // The words of a tile may be in up to tile_n rows. These are too many streams for the processor's prefetcher.
       const uint8_t* ahead = packed + L::offset(s, tn, tb + 8, 0);
       for (int w = 0; w < words_per_tile<L>; w += 4) __builtin_prefetch(ahead + places.to[w]);
       uint32_t words[words_per_tile<L>];

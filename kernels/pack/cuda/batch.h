@@ -8,7 +8,8 @@
 
 namespace mxfp4 {
 
-/// Bytes that are wrong: pads of one item, or bytes of one view that are not those expected. All zeros: none.
+/// The number of wrong bytes, and the first: pads of one item, or bytes of one view that differ from the expected
+/// bytes. All zeros: none is wrong.
 struct PadFound {
   unsigned long long wrong;
   unsigned long long first;  // the complement of (position << 16 | is << 8 | expected), the greatest there is
@@ -21,7 +22,7 @@ struct Batch {
   struct Item {
     uint8_t* view[2];
     uint8_t* packed;
-    PadFound* found;  // not for packing; as many as the kernel says
+    PadFound* found;  // not for packing; their number depends on the kernel
   };
   MutableMatrix matrix;  // of every item; its view[].data are not used
   Shape storage;

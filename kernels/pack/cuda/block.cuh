@@ -1,13 +1,14 @@
 // The bytes that one CUDA block moves, computed at compile time from a layout's three functions.
 //
-// A block holds rows x cols bytes of the storage, whole tiles, in shared memory: as rows, then as packed words. It
-// rests on one fact: every layout permutes address bits. The address bits of a block are those of the word w in its
-// tile, then of the tile's place along a row, then of its place down the rows. Each bit moves the source by a power of
-// two rows or bytes. Therefore the assignment of bytes to threads and the order of stored words are permutations of
-// bits, too. is_regular() checks these permutations against at() and offset() for every word of a block.
+// A block holds rows x cols bytes of the storage, whole tiles, in shared memory: as rows, then as packed words. This
+// works because every layout permutes address bits. The address bits of a block are those of the word w in its tile,
+// then of the tile's place along a row, then of its place down the rows. Each bit moves the source by a power of two
+// rows or bytes. Therefore the assignment of bytes to threads is a permutation of bits, and so is the order of stored
+// words. The function is_regular() checks
+// these permutations against at() and offset() for every word of a block.
 //
-//   unit      what one thread permutes in registers: 16 bytes of each of the 1, 2 or 4 rows that meet in a word, or 32
-//             if four packed words can then be stored at a time
+//   unit      the bytes that one thread permutes in registers: 16 bytes of each of the 1, 2 or 4 rows that meet in a
+//             word. It is 32 bytes if four packed words can then be stored at a time.
 //   position  a word's place among the block's packed words, in the order of their offsets
 #pragma once
 
@@ -59,7 +60,7 @@ struct BlockSize {
   static constexpr int chunks_per_thread = 4;
   static constexpr int threads = chunks / chunks_per_thread;
   static constexpr bool can_pair = L::tile_b <= 8 && !is_plain<L>;  // scales and biases: rows are narrow
-  // Blocks of a multiprocessor: 20 KiB of loads under way, 48 registers a thread; 40 where loads need none.
+  // Blocks of a multiprocessor: 20 KiB of loads under way, 48 registers a thread; 40 if loads need none.
   static constexpr int blocks_to_pack = 1280 / threads;
   static constexpr int blocks_to_unpack = threads < 256 || is_plain<L> ? blocks_to_pack : 1536 / threads;
 };
@@ -76,7 +77,7 @@ struct BlockMap {
                        tn_bits = log2_of(Size::rows / L::tile_n), bits = w_bits + tb_bits + tn_bits;
   static constexpr int col_bits = log2_of(Size::cols);
 
-  int row_of[bits] = {}, col_of[bits] = {};  // what an address bit adds to the source, one of the two
+  int row_of[bits] = {}, col_of[bits] = {};  // the rows or bytes that an address bit adds to the source
   int position_of[bits] = {};                // the bit of the position that an address bit is
   int unit[bits] = {}, unit_bits = 0;        // address bits within a unit, by column
   int lane[bits] = {}, lane_bits = 0;        // the others: the bits of a unit's number
@@ -192,7 +193,7 @@ struct BlockMap {
   }
 };
 
-/// Whether what BlockMap says holds for every byte of a block, and four words in a row can be moved as one.
+/// Whether BlockMap is right for every byte of a block, and four contiguous words can be moved as one.
 template <class L>
 constexpr bool is_regular() {
   using Map = BlockMap<L>;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t default_memory = int64_t(192) << 20;
 
-/// A stream and the device memory that its chunks use in turn.
+/// A stream, and the device memory that its chunks share one after the other.
 struct Slot {
   cudaStream_t stream = nullptr;
   uint8_t* memory = nullptr;
@@ -69,7 +69,7 @@ class Cuda final : public Device {
 
   bool makes_checksums() const override { return true; }
 
-  /// A chunk's memory: rows and packed matrix of each item, then what its checksums need.
+  /// A chunk's memory has the rows and the packed matrix of each item, then the data of its checksums.
   void pack(std::span<const PackItem> items, std::span<Checksum> sums) override {
     Xxh128* const made = host_answers(sums.size());
     ChecksumRequests wanted(sums, made);
@@ -122,7 +122,7 @@ class Cuda final : public Device {
     for (size_t i = 0; i < n; ++i) reports[i] = pad_report(found[2 * i], found[2 * i + 1], stored_row(items[i]));
   }
 
-  /// A chunk's memory: the rows expected, as many again for those unpacked, packed matrices.
+  /// A chunk's memory has the expected rows, the unpacked rows, and the packed matrices.
   void compare(std::span<const CompareItem> items, std::span<CompareReport> reports) override {
     const size_t n = items.size();
     PadFound* const answer = zeros<PadFound>(4 * n);  // two of each for pads and copies, then two for its views
@@ -237,7 +237,8 @@ class Cuda final : public Device {
     slot.bytes = 0;
   }
 
-  /// frees: of the GPU's memory, before `bytes` were found to be too many.
+  /// Frees memory after an allocation of `bytes` failed, and reduces the limits. frees: the number of frees on the GPU
+  /// before that allocation.
   void shrink(int64_t bytes, size_t count, int64_t frees) {
     for (Slot& slot : slots_) free_memory(slot);
     if (count > 1)
@@ -249,7 +250,7 @@ class Cuda final : public Device {
                         " bytes, one matrix in and out: " + cudaGetErrorString(cudaErrorMemoryAllocation));
   }
 
-  /// Page-locked memory that kernels write a call's checksums to: they are there when its streams are done.
+  /// Page-locked memory to which kernels write a call's checksums. They are complete when the call's streams are done.
   Xxh128* host_answers(size_t count) {
     if (count > host_answers_size_) {
       use();
@@ -293,7 +294,7 @@ class Cuda final : public Device {
   }
 
   int index_;
-  int64_t memory_, limit_ = INT64_MAX;  // limit_: what the GPU was found to have
+  int64_t memory_, limit_ = INT64_MAX;  // limit_: the memory that the GPU turned out to have
   GpuMemory& gpu_;
   UnitMaps maps_;
   std::string name_;
@@ -306,7 +307,7 @@ class Cuda final : public Device {
   size_t host_answers_size_ = 0;
 };
 
-/// The number of devices, or why there is none.
+/// The number of devices. If it is 0, `why` has the reason.
 int count_devices(std::string& why) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);

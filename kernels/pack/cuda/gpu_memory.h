@@ -11,7 +11,7 @@ namespace mxfp4 {
 
 class GpuMemory {
  public:
-  /// The one of GPU `index`.
+  /// The object of GPU `index`.
   static GpuMemory& of(int index) {
     static std::mutex mutex;
     static std::map<int, GpuMemory> all;
@@ -19,7 +19,7 @@ class GpuMemory {
     return all[index];
   }
 
-  /// cudaMalloc on the current GPU; null where memory is short.
+  /// cudaMalloc on the current GPU; null if memory is short.
   uint8_t* allocate(int64_t bytes) {
     const std::lock_guard lock(mutex_);
     uint8_t* memory = nullptr;
@@ -43,7 +43,7 @@ class GpuMemory {
     freed_.notify_all();
   }
 
-  /// There was too little once: from now on a Device keeps none between calls.
+  /// Whether memory was too short once. If so, Devices keep no memory between calls.
   bool is_short() {
     const std::lock_guard lock(mutex_);
     return short_;
@@ -53,7 +53,8 @@ class GpuMemory {
     const std::lock_guard lock(mutex_);
     return frees_;
   }
-  /// For a Device that holds nothing: wait until there were more frees than `before`. False where nobody holds any.
+  /// Waits until there are more frees than `before`. To be called by a Device that holds no memory. Returns false if no
+  /// Device holds memory.
   bool wait_for_free(int64_t before) {
     std::unique_lock lock(mutex_);
     if (frees_ == before && held_ == 0) return false;

@@ -1,4 +1,4 @@
-// Gate and up rows that alternate in memory: a block takes both kinds of rows, so that it reads or writes one
+// Gate and up rows that alternate in memory. A block processes both kinds of rows, so that it reads or writes one
 // contiguous span. Rows that do not begin at multiples of 16 bytes share memory sectors with their neighbours, and a
 // sector that two blocks write costs twice.
 //
@@ -18,9 +18,9 @@
 
 namespace mxfp4 {
 
-/// Which rows of the storage a block holds, and in which order it takes them from memory or brings them there.
+/// The rows of the storage in a block, and their order in memory.
 struct Interleave {
-  int rows = 0;      // of one view in the block, before as many of the other that lie between them; 0: as they come
+  int rows = 0;      // consecutive rows of one view, which alternate with the other view's in memory; 0: in order
   int64_t half = 0;  // a block has two parts: rows from n on, n < half, and rows from n + half on; 0: one part
   /// The place of row r of the block, counted through its parts, in memory's order.
   MXFP4_HD constexpr int place(int r, bool up_first) const {
@@ -30,7 +30,7 @@ struct Interleave {
   }
 };
 
-/// The interleave in which blocks of L take the rows of m.
+/// The interleave of the rows of m in blocks of L.
 template <class L, class T>
 constexpr Interleave interleave_of(const BasicMatrix<T>& m) {
   using Size = BlockSize<L>;

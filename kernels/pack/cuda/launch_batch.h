@@ -74,7 +74,8 @@ void for_batches(std::vector<Work> work, Launch launch) {
   }
 }
 
-/// Kernels: block<L, n>(), the kernel of a layout for blocks of n parts, and units, what launches a layout by modes.
+/// Kernels has block<L, n>(), the kernel of a layout for blocks of n parts, and units(), which launches a layout by
+/// modes.
 template <class Kernels>
 void launch_all(std::vector<Work> work, UnitMaps& maps, cudaStream_t stream) {
   for_batches(std::move(work), [&](const Layout& layout, Batch& batch, int count) {

@@ -40,7 +40,7 @@ MXFP4_HD constexpr PlaneMoves plane_moves(bool inverse) {
 /// Bits that move by the same shift within bytes, once the bytes are in place.
 struct Layer {
   int shift = 0;                   // right if positive
-  int byte[4] = {-1, -1, -1, -1};  // which byte goes where; -1: any
+  int byte[4] = {-1, -1, -1, -1};  // destination of each byte; -1: any
   uint32_t mask = 0;               // after the shift
 };
 

@@ -13,7 +13,7 @@ namespace mxfp4 {
 /// in memory order (Interleave), with an empty slot before the first and after the last.
 struct alignas(16) RowSlot {
   uint8_t* data;
-  uint16_t row;  // where the row is in shared memory: column c is at byte row ^ c
+  uint16_t row;  // the row's place in shared memory: column c is at byte row ^ c
   uint8_t real;
   uint8_t whole;          // chunks of 16 bytes before this column can be stored whole (link_rows)
   uint8_t below, beside;  // pads before `add`: in the columns of the views' rows; from there up to the padded width
@@ -197,8 +197,8 @@ __device__ __forceinline__ const uint8_t* bytes_of(const uint4* chunks) {
   return reinterpret_cast<const uint8_t*>(chunks);
 }
 
-/// Loads global rows of any alignment into shared rows: for each 16 bytes, the aligned pairs of words that contain
-/// them. slots: those of one part. pad_rows: some rows of the block are pads. Bytes beyond the storage's width are
+/// Loads global rows of any alignment into shared rows. For each 16 bytes it loads the aligned pairs of words that
+/// contain them. slots: of one part. pad_rows: some rows of the block are pads. Bytes beyond the storage's width are
 /// undefined.
 template <class Size>
 __device__ __forceinline__ void load_unaligned(const Batch& batch, const RowSlot* slots, bool pad_rows, uint8_t add,
@@ -252,7 +252,7 @@ __device__ __forceinline__ uint4 shared_bytes(const uint4* block, uint32_t row, 
 }
 
 /// Copies the first bytes of the next row in global memory behind a row in shared memory. The chunk of 16 bytes that
-/// spans both rows can then be stored whole. Call between barriers; a thread takes a row.
+/// spans both rows can then be stored whole. Call between barriers; each thread handles one row.
 template <class Size>
 __device__ __forceinline__ void link_rows(RowSlot* slots, uint4* block) {
   if (threadIdx.x >= Shared<Size>::rows) return;
@@ -336,8 +336,8 @@ __device__ __forceinline__ void store_rows(RowSlot* slots, uint32_t bits, uint4*
     store_edges<Size, uint8_t>(slots, block);
 }
 
-/// Counts the storage's pads that have a wrong value, and finds the first. A thread takes a row, as in link_rows(): no
-/// barrier is needed between.
+/// Counts the storage's pads that have a wrong value, and finds the first. Each thread handles one row, as in
+/// link_rows(), so no barrier is needed between the two.
 template <class Size>
 __device__ __forceinline__ void check_pads(const Batch& batch, const RowSlot* slots, const uint4* block) {
   if (threadIdx.x >= Shared<Size>::rows) return;

@@ -1,5 +1,5 @@
-// The work of one thread on one unit of a layout by modes. Bytes are read from and written to the views' rows one by
-// one, because rows begin anywhere; neighbouring bytes are in a cache. The host can call these functions, too.
+// The work of one thread on one unit of a layout by modes. Bytes of the views' rows are read and written one by one,
+// since rows begin at any address; neighbouring bytes are in a cache. The host can also call these functions.
 #pragma once
 
 #include <cstring>
@@ -63,7 +63,7 @@ class UnitBytes {
     }
   }
 
-  /// Pads too, before `add`.
+  /// Loads the bytes of a unit, including pads, before `add`.
   MXFP4_HD Word load() const {
     if (is_one_word()) return load_word<Word>(at_[0]);
     Word x = 0;

@@ -6,7 +6,7 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr size_t enough_lows = 128;  // what the threads of some warps store is one piece of the packed matrix
+constexpr size_t enough_lows = 128;  // several warps then store one contiguous piece of the packed matrix
 
 /// A digit of a unit's number: the move of each of its values.
 using Digit = std::vector<UnitPlace>;

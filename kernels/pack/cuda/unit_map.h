@@ -1,8 +1,8 @@
 // A layout by modes in the form for a GPU: units of 1, 2, 4 or 8 stored bytes. Each digit of a unit's number moves the
-// place of its source and the place where it is stored, and both places are sums. So two short tables give the places
-// of every unit: one for the low digits, one for the high digits.
+// unit's source and its destination, and both places are sums of these moves. So two short tables give the places of
+// every unit: one for the low digits, one for the high digits.
 //
-//     unit i   begins at row and byte low[i % lows] + high[i / lows] of the storage's rows, and is stored at their `to`
+//     unit i   begins at row and byte low[i % lows] + high[i / lows] of the storage's rows; `to` is its destination
 //     byte j   of its source is row[j] rows and byte[j] bytes from there
 //     stored   bit t is bit (t + by) modulo its bits of the gathered ones, for the turn whose mask has t
 //
@@ -28,7 +28,7 @@ struct alignas(16) UnitPlace {
 /// A kernel parameter: the pointers are the device's.
 struct UnitMap {
   const UnitPlace *low = nullptr, *high = nullptr;
-  const uint32_t* copy = nullptr;  // where a unit stands again, from its first place
+  const uint32_t* copy = nullptr;  // places of a unit's copies, from its first place
   uint32_t lows = 0, copies = 0;
   uint32_t count = 0;  // of units, each once
   int bytes = 0;       // of a unit

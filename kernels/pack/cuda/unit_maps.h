@@ -1,4 +1,4 @@
-// The maps of layouts by modes in a GPU's memory, brought there when they are first asked for.
+// The maps of layouts by modes in a GPU's memory. Each is copied there at its first use.
 #pragma once
 
 #include <cuda_runtime.h>

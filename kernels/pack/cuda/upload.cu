@@ -8,7 +8,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// Memory in large pages, which are there: while CUDA locks pages, no other thread gets memory of the GPU.
+/// Memory in large pages that are already allocated: while CUDA locks pages, no other thread can allocate GPU memory.
 std::shared_ptr<uint8_t> touched_memory(int64_t bytes) {
   const std::shared_ptr<Device> host = open_cpu();
   std::shared_ptr<uint8_t> memory(host->allocate(bytes), [host](uint8_t* m) { host->release(m); });
@@ -23,7 +23,7 @@ class CudaUpload final : public Upload {
     MXFP4_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     for (cudaEvent_t& copied : copied_)
       MXFP4_CUDA(cudaEventCreateWithFlags(&copied, cudaEventDisableTiming | cudaEventBlockingSync));
-    // Memory that cannot be locked works too, slowly.
+    // Copies from memory that cannot be locked work as well, but are slow.
     locked_ = cudaHostRegister(memory_.get(), size_t(buffers * bytes_), cudaHostRegisterPortable) == cudaSuccess;
     if (!locked_) cudaGetLastError();  // it is handled: leave no error behind
   }

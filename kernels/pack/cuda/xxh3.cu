@@ -14,7 +14,7 @@ constexpr uint64_t prime32_1 = 0x9E3779B1, prime32_2 = 0x85EBCA77, prime32_3 = 0
 constexpr uint64_t prime64_1 = 0x9E3779B185EBCA87, prime64_2 = 0xC2B2AE3D27D4EB4F, prime64_3 = 0x165667B19E3779F9,
                    prime64_4 = 0x85EBCA77C2B2AE63, prime64_5 = 0x27D4EB2F165667C5;
 
-/// The default secret, 192 bytes, and where in it each use begins.
+/// The default secret of 192 bytes. The offset of each use follows.
 __constant__ const uint64_t secret[24] = {
     0xBE4BA423396CFEB8, 0x1CAD21F72C81017C, 0xDB979083E96DD4DE, 0x1F67B3B7A4A44072, 0x78E5C0CC4EE679CB,
     0x2172FFCC7DD05A82, 0x8E2443F7744608B8, 0x4C263A81E69035E0, 0xCB00C391BB52283C, 0xA32E531B8B65D088,
@@ -48,7 +48,7 @@ static_assert(xxh_scratch(5 * block_bytes + 1) == whole_blocks(5 * block_bytes +
 
 constexpr int sum_threads = 256, sum_warps = sum_threads / 32;
 
-/// blockIdx.y: the item. A warp sums a block: lane l takes bytes 16 (l % 4) of stripes l / 4 and l / 4 + 8.
+/// blockIdx.y: the item. A warp sums a block: lane l adds bytes 16 (l % 4) of stripes l / 4 and l / 4 + 8.
 __global__ void __launch_bounds__(sum_threads) sum_kernel(const __grid_constant__ Batch batch) {
   const Batch::Item& item = batch.items[blockIdx.y];
   const int lane = threadIdx.x % 32, s = lane / 4, pair = lane % 4;
@@ -106,7 +106,8 @@ struct Chain {
   }
 };
 
-/// A warp takes `chains` items. Sums are loaded a batch ahead of the chain, which is longer than the loads' wait.
+/// A warp processes `chains` items. Sums are loaded a batch ahead of the chain, which is longer than the latency of
+/// loads.
 __global__ void __launch_bounds__(lanes* chains) chain_kernel(const __grid_constant__ Batch batch, int items) {
   const int i = int(blockIdx.x) * chains + int(threadIdx.x) / lanes;
   if (i >= items) return;

@@ -16,7 +16,7 @@ struct Xxh128 {
 struct XxhItem {
   const uint8_t* data;
   int64_t bytes;
-  Xxh128* to;  // where a kernel can write: in device or page-locked memory
+  Xxh128* to;  // in device or page-locked memory, which a kernel can write
 };
 inline bool can_hash(const uint8_t* data, int64_t bytes) {
   return bytes > 240 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
