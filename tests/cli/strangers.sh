@@ -199,7 +199,7 @@ expect 'then there is room' 0 '' '' on
 
 mkdir "$dir/here"
 into_here() { cd "$dir/here" && "$program" convert "$dir/in" . --backend marlin --engine vllm; }
-expect 'the folder that it was started in is not replaced' 2 '' 'error: \.: is the folder that this was started in' into_here
+expect 'the folder that it was started in is not replaced' 2 '' 'error: \.: is the current directory' into_here
 
 for path in .k.mxfp4-pack.partial/packed .k.mxfp4-pack.journal; do
   expect "a run that loses $path" 2 'removed meanwhile' '' meanwhile "$dir/many" rm -rf "$dir/$path"
