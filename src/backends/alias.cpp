@@ -72,7 +72,7 @@ std::string backend_called(const std::string& name, const std::string& engine, c
   if (choices.empty())
     fail(ErrorKind::usage, "no backend '{}'; 'mxfp4-pack backends' lists them{}", name, did_you_mean(name, names));
   fail(ErrorKind::usage, "--backend {}: of {} that is {}; {}", name, engine, fmt::join(choices, " or "),
-       meant.empty() ? fmt::format("nothing on {}", where) : "say which, or where with --gpu");
+       meant.empty() ? fmt::format("nothing on {}", where) : "choose one of them, or a GPU with --gpu");
 }
 
 }  // namespace mxfp4

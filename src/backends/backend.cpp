@@ -117,7 +117,7 @@ const Backend& find_backend(const std::string& name, const std::string& engine, 
     for (const Backend* b : backends())
       if (name == b->name) add_once(others, b->engine);
     if (others.empty()) fail(ErrorKind::usage, "no backend '{}'; 'mxfp4-pack backends' lists them", name);
-    fail(ErrorKind::usage, "backend {} is not there for engine '{}', but for {}", name, engine,
+    fail(ErrorKind::usage, "backend {} does not exist for engine '{}', only for {}", name, engine,
          fmt::join(others, ", "));
   }
   if (const Backend* found = search(rows, engine, layout_version, model, release)) return *found;

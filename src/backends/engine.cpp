@@ -67,8 +67,8 @@ std::string known_release(const Engine& engine, const std::string& release) {
     if (compare_versions(known, release) <= 0) before = known;
   }
   if (before != release)
-    warn(fmt::format("{} {} is none of the releases that are known here; it is taken to load what {} loads",
-                     engine.name, release, before));
+    warn(fmt::format("{} {} is not a known release; it is assumed to load the same layouts as {}", engine.name, release,
+                     before));
   return before;
 }
 
@@ -110,10 +110,10 @@ EngineRequest read_engine(const std::string& text, const std::string& version) {
          at == text.npos ? fmt::format("--engine-version '{}'", version) : "--engine " + text, engine.name,
          engine.known.last);
   if (compare_versions(request.version, engine.known.first) < 0)
-    fail(ErrorKind::usage, "{} {} is older than {}, the first that is known here", engine.name, request.version,
+    fail(ErrorKind::usage, "{} {} is older than {}, the oldest known release", engine.name, request.version,
          engine.known.first);
   if (compare_versions(request.version, engine.known.last) > 0)
-    warn(fmt::format("{0} {1} is newer than {2}, the last that is known here; it is taken to load what {2} loads",
+    warn(fmt::format("{0} {1} is newer than {2}, the newest known release; it is assumed to load the same layouts",
                      engine.name, request.version, engine.known.last));
   else
     request.version = known_release(engine, request.version);

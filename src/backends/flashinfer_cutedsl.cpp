@@ -18,7 +18,7 @@ View mma_view(const Dims& stored) {
 }
 
 std::string refuse(const Model& m, LayerSize size) {
-  return m.bias ? "the kernel takes no bias" : refuse_unless_128(m, size);
+  return m.bias ? "the kernel supports no bias" : refuse_unless_128(m, size);
 }
 
 }  // namespace

@@ -371,7 +371,7 @@ void refuse_later(const Backend& file, const std::string& path) {
     const std::string name = printable(tensor["name"].get<std::string>());
     const auto refuse = [&](const char* what, int64_t since) {
       if (version < since)
-        fail(ErrorKind::input, "{}: {} of {}: version {} of the format has none; say version {}", path, what, name,
+        fail(ErrorKind::input, "{}: {} of {}: version {} of the format has none; use version {}", path, what, name,
              version, since);
     };
     if (tensor["role"] == name_of(Role::w2) && tensor.contains("rows"))

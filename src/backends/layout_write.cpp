@@ -25,7 +25,7 @@ Json view_of(const Parameter& p, const Dims& shape) {
   View v = view(2), more = view(3);
   if (v.shape.front() != 2 || more.shape.front() != 3 || v.strides != more.strides ||
       !std::equal(v.shape.begin() + 1, v.shape.end(), more.shape.begin() + 1, more.shape.end()))
-    fail(ErrorKind::usage, "{}: experts are not the first dimension of its view, which a layout file cannot say",
+    fail(ErrorKind::usage, "{}: experts are not the first dimension of its view, which a layout file cannot describe",
          p.name);
   v.shape.erase(v.shape.begin());
   v.strides.erase(v.strides.begin());
@@ -74,8 +74,7 @@ std::string laid_out(const Json& json) {
 }  // namespace
 
 std::string write_layout(const Backend& b, const Model& model, LayerSize size) {
-  if (b.rewrite)
-    fail(ErrorKind::usage, "{} of {} changes values; a layout file only says where bits go", b.name, b.engine);
+  if (b.rewrite) fail(ErrorKind::usage, "{} of {} changes values; a layout file can only move bits", b.name, b.engine);
   if (const std::string why = b.refuse ? b.refuse(model, size) : ""; !why.empty())
     fail(ErrorKind::usage, "{} of {} cannot serve it: {}", b.name, b.engine, why);
   const LayerSize padded = padded_size(b, size);

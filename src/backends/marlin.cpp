@@ -116,7 +116,7 @@ bool is_deepseek_v4_with_padded_hidden(const Model& m) {
 Backend sglang_i64_corner() {
   Backend b = sglang_i64();
   b.layout_version = "i64-corner";
-  b.summary = "Marlin W4A16, bf16 activations; DeepSeek-V4 where hidden is no multiple of 256";
+  b.summary = "Marlin W4A16, bf16 activations; DeepSeek-V4 if hidden is no multiple of 256";
   b.parameters[size_t(Role::w2)][size_t(Part::scales)].pad.corner = 0x00;
   b.takes = is_deepseek_v4_with_padded_hidden;
   return b;

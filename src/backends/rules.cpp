@@ -26,10 +26,10 @@ constexpr const char* sgl_deepseek = "model_overrides/deepseek_v4.py";
 constexpr const char* sgl_ling = "model_overrides/bailing_moe_v3.py";
 constexpr const char* sgl_marlin = "quantization/mxfp4_marlin_moe.py";
 
-constexpr const char* no_a2a = "where moe_a2a_backend is none";
-constexpr const char* aiter = "where VLLM_ROCM_USE_AITER=1";
+constexpr const char* no_a2a = "if moe_a2a_backend is none";
+constexpr const char* aiter = "if VLLM_ROCM_USE_AITER=1";
 constexpr const char* emulates = "which emulates there";
-constexpr const char* no_quark = "where amd-quark, which emulates, is not installed";
+constexpr const char* no_quark = "if amd-quark, which emulates, is not installed";
 
 constexpr Rule vllm[] = {
     {"gpt-oss", blackwell, "flashinfer-trtllm triton-blackwell marlin", oracle},
@@ -52,7 +52,7 @@ constexpr Rule vllm[] = {
     {deepseek, "gfx942", "triton-rocm", oracle},
     {"kimi-k3", "gfx950", "aiter-a16w4", oracle, {"0.28.0", ""}, aiter},
     {"mimo ling", "gfx950", "aiter-a16w4", oracle, {}, aiter},
-    {"kimi-k3 mimo ling", "gfx942", "canonical", oracle, {"0.28.0", ""}, "which emulates where amd-quark is installed"},
+    {"kimi-k3 mimo ling", "gfx942", "canonical", oracle, {"0.28.0", ""}, "which emulates if amd-quark is installed"},
     {"quark", blackwell, "cutlass-mxfp4 flashinfer-trtllm marlin", quark, {"0.32.0", ""}},
     {"quark", consumer, "cutlass-mxfp4 marlin", quark, {"0.32.0", ""}},
     {"quark", "sm90", "flashinfer-cutlass humming marlin", quark, {"0.32.0", ""}, no_quark},
@@ -71,9 +71,9 @@ constexpr Rule vllm[] = {
 constexpr Rule sglang[] = {
     {"gpt-oss", blackwell, "flashinfer-trtllm", sgl_gpt_oss},
     {"gpt-oss", consumer, "flashinfer-cutlass-mxfp8", sgl_gpt_oss},
-    {"gpt-oss", "sm90", "triton-hopper", sgl_gpt_oss, {}, "where triton_kernels is installed and ep_size is 1"},
+    {"gpt-oss", "sm90", "triton-hopper", sgl_gpt_oss, {}, "if triton_kernels is installed and ep_size is 1"},
     {"gpt-oss", older, "canonical", sgl_gpt_oss, {}, "triton_kernels; its Marlin raises below SM90"},
-    {"gpt-oss", "gfx950", "aiter-a16w4", sgl_gpt_oss, {}, "where SGLANG_USE_AITER=1"},
+    {"gpt-oss", "gfx950", "aiter-a16w4", sgl_gpt_oss, {}, "if SGLANG_USE_AITER=1"},
     {"gpt-oss", "gfx942", "none", "quantization/mxfp4.py"},
     {deepseek, "sm90", "flashinfer-cutlass marlin", sgl_deepseek, {"0.5.19", ""}, no_a2a},
     {deepseek, blackwell, "flashinfer-trtllm", sgl_deepseek, {"0.5.19", ""}, no_a2a},
@@ -87,7 +87,7 @@ constexpr Rule sglang[] = {
     {"", "sm90 sm120 sm121", "unset marlin", sgl_marlin},
     {"", older, "unset", sgl_marlin, {}, "which raises below SM90"},
     {"", blackwell, "unset flashinfer-trtllm", "quantization/mxfp4_flashinfer_trtllm_moe.py"},
-    {"", "gfx950", "aiter-a16w4", "quantization/mxfp4.py", {}, "where SGLANG_USE_AITER=1"},
+    {"", "gfx950", "aiter-a16w4", "quantization/mxfp4.py", {}, "if SGLANG_USE_AITER=1"},
 };
 
 }  // namespace

@@ -44,13 +44,13 @@ class Selection {
 
   BackendChoice by_engine() {
     const Rule* rule = find_rule();
-    if (!rule) nothing("its choice there is not known");
+    if (!rule) nothing("its choice on this GPU is not known");
     std::vector<std::string> order = words(rule->order);
     choice_.engine_choice = order.front();
     if (order.front() == no_kernel || order.front() == refuses) order.erase(order.begin());
     choice_.why = fmt::format("{} {} on {} ({}{}{}) ", to_.engine, to_.release, to_.gpu, rule->file,
                               *rule->where ? ", " : "", rule->where);
-    choice_.why += choice_.engine_choice == no_kernel ? "takes an MXFP4 kernel only if one is named"
+    choice_.why += choice_.engine_choice == no_kernel ? "uses an MXFP4 kernel only if one is requested"
                    : choice_.engine_choice == refuses ? "refuses MXFP4"
                                                       : fmt::format("looks for {}", fmt::join(order, ", "));
     take(order);
@@ -61,7 +61,7 @@ class Selection {
   }
 
   BackendChoice by_phase() {
-    if (to_.gpu != "sm90") fail(ErrorKind::usage, "--phase: measured on sm90 only; leave it out, or say --backend");
+    if (to_.gpu != "sm90") fail(ErrorKind::usage, "--phase: measured on sm90 only; omit it, or choose a --backend");
     for (const Measured& m : measured) {
       if (to_.phase != m.phase) continue;
       choice_.why = m.why;
@@ -132,7 +132,7 @@ class Selection {
     const Backend* b = row(name);
     if (!b) return why_no_row(name);
     if (const std::string why = why_missing(name, to_.engine, to_.release, to_.gpu); !why.empty()) return why;
-    if (b->rewrite && !to_.lossy) return "lossy; --lossy takes it";
+    if (b->rewrite && !to_.lossy) return "lossy; allow it with --lossy";
     for (const MoeLayer& layer : model_.layers)
       if (std::string why = refusal(*b, model_, layer, to_.tp_size); !why.empty()) return why;
     return {};
@@ -193,7 +193,7 @@ class Selection {
       for (const std::string& name : measured_order(m, model_)) {
         if (name == choice_.backend) break;
         if (!obstacle(name).empty() || !is_served(name)) continue;
-        choice_.why += fmt::format("; {} is faster at {}, which --phase {} takes", name, m.phase, m.phase);
+        choice_.why += fmt::format("; {} is faster at {}, which --phase {} chooses", name, m.phase, m.phase);
         break;
       }
   }
@@ -203,7 +203,7 @@ class Selection {
     std::string instead = read_instead(model_, to_);
     if (runs && to_.no_loader) instead = fmt::format("take --backend {}", fmt::join(lossless(), " or "));
     fail(ErrorKind::usage, "--backend auto: {} {}, {}, {}: {}{}{}{}", to_.engine, to_.release, model_.family, to_.gpu,
-         why, runs ? "" : "; nothing that is written here runs there", instead.empty() ? "" : "; " + instead,
+         why, runs ? "" : "; no backend of mxfp4-pack runs there", instead.empty() ? "" : "; " + instead,
          runs && !to_.no_loader ? "; --no-loader writes it for a loader of your own" : "");
   }
 
@@ -217,11 +217,11 @@ class Selection {
 void note_choice(const BackendChoice& c, const std::string& engine) {
   note(fmt::format("--backend auto: {}: {}", c.backend, c.why));
   if (!c.engine_choice.empty() && c.engine_choice != c.backend)
-    note(fmt::format("of the checkpoint itself {} takes {}{}", engine,
+    note(fmt::format("for the original checkpoint {} would use {}{}", engine,
                      c.engine_choice == no_kernel     ? "no MXFP4 kernel"
-                     : c.engine_choice == "canonical" ? "experts as they are published"
+                     : c.engine_choice == "canonical" ? "the experts as published"
                                                       : c.engine_choice,
-                     c.is_read ? fmt::format("; of OUT its loader has it take {} ({})", c.backend,
+                     c.is_read ? fmt::format("; for OUT the loader selects {} ({})", c.backend,
                                              find_backend(c.backend, engine, c.layout_version).summary)
                                : ""));
   if (!c.alternatives.empty()) note(fmt::format("alternatives: {}", fmt::join(c.alternatives, ", ")));

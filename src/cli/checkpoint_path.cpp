@@ -120,7 +120,7 @@ std::string checkpoint_path(const std::string& given) {
   const bool is_missing = !fs::exists(path, ec) && !ec, is_name = is_missing && is_repository_name(text);
   if (!is_missing && !fs::is_directory(path / "snapshots", ec)) {
     if (const auto models = folders_in(path, front); !models.empty() && !fs::exists(path / config_name, ec))
-      fail(ErrorKind::input, "{}: a cache of {} models; say which, {} for example", text, models.size(),
+      fail(ErrorKind::input, "{}: a cache of {} models; choose one, for example {}", text, models.size(),
            models.front().string());
     return text;
   }

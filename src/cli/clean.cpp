@@ -30,7 +30,7 @@ std::string describe(const Leftover& l) {
     case LeftoverKind::begun:
       return "the beginning of an output, no finished step";
     case LeftoverKind::replaced:
-      return "what the finished output replaced";
+      return "the old output, which the finished output replaced";
     case LeftoverKind::predecessor:
       return "the old output, whose place is empty; it is put back, not removed";
     case LeftoverKind::other_version:
@@ -40,7 +40,7 @@ std::string describe(const Leftover& l) {
     case LeftoverKind::output:
       return "a complete output that no journal names; it stays";
     case LeftoverKind::parts:
-      return "parts of an output; merge puts them together";
+      return "parts of an output; merge joins them";
     case LeftoverKind::strange:
       return fmt::format("not mxfp4-pack's: {}; it stays", l.why);
   }
@@ -49,7 +49,7 @@ std::string describe(const Leftover& l) {
 
 std::string describe(Leftover::Use use) {
   if (use == Leftover::Use::locked) return "; a run is writing it";
-  if (use == Leftover::Use::unknown) return "; a run may be writing it: no lock says, and it has just changed";
+  if (use == Leftover::Use::unknown) return "; a run may be writing it: it has just changed, and there is no lock";
   return {};
 }
 
@@ -138,7 +138,7 @@ int clean(const CleanOptions& o, bool json) {
   }
   if (json) print_out("{}\n", one_line(Json{{"dir", dir.path()}, {"leftovers", list}}));
   if (list.empty()) note(fmt::format("{}: nothing is left of interrupted runs", o.path));
-  if (removable > 0) note("nothing was removed; --remove does it");
+  if (removable > 0) note("nothing was removed; use --remove");
   return 0;
 }
 

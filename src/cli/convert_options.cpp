@@ -139,7 +139,8 @@ ConvertOptions Conversion::settled() const {
   }
   settle_names(o);
   if (o.backend != "auto" && (!o.phase.empty() || o.lossy))
-    note(fmt::format("{}: of --backend auto; with {} it changes nothing", o.lossy ? "--lossy" : "--phase", o.backend));
+    note(fmt::format("{}: only for --backend auto; it has no effect with {}", o.lossy ? "--lossy" : "--phase",
+                     o.backend));
   o.checkpoint = checkpoint_path(o.checkpoint);
   return o;
 }

@@ -211,7 +211,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& e) {
   if (chosen.empty())
     lines = is_option ? usage_problems(app, e) : std::vector{command_problem(app)};
   else if (is_option)
-    lines = {fmt::format("{} stands before the command; options follow it", words.front())};
+    lines = {fmt::format("{} is before the command; put options after the command", words.front())};
   else
     lines = usage_problems(*chosen.back(), e);
   const std::string of = chosen.empty() ? "" : chosen.back()->get_name() + " ";

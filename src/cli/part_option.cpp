@@ -14,7 +14,7 @@ namespace {
 
 constexpr int most_parts = 1 << 20;
 constexpr const char* count_name = "MXFP4_PACK_PARTS";
-constexpr const char* advice = "say it with --part I/N";
+constexpr const char* advice = "use --part I/N";
 
 std::optional<int> number_in(std::string_view text) {
   int value = 0;
@@ -143,7 +143,7 @@ void add_part(CLI::App* app, PartOptions& part, const std::string& out, std::ini
 bool merge_if_whole(const MergeOptions& options) try {
   const Json result = merge(options);
   if (!result.contains("missing")) return true;
-  note(fmt::format("{}: not merged yet; missing are {}", options.out, std::string(result["array"])));
+  note(fmt::format("{}: not merged yet; missing parts: {}", options.out, std::string(result["array"])));
   return false;
 } catch (const Error& e) {
   if (e.kind != ErrorKind::usage) throw;

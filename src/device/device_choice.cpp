@@ -48,7 +48,7 @@ std::vector<int> gpus_in(const std::string& name) {
     const auto [stop, error] = std::from_chars(at + 1, end, gpu);
     if (error != std::errc() || gpu < 0 || (stop < end && *stop != ',')) refuse();
     if (std::count(gpus.begin(), gpus.end(), gpu))
-      fail(ErrorKind::usage, "no device '{}': cuda:{} is there twice", name, gpu);
+      fail(ErrorKind::usage, "no device '{}': cuda:{} is listed twice", name, gpu);
     gpus.push_back(gpu);
     at = stop;
   }
@@ -70,7 +70,7 @@ std::string name_of(const DeviceChoice& choice) {
 DeviceChoice choose_device(const DeviceOptions& options, const std::optional<PackingWork>& work) {
   const auto cpu = [](std::string why) { return DeviceChoice{.gpus = {}, .why = std::move(why)}; };
   if (options.name == "cpu" && options.memory > 0)
-    note("--device-memory: of GPUs; with --device cpu it changes nothing");
+    note("--device-memory: only for GPUs; it has no effect with --device cpu");
   if (options.name == "cpu") return cpu("asked for");
   if (options.name != "auto") {
     const DeviceChoice choice{.gpus = gpus_in(options.name), .memory = options.memory, .why = "asked for"};

@@ -155,7 +155,7 @@ void print_text(const std::string& title, const Checkpoint& ck, const Model& m) 
   print_layers(m);
   if (m.family.empty()) return;
   const Count pass = rest(m), convert = all - pass;
-  print_line(fmt::format("converted: {}; passed through: {}", describe(convert), describe(pass)));
+  print_line(fmt::format("converted: {}; copied unchanged: {}", describe(convert), describe(pass)));
 }
 
 /// The releases that read a set, and the tested sizes, for example: "vllm from 0.26.0 on; tested for gpt-oss at

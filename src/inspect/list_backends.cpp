@@ -113,7 +113,7 @@ void print_table(const std::vector<const Backend*>& list, const BackendFilter& f
 std::string auto_choice(const Model& model, const BackendFilter& filter) {
   try {
     const Deployment to = {.engine = filter.engine, .release = filter.release, .gpu = filter.gpu, .phase = {}};
-    return "--backend auto takes " + std::string(select_backend(model, to).backend);
+    return "--backend auto chooses " + std::string(select_backend(model, to).backend);
   } catch (const Error& e) {
     return e.lines.front();
   }
@@ -135,9 +135,9 @@ void list_backends(const BackendFilter& filter) {
   if (list.empty()) fail(ErrorKind::usage, "nothing of the kind can be written; 'mxfp4-pack backends' lists all");
   if (filter.json) return print_json(list, filter, m);
   print_table(list, filter, m);
-  note("*: what convert writes unless told");
-  note(fmt::format("LOADER: from this version of the engine on one is known to work{}",
-                   m ? "" : ", for some model; with a checkpoint: for that"));
+  note("* = the layout version that convert writes by default");
+  note(fmt::format("LOADER = the first release of the engine that was tested with a loader{}",
+                   m ? " for this model" : ", for any model; with --model for that model"));
   if (m && !filter.engine.empty() && !filter.gpu.empty()) note(auto_choice(*m, filter));
   note(cuda_description());
 }

@@ -128,8 +128,7 @@ void OutputDir::look_at_parts(const OpenOptions& start) const {
   if (!start.even_in_use && are_being_written(parts))
     fail(ErrorKind::usage, "{}: other nodes may be writing parts of it; wait until they end", name_);
   if (any && !start.takes_parts && !start.discards_other)
-    fail(ErrorKind::usage, "{}: parts of it are there; put them together with merge, or discard them: {}", name_,
-         how_to_clean());
+    fail(ErrorKind::usage, "{}: parts of it exist; join them with merge, or discard them: {}", name_, how_to_clean());
 }
 
 std::string OutputDir::how_to_clean() const {
@@ -161,12 +160,12 @@ bool OutputDir::take_over(const OpenOptions& start) {
   }
   if (journal_.is_foreign() && start.discards_other) return false;
   if (journal_.is_foreign())
-    fail(ErrorKind::usage, "{}: an interrupted run of another version is there; discard it: {}", name_, how_to_clean());
+    fail(ErrorKind::usage, "{}: an interrupted run of another version exists; discard it: {}", name_, how_to_clean());
   partial_.emplace(place_.above, hidden_.partial);
   if (journal_.records().empty() || !is_partial_ours()) return false;
   if (!same && start.discards_other) return false;
   if (!same)
-    fail(ErrorKind::usage, "{}: an interrupted run {} is there; continue that one, or discard it: {}", name_,
+    fail(ErrorKind::usage, "{}: an interrupted run {} exists; continue it, or discard it: {}", name_,
          head.source != start.source ? "of another source, or of this one before it changed,"
                                      : "with other options, or of another version,",
          how_to_clean());

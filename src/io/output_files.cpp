@@ -131,7 +131,7 @@ void OutputDir::set_aside() {
 /// rename.
 void OutputDir::check_in_place() {
   if (!partial_->folder.is_at(place_.above, place_.name))
-    fail(ErrorKind::io, "{}: another user has moved what was built; it is not in its place", name_);
+    fail(ErrorKind::io, "{}: another user has moved the finished output; it is not at its place", name_);
 }
 
 void OutputDir::rename_into_place() {

@@ -81,7 +81,7 @@ std::string mounted_in(const std::string& path) {
 void refuse_link(const std::string& out) {
   const size_t end = out.find_last_not_of('/') + 1;  // also for "out/"
   if (fs::is_symlink(fs::symlink_status(out.substr(0, end))))
-    fail(ErrorKind::usage, "{}: is a link; give the place itself", out);
+    fail(ErrorKind::usage, "{}: is a link; use its target instead", out);
 }
 
 Place place_of(const std::string& out) {

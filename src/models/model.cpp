@@ -85,7 +85,7 @@ void count_other_linears(const Checkpoint& ck, Model& model) {
     }
   }
   if (count)
-    model.notes.push_back(fmt::format("{} MXFP4 linears outside the routed experts are passed through", count));
+    model.notes.push_back(fmt::format("{} MXFP4 linears outside the routed experts are copied unchanged", count));
 }
 
 void note_zero_layers(const Checkpoint& ck, Problems& problems) {

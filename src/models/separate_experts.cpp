@@ -130,7 +130,7 @@ void read_separate_experts(const Checkpoint& ck, const ExpertNames& names, Model
     const Tensor* first = first_codes(module);
     const Tensor* shown = is_unknown(module) ? module.largest : first;
     if (shown && !is_code_dtype(shown->dtype)) {
-      model.notes.push_back(fmt::format("{}: experts are {}, passed through", name, name_of(shown->dtype)));
+      model.notes.push_back(fmt::format("{}: experts are {}, copied unchanged", name, name_of(shown->dtype)));
       continue;
     }
     if (is_unknown(module)) {

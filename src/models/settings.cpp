@@ -54,7 +54,7 @@ std::optional<bool> stored_in_pairs(const Checkpoint& ck, const ModelOptions& op
   if (has_type(known.pairs)) return true;
   if (has_type(known.halves)) return false;
   problems.error(config_name,
-                 "model_type '{}' does not say the order of gate and up rows in {}; say --gate-up interleaved or "
+                 "model_type '{}' does not say the order of gate and up rows in {}; use --gate-up interleaved or "
                  "--gate-up concatenated",
                  type, tensors);
   return std::nullopt;

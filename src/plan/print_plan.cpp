@@ -136,7 +136,7 @@ void print_plan(const Plan& plan, const PlanCost& cost, bool json) {
     line(fmt::format("settings: {}", settings));
   line(fmt::format("packed: {}, {}, of that padding {} ({:.1f} %)", counted(plan.packed.size(), "tensor"),
                    human_bytes(plan.packed_bytes), human_bytes(plan.padding_bytes), waste));
-  if (plan.set) line("copied: nothing; it is there already");
+  if (plan.set) line("copied: nothing; OUT has these tensors already");
   line(fmt::format("disk: {} ({} bytes) in {}; {} are free", human_bytes(plan.file_bytes), plan.file_bytes,
                    counted(plan.files.size(), "file"), human_bytes(cost.free)));
   line(fmt::format("peak memory: about {} with {}", human_bytes(peak_memory(plan, cost.threads)),

@@ -142,7 +142,7 @@ std::string describe(const CopyReport& r) {
 }
 
 std::string describe_no_scale(const PieceAt& p, int64_t element) {
-  return fmt::format("the value stored for element {} of {} stands for no scale", element,
+  return fmt::format("the value stored for element {} of {} represents no scale", element,
                      printable(p.slice.tensor->name));
 }
 

@@ -60,7 +60,7 @@ void select_bench_gpu(const DeviceOptions& device) {
 
 BenchReport bench_shape(const BenchOptions& options) {
   if (options.top_k > options.experts)
-    fail(ErrorKind::usage, "--top-k {}: there are {} experts", options.top_k, options.experts);
+    fail(ErrorKind::usage, "--top-k {}: the layer has {} experts", options.top_k, options.experts);
   BenchReport report{measure_gpu(), {}};
   std::set<CudaReader> seen;
   for (const Backend* backend : backends()) {
@@ -78,7 +78,7 @@ BenchReport bench_shape(const BenchOptions& options) {
     layer->avoid_wgmma();
     report.kernels.push_back(time_kernel("marlin, mma.sync only", shape, *layer, options));
   }
-  if (report.kernels.empty()) fail(ErrorKind::usage, "no CUDA kernel takes a layer of this shape");
+  if (report.kernels.empty()) fail(ErrorKind::usage, "no CUDA kernel supports a layer of this shape");
   return report;
 }
 

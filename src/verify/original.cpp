@@ -38,9 +38,9 @@ void Original::check_form(const Checkpoint& made_from, const std::string& out) c
 
 void Original::compare_rest(const Checkpoint& made_from, Problems& problems) const {
   if (checkpoint->config_text != made_from.config_text)
-    problems.error(where(checkpoint->dir, config_name), "not what the output was made from");
+    problems.error(where(checkpoint->dir, config_name), "differs from the source of the output");
   if (checkpoint->index != made_from.index)
-    problems.error(where(checkpoint->dir, index_name), "not what the output was made from");
+    problems.error(where(checkpoint->dir, index_name), "differs from the source of the output");
   const std::set<std::string> theirs(checkpoint->companions.begin(), checkpoint->companions.end());
   const std::set<std::string> ours(made_from.companions.begin(), made_from.companions.end());
   for (const std::string& name : theirs)
@@ -51,7 +51,7 @@ void Original::compare_rest(const Checkpoint& made_from, Problems& problems) con
       continue;
     }
     if (companion_checksum(*checkpoint, name) != made_from.companion_checksums.at(name))
-      problems.error(where(checkpoint->dir, name), "not what the output was made from");
+      problems.error(where(checkpoint->dir, name), "differs from the source of the output");
   }
   for (const Tensor& t : checkpoint->tensors)
     if (!made_from.find(t.name)) problems.error(checkpoint->where(t), "in the source, but not in the output");

@@ -9,12 +9,12 @@ expect 'auto for an unknown GPU' 2 '' '--gpu: h101 is not one of sm75 \(t4\), .*
 expect 'auto on MI300, in the form of its release' 0 'w13 scales .* U8 \[3, 8, 512\]' 'auto: aiter-triton: vllm 0.33.0 on gfx942 ' auto mi300x
 deepseek() { "$program" convert "$root/testdata/tiny/deepseek-v4" "$dir/auto" --backend auto --gpu sm90 --dry-run --json "$@"; }
 expect 'the engine itself would take another' 0 '"engine_version":"0.33.0","engine_choice":"humming-w4a8"' \
-  'of the checkpoint itself vllm takes humming-w4a8; of OUT its loader has it take humming .[^)]*bf16 activations.$' deepseek --engine vllm==0.33.0
+  'for the original checkpoint vllm would use humming-w4a8; for OUT the loader selects humming .[^)]*bf16 activations.$' deepseek --engine vllm==0.33.0
 expect 'before it took what is written' 0 '"engine_choice":"marlin"' 'auto: marlin' deepseek --engine vllm --engine-version 0.31.0
 "$program" synth deepseek-v4-flash "$dir/square" --tiny --hidden 256 --intermediate 256 -q
 lossy() { "$program" convert "$dir/square" "$dir/auto" --backend auto --gpu sm90 --engine vllm --dry-run --json "$@"; }
 expect 'a lossy choice that was asked for' 0 '"backend":"humming-w4a8"' 'auto: humming-w4a8: ' lossy --lossy
-expect 'and one that was not' 0 '"backend":"humming"' 'not humming-w4a8: lossy; --lossy takes it' lossy
+expect 'and one that was not' 0 '"backend":"humming"' 'not humming-w4a8: lossy; allow it with --lossy' lossy
 expect 'one that needs pads' 0 '"backend":"humming"' 'pads would change an expert.s values' deepseek --engine vllm --lossy
 expect 'a newer release' 0 '"backend":"humming"' 'vllm 0.99.0 is newer than 0.33.0' deepseek --engine vllm==0.99.0
 "$program" synth qwen3-30b-a3b-ct "$dir/ct" --tiny --layers 2 --experts 2 --hidden 512 --intermediate 256 -q
@@ -35,12 +35,12 @@ expect 'why the fastest as measured is not taken' 0 '"backend":"flashinfer-cutla
 marlin() { "$program" convert "$dir/square" "$dir/auto" --backend "$1" --engine sglang --gpu sm120 --dry-run --json; }
 expect 'a named backend in the form that the GPU runs' 0 '"layout_version":"1"' '' marlin marlin
 unnamed() { "$program" convert "$dir/ct" "$dir/auto" --backend auto --engine sglang --gpu h100 --dry-run --no-loader; }
-expect 'an engine that takes no kernel by itself' 0 'marlin' 'takes an MXFP4 kernel only if one is named' unnamed
+expect 'an engine that takes no kernel by itself' 0 'marlin' 'uses an MXFP4 kernel only if one is requested' unnamed
 expect 'where no loader reads what is written, none has it take that' 0 'marlin' \
-  'of the checkpoint itself sglang takes no MXFP4 kernel$' unnamed
+  'for the original checkpoint sglang would use no MXFP4 kernel$' unnamed
 expect 'alternatives are those that a loader reads' 0 . 'alternatives: deepgemm, marlin, triton-blackwell, flashinfer-cutlass-mxfp8$' \
   "$program" convert "$dir/square" "$dir/auto" --backend auto --gpu b200 --engine vllm --dry-run --json
-expect 'an engine that runs nothing there, and one that does' 2 '' 'nothing that is written here runs there; take --engine vllm --backend marlin, or --gpu sm90, ' \
+expect 'an engine that runs nothing there, and one that does' 2 '' 'no backend of mxfp4-pack runs there; take --engine vllm --backend marlin, or --gpu sm90, ' \
   "$program" convert "$dir/square" "$dir/auto" --backend auto --gpu a100 --engine sglang
 cutlass() { "$program" convert "$tiny" "$dir/auto" --backend flashinfer-cutlass --engine vllm --dry-run --json "$@"; }
 expect 'a release chooses the layout' 0 '"layout_version":"v1"' '' cutlass --engine-version 0.28.0

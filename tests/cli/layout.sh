@@ -107,9 +107,9 @@ refused 'a shape of other bytes' 'tensors\[0\] \([a-z0-9_]+\).shape: I32 \[16, 1
 refused 'pads that are none' 'padded.hidden: 32, a multiple of 32 from 96 on was expected' 's/"padded":.*}/"padded": {"hidden":32,"intermediate":256}/'
 refused 'rows of w2' 'rows of w2_weight: w2.s are always in order; leave them out' \
   '/"role":"w2","part":"codes"/s//"rows":{"block":0,"first":"gate"},"role":"w2","part":"codes"/'
-refused 'a mode of one value' 'a mode of one value of w13_weight: version 1 of the format has none; say version 3' \
+refused 'a mode of one value' 'a mode of one value of w13_weight: version 1 of the format has none; use version 3' \
   '0,/"modes":\[/s//"modes":[[1,0,0],/'
-refused 'a corner that its version does not have' 'corner of w13_weight: version 1 of the format has none; say version 2' \
+refused 'a corner that its version does not have' 'corner of w13_weight: version 1 of the format has none; use version 2' \
   '0,/"pad":{/s//"pad":{"corner":0,/'
 refused 'sizes that are none' 'size: no object' 's/"size": {[^}]*}/"size": null/'
 refused 'no role' 'tensors\[0\] \([a-z0-9_]+\).role: "w12", one of w13, w2 was expected' 's/"w13","part":"codes"/"w12","part":"codes"/'

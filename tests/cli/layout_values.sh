@@ -149,9 +149,9 @@ expect 'a raw layer, by its checksum' 2 '' 'w2_codes: does not have the checksum
 expect 'diff says it is a copy' 1 'first in expert 0, byte 8190, a copy; in B, 1 byte differs between copies' '' \
   "$program" diff "$dir/out" "$dir/bad"
 prepare damage w2_scales 0 1
-expect 'verify finds what is no value' 1 "w2_scales: expert 0: the value stored for element 0 of layers.0.ffn.experts.0.w2.scale stands for no scale" '' \
+expect 'verify finds what is no value' 1 "w2_scales: expert 0: the value stored for element 0 of layers.0.ffn.experts.0.w2.scale represents no scale" '' \
   "$program" verify "$dir/bad"
-expect 'unpack, too' 2 '' "w2_scales: expert 0: the value stored for element 0 of .* stands for no scale; damaged" \
+expect 'unpack, too' 2 '' "w2_scales: expert 0: the value stored for element 0 of .* represents no scale; damaged" \
   "$program" unpack "$dir/bad" "$dir/no"
 prepare damage w2_scales 8 1
 expect 'a pad' 1 'w2_scales: expert 0: 1 pad byte is wrong, the first in row 0, byte 8: 0x01, 0x00 expected' '' "$program" verify "$dir/bad"
@@ -166,6 +166,6 @@ refused 'values that saturate' 'tensors\[3\] \([a-z0-9_]+\).values: scales 0xfd 
   'scales["values"]["of_scales"][254] = 253 << 23'
 refused 'a source bit that is nowhere' 'tensors\[2\] \([a-z0-9_]+\).modes: modes have 16384 bits in each copy, the storage 32768' 'codes["modes"][1][0] //= 2; codes["modes"][2][0] *= 2'
 refused 'a version without copies' 'tensors\[1\] \([a-z0-9_]+\).modes: a mode that moves nothing, which version 2' 'd["mxfp4_pack_layout"] = 2'
-refused 'values that a version does not have' 'values of w2_scales: version 2 of the format has none; say version 3' \
+refused 'values that a version does not have' 'values of w2_scales: version 2 of the format has none; use version 3' \
   'd["mxfp4_pack_layout"] = 2; twice["modes"].pop(1); twice["shape"][0] //= 2; codes["modes"].pop(); codes["shape"].pop(0); scales["pad"]["column"] = 0'
 finish

@@ -15,8 +15,8 @@ expect 'nothing is written' 1 '' '' test -e "$dir/r"
 expect 'one that is meant' 0 '' '' convert t vllm deepgemm --layout-version 1 --no-loader -q
 expect 'one of a later release' 2 '' 'no loader of vllm 0\.26\.0 reads marlin .* of kimi-k3; it is read from 0\.[0-9]+\.0 on; ' \
   "$program" convert "$dir/kimi" "$dir/k" --engine vllm==0.26.0 --backend marlin
-expect 'a release that is not known' 0 '' 'warning: vllm 9.9 is newer than 0.33.0, the last .*; it is taken to load what' convert n vllm==9.9 marlin
-expect 'a pre-release' 0 '' 'warning: vllm 0\.33\.0rc1 is none of the releases that are known here; it is taken to load what 0\.33\.0 loads' \
+expect 'a release that is not known' 0 '' 'warning: vllm 9.9 is newer than 0.33.0, the newest .*; it is assumed to load the same layouts' convert n vllm==9.9 marlin
+expect 'a pre-release' 0 '' 'warning: vllm 0\.33\.0rc1 is not a known release; it is assumed to load the same layouts as 0\.33\.0' \
   convert rc vllm==0.33.0rc1 marlin
 expect 'no release loads it' 2 '' 'vllm 0\.33\.0 has no backend deepgemm for models of family gpt-oss' convert no vllm deepgemm
 expect 'some releases load it' 2 '' 'vllm 0\.27\.0 has no backend vllm-cpu for models of family deepseek-v4; those that have it: 0\.30\.0 to' \

@@ -15,7 +15,7 @@ cd "$dir" || exit 1
 expect 'a name of the hub that the cache has' 0 'gpt-oss' 'openai/gpt-oss-20b: its snapshot .*snapshots/abc$' \
   "$program" inspect openai/gpt-oss-20b
 expect 'a repository of the cache' 0 'gpt-oss' 'its snapshot .*snapshots/abc' "$program" inspect "$repository"
-expect 'a whole cache' 2 '' 'hub: a cache of 2 models; say which, .*gpt-oss-120b for example' "$program" inspect "$HF_HUB_CACHE"
+expect 'a whole cache' 2 '' 'hub: a cache of 2 models; choose one, for example .*gpt-oss-120b' "$program" inspect "$HF_HUB_CACHE"
 expect 'a name that the cache has not' 2 '' 'fetched with: hf download openai/gpt-oss-9b --local-dir gpt-oss-9b' \
   "$program" inspect openai/gpt-oss-9b
 expect "the hub's address of it" 0 'gpt-oss' 'its snapshot .*snapshots/abc$' \
@@ -93,7 +93,7 @@ expect 'a filter' 0 '^triton-hopper ' '' "$program" backends --engine vllm --gpu
 others() { "$program" backends --engine vllm --gpu h100 -q | grep -c 'blackwell\|aiter\|sglang'; }
 expect 'that leaves out the rest' 1 '^0$' '' others
 expect 'the default is marked' 0 '^marlin +vllm +1 \* ' '' "$program" backends -q
-expect 'what auto takes' 0 . 'auto takes triton-hopper' "$program" backends --engine vllm --gpu h100 --model "$tiny"
+expect 'what auto takes' 0 . 'auto chooses triton-hopper' "$program" backends --engine vllm --gpu h100 --model "$tiny"
 "$program" synth kimi-k3 "$dir/k3" --tiny -q
 expect 'why it takes nothing' 0 '^aiter-w4a4 ' 'auto: vllm .*kimi-k3, gfx950: ' "$program" backends --engine vllm --gpu mi350x --model "$dir/k3"
 expect 'a kernel whose own library makes its form' 2 '' 'b12x: nothing to pack: vLLM passes the original experts on' as --backend b12x

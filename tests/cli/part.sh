@@ -27,9 +27,9 @@ expect 'other options' 2 '' 'was made with other options' \
 cp -r "$many" "$dir/again"
 expect 'another download of the model' 2 '' 'was made from another source' \
   "$program" convert "$dir/again" "$k" "${kind[@]}" --part 0/3
-expect 'synth sees the parts' 2 '' 'parts of it are there; put them together with merge, or discard them: mxfp4-pack clean .*/k --remove$' \
+expect 'synth sees the parts' 2 '' 'parts of it exist; join them with merge, or discard them: mxfp4-pack clean .*/k --remove$' \
   "$program" synth gpt-oss-20b "$k" --tiny
-expect 'clean lists them' 0 'k: parts of an output; merge puts them together' 'nothing was removed; --remove does it' "$program" clean "$dir"
+expect 'clean lists them' 0 'k: parts of an output; merge joins them' 'nothing was removed; use --remove' "$program" clean "$dir"
 part 0/3 -q & one=$!
 part 0/3 -q & two=$!
 expect 'two on one part: the one' 0 '' '' wait $one

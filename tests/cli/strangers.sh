@@ -214,7 +214,7 @@ for name in link link/; do
     "convert $dir/tiny OUT --backend marlin --engine vllm --part 0/2" "convert $dir/tiny OUT --backend marlin --engine vllm --force" \
     "convert $dir/tiny OUT --backend triton-hopper --engine vllm --add" "unpack $dir/o OUT" "unpack $dir/o OUT --part 0/2" \
     "synth gpt-oss-20b OUT --tiny" 'merge OUT'; do
-    expect "$command: $name" 2 '' "$name: is a link; give the place itself\$" "$program" ${command/OUT/"$dir/$name"}
+    expect "$command: $name" 2 '' "$name: is a link; use its target instead\$" "$program" ${command/OUT/"$dir/$name"}
   done
   expect "verify: $name" 0 'right' '' "$program" verify "$dir/$name"
   expect "diff: $name" 0 'are equal' '' "$program" diff "$dir/$name" "$dir/o"

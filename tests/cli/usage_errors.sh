@@ -42,9 +42,9 @@ expect 'a GPU that another form is for' 2 '' 'is for gfx950, gfx942, its layout 
   "$program" convert "$tiny" "$dir/o" --backend triton-rocm --engine vllm --gpu gfx942 --layout-version cdna4
 expect "another engine's kernel" 2 '' "error: --backend b12x: a kernel of vllm's, not of sglang's; nothing to pack" \
   "$program" convert "$tiny" "$dir/o" --backend b12x --engine sglang
-expect 'an option of --backend auto' 0 '' 'mxfp4-pack: --phase: of --backend auto; with marlin it changes nothing' \
+expect 'an option of --backend auto' 0 '' 'mxfp4-pack: --phase: only for --backend auto; it has no effect with marlin' \
   "$program" convert "$tiny" "$dir/o" --backend marlin --engine vllm --phase decode
-expect 'memory of no GPU' 0 'right at level' 'mxfp4-pack: --device-memory: of GPUs; with --device cpu it changes nothing' \
+expect 'memory of no GPU' 0 'right at level' 'mxfp4-pack: --device-memory: only for GPUs; it has no effect with --device cpu' \
   "$program" verify "$dir/o" --device cpu --device-memory 1G
 for option in --tokens --seed --tolerance; do
   expect "$option without the checkpoint" 2 '' "error: $option belongs to level kernels, .*; give it with --source" \
@@ -64,7 +64,7 @@ expect 'nothing is written by its name' 2 '"lines":\["--save: its value is missi
 expect 'two values' 2 '' 'error: --backend: given more than once' "$program" convert a b --backend x --backend y
 expect 'a mistyped value' 2 '' "error: --level: 'byte' is none of bytes, files, kernels; did you mean bytes\?" \
   "$program" verify "$dir/o" --level byte
-expect 'an option before the command' 2 '' 'error: -v stands before the command; options follow it; see mxfp4-pack verify --help' \
+expect 'an option before the command' 2 '' 'error: -v is before the command; put options after the command; see mxfp4-pack verify --help' \
   "$program" -v verify "$dir/o"
 expect 'two words too many' 2 '' "error: 'c', 'd' are words too many" "$program" convert a b c d --backend marlin --engine vllm
 

@@ -72,7 +72,7 @@ TEST_CASE("an engine is said with or without its release") {
   CHECK(read_engine("sglang==0.5.22.post1", "").version == "0.5.22");
   CHECK(error_of("vllm==0.33.0", "0.32.0") == "--engine vllm==0.33.0 and --engine-version 0.32.0 disagree");
   CHECK(error_of("vlm", "") == "no engine 'vlm', but " + engine_list(", ") + "; did you mean vllm?");
-  CHECK(error_of("vllm", "0.10.0") == "vllm 0.10.0 is older than 0.26.0, the first that is known here");
+  CHECK(error_of("vllm", "0.10.0") == "vllm 0.10.0 is older than 0.26.0, the oldest known release");
   CHECK(error_of("vllm", "new") == "--engine-version 'new': a release of vllm expected, as 0.33.0, or installed");
 }
 

@@ -116,7 +116,7 @@ TEST_CASE("names, engines and versions that are not there are listed") {
   };
   CHECK(message("marlin9", "vllm", "").find("no backend 'marlin9'") == 0);
   CHECK(message("marlin", "transformers", "") ==
-        "backend marlin is not there for engine 'transformers', but for vllm, sglang");
+        "backend marlin does not exist for engine 'transformers', only for vllm, sglang");
   CHECK(message("flashinfer-trtllm", "vllm", "v1") ==
         "backend flashinfer-trtllm of vllm has no layout version 'v1', but i128, i256");
 }

@@ -77,7 +77,7 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   const BackendChoice marlin = choice("vllm", "0.31.0", "sm90"), humming = choice("vllm", "0.32.0", "sm90");
   CHECK(marlin.engine_choice == "marlin");
   CHECK(marlin.why.find("vllm 0.31.0 on sm90 (fused_moe/oracle/mxfp4.py) looks for marlin") == 0);
-  const char* faster = "flashinfer-cutlass is faster at prefill, which --phase prefill takes";
+  const char* faster = "flashinfer-cutlass is faster at prefill, which --phase prefill chooses";
   CHECK(marlin.why.find(faster) != std::string::npos);
   CHECK(choice("vllm", "0.26.0", "sm90").why.find(faster) == std::string::npos);  // that release has none
   CHECK(humming.engine_choice == "humming");
@@ -86,7 +86,7 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   CHECK(lossy.backend == "humming");
   CHECK(lossy.alternatives.front() == "marlin");
   CHECK(lossy.why.find(faster) != std::string::npos);
-  CHECK(lossy.why.find("not humming-w4a8: lossy; --lossy takes it") != std::string::npos);
+  CHECK(lossy.why.find("not humming-w4a8: lossy; allow it with --lossy") != std::string::npos);
   const BackendChoice taken = choice("vllm", "0.33.0", "sm90", true);
   CHECK(taken.backend == "humming-w4a8");
   const BackendChoice old = choice("sglang", "0.5.18", "sm90");
@@ -98,7 +98,7 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   CHECK_THROWS_WITH(
       choice("sglang", "0.5.23", "sm80"),
       Catch::Contains("mxfp4_marlin_moe.py, which raises below SM90") &&
-          Catch::Contains("nothing that is written here runs there; take --engine vllm --backend marlin, or"));
+          Catch::Contains("no backend of mxfp4-pack runs there; take --engine vllm --backend marlin, or"));
   const BackendChoice loaded = choice("sglang", "0.5.23", "sm120");
   CHECK(loaded.engine_choice == "flashinfer-cutlass-mxfp8");
   CHECK(loaded.backend == "flashinfer-cutlass-mxfp8");
@@ -155,7 +155,7 @@ TEST_CASE("auto follows the engines on all of Blackwell, Rubin and MI300") {
   CHECK_FALSE(has_deepgemm("0.5.20"));
   CHECK_THROWS_WITH(choice(gpt_oss, "sglang", "gfx942"),
                     Catch::Contains("sglang 0.5.23 on gfx942 (quantization/mxfp4.py) refuses MXFP4"));
-  CHECK_THROWS_WITH(choice(kimi, "vllm", "gfx942"), Catch::Contains("which emulates where amd-quark is installed"));
+  CHECK_THROWS_WITH(choice(kimi, "vllm", "gfx942"), Catch::Contains("which emulates if amd-quark is installed"));
 }
 
 TEST_CASE("auto writes for triton_kernels what vLLM makes on that GPU and so many ranks") {

@@ -316,9 +316,9 @@ TEST_CASE("an output in, around or through the checkpoint") {
     return lines;
   };
   fs::create_directory_symlink(dir / "ckpt", dir / "out");
-  CHECK(said(dir / "out") == Lines{"OUT: is a link; give the place itself"});
-  CHECK(said(dir / "out/") == Lines{"OUT/: is a link; give the place itself"});
-  CHECK(said(dir / "ckpt/") == Lines{"CKPT/: is a link; give the place itself"});
+  CHECK(said(dir / "out") == Lines{"OUT: is a link; use its target instead"});
+  CHECK(said(dir / "out/") == Lines{"OUT/: is a link; use its target instead"});
+  CHECK(said(dir / "ckpt/") == Lines{"CKPT/: is a link; use its target instead"});
   CHECK(said(dir / "ckpt/.") == Lines{"CKPT/.: is the source CKPT itself; choose another place"});
   CHECK(said(dir / "out/inner") == Lines{"OUT/inner: lies inside the source CKPT; choose another place"});
   CHECK(said(dir / "ckpt/inner") == Lines{"CKPT/inner: lies inside the source CKPT; choose another place"});

@@ -258,7 +258,7 @@ TEST_CASE("a config that contradicts the tensors") {
   CHECK(said("quantization_config", {{"quant_method", "fp8"}}) ==
         Lines{"config.json: quantization_config.quant_method is 'fp8', " + method});
   CHECK(said("model_type", "llama") ==
-        Lines{"config.json: model_type 'llama' does not say the order of gate and up rows in *_blocks; say --gate-up "
+        Lines{"config.json: model_type 'llama' does not say the order of gate and up rows in *_blocks; use --gate-up "
               "interleaved or --gate-up concatenated"});
   CHECK(said_to_deepseek([](auto& c) { c.config["expert_dtype"] = "fp8"; }) ==
         Lines{"config.json: expert_dtype is 'fp8', but the experts are MXFP4 ('fp4' expected)"});

@@ -41,9 +41,9 @@ TEST_CASE("every published model's structure is recognised") {
       {"deepseek-v4.1-flash", "deepseek-v4.1", 128, 96, 5, 2},
       {"deepseek-r1-0528-quark", "quark", 128, 64, 1, 2},
       {"glm-5.1-quark", "quark", 128, 64, 1, 2, 3},
-      {"glm-5.2-quark", "quark", 128, 64, 1, 2, 3, "model.layers.2.mlp.experts: experts are BF16, passed through"},
+      {"glm-5.2-quark", "quark", 128, 64, 1, 2, 3, "model.layers.2.mlp.experts: experts are BF16, copied unchanged"},
       {"glm-5.3-flash-quark", "quark", 128, 64, 1, 2, 3,
-       "model.language_model.layers.2.mlp.experts: experts are F8_E4M3, passed through"},
+       "model.language_model.layers.2.mlp.experts: experts are F8_E4M3, copied unchanged"},
       {"kimi-k2.5-quark", "quark", 128, 64, 1, 2},
       {"kimi-k3", "kimi-k3", 64, 96, 1, 2},
       {"ling", "ling", 128, 64, 1, 2},
@@ -71,7 +71,7 @@ TEST_CASE("every published model's structure is recognised") {
     std::vector<std::string> notes;
     if (*x.other_experts) notes.push_back(x.other_experts);
     if (x.other_linears > 0)
-      notes.push_back(fmt::format("{} MXFP4 linears outside the routed experts are passed through", x.other_linears));
+      notes.push_back(fmt::format("{} MXFP4 linears outside the routed experts are copied unchanged", x.other_linears));
     CHECK(m.notes == notes);
   }
 }
