@@ -63,7 +63,8 @@ Backend sglang_ones() {
   return b;
 }
 
-/// Its method for an FP8 checkpoint keeps the names of scales as loaded and pads intermediate alone, to 128.
+/// SGLang's method for an FP8 checkpoint keeps the names of scales as loaded, and pads only the intermediate size, to
+/// 128.
 Backend sglang_2() {
   Backend b = sglang();
   b.layout_version = "2";

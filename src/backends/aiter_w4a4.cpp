@@ -1,7 +1,7 @@
-// AITER's MXFP4 x MXFP4 MoE on gfx950, for Quark's W4A4 checkpoints. As aiter-a16w4, but w13 stays as loaded. The
-// scale shuffle (e8m0_shuffle) leaves memory it does not write; sizes padded to 256 leave it none. Source: AITER
-// e404860 of 2026-08-22 (shuffle_weight, e8m0_shuffle, byte-checked as host code), vLLM 446179f8, SGLang b26729f22. The
-// kernels were not run, vLLM 0.26.0's and 0.33.0's conversions were, on a CPU.
+// AITER's MXFP4 x MXFP4 MoE on gfx950, for Quark's W4A4 checkpoints. It is like aiter-a16w4, but w13 stays as loaded.
+// The scale shuffle (e8m0_shuffle) leaves some memory unwritten, unless sizes are padded to 256. Source: AITER e404860
+// of 2026-08-22 (shuffle_weight, e8m0_shuffle, byte-checked as host code), vLLM 446179f8, SGLang b26729f22. The kernels
+// were not run. The conversions of vLLM 0.26.0 and 0.33.0 were run on a CPU.
 #include "src/backends/aiter.h"
 #include "src/backends/registry.h"
 
@@ -25,7 +25,7 @@ Backend vllm_1_others() { return vllm_1(is_not_converted_as_gpt_oss, "0.28.0"); 
 
 Backend vllm_2() { return aiter_version_2(kernel, {256, 128}, "0.32.0"); }
 
-/// GPT-OSS's rows stay in pairs, biases too; its layout versions 1 and 2 are no engine's.
+/// GPT-OSS's rows and biases stay in pairs. No engine has layout versions 1 and 2 for it.
 Backend as_loaded(Backend b, const char* layout_version) {
   b.layout_version = layout_version;
   b.takes = is_gpt_oss_like;

@@ -42,7 +42,7 @@ bool is_called(const Backend& b, const std::string& name) {
   });
 }
 
-/// The one of `names` that the engine prefers on a GPU for any model; empty if the engine prefers none.
+/// The backend in `names` that the engine prefers on a GPU for any model; empty if it prefers none.
 std::string preferred(const std::vector<std::string>& names, const std::string& engine, const std::string& gpu) {
   for (const Rule& rule : find_engine(engine).chooser()) {
     if (!has_word(rule.gpus, gpu)) continue;

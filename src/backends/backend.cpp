@@ -86,7 +86,7 @@ std::vector<const Backend*> rows_of(const std::string& name, const std::string& 
   return rows;
 }
 
-/// Like find_backend(), among the rows of one name and engine. Null if none fits.
+/// As find_backend(), among the rows of one name and engine. Null if none fits.
 const Backend* search(const std::vector<const Backend*>& rows, const std::string& engine,
                       const std::string& layout_version, const Model* model, const std::string& release) {
   const Backend* partial = nullptr;  // a form for some models only, if no model is given

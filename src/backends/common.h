@@ -5,12 +5,12 @@
 
 namespace mxfp4 {
 
-/// SGLang's FlashInfer methods for DeepSeek-V4 keep the name under which scales are loaded.
+/// The names of scales in SGLang's FlashInfer methods for DeepSeek-V4, which keep the names used for loading.
 inline constexpr Names sglang_inv_names = {{"w13_weight", "w2_weight"},
                                            {"w13_weight_scale_inv", "w2_weight_scale_inv"},
                                            {"w13_weight_bias", "w2_weight_bias"}};
 
-/// w13 and w2 alike, but for their names.
+/// The parameters of w13 and w2, if they differ only in their names.
 inline Parameters both(const Names& names, Parameter codes, Parameter scales, Parameter bias) {
   Parameters out;
   for (size_t role : {0, 1}) {
@@ -22,7 +22,7 @@ inline Parameters both(const Names& names, Parameter codes, Parameter scales, Pa
   return out;
 }
 
-/// Shapes of one expert: the rows in their order, unless the layout says otherwise.
+/// Shapes of one expert: all rows in order, unless the layout says otherwise.
 inline Dims code_rows(int64_t n, int64_t k) { return {n, k / 2}; }
 inline Dims scale_rows(int64_t n, int64_t k) { return {n, k / group}; }
 inline Dims bias_rows(int64_t n, int64_t) { return {n}; }
@@ -42,7 +42,7 @@ inline Dims contiguous_strides(const Dims& shape) {
   return strides;
 }
 
-/// The last two axes exchanged, over the same memory.
+/// Exchanges the last two axes over the same memory.
 inline View transposed(const char* torch_dtype, const Dims& stored) {
   View v{torch_dtype, stored, contiguous_strides(stored)};
   std::swap(v.shape.end()[-1], v.shape.end()[-2]);
@@ -63,13 +63,13 @@ inline RowOrder gate_up_pairs(const Model&) { return {1, false}; }
 /// The models that SGLang loads by its methods for DeepSeek-V4: FP8 checkpoints with MXFP4 experts.
 inline bool is_deepseek_v4(const Model& m) { return m.family.starts_with("deepseek-v4") || m.family == "ling"; }
 inline bool is_not_deepseek_v4(const Model& m) { return !is_deepseek_v4(m); }
-/// Models for which vLLM asks for MXFP8 activations.
+/// Models for which vLLM requests MXFP8 activations.
 inline bool asks_for_mxfp8(const Model& m) { return m.family.starts_with("deepseek-v4"); }
 inline bool asks_for_bf16(const Model& m) { return !asks_for_mxfp8(m); }
 inline bool is_gpt_oss_like(const Model& m) { return m.pairs; }
 inline bool has_halves(const Model& m) { return !m.pairs; }
-/// vLLM has two functions that convert: one for GPT-OSS and Quark, and one for all others, which got some backends
-/// later.
+/// vLLM has two conversion functions: one for GPT-OSS and Quark, and one for all others, which supports some backends
+/// only in later releases.
 inline bool is_converted_as_gpt_oss(const Model& m) { return m.pairs || m.family == "quark"; }
 inline bool is_not_converted_as_gpt_oss(const Model& m) { return !is_converted_as_gpt_oss(m); }
 

@@ -1,8 +1,8 @@
-// vLLM's own CUTLASS W4A4 on SM100 and SM12x, its choice there for compressed-tensors and Quark: activations become
-// MXFP4 too. Codes and rows stay as published, gate then up; scales go into 128x4 atoms and keep their shape. The
-// method for compressed-tensors pads nothing and fails where hidden or a rank's intermediate size is no multiple of
-// 128; that for Quark pads to 128. Source: vLLM 0.33.0 (swizzle_mxfp4_scales, run on a CPU;
-// the same function and preparation in 0.26.0).
+// vLLM's own CUTLASS W4A4 on SM100 and SM12x, its choice there for compressed-tensors and Quark. Activations become
+// MXFP4 as well. Codes and rows stay as published, gate then up. Scales are stored in 128x4 atoms and keep their shape.
+// The method for compressed-tensors pads nothing; it fails if hidden or a rank's intermediate size is no multiple of
+// 128. The method for Quark pads to 128. Source: vLLM 0.33.0 (swizzle_mxfp4_scales, run on a CPU; the same function and
+// preparation in 0.26.0).
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 

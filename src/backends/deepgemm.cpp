@@ -34,7 +34,7 @@ Backend halves(const Engine& engine, Setting setting) {
   return b;
 }
 
-/// vLLM's DeepGemmFP4Experts has no activation of GPT-OSS, and SGLang hands its pairs to a kernel of halves.
+/// vLLM's DeepGemmFP4Experts lacks GPT-OSS's activation, and SGLang passes its pairs to a kernel for halves.
 Backend pairs(const Engine& engine, Setting setting) {
   Backend b = backend(engine, setting);
   b.takes = is_gpt_oss_like;

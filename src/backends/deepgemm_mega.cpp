@@ -1,9 +1,8 @@
 // DeepGEMM's fused expert-parallel MoE on SM10x (fp8_fp4_mega_moe). w13 is in blocks of 8 gate and 8 up rows; codes are
 // otherwise canonical. Scales are deepgemm's words, with each block of 128 rows in UTCCP order. Both sizes are padded
-// to
-// 128. The kernel takes no bias. GPT-OSS's biases are stored in addition, as F32 in the rows' order, for engines that
-// add them. Source: DeepGEMM 54e2261 of 2026-06-23 (the mega-MoE weight transform, byte-checked as host code), vLLM
-// DeepseekV4MegaMoEExperts, SGLang build_mega_moe_experts_weights. The kernels were not run.
+// to 128. The kernel supports no bias. GPT-OSS's biases are stored in addition, as F32 in the rows' order, for engines
+// that add them. Source: DeepGEMM 54e2261 of 2026-06-23 (the mega-MoE weight transform, byte-checked as host code),
+// vLLM DeepseekV4MegaMoEExperts, SGLang build_mega_moe_experts_weights. The kernels were not run.
 #include "src/backends/deepgemm.h"
 #include "src/backends/registry.h"
 

@@ -1,4 +1,4 @@
-// The engines: one row each.
+// The engines, one row for each.
 #pragma once
 
 #include <span>
@@ -42,7 +42,7 @@ inline constexpr Engine sglang = made("sglang", sglang_releases, &sglang_names, 
 }  // namespace engine
 inline constexpr Engine engines[] = {engine::vllm, engine::sglang};
 
-/// Throws Error{usage} that lists all engines if none has this name.
+/// The engine of that name. Throws Error{usage} with a list of all engines if there is none.
 const Engine& find_engine(std::string_view name);
 
 /// `release`, or the newest known release if `release` is empty.

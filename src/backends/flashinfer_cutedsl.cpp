@@ -1,8 +1,8 @@
 // FlashInfer's CuTe-DSL MXFP8 x MXFP4 MoE on SM100 (cute_dsl_fused_moe_mxfp8_mxfp4). w13 is in blocks of 64 rows, up
 // first. Codes are plain; scales are in 128x4 atoms, and the kernel checks their view (32, 4, N/128, 4, K/128,
-// experts). The kernel takes multiples of 128 and no bias; no engine is known to pad for it. There is no golden vector:
-// bytes follow FlashInfer's own description. Row order, MMA view and strides of 0.6.18rc7 were byte-checked; the kernel
-// was not run.
+// experts). The kernel requires multiples of 128 and supports no bias; no engine is known to pad for it. There is no
+// golden vector: bytes follow FlashInfer's own description. Row order, MMA view and strides of 0.6.18rc7 were
+// byte-checked; the kernel was not run.
 #include "src/backends/common.h"
 #include "src/backends/registry.h"
 

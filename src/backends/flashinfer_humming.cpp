@@ -78,7 +78,7 @@ Backend sglang_deepseek() {
   return b;
 }
 
-/// Its layer rounds hidden up to 256 before its method pads both sizes to 128.
+/// SGLang's layer rounds hidden up to 256 before its method pads both sizes to 128.
 Backend sglang_padded() {
   Backend b = sglang(sglang_names);
   b.multiple = {256, 128};

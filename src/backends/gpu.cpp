@@ -37,7 +37,7 @@ constexpr Architecture known[] = {
     {"cpu", ""},
 };
 
-/// Gigabytes; of a GPU that is sold with several sizes the smaller that serves models.
+/// Gigabytes. For a GPU with several memory sizes: the smaller size that serves models.
 struct Memory {
   const char* gpus;
   int gigabytes;

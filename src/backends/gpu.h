@@ -1,4 +1,4 @@
-// The GPUs that --gpu knows, and the one that is here.
+// The GPUs that --gpu accepts, and the GPU of this machine.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ std::vector<std::string> architectures();
 /// "sm75 (t4), sm80 (a30, a100), .., cpu"
 std::string known_architectures();
 
-/// The memory of a GPU in bytes. Of an architecture: 80 GB, or what its GPUs have at least or at most. 80 GB for an
-/// unknown one; 0, no limit, for a CPU.
+/// The memory of a GPU in bytes. For an architecture it is 80 GB, limited to the smallest and largest memory of its
+/// GPUs. It is 80 GB for an unknown GPU, and 0, no limit, for a CPU.
 int64_t memory_of(const std::string& gpu);
 
 /// The architecture of the first GPU that the drivers of NVIDIA or AMD list; empty if there is no GPU or its

@@ -53,7 +53,7 @@ Backend vllm() {
                         {"VLLM_HUMMING_INPUT_QUANT_CONFIG", R"({"dtype":"bfloat16"})", asks_for_mxfp8}}};
 }
 
-/// Its FP8 method takes a rank's intermediate size only in whole blocks of 128, so that it needs no pads.
+/// SGLang's FP8 method requires a rank's intermediate size in whole blocks of 128, so it needs no pads.
 Backend sglang() {
   return {.name = "humming",
           .engine = "sglang",

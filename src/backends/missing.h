@@ -1,4 +1,4 @@
-// Releases that have a kernel, but not on all GPUs on which others have it.
+// Releases that have a kernel, but not on all GPUs on which other releases have it.
 #pragma once
 
 #include <string>

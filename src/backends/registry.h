@@ -1,4 +1,4 @@
-// The registry of backends: one line each. Of one name and engine the first is the default.
+// The registry of backends, one line for each. The first backend of a name and engine is the default.
 #pragma once
 
 #include "src/backends/backend.h"

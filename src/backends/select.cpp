@@ -149,7 +149,7 @@ class Selection {
     }
   }
 
-  /// Whether it may be written: a loader reads it, or none is needed.
+  /// Whether a backend may be written: a loader reads it, or no loader is needed.
   bool is_served(const std::string& name) const { return to_.no_loader || is_read(name); }
 
   /// Lists the other backends that run there and may be written. If no loader reads the chosen backend, the first of
@@ -167,7 +167,7 @@ class Selection {
     others.erase(others.begin());
   }
 
-  /// The others, which change values.
+  /// The backends that could be chosen, but change values.
   std::vector<std::string> lossy() const {
     Selection any(model_, to_);
     any.to_.lossy = true;
@@ -186,7 +186,7 @@ class Selection {
     return std::move(choice_);
   }
 
-  /// A backend that was measured to be faster is not passed over in silence.
+  /// Mentions a backend that was measured to be faster than the chosen one.
   void explain_faster() {
     if (to_.gpu != "sm90") return;
     for (const Measured& m : measured)

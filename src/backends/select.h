@@ -13,7 +13,7 @@ struct Rule {
   const char* families;  // "gpt-oss" also has models of its form; "": any
   const char* gpus;
   const char* order;  // backends
-  const char* file;   // of the engine, which says so
+  const char* file;   // the engine's source file with this order
   Range releases = {};
   const char* where = "";  // a condition
 };
@@ -25,28 +25,28 @@ struct Deployment {
   std::string gpu;      // "sm90", "gfx950", "cpu"
   std::string phase;    // "prefill", "decode" or empty
   int tp_size = 1;
-  bool lossy = false;      // take the engine's choice also if it changes values
-  bool no_loader = false;  // take it also if no loader reads it
+  bool lossy = false;      // accept the engine's choice also if it changes values
+  bool no_loader = false;  // accept it also if no loader reads it
 };
 
 struct BackendChoice {
   std::string engine_choice = {};  // the engine's own choice, by this tool's name or the engine's
   std::string backend;             // the backend to write
   std::string layout_version = {};
-  bool is_read = false;                              // by a loader of the release; false only if none is needed
+  bool is_read = false;                              // a loader of the release reads it; false only if none is needed
   std::string why = {};                              // a sentence without a full stop
   std::vector<std::string> alternatives = {};        // others that run on the GPU and that a loader reads
-  std::vector<std::string> lossy_alternatives = {};  // that run there and change values
+  std::vector<std::string> lossy_alternatives = {};  // run on the GPU and change values
 };
 
-/// The first backend in the engine's order that can be written, is lossless and can hold every layer of the model;
-/// `why` lists the skipped ones. If no loader of the release reads that backend, the first one on that GPU that a
-/// loader reads. Throws Error{usage} if there is none.
+/// The first backend in the engine's order that can be written, is lossless and supports every layer of the model.
+/// `why` lists the skipped backends. If no loader of the release reads that backend, it is replaced by the first
+/// backend on that GPU that a loader reads. Throws Error{usage} if there is none.
 BackendChoice select_backend(const Model& model, const Deployment& deployment);
 
-/// The backend that --backend requests. "auto": the choice above, for the GPU of this machine unless another is given;
-/// the choice is printed. A name: that backend, in the first form that the release loads on this number of ranks and
-/// that the given GPU runs.
+/// The backend for --backend. "auto": the choice of select_backend() for the GPU of this machine, unless another GPU is
+/// given; the choice is printed. A name: that backend, in the first form that the release loads on this number of ranks
+/// and that the given GPU runs.
 BackendChoice choose_backend(const std::string& name, const Model& model, Deployment deployment);
 
 /// Every backend of the engine that holds the model without a loss, runs on the GPU, if one is given, and is read by a

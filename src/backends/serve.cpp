@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::string_view unset = "unset:";
 
-/// In capitals: a variable of the environment.
+/// Whether a setting is a variable of the environment: its name is in capitals.
 bool is_variable(std::string_view name) { return name.find_first_of("abcdefghijklmnopqrstuvwxyz") == name.npos; }
 
-/// Settings of which `is_meant` says so, by name.
+/// The settings for which `is_meant` is true, by name.
 std::string describe_if(const Backend& backend, const Model* model, bool (*is_meant)(std::string_view name)) {
   std::vector<std::string> texts;
   std::string_view last;

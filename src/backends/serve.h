@@ -1,4 +1,4 @@
-// How an engine is started with a packed output.
+// The command that starts an engine with a packed output.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ std::string describe_who_sets(const Backend& backend, const Model& model, bool h
 /// triton_kernels 3.5 on".
 std::string describe_fits(const Backend& backend);
 
-/// A set that is to be served.
+/// A set to be served.
 struct Served {
   const Backend& backend;
   const Model& model;

@@ -1,5 +1,5 @@
-// Kimi-K3 in SGLang 0.5.23 and later: the loader fills the pads of the intermediate size with zeros, those of scales
-// too, and cannot load where hidden is padded.
+// Kimi-K3 in SGLang 0.5.23 and later. The loader fills the pads of the intermediate size with zeros, including pads of
+// scales. It cannot load the model if hidden is padded.
 #pragma once
 
 #include "src/backends/backend.h"
@@ -10,7 +10,7 @@ namespace mxfp4 {
 inline bool is_kimi_k3(const Model& m) { return m.family == "kimi-k3"; }
 inline bool is_neither_kimi_k3_nor_deepseek_v4(const Model& m) { return !is_kimi_k3(m) && is_not_deepseek_v4(m); }
 
-/// A backend's form for other models, which SGLang up to 0.5.22 uses for Kimi-K3, too.
+/// A backend's form for other models. SGLang up to 0.5.22 uses it for Kimi-K3 as well.
 inline Backend kimi_k3_to_0_5_22(Backend b) {
   b.takes = is_kimi_k3;
   b.releases = {"0.5.17", "0.5.22"};

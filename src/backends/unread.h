@@ -10,7 +10,7 @@ struct Deployment;
 struct Model;
 
 /// The choices that a loader reads, as a proposal: "take --backend marlin or humming"; "take --engine vllm --backend
-/// marlin, or --gpu sm90 or sm100". Empty if loaders read the model nowhere.
+/// marlin, or --gpu sm90 or sm100". Empty if no loader reads the model.
 std::string read_instead(const Model& model, const Deployment& to);
 
 /// Throws Error{usage} if no loader of the release reads the backend's form, unless `to` says that none is needed. An

@@ -6,8 +6,8 @@
 
 namespace mxfp4 {
 
-/// Below 0, 0, above 0. Numbers are compared one by one, "0.6.18.post1" as 0.6.18.1; a missing number is 0. Other
-/// suffixes ("rc1", "+cu130") are ignored.
+/// Compares versions: returns a number below 0, 0 or above 0. Numbers are compared one by one, "0.6.18.post1" as
+/// 0.6.18.1; a missing number is 0. Other suffixes ("rc1", "+cu130") are ignored.
 int compare_versions(std::string_view a, std::string_view b);
 
 /// Whether a version precedes the release of its numbers: "0.33.0rc1", "0.27.1.dev3".

@@ -1,4 +1,4 @@
-// Tables hold lists of names as one text.
+// Tables store a list of names as one text.
 #pragma once
 
 #include <fmt/format.h>
