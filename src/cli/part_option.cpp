@@ -49,7 +49,7 @@ class Environment {
     add(fmt::format("{}={}, {}={}", index, *i, count, *n), {*i, *n});
   }
 
-  /// Adds the number of a task of srun. Outside of srun, a batch script is process 0, with or without a count; that is
+  /// Adds the number of a task of srun. Outside of srun a batch script is process 0; without a count of tasks that is
   /// no part number.
   void add_slurm_tasks() {
     if (number("SLURM_PROCID") == 0 && !number("SLURM_NTASKS")) return;
