@@ -125,9 +125,9 @@ Folder Folder::make(const std::string& name) const {
     fail_errno(path(name), "cannot create", errno);
   Folder made = find(name);
   // Another user who may write here could have put another folder of this user in its place, in which others may write.
-  if (made && made.is_own() && (made.stat().st_mode & 077) != 0) ::fchmod(made.readable().get(), 0700);
   if (!made || !made.is_own() || !names_in_folder(made).empty())
     fail(ErrorKind::io, "{}: another user has changed it while it was made", path(name));
+  if ((made.stat().st_mode & 077) != 0) ::fchmod(made.readable().get(), 0700);
   return made;
 }
 

@@ -252,14 +252,17 @@ Json run(const ConvertOptions& options, OutputDir* output, const Input& in, cons
   start.takes_parts = parts.has_value();
   out.open(start);
   if (parts && !out.committed()) parts->move_into(out);
+  const bool takes_parts = out.journal().records().contains(parts_taken);
+  if (takes_parts && !in.published.empty()) skip_published(options, p.manifest);
   Conversion conversion(p.plan, options, devices, in.source, out, in.known);
-  conversion.compare_with(in.files, in.published);
+  if (!takes_parts) conversion.compare_with(in.files, in.published);
   if (options.merge && !options.verify && !options.sha256) leave_out(*parts, conversion);
   if (out.committed())
     finish_earlier(options, *in.place, conversion);
   else
     carry_out(options, to, p, out, conversion);
   to.end();
+  out.restrict_to(in.files.folder->permitted());
   out.commit(manifest_name);
   cache.put(fingerprint_of(p.plan, source_checksums(p.plan, conversion.checksums())));
   return report(options, in, p.plan, devices, conversion);

@@ -14,11 +14,15 @@ namespace mxfp4 {
 
 namespace {
 
+constexpr int most_ranks = 4096;
+
 /// What other parts' runs were given is compared when the plan is there.
 ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
   ConvertOptions o;
   try {
     o = read_command(part.command);
+    if (o.tp_size < 1 || o.tp_size > most_ranks)
+      fail(ErrorKind::input, "{}: {} of {} has a tensor-parallel size of {}", m.out, part_record, part.name, o.tp_size);
   } catch (const Json::exception&) {
     fail(ErrorKind::input, "{}: {} of {} is of another version", m.out, part_record, part.name);
   }

@@ -170,6 +170,7 @@ std::vector<int> Parts::missing() const {
 void Parts::move_into(OutputDir& out) const {
   for (const PartFolder* part : found_) {
     if (!part) continue;
+    out.journal().add(parts_taken, part->name);
     for (const auto& [job, record] : part->record.records) out.journal().add(job, record);
   }
   out.journal().sync();  // a part whose files are not in its folder any more is known by it

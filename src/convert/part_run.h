@@ -11,6 +11,9 @@
 
 namespace mxfp4 {
 
+/// A record in the journal of an output into which parts were moved. No job has this number.
+inline constexpr int64_t parts_taken = -1;
+
 /// Whether a name is a file of so many bytes.
 bool has_size(const Folder& folder, const std::string& name, int64_t bytes);
 

@@ -18,11 +18,29 @@ PublishedList published_of(const ConvertOptions& o, const Checkpoint& checkpoint
   return check_published(checkpoint, list, is_given, problems);
 }
 
-bool skips_published(const ConvertOptions& o, const Checkpoint& checkpoint) {
-  if (o.no_published || !(o.part || o.merge) || published_beside(checkpoint).empty()) return false;
+namespace {
+
+void say_skipped(const ConvertOptions& o) {
   note(fmt::format("parts compare no published hashes; compare them with 'mxfp4-pack verify {} --published FILE'",
                    printable(o.out)));
-  return true;
+}
+
+}  // namespace
+
+bool skips_published(const ConvertOptions& o, const Checkpoint& checkpoint) {
+  if (o.no_published || !(o.part || o.merge) || published_beside(checkpoint).empty()) return false;
+  return say_skipped(o), true;
+}
+
+void skip_published(const ConvertOptions& o, ManifestOptions& manifest) {
+  if (!o.published.empty())
+    fail(ErrorKind::usage,
+         "--published: parts of {} are there, whose bytes were not compared; convert with --no-published, then verify "
+         "with --published, or discard them: mxfp4-pack clean {} --remove",
+         o.out, shell_word(o.out));
+  say_skipped(o);
+  manifest.published.clear();
+  manifest.skips_published = true;
 }
 
 void refuse_published(const ConvertOptions& o) {

@@ -6,6 +6,7 @@
 namespace mxfp4 {
 
 struct ConvertOptions;
+struct ManifestOptions;
 
 /// The checkpoint's files with published hashes, as check_published() gives them. None for one part of an output, which
 /// reads a share of each file, for a merge, which reads none, and for an output that is converted again.
@@ -13,6 +14,10 @@ PublishedList published_of(const ConvertOptions& options, const Checkpoint& chec
 
 /// Whether Hugging Face's tools left hashes beside the checkpoint that parts of an output do not compare. Says so.
 bool skips_published(const ConvertOptions& options, const Checkpoint& checkpoint);
+
+/// Parts were taken in, whose bytes nobody compared: the manifest records none of the hashes. Says so; throws
+/// Error{usage} if a list was given.
+void skip_published(const ConvertOptions& options, ManifestOptions& manifest);
 
 /// Throws Error{usage} if a list is given for an output that is to be converted again.
 void refuse_published(const ConvertOptions& options);

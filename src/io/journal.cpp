@@ -41,6 +41,8 @@ Fd open_journal(const Folder& folder, const std::string& name, const std::string
     fail(ErrorKind::usage, "{}: not a file of mxfp4-pack's own; remove it", file.name());
   if (s.st_uid != ::geteuid())
     fail(ErrorKind::usage, "{}: belongs to another user, whose run may be going on", file.name());
+  if (s.st_mode & 022)
+    fail(ErrorKind::usage, "{}: others may write to it, so it is no journal of mxfp4-pack; move it away", file.name());
   if (s.st_size > 0) ::fsync(file.get());  // NFS reports here, once, failed writes of a former run
   return file;
 }
@@ -200,6 +202,8 @@ void Journal::append(const std::string& text) {
 void Journal::remove() {
   if (!fd_) return;
   remove_at_signal();
+  // Somebody may have renamed it, to put it back later: then it says nothing.
+  if (::ftruncate(fd_.get(), 0) != 0) note_detail(fmt::format("{}: cannot be emptied", folder_.path(name_)));
   if (is_in_place()) folder_.unlink(name_);  // before the lock goes with the file
   fd_ = Fd();
   text_.begun = false;

@@ -33,13 +33,13 @@ std::array<std::string, 4> every_name(const HiddenNames& n) { return {n.partial,
 
 bool is_own_folder(const Folder& folder) { return folder && folder.is_own(); }
 
-/// Whether a folder has a run file that only this user can have written. The file is opened to be sure: the client of a
-/// file server may remember a file that a killed run has removed.
+/// Whether a folder has a run file that only this user can have written, and has the mode of a staging directory. The
+/// file is opened to be sure: the client of a file server may remember a file that a killed run has removed.
 bool has_run_file(const Folder& dir) {
   const Fd opened = dir.open(run_file, O_RDONLY | O_NONBLOCK);
   if (!opened) return errno != ENOENT && dir.has_file(run_file);
   const struct stat s = opened.stat();
-  return S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & 022) && !(dir.stat().st_mode & 022);
+  return S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & 022) && !(dir.stat().st_mode & 077);
 }
 
 /// The journal, if it belongs to this user alone; else the reason.
@@ -57,6 +57,8 @@ FoundJournal open_found(const Folder& above, const std::string& name) {
     found.why = "the journal is not a regular file, or has several hard links";
   else if (s->st_uid != ::geteuid())
     found.why = "it belongs to another user";
+  else if (s->st_mode & 022)
+    found.why = "others may write to the journal";
   if (!found.why.empty()) return found;
   found.fd = above.open(name, O_RDONLY | O_NONBLOCK);
   if (found.fd) found.text = read_journal(found.fd);

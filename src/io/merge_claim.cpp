@@ -46,9 +46,12 @@ bool may_be_alive(const std::string& holder, const Folder& parts) {
   return ::kill(pid_t(std::atoi(holder.c_str() + holder.rfind('.') + 1)), 0) == 0 || errno == EPERM;
 }
 
-void remove_folder(const Folder& parts, const std::string& name) try {
-  remove_tree(parts, name);
-} catch (const fs::filesystem_error&) {  // the rest is recognised by its name and removed with the parts
+/// Removes a claim's empty folders and nothing else: a folder that somebody moved to this name keeps what is in it.
+void remove_folder(const Folder& parts, const std::string& name) {
+  const Folder claim = parts.find(name);
+  if (claim)
+    for (const std::string& holder : names_in_folder(claim, Unreadable::skip)) claim.rmdir(holder);
+  parts.rmdir(name);
 }
 
 /// Removes the claim, unless another process has taken it.
@@ -77,8 +80,11 @@ bool is_claim(const Folder& parts, const std::string& name) {
   static const std::regex pattern(std::string(claim_name) + "(\\.[0-9a-f]{16})?");
   const Folder claim = std::regex_match(name, pattern) ? parts.find(name) : Folder();
   if (!claim || !claim.is_own()) return false;
+  static const std::regex holder("[A-Za-z0-9_-]+\\.[0-9]+");
   const std::vector<Entry> entries = entries_below(claim, Unreadable::skip);  // only the empty folder of the holder
-  return entries.size() <= 1 && std::all_of(entries.begin(), entries.end(), [](auto& e) { return e.is_folder(); });
+  return entries.size() <= 1 && std::all_of(entries.begin(), entries.end(), [](const Entry& e) {
+           return e.is_folder() && std::regex_match(e.name, holder);
+         });
 }
 
 MergeClaim::MergeClaim(const Place& place, const std::string& out) : holder_(process_name()) {
@@ -92,6 +98,10 @@ MergeClaim::MergeClaim(const Place& place, const std::string& out) : holder_(pro
   for (int i = 0; (error = parts_.rename(fresh, parts_, claim_name)) != 0;
        ++i) {                     // fails over a folder that is not empty
     if (error == ENOENT) return;  // another process has merged the parts
+    if (parts_.has(claim_name) && !is_claim(parts_, claim_name)) {
+      remove_folder(parts_, fresh);
+      fail(ErrorKind::usage, "{}: was not made by mxfp4-pack; move it away", parts_.path(claim_name));
+    }
     const std::string holder = holder_of(parts_, claim_name);
     if (i == most_tries || may_be_alive(holder, parts_)) {
       const bool is_taken = error == ENOTEMPTY || error == EEXIST || parts_.has(claim_name);

@@ -144,8 +144,7 @@ void OutputDir::look_at_predecessor() {
   const struct stat s = old_->folder.stat();
   if (s.st_uid != ::geteuid() && ::faccessat(place_.above.fd(), place_.name.c_str(), W_OK, 0) != 0)
     fail(ErrorKind::usage, "{}: belongs to another user and cannot be replaced; choose another place", name_);
-  if (old_->folder.is_own())
-    old_mode_ = s.st_mode & 07777 & (has_access_list(old_->folder) ? ~mode_t(S_IRWXG) : ~mode_t(0));
+  keeps_mode_ = old_->folder.is_own();
 }
 
 /// Whether this run continues the staging directory of another run. Throws Error{usage} if that run had other inputs
@@ -291,17 +290,17 @@ void OutputDir::sync_built() {
   for (const Entry& entry : entries_below(built)) {
     if (!entry.is_folder()) continue;
     const Folder folder = built.find(entry.name);
-    const auto old = old_ ? old_->folder.look(entry.name) : std::nullopt;
+    const Folder old = old_ ? old_->folder.find(entry.name) : Folder();
     if (old && !own.contains(entry.name))  // not made by this run: its mode stays
-      privacy_.keep(folder, old->st_mode);
+      Privacy::keep(folder, old);
     else if (old)
-      privacy_.apply(folder, old->st_mode & 07777);
+      privacy_.apply(folder, old);
     else
       privacy_.apply(folder);  // here, since folders of an interrupted run need their mode as well
     folder.sync();
   }
-  if (old_mode_)
-    privacy_.apply(built, *old_mode_ & old_->folder.stat().st_mode);  // its owner may have restricted it during the run
+  if (keeps_mode_)
+    privacy_.apply(built, old_->folder);  // as it is by now: its owner may have restricted it during the run
   else
     privacy_.apply(built);
   built.sync();

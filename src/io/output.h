@@ -86,6 +86,8 @@ class OutputDir {
   void take(const Folder& from, const std::string& name) const;
   /// The directory that will be replaced, valid after open(); null if there is none.
   const Folder* replaced() const { return old_ ? &old_->folder : nullptr; }
+  /// Permits no more than the source does by now: its owner may have restricted it since open().
+  void restrict_to(const Permitted& source) { privacy_ = Privacy(source); }
   /// The finished jobs of this run and of the runs that it continues.
   Journal& journal() { return journal_; }
   /// Whether a later error leaves the staging directory for a run that continues, if a job is finished.
@@ -141,8 +143,8 @@ class OutputDir {
   std::optional<HeldFolder> old_;      // the output that will be replaced
   Snapshot before_;                    // of old_
   Privacy privacy_;
-  std::optional<mode_t> old_mode_;
-  bool finished_ = false;  // the journal belongs to a run whose output is in its place
+  bool keeps_mode_ = false;  // that of the directory that is replaced
+  bool finished_ = false;    // the journal belongs to a run whose output is in its place
   bool is_part_ = false, replace_ = false, set_aside_ = false, keep_ = false, committed_ = false;
   bool built_ = false;  // the staging directory is this run's
 };

@@ -88,9 +88,8 @@ void OutputDir::copy_from(const Folder& from, const std::string& name) const {
     return;
   }
   const Fd source = open_read(from, name), copy = create_text(name);
-  const struct stat s = source.stat();
-  if (s.st_uid == ::geteuid()) Privacy::keep(copy, s.st_mode);
-  const int64_t bytes = s.st_size;
+  Privacy::keep(copy, source);
+  const int64_t bytes = source.stat().st_size;
   std::string block;
   for (int64_t at = 0; at < bytes; at += int64_t(block.size())) {
     block.resize(size_t(std::min(bytes - at, text_block)));

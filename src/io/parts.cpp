@@ -21,6 +21,8 @@ namespace mxfp4 {
 
 namespace {
 
+constexpr int most_parts = 1'000'000;
+
 /// The host's name, with `_` for characters that part names do not allow.
 std::string host_name() {
   char name[65] = {};
@@ -45,7 +47,12 @@ PartFolder read_part(const Folder& parts, const std::string& name) {
   part.record = read_journal(open_read(parts.find(name), part_record));
   if (!part.record.begun) return part;
   part.command = parse_json(part.record.head.run, parts.path(name));
-  part.number = {part.command.value("part", -1), part.command.value("parts", 0)};
+  const auto number = [&](const char* key) {
+    const auto found = part.command.find(key);
+    const bool is_number = found != part.command.end() && found->is_number_unsigned() && *found <= uint64_t(most_parts);
+    return is_number ? found->get<int>() : -1;
+  };
+  part.number = {number("part"), number("parts")};
   return part;
 }
 
@@ -171,8 +178,8 @@ void check_own_parts(const HeldFolder& parts) {
   if (parts.above.stat().st_dev != s.st_dev)
     fail(ErrorKind::usage, "{}: on another file system than the output, where no part can be moved to; unmount it",
          path);
-  if (s.st_mode & 022)
-    fail(ErrorKind::usage, "{}: others may write in it, so it is not a folder of mxfp4-pack's own; move it away", path);
+  if (s.st_mode & 077)
+    fail(ErrorKind::usage, "{}: others may enter it, so it is not a folder of mxfp4-pack's own; move it away", path);
 }
 
 std::vector<PartFolder> read_parts(const HeldFolder& parts) {

@@ -28,11 +28,12 @@ class Privacy {
   /// limit() denies. Removes inherited access lists. Does nothing on a file system without modes.
   void apply(const Fd& made) const;
   void apply(const Folder& made) const;
-  /// Gives a folder limit(mode).
-  void apply(const Folder& made, mode_t mode) const;
-  /// Gives a file or folder the mode of the entry that it replaces.
-  static void keep(const Fd& made, mode_t mode);
-  static void keep(const Folder& made, mode_t mode);
+  /// Gives a folder that takes the place of this user's `old` the old group and mode, as far as limit() permits it.
+  void apply(const Folder& made, const Folder& old) const;
+  /// Gives a copy of a file or folder of others the owner, group and mode of the original, as far as this user may.
+  /// Group and others get nothing if the original has an access list, the group nothing if it is another one.
+  static void keep(const Fd& made, const Fd& old);
+  static void keep(const Folder& made, const Folder& old);
 
  private:
   mode_t umask_, denied_ = 0, denied_folder_ = 0;

@@ -13,6 +13,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/long_text.h"
+#include "src/io/privacy.h"
 
 namespace mxfp4 {
 
@@ -63,8 +64,8 @@ bool move_to_free_name(const Folder& in, const std::string& name, const Folder& 
 void make_folders(const Folder& old, const Folder& fresh, const std::string& name) {
   if (name.empty() || fresh.has(name)) return;
   make_folders(old, fresh, fs::path(name).parent_path().string());
-  const Fd made = fresh.make(name).readable();
-  if (const auto s = old.look(name); made && s) ::fchmod(made.get(), s->st_mode & 07777);
+  const Folder made = fresh.make(name);
+  if (const Folder was = old.find(name)) Privacy::keep(made, was);
 }
 
 void remove_file(const Folder& dir, const std::string& name) {

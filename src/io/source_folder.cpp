@@ -146,6 +146,7 @@ bool SourceFolder::leads_out(const std::string& name) const {
 
 Permitted SourceFolder::permitted() const {
   const std::lock_guard lock(mutex_);
+  if (folder_) permitted_.add(folder_);  // its owner may have closed it since
   return permitted_;
 }
 

@@ -143,6 +143,61 @@ for how in --force --add; do # its owner closes OUT, and then writes a secret in
   wait
   expect "$how: OUT stays closed" 1 '' 'Permission denied' other cat "$out/n.txt"
 done
+# Folders and files of this user that take a hidden name.
+fresh
+mkdir -m 700 "$shared/notes" && mkdir "$shared/notes/merging" && echo mine >"$shared/notes/merging/thesis" && touch -d '1 hour ago' "$shared/notes/merging"
+other mv "$shared/notes" "$shared/.o.mxfp4-pack.parts"
+expect 'a folder that looks like a merge: convert' 2 '' 'merging: was not made by mxfp4-pack' "$program" convert "$tiny" "$out" "${marlin[@]}"
+"$program" merge "$out" -q 2>/dev/null
+expect 'and it stays' 0 '^1$' '' all_kept
+expect 'alone' 0 '^1$' '' bash -c "ls '$shared/.o.mxfp4-pack.parts' | wc -l"
+fresh
+"$program" convert "$tiny" "$shared/download" "${marlin[@]}" --part 0/1 && chmod 755 "$shared/.download.mxfp4-pack.parts"
+other mv "$shared/.download.mxfp4-pack.parts" "$shared/.o.mxfp4-pack.parts"
+expect 'parts that others may enter' 2 '' 'others may enter it' "$program" convert "$tiny" "$out" "${marlin[@]}"
+fresh
+mkdir "$shared/site" && echo mine >"$shared/site/page" && printf 'o\nrun\tpage' >"$shared/site/.mxfp4-pack-run"
+other mv "$shared/site" "$shared/.o.mxfp4-pack.partial"
+expect 'a mark in a folder that others may enter' 2 '' 'no manifest in it says' "$program" convert "$tiny" "$out" "${marlin[@]}"
+expect 'marks nothing' 0 '^1$' '' all_kept
+fresh
+touch "$shared/todo" && chmod 666 "$shared/todo" && other mv "$shared/todo" "$shared/.o.mxfp4-pack.journal"
+expect 'a file that others may write is no journal' 2 '' 'others may write to it' "$program" convert "$tiny" "$out" "${marlin[@]}"
+# A journal that is renamed away before its run ends, and back later, beside another folder under the hidden name.
+fresh
+"$program" convert "$tiny" "$out" --backend marlin --engine sglang -q && cp -rp "$out" "$shared/backup" && echo mine >"$shared/backup/notes"
+(sleep 0.7 && other mv "$shared/.o.mxfp4-pack.journal" "$shared/stolen") &
+slowly renameat2 exit 1 "$program" convert "$tiny" "$out" "${marlin[@]}" --force 2>/dev/null
+wait
+other mv "$shared/stolen" "$shared/.o.mxfp4-pack.journal" && other mv "$shared/backup" "$shared/.o.mxfp4-pack.partial"
+"$program" convert "$tiny" "$out" "${marlin[@]}" 2>/dev/null
+"$program" clean "$shared" --remove >/dev/null 2>&1
+expect 'a journal that is put back removes nothing' 0 '^1$' '' all_kept
+# Files of another user in OUT, and OUT's group.
+fresh
+"$program" convert "$tiny" "$out" "${marlin[@]}" && chmod 1777 "$out"
+other sh -c "umask 077; echo key >'$out/key'; mkdir '$out/d'; echo key >'$out/d/key'"
+prepare "$program" convert "$tiny" "$out" --backend triton-hopper --engine vllm --add -q
+expect 'what another user has in OUT stays his' 0 '^nobody 600 nobody 700 $' '' stat --printf '%U %a ' "$out/key" "$out/d"
+fresh
+"$program" convert "$tiny" "$out" "${marlin[@]}" && chgrp games "$out" && chmod 750 "$out"
+prepare "$program" convert "$tiny" "$out" --backend marlin --engine sglang --force -q
+expect 'a new OUT has the group of the old one' 0 '^games 750$' '' stat -c '%G %a' "$out"
+# The source is closed while it is read.
+fresh
+source_of source secret u=rwX,go=rX
+(sleep 0.7 && chmod 700 "$shared/source") &
+prepare slowly mkdirat enter 1 "$program" convert "$shared/source" "$out" "${marlin[@]}"
+wait
+expect 'OUT is closed as its source is' 0 '^700$' '' stat -c %a "$out"
+# Parts are no proof of what was published.
+fresh
+source_of source one u=rwX,go=rX
+(cd "$shared/source" && sha256sum *) >"$dir/published"
+"$program" convert "$shared/source" "$out" "${marlin[@]}" --part 0/1
+expect 'parts and --published' 2 '' 'whose bytes were not compared' "$program" convert "$shared/source" "$out" "${marlin[@]}" --published "$dir/published"
+expect 'also after they were moved' 2 '' 'whose bytes were not compared' "$program" convert "$shared/source" "$out" "${marlin[@]}" --published "$dir/published"
+expect 'without it' 0 '' '' "$program" convert "$shared/source" "$out" "${marlin[@]}" --no-published
 # SHA256SUMS that somebody signed or made.
 fresh
 "$program" convert "$tiny" "$out" "${marlin[@]}" --sha256 && sed -i '1i mine' "$out/SHA256SUMS"
