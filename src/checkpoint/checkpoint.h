@@ -106,7 +106,7 @@ Checkpoint open_checkpoint(const std::string& dir, Problems& problems, Links lin
 /// not have the known checksum.
 std::string companion_text(const Checkpoint& checkpoint, const std::string& name);
 
-/// The string (number) under a key of a config: at the top level, else in text_config.
+/// The first string (number) of a config: at its top level, then in text_config, llm_config and language_config.
 std::string config_string(const Json& config, const char* key, std::string otherwise = {});
 double config_number(const Json& config, const char* key, double otherwise);
 /// None if the config has no such key, or another value.

@@ -11,9 +11,15 @@ constexpr int64_t max_count = int64_t(1) << 40;
 const Json* config_value(const Json& config, const char* key) {
   if (!config.is_object() || !key) return nullptr;
   if (const auto it = config.find(key); it != config.end()) return &*it;
-  if (const auto text = config.find("text_config"); text != config.end() && text->is_object())
-    if (const auto it = text->find(key); it != text->end()) return &*it;
+  for (const char* inner : {"text_config", "llm_config", "language_config"})
+    if (const auto text = config.find(inner); text != config.end() && text->is_object())
+      if (const auto it = text->find(key); it != text->end()) return &*it;
   return nullptr;
+}
+
+const Json* text_config(const Json& config) {
+  const auto it = config.is_object() ? config.find("text_config") : config.end();
+  return config.is_object() && it != config.end() ? &*it : nullptr;
 }
 
 /// Engines compute with these numbers in float32, and `verify` with their products. The bounds are far beyond every
@@ -52,8 +58,11 @@ int64_t config_count(const Json& config, const char* key, int64_t otherwise) {
 }
 
 const Json* quantization_config(const Json& config) {
-  const Json* value = config_value(config, "quantization_config");
-  return value && value->is_object() ? value : nullptr;
+  for (const Json* object : {&config, text_config(config)})
+    if (object && object->is_object())
+      if (const auto it = object->find("quantization_config"); it != object->end())
+        return it->is_object() ? &*it : nullptr;
+  return nullptr;
 }
 
 void check_config_types(const Json& config, const ConfigTypes& types, Problems& problems) {

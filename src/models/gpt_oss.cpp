@@ -55,7 +55,7 @@ void read(const Checkpoint& ck, const ModelOptions& options, Model& model, Probl
   const KnownOrders known{.pairs = {"gpt_oss", "openai_privacy_filter"}, .halves = {}};
   const auto pairs = stored_in_pairs(ck, options, known, "*_blocks", problems);
   if (!pairs) return;
-  if (model.model_type != "gpt_oss")
+  if (std::find(known.pairs.begin(), known.pairs.end(), model.model_type) == known.pairs.end())
     problems.warn(config_name, "model_type '{}' is not known; read as GPT-OSS by its tensor names", model.model_type);
   model.pairs = *pairs;
   for (const std::string_view module : modules) {

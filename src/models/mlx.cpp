@@ -78,12 +78,16 @@ void read_layer(const Checkpoint& ck, MoeLayer layer, int64_t experts, Model& mo
   model.layers.push_back(std::move(layer));
 }
 
-/// The number of tensors outside the experts that only MLX reads.
-int64_t other_words(const Checkpoint& ck, const std::set<std::string>& modules) {
-  return std::count_if(ck.tensors.begin(), ck.tensors.end(), [&](const Tensor& t) {
+/// Tensors outside the experts that only MLX reads: "model.layers.0.mlp.router.weight and 3 more"; empty if none.
+std::string other_words(const Checkpoint& ck, const std::set<std::string>& modules) {
+  const Tensor* first = nullptr;
+  int64_t count = 0;
+  for (const Tensor& t : ck.tensors) {
     const std::string module = t.name.substr(0, t.name.rfind('.', t.name.rfind('.') - 1));
-    return t.dtype == Dtype::U32 && t.name.ends_with(".weight") && !modules.count(module);
-  });
+    if (t.dtype == Dtype::U32 && t.name.ends_with(".weight") && !modules.count(module) && count++ == 0) first = &t;
+  }
+  if (!first) return {};
+  return printable(first->name) + (count > 1 ? fmt::format(" and {} more", count - 1) : "");
 }
 
 void check_mode(const Checkpoint& ck, Problems& problems) {
@@ -117,9 +121,8 @@ void read(const Checkpoint& ck, const ModelOptions&, Model& model, Problems& pro
   if (gpt_oss) model.activation = {"swigluoai", 1.702, 1, config_number(ck.config, "swiglu_limit", 7)};
   check_config(ck, model, experts_key(ck.config), "hidden_size",
                gpt_oss ? "intermediate_size" : "moe_intermediate_size", problems);
-  if (const int64_t others = other_words(ck, modules))
-    model.notes.push_back(
-        fmt::format("quantised as only MLX reads it, not vLLM and SGLang: {}", counted(others, "other tensor")));
+  if (const std::string others = other_words(ck, modules); !others.empty())
+    model.notes.push_back("quantised as only MLX reads it, not vLLM and SGLang: " + others);
 }
 
 }  // namespace

@@ -45,16 +45,16 @@ bool refuse_lookalike(const Checkpoint& ck, Problems& problems) {
   return false;
 }
 
-/// The dtype of the routed experts' weights, for the message that there is nothing to pack.
-std::string dtype_of_experts(const Checkpoint& ck) {
+/// The first of the routed experts' weights, for the message that there is nothing to pack; null if there are none.
+const Tensor* first_of_experts(const Checkpoint& ck) {
   ExpertName name;
   for (const Tensor& t : ck.tensors) {
-    if (parse_expert(t.name, name) && (name.suffix == "weight" || name.suffix == "weight_packed"))
-      return name_of(t.dtype);
-    for (const char* stacked : {".experts.gate_up_proj", ".experts.w13", ".switch_mlp.gate_proj.weight"})
-      if (t.name.find(stacked) != std::string::npos) return name_of(t.dtype);
+    if (parse_expert(t.name, name) && (name.suffix == "weight" || name.suffix == "weight_packed")) return &t;
+    for (const char* stacked : {".experts.gate_up_proj", ".experts.gate_proj", ".experts.down_proj", ".experts.w13",
+                                ".switch_mlp.gate_proj.weight"})
+      if (t.name.find(stacked) != std::string::npos && !t.name.ends_with("bias")) return &t;
   }
-  return {};
+  return nullptr;
 }
 
 /// Collects the tensors that belong to no layer's experts, in file order.
@@ -89,16 +89,18 @@ void count_other_linears(const Checkpoint& ck, Model& model) {
 }
 
 void note_zero_layers(const Checkpoint& ck, Problems& problems) {
-  const std::string dtype = dtype_of_experts(ck);
+  const Tensor* first = first_of_experts(ck);
   const Json* q = quantization_config(ck.config);
   const std::string method = q ? json_string(*q, "quant_method") : "";
-  if (dtype.empty())
+  if (!first)
     problems.error(ck.dir, "no routed experts found; a mixture-of-experts checkpoint in MXFP4 was expected{}",
                    method.empty() ? "" : fmt::format(", config.json says quant_method {}", printable(method)));
   else
-    problems.error(ck.dir, "no MXFP4 routed experts found; experts are {}{}", dtype,
-                   method == "mxfp4" ? ", but config.json says quant_method mxfp4"
-                                     : "; nothing is quantized here, a checkpoint published in MXFP4 was expected");
+    problems.error(ck.dir, "no MXFP4 routed experts found; {} is {}, {}", printable(first->name),
+                   describe(first->dtype, first->shape),
+                   method.empty() ? "and config.json has no quant_method; a checkpoint published in MXFP4 was expected"
+                   : method == "mxfp4" ? "but config.json says quant_method mxfp4"
+                                       : fmt::format("config.json says quant_method {}", printable(method)));
 }
 
 /// The position at which the tensors of a module begin, whose names start with "MODULE.". `tensors` is sorted by name.

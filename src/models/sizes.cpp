@@ -33,7 +33,7 @@ bool is_layer_norm(std::string_view name) {
 /// Tensors of one cause, in one line.
 class Line {
  public:
-  Line(const char* what, const char* key, int64_t says) : what_(what), key_(key), says_(says) {}
+  Line(const char* what, std::string expected) : what_(what), expected_(std::move(expected)) {}
 
   void add(const std::string& where, int64_t is) {
     if (count_++ == 0) first_ = where, is_ = is;
@@ -43,15 +43,17 @@ class Line {
   void report(std::vector<Lack>& lacks) const {
     if (count_ == 0) return;
     const std::string more = count_ > 1 ? fmt::format(", and {} more up to {}", count_ - 1, last_) : "";
-    lacks.push_back({first_, fmt::format("{} {}{}; config.json says {} = {}", is_, what_, more, key_, says_)});
+    lacks.push_back({first_, fmt::format("{} {}{}; {}", is_, what_, more, expected_)});
   }
 
  private:
-  const char *what_, *key_;
-  const int64_t says_;
+  const char* what_;
+  const std::string expected_;
   int64_t count_ = 0, is_ = 0;
   std::string first_, last_;
 };
+
+std::string config_says(const char* key, int64_t value) { return fmt::format("config.json says {} = {}", key, value); }
 
 struct Count {
   const char* key = "";
@@ -64,13 +66,15 @@ Count experts_of(const Json& config, bool is_mtp) {
   return {};
 }
 
-/// Ids of a layer's routed experts, by the name before the number: "mlp.experts".
+/// Ids of a layer's routed experts, by the name before the number: "mlp.experts". Scales of activations prove no
+/// expert.
 std::map<std::string, std::set<int64_t>> routed_experts(const LayerParts& parts, bool is_any_dtype) {
   std::map<std::string, std::set<int64_t>> out;
   for (const auto& [name, part] : parts) {
     const std::string head = name.substr(0, std::min(name.find(".*."), name.size()));
     if (head == name || head.find("shared") != head.npos) continue;
-    if (is_any_dtype || is_float(part.first->dtype)) out[head].insert(part.experts.begin(), part.experts.end());
+    const bool is_weight = is_float(part.first->dtype) && name.find(".input_") == name.npos;
+    if (is_any_dtype || is_weight) out[head].insert(part.experts.begin(), part.experts.end());
   }
   return out;
 }
@@ -82,6 +86,17 @@ int64_t rows_of_router(const LayerParts& parts, const std::string& experts) {
     if (const auto it = parts.find(parent + name); it != parts.end() && it->second.first->shape.size() == 2)
       return it->second.first->shape[0];
   return 0;
+}
+
+/// Rows of the router that a bias belongs to; 0: the tensor is no such bias, or the router is not known.
+int64_t rows_beside_bias(const LayerParts& parts, const std::string& bias) {
+  const size_t dot = bias.rfind('.') + 1;
+  const std::string module = bias.substr(0, dot), last = bias.substr(dot);
+  const bool is_of_module = module.ends_with("gate.") || module.ends_with("router.");
+  if (last != "e_score_correction_bias" && last != "expert_bias" && !(last == "bias" && is_of_module)) return 0;
+  if (!is_of_module) return rows_of_router(parts, module);
+  const auto it = parts.find(module + "weight");
+  return it != parts.end() && it->second.first->shape.size() == 2 ? it->second.first->shape[0] : 0;
 }
 
 }  // namespace
@@ -127,8 +142,8 @@ void count_experts(const LayerStack& stack, int64_t layers, const Json& config, 
 void check_outer_sizes(const Checkpoint& ck, const std::string& parent, const Json& config, std::vector<Lack>& lacks) {
   const int64_t vocabulary = config_count(config, "vocab_size", 0), hidden = config_count(config, "hidden_size", 0);
   const bool is_projected = config.contains("embedding_size") || config.contains("word_embed_proj_dim");
-  Line rows("rows", "vocab_size", vocabulary), columns("columns", "hidden_size", hidden);
-  Line numbers("numbers", "hidden_size", hidden);
+  Line rows("rows", config_says("vocab_size", vocabulary)), columns("columns", config_says("hidden_size", hidden));
+  Line numbers("numbers", config_says("hidden_size", hidden));
   for (const Tensor& t : ck.tensors) {
     const bool is_below = t.name.starts_with(parent);
     const std::string_view name = std::string_view(t.name).substr(is_below ? parent.size() : 0);
@@ -147,12 +162,17 @@ void check_outer_sizes(const Checkpoint& ck, const std::string& parent, const Js
 void check_layer_sizes(const LayerStack& stack, const Json& config, std::vector<Lack>& lacks) {
   const int64_t hidden = config_count(config, "hidden_size", 0);
   const int64_t intermediate = config_count(config, "moe_intermediate_size", 0);
-  Line numbers("numbers", "hidden_size", hidden), rows("rows", "moe_intermediate_size", intermediate);
+  Line numbers("numbers", config_says("hidden_size", hidden));
+  Line rows("rows", config_says("moe_intermediate_size", intermediate));
+  Line biases("numbers", "as many as the router has rows are expected");
   for (const auto& [index, parts] : stack.layers)
     for (const auto& [name, part] : parts) {
       const Tensor& t = *part.first;
       if (hidden > 0 && t.shape.size() == 1 && is_layer_norm(name) && t.shape[0] != hidden)
         numbers.add(t.name, t.shape[0]);
+      if (const int64_t of_router = rows_beside_bias(parts, name);
+          of_router > 0 && t.shape != std::vector<int64_t>{of_router})
+        biases.add(t.name, t.shape.empty() ? 1 : t.shape[0]);
       if (part.experts.empty() || t.shape.size() != 2 || !is_float(t.dtype)) continue;
       if (part.other)
         lacks.push_back({part.other->name, fmt::format("{}, {} has {}", describe(part.other->dtype, part.other->shape),
@@ -161,7 +181,7 @@ void check_layer_sizes(const LayerStack& stack, const Json& config, std::vector<
       const bool is_up = is_any_of(tail, {"gate_proj.weight", "up_proj.weight", "w1.weight", "w3.weight"});
       if (is_up && name.find("shared") == name.npos && t.shape[0] < intermediate) rows.add(t.name, t.shape[0]);
     }
-  for (const Line* line : {&numbers, &rows}) line->report(lacks);
+  for (const Line* line : {&numbers, &rows, &biases}) line->report(lacks);
 }
 
 }  // namespace mxfp4

@@ -325,6 +325,15 @@ class Types(Output):
                 with self.subTest(quantization=quantization), self.assertRaisesRegex(Refused, "config.json has no"):
                     getattr(manifest, name)
 
+    def test_layers_of_nested_configs(self):
+        with open(self.path("config.json")) as file:
+            good = json.load(file)
+        good.pop("num_hidden_layers", None)
+        for key in ("text_config", "llm_config", "language_config"):
+            with open(self.path("config.json"), "w") as file:
+                json.dump(good | {key: {"num_hidden_layers": 2}}, file)
+            self.assertEqual(Manifest(self.directory, "vllm").main_layers, 2)
+
     def test_configs_of_models_to_learn_from(self):
         for text in ("[]", "1", "{}", '{"model_type": [], "quantization_config": 1}', "[" * 100_000,
                      '{"model_type": "a", "quantization_config": {}, "hidden_size": 1e999, "moe_intermediate_size": 1}',

@@ -152,8 +152,9 @@ class Manifest:
     @property
     def main_layers(self) -> int:
         """Number of layers without the draft (MTP) ones."""
-        text = self.config.get("text_config")
-        number = {**self.config, **(text if isinstance(text, dict) else {})}.get("num_hidden_layers")
+        inner = (self.config.get(key) for key in ("text_config", "llm_config", "language_config"))
+        owners = [config for config in inner if isinstance(config, dict)] + [self.config]
+        number = next((c["num_hidden_layers"] for c in owners if "num_hidden_layers" in c), None)
         if type(number) is not int:
             raise Refused(f"{printable(self.directory)}: config.json has no num_hidden_layers; convert it again")
         return number

@@ -187,10 +187,23 @@ TEST_CASE("an unknown model type with known names") {
   }
 }
 
-TEST_CASE("the keys of a nested text_config are found") {
+TEST_CASE("the keys of a nested config are found") {
   MadeCheckpoint c = make_gpt_oss();
   const Json text = c.config;
   c.config = {{"model_type", "gpt_oss"}, {"text_config", text}};
+  CHECK(warned_of(c).empty());
+  for (const char* key : {"llm_config", "language_config"}) {
+    MadeCheckpoint nested = make_gpt_oss();
+    nested.config = {{"model_type", "gpt_oss"}, {key, text}, {"quantization_config", text["quantization_config"]}};
+    CHECK(warned_of(nested).empty());
+    nested.config[key]["hidden_size"] = 12345;
+    CHECK_THROWS_AS(warned_of(nested), Error);
+  }
+}
+
+TEST_CASE("a model type whose order of rows is known needs no warning") {
+  MadeCheckpoint c = make_gpt_oss();
+  c.config["model_type"] = "openai_privacy_filter";
   CHECK(warned_of(c).empty());
 }
 

@@ -231,16 +231,17 @@ TEST_CASE("nothing to convert") {
           for (auto& [name, t] : c.tensors())
             if (name.ends_with(".weight") && name.find(".experts.") != name.npos)
               t = make_tensor(Dtype::F8_E4M3, {64, 64}, 0, 99);
-        }) == Lines{"CKPT: no MXFP4 routed experts found; experts are F8_E4M3; nothing is quantized here, a checkpoint "
-                    "published in MXFP4 was expected"});
+        }) ==
+        Lines{"CKPT: no MXFP4 routed experts found; layers.0.ffn.experts.0.w1.weight is F8_E4M3 [64, 64], config.json "
+              "says quant_method fp8"});
   const auto to_bf16 = [](MadeCheckpoint& c) {
     for (const char* part : {"blocks", "scales", "bias"})
       c.tensors().erase(gate_up + part), c.tensors().erase(down + part);
     c.tensors()[experts + ".gate_up_proj"] = make_tensor(Dtype::BF16, {2, 64, 192}, 0, 99);
     c.tensors()[experts + ".down_proj"] = make_tensor(Dtype::BF16, {2, 96, 64}, 0, 99);
   };
-  CHECK(said_to_gpt_oss(to_bf16) == Lines{"CKPT: no MXFP4 routed experts found; experts are BF16, but config.json says "
-                                          "quant_method mxfp4"});
+  CHECK(said_to_gpt_oss(to_bf16) == Lines{"CKPT: no MXFP4 routed experts found; " + experts +
+                                          ".down_proj is BF16 [2, 96, 64], but config.json says quant_method mxfp4"});
   CHECK(said_to_gpt_oss([](auto& c) { c.tensors().clear(); }) ==
         Lines{"CKPT: no routed experts found; a mixture-of-experts checkpoint in MXFP4 was expected, config.json says "
               "quant_method mxfp4"});

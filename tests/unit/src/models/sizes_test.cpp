@@ -1,4 +1,5 @@
 // Sizes and counts of experts that differ from the config's.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "tests/support/structures.h"
@@ -56,7 +57,7 @@ TEST_CASE("experts that the config counts are missing at the end of layers that 
 TEST_CASE("a key that counts the experts of multi-token prediction alone counts pruned ones") {
   Checkpoint ck = synthetic("deepseek-v4.1-flash", 4);
   for (Tensor& t : ck.tensors)
-    if (t.name.starts_with("mtp.") && t.name.ends_with("gate.weight")) t.shape[0] = 3;
+    if (t.name.starts_with("mtp.") && t.name.find(".gate.") != t.name.npos) t.shape[0] = 3;
   CHECK(without(ck, {"mtp.0.ffn.experts.3.", "mtp.1.ffn.experts.3.", "mtp.2.ffn.experts.3."}) ==
         "mtp.0-2.ffn.experts.3: 1 expert missing in each of 3 layers; config.json says dspark_n_routed_experts = 4\n");
 }
@@ -64,7 +65,7 @@ TEST_CASE("a key that counts the experts of multi-token prediction alone counts 
 TEST_CASE("a pruned layer has as many experts as its router has rows") {
   Checkpoint ck = synthetic("deepseek-v4-flash", 4);
   for (Tensor& t : ck.tensors)
-    if (t.name == "mtp.0.ffn.gate.weight") t.shape[0] = 3;
+    if (t.name.starts_with("mtp.0.ffn.gate.")) t.shape[0] = 3;
   CHECK(without(ck, {"mtp.0.ffn.experts.3."}) == "");
 }
 
@@ -85,6 +86,37 @@ TEST_CASE("embedding, head and norms have the config's sizes") {
         "model.layers.3.input_layernorm.weight; config.json says hidden_size = 2880\n");
   CHECK(with_shape(synthetic("kimi-k3", 4), "lm_head.weight", {16, 0}) ==
         file + "language_model.lm_head.weight: 16 rows; config.json says vocab_size = 163840\n");
+}
+
+TEST_CASE("a router's bias has a number for each row of the router") {
+  const std::string expected = "as many as the router has rows are expected\n";
+  CHECK(with_shape(synthetic("kimi-k2.5-quark", 4), ".2.mlp.gate.e_score_correction_bias", {3}) ==
+        "language_model.model.layers.2.mlp.gate.e_score_correction_bias: 3 numbers; " + expected);
+  CHECK(with_shape(synthetic("minimax-m2.7-quark", 4), "e_score_correction_bias", {5}) ==
+        "model.layers.0.block_sparse_moe.e_score_correction_bias: 5 numbers, and 3 more up to "
+        "model.layers.3.block_sparse_moe.e_score_correction_bias; " +
+            expected);
+  CHECK(with_shape(synthetic("ling", 4), ".3.mlp.gate.expert_bias", {16}) ==
+        "model.layers.3.mlp.gate.expert_bias: 16 numbers; " + expected);
+  CHECK(with_shape(synthetic("gpt-oss-20b", 4), ".3.mlp.router.bias", {1}) ==
+        "model.layers.3.mlp.router.bias: 1 numbers; " + expected);
+}
+
+TEST_CASE("an expert is not missing if it only lacks a scale of activations") {
+  Checkpoint ck = synthetic("minimax-m2.7-quark", 4);
+  std::vector<Tensor> scales;
+  for (Tensor t : ck.tensors)
+    if (t.name.ends_with(".weight_scale") && t.name.find(".3.block_sparse_moe.experts.1.") == t.name.npos) {
+      t.name.replace(t.name.size() - 12, 12, "input_scale");
+      t.dtype = Dtype::F32;
+      t.shape = {};
+      scales.push_back(t);
+    }
+  ck.tensors.insert(ck.tensors.end(), scales.begin(), scales.end());
+  std::sort(ck.tensors.begin(), ck.tensors.end(), [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
+  const std::string said = text_of(find_lacks(ck));
+  CHECK(said.find("experts.1.w1.input_scale: missing") != said.npos);
+  CHECK(said.find("expert missing") == said.npos);
 }
 
 TEST_CASE("experts that pass through have one size, and no fewer rows than the config says") {
