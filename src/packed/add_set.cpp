@@ -22,7 +22,7 @@ bool shares_a_rank(const TensorParallel& a, const TensorParallel& b) {
          });
 }
 
-/// Whether the file system said that it makes no hard links (to this file), not that something went wrong.
+/// Whether the error means that the file system makes no hard links (to this file). All other errors are failures.
 bool is_refusal(int error) {
   return error == EPERM || error == EOPNOTSUPP || error == ENOSYS || error == EMLINK || error == EXDEV;
 }
@@ -46,7 +46,7 @@ void refuse_second(const std::string& out, const Manifest& m, const Backend& b, 
 }
 
 void check_same_form(const Checkpoint& source, const PackedCheckpoint& out) {
-  const auto &ours = out.manifest.source.tensors, &theirs = source.tensors;  // both by name
+  const auto &ours = out.manifest.source.tensors, &theirs = source.tensors;  // both sorted by name
   for (const Tensor& t : ours) {
     const Tensor* s = source.find(t.name);
     if (!s) refuse_source(source.dir, out, fmt::format("it has no {}", printable(t.name)));
@@ -93,7 +93,7 @@ void link_files(const Folder& from, const OutputDir& to, const std::set<std::str
     if (fresh.count(name)) continue;
     throw_if_interrupted();
     const auto s = from.look(name);
-    if (s && s->st_uid == ::geteuid()) {  // another user could change what is linked
+    if (s && s->st_uid == ::geteuid()) {  // a file's owner could still change its linked data
       const int error = to.link_from(from, name);
       if (error == 0) continue;
       if (!is_refusal(error)) fail_errno(name, "cannot link", error);

@@ -13,7 +13,7 @@ constexpr int64_t experts = 2;
 
 int64_t remainder(int64_t size) { return size % 256 ? size % 256 : 256; }
 
-/// A model of one layer whose tensors lie in `data`, one after the other: the codes, scales and bias of w13 and w2.
+/// A model of one layer. Its tensors are consecutive in `data`: codes, scales and bias of w13 and w2.
 struct Tiny {
   Checkpoint checkpoint;
   Model model;
@@ -81,7 +81,7 @@ Tiny make_tiny(const Model& like) {
   return tiny;
 }
 
-/// What the engine's parameter holds of one expert before conversion: the rows as loaded, padded.
+/// The engine's parameter for one expert before conversion: rows as loaded, padded.
 std::string raw_rows(const Model& model, Matrix m) {
   m.order = loaded_order(model);
   std::string out(size_t(m.padded.n * m.padded.b), '\0');
@@ -95,7 +95,7 @@ std::string raw_rows(const Model& model, Matrix m) {
   return out;
 }
 
-/// A safetensors file that grows by a tensor at a time.
+/// A safetensors file to which tensors are appended.
 struct File {
   std::vector<Tensor> tensors;
   std::string data;
@@ -105,10 +105,10 @@ struct File {
   }
 };
 
-/// `in` and `out` of one packed tensor.
+/// Adds `in` and `out` of one packed tensor.
 void add_pair(const Tiny& tiny, const Plan& plan, const PackedTensor& t, Device& device, File& file) {
   const auto* base = reinterpret_cast<const uint8_t*>(tiny.data.data());
-  Parameter loaded = *t.parameter;  // the raw parameter's bias is BF16, whatever the packed one is
+  Parameter loaded = *t.parameter;  // the original parameter's bias is BF16, whatever the packed dtype
   if (t.part == Part::bias) loaded.dtype = Dtype::BF16;
   PackedTensor raw = t;
   raw.parameter = &loaded;

@@ -1,6 +1,6 @@
-// The canary: a tiny raw layer and its packed form, by which a loader sees whether the installed engine's own converter
-// makes these bytes. In a safetensors file below 1 MiB: `in.*` as the engine's parameters hold the layer before
-// conversion (padded, rows as loaded), `out.*` as after it.
+// The canary: a tiny layer before and after packing. A loader lets the installed engine convert it, and compares the
+// bytes. It is a safetensors file below 1 MiB. `in.*` is the layer in the engine's parameters before conversion
+// (padded, rows as loaded), `out.*` after conversion.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace mxfp4 {
 
-/// Not for a backend from a layout file, which is for one size.
+/// Backends from layout files have no canary, because a layout file fits one size only.
 inline bool has_canary(const Backend& backend) { return backend.layout_file.empty(); }
 
-/// The whole file. Two experts; hidden and intermediate leave the model's remainders modulo 256.
+/// The text of the file. The layer has two experts; its hidden and intermediate sizes equal the model's modulo 256.
 std::string make_canary(const Model& model, const Backend& backend);
 
 }  // namespace mxfp4

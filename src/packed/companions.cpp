@@ -22,9 +22,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Over the source's fingerprint and the checksums of all packed tensors. Engines keep what they compile under a hash
-/// of the config, so that the config must differ if OUT's bytes do. The manifest's own checksum cannot stand here,
-/// because the manifest has that of config.json.
+/// A checksum over the source's fingerprint and the checksums of all packed tensors. Engines cache compiled code under
+/// a hash of the config, so the config must differ if OUT's bytes do. The manifest's own checksum does not work here,
+/// because the manifest contains the checksum of config.json.
 std::string contents_checksum(const Plan& plan, const TensorSums& sums, const std::vector<ManifestSet>& earlier) {
   using SumsByName = std::map<std::pair<int, std::string>, std::string>;
   SumsByName last;
@@ -41,7 +41,7 @@ std::string contents_checksum(const Plan& plan, const TensorSums& sums, const st
   return to_hex(hasher.hash());
 }
 
-/// The config with quant_method replaced, and what the loaders need beside it. `earlier`: sets.
+/// The config with a new quant_method and the keys that the loaders need. `earlier`: sets.
 std::string packed_config(const Plan& plan, const TensorSums& sums, const std::vector<ManifestSet>& earlier) {
   Json config = plan.checkpoint->config;
   Json* holder = &config;
@@ -65,7 +65,7 @@ std::string packed_config(const Plan& plan, const TensorSums& sums, const std::v
   return python_text(config, 2) + "\n";
 }
 
-/// Names the copied tensors only: an engine's default loader must never stream packed ones.
+/// An index with the copied tensors only: an engine's default loader must never read packed tensors.
 std::string rest_index(const Plan& plan) {
   int64_t total = 0;
   std::map<std::string_view, const std::string*> map;
@@ -84,7 +84,7 @@ std::string rest_index(const Plan& plan) {
   return out + "\n  }\n}\n";
 }
 
-/// Writes a file in parts, synced.
+/// Writes and syncs a file part by part.
 void write_parts(Fd file, const TextSource& text) {
   int64_t at = 0;
   text([&](std::string_view part) {
@@ -99,7 +99,7 @@ std::string canary_name(const Plan& plan) { return fmt::format("packed/canary-{}
 
 constexpr int64_t max_sums_bytes = int64_t(1) << 30;
 
-/// Lines of a SHA256SUMS by the names in them.
+/// Lines of a SHA256SUMS by file name.
 using Lines = std::map<std::string, std::string>;
 
 Lines lines_of(const std::string& text) {
@@ -114,7 +114,7 @@ Lines sums_in(const Folder& dir) {
   return dir && dir.has(sums_name) ? lines_of(read_text(dir, sums_name, max_sums_bytes)) : Lines();
 }
 
-/// Whether a file is the same one in both.
+/// Whether the name is the same file (device and inode) in both directories.
 bool share_file(const Folder& a, const Folder& b, const std::string& name) {
   const auto one = a.look(name), other = b.look(name);
   return one && other && one->st_dev == other->st_dev && one->st_ino == other->st_ino;
@@ -160,12 +160,12 @@ void check_names(const OutputDir& out, const std::vector<std::string>& names) {
 }
 
 int64_t bytes_beside(const Plan& plan) {
-  constexpr int64_t entry = 400;  // of a tensor in the manifest and the index
+  constexpr int64_t entry = 400;  // bytes for each tensor in the manifest and the index
   const Checkpoint& ck = *plan.checkpoint;
   auto bytes = int64_t(3 * ck.config_text.size() + plan.backend->layout_file.size());
   if (has_canary(*plan.backend)) bytes += int64_t(make_canary(*plan.model, *plan.backend).size());
   bytes += int64_t(ck.tensors.size() + plan.packed.size()) * entry;
-  if (plan.set > 0) return bytes;  // the others are there
+  if (plan.set > 0) return bytes;  // the other files exist
   for (const auto& [name, file] : ck.companion_files) bytes += file.state.bytes;
   return bytes + source_headers_bytes(ck) + 2 * ck.index.bytes;
 }

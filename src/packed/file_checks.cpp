@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t whole_file_limit = int64_t(1) << 30;
 
-/// Files, and empty folders as "NAME/", of the directory that was opened, wherever it is by now.
+/// Files, and empty directories as "NAME/", of the opened directory.
 std::vector<std::string> names_in(const HeldFiles& held) {
   try {
     std::vector<std::string> names;
@@ -36,7 +36,7 @@ std::vector<std::string> names_in(const HeldFiles& held) {
   }
 }
 
-/// Of a safetensors file that may have a length of nonsense.
+/// The checksum of a safetensors header. The length field may be damaged.
 std::string header_checksum(const Fd& fd, int64_t bytes) {
   uint64_t length = 0;
   fd.read(&length, 8, 0);
@@ -50,7 +50,7 @@ bool may_be_there(const ManifestOptions& made, const std::string& name) {
          name.starts_with(".cache/");
 }
 
-/// open_packed() has read these, and named what is wrong.
+/// Whether open_packed() has read this file and reported its problems.
 bool is_read_when_opened(const ListedFile& f) {
   return f.kind == file_kind::source_headers || f.kind == file_kind::source_index ||
          f.kind == file_kind::source_table || f.kind == file_kind::table;
@@ -61,7 +61,7 @@ bool is_read_when_opened(const ListedFile& f) {
 void check_files(const PackedCheckpoint& p, Problems& problems) {
   for (const ListedFile& f : p.manifest.files) {
     if (is_read_when_opened(f)) continue;
-    Problems known;  // of files with tensors: open_packed() has named them
+    Problems known;  // open_packed() has reported those of files with tensors
     const std::string path = p.held.path(f.name, f.holds_tensors() ? known : problems);
     if (path.empty()) continue;
     const Fd fd = open_read(path, f.name);
@@ -97,8 +97,8 @@ bool is_edited(const Folder& out, const ListedFile& f) {
   return file.stat().st_size != f.bytes || to_hex(hash_of(file)) != f.checksum;
 }
 
-/// A line for each of the files, by name, and the manifest's own is right: the hashes of the others would take a
-/// reading of them all.
+/// Whether SHA256SUMS has a line for each file, in order of names, and the manifest's hash is right. The other hashes
+/// are not checked, because this would read all files.
 bool is_own_sums(const Folder& out, const std::vector<ListedFile>& listed) {
   constexpr int64_t most = int64_t(1) << 30;
   if (!out.has_file(sums_name) || open_read(out, sums_name).stat().st_size > most) return false;

@@ -1,4 +1,4 @@
-// What can be checked of OUT's files without reading tensors.
+// Checks of OUT's files that do not read tensors.
 #pragma once
 
 #include "src/packed/manifest.h"
@@ -7,22 +7,22 @@ namespace mxfp4 {
 
 struct PackedCheckpoint;
 
-/// Sizes of all listed files, and the checksums of headers and of small files.
+/// Checks the sizes of all listed files, and the checksums of headers and small files.
 void check_files(const PackedCheckpoint& packed, Problems& problems);
 
-/// Names every file below OUT that the manifest does not list, and every empty folder. SHA256SUMS, and what git and
-/// download tools keep in a directory (.git, .gitattributes, .cache), may be there.
+/// Names every file below OUT that the manifest does not list, and every empty directory. SHA256SUMS is allowed, and so
+/// are the files that git and download tools keep in a directory (.git, .gitattributes, .cache).
 void check_nothing_else(const PackedCheckpoint& packed, Problems& problems);
 
-/// The first of an output's files without tensors whose text is not what the manifest lists; empty: none. One that is
-/// gone was not edited.
+/// The first listed file without tensors whose text differs from its checksum; empty if there is none. A missing file
+/// does not count as edited.
 std::string edited_file(const Folder& out, const std::vector<ListedFile>& listed);
 
-/// The manifest, the files that it lists and SHA256SUMS, but not one of the small ones that somebody edited: what may
-/// be removed with OUT. Empty if OUT has no manifest.
+/// The files that may be removed with OUT: the manifest, the files that it lists and SHA256SUMS, except small files
+/// that somebody edited. Empty if OUT has no manifest.
 std::vector<std::string> owned_files(const Folder& out);
 
-/// Throws Error{input} where a file is of a kind that this program does not know, so that what it is for would be lost.
+/// Throws Error{input} if a listed file has an unknown kind: unpack and a new conversion would lose its contents.
 void check_kinds(const PackedCheckpoint& packed);
 
 }  // namespace mxfp4

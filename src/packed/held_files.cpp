@@ -8,11 +8,11 @@ namespace mxfp4 {
 
 namespace {
 
-/// Whether the path leads to what was opened, or to nothing where nothing was.
+/// Whether the path still leads to the opened file or directory, or to nothing if nothing was opened.
 bool leads_to(const std::string& path, const auto& held) {
   struct stat now;
   if (::stat(path.c_str(), &now) != 0) return !held;
-  if (!held) return !S_ISDIR(now.st_mode);  // a file is no OUT that was replaced
+  if (!held) return !S_ISDIR(now.st_mode);  // a file cannot be an OUT that replaced another
   const struct stat then = held.stat();
   return now.st_dev == then.st_dev && now.st_ino == then.st_ino;
 }

@@ -1,4 +1,4 @@
-// Where two JSON documents differ.
+// Differences of two JSON documents.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace mxfp4 {
 
-/// Names at most 20 places, as "FILE: sets[0].ranks[3]: 1, 0 expected", and how many more there are.
+/// Names at most 20 differences, such as "FILE: sets[0].ranks[3]: 1, 0 expected", and how many more there are.
 void report_differences(const std::string& file, const Json& expected, const Json& is, Problems& problems);
 
 }  // namespace mxfp4

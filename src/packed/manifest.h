@@ -1,4 +1,4 @@
-// The manifest mxfp4-pack.json: the plan plus checksums, on disk. man/mxfp4-pack-format.5 is its description.
+// The manifest mxfp4-pack.json: the plan and its checksums in a file. man/mxfp4-pack-format.5 describes it.
 #pragma once
 
 #include <map>
@@ -19,20 +19,20 @@ struct Pieces;
 
 inline constexpr int format_version = 3;
 
-/// What was seen of a source tensor while it was read.
+/// Marks of a source tensor, found while it is read.
 namespace mark {
-inline constexpr uint8_t float_zero = 1;  // of scales: byte 0 stands for F32 0.0
-inline constexpr uint8_t nan = 2;         // of numbers that are copied, or packed biases
+inline constexpr uint8_t float_zero = 1;  // scales: byte 0 stands for F32 0.0
+inline constexpr uint8_t nan = 2;         // copied numbers, or packed biases
 inline constexpr uint8_t plus_infinity = 4;
 inline constexpr uint8_t minus_infinity = 8;
 inline constexpr uint8_t zero_block = 16;  // a whole block of zeros
 }  // namespace mark
 
-/// Checksums of a plan's tensors, filled while it is carried out.
+/// Checksums of a plan's tensors, filled by its jobs.
 struct Checksums {
   struct Packed {
     std::vector<Hash> slices;  // per expert
-    // Of the first rank's tensor only, for all ranks are made of the same:
+    // Only for the first rank's tensor, because all ranks have the same source:
     std::vector<std::vector<Hash>> sources;  // per source tensor, per piece
     std::vector<uint8_t> marks;              // per source tensor
   };
@@ -43,26 +43,27 @@ struct Checksums {
   explicit Checksums(const Plan& plan);
 };
 
-/// The source tensors of a packed tensor, in the order of the manifest: one stacked, gate's and up's stacked,
-/// or gate, up per expert.
+/// The source tensors of a packed tensor in the manifest's order: one stacked tensor; or gate's and up's stacked
+/// tensors; or gate and up of each expert.
 std::vector<const Tensor*> sources_of(const Plan& plan, const PackedTensor& t);
 
-/// Where piece `piece` of expert `expert` is kept: index of the source tensor, index of its piece.
+/// The place of piece `piece` of expert `expert` in Checksums::Packed::sources: index of the source tensor, and of its
+/// piece.
 struct SourceIndex {
   size_t tensor, piece;
 };
 SourceIndex source_index(const Plan& plan, const PackedTensor& t, int64_t expert, int piece);
 
-/// What hashes a job's bytes into `sums`, as they are read or written one after the other: the pieces of the source
-/// that plan.packed[target] and the other ranks' tensors are made of; experts [begin, end) of plan.packed[target];
+/// Hash a job's bytes into `sums` while they are read or written in order. source_hasher: the source pieces of
+/// plan.packed[target], which all ranks share. slice_hasher: experts [begin, end) of plan.packed[target]. copy_hasher:
 /// pieces of copied tensors.
 PieceHasher source_hasher(const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums);
 PieceHasher slice_hasher(const Plan& plan, size_t target, int64_t begin, int64_t end, Checksums& sums);
 PieceHasher copy_hasher(std::span<const CopyPiece> pieces, Checksums& sums);
 
-/// What a file of OUT is; a later program may add some.
+/// Kinds of OUT's files. Later versions may add kinds.
 namespace file_kind {
-inline constexpr const char* tensors = "tensors";  // packed or copied ones, or a sharded state's
+inline constexpr const char* tensors = "tensors";  // packed, copied, or a sharded state's
 inline constexpr const char* canary = "canary";
 inline constexpr const char* companion = "companion";
 inline constexpr const char* config = "config";
@@ -73,8 +74,8 @@ inline constexpr const char* source_table = "source_table";
 inline constexpr const char* table = "table";  // of a set's packed tensors
 }  // namespace file_kind
 
-/// A file of OUT other than the manifest and SHA256SUMS. Where it holds tensors, which have checksums of their own, the
-/// file's covers the header only; in any other all bytes.
+/// A file of OUT other than the manifest and SHA256SUMS. If the file has tensors, its checksum covers the header only,
+/// because tensors have their own checksums.
 struct ListedFile {
   std::string name;
   int64_t bytes = 0;
@@ -87,16 +88,16 @@ struct ListedFile {
 struct ManifestOptions {
   std::string gate_up;
   bool allow_nan_scales = false;
-  bool allow_incomplete = false;  // the source lacks some of what its config promises
-  Json loss;                      // of a lossy backend, over all experts
+  bool allow_incomplete = false;  // the source lacks tensors that its config implies
+  Json loss;                      // counts of a lossy backend, over all experts
   std::string format;             // sharded_state_format, or empty
-  bool sha256sums = false;        // SHA256SUMS is there
-  PublishedList published;        // the source's files with the hashes that were compared
-  bool skips_published = false;   // hashes were at hand, and none was compared
+  bool sha256sums = false;        // OUT has a SHA256SUMS
+  PublishedList published;        // the source's files whose published hashes were compared
+  bool skips_published = false;   // published hashes existed but were not compared
   std::string tool_version = MXFP4_VERSION;
 };
 
-/// The checksums of a plan's tensors, as a manifest has them.
+/// The checksums of a plan's tensors in the manifest's form.
 struct TensorSums {
   std::vector<std::string> packed;    // of plan.packed[i]
   std::vector<Hash> source;           // of plan.checkpoint->tensors[i]
@@ -104,34 +105,34 @@ struct TensorSums {
 };
 TensorSums sums_of(const Plan& plan, const Checksums& checksums);
 
-/// One of the manifest's sets.
+/// A set in the manifest.
 struct ManifestSet {
   std::string engine, backend, layout_version;
-  std::string engine_version;  // that convert was given; empty where it was not
-  std::string layout_file;     // the JSON of the layout file that convert was given; empty where it was not
+  std::string engine_version;  // as given to convert, or empty
+  std::string layout_file;     // the JSON of the layout file given to convert, or empty
   TensorParallel tp;
   std::map<std::pair<int, std::string>, std::string> checksums;  // of packed tensors by rank and name
-  std::map<std::pair<int, std::string>, std::string> files;      // where each is kept
-  Json loss;                                                     // of a lossy backend; null otherwise
-  Json model;         // sizes, row order, activation and routed scaling factor, as loaders take them
-  Json facts;         // all that the manifest says of it
+  std::map<std::pair<int, std::string>, std::string> files;      // the file of each packed tensor
+  Json loss;                                                     // counts of a lossy backend; else null
+  Json model;         // sizes, row order, activation and routed scaling factor, for loaders
+  Json facts;         // the manifest's whole entry for the set
   std::string table;  // the file that lists its tensors
 };
 
-/// What the manifest says of the plan's set. loss: of a lossy backend, over all experts.
+/// The manifest's entry for the plan's set. loss: counts of a lossy backend, over all experts.
 Json facts_of(const Plan& plan, const Json& loss);
 
-/// The manifest's text. The plan's set comes after the earlier ones.
+/// The manifest's text. The plan's set comes after the earlier sets.
 std::string make_manifest(const Plan& plan, const TensorSums& sums, const ManifestOptions& options,
                           const std::vector<ListedFile>& files, const std::vector<ManifestSet>& earlier);
 
-/// The backend of a set: the built-in one of its name, or that of its layout file.
+/// The backend of a set: the built-in backend of its name, or the backend in its layout file.
 const Backend& backend_of(const ManifestSet& set, const Model& model);
 
 /// "marlin of vllm", "marlin of vllm at tp 2", "marlin of vllm at tp 2, rank 1".
 std::string describe(const ManifestSet& set);
 
-/// A manifest as read from OUT. What it says of tensors stands in other files, which open_packed() reads.
+/// A manifest read from OUT. The entries of single tensors are in tables, which open_packed() reads.
 struct Manifest {
   std::string own_checksum;  // of its text
   std::string fingerprint;
@@ -140,36 +141,34 @@ struct Manifest {
   std::vector<ManifestSet> sets;
   Checkpoint source;                          // names, dtypes, shapes, config and index; no data
   std::vector<Hash> checksums;                // of source.tensors[i]
-  std::map<std::string, std::string> copied;  // the file where a copied tensor is kept, by name
+  std::map<std::string, std::string> copied;  // file of a copied tensor, by name
   std::set<std::string> float_zeros;          // source scale tensors whose byte 0 stands for F32 0.0
 
-  /// Of a tensor of the source.
+  /// `tensor`: a name in the source.
   Hash checksum_of(std::string_view tensor) const {
     return checksums.at(size_t(source.find(tensor) - source.tensors.data()));
   }
 };
 
-/// Throws Error{input} where the text is newer, damaged or not consistent.
+/// Throws Error{input} if the text is newer, damaged or inconsistent.
 Manifest parse_manifest(const std::string& text);
 
-/// Whether a directory has a manifest, or a link of its name. Throws Error{io} if the system does not tell, as of
-/// another user's directory.
+/// Whether a directory has a manifest, or a symbolic link of its name. Throws Error{io} if the system refuses the
+/// look-up, for example in another user's directory.
 bool has_manifest(const std::string& dir);
 bool has_manifest(const Folder& dir);
-/// Throws Error{input} where OUT has no manifest. shown: what messages call it.
+/// Throws Error{input} if OUT has no manifest. shown: OUT's name in messages.
 void check_has_manifest(const Folder& out, const std::string& shown);
-/// The manifest in a file.
 Manifest read_manifest_file(const std::string& path);
-/// An output's.
 Manifest read_manifest(const Folder& out);
 
-/// The files that OUT's manifest lists; nothing else of it is in memory.
+/// The files that OUT's manifest lists. Reads the manifest's text only, no tables.
 std::vector<ListedFile> read_listed_files(const Folder& out);
 
-/// The checksums of a plan's source: [i] is that of plan.checkpoint->tensors[i].
+/// The checksums of a plan's source: element i belongs to plan.checkpoint->tensors[i].
 std::vector<Hash> source_checksums(const Plan& plan, const Checksums& checksums);
 
-/// Over name, dtype, shape and checksum of every source tensor, by name. checksums: as source_checksums() gives them.
+/// A hash over name, dtype, shape and checksum of every source tensor, by name. checksums: see source_checksums().
 std::string fingerprint_of(const Plan& plan, const std::vector<Hash>& checksums);
 
 }  // namespace mxfp4

@@ -112,7 +112,7 @@ class Reader {
     m_.sets.push_back(std::move(set));
   }
 
-  /// What a reader must know beyond this version to use what is described.
+  /// Refuses a set with an unknown entry in `needs`: readers must know all entries.
   void check_needs(const Field& f) const {
     if (!f.has("needs")) return;
     f.at("needs").each([](const Field& name) {
@@ -133,7 +133,7 @@ class Reader {
       f.at("ranks").refuse("ranks that do not fit moe_tp_size {}; damaged?", tp.size);
   }
 
-  /// The parts that verify reads have their types.
+  /// Checks the types of the keys that verify reads.
   static void check_model(const Field& model) {
     for (const char* key : {"alpha", "beta", "limit"}) model.at("activation").at(key).real();
     model.at("routed_scaling_factor").real();
@@ -146,7 +146,7 @@ class Reader {
       f.at("name").refuse("'{}' is no name of a file with tensors; damaged?", name);
   }
 
-  /// No two files of one directory have the same name.
+  /// Refuses a second file with the same name in one directory.
   static void take_name(const std::string& name, std::set<std::string>& names, const Field& f) {
     if (!names.insert(name).second) f.refuse("the file '{}' is listed twice; damaged?", name);
   }
@@ -154,12 +154,12 @@ class Reader {
   const Field json_;
   Manifest m_;
   std::set<std::string> files_in_out_;
-  /// Unpacked, shards and companions lie in one directory, beside config and index.
+  /// unpack writes shards and companions into one directory, with config and index.
   std::set<std::string> files_of_source_ = {config_name, index_name};
   int64_t bytes_ = 0;
 };
 
-/// The text with its own checksum's digits set to zero must have that checksum.
+/// Checks the manifest's own checksum, which is made while its digits are zeros.
 void check_own_checksum(std::string text, const std::string& expected) {
   const size_t at = text.find(expected);
   if (expected.size() != std::strlen(no_checksum) || at == text.npos)
@@ -168,7 +168,7 @@ void check_own_checksum(std::string text, const std::string& expected) {
     fail(ErrorKind::input, "{}: does not have its own checksum; damaged or edited", manifest_name);
 }
 
-/// Of this version, and with its own checksum.
+/// Parses the text, and checks its format version and its own checksum.
 Json parse_and_check(const std::string& text) {
   Json parsed = parse_json(text, manifest_name);
   const Field json(parsed, document);

@@ -36,7 +36,7 @@ Json activation(const Model& m) {
           {"limit", m.activation.limit}};
 }
 
-/// What was recognised in the source.
+/// The model as recognised in the source.
 Json model_of(const Model& m) {
   const Expert& first = m.layers.front().experts.front();
   const Slice &gate = first.gate.codes, &up = first.up.codes;

@@ -11,7 +11,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// Reads the manifest and opens all that it lists.
+/// Reads the manifest and opens all files that it lists.
 void hold_files(PackedCheckpoint& p) {
   check_has_manifest(p.held.folder(), p.dir);
   p.held.hold(manifest_name);
@@ -22,7 +22,7 @@ void hold_files(PackedCheckpoint& p) {
   for (const ListedFile& f : p.manifest.files) p.held.hold(f.name);
   const bool has_sums = p.held.folder().has(sums_name);
   if (has_sums || p.manifest.options.sha256sums) p.held.hold(sums_name);
-  p.held.throw_if_replaced(manifest_name);  // else some of the files may be another output's
+  p.held.throw_if_replaced(manifest_name);  // otherwise some files could belong to another output
   Checkpoint& source = p.manifest.source;
   source.dir = p.dir;
   source.folder = p.held.source();
@@ -39,7 +39,7 @@ const ListedFile* find_listed(const Manifest& m, std::string_view kind, std::str
   return found == m.files.end() ? nullptr : &*found;
 }
 
-/// Where the listed file is to be read. Empty and a problem if it is not there, or has another size.
+/// The path of a listed file. Empty, with a problem, if the file is missing or has another size.
 std::string path_of(const PackedCheckpoint& p, const ListedFile& listed, Problems& problems) {
   const std::string path = p.held.path(listed.name, problems);
   if (path.empty()) return {};
@@ -49,14 +49,14 @@ std::string path_of(const PackedCheckpoint& p, const ListedFile& listed, Problem
   return {};
 }
 
-/// The path of the one file of a kind.
+/// The path of the only file of a kind.
 std::string path_of_kind(const PackedCheckpoint& p, const char* kind, Problems& problems) {
   if (const ListedFile* listed = find_listed(p.manifest, kind)) return path_of(p, *listed, problems);
   problems.error(manifest_name, "files: none of kind {}", kind);
   return {};
 }
 
-/// Headers and index of the source's shards, then the checksums of its tensors.
+/// Reads headers and index of the source's shards, then the checksums of its tensors.
 void read_source_files(PackedCheckpoint& p, Problems& problems) {
   Manifest& m = p.manifest;
   const std::string headers = path_of_kind(p, file_kind::source_headers, problems);
@@ -88,7 +88,7 @@ void read_set_table(const PackedCheckpoint& p, ManifestSet& set, Problems& probl
 
 using Stored = std::map<std::pair<std::string, std::string>, Tensor>;  // by file and name
 
-/// The headers of OUT's safetensors files, as the manifest lists them.
+/// Reads the headers of the safetensors files that the manifest lists.
 Stored read_headers(PackedCheckpoint& p, Problems& problems) {
   Stored stored;
   for (const ListedFile& f : p.manifest.files) {
@@ -105,7 +105,7 @@ Stored read_headers(PackedCheckpoint& p, Problems& problems) {
   return stored;
 }
 
-/// The tensor `name` of `file`, with the dtype and shape that were planned.
+/// The tensor `name` of `file`, with the planned dtype and shape.
 Tensor find_stored(const Stored& stored, const std::string& file, const std::string& name, Dtype dtype,
                    const Dims& shape, Problems& problems) {
   const auto it = stored.find({file, name});
@@ -180,7 +180,7 @@ std::unique_ptr<PackedCheckpoint> open_held(const std::string& shown, HeldFiles 
   for (const ManifestSet& set : m.sets) p->sets.push_back({plan_of(m, set, p->model, unreadable), {}, {}});
   unreadable.throw_if_any();
   const Stored stored = read_headers(*p, problems);
-  if (problems.any()) return p;  // what an unreadable file lacks is not worth a line each
+  if (problems.any()) return p;  // do not report each tensor of an unreadable file
   for (size_t i = 0; i < p->sets.size(); ++i) find_packed(p->sets[i], m.sets[i], stored, problems);
   for (const CopiedTensor& t : p->sets.front().plan.copied) {
     const auto file = m.copied.find(t.source->name);

@@ -1,4 +1,4 @@
-// A packed output opened for reading: the plan that made it, made again from its manifest, over the files as they are.
+// A packed output opened for reading: its plan is made again from the manifest and compared with the files.
 #pragma once
 
 #include <memory>
@@ -10,37 +10,38 @@ namespace mxfp4 {
 
 /// One set of packed tensors in an output.
 struct PackedSet {
-  Plan plan;                   // as it was made; where tensors are kept, `stored` says
-  std::vector<Tensor> stored;  // by OUT's own headers: stored[i] is plan.packed[i], Tensor::file an index of files
-  std::vector<std::string> checksums;  // in the manifest
+  Plan plan;                   // as convert made it, but `stored` has the tensors' places
+  std::vector<Tensor> stored;  // from OUT's headers: stored[i] is plan.packed[i], Tensor::file an index of files
+  std::vector<std::string> checksums;  // of plan.packed[i] in the manifest
 };
 
 struct PackedCheckpoint {
   PackedCheckpoint(const std::string& shown, HeldFiles files) : dir(shown), held(std::move(files)) {}
 
-  std::string dir;  // as the user calls it
-  HeldFiles held;   // the manifest, the files that it lists and SHA256SUMS: nothing is read but through these
+  std::string dir;  // as the user names it
+  HeldFiles held;   // the manifest, its listed files and SHA256SUMS: all reads go through them
   Manifest manifest;
-  Model model;       // over manifest.source
+  Model model;       // refers to manifest.source
   Checkpoint files;  // OUT's safetensors files
   std::vector<PackedSet> sets;
-  std::vector<Tensor> copied;  // copied[i] is where plan.copied[i] of every set is kept
+  std::vector<Tensor> copied;  // the place of plan.copied[i] of every set
 
-  /// The first set that holds all of its ranks and the source's values. Throws Error{input} that says why there is
-  /// none.
+  /// The first set that holds all of its ranks and the source's values. If there is none, throws Error{input} with the
+  /// reasons.
   const PackedSet& unpackable_set() const;
 };
 
-/// The plan of one of a manifest's sets. A tensor that only one of the two has is a problem, found before more is
-/// planned than is listed.
+/// The plan of a set in the manifest. A tensor that only the plan or only the manifest has is a problem. Planning stops
+/// before it exceeds the number of listed tensors.
 Plan plan_of(const Manifest& manifest, const ManifestSet& set, const Model& model, Problems& problems);
 
-/// Reads manifest, tables and headers, and checks that every planned tensor is there with the planned dtype and shape;
-/// what is missing or different goes to `problems`. There are no sets if a table or the source's headers are damaged.
-/// Throws Error{input} where OUT is not a readable output at all, and Error{io} where another run replaces it while
-/// this reads; replaced later, the opened one is still read.
+/// Reads manifest, tables and headers, and checks that every planned tensor is there with the planned dtype and shape.
+/// Missing and different tensors are added to `problems`. There are no sets if a table or the source's headers are
+/// damaged.
+/// Throws Error{input} if OUT is not a readable output at all. Throws Error{io} if another run replaces OUT during this
+/// call; after the call, reads continue from the opened files.
 std::unique_ptr<PackedCheckpoint> open_packed(const std::string& out, Problems& problems);
-/// The same for an output that is held. shown: what messages call it.
+/// The same for an opened directory. shown: its name in messages.
 std::unique_ptr<PackedCheckpoint> open_packed(const Folder& out, const std::string& shown, Problems& problems);
 
 }  // namespace mxfp4

@@ -17,19 +17,19 @@ namespace {
 
 constexpr int64_t max_text_bytes = int64_t(4) << 30;
 
-/// Whether shards without experts were kept whole: then copied tensors are in files that are not named rest-*.
+/// Whether convert kept shards without experts whole. Otherwise all copied tensors are in files named rest-*.
 bool keeps_shards(const Manifest& m) {
   for (const auto& [name, file] : m.copied)
     if (!file.starts_with("rest-")) return true;
   return false;
 }
 
-/// The manifest's description of the source, with its whole shards where OUT has them.
+/// The manifest's description of the source, with the paths of the whole shards in OUT. Null if OUT keeps no shards.
 std::unique_ptr<Checkpoint> with_kept_shards(const PackedCheckpoint& p, const Checkpoint& source) {
   if (!keeps_shards(p.manifest)) return nullptr;
   auto copy = std::make_unique<Checkpoint>(source);
   Checkpoint& ck = *copy;
-  Problems packed;  // shards with experts are not in OUT
+  Problems packed;  // ignored: shards with experts are not in OUT
   for (Shard& s : ck.shards)
     if (s.path.empty()) s.path = p.held.path(s.name, packed);
   return copy;
@@ -95,7 +95,7 @@ class Rebuilding {
       const bool is_compared = name == config_name || name == index_name || name.starts_with("packed/");
       std::string* const whole = is_compared ? &texts_[name] : nullptr;
       if (whole) whole->clear();
-      text([&](std::string_view part) {  // of a companion only its checksum is made, as it passes
+      text([&](std::string_view part) {  // a companion's text only passes, for its checksum
         if (whole) *whole += part;
       });
     };
@@ -104,7 +104,7 @@ class Rebuilding {
     earlier_.sets.back().facts = facts_of(set.plan, set.options.loss);
   }
 
-  /// Of a file that is too large to keep.
+  /// Whether the file is too large to keep in memory.
   static bool is_large(const std::string& name) {
     return name == source_headers_name || name == source_index_name || name.ends_with(".jsonl");
   }
@@ -149,7 +149,7 @@ class Rebuilding {
     return path.empty() ? "" : read_text(path, max_text_bytes, name);
   }
 
-  /// Without all of the file in memory.
+  /// Compares block by block, without the whole file in memory.
   bool is_text_in_out(const std::string& name, const TextSource& expected) {
     const std::string path = p_.held.path(name, problems_);
     if (path.empty()) return false;
@@ -184,7 +184,7 @@ class Rebuilding {
     if (!is_version(m_.options.tool_version))
       problems_.error(manifest_name, "tool.version: '{}' is no version", m_.options.tool_version);
     Json expected = parse_json(text, manifest_name);
-    expected["xxh3_128"] = m_.own_checksum;  // of its own text, which was read
+    expected["xxh3_128"] = m_.own_checksum;  // checked when the manifest was read
     const Json found = parse_json(is, manifest_name);
     const int64_t before = problems_.count();
     report_differences(manifest_name, expected, found, problems_);
@@ -199,8 +199,8 @@ class Rebuilding {
   Problems& problems_;
   Model model_;
   std::vector<Set> sets_;
-  EarlierOutput earlier_;  // what the set after these is added to
-  Problems large_;         // of files that are not kept in texts_
+  EarlierOutput earlier_;  // the output before the next set is added
+  Problems large_;         // problems of files that are not kept in texts_
   std::map<std::string, std::string> texts_;
 };
 

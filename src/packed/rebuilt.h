@@ -1,4 +1,4 @@
-// What an output says about itself, made again from what it was made from, and compared.
+// Makes an output's descriptions again from its source, and compares them.
 #pragma once
 
 #include "src/checkpoint/checkpoint.h"
@@ -7,13 +7,13 @@ namespace mxfp4 {
 
 struct PackedCheckpoint;
 
-/// Makes manifest, config.json, index and canaries again from `source`'s headers and config, from the options and
-/// checksums in the manifest, and from this program's layouts, and names what differs. source: the checkpoint, or the
-/// manifest's own description of it, which cannot show that the description is another checkpoint's.
+/// Makes manifest, config.json, index and canaries again from `source`'s headers and config, the manifest's options and
+/// checksums, and this program's layouts. Names every difference. source: the checkpoint, or its description in the
+/// manifest. The description alone cannot show that it belongs to another checkpoint.
 ///
-/// A manifest of this program's version must have the same text. One of another version must mean the same. The
-/// engine's version is taken from the manifest, and so are the counts of a lossy backend's loss, once they can be those
-/// of tensors of these sizes.
+/// If this version of the program wrote the manifest, the texts must be equal; otherwise only their meaning. The
+/// engine's version is taken from the manifest. The counts of a lossy backend's loss too, if they are possible for
+/// tensors of these sizes.
 void compare_with_rebuilt(const PackedCheckpoint& packed, const Checkpoint& source, Problems& problems);
 
 }  // namespace mxfp4

@@ -9,17 +9,17 @@
 
 namespace mxfp4 {
 
-/// Bytes of a shard that come from one place: a piece of a copied tensor, or of one expert's packed matrix.
+/// Bytes of a shard with one origin: a piece of a copied tensor, or of one expert's packed matrix.
 struct RestoredFiles::Segment {
   int64_t offset, bytes;  // in the shard
   bool is_copied;
   CopyPiece copied = {};         // if copied
-  size_t target = 0, piece = 0;  // if packed: in Plan::packed, and of pieces_in()
+  size_t target = 0, piece = 0;  // if packed: indices of Plan::packed and of pieces_in()
   int64_t expert = 0;
 };
 
-/// The experts' matrices that a thread unpacked last: gate and up of one expert are separate in a file, and come from
-/// one packed matrix.
+/// The matrices that a thread unpacked last. One packed matrix gives both gate and up of an expert, which are separate
+/// in a shard.
 class RestoredFiles::Unpacked {
  public:
   Unpacked(const Plan& plan, Source& source, Worker& worker) : plan_(plan), source_(source), worker_(worker) {}
@@ -42,7 +42,7 @@ class RestoredFiles::Unpacked {
       if (e.target == target && e.expert == expert) return e;
     Entry& oldest = entries_[turn_++ % std::size(entries_)];
     const Pieces pieces = pieces_in(plan_, plan_.packed[target], expert, expert + 1);
-    oldest.target = SIZE_MAX;  // until all is there
+    oldest.target = SIZE_MAX;  // until the entry is complete
     oldest.bytes.resize(size_t(pieces.source_bytes));
     source_.read_pieces(worker_, pieces, oldest.bytes.data());
     oldest.starts.clear();
@@ -78,7 +78,7 @@ void RestoredFiles::add_copied() {
 void RestoredFiles::add_packed() {
   for (size_t i = 0; i < plan_.packed.size(); i += plan_.tp.ranks.size()) {
     const PackedTensor& t = plan_.packed[i];
-    if (t.part == Part::residual) continue;  // made of the scales, which are another tensor's
+    if (t.part == Part::residual) continue;  // made from the scales, which have their own segments
     const auto experts = int64_t(plan_.model->layers[size_t(t.layer)].experts.size());
     for (int64_t e = 0; e < experts; ++e) {
       const Pieces pieces = pieces_in(plan_, t, e, e + 1);
@@ -95,7 +95,7 @@ void RestoredFiles::add_packed() {
   }
 }
 
-/// With the header in front they are the whole file.
+/// Checks that the segments, after the header, cover the whole file.
 void RestoredFiles::sort_and_check(size_t index) {
   std::vector<Segment>& list = segments_[index];
   std::erase_if(list, [](const Segment& s) { return s.bytes == 0; });

@@ -1,4 +1,4 @@
-// A shard of the checkpoint that an output was made from, restored from the output byte after byte, and not written.
+// Restores the bytes of a checkpoint's shards from an output, without writing files.
 #pragma once
 
 #include <functional>
@@ -8,17 +8,17 @@
 
 namespace mxfp4 {
 
-/// Where the bytes of every shard are in one set of an output.
+/// Maps the bytes of every shard to a set of an output.
 class RestoredFiles {
  public:
-  /// All must live as long. `set` holds all of its ranks and is not lossy.
+  /// All arguments must outlive this object. `set` must hold all of its ranks and must not be lossy.
   RestoredFiles(const PackedCheckpoint& packed, const PackedSet& set, Source& source);
   ~RestoredFiles();
   RestoredFiles(const RestoredFiles&) = delete;
 
-  /// Whether experts of this set are in the shard: without them it is the same for every set.
+  /// Whether the shard has experts of this set. A shard without experts is the same for every set.
   bool has_experts(size_t shard) const;
-  /// Passes on the shard's bytes in order. From any thread. Throws Error{input} if they cannot be restored.
+  /// Passes the shard's bytes to `sink` in order. Thread-safe. Throws Error{input} if they cannot be restored.
   using Sink = std::function<void(const uint8_t* data, int64_t bytes)>;
   void restore(size_t shard, Worker& worker, const Sink& sink) const;
 

@@ -17,19 +17,19 @@ namespace mxfp4 {
 
 namespace {
 
-/// What a rank holds of a checkpoint's tensor. kv_rows: rows of whole key and value heads, which several ranks share
-/// where there are more ranks than heads.
+/// How a checkpoint's tensor is split over the ranks. kv_rows: rows of whole key and value heads; if there are more
+/// ranks than heads, several ranks have the same rows.
 enum class Split { none, rows, kv_rows, columns };
 
-/// `target` null: the same name.
+/// `target` null: the same name as `source`.
 struct Rule {
   const char* source;
   const char* target;
   Split split;
 };
 
-/// The order within a target is the order of its rows. Source: SGLang v0.5.17, models/gpt_oss.py and its linear layers:
-/// every rank holds o_proj's whole bias, which is added on rank 0 alone.
+/// A target has the rows of its sources in this order. Source: SGLang v0.5.17, models/gpt_oss.py and its linear layers.
+/// Every rank holds o_proj's whole bias, which only rank 0 adds.
 constexpr Rule model_rules[] = {
     {"model.embed_tokens.weight", nullptr, Split::rows},
     {"lm_head.weight", nullptr, Split::rows},
@@ -51,7 +51,7 @@ constexpr Rule layer_rules[] = {
     {"mlp.router.bias", nullptr, Split::none},
 };
 
-constexpr int64_t vocabulary_multiple = 64;  // to which SGLang pads embeddings
+constexpr int64_t vocabulary_multiple = 64;  // SGLang pads embeddings to multiples of this
 
 std::string part_name(int rank, int part) { return fmt::format("model-rank-{}-part-{}.safetensors", rank, part); }
 
@@ -66,7 +66,7 @@ class StatePlanner {
     if (!can_be_served()) return {};
     std::vector<StateFile> files;
     for (int rank : plan_.tp.ranks)
-      if (!problems_.any()) files.push_back(file_of(rank));  // another rank would have the same problems
+      if (!problems_.any()) files.push_back(file_of(rank));  // other ranks would have the same problems
     for (const auto& [name, index] : copied_)
       if (!used_.count(index)) problems_.error(printable(name), "has no place in SGLang's state of GPT-OSS");
     return files;
@@ -119,7 +119,7 @@ class StatePlanner {
     t.tensor.bytes += block.rows * block.run;
   }
 
-  /// The rank's share of `source`: as a block of it, and its shape. False and a problem where there is none.
+  /// The rank's share of `source`, as a block and its shape. False, with a problem, if the tensor does not split.
   bool cut(Split split, const Tensor& source, Dims& shape, StateTensor::Block& block) {
     const int64_t rows = shape.empty() ? 0 : shape[0], size = plan_.tp.size;
     if (rows == 0 || (split == Split::columns && shape.size() != 2))
@@ -178,14 +178,14 @@ class StatePlanner {
 
   const Plan& plan_;
   Problems& problems_;
-  std::map<std::string, int> copied_;  // index of plan.copied by name
+  std::map<std::string, int> copied_;  // indices of plan.copied
   std::set<int> used_;
   int64_t kv_heads_ = 0;
   int rank_ = 0;
   std::vector<StateTensor> tensors_;
 };
 
-/// The packed files take the names of the ranks' parts from 1 on.
+/// Renames the packed files to the ranks' parts, from 1 on.
 void name_rank_parts(Plan& plan) {
   std::map<int, std::set<int>> files;  // of each rank
   for (const PackedTensor& t : plan.packed) files[t.rank].insert(t.file);
@@ -197,10 +197,10 @@ void name_rank_parts(Plan& plan) {
 
 /// Reads bytes [offset, offset + bytes) of plan.copied[copied].
 using ReadCopied = std::function<void(int copied, int64_t offset, int64_t bytes, uint8_t* to)>;
-/// Takes bytes of a state file, in order.
+/// Receives the bytes of a state file in order.
 using UseBytes = std::function<void(const uint8_t* data, int64_t bytes, int64_t offset)>;
 
-/// A block's rows, some at a time.
+/// Reads a block's rows, several at a time.
 void make_block(const StateTensor::Block& b, int64_t offset, const ReadCopied& read, const UseBytes& use) {
   const int64_t step = std::max<int64_t>(1, copy_piece_bytes / b.stride);
   std::vector<uint8_t> data;
@@ -214,7 +214,7 @@ void make_block(const StateTensor::Block& b, int64_t offset, const ReadCopied& r
   }
 }
 
-/// The whole file, header first.
+/// Makes the whole file, header first.
 void make_file(const StateFile& f, const ReadCopied& read, const UseBytes& use) {
   use(reinterpret_cast<const uint8_t*>(f.file.header.data()), int64_t(f.file.header.size()), 0);
   for (const StateTensor& t : f.tensors) {

@@ -1,6 +1,6 @@
-// convert --format sharded-state: a complete state of GPT-OSS as SGLang holds it after its own conversion, which the
-// engine loads unpatched with --load-format sharded_state. The packed files get the names that its loader looks for;
-// beside them each rank has a file of all other parameters: rows and columns of the checkpoint's own tensors.
+// convert --format sharded-state: GPT-OSS in the form that SGLang holds after its own conversion. An unpatched SGLang
+// loads it with --load-format sharded_state. The packed files get the names that its loader looks for. Each rank has
+// another file with all other parameters: rows and columns of copied tensors.
 #pragma once
 
 #include <string>
@@ -14,40 +14,40 @@ namespace mxfp4 {
 struct PackedCheckpoint;
 
 inline constexpr const char* sharded_state_format = "sharded-state";
-/// The one file that the index names. It is not there, so that every loader that goes by the index stops.
+/// The only file in the index. It does not exist, so loaders that follow the index stop with its name.
 inline constexpr const char* guard_file = "use--load-format-sharded_state.safetensors";
 
-/// A parameter of one rank that is not packed: blocks of copied tensors one after the other, or one value throughout.
+/// A parameter of one rank that is not packed: consecutive blocks of copied tensors, or one value everywhere.
 struct StateTensor {
-  /// Rows of `run` bytes, `stride` apart, of plan.copied[copied].
+  /// Rows of `run` bytes in plan.copied[copied], from byte `begin`, `stride` bytes apart.
   struct Block {
     int copied = 0;
     int64_t begin = 0, rows = 0, run = 0, stride = 0;
   };
   Tensor tensor;  // offset from the start of the file
   std::vector<Block> blocks;
-  float value = 0;  // where there are no blocks
+  float value = 0;  // if there are no blocks
 };
 
-/// The file of one rank's other parameters.
+/// The file with the other parameters of one rank.
 struct StateFile {
   OutFile file;
   std::vector<StateTensor> tensors;
 };
 
-/// Makes the plan of a normal output that of a sharded state: its packed files take the names of the ranks' parts, and
-/// the returned files are added, which hold what the ranks need beside their packed tensors. What cannot be served so
-/// goes to `problems`: another engine, backend or family, sizes that do not split, a tensor that is missing or has no
-/// place in the state.
+/// Turns the plan of a normal output into that of a sharded state. The packed files get the names of the ranks' parts.
+/// The returned files, with the ranks' other parameters, are added to the plan.
+/// Problems: another engine, backend or family; sizes that do not split; a tensor that is missing or has no place in
+/// the state.
 std::vector<StateFile> add_state(Plan& plan, Problems& problems);
 
-/// Fills the state files, once the copied tensors are written.
+/// Fills the state files. The copied tensors must be written before.
 void write_state(const Plan& plan, const std::vector<StateFile>& files, const OutputDir& out, int threads);
 
-/// The index that names the guard file alone.
+/// The index, which names only the guard file.
 std::string guard_index();
 
-/// Compares every state file of OUT with what its copied tensors give.
+/// Compares every state file of OUT with the copied tensors.
 void verify_state(const PackedCheckpoint& packed, int threads, Problems& problems);
 
 }  // namespace mxfp4

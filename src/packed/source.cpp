@@ -16,7 +16,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// Pieces of copied tensors from where find(tensor of the plan) says.
+/// Reads pieces of copied tensors. find(tensor of the plan) gives the stored tensor.
 template <class Find>
 void read_copied_pieces(const ShardReader& reader, const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
                         const DirectFile::BlockSink& sink, Find find) {
@@ -106,8 +106,8 @@ class FromPacked final : public Source {
     read_copied_pieces(reader_, plan, pieces, to, sink, [this](const Tensor& t) { return copied_.at(t.name); });
   }
   const ShardReader* reader() const override { return nullptr; }
-  /// Throws also where a tensor does not have the checksum that its own manifest says, pads included. A run that
-  /// continues another has not read all slices of each tensor; the checksums of the source cover those.
+  /// Also throws if a packed tensor, pads included, does not have its checksum in the manifest. A continued run has not
+  /// read all slices of each tensor; the source's checksums cover those.
   void check_unchanged() const override {
     reader_.check_unchanged();
     Problems problems;
@@ -133,7 +133,7 @@ class FromPacked final : public Source {
     return PieceHasher(std::move(list));
   }
 
-  /// Several jobs may read the same scales.
+  /// Thread-safe: several jobs may read the same scales.
   void keep(const std::vector<Hash>& hashes, size_t tensor, int64_t begin) {
     const std::lock_guard lock(mutex_);
     std::copy(hashes.begin(), hashes.end(), slices_[tensor].begin() + begin);
@@ -145,7 +145,7 @@ class FromPacked final : public Source {
   std::map<std::tuple<int, Role, Part>, size_t> first_rank_;
   std::map<std::string_view, const Tensor*> copied_;
   std::mutex mutex_;
-  std::vector<std::vector<std::optional<Hash>>> slices_;  // as they were read: of each packed tensor, per expert
+  std::vector<std::vector<std::optional<Hash>>> slices_;  // as read: of each packed tensor, per expert
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Where a conversion's bytes come from: a checkpoint's shards, or a packed output, unpacked on the way.
+// The source of a conversion's bytes: a checkpoint's shards, or a packed output that is unpacked during the run.
 #pragma once
 
 #include <memory>
@@ -18,26 +18,26 @@ struct Worker;
 class Source {
  public:
   virtual ~Source() = default;
-  /// Pieces as the checkpoint holds them; `sink` as DirectFile::read.
+  /// Reads pieces in the checkpoint's form. `sink`: see DirectFile::read.
   virtual void read_pieces(Worker& worker, const Pieces& pieces, uint8_t* to,
                            const DirectFile::BlockSink& sink = {}) = 0;
-  /// What holds all pieces, as ShardReader::map; null where they are in no shard.
+  /// Maps the range with all pieces as ShardReader::map does; null if the source has no shards to map.
   virtual std::unique_ptr<PageCacheMap> map(Device&, const Pieces&) const { return nullptr; }
-  /// Pieces of the plan's copied tensors, one after the other.
+  /// Reads consecutive pieces of the plan's copied tensors.
   virtual void read_copied(const Plan& plan, std::span<const CopyPiece> pieces, uint8_t* to,
                            const DirectFile::BlockSink& sink) = 0;
-  /// A checkpoint to look codes up in, for scales that are 0.0; null where that was done when the output was made.
+  /// The checkpoint, to look up codes of scales that are 0.0. Null if the output's own conversion has done this.
   virtual const ShardReader* reader() const = 0;
-  /// Throws where a file changed while it was read, or does not have the checksums that are known of it.
+  /// Throws if a file has changed since it was opened, or if the bytes differ from known checksums.
   virtual void check_unchanged() const = 0;
 };
 
 std::unique_ptr<Source> read_from(const Checkpoint& checkpoint);
 
-/// For a plan of other files that hold the same tensors: each is looked up by its name.
+/// Reads a plan's tensors from other files with the same tensors, by name.
 std::unique_ptr<Source> read_by_name(const Checkpoint& checkpoint);
 
-/// `set`: one that holds all its ranks.
+/// `set` must hold all of its ranks.
 std::unique_ptr<Source> read_from(const PackedCheckpoint& packed, const PackedSet& set);
 
 }  // namespace mxfp4

@@ -36,7 +36,7 @@ class HashedFile {
   int64_t at_ = 0, left_;
 };
 
-/// The JSON of the next header; nothing and a problem where it is not whole.
+/// The JSON of the next header. Empty, with a problem, if the header is incomplete.
 std::string next_header(HashedFile& file, const Shard& shard, Problems& problems) {
   uint64_t length = 0;
   if (file.left() >= 8) std::memcpy(&length, file.next(8).data(), 8);

@@ -45,7 +45,7 @@ std::string packed_entry(const Plan& plan, const PackedTensor& t, const std::str
   return out + "]}\n";
 }
 
-/// Gives `count` lines in blocks.
+/// Passes `count` lines to `to` in blocks.
 void give_lines(size_t count, const std::function<std::string(size_t i)>& line, const TextSink& to) {
   std::string block;
   for (size_t i = 0; i < count; ++i) {
