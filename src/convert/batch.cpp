@@ -19,7 +19,7 @@ struct Line {
   std::string text;
 };
 
-/// All lines are read before the first conversion begins, so that a list that cannot be read converts nothing.
+/// Reads all lines before the first conversion begins. If the list cannot be read, nothing is converted.
 std::vector<Line> read_lines(const std::string& filelist) {
   const Fd file = open_stream(filelist, "--filelist " + filelist);
   if (S_ISDIR(file.stat().st_mode)) fail(ErrorKind::input, "{}: a folder", file.name());
@@ -34,7 +34,7 @@ std::vector<Line> read_lines(const std::string& filelist) {
   return lines;
 }
 
-/// What became of a line: the result of convert, or {"error": ..}.
+/// The result of a line: that of convert, or {"error": ..}.
 Json carry_out(const BatchOptions& options, const Line& line, const ParseLine& parse) {
   const auto failure = [&](const Error& e) {
     for (const std::string& l : e.lines)
@@ -59,16 +59,16 @@ Json carry_out(const BatchOptions& options, const Line& line, const ParseLine& p
 
 namespace {
 
-/// Where a line's OUT will stand; empty if the line cannot be read, which its own run says.
+/// The path of a line's OUT. Empty if the line cannot be parsed; the line's own run reports the error.
 std::filesystem::path place_of_line(const Line& line, const ParseLine& parse) try {
   const ConvertOptions o = parse(line.text);
-  if (o.add || o.part) return {};  // several may meet at one OUT
+  if (o.add || o.part) return {};  // several lines may share an OUT
   return std::filesystem::weakly_canonical(std::filesystem::absolute(o.out));
 } catch (const std::exception&) {
   return {};
 }
 
-/// Of two lines with one OUT, or with one OUT in another, the second would replace what the first wrote.
+/// Refuses two lines with the same OUT, or with an OUT inside another: the second run would replace the first output.
 void check_places(const BatchOptions& options, const std::vector<Line>& lines, const ParseLine& parse) {
   std::map<std::filesystem::path, int> places;
   for (const Line& line : lines) {

@@ -1,4 +1,4 @@
-// convert --filelist: many conversions, one a line.
+// convert --filelist: many conversions, one per line.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,13 @@ struct BatchOptions {
   bool fail_fast = false, allow_empty = false, json = false;
 };
 
-/// The options of a line; throws Error{usage}.
+/// Parses the options of a line. Throws Error{usage}.
 using ParseLine = std::function<ConvertOptions(const std::string& line)>;
 
-/// Carries out every line that is not empty and does not begin with #; a list of none is an error unless allow_empty.
-/// One that fails is reported, and the next is
-/// begun unless fail_fast. Ends with a summary; with json one object on stdout. Returns the worst exit code. An
-/// interruption ends it at once, by its Error.
+/// Carries out every line, except empty lines and lines that begin with #. A list without lines is an error unless
+/// allow_empty is set. After a failure, the error is reported and the next line starts, unless fail_fast is set. Prints
+/// a summary at the end, with json one object on stdout. Returns the worst exit code. An interruption throws its Error
+/// immediately.
 int convert_all(const BatchOptions& options, const ParseLine& parse);
 
 }  // namespace mxfp4

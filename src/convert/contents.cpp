@@ -15,13 +15,13 @@ namespace mxfp4 {
 
 namespace {
 
-/// How a dtype spells NaN and infinity: all bits of `mask` are set. sign: the bit above the mask. bytes 0: the dtype is
-/// not looked at.
+/// How a dtype encodes NaN and infinity: all bits of `mask` are set. sign: the bit above the mask. bytes 0: the dtype
+/// is not checked.
 struct Exponent {
   int64_t bytes = 0;
   uint32_t mask = 0, sign = 0;
   bool has_infinity = true;
-  bool needs_sign = false;  // only with the sign: the mask of E8M0 would have no bit above it
+  bool needs_sign = false;  // E8M0: NaN also has the sign bit, because a mask of all 8 bits would have no bit above it
 };
 Exponent exponent_of(Dtype dtype) {
   switch (dtype) {
@@ -42,15 +42,15 @@ Exponent exponent_of(Dtype dtype) {
   }
 }
 
-/// The same bits in each number of a word of 8 bytes.
+/// Repeats a number's bits in a word of 8 bytes.
 uint64_t in_each(uint32_t bits, int64_t bytes) {
   if (bytes == 1) bits |= bits << 8;
   if (bytes <= 2) bits |= bits << 16;
   return uint64_t(bits) << 32 | bits;
 }
 
-/// Whether a number has all bits of the exponent. Adding the exponent's lowest bit then carries into the sign's place.
-/// Without a branch for each word: compilers make vector instructions of it.
+/// Whether any number has all bits of the exponent: adding the exponent's lowest bit then carries into the sign bit.
+/// There is no branch per word, so compilers vectorise the loop.
 bool has_exponent(const uint8_t* data, int64_t bytes, const Exponent& e) {
   const uint64_t mask = in_each(e.mask, e.bytes), lowest = in_each(e.mask & -e.mask, e.bytes);
   const uint64_t any_sign = e.needs_sign ? 0 : ~uint64_t(0);
@@ -66,7 +66,7 @@ bool has_exponent(const uint8_t* data, int64_t bytes, const Exponent& e) {
   return found & in_each(e.sign, e.bytes);
 }
 
-/// Of whole numbers.
+/// `data` has whole numbers only.
 void mark_numbers(const uint8_t* data, int64_t bytes, const Exponent& e, uint8_t* to) {
   if (!has_exponent(data, bytes, e)) return;
   uint8_t marks = 0;
@@ -77,18 +77,18 @@ void mark_numbers(const uint8_t* data, int64_t bytes, const Exponent& e, uint8_t
     const bool is_nan = !e.has_infinity || (number & ~(e.mask | e.sign));
     marks |= is_nan ? mark::nan : number & e.sign ? mark::minus_infinity : mark::plus_infinity;
   }
-  std::atomic_ref(*to).fetch_or(marks, std::memory_order_relaxed);  // jobs share a tensor
+  std::atomic_ref(*to).fetch_or(marks, std::memory_order_relaxed);  // several jobs share a tensor
 }
 
-/// tid2eid: DeepSeek-V4's experts for each token.
+/// tid2eid: DeepSeek-V4's table of the experts for each token.
 bool is_weight(const Tensor& t) {
   return t.name.ends_with("weight") || t.name.ends_with("weight_packed") || t.name.ends_with("tid2eid");
 }
 
-/// A matrix of weights, which training does not leave at zeros. LoRA's second matrix begins so.
+/// A matrix of weights. Training leaves no zeros there, except in LoRA's second matrix, which starts with zeros.
 bool is_matrix(const Tensor& t) { return t.shape.size() > 1 && is_weight(t) && !contains_any(t.name, {"lora_"}); }
 
-/// Scales of a quantised tensor: of two groups at least.
+/// Scales of a quantised tensor with at least two groups.
 bool is_scales(const Tensor& t) {
   const auto ends_with = [&](std::string_view end) { return t.name.ends_with(end); };
   const bool is_called_so =
@@ -96,23 +96,23 @@ bool is_scales(const Tensor& t) {
   return is_called_so && t.bytes * 8 > bits_of(t.dtype);
 }
 
-/// The dtype of a copied tensor's numbers. Scales in U8 are powers of two.
+/// The dtype of a copied tensor's numbers. Scales in U8 are E8M0 bytes.
 Dtype numbers_of(const Tensor& t) { return t.dtype == Dtype::U8 && is_scales(t) ? Dtype::F8_E8M0 : t.dtype; }
 
 bool is_norm(const Tensor& t) {
   return t.shape.size() == 1 && t.name.ends_with("weight") && contains_any(t.name, {"norm", "ln_", ".ln"});
 }
 
-/// Norms that multiply by 1 + weight, whose weights begin at zero.
+/// Whether norms multiply by 1 + weight: their weights start with zeros.
 bool centres_norms_on_zero(const Plan& plan) {
-  if (config_flag(plan.checkpoint->config, "use_gemma_norm").value_or(false)) return true;  // of MiniMax-M3
+  if (config_flag(plan.checkpoint->config, "use_gemma_norm").value_or(false)) return true;  // MiniMax-M3
   for (const char* type : {"gemma", "qwen3_next", "qwen3_5"})
     if (plan.model->model_type.starts_with(type)) return true;
   return false;
 }
 
-/// Bytes of zeros that are marked in a piece of a tensor. Experts and matrices have single rows of zeros, norms have
-/// single zeros.
+/// The length in bytes of a run of zeros that is marked in a piece of a tensor. Experts and matrices have single rows
+/// of zeros, and norms have single zeros.
 int64_t marked_zeros(const Plan& plan, const Tensor& t, int64_t piece_bytes) {
   if (is_norm(t) && !centres_norms_on_zero(plan)) return 128;
   if (t.shape.size() < 2) return 0;
@@ -128,7 +128,7 @@ bool is_zeros(const uint8_t* data, int64_t bytes) {
   return first == 0 && std::memcmp(data, data + 8, size_t(bytes - 8)) == 0;
 }
 
-/// Of whole blocks.
+/// Checks whole blocks of `block` bytes.
 void mark_zeros(const uint8_t* data, int64_t bytes, int64_t block, uint8_t* to) {
   for (int64_t at = 0; at + block <= bytes; at += block)
     if (is_zeros(data + at, block))
@@ -212,7 +212,7 @@ class Contents {
     }
   }
 
-  /// Pieces of zeros only were named.
+  /// Looks for zeros within pieces. Pieces that consist of zeros only are reported elsewhere.
   void look_for_holes(const Tensor& t, uint8_t marks, int64_t piece) {
     if (!(marks & mark::zero_block) || !reader_) return;
     const ZeroRuns runs = zero_runs(*reader_, t, 2 * marked_zeros(plan_, t, piece), piece);
@@ -244,7 +244,7 @@ class Contents {
     return hasher.hash();
   }
 
-  /// What is no weight may hold -infinity: masks, and biases of experts that are never chosen.
+  /// -infinity is allowed in tensors that are not weights: masks, and biases of experts that are never chosen.
   void look_at_numbers(const Tensor& t, uint8_t marks) {
     if (marks & mark::nan) nans_.add(plan_.checkpoint->where(t));
     const uint8_t infinities = is_weight(t) ? mark::plus_infinity | mark::minus_infinity : mark::plus_infinity;
@@ -254,7 +254,7 @@ class Contents {
   const Plan& plan_;
   const Checksums& sums_;
   const ShardReader* const reader_;
-  std::map<int64_t, Hash> hashes_;  // of so many zeros
+  std::map<int64_t, Hash> hashes_;  // of zeros, by their number of bytes
   Kind experts_{"holds only zeros", "expert matrix", "expert matrices"};
   Kind matrices_{"holds only zeros", "weight", "weights"}, norms_{"holds only zeros", "norm", "norms"};
   Kind holes_{"has a hole of zeros", "tensor", "tensors"}, zero_rows_{"has rows of zeros only", "tensor", "tensors"};
@@ -269,7 +269,7 @@ void NumberScanner::operator()(const uint8_t* data, int64_t bytes) {
     const Exponent e = exponent_of(piece.dtype);
     int64_t taken = std::min(bytes, piece.bytes - taken_);
     if (piece.zeros && in_split_ == 0) mark_zeros(data, taken, piece.zeros, piece.marks);
-    if (e.bytes && (in_split_ > 0 || taken < e.bytes)) {  // byte by byte until the number is whole
+    if (e.bytes && (in_split_ > 0 || taken < e.bytes)) {  // complete a number that is split between blocks
       split_[in_split_++] = *data;
       if (in_split_ == e.bytes) mark_numbers(split_, e.bytes, e, piece.marks), in_split_ = 0;
       taken = 1;

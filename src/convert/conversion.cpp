@@ -18,10 +18,10 @@ namespace {
 
 // Mapping is serialised in the GPU's driver: batch enough pages to amortise it, but leave batches for all threads.
 constexpr int64_t in_place_bytes_at_once = int64_t(72) << 20;
-constexpr int64_t copied_at_once = int64_t(8) << 20;  // as much as a job that packs has, so that its buffer will do
+constexpr int64_t copied_at_once = int64_t(8) << 20;  // fits into a packing job's buffer
 constexpr int most_named = 20;
 
-/// Where a piece begins in its file.
+/// The offset of a piece in its file.
 int64_t offset_of(const PieceAt& p) { return p.slice.tensor->offset + p.slice.piece; }
 
 }  // namespace
@@ -197,7 +197,7 @@ bool Conversion::has_hash(Worker& worker, size_t file, int64_t offset, int64_t b
 void Conversion::drop_if_refused(const std::function<void()>& work) {
   try {
     work();
-  } catch (const Error& e) {  // where it could not be read, it may be the next time, unless it is another by now
+  } catch (const Error& e) {  // a read error may be temporary: keep finished jobs unless the source has changed
     if (e.kind == ErrorKind::input || (e.kind == ErrorKind::io && is_source_changed())) out_.keep(false);
     throw;
   }
@@ -215,7 +215,7 @@ bool Conversion::is_source_changed() const {
 void Conversion::check_source() {
   problems_.throw_if_any();
   source_.check_unchanged();
-  std::vector<bool> files;  // a part has not read what goes into others' files
+  std::vector<bool> files;  // a part has not read the sources of other parts' files
   if (options_.part) files = others_files_;
   files.flip();
   if (known_) check_same_contents(options_.checkpoint, plan_, sums_, *known_, files);
@@ -257,7 +257,7 @@ int64_t Conversion::carry_out(Worker& worker, const CopyJob& job, JobCounts&) {
   const CopyPiece& piece = pieces[0];
   const int64_t origin = plan_.copied[size_t(piece.copied)].offset + piece.begin;
   int64_t done = 0;
-  while (done < piece.bytes && !failed_) {  // in parts that end at pages of the file that is written
+  while (done < piece.bytes && !failed_) {  // parts end at page boundaries of the written file
     const int64_t most = copied_at_once - (origin + done) % DirectFile::page;
     const CopyPiece part{piece.copied, piece.begin + done, std::min(piece.bytes - done, most)};
     done += copy(worker, {&part, 1}, passed);
@@ -289,7 +289,8 @@ int64_t Conversion::carry_out(Worker& worker, const PackJob& job, JobCounts& cou
   PieceHasher hasher = source_hasher(plan_, job.target, pieces, sums_);
   const bool sees_source = pieces.are_canonical() && plan_.tp.size == 1;
   const bool by_device = sees_source && device_makes_checksums(worker);
-  // A GPU takes rows from where a page begins; the CPU from anywhere, so that they are read to where they stay.
+  // A GPU reads rows from a page boundary. The CPU reads from any address, so the rows are read directly to their
+  // place.
   uint8_t* source =
       source_buffer(worker, pieces.source_bytes, worker.device->makes_checksums() ? 0 : offset_of(pieces.list.front()));
   NumberScanner scanner = packed_scanner(plan_, job.target, pieces, sums_);
@@ -335,7 +336,7 @@ int64_t Conversion::pack_in_place(Worker& worker, const std::vector<int64_t>& ba
   sums.add(from, [&](size_t i) { return canonical + pieces.list[i].canonical_at; });
   sums.add(to, [&](size_t i) { return packed + int64_t(i) * t.slice_bytes; });
   phases_.time(Phase::pack, [&] { pack_experts(pieces, t, *worker.device, canonical, packed, sums.wanted()); });
-  if (!sums.are_made()) return 0;  // no CPU looks into a map: see PageCacheMap::at()
+  if (!sums.are_made()) return 0;  // the CPU cannot read the mapped pages: see PageCacheMap::at()
   if (const ShardReader* reader = source_.reader()) probe_zeros(*reader, plan_, target, pieces, sums_);
   sums.store();
   in_place_bytes_ += bytes;
@@ -395,7 +396,7 @@ const uint8_t* Conversion::canonical_form(Worker& worker, const PackJob& job, co
 
 void Conversion::check_scales(const PackJob& job, const PieceAt& p, const ScaleReport& r, JobCounts& counts) {
   const PackedTensor& t = plan_.packed[job.target];
-  if (t.part == Part::residual) return;  // made of scales that are checked elsewhere
+  if (t.part == Part::residual) return;  // derived from scales that are checked elsewhere
   counts.zero_scales += r.zero;
   if (r.bad) complain(t, p, r.first_bad, fmt::format("{} ({} such scales here)", r.first, r.bad));
   if (!r.zero_floats) return;
@@ -404,7 +405,7 @@ void Conversion::check_scales(const PackJob& job, const PieceAt& p, const ScaleR
   else if (const int64_t at = source_.reader() ? first_nonzero_group(t, p) : -1; at >= 0)
     complain(t, p, at, "scale 0.0 over codes that are not zero");
   uint8_t& marks = sums_.packed[job.target].marks[source_index(plan_, t, p.expert, p.piece).tensor];
-  std::atomic_ref(marks).fetch_or(mark::float_zero, std::memory_order_relaxed);  // jobs of one stacked tensor share it
+  std::atomic_ref(marks).fetch_or(mark::float_zero, std::memory_order_relaxed);  // shared by jobs of a stacked tensor
 }
 
 int64_t Conversion::first_nonzero_group(const PackedTensor& t, const PieceAt& p) {

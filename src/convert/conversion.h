@@ -1,4 +1,4 @@
-// The jobs of a conversion, carried out.
+// Carries out the jobs of a conversion.
 #pragma once
 
 #include <atomic>
@@ -26,11 +26,11 @@
 
 namespace mxfp4 {
 
-/// Carries out the jobs of a plan: reads, packs, hashes, writes. What the data refuse is collected, and from then on
-/// scales are only checked, so that one run names every bad tensor.
+/// Carries out the jobs of a plan: reads, packs, hashes, writes. After the first tensor that cannot be packed, only
+/// scales are checked, so that one run reports every bad tensor.
 class Conversion {
  public:
-  /// known: a manifest whose checksums the source's tensors must have, or null.
+  /// known: a manifest with the expected checksums of the source's tensors, or null.
   Conversion(const Plan& plan, const ConvertOptions& options, const DeviceChoice& devices, Source& source,
              OutputDir& out, const Manifest* known)
       : plan_(plan),
@@ -47,84 +47,86 @@ class Conversion {
             plan.files.size(), [this](size_t file) { return DirectFile(open_file(file), writes_); },
             [this](DirectFile& f) { f.finish(options_.sync); }) {}
 
-  /// Jobs that others carry out, or have carried out, and files that they write: neither is touched.
+  /// Excludes jobs and files of other parts: they are neither carried out nor written.
   void leave_out(std::vector<bool> jobs, std::vector<bool> files) {
     others_jobs_ = std::move(jobs);
     others_files_ = std::move(files);
   }
-  /// The source's shards must have these hashes. Both must live as long.
+  /// Requires these hashes of the source's shards. Both arguments must outlive this object.
   void compare_with(const Checkpoint& files, const PublishedList& published) {
     if (!published.empty()) hashes_.emplace(files, published);
   }
   void run();
 
-  /// Hashes what run() has not; throws Error{input} if a shard does not have its hash.
+  /// Hashes the bytes that run() has not hashed. Throws Error{input} if a shard does not have its published hash.
   void end_hashes();
 
-  /// Reads the journal: true at every job that is written down.
+  /// Reads the journal. Returns true for every finished job.
   std::vector<bool> read_journal();
 
   const Checksums& checksums() const { return sums_; }
-  /// Whether contents that nobody means were found and allowed.
+  /// Whether unintended contents were found and allowed.
   bool has_damage() const { return has_damage_; }
   int64_t zero_scales() const { return total().zero_scales; }
   RewriteLoss loss() const { return total().loss; }
-  /// Seconds of each stage, summed over threads.
+  /// Seconds of each phase, summed over threads.
   Json seconds() const { return phases_.seconds(); }
-  /// How the first of the files was written that had bytes to write; none: all was there already.
+  /// How the first written file was written. Empty if all files existed.
   std::optional<WriteWay> write_way() const { return write_way_; }
-  /// What pack_in_place() packed.
+  /// The bytes that pack_in_place() has packed.
   int64_t in_place_bytes() const { return in_place_bytes_; }
 
  private:
   JobCounts total() const;
-  /// What was written to it before stays.
+  /// Keeps the bytes that an earlier run has written.
   Fd open_file(size_t file) const;
-  /// How files of so many bytes in all are written.
+  /// How files with this total size are written.
   Writes writes_of(int64_t bytes) const;
   void open_files();
-  /// All but those that the journal has and whose bytes on disk are what it says.
+  /// All jobs, except those in the journal whose bytes on disk match their checksums.
   std::vector<int64_t> jobs_left();
-  /// Names the files that have bytes of finished jobs which are not good.
+  /// Reports files in which bytes of finished jobs are damaged.
   void note_damaged(const std::vector<bool>& done, const std::vector<uint8_t>& good) const;
   bool is_on_disk(Worker& worker, const PackJob& job);
   bool is_on_disk(Worker& worker, const CopyJob& job);
-  /// Whether bytes of a file of the output have this hash.
+  /// Whether a range of an output file has this hash.
   bool has_hash(Worker& worker, size_t file, int64_t offset, int64_t bytes, const Hash& hash);
-  /// Does work(), after which a source that holds what cannot be packed, or that changed, leaves nothing to go on with.
+  /// Calls work(). If the source cannot be packed, or has changed, the finished jobs are discarded before the error is
+  /// thrown.
   void drop_if_refused(const std::function<void()>& work);
   void check_source();
-  /// Not where a file of it is gone, which may come back.
+  /// False if a file of the source is missing, because it may come back.
   bool is_source_changed() const;
-  /// The bytes that a job moved.
+  /// Carries out a job. Returns the number of bytes read or written.
   int64_t carry_out(Worker& worker, const PackJob& job, JobCounts& counts);
   int64_t carry_out(Worker& worker, const CopyJob& job, JobCounts&);
-  /// What sees the bytes of a job's pieces as they are read.
+  /// Hashes and scans the bytes of a job's pieces during the read.
   struct PassedBytes {
     PieceHasher hasher;
     NumberScanner scanner;
   };
-  /// Pieces that lie one after the other, or a part of one.
+  /// Copies consecutive pieces, or a part of one piece.
   int64_t copy(Worker& worker, std::span<const CopyPiece> pieces, PassedBytes& passed);
-  /// Notes the largest buffers that these jobs need.
+  /// Records the largest buffers that these jobs need.
   void measure(const std::vector<int64_t>& jobs);
-  /// As Buffer::reserve(), of the worker's source and packed buffers. The first one is as large as any job needs: one
-  /// that grew would be new memory each time.
+  /// Reserve the worker's source and packed buffers, see Buffer::reserve(). The first reservation is as large as any
+  /// job needs, because a growing buffer would be allocated again each time.
   uint8_t* source_buffer(Worker& worker, int64_t bytes, int64_t offset) const;
   uint8_t* packed_buffer(Worker& worker, int64_t bytes, int64_t offset) const;
-  /// Carries out all batches. With published hashes they follow the order of the files, else the page cache's contents.
-  /// Batches of a packed source follow their numbers.
+  /// Carries out all batches. With published hashes, the jobs follow the order of the files; otherwise see JobOrder.
+  /// Jobs of a packed source are taken in the order of their numbers.
   void carry_out(const std::vector<std::vector<int64_t>>& batches, Progress& progress);
-  /// A batch of jobs, all together or one after the other.
+  /// Carries out a batch, in place or job by job.
   void carry_out_batch(Worker& worker, const std::vector<int64_t>& batch, Progress& progress);
-  /// Whether pack_in_place() can pack anything of this conversion, by what is open.
+  /// Whether pack_in_place() can pack any job, depending on the open files and devices.
   bool may_pack_in_place() const;
-  /// A batch of codes that a GPU reads where the page cache has them and writes into a file in memory; the bytes that
-  /// were packed, 0 where that cannot be.
+  /// Packs a batch of codes on a GPU from the page cache to a file in memory, without copies. Returns the number of
+  /// packed bytes, or 0 if this is not possible.
   int64_t pack_in_place(Worker& worker, const std::vector<int64_t>& batch);
-  /// Of the same experts, canonical: lossy backends rewrite codes by them.
+  /// The canonical scales of the same experts, which lossy backends need to rewrite codes.
   std::vector<uint8_t> canonical_scales(Worker& worker, const Pieces& codes);
-  /// What a job is packed from; scales: see canonical_scales(), sums: of the source that are still to be made.
+  /// The input of a packing job. scales: see canonical_scales(). sums: checksums of the source that the device will
+  /// make.
   struct Input {
     const Pieces& pieces;
     const uint8_t* canonical;
@@ -134,16 +136,16 @@ class Conversion {
   };
   bool device_makes_checksums(const Worker& worker) const;
   int64_t pack_rank(Worker& worker, const PackJob& job, size_t target, const Input& input);
-  /// `hasher`, timed as a stage of its own within reading or writing.
+  /// A sink that calls `hasher`, timed as a separate phase within reading or writing.
   DirectFile::BlockSink hashing(PieceHasher& hasher);
   void write(int file, const uint8_t* data, int64_t bytes, int64_t offset, const DirectFile::BlockSink& sink = {});
-  /// The pieces in canonical form: `source` itself where the bytes are the same.
+  /// Converts the pieces to canonical form; returns `source` itself if the bytes are the same.
   const uint8_t* canonical_form(Worker& worker, const PackJob& job, const Pieces& pieces, uint8_t* source,
                                 JobCounts& counts);
   void check_scales(const PackJob& job, const PieceAt& p, const ScaleReport& r, JobCounts& counts);
-  /// The first scale 0.0 of the piece whose 32 codes are not all zero; -1 where there is none.
+  /// The index of the piece's first scale 0.0 with a nonzero code, or -1.
   int64_t first_nonzero_group(const PackedTensor& t, const PieceAt& p);
-  /// Names file, tensor, expert, row and group of scale `index` of a piece.
+  /// Reports file, tensor, expert, row and group of scale `index` of a piece.
   void complain(const PackedTensor& t, const PieceAt& p, int64_t index, const std::string& what);
 
   const Plan& plan_;
@@ -158,13 +160,13 @@ class Conversion {
   std::vector<bool> others_jobs_, others_files_;
   Writes writes_ = Writes::direct;
   OpenFiles files_;
-  std::vector<bool> is_linked_;  // of each file: its bytes are the source's own
+  std::vector<bool> is_linked_;  // for each file: a link to the source's bytes
   std::optional<WriteWay> write_way_;
   PhaseTimes phases_;
   std::atomic<bool> failed_ = false;
   bool has_damage_ = false;
-  bool in_memory_ = false, in_place_ = false;  // in_memory_: some of the files
-  int64_t most_source_ = 0, most_packed_ = 0;  // bytes of a job
+  bool in_memory_ = false, in_place_ = false;  // in_memory_: any file is in memory
+  int64_t most_source_ = 0, most_packed_ = 0;  // the largest of all jobs, in bytes
   std::atomic<int64_t> in_place_bytes_ = 0;
   std::mutex mutex_;
   Problems problems_;

@@ -1,4 +1,4 @@
-// convert: a published checkpoint to the bytes that an engine's kernel reads.
+// convert: turns a published checkpoint into the bytes that an engine's kernel reads.
 #pragma once
 
 #include <optional>
@@ -20,43 +20,42 @@ struct Plan;
 struct ConvertOptions {
   std::string checkpoint, out;
   std::string backend, engine, layout_version;
-  std::string layout;          // a layout file, in place of backend and engine
-  std::string layout_file;     // its JSON, where that was read before
+  std::string layout;          // a layout file, instead of backend and engine
+  std::string layout_file;     // its JSON, if already read
   std::string engine_version;  // a release; empty: the newest known
-  std::string gpu, phase;      // for backend "auto"; no gpu: the one that is here
-  int64_t gpu_bytes = -1;      // its memory; 0: no limit, -1: by gpu
+  std::string gpu, phase;      // for backend "auto"; gpu empty: this machine's
+  int64_t gpu_bytes = -1;      // the GPU's memory; 0: no limit, -1: that of `gpu`
   bool lossy = false;          // "auto" may change values
   ModelOptions model;
   int tp_size = 1;
   int rank = -1;                  // of tp_size; -1: all
   std::string format = "packed";  // or "sharded-state"
   bool allow_nan_scales = false;
-  bool allow_incomplete = false;  // converts also what lacks tensors, or holds what nobody means
-  bool is_incomplete = false;     // found so by the headers
-  bool skips_published = false;   // as skips_published() found
-  std::string published;          // a list of hashes that the checkpoint's files must have; empty: Hugging Face's own
-  bool no_published = false;      // none are compared
+  bool allow_incomplete = false;  // converts despite missing tensors or unintended contents
+  bool is_incomplete = false;     // the headers show missing tensors
+  bool skips_published = false;   // result of skips_published()
+  std::string published;          // a list of the files' hashes; empty: those that Hugging Face's tools left
+  bool no_published = false;      // compares no hashes
   Links links = Links::offer;     // of the checkpoint
-  bool no_loader = false;         // writes also what no loader reads
+  bool no_loader = false;         // also writes outputs that no loader reads
   int threads = 0;
   DeviceOptions device;
   Sync sync = Sync::yes;                        // of the files with tensors
-  PageCache page_cache = PageCache::automatic;  // whether they stay there
-  std::optional<Link> link;                     // shards that hold no expert are kept whole, in this way
-  std::optional<PartNumber> part;               // only this part is written
-  bool merge = false;                           // all parts are there, or nothing is done
-  bool verify = false;                          // merge: reads their bytes again
+  PageCache page_cache = PageCache::automatic;  // whether written files stay in the page cache
+  std::optional<Link> link;                     // shards without experts are kept whole, as links of this kind
+  std::optional<PartNumber> part;               // writes this part only
+  bool merge = false;                           // merges all parts; if one is missing, does nothing
+  bool verify = false;                          // merge: reads the parts' bytes again
   bool dry_run = false, force = false, add = false, sha256 = false, json = false;
 };
 
-/// Takes "vllm==0.33.0" apart, and calls the backend by its own name.
+/// Splits "vllm==0.33.0", and replaces an alias by the backend's own name.
 void settle_names(ConvertOptions& options);
 
-/// Does what is left to do: makes OUT, continues an interrupted run of the same conversion, or finds OUT to be what it
-/// would write. Returns what --json prints; `unchanged` in it is true if there was nothing to do. Null after a dry run,
-/// whose plan is printed here.
+/// Makes OUT, continues an interrupted run of the same conversion, or finds that OUT is already up to date. Returns
+/// what --json prints; `unchanged` is true if there was nothing to do. A dry run prints the plan and returns null.
 Json convert(const ConvertOptions& options);
-/// The same for merge(), which has looked OUT's place up and claimed its parts.
+/// The same for merge(), which has looked up OUT's place and claimed its parts.
 Json convert(const ConvertOptions& options, const Place& place);
 
 }  // namespace mxfp4

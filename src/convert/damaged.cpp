@@ -14,11 +14,11 @@ namespace mxfp4 {
 
 namespace {
 
-/// One tensor to read, and what follows.
+/// A tensor to be checked: how to read it, and how to compare it afterwards.
 struct Check {
   const Tensor* stored;
-  std::function<void(Worker& worker, const ShardReader& reader)> read;  // hashes all of it
-  std::function<bool()> has_checksum;                                   // after that
+  std::function<void(Worker& worker, const ShardReader& reader)> read;  // reads and hashes the whole tensor
+  std::function<bool()> has_checksum;                                   // called after read
 };
 
 Check check_of_packed(const PackedSet& set, size_t i, Checksums& sums) {
@@ -65,7 +65,7 @@ std::string damaged_tensor(const PackedCheckpoint& out, int threads) {
   for (size_t i = 0; i < out.copied.size(); ++i) checks.push_back(check_of_copied(out, i, sums.front()));
   const ShardReader reader(out.files);
   std::mutex mutex;
-  size_t first = checks.size();  // that is damaged
+  size_t first = checks.size();  // the first damaged tensor
   run_jobs(int64_t(checks.size()), threads, [&](Worker& worker, int64_t i) {
     const Check& check = checks[size_t(i)];
     check.read(worker, reader);

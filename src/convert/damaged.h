@@ -1,4 +1,4 @@
-// Whether the tensors of an output still have the checksums in its manifest.
+// Compares an output's tensors with the checksums in its manifest.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@ namespace mxfp4 {
 
 struct PackedCheckpoint;
 
-/// Reads every tensor of OUT, unless a private cache knows every file by device, inode, size, mtime and ctime. Returns
-/// "FILE: TENSOR" of the first tensor that does not have its checksum; empty if all have theirs.
+/// Reads every tensor of OUT. Skips this if the private cache knows every file by device, inode, size, mtime and ctime.
+/// Returns "FILE: TENSOR" for the first tensor without its checksum, or an empty text.
 std::string damaged_tensor(const PackedCheckpoint& out, int threads);
 
 }  // namespace mxfp4

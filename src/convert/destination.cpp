@@ -39,7 +39,8 @@ NewOutput::NewOutput(const ConvertOptions& options, const Place* place) : option
   if (has_manifest(there)) replaced_ = read_listed_files(there);
 }
 
-/// One rank in the place of an OUT with others would lose those. An OUT that cannot be read is replaced as a whole.
+/// Refuses to replace an OUT with other ranks of the same set, because these ranks would be lost. An unreadable OUT is
+/// replaced as a whole.
 void NewOutput::check_ranks(const Plan& plan) const try {
   if (replaced_.empty() || plan.tp.complete()) return;
   for (const ManifestSet& s : read_manifest(folder_of(options_, place_)).sets) {
@@ -61,7 +62,7 @@ void NewOutput::check(const Plan& plan) const {
   const Folder there = folder_of(options_, place_);
   const std::string edited = there ? edited_file(there, replaced_) : "";
   if (edited.empty()) return;
-  if (read_listed_files(there) != replaced_)  // parts take no lock
+  if (read_listed_files(there) != replaced_)  // parts do not lock OUT
     fail(ErrorKind::usage, "{}: was replaced meanwhile; where that was the merge of its parts, all is done",
          options_.out);
   fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place", options_.out,

@@ -1,4 +1,4 @@
-// What a conversion reads, and where its set goes: into an output of its own, or beside the sets of one that is there.
+// The source of a conversion, and the destination of its set: a new output, or an existing output with other sets.
 #pragma once
 
 #include "src/checkpoint/published_list.h"
@@ -11,48 +11,48 @@ namespace mxfp4 {
 
 struct PackedCheckpoint;
 
-/// What is converted, and where its bytes come from.
+/// The checkpoint that is converted, and the source of its bytes.
 struct Input {
   const Checkpoint& checkpoint;
   const Model& model;
   Source& source;
-  const Checkpoint& files;          // which the source reads
-  const Manifest* known = nullptr;  // whose checksums the source must have, where it is known from before
-  PublishedList published = {};     // the files whose hashes it must have
+  const Checkpoint& files;          // the files that `source` reads
+  const Manifest* known = nullptr;  // a manifest with the source's checksums, or null
+  PublishedList published = {};     // the published hashes that the files must have
   const Place* place = nullptr;     // of OUT; null for a dry run
 };
 
-/// A set is added to OUT from its own tensors.
+/// Whether a set is added to OUT from OUT's own tensors.
 bool is_own_source(const ConvertOptions& options, const Place& place);
 
-/// What stands in OUT's place; holds nothing if nothing does. place: null for a dry run.
+/// The directory at OUT's path. Holds nothing if there is none. place: null for a dry run.
 Folder folder_of(const ConvertOptions& options, const Place* place);
 
 class Destination {
  public:
   virtual ~Destination() = default;
-  /// The set's number in OUT.
+  /// The index of the set in OUT.
   virtual int number(const Backend& backend, const TensorParallel& tp) const = 0;
   virtual ManifestOptions manifest_options(const Input& in) const = 0;
-  /// Throws Error{usage} where OUT cannot take the set.
+  /// Throws Error{usage} if OUT cannot take the set.
   virtual void check(const Plan& plan) const = 0;
-  /// Puts into the staging directory the files that OUT keeps. Throws Error if OUT is not what was checked any more.
+  /// Adds the files that OUT keeps to the staging directory. Throws Error if OUT has changed since the check.
   virtual void begin(const Plan& plan, const OutputDir& out) const = 0;
-  /// All is written: nothing of what OUT was before is read any more, or open, which NFS does not like to be removed.
+  /// Closes the earlier output's files once all files are written: NFS cannot cleanly delete open files.
   virtual void end() const = 0;
-  /// The output that the set is added to; null where it is the first.
+  /// The output to which the set is added, or null.
   virtual const PackedCheckpoint* earlier() const = 0;
 };
 
-/// The first set of an output that takes the place of whatever is there.
+/// The first set of a new output, which replaces any existing OUT.
 class NewOutput final : public Destination {
  public:
-  /// Reads what OUT's manifest lists, before the source is in memory.
+  /// Reads the list of files in OUT's manifest before the source is loaded into memory.
   NewOutput(const ConvertOptions& options, const Place* place);
   int number(const Backend&, const TensorParallel&) const override { return 0; }
   ManifestOptions manifest_options(const Input& in) const override;
-  /// With --force, also refuses an OUT with an edited small file, which would be lost. With --rank, also refuses an OUT
-  /// with other ranks of the same set.
+  /// With --force, refuses an OUT with an edited small file, which would be lost. With --rank, refuses an OUT with
+  /// other ranks of the same set.
   void check(const Plan&) const override;
   void begin(const Plan&, const OutputDir&) const override {}
   void end() const override {}
@@ -66,7 +66,7 @@ class NewOutput final : public Destination {
   std::vector<ListedFile> replaced_;
 };
 
-/// One more set of an output that is there.
+/// Another set of an existing output.
 class AddedSet final : public Destination {
  public:
   AddedSet(const ConvertOptions& options, PackedCheckpoint& out) : options_(options), out_(out) {}
@@ -78,8 +78,8 @@ class AddedSet final : public Destination {
   const PackedCheckpoint* earlier() const override { return &out_; }
 
  private:
-  void check_free(const std::string& name) const;  // of the new set
-  /// replaced: the directory that will be replaced, which nobody can exchange for another any more.
+  void check_free(const std::string& name) const;  // a name of the new set's files
+  /// replaced: the directory that will be replaced. It is held, so nobody can exchange it.
   void check_same(const Folder& replaced) const;
 
   const ConvertOptions& options_;

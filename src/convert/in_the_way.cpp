@@ -23,7 +23,7 @@ bool can_add(const ConvertOptions& o, const Plan& plan, const Input& in, const P
   return false;
 }
 
-/// What --force does to OUT, or what it would refuse first.
+/// What --force does to OUT, or the reason for a refusal, as text for a message.
 std::string what_force_does(const Folder& dir) {
   const std::vector<std::string> own = owned_files(dir);
   const std::string name = foreign_in(dir, {own.begin(), own.end()});
@@ -41,7 +41,7 @@ void refuse_to_replace(const ConvertOptions& o, const Plan& plan, const Input& i
     out = open_packed(there, o.out, damage);
   } catch (const Error&) {
   }
-  if (!out) return;  // OutputDir says that OUT is there
+  if (!out) return;  // OutputDir reports the existing OUT
   std::vector<std::string> sets;
   for (const ManifestSet& s : out->manifest.sets) sets.push_back(describe(s));
   const std::string all = fmt::format("{}", fmt::join(sets, ", "));

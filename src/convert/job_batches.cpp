@@ -6,7 +6,7 @@ namespace mxfp4 {
 
 std::vector<std::vector<int64_t>> job_batches(const Plan& plan, std::span<const int64_t> jobs, int64_t bytes) {
   std::vector<std::vector<int64_t>> rows;
-  std::unordered_map<size_t, size_t> last;  // row of a tensor
+  std::unordered_map<size_t, size_t> last;  // the last row of each tensor
   const auto codes_of = [&](int64_t i) {
     const auto* job = std::get_if<PackJob>(&plan.jobs[size_t(i)]);
     return job && plan.packed[job->target].part == Part::codes ? job : nullptr;

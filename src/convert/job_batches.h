@@ -1,4 +1,4 @@
-// Jobs that one worker carries out one after the other, or together.
+// Batches of jobs for one worker.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace mxfp4 {
 
-/// Groups jobs, given by number, in the order of each group's first: consecutive jobs of one tensor's codes that write
-/// up to `bytes` bytes together (0: groups of one), and every other job alone.
+/// Groups jobs in the order of each group's first job. A group has consecutive jobs for one tensor's codes that write
+/// up to `bytes` bytes together. Every other job is alone; if `bytes` is 0, all jobs are. Jobs are given by index.
 std::vector<std::vector<int64_t>> job_batches(const Plan& plan, std::span<const int64_t> jobs, int64_t bytes);
 
 }  // namespace mxfp4

@@ -8,7 +8,7 @@ namespace mxfp4 {
 
 namespace {
 
-// The headers' own pages, and what the system reads with them, are always there.
+// The headers' pages, and pages that the system reads ahead with them, are always in the page cache.
 constexpr size_t most_looked_at = 64;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// In which order jobs are taken whose source another process may be reading.
+// The order of jobs if another process may be reading the same source.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,25 @@
 
 namespace mxfp4 {
 
-/// Gives each job of a list once, to any thread: the next one if its source is in the page cache, else the first in the
-/// source if that is, else the next one. If what was not there at first of the source's begin is in the page cache now,
-/// another process is reading it: then the last one is taken instead of the next, and the disk is read once for both:
+/// Gives each job of a list once. Thread-safe. The next job is taken if its source is in the page cache. Otherwise the
+/// first job in the order of the source is taken if its bytes are, else the next job.
+///
+/// The start of the source may get into the page cache after this run has begun. Then another process is reading the
+/// source. This run then takes the last job instead of the next, so that the disk is read once for both:
 ///
 ///     the other reader   =========>
 ///     source             |--------------------------|
 ///     this run                     <================
 ///
-/// Side by side, each would read all that the other reads too. A run whose own reads go through the page cache could
-/// not tell its pages from another reader's, and never takes the last one.
+/// Side by side, each process would read everything that the other reads. If a run reads through the page cache itself,
+/// it cannot distinguish its pages from those of another reader. It never takes the last job.
 class JobOrder {
  public:
   using IsCached = std::function<bool(int64_t job)>;
-  /// in_source: the jobs [0, count) in the order of their bytes in the source. is_cached: called by one thread at once.
+  /// in_source: the jobs [0, count) in the order of their bytes in the source. is_cached: only called by one thread at
+  /// a time.
   JobOrder(std::vector<int64_t> in_source, IsCached is_cached, bool reads_past_cache);
-  /// As many calls as there are jobs.
+  /// May be called once for each job.
   int64_t next();
 
  private:
@@ -36,17 +39,17 @@ class JobOrder {
 
   const std::vector<int64_t> in_source_;
   const IsCached is_cached_;
-  std::optional<int64_t> sign_;  // one of the source's first jobs, if it was not cached at first
+  std::optional<int64_t> sign_;  // one of the source's first jobs that was not in the page cache initially
   std::mutex mutex_;
   std::vector<bool> taken_;
-  int64_t first_ = 0, last_;  // of those not taken, in order
+  int64_t first_ = 0, last_;  // the first and last jobs that are not taken
   size_t first_in_source_ = 0;
 };
 
-/// The source's bytes of a job, from which the rest can be judged: the last ones.
+/// The last range of a job's source. If it is in the page cache, the other ranges are assumed to be there.
 TensorRange last_range(const Plan& plan, const Job& job);
 
-/// ends[i] is the last range of job i. reader: of the source; null: all jobs are taken in order.
+/// ends[i] is the last range of job i. reader: of the source; null: jobs are taken in order.
 JobOrder order_in_source(std::vector<TensorRange> ends, const ShardReader* reader);
 
 }  // namespace mxfp4

@@ -10,7 +10,7 @@ namespace mxfp4 {
 
 namespace {
 
-/// use_hash(Hash&) for every checksum that the job fills, use_marks(uint8_t&) for every tensor it may mark, in order.
+/// Calls use_hash(Hash&) for every checksum of the job, and use_marks(uint8_t&) for every tensor it may mark, in order.
 template <class UseHash, class UseMarks>
 void visit(const Plan& plan, const Job& job, Checksums& sums, UseHash use_hash, UseMarks use_marks) {
   if (const auto* copy = std::get_if<CopyJob>(&job)) {
@@ -35,7 +35,7 @@ void visit(const Plan& plan, const Job& job, Checksums& sums, UseHash use_hash, 
 }  // namespace
 
 std::string record_of(const Plan& plan, const Job& job, Checksums& sums, const JobCounts& counts) {
-  std::string hashes, marks = "m";  // two hexadecimal digits for each
+  std::string hashes, marks = "m";  // two hexadecimal digits for each tensor
   visit(
       plan, job, sums, [&](Hash& h) { hashes.append(1, ' ').append(to_hex(h)); },
       // jobs of one tensor share its marks

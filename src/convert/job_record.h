@@ -1,4 +1,4 @@
-// What one job adds to a conversion's checksums and counts, as a line of the journal, and back.
+// A job's checksums and counts as a line of the journal.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace mxfp4 {
 
 struct Checksums;
 
-/// What a job counts besides; zero_scales: scale bytes 0x00. loss: of a lossy backend.
+/// A job's counts. zero_scales: scale bytes 0x00. loss: of a lossy backend.
 struct JobCounts {
   int64_t zero_scales = 0;
   RewriteLoss loss = {};
@@ -17,7 +17,7 @@ struct JobCounts {
 
 std::string record_of(const Plan& plan, const Job& job, Checksums& sums, const JobCounts& counts);
 
-/// False if the text is no record of this job; then sums and counts stay as they are.
+/// Reads a record into sums and counts. Returns false, and changes neither, if the text is not a record of this job.
 bool read_record(const Plan& plan, const Job& job, const std::string& record, Checksums& sums, JobCounts& counts);
 
 }  // namespace mxfp4

@@ -18,13 +18,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What a single run with other options has begun: merge() could not go on with it.
+/// Refuses to start beside an interrupted single run with other options, because merge() could not continue that run.
 void refuse_another_run(const ConvertOptions& options, const Plan& plan, const Input& in) {
   const Place& place = *in.place;
   const std::string journal = hidden_beside(place.name).journal;
   if (!place.above.has(journal)) return;
   const JournalText run = read_journal(open_read(place.above, journal));
-  const bool is_finished = holds(place.folder(), run.proof);  // else it ended before its output was there
+  const bool is_finished = holds(place.folder(), run.proof);  // otherwise the run ended before its output was in place
   if (run.records.empty() || is_finished || run.head.options == open_options_of(plan, options, in).options) return;
   fail(ErrorKind::usage,
        "{}: an interrupted run with other options is there; finish that one without --part, or discard it: "
@@ -32,7 +32,7 @@ void refuse_another_run(const ConvertOptions& options, const Plan& plan, const I
        options.out, shell_word(options.out));
 }
 
-/// True at every index that is of this part.
+/// True at every index of this part.
 std::vector<bool> only(const std::vector<int>& part_of, int part) {
   std::vector<bool> own;
   for (const int p : part_of) own.push_back(p == part);
@@ -45,8 +45,8 @@ std::vector<bool> all_but(const std::vector<int>& part_of, int part) {
   return others;
 }
 
-/// What a part's record says of its jobs goes to `sums`. Returns the part's files; none where the record lacks a job,
-/// so that the part is of no use.
+/// Reads the records of a part's jobs into `sums`. Returns the part's files; nothing if a job's record is missing,
+/// because then the part is unusable.
 std::optional<std::vector<bool>> read_records(const Plan& plan, const Deal& dealt, const PartFolder& part,
                                               Checksums& sums) {
   const std::map<int64_t, std::string>& records = part.record.records;
@@ -113,7 +113,7 @@ Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& 
                      .command = command_of(options, plan),
                      .permitted = in.files.folder->permitted(),
                      .mark = manifest_name,
-                     .is_new = !options.force && !options.add,  // nothing was in OUT's place when this was looked at
+                     .is_new = !options.force && !options.add,  // otherwise OUT did not exist when this run began
                      .write = convert});
 }
 

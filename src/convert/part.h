@@ -1,4 +1,4 @@
-// convert --part: what one node writes of an output, and how the parts of all nodes come together.
+// convert --part: the share of one node in an output, and the merge of all parts.
 #pragma once
 
 #include <optional>
@@ -17,30 +17,31 @@ struct PartRun;
 class Parts;
 struct Plan;
 
-/// What all parts of a conversion are given.
+/// The properties that all parts of a conversion share.
 PartRun run_of_parts(const ConvertOptions& options, const Plan& plan, const Input& in);
 
-/// The parts of a conversion that are beside OUT. Throws Error{usage} if they are of another one; if OUT is to be
-/// replaced there are none then.
+/// The parts of a conversion beside OUT. If they belong to another conversion, throws Error{usage}, or returns nothing
+/// if OUT is to be replaced.
 std::optional<Parts> find_parts(const ConvertOptions& options, const Plan& plan, const Input& in);
 
-/// Carries out options.part: writes its files and its record, and nothing where that was done. Says it, and returns
-/// what --json prints.
+/// Carries out options.part: writes its files and its record, or nothing if the part is finished. Prints a line, and
+/// returns what --json prints.
 Json convert_part(const ConvertOptions& options, const Plan& plan, const Input& in, const DeviceChoice& devices);
-/// The same where all parts are merged.
+/// The same if all parts are merged.
 Json merged_part(const ConvertOptions& options, const Plan& plan);
-/// Whether the source's tensors are those that an OUT with the same set was made from, and options.part has files: its
-/// share is read, and where that is the same the rest too. False while there are parts: then OUT is being replaced.
+/// Whether OUT, which has the same set, was made from the source's tensors. Reads the share of options.part first, and
+/// the rest only if the share is equal. False if options.part has no files. False while there are parts: then OUT is
+/// being replaced.
 bool is_merged(const ConvertOptions& options, const Plan& plan, const Input& in, const Manifest& out);
-/// Whether the parts that are there, by their records, were made of the tensors that an OUT with the same set was.
-/// Throws Error{usage} as Parts does.
+/// Whether the existing parts were made from the same tensors as OUT's equal set, by their records. Throws Error{usage}
+/// as Parts does.
 bool are_merged(const ConvertOptions& options, const Plan& plan, const Input& in, const Manifest& out);
 
-/// The options that a part's record has, as the plan has settled them; and back.
+/// The options in a part's record, with the plan's choices, and the reverse.
 Json command_of(const ConvertOptions& options, const Plan& plan);
 ConvertOptions read_command(const Json& command);
 
-/// Nothing that is in a finished part is looked at any more.
+/// Excludes the jobs and files of finished parts from the conversion.
 void leave_out(const Parts& parts, Conversion& conversion);
 
 }  // namespace mxfp4

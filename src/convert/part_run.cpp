@@ -30,7 +30,7 @@ void check_same(const PartRun& run, const std::string& place, const PartFolder& 
        n.index, n.count, why, shell_word(run.out), run.whole);
 }
 
-/// The folder of parts goes with the last that is in it, as where the first one fails.
+/// Removes the directory of parts if it is empty, for example after the first part has failed.
 class FolderOfParts {
  public:
   explicit FolderOfParts(const Place& place) : place_(place) {}
@@ -41,7 +41,7 @@ class FolderOfParts {
   const Place& place_;
 };
 
-/// By which another output in OUT's place is told from the one before, or from none.
+/// The state of a file in OUT, which shows whether OUT has appeared or was replaced. Default if there is no file.
 FileState state_at(const Place& place, const std::string& file) {
   const Folder out = place.folder();
   const auto s = out ? out.look(file) : std::nullopt;
@@ -51,11 +51,11 @@ FileState state_at(const Place& place, const std::string& file) {
 void remove_late_part(const Place& place, const std::string& name) {
   try {
     remove_part(parts_beside(place), name);
-  } catch (const std::exception&) {  // the next merge does it
+  } catch (const std::exception&) {  // the next merge removes it
   }
 }
 
-/// Writes a part as `name`; the seconds of its stages.
+/// Writes a part as directory `name`. Returns the seconds of its phases.
 Json write_folder(const PartRun& run, const PartWork& work, const Deal& deal, const std::string& name) {
   const int part = work.number.index;
   OutputDir out = OutputDir::for_part(run.place, name);
@@ -120,7 +120,7 @@ Json write_part(const PartRun& run, const PartWork& work) {
   Json seconds;
   try {
     seconds = write_folder(run, work, parts.dealt(), name);
-  } catch (const Error& e) {  // a merge of all parts removes one that is written twice
+  } catch (const Error& e) {  // a merge of all parts removes a part that is written twice
     if (e.kind == ErrorKind::interrupted || state() == before) throw;
   }
   if (state() != before) {
@@ -145,7 +145,7 @@ Parts::Parts(const PartRun& run, int count)
     if (const PartFolder*& found = found_[size_t(part.number.index)]; !found && is_whole(part)) found = &part;
 }
 
-/// A file that is not in the part's folder was moved by an earlier merge.
+/// A file that is missing in the part's directory may have been moved by an earlier merge.
 bool Parts::is_whole(const PartFolder& part) const {
   const Folder own = parts_.folder.find(part.name);
   for (size_t f = 0; f < plan_.files.size(); ++f) {
@@ -173,7 +173,7 @@ void Parts::move_into(OutputDir& out) const {
     out.journal().add(parts_taken, part->name);
     for (const auto& [job, record] : part->record.records) out.journal().add(job, record);
   }
-  out.journal().sync();  // a part whose files are not in its folder any more is known by it
+  out.journal().sync();  // the journal identifies parts whose files were moved
   out.keep(true);
   for (size_t f = 0; f < plan_.files.size(); ++f) {
     const PartFolder* part = found_[size_t(deal_.of_file[f])];

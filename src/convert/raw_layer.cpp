@@ -20,13 +20,14 @@ namespace mxfp4 {
 
 namespace {
 
-/// One expert's raw rows, without pads, in canonical form.
+/// The shape of one expert's original rows, without pads, in canonical form.
 struct RawShape {
   int64_t rows, row_bytes;
   int64_t bytes() const { return rows * row_bytes; }
 };
 
-/// Canonical rows as they are printed: biases in BF16, scales as bytes. False where a scale's value is none.
+/// Converts canonical rows to the printed form: biases in BF16, scales as E8M0 bytes. False if a value is not a
+/// scale's.
 bool narrow(const PackedTensor& t, const RawShape& shape, const uint8_t* canonical, uint8_t* to) {
   if (const ScaleValues* values = t.parameter->values)
     return values->narrow(canonical, shape.bytes() / values->width(), to) < 0;
@@ -34,15 +35,15 @@ bool narrow(const PackedTensor& t, const RawShape& shape, const uint8_t* canonic
   return true;
 }
 
-/// A packed tensor and its raw form.
+/// A packed tensor and its original form.
 struct RawTensor {
-  size_t index;  // in Plan::packed
+  size_t index;  // of Plan::packed
   RawShape shape;
-  Tensor printed;  // its offset is the data's
+  Tensor printed;  // its offset is relative to the data
 };
 
-/// Zeros, to be overwritten by what is printed. Where stdout is an empty memfd, as the loaders' is, they are its own
-/// pages, which no single thread has to bring or to copy; without keep() it is empty again.
+/// A buffer of zeros, which is overwritten with the printed file. If stdout is an empty memfd, as the loaders' is, the
+/// buffer maps its pages, so no thread copies the data. Without keep() the memfd is emptied again.
 class PrintedFile {
  public:
   explicit PrintedFile(int64_t bytes) : bytes_(size_t(bytes)), shared_(is_empty_memfd()) {
@@ -106,7 +107,7 @@ class RawLayer {
  private:
   void unpack(int threads, const DeviceChoice& devices) {
     const int64_t count = experts(plan_.packed[tensors_.front().index]), jobs = int64_t(tensors_.size()) * count;
-    std::vector<std::string> wrong(static_cast<size_t>(jobs));  // what each expert has that cannot be stored so
+    std::vector<std::string> wrong(static_cast<size_t>(jobs));  // of each job; empty: the expert is valid
     run_jobs(
         jobs, threads,
         [&](Worker& worker, int64_t i) {
@@ -148,7 +149,7 @@ class RawLayer {
     return {raw_name(t), dtype, shape, 0, offset, tensor_bytes(dtype, shape)};
   }
 
-  /// What is wrong with the expert's stored bytes; empty: nothing that can be seen in them.
+  /// Unpacks an expert. Returns an error found in its stored bytes, or an empty text.
   std::string unpack_expert(Worker& worker, const RawTensor& raw, int64_t expert) {
     const PackedTensor& t = plan_.packed[raw.index];
     uint8_t* packed = worker.packed.reserve(t.slice_bytes);
@@ -177,7 +178,7 @@ class RawLayer {
   ShardReader reader_;
   Checksums sums_;
   std::vector<RawTensor> tensors_;
-  int64_t bytes_ = 0;        // of all
+  int64_t bytes_ = 0;        // of all tensors
   uint8_t* data_ = nullptr;  // of the printed file
 };
 

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The folder that is there already of those above OUT.
+/// The nearest existing directory above OUT.
 fs::path folder_above(const std::string& out) {
   fs::path place = fs::absolute(out).lexically_normal();
   if (!place.has_filename()) place = place.parent_path();

@@ -1,4 +1,4 @@
-// What a conversion says: its plan, its choices, its result.
+// The messages of a conversion: its plan, choices and result.
 #pragma once
 
 #include "src/base/json.h"
@@ -11,11 +11,11 @@ struct DeviceChoice;
 struct Input;
 struct Plan;
 
-/// With -v: what was chosen, and every tensor.
+/// Prints the choices and every tensor, with -v.
 void note_choices(const ConvertOptions& options, const Plan& plan, const DeviceChoice& devices);
-/// What a dry run prints. Throws Error{io} if the disk is too small.
+/// Prints the plan for a dry run. Throws Error{io} if the disk is too small.
 void show_plan(const ConvertOptions& options, const Plan& plan);
-/// Says what was done, and returns what --json prints.
+/// Prints a summary, and returns what --json prints.
 Json report(const ConvertOptions& options, const Input& in, const Plan& plan, const DeviceChoice& devices,
             const Conversion& conversion);
 

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The plan, and the options behind it.
+/// A checksum of the plan and the options that affect its bytes.
 std::string given_to(const Plan& plan, const ConvertOptions& options) {
   const Backend& b = *plan.backend;
   std::string given = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}\n", MXFP4_VERSION, format_version, b.name,
@@ -36,7 +36,7 @@ std::string given_to(const Plan& plan, const ConvertOptions& options) {
 
 OpenOptions open_options_of(const Plan& plan, const ConvertOptions& options, const Input& in) {
   const bool is_linked_later = is_own_source(options, *in.place);
-  std::set<std::string> linked;  // a hard link changes a file's ctime
+  std::set<std::string> linked;  // excluded: a hard link changes a file's ctime
   for (const OutFile& f : plan.files)
     if (f.shard) linked.insert(f.name);
   std::set<std::string> files;

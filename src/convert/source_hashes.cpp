@@ -17,22 +17,22 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t hash_step = 256 << 10;   // stays in a core's own cache between the read and the hash
-constexpr int64_t asked_ahead = 16 << 20;  // of the disk
+constexpr int64_t hash_step = 256 << 10;   // fits into a core's own cache between read and hash
+constexpr int64_t asked_ahead = 16 << 20;  // bytes that the disk reads ahead
 constexpr int64_t asked_at_once = 128 << 10;
-constexpr int64_t kept_behind = 512 << 20;  // behind what is hashed: a job's bytes can be apart by as much
+constexpr int64_t kept_behind = 512 << 20;  // a job's ranges can be this far apart
 
 }  // namespace
 
 class SourceHashes::File {
  public:
-  /// published: null if this file is not hashed.
+  /// published: null if this file has no published hash.
   File(const Shard& shard, const PublishedFile* published) : shard_(shard), published_(published) {}
 
   void add_job(int64_t job, int64_t end) { jobs_.push_back({end, job}); }
   void sort_jobs() { std::sort(jobs_.begin(), jobs_.end()); }
 
-  // Under the lock of all files:
+  // Needs SourceHashes' lock:
   bool has_jobs() const { return taken_ < jobs_.size(); }
   int busy() const { return busy_; }
   struct Taken {
@@ -43,16 +43,16 @@ class SourceHashes::File {
     ++busy_;
     return jobs_[taken_++];
   }
-  /// Whether that was the last job.
+  /// Returns true after the file's last job.
   bool end_job() { return --busy_ == 0 && !has_jobs(); }
 
-  // From any thread:
+  // Thread-safe:
   void hash_until(int64_t end) {
     if (!published_) return;
     const auto lock = lock_without_slot();
     advance(end);
   }
-  /// When no job reads the file any more.
+  /// Called when no job reads the file any more.
   void end() {
     if (!published_) return;
     const auto lock = lock_without_slot();
@@ -66,7 +66,7 @@ class SourceHashes::File {
   }
 
  private:
-  /// What is open of a file while it is hashed.
+  /// The open file and its digest during hashing.
   struct Hashing {
     Hashing(Fd file, int64_t bytes, const PublishedFile& published)
         : fd(std::move(file)),
@@ -109,7 +109,7 @@ class SourceHashes::File {
     h.digest.take(h.buffer.get(), bytes);
     at_ += bytes;
   }
-  /// Pages that were in the page cache before stay there.
+  /// Drops pages, except those that were in the page cache before the run.
   void drop_until(int64_t end) {
     if (end > hashing_->dropped) hashing_->before.drop_missing(hashing_->dropped, end);
     hashing_->dropped = end;
@@ -117,10 +117,10 @@ class SourceHashes::File {
 
   const Shard& shard_;
   const PublishedFile* const published_;
-  std::vector<Taken> jobs_;  // by their ends
+  std::vector<Taken> jobs_;  // sorted by end
   size_t taken_ = 0;
   int busy_ = 0;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::optional<Hashing> hashing_;
   int64_t at_ = 0;
   std::string is_;
@@ -142,7 +142,7 @@ void SourceHashes::set_jobs(const std::vector<TensorRange>& ends) {
   for (const auto& file : files_) file->sort_jobs();
 }
 
-/// The first of the files with jobs that the fewest threads are busy with.
+/// Among the files with jobs left, the first with the fewest busy threads.
 SourceHashes::File& SourceHashes::first_choice() {
   File* best = nullptr;
   for (const auto& file : files_)

@@ -70,7 +70,7 @@ class Unpacking {
   const Tensor& restored(const Tensor& t) const { return *source_.find(t.name); }
   bool is_wanted(const Tensor& t) const { return wanted_[size_t(restored(t).file)]; }
 
-  /// The bytes that a job writes.
+  /// Returns the number of bytes written.
 
   int64_t carry_out(Worker& worker, const CopyJob& job) {
     int64_t done = 0;
@@ -122,7 +122,7 @@ class Unpacking {
   const Plan& plan_;
   const Manifest& manifest_;
   const UnpackOptions& options_;
-  const std::vector<bool>& wanted_;  // of each shard
+  const std::vector<bool>& wanted_;  // for each shard
   const DeviceChoice devices_;
   std::unique_ptr<Source> from_;
   Checksums sums_;
@@ -132,7 +132,7 @@ class Unpacking {
   OpenFiles files_;
 };
 
-/// Whether a small file of `dir` is what unpack writes, or not there.
+/// Whether a small file of `dir` has the text that unpack writes, or is missing.
 bool is_unedited(const Checkpoint& source, const Folder& dir, const std::string& name) {
   return !dir.has(name) || has_text(dir, name, companion_text(source, name));
 }

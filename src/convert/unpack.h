@@ -1,4 +1,4 @@
-// unpack: packed experts back to the checkpoint's own files, byte for byte.
+// unpack: restores the checkpoint's original files, byte for byte.
 #pragma once
 
 #include <memory>
@@ -19,28 +19,27 @@ struct PackedSet;
 
 struct UnpackOptions {
   std::string out, dest;
-  std::optional<PartNumber> part = {};  // only this part is written
+  std::optional<PartNumber> part = {};  // writes this part only
   int threads = 0;
   DeviceOptions device;
-  bool force = false;  // set aside a DEST that holds this checkpoint's small files and no other file
+  bool force = false;  // sets aside a DEST that has this checkpoint's small files and no other file
   bool json = false;
 };
 
-/// Writes a checkpoint to `dest`: the original's shards, config, index and companions, the same files byte for byte.
-/// Every tensor is compared with the source's checksum in the manifest; one that differs is an error and leaves
-/// nothing. Returns what --json prints.
+/// Restores the original shards, config, index and companions in `dest`, byte for byte. Compares every tensor with the
+/// source's checksum in the manifest. If one differs, throws an error and writes no `dest`. Returns what --json prints.
 Json unpack(const UnpackOptions& options);
 
-/// An output of which there is an unpackable set, and whose small files are whole.
+/// Opens an output. Throws unless it has an unpackable set and undamaged small files.
 std::unique_ptr<PackedCheckpoint> open_to_unpack(const std::string& out);
-/// Writes the shards of the manifest's source that are `wanted`, by their number, and checks their tensors.
+/// Restores the shards of the manifest's source for which `wanted` is true, and checks their tensors.
 void write_shards(const PackedCheckpoint& packed, const PackedSet& set, const UnpackOptions& options,
                   const std::vector<bool>& wanted, const OutputDir& dest);
-/// Config and index verbatim, and the companions.
+/// Writes config, index and companions as in the source.
 void write_small_files(const PackedCheckpoint& packed, const OutputDir& dest);
 /// The names of all files that unpack writes.
 std::vector<std::string> unpacked_files(const Checkpoint& source);
-/// The same, where the small files of `dir` that are there are this checkpoint's, config.json among them; else none.
+/// The same names if all small files in `dir`, including config.json, belong to this checkpoint; otherwise none.
 std::vector<std::string> same_files(const Checkpoint& source, const Folder& dir);
 
 }  // namespace mxfp4

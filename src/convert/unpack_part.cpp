@@ -21,7 +21,7 @@ namespace {
 constexpr const char* unpacked_key = "unpack";
 constexpr const char* there_already = "all is there already, its tensors not compared";
 
-/// The source's shards as files to deal out, each with one job.
+/// A plan whose files are the source's shards, each with one job, to divide among parts.
 Plan plan_of_shards(const PackedCheckpoint& packed) {
   const Checkpoint& source = packed.manifest.source;
   Plan plan;
@@ -53,8 +53,8 @@ bool has_same_form(const Checkpoint& source, const Folder& dest) {
   return !damage.any() && source_headers_checksum(there) == source_headers_checksum(source);
 }
 
-/// Whether DEST is there, with all small files, headers and sizes as unpack writes them; its tensors are not read.
-/// Throws Error{usage} where it is something else.
+/// Whether DEST exists with the small files, headers and sizes that unpack writes. Tensors are not read. Throws
+/// Error{usage} if DEST is anything else.
 bool is_there_already(const Checkpoint& source, const std::string& dest, const Place& place) {
   if (!is_taken(place.above, place.name)) return false;
   const Folder there = place.folder();
@@ -63,7 +63,7 @@ bool is_there_already(const Checkpoint& source, const std::string& dest, const P
   return true;
 }
 
-/// Reads what the parts wrote once more.
+/// Reads all tensors of the merged checkpoint and compares them with their checksums.
 void check_written(const std::string& dir, const MergeOptions& options, const PackedCheckpoint& packed) {
   Problems problems;
   const Checkpoint written = open_checkpoint(dir, problems);
@@ -109,7 +109,7 @@ Json merge_unpacked(const MergeOptions& options, const Place& place, const std::
   const PartRun run = run_of_parts(options.out, place, *packed, plan);
   const Parts parts(run);
   if (is_there_already(source, options.out, place)) {
-    const bool reads = options.verify || !found.empty();  // parts that came late go only where it is what they make
+    const bool reads = options.verify || !found.empty();  // a late part may differ from DEST
     if (reads) check_written(place.folder().lasting_path(), options, *packed);
     remove_merged_parts(parts_beside(place), unpacked_files(source));
     note(fmt::format("{}: {}", options.out, reads ? "all is merged already" : there_already));

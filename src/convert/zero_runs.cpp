@@ -9,15 +9,15 @@ namespace mxfp4 {
 
 namespace {
 
-constexpr int64_t chance_zeros = 64;       // bytes beside a run that may be zeros by chance
-constexpr int64_t tail_of_file = 1 << 20;  // so many zeros at the end of a file are no padding
+constexpr int64_t chance_zeros = 64;       // zeros beside whole rows or pieces that may be chance, in bytes
+constexpr int64_t tail_of_file = 1 << 20;  // at least this many zeros at the end of a file are not padding
 
 bool has_unused_tokens(const Tensor& t) {
   return contains_any(t.name, {"emb", "wte", "lm_head", "head.weight", "output.weight"});
 }
 
-/// Bytes of a row: of the last dimension, or of all but the first if there are more than three. Codes in groups, [..,
-/// K/32, 16], are rows of their last two dimensions.
+/// Bytes of a row: of the last dimension, or of all but the first if there are more than three. For codes in groups,
+/// [.., K/32, 16], a row has the last two dimensions.
 int64_t row_bytes(const Tensor& t) {
   const std::vector<int64_t>& shape = t.shape;
   if (shape.size() < 2) return t.bytes;

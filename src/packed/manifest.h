@@ -54,11 +54,12 @@ struct SourceIndex {
 };
 SourceIndex source_index(const Plan& plan, const PackedTensor& t, int64_t expert, int piece);
 
-/// Hash a job's bytes into `sums` while they are read or written in order. source_hasher: the source pieces of
-/// plan.packed[target], which all ranks share. slice_hasher: experts [begin, end) of plan.packed[target]. copy_hasher:
-/// pieces of copied tensors.
+/// These hash a job's bytes into `sums` while they are read or written in order.
+/// Source pieces of plan.packed[target], which all ranks share:
 PieceHasher source_hasher(const Plan& plan, size_t target, const Pieces& pieces, Checksums& sums);
+/// Experts [begin, end) of plan.packed[target]:
 PieceHasher slice_hasher(const Plan& plan, size_t target, int64_t begin, int64_t end, Checksums& sums);
+/// Pieces of copied tensors:
 PieceHasher copy_hasher(std::span<const CopyPiece> pieces, Checksums& sums);
 
 /// Kinds of OUT's files. Later versions may add kinds.
