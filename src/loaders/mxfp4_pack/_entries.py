@@ -1,4 +1,4 @@
-"""The packed tensors that a manifest names, checked before anything is read by them, and the kernel they are for."""
+"""The packed tensors in a manifest, checked before they are used to read files, and the name of their kernel."""
 
 import math
 import os
@@ -25,14 +25,14 @@ def counted(count: int, what: str) -> str:
 
 
 class View(NamedTuple):
-    """How the engine sees a stored contiguous tensor; strides in elements."""
+    """The engine's view of a stored contiguous tensor; strides in elements."""
     torch_dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
 
 class Entry(NamedTuple):
-    """One packed tensor: one part of one role of one layer, experts outermost."""
+    """A packed tensor: one part of one role of a layer; the first axis is the experts."""
     name: str
     parameter: str  # the engine's parameter: w13_weight_scale
     file: str
@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 
 
 def entry_of(t):
-    """The entry of one of a set's tensors, whose fields have their types (_fields.py)."""
+    """The entry of a tensor in a set's table. Its fields must have their types (_fields.py)."""
     view = t.get("view") or unsaid_view(t)
     if view is not None:
         view = View(view["dtype"], tuple(view["shape"]), tuple(view["strides"]))
@@ -62,7 +62,7 @@ def entry_of(t):
 
 
 def unsaid_view(t):
-    """vLLM's tensors for CPUs have the sizes of the unpacked ones, which are not in the manifest."""
+    """The view of vLLM's tensors for CPUs, which the manifest omits: the sizes of the unpacked tensor."""
     if t.get("layout") not in ("vllm_cpu.codes", "vllm_cpu.scales") or len(t["shape"]) != 4:
         return None
     experts, blocks, columns, rows = t["shape"]
@@ -71,7 +71,8 @@ def unsaid_view(t):
 
 
 def check_view(entry):
-    """A view shows every element of the stored tensor once: it is the stored one with its axes in another order."""
+    """Refuses a view unless it is the stored tensor with its axes in another order: every element occurs exactly
+    once."""
     view = entry.view
     if len(view.strides) != len(view.shape):
         raise Refused(f"{entry.name}: strides {view.strides} are not as many as sizes {view.shape}")
@@ -86,7 +87,7 @@ def check_view(entry):
 
 
 def safe_name(name):
-    """A file's name in the manifest: relative, and below the directory by its text."""
+    """Refuses a file name in the manifest unless it is relative and below the directory, judged by its text."""
     parts = name.split("/")
     if any(part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts):
         raise Refused(f"unsafe file name {name!r}")

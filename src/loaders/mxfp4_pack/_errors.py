@@ -1,4 +1,4 @@
-"""Refusals, and text of files and paths as it may be shown."""
+"""Exceptions, and safe output of files' texts and paths."""
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -9,7 +9,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 class Refused(ValueError):
-    """The packed files cannot be served as asked; the message says why and what to do."""
+    """The packed files cannot be served as requested. The message has the reason and the next step."""
 
     def __init__(self, message: object = ""):
         super().__init__(printable(str(message), keep="\n"))

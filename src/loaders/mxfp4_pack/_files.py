@@ -1,4 +1,4 @@
-"""All files are opened by this module, so that no file can make an engine wait or fill its memory."""
+"""This module opens all files, so that no file can make an engine wait or fill its memory."""
 
 import errno
 import json
@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from ._errors import Refused, printable
 
-CONFIG_LIMIT = 16 << 20  # bytes of config.json and of layout files, as the program has it
+CONFIG_LIMIT = 16 << 20  # bytes of config.json and of layout files; the program has the same limit
 INDEX_LIMIT = 256 << 20
 MANIFEST_LIMIT = 256 << 20
 TABLE_LIMIT = 1 << 30

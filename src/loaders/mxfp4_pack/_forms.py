@@ -15,7 +15,7 @@ LONGEST_SHOWN = 60  # characters of a wrong value in a message
 
 
 class Text(NamedTuple):
-    """A string that can be shown as it is. among: the only ones."""
+    """A string without control characters. among: the allowed values."""
     among: Collection[str] = ()
 
     def misses(self, value):

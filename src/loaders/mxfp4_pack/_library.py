@@ -25,7 +25,7 @@ class Part(ctypes.Structure):
 
 
 def library():
-    """The wheel's, else the system's."""
+    """The C library of the wheel, or else of the system."""
     own = os.path.join(HERE, NAME)
     path = os.environ.get(VARIABLE) or (own if os.path.isfile(own) else NAME + ".1")
     try:
@@ -53,7 +53,7 @@ def check(found, status):
 
 
 class Packer:
-    """Packs experts for a rank of a directory's set."""
+    """Packs experts for one rank of a set."""
 
     def __init__(self, directory, number, rank):
         self.library, self.rank = library(), rank
@@ -65,8 +65,8 @@ class Packer:
             self.library.mxfp4_pack_close_set(self.handle)
 
     def pack(self, tensor, experts, gpu=-1, stream=None):
-        """`tensor`: the packed tensor's name. experts: (number, addresses of its pieces, address of its packed bytes),
-        all in the memory of GPU `gpu`, which packs on `stream`. gpu -1: in the host's memory."""
+        """`tensor`: the packed tensor's name. experts: (number, addresses of its pieces, address of its packed bytes).
+        All addresses are in the memory of GPU `gpu`, which packs on `stream`. gpu -1: in the host's memory."""
         size = ctypes.sizeof(Expert)
         name = tensor.encode()
         list_ = (Expert * len(experts))(*(Expert(size, name, number, (ctypes.c_void_p * 2)(*pieces), packed)

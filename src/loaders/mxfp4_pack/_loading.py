@@ -1,4 +1,4 @@
-"""Reads the layers of a set before they are asked for."""
+"""Reads the layers of a set before the engine requests them."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ HASH = 16  # bytes of a checksum
 
 
 def verifies():
-    """Whether the bytes are compared with the manifest's checksums on their way."""
+    """Whether the loader compares the bytes with the manifest's checksums while reading."""
     return os.environ.get("MXFP4_PACK_VERIFY", "0") not in ("", "0")
 
 
@@ -38,15 +38,15 @@ class Progress:
     bytes: int = 0
     begin: float = 0.0
     seconds: float = 0.0  # from the first layer's start to the last byte
-    said: float = 0.0  # when the log had the last line of it
+    said: float = 0.0  # time of the last line in the log
     verified: bool = False
-    read: int = 0  # bytes, those that were only compared too
-    cached_before: int = 0  # how many of them the page cache had; below 0: the system does not tell
+    read: int = 0  # bytes, including those that were only compared
+    cached_before: int = 0  # how many of them were in the page cache; below 0: unknown
     cached_now: int = 0
 
     @property
     def page_cache(self):
-        """How the page cache did, as words for a log."""
+        """The page cache's share, as text for a log."""
         if min(self.cached_before, self.cached_now) < 0:
             return "page cache unknown"
         before, now, read = (number / 1e9 for number in (self.cached_before, self.cached_now, self.read))
@@ -55,17 +55,17 @@ class Progress:
 
 @dataclass
 class Started:
-    """A layer that is expected. hashes: {key: those of all experts}, empty where nobody asks for them."""
+    """An expected layer. hashes: {key: hashes of all experts}, empty unless the checksums are compared."""
     request: Request
     tensors: dict
     hashes: dict
-    number: int | None = None  # the reader's; None: nothing is read yet
+    number: int | None = None  # the reader's request; None: not begun
 
 
 class Loading:
-    """`expect` begins to read a layer, so that files are read while the engine builds the model and loads its other
-    weights. `layer` returns the layer. A GPU that the C library cannot reach gets its layers through the host's memory,
-    each on request."""
+    """Reads layers in the background. `expect` begins to read a layer, so that files are read while the engine builds
+    the model and loads its other weights. `layer` returns the layer. If the C library cannot reach a GPU, its layers
+    are read on request, through the host's memory."""
 
     def __init__(self, directory, start_bytes):
         """start_bytes: the bytes that all processes of this host read during the whole start."""
@@ -77,7 +77,7 @@ class Loading:
         self.reader = None
 
     def expect(self, request, memory=None):
-        """memory: {key: tensor of bytes} to read into, else new tensors."""
+        """memory: {key: tensor of bytes} to read into; by default new tensors."""
         if self.reader is None:
             self.reader = Reader(request.device)
             self.reader.expect(self.start_bytes)
@@ -105,7 +105,7 @@ class Loading:
         return self.reader.begin(runs, (tensors, started))
 
     def layer(self, request):
-        """{(role, part): tensor}: the rank's experts as they are stored, all read."""
+        """{(role, part): tensor}: the rank's experts in stored form, completely read."""
         if request.name not in self.started or self.started[request.name].request != request:
             self.forget(request.name)
             self.expect(request)
@@ -126,12 +126,12 @@ class Loading:
             self.finish(self.started.pop(name))
 
     def finish(self, started):
-        """When the layer's last byte was in its place."""
+        """Waits for a layer. Returns the time when its last byte was in place."""
         if started.number is not None:
             return self.reader.finish(started.number)
         host = {key: torch.empty_like(tensor, device="cpu") for key, tensor in started.tensors.items()}
         self.reader.finish(self.begin(started, host))
-        with torch.inference_mode():  # tensors may have been made in it, and then change only in it
+        with torch.inference_mode():  # tensors made in this mode can only be changed in it
             for key, tensor in started.tensors.items():
                 tensor.copy_(host[key])
         return time.monotonic()
@@ -180,9 +180,10 @@ def copy_repeated(tensor, experts):
 
 
 def runs_of(path, begin, entry, wanted):
-    """The runs for an entry that begins at byte `begin` of the file. `wanted`: the experts, the address of a tensor with one
-    row for each, and that of all experts' checksums or None. With these every expert is read, in order, since the
-    manifest's checksum is that of all; without, experts that lie behind each other in file and tensor are one run."""
+    """The runs for an entry that begins at byte `begin` of the file. `wanted`: the experts, the address of a tensor
+    with one row for each, and the address for all experts' checksums or None. The manifest's checksum covers all
+    experts, so with checksums every expert is read, in order. Without checksums, experts that are consecutive in file
+    and tensor are one run."""
     experts, target, hashes = wanted
     size = entry.bytes // entry.experts
     row_of = {expert: row for row, expert in enumerate(experts)}

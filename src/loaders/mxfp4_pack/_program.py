@@ -1,4 +1,4 @@
-"""The program mxfp4-pack that belongs to this package."""
+"""Finds the program mxfp4-pack of this package."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Parts of files read into tensors by the C library's threads, for which Python's never wait."""
+"""Reads parts of files into tensors with the C library's threads, which never wait for Python's threads."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ NO_DEVICE = 5  # MXFP4_PACK_DEVICE
 
 
 class Run(NamedTuple):
-    """Bytes of a file and the addresses of their place and of their checksum's; None: nowhere."""
+    """A range of a file, and the addresses for its bytes and its checksum; None: not stored."""
     path: str
     offset: int
     bytes: int
@@ -31,11 +31,11 @@ class Reader:
         handle = ctypes.c_void_p()
         status = self.library.mxfp4_pack_open_reader(number_of(device), threads, ctypes.byref(handle))
         self.reaches = device.type in ("cpu", "cuda") and status != NO_DEVICE
-        if status == NO_DEVICE:  # one of ROCm, or a library without CUDA
+        if status == NO_DEVICE:  # a ROCm device, or a library without CUDA
             status = self.library.mxfp4_pack_open_reader(HOST, threads, ctypes.byref(handle))
         check(self.library, status)
         self.handle = handle
-        self.held = {}  # what was begun reads into these
+        self.held = {}  # {request: memory that it writes to}
         self.close = weakref.finalize(self, self.library.mxfp4_pack_close_reader, handle)
 
     def expect(self, bytes_):
@@ -52,7 +52,7 @@ class Reader:
     def begin(self, runs, owners):
         """Begins to read into the memory of `owners`, which nothing else may use until the request is done. Returns the
         request's number."""
-        if self.reaches and self.device.type == "cuda":  # other work may have had that memory before
+        if self.reaches and self.device.type == "cuda":  # wait for other work that used this memory
             torch.cuda.current_stream(self.device).synchronize()
         size = ctypes.sizeof(Part)
         parts = (Part * len(runs))(*(Part(size, os.fsencode(run.path), *run[1:]) for run in runs))
@@ -62,7 +62,7 @@ class Reader:
         return number.value
 
     def finish(self, number):
-        """Returns when all of a request is in its place. The result: when its last byte was, as time.monotonic() says."""
+        """Waits until a request is complete. Returns the time of its last byte, in terms of time.monotonic()."""
         end = ctypes.c_int64()
         check(self.library, self.library.mxfp4_pack_finish_read(self.handle, number, ctypes.byref(end)))
         del self.held[number]

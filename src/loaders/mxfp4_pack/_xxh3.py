@@ -28,7 +28,7 @@ def scramble(sums):
 
 
 def merge(sums, offset, start):
-    """The eight sums to 64 bits, with the secret from `offset` on."""
+    """Merges the eight sums into 64 bits, with the secret from `offset` on."""
     keys = words(SECRET, offset, 8)
     for i in range(0, 8, 2):
         start += fold(sums[i] ^ keys[i], sums[i + 1] ^ keys[i + 1])
@@ -48,7 +48,7 @@ def long_hash(data):
 
 
 def python_hexdigest(data):
-    """Without the xxhash module: about 10 MB in a second."""
+    """Pure Python, if the xxhash module is missing: about 10 MB/s."""
     low, high = long_hash(data) if len(data) > LONGEST else short_hash(data)
     return f"{high:016x}{low:016x}"
 

@@ -55,7 +55,7 @@ def hash_9_to_16(data):
 
 
 def mix(sums, data, places, secret):
-    """Adds two runs of 16 bytes of the data, with 32 of the secret."""
+    """Adds two 16-byte pieces of the data, mixed with 32 bytes of the secret."""
     low, high = sums
     a, b = words(data, places[0], 2), words(data, places[1], 2)
     keys = words(SECRET, secret, 4)

@@ -22,6 +22,6 @@ def avalanche(h):
 
 
 def fold(a, b):
-    """The product of two words, its halves exclusive-ored."""
+    """The exclusive or of the two halves of a product of two words."""
     product = a * b
     return (product & LOW64) ^ (product >> 64)

@@ -28,16 +28,16 @@ from ._safetensors import read_header
 from ._forms import check as check_form
 from .manifest import MANIFEST, SERVED, Manifest, is_served, read_manifest, read_source_table, read_tensors
 
-KERNELS = ("vllm",)  # engines that have a module `kernel` here
-WHOLE_FILE_LIMIT = 1 << 30  # bytes of a file that holds no tensors, as the program has it
-TOLERANCE = 1e-2  # relative L2 of engines' kernels, which round to bf16 several times: Marlin has 5e-3, others 3e-3
+KERNELS = ("vllm",)  # engines with a module `kernel` in this package
+WHOLE_FILE_LIMIT = 1 << 30  # bytes of a file without tensors; the program has the same limit
+TOLERANCE = 1e-2  # relative L2: engines' kernels round to bf16 several times; Marlin has 5e-3, others 3e-3
 
 
 class Report:
     def __init__(self):
         self.problems, self.unchecked, self.sets = [], [], []
         self.files = 0
-        self.verified = None  # what `mxfp4-pack verify` said
+        self.verified = None  # the result of `mxfp4-pack verify`
 
     def attempt(self, step, *arguments):
         """The result of a step. If the step finds a problem, adds it to the report and returns None."""
@@ -45,7 +45,7 @@ class Report:
             return step(*arguments)
         except Refused as error:
             self.problems.append(str(error))
-        except OSError as error:  # of a file that was just there
+        except OSError as error:  # a file may have been removed since the directory was listed
             self.problems.append(printable(str(error)))
         return None
 
@@ -132,7 +132,7 @@ def check_set(directory, set_, headers):
 
 
 def check_names(fields, headers):
-    """No file holds a tensor that the manifest does not know. Files that an engine loads whole hold parameters of its own."""
+    """Refuses tensors that the manifest does not list. Files that an engine loads whole may hold other parameters."""
     known = {(t["copy"], t["name"]) for t in fields["copied"]}
     known |= {(t["file"], t["name"]) for set_ in fields["sets"] for t in set_["tensors"]}
     for file, header in headers.items():
@@ -141,7 +141,7 @@ def check_names(fields, headers):
 
 
 def check_canary(report, directory, set_, engines):
-    """The result for a set's canary, in words."""
+    """The result for a set's canary, as text."""
     engine = set_["engine"]
     why = None
     if not is_served(set_):
@@ -157,7 +157,7 @@ def check_canary(report, directory, set_, engines):
         except Refused as error:
             report.problems.append(str(error))
             return "differs"
-        except Exception as error:  # an engine without what it needs, a GPU say, fails in its own way
+        except Exception as error:  # an engine raises exceptions of its own, for example without a GPU
             why = f"{engine} cannot be asked here: {error!r}"
     if engine in engines:
         report.unchecked.append(f"canary of {set_['backend']} of {engine}: {why}")
@@ -184,7 +184,7 @@ def verify(report, directory, source, batches):
 
 
 def check_kernels(report, directory, sets, asked):
-    """sets: with why the kernel cannot run, else None."""
+    """sets: pairs of a set and the reason why its kernel cannot run, or None."""
     engines, path, tolerance = asked
     for number, (set_, why) in enumerate(sets):
         if why is None and not os.path.exists(path):
@@ -196,7 +196,7 @@ def check_kernels(report, directory, sets, asked):
 
 
 def missing_for_kernel(set_):
-    """Why the engine's kernel cannot run on a set here."""
+    """Why the engine's kernel cannot run on a set here; None if it can."""
     engine = set_["engine"]
     if engine not in KERNELS or not is_served(set_):
         return f"this check has no kernel for {set_['backend']} of {engine}"
@@ -213,7 +213,7 @@ def gpu():
 
 
 def run_kernel(report, directory, set_, wanted):
-    """The result for a set's layers on the engine's kernel, in words."""
+    """The result for a set's layers on the engine's kernel, as text."""
     from . import kernels
     path, tolerance = wanted
     manifest = Manifest(directory, set_["engine"])
@@ -223,9 +223,9 @@ def run_kernel(report, directory, set_, wanted):
     except Refused as error:
         report.problems.append(str(error))
         return "refused"
-    except Exception as error:  # an engine fails in its own way
+    except Exception as error:  # an engine raises exceptions of its own
         return f"not run: {set_['engine']} fails: {error!r}"
-    wrong = [r for r in results if not r.relative_l2 <= tolerance]  # also where it is not finite
+    wrong = [r for r in results if not r.relative_l2 <= tolerance]  # NaN is wrong, too
     report.problems += [f"{r.layer}, {counted(r.tokens, 'token')} on {set_['engine']}'s own kernel: relative L2 error "
                         f"{r.relative_l2:.2g}, at most {tolerance:.2g} expected" for r in wrong]
     worst = max(r.relative_l2 for r in results)
@@ -268,7 +268,7 @@ def main(arguments=None):
         report.unchecked.append(f"{shown} has no {MANIFEST}: no output of mxfp4-pack"
                                 if os.path.isdir(options.directory) else f"{shown}: no such directory")
     else:
-        with redirect_stdout(sys.stderr):  # engines log to stdout, which is the report's
+        with redirect_stdout(sys.stderr):  # engines log to stdout, which is reserved for the report
             report = check(options.directory, options.engine, options.source, options.tolerance)
     if options.json:
         print(json.dumps({"exit_code": exit_code(report), "problems": report.problems, "unchecked": report.unchecked,

@@ -24,12 +24,12 @@ Progress = Callable[[str, int, int], None]
 Option = str | int | float | bool | list | tuple | None
 DONE, NO = 0, 1  # exit codes with a result
 OTHERS = ("help", "version", "json", "json_progress", "filelist", "layer")  # options that are not for functions
-LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}  # of events; others are notes
+LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}  # levels of events; all other events are notes
 logger = logging.getLogger(__package__)
 
 
 class Failed(RuntimeError):
-    """A command that could not do its work. kind: usage, input, io, device, interrupted; lines: one for each problem."""
+    """A command has failed. kind: usage, input, io, device, interrupted. lines: one for each problem."""
 
     def __init__(self, kind: str, lines: list[str]):
         super().__init__("\n".join(lines))
@@ -47,30 +47,30 @@ def inspect(checkpoint: Path, **options: Option) -> dict[str, Any]:
 
 def plan(checkpoint: Path, out: Path, *, backend: str | None = None, engine: str | None = None,
          **options: Option) -> dict[str, Any]:
-    """The plan of `convert` (--dry-run); nothing is written."""
+    """The plan of `convert` (--dry-run). Writes nothing."""
     return run("convert", checkpoint, out, options={"backend": backend, "engine": engine, **options, "dry_run": True})
 
 
 def convert(checkpoint: Path, out: Path, *, backend: str | None = None, engine: str | None = None,
             progress: Progress | None = None, **options: Option) -> dict[str, Any]:
-    """Writes `out`, whole or not at all. backend and engine are needed, but with `layout`."""
+    """Writes `out`, completely or not at all. backend and engine are required unless `layout` is given."""
     return run("convert", checkpoint, out, options={"backend": backend, "engine": engine, **options}, progress=progress)
 
 
 def verify(out: Path, *, source: Path | None = None, progress: Progress | None = None,
            **options: Option) -> dict[str, Any]:
-    """Compares an output with its manifest and its source: `ok` in the result, and `problems`."""
+    """Compares an output with its manifest and its source. The result has `ok` and `problems`."""
     source = None if source is None else os.fspath(source)
     return run("verify", out, options={"source": source, **options}, progress=progress)
 
 
 def unpack(out: Path, dest: Path, *, progress: Progress | None = None, **options: Option) -> dict[str, Any]:
-    """Gives the checkpoint's own files back."""
+    """Restores the checkpoint's original files."""
     return run("unpack", out, dest, options=options, progress=progress)
 
 
 def open_output(out: Path, engine: str | None = None) -> Manifest:
-    """The reader of an output, for one engine; without a name for the only one that it was packed for."""
+    """Opens an output for one engine. The name may be omitted if the output has sets for one engine only."""
     out = os.fsdecode(out)
     if engine is None:
         engines = sorted({set_["engine"] for set_ in read_manifest(out)["sets"]})
@@ -97,7 +97,7 @@ def run(command: str, *paths: Path, options: dict[str, Option], progress: Progre
 
 
 def words(options):
-    """Options as the command line has them."""
+    """The options as command-line arguments."""
     for name, value in options.items():
         if value is None or value is False:
             continue

@@ -1,4 +1,4 @@
-"""Whether tensors that an engine made are those that are packed."""
+"""Compares tensors that an engine made with packed tensors."""
 
 import torch
 
@@ -10,8 +10,8 @@ def in_memory_order(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def misfit(like: torch.Tensor, tensor: torch.Tensor) -> str | None:
-    """None where Triton's kernels can read `tensor` in the place of the engine's own storage `like`: strides come from
-    the tensor, so there may be more of it."""
+    """None if Triton's kernels can read `tensor` instead of the engine's own storage `like`; else the difference.
+    `tensor` may have more storage, because the kernels take strides from the tensor."""
     order = [sorted(range(t.ndim), key=lambda d: -t.stride(d)) for t in (like, tensor)]
     if like.dtype != tensor.dtype or order[0] != order[1] or any(a > b for a, b in zip(like.shape, tensor.shape)):
         return (f"is {like.dtype} {tuple(like.shape)} with strides {like.stride()}, packed is {tensor.dtype} "
@@ -20,13 +20,12 @@ def misfit(like: torch.Tensor, tensor: torch.Tensor) -> str | None:
 
 
 def difference(made: torch.Tensor | None, want: torch.Tensor, larger: bool) -> str | None:
-    """None where `made` holds the bytes of `want` (stored contiguously), else what differs.
+    """None if `made` has the bytes of `want` (stored contiguously); else the difference.
 
-    larger: `want` may have more storage (pads), since kernels take strides from the tensor.
-    """
+    larger: `want` may have more storage (pads), because kernels take strides from the tensor."""
     if made is None:
         return "missing"
-    if made.shape[0] == 1 and made.numel() == want.numel():  # triton_kernels: one axis for experts and blocks of rows
+    if made.shape[0] == 1 and made.numel() == want.numel():  # triton_kernels: experts and blocks of rows share an axis
         made = made.reshape(want.shape)
     made = in_memory_order(made)
     if made.dtype != want.dtype:

@@ -1,4 +1,4 @@
-"""Replaces packed experts that are in use: new unpacked experts are packed in place, by the plan of their set."""
+"""Replaces packed experts in use: packs new unpacked experts in place, according to their set's plan."""
 
 from functools import cached_property
 from typing import NamedTuple
@@ -14,14 +14,14 @@ from ._library import Packer
 from .manifest import read_source_table
 
 NAN = 0xFF  # the E8M0 byte
-BYTES = ("U8", "I8", "F8_E8M0", "F4")  # dtypes whose elements are bytes to the packer
+BYTES = ("U8", "I8", "F8_E8M0", "F4")  # dtypes that the packer treats as bytes
 
 
 class Source(NamedTuple):
     """A checkpoint's tensor from which a packed tensor is made."""
     tensor: str  # the packed tensor
-    names: tuple  # those that are packed together: one, or gate's and up's
-    experts: range  # that are in them, each an equal share
+    names: tuple  # names of tensors that are packed together: one, or gate's and up's
+    experts: range  # in these tensors, each an equal share
     dtype: str
     shape: tuple
 
@@ -54,20 +54,20 @@ def sources_of(fields, rank, source_table):
 
 
 class Update:
-    """`targets`: {packed tensor's name: Target}, of a set's layers that are on this rank."""
+    """Packs new experts into `targets`: {packed tensor's name: Target}, for a set's layers on this rank."""
 
     def __init__(self, set_, targets):
         self.set, self.targets = set_, targets
-        self.packer = None  # until there is something to pack
+        self.packer = None  # created for the first tensor
         self.sources = sources_of(set_.fields, set_.rank, read_source_table(set_.directory, set_.fields["files"]))
-        self.waiting = {}  # name: tensor, of which up or gate is not there yet
-        self.packed = {}  # packed tensor's name: the experts that it got
+        self.waiting = {}  # name: tensor that waits for its up or gate
+        self.packed = {}  # packed tensor's name: its replaced experts
 
     def takes(self, name):
         return name in self.sources
 
     def lacks(self, name):
-        """Whether a tensor belongs to the packed experts' modules, but is none that was packed or left as it is."""
+        """Whether a tensor belongs to a module with packed experts, but was neither packed nor copied by `convert`."""
         return name.startswith(self.modules) and name not in self.sources and name not in self.left
 
     @cached_property
@@ -93,8 +93,8 @@ class Update:
                           f"{list(source.shape)}")
 
     def add(self, name, tensor):
-        """Packs it, together with up or gate where these are apart; of layers elsewhere nothing is done. Work that is put
-        on the current stream sees it."""
+        """Packs a tensor, together with up or gate if these are separate. Ignores layers on other ranks. Later work on
+        the current stream sees the new bytes."""
         self.check(name, tensor)
         source = self.sources[name]
         target = self.targets.get(source.tensor)
@@ -136,13 +136,13 @@ class Update:
         self.packed.setdefault(source.tensor, set()).update(number for number, _, _ in experts)
 
     def refuse_alone(self, names):
-        """Gate without up or the reverse, of all these names."""
+        """Refuses gate without up, or the reverse, among these names."""
         for name in names:
             if missing := [other for other in self.sources[name].names if other not in names]:
                 raise Refused(f"{name} came without {', '.join(missing)}: these are packed into one matrix")
 
     def finish(self, tensors):
-        """No more comes for these packed tensors now. Returns those of which not every expert came."""
+        """Ends the update of these packed tensors. Returns those that did not get all of their experts."""
         waiting = {name for name in self.waiting if self.sources[name].tensor in tensors}
         for name in waiting:
             del self.waiting[name]
@@ -161,7 +161,7 @@ class Served(NamedTuple):
 
 
 def updates_of(layers):
-    """One for each set, with which it stays."""
+    """One Update for each set; the set keeps it."""
     sets = {}
     for layer in layers:
         sets.setdefault(layer.set, []).append(layer)
@@ -177,7 +177,7 @@ def taking(updates, name):
 
 
 def pack(updates, names, tensors):
-    """All of these or, but for NaN scales, none."""
+    """Packs all of these tensors, or, except for NaN scales, none."""
     taken = {}
     for name, tensor in zip(names, tensors, strict=True):
         update = taking(updates, name)
@@ -193,8 +193,8 @@ def pack(updates, names, tensors):
 
 
 def others(updates, weights, begin):
-    """Yields the new weights that are no packed experts, and packs the others. Calls begin() before the first packed
-    one."""
+    """Packs new weights of packed experts, and yields all other weights. Calls begin() before the first packed
+    tensor."""
     began = False
     for name, tensor in weights:
         update = taking(updates, name)

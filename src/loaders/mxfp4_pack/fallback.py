@@ -22,7 +22,7 @@ SUFFIX = {"codes": "", "scales": "_scale", "bias": "_bias"}
 
 
 def module_of(entries):
-    """The name of the module that a layer's packed tensors belong to."""
+    """The module's name of a layer's packed tensors."""
     return next(iter(entries.values())).name.rpartition(".")[0]
 
 

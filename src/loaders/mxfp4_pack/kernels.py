@@ -1,5 +1,5 @@
-"""Whole MoE layers on the packed bytes by the engine's own kernel, against what `mxfp4-pack verify --save` computes from
-the checkpoint in double precision."""
+"""Runs whole MoE layers on packed bytes with the engine's own kernel, and compares the results with those of
+`mxfp4-pack verify --save`, computed from the checkpoint in double precision."""
 
 import importlib
 import json
@@ -53,7 +53,7 @@ def compute(manifest, fields, batches, device):
             packed = manifest.opened(fields, rank)
             key = next(key for key, entries in packed.layers.items() if module_of(entries) == layer)
             kernel = make(manifest, packed, key, own[0].ids.shape[1], device)
-            if packed.fallback is not None:  # the engine would not run the packed bytes
+            if packed.fallback is not None:  # the engine would not use the packed bytes
                 raise packed.fallback
             for batch, out in zip(own, sums):
                 out += kernel(batch.x.to(device), batch.ids.to(device), batch.weights.to(device)).double().cpu()

@@ -1,4 +1,4 @@
-"""Sets of a layout file (man mxfp4-pack-layout): the engine converts the file's canary in a layer of the true size."""
+"""Sets from layout files (mxfp4-pack-layout(5)): the engine converts the file's canary in a layer of the real size."""
 
 import hashlib
 from functools import lru_cache
@@ -18,7 +18,7 @@ NOT_ALONE = ("the canary of a layout file is compared when a layer of its size i
 def fill_canary(packed, key, parameter, up_first=False):
     """Writes the canary's rows to the places in the engine's unpacked `parameter` of EXPERTS experts that its own
     weight loader uses."""
-    biased = any(part == "bias" for _, part in next(iter(packed.layers.values())))  # whose w13 has pairs
+    biased = any(part == "bias" for _, part in next(iter(packed.layers.values())))  # with biases, w13 has pairs
     size = packed.layout_file["size"]
     rows = canary_of(size["hidden"], size["intermediate"], biased)[key]
     put_rows(rows, range(EXPERTS), parameter, 2 if key[0] == "w13" and not biased else 1, up_first)

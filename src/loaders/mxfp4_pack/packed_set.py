@@ -15,33 +15,33 @@ from .compare import difference
 from .fallback import OFFER, SUFFIX, allowed
 
 
-QUIET = 5  # s that pass between two lines on the reads
-CANARY_LIMIT = 64 << 20  # bytes; the format says less than 1 MiB
+QUIET = 5  # seconds between two lines about reads in the log
+CANARY_LIMIT = 64 << 20  # bytes; the format's limit is 1 MiB
 
 
 def flat(tensor):
-    """All bytes of a tensor without holes, in memory order."""
+    """All bytes of a tensor without gaps, in memory order."""
     return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
 
 def expert_rows(held, experts):
-    """The rows that an engine's load balancing moves: for each tensor of a layer, the bytes of an expert are one row.
-    Engines would send scales as F8_E8M0, which NCCL and Gloo do not support, and would skip tensors that are no
+    """The rows that an engine's load balancing moves: for each tensor of a layer, the bytes of one expert are a row.
+    Engines would send scales as F8_E8M0, which NCCL and Gloo do not support, and would skip tensors that are not
     parameters."""
     return [flat(tensor).view(experts, -1) for tensor in held.values()]
 
 
 class PackedSet:
-    """Holds no open file: it pickles."""
+    """Reads the packed tensors of a set. It has no open files, so it can be pickled."""
 
     def __init__(self, directory, fields, rank):
         self.directory = directory
         self.fields = fields
         self.rank = rank
         self.canary_is_equal = False
-        self.fallback = None  # the misfit because of which the engine converts unpacked experts
-        self.update = None  # what packs new experts, once there are some
-        self._loading = None  # begins in the process that loads the model
+        self.fallback = None  # why the engine converts unpacked experts, or None
+        self.update = None  # the Update for new experts, once there are some
+        self._loading = None  # set in the process that loads the model
         self.layers = {}  # (namespace, number) -> {(role, part): Entry}
         for t in fields["tensors"]:
             if t.get("rank", 0) == rank:
@@ -52,8 +52,8 @@ class PackedSet:
     engine = property(lambda self: self.fields["engine"])
     backend = property(lambda self: self.fields["backend"])
     kernel = property(lambda self: kernel_of(self.fields))
-    layout_file = property(lambda self: self.fields.get("layout_file"))  # None: a built-in backend's
-    is_triton = property(lambda self: self.kernel.startswith(("triton", "aiter_triton_mxfp4_bf16")))  # their objects
+    layout_file = property(lambda self: self.fields.get("layout_file"))  # None for a built-in backend
+    is_triton = property(lambda self: self.kernel.startswith(("triton", "aiter_triton_mxfp4_bf16")))
     moe_tp_size = property(lambda self: self.fields["moe_tp_size"])
     padded_sizes = property(lambda self: (self.fields["model"]["padded_hidden"],
                                           self.fields["model"]["padded_intermediate"]))
@@ -69,14 +69,14 @@ class PackedSet:
             raise Refused(f"{what}: no packed experts of {namespace} layer {number} in {printable(self.directory)}") from None
 
     def expect(self, entries, experts, device, into=None):
-        """The engine has this layer: it is read from now on, for `read_layer`. into: {key: tensor}, what that gave before,
-        which is read over."""
+        """Begins to read a layer of the engine for `read_layer`. into: {key: tensor}, an earlier result, which is
+        overwritten."""
         memory = into and {key: flat(tensor) for key, tensor in into.items()}
         self.loading.expect(Request(entries, tuple(experts), device), memory)
 
     def read_layer(self, entries, experts, device):
-        """{key: tensor} for the entries {key: Entry} of a layer: the experts (global numbers, in order), seen as the engine
-        sees them."""
+        """{key: tensor} for the entries {key: Entry} of a layer, in the engine's view. `experts`: global numbers, in
+        order."""
         tensors = self.loading.layer(Request(entries, tuple(experts), device))
         return {key: self._seen(entry, tensors[key], len(experts)) for key, entry in entries.items()}
 
@@ -100,19 +100,19 @@ class PackedSet:
         return self._loading
 
     def start_bytes(self):
-        """Bytes of the files that all ranks of a start read: the set's, and those that the engine reads itself. A missing file
-        counts nothing; whoever reads it says so."""
+        """The bytes of all files that the ranks read at a start: the set's, and those that the engine reads itself.
+        Missing files are ignored here, because their readers report them."""
         packed = {path_of(self.directory, t["file"]) for t in self.fields["tensors"]}
         rest = (os.path.join(self.directory, name) for name in os.listdir(self.directory) if name.endswith(".safetensors"))
         return sum(os.stat(path).st_size for path in packed.union(rest) if os.path.isfile(path))
 
     @property
     def finished(self):
-        """Whether every layer that was expected is read."""
+        """Whether all expected layers are read."""
         return not self.loading.started
 
     def empty(self, entry, experts, device):
-        """Zeros in the place of `read`, for load format dummy."""
+        """Zeros instead of a packed tensor, for load format dummy."""
         shape = (len(experts), *entry.shape[1:])
         tensor = torch.zeros(shape, dtype=torch.uint8 if "float8" in entry.torch_dtype else
                              getattr(torch, entry.torch_dtype), device=device)
@@ -154,7 +154,8 @@ class PackedSet:
                 for name, t in header.items()}
 
     def check_canary(self, made, packed):
-        """Compares `made`, the canary as the installed engine converts it, with the set's packed canary."""
+        """Refuses the set if `made`, the installed engine's conversion of the canary, differs from the packed
+        canary."""
         found = [f"{role} {part}: {why}" for (role, part), want in packed.items()
                  if (why := difference(made.get((role, part)), want, self.is_triton))]
         if found:
@@ -170,7 +171,7 @@ class PackedSet:
         return f"mxfp4-pack: {read.layers} of {counted(len(self.layers), 'layer')}, {read.bytes / 1e9:.1f} GB are read"
 
     def report(self):
-        """One line for the engine's log on the reads since the last report."""
+        """A line for the engine's log about the reads since the last report."""
         read = self.loading.progress
         self._loading = None
         return (f"mxfp4-pack: {printable(self.directory)}: {self.backend} of {self.engine}, layout version "

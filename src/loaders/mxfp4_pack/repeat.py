@@ -1,14 +1,13 @@
-"""What an engine's function does to one layer of meta parameters, done again to others like it.
+"""Repeats an engine's function on layers of meta parameters without calling the function again.
 
-torch works out the shapes of meta tensors in Python. Triton's conversion does that some hundred times a layer, which took
-a model of 24 layers as long as its packed experts take to be read.
-"""
+torch computes the shapes of meta tensors in Python. Triton's conversion does this some hundred times per layer. For a
+model of 24 layers, that takes as long as reading the packed experts."""
 
 import copy
 
 import torch
 
-KINDS = (bool, int, torch.dtype, torch.device, type(None))  # follow from sizes; a text or a float may be the layer's own
+KINDS = (bool, int, torch.dtype, torch.device, type(None))  # equal for all layers of a size; str and float may not be
 
 
 class Repeat:
@@ -18,8 +17,9 @@ class Repeat:
         self.known = {}
 
     def __call__(self, key, function, *objects):
-        """The result of function(), which may set and delete attributes of `objects`. From the second call with a key on,
-        both are copies of the first one's, where all of it is known to be copied: meta tensors and triton_kernels' objects."""
+        """The result of function(), which may set and delete attributes of `objects`. From the second call with a key
+        on, result and attributes are copies of the first call's. This is done only if all values can be copied: meta
+        tensors and triton_kernels' objects."""
         if known := self.known.get(key):
             result, changes = copy.deepcopy(known)
             for names, (gone, new) in zip(spaces(objects), changes, strict=True):
@@ -36,7 +36,7 @@ class Repeat:
 
 
 def spaces(objects):
-    """All dicts that hold attributes of the objects."""
+    """All attribute dicts of the objects."""
     return [names for thing in objects
             for names in (vars(thing), *(vars(thing)[own] for own in ("_parameters", "_buffers") if own in vars(thing)))]
 

@@ -1,9 +1,9 @@
-"""Layouts learned from the code that makes them: `python3 -m mxfp4_pack.learn --help`.
+"""Learns layouts from the code that makes them: see `python3 -m mxfp4_pack.learn --help`.
 
-    probe.py    runs a conversion on chosen bytes and reads off where every stored bit comes from
-    fit.py      describes them as row order, pads and modes, the form of a layout file
+    probe.py    runs a conversion on chosen bytes and finds the source of every stored bit
+    fit.py      describes the sources as row order, pads and modes, as a layout file does
     layout.py   learns a layout and proves it on random layers (predicted.py: the stored bytes that a file predicts)
-    canary.py   the expert whose stored bytes are in a layout file as checksums
+    canary.py   the canary, an expert whose stored bytes are in a layout file as checksums
     engine.py   runs an engine: vllm.py, sglang.py drive its classes (model.py: from whole checkpoint tensors;
                 held.py: to the tensors that its kernel reads)
     __main__.py the command

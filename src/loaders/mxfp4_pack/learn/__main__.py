@@ -40,7 +40,7 @@ from .engine import ENGINES, Engine, Function, check_against, learn_from
 from .layout import to_text
 from .probe import ALL_SCALES, Size
 
-LONGEST_LINE = 800  # of what is said of an exception
+LONGEST_LINE = 800  # characters of an exception's message
 
 
 def function_of(text):
@@ -67,7 +67,7 @@ def refusal_of(text, file):
 
 
 def scales_from(text):
-    """The canary's are among them."""
+    """Parses FIRST-LAST. The range must include the canary's scales."""
     ends = re.fullmatch(r"(\d{1,3})-(\d{1,3})", text)
     first, last = map(int, ends.groups()) if ends else (256, 0)
     if first > CANARY_SCALES[0] or not CANARY_SCALES[-1] <= last <= 255:
@@ -148,7 +148,7 @@ def main(arguments=None):
             print(f"{o.check}: the installed engine makes these bytes")
         else:
             make(o, who_is_asked(o))
-    except NoRearrangement as e:  # an engine's own exceptions have several lines
+    except NoRearrangement as e:  # an engine's exceptions have several lines
         print(f"mxfp4_pack.learn: error: {textwrap.shorten(str(e), LONGEST_LINE, placeholder=' ..')}", file=sys.stderr)
         return 2
     except OSError as e:

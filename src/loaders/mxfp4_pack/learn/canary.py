@@ -1,4 +1,4 @@
-"""The canary of a layout file: an expert that man mxfp4-pack-layout defines, and what a conversion makes of it."""
+"""The canary of a layout file: an expert defined in mxfp4-pack-layout(5), and its converted form."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ import numpy
 
 from .probe import PARTS
 
-SCALES = range(64, 192)  # that it has
+SCALES = range(64, 192)  # the canary's scale bytes
 
 
 def canary(probe, predicted, pairs):
@@ -22,7 +22,7 @@ def canary(probe, predicted, pairs):
 
 
 def canary_layer(probe, pairs):
-    """The layer of man mxfp4-pack-layout, the same for all experts."""
+    """The layer defined in mxfp4-pack-layout(5), the same for all experts."""
     layer = probe.layer()
     for number, name in enumerate(PARTS):
         if name not in layer:

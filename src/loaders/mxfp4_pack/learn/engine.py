@@ -1,5 +1,5 @@
-"""Who is asked for a layout: an installed engine's own conversion, at a model's size and on its tensor-parallel ranks, or a
-function."""
+"""The conversion whose layout is learned: that of an installed engine, for a model's size and tensor-parallel ranks, or
+a function."""
 
 import importlib
 import os
@@ -15,9 +15,9 @@ from .predicted import compare
 from .probe import ALL_SCALES, Probe, Size
 
 ENGINES = "vllm", "sglang"
-# Settings of engines and kernel libraries, which choose among conversions; no secrets, no folders.
+# Settings of engines and kernel libraries that select a conversion. They contain no secrets and no directories.
 SETTINGS = re.compile("(VLLM|SGLANG|FLASHINFER|HUMMING|TRITON|AITER|DG)_(?!.*(KEY|TOKEN|SECRET|PASSWORD|DIR|PATH|CACHE|BASE|HOST))")
-LONGEST = 256  # that a layout file takes
+LONGEST = 256  # characters that a layout file allows
 
 
 class Function:
@@ -35,7 +35,7 @@ class Function:
 
 
 class Engine:
-    """path: a checkpoint, or its config.json; scales: that the conversion takes."""
+    """path: a checkpoint, or its config.json. scales: those that the conversion accepts."""
 
     def __init__(self, engine, path, moe_backend, tp_size, scales=ALL_SCALES):
         self.engine, self.moe_backend, self.tp_size, self.scales = engine, moe_backend, tp_size, scales
@@ -67,13 +67,13 @@ def learn_from(who):
 
 
 def check_against(path, who):
-    """Refuses a layout file that is not what an installed engine, or a function, makes."""
+    """Refuses a layout file that disagrees with an installed engine or a function."""
     who.scales = scales_of(path)
     compare_ranks(who, check_file(path, who.probe(0), who.pairs))
 
 
 def asked(engine, what):
-    """The result of a function of an engine that may be too old, too new or not there."""
+    """Calls a function of an engine. Refuses an engine that is too old, too new or missing."""
     try:
         return what()
     except NoRearrangement:
@@ -83,7 +83,7 @@ def asked(engine, what):
 
 
 def see_pads(who, learned):
-    """Pads that only ranks with fewer columns have."""
+    """Adds pads that only ranks with fewer columns have."""
     if all(value is not None for t in learned.tensors for value in t.pad.values()):
         return
     for rank in who.ranks():
@@ -103,7 +103,7 @@ def compare_ranks(who, predicted):
             layer = probe.random(seed)
             made = probe.run(layer)
             if "w2_bias" in layer:
-                layer["w2_bias"][...] = 0  # it is added once
+                layer["w2_bias"][...] = 0  # only one rank adds it
             try:
                 compare(made, layer, predicted)
             except NoRearrangement as e:
@@ -111,7 +111,7 @@ def compare_ranks(who, predicted):
 
 
 def called(function):
-    """The function, whose own failures are its refusals too."""
+    """Wraps the function, so that its exceptions become refusals."""
     def call(tensors):
         try:
             made = function(tensors)

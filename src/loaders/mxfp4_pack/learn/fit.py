@@ -1,4 +1,5 @@
-"""A map as a layout file has it: row order, pads, and modes over the rows of the storage (man mxfp4-pack-layout)."""
+"""Describes a map as a layout file does: row order, pads, and modes over the rows of the storage
+(mxfp4-pack-layout(5))."""
 
 from itertools import product
 from math import prod
@@ -9,15 +10,15 @@ import numpy
 from . import NoRearrangement
 
 BLOCKS = 0, 1, 2, 4, 8, 16, 32, 64, 128
-MOST_STEPS = 1 << 18   # of all modes: a larger file is no use
+MOST_STEPS = 1 << 18   # for all modes: a larger file is useless
 
 
 class Fit(NamedTuple):
     block: int
     up_first: bool
     half: int          # rows of gate, and of up, with pads; of w2: all rows
-    rows: int          # of the storage
-    row_bytes: int     # of them
+    rows: int          # rows of the storage
+    row_bytes: int     # bytes of a row of the storage
     modes: list        # [count, rows, bits] or [[rows, bits], ..]
 
 
@@ -37,7 +38,7 @@ def digit(rows, known):
     if not found[0]:
         return None
     steps = rows[example, numpy.arange(count)] - rows[example, best]
-    for some in (slice(0, 256), slice(None)):  # most are refused by a few
+    for some in (slice(0, 256), slice(None)):  # a few rows refuse most candidates
         if ((rows[some] - rows[some, best:best + 1] != steps).any(2) & both[some]).any():
             return None
     steps = steps - steps[0]
@@ -131,7 +132,7 @@ def merged(modes):
 
 
 def places(modes):
-    """The source of every unit that the modes count."""
+    """The source of every unit, in the order in which the modes count."""
     at = numpy.zeros((1, 2), numpy.int64)
     for mode in modes:
         at = (numpy.array(steps_of(mode), numpy.int64)[:, None] + at[None]).reshape(-1, 2)
@@ -145,7 +146,7 @@ class Fitting:
 
     def __init__(self, key, map, real, views, pairs, like):
         self.key, self.map, self.real, self.views, self.pairs = key, map, real, views, pairs
-        self.bytes, self.like = len(map.value) // map.copies, like  # bytes: of the storage
+        self.bytes, self.like = len(map.value) // map.copies, like  # bytes of the storage
         per_row = real[1] * 8 // map.unit
         self.known = map.source >= 0
         source = numpy.where(self.known, map.source, 0)
@@ -171,7 +172,7 @@ class Fitting:
         return out + [(b, first, rows // 2) for b in BLOCKS[1:] if rows // 2 % b == 0 for first in (False, True)]
 
     def sides(self):
-        """Rows and bytes of a row that the storage may have, the least pads first."""
+        """The possible numbers of rows and row bytes of the storage, in order of the number of pads."""
         if self.map.part == "bias":  # a row is one number
             return [(self.bytes // self.real[1], self.real[1])]
         least, width = self.real[1], self.map.element.itemsize
@@ -180,7 +181,7 @@ class Fitting:
         return sorted(pairs, key=lambda s: (s[1] - self.real[1]) * self.real[0] + (s[0] - self.real[0]) * self.real[1])
 
     def words(self, at):
-        """The bits of a word and the words' places, where all words are alike; else the units themselves."""
+        """The bits of a word and the words' places, if all words are alike; else the units themselves."""
         for unit in (32, 64, 8):
             size = unit // self.map.unit
             if size > 1 and len(at) % size == 0:

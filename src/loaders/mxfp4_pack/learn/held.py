@@ -5,7 +5,7 @@ from itertools import chain
 import torch
 
 DEPTH = 4
-# Triton's tensors lie in objects of the method or the layer: they are called as the parameters are elsewhere.
+# Triton's tensors are in objects of the method or the layer. Their names are those of the parameters in other backends.
 NAMES = (("_precision_config", "_weight_scale"), ("_weight_triton_tensor", "_weight"))
 
 

@@ -19,7 +19,7 @@ DTYPES = {torch.uint8: "U8", torch.int8: "I8", torch.int32: "I32", torch.int64: 
           torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.float8_e8m0fnu: "F8_E8M0",
           torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
 for later, stored_as in (("float4_e2m1fn_x2", "U8"), ("uint16", "U16"), ("uint32", "U32"), ("uint64", "U64")):
-    if hasattr(torch, later):  # the first is of AITER's codes
+    if hasattr(torch, later):  # the first is the dtype of AITER's codes
         DTYPES[getattr(torch, later)] = stored_as
 
 
@@ -93,7 +93,7 @@ def learn(probe, pairs):
     size = probe.size
     before, made_of = probe.sources()
     maps = {key: with_scales(probe, key, made_of[key], map) for key, map in probe.maps(made_of, before).items()}
-    tensors, like = [], ((int(pairs), False), 0.5)  # the rows as they were given
+    tensors, like = [], ((int(pairs), False), 0.5)  # the rows in the given order
     for name, key in sorted((n, k) for k, n in made_of.items()):  # w13's codes first
         print(f"{key}: made of {name}, {before[key].data.shape[1]} bytes of each expert", file=sys.stderr)
         tensors.append(Tensor(key, name, before[key], maps[key], size, pairs, like))
@@ -142,7 +142,7 @@ def with_scales(probe, key, name, map):
 
 
 def scale_table(probe, key, name, map):
-    """The stored values of the tried scales."""
+    """The stored value of each tried scale."""
     known = map.source >= 0
     unit, table = map.source[known], numpy.full(256, -1)
     size, tried = probe.layer()[name][0].size, numpy.array(probe.scales)
@@ -155,7 +155,7 @@ def scale_table(probe, key, name, map):
 
 
 def version_of(tensors):
-    """The least of the format's that has all of it."""
+    """The lowest format version that has all features in use."""
     if any(t.map.values or t.map.copies > 1 for t in tensors):
         return 3
     return 2 if any("corner" in t.to_json()["pad"] for t in tensors) else 1
@@ -172,14 +172,14 @@ def to_text(name, engine, learned, made_with):
 
 
 def read_file(path):
-    """(size, padded, entries) of a layout file, which mxfp4-pack has not refused."""
+    """(size, padded, entries) of a layout file that mxfp4-pack has accepted."""
     try:
         made = read_json(path, CONFIG_LIMIT)
         sizes = [(made[name]["hidden"], made[name]["intermediate"]) for name in ("size", "padded")]
         bias = any(t["part"] == "bias" for t in made["tensors"])
         if made["mxfp4_pack_layout"] < 3:
             for t in made["tensors"]:
-                t.pop("values", None)  # not a member then
+                t.pop("values", None)  # not a key in this version
         return Size(*sizes[0], bias), sizes[1], made["tensors"]
     except OSError as e:
         raise NoRearrangement(f"{path}: {e.strerror}") from e
@@ -190,7 +190,7 @@ def read_file(path):
 
 
 def scales_of(path):
-    """From the first to the last scale that a layout file has values for."""
+    """The range of scales for which a layout file has values."""
     scales = ALL_SCALES
     for entry in read_file(path)[2]:
         known = [s for s, value in enumerate(entry.get("values", {}).get("of_scales", ALL_SCALES)) if value is not None]

@@ -9,8 +9,8 @@ from . import NoRearrangement
 from .._errors import Refused
 from .._files import CONFIG_LIMIT, read_json
 
-# Bytes of other ranks' columns, by the number of experts: layers with one more are proved too, so that a pad that is made of
-# these is no constant.
+# Bytes of other ranks' columns, by the number of experts. Layers with one more expert are also proved, with other
+# bytes, so that a pad made of these bytes is not mistaken for a constant.
 NOISE = 0x5A, 0x27
 GPT_OSS = {("w13", "codes"): "gate_up_proj_blocks", ("w13", "scales"): "gate_up_proj_scales",
            ("w13", "bias"): "gate_up_proj_bias", ("w2", "codes"): "down_proj_blocks",
@@ -18,21 +18,22 @@ GPT_OSS = {("w13", "codes"): "gate_up_proj_blocks", ("w13", "scales"): "gate_up_
 
 
 class Model(NamedTuple):
-    """config: the text model's; quantization: the model's quantization_config."""
+    """config: of the text model. quantization: the model's quantization_config."""
     config: dict
     quantization: dict
     model_type: str
-    hidden: int   # that the experts see
+    hidden: int   # the experts' input size
     intermediate: int
     activation: str
 
     @property
     def is_gpt_oss(self):
-        """Rows of w13 are gate, up, gate, up, .., all experts of a layer one tensor, and there are biases."""
+        """Whether the checkpoint has GPT-OSS's form: rows of w13 are gate, up, gate, up, ..; a layer's experts are one
+        tensor; there are biases."""
         return self.model_type == "gpt_oss"
 
     def share(self, tp_size, rank):
-        """The columns of w2 that a rank gets: whole groups of 32, the last rank maybe less."""
+        """The columns of w2 for a rank: whole groups of 32. The last rank may have fewer."""
         step = -(-self.intermediate // 32 // tp_size) * 32
         if not self.is_gpt_oss and step * tp_size != self.intermediate:
             raise NoRearrangement(f"intermediate size {self.intermediate} on {tp_size} ranks: no whole groups of 32")
@@ -61,7 +62,7 @@ def read_model(path):
 
 
 class Whole:
-    """A layer's whole tensors, of which a rank's share is given."""
+    """A layer's whole tensors, which contain a rank's share."""
 
     def __init__(self, model, tp_size, rank):
         self.model = model
@@ -95,13 +96,13 @@ def key_of(name):
 
 
 def gpt_oss_checkpoint(whole, prefix):
-    """(name, tensor) as GPT-OSS checkpoints have them: blocks of 16 bytes."""
+    """(name, tensor) as in GPT-OSS checkpoints: blocks of 16 bytes."""
     for key, t in whole.items():
         yield prefix + GPT_OSS[key], t.reshape(*t.shape[:2], -1, 16) if key[1] == "codes" else t
 
 
 def of_experts(whole):
-    """(expert, "w1", "w2" or "w3", part, tensor) as other checkpoints have them."""
+    """(expert, "w1", "w2" or "w3", part, tensor) as in other checkpoints."""
     for (role, part), t in whole.items():
         halves = zip(("w1", "w3"), t.chunk(2, dim=1)) if role == "w13" else [("w2", t)]
         for shard, rows in halves:

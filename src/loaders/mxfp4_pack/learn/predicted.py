@@ -6,7 +6,7 @@ from . import NoRearrangement
 from .fit import places
 from .probe import PARTS
 
-PADS = "row", "column", "corner", "storage"  # as a layout file calls them
+PADS = "row", "column", "corner", "storage"  # their names in a layout file
 
 def padded_rows(role, padded):
     return 2 * padded[1] if role == "w13" else padded[0]
@@ -36,10 +36,10 @@ class Predicted:
         order = entry.get("rows", {"block": 0, "first": "gate"})
         self.block, self.up_first, self.half = order["block"], order["first"] == "up", padded[1]
         rows, bits = places(entry["modes"]).T
-        self.sources = rows * self.row_bytes * 8 + bits  # of every stored bit
+        self.sources = rows * self.row_bytes * 8 + bits  # the source of every stored bit
 
     def rows_of(self, count):
-        """The storage's rows of the source's."""
+        """The storage's row of each source row."""
         if self.role == "w2":
             return numpy.arange(count)
         n, b, row = count // 2, self.block, numpy.arange(count)
@@ -77,7 +77,7 @@ class Predicted:
 
 
 def prove(probe, predicted):
-    """Every stored byte of random layers is the predicted one."""
+    """Refuses a prediction unless every stored byte of random layers is as predicted."""
     alike = probe.random(0)
     alike["w13_scale"][...], alike["w2"][0] = 127, 0
     for layer in [probe.random(seed) for seed in range(1, 5)] + [probe.random(5, 3), alike]:

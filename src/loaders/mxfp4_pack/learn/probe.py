@@ -24,8 +24,8 @@ from . import NoRearrangement
 PARTS = {"w13": "codes", "w13_scale": "scales", "w13_bias": "bias",
          "w2": "codes", "w2_scale": "scales", "w2_bias": "bias"}
 EXPERTS = 2
-SCALES = 120, 135   # two that every kernel takes
-TELLING = *SCALES, 0, 1, 121, 254   # no byte of a float has another value for each of these
+SCALES = 120, 135   # every kernel accepts these
+TELLING = *SCALES, 0, 1, 121, 254   # each byte of a float has the same value for at least two of these
 ALL_SCALES = range(256)
 BIASES = 0x3F80, 0xC080   # 1.0 and -4.0
 MAKERS = {torch: ("empty", "empty_like", "empty_strided"), torch.Tensor: ("new_empty", "new_empty_strided")}
@@ -49,9 +49,9 @@ class Stored(NamedTuple):
     """A tensor that the conversion returned: its bytes, [experts, bytes], and its view of them."""
     data: numpy.ndarray
     dtype: torch.dtype
-    shape: tuple    # of one expert, as it lies in memory
-    view: tuple | None   # (shape, strides) of one expert, where the tensor is no contiguous one
-    why: str = ""   # it cannot be kept
+    shape: tuple    # of one expert, in memory order
+    view: tuple | None   # (shape, strides) of one expert, if the tensor is not contiguous
+    why: str = ""   # why a layout file cannot describe it
 
 
 class Map(NamedTuple):
@@ -70,7 +70,7 @@ class Map(NamedTuple):
 
     @property
     def element(self):
-        """The dtype of a stored scale; of codes and biases a byte's."""
+        """The dtype of a stored scale. Codes and biases are bytes."""
         return numpy.dtype(f"<u{self.unit // 8 if self.part == 'scales' else 1}")
 
 
@@ -80,7 +80,7 @@ def stored(name, tensor, experts):
         raise NoRearrangement(f"{name}: no tensor of {experts} experts")
     tensor = tensor.detach()
     if tensor.dim() and tensor.shape[0] != experts and tensor.is_contiguous() and tensor.numel() % experts == 0:
-        tensor = tensor.reshape(experts, -1)  # the experts one after another, if the map says so too
+        tensor = tensor.reshape(experts, -1)  # the map must confirm that the experts are consecutive
     why, order = "", sorted(range(1, tensor.dim()), key=lambda d: (-tensor.stride(d), d))
     if tensor.dim() == 0 or tensor.shape[0] != experts:
         why = f"{name}: no tensor of {experts} experts"
@@ -105,7 +105,7 @@ def unwritten(byte):
             return tensor
         return made
     with torch.device("cpu"):
-        torch.empty(0)  # torch remembers its functions that take a device when it first needs them: not those below
+        torch.empty(0)  # torch.empty's first call caches torch's functions that take a device: this must happen before the replacement
     with ExitStack() as stack:
         for target, names in MAKERS.items():
             for name in names:
@@ -146,7 +146,7 @@ class Probe:
         return {name: stored(name, tensor, experts) for name, tensor in made.items() if tensor is not None}
 
     def sources(self):
-        """The name of the part that each stored tensor is made of."""
+        """The source part of each stored tensor."""
         layer, other = self.random(0), self.random(1)
         before, found = self.run(layer), {}
         for name in layer:
@@ -206,7 +206,7 @@ class Probe:
         return widths
 
     def maps(self, made_of, before):
-        """{key: the map of a stored tensor}. made_of: the name of the part that each is made of."""
+        """{key: the map of a stored tensor}. made_of: the source part of each tensor."""
         low, high = (self.run(self.uniform(value)) for value in (0, 1))
         widths = self.widths(made_of, before)
         readings = {key: Reading(key, name, widths[key], (low[key].data, high[key].data), self.layer()[name].size)
@@ -250,7 +250,7 @@ class Reading:
         self.digits = max(1, (self.total - 1).bit_length())
 
     def units(self, data):
-        """Codes stay bytes of eight units."""
+        """Keeps codes as bytes of eight units."""
         return data.view(f"u{self.width}") if self.width else data
 
     def bits(self, data):

@@ -59,7 +59,7 @@ class Conversion:
             yield
 
     def layer(self, experts):
-        """As FusedMoE's constructor makes it."""
+        """Creates a layer as FusedMoE's constructor does."""
         of = self.of
         layer = object.__new__(FusedMoE)
         torch.nn.Module.__init__(layer)
@@ -91,7 +91,7 @@ class Conversion:
                              is_fp4_experts=True)
 
     def load_experts(self, layer, whole):
-        """As the model's own function calls the parameters' loaders."""
+        """Calls the parameters' loaders as the model's own function does."""
         for expert, shard, part, tensor in model.of_experts(whole):
             suffix, dtype = PARAMETERS[self.of.model_type][part]
             name = f"{'w2' if shard == 'w2' else 'w13'}_{suffix}"
@@ -99,7 +99,7 @@ class Conversion:
             parameter.weight_loader(parameter, tensor.view(dtype), name, shard_id=shard, expert_id=expert)
 
     def load_gpt_oss(self, layer, whole):
-        """By the model's own function, in a model of this one layer."""
+        """Loads with the model's own function, in a model of this one layer."""
         made = object.__new__(gpt_oss.GptOssForCausalLM)
         torch.nn.Module.__init__(made)
         made.config = SimpleNamespace(intermediate_size=self.of.intermediate, num_local_experts=len(whole["w2", "codes"]))

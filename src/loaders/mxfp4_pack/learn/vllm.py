@@ -67,7 +67,7 @@ class Conversion:
             quant_config=engine_config(quantization, of.model_type).from_config(quantization), swiglu_limit=limit)
 
     def load_gpt_oss(self, layer, whole):
-        """By the model's own function, in a model of this one layer."""
+        """Loads with the model's own function, in a model of this one layer."""
         made = object.__new__(gpt_oss.GptOssModel)
         torch.nn.Module.__init__(made)
         made.config = SimpleNamespace(intermediate_size=self.of.intermediate, num_local_experts=len(whole["w2", "codes"]),
@@ -82,7 +82,7 @@ class Conversion:
 
     @contextmanager
     def groups(self):
-        """vLLM's process groups, as far as it asks for sizes and ranks."""
+        """Replaces vLLM's process groups by their sizes and ranks."""
         alone = SimpleNamespace(world_size=1, rank_in_group=0)
         tp = SimpleNamespace(world_size=self.tp_size, rank_in_group=self.rank)
         with ExitStack() as stack:

@@ -16,7 +16,7 @@ METHODS = [SRT + "layers.quantization." + name for name in (
     "mxfp4.Mxfp4MoEMethod", "mxfp4_marlin_moe.Mxfp4MarlinMoEMethod",
     "mxfp4_flashinfer_cutlass_moe.Mxfp4FlashinferCutlassMoEMethod",
     "mxfp4_flashinfer_trtllm_moe.Mxfp4FlashinferTrtllmMoEMethod")]
-HUMMING = SRT + "layers.quantization.mxfp4_humming_moe.Mxfp4HummingMoEMethod"  # from 0.5.19 on
+HUMMING = SRT + "layers.quantization.mxfp4_humming_moe.Mxfp4HummingMoEMethod"  # from SGLang 0.5.19 on
 SCHEDULERS_UPDATER = SRT + "managers.scheduler_components.weight_updater."
 WEIGHT_UPDATER = SRT + "model_executor.model_runner_components.weight_updater.WeightUpdater."
 HOOKS = [  # (function of SGLang, hook, kind)
@@ -37,7 +37,7 @@ def method_hooks(method):
 
 
 def methods():
-    """Those that the installed SGLang has. Their modules are not imported yet."""
+    """The hooks for functions that the installed SGLang has. Their modules are not imported yet."""
     import sglang
     folder = os.path.join(sglang.__path__[0], "srt", "layers", "quantization")
     has_humming = os.path.exists(os.path.join(folder, "mxfp4_humming_moe.py"))

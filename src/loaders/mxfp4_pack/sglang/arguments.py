@@ -1,4 +1,4 @@
-"""The hook around the step in which SGLang completes its arguments: the first that a start meets."""
+"""The first hook of a start: the step in which SGLang completes its arguments."""
 
 import importlib
 import os
@@ -7,21 +7,21 @@ from mxfp4_pack import Manifest, Refused, is_packed, kernel_of
 from mxfp4_pack.manifest import is_sharded_state
 
 UNPLACED = "SGLang's GptOssSparseMoeBlock gives its router no expert_location_dispatch_info, so tokens miss experts that moved"
-LOAD_FORMATS = ("auto", "safetensors")  # those that DefaultModelLoader serves and that end in `after_load_model`
-# The directory whose arguments were checked. It is inherited by the processes that load the model: a hook that SGLang
-# no longer calls would otherwise leave everything below unchecked, unseen.
+LOAD_FORMATS = ("auto", "safetensors")  # those that use DefaultModelLoader and end in `after_load_model`
+# The directory whose arguments were checked. The processes that load the model inherit this variable. If SGLang no
+# longer calls the hook, the variable is missing, and refuse_unchecked() stops the start.
 CHECKED = "MXFP4_PACK_SGLANG_CHECKED"
 
 
 def step():
-    """The name of that step. From SGLang 0.5.19 on it is `resolve_once`; 0.5.20 and later never call a __post_init__ that
-    was replaced."""
+    """The name of the hooked step. From SGLang 0.5.19 on it is `resolve_once`; 0.5.20 and later never call a replaced
+    __post_init__."""
     server_args = importlib.import_module("sglang.srt.server_args").ServerArgs
     return "resolve_once" if hasattr(server_args, "resolve_once") else "__post_init__"
 
 
 def around(original, args, *rest, **given):
-    """The runner is a packed one, and nothing else is asked that cannot be served."""
+    """Sets the MoE runner to a packed one, and refuses settings that packed experts do not support."""
     if getattr(args, "_resolution_finished", False) or not is_ours(args):  # finished by the parent process
         return original(args, *rest, **given)
     packed = Manifest(args.model_path, "sglang")
@@ -60,7 +60,7 @@ def moe_tp_size(args):
 
 
 def refuse_settings(args, packed):
-    """Settings with which SGLang itself cannot serve the experts, and those under which no other hook meets them."""
+    """Refuses settings under which SGLang itself cannot serve packed experts, or does not call the other hooks."""
     if (draft := getattr(args, "speculative_moe_runner_backend", None)) not in (None, "auto"):
         packed.kernel(draft, moe_tp_size(args))
     given = {name: getattr(args, name, None) for name in (
@@ -84,7 +84,7 @@ def refuse_settings(args, packed):
 
 
 def refuse_unchecked(directory):
-    """A packed model whose arguments nobody checked."""
+    """Refuses a packed model whose arguments were not checked."""
     if os.environ.get(CHECKED) != os.path.realpath(directory):
         raise Refused(f"{directory}: SGLang did not run the plugin's hook ServerArgs.{step()} for this model, so its "
                       "arguments are unchecked. This plugin knows SGLang 0.5.17 to 0.5.23, and packed experts of the "

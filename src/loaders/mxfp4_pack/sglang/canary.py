@@ -17,7 +17,7 @@ FP8 = {"marlin": MARLIN, "humming": HUMMING, "flashinfer-cutlass": CUTLASS, "fla
 
 
 def compare(packed, model_type, device):
-    """Refuses a set that does not fit; any other exception: this SGLang cannot be asked."""
+    """Refuses a set that does not fit. Any other exception means that this SGLang cannot convert the canary here."""
     if packed.layout_file is not None:
         raise NotImplementedError(NOT_ALONE)
     entries = next(iter(packed.layers.values()))
@@ -37,7 +37,7 @@ def compare(packed, model_type, device):
 
 
 def method_of(name, backend, config):
-    """A method object that was not made by its __init__, which asks for a server's settings."""
+    """A method object without __init__, which would need a server's settings."""
     method = object.__new__(pkgutil.resolve_name(name))
     method.__dict__.update(
         prefix="", with_bias=True, moe_runner_config=config, runner=SimpleNamespace(config=config),
@@ -49,7 +49,7 @@ def method_of(name, backend, config):
         method._fi_kernel = next((kernel for kernel, names in FLASHINFER.items() if backend in names), None)
         for size in ("_padded_hidden", "_padded_intermediate", "_unpadded_hidden", "hidden_size",
                      "intermediate_size_per_partition", "num_experts"):
-            setattr(method, size, 0)  # of the canary: see `fill`
+            setattr(method, size, 0)  # the canary's sizes are set in `fill`
     return method
 
 
@@ -67,7 +67,7 @@ def layer_of(packed, entries, mxfp4, device):
     for (role, part), tensor in unpacked.items():
         empty = torch.empty(tensor.shape, dtype=kinds[part], device="meta")
         layer.register_parameter(f"{role}_{names[part]}", torch.nn.Parameter(empty, requires_grad=False))
-    for role in ("w13", "w2") if mxfp4 else ():  # which it has whether the checkpoint has them or not
+    for role in ("w13", "w2") if mxfp4 else ():  # the layer has biases even if the checkpoint has none
         empty = torch.empty(unpacked[role, "codes"].shape[:2], dtype=torch.bfloat16, device="meta")
         layer.register_parameter(f"{role}_weight_bias", torch.nn.Parameter(empty, requires_grad=False))
     layer.mxfp4_pack = Packed(packed, next(iter(packed.layers)), range(next(iter(entries.values())).experts))

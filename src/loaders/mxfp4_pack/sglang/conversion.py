@@ -20,9 +20,9 @@ class Packed:
         self.experts = list(experts)  # the number of the expert in each row
         self.entries = set_.layer(*place, f"{place[0]} layer {place[1]}")
         self.device = torch.empty(0).device  # SGLang builds models under `with device`
-        self.create = None  # create(method, layer, **changes): the engine's unpacked parameters, its arguments changed
-        self.held = None  # what was read, where the engine keeps it: {(role, part): tensor}
-        self.to_host = set()  # names of the unpacked parameters that the engine wants in the host's memory
+        self.create = None  # create(method, layer, **changes): makes the engine's unpacked parameters
+        self.held = None  # packed tensors in the engine's memory: {(role, part): tensor}
+        self.to_host = set()  # unpacked parameters that the engine moves to the host's memory
         self.done = False
 
 
@@ -41,7 +41,8 @@ def make_unpacked(method, layer):
 
 
 def unpacked_parameters(method, layer, fill, **changes):
-    """As SGLang makes them, but for `changes`, and as its own loader fills them. fill(key, parameter, whether up is first)"""
+    """Makes parameters as SGLang does, with `changes`, and fills them as its loader does. fill(key, parameter, whether
+    up is first)"""
     packed, probe = packed_of(layer), copy.copy(layer)
     probe._parameters = {}
     with packed.device:
@@ -49,8 +50,8 @@ def unpacked_parameters(method, layer, fill, **changes):
     for key in packed.entries:
         parameter = probe._parameters[unpacked_name(probe, key, packed)].data
         if key[1] == "codes":
-            parameter.zero_()  # some classes leave pads unset
-        is_f32 = key[1] == "scales" and parameter.dtype == torch.float32  # the engine loads them as numbers
+            parameter.zero_()  # some classes do not initialise pads
+        is_f32 = key[1] == "scales" and parameter.dtype == torch.float32  # the engine loads scales as numbers
         stored = torch.full(parameter.shape, 0x7F, dtype=torch.uint8) if is_f32 else parameter
         fill(key, stored, getattr(method, "load_up_proj_weight_first", False))
         if is_f32:
@@ -67,8 +68,8 @@ class Rest(NamedTuple):
     """The values other than packed tensors that the engine's conversion gives a layer, found with the canary."""
     vectors: dict  # parameters of one value, or of one for each expert
     buffers: dict  # the same as buffers
-    biases: dict  # dtypes of biases that the engine has and the checkpoint has not: zeros
-    made: dict  # {(role, part): tensor} of the canary in the place of the packed ones
+    biases: dict  # dtypes of biases in the engine that the checkpoint does not have: zeros
+    made: dict  # {(role, part): tensor} of the canary, instead of the packed tensors
     attributes: dict  # workspace, marks
 
 
@@ -101,7 +102,7 @@ def converted_canary(original, method, layer):
 
 
 def check_canary(set_, made, unpacked, want):
-    if set_.backend == "triton-blackwell":  # triton_kernels 3.7 leaves what it pads columns with unset
+    if set_.backend == "triton-blackwell":  # triton_kernels 3.7 does not initialise padded columns
         for role in ROLES:
             made[role, "codes"][:, unpacked[role, "codes"].shape[2]:] = 0
     set_.check_canary({key: as_stored(t, want[key]) for key, t in made.items()}, want)
@@ -123,7 +124,7 @@ def fill(probe, method, layer, unpacked):
     for key, tensor in unpacked.items():
         name = unpacked_name(layer, key, packed_of(layer))
         if key[1] == "scales" and packed_of(layer).set.backend == "flashinfer-humming":
-            tensor = torch.where(tensor == 0, tensor[:, :1, :1], tensor)  # pads leave an expert's range as it is
+            tensor = torch.where(tensor == 0, tensor[:, :1, :1], tensor)  # pads must not change an expert's range
         if key[0] == "w13" and getattr(method, "load_up_proj_weight_first", False):
             tensor = torch.cat(tensor.chunk(2, dim=1)[::-1], dim=1)
         dtype = layer._parameters[name].dtype
@@ -135,7 +136,7 @@ def fill(probe, method, layer, unpacked):
             zeros = torch.zeros(shape, dtype=p.dtype, device=packed_of(layer).device)
             probe.register_parameter(name, Parameter(zeros, requires_grad=False))
     sizes = unpacked["w13", "codes"].shape[2] * 2, unpacked["w13", "codes"].shape[1] // 2
-    if packed_of(layer).set.backend == "humming":  # which asks the layer
+    if packed_of(layer).set.backend == "humming":  # this conversion reads attributes of the layer
         probe.hidden_size, probe.intermediate_size_per_partition = sizes
     of_canary = dict.fromkeys(("_padded_hidden", "_unpadded_hidden", "hidden_size"), sizes[0]) | dict.fromkeys(
         ("_padded_intermediate", "intermediate_size_per_partition"), sizes[1]) | {"num_experts": probe.num_local_experts}
@@ -143,7 +144,7 @@ def fill(probe, method, layer, unpacked):
 
 
 def storages(method):
-    """Triton's storages, which hang on the method: {(role, part): storage}"""
+    """Triton's storages, which are attributes of the method: {(role, part): storage}"""
     return {("w13", "codes"): method.w13_weight_triton_tensor.storage,
             ("w2", "codes"): method.w2_weight_triton_tensor.storage,
             ("w13", "scales"): scale_of(method.w13_precision_config).storage,
@@ -151,6 +152,6 @@ def storages(method):
 
 
 def scale_of(precision_config):
-    """triton_kernels 3.7, which SGLang has from 0.5.18 on, calls it b_mx_scale."""
+    """The scales in a PrecisionConfig. triton_kernels 3.7, in SGLang from 0.5.18 on, names them b_mx_scale."""
     return next(getattr(precision_config, name) for name in ("b_mx_scale", "weight_scale")
                 if hasattr(precision_config, name))

@@ -1,5 +1,5 @@
-"""The hooks after that of the arguments, in the order in which a start meets them: config, create_weights, conversion,
-end of load; and those of updates."""
+"""The other hooks, in the order of a start: config, create_weights, conversion, end of load. Then the hooks of
+updates."""
 
 import logging
 import pkgutil
@@ -19,7 +19,7 @@ from .conversion import Packed, converted_canary, make_unpacked, packed_of, stor
 
 logger = logging.getLogger("sglang.mxfp4_pack")
 targets = []  # dotted names of all hooked functions, set by register()
-# A method's tensors of one value, and the fields of its runner's config of which the first that is set is the value.
+# A method's tensors of one value. The value is the first of these fields that is set in its runner's config.
 VALUES = {"_swiglu_limit_tensor": ("gemm1_clamp_limit", "swiglu_limit"), "_gemm1_clamp_limit_tensor": ("swiglu_limit",),
           "_mxfp4_weight_global_scale_tensor": ()}
 manifest = None  # of the packed model of this process
@@ -27,7 +27,7 @@ convert_meta = Repeat()
 
 
 def after_get_config(config, model, *args, **kwargs):
-    """A packed model's config gets the checkpoint's own quantization_config, in memory."""
+    """Gives a packed model's config the checkpoint's own quantization_config, in memory."""
     global manifest
     if not is_method(getattr(config, "quantization_config", None)):
         return None
@@ -50,13 +50,13 @@ def hooked(target):
         return False
 
 
-# Mxfp4MoEMethod's names for the kernels that it takes of FlashInfer.
+# Mxfp4MoEMethod's names for FlashInfer's kernels.
 FLASHINFER = {"trtllm_sm100": ("flashinfer-trtllm",), "cutlass_sm90": ("flashinfer-cutlass", "flashinfer-humming"),
               "cutlass_sm120": ("flashinfer-cutlass-mxfp8",)}
 
 
 def backends_of(method):
-    """The backends whose bytes a method object of the engine may run on; else its class's name."""
+    """The backends whose bytes the engine's method object may run on. If there are none, the name of its class."""
     name = type(method).__name__
     for which, mark in (("deepgemm-mega", "use_mega_moe"), ("flashinfer-humming", "_use_sm90_humming"),
                         ("deepgemm", "use_deep_gemm")):
@@ -78,12 +78,13 @@ def backends_of(method):
 
 
 def pads_later(method):
-    """Whether the method pads the intermediate size when it converts, and tells the layer."""
+    """Whether the method pads the intermediate size during its conversion and stores it in the layer."""
     return hasattr(sys.modules[type(method).__module__], "_pad_intermediate_size")
 
 
 def padded_sizes(method, layer):
-    """(hidden, intermediate) as the engine will pad them: some methods do that before they load, some when they convert."""
+    """(hidden, intermediate) after the engine's padding. Some methods pad before they load, others during
+    conversion."""
     hidden = getattr(method, "_padded_hidden", layer.w13_weight.shape[2] * 2)
     intermediate = getattr(method, "_padded_intermediate", layer.w13_weight.shape[1] // 2)
     if type(method).__name__ == "Mxfp4MarlinMoEMethod":
@@ -94,11 +95,11 @@ def padded_sizes(method, layer):
 
 
 def create_weights(original, method, layer, *args, **kwargs):
-    """The unpacked parameters of a packed layer have shapes and no memory."""
+    """Gives a packed layer unpacked parameters with shapes but no memory."""
     if manifest is None:
         return original(method, layer, *args, **kwargs)
     set_ = manifest.pick("auto", layer.moe_tp_size, layer.moe_tp_rank, backends_of(method))
-    draft = re.search(r"\blayers\.(\d+)\.", layer.layer_name + ".") is None  # the MTP block is model.decoder
+    draft = re.search(r"\blayers\.(\d+)\.", layer.layer_name + ".") is None  # the MTP block is named model.decoder
     place = "mtp" if draft else "model", layer.layer_id
     total = next(iter(set_.layer(*place, layer.layer_name).values())).experts
     layer.mxfp4_pack = Packed(set_, place, eplb.logical_experts(layer, total))
@@ -133,7 +134,7 @@ def process(original, method, layer):
     packed = packed_of(layer)
     if packed is None:
         return original(method, layer)
-    if packed.done:  # the end of an update: from 0.5.21 on SGLang then converts all layers again
+    if packed.done:  # from SGLang 0.5.21 on, an update ends with a conversion of all layers
         return finish_update(packed)
     if packed.set.fallback is None:
         try:
@@ -169,7 +170,7 @@ def give_values(method, device):
 
 
 def read(original, method, layer, rest):
-    """The packed tensors, and what converted_canary found."""
+    """Puts the packed tensors, and the values found by converted_canary(), into the layer."""
     packed = packed_of(layer)
     tensors = packed.set.read_layer(packed.entries, packed.experts, packed.device)
     packed.held = dict(tensors)
@@ -204,7 +205,7 @@ def read(original, method, layer, rest):
 
 
 def after_load_model(model, *args, **kwargs):
-    """No expert layer of a packed model may be left as the engine made it."""
+    """Refuses a packed model if the engine has loaded any expert layer itself."""
     layers = [m for m in model.modules() if hasattr(m, "num_local_experts") and hasattr(m, "layer_id")]
     if manifest is None:
         return

@@ -1,5 +1,5 @@
-"""Humming, which gives a layer new parameters itself. Packed tensors are read instead of the library's transformation
-of a role."""
+"""Humming, which gives a layer new parameters itself. The hook replaces the library's transformation of a role by
+packed tensors."""
 
 from contextlib import contextmanager
 
@@ -18,7 +18,7 @@ def giving(tensors, names):
             if key[0] == sublayer_name:
                 setattr(layer, names[key], Parameter(tensor, requires_grad=False))
 
-    HummingMethod.transform_humming_layer = staticmethod(transform_humming_layer)  # before that of its base
+    HummingMethod.transform_humming_layer = staticmethod(transform_humming_layer)  # overrides the base class's method
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ from .conversion import packed_of
 
 
 def is_on():
-    """Whether offloading is on. Then layers are read one after the other, because they do not all fit on the GPU."""
+    """Whether offloading is on. If so, layers are read one at a time, because they do not all fit on the GPU."""
     from sglang.srt.utils import offloader
     return isinstance(offloader.get_offloader(), offloader.OffloaderV1)
 
@@ -41,7 +41,7 @@ def to_host(layer):
     """Moves the tensors that replaced the chosen parameters to the host's memory."""
     packed = packed_of(layer)
     for name in [name for name in layer._parameters if name in packed.to_host]:
-        packed.held = None  # the tensors on the GPU are not those of the layer any more
+        packed.held = None  # the layer no longer uses the tensors on the GPU
         layer.register_parameter(name, Parameter(on_host(layer._parameters[name].data), requires_grad=False))
 
 

@@ -1,5 +1,5 @@
-"""Updates a serving model. A packed directory of the same form is read over its experts. All other ways of SGLang pass
-unpacked experts to the model's load_weights, and these are packed in place."""
+"""Updates a serving model. A packed directory of the same form is read over its experts. All other updates in SGLang
+pass unpacked experts to the model's load_weights, which packs them in place."""
 
 import logging
 from functools import partial
@@ -23,7 +23,7 @@ def after_load_model(model, *args, **kwargs):
 
 
 def packed_layers(model):
-    """Their experts where SGLang's load balancer has put them by now."""
+    """The packed layers, with their experts in the current order of SGLang's load balancer."""
     layers = [module for module in model.modules() if hooks.packed_of(module)]
     for layer in layers:
         packed = layer.mxfp4_pack
@@ -37,7 +37,7 @@ def updates_of(layers):
 
 
 def load_weights(model, original, weights, *args, **given):
-    """Replaces the model's load_weights: unpacked experts are packed, the model loads all other weights."""
+    """Replaces the model's load_weights: packs unpacked experts, and lets the model load all other weights."""
     layers = packed_layers(model)
     rest = expert_update.others(updates_of(layers), weights, lambda: refuse_unless_held(layers))
     return original(rest, *args, **given)
@@ -51,7 +51,7 @@ def update(model, names, tensors):
 
 
 def from_tensor(original, updater, named_tensors, load_format=None):
-    """Returns a refusal as SGLang's message. Other ways raise an exception if the model refuses new weights."""
+    """Returns a refusal as SGLang's message. Other updates raise an exception if the model refuses new weights."""
     if hooks.manifest is not None and load_format == "direct":
         return False, "load_format direct writes unpacked tensors over packed experts. Leave it out; nothing was changed"
     try:
@@ -61,7 +61,7 @@ def from_tensor(original, updater, named_tensors, load_format=None):
 
 
 def from_disk(original, updater, model_path, load_format, weight_name_filter=None, **given):
-    """All of a packed directory or nothing: SGLang loads the rest, then the experts are read."""
+    """Loads a packed directory completely or not at all: SGLang loads the other weights, then the experts are read."""
     old = hooks.manifest
     if old is None and not is_packed(model_path):
         return original(updater, model_path, load_format, weight_name_filter, **given)
@@ -104,7 +104,7 @@ def read_over(layers, sets):
             set_.read_layer(own, packed.experts, packed.device)
     finally:
         for set_ in sets:
-            set_.loading.drop()  # what still reads
+            set_.loading.drop()  # cancels unfinished reads
     for packed, set_, own in zip(layers, sets, entries):
         packed.set, packed.entries = set_, own
     for set_ in {id(set_): set_ for set_ in sets}.values():

@@ -1,8 +1,7 @@
-"""vLLM plugin: the quantization method `mxfp4_pack`, which serves what `mxfp4-pack convert --engine vllm` wrote.
+"""vLLM plugin: the quantization method `mxfp4_pack`, which serves outputs of `mxfp4-pack convert --engine vllm`.
 
-vLLM calls `register` once in every process (entry point group vllm.general_plugins), before it reads a model's
-config. Nothing of vLLM is imported until then, and the method classes not until a packed model is met.
-"""
+vLLM calls `register` once in every process (entry point group vllm.general_plugins), before it reads a model's config.
+vLLM's modules are imported in `register` at the earliest, and the method classes only for a packed model."""
 
 from functools import lru_cache
 
@@ -16,8 +15,9 @@ def register():
 
     @register_quantization_config(METHOD)
     class Dispatch(QuantizationConfig):
-        """Stands for the name until `from_config` knows the model: vLLM keeps only what that returns."""
-        model_type = None  # of the config that vLLM asked about last, just before from_config
+        """A placeholder for the method's class until `from_config` knows the model. vLLM keeps only the result of
+        `from_config`."""
+        model_type = None  # of the last config that vLLM has passed, just before from_config
 
         @classmethod
         def override_quantization_method(cls, hf_quant_cfg, user_quant, **kwargs):

@@ -14,7 +14,7 @@ from .quantization import KERNELS, MODELS
 
 
 def compare(packed, model_type, device):
-    """Refuses a set that does not fit; any other exception: this vLLM cannot be asked."""
+    """Refuses a set that does not fit. Any other exception means that this vLLM cannot convert the canary here."""
     if packed.layout_file is not None:
         raise NotImplementedError(NOT_ALONE)
     # vLLM converts Quark's experts as GPT-OSS's, which makes a difference for this backend.
@@ -31,7 +31,7 @@ def compare(packed, model_type, device):
 
 @contextmanager
 def tensor_parallel(packed):
-    """On ROCm vLLM's conversion asks how many ranks there are, before any has begun."""
+    """On ROCm, vLLM's conversion asks for the number of ranks, which are not initialised here."""
     original = distributed.get_tensor_model_parallel_world_size
     distributed.get_tensor_model_parallel_world_size = lambda: packed.moe_tp_size
     try:
@@ -41,17 +41,17 @@ def tensor_parallel(packed):
 
 
 def bare_config(device):
-    """vLLM's settings for a model of which nothing more is known."""
+    """vLLM's settings for an unspecified model."""
     vllm = VllmConfig(device_config=DeviceConfig(device=device.type))
-    vllm.model_config = SimpleNamespace(dtype=torch.bfloat16, quantization_config=None,  # converters ask for these
+    vllm.model_config = SimpleNamespace(dtype=torch.bfloat16, quantization_config=None,  # converters read these
                                         hf_config=None)
     return vllm
 
 
 def backend_of(packed):
-    """vLLM's enumerator for a set: that of its --moe-backend, else the first that reads it."""
+    """vLLM's enumerator for a set: that of its --moe-backend, or the first that reads the set."""
     members = engine.Mxfp4MoeBackend.__members__
     names = [name for name in (packed.kernel.upper(), KERNELS[packed.backend][0]) if name in members]
-    if not names:  # CUTLASS before 0.32.0
+    if not names:  # CUTLASS in vLLM before 0.32.0
         raise NotImplementedError(f"this vLLM converts for {packed.kernel} in a model alone")
     return members[names[0]]

@@ -13,10 +13,10 @@ from mxfp4_pack._entries import ROLES
 from vllm.model_executor.layers.quantization import mxfp4 as engine
 from vllm.model_executor.utils import replace_parameter
 
-# Of these functions, those that convert a layer's parameters in place.
+# The functions among these that convert a layer's parameters in place.
 IN_PLACE = ("prepare_moe_fp4_layer_for_marlin",)
 CONVERTERS = ("convert_gpt_oss_weight_to_mxfp4_moe_kernel_format", "convert_weight_to_mxfp4_moe_kernel_format")
-# (role, part) in the order of the conversion function's result, and its keyword for each.
+# (role, part) in the order of the conversion function's result, and the keyword of each.
 RESULT = (("w13", "codes"), ("w2", "codes"), ("w13", "scales"), ("w2", "scales"), ("w13", "bias"), ("w2", "bias"))
 KEYWORD = {("w13", "codes"): "w13_weight", ("w13", "scales"): "w13_weight_scale", ("w13", "bias"): "w13_bias",
            ("w2", "codes"): "w2_weight", ("w2", "scales"): "w2_weight_scale", ("w2", "bias"): "w2_bias"}
@@ -42,7 +42,7 @@ def exchanged(method, replacement):
 
 
 def as_function(original):
-    """A conversion in place, with the arguments and the result of the others."""
+    """Wraps a conversion in place, so that it has the arguments and the result of the others."""
     def convert(layer, **given):
         original(layer)
         return tuple(getattr(layer, KEYWORD[key], None) for key in RESULT)
@@ -50,7 +50,7 @@ def as_function(original):
 
 
 def in_place(replacement, original, layer):
-    """Calls the replacement as in the place of the others, and gives the layer its result."""
+    """Calls the replacement with the other functions' arguments, and stores its result in the layer."""
     given = {KEYWORD[key]: getattr(layer, KEYWORD[key], None) for key in RESULT}
     for key, tensor in zip(RESULT, replacement(original, layer=layer, **given)):
         if tensor is not None:
@@ -58,18 +58,18 @@ def in_place(replacement, original, layer):
 
 
 def of_class(method):
-    """The conversion of an engine's method that is a part of its process_weights_after_loading, as one in place."""
+    """The conversion within process_weights_after_loading of an engine's method, as a conversion in place."""
     def convert(layer):
         for role in ROLES:
             layer.register_parameter(f"{role}_weight_packed", layer._parameters.pop(f"{role}_weight"))
         alone = object.__new__(type(method).__bases__[1])
-        vars(alone).update(vars(method), get_fused_moe_quant_config=lambda layer: None)  # no kernel is made
+        vars(alone).update(vars(method), get_fused_moe_quant_config=lambda layer: None)  # without creating a kernel
         alone.process_weights_after_loading(layer)
     return convert
 
 
 def storage_of(thing):
-    """The storage in a triton_kernels Tensor or in the one that a PrecisionConfig holds; None for torch tensors."""
+    """The storage in a triton_kernels Tensor, or in the Tensor of a PrecisionConfig; None for torch tensors."""
     if thing is None or isinstance(thing, torch.Tensor):
         return thing
     if hasattr(thing, "storage"):
@@ -95,7 +95,7 @@ def compare_canary(packed, original, device, given):
 
 
 def converted_canary(packed, unpacked, original, given):
-    """{(role, part): tensor} of the canary, as the engine's converter makes it."""
+    """{(role, part): tensor} of the canary, converted by the engine."""
     probe = canary_layer(unpacked, given["layer"])
     weights = {name: getattr(probe, name, None) for name in KEYWORD.values()}
     try:

@@ -1,18 +1,18 @@
-"""Expert-parallel load balancing: vLLM keeps some experts several times, and moves rows of a layer's parameters between
-ranks. A packed expert is such a row, so its bytes are right wherever they come to lie."""
+"""Expert-parallel load balancing: vLLM keeps copies of some experts, and moves rows of a layer's parameters between
+ranks. A packed expert is such a row, so its bytes are correct at any place."""
 
 from mxfp4_pack import Refused
 from mxfp4_pack.packed_set import expert_rows
 
 
 def check(method):
-    """What vLLM itself cannot serve so is refused with its reason."""
+    """Refuses a method for which vLLM does not support load balancing."""
     if not method.supports_eplb:
         raise Refused(f"vLLM's {type(method).__name__} does not support --enable-eplb. Leave it out")
 
 
 def move_bytes(layer, held):
-    """vLLM gets rows of bytes in the place of its parameters."""
+    """Makes vLLM move rows of bytes instead of its parameters."""
     layer.get_expert_weights = lambda: expert_rows(held, layer.local_num_experts)
 
 

@@ -1,8 +1,6 @@
-"""Humming, which gives a layer new parameters itself. Packed tensors are read instead of the library's transformation
-of a role.
+"""Humming, which gives a layer new parameters itself. Packed tensors replace the library's transformation of a role.
 
-The library itself makes its description of each role, which vLLM keeps in addition.
-"""
+The library creates its description of each role, which vLLM also keeps."""
 
 from contextlib import contextmanager
 

@@ -1,4 +1,4 @@
-"""A packed MoE layer on vLLM's own kernel, without a server: the layer is made as a server makes it, by this plugin."""
+"""Runs a packed MoE layer on vLLM's own kernel, without a server. This plugin creates the layer as in a server."""
 
 import inspect
 from types import SimpleNamespace
@@ -15,11 +15,12 @@ from .canary import bare_config, tensor_parallel
 from .quantization import engine_config, packed_config_class
 
 ACTIVATIONS = {"swigluoai": MoEActivation.SWIGLUOAI, "silu": MoEActivation.SILU}  # those that `verify` computes
-NOT_CHOSEN = -1e4  # a router's logit
+NOT_CHOSEN = -1e4  # logit of an expert that was not chosen
 
 
 class Kernel:
-    """Called with x [tokens, hidden], the chosen experts' numbers and weights [tokens, top_k]: the layer's result."""
+    """A callable with the arguments x [tokens, hidden], and numbers and weights of the chosen experts [tokens, top_k].
+    Returns the layer's result."""
 
     def __init__(self, manifest, packed, key, top_k, device):
         self.hidden = packed.sizes[0]
@@ -40,7 +41,7 @@ class Kernel:
         method, padded = self.method, self.method.packed.padded_sizes[0]
         x = torch.nn.functional.pad(x.to(torch.bfloat16), (0, padded - self.hidden))
         with set_current_vllm_config(self.vllm), set_forward_context(None, self.vllm):
-            if method.is_monolithic:  # it routes by itself: a softmax over the chosen experts' logits
+            if method.is_monolithic:  # the kernel includes routing: a softmax over the chosen experts' logits
                 logits = torch.full((len(x), self.layer.global_num_experts), NOT_CHOSEN, device=x.device)
                 logits.scatter_(1, ids.long(), weights.log())
                 out = method.apply_monolithic(layer=self.layer, x=x, router_logits=logits)
@@ -52,7 +53,7 @@ class Kernel:
 
 
 def routed_experts(config, name, packed, experts, top_k):
-    """As FusedMoE makes it for one tensor-parallel rank."""
+    """Creates the layer as FusedMoE does for one tensor-parallel rank."""
     size, rank = packed.moe_tp_size, packed.rank
     hidden, intermediate = packed.sizes
     activation = packed.activation

@@ -1,4 +1,4 @@
-"""Sets of a layout file in vLLM's conversion functions."""
+"""Sets from layout files in vLLM's conversion functions."""
 
 import torch
 from mxfp4_pack.learn.probe import EXPERTS
@@ -8,14 +8,14 @@ from .conversion import KEYWORD, converted_canary, storage_of
 
 
 def compare_canary(packed, original, device, given):
-    """As conversion.compare_canary, for a set of a layout file."""
+    """Does what conversion.compare_canary() does, for a set from a layout file."""
     made = converted_canary(packed, unpacked_canary(packed, device, given), original, given)
     check_canary(packed, {key: getattr(storage_of(thing), "data", thing) for key, thing in made.items()})
     return made
 
 
 def unpacked_canary(packed, device, given):
-    """{(role, part): tensor}, in buffers of the shapes that the engine made for the layer."""
+    """{(role, part): tensor}, in buffers with the shapes of the engine's parameters for the layer."""
     unpacked = {}
     for key in next(iter(packed.layers.values())):
         shape = EXPERTS, *given[KEYWORD[key]].shape[1:]

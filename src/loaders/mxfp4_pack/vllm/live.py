@@ -26,10 +26,10 @@ class KeptInfo(LayerReloadingInfo):
 
 
 def install():
-    """vLLM tells of each model that it builds, and of each that it loads from disk."""
+    """Hooks every function in which vLLM builds a model or loads it from disk."""
     if not hasattr(utils.record_metadata_for_reloading, "__wrapped__"):
         utils.record_metadata_for_reloading = after(utils.record_metadata_for_reloading, adopt)
-        for loader in base_loader.BaseModelLoader.__subclasses__():  # those that read a running model's weights
+        for loader in base_loader.BaseModelLoader.__subclasses__():  # loaders that read the weights of a running model
             if "get_all_weights" in vars(loader):
                 loader.get_all_weights = before_weights(loader.get_all_weights)
 
@@ -53,12 +53,12 @@ def before_weights(original):
 def packed_layers(model):
     """(layer, method) of the packed layers."""
     found = [(layer, getattr(layer, "quant_method", None)) for layer in model.modules()]
-    found = [(layer, getattr(method, "old_quant_method", method)) for layer, method in found]  # under LoRA
+    found = [(layer, getattr(method, "old_quant_method", method)) for layer, method in found]  # with LoRA
     return [(layer, method) for layer, method in found if hasattr(method, "packed")]
 
 
 def is_kept(layer, method):
-    """Whether the engine's parameters are the tensors that were read. Of Triton's objects that is known."""
+    """Whether the engine still uses the tensors that were read. For Triton this is always true."""
     kept = {parameter.data_ptr() for parameter in layer.parameters()}
     return method.packed.is_triton or all(tensor.data_ptr() in kept for tensor in method.held.values())
 
@@ -67,15 +67,15 @@ def adopt(model):
     layers = packed_layers(model)
     if not layers:
         return
-    # Also for GPT-OSS's attention sinks: vLLM 0.26.0 fills them in place, after its reload has replaced them with
-    # parameters without memory.
+    # This is also needed for GPT-OSS's attention sinks. vLLM 0.26.0 fills these in place, after its reload has replaced
+    # them with parameters without memory.
     for layer in [layer for layer, _ in layers] + [layer for layer in model.modules() if "sinks" in layer._parameters]:
         LAYERWISE_INFO[layer] = KeptInfo(({}, {}), LAYERWISE_INFO[layer].restore_device)
     model.load_weights = partial(load_weights, model, model.load_weights)
 
 
 def load_weights(model, original, weights):
-    """Replaces the model's load_weights: unpacked experts are packed, the model loads all other weights."""
+    """Replaces the model's load_weights: packs unpacked experts, and lets the model load all other weights."""
     layers = packed_layers(model)
     if any(method.held is None for _, method in layers):
         return original(weights)  # the first load
@@ -129,7 +129,7 @@ def read_again(model, directory):
 
 
 def the_same_set(manifest, layer, method):
-    """The set that serves a layer, from the new manifest; None without a manifest."""
+    """The new manifest's set for a layer; None without a manifest."""
     refuse_unless_in_place(layer, method, "a reload")
     if manifest is None:
         return None

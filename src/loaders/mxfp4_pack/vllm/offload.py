@@ -7,7 +7,7 @@ that replace them.
 
 from functools import wraps
 
-MARK = "_vllm_is_uva_offloaded"  # vLLM's own
+MARK = "_vllm_is_uva_offloaded"  # an attribute of vLLM
 
 
 def install():
@@ -26,7 +26,7 @@ def install():
 
 def around(original):
     @wraps(original)
-    def move(offloader, module, prefix=""):  # which vLLM 0.26.0 does not have
+    def move(offloader, module, prefix=""):  # vLLM 0.26.0 has no `prefix`
         without_memory = [(owner, name, parameter) for owner in module.modules()
                           for name, parameter in owner._parameters.items() if parameter is not None and parameter.is_meta]
         for owner, name, parameter in without_memory:
@@ -44,7 +44,8 @@ def around(original):
 
 
 def is_asked(offloader, module, prefix, parameter):
-    """vLLM's --cpu-offload-params: parts of names, of which one must be in the parameter's; without any, all are."""
+    """Whether --cpu-offload-params selects a parameter: its name must contain one of the given parts. Without the
+    option all parameters are selected."""
     names = [name for name, other in module.named_parameters() if other is parameter]
     return not offloader.cpu_offload_params or any(f".{part}." in f".{prefix}{name}." for name in names
                                                    for part in offloader.cpu_offload_params)

@@ -45,7 +45,7 @@ KERNELS = {
     "humming": ("HUMMING",), "humming-w4a8": ("HUMMING",), "vllm-cpu": ("CPU",),
     "cutlass-mxfp4": ("CUTLASS_MXFP4_MXFP4",)}
 logger = logging.getLogger("vllm.mxfp4_pack")
-canaries_passed = {}  # of this process: (directory, backend, vLLM's backend) -> what vLLM made of the canary
+canaries_passed = {}  # of this process: (directory, backend, vLLM's backend) -> the engine's converted canary
 convert_meta = Repeat()
 
 
@@ -90,9 +90,9 @@ def packed_class(cls):
 
 
 def packed_method(method, packed, entries):
-    """The engine's method object for a layer, as one that reads the layer instead of converting it."""
+    """Makes a method object from the engine's for a layer: it reads the layer instead of converting it."""
     name = getattr(getattr(method, "mxfp4_backend", None), "name", type(method).__name__)
-    if getattr(method, "use_cutlass_mxfp4", False):  # of compressed-tensors' class, whose mxfp4_backend is Marlin then
+    if getattr(method, "use_cutlass_mxfp4", False):  # compressed-tensors' class, whose mxfp4_backend is then Marlin
         name = "CUTLASS_MXFP4_MXFP4"
     if packed.layout_file is None and name not in KERNELS[packed.backend]:
         raise Refused(f"vLLM chose {name}, the experts are packed for {packed.kernel}")
@@ -103,7 +103,7 @@ def packed_method(method, packed, entries):
 
 
 def refuse_settings(vllm):
-    """Settings under which packed experts would be moved or dropped."""
+    """Refuses settings under which vLLM would move or drop packed experts."""
     given = getattr(vllm, "offload_config", None)
     to_host = getattr(getattr(given, "uva", None), "cpu_offload_gb", 0) or getattr(vllm.cache_config, "cpu_offload_gb", 0)
     found = {
@@ -118,7 +118,7 @@ def refuse_settings(vllm):
 
 
 class PackedConfig:
-    """Before an engine's config class, `base`, in the bases of one."""
+    """A mixin before the engine's config class `base`."""
     manifest = base = None
 
     def __reduce__(self):  # workers get a copy
@@ -162,11 +162,11 @@ class PackedConfig:
 
 
 class PackedMethod:
-    """Before an engine's method class in the bases of one; see `packed_method`."""
+    """A mixin before the engine's method class; see `packed_method`."""
     packed = entries = place = device = None
     dummy = read = False
-    held = None  # what was read, where the engine keeps it: {(role, part): tensor}; empty where it keeps a copy
-    waits = None  # in a reload, for what: live.py
+    held = None  # what was read, in the engine: {(role, part): tensor}; empty if it keeps copies
+    waits = None  # the reason for a reload: see live.py
 
     def maybe_roundup_sizes(self, *args, **kwargs):
         sizes = tuple(super().maybe_roundup_sizes(*args, **kwargs))
@@ -204,7 +204,8 @@ class PackedMethod:
             eplb.move_bytes(layer, self.held)
 
     def get_fused_moe_quant_config(self, layer):
-        """The engine asks for it when a layer is converted. One that its class converted itself has meta parameters yet."""
+        """Called when a layer is converted. If the engine's class has converted the layer itself, its parameters are
+        still on the meta device."""
         if not self.read and getattr(self, "use_cutlass_mxfp4", False):
             in_place(lambda original, **given: self.converted(original, self.experts_of(layer), given),
                      as_function(of_class(self)), layer)
@@ -219,7 +220,7 @@ class PackedMethod:
         return [logical[e] for e in sorted((e for e in range(len(logical)) if local[e] >= 0), key=lambda e: local[e])]
 
     def converted(self, original, experts, given):
-        """In the place of the engine's conversion: its arguments `given`, its 6-tuple as result."""
+        """Replaces the engine's conversion, with its arguments `given` and its 6-tuple as result."""
         self.read = True
         canary = dict.fromkeys(RESULT)
         if not self.dummy and self.packed.fallback is None:
@@ -244,8 +245,8 @@ class PackedMethod:
         if not self.packed.is_triton:
             give_memory(given["layer"], self.device)
             return tuple(in_form_of(canary[key], tensors.get(key)) for key in RESULT)
-        # Triton's weights are objects around storage. The engine's own conversion of meta parameters makes the objects
-        # in the form of its version; it also sets kernel options and deletes the unpacked parameters.
+        # Triton's weights are objects around storage. The engine's own conversion of meta parameters creates these
+        # objects for its version of Triton. It also sets kernel options and deletes the unpacked parameters.
         sizes = tuple(getattr(given.get(name), "shape", None) for name in KEYWORD.values())
         made = convert_meta((*self.which(), sizes), lambda: original(**given), given["layer"])
         for key, thing in zip(RESULT[:4], made):
@@ -254,7 +255,7 @@ class PackedMethod:
         return (*made[:4], *(tensors.get(key) for key in RESULT[4:]))
 
     def unpacked(self, layer, experts):
-        """The layer gets its unpacked parameters as the engine makes and fills them. Returns them as converter's
+        """Gives the layer its unpacked parameters as the engine makes and fills them. Returns them as the converter's
         arguments."""
         probe = copy.copy(layer)
         probe._parameters = {}
@@ -270,7 +271,7 @@ class PackedMethod:
         return {KEYWORD[key]: parameter for key, parameter in parameters.items()}
 
     def canary(self, original, given):
-        """The canary's layer as the engine's converter makes it, which must equal the canary's packed layer."""
+        """The canary's layer, converted by the engine. Its bytes must equal those of the packed canary."""
         if self.which() not in canaries_passed:
             compare = compare_canary if self.packed.layout_file is None else learned.compare_canary
             canaries_passed[self.which()] = compare(self.packed, original, self.canary_device(), given)
@@ -278,7 +279,8 @@ class PackedMethod:
         return canaries_passed[self.which()]
 
     def canary_device(self):
-        """The CPU for Triton, whose conversion consists of torch's operations; a GPU would load a kernel for each."""
+        """The device for the canary's conversion. For Triton, the CPU: the conversion consists of torch's operations,
+        and a GPU would load a kernel for each."""
         tiny = self.packed.is_triton and self.packed.layout_file is None
         return torch.device("cpu") if tiny else self.device
 
