@@ -1,4 +1,4 @@
-// Converts a checkpoint, verifies it, reads a file of it, and packs a matrix of its own and an expert for the output.
+// Converts a checkpoint, verifies it, reads one of its files, and packs a matrix and an expert for the output.
 // usage: checkpoint CKPT OUT
 #include <cstdio>
 #include <fstream>
@@ -6,7 +6,7 @@
 #include <mxfp4_pack.hpp>
 #include <vector>
 
-// tests/loaders/test_live.py has the bytes.
+// tests/loaders/test_live.py compares the packed bytes.
 static bool packs_experts(const char* out) {
   const mxfp4_pack::Set set(out);
   std::vector<unsigned char> piece(1 << 20), packed(1 << 20);
@@ -28,7 +28,7 @@ static bool packs_experts(const char* out) {
   refuses(0, 0, 1000, packed.data(), expert.tensor);
   refuses(0, 0, 0, packed.data() + 1, expert.tensor);
   refuses(0, 0, 0, packed.data(), "model.layers.0.mlp.experts.w2");
-  refuses(0, 0, 0, packed.data(), "model.layers.0.mlp.experts.w13_weight");  // its one piece is there
+  refuses(0, 0, 0, packed.data(), "model.layers.0.mlp.experts.w13_weight");  // the tensor's only piece is given
   return refused == 5;
 }
 

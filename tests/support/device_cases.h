@@ -1,4 +1,4 @@
-// Matrices in the forms that checkpoints have, through two devices: both make the same bytes, rows and reports.
+// Runs matrices in the forms of checkpoints through two devices: both must make the same bytes, rows and reports.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 
 namespace mxfp4 {
 
-/// A matrix of one or two views over `bytes`, as checkpoints have them.
+/// A matrix of one or two views over `bytes`, in the form of a checkpoint.
 struct CaseRows {
-  enum Form { dense, in_turn, halves, apart, distant } form;  // apart: each row is followed by bytes not its own
+  enum Form { dense, in_turn, halves, apart, distant } form;  // apart: each row is followed by foreign bytes
   Shape real;                                                 // of each view
   int views;
   int64_t skew;  // bytes before the first row
@@ -60,8 +60,8 @@ inline bool same_report(const CompareReport& a, const CompareReport& b) {
   return same_report(a.pads, b.pads) && same_report(a.view[0], b.view[0]) && same_report(a.view[1], b.view[1]);
 }
 
-/// The cases in one batch through either device: packed bytes, then rows and reports from packed bytes with flipped
-/// bits.
+/// The results of all cases in one batch on a device: packed bytes, then rows and reports from packed bytes with
+/// flipped bits.
 struct CaseResults {
   std::vector<std::vector<uint8_t>> packed, rows;
   std::vector<PadReport> reports;
@@ -70,7 +70,7 @@ struct CaseResults {
 
 inline CaseResults run_cases(Device& device, const std::vector<DeviceCase>& cases, int flips) {
   CaseResults results;
-  std::vector<std::vector<uint8_t>> sources, late;  // late: rows that are there when they are compared
+  std::vector<std::vector<uint8_t>> sources, late;  // late: rows that are written before the comparison
   std::vector<PackItem> packs;
   std::vector<UnpackItem> unpacks;
   std::vector<CompareItem> compares;
@@ -105,7 +105,7 @@ inline CaseResults run_cases(Device& device, const std::vector<DeviceCase>& case
   return results;
 }
 
-/// gpu: a device whose results must equal the CPU's.
+/// Compares the results of a GPU with those of the CPU.
 inline void check_cases(Device& gpu, const std::vector<DeviceCase>& cases, int flips = 3) {
   const auto cpu = open_cpu();
   const CaseResults want = run_cases(*cpu, cases, flips), got = run_cases(gpu, cases, flips);

@@ -1,4 +1,4 @@
-// A golden MoE layer as the kernels take it: the checkpoint's rows, and the packed tensors of one engine's backend.
+// A golden MoE layer in the form that the kernels read: the checkpoint's rows, and the packed tensors of a backend.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ struct GoldenLayer {
     source = slice(0, config.intermediate);
   }
 
-  /// The checkpoint's experts, intermediate columns [first, end) of each.
+  /// The checkpoint's experts with intermediate columns [first, end).
   MoeSource slice(int64_t first, int64_t end) const {
     MoeSource experts;
     for (int64_t e = 0; e < config.experts; ++e)
@@ -37,7 +37,7 @@ struct GoldenLayer {
     return t ? golden.bytes(*t).data() : nullptr;
   }
   const float* floats(const std::string& name) const { return reinterpret_cast<const float*>(data(name)); }
-  /// names: w13's codes, scales, bias, then w2's; for engines that call them so.
+  /// names: codes, scales and bias of w13, then of w2, for engines that use these names.
   PackedMoe packed(const std::string& tag) const {
     PackedMoe p;
     const bool fc = tag.find("cutlass") != tag.npos, gemm = tag.find("trtllm") != tag.npos;
@@ -90,12 +90,12 @@ struct GoldenLayer {
 
 /// One packing of the golden layers.
 struct Packing {
-  const char* tag;  // of its tensors
+  const char* tag;  // of its tensors' names
   const char* format;
-  const char *codes, *scales;  // the layouts' names: this file knows no layout
-  int64_t hidden, inter;       // what the engine pads them to a multiple of
-  bool halves = false;         // SGLang de-interleaves GPT-OSS for Marlin
-  uint8_t add = 0;             // to every scale
+  const char *codes, *scales;  // names, because this file must not include layouts
+  int64_t hidden, inter;       // sizes are padded to multiples of these
+  bool halves = false;         // SGLang separates GPT-OSS's pairs for Marlin
+  uint8_t add = 0;             // added to every scale
 };
 inline const Packing packings[] = {
     {"vllm.marlin", "marlin", "marlin.codes", "marlin.scales", 256, 128},
@@ -150,7 +150,7 @@ inline Routing golden_routing(const GoldenLayer& layer) {
   return route_random(rule, 3, 1);
 }
 
-/// The layer on one rank, packed as the golden tensors of that packing.
+/// The layer on one rank with the golden tensors of `packing`.
 inline MoeCase golden_case(const GoldenLayer& layer, const Packing& packing) {
   MoeCase c;
   c.format = &kernel_format(packing.format);
@@ -162,7 +162,7 @@ inline MoeCase golden_case(const GoldenLayer& layer, const Packing& packing) {
 }
 
 inline const char* const golden_layers[] = {"layer_deepseek.safetensors", "layer_gpt_oss.safetensors"};
-/// And one that has other packings.
+/// The golden layers, and a layer with other packings.
 inline const char* const packed_layers[] = {golden_layers[0], golden_layers[1], "layer_vllm_triton_rocm.safetensors"};
 
 /// GPT-OSS on `tp` ranks as vLLM slices it for Marlin.

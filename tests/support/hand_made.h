@@ -1,4 +1,4 @@
-// Checkpoints written tensor by tensor, and what recognising and converting them says.
+// Checkpoints written tensor by tensor, and the messages about them.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -23,7 +23,7 @@ class HandMade {
     tensors_.push_back({name, dtype, std::move(shape), 0, int64_t(data_.size()), bytes});
     for (int64_t i = 0; i < bytes; ++i) data_.push_back(char(100 + (i * 7 + int64_t(tensors_.size())) % 50));
   }
-  /// Writes and reads back.
+  /// Writes the checkpoint and reads it back.
   Model model(Problems& problems, const ModelOptions& options = {}) {
     write();
     return recognise_dir(dir_, problems, options);
@@ -46,7 +46,7 @@ struct StoredAs {
   Dtype code = Dtype::U8, scale = Dtype::U8;
 };
 
-/// Two experts of hidden 64 and intermediate 32 under names of a family.
+/// Adds two experts (hidden 64, intermediate 32) with a family's names.
 inline void add_experts(HandMade& ck, const std::string& module, const std::array<const char*, 3>& proj,
                         const StoredAs& as) {
   for (int e = 0; e < 2; ++e)
@@ -62,7 +62,7 @@ inline constexpr std::array<const char*, 3> long_names = {"gate_proj", "up_proj"
 
 inline std::string first_error(const Problems& p) { return p.any() ? p.errors().front() : ""; }
 
-/// Converts and verifies, or gives the reason of the refusal.
+/// Converts and verifies. Returns the reason of a refusal, or an empty text.
 inline std::string convert_with(const Backend& b, const std::string& from, const std::string& out) {
   ConvertOptions o = conversion(from, out, b.engine, b.name);
   o.layout_version = b.layout_version;

@@ -13,7 +13,7 @@ namespace mxfp4 {
 
 inline std::filesystem::path source_root() { return std::filesystem::path(testdata()).parent_path(); }
 
-/// The names in quotes that a file includes; it is named from the root, as they are.
+/// The names in quotes that a file includes. `file` and the names are relative to the root.
 inline std::vector<std::string> includes_of(const std::string& file) {
   const std::string text = read_text((source_root() / file).string(), 1 << 24);
   static const std::regex include("#include \"([^\"]+)\"");
@@ -22,7 +22,7 @@ inline std::vector<std::string> includes_of(const std::string& file) {
   return names;
 }
 
-/// Every C++ and CUDA file below a folder, named from the root.
+/// Every C++ and CUDA file below a folder, relative to the root.
 inline std::vector<std::string> sources_below(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(source_root() / folder)) {

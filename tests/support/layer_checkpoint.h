@@ -1,4 +1,4 @@
-// A checkpoint of one layer made of a golden layer's `in.*`, in its family's own names.
+// A checkpoint of one layer with the tensors `in.*` of a golden layer, under its family's names.
 #pragma once
 
 #include <filesystem>
@@ -65,7 +65,7 @@ class LayerCheckpoint {
         {"routed_scaling_factor", 1.5}, {"expert_dtype", "fp4"},    {"quantization_config", {{"quant_method", "fp8"}}}};
   }
 
-  /// The projection from row `first` of expert e's rows of in.<from>: w13, with gate and up, or w2.
+  /// Adds a projection from the rows of expert e in in.<from> (w13, with gate and up, or w2), from row `first` on.
   void add_projection(int64_t e, const std::string& name, const std::string& from, int64_t first) {
     const bool down = from == "w2";
     const int64_t n = down ? hidden_ : intermediate_, k = down ? intermediate_ : hidden_, rows = down ? n : 2 * n;

@@ -11,8 +11,8 @@ namespace {
 int gpu_tests = 0;
 std::vector<std::string> failed_tests;
 
-/// Counts the tests with the tag [gpu] that ran; without a device each returns at once. Lists failed tests again at the
-/// end, after the output of the tests.
+/// Counts the executed tests with the tag [gpu]; without a device, each of them returns immediately. Lists failed tests
+/// again at the end.
 struct Listener : Catch::TestEventListenerBase {
   using Base = Catch::TestEventListenerBase;
   using Base::Base;

@@ -1,4 +1,4 @@
-// Checkpoints as values: made small and right, changed in one thing, written.
+// Checkpoints as values: tests make a small valid one, change one thing, and write it.
 #pragma once
 
 #include <cstring>
@@ -18,7 +18,7 @@ struct MadeTensor {
   std::string data;
 };
 
-/// As many bytes as the shape needs, each from `first` to `first + range - 1`, betraying swaps.
+/// A tensor with bytes from `first` to `first + range - 1`, so that swapped tensors are detected.
 inline MadeTensor make_tensor(Dtype dtype, std::vector<int64_t> shape, int first, int range) {
   MadeTensor t{dtype, std::move(shape), {}};
   t.data.resize(size_t(tensor_bytes(dtype, t.shape)));
@@ -28,7 +28,7 @@ inline MadeTensor make_tensor(Dtype dtype, std::vector<int64_t> shape, int first
 inline MadeTensor make_codes(Dtype dtype, std::vector<int64_t> shape) { return make_tensor(dtype, shape, 0, 256); }
 inline MadeTensor make_scales(Dtype dtype, std::vector<int64_t> shape) { return make_tensor(dtype, shape, 100, 40); }
 
-/// The header of tensors laid one after the other by name, and their data.
+/// A file with these tensors in order of names.
 inline std::string make_safetensors(const std::map<std::string, MadeTensor>& tensors, const Metadata& metadata) {
   std::vector<Tensor> entries;
   std::string data;
@@ -51,11 +51,11 @@ struct MadeCheckpoint {
   std::map<std::string, std::map<std::string, MadeTensor>> shards;  // file, tensor
   Metadata metadata = {{"format", "pt"}};
   Json config;
-  std::map<std::string, std::string> weight_map;  // the tensors' own where empty
-  std::string index;                              // its text, where it is not made from the map; "none": no index
-  std::map<std::string, std::string> files;       // other files, or other contents of a shard
+  std::map<std::string, std::string> weight_map;  // empty: made from the shards
+  std::string index;                              // its text; empty: made from the map; "none": no index
+  std::map<std::string, std::string> files;       // other files, or replaced contents of a shard
 
-  /// The shard of the experts.
+  /// The shard with the experts.
   std::map<std::string, MadeTensor>& tensors() { return shards["model-1.safetensors"]; }
   MadeTensor& at(const std::string& name) { return tensors().at(name); }
   void move(const std::string& name, const std::string& file) { shards[file].insert(tensors().extract(name)); }
@@ -82,7 +82,7 @@ struct MadeCheckpoint {
   }
 };
 
-/// One layer of two experts, hidden 64, intermediate 96, and a norm in another shard.
+/// A layer of two experts (hidden 64, intermediate 96), and a norm in another shard.
 inline MadeCheckpoint make_gpt_oss() {
   MadeCheckpoint c;
   const std::string layer = "model.layers.0.mlp.", experts = layer + "experts.";
@@ -105,7 +105,7 @@ inline MadeCheckpoint make_gpt_oss() {
   return c;
 }
 
-/// The experts of one DeepSeek-V4 layer: "layers.0." and the like.
+/// The experts of a DeepSeek-V4 layer. `layer`: its prefix, such as "layers.0.".
 inline void add_deepseek_layer(MadeCheckpoint& c, const std::string& layer, int64_t experts, Dtype codes = Dtype::I8,
                                Dtype scales = Dtype::F8_E8M0) {
   auto& t = c.tensors();
@@ -122,7 +122,7 @@ inline void add_deepseek_layer(MadeCheckpoint& c, const std::string& layer, int6
   t[layer + "ffn.gate.weight"] = make_tensor(Dtype::BF16, {experts, 64}, 0, 128);
 }
 
-/// One layer of two experts, hidden 64, intermediate 96.
+/// A layer of two experts, hidden 64, intermediate 96.
 inline MadeCheckpoint make_deepseek(const std::string& prefix = "") {
   MadeCheckpoint c;
   add_deepseek_layer(c, prefix + "layers.0.", 2);

@@ -1,4 +1,4 @@
-// A layer that a converter understood rightly, another that it did not, and the devices that compute them.
+// A correctly converted layer, one that a converter misunderstood, and the devices that compute them.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@ namespace mxfp4 {
 
 using Bytes = std::span<uint8_t>;
 
-/// What packs the layers and who computes them.
+/// The backend that packs the layers, and the device that computes them.
 struct Target {
   const char *device, *engine, *backend = "marlin", *version = "";
 };
@@ -50,14 +50,14 @@ inline size_t data_begin(const std::string& file) {
   return 8 + length;
 }
 
-/// A checkpoint of one golden layer, and beside it another that a converter misunderstood in some way.
+/// A checkpoint of one golden layer, and another that a converter has misunderstood.
 class MisreadPair {
  public:
   explicit MisreadPair(const char* file)
       : golden_(file), right_(golden_, dir_ / "right"), wrong_(golden_, dir_ / "wrong") {
     experts = std::stoll(golden_.metadata("experts"));
   }
-  /// Changes every tensor of the misunderstood checkpoint, or of the `right` one, whose name ends so.
+  /// Changes every tensor of checkpoint `in` ("wrong" or "right") whose name ends with `suffix`.
   template <class Change>
   void spoil(const std::string& suffix, Change change, const std::string& in = "wrong") {
     const std::string path = dir_ / in + "/model.safetensors";
@@ -72,7 +72,7 @@ class MisreadPair {
     REQUIRE(found > 0);
     write_text(path, text);
   }
-  /// Names in the misunderstood checkpoint's header change places; they are equally long.
+  /// Exchanges two names of equal length in the misunderstood checkpoint's header.
   void swap_names(const std::string& a, const std::string& b) {
     const std::string path = dir_ / "wrong/model.safetensors";
     std::string text = read_text(path, 1 << 28);
@@ -97,7 +97,7 @@ class MisreadPair {
     o.layout_version = backend.layout_version;
     convert(o);
   }
-  /// The faults that the kernels alone find in OUT with the correct checkpoint; empty if there are none.
+  /// The errors that the kernels find in OUT, compared with the correct checkpoint; empty if there are none.
   std::string kernels(const Target& target = on_cpu[0]) {
     Problems problems;
     const auto packed = open_packed(dir_ / "out", problems);
@@ -111,7 +111,7 @@ class MisreadPair {
     for (const KernelCheck& c : report.checks) all_covered = all_covered || c.covered == c.experts;
     return fmt::format("{}", fmt::join(problems.errors(), "\n"));
   }
-  /// The device that computes OUT on request.
+  /// The name of the device that is used if `asked` is requested.
   std::string device_of(const std::string& asked) {
     Problems problems;
     const auto packed = open_packed(dir_ / "out", problems);

@@ -1,4 +1,4 @@
-// Layouts by modes of every kind, and matrices in all forms that those may have.
+// Layouts made of modes of every kind, and matrices in all forms for them.
 #pragma once
 
 #include <deque>
@@ -17,7 +17,7 @@ struct ModeCases {
     return layout;
   }
 
-  /// Of a storage in which the columns and rows of one or two views are the real ones, but for some.
+  /// Adds a case with this storage. Its views fill the storage except a few rows and columns.
   void add(Shape storage, const Modes& m) {
     const Layout layout = by(storage, m);
     const int turn = int(cases.size()), views = turn % 3 && storage.n % 2 == 0 ? 2 : 1;
@@ -43,7 +43,7 @@ inline void add_built_in(ModeCases& out) {
       }
 }
 
-/// Modes without a built-in layout, with `copies` copies of the whole storage.
+/// Adds modes without a built-in layout, with `copies` copies of the whole storage.
 inline void add_general(ModeCases& out, int64_t copies) {
   const Mode code = {4, {{0, 1}}}, byte = {8, {{0, 1}}}, twice = {2, {{0, 0}}}, rows = {64, {{1, 0}}};
   const Mode backwards = {8, {{0, 7}, {0, 6}, {0, 5}, {0, 4}, {0, 3}, {0, 2}, {0, 1}, {0, 0}}};
@@ -52,20 +52,20 @@ inline void add_general(ModeCases& out, int64_t copies) {
       {{256, {{0, 1}}}, {4, {{3, 0}, {0, 0}, {2, 0}, {1, 0}}}, {16, {{4, 0}}}},          // rows in another order
       {{16, {{0, 1}}}, {4, {{0, 48}, {0, 32}, {0, 16}, {0, 0}}}, {4, {{0, 64}}}, rows},  // bytes backwards
       {backwards, rows, {32, {{0, 8}}}},                                                 // bits backwards
-      {byte, {4, {{0, 0}, {1, 8}, {0, 8}, {1, 0}}}, {32, {{2, 0}}}, {16, {{0, 16}}}},    // rows and bytes at once
+      {byte, {4, {{0, 0}, {1, 8}, {0, 8}, {1, 0}}}, {32, {{2, 0}}}, {16, {{0, 16}}}},    // steps of rows and bytes
       {{2, {{0, 4}, {0, 0}}}, {2, {{0, 2}, {0, 0}}}, {2, {{0, 1}, {0, 0}}}, {32, {{0, 8}}}, rows},
       {byte, rows, {32, {{0, 8}}}},                         // bytes transposed
-      {{32, {{0, 1}}}, rows, {8, {{0, 32}}}},               // and words
+      {{32, {{0, 1}}}, rows, {8, {{0, 32}}}},               // words transposed, too
       {code, twice, {64, {{0, 4}}}, rows},                  // each code in a byte
-      {code, twice, {64, {{0, 4}}}, twice, rows},           // and each row of these twice
-      {twice, {256, {{0, 1}}}, rows},                       // each bit
-      {byte, {2, {{0, 0}, {0, 0}}}, rows, {32, {{0, 8}}}},  // each byte, in a list of steps
+      {code, twice, {64, {{0, 4}}}, twice, rows},           // and each of these rows twice
+      {twice, {256, {{0, 1}}}, rows},                       // each bit twice
+      {byte, {2, {{0, 0}, {0, 0}}}, rows, {32, {{0, 8}}}},  // each byte twice, by a list of steps
       {code, {8, {{1, 0}}}, {2, {{0, 4}}}, twice, {32, {{0, 8}}}, {8, {{8, 0}}}}};
   for (Modes& m : all) {
     if (copies > 1) m.push_back({copies, {{0, 0}}});
     out.add({64, 32}, m);
   }
-  // Sides that are no powers of two, and a list as long as the rows.
+  // Sides that are not powers of two, and a list with a step for each row.
   Mode list{94, {}};
   for (int64_t d = 0; d < 94; ++d) list.steps.push_back({d * 41 % 94, 0});
   std::vector<Modes> odd = {

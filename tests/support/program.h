@@ -1,4 +1,4 @@
-// The subcommands as tests call them: quiet, two threads.
+// The subcommands with settings for tests: quiet, two threads.
 #pragma once
 
 #include "src/base/log.h"
@@ -43,7 +43,7 @@ inline void run_unpack(const std::string& out, const std::string& dest) {
   unpack(o);
 }
 
-/// Every tensor of one safetensors file: name -> dtype, shape and bytes.
+/// Every tensor of a safetensors file: name -> dtype, shape and bytes.
 inline std::map<std::string, std::string> tensors_of_file(const std::string& path) {
   const std::string text = read_text(path, int64_t(1) << 30);
   Problems problems;
@@ -54,7 +54,7 @@ inline std::map<std::string, std::string> tensors_of_file(const std::string& pat
   return out;
 }
 
-/// Of all files below a directory but the canaries.
+/// The tensors of all files below a directory, except canaries.
 inline std::map<std::string, std::string> tensors_of(const std::string& dir) {
   std::map<std::string, std::string> out;
   for (const auto& [name, text] : contents_of(dir))

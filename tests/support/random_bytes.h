@@ -8,7 +8,7 @@
 
 namespace mxfp4 {
 
-/// The same bytes for the same seed.
+/// Fills the buffer with bytes that depend on the seed only.
 inline void fill_random(uint8_t* bytes, int64_t n, uint32_t seed) {
   std::mt19937_64 random(seed);
   for (int64_t i = 0; i < n; i += 8) {

@@ -13,8 +13,8 @@
 
 namespace mxfp4 {
 
-/// Sets the manifest's own checksum and leaves the other text unchanged. A text without a checksum is returned
-/// unchanged.
+/// Updates the manifest's own checksum and leaves the other text unchanged. A text without a checksum is returned as it
+/// is.
 inline std::string sealed(std::string text) {
   constexpr std::string_view key = "\"xxh3_128\": \"";
   const size_t at = text.find(key);
@@ -32,7 +32,7 @@ inline Json lines_of(const std::string& text) {
 }
 inline Json read_lines(const std::string& path) { return lines_of(read_text(path, 1 << 28)); }
 
-/// Lists a changed file of an output again.
+/// Updates a changed file's entry in the manifest.
 inline void list_again(const std::string& out, const std::string& name) {
   Json manifest = parse_json(read_text(out + "/mxfp4-pack.json", 1 << 28), "manifest");
   const std::string text = read_text(out + "/" + name, 1 << 28);
@@ -58,7 +58,7 @@ inline std::string contents_checksum(const std::string& out) {
   return checksum_of(text);
 }
 
-/// The first `from` in the first set's table becomes `to`. Manifest and config.json go with it.
+/// Replaces the first `from` in the first set's table by `to`, and updates manifest and config.json.
 inline void write_forged(const std::string& out, const std::string& from, const std::string& to) {
   const std::string table = "packed/tensors-0.jsonl";
   std::string text = read_text(out + "/" + table, 1 << 28);

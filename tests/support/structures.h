@@ -1,4 +1,4 @@
-// Checkpoints as names, dtypes, shapes and configs: what completeness is told by.
+// Checkpoints without data: names, dtypes, shapes and configs, for the tests of completeness.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace mxfp4 {
 
-/// "{0-3,7}" in a pattern: every number.
+/// Expands "{0-3,7}" in a pattern to every number.
 inline void expand(const std::string& pattern, std::vector<std::string>& out) {
   const size_t open = pattern.find('{');
   if (open == pattern.npos) return out.push_back(pattern);
@@ -40,7 +40,7 @@ inline Checkpoint with_tensors(Json config, std::vector<Tensor> tensors) {
   return ck;
 }
 
-/// One of testdata/published, which has no shapes.
+/// A checkpoint of testdata/published, which has no shapes.
 inline Checkpoint published(const std::string& path) {
   const Json facts = parse_json(read_text(path, 1 << 22), path);
   std::vector<std::string> names;
@@ -50,7 +50,7 @@ inline Checkpoint published(const std::string& path) {
   return with_tensors(facts["config"], std::move(tensors));
 }
 
-/// Of four experts. layers 0: as many as the published model has.
+/// A synthetic checkpoint with four experts. layers 0: as many as the published model.
 inline Checkpoint synthetic(std::string_view model, int64_t layers, bool tiny = false) {
   SynthSizes sizes;
   sizes.tiny = tiny;
@@ -68,7 +68,7 @@ inline std::string text_of(const std::vector<Lack>& lacks) {
   return out;
 }
 
-/// What is said without the tensors whose names contain one of `parts`; "nothing was removed" if none does.
+/// The messages if the tensors whose names contain one of `parts` are missing; "nothing was removed" if there are none.
 inline std::string without(Checkpoint ck, const std::vector<std::string>& parts) {
   const size_t before = ck.tensors.size();
   std::erase_if(ck.tensors, [&](const Tensor& t) {

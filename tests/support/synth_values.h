@@ -16,7 +16,7 @@ inline SynthSizes tiny_sizes() {
   return sizes;
 }
 
-/// Element i of F8_E4M3, BF16 or F32.
+/// Element i as a number; the dtype is F8_E4M3, BF16 or F32.
 inline double float_at(const Tensor& t, const std::string& data, int64_t i) {
   uint32_t bits = 0;
   float value;

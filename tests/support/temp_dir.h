@@ -1,4 +1,4 @@
-// A directory that is gone at the end of the test.
+// A directory that is removed at the end of the test.
 #pragma once
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// The path of testdata/. It has a file of its own, so that no other object depends on the path of the sources.
+// The path of testdata/, in its own file, so that no other object depends on the path of the sources.
 #pragma once
 
 #include <string>

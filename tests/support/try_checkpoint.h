@@ -1,4 +1,4 @@
-// The program's messages on a made checkpoint, and its output.
+// Runs the program on a made checkpoint, and collects its messages and output.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -13,14 +13,14 @@ namespace mxfp4 {
 
 using Lines = std::vector<std::string>;
 
-/// Puts CKPT for the checkpoint's directory and OUT for the output's.
+/// Replaces the checkpoint's directory by CKPT and the output's by OUT.
 inline std::string without_dir(std::string line, const TempDir& dir) {
   for (const auto& [name, instead] : {std::pair("ckpt", "CKPT"), {"out", "OUT"}})
     for (size_t at; (at = line.find(dir / name)) != line.npos;) line.replace(at, (dir / name).size(), instead);
   return line;
 }
 
-/// The lines of the input error that `run` ends with.
+/// The lines of the error that `run` must throw.
 template <class Run>
 Lines refusal(const TempDir& dir, Run run, ErrorKind kind = ErrorKind::input) {
   Lines lines = {"no error"};
@@ -46,7 +46,7 @@ inline ConvertOptions marlin(const TempDir& dir) {
   return o;
 }
 
-/// What convert says to the checkpoint in dir/ckpt that it refuses. Nothing may be written, nothing changed.
+/// The lines of the error if convert refuses dir/ckpt. No file may be written or changed.
 inline Lines said_to(const TempDir& dir, const ConvertOptions& options) {
   const auto entries = [&] { return std::distance(std::filesystem::recursive_directory_iterator(dir / ""), {}); };
   const auto before = contents_of(dir / "");
@@ -76,7 +76,7 @@ inline std::map<std::string, std::string> tensors_in(const std::string& dir) {
   return out;
 }
 
-/// Converts dir/ckpt, verifies the output and checks that unpack restores every tensor; returns the warnings.
+/// Converts dir/ckpt, verifies the output and checks that unpack restores every tensor. Returns the warnings.
 inline Lines warned_of(const TempDir& dir, const ConvertOptions& options) {
   Problems problems;
   const Checkpoint ck = open_checkpoint(options.checkpoint, problems);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""without_tensors.py DIR PATTERN..: rewrites a checkpoint without the tensors whose names contain one of the patterns; its index
-agrees, so that nothing but the config says that they are missing."""
+"""without_tensors.py DIR PATTERN..: rewrites a checkpoint without the tensors whose names contain one of the patterns.
+The index is rewritten, too, so that only the config implies that the tensors are missing."""
 
 import json
 import struct

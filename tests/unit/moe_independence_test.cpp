@@ -28,6 +28,6 @@ TEST_CASE("no moe kernel includes a layout, directly or not, nor anything of src
     }
   }
   std::set<std::string> seen;
-  collect_includes("kernels/pack/device.h", seen);  // which does: the search itself works
+  collect_includes("kernels/pack/device.h", seen);  // device.h includes layouts: the search works
   CHECK(seen.count("kernels/layouts/layout.h") == 1);
 }

@@ -1,4 +1,4 @@
-// The order of modules in src/README.md: each includes itself and those above it.
+// The order of modules in src/README.md: each module includes only itself and modules above it.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -29,7 +29,7 @@ const std::vector<Room>& all_rooms() {
   return rooms;
 }
 
-/// Place of a file's module in the order; -1 if it has none.
+/// The place of a file's module in the order; -1 if the file is in no module.
 int rank_of(const std::string& file) {
   const std::string folder = std::filesystem::path(file).parent_path().string();
   const std::vector<Room>& rooms = all_rooms();
@@ -42,7 +42,7 @@ bool may_include(const std::string& file, const std::string& included) {
   return to >= 0 && to <= rank_of(file);
 }
 
-/// Files in the longest chain of includes that begins with this one. known: the heights that were found before.
+/// The number of files in the longest chain of includes from this file. known: results of earlier calls.
 int height_of(const std::string& file, std::map<std::string, int>& known) {
   if (const auto at = known.find(file); at != known.end()) return at->second;
   int below = 0;

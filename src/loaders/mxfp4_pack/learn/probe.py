@@ -105,7 +105,7 @@ def unwritten(byte):
             return tensor
         return made
     with torch.device("cpu"):
-        torch.empty(0)  # torch.empty's first call caches torch's functions that take a device: this must happen before the replacement
+        torch.empty(0)  # torch caches its functions that take a device: do this before replacing them
     with ExitStack() as stack:
         for target, names in MAKERS.items():
             for name in names:

@@ -12,10 +12,10 @@ using namespace mxfp4;
 
 namespace {
 
-/// How a golden w13 was given: one matrix, or two halves of which the first is gate or up.
+/// The form of a golden w13's input: one matrix, or two halves that begin with gate or with up.
 enum class Halves { none, gate_up, up_gate };
 
-/// A golden matrix vector: which layout makes it, from which canonical input.
+/// A golden matrix: its layout and its canonical input.
 struct Vector {
   const char* name;  // tensor in matrix_*.safetensors
   const char* layout;
@@ -24,7 +24,7 @@ struct Vector {
   RowOrder order{};
   uint8_t add = 0;  // with add, the input bytes are first limited to 255 - add
 };
-/// Those that have another name than their layout, or are no whole matrix as it is.
+/// Matrices that do not have the name of their layout, or need a changed input.
 const Vector special_vectors[] = {
     {"marlin_a8.scales", "marlin_a8.scales", "scales", Halves::none, {}, 6},
     {"trtllm_gated.codes", "trtllm.codes", "codes", Halves::up_gate, {1, true}},
@@ -48,7 +48,7 @@ std::set<std::string> golden_names() {
   return names;
 }
 
-/// Every golden tensor that is called as a layout, and the special ones.
+/// All golden matrices with the name of a layout, and the special ones.
 std::vector<Vector> all_vectors() {
   std::vector<Vector> all(std::begin(special_vectors), std::end(special_vectors));
   const std::set<std::string> golden = golden_names();
@@ -61,10 +61,10 @@ std::vector<Vector> all_vectors() {
   return all;
 }
 
-/// Golden tensors that no layout makes. GGUF's blocks join codes and scales, a layout holds one of them.
+/// Golden tensors without a layout. GGUF's blocks join codes and scales, but a layout has only one of them.
 const std::set<std::string> without_layout = {"codes", "scales", "bias", "gguf.blocks"};
 
-/// Layouts that are golden in a layer only.
+/// Layouts whose golden tensors are in layers only.
 const std::set<std::string> golden_in_layers = {
     "trtllm.bias",    "humming.codes", "humming_wgmma.codes", "humming_fp8.codes",
     "humming.scales", "humming.bias",  "triton_rocm.scales",  "triton_hopper_w8_pairs.scales"};
@@ -110,10 +110,10 @@ PadReport unpack(const Layout& layout, const std::vector<uint8_t>& packed, const
   return report;
 }
 
-/// How many tensors of one file were compared.
+/// The number of compared tensors in one file.
 int check_vector(const Golden& golden, const Vector& v) {
   const Tensor* want = golden.find(v.name);
-  if (!want) return 0;  // the layout does not take this shape
+  if (!want) return 0;  // the layout does not support this shape
   const Tensor& in = *golden.find(v.input);
   const int64_t experts = in.shape[0];
   const Shape s{in.shape[1], in.bytes / experts / in.shape[1]};
@@ -133,7 +133,7 @@ int check_vector(const Golden& golden, const Vector& v) {
   return 1;
 }
 
-/// Shapes of the layout's kind of matrix that it takes: a few tiles, odd multiples, GPT-OSS's 2880.
+/// Supported shapes for the layout's kind of matrix: a few tiles, odd multiples, GPT-OSS's 2880.
 std::vector<Shape> shapes_for(const Layout& layout) {
   const std::string_view name = name_of(layout);
   std::vector<int64_t> widths = {16, 64, 192, 320, 1440};
@@ -146,7 +146,7 @@ std::vector<Shape> shapes_for(const Layout& layout) {
   return shapes;
 }
 
-/// Gate and up of a w13 with padding on every side, in one buffer: rows in turn (GPT-OSS) or two halves.
+/// Gate and up of a w13 with padding on every side, in one buffer: alternating rows (GPT-OSS) or two halves.
 struct Padded {
   Shape real;  // of each view
   std::vector<uint8_t> bytes;
@@ -182,14 +182,14 @@ struct Padded {
 
 std::vector<uint8_t> zeros(int64_t n, uint32_t) { return std::vector<uint8_t>(n); }
 
-/// Bits of the packed matrix that come from pads: packed from zeros and pads of 0xFF.
+/// The bits of the packed matrix that come from pads: packed from zeros with pads of 0xFF.
 std::vector<uint8_t> pad_bits(const Layout& layout, const Padded& like) {
   Padded marked(like.matrix.padded, like.matrix.order, zeros, like.in_turn);
   marked.matrix.pad = {0xFF, 0xFF, 0xFF};
   return pack(layout, marked.read_only());
 }
 
-/// One flipped pad bit is found, at its place, and the real bytes stay right.
+/// Checks that a flipped pad bit is reported with its place, and that the real bytes stay correct.
 void check_flipped_pad(const Layout& layout, std::vector<uint8_t> packed, Padded& x, int seed) {
   const auto bits = pad_bits(layout, x);
   std::mt19937 random(seed);

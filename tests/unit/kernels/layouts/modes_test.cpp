@@ -32,7 +32,7 @@ Layout by(const ModeLayout& modes) {
   return layout;
 }
 
-/// By the definition: bit by bit.
+/// Packs bit by bit, according to the definition.
 std::vector<uint8_t> pack_bits(const ModeLayout& modes, const std::vector<uint8_t>& bytes) {
   std::vector<uint8_t> packed(bytes.size() * size_t(modes.copies));
   for (int64_t p = 0; p < int64_t(packed.size()) * 8; ++p) {
@@ -43,7 +43,7 @@ std::vector<uint8_t> pack_bits(const ModeLayout& modes, const std::vector<uint8_
   return packed;
 }
 
-/// Unpacks and compares with the source.
+/// Unpacks and compares the result with the source.
 void check_inverse(const Layout& layout, std::vector<uint8_t> packed, const std::vector<uint8_t>& bytes, Shape real,
                    Shape padded) {
   std::vector<uint8_t> back(bytes.size());
@@ -101,15 +101,15 @@ TEST_CASE("every layout given by its modes makes its bytes, pads too, and is fou
 TEST_CASE("modes of no built-in layout mean what they say, bit by bit") {
   const Shape s = {64, 32};
   const std::vector<Modes> all = {
-      // a code of each of eight rows in a word, as GPTQ has them: units of 8 bytes, of two words
+      // each word has a code of each of eight rows, as in GPTQ: units of 8 bytes, of two words
       {{4, {{0, 1}}}, {8, {{1, 0}}}, {64, {{0, 4}}}, {8, {{8, 0}}}},
-      // rows in an order that is no formula, each whole
+      // whole rows in an irregular order
       {{256, {{0, 1}}}, {4, {{3, 0}, {0, 0}, {2, 0}, {1, 0}}}, {16, {{4, 0}}}},
-      // bytes of a row backwards, two by two
+      // pairs of bytes of a row in reverse order
       {{16, {{0, 1}}}, {4, {{0, 48}, {0, 32}, {0, 16}, {0, 0}}}, {4, {{0, 64}}}, {64, {{1, 0}}}},
-      // the bits of a byte backwards
+      // bits of a byte in reverse order
       {{8, {{0, 7}, {0, 6}, {0, 5}, {0, 4}, {0, 3}, {0, 2}, {0, 1}, {0, 0}}}, {64, {{1, 0}}}, {32, {{0, 8}}}},
-      // steps of rows and bytes at once
+      // steps of rows and bytes
       {{8, {{0, 1}}}, {4, {{0, 0}, {1, 8}, {0, 8}, {1, 0}}}, {32, {{2, 0}}}, {16, {{0, 16}}}}};
   for (size_t i = 0; i < all.size(); ++i) {
     INFO(i);
@@ -125,13 +125,13 @@ TEST_CASE("modes of no built-in layout mean what they say, bit by bit") {
 TEST_CASE("of bits that are stored several times all copies are written, one is read, the others are compared") {
   const Shape s = {64, 32};
   const Mode rows = {64, {{1, 0}}}, twice = {2, {{0, 0}}};
-  const std::vector<Modes> all = {{{256, {{0, 1}}}, twice, rows},                       // each row
-                                  {{256, {{0, 1}}}, rows, {3, {{0, 0}}}},               // all, three times
-                                  {{8, {{0, 1}}}, twice, {32, {{0, 8}}}, rows},         // each byte
+  const std::vector<Modes> all = {{{256, {{0, 1}}}, twice, rows},                       // each row twice
+                                  {{256, {{0, 1}}}, rows, {3, {{0, 0}}}},               // everything three times
+                                  {{8, {{0, 1}}}, twice, {32, {{0, 8}}}, rows},         // each byte twice
                                   {{4, {{0, 1}}}, twice, {64, {{0, 4}}}, rows},         // each code in a byte
-                                  {{4, {{0, 1}}}, twice, {64, {{0, 4}}}, twice, rows},  // and each row of these
-                                  {twice, {256, {{0, 1}}}, rows},                       // each bit
-                                  {{8, {{0, 1}}}, {2, {{0, 0}, {0, 0}}}, rows, {32, {{0, 8}}}},  // in a list of steps
+                                  {{4, {{0, 1}}}, twice, {64, {{0, 4}}}, twice, rows},  // and each of these rows twice
+                                  {twice, {256, {{0, 1}}}, rows},                       // each bit twice
+                                  {{8, {{0, 1}}}, {2, {{0, 0}, {0, 0}}}, rows, {32, {{0, 8}}}},  // by a list of steps
                                   {{4, {{0, 1}}}, {8, {{1, 0}}}, {2, {{0, 4}}}, twice, {32, {{0, 8}}}, {8, {{8, 0}}}}};
   for (size_t i = 0; i < all.size(); ++i) {
     INFO(i);
@@ -142,7 +142,7 @@ TEST_CASE("of bits that are stored several times all copies are written, one is 
     const auto bytes = random_bytes(s.n * s.b, int(i));
     auto packed = pack_bits(modes, bytes);
     CHECK(pack(by(modes), bytes, s, s) == packed);
-    const auto last = int64_t(packed.size() - 1);  // of a copy that is not read
+    const auto last = int64_t(packed.size() - 1);  // in a copy that is not read
     for (const uint8_t damage : {0, 0x80}) {
       packed[size_t(last)] ^= damage;
       std::vector<uint8_t> back(bytes.size());

@@ -20,7 +20,7 @@ TEST_CASE("E2M1 and E8M0 have the values of the OCP text") {
 
 namespace {
 
-/// One expert of 32 x 32 whose row r of gate, up and down has `codes[part]` at column r and zeros elsewhere.
+/// An expert of 32 x 32. Row r of gate, up and down has `codes[part]` at column r and zeros elsewhere.
 struct Diagonal {
   std::vector<uint8_t> codes[3], scales[3], bias;
   MoeConfig config;
@@ -65,7 +65,7 @@ TEST_CASE("the reference is the layer that one computes by hand") {
   CHECK(r.out[30] == Approx(0.5 * 6 * silu(-4, 1.702) * (-3 + 1)));
   CHECK(r.clamped == 2 / 64.0);
 
-  // Biases join before the activation and before the weights.
+  // Biases are added before the activation and before the routing weights.
   layer.source[0].up.bias = layer.source[0].down.bias = {layer.bias.data(), 2};
   r = moe_reference(layer.config, layer.source, x, routing);
   CHECK(r.out[30] == Approx(0.5 * (6 * silu(-4, 1.702) * (-3 + 1) + 1)));

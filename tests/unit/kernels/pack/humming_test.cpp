@@ -28,7 +28,7 @@ struct Form {
 const Form forms[] = {{"flashinfer_humming.", FlashinferSm90Fp4Fp8Codes{}, FlashinferSm90V2Scales{}, true},
                       {"vllm.humming_w4a8.", HummingFp8Codes{}, HummingScales{}, false}};
 
-/// w13 of a DeepSeek-V4 layer is gate, then up. w2 has one view.
+/// Packs w13 of a DeepSeek-V4 layer, with views of gate and up, or w2, with one view.
 std::vector<uint8_t> pack(const Layout& layout, const std::vector<uint8_t>& rows, Shape s, bool gated, bool up_first) {
   Matrix m;
   m.view[0] = {rows.data(), s.b};
@@ -92,7 +92,7 @@ TEST_CASE("Humming keeps codes and values where all scales lie within eleven dou
 }
 
 TEST_CASE("Humming divides all 16 codes by every power of two, to the nearest") {
-  for (int low = 0; low < 244; ++low) {  // one group at the base, one `delta` below it
+  for (int low = 0; low < 244; ++low) {  // one group with the base, one `delta` below it
     const int delta = 244 - low;
     std::vector<uint8_t> scales = {255, uint8_t(low)}, codes(32, 0);
     for (int c = 0; c < 16; ++c) codes[16 + c] = uint8_t(c | (15 - c) << 4);
@@ -111,7 +111,7 @@ TEST_CASE("Humming divides all 16 codes by every power of two, to the nearest") 
       rounded += value(got) != want;
       CHECK((got & 8) == (c & 8));
       for (int other = 0; other < 16; ++other) CHECK(std::abs(value(other) - want) >= error);
-      for (int other = 0; other < 16; ++other)  // a tie goes away from zero
+      for (int other = 0; other < 16; ++other)  // a tie rounds away from zero
         if (std::abs(value(other) - want) == error) CHECK(std::abs(value(other)) <= std::abs(value(got)));
     }
     CHECK(h.groups_clamped == 1);
@@ -123,7 +123,7 @@ TEST_CASE("Humming divides all 16 codes by every power of two, to the nearest") 
 
 namespace {
 
-/// A tensor of a DeepSeek-V4 checkpoint. An expert's tensor is cut to the part of one rank of two.
+/// A tensor of a DeepSeek-V4 checkpoint. Experts' tensors are cut to the share of one of two ranks.
 std::string half_of(Tensor& t, const std::string& bytes, int rank) {
   if (t.name.find(".ffn.experts.") == t.name.npos) return bytes;
   if (t.name.find(".w2.") == t.name.npos) {
@@ -137,7 +137,7 @@ std::string half_of(Tensor& t, const std::string& bytes, int rank) {
   return out;
 }
 
-/// Those halves of a checkpoint as a checkpoint of its own.
+/// Writes these halves as a separate checkpoint.
 void write_half(const std::string& from, const std::string& to, int rank) {
   Problems problems;
   std::vector<Tensor> tensors;

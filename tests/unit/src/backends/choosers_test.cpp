@@ -32,10 +32,10 @@ constexpr Name names[] = {
     {"sm80", "triton_kernel", "canonical"},
     {"sm90", "triton_kernel", "triton-hopper"},
     {"", "marlin", "marlin"},
-    {"gfx950", "unset", "aiter-a16w4"},  // where no runner is said there, SGLang's methods take AITER
+    {"gfx950", "unset", "aiter-a16w4"},  // for GPUs without a default runner, SGLang's methods use AITER
     {"gfx950", "auto", "aiter-a16w4"},
     {"", "unset", "unset"},
-    {"", "flashinfer_trtllm", "unset"},  // that for FP8 weights
+    {"", "flashinfer_trtllm", "unset"},  // the kernel for FP8 weights
     {"", "CUTLASS_MXFP4_MXFP4", "cutlass-mxfp4"},
     {"", "EMULATION", "canonical"},
     {"", "AITER_MXFP4_BF16", "aiter-a16w4"},
@@ -60,7 +60,7 @@ const Rule* rule_of(const std::string& engine, const std::string& family, const 
   return nullptr;
 }
 
-/// Those of `order` that `other` has too.
+/// The entries of `order` that are also in `other`.
 std::vector<std::string> shared(const std::vector<std::string>& order, const std::vector<std::string>& other) {
   std::vector<std::string> out;
   for (const std::string& name : order)
@@ -77,10 +77,10 @@ TEST_CASE("each engine's own chooser says what the rules say") {
     INFO(row.dump());
     const std::string gpu = row["gpu"];
     std::vector<std::string> said;
-    for (const std::string theirs : row["order"])  // 0.26.0 has two forms of Triton in turn
+    for (const std::string theirs : row["order"])  // 0.26.0 lists two forms of Triton
       if (const std::string name = ours(theirs, gpu); said.empty() || said.back() != name) said.push_back(name);
     const Rule* rule = rule_of(row["engine"], row["family"], gpu, row["version"]);
-    if (said.empty()) {  // what emulates needs amd-quark, which vLLM does not bring
+    if (said.empty()) {  // emulation needs amd-quark, which vLLM does not install
       CHECK((!rule || rule->order == std::string("canonical")));
       continue;
     }
@@ -88,7 +88,7 @@ TEST_CASE("each engine's own chooser says what the rules say") {
     const std::vector<std::string> order = words(rule->order);
     CHECK(order.front() == said.front());
     CHECK(shared(order, said) == shared(said, order));
-    if (row["engine"] != "vllm") continue;  // SGLang's names one
+    if (row["engine"] != "vllm") continue;  // SGLang's row names one kernel
     for (const std::string& name : order)
       CHECK((name == "humming" || std::find(said.begin(), said.end(), name) != said.end()));
   }

@@ -1,4 +1,4 @@
-// vLLM's own CUTLASS W4A4: scales as its functions swizzle them, and whole checkpoints of the family that it serves.
+// vLLM's own CUTLASS W4A4: its order of scales, and whole checkpoints of the family that it serves.
 #include <catch2/catch.hpp>
 
 #include "kernels/pack/device.h"

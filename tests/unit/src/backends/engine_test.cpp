@@ -1,4 +1,4 @@
-// Releases, engines and the GPU that is here.
+// Releases, engines and this machine's GPU.
 #include "src/backends/engine.h"
 
 #include <catch2/catch.hpp>
@@ -24,7 +24,7 @@ std::string error_of(const std::string& engine, const std::string& version) {
   return {};
 }
 
-/// An environment variable with another value, put back at the end.
+/// Sets an environment variable, and restores it at the end.
 class Environment {
  public:
   Environment(const char* name, const std::string& value) : name_(name) {
@@ -67,7 +67,7 @@ TEST_CASE("an engine is said with or without its release") {
   CHECK(read_engine("vllm==0.33.0", "").version == "0.33.0");
   CHECK(read_engine("vllm==0.33.0", "0.33.0").name == "vllm");
   CHECK(read_engine("sglang", "0.5.18").version == "0.5.18");
-  CHECK(read_engine("vllm==0.31.1", "").version == "0.31.0");  // between two that are known
+  CHECK(read_engine("vllm==0.31.1", "").version == "0.31.0");  // between two known releases
   CHECK(read_engine("vllm==0.27.1", "").version == "0.27.1");
   CHECK(read_engine("sglang==0.5.22.post1", "").version == "0.5.22");
   CHECK(error_of("vllm==0.33.0", "0.32.0") == "--engine vllm==0.33.0 and --engine-version 0.32.0 disagree");

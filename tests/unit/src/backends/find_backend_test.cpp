@@ -1,4 +1,4 @@
-// Which backend a name, an engine, a layout version and a release mean.
+// The backends that names, engines, layout versions and releases select.
 #include <catch2/catch.hpp>
 
 #include "src/backends/backend.h"
@@ -14,7 +14,7 @@ TEST_CASE("the default layout versions") {
   CHECK(version("flashinfer-trtllm", "vllm") == "i128");
   CHECK(version("triton-hopper", "vllm") == "a");
   CHECK(version("triton-hopper", "sglang") == "c64");
-  CHECK(version("flashinfer-humming", "vllm") == "1");  // no release loads it
+  CHECK(version("flashinfer-humming", "vllm") == "1");  // not loaded by any release
 }
 
 TEST_CASE("a release of the engine chooses the layout version") {
@@ -59,7 +59,7 @@ TEST_CASE("a release of the engine chooses the layout version") {
   CHECK(version("flashinfer-humming", "sglang", gpt_oss, "0.5.19") == "1");
   CHECK_THROWS_AS(version("flashinfer-humming", "sglang", gpt_oss, "0.5.18"), Error);
   CHECK_THROWS_AS(version("humming-w4a8", "vllm", deepseek, "0.32.0"), Error);
-  CHECK_THROWS_AS(version("humming-w4a8", "vllm", gpt_oss, "0.33.0"), Error);  // asks for bf16 activations
+  CHECK_THROWS_AS(version("humming-w4a8", "vllm", gpt_oss, "0.33.0"), Error);  // it needs bf16 activations
   CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.18") == "b64-pairs");
   CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.19") == "b64");
   CHECK(version("triton-hopper", "sglang", gpt_oss, "0.5.21") == "b64");
@@ -102,7 +102,7 @@ TEST_CASE("a layout version that a release does not load is refused with those t
   CHECK(message("flashinfer-cutlass", "vllm", "v1", "0.33.0") ==
         "vllm 0.33.0 does not load layout version v1 of flashinfer-cutlass, but v2");
   CHECK(message("flashinfer-humming", "vllm", "", "0.33.0") == "vllm 0.33.0 has no backend flashinfer-humming");
-  CHECK(message("triton-hopper", "vllm", "c", "0.26.0") == "");  // larger, but every release reads it
+  CHECK(message("triton-hopper", "vllm", "c", "0.26.0") == "");  // larger than in other sets, but all releases read it
 }
 
 TEST_CASE("names, engines and versions that are not there are listed") {

@@ -19,14 +19,14 @@ Json plain() {
   return file;
 }
 
-/// As the exponent of F32: 0.0, powers of two, infinity.
+/// Exponents of F32: 0.0, powers of two, infinity.
 Json floats() {
   Json of = Json::array();
   for (uint32_t s = 0; s < 256; ++s) of.push_back(s << 23);
   return {{"width", 4}, {"of_scales", of}};
 }
 
-/// w2's scales, 64 rows of one, as F32: a pad in each row, and a storage that is a column and two rows larger.
+/// w2's scales as F32, 64 rows of one: with a pad in each row, and a storage with another column and two more rows.
 Json wide() {
   Json file = plain();
   Json& t = file["tensors"][3];
@@ -49,7 +49,7 @@ std::string refusal(const Json& file) {
   return "";
 }
 
-/// A scale tensor's packed bytes; scales: of all rows.
+/// The packed bytes of a scale tensor. scales: those of all rows.
 std::vector<uint8_t> packed(const Backend& b, Role role, std::vector<uint8_t> scales) {
   const Parameter& p = b.parameter(role, Part::scales);
   Matrix m = form_of(b, p, role, Part::scales, b.only, {});

@@ -1,4 +1,4 @@
-// Which tensor-parallel sizes are advised, and how a set is served on several GPUs.
+// Advised tensor-parallel sizes, and advice for serving a set on several GPUs.
 #include "src/backends/parallel.h"
 
 #include <catch2/catch.hpp>
@@ -40,7 +40,7 @@ std::string served(const Model& m, const char* engine, int tp_size, Load load) {
 }  // namespace
 
 TEST_CASE("sizes that are advised divide heads and whole groups") {
-  CHECK(tp_sizes(gpt_oss()) == std::vector<int>{1, 2, 4, 8});  // 16 ranks: the last would hold none of 90 groups
+  CHECK(tp_sizes(gpt_oss()) == std::vector<int>{1, 2, 4, 8});  // with 16 ranks, the last would have none of 90 groups
   CHECK(tp_sizes(deepseek()) == std::vector<int>{1, 2, 4, 8, 16, 32, 64});
   CHECK(heads_divide(gpt_oss(), 16));  // two ranks share a key-value head
   for (const int size : {3, 5, 6, 7, 12}) CHECK_FALSE(heads_divide(gpt_oss(), size));
@@ -52,7 +52,7 @@ TEST_CASE("sizes that are advised divide heads and whole groups") {
   CHECK_FALSE(heads_divide(m, 7));
   CHECK(heads_divide(m, 16));
   m.attention = {};
-  CHECK(heads_divide(m, 7));  // nothing is known
+  CHECK(heads_divide(m, 7));  // the config has no number of heads
 }
 
 TEST_CASE("the memory of a GPU by its name and by its architecture") {
@@ -103,7 +103,7 @@ TEST_CASE("what engines do not load is not served") {
   m.layers[1] = m.layers[0];
   m.layers[1].intermediate = 1024;
   CHECK(served(m, "sglang", 1, load).empty());
-  m.layers[1].kind = LayerKind::mtp;  // a trunk may have been pruned alone
+  m.layers[1].kind = LayerKind::mtp;  // only the model's own layers may be pruned
   CHECK(why_not_loaded(m).empty());
   CHECK(served(m, "sglang", 1, load) == "sglang serve out");
 }

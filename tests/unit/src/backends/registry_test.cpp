@@ -1,4 +1,4 @@
-// Every backend of the registry, through the program's own functions: golden layers, inverse, refusals.
+// Tests every backend of the registry through the program's functions: golden layers, inverse, refusals.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -14,7 +14,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// Which backend makes the golden tensors of a tag.
+/// The backend that makes the golden tensors with a tag.
 struct Maker {
   const char *tag, *backend, *engine, *version;
 };
@@ -44,7 +44,7 @@ const Maker makers[] = {
     {"vllm_cpu", "vllm-cpu", "vllm", ""},
 };
 
-/// SGLang pads GPT-OSS otherwise than the golden layers of FlashInfer; DeepSeek-V4's need no padding.
+/// SGLang pads GPT-OSS differently from FlashInfer's golden layers. DeepSeek-V4's layers need no padding.
 const Maker deepseek_makers[] = {
     {"flashinfer_cutlass_sm90_v1", "flashinfer-cutlass", "sglang", "v1"},
     {"flashinfer_cutlass_sm90_v2", "flashinfer-cutlass", "sglang", "v2"},
@@ -79,7 +79,7 @@ ConvertOptions options_of(const Maker& m, const std::string& from, const std::st
   return o;
 }
 
-/// The backend that an output's tensors were made for: of those with equal names, the one that takes the family.
+/// The backend for which an output's tensors were made. Among equal names, the backend that supports the family.
 const Backend& backend_of(const Maker& m, const Golden& golden, bool deepseek) {
   Model model;
   model.family = deepseek ? "deepseek-v4" : "gpt-oss";
@@ -110,7 +110,7 @@ void check_layer(const Golden& golden, bool deepseek, const Maker& m) {
     CHECK(got->second.substr(got->second.find(']') + 1) == text(golden.bytes(t)));
     ++compared;
   }
-  CHECK(compared + 1 == packed.size());  // and the router, copied
+  CHECK(compared + 1 == packed.size());  // the router is copied
   CHECK(is_right(dir / "out", dir / "in"));
   if (backend.rewrite) return;
   CHECK(is_right(dir / "out"));
@@ -118,7 +118,7 @@ void check_layer(const Golden& golden, bool deepseek, const Maker& m) {
   CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
 }
 
-/// The lines of the error that converting gives.
+/// The lines of the error if convert refuses the checkpoint.
 std::string refusal(const Maker& m, const std::string& from) {
   const TempDir dir;
   try {
@@ -250,7 +250,7 @@ TEST_CASE("SGLang's TRTLLM takes biases of zero for a model that has none") {
   std::map<std::string, Dims> shapes;
   for (const Constant& c : b.constants(kimi)) shapes[c.name] = c.shape(8, {512, 128});
   CHECK(shapes == std::map<std::string, Dims>{{"w13_weight_bias", {8, 256}}, {"w2_weight_bias", {8, 512}}});
-  kimi.bias = true;  // then they are tensors
+  kimi.bias = true;  // so that biases are tensors
   CHECK(b.constants(kimi).empty());
 }
 

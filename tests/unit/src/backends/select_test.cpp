@@ -1,4 +1,4 @@
-// --backend auto: the choice of each engine's releases, and the written backend.
+// --backend auto: the choices of engine releases, and the backend that is written.
 #include "src/backends/select.h"
 
 #include <catch2/catch.hpp>
@@ -63,7 +63,7 @@ TEST_CASE("auto chooses as the engine does, and says so where that is not known"
   const BackendChoice c = select_backend(gpt_oss, {.engine = "vllm", .release = "", .gpu = "sm90", .phase = ""});
   CHECK(c.alternatives == std::vector<std::string>{"flashinfer-cutlass", "humming", "marlin"});
   deepseek.layers[0].intermediate = 96;
-  CHECK(chosen(deepseek, "sglang", "sm90", "prefill") == "marlin");  // FlashInfer's cannot be padded there
+  CHECK(chosen(deepseek, "sglang", "sm90", "prefill") == "marlin");  // FlashInfer's kernels cannot pad there
 }
 
 TEST_CASE("what an engine would take and what is written are told apart, for each release") {
@@ -79,7 +79,7 @@ TEST_CASE("what an engine would take and what is written are told apart, for eac
   CHECK(marlin.why.find("vllm 0.31.0 on sm90 (fused_moe/oracle/mxfp4.py) looks for marlin") == 0);
   const char* faster = "flashinfer-cutlass is faster at prefill, which --phase prefill chooses";
   CHECK(marlin.why.find(faster) != std::string::npos);
-  CHECK(choice("vllm", "0.26.0", "sm90").why.find(faster) == std::string::npos);  // that release has none
+  CHECK(choice("vllm", "0.26.0", "sm90").why.find(faster) == std::string::npos);  // this release has no faster kernel
   CHECK(humming.engine_choice == "humming");
   const BackendChoice lossy = choice("vllm", "0.33.0", "sm90");
   CHECK(lossy.engine_choice == "humming-w4a8");
@@ -144,7 +144,7 @@ TEST_CASE("auto follows the engines on all of Blackwell, Rubin and MI300") {
   CHECK_NOTHROW(check_gpu(deepgemm, {.engine = "vllm", .release = "0.28.0", .gpu = "sm120", .phase = ""}));
   CHECK_NOTHROW(check_gpu(deepgemm, {.engine = "vllm", .release = "0.27.1", .gpu = "", .phase = ""}));
   const Backend& of_sglang = find_backend("deepgemm", "sglang", "", &deepseek, "");
-  CHECK_NOTHROW(check_gpu(of_sglang, {.engine = "sglang", .release = "", .gpu = "sm120", .phase = ""}));  // the newest
+  CHECK_NOTHROW(check_gpu(of_sglang, {.engine = "sglang", .release = "", .gpu = "sm120", .phase = ""}));  // newest
   const auto has_deepgemm = [&](const char* release) {
     const std::vector<std::string> others =
         select_backend(kimi, {.engine = "sglang", .release = release, .gpu = "sm120", .phase = "", .no_loader = true})
@@ -207,7 +207,7 @@ TEST_CASE("a backend that is named has the form that is found without a GPU, on 
     for (const Backend* b : backends()) {
       INFO(b->name << " of " << b->engine << ", " << m->family);
       const BackendChoice chosen = choose_backend(b->name, *m, {b->engine, "", "", ""});
-      if (chosen.layout_version.empty()) continue;  // the newest release loads none
+      if (chosen.layout_version.empty()) continue;  // the newest release loads no layout version
       CHECK(&find_backend(b->name, b->engine, "", m) == &find_backend(b->name, b->engine, chosen.layout_version, m));
     }
 }
@@ -237,7 +237,7 @@ TEST_CASE("every published structure gets an answer from every chooser") {
     const Model model = recognise(ck, {}, problems);
     for (const char* engine : {"vllm", "sglang"})
       for (const char* gpu : {"sm80", "sm90", "sm100", "sm120", "gfx950"}) {
-        if (engine == std::string("sglang") && gpu == std::string("sm80") && !model.pairs) continue;  // runs nothing
+        if (engine == std::string("sglang") && gpu == std::string("sm80") && !model.pairs) continue;  // no kernel
         INFO(name << " " << engine << " " << gpu);
         const BackendChoice c =
             select_backend(model, {.engine = engine, .release = "", .gpu = gpu, .phase = "", .no_loader = true});

@@ -1,4 +1,4 @@
-// Every backend that auto writes has a loader, by the rows of tests/engines/matrix.json; others are refused.
+// Every backend that auto writes has a loader according to tests/engines/matrix.json; others are refused.
 #include "src/backends/unread.h"
 
 #include <catch2/catch.hpp>
@@ -27,7 +27,7 @@ Model model_of(const std::string& family) {
   return m;
 }
 
-/// The first release shown of each engine, backend, layout version and family.
+/// The first tested release for each engine, backend, layout version and family.
 using Shown = std::map<std::string, std::string>;
 Shown shown() {
   const Json matrix = parse_json(read_text(testdata() + "/../tests/engines/matrix.json", 1 << 20), "matrix.json");
@@ -83,7 +83,7 @@ TEST_CASE("auto writes only what a loader reads, for every family, engine, relea
             continue;
           }
           refused.insert(fmt::format("{} {} {}", family, engine, gpu));
-          if (!read.empty()) {  // its own order is not known: it asks for a name
+          if (!read.empty()) {  // auto cannot choose, and asks for a name
             CHECK(why.find("is not known; take --backend " + read.front()) != std::string::npos);
             continue;
           }

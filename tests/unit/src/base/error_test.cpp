@@ -1,4 +1,4 @@
-// Lists of problems, and what errors say.
+// Lists of problems, and messages of errors.
 #include "src/base/error.h"
 
 #include <catch2/catch.hpp>

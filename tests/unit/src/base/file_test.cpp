@@ -1,4 +1,4 @@
-// Only regular files are opened for reading, and none larger than the caller's limit.
+// Only regular files are opened, up to the caller's limit of bytes.
 #include "src/base/file.h"
 
 #include <sys/socket.h>
@@ -58,5 +58,5 @@ TEST_CASE("a text is read up to its limit") {
   CHECK(said_when([&] { read_text(path, 4, "text"); }) == "text: 5 bytes, at most 4 expected");
   fs::resize_file(path, uintmax_t(1) << 40);
   CHECK(said_when([&] { read_text(path, 1 << 20, "text"); }) == "text: 1099511627776 bytes, at most 1048576 expected");
-  CHECK(read_text("/proc/self/mem", 1 << 20).empty());  // of no size
+  CHECK(read_text("/proc/self/mem", 1 << 20).empty());  // its size is 0
 }

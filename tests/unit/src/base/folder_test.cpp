@@ -1,4 +1,4 @@
-// The entries of folders; links and unreadable folders are not entered.
+// Entries of folders. Links and unreadable folders are not entered.
 #include "src/base/folder.h"
 
 #include <catch2/catch.hpp>
@@ -36,7 +36,7 @@ TEST_CASE("entries come by name, folders before what is in them, links are not f
   make_tree(dir);
   CHECK(described(entries_below(dir / "")) ==
         EntryNames{"a", "b/", "b/c/", "b/c/d/", "b/c/file", "dangling@", "link@"});
-  CHECK(described(entries_below(dir / "link")) == EntryNames{"c/", "c/d/", "c/file"});  // the folder itself may be one
+  CHECK(described(entries_below(dir / "link")) == EntryNames{"c/", "c/d/", "c/file"});  // the argument may be a link
   CHECK(entries_below(dir / "b").front().path == dir / "b/c");
   CHECK(names_in_folder(dir / "") == EntryNames{"a", "b", "dangling", "link"});
   CHECK(files_below(Folder::open(dir / "")) == EntryNames{"a", "b/c/file", "dangling", "link"});
@@ -65,7 +65,7 @@ TEST_CASE("what cannot be read is an error or passed over, as its caller says") 
     CHECK(entries_below(dir / name, Unreadable::skip).empty());
   }
   const auto remove_each = [](const Entry& entry) { return fs::remove_all(entry.path), true; };
-  CHECK_THROWS_AS(walk(dir / "b", remove_each), fs::filesystem_error);  // the folder goes before it is read
+  CHECK_THROWS_AS(walk(dir / "b", remove_each), fs::filesystem_error);  // the folder is removed before it is read
 }
 
 TEST_CASE("a tree is removed, what links lead to is not") {

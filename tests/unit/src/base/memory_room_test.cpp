@@ -1,4 +1,4 @@
-// The free memory, with trees of files that stand for /proc and the cgroups' mounts.
+// Free memory, computed from trees of files that imitate /proc and the cgroups' mounts.
 #include "src/base/memory_room.h"
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t gib = int64_t(1) << 30;
 
-/// Writes a file below the folder, and the folders above it.
+/// Writes a file below the root, and creates its folders.
 void put(const TempDir& root, const std::string& name, const std::string& text) {
   const std::filesystem::path path = root / name;
   std::filesystem::create_directories(path.parent_path());
@@ -58,7 +58,7 @@ TEST_CASE("a cgroup of version 2 and those above it limit the room, but cached f
   CHECK(memory_room(root / "") == 14 * gib);
   put_v2(root, "above", std::to_string(20 * gib), 15 * gib, 8 * gib);
   CHECK(memory_room(root / "") == 13 * gib);
-  put_v2(root, "above", std::to_string(20 * gib), 25 * gib, 0);  // more than it may
+  put_v2(root, "above", std::to_string(20 * gib), 25 * gib, 0);  // above its limit
   CHECK(memory_room(root / "") == 0);
 }
 

@@ -1,4 +1,4 @@
-// More threads than slots to work in.
+// More threads than slots.
 #include "src/base/slots.h"
 
 #include <atomic>
@@ -43,7 +43,7 @@ TEST_CASE("a thread that waits leaves its slot to another") {
   });
   {
     const Slots::Left left;
-    other_worked.get_future().wait();  // for ever, if the slot were kept
+    other_worked.get_future().wait();  // would block if the slot were kept
   }
   other.join();
 }
@@ -51,6 +51,6 @@ TEST_CASE("a thread that waits leaves its slot to another") {
 TEST_CASE("what has no slot waits without leaving one") {
   Slots slots(1);
   { const Slots::Left left; }
-  const Slots::Taken slot(slots);  // for ever, if there were none
+  const Slots::Taken slot(slots);  // would block if there were no slot
   SUCCEED();
 }

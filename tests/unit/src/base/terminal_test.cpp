@@ -1,4 +1,4 @@
-// How text is broken into lines, and what figures look like in it.
+// Line breaks in text, and the appearance of options and numbers.
 #include "src/base/terminal.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Work that threads share, also if the system starts fewer threads or none.
+// Work on several threads, also if the system starts fewer threads than requested.
 #include "src/base/threads.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Checkpoints whose files are wrong: every line that convert says, and nothing written.
+// Checkpoints with damaged files: convert reports every error and writes nothing.
 #include <sys/stat.h>
 
 #include "src/checkpoint/checkpoint.h"
@@ -12,7 +12,7 @@ namespace {
 const std::string shard = "model-1.safetensors";
 const std::string codes = "model.layers.0.mlp.experts.down_proj_blocks";
 
-/// A checkpoint of which the small shard is this file.
+/// A checkpoint with these contents of its small shard.
 MadeCheckpoint with_file(std::string contents) {
   MadeCheckpoint c = make_gpt_oss();
   c.files["model-2.safetensors"] = std::move(contents);

@@ -1,4 +1,4 @@
-// Which hashes are published of a checkpoint's files.
+// The published hashes of a checkpoint's files.
 #include "src/checkpoint/published.h"
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// As `sha1sum` and `git hash-object` print them.
+/// Hashes printed by `sha1sum` and `git hash-object`.
 constexpr const char* abc_sha1 = "a9993e364706816aba3e25717850c26c9cd0d89d";
 constexpr const char* hello_blob = "ce013625030ba8dba906f756967f9e9ca394464a";  // "hello\n"
 

@@ -1,4 +1,4 @@
-// Files of a checkpoint that change while they are read.
+// Files of a checkpoint that change during a read.
 #include "src/checkpoint/shard_reader.h"
 
 #include <fcntl.h>
@@ -15,10 +15,10 @@ using namespace mxfp4;
 
 namespace {
 
-/// The ctime has the grain of the kernel's clock.
+/// Waits for the next tick of the kernel's clock, which is the resolution of the ctime.
 void wait_for_clock() { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }
 
-/// Changes the last byte and puts the mtime back.
+/// Changes the last byte, and restores the mtime.
 void change_in_place(const std::string& path) {
   struct stat before;
   REQUIRE(::stat(path.c_str(), &before) == 0);

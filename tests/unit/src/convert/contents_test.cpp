@@ -1,4 +1,4 @@
-// Numbers that are not finite are seen however the bytes are cut; a damaged record of a job changes nothing.
+// Numbers that are not finite are found at any split of the bytes. A damaged record of a job changes nothing.
 #include "src/convert/contents.h"
 
 #include <catch2/catch.hpp>
@@ -20,7 +20,7 @@ std::string bytes_of(const std::vector<uint32_t>& numbers, size_t width) {
   return out;
 }
 
-/// The marks of a tensor whose bytes come in blocks of `block`.
+/// The marks of a tensor that is read in blocks of `block` bytes.
 uint8_t marks(Dtype dtype, const std::string& bytes, size_t block) {
   uint8_t before = 0, found = 0;
   NumberScanner scanner({{Dtype::U8, 3, &before}, {dtype, int64_t(bytes.size()), &found}, {Dtype::BF16, 2, &before}});
@@ -31,7 +31,7 @@ uint8_t marks(Dtype dtype, const std::string& bytes, size_t block) {
   return found;
 }
 
-/// Of a tensor of which blocks of 64 zeros are marked.
+/// The same for a tensor in which blocks of 64 zeros are marked.
 uint8_t zero_marks(const std::string& bytes, size_t block) {
   uint8_t found = 0;
   NumberScanner scanner({{Dtype::U8, int64_t(bytes.size()), &found, 64}});
@@ -140,9 +140,9 @@ TEST_CASE("rows of zeros are told from holes") {
   CHECK(kind(matrix, 2048 * 10 - 4, 2048 * 20 + 2) == Hole::rows);
   CHECK(kind(matrix, 2048 * 10 - 300, 2048 * 20) == Hole::torn);
   CHECK(kind(matrix, 2048 * 10, 2048 * 20 + 300) == Hole::torn);
-  CHECK(kind(matrix, 1000, 2040) == Hole::none);  // within a row: of a block diagonal
+  CHECK(kind(matrix, 1000, 2040) == Hole::none);  // within a row, as in a block diagonal
   CHECK(kind(matrix, 2048 * 1025, 2048 * 2048) == Hole::rows);
-  CHECK(kind(matrix, 2048 * 1025, 2048 * 2048, 2048 * 2048) == Hole::torn);  // the file ends
+  CHECK(kind(matrix, 2048 * 1025, 2048 * 2048, 2048 * 2048) == Hole::torn);  // at the end of the file
   CHECK(kind(matrix, 2048 * 1024, 2048 * 2048) == Hole::torn);               // half of the matrix
   Tensor embedding = matrix;
   embedding.name = "embed_tokens.weight";

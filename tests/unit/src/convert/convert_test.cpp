@@ -7,7 +7,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// Parameters of a Marlin layer by the golden tensor's name.
+/// Parameters of a Marlin layer, and the names of their golden tensors.
 struct CheckpointNames {
   const char *golden, *vllm, *sglang;
 };
@@ -87,7 +87,7 @@ TEST_CASE("verify finds a flipped bit anywhere in any file") {
       try {
         found = !is_right(dir / "out", {}, Level::files);
       } catch (const Error&) {
-        found = true;  // a header that can no longer be read
+        found = true;  // the header cannot be read
       }
       CHECK(found);
       flip(dir / ("out/" + name), int64_t(at));

@@ -1,4 +1,4 @@
-// The shapes of failures that engines had in the field; others are tags of the tests that cover them: [vllm#43416].
+// Shapes with which engines have failed in the field. Other failures are tags of tests that cover them: [vllm#43416].
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -9,7 +9,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// DeepSeek-V4-Pro's intermediate size, which is MiniMax-M3's too, all else small.
+/// A small model with the intermediate size of DeepSeek-V4-Pro and MiniMax-M3.
 void synth_3072(const std::string& dest, const std::string& model = "deepseek-v4-pro") {
   SynthOptions o;
   o.model = model, o.dest = dest;
@@ -21,7 +21,7 @@ int64_t zeros(const std::string& tensor) {
   return std::count(tensor.begin() + int64_t(tensor.find(']')) + 1, tensor.end(), '\0');
 }
 
-/// Of w13's blocks of 16 rows, 1 or 0: whether any byte is not zero. AITER's tiles leave such blocks together.
+/// One digit for each block of 16 rows of w13: 1 if any byte is not zero. AITER's tiles keep such blocks together.
 std::string blocks_with_codes(const std::string& tensor, int64_t experts, int64_t rows) {
   const int64_t begin = int64_t(tensor.find(']')) + 1, size = (int64_t(tensor.size()) - begin) / experts / (rows / 16);
   std::string out;
@@ -40,7 +40,7 @@ std::string repeated(const std::string& text, int times) {
 
 TEST_CASE("a rank's share begins where the checkpoint's does, however it is padded", "[vllm#42595]") {
   const TempDir dir;
-  synth_3072(dir / "in");  // 384 of a rank are padded to 512: eight times that is more than 3072
+  synth_3072(dir / "in");  // a rank's 384 columns are padded to 512; eight times 512 is more than 3072
   for (const int rank : {5, 6, 7}) {
     ConvertOptions o = conversion(dir / "in", dir / "out", "vllm", "aiter-a16w4");
     o.layout_version = "1", o.tp_size = 8, o.rank = rank;
@@ -52,7 +52,7 @@ TEST_CASE("a rank's share begins where the checkpoint's does, however it is padd
       if (!name.ends_with("w13_weight") && !name.ends_with("w2_weight")) continue;
       const int64_t bytes = int64_t(tensor.size() - tensor.find(']') - 1);
       CHECK(bytes == 2 * 512 * 256 / 2 * (name.ends_with("w13_weight") ? 2 : 1));
-      CHECK(zeros(tensor) < bytes * 3 / 10);  // a quarter is padded; of random bytes one in 256 is zero
+      CHECK(zeros(tensor) < bytes * 3 / 10);  // a quarter is padding; one in 256 random bytes is zero
       CHECK(zeros(tensor) > bytes * 2 / 10);
       ++compared;
     }
@@ -68,7 +68,7 @@ TEST_CASE("DeepSeek-V4-Pro on eight ranks computes what it does on one", "[vllm#
     INFO(backend);
     ConvertOptions o = conversion(dir / "in", dir / "out", "vllm", backend);
     o.tp_size = 8, o.force = true;
-    if (backend == std::string("aiter-a16w4")) o.layout_version = "1";  // 2 cannot serve 384
+    if (backend == std::string("aiter-a16w4")) o.layout_version = "1";  // version 2 does not support 384
     convert(o);
     CHECK(is_right(dir / "out", dir / "in", Level::kernels));
     run_unpack(dir / "out", dir / "again");
@@ -77,9 +77,9 @@ TEST_CASE("DeepSeek-V4-Pro on eight ranks computes what it does on one", "[vllm#
   }
 }
 
-// aiter#3909: only the subject is known (garbled output from tensor parallelism, padding and the order of w13).
-// aiter#3862, from the same time: wrong results for a padded w13 with gate and up apart, such as MiniMax-M3's on eight
-// ranks (384 columns padded to 512). aiter#5233, later: wrong results for 384 columns without padding, too.
+// aiter#3909: only the title is known (garbled output from tensor parallelism, padding and the order of w13).
+// aiter#3862: wrong results for a padded w13 with separate gate and up, such as MiniMax-M3's on eight ranks (384
+// columns padded to 512). aiter#5233: wrong results for 384 columns without padding, too.
 TEST_CASE("gate and up are padded each at its own end; where they would be padded too little is refused",
           "[aiter#3909]") {
   const TempDir dir;

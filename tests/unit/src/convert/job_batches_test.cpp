@@ -1,4 +1,4 @@
-// Which jobs are carried out together.
+// The batches of jobs that a worker carries out together.
 #include "src/convert/job_batches.h"
 
 #include <catch2/catch.hpp>

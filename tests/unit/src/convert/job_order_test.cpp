@@ -1,4 +1,4 @@
-// In which order jobs are taken, by what of their source is in the page cache.
+// The order of jobs depends on the ranges of their source that are in the page cache.
 #include "src/convert/job_order.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// The jobs in the order in which they are taken; `cached` is asked before each.
+/// The order in which jobs are taken. `cached` returns the jobs in the page cache before each one.
 std::vector<int64_t> taken(std::vector<int64_t> in_source, const std::function<std::set<int64_t>(size_t taken)>& cached,
                            bool past_cache = true) {
   std::vector<int64_t> list;
@@ -37,20 +37,21 @@ TEST_CASE("what is in the page cache goes first, where that is the next job or t
 }
 
 TEST_CASE("a run follows another reader of its source, and goes to meet it while there is nothing to follow") {
-  // With each job that is taken the other reader has read one more, 0 first.
+  // Whenever a job is taken, the other reader has read one more, beginning with 0.
   const auto reader = [](size_t taken) {
     std::set<int64_t> cached;
     for (int64_t i = 0; i < int64_t(taken); ++i) cached.insert(i);
     return cached;
   };
   CHECK(taken({0, 1, 2, 3, 4, 5}, reader) == std::vector<int64_t>{0, 5, 1, 2, 3, 4});
-  // One that is twice as slow
+  // a reader at half the speed
   const auto slow = [&](size_t taken) { return reader(taken / 2); };
   CHECK(taken({0, 1, 2, 3, 4, 5, 6, 7}, slow) == std::vector<int64_t>{0, 1, 7, 6, 5, 4, 2, 3});
 }
 
 TEST_CASE("a run that reads through the page cache does not take its own pages for another reader's") {
-  // The job that is read is in the cache until the next one is, and so is what the system read ahead.
+  // The last job's source is in the cache until the next job is read, and so is the range that the system has read
+  // ahead.
   const auto own = [](size_t taken) { return taken ? std::set<int64_t>{int64_t(taken) - 1} : std::set<int64_t>{}; };
   const auto ahead = [](size_t taken) { return taken ? std::set<int64_t>{0, int64_t(taken)} : std::set<int64_t>{}; };
   const std::vector<int64_t> in_order = {0, 1, 2, 3, 4};

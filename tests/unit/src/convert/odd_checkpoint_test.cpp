@@ -1,4 +1,4 @@
-// Odd checkpoints that are right: converted, verified, unpacked byte for byte; some with a warning.
+// Valid but odd checkpoints: converted, verified, unpacked byte for byte; some with a warning.
 #include <cmath>
 
 #include "tests/support/try_checkpoint.h"

@@ -1,4 +1,4 @@
-// Jobs in the order of their files, behind the hash of each.
+// Jobs follow the order of their files, after the hash of their bytes.
 #include "src/convert/source_hashes.h"
 
 #include <atomic>
@@ -13,9 +13,9 @@ using namespace mxfp4;
 
 namespace {
 
-constexpr int64_t tensor_bytes_here = 1'000'003;  // no multiple of what is hashed at once
+constexpr int64_t tensor_bytes_here = 1'000'003;  // not a multiple of the bytes that are hashed at once
 
-/// Files of some tensors each, without headers: only the bytes count here.
+/// Files with several tensors each, without headers, because only the bytes matter.
 struct Files {
   TempDir dir;
   Checkpoint checkpoint;
@@ -36,7 +36,7 @@ struct Files {
     }
   }
 
-  /// A job for each tensor, the last one first.
+  /// One job for each tensor, in reverse order.
   std::vector<TensorRange> jobs() const {
     std::vector<TensorRange> ends;
     for (const Tensor& t : checkpoint.tensors) ends.insert(ends.begin(), {&t, 0, t.bytes});

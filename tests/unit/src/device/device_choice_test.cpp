@@ -1,4 +1,4 @@
-// --device: its values, and that the program makes the same bytes on every device.
+// --device: its values, and equal bytes on every device.
 #include "src/device/device_choice.h"
 
 #include <catch2/catch.hpp>
@@ -91,7 +91,7 @@ TEST_CASE("eight threads work with each GPU, fewer where its memory is small, no
 
 TEST_CASE("a conversion on cuda gives the CPU's files with every backend", "[gpu]") {
   if (cuda_device_count() == 0) return;
-  open_cuda(0);  // so that it is ready before the first job
+  open_cuda(0);  // initialises the GPU before the first job
   const TempDir dir;
   int converted = 0;
   for (const char* name : {"gpt-oss", "deepseek-v4"})
@@ -151,7 +151,7 @@ TEST_CASE("cuda packs in place from and to memory, and gives the CPU's files", "
     ConvertOptions o = conversion(made.dest, cuda, "vllm");
     o.device.name = "cuda";
     o.threads = 8;
-    convert(o);  // on a machine that has just started the first one may pack nothing in place
+    convert(o);  // another machine may not pack in place
     std::filesystem::remove_all(cuda);
     const auto in_place = convert(o)["in_place_bytes"].get<int64_t>();
     if (!PageCacheMap::can_write()) WARN("no large pages here: nothing was packed in place");

@@ -1,4 +1,4 @@
-// Parts of files into memory, through buffers that stand for a GPU's and through a GPU's own.
+// Reads parts of files into memory, through buffers that imitate a GPU's, and through a GPU's buffers.
 #include "src/device/file_reader.h"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ std::vector<uint8_t> random_file(const std::string& path) {
   return data;
 }
 
-/// A copy takes place when it is waited for; until then its buffer must be left alone.
+/// The copy is made in wait(). Until then nothing may change its buffer.
 struct LateUpload : Upload {
   std::vector<uint8_t> memory[buffers];
   uint8_t* to[buffers] = {};
@@ -44,7 +44,7 @@ struct LateUpload : Upload {
   }
 };
 
-/// Each copy takes longer than it takes to look at another one's result.
+/// Each copy takes longer than the check of another copy's result.
 struct SlowUpload : LateUpload {
   void wait(int i) override {
     if (to[i]) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -52,7 +52,7 @@ struct SlowUpload : LateUpload {
   }
 };
 
-/// Takes the lengths of the copies.
+/// Records the lengths of the copies.
 struct CountingUpload : LateUpload {
   explicit CountingUpload(std::vector<int64_t>& lengths) : lengths(lengths) {}
   void copy(int i, uint8_t* target, int64_t count) override {
@@ -62,7 +62,7 @@ struct CountingUpload : LateUpload {
   std::vector<int64_t>& lengths;
 };
 
-/// Whole, odd, and hashed parts; those of two requests at once.
+/// Reads whole, odd and hashed parts, in two concurrent requests.
 void read_runs(FileReader& reader, const std::string& path, const std::vector<uint8_t>& data) {
   const std::pair<int64_t, int64_t> runs[] = {
       {0, file_bytes}, {1, 1}, {4095, 2}, {5, file_bytes - 6}, {file_bytes - 1, 1}};
@@ -110,7 +110,7 @@ TEST_CASE("a part that is hashed is there when all its copies are done") {
   std::vector<uint8_t> target(file_bytes);
   XXH128_canonical_t hash;
   FileReader reader(1, [] { return std::make_unique<SlowUpload>(); });
-  for (const int64_t bytes : {file_bytes, file_bytes - 777, file_bytes}) {  // the last copy is of either buffer
+  for (const int64_t bytes : {file_bytes, file_bytes - 777, file_bytes}) {  // the last copy may be from either buffer
     std::fill(target.begin(), target.end(), uint8_t(0));
     reader.finish(reader.begin({{dir / "file", 0, bytes, target.data(), hash.digest}}));
     CHECK(std::equal(target.begin(), target.begin() + bytes, data.begin()));
@@ -167,14 +167,14 @@ TEST_CASE("files that are read stay in the page cache if memory has room for wha
     CHECK(target == data);
     return reader.cached();
   };
-  if (read(0, 0).before > 0) return;   // a file system that is a cache
-  constexpr int64_t small = 64 << 10;  // a read of fewer bytes goes through the page cache
+  if (read(0, 0).before > 0) return;   // on tmpfs, files are always cached
+  constexpr int64_t small = 64 << 10;  // smaller reads use the page cache
   const CachedBytes none = read(file_bytes / 2, 0), some = read(2 * file_bytes, 0),
                     all = read(2 * file_bytes, file_bytes), larger = read(2 * file_bytes, int64_t(1) << 60);
   CHECK((none.read == file_bytes && none.before == 0 && none.now < small));
   for (const CachedBytes& kept : {some, all}) {
     CHECK((kept.read == file_bytes && kept.before == 0));
-    CHECK(kept.now > file_bytes / 2);  // the kernel may take pages at any time
+    CHECK(kept.now > file_bytes / 2);  // the kernel may drop pages at any time
   }
   CHECK(larger.now < small);
   read(2 * file_bytes, 0);

@@ -1,4 +1,4 @@
-// A GPU reads and writes a file's bytes in the page cache, and no other bytes.
+// A GPU accesses a file's bytes in the page cache, and no other bytes.
 #include "src/device/page_cache_map.h"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// Packs nothing; counts the locked bytes.
+/// A device that does not pack, and counts the locked bytes.
 class LockingDevice final : public Device {
  public:
   explicit LockingDevice(bool can_lock = true) : can_lock_(can_lock) {}
@@ -32,7 +32,7 @@ class LockingDevice final : public Device {
     CHECK(bytes % page == 0);
     if (!can_lock_) return nullptr;
     ++*locked;
-    if (writes) std::memset(memory, *memory, 1);  // it may be written
+    if (writes) std::memset(memory, *memory, 1);  // the memory is writable
     return {memory, [count = locked](uint8_t*) { --*count; }};
   }
   const std::shared_ptr<int> locked = std::make_shared<int>(0);
@@ -87,10 +87,10 @@ TEST_CASE("maps to write leave what is beside them, and the file's size, as they
   const auto size = int64_t(text.size());
   const Fd fd = open_own(dir / "file");
   REQUIRE(::ftruncate(fd.get(), size) == 0);
-  const int64_t ends[] = {777, 2 << 20, 3000001, 5 << 20, size};  // by write() and in place, in turn
+  const int64_t ends[] = {777, 2 << 20, 3000001, 5 << 20, size};  // alternately by write() and in place
   int64_t begin = 0;
   LockingDevice device;
-  std::vector<std::unique_ptr<PageCacheMap>> maps;  // neighbours at the same time
+  std::vector<std::unique_ptr<PageCacheMap>> maps;  // neighbouring maps exist at the same time
   for (size_t i = 0; i < std::size(ends); begin = ends[i++]) {
     if (i % 2 == 0 && i + 1 < std::size(ends)) {
       fd.write(text.data() + begin, ends[i] - begin, begin);
@@ -104,7 +104,7 @@ TEST_CASE("maps to write leave what is beside them, and the file's size, as they
   maps.clear();
   CHECK(*device.locked == 0);
   CHECK(read_text(dir / "file", size) == text);
-  CHECK(fd.stat().st_blocks * 512 < size + 4096 + 1);  // no large page reaches past its end
+  CHECK(fd.stat().st_blocks * 512 < size + 4096 + 1);  // no large page exceeds the file
 }
 
 TEST_CASE("nothing is mapped to write where it cannot be locked") {
@@ -132,7 +132,7 @@ TEST_CASE("shards are mapped where what is asked for lies together") {
   Problems problems;
   const Checkpoint checkpoint = open_checkpoint(tiny + "deepseek-v4", problems);
   const ShardReader reader(checkpoint);
-  contents_of(tiny + "deepseek-v4");  // brings them into the page cache
+  contents_of(tiny + "deepseek-v4");  // reads the files into the page cache
   LockingDevice device;
   std::map<int, std::vector<const Tensor*>> shards;
   for (const Tensor& t : checkpoint.tensors) shards[t.file].push_back(&t);
@@ -144,6 +144,6 @@ TEST_CASE("shards are mapped where what is asked for lies together") {
       one_shard.begin(), one_shard.end(), [](const Tensor* a, const Tensor* b) { return a->offset < b->offset; });
   const TensorRange begin{*first, 0, 1}, end{*last, 0, 1}, whole{*last, 0, (*last)->bytes};
   CHECK(reader.map(device, std::vector{whole}));
-  CHECK(!reader.map(device, std::vector{begin, end}));  // much else between them
+  CHECK(!reader.map(device, std::vector{begin, end}));  // too many bytes between them
   CHECK(*device.locked == 0);
 }

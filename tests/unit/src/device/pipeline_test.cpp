@@ -1,4 +1,4 @@
-// Buffers of a device that is broken.
+// Buffers of a broken device.
 #include "src/device/pipeline.h"
 
 #include <catch2/catch.hpp>
@@ -7,7 +7,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// As a GPU after a fault: every call fails from then on.
+/// Imitates a GPU after a fault: every later call fails.
 struct Broken final : Device {
   uint8_t memory[16];
   std::string name() const override { return "broken"; }

@@ -10,7 +10,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// stdout of a call.
+/// The text that a call prints to stdout.
 std::string printed(const std::function<void()>& call) {
   std::fflush(stdout);
   char* text = nullptr;
@@ -25,7 +25,7 @@ std::string printed(const std::function<void()>& call) {
   return out;
 }
 
-/// The differences between an output and something else.
+/// The differences between an output and another output, or a dump.
 std::vector<std::string> differences(const std::string& a, const std::string& b, int rank = 0) {
   DiffOptions o;
   o.a = a;
@@ -52,7 +52,7 @@ void pack(const std::string& to, const std::string& engine, const std::string& b
   convert(o);
 }
 
-/// A dump with one tensor under another name, and perhaps another byte in it.
+/// Writes a dump with a renamed tensor, and optionally a changed byte.
 void dump(const std::string& from, const std::string& name, const std::string& path, const std::string& as,
           const std::function<void(std::string&)>& change = {}) {
   Problems problems;
@@ -87,7 +87,7 @@ TEST_CASE("the first wrong expert, row and column are named") {
   pack(dir / "a", "vllm", "vllm-cpu");
   const std::string name = "model.layers.0.mlp.experts.w2_weight_scale";  // [3, 96/32, 160/32, 32]
   dump(dir / "a", name, dir / "state.safetensors", name, [](std::string& bytes) {
-    bytes[2 * 480 + 1 * 160 + 3 * 32 + 7] ^= 1;  // expert 2, rows 32.., group 3, row 7 of the block
+    bytes[2 * 480 + 1 * 160 + 3 * 32 + 7] ^= 1;  // expert 2, rows 32 and up, group 3, row 7 of the block
   });
   const std::string line = line_of(differences(dir / "a", dir / "state.safetensors"), "w2_weight_scale");
   CHECK(line.find("1 of 3 experts differ, 1 of 1440 bytes; first in expert 2, row 39 of the checkpoint's, group 3") !=

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t total = (int64_t(7) << 20) + 1234;
 
-/// A new file in `dir`, gone at the end.
+/// A new file in `dir`, which is removed at the end.
 class Temporary {
  public:
   explicit Temporary(const std::string& dir) : name_(dir + "/mxfp4-direct-XXXXXX") {
@@ -45,10 +45,10 @@ std::string content() {
   return text;
 }
 
-/// `file` with this text, on disk.
+/// Writes this text to `file` and syncs it.
 Fd synced(const Temporary& file, const std::string& text) {
   Fd made = open_write(file.name());
-  made.write(text.data(), total, 0);  // a DirectFile looks at the size that there is
+  made.write(text.data(), total, 0);  // DirectFile uses the existing size
   made.sync();
   return made;
 }
@@ -61,8 +61,8 @@ int64_t cached_pages(const Fd& fd) {
   return std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1; });
 }
 
-/// One of five tries is enough: the kernel takes pages away at any time, also those of this program, which then count
-/// as read by it.
+/// Succeeds if one of five tries does. The kernel may drop pages at any time, including this program's, which then
+/// count as read.
 template <typename Try>
 bool in_some_try(const Try& holds) {
   for (int i = 0; i < 5; ++i)
@@ -70,7 +70,7 @@ bool in_some_try(const Try& holds) {
   return false;
 }
 
-/// Ranges that cover the file, with ends within pages and at them.
+/// Ranges that cover the file and end within pages or at their ends.
 std::vector<std::pair<int64_t, int64_t>> ranges() {
   std::mt19937 random(11);
   std::vector<std::pair<int64_t, int64_t>> out;
@@ -97,7 +97,7 @@ TEST_CASE("ranges written by several threads make the file, read back in any way
     const auto list = ranges();
     run_jobs(int64_t(list.size()), 4, [&](Worker& worker, int64_t i) {
       const auto [at, bytes] = list[size_t(i)];
-      uint8_t* data = worker.packed.reserve(bytes, i % 4 ? at : at + 64);  // one in four lies otherwise in its page
+      uint8_t* data = worker.packed.reserve(bytes, i % 4 ? at : at + 64);  // one in four: other offset in the page
       std::memcpy(data, want.data() + at, size_t(bytes));
       direct.write(data, bytes, at);
     });
@@ -117,7 +117,7 @@ TEST_CASE("what is read from the disk is the same wherever it is to lie, and not
   auto list = ranges();
   list.insert(list.end(), {{0, total}, {4096, 1 << 20}, {4095, 65538}, {123, total - 246}, {total - 70000, 70000}});
   Worker worker{open_cpu()};
-  for (const int64_t shift : {0, 64}) {  // in its page as in the file, and otherwise
+  for (const int64_t shift : {0, 64}) {  // with the file's offset modulo a page, and with another
     ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
     for (const auto& [at, bytes] : list) {
       std::string seen;
@@ -143,7 +143,7 @@ TEST_CASE("reading leaves the page cache as it was") {
   const Temporary file(std::filesystem::temp_directory_path());
   Fd made = synced(file, content());
   ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
-  if (cached_pages(made) > 0) return;  // a file system that is a cache
+  if (cached_pages(made) > 0) return;  // on tmpfs, files are always cached
   const DirectFile direct(open_read(file.name()));
   std::string got(size_t(total), '\0');
   direct.read(got.data(), total, 0);
@@ -162,7 +162,7 @@ TEST_CASE("what is read of a file that is to stay is in the page cache afterward
   const std::string want = content();
   Fd made = synced(file, want);
   ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
-  if (cached_pages(made) > 0) return;  // a file system that is a cache
+  if (cached_pages(made) > 0) return;  // on tmpfs, files are always cached
   DirectFile direct(open_read(file.name()));
   CHECK(direct.cached_bytes(total, 0) == 0);
   direct.keep_reads(total);
@@ -172,7 +172,7 @@ TEST_CASE("what is read of a file that is to stay is in the page cache afterward
     CHECK((got == want));
     return direct.cached_bytes(total, 0) == total;
   }));
-  DirectFile another(open_read(file.name()));  // a thread's descriptor is of one file
+  DirectFile another(open_read(file.name()));  // each thread's descriptor belongs to one file
   const Temporary other(std::filesystem::temp_directory_path());
   synced(other, std::string(want.rbegin(), want.rend()));
   DirectFile reversed(open_read(other.name()));
@@ -225,7 +225,7 @@ TEST_CASE("a file that nobody waits for is written through the page cache") {
 
 namespace {
 
-/// Bytes that this process had disks read.
+/// Bytes that disks have read for this process.
 int64_t disk_bytes() {
   std::ifstream io("/proc/self/io");
   for (std::string key; io >> key;)
@@ -233,11 +233,11 @@ int64_t disk_bytes() {
   return -1;
 }
 
-/// Which pages of a file are cached before it is read.
+/// The pages of a file that are cached before it is read.
 struct Pattern {
   const char* name;
   bool (*is_cached)(int64_t page);
-  double most_read;  // bytes from the disk for each that is missing: a block is read past the cache as a whole
+  double most_read;  // bytes read from disk per missing byte: a block is read past the cache as a whole
 };
 constexpr Pattern patterns[] = {
     {"none", [](int64_t) { return false; }, 1.01},
@@ -248,7 +248,7 @@ constexpr Pattern patterns[] = {
     {"all", [](int64_t) { return true; }, 0},
 };
 
-/// Reads pages through the cache, and nothing around them.
+/// Reads these pages through the cache, without others around them.
 void cache(const Fd& fd, const Pattern& pattern) {
   ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);
   ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
@@ -264,7 +264,7 @@ TEST_CASE("what is cached is not read from the disk, nothing is read twice, and 
   const Temporary file(std::filesystem::temp_directory_path());
   Fd made = synced(file, want);
   ::posix_fadvise(made.get(), 0, 0, POSIX_FADV_DONTNEED);
-  if (cached_pages(made) > 0 || disk_bytes() < 0) return;  // a file system that is a cache; no count of bytes
+  if (cached_pages(made) > 0 || disk_bytes() < 0) return;  // tmpfs, or no byte counts
   for (const Pattern& pattern : patterns)
     for (const int64_t offset : {int64_t(0), int64_t(5000)}) {
       CAPTURE(pattern.name, offset);

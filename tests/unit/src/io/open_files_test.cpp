@@ -1,4 +1,4 @@
-// More files than may be open at once.
+// More files than the process may open at once.
 #include "src/io/open_files.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// The changes that a run may make to an output, its source and the files of others.
+// What a run may change in an output, its source and other users' files.
 #include "src/io/output.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ std::string refusal_of(const ConvertOptions& o) {
 
 std::string checksum_of_file(const std::string& path) { return checksum_of(read_text(path, 1 << 24)); }
 
-/// What a run leaves that was killed between putting OUT in its place and removing its journal.
+/// Leaves the state of a run that was killed after the rename to OUT and before the removal of its journal.
 void leave_journal(const TempDir& dir, const std::string& out, const OpenOptions& start,
                    const std::string& replaced = {}) {
   const Folder folder = Folder::open(dir / "");
@@ -213,14 +213,14 @@ TEST_CASE("what a run left that was cut short at its end is finished by the next
   const TempDir dir;
   convert(conversion(tiny_gpt_oss, dir / "out", "vllm"));
   convert(conversion(tiny_gpt_oss, dir / "old", "sglang"));
-  fs::rename(dir / "old", dir / ".out.mxfp4-pack.partial");  // what the run replaced
+  fs::rename(dir / "old", dir / ".out.mxfp4-pack.partial");  // the output that the run replaced
   write_text(dir / ".out.mxfp4-pack.partial/notes.txt", "a note");
   write_text(dir / ".out.mxfp4-pack.partial/.mxfp4-pack-run", "out\na run");
   const std::string replaced = checksum_of_file(dir / ".out.mxfp4-pack.partial/mxfp4-pack.json");
   const bool is_it = GENERATE(true, false);
   leave_journal(dir, "out", {.options = "other", .source = "other"}, is_it ? replaced : "other");
   ConvertOptions o = conversion(tiny_gpt_oss, dir / "out", "vllm");
-  if (!is_it) {  // somebody has put another output there
+  if (!is_it) {  // another user has put an output there
     convert(o);
     CHECK(fs::exists(dir / ".out.mxfp4-pack.partial/mxfp4-pack.json"));
     return;
@@ -254,7 +254,7 @@ TEST_CASE("going on with a partial output writes its run file no second time") {
   OutputDir out(place_of(dir / "out"), dir / "out", {});
   out.open({.options = "o", .source = "s"});
   CHECK(out.journal().records().size() == 1);
-  CHECK(fs::last_write_time(file) == old);  // killed while writing it, the run would leave what no run goes on with
+  CHECK(fs::last_write_time(file) == old);  // a kill during this write would leave a run that cannot be continued
 }
 
 TEST_CASE("what an interrupted run of another command left is refused, or discarded if that is asked for") {

@@ -1,4 +1,4 @@
-// Which files stay in the page cache.
+// Files that stay in the page cache.
 #include "src/io/page_cache.h"
 
 #include <catch2/catch.hpp>

@@ -20,14 +20,14 @@ namespace {
 
 mode_t mode_of(const fs::path& path) { return mode_t(fs::status(path).permissions()) & 0777; }
 
-/// A copy of the tiny checkpoint whose files have a mode.
+/// A copy of the tiny checkpoint with this mode of its files.
 std::string source_with(const TempDir& dir, const std::string& name, mode_t mode) {
   fs::copy(tiny_gpt_oss, dir / name, fs::copy_options::recursive);
   for (const auto& entry : fs::directory_iterator(dir / name)) fs::permissions(entry.path(), fs::perms(mode));
   return dir / name;
 }
 
-/// The modes of all files of an output, as bits that any of them has.
+/// The union of the mode bits of all files of an output.
 mode_t any_mode(const std::string& out) {
   mode_t all = 0;
   for (const auto& entry : fs::recursive_directory_iterator(out))
@@ -94,7 +94,7 @@ TEST_CASE("a source with an access list permits nothing to its group") {
                                 0, 1, 0,   0,   0,   4,   0,  0, 0,   255, 255, 255, 255, 16, 0,
                                 4, 0, 255, 255, 255, 255, 32, 0, 0,   0,   255, 255, 255, 255};
   const std::string file = source + "/config.json";
-  if (::setxattr(file.c_str(), "system.posix_acl_access", list, sizeof list, 0) != 0) return;  // none here
+  if (::setxattr(file.c_str(), "system.posix_acl_access", list, sizeof list, 0) != 0) return;  // no ACLs here
   CHECK(mode_of(file) == 0640);
   CHECK(Privacy(permitted_in(Folder::open(source))).limit(0644, ::getegid(), false) == 0600);
 }

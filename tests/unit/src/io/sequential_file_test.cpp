@@ -11,7 +11,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// `total` bytes in pieces of at most `piece`, in `dir`.
+/// Writes `total` bytes in pieces of at most `piece` in `dir`, and compares them.
 void check_written(const std::string& dir, int64_t total, int64_t piece, bool preallocated) {
   CAPTURE(dir, total, piece, preallocated);
   std::string name = dir + "/mxfp4-sequential-XXXXXX";

@@ -1,4 +1,4 @@
-// What of a source is opened, through which links, and what that permits.
+// The files of a source that are opened, the permitted links, and the permissions of the output.
 #include "src/io/source_folder.h"
 
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The text of a file, or the problem.
+/// The text of a file, or the problem of opening it.
 std::string read(const SourceFolder& folder, const std::string& name) {
   Problems problems;
   const std::string text = folder.text(name, 1000, problems);
@@ -85,7 +85,7 @@ TEST_CASE("a source permits what its folders and the files that were opened do")
   const Tree tree;
   CHECK(tree.denied("config.json") == 022);
   fs::permissions(tree.dir / "model/sub/notes", fs::perms(0640));
-  CHECK(tree.denied("config.json") == 022);  // what is not read does not count
+  CHECK(tree.denied("config.json") == 022);  // unread files do not count
   CHECK(tree.denied("sub/notes") == 027);
   fs::permissions(tree.dir / "model/sub/notes", fs::perms(0644));
   fs::permissions(tree.dir / "model/sub", fs::perms(0700));
@@ -102,7 +102,7 @@ TEST_CASE("a followed link counts with every folder that leads to its file alone
   fs::permissions(tree.dir / "other", fs::perms(0700));
   CHECK(tree.denied("out", Links::follow) == 077);
   fs::permissions(tree.dir / "other", fs::perms(0755));
-  fs::permissions(tree.dir / "", fs::perms(0700));  // the source is in it, too
+  fs::permissions(tree.dir / "", fs::perms(0700));  // the directory above contains the source
   CHECK(tree.denied("out", Links::follow) == 022);
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("links into the blobs of the same cache entry are followed") {
   const SourceFolder folder(dir / "models--a--b/snapshots/rev");
   CHECK(read(folder, "config.json") == "blob");
   CHECK(read(folder, "notes").starts_with("notes: links outside the directory"));
-  // on another disk: only files that are called as blobs are
+  // On another disk, only files with the names of blobs are allowed.
   fs::rename(dir / "models--a--b/blobs", dir / "big");
   write_text(dir / "big/id_rsa", "key");
   fs::create_symlink(dir / "big", dir / "models--a--b/blobs");

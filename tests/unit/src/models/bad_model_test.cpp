@@ -1,4 +1,4 @@
-// Checkpoints whose tensors, config or data are wrong: every line that convert says, and nothing written.
+// Checkpoints with wrong tensors, config or data: convert reports every error and writes nothing.
 #include "src/models/model.h"
 #include "tests/support/try_checkpoint.h"
 
@@ -25,7 +25,7 @@ Lines said_to_deepseek(Change change) {
   return said_to(c);
 }
 
-/// The same tensor in another dtype or shape.
+/// Gives the tensor another dtype or shape.
 void reshape(MadeTensor& t, Dtype dtype, std::vector<int64_t> shape) {
   t = make_tensor(dtype, std::move(shape), 100, 40);
 }

@@ -1,4 +1,4 @@
-// Whole checkpoints pass without a word; whatever is taken from one is named.
+// Complete checkpoints give no message; missing tensors are reported.
 #include "src/models/complete.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ TEST_CASE("published models of other families lack nothing") {
     if (entry.path().extension() != ".json") continue;
     ++models;
     INFO(entry.path().filename().string());
-    // A pruned and a tuned one left out their layer of multi-token prediction, which their configs count.
+    // These pruned and tuned models have no layer of multi-token prediction, although their configs count one.
     const std::string name = entry.path().filename().string();
     const bool has_no_mtp = name == "qwen3.5-moe-reap.json" || name == "qwen3.5-dense.json";
     CHECK(text_of(find_lacks(published(entry.path().string()))) ==
@@ -35,7 +35,7 @@ TEST_CASE("models of synth lack nothing, in their own and in small sizes, with a
           CHECK(text_of(find_lacks(synthetic(model.name, layers, tiny))) == "");
           ++structures;
         } catch (const Error& e) {
-          CHECK(e.kind == ErrorKind::usage);  // the model has a least number of layers
+          CHECK(e.kind == ErrorKind::usage);  // the model needs more layers
         }
       }
   CHECK(structures > 500);
@@ -44,7 +44,7 @@ TEST_CASE("models of synth lack nothing, in their own and in small sizes, with a
 TEST_CASE("what is taken from a whole checkpoint is named, with its layers and how many have it") {
   struct Loss {
     const char* model;
-    std::vector<std::string> names;  // of the tensors that are taken away: parts of them
+    std::vector<std::string> names;  // parts of the names of removed tensors
     const char* said;
   };
   const Loss losses[] = {

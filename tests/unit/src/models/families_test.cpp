@@ -30,7 +30,7 @@ TEST_CASE("every published model's structure is recognised") {
     int64_t hidden, intermediate;
     size_t layers, last_experts;
     int other_linears = 0;           // in MXFP4, outside of routed experts
-    const char* other_experts = "";  // the layers whose experts are not MXFP4
+    const char* other_experts = "";  // layers whose experts are not MXFP4
   };
   const Expected all[] = {
       {"gpt-oss-20b", "gpt-oss", 96, 160, 2, 2},
@@ -267,7 +267,7 @@ TEST_CASE("ModelOpt's separate file is read where the config says nothing, and m
         "");
 }
 
-// vllm#42595: 384 columns padded to 512 before they were cut left ranks 6 and 7 of 8 without any.
+// vllm#42595: columns were padded to 512 before they were cut, so ranks 6 and 7 of 8 had no columns.
 TEST_CASE("columns are cut before they are padded, so that no rank is made of padding alone") {
   const TempDir dir;
   write_synth("qwen3-30b-a3b-ct", dir / "in", 256, 384);

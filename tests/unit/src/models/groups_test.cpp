@@ -1,4 +1,4 @@
-// A group of tensors that is gone from every layer: no other layer tells that it is missing.
+// Groups of tensors that are missing in every layer, so that no layer shows the loss.
 #include <catch2/catch.hpp>
 #include <functional>
 
@@ -19,7 +19,7 @@ bool is_layer_norm(const std::string& name) {
   return contains_any(name, {"norm", "ln_"}) && !is_attention(name) && !contains_any(name, {"vis", "sam_model"});
 }
 
-/// The checkpoint without a group of its layers' tensors; those outside of layers stay.
+/// The checkpoint without a group of tensors in its layers. Tensors outside layers stay.
 Checkpoint without_group(Checkpoint ck, const Group& group) {
   std::erase_if(ck.tensors, [&](const Tensor& t) { return is_in_layer(t.name) && group(t.name); });
   return ck;
@@ -36,7 +36,7 @@ std::vector<Whole> synthetic_models() {
   return out;
 }
 
-/// Mixtures of experts.
+/// Published mixture-of-experts models.
 std::vector<Whole> published_models() {
   std::vector<Whole> out;
   for (const char* name :
@@ -49,7 +49,7 @@ std::vector<Whole> published_models() {
   return out;
 }
 
-/// In how many models the group was missed; each must say so.
+/// The number of models without the group; each must report it.
 int64_t miss(const std::vector<Whole>& models, const char* what, const Group& group) {
   int64_t missed = 0;
   for (const Whole& model : models) {

@@ -1,4 +1,4 @@
-// What is taken from a whole checkpoint, of each kind from several families: what is said of it.
+// Messages about tensors that are removed from whole checkpoints, of each kind from several families.
 #include <catch2/catch.hpp>
 
 #include "tests/support/structures.h"
@@ -11,7 +11,7 @@ namespace {
 struct Loss {
   const char *kind, *model;
   int64_t layers;
-  std::vector<std::string> names;  // of the tensors that are taken away: parts of them
+  std::vector<std::string> names;  // parts of the names of removed tensors
   const char* said;
 };
 

@@ -1,4 +1,4 @@
-// What looks like MXFP4 and is refused by name.
+// Formats that resemble MXFP4, which are refused by name.
 #include "tests/support/hand_made.h"
 
 using namespace mxfp4;

@@ -1,4 +1,4 @@
-// GPT-OSS as other tools write it: the packed bytes are those of GPT-OSS.
+// GPT-OSS in the form of other tools: its packed bytes are those of the original form.
 #include "src/checkpoint/shard_reader.h"
 #include "tests/support/hand_made.h"
 
@@ -52,7 +52,7 @@ TEST_CASE("GPT-OSS by Quark gives the bytes of GPT-OSS") {
 
 namespace {
 
-/// Writes the tiny GPT-OSS in the form of MLX: gate and up apart, words of eight codes, and a quantised router with
+/// Writes the tiny GPT-OSS in MLX's form: separate gate and up, words of eight codes, and a quantised router with
 /// scales.
 void write_mlx(const std::string& dir, const std::string& switch_mlp, const char* mode) {
   Problems problems;

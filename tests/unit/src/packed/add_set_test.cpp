@@ -1,4 +1,4 @@
-// convert --add, and the other commands on an output of several sets.
+// convert --add, and the other commands on an output with several sets.
 #include "src/packed/add_set.h"
 
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ ConvertOptions adding(const std::string& from, const std::string& to, const std:
   return o;
 }
 
-/// Marlin of vLLM and of SGLang, Triton on Hopper of vLLM at tp 2.
+/// Makes an output with three sets: Marlin of vLLM and of SGLang, and Triton (Hopper) of vLLM at tp 2.
 void make_three(const std::string& out) {
   convert(conversion(tiny_gpt_oss, out, "vllm"));
   convert(adding(tiny_gpt_oss, out, "sglang"));
@@ -37,7 +37,7 @@ ino_t inode(const std::string& path) {
   return s.st_ino;
 }
 
-/// Every file's name and inode, which stay equal if no file is rewritten.
+/// Name and inode of every file. An inode changes if its file is rewritten.
 std::map<std::string, ino_t> inodes_of(const std::string& dir) {
   std::map<std::string, ino_t> out;
   for (const std::string& name : files_below(Folder::open(dir))) out[name] = inode(dir + "/" + name);
@@ -92,7 +92,7 @@ TEST_CASE("a set comes beside the others, which stay the files that they were") 
   CHECK(is_right(out, {}, Level::files));
   CHECK(is_right(out));
   CHECK(is_right(out, tiny_gpt_oss));
-  // the same bytes as on its own
+  // the same bytes as in an output with this set only
   ConvertOptions alone = conversion(tiny_gpt_oss, dir / "alone", "vllm", "triton-hopper");
   alone.tp_size = 2;
   convert(alone);
@@ -127,7 +127,7 @@ TEST_CASE("what is not whole or is lossy is left out where a set is unpacked") {
   run_unpack(dir / "out", dir / "again");
   CHECK(contents_of(dir / "again") == contents_of(dir / "in"));
   CHECK(is_right(dir / "out", dir / "in"));
-  one.rank = 0;  // the other rank is another set
+  one.rank = 0;  // the other rank becomes another set
   convert(one);
   CHECK(manifest_of(dir / "out")["sets"].size() == 4);
   CHECK(is_right(dir / "out", dir / "in"));
@@ -202,7 +202,7 @@ TEST_CASE("each of several sets is known, and a missing one is added") {
   CHECK(convert(o)["unchanged"] == true);
   CHECK(inodes_of(out) == before);
   o = adding(tiny_gpt_oss, out, "vllm", "deepgemm");
-  o.layout_version = "1";  // which no release loads
+  o.layout_version = "1";  // no release loads this version
   CHECK(convert(o)["set"] == 3);
   CHECK(convert(o)["unchanged"] == true);
   CHECK(is_right(out, tiny_gpt_oss));
@@ -252,5 +252,5 @@ TEST_CASE("diff compares all sets and ranks that both have, and names the others
   o.rank = 2;
   CHECK_THROWS_WITH(diff(o), Catch::Contains("no rank 2"));
   convert(conversion(tiny_gpt_oss, dir / "c", "sglang"));
-  CHECK(!are_equal(dir / "a", dir / "c"));  // sets that only one has
+  CHECK(!are_equal(dir / "a", dir / "c"));  // each has sets that the other lacks
 }

@@ -1,4 +1,4 @@
-// Manifests that their own checksum covers, and that are refused all the same.
+// Manifests that are refused although they have their own checksum.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <numeric>
@@ -13,7 +13,7 @@ using Catch::Contains;
 
 namespace {
 
-/// GPT-OSS in two ranks, as JSON.
+/// GPT-OSS on two ranks, as JSON.
 Json good_manifest() {
   const TempDir dir;
   make_gpt_oss().write(dir / "ckpt");
@@ -30,7 +30,7 @@ std::string refusal_of(const Json& good, Change change) {
   return fmt::format("{}", fmt::join(fuzz::read_manifest_text(changed.dump(1)), "\n"));
 }
 
-/// The tables of GPT-OSS in two ranks.
+/// The tables of GPT-OSS on two ranks.
 Json good_lines(const std::string& name) {
   const TempDir dir;
   make_gpt_oss().write(dir / "ckpt");

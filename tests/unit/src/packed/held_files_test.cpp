@@ -1,4 +1,4 @@
-// What an output's reader sees while another run replaces it.
+// Reads of an output while another run replaces it.
 #include "src/packed/held_files.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Every truncation and every changed byte of an input file ends in a clear error or in success.
+// Every truncation and every changed byte of an input file must give a clear error or success.
 #include <catch2/catch.hpp>
 #include <chrono>
 
@@ -12,12 +12,12 @@ namespace {
 
 using Read = Lines (*)(std::string_view);
 
-/// Reads the text cut off after every byte, and with every byte changed: each bit alone, to 0 and to a quote.
+/// Reads the text truncated at every byte, and with every byte changed: each single bit, to 0 and to a quote.
 void mutate(const std::string& text, Read read) {
   REQUIRE(read(text).empty());
   for (size_t length = 0; length < text.size(); ++length)
     if (read(text.substr(0, length)).empty())
-      CHECK(text.find_first_not_of(" \t\r\n", length) == text.npos);  // what is cut off was white space
+      CHECK(text.find_first_not_of(" \t\r\n", length) == text.npos);  // only white space was cut off
   for (size_t at = 0; at < text.size(); ++at)
     for (const int change : {1, 2, 4, 8, 16, 32, 64, 128, int(uint8_t(text[at])), text[at] ^ '"'}) {
       std::string changed = text;

@@ -1,5 +1,5 @@
-// verify trusts no statement of OUT about itself. Each field of OUT's JSON files is changed and the manifest's checksum
-// is updated; verify must find the change and name its place.
+// verify trusts no statement of OUT about itself. The test changes each field of OUT's JSON files and updates the
+// manifest's checksum. verify must find the change and name its place.
 #include "src/packed/rebuilt.h"
 
 #include <unistd.h>
@@ -46,7 +46,7 @@ void seal(const std::string& out, const Json& manifest) {
   write_text(out + "/" + manifest_name, sealed(manifest.dump(1)));
 }
 
-/// Paths of all values, of lists the first, a middle and the last entry.
+/// The paths of all values. Of lists, only the first, a middle and the last entry are used.
 void add_paths(const Json& value, const Json::json_pointer& at, std::vector<Json::json_pointer>& paths) {
   if (value.is_object())
     for (const auto& [key, member] : value.items()) add_paths(member, at / key, paths);
@@ -91,7 +91,7 @@ void apply(Json& document, const Json::json_pointer& at, Change change) {
   }
 }
 
-/// "sets[0].tensors[3].rank".
+/// A path as text, such as "sets[0].tensors[3].rank".
 std::string written(Json::json_pointer at) {
   if (at.empty()) return {};
   const std::string last = at.back(), before = written(at.parent_pointer());
@@ -99,8 +99,7 @@ std::string written(Json::json_pointer at) {
   return before.empty() ? last : before + "." + last;
 }
 
-/// Whether a report names the file with the way to a value in it, the value's key, or the tensor or file whose entry
-/// it is in.
+/// Whether a report names the file and the value: by its path, by its key, or by the tensor or file of its entry.
 bool names(const std::string& report, const std::string& file, const Json& document, Json::json_pointer at) {
   if (report.find(file + ": " + written(at)) != std::string::npos) return true;
   for (; !at.empty(); at = at.parent_pointer()) {
@@ -113,7 +112,7 @@ bool names(const std::string& report, const std::string& file, const Json& docum
   return false;
 }
 
-/// The report without the line on the text's layout, which seal() changes.
+/// The report without the line about the text's form, which seal() changes.
 std::string without_layout(const std::string& report) {
   std::istringstream lines(report);
   std::string rest;
@@ -128,7 +127,7 @@ struct Tally {
   std::string missed, unnamed;
 };
 
-/// Another version's manifest may say other things, so that its version cannot be proved.
+/// The version cannot be proved, because another version's manifest may differ.
 bool cannot_be_known(const Json::json_pointer& at) { return at.to_string() == "/tool/version"; }
 
 void change_every_field(const std::string& out, const std::string& source, const std::string& name, Tally& tally) {
@@ -145,7 +144,7 @@ void change_every_field(const std::string& out, const std::string& source, const
       apply(changed, at, change);
       if (changed == document) continue;
       if (name == manifest_name) {
-        if (at.to_string() == "/xxh3_128") continue;  // seal() makes it again
+        if (at.to_string() == "/xxh3_128") continue;  // seal() updates it
         seal(out, changed);
       } else {
         std::string text = is_table ? "" : changed.dump(2) + "\n";
@@ -167,7 +166,7 @@ void change_every_field(const std::string& out, const std::string& source, const
   write_text(out + "/" + name, before);
 }
 
-/// In full form all families and backends; in short form one.
+/// The full form tests all families and backends, the short form one.
 bool in_full() { return std::getenv("MXFP4_TEST_FULL") != nullptr; }
 
 struct Case {

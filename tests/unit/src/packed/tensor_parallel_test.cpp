@@ -15,7 +15,7 @@ ConvertOptions split(ConvertOptions o, int size, int rank = -1) {
   return o;
 }
 
-/// A published checkpoint at its true size, as its headers say; there are no files.
+/// A published checkpoint in its real size: headers without files.
 Checkpoint headers_of(const char* model) {
   const SynthCheckpoint made = describe_checkpoint(model, {});
   Checkpoint c;
@@ -26,7 +26,7 @@ Checkpoint headers_of(const char* model) {
   return c;
 }
 
-/// Name and header of every file that is planned.
+/// Name and header of every planned file.
 std::map<std::string, std::string> planned(const Checkpoint& c, const TensorParallel& tp) {
   Problems problems;
   const Model model = recognise(c, {}, problems);

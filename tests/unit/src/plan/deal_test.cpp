@@ -1,4 +1,4 @@
-// Which part writes which files.
+// The files that each part writes.
 #include "src/plan/deal.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// A plan of `ranks` ranks, with a job for every row of `jobs`: the files of its ranks.
+/// A plan with `ranks` ranks. Each row of `jobs` is a job: the files of its ranks.
 Plan plan_of(const std::vector<int64_t>& file_bytes, const std::vector<std::vector<int>>& jobs) {
   Plan plan;
   for (const int64_t bytes : file_bytes) plan.files.push_back({"", "", bytes});

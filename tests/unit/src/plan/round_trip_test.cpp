@@ -1,5 +1,5 @@
-// Every backend's plan, pack and unpack in memory: over shapes, tensor-parallel sizes and seeds, and for every code
-// under every scale byte.
+// Plans, packs and unpacks with every backend in memory: over shapes, tensor-parallel sizes and seeds, and for every
+// code with every scale byte.
 #include <catch2/catch.hpp>
 #include <random>
 #include <set>
@@ -11,7 +11,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// A checkpoint of one layer without data: GPT-OSS' stacked tensors, or DeepSeek-V4's one by one.
+/// A checkpoint of one layer without data: GPT-OSS's stacked tensors, or DeepSeek-V4's separate tensors.
 Checkpoint made(bool gpt_oss, int64_t hidden, int64_t intermediate, int64_t experts) {
   Checkpoint ck;
   ck.shards.push_back({"model.safetensors", "", {}});
@@ -45,8 +45,8 @@ Checkpoint made(bool gpt_oss, int64_t hidden, int64_t intermediate, int64_t expe
   return ck;
 }
 
-/// seed 0: the 16 codes in every group, scale bytes in turn; else at random. Scales stay low enough for the constant
-/// that the backend adds.
+/// seed 0: the 16 codes in every group, and scale bytes in order. Other seeds: random bytes. Scales are low enough for
+/// the constant that the backend adds.
 std::vector<uint8_t> fill(const PackedTensor& t, int64_t bytes, uint32_t seed) {
   std::vector<uint8_t> out(static_cast<size_t>(bytes));
   std::mt19937 random(seed + uint32_t(t.role) * 7 + uint32_t(t.part));
@@ -86,12 +86,12 @@ bool round_trip(const Checkpoint& ck, const Model& model, const Backend& backend
     }
     for (const PieceAt& p : pieces.list) restore_piece(first, p, false, again.data(), back.data());
     INFO(first.name);
-    CHECK((back == source));  // not to be printed
+    CHECK((back == source));  // too large to print
   }
   return true;
 }
 
-/// Every lossless backend on one shape. Returns how many took it.
+/// Tries every lossless backend on one shape. Returns how many support it.
 int round_trips(bool gpt_oss, int64_t hidden, int64_t intermediate, int64_t experts, int tp, uint32_t seed) {
   const Checkpoint ck = made(gpt_oss, hidden, intermediate, experts);
   Problems problems;

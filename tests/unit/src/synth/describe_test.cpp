@@ -11,7 +11,7 @@ struct Totals {
   int64_t tensors = 0, bytes = 0;
 };
 
-/// Of the tensors whose name contains `part`, by dtype.
+/// Totals of the tensors whose names contain `part`, by dtype.
 std::map<std::string, Totals> totals_of(const SynthCheckpoint& checkpoint, std::string_view part) {
   std::map<std::string, Totals> totals;
   for (const SynthTensor& t : checkpoint.tensors)
@@ -23,8 +23,8 @@ std::map<std::string, Totals> totals_of(const SynthCheckpoint& checkpoint, std::
 }  // namespace
 
 TEST_CASE("true sizes equal the published totals") {
-  // The values in the published indices and headers; -1 if they are not given. If only the experts of a model are
-  // described as published, only experts are compared.
+  // The values in the published indices and headers, or -1 if they are unknown. If only the experts of a model are
+  // described as published, the test compares only experts.
   struct Published {
     const char *model, *part, *dtype;
     int64_t tensors, bytes;
@@ -161,7 +161,7 @@ TEST_CASE("sizes that do not fit are refused") {
   sizes.hidden = 100;
   CHECK_THROWS_WITH(describe_checkpoint("gpt-oss-20b", sizes),
                     "--hidden 100: a multiple of 32 from 32 to 16777216 expected");
-  sizes.hidden = 32;  // Kimi-K3's experts see half of it
+  sizes.hidden = 32;  // Kimi-K3's experts have half of this size
   CHECK_THROWS_WITH(describe_checkpoint("kimi-k3", sizes), "'R/32': 16 / 32 is no whole number");
   sizes = {};
   sizes.layers = 0;

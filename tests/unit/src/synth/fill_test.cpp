@@ -39,7 +39,7 @@ TEST_CASE("tiny checkpoints hold every code, and the scale byte 0 exactly where 
       }
       groups += scale.bytes;
     }
-    CHECK(*std::min_element(codes, codes + 16) > groups);  // 2 per group expected
+    CHECK(*std::min_element(codes, codes + 16) > groups);  // 2 per group are expected
     CHECK(zero_groups > 0);
     CHECK(zero_groups < groups / 256);
   }

@@ -102,7 +102,7 @@ TEST_CASE("large tensors are the same whichever block is made first") {
   const auto& [tensor, data] = made.tensors.at("model.layers.1.mlp.experts.gate_up_proj_blocks");
   int64_t equal = 0;
   for (int64_t i = 0; i < fill_block; ++i) equal += data[size_t(i)] == data[size_t(fill_block + i)];
-  CHECK(equal < fill_block / 100);  // one in 256 expected
+  CHECK(equal < fill_block / 100);  // one in 256 is expected
 }
 
 TEST_CASE("the destination appears whole or not at all") {

@@ -53,12 +53,12 @@ TEST_CASE("the kernels of every backend find nothing wrong in what convert makes
       try {
         pair.pack_for(*backend);
       } catch (const Error&) {
-        continue;  // the backend does not take this family or size
+        continue;  // the backend does not support this family or size
       }
       CHECK(pair.kernels() == "");
       ran.insert(backend->kernel->name);
     }
-  ran.insert("cutlass-mxfp4");  // takes neither family: cutlass_mxfp4_test.cpp
+  ran.insert("cutlass-mxfp4");  // it supports neither family: see cutlass_mxfp4_test.cpp
   CHECK(ran.size() == kernel_formats().size());
 }
 

@@ -1,4 +1,4 @@
-// What verify's kernels say of a layer that a converter misunderstood.
+// verify's kernels on a layer that a converter misunderstood.
 #include "tests/support/misread_pair.h"
 
 using namespace mxfp4;
@@ -10,20 +10,20 @@ void each_byte(Bytes bytes, F change) {
   for (uint8_t& b : bytes) b = change(b);
 }
 
-/// Rows 2i and 2i + 1 of each expert change places.
+/// Exchanges rows 2i and 2i + 1 of each expert.
 void swap_pairs(Bytes bytes, const Tensor& t) {
   const int64_t rows = t.shape[0] * t.shape[1], row = t.bytes / rows;
   for (int64_t r = 0; r < rows; r += 2)
     std::swap_ranges(bytes.begin() + r * row, bytes.begin() + (r + 1) * row, bytes.begin() + (r + 1) * row);
 }
 
-/// Expert 0 and expert 1 of a stacked tensor change places.
+/// Exchanges experts 0 and 1 of a stacked tensor.
 void swap_experts(Bytes bytes, const Tensor& t) {
   const int64_t one = t.bytes / t.shape[0];
   std::swap_ranges(bytes.begin(), bytes.begin() + one, bytes.begin() + one);
 }
 
-/// Of bf16 values, by their exponents.
+/// Multiplies bf16 values by 32, in their exponents.
 static void times_32(Bytes b, const Tensor&) {
   for (size_t at = 0; at + 1 < b.size(); at += 2) {
     const uint32_t x = b[at] | b[at + 1] << 8;
@@ -56,7 +56,7 @@ static void name_mistakes_of_conversion(const Target& target) {
   CHECK_THAT(gpt("_scales", [&](Bytes b, const Tensor&) { each_byte(b, number); }), Contains("read as a number"));
   const auto zero = [](Bytes b, const Tensor&) { each_byte(b, [](uint8_t) { return uint8_t(0); }); };
   CHECK_THAT(gpt("gate_up_proj_bias", zero), Contains("w13's bias is missing"));
-  MisreadPair bias(gpt_oss);  // at 32 times its size, which the bf16 of a GPU's result does not hide
+  MisreadPair bias(gpt_oss);  // 32 times as large, so that the bf16 result of a GPU shows it
   bias.spoil("down_proj_bias", times_32, "right");
   bias.spoil("down_proj_bias", zero);
   bias.pack(target);
@@ -91,7 +91,7 @@ TEST_CASE("kernels on a GPU alone name every mistake of the conversion", "[gpu]"
   for (const Target& target : gpu_targets()) name_mistakes_of_conversion(target);
 }
 
-/// The bytes of one version under the headers and in the manifest of the other: sizes are the same.
+/// Puts the bytes of one version under the headers and the manifest of the other, which have the same sizes.
 static void name_other_version(const char* device) {
   const Target v1{device, "vllm", "flashinfer-cutlass", "v1"}, v2{device, "vllm", "flashinfer-cutlass", "v2"};
   for (const auto& [is, said] : {std::pair{v1, v2}, std::pair{v2, v1}})

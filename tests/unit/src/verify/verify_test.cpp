@@ -11,7 +11,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// The manifest's checksum of a packed tensor in a file: of the experts' slices.
+/// The manifest's checksum of a packed tensor in a file, made from the experts' slices.
 std::string checksum_of(const std::string& file, const Tensor& t, int64_t experts) {
   std::vector<Hash> slices;
   for (int64_t e = 0; e < experts; ++e)

@@ -15,7 +15,7 @@ using Catch::Contains;
 
 namespace {
 
-/// What diagnose() says when the packed layer is run as `change` makes it.
+/// The result of diagnose() for the packed layer after `change`.
 template <class Change>
 std::string diagnosis(const MoeCase& right, Change change) {
   MoeCase wrong = right;
@@ -36,7 +36,7 @@ TEST_CASE("mistakes of the engine's side are named", "[vllm#44893][vllm#52240][s
         return diagnosis(right, [&](MoeCase& c) { change(c.shards[0].config); });
       };
       CHECK(diagnosis(right, [](MoeCase& c) { c.shards[0].routing.weights[1] *= 2; }) == "");
-      const auto order = [&](auto change) {  // that the kernel reads
+      const auto order = [&](auto change) {  // the row order of the kernel
         MoeCase c = right;
         change(c.shards[0].config);
         return diagnosis(c, [](MoeCase&) {});
@@ -62,8 +62,8 @@ TEST_CASE("mistakes of the engine's side are named", "[vllm#44893][vllm#52240][s
 
 namespace {
 
-/// The checkpoint with other bytes: what a wrong conversion would have packed. Rows of vLLM's CPU layout are easy to
-/// make from it, so the wrong layer is packed here and read by that format.
+/// The checkpoint with changed bytes, as a wrong conversion would pack it. The wrong layer is packed here in the rows
+/// of vLLM's CPU layout, because this layout is easy to make.
 struct Wrong {
   std::vector<uint8_t> codes[2], scales[2];
   PackedMoe packed;
@@ -215,7 +215,7 @@ TEST_CASE("wrong bytes that no mistake accounts for are not explained") {
       const MoeCase right = golden_case(layer, packing);
       const MoeConfig& c = right.shards[0].config;
       const PackedMoe& p = right.shards[0].packed;
-      if (!p.w13) continue;  // no packing of this layer
+      if (!p.w13) continue;  // the layer has no such packing
       const int64_t n = 2 * c.padded_intermediate, k = c.padded_hidden;
       const auto said_of = [&](const uint8_t* PackedMoe::*part, int64_t bytes, int64_t begin, int64_t end,
                                uint8_t bits) {

@@ -1,5 +1,6 @@
-// The golden layers packed by this project's layouts and computed by the kernels that know none of them. The file is
-// built twice: with the layouts as they are, and with a mistake in each (tests/mutated), which unpacking cannot see.
+// Packs the golden layers with this project's layouts, and computes them with kernels that do not include the layouts.
+// The file is built twice: with the layouts as they are, and with a mistake in each (tests/mutated), which unpacking
+// cannot find.
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -13,7 +14,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// The matrix's bytes as the engine packs them.
+/// The matrix's bytes in the engine's layout.
 std::vector<uint8_t> pack(const Layout& layout, const Matrix& m, bool& restored) {
   const auto rows = size_t(m.real.n), bytes = size_t(m.real.b);
   std::vector<uint8_t> packed(packed_bytes(layout, m.padded)), back(size_t(m.views) * rows * bytes);
@@ -38,7 +39,7 @@ std::vector<uint8_t> pack(const Layout& layout, const Matrix& m, bool& restored)
   return packed;
 }
 
-/// An expert's gate and up, or down, after Humming's W4A8 has rewritten them.
+/// An expert's gate and up, or down, rewritten by Humming's W4A8.
 struct Rewritten {
   std::vector<uint8_t> codes, scales;
   float residual = 0;
@@ -53,7 +54,7 @@ struct Rewritten {
     }
     residual = humming_rewrite(codes, scales).residual;
   }
-  /// Part `index` of them, which are of one size.
+  /// Part `index` of several parts of the same size.
   SourceMatrix part(SourceMatrix like, int64_t index) const {
     like.codes = {codes.data() + index * like.n * like.k / 2, like.k / 2};
     like.scales = {scales.data() + index * like.n * like.k / 32, like.k / 32};
@@ -61,11 +62,11 @@ struct Rewritten {
   }
 };
 
-/// All experts of the layer; biases are the golden ones.
+/// All experts of the layer, packed, with the golden biases.
 struct PackedLayer {
   std::vector<uint8_t> w13, w13_scale, w2, w2_scale;
   std::vector<float> residuals[2];
-  bool restored = true;  // unpacking gives the source's bytes, and every pad is right
+  bool restored = true;  // unpacking restores the source's bytes, and every pad is right
   PackedLayer(const Packing& packing, const MoeCase& layer) {
     const Layout codes = find_layout(packing.codes).value(), scales = find_layout(packing.scales).value();
     const MoeConfig& c = layer.shards[0].config;
@@ -101,12 +102,12 @@ struct PackedLayer {
   }
 };
 
-/// Returns how many of the golden layers have the packing and were computed.
+/// Returns the number of golden layers that have the packing and were computed.
 int check_layouts(const Packing& packing, std::span<const GoldenLayer> golden, bool cuda) {
   int computed = 0;
   for (const GoldenLayer& whole : golden) {
     MoeCase layer = golden_case(whole, packing);
-    if (!layer.shards[0].packed.w13) continue;  // no packing of this layer
+    if (!layer.shards[0].packed.w13) continue;  // the layer has no such packing
     if (cuda && !cuda_kernel_missing(*layer.format).empty()) continue;
     const PackedLayer packed(packing, layer);
     CHECK(packed.restored);

@@ -16,7 +16,7 @@ double error(const MoeCase& c) {
   return compare(reference_of(c), packed_result_of(c, *c.format), c.format->tolerance).relative_l2;
 }
 
-/// Packed tensors in memory of their own, to be spoilt.
+/// Copies of the packed tensors, which the tests damage.
 struct Spoilt {
   std::vector<uint8_t> w13, w13_scale, w2, w2_scale;
   Spoilt(const MoeCase& c) {
@@ -39,7 +39,7 @@ struct Spoilt {
   }
 };
 
-/// One expert's weights as the format reads them.
+/// One expert's weights, read by the format.
 std::vector<float> read_all(const KernelFormat& format, const PackedMatrix& m) {
   std::vector<float> values(m.n * m.k), block(format.rows * m.k);
   for (int64_t n0 = 0; n0 < m.n; n0 += format.rows) {
@@ -57,7 +57,7 @@ TEST_CASE("every kernel format computes the golden layers' MoE from the packed b
     for (const Packing& packing : packings) {
       const MoeCase c = golden_case(layer, packing);
       const MoeShard& shard = c.shards.front();
-      if (!shard.packed.w13) continue;  // another layer has it
+      if (!shard.packed.w13) continue;  // the packing is in another layer
       INFO(file << " " << packing.tag);
       const MoeCpuOutput got = moe_cpu(*c.format, shard.config, shard.packed, c.x, shard.routing);
       const Comparison right = compare(reference_of(c), got.out, c.format->tolerance);
@@ -101,7 +101,7 @@ TEST_CASE("expert-parallel ranks add up to the layer") {
 
 TEST_CASE("kernel formats without a golden layer: the layout's golden layer with the rows that they read") {
   const GoldenLayer layer("layer_deepseek.safetensors");
-  // CuTe-DSL: CUTLASS's rows [up; gate] in blocks of 64; a block of 64 rows is half of a scale block.
+  // CuTe-DSL has CUTLASS's rows [up; gate] in blocks of 64. A block of 64 rows is half of a scale block.
   const MoeCase cutlass = golden_case(layer, packing_of("flashinfer_cutlass_sm100"));
   Spoilt packed(cutlass);
   const Spoilt plain = packed;

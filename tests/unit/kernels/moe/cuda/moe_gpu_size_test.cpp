@@ -1,6 +1,6 @@
-// The CUDA MoE on layers of published sizes, in which the kernels' rings of stages wrap around and the last row tile is
-// partial. The layers are packed by this project's layouts and compared with the float64 reference. Skipped without a
-// GPU.
+// Computes layers of published sizes on the GPU. In these, the kernels' ring buffers wrap around and the last row tile
+// is partial. The layers are packed by this project's layouts and compared with the float64 reference. Skipped without
+// a GPU.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <list>
@@ -48,7 +48,7 @@ struct SizedPacking {
   const char* format;
   Layout codes, scales;
   int64_t hidden, intermediate;  // padded to multiples of these
-  bool up_first_halves = false;  // else as loaded
+  bool up_first_halves = false;  // otherwise in loaded order
 };
 const SizedPacking sized_packings[] = {
     {"marlin", MarlinCodes{}, MarlinScales{}, 256, 128},
@@ -104,7 +104,7 @@ struct Batch {
 };
 std::vector<Batch> make_batches(const RandomLayer& layer) {
   std::vector<Batch> batches;
-  for (int64_t tokens : {1, 9, 24, 50, 150}) {  // per expert; one batch at least for every kernel
+  for (int64_t tokens : {1, 9, 24, 50, 150}) {  // tokens per expert: at least one batch for every kernel
     RouterRule rule;
     rule.experts = layer.config.experts;
     rule.top_k = layer.config.top_k;

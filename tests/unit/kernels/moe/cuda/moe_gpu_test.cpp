@@ -1,5 +1,5 @@
-// The CUDA MoE on golden layers, whose packed bytes were made outside this project, against the float64 reference.
-// Skipped, with the reason, without a GPU.
+// Computes golden layers on the GPU, whose packed bytes were made outside this project, and compares them with the
+// float64 reference. Skipped without a GPU.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <iostream>
@@ -19,7 +19,7 @@ std::vector<uint16_t> bf16_bits(const std::vector<float>& x) {
   return bits;
 }
 
-/// Every token to both experts, with another rank's expert here and there.
+/// Sends every token to both experts, and some to an expert of another rank.
 Routing routing_of(const GoldenLayer& layer, int64_t tokens) {
   RouterRule rule;
   rule.experts = layer.config.experts;
@@ -40,11 +40,11 @@ void check_sizes(const GoldenLayer& layer, const Packing& packing, const MoeConf
   CHECK(size(fc ? "fc2_scales" : "w2_scale") == bytes.w2_scale * c.experts);
 }
 
-/// One to three roundings to bf16 (activation, output) of about 1.5e-3 each; the engines' own kernels are at 2.5e-3 to
-/// 5.5e-3. A single token is a small sample.
+/// The result is rounded to bf16 one to three times (activation, output), with an error of about 1.5e-3 each time. The
+/// engines' own kernels have 2.5e-3 to 5.5e-3. A single token is a small sample.
 double tolerance(int64_t tokens) { return tokens < 16 ? 3e-3 : 2.5e-3; }
 
-/// One batch at least for every kernel of the format; returns the largest error.
+/// Computes at least one batch for every kernel of the format. Returns the largest error.
 double check_batches(const GoldenLayer& layer, CudaMoe& gpu) {
   double worst = 0;
   for (int64_t tokens : {1, 8, 16, 40, 75, 100, 256}) {

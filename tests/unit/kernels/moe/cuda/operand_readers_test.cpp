@@ -1,5 +1,5 @@
-// The index arithmetic of the GPU kernels on the host: a warp's fetches and decodes, lane by lane, against the
-// canonical codes and scales of the golden matrices.
+// Runs the index arithmetic of the GPU kernels on the host: a warp's fetches and decodes, lane by lane, compared with
+// the canonical codes and scales of the golden matrices.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -16,7 +16,7 @@ float code_value(int code) {
   return code & 8 ? -magnitude[code & 7] : magnitude[code & 7];
 }
 
-/// bf16 bits of code * 2^-126 back to the code's value.
+/// Converts bf16 bits of code * 2^-126 to the code's value.
 float operand_value(uint32_t half) { return std::ldexp(std::bit_cast<float>((half & 0xffff) << 16), 126); }
 
 struct Canonical {
@@ -29,7 +29,7 @@ struct Canonical {
   int scale(int64_t e, int64_t row, int64_t group) const { return scales[size_t((e * n + row) * (k / 32) + group)]; }
 };
 
-/// One span of 64 rows, as the kernels hold it in shared memory.
+/// A span of 64 rows in the form of the kernels' shared memory.
 template <OperandReader Reader>
 struct Span {
   alignas(16) uint8_t words[Reader::span * unit_bytes], scales[256];
@@ -47,7 +47,7 @@ struct Span {
   }
 };
 
-/// The largest block of lanes that disagree, as a count.
+/// The number of lanes that disagree in the worst block.
 template <OperandReader Reader>
 int64_t wrong_words(const OperandMatrix& m, const Canonical& c, int64_t experts) {
   int64_t wrong = 0;
@@ -102,7 +102,8 @@ void check_format(const char* format_name, const std::string& codes, const std::
   CHECK(found >= 2);
 }
 
-/// Formats that are golden in layers only: w2, whose intermediate columns the engine pads to a multiple.
+/// Checks formats whose golden tensors are in layers only, with w2. The engine pads its intermediate columns to
+/// `multiple`.
 template <OperandReader Reader>
 void check_layer(const char* file, const char* format_name, const std::string& tag, int64_t multiple) {
   const Golden golden(file);

@@ -69,7 +69,7 @@ TEST_CASE("every driver makes a layout's bytes by its modes in matrices of many 
         ByModes by;
         by.modes = &modes;
         const auto device = open_cpu(*driver);
-        for (const int64_t pads : {0, 1}) {  // without them rows are packed from where they are
+        for (const int64_t pads : {0, 1}) {  // without pads, rows are packed from their place
           INFO(driver->name << " " << name_of(layout) << " " << s.n << " x " << s.b << " pads " << pads);
           const Shape real = {s.n - 64 * pads, s.b - pads};
           const auto source = random_bytes(real.n * real.b, uint32_t(s.n + s.b));
@@ -96,9 +96,9 @@ TEST_CASE("shuffles are found at run time where places are sums of bits") {
   const auto plans = [&](const Modes& modes) { return find_plans(ModeLayout(s, modes), 1, {6, 0}); };
   const auto marlin = plans(modes_of(MarlinCodes{}, s));
   REQUIRE(marlin);
-  CHECK(marlin->pack.from.bytes == 64);  // whole lines are read and written
+  CHECK(marlin->pack.from.bytes == 64);  // the driver reads and writes whole cache lines
   CHECK(marlin->pack.past_caches);
-  CHECK(marlin->pack.before.size() == 1);  // as mode_plan.h has them
+  CHECK(marlin->pack.before.size() == 1);  // as drawn in mode_plan.h
   CHECK(marlin->pack.after.size() == 3);
   CHECK(marlin->pack.planes.size() == 4);
   const auto transposed = plans({{8, {{0, 1}}}, {5888, {{1, 0}}}, {1536, {{0, 8}}}});
@@ -107,6 +107,6 @@ TEST_CASE("shuffles are found at run time where places are sums of bits") {
   CHECK(transposed->pack.planes.empty());
   CHECK(plans({{4, {{0, 1}}}, {8, {{1, 0}}}, {3072, {{0, 4}}}, {736, {{8, 0}}}}));
   CHECK(plans(modes_of(Plain{}, s)));
-  // Bytes backwards.
+  // Bytes in reverse order.
   CHECK(!plans({{8, {{0, 1}}}, {2, {{0, 8}, {0, 0}}}, {768, {{0, 16}}}, {5888, {{1, 0}}}}));
 }

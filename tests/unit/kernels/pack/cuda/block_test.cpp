@@ -1,4 +1,4 @@
-// The properties of every layout that the CUDA kernels rely on, checked without a GPU.
+// Properties of all layouts that the CUDA kernels need, checked without a GPU.
 #include "kernels/pack/cuda/block.cuh"
 
 #include <catch2/catch.hpp>
@@ -22,7 +22,7 @@ TEST_CASE("every layout permutes address bits, as the CUDA kernels take for gran
 
 namespace {
 
-/// Gate and up rows in turn, 90 bytes each.
+/// Alternating rows of gate and up, 90 bytes each.
 Matrix in_turn(int64_t padded_n, RowOrder order) {
   static const uint8_t bytes[1024 * 90] = {};
   Matrix m;
@@ -61,7 +61,7 @@ TEST_CASE("a block takes other rows as they come") {
     const Interleave interleave = interleave_of<Scales128x4>(m);
     return interleave.rows == 0 && interleave.half == 0 && interleave.place(77, true) == 77;
   };
-  CHECK(as_they_come(in_turn(192, {})));  // a tile would be of both halves
+  CHECK(as_they_come(in_turn(192, {})));  // a tile would cross the halves
   CHECK(as_they_come(in_turn(768, {96, false})));
   CHECK(as_they_come(in_turn(1024, {128, false})));
   Matrix m = in_turn(1024, {});
@@ -69,6 +69,6 @@ TEST_CASE("a block takes other rows as they come") {
   m.view[0].stride = m.view[1].stride = 90;
   CHECK(as_they_come(m));
   m = in_turn(1024, {});
-  m.real.b = 96, m.view[0].stride = m.view[1].stride = 192;  // each row in sectors of its own
+  m.real.b = 96, m.view[0].stride = m.view[1].stride = 192;  // each row in separate sectors
   CHECK(as_they_come(m));
 }

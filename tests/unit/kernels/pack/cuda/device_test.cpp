@@ -1,4 +1,4 @@
-// The CUDA device makes the CPU's bytes, and its reports.
+// Compares packed bytes and reports of the CUDA device with the CPU's.
 #include "kernels/pack/device.h"
 
 #include <xxhash.h>
@@ -15,7 +15,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// The differences between the rows that run_cases() unpacked and the source.
+/// The differences between the source and the rows that run_cases() has unpacked.
 ViewReport difference(const DeviceCase& c, int view, const std::vector<uint8_t>& rows, int seed) {
   const auto source = random_bytes(c.source.bytes(), seed);
   const Rows is = c.matrix(rows.data()).view[view], want = c.matrix(source.data()).view[view];
@@ -26,7 +26,7 @@ ViewReport difference(const DeviceCase& c, int view, const std::vector<uint8_t>&
   return d;
 }
 
-/// Bytes of a row of k columns in the kind of matrix that the layout is for.
+/// Bytes of a row with k columns in the layout's kind of matrix.
 int64_t row_bytes(const Layout& layout, int64_t k) {
   const std::string_view name = name_of(layout);
   if (name.ends_with(".scales")) return k / 32;
@@ -34,7 +34,7 @@ int64_t row_bytes(const Layout& layout, int64_t k) {
   return k / 2;
 }
 
-/// The least shape from s on that the layout takes.
+/// The smallest shape from s on that the layout supports.
 Shape fitting(const Layout& layout, Shape s) {
   const Shape multiple = multiple_of(layout);
   return {round_up(s.n, multiple.n), round_up(s.b, multiple.b)};

@@ -1,4 +1,4 @@
-// Packing of matrices in GPU memory, on a stream of the caller's.
+// Packs matrices in GPU memory on the caller's stream.
 #include "kernels/pack/resident.h"
 
 #include "tests/support/mode_cases.h"
@@ -7,7 +7,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// Packs from and to memory that the GPU reads and writes in place; the CPU does all other work.
+/// A device that packs in memory that the GPU can access; the CPU does all other work.
 class InPlace final : public Device {
  public:
   std::string name() const override { return "in place"; }
@@ -42,14 +42,14 @@ class InPlace final : public Device {
 
  private:
   static int64_t extent(const Matrix& m, int v) { return (m.real.n - 1) * m.view[v].stride + m.real.b; }
-  /// With what may be read behind it, and bytes before it.
+  /// The matrix's extent, and 32 bytes that may be read after it.
   static int64_t room(const Matrix& m, int v) { return round_up(extent(m, v) + 32, 16); }
   static int64_t bytes_of(const PackItem& item) {
     int64_t bytes = round_up(packed_bytes(item.layout, item.matrix.padded), 16);
     for (int v = 0; v < item.matrix.views; ++v) bytes += room(item.matrix, v);
     return bytes;
   }
-  /// The item in memory from `at` on, rows as far from a multiple of 16 as they were.
+  /// The item moved to memory at `at`. Rows keep their offsets modulo 16.
   static PackItem moved(PackItem item, uint8_t* at) {
     Matrix& m = item.matrix;
     for (int v = 0; v < m.views; ++v) {

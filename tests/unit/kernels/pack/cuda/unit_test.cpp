@@ -1,4 +1,4 @@
-// The CUDA kernels' function for one unit of a layout by modes, on the host and on a GPU.
+// Tests the CUDA kernels' function for a unit of a mode layout, on the host and on a GPU.
 #include "kernels/pack/cuda/unit.cuh"
 
 #include <catch2/catch.hpp>
@@ -10,7 +10,7 @@ using namespace mxfp4;
 
 namespace {
 
-/// The first thing that was wrong, and how many were.
+/// The number of errors, and the first.
 struct Seen {
   int64_t wrong = 0, first = 0;
   uint8_t is = 0, expected = 0;
@@ -26,7 +26,7 @@ struct Found {
   void copy(int64_t place) const { copies->add(place, 0, 0); }
 };
 
-/// The kernels' threads one after the other, the last first.
+/// Runs the kernels' threads on the host in reverse order.
 class UnitsOnHost final : public Device {
  public:
   std::string name() const override { return "units"; }
@@ -55,7 +55,7 @@ class UnitsOnHost final : public Device {
     }
   }
 
-  /// By unpacking; the kernel that compares knows no layout.
+  /// Compares by unpacking, because the kernel that compares has no layout.
   void compare(std::span<const CompareItem> items, std::span<CompareReport> reports) override {
     for (size_t k = 0; k < items.size(); ++k) {
       const CompareItem& item = items[k];
@@ -156,7 +156,7 @@ TEST_CASE("cuda packs layouts by modes beside built-in ones, at true size", "[gp
     DeviceCase built_in = all.cases.back();
     built_in.layout = layout;
     built_in.padded = s;
-    built_in.pad = {1, 2, 3, 4};  // theirs are single bytes
+    built_in.pad = {1, 2, 3, 4};  // these have pads of one byte
     all.cases.push_back(built_in);
   }
   check_cases(*open_cuda(0), all.cases);
