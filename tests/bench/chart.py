@@ -50,7 +50,7 @@ def conversions():
     for backend in ("marlin", "flashinfer-cutlass"):
         r = row("convert", backend=backend, **{"page cache": "cold, synced"})
         out.append((f"4.2 GB, cold files, {backend}", [("convert", float(r["s"]), OURS),
-                                                       ("cp", float(r["cp or cat s"]), OTHER)]))
+                                                       ("cp", float(r["cp s"]), OTHER)]))
     rows = ("convert, CPU, 16 threads", OURS), ("cp -r", OTHER), ("16 processes of cp", OTHER)
     out.append(("14.7 GB in memory, 16 cores", [(name, float(row(name)["tmpfs s"]), color) for name, color in rows]))
     r = row("User Mode Linux, none")
