@@ -4,7 +4,7 @@
 usage: run.py MXFP4-PACK [--table FILE] [--only TEXT]
 
 Prints a table of kinds, instances, verdicts and messages, and fails if a verdict or a message is another than the case
-expects. It also fails if the table in README.md differs. --table FILE writes the table into FILE instead; --only runs
+expects. It also fails if the table in table.txt differs. --table FILE writes the table into FILE instead; --only runs
 the cases whose kind, instance or model contains a text.
 """
 
@@ -23,9 +23,8 @@ import missing
 import published
 from case import Bench, Wrong, convert_and_verify
 
-BEGIN, END = "<!-- cases -->\n", "<!-- end of cases -->\n"
 CASES = [*missing.CASES, *contents.CASES, *published.CASES, *layouts.CASES, *files.CASES, *advice.CASES]
-README = Path(__file__).resolve().with_name("README.md")
+TABLE = Path(__file__).resolve().with_name("table.txt")
 
 
 def shown(line, folder):
@@ -67,16 +66,6 @@ def few_instances():
     return [f"FAILED: one instance only: {kind}" for kind in dict.fromkeys(kinds) if kinds.count(kind) < 2]
 
 
-def put_table(path, table):
-    text = path.read_text()
-    path.write_text(text[: text.index(BEGIN) + len(BEGIN)] + table + text[text.index(END) :])
-
-
-def differs(table):
-    said = re.search(re.escape(BEGIN) + "(.*)" + re.escape(END), README.read_text(), re.S)
-    return not said or said[1] != table
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
@@ -88,9 +77,9 @@ def main():
     failures += few_instances()
     print(table, end="")
     if o.table and not failures:
-        put_table(o.table, table)
-    elif not o.only and differs(table):
-        failures.append("FAILED: the table in tests/cases/README.md differs")
+        o.table.write_text(table)
+    elif not o.only and TABLE.read_text() != table:
+        failures.append("FAILED: the table in tests/cases/table.txt differs")
     print(f"{len(cases)} instances of {len({c.kind for c in cases})} kinds, {len(failures)} failures")
     print("\n".join(failures))
     return 1 if failures or not cases else 0

@@ -289,7 +289,7 @@ TEST_CASE("a shape that a backend cannot serve is refused with the reason") {
               .find("layers.0.ffn.experts: " + std::string(backend) +
                     " of sglang cannot serve it: hidden 128 and intermediate 64 must be multiples of 128") !=
           std::string::npos);
-  CHECK(refusal({"", "flashinfer-cutedsl", "vllm", ""}, tiny_gpt_oss).find("takes no bias") != std::string::npos);
+  CHECK(refusal({"", "flashinfer-cutedsl", "vllm", ""}, tiny_gpt_oss).find("supports no bias") != std::string::npos);
 }
 
 TEST_CASE("a lossy backend reports what was lost, and has no way back") {
