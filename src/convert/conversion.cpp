@@ -42,7 +42,7 @@ void Conversion::run() {
   });
   files_.close_all([&](size_t i, DirectFile& file) {
     throw_if_interrupted();
-    if (file.fd().stat().st_nlink == 0) fail(ErrorKind::io, "{}: was removed meanwhile", file.fd().name());
+    if (file.fd().stat().st_nlink == 0) fail(ErrorKind::io, "{}: was removed during the run", file.fd().name());
     if (!is_linked_[i] && !write_way_) write_way_ = file.write_way();
     phases_.time(Phase::sync, [&] {
       if (!is_linked_[i])

@@ -63,8 +63,7 @@ void NewOutput::check(const Plan& plan) const {
   const std::string edited = there ? edited_file(there, replaced_) : "";
   if (edited.empty()) return;
   if (read_listed_files(there) != replaced_)  // parts do not lock OUT
-    fail(ErrorKind::usage, "{}: was replaced meanwhile; where that was the merge of its parts, all is done",
-         options_.out);
+    fail(ErrorKind::usage, "{}: was replaced during the run; if its parts were merged, all is done", options_.out);
   fail(ErrorKind::usage, "{}: {} was changed since it was written; move it away, or choose another place", options_.out,
        edited);
 }

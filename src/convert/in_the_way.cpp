@@ -47,7 +47,7 @@ void refuse_to_replace(const ConvertOptions& o, const Plan& plan, const Input& i
   const std::string all = fmt::format("{}", fmt::join(sets, ", "));
   const std::string force = what_force_does(there);
   if (!damage.any() && can_add(o, plan, in, *out))
-    fail(ErrorKind::usage, "{}: exists and holds {}; --add puts this set beside; {}", o.out, all, force);
+    fail(ErrorKind::usage, "{}: exists and holds {}; --add adds this set; {}", o.out, all, force);
   if (!differs.empty()) fail(ErrorKind::usage, "{}: exists and holds {}, but {}; {}", o.out, all, differs, force);
   fail(ErrorKind::usage, "{}: exists and holds {}, and this set cannot be added; choose another place, or {}", o.out,
        all, force);

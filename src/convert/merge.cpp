@@ -24,7 +24,7 @@ ConvertOptions options_of(const MergeOptions& m, const PartFolder& part) {
     if (o.tp_size < 1 || o.tp_size > most_ranks)
       fail(ErrorKind::input, "{}: {} of {} has a tensor-parallel size of {}", m.out, part_record, part.name, o.tp_size);
   } catch (const Json::exception&) {
-    fail(ErrorKind::input, "{}: {} of {} is of another version", m.out, part_record, part.name);
+    fail(ErrorKind::input, "{}: {} of {} is from another version", m.out, part_record, part.name);
   }
   o.out = m.out;
   o.merge = true;
@@ -40,8 +40,8 @@ Json look_at_output(const std::string& out, const Place& place) {
   const Folder there = place.folder();
   if (!has_manifest(there))
     fail(ErrorKind::usage, "{}: there are no parts of it{}; convert or unpack --part writes them", out,
-         there ? ", and what is there is no output of mxfp4-pack; where unpack wrote it from "
-                 "an output, merge it with --source"
+         there ? ", and it is not an output of mxfp4-pack; if unpack wrote it from an output, "
+                 "merge it with --source"
                : "");
   Problems damage;
   const auto packed = open_packed(there, out, damage);
@@ -53,7 +53,7 @@ Json look_at_output(const std::string& out, const Place& place) {
   }
   std::string sets;
   for (const ManifestSet& set : packed->manifest.sets) sets += (sets.empty() ? "" : "; ") + describe(set);
-  note(fmt::format("{}: is there, and no parts of it: {}", out, sets));
+  note(fmt::format("{}: already complete, no parts to merge: {}", out, sets));
   return {{"out", out}, {"unchanged", true}};
 }
 
@@ -86,7 +86,8 @@ Json merge(const MergeOptions& options) {
   const std::vector<PartFolder> parts = read_parts(parts_beside(place));
   const bool is_unpacked = parts.empty() ? !options.source.empty() : is_of_unpack(parts.front().command);
   if (is_unpacked) return merge_unpacked(options, place, parts);
-  if (!options.source.empty()) fail(ErrorKind::usage, "{}: its parts are of convert, without --source", options.out);
+  if (!options.source.empty())
+    fail(ErrorKind::usage, "{}: its parts were written by convert; omit --source", options.out);
   if (!parts.empty()) return convert(options_of(options, parts.front()), place);
   if (is_finished && !has_manifest(place.folder())) {
     note(fmt::format("{}: all is merged already", options.out));

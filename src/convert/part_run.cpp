@@ -23,7 +23,7 @@ void check_same(const PartRun& run, const std::string& place, const PartFolder& 
   if (why.empty() && n.count != count)
     why = fmt::format("is one of {0}, not of {1}; write the others with --part I/{0}", n.count, count);
   if (part.record.head.options != run.head.options)
-    why = "was made with other options, of which --add and --force are two, or by another version";
+    why = "was made with other options (--add and --force count) or by another version";
   if (part.record.head.source != run.head.source) why = "was made from another source, or the source has changed";
   if (why.empty()) return;
   fail(ErrorKind::usage, "{}: part {} of {} {}; discard the parts: mxfp4-pack clean {} --remove; or {}", run.out,

@@ -168,7 +168,7 @@ class RawLayer {
     const UnpackItem item{t.parameter->layout, packed, m};
     PadReport pads;
     worker.device->unpack({&item, 1}, {&pads, 1});
-    if (other && !narrow(t, raw.shape, rows, place)) return "holds what is no scale's value";
+    if (other && !narrow(t, raw.shape, rows, place)) return "has a value that is not a scale's";
     return pads.copies.wrong ? describe(pads.copies) : "";
   }
 
@@ -191,7 +191,8 @@ void print_raw_layer(const RawLayerOptions& options) {
   if (options.set < 0 || options.set >= int(packed->sets.size()))
     fail(ErrorKind::usage, "{}: it has no set {}", options.out, options.set);
   if (const Backend& backend = *packed->sets[size_t(options.set)].plan.backend; backend.rewrite)
-    fail(ErrorKind::usage, "{}: {} is lossy: the raw codes and scales are not in it", options.out, backend.name);
+    fail(ErrorKind::usage, "{}: {} is lossy: it does not have the original codes and scales", options.out,
+         backend.name);
   RawLayer(*packed, options).print(options.threads, choose_device(options.device));
 }
 

@@ -56,7 +56,7 @@ Json report(const ConvertOptions& options, const Input& in, const Plan& plan, co
             const Conversion& conversion) {
   report_files(in.checkpoint, in.published);
   if (conversion.zero_scales())
-    note(fmt::format("0x00 (2^-127) in {}; some kernels, as Marlin's and Hopper's, read it as 0.0",
+    note(fmt::format("0x00 (2^-127) in {}; some kernels, such as Marlin's and Hopper's, read it as 0.0",
                      counted(conversion.zero_scales(), "scale")));
   if (plan.backend->rewrite) note(describe_loss(conversion.loss()));
   const Json seconds = conversion.seconds();

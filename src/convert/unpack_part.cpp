@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* unpacked_key = "unpack";
-constexpr const char* there_already = "all is there already, its tensors not compared";
+constexpr const char* there_already = "complete already; tensors were not compared";
 
 /// A plan whose files are the source's shards, each with one job, to divide among parts.
 Plan plan_of_shards(const PackedCheckpoint& packed) {

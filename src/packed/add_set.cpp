@@ -39,10 +39,10 @@ int set_number(const Manifest& m, const Backend& b, const TensorParallel& tp) {
 void refuse_second(const std::string& out, const Manifest& m, const Backend& b, const TensorParallel& tp) {
   for (const ManifestSet& s : m.sets)
     if (s.engine == b.engine && s.backend == b.name && shares_a_rank(s.tp, tp))
-      fail(ErrorKind::usage, "{}: {} is there already{}", out, describe(s),
+      fail(ErrorKind::usage, "{}: {} exists already{}", out, describe(s),
            s.layout_version == b.layout_version
                ? ""
-               : fmt::format(" in layout version {}; loaders could not tell the two apart", s.layout_version));
+               : fmt::format(" in layout version {}; loaders cannot distinguish them", s.layout_version));
 }
 
 void check_same_form(const Checkpoint& source, const PackedCheckpoint& out) {
@@ -98,7 +98,7 @@ void link_files(const Folder& from, const OutputDir& to, const std::set<std::str
       if (error == 0) continue;
       if (!is_refusal(error)) fail_errno(name, "cannot link", error);
       if (!is_said)
-        warn(fmt::format("{}: cannot be hard-linked ({}), so it is copied, as are others like it", from.path(name),
+        warn(fmt::format("{}: cannot be hard-linked ({}); this file and similar ones are copied", from.path(name),
                          std::generic_category().message(error)));
       is_said = true;
     }

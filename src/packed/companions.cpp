@@ -155,8 +155,7 @@ void check_names(const OutputDir& out, const std::vector<std::string>& names) {
   const std::set<std::string> kept(list.begin(), list.end());
   for (const std::string& name : names)
     if (!kept.count(name))
-      fail(ErrorKind::io, "{}: this file system keeps no file of that name beside the others; choose another place",
-           name);
+      fail(ErrorKind::io, "{}: this file system cannot keep this name beside the others; choose another place", name);
 }
 
 int64_t bytes_beside(const Plan& plan) {

@@ -137,9 +137,7 @@ void check_kinds(const PackedCheckpoint& p) {
                                             file_kind::config,       file_kind::index,        file_kind::source_headers,
                                             file_kind::source_index, file_kind::source_table, file_kind::table};
   for (const ListedFile& f : p.manifest.files)
-    if (!known.count(f.kind))
-      problems.error(where(p.dir, f.name), "of kind '{}', which this program does not know; use a newer mxfp4-pack",
-                     f.kind);
+    if (!known.count(f.kind)) problems.error(where(p.dir, f.name), "unknown kind '{}'; use a newer mxfp4-pack", f.kind);
   problems.throw_if_any();
 }
 

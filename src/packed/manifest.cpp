@@ -9,7 +9,7 @@ const Backend& backend_of(const ManifestSet& set, const Model& model) {
   if (set.layout_file.empty()) return find_backend(set.backend, set.engine, set.layout_version, &model);
   const Backend& b = read_layout(set.layout_file, std::string(manifest_name) + ": layout_file");
   if (set.backend != b.name || set.engine != b.engine || set.layout_version != b.layout_version)
-    fail(ErrorKind::input, "{}: {} {} is not what its layout_file says, {} of {}, {}; damaged?", manifest_name,
+    fail(ErrorKind::input, "{}: {} {} does not match its layout_file ({} of {}, {}); damaged?", manifest_name,
          describe(set), set.layout_version, b.name, b.engine, b.layout_version);
   return b;
 }

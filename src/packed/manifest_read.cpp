@@ -60,7 +60,7 @@ class Reader {
     take_name(listed.name, files_in_out_, f);
     if (tensors) refuse_own_name(name, f);
     if (listed.kind == file_kind::companion) {
-      if (is_own_name(name)) f.at("name").refuse("'{}' is no name of a companion; damaged?", name);
+      if (is_own_name(name)) f.at("name").refuse("'{}' is not a companion's name; damaged?", name);
       take_name(listed.name, files_of_source_, f);
       m_.source.companions.push_back(listed.name);
       m_.source.companion_checksums[listed.name] = listed.checksum;
@@ -89,7 +89,7 @@ class Reader {
     PublishedFile file = {f.at("name").text(), f.at("bytes").number(), f.at(is_git ? "git_sha1" : "sha256").text(),
                           f.at("published_by").text()};
     PublishedList& list = m_.options.published;
-    if (!is_published_hash(file.hash) || is_sha256(file) == is_git) f.refuse("'{}' is no hash; damaged?", file.hash);
+    if (!is_published_hash(file.hash) || is_sha256(file) == is_git) f.refuse("'{}' is not a hash; damaged?", file.hash);
     if (!list.empty() && list.back().name >= file.name) f.at("name").refuse("not in order; damaged?");
     list.push_back(std::move(file));
   }
@@ -116,8 +116,7 @@ class Reader {
   void check_needs(const Field& f) const {
     if (!f.has("needs")) return;
     f.at("needs").each([](const Field& name) {
-      if (name.text() != layout_file_need)
-        name.refuse("'{}', which this program does not know; use a newer one", name.text());
+      if (name.text() != layout_file_need) name.refuse("'{}' is unknown; use a newer mxfp4-pack", name.text());
     });
   }
 
@@ -143,7 +142,7 @@ class Reader {
 
   static void refuse_own_name(const std::string& name, const Field& f) {
     if (reserved(name) == Reserved::everywhere)
-      f.at("name").refuse("'{}' is no name of a file with tensors; damaged?", name);
+      f.at("name").refuse("'{}' is not a name of a file with tensors; damaged?", name);
   }
 
   /// Refuses a second file with the same name in one directory.

@@ -111,7 +111,7 @@ class Rebuilding {
 
   void compare_large(const std::string& name, const TextSource& expected) {
     if (is_text_in_out(name, expected)) return;
-    if (!name.ends_with(".jsonl")) return large_.error(name, "not what this checkpoint and backend give");
+    if (!name.ends_with(".jsonl")) return large_.error(name, "differs from the text for this checkpoint and backend");
     std::string text;
     expected([&](std::string_view part) { text += part; });
     const int64_t before = large_.count();
@@ -173,7 +173,7 @@ class Rebuilding {
   void compare_text(const std::string& name, const std::string& expected) {
     const std::string is = text_in_out(name);
     if (is == expected || problems_.any()) return;
-    if (!name.ends_with(".json")) return problems_.error(name, "not what this checkpoint and backend give");
+    if (!name.ends_with(".json")) return problems_.error(name, "differs from the text for this checkpoint and backend");
     report_differences(name, parse_json(expected, name), parse_json(is, name), problems_);
   }
 
@@ -182,7 +182,7 @@ class Rebuilding {
     if (text == is) return;
     const bool same_version = m_.options.tool_version == MXFP4_VERSION;
     if (!is_version(m_.options.tool_version))
-      problems_.error(manifest_name, "tool.version: '{}' is no version", m_.options.tool_version);
+      problems_.error(manifest_name, "tool.version: '{}' is not a version", m_.options.tool_version);
     Json expected = parse_json(text, manifest_name);
     expected["xxh3_128"] = m_.own_checksum;  // checked when the manifest was read
     const Json found = parse_json(is, manifest_name);

@@ -103,7 +103,7 @@ void RestoredFiles::sort_and_check(size_t index) {
   const Shard& shard = packed_.manifest.source.shards[index];
   int64_t at = 8 + shard.header.bytes;
   for (const Segment& s : list) {
-    if (s.offset != at) fail(ErrorKind::input, "{}: byte {} is of no tensor; damaged?", shard.name, at);
+    if (s.offset != at) fail(ErrorKind::input, "{}: byte {} belongs to no tensor; damaged?", shard.name, at);
     at += s.bytes;
   }
   if (at != shard.state.bytes)

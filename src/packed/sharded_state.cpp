@@ -136,7 +136,8 @@ class StatePlanner {
       if (rows % parts || size % parts || (split == Split::kv_rows && kv_heads_ % parts))
         return complain(source, fmt::format("rows do not split into {} ranks", size));
       if (source.name.ends_with("embed_tokens.weight") && rows % vocabulary_multiple)
-        return complain(source, fmt::format("SGLang pads a vocabulary that is no multiple of {}", vocabulary_multiple));
+        return complain(source,
+                        fmt::format("SGLang pads a vocabulary that is not a multiple of {}", vocabulary_multiple));
       shape[0] = block.rows = rows / parts;
       block.begin = rank_ / (size / parts) * block.rows * row_bytes;
     }
@@ -291,8 +292,7 @@ void verify_state(const PackedCheckpoint& p, int threads, Problems& problems) {
           if (is[size_t(b)] != data[b] && wrong++ == 0) first = offset + b;
       });
     const std::lock_guard lock(mutex);
-    if (wrong)
-      problems.error(f.file.name, "{} bytes are not what the copied tensors give, the first at {}", wrong, first);
+    if (wrong) problems.error(f.file.name, "{} bytes differ from the copied tensors, the first at {}", wrong, first);
   });
 }
 

@@ -7,7 +7,7 @@ expect 'nothing to add to' 2 '' 'several: no such directory; an output of' add -
 convert "$tiny" "$dir/several" --backend marlin --engine vllm
 over() { "$program" convert "$1" "$dir/several" --backend "$2" --engine "$3"; }
 expect 'another set without --add' 2 '' \
-  'several: exists and holds marlin of vllm; --add puts this set beside; --force replaces it$' over "$tiny" marlin sglang
+  'several: exists and holds marlin of vllm; --add adds this set; --force replaces it$' over "$tiny" marlin sglang
 expect 'the same set' 0 '' 'several: unchanged$' \
   over "$tiny" marlin vllm
 expect 'a set of another checkpoint' 2 '' 'several: exists and holds marlin of vllm, and this set cannot be added; choose another place' \

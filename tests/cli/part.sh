@@ -21,7 +21,7 @@ expect 'OUT is not there before the merge' 1 '' '' test -e "$k"
 expect 'what is missing, as an array' 1 '^0,2$' 'k: 2 of 3 parts are missing; write these: 0,2' merge
 expect 'and as JSON' 1 '"parts": ?3, ?"missing": ?\[0, ?2\], ?"array": ?"0,2"' 'are missing' merge --json
 expect 'another number of parts' 2 '' 'part 1 of 3 is one of 3, not of 4; write the others with --part I/3; discard the parts: mxfp4-pack clean .*/k --remove' part 0/4
-expect 'a part that is to replace OUT, beside others that are not' 2 '' 'was made with other options, of which --add and --force' part 0/3 --force
+expect 'a part that is to replace OUT, beside others that are not' 2 '' 'was made with other options (--add and --force count) or' part 0/3 --force
 expect 'other options' 2 '' 'was made with other options' \
   "$program" convert "$many" "$k" --backend marlin --engine vllm --link none --part 0/3
 cp -r "$many" "$dir/again"
@@ -37,7 +37,7 @@ expect 'and the other' 0 '' '' wait $two
 expect 'the last part, and the merge' 0 '"merged":true' '' part 2/3 --merge --json -q
 expect 'the bytes of a single run' 0 '' '' same
 expect 'nothing is left beside it' 1 '' '' compgen -G "$dir/.k.*"
-expect 'a second merge changes nothing' 0 '' 'k: is there, and no parts of it: marlin of vllm at tp 2$' merge
+expect 'a second merge changes nothing' 0 '' 'k: already complete, no parts to merge: marlin of vllm at tp 2$' merge
 expect 'as JSON' 0 '^\{"out":".*k","unchanged":true\}$' '' merge --json -q
 expect 'nor one that reads all bytes' 0 '' 'k: its bytes have their checksums' merge --verify
 shard=$(find "$k/packed" -name '*.safetensors' | sort | head -n 1)
@@ -49,7 +49,7 @@ cp -r "$k" "$dir/broken"
 truncate -s -1 "$(find "$dir/broken/packed" -name '*.safetensors' | sort | head -n 1)"
 expect 'nor does a file that is not whole pass for OUT' 2 '' 'broken: there are no parts of it, and the output is not as' \
   "$program" merge "$dir/broken"
-expect 'nor a folder of others' 2 '' 'there are no parts of it, and what is there is no output of mxfp4-pack' "$program" merge "$many"
+expect 'nor a folder of others' 2 '' 'there are no parts of it, and it is not an output of mxfp4-pack' "$program" merge "$many"
 expect 'a part of what is there' 0 '' 'part 0 of 3: .*all is merged already' part 0/3
 expect 'also by JSON' 0 '"part":0.*"unchanged":true' '' part 0/3 --json -q
 expect 'and one without files' 0 '' 'part 59 of 60: 0 files, 0 B, all is merged already' part 59/60

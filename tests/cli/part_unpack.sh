@@ -22,12 +22,12 @@ expect 'in the end' 0 '' 'u: [0-9]+ tensors, [0-9.]+ MB, of 3 parts' unpack 2/3 
 expect 'the checkpoint, every file of it' 0 '' '' diff -r "$many" "$u"
 expect 'and nothing beside it' 1 '' '' compgen -G "$dir/.u.*"
 expect 'merge does not know a checkpoint' 2 '' 'u: there are no parts of it, .*merge it with --source' merge_u
-expect 'but beside what it was unpacked from' 0 '' 'u: all is there already, its tensors not compared' merge_u --source "$dir/single"
+expect 'but beside what it was unpacked from' 0 '' 'u: complete already; tensors were not compared' merge_u --source "$dir/single"
 expect 'and reads it' 0 '' 'u: all is merged already' merge_u --source "$dir/single" --verify
 expect 'a part that merges says so again' 0 '"merged":true' '' unpack 0/3 --merge --json -q
 expect 'where nothing is' 2 '' 'none: there are no parts of it; unpack --part' "$program" merge "$dir/none" --source "$dir/single"
 expect 'an output has no such source' 2 '' 'single: exists, and is not what its parts make' "$program" merge "$dir/single" --source "$dir/single"
-expect 'a part that is run again' 0 '' 'part 0 of 3: .*all is there already, its tensors not compared' unpack 0/3
+expect 'a part that is run again' 0 '' 'part 0 of 3: .*complete already; tensors were not compared' unpack 0/3
 mkdir "$uparts" && cp -r "$dir/late-u" "$uparts/0-of-3.x.1.1"
 expect 'one that came late is tidied' 0 '' 'all is merged already' merge_u
 expect 'and nothing stays beside it' 1 '' '' compgen -G "$dir/.u.*"

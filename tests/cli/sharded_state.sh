@@ -15,7 +15,7 @@ expect 'sharded state: a default load finds no file' 0 'use--load-format-sharded
 expect 'sharded state: each rank has its parts' 0 '^2$' '' sh -c "ls '$state' | grep -c 'model-rank-1-part-[01].safetensors'"
 expect 'sharded state: unpack' 0 '' '60 tensors, [0-9.]+ kB, each with its source.s checksum, in [0-9.]+ s \([0-9.]+ [kMG]B/s\)$' "$program" unpack "$state" "$dir/st-u"
 put_last "$part" '\377'
-expect 'sharded state: a changed byte' 1 'model-rank-1-part-0.safetensors: 1 bytes are not what the copied' '' \
+expect 'sharded state: a changed byte' 1 'model-rank-1-part-0.safetensors: 1 bytes differ from the copied' '' \
   "$program" verify "$state"
 rm -r "$state"
 expect 'sharded state: another engine' 2 '' 'not for marlin of vllm' sharded "$tiny" marlin vllm

@@ -48,11 +48,11 @@ done
 prepare cp -r "$dir/in" "$dir/names"
 for name in notes.md Notes.md; do echo "$name" >"$dir/names/$name"; done
 prepare tidy
-expect 'files whose names are one here' 2 '' 'otes.md: this file system keeps no file of that name beside the others' \
+expect 'files whose names are one here' 2 '' 'otes.md: this file system cannot keep this name beside the others' \
   on convert "$dir/names" "${as[@]}"
 expect 'nothing is put in place' 1 '' '' test -e "$place/out"
 prepare tidy
 convert "$dir/names" "$dir/both" "${as[@]}"
-expect 'unpacked likewise' 2 '' 'otes.md: this file system keeps no file of that name' on unpack "$dir/both"
+expect 'unpacked likewise' 2 '' 'otes.md: this file system cannot keep this name' on unpack "$dir/both"
 expect 'nor is that' 1 '' '' test -e "$place/out"
 finish

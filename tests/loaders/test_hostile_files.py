@@ -300,9 +300,9 @@ class Types(Output):
 
     def test_numbers_and_nesting(self):
         text = json.dumps(self.good)
-        for old, new, message in (('"limit": 7.0', '"limit": NaN', "NaN is no finite number"),
-                                  ('"limit": 7.0', '"limit": -Infinity', "-Infinity is no finite number"),
-                                  ('"limit": 7.0', '"limit": 1e999', "1e999 is no finite number"),
+        for old, new, message in (('"limit": 7.0', '"limit": NaN', "NaN is not a finite number"),
+                                  ('"limit": 7.0', '"limit": -Infinity', "-Infinity is not a finite number"),
+                                  ('"limit": 7.0', '"limit": 1e999', "1e999 is not a finite number"),
                                   ('"limit": 7.0', '"limit": ' + "9" * 5000, "limit"),
                                   ('"limit": 7.0', '"limit": ' + "[" * 100_000 + "]" * 100_000, "nested too deeply"),
                                   ('"limit": 7.0', '"limit": ' + '{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deeply")):

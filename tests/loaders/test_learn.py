@@ -154,7 +154,7 @@ class Learn(unittest.TestCase):
                      **{codes: lambda x: torch.cat([x["w13"], x["w13"][:, :1]], 1)})
         self.refused(f"{codes}: made of w13 and w13_scale together",
                      **{codes: lambda x: x["w13"] & x["w13_scale"].repeat_interleave(16, 2)})
-        self.refused(f"{codes}: expert 1 lies otherwise", **{codes: lambda x: torch.stack([x["w13"][0], *x["w13"][1:].flip(1)])})
+        self.refused(f"{codes}: expert 1 has another layout", **{codes: lambda x: torch.stack([x["w13"][0], *x["w13"][1:].flip(1)])})
         self.refused(f"{codes}: no tensor of 2 experts", **{codes: lambda x: x["w13"][:, :, :1].sum()})
         self.refused(f"{scales}: scales 0x00 and 0x01 both become 0x64: that is lossy",
                      **{scales: lambda x: x["w13_scale"].clamp(100, 140)})
@@ -170,7 +170,7 @@ class Learn(unittest.TestCase):
         tensors = learn(Probe(call, Size(64, 32, False)), False).tensors
         self.assertEqual({t.key: t.stored.shape for t in tensors if t.part == "codes"},
                          {"w13_weight": (64 * 32,), "w2_weight": (64 * 16,)})
-        self.refused("w13_weight: expert 0 .*|w13_weight: expert 1 lies otherwise",
+        self.refused("w13_weight: expert 0 .*|w13_weight: expert 1 has another layout",
                      w13_weight=lambda x: x["w13"].transpose(0, 1).contiguous())
 
     def test_memory_that_is_not_written_is_a_pad(self):

@@ -148,7 +148,7 @@ class ShardedState(unittest.TestCase):
             file.write(bytes([last ^ 1]))
         done = self.run_program("verify", out)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("model-rank-1-part-0.safetensors: 1 bytes are not what the copied tensors give", done.stdout)
+        self.assertIn("model-rank-1-part-0.safetensors: 1 bytes differ from the copied tensors", done.stdout)
 
     def test_what_is_refused(self):
         tiny = os.path.join(TESTDATA, "tiny")

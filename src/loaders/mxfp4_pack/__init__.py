@@ -33,7 +33,7 @@ def update(model: typing.Any, names: collections.abc.Sequence[str],
     GPU or the host. The engine's tensors get the bytes that `convert` would write, on the current CUDA stream. Raises
     `Refused` before anything is packed, except for NaN scales. Gate and up of an expert must be in the same call."""
     if not hasattr(model, "modules"):
-        raise Refused(f"{type(model).__name__} is no model of an engine")
+        raise Refused(f"{type(model).__name__} is not an engine's model")
     if any(hasattr(module, "mxfp4_pack") for module in model.modules()):
         from .sglang import updates as engine
     else:

@@ -63,7 +63,7 @@ def parse_json(data: bytes, what: str) -> Any:
 def finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is no finite number")
+        raise ValueError(f"{text[:40]} is not a finite number")
     return number
 
 

@@ -5,7 +5,7 @@ import shutil
 from importlib import metadata
 
 NAME = "mxfp4-pack"
-MISSING = f"the program {NAME} is not there: neither installed with this package nor on the PATH"
+MISSING = f"the program {NAME} was not found, neither in this package's installation nor in the PATH"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

@@ -158,7 +158,7 @@ def check_canary(report, directory, set_, engines):
             report.problems.append(str(error))
             return "differs"
         except Exception as error:  # an engine raises exceptions of its own, for example without a GPU
-            why = f"{engine} cannot be asked here: {error!r}"
+            why = f"{engine} cannot convert it here: {error!r}"
     if engine in engines:
         report.unchecked.append(f"canary of {set_['backend']} of {engine}: {why}")
     return f"not compared: {why}"

@@ -75,7 +75,7 @@ def open_output(out: Path, engine: str | None = None) -> Manifest:
     if engine is None:
         engines = sorted({set_["engine"] for set_ in read_manifest(out)["sets"]})
         if len(engines) != 1:
-            raise Refused(f"{printable(out)} was packed for {', '.join(engines)}: say which engine")
+            raise Refused(f"{printable(out)} was packed for {', '.join(engines)}: name one with `engine`")
         engine = engines[0]
     return Manifest(out, engine)
 
@@ -110,7 +110,7 @@ def said(line, options):
     """A line of an error. A missing value is reported in terms of Python's arguments."""
     for name, value in options.items():
         if value is True and line.startswith(f"--{name.replace('_', '-')}: its value is missing"):
-            return f"{name}=True: it is no switch, a value was expected"
+            return f"{name}=True: a value was expected"
     return line
 
 

@@ -78,25 +78,25 @@ def scales_from(text):
 def parser_of():
     parser = argparse.ArgumentParser(prog="python3 -m mxfp4_pack.learn", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", help="vllm or sglang: the installed one is asked, with --model; "
-                        "with --call any, that will load the output (default: none)")
-    asked = parser.add_argument_group("to ask an engine")
-    asked.add_argument("--model", metavar="CKPT", help="checkpoint or its config.json: sizes and loading are its")
-    asked.add_argument("--moe-backend", default="auto", metavar="NAME", help="as the engine calls it (default: its choice)")
+    parser.add_argument("--engine", help="with --model, the installed engine to run: vllm or sglang; "
+                        "with --call, any engine that will load the output (default: none)")
+    asked = parser.add_argument_group("to learn from an engine")
+    asked.add_argument("--model", metavar="CKPT", help="checkpoint or its config.json: gives sizes and loading")
+    asked.add_argument("--moe-backend", default="auto", metavar="NAME", help="the engine's name for it (default: its choice)")
     asked.add_argument("--tp-size", type=int, default=1, metavar="N", help="tensor-parallel ranks (default: 1)")
-    own = parser.add_argument_group("to ask a function")
+    own = parser.add_argument_group("to learn from a function")
     own.add_argument("--call", metavar="MODULE:FUNCTION", help="the conversion")
     own.add_argument("--hidden", type=int, metavar="N")
     own.add_argument("--intermediate", type=int, metavar="N", help="of one tensor-parallel rank")
     own.add_argument("--bias", action="store_true", help="layers have biases")
     own.add_argument("--pairs", action="store_true",
-                     help="rows of w13 are given as gate, up, gate, up .., as GPT-OSS has them; else all of gate first")
-    parser.add_argument("--name", help="of the kernel, as the output will call it (default: that of --moe-backend)")
+                     help="rows of w13 are gate, up, gate, up .., as in GPT-OSS; by default all of gate come first")
+    parser.add_argument("--name", help="the kernel's name in the output (default: that of --moe-backend)")
     parser.add_argument("--scales", metavar="FIRST-LAST", type=scales_from, default=ALL_SCALES,
-                        help="scale bytes that the conversion takes, 1-254 for one that raises at 0 and 255; a checkpoint with "
-                        "others is refused (default: 0-255)")
+                        help="scale bytes that the conversion accepts, such as 1-254 if 0 and 255 raise an error; checkpoints "
+                        "with others are refused (default: 0-255)")
     parser.add_argument("--made-with", action="append", default=[], metavar="LIBRARY=VERSION",
-                        help="further names and versions for the file")
+                        help="another name and version for the file")
     given = parser.add_mutually_exclusive_group(required=True)
     given.add_argument("-o", dest="file", metavar="FILE", help="layout file to make")
     given.add_argument("--check", metavar="FILE", help="layout file to compare with the installed engine")

@@ -202,7 +202,7 @@ def check_file(path, probe, pairs):
     """The predictions of a layout file. Raises `NoRearrangement` if the converted canary disagrees with them."""
     size, padded, entries = read_file(path)
     if size != probe.size:
-        raise NoRearrangement(f"{path}: for {size}, asked is {probe.size}")
+        raise NoRearrangement(f"{path}: the file is for {size}, the conversion for {probe.size}")
     layer = canary_layer(probe, pairs)
     made, again = probe.run(layer, 0xA5), probe.run(layer, 0x5A)
     predicted = [Predicted(entry, padded, pairs) for entry in entries]

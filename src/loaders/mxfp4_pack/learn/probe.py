@@ -295,7 +295,7 @@ class Reading:
         first = source[0]
         for expert in range(1, EXPERTS):
             if not numpy.array_equal(numpy.where(first >= 0, first + expert * share, -1), source[expert]):
-                raise NoRearrangement(f"{self.key}: expert {expert} lies otherwise than expert 0")
+                raise NoRearrangement(f"{self.key}: expert {expert} has another layout than expert 0")
         value = self.low[0].view(numpy.uint8).copy()
         add = int(self.low[0][first >= 0][0]) - SCALES[0] & 0xFF if self.part == "scales" else 0
         unit, first = (8 * self.width, first) if self.width else whole_units(first)

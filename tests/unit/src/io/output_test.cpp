@@ -306,7 +306,7 @@ TEST_CASE("an output that was replaced meanwhile is not called changed") {
   convert(conversion(tiny_gpt_oss, dir / "other", "sglang"));
   fs::remove_all(dir / "out");
   fs::rename(dir / "other", dir / "out");
-  CHECK_THROWS_WITH(to.check({}), Catch::Contains("was replaced meanwhile"));
+  CHECK_THROWS_WITH(to.check({}), Catch::Contains("was replaced during the run"));
   write_text(dir / "out/config.json", "{}");
   CHECK_THROWS_WITH(NewOutput(o, nullptr).check({}), Catch::Contains("config.json was changed since it was written"));
 }

@@ -153,14 +153,13 @@ TEST_CASE("a set that is there is left as it is, and one that loaders could not 
   CHECK(convert(adding(tiny_gpt_oss, out, "vllm", "flashinfer-cutlass"))["unchanged"] == true);
   ConvertOptions other = adding(tiny_gpt_oss, out, "vllm", "flashinfer-cutlass");
   other.layout_version = "v1";
-  CHECK(refusal(other).find("is there already in layout version v2; loaders could not tell the two apart") !=
+  CHECK(refusal(other).find("exists already in layout version v2; loaders cannot distinguish them") !=
         std::string::npos);
-  CHECK(
-      refusal(adding(tiny_gpt_oss, out, "vllm", "marlin", 2)).find("marlin of vllm at tp 2, rank 0 is there already") !=
-      std::string::npos);
+  CHECK(refusal(adding(tiny_gpt_oss, out, "vllm", "marlin", 2)).find("marlin of vllm at tp 2, rank 0 exists already") !=
+        std::string::npos);
   other = adding(tiny_gpt_oss, out, "vllm", "flashinfer-cutlass");
   other.dry_run = true;
-  CHECK(refusal(other).find("is there already") != std::string::npos);
+  CHECK(refusal(other).find("exists already") != std::string::npos);
   CHECK_THROWS_WITH(convert(adding(tiny_gpt_oss, dir / "none", "vllm")), Catch::Contains("no such directory"));
 }
 

@@ -74,7 +74,7 @@ TEST_CASE("files of a manifest that would lie in one place are refused") {
   const auto said = [&](auto change) { return refusal_of(good, change); };
   for (const char* name : {"config.json", "model.safetensors.index.json"})
     CHECK_THAT(said([&](Json& m) { m["source"]["files"][0]["name"] = name; }),
-               Contains("is no name of a file with tensors"));
+               Contains("is not a name of a file with tensors"));
 }
 
 TEST_CASE("what a later program's manifest may need is refused by name") {
@@ -86,7 +86,7 @@ TEST_CASE("what a later program's manifest may need is refused by name") {
           m["files"].push_back({{"name", "a"}, {"kind", "b"}, {"bytes", 0}, {"xxh3_128", "c"}});
         }) == "");
   CHECK(said([](Json& m) { m["needs"] = {"parts"}; }) ==
-        "mxfp4-pack.json: needs[0]: 'parts', which this program does not know; use a newer one");
+        "mxfp4-pack.json: needs[0]: 'parts' is unknown; use a newer mxfp4-pack");
   CHECK_THAT(said([](Json& m) { m["sets"][0]["needs"] = {"x"}; }), Contains("sets[0].needs[0]: 'x', which"));
   CHECK_THAT(said([](Json& m) { m["format_version"] = 4; }), Contains("this program knows 3"));
   CHECK_THAT(said([](Json& m) { m["format_version"] = 2; }), Contains("made by a pre-release (format 2); convert"));

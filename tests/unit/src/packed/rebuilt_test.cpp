@@ -293,7 +293,7 @@ TEST_CASE("a manifest of another version is compared by its meaning") {
   }
   SECTION("no version") {
     manifest["tool"]["version"] = "ours";
-    CHECK(finds("tool.version: 'ours' is no version"));
+    CHECK(finds("tool.version: 'ours' is not a version"));
   }
   ConvertOptions again = conversion(tiny_gpt_oss, dir / "out", "vllm");
   again.force = true;
@@ -324,7 +324,7 @@ TEST_CASE("a file of a kind that is not known is not left out in silence") {
   for (Json& f : manifest["files"])
     if (f["name"] == "LICENSE") f["kind"] = "licence";
   seal(dir / "out", manifest);
-  const std::string said = "LICENSE: of kind 'licence', which this program does not know";
+  const std::string said = "LICENSE: unknown kind 'licence'";
   CHECK_THROWS_WITH(run_unpack(dir / "out", dir / "back"), Catch::Contains(said));
   CHECK_THROWS_WITH(convert(conversion(dir / "out", dir / "other", "sglang")), Catch::Contains(said));
   CHECK(!fs::exists(dir / "back"));
