@@ -21,7 +21,7 @@ expect 'OUT is not there before the merge' 1 '' '' test -e "$k"
 expect 'what is missing, as an array' 1 '^0,2$' 'k: 2 of 3 parts are missing; write these: 0,2' merge
 expect 'and as JSON' 1 '"parts": ?3, ?"missing": ?\[0, ?2\], ?"array": ?"0,2"' 'are missing' merge --json
 expect 'another number of parts' 2 '' 'part 1 of 3 is one of 3, not of 4; write the others with --part I/3; discard the parts: mxfp4-pack clean .*/k --remove' part 0/4
-expect 'a part that is to replace OUT, beside others that are not' 2 '' 'was made with other options (--add and --force count) or' part 0/3 --force
+expect 'a part that is to replace OUT, beside others that are not' 2 '' 'was made with other options \(--add and --force count\) or' part 0/3 --force
 expect 'other options' 2 '' 'was made with other options' \
   "$program" convert "$many" "$k" --backend marlin --engine vllm --link none --part 0/3
 cp -r "$many" "$dir/again"
